@@ -1,0 +1,121 @@
+// Package api is how one asks a running daemon: HTTP with JSON on a unix
+// socket, GET /status.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Status is a daemon's answer.
+type Status struct {
+	Role      string            `json:"role"` // "lb" or "agent"
+	Node      string            `json:"node"`
+	Locator   string            `json:"locator"`
+	Interface string            `json:"interface"`
+	XDP       string            `json:"xdp"` // "native" or "generic"
+	PID       int               `json:"pid"`
+	Flows     uint64            `json:"flows"` // entries in the flow table at the last sweep
+	Services  []ServiceStatus   `json:"services"`
+	Counters  map[string]uint64 `json:"counters"`
+}
+
+// ServiceStatus is one service of a daemon; an LB leaves the load out.
+type ServiceStatus struct {
+	Name string      `json:"name"`
+	VIP  string      `json:"vip"` // address and port
+	Mode string      `json:"mode"`
+	Load *LoadStatus `json:"load,omitempty"`
+}
+
+// LoadStatus is what an agent knows of a service's load.
+type LoadStatus struct {
+	Threshold uint32  `json:"threshold"`
+	Asking    uint32  `json:"asking"`
+	Expected  uint32  `json:"expected"`
+	Open      uint32  `json:"open"`
+	PageBusy  *uint32 `json:"page_busy,omitempty"`
+	// PageAge is how long the page's writer has been silent; negative: it never spoke.
+	PageAge *float64 `json:"page_age_s,omitempty"`
+}
+
+// Listen takes the control socket. A socket that a killed daemon left is
+// replaced, one that answers is not.
+func Listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of control socket %s: %w", path, err)
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("control socket %s: another daemon answers there; stop it, or set `control` to another path", path)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the stale control socket %s: %w", path, err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// Serve answers on l until ctx ends.
+func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		s, err := status()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(s) // the client may have gone: nobody to tell
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("answer on the control socket: %w", err)
+	}
+	return nil
+}
+
+// Ask asks the daemon whose control socket is at path.
+func Ask(ctx context.Context, path string) (Status, error) {
+	var s Status
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+		DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://proffer/status", nil)
+	if err != nil {
+		return s, fmt.Errorf("ask %s: %w", path, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return s, fmt.Errorf("no daemon answers at %s: is it running, and is this its `control` path? %w", path, errors.Unwrap(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("ask %s: %s", path, resp.Status)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return s, fmt.Errorf("ask %s: %w", path, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* count.h: every exit of a program goes through verdict, which counts why.
+ * A program declares `enum counter { …, COUNTERS }` before it includes this;
+ * user space reads the names from that enum's BTF. */
+#pragma once
+#include "types.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* Keeps the enum, and with it the names, in the object's BTF. */
+const volatile enum counter counters_end = COUNTERS;
+
+static __always_inline void count(enum counter what)
+{
+	__u32 at = what;
+	__u64 *n = bpf_map_lookup_elem(&counters, &at);
+
+	if (n)
+		*n += 1;
+}
+
+/* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX
+ * frames to a peer that has an XDP program, and otherwise leaves them in its
+ * ring; redirected ones reach every peer with NAPI (XDP or GRO). */
+const volatile __u32 redirect_to = 0;
+
+static __always_inline int verdict(enum counter why, int action)
+{
+	count(why);
+	return action;
+}
+
+/* transmit is the verdict that sends the packet out of the link it came by. */
+static __always_inline int transmit(enum counter why)
+{
+	count(why);
+	return redirect_to ? bpf_redirect(redirect_to, 0) : XDP_TX;
+}

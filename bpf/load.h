@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* load.h: how busy a service is, by the signal it chose, and the decision on
+ * an offer that follows from it. */
+#pragma once
+#include "accept.h"
+#include "clock.h"
+#include "sock.h"
+
+#define MAX_OFFERINGS 64
+#define STALE_NS 1000000000ULL /* a writer that is silent for longer is gone */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, struct service_key);
+	__type(value, struct offering);
+} offerings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, __u32);
+	__type(value, struct load);
+} loads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, __u32);
+	__type(value, struct reported);
+} reports SEC(".maps");
+
+static __always_inline const struct offering *offering_at(const struct in6_addr *vip,
+							  __be16 port_be)
+{
+	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = IPPROTO_TCP };
+
+	return bpf_map_lookup_elem(&offerings, &key);
+}
+
+static __always_inline struct load *load_number(__u32 i)
+{
+	return bpf_map_lookup_elem(&loads, &i);
+}
+
+/* reported_busy returns what the program's page said, or false if it has not
+ * said anything lately. */
+static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
+{
+	const struct reported *r = bpf_map_lookup_elem(&reports, &index);
+
+	if (!r || !r->written_ns || (now > r->written_ns && now - r->written_ns > STALE_NS))
+		return false;
+	*busy = r->busy;
+	return true;
+}
+
+enum decision {
+	DECIDED_ACCEPT,
+	DECIDED_BUSY,
+	DECIDED_UNKNOWN_LOAD, /* the page's writer is silent: rather someone else */
+};
+
+/* decide answers an offer that could be passed on. */
+static __always_inline enum decision decide(const struct offering *o, struct load *l,
+					    const struct listener *here, __u64 now)
+{
+	__u32 busy = 0;
+	bool yes;
+
+	if (o->signal == SIGNAL_SHM && o->acceptance != ACCEPT_ALWAYS &&
+	    !reported_busy(o->index, now, &busy))
+		return DECIDED_UNKNOWN_LOAD;
+	if (o->signal == SIGNAL_SOCKETS)
+		busy = l->open;
+	if (o->signal == SIGNAL_BUSY)
+		busy = l->asking + here->queue;
+
+	bpf_spin_lock(&l->lock);
+	if (o->signal == SIGNAL_BUSY)
+		busy += expected(l, epoch_of(now), o->cores);
+	yes = accepts(o, l, busy);
+	bpf_spin_unlock(&l->lock);
+	return yes ? DECIDED_ACCEPT : DECIDED_BUSY;
+}
+
+static __always_inline void load_expect(struct load *l, __u32 epoch)
+{
+	bpf_spin_lock(&l->lock);
+	expect(l, epoch);
+	bpf_spin_unlock(&l->lock);
+}
+
+static __always_inline void load_arrive(struct load *l, __u32 epoch)
+{
+	bpf_spin_lock(&l->lock);
+	arrive(l, epoch);
+	bpf_spin_unlock(&l->lock);
+}

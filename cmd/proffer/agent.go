@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"proffer/api"
+	"proffer/config"
+	"proffer/control"
+	"proffer/dataplane"
+	"proffer/signal"
+	"proffer/topo"
+)
+
+func newAgent() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "agent --config FILE",
+		Short: "Run the agent of this server, in the foreground",
+		Long: `Runs the agent until SIGTERM or Ctrl-C, then detaches it. It decides on the
+offers for the configured services by their local load, hands the accepted
+packets to this host's TCP, and tells the load balancer. The VIP of each service
+must be an address of a local interface, such as lo. docs/operators.md describes
+FILE.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := readConfig(path)
+			if err != nil {
+				return err
+			}
+			cfg, err := config.ParseAgent(path, data, runtime.NumCPU())
+			if err != nil {
+				return err
+			}
+			return runAgent(cmd, cfg)
+		},
+	}
+	configFlag(cmd, &path)
+	return cmd
+}
+
+func runAgent(cmd *cobra.Command, cfg *topo.Agent) error {
+	if err := dataplane.Preflight(); err != nil {
+		return err
+	}
+	pages, err := openPages(cfg)
+	if err != nil {
+		return err
+	}
+	agent, err := dataplane.NewAgent(cfg)
+	if err != nil {
+		return err
+	}
+	d := &daemon{
+		role:  "agent",
+		node:  cfg.Node,
+		plane: agent,
+		log:   newLogger(cmd.ErrOrStderr()),
+		ready: func() []any { return []any{"services", len(cfg.Services)} },
+		status: func(s *api.Status) error {
+			return offerings(s, cfg, agent, pages)
+		},
+	}
+	if len(pages) > 0 {
+		d.work = func(ctx context.Context) error { return control.Reports(ctx, pages, agent) }
+	}
+	return d.run(cmd.Context())
+}
+
+// openPages opens the load page of every service that reads one.
+func openPages(cfg *topo.Agent) (map[int]control.Page, error) {
+	pages := map[int]control.Page{}
+	for i, s := range cfg.Services {
+		if s.Signal != topo.SharedMemory {
+			continue
+		}
+		page, err := signal.OpenPage(s.Page)
+		if err != nil {
+			return nil, err
+		}
+		pages[i] = page
+	}
+	return pages, nil
+}
+
+// offerings describes every service of an agent.
+func offerings(s *api.Status, cfg *topo.Agent, agent *dataplane.Agent, pages map[int]control.Page) error {
+	var errs []error
+	for i, o := range cfg.Services {
+		l, err := agent.Load(i)
+		errs = append(errs, err)
+		load := &api.LoadStatus{Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
+		if page, ok := pages[i]; ok {
+			load.PageBusy, load.PageAge = pageStatus(page)
+		}
+		mode := fmt.Sprintf("%s, signal %s", acceptance(&o), o.Signal)
+		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
+	}
+	return errors.Join(errs...)
+}
+
+func acceptance(o *topo.Offering) string {
+	if o.Acceptance == topo.Static {
+		return fmt.Sprintf("static:%d", o.Threshold)
+	}
+	return o.Acceptance.String()
+}
+
+// pageStatus says what a page reports and for how long it has been silent.
+func pageStatus(page control.Page) (*uint32, *float64) {
+	busy, written := page.Read()
+	age := -1.0
+	var now unix.Timespec
+	if written > 0 && unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) == nil {
+		age = (time.Duration(now.Nano()) - written).Seconds()
+	}
+	return &busy, &age
+}

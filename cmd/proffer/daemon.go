@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"proffer/api"
+	"proffer/control"
+	"proffer/dataplane"
+	"proffer/nexthop"
+	"proffer/topo"
+)
+
+// plane is what lb and agent have in common to run.
+type plane interface {
+	control.Plane
+	Attach() error
+	Mode() string
+	Counters() ([]dataplane.Counter, error)
+	Close() error
+}
+
+// daemon runs one loaded plane until ctx ends.
+type daemon struct {
+	role    string
+	node    topo.Node
+	plane   plane
+	targets []netip.Addr // whose next hops it must always know
+	status  func(*api.Status) error
+	ready   func() []any                // more to say in the log when ready
+	work    func(context.Context) error // more to do meanwhile, or nil
+	log     *slog.Logger
+}
+
+// configFlag adds the flag that every daemon needs.
+func configFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVarP(path, "config", "c", "", "configuration `FILE` (YAML; required)")
+}
+
+// readConfig reads the file that --config names.
+func readConfig(path string) ([]byte, error) {
+	if path == "" {
+		return nil, usageError{fmt.Errorf("--config FILE is missing: the node's YAML configuration")}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return data, nil
+}
+
+func newLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+// run attaches the plane, answers on the control socket and returns when ctx
+// ends or the socket fails. The plane is detached in any case.
+func (d *daemon) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() {
+		if closeErr := d.plane.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("detach: %w", closeErr)
+		}
+		d.log.Info("detached", "role", d.role)
+	}()
+	socket, err := api.Listen(d.node.Control)
+	if err != nil {
+		return err
+	}
+	hops, err := nexthop.Watch(d.node.Interface)
+	if err != nil {
+		socket.Close()
+		return err
+	}
+	defer hops.Close()
+	upkeep := &control.Controller{Plane: d.plane, Hops: hops, Targets: d.targets, Log: d.log}
+	if err := upkeep.Start(); err != nil {
+		socket.Close()
+		return err
+	}
+	if err := d.plane.Attach(); err != nil {
+		socket.Close()
+		return err
+	}
+	go upkeep.Run(ctx)
+	d.log.Info("ready", append([]any{"role", d.role, "node", d.node.Name, "interface", d.node.Interface,
+		"xdp", d.plane.Mode(), "control", d.node.Control}, d.ready()...)...)
+	return d.serve(ctx, socket, upkeep)
+}
+
+// serve answers questions, and works on what else the role has to do.
+func (d *daemon) serve(ctx context.Context, socket net.Listener, upkeep *control.Controller) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return api.Serve(ctx, socket, func() (api.Status, error) { return d.answer(upkeep) })
+	})
+	if d.work != nil {
+		group.Go(func() error { return d.work(ctx) })
+	}
+	return group.Wait()
+}
+
+// answer describes the daemon now.
+func (d *daemon) answer(upkeep *control.Controller) (api.Status, error) {
+	s := api.Status{
+		Role:      d.role,
+		Node:      d.node.Name,
+		Locator:   d.node.Locator.String(),
+		Interface: d.node.Interface,
+		XDP:       d.plane.Mode(),
+		PID:       os.Getpid(),
+		Flows:     upkeep.Flows(),
+		Counters:  map[string]uint64{},
+	}
+	counters, err := d.plane.Counters()
+	if err != nil {
+		return s, err
+	}
+	for _, c := range counters {
+		s.Counters[c.Name] = c.Value
+	}
+	return s, d.status(&s)
+}

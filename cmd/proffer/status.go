@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"context"
+
+	"github.com/spf13/cobra"
+	"maps"
+
+	"proffer/api"
+)
+
+const defaultControl = "/run/proffer/lb.sock"
+
+func newStatus() *cobra.Command {
+	var socket string
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "status [--control PATH] [--all] [--json]",
+		Short: "Ask a running daemon for its services, load and counters",
+		Long: `Asks the daemon on this host whose configuration names this control socket.
+Counters that are 0 are left out unless --all is given; docs/counters.md says
+what each one means.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
+			defer cancel()
+			s, err := api.Ask(ctx, socket)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			}
+			return printStatus(cmd.OutOrStdout(), s, all)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "control", defaultControl, "control socket `PATH` of the daemon")
+	cmd.Flags().BoolVar(&all, "all", false, "show counters that are 0 too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// printStatus writes a status for a reader.
+func printStatus(w io.Writer, s api.Status, all bool) error {
+	fmt.Fprintf(w, "%s %s  %s on %s, XDP %s, pid %d, %d flows\n\n",
+		s.Role, s.Node, s.Locator, s.Interface, s.XDP, s.PID, s.Flows)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, svc := range s.Services {
+		fmt.Fprintf(t, "service\t%s\t%s\t%s\t%s\n", svc.Name, svc.VIP, svc.Mode, loadText(svc.Load))
+	}
+	fmt.Fprintln(t)
+	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
+		if n := s.Counters[name]; n > 0 || all {
+			fmt.Fprintf(t, "%s\t%d\n", name, n)
+		}
+	}
+	return t.Flush()
+}
+
+func loadText(l *api.LoadStatus) string {
+	if l == nil {
+		return ""
+	}
+	text := fmt.Sprintf("threshold %d, asking %d, expected %d, open %d", l.Threshold, l.Asking, l.Expected, l.Open)
+	switch {
+	case l.PageAge == nil:
+		return text
+	case *l.PageAge < 0:
+		return text + ", page never written"
+	case *l.PageAge > 1:
+		return text + fmt.Sprintf(", page stale for %.1f s", *l.PageAge)
+	default:
+		return text + fmt.Sprintf(", page busy %d", *l.PageBusy)
+	}
+}

@@ -1,0 +1,8 @@
+package dataplane
+
+// The compiled objects are committed, so that building Proffer needs no clang.
+// One compiler version for everyone, so that the bytes can be compared.
+// (Debian keeps asm/types.h apart for each architecture, hence the two -I.)
+//
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type node -type key -type service_key -type service -type server -type tuple -type flow -type sweep -type prefix -type next_hop lb ../bpf/lb.bpf.c -- -O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type offering -type load -type reported -type conn agent ../bpf/agent.bpf.c -- -O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu

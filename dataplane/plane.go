@@ -1,0 +1,238 @@
+// Package dataplane loads the eBPF programs of ../bpf, attaches them, and reads
+// and writes their maps. It is the only importer of cilium/ebpf: to everyone
+// else a data plane is an LB or an Agent with methods.
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"proffer/topo"
+)
+
+const xdpType = ebpf.XDP
+
+// embryonic is how long a flow may stay without the client's acknowledgement:
+// a SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298).
+const embryonic = 10 * time.Second
+
+// Counter is one named reason and how often it was met.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// Swept says what a sweep of the flows found.
+type Swept struct {
+	Kept, Removed uint64
+}
+
+// plane is what the LB's and the agent's data planes share.
+type plane struct {
+	dev      *net.Interface
+	xdp      link.Link
+	mode     string
+	names    []string
+	counters *ebpf.Map
+	nextHops *ebpf.Map
+	have     topo.NextHops
+	lost     *ringbuf.Reader
+	sweep    *ebpf.Program
+	flows    topo.FlowTable
+}
+
+// self describes this node to its programs.
+func self(n *topo.Node, dev *net.Interface) (lbNode, error) {
+	if len(dev.HardwareAddr) != 6 {
+		return lbNode{}, fmt.Errorf("%s has no Ethernet address: choose an Ethernet link", dev.Name)
+	}
+	return lbNode{
+		LocatorBe: locatorBits(n.Locator),
+		Mac:       [6]byte(dev.HardwareAddr),
+		Mtu:       uint16(min(dev.MTU, 65535)),
+	}, nil
+}
+
+// constants sets what every program takes as constants.
+func constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) error {
+	me, err := self(n, dev)
+	if err != nil {
+		return err
+	}
+	redirectTo := uint32(0)
+	if l, err := netlink.LinkByIndex(dev.Index); err == nil && l.Type() == "veth" {
+		redirectTo = uint32(dev.Index)
+	}
+	if err := errors.Join(spec.Variables["self"].Set(me), spec.Variables["redirect_to"].Set(redirectTo)); err != nil {
+		return fmt.Errorf("set the programs' constants: %w", err)
+	}
+	return nil
+}
+
+// locatorBits is a locator as the programs compare it: 8 bytes as they stand in
+// an address, read in this machine's order.
+func locatorBits(p netip.Prefix) uint64 {
+	a := p.Addr().As16()
+	return binary.NativeEndian.Uint64(a[:8])
+}
+
+// portBits is a port as it stands in a packet, read in this machine's order.
+func portBits(port uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
+}
+
+// counterNames returns the reasons a program counts, from the BTF of its enum.
+func counterNames(spec *ebpf.CollectionSpec) ([]string, error) {
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("counter", &enum); err != nil {
+		return nil, fmt.Errorf("find the names of the counters: %w", err)
+	}
+	names := make([]string, len(enum.Values)-1) // the last one is COUNTERS itself
+	for i := range names {
+		_, name, _ := strings.Cut(enum.Values[i].Name, "_")
+		names[i] = strings.ToLower(name)
+	}
+	return names, nil
+}
+
+// attach puts the program on the link, in the driver when it can and else in
+// the stack, and remembers which.
+func (p *plane) attach(prog *ebpf.Program) error {
+	var err error
+	for _, m := range []struct {
+		name string
+		flag link.XDPAttachFlags
+	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}} {
+		p.xdp, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.dev.Index, Flags: m.flag})
+		if err == nil {
+			p.mode = m.name
+			return nil
+		}
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%s already has an XDP program: stop what put it there, or `ip link set dev %s xdp off`", p.dev.Name, p.dev.Name)
+		}
+	}
+	return fmt.Errorf("attach to %s: %w", p.dev.Name, err)
+}
+
+// Mode says where XDP runs: "native" or "generic".
+func (p *plane) Mode() string { return p.mode }
+
+// Counters returns every reason the programs count, in their order, summed over CPUs.
+func (p *plane) Counters() ([]Counter, error) {
+	out := make([]Counter, len(p.names))
+	for i, name := range p.names {
+		var perCPU []uint64
+		if err := p.counters.Lookup(uint32(i), &perCPU); err != nil {
+			return nil, fmt.Errorf("read counter %s: %w", name, err)
+		}
+		out[i].Name = name
+		for _, n := range perCPU {
+			out[i].Value += n
+		}
+	}
+	return out, nil
+}
+
+// SetNextHops makes the programs' table equal to want.
+func (p *plane) SetNextHops(want topo.NextHops) error {
+	for prefix, mac := range want {
+		if have, ok := p.have[prefix]; ok && have == mac {
+			continue
+		}
+		hop := lbNextHop{Mac: mac}
+		if mac != (topo.MAC{}) {
+			hop.Ready = 1
+		}
+		if err := p.nextHops.Put(prefixKey(prefix), hop); err != nil {
+			return fmt.Errorf("write next hop of %s: %w", prefix, err)
+		}
+	}
+	for prefix := range p.have {
+		if _, ok := want[prefix]; ok {
+			continue
+		}
+		if err := p.nextHops.Delete(prefixKey(prefix)); err != nil {
+			return fmt.Errorf("delete next hop of %s: %w", prefix, err)
+		}
+	}
+	p.have = want
+	return nil
+}
+
+func prefixKey(p netip.Prefix) lbPrefix {
+	key := lbPrefix{Bits: uint32(p.Bits())}
+	key.Addr.In6U.U6Addr8 = p.Addr().As16()
+	return key
+}
+
+// Unresolved waits for the next address that a packet had no next hop for. It
+// fails once the plane is closed.
+func (p *plane) Unresolved() (netip.Addr, error) {
+	record, err := p.lost.Read()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return netip.AddrFrom16([16]byte(record.RawSample)), nil
+}
+
+// Sweep removes the flows whose time has run out.
+func (p *plane) Sweep() (Swept, error) {
+	return p.sweepAt(monotonic())
+}
+
+func (p *plane) sweepAt(now time.Duration) (Swept, error) {
+	in := lbSweep{
+		NowNs:       uint64(now),
+		IdleNs:      uint64(p.flows.Idle),
+		LingerNs:    uint64(p.flows.Linger),
+		EmbryonicNs: uint64(embryonic),
+	}
+	var out lbSweep
+	if _, err := p.sweep.Run(&ebpf.RunOptions{Context: in, ContextOut: &out}); err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	return Swept{Kept: out.Kept, Removed: out.Removed}, nil
+}
+
+// monotonic is the clock that the programs read.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// close detaches first, so that no packet meets half a data plane.
+func (p *plane) close() error {
+	var errs []error
+	if p.xdp != nil {
+		errs = append(errs, p.xdp.Close())
+	}
+	if p.lost != nil {
+		errs = append(errs, p.lost.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// loadError keeps the verifier's reason and drops its megabytes.
+func loadError(what string, err error) error {
+	var ve *ebpf.VerifierError
+	if errors.As(err, &ve) {
+		return fmt.Errorf("this kernel's verifier refuses the %s program: %w", what, ve)
+	}
+	return fmt.Errorf("load the %s programs: %w", what, err)
+}

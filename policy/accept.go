@@ -1,0 +1,47 @@
+package policy
+
+import "proffer/topo"
+
+// Acceptor decides on the offers that an agent could pass on. Twin of
+// bpf/accept.h.
+type Acceptor struct {
+	Acceptance topo.Acceptance
+	Threshold  uint32  // c: an offer is accepted while busy < c
+	Window     uint32  // Dynamic: offers a window
+	Epsilon    float64 // Dynamic: half the band around ½ in which c stays
+	Workers    uint32  // Dynamic: n, the largest c
+
+	attempts, accepted uint32
+}
+
+// Offer answers one offer that meets a server with `busy` requests. Dynamic
+// adapts its threshold first when the offer completes a window, and counts its
+// own answer into the next (6LB Algorithm 2).
+func (a *Acceptor) Offer(busy uint32) bool {
+	switch a.Acceptance {
+	case topo.Always:
+		return true
+	case topo.Static:
+		return busy < a.Threshold
+	}
+	if a.attempts++; a.attempts >= a.Window {
+		a.adapt()
+	}
+	if busy >= a.Threshold {
+		return false
+	}
+	a.accepted++
+	return true
+}
+
+// adapt moves the threshold by one if the share of acceptances left ½ ± ε.
+func (a *Acceptor) adapt() {
+	share := float64(a.accepted) / float64(a.Window)
+	switch {
+	case share < 0.5-a.Epsilon && a.Threshold < a.Workers:
+		a.Threshold++
+	case share > 0.5+a.Epsilon && a.Threshold > 0:
+		a.Threshold--
+	}
+	a.attempts, a.accepted = 0, 0
+}
