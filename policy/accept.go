@@ -1,6 +1,10 @@
 package policy
 
-import "proffer/topo"
+import (
+	"math"
+
+	"proffer/topo"
+)
 
 // Acceptor decides on the offers that an agent could pass on. Twin of
 // bpf/accept.h.
@@ -34,13 +38,15 @@ func (a *Acceptor) Offer(busy uint32) bool {
 	return true
 }
 
-// adapt moves the threshold by one if the share of acceptances left ½ ± ε.
+// adapt moves the threshold by one if the share of acceptances left ½ ± ε, in
+// whole millionths as the data plane counts.
 func (a *Acceptor) adapt() {
-	share := float64(a.accepted) / float64(a.Window)
+	ppm := uint64(math.Round(a.Epsilon * 1e6))
+	share := uint64(a.accepted) * 1e6
 	switch {
-	case share < 0.5-a.Epsilon && a.Threshold < a.Workers:
+	case share < (500_000-ppm)*uint64(a.Window) && a.Threshold < a.Workers:
 		a.Threshold++
-	case share > 0.5+a.Epsilon && a.Threshold > 0:
+	case share > (500_000+ppm)*uint64(a.Window) && a.Threshold > 0:
 		a.Threshold--
 	}
 	a.attempts, a.accepted = 0, 0
