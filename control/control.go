@@ -25,7 +25,7 @@ type Plane interface {
 // NextHops is where next hops come from.
 type NextHops interface {
 	Changes() <-chan struct{}
-	Read() (topo.NextHops, error)
+	Read() (hops topo.NextHops, waiting int, err error)
 	Resolve(netip.Addr) error
 	Refresh([]netip.Addr) error
 }
@@ -44,6 +44,8 @@ const (
 	sweepEvery   = time.Second
 	refreshEvery = 15 * time.Second
 	reportEvery  = time.Millisecond
+
+	resolveWithin = time.Second // what Start waits for neighbours to answer
 )
 
 // Controller keeps one data plane.
@@ -59,12 +61,26 @@ type Controller struct {
 // Flows is how many entries the last sweep kept.
 func (c *Controller) Flows() uint64 { return c.flows.Load() }
 
-// Start brings the next hops in; after it packets can be sent.
-func (c *Controller) Start() error {
+// Start brings the next hops in; after it packets can be sent. Neighbours that
+// do not answer for a second are left to be found later.
+func (c *Controller) Start(ctx context.Context) error {
 	if err := c.Hops.Refresh(c.Targets); err != nil {
 		c.Log.Warn("some next hops cannot be resolved yet", "error", err)
 	}
-	return c.update()
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	for {
+		missing, err := c.update()
+		if err != nil || missing == 0 {
+			return err
+		}
+		select {
+		case <-c.Hops.Changes():
+		case <-ctx.Done():
+			c.Log.Warn("some next hops do not answer yet", "missing", missing)
+			return nil
+		}
+	}
 }
 
 // Run works until ctx ends. Nothing it meets after Start stops the packets, so
@@ -82,7 +98,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.Hops.Changes():
-			err = c.update()
+			_, err = c.update()
 		case addr := <-asked:
 			err = c.Hops.Resolve(addr)
 		case <-refresh.C:
@@ -96,12 +112,18 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-func (c *Controller) update() error {
-	hops, err := c.Hops.Read()
+// update copies the next hops and returns how many are not known yet.
+func (c *Controller) update() (missing int, err error) {
+	hops, missing, err := c.Hops.Read()
 	if err != nil {
-		return fmt.Errorf("read next hops: %w", err)
+		return 0, fmt.Errorf("read next hops: %w", err)
 	}
-	return c.Plane.SetNextHops(hops)
+	for _, t := range c.Targets {
+		if _, ok := hops.Lookup(t); !ok {
+			missing++
+		}
+	}
+	return missing, c.Plane.SetNextHops(hops)
 }
 
 func (c *Controller) sweep() error {

@@ -71,12 +71,13 @@ func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 // Close ends the watch.
 func (w *Watcher) Close() { close(w.stop) }
 
-// Read returns the next hops of the link as the kernel has them now.
-func (w *Watcher) Read() (topo.NextHops, error) {
-	hops := topo.NextHops{}
+// Read returns the next hops of the link as the kernel has them now, and how
+// many of its routes wait for their gateway to be resolved.
+func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
+	hops = topo.NextHops{}
 	neighbours, err := netlink.NeighList(w.dev.Index, netlink.FAMILY_V6)
 	if err != nil {
-		return nil, fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
+		return nil, 0, fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
 	}
 	for _, n := range neighbours {
 		addr, ok := netip.AddrFromSlice(n.IP)
@@ -87,20 +88,23 @@ func (w *Watcher) Read() (topo.NextHops, error) {
 	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6,
 		&netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
+		return nil, 0, fmt.Errorf("list routes: %w", err)
 	}
 	for _, r := range routes {
-		w.addRoute(hops, &r)
+		if !w.addRoute(hops, &r) {
+			waiting++
+		}
 	}
-	return hops, nil
+	return hops, waiting, nil
 }
 
 // addRoute adds one route if it leaves by our link: its gateway's address, or
-// the mark of a prefix that is on the link itself.
-func (w *Watcher) addRoute(hops topo.NextHops, r *netlink.Route) {
+// the mark of a prefix that is on the link itself. False: the gateway is not
+// resolved.
+func (w *Watcher) addRoute(hops topo.NextHops, r *netlink.Route) bool {
 	gateway, ours := w.gateway(r)
 	if !ours || r.Type != unix.RTN_UNICAST {
-		return
+		return true
 	}
 	prefix := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	if r.Dst != nil {
@@ -112,9 +116,11 @@ func (w *Watcher) addRoute(hops topo.NextHops, r *netlink.Route) {
 		if _, known := hops[prefix]; !known {
 			hops[prefix] = topo.MAC{}
 		}
-		return
+		return true
 	}
-	hops[prefix] = hops[netip.PrefixFrom(gateway, 128)]
+	mac, known := hops[netip.PrefixFrom(gateway, 128)]
+	hops[prefix] = mac
+	return known
 }
 
 // gateway returns the route's gateway on our link, invalid if it needs none.

@@ -83,7 +83,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	}
 	defer hops.Close()
 	upkeep := &control.Controller{Plane: d.plane, Hops: hops, Targets: d.targets, Log: d.log}
-	if err := upkeep.Start(); err != nil {
+	if err := upkeep.Start(ctx); err != nil {
 		socket.Close()
 		return err
 	}

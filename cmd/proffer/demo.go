@@ -1,5 +1,196 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
-func newDemo() *cobra.Command { return &cobra.Command{Use: "demo"} }
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"proffer/dataplane"
+	"proffer/experiment"
+	"proffer/policy"
+	"proffer/testbed"
+)
+
+// demoFlags are the demo's flags before they are checked.
+type demoFlags struct {
+	policies []string
+	out      string
+	json     bool
+	srlb     experiment.SRLB
+}
+
+func newDemo() *cobra.Command {
+	f := &demoFlags{}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show on this machine how offered connections find free servers",
+		Long: `Builds a farm of network namespaces on this machine, runs the real daemons in
+them, sends the same Poisson arrivals through each policy, and draws what the
+SRLB paper's Figures 3 and 4 draw. Needs root; removes all it made, also on
+Ctrl-C.
+
+Policies: single, hunt:always, hunt:static:C, hunt:dynamic.
+
+--json prints one object: seed, load, and for each policy requests, resets,
+refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept,
+syn_synack_p50_s. --out gets results.json, cdf and load as SVG, PNG and CSV, and
+the raw rows, one a request.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.policies, "policies", []string{"single", "hunt:static:4", "hunt:dynamic"}, "policies to compare, `LIST` with commas")
+	flags.Float64Var(&f.srlb.Load, "load", 0.88, "offered load as a share of the farm's capacity, 0 < `RHO` < 1")
+	flags.IntVar(&f.srlb.Servers, "servers", 12, "servers, `N`")
+	flags.IntVar(&f.srlb.Cores, "cores", 2, "virtual cores a server, `K`")
+	flags.IntVar(&f.srlb.Workers, "workers", 32, "workers a server, `W`")
+	flags.IntVar(&f.srlb.Requests, "requests", 30000, "requests a policy, `N`")
+	flags.DurationVar(&f.srlb.Mean, "mean", 20*time.Millisecond, "mean service `TIME`")
+	flags.Uint64Var(&f.srlb.Seed, "seed", 1, "seed of arrivals and service times")
+	flags.StringVar(&f.out, "out", "demo-out", "`FOLDER` for pictures, results and rows")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
+	return cmd
+}
+
+func runDemo(cmd *cobra.Command, f *demoFlags) error {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	if err := dataplane.Preflight(); err != nil {
+		return err
+	}
+	if err := writable(f.out); err != nil {
+		return err
+	}
+	var err error
+	if f.srlb.Programs, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	show := newProgress(cmd.ErrOrStderr())
+	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
+		f.srlb.Servers, len(f.srlb.Policies), experiment.Left(f.srlb.Duration()))
+	report, err := f.srlb.Run(cmd.Context(), show.update)
+	show.end()
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted after %d of %d policies; everything the demo made is removed", len(report.Policies), len(f.srlb.Policies))
+	}
+	if err != nil {
+		return err
+	}
+	paths, err := report.Save(f.out)
+	if err != nil {
+		return err
+	}
+	return f.show(cmd, report, paths)
+}
+
+func (f *demoFlags) show(cmd *cobra.Command, report *experiment.Report, paths []string) error {
+	if f.json {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	if err := report.Print(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "\nwritten: %s\n", strings.Join(paths, " "))
+	return err
+}
+
+// check refuses what cannot be run, before anything is made.
+func (f *demoFlags) check() error {
+	s := &f.srlb
+	s.Policies = nil
+	seen := map[string]bool{}
+	for _, spelt := range f.policies {
+		p, err := policy.Parse(spelt)
+		if err != nil {
+			return fmt.Errorf("--policies: %w", err)
+		}
+		if seen[p.String()] {
+			return fmt.Errorf("--policies: %s stands there twice", p)
+		}
+		seen[p.String()] = true
+		s.Policies = append(s.Policies, p)
+	}
+	switch {
+	case len(s.Policies) == 0:
+		return errors.New("--policies: name at least one")
+	case !(s.Load > 0 && s.Load < 1):
+		return fmt.Errorf("--load %v: want more than 0 and less than 1; at 1 and above queues grow without end", s.Load)
+	case s.Servers < 1 || s.Servers > testbed.MaxServers:
+		return fmt.Errorf("--servers %d: want 1 to %d", s.Servers, testbed.MaxServers)
+	case s.Cores < 1 || s.Cores > 1024:
+		return fmt.Errorf("--cores %d: want 1 to 1024", s.Cores)
+	case s.Workers < 1 || s.Workers > 65535:
+		return fmt.Errorf("--workers %d: want 1 to 65535", s.Workers)
+	case s.Workers < s.Cores:
+		return fmt.Errorf("--workers %d: fewer than --cores %d, so some cores could never work", s.Workers, s.Cores)
+	case s.Requests < 1 || s.Requests > 10_000_000:
+		return fmt.Errorf("--requests %d: want 1 to 10000000", s.Requests)
+	case s.Mean < time.Millisecond || s.Mean > time.Minute:
+		return fmt.Errorf("--mean %v: want 1ms to 1m", s.Mean)
+	}
+	return nil
+}
+
+// writable fails early rather than after minutes of measuring.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--out %s: cannot be made: %w", dir, err)
+	}
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("--out %s: cannot be written to: %w", dir, err)
+	}
+	f.Close()
+	return os.Remove(filepath.Join(dir, filepath.Base(f.Name())))
+}
+
+// progress shows one line that renews itself at a terminal, and now and then a
+// line elsewhere.
+type progress struct {
+	w     io.Writer
+	live  bool
+	last  time.Time
+	every time.Duration
+	wide  int
+}
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, every: 5 * time.Second}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.live, p.every = true, 100*time.Millisecond
+	}
+	return p
+}
+
+func (p *progress) update(s experiment.Progress) {
+	if time.Since(p.last) < p.every && s.Done < s.Total {
+		return
+	}
+	p.last = time.Now()
+	line := fmt.Sprintf("[%d/%d] %-14s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
+	if !p.live {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.wide, line)
+	p.wide = len(line)
+}
+
+// end leaves the line.
+func (p *progress) end() {
+	if p.live && p.wide > 0 {
+		fmt.Fprintln(p.w)
+	}
+}

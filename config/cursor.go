@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// document is one file while it is read: where its values stand and what is
+// wrong with them.
+type document struct {
+	file     string
+	where    map[string]position // key path → its value
+	mistakes []*Error
+}
+
+func newDocument(file string) *document {
+	return &document{file: file, where: map[string]position{}}
+}
+
+func (d *document) parse(data []byte, keys []entry) {
+	node, fault := root(data)
+	switch {
+	case fault != nil:
+		d.fail(fault.at, "", fault.problem)
+	case node == nil:
+		d.fail(start, "", "the file is empty; want a mapping with "+knownKeys(keys))
+	default:
+		mapping(keys).read(cursor{doc: d, node: node, at: nodeStart(node)})
+	}
+}
+
+func (d *document) ok() bool   { return len(d.mistakes) == 0 }
+func (d *document) err() error { return join(d.mistakes) }
+
+func (d *document) fail(at position, key, problem string) {
+	d.mistakes = append(d.mistakes, &Error{d.file, at.line, at.column, key, problem})
+}
+
+// failKey reports a mistake by key path alone.
+func (d *document) failKey(key, format string, args ...any) {
+	d.fail(d.locate(key), key, fmt.Sprintf(format, args...))
+}
+
+// locate finds the value of a key path. One that is there only by default
+// stands at the mapping that lacks it.
+func (d *document) locate(key string) position {
+	for key != "" {
+		if at, known := d.where[key]; known {
+			return at
+		}
+		key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+	}
+	return start
+}
+
+// cursor is a place in a document: a node and the path of keys that leads to it.
+type cursor struct {
+	doc  *document
+	path string
+	node ast.Node
+	at   position
+}
+
+func (c cursor) fail(format string, args ...any) {
+	if c.path == "" {
+		format = "the file " + format
+	}
+	c.doc.fail(c.at, c.path, fmt.Sprintf(format, args...))
+}
+
+// key is the path of a key of this mapping.
+func (c cursor) key(name string) string {
+	if c.path == "" {
+		return name
+	}
+	return c.path + "." + name
+}
+
+// child moves to a node inside this one and remembers where it stands.
+func (c cursor) child(path string, node ast.Node) cursor {
+	next := cursor{c.doc, path, node, nodeStart(node)}
+	c.doc.where[path] = next.at
+	return next
+}
+
+// absent stands for a value that is not in the file: text, as a user would
+// write it, at the place of the mapping that lacks it.
+func (c cursor) absent(name, text string) cursor {
+	file, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
+		panic(fmt.Sprintf("config: default of %s: %v", name, err)) // our own table is wrong
+	}
+	return cursor{c.doc, c.key(name), file.Docs[0].Body, c.at}
+}
+
+// form is the shape of a value in YAML, before its meaning.
+type form string
+
+const (
+	text    form = "text"
+	quoted  form = "quoted text"
+	number  form = "a number"
+	boolean form = "a boolean"
+	empty   form = "empty"
+	list    form = "a list"
+	object  form = "a mapping"
+	block   form = "a block of text"
+	marked  form = "an anchor, alias or tag, which are not supported"
+	unknown form = "not a plain value"
+)
+
+func (c cursor) form() form {
+	switch n := c.node.(type) {
+	case *ast.StringNode:
+		if t := n.Token.Type; t == token.SingleQuoteType || t == token.DoubleQuoteType {
+			return quoted
+		}
+		return text
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return number
+	case *ast.BoolNode:
+		return boolean
+	case *ast.NullNode:
+		return empty
+	case *ast.SequenceNode:
+		return list
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return object
+	case *ast.LiteralNode:
+		return block
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		return marked
+	default:
+		return unknown
+	}
+}
+
+// literal is a scalar as it is written, without its quotes.
+func (c cursor) literal() string {
+	if s, ok := c.node.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return c.node.GetToken().Value
+}
+
+// pairs are the key-value pairs of a mapping.
+func (c cursor) pairs() []*ast.MappingValueNode {
+	switch n := c.node.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	default:
+		return nil
+	}
+}
+
+// items are the elements of a list.
+func (c cursor) items() []cursor {
+	var items []cursor
+	if s, ok := c.node.(*ast.SequenceNode); ok {
+		for i, node := range s.Values {
+			items = append(items, c.child(fmt.Sprintf("%s[%d]", c.path, i), node))
+		}
+	}
+	return items
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"proffer/topo"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
+
+// TestRefuses plays the cases of testdata/*.errors. A case is a title (#), the
+// text it removes from the good file (-), what stands there instead (+), and
+// the errors (=). Without a removal, the case is a whole file.
+func TestRefuses(t *testing.T) {
+	for _, file := range []string{"lb", "agent"} {
+		good := string(read(t, file+".yaml"))
+		path := "testdata/" + file + ".errors"
+		var played []string
+		for section := range strings.SplitSeq(strings.TrimSpace(string(read(t, file+".errors"))), "\n\n") {
+			c := parseCase(section)
+			c.got = refusal(t, file, c.apply(t, good))
+			if c.got != c.want && !*update {
+				t.Errorf("%s: %s\n got %s\nwant %s", path, c.title, c.got, c.want)
+			}
+			played = append(played, c.String())
+		}
+		if *update {
+			if err := os.WriteFile(path, []byte(strings.Join(played, "\n\n")+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// refusal is the error of parsing data, each of its parts with a position.
+func refusal(t *testing.T, file, data string) string {
+	t.Helper()
+	err := parseEither(file, data)
+	if err == nil {
+		return "(accepted)"
+	}
+	var first *Error
+	if !errors.As(err, &first) || first.Line < 1 || first.Column < 1 {
+		t.Errorf("no position in %v", err)
+	}
+	return err.Error()
+}
+
+func parseEither(file, data string) error {
+	if file == "lb" {
+		_, err := ParseLB("lb.yaml", []byte(data))
+		return err
+	}
+	_, err := ParseAgent("agent.yaml", []byte(data), cpus)
+	return err
+}
+
+type refusalCase struct{ title, remove, insert, want, got string }
+
+func parseCase(section string) refusalCase {
+	parts := map[byte][]string{}
+	for line := range strings.SplitSeq(section, "\n") {
+		parts[line[0]] = append(parts[line[0]], strings.TrimPrefix(line[1:], " "))
+	}
+	part := func(mark byte) string { return strings.Join(parts[mark], "\n") }
+	return refusalCase{title: part('#'), remove: part('-'), insert: part('+'), want: part('=')}
+}
+
+func (c refusalCase) apply(t *testing.T, good string) string {
+	if c.remove == "" {
+		return c.insert
+	}
+	if strings.Count(good, c.remove) == 0 {
+		t.Fatalf("%s: %q is not in the good file", c.title, c.remove)
+	}
+	return strings.Replace(good, c.remove, c.insert, 1)
+}
+
+func (c refusalCase) String() string {
+	var b strings.Builder
+	for _, part := range []struct{ mark, text string }{{"#", c.title}, {"-", c.remove}, {"+", c.insert}, {"=", c.got}} {
+		if part.text == "" && part.mark != "=" {
+			continue
+		}
+		for line := range strings.SplitSeq(part.text, "\n") {
+			b.WriteString(strings.TrimRight(part.mark+" "+line, " ") + "\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func TestRefusesTooMany(t *testing.T) {
+	lb, err := ParseLB("lb.yaml", read(t, "lb.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb.Services = lb.Services[:1]
+	for i := 1; i <= MaxServices; i++ {
+		s := lb.Services[0]
+		s.Name, s.VIP.Port = fmt.Sprint("web", i), vipAt(uint16(1000+i)).Port
+		lb.Services = append(lb.Services, s)
+	}
+	wantRefusal(t, MarshalLB(lb), "services: has 65 elements; want a list of 1 to 64 mappings")
+
+	lb.Services = lb.Services[:2]
+	lb.Services[0].Servers = manyServers(MaxServers)
+	wantRefusal(t, MarshalLB(lb), "services: have 4099 servers together; want at most 4096")
+
+	lb.Services[0].Servers = manyServers(MaxServers + 1)
+	wantRefusal(t, MarshalLB(lb), "services[0].servers: has 4097 elements; want a list of 1 to 4096 mappings")
+
+	lb.Services, lb.Services[0].Servers = lb.Services[:1], manyServers(MaxServers)
+	sameLB(t, lb)
+}
+
+func manyServers(n int) []topo.Server {
+	servers := make([]topo.Server, n)
+	for i := range servers {
+		servers[i] = host(fmt.Sprint("s", i), fmt.Sprintf("5f00:0:3:%x::/64", i))
+	}
+	return servers
+}
+
+func wantRefusal(t *testing.T, data []byte, want string) {
+	t.Helper()
+	if _, err := ParseLB("lb.yaml", data); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// TestRefusesBombs holds files that grow when they are read: each must be
+// refused by its size or shape, before the parser meets it.
+func TestRefusesBombs(t *testing.T) {
+	const deep, wide = "nested more than 64 deep", "more than 16384 keys"
+	for bomb, want := range map[string]string{
+		strings.Repeat("[", 20_000):                            deep,
+		strings.Repeat("{a: ", 20_000):                         deep,
+		strings.Repeat("- ", 20_000):                           deep,
+		strings.Repeat("? ", 20_000):                           deep,
+		"a: " + strings.Repeat("&a ", 20_000):                  deep,
+		"a: " + strings.Repeat("!a ", 20_000):                  deep,
+		"a: &a [x]\nb: [" + strings.Repeat("*a,", 1000) + "]":  deep,
+		strings.Repeat("---\n", 20_000):                        deep,
+		strings.Repeat("a: b\n", 50_000):                       wide,
+		"{" + strings.Repeat("a: b,", 50_000) + "}":            wide,
+		strings.Repeat(" ", maxBytes+1):                        "the file has 1048577 bytes; want at most 1048576",
+		"a: &a [x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c]\n": "b: unknown key",
+	} {
+		if err := parseEither("lb", bomb); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q…: got %.200v\nwant %s", bomb, err, want)
+		}
+	}
+}
+
+func TestErrorsEnd(t *testing.T) {
+	err := parseEither("lb", strings.Repeat("x: 1\n", 1000))
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != maxErrors+1 || lines[maxErrors] != "lb.yaml: and 983 more errors" {
+		t.Errorf("%d lines, last %q", len(lines), lines[len(lines)-1])
+	}
+}

@@ -1,0 +1,12 @@
+package config
+
+import _ "embed"
+
+// The published JSON Schemas (draft 2020-12) of the two files, for editors. They
+// say less than the parser: duplicates and VIPs inside locators pass them.
+var (
+	//go:embed lb.schema.json
+	LBSchema []byte
+	//go:embed agent.schema.json
+	AgentSchema []byte
+)

@@ -1,0 +1,62 @@
+package config
+
+import "strconv"
+
+// suggest says what a key might have been, and which there are.
+func suggest(key string, keys []entry) string {
+	best, least := "", max(1, len(key)/3)
+	for _, e := range keys {
+		if d := distance(key, e.key); d <= least {
+			best, least = e.key, d-1
+		}
+	}
+	known := "want " + knownKeys(keys)
+	if best == "" {
+		return known
+	}
+	return "did you mean " + best + "? " + known
+}
+
+// distance counts the insertions, deletions, substitutions and swaps of
+// neighbours between two words (optimal string alignment).
+func distance(a, b string) int {
+	if len(a) > 64 {
+		return len(a) // no key of ours; do not spend time on it
+	}
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range a {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range b {
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+differ(a[i], b[j]))
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+func differ(a, b byte) int {
+	if a == b {
+		return 0
+	}
+	return 1
+}
+
+// printable keeps a strange or endless key from ruining the error's line.
+func printable(key string) string {
+	if short := []rune(key); len(short) > 40 {
+		key = string(short[:40]) + "…"
+	}
+	for _, r := range key {
+		if r <= ' ' || r == '"' || !strconv.IsPrint(r) {
+			return strconv.Quote(key)
+		}
+	}
+	return key
+}

@@ -1,0 +1,94 @@
+// Package figures draws what an experiment measured, as Figures 3 and 4 of the
+// SRLB paper do, and keeps the numbers behind each picture beside it. A figure
+// is saved three times: SVG for the web, PNG for a glance, CSV for whoever
+// wants to draw it otherwise. The same input gives the same bytes.
+package figures
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Size of a PNG in pixels.
+const (
+	Width  = 1280
+	Height = 800
+)
+
+const (
+	dpi    = 160
+	width  = vg.Length(Width) / dpi * vg.Inch
+	height = vg.Length(Height) / dpi * vg.Inch
+)
+
+// A Figure is one or more panels above each other that share their x axis, and
+// the table of what they show.
+type Figure struct {
+	title  string
+	legend []sample
+	panels []*plot.Plot // from the top
+	table  table
+}
+
+// sample is a curve's name and line, as the legend shows them.
+type sample struct {
+	name string
+	line draw.LineStyle
+}
+
+// Save writes name.svg, name.png and name.csv into dir, which is made if it is
+// missing, and returns their paths.
+func (f *Figure) Save(dir, name string) ([]string, error) {
+	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+		return nil, fmt.Errorf("figure name %q: want a file name without folder and extension", name)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder for figure %s: %w", name, err)
+	}
+	var paths []string
+	for _, format := range []struct {
+		extension string
+		render    func() ([]byte, error)
+	}{{"svg", f.svg}, {"png", f.png}, {"csv", f.table.csv}} {
+		path := filepath.Join(dir, name+"."+format.extension)
+		data, err := format.render()
+		if err == nil {
+			err = os.WriteFile(path, data, 0o644)
+		}
+		if err != nil {
+			return paths, fmt.Errorf("save figure %s in %s: %w", name, dir, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// svg keeps text as text. Liberation Sans, whose widths place it, has those of
+// Arial and Helvetica, one of which is everywhere.
+func (f *Figure) svg() ([]byte, error) {
+	canvas := vgsvg.New(width, height)
+	f.draw(draw.New(canvas))
+	var out bytes.Buffer
+	if _, err := canvas.WriteTo(&out); err != nil {
+		return nil, err
+	}
+	const family, fallback = "font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;"
+	return bytes.ReplaceAll(out.Bytes(), []byte(family), []byte(fallback)), nil
+}
+
+func (f *Figure) png() ([]byte, error) {
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
+	f.draw(draw.New(canvas))
+	var out bytes.Buffer
+	_, err := canvas.WriteTo(&out)
+	return out.Bytes(), err
+}

@@ -1,0 +1,84 @@
+// Package proffer holds the rule that the folders draw: imports point down only.
+package proffer
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// layers lists every package from the bottom; one may import only those of the
+// layers above its own line. ARCHITECTURE.md shows the same picture.
+var layers = [][]string{
+	{"topo"},
+	{"policy", "stats", "trace", "oracle"},
+	{"config"},
+	{"api", "dataplane", "load", "nexthop", "signal", "testbed"},
+	{"control"},
+	{"figures"},
+	{"experiment"},
+	{"cmd/proffer", "e2e"},
+}
+
+const module = "proffer/"
+
+func TestImportsPointDown(t *testing.T) {
+	layer := map[string]int{}
+	for i, names := range layers {
+		for _, name := range names {
+			layer[name] = i
+		}
+	}
+	seen := 0
+	for _, line := range list(t, "{{.ImportPath}} {{join .Imports \" \"}}") {
+		pkg, imports, _ := strings.Cut(strings.TrimPrefix(line, module), " ")
+		if pkg == "proffer" || strings.Contains(pkg, "/internal/") {
+			continue
+		}
+		own, ok := layer[pkg]
+		if !ok {
+			t.Errorf("package %s stands in no layer: add it here and in ARCHITECTURE.md", pkg)
+			continue
+		}
+		for _, imported := range strings.Fields(imports) {
+			name, ours := strings.CutPrefix(imported, module)
+			if !ours || strings.HasPrefix(name, pkg+"/internal/") {
+				continue
+			}
+			seen++
+			if layer[name] >= own {
+				t.Errorf("%s imports %s, which is not below it", pkg, name)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no import of ours was found: the rule was not checked")
+	}
+}
+
+// TestImportsOfEBPF keeps eBPF behind one door.
+func TestImportsOfEBPF(t *testing.T) {
+	found := false
+	for _, line := range list(t, "{{.ImportPath}} {{join .Imports \" \"}}") {
+		pkg, imports, _ := strings.Cut(strings.TrimPrefix(line, module), " ")
+		if !strings.Contains(imports, "github.com/cilium/ebpf") {
+			continue
+		}
+		found = true
+		if pkg != "dataplane" && !strings.HasPrefix(pkg, "dataplane/") {
+			t.Errorf("%s imports cilium/ebpf; only dataplane may", pkg)
+		}
+	}
+	if !found {
+		t.Fatal("nobody imports cilium/ebpf: the rule was not checked")
+	}
+}
+
+func list(t *testing.T, format string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", format, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}

@@ -1,0 +1,52 @@
+package stats
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// MaxBatches is the number of batches of a long run. More than 30 narrow the
+// interval hardly at all and make the batches shorter, thus more correlated
+// (Schmeiser, Batch size effects in the analysis of simulation output, 1982).
+const MaxBatches = 30
+
+// Interval is a mean and the half-width of its 95 % confidence interval, in the
+// unit of the sample.
+type Interval struct {
+	Mean, Half float64
+	Batches    int
+}
+
+// MeanCI95 estimates the mean of latencies that are in order of arrival. Such
+// neighbours share a queue, so their own scatter would promise far too narrow an
+// interval; the means of long batches are nearly independent, and Student's t
+// with Batches − 1 degrees of freedom is taken over those.
+//
+// What does not fill a batch is left out at the front, where the queues were
+// still filling; the mean is over everything. Fewer than two values tell nothing
+// about their scatter: Half is then +Inf.
+func MeanCI95(latencies []float64) Interval {
+	batches := min(MaxBatches, len(latencies))
+	if batches < 2 {
+		return Interval{Mean: stat.Mean(latencies, nil), Half: math.Inf(1), Batches: batches}
+	}
+	student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(batches - 1)}
+	scatter := stat.StdDev(batchMeans(latencies, batches), nil)
+	return Interval{
+		Mean:    stat.Mean(latencies, nil),
+		Half:    student.Quantile(0.975) * scatter / math.Sqrt(float64(batches)),
+		Batches: batches,
+	}
+}
+
+func batchMeans(x []float64, batches int) []float64 {
+	size := len(x) / batches
+	x = x[len(x)-batches*size:]
+	means := make([]float64, batches)
+	for i := range means {
+		means[i] = stat.Mean(x[i*size:(i+1)*size], nil)
+	}
+	return means
+}

@@ -1,0 +1,179 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	namespaceDir = "/run/netns" // where `ip netns` looks
+	ownNamespace = "/proc/thread-self/ns/net"
+)
+
+// namespacePrefix begins the name of every namespace of a run. A run has no
+// dash in it, so that no run's prefix begins another's.
+func namespacePrefix(run string) string { return "proffer-" + run + "-" }
+
+// sysctl is a path below /proc/sys and the value it gets.
+type sysctl struct{ path, value string }
+
+// able says in one line why no bed can be built, if so.
+func able() error {
+	if os.Geteuid() != 0 {
+		return errors.New("testbed: needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN): run it with sudo")
+	}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err != nil {
+		return errors.New("testbed: this kernel runs without IPv6: boot it without ipv6.disable=1")
+	}
+	return nil
+}
+
+// explain adds the remedy to what the kernel says when it has no namespaces.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: needs CAP_NET_ADMIN, CAP_SYS_ADMIN and CAP_BPF: in a container, run it with --privileged", err)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: no more namespaces: raise /proc/sys/user/max_net_namespaces", err)
+	case errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("%w: the kernel lacks BPF: build it with CONFIG_BPF_SYSCALL", err)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w: the kernel lacks veth: modprobe veth, or build it with CONFIG_VETH", err)
+	}
+	return err
+}
+
+// shareNamespaceDir makes the directory of namespaces a shared mount of its
+// own, as the first `ip netns add` does. If we did not, that first one would
+// stack a second mount on each of our namespaces, and they could not be removed.
+func shareNamespaceDir() error {
+	if err := os.MkdirAll(namespaceDir, 0o755); err != nil {
+		return fmt.Errorf("testbed: %w", err)
+	}
+	lock, err := lockDir(namespaceDir, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	err = unix.Mount("", namespaceDir, "none", unix.MS_SHARED|unix.MS_REC, "")
+	if !errors.Is(err, unix.EINVAL) {
+		return wrap("testbed: share "+namespaceDir, err)
+	}
+	if err := unix.Mount(namespaceDir, namespaceDir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("testbed: mount %s: %w", namespaceDir, err)
+	}
+	return wrap("testbed: share "+namespaceDir, unix.Mount("", namespaceDir, "none", unix.MS_SHARED|unix.MS_REC, ""))
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// space is a namespace while the bed is being built: the ways into it that do
+// not depend on the thread. The zero space is closed.
+type space struct {
+	ns      *os.File
+	netlink *netlink.Handle
+	ethtool int // any socket will do for SIOCETHTOOL
+}
+
+func (s *space) close() {
+	if s.ns == nil {
+		return
+	}
+	s.ns.Close()
+	s.netlink.Close()
+	unix.Close(s.ethtool)
+	*s = space{}
+}
+
+// create makes the node's namespace, names it and sets its sysctls, before
+// there is any interface that could miss them.
+func (n *Node) create() error {
+	return elsewhere(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make network namespace: %w", err)
+		}
+		if err := name(n.path()); err != nil {
+			return err
+		}
+		for _, s := range n.plan.sysctls {
+			if err := os.WriteFile(filepath.Join("/proc/sys", s.path), []byte(s.value), 0); err != nil {
+				return fmt.Errorf("set sysctl: %w", err)
+			}
+		}
+		return n.open()
+	})
+}
+
+// name binds the thread's namespace to a path, which keeps it alive.
+func name(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return wrap("name network namespace "+path, unix.Mount(ownNamespace, path, "none", unix.MS_BIND, ""))
+}
+
+// open fills n.space from the thread's namespace.
+func (n *Node) open() error {
+	ns, err := os.Open(ownNamespace)
+	if err != nil {
+		return err
+	}
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		ns.Close()
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	ethtool, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		ns.Close()
+		handle.Close()
+		return fmt.Errorf("open socket: %w", err)
+	}
+	n.space = space{ns: ns, netlink: handle, ethtool: ethtool}
+	return nil
+}
+
+// elsewhere runs f on the calling goroutine, which f may move to another
+// network namespace, and moves it back. Should that fail, the goroutine stays
+// locked to its thread, which the runtime throws away with it.
+func elsewhere(f func() error) (err error) {
+	runtime.LockOSThread()
+	home, err := os.Open(ownNamespace)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("open own network namespace: %w", err)
+	}
+	defer func() { // also when f panics or ends the goroutine (t.Fatal)
+		back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
+		home.Close()
+		if back != nil {
+			err = errors.Join(err, fmt.Errorf("return to own network namespace: %w", back))
+			return
+		}
+		runtime.UnlockOSThread()
+	}()
+	return f()
+}
+
+// enter moves the calling thread into the namespace at path.
+func enter(path string) error {
+	ns, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	defer ns.Close()
+	return wrap("enter network namespace "+path, unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET))
+}

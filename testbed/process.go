@@ -1,0 +1,187 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// grace is how long a process has between SIGTERM and SIGKILL.
+const grace = 2 * time.Second
+
+// Process is a program that runs inside a node.
+type Process struct {
+	Name    string // node and program: s1-proffer
+	LogFile string // its stdout and stderr, unless the command had its own
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // what Wait returns; valid once done is closed
+}
+
+// Start runs a program inside the node with this process's environment; its
+// stdout and stderr go to a file in the bed's Dir. When ctx ends it gets
+// SIGTERM, and SIGKILL after 2 s.
+func (n *Node) Start(ctx context.Context, name string, args ...string) (*Process, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	return n.StartCommand(cmd)
+}
+
+// StartCommand is Start for a prepared command: with its own environment,
+// directory, input or output. Only the network namespace differs from ours:
+// /sys/fs/bpf and /sys/kernel/btf are the machine's.
+//
+// The program is in a process group of its own, so that a terminal's Ctrl-C
+// reaches only the one who will close the bed, and it dies with this process.
+func (n *Node) StartCommand(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{
+		Name: n.Name + "-" + filepath.Base(cmd.Path),
+		cmd:  cmd,
+		done: make(chan struct{}),
+	}
+	if cmd.WaitDelay == 0 { // of a program that left a child with its output
+		cmd.WaitDelay = grace
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
+	if cmd.Stdout == nil && cmd.Stderr == nil {
+		log, err := n.bed.log(p.Name)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", p.Name, err)
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr, p.LogFile = log, log, log.Name()
+	}
+	if err := n.bed.spawner.start(n, p); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// log makes the first of NAME.log, NAME-2.log … that is free.
+func (b *Bed) log(name string) (*os.File, error) {
+	for i := 1; ; i++ {
+		path := filepath.Join(b.Dir, name)
+		if i > 1 {
+			path += fmt.Sprintf("-%d", i)
+		}
+		f, err := os.OpenFile(path+".log", os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+		if !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+	}
+}
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed once the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for the end and returns what exec.Cmd.Wait did.
+func (p *Process) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Signal sends a signal; a process that has ended is os.ErrProcessDone.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Stop ends the process: SIGTERM, and after 2 s SIGKILL to its whole process
+// group. That it had ended already, or how it ended, is no error.
+func (p *Process) Stop() error {
+	if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s: %w", p.Name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(grace):
+	}
+	if err := unix.Kill(-p.Pid(), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill %s: %w", p.Name, err)
+	}
+	<-p.done
+	return nil
+}
+
+// Log returns what the process has written so far, trimmed.
+func (p *Process) Log() string {
+	text, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return fmt.Sprintf("(no log of %s: %v)", p.Name, err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// spawner starts all processes of a bed from one thread that lives as long as
+// the bed: the kernel sends a Pdeathsig when the *thread* that forked ends.
+type spawner struct {
+	jobs    chan func()
+	mu      sync.Mutex // guards the rest
+	started []*Process
+	closed  bool
+}
+
+func newSpawner() *spawner {
+	s := &spawner{jobs: make(chan func())}
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) start(n *Node, p *Process) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("the testbed is closed")
+	}
+	result := make(chan error)
+	s.jobs <- func() { result <- n.Do(p.cmd.Start) }
+	if err := <-result; err != nil {
+		return err
+	}
+	s.started = append(s.started, p)
+	return nil
+}
+
+// stopAll stops every process at once and lets the thread go.
+func (s *spawner) stopAll() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	errs := make([]error, len(s.started))
+	var group sync.WaitGroup
+	for i, p := range s.started {
+		group.Go(func() { errs[i] = p.Stop() })
+	}
+	group.Wait()
+	close(s.jobs)
+	return errors.Join(errs...)
+}

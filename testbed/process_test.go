@@ -1,0 +1,183 @@
+package testbed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pidPrefix begins the name of every run of this process.
+func pidPrefix() string { return fmt.Sprintf("%d.", os.Getpid()) }
+
+func start(t *testing.T, n *Node, name string, args ...string) *Process {
+	t.Helper()
+	p, err := n.Start(t.Context(), name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestProcessLivesInItsNode(t *testing.T) {
+	b := up(t, Config{Servers: 2})
+	p := start(t, b.Servers[1], "readlink", "/proc/self/ns/net")
+	if err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var own string
+	err := b.Servers[1].Do(func() (err error) {
+		own, err = os.Readlink(ownNamespace)
+		return err
+	})
+	if err != nil || p.Log() != own {
+		t.Fatalf("process in %q, node is %q (%v)", p.Log(), own, err)
+	}
+	if here, _ := os.Readlink(ownNamespace); here == own {
+		t.Fatal("the test did not come back from the node")
+	}
+}
+
+func TestProcessSeesTheMachinesSysfs(t *testing.T) {
+	b := up(t, Config{Servers: 1})
+	var out bytes.Buffer
+	cmd := exec.Command("sh", "-c", `test -e /sys/kernel/btf/vmlinux && echo "$HUNT"`)
+	cmd.Env = append(os.Environ(), "HUNT=yes")
+	cmd.Stdout = &out
+	p, err := b.Servers[0].StartCommand(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil || out.String() != "yes\n" {
+		t.Fatalf("got %q, %v", out.String(), err)
+	}
+}
+
+func TestEachProcessHasItsLog(t *testing.T) {
+	b := up(t, Config{Servers: 1})
+	one := start(t, b.Servers[0], "echo", "one")
+	two := start(t, b.Servers[0], "echo", "two")
+	one.Wait()
+	two.Wait()
+	if one.Log() != "one" || two.Log() != "two" {
+		t.Fatalf("logs %q and %q", one.Log(), two.Log())
+	}
+}
+
+func TestUnknownProgram(t *testing.T) {
+	b := up(t, Config{Servers: 1})
+	if _, err := b.Servers[0].Start(t.Context(), "/no/such/program"); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestStubbornProcessIsKilled(t *testing.T) {
+	b := up(t, Config{Servers: 1})
+	// The grandchild is what only the look through /proc finds.
+	p := start(t, b.Servers[0], "sh", "-c", `trap "" TERM; setsid sleep 1000 & echo $!; while :; do sleep 1; done`)
+	waitFor(t, "the grandchild's pid", func() bool { return p.Log() != "" })
+	var grandchild int
+	fmt.Sscan(p.Log(), &grandchild)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, p.Pid())
+	wantGone(t, grandchild)
+	wantNothingLeft(t)
+	if _, err := b.Servers[0].Start(t.Context(), "true"); err == nil {
+		t.Fatal("started a process in a closed bed")
+	}
+}
+
+func TestStopAsksFirst(t *testing.T) {
+	b := up(t, Config{Servers: 1})
+	p := start(t, b.Servers[0], "sh", "-c", `trap "echo bye; exit 0" TERM; echo ready; while :; do sleep 0.01; done`)
+	waitFor(t, "the program to be ready", func() bool { return p.Log() != "" })
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if p.Wait() != nil || !strings.HasSuffix(p.Log(), "bye") {
+		t.Fatalf("ended with %v after %q", p.Wait(), p.Log())
+	}
+	if err := p.Stop(); err != nil {
+		t.Fatalf("second stop: %v", err)
+	}
+}
+
+func waitFor(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+// wantGone waits for a process to end, as a zombie at least: its parent, once
+// that is not us, may take its time.
+func wantGone(t *testing.T, pid int) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("process %d to end", pid), func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+}
+
+func TestReapAfterKill(t *testing.T) {
+	// The child builds a bed with a grandchild sleeping in it, and is killed.
+	child := exec.Command(os.Args[0], "-test.run=^TestMain$")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var run string
+	var direct, sleeper int
+	if _, err := fmt.Fscan(out, &run, &direct, &sleeper); err != nil {
+		child.Process.Kill()
+		t.Fatalf("child said nothing: %v", err)
+	}
+	live := up(t, Config{Servers: 1}) // neither this nor the child's bed is stale yet
+	if paths, _ := namespaces(run); len(paths) == 0 {
+		t.Fatal("the child's living bed was reaped")
+	}
+	child.Process.Signal(unix.SIGKILL)
+	child.Wait()
+	wantGone(t, direct) // by Pdeathsig
+	if err := unix.Kill(sleeper, 0); err != nil {
+		t.Fatalf("the sleeper should outlive its run: %v", err)
+	}
+	if _, err := Reap(); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, sleeper)
+	if paths, _ := namespaces(run); len(paths) != 0 {
+		t.Fatalf("left behind: %v", paths)
+	}
+	if _, err := os.Stat(stateDir + "/" + run); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("state of run %s left behind (%v)", run, err)
+	}
+	connect(t, live.Client, live.Servers[0], live.Servers[0].Loopback())
+}
+
+const childEnv = "PROFFER_TESTBED_CHILD"
+
+// TestMain is the child of TestReapAfterKill when its environment says so.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) == "" {
+		os.Exit(m.Run())
+	}
+	if err := liveUntilKilled(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

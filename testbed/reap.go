@@ -1,0 +1,217 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stateDir has a directory for each run, which holds its work files. The live
+// process keeps an flock on the directory itself; the kernel lets go of it
+// however the process ends. Who creates or reaps runs holds one on stateDir,
+// so that no run is seen between its creation and its lock.
+const stateDir = "/run/proffer/testbed"
+
+// lockDir opens a directory and takes an flock on it, which Close releases.
+func lockDir(path string, how int) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("testbed: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), how); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("testbed: lock %s: %w", path, err)
+	}
+	return dir, nil
+}
+
+// claim makes the directory of a new run and locks it.
+func claim() (dir *os.File, run string, err error) {
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, "", fmt.Errorf("testbed: %w", err)
+	}
+	all, err := lockDir(stateDir, unix.LOCK_EX)
+	if err != nil {
+		return nil, "", err
+	}
+	defer all.Close()
+	for i := 0; ; i++ {
+		run = fmt.Sprintf("%d.%d", os.Getpid(), i)
+		path := filepath.Join(stateDir, run)
+		err := os.Mkdir(path, 0o755)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("testbed: %w", err)
+		}
+		dir, err = lockDir(path, unix.LOCK_EX|unix.LOCK_NB)
+		return dir, run, err
+	}
+}
+
+// Reap removes what runs left behind whose process is gone: processes inside
+// their namespaces (and no others), the namespaces, their files. It returns
+// how many runs it removed. Up calls it first.
+func Reap() (removed int, err error) {
+	if err := able(); err != nil {
+		return 0, err
+	}
+	if _, err := os.Stat(stateDir); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	all, err := lockDir(stateDir, unix.LOCK_EX)
+	if err != nil {
+		return 0, err
+	}
+	defer all.Close()
+	runs, err := os.ReadDir(stateDir)
+	if err != nil {
+		return 0, fmt.Errorf("testbed: %w", err)
+	}
+	for _, r := range runs {
+		dir, err := lockDir(filepath.Join(stateDir, r.Name()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
+			continue // alive, or just closed
+		}
+		if err == nil {
+			err = errors.Join(endStrays(r.Name(), 0), removeRun(r.Name()), dir.Close())
+		}
+		if err != nil {
+			return removed, fmt.Errorf("testbed: reap run %s: %w", r.Name(), err)
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// removeRun removes the namespaces and the directory of a run that has no
+// processes any more.
+func removeRun(run string) error {
+	paths, err := namespaces(run)
+	errs := []error{err}
+	for _, p := range paths {
+		// EINVAL: its maker died between creating the file and mounting on it.
+		if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", p, err))
+		}
+		errs = append(errs, os.Remove(p))
+	}
+	errs = append(errs, os.RemoveAll(filepath.Join(stateDir, run)))
+	return errors.Join(errs...)
+}
+
+// namespaces lists the paths of a run's namespaces.
+func namespaces(run string) ([]string, error) {
+	entries, err := os.ReadDir(namespaceDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), namespacePrefix(run)) {
+			paths = append(paths, filepath.Join(namespaceDir, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+// identity tells namespaces apart (ioctl_ns(2)).
+type identity struct{ dev, inode uint64 }
+
+func identify(path string) (identity, error) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	return identity{st.Dev, st.Ino}, err
+}
+
+// endStrays ends all processes whose network namespace is one of the run's,
+// ours excepted: children of what was started there, and whatever else moved
+// in. They have the given time to obey SIGTERM; with none they are killed.
+func endStrays(run string, grace time.Duration) error {
+	const rounds = 10 // a process may fork while we look
+	paths, err := namespaces(run)
+	if err != nil {
+		return err
+	}
+	ours := make(map[identity]bool)
+	for _, p := range paths {
+		id, err := identify(p)
+		if err != nil {
+			return err
+		}
+		ours[id] = true
+	}
+	for range rounds {
+		strays, err := inside(ours)
+		if err != nil || len(strays) == 0 {
+			return err
+		}
+		if grace > 0 {
+			finish(strays, unix.SIGTERM, grace)
+			grace = 0
+			continue
+		}
+		finish(strays, unix.SIGKILL, time.Second)
+	}
+	return fmt.Errorf("processes in the namespaces of run %s survive SIGKILL", run)
+}
+
+// inside opens a pidfd for every process in one of the namespaces but this one.
+func inside(ours map[identity]bool) (pidfds []int, err error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		ns := filepath.Join("/proc", e.Name(), "ns/net")
+		if id, err := identify(ns); err != nil || !ours[id] {
+			continue
+		}
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if id, err := identify(ns); err != nil || !ours[id] {
+			unix.Close(pidfd) // the number belongs to another process now
+			continue
+		}
+		pidfds = append(pidfds, pidfd)
+	}
+	return pidfds, nil
+}
+
+// finish sends a signal to processes, waits until all are gone or patience ends,
+// and closes their pidfds.
+func finish(pidfds []int, signal unix.Signal, patience time.Duration) {
+	deadline := time.Now().Add(patience)
+	for _, fd := range pidfds {
+		// An error means gone already; the caller looks again in any case.
+		_ = unix.PidfdSendSignal(fd, signal, nil, 0)
+	}
+	for _, fd := range pidfds {
+		awaitReadable(fd, deadline)
+		unix.Close(fd)
+	}
+}
+
+// awaitReadable waits for a pidfd to become readable, that is its process to end.
+func awaitReadable(fd int, deadline time.Time) {
+	for {
+		left := max(0, time.Until(deadline).Milliseconds())
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left))
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
