@@ -73,6 +73,25 @@ struct request {
 	const struct offering *o;
 };
 
+/* What is to be done with a request, and why: every decision is one of these,
+ * so that each action stands once. */
+enum act {
+	ACT_DELIVER,
+	ACT_PASS_ON,
+	ACT_REFUSE, /* a last candidate with a full accept queue */
+	ACT_DROP,
+};
+
+struct decision {
+	enum act act;
+	enum counter why;
+};
+
+static __always_inline struct decision decided(enum act act, enum counter why)
+{
+	return (struct decision){ act, why };
+}
+
 /* deliver strips the outer headers and hands the packet to our own stack. */
 static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum counter why)
 {
@@ -116,8 +135,8 @@ static __always_inline int pass_on(struct request *r, enum counter why)
 	return transmit(why);
 }
 
-/* refuse_full answers for the last candidate whose accept queue is full. */
-static __always_inline int refuse_full(struct xdp_md *ctx, struct request *r)
+/* refuse answers for a last candidate whose accept queue is full. */
+static __always_inline int refuse(struct xdp_md *ctx, struct request *r)
 {
 	const struct next_hop *hop;
 
@@ -150,7 +169,7 @@ static __always_inline enum counter repeated(struct xdp_md *ctx, struct request 
 }
 
 /* offered is connectAvail and connectForce. The last segment must be taken. */
-static __always_inline int offered(struct xdp_md *ctx, struct request *r, bool force)
+static __always_inline struct decision offered(struct xdp_md *ctx, struct request *r, bool force)
 {
 	bool last = force || !r->sr.next;
 	enum counter again = repeated(ctx, r);
@@ -159,28 +178,29 @@ static __always_inline int offered(struct xdp_md *ctx, struct request *r, bool f
 	struct load *l;
 
 	if (again != COUNTERS)
-		return deliver(ctx, r, again);
+		return decided(ACT_DELIVER, again);
 	find_listener(ctx, &r->t, &here);
 	if (!here.found) /* our stack answers the last one with a RST */
-		return last ? deliver(ctx, r, AGENT_REFUSE_NO_LISTENER)
-			    : pass_on(r, AGENT_PASS_ON_NO_LISTENER);
+		return last ? decided(ACT_DELIVER, AGENT_REFUSE_NO_LISTENER)
+			    : decided(ACT_PASS_ON, AGENT_PASS_ON_NO_LISTENER);
 	if (here.full)
-		return last ? refuse_full(ctx, r) : pass_on(r, AGENT_PASS_ON_FULL);
+		return last ? decided(ACT_REFUSE, AGENT_REFUSE_FULL_RESET)
+			    : decided(ACT_PASS_ON, AGENT_PASS_ON_FULL);
 	l = load_number(r->o->index);
 	if (!last && l) {
-		switch (decide(r->o, l, &here, now)) {
-		case DECIDED_BUSY:
-			return pass_on(r, AGENT_PASS_ON_BUSY);
-		case DECIDED_UNKNOWN_LOAD:
-			return pass_on(r, AGENT_PASS_ON_UNKNOWN_LOAD);
+		switch (would_take(r->o, l, &here, now)) {
+		case TOO_BUSY:
+			return decided(ACT_PASS_ON, AGENT_PASS_ON_BUSY);
+		case LOAD_UNKNOWN:
+			return decided(ACT_PASS_ON, AGENT_PASS_ON_UNKNOWN_LOAD);
 		default:
 			break;
 		}
 	}
 	if (!conn_accept(&r->t, &r->s, r->o, &r->sr, now))
-		return last ? deliver(ctx, r, AGENT_TABLE_FULL)
-			    : pass_on(r, AGENT_PASS_ON_TABLE_FULL);
-	return deliver(ctx, r, last ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
+		return last ? decided(ACT_DELIVER, AGENT_TABLE_FULL)
+			    : decided(ACT_PASS_ON, AGENT_PASS_ON_TABLE_FULL);
+	return decided(ACT_DELIVER, last ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
 }
 
 /* observe keeps what a packet from the client tells about its connection. A
@@ -203,34 +223,35 @@ static __always_inline void observe(struct xdp_md *ctx, struct request *r, struc
 }
 
 /* steered is ackStickiness: the LB knows that the flow is here. */
-static __always_inline int steered(struct xdp_md *ctx, struct request *r)
+static __always_inline enum counter steered(struct xdp_md *ctx, struct request *r)
 {
 	__u16 generation = bpf_ntohs(r->sr.sid.generation_be);
 	struct conn *c = conn_find(&r->t);
+	enum counter why = AGENT_STEERED;
 	__u64 now = now_ns();
 	struct owner owner;
 
 	if (!c) {
 		find_owner(ctx, &r->t, bpf_ntohl(r->s.tcp->ack_seq), &owner);
 		if (!owner.mine)
-			return deliver(ctx, r, AGENT_STEERED_UNKNOWN);
+			return AGENT_STEERED_UNKNOWN;
 		c = conn_adopt(&r->t, &r->s, r->o, &r->sr, generation, CONN_DIRECT, now);
-		if (c)
-			observe(ctx, r, c, now);
-		return deliver(ctx, r, AGENT_STEERED_ADOPTED);
+		why = AGENT_STEERED_ADOPTED;
+		if (!c)
+			return why;
 	}
 	if (c->generation != generation)
-		return deliver(ctx, r, AGENT_STEERED_OTHER_GENERATION);
+		return AGENT_STEERED_OTHER_GENERATION;
 	if (c->state == CONN_WAIT) {
 		c->state = CONN_DIRECT;
 		count(AGENT_ACKNOWLEDGED);
 	}
 	observe(ctx, r, c, now);
-	return deliver(ctx, r, AGENT_STEERED);
+	return why;
 }
 
 /* recover is recoverStickiness: the LB does not know whose flow this is. */
-static __always_inline int recover(struct xdp_md *ctx, struct request *r)
+static __always_inline struct decision recover(struct xdp_md *ctx, struct request *r)
 {
 	struct conn *c = conn_find(&r->t);
 	__u64 now = now_ns();
@@ -238,17 +259,35 @@ static __always_inline int recover(struct xdp_md *ctx, struct request *r)
 
 	find_owner(ctx, &r->t, bpf_ntohl(r->s.tcp->ack_seq), &owner);
 	if (!owner.mine)
-		return r->sr.next ? pass_on(r, AGENT_PASS_ON_NOT_MINE)
-				  : deliver(ctx, r, AGENT_UNOWNED);
+		return r->sr.next ? decided(ACT_PASS_ON, AGENT_PASS_ON_NOT_MINE)
+				  : decided(ACT_DELIVER, AGENT_UNOWNED);
+	if (!c)
+		c = conn_adopt(&r->t, &r->s, r->o, &r->sr, owner.generation, CONN_WAIT, now);
 	if (c) {
 		c->lb_be = r->sr.sender_be;
 		c->state = CONN_WAIT;
-	} else {
-		c = conn_adopt(&r->t, &r->s, r->o, &r->sr, owner.generation, CONN_WAIT, now);
-	}
-	if (c)
 		observe(ctx, r, c, now);
-	return deliver(ctx, r, AGENT_RECOVERED);
+	}
+	return decided(ACT_DELIVER, AGENT_RECOVERED);
+}
+
+/* answer finds what the function of our SID asks for. */
+static __always_inline struct decision answer(struct xdp_md *ctx, struct request *r)
+{
+	switch (bpf_ntohs(r->sr.sid.function_be)) {
+	case FN_CONNECT_AVAIL:
+	case FN_CONNECT_FORCE:
+		if (!opens(r->s.tcp))
+			return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
+		return offered(ctx, r, r->sr.sid.function_be == bpf_htons(FN_CONNECT_FORCE));
+	case FN_ACK_STICKINESS:
+		return decided(ACT_DELIVER, steered(ctx, r));
+	case FN_RECOVER_STICKINESS:
+		return recover(ctx, r);
+	case FN_DELIVER:
+		return decided(ACT_DELIVER, AGENT_DELIVER);
+	}
+	return decided(ACT_DROP, AGENT_DROP_UNKNOWN_FUNCTION);
 }
 
 /* open_up completes r from a packet for one of our SIDs, or returns why not. */
@@ -283,6 +322,7 @@ int agent_in(struct xdp_md *ctx)
 	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
 	struct request r = {};
 	struct ipv6hdr *outer;
+	struct decision d;
 	enum counter bad;
 
 	if (!take_ethernet(&c))
@@ -300,20 +340,17 @@ int agent_in(struct xdp_md *ctx)
 	if (bad != COUNTERS)
 		return verdict(bad, XDP_DROP);
 
-	switch (bpf_ntohs(r.sr.sid.function_be)) {
-	case FN_CONNECT_AVAIL:
-	case FN_CONNECT_FORCE:
-		if (!opens(r.s.tcp))
-			return verdict(AGENT_DROP_NOT_A_SYN, XDP_DROP);
-		return offered(ctx, &r, r.sr.sid.function_be == bpf_htons(FN_CONNECT_FORCE));
-	case FN_ACK_STICKINESS:
-		return steered(ctx, &r);
-	case FN_RECOVER_STICKINESS:
-		return recover(ctx, &r);
-	case FN_DELIVER:
-		return deliver(ctx, &r, AGENT_DELIVER);
+	d = answer(ctx, &r);
+	switch (d.act) {
+	case ACT_DELIVER:
+		return deliver(ctx, &r, d.why);
+	case ACT_PASS_ON:
+		return pass_on(&r, d.why);
+	case ACT_REFUSE:
+		return refuse(ctx, &r);
+	default:
+		return verdict(d.why, XDP_DROP);
 	}
-	return verdict(AGENT_DROP_UNKNOWN_FUNCTION, XDP_DROP);
 }
 
 /* wrap puts the answer into [lb::fn] (RFC 8986 §5.2, one segment: no SRH), or

@@ -56,14 +56,14 @@ static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
 	return true;
 }
 
-enum decision {
-	DECIDED_ACCEPT,
-	DECIDED_BUSY,
-	DECIDED_UNKNOWN_LOAD, /* the page's writer is silent: rather someone else */
+enum answer {
+	TAKE_IT,
+	TOO_BUSY,
+	LOAD_UNKNOWN, /* the page's writer is silent: rather someone else */
 };
 
-/* decide answers an offer that could be passed on. */
-static __always_inline enum decision decide(const struct offering *o, struct load *l,
+/* would_take answers an offer that could be passed on. */
+static __always_inline enum answer would_take(const struct offering *o, struct load *l,
 					    const struct listener *here, __u64 now)
 {
 	__u32 busy = 0;
@@ -71,7 +71,7 @@ static __always_inline enum decision decide(const struct offering *o, struct loa
 
 	if (o->signal == SIGNAL_SHM && o->acceptance != ACCEPT_ALWAYS &&
 	    !reported_busy(o->index, now, &busy))
-		return DECIDED_UNKNOWN_LOAD;
+		return LOAD_UNKNOWN;
 	if (o->signal == SIGNAL_SOCKETS)
 		busy = l->open;
 	if (o->signal == SIGNAL_BUSY)
@@ -82,7 +82,7 @@ static __always_inline enum decision decide(const struct offering *o, struct loa
 		busy += expected(l, epoch_of(now), o->cores);
 	yes = accepts(o, l, busy);
 	bpf_spin_unlock(&l->lock);
-	return yes ? DECIDED_ACCEPT : DECIDED_BUSY;
+	return yes ? TAKE_IT : TOO_BUSY;
 }
 
 static __always_inline void load_expect(struct load *l, __u32 epoch)

@@ -59,6 +59,9 @@ struct tcp_request_sock {
 
 #define MAX_REUSEPORT 64 /* listeners summed in one SO_REUSEPORT group */
 
+/* find_listener and find_owner are functions of their own, so that the verifier
+ * looks at each once; hence the tests for NULL, which never is. */
+
 /* find_socket looks t up as the kernel would for a packet from the client; the
  * caller releases what it gets. */
 static __always_inline struct bpf_sock *find_socket(void *ctx, const struct tuple *t)
@@ -105,25 +108,29 @@ static __always_inline void read_listener(struct tcp_sock *tp, struct listener *
 /* find_listener finds who would accept a new connection of this flow. A socket
  * left in TIME_WAIT hides the listener from the flow's own tuple, so it is then
  * asked for by a tuple that nothing else can match. */
-static __always_inline void find_listener(void *ctx, const struct tuple *t, struct listener *l)
+__noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, struct listener *l)
 {
-	struct tuple nobody = *t;
-	struct bpf_sock *sk = find_socket(ctx, t);
+	struct tuple nobody = {};
 	struct tcp_sock *tp;
+	struct bpf_sock *sk;
 
+	if (!t || !l)
+		return 0;
 	*l = (struct listener){};
+	sk = find_socket(ctx, t);
 	if (sk && sk->state != BPF_TCP_LISTEN) {
 		bpf_sk_release(sk);
-		nobody.client = (struct in6_addr){};
-		nobody.client_port_be = 0;
+		nobody.vip = t->vip;
+		nobody.vip_port_be = t->vip_port_be;
 		sk = find_socket(ctx, &nobody);
 	}
 	if (!sk)
-		return;
+		return 0;
 	tp = sk->state == BPF_TCP_LISTEN ? (void *)bpf_skc_to_tcp_sock(sk) : NULL;
 	if (tp)
 		read_listener(tp, l);
 	bpf_sk_release(sk);
+	return 0;
 }
 
 struct owner {
@@ -136,16 +143,18 @@ struct owner {
 /* find_owner tells what the kernel holds for exactly this flow. A request
  * socket counts only if the packet acknowledges its own initial number: it may
  * belong to a SYN that another server won. */
-static __always_inline void find_owner(void *ctx, const struct tuple *t, __u32 ack,
-				       struct owner *o)
+__noinline int find_owner(struct xdp_md *ctx, const struct tuple *t, __u32 ack, struct owner *o)
 {
-	struct bpf_sock *sk = find_socket(ctx, t);
 	struct tcp_request_sock *req;
 	struct tcp_sock *tp;
+	struct bpf_sock *sk;
 
+	if (!t || !o)
+		return 0;
 	*o = (struct owner){};
+	sk = find_socket(ctx, t);
 	if (!sk)
-		return;
+		return 0;
 	switch (sk->state) {
 	case BPF_TCP_LISTEN:
 		break;
@@ -168,4 +177,5 @@ static __always_inline void find_owner(void *ctx, const struct tuple *t, __u32 a
 		}
 	}
 	bpf_sk_release(sk);
+	return 0;
 }
