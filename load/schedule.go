@@ -34,10 +34,10 @@ func ScheduleOf(rows []Row) Schedule {
 	}
 }
 
-// lagLimit is 5 % of the mean service, but what a general-purpose kernel can
+// lagLimit is 10 % of the mean service, but what a general-purpose kernel can
 // hold is not asked to be better than 1 ms.
 func lagLimit(meanService time.Duration) time.Duration {
-	return max(time.Millisecond, meanService/20)
+	return max(time.Millisecond, meanService/10)
 }
 
 // Kept is nil if the requests left on time. Otherwise the arrivals were not the
