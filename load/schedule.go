@@ -10,8 +10,8 @@ import (
 
 // Schedule tells how late the generator sent its requests: Started − Intended.
 type Schedule struct {
-	P50, P99, Max time.Duration
-	Limit         time.Duration // the largest P99 with which a result may be claimed
+	Mean, P50, P99, Max time.Duration
+	MeanLimit, P99Limit time.Duration // the largest with which a result may be claimed
 }
 
 // ScheduleOf judges the rows of a run; who sends nothing is on time.
@@ -20,32 +20,34 @@ func ScheduleOf(rows []Row) Schedule {
 		return Schedule{}
 	}
 	lags := make([]float64, len(rows))
-	var services time.Duration
+	var late, services time.Duration
 	for i, r := range rows {
 		lags[i] = float64(r.Started - r.Intended)
+		late += r.Started - r.Intended
 		services += r.Service
 	}
 	slices.Sort(lags)
+	n := time.Duration(len(rows))
 	return Schedule{
-		P50:   time.Duration(stats.Quantile(lags, 0.50)),
-		P99:   time.Duration(stats.Quantile(lags, 0.99)),
-		Max:   time.Duration(stats.Quantile(lags, 1)),
-		Limit: lagLimit(services / time.Duration(len(rows))),
+		Mean: late / n,
+		P50:  time.Duration(stats.Quantile(lags, 0.50)),
+		P99:  time.Duration(stats.Quantile(lags, 0.99)),
+		Max:  time.Duration(stats.Quantile(lags, 1)),
+		// The mean lag adds to every mean that is reported; the tail changes
+		// the arrivals themselves. A general-purpose kernel is not asked for
+		// better than 0.1 and 1 ms.
+		MeanLimit: max(time.Millisecond/10, services/n/50),
+		P99Limit:  max(time.Millisecond, services/n/4),
 	}
-}
-
-// lagLimit is 10 % of the mean service, but what a general-purpose kernel can
-// hold is not asked to be better than 1 ms.
-func lagLimit(meanService time.Duration) time.Duration {
-	return max(time.Millisecond, meanService/10)
 }
 
 // Kept is nil if the requests left on time. Otherwise the arrivals were not the
 // ones asked for, and no result of the run may be claimed.
 func (s Schedule) Kept() error {
-	if s.P99 <= s.Limit {
+	if s.Mean <= s.MeanLimit && s.P99 <= s.P99Limit {
 		return nil
 	}
-	return fmt.Errorf("the generator could not keep its schedule: one request in a hundred left more than %v late (allowed: %v, worst: %v), so no result is claimed; ask for less load or free the machine",
-		s.P99.Round(time.Microsecond), s.Limit, s.Max.Round(time.Microsecond))
+	us := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
+	return fmt.Errorf("the generator could not keep its schedule: requests left %v late in the mean (allowed: %v), one in a hundred more than %v (allowed: %v), the latest %v, so no result is claimed; ask for less load or free the machine",
+		us(s.Mean), us(s.MeanLimit), us(s.P99), us(s.P99Limit), us(s.Max))
 }

@@ -26,12 +26,13 @@ func TestScheduleIsKeptOrNot(t *testing.T) {
 	}{
 		{"nothing sent", nil, true},
 		{"on time", lagging(0, 0, 20*ms), true},
-		{"as late as allowed", lagging(1000, 2*ms, 20*ms), true},
-		{"two in a hundred too late", lagging(20, 2*ms+1, 20*ms), false},
-		{"one in two hundred too late", lagging(5, time.Second, 20*ms), true},
-		{"long services allow 10 %", lagging(1000, 10*ms, 100*ms), true},
-		{"and no more", lagging(1000, 10*ms+1, 100*ms), false},
-		{"short services allow 1 ms", lagging(1000, ms, ms), true},
+		{"all as late as allowed in the mean", lagging(1000, ms*4/10, 20*ms), true},
+		{"and no more", lagging(1000, ms*4/10+1, 20*ms), false},
+		{"two in a hundred as late as allowed", lagging(20, 5*ms, 20*ms), true},
+		{"and no more", lagging(20, 5*ms+1, 20*ms), false},
+		{"one in two hundred too late", lagging(5, 50*ms, 20*ms), true},
+		{"long services allow more", lagging(1000, 2*ms, 100*ms), true},
+		{"short services allow 0.1 ms", lagging(1000, ms/10, ms), true},
 	} {
 		err := ScheduleOf(c.rows).Kept()
 		if (err == nil) != c.kept {
