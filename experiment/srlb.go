@@ -33,6 +33,7 @@ type SRLB struct {
 type Progress struct {
 	Policy      topo.Policy
 	Run, Runs   int // the first is 1
+	Try         int // 2: the machine was too busy for the first
 	Done, Total int // requests of this run
 	Left        time.Duration
 }
@@ -65,27 +66,45 @@ func (e SRLB) machine() load.Machine {
 // Run runs every policy. What is complete when it fails is in the report.
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
-	perRun := (e.Requests + ports - 1) / ports
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: perRun * len(e.Policies)})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: e.clients() * tries * len(e.Policies)})
 	if err != nil {
 		return report, err
 	}
 	arrivals := trace.Poisson(e.Seed, e.Requests, e.rate(), e.Mean)
 	for i, p := range e.Policies {
-		// Other client addresses each run: what TIME_WAIT remembers stays apart.
-		requests := requestsFrom(arrivals, bed.ClientAddrs[i*perRun:(i+1)*perRun])
-		after := time.Duration(len(e.Policies)-1-i) * (e.runDuration() + aroundRun)
-		start := time.Now()
-		result, err := e.run(ctx, bed, p, requests, func(done, total int) {
-			left := max(e.runDuration()-time.Since(start), 0) + after
-			progress(Progress{Policy: p, Run: i + 1, Runs: len(e.Policies), Done: done, Total: total, Left: left})
-		})
+		result, err := e.try(ctx, bed, i, arrivals, progress)
 		if err != nil {
 			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
 		}
 		report.add(result)
 	}
 	return report, bed.Close()
+}
+
+// tries of a run whose generator could not keep its schedule: a busy machine is
+// often busy for a moment only.
+const tries = 2
+
+// clients is how many client addresses a run needs.
+func (e SRLB) clients() int { return (e.Requests + ports - 1) / ports }
+
+// try runs policy i, again if the machine was too busy.
+func (e SRLB) try(ctx context.Context, bed *testbed.Bed, i int, arrivals []trace.Arrival, progress func(Progress)) (result *Result, err error) {
+	after := time.Duration(len(e.Policies)-1-i) * (e.runDuration() + aroundRun)
+	for k := range tries {
+		// Other client addresses each run: what TIME_WAIT remembers stays apart.
+		first := (i*tries + k) * e.clients()
+		requests := requestsFrom(arrivals, bed.ClientAddrs[first:first+e.clients()])
+		start := time.Now()
+		result, err = e.run(ctx, bed, e.Policies[i], requests, func(done, total int) {
+			left := max(e.runDuration()-time.Since(start), 0) + after
+			progress(Progress{Policy: e.Policies[i], Run: i + 1, Runs: len(e.Policies), Try: k + 1, Done: done, Total: total, Left: left})
+		})
+		if !errors.Is(err, load.ErrLate) {
+			break
+		}
+	}
+	return result, err
 }
 
 func requestsFrom(arrivals []trace.Arrival, clients []netip.Addr) []load.Request {

@@ -1,12 +1,16 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"proffer/stats"
 )
+
+// ErrLate is in the error of a run whose requests did not leave on time.
+var ErrLate = errors.New("the generator could not keep its schedule")
 
 // Schedule tells how late the generator sent its requests: Started − Intended.
 type Schedule struct {
@@ -48,6 +52,6 @@ func (s Schedule) Kept() error {
 		return nil
 	}
 	us := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
-	return fmt.Errorf("the generator could not keep its schedule: requests left %v late in the mean (allowed: %v), one in a hundred more than %v (allowed: %v), the latest %v, so no result is claimed; ask for less load or free the machine",
-		us(s.Mean), us(s.MeanLimit), us(s.P99), us(s.P99Limit), us(s.Max))
+	return fmt.Errorf("%w: requests left %v late in the mean (allowed: %v), one in a hundred more than %v (allowed: %v), the latest %v, so no result is claimed; ask for less load or free the machine",
+		ErrLate, us(s.Mean), us(s.MeanLimit), us(s.P99), us(s.P99Limit), us(s.Max))
 }

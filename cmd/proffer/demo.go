@@ -180,6 +180,9 @@ func (p *progress) update(s experiment.Progress) {
 	}
 	p.last = time.Now()
 	line := fmt.Sprintf("[%d/%d] %-14s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
+	if s.Try > 1 {
+		line += " (again: the machine was too busy)"
+	}
 	if !p.live {
 		fmt.Fprintln(p.w, line)
 		return

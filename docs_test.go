@@ -1,0 +1,62 @@
+package proffer
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestCountersAreDocumented holds docs/counters.md to the programs' enums.
+func TestCountersAreDocumented(t *testing.T) {
+	doc := read(t, "docs/counters.md")
+	lb, agent, ok := strings.Cut(doc, "## Agent")
+	if !ok {
+		t.Fatal("docs/counters.md has no section Agent")
+	}
+	for _, c := range []struct{ source, prefix, section string }{
+		{"bpf/lb.bpf.c", "LB", lb},
+		{"bpf/agent.bpf.c", "AGENT", agent},
+	} {
+		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)
+		if len(names) == 0 {
+			t.Fatalf("no counter found in %s", c.source)
+		}
+		for _, n := range names {
+			if name := strings.ToLower(n[1]); !strings.Contains(c.section, "`"+name+"`") {
+				t.Errorf("docs/counters.md does not explain %s of %s", name, c.source)
+			}
+		}
+	}
+}
+
+// TestLinks follows every relative link of the documents.
+func TestLinks(t *testing.T) {
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	found := 0
+	for _, file := range append(files, "README.md", "ARCHITECTURE.md") {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1], err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Fatal("no link was found: nothing was checked")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
