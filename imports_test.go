@@ -11,7 +11,7 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"policy", "stats", "trace", "oracle"},
+	{"learn", "oracle", "policy", "queue", "stats", "table", "trace"},
 	{"config"},
 	{"api", "dataplane", "load", "nexthop", "signal", "testbed"},
 	{"control"},

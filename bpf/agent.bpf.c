@@ -50,6 +50,7 @@ enum counter {
 	AGENT_DROP_MALFORMED_TCP,
 	AGENT_DROP_MALFORMED_SRH,
 	AGENT_DROP_NOT_IPV6_INSIDE,
+	AGENT_DROP_SEGMENTS_LEFT,
 	AGENT_DROP_NOT_A_SYN,
 	AGENT_DROP_HOP_LIMIT,
 	AGENT_DROP_CONGESTED,
@@ -139,13 +140,15 @@ static __always_inline int pass_on(struct request *r, enum counter why)
 static __always_inline int refuse(struct xdp_md *ctx, struct request *r)
 {
 	const struct next_hop *hop;
+	__u32 seq;
 
 	if (r->o->on_full == FULL_DROP)
 		return verdict(AGENT_REFUSE_FULL_DROP, XDP_DROP);
 	hop = next_hop_to(&r->t.client);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (!write_reset(ctx, &r->t, bpf_ntohl(r->s.tcp->seq), r->sr.overhead, hop))
+	seq = bpf_ntohl(r->s.tcp->seq) + 1 + r->s.payload;
+	if (!write_reset(ctx, &r->t, seq, r->sr.overhead, hop))
 		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
 	return transmit(AGENT_REFUSE_FULL_RESET);
 }
@@ -235,7 +238,8 @@ static __always_inline enum counter steered(struct xdp_md *ctx, struct request *
 		find_owner(ctx, &r->t, bpf_ntohl(r->s.tcp->ack_seq), &owner);
 		if (!owner.mine)
 			return AGENT_STEERED_UNKNOWN;
-		c = conn_adopt(&r->t, &r->s, r->o, &r->sr, generation, CONN_DIRECT, now);
+		c = conn_adopt(&r->t, &r->s, r->o, &r->sr,
+			       owner.generation ? owner.generation : generation, CONN_DIRECT, now);
 		why = AGENT_STEERED_ADOPTED;
 		if (!c)
 			return why;
@@ -274,27 +278,31 @@ static __always_inline struct decision recover(struct xdp_md *ctx, struct reques
 /* answer finds what the function of our SID asks for. */
 static __always_inline struct decision answer(struct xdp_md *ctx, struct request *r)
 {
-	switch (bpf_ntohs(r->sr.sid.function_be)) {
+	__u16 fn = bpf_ntohs(r->sr.sid.function_be);
+
+	switch (fn) {
 	case FN_CONNECT_AVAIL:
 	case FN_CONNECT_FORCE:
 		if (!opens(r->s.tcp))
 			return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
-		return offered(ctx, r, r->sr.sid.function_be == bpf_htons(FN_CONNECT_FORCE));
+		return offered(ctx, r, fn == FN_CONNECT_FORCE);
 	case FN_ACK_STICKINESS:
 		return decided(ACT_DELIVER, steered(ctx, r));
 	case FN_RECOVER_STICKINESS:
 		return recover(ctx, r);
-	case FN_DELIVER:
+	case FN_DELIVER: /* an End.DT6, which ends a route (RFC 8986 §4.6) */
+		if (r->sr.next)
+			return decided(ACT_DROP, AGENT_DROP_SEGMENTS_LEFT);
 		return decided(ACT_DELIVER, AGENT_DELIVER);
 	}
 	return decided(ACT_DROP, AGENT_DROP_UNKNOWN_FUNCTION);
 }
 
 /* open_up completes r from a packet for one of our SIDs, or returns why not. */
-static __always_inline enum counter open_up(struct cursor *c, struct ipv6hdr *outer,
-					    struct request *r)
+static __always_inline enum counter open_up(struct xdp_md *ctx, struct cursor *c,
+					    struct ipv6hdr *outer, struct request *r)
 {
-	switch (take_sr(c, outer, &r->sr)) {
+	switch (take_sr(ctx, c, outer, &r->sr)) {
 	case MALFORMED_SRH:
 		return AGENT_DROP_MALFORMED_SRH;
 	case NOT_IPV6_INSIDE:
@@ -336,7 +344,7 @@ int agent_in(struct xdp_md *ctx)
 		return verdict(AGENT_PASS_OWN_ADDRESS, XDP_PASS);
 	if (c.pos + bpf_ntohs(outer->payload_len) > c.end)
 		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
-	bad = open_up(&c, outer, &r);
+	bad = open_up(ctx, &c, outer, &r);
 	if (bad != COUNTERS)
 		return verdict(bad, XDP_DROP);
 

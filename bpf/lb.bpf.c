@@ -24,6 +24,7 @@ enum counter {
 	LB_TABLE_FULL,
 	LB_DROP_STICKINESS_CONFLICT,
 	LB_DROP_UNKNOWN_FUNCTION,
+	LB_DROP_SEGMENTS_LEFT,
 	LB_DROP_UNKNOWN_SENDER,
 	LB_DROP_NOT_FROM_VIP,
 	LB_DROP_TRUNCATED,
@@ -307,7 +308,7 @@ static __always_inline int from_server(struct xdp_md *ctx, struct cursor *c, str
 	__u32 *server;
 	__u16 fn;
 
-	switch (take_sr(c, outer, &sr)) {
+	switch (take_sr(ctx, c, outer, &sr)) {
 	case MALFORMED_SRH:
 		return verdict(LB_DROP_MALFORMED_SRH, XDP_DROP);
 	case NOT_IPV6_INSIDE:
@@ -316,8 +317,10 @@ static __always_inline int from_server(struct xdp_md *ctx, struct cursor *c, str
 		break;
 	}
 	fn = bpf_ntohs(sr.sid.function_be);
-	if ((fn != FN_CREATE_STICKINESS && fn != FN_REMOVE_STICKINESS) || sr.next)
+	if (fn != FN_CREATE_STICKINESS && fn != FN_REMOVE_STICKINESS)
 		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
+	if (sr.next)
+		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
 	server = bpf_map_lookup_elem(&server_by_locator, &sr.sender_be);
 	if (!server)
 		return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);

@@ -26,9 +26,10 @@ static __always_inline __u16 fold(__u64 total)
 }
 
 /* write_reset turns the packet in ctx into the RST that refuses the SYN of
- * flow t with sequence number seq (RFC 9293 §3.10.7.1), sent to the client;
- * `strip` bytes of outer headers go first. False: the packet is unusable. */
-static __always_inline bool write_reset(struct xdp_md *ctx, const struct tuple *t, __u32 seq,
+ * flow t and acknowledges `next`, all that came with it (RFC 9293 §3.10.7.1),
+ * sent to the client; `strip` bytes of outer headers go first. False: the
+ * packet is unusable. */
+static __always_inline bool write_reset(struct xdp_md *ctx, const struct tuple *t, __u32 next,
 					__u32 strip, const struct next_hop *hop)
 {
 	const __u32 whole = sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct tcphdr);
@@ -59,7 +60,7 @@ static __always_inline bool write_reset(struct xdp_md *ctx, const struct tuple *
 	__builtin_memset(s.tcp, 0, sizeof(*s.tcp));
 	s.tcp->source = t->vip_port_be;
 	s.tcp->dest = t->client_port_be;
-	s.tcp->ack_seq = bpf_htonl(seq + 1);
+	s.tcp->ack_seq = bpf_htonl(next);
 	s.tcp->doff = sizeof(*s.tcp) / 4;
 	s.tcp->rst = 1;
 	s.tcp->ack = 1;

@@ -9,6 +9,8 @@
 
 const volatile __u64 netns_cookie = 0;
 
+/* On a counted socket: whose load counts it, plus one. It has to be kept: when a
+ * socket closes at once, by RST, the kernel takes its port away first. */
 struct mark {
 	__u32 counted;
 };
@@ -20,48 +22,52 @@ struct {
 	__type(value, struct mark);
 } marks SEC(".maps");
 
-static __always_inline struct load *load_of_socket(struct sock *sk)
+static __always_inline const struct offering *offering_of_socket(struct sock *sk)
 {
 	struct in6_addr vip = {};
-	const struct offering *o;
 
 	if (sk->__sk_common.skc_net.net->net_cookie != netns_cookie)
 		return NULL;
 	bpf_core_read(&vip, sizeof(vip), &sk->__sk_common.skc_v6_rcv_saddr);
-	o = offering_at(&vip, bpf_htons(sk->__sk_common.skc_num));
-	return o ? load_number(o->index) : NULL;
+	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num));
 }
 
-static __always_inline void socket_opened(struct sock *sk, struct load *l)
+static __always_inline void add_open(__u32 index, __u32 n)
 {
-	struct mark *m = bpf_sk_storage_get(&marks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct load *l = load_number(index);
 
-	if (m && !__sync_lock_test_and_set(&m->counted, 1))
-		__sync_fetch_and_add(&l->open, 1);
+	if (l)
+		__sync_fetch_and_add(&l->open, n);
 }
 
-static __always_inline void socket_closed(struct sock *sk, struct load *l)
+static __always_inline void socket_opened(struct sock *sk)
+{
+	const struct offering *o = offering_of_socket(sk);
+	struct mark *m;
+
+	if (!o)
+		return;
+	m = bpf_sk_storage_get(&marks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (m && !__sync_lock_test_and_set(&m->counted, o->index + 1))
+		add_open(o->index, 1);
+}
+
+static __always_inline void socket_closed(struct sock *sk)
 {
 	struct mark *m = bpf_sk_storage_get(&marks, sk, NULL, 0);
+	__u32 counted = m ? __sync_lock_test_and_set(&m->counted, 0) : 0;
 
-	if (m && __sync_lock_test_and_set(&m->counted, 0))
-		__sync_fetch_and_add(&l->open, -1);
+	if (counted)
+		add_open(counted - 1, -1);
 }
 
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(socket_changed, struct sock *sk, int before, int after)
 {
-	struct load *l;
-
-	if (before != BPF_TCP_ESTABLISHED && after != BPF_TCP_ESTABLISHED)
-		return 0;
-	l = load_of_socket(sk);
-	if (!l)
-		return 0;
 	if (after == BPF_TCP_ESTABLISHED)
-		socket_opened(sk, l);
-	else
-		socket_closed(sk, l);
+		socket_opened(sk);
+	else if (before == BPF_TCP_ESTABLISHED)
+		socket_closed(sk);
 	return 0;
 }
 
@@ -79,15 +85,11 @@ int sockets_open(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *common = ctx->sk_common;
 	struct tcp_sock *tp;
-	struct load *l;
 
 	if (!common || common->skc_state != BPF_TCP_ESTABLISHED)
 		return 0;
 	tp = (void *)bpf_skc_to_tcp_sock(common);
-	if (!tp)
-		return 0;
-	l = load_of_socket(&tp->inet_conn.icsk_inet.sk);
-	if (l)
-		socket_opened(&tp->inet_conn.icsk_inet.sk, l);
+	if (tp)
+		socket_opened(&tp->inet_conn.icsk_inet.sk);
 	return 0;
 }

@@ -61,12 +61,49 @@ enum taken {
 	NOT_IPV6_INSIDE,
 };
 
+#define TLV_PAD1 0 /* RFC 8754 §2.1.1.1: one byte without a length */
+
+/* A walk over TLVs: offsets in the packet. */
+struct walk {
+	struct xdp_md *ctx;
+	__u32 at;
+	__u32 end;
+	bool broken;
+};
+
+/* next_tlv is the callback of bpf_loop; 1 ends the walk. */
+static long next_tlv(__u64 i, struct walk *w)
+{
+	__u8 tlv[2] = {};
+
+	if (w->at >= w->end)
+		return 1;
+	w->broken = bpf_xdp_load_bytes(w->ctx, w->at++, &tlv[0], 1);
+	if (w->broken || tlv[0] == TLV_PAD1)
+		return w->broken;
+	w->broken = w->at >= w->end || bpf_xdp_load_bytes(w->ctx, w->at, &tlv[1], 1);
+	w->at += 1 + tlv[1];
+	return w->broken;
+}
+
+/* tlvs_fit tells whether the TLVs between two offsets of the packet end where
+ * their header does (RFC 8754 §2.1). */
+static __always_inline bool tlvs_fit(struct xdp_md *ctx, __u32 at, __u32 end)
+{
+	struct walk w = { .ctx = ctx, .at = at, .end = end };
+
+	if (at < end)
+		bpf_loop(end - at, next_tlv, &w, 0);
+	return !w.broken && w.at == w.end;
+}
+
 /* take_sr reads what lies between an outer header addressed to this node and
  * the inner IPv6 packet, by the rules of RFC 8754 §4.3.1.1. */
-static __always_inline enum taken take_sr(struct cursor *c, struct ipv6hdr *outer, struct sr *sr)
+static __always_inline enum taken take_sr(struct xdp_md *ctx, struct cursor *c,
+					  struct ipv6hdr *outer, struct sr *sr)
 {
 	__u8 next_header = outer->nexthdr;
-	__u32 bytes, entries;
+	__u32 bytes, entries, first_tlv;
 	void *rest;
 
 	sr->outer = outer;
@@ -95,6 +132,10 @@ static __always_inline enum taken take_sr(struct cursor *c, struct ipv6hdr *oute
 				return MALFORMED_SRH;
 		}
 		sr->overhead += 8 + bytes;
+		first_tlv = sizeof(struct ethhdr) + sizeof(*outer) + 8 +
+			    (sr->srh->last_entry + 1) * sizeof(struct in6_addr);
+		if (!tlvs_fit(ctx, first_tlv, sizeof(struct ethhdr) + sr->overhead))
+			return MALFORMED_SRH;
 		next_header = sr->srh->next_header;
 	}
 	return next_header == IPPROTO_IPV6 ? TAKEN : NOT_IPV6_INSIDE;

@@ -1,0 +1,157 @@
+package dataplane
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"testing"
+
+	"proffer/dataplane/internal/twin"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// The programs' integer decisions, compiled apart for tests: a batch a call.
+//
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -output-dir internal/twin -go-package twin -output-suffix= -type hash_in -type hash_out -type choose_in -type candidates -type act -type accept_in -type accept_out -type offering -type load Twin ../bpf/twin.bpf.c -- -O2 -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+
+const (
+	batch     = 4096 // BATCH of twin.bpf.c
+	twinSteps = 30 * batch
+)
+
+// random returns a generator and prints its seed; PROFFER_SEED repeats a run.
+func random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("PROFFER_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("PROFFER_SEED: %v", err)
+		}
+	}
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func loadTwin(t *testing.T) *twin.TwinObjects {
+	t.Helper()
+	needRoot(t)
+	var objs twin.TwinObjects
+	if err := twin.LoadTwinObjects(&objs, nil); err != nil {
+		t.Fatalf("load the twin programs: %+v", err)
+	}
+	t.Cleanup(func() { objs.Close() })
+	return &objs
+}
+
+func randomFlow(rng *rand.Rand) policy.Flow {
+	address := func() netip.AddrPort {
+		var a [16]byte
+		binary.BigEndian.PutUint64(a[:], rng.Uint64())
+		binary.BigEndian.PutUint64(a[8:], rng.Uint64())
+		return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(rng.Uint32()))
+	}
+	return policy.Flow{Client: address(), VIP: address()}
+}
+
+func hashIn(rng *rand.Rand, key topo.Key, f policy.Flow) (in twin.TwinHashIn) {
+	in.Key.K0 = binary.LittleEndian.Uint64(key[:8])
+	in.Key.K1 = binary.LittleEndian.Uint64(key[8:])
+	in.T.Client.In6U.U6Addr8 = f.Client.Addr().As16()
+	in.T.Vip.In6U.U6Addr8 = f.VIP.Addr().As16()
+	in.T.ClientPortBe, in.T.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
+	in.T.Protocol = 6
+	in.Word, in.Isn = rng.Uint64(), rng.Uint32()
+	return in
+}
+
+// TestTwinHash: SipHash, Mix, FlowLabel and Generation.
+func TestTwinHash(t *testing.T) {
+	objs, rng := loadTwin(t), random(t)
+	in, out := make([]twin.TwinHashIn, batch), make([]twin.TwinHashOut, batch)
+	keys, flows := make([]topo.Key, batch), make([]policy.Flow, batch)
+	for range twinSteps / batch {
+		for i := range in {
+			binary.LittleEndian.PutUint64(keys[i][:], rng.Uint64())
+			binary.LittleEndian.PutUint64(keys[i][8:], rng.Uint64())
+			flows[i] = randomFlow(rng)
+			in[i] = hashIn(rng, keys[i], flows[i])
+		}
+		runBatch(t, objs.TwinHash, objs.HashIns, in, objs.HashOuts, out)
+		for i, got := range out {
+			want := twin.TwinHashOut{
+				Sip:        policy.Hash(keys[i], flows[i]),
+				Mixed:      policy.Mix(in[i].Word),
+				Label:      policy.FlowLabel(flows[i]),
+				Generation: uint32(policy.Generation(in[i].Isn)),
+			}
+			if got != want {
+				t.Fatalf("%+v of key %x, word %#x, isn %#x: bpf %+v, go %+v",
+					flows[i], keys[i], in[i].Word, in[i].Isn, got, want)
+			}
+		}
+	}
+}
+
+// TestTwinHashVector: the C itself against the reference (key 00 … 0f, the 40
+// bytes 00 … 27), laid over the tuple.
+func TestTwinHashVector(t *testing.T) {
+	objs := loadTwin(t)
+	raw := make([]byte, 16+40)
+	for i := range raw {
+		raw[i] = byte(i)
+		if i >= 16 {
+			raw[i] -= 16
+		}
+	}
+	in, out := make([]twin.TwinHashIn, batch), make([]twin.TwinHashOut, batch)
+	if _, err := binary.Decode(raw, binary.NativeEndian, &in[0].Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := binary.Read(bytes.NewReader(raw[16:]), binary.NativeEndian, &in[0].T); err != nil {
+		t.Fatal(err)
+	}
+	runBatch(t, objs.TwinHash, objs.HashIns, in, objs.HashOuts, out)
+	if const40 := uint64(0x0e3ea96b5304a7d0); out[0].Sip != const40 {
+		t.Errorf("SipHash-2-4 of 40 bytes: %016x, want %016x", out[0].Sip, const40)
+	}
+}
+
+// TestTwinChoose: every number of members up to the largest pool with every
+// number of choices, then random ones.
+func TestTwinChoose(t *testing.T) {
+	objs, rng := loadTwin(t), random(t)
+	in, out := make([]twin.TwinChooseIn, batch), make([]twin.TwinCandidates, batch)
+	for round := range 8 {
+		for i := range in {
+			in[i] = twin.TwinChooseIn{Hash: rng.Uint64(), Members: uint32(i + 1), Choices: uint32(round%4 + 1)}
+		}
+		checkChoose(t, objs, in, out)
+	}
+	for range twinSteps / batch {
+		for i := range in { // small pools meet the sorting most
+			in[i] = twin.TwinChooseIn{Hash: rng.Uint64(), Members: rng.Uint32N(8), Choices: 1 + rng.Uint32N(4)}
+		}
+		checkChoose(t, objs, in, out)
+	}
+}
+
+func checkChoose(t *testing.T, objs *twin.TwinObjects, in []twin.TwinChooseIn, out []twin.TwinCandidates) {
+	t.Helper()
+	runBatch(t, objs.TwinChoose, objs.ChooseIns, in, objs.ChooseOuts, out)
+	for i, got := range out {
+		want := policy.Candidates(in[i].Hash, int(in[i].Members), int(in[i].Choices))
+		same := int(got.N) == len(want)
+		for j, at := range want {
+			same = same && got.At[j] == uint32(at)
+		}
+		if !same {
+			t.Fatalf("hash %#x, %d members, %d choices: bpf %+v, go %v",
+				in[i].Hash, in[i].Members, in[i].Choices, got, want)
+		}
+	}
+}

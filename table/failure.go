@@ -1,0 +1,34 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Failures counts what a change of the pool breaks, as 6LB §III-B.1 does. Each
+// place of a list stands for one flow, since any server of a list takes a flow
+// with equal probability (SR_dyn). flows are those of servers that are not
+// removed; failures, those of them whose server is no longer in the list of
+// their bucket, so that recovery would not find it. The paper's failure rate is
+// failures / flows.
+//
+// Both tables have the same buckets and number servers alike; removed says of
+// each number whether that server is gone.
+func Failures(before, after *Table, removed []bool) (failures, flows int) {
+	if before.buckets != after.buckets {
+		panic(fmt.Sprintf("table: %d and %d buckets do not compare", before.buckets, after.buckets))
+	}
+	for b := range before.buckets {
+		now := after.Bucket(b)
+		for _, server := range before.Bucket(b) {
+			if removed[server] {
+				continue
+			}
+			flows++
+			if !slices.Contains(now, server) {
+				failures++
+			}
+		}
+	}
+	return failures, flows
+}
