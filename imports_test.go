@@ -11,12 +11,12 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"learn", "oracle", "policy", "queue", "stats", "table", "trace"},
-	{"config"},
+	{"learn", "policy", "queue", "stats", "table", "trace"},
+	{"config", "oracle"},
 	{"api", "dataplane", "load", "nexthop", "signal", "testbed"},
 	{"control"},
-	{"figures"},
-	{"experiment"},
+	{"figures", "sim"},
+	{"experiment", "study"},
 	{"cmd/proffer", "e2e"},
 }
 
