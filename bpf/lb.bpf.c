@@ -153,7 +153,7 @@ static __always_inline int hunt(struct xdp_md *ctx, const struct segment *s, con
 	enum function fn = offer ? FN_CONNECT_AVAIL : FN_RECOVER_STICKINESS;
 	__u32 numbers[MAX_CHOICES] = {};
 	const struct server *server;
-	struct candidates list;
+	struct candidates list = {};
 	struct route r = {};
 
 	choose(candidate_hash(t), svc->servers, svc->choices, &list);
@@ -187,7 +187,7 @@ static __always_inline int single(struct xdp_md *ctx, const struct segment *s, c
 				  const struct service *svc)
 {
 	struct route r = { .n = 1 };
-	struct candidates list;
+	struct candidates list = {};
 	__u32 number;
 
 	choose(candidate_hash(t), svc->servers, 1, &list);

@@ -145,18 +145,21 @@ func (a *Agent) fill() error {
 	return nil
 }
 
-// Attach starts counting sockets, then answering, then signalling.
+// Attach starts counting sockets, then answering and signalling.
 func (a *Agent) Attach() error {
 	if a.countsSockets() {
 		if err := a.attachSockets(); err != nil {
 			return err
 		}
 	}
-	var err error
-	if a.egress, err = attachEgress(a.dev, a.objs.AgentOut); err != nil {
+	// XDP before egress: it is refused where another agent runs, whose egress
+	// filter ours would replace.
+	if err := a.attach(a.objs.AgentIn); err != nil {
 		return err
 	}
-	return a.attach(a.objs.AgentIn)
+	var err error
+	a.egress, err = attachEgress(a.dev, a.objs.AgentOut)
+	return err
 }
 
 // attachSockets counts what changes from now on, then what was open before; a

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const filterName = "proffer_agent_out"
+
 // egress is a program on the way out of a link: clsact rather than tcx, which
 // came with kernel 6.6.
 type egress struct {
@@ -32,6 +34,8 @@ func attachEgress(dev *net.Interface, prog *ebpf.Program) (*egress, error) {
 		e.qdisc = qdisc
 	case !errors.Is(err, os.ErrExist):
 		return nil, fmt.Errorf("add clsact to %s: %w", dev.Name, err)
+	case leftBehind(dev):
+		e.qdisc = qdisc
 	}
 	e.filter = &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
@@ -42,7 +46,7 @@ func attachEgress(dev *net.Interface, prog *ebpf.Program) (*egress, error) {
 			Priority:  1,
 		},
 		Fd:           prog.FD(),
-		Name:         "proffer_agent_out",
+		Name:         filterName,
 		DirectAction: true,
 	}
 	if err := netlink.FilterReplace(e.filter); err != nil {
@@ -64,4 +68,20 @@ func (e *egress) close() error {
 		return fmt.Errorf("detach from egress: %w", err)
 	}
 	return nil
+}
+
+// leftBehind tells whether the link's only filter is one that a killed agent
+// left: then its qdisc is ours to remove.
+func leftBehind(dev *net.Interface) bool {
+	link, err := netlink.LinkByIndex(dev.Index)
+	if err != nil {
+		return false
+	}
+	in, errIn := netlink.FilterList(link, netlink.HANDLE_MIN_INGRESS)
+	out, errOut := netlink.FilterList(link, netlink.HANDLE_MIN_EGRESS)
+	if errIn != nil || errOut != nil || len(in) != 0 || len(out) != 1 {
+		return false
+	}
+	f, ok := out[0].(*netlink.BpfFilter)
+	return ok && f.Name == filterName
 }

@@ -113,9 +113,6 @@ func parseSegments(b []byte) (*segments, int, Reason) {
 		rest = rest[16:]
 	}
 	s.tlvs = rest
-	if !fits(s.tlvs) {
-		return nil, 0, BadTLV
-	}
 	return s, total, ""
 }
 

@@ -3,6 +3,7 @@
 package signal
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,13 +33,14 @@ const (
 	BusyOffset    = 16
 )
 
-// Page is the reader's side of one page.
+// Page is the reader's side of one page. It reads the file rather than mapping
+// it: a writer that cuts the file short would end the agent by SIGBUS.
 type Page struct {
-	mem []byte
+	file *os.File
 }
 
-// OpenPage makes the page at path if it is not there and maps it. A writer's
-// page that is there stays as it is.
+// OpenPage makes the page at path if it is not there. A writer's page that is
+// there stays as it is.
 func OpenPage(path string) (*Page, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of load page %s: %w", path, err)
@@ -47,15 +49,11 @@ func OpenPage(path string) (*Page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open load page %s: %w", path, err)
 	}
-	defer f.Close()
 	if err := initialise(f); err != nil {
+		f.Close()
 		return nil, fmt.Errorf("prepare load page %s: %w", path, err)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, PageSize, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map load page %s: %w", path, err)
-	}
-	return &Page{mem: mem}, nil
+	return &Page{file: f}, nil
 }
 
 // initialise gives a new file its size and magic, and refuses another file.
@@ -86,16 +84,19 @@ func initialise(f *os.File) error {
 	return nil
 }
 
-// Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0: never).
+// Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:
+// never, or the file is no longer a whole page).
 func (p *Page) Read() (busy uint32, written time.Duration) {
-	at := func(offset int) unsafe.Pointer { return unsafe.Pointer(&p.mem[offset]) }
-	written = time.Duration(atomic.LoadUint64((*uint64)(at(WrittenOffset))))
-	busy = atomic.LoadUint32((*uint32)(at(BusyOffset)))
-	return busy, written
+	var b [BusyOffset + 4]byte
+	if n, _ := p.file.ReadAt(b[:], 0); n < len(b) {
+		return 0, 0
+	}
+	written = time.Duration(binary.NativeEndian.Uint64(b[WrittenOffset:]))
+	return binary.NativeEndian.Uint32(b[BusyOffset:]), written
 }
 
-// Close unmaps the page; the file stays for its writer.
-func (p *Page) Close() error { return unix.Munmap(p.mem) }
+// Close stops reading; the file stays for its writer.
+func (p *Page) Close() error { return p.file.Close() }
 
 // WritePage is the writer's side for programs in Go, and the example for others.
 func WritePage(mem []byte, busy uint32, now time.Duration) {
