@@ -206,22 +206,30 @@ static __always_inline struct decision offered(struct xdp_md *ctx, struct reques
 	return decided(ACT_DELIVER, last ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
 }
 
-/* observe keeps what a packet from the client tells about its connection. A
- * RST ends a request in progress only if the stack will believe it. */
+/* aborts tells whether the stack will believe a RST (RFC 9293 §3.10.7.4: its
+ * sequence number is the next one expected). XDP is ahead of the stack when both
+ * came in one batch, so what this agent has handed on counts too. */
+static __always_inline bool aborts(struct xdp_md *ctx, struct request *r, const struct conn *c)
+{
+	__u32 seq = bpf_ntohl(r->s.tcp->seq);
+	struct owner owner;
+
+	if (seq == c->next_in)
+		return true;
+	find_owner(ctx, &r->t, 0, &owner);
+	return owner.established && owner.expects == seq;
+}
+
+/* observe keeps what a packet from the client tells about its connection. */
 static __always_inline void observe(struct xdp_md *ctx, struct request *r, struct conn *c,
 				    __u64 now)
 {
-	struct owner owner;
-
 	c->seen_ns = now;
 	arrived(c);
 	asked(c, &r->s);
 	if (r->s.tcp->fin)
 		set(c, CONN_CLIENT_FIN);
-	if (!r->s.tcp->rst)
-		return;
-	find_owner(ctx, &r->t, 0, &owner);
-	if (owner.established && owner.expects == bpf_ntohl(r->s.tcp->seq))
+	if (r->s.tcp->rst && aborts(ctx, r, c))
 		answered(c);
 }
 

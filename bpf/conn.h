@@ -50,13 +50,14 @@ static __always_inline void answered(struct conn *c)
 /* asked: payload went inward that was not there before. */
 static __always_inline void asked(struct conn *c, const struct segment *s)
 {
-	__u32 end = bpf_ntohl(s->tcp->seq) + s->payload + s->tcp->syn;
+	__u32 end = bpf_ntohl(s->tcp->seq) + s->tcp->syn + s->payload;
+	bool fresh = s->payload && (__s32)(end - c->next_in) > 0;
 	struct load *l;
 
-	if (!s->payload || (__s32)(end - c->next_in) <= 0)
-		return; /* nothing, or a retransmission */
-	c->next_in = end;
-	if (!set(c, CONN_ASKING))
+	end += s->tcp->fin;
+	if ((__s32)(end - c->next_in) > 0 && (s->payload || s->tcp->fin))
+		c->next_in = end;
+	if (!fresh || !set(c, CONN_ASKING))
 		return;
 	l = load_number(c->offering);
 	if (l)

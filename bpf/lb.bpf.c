@@ -191,7 +191,7 @@ static __always_inline int single(struct xdp_md *ctx, const struct segment *s, c
 	__u32 number;
 
 	choose(candidate_hash(t), svc->servers, 1, &list);
-	r.first = member(svc, list.at[0], &number);
+	r.first = list.n ? member(svc, list.at[0], &number) : NULL;
 	if (!r.first)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	r.segment[0] = make_sid(r.first->locator_be, FN_DELIVER, 0);

@@ -121,7 +121,7 @@ struct conn {
 	__be64 lb_be;	   /* locator of the LB to signal to */
 	__u32 offering;	   /* index of its load */
 	__u32 epoch;	   /* when it was accepted, in epochs of the pending ring */
-	__u32 next_in;	   /* sequence number after the last payload seen inward */
+	__u32 next_in;	   /* sequence number after the last payload or FIN seen inward */
 	__u32 flags;	   /* enum conn_flags, or-ed; changed by atomics only */
 	__u16 generation;
 	__u16 state; /* enum conn_state */
