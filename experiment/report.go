@@ -32,9 +32,17 @@ type Report struct {
 	Seed     uint64          `json:"seed"`
 	Load     float64         `json:"load"`
 	Policies []PolicySummary `json:"policies"`
+	// Unclaimed are the policies without a result, and why.
+	Unclaimed []Unclaimed `json:"unclaimed,omitempty"`
 
 	experiment SRLB
 	results    []*Result
+}
+
+// Unclaimed is a policy whose run measured the generator rather than the farm.
+type Unclaimed struct {
+	Policy string `json:"policy"`
+	Reason string `json:"reason"`
 }
 
 // PolicySummary is one row of the report; times in seconds.
@@ -44,27 +52,26 @@ type PolicySummary struct {
 	Resets   int    `json:"resets"` // RST on an open connection
 	// Refusals are RSTs to a SYN, and SYNs that had to be sent again because
 	// nobody answered (Linux drops them silently when an accept queue is full).
-	Refusals  int     `json:"refusals"`
-	Timeouts  int     `json:"timeouts"`
-	Errors    int     `json:"errors"` // anything else
-	Mean      float64 `json:"mean_s"`
-	MeanCI    float64 `json:"mean_ci_s"` // half of the 95 % interval, by batch means
-	P50       float64 `json:"p50_s"`
-	P90       float64 `json:"p90_s"`
-	P99       float64 `json:"p99_s"`
-	Fairness  float64 `json:"fairness"` // Jain's index of busy workers, mean over time
-	First     float64 `json:"first_accept"`
-	SYNACK    float64 `json:"syn_synack_p50_s"`
-	Fidelity  float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
-	VsSingle  float64 `json:"mean_single_over_this"` // 0 without a run of single
-	SingleRun bool    `json:"-"`
+	Refusals int     `json:"refusals"`
+	Timeouts int     `json:"timeouts"`
+	Errors   int     `json:"errors"` // anything else
+	Mean     float64 `json:"mean_s"`
+	MeanCI   float64 `json:"mean_ci_s"` // half of the 95 % interval, by batch means
+	P50      float64 `json:"p50_s"`
+	P90      float64 `json:"p90_s"`
+	P99      float64 `json:"p99_s"`
+	Fairness float64 `json:"fairness"` // Jain's index of busy workers, mean over time
+	First    float64 `json:"first_accept"`
+	SYNACK   float64 `json:"syn_synack_p50_s"`
+	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
+	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single
 }
 
 func (r *Report) add(result *Result) {
 	r.results = append(r.results, result)
 	r.Policies = append(r.Policies, result.summary())
 	for _, s := range r.Policies {
-		if s.Policy != topo.Policy(topo.Policy{}).String() {
+		if s.Policy != (topo.Policy{}).String() {
 			continue
 		}
 		for i := range r.Policies {
@@ -151,7 +158,13 @@ func (r *Report) Print(w io.Writer) error {
 			p.Policy, p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
 			p.Fairness, p.First*100, p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, u := range r.Unclaimed {
+		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
+	}
+	return nil
 }
 
 // Save writes pictures, results.json and the raw rows into dir, and returns

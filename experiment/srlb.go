@@ -63,9 +63,11 @@ func (e SRLB) machine() load.Machine {
 	return load.Machine{Cores: e.Cores, Workers: e.Workers, Discipline: load.Sharing}
 }
 
-// Run runs every policy. What is complete when it fails is in the report.
+// Run runs every policy. What is complete when it fails is in the report; a
+// policy whose generator could not keep its schedule is among the unclaimed.
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
+	preferThisProcess()
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: e.clients() * tries * len(e.Policies)})
 	if err != nil {
 		return report, err
@@ -73,10 +75,14 @@ func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error)
 	arrivals := trace.Poisson(e.Seed, e.Requests, e.rate(), e.Mean)
 	for i, p := range e.Policies {
 		result, err := e.try(ctx, bed, i, arrivals, progress)
-		if err != nil {
+		switch {
+		case errors.Is(err, load.ErrLate):
+			report.Unclaimed = append(report.Unclaimed, Unclaimed{Policy: p.String(), Reason: err.Error()})
+		case err != nil:
 			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
+		default:
+			report.add(result)
 		}
-		report.add(result)
 	}
 	return report, bed.Close()
 }

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"proffer/dataplane"
 	"proffer/experiment"
@@ -78,7 +76,7 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	show := newProgress(cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
 		f.srlb.Servers, len(f.srlb.Policies), experiment.Left(f.srlb.Duration()))
-	report, err := f.srlb.Run(cmd.Context(), show.update)
+	report, err := f.srlb.Run(cmd.Context(), func(s experiment.Progress) { show.update(demoLine(s)) })
 	show.end()
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted after %d of %d policies; everything the demo made is removed", len(report.Policies), len(f.srlb.Policies))
@@ -86,11 +84,20 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	if err != nil {
 		return err
 	}
+	if len(report.Policies) == 0 {
+		return errors.New(report.Unclaimed[0].Reason)
+	}
 	paths, err := report.Save(f.out)
 	if err != nil {
 		return err
 	}
-	return f.show(cmd, report, paths)
+	if err := f.show(cmd, report, paths); err != nil {
+		return err
+	}
+	if n := len(report.Unclaimed); n > 0 {
+		return fmt.Errorf("no result for %d of %d policies", n, n+len(report.Policies))
+	}
+	return nil
 }
 
 func (f *demoFlags) show(cmd *cobra.Command, report *experiment.Report, paths []string) error {
@@ -156,44 +163,11 @@ func writable(dir string) error {
 	return os.Remove(filepath.Join(dir, filepath.Base(f.Name())))
 }
 
-// progress shows one line that renews itself at a terminal, and now and then a
-// line elsewhere.
-type progress struct {
-	w     io.Writer
-	live  bool
-	last  time.Time
-	every time.Duration
-	wide  int
-}
-
-func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, every: 5 * time.Second}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.live, p.every = true, 100*time.Millisecond
-	}
-	return p
-}
-
-func (p *progress) update(s experiment.Progress) {
-	if time.Since(p.last) < p.every && s.Done < s.Total {
-		return
-	}
-	p.last = time.Now()
+// demoLine is the line of progress, and whether it is the last of its run.
+func demoLine(s experiment.Progress) (string, bool) {
 	line := fmt.Sprintf("[%d/%d] %-14s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
 	if s.Try > 1 {
 		line += " (again: the machine was too busy)"
 	}
-	if !p.live {
-		fmt.Fprintln(p.w, line)
-		return
-	}
-	fmt.Fprintf(p.w, "\r%-*s", p.wide, line)
-	p.wide = len(line)
-}
-
-// end leaves the line.
-func (p *progress) end() {
-	if p.live && p.wide > 0 {
-		fmt.Fprintln(p.w)
-	}
+	return line, s.Done >= s.Total
 }

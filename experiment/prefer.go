@@ -1,0 +1,28 @@
+package experiment
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// preferred is far enough from 0 that a generator keeps its schedule beside two
+// busy loops on two cores (one request in a hundred is then under 5 ms late
+// instead of 30), and no real-time class: that starves the kernel's own threads.
+const preferred = -10
+
+// preferThisProcess asks the scheduler to run this process, and what it starts
+// from now on, before others. That it may not is no error: the schedule is
+// checked anyway.
+func preferThisProcess() {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		if tid, err := strconv.Atoi(task.Name()); err == nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, preferred)
+		}
+	}
+}
