@@ -8,8 +8,8 @@
 //  2. cursor.go: a place in the tree, and the errors found there
 //  3. entry.go: tables of keys read through cursors
 //  4. kind.go: what one value may be
-//  5. lb.go, agent.go: the tables of the two files
-//  6. check.go: what no single value shows, such as duplicates
+//  5. lb.go, agent.go, farm.go: the tables of the three files
+//  6. check.go, checkfarm.go: what no single value shows, such as duplicates
 //
 // It is pure: bytes come in, no file is opened and no clock is read.
 package config

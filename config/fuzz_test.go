@@ -40,6 +40,26 @@ func FuzzParseAgent(f *testing.F) {
 	})
 }
 
+// FuzzParseFarm: study's FuzzRun runs what is accepted.
+func FuzzParseFarm(f *testing.F) {
+	seed(f, "farm")
+	f.Add(string(FarmExample))
+	f.Fuzz(func(t *testing.T, data string) {
+		farm, err := ParseFarm("farm.yaml", []byte(data))
+		if err != nil {
+			positioned(t, err, data)
+			return
+		}
+		again, err := ParseFarm("farm.yaml", []byte(data))
+		if err != nil || !reflect.DeepEqual(farm, again) {
+			t.Fatalf("%v\n got %+v\nwant %+v", err, again, farm)
+		}
+		if n := farm.Servers(); n < 1 || n > MaxFarm || farm.LBs < 1 || farm.Requests < 0 || farm.Service.Family == "" {
+			t.Fatalf("%d servers, %d LBs, %d requests, service %+v", n, farm.LBs, farm.Requests, farm.Service)
+		}
+	})
+}
+
 func seed(f *testing.F, file string) {
 	t := new(testing.T)
 	good := string(read(t, file+".yaml"))

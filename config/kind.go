@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"proffer/policy"
 	"proffer/topo"
@@ -121,6 +122,60 @@ func duration() kind[time.Duration] {
 			return 0, errNot
 		}
 		return d, nil
+	}}
+}
+
+// within accepts durations between two bounds.
+func within(least, most time.Duration) kind[time.Duration] {
+	want := fmt.Sprintf("a duration from %s to %s", short(least), short(most))
+	return kind[time.Duration]{want, asEither, func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return 0, errNot
+		}
+		return d, nil
+	}}
+}
+
+// short drops the zeros of 1h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// span is the servers from first to last, which count from 0.
+type span struct{ first, last int }
+
+func serverNumbers() kind[span] {
+	const want = "the number of a server, or of several such as 0-9; the first is 0"
+	n := whole(0, MaxFarm-1)
+	return kind[span]{want, asEither, func(s string) (span, error) {
+		from, to, several := strings.Cut(s, "-")
+		if !several {
+			to = from
+		}
+		first, err := n.read(from)
+		last, bad := n.read(to)
+		if err != nil || bad != nil || last < first {
+			return span{}, errNot
+		}
+		return span{first, last}, nil
+	}}
+}
+
+func traceFile() kind[string] {
+	const want = "the path of a trace file, relative to this one unless it begins with /"
+	return kind[string]{want, asText, func(s string) (string, error) {
+		if s == "" || len(s) > 4095 || strings.ContainsFunc(s, unicode.IsControl) {
+			return "", errNot
+		}
+		return s, nil
 	}}
 }
 

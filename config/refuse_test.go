@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite the expected errors in testdata
 // text it removes from the good file (-), what stands there instead (+), and
 // the errors (=). Without a removal, the case is a whole file.
 func TestRefuses(t *testing.T) {
-	for _, file := range []string{"lb", "agent"} {
+	for _, file := range []string{"lb", "agent", "farm"} {
 		good := string(read(t, file+".yaml"))
 		path := "testdata/" + file + ".errors"
 		var played []string
@@ -40,7 +40,7 @@ func TestRefuses(t *testing.T) {
 // refusal is the error of parsing data, each of its parts with a position.
 func refusal(t *testing.T, file, data string) string {
 	t.Helper()
-	err := parseEither(file, data)
+	err := parseOne(file, data)
 	if err == nil {
 		return "(accepted)"
 	}
@@ -51,12 +51,15 @@ func refusal(t *testing.T, file, data string) string {
 	return err.Error()
 }
 
-func parseEither(file, data string) error {
-	if file == "lb" {
-		_, err := ParseLB("lb.yaml", []byte(data))
-		return err
+func parseOne(file, data string) (err error) {
+	switch file {
+	case "lb":
+		_, err = ParseLB("lb.yaml", []byte(data))
+	case "agent":
+		_, err = ParseAgent("agent.yaml", []byte(data), cpus)
+	default:
+		_, err = ParseFarm("farm.yaml", []byte(data))
 	}
-	_, err := ParseAgent("agent.yaml", []byte(data), cpus)
 	return err
 }
 
@@ -151,14 +154,14 @@ func TestRefusesBombs(t *testing.T) {
 		strings.Repeat(" ", maxBytes+1):                        "the file has 1048577 bytes; want at most 1048576",
 		"a: &a [x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c]\n": "b: unknown key",
 	} {
-		if err := parseEither("lb", bomb); err == nil || !strings.Contains(err.Error(), want) {
+		if err := parseOne("lb", bomb); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q…: got %.200v\nwant %s", bomb, err, want)
 		}
 	}
 }
 
 func TestErrorsEnd(t *testing.T) {
-	err := parseEither("lb", strings.Repeat("x: 1\n", 1000))
+	err := parseOne("lb", strings.Repeat("x: 1\n", 1000))
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != maxErrors+1 || lines[maxErrors] != "lb.yaml: and 983 more errors" {
 		t.Errorf("%d lines, last %q", len(lines), lines[len(lines)-1])

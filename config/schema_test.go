@@ -20,6 +20,7 @@ func TestSchemas(t *testing.T) {
 	}{
 		"lb":    {LBSchema, lbFile(new(topo.LB))},
 		"agent": {AgentSchema, agentFile(new(topo.Agent))},
+		"farm":  {FarmSchema, farmFile(new(Farm))},
 	} {
 		var root schemaNode
 		if err := json.Unmarshal(c.schema, &root); err != nil {
@@ -34,6 +35,7 @@ type schemaNode struct {
 	Ref                  string                `json:"$ref"`
 	Defs                 map[string]schemaNode `json:"$defs"`
 	Description          string
+	Type                 any
 	Default              any
 	Enum                 []string
 	Minimum, Maximum     *float64
@@ -130,7 +132,7 @@ func (n schemaNode) want() string {
 		return "one of " + strings.Join(n.Enum, ", ")
 	case n.Items != nil:
 		return fmt.Sprintf("a list of %d to %d mappings", n.MinItems, n.MaxItems)
-	case n.Minimum != nil && *n.Maximum < 1:
+	case n.Minimum != nil && n.Type == "number":
 		return fmt.Sprintf("a number from %v to %v", *n.Minimum, *n.Maximum)
 	case n.Minimum != nil:
 		return fmt.Sprintf("a whole number from %.0f to %.0f", *n.Minimum, *n.Maximum)

@@ -32,13 +32,24 @@ func MeanCI95(latencies []float64) Interval {
 	if batches < 2 {
 		return Interval{Mean: stat.Mean(latencies, nil), Half: math.Inf(1), Batches: batches}
 	}
-	student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(batches - 1)}
-	scatter := stat.StdDev(batchMeans(latencies, batches), nil)
 	return Interval{
 		Mean:    stat.Mean(latencies, nil),
-		Half:    student.Quantile(0.975) * scatter / math.Sqrt(float64(batches)),
+		Half:    Half95(batchMeans(latencies, batches)),
 		Batches: batches,
 	}
+}
+
+// Half95 is the half-width of the 95 % confidence interval of the mean of
+// independent values, such as the results of runs with different seeds: Student's
+// t with one degree of freedom less than there are values. Of fewer than two it
+// is +Inf.
+func Half95(independent []float64) float64 {
+	n := float64(len(independent))
+	if n < 2 {
+		return math.Inf(1)
+	}
+	student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}
+	return student.Quantile(0.975) * stat.StdDev(independent, nil) / math.Sqrt(n)
 }
 
 func batchMeans(x []float64, batches int) []float64 {

@@ -67,8 +67,25 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newLB(), newAgent(), newStatus(), newDemo(), newModel())
+	root.AddCommand(newLB(), newAgent(), newStatus(), newDemo(), newSim(), newModel())
+	root.SetHelpCommand(newHelp(root))
 	return root
+}
+
+// newHelp is cobra's help, but a verb that is none is wrong usage.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Say everything about a verb",
+		RunE: func(_ *cobra.Command, args []string) error {
+			verb, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return verbOnly(root, args)
+			}
+			verb.InitDefaultHelpFlag()
+			return verb.Help()
+		},
+	}
 }
 
 // verbOnly refuses a word that is no verb.

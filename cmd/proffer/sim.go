@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"proffer/config"
+	"proffer/experiment"
+	"proffer/sim"
+	"proffer/study"
+	"proffer/trace"
+)
+
+// simFlags are the simulator's flags before they are checked.
+type simFlags struct {
+	farm     string
+	policies []string
+	rhos     []float64
+	seeds    int
+	requests int
+	bounded  bool
+	json     bool
+	csv      bool
+	out      string
+	list     bool
+	example  bool
+}
+
+func newSim() *cobra.Command {
+	f := &simFlags{}
+	cmd := &cobra.Command{
+		Use:   "sim [--farm A|B|FILE.yaml] [--policies LIST] [--rho LIST]",
+		Short: "Simulate a farm: which policy, how many servers, what p99",
+		Long: `Runs a farm in virtual time under each policy, at each load, with several seeds,
+on all cores. Every policy meets the same requests; the same seed gives the same
+result on any machine. Ctrl-C prints and writes the rows that are complete.
+
+Farms: A (6LB), B, B:c1:K, B:v1:K, B:hom (HLB), or a file. --list says what they
+and the policies are; --example prints a farm file with comments.
+
+--json prints an array of rows: policy, farm, rho, seeds, mean_ms, mean_ci_ms,
+p50_ms, p90_ms, p90_ci_ms, p99_ms, refused, hops, events, events_per_s. Means and
+percentiles are means over the seeds of those of each run, a ci is half the 95 %
+Student interval over seeds, null with one seed. refused and events are sums over
+all runs; hops is how many servers a request visited, on average; events_per_s is
+per core. With --bounded a row of too much load also has bounded: true.
+docs/simulator.md explains the model.`,
+		Example: `  proffer sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
+  proffer sim --example > farm.yaml && proffer sim --farm farm.yaml --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.farm, "farm", "A", "`FARM` by name, or a farm file")
+	flags.StringSliceVar(&f.policies, "policies", []string{"single", "rr", "hunt:static:4", "hunt:dynamic", "guided", "jsq"}, "policies to compare, `LIST` with commas, or all")
+	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads, shares of what the farm can serve, `LIST` with commas (default: what the farm file says, else 0.88)")
+	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy at each load, with the seeds 1 to `N`")
+	flags.IntVar(&f.requests, "requests", 0, "requests a run, `N` (default: what the farm says, 80000)")
+	flags.BoolVar(&f.bounded, "bounded", false, "also run loads that the farm cannot serve, for as long as the requests last")
+	flags.BoolVar(&f.json, "json", false, "print a JSON array instead of the table")
+	flags.BoolVar(&f.csv, "csv", false, "print CSV instead of the table")
+	flags.StringVar(&f.out, "out", "", "write rows.json and rows.csv into `DIR`")
+	flags.BoolVar(&f.list, "list", false, "print the farms and policies there are")
+	flags.BoolVar(&f.example, "example", false, "print a farm file with comments")
+	return cmd
+}
+
+func runSim(cmd *cobra.Command, f *simFlags) error {
+	switch {
+	case f.list:
+		return listSim(cmd.OutOrStdout())
+	case f.example:
+		_, err := cmd.OutOrStdout().Write(config.FarmExample)
+		return err
+	}
+	s, err := f.study(cmd)
+	if err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := writable(f.out); err != nil {
+			return err
+		}
+	}
+	show := newProgress(cmd.ErrOrStderr())
+	rows, err := s.Run(cmd.Context(), func(p study.Progress) { show.update(simLine(p)) })
+	show.end()
+	if cut := (*study.Interrupted)(nil); err != nil && !errors.As(err, &cut) {
+		return err
+	}
+	return errors.Join(f.show(cmd.OutOrStdout(), s, rows), f.save(cmd.ErrOrStderr(), rows), err)
+}
+
+// simLine is the line of progress, and whether it is the last.
+func simLine(p study.Progress) (string, bool) {
+	if p.Done == 0 {
+		return fmt.Sprintf("0 of %d runs", p.Total), false
+	}
+	return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, experiment.Left(p.Left)), p.Done == p.Total
+}
+
+// study is what the flags ask for, checked before anything runs.
+func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
+	policies, err := f.parsePolicies()
+	switch {
+	case err != nil:
+		return nil, usageError{err}
+	case f.seeds < 1 || f.seeds > maxSeeds:
+		return nil, usageError{fmt.Errorf("--seeds %d: want 1 to %d", f.seeds, maxSeeds)}
+	case f.json && f.csv:
+		return nil, usageError{errors.New("--json and --csv: want one of them")}
+	}
+	farm, setting, err := f.setting()
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("requests") {
+		if err := setting.SetRequests(f.requests); err != nil {
+			return nil, usageError{fmt.Errorf("--requests %d: %w", f.requests, err)}
+		}
+	}
+	loads, err := f.loads(farm, setting)
+	if err != nil {
+		return nil, err
+	}
+	s := &study.Study{Setting: setting, Policies: policies, Loads: loads, Seeds: f.seeds}
+	if err := s.Check(); err != nil {
+		return nil, usageError{fmt.Errorf("--policies: %w", err)}
+	}
+	return s, nil
+}
+
+const maxSeeds = 100_000
+
+func (f *simFlags) parsePolicies() ([]sim.Policy, error) {
+	names := f.policies
+	if slices.Equal(names, []string{"all"}) {
+		names = sim.Policies()
+	}
+	var policies []sim.Policy
+	for i, name := range names {
+		p, err := sim.ParsePolicy(name)
+		if err != nil {
+			return nil, fmt.Errorf("--policies: %w", err)
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("--policies: %s stands there twice", name)
+		}
+		policies = append(policies, p)
+	}
+	if len(policies) == 0 {
+		return nil, errors.New("--policies: name at least one")
+	}
+	return policies, nil
+}
+
+// setting finds the farm; the file is nil for one that has a name.
+func (f *simFlags) setting() (*config.Farm, *study.Setting, error) {
+	if !strings.ContainsAny(f.farm, "./") {
+		setting, err := study.Named(f.farm)
+		if err != nil {
+			return nil, nil, usageError{fmt.Errorf("--farm: %w", err)}
+		}
+		return nil, setting, nil
+	}
+	data, err := os.ReadFile(f.farm)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read farm: %w", err)
+	}
+	farm, err := config.ParseFarm(f.farm, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	setting, err := study.FromFile(farm, f.readTrace)
+	return farm, setting, err
+}
+
+// readTrace opens a trace file beside the farm file.
+func (f *simFlags) readTrace(path string) (*trace.File, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(f.farm), path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return trace.Read(path, file)
+}
+
+const defaultRho = 0.88
+
+// loads are those of --rho, or what the farm file says.
+func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, error) {
+	if len(f.rhos) > 0 && !s.Open() {
+		return nil, usageError{fmt.Errorf("--rho: %s says itself when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)}
+	}
+	if len(f.rhos) == 0 {
+		load, stated, err := s.Stated()
+		if stated {
+			return f.stated(farm, load, err)
+		}
+		f.rhos = []float64{defaultRho}
+	}
+	var loads []study.Load
+	for i, rho := range f.rhos {
+		switch {
+		case !(rho > 0) || math.IsInf(rho, 1):
+			return nil, usageError{fmt.Errorf("--rho %v: want more than 0", rho)}
+		case slices.Contains(f.rhos[:i], rho):
+			return nil, usageError{fmt.Errorf("--rho: %v stands there twice", rho)}
+		}
+		load, err := s.At(rho)
+		if err == nil && load.Overload() && !f.bounded {
+			err = endless(load)
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--rho %v: %w", rho, err)}
+		}
+		loads = append(loads, load)
+	}
+	return loads, nil
+}
+
+// stated names the place in the farm file that asks for too much.
+func (f *simFlags) stated(farm *config.Farm, load study.Load, err error) ([]study.Load, error) {
+	if err == nil && load.Overload() && !f.bounded {
+		err = endless(load)
+	}
+	if err != nil {
+		key := map[config.Process]string{config.Poisson: ".rate", config.Stepped: ".steps", config.Diurnal: ".high", config.Recorded: ".file"}
+		return nil, farm.Mistake("arrivals"+key[farm.Arrivals.Process], err.Error())
+	}
+	return []study.Load{load}, nil
+}
+
+func endless(l study.Load) error {
+	asked := "all"
+	if l.End > 1 {
+		asked = fmt.Sprintf("%.4g times what", l.End)
+	}
+	return fmt.Errorf("asks for %s the farm can serve, so queues grow without end; add --bounded to run its %d requests all the same", asked, l.Work.Requests)
+}
+
+// show prints the rows as wanted.
+func (f *simFlags) show(w io.Writer, s *study.Study, rows []study.Row) error {
+	switch {
+	case f.json:
+		return study.WriteJSON(w, rows)
+	case f.csv:
+		return study.WriteCSV(w, rows)
+	case len(rows) == 0:
+		return nil
+	default:
+		return s.Print(w, rows)
+	}
+}
+
+// save writes the rows into files and says so.
+func (f *simFlags) save(log io.Writer, rows []study.Row) error {
+	if f.out == "" {
+		return nil
+	}
+	var paths []string
+	for _, format := range []struct {
+		name  string
+		write func(io.Writer, []study.Row) error
+	}{{"rows.json", study.WriteJSON}, {"rows.csv", study.WriteCSV}} {
+		var data bytes.Buffer
+		path := filepath.Join(f.out, format.name)
+		if err := errors.Join(format.write(&data, rows), os.WriteFile(path, data.Bytes(), 0o644)); err != nil {
+			return fmt.Errorf("write rows: %w", err)
+		}
+		paths = append(paths, path)
+	}
+	_, err := fmt.Fprintf(log, "written: %s\n", strings.Join(paths, " "))
+	return err
+}

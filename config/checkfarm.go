@@ -1,0 +1,111 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+)
+
+func nameFarm(f *Farm) {
+	file := path.Base(f.doc.file)
+	f.Name = cmp.Or(f.Name, strings.TrimSuffix(file, path.Ext(file)))
+}
+
+// Servers is how many there are in all groups.
+func (f *Farm) Servers() int {
+	n := 0
+	for _, g := range f.Groups {
+		n += g.Count
+	}
+	return n
+}
+
+// checkFarm finds what no single value of a farm file shows.
+func checkFarm(d *document, f *Farm) {
+	checkGroups(d, f)
+	checkBackground(d, f)
+	checkTimes(d, "client_rtt", f.ClientRTT)
+	checkTimes(d, "service", f.Service)
+	checkTimes(d, "io", f.IO)
+	checkArrivals(d, f.Arrivals)
+	if f.HopLeast > f.HopMost {
+		d.failKey("hop.least", "%s is above hop.most, %s", short(f.HopLeast), short(f.HopMost))
+	}
+	if f.CountFrom >= f.CountTo {
+		d.failKey("counted", "from %v to %v is no request at all; want from below to", f.CountFrom, f.CountTo)
+	}
+}
+
+func checkGroups(d *document, f *Farm) {
+	if n := f.Servers(); n > MaxFarm {
+		d.failKey("servers", "are %d together; want at most %d", n, MaxFarm)
+	}
+	for i, g := range f.Groups {
+		if g.Discipline == Sharing && g.Workers < g.Cores {
+			d.failKey(fmt.Sprintf("servers[%d].workers", i), "%d is below cores, %d, so some cores could never work", g.Workers, g.Cores)
+		}
+	}
+}
+
+// checkBackground also refuses work without end that leaves a server nothing:
+// what comes there would never be finished, nor would the run.
+func checkBackground(d *document, f *Farm) {
+	taken := make([]float64, min(f.Servers(), MaxFarm))
+	for i, b := range f.Background {
+		at := fmt.Sprintf("background[%d]", i)
+		if b.Last >= len(taken) {
+			d.failKey(at+".servers", "has number %d; want 0 to %d, there are %d servers", b.Last, len(taken)-1, len(taken))
+			continue
+		}
+		if b.To > 0 {
+			if b.To <= b.From {
+				d.failKey(at+".to", "%s is not after from, %s", short(b.To), short(b.From))
+			}
+			continue
+		}
+		for s := b.First; s <= b.Last; s++ {
+			taken[s] += b.Cores
+		}
+	}
+	first := 0
+	for i, g := range f.Groups {
+		for s := first; s < min(first+g.Count, len(taken)); s++ {
+			if taken[s] > 0.999*float64(g.Cores) {
+				d.failKey("background", "leaves server %d (servers[%d]) nothing of its cores, %d, for ever; want less, or an end", s, i, g.Cores)
+				return
+			}
+		}
+		first += g.Count
+	}
+}
+
+// mostSpread keeps the sum of the times inside 64 bits of nanoseconds.
+const mostSpread = 100
+
+func checkTimes(d *document, key string, t Times) {
+	switch {
+	case t.Family == Hyperexponential && t.SD < t.Mean:
+		d.failKey(key+".sd", "%s is below the mean, %s; a hyperexponential distribution spreads at least as much as an exponential one", short(t.SD), short(t.Mean))
+	case t.SD > mostSpread*t.Mean:
+		d.failKey(key+".sd", "%s is more than %d times the mean, %s", short(t.SD), mostSpread, short(t.Mean))
+	}
+}
+
+func checkArrivals(d *document, a Arrivals) {
+	if a.Low > a.High {
+		d.failKey("arrivals.low", "%v is above high, %v", a.Low, a.High)
+	}
+	for i, s := range a.Steps {
+		at := fmt.Sprintf("arrivals.steps[%d]", i)
+		last := i == len(a.Steps)-1
+		switch {
+		case last && s.Lasting > 0:
+			d.failKey(at+".lasting", "is given for the last step, which goes on for ever; remove it")
+		case last && s.Rate == 0:
+			d.failKey(at+".rate", "is 0 in the last step, so the requests would never all come; want more than 0")
+		case !last && s.Lasting == 0:
+			d.failKey(at+".lasting", "is missing; only the last step goes on for ever")
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseFarm(t *testing.T) {
+	const ms = time.Millisecond
+	for file, want := range map[string]Farm{
+		"farm.yaml": {
+			Name: "every:key",
+			Groups: []Group{
+				{Count: 3, Cores: 2, Speed: 1.5, Discipline: Sharing, Workers: 16, Backlog: 64},
+				{Count: 2, Cores: 4, Speed: 1, Discipline: FIFO},
+			},
+			LBs: 4, HopLeast: 50 * time.Microsecond, HopMost: 2 * ms,
+			ClientRTT: Times{Family: Lognormal, Mean: 20 * ms, SD: 10 * ms},
+			FlowTable: 4096, Penalty: 40 * time.Second,
+			Background: []Background{
+				{First: 0, Last: 2, Cores: 0.5},
+				{First: 4, Last: 4, Cores: 4, From: time.Minute, To: 2 * time.Minute},
+			},
+			Service: Times{Family: Hyperexponential, Mean: 190 * ms, SD: 400 * ms},
+			Stages:  CPUIOCPU,
+			IO:      Times{Family: Traced, File: "traces/io.csv"},
+			Arrivals: Arrivals{Process: Stepped, Unit: PerSecond, Steps: []Step{
+				{Lasting: 30 * time.Second}, {Lasting: time.Minute, Rate: 12.5}, {Rate: 30},
+			}},
+			Requests: 5000, CountFrom: 0.25, CountTo: 0.75,
+		},
+		"farm-short.yaml": {
+			Name:   "farm-short",
+			Groups: []Group{{Count: 1, Cores: 1, Speed: 1, Discipline: Sharing, Workers: 32, Backlog: 128}},
+			LBs:    1, HopLeast: 100 * time.Microsecond, HopMost: ms,
+			Service:  Times{Family: Deterministic, Mean: time.Second},
+			Stages:   CPU,
+			Arrivals: Arrivals{Process: Poisson, Unit: Rho},
+			CountTo:  1,
+		},
+	} {
+		got, err := ParseFarm("some/where/"+file, read(t, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.doc = nil; !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", file, *got, want)
+		}
+	}
+}
+
+// TestFarmExample: it can be run as it is, and shows every key there is.
+func TestFarmExample(t *testing.T) {
+	farm, err := ParseFarm("example.yaml", FarmExample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if farm.Servers() != 36 {
+		t.Errorf("%d servers", farm.Servers())
+	}
+	wantShown(t, farmFile(new(Farm)))
+}
+
+func wantShown(t *testing.T, keys []entry) {
+	for _, e := range keys {
+		if !regexp.MustCompile(`[{ \n]` + e.key + `:`).Match(FarmExample) {
+			t.Errorf("the example does not show %s", e.key)
+		}
+		wantShown(t, e.inside)
+	}
+}
+
+// TestFarmExampleAlternatives uncomments each alternative that the example offers.
+func TestFarmExampleAlternatives(t *testing.T) {
+	alternative := regexp.MustCompile(`(?m)^# (?:distribution|process): .*\n(?:^# (?:mean|sd|file|rate|low|high|period): .*\n)*`)
+	blocks := alternative.FindAllString(string(FarmExample), -1)
+	for _, block := range blocks {
+		block = strings.ReplaceAll("\n"+block, "\n# ", "\n  ")
+		file := "servers: [{count: 4, cores: 1}]\nservice:" + block
+		if strings.Contains(block, "process:") {
+			file = string(read(t, "farm-short.yaml")) + "arrivals:" + block
+		}
+		if err := parseOne("farm", file); err != nil {
+			t.Errorf("%v\n%s", err, file)
+		}
+	}
+	if len(blocks) != 5 {
+		t.Errorf("%d alternatives were found, want 5", len(blocks))
+	}
+}
+
+func TestFarmMistake(t *testing.T) {
+	farm, err := ParseFarm("farm.yaml", read(t, "farm.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"io.file":       "farm.yaml:20:33: io.file: is broken",
+		"arrivals.rate": "farm.yaml:22:3: arrivals.rate: is broken", // not in the file
+		"lbs":           "farm.yaml:10:6: lbs: is broken",
+	} {
+		if got := farm.Mistake(key, "is broken").Error(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

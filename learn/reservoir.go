@@ -1,0 +1,44 @@
+// Package learn infers how fast servers are from what a load balancer sees
+// anyway (HLB §IV-B): durations of flows, sampled into one reservoir a server,
+// smoothed by one Kalman filter a server, turned into weights by a softmax. It
+// has no clock and no randomness of its own, and its arithmetic gives the same
+// bits on every machine, so that the daemon and the simulator run the same code.
+package learn
+
+// Reservoir keeps k samples of a stream (HLB Algorithm 1): a new one takes the
+// place of a random old one, so that a sample survives a geometrically
+// distributed number of others and fresh ones weigh most. The paper writes
+// `randomId % N` with N the number of servers; k is meant.
+type Reservoir struct {
+	samples []float64
+	filled  int
+	sum     float64
+}
+
+// NewReservoir returns an empty reservoir of k ≥ 1 places.
+func NewReservoir(k int) Reservoir { return Reservoir{samples: make([]float64, k)} }
+
+// Add stores x at the place that random names. The first k samples fill the
+// reservoir in order, so that its mean is one of real samples from the first on.
+func (r *Reservoir) Add(x float64, random uint64) {
+	if r.filled < len(r.samples) {
+		r.samples[r.filled] = x
+		r.filled++
+		r.sum += x
+		return
+	}
+	at := (random >> 32) * uint64(len(r.samples)) >> 32
+	r.sum += x - r.samples[at]
+	r.samples[at] = x
+}
+
+// Len is the number of samples held, at most k.
+func (r *Reservoir) Len() int { return r.filled }
+
+// Mean of the samples; 0 of none.
+func (r *Reservoir) Mean() float64 {
+	if r.filled == 0 {
+		return 0
+	}
+	return r.sum / float64(r.filled)
+}

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// check refuses what cannot be run.
+func check(f Farm, p Policy, w Workload) error {
+	for _, problem := range []string{checkFarm(f), checkWorkload(w), checkPolicy(f, p)} {
+		if problem != "" {
+			return fmt.Errorf("simulate farm %q: %s", f.Name, problem)
+		}
+	}
+	return nil
+}
+
+// rule is something wrong, said as the user should read it.
+type rule struct {
+	broken bool
+	says   string
+}
+
+func first(rules ...rule) string {
+	for _, r := range rules {
+		if r.broken {
+			return r.says
+		}
+	}
+	return ""
+}
+
+const (
+	maxServers    = 1 << 24
+	maxPacketRate = 1e6
+)
+
+func checkFarm(f Farm) string {
+	n := len(f.Servers)
+	if problem := first(
+		rule{n == 0, "no servers"},
+		rule{n > maxServers, fmt.Sprintf("%d servers: want %d at most", n, maxServers)},
+		rule{f.LBs < 1, fmt.Sprintf("%d LBs: want 1 or more", f.LBs)},
+		rule{f.HopMin < 0 || f.HopMax < f.HopMin, fmt.Sprintf("a hop takes from %v to %v: want 0 ≤ from ≤ to", f.HopMin, f.HopMax)},
+		rule{f.HopMax-f.HopMin > math.MaxUint32, fmt.Sprintf("a hop takes from %v to %v: want %v between them at most", f.HopMin, f.HopMax, time.Duration(math.MaxUint32))},
+		rule{f.FlowTable < 0, fmt.Sprintf("a flow table of %d buckets", f.FlowTable)},
+		rule{f.Penalty < 0, fmt.Sprintf("a penalty of %v", f.Penalty)},
+		rule{checkTimes(f.ClientRTT) != "", "client RTT: " + checkTimes(f.ClientRTT)},
+	); problem != "" {
+		return problem
+	}
+	for i, s := range f.Servers {
+		if problem := checkServer(s); problem != "" {
+			return fmt.Sprintf("server %d: %s", i, problem)
+		}
+	}
+	for i, b := range f.Background {
+		if problem := checkBackground(b, n); problem != "" {
+			return fmt.Sprintf("background work %d: %s", i, problem)
+		}
+	}
+	return ""
+}
+
+func checkServer(s Server) string {
+	return first(
+		rule{s.Cores < 1, fmt.Sprintf("%d cores: want 1 or more", s.Cores)},
+		rule{!(s.Speed >= 0) || math.IsInf(s.Speed, 1), fmt.Sprintf("speed %v: want more than 0", s.Speed)},
+		rule{s.Discipline > FIFO, fmt.Sprintf("unknown discipline %d", s.Discipline)},
+		rule{s.Discipline == Sharing && s.Workers < 1, fmt.Sprintf("%d workers: want 1 or more", s.Workers)},
+		rule{s.Backlog < 0, fmt.Sprintf("a backlog of %d", s.Backlog)},
+	)
+}
+
+func checkBackground(b Background, servers int) string {
+	return first(
+		rule{!(b.Cores >= 0), fmt.Sprintf("%v cores: want 0 or more", b.Cores)},
+		rule{b.From < 0 || b.To < 0 || b.To > 0 && b.To < b.From, fmt.Sprintf("from %v to %v: want 0 ≤ from ≤ to", b.From, b.To)},
+		rule{slices.ContainsFunc(b.Servers, func(s int) bool { return s < 0 || s >= servers }),
+			fmt.Sprintf("servers %v: want 0 to %d", b.Servers, servers-1)},
+	)
+}
+
+func checkWorkload(w Workload) string {
+	return first(
+		rule{w.Requests < 1 || w.Requests > math.MaxInt32, fmt.Sprintf("%d requests: want 1 to %d", w.Requests, math.MaxInt32)},
+		rule{w.Stages < 0 || w.Stages > 3, fmt.Sprintf("%d stages: want 1 to 3", w.Stages)},
+		rule{!(w.From >= 0 && w.From <= w.To && w.To <= 1), fmt.Sprintf("requests from %v to %v count: want 0 ≤ from ≤ to ≤ 1", w.From, w.To)},
+		rule{!(w.PacketRate >= 0 && w.PacketRate <= maxPacketRate), fmt.Sprintf("%v data packets a second: want 0 to %v", w.PacketRate, maxPacketRate)},
+		rule{w.ProbeEvery < 0, fmt.Sprintf("a probe every %v", w.ProbeEvery)},
+		rule{w.Service.none(), "no service time"},
+		rule{checkTimes(w.Service) != "", "service time: " + checkTimes(w.Service)},
+		rule{w.hasIO() && w.IO.none(), "requests use the disk, and no disk time is given"},
+		rule{checkTimes(w.IO) != "", "disk time: " + checkTimes(w.IO)},
+		rule{checkArrivals(w.Arrivals) != "", "arrivals: " + checkArrivals(w.Arrivals)},
+	)
+}
+
+func checkTimes(d Distribution) string {
+	negative := slices.IndexFunc(d.List, func(x time.Duration) bool { return x < 0 })
+	return first(
+		rule{d.Kind > ListedKind, fmt.Sprintf("unknown kind %d", d.Kind)},
+		rule{d.Mean < 0 || d.SD < 0, fmt.Sprintf("mean %v, deviation %v: want 0 or more", d.Mean, d.SD)},
+		rule{d.Kind == HyperexponentialKind && d.SD < d.Mean,
+			fmt.Sprintf("hyperexponential of mean %v and deviation %v: want a deviation of the mean or more", d.Mean, d.SD)},
+		rule{d.Kind == ListedKind && len(d.List) == 0, "an empty list"},
+		rule{negative >= 0, fmt.Sprintf("number %d of the list is negative", negative)},
+	)
+}
+
+func checkArrivals(a Arrivals) string {
+	if a.list != nil {
+		return first(
+			rule{len(a.list) == 0 || a.list[0] < 0, "want instants from 0 on"},
+			rule{!slices.IsSorted(a.list), "the instants do not ascend"},
+		)
+	}
+	if len(a.steps) == 0 {
+		return "none: use Poisson, Stepped, Diurnal or At"
+	}
+	any := false
+	for i, s := range a.steps {
+		last := i == len(a.steps)-1 && !a.repeat
+		if !(s.PerSecond >= 0) || math.IsInf(s.PerSecond, 1) || s.Lasting < 0 || !last && s.Lasting == 0 {
+			return fmt.Sprintf("step %d: %v a second for %v", i, s.PerSecond, s.Lasting)
+		}
+		any = any || s.PerSecond > 0
+		if last && s.PerSecond == 0 {
+			return "the last step has no arrivals, so the run would never end"
+		}
+	}
+	if !any {
+		return "a rate of 0 throughout"
+	}
+	return ""
+}
+
+func checkPolicy(f Farm, p Policy) string {
+	return first(
+		rule{p.Base == "", "no policy: use ParsePolicy"},
+		rule{p.Choices > len(f.Servers), fmt.Sprintf("policy %s offers to %d servers, there are %d", p.Name, p.Choices, len(f.Servers))},
+		rule{p.TwoChoices && len(f.Servers) < 2, fmt.Sprintf("policy %s chooses between 2 servers, there is 1", p.Name)},
+	)
+}

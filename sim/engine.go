@@ -1,0 +1,141 @@
+package sim
+
+// engine is one run.
+type engine struct {
+	farm   Farm
+	work   Workload
+	policy Policy
+	now    int64
+
+	requests requests
+	hops     hops
+	alarms   alarms
+	stations []station // one a server, then the disks if there are any
+	servers  []server
+
+	clock    *clock
+	service  *sampler
+	io       *sampler
+	rtt      *sampler
+	split    draws
+	hash     draws
+	hop      draws
+	choice   draws
+	hopSpan  uint64
+	sent     uint32
+	coming   int64 // ns, when the next request is sent
+	tables   []flowTable
+	hunter   *hunter    // nil: the LB decides alone
+	dispatch dispatcher // nil: the LB offers
+	track    tracker    // nil: nobody asks for the flows of an LB
+	watch    watcher    // nil: nobody asks for the servers' load
+	timers   []timer
+	ends     bool // the end of a flow concerns its LB
+
+	result tally
+}
+
+// server is what is known about a server beyond its queues.
+type server struct {
+	room     int32
+	assigned int32   // sent there by an LB, neither finished nor refused
+	taken    int32   // accepted and not finished: what is busy to an agent
+	pending  float64 // ns of service of those on their way to the cores
+	disk     float64 // ns of service of those on their way to the disk
+}
+
+// dispatcher chooses the server of a request that has just reached an LB.
+type dispatcher interface {
+	choose(lb int32, r *request) int32
+}
+
+// tracker is told of the flows that an LB has in its table: when they begin, and
+// when they end, having begun at the instant opened.
+type tracker interface {
+	open(lb, server int32)
+	close(lb, server int32, opened int64)
+}
+
+// watcher is told whenever a server's load has changed.
+type watcher interface {
+	changed(server int32)
+}
+
+type timer struct {
+	every int64 // ns
+	run   func()
+}
+
+// flowTable is an LB's: a bucket holds one flow (HLB §IV-A2).
+type flowTable []bool
+
+// loop runs until every request is answered: timers alone do not keep it alive.
+func (e *engine) loop() {
+	for e.step() {
+		e.result.events++
+	}
+}
+
+// step processes the next event; false when nothing is left to answer.
+func (e *engine) step() bool {
+	due := e.alarms.first()
+	at := due
+	if len(e.hops.heap) > 0 {
+		at = min(at, e.hops.heap[0].at)
+	}
+	switch {
+	case e.coming <= at && e.coming != never:
+		e.now = e.coming
+		e.send()
+	case at == never || e.result.open == 0 && e.coming == never:
+		return false
+	case due == at:
+		e.now = at
+		e.complete(e.alarms.whose())
+	default:
+		next := e.hops.pop()
+		e.now = next.at
+		e.handle(next)
+	}
+	return true
+}
+
+func (e *engine) handle(next event) {
+	switch next.what {
+	case atLB:
+		e.atLB(next.request)
+	case atServer:
+		e.atServer(next.request)
+	case returned:
+		e.accept(next.request)
+	case data:
+		e.data(next.request)
+	case accepted:
+		e.hunter.heard(next.request)
+	case closing:
+		e.forget(next.request)
+	case ticking:
+		t := e.timers[next.request]
+		t.run()
+		e.hops.push(e.now+t.every, ticking, next.request)
+	case shifting:
+		e.shift(int(next.request))
+	}
+}
+
+// The pairs of hops of one flow: which random word says how long they take.
+const (
+	toServer = iota // client → LB, LB → server
+	synAck          // server → LB or client, LB → client
+	toData          // client → LB, LB → server
+	toReply         // server → client, the end → LB
+	passedOn        // + visit: candidate → candidate, candidate → the one returned to
+)
+
+const hopPairs = passedOn + maxChoices
+
+func (e *engine) pair(r *request, which uint64) (int64, int64) {
+	word := e.hop.at(uint64(r.number)*hopPairs + which)
+	least := int64(e.farm.HopMin)
+	return least + int64((word>>32)*e.hopSpan>>32), least + int64((word&0xffffffff)*e.hopSpan>>32)
+}

@@ -1,0 +1,45 @@
+package sim
+
+import "proffer/learn"
+
+// feedback is wrr-feedback: round robin by weights 0.1 + 0.9·exp(−8(b/32)²), b
+// being the busy workers of a server, of which there are 32 in the paper, asked
+// every 200 ms (6LB §VI-B7). Each server's turn comes 1/weight after its last,
+// so that turns are spread and never come in bursts.
+type feedback struct {
+	*engine
+	weights []float64
+	turn    []*least // per LB: when each server's next turn is
+}
+
+const pollInterval = 200e6 // ns
+
+func newFeedback(e *engine) *feedback {
+	p := &feedback{engine: e, weights: make([]float64, len(e.servers))}
+	for lb := range e.farm.LBs {
+		t := newLeast(len(e.servers))
+		for s := range e.servers { // LBs do not walk in step
+			word := e.choice.at(uint64(lb*len(e.servers) + s))
+			t.set(int32(s), float64(word>>11)/(1<<53))
+		}
+		p.turn = append(p.turn, t)
+	}
+	p.poll()
+	e.timers = append(e.timers, timer{pollInterval, p.poll})
+	return p
+}
+
+func (p *feedback) poll() {
+	for s := range p.servers {
+		inHand := p.farm.Servers[s].inHand()
+		busy := float64(min(int(p.servers[s].taken), inHand)) / float64(inHand)
+		p.weights[s] = 0.1 + float64(0.9*learn.Exp(-8*busy*busy))
+	}
+}
+
+func (p *feedback) choose(lb int32, r *request) int32 {
+	t := p.turn[lb]
+	server := t.choose(p.choice.at(uint64(r.number)))
+	t.set(server, t.best()+1/p.weights[server])
+	return server
+}

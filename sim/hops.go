@@ -1,0 +1,79 @@
+package sim
+
+// action is what happens when an event is due.
+type action uint8
+
+const (
+	atLB     action = iota // the SYN reaches the LB
+	atServer               // the SYN, an offer if it hunts, reaches a server
+	returned               // a returned offer reaches the server that must take it
+	data                   // the request reaches the server that accepted
+	accepted               // the accepting SYN-ACK passes the LB
+	closing                // the flow's end reaches the LB
+	ticking                // a periodic job; request is its number
+	shifting               // background work begins or ends; request is its number
+)
+
+// event is a packet on its way, or a timer.
+type event struct {
+	at      int64 // ns
+	order   uint32
+	what    action
+	request int32
+}
+
+// hops is a 4-ary heap of events by (at, order). Completions are not in it, so
+// that it holds only the packets on their way: a handful.
+type hops struct {
+	heap  []event
+	order uint32
+}
+
+func (h *hops) push(at int64, what action, request int32) {
+	h.order++
+	e := event{at, h.order, what, request}
+	h.heap = append(h.heap, e)
+	heap, i := h.heap, len(h.heap)-1
+	for i > 0 {
+		up := (i - 1) / 4
+		if !before(&e, &heap[up]) {
+			break
+		}
+		heap[i] = heap[up]
+		i = up
+	}
+	heap[i] = e
+}
+
+func (h *hops) pop() event {
+	heap := h.heap
+	first, last := heap[0], heap[len(heap)-1]
+	heap = heap[:len(heap)-1]
+	h.heap = heap
+	i := 0
+	for {
+		down := 4*i + 1
+		if down >= len(heap) {
+			break
+		}
+		least := down
+		for c := down + 1; c < min(down+4, len(heap)); c++ {
+			if before(&heap[c], &heap[least]) {
+				least = c
+			}
+		}
+		if !before(&heap[least], &last) {
+			break
+		}
+		heap[i] = heap[least]
+		i = least
+	}
+	if len(heap) > 0 {
+		heap[i] = last
+	}
+	return first
+}
+
+func before(a, b *event) bool {
+	return a.at < b.at || a.at == b.at && int32(a.order-b.order) < 0
+}

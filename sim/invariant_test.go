@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+func mustParse(t testing.TB, name string) Policy {
+	t.Helper()
+	p, err := ParsePolicy(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func mustRun(t testing.TB, f Farm, p Policy, w Workload, seed uint64) Result {
+	t.Helper()
+	r, err := Run(f, p, w, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestConservation: after every single event, requests sent = completed +
+// refused + in flight, and every server's books agree with its queues.
+func TestConservation(t *testing.T) {
+	const seed = 11
+	for _, name := range []string{"rr", "lsq", "hunt:dynamic", "guided", "oracle", "learned"} {
+		f := smallFarm()
+		f.Default.Stages, f.Default.IO = 3, Exponential(5*time.Millisecond)
+		e := newEngine(f, mustParse(t, name), f.Load(1.05), seed)
+		for e.step() {
+			r := &e.result
+			if int(e.sent) != r.done+r.rejected+r.open {
+				t.Fatalf("%s, %v (seed %d): %d sent, %d completed, %d refused, %d in flight",
+					name, dur(e.now), seed, e.sent, r.done, r.rejected, r.open)
+			}
+			assigned := 0
+			for i := range e.servers {
+				s := &e.servers[i]
+				present := e.stations[i].present() + e.stations[len(e.servers)+i].present()
+				assigned += int(s.assigned)
+				if present > s.taken || s.taken > s.assigned || s.taken > s.room {
+					t.Fatalf("%s, %v (seed %d): server %d has %d, accepted %d of at most %d, was given %d",
+						name, dur(e.now), seed, i, present, s.taken, s.room, s.assigned)
+				}
+			}
+			if assigned > r.open {
+				t.Fatalf("%s, %v (seed %d): %d with servers, %d in flight", name, dur(e.now), seed, assigned, r.open)
+			}
+		}
+		if e.result.open != 0 || int(e.sent) != e.work.Requests {
+			t.Errorf("%s (seed %d): ended with %d sent and %d in flight", name, seed, e.sent, e.result.open)
+		}
+	}
+}
+
+// TestCommonRandomNumbers: at a seed every policy meets the same requests, at
+// the same LBs.
+func TestCommonRandomNumbers(t *testing.T) {
+	f := smallFarm()
+	w := f.Load(0.8)
+	want := mustRun(t, f, mustParse(t, "single"), w, 3)
+	for _, name := range Policies() {
+		p := mustParse(t, name)
+		if p.Choices > len(f.Servers) {
+			continue
+		}
+		got := mustRun(t, f, p, w, 3)
+		for i := range want.Rows {
+			a, b := want.Rows[i], got.Rows[i]
+			if a.At != b.At || a.Service != b.Service || a.LB != b.LB {
+				t.Fatalf("%s, request %d: %+v, single had %+v", name, i, b, a)
+			}
+		}
+	}
+}
+
+// TestPermutation: numbering the servers otherwise changes the mean of no policy
+// by more than chance does.
+func TestPermutation(t *testing.T) {
+	const seeds = 8
+	for _, name := range []string{"rr", "wrr-feedback", "wcmp", "lsq", "sed2", "learned", "hunt:static:2", "guided", "jsq", "jiq", "oracle", "oraclef"} {
+		f := smallFarm()
+		f.Penalty = time.Second
+		f.Default.Requests, f.Default.KeepRows = 10_000, false
+		back := f
+		back.Servers = slices.Clone(f.Servers)
+		slices.Reverse(back.Servers)
+		var difference [seeds]float64
+		sum, level := 0.0, 0.0
+		for i := range difference {
+			a := mustRun(t, f, mustParse(t, name), f.Load(0.6), uint64(i))
+			b := mustRun(t, back, mustParse(t, name), back.Load(0.6), uint64(i))
+			difference[i] = a.Mean - b.Mean
+			sum += difference[i]
+			level += a.Mean / seeds
+		}
+		mean, squares := sum/seeds, 0.0
+		for _, d := range difference {
+			squares += (d - mean) * (d - mean)
+		}
+		deviation := math.Sqrt(squares / (seeds - 1) / seeds)
+		if math.Abs(mean) > 5*deviation+0.002*level { // Student's t with 7 degrees: 0.1 % of all seeds
+			t.Errorf("%s (seeds 0 to %d): the mean of %.2f ms changes by %.3f ± %.3f", name, seeds-1, level, mean, deviation)
+		}
+	}
+}
+
+// TestLoadStep: a step of the load from .4 to .9 leaves guided no transient
+// (POLICIES.md): the first ten seconds after it are like the rest.
+func TestLoadStep(t *testing.T) {
+	f, err := FarmB("hom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := f.Default
+	w.KeepRows = true
+	full := f.Capacity(w)
+	w.Arrivals = Stepped(Step{time.Minute, 0.4 * full}, Step{0, 0.9 * full})
+	r := mustRun(t, f, mustParse(t, "guided"), w, 1)
+	var sums, counts [2]float64
+	for _, row := range r.Rows {
+		if after := row.At - time.Minute; after >= 0 {
+			late := 0
+			if after > 10*time.Second {
+				late = 1
+			}
+			sums[late] += row.FCT.Seconds()
+			counts[late]++
+		}
+	}
+	if early, late := sums[0]/counts[0], sums[1]/counts[1]; early > 1.15*late {
+		t.Errorf("mean %.3f s just after the step, %.3f s later (seed 1)", early, late)
+	}
+}
+
+func digest(r Result) string {
+	h := fnv.New64a()
+	for _, row := range r.Rows {
+		fmt.Fprintln(h, row)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+func TestGoldenSeeds(t *testing.T) {
+	f := smallFarm()
+	f.Default.Requests = 5000
+	for name, want := range goldenRows {
+		r := mustRun(t, f, mustParse(t, name), f.Load(0.9), 42)
+		if got := digest(r); got != want {
+			t.Errorf("%s: rows of seed 42 sum to %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestSameOnAnyCores: runs side by side, on one processor or several, are the
+// same run.
+func TestSameOnAnyCores(t *testing.T) {
+	f := smallFarm()
+	names := []string{"learned", "guided", "wrr-feedback", "oraclef"}
+	want := map[string]string{}
+	for _, name := range names {
+		want[name] = digest(mustRun(t, f, mustParse(t, name), f.Load(0.9), 9))
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, cores := range []int{1, 2, 7} {
+		runtime.GOMAXPROCS(cores)
+		var wait sync.WaitGroup
+		for range 4 {
+			for _, name := range names {
+				wait.Go(func() {
+					if got := digest(mustRun(t, f, mustParse(t, name), f.Load(0.9), 9)); got != want[name] {
+						t.Errorf("%s on %d cores: rows of seed 9 sum to %s, want %s", name, cores, got, want[name])
+					}
+				})
+			}
+		}
+		wait.Wait()
+	}
+}
+
+// goldenRows are the sums of all rows of seed 42. A change of them is a change of
+// what every seed gives: say so in the commit.
+var goldenRows = map[string]string{
+	"single":            "3b9ac9f84b243e99",
+	"rr":                "ae37009b1a497fee",
+	"wrr-feedback":      "64241bfba9e7ef7f",
+	"wcmp":              "8298de1990d3203d",
+	"awcmp":             "a66dfaeef8d86c7e",
+	"lsq":               "ab3a89989622a064",
+	"gsq2":              "6cfdffc018f215d3",
+	"sed":               "8800ccbde1cbc440",
+	"learned":           "1aef3d30569a31b5",
+	"learned:completed": "6670095a48d20523",
+	"hunt:static:4":     "a85254906e73ad70",
+	"hunt:dynamic":      "1fcb0fa22ee6ff8a",
+	"guided":            "b12f534ba3fa6af6",
+	"jsq":               "661e5a61279d1c54",
+	"jiq":               "501c61167d1aa66c",
+	"oracle":            "c71eabe1c3591842",
+	"oraclef":           "34d2f92c96fb52e3",
+}

@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// Snapshot is what a probe sees. Its slices are used again for the next one.
+type Snapshot struct {
+	Now     time.Duration
+	Busy    []int32     // of each server: requests accepted and not finished
+	Left    []float64   // of each server: ms that its cores need for what they have and what is on its way
+	Weights [][]float64 // lsq, sed, learned: of each LB and server; else nil
+	Scores  [][]float64 // and what the LB compares, (flows + 1) / weight
+	Gain    []float64   // learned: the Kalman gain of each LB's last step
+}
+
+// scorer is a policy that ranks servers by weight.
+type scorer interface {
+	weighed() [][]float64
+	scored() [][]float64
+}
+
+func (e *engine) newProbe() func() {
+	n := len(e.servers)
+	s := Snapshot{Busy: make([]int32, n), Left: make([]float64, n)}
+	return func() {
+		s.Now = time.Duration(e.now)
+		for i := range e.servers {
+			cpu := &e.stations[i]
+			cpu.advance(e.now)
+			s.Busy[i] = e.servers[i].taken
+			s.Left[i] = (cpu.work() + e.servers[i].pending) / e.farm.Servers[i].Power() / 1e6
+		}
+		if p, ok := e.dispatch.(scorer); ok {
+			s.Weights, s.Scores = p.weighed(), p.scored()
+		}
+		if p, ok := e.dispatch.(interface{ gains() []float64 }); ok {
+			s.Gain = p.gains()
+		}
+		e.work.Probe(s)
+	}
+}
+
+func (p *counting) weighed() [][]float64 { return p.weights }
+
+func (p *counting) scored() [][]float64 {
+	scores := make([][]float64, len(p.weights))
+	for lb := range scores {
+		scores[lb] = slices.Clone(p.weights[lb])
+		for s := range scores[lb] {
+			scores[lb][s] = p.score(int32(lb), int32(s))
+		}
+	}
+	return scores
+}
+
+func (p *learned) gains() (gains []float64) {
+	for _, w := range p.weighers {
+		gains = append(gains, w.Gain())
+	}
+	return gains
+}

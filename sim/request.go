@@ -1,0 +1,49 @@
+package sim
+
+// request is a flow from its SYN until its LB has forgotten it. Requests live in
+// one slice, are named by their index there and are used again.
+type request struct {
+	start   int64   // ns, when the client sent its SYN
+	opened  int64   // ns, when the SYN reached the LB
+	service float64 // ns of a core of speed 1, all stages
+	demand  float64 // ns of service, of the stage that comes next
+	io      float64 // Workload.Stages > 1
+	second  float64 // Workload.Stages > 2: the CPU stage after the disk
+	far     int64   // ns, half the client's round trip
+	number  uint32  // the how-manieth request of the run
+	lb      int32
+	server  int32
+	next    int32 // in a station's queue, or in the list of free requests
+	bucket  int32 // of the LB's flow table; nobody: untracked
+
+	list    [maxChoices]int32 // candidates, when the policy hunts
+	offered uint8             // how many are in list
+	visit   uint8             // which of them has the offer
+	least   uint8             // guided: the least metric so far and whose it is
+	leastOf uint8
+	report  uint8 // guided: what the accepting SYN-ACK or the end says
+	idle    bool
+	hops    uint8
+	stage   uint8
+}
+
+// requests hands out places and takes them back.
+type requests struct {
+	all  []request
+	free int32
+}
+
+func (q *requests) take() int32 {
+	if q.free == nobody {
+		q.all = append(q.all, request{})
+		return int32(len(q.all) - 1)
+	}
+	i := q.free
+	q.free = q.all[i].next
+	return i
+}
+
+func (q *requests) give(i int32) {
+	q.all[i].next = q.free
+	q.free = i
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"math"
+)
+
+// Run plays the workload on the farm under the policy. The same arguments give
+// the same Result on any machine, and all policies of one seed meet the same
+// requests. It uses one core; runs share nothing.
+func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
+	if err := check(f, p, w); err != nil {
+		return Result{}, err
+	}
+	e := newEngine(f, p, w, seed)
+	e.loop()
+	return e.close(), nil
+}
+
+const defaultPacketRate = 5
+
+func newEngine(f Farm, p Policy, w Workload, seed uint64) *engine {
+	e := &engine{
+		farm: f, work: w, policy: p,
+		requests: requests{free: nobody},
+		clock:    newClock(w.Arrivals, seed),
+		service:  newSampler(w.Service, seed, serviceStream),
+		split:    newDraws(seed, splitStream),
+		hash:     newDraws(seed, hashStream),
+		hop:      newDraws(seed, hopStream),
+		choice:   newDraws(seed, choiceStream),
+		hopSpan:  uint64(f.HopMax - f.HopMin),
+	}
+	if w.hasIO() {
+		e.io = newSampler(w.IO, seed, ioStream)
+	}
+	if !f.ClientRTT.none() {
+		e.rtt = newSampler(f.ClientRTT, seed, rttStream)
+	}
+	if w.PacketRate == 0 {
+		e.work.PacketRate = defaultPacketRate
+	}
+	e.build()
+	e.result.begin(f, w, seed)
+	e.install()
+	e.arm()
+	e.plan()
+	return e
+}
+
+// build sets up the servers and their stations.
+func (e *engine) build() {
+	n := len(e.farm.Servers)
+	count := n
+	if e.work.hasIO() {
+		count = 2 * n
+	}
+	e.servers = make([]server, n)
+	e.stations = make([]station, count)
+	e.alarms = newAlarms(count)
+	for i, s := range e.farm.Servers {
+		e.servers[i].room = int32(s.room())
+		e.stations[i] = station{speed: s.speed(), cores: int32(s.Cores), limit: int32(s.inHand())}
+		if count > n { // one disk, shared by all that want it
+			e.stations[n+i] = station{speed: 1, cores: 1, limit: math.MaxInt32}
+		}
+	}
+}
+
+// install makes the policy's parts.
+func (e *engine) install() {
+	p := e.policy
+	switch p.Base {
+	case "hunt", "guided":
+		e.hunter = newHunter(e)
+		e.ends = p.Base == "guided"
+	case "single", "ecmp":
+		e.dispatch = byHash{e}
+	case "rr":
+		e.dispatch = newInTurn(e)
+	case "wrr-feedback":
+		e.dispatch = newFeedback(e)
+	case "wcmp":
+		e.dispatch = newByWeight(e)
+	case "awcmp":
+		e.dispatch = newAdaptive(e)
+	case "lsq":
+		e.dispatch = newCounting(e, p.TwoChoices, func(int) float64 { return 1 })
+	case "sed":
+		e.dispatch = newCounting(e, p.TwoChoices, func(s int) float64 { return e.farm.Servers[s].Power() })
+	case "learned":
+		e.dispatch = newLearner(e)
+	case "jsq":
+		e.dispatch = newShortest(e, p.TwoChoices)
+	case "jiq":
+		e.dispatch = newIdle(e)
+	case "oracle":
+		e.dispatch = newOracle(e, p.TwoChoices)
+	case "oraclef":
+		e.dispatch = newFinisher(e, p.TwoChoices)
+	}
+	e.track, _ = e.dispatch.(tracker)
+	e.watch, _ = e.dispatch.(watcher)
+	e.ends = e.ends || e.track != nil
+	if e.track != nil && e.farm.FlowTable > 0 {
+		for range e.farm.LBs {
+			e.tables = append(e.tables, make(flowTable, e.farm.FlowTable))
+		}
+	}
+}
+
+func newLearner(e *engine) dispatcher {
+	if e.policy.Completed {
+		return newLearned(e)
+	}
+	return newAges(e)
+}
+
+// arm starts the timers: the policy's, the probe's and those of background work.
+func (e *engine) arm() {
+	if e.work.Probe != nil && e.work.ProbeEvery > 0 {
+		e.timers = append(e.timers, timer{int64(e.work.ProbeEvery), e.newProbe()})
+	}
+	for i, t := range e.timers {
+		e.hops.push(t.every, ticking, int32(i))
+	}
+	for i, b := range e.farm.Background {
+		e.hops.push(int64(b.From), shifting, int32(2*i))
+		if b.To > 0 {
+			e.hops.push(int64(b.To), shifting, int32(2*i+1))
+		}
+	}
+}
+
+// leastLeft is the share of a server that background work cannot take, so that
+// every request ends.
+const leastLeft = 0.01
+
+// shift begins background work (even numbers) or ends it (odd ones).
+func (e *engine) shift(number int) {
+	b := e.farm.Background[number/2]
+	taken := b.Cores
+	if number%2 == 1 {
+		taken = -taken
+	}
+	for _, i := range b.Servers {
+		s := &e.stations[i]
+		s.advance(e.now)
+		s.lost += taken
+		f := e.farm.Servers[i]
+		s.speed = f.speed() * max(leastLeft, 1-s.lost/float64(f.Cores))
+		e.alarms.set(int32(i), s.settle())
+		if e.watch != nil {
+			e.watch.changed(int32(i))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// queueOf is one server behind one LB and no network, so that only the queue is
+// seen.
+func queueOf(s Server, service Distribution) Farm {
+	s.Backlog = 1 << 20
+	return Farm{
+		Name: "one queue", LBs: 1, Servers: []Server{s},
+		Default: Workload{Requests: 80_000, Service: service, From: 0.1, To: 1},
+	}
+}
+
+// assertMean runs the farm on 20 seeds and wants the theory inside the 99 %
+// interval of the mean of their means.
+func assertMean(t *testing.T, f Farm, rho, want float64) {
+	t.Helper()
+	const seeds = 20
+	single, _ := ParsePolicy("single")
+	var means [seeds]float64
+	sum := 0.0
+	for i := range means {
+		r, err := Run(f, single, f.Load(rho), uint64(1000+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		means[i] = r.Mean
+		sum += r.Mean
+	}
+	mean, squares := sum/seeds, 0.0
+	for _, m := range means {
+		squares += (m - mean) * (m - mean)
+	}
+	quantile := distuv.StudentsT{Sigma: 1, Nu: seeds - 1}.Quantile(0.995)
+	half := quantile * math.Sqrt(squares/(seeds-1)/seeds)
+	t.Logf("seeds 1000 to %d: %.3f ± %.3f ms, theory %.3f", 1000+seeds-1, mean, half, want)
+	if math.Abs(mean-want) > half {
+		t.Errorf("mean %.3f ± %.3f ms at 99 %%, theory says %.3f", mean, half, want)
+	}
+	if half > 0.05*want {
+		t.Errorf("the interval ± %.3f ms is too wide to tell anything", half)
+	}
+}
+
+const serviceMean = 10.0 // ms
+
+var (
+	service10 = 10 * time.Millisecond
+	oneCore   = Server{Cores: 1, Discipline: FIFO}
+)
+
+func TestMM1(t *testing.T) {
+	for _, rho := range []float64{0.3, 0.6, 0.8} {
+		assertMean(t, queueOf(oneCore, Exponential(service10)), rho, serviceMean/(1-rho))
+	}
+}
+
+// TestMMk: FIFO by Erlang's C; sharing has the same mean.
+func TestMMk(t *testing.T) {
+	for _, k := range []int{2, 5} {
+		const rho = 0.75
+		load := rho * float64(k)
+		wait := erlangC(k, load) * serviceMean / (float64(k) - load)
+		fifo := Server{Cores: k, Discipline: FIFO}
+		sharing := Server{Cores: k, Discipline: Sharing, Workers: 1 << 20}
+		assertMean(t, queueOf(fifo, Exponential(service10)), rho, serviceMean+wait)
+		assertMean(t, queueOf(sharing, Exponential(service10)), rho, serviceMean+wait)
+	}
+}
+
+func erlangC(k int, load float64) float64 {
+	blocked := 1.0 // Erlang B
+	for n := 1; n <= k; n++ {
+		blocked = load * blocked / (float64(n) + load*blocked)
+	}
+	return blocked / (1 - load/float64(k)*(1-blocked))
+}
+
+// TestMG1: FIFO by Pollaczek and Khinchine; sharing is insensitive to the
+// distribution.
+func TestMG1(t *testing.T) {
+	const rho = 0.6
+	sharing := Server{Cores: 1, Discipline: Sharing, Workers: 1 << 20}
+	for _, c := range []struct {
+		service   Distribution
+		variation float64 // squared coefficient of
+	}{
+		{Deterministic(service10), 0},
+		{Lognormal(service10, 5*time.Millisecond), 0.25},
+		{Hyperexponential(service10, 15*time.Millisecond), 2.25},
+	} {
+		wait := rho / (1 - rho) * (1 + c.variation) / 2 * serviceMean
+		assertMean(t, queueOf(oneCore, c.service), rho, serviceMean+wait)
+		assertMean(t, queueOf(sharing, c.service), rho, serviceMean/(1-rho))
+	}
+}
+
+// TestSpeed: a server of speed v is one whose service is 1/v of it.
+func TestSpeed(t *testing.T) {
+	fast := Server{Cores: 1, Speed: 4, Discipline: FIFO}
+	assertMean(t, queueOf(fast, Exponential(service10)), 0.5, serviceMean/4/(1-0.5))
+}
+
+// TestTandem: CPU and disk in a row are, by Burke, two queues of their own; the
+// disk shares, which changes no mean of exponential services.
+func TestTandem(t *testing.T) {
+	f := queueOf(oneCore, Exponential(service10))
+	f.Default.Stages, f.Default.IO = 2, Exponential(5*time.Millisecond)
+	const rho = 0.8 // of the cores; the disk's is half of it
+	assertMean(t, f, rho, 10/(1-rho)+5/(1-rho/2))
+}
+
+// TestBackground: work that takes half of the cores makes the server half as
+// fast.
+func TestBackground(t *testing.T) {
+	f := queueOf(oneCore, Exponential(service10))
+	f.Background = []Background{{Servers: []int{0}, Cores: 0.5}}
+	assertMean(t, f, 0.3, 20/(1-0.6))
+}
+
+// TestFullServerRefuses: M/M/1/K by its stationary distribution.
+func TestFullServerRefuses(t *testing.T) {
+	const rho, room = 0.9, 5
+	f := queueOf(oneCore, Exponential(service10))
+	f.Servers[0].Backlog = room - 1
+	single, _ := ParsePolicy("single")
+	const seeds = 20
+	refused, counted := 0, 0
+	for seed := range uint64(seeds) {
+		r, err := Run(f, single, f.Load(rho), seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused += r.Refused
+		counted += r.Counted
+		if r.Refused+len(r.Latencies) != r.Counted {
+			t.Fatalf("%d refused and %d answered of %d (seed %d)", r.Refused, len(r.Latencies), r.Counted, seed)
+		}
+	}
+	want := (1 - rho) * math.Pow(rho, room) / (1 - math.Pow(rho, room+1))
+	if got := float64(refused) / float64(counted); math.Abs(got/want-1) > 0.01 {
+		t.Errorf("%.4f of all refused, want %.4f (seeds 0 to %d)", got, want, seeds-1)
+	}
+}

@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"proffer/policy"
+)
+
+// slow is the simulator again, as obvious as it can be: one unsorted list of
+// closures that is searched for the earliest, servers whose every request has
+// its own remaining work, policies that look at everybody. It shares with the
+// engine only the random numbers.
+type slow struct {
+	farm Farm
+	work Workload
+	p    Policy
+	seed uint64
+
+	now     int64
+	order   int
+	todo    []errand
+	hosts   []*host
+	rows    []Row
+	open    int
+	choose  func(lb int, r *flow) int
+	begun   func(r *flow) // the LB has entered the flow in its table
+	ended   func(r *flow) // and has taken it out
+	lists   func(r *flow) []int
+	asked   func(r *flow, at int, last bool) (take bool, to int)
+	heard   func(lb, server int, metric uint8, idle bool)
+	tables  []map[int]bool
+	observe func() // jiq: after everything that changes a load
+}
+
+type errand struct {
+	at    int64
+	rank  int // arrivals come first, then completions, then packets
+	order int
+	do    func()
+}
+
+// host is a server.
+type host struct {
+	Server
+	index    int
+	cpu      queue
+	disk     queue
+	assigned []*flow // by an LB, neither finished nor refused
+	taken    int
+	mean     gauge
+}
+
+// queue is a resource and who wants it.
+type queue struct {
+	cores, speed float64
+	limit        int
+	running      []*flow
+	waiting      []*flow
+}
+
+type flow struct {
+	Row
+	number  uint64
+	hash    uint64
+	far     int64
+	opened  int64
+	stages  []float64 // ns of service, still to come, the present one first
+	left    float64   // of the present stage
+	onDisk  bool
+	waits   bool // before the cores or the disk, not on its way
+	list    []int
+	visit   int
+	bucket  int
+	metrics []uint8
+}
+
+func newSlow(f Farm, p Policy, w Workload, seed uint64) *slow {
+	if w.PacketRate == 0 {
+		w.PacketRate = defaultPacketRate
+	}
+	s := &slow{farm: f, work: w, p: p, seed: seed}
+	for i, server := range f.Servers {
+		s.hosts = append(s.hosts, &host{
+			Server: server, index: i,
+			cpu:  queue{cores: float64(server.Cores), speed: server.speed(), limit: server.inHand()},
+			disk: queue{cores: 1, speed: 1, limit: math.MaxInt},
+		})
+	}
+	s.install()
+	return s
+}
+
+func (s *slow) after(wait int64, rank int, do func()) {
+	s.order++
+	s.todo = append(s.todo, errand{s.now + wait, rank, s.order, do})
+}
+
+func (s *slow) run() []Row {
+	s.schedule()
+	for len(s.rows) > 0 && (s.open > 0 || slices.ContainsFunc(s.todo, func(e errand) bool { return e.rank == 0 })) {
+		next := errand{at: never}
+		for _, e := range s.todo {
+			if e.before(next) {
+				next = e
+			}
+		}
+		completion, q, h := s.firstCompletion()
+		if q != nil && (errand{at: completion, rank: 1}).before(next) {
+			s.pass(completion)
+			s.finish(h, q)
+			continue
+		}
+		s.todo = slices.DeleteFunc(s.todo, func(e errand) bool { return e.order == next.order })
+		s.pass(next.at)
+		next.do()
+	}
+	return s.rows
+}
+
+func (e errand) before(f errand) bool {
+	if e.at != f.at {
+		return e.at < f.at
+	}
+	if e.rank != f.rank {
+		return e.rank < f.rank
+	}
+	return e.order < f.order
+}
+
+// schedule puts all arrivals on the list.
+func (s *slow) schedule() {
+	clock := newClock(s.work.Arrivals, s.seed)
+	service := newSampler(s.work.Service, s.seed, serviceStream)
+	io := newSampler(s.work.IO, s.seed, ioStream)
+	rtt := newSampler(s.farm.ClientRTT, s.seed, rttStream)
+	hash, split := newDraws(s.seed, hashStream), newDraws(s.seed, splitStream)
+	s.rows = make([]Row, s.work.Requests)
+	for i := range s.work.Requests {
+		at, more := clock.next()
+		if !more {
+			s.rows = s.rows[:i]
+			return
+		}
+		demand := service.draw()
+		r := &flow{number: uint64(i), hash: hash.at(2*uint64(i) + 1), stages: []float64{demand}}
+		r.At, r.Service = dur(at), dur(int64(demand))
+		r.LB = below(hash.at(2*uint64(i)), s.farm.LBs)
+		if s.work.hasIO() {
+			r.stages = append(r.stages, io.draw())
+		}
+		if s.work.Stages > 2 {
+			second := demand * (float64(split.at(uint64(i))>>11) / (1 << 53))
+			r.stages[0] -= second
+			r.stages = append(r.stages, second)
+		}
+		if !s.farm.ClientRTT.none() {
+			r.far = int64(rtt.draw() / 2)
+		}
+		s.after(at, 0, func() {
+			s.open++
+			s.after(s.hop(r, toServer, 0)+r.far, 2, func() { s.atLB(r) })
+		})
+	}
+}
+
+// pick returns the place of one of the least keys, as the word says.
+func pick(keys []float64, word uint64) int {
+	var least []int
+	for i, key := range keys {
+		if key == slices.Min(keys) {
+			least = append(least, i)
+		}
+	}
+	return least[below(word, len(least))]
+}
+
+func (s *slow) every(ns int64, do func()) {
+	s.after(ns, 2, func() {
+		do()
+		s.every(ns, do)
+	})
+}
+
+func (s *slow) two(r *flow, key func(server int) float64) int {
+	list := policy.Candidates(r.hash, len(s.hosts), 2)
+	if key(list[1]) < key(list[0]) {
+		return list[1]
+	}
+	return list[0]
+}
+
+func (s *slow) keys(key func(server int) float64) (keys []float64) {
+	for i := range s.hosts {
+		keys = append(keys, key(i))
+	}
+	return keys
+}
+
+func newPacketRNG(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, packetStream)) }

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"math"
+	"slices"
+
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// The slow twins of the policies that hunt.
+
+func (s *slow) hunt() {
+	var acceptors []*policy.Acceptor
+	for _, h := range s.hosts {
+		a := &policy.Acceptor{Acceptance: s.p.Acceptance, Threshold: uint32(s.p.Threshold)}
+		if s.p.Acceptance == topo.Dynamic {
+			a = &policy.Acceptor{Acceptance: topo.Dynamic, Threshold: 1, Window: 50, Epsilon: 0.1, Workers: uint32(h.Workers)}
+			if h.Discipline == FIFO {
+				a.Workers = uint32(h.room())
+			}
+		}
+		acceptors = append(acceptors, a)
+	}
+	s.lists = func(r *flow) []int { return policy.Candidates(r.hash, len(s.hosts), 2) }
+	s.asked = func(_ *flow, at int, last bool) (bool, int) {
+		return last || acceptors[at].Offer(uint32(s.hosts[at].taken)), nobody
+	}
+}
+
+// drawn is policy.Candidates without its limit of four.
+func drawn(hash uint64, members, n int) (list []int) {
+	var left []int
+	for i := range members {
+		left = append(left, i)
+	}
+	for i := range n {
+		at := int(policy.Mix(hash+uint64(i+1)*golden) >> 32 * uint64(members-i) >> 32)
+		list = append(list, left[at])
+		left = slices.Delete(left, at, at+1)
+	}
+	return list
+}
+
+// metric is POLICIES.md, "Report", by math.Log2.
+func (h *host) metric() uint8 {
+	n, k := float64(h.taken+1), float64(h.Cores)
+	factor := max(1, n/k)
+	if h.Discipline == FIFO {
+		factor = 1 + max(0, n-k)/k
+	}
+	if h.mean.mean == 0 {
+		return 0
+	}
+	return uint8(min(254, max(0, math.Floor(8*math.Log2(h.mean.mean*factor/1000)))))
+}
+
+func (s *slow) guide() {
+	type report struct {
+		server, tokens int
+		metric         uint8
+	}
+	known := make([][]report, s.farm.LBs) // oldest first
+	s.heard = func(lb, server int, metric uint8, idle bool) {
+		tokens := 0
+		known[lb] = slices.DeleteFunc(known[lb], func(k report) bool {
+			if k.server == server {
+				tokens = k.tokens
+			}
+			return k.server == server
+		})
+		if idle {
+			known[lb] = append(known[lb], report{server, min(tokens+1, s.hosts[server].Cores), metric})
+		}
+	}
+	s.lists = func(r *flow) []int {
+		list := drawn(r.hash, len(s.hosts), s.p.Choices)
+		least := 255
+		for _, k := range known[r.LB] {
+			least = min(least, int(k.metric))
+		}
+		for i := len(known[r.LB]) - 1; i >= 0; i-- {
+			k := &known[r.LB][i]
+			if int(k.metric) > least+2 {
+				continue
+			}
+			server := k.server
+			if k.tokens--; k.tokens == 0 {
+				known[r.LB] = slices.Delete(known[r.LB], i, i+1)
+			}
+			list = slices.DeleteFunc(list, func(x int) bool { return x == server })
+			return slices.Insert(list, 0, server)[:s.p.Choices]
+		}
+		return list
+	}
+	s.asked = func(r *flow, at int, last bool) (bool, int) {
+		h := s.hosts[at]
+		if h.taken < h.Cores {
+			return true, nobody
+		}
+		r.metrics = append(r.metrics, h.metric())
+		best := slices.Index(r.metrics, slices.Min(r.metrics))
+		return last && best == len(r.metrics)-1, r.list[best]
+	}
+}

@@ -1,0 +1,151 @@
+package sim
+
+import "time"
+
+// Workload is the requests of a run.
+type Workload struct {
+	Requests int
+	Arrivals Arrivals
+	Service  Distribution // what a request needs of one core of speed 1
+
+	// Stages makes a request pass the server's one disk too, which all share
+	// (HLB Figures 6 and 22): 0 or 1 CPU, 2 CPU-IO, 3 CPU-IO-CPU, where the two
+	// CPU stages split Service at a uniformly random point.
+	Stages int
+	IO     Distribution
+
+	// From and To are the shares of the requests, by order of arrival, between
+	// which they count; both 0: all do.
+	From, To float64
+
+	// PacketRate is how many data packets a second a flow in progress has, a
+	// Poisson process; learned samples ages at them. 0 means 5. From 2 to 300 the
+	// p90 of farm B hardly depends on it.
+	PacketRate float64
+
+	KeepRows bool // return one Row a request
+
+	Probe      func(Snapshot) // called every ProbeEvery
+	ProbeEvery time.Duration
+}
+
+func (w Workload) hasIO() bool { return w.Stages > 1 }
+
+// counted is the range of requests that count.
+func (w Workload) counted() (from, to int) {
+	if w.From == 0 && w.To == 0 {
+		return 0, w.Requests
+	}
+	return int(w.From * float64(w.Requests)), int(w.To * float64(w.Requests))
+}
+
+// Arrivals says when requests come. The zero value is none: use a constructor.
+type Arrivals struct {
+	steps  []Step
+	repeat bool
+	list   []time.Duration
+}
+
+// Step is a stretch of time with a constant rate of arrivals.
+type Step struct {
+	Lasting   time.Duration // 0: for ever, in the last step only
+	PerSecond float64
+}
+
+// Poisson arrivals at a constant rate a second.
+func Poisson(perSecond float64) Arrivals {
+	return Arrivals{steps: []Step{{PerSecond: perSecond}}}
+}
+
+// Stepped is a Poisson stream whose rate changes; the last step goes on for ever.
+func Stepped(steps ...Step) Arrivals {
+	return Arrivals{steps: steps}
+}
+
+// Diurnal is a Poisson stream whose rate rises from low to high and falls back
+// in every period, as a parabola up and a parabola down, in 96 steps.
+func Diurnal(low, high float64, period time.Duration) Arrivals {
+	const parts = 96
+	a := Arrivals{repeat: true}
+	for i := range parts {
+		x := (float64(i) + 0.5) / parts
+		swing := 16 * x * x * (1 - x) * (1 - x) // 0 at both ends, 1 in the middle
+		a.steps = append(a.steps, Step{Lasting: period / parts, PerSecond: low + float64(swing*(high-low))})
+	}
+	return a
+}
+
+// At are arrivals at listed instants, ascending.
+func At(list []time.Duration) Arrivals { return Arrivals{list: list} }
+
+// perSecond is the mean rate: of the last step if it goes on for ever.
+func (a Arrivals) perSecond() float64 {
+	if n := len(a.list); n > 0 {
+		return float64(n) / max(1e-9, a.list[n-1].Seconds())
+	}
+	if n := len(a.steps); n > 0 && !a.repeat {
+		return a.steps[n-1].PerSecond
+	}
+	count, seconds := 0.0, 0.0
+	for _, s := range a.steps {
+		count += float64(s.PerSecond * s.Lasting.Seconds())
+		seconds += s.Lasting.Seconds()
+	}
+	return count / max(1e-9, seconds)
+}
+
+// Distribution is one of a positive time. The zero value is always 0.
+type Distribution struct {
+	Kind     Kind
+	Mean, SD time.Duration // SD: Lognormal and Hyperexponential only
+	List     []time.Duration
+}
+
+// Kind names a family of distributions.
+type Kind uint8
+
+const (
+	DeterministicKind Kind = iota
+	ExponentialKind
+	LognormalKind
+	HyperexponentialKind
+	ListedKind
+)
+
+// Exponential has the given mean.
+func Exponential(mean time.Duration) Distribution {
+	return Distribution{Kind: ExponentialKind, Mean: mean}
+}
+
+// Deterministic is always d.
+func Deterministic(d time.Duration) Distribution { return Distribution{Mean: d} }
+
+// Lognormal has the given mean and standard deviation.
+func Lognormal(mean, sd time.Duration) Distribution {
+	return Distribution{Kind: LognormalKind, Mean: mean, SD: sd}
+}
+
+// Hyperexponential mixes two exponentials with balanced means (each brings half
+// of the work), so that mean and standard deviation, which must not be less than
+// the mean, are the given ones.
+func Hyperexponential(mean, sd time.Duration) Distribution {
+	return Distribution{Kind: HyperexponentialKind, Mean: mean, SD: sd}
+}
+
+// Listed gives the times of the list in order, from the start again after its end.
+func Listed(list []time.Duration) Distribution {
+	return Distribution{Kind: ListedKind, List: list}
+}
+
+func (d Distribution) mean() time.Duration {
+	if d.Kind != ListedKind {
+		return d.Mean
+	}
+	sum := 0.0
+	for _, x := range d.List {
+		sum += float64(x)
+	}
+	return time.Duration(sum / float64(max(1, len(d.List))))
+}
+
+func (d Distribution) none() bool { return d.Mean == 0 && len(d.List) == 0 }

@@ -1,0 +1,149 @@
+package study
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Number is one that there may not be: NaN and infinity are null in JSON, empty
+// in CSV, a dash in a table.
+type Number float64
+
+func (n Number) exists() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
+// MarshalJSON writes null for a number that there is not.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.exists() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+func (n Number) text(digits int) string {
+	if !n.exists() {
+		return "–"
+	}
+	return strconv.FormatFloat(float64(n), 'f', digits, 64)
+}
+
+// WriteJSON writes an array of rows.
+func WriteJSON(w io.Writer, rows []Row) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(rows)
+}
+
+// WriteCSV writes the columns of WriteJSON, under the same names; bounded is
+// there only if it is true of a row.
+func WriteCSV(w io.Writer, rows []Row) error {
+	out := csv.NewWriter(w)
+	columns := columns(rows)
+	var names []string
+	for _, c := range columns {
+		names = append(names, c.name)
+	}
+	if err := out.Write(names); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		var cells []string
+		for _, c := range columns {
+			cells = append(cells, cell(reflect.ValueOf(row).Field(c.field).Interface()))
+		}
+		if err := out.Write(cells); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+type column struct {
+	name  string
+	field int
+}
+
+// columns are the fields of Row as JSON calls them.
+func columns(rows []Row) []column {
+	var all []column
+	for i := range reflect.TypeFor[Row]().NumField() {
+		name, option, _ := strings.Cut(reflect.TypeFor[Row]().Field(i).Tag.Get("json"), ",")
+		if name == "-" || option != "" && !overloaded(rows) {
+			continue
+		}
+		all = append(all, column{name, i})
+	}
+	return all
+}
+
+func cell(v any) string {
+	switch v := v.(type) {
+	case Number:
+		if !v.exists() {
+			return ""
+		}
+		return strconv.FormatFloat(float64(v), 'f', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func overloaded(rows []Row) bool {
+	for _, r := range rows {
+		if r.Overload {
+			return true
+		}
+	}
+	return false
+}
+
+// Print writes a table for people.
+func (s *Study) Print(w io.Writer, rows []Row) error {
+	requests := s.Setting.Farm.Default.Requests
+	fmt.Fprintf(w, "%s; %d requests a run, seeds 1 to %d\ntimes in ms; ± is half the 95 %% interval of the mean over seeds\n\n",
+		s.Setting.Describe(), requests, s.Seeds)
+	wide := len("policy")
+	for _, r := range rows {
+		wide = max(wide, len(r.Policy))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "rho\t%-*s\tmean\t±\tp50\tp90\t±\tp99\trefused\thops\tM events/s\t\n", wide, "policy")
+	for i, r := range rows {
+		if i > 0 && rows[i-1].Rho != r.Rho {
+			fmt.Fprintf(t, "\t%*s\t\t\t\t\t\t\t\t\t\t\n", wide, "")
+		}
+		fmt.Fprintf(t, "%s\t%-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.load(), wide, r.Policy,
+			r.Mean.text(1), r.MeanCI.text(1), r.P50.text(1), r.P90.text(1), r.P90CI.text(1), r.P99.text(1),
+			r.refusals(), r.Hops.text(2), (r.Speed / 1e6).text(1))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if !overloaded(rows) {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n* More than the farm can serve: queues grow as long as requests come, so these\n  numbers depend on how many come, here %d.\n", requests)
+	return err
+}
+
+func (r Row) load() string {
+	text := strconv.FormatFloat(round(r.Rho, 1e4), 'g', -1, 64)
+	if r.Overload {
+		return "*" + text
+	}
+	return text
+}
+
+func (r Row) refusals() string {
+	if r.Refused == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%.2g %%)", r.Refused, 100*float64(r.Refused)/float64(max(r.Counted, 1)))
+}
