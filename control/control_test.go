@@ -1,0 +1,299 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"proffer/dataplane"
+	"proffer/topo"
+)
+
+var (
+	server = netip.MustParseAddr("5f00:0:2:1::")
+	other  = netip.MustParseAddr("5f00:0:2:2::")
+	router = topo.MAC{2, 0, 0, 0, 0, 1}
+)
+
+// bench is a data plane and a source of next hops that a test plays with.
+type bench struct {
+	mu        sync.Mutex
+	hops      topo.NextHops // what the kernel has
+	waiting   int
+	fails     map[string]error // by method
+	set       []topo.NextHops  // what the plane was given
+	resolved  []netip.Addr
+	refreshed int
+	sweeps    []time.Time
+
+	changes chan struct{}
+	lost    chan netip.Addr
+	log     bytes.Buffer
+}
+
+func newBench() (*bench, *Controller) {
+	b := &bench{hops: topo.NextHops{}, fails: map[string]error{}, changes: make(chan struct{}, 1), lost: make(chan netip.Addr)}
+	log := slog.New(slog.NewTextHandler(&locked{b: b}, nil))
+	return b, &Controller{Plane: b, Hops: b, Targets: []netip.Addr{server}, Log: log}
+}
+
+// locked lets the log be read while it is written.
+type locked struct{ b *bench }
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	return l.b.log.Write(p)
+}
+
+func (b *bench) logged() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.String()
+}
+
+// learn is a change in the kernel.
+func (b *bench) learn(addr netip.Addr) {
+	b.mu.Lock()
+	b.hops[netip.PrefixFrom(addr, 64)] = router
+	b.mu.Unlock()
+	b.changes <- struct{}{}
+}
+
+func (b *bench) SetNextHops(h topo.NextHops) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.set = append(b.set, h)
+	return b.fails["SetNextHops"]
+}
+
+func (b *bench) Sweep() (dataplane.Swept, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweeps = append(b.sweeps, time.Now())
+	return dataplane.Swept{Kept: uint64(len(b.sweeps))}, b.fails["Sweep"]
+}
+
+func (b *bench) Unresolved() (netip.Addr, error) {
+	addr, open := <-b.lost
+	if !open {
+		return addr, errors.New("closed")
+	}
+	return addr, nil
+}
+
+func (b *bench) Changes() <-chan struct{} { return b.changes }
+
+func (b *bench) Read() (topo.NextHops, int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.hops), b.waiting, b.fails["Read"]
+}
+
+func (b *bench) Resolve(addr netip.Addr) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.resolved = append(b.resolved, addr)
+	return b.fails["Resolve"]
+}
+
+func (b *bench) Refresh([]netip.Addr) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refreshed++
+	return b.fails["Refresh"]
+}
+
+// given returns the last next hops that the plane got, and how often it got any.
+func (b *bench) given() (topo.NextHops, int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.set) == 0 {
+		return nil, 0
+	}
+	return b.set[len(b.set)-1], len(b.set)
+}
+
+func TestStartWaitsForNextHops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		ended := make(chan error, 1)
+		go func() { ended <- c.Start(t.Context()) }()
+		synctest.Wait()
+		if len(ended) > 0 || b.refreshed != 1 {
+			t.Fatalf("started without its target's next hop; asked for it %d times", b.refreshed)
+		}
+		b.learn(other)
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatal("started with another's next hop")
+		}
+		b.learn(server)
+		synctest.Wait()
+		if len(ended) == 0 {
+			t.Fatal("still waits with every next hop known")
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if hops, _ := b.given(); hops[netip.PrefixFrom(server, 64)] != router {
+			t.Fatalf("the plane was not given the next hop: %v", hops)
+		}
+	})
+}
+
+// TestStartWaitsForGateways: those of other routes count as missing, too.
+func TestStartWaitsForGateways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		c.Targets, b.waiting = nil, 1
+		ended := make(chan error, 1)
+		go func() { ended <- c.Start(t.Context()) }()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatal("started while a gateway was unknown")
+		}
+		b.mu.Lock()
+		b.waiting = 0
+		b.mu.Unlock()
+		b.changes <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestStartDoesNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		b.fails["Refresh"] = errors.New("no route")
+		begin := time.Now()
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatalf("a silent neighbour stops the start: %v", err)
+		}
+		if took := time.Since(begin); took != resolveWithin {
+			t.Errorf("waited %v, want %v", took, resolveWithin)
+		}
+		for _, want := range []string{"some next hops do not answer yet", "missing=1", "no route"} {
+			if !strings.Contains(b.logged(), want) {
+				t.Errorf("the log does not say %q:\n%s", want, b.logged())
+			}
+		}
+	})
+}
+
+func TestStartFails(t *testing.T) {
+	for _, method := range []string{"Read", "SetNextHops"} {
+		b, c := newBench()
+		b.fails[method] = errors.New("broken")
+		if err := c.Start(t.Context()); !errors.Is(err, b.fails[method]) {
+			t.Errorf("%s broken: %v", method, err)
+		}
+	}
+}
+
+// running starts Run and returns what ends it.
+func running(t *testing.T, b *bench, c *Controller) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		c.Run(ctx)
+		close(ended)
+	}()
+	return func() {
+		cancel()
+		<-ended
+		close(b.lost)
+	}
+}
+
+func TestRunResolvesWhatPacketsLacked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		stop := running(t, b, c)
+		defer stop()
+		b.lost <- other
+		b.lost <- server
+		synctest.Wait()
+		if !slices.Equal(b.resolved, []netip.Addr{other, server}) {
+			t.Fatalf("resolved %v", b.resolved)
+		}
+	})
+}
+
+func TestRunFollowsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		stop := running(t, b, c)
+		defer stop()
+		b.learn(other)
+		synctest.Wait()
+		if hops, n := b.given(); n != 1 || hops[netip.PrefixFrom(other, 64)] != router {
+			t.Fatalf("given %d times, last %v", n, hops)
+		}
+	})
+}
+
+func TestRunSweepsAndRefreshes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		stop := running(t, b, c)
+		defer stop()
+		time.Sleep(60*time.Second + time.Millisecond)
+		synctest.Wait()
+		if len(b.sweeps) != 60 || c.Flows() != 60 {
+			t.Errorf("%d sweeps in a minute, the last kept %d", len(b.sweeps), c.Flows())
+		}
+		if b.refreshed != 4 {
+			t.Errorf("%d refreshes in a minute", b.refreshed)
+		}
+	})
+}
+
+// TestRunOutlivesErrors: packets flow on whatever upkeep meets.
+func TestRunOutlivesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		for _, method := range []string{"Read", "SetNextHops", "Sweep", "Resolve", "Refresh"} {
+			b.fails[method] = errors.New(method + " is broken")
+		}
+		stop := running(t, b, c)
+		defer stop()
+		b.learn(server)
+		b.lost <- server
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if len(b.sweeps) != 20 || len(b.resolved) != 1 || b.refreshed != 1 {
+			t.Errorf("%d sweeps, %v resolved, %d refreshes", len(b.sweeps), b.resolved, b.refreshed)
+		}
+		for _, method := range []string{"Read", "Sweep", "Resolve", "Refresh"} {
+			if !strings.Contains(b.logged(), method+" is broken") {
+				t.Errorf("an error of %s is not logged", method)
+			}
+		}
+		if c.Flows() != 0 {
+			t.Errorf("a failed sweep told of %d flows", c.Flows())
+		}
+	})
+}
+
+// TestRunEndsWithAnAddressInHand: the bubble would not end if the listener
+// waited for a Run that is gone.
+func TestRunEndsWithAnAddressInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c.Run(ctx)
+		b.lost <- other
+	})
+}

@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"proffer/load"
+	"proffer/testbed"
+)
+
+// TestBurstWithDelay: while the client's first packets cross a long way, no
+// server knows yet what it will be busy with; a burst must not pile onto one.
+// Random choice, the worst that may happen, gives every server a binomial
+// share: mean + 5·sqrt(mean) is exceeded once in a million bursts.
+func TestBurstWithDelay(t *testing.T) {
+	const servers, burst = 12, 500
+	const oneWay = 25 * time.Millisecond
+	bed := up(t, testbed.Config{Servers: servers, Delay: oneWay})
+	serve(t, bed)
+	farm := start(t, bed, settings(t, "hunt:static:4"))
+	client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
+	run, err := client.Run(t.Context(), every(0, burst))
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := map[string]int{}
+	for _, row := range run.Rows {
+		share[row.Server]++
+		if row.Outcome != load.OK {
+			t.Errorf("request %d: %s: %s", row.ID, row.Outcome, row.Cause)
+		}
+		if took := row.Connected - row.Started; took < 2*oneWay {
+			t.Errorf("request %d had its SYN-ACK after %v: the way is shorter than said", row.ID, took)
+		}
+	}
+	mean := float64(burst) / servers
+	bound := int(mean + 5*math.Sqrt(mean))
+	for name, n := range share {
+		if n > bound {
+			t.Errorf("%s got %d of %d requests, random choice gives at most %d", name, n, burst, bound)
+		}
+	}
+	t.Logf("shares (at most %d): %v", bound, share)
+	if n := bed.DelayDrops(); n > 0 {
+		t.Errorf("the delay box dropped %d frames", n)
+	}
+	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loads(t, farm).Asking })
+	eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+}
+
+// TestHalfOpenIsLittleLoad: offers that were taken and never arrive count, but
+// at most `cores` of them: a flood of them must not make a server look full.
+func TestHalfOpenIsLittleLoad(t *testing.T) {
+	const servers, cores, volley = 3, 2, 60
+	bed := up(t, testbed.Config{Servers: servers})
+	serve(t, bed)
+	for _, c := range []struct {
+		policy string
+		full   bool // cores of them reach the threshold
+	}{{"hunt:static:3", false}, {"hunt:static:2", true}} {
+		t.Run(c.policy, func(t *testing.T) {
+			s := settings(t, c.policy)
+			s.Cores = cores
+			farm := start(t, bed, s)
+			port, most := 1024, uint32(0)
+			// They expire after a second, so a machine that is held up may not
+			// see many at once: then again, from other ports.
+			eventually(t, "a server expects more connections than it has cores", func() bool {
+				var packets [][]byte
+				for range volley {
+					port++
+					packets = append(packets, bareSYN(t, bed, port, port, 0))
+				}
+				before := sum(decided(t, farm).avail) + sum(decided(t, farm).force)
+				sendRaw(t, bed, packets...)
+				eventually(t, "the volley is taken", func() bool {
+					d := decided(t, farm)
+					return sum(d.avail)+sum(d.force) == before+volley
+				})
+				for _, n := range bed.Servers {
+					most = max(most, loadAt(t, farm, n).Expected)
+				}
+				return most > cores
+			})
+			d := decided(t, farm)
+			t.Logf("expected up to %d; taken %v, forced %v, passed on %v", most, d.avail, d.force, d.busy)
+			if passed := sum(d.busy); (passed > 0) != c.full {
+				t.Errorf("%d offers passed on, with at most %d of those on their way counted", passed, cores)
+			}
+			eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+			if err := farm.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

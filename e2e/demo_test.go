@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/load"
+)
+
+// lateness is the one reason for which a run may be tried again: a busy machine
+// cannot send on time, and then the program must claim nothing.
+const lateness = "could not keep its schedule"
+
+// demo is `proffer demo` as a process.
+type demo struct {
+	*exec.Cmd
+	out            string // its --out
+	stdout, stderr bytes.Buffer
+	ended          chan error
+}
+
+func startDemo(t *testing.T, args ...string) *demo {
+	t.Helper()
+	d := &demo{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
+	d.Cmd = exec.Command(proffer, append([]string{"demo", "--out", d.out}, args...)...)
+	d.Stdout, d.Stderr = &d.stdout, &d.stderr
+	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.ended <- d.Wait() }()
+	return d
+}
+
+// finish waits for the end and returns the exit code.
+func (d *demo) finish(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-d.ended:
+	case <-time.After(patience):
+		d.Process.Kill()
+		t.Fatalf("the demo does not end:\n%s", d.stderr.String())
+	}
+	return d.ProcessState.ExitCode()
+}
+
+// remains lists what the runs of a process have on the machine.
+func remains(t *testing.T, pid int) (left []string) {
+	t.Helper()
+	return remainsOf(t, strconv.Itoa(pid)+".")
+}
+
+// remainsOf lists what the runs have whose name begins so.
+func remainsOf(t *testing.T, run string) (left []string) {
+	t.Helper()
+	state := "/run/proffer/testbed/" + run
+	for _, pattern := range []string{state + "*", "/run/netns/proffer-" + run + "*"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, found...)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte(state)) {
+			left = append(left, p+": "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return left
+}
+
+// wantNone says that a demo left nothing behind.
+func (d *demo) wantNone(t *testing.T) {
+	t.Helper()
+	if left := remains(t, d.Process.Pid); len(left) > 0 {
+		t.Errorf("demo %d left behind:\n%s", d.Process.Pid, strings.Join(left, "\n"))
+	}
+}
+
+var small = []string{"--servers", "4", "--requests", "600", "--policies", "single,hunt:static:4",
+	"--mean", "20ms", "--load", "0.5", "--seed", "7", "--json"}
+
+// retried runs n demos at once, again while any was late, and returns them.
+func retried(t *testing.T, n int) []*demo {
+	t.Helper()
+	const tries = 10
+	for range tries {
+		var demos []*demo
+		for range n {
+			demos = append(demos, startDemo(t, small...))
+		}
+		late := false
+		for _, d := range demos {
+			code := d.finish(t)
+			d.wantNone(t)
+			switch {
+			case code == 0:
+			case code == 1 && strings.Contains(d.stderr.String(), lateness):
+				late = true
+				if d.stdout.Len() > 0 {
+					t.Errorf("a late demo claims a result:\n%s", d.stdout.String())
+				}
+			default:
+				t.Fatalf("exit %d:\n%s", code, d.stderr.String())
+			}
+		}
+		if !late {
+			return demos
+		}
+	}
+	t.Fatalf("%d times late: free the machine", tries)
+	return nil
+}
+
+// TestDemo: what it prints, draws and writes.
+func TestDemo(t *testing.T) {
+	d := retried(t, 1)[0]
+	wantReport(t, d)
+	wantPictures(t, d.out)
+	for _, name := range []string{"single", "hunt-static-4"} {
+		wantRows(t, filepath.Join(d.out, "rows-"+name+".csv"), name)
+	}
+}
+
+// TestTwoDemos: neither sees the other.
+func TestTwoDemos(t *testing.T) {
+	for _, d := range retried(t, 2) {
+		wantReport(t, d)
+	}
+}
+
+// wantReport checks the object that --json prints: the fields that the issue
+// fixed, with sensible values, and the same as results.json.
+func wantReport(t *testing.T, d *demo) {
+	t.Helper()
+	saved, err := os.ReadFile(filepath.Join(d.out, "results.json"))
+	if err != nil || !bytes.Equal(saved, d.stdout.Bytes()) {
+		t.Errorf("results.json differs from what was printed: %v\n%s\n%s", err, saved, d.stdout.String())
+	}
+	var report struct {
+		Seed     *uint64                      `json:"seed"`
+		Load     *float64                     `json:"load"`
+		Policies []map[string]json.RawMessage `json:"policies"`
+	}
+	if err := json.Unmarshal(d.stdout.Bytes(), &report); err != nil {
+		t.Fatalf("--json: %v\n%s", err, d.stdout.String())
+	}
+	if report.Seed == nil || *report.Seed != 7 || report.Load == nil || *report.Load != 0.5 || len(report.Policies) != 2 {
+		t.Fatalf("report: %s", d.stdout.String())
+	}
+	for i, name := range []string{"single", "hunt:static:4"} {
+		p := report.Policies[i]
+		if got := string(p["policy"]); got != strconv.Quote(name) {
+			t.Errorf("policy %d is %s, want %s", i, got, name)
+		}
+		number := func(field string, least, most float64) float64 {
+			v, err := strconv.ParseFloat(string(p[field]), 64)
+			if err != nil || !(v >= least && v <= most) {
+				t.Errorf("%s of %s is %q, want a number from %v to %v", field, name, p[field], least, most)
+			}
+			return v
+		}
+		number("requests", 600, 600)
+		for _, none := range []string{"resets", "refusals", "timeouts"} {
+			number(none, 0, 0)
+		}
+		p50, p90, p99 := number("p50_s", 0.0001, 1), number("p90_s", 0.0001, 10), number("p99_s", 0.0001, 10)
+		if number("mean_s", 0.005, 1); p50 > p90 || p90 > p99 {
+			t.Errorf("quantiles of %s: %v, %v, %v", name, p50, p90, p99)
+		}
+		number("fairness", 0.01, 1)
+		first := number("first_accept", 0, 1)
+		number("syn_synack_p50_s", 1e-6, 0.1)
+		if name == "single" && first != 1 {
+			t.Errorf("single's first candidate took %v", first)
+		}
+	}
+}
+
+func wantPictures(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"cdf", "load"} {
+		f, err := os.Open(filepath.Join(dir, name+".png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if img, err := png.Decode(f); err != nil || img.Bounds().Dx() < 200 || img.Bounds().Dy() < 200 {
+			t.Errorf("%s.png: %v", name, err)
+		}
+		svg, err := os.ReadFile(filepath.Join(dir, name+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		elements, texts, err := readXML(svg)
+		if err != nil || elements["svg"] != 1 || elements["path"] < 2 {
+			t.Errorf("%s.svg has elements %v: %v", name, elements, err)
+		}
+		for _, policy := range []string{"single", "hunt:static:4"} {
+			if !strings.Contains(texts, policy) {
+				t.Errorf("%s.svg does not name %s", name, policy)
+			}
+		}
+	}
+}
+
+// readXML counts the elements of a well-formed document and returns its text.
+func readXML(data []byte) (elements map[string]int, text string, err error) {
+	elements = map[string]int{}
+	for d := xml.NewDecoder(bytes.NewReader(data)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return elements, text, nil
+		}
+		if err != nil {
+			return elements, text, err
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			elements[e.Name.Local]++
+		case xml.CharData:
+			text += string(e)
+		}
+	}
+}
+
+func wantRows(t *testing.T, path, policy string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := load.ReadRows(f)
+	if err != nil || len(rows) != 600 {
+		t.Fatalf("%s: %d rows, %v", path, len(rows), err)
+	}
+	most := 2
+	if policy == "single" {
+		most = 1
+	}
+	for i, r := range rows {
+		ordered := r.Intended <= r.Started && r.Started < r.Connected && r.Connected < r.Done
+		if r.ID != i || r.Outcome != load.OK || r.Hops < 1 || r.Hops > most || !strings.HasPrefix(r.Server, "s") || r.LB != "lb1" || !ordered {
+			t.Fatalf("%s: row %d: %+v", path, i, r)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/load"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// TestApplicationDown: while another candidate lives, no client is refused
+// because a server's application is gone and its host is not.
+func TestApplicationDown(t *testing.T) {
+	const requests = 600
+	bed := up(t, testbed.Config{Servers: 3})
+	servers := serve(t, bed)
+	farm := start(t, bed, settings(t, "hunt:static:65535")) // none is ever too busy
+	down := func(done, _ int) {
+		if done > requests/3 {
+			servers.All[0].Close()
+		}
+	}
+	client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Progress: down, Timeout: patience}
+	run, err := client.Run(t.Context(), every(3*time.Millisecond, requests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := map[string]int{}
+	for _, row := range run.Rows {
+		answered[row.Server]++
+		// What was open when the application ended ends with it.
+		if row.Outcome != load.OK && row.Connected == 0 {
+			t.Errorf("request %d did not get a connection: %s: %s", row.ID, row.Outcome, row.Cause)
+		}
+	}
+	if n := counter(t, farm, "pass_on_no_listener", bed.Servers[0]); n == 0 {
+		t.Error("the server without a listener passed nothing on")
+	}
+	if n := counter(t, farm, "refuse_no_listener", bed.Servers...); n != 0 {
+		t.Errorf("%d offers refused", n)
+	}
+	t.Logf("answered by %v", answered)
+	for _, s := range servers.All[1:] {
+		s.Close()
+	}
+	if _, err := tryDial(t, bed, patience); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("with no application left: %v", err)
+	}
+	if n := counter(t, farm, "refuse_no_listener", bed.Servers...); n != 1 {
+		t.Errorf("%d offers refused for want of a listener, want 1", n)
+	}
+}
+
+// every is a steady stream of requests.
+func every(gap time.Duration, n int) []load.Request {
+	requests := make([]load.Request, n)
+	for i := range requests {
+		requests[i] = load.Request{At: time.Duration(i) * gap, From: netip.AddrPortFrom(testbed.ClientAddr(1), uint16(10000+i))}
+	}
+	return requests
+}
+
+// TestAcceptQueueFull: a server whose application does not keep up passes offers
+// on, though its policy would take them.
+func TestAcceptQueueFull(t *testing.T) {
+	const conns = 60
+	bed := up(t, testbed.Config{Servers: 2})
+	full, free := bed.Servers[0], bed.Servers[1]
+	listenAt(t, bed, full, 1) // holds two
+	obedient(t, bed, free)
+	farm := start(t, bed, settings(t, "hunt:always"))
+	queue(t, bed, full, 2)
+	for range conns {
+		if got := ask(t, dial(t, bed)); got != free.Name {
+			t.Errorf("answered by %q", got)
+		}
+	}
+	if n := acceptQueue(t, bed, full); n != 2 {
+		t.Errorf("%d connections wait at the full server, want 2", n)
+	}
+	if n := counter(t, farm, "pass_on_full", full); n == 0 {
+		t.Error("the full server passed nothing on")
+	}
+	if n := counter(t, farm, "accept_avail", bed.Servers...) + counter(t, farm, "accept_force", bed.Servers...); n < 2+conns {
+		t.Errorf("%d connections taken, want %d", n, 2+conns)
+	}
+}
+
+// queue opens connections until so many wait at a node.
+func queue(t *testing.T, bed *testbed.Bed, n *testbed.Node, want int) {
+	t.Helper()
+	for k := range 1000 {
+		if acceptQueue(t, bed, n) == want {
+			return
+		}
+		dial(t, bed)
+		eventually(t, "the connection is counted", func() bool {
+			open := 0
+			for _, s := range bed.Servers {
+				open += len(tcp6(t, bed, s, "01"))
+			}
+			return open > k
+		})
+	}
+	t.Fatalf("%d connections wait at %s, want %d", acceptQueue(t, bed, n), n.Name, want)
+}
+
+// TestFullEverywhere: what the last candidate does is the operator's choice.
+func TestFullEverywhere(t *testing.T) {
+	timeout := func(err error) bool {
+		var e net.Error
+		return errors.As(err, &e) && e.Timeout()
+	}
+	refused := func(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+	for _, c := range []struct {
+		choice  topo.OnFull
+		counter string
+		limit   time.Duration
+		want    func(error) bool
+	}{
+		{topo.Reset, "refuse_full_reset", patience, refused},
+		{topo.Drop, "refuse_full_drop", 1500 * time.Millisecond, timeout},
+	} {
+		t.Run(c.choice.String(), func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 2})
+			for _, n := range bed.Servers {
+				listenAt(t, bed, n, 1) // holds two
+			}
+			s := settings(t, "hunt:always")
+			s.OnFull = c.choice
+			farm := start(t, bed, s)
+			for _, n := range bed.Servers {
+				queue(t, bed, n, 2)
+			}
+			for range 3 {
+				if _, err := tryDial(t, bed, c.limit); !c.want(err) {
+					t.Errorf("with every queue full: %v", err)
+				}
+			}
+			for _, name := range []string{"refuse_full_reset", "refuse_full_drop", "refuse_no_listener"} {
+				if n := counter(t, farm, name, bed.Servers...); (n >= 3) != (name == c.counter) || name != c.counter && n > 0 {
+					t.Errorf("%s is %d", name, n)
+				}
+			}
+			if n := counter(t, farm, "pass_on_full", bed.Servers...); n < 3 {
+				t.Errorf("the first candidates passed on %d of 3", n)
+			}
+		})
+	}
+}
+
+// TestResetConnectionsLeaveTheTable: a client that ends by RST leaves an entry
+// that nothing will use any more. Kept for the idle time, 5 minutes, such
+// entries fill the agent's table and later connections go without one.
+func TestResetConnectionsLeaveTheTable(t *testing.T) {
+	const conns = 200
+	bed := up(t, testbed.Config{Servers: 1})
+	obedient(t, bed)
+	farm := start(t, bed, settings(t, "hunt:always"))
+	for range conns {
+		c := dial(t, bed)
+		ask(t, c)
+		reset(t, c)
+	}
+	eventuallyIs(t, "connections of the kernel", 0, func() int { return len(tcp6(t, bed, bed.Servers[0], "01")) })
+	eventuallyIs(t, "entries of the agent", 0, func() uint64 { return status(t, farm, bed.Servers[0]).Flows })
+}

@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/experiment"
+	"proffer/signal"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// writer is the program at each server that reports its load, several times a
+// second as it must.
+type writer struct {
+	mu     sync.Mutex
+	pages  [][]byte
+	busy   []uint32
+	silent bool
+}
+
+// startWriter maps the pages that the agents made. It says that nothing is busy.
+func startWriter(t *testing.T, bed *testbed.Bed) *writer {
+	t.Helper()
+	w := &writer{busy: make([]uint32, len(bed.Servers))}
+	for _, n := range bed.Servers {
+		f, err := os.OpenFile(pageOf(bed)(n.Name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatalf("the agent made no page: %v", err)
+		}
+		defer f.Close()
+		mem, err := unix.Mmap(int(f.Fd()), 0, signal.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pages = append(w.pages, mem)
+	}
+	ended := make(chan struct{})
+	quit := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.run(quit)
+	}()
+	t.Cleanup(func() {
+		close(quit)
+		<-ended
+		for _, mem := range w.pages {
+			unix.Munmap(mem)
+		}
+	})
+	return w
+}
+
+func (w *writer) run(quit <-chan struct{}) {
+	for {
+		select {
+		case <-quit:
+			return
+		case <-time.After(20 * time.Millisecond):
+			w.write(0)
+		}
+	}
+}
+
+// write says on every page what was busy at an instant of the past.
+func (w *writer) write(age time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var now unix.Timespec
+	if w.silent && age == 0 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return
+	}
+	for i, mem := range w.pages {
+		signal.WritePage(mem, w.busy[i], time.Duration(now.Nano())-age)
+	}
+}
+
+// say makes busy counts what is reported from now on, until hush.
+func (w *writer) say(busy ...uint32) {
+	w.mu.Lock()
+	copy(w.busy, busy)
+	w.silent = false
+	w.mu.Unlock()
+	w.write(0)
+}
+
+// hush makes the program silent since two seconds.
+func (w *writer) hush() {
+	w.mu.Lock()
+	w.silent = true
+	w.mu.Unlock()
+	w.write(2 * time.Second)
+}
+
+func pageOf(bed *testbed.Bed) func(string) string {
+	return func(server string) string { return filepath.Join(bed.Dir, server+".load") }
+}
+
+// decisionsOn makes connections and returns the decisions they met, by counter,
+// without the zeros.
+func decisionsOn(t *testing.T, farm *experiment.Farm, conns int) map[string]int {
+	t.Helper()
+	names := []string{"accept_avail", "accept_force", "pass_on_busy", "pass_on_unknown_load"}
+	met := map[string]int{}
+	for _, name := range names {
+		met[name] = -int(counter(t, farm, name, farm.Bed.Servers...))
+	}
+	for range conns {
+		dial(t, farm.Bed).Close()
+	}
+	for _, name := range names {
+		met[name] += int(counter(t, farm, name, farm.Bed.Servers...))
+		if met[name] == 0 {
+			delete(met, name)
+		}
+	}
+	return met
+}
+
+// TestPageDrivesAcceptance: what the program says counts, not what the kernel
+// sees; a program that is silent for a second takes what it must.
+func TestPageDrivesAcceptance(t *testing.T) {
+	const conns = 12
+	bed := up(t, testbed.Config{Servers: 2})
+	obedient(t, bed)
+	s := settings(t, "hunt:static:4")
+	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	farm := start(t, bed, s)
+	all := func(counters ...string) string {
+		want := map[string]int{}
+		for _, c := range counters {
+			want[c] = conns
+		}
+		return fmt.Sprint(want)
+	}
+	// The agent copies the pages every millisecond or so.
+	meets := func(want string) {
+		t.Helper()
+		eventuallyIs(t, "decisions", want, func() string { return fmt.Sprint(decisionsOn(t, farm, conns)) })
+	}
+	says := func(want string) {
+		t.Helper()
+		for _, n := range bed.Servers {
+			eventually(t, "the status of "+n.Name+" says "+want, func() bool {
+				return strings.Contains(in(t, n, proffer, "status", "--control", control(bed, n)), want)
+			})
+		}
+	}
+
+	says(", page never written")
+	meets(all("pass_on_unknown_load", "accept_force"))
+	w := startWriter(t, bed)
+	for _, step := range []struct {
+		busy uint32
+		want string
+	}{
+		{0, all("accept_avail")},
+		{3, all("accept_avail")},
+		{4, all("pass_on_busy", "accept_force")},
+		{1 << 31, all("pass_on_busy", "accept_force")},
+		{3, all("accept_avail")},
+	} {
+		w.say(step.busy, step.busy)
+		meets(step.want)
+		says(fmt.Sprintf(", page busy %d", step.busy))
+	}
+	w.hush()
+	meets(all("pass_on_unknown_load", "accept_force"))
+	says(", page stale for ")
+	w.say(0, 0)
+	meets(all("accept_avail"))
+	says(", page busy 0")
+}
+
+// TestPagesAreApart: each server is as busy as its own page says.
+func TestPagesAreApart(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2})
+	obedient(t, bed)
+	s := settings(t, "hunt:static:4")
+	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	start(t, bed, s)
+	w := startWriter(t, bed)
+	for free, busy := range [][]uint32{{0, 4}, {4, 0}} {
+		w.say(busy...)
+		eventually(t, bed.Servers[free].Name+" takes all", func() bool {
+			for range 12 {
+				if ask(t, dial(t, bed)) != bed.Servers[free].Name {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestFileThatIsNoPage: the agent says so and does not start.
+func TestFileThatIsNoPage(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 1})
+	s := settings(t, "hunt:static:4")
+	s.Programs, s.Signal, s.Page = proffer, topo.SharedMemory, pageOf(bed)
+	for text, want := range map[string]string{
+		"busy: 3\n":                       "8 bytes long, want 4096: not a load page",
+		strings.Repeat("busy: 3\n", 4096): `does not begin with "PROFFER1": not a load page`,
+	} {
+		path := s.Page("s1")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		farm, err := experiment.Start(t.Context(), bed, s)
+		if err == nil {
+			farm.Stop()
+			t.Fatalf("the agent started on a file of %d bytes", len(text))
+		}
+		for _, part := range []string{"s1-proffer ended", "load page " + path, want} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the error does not say %q: %v", part, err)
+			}
+		}
+		if data, err := os.ReadFile(path); err != nil || !slices.Equal(data, []byte(text)) {
+			t.Errorf("the file was changed: %v", err)
+		}
+	}
+}
+
+// TestTruncatedPage: a writer that opens its page with O_TRUNC must not take
+// the agent, and with it the server, down.
+func TestTruncatedPage(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 1})
+	obedient(t, bed)
+	s := settings(t, "hunt:static:4")
+	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	farm := start(t, bed, s)
+	if err := os.Truncate(s.Page("s1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	agent := farm.Daemon(bed.Servers[0])
+	select {
+	case <-agent.Done():
+		line, _, _ := strings.Cut(agent.Log(), "\n\ngoroutine")
+		t.Fatalf("the agent died of a truncated page: %s", line)
+	case <-time.After(time.Second): // a thousand reads
+	}
+	ask(t, dial(t, bed))
+}

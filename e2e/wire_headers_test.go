@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+
+	"proffer/testbed"
+)
+
+// settled returns when every connection of the bed is closed: nothing is on its
+// way any more.
+func settled(t *testing.T, bed *testbed.Bed) {
+	t.Helper()
+	for _, n := range bed.Nodes() {
+		eventually(t, "all connections of "+n.Name+" are closed", func() bool { return !busy(t, n) })
+	}
+}
+
+// busy tells whether a node has a TCP socket that may still send or expects to
+// receive (/proc/net/tcp6: all but TIME_WAIT, CLOSE and LISTEN).
+func busy(t *testing.T, n *testbed.Node) (found bool) {
+	t.Helper()
+	err := n.Do(func() error {
+		table, err := os.ReadFile("/proc/thread-self/net/tcp6")
+		lines := bufio.NewScanner(strings.NewReader(string(table)))
+		for lines.Scan() {
+			if f := strings.Fields(lines.Text()); len(f) > 3 && f[0] != "sl" && !strings.Contains("06 07 0A", f[3]) {
+				found = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// wantOuterHeaders: traffic class copied, the hop limit inside one less, the
+// one outside whole, the LB as source.
+func (w *wire) wantOuterHeaders(t *testing.T, pairs []pair) {
+	t.Helper()
+	marked := map[uint8]int{}
+	for _, p := range pairs {
+		was, outer, inner := p.in.ip, p.out.ip, p.out.tcp.header
+		marked[was.class]++
+		if outer.class != was.class {
+			t.Errorf("traffic class %#x became %#x outside", was.class, outer.class)
+		}
+		if inner.hops != was.hops-1 || outer.hops != 64 {
+			t.Errorf("hop limit %d became %d inside and %d outside, want %d and 64", was.hops, inner.hops, outer.hops, was.hops-1)
+		}
+		if outer.source != w.bed.LBs[0].Loopback() {
+			t.Errorf("the outer source is %v, want the LB's own address", outer.source)
+		}
+	}
+	const capable = 2 // ECT(0), RFC 3168
+	for _, c := range []uint8{0, class, capable, class | capable} {
+		if marked[c] == 0 {
+			t.Errorf("no packet of traffic class %#x was sent: nothing shown about it; sent: %v", c, marked)
+		}
+	}
+}
+
+// wantLabels: the outer flow label is the flow's, on every link that an
+// encapsulated packet takes, so that the fabric keeps a flow on one path.
+func (w *wire) wantLabels(t *testing.T) {
+	t.Helper()
+	label := map[flow]uint32{}
+	flows := map[uint32]int{}
+	for _, f := range w.frames {
+		if !f.encapsulated() || f.tcp == nil {
+			continue
+		}
+		k := f.tcp.flow(w.bed.VIP)
+		was, known := label[k]
+		if !known {
+			label[k] = f.ip.label
+			flows[f.ip.label]++
+			continue
+		}
+		if f.ip.label != was {
+			t.Errorf("flow %v has the labels %#x and, on %s, %#x", k, was, f.link, f.ip.label)
+		}
+	}
+	if flows[0] > 0 {
+		t.Errorf("%d of %d flows have no label", flows[0], len(label))
+	}
+	// 200 draws of 20 bits meet once in 53 times; ten meetings never come.
+	if len(label) != connections || len(flows) < len(label)-10 {
+		t.Errorf("%d labels for %d flows of %d", len(flows), len(label), connections)
+	}
+}
+
+// wantReplies: nothing that a server sends to a client crosses the LB but what
+// tells the LB something: SYN-ACKs, FINs and RSTs, and each connection's do.
+// signals is false where nothing is to be told.
+func (w *wire) wantReplies(t *testing.T, signals bool) {
+	t.Helper()
+	direct, late := w.direct(t)
+	if direct < connections {
+		t.Errorf("%d packets with data went directly from servers to the client, for %d connections", direct, connections)
+	}
+	opened, closed := map[flow]int{}, map[flow]int{}
+	for _, f := range w.on(w.bed.LBs[0], false) {
+		if f.encapsulated() {
+			continue
+		}
+		k := f.tcp.flow(w.bed.VIP)
+		switch {
+		case f.tcp.from.Addr() != w.bed.VIP:
+			t.Errorf("the LB sent %v", f.tcp)
+		case !signals:
+			t.Errorf("%v crossed the LB", f.tcp)
+		case f.tcp.has(syn | ack):
+			opened[k]++
+		case f.tcp.has(fin), f.tcp.has(rst), late[k]:
+			closed[k]++
+		default:
+			t.Errorf("%v crossed the LB, which it tells nothing", f.tcp)
+		}
+		if f.tcp.payload > 0 && !f.tcp.has(fin) {
+			t.Errorf("data crossed the LB: %v", f.tcp)
+		}
+	}
+	if signals && (len(opened) != connections || len(closed) != connections) {
+		t.Errorf("the LB saw %d connections open and %d close, of %d", len(opened), len(closed), connections)
+	}
+	if signals {
+		w.wantUnwrapped(t)
+	}
+}
+
+// direct counts the packets with data that servers sent to the client without
+// the LB, and finds the flows whose FIN did: with data it may have no room for
+// the outer header, and the next packet tells the LB instead (agent.bpf.c, wrap).
+func (w *wire) direct(t *testing.T) (data int, late map[flow]bool) {
+	t.Helper()
+	late = map[flow]bool{}
+	for _, n := range w.bed.Servers {
+		for _, f := range w.on(n, false) {
+			if f.encapsulated() || f.tcp.from.Addr() != w.bed.VIP {
+				continue
+			}
+			if f.tcp.payload > 0 {
+				data++
+			}
+			if f.tcp.has(fin) {
+				late[f.tcp.flow(w.bed.VIP)] = true
+			}
+		}
+	}
+	return data, late
+}
+
+// wantUnwrapped: what servers send to the LB is one header longer than what the
+// LB sends on to the client, and otherwise the same but for the hop limit.
+func (w *wire) wantUnwrapped(t *testing.T) {
+	t.Helper()
+	lb := w.bed.LBs[0]
+	wrapped := map[string][]*frame{}
+	for _, f := range w.on(lb, true) {
+		if !f.encapsulated() {
+			continue
+		}
+		fn := function(f.ip.destination)
+		if f.overhead() != ipv6 || fn != createStickiness && fn != removeStickiness || f.ip.class != f.tcp.header.class {
+			t.Errorf("a server told the LB %v in %v", f.tcp, f.ip)
+		}
+		if (fn == createStickiness) != f.tcp.has(syn|ack) {
+			t.Errorf("a server told the LB %#x with %v", fn, f.tcp)
+		}
+		wrapped[f.packet()] = append(wrapped[f.packet()], f)
+	}
+	for _, f := range w.on(lb, false) {
+		if f.encapsulated() {
+			continue
+		}
+		came := wrapped[f.packet()]
+		if len(came) == 0 {
+			t.Errorf("the LB sent %v, which no server told it", f.tcp)
+			continue
+		}
+		if got, want := f.ip.hops, came[0].tcp.header.hops-1; got != want {
+			t.Errorf("%v left the LB with hop limit %d, want %d", f.tcp, got, want)
+		}
+		wrapped[f.packet()] = came[1:]
+	}
+	for _, left := range wrapped {
+		for _, f := range left {
+			t.Errorf("the LB kept %v", f.tcp)
+		}
+	}
+}
