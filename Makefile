@@ -23,8 +23,8 @@ generate: ## compile bpf/*.bpf.c anew (needs clang-19, libbpf-dev)
 lint: ## gofmt, vet, staticcheck, the import rule
 	@.ci/lint
 
-bench: ## Go benchmarks of the pure parts (the data plane's own come with `proffer bench`)
-	@$(GO) test -run '^$$' -bench . -benchmem ./policy ./load ./stats
+bench: build ## speed of the pure parts, and of the simulator beside SimPy (installs SimPy from PyPI)
+	@.ci/bench
 
 clean: ## remove what make and the demo wrote
 	@rm -rf build demo-out

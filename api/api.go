@@ -3,10 +3,12 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -112,7 +114,8 @@ func Ask(ctx context.Context, path string) (Status, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("ask %s: %s", path, resp.Status)
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return s, fmt.Errorf("ask %s: %s: %s", path, resp.Status, bytes.TrimSpace(why))
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
 		return s, fmt.Errorf("ask %s: %w", path, err)

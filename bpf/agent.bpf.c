@@ -229,8 +229,10 @@ static __always_inline void observe(struct xdp_md *ctx, struct request *r, struc
 	asked(c, &r->s);
 	if (r->s.tcp->fin)
 		set(c, CONN_CLIENT_FIN);
-	if (r->s.tcp->rst && aborts(ctx, r, c))
+	if (r->s.tcp->rst && aborts(ctx, r, c)) {
+		set(c, CONN_CLOSED);
 		answered(c);
+	}
 }
 
 /* steered is ackStickiness: the LB knows that the flow is here. */

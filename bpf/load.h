@@ -50,8 +50,10 @@ static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
 {
 	const struct reported *r = bpf_map_lookup_elem(&reports, &index);
 
-	if (!r || !r->written_ns || (now > r->written_ns && now - r->written_ns > STALE_NS))
+	if (!r || !r->written_ns)
 		return false;
+	if (now + STALE_NS < r->written_ns || r->written_ns + STALE_NS < now)
+		return false; /* long ago, or by another clock */
 	*busy = r->busy;
 	return true;
 }

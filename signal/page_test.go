@@ -116,6 +116,7 @@ func TestWordsAreWhole(t *testing.T) {
 	mem := mapped(t, path)
 	const words = 5_000_000
 	var group sync.WaitGroup
+	defer group.Wait() // the page is unmapped then
 	group.Go(func() {
 		for i := range uint32(words) {
 			WritePage(mem, i+1, time.Duration(i+1)<<32|time.Duration(i+1))
@@ -132,7 +133,6 @@ func TestWordsAreWhole(t *testing.T) {
 		}
 		last = written
 	}
-	group.Wait()
 }
 
 func TestWhatIsNoPageIsRefused(t *testing.T) {

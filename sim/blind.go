@@ -52,7 +52,7 @@ func newByWeight(e *engine) *byWeight {
 
 func newAdaptive(e *engine) *byWeight {
 	p := newByWeight(e)
-	e.timers = append(e.timers, timer{stepLength, func() {
+	e.timers = append(e.timers, timer{e.policy.every(stepLength), func() {
 		p.weigh(func(s int) float64 { return 1 / (1 + float64(e.servers[s].taken)) })
 	}})
 	return p

@@ -140,6 +140,7 @@ func checkArrivals(a Arrivals) string {
 func checkPolicy(f Farm, p Policy) string {
 	return first(
 		rule{p.Base == "", "no policy: use ParsePolicy"},
+		rule{p.Every < 0, fmt.Sprintf("policy %s updates its weights every %v", p.Name, p.Every)},
 		rule{p.Choices > len(f.Servers), fmt.Sprintf("policy %s offers to %d servers, there are %d", p.Name, p.Choices, len(f.Servers))},
 		rule{p.TwoChoices && len(f.Servers) < 2, fmt.Sprintf("policy %s chooses between 2 servers, there is 1", p.Name)},
 	)

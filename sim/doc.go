@@ -13,9 +13,9 @@
 //	client → LB: FIN                 or the server's signal, if the policy hunts
 //
 // Where the code is: farm.go and workload.go describe a run, engine.go is the
-// loop and the way above, station.go one queue with its cores, hops.go and
-// alarms.go the two heaps of what comes next, least.go the index that policies
-// find the best server with. A policy is one file. Everything is a function of
+// loop, way.go and queue.go the way above, station.go one queue with its cores,
+// hops.go and alarms.go the two heaps of what comes next, least.go the index that
+// policies find the best server with. A policy is one file. Everything is a function of
 // the seed, to the bit.
 //
 // An event is one of these: a client sends, a SYN reaches an LB or a server, data

@@ -25,7 +25,7 @@ func newFeedback(e *engine) *feedback {
 		p.turn = append(p.turn, t)
 	}
 	p.poll()
-	e.timers = append(e.timers, timer{pollInterval, p.poll})
+	e.timers = append(e.timers, timer{e.policy.every(pollInterval), p.poll})
 	return p
 }
 

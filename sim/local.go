@@ -5,7 +5,8 @@ import "proffer/learn"
 // The policies that count the flows in their own LB's table: lsq, sed and
 // learned. All choose the least (flows + offset) / weight.
 
-// stepLength is how often learned and awcmp update their weights (HLB §V-C).
+// stepLength is how often learned and awcmp update their weights unless the
+// policy says otherwise (HLB §V-C).
 const stepLength = 500e6 // ns
 
 type counting struct {
@@ -104,7 +105,7 @@ func newLearned(e *engine) *learned {
 		}
 		p.samples = append(p.samples, samples)
 	}
-	e.timers = append(e.timers, timer{stepLength, p.step})
+	e.timers = append(e.timers, timer{e.policy.every(stepLength), p.step})
 	return p
 }
 

@@ -48,8 +48,8 @@ func newFinisher(e *engine, two bool) *finisher {
 func (p *finisher) changed(server int32) {
 	if p.farm.Servers[server].Discipline == Sharing {
 		busy := p.servers[server].assigned
-		spare := max(0, busy-int32(p.farm.Servers[server].Cores)+1)
-		p.heads[p.of[server]].set(server, float64(spare))
+		tooMany := max(0, busy-int32(p.farm.Servers[server].Cores)+1)
+		p.heads[p.of[server]].set(server, float64(tooMany))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"proffer/policy"
 	"proffer/topo"
@@ -21,12 +22,21 @@ type Policy struct {
 	Acceptance topo.Acceptance
 	Threshold  int // hunt static: c
 
-	Completed bool    // learned: durations of completed flows, not ages at data packets
-	Reservoir int     // learned: samples kept of each server
-	FixedR    float64 // learned: R stays at this (HLB-FIX); 0: it adapts
+	Every     time.Duration // learned, awcmp, wrr-feedback: between updates of the weights; 0: the papers'
+	Completed bool          // learned: durations of completed flows, not ages at data packets
+	Reservoir int           // learned: samples kept of each server
+	FixedR    float64       // learned: R stays at this (HLB-FIX); 0: it adapts
 }
 
 func (p Policy) String() string { return p.Name }
+
+// every is the time between updates in ns, if the papers say usual.
+func (p Policy) every(usual int64) int64 {
+	if p.Every > 0 {
+		return int64(p.Every)
+	}
+	return usual
+}
 
 // Policies lists what ParsePolicy takes, one spelling of each kind.
 func Policies() []string {

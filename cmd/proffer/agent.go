@@ -112,13 +112,14 @@ func acceptance(o *topo.Offering) string {
 	return o.Acceptance.String()
 }
 
-// pageStatus says what a page reports and for how long it has been silent.
+// pageStatus says what a page reports and for how long it has been silent, or
+// how far its writer's clock is from ours.
 func pageStatus(page control.Page) (*uint32, *float64) {
 	busy, written := page.Read()
 	age := -1.0
 	var now unix.Timespec
 	if written > 0 && unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) == nil {
-		age = (time.Duration(now.Nano()) - written).Seconds()
+		age = (time.Duration(now.Nano()) - written).Abs().Seconds()
 	}
 	return &busy, &age
 }

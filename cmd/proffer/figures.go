@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/experiment"
+	"proffer/paper"
+)
+
+// figuresFlags are the flags before they are checked.
+type figuresFlags struct {
+	all   bool
+	list  bool
+	quick bool
+	out   string
+	seeds int
+}
+
+func newFigures() *cobra.Command {
+	f := &figuresFlags{}
+	cmd := &cobra.Command{
+		Use:   "figures [NAME…|--all|--list]",
+		Short: "Draw the papers' simulated and computed figures again",
+		Long: `Draws figures of the 6LB, SRLB and HLB papers, and our own, as SVG, PNG and CSV,
+from the simulator, the analytic model and the consistent-hash table. Error bars
+are 95 % intervals over seeds; published values stand beside ours where the
+papers' text gives them. The same options give the same bytes.
+
+A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
+says what there is, what differs from the paper, and how long it takes. --quick
+draws sketches from few requests. Ctrl-C keeps the figures that are complete and
+names the others. docs/results-simulated.md compares the numbers.`,
+		Example: `  proffer figures 6lb-7 6lb-8 6lb-9
+  proffer figures --all --seeds 5 --out figures`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, names []string) error { return runFigures(cmd, f, names) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.all, "all", false, "draw all figures")
+	flags.BoolVar(&f.list, "list", false, "print name, content and estimated time of each figure")
+	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds says otherwise")
+	flags.StringVar(&f.out, "out", "figures", "write into `DIR`")
+	flags.IntVar(&f.seeds, "seeds", 10, "runs of each measurement, with the seeds 1 to `N`")
+	return cmd
+}
+
+func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
+	options := paper.Options{Seeds: f.seeds, Quick: f.quick}
+	if f.quick && !cmd.Flags().Changed("seeds") {
+		options.Seeds = 2
+	}
+	chosen, err := f.choose(names)
+	switch {
+	case err != nil:
+		return usageError{err}
+	case f.seeds < 1 || f.seeds > maxSeeds:
+		return usageError{fmt.Errorf("--seeds %d: want 1 to %d", f.seeds, maxSeeds)}
+	case f.list:
+		return listFigures(cmd.OutOrStdout(), chosen, options)
+	}
+	show := newProgress(cmd.ErrOrStderr())
+	files, err := paper.Draw(cmd.Context(), chosen, options, f.out, func(p paper.Progress) { show.update(figuresLine(p), p.Complete) })
+	show.end()
+	for _, file := range files {
+		fmt.Fprintln(cmd.OutOrStdout(), file)
+	}
+	return err
+}
+
+// choose are the figures that were named, all for --all and for a bare --list.
+func (f *figuresFlags) choose(names []string) ([]paper.Figure, error) {
+	switch {
+	case f.all && len(names) > 0:
+		return nil, fmt.Errorf("--all and %q: want one of them", names)
+	case len(names) > 0:
+		return paper.Named(names)
+	case f.all || f.list:
+		return paper.Figures(), nil
+	}
+	return nil, errors.New("which figures? Name some, or use --all; --list prints what there is")
+}
+
+func figuresLine(p paper.Progress) string {
+	if p.Complete {
+		return fmt.Sprintf("%d of %d figures", p.At, p.Of)
+	}
+	return fmt.Sprintf("[%d/%d] %-10s %4d of %d runs, %s left", p.At, p.Of, p.Figure, p.Done, p.Runs, experiment.Left(p.Left))
+}
+
+// listFigures prints what there is.
+func listFigures(w io.Writer, list []paper.Figure, o paper.Options) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	total := time.Duration(0)
+	for _, f := range list {
+		takes := f.Takes(o)
+		total += takes
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, experiment.Left(takes+time.Second/2), f.Shows)
+		if f.Differs != "" {
+			fmt.Fprintf(t, "\t\t  not as printed: %s\n", f.Differs)
+		}
+	}
+	t.Flush()
+	fmt.Fprintf(&b, "\nestimated time as min:s with %d seeds; %s for all of these\n", o.Seeds, experiment.Left(total))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
