@@ -11,12 +11,13 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"learn", "policy", "queue", "stats", "table", "trace"},
+	{"learn", "policy", "queue", "stats", "steer", "table", "trace"},
 	{"config", "oracle"},
 	{"api", "dataplane", "load", "nexthop", "signal", "testbed"},
 	{"control"},
 	{"figures", "sim"},
-	{"experiment", "study"},
+	{"edge", "experiment", "study"},
+	{"paper"},
 	{"cmd/proffer", "e2e"},
 }
 

@@ -92,7 +92,7 @@ func distribution(seconds []float64, perSecond, end float64) plotter.XYs {
 
 func (t *table) addDistribution(name string, seconds []float64) {
 	for i, s := range seconds {
-		t.rows = append(t.rows, row{name, []float64{s, float64(i+1) / float64(len(seconds))}})
+		t.rows = append(t.rows, row{curve: name, values: []float64{s, float64(i+1) / float64(len(seconds))}})
 	}
 }
 

@@ -90,7 +90,7 @@ func finite(name, what string, values []float64) error {
 func legend(names []string, styles []draw.LineStyle) []sample {
 	samples := make([]sample, len(names))
 	for i, name := range names {
-		samples[i] = sample{name, styles[i]}
+		samples[i] = sample{name: name, line: styles[i]}
 	}
 	return samples
 }

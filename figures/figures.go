@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Size of a PNG in pixels.
+// Size of a PNG in pixels; several panels may make it higher.
 const (
 	Width  = 1280
 	Height = 800
@@ -35,15 +35,20 @@ const (
 type Figure struct {
 	title  string
 	legend []sample
+	notes  []string     // below the legend
 	panels []*plot.Plot // from the top
 	table  table
+	taller float64 // than Height by this share of it
 }
 
-// sample is a curve's name and line, as the legend shows them.
+// sample is a curve's name, line and mark, as the legend shows them.
 type sample struct {
 	name string
 	line draw.LineStyle
+	mark *draw.GlyphStyle
 }
+
+func (f *Figure) height() vg.Length { return height * vg.Length(1+f.taller) }
 
 // Save writes name.svg, name.png and name.csv into dir, which is made if it is
 // missing, and returns their paths.
@@ -75,7 +80,7 @@ func (f *Figure) Save(dir, name string) ([]string, error) {
 // svg keeps text as text. Liberation Sans, whose widths place it, has those of
 // Arial and Helvetica, one of which is everywhere.
 func (f *Figure) svg() ([]byte, error) {
-	canvas := vgsvg.New(width, height)
+	canvas := vgsvg.New(width, f.height())
 	f.draw(draw.New(canvas))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
@@ -86,7 +91,7 @@ func (f *Figure) svg() ([]byte, error) {
 }
 
 func (f *Figure) png() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi))}
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, f.height()), vgimg.UseDPI(dpi))}
 	f.draw(draw.New(canvas))
 	var out bytes.Buffer
 	_, err := canvas.WriteTo(&out)

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"image/color"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -36,7 +37,8 @@ func (f *Figure) draw(c draw.Canvas) {
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, f.title)
 	c.Max.Y -= title.FontExtents().Height + gap/2
 
-	c.Max.Y -= f.drawLegend(c) + gap
+	c.Max.Y -= f.drawLegend(c)
+	c.Max.Y -= f.drawNotes(c) + gap
 	f.drawPanels(c)
 }
 
@@ -53,11 +55,38 @@ func (f *Figure) drawLegend(c draw.Canvas) vg.Length {
 		if x > c.Min.X && x+entry > c.Max.X {
 			x, y = c.Min.X, y-row
 		}
-		c.StrokeLine2(s.line, x, y, x+dash, y)
+		if s.line.Width > 0 {
+			c.StrokeLine2(s.line, x, y, x+dash, y)
+		}
+		if s.mark != nil {
+			c.DrawGlyph(*s.mark, vg.Point{X: x + dash/2, Y: y})
+		}
 		c.FillText(words, vg.Point{X: x + dash + 5, Y: y}, s.name)
 		x += entry + space
 	}
 	return c.Max.Y - y + row/2
+}
+
+// drawNotes writes the notes, broken into lines, and returns their height.
+func (f *Figure) drawNotes(c draw.Canvas) vg.Length {
+	words := letters(tickSize)
+	words.YAlign = draw.YCenter
+	row := words.FontExtents().Height * 1.25
+	y := c.Max.Y - row/2
+	for _, note := range f.notes {
+		line := ""
+		for _, word := range strings.Fields(note) {
+			if longer := strings.TrimSpace(line + " " + word); words.Width(longer) <= c.Max.X-c.Min.X {
+				line = longer
+				continue
+			}
+			c.FillText(words, vg.Point{X: c.Min.X, Y: y}, line)
+			line, y = word, y-row
+		}
+		c.FillText(words, vg.Point{X: c.Min.X, Y: y}, line)
+		y -= row
+	}
+	return c.Max.Y - row/2 - y
 }
 
 func (f *Figure) drawPanels(c draw.Canvas) {

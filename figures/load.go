@@ -97,7 +97,7 @@ func smooth(seconds, values []float64) plotter.XYs {
 
 func (t *table) addLoad(l Load) {
 	for i, s := range l.Seconds {
-		t.rows = append(t.rows, row{l.Name, []float64{s, l.Busy[i], l.Fairness[i]}})
+		t.rows = append(t.rows, row{curve: l.Name, values: []float64{s, l.Busy[i], l.Fairness[i]}})
 	}
 }
 

@@ -7,17 +7,17 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// ticks marks an axis that begins at 0 at every 1, 2 or 5 times a power of ten,
-// at most most times besides 0, and writes numbers as short as they can be.
+// ticks marks an axis at every multiple of 1, 2 or 5 times a power of ten, at
+// most most times besides its begin, and writes numbers as short as they can be.
 type ticks struct {
 	most  int
 	blank bool // no numbers: a panel further down has them
 }
 
-func (t ticks) Ticks(_, greatest float64) []plot.Tick {
-	step, digits := t.step(greatest)
+func (t ticks) Ticks(least, greatest float64) []plot.Tick {
+	step, digits := t.step(greatest - least)
 	var marks []plot.Tick
-	for i := 0.0; i*step <= greatest*(1+1e-9); i++ {
+	for i := max(math.Ceil(least/step-1e-9), 0); i*step <= greatest*(1+1e-9); i++ {
 		label := strconv.FormatFloat(i*step, 'f', digits, 64)
 		if t.blank {
 			label = " " // without any label it would be a minor tick, which has no grid line

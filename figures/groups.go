@@ -1,0 +1,177 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Groups are boxes side by side, one a series in every group, in one or more
+// panels from the top.
+type Groups struct {
+	Title       string
+	Notes       []string
+	GroupLabel  string // below the x axis
+	GroupColumn string // in the CSV
+	Groups      []string
+	Series      []string
+	Panels      []BoxPanel
+}
+
+// BoxPanel holds a box for each group and, inside, each series. Columns name
+// Low, Middle, High and Value in the CSV; with one column there are no boxes.
+type BoxPanel struct {
+	Y       Axis
+	Columns []string
+	Boxes   [][]Box
+}
+
+// Box is a box from Low to High with a line at Middle, and a mark at Value with
+// its interval. Middle 0: the mark alone. A NaN Value: nothing.
+type Box struct{ Low, Middle, High, Value, Half float64 }
+
+// NewGroups draws g.
+func NewGroups(g Groups) (*Figure, error) {
+	if err := named(g.Series); err != nil {
+		return nil, fmt.Errorf("draw %q: %w", g.Title, err)
+	}
+	styles := lines(g.Series)
+	f := &Figure{title: g.Title, notes: g.Notes, taller: 0.35 * float64(len(g.Panels)-1)}
+	f.table = g.table()
+	for i, content := range g.Panels {
+		if err := g.check(content); err != nil {
+			return nil, fmt.Errorf("draw %q: %w", g.Title, err)
+		}
+		p := panel("", content.Y.Label)
+		last := i == len(g.Panels)-1
+		if last {
+			p.X.Label.Text = g.GroupLabel
+		}
+		p.Add(boxes{content.Boxes, styles})
+		p.X.Min, p.X.Max = -0.5, float64(len(g.Groups))-0.5
+		p.X.Tick.Marker = g.ticks(!last)
+		p.X.Tick.Length = 0
+		content.Y.set(&p.Y, content.extent(), 5, false)
+		f.panels = append(f.panels, p)
+	}
+	for i, name := range g.Series {
+		style := styles[i]
+		style.Width, style.Dashes = 7, solid
+		f.legend = append(f.legend, sample{name: name, line: style})
+	}
+	return f, nil
+}
+
+func (g Groups) check(p BoxPanel) error {
+	if len(p.Boxes) != len(g.Groups) {
+		return fmt.Errorf("%d groups of boxes, want %d", len(p.Boxes), len(g.Groups))
+	}
+	for _, group := range p.Boxes {
+		if len(group) != len(g.Series) {
+			return fmt.Errorf("%d boxes in a group, want %d", len(group), len(g.Series))
+		}
+	}
+	return nil
+}
+
+func (p BoxPanel) extent() float64 {
+	most := 0.0
+	for _, group := range p.Boxes {
+		for _, b := range group {
+			if !math.IsNaN(b.Value) {
+				most = max(most, b.High, b.Value+bar(Point{Half: b.Half}))
+			}
+		}
+	}
+	return most
+}
+
+func (g Groups) ticks(blank bool) plot.ConstantTicks {
+	var marks []plot.Tick
+	for i, name := range g.Groups {
+		if blank {
+			name = " "
+		}
+		marks = append(marks, plot.Tick{Value: float64(i), Label: name})
+	}
+	return marks
+}
+
+func (g Groups) table() table {
+	t := table{columns: []string{"series", g.GroupColumn}, grouped: true}
+	for _, p := range g.Panels {
+		t.columns = append(t.columns, p.Columns...)
+		t.columns = append(t.columns, p.Columns[len(p.Columns)-1]+"_ci95_half")
+	}
+	for i, group := range g.Groups {
+		for j, series := range g.Series {
+			r := row{curve: series, group: group}
+			for _, p := range g.Panels {
+				b := p.Boxes[i][j]
+				if len(p.Columns) > 1 {
+					r.values = append(r.values, b.Low, b.Middle, b.High)
+				}
+				r.values = append(r.values, b.Value, b.Half)
+			}
+			t.rows = append(t.rows, r)
+		}
+	}
+	return t
+}
+
+// boxes draws all boxes of a panel.
+type boxes struct {
+	boxes  [][]Box
+	styles []draw.LineStyle
+}
+
+func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, _ := p.Transforms(&c)
+	for i, group := range b.boxes {
+		pitch := 0.84 / float64(len(group))
+		for j, box := range group {
+			if math.IsNaN(box.Value) {
+				continue
+			}
+			x := float64(i) - 0.42 + (float64(j)+0.5)*pitch
+			half := (toX(pitch) - toX(0)) * 0.38
+			box.plot(c, p, toX(x), half, b.styles[j])
+		}
+		if i > 0 {
+			x := toX(float64(i) - 0.5)
+			c.StrokeLine2(draw.LineStyle{Color: rule, Width: 1}, x, c.Min.Y, x, c.Max.Y)
+		}
+	}
+}
+
+func (b Box) plot(c draw.Canvas, p *plot.Plot, x, half vg.Length, style draw.LineStyle) {
+	_, toY := p.Transforms(&c)
+	limit := func(v float64) vg.Length { return toY(min(max(v, p.Y.Min), p.Y.Max)) }
+	style.Dashes, style.Width = solid, 1.2
+	if b.Middle > 0 {
+		low, high := limit(b.Low), limit(b.High)
+		corners := []vg.Point{{X: x - half, Y: low}, {X: x + half, Y: low}, {X: x + half, Y: high}, {X: x - half, Y: high}, {X: x - half, Y: low}}
+		c.StrokeLines(style, corners)
+		thick := style
+		thick.Width = 2.2
+		if b.Middle <= p.Y.Max {
+			c.StrokeLine2(thick, x-half, limit(b.Middle), x+half, limit(b.Middle))
+		}
+	}
+	if b.Value > p.Y.Max { // an arrow says that the value is off the top
+		top := c.Max.Y
+		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3.5, Shape: draw.TriangleGlyph{}}, vg.Point{X: x, Y: top - 4})
+		return
+	}
+	y := limit(b.Value)
+	c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 2.4, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y})
+	if d := bar(Point{Half: b.Half}); d > 0 {
+		low, high := limit(b.Value-d), limit(b.Value+d)
+		c.StrokeLine2(style, x, low, x, high)
+		c.StrokeLine2(style, x-capLength, low, x+capLength, low)
+		c.StrokeLine2(style, x-capLength, high, x+capLength, high)
+	}
+}
