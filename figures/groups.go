@@ -22,7 +22,7 @@ type Groups struct {
 }
 
 // BoxPanel holds a box for each group and, inside, each series. Columns name
-// Low, Middle, High and Value in the CSV; with one column there are no boxes.
+// Low, Middle, High and Value in the CSV; with one column the boxes are bars.
 type BoxPanel struct {
 	Y       Axis
 	Columns []string
@@ -30,7 +30,7 @@ type BoxPanel struct {
 }
 
 // Box is a box from Low to High with a line at Middle, and a mark at Value with
-// its interval. Middle 0: the mark alone. A NaN Value: nothing.
+// its interval. Middle 0: a bar up to Value. A NaN Value: nothing.
 type Box struct{ Low, Middle, High, Value, Half float64 }
 
 // NewGroups draws g.
@@ -58,9 +58,7 @@ func NewGroups(g Groups) (*Figure, error) {
 		f.panels = append(f.panels, p)
 	}
 	for i, name := range g.Series {
-		style := styles[i]
-		style.Width, style.Dashes = 7, solid
-		f.legend = append(f.legend, sample{name: name, line: style})
+		f.legend = append(f.legend, sample{name: name, line: styles[i]})
 	}
 	return f, nil
 }
@@ -150,24 +148,26 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 func (b Box) plot(c draw.Canvas, p *plot.Plot, x, half vg.Length, style draw.LineStyle) {
 	_, toY := p.Transforms(&c)
 	limit := func(v float64) vg.Length { return toY(min(max(v, p.Y.Min), p.Y.Max)) }
-	style.Dashes, style.Width = solid, 1.2
-	if b.Middle > 0 {
-		low, high := limit(b.Low), limit(b.High)
-		corners := []vg.Point{{X: x - half, Y: low}, {X: x + half, Y: low}, {X: x + half, Y: high}, {X: x - half, Y: high}, {X: x - half, Y: low}}
-		c.StrokeLines(style, corners)
-		thick := style
-		thick.Width = 2.2
-		if b.Middle <= p.Y.Max {
-			c.StrokeLine2(thick, x-half, limit(b.Middle), x+half, limit(b.Middle))
-		}
+	low, high := limit(b.Low), limit(b.High)
+	if b.Middle == 0 {
+		high = limit(b.Value)
 	}
+	corners := []vg.Point{{X: x - half, Y: low}, {X: x + half, Y: low}, {X: x + half, Y: high}, {X: x - half, Y: high}, {X: x - half, Y: low}}
+	c.StrokeLines(style, corners)
+	style.Dashes, style.Width = solid, 2.2
+	if b.Middle > 0 && b.Middle <= p.Y.Max {
+		c.StrokeLine2(style, x-half, limit(b.Middle), x+half, limit(b.Middle))
+	}
+	style.Width = 1.2
 	if b.Value > p.Y.Max { // an arrow says that the value is off the top
 		top := c.Max.Y
-		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3.5, Shape: draw.TriangleGlyph{}}, vg.Point{X: x, Y: top - 4})
+		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3.5, Shape: draw.PyramidGlyph{}}, vg.Point{X: x, Y: top - 4})
 		return
 	}
 	y := limit(b.Value)
-	c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 2.4, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y})
+	if b.Middle > 0 {
+		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 2.4, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: y})
+	}
 	if d := bar(Point{Half: b.Half}); d > 0 {
 		low, high := limit(b.Value-d), limit(b.Value+d)
 		c.StrokeLine2(style, x, low, x, high)

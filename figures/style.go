@@ -36,7 +36,7 @@ type look struct {
 	dash  []vg.Length
 }
 
-// known are the looks of the policies of the first figures.
+// known are the looks of the policies that most figures show.
 func known(name string) (look, bool) {
 	l, ok := map[string]look{
 		"single":         {black, dashed},
@@ -47,6 +47,24 @@ func known(name string) (look, bool) {
 		"hunt:static:2":  {skyBlue, dashed},
 		"hunt:static:8":  {green, dashDot},
 		"hunt:static:16": {orange, dotted},
+
+		"guided":             {green, solid},
+		"guided:8":           {green, dotted},
+		"learned":            {vermillion, solid},
+		"learned:ages":       {vermillion, dashed},
+		"learned:ages:fixed": {vermillion, dotted},
+		"lsq":                {skyBlue, solid},
+		"sed":                {orange, solid},
+		"gsq2":               {skyBlue, dashDot},
+		"ecmp":               {skyBlue, dotted},
+		"wcmp":               {blue, dashed},
+		"awcmp":              {blue, dashDot},
+		"rr":                 {orange, dashed},
+		"wrr-feedback":       {purple, dashDot},
+		"jiq":                {purple, solid},
+		"jsq":                {blue, dotted},
+		"oracle":             {black, dotted},
+		"oraclef":            {black, solid},
 	}[name]
 	return l, ok
 }

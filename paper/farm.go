@@ -15,12 +15,15 @@ type setup struct {
 	farm   sim.Farm
 	policy string
 	work   sim.Workload
+
+	perSecond float64 // requests
 }
 
 // at is the farm's own workload at load rho, with as many requests as the
 // options allow.
 func at(farm sim.Farm, policy string, rho float64, o Options) setup {
-	s := setup{farm, policy, farm.Load(rho)}
+	s := setup{farm: farm, policy: policy, work: farm.Load(rho)}
+	s.perSecond = rho * farm.Capacity(s.work)
 	s.work.Requests = o.requests(s.work.Requests)
 	return s
 }
@@ -89,13 +92,13 @@ func distribution(name string, m measured, cell int) figures.Curve {
 	return c
 }
 
-// box draws latencies: quartiles, median and, with its interval, p90.
+// box draws latencies, in s: quartiles, median and, with its interval, p90.
 func box(m measured, cell int) figures.Box {
 	low, _ := m.at(cell, p25)
 	middle, _ := m.at(cell, p50)
 	high, _ := m.at(cell, p75)
 	value, half := m.at(cell, p90)
-	return figures.Box{Low: low, Middle: middle, High: high, Value: value, Half: half}
+	return figures.Box{Low: low / 1e3, Middle: middle / 1e3, High: high / 1e3, Value: value / 1e3, Half: half / 1e3}
 }
 
 func overSeeds(o Options, what string) string {

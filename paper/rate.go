@@ -24,7 +24,9 @@ func rateFigures() []Figure {
 	}
 }
 
-var responseAxis = figures.Axis{Label: "mean response time (s)", Column: "mean_response_time_s", To: 1.6}
+func responseAxis(top float64) figures.Axis {
+	return figures.Axis{Label: "mean response time (s)", Column: "mean_response_time_s", To: top}
+}
 
 func rhoAxis(from float64) figures.Axis {
 	return figures.Axis{Label: "load ρ, of what the farm can do", Column: "load", From: from, To: 1}
@@ -36,7 +38,7 @@ var hunting = []string{"single", "hunt:static:4", "hunt:static:8", "hunt:static:
 func responses(o Options) plan {
 	return overLoad(o, sim.FarmA(), overLoadText{
 		title: "6LB Figure 10a: mean response time, farm A", runs: "farm A, 80,000 requests a run",
-		ratio: "2.3 at ρ = 0.87", at: 0.87,
+		ratio: "2.3 at ρ = 0.87", at: 0.87, top: 1.6,
 		published: []figures.Curve{{Name: "published: single", Kind: figures.Published, Of: "single", Points: []figures.Point{{X: 0.71, Y: 0.58}}}},
 	}, o.some(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.61, 0.66, 0.71, 0.75, 0.79, 0.83, 0.85, 0.87, 0.89, 0.91, 0.93, 0.95, 0.97))
 }
@@ -44,6 +46,7 @@ func responses(o Options) plan {
 type overLoadText struct {
 	title, runs, ratio string
 	at                 float64 // where the ratio was published
+	top                float64 // of the y axis, in s
 	published          []figures.Curve
 }
 
@@ -67,7 +70,7 @@ func overLoad(o Options, farm sim.Farm, text overLoadText, rhos []float64) plan 
 		}
 		return figures.NewChart(figures.Chart{
 			Title: text.title, Notes: notes, X: rhoAxis(0),
-			Panels: []figures.Panel{{Y: responseAxis, Curves: append(append(curves, model...), text.published...)}},
+			Panels: []figures.Panel{{Y: responseAxis(text.top), Curves: append(append(curves, model...), text.published...)}},
 		})
 	}
 	return p
@@ -130,9 +133,9 @@ func fewerServers(o Options) plan {
 	p := plan{cells: s.cells(func(name string, n float64) cell {
 		fewer := farm
 		fewer.Servers = farm.Servers[:int(n)]
-		return setup{fewer, name, work}.cell(latencies)
+		return setup{farm: fewer, policy: name, work: work}.cell(latencies)
 	})}
-	p.cells = append(p.cells, setup{farm, "single", work}.cell(latencies))
+	p.cells = append(p.cells, setup{farm: farm, policy: "single", work: work}.cell(latencies))
 	p.draw = func(m measured) (*figures.Figure, error) {
 		single, _ := m.at(len(p.cells)-1, mean)
 		curves := s.curves(m, mean, 1e-3)
@@ -171,7 +174,7 @@ func centralized(o Options) plan {
 			Title:  "6LB Figure 11e: hunting against centralized policies, farm A",
 			Notes:  []string{overSeeds(o, "farm A, 80,000 requests a run"), "published: hunt:dynamic < wrr-feedback < rr < single above ρ = 0.7; guided and jsq are not in the paper"},
 			X:      rhoAxis(0),
-			Panels: []figures.Panel{{Y: responseAxis, Curves: s.curves(m, mean, 1e-3)}},
+			Panels: []figures.Panel{{Y: responseAxis(1.6), Curves: s.curves(m, mean, 1e-3)}},
 		})
 	}
 	return p

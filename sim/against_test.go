@@ -35,7 +35,7 @@ func TestAgainstSlowTwin(t *testing.T) {
 	staged := smallFarm()
 	staged.Default.Stages, staged.Default.IO = 3, Exponential(5*time.Millisecond)
 	for name, farm := range map[string]Farm{"plain": smallFarm(), "far": far, "tight table": tight, "three stages": staged} {
-		for _, spelling := range append(Policies(), "hunt:static:0", "learned:8", "guided:7") {
+		for _, spelling := range append(Policies(), "hunt:static:0", "learned:ages:8", "guided:7") {
 			p, err := ParsePolicy(spelling)
 			if err != nil {
 				t.Fatal(err)

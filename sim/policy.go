@@ -43,7 +43,7 @@ func Policies() []string {
 	return []string{
 		"single", "rr", "wrr-feedback", "ecmp", "wcmp", "awcmp",
 		"lsq", "lsq2", "gsq2", "sed", "sed2",
-		"learned", "learned2", "learned:completed", "learned:fixed",
+		"learned", "learned2", "learned:ages", "learned:ages:fixed",
 		"hunt:static:4", "hunt:dynamic", "hunt:always", "guided", "guided:8",
 		"jsq", "jsq2", "jiq", "oracle", "oracle2", "oraclef", "oraclef2",
 	}
@@ -53,8 +53,9 @@ func Policies() []string {
 //
 //	single rr wrr-feedback ecmp wcmp awcmp jiq
 //	lsq sed jsq oracle oraclef, each also with a 2 for two random choices; gsq2 is jsq2
-//	learned[2]        ages at data packets, reservoir 32 (HLB Algorithm 1 and the authors' code)
-//	      :completed  durations of completed flows instead
+//	learned[2]        durations of completed flows, reservoir 128 (the HLB paper's text)
+//	      :completed  the same, said out loud
+//	      :ages       ages at data packets, reservoir 32 (its Algorithm 1 and the authors' code)
 //	      :K          a reservoir of K samples
 //	      :fixed      R = 0.5 throughout (HLB-FIX)
 //	hunt:static:C hunt:dynamic hunt:always   two candidates (6LB)
@@ -116,22 +117,27 @@ func (p Policy) guided(options string) (Policy, error) {
 }
 
 func (p Policy) learning(options string) (Policy, error) {
-	p.Reservoir = 32
+	p.Completed, p.Reservoir = true, 128
 	if options == "" && !strings.Contains(p.Name, ":") {
 		return p, nil
 	}
+	sized := false
 	for _, o := range strings.Split(options, ":") {
 		k, err := strconv.Atoi(o)
 		switch {
 		case o == "completed":
-			p.Completed = true
+		case o == "ages":
+			p.Completed = false
 		case o == "fixed":
 			p.FixedR = 0.5
 		case err == nil && k > 0 && k <= 1<<20:
-			p.Reservoir = k
+			p.Reservoir, sized = k, true
 		default:
-			return Policy{}, fmt.Errorf("policy %q: %q: want completed, fixed or the size of a reservoir", p.Name, o)
+			return Policy{}, fmt.Errorf("policy %q: %q: want ages, completed, fixed or the size of a reservoir", p.Name, o)
 		}
+	}
+	if !p.Completed && !sized {
+		p.Reservoir = 32
 	}
 	return p, nil
 }

@@ -25,7 +25,7 @@ func TestParsePolicy(t *testing.T) {
 		"guided:1":         `policy "guided:1": "1" candidates: want 2 to 8`,
 		"guided:9":         `policy "guided:9": "9" candidates: want 2 to 8`,
 		"guided:04":        `policy "guided:04": "04" candidates`,
-		"learned:":         `policy "learned:": "": want completed, fixed or the size of a reservoir`,
+		"learned:":         `policy "learned:": "": want ages, completed, fixed or the size of a reservoir`,
 		"learned:0":        `policy "learned:0": "0": want`,
 		"learned:finished": `policy "learned:finished": "finished": want`,
 	} {
@@ -113,7 +113,7 @@ func TestProbe(t *testing.T) {
 			t.Fatalf("snapshot %+v", s)
 		}
 	}
-	r := mustRun(t, f, mustParse(t, "learned"), w, 1)
+	r := mustRun(t, f, mustParse(t, "learned:ages"), w, 1)
 	if want := int(r.Lasted / w.ProbeEvery); probes < want-1 || probes > want {
 		t.Errorf("%d probes in %v, want %d", probes, r.Lasted, want)
 	}

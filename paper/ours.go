@@ -1,0 +1,52 @@
+package paper
+
+import (
+	"proffer/figures"
+	"proffer/sim"
+)
+
+// The figures that are ours: every policy, at every load, where servers differ.
+
+func ourFigures() []Figure {
+	return []Figure{
+		{"p90-farm-b", "ours: p90 against load for every policy on farm B c1:2", "", func(o Options) plan {
+			return everyPolicy(o, farmB("c1:2", 4), "p90 against load, every policy: farm B c1:2 (cores 1 and 2), 4 LBs", 5, 2.6)
+		}},
+		{"p90-speeds", "ours: p90 against load for every policy, half the servers 4 times as fast", "", func(o Options) plan {
+			return everyPolicy(o, farmB("v1:4", 4), "p90 against load, every policy: farm B v1:4 (speeds 1 and 4), 4 LBs", 5, 2.6)
+		}},
+	}
+}
+
+// plainPolicies know no load, or compare two random servers; the others look
+// further. Together they are all of sim.Policies, but for gsq2, which is jsq2.
+var plainPolicies = []string{
+	"single", "rr", "wrr-feedback", "wcmp", "awcmp", "lsq2", "jsq2", "sed2", "learned2", "oracle2", "oraclef2",
+	"hunt:static:4", "hunt:dynamic",
+}
+
+var keenPolicies = []string{
+	"lsq", "sed", "learned", "learned:completed", "learned:fixed", "jiq", "jsq", "guided", "guided:8", "oracle", "oraclef",
+}
+
+func everyPolicy(o Options, farm sim.Farm, title string, topPlain, topKeen float64) plan {
+	rhos := o.some(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.96)
+	plain, keen := sweep{plainPolicies, rhos}, sweep{keenPolicies, rhos}
+	measure := func(name string, rho float64) cell { return at(farm, name, rho, o).cell(latencies) }
+	p := plan{cells: append(plain.cells(measure), keen.cells(measure)...)}
+	p.draw = func(m measured) (*figures.Figure, error) {
+		first := len(plainPolicies) * len(rhos)
+		x := rhoAxis(0.3)
+		x.To = 0.97
+		return figures.NewChart(figures.Chart{
+			Title: title,
+			Notes: []string{overSeeds(o, "80,000 requests a run; a refusal counts as 40 s"), "ecmp and hunt:always do as single does; gsq2 is jsq2"},
+			X:     x,
+			Panels: []figures.Panel{
+				{Y: figures.Axis{Label: "p90 (s): no load, or two servers", Column: "p90_blind_or_two_s", To: topPlain}, Curves: plain.curves(m[:first], p90, 1e-3)},
+				{Y: figures.Axis{Label: "p90 (s): all servers, or reports", Column: "p90_all_or_reports_s", To: topKeen}, Curves: keen.curves(m[first:], p90, 1e-3)},
+			},
+		})
+	}
+	return p
+}
