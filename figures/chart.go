@@ -16,6 +16,7 @@ type Chart struct {
 	Notes  []string // below the legend
 	X      Axis
 	Panels []Panel
+	Taller float64 // than usual, by this share of Height
 }
 
 // Panel is the curves over one y axis. Curves of one name look alike in all
@@ -61,7 +62,7 @@ func NewChart(c Chart) (*Figure, error) {
 		return nil, fmt.Errorf("draw %q: %w", c.Title, err)
 	}
 	styles := c.styles(names)
-	f := &Figure{title: c.Title, notes: c.Notes, table: c.table(), taller: 0.4 * float64(len(c.Panels)-1)}
+	f := &Figure{title: c.Title, notes: c.Notes, table: c.table(), taller: 0.4*float64(len(c.Panels)-1) + c.Taller}
 	for i, content := range c.Panels {
 		p := panel("", content.Y.Label)
 		last := i == len(c.Panels)-1

@@ -53,7 +53,6 @@ func NewGroups(g Groups) (*Figure, error) {
 		p.Add(boxes{content.Boxes, styles})
 		p.X.Min, p.X.Max = -0.5, float64(len(g.Groups))-0.5
 		p.X.Tick.Marker = g.ticks(!last)
-		p.X.Tick.Length = 0
 		content.Y.set(&p.Y, content.extent(), 5, false)
 		f.panels = append(f.panels, p)
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 func changed(o Options) plan {
-	names := []string{"lsq", "gsq2", "sed", "learned", "learned:completed", "guided"}
+	names := []string{"lsq", "gsq2", "sed", "learned:ages", "learned", "guided"}
 	farm := farmB("c1:2", 4)
 	other := sim.Background{From: changeAt * time.Second, Cores: 1}
 	for i := 64; i < 128; i++ {
@@ -57,13 +57,13 @@ func changed(o Options) plan {
 				}
 			}
 			fct.Curves = append(fct.Curves, a)
-			if name == "sed" || name == "learned" || name == "learned:completed" {
+			if name == "sed" || name == "learned" || name == "learned:ages" {
 				weights.Curves = append(weights.Curves, b)
 			}
 		}
 		return figures.NewChart(figures.Chart{
 			Title: "HLB Figure 23: strong servers get other work after 30 s, farm B c1:2, 4 LBs",
-			Notes: []string{overSeeds(o, "requests of 2 s together"), "published: learned sees that both halves are alike from 30 s on, and does better than the others"},
+			Notes: []string{overSeeds(o, "requests of 2 s together"), "published: HLB sees that both halves are alike from 30 s on, and does better than the others"},
 			X:     x, Panels: []figures.Panel{fct, weights},
 		})
 	}

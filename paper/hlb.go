@@ -42,8 +42,8 @@ func hlbRates(o Options) plan {
 		notes := []string{overSeeds(o, "farm B c1:2, 4 LBs, 80,000 requests a run")}
 		for j, rho := range s.xs {
 			if rho == 0.885 {
-				notes = append(notes, "p90 at 88.5 %: learned below lsq and sed, published: 24.64 and 25.59 %; ours: "+less(m, s, j, 6))
-				notes = append(notes, "the other reading, learned:completed: "+less(m, s, j, 7)+"; guided: "+less(m, s, j, 8))
+				notes = append(notes, "p90 at 88.5 %: learned:ages below lsq and sed, published: 24.64 and 25.59 %; ours: "+less(m, s, j, 6))
+				notes = append(notes, "the other reading, learned: "+less(m, s, j, 7)+"; guided: "+less(m, s, j, 8))
 			}
 		}
 		x := rhoAxis(0.5)
@@ -120,14 +120,14 @@ const boxNote = "boxes from the 25th to the 75th percentile, a line at the media
 
 // hlbRatios is HLB Figure 12a.
 func hlbRatios(o Options) plan {
-	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"wcmp", "awcmp", "lsq", "gsq2", "sed", "learned:ages", "guided", "oracle"}, []float64{2.5, 5}}
+	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"wcmp", "awcmp", "lsq", "gsq2", "sed", "learned:ages", "learned", "guided", "oracle"}, []float64{2.5, 5}}
 	p := plan{cells: g.cells(func(load, cores, policy string) cell {
 		return at(farmB("c"+cores, 4), policy, map[string]float64{"70 %": 0.7, "90 %": 0.9}[load], o).cell(latencies)
 	})}
 	p.draw = func(m measured) (*figures.Figure, error) {
 		return g.draw(m, figures.Groups{
 			Title:      "HLB Figure 12a: cores 1:1, 1:2 and 1:4, farm B, 4 LBs",
-			Notes:      []string{overSeeds(o, boxNote) + "; " + overflow, "published: at 70 % learned and sed are best; at 90 % lsq becomes better than sed, which overloads the strong"},
+			Notes:      []string{overSeeds(o, boxNote) + "; " + overflow, "published: at 70 % HLB and sed are best; at 90 % lsq becomes better than sed, which overloads the strong"},
 			GroupLabel: "cores of the first 64 and the second 64 servers", GroupColumn: "cores",
 		})
 	}
@@ -143,7 +143,7 @@ func hlbTwo(o Options) plan {
 	p.draw = func(m measured) (*figures.Figure, error) {
 		return g.draw(m, figures.Groups{
 			Title:      "HLB Figure 13: two random choices (…2), farm B c1:2, 90 %",
-			Notes:      []string{overSeeds(o, boxNote), "published: two choices harm lsq and learned, and help sed with 8 LBs"},
+			Notes:      []string{overSeeds(o, boxNote), "published: two choices harm lsq and HLB, and help sed with 8 LBs"},
 			GroupLabel: "load balancers", GroupColumn: "lbs",
 		})
 	}
@@ -160,7 +160,7 @@ func lognormal(farm sim.Farm, mean string) sim.Farm {
 
 // hlbLognormal is HLB Figure 18a.
 func hlbLognormal(o Options) plan {
-	g := grid{[]string{""}, lognormals, []string{"lsq", "sed", "learned:ages:fixed", "learned:ages", "guided", "oracle"}, []float64{0}}
+	g := grid{[]string{""}, lognormals, []string{"lsq", "sed", "learned:ages:fixed", "learned:ages", "learned", "guided", "oracle"}, []float64{0}}
 	p := plan{cells: g.cells(func(_, mean, policy string) cell {
 		return at(lognormal(farmB("c1:2", 4), mean), policy, 0.9, o).cell(latencies)
 	})}
@@ -176,7 +176,7 @@ func hlbLognormal(o Options) plan {
 
 // hlbStages is HLB Figure 22, with Table IV.
 func hlbStages(o Options) plan {
-	g := grid{[]string{""}, []string{"pure CPU", "CPU .75, IO .25", "CPU .5, IO .5", "CPU .25, IO .75"}, []string{"lsq", "gsq2", "sed", "awcmp", "learned:ages", "guided", "oracle"}, []float64{0}}
+	g := grid{[]string{""}, []string{"pure CPU", "CPU .75, IO .25", "CPU .5, IO .5", "CPU .25, IO .75"}, []string{"lsq", "gsq2", "sed", "awcmp", "learned:ages", "learned", "guided", "oracle"}, []float64{0}}
 	cpu := map[string]float64{"pure CPU": 1, "CPU .75, IO .25": 0.75, "CPU .5, IO .5": 0.5, "CPU .25, IO .75": 0.25}
 	p := plan{cells: g.cells(func(_, kind, policy string) cell {
 		farm := farmB("c1:2", 4)
@@ -189,7 +189,7 @@ func hlbStages(o Options) plan {
 	p.draw = func(m measured) (*figures.Figure, error) {
 		return g.draw(m, figures.Groups{
 			Title:      "HLB Figure 22: requests of three stages CPU-IO-CPU, farm B c1:2, 4 LBs, 90 %",
-			Notes:      []string{overSeeds(o, boxNote), "published: learned is best for all kinds; 90 % is of the scarcer resource: cores in the first two kinds, then disks"},
+			Notes:      []string{overSeeds(o, boxNote), "published: HLB is best for all kinds; 90 % is of the scarcer resource: cores in the first two kinds, then disks"},
 			GroupLabel: "mean seconds of each resource that a request needs", GroupColumn: "application",
 		})
 	}

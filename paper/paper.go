@@ -38,7 +38,7 @@ func (f Figure) Takes(o Options) time.Duration {
 // Figures lists all there are, in the order of the papers.
 func Figures() []Figure {
 	return slices.Concat(hashFigures(), modelFigures(), rateFigures(), distributionFigures(), srlbFigures(),
-		twoServers(), hlbFigures(), weightFigures(), sensitivityFigures(), changeFigures(), ourFigures())
+		twoServers(), hlbFigures(), weightFigures(), sensitivityFigures(), changeFigures(), edgeFigures(), ourFigures())
 }
 
 // Named are the figures of these names. "6lb-8" stands for all its parts.

@@ -35,7 +35,7 @@ func scaled(s setup, rho, f float64) setup {
 // hlbPeriods is HLB Figure 17.
 func hlbPeriods(o Options) plan {
 	periods := o.some(0.1, 0.2, 0.5, 1, 2, 5)
-	s := sweep{[]string{"awcmp", "learned", "learned:completed"}, periods}
+	s := sweep{[]string{"awcmp", "learned:ages", "learned"}, periods}
 	p := plan{cells: s.cells(func(name string, period float64) cell {
 		f := stepLength / period
 		return scaled(at(farmB("c1:2", 4), name, 0.9, o), 0.9, f).cell(func(r sim.Result) []float64 {
@@ -65,14 +65,14 @@ func hlbGain(o Options) plan {
 	const until = 60
 	var p plan
 	for _, name := range lognormals {
-		run := at(lognormal(farmB("c1:2", 4), name), "learned", 0.9, o)
+		run := at(lognormal(farmB("c1:2", 4), name), "learned:ages", 0.9, o)
 		if o.Quick {
 			run.work.Requests *= 2
 		}
 		p.cells = append(p.cells, cell{time.Duration(run.work.Requests) * requestCost, func(seed uint64) ([]float64, error) { return gains(run, seed, until) }})
 	}
 	p.draw = func(m measured) (*figures.Figure, error) {
-		panel := figures.Panel{Y: figures.Axis{Label: "Kalman gain", Column: "kalman_gain"}}
+		panel := figures.Panel{Y: figures.Axis{Label: "Kalman gain", Column: "kalman_gain", From: 0.01, To: 1, Log: true}}
 		for i, name := range lognormals {
 			curve := figures.Curve{Name: "mean " + name}
 			for j := range until {
@@ -83,7 +83,7 @@ func hlbGain(o Options) plan {
 			panel.Curves = append(panel.Curves, curve)
 		}
 		return figures.NewChart(figures.Chart{
-			Title:  "HLB Figure 18b: Kalman gain of learned, farm B c1:2, 4 LBs, 90 %",
+			Title:  "HLB Figure 18b: Kalman gain of learned:ages, farm B c1:2, 4 LBs, 90 %",
 			Notes:  []string{overSeeds(o, "mean over the 4 LBs"), "published: other distributions of service times make the gain converge to other values"},
 			X:      figures.Axis{Label: "time (s)", Column: "time_s", To: until},
 			Panels: []figures.Panel{panel},
@@ -108,7 +108,7 @@ func gains(run setup, seed uint64, until int) ([]float64, error) {
 // hlbTable is HLB Figure 19.
 func hlbTable(o Options) plan {
 	sizes := o.some(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
-	s := sweep{[]string{"lsq", "sed", "learned", "learned:completed"}, sizes}
+	s := sweep{[]string{"lsq", "sed", "learned:ages", "learned"}, sizes}
 	loads := []float64{0.7, 0.9}
 	var p plan
 	for _, rho := range loads {
@@ -127,7 +127,7 @@ func hlbTable(o Options) plan {
 	p.draw = func(m measured) (*figures.Figure, error) {
 		c := figures.Chart{
 			Title: "HLB Figure 19: size of the flow table, 256 servers of 2 and 4 cores, 4 LBs",
-			Notes: []string{overSeeds(o, "80,000 requests a run"), "published: learned is less sensitive than lsq and sed, and best with the least table"},
+			Notes: []string{overSeeds(o, "80,000 requests a run"), "published: HLB is less sensitive than lsq and sed, and best with the least table"},
 			X:     figures.Axis{Label: "flow table of an LB (buckets)", Column: "buckets", From: sizes[0], To: sizes[len(sizes)-1], Log: true, Marks: sizes},
 		}
 		half := len(p.cells) / 2

@@ -14,8 +14,10 @@ import (
 
 func weightFigures() []Figure {
 	return []Figure{
-		{"hlb-12b", "farm B: weights and requests, second over first 64 servers, for 1:1, 1:2 and 1:4 cores", readings, hlbShares},
-		{"hlb-14", "farm B c1:2: learned weights and queues, second over first 64 servers, with 1 to 8 LBs", readings, hlbQueues},
+		{"hlb-12b", "farm B: weights and requests of the second 64 servers, for 1:1, 1:2 and 1:4 cores",
+			"requests are drawn as a share, not as a ratio: under sed at 70 %, 1:4, the first 64 get nearly nothing", hlbShares},
+		{"hlb-14", "farm B c1:2: learned weights and queues, second over first 64 servers, with 1 to 8 LBs",
+			"queues are drawn as the share of the second 64 servers, not as a ratio: under sed at 50 % the first 64 get nothing", hlbQueues},
 		{"hlb-15", "farm B c1:2: do scores follow the work left? 8 LBs, 90 %", "drawn as means over classes of the score where the paper draws all points", hlbScores},
 	}
 }
@@ -33,6 +35,9 @@ func halves[T int | int32 | float64](x []T) float64 {
 	return second / first
 }
 
+// strong is the share of the second half, in %; of all when the first has none.
+func strong[T int | float64](x []T) float64 { return 100 * (1 - 1/(1+halves(x))) }
+
 // weightRatio is that of the mean LB's weights.
 func weightRatio(weights [][]float64) float64 {
 	if weights == nil {
@@ -47,11 +52,11 @@ func weightRatio(weights [][]float64) float64 {
 
 // hlbShares is HLB Figure 12b.
 func hlbShares(o Options) plan {
-	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"lsq", "sed", "learned", "guided", "oracle"}, nil}
+	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"lsq", "sed", "learned:ages", "learned", "guided", "oracle"}, nil}
 	p := plan{cells: g.cells(func(load, cores, policy string) cell {
 		rho := map[string]float64{"70 %": 0.7, "90 %": 0.9}[load]
 		return at(farmB("c"+cores, 4), policy, rho, o).cell(func(r sim.Result) []float64 {
-			return []float64{weightRatio(r.Weights), halves(r.Served)}
+			return []float64{weightRatio(r.Weights), strong(r.Served), halves(r.Served)}
 		})
 	})}
 	p.draw = func(m measured) (*figures.Figure, error) {
@@ -61,7 +66,7 @@ func hlbShares(o Options) plan {
 			Series: g.series,
 			Panels: []figures.BoxPanel{
 				{Y: figures.Axis{Label: "weights, second ÷ first"}, Columns: []string{"weights_ratio"}},
-				{Y: figures.Axis{Label: "requests, second ÷ first"}, Columns: []string{"requests_ratio"}},
+				{Y: figures.Axis{Label: "requests to the second (%)", To: 100}, Columns: []string{"requests_to_second_percent"}},
 			},
 		}
 		n := 0
@@ -81,10 +86,9 @@ func hlbShares(o Options) plan {
 				}
 			}
 		}
-		at := len(picture.Groups) - 1
-		sed := picture.Panels[1].Boxes[at][1]
-		picture.Notes = []string{overSeeds(o, "weights of lsq, sed and learned at the end of a run"),
-			fmt.Sprintf("sed at 90 %%, 1:4, requests second ÷ first, published: 12.14; ours: %.2f ± %.2f", sed.Value, sed.Half)}
+		value, half := m.at(n-len(g.series)+1, 2)
+		picture.Notes = []string{overSeeds(o, "weights of an LB at the end of a run; guided and oracle have none"),
+			fmt.Sprintf("sed at 90 %%, 1:4, requests second ÷ first, published: 12.14; ours: %.2f ± %.2f", value, half)}
 		return figures.NewGroups(picture)
 	}
 	return p
@@ -104,12 +108,12 @@ func watched(s setup, seed uint64, look func(sim.Snapshot)) (sim.Result, error) 
 
 // hlbQueues is HLB Figure 14.
 func hlbQueues(o Options) plan {
-	policies, lbs := []string{"sed", "learned"}, []float64{1, 2, 4, 8}
+	policies, lbs := []string{"sed", "learned:ages"}, []float64{1, 2, 4, 8}
 	rhos := o.some(0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 	var names []string
 	for _, name := range policies {
 		for _, n := range lbs {
-			names = append(names, fmt.Sprintf("%s, %v LBs", name, n))
+			names = append(names, fmt.Sprintf("%s, M = %v", name, n))
 		}
 	}
 	s := sweep{names, rhos}
@@ -125,11 +129,11 @@ func hlbQueues(o Options) plan {
 	p.draw = func(m measured) (*figures.Figure, error) {
 		x := rhoAxis(0.5)
 		c := figures.Chart{
-			Title: "HLB Figure 14: weights and queues, second 64 servers (2 cores) over first 64 (1 core)", X: x,
+			Title: "HLB Figure 14: weights and queues of the strong (2 cores) and the weak, farm B c1:2", X: x,
 			Panels: []figures.Panel{
-				{Y: figures.Axis{Label: "weights of learned, ratio", Column: "weights_ratio"}, Curves: s.curves(m, 0, 1)[len(lbs):]},
-				{Y: figures.Axis{Label: "queues with sed, ratio", Column: "sed_queue_ratio"}, Curves: s.curves(m, 1, 1)[:len(lbs)]},
-				{Y: figures.Axis{Label: "queues with learned, ratio", Column: "learned_queue_ratio"}, Curves: s.curves(m, 1, 1)[len(lbs):]},
+				{Y: figures.Axis{Label: "weights, strong ÷ weak", Column: "weights_ratio"}, Curves: s.curves(m, 0, 1)[len(lbs):]},
+				{Y: figures.Axis{Label: "strong's queues, sed (%)", Column: "sed_queues_at_strong_percent", To: 100}, Curves: s.curves(m, 1, 1)[:len(lbs)]},
+				{Y: figures.Axis{Label: "strong's queues, HLB (%)", Column: "learned_ages_queues_at_strong_percent", To: 100}, Curves: s.curves(m, 1, 1)[len(lbs):]},
 			},
 		}
 		for j, rho := range rhos {
@@ -153,8 +157,7 @@ func queues(run setup, seed uint64) ([]float64, error) {
 		weights += weightRatio(s.Weights)
 		looks++
 	})
-	strong := halves(r.Served)
-	return []float64{weights / looks, halves(busy), 100 * strong / (1 + strong)}, err
+	return []float64{weights / looks, strong(busy), strong(r.Served)}, err
 }
 
 // The classes of hlbScores: scores over their mean, from 0 to 2.
@@ -165,7 +168,7 @@ const (
 
 // hlbScores is HLB Figure 15.
 func hlbScores(o Options) plan {
-	names := []string{"sed", "learned"}
+	names := []string{"sed", "learned:ages", "learned"}
 	var p plan
 	for _, name := range names {
 		run := at(farmB("c1:2", 8), name, 0.9, o)
@@ -190,7 +193,7 @@ func hlbScores(o Options) plan {
 			c.Notes = append(c.Notes, fmt.Sprintf("correlation with %s: %.2f ± %.2f", name, value, half))
 			panel.Curves = append(panel.Curves, curve)
 		}
-		c.Notes = append(c.Notes, "published: not correlated with sed, more accurate with learned")
+		c.Notes = append(c.Notes, "published: not correlated with sed, more accurate with HLB")
 		c.Panels = []figures.Panel{panel}
 		return figures.NewChart(c)
 	}

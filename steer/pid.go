@@ -41,6 +41,11 @@ type Settings struct {
 // Published are the form and the gains of EdgeBalance §3, for a tick of 30 ms.
 func Published() Settings { return Settings{Literal, 0.6, 0.5, 0.125} }
 
+// Tuned are gains for flows that last seconds, which the published ones set
+// swinging. They damp what the published ones do not, and take five seconds to
+// level an elephant where those take a quarter of one. docs/edge.md has both.
+func Tuned() Settings { return Settings{True, 0.05, 0, 0.025} }
+
 // longest is the longest time between two ticks that a term is computed with: a
 // clock that jumped, or a machine that was suspended, must not fill the integral.
 const longest = time.Second

@@ -1,0 +1,83 @@
+package edge
+
+import (
+	"math"
+	"time"
+)
+
+// The three experiments of EdgeBalance §4. What the paper does not say is chosen
+// here, and named in docs/edge.md.
+
+const (
+	chain  = 700 * time.Nanosecond // cost of a packet, Figures 4 and 5
+	ring   = 512
+	warm   = 0.04
+	jitter = 0.1
+)
+
+// ReportNoise makes the monitor's servers as unequal as the paper's, 7 % apart.
+const ReportNoise = 0.1
+
+func nodes(n int, cost time.Duration) []Server {
+	servers := make([]Server, n)
+	for i := range servers {
+		servers[i] = Server{Cores: 1, Cost: []time.Duration{cost}}
+	}
+	return servers
+}
+
+// PredictionRate is the packets a second of Figure 3.
+const PredictionRate = 500_000
+
+// Prediction is Figure 3: short flows at a constant rate to one core whose chain
+// of functions has the given cost a packet.
+func Prediction(cost time.Duration) (Farm, Traffic) {
+	f := Farm{Servers: nodes(1, cost), Ring: ring, Warm: warm, Jitter: jitter}
+	return f, Traffic{For: 2 * time.Second, WarmUp: Period,
+		Classes: []Class{{PerSecond: PredictionRate / 10, Packets: 10, Gap: time.Millisecond}}}
+}
+
+// heavy is what Figure 4 asks of its two servers together, in cores.
+const heavy = 1.9
+
+// HeterogeneousRate is the packets a second of Figure 4.
+const HeterogeneousRate = heavy * float64(time.Second) / float64(chain)
+
+// Heterogeneous is Figure 4: one elephant with the given share of the packets,
+// from 0 to less than 1, and mice of 10 packets at intervals of 1 ms, to two
+// servers.
+func Heterogeneous(share float64) (Farm, Traffic) {
+	f := Farm{Servers: nodes(2, chain), Ring: ring, Warm: warm, Jitter: jitter}
+	t := Traffic{For: 4 * time.Second, WarmUp: time.Second}
+	if share > 0 {
+		gap := math.Round(float64(time.Second) / (HeterogeneousRate * share))
+		t.Classes = []Class{{Elephants: 1, Gap: time.Duration(gap)}}
+	}
+	mice := HeterogeneousRate * (1 - share) / 10
+	t.Classes = append(t.Classes, Class{PerSecond: mice, Packets: 10, Gap: time.Millisecond})
+	return f, t
+}
+
+// Of Figure 5: when the traffic doubles, and how long a flow lasts on average.
+const (
+	Doubling = 9 * time.Second
+	Lifetime = 3 * time.Second
+)
+
+// before is the load of Figure 5's only server until then.
+const before = 0.88
+
+// Dynamic is Figure 5: 15 flows a second to one server, twice as many from
+// Doubling on, and a spare server that joins above 95 %. tail is Pareto's shape
+// of the flows' lifetimes, 0 for flows alike. Packets are ten times dearer and
+// ten times rarer than the paper's, which changes no load.
+func Dynamic(tail float64) (Farm, Traffic) {
+	const cost = 10 * chain
+	f := Farm{Servers: nodes(2, cost), Ring: ring, Warm: warm, Jitter: jitter, Overload: 0.95}
+	f.Servers[1].Spare = true
+	packets := before / 15 / cost.Seconds()
+	c := Class{PerSecond: 15, Even: true, Packets: packets, Tail: tail, Gap: time.Duration(float64(Lifetime) / packets)}
+	more := c
+	more.From = Doubling
+	return f, Traffic{For: 45 * time.Second, Classes: []Class{c, more}}
+}

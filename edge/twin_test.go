@@ -1,0 +1,227 @@
+package edge
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"proffer/steer"
+)
+
+// The twin makes all flows, then all packets, sorts them, and remembers every
+// packet that a core ever had. It counts by looking at all of them again.
+
+type twinPacket struct {
+	at          int64
+	class, flow int
+}
+
+type twinJob struct{ comes, begins, leaves int64 }
+
+type twin struct {
+	farm    Farm
+	server  []int // of each core
+	jobs    [][]twinJob
+	sent    [][][]int64 // by core and service: when
+	dropped uint64
+	waits   []int64
+	spare   []bool
+}
+
+// twinTraffic is every packet until the end, in order.
+func twinTraffic(traffic Traffic, seed uint64) (packets []twinPacket) {
+	flow := 0
+	for class, c := range traffic.Classes {
+		rng := rand.New(rand.NewPCG(seed, uint64(classStream+class)))
+		spread := rng.Float64()
+		clock := float64(c.From)
+		for n := 0; clock <= float64(traffic.For); n++ {
+			length := math.MaxInt32
+			switch {
+			case n == c.Elephants && c.Elephants > 0:
+				clock = math.Inf(1)
+				continue
+			case c.Elephants > 0:
+				clock = float64(int64(c.From) + int64(c.Gap)*int64(n)/int64(c.Elephants))
+			case c.Even:
+				clock += float64(1 / c.PerSecond * 1e9)
+			default:
+				clock += float64(rng.ExpFloat64() / c.PerSecond * 1e9)
+			}
+			if c.Elephants == 0 {
+				length = int(math.Round(c.Packets))
+			}
+			if c.Tail > 0 {
+				_, spread = math.Modf(spread + golden)
+				length = int(math.Round(c.Packets * (c.Tail - 1) / c.Tail * math.Pow(1-spread, -1/c.Tail)))
+			}
+			for i := range length {
+				at := int64(clock) + int64(i)*int64(c.Gap)
+				if at > int64(traffic.For) {
+					break
+				}
+				packets = append(packets, twinPacket{at, class, flow})
+			}
+			flow++
+		}
+	}
+	slices.SortStableFunc(packets, func(a, b twinPacket) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return a.class - b.class
+	})
+	return packets
+}
+
+func (w *twin) offer(core int, at int64, cold float64, count bool) {
+	waiting, begins := 0, at
+	for _, j := range w.jobs[core] {
+		if j.leaves > at {
+			waiting++
+			begins = max(begins, j.leaves)
+		}
+	}
+	cost := int64(cold)
+	if waiting > 0 {
+		cost = int64(cold * (1 - w.farm.Warm))
+	}
+	if waiting == w.farm.Ring {
+		w.dropped++
+		return
+	}
+	w.jobs[core] = append(w.jobs[core], twinJob{at, begins, begins + cost})
+	if count {
+		w.waits = append(w.waits, begins+cost-at)
+	}
+}
+
+// busy is how long a core worked from one instant to another.
+func (w *twin) busy(core int, from, to int64) (sum int64) {
+	for _, j := range w.jobs[core] {
+		sum += max(0, min(j.leaves, to)-max(j.begins, from))
+	}
+	return sum
+}
+
+func (w *twin) counts(until int64) [][]uint64 {
+	counts := make([][]uint64, len(w.sent))
+	for core, services := range w.sent {
+		for _, times := range services {
+			n := uint64(0)
+			for _, at := range times {
+				if at < until {
+					n++
+				}
+			}
+			counts[core] = append(counts[core], n)
+		}
+	}
+	return counts
+}
+
+// play is Run for Model and Static.
+func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, offered int) {
+	for i, s := range w.farm.Servers {
+		w.spare = append(w.spare, s.Spare)
+		for range s.Cores {
+			w.server = append(w.server, i)
+			w.jobs = append(w.jobs, nil)
+			w.sent = append(w.sent, make([][]int64, len(s.Cost)))
+		}
+	}
+	gains := p.PID
+	if p.Kind == Static {
+		gains = steer.Settings{}
+	}
+	b := steer.New(w.farm.calibrate(seed), gains)
+	for core, server := range w.server {
+		if w.spare[server] {
+			b.Control().Leave(core)
+		}
+	}
+	b.Tick(0, w.counts(0))
+	turns := newTurn(b.Control().Weights())
+	costs := rand.New(rand.NewPCG(seed, costStream))
+	homes := map[int]int{}
+	tick := int64(Period)
+	packets := twinTraffic(traffic, seed)
+	for _, packet := range append(packets, twinPacket{at: int64(traffic.For) + 1}) {
+		for ; tick <= min(packet.at, int64(traffic.For)); tick += int64(Period) {
+			samples = append(samples, w.tick(b, tick))
+		}
+		if packet.at > int64(traffic.For) {
+			break
+		}
+		core, known := homes[packet.flow]
+		if !known {
+			core = turns.next()
+			homes[packet.flow] = core
+		}
+		service := traffic.Classes[packet.class].Service
+		w.sent[core][service] = append(w.sent[core][service], packet.at)
+		cost := float64(w.farm.Servers[w.server[core]].Cost[service]) * (1 + w.farm.Jitter*(2*costs.Float64()-1))
+		w.offer(core, packet.at, cost, packet.at >= int64(traffic.WarmUp))
+	}
+	return samples, len(packets)
+}
+
+func (w *twin) tick(b *steer.Balancer, now int64) Sample {
+	// What comes at the very instant of a tick comes after it.
+	loads, weights := b.Tick(time.Duration(now), w.counts(now))
+	s := Sample{At: time.Duration(now), Predicted: slices.Clone(loads), Weights: slices.Clone(weights)}
+	sum, members := 0.0, 0.0
+	for core, server := range w.server {
+		s.Measured = append(s.Measured, float64(w.busy(core, now-int64(Period), now))/float64(Period))
+		if !w.spare[server] {
+			sum += loads[core]
+			members++
+		}
+	}
+	if join := slices.Index(w.spare, true); join >= 0 && sum/members > w.farm.Overload {
+		w.spare[join] = false
+		for core, server := range w.server {
+			if server == join {
+				b.Control().Join(core)
+			}
+		}
+	}
+	return s
+}
+
+func TestTwin(t *testing.T) {
+	f, traffic := mixed()
+	for _, p := range policies() {
+		if p.Kind == Monitor {
+			continue
+		}
+		for seed := uint64(1); seed <= 3; seed++ {
+			got := run(t, f, p, traffic, seed)
+			w := &twin{farm: f}
+			samples, offered := w.play(p, traffic, seed)
+			if uint64(offered) != got.Offered || w.dropped != got.Dropped {
+				t.Fatalf("%v (seed %d): twin has %d packets and drops %d, Run %d and %d", p, seed, offered, w.dropped, got.Offered, got.Dropped)
+			}
+			total := int64(0)
+			for _, ns := range w.waits {
+				total += ns
+			}
+			if want := time.Duration(total / int64(len(w.waits))); want != got.Latency {
+				t.Errorf("%v (seed %d): latency %v, the twin's %v", p, seed, got.Latency, want)
+			}
+			for i, s := range samples {
+				if !sameSample(s, got.Samples[i]) {
+					t.Fatalf("%v (seed %d): tick %d\n got %v\nwant %v", p, seed, i, got.Samples[i], s)
+				}
+			}
+		}
+	}
+}
+
+func sameSample(a, b Sample) bool {
+	near := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
+	return a.At == b.At && slices.EqualFunc(a.Predicted, b.Predicted, near) &&
+		slices.EqualFunc(a.Measured, b.Measured, near) && slices.EqualFunc(a.Weights, b.Weights, near)
+}
