@@ -287,7 +287,7 @@ func TestSimInterrupted(t *testing.T) {
 	var stdout bytes.Buffer
 	code := run(ctx, []string{"sim", "--policies", "all", "--rho", "0.5,0.6,0.7,0.8,0.9", "--seeds", "1", "--requests", "20000", "--json", "--out", dir}, &stdout, stderr)
 	rows := parseRows(t, stdout.String())
-	if code != exitFailed || len(rows) == 0 || len(rows) > 100 || rows[0]["policy"] != "single" || rows[0]["seeds"] != 1.0 {
+	if code != exitFailed || len(rows) == 0 || len(rows) > 100 || rows[0]["rho"] != 0.5 || rows[0]["seeds"] != 1.0 {
 		t.Fatalf("exit %d, %d rows\n%s", code, len(rows), stderr.String())
 	}
 	saved, err := os.ReadFile(filepath.Join(dir, "rows.json"))

@@ -1,22 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
-	"context"
-
 	"github.com/spf13/cobra"
-	"maps"
 
 	"proffer/api"
 )
 
-const defaultControl = "/run/proffer/lb.sock"
+// controls are where daemons answer unless their configuration says otherwise.
+var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock"}
 
 func newStatus() *cobra.Command {
 	var socket string
@@ -24,14 +26,15 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--control PATH] [--all] [--json]",
 		Short: "Ask a running daemon for its services, load and counters",
-		Long: `Asks the daemon on this host whose configuration names this control socket.
+		Long: `Asks the daemon on this host whose configuration names this control socket;
+without --control, the load balancer or else the agent at their default sockets.
 Counters that are 0 are left out unless --all is given; docs/counters.md says
 what each one means.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()
-			s, err := api.Ask(ctx, socket)
+			s, err := ask(ctx, socket)
 			if err != nil {
 				return err
 			}
@@ -43,10 +46,26 @@ what each one means.`,
 			return printStatus(cmd.OutOrStdout(), s, all)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "control", defaultControl, "control socket `PATH` of the daemon")
+	cmd.Flags().StringVar(&socket, "control", "", "control socket `PATH` of the daemon (default "+strings.Join(controls, " or ")+")")
 	cmd.Flags().BoolVar(&all, "all", false, "show counters that are 0 too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// ask asks the daemon at socket, or without one the first that answers.
+func ask(ctx context.Context, socket string) (api.Status, error) {
+	if socket != "" {
+		return api.Ask(ctx, socket)
+	}
+	var errs []error
+	for _, path := range controls {
+		s, err := api.Ask(ctx, path)
+		if err == nil {
+			return s, nil
+		}
+		errs = append(errs, err)
+	}
+	return api.Status{}, errors.Join(errs...)
 }
 
 // printStatus writes a status for a reader.
