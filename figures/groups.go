@@ -38,13 +38,14 @@ func NewGroups(g Groups) (*Figure, error) {
 	if err := named(g.Series); err != nil {
 		return nil, fmt.Errorf("draw %q: %w", g.Title, err)
 	}
-	styles := lines(g.Series)
-	f := &Figure{title: g.Title, notes: g.Notes, taller: 0.35 * float64(len(g.Panels)-1)}
-	f.table = g.table()
-	for i, content := range g.Panels {
-		if err := g.check(content); err != nil {
+	for _, p := range g.Panels {
+		if err := g.check(p); err != nil {
 			return nil, fmt.Errorf("draw %q: %w", g.Title, err)
 		}
+	}
+	styles := lines(g.Series)
+	f := &Figure{title: g.Title, notes: g.Notes, taller: 0.35 * float64(len(g.Panels)-1), table: g.table()}
+	for i, content := range g.Panels {
 		p := panel("", content.Y.Label)
 		last := i == len(g.Panels)-1
 		if last {

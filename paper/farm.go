@@ -98,7 +98,7 @@ func box(m measured, cell int) figures.Box {
 	middle, _ := m.at(cell, p50)
 	high, _ := m.at(cell, p75)
 	value, half := m.at(cell, p90)
-	return figures.Box{Low: low / 1e3, Middle: middle / 1e3, High: high / 1e3, Value: value / 1e3, Half: half / 1e3}
+	return figures.Box{Low: scale(low, 1e-3), Middle: scale(middle, 1e-3), High: scale(high, 1e-3), Value: scale(value, 1e-3), Half: scale(half, 1e-3)}
 }
 
 func overSeeds(o Options, what string) string {

@@ -71,7 +71,15 @@ func round(x float64) float64 {
 // point is a number of a cell as a point of a curve.
 func (m measured) point(x float64, cell, number int, unit float64) figures.Point {
 	mean, half := m.at(cell, number)
-	return figures.Point{X: x, Y: mean * unit, Half: half * unit}
+	return figures.Point{X: x, Y: scale(mean, unit), Half: scale(half, unit)}
+}
+
+// scale leaves no digits that the multiplication made.
+func scale(x, unit float64) float64 {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return x
+	}
+	return math.Round(x*unit*1e9) / 1e9
 }
 
 // sweep is a cell for each name at each x.

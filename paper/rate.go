@@ -81,7 +81,7 @@ func overLoad(o Options, farm sim.Farm, text overLoadText, rhos []float64) plan 
 // below a load of 0.9 (6LB §VI-B2, footnote 5).
 func fitted(curves []figures.Curve) ([]figures.Curve, error) {
 	best, time, load := math.Inf(1), 0.0, 0.0
-	for b := 0.8; b <= 1.0; b += 0.0025 {
+	for b := 0.5; b <= 1.0; b += 0.0025 {
 		sum, square := 0.0, 0.0 // of measured · model, model², both over measured²
 		used := below(curves[0].Points, 0.9)
 		for _, p := range used {

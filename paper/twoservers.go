@@ -62,7 +62,7 @@ func markov(Options) plan {
 	p.seeds = 1
 	for _, s := range scenes {
 		for _, name := range names {
-			p.cells = append(p.cells, cell{30 * time.Millisecond, func(uint64) ([]float64, error) { return []float64{weighted(s, rules[name])}, nil }})
+			p.cells = append(p.cells, cell{15 * time.Millisecond, func(uint64) ([]float64, error) { return []float64{weighted(s, rules[name])}, nil }})
 		}
 	}
 	p.draw = func(m measured) (*figures.Figure, error) {
@@ -91,15 +91,13 @@ func markov(Options) plan {
 // that have any request, by sweeping the balance equations (Gauss and Seidel).
 func weighted(s scene, choose rule) float64 {
 	const n = queueLength + 1
-	var p [n][n]float64
-	for i := range p {
-		for j := range p[i] {
+	const total = fast + slow
+	var p, first [n][n]float64 // the probability of a state, the rate to the first server in it
+	for i := range n {
+		for j := range n {
 			p[i][j] = 1.0 / (n * n)
+			first[i][j] = total * (s.seen*choose([2]float64{float64(i), float64(j)}, s.weights) + (1-s.seen)/2)
 		}
-	}
-	total := fast + slow
-	first := func(i, j int) float64 {
-		return total * (s.seen*choose([2]float64{float64(i), float64(j)}, s.weights) + (1-s.seen)/2)
 	}
 	for range 4000 {
 		sum, moved := 0.0, 0.0
@@ -107,16 +105,16 @@ func weighted(s scene, choose rule) float64 {
 			for j := range n {
 				in, out := 0.0, 0.0
 				if i > 0 {
-					in, out = in+p[i-1][j]*first(i-1, j), out+fast
+					in, out = in+p[i-1][j]*first[i-1][j], out+fast
 				}
 				if j > 0 {
-					in, out = in+p[i][j-1]*(total-first(i, j-1)), out+slow
+					in, out = in+p[i][j-1]*(total-first[i][j-1]), out+slow
 				}
 				if i < queueLength {
-					in, out = in+p[i+1][j]*fast, out+first(i, j)
+					in, out = in+p[i+1][j]*fast, out+first[i][j]
 				}
 				if j < queueLength {
-					in, out = in+p[i][j+1]*slow, out+total-first(i, j)
+					in, out = in+p[i][j+1]*slow, out+total-first[i][j]
 				}
 				moved = max(moved, math.Abs(p[i][j]-in/out))
 				p[i][j] = in / out
@@ -132,9 +130,14 @@ func weighted(s scene, choose rule) float64 {
 			break
 		}
 	}
+	return duration(&p)
+}
+
+// duration is the mean over the states that have a request.
+func duration(p *[queueLength + 1][queueLength + 1]float64) float64 {
 	mean, busy := 0.0, 0.0
-	for i := range n {
-		for j := range n {
+	for i := range p {
+		for j := range p[i] {
 			if l1, l2 := float64(i), float64(j); i+j > 0 {
 				mean += p[i][j] * (l1*l1/fast + l2*l2/slow) / (l1 + l2)
 				busy += p[i][j]

@@ -1,0 +1,94 @@
+package figures
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func curves() []Curve {
+	return []Curve{
+		{Name: "single", Points: []Point{{0.5, 1, 0.1}, {0.9, 4, math.Inf(1)}}},
+		{Name: "published: single", Kind: Published, Of: "single", Points: []Point{{0.5, 1.1, 0}}},
+	}
+}
+
+// TestChartTable: a row a curve and x, empty where a panel has nothing.
+func TestChartTable(t *testing.T) {
+	c := Chart{Title: "t", X: Axis{Column: "load"}, Panels: []Panel{
+		{Y: Axis{Column: "mean_s"}, Curves: curves()},
+		{Y: Axis{Column: "p90_s"}, Curves: curves()[:1]},
+	}}
+	f, err := NewChart(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := f.table.csv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `series,load,mean_s,mean_s_ci95_half,p90_s,p90_s_ci95_half
+single,0.5,1,0.1,1,0.1
+single,0.9,4,,4,
+published: single,0.5,1.1,,,
+`
+	if string(data) != want {
+		t.Errorf("got\n%s\nwant\n%s", data, want)
+	}
+	if len(f.legend) != 2 || f.legend[1].mark == nil || f.legend[1].mark.Color != f.legend[0].line.Color {
+		t.Error("a published value does not look like its curve")
+	}
+	if p := f.panels[0]; p.Y.Min != 0 || p.Y.Max < 4 || f.panels[0].X.Max != f.panels[1].X.Max {
+		t.Error("the axes do not hold the curves")
+	}
+}
+
+func TestChartRefuses(t *testing.T) {
+	for want, list := range map[string][]Curve{
+		"no curves":  nil,
+		"no points":  {{Name: "a"}},
+		"point 0 is": {{Name: "a", Points: []Point{{0, math.NaN(), 0}}}},
+	} {
+		if _, err := NewChart(Chart{Title: "t", Panels: []Panel{{Curves: list}}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	g := Groups{
+		Title: "t", GroupColumn: "lbs", Groups: []string{"4 LBs", "8 LBs"}, Series: []string{"lsq", "sed"},
+		Panels: []BoxPanel{{Y: Axis{To: 3}, Columns: []string{"p25", "p50", "p75", "p90"}, Boxes: [][]Box{
+			{{1, 2, 3, 4, 0.5}, {1, 2, 2.5, 2.8, math.Inf(1)}},
+			{{0.1, 0.2, 0.3, 0.4, 0.05}, {Value: math.NaN()}},
+		}}},
+	}
+	f, err := NewGroups(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Save(t.TempDir(), "groups"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := f.table.csv()
+	if want := "series,lbs,p25,p50,p75,p90,p90_ci95_half\nlsq,4 LBs,1,2,3,4,0.5\nsed,4 LBs,1,2,2.5,2.8,\n"; err != nil || !strings.HasPrefix(string(data), want) {
+		t.Errorf("%s (%v)", data, err)
+	}
+	g.Panels[0].Boxes = g.Panels[0].Boxes[:1]
+	if _, err := NewGroups(g); err == nil || !strings.Contains(err.Error(), "1 groups of boxes, want 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTicksOfAPartialAxis(t *testing.T) {
+	var labels []string
+	for _, mark := range (ticks{most: 5}).Ticks(0.5, 1) {
+		labels = append(labels, mark.Label)
+	}
+	for _, mark := range (decades{}).Ticks(0.3, 12) {
+		labels = append(labels, mark.Label)
+	}
+	if got, want := strings.Join(labels, " "), "0.5 0.6 0.7 0.8 0.9 1.0 0.5 1 2 5 10"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
