@@ -6,7 +6,7 @@ import "strconv"
 func suggest(key string, keys []entry) string {
 	best, least := "", max(1, len(key)/3)
 	for _, e := range keys {
-		if d := distance(key, e.key); d <= least {
+		if d := Distance(key, e.key); d <= least {
 			best, least = e.key, d-1
 		}
 	}
@@ -17,9 +17,9 @@ func suggest(key string, keys []entry) string {
 	return "did you mean " + best + "? " + known
 }
 
-// distance counts the insertions, deletions, substitutions and swaps of
+// Distance counts the insertions, deletions, substitutions and swaps of
 // neighbours between two words (optimal string alignment).
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a) // no key of ours; do not spend time on it
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"proffer/config"
 )
 
 // Figure is one that can be drawn.
@@ -74,34 +76,9 @@ func isPart(number, part string) bool {
 func unknown(name string, all []Figure) error {
 	nearest, least := "", 1<<30
 	for _, f := range all {
-		if d := distance(name, f.Name); d < least {
+		if d := config.Distance(name, f.Name); d < least {
 			nearest, least = f.Name, d
 		}
 	}
 	return fmt.Errorf("unknown figure %q: did you mean %s? --list prints all", name, nearest)
-}
-
-// distance counts the insertions, deletions and substitutions between two words
-// (Levenshtein).
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range a {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range b {
-			other := last[j]
-			if a[i] != b[j] {
-				other++
-			}
-			row[j+1] = min(other, last[j+1]+1, row[j]+1)
-		}
-		last = row
-	}
-	return last[len(b)]
 }
