@@ -225,7 +225,7 @@ func (j *judge) fuzz(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if len(frame) < 14 || len(frame) > 3000 {
-			t.Skip("no frame of this length reaches a program here")
+			return // no frame of this length reaches a program here
 		}
 		j.here(t)
 		if err := j.verdict(t, frame); err != nil {

@@ -66,9 +66,6 @@ func (r row) make(t *testing.T) Farm {
 // themselves: the load that they happen to draw differs by .2 %, which is a
 // fiftieth of what is left idle at .95; 10 % is allowed there.
 func TestPublished(t *testing.T) {
-	if testing.Short() {
-		t.Skip("700 runs")
-	}
 	for _, r := range policiesMD {
 		for name, want := range r.want {
 			t.Run(fmt.Sprintf("%s/M=%d/%v/%s", r.farm, r.lbs, r.rho, name), func(t *testing.T) {
