@@ -38,7 +38,7 @@ says what there is, what differs from the paper, and how long it takes. --quick
 draws sketches from few requests. Ctrl-C keeps the figures that are complete and
 names the others. docs/results-simulated.md compares the numbers.`,
 		Example: `  proffer figures 6lb-7 6lb-8 6lb-9
-  proffer figures --all --seeds 5 --out figures`,
+  proffer figures --all --seeds 5 --out figures-out`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error { return runFigures(cmd, f, names) },
 	}
@@ -46,7 +46,7 @@ names the others. docs/results-simulated.md compares the numbers.`,
 	flags.BoolVar(&f.all, "all", false, "draw all figures")
 	flags.BoolVar(&f.list, "list", false, "print name, content and estimated time of each figure")
 	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds says otherwise")
-	flags.StringVar(&f.out, "out", "figures", "write into `DIR`")
+	flags.StringVar(&f.out, "out", "figures-out", "write into `DIR`")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each measurement, with the seeds 1 to `N`")
 	return cmd
 }
