@@ -43,7 +43,7 @@ func serverLocator(i int) netip.Prefix {
 
 func farm(n int) (servers []topo.Server) {
 	for i := range n {
-		servers = append(servers, topo.Server{Name: fmt.Sprint("s", i), Locator: serverLocator(i)})
+		servers = append(servers, topo.Server{Name: fmt.Sprint("s", i), Locator: serverLocator(i), Weight: 1})
 	}
 	return servers
 }

@@ -78,7 +78,7 @@ func service(bed *testbed.Bed, s Settings) topo.Service {
 		svc.Choices = max(s.Choices, 2)
 	}
 	for _, n := range bed.Servers {
-		svc.Servers = append(svc.Servers, topo.Server{Name: n.Name, Locator: n.Locator})
+		svc.Servers = append(svc.Servers, topo.Server{Name: n.Name, Locator: n.Locator, Weight: 1})
 	}
 	return svc
 }

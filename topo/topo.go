@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// MaxChoices is the longest list of candidates one offer carries.
-const MaxChoices = 4
+// Limits of a list of segments (bpf/types.h).
+const (
+	MaxChoices = 4 // candidates of one offer
+	MaxVia     = 3 // transit SIDs before them
+)
 
 // Node is one machine of the SR domain.
 type Node struct {
@@ -18,21 +21,61 @@ type Node struct {
 	Locator   netip.Prefix // 64 bits; every SID of the node lies inside (RFC 8986 §3.1)
 	Interface string       // the link that the programs are attached to
 	Control   string       // unix socket that answers `proffer status`
+	Pin       string       // bpffs directory where links and flows outlive the daemon
+
+	// Domain holds the prefixes of the SR domain. When there are any, SR packets
+	// whose outer source lies elsewhere are dropped.
+	Domain []netip.Prefix
+	// Keys sign and check signals; the first signs. Empty: signals carry no tag.
+	// KeyFile is where they come from.
+	Keys    []SignalKey
+	KeyFile string
 }
 
-// Server is a host that takes connections of a service.
+// SignalKey is one generation of the keys that authenticate signals.
+type SignalKey struct {
+	ID   uint8 // 1 to 255; 0 on the wire says "no tag"
+	Farm Key   // LB → servers
+	// Server → LB. At an LB the master of all, at a server its own: derived from
+	// the master, so that one server cannot speak for another.
+	Server Key
+}
+
+// Server is a host that takes flows of a service.
 type Server struct {
 	Name    string
 	Locator netip.Prefix
+	Weight  int // its share of new flows; 0 drains it
 }
 
-// VIP is the address of a service: TCP at Addr and Port.
+// Protocol of a service.
+type Protocol uint8
+
+const (
+	TCP Protocol = iota
+	UDP
+)
+
+func (p Protocol) String() string { return [...]string{"tcp", "udp"}[p] }
+
+// Number is the protocol's in an IP header (IANA).
+func (p Protocol) Number() uint8 { return [...]uint8{6, 17}[p] }
+
+// VIP is the address of a service.
 type VIP struct {
-	Addr netip.Addr
-	Port uint16
+	Addr     netip.Addr // IPv6, or IPv4
+	Port     uint16
+	Protocol Protocol
 }
 
-func (v VIP) String() string { return netip.AddrPortFrom(v.Addr, v.Port).String() }
+// String is [addr]:port, with the protocol before it if that is not TCP.
+func (v VIP) String() string {
+	at := netip.AddrPortFrom(v.Addr, v.Port).String()
+	if v.Protocol == TCP {
+		return at
+	}
+	return v.Protocol.String() + " " + at
+}
 
 // Dispatch says how an LB spreads the new flows of a service.
 type Dispatch uint8
@@ -44,14 +87,60 @@ const (
 
 func (d Dispatch) String() string { return [...]string{"single", "hunt"}[d] }
 
-// Service is a VIP as an LB sees it. Servers are sorted by locator, so that
-// every LB numbers them alike whatever the order in its file.
+// Select is how the lists of candidates come about. Either way they are one
+// table of Buckets lists, the same at every LB.
+type Select uint8
+
+const (
+	Hash   Select = iota // consistent hashing: 6LB Algorithm 3
+	Random               // each list drawn at random: SRLB
+)
+
+func (s Select) String() string { return [...]string{"hash", "random"}[s] }
+
+// Wire is how segments travel with a packet.
+type Wire uint8
+
+const (
+	Encap  Wire = iota // an outer header: RFC 8986 H.Encaps.Red
+	Insert             // the papers': an SRH inside the client's own IPv6 packet
+)
+
+func (w Wire) String() string { return [...]string{"encap", "insert"}[w] }
+
+// Fragments is what becomes of IP fragments, whose ports nobody can see.
+type Fragments uint8
+
+const (
+	DropFragments Fragments = iota
+	HashFragments           // the service's packets are all hashed by addresses alone
+)
+
+func (f Fragments) String() string { return [...]string{"drop", "hash"}[f] }
+
+// Version is the pool of a service as it once was.
+type Version struct {
+	Version int
+	Servers []Server
+}
+
+// Service is a VIP as an LB sees it.
 type Service struct {
-	Name     string
-	VIP      VIP
-	Dispatch Dispatch
-	Choices  int // candidates an offer carries; fewer when there are fewer servers
-	Servers  []Server
+	Name      string
+	VIP       VIP
+	Dispatch  Dispatch
+	Select    Select
+	Buckets   int // lists in the table (6LB's M); never changes while flows live
+	Choices   int // candidates an offer carries; fewer when there are fewer servers
+	Wire      Wire
+	Via       []netip.Addr // transit SIDs before the candidates
+	Fragments Fragments
+	Servers   []Server // sorted by locator
+	Version   int      // of Servers
+
+	// History holds the pools before this one, the newest first: the horizon
+	// within which a flow is recovered. Shared by all LBs with the rest.
+	History []Version
 }
 
 // Key is a 128-bit secret.
@@ -62,6 +151,10 @@ type FlowTable struct {
 	Entries int
 	Idle    time.Duration // an entry without packets for this long is stale
 	Linger  time.Duration // how long an entry outlives the close of both directions
+
+	// Embryonic bounds the flows whose handshake is not over. They live apart,
+	// and only they make room for each other.
+	Embryonic int
 }
 
 // LB is all that one load balancer runs on.
@@ -102,6 +195,17 @@ const (
 	Drop                // leave the client to retransmit
 )
 
+// Owner is where an agent looks up whose a flow is.
+type Owner uint8
+
+const (
+	Socket Owner = iota // the sockets of the agent's own network namespace
+	Netns               // those of another one: Offering.Netns
+	Table               // its own table of flows: the sockets are out of sight
+)
+
+func (o Owner) String() string { return [...]string{"socket", "netns", "table"}[o] }
+
 func (o OnFull) String() string { return [...]string{"rst", "drop"}[o] }
 
 // Offering is a service as the agent of one server sees it.
@@ -117,6 +221,9 @@ type Offering struct {
 	Signal     Signal
 	Page       string // SharedMemory: path of the page
 	OnFull     OnFull
+	Owner      Owner
+	Netns      string // Netns: path of the namespace
+	MAC        MAC    // Table: link address that the VIP answers at, if not the host's (macvlan)
 }
 
 // Agent is all that the agent of one server runs on.
