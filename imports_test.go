@@ -11,9 +11,10 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"learn", "policy", "queue", "stats", "steer", "table", "trace"},
+	{"learn", "policy", "queue", "stats", "steer", "trace"},
+	{"handshake", "table"},
 	{"config", "oracle"},
-	{"api", "dataplane", "load", "nexthop", "signal", "testbed"},
+	{"api", "dataplane", "guest", "load", "nexthop", "signal", "testbed"},
 	{"control"},
 	{"figures", "sim"},
 	{"edge", "experiment", "study"},

@@ -1,65 +1,141 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* act.h: what becomes of a request: delivered to our stack, passed on to the
- * next segment, or refused. */
+ * next segment, refused, or given back to the LB. */
 #pragma once
+#include "nexthop.h"
 #include "request.h"
+#include "reset.h"
+#include "work.h"
 
-/* deliver strips the outer headers and hands the packet to our own stack. */
+/* spoilt is the verdict on a packet that could not be rewritten. */
+static __always_inline int spoilt(enum rewritten how)
+{
+	switch (how) {
+	case HOPS_SPENT:
+		return verdict(AGENT_DROP_HOP_LIMIT, XDP_DROP);
+	case CONGESTED:
+		return verdict(AGENT_DROP_CONGESTED, XDP_DROP);
+	case NO_ROOM:
+		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
+	default:
+		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
+	}
+}
+
+static __always_inline bool is_set(const __u8 *mac)
+{
+	return mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5];
+}
+
+/* hand_in addresses the frame to who has the VIP. It stays from whom it came: a
+ * bridge behind this link learns from that address. */
+static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct request *r,
+					      const __u8 *from)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (!eth)
+		return NOT_WHOLE;
+	if (is_set(r->o->mac))
+		__builtin_memcpy(eth->h_dest, r->o->mac, ETH_ALEN);
+	else
+		own_mac(eth->h_dest);
+	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
+	eth->h_proto = bpf_htons(r->p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	return REWRITTEN;
+}
+
+/* deliver hands the packet without its segments to our own stack. */
 static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum counter why)
 {
-	struct ethhdr *eth = (void *)(long)ctx->data;
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	enum rewritten done;
 	__u8 from[ETH_ALEN];
-	struct cursor c;
 
-	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
-		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
-	if (!ecn_inward(r->s.ip, r->sr.outer))
-		return verdict(AGENT_DROP_CONGESTED, XDP_DROP);
-	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
-	if (bpf_xdp_adjust_head(ctx, r->sr.overhead))
-		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
-	c = (struct cursor){ (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	eth = take(&c, sizeof(*eth));
 	if (!eth)
-		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
-	own_mac(eth->h_dest);
-	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
-	eth->h_proto = bpf_htons(ETH_P_IPV6);
-	return verdict(why, XDP_PASS);
+		return spoilt(NOT_WHOLE);
+	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
+	done = strip(ctx, r->sr, r->p, INWARD);
+	if (!done)
+		done = hand_in(ctx, r, from);
+	return done ? spoilt(done) : verdict(why, XDP_PASS);
 }
 
 /* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has seen
  * that there is one. */
-static __always_inline int pass_on(struct request *r, enum counter why)
+static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum counter why)
 {
-	struct ethhdr *eth = (void *)r->sr.outer - sizeof(*eth);
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
+	struct srh *srh = take(&c, sizeof(*srh));
 	const struct next_hop *hop;
 
-	if (r->sr.outer->hop_limit <= 1)
-		return verdict(AGENT_DROP_HOP_LIMIT, XDP_DROP);
-	hop = next_hop_to(r->sr.next);
+	if (!eth || !ip || !srh)
+		return spoilt(NOT_WHOLE);
+	if (r->sr->hops <= 1)
+		return spoilt(HOPS_SPENT);
+	hop = next_hop_to(&r->sr->next);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	r->sr.outer->hop_limit--;
-	r->sr.outer->daddr = *r->sr.next;
-	r->sr.srh->segments_left--;
-	link_header(eth, hop->mac);
+	ip->hop_limit--;
+	ip->daddr = r->sr->next;
+	srh->segments_left--;
+	link_header(eth, hop->mac, 6);
 	return transmit(why);
 }
 
-/* refuse answers for a last candidate whose accept queue is full. */
-static __always_inline int refuse(struct xdp_md *ctx, struct request *r)
+/* refuse answers for a last candidate whose accept queue is full. A function of
+ * its own to keep the stack flat; hence the tests for NULL, which never is. */
+__noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o)
 {
 	const struct next_hop *hop;
-	__u32 seq;
+	enum rewritten done;
+	struct rst rst;
 
-	if (r->o->on_full == FULL_DROP)
+	if (!sr || !p || !o)
+		return XDP_ABORTED;
+	if (o->on_full == FULL_DROP)
 		return verdict(AGENT_REFUSE_FULL_DROP, XDP_DROP);
-	hop = next_hop_to(&r->t.client);
+	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	seq = bpf_ntohl(r->s.tcp->seq) + 1 + r->s.payload;
-	if (!write_reset(ctx, &r->t, seq, r->sr.overhead, hop))
-		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
-	return transmit(AGENT_REFUSE_FULL_RESET);
+	rst = reset_for(p);
+	done = strip(ctx, sr, p, INWARD);
+	if (!done)
+		done = write_rst(ctx, p, &rst);
+	if (!done)
+		done = link_to(ctx, hop->mac, p->family);
+	return done ? spoilt(done) : transmit(AGENT_REFUSE_FULL_RESET);
+}
+
+/* give_back returns the packet in [lb::nm]: the LB forgets that the flow is here,
+ * or offers it to others. */
+static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
+{
+	struct sid to = make_sid(r->sr->sender_be, FN_NOT_MINE, named_generation(r));
+	const struct signal_key *k = signing_key();
+	const struct next_hop *hop;
+	enum rewritten done;
+	struct work *w = workplace();
+	struct route *route;
+	struct in6_addr lb;
+
+	if (k)
+		to.key_id = k->id;
+	lb = sid_address(&to);
+	hop = next_hop_to(&lb);
+	if (!hop || !w)
+		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
+	route = &w->route;
+	route->n = 1;
+	route->wire = WIRE_ENCAP;
+	route->segment[0] = to;
+	__builtin_memcpy(route->mac, hop->mac, sizeof(route->mac));
+	done = strip(ctx, r->sr, r->p, INWARD);
+	if (!done)
+		done = put_on(ctx, r->p, route, k ? &k->key : NULL);
+	return done ? spoilt(done) : transmit(why);
 }

@@ -2,159 +2,343 @@
 /* answer.h: what each function of a server's SID decides (6LB Table III, with
  * the transitions it leaves out). */
 #pragma once
+#include "refused.h"
 #include "request.h"
 
-/* repeated tells whether an offer is for a connection that is already here:
- * its SYN came again, or a SYN strays into a live connection, which the stack
- * answers with a challenge ACK (RFC 9293 §3.10.7.4) and keeps. */
-static __always_inline enum counter repeated(struct xdp_md *ctx, struct request *r)
+/* by_table tells the flows whose sockets cannot be asked: then an entry of ours
+ * says whose they are. */
+static __always_inline bool by_table(const struct request *r)
 {
-	struct conn *c = conn_find(&r->t);
-	struct owner owner;
-
-	if (!c)
-		return COUNTERS;
-	if (c->generation == generation_of(bpf_ntohl(r->s.tcp->seq))) {
-		c->lb_be = r->sr.sender_be;
-		return AGENT_ACCEPT_REPEATED;
-	}
-	find_owner(ctx, &r->t, 0, &owner);
-	return owner.established ? AGENT_ACCEPT_CHALLENGED : COUNTERS;
+	return r->o->owner == OWNER_TABLE || r->p->t.protocol == IPPROTO_UDP;
 }
 
-/* offered is connectAvail and connectForce. The last segment must be taken. */
-static __always_inline struct decision offered(struct xdp_md *ctx, struct request *r, bool force)
+/* whose tells whether a flow is ours. The kernel believes a cookie whoever gave
+ * it out, so it is ours only if this agent accepted the offer. */
+static __always_inline void whose(struct xdp_md *ctx, const struct request *r,
+				  const struct entry *e, struct holding *held)
 {
-	bool last = force || !r->sr.next;
-	enum counter again = repeated(ctx, r);
-	__u64 now = now_ns();
-	struct listener here;
-	struct load *l;
-
-	if (again != COUNTERS)
-		return decided(ACT_DELIVER, again);
-	find_listener(ctx, &r->t, &here);
-	if (!here.found) /* our stack answers the last one with a RST */
-		return last ? decided(ACT_DELIVER, AGENT_REFUSE_NO_LISTENER)
-			    : decided(ACT_PASS_ON, AGENT_PASS_ON_NO_LISTENER);
-	if (here.full)
-		return last ? decided(ACT_REFUSE, AGENT_REFUSE_FULL_RESET)
-			    : decided(ACT_PASS_ON, AGENT_PASS_ON_FULL);
-	l = load_number(r->o->index);
-	if (!last && l) {
-		switch (would_take(r->o, l, &here, now)) {
-		case TOO_BUSY:
-			return decided(ACT_PASS_ON, AGENT_PASS_ON_BUSY);
-		case LOAD_UNKNOWN:
-			return decided(ACT_PASS_ON, AGENT_PASS_ON_UNKNOWN_LOAD);
-		default:
-			break;
-		}
+	if (by_table(r)) {
+		*held = (struct holding){ .mine = e->c, .generation = e->c ? e->c->generation : 0 };
+		return;
 	}
-	if (!conn_accept(&r->t, &r->s, r->o, &r->sr, now))
-		return last ? decided(ACT_DELIVER, AGENT_TABLE_FULL)
-			    : decided(ACT_PASS_ON, AGENT_PASS_ON_TABLE_FULL);
-	return decided(ACT_DELIVER, last ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
+	find_owner(ctx, r->p, r->o, held);
+	if (held->cookie && e->c && e->waiting)
+		held->mine = e->c->generation == held->generation;
+}
+
+/* is_proof tells whether a packet of a flow that is ours shows that its client is
+ * there: it acknowledges, or in UDP goes on after an answer. */
+static __always_inline bool is_proof(const struct packet *p, const struct entry *e)
+{
+	if (p->kind == KIND_UDP)
+		return e->c && !(e->c->flags & CONN_PENDING);
+	return p->kind == KIND_TCP && (p->flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
+}
+
+/* settle finds the entry of a flow that is ours its place among the established,
+ * or makes one there; without room it stays what it was. */
+static __always_inline struct entry settle(const struct request *r, struct entry e,
+					   __u16 generation, __u64 now)
+{
+	struct conn *c;
+
+	if ((e.c && !e.waiting) || !is_proof(r->p, &e))
+		return e;
+	c = e.c ? conn_establish(&r->p->t, e.c)
+		: conn_adopt(r->p, r->o, r->sr->sender_be, generation, now);
+	return c ? (struct entry){ .c = c } : e;
 }
 
 /* aborts tells whether the stack will believe a RST (RFC 9293 §3.10.7.4: its
  * sequence number is the next one expected). XDP is ahead of the stack when both
  * came in one batch, so what this agent has handed on counts too. */
-static __always_inline bool aborts(struct xdp_md *ctx, struct request *r, const struct conn *c)
+static __always_inline bool aborts(struct xdp_md *ctx, const struct packet *p,
+				   const struct offering *o, const struct conn *c)
 {
-	__u32 seq = bpf_ntohl(r->s.tcp->seq);
-	struct owner owner;
+	struct holding held;
 
-	if (seq == c->next_in)
+	if (p->seq == c->next_in)
 		return true;
-	find_owner(ctx, &r->t, 0, &owner);
-	return owner.established && owner.expects == seq;
+	if (o->owner == OWNER_TABLE)
+		return false;
+	find_owner(ctx, p, o, &held);
+	return held.established && held.expects == p->seq;
 }
 
-/* observe keeps what a packet from the client tells about its connection. */
-static __always_inline void observe(struct xdp_md *ctx, struct request *r, struct conn *c,
-				    __u64 now)
+/* observe keeps what a packet from the client tells about its connection; an ICMP
+ * message has neither flags nor payload, and tells nothing. This and answer are
+ * functions of their own, so that the verifier looks at each once; hence the tests
+ * for NULL, which never is. */
+__noinline int observe(struct xdp_md *ctx, const struct packet *p, const struct offering *o,
+		       struct conn *c, bool waiting)
 {
-	c->seen_ns = now;
-	arrived(c);
-	asked(c, &r->s);
-	if (r->s.tcp->fin)
+	if (!p || !o || !c)
+		return 0;
+	c->seen_ns = now_ns();
+	if (!waiting) {
+		arrived(c);
+		asked(c, p);
+	}
+	if (p->flags & TCP_FIN)
 		set(c, CONN_CLIENT_FIN);
-	if (r->s.tcp->rst && aborts(ctx, r, c)) {
+	if (p->flags & TCP_RST && aborts(ctx, p, o, c)) {
 		set(c, CONN_CLOSED);
 		answered(c);
 	}
+	return 0;
 }
 
-/* steered is ackStickiness: the LB knows that the flow is here. */
-static __always_inline enum counter steered(struct xdp_md *ctx, struct request *r)
+/* repeated tells whether an offer is for what is already here: the SYN came
+ * again, or another LB does not know whose the datagram is. */
+static __always_inline bool repeated(struct xdp_md *ctx, const struct request *r, struct entry e,
+				     __u64 now)
 {
-	__u16 generation = bpf_ntohs(r->sr.sid.generation_be);
-	struct conn *c = conn_find(&r->t);
-	enum counter why = AGENT_STEERED;
-	__u64 now = now_ns();
-	struct owner owner;
-
-	if (!c) {
-		find_owner(ctx, &r->t, bpf_ntohl(r->s.tcp->ack_seq), &owner);
-		if (!owner.mine)
-			return AGENT_STEERED_UNKNOWN;
-		c = conn_adopt(&r->t, &r->s, r->o, &r->sr,
-			       owner.generation ? owner.generation : generation, CONN_DIRECT, now);
-		why = AGENT_STEERED_ADOPTED;
-		if (!c)
-			return why;
+	if (!e.c)
+		return false;
+	if (r->p->kind == KIND_UDP) {
+		e = settle(r, e, 0, now);
+		await(e.c, r->sr->sender_be, r->p->inserted);
+		observe(ctx, r->p, r->o, e.c, e.waiting);
+		return true;
 	}
-	if (c->generation != generation)
-		return AGENT_STEERED_OTHER_GENERATION;
-	if (c->state == CONN_WAIT) {
+	if (e.c->generation != generation_of(r->p->seq))
+		return false;
+	e.c->lb_be = r->sr->sender_be;
+	e.c->seen_ns = now;
+	return true;
+}
+
+/* lives tells whether a SYN strays into a live connection: the stack answers with
+ * a challenge ACK (RFC 9293 §3.10.7.4) and keeps it. */
+static __always_inline bool lives(const struct request *r, const struct entry *e,
+				  const struct listener *here)
+{
+	if (r->o->owner == OWNER_TABLE)
+		return e->c && !e->waiting && !conn_over(e->c);
+	return here->established;
+}
+
+static __always_inline struct decision no_listener(const struct request *r)
+{
+	if (others_follow(r))
+		return decided(ACT_PASS_ON, AGENT_PASS_ON_NO_LISTENER);
+	if (r->sr->sid.flags & SID_FINAL) /* our stack refuses it */
+		return decided(ACT_DELIVER, AGENT_REFUSE_NO_LISTENER);
+	return decided(ACT_GIVE_BACK, AGENT_RETURN_NO_LISTENER);
+}
+
+/* decline passes an offer on and remembers it. */
+static __always_inline struct decision decline(const struct request *r, enum counter why, __u64 now)
+{
+	note_refusal(r->p, now);
+	return decided(ACT_PASS_ON, why);
+}
+
+/* take_up is an offer that a listener has room for; what must be taken is. */
+static __always_inline struct decision take_up(const struct request *r, const struct listener *here,
+					       bool must, __u64 now)
+{
+	struct load *l = load_number(r->o->index);
+
+	if (!must && l) {
+		switch (would_take(r->o, l, here, now)) {
+		case TOO_BUSY:
+			return decline(r, AGENT_PASS_ON_BUSY, now);
+		case LOAD_UNKNOWN:
+			return decline(r, AGENT_PASS_ON_UNKNOWN_LOAD, now);
+		default:
+			break;
+		}
+	}
+	if (conn_accept(r->p, r->o, r->sr->sender_be, now))
+		return decided(ACT_DELIVER, must ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
+	if (others_follow(r))
+		return decline(r, AGENT_PASS_ON_TABLE_FULL, now);
+	return decided(ACT_DELIVER, AGENT_TABLE_FULL);
+}
+
+/* may_be_second tells an offer that may follow another one of its flow, which went
+ * on from here: the LB marks a SYN that came again; of datagrams nobody knows. */
+static __always_inline bool may_be_second(const struct request *r)
+{
+	if (!others_follow(r))
+		return false;
+	if (r->p->kind == KIND_UDP)
+		return function_of(r) == FN_CONNECT_AVAIL;
+	return r->sr->sid.flags & SID_RETRY;
+}
+
+/* offered is connectAvail and connectForce. */
+static __always_inline struct decision offered(struct xdp_md *ctx, const struct request *r)
+{
+	bool must = function_of(r) == FN_CONNECT_FORCE || !others_follow(r);
+	__u64 now = now_ns();
+	struct entry e = conn_find(&r->p->t, now);
+	struct listener here;
+
+	if (!opens(r->p) && r->p->kind != KIND_UDP)
+		return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
+	if (repeated(ctx, r, e, now))
+		return decided(ACT_DELIVER, AGENT_ACCEPT_REPEATED);
+	find_listener(ctx, &r->p->t, r->o, &here);
+	if (lives(r, &e, &here))
+		return decided(ACT_DELIVER, AGENT_ACCEPT_CHALLENGED);
+	if (may_be_second(r) && was_refused(r->p, now))
+		return decided(ACT_PASS_ON, AGENT_PASS_ON_REFUSED_BEFORE);
+	if (!here.found)
+		return no_listener(r);
+	if (here.full)
+		return others_follow(r) ? decline(r, AGENT_PASS_ON_FULL, now)
+					: decided(ACT_REFUSE, AGENT_REFUSE_FULL_RESET);
+	return take_up(r, &here, must, now);
+}
+
+/* agree makes the entry the connection that is here, and signal to an LB that
+ * speaks of another one. */
+static __always_inline void agree(const struct request *r, struct conn *c, __u16 generation)
+{
+	if (generation)
+		c->generation = generation;
+	if (c->generation != named_generation(r)) {
+		await(c, r->sr->sender_be, r->p->inserted);
+	} else if (c->state == CONN_WAIT) {
 		c->state = CONN_DIRECT;
 		count(AGENT_ACKNOWLEDGED);
 	}
-	observe(ctx, r, c, now);
-	return why;
+}
+
+#define TRUST_NS 1000000000ULL
+
+/* is_sure tells whether an entry needs no word of the kernel's: both of them know
+ * the same connection, it was seen a moment ago and nobody has begun to close it.
+ * An older entry may be of a connection that is over, while its five-tuple lives
+ * elsewhere, and the LB's entry be as old. */
+static __always_inline bool is_sure(const struct entry *e, __u64 now)
+{
+	return !e->waiting && !(e->c->flags & CONN_CLOSED) && now - e->c->seen_ns < TRUST_NS;
+}
+
+/* verified is ackStickiness where only the kernel knows. What is not ours goes
+ * back: our stack would reset a connection that lives elsewhere. */
+static __always_inline struct decision verified(struct xdp_md *ctx, const struct request *r,
+						struct entry e, __u64 now)
+{
+	enum counter why = AGENT_STEERED_ADOPTED;
+	struct holding held = {};
+	bool same = false;
+
+	if (e.c) {
+		same = e.c->generation == named_generation(r);
+		why = same ? AGENT_STEERED : AGENT_STEERED_OTHER_GENERATION;
+	}
+	whose(ctx, r, &e, &held);
+	if (!held.mine)
+		return same && e.waiting ? decided(ACT_DELIVER, AGENT_STEERED_UNPROVEN)
+					 : decided(ACT_GIVE_BACK, AGENT_NOT_MINE);
+	e = settle(r, e, held.generation ? held.generation : named_generation(r), now);
+	if (!e.c)
+		return decided(ACT_DELIVER, AGENT_STEERED);
+	agree(r, e.c, held.generation);
+	observe(ctx, r->p, r->o, e.c, e.waiting);
+	return decided(ACT_DELIVER, why);
+}
+
+/* steered is ackStickiness: the LB says that the flow is here. */
+static __always_inline struct decision steered(struct xdp_md *ctx, const struct request *r)
+{
+	__u64 now = now_ns();
+	struct entry e = conn_find(&r->p->t, now);
+
+	if (!e.c || e.c->generation != named_generation(r) || !is_sure(&e, now))
+		return verified(ctx, r, e, now);
+	agree(r, e.c, 0);
+	observe(ctx, r->p, r->o, e.c, false);
+	return decided(ACT_DELIVER, AGENT_STEERED);
+}
+
+/* unowned is the end of a question to which nobody said yes. Only TCP's stack has
+ * an answer to what it does not know. */
+static __always_inline struct decision unowned(const struct request *r)
+{
+	if (others_follow(r))
+		return decided(ACT_PASS_ON, AGENT_PASS_ON_NOT_MINE);
+	if (r->p->kind == KIND_TCP)
+		return decided(ACT_DELIVER, AGENT_UNOWNED);
+	return decided(ACT_DROP, AGENT_DROP_UNOWNED);
 }
 
 /* recover is recoverStickiness: the LB does not know whose flow this is. */
-static __always_inline struct decision recover(struct xdp_md *ctx, struct request *r)
+static __always_inline struct decision recover(struct xdp_md *ctx, const struct request *r)
 {
-	struct conn *c = conn_find(&r->t);
 	__u64 now = now_ns();
-	struct owner owner;
+	struct entry e = conn_find(&r->p->t, now);
+	struct holding held;
 
-	find_owner(ctx, &r->t, bpf_ntohl(r->s.tcp->ack_seq), &owner);
-	if (!owner.mine)
-		return r->sr.next ? decided(ACT_PASS_ON, AGENT_PASS_ON_NOT_MINE)
-				  : decided(ACT_DELIVER, AGENT_UNOWNED);
-	if (!c)
-		c = conn_adopt(&r->t, &r->s, r->o, &r->sr, owner.generation, CONN_WAIT, now);
-	if (c) {
-		c->lb_be = r->sr.sender_be;
-		c->state = CONN_WAIT;
-		observe(ctx, r, c, now);
+	whose(ctx, r, &e, &held);
+	if (!held.mine)
+		return unowned(r);
+	e = settle(r, e, held.generation, now);
+	if (e.c) {
+		if (held.generation)
+			e.c->generation = held.generation;
+		await(e.c, r->sr->sender_be, r->p->inserted);
+		observe(ctx, r->p, r->o, e.c, e.waiting);
 	}
 	return decided(ACT_DELIVER, AGENT_RECOVERED);
 }
 
-/* answer finds what the function of our SID asks for. */
-static __always_inline struct decision answer(struct xdp_md *ctx, struct request *r)
+/* rejected is the end of a connection that another server had first: a RST for
+ * the request socket, and for nothing that lives. */
+static __always_inline struct decision rejected(struct xdp_md *ctx, const struct request *r)
 {
-	__u16 fn = bpf_ntohs(r->sr.sid.function_be);
+	struct entry e = conn_find(&r->p->t, now_ns());
+	struct holding held = {};
+
+	if (r->p->kind != KIND_TCP || !(r->p->flags & TCP_RST))
+		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
+	if (!e.c || !e.waiting || e.c->generation != named_generation(r))
+		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
+	if (!by_table(r))
+		find_owner(ctx, r->p, r->o, &held);
+	if (held.established || (held.mine && !held.generation)) /* or in TIME_WAIT */
+		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
+	arrived(e.c);
+	bpf_map_delete_elem(&waits, &r->p->t);
+	return decided(ACT_DELIVER, AGENT_REJECTED);
+}
+
+static __always_inline struct decision decide(struct xdp_md *ctx, const struct request *r)
+{
+	__u16 fn = function_of(r);
 
 	switch (fn) {
 	case FN_CONNECT_AVAIL:
 	case FN_CONNECT_FORCE:
-		if (!opens(r->s.tcp))
-			return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
-		return offered(ctx, r, fn == FN_CONNECT_FORCE);
+		return offered(ctx, r);
 	case FN_ACK_STICKINESS:
-		return decided(ACT_DELIVER, steered(ctx, r));
+		return steered(ctx, r);
 	case FN_RECOVER_STICKINESS:
 		return recover(ctx, r);
-	case FN_DELIVER: /* an End.DT6, which ends a route (RFC 8986 §4.6) */
-		if (r->sr.next)
+	case FN_REJECT:
+	case FN_DELIVER:
+		if (others_follow(r))
 			return decided(ACT_DROP, AGENT_DROP_SEGMENTS_LEFT);
-		return decided(ACT_DELIVER, AGENT_DELIVER);
+		return fn == FN_REJECT ? rejected(ctx, r) : decided(ACT_DELIVER, AGENT_DELIVER);
 	}
 	return decided(ACT_DROP, AGENT_DROP_UNKNOWN_FUNCTION);
+}
+
+/* answer finds what the function of our SID asks for. dt is an End.DT6 or DT4 and
+ * ends a route (RFC 8986 §4.6), as rj does. */
+__noinline int answer(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o,
+		      struct decision *d)
+{
+	struct packet facts;
+	struct request r = { sr, &facts, o };
+
+	if (!sr || !p || !o || !d)
+		return 0;
+	facts = *p; /* Linux 6.1 takes no key out of a caller's memory */
+	*d = decide(ctx, &r);
+	return 0;
 }

@@ -5,11 +5,16 @@
  *   LISTEN (none)  ca, cf accepted      -> WAIT    signals cs with each answer
  *   WAIT           as                   -> DIRECT  answers the client directly
  *   any            rs, and it is ours   -> WAIT    for the LB that asked
+ *   any            as of an LB that has another generation -> WAIT for that LB
  *   LISTEN         as, and it is ours   -> DIRECT  (the agent was restarted)
- *   any            both sides closed, or idle -> LISTEN */
+ *   WAIT           rj                   -> LISTEN  (another server had it first)
+ *   any            both sides closed, or idle -> LISTEN
+ *
+ * What the client has not yet proved to have sent is kept apart, where only its
+ * like can displace it: no flood of openings costs an established flow its place. */
 #pragma once
+#include "count.h"
 #include "load.h"
-#include "srv6.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -18,9 +23,33 @@ struct {
 	__type(value, struct conn);
 } conns SEC(".maps");
 
-static __always_inline struct conn *conn_find(const struct tuple *t)
+/* Offers that were accepted, until the client's next packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, struct tuple);
+	__type(value, struct conn);
+} waits SEC(".maps");
+
+#define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are sent again (RFC 6298) */
+
+/* A flow's entry, or NULL, and whether it is one of waits. */
+struct entry {
+	struct conn *c;
+	bool waiting;
+};
+
+static __always_inline struct entry conn_find(const struct tuple *t, __u64 now)
 {
-	return bpf_map_lookup_elem(&conns, t);
+	struct entry e = { .c = bpf_map_lookup_elem(&conns, t) };
+
+	if (e.c)
+		return e;
+	e.c = bpf_map_lookup_elem(&waits, t);
+	e.waiting = true;
+	if (e.c && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS)
+		e.c = NULL;
+	return e;
 }
 
 /* set and unset change one flag and tell whether it was otherwise before, so
@@ -47,24 +76,37 @@ static __always_inline void answered(struct conn *c)
 		__sync_fetch_and_add(&l->asking, -1);
 }
 
-/* asked: payload went inward that was not there before. */
-static __always_inline void asked(struct conn *c, const struct segment *s)
+/* is_fresh tells whether a packet brings payload that was not there before: any
+ * datagram does. */
+static __always_inline bool is_fresh(struct conn *c, const struct packet *p)
 {
-	__u32 end = bpf_ntohl(s->tcp->seq) + s->tcp->syn + s->payload;
-	bool fresh = s->payload && (__s32)(end - c->next_in) > 0;
+	__u32 end = p->seq + !!(p->flags & TCP_SYN) + p->payload;
+	bool fresh;
+
+	if (p->kind == KIND_UDP)
+		return p->payload;
+	fresh = p->payload && (__s32)(end - c->next_in) > 0;
+	if (p->flags & TCP_FIN)
+		end++;
+	if ((__s32)(end - c->next_in) > 0 && (p->payload || p->flags & TCP_FIN))
+		c->next_in = end;
+	return fresh;
+}
+
+/* asked: payload went inward. Only in conns, which nothing leaves uncounted. */
+static __always_inline void asked(struct conn *c, const struct packet *p)
+{
 	struct load *l;
 
-	end += s->tcp->fin;
-	if ((__s32)(end - c->next_in) > 0 && (s->payload || s->tcp->fin))
-		c->next_in = end;
-	if (!fresh || !set(c, CONN_ASKING))
+	if (!is_fresh(c, p) || !set(c, CONN_ASKING))
 		return;
 	l = load_number(c->offering);
 	if (l)
 		__sync_fetch_and_add(&l->asking, 1);
 }
 
-/* arrived: the client finished the handshake, or the connection is gone. */
+/* arrived: the client finished the handshake, its datagram has been answered, or
+ * the flow is gone. */
 static __always_inline void arrived(struct conn *c)
 {
 	struct load *l;
@@ -76,50 +118,97 @@ static __always_inline void arrived(struct conn *c)
 		load_arrive(l, c->epoch);
 }
 
+static __always_inline void conn_forget(const struct tuple *t)
+{
+	struct conn *old = bpf_map_lookup_elem(&conns, t);
+
+	if (!old)
+		return;
+	answered(old);
+	bpf_map_delete_elem(&conns, t);
+}
+
+/* opening_generation is the generation of the flow that the packet opens. UDP has
+ * no number of its own; the time in milliseconds (2^20 ns) tells the uses of one
+ * five-tuple apart, even over a restart. */
+static __always_inline __u16 opening_generation(const struct packet *p, __u64 now)
+{
+	return generation_of(p->kind == KIND_UDP ? now >> 20 : p->seq);
+}
+
 /* conn_accept notes an accepted offer: WAIT, for the LB that made it. */
-static __always_inline bool conn_accept(const struct tuple *t, const struct segment *s,
-					const struct offering *o, const struct sr *sr, __u64 now)
+static __always_inline bool conn_accept(const struct packet *p, const struct offering *o,
+					__be64 lb_be, __u64 now)
 {
 	struct conn fresh = {
 		.seen_ns = now,
-		.lb_be = sr->sender_be,
+		.lb_be = lb_be,
 		.offering = o->index,
 		.epoch = epoch_of(now),
-		.next_in = bpf_ntohl(s->tcp->seq) + 1,
-		.flags = CONN_PENDING,
-		.generation = generation_of(bpf_ntohl(s->tcp->seq)),
+		.next_in = p->seq + 1,
+		.flags = CONN_PENDING | (p->inserted ? CONN_INSERT : 0),
+		.generation = opening_generation(p, now),
 		.state = CONN_WAIT,
 	};
-	struct conn *old = conn_find(t);
+	struct conn *old = bpf_map_lookup_elem(&waits, &p->t);
 	struct load *l = load_number(o->index);
 
-	if (old) {
-		answered(old);
+	if (old)
 		arrived(old);
-	}
-	if (!l || bpf_map_update_elem(&conns, t, &fresh, BPF_ANY))
+	conn_forget(&p->t);
+	if (!l || bpf_map_update_elem(&waits, &p->t, &fresh, BPF_ANY))
 		return false;
 	load_expect(l, fresh.epoch);
 	return true;
 }
 
+/* conn_establish moves an entry to conns. NULL: there is no room, and it stays. */
+static __always_inline struct conn *conn_establish(const struct tuple *t, struct conn *waiting)
+{
+	struct conn *c;
+
+	bpf_map_update_elem(&conns, t, waiting, BPF_NOEXIST); /* another CPU may be first */
+	c = bpf_map_lookup_elem(&conns, t);
+	if (!c) {
+		count(AGENT_TABLE_FULL);
+		return NULL;
+	}
+	bpf_map_delete_elem(&waits, t);
+	count(AGENT_ESTABLISHED);
+	return c;
+}
+
 /* conn_adopt notes a flow that the kernel has and this agent did not know. */
-static __always_inline struct conn *conn_adopt(const struct tuple *t, const struct segment *s,
-					       const struct offering *o, const struct sr *sr,
-					       __u16 generation, enum conn_state state,
-					       __u64 now)
+static __always_inline struct conn *conn_adopt(const struct packet *p, const struct offering *o,
+					       __be64 lb_be, __u16 generation, __u64 now)
 {
 	struct conn fresh = {
 		.seen_ns = now,
-		.lb_be = sr->sender_be,
+		.lb_be = lb_be,
 		.offering = o->index,
-		.next_in = bpf_ntohl(s->tcp->seq),
+		.next_in = p->seq,
+		.flags = p->inserted ? CONN_INSERT : 0,
 		.generation = generation,
-		.state = state,
+		.state = CONN_DIRECT,
 	};
+	struct conn *c;
 
-	bpf_map_update_elem(&conns, t, &fresh, BPF_ANY);
-	return conn_find(t);
+	bpf_map_update_elem(&conns, &p->t, &fresh, BPF_NOEXIST);
+	c = bpf_map_lookup_elem(&conns, &p->t);
+	if (!c)
+		count(AGENT_TABLE_FULL);
+	return c;
+}
+
+/* await makes the flow's answers signal to an LB. */
+static __always_inline void await(struct conn *c, __be64 lb_be, bool inserted)
+{
+	c->lb_be = lb_be;
+	if (inserted)
+		set(c, CONN_INSERT);
+	else
+		unset(c, CONN_INSERT);
+	c->state = CONN_WAIT;
 }
 
 static __always_inline bool conn_over(const struct conn *c)
@@ -134,7 +223,7 @@ struct bpf_map;
 static long sweep_conn(struct bpf_map *map, struct tuple *t, struct conn *c, struct sweep *s)
 {
 	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
-	__u64 limit = conn_over(c) ? s->linger_ns : c->flags & CONN_PENDING ? s->embryonic_ns : s->idle_ns;
+	__u64 limit = conn_over(c) ? s->linger_ns : s->idle_ns;
 
 	if (age <= limit) {
 		s->kept++;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* flow.h: the LB's table of flows (6LB Table II): which server took each.
+/* flow.h: the LB's tables of flows (6LB Table II): which server took each.
  *
- *   (none)    cs       -> EMBRYONIC  a server took it
- *   EMBRYONIC client's -> STEER      first packet after the handshake
- *   any       rms, FIN -> closed     removed `linger` after both sides closed
- *   any       idle     -> (none)
+ *   (none)     cs of a SYN-ACK       -> embryo
+ *   (none)     cs of anything else   -> flow    recovered, the kernel vouches
+ *   embryo     the ACK it expects    -> flow
+ *   flow       rms, FIN              -> closed  removed `linger` after both sides
+ *   flow       nm, idle              -> (none)
  *
- * Bounded and never evicting: when it is full a new flow has no entry and each
- * of its packets finds its server by recoverStickiness. */
+ * Flows are bounded and never evicted: when the table is full a new one has no
+ * entry and each of its packets finds its server by recoverStickiness. Embryos
+ * live apart and make room for each other, the least recently used first: a
+ * flood of SYNs displaces nothing but itself. */
 #pragma once
 #include "clock.h"
 #include "parse.h"
@@ -19,11 +22,29 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, struct tuple);
+	__type(value, struct embryo);
+} embryos SEC(".maps");
+
 #define TOUCH_NS 100000000ULL /* do not dirty a line for less */
+
+/* How long an embryo may wait: a SYN-ACK is retransmitted after 1, 3 and 7 s
+ * (RFC 6298 §5); later the flow is recovered. */
+#define EMBRYONIC_NS 10000000000ULL
 
 static __always_inline struct flow *flow_find(const struct tuple *t)
 {
 	return bpf_map_lookup_elem(&flows, t);
+}
+
+static __always_inline struct embryo *embryo_find(const struct tuple *t)
+{
+	struct embryo *e = bpf_map_lookup_elem(&embryos, t);
+
+	return e && now_ns() - e->seen_ns < EMBRYONIC_NS ? e : NULL;
 }
 
 static __always_inline void flow_touch(struct flow *f, __u64 now)
@@ -38,33 +59,6 @@ static __always_inline void flow_close(struct flow *f, __u32 who)
 		__sync_fetch_and_or(&f->closed, who);
 }
 
-enum created {
-	CREATED = 0,
-	CREATED_AGAIN, /* the same server said it before */
-	CONFLICT,      /* another server took this very connection first */
-	TABLE_FULL,
-};
-
-/* flow_create notes that a server took the flow. A new generation replaces an
- * old connection of the same five-tuple; within one the first server stays. */
-static __always_inline enum created flow_create(const struct tuple *t, __u32 server,
-						__u16 generation, __u64 now)
-{
-	struct flow fresh = {
-		.seen_ns = now,
-		.server = server,
-		.generation = generation,
-		.state = FLOW_EMBRYONIC,
-	};
-	struct flow *f = flow_find(t);
-
-	if (f && f->generation == generation) {
-		flow_touch(f, now);
-		return f->server == server ? CREATED_AGAIN : CONFLICT;
-	}
-	return bpf_map_update_elem(&flows, t, &fresh, BPF_ANY) ? TABLE_FULL : CREATED;
-}
-
 static __always_inline bool flow_over(const struct flow *f)
 {
 	__u32 both = CLOSED_CLIENT | CLOSED_SERVER;
@@ -72,14 +66,37 @@ static __always_inline bool flow_over(const struct flow *f)
 	return f->closed & CLOSED_RESET || (f->closed & both) == both;
 }
 
+/* flow_write makes or replaces an entry. False: the table is full. */
+static __always_inline bool flow_write(const struct tuple *t, __u16 server, __u16 generation)
+{
+	struct flow fresh = {
+		.seen_ns = now_ns(),
+		.server = server,
+		.generation = generation,
+		.announced = generation,
+	};
+
+	return !bpf_map_update_elem(&flows, t, &fresh, BPF_ANY);
+}
+
+static __always_inline void embryo_write(const struct packet *p, __u16 server, __u16 generation)
+{
+	struct embryo fresh = {
+		.seen_ns = now_ns(),
+		.expects = p->seq + 1,
+		.server = server,
+		.generation = generation,
+	};
+
+	bpf_map_update_elem(&embryos, &p->t, &fresh, BPF_ANY);
+}
+
 /* flow_stale tells whether an entry's time has run out. */
 static __always_inline bool flow_stale(const struct flow *f, const struct sweep *s)
 {
 	__u64 age = s->now_ns > f->seen_ns ? s->now_ns - f->seen_ns : 0;
 
-	if (flow_over(f))
-		return age > s->linger_ns;
-	return age > (f->state == FLOW_EMBRYONIC ? s->embryonic_ns : s->idle_ns);
+	return age > (flow_over(f) ? s->linger_ns : s->idle_ns);
 }
 
 struct bpf_map;

@@ -2,35 +2,55 @@
 /* lb.bpf.c: the load balancer, XDP on its one link.
  *
  *   client's packet for a VIP   service? -> flow known? -> steer | offer | recover
- *   server's packet for our SID whose? -> learn (cs) | forget (rms) -> to the client
+ *   packet for one of our SIDs  whose?  -> cs, rms: learn, forget -> to the client
+ *                                          nm, rs: not theirs -> to other servers
+ *   packet too big for our SR   whose?  -> too big for the client, then
  *   everything else             to the kernel, untouched */
 #include "types.h"
 
 enum counter {
-	LB_PASS_NOT_IPV6,
+	LB_PASS_NOT_IP,
 	LB_PASS_NOT_SERVICE,
 	LB_PASS_OWN_ADDRESS,
 	LB_OFFER,
 	LB_OFFER_AGAIN,
+	LB_OFFER_RETRY,
+	LB_OFFER_RETURNED,
+	LB_OFFER_DATAGRAM,
 	LB_DELIVER,
 	LB_STEER,
 	LB_RECOVER,
+	LB_RECOVER_RETURNED,
+	LB_LIST_CONTINUED,
 	LB_FLOW_ACKNOWLEDGED,
 	LB_STICKINESS_CREATED,
+	LB_STICKINESS_RECOVERED,
 	LB_STICKINESS_REPEATED,
 	LB_STICKINESS_REMOVED,
+	LB_STICKINESS_CONFLICT,
+	LB_CREATE_OLD_GENERATION,
 	LB_REMOVE_UNKNOWN,
 	LB_REMOVE_OLD_GENERATION,
+	LB_STALE_REMOVED,
+	LB_REJECT,
 	LB_TABLE_FULL,
+	LB_ECHO_REPLY,
+	LB_TOO_BIG,
+	LB_TOO_BIG_TRANSLATED,
+	LB_MSS_CLAMPED,
 	LB_DROP_STICKINESS_CONFLICT,
+	LB_DROP_OUTSIDE,
+	LB_DROP_BAD_TAG,
 	LB_DROP_UNKNOWN_FUNCTION,
 	LB_DROP_SEGMENTS_LEFT,
 	LB_DROP_UNKNOWN_SENDER,
 	LB_DROP_NOT_FROM_VIP,
 	LB_DROP_TRUNCATED,
-	LB_DROP_MALFORMED_TCP,
+	LB_DROP_MALFORMED_TRANSPORT,
 	LB_DROP_MALFORMED_SRH,
-	LB_DROP_NOT_IPV6_INSIDE,
+	LB_DROP_NOTHING_INSIDE,
+	LB_DROP_MALFORMED_TOO_BIG,
+	LB_DROP_SMALL_MTU,
 	LB_DROP_FRAGMENT,
 	LB_DROP_EXTENSION_HEADER,
 	LB_DROP_HOP_LIMIT,
@@ -42,131 +62,226 @@ enum counter {
 	COUNTERS,
 };
 
-#include "dispatch.h"
-#include "learn.h"
-#include "send.h"
+#include "domain.h"
+#include "signalled.h"
 
-/* not_tcp decides on a packet that is not TCP for anyone. */
-static __always_inline int not_tcp(const struct ipv6hdr *ip)
+/* read_first reads the packet that starts the frame, as from a client. */
+__noinline int read_first(struct xdp_md *ctx, struct packet *p)
 {
-	if (!is_extension_header(ip->nexthdr) || !is_vip(&ip->daddr))
+	if (!p)
+		return NOT_IP;
+	return read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_BYTES, p, INWARD);
+}
+
+/* without_ports decides on a packet that shows none. */
+static __always_inline int without_ports(struct xdp_md *ctx, struct packet *p, int how)
+{
+	const struct service *vip = vip_at(&p->t.vip);
+
+	if (!vip)
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
-	if (ip->nexthdr == IPPROTO_FRAGMENT)
-		return verdict(LB_DROP_FRAGMENT, XDP_DROP);
-	return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
+	if (how == CUT_SHORT)
+		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
+	switch (p->kind) {
+	case KIND_FRAGMENT:
+		return vip->buckets ? single(ctx, p, vip) : verdict(LB_DROP_FRAGMENT, XDP_DROP);
+	case KIND_EXTENSION:
+		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
+	case KIND_ECHO:
+		return write_echo_reply(ctx, p) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)
+						: transmit(LB_ECHO_REPLY);
+	case KIND_UDP: /* or TCP, to another port */
+	default:
+		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
+	}
+}
+
+/* has_ports tells whether a packet says which service it is of. */
+static __always_inline bool has_ports(const struct packet *p)
+{
+	return p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG;
+}
+
+/* is_short tells an ICMP error whose own length does not reach the ports that it
+ * quotes: they were the link's padding. */
+static __always_inline bool is_short(const struct packet *p)
+{
+	return p->kind == KIND_TOO_BIG &&
+	       p->length < 2 * ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16);
 }
 
 /* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct cursor *c, struct ipv6hdr *ip,
-				       bool whole)
+static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, int how)
 {
-	struct segment s = { .ip = ip };
-	const struct service *svc;
-	__be16 *ports;
-	struct flow *f;
-	struct tuple t;
+	bool ports = has_ports(p);
+	const struct service *svc = ports ? service_of(p) : NULL;
 
-	if (ip->nexthdr != IPPROTO_TCP)
-		return not_tcp(ip);
-	ports = c->pos; /* RFC 9293 §3.1: source, destination */
-	if ((void *)(ports + 2) > c->end)
-		return is_vip(&ip->daddr) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)
-					  : verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
-	svc = service_at(&ip->daddr, ports[1], IPPROTO_TCP);
 	if (!svc)
-		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
-	if (!whole)
+		return without_ports(ctx, p, ports ? READ : how);
+	if (how == MALFORMED || is_short(p))
+		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
+	if (how != READ)
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	if (!take_tcp(c, &s))
-		return verdict(LB_DROP_MALFORMED_TCP, XDP_DROP);
-
-	t = tuple_inward(&s);
+	if (p->kind == KIND_TOO_BIG && p->family == 6 && p->mtu < MIN_MTU6)
+		return verdict(LB_DROP_SMALL_MTU, XDP_DROP);
 	if (svc->dispatch == DISPATCH_SINGLE)
-		return single(ctx, &s, &t, svc);
-	f = flow_find(&t);
-	if (f && !opens(s.tcp))
-		return steer(ctx, &s, &t, f);
-	return hunt(ctx, &s, &t, svc, f);
+		return single(ctx, p, svc);
+	return hunt(ctx, p, svc);
 }
 
-/* from_server handles a packet for one of our SIDs. */
-static __always_inline int from_server(struct xdp_md *ctx, struct cursor *c, struct ipv6hdr *outer)
+/* refused is the verdict on an SR packet that cannot be opened. */
+static __always_inline int refused(int how)
 {
-	struct segment s;
-	struct sr sr;
-	enum counter why;
-	__u16 generation;
-	struct tuple t;
-	__u32 *server;
-	__u16 fn;
-
-	switch (take_sr(ctx, c, outer, &sr)) {
-	case MALFORMED_SRH:
+	switch (how) {
+	case BAD_SRH:
 		return verdict(LB_DROP_MALFORMED_SRH, XDP_DROP);
-	case NOT_IPV6_INSIDE:
-		return verdict(LB_DROP_NOT_IPV6_INSIDE, XDP_DROP);
+	case BAD_TRANSPORT:
+		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
+	case NOTHING_INSIDE:
+		return verdict(LB_DROP_NOTHING_INSIDE, XDP_DROP);
 	default:
-		break;
-	}
-	fn = bpf_ntohs(sr.sid.function_be);
-	if (fn != FN_CREATE_STICKINESS && fn != FN_REMOVE_STICKINESS)
-		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
-	if (sr.next)
-		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
-	server = bpf_map_lookup_elem(&server_by_locator, &sr.sender_be);
-	if (!server)
-		return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);
-	s.ip = take_inner(c, &sr);
-	if (!s.ip)
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	if (s.ip->nexthdr != IPPROTO_TCP)
-		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
-	if (!take_tcp(c, &s))
-		return verdict(LB_DROP_MALFORMED_TCP, XDP_DROP);
-	if (!service_at(&s.ip->saddr, s.tcp->source, IPPROTO_TCP))
-		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
+	}
+}
 
-	t = tuple_outward(&s);
-	generation = bpf_ntohs(sr.sid.generation_be);
-	why = fn == FN_CREATE_STICKINESS ? learn(&t, *server, generation)
-					 : forget(&t, s.tcp, *server, generation);
-	if (why == LB_DROP_STICKINESS_CONFLICT)
-		return verdict(why, XDP_DROP);
-	return unwrap(ctx, &sr, s.ip, why);
+/* from_domain handles a packet for one of our SIDs. */
+static __always_inline int from_domain(struct xdp_md *ctx, struct work *w, __u16 fn)
+{
+	bool answer = fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS;
+	const struct service *svc;
+	__u32 number = NOBODY, *server;
+	struct packet *p = &w->packet;
+	struct sr *sr = &w->sr;
+	int how;
+
+	if (!answer && fn != FN_NOT_MINE && fn != FN_RECOVER_STICKINESS)
+		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
+	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
+	if (how != OPENED)
+		return refused(how);
+	if (sr->left > p->inserted) /* an inserted list ends in the packet's destination */
+		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
+	if (!is_inside(sr->sender_be))
+		return verdict(LB_DROP_OUTSIDE, XDP_DROP);
+	if (sr->sender_be != self.locator_be || fn != FN_RECOVER_STICKINESS) {
+		server = bpf_map_lookup_elem(&server_by_locator, &sr->sender_be);
+		if (!server || fn == FN_RECOVER_STICKINESS)
+			return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);
+		number = *server;
+	}
+	svc = has_ports(p) ? service_of(p) : NULL;
+	if (!svc || svc->dispatch != DISPATCH_HUNT)
+		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
+	if (!signed_by(ctx, sr, p, number))
+		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
+	if (answer)
+		return answered(ctx, sr, p, svc, number, fn);
+	if (fn == FN_NOT_MINE)
+		return given_back(ctx, sr, p, svc, number);
+	return go_on(ctx, sr, p, svc);
+}
+
+/* Where a router's word quotes our outer header: behind its own and ICMP's. */
+#define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
+
+/* quoted_inner returns where the client's packet is in a frame that quotes one
+ * of our outer packets, or 0. */
+static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, QUOTED_AT);
+	struct ipv6hdr *outer = take(&c, sizeof(*outer));
+	struct srh *srh;
+
+	if (!outer || outer->version != 6 || !is_own(&outer->saddr))
+		return 0;
+	if (outer->nexthdr == IPPROTO_IPV6 || outer->nexthdr == IPPROTO_IPIP)
+		return QUOTED_AT + sizeof(*outer);
+	srh = take(&c, sizeof(*srh));
+	if (!srh || outer->nexthdr != IPPROTO_ROUTING || srh->type != SRH_TYPE)
+		return 0;
+	return QUOTED_AT + sizeof(*outer) + sizeof(*srh) + srh->length * 8;
+}
+
+/* about_ours handles a router's word that one of our outer packets was too big:
+ * the client hears it as if it were about its own (RFC 2473 §7.1). */
+static __always_inline int about_ours(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, SRH_AT);
+	struct icmp *icmp = take(&c, sizeof(*icmp));
+	const struct next_hop *hop;
+	__u32 at, mtu;
+	int how;
+
+	if (!icmp || icmp->type != ICMP6_TOO_BIG)
+		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+	mtu = bpf_ntohl(icmp->rest);
+	at = quoted_inner(ctx);
+	if (!at || mtu < at - QUOTED_AT)
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	how = read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, at, p, INWARD);
+	if ((how != READ && how != CUT_SHORT) || !has_ports(p) || !service_of(p))
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
+	if (!hop)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
+		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
+	if (write_too_big(ctx, p, mtu - (at - QUOTED_AT)) || link_to(ctx, hop->mac, p->family))
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	return transmit(LB_TOO_BIG_TRANSLATED);
 }
 
 SEC("xdp")
 int lb(struct xdp_md *ctx)
 {
-	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	struct ipv6hdr *ip;
-	bool whole;
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip = c.pos;
+	struct work *w = workplace();
+	__u16 fn, family = 0;
+	int how;
 
-	if (!take_ethernet(&c))
-		return verdict(LB_PASS_NOT_IPV6, XDP_PASS);
-	ip = take(&c, sizeof(*ip));
-	if (!ip || ip->version != 6)
-		return verdict(LB_PASS_NOT_IPV6, XDP_PASS);
-	whole = c.pos + bpf_ntohs(ip->payload_len) <= c.end;
-	if (!is_own(&ip->daddr))
-		return from_client(ctx, &c, ip, whole);
-	if (!((const struct sid *)&ip->daddr)->function_be)
-		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
-	if (!whole)
-		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	return from_server(ctx, &c, ip);
+	if (!w)
+		return XDP_ABORTED;
+	if (eth && eth->h_proto == bpf_htons(ETH_P_IPV6))
+		family = 6;
+	else if (eth && eth->h_proto == bpf_htons(ETH_P_IP))
+		family = 4;
+	if (family == 6 && (void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
+		fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
+		if (ip->nexthdr == IPPROTO_ICMPV6)
+			return about_ours(ctx, &w->packet);
+		if (!fn)
+			return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+		return from_domain(ctx, w, fn);
+	}
+	how = family ? read_first(ctx, &w->packet) : NOT_IP;
+	if (how == NOT_IP || w->packet.family != family)
+		return verdict(LB_PASS_NOT_IP, XDP_PASS);
+	return from_client(ctx, &w->packet, how);
 }
 
-/* sweep removes the entries whose time has run out; the daemon runs it. */
-SEC("syscall")
-int sweep_flows(struct sweep *ctx)
+/* sweep removes the entries whose time has run out; the daemon runs it. No packet
+ * meets it: struct sweep is all its data. (A syscall program may sleep, and then
+ * Linux 6.1 lets it touch no map with a lock.) */
+SEC("xdp")
+int sweep_flows(struct xdp_md *ctx)
 {
-	struct sweep s = *ctx;
+	struct cursor c = frame_at(ctx, 0);
+	struct sweep *data = take(&c, sizeof(*data)), s;
 
+	if (!data)
+		return XDP_ABORTED;
+	s = *data;
 	bpf_for_each_map_elem(&flows, sweep_flow, &s, 0);
-	ctx->kept = s.kept;
-	ctx->removed = s.removed;
-	return 0;
+	c = frame_at(ctx, 0);
+	data = take(&c, sizeof(*data));
+	if (!data)
+		return XDP_ABORTED;
+	*data = s;
+	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -6,7 +6,7 @@
 #include "clock.h"
 #include "sock.h"
 
-#define MAX_OFFERINGS 64
+#define MAX_OFFERINGS 128 /* 64 services and their VIPs, or as many of an earlier agent */
 #define STALE_NS 1000000000ULL /* a writer that is silent for longer is gone */
 
 struct {
@@ -32,11 +32,25 @@ struct {
 } reports SEC(".maps");
 
 static __always_inline const struct offering *offering_at(const struct in6_addr *vip,
-							  __be16 port_be)
+							  __be16 port_be, __u8 protocol)
 {
-	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = IPPROTO_TCP };
+	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
 
 	return bpf_map_lookup_elem(&offerings, &key);
+}
+
+/* offering_of is the service that the packet belongs to. */
+static __always_inline const struct offering *offering_of(const struct packet *p)
+{
+	if (p->kind != KIND_TCP && p->kind != KIND_UDP && p->kind != KIND_TOO_BIG)
+		return NULL;
+	return offering_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
+}
+
+/* vip_of is an offering at the VIP of a packet that shows no port. */
+static __always_inline const struct offering *vip_of(const struct packet *p)
+{
+	return offering_at(&p->t.vip, 0, 0);
 }
 
 static __always_inline struct load *load_number(__u32 i)

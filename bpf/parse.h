@@ -1,12 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* parse.h: a cursor over a packet, one bounds check a header. Each function
- * returns the header and moves past it, or NULL at the packet's end. */
+/* parse.h: a packet of a service, read once into facts: whose flow, how long,
+ * what it says. Decisions work on the facts, so that no pointer into the frame
+ * outlives a change of its head; a cursor has one bounds check a header. */
 #pragma once
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/tcp.h>
+#include <linux/udp.h>
 #include "types.h"
+
+/* linux/icmp.h wants half of the C library. */
+struct icmp {
+	__u8 type;
+	__u8 code;
+	__sum16 check;
+	__be32 rest; /* PTB: MTU (16 bits in IPv4); echo: identifier, number */
+};
+
+enum icmp_types {
+	ICMP4_UNREACHABLE = 3, /* code 4: fragmentation needed (RFC 1191 §4) */
+	ICMP4_ECHO = 8,
+	ICMP6_TOO_BIG = 2, /* RFC 4443 §3.2 */
+	ICMP6_ECHO = 128,
+	ICMP6_ECHO_REPLY = 129,
+};
+
+#define ICMP4_FRAG_NEEDED 4
 
 struct cursor {
 	void *pos;
@@ -24,83 +45,73 @@ static __always_inline void *take(struct cursor *c, __u64 n)
 	return p;
 }
 
-/* take_ethernet returns the link header if IPv6 follows it directly. */
-static __always_inline struct ethhdr *take_ethernet(struct cursor *c)
+/* length_of reads a length field, and shows Linux 6.1 that it has 16 bits. */
+static __always_inline __u32 length_of(__be16 field)
 {
-	struct ethhdr *eth = take(c, sizeof(*eth));
+	__u32 n = bpf_ntohs(field);
 
-	if (!eth || eth->h_proto != bpf_htons(ETH_P_IPV6))
-		return NULL;
-	return eth;
+	asm volatile("%0 &= 0xffff" : "+r"(n));
+	return n;
 }
 
-/* take_ipv6 returns an IPv6 header whose payload lies inside the packet
- * (RFC 8200 §3); bytes after the payload are link padding and stay. */
-static __always_inline struct ipv6hdr *take_ipv6(struct cursor *c)
-{
-	struct ipv6hdr *ip = take(c, sizeof(*ip));
+/* frame_at is a cursor at an offset of the frame. */
+#define frame_at(ctx, at)                                                      \
+	((struct cursor){ (void *)(long)(ctx)->data + (at), (void *)(long)(ctx)->data_end })
 
-	if (!ip || ip->version != 6)
-		return NULL;
-	if (c->pos + bpf_ntohs(ip->payload_len) > c->end)
-		return NULL;
-	return ip;
-}
-
-/* A TCP segment and the facts of it that decisions need. */
-struct segment {
-	struct ipv6hdr *ip;
-	struct tcphdr *tcp;
-	__u32 payload; /* bytes */
+enum kind {
+	KIND_OTHER, /* a protocol that has no ports, or none that are ours to read */
+	KIND_TCP,
+	KIND_UDP,
+	KIND_TOO_BIG,  /* ICMP: a packet of the flow was too big for a link */
+	KIND_ECHO,     /* ICMP echo request; no flow */
+	KIND_FRAGMENT, /* no ports, or not all of the packet */
+	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options */
 };
 
-/* take_tcp completes s, whose ip is set, or returns false: a header that is
- * cut short or a data offset that does not fit (RFC 9293 §3.1). */
-static __always_inline bool take_tcp(struct cursor *c, struct segment *s)
-{
-	__u32 length = bpf_ntohs(s->ip->payload_len);
-	__u32 header;
+enum tcp_flags { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 
-	s->tcp = take(c, sizeof(*s->tcp));
-	if (!s->tcp)
-		return false;
-	header = s->tcp->doff * 4;
-	if (header < sizeof(*s->tcp) || header > length)
-		return false;
-	s->payload = length - header;
-	return true;
+/* What a packet of a service says. Offsets are in the frame. */
+struct packet {
+	struct tuple t;
+	__u32 seq; /* TCP */
+	__u32 ack;
+	__u32 ip;      /* where its IP header is */
+	__u32 l4;      /* where its transport header is */
+	__u32 length;  /* from the IP header to the end, without an SRH inside */
+	__u32 payload; /* behind the transport header */
+	__u16 mtu;     /* KIND_TOO_BIG: of that link */
+	__u8 kind;     /* enum kind */
+	__u8 family;   /* 4 or 6 */
+	__u8 flags;    /* enum tcp_flags */
+	__u8 class;    /* traffic class, or TOS */
+	__u8 hops;     /* limit, or TTL */
+	__u8 inserted; /* an SRH is between IP and transport header (WIRE_INSERT) */
+};
+
+enum reading {
+	READ,
+	NOT_IP,	   /* or another version */
+	CUT_SHORT, /* less of it than its IP header says; ports may be read still */
+	MALFORMED, /* a transport header that does not fit */
+};
+
+enum direction {
+	INWARD,	 /* from the client to the VIP */
+	OUTWARD, /* from the VIP to the client */
+};
+
+static __always_inline struct in6_addr mapped(__be32 v4)
+{
+	struct in6_addr a = {};
+
+	a.s6_addr[10] = a.s6_addr[11] = 0xff;
+	a.s6_addr32[3] = v4;
+	return a;
 }
 
-/* opens tells the first packet of a connection. */
-static __always_inline bool opens(const struct tcphdr *tcp)
+static __always_inline bool is_mapped(const struct in6_addr *a)
 {
-	return tcp->syn && !tcp->ack && !tcp->rst && !tcp->fin;
-}
-
-static __always_inline struct tuple tuple_inward(const struct segment *s)
-{
-	struct tuple t = {
-		.client = s->ip->saddr,
-		.vip = s->ip->daddr,
-		.client_port_be = s->tcp->source,
-		.vip_port_be = s->tcp->dest,
-		.protocol = IPPROTO_TCP,
-	};
-
-	return t;
-}
-
-static __always_inline struct tuple tuple_outward(const struct segment *s)
-{
-	struct tuple t = {
-		.client = s->ip->daddr,
-		.vip = s->ip->saddr,
-		.client_port_be = s->tcp->dest,
-		.vip_port_be = s->tcp->source,
-		.protocol = IPPROTO_TCP,
-	};
-
-	return t;
+	return !a->s6_addr32[0] && !a->s6_addr32[1] && a->s6_addr32[2] == bpf_htonl(0xffff);
 }
 
 /* is_extension_header tells the next-header values behind which a transport
@@ -110,7 +121,6 @@ static __always_inline bool is_extension_header(__u8 next)
 	switch (next) {
 	case IPPROTO_HOPOPTS:
 	case IPPROTO_ROUTING:
-	case IPPROTO_FRAGMENT:
 	case IPPROTO_AH:
 	case IPPROTO_DSTOPTS:
 	case 135: /* Mobility */
@@ -119,4 +129,224 @@ static __always_inline bool is_extension_header(__u8 next)
 		return true;
 	}
 	return false;
+}
+
+/* Everything is read as if the packet went inward; turn says otherwise. */
+static __always_inline void turn(struct tuple *t)
+{
+	struct in6_addr a = t->client;
+	__be16 port = t->client_port_be;
+
+	t->client = t->vip;
+	t->vip = a;
+	t->client_port_be = t->vip_port_be;
+	t->vip_port_be = port;
+}
+
+/* read_ip6 reads an IPv6 header (RFC 8200 §3) and returns what follows it.
+ * Bytes after the payload are link padding. */
+static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
+{
+	p->family = 6;
+	p->length = sizeof(*ip) + length_of(ip->payload_len);
+	p->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	p->hops = ip->hop_limit;
+	p->t.client = ip->saddr;
+	p->t.vip = ip->daddr;
+	if (ip->nexthdr == IPPROTO_FRAGMENT)
+		p->kind = KIND_FRAGMENT;
+	else if (is_extension_header(ip->nexthdr))
+		p->kind = KIND_EXTENSION;
+	return ip->nexthdr;
+}
+
+#define IP_FRAGMENT 0x3fff /* more fragments, or an offset (RFC 791 §3.1) */
+
+static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
+{
+	p->family = 4;
+	p->length = length_of(ip->tot_len);
+	p->class = ip->tos;
+	p->hops = ip->ttl;
+	p->t.client = mapped(ip->saddr);
+	p->t.vip = mapped(ip->daddr);
+	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
+		p->kind = KIND_FRAGMENT;
+	else if (ip->ihl != 5)
+		p->kind = KIND_EXTENSION;
+	return ip->protocol;
+}
+
+static __always_inline __u32 ip_bytes(const struct packet *p)
+{
+	return p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+/* read_tcp: RFC 9293 §3.1; a data offset that does not fit is malformed. */
+static __always_inline enum reading read_tcp(struct cursor *c, struct packet *p)
+{
+	__u32 room = p->length - ip_bytes(p);
+	struct tcphdr *tcp;
+	__be16 *ports = c->pos;
+	__u32 header;
+
+	if ((void *)(ports + 2) > c->end)
+		return CUT_SHORT;
+	p->t.client_port_be = ports[0];
+	p->t.vip_port_be = ports[1];
+	p->kind = KIND_TCP;
+	tcp = take(c, sizeof(*tcp));
+	if (!tcp)
+		return MALFORMED;
+	header = tcp->doff * 4;
+	if (header < sizeof(*tcp) || header > room)
+		return MALFORMED;
+	p->payload = room - header;
+	p->seq = bpf_ntohl(tcp->seq);
+	p->ack = bpf_ntohl(tcp->ack_seq);
+	p->flags = ((__u8 *)tcp)[13];
+	return READ;
+}
+
+static __always_inline enum reading read_udp(struct cursor *c, struct packet *p)
+{
+	__u32 room = p->length - ip_bytes(p);
+	struct udphdr *udp = take(c, sizeof(*udp));
+
+	if (!udp)
+		return CUT_SHORT;
+	p->t.client_port_be = udp->source;
+	p->t.vip_port_be = udp->dest;
+	p->kind = KIND_UDP;
+	if (bpf_ntohs(udp->len) < sizeof(*udp) || bpf_ntohs(udp->len) > room)
+		return MALFORMED;
+	p->payload = bpf_ntohs(udp->len) - sizeof(*udp);
+	return READ;
+}
+
+/* read_quote reads the ports of the packet that an ICMP error quotes. It went
+ * the other way, so its source is the error's destination. */
+static __always_inline enum reading read_quote(struct cursor *c, struct packet *p, __u8 protocol)
+{
+	__be16 *ports = take(c, 2 * sizeof(*ports));
+
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+		return READ; /* KIND_OTHER */
+	if (!ports)
+		return MALFORMED;
+	p->t.client_port_be = ports[1];
+	p->t.vip_port_be = ports[0];
+	p->t.protocol = protocol;
+	p->kind = KIND_TOO_BIG;
+	return READ;
+}
+
+/* read_icmp6: packet too big and echo request. */
+static __always_inline enum reading read_icmp6(struct cursor *c, struct packet *p)
+{
+	struct icmp *icmp = take(c, sizeof(*icmp));
+	struct ipv6hdr *quoted;
+
+	if (!icmp)
+		return CUT_SHORT;
+	if (icmp->type == ICMP6_ECHO)
+		p->kind = KIND_ECHO;
+	if (icmp->type != ICMP6_TOO_BIG)
+		return READ;
+	quoted = take(c, sizeof(*quoted));
+	if (!quoted || quoted->version != 6)
+		return MALFORMED;
+	p->mtu = bpf_ntohl(icmp->rest) > 0xffff ? 0xffff : bpf_ntohl(icmp->rest);
+	p->t.client = quoted->daddr;
+	p->t.vip = quoted->saddr;
+	return read_quote(c, p, quoted->nexthdr);
+}
+
+/* read_icmp4: fragmentation needed and echo request. */
+static __always_inline enum reading read_icmp4(struct cursor *c, struct packet *p)
+{
+	struct icmp *icmp = take(c, sizeof(*icmp));
+	struct iphdr *quoted;
+
+	if (!icmp)
+		return CUT_SHORT;
+	if (icmp->type == ICMP4_ECHO)
+		p->kind = KIND_ECHO;
+	if (icmp->type != ICMP4_UNREACHABLE || icmp->code != ICMP4_FRAG_NEEDED)
+		return READ;
+	quoted = take(c, sizeof(*quoted));
+	if (!quoted || quoted->version != 4 || quoted->ihl != 5)
+		return MALFORMED;
+	p->mtu = bpf_ntohl(icmp->rest);
+	p->t.client = mapped(quoted->daddr);
+	p->t.vip = mapped(quoted->saddr);
+	return read_quote(c, p, quoted->protocol);
+}
+
+/* read_transport reads what follows the IP header; c is at it. */
+static __always_inline enum reading read_transport(struct cursor *c, struct packet *p,
+						   __u8 protocol)
+{
+	p->t.protocol = protocol;
+	if (p->kind != KIND_OTHER)
+		return READ; /* what hides its transport header has been named */
+	if (protocol == IPPROTO_TCP)
+		return read_tcp(c, p);
+	if (protocol == IPPROTO_UDP)
+		return read_udp(c, p);
+	if (protocol == IPPROTO_ICMPV6 && p->family == 6)
+		return read_icmp6(c, p);
+	if (protocol == IPPROTO_ICMP && p->family == 4)
+		return read_icmp4(c, p);
+	return READ;
+}
+
+/* read_network reads the IP header at the cursor and returns the protocol that
+ * follows it, or a negative number. */
+static __always_inline int read_network(struct cursor *c, struct packet *p)
+{
+	__u8 *first = c->pos;
+
+	if ((void *)(first + 1) > c->end)
+		return -1;
+	if (*first >> 4 == 6) {
+		struct ipv6hdr *ip = take(c, sizeof(*ip));
+
+		return ip ? read_ip6(ip, p) : -1;
+	}
+	if (*first >> 4 == 4) {
+		struct iphdr *ip = take(c, sizeof(*ip));
+
+		if (!ip || ip->ihl < 5 || bpf_ntohs(ip->tot_len) < sizeof(*ip))
+			return -1;
+		return read_ip4(ip, p);
+	}
+	return -1;
+}
+
+/* read_at reads the packet whose IP header is at an offset of the frame. */
+static __always_inline enum reading read_at(void *data, void *end, __u32 at, struct packet *p,
+					    enum direction d)
+{
+	struct cursor c = { data + at, end };
+	enum reading r;
+	int protocol;
+
+	__builtin_memset(p, 0, sizeof(*p));
+	p->ip = at;
+	protocol = read_network(&c, p);
+	if (protocol < 0)
+		return NOT_IP;
+	p->l4 = at + ip_bytes(p);
+	r = read_transport(&c, p, protocol);
+	if (d == OUTWARD)
+		turn(&p->t);
+	return r == READ && data + at + p->length > end ? CUT_SHORT : r;
+}
+
+/* opens tells the first packet of a connection. */
+static __always_inline bool opens(const struct packet *p)
+{
+	return p->kind == KIND_TCP &&
+	       (p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }

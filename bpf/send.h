@@ -3,97 +3,129 @@
  * the client. */
 #pragma once
 #include "count.h"
-#include "nexthop.h"
-#include "service.h"
-#include "srv6.h"
+#include "list.h"
+#include "toobig.h"
+#include "work.h"
 
-/* Where a client's packet goes: its segments, first to last. */
-struct route {
-	const struct server *first;
-	__u32 n;
-	struct sid segment[MAX_CHOICES];
-};
-
-/* send_out encapsulates towards r->first and transmits. */
-static __always_inline int send_out(struct xdp_md *ctx, struct ipv6hdr *inner, const struct tuple *t,
-				    const struct route *r, enum counter why)
+/* spoilt is the verdict on a packet that could not be rewritten. */
+static __always_inline int spoilt(enum rewritten how)
 {
-	__u32 extra = r->n > 1 ? 8 + 16 * (r->n - 1) : 0;
-	__u32 length = sizeof(*inner) + bpf_ntohs(inner->payload_len);
-	__u8 class = traffic_class(inner), mac[ETH_ALEN];
-	struct in6_addr to = sid_address(&r->segment[0]);
-	struct in6_addr *list;
-	struct ipv6hdr *outer;
-	struct ethhdr *eth;
-	struct cursor c;
-	struct srh *srh;
-
-	if (!r->first->ready)
-		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (inner->hop_limit <= 1)
+	switch (how) {
+	case HOPS_SPENT:
 		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
-	if (length + extra + sizeof(*outer) > self.mtu)
-		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
-	__builtin_memcpy(mac, r->first->mac, ETH_ALEN);
-	inner->hop_limit--; /* RFC 2473 §3.1: forwarded into the tunnel */
-	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*outer) + extra)))
+	case CONGESTED:
+		return verdict(LB_DROP_CONGESTED, XDP_DROP);
+	case NO_ROOM:
 		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
-
-	c = (struct cursor){ (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	eth = take(&c, sizeof(*eth));
-	outer = take(&c, sizeof(*outer));
-	if (!eth || !outer)
+	default:
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	link_header(eth, mac);
-	outer_header(outer, &to, class, flow_label(t), length + extra,
-		     extra ? IPPROTO_ROUTING : IPPROTO_IPV6);
-	if (!extra)
-		return transmit(why);
-
-	srh = take(&c, sizeof(*srh));
-	if (!srh)
-		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	*srh = (struct srh){
-		.next_header = IPPROTO_IPV6,
-		.length = 2 * (r->n - 1),
-		.type = SRH_TYPE,
-		.segments_left = r->n - 1,
-		.last_entry = r->n - 2,
-	};
-	for (__u32 i = MAX_CHOICES - 1; i > 0; i--) { /* last segment first */
-		if (i >= r->n)
-			continue;
-		list = take(&c, sizeof(*list));
-		if (!list)
-			return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-		*list = sid_address(&r->segment[i]);
 	}
-	return transmit(why);
 }
 
-/* unwrap strips what a server put around its packet and sends it to the client. */
-static __always_inline int unwrap(struct xdp_md *ctx, const struct sr *sr, struct ipv6hdr *inner,
-				  enum counter why)
+/* too_big answers a packet that is longer than its route allows. It may have
+ * come from a server, so the answer takes the client's way, not its own back. */
+static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	const struct next_hop *hop;
-	struct in6_addr client = inner->daddr;
-	struct ethhdr *eth;
-	struct cursor c;
 
-	if (inner->hop_limit <= 1)
-		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
-	if (!ecn_inward(inner, sr->outer))
-		return verdict(LB_DROP_CONGESTED, XDP_DROP);
-	hop = next_hop_to(&client);
+	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	inner->hop_limit--;
-	if (bpf_xdp_adjust_head(ctx, sr->overhead))
-		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
-	c = (struct cursor){ (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	eth = take(&c, sizeof(*eth));
-	if (!eth)
-		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	link_header(eth, hop->mac);
-	return transmit(why);
+	if (write_too_big(ctx, p, svc->mtu) || link_to(ctx, hop->mac, p->family))
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	return transmit(LB_TOO_BIG);
+}
+
+/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed if
+ * its last segment names a key. */
+static __always_inline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+				   const struct route *r, enum counter why)
+{
+	const struct signal_key *k = NULL;
+	enum rewritten done;
+
+	if (r->segment[(r->n - 1) % MAX_SEGMENTS].key_id)
+		k = signing_key();
+
+	if (p->length + route_bytes(r->n, r->wire) > self.mtu)
+		return too_big(ctx, p, svc);
+	done = age(ctx, p, 1, p->class);
+	if (!done)
+		done = put_on(ctx, p, r, k ? &k->key : NULL);
+	return done ? spoilt(done) : transmit(why);
+}
+
+/* sign_list writes the id of the signing key into the servers' SIDs. */
+static __always_inline void sign_list(struct route *r, const struct service *svc)
+{
+	const struct signal_key *k = signing_key();
+
+	for (__u32 i = 0; k && i < MAX_SEGMENTS && i < r->n; i++)
+		if (i >= svc->vias)
+			r->segment[i].key_id = k->id;
+}
+
+/* send_listed sends a packet to the servers of a plan. This and send_to are
+ * functions of their own, so that the verifier looks at each once; hence the
+ * tests for NULL, which never is. */
+__noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   struct plan *plan)
+{
+	struct work *w = workplace();
+	const struct bucket *b;
+	struct route *r;
+	enum listed how;
+
+	if (!p || !svc || !plan || !w)
+		return XDP_ABORTED;
+	r = &w->route;
+	b = bucket_of(svc, &p->t);
+	if (!b)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	plan->room = room_for(p, svc->wire);
+	how = plan->room ? list_servers(r, svc, b, plan) : LIST_TOO_BIG;
+	if (how == LIST_EMPTY)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (how == LIST_NO_HOP)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (how == LIST_TOO_BIG)
+		return too_big(ctx, p, svc);
+	sign_list(r, svc);
+	return send_on(ctx, p, svc, r, plan->why);
+}
+
+/* What one server is sent. */
+struct order {
+	__u32 server;
+	__u32 function; /* enum function */
+	__u32 why;	/* enum counter */
+	__u16 generation;
+	__u16 zero;
+};
+
+/* send_to sends a packet to one server. */
+__noinline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+		       const struct order *o)
+{
+	struct work *w = workplace();
+	struct plan plan = {};
+	struct server *s;
+	struct route *r;
+
+	if (!p || !svc || !o || !w)
+		return XDP_ABORTED;
+	r = &w->route;
+	s = server_number(o->server);
+	if (!s)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (!s->ready || add_via(r, svc))
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	r->wire = svc->wire;
+	plan.generation = o->generation;
+	add_server(r, s, o->function, &plan);
+	if (o->function == FN_REJECT)
+		sign_list(r, svc);
+	return send_on(ctx, p, svc, r, o->why);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* service.h: the LB's services and their servers. */
+/* service.h: the LB's services, their servers, and the table that gives each
+ * flow its list of servers (6LB §III). A service's table is replaced whole: a
+ * packet meets the old one or the new one. */
 #pragma once
-#include "choose.h"
 #include "parse.h"
+#include "siphash.h"
 
 #define MAX_SERVICES 64
-#define MAX_SERVERS 4096
+#define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 
 const volatile struct key candidate_key = {};
 
@@ -17,17 +19,27 @@ struct {
 	__type(value, struct service);
 } services SEC(".maps");
 
-/* The members of every service, one after the other: indices into servers. */
-struct {
+/* Keeps the layout of a bucket in the object's BTF, for Go. */
+const volatile struct bucket no_bucket = {};
+
+struct table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set before loading */
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_INNER_MAP); /* tables differ in size */
+	__uint(key_size, sizeof(__u32)); /* no types: Linux 6.1 wants Go's to have them, too */
+	__uint(value_size, sizeof(struct bucket));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_SERVICES);
 	__type(key, __u32);
-	__type(value, __u32);
-} pool SEC(".maps");
+	__array(values, struct table);
+} tables SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set before loading */
+	__uint(max_entries, MAX_SERVERS);
 	__type(key, __u32);
 	__type(value, struct server);
 } servers SEC(".maps");
@@ -35,43 +47,56 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_SERVERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __be64);
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-static __always_inline const struct service *service_at(const struct in6_addr *vip, __be16 port_be,
-							__u8 protocol)
+static __always_inline struct service *service_at(const struct in6_addr *vip, __be16 port_be,
+						  __u8 protocol)
 {
 	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
 
 	return bpf_map_lookup_elem(&services, &key);
 }
 
-static __always_inline bool is_vip(const struct in6_addr *a)
+/* service_of returns the service that a packet is for, or about. */
+static __always_inline struct service *service_of(const struct packet *p)
+{
+	return service_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
+}
+
+/* vip_at returns what marks an address as a VIP: the service that takes its
+ * fragments, or one without buckets. */
+static __always_inline struct service *vip_at(const struct in6_addr *a)
 {
 	return service_at(a, 0, 0);
 }
 
-static __always_inline const struct server *server_number(__u32 i)
+/* server_number returns a server of today or of the near past, or NULL. */
+static __always_inline struct server *server_number(__u32 i)
 {
-	return bpf_map_lookup_elem(&servers, &i);
+	struct server *s = bpf_map_lookup_elem(&servers, &i);
+
+	return s && s->locator_be ? s : NULL;
 }
 
-/* member returns the server that is number i of a service's pool. */
-static __always_inline const struct server *member(const struct service *s, __u32 i, __u32 *number)
-{
-	__u32 at = s->pool + i;
-	const __u32 *n = bpf_map_lookup_elem(&pool, &at);
-
-	if (!n)
-		return NULL;
-	*number = *n;
-	return server_number(*n);
-}
-
-static __always_inline __u64 candidate_hash(const struct tuple *t)
+/* bucket_of returns the servers of a flow. Services that take fragments are
+ * hashed by addresses alone, so that a fragment finds the way of the whole. */
+static __always_inline struct bucket *bucket_of(const struct service *svc, const struct tuple *flow)
 {
 	struct key key = { candidate_key.k0, candidate_key.k1 };
+	struct tuple t = *flow;
+	__u32 at = svc->table;
+	void *table;
 
-	return siphash(&key, t);
+	if (svc->fragments == FRAGMENTS_HASH) {
+		t.client_port_be = t.vip_port_be = 0;
+		t.protocol = 0;
+	}
+	table = bpf_map_lookup_elem(&tables, &at);
+	if (!table)
+		return NULL;
+	at = (siphash(&key, &t) >> 32) * svc->buckets >> 32; /* table.Table.Index */
+	return bpf_map_lookup_elem(table, &at);
 }

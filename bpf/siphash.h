@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* siphash.h: SipHash-2-4 (Aumasson and Bernstein, 2012) of a flow, and the
- * cheap mixing that needs no secret. Go's twin is policy.Hash. */
+/* siphash.h: SipHash-2-4 (Aumasson and Bernstein, 2012) of whole 8-byte words,
+ * such as a flow's five, and the cheap mixing that needs no secret. Go's twin is
+ * policy.Hash. */
 #pragma once
 #include "types.h"
 
@@ -14,40 +15,63 @@ static __always_inline __u64 rotl(__u64 x, int bits)
 	return x << bits | x >> (64 - bits);
 }
 
-#define SIPROUND(v0, v1, v2, v3)                                               \
-	do {                                                                   \
-		v0 += v1; v1 = rotl(v1, 13); v1 ^= v0; v0 = rotl(v0, 32);      \
-		v2 += v3; v3 = rotl(v3, 16); v3 ^= v2;                         \
-		v0 += v3; v3 = rotl(v3, 21); v3 ^= v0;                         \
-		v2 += v1; v1 = rotl(v1, 17); v1 ^= v2; v2 = rotl(v2, 32);      \
-	} while (0)
+/* A hash on its way: of 8-byte words, as many as come. */
+struct sip {
+	__u64 v0, v1, v2, v3;
+};
 
-/* siphash of the 40 bytes of a flow: five words and the length. */
-static __always_inline __u64 siphash(const struct key *key, const struct tuple *t)
+static __always_inline struct sip sip_start(const struct key *key)
+{
+	return (struct sip){
+		0x736f6d6570736575ULL ^ key->k0,
+		0x646f72616e646f6dULL ^ key->k1,
+		0x6c7967656e657261ULL ^ key->k0,
+		0x7465646279746573ULL ^ key->k1,
+	};
+}
+
+static __always_inline void sip_round(struct sip *s)
+{
+	s->v0 += s->v1; s->v1 = rotl(s->v1, 13); s->v1 ^= s->v0; s->v0 = rotl(s->v0, 32);
+	s->v2 += s->v3; s->v3 = rotl(s->v3, 16); s->v3 ^= s->v2;
+	s->v0 += s->v3; s->v3 = rotl(s->v3, 21); s->v3 ^= s->v0;
+	s->v2 += s->v1; s->v1 = rotl(s->v1, 17); s->v1 ^= s->v2; s->v2 = rotl(s->v2, 32);
+}
+
+static __always_inline void sip_word(struct sip *s, __u64 word)
+{
+	s->v3 ^= word;
+	sip_round(s);
+	sip_round(s);
+	s->v0 ^= word;
+}
+
+static __always_inline __u64 sip_end(struct sip *s, __u32 words)
+{
+	sip_word(s, (__u64)words * 8 << 56);
+	s->v2 ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+#define TUPLE_WORDS ((int)sizeof(struct tuple) / 8)
+
+static __always_inline void sip_tuple(struct sip *s, const struct tuple *t)
 {
 	const __u64 *word = (const void *)t;
-	__u64 v0 = 0x736f6d6570736575ULL ^ key->k0;
-	__u64 v1 = 0x646f72616e646f6dULL ^ key->k1;
-	__u64 v2 = 0x6c7967656e657261ULL ^ key->k0;
-	__u64 v3 = 0x7465646279746573ULL ^ key->k1;
-	__u64 last = (__u64)sizeof(*t) << 56;
 
-	for (int i = 0; i < (int)sizeof(*t) / 8; i++) {
-		v3 ^= word[i];
-		SIPROUND(v0, v1, v2, v3);
-		SIPROUND(v0, v1, v2, v3);
-		v0 ^= word[i];
-	}
-	v3 ^= last;
-	SIPROUND(v0, v1, v2, v3);
-	SIPROUND(v0, v1, v2, v3);
-	v0 ^= last;
-	v2 ^= 0xff;
-	SIPROUND(v0, v1, v2, v3);
-	SIPROUND(v0, v1, v2, v3);
-	SIPROUND(v0, v1, v2, v3);
-	SIPROUND(v0, v1, v2, v3);
-	return v0 ^ v1 ^ v2 ^ v3;
+	for (int i = 0; i < TUPLE_WORDS; i++)
+		sip_word(s, word[i]);
+}
+
+/* siphash of the 40 bytes of a flow. */
+static __always_inline __u64 siphash(const struct key *key, const struct tuple *t)
+{
+	struct sip s = sip_start(key);
+
+	sip_tuple(&s, t);
+	return sip_end(&s, TUPLE_WORDS);
 }
 
 /* mix is the finaliser of SplitMix64 (Steele et al., 2014). */
@@ -66,7 +90,7 @@ static __always_inline __u32 flow_label(const struct tuple *t)
 	__u64 h = 0;
 	__u32 label;
 
-	for (int i = 0; i < (int)sizeof(*t) / 8; i++)
+	for (int i = 0; i < TUPLE_WORDS; i++)
 		h = mix(h ^ word[i]);
 	label = h >> 44;
 	return label ? label : 1;

@@ -22,6 +22,8 @@ struct {
 	__type(value, struct mark);
 } marks SEC(".maps");
 
+/* offering_of_socket: a socket of IPv4 has its mapped address in the field of IPv6
+ * too (sk_rcv_saddr_set of the kernel). */
 static __always_inline const struct offering *offering_of_socket(struct sock *sk)
 {
 	struct in6_addr vip = {};
@@ -29,7 +31,7 @@ static __always_inline const struct offering *offering_of_socket(struct sock *sk
 	if (sk->__sk_common.skc_net.net->net_cookie != netns_cookie)
 		return NULL;
 	bpf_core_read(&vip, sizeof(vip), &sk->__sk_common.skc_v6_rcv_saddr);
-	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num));
+	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num), IPPROTO_TCP);
 }
 
 static __always_inline void add_open(__u32 index, __u32 n)

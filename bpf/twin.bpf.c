@@ -4,7 +4,7 @@
  * for millions of steps. Not part of the product. */
 #include "types.h"
 #include "accept.h"
-#include "choose.h"
+#include "siphash.h"
 
 #define BATCH 4096
 
@@ -21,12 +21,6 @@ struct hash_out {
 	__u64 mixed;
 	__u32 label;
 	__u32 generation;
-};
-
-struct choose_in {
-	__u64 hash;
-	__u32 members;
-	__u32 choices;
 };
 
 enum act {
@@ -49,8 +43,6 @@ struct accept_out {
 
 struct hash_in hash_ins[BATCH];
 struct hash_out hash_outs[BATCH];
-struct choose_in choose_ins[BATCH];
-struct candidates choose_outs[BATCH];
 struct accept_in accept_ins[BATCH];
 struct accept_out accept_outs[BATCH];
 struct offering offered;
@@ -74,16 +66,6 @@ static long hash_one(__u32 i, void *unused)
 	out->mixed = mix(in->word);
 	out->label = flow_label(&t);
 	out->generation = generation_of(in->isn);
-	return 0;
-}
-
-static long choose_one(__u32 i, void *unused)
-{
-	const struct choose_in *in = &choose_ins[i % BATCH];
-	struct candidates list = {};
-
-	choose(in->hash, in->members, in->choices, &list);
-	choose_outs[i % BATCH] = list;
 	return 0;
 }
 
@@ -118,12 +100,6 @@ SEC("syscall")
 int twin_hash(void *ctx)
 {
 	return bpf_loop(BATCH, hash_one, NULL, 0) != BATCH;
-}
-
-SEC("syscall")
-int twin_choose(void *ctx)
-{
-	return bpf_loop(BATCH, choose_one, NULL, 0) != BATCH;
 }
 
 SEC("syscall")

@@ -10,9 +10,13 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
-#define MAX_CHOICES 4
+#define MAX_CHOICES 4	/* candidates of one offer */
+#define MAX_MEMBERS 15	/* of one bucket: the candidates and those of earlier pools */
+#define MAX_VIA 3	/* transit SIDs before the candidates */
+#define MAX_SEGMENTS 16 /* of one route; a power of two, so that an index can be masked */
 
-/* A flow, as the client sends it: also the 40 bytes that SipHash reads. */
+/* A flow, as the client sends it: also the 40 bytes that SipHash reads. IPv4
+ * addresses are mapped (RFC 4291 §2.5.5.2). */
 struct tuple {
 	struct in6_addr client;
 	struct in6_addr vip;
@@ -28,9 +32,15 @@ struct sid {
 	__be64 locator_be;
 	__be16 function_be;
 	__be16 generation_be; /* hash of the client's ISN; 0 says "none" */
-	__u8 flags;	      /* bit 0: retry */
+	__u8 flags;	      /* enum sid_flags */
 	__u8 key_id;	      /* of the tag in the sender's address; 0 says "untagged" */
-	__be16 report_be;     /* guided: bit 8 idle, bits 0-7 logarithmic metric */
+	__be16 report_be;     /* guided: bit 8 idle, bits 0-7 logarithmic metric;
+			       * rs of an LB: where in the list to go on */
+};
+
+enum sid_flags {
+	SID_RETRY = 1, /* an offer for a SYN that was seen before */
+	SID_FINAL = 2, /* an offer that must not come back: no listener is a RST now */
 };
 
 enum function {
@@ -38,14 +48,17 @@ enum function {
 	FN_CONNECT_AVAIL = 0xca,   /* ca, server: take it, or pass it on */
 	FN_CONNECT_FORCE = 0xcf,   /* cf, server: take it */
 	FN_ACK_STICKINESS = 0xa5,  /* as, server: steered; the LB knows you have it */
-	FN_RECOVER_STICKINESS = 0xe5, /* rs, server: whoever has it, say so again */
+	FN_RECOVER_STICKINESS = 0xe5, /* rs, server: whoever has it, say so again;
+				       * LB: go on with the rest of the list */
 	FN_DELIVER = 0xd7,	   /* dt, server: End.DT6, decapsulate and deliver */
+	FN_REJECT = 0x4e,	   /* rj, server: another server had it first */
 	FN_CREATE_STICKINESS = 0xc5, /* cs, LB: this server took it */
 	FN_REMOVE_STICKINESS = 0xf5, /* rms, LB: this server closed it */
+	FN_NOT_MINE = 0x40,	   /* nm, LB: this server has no such flow, or no listener */
 };
 
-/* The interface identifier of an outer source is the place of the 64-bit tag;
- * until signals are tagged it is 1, the node's own address. */
+/* The interface identifier of an outer source is the tag (auth.h); of packets
+ * without one it is 1, the node's own address. */
 #define UNTAGGED 1
 
 /* What a node is: set before the programs are loaded. */
@@ -67,22 +80,40 @@ enum dispatch {
 	DISPATCH_HUNT = 1,
 };
 
+enum wire {
+	WIRE_ENCAP = 0,	 /* an outer header (RFC 8986 §5.2) */
+	WIRE_INSERT = 1, /* an SRH inside the client's own packet (6LB §II) */
+};
+
+enum fragments {
+	FRAGMENTS_DROP = 0,
+	FRAGMENTS_HASH = 1, /* the whole service is hashed by addresses */
+};
+
 struct service {
-	__u32 pool;    /* first index in the map `pool` */
-	__u32 servers; /* how many follow it */
-	__u32 choices;
-	__u32 dispatch; /* enum dispatch */
+	__u32 table;	/* its table of buckets: index in the map `tables` */
+	__u32 buckets;	/* how many it has; 0 marks a VIP (struct service_key) */
+	__u8 dispatch;	/* enum dispatch */
+	__u8 wire;	/* enum wire */
+	__u8 fragments; /* enum fragments */
+	__u8 vias;
+	__u16 mtu; /* of a client's packet that has room for every usual list */
+	__u16 zero;
+	struct in6_addr via[MAX_VIA];
+};
+
+/* One list of servers. The first `choices` are the flow's candidates, in their
+ * order; the others were in the lists of earlier pools, the latest first. */
+struct bucket {
+	__u8 choices;
+	__u8 members;
+	__u16 server[MAX_MEMBERS];
 };
 
 struct server {
-	__be64 locator_be;
-	__u8 mac[6];   /* of its next hop */
-	__u16 ready;   /* 0: next hop not resolved */
-};
-
-enum flow_state {
-	FLOW_EMBRYONIC = 1, /* a server took it, the client has not acknowledged */
-	FLOW_STEER = 2,
+	__be64 locator_be; /* 0: the number is free */
+	__u8 mac[6];	   /* of its next hop */
+	__u16 ready;	   /* 0: next hop not resolved */
 };
 
 enum closed {
@@ -91,14 +122,22 @@ enum closed {
 	CLOSED_RESET = 4, /* by the server; the client alone never ends a flow */
 };
 
-/* LB: flow -> server. */
+/* LB: established flow -> server. */
 struct flow {
 	__u64 seen_ns;
 	__u32 closed; /* enum closed, or-ed */
 	__u16 server;
 	__u16 generation;
-	__u32 state; /* enum flow_state */
-	__u32 zero;
+	__u16 announced; /* generation of the last SYN: who may replace this one */
+	__u16 zero[3];
+};
+
+/* LB: a flow that a server took and the client has not acknowledged. */
+struct embryo {
+	__u64 seen_ns;
+	__u32 expects; /* what its acknowledgement says: the server's ISN + 1 */
+	__u16 server;
+	__u16 generation;
 };
 
 enum conn_state {
@@ -112,6 +151,7 @@ enum conn_flags {
 	CONN_OWES = 4,	  /* a removal that did not fit its packet */
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
+	CONN_INSERT = 32, /* signals travel by WIRE_INSERT, as its packets do */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 
@@ -155,7 +195,16 @@ struct offering {
 	__u8 acceptance;
 	__u8 signal;
 	__u8 on_full;
-	__u8 zero;
+	__u8 owner; /* enum owner */
+	__s32 netns; /* id of the namespace of its sockets; -1: this one */
+	__u8 mac[6]; /* of who has the VIP, if not this host (macvlan) */
+	__u16 zero;
+};
+
+enum owner {
+	OWNER_SOCKET = 0,
+	OWNER_NETNS = 1, /* as OWNER_SOCKET, in another namespace */
+	OWNER_TABLE = 2, /* sockets are out of sight: our own table is the truth */
 };
 
 #define PENDING_EPOCHS 8

@@ -1,43 +1,122 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* wrap.h: what an answer on its way out tells the LB, and how. */
 #pragma once
+#include "auth.h"
 #include "conn.h"
 #include "nexthop.h"
+#include "rewrite.h"
 
-/* wrap puts the answer into [lb::fn] (RFC 8986 §5.2, one segment: no SRH), or
- * returns false: it must go without (a super-packet or one near the MTU). */
-static __always_inline bool wrap(struct __sk_buff *skb, const struct tuple *t, const struct conn *c,
-				 enum function fn, __u8 class)
+/* encapsulate_out puts the answer into [lb::fn] (RFC 8986 §5.2, one segment: no
+ * SRH). */
+static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct packet *p,
+					    const struct sid *to, const struct key *key)
 {
-	struct sid sid = make_sid(c->lb_be, fn, c->generation);
-	struct in6_addr lb = sid_address(&sid);
-	__u32 length = skb->len - sizeof(struct ethhdr);
-	const struct next_hop *hop;
+	__be64 tag = key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED);
+	struct in6_addr from = own_address(tag), lb = sid_address(to);
+	__u32 length = skb->len - ETH_BYTES;
+	__be16 proto = bpf_htons(ETH_P_IPV6);
 	struct ipv6hdr outer = {};
 
-	if (skb->gso_segs > 1 || length + sizeof(outer) > self.mtu)
+	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
-	hop = next_hop_to(&lb);
-	if (!hop || bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC,
-					BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
-		return false;
-	outer_header(&outer, &lb, class, flow_label(t), length, IPPROTO_IPV6);
-	bpf_skb_store_bytes(skb, 0, hop->mac, ETH_ALEN, 0);
-	bpf_skb_store_bytes(skb, sizeof(struct ethhdr), &outer, sizeof(outer), 0);
+	outer_header(&outer, &from, &lb, p->class, flow_label(&p->t), length,
+		     p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP);
+	bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &proto, sizeof(proto), 0);
+	bpf_skb_store_bytes(skb, ETH_BYTES, &outer, sizeof(outer), 0);
 	return true;
 }
 
-/* signal decides what an outward packet must tell the LB. */
-static __always_inline enum function signal(struct conn *c, const struct segment *s)
+/* What an inserted signal carries, last segment first (RFC 8754 §2). */
+struct inserted {
+	struct srh srh;
+	struct in6_addr client;
+	struct sid lb;
+	struct in6_addr self;
+};
+
+/* insert_out puts (self, lb::fn, client) into the answer. Its transport checksum
+ * is that of the last segment (RFC 8200 §8.1), which stays the client. */
+static __always_inline bool insert_out(struct __sk_buff *skb, const struct packet *p,
+				       const struct sid *to, const struct key *key)
 {
-	if (s->tcp->rst)
+	struct inserted in = {
+		.srh = {
+			.next_header = p->t.protocol,
+			.length = (sizeof(in) - sizeof(in.srh)) / 8,
+			.type = SRH_TYPE,
+			.segments_left = 1,
+			.last_entry = 2,
+		},
+		.client = p->t.client,
+		.lb = *to,
+		.self = own_address(bpf_cpu_to_be64(UNTAGGED)),
+	};
+	struct ipv6hdr ip;
+
+	if (key) {
+		struct sip s = tag_start(key, &p->t, self.locator_be);
+
+		tag_segment(&s, &in.client);
+		tag_segment(&s, &in.lb);
+		in.self = own_address(tag_end(&s, 2));
+	}
+	if (bpf_skb_load_bytes(skb, ETH_BYTES, &ip, sizeof(ip)) ||
+	    bpf_skb_adjust_room(skb, sizeof(in), BPF_ADJ_ROOM_NET, 0))
+		return false;
+	ip.payload_len = bpf_htons(bpf_ntohs(ip.payload_len) + sizeof(in));
+	ip.nexthdr = IPPROTO_ROUTING;
+	ip.daddr = sid_address(to);
+	bpf_skb_store_bytes(skb, ETH_BYTES, &ip, sizeof(ip), 0);
+	bpf_skb_store_bytes(skb, SRH_AT, &in, sizeof(in), 0);
+	return true;
+}
+
+/* wrap makes the answer a signal, or returns false: it must go without (a
+ * super-packet, one near the MTU, or no way to the LB). */
+static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
+				 const struct conn *c, enum function fn)
+{
+	__u8 wire = c->flags & CONN_INSERT && p->family == 6 ? WIRE_INSERT : WIRE_ENCAP;
+	struct sid sid = make_sid(c->lb_be, fn, c->generation);
+	const struct signal_key *k = signing_key();
+	const struct key *key = k ? &k->key : NULL;
+	struct in6_addr lb;
+	const struct next_hop *hop;
+
+	if (skb->gso_segs > 1 || skb->len - ETH_BYTES + route_bytes(1, wire) > self.mtu)
+		return false;
+	if (k)
+		sid.key_id = k->id;
+	lb = sid_address(&sid);
+	hop = next_hop_to(&lb);
+	if (!hop || !(wire == WIRE_INSERT ? insert_out(skb, p, &sid, key)
+					  : encapsulate_out(skb, p, &sid, key)))
+		return false;
+	bpf_skb_store_bytes(skb, 0, hop->mac, ETH_ALEN, 0);
+	return true;
+}
+
+/* signal decides what an outward packet must tell the LB. Of a connection whose
+ * client has not proved to be there only the SYN-ACK speaks: anything else may be
+ * of an older one that the kernel still has. UDP has no end to tell of. */
+static __always_inline enum function signal(const struct entry *e, const struct packet *p)
+{
+	bool ends = p->flags & (TCP_FIN | TCP_RST);
+	struct conn *c = e->c;
+
+
+	if (p->kind == KIND_UDP)
+		arrived(c);
+	if (p->flags & TCP_RST)
 		set(c, CONN_CLOSED);
-	if (s->tcp->fin)
+	if (p->flags & TCP_FIN)
 		set(c, CONN_SERVER_FIN);
-	if (s->payload || s->tcp->fin || s->tcp->rst)
+	if (p->payload || ends)
 		answered(c);
-	if (s->tcp->fin || s->tcp->rst)
+	if (ends)
 		set(c, CONN_OWES);
+	if (e->waiting && p->kind == KIND_TCP && !(p->flags & TCP_SYN))
+		return FN_NONE;
 	if (c->state == CONN_WAIT)
 		return FN_CREATE_STICKINESS;
 	return c->flags & CONN_OWES ? FN_REMOVE_STICKINESS : FN_NONE;

@@ -4,31 +4,28 @@ import "proffer/topo"
 
 // agentFile is the table of the file of a server's agent.
 func agentFile(a *topo.Agent) []entry {
+	n := &a.Node
 	return []entry{
-		need("node", mapping(agentNode(&a.Node))),
-		optional("control", "/run/proffer/agent.sock", scalar(&a.Control, socket())),
-		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536"))),
+		need("node", mapping(node(n, need("name", scalar(&n.Name, name()))))),
+		optional("control", "/run/proffer/agent.sock", scalar(&n.Control, socket())),
+		signalKeys(n),
+		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536", "16384"))),
 		need("services", sequence(&a.Services, 1, MaxServices, offering)),
 	}
 }
 
-func agentNode(n *topo.Node) []entry {
-	return []entry{
-		need("name", scalar(&n.Name, name())),
-		need("locator", scalar(&n.Locator, locator())),
-		need("interface", scalar(&n.Interface, link())),
-	}
-}
-
-// offering has no fallback for two keys: a name is the VIP and port, the cores
-// are those of the machine.
+// offering has no fallback for three keys: a name is the VIP and port, the cores
+// are those of the machine, the MAC is that of its link.
 func offering(o *topo.Offering) []entry {
 	adapting := &condition{"acceptance: dynamic", func() bool { return o.Acceptance == topo.Dynamic }}
 	sharing := &condition{"signal: shm", func() bool { return o.Signal == topo.SharedMemory }}
+	unseen := &condition{"owner: table", func() bool { return o.Owner == topo.Table }}
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
+	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
 	return []entry{
 		optional("name", "", scalar(&o.Name, name())),
 		need("vip", scalar(&o.VIP.Addr, vip())),
+		optional("protocol", "tcp", scalar(&o.VIP.Protocol, oneOf(topo.TCP, topo.UDP))),
 		need("port", scalar(&o.VIP.Port, port())),
 		need("acceptance", assign(acceptance(), decide)),
 		adapting.optional("dynamic", "{}", mapping(dynamic(o))),
@@ -37,6 +34,8 @@ func offering(o *topo.Offering) []entry {
 		optional("signal", "busy", scalar(&o.Signal, oneOf(topo.Busy, topo.Sockets, topo.SharedMemory))),
 		sharing.need("page", scalar(&o.Page, page())),
 		optional("on_full", "rst", scalar(&o.OnFull, oneOf(topo.Reset, topo.Drop))),
+		optional("owner", "socket", assign(owner(), own)),
+		unseen.optional("mac", "", scalar(&o.MAC, mac())),
 	}
 }
 

@@ -7,39 +7,9 @@ import (
 	"proffer/topo"
 )
 
-// checkLB finds what no single value of a load balancer's file shows.
-func checkLB(d *document, lb *topo.LB) {
-	names, vips := unique[string]{}, unique[topo.VIP]{}
-	servers := 0
-	for i, s := range lb.Services {
-		at := fmt.Sprintf("services[%d]", i)
-		names.add(d, at+".name", s.Name)
-		vips.add(d, at+".vip", s.VIP)
-		checkOutside(d, at+".vip", s.VIP.Addr, lb.Locator)
-		checkServers(d, at+".servers", s, lb.Locator)
-		servers += len(s.Servers)
-	}
-	if servers > MaxServers {
-		d.failKey("services", "have %d servers together; want at most %d", servers, MaxServers)
-	}
-}
-
-func checkServers(d *document, list string, s topo.Service, own netip.Prefix) {
-	names, locators := unique[string]{}, unique[netip.Prefix]{}
-	for i, server := range s.Servers {
-		at := fmt.Sprintf("%s[%d]", list, i)
-		names.add(d, at+".name", server.Name)
-		locators.add(d, at+".locator", server.Locator)
-		if server.Locator == own {
-			d.failKey(at+".locator", "%q is the locator of this LB; want the server's own", server.Locator)
-		} else if server.Locator.Contains(s.VIP.Addr) {
-			d.failKey(at+".locator", "%q contains the service's vip %s; want a prefix of SIDs only", server.Locator, s.VIP.Addr)
-		}
-	}
-}
-
 // checkAgent finds what no single value of an agent's file shows.
 func checkAgent(d *document, a *topo.Agent) {
+	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
 	for i, o := range a.Services {
 		at := fmt.Sprintf("services[%d]", i)
@@ -49,6 +19,16 @@ func checkAgent(d *document, a *topo.Agent) {
 		if o.Acceptance == topo.Dynamic && o.Threshold > o.Workers {
 			d.failKey(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
+		if o.VIP.Protocol == topo.UDP && o.Signal == topo.Sockets {
+			d.failKey(at+".signal", "%q counts open connections, and udp has none; want busy or shm", o.Signal)
+		}
+	}
+}
+
+func checkNode(d *document, n topo.Node) {
+	domain := unique[netip.Prefix]{}
+	for i, p := range n.Domain {
+		domain.add(d, fmt.Sprintf("node.domain[%d]", i), p)
 	}
 }
 

@@ -4,12 +4,13 @@
 //
 // The way of a file, and the order of this package's files:
 //
-//  1. yaml.go: bytes → syntax tree, refusing what could exhaust us
+//  1. yaml.go, colons.go: bytes → syntax tree, refusing what could exhaust us
 //  2. cursor.go: a place in the tree, and the errors found there
 //  3. entry.go: tables of keys read through cursors
-//  4. kind.go: what one value may be
-//  5. lb.go, agent.go, farm.go: the tables of the three files
-//  6. check.go, checkfarm.go: what no single value shows, such as duplicates
+//  4. kind.go, address.go: what one value may be
+//  5. node.go, lb.go, agent.go, keys.go, farm.go: the tables of the files
+//  6. check.go, checklb.go, checkfarm.go: what no single value shows, such as
+//     duplicates
 //
 // It is pure: bytes come in, no file is opened and no clock is read.
 package config
@@ -24,25 +25,26 @@ import (
 // Limits of one file.
 const (
 	MaxServices = 64
-	MaxServers  = 4096 // over all services of an LB
+	MaxServers  = 4096 // over all services of an LB and their history
 )
 
 // ParseLB reads the configuration of a load balancer. file is only a name for
-// errors. The servers of a service come out sorted by locator. The error joins
-// one *Error for each mistake found, in the order of the file.
+// errors. The servers of a service and of its history come out sorted by
+// locator; the keys of signals stay in the file that KeyFile names. The error
+// joins one *Error for each mistake found, in the order of the file.
 func ParseLB(file string, data []byte) (*topo.LB, error) {
 	lb := new(topo.LB)
 	doc := newDocument(file)
 	doc.parse(data, lbFile(lb))
 	if doc.ok() {
-		nameLBServices(lb)
+		completeLB(lb)
 		checkLB(doc, lb)
 	}
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
 	for i := range lb.Services {
-		sortServers(lb.Services[i].Servers)
+		sortPools(&lb.Services[i])
 	}
 	return lb, nil
 }
@@ -54,7 +56,7 @@ func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
 	doc := newDocument(file)
 	doc.parse(data, agentFile(agent))
 	if doc.ok() {
-		completeOfferings(agent, cpus)
+		completeAgent(agent, cpus)
 		checkAgent(doc, agent)
 	}
 	if err := doc.err(); err != nil {
@@ -63,23 +65,32 @@ func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
 	return agent, nil
 }
 
+func sortPools(s *topo.Service) {
+	sortServers(s.Servers)
+	for _, v := range s.History {
+		sortServers(v.Servers)
+	}
+}
+
 func sortServers(servers []topo.Server) {
 	slices.SortFunc(servers, func(a, b topo.Server) int {
 		return a.Locator.Addr().Compare(b.Locator.Addr())
 	})
 }
 
-func nameLBServices(lb *topo.LB) {
+func completeLB(lb *topo.LB) {
+	completeNode(&lb.Node, "lb")
 	for i := range lb.Services {
 		s := &lb.Services[i]
-		s.Name = cmp.Or(s.Name, s.VIP.String())
+		s.Name = cmp.Or(s.Name, vipName(s.VIP))
 	}
 }
 
-func completeOfferings(agent *topo.Agent, cpus int) {
+func completeAgent(agent *topo.Agent, cpus int) {
+	completeNode(&agent.Node, "agent")
 	for i := range agent.Services {
 		o := &agent.Services[i]
-		o.Name = cmp.Or(o.Name, o.VIP.String())
+		o.Name = cmp.Or(o.Name, vipName(o.VIP))
 		o.Cores = cmp.Or(o.Cores, max(cpus, 1))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,33 +27,72 @@ func vipAt(port uint16) topo.VIP {
 	return topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: port}
 }
 
-func host(name, locator string) topo.Server {
-	return topo.Server{Name: name, Locator: netip.MustParsePrefix(locator)}
+func host(name, locator string) topo.Server { return weighted(name, locator, 1) }
+
+func weighted(name, locator string, weight int) topo.Server {
+	return topo.Server{Name: name, Locator: netip.MustParsePrefix(locator), Weight: weight}
+}
+
+func addrs(texts ...string) (list []netip.Addr) {
+	for _, s := range texts {
+		list = append(list, netip.MustParseAddr(s))
+	}
+	return list
+}
+
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, s := range texts {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+func udp(addr string, port uint16) topo.VIP {
+	return topo.VIP{Addr: netip.MustParseAddr(addr), Port: port, Protocol: topo.UDP}
 }
 
 func TestParseLB(t *testing.T) {
 	s1 := host("s1", "5f00:0:2:1::/64")
-	node := topo.Node{Name: "lb1", Locator: netip.MustParsePrefix("5f00:0:1:1::/64"), Interface: "eth0", Control: "/run/proffer/lb1.sock"}
-	short := node
-	short.Name, short.Control = "lb", "/run/proffer/lb.sock"
+	node := topo.Node{
+		Name: "lb1", Locator: netip.MustParsePrefix("5f00:0:1:1::/64"), Interface: "eth0",
+		Control: "/run/proffer/lb1.sock", Pin: "/sys/fs/bpf/farm/one",
+		Domain: prefixes("5f00:0:1::/48", "5f00:0:2::/47"), KeyFile: "/etc/proffer/signal.keys",
+	}
 	for file, want := range map[string]*topo.LB{
 		"lb.yaml": {
 			Node:         node,
 			CandidateKey: topo.Key{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-			Flows:        topo.FlowTable{Entries: 1024, Idle: 90 * time.Second, Linger: 1500 * time.Millisecond},
+			Flows:        topo.FlowTable{Entries: 1024, Idle: 90 * time.Second, Linger: 1500 * time.Millisecond, Embryonic: 64},
 			Services: []topo.Service{
-				{Name: "web", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 3, Servers: []topo.Server{
+				{Name: "web", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 3, Buckets: 65537, Servers: []topo.Server{
 					s1, host("s2", "5f00:0:2:2::/64"), host("s10", "5f00:0:2:10::/64"),
 				}},
-				{Name: "[2001:db8:f::1]:443", VIP: vipAt(443), Dispatch: topo.Single, Servers: []topo.Server{s1}},
+				{Name: "[2001:db8:f::1]:443", VIP: vipAt(443), Dispatch: topo.Single, Buckets: 65537, Servers: []topo.Server{s1}},
+				{
+					Name: "papers", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::2"), Port: 80},
+					Dispatch: topo.Hunt, Select: topo.Random, Choices: 1, Buckets: 8191, Wire: topo.Insert,
+					Via:     addrs("5f00:0:9:1::1", "5f00:0:9:2::1"),
+					Servers: []topo.Server{weighted("s1", "5f00:0:2:1::/64", 65535)}, Version: 7,
+					History: []topo.Version{
+						{Version: 6, Servers: []topo.Server{weighted("old", "5f00:0:2:1::/64", 3), host("s3", "5f00:0:2:3::/64")}},
+						{Version: 2, Servers: []topo.Server{host("s9", "5f00:0:2:9::/64")}},
+					},
+				},
+				{
+					Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Dispatch: topo.Single, Buckets: 65537,
+					Fragments: topo.HashFragments, Servers: []topo.Server{weighted("d1", "5f00:0:2:53::/64", 0)},
+				},
 			},
 		},
 		"lb-short.yaml": {
-			Node:         short,
+			Node: topo.Node{
+				Name: "lb", Locator: node.Locator, Interface: "eth0",
+				Control: "/run/proffer/lb.sock", Pin: "/sys/fs/bpf/proffer/lb-lb",
+			},
 			CandidateKey: topo.Key{15: 1},
-			Flows:        topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+			Flows:        topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute, Linger: 10 * time.Second, Embryonic: 65536},
 			Services: []topo.Service{
-				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 2, Servers: []topo.Server{s1}},
+				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 2, Buckets: 65537, Servers: []topo.Server{s1}},
 			},
 		},
 	} {
@@ -66,22 +107,28 @@ func TestParseLB(t *testing.T) {
 }
 
 func TestParseAgent(t *testing.T) {
-	node := topo.Node{Name: "s1", Locator: netip.MustParsePrefix("5f00:0:2:1::/64"), Interface: "eth0", Control: "/run/proffer/s1.sock"}
-	short := node
-	short.Control = "/run/proffer/agent.sock"
+	locator := netip.MustParsePrefix("5f00:0:2:1::/64")
 	api := topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::2"), Port: 8080}
 	for file, want := range map[string]*topo.Agent{
 		"agent.yaml": {
-			Node:  node,
-			Flows: topo.FlowTable{Entries: 64, Idle: time.Minute, Linger: time.Second},
+			Node: topo.Node{
+				Name: "s1", Locator: locator, Interface: "eth0", Control: "/run/proffer/s1.sock",
+				Pin: "/sys/fs/bpf/farm/s1", Domain: prefixes("5f00::/16"), KeyFile: "/etc/proffer/s1.keys",
+			},
+			Flows: topo.FlowTable{Entries: 64, Idle: time.Minute, Linger: time.Second, Embryonic: 128},
 			Services: []topo.Offering{
 				{Name: "web", VIP: vipAt(80), Acceptance: topo.Static, Threshold: 4, Workers: 16, Cores: 2, Signal: topo.Sockets, OnFull: topo.Drop},
 				{Name: "api", VIP: api, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Signal: topo.SharedMemory, Page: "/run/proffer/web.load"},
+				{Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Workers: 32, Cores: cpus, Owner: topo.Table, MAC: topo.MAC{2, 0, 0, 0, 0, 10}},
+				{Name: "jail", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.80"), Port: 80}, Workers: 32, Cores: cpus, Owner: topo.Netns, Netns: "/run/netns/web"},
 			},
 		},
 		"agent-short.yaml": {
-			Node:  short,
-			Flows: topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+			Node: topo.Node{
+				Name: "s1.example", Locator: locator, Interface: "eth0",
+				Control: "/run/proffer/agent.sock", Pin: "/sys/fs/bpf/proffer/agent-s1_example",
+			},
+			Flows: topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second, Embryonic: 16384},
 			Services: []topo.Offering{
 				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Acceptance: topo.Always, Workers: 32, Cores: cpus},
 				{Name: "[2001:db8:f::1]:81", VIP: vipAt(81), Acceptance: topo.Dynamic, Threshold: 1, Window: 50, Epsilon: 0.1, Workers: 32, Cores: cpus},
@@ -115,6 +162,63 @@ func TestMarshalRoundTrip(t *testing.T) {
 	}
 }
 
+// TestGoodFilesHaveEverything: a key or field that they left out could get lost
+// on the way to a noun and back, and no test would see it.
+func TestGoodFilesHaveEverything(t *testing.T) {
+	lb, err := ParseLB("lb.yaml", read(t, "lb.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := ParseAgent("agent.yaml", read(t, "agent.yaml"), cpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKeys(t, "lb.yaml", string(read(t, "lb.yaml")), lbFile(lb))
+	wantKeys(t, "MarshalLB", string(MarshalLB(lb)), lbFile(lb))
+	wantKeys(t, "agent.yaml", string(read(t, "agent.yaml")), agentFile(agent))
+	wantKeys(t, "MarshalAgent", string(MarshalAgent(agent)), agentFile(agent))
+	fields := map[string]bool{"topo.Node.Keys": true} // of another file
+	noteFields(reflect.ValueOf(*lb), fields)
+	noteFields(reflect.ValueOf(*agent), fields)
+	if len(fields) < 40 {
+		t.Errorf("only %d fields were looked at", len(fields))
+	}
+	for field, set := range fields {
+		if !set {
+			t.Errorf("%s is zero wherever it stands", field)
+		}
+	}
+}
+
+func wantKeys(t *testing.T, where, text string, keys []entry) {
+	t.Helper()
+	for _, e := range keys {
+		if !regexp.MustCompile(`[{ \n]` + e.key + `:`).MatchString("\n" + text) {
+			t.Errorf("%s does not have %s", where, e.key)
+		}
+		wantKeys(t, where, text, e.inside)
+	}
+}
+
+// noteFields says of every field of our structs in v whether it is set anywhere.
+func noteFields(v reflect.Value, set map[string]bool) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			noteFields(v.Index(i), set)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !strings.HasPrefix(v.Type().String(), "topo.") {
+				return
+			}
+			field := v.Type().String() + "." + v.Type().Field(i).Name
+			set[field] = set[field] || !v.Field(i).IsZero()
+			noteFields(v.Field(i), set)
+		}
+	}
+}
+
 func sameLB(t *testing.T, want *topo.LB) {
 	t.Helper()
 	written := MarshalLB(want)
@@ -135,5 +239,44 @@ func TestCoresAreAtLeastOne(t *testing.T) {
 	agent, err := ParseAgent("agent.yaml", read(t, "agent-short.yaml"), 0)
 	if err != nil || agent.Services[0].Cores != 1 {
 		t.Fatalf("%v, %+v", err, agent)
+	}
+}
+
+// TestAccepts holds what looks like a mistake and is none.
+func TestAccepts(t *testing.T) {
+	const head = "node: {locator: 5f00:0:1:1::/64, interface: eth0}\ncandidate_key: 00000000000000000000000000000001\nservices:\n"
+	const pool = "servers: [{name: s1, locator: 5f00:0:2:1::/64}]"
+	for title, services := range map[string]string{
+		"one port of two protocols":                 "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP}\n- {vip: 192.0.2.1, port: 53, protocol: udp, dispatch: hunt, PP}",
+		"two ports of one VIP, one hashes":          "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.1, port: 54, dispatch: single, PP}",
+		"two VIPs whose fragments are hashed":       "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.2, port: 53, dispatch: single, fragments: hash, PP}",
+		"nobody takes new flows":                    "- {vip: 192.0.2.1, port: 53, dispatch: hunt, servers: [{name: s1, locator: 5f00:0:2:1::/64, weight: 0}]}",
+		"another name at a locator of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s2, locator: 5f00:0:2:1::/64}]}]}",
+		"another locator of a name of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s1, locator: 5f00:0:2:2::/64}]}]}",
+		"one server with four choices and one list": "- {vip: 192.0.2.1, port: 53, dispatch: hunt, choices: 4, buckets: 1, PP}",
+		"SIDs on the way to a single server":        "- {vip: 192.0.2.1, port: 53, dispatch: single, via: [5f00:0:9::1, 5f00:0:9::2, 5f00:0:9::1], PP}",
+		"what an absent key says":                   "- {vip: 2001:db8::1, port: 53, dispatch: single, wire: encap, fragments: drop, protocol: tcp, version: 0, PP}",
+	} {
+		lb, err := ParseLB("lb.yaml", []byte(head+strings.ReplaceAll(services, "PP", pool)))
+		if err != nil {
+			t.Errorf("%s: %v", title, err)
+			continue
+		}
+		sameLB(t, lb)
+	}
+}
+
+// TestMarshalLeavesDefaults: what may not be zero, and is.
+func TestMarshalLeavesDefaults(t *testing.T) {
+	lb, err := ParseLB("lb.yaml", read(t, "lb-short.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := *lb
+	few.Pin, few.Flows.Embryonic = "", 0
+	few.Services = []topo.Service{lb.Services[0]}
+	few.Services[0].Buckets = 0
+	if got, err := ParseLB("written", MarshalLB(&few)); err != nil || !reflect.DeepEqual(got, lb) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, lb)
 	}
 }

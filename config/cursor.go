@@ -13,6 +13,7 @@ import (
 // wrong with them.
 type document struct {
 	file     string
+	hidden   bool                // it holds secrets, which no error may repeat
 	where    map[string]position // key path → its value
 	mistakes []*Error
 }
@@ -24,12 +25,14 @@ func newDocument(file string) *document {
 func (d *document) parse(data []byte, keys []entry) {
 	node, fault := root(data)
 	switch {
-	case fault != nil:
+	case fault != nil && d.hidden:
 		d.fail(fault.at, "", fault.problem)
+	case fault != nil:
+		d.fail(fault.at, "", fault.problem+fault.detail)
 	case node == nil:
 		d.fail(start, "", "the file is empty; want a mapping with "+knownKeys(keys))
 	default:
-		mapping(keys).read(cursor{doc: d, node: node, at: nodeStart(node)})
+		mapping(keys).read(cursor{doc: d, node: node, at: nodeStart(node), hidden: d.hidden})
 	}
 }
 
@@ -63,6 +66,8 @@ type cursor struct {
 	path string
 	node ast.Node
 	at   position
+
+	hidden bool // no error may repeat what is written here
 }
 
 func (c cursor) fail(format string, args ...any) {
@@ -82,7 +87,7 @@ func (c cursor) key(name string) string {
 
 // child moves to a node inside this one and remembers where it stands.
 func (c cursor) child(path string, node ast.Node) cursor {
-	next := cursor{c.doc, path, node, nodeStart(node)}
+	next := cursor{c.doc, path, node, nodeStart(node), c.hidden}
 	c.doc.where[path] = next.at
 	return next
 }
@@ -94,7 +99,7 @@ func (c cursor) absent(name, text string) cursor {
 	if err != nil {
 		panic(fmt.Sprintf("config: default of %s: %v", name, err)) // our own table is wrong
 	}
-	return cursor{c.doc, c.key(name), file.Docs[0].Body, c.at}
+	return cursor{c.doc, c.key(name), file.Docs[0].Body, c.at, c.hidden}
 }
 
 // form is the shape of a value in YAML, before its meaning.
@@ -159,13 +164,20 @@ func (c cursor) pairs() []*ast.MappingValueNode {
 	}
 }
 
-// items are the elements of a list.
-func (c cursor) items() []cursor {
-	var items []cursor
-	if s, ok := c.node.(*ast.SequenceNode); ok {
-		for i, node := range s.Values {
-			items = append(items, c.child(fmt.Sprintf("%s[%d]", c.path, i), node))
-		}
+// items are the elements of a list, fewest to most of them. What else stands
+// here is refused.
+func (c cursor) items(fewest, most int, want string) (items []cursor, ok bool) {
+	s, ok := c.node.(*ast.SequenceNode)
+	if !ok {
+		c.fail("is %s; want %s", c.form(), want)
+		return nil, false
 	}
-	return items
+	if n := len(s.Values); n < fewest || n > most {
+		c.fail("has %d elements; want %s", n, want)
+		return nil, false
+	}
+	for i, node := range s.Values {
+		items = append(items, c.child(fmt.Sprintf("%s[%d]", c.path, i), node))
+	}
+	return items, true
 }

@@ -92,19 +92,26 @@ func (c cursor) find(keys []entry) map[string]cursor {
 	found := map[string]cursor{}
 	for _, pair := range c.pairs() {
 		key, at := pair.Key.GetToken().Value, nodeStart(pair.Key)
-		problem := ""
-		if _, twice := found[key]; twice {
-			problem = fmt.Sprintf("is given twice; the first is at line %d", c.doc.where[c.key(key)].line)
-		} else if !slices.ContainsFunc(keys, func(e entry) bool { return e.key == key }) {
-			problem = "unknown key; " + suggest(key, keys)
+		if !slices.ContainsFunc(keys, func(e entry) bool { return e.key == key }) {
+			c.doc.fail(at, c.shownKey(key), "unknown key; "+suggest(key, keys))
+			continue
 		}
-		if problem != "" {
-			c.doc.fail(at, c.key(printable(key)), problem)
+		if _, twice := found[key]; twice {
+			c.doc.fail(at, c.key(key), fmt.Sprintf("is given twice; the first is at line %d", c.doc.where[c.key(key)].line))
 			continue
 		}
 		found[key] = c.child(c.key(key), pair.Value)
 	}
 	return found
+}
+
+// shownKey is the path of a key that is not known, or of its mapping alone
+// where the key may be a secret that lost its place.
+func (c cursor) shownKey(key string) string {
+	if c.hidden {
+		return c.path
+	}
+	return c.key(printable(key))
 }
 
 func knownKeys(keys []entry) string {
@@ -120,13 +127,8 @@ func sequence[T any](dst *[]T, fewest, most int, keys func(*T) []entry) value {
 	inside := keys(new(T))
 	want := fmt.Sprintf("a list of %d to %d mappings with %s", fewest, most, knownKeys(inside))
 	read := func(c cursor) {
-		items := c.items()
-		if f := c.form(); f != list {
-			c.fail("is %s; want %s", f, want)
-			return
-		}
-		if len(items) < fewest || len(items) > most {
-			c.fail("has %d elements; want %s", len(items), want)
+		items, ok := c.items(fewest, most, want)
+		if !ok {
 			return
 		}
 		*dst = make([]T, len(items))
@@ -135,4 +137,21 @@ func sequence[T any](dst *[]T, fewest, most int, keys func(*T) []entry) value {
 		}
 	}
 	return value{want, read, inside}
+}
+
+// scalars reads a list of one to most values of a kind. An empty list would
+// leave open whether it means the same as none.
+func scalars[T any](dst *[]T, most int, k kind[T]) value {
+	want := fmt.Sprintf("a list of 1 to %d, each %s", most, k.want)
+	read := func(c cursor) {
+		items, ok := c.items(1, most, want)
+		if !ok {
+			return
+		}
+		*dst = make([]T, len(items))
+		for i, item := range items {
+			scalar(&(*dst)[i], k).read(item)
+		}
+	}
+	return value{want: want, read: read}
 }

@@ -1,12 +1,9 @@
 package config
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,18 +44,34 @@ func assign[T any](k kind[T], set func(T)) value {
 			c.fail("is %s; want %s", f, k.want)
 			return
 		}
-		written := c.literal()
-		v, err := k.read(written)
+		v, err := k.read(c.literal())
 		switch {
-		case errors.Is(err, errNot):
-			c.fail("%s is not %s", shown(written), k.want)
+		case err != nil && c.hidden:
+			c.fail("is not %s", k.want)
 		case err != nil:
-			c.fail("%s %v; want %s", shown(written), err, k.want)
+			c.fail("%s", k.refusal(c.literal(), err))
 		default:
 			set(v)
 		}
 	}
 	return value{want: k.want, read: read}
+}
+
+// refusal says what is wrong with a text that read refused with err.
+func (k kind[T]) refusal(written string, err error) string {
+	if errors.Is(err, errNot) {
+		return fmt.Sprintf("%s is not %s", shown(written), k.want)
+	}
+	return fmt.Sprintf("%s %v; want %s", shown(written), err, k.want)
+}
+
+// secret reads a value that no error may repeat.
+func secret[T any](dst *T, k kind[T]) value {
+	v := scalar(dst, k)
+	return value{want: v.want, read: func(c cursor) {
+		c.hidden = true
+		v.read(c)
+	}}
 }
 
 func shown(written string) string {
@@ -179,11 +192,10 @@ func traceFile() kind[string] {
 	}}
 }
 
-// matching accepts text that a pattern matches as a whole.
-func matching(want, pattern string) kind[string] {
-	re := regexp.MustCompile(`^(?:` + pattern + `)$`)
+// word accepts 1 to longest bytes that are all in an alphabet.
+func word(want string, longest int, in func(rune) bool) kind[string] {
 	return kind[string]{want, asText, func(s string) (string, error) {
-		if !re.MatchString(s) {
+		if s == "" || len(s) > longest || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }) {
 			return "", errNot
 		}
 		return s, nil
@@ -192,12 +204,16 @@ func matching(want, pattern string) kind[string] {
 
 // name labels metrics and fills columns, so it has no spaces.
 func name() kind[string] {
-	return matching("a name of 1 to 63 letters, digits and . _ : [ ] -", `[A-Za-z0-9._:\[\]-]{1,63}`)
+	return word("a name of 1 to 63 letters, digits and . _ : [ ] -", 63, func(r rune) bool {
+		return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("._:[]-", r)
+	})
 }
 
 // link is what the kernel accepts as an interface's name (dev_valid_name).
 func link() kind[string] {
-	return matching("the name of a network interface such as eth0", `[!-.0-9;-~]{1,15}`)
+	return word("the name of a network interface such as eth0", 15, func(r rune) bool {
+		return '!' <= r && r <= '~' && r != '/' && r != ':'
+	})
 }
 
 // file is an absolute path of at most longest bytes.
@@ -215,68 +231,26 @@ func socket() kind[string] {
 	return file("an absolute path of at most 107 bytes such as /run/proffer/lb.sock", 107)
 }
 
+// pin is a directory of a bpffs, which keeps dots in names to itself (kernel,
+// bpf_lookup). Where it is mounted may have some.
+func pin() kind[string] {
+	k := file("an absolute path in a BPF file system such as /sys/fs/bpf/proffer/lb", 4095)
+	absolute := k.read
+	k.read = func(s string) (string, error) {
+		if strings.Contains(path.Base(s), ".") {
+			return "", errors.New("has a dot in its last part, which a BPF file system refuses")
+		}
+		return absolute(s)
+	}
+	return k
+}
+
+func keyFile() kind[string] {
+	return file("the absolute path of the file of signal keys, such as /etc/proffer/signal.keys", 4095)
+}
+
 func page() kind[string] {
 	return file("the absolute path of the page that holds the load, such as /run/proffer/web.load", 4095)
-}
-
-func candidateKey() kind[topo.Key] {
-	const want = "32 hex digits, the same on every LB; make one with `openssl rand -hex 16`"
-	return kind[topo.Key]{want, asEither, func(s string) (key topo.Key, err error) {
-		b, err := hex.DecodeString(s)
-		if err != nil || len(b) != len(key) {
-			return key, errNot
-		}
-		return topo.Key(b), nil
-	}}
-}
-
-func locator() kind[netip.Prefix] {
-	const want = "an IPv6 /64 prefix such as 5f00:0:1:1::/64"
-	return kind[netip.Prefix]{want, asText, func(s string) (netip.Prefix, error) {
-		p, err := netip.ParsePrefix(s)
-		if err != nil || !p.Addr().Is6() || p.Bits() != 64 {
-			return netip.Prefix{}, errNot
-		}
-		if p != p.Masked() {
-			return netip.Prefix{}, fmt.Errorf("has bits behind the prefix (write %s)", p.Masked())
-		}
-		if scope := unusable(p.Addr()); scope != "" {
-			return netip.Prefix{}, errors.New("is " + scope)
-		}
-		return p, nil
-	}}
-}
-
-func vip() kind[netip.Addr] {
-	const want = "an IPv6 address that clients can reach, such as 2001:db8:f::1"
-	return kind[netip.Addr]{want, asText, func(s string) (netip.Addr, error) {
-		a, err := netip.ParseAddr(s)
-		switch {
-		case err != nil || a.Zone() != "":
-			return netip.Addr{}, errNot
-		case a.Is4() || a.Is4In6():
-			return netip.Addr{}, errors.New("is IPv4, which is not supported yet")
-		case unusable(a) != "":
-			return netip.Addr{}, errors.New("is " + unusable(a))
-		}
-		return a, nil
-	}}
-}
-
-// unusable names the scope of an address that no other host can be reached at.
-func unusable(a netip.Addr) string {
-	switch {
-	case a.IsUnspecified():
-		return "unspecified"
-	case a.IsLoopback():
-		return "loopback"
-	case a.IsLinkLocalUnicast():
-		return "link-local"
-	case a.IsMulticast():
-		return "multicast"
-	default:
-		return ""
-	}
 }
 
 // decision is how an agent accepts, with the threshold when it is static.
@@ -293,5 +267,30 @@ func acceptance() kind[decision] {
 			return decision{}, errNot
 		}
 		return decision{a, threshold}, nil
+	}}
+}
+
+// ownership is where an agent looks up whose a flow is.
+type ownership struct {
+	owner topo.Owner
+	netns string
+}
+
+func owner() kind[ownership] {
+	const want = "socket, table, or netns PATH with the absolute path of a network namespace such as /run/netns/web"
+	namespace := file("", 4095)
+	return kind[ownership]{want, asText, func(s string) (ownership, error) {
+		path, elsewhere := strings.CutPrefix(s, topo.Netns.String()+" ")
+		switch {
+		case elsewhere:
+			path, err := namespace.read(path)
+			return ownership{topo.Netns, path}, err
+		case s == topo.Socket.String():
+			return ownership{owner: topo.Socket}, nil
+		case s == topo.Table.String():
+			return ownership{owner: topo.Table}, nil
+		default:
+			return ownership{}, errNot
+		}
 	}}
 }

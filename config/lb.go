@@ -2,30 +2,24 @@ package config
 
 import "proffer/topo"
 
+// Limits of one service.
+const (
+	maxBuckets = 1 << 20
+	maxHistory = 32
+	maxVersion = 1<<53 - 1 // the last whole number that every reader of JSON has
+	maxWeight  = 65535
+)
+
 // lbFile is the table of a load balancer's file.
 func lbFile(lb *topo.LB) []entry {
+	n := &lb.Node
 	return []entry{
-		need("node", mapping(lbNode(&lb.Node))),
-		optional("control", "/run/proffer/lb.sock", scalar(&lb.Control, socket())),
-		need("candidate_key", scalar(&lb.CandidateKey, candidateKey())),
-		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144"))),
+		need("node", mapping(node(n, optional("name", "lb", scalar(&n.Name, name()))))),
+		optional("control", "/run/proffer/lb.sock", scalar(&n.Control, socket())),
+		need("candidate_key", secret(&lb.CandidateKey, candidateKey())),
+		signalKeys(n),
+		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144", "65536"))),
 		need("services", sequence(&lb.Services, 1, MaxServices, service)),
-	}
-}
-
-func lbNode(n *topo.Node) []entry {
-	return []entry{
-		optional("name", "lb", scalar(&n.Name, name())),
-		need("locator", scalar(&n.Locator, locator())),
-		need("interface", scalar(&n.Interface, link())),
-	}
-}
-
-func flowTable(f *topo.FlowTable, entries string) []entry {
-	return []entry{
-		optional("entries", entries, scalar(&f.Entries, whole(64, 16777216))),
-		optional("idle", "5m", scalar(&f.Idle, duration())),
-		optional("linger", "10s", scalar(&f.Linger, duration())),
 	}
 }
 
@@ -35,24 +29,32 @@ func service(s *topo.Service) []entry {
 	return []entry{
 		optional("name", "", scalar(&s.Name, name())),
 		need("vip", scalar(&s.VIP.Addr, vip())),
-		optional("protocol", "tcp", assign(oneOf(tcp), func(protocol) {})),
+		optional("protocol", "tcp", scalar(&s.VIP.Protocol, oneOf(topo.TCP, topo.UDP))),
 		need("port", scalar(&s.VIP.Port, port())),
 		need("dispatch", scalar(&s.Dispatch, oneOf(topo.Single, topo.Hunt))),
-		hunting.optional("choices", "2", scalar(&s.Choices, whole(2, topo.MaxChoices))),
+		hunting.optional("select", "hash", scalar(&s.Select, oneOf(topo.Hash, topo.Random))),
+		hunting.optional("choices", "2", scalar(&s.Choices, whole(1, topo.MaxChoices))),
+		optional("buckets", "65537", scalar(&s.Buckets, whole(1, maxBuckets))),
+		optional("wire", "encap", scalar(&s.Wire, oneOf(topo.Encap, topo.Insert))),
+		optional("via", "", scalars(&s.Via, topo.MaxVia, sid())),
+		optional("fragments", "drop", scalar(&s.Fragments, oneOf(topo.DropFragments, topo.HashFragments))),
 		need("servers", sequence(&s.Servers, 1, MaxServers, server)),
+		optional("version", "0", scalar(&s.Version, whole(0, maxVersion))),
+		optional("history", "", sequence(&s.History, 1, maxHistory, version)),
 	}
 }
-
-// protocol is a key without a place yet: TCP is all there is.
-type protocol string
-
-const tcp protocol = "tcp"
-
-func (p protocol) String() string { return string(p) }
 
 func server(s *topo.Server) []entry {
 	return []entry{
 		need("name", scalar(&s.Name, name())),
 		need("locator", scalar(&s.Locator, locator())),
+		optional("weight", "1", scalar(&s.Weight, whole(0, maxWeight))),
+	}
+}
+
+func version(v *topo.Version) []entry {
+	return []entry{
+		need("version", scalar(&v.Version, whole(0, maxVersion))),
+		need("servers", sequence(&v.Servers, 1, MaxServers, server)),
 	}
 }

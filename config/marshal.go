@@ -3,13 +3,17 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"strconv"
+	"strings"
 
 	"proffer/topo"
 )
 
 // MarshalLB writes a file that ParseLB reads back as lb, every default spelt
-// out. lb must be valid and its servers sorted, as ParseLB returns it.
+// out. lb must be valid and its servers sorted, as ParseLB returns it; only pin,
+// embryonic and buckets may be zero, and are left to their defaults. Keys stay
+// out: they come from KeyFile.
 func MarshalLB(lb *topo.LB) []byte {
 	var w writer
 	w.node(lb.Node)
@@ -23,8 +27,8 @@ func MarshalLB(lb *topo.LB) []byte {
 }
 
 // MarshalAgent writes a file that ParseAgent reads back as a, every default
-// spelt out, so that it means the same whatever the number of CPUs. a must be
-// valid, as ParseAgent returns it.
+// spelt out, so that it means the same whatever the number of CPUs. All else is
+// as of MarshalLB.
 func MarshalAgent(a *topo.Agent) []byte {
 	var w writer
 	w.node(a.Node)
@@ -45,24 +49,64 @@ func (w *writer) line(format string, args ...any) {
 }
 
 func (w *writer) node(n topo.Node) {
-	w.line("node: {name: %q, locator: %s, interface: %q}", n.Name, n.Locator, n.Interface)
+	w.line("node:")
+	w.line("  name: %q", n.Name)
+	w.line("  locator: %s", n.Locator)
+	w.line("  interface: %q", n.Interface)
+	w.given(n.Pin != "", "  pin: %q", n.Pin)
+	w.given(len(n.Domain) > 0, "  domain: %s", listed(n.Domain))
 	w.line("control: %q", n.Control)
+	w.given(n.KeyFile != "", "signal_keys: %q", n.KeyFile)
+}
+
+// given writes the line of a key that has a value.
+func (w *writer) given(has bool, format string, args ...any) {
+	if has {
+		w.line(format, args...)
+	}
+}
+
+// listed quotes each: a plain "::" before a comma would end a key.
+func listed[T fmt.Stringer](values []T) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(v.String())
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 func (w *writer) flowTable(f topo.FlowTable) {
-	w.line("flow_table: {entries: %d, idle: %s, linger: %s}", f.Entries, f.Idle, f.Linger)
+	w.line("flow_table:")
+	w.line("  entries: %d", f.Entries)
+	w.given(f.Embryonic != 0, "  embryonic: %d", f.Embryonic)
+	w.line("  idle: %s", f.Idle)
+	w.line("  linger: %s", f.Linger)
 }
 
 func (w *writer) service(s topo.Service) {
 	w.vip(s.Name, s.VIP)
-	w.line("    protocol: tcp")
 	w.line("    dispatch: %s", s.Dispatch)
 	if s.Dispatch == topo.Hunt {
+		w.line("    select: %s", s.Select)
 		w.line("    choices: %d", s.Choices)
 	}
-	w.line("    servers:")
-	for _, server := range s.Servers {
-		w.line("      - {name: %q, locator: %s}", server.Name, server.Locator)
+	w.given(s.Buckets != 0, "    buckets: %d", s.Buckets)
+	w.line("    wire: %s", s.Wire)
+	w.given(len(s.Via) > 0, "    via: %s", listed(s.Via))
+	w.line("    fragments: %s", s.Fragments)
+	w.line("    version: %d", s.Version)
+	w.servers("    ", s.Servers)
+	w.given(len(s.History) > 0, "    history:")
+	for _, v := range s.History {
+		w.line("      - version: %d", v.Version)
+		w.servers("        ", v.Servers)
+	}
+}
+
+func (w *writer) servers(indent string, servers []topo.Server) {
+	w.line("%sservers:", indent)
+	for _, s := range servers {
+		w.line("%s  - {name: %q, locator: %s, weight: %d}", indent, s.Name, s.Locator, s.Weight)
 	}
 }
 
@@ -85,10 +129,21 @@ func (w *writer) offering(o topo.Offering) {
 		w.line("    page: %q", o.Page)
 	}
 	w.line("    on_full: %s", o.OnFull)
+	w.owner(o)
+}
+
+func (w *writer) owner(o topo.Offering) {
+	if o.Owner == topo.Netns {
+		w.line("    owner: %q", o.Owner.String()+" "+o.Netns)
+		return
+	}
+	w.line("    owner: %s", o.Owner)
+	w.given(o.MAC != topo.MAC{}, "    mac: %q", net.HardwareAddr(o.MAC[:]))
 }
 
 func (w *writer) vip(name string, v topo.VIP) {
 	w.line("  - name: %q", name)
 	w.line("    vip: %s", v.Addr)
+	w.line("    protocol: %s", v.Protocol)
 	w.line("    port: %d", v.Port)
 }

@@ -110,15 +110,39 @@ func TestRefusesTooMany(t *testing.T) {
 	}
 	wantRefusal(t, MarshalLB(lb), "services: has 65 elements; want a list of 1 to 64 mappings")
 
+	web := &lb.Services[0]
+	web.Servers, web.Version = manyServers(MaxServers), 1
+	for _, c := range []struct {
+		others []topo.Service
+		before []topo.Server
+		want   string
+	}{
+		{others: lb.Services[1:2], want: "services: have 4099 servers together, with those of their history; want at most 4096"},
+		{before: manyServers(1), want: ""}, // one of the others
+		{before: lb.Services[1].Servers, want: "services: have 4099 servers together"},
+		{before: manyServers(MaxServers), want: ""},
+		{before: manyServers(MaxServers + 1), want: "services[0].history[0].servers: has 4097 elements; want a list of 1 to 4096 mappings"},
+	} {
+		few := *lb
+		few.Services = append([]topo.Service{*web}, c.others...)
+		if c.before != nil {
+			few.Services[0].History = []topo.Version{{Servers: c.before}}
+		}
+		if c.want == "" {
+			sameLB(t, &few)
+		} else {
+			wantRefusal(t, MarshalLB(&few), c.want)
+		}
+	}
+
 	lb.Services = lb.Services[:2]
-	lb.Services[0].Servers = manyServers(MaxServers)
-	wantRefusal(t, MarshalLB(lb), "services: have 4099 servers together; want at most 4096")
-
-	lb.Services[0].Servers = manyServers(MaxServers + 1)
+	web.Servers = manyServers(MaxServers + 1)
 	wantRefusal(t, MarshalLB(lb), "services[0].servers: has 4097 elements; want a list of 1 to 4096 mappings")
-
-	lb.Services, lb.Services[0].Servers = lb.Services[:1], manyServers(MaxServers)
-	sameLB(t, lb)
+	web.Servers, web.Version = manyServers(1), maxHistory+1
+	for v := maxHistory; v >= 0; v-- {
+		web.History = append(web.History, topo.Version{Version: v, Servers: manyServers(1)})
+	}
+	wantRefusal(t, MarshalLB(lb), "services[0].history: has 33 elements; want a list of 1 to 32 mappings")
 }
 
 func manyServers(n int) []topo.Server {
@@ -139,23 +163,34 @@ func wantRefusal(t *testing.T, data []byte, want string) {
 // TestRefusesBombs holds files that grow when they are read: each must be
 // refused by its size or shape, before the parser meets it.
 func TestRefusesBombs(t *testing.T) {
-	const deep, wide = "nested more than 64 deep", "more than 16384 keys"
+	const deep, wide, many = "nested more than 64 deep", "more than 1024 keys in one mapping", "more than 524288 keys"
 	for bomb, want := range map[string]string{
-		strings.Repeat("[", 20_000):                            deep,
-		strings.Repeat("{a: ", 20_000):                         deep,
-		strings.Repeat("- ", 20_000):                           deep,
-		strings.Repeat("? ", 20_000):                           deep,
-		"a: " + strings.Repeat("&a ", 20_000):                  deep,
-		"a: " + strings.Repeat("!a ", 20_000):                  deep,
-		"a: &a [x]\nb: [" + strings.Repeat("*a,", 1000) + "]":  deep,
-		strings.Repeat("---\n", 20_000):                        deep,
-		strings.Repeat("a: b\n", 50_000):                       wide,
-		"{" + strings.Repeat("a: b,", 50_000) + "}":            wide,
-		strings.Repeat(" ", maxBytes+1):                        "the file has 1048577 bytes; want at most 1048576",
-		"a: &a [x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c]\n": "b: unknown key",
+		strings.Repeat("[", 20_000):                                deep,
+		strings.Repeat("{a: ", 20_000):                             deep,
+		strings.Repeat("- ", 20_000):                               deep,
+		strings.Repeat("? ", 20_000):                               deep,
+		"a: " + strings.Repeat("&a ", 20_000):                      deep,
+		"a: " + strings.Repeat("!a ", 20_000):                      deep,
+		"a: &a [x]\nb: [" + strings.Repeat("*a,", 1000) + "]":      deep,
+		strings.Repeat("---\n", 20_000):                            deep,
+		strings.Repeat("a: b\n", 50_000):                           wide,
+		"x:\n- - a: {b: c}\n" + strings.Repeat("    a: b\n", 1024): wide,
+		"{" + strings.Repeat("a: b,", maxKeys+1) + "}":             many,
+		strings.Repeat(" ", maxBytes+1):                            "the file has 12582913 bytes; want at most 12582912",
+		"a: &a [x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c]\n":     "b: unknown key",
 	} {
 		if err := parseOne("lb", bomb); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q…: got %.200v\nwant %s", bomb, err, want)
+		}
+	}
+}
+
+// TestManyKeysAreNoBomb when they are those of many mappings.
+func TestManyKeysAreNoBomb(t *testing.T) {
+	for _, element := range []string{"- a: b\n  c: d\n", "-\n  a: b\n  c: {d: e}\n", "- - a: b\n    c: d\n"} {
+		err := parseOne("lb", "services:\n"+strings.Repeat(element, 2*maxBlockKeys))
+		if err == nil || !strings.Contains(err.Error(), "services: has 2048 elements") {
+			t.Errorf("%q…: got %.200v", element, err)
 		}
 	}
 }

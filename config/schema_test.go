@@ -103,7 +103,7 @@ func (w schemaWalk) property(path string, n schemaNode, e entry) {
 	if want := n.want(); !strings.HasPrefix(e.want, want) {
 		w.Errorf("%s: schema wants %q, parser %q", path, want, e.want)
 	}
-	if n.Items != nil {
+	if n.Items != nil && e.inside != nil {
 		w.mapping(path+"[]", w.resolve(*n.Items), e.inside)
 	} else if e.inside != nil {
 		w.mapping(path, n, e.inside)
@@ -130,6 +130,8 @@ func (n schemaNode) want() string {
 	switch {
 	case n.Enum != nil:
 		return "one of " + strings.Join(n.Enum, ", ")
+	case n.Items != nil && n.Items.Type == "string":
+		return fmt.Sprintf("a list of %d to %d, each ", n.MinItems, n.MaxItems)
 	case n.Items != nil:
 		return fmt.Sprintf("a list of %d to %d mappings", n.MinItems, n.MaxItems)
 	case n.Minimum != nil && n.Type == "number":

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -12,12 +13,15 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits that no honest file meets. The parser recurses into nesting and its
-// time is quadratic in the keys of one mapping.
+// Limits that no honest file meets: the largest lists MaxServers servers of
+// three keys in a service and in each of its maxHistory pools before. The parser
+// recurses into nesting and its time is quadratic in the keys of one mapping in
+// block style.
 const (
-	maxBytes   = 1 << 20
-	maxKeys    = 16_384
-	maxNesting = 64
+	maxBytes     = 12 << 20
+	maxKeys      = 1 << 19
+	maxBlockKeys = 1024
+	maxNesting   = 64
 )
 
 // root reads the one value of a YAML file, nil if there is none, or fails at the
@@ -30,7 +34,7 @@ func root(data []byte) (ast.Node, *fault) {
 	if f := sizeFault(tokens); f != nil {
 		return nil, f
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	file, err := parser.Parse(joinColons(tokens), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, syntaxFault(err)
 	}
@@ -41,6 +45,11 @@ func root(data []byte) (ast.Node, *fault) {
 type fault struct {
 	at      position
 	problem string
+	detail  string // may repeat what the file has
+}
+
+func refuse(at position, format string, args ...any) *fault {
+	return &fault{at: at, problem: fmt.Sprintf(format, args...)}
 }
 
 // position is a place in the file: line and column, both from 1.
@@ -50,14 +59,14 @@ var start = position{1, 1}
 
 func textFault(data []byte) *fault {
 	if len(data) > maxBytes {
-		return &fault{start, fmt.Sprintf("the file has %d bytes; want at most %d", len(data), maxBytes)}
+		return refuse(start, "the file has %d bytes; want at most %d", len(data), maxBytes)
 	}
 	line, column := 1, 1
 	for rest := data; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		switch {
 		case r == utf8.RuneError && size == 1, r < ' ' && r != '\n' && r != '\r' && r != '\t', r == 0x7f:
-			return &fault{position{line, column}, fmt.Sprintf("byte %#02x is not text; want UTF-8 without control characters", rest[0])}
+			return refuse(position{line, column}, "byte %#02x is not text; want UTF-8 without control characters", rest[0])
 		case r == '\n':
 			line, column = line+1, 1
 		default:
@@ -72,10 +81,15 @@ func textFault(data []byte) *fault {
 // refused later, with their key; here they only count as nesting, which they are.
 func sizeFault(tokens token.Tokens) *fault {
 	keys, open, prefixes := 0, 0, 0
+	var blocks blockKeys
 	for _, t := range tokens {
+		blocks.see(t)
 		switch t.Type {
 		case token.MappingValueType:
 			keys++
+			if open == 0 && blocks.add() > maxBlockKeys {
+				return refuse(positionOf(t), "more than %d keys in one mapping", maxBlockKeys)
+			}
 		case token.MappingStartType, token.SequenceStartType:
 			open++
 		case token.MappingEndType, token.SequenceEndType:
@@ -84,13 +98,48 @@ func sizeFault(tokens token.Tokens) *fault {
 			prefixes++
 		}
 		if keys > maxKeys {
-			return &fault{positionOf(t), fmt.Sprintf("more than %d keys", maxKeys)}
+			return refuse(positionOf(t), "more than %d keys", maxKeys)
 		}
 		if open+prefixes > maxNesting || blockDepth(t) > maxNesting {
-			return &fault{positionOf(t), fmt.Sprintf("nested more than %d deep", maxNesting)}
+			return refuse(positionOf(t), "nested more than %d deep", maxNesting)
 		}
 	}
 	return nil
+}
+
+// blockKeys counts the keys of the block mappings that a token stands in. Those
+// of one mapping begin in one column.
+type blockKeys struct {
+	line   int
+	column int // of the line's first token that is no "-"
+	counts map[int]int
+}
+
+func (b *blockKeys) see(t *token.Token) {
+	at := positionOf(t)
+	if t.Type == token.SequenceEntryType {
+		b.end(at.column + 1) // another element: other mappings
+		b.line = 0
+		return
+	}
+	if at.line != b.line {
+		b.line, b.column = at.line, at.column
+	}
+}
+
+// add counts a key on the line that was seen last.
+func (b *blockKeys) add() int {
+	b.end(b.column + 1)
+	b.counts[b.column]++
+	return b.counts[b.column]
+}
+
+// end forgets the mappings that begin in a column or to the right of it.
+func (b *blockKeys) end(column int) {
+	if b.counts == nil {
+		b.counts = map[int]int{}
+	}
+	maps.DeleteFunc(b.counts, func(c, _ int) bool { return c >= column })
 }
 
 // blockDepth counts the "- - -" up to t. Deeper blocks of other kinds need a
@@ -106,9 +155,9 @@ func blockDepth(t *token.Token) int {
 func syntaxFault(err error) *fault {
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) {
-		return &fault{start, "not YAML: " + err.Error()}
+		return &fault{start, "not YAML", ": " + err.Error()}
 	}
-	return &fault{positionOf(syntax.GetToken()), "not YAML: " + syntax.GetMessage()}
+	return &fault{positionOf(syntax.GetToken()), "not YAML", ": " + syntax.GetMessage()}
 }
 
 // onlyDocument is the body of the one document of a file, nil if it is empty.
@@ -120,10 +169,10 @@ func onlyDocument(file *ast.File) (ast.Node, *fault) {
 			continue
 		}
 		if _, directive := doc.Body.(*ast.DirectiveNode); directive {
-			return nil, &fault{nodeStart(doc.Body), "a YAML directive is not supported; remove it"}
+			return nil, refuse(nodeStart(doc.Body), "a YAML directive is not supported; remove it")
 		}
 		if documents++; documents > 1 {
-			return nil, &fault{documentStart(doc), "a second YAML document begins here; want one"}
+			return nil, refuse(documentStart(doc), "a second YAML document begins here; want one")
 		}
 		body = doc.Body
 	}

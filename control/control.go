@@ -55,7 +55,24 @@ type Controller struct {
 	Targets []netip.Addr // whose next hops must always be known
 	Log     *slog.Logger
 
-	flows atomic.Uint64
+	flows   atomic.Uint64
+	targets atomic.Pointer[[]netip.Addr] // instead of Targets, once set
+}
+
+// SetTargets changes whose next hops must always be known. They are resolved at
+// once, or at the next refresh if that fails.
+func (c *Controller) SetTargets(addrs []netip.Addr) {
+	c.targets.Store(&addrs)
+	if err := c.Hops.Refresh(addrs); err != nil {
+		c.Log.Warn("some next hops cannot be resolved yet", "error", err)
+	}
+}
+
+func (c *Controller) wanted() []netip.Addr {
+	if t := c.targets.Load(); t != nil {
+		return *t
+	}
+	return c.Targets
 }
 
 // Flows is how many entries the last sweep kept.
@@ -64,7 +81,7 @@ func (c *Controller) Flows() uint64 { return c.flows.Load() }
 // Start brings the next hops in; after it packets can be sent. Neighbours that
 // do not answer for a second are left to be found later.
 func (c *Controller) Start(ctx context.Context) error {
-	if err := c.Hops.Refresh(c.Targets); err != nil {
+	if err := c.Hops.Refresh(c.wanted()); err != nil {
 		c.Log.Warn("some next hops cannot be resolved yet", "error", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
@@ -102,7 +119,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case addr := <-asked:
 			err = c.Hops.Resolve(addr)
 		case <-refresh.C:
-			err = c.Hops.Refresh(c.Targets)
+			err = c.Hops.Refresh(c.wanted())
 		case <-sweep.C:
 			err = c.sweep()
 		}
@@ -118,7 +135,7 @@ func (c *Controller) update() (missing int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read next hops: %w", err)
 	}
-	for _, t := range c.Targets {
+	for _, t := range c.wanted() {
 		if _, ok := hops.Lookup(t); !ok {
 			missing++
 		}

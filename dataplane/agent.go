@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,10 +23,13 @@ type Agent struct {
 	plane
 	objs     agentObjects
 	services []topo.Offering
+	numbers  []uint32 // of the services' loads
 	egress   *egress
 	sockets  link.Link
 	reports  *ebpf.Memory
 }
+
+const defaultEmbryonic = 16384 // flows whose handshake is not over
 
 // Load is what a service is doing, as its agent sees it.
 type Load struct {
@@ -55,7 +59,11 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 	if err := a.prepare(spec, cfg, change); err != nil {
 		return nil, err
 	}
-	if err := a.load(spec); err != nil {
+	if a.pins, a.unpinned, err = openPins(cfg.Pin, dev); err != nil {
+		return nil, err
+	}
+	adopted := a.adopt(spec)
+	if err := a.load(spec, adopted); err != nil {
 		return nil, loadError("agent", err)
 	}
 	defer func() {
@@ -70,7 +78,10 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 	if a.reports, err = a.objs.Reports.Memory(); err != nil {
 		return nil, fmt.Errorf("map the load reports: %w", err)
 	}
-	return a, a.fill()
+	if err := a.fill(); err != nil {
+		return nil, err
+	}
+	return a, a.SetKeys(cfg.Keys)
 }
 
 // prepare sets what the programs take as constants, and the size of their maps.
@@ -86,6 +97,7 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
 	spec.Maps[agentMapConns].MaxEntries = uint32(cfg.Flows.Entries)
+	spec.Maps[agentMapWaits].MaxEntries = uint32(cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
 	if change != nil {
 		return change(spec)
 	}
@@ -94,9 +106,10 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 
 // load brings the programs into the kernel; those that count sockets run at
 // every state change of every socket of the host, so only if they are wanted.
-func (a *Agent) load(spec *ebpf.CollectionSpec) error {
+func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) error {
+	options := &ebpf.CollectionOptions{MapReplacements: adopted}
 	if a.countsSockets() {
-		return spec.LoadAndAssign(&a.objs, nil)
+		return spec.LoadAndAssign(&a.objs, options)
 	}
 	var some struct {
 		AgentIn    *ebpf.Program `ebpf:"agent_in"`
@@ -104,7 +117,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec) error {
 		SweepConns *ebpf.Program `ebpf:"sweep_conns"`
 		agentMaps
 	}
-	if err := spec.LoadAndAssign(&some, nil); err != nil {
+	if err := spec.LoadAndAssign(&some, options); err != nil {
 		return err
 	}
 	a.objs.AgentIn, a.objs.AgentOut, a.objs.SweepConns = some.AgentIn, some.AgentOut, some.SweepConns
@@ -121,32 +134,72 @@ func (a *Agent) countsSockets() bool {
 	return false
 }
 
-// fill writes the services.
+// fill writes the services; what an earlier agent knew of their load stays.
 func (a *Agent) fill() error {
+	have, err := a.numbered()
+	if err != nil {
+		return err
+	}
+	a.numbers = number(a.services, have)
 	for i, s := range a.services {
-		first := agentLoad{Threshold: uint32(s.Threshold)}
-		value := agentOffering{
-			Index:      uint32(i),
-			Cores:      uint32(s.Cores),
-			Window:     uint32(s.Window),
-			EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
-			Workers:    uint32(s.Workers),
-			Acceptance: uint8(s.Acceptance),
-			Signal:     uint8(s.Signal),
-			OnFull:     uint8(s.OnFull),
+		o, err := offeringOf(&s, a.numbers[i])
+		if err != nil {
+			return fmt.Errorf("service %s: %w", s.Name, err)
 		}
-		err := errors.Join(
-			a.objs.Loads.Put(uint32(i), first),
-			a.objs.Offerings.Put(serviceKey(s.VIP), value))
+		_, known := have[serviceKey(s.VIP)]
+		err = errors.Join(
+			a.writeLoad(&s, a.numbers[i], known),
+			a.objs.Offerings.Put(serviceKey(s.VIP), o),
+			a.objs.Offerings.Put(vipKey(s.VIP), o))
 		if err != nil {
 			return fmt.Errorf("write service %s: %w", s.Name, err)
 		}
 	}
-	return nil
+	return a.forgetOthers(have)
 }
 
-// Attach starts counting sockets, then answering and signalling.
+// offeringOf is the service as the programs read it.
+func offeringOf(s *topo.Offering, number uint32) (agentOffering, error) {
+	o := agentOffering{
+		Index:      number,
+		Cores:      uint32(s.Cores),
+		Window:     uint32(s.Window),
+		EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
+		Workers:    uint32(s.Workers),
+		Acceptance: uint8(s.Acceptance),
+		Signal:     uint8(s.Signal),
+		OnFull:     uint8(s.OnFull),
+		Owner:      uint8(s.Owner),
+		Netns:      -1,
+		Mac:        s.MAC,
+	}
+	if s.Owner != topo.Netns {
+		return o, nil
+	}
+	id, err := netnsID(s.Netns)
+	o.Netns = id
+	return o, err
+}
+
+// vipKey stands for the address of a service, which fragments are known by.
+func vipKey(v topo.VIP) lbServiceKey {
+	key := serviceKey(v)
+	key.PortBe, key.Protocol = 0, 0
+	return key
+}
+
+// SetKeys gives the programs what this agent signs with and what it knows LBs by.
+// Without keys it takes and sends signals that carry no tag.
+func (a *Agent) SetKeys(keys []topo.SignalKey) error {
+	return writeKeys(a.objs.Signing, a.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Server })
+}
+
+// Attach starts counting sockets, then answering and signalling; from now on
+// flows outlive this process.
 func (a *Agent) Attach() error {
+	if err := a.pins.keep(a.lasting()); err != nil {
+		return err
+	}
 	if a.countsSockets() {
 		if err := a.attachSockets(); err != nil {
 			return err
@@ -192,7 +245,7 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], uint64(written))
 	binary.NativeEndian.PutUint32(b[8:], busy)
-	if _, err := a.reports.WriteAt(b[:], int64(i)*int64(len(b))); err != nil {
+	if _, err := a.reports.WriteAt(b[:], int64(a.numbers[i])*int64(len(b))); err != nil {
 		return fmt.Errorf("report load of service %d: %w", i, err)
 	}
 	return nil
@@ -201,7 +254,7 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 // Load reads what service i is doing.
 func (a *Agent) Load(i int) (Load, error) {
 	var l agentLoad
-	if err := a.objs.Loads.Lookup(uint32(i), &l); err != nil {
+	if err := a.objs.Loads.Lookup(a.numbers[i], &l); err != nil {
 		return Load{}, fmt.Errorf("read load of service %d: %w", i, err)
 	}
 	return Load{

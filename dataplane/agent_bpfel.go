@@ -54,7 +54,10 @@ type agentOffering struct {
 	Acceptance uint8
 	Signal     uint8
 	OnFull     uint8
-	Zero       uint8
+	Owner      uint8
+	Netns      int32
+	Mac        [6]uint8
+	Zero       uint16
 }
 
 type agentReported struct {
@@ -70,22 +73,31 @@ type agentReported struct {
 const (
 	agentMapConns          = "conns"
 	agentMapCounters       = "counters"
+	agentMapFarmKeys       = "farm_keys"
 	agentMapLoads          = "loads"
 	agentMapMarks          = "marks"
 	agentMapNextHops       = "next_hops"
 	agentMapOfferings      = "offerings"
+	agentMapRefusals       = "refusals"
 	agentMapReports        = "reports"
+	agentMapScratch        = "scratch"
+	agentMapSigning        = "signing"
 	agentMapUnresolved     = "unresolved"
+	agentMapWaits          = "waits"
 	agentProgAgentIn       = "agent_in"
 	agentProgAgentOut      = "agent_out"
 	agentProgSocketChanged = "socket_changed"
 	agentProgSocketsOpen   = "sockets_open"
 	agentProgSweepConns    = "sweep_conns"
+	agentVarBlocks         = "blocks"
 	agentVarCountersEnd    = "counters_end"
+	agentVarDomain         = "domain"
 	agentVarNetnsCookie    = "netns_cookie"
 	agentVarRedirectTo     = "redirect_to"
 	agentVarSelf           = "self"
 	agentVarVirtualNowNs   = "virtual_now_ns"
+	agentVarVirtualSocket  = "virtual_socket"
+	agentVarVirtualSockets = "virtual_sockets"
 	agentVarVirtualTime    = "virtual_time"
 )
 
@@ -144,24 +156,33 @@ type agentProgramSpecs struct {
 type agentMapSpecs struct {
 	Conns      *ebpf.MapSpec `ebpf:"conns"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	FarmKeys   *ebpf.MapSpec `ebpf:"farm_keys"`
 	Loads      *ebpf.MapSpec `ebpf:"loads"`
 	Marks      *ebpf.MapSpec `ebpf:"marks"`
 	NextHops   *ebpf.MapSpec `ebpf:"next_hops"`
 	Offerings  *ebpf.MapSpec `ebpf:"offerings"`
+	Refusals   *ebpf.MapSpec `ebpf:"refusals"`
 	Reports    *ebpf.MapSpec `ebpf:"reports"`
+	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
+	Signing    *ebpf.MapSpec `ebpf:"signing"`
 	Unresolved *ebpf.MapSpec `ebpf:"unresolved"`
+	Waits      *ebpf.MapSpec `ebpf:"waits"`
 }
 
 // agentVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentVariableSpecs struct {
-	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
-	NetnsCookie  *ebpf.VariableSpec `ebpf:"netns_cookie"`
-	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
-	Self         *ebpf.VariableSpec `ebpf:"self"`
-	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.VariableSpec `ebpf:"virtual_time"`
+	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
+	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
+	Domain         *ebpf.VariableSpec `ebpf:"domain"`
+	NetnsCookie    *ebpf.VariableSpec `ebpf:"netns_cookie"`
+	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Self           *ebpf.VariableSpec `ebpf:"self"`
+	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
+	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
+	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
+	VirtualTime    *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
 
 // agentObjects contains all objects after they have been loaded into the kernel.
@@ -186,24 +207,34 @@ func (o *agentObjects) Close() error {
 type agentMaps struct {
 	Conns      *ebpf.Map `ebpf:"conns"`
 	Counters   *ebpf.Map `ebpf:"counters"`
+	FarmKeys   *ebpf.Map `ebpf:"farm_keys"`
 	Loads      *ebpf.Map `ebpf:"loads"`
 	Marks      *ebpf.Map `ebpf:"marks"`
 	NextHops   *ebpf.Map `ebpf:"next_hops"`
 	Offerings  *ebpf.Map `ebpf:"offerings"`
+	Refusals   *ebpf.Map `ebpf:"refusals"`
 	Reports    *ebpf.Map `ebpf:"reports"`
+	Scratch    *ebpf.Map `ebpf:"scratch"`
+	Signing    *ebpf.Map `ebpf:"signing"`
 	Unresolved *ebpf.Map `ebpf:"unresolved"`
+	Waits      *ebpf.Map `ebpf:"waits"`
 }
 
 func (m *agentMaps) Close() error {
 	return _AgentClose(
 		m.Conns,
 		m.Counters,
+		m.FarmKeys,
 		m.Loads,
 		m.Marks,
 		m.NextHops,
 		m.Offerings,
+		m.Refusals,
 		m.Reports,
+		m.Scratch,
+		m.Signing,
 		m.Unresolved,
+		m.Waits,
 	)
 }
 
@@ -211,12 +242,16 @@ func (m *agentMaps) Close() error {
 //
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentVariables struct {
-	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
-	NetnsCookie  *ebpf.Variable `ebpf:"netns_cookie"`
-	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
-	Self         *ebpf.Variable `ebpf:"self"`
-	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.Variable `ebpf:"virtual_time"`
+	Blocks         *ebpf.Variable `ebpf:"blocks"`
+	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
+	Domain         *ebpf.Variable `ebpf:"domain"`
+	NetnsCookie    *ebpf.Variable `ebpf:"netns_cookie"`
+	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
+	Self           *ebpf.Variable `ebpf:"self"`
+	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
+	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
+	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`
+	VirtualTime    *ebpf.Variable `ebpf:"virtual_time"`
 }
 
 // agentPrograms contains all programs after they have been loaded into the kernel.

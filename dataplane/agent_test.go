@@ -1,12 +1,14 @@
 package dataplane
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"proffer/policy"
@@ -29,19 +31,36 @@ func TestAgent(t *testing.T) {
 		{"offer, reuseport", testReuseport},
 		{"offer, no listener", testNoListener},
 		{"offer, repeated", testRepeated},
+		{"offer, retried", testRefusedBefore},
 		{"offer, TIME_WAIT", testTimeWait},
-		{"offer, table full", testConnsFull},
+		{"offer, no place", testNoPlace},
+		{"flood", testFlood},
+		{"table full", testConnsFull},
 		{"dynamic", testDynamic},
 		{"sockets", testSockets},
 		{"steered", testSteered},
 		{"steered, adopted", testAdopted},
+		{"steered, another generation", testOtherGeneration},
+		{"steered, not mine", testNotMine},
+		{"steered, stale", testStale},
 		{"recover", testRecovered},
 		{"request socket", testRequestSocket},
+		{"cookie", testCookie},
+		{"reject", testRejected},
+		{"too big", testTooBig},
+		{"owner table", testOwnerTable},
+		{"owner netns", testOwnerNetns},
+		{"udp", testUDP},
+		{"IPv4", testIPv4},
+		{"insert", testInsert},
+		{"domain", testDomain},
+		{"tags", testTags},
 		{"deliver", testDeliver},
 		{"congestion", testCongestion},
 		{"pass untouched", testAgentUntouched},
 		{"malformed", testAgentMalformed},
 		{"out", testOut},
+		{"out, both families and wires", testOutWires},
 		{"out, deferred", testDeferred},
 		{"asking", testAsking},
 		{"asking, RST", testAskingReset},
@@ -51,7 +70,7 @@ func TestAgent(t *testing.T) {
 	}
 	t.Run("every counter", func(t *testing.T) {
 		seen.covers(t, newAgentRig(t, hits{}, offering(huntPort)).names, map[string]string{
-			"drop_no_headroom": "the agent only ever shortens a packet, and none below its inner headers",
+			"drop_no_headroom": "what the agent puts on a packet is no longer than what it took off",
 		})
 	})
 }
@@ -95,6 +114,9 @@ func testOffered(t *testing.T, seen hits) {
 			if got := r.mustConn(t, p); got != want {
 				t.Errorf("entry %+v, want %+v", got, want)
 			}
+			if _, known := r.settled(t, p.flow()); known {
+				t.Error("a flow whose client has proved nothing is among the established")
+			}
 		})
 	}
 }
@@ -103,7 +125,9 @@ func testOffered(t *testing.T, seen hits) {
 const (
 	connWait    = 1
 	connDirect  = 2
+	connAsking  = 1
 	connPending = 2
+	connInsert  = 32
 )
 
 // testPassOn: from the second of three to the third; only the destination, the
@@ -157,16 +181,18 @@ func testFullQueue(t *testing.T, seen hits) {
 			l := listen(t, huntPort, full-1)
 			p := inward(huntPort, syn)
 			first := to(p, policy.Generation(p.seq), 0xca, 0xcf)
-			last := to(p, policy.Generation(p.seq), 0xcf)
 			r.send(t, first.frame()).is(t, "empty", xdpPass, delivered(p), "accept_avail")
 			queue(t, l, huntPort, full-1)
 			p.seq++ // another connection
-			first.p, last.p = p, p
+			first = to(p, policy.Generation(p.seq), 0xca, 0xcf)
 			r.send(t, first.frame()).is(t, "room for one", xdpPass, delivered(p), "accept_avail")
 			dial(t, 60000, huntPort)
 			queued(t, full, l)
 			p.seq++
-			first.p, last.p = p, p
+			first = to(p, policy.Generation(p.seq), 0xca, 0xcf)
+			last := to(p, policy.Generation(p.seq), 0xcf)
+			forced := to(p, policy.Generation(p.seq), 0xcf, 0xcf)
+			r.send(t, forced.frame()).is(t, "cf, but not the last", xdpTX, forced.onward(hopMAC(2)), "pass_on_full")
 			r.send(t, first.frame()).is(t, "may be passed on", xdpTX, first.onward(hopMAC(2)), "pass_on_full")
 			if onFull == topo.Drop {
 				r.send(t, last.frame()).is(t, "last", xdpDrop, nil, "refuse_full_drop")
@@ -174,7 +200,7 @@ func testFullQueue(t *testing.T, seen hits) {
 			}
 			checkResets(t, r, p, 0)
 			p.src = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:dead::1"), clientPort)
-			last.p = p
+			last = to(p, policy.Generation(p.seq), 0xcf)
 			r.send(t, last.frame()).is(t, "no neighbour", xdpDrop, nil, "drop_no_next_hop")
 		})
 	}
@@ -202,13 +228,26 @@ func testReuseport(t *testing.T, seen hits) {
 	}
 }
 
-// testNoListener: nobody to take it here; the last one's stack refuses.
+// testNoListener: nobody to take it here; only the LB knows whether all others
+// have been asked, and then our stack refuses.
 func testNoListener(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort))
 	p := inward(huntPort, syn)
-	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
-	r.send(t, s.frame()).is(t, "may be passed on", xdpTX, s.onward(hopMAC(2)), "pass_on_no_listener")
-	r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "refuse_no_listener")
+	for _, functions := range [][]byte{{0xca, 0xcf}, {0xcf, 0xcf}} {
+		s := to(p, policy.Generation(p.seq), functions...)
+		r.send(t, s.frame()).is(t, "may be passed on", xdpTX, s.onward(hopMAC(2)), "pass_on_no_listener")
+	}
+	back := to(p, policy.Generation(p.seq), 0xca, 0xe5)
+	back.segments[1] = sid(lbLocator, 0xe5, policy.Generation(p.seq))
+	r.send(t, back.frame()).is(t, "the list goes on at the LB", xdpTX, back.onward(hopMAC(0xb)), "pass_on_no_listener")
+	for _, f := range []byte{0xca, 0xcf} {
+		last := to(p, policy.Generation(p.seq), f)
+		r.send(t, last.frame()).is(t, "last", xdpTX, last.returned(), "return_no_listener")
+		r.send(t, last.flagged(sidFinal).frame()).is(t, "last of all", xdpPass, delivered(p), "refuse_no_listener")
+	}
+	lost := to(p, policy.Generation(p.seq), 0xcf)
+	lost.lb = netip.MustParsePrefix("fd00:0:0:dead::/64")
+	r.send(t, lost.frame()).is(t, "no way back", xdpDrop, nil, "drop_no_next_hop")
 	if _, known := r.conn(t, p.flow()); known {
 		t.Error("a connection that nobody takes has an entry")
 	}
@@ -220,14 +259,17 @@ func testRepeated(t *testing.T, seen hits) {
 	p := inward(huntPort, syn)
 	alive := inward(huntPort, syn)
 	alive.src = netip.AddrPortFrom(clientAddr, clientPort+1)
-	established(t, alive, clientISN)
+	r.begin(t, alive)
 	listen(t, huntPort, 128)
 	r.accept(t, p)
-	r.accept(t, alive)
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 100 })
 	again := to(p, policy.Generation(p.seq), 0xca, 0xcf)
+	again.lb = otherLB
 	r.at(t, start+time.Second)
 	r.send(t, again.frame()).is(t, "its SYN again", xdpPass, delivered(p), "accept_repeated")
+	if c := r.mustConn(t, p); c.LbBe != locatorBits(otherLB) || c.SeenNs != uint64(start+time.Second) {
+		t.Errorf("its SYN by another LB left %+v", c)
+	}
 
 	alive.seq += 5555
 	s := to(alive, policy.Generation(alive.seq), 0xca, 0xcf)
@@ -238,6 +280,55 @@ func testRepeated(t *testing.T, seen hits) {
 	p.seq += 5555
 	s = to(p, policy.Generation(p.seq), 0xca, 0xcf)
 	r.send(t, s.frame()).is(t, "new connection of a dead one's ports", xdpTX, s.onward(hopMAC(2)), "pass_on_busy")
+}
+
+// testRefusedBefore: a SYN that comes again goes past whoever refused it, for a
+// minute: someone further on may have taken it.
+func testRefusedBefore(t *testing.T, seen hits) {
+	r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Cores = 0 }))
+	listen(t, huntPort, 128)
+	p := inward(huntPort, syn)
+	first := to(p, policy.Generation(p.seq), 0xca, 0xcf)
+	r.setLoad(t, func(l *agentLoad) { l.Asking = 4 })
+	r.send(t, first.frame()).is(t, "refused", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
+	r.setLoad(t, func(l *agentLoad) { l.Asking = 0 })
+	retry := first.flagged(sidRetry)
+	r.at(t, start+59*time.Second)
+	r.send(t, retry.frame()).is(t, "again", xdpTX, retry.onward(hopMAC(2)), "pass_on_refused_before")
+	forced := to(p, policy.Generation(p.seq), 0xcf, 0xcf).flagged(sidRetry)
+	r.send(t, forced.frame()).is(t, "again, by force", xdpTX, forced.onward(hopMAC(2)), "pass_on_refused_before")
+	other := p
+	other.seq++
+	s := to(other, policy.Generation(other.seq), 0xca, 0xcf).flagged(sidRetry)
+	r.send(t, s.frame()).is(t, "the retry of another", xdpPass, delivered(other), "accept_avail")
+	other.src = netip.AddrPortFrom(clientAddr, clientPort+1)
+	s = to(other, policy.Generation(other.seq), 0xca, 0xcf).flagged(sidRetry)
+	r.send(t, s.frame()).is(t, "of another client", xdpPass, delivered(other), "accept_avail")
+	neighbour := p // in the table
+	for neighbour.seq++; refusalHash(neighbour)%65536 != refusalHash(p)%65536; neighbour.seq++ {
+		continue
+	}
+	s = to(neighbour, policy.Generation(neighbour.seq), 0xca, 0xcf).flagged(sidRetry)
+	r.send(t, s.frame()).is(t, "of one with the same place", xdpPass, delivered(neighbour), "accept_avail")
+	r.at(t, start+60*time.Second)
+	r.send(t, retry.frame()).is(t, "a minute later", xdpPass, delivered(p), "accept_avail")
+
+	p.src = netip.AddrPortFrom(clientAddr, clientPort+2)
+	first = to(p, policy.Generation(p.seq), 0xca, 0xcf)
+	r.setLoad(t, func(l *agentLoad) { l.Asking = 4 })
+	r.send(t, first.frame()).is(t, "refused", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
+	last := to(p, policy.Generation(p.seq), 0xcf).flagged(sidRetry)
+	r.send(t, last.frame()).is(t, "again, and the last", xdpPass, delivered(p), "accept_force")
+}
+
+// refusalHash is the hash by which bpf/refused.h keeps p's opening.
+func refusalHash(p packet) uint64 {
+	h, b := uint64(p.seq), slices.Concat(p.src.Addr().AsSlice(), p.dst.Addr().AsSlice())
+	b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.src.Port()), p.dst.Port())
+	for b = append(b, 6, 0, 0, 0); len(b) > 0; b = b[8:] {
+		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b))
+	}
+	return h
 }
 
 // testTimeWait: a flow's own TIME_WAIT hides neither the listener nor its load.
@@ -251,25 +342,100 @@ func testTimeWait(t *testing.T, seen hits) {
 	p.seq++
 	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
 	r.send(t, s.frame()).is(t, "over TIME_WAIT, full", xdpTX, s.onward(hopMAC(2)), "pass_on_full")
-	p.flags = ack
-	r.send(t, to(p, 0, 0xe5, 0xe5).frame()).is(t, "is TIME_WAIT mine?", xdpPass, delivered(p), "recovered")
+	p.flags = ack // of something else: the five-tuple may live elsewhere
+	s = to(p, 0, 0xe5, 0xe5)
+	r.send(t, s.frame()).is(t, "is TIME_WAIT mine?", xdpTX, s.onward(hopMAC(2)), "pass_on_not_mine")
+	p.flags = rst
+	r.send(t, to(p, 0, 0xe5, 0xe5).frame()).is(t, "a RST in TIME_WAIT", xdpPass, delivered(p), "recovered")
 }
 
-// testConnsFull: without a place for its state an offer is passed on, and
-// taken without state by the last.
-func testConnsFull(t *testing.T, seen hits) {
-	const entries = 64
-	r := newAgentRigOf(t, seen, entries, offering(huntPort, func(o *topo.Offering) { o.Acceptance = topo.Always }))
+// testNoPlace: without a place for its state an offer is passed on, and taken
+// without state by the last. A table that makes room is full only in this test.
+func testNoPlace(t *testing.T, seen hits) {
+	newAgentRig(t, seen, offering(huntPort)) // for its namespace
+	r := loadAgentRig(t, seen, agentConfig(64, offering(huntPort)), func(spec *ebpf.CollectionSpec) error {
+		spec.Maps[agentMapWaits].Type, spec.Maps[agentMapWaits].MaxEntries = ebpf.Hash, 1
+		return inVirtualTime(spec)
+	})
 	listen(t, huntPort, 128)
+	r.accept(t, inward(huntPort, syn))
 	p := inward(huntPort, syn)
-	for i := range 2 * entries {
-		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
-		s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
-		if i < entries {
-			r.send(t, s.frame()).is(t, fmt.Sprint("flow ", i), xdpPass, delivered(p), "accept_avail")
-			continue
+	p.src = netip.AddrPortFrom(clientAddr, clientPort+1)
+	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
+	r.send(t, s.frame()).is(t, "no place", xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
+	r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "table_full")
+	s = s.flagged(sidRetry)
+	r.send(t, s.frame()).is(t, "again", xdpTX, s.onward(hopMAC(2)), "pass_on_refused_before")
+}
+
+// testFlood: openings displace each other and no established flow.
+func testFlood(t *testing.T, seen hits) {
+	const flows, openings = 200, 100_000
+	newAgentRig(t, seen, offering(huntPort)) // for its namespace
+	cfg := agentConfig(flows, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
+	cfg.Flows.Embryonic = 512
+	r := loadAgentRig(t, seen, cfg, inVirtualTime)
+	p := inward(huntPort, syn)
+	for i := range flows {
+		p.src = netip.AddrPortFrom(clientAddr, uint16(1000+i))
+		r.accept(t, p)
+		r.acknowledge(t, p)
+	}
+	for i := range openings {
+		p.src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}), 1)
+		if out := r.run(t, to(p, policy.Generation(p.seq), 0xca, 0xcf).frame()); out.action != xdpPass {
+			t.Fatalf("opening %d: action %d", i, out.action)
 		}
-		r.send(t, s.frame()).is(t, fmt.Sprint("flow ", i), xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
-		r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "table_full")
+	}
+	for i := range flows {
+		p.src = netip.AddrPortFrom(clientAddr, uint16(1000+i))
+		if c, known := r.settled(t, p.flow()); !known || c.State != connDirect {
+			t.Fatalf("flow %d after the flood: known %v, %+v", i, known, c)
+		}
+	}
+	waiting, it := 0, r.objs.Waits.Iterate()
+	for key, c := (lbTuple{}), (agentConn{}); it.Next(&key, &c); {
+		waiting++
+	}
+	if err := it.Err(); err != nil || waiting == 0 || waiting > cfg.Flows.Embryonic {
+		t.Errorf("%d openings are remembered, at most %d (%v)", waiting, cfg.Flows.Embryonic, err)
+	}
+	if got := r.asking(t); got != 0 {
+		t.Errorf("%d requests in progress after a flood of none", got)
+	}
+}
+
+// testConnsFull: an established flow that finds no room stays where openings are,
+// and works; nobody established gives way.
+func testConnsFull(t *testing.T, seen hits) {
+	const entries = 4
+	r := newAgentRigOf(t, seen, entries, offering(huntPort, byTable))
+	p := inward(huntPort, syn)
+	for i := range entries {
+		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
+		r.accept(t, p)
+		r.acknowledge(t, p)
+	}
+	p.src = netip.AddrPortFrom(clientAddr, clientPort+entries)
+	r.accept(t, p)
+	generation := policy.Generation(p.seq)
+	p.flags, p.seq, p.payload = ack, p.seq+1, []byte("GET")
+	for _, why := range [][]string{{"acknowledged", "steered", "table_full"}, {"steered", "table_full"}} {
+		r.send(t, to(p, generation, 0xa5).frame()).is(t, "no room", xdpPass, delivered(p), why...)
+	}
+	if c := r.mustConn(t, p); c.State != connDirect || c.Flags != connPending {
+		t.Errorf("without room it is %+v", c)
+	}
+	if _, known := r.settled(t, p.flow()); known {
+		t.Error("it is among the established")
+	}
+	if got := r.asking(t); got != 0 {
+		t.Errorf("%d requests are counted in an entry that may vanish", got)
+	}
+	for i := range entries {
+		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
+		if _, known := r.settled(t, p.flow()); !known {
+			t.Errorf("flow %d gave way", i)
+		}
 	}
 }

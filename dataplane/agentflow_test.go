@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"proffer/policy"
@@ -13,54 +14,153 @@ import (
 
 var otherLB = netip.MustParsePrefix("fd00:0:0:c::/64")
 
-// testSteered: the LB's acknowledgement ends the signalling of its own
-// generation; every packet is delivered, whatever the agent knows.
+// testSteered: the client's first packet, once the kernel owns the flow, moves it
+// to the established ones, and ends the signalling of its own generation.
 func testSteered(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort))
-	listen(t, huntPort, 128)
+	l := listen(t, huntPort, 128)
 	opening, p := inward(huntPort, syn), inward(huntPort, ack)
 	p.seq++
 	generation := policy.Generation(opening.seq)
 	r.accept(t, opening)
-	r.send(t, to(p, generation+1, 0xa5).frame()).is(t, "another generation", xdpPass, delivered(p), "steered_other_generation")
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "not the kernel's", xdpPass, delivered(p), "steered_unproven")
+	other := to(p, generation+1, 0xa5)
+	r.send(t, other.frame()).is(t, "not the kernel's, another generation", xdpTX, other.returned(), "not_mine")
 	if c := r.mustConn(t, opening); c.State != connWait || c.Flags != connPending {
-		t.Errorf("another generation changed the entry: %+v", c)
+		t.Errorf("what the kernel does not own changed the entry: %+v", c)
 	}
-	r.send(t, to(p, generation, 0xa5).frame()).is(t, "the first", xdpPass, delivered(p), "acknowledged", "steered")
-	if c := r.mustConn(t, opening); c.State != connDirect || c.Flags != 0 {
-		t.Errorf("acknowledged, but %+v", c)
+	reset(t, l)
+	established(t, opening, opening.seq)
+	abort := p
+	abort.flags, abort.seq = rst, p.seq+99
+	r.send(t, to(abort, generation, 0xa5).frame()).is(t, "a RST proves nothing", xdpPass, delivered(abort), "acknowledged", "steered")
+	if _, known := r.settled(t, p.flow()); known {
+		t.Error("a RST established a flow")
+	}
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "the first", xdpPass, delivered(p), "established", "steered")
+	if c, known := r.settled(t, p.flow()); !known || c.State != connDirect || c.Flags != 0 {
+		t.Errorf("acknowledged, but %v, %+v", known, c)
+	}
+	if _, waits := entryIn(t, r.objs.Waits, p.flow()); waits {
+		t.Error("it is an opening still")
 	}
 	r.send(t, to(p, generation, 0xa5).frame()).is(t, "the second", xdpPass, delivered(p), "steered")
-	p.src = netip.AddrPortFrom(clientAddr, 1)
-	r.send(t, to(p, generation, 0xa5).frame()).is(t, "unknown", xdpPass, delivered(p), "steered_unknown")
-	if _, known := r.conn(t, p.flow()); known {
+}
+
+// testNotMine: what is steered here by mistake goes back, whatever it came in;
+// our stack would reset a flow that lives elsewhere.
+func testNotMine(t *testing.T, seen hits) {
+	r := newAgentRig(t, seen, offering(huntPort))
+	listen(t, huntPort, 128)
+	for _, flags := range []byte{ack, fin | ack, rst, syn | ack} {
+		p := inward(huntPort, flags)
+		p.class, p.payload = 0xb9, []byte("data")
+		s := to(p, 77, 0xa5)
+		s.class = 0xbb // congestion on the way here
+		back := s
+		p.class = 0xbb
+		back.in = innerTCP(p)
+		r.send(t, s.frame()).is(t, fmt.Sprintf("flags %#02x", flags), xdpTX, back.returned(), "not_mine")
+		r.send(t, to(p, 77, 0xa5).inserted().frame()).is(t, "inserted", xdpTX, to(p, 77, 0xa5).returned(), "not_mine")
+	}
+	opening := inward(huntPort, syn)
+	r.accept(t, opening)
+	r.at(t, start+61*time.Second)
+	opening.flags = ack
+	s := to(opening, policy.Generation(opening.seq), 0xa5)
+	r.send(t, s.frame()).is(t, "of an opening long ago", xdpTX, s.returned(), "not_mine")
+	if _, known := r.settled(t, opening.flow()); known {
 		t.Error("an unknown flow has an entry")
 	}
 }
 
-// testAdopted: what the kernel has and the agent forgot becomes known again.
+// testStale: an entry is believed for a second, and while nobody closes; then the
+// kernel is asked whether there is still such a connection.
+func testStale(t *testing.T, seen hits) {
+	r := newAgentRig(t, seen, offering(huntPort))
+	opening := inward(huntPort, syn)
+	fd := r.begin(t, opening)
+	r.acknowledge(t, opening)
+	generation := policy.Generation(opening.seq)
+	p := opening
+	p.flags, p.seq = ack, opening.seq+1
+	s := to(p, generation, 0xa5)
+	r.at(t, start+time.Minute)
+	r.send(t, s.frame()).is(t, "there after a minute", xdpPass, delivered(p), "steered")
+	reset(t, fd)
+	r.at(t, start+time.Minute+time.Second-1)
+	r.send(t, s.frame()).is(t, "gone, but lately seen", xdpPass, delivered(p), "steered")
+	r.at(t, start+time.Minute+2*time.Second)
+	r.send(t, s.frame()).is(t, "gone", xdpTX, s.returned(), "not_mine")
+
+	opening.src = netip.AddrPortFrom(clientAddr, clientPort+1)
+	fd = r.begin(t, opening)
+	r.acknowledge(t, opening)
+	p.src, p.flags = opening.src, fin|ack
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "FIN", xdpPass, delivered(p), "steered")
+	p.flags = ack
+	s = to(p, generation, 0xa5)
+	r.send(t, s.frame()).is(t, "closing", xdpPass, delivered(p), "steered")
+	reset(t, fd)
+	r.send(t, s.frame()).is(t, "closed", xdpTX, s.returned(), "not_mine")
+}
+
+// testAdopted: what the kernel has and the agent forgot becomes known again, as
+// the kernel's connection: an LB that speaks of another one is told.
 func testAdopted(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort))
 	p := inward(huntPort, ack)
 	established(t, p, clientISN)
-	listen(t, huntPort, 128)
-	r.send(t, to(p, policy.Generation(clientISN), 0xa5).frame()).is(t, "steered", xdpPass, delivered(p), "steered_adopted")
-	if c := r.mustConn(t, p); c.State != connDirect || c.Generation != policy.Generation(clientISN) || c.LbBe != locatorBits(lbLocator) {
-		t.Errorf("adopted as %+v", c)
+	generation := policy.Generation(clientISN)
+	for what, c := range map[string]struct {
+		named uint16
+		state uint16
+	}{"same": {generation, connDirect}, "another": {generation + 1, connWait}} {
+		r.send(t, to(p, c.named, 0xa5).frame()).is(t, what, xdpPass, delivered(p), "steered_adopted")
+		if got := r.mustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != locatorBits(lbLocator) {
+			t.Errorf("%s: adopted as %+v", what, got)
+		}
+		r.forget(t, p)
+	}
+	p.flags = rst
+	p.seq += 99
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "by a RST", xdpPass, delivered(p), "steered")
+	if _, known := r.conn(t, p.flow()); known {
+		t.Error("a RST made an entry")
 	}
 }
 
-// TestAdoptOtherGeneration: a signal for another generation changes nothing
-// (FAILURES.md, principle 2): what is adopted is the kernel's connection.
-func TestAdoptOtherGeneration(t *testing.T) {
-	r := newAgentRig(t, hits{}, offering(huntPort))
-	p := inward(huntPort, ack)
-	established(t, p, clientISN)
-	stale := policy.Generation(clientISN) + 1
-	r.send(t, to(p, stale, 0xa5).frame())
-	if c, known := r.conn(t, p.flow()); known && c.Generation == stale {
-		t.Errorf("adopted the connection of generation %d as one of generation %d", policy.Generation(clientISN), stale)
+// forget empties the agent's tables of a flow.
+func (r *agentRig) forget(t *testing.T, p packet) {
+	t.Helper()
+	var key lbTuple
+	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = p.src.Addr().As16(), p.dst.Addr().As16()
+	key.ClientPortBe, key.VipPortBe, key.Protocol = portBits(p.src.Port()), portBits(p.dst.Port()), 6
+	for _, m := range []*ebpf.Map{r.objs.Conns, r.objs.Waits} {
+		if err := m.Delete(key); err != nil && !isMissing(err) {
+			t.Fatal(err)
+		}
 	}
+}
+
+// testOtherGeneration: the kernel says whose it is, and the LB that errs is told
+// with the next answer.
+func testOtherGeneration(t *testing.T, seen hits) {
+	r := newAgentRig(t, seen, offering(huntPort))
+	opening := inward(huntPort, syn)
+	r.begin(t, opening)
+	generation := policy.Generation(opening.seq)
+	p := opening
+	p.flags, p.seq = ack, opening.seq+1
+	s := to(p, generation+1, 0xa5)
+	s.lb = otherLB
+	for _, why := range [][]string{{"established", "steered_other_generation"}, {"steered_other_generation"}} {
+		r.send(t, s.frame()).is(t, "another generation", xdpPass, delivered(p), why...)
+		if c, known := r.settled(t, p.flow()); !known || c.State != connWait || c.LbBe != locatorBits(otherLB) || c.Generation != generation {
+			t.Errorf("known %v, %+v", known, c)
+		}
+	}
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "told", xdpPass, delivered(p), "acknowledged", "steered")
 }
 
 // testRecovered: the owner signals again, to the LB that asked; others pass the
@@ -159,12 +259,17 @@ func testRequestSocket(t *testing.T, seen hits) {
 	p.ack = theirs + 1
 	question := to(p, 0, 0xe5, 0xe5)
 	r.send(t, question.frame()).is(t, "rs for another's SYN-ACK", xdpTX, question.onward(hopMAC(2)), "pass_on_not_mine")
-	r.send(t, to(p, generation, 0xa5).frame()).is(t, "as for another's SYN-ACK", xdpPass, delivered(p), "steered_unknown")
+	steered := to(p, generation, 0xa5)
+	r.send(t, steered.frame()).is(t, "as for another's SYN-ACK", xdpTX, steered.returned(), "not_mine")
+	opening := p
+	opening.flags, opening.seq = syn, p.seq-1
+	r.accept(t, opening)
+	r.send(t, steered.frame()).is(t, "the same, of an offer we took", xdpPass, delivered(p), "steered_unproven")
 	p.ack = theirs
-	question.p = p
-	r.send(t, question.frame()).is(t, "rs for ours", xdpPass, delivered(p), "recovered")
-	if c := r.mustConn(t, p); c.Generation != generation || c.State != connWait {
-		t.Errorf("recovered as %+v, want generation %d", c, generation)
+	question = to(p, 0, 0xe5, 0xe5)
+	r.send(t, question.frame()).is(t, "rs for ours", xdpPass, delivered(p), "established", "recovered")
+	if c, known := r.settled(t, p.flow()); !known || c.Generation != generation || c.State != connWait {
+		t.Errorf("recovered as %v, %+v, want generation %d", known, c, generation)
 	}
 }
 
@@ -188,8 +293,6 @@ func testSweepConns(t *testing.T, seen hits) {
 		steps []func(*testing.T, *agentRig)
 		age   time.Duration
 	}{
-		{"not arrived", nil, embryonic},
-		{"not arrived, answered", []func(*testing.T, *agentRig){out(syn | ack)}, embryonic},
 		{"arrived", []func(*testing.T, *agentRig){in(ack, "")}, idle},
 		{"asking", []func(*testing.T, *agentRig){in(ack, "GET")}, idle},
 		{"client closed", []func(*testing.T, *agentRig){in(fin|ack, "")}, idle},
@@ -198,8 +301,7 @@ func testSweepConns(t *testing.T, seen hits) {
 		{"reset by the server", []func(*testing.T, *agentRig){in(ack, ""), out(rst)}, linger},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			r := newAgentRig(t, seen, offering(huntPort))
-			listen(t, huntPort, 128)
+			r := newAgentRig(t, seen, offering(huntPort, byTable))
 			r.accept(t, inward(huntPort, syn))
 			for _, step := range c.steps {
 				step(t, r)
@@ -218,9 +320,22 @@ func testSweepConns(t *testing.T, seen hits) {
 			}
 		})
 	}
+	t.Run("not arrived", func(t *testing.T) { // it is displaced, or too old to be looked at
+		r := newAgentRig(t, seen, offering(huntPort, byTable))
+		opening := inward(huntPort, syn)
+		r.accept(t, opening)
+		if got, err := r.sweepAt(start + time.Hour); err != nil || got != (Swept{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		r.at(t, start+time.Minute)
+		r.answer(t, outward(huntPort, syn|ack), 0).is(t, "a minute later", tcUnspec, nil, "signal_create")
+		r.at(t, start+2*time.Minute+1)
+		r.answer(t, outward(huntPort, syn|ack), 0).is(t, "another minute later", tcUnspec, nil, "out_no_flow")
+	})
 }
 
-// testDeliver: dt asks no question.
+// testDeliver: dt asks no question, not even for the hops that are left, as this
+// is where the packet was sent (RFC 8200 §3); a fragment comes by its addresses.
 func testDeliver(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort))
 	for flags := range byte(64) {
@@ -228,6 +343,20 @@ func testDeliver(t *testing.T, seen hits) {
 		p.payload = []byte("data")
 		r.send(t, to(p, 0, 0xd7).frame()).is(t, fmt.Sprintf("flags %#02x", flags), xdpPass, delivered(p), "deliver")
 	}
+	p := inward(huntPort, ack)
+	p.hop = 0
+	r.send(t, to(p, 0, 0xd7).frame()).is(t, "no hop left", xdpPass, delivered(p), "deliver")
+	other := inward(8080, ack)
+	r.send(t, to(other, 0, 0xd7).frame()).is(t, "another port of the VIP", xdpDrop, nil, "drop_not_our_service")
+	rest := innerTCP(p)
+	rest.ip = ipOf(p, 44, []byte{6, 0, 1, 0x80, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}) // RFC 8200 §4.5
+	want := to(p, 0, 0xd7)
+	want.in = rest
+	r.send(t, want.frame()).is(t, "fragment", xdpPass, rest.delivered(), "deliver")
+	stray := p
+	stray.dst = netip.AddrPortFrom(clientAddr, huntPort)
+	want.in.ip = ipOf(stray, 44, rest.ip[40:])
+	r.send(t, want.frame()).is(t, "fragment for another address", xdpDrop, nil, "drop_not_our_service")
 	if _, known := r.conn(t, inward(huntPort, syn).flow()); known {
 		t.Error("a delivered flow has an entry")
 	}

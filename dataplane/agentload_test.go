@@ -99,8 +99,7 @@ func testLoad(t *testing.T, seen hits) {
 // testExpected: what was accepted and has not arrived is load for a second, at
 // most as much as there are cores.
 func testExpected(t *testing.T, seen hits) {
-	r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 3 }))
-	listen(t, huntPort, 128)
+	r := newAgentRig(t, seen, offering(huntPort, byTable, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 3 }))
 	p := inward(huntPort, syn)
 	offer := func(what, want string) {
 		t.Helper()
@@ -114,7 +113,7 @@ func testExpected(t *testing.T, seen hits) {
 	offer("two expected", "pass_on_busy")
 	arrived := first
 	arrived.flags, arrived.seq = ack, first.seq+1
-	r.send(t, to(arrived, policy.Generation(first.seq), 0xa5).frame()).is(t, "arrival", xdpPass, delivered(arrived), "acknowledged", "steered")
+	r.send(t, to(arrived, policy.Generation(first.seq), 0xa5).frame()).is(t, "arrival", xdpPass, delivered(arrived), "established", "acknowledged", "steered")
 	offer("one arrived", "accept_avail")
 	r.at(t, start+7<<epochShift)
 	offer("still expected", "pass_on_busy")

@@ -23,23 +23,31 @@ func (r *agentRig) answer(t testing.TB, p packet, segments uint32) outcome {
 
 // signalled is what must leave for the LB around p.
 func signalled(p packet, function byte, generation uint16) []byte {
-	to := sid(lbLocator, function, generation)
-	return ethernet(hopMAC(0xb), p.from, outer(serverLocator(here), p.reversed(), p.class, 64, []netip.Addr{to}, p.ip()))
+	return wrappedIn(innerTCP(p), p.reversed(), hopMAC(0xb), p.from, sid(lbLocator, function, generation))
+}
+
+// wrappedIn is what must leave around an answer of flow f.
+func wrappedIn(in inner, f policy.Flow, hop, from topo.MAC, to netip.Addr) []byte {
+	f.Protocol = in.flow.Protocol
+	in.flow = f
+	return ethernet(hop, from, encapsulated(own(serverLocator(here)), in, in.class, 64, []netip.Addr{to}))
 }
 
 // testOut: what each answer of the service says to the LB.
 func testOut(t *testing.T, seen hits) {
-	r := newAgentRig(t, seen, offering(huntPort))
-	listen(t, huntPort, 128)
+	r := newAgentRig(t, seen, offering(huntPort, byTable))
 	generation := policy.Generation(clientISN)
 	p := outward(huntPort, syn|ack)
 	p.class = 0xb9
 	r.answer(t, p, 0).is(t, "no flow", tcUnspec, p.frame(), "out_no_flow")
 	r.accept(t, inward(huntPort, syn))
-	for _, flags := range []byte{syn | ack, syn | ack, ack} {
-		p.flags = flags
+	for range 2 {
 		r.answer(t, p, 0).is(t, "before the LB knows", tcUnspec, signalled(p, create, generation), "signal_create")
 	}
+	p.flags = ack
+	r.answer(t, p, 0).is(t, "a word of an older connection, perhaps", tcUnspec, p.frame(), "out_direct")
+	r.send(t, to(inward(huntPort, ack), 0, 0xe5).frame())
+	r.answer(t, p, 0).is(t, "before the LB knows again", tcUnspec, signalled(p, create, generation), "signal_create")
 	p.flags = fin | ack
 	r.answer(t, p, 0).is(t, "FIN before the LB knows", tcUnspec, signalled(p, create, generation), "signal_create")
 	r.send(t, to(inward(huntPort, ack), generation, 0xa5).frame())
@@ -59,10 +67,13 @@ func testOutNotOurs(t *testing.T, r *agentRig) {
 	arp[12], arp[13] = 8, 6
 	for what, frame := range map[string][]byte{
 		"ARP":                     arp,
-		"UDP":                     altered(p, atNext, 17),
+		"a VLAN tag":              slices.Concat(p[:12], []byte{0x81, 0, 0x45, 0x05}, p[12:]),
+		"UDP, which it is not":    altered(p, atNext, 17),
 		"another port":            outward(8080, ack).frame(),
 		"a connection of our own": inward(huntPort, ack).frame(),
 		"TCP cut short":           p[:atUpper+19],
+		"ICMPv6 echo":             ethernet(hereMAC, routerMAC, ipOf(outward(huntPort, 0), 58, []byte{128, 0, 0, 0, 0, 1, 0, 1})),
+		"ICMPv6 too big":          innerTooBig(inner{}, inward(huntPort, 0)).frame(hereMAC, routerMAC),
 	} {
 		r.out.ctx = nil
 		r.out.send(t, frame).is(t, what, tcUnspec, frame, "out_not_ours")
@@ -72,10 +83,10 @@ func testOutNotOurs(t *testing.T, r *agentRig) {
 // testDeferred: a packet that has no room for a signal, or is many, goes
 // without; the next small one signals.
 func testDeferred(t *testing.T, seen hits) {
-	r := newAgentRig(t, seen, offering(huntPort))
-	listen(t, huntPort, 128)
+	r := newAgentRig(t, seen, offering(huntPort, byTable))
 	generation := policy.Generation(clientISN)
 	r.accept(t, inward(huntPort, syn))
+	r.send(t, to(inward(huntPort, ack), 0, 0xe5).frame())
 	small := outward(huntPort, ack)
 	large := outward(huntPort, ack|psh)
 	large.payload = make([]byte, mtu-40-60+1)
@@ -104,8 +115,7 @@ func testDeferred(t *testing.T, seen hits) {
 // testAsking: a request is in progress from its first byte inward to the first
 // byte outward, however often anything is sent again.
 func testAsking(t *testing.T, seen hits) {
-	r := newAgentRig(t, seen, offering(huntPort))
-	listen(t, huntPort, 128)
+	r := newAgentRig(t, seen, offering(huntPort, byTable))
 	opening := inward(huntPort, syn)
 	opening.seq = 0xfffffff0 // the numbers wrap
 	generation := policy.Generation(opening.seq)
@@ -154,7 +164,7 @@ func testAsking(t *testing.T, seen hits) {
 	in(161, 1)()
 	again := opening
 	again.seq++
-	r.accept(t, again) // the ports' next connection
+	r.send(t, to(again, 1, 0xcf).frame()).is(t, "the ports' next connection", xdpPass, nil, "accept_force")
 	if got := r.asking(t); got != 0 {
 		t.Errorf("a new connection took over %d requests of the old", got)
 	}
@@ -164,9 +174,7 @@ func testAsking(t *testing.T, seen hits) {
 func testAskingReset(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort))
 	p := inward(huntPort, syn)
-	established(t, p, p.seq) // and expects p.seq + 1
-	listen(t, huntPort, 128)
-	r.accept(t, p)
+	r.begin(t, p) // and the socket expects p.seq + 1
 	send := func(flags byte, seq uint32, payload int) {
 		q := inward(huntPort, flags)
 		q.seq, q.payload = seq, make([]byte, payload)
@@ -245,7 +253,9 @@ func testAgentMalformed(t *testing.T, seen hits) {
 		}
 		r.send(t, short).is(t, fmt.Sprintf("shortened to %d bytes", cut), xdpDrop, nil, why)
 	}
-	other, notTCP, ackOnly := inward(8080, syn), altered(plain, atUpper+6, 17), inward(huntPort, ack)
+	other, ackOnly := inward(8080, syn), inward(huntPort, ack)
+	datagram := inward(huntPort, 0)
+	datagram.payload = []byte("datagram")
 	for _, c := range []struct {
 		what  string
 		frame []byte
@@ -254,14 +264,19 @@ func testAgentMalformed(t *testing.T, seen hits) {
 		{"no function of any node", to(p, 1, 0x77).frame(), "drop_unknown_function"},
 		{"an LB's function", to(p, 1, create).frame(), "drop_unknown_function"},
 		{"another service inside", to(other, 1, 0xca).frame(), "drop_not_our_service"},
-		{"UDP inside", notTCP, "drop_not_our_service"},
-		{"TCP for a SID", altered(plain, atNext, 6), "drop_not_ipv6_inside"},
-		{"fragment for a SID", altered(plain, atNext, 44), "drop_not_ipv6_inside"},
-		{"data offset 4", altered(plain, atUpper+40+12, 4<<4), "drop_malformed_tcp"},
-		{"data offset 6 of 20 bytes", altered(plain, atUpper+40+12, 6<<4), "drop_malformed_tcp"},
+		{"UDP inside", toWith(innerUDP(datagram), 1, 0xca).frame(), "drop_not_our_service"},
+		{"no transport header we know", altered(plain, atUpper+6, 132), "drop_not_our_service"},
+		{"fragment of an offer", altered(plain, atUpper+6, 44), "drop_not_our_service"},
+		{"TCP for a SID", altered(plain, atNext, 6), "drop_nothing_inside"},
+		{"IPv4 said, IPv6 there", altered(plain, atNext, 4), "drop_nothing_inside"},
+		{"fragment for a SID", altered(plain, atNext, 44), "drop_nothing_inside"},
+		{"data offset 4", altered(plain, atUpper+40+12, 4<<4), "drop_malformed_transport"},
+		{"data offset 6 of 20 bytes", altered(plain, atUpper+40+12, 6<<4), "drop_malformed_transport"},
 		{"offer without SYN", to(ackOnly, 1, 0xca).frame(), "drop_not_a_syn"},
 		{"offer of a SYN-ACK", to(inward(huntPort, syn|ack), 1, 0xcf).frame(), "drop_not_a_syn"},
-		{"version 4 inside", altered(plain, atUpper, 0x45), "drop_truncated"},
+		{"version 4 inside", altered(plain, atUpper, 0x45), "drop_nothing_inside"},
+		{"version 5 inside", altered(plain, atUpper, 0x55), "drop_truncated"},
+		{"rj with a segment left", to(inward(huntPort, rst), 1, 0x4e, 0x4e).frame(), "drop_segments_left"},
 		{"dt with a segment left", to(ackOnly, 0, 0xd7, 0xd7).frame(), "drop_segments_left"}, // RFC 8986 §4.6, S02
 	} {
 		r.send(t, c.frame).is(t, c.what, xdpDrop, nil, c.why)

@@ -13,14 +13,35 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type lbBlock struct {
+	_      structs.HostLayout
+	NetBe  uint64
+	MaskBe uint64
+}
+
+type lbBucket struct {
+	_       structs.HostLayout
+	Choices uint8
+	Members uint8
+	Server  [15]uint16
+}
+
+type lbEmbryo struct {
+	_          structs.HostLayout
+	SeenNs     uint64
+	Expects    uint32
+	Server     uint16
+	Generation uint16
+}
+
 type lbFlow struct {
 	_          structs.HostLayout
 	SeenNs     uint64
 	Closed     uint32
 	Server     uint16
 	Generation uint16
-	State      uint32
-	Zero       uint32
+	Announced  uint16
+	Zero       [3]uint16
 }
 
 type lbKey struct {
@@ -62,11 +83,22 @@ type lbServer struct {
 }
 
 type lbService struct {
-	_        structs.HostLayout
-	Pool     uint32
-	Servers  uint32
-	Choices  uint32
-	Dispatch uint32
+	_         structs.HostLayout
+	Table     uint32
+	Buckets   uint32
+	Dispatch  uint8
+	Wire      uint8
+	Fragments uint8
+	Vias      uint8
+	Mtu       uint16
+	Zero      uint16
+	Via       [3]struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
 }
 
 type lbServiceKey struct {
@@ -81,6 +113,19 @@ type lbServiceKey struct {
 	PortBe   uint16
 	Protocol uint8
 	Zero     uint8
+}
+
+type lbSignalKey struct {
+	_    structs.HostLayout
+	Key  lbKey
+	Id   uint32
+	Zero uint32
+}
+
+type lbSigner struct {
+	_      structs.HostLayout
+	Server uint32
+	KeyId  uint32
 }
 
 type lbSweep struct {
@@ -120,17 +165,26 @@ type lbTuple struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	lbMapCounters        = "counters"
+	lbMapEmbryos         = "embryos"
+	lbMapFarmKeys        = "farm_keys"
 	lbMapFlows           = "flows"
 	lbMapNextHops        = "next_hops"
-	lbMapPool            = "pool"
+	lbMapScratch         = "scratch"
 	lbMapServerByLocator = "server_by_locator"
+	lbMapServerKeys      = "server_keys"
 	lbMapServers         = "servers"
 	lbMapServices        = "services"
+	lbMapSigning         = "signing"
+	lbMapSyns            = "syns"
+	lbMapTables          = "tables"
 	lbMapUnresolved      = "unresolved"
 	lbProgLb             = "lb"
 	lbProgSweepFlows     = "sweep_flows"
+	lbVarBlocks          = "blocks"
 	lbVarCandidateKey    = "candidate_key"
 	lbVarCountersEnd     = "counters_end"
+	lbVarDomain          = "domain"
+	lbVarNoBucket        = "no_bucket"
 	lbVarRedirectTo      = "redirect_to"
 	lbVarSelf            = "self"
 	lbVarVirtualNowNs    = "virtual_now_ns"
@@ -188,12 +242,18 @@ type lbProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type lbMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	Embryos         *ebpf.MapSpec `ebpf:"embryos"`
+	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
-	Pool            *ebpf.MapSpec `ebpf:"pool"`
+	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
+	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	Signing         *ebpf.MapSpec `ebpf:"signing"`
+	Syns            *ebpf.MapSpec `ebpf:"syns"`
+	Tables          *ebpf.MapSpec `ebpf:"tables"`
 	Unresolved      *ebpf.MapSpec `ebpf:"unresolved"`
 }
 
@@ -201,8 +261,11 @@ type lbMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type lbVariableSpecs struct {
+	Blocks       *ebpf.VariableSpec `ebpf:"blocks"`
 	CandidateKey *ebpf.VariableSpec `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
+	Domain       *ebpf.VariableSpec `ebpf:"domain"`
+	NoBucket     *ebpf.VariableSpec `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self         *ebpf.VariableSpec `ebpf:"self"`
 	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
@@ -230,24 +293,36 @@ func (o *lbObjects) Close() error {
 // It can be passed to loadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lbMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
+	Embryos         *ebpf.Map `ebpf:"embryos"`
+	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
-	Pool            *ebpf.Map `ebpf:"pool"`
+	Scratch         *ebpf.Map `ebpf:"scratch"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
+	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
 	Servers         *ebpf.Map `ebpf:"servers"`
 	Services        *ebpf.Map `ebpf:"services"`
+	Signing         *ebpf.Map `ebpf:"signing"`
+	Syns            *ebpf.Map `ebpf:"syns"`
+	Tables          *ebpf.Map `ebpf:"tables"`
 	Unresolved      *ebpf.Map `ebpf:"unresolved"`
 }
 
 func (m *lbMaps) Close() error {
 	return _LbClose(
 		m.Counters,
+		m.Embryos,
+		m.FarmKeys,
 		m.Flows,
 		m.NextHops,
-		m.Pool,
+		m.Scratch,
 		m.ServerByLocator,
+		m.ServerKeys,
 		m.Servers,
 		m.Services,
+		m.Signing,
+		m.Syns,
+		m.Tables,
 		m.Unresolved,
 	)
 }
@@ -256,8 +331,11 @@ func (m *lbMaps) Close() error {
 //
 // It can be passed to loadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lbVariables struct {
+	Blocks       *ebpf.Variable `ebpf:"blocks"`
 	CandidateKey *ebpf.Variable `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
+	Domain       *ebpf.Variable `ebpf:"domain"`
+	NoBucket     *ebpf.Variable `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
 	Self         *ebpf.Variable `ebpf:"self"`
 	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`

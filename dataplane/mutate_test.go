@@ -10,33 +10,93 @@ import (
 	"proffer/policy"
 )
 
+// judgedPorts are services of the LB under the oracle's eyes, and one that is none.
+var judgedPorts = []uint16{huntPort, 81, 90, 91, 92, 8080}
+
 // lbSeeds has a frame of every shape that the LB meets.
 func lbSeeds() (seeds [][]byte) {
-	for _, port := range []uint16{huntPort, 81, 90, 8080} {
+	for _, port := range judgedPorts {
 		for _, flags := range []byte{syn, ack, fin | ack, rst, syn | ack} {
 			p := inward(port, flags)
+			p.ack = serverISN + 1
 			p.options, p.payload = []byte{2, 4, 5, 0xa0, 1, 1, 1, 0}, []byte("payload")
-			seeds = append(seeds, p.frame())
+			seeds = append(seeds, p.frame(), overIPv4(p).frame())
+		}
+		p := datagram(port, "datagram")
+		seeds = append(seeds, p.frame(), overIPv4(p).frame())
+		answer := outward(port, ack)
+		seeds = append(seeds, tooBig(sized(answer, 200), 1400).frame(), tooBig(sized(overIPv4(answer), 200), 1400).frame())
+	}
+	seeds = append(seeds, echo(inward(0, 0), 128, []byte("ping")), echo(overIPv4(inward(0, 0)), 8, []byte("pin")))
+	for _, room := range []int{0, 60, 100} { // beside the largest packets
+		seeds = append(seeds, sized(inward(90, ack), mtu-room).frame(), sized(inward(huntPort, ack), mtu-room).frame(),
+			sized(overIPv4(inward(huntPort, syn)), mtu-room).frame())
+	}
+	for _, report := range []byte{0, 5, 19, 200} {
+		for _, p := range []packet{inward(huntPort, ack), datagram(92, "x"), inward(90, syn)} {
+			to := withFlags(withReport(sid(lbLocator, goOn, 3), report), 2)
+			back := route{from: lbLocator, segments: []netip.Addr{to}, hop: 63}
+			seeds = append(seeds, ethernet(hereMAC, routerMAC, back.around(p)))
+			back.insert = true
+			seeds = append(seeds, ethernet(hereMAC, routerMAC, back.around(p)))
 		}
 	}
-	for _, function := range []byte{create, remove, 0xca} {
-		for server := range 2 {
-			p := outward(huntPort, syn|ack)
-			frame := signalFrom(server, p, function, policy.Generation(clientISN))
-			to := sid(lbLocator, function, 1)
-			seeds = append(seeds, frame, withSRH(frame, srh(41, 0, 1, to, clientAddr)))
-		}
+	for _, p := range []packet{sized(inward(huntPort, ack), 600), sized(overIPv4(inward(huntPort, ack)), 600)} {
+		seeds = append(seeds, aboutOurs(sent(p, routerMAC, ask(0xe5, 0, 1, 2)), 1400, 1232), aboutOurs(toOne(p, 3, 0xa5, 7), 1400, 1232))
 	}
-	p := inward(huntPort, syn)
-	p.payload = make([]byte, mtu-64-60) // as large as fits
-	lost := outward(huntPort, syn|ack)
+	seeds = append(seeds, tooBig(sized(outward(huntPort, ack), mtu-60), 1400).frame())
+	return append(seeds, signalSeeds(nil)...)
+}
+
+// signalSeeds has what servers and the LB itself send it; change each.
+func signalSeeds(sign func(server int, p packet, to netip.Addr, change ...func(*route)) []byte) (seeds [][]byte) {
+	if sign == nil {
+		sign = signalTo
+	}
+	generation := policy.Generation(clientISN)
+	for server := range 2 {
+		for _, p := range []packet{synAck(huntPort), synAck(90), synAck(91)} {
+			p.options = mss(1460)
+			for _, function := range []byte{create, remove, 0xca} {
+				to := sid(lbLocator, function, generation)
+				frame := sign(server, p, to)
+				seeds = append(seeds, frame, sign(server, p, to, insert), sign(server, overIPv4(p), to),
+					withSRH(frame, srh(41, 0, 1, to, clientAddr)))
+			}
+			data := p
+			data.flags = ack
+			seeds = append(seeds, sign(server, data, sid(lbLocator, create, generation+1)))
+			for _, flags := range []byte{syn, ack} {
+				back := p.reply(flags)
+				back.seq = clientISN
+				to := sid(lbLocator, notMine, generation)
+				seeds = append(seeds, sign(server, back, to), sign(server, back, to, insert), sign(server, overIPv4(back), to))
+			}
+		}
+		d := datagram(92, "datagram")
+		seeds = append(seeds, sign(server, d.reply(0), sid(lbLocator, create, 9)),
+			sign(server, d, sid(lbLocator, notMine, 0)), sign(server, d, sid(lbLocator, notMine, 9)))
+	}
+	lost := synAck(huntPort)
 	lost.dst = netip.MustParseAddrPort("[2001:db8:dead::1]:9")
-	return append(seeds, p.frame(), append(p.frame(), 0), signalFrom(1, lost, create, 1))
+	return append(seeds, sign(0, lost, sid(lbLocator, create, 1)))
 }
 
 // agentSeeds has a frame of every shape that the agent meets.
 func agentSeeds() (seeds [][]byte) {
 	for _, port := range []uint16{huntPort, 81, 82, 8080} {
+		for _, flags := range []byte{0, sidRetry, sidFinal} {
+			p := inward(port, syn)
+			s := to(p, policy.Generation(p.seq), 0xca, 0xcf).flagged(flags)
+			seeds = append(seeds, s.frame(), s.inserted().frame())
+			last := to(p, policy.Generation(p.seq), 0xcf).flagged(flags)
+			seeds = append(seeds, last.frame(), last.inserted().frame())
+		}
+		refusal := inward(port, rst)
+		seeds = append(seeds, to(refusal, policy.Generation(refusal.seq), reject).frame())
+		four := overIPv4(inward(port, syn))
+		seeds = append(seeds, toWith(innerTCP(four), policy.Generation(four.seq), 0xca, 0xcf).frame(),
+			toWith(innerTooBig(innerTCP(four), four), 7, 0xa5).frame(), toWith(innerTooBig(innerTCP(four), four), 7, 0xe5).frame())
 		for _, functions := range [][]byte{
 			{0xca, 0xcf}, {0xca, 0xca, 0xca, 0xcf}, {0xcf}, {0xcf, 0xcf}, {0xa5}, {0xe5, 0xe5}, {0xe5}, {0xd7}, {0xd7, 0xd7}, {0x77},
 		} {
@@ -119,7 +179,7 @@ func (m *mutator) damage(b []byte) []byte {
 	case 6: // a VLAN tag
 		return slices.Concat(b[:12], []byte{0x81, 0, 0, random()}, b[12:])
 	case 7: // an extension header
-		next := []byte{0, 43, 44, 51, 60, 135, 59, 50, 4, 41}[any(10)]
+		next := []byte{0, 43, 44, 51, 60, 135, 59, 50, 4, 41, 6, 17, 58}[any(13)]
 		header := append([]byte{b[atNext], 0, random(), random()}, 0, 0, 0, 0)
 		b = slices.Concat(b[:atUpper], header, b[atUpper:])
 		b[atNext] = next
@@ -134,7 +194,7 @@ func (m *mutator) damage(b []byte) []byte {
 		at := len(b) - 15 - any(len(b)-atUpper)
 		b[max(at, atUpper)] = random()
 	case 12: // another function
-		b[atDst+9] = []byte{0xca, 0xcf, 0xa5, 0xe5, 0xd7, 0xc5, 0xf5, 0}[any(8)]
+		b[atDst+9] = []byte{0xca, 0xcf, 0xa5, 0xe5, 0xd7, 0xc5, 0xf5, 0x40, 0x4e, 0}[any(10)]
 	case 13: // both congestion fields
 		b[atVersion+1] ^= byte(any(4)) << 4
 		b[atUpper+1] ^= byte(any(4)) << 4

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -14,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
+	"proffer/config"
 	"proffer/oracle"
 	"proffer/topo"
 )
@@ -26,10 +26,10 @@ type judge struct {
 		Known() int
 		Forget()
 	}
-	table *ebpf.Map // the program's flows
-	seeds [][]byte
-	netns *os.File
-	must  map[oracle.Reason]bool // not met yet
+	tables []*ebpf.Map // the program's flows
+	seeds  [][]byte
+	netns  *os.File
+	must   map[oracle.Reason]bool // not met yet
 }
 
 const rememberAtMost = 1 << 15 // half the program's table, which must not fill
@@ -56,15 +56,17 @@ func (j *judge) verdict(t testing.TB, frame []byte) error {
 func (j *judge) forget(t testing.TB) {
 	t.Helper()
 	j.oracle.Forget()
-	var keys []lbTuple
-	var key lbTuple
-	var value []byte
-	for it := j.table.Iterate(); it.Next(&key, &value); {
-		keys = append(keys, key)
-	}
-	for _, k := range keys {
-		if err := j.table.Delete(k); err != nil {
-			t.Fatal(err)
+	for _, m := range j.tables {
+		var keys []lbTuple
+		var key lbTuple
+		var value []byte
+		for it := m.Iterate(); it.Next(&key, &value); {
+			keys = append(keys, key)
+		}
+		for _, k := range keys {
+			if err := m.Delete(k); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -83,33 +85,31 @@ func agree(got outcome, frame []byte, want oracle.Answer) error {
 	return fmt.Errorf("the program and the oracle disagree")
 }
 
-// decodes checks that a stranger's decoder understands what was transmitted,
-// down to TCP, and that every length is exact.
+// decodes checks that a stranger's decoder understands what was transmitted, down
+// to the transport header, and that every length is exact.
 func decodes(frame []byte) error {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
-	var seen []gopacket.LayerType
-	for _, l := range p.Layers() {
-		seen = append(seen, l.LayerType())
-		if ip, ok := l.(*layers.IPv6); ok && int(ip.Length) > len(frame)-54 {
-			return fmt.Errorf("IPv6 length %d in a frame of %d bytes: %x", ip.Length, len(frame), frame)
-		}
-		if l.LayerType() == layers.LayerTypeTCP {
-			break
-		}
-	}
-	for _, known := range [][]gopacket.LayerType{
-		{layers.LayerTypeEthernet, layers.LayerTypeIPv6, layers.LayerTypeTCP},
-		{layers.LayerTypeEthernet, layers.LayerTypeIPv6, layers.LayerTypeIPv6, layers.LayerTypeTCP},
-		{layers.LayerTypeEthernet, layers.LayerTypeIPv6, layers.LayerTypeIPv6Routing, layers.LayerTypeIPv6, layers.LayerTypeTCP},
-	} {
-		if slices.Equal(seen, known) {
+	for i, l := range p.Layers() {
+		switch l := l.(type) {
+		case *layers.IPv6:
+			if int(l.Length) > len(l.Payload) {
+				return fmt.Errorf("IPv6 length %d of %d bytes: %x", l.Length, len(l.Payload), frame)
+			}
+		case *layers.IPv4:
+			if int(l.Length) > 20+len(l.Payload) {
+				return fmt.Errorf("IPv4 length %d of %d bytes: %x", l.Length, 20+len(l.Payload), frame)
+			}
+		case *layers.Ethernet, *layers.IPv6Routing:
+		case *layers.TCP, *layers.UDP, *layers.ICMPv4, *layers.ICMPv6:
 			return nil
-		}
-		if n := len(known) - 1; len(seen) == n+1 && slices.Equal(seen[:n], known[:n]) && seen[n] == gopacket.LayerTypeDecodeFailure {
-			return nil // a TCP option that is the client's own nonsense
+		default:
+			if i > 1 && l.LayerType() == gopacket.LayerTypeDecodeFailure {
+				return nil // options or a payload that are the client's own nonsense
+			}
+			return fmt.Errorf("transmitted %v (%v): %x", l.LayerType(), p.ErrorLayer(), frame)
 		}
 	}
-	return fmt.Errorf("transmitted %v (%v): %x", seen, p.ErrorLayer(), frame)
+	return fmt.Errorf("nothing inside: %x", frame)
 }
 
 // here moves the calling goroutine, for good, into the rig's namespace.
@@ -135,6 +135,7 @@ func currentNetns(t testing.TB) *os.File {
 func judgedHops() topo.NextHops {
 	hops := topo.NextHops{
 		netip.MustParsePrefix("::/0"):               routerMAC,
+		netip.MustParsePrefix("0.0.0.0/0"):          routerMAC,
 		netip.MustParsePrefix("2001:db8:dead::/48"): {},
 	}
 	for i := range 8 {
@@ -143,22 +144,70 @@ func judgedHops() topo.NextHops {
 	return hops
 }
 
-// newLBJudge: services that hunt among many and few, one that does not.
-func newLBJudge(t testing.TB) *judge {
+// judgedServices: many candidates and few, in all their wires and families; a
+// history, transit, a service without flows, and one of datagrams.
+func judgedServices() []topo.Service {
+	many := hunting(3, 8, func(s *topo.Service) {
+		s.History = []topo.Version{{Version: 1, Servers: farm(8)[2:7]}, {Version: 0, Servers: farm(9)[5:]}}
+	})
+	four := hunting(2, 8, over4)
+	inserted := service(90, topo.Hunt, 4, 8)
+	inserting(&inserted)
+	few := service(91, topo.Hunt, 4, 2)
+	viaTransit(1)(&few)
+	datagrams := service(92, topo.Hunt, 2, 8)
+	overUDP(&datagrams)
+	datagrams.History = []topo.Version{{Version: 1, Servers: farm(8)[4:]}}
+	datagrams4 := datagrams
+	over4(&datagrams4)
+	return []topo.Service{many, four, inserted, few, datagrams, datagrams4, service(81, topo.Single, 1, 5)}
+}
+
+// newLBJudge holds the LB, with these keys, against the oracle.
+func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	t.Helper()
-	few := service(90, topo.Hunt, 4, 2)
-	r := newLBRigOf(t, hits{}, 2*rememberAtMost, hunting(3, 8), few, service(81, topo.Single, 1, 5))
+	enter(t)
+	cfg := lbConfig(judgedServices()...)
+	cfg.Flows.Entries, cfg.Flows.Embryonic = 2*rememberAtMost, 2*rememberAtMost
+	cfg.Keys = keys
+	r := lbRigOf(t, hits{}, cfg)
 	if err := r.SetNextHops(judgedHops()); err != nil {
 		t.Fatal(err)
 	}
+	more := []oracle.Reason{
+		oracle.SegmentsLeft, oracle.Stranger, oracle.Offered, oracle.Asked, oracle.Steered, oracle.Unwrapped,
+		oracle.GivenBack, oracle.Rejected, oracle.GoneOn,
+	}
+	if keys == nil {
+		more = append(more, oracle.Conflict, oracle.ExtHeader, oracle.TooBig, oracle.SmallMTU, oracle.Echoed,
+			oracle.ToldTooBig, oracle.BadTooBig)
+	} else {
+		more = append(more, oracle.BadTag)
+	}
 	return &judge{
-		must: reasons(oracle.ExtHeader, oracle.SegmentsLeft, oracle.Stranger, oracle.Conflict, oracle.TooBig),
-		rig:  &r.rig, table: r.objs.Flows, seeds: lbSeeds(), netns: currentNetns(t),
+		must: reasons(more...),
+		rig:  &r.rig, tables: []*ebpf.Map{r.objs.Flows, r.objs.Embryos}, seeds: lbSeeds(), netns: currentNetns(t),
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: lbLocator, MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
-			Key:  lbKeyOfTests, Services: r.cfg.Services,
+			Key:  candidateKeyOfTests, Services: cfg.Services, Keys: keys,
+			ServerKey: func(k topo.SignalKey, locator netip.Prefix) topo.Key { return config.ServerKey(k.Server, locator) },
 		},
 	}
+}
+
+// newSignedLBJudge: an LB with keys, and signals of which most carry a good tag.
+func newSignedLBJudge(t testing.TB) *judge {
+	j := newLBJudge(t, []topo.SignalKey{oldKeys, newKeys})
+	j.seeds = signalSeeds(func(server int, p packet, to netip.Addr, change ...func(*route)) []byte {
+		k := []topo.SignalKey{oldKeys, newKeys}[server]
+		return signalTo(server, p, withKey(to, k.ID), append(change, signedBy(config.ServerKey(k.Server, serverLocator(server))))...)
+	})
+	for _, p := range []packet{inward(huntPort, ack), inward(90, syn), datagram(92, "x")} {
+		to := withKey(sid(lbLocator, goOn, 5), oldKeys.ID)
+		back := route{from: lbLocator, segments: []netip.Addr{to}, hop: 63, key: &oldKeys.Farm}
+		j.seeds = append(j.seeds, p.frame(), ethernet(hereMAC, routerMAC, back.around(p)))
+	}
+	return j
 }
 
 // newAgentJudge: a service that takes what it can, one that takes what it
@@ -174,8 +223,8 @@ func newAgentJudge(t testing.TB) *judge {
 		t.Fatal(err)
 	}
 	return &judge{
-		must: reasons(oracle.NotSYN, oracle.SegmentsLeft),
-		rig:  &r.rig, table: r.objs.Conns, seeds: agentSeeds(), netns: currentNetns(t),
+		must: reasons(oracle.NotSYN, oracle.SegmentsLeft, oracle.Stale, oracle.GivenBack, oracle.Asked, oracle.Forwarded, oracle.NotForUs),
+		rig:  &r.rig, tables: []*ebpf.Map{r.objs.Waits}, seeds: agentSeeds(), netns: currentNetns(t),
 		oracle: &oracle.Agent{
 			Node: oracle.Node{Locator: serverLocator(here), MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
 			Services: map[topo.VIP]oracle.Offering{
@@ -187,13 +236,16 @@ func newAgentJudge(t testing.TB) *judge {
 	}
 }
 
+// TestSignedLBOracle: the same with keys.
+func TestSignedLBOracle(t *testing.T) { newSignedLBJudge(t).mutate(t) }
+
 // TestLBOracle and TestAgentOracle mutate good frames, always the same way.
-func TestLBOracle(t *testing.T)    { newLBJudge(t).mutate(t) }
+func TestLBOracle(t *testing.T)    { newLBJudge(t, nil).mutate(t) }
 func TestAgentOracle(t *testing.T) { newAgentJudge(t).mutate(t) }
 
 func (j *judge) mutate(t *testing.T) {
-	const frames = 200_000
 	m := newMutator(t, j.seeds)
+	frames := len(m.plan) + 200_000
 	for i := range frames {
 		frame := m.next()
 		if err := j.verdict(t, frame); err != nil {
@@ -208,15 +260,15 @@ func (j *judge) mutate(t *testing.T) {
 // reasons that the mutated frames of each program must meet.
 func reasons(more ...oracle.Reason) map[oracle.Reason]bool {
 	must := map[oracle.Reason]bool{}
-	for _, why := range append(more, oracle.NotForUs, oracle.Truncated, oracle.BadTCP, oracle.BadSRH, oracle.BadTLV, oracle.NotEncaps,
-		oracle.BadFunction, oracle.NotOurService, oracle.HopLimit, oracle.Congested, oracle.NoNeighbour, oracle.Forwarded) {
+	for _, why := range append(more, oracle.NotForUs, oracle.Truncated, oracle.BadTransport, oracle.BadSRH, oracle.BadTLV,
+		oracle.NotEncaps, oracle.BadFunction, oracle.NotOurService, oracle.HopLimit, oracle.Congested, oracle.NoNeighbour) {
 		must[why] = true
 	}
 	return must
 }
 
 // FuzzLB and FuzzAgent let Go find what the mutator does not.
-func FuzzLB(f *testing.F)    { newLBJudge(f).fuzz(f) }
+func FuzzLB(f *testing.F)    { newLBJudge(f, nil).fuzz(f) }
 func FuzzAgent(f *testing.F) { newAgentJudge(f).fuzz(f) }
 
 func (j *judge) fuzz(f *testing.F) {

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"proffer/topo"
@@ -24,8 +25,8 @@ import (
 
 const xdpType = ebpf.XDP
 
-// embryonic is how long a flow may stay without the client's acknowledgement:
-// a SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298).
+// embryonic is how long an agent counts a connection that has not arrived: a
+// SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298).
 const embryonic = 10 * time.Second
 
 // Counter is one named reason and how often it was met.
@@ -51,6 +52,8 @@ type plane struct {
 	lost     *ringbuf.Reader
 	sweep    *ebpf.Program
 	flows    topo.FlowTable
+	pins     pins
+	unpinned string // why nothing is pinned; empty: it is
 }
 
 // self describes this node to its programs.
@@ -75,11 +78,37 @@ func constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) erro
 	if l, err := netlink.LinkByIndex(dev.Index); err == nil && l.Type() == "veth" {
 		redirectTo = uint32(dev.Index)
 	}
-	if err := errors.Join(spec.Variables["self"].Set(me), spec.Variables["redirect_to"].Set(redirectTo)); err != nil {
+	blocks, err := blocksOf(n.Domain)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		spec.Variables["self"].Set(me),
+		spec.Variables["redirect_to"].Set(redirectTo))
+	if v := spec.Variables["domain"]; v != nil {
+		err = errors.Join(err, v.Set(blocks), spec.Variables["blocks"].Set(uint32(len(n.Domain))))
+	}
+	if err != nil {
 		return fmt.Errorf("set the programs' constants: %w", err)
 	}
 	return nil
 }
+
+// blocksOf are the SR domain's prefixes as the programs compare them: by the
+// upper 64 bits of an address, where locators are.
+func blocksOf(domain []netip.Prefix) (blocks [maxBlocks]lbBlock, err error) {
+	if len(domain) > maxBlocks {
+		return blocks, fmt.Errorf("the SR domain has %d blocks: at most %d", len(domain), maxBlocks)
+	}
+	for i, p := range domain {
+		mask := ^uint64(0) << (64 - min(p.Bits(), 64))
+		blocks[i].NetBe = locatorBits(p.Masked())
+		blocks[i].MaskBe = binary.NativeEndian.Uint64(binary.BigEndian.AppendUint64(nil, mask))
+	}
+	return blocks, nil
+}
+
+const maxBlocks = 16 // MAX_BLOCKS of domain.h
 
 // locatorBits is a locator as the programs compare it: 8 bytes as they stand in
 // an address, read in this machine's order.
@@ -108,8 +137,16 @@ func counterNames(spec *ebpf.CollectionSpec) ([]string, error) {
 }
 
 // attach puts the program on the link, in the driver when it can and else in
-// the stack, and remembers which.
+// the stack, and remembers which. Where an earlier daemon's program is still at
+// work, this one takes its place between two packets.
 func (p *plane) attach(prog *ebpf.Program) error {
+	if p.pins.link != nil {
+		if err := p.pins.link.Update(prog); err != nil {
+			return fmt.Errorf("replace the program on %s: %w", p.dev.Name, err)
+		}
+		p.xdp, p.mode = p.pins.link, modeOf(p.dev.Index)
+		return nil
+	}
 	var err error
 	for _, m := range []struct {
 		name string
@@ -118,7 +155,7 @@ func (p *plane) attach(prog *ebpf.Program) error {
 		p.xdp, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.dev.Index, Flags: m.flag})
 		if err == nil {
 			p.mode = m.name
-			return nil
+			return p.pins.keepLink(p.xdp)
 		}
 		if errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%s already has an XDP program: stop what put it there, or `ip link set dev %s xdp off`", p.dev.Name, p.dev.Name)
@@ -126,6 +163,21 @@ func (p *plane) attach(prog *ebpf.Program) error {
 	}
 	return fmt.Errorf("attach to %s: %w", p.dev.Name, err)
 }
+
+// modeOf says where XDP runs on a link that has a program.
+func modeOf(dev int) string {
+	l, err := netlink.LinkByIndex(dev)
+	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
+		return "generic"
+	}
+	return "native"
+}
+
+// Adopted tells whether an earlier daemon's data plane was taken over.
+func (p *plane) Adopted() bool { return p.pins.link != nil }
+
+// Unpinned says why nothing of this plane outlives its daemon; empty: it does.
+func (p *plane) Unpinned() string { return p.unpinned }
 
 // Mode says where XDP runs: "native" or "generic".
 func (p *plane) Mode() string { return p.mode }
@@ -174,6 +226,9 @@ func (p *plane) SetNextHops(want topo.NextHops) error {
 
 func prefixKey(p netip.Prefix) lbPrefix {
 	key := lbPrefix{Bits: uint32(p.Bits())}
+	if p.Addr().Is4() {
+		key.Bits += 96 // IPv4 addresses are mapped
+	}
 	key.Addr.In6U.U6Addr8 = p.Addr().As16()
 	return key
 }
@@ -185,7 +240,7 @@ func (p *plane) Unresolved() (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return netip.AddrFrom16([16]byte(record.RawSample)), nil
+	return netip.AddrFrom16([16]byte(record.RawSample)).Unmap(), nil
 }
 
 // Sweep removes the flows whose time has run out.
@@ -201,7 +256,15 @@ func (p *plane) sweepAt(now time.Duration) (Swept, error) {
 		EmbryonicNs: uint64(embryonic),
 	}
 	var out lbSweep
-	if _, err := p.sweep.Run(&ebpf.RunOptions{Context: in, ContextOut: &out}); err != nil {
+	data, err := binary.Append(nil, binary.NativeEndian, in)
+	if err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	run := ebpf.RunOptions{Data: data, DataOut: make([]byte, len(data))}
+	if _, err := p.sweep.Run(&run); err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	if _, err := binary.Decode(run.DataOut, binary.NativeEndian, &out); err != nil {
 		return Swept{}, fmt.Errorf("sweep flows: %w", err)
 	}
 	return Swept{Kept: out.Kept, Removed: out.Removed}, nil
@@ -216,16 +279,17 @@ func monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// close detaches first, so that no packet meets half a data plane.
+// close detaches first, so that no packet meets half a data plane. What was
+// pinned goes with it: a daemon that ends in good order leaves nothing.
 func (p *plane) close() error {
 	var errs []error
 	if p.xdp != nil {
-		errs = append(errs, p.xdp.Close())
+		errs = append(errs, p.pins.remove(), p.xdp.Close())
 	}
 	if p.lost != nil {
 		errs = append(errs, p.lost.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.pins.unlock())...)
 }
 
 // loadError keeps the verifier's reason and drops its megabytes.

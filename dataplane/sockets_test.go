@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +85,7 @@ func TestSocketsReset(t *testing.T) {
 }
 
 // reset ends a connection with a RST, and leaves the descriptor to its owner.
-func reset(t *testing.T, fd int) {
+func reset(t testing.TB, fd int) {
 	t.Helper()
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		t.Fatal(err)
@@ -110,4 +111,59 @@ func TestSocketsListenerClosed(t *testing.T) {
 	r.open(t, "connected", 3)
 	reset(t, l)
 	r.open(t, "listener closed", 0)
+}
+
+// TestSocketsIPv4: so do those of the other family, whichever kind of socket
+// listens.
+func TestSocketsIPv4(t *testing.T) {
+	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
+	r := loadAgentRig(t, hits{}, agentConfig(64, offering(huntPort, func(o *topo.Offering) {
+		o.VIP.Addr, o.Signal = vip4, topo.Sockets
+	})), inVirtualTime)
+	l := listen4(t, huntPort)
+	before := dial4(t, 50000)
+	queued(t, 1, l)
+	if err := r.attachSockets(); err != nil {
+		t.Fatal(err)
+	}
+	r.open(t, "before the start", 1)
+	dial4(t, 50001)
+	r.open(t, "one more", 2)
+	shut(t, before)
+	r.open(t, "one closed", 1)
+	reset(t, l)
+	r.open(t, "listener closed", 0)
+	both := listenAt(t, netip.AddrPortFrom(vip4, huntPort), 128) // IPv6's socket, mapped address
+	dial4(t, 50002)
+	queued(t, 1, both)
+	r.open(t, "by way of IPv6", 1)
+}
+
+// listen4 opens the port of the IPv4 VIP by a socket of that family.
+func listen4(t testing.TB, port int) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: vip4.As4()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 128); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func dial4(t testing.TB, from uint16) int {
+	t.Helper()
+	fd := socket(t, netip.AddrPortFrom(client4, from))
+	if err := unix.Connect(fd, sockaddr(netip.AddrPortFrom(vip4, huntPort))); err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return fd
 }

@@ -25,6 +25,14 @@ func kill(t *testing.T, p *testbed.Process) {
 	<-p.Done()
 }
 
+// forget ends a daemon in good order: nothing of what it knew is left.
+func forget(t *testing.T, p *testbed.Process) {
+	t.Helper()
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // restart runs a node's daemon on its configuration until the test ends and
 // returns when it answers.
 func restart(t *testing.T, bed *testbed.Bed, n *testbed.Node, role string) *testbed.Process {
@@ -175,7 +183,7 @@ func TestSecondDaemon(t *testing.T) {
 		if err := os.WriteFile(other, []byte(moved), 0o644); err != nil || moved == string(text) {
 			t.Fatalf("no second configuration (%v) from\n%s", err, text)
 		}
-		for file, says := range map[string]string{same: "another daemon answers there", other: "eth0 already has an XDP program"} {
+		for file, says := range map[string]string{same: "eth0 already has an XDP program", other: "eth0 already has an XDP program"} {
 			stdout, stderr, err := try(t, n, proffer, role, "--config", file)
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr, says) {

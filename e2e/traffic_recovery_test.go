@@ -58,12 +58,12 @@ func TestLBKilled(t *testing.T) {
 	if n := counter(t, farm, "recover", lb); n > 0 {
 		t.Errorf("the LB asked %d times whose a flow is before it had lost anything", n)
 	}
-	kill(t, farm.Daemon(lb))
+	forget(t, farm.Daemon(lb))
 	restart(t, bed, lb, "lb")
 	eventually(t, "every stream goes on", all(5))
 
 	recovered := counter(t, farm, "recovered", bed.Servers...)
-	asked, learnt := counter(t, farm, "recover", lb), counter(t, farm, "stickiness_created", lb)
+	asked, learnt := counter(t, farm, "recover", lb), counter(t, farm, "stickiness_recovered", lb)
 	if asked < streams || recovered < streams || learnt != streams {
 		t.Errorf("the new LB asked %d times, %d answers, %d flows learnt; want %d", asked, recovered, learnt, streams)
 	}

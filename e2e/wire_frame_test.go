@@ -168,10 +168,16 @@ func locator(sid netip.Addr) netip.Prefix {
 	return p
 }
 
-// packet is the inner packet without its hop limit: the same before and after
-// the LB, which changes nothing else.
+// packet is the inner packet without its hop limit, and of a SYN-ACK without the
+// MSS and the checksum over it: the same before and after the LB, which changes
+// nothing else.
 func (f *frame) packet() string {
 	b := slices.Clone(f.inner)
 	b[7] = 0
+	if f.tcp != nil && f.tcp.has(syn|ack) {
+		const checksum, mss = ipv6 + 16, ipv6 + 20 + 2 // Linux says the MSS first
+		clear(b[checksum : checksum+2])
+		clear(b[mss : mss+2])
+	}
 	return string(b)
 }

@@ -2,10 +2,15 @@ package e2e
 
 import (
 	"bufio"
+	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"proffer/config"
+	"proffer/policy"
 	"proffer/testbed"
 )
 
@@ -52,8 +57,8 @@ func (w *wire) wantOuterHeaders(t *testing.T, pairs []pair) {
 		if inner.hops != was.hops-1 || outer.hops != 64 {
 			t.Errorf("hop limit %d became %d inside and %d outside, want %d and 64", was.hops, inner.hops, outer.hops, was.hops-1)
 		}
-		if outer.source != w.bed.LBs[0].Loopback() {
-			t.Errorf("the outer source is %v, want the LB's own address", outer.source)
+		if want := w.signedSource(t, p); outer.source != want {
+			t.Errorf("the outer source is %v, want %v", outer.source, want)
 		}
 	}
 	const capable = 2 // ECT(0), RFC 3168
@@ -193,4 +198,32 @@ func (w *wire) wantUnwrapped(t *testing.T) {
 			t.Errorf("the LB kept %v", f.tcp)
 		}
 	}
+}
+
+// signedSource is the LB's address that a packet must come from: its own where
+// nothing changes a state, else the tag of what the packet shows (docs/wire.md).
+func (w *wire) signedSource(t *testing.T, p pair) netip.Addr {
+	t.Helper()
+	lb, way := w.bed.LBs[0], p.out.way()
+	if fn := function(way[0]); fn == ackStickiness || fn == deliverAny {
+		return lb.Loopback()
+	}
+	file := filepath.Join(w.bed.Dir, lb.Name+".keys")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := config.ParseLBKeys(file, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := slices.Clone(way)
+	if len(shown) > 1 {
+		shown = shown[1:] // a reduced SRH lacks the first
+	}
+	slices.Reverse(shown)
+	tag := policy.Tag(keys[0].Farm, policy.Flow{Client: p.in.tcp.from, VIP: p.in.tcp.to}, lb.Locator, shown)
+	address := lb.Locator.Addr().As16()
+	copy(address[8:], tag[:])
+	return netip.AddrFrom16(address)
 }

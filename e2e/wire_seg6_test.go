@@ -11,6 +11,7 @@ import (
 	"proffer/config"
 	"proffer/load"
 	"proffer/policy"
+	"proffer/table"
 	"proffer/testbed"
 )
 
@@ -122,10 +123,14 @@ func portsTo(t *testing.T, bed *testbed.Bed, server, n int) (ports []uint16) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lists, err := table.Of(&lb.Services[0], lb.Services[0].Servers)
+	if err != nil {
+		t.Fatal(err)
+	}
 	vip := netip.AddrPortFrom(bed.VIP, testbed.Port)
 	for port := uint16(10000); len(ports) < n; port++ {
 		f := policy.Flow{Client: netip.AddrPortFrom(bed.ClientAddrs[0], port), VIP: vip}
-		if policy.Candidates(policy.Hash(lb.CandidateKey, f), len(bed.Servers), 1)[0] == server {
+		if int(lists.Lookup(policy.Hash(lb.CandidateKey, f))[0]) == server {
 			ports = append(ports, port)
 		}
 	}

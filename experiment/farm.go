@@ -10,13 +10,17 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"proffer/api"
 	"proffer/config"
 	"proffer/load"
+	"proffer/policy"
+	"proffer/table"
 	"proffer/testbed"
 	"proffer/topo"
 )
@@ -32,6 +36,13 @@ const (
 // the same lists every time.
 var candidateKey = topo.Key{0x50, 0x72, 0x6f, 0x66, 0x66, 0x65, 0x72, 0x20, 0x74, 0x65, 0x73, 0x74, 0x62, 0x65, 0x64, 0x2e}
 
+// signalKey is the key of every testbed farm's signals, as an LB has it.
+var signalKey = topo.SignalKey{
+	ID:     1,
+	Farm:   topo.Key{0x66, 0x61, 0x72, 0x6d},
+	Server: topo.Key{0x6d, 0x61, 0x73, 0x74, 0x65, 0x72},
+}
+
 // Settings say how a farm's service is dispatched and accepted.
 type Settings struct {
 	Policy   topo.Policy
@@ -42,6 +53,10 @@ type Settings struct {
 	Page     func(server string) string // SharedMemory: the path of each server's page
 	OnFull   topo.OnFull
 	Programs string // path of the proffer binary
+
+	// LB and Agent change what is configured otherwise, before each start.
+	LB    func(*topo.LB)
+	Agent func(*testbed.Node, *topo.Agent)
 }
 
 // Farm is a testbed with the daemons running on it.
@@ -49,17 +64,19 @@ type Farm struct {
 	Bed      *testbed.Bed
 	Service  topo.Service
 	settings Settings
-	daemons  []*testbed.Process
+	daemons  map[*testbed.Node]*testbed.Process
+	table    *table.Table // of Service, once asked for
 }
 
-// Start runs the LB and an agent a server on bed, and returns when all answer.
+// Start runs the LBs and an agent a server on bed, and returns when all answer.
 func Start(ctx context.Context, bed *testbed.Bed, s Settings) (*Farm, error) {
-	f := &Farm{Bed: bed, settings: s, Service: service(bed, s)}
+	f := &Farm{Bed: bed, Service: service(bed, s), settings: s, daemons: map[*testbed.Node]*testbed.Process{}}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	err := f.startAll(bed)
+	nodes := append(append([]*testbed.Node{}, bed.LBs...), bed.Servers...)
+	err := f.start(nodes...)
 	if err == nil {
-		err = f.ready(ctx)
+		err = f.ready(ctx, nodes...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Stop())
@@ -67,12 +84,13 @@ func Start(ctx context.Context, bed *testbed.Bed, s Settings) (*Farm, error) {
 	return f, nil
 }
 
-// service describes the bed's service as the LB will see it.
+// service describes the bed's service as the LBs will see it.
 func service(bed *testbed.Bed, s Settings) topo.Service {
 	svc := topo.Service{
 		Name:     "web",
 		VIP:      topo.VIP{Addr: bed.VIP, Port: testbed.Port},
 		Dispatch: s.Policy.Dispatch,
+		Buckets:  table.DefaultBuckets,
 	}
 	if s.Policy.Dispatch == topo.Hunt {
 		svc.Choices = max(s.Choices, 2)
@@ -83,31 +101,83 @@ func service(bed *testbed.Bed, s Settings) topo.Service {
 	return svc
 }
 
-func (f *Farm) startAll(bed *testbed.Bed) error {
-	flows := topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second}
-	for _, n := range bed.LBs {
-		lb := &topo.LB{Node: f.node(n), CandidateKey: candidateKey, Flows: flows, Services: []topo.Service{f.Service}}
-		if err := f.start(n, "lb", config.MarshalLB(lb)); err != nil {
+// start runs the daemons of nodes, with fresh configurations.
+func (f *Farm) start(nodes ...*testbed.Node) error {
+	for _, n := range nodes {
+		role, err := f.configure(n)
+		if err != nil {
 			return err
 		}
-	}
-	flows.Entries = 8192
-	for _, n := range bed.Servers {
-		agent := &topo.Agent{Node: f.node(n), Flows: flows, Services: []topo.Offering{f.offering(n)}}
-		if err := f.start(n, "agent", config.MarshalAgent(agent)); err != nil {
-			return err
+		p, err := n.Start(context.Background(), f.settings.Programs, role, "--config", f.path(n, "yaml"))
+		if err != nil {
+			return fmt.Errorf("start %s on %s: %w", role, n.Name, err)
 		}
+		f.daemons[n] = p
 	}
 	return nil
 }
 
-func (f *Farm) node(n *testbed.Node) topo.Node {
-	return topo.Node{Name: n.Name, Locator: n.Locator, Interface: "eth0", Control: f.control(n)}
+// configure writes the files of a node's daemon.
+func (f *Farm) configure(n *testbed.Node) (role string, err error) {
+	if slices.Contains(f.Bed.LBs, n) {
+		lb := f.lb(n)
+		return "lb", f.write(n, config.MarshalLB(lb), config.MarshalLBKeys(lb.Keys))
+	}
+	agent := f.agent(n)
+	return "agent", f.write(n, config.MarshalAgent(agent), config.MarshalAgentKeys(agent.Keys))
 }
 
-func (f *Farm) control(n *testbed.Node) string {
-	return filepath.Join(f.Bed.Dir, n.Name+".sock")
+func (f *Farm) write(n *testbed.Node, configuration, keys []byte) error {
+	err := errors.Join(
+		os.WriteFile(f.path(n, "yaml"), configuration, 0o644),
+		os.WriteFile(f.path(n, "keys"), keys, 0o600))
+	if err != nil {
+		return fmt.Errorf("configure %s: %w", n.Name, err)
+	}
+	return nil
 }
+
+func (f *Farm) path(n *testbed.Node, suffix string) string {
+	return filepath.Join(f.Bed.Dir, n.Name+"."+suffix)
+}
+
+func (f *Farm) lb(n *testbed.Node) *topo.LB {
+	lb := &topo.LB{
+		Node:         f.node(n),
+		CandidateKey: candidateKey,
+		Flows:        topo.FlowTable{Entries: 65536, Embryonic: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Services:     []topo.Service{f.Service},
+	}
+	lb.Keys = []topo.SignalKey{signalKey}
+	if f.settings.LB != nil {
+		f.settings.LB(lb)
+	}
+	return lb
+}
+
+func (f *Farm) agent(n *testbed.Node) *topo.Agent {
+	agent := &topo.Agent{
+		Node:     f.node(n),
+		Flows:    topo.FlowTable{Entries: 8192, Embryonic: 8192, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Services: []topo.Offering{f.offering(n)},
+	}
+	own := signalKey
+	own.Server = config.ServerKey(signalKey.Server, n.Locator)
+	agent.Keys = []topo.SignalKey{own}
+	if f.settings.Agent != nil {
+		f.settings.Agent(n, agent)
+	}
+	return agent
+}
+
+func (f *Farm) node(n *testbed.Node) topo.Node {
+	return topo.Node{
+		Name: n.Name, Locator: n.Locator, Interface: "eth0", Control: f.control(n),
+		Pin: n.Pin(), Domain: []netip.Prefix{testbed.SIDBlock()}, KeyFile: f.path(n, "keys"),
+	}
+}
+
+func (f *Farm) control(n *testbed.Node) string { return f.path(n, "sock") }
 
 func (f *Farm) offering(n *testbed.Node) topo.Offering {
 	s := f.settings
@@ -130,28 +200,52 @@ func (f *Farm) offering(n *testbed.Node) topo.Offering {
 	return o
 }
 
-// start runs one daemon as an operator would.
-func (f *Farm) start(n *testbed.Node, role string, configuration []byte) error {
-	path := filepath.Join(f.Bed.Dir, n.Name+".yaml")
-	if err := os.WriteFile(path, configuration, 0o644); err != nil {
-		return fmt.Errorf("configure %s: %w", n.Name, err)
-	}
-	p, err := n.Start(context.Background(), f.settings.Programs, role, "--config", path)
-	if err != nil {
-		return fmt.Errorf("start %s on %s: %w", role, n.Name, err)
-	}
-	f.daemons = append(f.daemons, p)
-	return nil
-}
-
-// ready returns when every daemon answers, or with the log of one that ended.
-func (f *Farm) ready(ctx context.Context) error {
+// ready returns when the nodes' daemons answer, or with the log of one that ended.
+func (f *Farm) ready(ctx context.Context, nodes ...*testbed.Node) error {
 	group, ctx := errgroup.WithContext(ctx)
-	nodes := append(append([]*testbed.Node{}, f.Bed.LBs...), f.Bed.Servers...)
-	for i, n := range nodes {
-		group.Go(func() error { return answers(ctx, f.control(n), f.daemons[i]) })
+	for _, n := range nodes {
+		group.Go(func() error { return answers(ctx, f.control(n), f.daemons[n]) })
 	}
 	return group.Wait()
+}
+
+// Launch starts the daemon of a node, whose last one has ended, and returns when
+// it answers.
+func (f *Farm) Launch(ctx context.Context, n *testbed.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := f.start(n); err != nil {
+		return err
+	}
+	return f.ready(ctx, n)
+}
+
+// Reload configures a node's daemon anew and returns when it has applied that.
+func (f *Farm) Reload(ctx context.Context, n *testbed.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	before, err := f.Status(ctx, n)
+	if err != nil {
+		return err
+	}
+	if _, err := f.configure(n); err != nil {
+		return err
+	}
+	if err := f.daemons[n].Signal(unix.SIGHUP); err != nil {
+		return fmt.Errorf("reload %s: %w", n.Name, err)
+	}
+	for {
+		s, err := f.Status(ctx, n)
+		switch {
+		case err != nil:
+			return err
+		case s.Refused > before.Refused:
+			return fmt.Errorf("%s refused its configuration: %s", n.Name, f.daemons[n].Log())
+		case s.Reloads > before.Reloads:
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func answers(ctx context.Context, control string, p *testbed.Process) error {
@@ -192,14 +286,7 @@ func (f *Farm) Count(ctx context.Context, nodes []*testbed.Node, counter string)
 }
 
 // Daemon returns the process that runs on a node.
-func (f *Farm) Daemon(n *testbed.Node) *testbed.Process {
-	for i, m := range append(append([]*testbed.Node{}, f.Bed.LBs...), f.Bed.Servers...) {
-		if m == n {
-			return f.daemons[i]
-		}
-	}
-	return nil
-}
+func (f *Farm) Daemon(n *testbed.Node) *testbed.Process { return f.daemons[n] }
 
 // Stop ends the daemons; the bed stays.
 func (f *Farm) Stop() error {
@@ -207,8 +294,20 @@ func (f *Farm) Stop() error {
 	for _, p := range f.daemons {
 		group.Go(p.Stop)
 	}
-	f.daemons = nil
+	clear(f.daemons)
 	return group.Wait()
+}
+
+// Candidates lists the servers that a client's flow is offered to, in order, as
+// places in f.Service.Servers.
+func (f *Farm) Candidates(flow policy.Flow) ([]uint16, error) {
+	if f.table == nil {
+		var err error
+		if f.table, err = table.Of(&f.Service, f.Service.Servers); err != nil {
+			return nil, err
+		}
+	}
+	return f.table.Lookup(policy.Hash(candidateKey, flow)), nil
 }
 
 // Servers are the bed's HTTP servers, one a server node, on the VIP.

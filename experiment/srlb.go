@@ -155,7 +155,7 @@ func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests
 }
 
 // locate fills in how many servers saw each request's offer: the list of its
-// flow is known (policy.Candidates), and so is who answered.
+// flow is known (Farm.Candidates), and so is who answered.
 func locate(farm *Farm, rows []load.Row) error {
 	number := map[string]int{}
 	for i, s := range farm.Service.Servers {
@@ -167,10 +167,12 @@ func locate(farm *Farm, rows []load.Row) error {
 		if row.Server == "" {
 			continue
 		}
-		h := policy.Hash(candidateKey, policy.Flow{Client: row.From, VIP: vip})
-		list := policy.Candidates(h, len(farm.Service.Servers), max(farm.Service.Choices, 1))
+		list, err := farm.Candidates(policy.Flow{Client: row.From, VIP: vip})
+		if err != nil {
+			return err
+		}
 		for hop, candidate := range list {
-			if candidate == number[row.Server] {
+			if int(candidate) == number[row.Server] {
 				row.Hops = hop + 1
 			}
 		}

@@ -3,6 +3,10 @@
 // whose service times are slept on virtual cores, so that 48 two-core servers
 // fit on two real ones (DESIGN.md §8). What a run recorded is replayed exactly
 // by Replay: the yardstick that tells how true the measured times are.
+//
+// What must survive failures (FAILURES.md) is seen by flows that live long
+// (Flows and Echo), by streams of which every byte is checked (Bulk) and by
+// Steady requests; what must not do harm is Forge's and Flood's.
 package load
 
 // Machine is what one server has.

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"proffer/topo"
 )
@@ -44,7 +44,7 @@ func Watch(dev string) (*Watcher, error) {
 		return nil, fmt.Errorf("watch neighbours: %w", err)
 	}
 	go forward(w, routes, func(u netlink.RouteUpdate) bool {
-		return u.Family == unix.AF_INET6
+		return slices.Contains(families(), u.Family)
 	})
 	go forward(w, neighbours, func(u netlink.NeighUpdate) bool {
 		return u.LinkIndex == l.Index
@@ -75,77 +75,45 @@ func (w *Watcher) Close() { close(w.stop) }
 // many of its routes wait for their gateway to be resolved.
 func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
 	hops = topo.NextHops{}
-	neighbours, err := netlink.NeighList(w.dev.Index, netlink.FAMILY_V6)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
-	}
-	for _, n := range neighbours {
-		addr, ok := netip.AddrFromSlice(n.IP)
-		if ok && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
-			hops[netip.PrefixFrom(addr, 128)] = topo.MAC(n.HardwareAddr)
+	for _, family := range families() {
+		if err := w.addNeighbours(hops, family); err != nil {
+			return nil, 0, err
 		}
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6,
-		&netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := w.routes()
 	if err != nil {
-		return nil, 0, fmt.Errorf("list routes: %w", err)
+		return nil, 0, err
 	}
 	for _, r := range routes {
-		if !w.addRoute(hops, &r) {
+		if !r.addTo(hops) {
 			waiting++
 		}
 	}
 	return hops, waiting, nil
 }
 
-// addRoute adds one route if it leaves by our link: its gateway's address, or
-// the mark of a prefix that is on the link itself. False: the gateway is not
-// resolved.
-func (w *Watcher) addRoute(hops topo.NextHops, r *netlink.Route) bool {
-	gateway, ours := w.gateway(r)
-	if !ours || r.Type != unix.RTN_UNICAST {
-		return true
+func (w *Watcher) addNeighbours(hops topo.NextHops, family int) error {
+	neighbours, err := netlink.NeighList(w.dev.Index, family)
+	if err != nil {
+		return fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
 	}
-	prefix := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	if r.Dst != nil {
-		addr, _ := netip.AddrFromSlice(r.Dst.IP.To16())
-		bits, _ := r.Dst.Mask.Size()
-		prefix = netip.PrefixFrom(addr, bits)
-	}
-	if !gateway.IsValid() {
-		if _, known := hops[prefix]; !known {
-			hops[prefix] = topo.MAC{}
-		}
-		return true
-	}
-	mac, known := hops[netip.PrefixFrom(gateway, 128)]
-	hops[prefix] = mac
-	return known
-}
-
-// gateway returns the route's gateway on our link, invalid if it needs none.
-func (w *Watcher) gateway(r *netlink.Route) (_ netip.Addr, ours bool) {
-	if len(r.MultiPath) == 0 {
-		gw, _ := netip.AddrFromSlice(r.Gw.To16())
-		return gw, r.LinkIndex == w.dev.Index
-	}
-	for _, hop := range r.MultiPath {
-		if hop.LinkIndex == w.dev.Index {
-			gw, _ := netip.AddrFromSlice(hop.Gw.To16())
-			return gw, true
+	for _, n := range neighbours {
+		addr := addrOf(n.IP)
+		if addr.IsValid() && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
+			hops[alone(addr)] = topo.MAC(n.HardwareAddr)
 		}
 	}
-	return netip.Addr{}, false
+	return nil
 }
 
 // Resolve asks the kernel to find addr's neighbour, which shows up as a change.
 func (w *Watcher) Resolve(addr netip.Addr) error {
-	gateway := addr
-	if routes, err := netlink.RouteGet(addr.AsSlice()); err == nil && len(routes) > 0 {
+	gateway := addr.Unmap()
+	if routes, err := netlink.RouteGet(gateway.AsSlice()); err == nil && len(routes) > 0 {
 		if routes[0].LinkIndex != w.dev.Index {
 			return fmt.Errorf("resolve %s: the route leaves by another link than %s", addr, w.dev.Name)
 		}
-		if gw, ok := netip.AddrFromSlice(routes[0].Gw.To16()); ok {
+		if gw := gatewayOf(routes[0].Gw, routes[0].Via); gw.IsValid() {
 			gateway = gw
 		}
 	}
@@ -157,7 +125,7 @@ func (w *Watcher) Resolve(addr netip.Addr) error {
 func (w *Watcher) use(addr netip.Addr) error {
 	err := netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: w.dev.Index,
-		Family:    netlink.FAMILY_V6,
+		Family:    familyOf(addr),
 		IP:        addr.AsSlice(),
 		State:     netlink.NUD_NONE,
 		Flags:     netlink.NTF_USE,
@@ -175,16 +143,15 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 	for _, t := range targets {
 		errs = append(errs, w.Resolve(t))
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6,
-		&netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := w.routes()
 	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
+		return err
 	}
 	done := map[netip.Addr]bool{}
 	for _, r := range routes {
-		if gw, ours := w.gateway(&r); ours && gw.IsValid() && !done[gw] {
-			done[gw] = true
-			errs = append(errs, w.use(gw))
+		if r.gateway.IsValid() && !done[r.gateway] {
+			done[r.gateway] = true
+			errs = append(errs, w.use(r.gateway))
 		}
 	}
 	return errors.Join(errs...)

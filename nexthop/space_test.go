@@ -73,12 +73,14 @@ func (s *space) join(other *space, name, peer string) {
 }
 
 // setUp takes a link up without waiting for duplicate addresses; it tells its
-// neighbours when its own address changes (ndisc_notify).
+// neighbours when its own address changes (ndisc_notify, arp_notify).
 func (s *space) setUp(name string) {
 	s.t.Helper()
 	s.do(func() error {
-		for key, value := range map[string]string{"accept_dad": "0", "ndisc_notify": "1", "accept_ra": "0"} {
-			if err := os.WriteFile(fmt.Sprintf("/proc/sys/net/ipv6/conf/%s/%s", name, key), []byte(value), 0); err != nil {
+		for key, value := range map[string]string{
+			"ipv6/conf/%s/accept_dad": "0", "ipv6/conf/%s/ndisc_notify": "1", "ipv6/conf/%s/accept_ra": "0", "ipv4/conf/%s/arp_notify": "1",
+		} {
+			if err := os.WriteFile("/proc/sys/net/"+fmt.Sprintf(key, name), []byte(value), 0); err != nil {
 				return err
 			}
 		}

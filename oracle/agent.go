@@ -13,11 +13,13 @@ type Offering struct {
 	Takes     bool // offers that could be passed on too
 }
 
-// Agent is a server's agent over a kernel without a connection.
+// Agent is a server's agent over a kernel without a connection: whatever it
+// accepts stays unproven.
 type Agent struct {
 	Node
 	Services map[topo.VIP]Offering
-	conns    map[policy.Flow]uint16 // generation
+	waits    map[policy.Flow]uint16 // generation
+	refused  map[uint16]uint32      // by place: a newcomer takes that of who was there
 }
 
 // Receive answers one frame from the link and remembers what it accepted.
@@ -27,51 +29,56 @@ func (a *Agent) Receive(frame []byte) Answer {
 		return pass(NotForUs)
 	}
 	outer, ok := parseIPv6(rest)
-	switch {
-	case !ok || !a.Locator.Contains(outer.dst) || function(outer.dst) == 0:
+	if !ok || !a.Locator.Contains(outer.dst) || parseSID(outer.dst).function == 0 {
 		return pass(NotForUs)
-	case !outer.whole:
-		return drop(Truncated)
 	}
-	s, bad := open(outer, outer.trailer)
+	s, bad := open(outer)
 	if bad != "" {
 		return drop(bad)
 	}
-	if s.inner.next != protocolTCP {
+	if !s.upper.ports {
 		return drop(NotOurService)
 	}
-	if s.tcp, ok = parseTCP(s.inner.payload); !ok {
-		return drop(BadTCP)
-	}
-	service, ours := a.Services[topo.VIP{Addr: s.inner.dst, Port: s.tcp.dst}]
+	service, ours := a.Services[s.upper.vip()]
 	if !ours {
 		return drop(NotOurService)
 	}
 	return a.perform(eth, s, service)
 }
 
-// perform is the function that the packet asks for.
-func (a *Agent) perform(eth link, s signal, service Offering) Answer {
+// perform is the function that the packet asks for (6LB Table III, with what it
+// leaves out).
+func (a *Agent) perform(eth link, s *signal, service Offering) Answer {
 	_, more := s.next()
-	switch fn := function(s.outer.dst); fn {
+	generation, waiting := a.waits[s.upper.flow]
+	same := waiting && generation == s.sid.generation
+	switch s.sid.function {
 	case connectAvail, connectForce:
-		if !s.tcp.opens() {
-			return drop(NotSYN)
-		}
-		if more && fn == connectAvail && !a.wants(s, service) {
-			return a.passOn(s)
-		}
-		if service.Listening {
-			a.remember(s)
-		}
-		return a.deliver(eth, s)
+		return a.offered(eth, s, service)
 	case ackStickiness:
-		return a.deliver(eth, s)
-	case recoverStickiness: // nothing is ours
-		if more {
-			return a.passOn(s)
+		if same {
+			return a.deliver(eth, s)
 		}
-		return a.deliver(eth, s)
+		return a.giveBack(s)
+	case recoverStickiness: // nothing is ours
+		switch {
+		case more:
+			return a.passOn(s)
+		case s.upper.kind == tcp: // whose stack has an answer
+			return a.deliver(eth, s)
+		default:
+			return drop(NoServer)
+		}
+	case rejectSecond:
+		switch {
+		case more:
+			return drop(SegmentsLeft)
+		case s.upper.kind != tcp || s.upper.flags&flagRST == 0 || !same:
+			return drop(Stale)
+		default:
+			delete(a.waits, s.upper.flow)
+			return a.deliver(eth, s)
+		}
 	case deliverHere: // End.DT6, RFC 8986 §4.6, S02
 		if more {
 			return drop(SegmentsLeft)
@@ -82,41 +89,71 @@ func (a *Agent) perform(eth link, s signal, service Offering) Answer {
 	}
 }
 
-func (s *signal) flow() policy.Flow {
-	return policy.Flow{
-		Client: netip.AddrPortFrom(s.inner.src, s.tcp.src),
-		VIP:    netip.AddrPortFrom(s.inner.dst, s.tcp.dst),
+// offered: a connection that is here already is answered again; another is taken
+// if somebody listens and has nothing against it, or must.
+func (a *Agent) offered(eth link, s *signal, service Offering) Answer {
+	_, more := s.next()
+	generation := policy.Generation(s.upper.seq)
+	if !s.upper.opens() {
+		return drop(NotSYN)
 	}
-}
-
-// wants: a connection that is here already is answered again; another is taken
-// if somebody listens and has nothing against it.
-func (a *Agent) wants(s signal, service Offering) bool {
-	if have, known := a.conns[s.flow()]; known && have == policy.Generation(s.tcp.seq) {
-		return true
+	if have, waiting := a.waits[s.upper.flow]; waiting && have == generation {
+		return a.deliver(eth, s)
 	}
-	return service.Listening && service.Takes
-}
-
-func (a *Agent) remember(s signal) {
-	if a.conns == nil {
-		a.conns = map[policy.Flow]uint16{}
+	h := digest(s.upper)
+	place, mark := uint16(h), uint32(h>>32)|1
+	switch {
+	case more && s.sid.flags&flagRetry != 0 && a.refused[place] == mark:
+		return a.passOn(s)
+	case !service.Listening && more:
+		return a.passOn(s)
+	case !service.Listening && s.sid.flags&flagFinal != 0:
+		return a.deliver(eth, s)
+	case !service.Listening:
+		return a.giveBack(s)
+	case more && s.sid.function == connectAvail && !service.Takes:
+		if a.refused == nil {
+			a.refused = map[uint16]uint32{}
+		}
+		a.refused[place] = mark
+		return a.passOn(s)
 	}
-	a.conns[s.flow()] = policy.Generation(s.tcp.seq)
+	if a.waits == nil {
+		a.waits = map[policy.Flow]uint16{}
+	}
+	a.waits[s.upper.flow] = generation
+	return a.deliver(eth, s)
 }
 
 // deliver hands the inner packet to the node's own stack.
-func (a *Agent) deliver(eth link, s signal) Answer {
-	inner, ok := decapsulated(s.inner, s.outer)
+func (a *Agent) deliver(eth link, s *signal) Answer {
+	p, ok := s.decapsulated()
 	if !ok {
 		return drop(Congested)
 	}
-	frame := inner.append(link{a.MAC, eth.from, kindIPv6}.append(nil))
-	return Answer{Action: Deliver, Frame: append(frame, s.behind...), Why: Forwarded}
+	answer := a.send(a.MAC, append(p.append(nil), p.trailer...), Forwarded)
+	answer.Action = Deliver
+	copy(answer.Frame[6:12], eth.from[:]) // it stays from whom it came
+	return answer
+}
+
+// giveBack returns a packet to the LB that sent it, which asks the others.
+func (a *Agent) giveBack(s *signal) Answer {
+	p, ok := s.decapsulated()
+	to := sid{locator: s.from(), function: notMine, generation: s.sid.generation}.address()
+	mac, near := a.Neighbours.Lookup(to)
+	switch {
+	case !near:
+		return drop(NoNeighbour)
+	case !ok:
+		return drop(Congested)
+	}
+	w := path{segments: []netip.Addr{to}, tag: func([]netip.Addr) netip.Addr { return a.ownAddress() }}
+	return a.send(mac, w.put(p, policy.FlowLabel(s.upper.flow)), GivenBack)
 }
 
 // passOn is RFC 8754 §4.3.1.1, S05 to S15, for a packet with segments left.
-func (a *Agent) passOn(s signal) Answer {
+func (a *Agent) passOn(s *signal) Answer {
 	next, _ := s.next()
 	outer, route := s.outer, *s.route
 	if outer.hop <= 1 {
@@ -131,12 +168,11 @@ func (a *Agent) passOn(s signal) Answer {
 	outer.dst = next
 	route.left--
 	outer.payload = append(route.append(nil), behind...)
-	frame := outer.append(link{mac, a.MAC, kindIPv6}.append(nil))
-	return Answer{Action: Transmit, Frame: append(frame, s.outer.trailer...), Why: Forwarded}
+	return a.send(mac, append(outer.append(nil), s.outer.trailer...), Asked)
 }
 
 // Known counts the connections that it remembers.
-func (a *Agent) Known() int { return len(a.conns) }
+func (a *Agent) Known() int { return len(a.waits) }
 
 // Forget forgets all connections.
-func (a *Agent) Forget() { a.conns = nil }
+func (a *Agent) Forget() { a.waits = nil }

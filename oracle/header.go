@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"proffer/topo"
 )
@@ -13,7 +14,10 @@ type link struct {
 	kind     uint16
 }
 
-const kindIPv6 = 0x86dd
+const (
+	kindIPv6 = 0x86dd
+	kindIPv4 = 0x0800
+)
 
 func parseLink(b []byte) (l link, rest []byte, ok bool) {
 	if len(b) < 14 {
@@ -30,38 +34,122 @@ func (l link) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, l.kind)
 }
 
-// ipv6 is a packet of RFC 8200 §3.
-type ipv6 struct {
+// Next-header values (IANA).
+const (
+	nextICMP4   = 1
+	nextIPv4    = 4
+	nextTCP     = 6
+	nextUDP     = 17
+	nextIPv6    = 41
+	nextRouting = 43
+	nextICMP6   = 58
+)
+
+// ip is a packet of RFC 8200 §3 or RFC 791 §3.1.
+type ip struct {
+	six      bool
 	class    byte
-	label    uint32
-	length   int // of the payload, as the header states it
+	label    uint32 // IPv6
+	header   []byte // IPv4: as it came
 	next     byte
 	hop      byte
 	src, dst netip.Addr
+	fragment bool
+	options  bool   // IPv4
 	whole    bool   // the payload is all there
 	payload  []byte // as much of it as there is
 	trailer  []byte // bytes after the packet: the link's padding
 }
 
-// parseIPv6 returns false if b holds no IPv6 header.
-func parseIPv6(b []byte) (p ipv6, ok bool) {
+// parseIP reads a packet of the version that its first byte says; false: there is
+// none.
+func parseIP(b []byte) (p ip, ok bool) {
+	switch {
+	case len(b) > 0 && b[0]>>4 == 6:
+		return parseIPv6(b)
+	case len(b) > 0 && b[0]>>4 == 4:
+		return parseIPv4(b)
+	default:
+		return p, false
+	}
+}
+
+func parseIPv6(b []byte) (p ip, ok bool) {
 	if len(b) < 40 || b[0]>>4 != 6 {
 		return p, false
 	}
 	word := binary.BigEndian.Uint32(b)
-	p.class, p.label = byte(word>>20), word&0xfffff
-	p.length = int(binary.BigEndian.Uint16(b[4:]))
-	p.next, p.hop = b[6], b[7]
-	p.src, p.dst = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
-	rest := b[40:]
-	p.whole = p.length <= len(rest)
-	p.payload = rest[:min(p.length, len(rest))]
-	p.trailer = rest[len(p.payload):]
+	p = ip{
+		six: true, class: byte(word >> 20), label: word & 0xfffff, next: b[6], hop: b[7],
+		src: netip.AddrFrom16([16]byte(b[8:24])), dst: netip.AddrFrom16([16]byte(b[24:40])),
+	}
+	p.fragment = p.next == 44
+	p.cut(b[40:], int(binary.BigEndian.Uint16(b[4:])))
 	return p, true
 }
 
-// append writes the header and the payload; the length is the payload's.
-func (p ipv6) append(b []byte) []byte {
+func parseIPv4(b []byte) (p ip, ok bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return p, false
+	}
+	words, length := int(b[0]&15), int(binary.BigEndian.Uint16(b[2:]))
+	if words < 5 || length < 20 {
+		return p, false
+	}
+	p = ip{
+		class: b[1], header: slices.Clone(b[:20]), next: b[9], hop: b[8],
+		src: netip.AddrFrom4([4]byte(b[12:16])), dst: netip.AddrFrom4([4]byte(b[16:20])),
+		fragment: binary.BigEndian.Uint16(b[6:])&0x3fff != 0, options: words > 5,
+	}
+	p.cut(b[20:], length-20)
+	return p, true
+}
+
+func (p *ip) cut(rest []byte, length int) {
+	p.whole = length <= len(rest)
+	p.payload = rest[:min(length, len(rest))]
+	p.trailer = rest[len(p.payload):]
+}
+
+// hides: the ports are not to be seen. The extension headers are those of IANA's
+// list behind which an upper-layer header can follow and be read (not ESP).
+func (p *ip) hides() bool {
+	if !p.six {
+		return p.fragment || p.options
+	}
+	switch p.next {
+	case 0, 43, 44, 51, 60, 135, 139, 140:
+		return true
+	}
+	return false
+}
+
+// length is that of header and payload.
+func (p *ip) length() int {
+	if p.six {
+		return 40 + len(p.payload)
+	}
+	return 20 + len(p.payload)
+}
+
+// append writes the header and the payload. An IPv4 header is the one that came,
+// with TOS, TTL and, by RFC 1624, the checksum changed: a wrong one stays wrong.
+func (p ip) append(b []byte) []byte {
+	if !p.six {
+		h := slices.Clone(p.header)
+		check := binary.BigEndian.Uint16(h[10:])
+		for _, c := range []struct {
+			at int
+			to byte
+		}{{1, p.class}, {8, p.hop}} {
+			at := c.at &^ 1
+			old := binary.BigEndian.Uint16(h[at:])
+			h[c.at] = c.to
+			check = ^add(^check, ^old, binary.BigEndian.Uint16(h[at:]))
+		}
+		binary.BigEndian.PutUint16(h[10:], check)
+		return append(append(b, h...), p.payload...)
+	}
 	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(p.class)<<20|p.label)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(p.payload)))
 	b = append(b, p.next, p.hop)
@@ -69,14 +157,38 @@ func (p ipv6) append(b []byte) []byte {
 	return append(b, p.payload...)
 }
 
-// mayHideTCP: the extension headers of IANA's list behind which an upper-layer
-// header can follow and be read (not ESP).
-func mayHideTCP(next byte) bool {
-	switch next {
-	case 0, 43, 44, 51, 60, 135, 139, 140:
-		return true
+// add adds words in one's complement (RFC 1071).
+func add(words ...uint16) uint16 {
+	total := uint32(0)
+	for _, w := range words {
+		total += uint32(w)
 	}
-	return false
+	for total > 0xffff {
+		total = total>>16 + total&0xffff
+	}
+	return uint16(total)
+}
+
+// checksum is the Internet checksum of all parts together, each an even number of
+// bytes but the last.
+func checksum(parts ...[]byte) uint16 {
+	b := slices.Concat(parts...)
+	if len(b)%2 == 1 {
+		b = append(b, 0)
+	}
+	total := uint16(0)
+	for i := 0; i < len(b); i += 2 {
+		total = add(total, binary.BigEndian.Uint16(b[i:]))
+	}
+	return ^total
+}
+
+// pseudo is what upper-layer checksums cover besides (RFC 8200 §8.1, RFC 9293
+// §3.1).
+func pseudo(src, dst netip.Addr, protocol byte, length int) []byte {
+	b := append(src.AsSlice(), dst.AsSlice()...)
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
+	return append(b, 0, 0, 0, protocol)
 }
 
 // segments is a segment routing header (RFC 8754 §2).
@@ -89,6 +201,8 @@ type segments struct {
 	list  []netip.Addr // as on the wire: last segment first
 	tlvs  []byte
 }
+
+const routingTypeSegment = 4
 
 // parseSegments reads b, which starts with a routing header, and returns how
 // long that is. RFC 8754 §4.3.1.1 looks at Last Entry only when segments are
@@ -141,27 +255,3 @@ func (s *segments) append(b []byte) []byte {
 	}
 	return append(b, s.tlvs...)
 }
-
-// tcp is what matters of a TCP header (RFC 9293 §3.1).
-type tcp struct {
-	src, dst           uint16
-	seq                uint32
-	syn, ack, rst, fin bool
-}
-
-func parseTCP(b []byte) (t tcp, ok bool) {
-	if len(b) < 20 {
-		return t, false
-	}
-	offset := int(b[12]>>4) * 4
-	if offset < 20 || offset > len(b) {
-		return t, false
-	}
-	t.src, t.dst = binary.BigEndian.Uint16(b[0:]), binary.BigEndian.Uint16(b[2:])
-	t.seq = binary.BigEndian.Uint32(b[4:])
-	t.fin, t.syn, t.rst, t.ack = b[13]&1 != 0, b[13]&2 != 0, b[13]&4 != 0, b[13]&16 != 0
-	return t, true
-}
-
-// opens: a SYN that asks for a connection.
-func (t tcp) opens() bool { return t.syn && !t.ack && !t.rst && !t.fin }

@@ -1,51 +1,81 @@
 package oracle
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 
 	"proffer/policy"
+	"proffer/table"
 	"proffer/topo"
 )
 
-// LB is a load balancer whose table has no end and no clock.
+// LB is a load balancer whose tables have no end and no clock.
 type LB struct {
 	Node
-	Key      topo.Key
+	Key      topo.Key // of candidates
 	Services []topo.Service
-	flows    map[policy.Flow]owner
+	Keys     []topo.SignalKey
+	// ServerKey is what a server signs with.
+	ServerKey func(k topo.SignalKey, locator netip.Prefix) topo.Key
+
+	tables  map[*topo.Service][]*table.Table // of today, then of the history
+	flows   map[policy.Flow]owner
+	embryos map[policy.Flow]owner
+	syns    map[uint16]seen
 }
 
+// owner is who has a flow, as servers said.
 type owner struct {
 	server     netip.Prefix
 	generation uint16
+	announced  uint16 // generation of the client's last SYN
+	expects    uint32 // of an embryo: what the client acknowledges
+	client     bool   // has closed
+	closed     bool   // the server has
+	reset      bool
+}
+
+func (o owner) over() bool { return o.reset || o.client && o.closed }
+
+// seen is what the LB remembers of SYNs: little, and a newcomer takes the place
+// of whoever was there.
+type seen struct {
+	digest uint32
+	times  int
 }
 
 // Receive answers one frame and remembers what it learnt from it.
 func (l *LB) Receive(frame []byte) Answer {
 	eth, rest, ok := parseLink(frame)
-	if !ok || eth.kind != kindIPv6 {
+	if !ok {
 		return pass(NotForUs)
 	}
-	ip, ok := parseIPv6(rest)
+	var p ip
+	switch eth.kind {
+	case kindIPv6:
+		p, ok = parseIPv6(rest)
+	case kindIPv4:
+		p, ok = parseIPv4(rest)
+	default:
+		ok = false
+	}
 	switch {
 	case !ok:
 		return pass(NotForUs)
-	case !l.Locator.Contains(ip.dst):
-		return l.fromClient(ip)
-	case function(ip.dst) == 0:
+	case !l.Locator.Contains(p.dst):
+		return l.fromClient(eth, p, rest)
+	case p.next == nextICMP6:
+		return l.aboutOurs(p)
+	case parseSID(p.dst).function == 0:
 		return pass(NotForUs)
-	case !ip.whole:
-		return drop(Truncated)
 	default:
-		return l.fromServer(ip)
+		return l.fromDomain(p)
 	}
 }
 
-func (l *LB) service(a netip.Addr, port uint16) *topo.Service {
+func (l *LB) service(u upper) *topo.Service {
 	for i, s := range l.Services {
-		if s.VIP == (topo.VIP{Addr: a, Port: port}) {
+		if s.VIP == u.vip() {
 			return &l.Services[i]
 		}
 	}
@@ -56,184 +86,210 @@ func (l *LB) isVIP(a netip.Addr) bool {
 	return slices.ContainsFunc(l.Services, func(s topo.Service) bool { return s.VIP.Addr == a })
 }
 
-func (l *LB) fromClient(ip ipv6) Answer {
-	if !l.isVIP(ip.dst) {
-		return pass(NotForUs)
+func (l *LB) fromClient(eth link, p ip, raw []byte) Answer {
+	u := parseUpper(p)
+	svc := (*topo.Service)(nil)
+	if u.ports {
+		svc = l.service(u)
 	}
-	if ip.next != protocolTCP {
-		if mayHideTCP(ip.next) {
-			return drop(ExtHeader)
-		}
-		return pass(NotForUs)
-	}
-	if len(ip.payload) < 4 { // no port to tell whose it is, unless padding is read as one
-		return Answer{Action: Drop, Why: Truncated, Either: len(ip.payload)+len(ip.trailer) >= 4}
-	}
-	svc := l.service(ip.dst, binary.BigEndian.Uint16(ip.payload[2:]))
 	if svc == nil {
+		return l.withoutService(eth, p, u)
+	}
+	switch {
+	case u.bad != "":
+		return drop(u.bad)
+	case !p.whole:
+		return drop(Truncated)
+	case u.kind == tooBig && p.six && u.mtu < 1280:
+		return drop(SmallMTU)
+	case svc.Dispatch == topo.Single:
+		return l.single(p, raw, u, svc)
+	default:
+		return l.hunt(p, raw, u, svc)
+	}
+}
+
+// withoutService is a packet that shows no port of a service.
+func (l *LB) withoutService(eth link, p ip, u upper) Answer {
+	if u.broken { // it may have been about a service, or not
+		return Answer{Action: Drop, Why: Truncated, Either: true}
+	}
+	if !l.isVIP(p.dst) {
 		return pass(NotForUs)
 	}
-	if !ip.whole {
+	switch {
+	case u.cut:
+		return Answer{Action: Drop, Why: Truncated, Either: u.padded}
+	case u.ports:
+		return pass(NotForUs)
+	case !p.whole:
 		return drop(Truncated)
+	case p.hides():
+		return drop(ExtHeader)
+	case u.kind == echo:
+		return l.send(eth.from, echoReply(p), Echoed)
+	default:
+		return pass(NotForUs)
 	}
-	segment, ok := parseTCP(ip.payload)
-	if !ok {
-		return drop(BadTCP)
+}
+
+// hunt finds the server of a packet of a service with flows (6LB Table II, with
+// what it leaves out).
+func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	if u.opens() {
+		return l.offer(p, raw, u, svc)
 	}
-	flow := policy.Flow{
-		Client: netip.AddrPortFrom(ip.src, segment.src),
-		VIP:    netip.AddrPortFrom(ip.dst, segment.dst),
+	if o, known := l.flows[u.flow]; known {
+		if u.kind == tcp && u.flags&flagFIN != 0 {
+			o.client = true
+			l.flows[u.flow] = o
+		}
+		return l.toOne(p, raw, u, svc, o.server, ackStickiness, o.generation, Steered)
 	}
-	route := l.route(svc, flow, segment)
-	if len(route) == 0 {
+	if o, known := l.embryos[u.flow]; known {
+		if u.kind == udp || u.kind == tcp && u.flags&flagACK != 0 && u.ack == o.expects {
+			delete(l.embryos, u.flow)
+			l.flows[u.flow] = owner{server: o.server, generation: o.generation, announced: o.generation}
+		} else if u.kind == tcp && u.flags&flagACK != 0 { // of a connection with another server
+			return l.ask(p, raw, u, svc)
+		}
+		return l.toOne(p, raw, u, svc, o.server, ackStickiness, o.generation, Steered)
+	}
+	return l.ask(p, raw, u, svc)
+}
+
+// ask finds out whose the flow of a packet is. The order turns with every packet
+// that comes again; datagrams are thought to do so from the fourth of a flow on,
+// and then every other one asks nobody and is offered.
+func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	w := wish{question: true, offer: u.kind == udp}
+	if u.kind != tooBig {
+		w.turn = l.sawBefore(u)
+	}
+	if u.kind == udp {
+		w.question = w.turn < 3 || w.turn%2 == 0
+		if w.turn < 3 {
+			w.turn = 0
+		}
+		w.turn /= 2
+	}
+	return l.toMany(p, raw, u, svc, w, Asked)
+}
+
+// offer proffers a new connection: to who has the five-tuple, if anybody, then to
+// its candidates. One that comes again says so; from the second time on others
+// come first, and every other time the first must take it.
+func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	w := wish{offer: true, generation: policy.Generation(u.seq)}
+	times := l.sawBefore(u)
+	if times > 0 {
+		w.flags, w.turn = flagRetry, times/2
+		if times > 1 && times%2 == 1 {
+			w.forced = 1
+		}
+	}
+	if o, known := l.flows[u.flow]; known {
+		o.announced = w.generation
+		l.flows[u.flow] = o
+		w.first = o.server
+	} else if o, known := l.embryos[u.flow]; known {
+		w.first = o.server
+	}
+	if times > 1 { // it does not answer
+		w.first = netip.Prefix{}
+	}
+	return l.toMany(p, raw, u, svc, w, Offered)
+}
+
+func (l *LB) single(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	list := l.candidates(svc, u.flow)
+	if len(list) == 0 {
 		return drop(NoServer)
 	}
-	return l.encapsulate(ip, flow, route)
+	return l.toOne(p, raw, u, svc, list[0], deliverHere, 0, Forwarded)
 }
 
-// route lists the segments of a packet, first to last.
-func (l *LB) route(svc *topo.Service, f policy.Flow, t tcp) (route []netip.Addr) {
-	choices := svc.Choices
-	if svc.Dispatch == topo.Single {
-		choices = 1
-	}
-	var list []netip.Prefix
-	for _, i := range policy.Candidates(policy.Hash(l.Key, f), len(svc.Servers), choices) {
-		list = append(list, svc.Servers[i].Locator)
-	}
-	if svc.Dispatch == topo.Single {
-		return []netip.Addr{makeSID(list[0], deliverHere, 0)}
-	}
-	known, isKnown := l.flows[f]
-	if !t.opens() {
-		if isKnown {
-			return []netip.Addr{makeSID(known.server, ackStickiness, known.generation)}
-		}
-		for _, s := range list {
-			route = append(route, makeSID(s, recoverStickiness, 0))
-		}
-		return route
-	}
-	if i := slices.Index(list, known.server); isKnown && i > 0 {
-		list[0], list[i] = list[i], list[0]
-	}
-	for i, s := range list {
-		fn := uint16(connectAvail)
-		if i == len(list)-1 {
-			fn = connectForce
-		}
-		route = append(route, makeSID(s, fn, policy.Generation(t.seq)))
-	}
-	return route
-}
-
-// encapsulate is H.Encaps.Red (RFC 8986 §5.2): the packet is forwarded into
-// the tunnel, the first segment is only the destination, one segment needs no
-// routing header.
-func (l *LB) encapsulate(ip ipv6, f policy.Flow, route []netip.Addr) Answer {
-	mac, ok := l.Neighbours.Lookup(route[0])
-	if !ok {
+// toOne sends a packet to one server. Only rj is signed.
+func (l *LB) toOne(p ip, raw []byte, u upper, svc *topo.Service, server netip.Prefix, function, generation uint16, why Reason) Answer {
+	if _, near := l.Neighbours.Lookup(server.Addr()); !near {
 		return drop(NoNeighbour)
 	}
-	if ip.hop <= 1 {
-		return drop(HopLimit)
+	last := sid{locator: server, function: function, generation: generation}
+	signed := function == rejectSecond && len(l.Keys) > 0
+	if signed {
+		last.key = l.Keys[0].ID
 	}
-	ip.hop--
-	outer := ipv6{
-		class: ip.class, label: policy.FlowLabel(f), next: nextIPv6, hop: 64,
-		src: l.ownAddress(), dst: route[0],
-	}
-	if n := len(route); n > 1 {
-		list := slices.Clone(route[1:])
-		slices.Reverse(list)
-		header := segments{next: nextIPv6, left: n - 1, last: n - 2, list: list}
-		outer.next, outer.payload = nextRouting, header.append(nil)
-	}
-	outer.payload = ip.append(outer.payload)
-	if 40+len(outer.payload) > l.MTU {
-		return drop(TooBig)
-	}
-	frame := outer.append(link{mac, l.MAC, kindIPv6}.append(nil))
-	return Answer{Action: Transmit, Frame: append(frame, ip.trailer...), Why: Forwarded}
+	w := l.path(svc, u, append(slices.Clone(svc.Via), last.address()), signed)
+	return l.forward(p, raw, u, svc, w, why)
 }
 
-// fromServer handles createStickiness and removeStickiness.
-func (l *LB) fromServer(outer ipv6) Answer {
-	s, bad := open(outer, outer.trailer)
-	fn := function(outer.dst)
-	ours := fn == createStickiness || fn == removeStickiness
-	_, more := s.next()
-	switch {
-	case bad != "" && bad != Truncated:
-		return drop(bad)
-	case !ours:
-		return drop(BadFunction)
-	case more:
-		return drop(SegmentsLeft)
-	case !l.isServer(outer.src):
-		return drop(Stranger)
-	case bad != "":
-		return drop(bad)
-	case s.inner.next != protocolTCP:
-		return drop(NotOurService)
-	}
-	segment, ok := parseTCP(s.inner.payload)
-	if !ok {
-		return drop(BadTCP)
-	}
-	if l.service(s.inner.src, segment.src) == nil {
-		return drop(NotOurService)
-	}
-	if fn == createStickiness && !l.learn(s.inner, segment, outer) {
-		return drop(Conflict)
-	}
-	return l.unwrap(s)
-}
-
-func (l *LB) isServer(a netip.Addr) bool {
-	for _, svc := range l.Services {
-		for _, s := range svc.Servers {
-			if s.Locator.Contains(a) {
-				return true
-			}
+// path is a path that this LB signs, or not.
+func (l *LB) path(svc *topo.Service, u upper, segments []netip.Addr, signed bool) path {
+	return path{segments: segments, insert: svc.Wire == topo.Insert, tag: func(covered []netip.Addr) netip.Addr {
+		a := l.ownAddress().As16()
+		if signed {
+			tag := policy.Tag(l.Keys[0].Farm, u.flow, l.Locator, covered)
+			copy(a[8:], tag[:])
 		}
-	}
-	return false
+		return netip.AddrFrom16(a)
+	}}
 }
 
-// learn returns false if another server took this very connection before.
-func (l *LB) learn(inner ipv6, t tcp, outer ipv6) bool {
-	f := policy.Flow{Client: netip.AddrPortFrom(inner.dst, t.dst), VIP: netip.AddrPortFrom(inner.src, t.src)}
-	says := owner{netip.PrefixFrom(outer.src, 64).Masked(), generation(outer.dst)}
-	if have, known := l.flows[f]; known && have.generation == says.generation {
-		return have == says
+// forward sends a packet on its path, as a router would (RFC 2473 §3.1).
+func (l *LB) forward(p ip, raw []byte, u upper, svc *topo.Service, w path, why Reason) Answer {
+	if p.length()+w.bytes() > l.MTU {
+		return l.tellTooBig(p, raw, u, svc)
 	}
-	if l.flows == nil {
-		l.flows = map[policy.Flow]owner{}
-	}
-	l.flows[f] = says
-	return true
-}
-
-// unwrap sends the inner packet on to the client.
-func (l *LB) unwrap(s signal) Answer {
-	inner, ok := decapsulated(s.inner, s.outer)
-	mac, near := l.Neighbours.Lookup(inner.dst)
+	mac, near := l.Neighbours.Lookup(w.segments[0])
 	switch {
-	case !ok:
-		return drop(Congested)
-	case inner.hop <= 1:
-		return drop(HopLimit)
 	case !near:
 		return drop(NoNeighbour)
+	case p.hop <= 1:
+		return drop(HopLimit)
 	}
-	inner.hop--
-	frame := inner.append(link{mac, l.MAC, kindIPv6}.append(nil))
-	return Answer{Action: Transmit, Frame: append(frame, s.behind...), Why: Forwarded}
+	p.hop--
+	return l.send(mac, w.put(p, policy.FlowLabel(u.flow)), why)
+}
+
+// tellTooBig answers a packet that has no room for its path. The client hears of
+// a size that has room for every usual one: a question to as many servers as an
+// offer has, and the way back.
+func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	if u.kind == tooBig { // no error about an error (RFC 4443 §2.4)
+		return drop(TooBig)
+	}
+	mac, near := l.Neighbours.Lookup(u.flow.Client.Addr())
+	if !near {
+		return drop(NoNeighbour)
+	}
+	usual := len(svc.Via) + 1
+	if svc.Dispatch == topo.Hunt {
+		usual += svc.Choices
+	}
+	told, ok := tooBigFor(p, raw, u, l.MTU-cost(usual, svc.Wire == topo.Insert))
+	if !ok {
+		return drop(TooBig)
+	}
+	return l.send(mac, told, ToldTooBig)
+}
+
+// sawBefore counts how often this packet of the flow came before.
+func (l *LB) sawBefore(u upper) int {
+	h := digest(u)
+	slot, d := uint16(h), uint32(h>>32)
+	if l.syns == nil {
+		l.syns = map[uint16]seen{}
+	}
+	was := l.syns[slot]
+	if was.digest != d {
+		was.times = 0
+	}
+	l.syns[slot] = seen{d, min(was.times+1, 255)}
+	return was.times
 }
 
 // Known counts the flows that it remembers.
-func (l *LB) Known() int { return len(l.flows) }
+func (l *LB) Known() int { return len(l.flows) + len(l.embryos) }
 
 // Forget forgets all flows.
-func (l *LB) Forget() { l.flows = nil }
+func (l *LB) Forget() { l.flows, l.embryos = nil, nil }

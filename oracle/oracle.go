@@ -1,8 +1,9 @@
 // Package oracle says what a Proffer node must do with one frame: slowly,
 // obviously, and written from the RFCs (8200, 8754 §4.3.1.1, 8986 §4 and §5.2,
-// 9293, 6040) and DESIGN.md §3 rather than from the programs, so that the real
-// eBPF programs can be fuzzed against it. It decodes a frame into values and
-// builds the answer from nothing; it knows no clock and no kernel.
+// 2473, 4443, 9293, 768, 6040, 1624) and DESIGN.md §3 rather than from the
+// programs, so that the real eBPF programs can be fuzzed against it. It decodes a
+// frame into values and builds the answer from nothing; it knows no clock and no
+// kernel.
 package oracle
 
 import (
@@ -39,23 +40,36 @@ type Reason string
 const (
 	NotForUs      Reason = "not for us"
 	Truncated     Reason = "truncated"
-	ExtHeader     Reason = "extension header or fragment before TCP"
-	BadTCP        Reason = "malformed TCP header"
+	ExtHeader     Reason = "extension header, option or fragment before the ports"
+	BadTransport  Reason = "malformed transport header"
 	BadSRH        Reason = "malformed SRH"
 	BadTLV        Reason = "TLV past the end of its SRH"
-	NotEncaps     Reason = "no IPv6 inside"
+	NotEncaps     Reason = "no packet inside"
 	BadFunction   Reason = "no function of this node"
 	SegmentsLeft  Reason = "segments left at a function that ends the route"
 	Stranger      Reason = "sender is no server"
+	BadTag        Reason = "not the sender's tag"
 	NotOurService Reason = "inner packet is of no service here"
 	NotSYN        Reason = "offer of something else than a SYN"
+	Stale         Reason = "a RST for nothing that waits"
 	Conflict      Reason = "another server has the connection"
 	HopLimit      Reason = "hop limit"
 	Congested     Reason = "congestion that the inner packet cannot express"
 	TooBig        Reason = "too big"
+	SmallMTU      Reason = "a link smaller than IPv6 allows"
+	BadTooBig     Reason = "too big about nothing of ours"
 	NoNeighbour   Reason = "no neighbour"
 	NoServer      Reason = "no server"
 	Forwarded     Reason = "forwarded"
+	Offered       Reason = "offered"
+	Asked         Reason = "asked whose it is"
+	Steered       Reason = "steered"
+	Unwrapped     Reason = "unwrapped"
+	GivenBack     Reason = "given back"
+	GoneOn        Reason = "list continued"
+	Rejected      Reason = "second acceptance rejected"
+	Echoed        Reason = "echoed"
+	ToldTooBig    Reason = "sender told that it was too big"
 )
 
 func pass(why Reason) Answer { return Answer{Action: Pass, Why: why} }
@@ -71,100 +85,67 @@ type Node struct {
 
 // Functions of DESIGN.md §3, as numbered on the wire.
 const (
-	connectAvail       = 0xca
-	connectForce       = 0xcf
-	ackStickiness      = 0xa5
-	recoverStickiness  = 0xe5
-	deliverHere        = 0xd7
-	createStickiness   = 0xc5
-	removeStickiness   = 0xf5
-	protocolTCP        = 6
-	nextIPv6           = 41
-	nextRouting        = 43
-	routingTypeSegment = 4
+	connectAvail      = 0xca
+	connectForce      = 0xcf
+	ackStickiness     = 0xa5
+	recoverStickiness = 0xe5
+	deliverHere       = 0xd7
+	rejectSecond      = 0x4e
+	createStickiness  = 0xc5
+	removeStickiness  = 0xf5
+	notMine           = 0x40
 )
 
-// function and generation take a SID apart: locator 64 bits, function 16, of
-// the argument the first 16.
-func function(sid netip.Addr) uint16 {
-	a := sid.As16()
-	return binary.BigEndian.Uint16(a[8:])
+// Flags of a SID.
+const (
+	flagRetry = 1
+	flagFinal = 2
+)
+
+// sid is an address as RFC 8986 §3.1 takes it apart: locator 64 bits, function
+// 16, and an argument: generation 16, flags 8, key id 8, report 16.
+type sid struct {
+	locator    netip.Prefix
+	function   uint16
+	generation uint16
+	flags      byte
+	key        byte
+	report     uint16
 }
 
-func generation(sid netip.Addr) uint16 {
-	a := sid.As16()
-	return binary.BigEndian.Uint16(a[10:])
+func parseSID(a netip.Addr) sid {
+	b := a.As16()
+	return sid{
+		locator:    netip.PrefixFrom(a, 64).Masked(),
+		function:   binary.BigEndian.Uint16(b[8:]),
+		generation: binary.BigEndian.Uint16(b[10:]),
+		flags:      b[12],
+		key:        b[13],
+		report:     binary.BigEndian.Uint16(b[14:]),
+	}
 }
 
-func makeSID(locator netip.Prefix, function, generation uint16) netip.Addr {
-	a := locator.Addr().As16()
-	binary.BigEndian.PutUint16(a[8:], function)
-	binary.BigEndian.PutUint16(a[10:], generation)
-	return netip.AddrFrom16(a)
+func (s sid) address() netip.Addr {
+	b := s.locator.Addr().As16()
+	binary.BigEndian.PutUint16(b[8:], s.function)
+	binary.BigEndian.PutUint16(b[10:], s.generation)
+	b[12], b[13] = s.flags, s.key
+	binary.BigEndian.PutUint16(b[14:], s.report)
+	return netip.AddrFrom16(b)
 }
 
-// ownAddress is locator::1, whence a node encapsulates.
+// ownAddress is locator::1, whence a node without keys sends.
 func (n *Node) ownAddress() netip.Addr {
 	a := n.Locator.Addr().As16()
 	a[15] = 1
 	return netip.AddrFrom16(a)
 }
 
-// signal is an SR packet for this node, taken apart.
-type signal struct {
-	outer  ipv6
-	route  *segments // nil when one segment was enough
-	inner  ipv6
-	tcp    tcp
-	behind []byte // what follows the inner packet in the frame
-}
-
-// next returns the segment after this node's, if there is one.
-func (s *signal) next() (netip.Addr, bool) {
-	if s.route == nil || s.route.left == 0 {
-		return netip.Addr{}, false
+// send puts a link header before an IP packet.
+func (n *Node) send(to topo.MAC, ip []byte, why Reason) Answer {
+	kind := uint16(kindIPv6)
+	if ip[0]>>4 == 4 {
+		kind = kindIPv4
 	}
-	return s.route.list[s.route.left-1], true
-}
-
-// open takes an SR packet apart from the outside in; outer is whole.
-func open(outer ipv6, trailer []byte) (s signal, bad Reason) {
-	s.outer = outer
-	rest, next := outer.payload, outer.next
-	if next == nextRouting {
-		route, n, bad := parseSegments(rest)
-		if bad == "" && !fits(route.tlvs) {
-			bad = BadTLV
-		}
-		if bad != "" {
-			return s, bad
-		}
-		s.route, next, rest = route, route.next, rest[n:]
-	}
-	if next != nextIPv6 {
-		return s, NotEncaps
-	}
-	inner, ok := parseIPv6(rest)
-	if !ok || !inner.whole {
-		return s, Truncated
-	}
-	s.inner = inner
-	s.behind = append(append([]byte(nil), inner.trailer...), trailer...)
-	return s, ""
-}
-
-// decapsulated is RFC 6040 §4.2 on the inner packet: the ECN field it must
-// have, or false if it must be dropped.
-func decapsulated(inner, outer ipv6) (ipv6, bool) {
-	const notECT, ect1, ect0, ce = 0, 1, 2, 3
-	in, out := inner.class&3, outer.class&3
-	switch {
-	case out != ce && !(out == ect1 && in == ect0):
-		return inner, true
-	case in == notECT:
-		return inner, false
-	default:
-		inner.class = inner.class&^3 | out
-		return inner, true
-	}
+	return Answer{Action: Transmit, Frame: append(link{to, n.MAC, kind}.append(nil), ip...), Why: why}
 }

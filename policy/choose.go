@@ -8,22 +8,22 @@ import (
 	"proffer/topo"
 )
 
-// Flow is a five-tuple of TCP as the client sends it.
+// Flow is a five-tuple as the client sends it.
 type Flow struct {
-	Client netip.AddrPort
-	VIP    netip.AddrPort
+	Client   netip.AddrPort
+	VIP      netip.AddrPort
+	Protocol topo.Protocol
 }
 
-const protocolTCP = 6
-
-// bytes lays the flow out as struct tuple of bpf/types.h.
+// bytes lays the flow out as struct tuple of bpf/types.h: IPv4 addresses mapped
+// (RFC 4291 §2.5.5.2).
 func (f Flow) bytes() (b [40]byte) {
 	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
 	copy(b[0:], client[:])
 	copy(b[16:], vip[:])
 	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
 	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
-	b[36] = protocolTCP
+	b[36] = f.Protocol.Number()
 	return b
 }
 

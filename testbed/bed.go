@@ -1,11 +1,14 @@
 // Package testbed builds a whole farm on one machine, so that experiments and
 // end-to-end tests drive the real data plane with real TCP (SRLB §V, 6LB §VI
 // ran the same star on a rack): network namespaces for a client, an edge
-// router, the LB and N servers, joined by veth around the router.
+// router, LBs and N servers, joined by veth around the router.
 //
-//	client ──(delay box)── router ──┬── lb1
-//	                                ├── s1
-//	                                └── s2 …
+//	client ──(delay box)── edge router ──┬── lb1 …
+//	                                     ├── s1 …  ── (s1-app)
+//	                                     └── t1 …
+//
+// The network may be hostile: it loses frames, its LBs die and come back, its
+// path to the client is narrow, its servers know no agent.
 //
 // Everything a bed made disappears with Close, and what a killed run left
 // behind disappears with the next Up. Nothing but the kernel is needed: no
@@ -19,43 +22,56 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-const (
-	defaultClients = 4
-	lbs            = 1
-)
+const defaultClients = 4
+
+var errClosed = errors.New("the testbed is closed")
 
 // Config says what to build; the zero value of every field but Servers works.
 type Config struct {
-	Servers int           // 1 to MaxServers
-	Clients int           // addresses of the client; 0 means 4
-	Delay   time.Duration // one way, between client and router in each direction; 0 = no delay box
+	Servers   int           // 1 to MaxServers
+	LBs       int           // to MaxLBs; 0 means 1. All are announced
+	Transits  int           // to MaxTransits: SRv6 endpoints with the kernel as their only software
+	Clients   int           // addresses of the client; 0 means 4. In IPv4 it has as many, to MaxClients4
+	Delay     time.Duration // one way, between client and router in each direction; 0 = no delay box
+	ClientMTU int           // bytes, of the router's route to the client, 1280 to MTU; 0 means MTU
+	Loss      float64       // probability, 0 to 0.5: see SetLoss
+	OpenEdge  bool          // the router lets SRv6 in from the client
 }
 
 // Bed is a running testbed. Its methods may be called from any goroutine.
 type Bed struct {
-	Run     string // names this bed on the machine; part of every namespace's name
-	Dir     string // for configurations, sockets and logs; removed by Close
-	Client  *Node
-	Router  *Node
-	LBs     []*Node
-	Servers []*Node
+	Run      string // names this bed on the machine; part of every namespace's name
+	Dir      string // for configurations, sockets and logs; removed by Close
+	Client   *Node
+	Router   *Node
+	LBs      []*Node
+	Servers  []*Node
+	Transits []*Node
 
-	VIP         netip.Addr
-	ClientAddrs []netip.Addr
+	VIP, VIP4    netip.Addr
+	ClientAddrs  []netip.Addr
+	ClientAddrs4 []netip.Addr
 
-	state   *os.File // holds the lock that says the run is alive
-	pass    *os.File // an XDP program, while the bed is being built
-	box     *delayBox
-	delayNS *Node
-	spawner *spawner
-	close   sync.Once
-	closed  error
+	state    *os.File // holds the lock that says the run is alive
+	programs programs // what the router's interfaces may carry
+	fresh    fresh    // sysctls
+	box      *delayBox
+	delayNS  *Node
+	spawner  *spawner
+	close    sync.Once
+	closed   error
+
+	mu        sync.Mutex // held by what changes the bed while it runs; guards the rest
+	announced []*Node    // the next hops to the VIPs
+	lossy     bool       // every link has the losing programs
+	over      bool       // closed
 }
 
 // Up builds a bed, after removing what killed runs left behind. When it fails
@@ -71,7 +87,7 @@ func Up(ctx context.Context, c Config) (bed *Bed, err error) {
 	if _, err := Reap(); err != nil {
 		return nil, err
 	}
-	b, err := newBed(c)
+	b, err := newBed(c.filled())
 	if err != nil {
 		return nil, err
 	}
@@ -86,37 +102,50 @@ func Up(ctx context.Context, c Config) (bed *Bed, err error) {
 	return b, nil
 }
 
+// filled is the configuration with its defaults spelt out.
+func (c Config) filled() Config {
+	if c.Clients == 0 {
+		c.Clients = defaultClients
+	}
+	if c.LBs == 0 {
+		c.LBs = 1
+	}
+	return c
+}
+
 // newBed claims a run and plans its nodes; nothing is built yet.
 func newBed(c Config) (*Bed, error) {
 	state, run, err := claim()
 	if err != nil {
 		return nil, err
 	}
-	if c.Clients == 0 {
-		c.Clients = defaultClients
-	}
 	b := &Bed{
 		Run:     run,
 		Dir:     state.Name(),
 		VIP:     netip.MustParseAddr(VIP),
+		VIP4:    netip.MustParseAddr(VIP4),
 		state:   state,
 		spawner: newSpawner(),
 	}
+	b.plan(c)
+	return b, nil
+}
+
+// plan names and numbers the nodes.
+func (b *Bed) plan(c Config) {
 	for k := range c.Clients {
 		b.ClientAddrs = append(b.ClientAddrs, ClientAddr(k+1))
+	}
+	for k := range min(c.Clients, MaxClients4) {
+		b.ClientAddrs4 = append(b.ClientAddrs4, ClientAddr4(k+1))
 	}
 	b.Router = b.node("router")
 	planRouter(b.Router)
 	b.Client = b.node("client")
-	planClient(b.Client, b.ClientAddrs)
-	for j := range lbs {
-		b.LBs = append(b.LBs, b.node(fmt.Sprintf("lb%d", j+1)))
-		planLB(b.LBs[j], j+1)
-	}
-	for i := range c.Servers {
-		b.Servers = append(b.Servers, b.node(fmt.Sprintf("s%d", i+1)))
-		planServer(b.Servers[i], i+1)
-	}
+	planClient(b.Client, b.ClientAddrs, b.ClientAddrs4, c.ClientMTU)
+	b.LBs = b.nodes(c.LBs, "lb", planLB)
+	b.Servers = b.nodes(c.Servers, "s", planServer)
+	b.Transits = b.nodes(c.Transits, "t", planTransit)
 	if c.Delay > 0 {
 		b.delayNS = b.node("delay")
 		b.delayNS.plan.sysctls = []sysctl{ // it forwards frames and must not speak itself
@@ -124,40 +153,45 @@ func newBed(c Config) (*Bed, error) {
 			{"net/ipv6/conf/default/disable_ipv6", "1"},
 		}
 	}
-	return b, nil
+}
+
+func (b *Bed) nodes(count int, kind string, plan func(*Node, int)) (nodes []*Node) {
+	for i := range count {
+		n := b.node(fmt.Sprintf("%s%d", kind, i+1))
+		plan(n, i+1)
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
 
 func (b *Bed) node(name string) *Node {
 	return &Node{Name: name, Namespace: namespacePrefix(b.Run) + name, Link: name, bed: b}
 }
 
-// Nodes returns every node of the star but the router, the client first.
+// Nodes returns every node of the star but the router, the client first, the
+// dead ones included.
 func (b *Bed) Nodes() []*Node {
-	nodes := append([]*Node{b.Client}, b.LBs...)
-	return append(nodes, b.Servers...)
+	return slices.Concat([]*Node{b.Client}, b.LBs, b.Servers, b.Transits)
 }
 
 // build makes all namespaces, then lays all links, each as parallel as the
-// kernel's locks allow.
+// kernel's locks allow. The router's space stays open until the bed closes.
 func (b *Bed) build(ctx context.Context, c Config) error {
 	if err := shareNamespaceDir(); err != nil {
 		return err
 	}
-	nodes := append(b.Nodes(), b.Router)
-	if b.delayNS != nil {
-		nodes = append(nodes, b.delayNS)
-	}
-	defer func() {
-		for _, n := range nodes {
-			n.space.close()
-		}
-		b.pass.Close()
-	}()
-	var err error
-	if b.pass, err = loadPass(); err != nil {
+	if err := makePins(b.Run); err != nil {
 		return err
 	}
-	if err := each(ctx, nodes, (*Node).create); err != nil {
+	if err := b.programs.load(); err != nil {
+		return wrap("testbed", err)
+	}
+	hosts := b.Nodes()
+	if b.delayNS != nil {
+		hosts = append(hosts, b.delayNS)
+	}
+	defer shut(hosts)
+	if err := each(ctx, append(hosts, b.Router), (*Node).create); err != nil {
 		return err
 	}
 	if b.delayNS != nil {
@@ -165,7 +199,25 @@ func (b *Bed) build(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	return each(ctx, b.Nodes(), b.wire)
+	if err := each(ctx, b.Nodes(), b.wire); err != nil {
+		return err
+	}
+	if !c.OpenEdge {
+		if err := b.guard(); err != nil {
+			return err
+		}
+	}
+	if err := b.announce(b.LBs); err != nil {
+		return err
+	}
+	return b.setLoss(c.Loss)
+}
+
+// shut closes what create opened.
+func shut(nodes []*Node) {
+	for _, n := range nodes {
+		n.space.close()
+	}
 }
 
 // each calls f for all nodes, some at a time, until one fails or ctx ends.
@@ -199,12 +251,17 @@ func (b *Bed) DelayDrops() uint64 {
 // first call does anything; all return what it met.
 func (b *Bed) Close() error {
 	b.close.Do(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.over = true
 		deadline := time.Now().Add(grace) // for children of children, too
 		errs := []error{b.spawner.stopAll()}
 		errs = append(errs, endStrays(b.Run, time.Until(deadline)))
 		if b.box != nil {
 			b.box.close()
 		}
+		b.Router.space.close()
+		errs = append(errs, b.programs.close())
 		errs = append(errs, removeRun(b.Run), b.state.Close())
 		b.closed = errors.Join(errs...)
 	})

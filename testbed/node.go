@@ -12,16 +12,21 @@ import (
 
 // Node is one machine of the bed.
 type Node struct {
-	Name      string       // client, router, lb1, s1 …
+	Name      string       // client, router, lb1, s1, t1, s1-app …
 	Namespace string       // as `ip netns` lists it
-	Locator   netip.Prefix // LBs and servers: all their SIDs lie inside
+	Locator   netip.Prefix // LBs, servers and transits: all their SIDs lie inside
 	Addr      netip.Addr   // on its link to the router; the router has none of its own
-	Link      string       // its interface on the router; its own is eth0
+	Addr4     netip.Addr
+	SID       netip.Addr // the segment its kernel ends, if any: transits, and servers after Agentless
+	Link      string     // its interface on the router; its own is eth0
 
-	gateway netip.Addr // the router on that link
-	plan    plan
-	space   space
-	bed     *Bed
+	gateway, gateway4 netip.Addr // the router on that link
+	plan              plan
+	space             space
+	app               *Node // what Behind put behind it
+	kind              Kind  // of what is itself Behind a server
+	dead              bool  // guarded by bed.mu
+	bed               *Bed
 }
 
 // Traffic is what crossed an interface. A frame that XDP sends back counts as
@@ -33,8 +38,29 @@ type Traffic struct {
 }
 
 func (n *Node) address(serial int) {
-	n.gateway = host(linkNet(serial), 1)
-	n.Addr = host(linkNet(serial), 2)
+	n.gateway, n.gateway4 = host(linkNet(serial), 1), host(linkNet4(serial), 1)
+	n.Addr, n.Addr4 = host(linkNet(serial), 2), host(linkNet4(serial), 2)
+}
+
+// towards is the next hop to p by way of the node.
+func (n *Node) towards(p netip.Prefix) netip.Addr {
+	if p.Addr().Is4() {
+		return n.Addr4
+	}
+	return n.Addr
+}
+
+// MAC is the address of the node's eth0 on its link.
+func (n *Node) MAC() (mac net.HardwareAddr, err error) {
+	err = n.Do(func() error {
+		dev, err := net.InterfaceByName(device)
+		if err != nil {
+			return fmt.Errorf("find MAC of %s: %w", n.Name, err)
+		}
+		mac = dev.HardwareAddr
+		return nil
+	})
+	return mac, err
 }
 
 func (n *Node) path() string { return filepath.Join(namespaceDir, n.Namespace) }

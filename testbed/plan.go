@@ -1,77 +1,35 @@
 package testbed
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/vishvananda/netlink"
 )
 
 const (
-	// VIP is the address of the service that the bed's routes know.
-	VIP = "2001:db8:f::1"
-	// Port is the service's TCP port by convention; the bed itself knows no ports.
-	Port = 80
 	// MTU of every link.
 	MTU = 1500
-	// AdvMSS is what the servers' route to the clients advertises, so that a
-	// client's segment still fits the MTU inside the longest encapsulation:
-	// an offer to four candidates, 40 + 8 + 16·3 bytes (DESIGN.md §3).
-	AdvMSS = MTU - 40 - 20 - (40 + 8 + 16*3)
-	// MaxServers keeps two neighbours a link well inside the 1,024 entries of
-	// the kernel's neighbour table, which all namespaces share.
-	MaxServers = 250
-	// MaxClients is the longest list of client addresses.
-	MaxClients = 0xffff
+
+	minMTU = 1280 // RFC 8200 §5
 
 	device = "eth0" // a node's only interface
 )
 
-// ServerLocator is the locator of server i, counted from 1: 5f00:0:2:i::/64,
-// inside the block that RFC 9602 sets aside for SIDs.
-func ServerLocator(i int) netip.Prefix { return net64(0x5f00, 0, 2, uint16(i)) }
-
-// LBLocator is the locator of LB j, counted from 1: 5f00:0:1:j::/64.
-func LBLocator(j int) netip.Prefix { return net64(0x5f00, 0, 1, uint16(j)) }
-
-// ClientNet holds every client address.
-func ClientNet() netip.Prefix { return net64(0x2001, 0xdb8, 0xc, 0) }
-
-// ClientAddr is client address k, counted from 1: 2001:db8:c::k.
-func ClientAddr(k int) netip.Addr { return host(ClientNet(), uint16(k)) }
-
-// linkNet is the net of one link to the router, which is ::1 on it; the node
-// is ::2. Serial 0 is the client's, 0x100 + j that of LB j, 0x200 + i that of
-// server i.
-func linkNet(serial int) netip.Prefix { return net64(0x2001, 0xdb8, 1, uint16(serial)) }
-
-func net64(groups ...uint16) netip.Prefix {
-	var ip [16]byte
-	for i, g := range groups {
-		binary.BigEndian.PutUint16(ip[2*i:], g)
-	}
-	return netip.PrefixFrom(netip.AddrFrom16(ip), 64)
-}
-
-func host(p netip.Prefix, id uint16) netip.Addr {
-	ip := p.Addr().As16()
-	binary.BigEndian.PutUint16(ip[14:], id)
-	return netip.AddrFrom16(ip)
-}
-
-func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
-
 // plan is all that distinguishes one kind of node from another.
 type plan struct {
 	sysctls  []sysctl
-	loopback []netip.Prefix // addresses of its lo
-	device   []netip.Prefix // further addresses of its eth0
-	source   netip.Addr     // preferred source of its default route
-	advMSS   int            // of its default route; 0 = the kernel's
-	routed   []netip.Prefix // what the router sends its way
+	loopback []netip.Prefix          // addresses of its lo
+	device   []netip.Prefix          // further addresses of its eth0
+	sources  []netip.Addr            // preferred sources of its default routes
+	routed   []netip.Prefix          // what the router sends its way
+	mtu      int                     // of the router's routes to it; 0 = the link's
+	end      *netlink.SEG6LocalEncap // what its kernel does at its SID, if it has one
 }
 
 // quiet spares every namespace the second that duplicate address detection
-// takes, and the router solicitations nobody answers.
+// takes, and the router solicitations nobody answers. A namespace inherits the
+// machine's rp_filter, which would drop what comes back another way.
 func quiet() []sysctl {
 	return []sysctl{
 		{"net/ipv6/conf/all/accept_dad", "0"},
@@ -79,51 +37,66 @@ func quiet() []sysctl {
 		{"net/ipv6/conf/all/accept_ra", "0"},
 		{"net/ipv6/conf/default/accept_ra", "0"},
 		{"net/ipv6/conf/default/router_solicitations", "0"},
+		{"net/ipv4/conf/all/rp_filter", "0"},
+		{"net/ipv4/conf/default/rp_filter", "0"},
 	}
 }
 
-func forwarding(on string) sysctl { return sysctl{"net/ipv6/conf/all/forwarding", on} }
+// forwarding comes first of a plan's sysctls: IPv4's resets others.
+func forwarding(on string) []sysctl {
+	return []sysctl{{"net/ipv4/conf/all/forwarding", on}, {"net/ipv6/conf/all/forwarding", on}}
+}
 
 func planRouter(n *Node) {
-	n.plan = plan{sysctls: append(quiet(), forwarding("1"))}
+	n.plan = plan{sysctls: append(append(forwarding("1"), quiet()...),
+		sysctl{"net/ipv6/fib_multipath_hash_policy", "1"}, // addresses and ports
+		sysctl{"net/ipv4/fib_multipath_hash_policy", "1"},
+		sysctl{"net/ipv4/icmp_ratemask", "0"})} // answer every knock, and every packet too big
 }
 
-func planClient(n *Node, addrs []netip.Addr) {
-	n.address(0)
+func planClient(n *Node, addrs, addrs4 []netip.Addr, mtu int) {
+	n.address(clientSerial)
 	n.plan = plan{
-		sysctls: append(quiet(), forwarding("0"),
+		sysctls: append(append(forwarding("0"), quiet()...),
 			sysctl{"net/ipv4/ip_local_port_range", "1024 65535"}),
-		source: addrs[0],
-		routed: []netip.Prefix{ClientNet()},
+		sources: []netip.Addr{addrs[0], addrs4[0]},
+		routed:  []netip.Prefix{ClientNet(), ClientNet4()},
+		mtu:     mtu,
 	}
-	for _, a := range addrs {
+	for _, a := range append(append([]netip.Addr(nil), addrs...), addrs4...) {
 		n.plan.device = append(n.plan.device, single(a))
 	}
 }
 
 func planLB(n *Node, j int) {
-	n.address(0x100 + j)
+	n.address(lbSerial + j)
 	n.Locator = LBLocator(j)
 	n.plan = plan{
-		sysctls:  append(quiet(), forwarding("0")),
+		sysctls:  append(forwarding("0"), quiet()...),
 		loopback: []netip.Prefix{single(n.Loopback())},
 		routed:   []netip.Prefix{n.Locator},
-	}
-	if j == 1 { // with more LBs this becomes one route with a next hop for each
-		n.plan.routed = append(n.plan.routed, single(netip.MustParseAddr(VIP)))
 	}
 }
 
 func planServer(n *Node, i int) {
-	n.address(0x200 + i)
+	n.address(serverSerial + i)
 	n.Locator = ServerLocator(i)
 	n.plan = plan{
-		sysctls: append(quiet(), forwarding("0"),
-			sysctl{"net/core/somaxconn", "4096"},
-			sysctl{"net/ipv4/tcp_max_syn_backlog", "4096"}),
-		loopback: []netip.Prefix{single(n.Loopback()), single(netip.MustParseAddr(VIP))},
-		advMSS:   AdvMSS,
+		sysctls:  append(append(forwarding("0"), quiet()...), serving()...),
+		loopback: append([]netip.Prefix{single(n.Loopback())}, vips()...),
 		routed:   []netip.Prefix{n.Locator},
+	}
+}
+
+// serving is what a namespace needs that has the VIPs and listens there. It
+// must not tell its link that it has them: by itself Linux answers ARP for any
+// address of the machine, and asks with any as the sender.
+func serving() []sysctl {
+	return []sysctl{
+		{"net/core/somaxconn", "4096"},
+		{"net/ipv4/tcp_max_syn_backlog", "4096"},
+		{"net/ipv4/conf/all/arp_ignore", "1"},
+		{"net/ipv4/conf/all/arp_announce", "2"},
 	}
 }
 
@@ -132,10 +105,16 @@ func (c Config) validate() error {
 	switch {
 	case c.Servers < 1 || c.Servers > MaxServers:
 		return fmt.Errorf("testbed: %d servers: say 1 to %d", c.Servers, MaxServers)
+	case c.LBs < 0 || c.LBs > MaxLBs:
+		return fmt.Errorf("testbed: %d LBs: say 1 to %d, or 0 for 1", c.LBs, MaxLBs)
+	case c.Transits < 0 || c.Transits > MaxTransits:
+		return fmt.Errorf("testbed: %d transits: say 0 to %d", c.Transits, MaxTransits)
 	case c.Clients < 0 || c.Clients > MaxClients:
 		return fmt.Errorf("testbed: %d client addresses: say 1 to %d, or 0 for %d", c.Clients, MaxClients, defaultClients)
 	case c.Delay < 0 || c.Delay > maxDelay:
 		return fmt.Errorf("testbed: one-way delay of %v: say 0 to %v", c.Delay, maxDelay)
+	case c.ClientMTU != 0 && (c.ClientMTU < minMTU || c.ClientMTU > MTU):
+		return fmt.Errorf("testbed: MTU of %d bytes towards the client: say %d to %d, or 0 for %d", c.ClientMTU, minMTU, MTU, MTU)
 	}
-	return nil
+	return validLoss(c.Loss)
 }

@@ -157,7 +157,7 @@ func (s *spawner) start(n *Node, p *Process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errors.New("the testbed is closed")
+		return errClosed
 	}
 	result := make(chan error)
 	s.jobs <- func() { result <- n.Do(p.cmd.Start) }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidPrefix begins the name of every run of this process.
-func pidPrefix() string { return fmt.Sprintf("%d.", os.Getpid()) }
+// pidPrefix begins the name of every run of this process, with a dash for the dot.
+func pidPrefix() string { return fmt.Sprintf("%d-", os.Getpid()) }
 
 func start(t *testing.T, n *Node, name string, args ...string) *Process {
 	t.Helper()
@@ -132,7 +132,7 @@ func wantGone(t *testing.T, pid int) {
 func TestReapAfterKill(t *testing.T) {
 	// The child builds a bed with a grandchild sleeping in it, and is killed.
 	child := exec.Command(os.Args[0], "-test.run=^TestMain$")
-	child.Env = append(os.Environ(), childEnv+"=1")
+	child.Env = append(os.Environ(), childEnv+"=bed")
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +150,9 @@ func TestReapAfterKill(t *testing.T) {
 	if paths, _ := namespaces(run); len(paths) == 0 {
 		t.Fatal("the child's living bed was reaped")
 	}
+	if _, err := os.Stat(pins(run) + "/lb1"); err != nil {
+		t.Fatalf("the child's pins: %v", err)
+	}
 	child.Process.Signal(unix.SIGKILL)
 	child.Wait()
 	wantGone(t, direct) // by Pdeathsig
@@ -166,17 +169,30 @@ func TestReapAfterKill(t *testing.T) {
 	if _, err := os.Stat(stateDir + "/" + run); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("state of run %s left behind (%v)", run, err)
 	}
-	connect(t, live.Client, live.Servers[0], live.Servers[0].Loopback())
+	if _, err := os.Stat(pins(run)); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("pins of run %s left behind (%v)", run, err)
+	}
+	connect(t, live.Client, live.Servers[0], live.Servers[0].Addr)
 }
 
 const childEnv = "PROFFER_TESTBED_CHILD"
 
-// TestMain is the child of TestReapAfterKill when its environment says so.
+// TestMain is a child of a test when its environment says so.
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) == "" {
+	mode := strings.Fields(os.Getenv(childEnv))
+	if len(mode) == 0 {
 		os.Exit(m.Run())
 	}
-	if err := liveUntilKilled(); err != nil {
+	var err error
+	switch mode[0] {
+	case "bed":
+		err = liveUntilKilled()
+	case "listen":
+		err = listen(mode[1])
+	default:
+		err = fmt.Errorf("unknown mode %q", mode)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -91,19 +91,15 @@ func Reap() (removed int, err error) {
 	return removed, nil
 }
 
-// removeRun removes the namespaces and the directory of a run that has no
-// processes any more.
+// removeRun removes the namespaces, the pins and the directory of a run that
+// has no processes any more.
 func removeRun(run string) error {
 	paths, err := namespaces(run)
 	errs := []error{err}
 	for _, p := range paths {
-		// EINVAL: its maker died between creating the file and mounting on it.
-		if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", p, err))
-		}
-		errs = append(errs, os.Remove(p))
+		errs = append(errs, unname(p))
 	}
-	errs = append(errs, os.RemoveAll(filepath.Join(stateDir, run)))
+	errs = append(errs, removePins(pins(run)), os.RemoveAll(filepath.Join(stateDir, run)))
 	return errors.Join(errs...)
 }
 
@@ -135,21 +131,26 @@ func identify(path string) (identity, error) {
 // ours excepted: children of what was started there, and whatever else moved
 // in. They have the given time to obey SIGTERM; with none they are killed.
 func endStrays(run string, grace time.Duration) error {
-	const rounds = 10 // a process may fork while we look
 	paths, err := namespaces(run)
 	if err != nil {
 		return err
 	}
-	ours := make(map[identity]bool)
+	theirs := make(map[identity]bool)
 	for _, p := range paths {
 		id, err := identify(p)
 		if err != nil {
 			return err
 		}
-		ours[id] = true
+		theirs[id] = true
 	}
+	return wrap("run "+run, endInside(theirs, grace))
+}
+
+// endInside is endStrays for these namespaces.
+func endInside(spaces map[identity]bool, grace time.Duration) error {
+	const rounds = 10 // a process may fork while we look
 	for range rounds {
-		strays, err := inside(ours)
+		strays, err := inside(spaces)
 		if err != nil || len(strays) == 0 {
 			return err
 		}
@@ -160,7 +161,7 @@ func endStrays(run string, grace time.Duration) error {
 		}
 		finish(strays, unix.SIGKILL, time.Second)
 	}
-	return fmt.Errorf("processes in the namespaces of run %s survive SIGKILL", run)
+	return errors.New("processes in the namespaces survive SIGKILL")
 }
 
 // inside opens a pidfd for every process in one of the namespaces but this one.

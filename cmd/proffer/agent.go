@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,26 +28,39 @@ func newAgent() *cobra.Command {
 		Long: `Runs the agent until SIGTERM or Ctrl-C, then detaches it. It decides on the
 offers for the configured services by their local load, hands the accepted
 packets to this host's TCP, and tells the load balancer. The VIP of each service
-must be an address of a local interface, such as lo. docs/operators.md describes
-FILE.`,
+must be an address of a local interface, such as lo, or of an application behind
+this host (owner: table). docs/operators.md describes FILE.
+
+SIGHUP reads the signal keys again. If the agent is killed, its programs go on
+answering, and the next one takes over their flows.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			data, err := readConfig(path)
+			cfg, err := loadAgent(path)
 			if err != nil {
 				return err
 			}
-			cfg, err := config.ParseAgent(path, data, runtime.NumCPU())
-			if err != nil {
-				return err
-			}
-			return runAgent(cmd, cfg)
+			return runAgent(cmd, path, cfg)
 		},
 	}
 	configFlag(cmd, &path)
 	return cmd
 }
 
-func runAgent(cmd *cobra.Command, cfg *topo.Agent) error {
+// loadAgent reads an agent's file and the key file that it names.
+func loadAgent(path string) (*topo.Agent, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.ParseAgent(path, data, runtime.NumCPU())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Keys, err = signalKeys(cfg.KeyFile, config.ParseAgentKeys)
+	return cfg, err
+}
+
+func runAgent(cmd *cobra.Command, path string, cfg *topo.Agent) error {
 	if err := dataplane.Preflight(); err != nil {
 		return err
 	}
@@ -65,6 +80,19 @@ func runAgent(cmd *cobra.Command, cfg *topo.Agent) error {
 		ready: func() []any { return []any{"services", len(cfg.Services)} },
 		status: func(s *api.Status) error {
 			return offerings(s, cfg, agent, pages)
+		},
+		reload: func() ([]netip.Addr, error) {
+			next, err := loadAgent(path)
+			if err != nil {
+				return nil, err
+			}
+			if err := sameNode(&cfg.Node, &next.Node, cfg.Flows, next.Flows); err != nil {
+				return nil, err
+			}
+			if !slices.Equal(next.Services, cfg.Services) {
+				return nil, fixed("services")
+			}
+			return nil, agent.SetKeys(next.Keys)
 		},
 	}
 	if len(pages) > 0 {

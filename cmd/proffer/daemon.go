@@ -8,9 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"proffer/api"
 	"proffer/control"
@@ -24,6 +28,8 @@ type plane interface {
 	control.Plane
 	Attach() error
 	Mode() string
+	Adopted() bool
+	Unpinned() string
 	Counters() ([]dataplane.Counter, error)
 	Close() error
 }
@@ -37,7 +43,10 @@ type daemon struct {
 	status  func(*api.Status) error
 	ready   func() []any                // more to say in the log when ready
 	work    func(context.Context) error // more to do meanwhile, or nil
-	log     *slog.Logger
+	reload  func() (targets []netip.Addr, err error)
+
+	reloaded, refused atomic.Uint64
+	log               *slog.Logger
 }
 
 // configFlag adds the flag that every daemon needs.
@@ -55,6 +64,43 @@ func readConfig(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return data, nil
+}
+
+// signalKeys reads the signal keys from a file; no file, no keys.
+func signalKeys(path string, parse func(string, []byte) ([]topo.SignalKey, error)) ([]topo.SignalKey, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read signal keys: %w", err)
+	}
+	return parse(path, data)
+}
+
+// sameNode refuses a reload that changes what the programs were loaded with.
+func sameNode(was, is *topo.Node, flows, wanted topo.FlowTable) error {
+	switch {
+	case was.Name != is.Name:
+		return fixed("node.name")
+	case was.Locator != is.Locator:
+		return fixed("node.locator")
+	case was.Interface != is.Interface:
+		return fixed("node.interface")
+	case was.Pin != is.Pin:
+		return fixed("node.pin")
+	case !slices.Equal(was.Domain, is.Domain):
+		return fixed("node.domain")
+	case was.Control != is.Control:
+		return fixed("control")
+	case flows != wanted:
+		return fixed("flow_table")
+	}
+	return nil
+}
+
+func fixed(key string) error {
+	return fmt.Errorf("%s cannot change while the daemon runs: restart it", key)
 }
 
 func newLogger(w io.Writer) *slog.Logger {
@@ -92,9 +138,42 @@ func (d *daemon) run(ctx context.Context) (err error) {
 		return err
 	}
 	go upkeep.Run(ctx)
+	if why := d.plane.Unpinned(); why != "" {
+		d.log.Warn("flows will not outlive this process", "reason", why)
+	}
+	if len(d.node.Keys) == 0 {
+		d.log.Warn("signals are not authenticated: `proffer help keys` says how to change that")
+	}
 	d.log.Info("ready", append([]any{"role", d.role, "node", d.node.Name, "interface", d.node.Interface,
-		"xdp", d.plane.Mode(), "control", d.node.Control}, d.ready()...)...)
+		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)
+	go d.reloads(ctx, upkeep)
 	return d.serve(ctx, socket, upkeep)
+}
+
+// reloads applies the configuration again at every SIGHUP; one with a mistake
+// changes nothing.
+func (d *daemon) reloads(ctx context.Context, upkeep *control.Controller) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+		}
+		targets, err := d.reload()
+		if err != nil {
+			d.refused.Add(1)
+			d.log.Error("configuration not reloaded, the old one stays", "error", err)
+			continue
+		}
+		if targets != nil {
+			upkeep.SetTargets(targets)
+		}
+		d.reloaded.Add(1)
+		d.log.Info("configuration reloaded")
+	}
 }
 
 // serve answers questions, and works on what else the role has to do.
@@ -118,6 +197,9 @@ func (d *daemon) answer(upkeep *control.Controller) (api.Status, error) {
 		Interface: d.node.Interface,
 		XDP:       d.plane.Mode(),
 		PID:       os.Getpid(),
+		Adopted:   d.plane.Adopted(),
+		Reloads:   d.reloaded.Load(),
+		Refused:   d.refused.Load(),
 		Flows:     upkeep.Flows(),
 		Counters:  map[string]uint64{},
 	}

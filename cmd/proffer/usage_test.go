@@ -117,7 +117,7 @@ func TestHelpIsComplete(t *testing.T) {
 		}
 		wantFlagsDescribed(t, cmd)
 	}
-	for _, verb := range []string{"lb", "agent", "status", "demo"} {
+	for _, verb := range []string{"lb", "agent", "status", "keys", "demo"} {
 		if cmd, _, err := newRoot().Find([]string{verb}); err != nil || cmd.Name() != verb {
 			t.Errorf("there is no verb %s", verb)
 		}

@@ -35,19 +35,6 @@ const (
 	TwinActACT_EXPECTED TwinAct = 3
 )
 
-type TwinCandidates struct {
-	_  structs.HostLayout
-	N  uint32
-	At [4]uint32
-}
-
-type TwinChooseIn struct {
-	_       structs.HostLayout
-	Hash    uint64
-	Members uint32
-	Choices uint32
-}
-
 type TwinHashIn struct {
 	_   structs.HostLayout
 	Key struct {
@@ -117,7 +104,10 @@ type TwinOffering struct {
 	Acceptance uint8
 	Signal     uint8
 	OnFull     uint8
-	Zero       uint8
+	Owner      uint8
+	Netns      int32
+	Mac        [6]uint8
+	Zero       uint16
 }
 
 // Names of all BPF objects in the ELF.
@@ -126,12 +116,9 @@ type TwinOffering struct {
 const (
 	TwinMapState       = "state"
 	TwinProgTwinAccept = "twin_accept"
-	TwinProgTwinChoose = "twin_choose"
 	TwinProgTwinHash   = "twin_hash"
 	TwinVarAcceptIns   = "accept_ins"
 	TwinVarAcceptOuts  = "accept_outs"
-	TwinVarChooseIns   = "choose_ins"
-	TwinVarChooseOuts  = "choose_outs"
 	TwinVarHashIns     = "hash_ins"
 	TwinVarHashOuts    = "hash_outs"
 	TwinVarOffered     = "offered"
@@ -180,7 +167,6 @@ type TwinSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type TwinProgramSpecs struct {
 	TwinAccept *ebpf.ProgramSpec `ebpf:"twin_accept"`
-	TwinChoose *ebpf.ProgramSpec `ebpf:"twin_choose"`
 	TwinHash   *ebpf.ProgramSpec `ebpf:"twin_hash"`
 }
 
@@ -197,8 +183,6 @@ type TwinMapSpecs struct {
 type TwinVariableSpecs struct {
 	AcceptIns  *ebpf.VariableSpec `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.VariableSpec `ebpf:"accept_outs"`
-	ChooseIns  *ebpf.VariableSpec `ebpf:"choose_ins"`
-	ChooseOuts *ebpf.VariableSpec `ebpf:"choose_outs"`
 	HashIns    *ebpf.VariableSpec `ebpf:"hash_ins"`
 	HashOuts   *ebpf.VariableSpec `ebpf:"hash_outs"`
 	Offered    *ebpf.VariableSpec `ebpf:"offered"`
@@ -239,8 +223,6 @@ func (m *TwinMaps) Close() error {
 type TwinVariables struct {
 	AcceptIns  *ebpf.Variable `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.Variable `ebpf:"accept_outs"`
-	ChooseIns  *ebpf.Variable `ebpf:"choose_ins"`
-	ChooseOuts *ebpf.Variable `ebpf:"choose_outs"`
 	HashIns    *ebpf.Variable `ebpf:"hash_ins"`
 	HashOuts   *ebpf.Variable `ebpf:"hash_outs"`
 	Offered    *ebpf.Variable `ebpf:"offered"`
@@ -251,14 +233,12 @@ type TwinVariables struct {
 // It can be passed to LoadTwinObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TwinPrograms struct {
 	TwinAccept *ebpf.Program `ebpf:"twin_accept"`
-	TwinChoose *ebpf.Program `ebpf:"twin_choose"`
 	TwinHash   *ebpf.Program `ebpf:"twin_hash"`
 }
 
 func (p *TwinPrograms) Close() error {
 	return _TwinClose(
 		p.TwinAccept,
-		p.TwinChoose,
 		p.TwinHash,
 	)
 }

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* clamp.h: the MSS that a server offers (RFC 9293 §3.7.1), lowered so that the
+ * client's segments have room for our headers. */
+#pragma once
+#include "rewrite.h"
+
+#define TCP_OPTIONS 40
+#define OPTION_END 0
+#define OPTION_NOP 1
+#define OPTION_MSS 2
+#define MSS_BYTES 4
+#define TCP_CHECK 16 /* where the checksum is in the header */
+
+/* A walk over the options of a TCP header. */
+struct options {
+	__u8 byte[64]; /* TCP_OPTIONS of them; a power of two, to mask an index */
+	__u32 at;
+	__u32 length;
+	bool found;
+};
+
+/* next_option is the callback of bpf_loop; 1 ends the walk. */
+static long next_option(__u64 i, struct options *o)
+{
+	__u8 kind = o->byte[o->at % 64], length = o->byte[(o->at + 1) % 64];
+
+	if (o->at + MSS_BYTES > o->length || kind == OPTION_END)
+		return 1;
+	if (kind == OPTION_NOP) {
+		o->at++;
+		return 0;
+	}
+	o->found = kind == OPTION_MSS && length == MSS_BYTES;
+	if (o->found || kind == OPTION_MSS || length < 2)
+		return 1;
+	o->at += length;
+	return 0;
+}
+
+/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to what
+ * a packet of mtu bytes has room for. Whatever cannot be read stays. A function
+ * of its own for the verifier. */
+__noinline int clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+{
+	__u32 at, length, most;
+	struct options o = {};
+	__u16 was, now;
+	__sum16 check;
+
+	if (!p)
+		return 0;
+	at = ETH_BYTES + ip_bytes(p);
+	length = p->length - p->payload - ip_bytes(p) - sizeof(struct tcphdr);
+	most = mtu - ip_bytes(p) - sizeof(struct tcphdr);
+	if (length < MSS_BYTES || length > TCP_OPTIONS || most > 0xffff)
+		return 0;
+	if (bpf_xdp_load_bytes(ctx, at + sizeof(struct tcphdr), o.byte, length))
+		return 0;
+	o.length = length;
+	bpf_loop(TCP_OPTIONS, next_option, &o, 0);
+	was = o.byte[(o.at + 2) % 64] << 8 | o.byte[(o.at + 3) % 64];
+	if (!o.found || was <= most)
+		return 0;
+	now = bpf_htons(most);
+	was = bpf_htons(was);
+	if (bpf_xdp_load_bytes(ctx, at + TCP_CHECK, &check, sizeof(check)))
+		return 0;
+	bpf_xdp_store_bytes(ctx, at + sizeof(struct tcphdr) + o.at + 2, &now, sizeof(now));
+	/* At an odd place its halves belong to two words: the sum sees it swapped. */
+	check = o.at % 2 ? replace_word(check, bpf_ntohs(was), bpf_ntohs(now))
+			 : replace_word(check, was, now);
+	bpf_xdp_store_bytes(ctx, at + TCP_CHECK, &check, sizeof(check));
+	return 1;
+}

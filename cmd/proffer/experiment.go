@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"proffer/dataplane"
+	"proffer/experiment"
+)
+
+// experimentFlags are those that every experiment has.
+type experimentFlags struct {
+	list    bool
+	seed    uint64
+	servers int
+	json    bool
+	out     string
+}
+
+// finding is what an experiment found.
+type finding interface {
+	JSON() any
+	Print(io.Writer) error
+	Save(dir string) ([]string, error)
+	Holds() error // what it should have shown and did not
+}
+
+// trial is one experiment: how it is called and what it does.
+type trial struct {
+	name, short, long, example string
+
+	flags func(*cobra.Command)
+	check func() error // what cannot be run
+	run   func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error)
+}
+
+func newExperiment() *cobra.Command {
+	f := &experimentFlags{}
+	cmd := &cobra.Command{
+		Use:   "experiment [NAME]",
+		Short: "Show on this machine what breaks, and what does not",
+		Long: `Builds a farm of network namespaces on this machine, runs the real daemons in
+them under real TCP, and then does to it what networks do: replaces servers and
+load balancers, kills hosts, floods, loses and forges packets. Needs root;
+removes all it made, also on Ctrl-C.
+
+Exit code 1 if an experiment does not show what it must, saying what. --json
+prints what ` + "`proffer help experiment NAME`" + ` describes; --out gets the raw rows as
+CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/resilience.md
+explains each of them.`,
+		Example: `  proffer experiment --list
+  proffer experiment resiliency --out out`,
+		Args: experimentOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listTrials(cmd) },
+	}
+	cmd.Flags().BoolVar(&f.list, "list", false, "print the experiments, a line each, as the verb alone does")
+	flags := cmd.PersistentFlags()
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of all that is random, `N`")
+	flags.IntVar(&f.servers, "servers", 12, "servers of the farm, `N`")
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	flags.StringVar(&f.out, "out", "", "write rows and figure into `DIR`")
+	for _, t := range []trial{resiliencyTrial(f), latencyTrial(f), lbKillTrial(f), lossTrial(f), floodTrial(f), forgeTrial(f)} {
+		cmd.AddCommand(f.command(t))
+	}
+	return cmd
+}
+
+// experimentOnly refuses a name that no experiment has.
+func experimentOnly(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown experiment %q; see `proffer experiment --list` for what there is", args[0])}
+}
+
+// listTrials prints the experiments there are.
+func listTrials(cmd *cobra.Command) error {
+	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, c := range cmd.Commands() {
+		fmt.Fprintf(t, "%s\t%s\n", c.Name(), c.Short)
+	}
+	return t.Flush()
+}
+
+func (f *experimentFlags) command(t trial) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     t.name,
+		Short:   t.short,
+		Long:    t.long,
+		Example: t.example,
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.perform(cmd, t) },
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+// perform runs an experiment from its flags to its verdict.
+func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
+	if err := t.check(); err != nil {
+		return usageError{err}
+	}
+	if err := dataplane.Preflight(); err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := writable(f.out); err != nil {
+			return err
+		}
+	}
+	programs, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	show := newProgress(cmd.ErrOrStderr())
+	found, err := t.run(cmd.Context(), programs, func(s experiment.Step) { show.update(stepLine(s)) })
+	show.end()
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted; everything the experiment made is removed")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.show(cmd, found), found.Holds())
+}
+
+// show prints what was found, and writes it where it was asked to.
+func (f *experimentFlags) show(cmd *cobra.Command, found finding) error {
+	if f.json {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(found.JSON()); err != nil {
+			return err
+		}
+	} else if err := found.Print(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if f.out == "" {
+		return nil
+	}
+	paths, err := found.Save(f.out)
+	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
+	return err
+}
+
+// stepLine is the line of progress, and whether it is the last.
+func stepLine(s experiment.Step) (string, bool) {
+	return fmt.Sprintf("[%d/%d] %s, %s left", s.Done, s.Total, s.Doing, experiment.Left(s.Left)), s.Done == s.Total
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"proffer/experiment"
+)
+
+func TestExperimentWrongUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string // after experiment
+		want string // the line begins so
+	}{
+		{"siege", "unknown experiment \"siege\"; see `proffer experiment --list` for what there is\n"},
+		{"--colour", "unknown flag: --colour; see `proffer experiment --help`\n"},
+		{"resiliency now", "proffer experiment resiliency takes no argument, got \"now\"; see `proffer experiment resiliency --help`\n"},
+		{"resiliency --colour", "unknown flag: --colour; see `proffer experiment resiliency --help`\n"},
+		{"resiliency --methods=", "--methods: name at least one\n"},
+		{"resiliency --methods ask", "--methods: unknown method \"ask\": want hunt, hunt-no-history or single\n"},
+		{"resiliency --methods hunt,hunt", "--methods: hunt stands there twice\n"},
+		{"resiliency --flows 0", "--flows 0: want 1 to 8000\n"},
+		{"resiliency --changes 16", "--changes 16: want 1 to 15\n"},
+		{"resiliency --servers 1", "--servers 1: want 2 to 240, fresh ones for 10 changes included\n"},
+		{"resiliency --servers 241", "--servers 241: want 2 to 240"},
+		{"resiliency --buckets 11", "--buckets 11: want 12 to 16777216\n"},
+		{"resiliency --seed -1", "invalid argument \"-1\" for \"--seed\" flag"},
+		{"latency --connections 0", "--connections 0: want 1 to 100000\n"},
+		{"latency --servers 1", "--servers 1: want 2 to 250"},
+		{"lbkill --lbs 1", "--lbs 1: want 2 to 16"},
+		{"lbkill --every 1s", "--every 1s: want 2s to 1m\n"},
+		{"lbkill --every 5s --for 9s", "--for 9s: want at least twice --every, and at most 1h\n"},
+		{"lbkill --rate NaN", "--rate NaN: want 1 to 2000\n"},
+		{"lbkill --servers 0", "--servers 0: want 1 to 250\n"},
+		{"lbkill --idle -1", "--idle -1: want 0 to 8000\n"},
+		{"lbkill --bulk 201", "--bulk 201: want 0 to 200\n"},
+		{"loss --loss=", "invalid argument \"\" for \"--loss\" flag"},
+		{"loss --loss 0.3", "--loss 0.3: want 0 to 0.2"},
+		{"loss --loss NaN", "--loss NaN: want 0 to 0.2"},
+		{"loss --requests 0", "--requests 0: want 1 to 100000\n"},
+		{"loss --servers 251", "--servers 251: want 2 to 250"},
+		{"flood --rates=", "invalid argument \"\" for \"--rates\" flag"},
+		{"flood --rates -5", "--rates -5: want 0 to 10000000\n"},
+		{"flood --for 500ms", "--for 500ms: want 1s to 1m\n"},
+		{"flood --flows 0", "--flows 0: want 1 to 8000\n"},
+		{"flood --servers 0", "--servers 0: want 1 to 250\n"},
+		{"forge --packets 999", "--packets 999: want 1000 to 100000000\n"},
+		{"forge --servers 1", "--servers 1: want 2 to 250\n"},
+	} {
+		wantLine(t, append([]string{"experiment"}, strings.Split(c.args, " ")...), exitUsage, c.want)
+	}
+}
+
+// trials are the experiments there are, with the fields of their --json.
+func trials() map[string][]string {
+	return map[string][]string{
+		"resiliency": {"method", "changes", "flows", "removed", "extra_resets", "silent", "recovered", "first_takes", "per_change", "cold", "live"},
+		"latency":    {"method", "connections", "p50_us", "p90_us", "p99_us", "mean_us"},
+		"lbkill":     {"kills", "host_kills", "requests", "failed", "longest_stall_ms", "idle_flows", "idle_lost", "bulk_flows", "bulk_lost", "bulk_bytes"},
+		"loss":       {"loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "lost_frames"},
+		"flood":      {"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "tried", "ok", "tried_spin", "ok_spin"},
+		"forge":      {"packets", "signals", "floods", "seen", "changed_maps", "delivered", "accepted", "entries", "flows", "lost", "asking", "counters"},
+	}
+}
+
+// TestExperimentList: the verb alone and --list print a line an experiment.
+func TestExperimentList(t *testing.T) {
+	code, list, stderr := call(t, "experiment", "--list")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d, stderr %q", code, stderr)
+	}
+	if _, bare, _ := call(t, "experiment"); bare != list {
+		t.Errorf("proffer experiment alone prints otherwise than with --list:\n%s", bare)
+	}
+	if n := strings.Count(list, "\n"); n != len(trials()) {
+		t.Errorf("%d lines for %d experiments:\n%s", n, len(trials()), list)
+	}
+	for name := range trials() {
+		if !strings.Contains("\n"+list, "\n"+name+"  ") {
+			t.Errorf("%s is not listed:\n%s", name, list)
+		}
+	}
+}
+
+// TestExperimentHelpNamesEveryField: they are the interface of --json.
+func TestExperimentHelpNamesEveryField(t *testing.T) {
+	for name, fields := range trials() {
+		code, text, stderr := call(t, "help", "experiment", name)
+		if code != exitOK || stderr != "" {
+			t.Errorf("proffer help experiment %s: exit %d, stderr %q", name, code, stderr)
+		}
+		for _, word := range append(fields, "--seed", "--servers", "--json", "--out", "Fails if") {
+			if !strings.Contains(text, word) {
+				t.Errorf("proffer help experiment %s does not name %s", name, word)
+			}
+		}
+		if cmd, _, err := newRoot().Find([]string{"experiment", name}); err != nil || cmd.Name() != name {
+			t.Errorf("there is no experiment %s", name)
+		} else {
+			wantFlagsDescribed(t, cmd.Parent())
+		}
+	}
+}
+
+func TestStepLine(t *testing.T) {
+	line, last := stepLine(experiment.Step{Doing: "waiting", Done: 1, Total: 3, Left: 61e9})
+	if line != "[1/3] waiting, 1:01 left" || last {
+		t.Errorf("%q, %v", line, last)
+	}
+	if _, last = stepLine(experiment.Step{Done: 3, Total: 3}); !last {
+		t.Error("the last step is not the last")
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/experiment"
+)
+
+func floodTrial(f *experimentFlags) trial {
+	var e experiment.Flood
+	return trial{
+		name:  "flood",
+		short: "flood with spoofed SYNs: what becomes of established and of new flows",
+		long: `Opens flows, then floods their service with SYNs of clients that do not exist.
+The flows exchange data before, during and after each flood, and new connections
+are tried 50 times a second. The flood is sent by the machine that serves, so
+then as much CPU as it took is burnt instead, and the tries are made again.
+
+--json prints an array of rows, one a rate: rate (asked for; 0: as many as go),
+sent_pps, offered (SYNs that came as far as the load balancer and were offered to
+servers), cpu (share of all CPUs that were busy), established, lost (of them,
+after the flood), silent_during (no answer within 10 s during it), tried, ok (new
+connections), tried_spin, ok_spin.
+
+Fails if an established flow is lost.`,
+		example: `  proffer experiment flood
+  proffer experiment flood --rates 20000,0 --for 2s --json`,
+		flags: func(cmd *cobra.Command) {
+			flags := cmd.Flags()
+			flags.IntSliceVar(&e.Rates, "rates", []int{50_000, 100_000, 200_000, 0}, "SYNs a second, `LIST` with commas; 0: as many as go")
+			flags.DurationVar(&e.For, "for", 5*time.Second, "`TIME` of each flood")
+			flags.IntVar(&e.Flows, "flows", 1000, "established flows, `N`")
+		},
+		check: func() error {
+			e.Servers, e.Seed = f.servers, f.seed
+			return e.Check()
+		},
+		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+			e.Programs = programs
+			return e.Run(ctx, show)
+		},
+	}
+}

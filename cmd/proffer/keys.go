@@ -1,0 +1,235 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"proffer/config"
+	"proffer/topo"
+)
+
+func newKeys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys VERB",
+		Short: "Make and rotate the keys that sign signals",
+		Long: `Writes files of signal keys, which signal_keys in the configuration of a load
+balancer or an agent names. Every load balancer has the same file; every agent
+has one of its own, made from it by ` + "`proffer keys server`" + `, so that a server cannot
+speak for another one. The first key of a file signs, all of them are accepted.
+Nothing is changed in place: the new file goes to stdout. It is secret; do not
+write it over the one that is read.
+
+  umask 077
+  proffer keys new > lb.keys
+  proffer keys server lb.keys --locator 5f00:0:2:1::/64 > s1.keys
+
+A rotation without loss takes three steps. Each ends when the new file, and the
+agents' files made from it, are on every node, and every daemon has read its own
+(SIGHUP); only then comes the next:
+
+  1. proffer keys new --from lb.keys > next.keys      all accept the new key
+  2. proffer keys promote next.keys --id 2 > lb.keys  all sign with it
+  3. proffer keys drop lb.keys --id 1 > next.keys     the old one is worth nothing
+
+A node that signs with a key that another one does not have yet, or no longer,
+is not heard there.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usageError{fmt.Errorf("unknown verb \"keys %s\"; see `proffer help keys` for what there is", args[0])}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newKeysNew(), newKeysPromote(), newKeysDrop(), newKeysServer())
+	return cmd
+}
+
+func newKeysNew() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "new [--from FILE]",
+		Short: "Print a load balancer's file with a new key",
+		Long: `Prints a load balancer's file of one random key, or with --from FILE its keys
+and a new one behind them: the first step of a rotation. The new key's id is the
+next above all others, and the first free one after 255.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var keys []topo.SignalKey
+			if cmd.Flags().Changed("from") {
+				var err error
+				if keys, err = readKeys(from); err != nil {
+					return err
+				}
+			}
+			keys, err := addKey(keys, rand.Reader)
+			if err != nil {
+				return err
+			}
+			return printed(cmd, config.MarshalLBKeys(keys))
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "keep the keys of `FILE`, a load balancer's")
+	return cmd
+}
+
+func newKeysPromote() *cobra.Command {
+	return newRotation("promote", "Print a file with one of its keys first",
+		`Prints a load balancer's FILE with key N first, which is the one that signs: the
+second step of a rotation.`, promoteKey)
+}
+
+func newKeysDrop() *cobra.Command {
+	return newRotation("drop", "Print a file without one of its keys",
+		`Prints a load balancer's FILE without key N: the last step of a rotation. The key
+that signs cannot be dropped: promote another one and wait for every node to have
+read it.`, dropKey)
+}
+
+// newRotation makes a verb that changes the key of an id.
+func newRotation(verb, short, long string, change func([]topo.SignalKey, int) ([]topo.SignalKey, error)) *cobra.Command {
+	var id uint8
+	cmd := &cobra.Command{
+		Use:   verb + " FILE --id N",
+		Short: short,
+		Long:  long,
+		Args:  oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("id") {
+				return usageError{errors.New("--id N is missing: the key to " + verb)}
+			}
+			keys, err := readKeys(args[0])
+			if err != nil {
+				return err
+			}
+			at := slices.IndexFunc(keys, func(k topo.SignalKey) bool { return k.ID == id })
+			if at < 0 {
+				return usageError{fmt.Errorf("--id %d: %s has %s", id, args[0], idsOf(keys))}
+			}
+			if keys, err = change(keys, at); err != nil {
+				return usageError{fmt.Errorf("--id %d: %w", id, err)}
+			}
+			return printed(cmd, config.MarshalLBKeys(keys))
+		},
+	}
+	cmd.Flags().Uint8Var(&id, "id", 0, "the key of id `N`")
+	return cmd
+}
+
+func newKeysServer() *cobra.Command {
+	var locator string
+	cmd := &cobra.Command{
+		Use:   "server FILE --locator PREFIX",
+		Short: "Print the file of one server's agent",
+		Long: `Prints the file of the agent whose node.locator is PREFIX, made from a load
+balancer's FILE: the farm's keys, and keys of the server's own in place of their
+masters. From the same FILE comes always the same.`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if locator == "" {
+				return usageError{errors.New("--locator PREFIX is missing: the server's, as in node.locator of its agent")}
+			}
+			at, err := config.ParseLocator(locator)
+			if err != nil {
+				return usageError{fmt.Errorf("--locator: %w", err)}
+			}
+			keys, err := readKeys(args[0])
+			if err != nil {
+				return err
+			}
+			for i := range keys {
+				keys[i].Server = config.ServerKey(keys[i].Server, at)
+			}
+			return printed(cmd, config.MarshalAgentKeys(keys))
+		},
+	}
+	cmd.Flags().StringVar(&locator, "locator", "", "locator of the server, a /64 `PREFIX`")
+	return cmd
+}
+
+// oneFile demands one word behind a verb.
+func oneFile(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return usageError{fmt.Errorf("FILE is missing: a load balancer's file of signal keys; see `%s --help`", cmd.CommandPath())}
+	case 1:
+		return nil
+	default:
+		return usageError{fmt.Errorf("%s takes one FILE, got %q too; see `%[1]s --help`", cmd.CommandPath(), args[1])}
+	}
+}
+
+// readKeys reads a load balancer's file.
+func readKeys(path string) ([]topo.SignalKey, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
+	}
+	return config.ParseLBKeys(path, data)
+}
+
+func printed(cmd *cobra.Command, file []byte) error {
+	if _, err := cmd.OutOrStdout().Write(file); err != nil {
+		return fmt.Errorf("write keys: %w", err)
+	}
+	return nil
+}
+
+// addKey puts a new key behind the others.
+func addKey(keys []topo.SignalKey, random io.Reader) ([]topo.SignalKey, error) {
+	if len(keys) == config.MaxKeys {
+		return nil, usageError{fmt.Errorf("--from: there are %d keys already, the most there can be; drop one first", len(keys))}
+	}
+	k := topo.SignalKey{ID: freeID(keys)}
+	for _, secret := range [][]byte{k.Farm[:], k.Server[:]} {
+		if _, err := io.ReadFull(random, secret); err != nil {
+			return nil, fmt.Errorf("make a key: %w", err)
+		}
+	}
+	return append(keys, k), nil
+}
+
+// freeID is above all others: the id of a key that was dropped may still be on
+// some node, with that key.
+func freeID(keys []topo.SignalKey) uint8 {
+	var id uint8
+	taken := map[uint8]bool{0: true} // on the wire: no tag
+	for _, k := range keys {
+		id = max(id, k.ID)
+		taken[k.ID] = true
+	}
+	for id++; taken[id]; {
+		id++ // after 255 comes 0
+	}
+	return id
+}
+
+func promoteKey(keys []topo.SignalKey, at int) ([]topo.SignalKey, error) {
+	first := keys[at]
+	return slices.Insert(slices.Delete(keys, at, at+1), 0, first), nil
+}
+
+func dropKey(keys []topo.SignalKey, at int) ([]topo.SignalKey, error) {
+	switch {
+	case len(keys) == 1:
+		return nil, errors.New("it is the only key; for signals without tags take signal_keys out of every configuration")
+	case at == 0:
+		return nil, errors.New("it is the key that signs; promote another one first")
+	}
+	return slices.Delete(keys, at, at+1), nil
+}
+
+func idsOf(keys []topo.SignalKey) string {
+	ids := make([]string, len(keys))
+	for i, k := range keys {
+		ids[i] = fmt.Sprint(k.ID)
+	}
+	return "the keys " + strings.Join(ids, ", ")
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/experiment"
+)
+
+func lbKillTrial(f *experimentFlags) trial {
+	var e experiment.LBKill
+	return trial{
+		name:  "lbkill",
+		short: "kill load balancers under traffic: who notices",
+		long: `Kills a random load balancer at even intervals, while short connections, idle
+flows and bulk streams (1 MB/s each) go through all of them by the router's
+ECMP. Every first time its host dies at once, is built anew half an interval
+later, and is announced again: it has to find the flows that the router sends
+it. Every second time only its daemon dies (SIGKILL) and is started again; the
+host stays announced and its programs go on. At the end all idle flows exchange
+data, and all streams end in good order, every byte checked.
+
+--json prints one object: kills, host_kills, requests, failed (anything but an
+answer), longest_stall_ms (of any request, from when it was due), idle_flows,
+idle_lost, bulk_flows, bulk_lost, bulk_bytes, carrying (load balancers that
+steered packets since they came back), lbs, servers, seed.
+
+Fails if a request failed, a flow was lost, a load balancer that came back got
+nothing to do, or a request took more than 1.5 s: a lost SYN is sent again after
+one.`,
+		example: `  proffer experiment lbkill
+  proffer experiment lbkill --lbs 2 --every 2s --for 20s --json`,
+		flags: func(cmd *cobra.Command) {
+			flags := cmd.Flags()
+			flags.DurationVar(&e.Every, "every", 5*time.Second, "`TIME` from one death to the next")
+			flags.DurationVar(&e.For, "for", 2*time.Minute, "`TIME` in all")
+			flags.IntVar(&e.LBs, "lbs", 3, "load balancers, `N`")
+			flags.Float64Var(&e.Rate, "rate", 200, "short connections a second, `N`")
+			flags.IntVar(&e.Idle, "idle", 1000, "idle flows, `N`")
+			flags.IntVar(&e.Bulk, "bulk", 20, "bulk streams, half of them uploads, `N`")
+		},
+		check: func() error {
+			e.Servers, e.Seed = f.servers, f.seed
+			return e.Check()
+		},
+		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+			e.Programs = programs
+			return e.Run(ctx, show)
+		},
+	}
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+
+	"proffer/topo"
+)
+
+// checkLB finds what no single value of a load balancer's file shows.
+func checkLB(d *document, lb *topo.LB) {
+	checkNode(d, lb.Node)
+	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
+	hosts := map[netip.Prefix]bool{}
+	for i, s := range lb.Services {
+		at := fmt.Sprintf("services[%d]", i)
+		names.add(d, at+".name", s.Name)
+		vips.add(d, at+".vip", s.VIP)
+		checkOutside(d, at+".vip", s.VIP.Addr, lb.Locator)
+		checkWire(d, at, s)
+		checkVia(d, at, s, lb.Locator)
+		checkFragments(d, at, s, hashed)
+		checkPools(d, at, s, lb.Locator, hosts)
+	}
+	if len(hosts) > MaxServers {
+		d.failKey("services", "have %d servers together, with those of their history; want at most %d", len(hosts), MaxServers)
+	}
+}
+
+// checkWire: an SRH of the papers' kind ends with the client's own destination,
+// which is IPv6, and speaks to an agent.
+func checkWire(d *document, at string, s topo.Service) {
+	switch {
+	case s.Wire != topo.Insert:
+	case s.Dispatch != topo.Hunt:
+		d.failKey(at+".wire", "%q goes only with dispatch: hunt; want encap", s.Wire)
+	case s.VIP.Addr.Is4():
+		d.failKey(at+".wire", "%q needs IPv6 packets, and the vip is %s; want encap", s.Wire, s.VIP.Addr)
+	}
+}
+
+func checkVia(d *document, at string, s topo.Service, own netip.Prefix) {
+	for i, sid := range s.Via {
+		if own.Contains(sid) {
+			d.failKey(fmt.Sprintf("%s.via[%d]", at, i), "%q lies in this LB's own locator %s; want the SID of a node on the way", sid, own)
+		}
+	}
+}
+
+// checkFragments: nobody sees the ports of fragments, so all of a VIP's go to
+// the one pool that hashed has for it.
+func checkFragments(d *document, at string, s topo.Service, hashed map[netip.Addr]string) {
+	if s.Fragments != topo.HashFragments {
+		return
+	}
+	first, taken := hashed[s.VIP.Addr]
+	switch {
+	case s.Dispatch != topo.Single:
+		d.failKey(at+".fragments", "%q goes only with dispatch: single; want drop", s.Fragments)
+	case taken:
+		d.failKey(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
+			s.Fragments, first, d.locate(first).line, s.VIP.Addr)
+	default:
+		hashed[s.VIP.Addr] = at + ".fragments"
+	}
+}
+
+// checkPools adds the locators of all servers, of now and before, to hosts.
+func checkPools(d *document, at string, s topo.Service, own netip.Prefix, hosts map[netip.Prefix]bool) {
+	pool := func(list string, servers []topo.Server) {
+		checkServers(d, list, servers, s.VIP.Addr, own)
+		for _, server := range servers {
+			hosts[server.Locator] = true
+		}
+	}
+	pool(at+".servers", s.Servers)
+	newer, whose := s.Version, at
+	for i, v := range s.History {
+		entry := fmt.Sprintf("%s.history[%d]", at, i)
+		if v.Version >= newer {
+			d.failKey(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, whose)
+		}
+		newer, whose = v.Version, entry
+		pool(entry+".servers", v.Servers)
+	}
+}
+
+func checkServers(d *document, list string, servers []topo.Server, vip netip.Addr, own netip.Prefix) {
+	names, locators := unique[string]{}, unique[netip.Prefix]{}
+	for i, server := range servers {
+		at := fmt.Sprintf("%s[%d]", list, i)
+		names.add(d, at+".name", server.Name)
+		locators.add(d, at+".locator", server.Locator)
+		if server.Locator == own {
+			d.failKey(at+".locator", "%q is the locator of this LB; want the server's own", server.Locator)
+		} else if server.Locator.Contains(vip) {
+			d.failKey(at+".locator", "%q contains the service's vip %s; want a prefix of SIDs only", server.Locator, vip)
+		}
+	}
+}

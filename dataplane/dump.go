@@ -1,0 +1,75 @@
+package dataplane
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf"
+)
+
+// seenBytes is the length of `seen_ns`, with which the value of every flow table
+// begins (bpf/types.h): any packet of a flow renews it.
+const seenBytes = 8
+
+// flowTables are the names under which an LB and an agent pin their flows.
+func flowTables() []string { return []string{"flows", "embryos", "conns", "waits"} }
+
+// DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash
+// of all that they hold, but for when each flow was last seen, and the number of
+// entries. Equal hashes say that nothing has been learnt or forgotten meanwhile.
+// Packets of flows that come while it reads may spoil it.
+func DumpPinned(dir string) (sha string, entries int, err error) {
+	var paths []string
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && slices.Contains(flowTables(), d.Name()) {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		return "", 0, fmt.Errorf("find pinned maps: %w", err)
+	}
+	if len(paths) == 0 {
+		return "", 0, fmt.Errorf("no flow table is pinned below %s: is a daemon running, and is this its node.pin?", dir)
+	}
+	sum := sha256.New()
+	for _, path := range paths { // in lexical order
+		all, err := dump(path)
+		if err != nil {
+			return "", 0, fmt.Errorf("read map %s: %w", path, err)
+		}
+		fmt.Fprintf(sum, "%s %d\n", filepath.Base(path), len(all))
+		for _, entry := range all {
+			sum.Write(entry)
+		}
+		entries += len(all)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), entries, nil
+}
+
+// dump returns the entries of a pinned map in order, each its key and its value.
+func dump(path string) ([][]byte, error) {
+	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if m.ValueSize() < seenBytes {
+		return nil, errors.New("its values are too short for a flow table")
+	}
+	var all [][]byte
+	var key, value []byte
+	for i := m.Iterate(); ; {
+		if !i.Next(&key, &value) {
+			slices.SortFunc(all, bytes.Compare)
+			return all, i.Err()
+		}
+		all = append(all, append(bytes.Clone(key), value[seenBytes:]...))
+	}
+}

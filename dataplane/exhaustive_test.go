@@ -1,0 +1,228 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	fsm "proffer/handshake"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// Every sequence of messages up to a depth runs through the real programs and
+// through package handshake; each step must do the same to packet and state.
+// PROFFER_DEPTH=6 looks further than `make test` does; so does, with several nodes
+// and a network, PROFFER_SCHEDULES=100000, and elsewhere PROFFER_SEED=2.
+
+func wantedDepth(t testing.TB) int {
+	t.Helper()
+	s := os.Getenv("PROFFER_DEPTH")
+	if s == "" {
+		return 5
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("PROFFER_DEPTH=%q: want a number of messages, such as 6", s)
+	}
+	return n
+}
+
+// deepen walks all sequences of one message, then of two, and so on: the shortest
+// counterexample comes first.
+func deepen(t *testing.T, letters int, runs *int, walk func(depth int) int) {
+	t.Helper()
+	n, began, steps := wantedDepth(t), time.Now(), 0
+	for d := 1; d <= n && !t.Failed(); d++ {
+		steps = walk(d)
+	}
+	t.Logf("%d messages, all sequences of up to %d: %d steps, of which %d differed in what went before; %.2f minutes",
+		letters, n, steps, *runs, time.Since(began).Minutes())
+}
+
+// probe runs a program some million times: what it reads and writes beside the
+// program are pages in memory.
+type probe struct {
+	prog     *ebpf.Program
+	names    []string
+	counters *ebpf.Memory
+	before   []byte
+	after    []byte
+	clock    *ebpf.Memory
+	buffer   [512]byte
+}
+
+// forProbes makes the programs' maps and clock ours.
+func forProbes(spec *ebpf.CollectionSpec) error {
+	spec.Maps["counters"].Type = ebpf.Array // one CPU at a time
+	for _, name := range []string{"counters", "syns", "refusals"} {
+		if m := spec.Maps[name]; m != nil {
+			m.Flags |= mmapable
+		}
+	}
+	if v := spec.Variables["virtual_sockets"]; v != nil {
+		if err := v.Set(true); err != nil {
+			return err
+		}
+	}
+	return inVirtualTime(spec)
+}
+
+const mmapable = 0x400 // BPF_F_MMAPABLE
+
+func newProbe(t testing.TB, prog *ebpf.Program, names []string, counters *ebpf.Map) *probe {
+	t.Helper()
+	p := &probe{prog: prog, names: names, counters: pagesOf(t, counters), clock: pagesOf(t, sectionOf(t, prog, ".bss"))}
+	p.before, p.after = make([]byte, 8*len(names)), make([]byte, 8*len(names))
+	return p
+}
+
+func pagesOf(t testing.TB, m *ebpf.Map) *ebpf.Memory {
+	t.Helper()
+	mem, err := m.Memory()
+	if err != nil {
+		t.Fatalf("map %v into memory: %v", m, err)
+	}
+	return mem
+}
+
+// sectionOf finds the map of a program that holds one of its sections.
+func sectionOf(t testing.TB, prog *ebpf.Program, section string) *ebpf.Map {
+	t.Helper()
+	info, err := prog.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		if about, err := m.Info(); err == nil && strings.HasSuffix(about.Name, section) {
+			return m
+		}
+	}
+	t.Fatalf("%s has no section %s", prog, section)
+	return nil
+}
+
+func writeAt(t testing.TB, m *ebpf.Memory, b []byte, at int) {
+	if _, err := m.WriteAt(b, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAt(t testing.TB, m *ebpf.Memory, b []byte, at int) {
+	if _, err := m.ReadAt(b, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *probe) at(t testing.TB, now time.Duration) {
+	writeAt(t, p.clock, binary.NativeEndian.AppendUint64(nil, uint64(now)), 0)
+}
+
+// send passes one frame through the program; valid until the next one.
+func (p *probe) send(t testing.TB, frame []byte) outcome {
+	readAt(t, p.counters, p.before, 0)
+	o := ebpf.RunOptions{Data: frame, DataOut: p.buffer[:]}
+	action, err := p.prog.Run(&o)
+	if err != nil {
+		t.Fatalf("run %s on %d bytes: %v", p.prog, len(frame), err)
+	}
+	out := outcome{action: action, frame: o.DataOut}
+	readAt(t, p.counters, p.after, 0)
+	for i, name := range p.names {
+		if p.before[8*i] != p.after[8*i] {
+			out.reasons = append(out.reasons, name)
+		}
+	}
+	return out
+}
+
+// words of a flow, as the programs mix them into digests.
+func digestSlot(f policy.Flow, isn uint32) (slot int) {
+	var b [40]byte
+	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
+	copy(b[:], client[:])
+	copy(b[16:], vip[:])
+	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
+	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
+	b[36] = topo.TCP.Number()
+	h := uint64(isn)
+	for i := range 5 {
+		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return int(h % 65536)
+}
+
+// flowKey is the test's flow in the programs' maps.
+func flowKey(f policy.Flow) (key lbTuple) {
+	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = f.Client.Addr().As16(), f.VIP.Addr().As16()
+	key.ClientPortBe, key.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
+	key.Protocol = topo.TCP.Number()
+	return key
+}
+
+// mapSlot is one entry of a map, for the test's flow: there, or not.
+type mapSlot[V comparable] struct {
+	m     *ebpf.Map
+	key   lbTuple
+	value V
+	known bool
+}
+
+func (s *mapSlot[V]) read(t testing.TB) {
+	err := s.m.Lookup(&s.key, &s.value)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.Fatal(err)
+	}
+	if s.known = err == nil; !s.known {
+		var none V
+		s.value = none
+	}
+}
+
+// restore makes the entry what it was.
+func (s *mapSlot[V]) restore(t testing.TB, was mapSlot[V]) {
+	if s.known == was.known && s.value == was.value {
+		return
+	}
+	err := error(nil)
+	if was.known {
+		err = s.m.Put(&was.key, &was.value)
+	} else {
+		err = s.m.Delete(&s.key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	*s = was
+}
+
+// trail is the sequence that led somewhere, for a reader.
+type trail []string
+
+func (l trail) String() string { return strings.Join(l, ", ") }
+
+// The two connections of a flow that its client opens, one after the other.
+const (
+	isnA = clientISN
+	isnB = clientISN + 1_000_000
+)
+
+// isnOf is what a server answers a SYN with.
+func isnOf(server fsm.Node, clientISN uint32) uint32 {
+	return clientISN*3 + uint32(server)*100_000
+}
+
+var hostPrefix = netip.PrefixFrom(clientAddr, 128)

@@ -1,0 +1,79 @@
+package dataplane
+
+import (
+	"testing"
+	"time"
+
+	"proffer/policy"
+)
+
+// life is what happens to a flow before it is left alone.
+type life struct {
+	what string
+	live func(*testing.T, *lbRig)
+	age  time.Duration // the longest that its entry may be silent
+}
+
+func say(flags byte) func(*testing.T, *lbRig) {
+	return func(t *testing.T, r *lbRig) { r.send(t, inward(huntPort, flags).frame()) }
+}
+
+func told(flags byte) func(*testing.T, *lbRig) {
+	return func(t *testing.T, r *lbRig) {
+		r.send(t, signalFrom(1, outward(huntPort, flags), remove, policy.Generation(clientISN)))
+	}
+}
+
+func all(steps ...func(*testing.T, *lbRig)) func(*testing.T, *lbRig) {
+	return func(t *testing.T, r *lbRig) {
+		for _, step := range steps {
+			step(t, r)
+		}
+	}
+}
+
+// testSweepFlows: an entry goes when its time has run out, not before: the
+// lingering after both sides closed or the server reset, the idle one otherwise.
+func testSweepFlows(t *testing.T, seen hits) {
+	const idle, linger = 5 * time.Minute, 10 * time.Second
+	r := newLBRig(t, seen, hunting(2, 4))
+	for _, c := range []life{
+		{"established", say(ack), idle},
+		{"client closed", say(fin | ack), idle},
+		{"server closed", told(fin | ack), idle},
+		{"both closed", all(say(fin|ack), told(fin|ack)), linger},
+		{"both closed, server first", all(told(fin|ack), say(fin|ack)), linger},
+		{"reset by the server", told(rst), linger},
+		{"forged client RST", say(rst | ack), idle},
+	} {
+		r.at(t, start)
+		r.learn(t, 1, clientISN)
+		c.live(t, r)
+		for _, s := range []struct {
+			after time.Duration
+			want  Swept
+		}{{-time.Second, Swept{Kept: 1}}, {c.age, Swept{Kept: 1}}, {c.age + 1, Swept{Removed: 1}}, {c.age + 2, Swept{}}} {
+			got, err := r.sweepAt(start + s.after)
+			if err != nil || got != s.want {
+				t.Errorf("%s, after %v: %+v, %v, want %+v", c.what, s.after, got, err, s.want)
+			}
+		}
+	}
+	testTouch(t, r)
+}
+
+// testTouch: a packet renews its entry, though not more often than every 100 ms.
+func testTouch(t *testing.T, r *lbRig) {
+	r.learn(t, 1, clientISN)
+	for _, c := range []struct{ now, seen time.Duration }{
+		{start + 99*time.Millisecond, start},
+		{start + 100*time.Millisecond, start + 100*time.Millisecond},
+		{start + time.Hour, start + time.Hour},
+	} {
+		r.at(t, c.now)
+		r.send(t, inward(huntPort, ack).frame())
+		if e, _ := r.flow(t, inward(huntPort, ack).flow()); e.SeenNs != uint64(c.seen) {
+			t.Errorf("at %v seen at %d, want %v", c.now, e.SeenNs, c.seen)
+		}
+	}
+}

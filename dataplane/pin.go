@@ -1,0 +1,161 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// pins is a directory of a BPF filesystem where what must outlive the daemon has
+// a name: the link that keeps the program attached, and the maps that hold what
+// packets taught it. Programs and configuration are new with every daemon. The
+// zero value pins nothing.
+type pins struct {
+	dir  string
+	link link.Link    // what an earlier daemon left attached, or nil
+	lock net.Listener // held while the daemon lives; the kernel lets it go with it
+}
+
+// openPins finds what an earlier daemon left behind for the link dev. A reason
+// for not pinning is no error: a data plane works without. A daemon that lives
+// is one: what it has is not left behind.
+func openPins(dir string, dev *net.Interface) (p pins, reason string, err error) {
+	if dir == "" {
+		return pins{}, "no directory is configured", nil
+	}
+	if !onBPFFS(filepath.Dir(dir)) {
+		return pins{}, fmt.Sprintf("%s is not in a BPF filesystem: `mount -t bpf bpf /sys/fs/bpf`, or set node.pin", dir), nil
+	}
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
+		return pins{}, fmt.Sprintf("find the network namespace: %v", err), nil
+	}
+	// Nodes of one name in several namespaces share the file system.
+	dir = filepath.Join(dir, fmt.Sprintf("%d-%s", ns.Ino, dev.Name))
+	p.dir = dir
+	if p.lock, err = net.Listen("unix", "@proffer"+dir); err != nil {
+		if errors.Is(err, unix.EADDRINUSE) {
+			return pins{}, "", fmt.Errorf("%s already has an XDP program of a daemon that runs: stop that one first", dev.Name)
+		}
+		return pins{}, "", fmt.Errorf("lock %s: %w", dir, err)
+	}
+	p.link = leftAttached(filepath.Join(dir, linkPin), dev.Index)
+	if p.link == nil { // then nothing of it sees packets
+		os.RemoveAll(dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		p.lock.Close()
+		return pins{}, err.Error(), nil
+	}
+	return p, "", nil
+}
+
+const linkPin = "link"
+
+// onBPFFS tells whether the nearest existing directory is one of bpffs.
+func onBPFFS(dir string) bool {
+	var fs unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &fs)
+		if err == nil {
+			return fs.Type == unix.BPF_FS_MAGIC
+		}
+		if !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
+			return false
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// leftAttached returns the pinned link if it is what runs on dev now: a link of
+// the same number may belong to another network namespace.
+func leftAttached(path string, dev int) link.Link {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return nil
+	}
+	info, err := l.Info()
+	device, errDevice := netlink.LinkByIndex(dev)
+	if err == nil && errDevice == nil && info.XDP() != nil && int(info.XDP().Ifindex) == dev {
+		if xdp := device.Attrs().Xdp; xdp != nil && xdp.Attached && xdp.ProgId == uint32(info.Program) {
+			return l
+		}
+	}
+	l.Close()
+	return nil
+}
+
+// adopt returns the pinned maps of these names that still have the shape which
+// spec wants; the others start empty.
+func (p *pins) adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
+	maps := map[string]*ebpf.Map{}
+	for _, name := range names {
+		if p.link == nil {
+			break
+		}
+		m, err := ebpf.LoadPinnedMap(p.path(name), nil)
+		if err != nil {
+			continue
+		}
+		if spec.Maps[name].Compatible(m) != nil {
+			m.Close()
+			continue
+		}
+		maps[name] = m
+	}
+	return maps
+}
+
+func (p *pins) path(name string) string { return filepath.Join(p.dir, name) }
+
+// keep gives maps their names.
+func (p *pins) keep(maps map[string]*ebpf.Map) error {
+	if p.dir == "" {
+		return nil
+	}
+	for name, m := range maps {
+		os.Remove(p.path(name)) // one of another shape
+		if err := m.Pin(p.path(name)); err != nil {
+			return fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// keepLink gives the attached link its name.
+func (p *pins) keepLink(l link.Link) error {
+	if p.dir == "" {
+		return nil
+	}
+	if err := l.Pin(p.path(linkPin)); err != nil {
+		return fmt.Errorf("pin the link: %w", err)
+	}
+	return nil
+}
+
+// unlock lets the next daemon in.
+func (p *pins) unlock() error {
+	if p.lock == nil {
+		return nil
+	}
+	return p.lock.Close()
+}
+
+// remove takes all names away: what is not held open ends.
+func (p *pins) remove() error {
+	if p.dir == "" {
+		return nil
+	}
+	err := os.RemoveAll(p.dir)
+	for dir := filepath.Dir(p.dir); os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+		continue // parents that are empty now
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package dataplane
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// bpffs mounts a BPF filesystem for one test.
+func bpffs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// attached returns the id of the XDP program on the device, 0 for none.
+func attached(t *testing.T) uint32 {
+	t.Helper()
+	l, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := l.Attrs().Xdp; x != nil && x.Attached {
+		return x.ProgId
+	}
+	return 0
+}
+
+// started is an LB that is attached.
+func started(t *testing.T, cfg *topo.LB) *LB {
+	t.Helper()
+	l, err := newLB(cfg, inVirtualTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// die is SIGKILL: the kernel closes what the process held.
+func (l *LB) die(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(l.lost.Close(), l.xdp.Close(), l.pins.unlock(), l.objs.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func namesBelow(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+// TestTakeover: FAILURES.md, LB process crashes: what it left goes on forwarding,
+// and the next one has its flows, by the same numbers of servers, although its
+// configuration is another.
+func TestTakeover(t *testing.T) {
+	enter(t)
+	dir := filepath.Join(bpffs(t), "proffer", "lb")
+	cfg := lbConfig(hunting(2, 8))
+	cfg.Pin = dir
+	first := started(t, cfg)
+	if first.Adopted() || first.Unpinned() != "" {
+		t.Errorf("the first: adopted %v, unpinned %q", first.Adopted(), first.Unpinned())
+	}
+	r := rigAround(t, hits{}, first, cfg)
+	r.learn(t, 5, clientISN)
+	opening := inward(huntPort, syn)
+	opening.src = netip.AddrPortFrom(clientAddr, 1)
+	r.accepted(t, 6, opening)
+	mode, id := first.Mode(), attached(t)
+	if _, err := newLB(cfg, inVirtualTime); err == nil || !strings.Contains(err.Error(), "a daemon that runs") {
+		t.Errorf("a second one beside the first: %v", err)
+	}
+	first.die(t)
+	if attached(t) != id || id == 0 {
+		t.Fatalf("program %d became %d when its daemon died", id, attached(t))
+	}
+
+	svc := hunting(3, 12)
+	svc.Servers = append(svc.Servers[9:], svc.Servers[2:7]...) // others first, some gone
+	next := lbConfig(service(81, topo.Single, 1, 3), svc)
+	next.Pin = dir
+	second, err := newLB(next, inVirtualTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attached(t) != id {
+		t.Error("the old program went before the new one came")
+	}
+	if err := second.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if !second.Adopted() || second.Mode() != mode || attached(t) == id || attached(t) == 0 {
+		t.Errorf("adopted %v, mode %q, want %q, program %d instead of %d", second.Adopted(), second.Mode(), mode, attached(t), id)
+	}
+	r = rigAround(t, hits{}, second, next)
+	p := inward(huntPort, ack)
+	r.send(t, p.frame()).is(t, "a flow of before", xdpTX, toOne(p, 5, 0xa5, policy.Generation(clientISN)), "steer")
+	opening.flags, opening.ack = ack, serverISN+1
+	r.send(t, opening.frame()).is(t, "an embryo of before", xdpTX,
+		toOne(opening, 6, 0xa5, policy.Generation(clientISN)), "flow_acknowledged", "steer")
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || attached(t) != 0 {
+		t.Errorf("after Close: %v, program %d", err, attached(t))
+	}
+}
+
+// TestTakeoverResized: a table of another size starts empty, the rest goes on.
+func TestTakeoverResized(t *testing.T) {
+	enter(t)
+	cfg := lbConfig(hunting(2, 8))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	first := started(t, cfg)
+	r := rigAround(t, hits{}, first, cfg)
+	r.learn(t, 5, clientISN)
+	number := first.numbers.of(cfg.Services[0].Servers[5])
+	first.die(t)
+	cfg.Flows.Entries *= 2
+	second := started(t, cfg)
+	defer second.Close()
+	r = rigAround(t, hits{}, second, cfg)
+	if _, known := r.flow(t, inward(huntPort, ack).flow()); known || !second.Adopted() {
+		t.Errorf("adopted %v, and the small table too: %v", second.Adopted(), known)
+	}
+	if got := second.numbers.of(cfg.Services[0].Servers[5]); got != number {
+		t.Errorf("server 5 has number %d, want %d", got, number)
+	}
+	r.learn(t, 4, clientISN)
+	second.die(t)
+	third := started(t, cfg)
+	defer third.Close()
+	if n := entries(t, third.objs.Flows); n != 1 {
+		t.Errorf("the third finds %d flows", n)
+	}
+}
+
+// TestPinsElsewhere: nodes of one name in two network namespaces share the
+// directory and nothing in it.
+func TestPinsElsewhere(t *testing.T) {
+	enter(t)
+	cfg := lbConfig(hunting(2, 8))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	l := started(t, cfg)
+	defer l.Close()
+	before := namesBelow(t, cfg.Pin)
+	t.Run("elsewhere", func(t *testing.T) {
+		enter(t)
+		other := started(t, cfg)
+		if other.Adopted() {
+			t.Error("it adopted what is another namespace's")
+		}
+		if n := len(namesBelow(t, cfg.Pin)); n != 2*len(before) {
+			t.Errorf("%d names, want twice %v", n, before)
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if after := namesBelow(t, cfg.Pin); len(before) != 4 || len(after) != 4 {
+		t.Errorf("%v became %v", before, after)
+	}
+	if attached(t) == 0 {
+		t.Error("detached by a namesake")
+	}
+}
+
+// TestUnpinned: without a place for names all works, and somebody says why.
+func TestUnpinned(t *testing.T) {
+	enter(t)
+	for _, c := range []struct{ dir, why string }{
+		{"", "no directory is configured"},
+		{filepath.Join(t.TempDir(), "a", "b"), "is not in a BPF filesystem"},
+	} {
+		cfg := lbConfig(hunting(2, 8))
+		cfg.Pin = c.dir
+		l := started(t, cfg)
+		if !strings.Contains(l.Unpinned(), c.why) || l.Adopted() || attached(t) == 0 || l.Mode() != "native" {
+			t.Errorf("%q: %q, adopted %v, %s", c.dir, l.Unpinned(), l.Adopted(), l.Mode())
+		}
+		r := rigAround(t, hits{}, l, cfg)
+		r.learn(t, 5, clientISN)
+		if err := l.Close(); err != nil || attached(t) != 0 {
+			t.Errorf("close: %v, program %d", err, attached(t))
+		}
+		if c.dir != "" {
+			if _, err := os.Stat(filepath.Dir(c.dir)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s was made: %v", c.dir, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"proffer/testbed"
+)
+
+// byHand are connections that nobody's kernel has, so that their ACK goes out
+// when the test says so.
+type byHand struct {
+	bed   *testbed.Bed
+	first int        // client port of the first
+	mu    sync.Mutex // guards all that follows
+	flows []handFlow
+}
+
+// handFlow is what a client has heard.
+type handFlow struct {
+	isn                   uint32 // of the server, once opened
+	opened, served, reset bool
+}
+
+// handshakes opens flows up to the SYN-ACK.
+func handshakes(t *testing.T, bed *testbed.Bed, first, flows int) *byHand {
+	t.Helper()
+	h := &byHand{bed: bed, first: first, flows: make([]handFlow, flows)}
+	h.listen(t)
+	h.open(t)
+	return h
+}
+
+// open sends every SYN, perhaps once more, and waits for its answer.
+func (h *byHand) open(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	clear(h.flows)
+	h.mu.Unlock()
+	var syns [][]byte
+	for i := range h.heard() {
+		syns = append(syns, h.segment(t, i, layers.TCP{Seq: h.isn(i), SYN: true}, ""))
+	}
+	sendRaw(t, h.bed, syns...)
+	h.until(t, "every SYN is answered", func(f handFlow) bool { return f.opened })
+}
+
+// isn is the client's initial sequence number.
+func (h *byHand) isn(i int) uint32 { return uint32(1000 * i) }
+
+// getName is the request, which comes with the ACK.
+const getName = "GET /name HTTP/1.0\r\n\r\n"
+
+// ask acknowledges every SYN-ACK and asks for a page with it.
+func (h *byHand) ask(t *testing.T) {
+	t.Helper()
+	var acks [][]byte
+	for i, f := range h.heard() {
+		tcp := layers.TCP{Seq: h.isn(i) + 1, Ack: f.isn + 1, ACK: true, PSH: true}
+		acks = append(acks, h.segment(t, i, tcp, getName))
+	}
+	sendRaw(t, h.bed, acks...)
+}
+
+// wait returns how many were answered and how many reset, when all were, and
+// gives them up, so that no server repeats itself.
+func (h *byHand) wait(t *testing.T) (served, reset int) {
+	t.Helper()
+	h.until(t, "every connection is served or reset", func(f handFlow) bool { return f.served || f.reset })
+	var aborts [][]byte
+	for i, f := range h.heard() {
+		if f.reset {
+			reset++
+			continue
+		}
+		served++
+		tcp := layers.TCP{Seq: h.isn(i) + 1 + uint32(len(getName)), RST: true}
+		aborts = append(aborts, h.segment(t, i, tcp, ""))
+	}
+	sendRaw(t, h.bed, aborts...)
+	return served, reset
+}
+
+func (h *byHand) until(t *testing.T, what string, holds func(handFlow) bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		return !slices.ContainsFunc(h.heard(), func(f handFlow) bool { return !holds(f) })
+	})
+}
+
+// heard is what all flows have heard so far.
+func (h *byHand) heard() []handFlow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.flows)
+}
+
+// segment is a segment of flow i, from nobody.
+func (h *byHand) segment(t *testing.T, i int, tcp layers.TCP, payload string) []byte {
+	t.Helper()
+	ip := &layers.IPv6{
+		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
+		SrcIP: nobody.AsSlice(), DstIP: h.bed.VIP.AsSlice(),
+	}
+	tcp.SrcPort, tcp.DstPort, tcp.Window = layers.TCPPort(h.first+i), testbed.Port, 65535
+	if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	b := gopacket.NewSerializeBuffer()
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, options, ip, &tcp, gopacket.Payload(payload)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// listen hears what comes for nobody, until the test ends.
+func (h *byHand) listen(t *testing.T) {
+	t.Helper()
+	const ipv6 = 0xdd86 // ETH_P_IPV6 in network order
+	var fd int
+	err := h.bed.Client.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, ipv6)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("packet socket: %v", err)
+	}
+	link := os.NewFile(uintptr(fd), "the client's link")
+	t.Cleanup(func() { link.Close() })
+	go func() {
+		frame := make([]byte, testbed.MTU+ethernet)
+		for {
+			n, err := link.Read(frame)
+			if err != nil {
+				return // closed
+			}
+			h.hear(gopacket.NewPacket(frame[:n], layers.LayerTypeEthernet, gopacket.Default))
+		}
+	}()
+}
+
+// hear notes a frame. The server's first word after the handshake is data, for
+// the request came with the ACK.
+func (h *byHand) hear(p gopacket.Packet) {
+	ip, _ := p.NetworkLayer().(*layers.IPv6)
+	tcp, _ := p.TransportLayer().(*layers.TCP)
+	if ip == nil || tcp == nil || !ip.DstIP.Equal(nobody.AsSlice()) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := int(tcp.DstPort) - h.first
+	if i < 0 || i >= len(h.flows) {
+		return
+	}
+	f := &h.flows[i]
+	switch {
+	case tcp.RST:
+		f.reset = true
+	case tcp.SYN:
+		f.isn, f.opened = tcp.Seq, true
+	case len(tcp.Payload) > 0:
+		f.served = true
+	}
+}

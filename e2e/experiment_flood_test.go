@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"proffer/experiment"
+)
+
+// TestFloodCostsNoEstablishedFlow: a short flood, as fast as it goes. How many new
+// connections come through is the machine's matter.
+func TestFloodCostsNoEstablishedFlow(t *testing.T) {
+	e := experiment.Flood{Rates: []int{0}, For: time.Second, Flows: 200, Servers: 4, Seed: 1, Programs: proffer}
+	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Holds(); err != nil {
+		t.Error(err)
+	}
+	row := report.Summaries()[0]
+	t.Logf("%+v", row)
+	if row.Offered < 1000 || row.SentPPS < 1000 {
+		t.Errorf("%d SYNs came: that was no flood", row.Offered)
+	}
+	if row.Established != 200 || row.Tried != 50 || row.TriedSpin != 50 {
+		t.Errorf("%+v", row)
+	}
+	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+		t.Errorf("it wrote %v, %v", paths, err)
+	}
+}
+
+// TestFloodPrintsWhatItPromises: the fields of --json are an interface.
+func TestFloodPrintsWhatItPromises(t *testing.T) {
+	out := experimentJSON(t, "flood", "--rates", "1000,2000", "--for", "1s", "--flows", "20", "--servers", "2")
+	var rows []map[string]any
+	if err := json.Unmarshal(out, &rows); err != nil || len(rows) != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wantFields(t, rows[1], "rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "tried", "ok", "tried_spin", "ok_spin")
+	if rows[0]["rate"] != 1000.0 || rows[1]["rate"] != 2000.0 {
+		t.Errorf("rates %v and %v", rows[0]["rate"], rows[1]["rate"])
+	}
+}

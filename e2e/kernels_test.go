@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"proffer/guest"
+	"proffer/testbed"
+)
+
+// TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's
+// programs; TestCookies has it run the agent's.
+func TestOldestKernel(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 1})
+	farm := start(t, bed, settings(t, "hunt:static:4"))
+	lb := bed.LBs[0]
+	forget(t, farm.Daemon(lb))
+	program, err := guest.Build(t.Context(), "proffer/cmd/proffer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{
+		"/bin/proffer": program,
+		"/bin/balance": fmt.Appendf(nil, `#!/bin/sh
+uname -r
+ip link set lo up
+ip link set eth0 up
+proffer lb --config %s >/lb.log 2>&1 &
+until grep -q ready /lb.log; do
+	sleep 0.1
+	pidof proffer >/dev/null || break
+done
+cat /lb.log
+`, configuration(bed, lb)),
+	}
+	for _, path := range []string{configuration(bed, lb), strings.TrimSuffix(configuration(bed, lb), "yaml") + "keys"} {
+		if files[path], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-lb", Place: lb, Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := g.Run(ctx, "balance")
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, g.Console())
+	}
+	if !strings.HasPrefix(out, "6.1.") || !strings.Contains(out, "msg=ready role=lb") {
+		t.Errorf("the LB on an old kernel:\n%s", out)
+	}
+}

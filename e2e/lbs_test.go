@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"proffer/testbed"
+)
+
+// TestLBDaemonDies: without a daemon the LB's programs go on steering, and the
+// next daemon takes over their flows: nothing has to be recovered.
+func TestLBDaemonDies(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 4})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1"))
+	lb := bed.LBs[0]
+	flows := open(t, bed, 20000, 200)
+
+	kill(t, farm.Daemon(lb))
+	alive(t, "without a daemon", flows)
+	more := open(t, bed, 30000, 20) // new ones, too
+	if err := farm.Launch(t.Context(), lb); err != nil {
+		t.Fatal(err)
+	}
+	if s := status(t, farm, lb); !s.Adopted {
+		t.Error("the new daemon did not take over what the old one left")
+	}
+	alive(t, "under the new daemon", flows)
+	alive(t, "under the new daemon", more)
+	if n := counter(t, farm, "recover", lb); n > 0 {
+		t.Errorf("%d packets had to ask for their flow: the entries are gone", n)
+	}
+	if n := counter(t, farm, "steer", lb); n < 220 {
+		t.Errorf("the new program steered %d packets, want at least 220", n)
+	}
+}
+
+// TestAgentDies: the same for a server's agent.
+func TestAgentDies(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1"))
+	flows := open(t, bed, 20000, 100)
+	for _, s := range bed.Servers {
+		kill(t, farm.Daemon(s))
+	}
+	alive(t, "without agents", flows)
+	open(t, bed, 30000, 10)
+	for _, s := range bed.Servers {
+		if err := farm.Launch(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if !status(t, farm, s).Adopted {
+			t.Errorf("the new agent of %s did not take over what the old one left", s.Name)
+		}
+	}
+	alive(t, "under new agents", flows)
+	for _, name := range []string{"steered_adopted", "not_mine"} {
+		if n := counter(t, farm, name, bed.Servers...); n > 0 {
+			t.Errorf("%s: %d: the agents' tables are gone", name, n)
+		}
+	}
+}
+
+// TestLBHostsComeAndGo: three LBs behind the router's ECMP; one dies, a cold one
+// joins, all flows are rehashed, and each goes on through whichever LB it meets.
+func TestLBHostsComeAndGo(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 4, LBs: 3})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1"))
+	if err := bed.Announce(bed.LBs[0], bed.LBs[1]); err != nil {
+		t.Fatal(err)
+	}
+	flows := open(t, bed, 20000, 300)
+	for _, lb := range bed.LBs[:2] {
+		if counter(t, farm, "offer", lb) == 0 {
+			t.Fatalf("%s saw no flow: the router does not spread them", lb.Name)
+		}
+	}
+	if err := bed.Kill(bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, "after lb1 died", flows)
+	if err := bed.Announce(bed.LBs[1], bed.LBs[2]); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, "after lb3 joined", flows)
+	if counter(t, farm, "stickiness_recovered", bed.LBs[2]) == 0 {
+		t.Error("lb3 recovered no flow")
+	}
+	if err := bed.Revive(t.Context(), bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := farm.Launch(t.Context(), bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Announce(bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, "after all moved to a new lb1", flows)
+	if n := counter(t, farm, "unowned", bed.Servers...); n > 0 {
+		t.Errorf("%d packets reached a stack that did not know them", n)
+	}
+}
+
+// TestRouteFlaps: two LBs take turns, each with stale entries of the other's
+// time, while flows end and their ports are used again.
+func TestRouteFlaps(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 4, LBs: 2})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:0")) // the second candidate always
+	for turn := range 5 {
+		if err := bed.Announce(bed.LBs[turn%2]); err != nil {
+			t.Fatal(err)
+		}
+		flows := open(t, bed, 20000, 50) // the same ports each time
+		if err := bed.Announce(bed.LBs[(turn+1)%2]); err != nil {
+			t.Fatal(err)
+		}
+		alive(t, "over the other LB", flows)
+		if err := flows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond) // the client's kernel keeps a port for a second
+	}
+	for _, name := range []string{"not_mine", "steered_other_generation"} {
+		t.Logf("%s: %d", name, counter(t, farm, name, bed.Servers...))
+	}
+	if counter(t, farm, "stale_removed", bed.LBs...) == 0 {
+		t.Error("no entry was ever stale: the test did not happen")
+	}
+}
+
+// TestServerDiesBeforeHealth: the first candidate's host is down and nobody
+// knows: its flows start on the second, after SYNs that nobody answered.
+func TestServerDown(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1000")) // the first candidate always
+	if err := bed.Kill(bed.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	open(t, bed, 20000, 40)
+	t.Logf("40 flows in %v", time.Since(begun))
+	if n := counter(t, farm, "offer_retry", bed.LBs[0]); n == 0 {
+		t.Error("no SYN came twice: nobody's first candidate was down")
+	}
+}
+
+// TestPoolChanges: a server is replaced at the same moment as the LB, five
+// times; flows of the servers that stay go on, as the shared history says.
+func TestPoolReload(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 4})
+	echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1"))
+	flows := open(t, bed, 20000, 100)
+	lb := bed.LBs[0]
+	farm.Service.Version = 1
+	farm.Service.Servers[3].Weight = 0 // drains: old flows go on, no new ones
+	if err := farm.Reload(t.Context(), lb); err != nil {
+		t.Fatal(err)
+	}
+	before := counter(t, farm, "accept_avail", bed.Servers[3]) + counter(t, farm, "accept_force", bed.Servers[3])
+	alive(t, "while s4 drains", flows)
+	open(t, bed, 30000, 100)
+	after := counter(t, farm, "accept_avail", bed.Servers[3]) + counter(t, farm, "accept_force", bed.Servers[3])
+	if after != before {
+		t.Errorf("s4 drains and took %d new flows", after-before)
+	}
+}

@@ -1,0 +1,51 @@
+package experiment
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// cpuTime is what all CPUs of the machine did since it started, in ticks.
+type cpuTime struct{ busy, all uint64 }
+
+// share is how busy the machine was since before, 0 to 1.
+func (c cpuTime) share(before cpuTime) float64 {
+	if c.all == before.all {
+		return 0
+	}
+	return float64(c.busy-before.busy) / float64(c.all-before.all)
+}
+
+// readCPU reads the first line of /proc/stat (proc(5)):
+//
+//	cpu  user nice system idle iowait irq softirq steal guest guest_nice
+//
+// guest is in user already.
+func readCPU(path string) (c cpuTime, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("read CPU time: %w", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	const idle, iowait, steal = 4, 5, 8
+	if len(fields) <= steal || fields[0] != "cpu" {
+		return c, fmt.Errorf("read CPU time from %s: the first line is %q", path, line)
+	}
+	for i, field := range fields[:steal+1] {
+		if i == 0 {
+			continue
+		}
+		ticks, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			return c, fmt.Errorf("read CPU time from %s: %w", path, err)
+		}
+		c.all += ticks
+		if i != idle && i != iowait {
+			c.busy += ticks
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,37 @@
+package experiment
+
+import "time"
+
+// Step is how far an experiment is.
+type Step struct {
+	Doing       string
+	Done, Total int
+	Left        time.Duration
+}
+
+// pace reports the steps of an experiment, and estimates what is left of it from
+// what the steps so far took. Until one is done, each is guessed.
+type pace struct {
+	began time.Time
+	done  int
+	total int
+	guess time.Duration // of a step
+	show  func(Step)
+}
+
+// begin says what the next step is.
+func (p *pace) begin(doing string) { p.report(doing) }
+
+// end says that it is over.
+func (p *pace) end(doing string) {
+	p.done++
+	p.report(doing)
+}
+
+func (p *pace) report(doing string) {
+	each := p.guess
+	if p.done > 0 {
+		each = time.Since(p.began) / time.Duration(p.done)
+	}
+	p.show(Step{Doing: doing, Done: p.done, Total: p.total, Left: each * time.Duration(p.total-p.done)})
+}

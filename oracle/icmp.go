@@ -1,0 +1,118 @@
+package oracle
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"proffer/policy"
+)
+
+// tooBigFor is what the sender of p must hear of a link of mtu bytes (RFC 4443
+// §3.2, RFC 1191 §4), from the VIP. The whole quoted packet fits a minimal link,
+// or is 64 bytes. False: there is not enough of it.
+func tooBigFor(p ip, raw []byte, u upper, mtu int) ([]byte, bool) {
+	lowest, header := 1280, 48
+	if !p.six {
+		lowest, header = 576, 28
+	}
+	quote := lowest - header
+	if len(raw) < quote {
+		quote = 64
+	}
+	if len(raw) < quote {
+		return nil, false
+	}
+	mtu = min(max(mtu, lowest), 0xffff)
+	icmp := binary.BigEndian.AppendUint32([]byte{2, 0, 0, 0}, uint32(mtu))
+	if !p.six {
+		icmp[0], icmp[1] = 3, 4
+	}
+	icmp = append(icmp, raw[:quote]...)
+	from, to := u.flow.VIP.Addr(), u.flow.Client.Addr()
+	if !p.six {
+		binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
+		return append(header4(from, to, len(icmp)), icmp...), true
+	}
+	binary.BigEndian.PutUint16(icmp[2:], checksum(pseudo(from, to, nextICMP6, len(icmp)), icmp))
+	answer := ip{six: true, label: policy.FlowLabel(u.flow), next: nextICMP6, hop: 64, src: from, dst: to, payload: icmp}
+	return answer.append(nil), true
+}
+
+// header4 is a fresh IPv4 header of an ICMP message, which may be fragmented.
+func header4(from, to netip.Addr, length int) []byte {
+	h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, nextICMP4, 0, 0}
+	binary.BigEndian.PutUint16(h[2:], uint16(20+length))
+	h = append(append(h, from.AsSlice()...), to.AsSlice()...)
+	binary.BigEndian.PutUint16(h[10:], checksum(h))
+	return h
+}
+
+// echoReply is the request with its direction turned and its type that of a
+// reply (RFC 4443 §4.2, RFC 792); a checksum that was wrong stays wrong.
+func echoReply(p ip) []byte {
+	body := slices.Clone(p.payload)
+	check := binary.BigEndian.Uint16(body[2:])
+	old := binary.BigEndian.Uint16(body)
+	body[0] = 0
+	if p.six {
+		body[0] = 129
+	}
+	binary.BigEndian.PutUint16(body[2:], ^add(^check, ^old, binary.BigEndian.Uint16(body)))
+	p.payload, p.hop = body, 64
+	p.src, p.dst = p.dst, p.src
+	b := p.append(nil)
+	if !p.six { // its addresses changed places, which changes no sum
+		copy(b[12:16], p.src.AsSlice())
+		copy(b[16:20], p.dst.AsSlice())
+	}
+	return append(b, p.trailer...)
+}
+
+// aboutOurs is a router's word that one of this node's outer packets was too big,
+// handed on to the client (RFC 2473 §7.1).
+func (l *LB) aboutOurs(outer ip) Answer {
+	b := append(slices.Clone(outer.payload), outer.trailer...)
+	if len(b) < 8 || b[0] != 2 {
+		return pass(NotForUs)
+	}
+	mtu := int(binary.BigEndian.Uint32(b[4:]))
+	quoted := b[8:]
+	ours, ok := parseIPv6(quoted)
+	if !ok || !l.Locator.Contains(ours.src) {
+		return drop(BadTooBig)
+	}
+	header := 40
+	switch {
+	case ours.next == nextIPv6 || ours.next == nextIPv4:
+	case ours.next == nextRouting && len(quoted) >= 48 && quoted[42] == routingTypeSegment:
+		header += 8 + 8*int(quoted[41])
+	default:
+		return drop(BadTooBig)
+	}
+	if len(quoted) < header || mtu < header {
+		return drop(BadTooBig)
+	}
+	p, ok := parseIP(quoted[header:])
+	u := parseUpper(p)
+	if !ok || !u.ports && !u.padded || l.service(u) == nil {
+		return drop(BadTooBig)
+	}
+	if u.kind == tooBig {
+		return drop(TooBig)
+	}
+	// A quote of a transport header that cannot be is nobody's packet; one that
+	// is cut short is.
+	if u.bad != "" {
+		return drop(BadTooBig)
+	}
+	mac, near := l.Neighbours.Lookup(u.flow.Client.Addr())
+	if !near {
+		return drop(NoNeighbour)
+	}
+	told, ok := tooBigFor(p, quoted[header:], u, mtu-header)
+	if !ok {
+		return drop(BadTooBig)
+	}
+	return l.send(mac, told, ToldTooBig)
+}

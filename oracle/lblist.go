@@ -1,0 +1,187 @@
+package oracle
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"proffer/policy"
+	"proffer/table"
+	"proffer/topo"
+)
+
+// wish is what a list of servers is asked.
+type wish struct {
+	question   bool         // first: whose is this?
+	offer      bool         // then: who takes it?
+	first      netip.Prefix // who is offered it before the candidates
+	except     netip.Prefix // who is left out
+	turn       int          // of the order in each lap
+	forced     int          // so many must take it
+	from       int          // place in the list to start at
+	generation uint16
+	flags      byte
+}
+
+// A list has 20 places: fifteen for the members of a bucket, who are asked; one
+// for who is offered the packet first; four for the candidates.
+const (
+	members    = 15
+	firstPlace = members
+	places     = members + 1 + topo.MaxChoices
+)
+
+// visitor is a server in its place.
+type visitor struct {
+	place  int
+	server netip.Prefix
+}
+
+// visitors are the servers of a list that have a neighbour, in their order.
+func (l *LB) visitors(svc *topo.Service, f policy.Flow, w wish) (list []visitor) {
+	var all [places]netip.Prefix
+	if w.question {
+		all := all[:0]
+		union := l.union(svc, f)
+		for i := range union {
+			all = append(all, union[(i+w.turn)%len(union)])
+		}
+	}
+	if w.offer {
+		all[firstPlace] = w.first
+		candidates := l.candidates(svc, f)
+		for i := range candidates {
+			if c := candidates[(i+w.turn)%len(candidates)]; c != w.first {
+				all[firstPlace+1+i] = c
+			}
+		}
+	}
+	for place, server := range all {
+		if place < w.from || !server.IsValid() || server == w.except {
+			continue
+		}
+		if _, near := l.Neighbours.Lookup(server.Addr()); near {
+			list = append(list, visitor{place, server})
+		}
+	}
+	return list
+}
+
+// toMany sends a packet along a list. What does not fit is left for another
+// round, for which the last segment brings the packet back.
+func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Reason) Answer {
+	list := l.visitors(svc, u.flow, w)
+	room := l.room(p, svc.Wire == topo.Insert)
+	if room == 0 {
+		return l.tellTooBig(p, raw, u, svc)
+	}
+	if len(svc.Via) > 0 {
+		if _, near := l.Neighbours.Lookup(svc.Via[0]); !near {
+			return drop(NoNeighbour)
+		}
+	}
+	if len(list) == 0 {
+		return drop(NoServer)
+	}
+	room -= len(svc.Via)
+	again := len(list) > room
+	if again && room < 2 {
+		return l.tellTooBig(p, raw, u, svc)
+	}
+	var servers []netip.Addr
+	offered := 0
+	for i, v := range list {
+		s := sid{locator: v.server, function: recoverStickiness, generation: w.generation, flags: w.flags}
+		if v.place >= firstPlace {
+			offered++
+			s.function = connectAvail
+			if offered <= w.forced || i == len(list)-1 {
+				s.function = connectForce
+			}
+		}
+		if again && i == room-1 {
+			s.locator, s.function, s.report = l.Locator, recoverStickiness, uint16(w.turn<<8|v.place)
+		}
+		if len(l.Keys) > 0 {
+			s.key = l.Keys[0].ID
+		}
+		servers = append(servers, s.address())
+		if again && i == room-1 {
+			break
+		}
+	}
+	path := l.path(svc, u, slices.Concat(svc.Via, servers), len(l.Keys) > 0)
+	return l.forward(p, raw, u, svc, path, why)
+}
+
+// mostSegments is how many have room before a frame: XDP leaves 216 bytes.
+const mostSegments = 11
+
+// room is how many segments fit beside a packet.
+func (l *LB) room(p ip, insert bool) int {
+	n := 0
+	for n < mostSegments && p.length()+cost(n+1, insert) <= l.MTU {
+		n++
+	}
+	return n
+}
+
+// candidates are the servers of the flow's bucket, by consistent hashing.
+func (l *LB) candidates(svc *topo.Service, f policy.Flow) (list []netip.Prefix) {
+	for _, i := range l.pools(svc)[0].Lookup(policy.Hash(l.Key, f)) {
+		list = append(list, svc.Servers[i].Locator)
+	}
+	return list
+}
+
+// union is who may have the flow: the candidates of today, then those of earlier
+// pools who are still in this one.
+func (l *LB) union(svc *topo.Service, f policy.Flow) []netip.Prefix {
+	list := l.candidates(svc, f)
+	for n, v := range svc.History {
+		for _, i := range l.pools(svc)[1+n].Lookup(policy.Hash(l.Key, f)) {
+			s := v.Servers[i].Locator
+			here := slices.ContainsFunc(svc.Servers, func(t topo.Server) bool { return t.Locator == s })
+			if here && len(list) < members && !slices.Contains(list, s) {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+func (l *LB) pools(svc *topo.Service) []*table.Table {
+	if l.tables == nil {
+		l.tables = map[*topo.Service][]*table.Table{}
+	}
+	if l.tables[svc] == nil {
+		pools := [][]topo.Server{svc.Servers}
+		for _, v := range svc.History {
+			pools = append(pools, v.Servers)
+		}
+		for _, pool := range pools {
+			t, err := table.Of(svc, pool)
+			if err != nil {
+				panic(err) // the test's configuration is wrong
+			}
+			l.tables[svc] = append(l.tables[svc], t)
+		}
+	}
+	return l.tables[svc]
+}
+
+// digest mixes a flow and its initial sequence number.
+func digest(u upper) uint64 {
+	var b [40]byte
+	client, vip := u.flow.Client.Addr().As16(), u.flow.VIP.Addr().As16()
+	copy(b[0:], client[:])
+	copy(b[16:], vip[:])
+	binary.BigEndian.PutUint16(b[32:], u.flow.Client.Port())
+	binary.BigEndian.PutUint16(b[34:], u.flow.VIP.Port())
+	b[36] = u.flow.Protocol.Number()
+	h := uint64(u.seq)
+	for i := 0; i < len(b); i += 8 {
+		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[i:]))
+	}
+	return h
+}
