@@ -152,6 +152,7 @@ enum conn_flags {
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
 	CONN_INSERT = 32, /* signals travel by WIRE_INSERT, as its packets do */
+	CONN_SPOKE = 64,  /* next_out counts */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 
@@ -165,7 +166,7 @@ struct conn {
 	__u32 flags;	   /* enum conn_flags, or-ed; changed by atomics only */
 	__u16 generation;
 	__u16 state; /* enum conn_state */
-	__u32 zero;
+	__u32 next_out;	   /* the same of what went outward */
 };
 
 enum acceptance {

@@ -96,9 +96,22 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 	return true;
 }
 
+/* repeats tells whether the server says again what it has said before. */
+static __always_inline bool repeats(struct conn *c, const struct packet *p)
+{
+	__u32 end = p->seq + p->payload + !!(p->flags & TCP_SYN) + !!(p->flags & TCP_FIN);
+	bool before = !set(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
+
+	if (!before)
+		c->next_out = end;
+	return before && !(p->flags & TCP_RST) && (p->payload || p->flags & TCP_FIN);
+}
+
 /* signal decides what an outward packet must tell the LB. Of a connection whose
  * client has not proved to be there only the SYN-ACK speaks: anything else may be
- * of an older one that the kernel still has. UDP has no end to tell of. */
+ * of an older one that the kernel still has. Data or a FIN that comes again goes
+ * straight to the client: the LB that it was told through may be dead. UDP has no
+ * end to tell of. */
 static __always_inline enum function signal(const struct entry *e, const struct packet *p)
 {
 	bool ends = p->flags & (TCP_FIN | TCP_RST);
@@ -115,7 +128,7 @@ static __always_inline enum function signal(const struct entry *e, const struct 
 		answered(c);
 	if (ends)
 		set(c, CONN_OWES);
-	if (e->waiting && p->kind == KIND_TCP && !(p->flags & TCP_SYN))
+	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->waiting || repeats(c, p)))
 		return FN_NONE;
 	if (c->state == CONN_WAIT)
 		return FN_CREATE_STICKINESS;

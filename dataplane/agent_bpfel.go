@@ -23,7 +23,7 @@ type agentConn struct {
 	Flags      uint32
 	Generation uint16
 	State      uint16
-	Zero       uint32
+	NextOut    uint32
 }
 
 type agentLoad struct {

@@ -62,6 +62,7 @@ func TestAgent(t *testing.T) {
 		{"out", testOut},
 		{"out, both families and wires", testOutWires},
 		{"out, deferred", testDeferred},
+		{"out, said again", testSaidAgain},
 		{"asking", testAsking},
 		{"asking, RST", testAskingReset},
 		{"sweep", testSweepConns},

@@ -55,10 +55,36 @@ func testOut(t *testing.T, seen hits) {
 	r.answer(t, p, 0).is(t, "the removal it still owes", tcUnspec, signalled(p, remove, generation), "signal_remove")
 	r.answer(t, p, 0).is(t, "nothing to say", tcUnspec, p.frame(), "out_direct")
 	for _, flags := range []byte{fin | ack, fin | ack | psh, rst, rst | ack} {
+		p.seq += 100
 		p.flags, p.payload = flags, []byte("last words")
 		r.answer(t, p, 0).is(t, fmt.Sprintf("flags %#02x", flags), tcUnspec, signalled(p, remove, generation), "signal_remove")
 	}
+	p.flags = fin | ack
+	p.seq += 100
+	r.answer(t, p, 0).is(t, "FIN", tcUnspec, signalled(p, remove, generation), "signal_remove")
+	r.answer(t, p, 0).is(t, "FIN again", tcUnspec, p.frame(), "out_direct")
+	p.seq += 100
+	r.answer(t, p, 0).is(t, "another", tcUnspec, signalled(p, remove, generation), "signal_remove")
 	testOutNotOurs(t, r)
+}
+
+// testSaidAgain: what the server says again goes straight to the client, since
+// the LB that it was said through may be dead; what is new signals.
+func testSaidAgain(t *testing.T, seen hits) {
+	r := newAgentRig(t, seen, offering(huntPort, byTable))
+	generation := policy.Generation(clientISN)
+	r.accept(t, inward(huntPort, syn))
+	r.send(t, to(inward(huntPort, ack), 0, 0xe5).frame())
+	p := outward(huntPort, ack|psh)
+	p.payload = []byte("an answer")
+	r.answer(t, p, 0).is(t, "once", tcUnspec, signalled(p, create, generation), "signal_create")
+	r.answer(t, p, 0).is(t, "again", tcUnspec, p.frame(), "out_direct")
+	more := p
+	more.payload = []byte("an answer and more of it")
+	r.answer(t, more, 0).is(t, "again, and more", tcUnspec, signalled(more, create, generation), "signal_create")
+	r.answer(t, p, 0).is(t, "the first part again", tcUnspec, p.frame(), "out_direct")
+	p.payload, p.flags = nil, ack
+	r.answer(t, p, 0).is(t, "no words", tcUnspec, signalled(p, create, generation), "signal_create")
 }
 
 func testOutNotOurs(t *testing.T, r *agentRig) {
@@ -91,13 +117,14 @@ func testDeferred(t *testing.T, seen hits) {
 	large := outward(huntPort, ack|psh)
 	large.payload = make([]byte, mtu-40-60+1)
 	r.answer(t, large, 0).is(t, "no room to create", tcUnspec, large.frame(), "signal_deferred")
+	large.seq += 2000
 	r.answer(t, small, 2).is(t, "two segments", tcUnspec, small.frame(), "signal_deferred")
 	r.answer(t, small, 1).is(t, "one segment", tcUnspec, signalled(small, create, generation), "signal_create")
 	large.payload = large.payload[1:]
 	r.answer(t, large, 0).is(t, "just room", tcUnspec, signalled(large, create, generation), "signal_create")
 
 	r.send(t, to(inward(huntPort, ack), generation, 0xa5).frame())
-	large.payload, large.flags = append(large.payload, 0), fin|ack
+	large.payload, large.flags, large.seq = append(large.payload, 0), fin|ack, large.seq+2000
 	r.answer(t, large, 0).is(t, "no room to remove", tcUnspec, large.frame(), "signal_deferred")
 	r.answer(t, small, 0).is(t, "the next small one", tcUnspec, signalled(small, remove, generation), "signal_remove")
 	r.answer(t, small, 0).is(t, "and no other", tcUnspec, small.frame(), "out_direct")
@@ -105,7 +132,7 @@ func testDeferred(t *testing.T, seen hits) {
 	if err := r.SetNextHops(topo.NextHops{}); err != nil {
 		t.Fatal(err)
 	}
-	small.flags = fin | ack
+	small.flags, small.seq = fin|ack, large.seq+2000
 	r.answer(t, small, 0).is(t, "no neighbour", tcUnspec, small.frame(), "signal_deferred")
 	if addr, err := r.Unresolved(); err != nil || addr != sid(lbLocator, remove, generation) {
 		t.Errorf("unresolved %v, %v", addr, err)

@@ -279,6 +279,7 @@ func testOutWires(t *testing.T, seen hits) {
 	p.flags = fin | ack
 	r.answer(t, p, 0).is(t, "removal", tcUnspec, signalInserted(p, sid(lbLocator, remove, generation), own(serverLocator(here))), "signal_remove")
 	r.send(t, to(q, 0, 0xe5).frame()).is(t, "an LB of the other wire", xdpPass, delivered(q), "recovered")
+	p.seq += 100
 	r.answer(t, p, 0).is(t, "encapsulated", tcUnspec, signalled(p, create, generation), "signal_create")
 
 	opening = overIPv4(opening)

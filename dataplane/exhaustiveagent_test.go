@@ -246,7 +246,7 @@ func connAs(s *mapSlot[agentConn]) (c fsm.Conn) {
 	binary.NativeEndian.PutUint64(lb[:], v.LbBe)
 	return fsm.Conn{
 		Known: true, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
-		Generation: v.Generation, Next: v.NextIn, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
+		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
 	}
 }
 

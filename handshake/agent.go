@@ -44,6 +44,7 @@ type Conn struct {
 	LB         Node
 	Generation uint16
 	Next       uint32 // after the last payload or FIN seen inward
+	Out        uint32 // the same outward, if Spoke
 	Epoch      uint32
 	Flags      uint32
 	Seen       time.Duration
@@ -56,6 +57,7 @@ const (
 	Owes      = 4 // has a removal to tell
 	ClientFIN = 8
 	ServerFIN = 16
+	Spoke     = 64
 )
 
 // Epoch counts expected arrivals, 2^27 ns at a time.
@@ -343,6 +345,7 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	}
 	switch {
 	case embryo && !s.has(SYN): // a request may answer for an earlier SYN
+	case !s.has(SYN) && c.repeats(s): // the LB that it was told through may be dead
 	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
 		return a, signal(c, CreateStickiness, "signal_create")
 	case c.Flags&Owes != 0: // III: DIRECT + FIN from app
@@ -350,6 +353,19 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 		return a, signal(c, RemoveStickiness, "signal_remove")
 	}
 	return a, Outcome{Act: Client, Why: []string{"out_direct"}} // III: DIRECT + data from app
+}
+
+// repeats tells whether the server says again what it has said before.
+func (c *Conn) repeats(s TCP) bool {
+	end := s.Seq + s.Payload
+	if s.has(FIN) {
+		end++
+	}
+	if c.Flags&Spoke != 0 && int32(end-c.Out) <= 0 {
+		return !s.has(RST) && (s.Payload > 0 || s.has(FIN))
+	}
+	c.Flags, c.Out = c.Flags|Spoke, end
+	return false
 }
 
 func signal(c *Conn, f Function, why string) Outcome {

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"proffer/experiment"
+	"proffer/load"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// linger is how long entries of ended connections stay in these tests.
+const linger = time.Second
+
+// lingering makes both tables forget soon.
+func lingering(s *experiment.Settings) {
+	s.LB = func(lb *topo.LB) { lb.Flows.Linger = linger }
+	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Flows.Linger = linger }
+}
+
+// halfOpen is a connection's one direction, which goes on slowly after the other
+// has ended, for longer than entries linger.
+func halfOpen(to, from net.Conn) error {
+	const pieces, pause = 40, linger / 10
+	var all bytes.Buffer
+	if _, err := io.Copy(&all, load.Bytes(pieces*1000)); err != nil {
+		return err
+	}
+	came := make(chan error, 1)
+	go func() {
+		got, err := io.ReadAll(from)
+		if err == nil && !bytes.Equal(got, all.Bytes()) {
+			err = errors.New("other bytes came than were sent")
+		}
+		came <- err
+	}()
+	for piece := range pieces {
+		if _, err := to.Write(all.Bytes()[piece*1000:][:1000]); err != nil {
+			return err
+		}
+		time.Sleep(pause)
+		if piece == pieces/2 { // and nothing at all for longer
+			time.Sleep(2 * linger)
+		}
+	}
+	return errors.Join(to.(*net.TCPConn).CloseWrite(), <-came)
+}
+
+// TestHalfClosed: who has said all that it had to say may listen on for as long
+// as it likes; nobody forgets the connection before both have.
+func TestHalfClosed(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 3})
+	s := settings(t, "hunt:static:0")
+	lingering(&s)
+	accepted := make(chan net.Conn, 2)
+	for _, n := range bed.Servers {
+		l := listenAt(t, bed, n, experiment.Backlog)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- c
+			}
+		}()
+	}
+	farm := start(t, bed, s)
+	pair := func() (client, server net.Conn) {
+		c := dial(t, bed)
+		server = <-accepted
+		t.Cleanup(func() { server.Close() })
+		say(t, c, "?")
+		if _, err := io.ReadFull(server, make([]byte, 2)); err != nil {
+			t.Fatal(err)
+		}
+		return c, server
+	}
+	results := make(chan error)
+	for _, closer := range []string{"client", "server"} {
+		from, to := pair() // from is the one that has ended
+		if closer == "server" {
+			from, to = to, from
+		}
+		go func() {
+			err := from.(*net.TCPConn).CloseWrite()
+			if n, ended := io.Copy(io.Discard, to); n > 0 || ended != nil {
+				err = errors.Join(err, ended, errors.New("the end did not come"))
+			}
+			results <- errors.Join(err, halfOpen(to, from))
+		}()
+	}
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"recover", "stale_removed", "recover_returned"} {
+		if n := counter(t, farm, name, bed.LBs[0]); n > 0 {
+			t.Errorf("%s: %d: the LB forgot a connection that lived", name, n)
+		}
+	}
+	for _, name := range []string{"not_mine", "steered_adopted", "unowned"} {
+		if n := counter(t, farm, name, bed.Servers...); n > 0 {
+			t.Errorf("%s: %d: an agent forgot a connection that lived", name, n)
+		}
+	}
+	for _, n := range append(bed.Servers, bed.LBs...) {
+		eventuallyIs(t, "entries of "+n.Name, 0, func() uint64 { return status(t, farm, n).Flows })
+	}
+}

@@ -1,0 +1,343 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"proffer/experiment"
+	"proffer/load"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// bulks runs a BulkServer on the VIP, IPv6 and IPv4, of each node.
+func bulks(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		s := load.NewBulkServer(n.Name)
+		t.Cleanup(func() { s.Close() })
+		for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
+			var l net.Listener
+			err := n.Do(func() (err error) {
+				l, err = load.Listen(netip.AddrPortFrom(vip, testbed.Port), experiment.Backlog)
+				return err
+			})
+			if err != nil {
+				t.Fatalf("listen on %s: %v", n.Name, err)
+			}
+			go s.Serve(l) // ends with Close
+		}
+	}
+}
+
+// clientsOf are the client's addresses of an address's family.
+func clientsOf(bed *testbed.Bed, vip netip.Addr) []netip.Addr {
+	if vip.Is4() {
+		return bed.ClientAddrs4
+	}
+	return bed.ClientAddrs
+}
+
+// begin starts k streams to or from the VIP; first is the port of the first.
+func begin(t *testing.T, bed *testbed.Bed, vip netip.Addr, upload bool, first, k int) *load.Transfers {
+	t.Helper()
+	transfers, err := load.Bulk{
+		Dial: load.Dial{
+			To: netip.AddrPortFrom(vip, testbed.Port), From: ends(clientsOf(bed, vip), first, k),
+			Timeout: within, Enter: bed.Client.Enter,
+		},
+		Upload: upload,
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { transfers.Stop() })
+	return transfers
+}
+
+// move waits until each stream has moved so many bytes more.
+func move(t *testing.T, when string, transfers *load.Transfers, more int64) {
+	t.Helper()
+	from := transfers.Bytes()
+	eventually(t, fmt.Sprintf("%s, every stream moves %d bytes", when, more), func() bool {
+		for i, now := range transfers.Bytes() {
+			if now < from[i]+more {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// finish ends the streams, of which every byte came.
+func finish(t *testing.T, when string, transfers *load.Transfers) {
+	t.Helper()
+	for _, s := range transfers.Stop() {
+		if s.Outcome != load.OK {
+			t.Errorf("%s: stream from %s to %s: %s after %d bytes (%s)", when, s.From, s.Server, s.Outcome, s.Bytes, s.Cause)
+		}
+	}
+}
+
+// familyOf makes the farm's service one of the VIP's family, at both ends.
+func familyOf(s *experiment.Settings, vip netip.Addr) {
+	s.LB = func(lb *topo.LB) { lb.Services[0].VIP.Addr = vip }
+	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Services[0].VIP.Addr = vip }
+}
+
+// TestSegmentsLeaveRoom: servers offer what their link carries, the LB lowers
+// it, so that no segment of a client is too big for its segment list.
+func TestSegmentsLeaveRoom(t *testing.T) {
+	const streams, size = 3, 2_000_000
+	first := 20000 // port; no case meets another's connections
+	bed := up(t, testbed.Config{Servers: 5})
+	bulks(t, bed, bed.Servers...)
+	for _, c := range []struct {
+		choices int
+		wire    topo.Wire
+		vip     string
+	}{
+		{2, topo.Encap, testbed.VIP},
+		{4, topo.Encap, testbed.VIP},
+		{4, topo.Insert, testbed.VIP},
+		{4, topo.Encap, testbed.VIP4},
+	} {
+		t.Run(fmt.Sprintf("%s %d %s", c.vip, c.choices, c.wire), func(t *testing.T) {
+			s := settings(t, "hunt:static:1")
+			s.Choices = c.choices
+			vip := netip.MustParseAddr(c.vip)
+			familyOf(&s, vip)
+			family := s.LB
+			s.LB = func(lb *topo.LB) { family(lb); lb.Services[0].Wire = c.wire }
+			farm := start(t, bed, s)
+			first += streams
+			up := begin(t, bed, vip, true, first, streams)
+			down := begin(t, bed, vip, false, 10000+first, streams)
+			move(t, "upwards", up, size)
+			move(t, "downwards", down, size)
+			finish(t, "upwards", up)
+			finish(t, "downwards", down)
+			lb := bed.LBs[0]
+			if n := counter(t, farm, "mss_clamped", lb); n < 2*streams {
+				t.Errorf("the LB lowered %d offers of a size, want %d", n, 2*streams)
+			}
+			for _, name := range []string{"too_big", "drop_too_big"} {
+				if n := counter(t, farm, name, lb); n > 0 {
+					t.Errorf("%s: %d of a client's packets left no room", name, n)
+				}
+			}
+		})
+	}
+}
+
+// TestUploadLearnsItsSize: the answers of a `single` service do not come by the
+// LB, so that it cannot lower what a server offers: it tells the client instead.
+func TestUploadLearnsItsSize(t *testing.T) {
+	const size = 3_000_000
+	hash := sha256.New()
+	var content bytes.Buffer
+	if _, err := io.Copy(io.MultiWriter(hash, &content), load.Bytes(size)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "upload")
+	if err := os.WriteFile(file, content.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{url, "http://" + testbed.VIP4} {
+		t.Run(at, func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 2})
+			serveBoth(t, bed)
+			s := settings(t, "single")
+			if at != url {
+				familyOf(&s, bed.VIP4)
+			}
+			farm := start(t, bed, s)
+			c := record(t, bed)
+			got := in(t, bed.Client, "curl", "-sS", "--fail", "-T", file, at+"/bytes")
+			if want := fmt.Sprintf("%x %d\n", hash.Sum(nil), size); got != want {
+				t.Errorf("uploaded: %q, want %q", got, want)
+			}
+			if n := counter(t, farm, "too_big", bed.LBs[0]); n == 0 {
+				t.Error("the LB told nobody that a packet was too big")
+			}
+			if n := counter(t, farm, "mss_clamped", bed.LBs[0]); n > 0 {
+				t.Errorf("%d SYN-ACKs came by the LB", n)
+			}
+			wantQuotes(t, bed, c.stop(t), testbed.MTU-ipv6)
+			judgeErrors(t, c.file)
+		})
+	}
+}
+
+// serveBoth is serve on the IPv4 VIP, too.
+func serveBoth(t *testing.T, bed *testbed.Bed) {
+	t.Helper()
+	servers := serve(t, bed)
+	for i, n := range bed.Servers {
+		l, err := n.Listen("tcp4", netip.AddrPortFrom(bed.VIP4, testbed.Port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go servers.All[i].Serve(l) // ends with Close
+	}
+}
+
+// tooBig is an ICMP message that a packet was too big.
+type tooBig struct {
+	mtu   int
+	quote []byte
+}
+
+// readTooBig reads one from an Ethernet frame.
+func readTooBig(b []byte) (m tooBig, ok bool) {
+	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.NoCopy)
+	if six, ok := p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6); ok && six.TypeCode.Type() == layers.ICMPv6TypePacketTooBig {
+		return tooBig{int(binary.BigEndian.Uint32(six.Payload)), six.Payload[4:]}, true
+	}
+	needed := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeFragmentationNeeded)
+	if four, ok := p.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4); ok && four.TypeCode == needed {
+		return tooBig{int(four.Seq), four.Payload}, true // the MTU's place (RFC 1191 §4)
+	}
+	return tooBig{}, false
+}
+
+// wantQuotes wants each packet too big of the LB to tell this MTU and to quote a
+// packet that the LB got, as long a part of it as is allowed (RFC 4443 §2.4,
+// RFC 1812 §4.3.2.3), and not one without need.
+func wantQuotes(t *testing.T, bed *testbed.Bed, frames []frame, mtu int) {
+	t.Helper()
+	messages := 0
+	var got [][]byte
+	for _, f := range frames {
+		if f.link != bed.LBs[0].Link {
+			continue
+		}
+		if f.toNode {
+			got = append(got, f.bytes[ethernet:])
+			continue
+		}
+		m, ok := readTooBig(f.bytes)
+		if !ok {
+			continue
+		}
+		messages++
+		at := slices.IndexFunc(got, func(p []byte) bool { return bytes.HasPrefix(p, m.quote) })
+		whole := 576 - 28
+		if m.quote[0]>>4 == 6 {
+			whole = 1280 - 48
+		}
+		if at < 0 || len(m.quote) != whole || len(got[at]) <= mtu || m.mtu != mtu {
+			t.Errorf("the LB says that %d bytes fit, want %d, and quotes %d bytes, want %d, of packet %d", m.mtu, mtu, len(m.quote), whole, at)
+		}
+	}
+	if messages == 0 {
+		t.Error("no word of a packet too big left the LB")
+	}
+}
+
+// judgeErrors lets tshark decode the ICMP errors of a capture. What they quote
+// is cut off, so only their own checksums can be right.
+func judgeErrors(t *testing.T, file string) {
+	t.Helper()
+	out, err := exec.Command(program(t, "tshark"), "-r", file, "-n", "--disable-protocol", "http", "-Y", "icmpv6.type == 2 || icmp.type == 3",
+		"-T", "fields", "-E", "separator=|", "-E", "occurrence=f", "-e", "icmpv6.checksum.status", "-e", "icmp.checksum.status",
+		"-e", "ip.checksum.status", "-e", "frame.protocols", "-e", "_ws.expert.message", "-o", "ip.check_checksum:TRUE").Output()
+	if err != nil {
+		t.Fatalf("tshark: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for _, line := range lines {
+		f := strings.Split(line, "|")
+		six, four := "1||", "|1|1" // good
+		if sums := strings.Join(f[:3], "|"); sums != six && sums != four || strings.Contains(line, "malformed") || f[4] != "" {
+			t.Errorf("tshark finds fault with an error message: %q", line)
+		}
+	}
+}
+
+// TestDatagramsAtTheEdge: a datagram with whatever length goes on inside the
+// MTU, or the client is told: none disappears.
+func TestDatagramsAtTheEdge(t *testing.T) {
+	const shortest = 1400
+	const dns = 53
+	for _, dispatch := range []topo.Dispatch{topo.Single, topo.Hunt} {
+		t.Run(dispatch.String(), func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 4})
+			s := settings(t, "hunt:always")
+			s.LB = func(lb *topo.LB) {
+				svc := &lb.Services[0]
+				svc.VIP.Protocol, svc.VIP.Port, svc.Dispatch = topo.UDP, dns, dispatch
+			}
+			farm := start(t, bed, s)
+			lb := bed.LBs[0]
+			c := record(t, bed)
+			var packets [][]byte
+			for size := shortest; size <= testbed.MTU; size++ {
+				packets = append(packets, datagram(t, bed, 10000+size, dns, size))
+			}
+			sendRaw(t, bed, packets...)
+			seen := func() uint64 {
+				return counter(t, farm, "deliver", lb) + counter(t, farm, "offer_datagram", lb) + counter(t, farm, "too_big", lb)
+			}
+			eventuallyIs(t, "datagrams that went on or were answered", uint64(len(packets)), seen)
+			told, on := 0, 0
+			for _, f := range c.stop(t) {
+				if f.link != lb.Link || f.toNode {
+					continue
+				}
+				if len(f.bytes) > testbed.MTU+ethernet {
+					t.Errorf("a frame of %d bytes leaves the LB", len(f.bytes))
+				}
+				if _, ok := readTooBig(f.bytes); ok {
+					told++
+				} else if f.encapsulated() || f.ip.next == routing {
+					on++
+				}
+			}
+			t.Logf("%d datagrams: %d went on, %d were too big", len(packets), on, told)
+			if told+on != len(packets) || told == 0 || on == 0 {
+				t.Errorf("%d datagrams went on and the client was told of %d, of %d", on, told, len(packets))
+			}
+			judgeErrors(t, c.file)
+		})
+	}
+}
+
+// datagram is a UDP packet of nobody's, so many bytes long with its IPv6 header.
+func datagram(t *testing.T, bed *testbed.Bed, from, to, size int) []byte {
+	t.Helper()
+	ip := &layers.IPv6{
+		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolUDP,
+		SrcIP: nobody.AsSlice(), DstIP: bed.VIP.AsSlice(),
+	}
+	udp := &layers.UDP{SrcPort: layers.UDPPort(from), DstPort: layers.UDPPort(to)}
+	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	payload := gopacket.Payload(bytes.Repeat([]byte{'x'}, size-ipv6-8))
+	return serialized(t, ip, udp, payload)
+}
+
+// serialized joins headers, lengths and checksums filled in.
+func serialized(t *testing.T, parts ...gopacket.SerializableLayer) []byte {
+	t.Helper()
+	b := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(b.Bytes())
+}

@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"proffer/load"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// TestOwnerTable: sockets that the agent cannot see, in containers on the
+// server's link or behind it: its own table says whose a flow is, before and
+// after other LBs, before and after its own death.
+func TestOwnerTable(t *testing.T) {
+	const flows = 60
+	for _, spelt := range []string{testbed.VIP, testbed.VIP4} {
+		t.Run(spelt, func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 3, LBs: 2})
+			vip := netip.MustParseAddr(spelt)
+			apps := map[*testbed.Node]*testbed.Node{}
+			for i, kind := range []testbed.Kind{testbed.Macvlan, testbed.RoutedVeth} {
+				apps[bed.Servers[i]] = behind(t, bed, bed.Servers[i], kind)
+			}
+			shared, err := apps[bed.Servers[0]].MAC()
+			if err != nil {
+				t.Fatal(err)
+			}
+			echo(t, apps[bed.Servers[0]], vip)
+			echo(t, apps[bed.Servers[1]], vip)
+			echo(t, bed.Servers[2], vip)
+			s := settings(t, "hunt:static:0") // not the first candidate
+			familyOf(&s, vip)
+			family := s.Agent
+			s.Agent = func(n *testbed.Node, a *topo.Agent) {
+				family(n, a)
+				if apps[n] != nil {
+					a.Services[0].Owner = topo.Table
+				}
+				if n == bed.Servers[0] {
+					a.Services[0].MAC = topo.MAC(shared)
+				}
+			}
+			farm := start(t, bed, s)
+			if err := bed.Announce(bed.LBs[0]); err != nil {
+				t.Fatal(err)
+			}
+			old := openTo(t, bed, vip, clientsOf(bed, vip), 20000, flows)
+			wantAll(t, bed, old)
+			if err := bed.Announce(bed.LBs[1]); err != nil {
+				t.Fatal(err)
+			}
+			alive(t, "over another LB", old)
+			if n := counter(t, farm, "stickiness_recovered", bed.LBs[1]); n < flows {
+				t.Errorf("the other LB learnt %d flows, want %d", n, flows)
+			}
+			for _, n := range bed.Servers {
+				kill(t, farm.Daemon(n))
+				if err := farm.Launch(t.Context(), n); err != nil {
+					t.Fatal(err)
+				}
+				if !status(t, farm, n).Adopted {
+					t.Errorf("the new agent of %s did not take over what the old one left", n.Name)
+				}
+			}
+			alive(t, "under new agents", old)
+			if err := bed.Announce(bed.LBs[0]); err != nil {
+				t.Fatal(err)
+			}
+			alive(t, "over the first LB again", old)
+			wantAll(t, bed, openTo(t, bed, vip, clientsOf(bed, vip), 30000, flows))
+			for _, name := range []string{"not_mine", "unowned", "pass_on_no_listener"} {
+				if n := counter(t, farm, name, bed.Servers...); n > 0 {
+					t.Errorf("%s: %d", name, n)
+				}
+			}
+		})
+	}
+}
+
+// behind puts an application's namespace behind a server.
+func behind(t *testing.T, bed *testbed.Bed, server *testbed.Node, kind testbed.Kind) *testbed.Node {
+	t.Helper()
+	app, err := bed.Behind(server, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+// wantAll wants every server, or what is behind it, to have some of the flows.
+func wantAll(t *testing.T, bed *testbed.Bed, flows *load.Flows) {
+	t.Helper()
+	share := map[string]int{}
+	for _, name := range flows.Servers() {
+		share[name]++
+	}
+	if len(share) != len(bed.Servers) {
+		t.Errorf("the flows are at %v", share)
+	}
+}
+
+// TestOwnerNetns: sockets of a container that the agent can look into: it knows
+// who listens there and how many wait.
+func TestOwnerNetns(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2, LBs: 2})
+	server, other := bed.Servers[0], bed.Servers[1]
+	app := behind(t, bed, server, testbed.RoutedVeth)
+	const threshold = 2
+	s := settings(t, fmt.Sprintf("hunt:static:%d", threshold))
+	s.Agent = func(n *testbed.Node, a *topo.Agent) {
+		if n == server {
+			a.Services[0].Owner, a.Services[0].Netns = topo.Netns, filepath.Join("/run/netns", app.Namespace)
+		}
+	}
+	farm := start(t, bed, s)
+	if err := bed.Announce(bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	echo(t, other, bed.VIP)
+	only := func(port int) { // while nobody listens in the container
+		t.Helper()
+		for _, name := range open(t, bed, port, 30).Servers() {
+			if name != other.Name {
+				t.Errorf("answered by %q", name)
+			}
+		}
+	}
+	only(20000)
+	if n := counter(t, farm, "pass_on_no_listener", server); n == 0 {
+		t.Error("an agent without a listener in its container passed nothing on")
+	}
+	l := listenAt(t, bed, app, 8) // nobody accepts
+	// Who waits to be accepted is load.
+	eventually(t, "somebody waits in the container's queue", func() bool {
+		tryDial(t, bed, within)
+		return counter(t, farm, "pass_on_busy", server) > 0
+	})
+	if n := acceptQueue(t, bed, app); n < threshold {
+		t.Errorf("%d connections wait in the container, %d are the threshold", n, threshold)
+	}
+	l.Close()
+	echo(t, app, bed.VIP)
+	flows := open(t, bed, 30000, 60)
+	wantAll(t, bed, flows)
+	if err := bed.Announce(bed.LBs[1]); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, "over another LB", flows)
+	if counter(t, farm, "recovered", server) == 0 {
+		t.Error("the agent found none of the container's sockets")
+	}
+	kill(t, farm.Daemon(server))
+	if err := farm.Launch(t.Context(), server); err != nil {
+		t.Fatal(err)
+	}
+	alive(t, "under a new agent", flows)
+	for _, name := range []string{"not_mine", "unowned"} {
+		if n := counter(t, farm, name, bed.Servers...); n > 0 {
+			t.Errorf("%s: %d", name, n)
+		}
+	}
+}
