@@ -60,3 +60,24 @@ func read(t *testing.T, path string) string {
 	}
 	return string(data)
 }
+
+// TestFailuresAreTested: every test that docs/failures.md names exists.
+func TestFailuresAreTested(t *testing.T) {
+	files, err := filepath.Glob("*/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, file := range files {
+		sources.WriteString(read(t, file))
+	}
+	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)").FindAllStringSubmatch(read(t, "docs/failures.md"), -1)
+	if len(names) == 0 {
+		t.Fatal("docs/failures.md names no test")
+	}
+	for _, n := range names {
+		if !strings.Contains(sources.String(), "func "+n[1]+"(") {
+			t.Errorf("docs/failures.md names %s, which does not exist", n[1])
+		}
+	}
+}

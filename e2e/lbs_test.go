@@ -1,6 +1,11 @@
 package e2e
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -167,5 +172,53 @@ func TestPoolReload(t *testing.T) {
 	after := counter(t, farm, "accept_avail", bed.Servers[3]) + counter(t, farm, "accept_force", bed.Servers[3])
 	if after != before {
 		t.Errorf("s4 drains and took %d new flows", after-before)
+	}
+}
+
+// TestServerClosesThroughDeadLB: the LB to which a server signals the end of a
+// flow is dead; the client hears of it all the same, without saying a word.
+func TestServerClosesThroughDeadLB(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2, LBs: 2})
+	all := echoes(t, bed, bed.Servers...)
+	farm := start(t, bed, settings(t, "hunt:static:1"))
+	if err := bed.Announce(bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	for i := range 8 {
+		conn, err := bed.Client.DialContext(t.Context(), "tcp", netip.AddrPortFrom(bed.VIP, testbed.Port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "%d 1\n", i); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	if err := bed.Announce(bed.LBs[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Kill(bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, conn := range conns {
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	if n := counter(t, farm, "signal_remove", bed.Servers...); n < uint64(len(conns)) {
+		t.Errorf("%d ends were signalled, want %d", n, len(conns))
 	}
 }
