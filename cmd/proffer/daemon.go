@@ -112,6 +112,9 @@ func newLogger(w io.Writer) *slog.Logger {
 func (d *daemon) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	hangup := make(chan os.Signal, 1) // from now on: one that comes early shall not end us
+	signal.Notify(hangup, unix.SIGHUP)
+	defer signal.Stop(hangup)
 	defer func() {
 		if closeErr := d.plane.Close(); err == nil && closeErr != nil {
 			err = fmt.Errorf("detach: %w", closeErr)
@@ -146,16 +149,13 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	}
 	d.log.Info("ready", append([]any{"role", d.role, "node", d.node.Name, "interface", d.node.Interface,
 		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)
-	go d.reloads(ctx, upkeep)
+	go d.reloads(ctx, hangup, upkeep)
 	return d.serve(ctx, socket, upkeep)
 }
 
 // reloads applies the configuration again at every SIGHUP; one with a mistake
 // changes nothing.
-func (d *daemon) reloads(ctx context.Context, upkeep *control.Controller) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, unix.SIGHUP)
-	defer signal.Stop(hangup)
+func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal, upkeep *control.Controller) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"proffer/experiment"
+	"proffer/load"
+	"proffer/testbed"
+	"proffer/topo"
+)
+
+// TestEveryOptionLength: a SYN has 0 to 40 bytes of options (RFC 9293 §3.1); with
+// every length it reaches a server unchanged, whose answer reaches the client.
+func TestEveryOptionLength(t *testing.T) {
+	const first, most = 40000, 40
+	for _, wireOf := range []topo.Wire{topo.Encap, topo.Insert} {
+		bed := up(t, testbed.Config{Servers: 3})
+		serve(t, bed)
+		farm := start(t, bed, carried(settings(t, "hunt:static:0"), func(svc *topo.Service) { svc.Wire = wireOf }))
+		for _, n := range bed.Servers { // one answer each
+			setSysctl(t, n, "net/ipv4/tcp_synack_retries", "0")
+		}
+		var syns [][]byte
+		for length := range most + 1 {
+			syns = append(syns, optionSYN(t, bed, first+length, 1000*length, length))
+		}
+		c := record(t, bed)
+		sendRaw(t, bed, syns...)
+		eventually(t, "all are offered and answered", func() bool {
+			return counter(t, farm, "stickiness_created", bed.LBs[0]) == uint64(len(syns))
+		})
+		w := wire{bed, c.stop(t)}
+		takeOut(w.frames)
+		if pairs := w.forwarded(t); len(pairs) != len(syns) {
+			t.Errorf("%d packets through the LB for %d SYNs", len(pairs), len(syns))
+		}
+		answered := map[int]bool{}
+		for _, f := range w.on(bed.Client, true) {
+			length := int(f.tcp.to.Port()) - first
+			answered[length] = f.tcp.has(syn|ack) && f.acknowledges() == uint32(1000*length+1)
+		}
+		for length := range most + 1 {
+			if !answered[length] {
+				t.Errorf("%s: a SYN with %d bytes of options was not answered", wireOf, length)
+			}
+		}
+	}
+}
+
+// optionSYN is a SYN from nobody with so many bytes of options: what the server
+// has no use for, in an option of its own (RFC 6994), or padding.
+func optionSYN(t *testing.T, bed *testbed.Bed, port, seq, length int) []byte {
+	t.Helper()
+	ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: nobody.AsSlice(), DstIP: bed.VIP.AsSlice()}
+	s := &layers.TCP{SrcPort: layers.TCPPort(port), DstPort: testbed.Port, Seq: uint32(seq), SYN: true, Window: 65535}
+	const experiment1, header = 253, 2
+	if length >= header && length%2 == 0 {
+		s.Options = []layers.TCPOption{{OptionType: experiment1, OptionLength: uint8(length), OptionData: make([]byte, length-header)}}
+	} else {
+		s.Options = slices.Repeat([]layers.TCPOption{{OptionType: layers.TCPOptionKindNop}}, length)
+	}
+	if err := s.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	b := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, s); err != nil {
+		t.Fatal(err)
+	}
+	if want := ipv6 + 20 + (length+3)/4*4; len(b.Bytes()) != want {
+		t.Fatalf("a SYN of %d bytes, want %d", len(b.Bytes()), want)
+	}
+	return b.Bytes()
+}
+
+// acknowledges is the acknowledgement number.
+func (f *frame) acknowledges() uint32 { return binary.BigEndian.Uint32(f.inner[ipv6+8:]) }
+
+// options reads a TCP header's, by kind, without padding.
+func (f *frame) options() map[uint8]string {
+	const end, nop = 0, 1
+	found := map[uint8]string{}
+	header := f.inner[ipv6:]
+	for b := header[20 : 4*int(header[12]>>4)]; len(b) > 0 && b[0] != end; {
+		if b[0] == nop {
+			b = b[1:]
+			continue
+		}
+		found[b[0]] = string(b[2:b[1]])
+		b = b[b[1]:]
+	}
+	return found
+}
+
+const (
+	optionMSS        = 2
+	optionWindow     = 3 // RFC 7323
+	optionSACK       = 4 // RFC 2018
+	optionTimestamps = 8 // RFC 7323
+)
+
+// TestOptionsArrive: the client hears of its server's TCP what that said, but for
+// the MSS, and uses it.
+func TestOptionsArrive(t *testing.T) {
+	for _, wireOf := range []topo.Wire{topo.Encap, topo.Insert} {
+		bed := up(t, testbed.Config{Servers: 2})
+		serve(t, bed)
+		start(t, bed, carried(settings(t, "hunt:static:1000"), func(svc *topo.Service) { svc.Wire = wireOf }))
+		c := record(t, bed)
+		conn := dial(t, bed)
+		get(t, conn, "/bytes/100000")
+		wantUsed(t, conn)
+		w := wire{bed, c.stop(t)}
+		takeOut(w.frames)
+		said := w.synACKOptions(bed.Servers...)
+		heard := w.synACKOptions(bed.Client)
+		if len(said) != 1 || len(heard) != 1 {
+			t.Fatalf("%d SYN-ACKs left servers and %d came to the client", len(said), len(heard))
+		}
+		wantSameOptions(t, said[0], heard[0])
+	}
+}
+
+// wantUsed: what both ends agreed on, as the client's kernel sees it.
+func wantUsed(t *testing.T, c syscall.Conn) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *unix.TCPInfo
+	outer := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	if outer != nil || err != nil {
+		t.Fatal(outer, err)
+	}
+	const all = 1 | 2 | 4 // TCPI_OPT_TIMESTAMPS, _SACK, _WSCALE (linux/tcp.h)
+	if info.Options&all != all {
+		t.Errorf("the client uses the options %#x, want %#x", info.Options, all)
+	}
+}
+
+func wantSameOptions(t *testing.T, said, heard map[uint8]string) {
+	t.Helper()
+	for _, kind := range []uint8{optionMSS, optionWindow, optionSACK, optionTimestamps} {
+		if _, ok := said[kind]; !ok {
+			t.Fatalf("the server did not say option %d: %q", kind, said)
+		}
+	}
+	if heard[optionMSS] > said[optionMSS] { // in network order
+		t.Errorf("an MSS of % x became % x", said[optionMSS], heard[optionMSS])
+	}
+	delete(said, optionMSS)
+	delete(heard, optionMSS)
+	if !maps.Equal(said, heard) {
+		t.Errorf("the server said %q, the client heard %q", said, heard)
+	}
+}
+
+// synACKOptions are those of the SYN-ACKs that left servers, or came to clients.
+func (w *wire) synACKOptions(nodes ...*testbed.Node) (all []map[uint8]string) {
+	for _, n := range nodes {
+		for _, f := range w.on(n, n == w.bed.Client) {
+			if f.tcp.has(syn|ack) && f.tcp.from.Addr() == w.bed.VIP {
+				all = append(all, f.options())
+			}
+		}
+	}
+	return all
+}
+
+// TestFastOpen: a client that was here before sends its request in the SYN, and a
+// server may answer before the handshake is over (RFC 7413).
+func TestFastOpen(t *testing.T) {
+	const key = "01234567-89abcdef-01234567-89abcdef" // one for all, as a farm needs it
+	for _, c := range []struct {
+		policy string
+		wire   topo.Wire
+	}{{"hunt:static:0", topo.Encap}, {"hunt:static:1000", topo.Insert}, {"single", topo.Encap}} {
+		t.Run(fmt.Sprintf("%s %s", c.policy, c.wire), func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 3})
+			for _, n := range bed.Servers {
+				const serverForAll = 2 | 0x400 // TFO_SERVER_ENABLE, TFO_SERVER_WO_SOCKOPT1
+				setSysctl(t, n, "net/ipv4/tcp_fastopen", fmt.Sprint(serverForAll))
+				setSysctl(t, n, "net/ipv4/tcp_fastopen_key", key)
+			}
+			setSysctl(t, bed.Client, "net/ipv4/tcp_fastopen", "1")
+			serve(t, bed)
+			farm := start(t, bed, carried(settings(t, c.policy), func(svc *topo.Service) { svc.Wire = c.wire }))
+			wantFastOpen(t, farm)
+		})
+	}
+}
+
+// wantFastOpen makes connections whose first gets the cookie and whose others use
+// it; each answer is longer than a window before the handshake is over.
+func wantFastOpen(t *testing.T, farm *experiment.Farm) {
+	t.Helper()
+	const conns, size = 12, 100_000
+	bed := farm.Bed
+	want, err := io.ReadAll(load.Bytes(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range conns {
+		body := in(t, bed.Client, "curl", "-sS", "--fail", "--max-time", "60", "--tcp-fastopen", fmt.Sprintf("%s/bytes/%d", url, size))
+		if body != string(want) {
+			t.Errorf("%d bytes, not those of /bytes/%d", len(body), size)
+		}
+	}
+	taken := 0
+	for _, n := range bed.Servers {
+		taken += tcpExt(t, n, "TCPFastOpenPassive")
+		if failed := tcpExt(t, n, "TCPFastOpenPassiveFail"); failed > 0 {
+			t.Errorf("%s refused %d requests in a SYN", n.Name, failed)
+		}
+	}
+	if used := tcpExt(t, bed.Client, "TCPFastOpenActive"); used != conns-1 || taken != conns-1 {
+		t.Errorf("the client opened %d connections with data, servers %d, want %d", used, taken, conns-1)
+	}
+}
+
+// tcpExt reads one of the kernel's own counters in a node. The file has two lines
+// a kind: names, then values in their order.
+func tcpExt(t *testing.T, n *testbed.Node, name string) int {
+	t.Helper()
+	var names, values []string
+	for line := range strings.Lines(in(t, n, "grep", "^TcpExt:", "/proc/net/netstat")) {
+		names, values = values, strings.Fields(line)
+	}
+	at := slices.Index(names, name)
+	if at < 0 || at >= len(values) {
+		t.Fatalf("the kernel does not count %s", name)
+	}
+	count, err := strconv.Atoi(values[at])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
