@@ -80,8 +80,7 @@ func Mix(x uint64) uint64 {
 }
 
 // Candidates returns `choices` different numbers under members, every ordered
-// list equally likely over h; all members if there are fewer. Twin of
-// bpf/choose.h.
+// list equally likely over h; all members if there are fewer.
 func Candidates(h uint64, members, choices int) []int {
 	n := min(members, choices, topo.MaxChoices)
 	left := make([]int, members)
