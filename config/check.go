@@ -19,8 +19,12 @@ func checkAgent(d *document, a *topo.Agent) {
 		if o.Acceptance == topo.Dynamic && o.Threshold > o.Workers {
 			d.failKey(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
-		if o.VIP.Protocol == topo.UDP && o.Signal == topo.Sockets {
+		switch {
+		case o.Signal != topo.Sockets:
+		case o.VIP.Protocol == topo.UDP:
 			d.failKey(at+".signal", "%q counts open connections, and udp has none; want busy or shm", o.Signal)
+		case o.Owner != topo.Socket:
+			d.failKey(at+".signal", "%q counts the sockets of this namespace, and owner says %s; want busy or shm", o.Signal, o.Owner)
 		}
 	}
 }
