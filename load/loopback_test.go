@@ -88,9 +88,13 @@ func behave(t *testing.T, with func(net.Conn)) netip.AddrPort {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
 	go func() {
 		if conn, err := l.Accept(); err == nil {
 			with(conn)
+			<-ended
+			_ = conn.Close() // not before: the collector closes what nobody holds
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort()
