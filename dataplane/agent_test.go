@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"proffer/policy"
@@ -348,95 +347,4 @@ func testTimeWait(t *testing.T, seen hits) {
 	r.send(t, s.frame()).is(t, "is TIME_WAIT mine?", xdpTX, s.onward(hopMAC(2)), "pass_on_not_mine")
 	p.flags = rst
 	r.send(t, to(p, 0, 0xe5, 0xe5).frame()).is(t, "a RST in TIME_WAIT", xdpPass, delivered(p), "recovered")
-}
-
-// testNoPlace: without a place for its state an offer is passed on, and taken
-// without state by the last. A table that makes room is full only in this test.
-func testNoPlace(t *testing.T, seen hits) {
-	newAgentRig(t, seen, offering(huntPort)) // for its namespace
-	r := loadAgentRig(t, seen, agentConfig(64, offering(huntPort)), func(spec *ebpf.CollectionSpec) error {
-		spec.Maps[agentMapWaits].Type, spec.Maps[agentMapWaits].MaxEntries = ebpf.Hash, 1
-		return inVirtualTime(spec)
-	})
-	listen(t, huntPort, 128)
-	r.accept(t, inward(huntPort, syn))
-	p := inward(huntPort, syn)
-	p.src = netip.AddrPortFrom(clientAddr, clientPort+1)
-	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
-	r.send(t, s.frame()).is(t, "no place", xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
-	r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "table_full")
-	s = s.flagged(sidRetry)
-	r.send(t, s.frame()).is(t, "again", xdpTX, s.onward(hopMAC(2)), "pass_on_refused_before")
-}
-
-// testFlood: openings displace each other and no established flow.
-func testFlood(t *testing.T, seen hits) {
-	const flows, openings = 200, 100_000
-	newAgentRig(t, seen, offering(huntPort)) // for its namespace
-	cfg := agentConfig(flows, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic = 512
-	r := loadAgentRig(t, seen, cfg, inVirtualTime)
-	p := inward(huntPort, syn)
-	for i := range flows {
-		p.src = netip.AddrPortFrom(clientAddr, uint16(1000+i))
-		r.accept(t, p)
-		r.acknowledge(t, p)
-	}
-	for i := range openings {
-		p.src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}), 1)
-		if out := r.run(t, to(p, policy.Generation(p.seq), 0xca, 0xcf).frame()); out.action != xdpPass {
-			t.Fatalf("opening %d: action %d", i, out.action)
-		}
-	}
-	for i := range flows {
-		p.src = netip.AddrPortFrom(clientAddr, uint16(1000+i))
-		if c, known := r.settled(t, p.flow()); !known || c.State != connDirect {
-			t.Fatalf("flow %d after the flood: known %v, %+v", i, known, c)
-		}
-	}
-	waiting, it := 0, r.objs.Waits.Iterate()
-	for key, c := (lbTuple{}), (agentConn{}); it.Next(&key, &c); {
-		waiting++
-	}
-	if err := it.Err(); err != nil || waiting == 0 || waiting > cfg.Flows.Embryonic {
-		t.Errorf("%d openings are remembered, at most %d (%v)", waiting, cfg.Flows.Embryonic, err)
-	}
-	if got := r.asking(t); got != 0 {
-		t.Errorf("%d requests in progress after a flood of none", got)
-	}
-}
-
-// testConnsFull: an established flow that finds no room stays where openings are,
-// and works; nobody established gives way.
-func testConnsFull(t *testing.T, seen hits) {
-	const entries = 4
-	r := newAgentRigOf(t, seen, entries, offering(huntPort, byTable))
-	p := inward(huntPort, syn)
-	for i := range entries {
-		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
-		r.accept(t, p)
-		r.acknowledge(t, p)
-	}
-	p.src = netip.AddrPortFrom(clientAddr, clientPort+entries)
-	r.accept(t, p)
-	generation := policy.Generation(p.seq)
-	p.flags, p.seq, p.payload = ack, p.seq+1, []byte("GET")
-	for _, why := range [][]string{{"acknowledged", "steered", "table_full"}, {"steered", "table_full"}} {
-		r.send(t, to(p, generation, 0xa5).frame()).is(t, "no room", xdpPass, delivered(p), why...)
-	}
-	if c := r.mustConn(t, p); c.State != connDirect || c.Flags != connPending {
-		t.Errorf("without room it is %+v", c)
-	}
-	if _, known := r.settled(t, p.flow()); known {
-		t.Error("it is among the established")
-	}
-	if got := r.asking(t); got != 0 {
-		t.Errorf("%d requests are counted in an entry that may vanish", got)
-	}
-	for i := range entries {
-		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
-		if _, known := r.settled(t, p.flow()); !known {
-			t.Errorf("flow %d gave way", i)
-		}
-	}
 }

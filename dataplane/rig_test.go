@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -193,23 +192,7 @@ const (
 // clockOf finds the map that holds a program's virtual_now_ns, its only variable.
 func clockOf(t testing.TB, prog *ebpf.Program) *ebpf.Map {
 	t.Helper()
-	info, err := prog.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids, _ := info.MapIDs()
-	for _, id := range ids {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Close() })
-		if about, err := m.Info(); err == nil && strings.HasSuffix(about.Name, ".bss") {
-			return m
-		}
-	}
-	t.Fatalf("%s has no clock", prog)
-	return nil
+	return sectionOf(t, prog, ".bss")
 }
 
 // linkIndex returns the index of one of the two ends.
