@@ -6,7 +6,7 @@
 #include "parse.h"
 #include "siphash.h"
 
-#define MAX_SERVICES 64
+#define MAX_SERVICES 1024
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 
 const volatile struct key candidate_key = {};
@@ -25,14 +25,17 @@ const volatile struct bucket no_bucket = {};
 struct table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_INNER_MAP); /* tables differ in size */
+	/* Tables differ in size, and user space writes them through memory. */
+	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 	__uint(key_size, sizeof(__u32)); /* no types: Linux 6.1 wants Go's to have them, too */
 	__uint(value_size, sizeof(struct bucket));
 };
 
+/* Twice the services: all may get another slot at once (dataplane/slots.go, which
+ * keeps one more for itself). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, MAX_SERVICES);
+	__uint(max_entries, 2 * MAX_SERVICES + 1);
 	__type(key, __u32);
 	__array(values, struct table);
 } tables SEC(".maps");

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -12,13 +13,19 @@ import (
 // this node signs with, and only then takes back what is no longer valid, so
 // that a rotation loses no signal. sign picks a node's own key.
 func writeKeys(signing, farm *ebpf.Map, keys []topo.SignalKey, sign func(topo.SignalKey) topo.Key) error {
-	valid := map[uint32]bool{}
+	var valid, others []uint32
+	var values []lbSignalKey
 	for _, k := range keys {
-		id := uint32(k.ID)
-		valid[id] = true
-		if err := farm.Put(id, lbSignalKey{Key: bpfKey(k.Farm), Id: id}); err != nil {
-			return fmt.Errorf("write signal key %d: %w", id, err)
+		valid = append(valid, uint32(k.ID))
+		values = append(values, lbSignalKey{Key: bpfKey(k.Farm), Id: uint32(k.ID)})
+	}
+	for id := range farm.MaxEntries() {
+		if !slices.Contains(valid, id) {
+			others = append(others, id)
 		}
+	}
+	if _, err := putAll(farm, valid, values); err != nil {
+		return fmt.Errorf("write the signal keys: %w", err)
 	}
 	mine := lbSignalKey{}
 	if len(keys) > 0 {
@@ -27,13 +34,8 @@ func writeKeys(signing, farm *ebpf.Map, keys []topo.SignalKey, sign func(topo.Si
 	if err := signing.Put(uint32(0), mine); err != nil {
 		return fmt.Errorf("write the signing key: %w", err)
 	}
-	for id := range farm.MaxEntries() {
-		if valid[id] {
-			continue
-		}
-		if err := farm.Put(id, lbSignalKey{}); err != nil {
-			return fmt.Errorf("drop signal key %d: %w", id, err)
-		}
+	if _, err := putAll(farm, others, make([]lbSignalKey, len(others))); err != nil {
+		return fmt.Errorf("drop signal keys: %w", err)
 	}
 	return nil
 }

@@ -1,10 +1,7 @@
 package dataplane
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
 
 	"proffer/config"
 	"proffer/topo"
@@ -17,24 +14,18 @@ func (l *LB) SetKeys(keys []topo.SignalKey) error {
 
 // writeServerKeys gives the programs what each server signs with.
 func (l *LB) writeServerKeys(keys []topo.SignalKey, servers []topo.Server) error {
-	want := map[lbSigner]bool{}
+	want := map[lbSigner]lbKey{}
 	for _, k := range keys {
 		for _, s := range servers {
 			who := lbSigner{Server: l.numbers.of(s), KeyId: uint32(k.ID)}
-			want[who] = true
-			if err := l.objs.ServerKeys.Put(who, bpfKey(config.ServerKey(k.Server, s.Locator))); err != nil {
-				return fmt.Errorf("write key %d of server %s: %w", k.ID, s.Name, err)
-			}
+			want[who] = bpfKey(config.ServerKey(k.Server, s.Locator))
 		}
 	}
-	for who := range l.signers {
-		if want[who] {
-			continue
-		}
-		if err := l.objs.ServerKeys.Delete(who); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("drop key %d of server %d: %w", who.KeyId, who.Server, err)
-		}
+	if err := update(l.objs.ServerKeys, l.signers, want); err != nil {
+		return fmt.Errorf("write the servers' keys: %w", err)
 	}
-	l.signers = want
+	if _, err := prune(l.objs.ServerKeys, l.signers, want); err != nil {
+		return fmt.Errorf("drop keys of servers: %w", err)
+	}
 	return nil
 }

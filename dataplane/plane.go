@@ -48,6 +48,7 @@ type plane struct {
 	names    []string
 	counters *ebpf.Map
 	nextHops *ebpf.Map
+	hops     map[lbPrefix]lbNextHop // in nextHops
 	have     topo.NextHops
 	lost     *ringbuf.Reader
 	sweep    *ebpf.Program
@@ -184,15 +185,19 @@ func (p *plane) Mode() string { return p.mode }
 
 // Counters returns every reason the programs count, in their order, summed over CPUs.
 func (p *plane) Counters() ([]Counter, error) {
-	out := make([]Counter, len(p.names))
+	n, cpus := len(p.names), ebpf.MustPossibleCPU()
+	keys, perCPU := make([]uint32, n), make([]uint64, n*cpus)
+	got, err := p.counters.BatchLookup(new(ebpf.MapBatchCursor), keys, perCPU, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which says that these are all
+		return nil, fmt.Errorf("read the counters: %w", err)
+	}
+	out := make([]Counter, n)
 	for i, name := range p.names {
-		var perCPU []uint64
-		if err := p.counters.Lookup(uint32(i), &perCPU); err != nil {
-			return nil, fmt.Errorf("read counter %s: %w", name, err)
-		}
 		out[i].Name = name
-		for _, n := range perCPU {
-			out[i].Value += n
+	}
+	for i, at := range keys[:got] {
+		for _, count := range perCPU[i*cpus : (i+1)*cpus] {
+			out[at].Value += count
 		}
 	}
 	return out, nil
@@ -200,25 +205,22 @@ func (p *plane) Counters() ([]Counter, error) {
 
 // SetNextHops makes the programs' table equal to want.
 func (p *plane) SetNextHops(want topo.NextHops) error {
+	hops := make(map[lbPrefix]lbNextHop, len(want))
 	for prefix, mac := range want {
-		if have, ok := p.have[prefix]; ok && have == mac {
-			continue
-		}
 		hop := lbNextHop{Mac: mac}
 		if mac != (topo.MAC{}) {
 			hop.Ready = 1
 		}
-		if err := p.nextHops.Put(prefixKey(prefix), hop); err != nil {
-			return fmt.Errorf("write next hop of %s: %w", prefix, err)
-		}
+		hops[prefixKey(prefix)] = hop
 	}
-	for prefix := range p.have {
-		if _, ok := want[prefix]; ok {
-			continue
-		}
-		if err := p.nextHops.Delete(prefixKey(prefix)); err != nil {
-			return fmt.Errorf("delete next hop of %s: %w", prefix, err)
-		}
+	if p.hops == nil {
+		p.hops = map[lbPrefix]lbNextHop{}
+	}
+	if err := update(p.nextHops, p.hops, hops); err != nil {
+		return fmt.Errorf("write next hops: %w", err)
+	}
+	if _, err := prune(p.nextHops, p.hops, hops); err != nil {
+		return fmt.Errorf("delete next hops: %w", err)
 	}
 	p.have = want
 	return nil

@@ -3,8 +3,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"net/netip"
 
 	"github.com/cilium/ebpf"
 
@@ -30,18 +29,17 @@ func allServers(cfg *topo.LB) []topo.Server {
 // entries of flows name servers by it, and outlive daemons and configurations.
 type numbers struct {
 	known map[uint64]uint32 // by locator
-	by    map[uint32]bool
 	m     *ebpf.Map
 }
 
 // readNumbers takes over what an earlier daemon gave.
 func readNumbers(m *ebpf.Map) (*numbers, error) {
-	n := &numbers{known: map[uint64]uint32{}, by: map[uint32]bool{}, m: m}
+	n := &numbers{known: map[uint64]uint32{}, m: m}
 	var locator uint64
 	var number uint32
 	all := m.Iterate()
 	for all.Next(&locator, &number) {
-		n.known[locator], n.by[number] = number, true
+		n.known[locator] = number
 	}
 	if err := all.Err(); err != nil {
 		return nil, fmt.Errorf("read the servers' numbers: %w", err)
@@ -51,19 +49,23 @@ func readNumbers(m *ebpf.Map) (*numbers, error) {
 
 // take gives numbers to those who have none.
 func (n *numbers) take(servers []topo.Server) error {
-	next := uint32(0)
+	taken := map[uint32]bool{}
+	for _, number := range n.known {
+		taken[number] = true
+	}
+	fresh, next := map[uint64]uint32{}, uint32(0)
 	for _, s := range servers {
 		locator := locatorBits(s.Locator)
 		if _, ok := n.known[locator]; ok {
 			continue
 		}
-		for n.by[next] {
+		for taken[next] {
 			next++
 		}
-		if err := n.m.Put(locator, next); err != nil {
-			return fmt.Errorf("number server %s: %w", s.Name, err)
-		}
-		n.known[locator], n.by[next] = next, true
+		fresh[locator], taken[next] = next, true
+	}
+	if err := update(n.m, n.known, fresh); err != nil {
+		return fmt.Errorf("number the servers: %w", err)
 	}
 	return nil
 }
@@ -87,35 +89,30 @@ func (n *numbers) ofPool(pool []topo.Server) []uint16 {
 
 // drop takes the numbers of all others back; an entry that still names one of
 // them meets a server that does not know the flow, and is dropped then.
-func (n *numbers) drop(keep []topo.Server) (dropped []uint32, err error) {
-	kept := map[uint64]bool{}
+func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error) {
+	kept := map[uint64]uint32{}
 	for _, s := range keep {
-		kept[locatorBits(s.Locator)] = true
+		kept[locatorBits(s.Locator)] = n.of(s)
 	}
-	for _, locator := range slices.Collect(maps.Keys(n.known)) {
-		if kept[locator] {
-			continue
-		}
-		if err := n.m.Delete(locator); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return dropped, fmt.Errorf("drop a server: %w", err)
-		}
-		dropped = append(dropped, n.known[locator])
-		delete(n.by, n.known[locator])
-		delete(n.known, locator)
+	if dropped, err = prune(n.m, n.known, kept); err != nil {
+		return dropped, fmt.Errorf("take the numbers of servers back: %w", err)
 	}
 	return dropped, nil
 }
 
 // writeServers writes everybody's record, with the next hop if it is known.
 func (l *LB) writeServers(all []topo.Server) error {
+	hops := byLength(l.have)
+	want := make(map[uint32]lbServer, len(all))
 	for _, s := range all {
 		record := lbServer{LocatorBe: locatorBits(s.Locator)}
-		if mac, ok := l.have.Lookup(s.Locator.Addr()); ok {
+		if mac, ok := hops.lookup(s.Locator.Addr()); ok {
 			record.Mac, record.Ready = mac, 1
 		}
-		if err := l.objs.Servers.Put(l.numbers.of(s), record); err != nil {
-			return fmt.Errorf("write server %s: %w", s.Name, err)
-		}
+		want[l.numbers.of(s)] = record
+	}
+	if err := update(l.objs.Servers, l.written, want); err != nil {
+		return fmt.Errorf("write the servers: %w", err)
 	}
 	l.servers = all
 	return nil
@@ -124,8 +121,12 @@ func (l *LB) writeServers(all []topo.Server) error {
 // dropServers forgets everybody but all.
 func (l *LB) dropServers(all []topo.Server) error {
 	dropped, err := l.numbers.drop(all)
+	none := map[uint32]lbServer{}
 	for _, number := range dropped {
-		err = errors.Join(err, l.objs.Servers.Put(number, lbServer{}))
+		none[number] = lbServer{}
+	}
+	if e := update(l.objs.Servers, l.written, none); e != nil {
+		err = errors.Join(err, fmt.Errorf("drop servers: %w", e))
 	}
 	return err
 }
@@ -145,9 +146,44 @@ func (l *LB) Resolved() (ready, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.servers {
-		if _, ok := l.have.Lookup(s.Locator.Addr()); ok {
+		if l.written[l.numbers.of(s)].Ready != 0 {
 			ready++
 		}
 	}
 	return ready, len(l.servers)
+}
+
+// hopsByLength are next hops with the lengths of their prefixes, longest first:
+// topo.NextHops.Lookup tries 128 for each of a thousand servers.
+type hopsByLength struct {
+	hops    topo.NextHops
+	lengths []int
+}
+
+func byLength(hops topo.NextHops) hopsByLength {
+	var there [129]bool
+	for p := range hops {
+		there[p.Bits()] = true
+	}
+	h := hopsByLength{hops: hops}
+	for bits := 128; bits >= 0; bits-- {
+		if there[bits] {
+			h.lengths = append(h.lengths, bits)
+		}
+	}
+	return h
+}
+
+// lookup is topo.NextHops.Lookup.
+func (h hopsByLength) lookup(addr netip.Addr) (topo.MAC, bool) {
+	for _, bits := range h.lengths {
+		p, err := addr.Prefix(bits)
+		if err != nil {
+			continue // an IPv4 address has 32
+		}
+		if mac, ok := h.hops[p]; ok {
+			return mac, mac != topo.MAC{}
+		}
+	}
+	return topo.MAC{}, false
 }

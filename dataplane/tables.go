@@ -1,82 +1,135 @@
 package dataplane
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"proffer/table"
 	"proffer/topo"
 )
 
+// fingerprint tells apart what tables are made from.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
+	said := make([]byte, 0, 16*(len(pool)+1))
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Dispatch)<<8|uint32(svc.Select))
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Buckets))
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Choices))
+	for _, s := range pool {
+		said = binary.LittleEndian.AppendUint64(said, locatorBits(s.Locator))
+		said = binary.LittleEndian.AppendUint32(said, uint32(s.Weight))
+	}
+	return sha256.Sum256(said)
+}
+
 // tables remembers those that were built last: a change of the pool makes the
 // table of today one of the history, and only one is new.
 type tables struct {
-	built, before map[string]*table.Table
+	built, before map[fingerprint]*table.Table
 }
 
-// of builds the table of one pool, or remembers it.
-func (t *tables) of(svc *topo.Service, pool []topo.Server) (*table.Table, error) {
-	key := fmt.Sprint(svc.Dispatch, svc.Select, svc.Buckets, svc.Choices)
-	for _, s := range pool {
-		key += fmt.Sprint(" ", s.Locator.Addr(), "=", s.Weight)
+// built are the tables of a service: today's, then the history's.
+type built struct {
+	tables []*table.Table
+	from   fingerprint
+}
+
+func (b *built) buckets() int { return b.tables[0].Buckets() }
+
+// of builds the tables of a service, or remembers them.
+func (t *tables) of(svc *topo.Service) (*built, error) {
+	today, from, err := t.ofPool(svc, svc.Servers)
+	if err != nil {
+		return nil, err
 	}
-	known := t.before[key]
+	b := &built{tables: []*table.Table{today}, from: from}
+	for _, v := range history(svc) {
+		past, from, err := t.ofPool(svc, v.Servers)
+		if err != nil {
+			return nil, fmt.Errorf("version %d: %w", v.Version, err)
+		}
+		b.tables = append(b.tables, past)
+		b.from = sha256.Sum256(append(b.from[:], from[:]...))
+	}
+	return b, nil
+}
+
+// history are the pools that a flow of a service may be recovered from.
+func history(svc *topo.Service) []topo.Version {
+	if svc.Dispatch == topo.Single {
+		return nil
+	}
+	return svc.History
+}
+
+func (t *tables) ofPool(svc *topo.Service, pool []topo.Server) (*table.Table, fingerprint, error) {
+	from := fingerprintOf(svc, pool)
+	known := t.before[from]
 	if known == nil {
-		known = t.built[key]
+		known = t.built[from]
 	}
 	if known == nil {
 		var err error
 		if known, err = table.Of(svc, pool); err != nil {
-			return nil, err
+			return nil, from, err
 		}
 	}
 	if t.built == nil {
-		t.built = map[string]*table.Table{}
+		t.built = map[fingerprint]*table.Table{}
 	}
-	t.built[key] = known
-	return known, nil
+	t.built[from] = known
+	return known, from, nil
 }
 
 // forget drops the tables that the last configuration did not need.
 func (t *tables) forget() { t.before, t.built = t.built, nil }
 
-// buckets lists the servers of each bucket: the candidates of today, then those
-// that earlier tables had there, the latest first: a flow is recovered from the
-// union. Who is no longer in the pool is gone and is asked nothing: a question
-// ends where its host is down. (One that shall finish its flows drains.)
-func (t *tables) buckets(svc *topo.Service, n *numbers) ([]lbBucket, error) {
-	today, err := t.of(svc, svc.Servers)
+// write makes a map of the buckets.
+func (b *built) write(svc *topo.Service, n *numbers) (*ebpf.Map, error) {
+	m, err := newTable(b.buckets())
 	if err != nil {
 		return nil, err
 	}
-	out := make([]lbBucket, today.Buckets())
+	mem, err := unix.Mmap(m.FD(), 0, b.buckets()*bucketBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		m.Close()
+		return nil, fmt.Errorf("map a table of %d buckets into memory: %w", b.buckets(), err)
+	}
+	defer unix.Munmap(mem)
+	b.fill(unsafe.Slice((*lbBucket)(unsafe.Pointer(&mem[0])), b.buckets()), svc, n)
+	return m, nil
+}
+
+// fill lists the servers of each bucket: the candidates of today, then those
+// that earlier tables had there, the latest first: a flow is recovered from the
+// union. Who is no longer in the pool is gone and is asked nothing: a question
+// ends where its host is down. (One that shall finish its flows drains.)
+func (b *built) fill(out []lbBucket, svc *topo.Service, n *numbers) {
 	pool := n.ofPool(svc.Servers)
-	for i := range out {
-		out[i].add(today.Bucket(i), pool)
-		out[i].Choices = out[i].Members
-	}
-	if svc.Dispatch == topo.Single {
-		return out, nil
-	}
-	for _, v := range svc.History {
-		past, err := t.of(svc, v.Servers)
-		if err != nil {
-			return nil, fmt.Errorf("version %d: %w", v.Version, err)
-		}
-		members := n.ofPool(v.Servers)
-		for i, number := range members {
+	members := [][]uint16{pool}
+	for _, v := range history(svc) {
+		past := n.ofPool(v.Servers)
+		for i, number := range past {
 			if !slices.Contains(pool, number) {
-				members[i] = nobody
+				past[i] = nobody
 			}
 		}
-		for i := range out {
-			out[i].add(past.Bucket(i), members)
+		members = append(members, past)
+	}
+	for i := range out {
+		out[i].add(b.tables[0].Bucket(i), pool)
+		out[i].Choices = out[i].Members
+		for j := 1; j < len(members); j++ {
+			out[i].add(b.tables[j].Bucket(i), members[j])
 		}
 	}
-	return out, nil
 }
 
 // add appends the servers of a list that are not there yet, while there is room.
@@ -91,40 +144,19 @@ func (b *lbBucket) add(list []uint16, numbers []uint16) {
 	}
 }
 
-// putTable makes a map of the buckets and puts it into a slot.
-func putTable(all *ebpf.Map, slot uint32, buckets []lbBucket) error {
+// newTable makes an empty table, which can be written through memory.
+func newTable(buckets int) (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Type:       ebpf.Array,
 		KeySize:    4,
 		ValueSize:  bucketBytes,
-		MaxEntries: uint32(len(buckets)),
-		Flags:      innerMap,
+		MaxEntries: uint32(buckets),
+		Flags:      unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
-		return fmt.Errorf("make a table: %w", err)
+		return nil, fmt.Errorf("make a table of %d buckets: %w", buckets, err)
 	}
-	defer m.Close() // the slot holds it
-	keys := make([]uint32, len(buckets))
-	for i := range keys {
-		keys[i] = uint32(i)
-	}
-	if _, err := m.BatchUpdate(keys, buckets, nil); err != nil {
-		return fmt.Errorf("fill a table: %w", err)
-	}
-	if err := all.Put(slot, m); err != nil {
-		return fmt.Errorf("put a table: %w", err)
-	}
-	return nil
+	return m, nil
 }
 
-const (
-	bucketBytes = 32     // sizeof(struct bucket), held equal by a test
-	innerMap    = 0x1000 // BPF_F_INNER_MAP
-)
-
-func deleteTable(all *ebpf.Map, slot uint32) error {
-	if err := all.Delete(slot); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("delete a table: %w", err)
-	}
-	return nil
-}
+const bucketBytes = 32 // sizeof(struct bucket), held equal by a test

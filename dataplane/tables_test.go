@@ -1,13 +1,14 @@
 package dataplane
 
 import (
-	"bytes"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 	"unsafe"
+
+	"github.com/cilium/ebpf"
 
 	"proffer/policy"
 	"proffer/topo"
@@ -17,71 +18,6 @@ import (
 func TestBucketBytes(t *testing.T) {
 	if n := unsafe.Sizeof(lbBucket{}); n != bucketBytes {
 		t.Errorf("a bucket has %d bytes, the tables %d", n, bucketBytes)
-	}
-}
-
-// lean is a service over a farm that stands still, in which half of the servers
-// drain: who takes flows differs, who is known does not.
-func lean(upper bool, choices int) topo.Service {
-	return hunting(choices, 12, func(s *topo.Service) {
-		for i := range s.Servers {
-			if (i < 6) == upper {
-				s.Servers[i].Weight = 0
-			}
-		}
-	})
-}
-
-// TestApplyAtomic: FAILURES.md, reload under traffic: whatever leaves belongs
-// wholly to one of the two tables.
-func TestApplyAtomic(t *testing.T) {
-	r := newLBRig(t, hits{}, lean(false, 2))
-	type both struct{ frame, one, two []byte }
-	var flows []both
-	for i := range 64 {
-		p := inward(huntPort, ack)
-		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+i))
-		b := both{frame: p.frame(), one: recovered(p, r.list(t, 0, p.flow()))}
-		r.cfg.Services[0] = lean(true, 3)
-		b.two = recovered(p, r.list(t, 0, p.flow()))
-		r.cfg.Services[0] = lean(false, 2)
-		flows = append(flows, b)
-	}
-	stop, applied := make(chan bool), make(chan int)
-	go func() {
-		n := 0
-		for tick := time.NewTicker(10 * time.Millisecond); ; {
-			select {
-			case <-stop:
-				tick.Stop()
-				applied <- n
-				return
-			case <-tick.C:
-				n++
-				cfg := lbConfig(lean(n%2 == 1, 2+n%2))
-				if err := r.Apply(cfg); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}()
-	ones, twos := 0, 0
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		for _, f := range flows {
-			r.forgetRetries(t)
-			switch out := r.run(t, f.frame); {
-			case bytes.Equal(out.frame, f.one):
-				ones++
-			case bytes.Equal(out.frame, f.two):
-				twos++
-			default:
-				t.Errorf("neither table's:\n got %x\n one %x\n two %x", out.frame, f.one, f.two)
-			}
-		}
-	}
-	close(stop)
-	if n := <-applied; n < 10 || ones == 0 || twos == 0 {
-		t.Errorf("%d configurations: %d outputs of one, %d of the other", n, ones, twos)
 	}
 }
 
@@ -142,18 +78,32 @@ func TestUnion(t *testing.T) {
 	for v := range 12 {
 		svc.History = append(svc.History, topo.Version{Version: 12 - v, Servers: all[3*v : 3*v+4]})
 	}
-	r := newLBRig(t, hits{}, svc, service(81, topo.Single, 1, 40)) // where the others still are
-	buckets, err := r.tables.buckets(&r.cfg.Services[0], r.numbers)
-	if err != nil {
-		t.Fatal(err)
+	others := service(81, topo.Single, 1, 40) // where the others still are
+	r := newLBRig(t, hits{}, svc, others)
+	if full := r.wantUnion(t); full == 0 {
+		t.Error("no bucket was full")
 	}
-	full := 0
+	svc.History = slices.Clone(svc.History[1:3])
+	r.apply(t, svc, others)
+	if full := r.wantUnion(t); full != 0 {
+		t.Errorf("%d buckets were full", full)
+	}
+}
+
+// wantUnion compares the first service's table in the kernel with the union, and
+// returns for how many flows there was no room for more.
+func (r *lbRig) wantUnion(t *testing.T) (full int) {
+	t.Helper()
+	table := r.services[r.cfg.Services[0].VIP].table
 	for i := range 200 {
 		p := inward(huntPort, ack)
 		p.src = netip.AddrPortFrom(clientAddr, uint16(i+1))
 		want := r.union(t, 0, p.flow())
 		want = want[:min(len(want), 15)]
-		b := buckets[int(policy.Hash(candidateKeyOfTests, p.flow())>>32*bucketsOfTests>>32)]
+		var b lbBucket
+		if err := table.Lookup(uint32(policy.Hash(candidateKeyOfTests, p.flow())>>32*bucketsOfTests>>32), &b); err != nil {
+			t.Fatal(err)
+		}
 		var got []int
 		for _, number := range b.Server[:b.Members] {
 			for s := range 40 {
@@ -169,8 +119,39 @@ func TestUnion(t *testing.T) {
 			full++
 		}
 	}
-	if full == 0 {
-		t.Error("no bucket was full")
+	return full
+}
+
+// wantTables checks that the kernel holds one table a service and that the other
+// slots are free, each once.
+func (r *lbRig) wantTables(t testing.TB, services int) {
+	t.Helper()
+	info, err := r.slots.none.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, _ := info.ID()
+	free := map[uint32]bool{}
+	for _, slot := range r.slots.free {
+		free[slot] = true
+	}
+	tables := 0
+	for slot := range r.slots.spare() {
+		var id uint32
+		err := r.objs.Tables.Lookup(slot, &id)
+		if err != nil && !isMissing(err) {
+			t.Fatal(err)
+		}
+		there := err == nil && ebpf.MapID(id) != none
+		if there {
+			tables++
+		}
+		if there == free[slot] {
+			t.Errorf("slot %d: has a table %v, is free %v", slot, there, free[slot])
+		}
+	}
+	if tables != services || len(free) != len(r.slots.free) || len(r.retired) != 0 {
+		t.Fatalf("%d tables for %d services, %d (%d) slots free, %d retired", tables, services, len(free), len(r.slots.free), len(r.retired))
 	}
 }
 
@@ -187,18 +168,9 @@ func TestServicesComeAndGo(t *testing.T) {
 		if err := r.Apply(r.cfg); err != nil {
 			t.Fatalf("configuration %d: %v", i, err)
 		}
-		slots := map[uint32]bool{}
-		for slot := range r.objs.Tables.MaxEntries() {
-			var id uint32
-			if r.objs.Tables.Lookup(slot, &id) == nil {
-				slots[slot] = true
-			}
-		}
-		if n := len(slots); n < len(services) || n > 2*len(services) {
-			t.Fatalf("configuration %d: %d tables for %d services", i, n, len(services))
-		}
+		r.wantTables(t, len(services))
 	}
-	r.apply(t, hunting(2, 4), service(81, topo.Single, 1, 3), service(81, topo.Single, 1, 3))
+	r.apply(t, hunting(2, 4), service(81, topo.Single, 1, 3))
 	r.apply(t, service(81, topo.Single, 1, 3))
 	p := inward(huntPort, syn)
 	r.send(t, p.frame()).is(t, "a service that is gone", xdpPass, p.frame(), "pass_not_service")
@@ -206,6 +178,42 @@ func TestServicesComeAndGo(t *testing.T) {
 	r.send(t, p.frame()).is(t, "one that stays", xdpTX, nil, "deliver")
 	r.apply(t)
 	r.send(t, altered(p.frame(), atNext, 44)).is(t, "no VIP any more", xdpPass, nil, "pass_not_service")
+}
+
+// TestHopsByLength: fast against slow.
+func TestHopsByLength(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	address := func() netip.Addr { // few enough to meet again
+		if rng.IntN(2) == 0 {
+			return netip.AddrFrom4([4]byte{10, byte(rng.IntN(4)), 0, byte(rng.IntN(4))})
+		}
+		return netip.AddrFrom16([16]byte{0: 0xfd, 7: byte(rng.IntN(4)), 15: byte(rng.IntN(4))})
+	}
+	known, unknown := 0, 0
+	for range 200 {
+		hops := topo.NextHops{}
+		for range rng.IntN(12) {
+			a := address()
+			p, _ := a.Prefix(rng.IntN(a.BitLen() + 1))
+			hops[p] = topo.MAC{5: byte(rng.IntN(3))}
+		}
+		for h := range 50 {
+			a := address()
+			got, ok := byLength(hops).lookup(a)
+			want, wanted := hops.Lookup(a)
+			if got != want || ok != wanted {
+				t.Fatalf("%d: %s among %v: %v %v, want %v %v", h, a, hops, got, ok, want, wanted)
+			}
+			if ok {
+				known++
+			} else {
+				unknown++
+			}
+		}
+	}
+	if known == 0 || unknown == 0 {
+		t.Errorf("%d known, %d unknown", known, unknown)
+	}
 }
 
 // TestCounters: the names in the program's own order, summed over CPUs.
@@ -218,13 +226,23 @@ func TestCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, n := range r.counts(t) {
-		want := uint64(0)
-		if all[i].Name == "pass_not_service" {
+	for i, c := range all {
+		want, oneByOne := uint64(0), uint64(0)
+		if c.Name == "pass_not_service" {
 			want = 3
 		}
-		if all[i].Value != n || n != want {
-			t.Errorf("%s: %d, one by one %d, want %d", all[i].Name, n, all[i].Value, want)
+		var perCPU []uint64
+		if err := r.counters.Lookup(uint32(i), &perCPU); err != nil {
+			t.Fatal(err)
 		}
+		for _, n := range perCPU {
+			oneByOne += n
+		}
+		if c.Name != r.names[i] || c.Value != want || oneByOne != want {
+			t.Errorf("%s: %d, one by one %d, want %d", c.Name, c.Value, oneByOne, want)
+		}
+	}
+	if len(all) != len(r.names) {
+		t.Errorf("%d counters of %d", len(all), len(r.names))
 	}
 }
