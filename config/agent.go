@@ -2,6 +2,8 @@ package config
 
 import "proffer/topo"
 
+const maxOfferings = 64 // services of an agent
+
 // agentFile is the table of the file of a server's agent.
 func agentFile(a *topo.Agent) []entry {
 	n := &a.Node
@@ -10,7 +12,7 @@ func agentFile(a *topo.Agent) []entry {
 		optional("control", "/run/proffer/agent.sock", scalar(&n.Control, socket())),
 		signalKeys(n),
 		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536", "16384"))),
-		need("services", sequence(&a.Services, 1, MaxServices, offering)),
+		need("services", sequence(&a.Services, 1, maxOfferings, offering)),
 	}
 }
 

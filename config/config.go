@@ -24,7 +24,7 @@ import (
 
 // Limits of one file.
 const (
-	MaxServices = 64
+	MaxServices = 1024 // of an LB
 	MaxServers  = 4096 // over all services of an LB and their history
 )
 

@@ -108,7 +108,7 @@ func TestRefusesTooMany(t *testing.T) {
 		s.Name, s.VIP.Port = fmt.Sprint("web", i), vipAt(uint16(1000+i)).Port
 		lb.Services = append(lb.Services, s)
 	}
-	wantRefusal(t, MarshalLB(lb), "services: has 65 elements; want a list of 1 to 64 mappings")
+	wantRefusal(t, MarshalLB(lb), "services: has 1025 elements; want a list of 1 to 1024 mappings")
 
 	web := &lb.Services[0]
 	web.Servers, web.Version = manyServers(MaxServers), 1
