@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// cpuTime is what all CPUs of the machine did since it started, in ticks.
-type cpuTime struct{ busy, all uint64 }
+// cpuTime is what all CPUs of the machine did since it started, in ticks. Busy has
+// softirq in it.
+type cpuTime struct{ busy, all, softirq uint64 }
 
 // share is how busy the machine was since before, 0 to 1.
 func (c cpuTime) share(before cpuTime) float64 {
@@ -30,7 +31,7 @@ func readCPU(path string) (c cpuTime, err error) {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(line)
-	const idle, iowait, steal = 4, 5, 8
+	const idle, iowait, softirq, steal = 4, 5, 7, 8
 	if len(fields) <= steal || fields[0] != "cpu" {
 		return c, fmt.Errorf("read CPU time from %s: the first line is %q", path, line)
 	}
@@ -45,6 +46,9 @@ func readCPU(path string) (c cpuTime, err error) {
 		c.all += ticks
 		if i != idle && i != iowait {
 			c.busy += ticks
+		}
+		if i == softirq {
+			c.softirq = ticks
 		}
 	}
 	return c, nil

@@ -160,7 +160,7 @@ func (a *attacked) look(ctx context.Context) (s seen, err error) {
 	s = seen{maps: map[string]string{}, counters: map[string]uint64{}}
 	bed := a.farm.Bed
 	for _, n := range append(append([]*testbed.Node{bed.Client}, bed.LBs...), bed.Servers...) {
-		segments, err := tcpSegments(n)
+		segments, err := tcpCounter(n, "InSegs")
 		if err != nil {
 			return s, err
 		}

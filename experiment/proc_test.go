@@ -16,8 +16,8 @@ func TestReadCPU(t *testing.T) {
 		return readCPU(path)
 	}
 	before, err := read("cpu  10 20 30 400 50 1 2 3 4 5\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
-	if err != nil || before.busy != 66 || before.all != 516 {
-		t.Errorf("%+v, %v; want 66 of 516", before, err)
+	if err != nil || before.busy != 66 || before.all != 516 || before.softirq != 2 {
+		t.Errorf("%+v, %v; want 66 of 516, 2 of them softirq", before, err)
 	}
 	after, err := read("cpu  35 20 30 475 50 1 2 3 4 5\n")
 	if err != nil || after.share(before) != 0.25 {
@@ -33,13 +33,13 @@ func TestReadCPU(t *testing.T) {
 	}
 }
 
-func TestInSegs(t *testing.T) {
+func TestTCPValue(t *testing.T) {
 	const text = "Ip: Forwarding\nIp: 1\nTcp: ActiveOpens InSegs OutSegs\nTcp: 3 77 5\nUdp: InDatagrams\nUdp: 9\n"
-	if n, err := inSegs(text); err != nil || n != 77 {
+	if n, err := tcpValue(text, "InSegs"); err != nil || n != 77 {
 		t.Errorf("%d, %v; want 77", n, err)
 	}
 	for _, bad := range []string{"", "Tcp: InSegs\n", "Tcp: OutSegs\nTcp: 5\n", "Tcp: InSegs\nTcp: many\n"} {
-		if n, err := inSegs(bad); err == nil {
+		if n, err := tcpValue(bad, "InSegs"); err == nil {
 			t.Errorf("%q is read as %d", bad, n)
 		}
 	}

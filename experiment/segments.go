@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,26 +9,26 @@ import (
 	"proffer/testbed"
 )
 
-// tcpSegments is how many TCP segments a node's kernel has got since it exists:
-// InSegs of /proc/net/snmp (RFC 4022), of both families.
-func tcpSegments(n *testbed.Node) (segments uint64, err error) {
+// tcpCounter is a counter of a node's kernel since it exists, by its name among
+// those of Tcp in /proc/net/snmp (RFC 4022), of both families: InSegs are the
+// segments it got, PassiveOpens the connections that its listeners took.
+func tcpCounter(n *testbed.Node, name string) (value uint64, err error) {
 	var text []byte
 	err = n.Do(func() (err error) {
 		text, err = os.ReadFile("/proc/thread-self/net/snmp")
 		return err
 	})
+	if err == nil {
+		value, err = tcpValue(string(text), name)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("read TCP's counters of %s: %w", n.Name, err)
 	}
-	segments, err = inSegs(string(text))
-	if err != nil {
-		return 0, fmt.Errorf("read TCP's counters of %s: %w", n.Name, err)
-	}
-	return segments, nil
+	return value, nil
 }
 
-// inSegs finds the value below the name in the two lines of Tcp.
-func inSegs(text string) (uint64, error) {
+// tcpValue finds the value below a name in the two lines of Tcp.
+func tcpValue(text, wanted string) (uint64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -39,11 +38,11 @@ func inSegs(text string) (uint64, error) {
 			names = fields
 		default:
 			for i, name := range names {
-				if name == "InSegs" && i < len(fields) {
+				if name == wanted && i < len(fields) {
 					return strconv.ParseUint(fields[i], 10, 64)
 				}
 			}
 		}
 	}
-	return 0, errors.New("there is no Tcp InSegs")
+	return 0, fmt.Errorf("there is no Tcp %s", wanted)
 }

@@ -67,7 +67,7 @@ explains each of them.`,
 	flags.IntVar(&f.servers, "servers", 12, "servers of the farm, `N`")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write rows and figure into `DIR`")
-	for _, t := range []trial{resiliencyTrial(f), latencyTrial(f), lbKillTrial(f), lossTrial(f), floodTrial(f), forgeTrial(f)} {
+	for _, t := range []trial{resiliencyTrial(f), latencyTrial(f), lbKillTrial(f), lossTrial(f), floodTrial(f), forgeTrial(f), peersTrial(f)} {
 		cmd.AddCommand(f.command(t))
 	}
 	return cmd

@@ -45,6 +45,9 @@ func TestExperimentWrongUsage(t *testing.T) {
 		{"flood --flows 0", "--flows 0: want 1 to 8000\n"},
 		{"flood --servers 0", "--servers 0: want 1 to 250\n"},
 		{"forge --packets 999", "--packets 999: want 1000 to 100000000\n"},
+		{"peers --rounds 0", "--rounds 0: want 1 to 100\n"},
+		{"peers --for 100ms", "--for 100ms: want 200ms to 1m\n"},
+		{"peers --servers 1", "--servers 1: want 2 to 250"},
 		{"forge --servers 1", "--servers 1: want 2 to 250\n"},
 	} {
 		wantLine(t, append([]string{"experiment"}, strings.Split(c.args, " ")...), exitUsage, c.want)
@@ -60,6 +63,11 @@ func trials() map[string][]string {
 		"loss":       {"loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "lost_frames"},
 		"flood":      {"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "tried", "ok", "tried_spin", "ok_spin"},
 		"forge":      {"packets", "signals", "floods", "seen", "changed_maps", "delivered", "accepted", "entries", "flows", "lost", "asking", "counters"},
+		"peers": {"way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "late_p99_us",
+			"cpu_us_per_connection", "cpu_us_per_request", "cpu_s_per_gb", "cpu_s_per_upload_gb",
+			"with_softirq_us_per_connection", "with_softirq_us_per_request", "with_softirq_s_per_gb", "with_softirq_s_per_upload_gb",
+			"machine_us_per_connection", "machine_us_per_request", "machine_s_per_gb", "machine_s_per_upload_gb",
+			"agents_us_per_connection", "runs_per_connection", "ns_per_run", "connections", "errors"},
 	}
 }
 

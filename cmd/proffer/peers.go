@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/experiment"
+)
+
+func peersTrial(f *experimentFlags) trial {
+	var e experiment.Peers
+	return trial{
+		name:  "peers",
+		short: "measure speed and CPU time beside HAProxy, nginx and plain routing",
+		long: `Measures what stands in the balancer's place of the same farm, one after the
+other and in rounds: the kernel's forwarding, all to one server (route); Proffer's
+LB and agents (hunt:static:4, and single); HAProxy in TCP mode (leastconn, one
+thread); nginx's stream module (least_conn, one worker). The clients are wrk, curl
+and our own, the servers nginx. Needs the Debian packages haproxy, nginx-light,
+libnginx-mod-stream, wrk and curl.
+
+--json prints an array of rows, one a way: way; connections_per_s (one request
+each) and requests_per_s (on connections that stay open), 32 at a time;
+gbit_per_s (download, 4 streams) and upload_gbit_per_s (one stream); p50_us and
+p99_us of a connection with one request at 500 a second, from when it was due to
+its answer, and late_p99_us, how late the client sent them; and CPU time a
+connection, a request, and a GB (10⁹ bytes) of each direction, counted in three
+ways, which are 0 for route:
+
+  cpu_us_per_connection, cpu_us_per_request, cpu_s_per_gb, cpu_s_per_upload_gb:
+      the balancer's own: user and system time of its process (as /proc/PID/stat
+      has them) and the run time of its eBPF programs (BPF_ENABLE_STATS)
+  with_softirq_us_per_connection, with_softirq_us_per_request,
+  with_softirq_s_per_gb, with_softirq_s_per_upload_gb:
+      and the machine's softirq time (/proc/stat) over that of route
+  machine_us_per_connection, machine_us_per_request, machine_s_per_gb,
+  machine_s_per_upload_gb:
+      all CPU time of the machine over that of route; may be negative
+
+agents_us_per_connection is what Proffer's agents need on the servers, programs
+and processes; runs_per_connection how often the LB's programs run, and ns_per_run
+how long, which the counting lengthens by about one reading of the clock.
+connections are those made of one request, errors what wrk and our
+client met.
+
+Fails if a connection went another way than its name says, by the counters of
+kernels and daemons, if there was an error, or if the LB of hunt needs more than
+a 20th of HAProxy's cpu_us_per_connection. Latencies decide nothing: see
+docs/peers.md for what they and the CPU times are worth.`,
+		example: `  proffer experiment peers --out out
+  proffer experiment peers --rounds 10 --for 5s --json`,
+		flags: func(cmd *cobra.Command) {
+			flags := cmd.Flags()
+			flags.IntVar(&e.Rounds, "rounds", 3, "rounds, in each of which every way has its turn, `N`")
+			flags.DurationVar(&e.For, "for", 2*time.Second, "how long each of a turn's five tasks takes, `D`")
+		},
+		check: func() error {
+			e.Servers, e.Seed = f.servers, f.seed
+			return e.Check()
+		},
+		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+			e.Programs = programs
+			return e.Run(ctx, show)
+		},
+	}
+}

@@ -1,0 +1,114 @@
+package experiment
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"proffer/dataplane"
+)
+
+// took is a turn whose LB or proxy took so long for a connection.
+func took(peer string, each time.Duration) *turn {
+	const n = 100
+	t := &turn{peer: peer, path: path{received: 5 * n, servers: []uint64{n / 2, n / 2}}}
+	c := cost{processes: n * each}
+	switch peer {
+	case byRoute:
+		t.path.servers = []uint64{n, 0}
+	case byHunt, bySingle:
+		t.path.balanced = n
+		c = cost{programs: dataplane.Ran{Runs: n, Time: n * each}}
+	default:
+		t.path.ended = n
+	}
+	t.done = []done{{task: connecting, work: n, took: time.Second, cost: c}}
+	return t
+}
+
+func TestPeersHold(t *testing.T) {
+	report := func(ours, haproxys time.Duration) *PeersReport {
+		return &PeersReport{turns: []*turn{took(byRoute, 0), took(byHunt, ours), took(bySingle, ours), took(byHAProxy, haproxys), took(byNginx, haproxys)}}
+	}
+	const us = time.Microsecond
+	holds(t, "a 20th", report(3*us, 60*us).Holds(), "")
+	holds(t, "more", report(4*us, 60*us).Holds(), "hunt needs 4.00 µs of CPU a connection and haproxy 60.00, want at most a 20th")
+	for _, c := range []struct {
+		turn  int
+		spoil func(*turn)
+		what  string
+	}{
+		{0, func(t *turn) { t.path.servers = []uint64{50, 50} }, "route: 50 came to the server they are routed to"},
+		{0, func(t *turn) { t.path.received = 0 }, "route: 0 frames came to the balancer's place"},
+		{1, func(t *turn) { t.path.balanced = 99 }, "hunt: 99 are in the LB's books, of 100 made"},
+		{2, func(t *turn) { t.path.ended = 1 }, "single: 1 connections ended in the balancer's place"},
+		{2, func(t *turn) { t.path.servers = []uint64{100, 0} }, "single: 1 servers took connections"},
+		{3, func(t *turn) { t.path.ended = 99 }, "haproxy: 99 connections ended at the proxy"},
+		{4, func(t *turn) { t.path.servers = []uint64{50, 49} }, "nginx: 99 connections were taken by servers"},
+		{4, func(t *turn) { t.done[0].errors = 7 }, "nginx, round 1: connections: 7 errors"},
+		{4, func(t *turn) { t.done[0].work = 0 }, "nginx, round 1: connections: nothing was answered"},
+	} {
+		r := report(3*us, 60*us)
+		c.spoil(r.turns[c.turn])
+		holds(t, c.what, r.Went(), c.what)
+	}
+}
+
+// TestPeersReadings: the three ways of counting, on numbers that are easy.
+func TestPeersReadings(t *testing.T) {
+	one := func(peer string, c cost) *turn {
+		return &turn{peer: peer, done: []done{{task: requesting, work: 10, took: time.Second, cost: c}}}
+	}
+	s := time.Second
+	r := &PeersReport{turns: []*turn{
+		one(byRoute, cost{softirq: 10 * s, busy: 20 * s}),
+		one(byHunt, cost{processes: s, programs: dataplane.Ran{Time: 4 * s}, softirq: 20 * s, busy: 40 * s}),
+		one(bySingle, cost{programs: dataplane.Ran{Time: 4 * s}, softirq: 11 * s, busy: 10 * s}),
+		one(byHAProxy, cost{processes: 50 * s, softirq: 30 * s, busy: 100 * s}),
+		one(byHAProxy, cost{processes: 50 * s, softirq: 30 * s, busy: 100 * s}), // another round
+	}}
+	for peer, want := range map[string]reading{
+		byRoute:   {},
+		byHunt:    {own: 0.5, around: 1.1, machine: 2}, // what is around the programs is 10 s − 4 s
+		bySingle:  {own: 0.4, around: 0.4, machine: -1},
+		byHAProxy: {own: 5, around: 7, machine: 8},
+	} {
+		if got := r.read(peer, requesting); got != want {
+			t.Errorf("%s: %+v, want %+v", peer, got, want)
+		}
+	}
+}
+
+func TestParseSummary(t *testing.T) {
+	s, err := parseSummary("Running 1h test\n  5 requests in 1.00s\nsummary 5 12000000000 1500000 2\n")
+	if want := (summary{requests: 5, bytes: 12e9, took: 1500 * time.Millisecond, errors: 2}); err != nil || s != want {
+		t.Errorf("%+v, %v; want %+v", s, err, want)
+	}
+	for _, bad := range []string{"", "unable to connect\n", "summary 5 6 7\n"} {
+		if s, err := parseSummary(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, s)
+		}
+	}
+}
+
+// TestProcessTime: a process's clock goes on while it works, and one that is not
+// there has none.
+func TestProcessTime(t *testing.T) {
+	now := func() time.Duration {
+		took, err := processTime(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return took
+	}
+	before := now()
+	for deadline := time.Now().Add(time.Minute); now() < before+20*time.Millisecond; {
+		if time.Now().After(deadline) {
+			t.Fatalf("a minute's work is %v", now()-before)
+		}
+	}
+	if _, err := processTime(1 << 22); err == nil || !strings.Contains(err.Error(), "read CPU time") {
+		t.Errorf("nobody's CPU time: %v", err)
+	}
+}

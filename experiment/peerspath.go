@@ -1,0 +1,75 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+)
+
+// path is which way connections came.
+type path struct {
+	received uint64   // frames, at the balancer's place
+	ended    uint64   // connections that its kernel took
+	balanced uint64   // connections, by Proffer's books
+	servers  []uint64 // connections that each server's kernel took
+}
+
+// counts is what the kernels have counted so far.
+func (c *contest) counts() (p path, err error) {
+	frames, err := c.place().Counters()
+	if err != nil {
+		return p, err
+	}
+	p.received = frames.RxPackets
+	if p.ended, err = tcpCounter(c.place(), "PassiveOpens"); err != nil {
+		return p, err
+	}
+	for _, n := range c.bed.Servers {
+		count, err := tcpCounter(n, "PassiveOpens")
+		if err != nil {
+			return p, err
+		}
+		p.servers = append(p.servers, count)
+	}
+	return p, nil
+}
+
+func (p path) minus(before path) path {
+	d := path{received: p.received - before.received, ended: p.ended - before.ended, balanced: p.balanced - before.balanced}
+	for i, count := range p.servers {
+		d.servers = append(d.servers, count-before.servers[i])
+	}
+	return d
+}
+
+// check is that so many connections and no others came the way of a peer.
+func (p path) check(peer string, connections uint64) error {
+	var errs []error
+	want := func(holds bool, what string, n uint64) {
+		if !holds {
+			errs = append(errs, fmt.Errorf("%s: %d %s, of %d made", peer, n, what, connections))
+		}
+	}
+	served, reached := uint64(0), uint64(0)
+	for _, n := range p.servers {
+		served += n
+		if n > 0 {
+			reached++
+		}
+	}
+	want(served >= connections, "connections were taken by servers", served)
+	want(p.received >= 4*connections, "frames came to the balancer's place", p.received) // SYN, ACK, request, FIN
+	if peer == byRoute {
+		want(p.servers[0] == served, "came to the server they are routed to", p.servers[0])
+	} else {
+		want(reached > 1, "servers took connections", reached)
+	}
+	if peer == byHAProxy || peer == byNginx {
+		want(p.ended >= connections, "connections ended at the proxy", p.ended)
+	} else {
+		want(p.ended == 0, "connections ended in the balancer's place", p.ended)
+	}
+	if peer == byHunt || peer == bySingle {
+		want(p.balanced >= connections, "are in the LB's books", p.balanced)
+	}
+	return errors.Join(errs...)
+}
