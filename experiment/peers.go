@@ -92,7 +92,7 @@ func (e Peers) Run(ctx context.Context, show func(Step)) (_ *PeersReport, err er
 	}
 	defer func() { err = errors.Join(err, c.bed.Close()) }() // and all that runs in it
 	c.ends = randomEnds(e.Seed, c.bed.ClientAddrs[1:], ends)
-	if err := c.serve(ctx); err != nil {
+	if err := errors.Join(c.spare(), c.serve(ctx)); err != nil {
 		return nil, err
 	}
 	r := &PeersReport{experiment: e}

@@ -112,3 +112,17 @@ func TestProcessTime(t *testing.T) {
 		t.Errorf("nobody's CPU time: %v", err)
 	}
 }
+
+// TestInstalled: who lacks a program is told which package has it.
+func TestInstalled(t *testing.T) {
+	if err := installed(); err != nil {
+		t.Fatalf("`make test` installs them: %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	err := installed()
+	for _, program := range []string{"haproxy is missing: apt-get install haproxy", "nginx is missing: apt-get install nginx-light", "wrk is", "curl is"} {
+		if err == nil || !strings.Contains(err.Error(), program) {
+			t.Errorf("%v does not say %q", err, program)
+		}
+	}
+}

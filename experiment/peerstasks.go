@@ -105,15 +105,15 @@ func (c *contest) wrk(ctx context.Context, path string, args ...string) (summary
 		return summary{}, fmt.Errorf("write wrk's script: %w", err)
 	}
 	args = append(args, "-t1", "-d1h", "-s", script, urlOf(c.bed.VIP, path))
-	p, out, err := c.begin(ctx, "wrk", args...)
+	p, err := c.begin(ctx, "wrk", args...)
 	if err != nil {
 		return summary{}, err
 	}
 	defer time.AfterFunc(c.For, func() { _ = p.Signal(os.Interrupt) }).Stop() // it fails for one that has ended
-	if err := out.of(p); err != nil {
+	if err := p.end(); err != nil {
 		return summary{}, err
 	}
-	return parseSummary(out.stdout.String())
+	return parseSummary(p.stdout.String())
 }
 
 func parseSummary(out string) (s summary, err error) {
@@ -131,19 +131,19 @@ func parseSummary(out string) (s summary, err error) {
 // timeout (28). The server reads them and throws them away.
 func (c *contest) upload(ctx context.Context) (d done, err error) {
 	const timeout = 28
-	p, out, err := c.begin(ctx, "curl", "--silent", "--show-error", "--globoff", "--max-time", fmt.Sprint(c.For.Seconds()),
+	p, err := c.begin(ctx, "curl", "--silent", "--show-error", "--globoff", "--max-time", fmt.Sprint(c.For.Seconds()),
 		"--header", "Expect:", "--upload-file", "/dev/zero", "--output", os.DevNull,
 		"--write-out", "%{size_upload} %{time_total}", urlOf(c.bed.VIP, "/upload"))
 	if err != nil {
 		return d, err
 	}
 	var exit *exec.ExitError
-	if err := out.of(p); !errors.As(err, &exit) || exit.ExitCode() != timeout {
+	if err := p.end(); !errors.As(err, &exit) || exit.ExitCode() != timeout {
 		return d, fmt.Errorf("it ended before its time: %w", err)
 	}
 	var seconds float64
-	if _, err := fmt.Sscanf(out.stdout.String(), "%f %f", &d.work, &seconds); err != nil {
-		return d, fmt.Errorf("curl says %q: %w", &out.stdout, err)
+	if _, err := fmt.Sscanf(p.stdout.String(), "%f %f", &d.work, &seconds); err != nil {
+		return d, fmt.Errorf("curl says %q: %w", &p.stdout, err)
 	}
 	d.took = time.Duration(seconds * float64(time.Second))
 	return d, nil
@@ -173,22 +173,31 @@ func (c *contest) wait(ctx context.Context) (done, error) {
 
 func urlOf(host netip.Addr, path string) string { return fmt.Sprintf("http://[%s]%s", host, path) }
 
-// output is what a program writes.
-type output struct{ stdout, stderr bytes.Buffer }
-
-// begin starts a program at the client.
-func (c *contest) begin(ctx context.Context, name string, args ...string) (*testbed.Process, *output, error) {
-	out := &output{}
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdout, cmd.Stderr = &out.stdout, &out.stderr
-	p, err := c.bed.Client.StartCommand(cmd)
-	return p, out, err
+// command is a program at the client.
+type command struct {
+	*testbed.Process
+	stdout, stderr bytes.Buffer
+	ctx            context.Context
+	cancel         context.CancelFunc
 }
 
-// of waits for the program's end, and says what it complained of.
-func (out *output) of(p *testbed.Process) error {
+// begin starts a program that ends by itself, or is ended some time later.
+func (c *contest) begin(ctx context.Context, name string, args ...string) (p *command, err error) {
+	p = &command{}
+	p.ctx, p.cancel = context.WithTimeoutCause(ctx, c.For+readyWithin, fmt.Errorf("%s did not end %v after its time", name, readyWithin))
+	cmd := exec.CommandContext(p.ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+	if p.Process, err = c.bed.Client.StartCommand(cmd); err != nil {
+		p.cancel()
+	}
+	return p, err
+}
+
+// end waits for the program's end, and says what it complained of.
+func (p *command) end() error {
+	defer p.cancel()
 	if err := p.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", p.Name, err, bytes.TrimSpace(out.stderr.Bytes()))
+		return errors.Join(context.Cause(p.ctx), fmt.Errorf("%s: %w: %s", p.Name, err, bytes.TrimSpace(p.stderr.Bytes())))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func peers() []peer {
 	return []peer{
 		{byRoute, startRoute},
 		{byHunt, func(ctx context.Context, c *contest) (*balancer, error) {
-			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, "offer")
+			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, "offer", "offer_again", "offer_retry")
 		}},
 		{bySingle, func(ctx context.Context, c *contest) (*balancer, error) {
 			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Single}, "deliver")
@@ -79,7 +79,7 @@ func startRoute(_ context.Context, c *contest) (*balancer, error) {
 		return &netlink.Route{Dst: vip, LinkIndex: link.Attrs().Index, Gw: first.Addr.AsSlice(), Table: routeTable}, nil
 	}
 	stop := func() error {
-		return errors.Join(c.forward("0"), c.bed.Router.Do(func() error {
+		return errors.Join(c.forward(false), c.bed.Router.Do(func() error {
 			r, err := route()
 			if err != nil {
 				return err
@@ -94,21 +94,42 @@ func startRoute(_ context.Context, c *contest) (*balancer, error) {
 		}
 		return errors.Join(netlink.RouteReplace(r), netlink.RuleAdd(rule))
 	})
-	if err = errors.Join(err, c.forward("1")); err != nil {
+	if err = errors.Join(err, c.forward(true)); err != nil {
 		return nil, fmt.Errorf("route by way of %s: %w", c.place().Name, errors.Join(err, stop()))
 	}
 	return &balancer{stop: stop}, nil
 }
 
-// forward lets the balancer's place forward packets, or not.
-func (c *contest) forward(on string) error {
-	return c.place().Do(func() error {
-		return os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte(on), 0)
-	})
+// forward lets the balancer's place forward packets, or not. A router looks for no
+// sockets: Linux does not forward what finds one, and for a minute the place has
+// one in TIME_WAIT for each connection of a proxy that stood there.
+func (c *contest) forward(on bool) error {
+	forwarding, demux := "0", "1"
+	if on {
+		forwarding, demux = "1", "0"
+	}
+	return errors.Join(
+		set(c.place(), "ipv4/ip_early_demux", demux), // IPv6 goes by it, too
+		set(c.place(), "ipv6/conf/all/forwarding", forwarding))
 }
 
-// startProffer runs the daemons; counter counts each connection at the LB.
-func (c *contest) startProffer(ctx context.Context, p topo.Policy, counter string) (*balancer, error) {
+// spare lets whoever opens connections have enough ports: each closes thousands a
+// second, and by itself Linux keeps a port for a minute after.
+func (c *contest) spare() error {
+	var errs []error
+	for _, n := range []*testbed.Node{c.bed.Client, c.place()} {
+		errs = append(errs, set(n, "ipv4/ip_local_port_range", "1024 65535"), set(n, "ipv4/tcp_tw_reuse", "1"))
+	}
+	return errors.Join(errs...)
+}
+
+// set sets a sysctl of a node's network.
+func set(n *testbed.Node, name, value string) error {
+	return n.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
+}
+
+// startProffer runs the daemons; the LB counts each connection in one of counters.
+func (c *contest) startProffer(ctx context.Context, p topo.Policy, counters ...string) (*balancer, error) {
 	farm, err := Start(ctx, c.bed, Settings{
 		Policy: p, Workers: 64, Cores: 2, Programs: c.Programs,
 		LB:    func(lb *topo.LB) { lb.Flows.Entries, lb.Flows.Embryonic = manyFlows, manyFlows },
@@ -120,7 +141,16 @@ func (c *contest) startProffer(ctx context.Context, p topo.Policy, counter strin
 	lb := []*testbed.Process{farm.Daemon(c.place())}
 	b := &balancer{
 		processes: lb, loaders: lb, stop: farm.Stop,
-		balanced: func(ctx context.Context) (uint64, error) { return farm.Count(ctx, c.bed.LBs, counter) },
+		balanced: func(ctx context.Context) (sum uint64, err error) {
+			for _, counter := range counters {
+				n, err := farm.Count(ctx, c.bed.LBs, counter)
+				if err != nil {
+					return 0, err
+				}
+				sum += n
+			}
+			return sum, nil
+		},
 	}
 	for _, n := range c.bed.Servers {
 		b.agents = append(b.agents, farm.Daemon(n))

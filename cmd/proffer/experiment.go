@@ -55,7 +55,8 @@ removes all it made, also on Ctrl-C.
 Exit code 1 if an experiment does not show what it must, saying what. --json
 prints what ` + "`proffer help experiment NAME`" + ` describes; --out gets the raw rows as
 CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/resilience.md
-explains each of them.`,
+explains each of them,
+docs/peers.md the comparison with other load balancers.`,
 		Example: `  proffer experiment --list
   proffer experiment resiliency --out out`,
 		Args: experimentOnly,
