@@ -67,7 +67,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newLB(), newAgent(), newStatus(), newKeys(), newDemo(), newSim(), newModel(), newFigures(), newExperiment())
+	root.AddCommand(newLB(), newAgent(), newStatus(), newKeys(), newDemo(), newSim(), newModel(), newFigures(), newExperiment(), newBench())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

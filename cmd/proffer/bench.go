@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"proffer/dataplane"
+	"proffer/experiment"
+)
+
+// benchFlags are the bench's flags before they are checked.
+type benchFlags struct {
+	json  bool
+	out   string
+	cpu   int
+	runs  int
+	rows  string
+	flows []string
+}
+
+func newBench() *cobra.Command {
+	f := &benchFlags{}
+	cmd := &cobra.Command{
+		Use:   "bench [--rows REGEXP] [--json] [--out DIR]",
+		Short: "Measure what a packet costs on this machine, beside the floors under it",
+		Long: `Runs the programs that the daemons attach, unchanged, over frames of changing
+flows inside the kernel (BPF_PROG_RUN), and beside them programs that do only a
+part of the same: the floors. Passes over all rows alternate, on one CPU; a run is
+clean if the CPU was as fast just before and after it as it ever was. After each
+run the programs' own counters must say that its packets took the path that the
+row is about. Needs root; touches no link of this machine.
+
+Rows are named PROGRAM/MODE/CASE/FLOWS, as lb/hunt/steer/1000.
+
+--json prints an array of rows: program (floor, lb or agent), mode, case, flows,
+min_ns, median_ns and spread_ns (10th to 90th percentile) of the clean runs or
+null, clean_runs, runs, floor_ratio (min_ns over that of the floor of as many
+flows). Times are of one packet. --out gets a figure of ns a packet against flows
+as SVG, PNG and CSV. docs/bench.md says what each row is.
+
+Fails if less than a third of the runs were clean: then the CPU was too busy.`,
+		Example: `  proffer bench
+  proffer bench --rows '^lb/hunt/' --flows 1e3,1e6 --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
+	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`; best one with nothing else on it")
+	flags.IntVar(&f.runs, "runs", 10, "runs of each row, `N`")
+	flags.StringVar(&f.rows, "rows", "", "only the rows whose names match `REGEXP`")
+	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")
+	return cmd
+}
+
+func (f *benchFlags) run(cmd *cobra.Command) error {
+	b, err := f.bench()
+	if err == nil {
+		err = b.Check()
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	if err := dataplane.Preflight(); err != nil {
+		return err
+	}
+	if f.out != "" {
+		if err := writable(f.out); err != nil {
+			return err
+		}
+	}
+	show := newProgress(cmd.ErrOrStderr())
+	report, err := b.Run(cmd.Context(), func(s experiment.Step) { show.update(stepLine(s)) }, func(line string) {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
+	})
+	show.end()
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted; everything the bench made is removed")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.show(cmd, report), report.Holds())
+}
+
+// bench reads the flags.
+func (f *benchFlags) bench() (*experiment.Bench, error) {
+	b := &experiment.Bench{CPU: f.cpu, Runs: f.runs}
+	for _, text := range f.flows {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || n != float64(int(n)) {
+			return nil, fmt.Errorf("--flows: %q is not a whole number, as 1000 or 1e6", text)
+		}
+		b.Flows = append(b.Flows, int(n))
+	}
+	if f.rows == "" {
+		return b, nil
+	}
+	var err error
+	if b.Rows, err = regexp.Compile(f.rows); err != nil {
+		return nil, fmt.Errorf("--rows: %w", err)
+	}
+	return b, nil
+}
+
+// show prints what was found, and draws it where it was asked to.
+func (f *benchFlags) show(cmd *cobra.Command, report *experiment.BenchReport) error {
+	if f.json {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(report.JSON()); err != nil {
+			return err
+		}
+	} else if err := report.Print(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if f.out == "" {
+		return nil
+	}
+	paths, err := report.Save(f.out)
+	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
+	return err
+}

@@ -1,0 +1,213 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"proffer/topo"
+)
+
+// Bench runs a program many times in the kernel, on frames of changing flows: the
+// program stands in the middle of bpf/bench.bpf.c's, which writes the next flow
+// into the frame and undoes what the program did to it.
+type Bench struct {
+	spec  *ebpf.CollectionSpec // of the outer program
+	prog  *ebpf.Program        // the outer one around the program under test
+	lanes *ebpf.Map
+	tags  *ebpf.Map
+}
+
+// Drill says what frames a program gets.
+type Drill struct {
+	Frame   []byte // the first; at least 160 bytes
+	Changed int    // bytes at its begin that the program changes, at most 160
+	Address int    // where the last 16 bits of the client's address are
+	Port    int    // where the client's port is
+
+	Flows uint32 // random among so many from First on; 0: one after another
+	First uint32
+
+	Tag  int      // where the tag is, or 0
+	Tags []uint64 // of the flows from First on, as they stand in memory
+
+	OpensEvery int    // of so many packets one is a SYN of the next new flow; 0: none
+	Opened     uint32 // the first of those
+	Flags      int    // where TCP's flags are
+}
+
+// BenchRun is what became of one run.
+type BenchRun struct {
+	Took     time.Duration // a packet, the outer program included; in whole ns
+	Packets  uint64        // more than asked for when a signal made the kernel begin anew
+	Verdicts [8]uint64
+}
+
+const benchSmallest = 160 // BLOCKS * BLOCK of bench.bpf.c
+
+// newBench makes the maps of the outer program, which runs on no program yet.
+func newBench(tags int) (*Bench, error) {
+	spec, err := loadBench()
+	if err != nil {
+		return nil, fmt.Errorf("read the bench programs: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count the CPUs: %w", err)
+	}
+	spec.Maps[benchMapLanes].MaxEntries = uint32(cpus)
+	spec.Maps[benchMapTags].MaxEntries = uint32(max(tags, 1))
+	b := &Bench{spec: spec}
+	if b.lanes, err = ebpf.NewMap(spec.Maps[benchMapLanes]); err != nil {
+		return nil, fmt.Errorf("make the bench: %w", err)
+	}
+	if b.tags, err = ebpf.NewMap(spec.Maps[benchMapTags]); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the bench: %w", err), b.Close())
+	}
+	return b, nil
+}
+
+// surround links the outer program around p, in the target's place. The code of
+// p stays as it is.
+func (b *Bench) surround(p *ebpf.ProgramSpec) error {
+	outer, target := b.spec.Programs[benchProgAround], "target"
+	if p.Type == ebpf.SchedCLS {
+		outer, target = b.spec.Programs[benchProgAroundOut], "target_out"
+	}
+	var main asm.Instructions
+	for _, in := range outer.Instructions {
+		if in.Symbol() == target {
+			break
+		}
+		if in.IsFunctionCall() {
+			in = in.WithReference(p.Instructions.Name())
+		}
+		main = append(main, in)
+	}
+	for name, m := range map[string]*ebpf.Map{benchMapLanes: b.lanes, benchMapTags: b.tags} {
+		if err := main.AssociateMap(name, m); err != nil {
+			return fmt.Errorf("link the bench: %w", err)
+		}
+	}
+	p.Instructions = append(main, p.Instructions...)
+	return nil
+}
+
+// Close frees what newBench made.
+func (b *Bench) Close() error { return errors.Join(b.lanes.Close(), b.tags.Close()) }
+
+// Run passes packets through the program, on the CPU where the calling thread is
+// pinned.
+func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
+	if err := b.prepare(cpu, d); err != nil {
+		return r, err
+	}
+	if _, r.Took, err = b.prog.Benchmark(d.Frame, packets, nil); err != nil {
+		return r, fmt.Errorf("run the bench: %w", err)
+	}
+	var lane benchLane
+	if err := b.lanes.Lookup(uint32(cpu), &lane); err != nil {
+		return r, fmt.Errorf("read the bench: %w", err)
+	}
+	if lane.Spoilt > 0 {
+		return r, fmt.Errorf("run the bench: %d of %d frames could not be restored", lane.Spoilt, lane.Packets)
+	}
+	if lane.Packets < uint64(packets) {
+		return r, fmt.Errorf("run the bench on CPU %d: %d of %d packets ran there: pin the thread", cpu, lane.Packets, packets)
+	}
+	r.Packets, r.Verdicts = lane.Packets, lane.Verdict
+	return r, nil
+}
+
+// prepare gives a CPU's lane what it shall do.
+func (b *Bench) prepare(cpu int, d *Drill) error {
+	lane := benchLane{
+		Flows:      d.Flows,
+		First:      d.First,
+		Length:     uint32(len(d.Frame)),
+		Blocks:     uint32(d.Changed+31) / 32,
+		AddressAt:  uint32(d.Address),
+		PortAt:     uint32(d.Port),
+		TagAt:      uint32(d.Tag),
+		OpensEvery: uint32(d.OpensEvery),
+		FlagsAt:    uint32(d.Flags),
+		Opened:     d.Opened,
+		Seed:       rand.Uint64(),
+	}
+	if len(d.Frame) < benchSmallest || len(d.Frame) > len(lane.Frame) || d.Changed > benchSmallest {
+		return fmt.Errorf("prepare the bench: a frame of %d bytes of which %d change", len(d.Frame), d.Changed)
+	}
+	copy(lane.Frame[:], d.Frame)
+	if err := b.lanes.Put(uint32(cpu), lane); err != nil {
+		return fmt.Errorf("prepare the bench: %w", err)
+	}
+	if len(d.Tags) == 0 {
+		return nil
+	}
+	keys := make([]uint32, len(d.Tags))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := b.tags.BatchUpdate(keys, d.Tags, nil); err != nil {
+		return fmt.Errorf("prepare the bench: %d tags: %w", len(d.Tags), err)
+	}
+	return nil
+}
+
+// BenchLB is an LB whose program runs in a bench instead of on a link.
+type BenchLB struct {
+	*LB
+	*Bench
+}
+
+// asOnNIC makes packets leave by XDP_TX: the bench's link is a veth, which gets
+// them otherwise (count.h).
+func asOnNIC(spec *ebpf.CollectionSpec) error {
+	return spec.Variables["redirect_to"].Set(uint32(0))
+}
+
+// NewBenchLB loads the LB of cfg as NewLB does, with room for so many tags.
+func NewBenchLB(cfg *topo.LB, tags int) (*BenchLB, error) {
+	b, err := newBench(tags)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLB(cfg, func(spec *ebpf.CollectionSpec) error {
+		return errors.Join(asOnNIC(spec), b.surround(spec.Programs[lbProgLb]))
+	})
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.prog = l.objs.Lb
+	return &BenchLB{l, b}, nil
+}
+
+// Close frees both.
+func (b *BenchLB) Close() error { return errors.Join(b.LB.Close(), b.Bench.Close()) }
+
+// Memory is how many bytes the kernel holds for the program's tables.
+func (b *Bench) Memory() (bytes uint64, err error) {
+	info, err := b.prog.Info()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the program's tables: %w", err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return 0, fmt.Errorf("ask for the program's tables: %w", err)
+		}
+		info, err := m.Info()
+		m.Close()
+		if err != nil {
+			return 0, fmt.Errorf("ask for the program's tables: %w", err)
+		}
+		held, _ := info.Memlock()
+		bytes += held
+	}
+	return bytes, nil
+}

@@ -1,0 +1,246 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Bench measures the programs themselves, packet by packet, beside the floors
+// under them (docs/bench.md).
+type Bench struct {
+	CPU   int            // that measures
+	Runs  int            // of each row
+	Flows []int          // numbers of flows that a table has
+	Rows  *regexp.Regexp // which rows; nil: all
+}
+
+const (
+	benchPackets = 250_000 // of a run
+	mostRuns     = 10_000
+	// The flow table's limit (config), filled to four fifths.
+	tableEntries  = 1 << 24
+	tableFilled   = 0.8
+	othersAtMost  = 1_000_000 // flows of the modes after the first
+	insertEntries = 1 << 20   // of the tables in which entries are made
+)
+
+// Check says what cannot be measured.
+func (b *Bench) Check() error {
+	switch {
+	case b.Runs < 1 || b.Runs > mostRuns:
+		return fmt.Errorf("--runs %d: want 1 to %d", b.Runs, mostRuns)
+	case len(b.Flows) == 0:
+		return errors.New("--flows: name at least one number of flows")
+	}
+	for _, n := range b.Flows {
+		if most := tableEntries*4/5 - 2*othersAtMost; n < 1 || n > most {
+			return fmt.Errorf("--flows %d: want 1 to %d, as the flow table has at most %d entries and is filled to %.0f %%",
+				n, most, tableEntries, 100*tableFilled)
+		}
+	}
+	slices.Sort(b.Flows)
+	b.Flows = slices.Compact(b.Flows)
+	allowed, err := allowedCPUs()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(allowed, b.CPU) {
+		return fmt.Errorf("--cpu %d: this process may run on %v only", b.CPU, allowed)
+	}
+	s := newBenchSession(b)
+	if len(s.rows) == 0 {
+		return fmt.Errorf("--rows %q matches no row; rows are named as %q is", b.Rows, "lb/hunt/steer/1000")
+	}
+	return nil
+}
+
+// Run measures, on a thread and in a network namespace of its own, which end with
+// it. show gets the progress, and note what the reader should know beforehand.
+func (b *Bench) Run(ctx context.Context, show func(Step), note func(string)) (report *BenchReport, err error) {
+	err = onCPU(b.CPU, func() error {
+		runtime.LockOSThread()
+		if err := benchPlace(); err != nil {
+			return err
+		}
+		s := newBenchSession(b)
+		s.show, s.note = show, note
+		defer func() { err = errors.Join(err, s.close()) }()
+		if err := s.measure(ctx); err != nil {
+			return err
+		}
+		report = s.report()
+		return nil
+	})
+	return report, err
+}
+
+// benchPlace moves the thread into a network namespace that has one link, and
+// ends with the thread.
+func benchPlace() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make a network namespace: %w", err)
+	}
+	link := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: benchDevice, MTU: 1500, HardwareAddr: benchMAC[:]},
+		PeerName:  benchDevice + "peer",
+	}
+	if err := netlink.LinkAdd(link); err != nil {
+		return fmt.Errorf("add link %s: %w", benchDevice, err)
+	}
+	for _, name := range []string{"lo", benchDevice} {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(l)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s up: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// benchRow is one thing that is measured, again and again.
+type benchRow struct {
+	program, mode, kind string
+	flows               int
+	floor               string // kind of the floor that it stands on
+
+	setup    func() error // once
+	prepare  func() error // before each run, untimed
+	measure  func() (time.Duration, error)
+	cleanup  func() error // after each run
+	readings []reading
+}
+
+func (r *benchRow) name() string {
+	return fmt.Sprintf("%s/%s/%s/%d", r.program, r.mode, r.kind, r.flows)
+}
+
+// benchSession is one call of the bench.
+type benchSession struct {
+	*Bench
+	rows   []*benchRow
+	second int // another CPU, or -1
+	show   func(Step)
+	note   func(string)
+	open   []io.Closer
+	floors *floorBenches
+	lbs    map[string]*lbBench
+}
+
+func newBenchSession(b *Bench) *benchSession {
+	s := &benchSession{Bench: b, second: -1, lbs: map[string]*lbBench{}}
+	if allowed, err := allowedCPUs(); err == nil {
+		for _, cpu := range allowed {
+			if cpu != b.CPU {
+				s.second = cpu
+			}
+		}
+	}
+	s.rows = slices.Concat(s.floorRows(), s.lbRows())
+	wanted := map[string]bool{}
+	chosen := 0
+	for _, r := range s.rows {
+		if b.Rows == nil || b.Rows.MatchString(r.name()) {
+			wanted[r.name()] = true
+			wanted[s.floorOf(r).name()] = true
+			chosen++
+		}
+	}
+	if chosen == 0 {
+		s.rows = nil
+	}
+	s.rows = slices.DeleteFunc(s.rows, func(r *benchRow) bool { return !wanted[r.name()] })
+	return s
+}
+
+// floorOf is the floor under a row: that of as many flows, or else of the next
+// more, or of the most.
+func (s *benchSession) floorOf(row *benchRow) (floor *benchRow) {
+	for _, r := range s.rows {
+		if r.program != "floor" || r.kind != row.floor {
+			continue
+		}
+		if floor == nil || r.flows >= row.flows && (floor.flows < row.flows || r.flows < floor.flows) ||
+			r.flows < row.flows && floor.flows < r.flows {
+			floor = r
+		}
+	}
+	return floor
+}
+
+// measure makes passes over all rows, so that what changes on the machine changes
+// for all.
+func (s *benchSession) measure(ctx context.Context) error {
+	p := pace{began: time.Now(), total: len(s.rows) * (s.Runs + 1), guess: 200 * time.Millisecond, show: s.show}
+	for run := range s.Runs + 1 {
+		for _, row := range s.rows {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			p.begin(row.name())
+			var err error
+			if run == 0 {
+				err = call(row.setup)
+			} else {
+				err = s.once(row)
+			}
+			if err != nil {
+				return fmt.Errorf("measure %s: %w", row.name(), err)
+			}
+			p.end(row.name())
+		}
+		if run == 0 {
+			s.note(s.memory())
+		}
+	}
+	return nil
+}
+
+// once takes one reading of a row.
+func (s *benchSession) once(row *benchRow) error {
+	if err := call(row.prepare); err != nil {
+		return err
+	}
+	r, err := timed(row.measure)
+	if err != nil {
+		return err
+	}
+	row.readings = append(row.readings, r)
+	return call(row.cleanup)
+}
+
+func call(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (s *benchSession) close() error {
+	var errs []error
+	for _, c := range s.open {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// memory says what the tables take.
+func (s *benchSession) memory() string {
+	total := uint64(0)
+	for _, lb := range s.lbs {
+		if n, err := lb.Memory(); err == nil {
+			total += n
+		}
+	}
+	return fmt.Sprintf("tables of the load balancers: %d MB", total>>20)
+}

@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"proffer/dataplane"
+)
+
+// floorBench is one floor in a bench. It counts nothing: its verdict tells
+// whether it found what it looked for.
+type floorBench struct {
+	*dataplane.BenchFloors
+	floor string
+}
+
+func (f floorBench) Run(cpu, packets int, d *dataplane.Drill) (dataplane.BenchRun, error) {
+	return f.BenchFloors.Run(f.floor, cpu, packets, d)
+}
+
+func (f floorBench) Counters() ([]dataplane.Counter, error) { return nil, nil }
+
+// floorBenches are the floors whose tables have the flows of the session.
+type floorBenches struct {
+	*dataplane.BenchFloors
+	known map[string]uint32 // flows in each table
+}
+
+// entriesOfLine is how many flows a line of a flow table holds.
+const entriesOfLine = 4
+
+// floorRows are the floors: those that touch flows at each number of flows.
+func (s *benchSession) floorRows() (rows []*benchRow) {
+	for _, f := range []struct{ kind, program string }{
+		{"loop", dataplane.FloorLoop}, {"adjust-head", dataplane.FloorAdjustHead},
+		{"encapsulate", dataplane.FloorEncapsulate}, {"clock", dataplane.FloorClock},
+	} {
+		rows = append(rows, s.floorRow(f.kind, f.program, 1))
+	}
+	for _, n := range s.Flows {
+		rows = append(rows, s.floorRow("line", dataplane.FloorLine, n))
+	}
+	for _, n := range s.Flows {
+		if n <= othersAtMost {
+			rows = append(rows,
+				s.tableFloorRow("hash", dataplane.FloorHash, dataplane.FloorHashInsert, n),
+				s.tableFloorRow("lru-hash", dataplane.FloorLRUHash, dataplane.FloorLRUHashInsert, n))
+		}
+	}
+	return append(rows,
+		s.fillingFloorRow("hash-filling", dataplane.FloorHashInsert),
+		s.fillingFloorRow("lru-hash-filling", dataplane.FloorLRUHashInsert),
+		s.fullFloorRow("lru-hash-full", dataplane.FloorLRUHashInsert))
+}
+
+// floorPass is client's data on its way through a floor.
+func floorPass(in *dataplane.BenchFloors, floor string, packets int) pass {
+	m := benchMode{vip: netip.MustParseAddr("2001:db8:f::1")}
+	return pass{in: floorBench{in, floor}, drill: m.fromClient(tcpACK), packets: packets, verdict: xdpTX}
+}
+
+func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
+	row := &benchRow{program: "floor", kind: kind, flows: flows, floor: "line"}
+	row.setup = s.loadFloors
+	row.measure = func() (time.Duration, error) {
+		p := floorPass(s.floors.BenchFloors, program, benchPackets)
+		p.drill.Flows = uint32(flows)
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// tableFloorRow looks up flows that insert has put into one of the kernel's tables.
+func (s *benchSession) tableFloorRow(kind, program, insert string, flows int) *benchRow {
+	row := s.floorRow(kind, program, flows)
+	row.setup = func() error {
+		if err := s.loadFloors(); err != nil {
+			return err
+		}
+		first := s.floors.known[kind]
+		if first >= uint32(flows) {
+			return nil
+		}
+		p := floorPass(s.floors.BenchFloors, insert, flows-int(first))
+		p.drill.First = first
+		s.floors.known[kind] = uint32(flows)
+		_, err := p.run(s.CPU)
+		return err
+	}
+	return row
+}
+
+// loadFloors loads the floors once. Their tables have a quarter more room than
+// flows: an LRU map evicts before it is full.
+func (s *benchSession) loadFloors() error {
+	if s.floors != nil {
+		return nil
+	}
+	flows := min(s.Flows[len(s.Flows)-1], othersAtMost)
+	f, err := dataplane.NewBenchFloors(flows*5/4+4096, s.lineCount(), dataplane.FloorLoop, dataplane.FloorAdjustHead,
+		dataplane.FloorEncapsulate, dataplane.FloorClock, dataplane.FloorLine, dataplane.FloorHash,
+		dataplane.FloorLRUHash, dataplane.FloorHashInsert, dataplane.FloorLRUHashInsert)
+	if err != nil {
+		return fmt.Errorf("load the floors: %w", err)
+	}
+	s.floors = &floorBenches{f, map[string]uint32{}}
+	s.open = append(s.open, f)
+	return nil
+}
+
+// lineCount is how many lines the flow table of this session's LB would need.
+func (s *benchSession) lineCount() int { return s.knownEntries() / entriesOfLine }
+
+// fillingFloorRow makes entries in a table that is empty before each run.
+func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
+	row := &benchRow{program: "floor", kind: kind, flows: benchPackets, floor: "line"}
+	var f *dataplane.BenchFloors
+	row.prepare = func() (err error) {
+		f, err = dataplane.NewBenchFloors(insertEntries, 1, program)
+		return err
+	}
+	row.measure = func() (time.Duration, error) {
+		defer func() { f.Close() }()
+		p := floorPass(f, program, benchPackets)
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// fullFloorRow makes entries in a full table, each in the place of another.
+func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
+	row := &benchRow{program: "floor", kind: kind, flows: benchPackets, floor: "line"}
+	var f *dataplane.BenchFloors
+	next := uint32(0)
+	insert := func(packets int) (time.Duration, error) {
+		p := floorPass(f, program, packets)
+		p.drill.First = next
+		next += uint32(packets)
+		return p.run(s.CPU)
+	}
+	row.setup = func() (err error) {
+		if f, err = dataplane.NewBenchFloors(insertEntries, 1, program); err != nil {
+			return err
+		}
+		s.open = append(s.open, f)
+		_, err = insert(insertEntries * 5 / 4)
+		return err
+	}
+	row.measure = func() (time.Duration, error) { return insert(benchPackets) }
+	return row
+}

@@ -1,0 +1,197 @@
+package experiment
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"proffer/config"
+	"proffer/dataplane"
+	"proffer/policy"
+	"proffer/table"
+	"proffer/topo"
+)
+
+// benchMode is a service whose packets are measured.
+type benchMode struct {
+	name     string
+	dispatch topo.Dispatch
+	wire     topo.Wire
+	vip      netip.Addr
+}
+
+// benchModes are all ways to dispatch, by each wire and address family.
+func benchModes() (modes []benchMode) {
+	for i, d := range []topo.Dispatch{topo.Hunt, topo.Single} {
+		vip6, vip4 := fmt.Sprintf("2001:db8:f::%d", 2*i+1), fmt.Sprintf("203.0.113.%d", i+1)
+		inserted := fmt.Sprintf("2001:db8:f::%d", 2*i+2)
+		modes = append(modes,
+			benchMode{d.String(), d, topo.Encap, netip.MustParseAddr(vip6)},
+			benchMode{d.String() + "-insert", d, topo.Insert, netip.MustParseAddr(inserted)},
+			benchMode{d.String() + "-ipv4", d, topo.Encap, netip.MustParseAddr(vip4)})
+	}
+	return modes
+}
+
+const (
+	benchDevice   = "bench0"
+	benchServers  = 64
+	benchServices = 100
+	benchChoices  = 2
+	smallTable    = 251 // buckets of the services that are only there
+)
+
+var (
+	benchMAC    = topo.MAC{2, 0, 0, 0, 0, 0x11}
+	benchLBSelf = netip.MustParsePrefix("5f00:0:0:1::/64")
+)
+
+func benchServer(i int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("5f00:0:1:%x::/64", i))
+}
+
+// benchServiceList is the modes' services and as many others as an LB may have.
+func benchServiceList() (services []topo.Service) {
+	var servers []topo.Server
+	for i := range benchServers {
+		servers = append(servers, topo.Server{Name: fmt.Sprint("s", i), Locator: benchServer(i), Weight: 1})
+	}
+	for _, m := range benchModes() {
+		services = append(services, topo.Service{
+			Name: m.name, VIP: topo.VIP{Addr: m.vip, Port: benchPort}, Dispatch: m.dispatch, Wire: m.wire,
+			Choices: benchChoices, Buckets: table.DefaultBuckets, Servers: servers,
+		})
+	}
+	for i := len(services); i < min(benchServices, config.MaxServices); i++ {
+		vip := netip.MustParseAddr(fmt.Sprintf("2001:db8:f:1::%x", i))
+		if i%2 == 0 {
+			vip = netip.MustParseAddr(fmt.Sprintf("203.0.113.%d", i))
+		}
+		services = append(services, topo.Service{
+			Name: fmt.Sprint("other", i), VIP: topo.VIP{Addr: vip, Port: 443}, Dispatch: topo.Hunt,
+			Choices: benchChoices, Buckets: smallTable, Servers: servers,
+		})
+	}
+	return services
+}
+
+// lbBench is an LB in a bench.
+type lbBench struct {
+	*dataplane.BenchLB
+	entries int
+	keys    []topo.SignalKey
+	known   map[string]uint32 // flows of each mode that it has
+	fresh   uint32            // number of the next flow that nobody has used
+}
+
+// newLBBench loads an LB whose table has room for so many flows.
+func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
+	cfg := &topo.LB{
+		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice, Keys: keys},
+		CandidateKey: candidateKey,
+		// What is over is swept at once, so that a table can be filled again.
+		Flows:    topo.FlowTable{Entries: entries, Embryonic: entries, Idle: time.Hour, Linger: 1},
+		Services: benchServiceList(),
+	}
+	tags := 0
+	if len(keys) > 0 {
+		tags = benchPackets
+	}
+	l, err := dataplane.NewBenchLB(cfg, tags)
+	if err != nil {
+		return nil, err
+	}
+	hops := topo.NextHops{
+		netip.PrefixFrom(benchClient(6), 64): {2, 0, 0, 0, 0, 0xfe},
+		netip.PrefixFrom(benchClient(4), 16): {2, 0, 0, 0, 0, 0xfe},
+	}
+	for i := range benchServers {
+		hops[benchServer(i)] = topo.MAC{2, 0, 0, 0, 1, byte(i)}
+	}
+	if err := l.SetNextHops(hops); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &lbBench{BenchLB: l, entries: entries, keys: keys, known: map[string]uint32{}, fresh: 1 << 29}, nil
+}
+
+// unused returns the first of n numbers of flows that nobody has used.
+func (l *lbBench) unused(n int) uint32 {
+	first := l.fresh
+	l.fresh += uint32(n)
+	return first
+}
+
+// fromClient is a client's packet.
+func (m *benchMode) fromClient(flags byte) dataplane.Drill {
+	s := segment{client: benchClient(m.family()), vip: m.vip, flags: flags, seq: benchISN}
+	if flags != tcpSYN {
+		s.seq, s.ack, s.payload = benchISN+1, benchAway+1, benchBytes/4
+	}
+	address, port := s.atClient()
+	d := dataplane.Drill{
+		Frame:   framed(benchMAC, s.packet()),
+		Changed: 32, // the hop, and what an outer header takes the place of
+		Address: ethernetBytes + address,
+		Port:    ethernetBytes + port,
+		Flags:   ethernetBytes + s.ipBytes() + 13,
+	}
+	if m.wire == topo.Insert {
+		d.Changed = 64
+	}
+	return d
+}
+
+func (m *benchMode) family() int {
+	if m.vip.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// fromServer is a server's answer in a signal.
+func (m *benchMode) fromServer(server int, function, flags byte, key uint8) dataplane.Drill {
+	s := segment{client: benchClient(m.family()), vip: m.vip, outward: true, flags: flags, seq: benchAway, ack: benchISN + 1}
+	if flags&tcpSYN != 0 {
+		s.options = synOptions
+	} else {
+		s.seq, s.payload = benchAway+1, benchBytes/4
+	}
+	to, from := benchSID(benchLBSelf, function, benchGeneration, key), ownAddress(benchServer(server))
+	address, port := s.atClient()
+	if m.wire == topo.Insert {
+		return dataplane.Drill{
+			Frame:   framed(benchMAC, insertedInto(from, s.packet(), to)),
+			Changed: 160,
+			Address: ethernetBytes + ipv6Bytes + benchSRH + segmentBytes - 2, // the last segment
+			Port:    ethernetBytes + ipv6Bytes + benchSRH + 3*segmentBytes + 2,
+		}
+	}
+	d := dataplane.Drill{
+		Frame:   framed(benchMAC, outerOf(from, s.packet(), to)),
+		Changed: 64,
+		Address: ethernetBytes + ipv6Bytes + address,
+		Port:    ethernetBytes + ipv6Bytes + port,
+	}
+	if flags&tcpSYN != 0 { // its MSS is lowered
+		d.Changed = 160
+	}
+	return d
+}
+
+// synOptions are those of Linux: MSS, SACK, timestamps, window scale.
+var synOptions = []byte{2, 4, 0x05, 0xa0, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3, 3, 7}
+
+// tags signs the signals of a server about flows 0 … n-1.
+func (m *benchMode) tags(key topo.SignalKey, server int, function byte, n int) []uint64 {
+	locator := benchServer(server)
+	own := config.ServerKey(key.Server, locator)
+	to := []netip.Addr{benchSID(benchLBSelf, function, benchGeneration, key.ID)}
+	tags := make([]uint64, n)
+	for i := range tags {
+		tag := policy.Tag(own, benchFlow(uint32(i), m.vip), locator, to)
+		tags[i] = binary.NativeEndian.Uint64(tag[:])
+	}
+	return tags
+}

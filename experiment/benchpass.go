@@ -1,0 +1,81 @@
+package experiment
+
+import (
+	"fmt"
+	"time"
+
+	"proffer/dataplane"
+)
+
+// benched is a program in a bench that says what it did.
+type benched interface {
+	Run(cpu, packets int, d *dataplane.Drill) (dataplane.BenchRun, error)
+	Counters() ([]dataplane.Counter, error)
+}
+
+// counts is how often a packet meets each reason; those that are not named it
+// must not meet.
+type counts map[string]float64
+
+// pass is packets of one kind on their way through a program, and what must
+// become of them.
+type pass struct {
+	in      benched
+	drill   dataplane.Drill
+	packets int
+	want    counts
+	verdict int
+}
+
+// XDP's and tc's verdicts (linux/bpf.h, linux/pkt_cls.h).
+const (
+	xdpPass  = 2
+	xdpTX    = 3
+	tcUnspec = 7 // -1, of which bench.bpf.c keeps three bits
+	tcOK     = 0
+)
+
+// strays is how many of the packets of a pass may do something else: one in so
+// many, as where two digests are alike.
+const strays = 10_000
+
+// run makes a pass on a CPU where the thread is. It is an error if the packets
+// took another path than the one that the pass is about.
+func (p *pass) run(cpu int) (time.Duration, error) {
+	before, err := p.in.Counters()
+	if err != nil {
+		return 0, err
+	}
+	r, err := p.in.Run(cpu, p.packets, &p.drill)
+	if err != nil {
+		return 0, err
+	}
+	after, err := p.in.Counters()
+	if err != nil {
+		return 0, err
+	}
+	if off := float64(r.Packets - r.Verdicts[p.verdict]); off > float64(r.Packets)/strays {
+		return 0, fmt.Errorf("%.0f of %d packets have another verdict than %d: %v", off, r.Packets, p.verdict, r.Verdicts)
+	}
+	return r.Took, moved(before, after, r.Packets, p.want)
+}
+
+// moved checks which counters moved, and how far.
+func moved(before, after []dataplane.Counter, packets uint64, want counts) error {
+	slack := float64(packets)/strays + 1
+	named := 0
+	for i, c := range after {
+		share, ok := want[c.Name]
+		if ok {
+			named++
+		}
+		got, expected := float64(c.Value-before[i].Value), share*float64(packets)
+		if got < expected-slack || got > expected+slack {
+			return fmt.Errorf("counter %s moved by %.0f, expected %.0f of %d packets: this is not the path to measure", c.Name, got, expected, packets)
+		}
+	}
+	if named < len(want) {
+		return fmt.Errorf("there are no such counters: expected %v", want)
+	}
+	return nil
+}
