@@ -9,7 +9,6 @@
  * without what makes it ours. */
 #include "parse.h"
 #include "floors.h"
-#include <linux/pkt_cls.h>
 
 #define FRAME 256 /* bytes of a template; every frame has at least BLOCK of them */
 #define BLOCK 32  /* undone at a time */

@@ -4,6 +4,7 @@
  * target. */
 #pragma once
 #include "parse.h"
+#include <linux/pkt_cls.h>
 
 struct line {
 	__u64 word[8];
@@ -175,4 +176,11 @@ SEC("xdp")
 int clock(struct xdp_md *ctx)
 {
 	return ctx->data && bpf_ktime_get_ns() ? XDP_TX : XDP_ABORTED;
+}
+
+/* loop_out is loop on the way out. */
+SEC("tc")
+int loop_out(struct __sk_buff *skb)
+{
+	return skb->len ? TC_ACT_OK : TC_ACT_SHOT;
 }

@@ -49,6 +49,7 @@ const (
 	benchProgHash          = "hash"
 	benchProgHashInsert    = "hash_insert"
 	benchProgLoop          = "loop"
+	benchProgLoopOut       = "loop_out"
 	benchProgLruHash       = "lru_hash"
 	benchProgLruHashInsert = "lru_hash_insert"
 	benchProgRandomLine    = "random_line"
@@ -106,6 +107,7 @@ type benchProgramSpecs struct {
 	Hash          *ebpf.ProgramSpec `ebpf:"hash"`
 	HashInsert    *ebpf.ProgramSpec `ebpf:"hash_insert"`
 	Loop          *ebpf.ProgramSpec `ebpf:"loop"`
+	LoopOut       *ebpf.ProgramSpec `ebpf:"loop_out"`
 	LruHash       *ebpf.ProgramSpec `ebpf:"lru_hash"`
 	LruHashInsert *ebpf.ProgramSpec `ebpf:"lru_hash_insert"`
 	RandomLine    *ebpf.ProgramSpec `ebpf:"random_line"`
@@ -187,6 +189,7 @@ type benchPrograms struct {
 	Hash          *ebpf.Program `ebpf:"hash"`
 	HashInsert    *ebpf.Program `ebpf:"hash_insert"`
 	Loop          *ebpf.Program `ebpf:"loop"`
+	LoopOut       *ebpf.Program `ebpf:"loop_out"`
 	LruHash       *ebpf.Program `ebpf:"lru_hash"`
 	LruHashInsert *ebpf.Program `ebpf:"lru_hash_insert"`
 	RandomLine    *ebpf.Program `ebpf:"random_line"`
@@ -202,6 +205,7 @@ func (p *benchPrograms) Close() error {
 		p.Hash,
 		p.HashInsert,
 		p.Loop,
+		p.LoopOut,
 		p.LruHash,
 		p.LruHashInsert,
 		p.RandomLine,

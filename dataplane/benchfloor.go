@@ -11,6 +11,7 @@ import (
 // Floors of bpf/floors.h: what a part of a load balancer costs, alone.
 const (
 	FloorLoop          = benchProgLoop
+	FloorLoopOut       = benchProgLoopOut
 	FloorAdjustHead    = benchProgAdjustHead
 	FloorEncapsulate   = benchProgEncapsulate
 	FloorLine          = benchProgRandomLine

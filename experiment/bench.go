@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime"
 	"slices"
 	"time"
 
@@ -25,6 +24,8 @@ type Bench struct {
 
 const (
 	benchPackets = 250_000 // of a run
+	benchMade    = 100_000 // of one that makes entries, and another takes out
+	benchOnce    = 20_000  // of one that is a call of the kernel for each packet
 	mostRuns     = 10_000
 	// The flow table's limit (config), filled to four fifths.
 	tableEntries  = 1 << 24
@@ -66,13 +67,12 @@ func (b *Bench) Check() error {
 // Run measures, on a thread and in a network namespace of its own, which end with
 // it. show gets the progress, and note what the reader should know beforehand.
 func (b *Bench) Run(ctx context.Context, show func(Step), note func(string)) (report *BenchReport, err error) {
-	err = onCPU(b.CPU, func() error {
-		runtime.LockOSThread()
+	s := newBenchSession(b)
+	s.show, s.note = show, note
+	err = onCPU(b.CPU, func() (err error) {
 		if err := benchPlace(); err != nil {
 			return err
 		}
-		s := newBenchSession(b)
-		s.show, s.note = show, note
 		defer func() { err = errors.Join(err, s.close()) }()
 		if err := s.measure(ctx); err != nil {
 			return err
@@ -134,6 +134,7 @@ type benchSession struct {
 	note   func(string)
 	open   []io.Closer
 	floors *floorBenches
+	agent  *agentBench
 	lbs    map[string]*lbBench
 }
 
@@ -146,7 +147,7 @@ func newBenchSession(b *Bench) *benchSession {
 			}
 		}
 	}
-	s.rows = slices.Concat(s.floorRows(), s.lbRows())
+	s.rows = slices.Concat(s.floorRows(), s.lbRows(), s.agentRows())
 	wanted := map[string]bool{}
 	chosen := 0
 	for _, r := range s.rows {

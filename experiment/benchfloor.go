@@ -38,6 +38,7 @@ func (s *benchSession) floorRows() (rows []*benchRow) {
 	} {
 		rows = append(rows, s.floorRow(f.kind, f.program, 1))
 	}
+	rows = append(rows, s.outFloorRow("loop-egress", benchPackets, false), s.outFloorRow("loop-egress-once", benchOnce, true))
 	for _, n := range s.Flows {
 		rows = append(rows, s.floorRow("line", dataplane.FloorLine, n))
 	}
@@ -66,6 +67,17 @@ func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 	row.measure = func() (time.Duration, error) {
 		p := floorPass(s.floors.BenchFloors, program, benchPackets)
 		p.drill.Flows = uint32(flows)
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// outFloorRow is the bare loop of a program on the way out.
+func (s *benchSession) outFloorRow(kind string, packets int, once bool) *benchRow {
+	row := s.floorRow(kind, dataplane.FloorLoopOut, 1)
+	row.measure = func() (time.Duration, error) {
+		p := floorPass(s.floors.BenchFloors, dataplane.FloorLoopOut, packets)
+		p.drill.Flows, p.drill.Once, p.verdict = 1, once, tcOK
 		return p.run(s.CPU)
 	}
 	return row
@@ -100,7 +112,7 @@ func (s *benchSession) loadFloors() error {
 	flows := min(s.Flows[len(s.Flows)-1], othersAtMost)
 	f, err := dataplane.NewBenchFloors(flows*5/4+4096, s.lineCount(), dataplane.FloorLoop, dataplane.FloorAdjustHead,
 		dataplane.FloorEncapsulate, dataplane.FloorClock, dataplane.FloorLine, dataplane.FloorHash,
-		dataplane.FloorLRUHash, dataplane.FloorHashInsert, dataplane.FloorLRUHashInsert)
+		dataplane.FloorLRUHash, dataplane.FloorHashInsert, dataplane.FloorLRUHashInsert, dataplane.FloorLoopOut)
 	if err != nil {
 		return fmt.Errorf("load the floors: %w", err)
 	}
@@ -114,7 +126,7 @@ func (s *benchSession) lineCount() int { return s.knownEntries() / entriesOfLine
 
 // fillingFloorRow makes entries in a table that is empty before each run.
 func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
-	row := &benchRow{program: "floor", kind: kind, flows: benchPackets, floor: "line"}
+	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
 	var f *dataplane.BenchFloors
 	row.prepare = func() (err error) {
 		f, err = dataplane.NewBenchFloors(insertEntries, 1, program)
@@ -122,7 +134,7 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 	}
 	row.measure = func() (time.Duration, error) {
 		defer func() { f.Close() }()
-		p := floorPass(f, program, benchPackets)
+		p := floorPass(f, program, benchMade)
 		return p.run(s.CPU)
 	}
 	return row
@@ -130,7 +142,7 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 
 // fullFloorRow makes entries in a full table, each in the place of another.
 func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
-	row := &benchRow{program: "floor", kind: kind, flows: benchPackets, floor: "line"}
+	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
 	var f *dataplane.BenchFloors
 	next := uint32(0)
 	insert := func(packets int) (time.Duration, error) {
@@ -147,6 +159,6 @@ func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 		_, err = insert(insertEntries * 5 / 4)
 		return err
 	}
-	row.measure = func() (time.Duration, error) { return insert(benchPackets) }
+	row.measure = func() (time.Duration, error) { return insert(benchMade) }
 	return row
 }

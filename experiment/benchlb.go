@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -76,13 +77,45 @@ func benchServiceList() (services []topo.Service) {
 	return services
 }
 
+// What LBs are loaded for.
+const (
+	lbKnown     = "known"      // flows that stay known throughout, on many servers
+	lbOneServer = "one server" // the same, on one: it is who signals
+	lbEmpty     = "empty"      // between two runs
+	lbFull      = "full"       // of flows whose clients have not answered
+	lbSigned    = "signed"     // the farm has signal keys
+)
+
 // lbBench is an LB in a bench.
 type lbBench struct {
 	*dataplane.BenchLB
-	entries int
-	keys    []topo.SignalKey
-	known   map[string]uint32 // flows of each mode that it has
-	fresh   uint32            // number of the next flow that nobody has used
+	keys  []topo.SignalKey
+	known map[string]uint32 // flows of each mode that it has
+	fresh uint32            // number of the next flow that nobody has used
+	tags  map[byte][]uint64 // of each function's signals
+}
+
+// lb loads an LB for a purpose, once.
+func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
+	if l = s.lbs[purpose]; l != nil {
+		return l, nil
+	}
+	switch purpose {
+	case lbKnown:
+		l, err = newLBBench(s.knownEntries())
+	case lbOneServer:
+		l, err = newLBBench(insertEntries * 4)
+	case lbSigned:
+		l, err = newLBBench(insertEntries, signalKey)
+	default:
+		l, err = newLBBench(insertEntries)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.lbs[purpose] = l
+	s.open = append(s.open, l)
+	return l, nil
 }
 
 // newLBBench loads an LB whose table has room for so many flows.
@@ -91,12 +124,12 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice, Keys: keys},
 		CandidateKey: candidateKey,
 		// What is over is swept at once, so that a table can be filled again.
-		Flows:    topo.FlowTable{Entries: entries, Embryonic: entries, Idle: time.Hour, Linger: 1},
+		Flows:    topo.FlowTable{Entries: entries, Embryonic: min(entries, insertEntries), Idle: time.Hour, Linger: 1},
 		Services: benchServiceList(),
 	}
 	tags := 0
 	if len(keys) > 0 {
-		tags = benchPackets
+		tags = benchMade
 	}
 	l, err := dataplane.NewBenchLB(cfg, tags)
 	if err != nil {
@@ -110,10 +143,49 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 		hops[benchServer(i)] = topo.MAC{2, 0, 0, 0, 1, byte(i)}
 	}
 	if err := l.SetNextHops(hops); err != nil {
-		l.Close()
-		return nil, err
+		return nil, errors.Join(err, l.Close())
 	}
-	return &lbBench{BenchLB: l, entries: entries, keys: keys, known: map[string]uint32{}, fresh: 1 << 29}, nil
+	return &lbBench{l, keys, map[string]uint32{}, 1 << 29, map[byte][]uint64{}}, nil
+}
+
+// knownEntries is the size of the table of those flows that are known throughout.
+func (s *benchSession) knownEntries() int {
+	most := s.most()
+	others := 0
+	for i, m := range benchModes() {
+		if i > 0 && m.dispatch == topo.Hunt {
+			others += min(most, othersAtMost)
+		}
+	}
+	return max((most+others)*5/4, 1024)
+}
+
+// know makes an LB have flows 0 to n-1 of a mode: their servers say so in data,
+// which is how an LB learns of flows that it has not seen begin.
+func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
+	if m.dispatch == topo.Single {
+		return nil
+	}
+	for server := 0; l.known[m.name] < n; server++ {
+		first := l.known[m.name]
+		// Ever larger pieces, so that few flows are on many servers, too.
+		count := min(max(first/8, 1), n-first)
+		p := l.fromServer(m, server%benchServers, fnCreate, tcpACK, int(count), isRecovered)
+		p.drill.First = first
+		if err := s.untimed(p); err != nil {
+			return err
+		}
+		l.known[m.name] += count
+	}
+	return nil
+}
+
+// known is what data of a flow meets that the LB knows.
+func (m *benchMode) known() counts {
+	if m.dispatch == topo.Single {
+		return counts{"deliver": 1}
+	}
+	return counts{"steer": 1}
 }
 
 // unused returns the first of n numbers of flows that nobody has used.
@@ -121,6 +193,20 @@ func (l *lbBench) unused(n int) uint32 {
 	first := l.fresh
 	l.fresh += uint32(n)
 	return first
+}
+
+// fromClient is packets of clients.
+func (l *lbBench) fromClient(m benchMode, flags byte, packets int, want counts) pass {
+	return pass{in: l, drill: m.fromClient(flags), packets: packets, want: want, verdict: xdpTX}
+}
+
+// fromServer is signals of a server.
+func (l *lbBench) fromServer(m benchMode, server int, function, flags byte, packets int, want counts) pass {
+	key := uint8(0)
+	if len(l.keys) > 0 {
+		key = l.keys[0].ID
+	}
+	return pass{in: l, drill: m.fromServer(server, function, flags, key), packets: packets, want: want, verdict: xdpTX}
 }
 
 // fromClient is a client's packet.

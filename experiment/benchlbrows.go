@@ -3,104 +3,235 @@ package experiment
 import (
 	"time"
 
-	"proffer/dataplane"
+	"proffer/topo"
 )
 
 // lbRows are all rows of the load balancer.
 func (s *benchSession) lbRows() (rows []*benchRow) {
+	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
 		for _, n := range s.Flows {
-			if i > 0 && n > othersAtMost {
-				continue
+			if i == 0 || n <= othersAtMost {
+				rows = append(rows, s.steerRow(m, n))
 			}
-			rows = append(rows, s.steerRow(m, n))
 		}
+		if m.dispatch == topo.Single {
+			if single.name == "" {
+				single = m
+			}
+			continue
+		}
+		rows = append(rows,
+			s.clientRow(m, "offer", tcpSYN, counts{"offer": 1}),
+			s.clientRow(m, "recover", tcpACK, counts{"recover": 1}),
+			s.newRow(m))
 	}
-	return rows
+	few := min(1000, s.most())
+	rows = append(rows,
+		s.fullRow(hunt), s.hatchRow(hunt), s.recoveredRow(hunt), s.removedRow(hunt),
+		s.signalRow(hunt, few),
+		s.signalRow(hunt, min(othersAtMost, s.most())),
+		s.mixedRow(hunt, min(100_000, s.most())), s.mixedRow(single, min(100_000, s.most())),
+		s.signedOfferRow(hunt), s.signedNewRow(hunt), s.signedSignalRow(hunt))
+	if s.second >= 0 {
+		rows = append(rows, s.contendedRow(hunt, few))
+	}
+	return unlike(rows)
 }
 
-// row is one of the LB's.
-func lbRow(m benchMode, kind string, flows int) *benchRow {
+// unlike leaves out rows whose name another has, as few flows make them.
+func unlike(rows []*benchRow) (out []*benchRow) {
+	seen := map[string]bool{}
+	for _, r := range rows {
+		if !seen[r.name()] {
+			seen[r.name()] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// most is the largest number of flows that the session asks for.
+func (s *benchSession) most() int {
+	most := 0
+	for _, n := range s.Flows {
+		most = max(most, n)
+	}
+	return most
+}
+
+func (s *benchSession) lbRow(m benchMode, kind string, flows int) *benchRow {
 	return &benchRow{program: "lb", mode: m.name, kind: kind, flows: flows, floor: "line"}
 }
 
-// holds tells whether the LB has an entry for each flow of a mode.
-func (m *benchMode) holds() bool { return m.dispatch.String() == "hunt" }
-
 // steerRow is data of known flows.
 func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
-	row := lbRow(m, "steer", flows)
+	row := s.lbRow(m, "steer", flows)
 	var lb *lbBench
 	row.setup = func() (err error) {
-		if lb, err = s.lb("known"); err != nil || !m.holds() {
+		if lb, err = s.lb(lbKnown); err != nil {
 			return err
 		}
 		return s.know(lb, m, uint32(flows))
 	}
 	row.measure = func() (time.Duration, error) {
-		want := counts{"steer": 1}
-		if !m.holds() {
-			want = counts{"deliver": 1}
-		}
-		p := pass{in: lb, drill: m.fromClient(tcpACK), packets: benchPackets, want: want, verdict: xdpTX}
+		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
 	}
 	return row
 }
 
-// lb loads an LB for a purpose, once.
-func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
-	if l = s.lbs[purpose]; l != nil {
-		return l, nil
-	}
-	switch purpose {
-	case "known":
-		l, err = newLBBench(s.knownEntries())
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.lbs[purpose] = l
-	s.open = append(s.open, l)
-	return l, nil
+// clientRow is packets of clients that the LB does not know, each another flow.
+func (s *benchSession) clientRow(m benchMode, kind string, flags byte, want counts) *benchRow {
+	return s.strangersRow(m, kind, lbKnown, flags, want)
 }
 
-// knownEntries is the size of the table of those flows that are known throughout.
-func (s *benchSession) knownEntries() int {
-	most := s.Flows[len(s.Flows)-1]
-	others := 0
-	for i, m := range benchModes() {
-		if i > 0 && m.holds() {
-			others += min(most, othersAtMost)
+func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byte, want counts) *benchRow {
+	row := s.lbRow(m, kind, benchPackets)
+	var lb *lbBench
+	row.setup = func() (err error) {
+		lb, err = s.lb(purpose)
+		return err
+	}
+	row.measure = func() (time.Duration, error) {
+		p := lb.fromClient(m, flags, benchPackets, want)
+		p.drill.First = lb.unused(benchPackets)
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// mixedRow is nine packets of known flows to each SYN of a new one.
+func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
+	row := s.steerRow(m, flows)
+	row.kind = "mixed"
+	row.measure = func() (time.Duration, error) {
+		lb := s.lbs[lbKnown]
+		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
+		if m.dispatch == topo.Hunt {
+			p.want = counts{"steer": 0.9, "offer": 0.1}
 		}
+		p.drill.Flows, p.drill.OpensEvery = uint32(flows), 10
+		p.drill.Opened = lb.unused(benchPackets / 10)
+		return p.run(s.CPU)
 	}
-	return max(int(float64(most+others)/tableFilled), 1024)
+	return row
 }
 
-// know makes an LB have flows 0 to n-1 of a mode: their servers say so in data,
-// which is how an LB learns of flows that it has not seen begin.
-func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
-	server := 0
-	for first := l.known[m.name]; first < n; first = l.known[m.name] {
-		// Ever larger pieces, so that few flows are on many servers, too.
-		count := min(max(first/8, 1), n-first)
-		p := s.learnt(l, m, server%benchServers, first, count)
-		if _, err := p.run(s.CPU); err != nil {
+// A signal's row makes flows 0 … benchMade-1 in a table of their own and takes
+// them out again after each run.
+func (s *benchSession) makingRow(m benchMode, kind, purpose string, prepare, measure func(*lbBench) pass) *benchRow {
+	row := s.lbRow(m, kind, benchMade)
+	var lb *lbBench
+	row.setup = func() (err error) {
+		lb, err = s.lb(purpose)
+		return err
+	}
+	if prepare != nil {
+		row.prepare = func() error { return s.untimed(prepare(lb)) }
+	}
+	row.measure = func() (time.Duration, error) {
+		p := measure(lb)
+		return p.run(s.CPU)
+	}
+	row.cleanup = func() error { return s.forget(lb, m, 0, benchMade) }
+	return row
+}
+
+func (s *benchSession) untimed(p pass) error {
+	_, err := p.run(s.CPU)
+	return err
+}
+
+// forget makes an LB have no entry of these flows: their server resets them, and
+// what is over is swept.
+func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) error {
+	p := lb.fromServer(m, 0, fnRemove, tcpRST|tcpACK, int(count), counts{"stickiness_removed": 1})
+	p.drill.First = first
+	if err := s.untimed(p); err != nil {
+		return err
+	}
+	_, err := lb.Sweep()
+	return err
+}
+
+var (
+	isNew       = counts{"stickiness_created": 1, "mss_clamped": 1}
+	isRecovered = counts{"stickiness_recovered": 1}
+)
+
+// newRow is the signals around SYN-ACKs of new flows, into an empty table.
+func (s *benchSession) newRow(m benchMode) *benchRow {
+	return s.makingRow(m, "new-filling", lbEmpty, nil, func(lb *lbBench) pass {
+		return lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew)
+	})
+}
+
+// hatchRow is the clients' acknowledgements of those SYN-ACKs.
+func (s *benchSession) hatchRow(m benchMode) *benchRow {
+	return s.makingRow(m, "hatch", lbEmpty, func(lb *lbBench) pass {
+		return lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew)
+	}, func(lb *lbBench) pass {
+		return lb.fromClient(m, tcpACK, benchMade, counts{"flow_acknowledged": 1, "steer": 1})
+	})
+}
+
+// recoveredRow is the signals around data of flows that the LB did not see begin.
+func (s *benchSession) recoveredRow(m benchMode) *benchRow {
+	return s.makingRow(m, "recovered", lbEmpty, nil, func(lb *lbBench) pass {
+		return lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered)
+	})
+}
+
+// removedRow is the signals around the servers' FINs.
+func (s *benchSession) removedRow(m benchMode) *benchRow {
+	return s.makingRow(m, "signal-removed", lbEmpty, func(lb *lbBench) pass {
+		return lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered)
+	}, func(lb *lbBench) pass {
+		return lb.fromServer(m, 0, fnRemove, tcpFIN|tcpACK, benchMade, counts{"stickiness_removed": 1})
+	})
+}
+
+// fullRow is the signals around SYN-ACKs of new flows where as many wait for
+// their clients as there is room for: each takes the place of another.
+func (s *benchSession) fullRow(m benchMode) *benchRow {
+	row := s.lbRow(m, "new-full", benchMade)
+	var lb *lbBench
+	fill := func(n int) (time.Duration, error) {
+		p := lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, n, isNew)
+		p.drill.First = lb.unused(n)
+		return p.run(s.CPU)
+	}
+	row.setup = func() (err error) {
+		if lb, err = s.lb(lbFull); err == nil && lb.known[lbFull] == 0 {
+			lb.known[lbFull] = insertEntries
+			_, err = fill(insertEntries * 5 / 4)
+		}
+		return err
+	}
+	row.measure = func() (time.Duration, error) { return fill(benchMade) }
+	return row
+}
+
+// signalRow is signals that a server repeats about known flows.
+func (s *benchSession) signalRow(m benchMode, flows int) *benchRow {
+	row := s.steerRow(m, flows)
+	row.kind = "signal"
+	row.setup = func() error {
+		lb, err := s.lb(lbOneServer)
+		if err != nil || lb.known[m.name] >= uint32(flows) {
 			return err
 		}
-		l.known[m.name] += count
-		server++
+		p := lb.fromServer(m, 0, fnCreate, tcpACK, flows-int(lb.known[m.name]), isRecovered)
+		p.drill.First = lb.known[m.name]
+		lb.known[m.name] = uint32(flows)
+		return s.untimed(p)
 	}
-	return nil
+	row.measure = func() (time.Duration, error) {
+		p := s.lbs[lbOneServer].fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1})
+		p.drill.Flows = uint32(flows)
+		return p.run(s.CPU)
+	}
+	return row
 }
-
-// learnt is servers' signals about data of flows that the LB does not know.
-func (s *benchSession) learnt(in benched, m benchMode, server int, first, count uint32) pass {
-	p := pass{in: in, packets: int(count), want: counts{"stickiness_recovered": 1}, verdict: xdpTX}
-	p.drill = m.fromServer(server, fnCreate, tcpACK, 0)
-	p.drill.First = first
-	return p
-}
-
-var _ benched = (*dataplane.BenchLB)(nil)

@@ -1,0 +1,276 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"proffer/dataplane"
+	"proffer/topo"
+)
+
+// agentBench is the agent of server 0 in a bench.
+type agentBench struct {
+	*dataplane.BenchAgent
+	listener net.Listener
+	known    uint32 // flows of agentTaking that are DIRECT
+}
+
+// agentOut is its program on the way out.
+type agentOut struct {
+	*dataplane.Bench
+	agent *agentBench
+}
+
+func (o agentOut) Counters() ([]dataplane.Counter, error) { return o.agent.Counters() }
+
+// agentService is one of the agent's, all with a listener, by static:C.
+type agentService struct {
+	vip       netip.Addr
+	threshold int
+	owner     topo.Owner
+}
+
+// What the agent's services are for. The flows that it knows have no sockets: the
+// service's own table says that they are here, as where servers are containers
+// whose sockets nobody sees. Known flows take the same path either way.
+var (
+	agentWilling = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket}
+	agentBusy    = agentService{netip.MustParseAddr("2001:db8:f::2"), 0, topo.Socket}
+	agentTaking  = agentService{netip.MustParseAddr("2001:db8:f::3"), 4, topo.Table}
+	agentWaiting = agentService{netip.MustParseAddr("2001:db8:f::4"), 4, topo.Table}
+	agentIn      = agentService{netip.MustParseAddr("2001:db8:f::5"), 4, topo.Table} // by inserted segments
+	agentNobody  = agentService{vip: netip.MustParseAddr("2001:db8:f::6")}           // no service
+)
+
+const (
+	agentEntries = 65536 // as agents have without a word about it in their configuration
+	agentFlows   = 10_000
+	agentPiece   = 4096 // flows that wait at a time
+)
+
+// loadAgent loads the agent once, in the thread's namespace, with a listener.
+func (s *benchSession) loadAgent() error {
+	if s.agent != nil {
+		return nil
+	}
+	cfg := &topo.Agent{
+		Node:  topo.Node{Name: "s0", Locator: benchServer(0), Interface: benchDevice},
+		Flows: topo.FlowTable{Entries: agentEntries, Idle: time.Hour, Linger: 1},
+	}
+	for i, svc := range []agentService{agentWilling, agentBusy, agentTaking, agentWaiting, agentIn} {
+		cfg.Services = append(cfg.Services, topo.Offering{
+			Name: fmt.Sprint("service", i), VIP: topo.VIP{Addr: svc.vip, Port: benchPort},
+			Acceptance: topo.Static, Threshold: svc.threshold, Cores: 2, Workers: 32, Owner: svc.owner,
+		})
+	}
+	a, err := dataplane.NewBenchAgent(cfg)
+	if err != nil {
+		return err
+	}
+	s.agent = &agentBench{BenchAgent: a}
+	s.open = append(s.open, s.agent)
+	if s.agent.listener, err = net.Listen("tcp6", fmt.Sprintf("[::]:%d", benchPort)); err != nil {
+		return fmt.Errorf("listen for the agent: %w", err)
+	}
+	return a.SetNextHops(topo.NextHops{
+		benchLBSelf:    {2, 0, 0, 0, 0, 0xb},
+		benchServer(1): {2, 0, 0, 0, 1, 1},
+	})
+}
+
+func (a *agentBench) Close() error {
+	var err error
+	if a.listener != nil {
+		err = a.listener.Close()
+	}
+	return errors.Join(err, a.BenchAgent.Close())
+}
+
+// agentRows are all rows of the agent.
+func (s *benchSession) agentRows() (rows []*benchRow) {
+	rows = append(rows,
+		s.agentRow("hunt", "not-ours", benchPackets, func() pass {
+			p := s.toAgent(agentNobody, tcpACK, benchPackets, counts{"pass_not_sid": 1})
+			p.drill.Changed = 0
+			return p
+		}),
+		s.agentRow("hunt", "offer-accept", benchMade, func() pass {
+			return s.asked(agentWilling, tcpSYN, benchMade, counts{"accept_avail": 1}, fnAvail, fnForce)
+		}),
+		s.agentRow("hunt", "offer-pass-on", benchMade, func() pass {
+			p := s.asked(agentBusy, tcpSYN, benchMade, counts{"pass_on_busy": 1}, fnAvail, fnForce)
+			p.drill.Changed, p.verdict = 64, xdpTX
+			return p
+		}))
+	for _, r := range rows {
+		r.floor = "line"
+	}
+	rows[0].floor, rows[0].flows = "loop", 1
+	for _, n := range s.Flows {
+		if n <= agentFlows {
+			rows = append(rows, s.agentSteerRow(n))
+		}
+	}
+	few := min(1000, s.most())
+	return append(rows, s.notOursOutRow(), s.directOutRow(few),
+		s.waitOutRow("hunt", agentWaiting, few, true), s.waitOutRow("hunt-insert", agentIn, few, false))
+}
+
+// agentRow is a row whose packets are each of another flow.
+func (s *benchSession) agentRow(mode, kind string, flows int, p func() pass) *benchRow {
+	row := &benchRow{program: "agent", mode: mode, kind: kind, flows: flows, floor: "line", setup: s.loadAgent}
+	next := uint32(0)
+	row.measure = func() (time.Duration, error) {
+		with := p()
+		with.drill.First = next
+		next += uint32(with.packets)
+		return with.run(s.CPU)
+	}
+	return row
+}
+
+// toAgent is packets for a service without segments.
+func (s *benchSession) toAgent(svc agentService, flags byte, packets int, want counts) pass {
+	m := benchMode{vip: svc.vip}
+	return pass{in: s.agent, drill: m.fromClient(flags), packets: packets, want: want, verdict: xdpPass}
+}
+
+// asked is packets that an LB sends to this server and then to others, by one
+// function each.
+func (s *benchSession) asked(svc agentService, flags byte, packets int, want counts, functions ...byte) pass {
+	p := s.toAgent(svc, flags, packets, want)
+	var segments []netip.Addr
+	for i, f := range functions {
+		segments = append(segments, benchSID(benchServer(i), f, benchGeneration, 0))
+	}
+	inner := p.drill.Frame[ethernetBytes : ethernetBytes+ipv6Bytes+tcpBytes]
+	if flags != tcpSYN {
+		inner = p.drill.Frame[ethernetBytes : ethernetBytes+ipv6Bytes+tcpBytes+benchBytes/4]
+	}
+	packet := outerOf(ownAddress(benchLBSelf), inner, segments...)
+	grown := len(packet) - len(inner)
+	p.drill.Frame = framed(benchMAC, packet)
+	p.drill.Address += grown
+	p.drill.Port += grown
+	p.drill.Changed = ethernetBytes + grown + 8 // to the hop limit
+	return p
+}
+
+// take makes the agent have flows of a service that waits for the LB's word.
+func (s *benchSession) take(svc agentService, first, n uint32, inserted bool) error {
+	p := s.asked(svc, tcpSYN, int(n), counts{"accept_force": 1}, fnForce)
+	if inserted {
+		m := benchMode{vip: svc.vip}
+		p.drill = m.fromClient(tcpSYN)
+		packet := insertedInto(ownAddress(benchLBSelf), p.drill.Frame[ethernetBytes:ethernetBytes+ipv6Bytes+tcpBytes],
+			benchSID(benchServer(0), fnForce, benchGeneration, 0))
+		p.drill.Frame = framed(benchMAC, packet)
+		p.drill.Port += len(packet) - ipv6Bytes - tcpBytes
+		p.drill.Changed = 160
+	}
+	p.drill.First = first
+	return s.untimed(p)
+}
+
+// own makes the agent have flows 0 to n-1 that the LB knows of.
+func (s *benchSession) own(n uint32) error {
+	for s.agent.known < n {
+		first := s.agent.known
+		count := min(n-first, agentPiece)
+		if err := s.take(agentTaking, first, count, false); err != nil {
+			return err
+		}
+		p := s.asked(agentTaking, tcpACK, int(count), counts{"established": 1, "acknowledged": 1, "steered": 1}, fnSteered)
+		p.drill.First = first
+		if err := s.untimed(p); err != nil {
+			return err
+		}
+		s.agent.known += count
+	}
+	return nil
+}
+
+// agentSteerRow is data of known flows, each seen less than a second ago.
+func (s *benchSession) agentSteerRow(flows int) *benchRow {
+	row := &benchRow{program: "agent", mode: "hunt", kind: "steer", flows: flows, floor: "line"}
+	row.setup = func() error {
+		if err := s.loadAgent(); err != nil {
+			return err
+		}
+		return s.own(uint32(flows))
+	}
+	pass := func(packets int, random uint32) pass {
+		p := s.asked(agentTaking, tcpACK, packets, counts{"steered": 1}, fnSteered)
+		p.drill.Flows = random
+		return p
+	}
+	row.prepare = func() error { return s.untimed(pass(flows, 0)) }
+	row.measure = func() (time.Duration, error) {
+		p := pass(benchPackets, uint32(flows))
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// fromAgent is a service's answers on their way out.
+func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want counts) pass {
+	a := segment{client: benchClient(6), vip: svc.vip, outward: true, flags: flags, seq: benchAway, ack: benchISN + 1}
+	if flags&tcpSYN == 0 {
+		a.seq, a.payload = benchAway+1, benchBytes/4
+	}
+	address, port := a.atClient()
+	return pass{
+		in: agentOut{s.agent.Out(), s.agent}, packets: packets, want: want, verdict: tcUnspec,
+		drill: dataplane.Drill{
+			Frame: framed(benchMAC, a.packet()), Address: ethernetBytes + address, Port: ethernetBytes + port,
+		},
+	}
+}
+
+// notOursOutRow is packets of no service.
+func (s *benchSession) notOursOutRow() *benchRow {
+	row := s.agentRow("hunt", "egress-not-ours", 1, func() pass {
+		return s.fromAgent(agentNobody, tcpACK, benchPackets, counts{"out_not_ours": 1})
+	})
+	row.floor = "loop-egress"
+	return row
+}
+
+// directOutRow is data of flows that the LB knows of.
+func (s *benchSession) directOutRow(flows int) *benchRow {
+	row := s.agentSteerRow(flows)
+	row.kind, row.prepare = "egress-direct", nil
+	row.measure = func() (time.Duration, error) {
+		p := s.fromAgent(agentTaking, tcpACK, benchPackets, counts{"out_direct": 1})
+		p.drill.Flows = uint32(flows)
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// waitOutRow is SYN-ACKs, each in a signal. An outer header can be put on a packet
+// of the kernel's once only, so with it each has a call of its own.
+func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once bool) *benchRow {
+	row := &benchRow{program: "agent", mode: mode, kind: "egress-wait", flows: flows, floor: "line", setup: s.loadAgent}
+	if once {
+		row.floor = "loop-egress-once"
+	}
+	first := uint32(0) // the agent still has those of the run before
+	row.prepare = func() error {
+		first += uint32(flows)
+		return s.take(svc, first, uint32(flows), svc == agentIn)
+	}
+	row.measure = func() (time.Duration, error) {
+		p := s.fromAgent(svc, tcpSYN|tcpACK, benchPackets, counts{"signal_create": 1})
+		p.drill.Flows, p.drill.First = uint32(flows), first
+		p.drill.Changed, p.drill.Once = 160, once
+		if once {
+			p.packets = benchOnce
+		}
+		return p.run(s.CPU)
+	}
+	return row
+}

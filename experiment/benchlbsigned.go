@@ -1,0 +1,136 @@
+package experiment
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// signed gives a pass the tags of a server's signals.
+func (l *lbBench) signed(m benchMode, p pass, function byte) pass {
+	p.drill.Tags = l.tags[function]
+	if p.drill.Tags == nil {
+		p.drill.Tags = m.tags(l.keys[0], 0, function, benchMade)
+		l.tags[function] = p.drill.Tags
+	}
+	p.drill.Tag = ethernetBytes + 8 + segmentBytes/2 // the outer source's identifier
+	return p
+}
+
+// signedOfferRow is offers that the LB signs.
+func (s *benchSession) signedOfferRow(m benchMode) *benchRow {
+	return s.strangersRow(m, "offer-signed", lbSigned, tcpSYN, counts{"offer": 1})
+}
+
+// signedNewRow is new-filling with tags.
+func (s *benchSession) signedNewRow(m benchMode) *benchRow {
+	row := s.makingRow(m, "new-filling-signed", lbSigned, nil, func(lb *lbBench) pass {
+		return lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew), fnCreate)
+	})
+	row.cleanup = func() error {
+		lb := s.lbs[lbSigned]
+		p := lb.fromServer(m, 0, fnRemove, tcpRST|tcpACK, benchMade, counts{"stickiness_removed": 1})
+		if err := s.untimed(lb.signed(m, p, fnRemove)); err != nil {
+			return err
+		}
+		_, err := lb.Sweep()
+		return err
+	}
+	return row
+}
+
+// signedSignalRow is signal with tags, about 1,000 flows that live in this run only.
+func (s *benchSession) signedSignalRow(m benchMode) *benchRow {
+	const flows = 1000
+	row := s.signedNewRow(m)
+	row.kind, row.flows = "signal-signed", flows
+	row.prepare = func() error {
+		lb := s.lbs[lbSigned]
+		return s.untimed(lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered), fnCreate))
+	}
+	row.measure = func() (time.Duration, error) {
+		lb := s.lbs[lbSigned]
+		p := lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1}), fnCreate)
+		p.drill.Flows = flows
+		return p.run(s.CPU)
+	}
+	return row
+}
+
+// Numbers of the flows of steer-contended: the known ones, and those that the
+// second CPU makes.
+const (
+	contendedKnown = 1 << 28
+	contendedMade  = insertEntries / 2
+	contendedStep  = 5_000 // packets of the second CPU between two looks at the first
+)
+
+// contendedRow is data of known flows while another CPU makes flows through the
+// same program.
+func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
+	row := s.lbRow(m, "steer-contended", flows)
+	var lb *lbBench
+	made := 0
+	row.setup = func() (err error) {
+		lb, err = s.lb(lbEmpty)
+		return err
+	}
+	row.prepare = func() error {
+		p := lb.fromServer(m, 0, fnCreate, tcpACK, flows, isRecovered)
+		p.drill.First = contendedKnown
+		return s.untimed(p)
+	}
+	row.measure = func() (took time.Duration, err error) {
+		took, made, err = s.contend(lb, m, flows)
+		return took, err
+	}
+	row.cleanup = func() error {
+		return errors.Join(s.forget(lb, m, contendedKnown, uint32(flows)), s.forget(lb, m, 0, uint32(made)))
+	}
+	return row
+}
+
+// contend measures while the second CPU makes flows, and returns how many it made.
+func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (took time.Duration, made int, err error) {
+	before, err := lb.Counters()
+	if err != nil {
+		return 0, 0, err
+	}
+	var over atomic.Bool
+	running, other := make(chan struct{}), make(chan error, 1)
+	go func() {
+		other <- onCPU(s.second, func() error {
+			d := m.fromServer(0, fnCreate, tcpACK, 0)
+			for made < contendedMade && (!over.Load() || made == 0) {
+				d.First = uint32(made)
+				r, err := lb.Run(s.second, contendedStep, &d)
+				if made == 0 {
+					close(running)
+				}
+				if made += int(r.Packets); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}()
+	<-running
+	d := m.fromClient(tcpACK)
+	d.Flows, d.First = uint32(flows), contendedKnown
+	r, err := lb.Run(s.CPU, benchPackets, &d)
+	exhausted := made >= contendedMade
+	over.Store(true)
+	if err = errors.Join(err, <-other); err != nil {
+		return 0, made, err
+	}
+	if exhausted {
+		return 0, made, errors.New("the second CPU had made all its flows before the first was done")
+	}
+	after, err := lb.Counters()
+	if err != nil {
+		return 0, made, err
+	}
+	all := float64(r.Packets) + float64(made)
+	want := counts{"steer": float64(r.Packets) / all, "stickiness_recovered": float64(made) / all}
+	return r.Took, made, moved(before, after, uint64(all), want)
+}
