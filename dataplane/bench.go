@@ -47,6 +47,8 @@ type BenchRun struct {
 	Took     time.Duration // a packet, the outer program included; in whole ns
 	Packets  uint64        // more than asked for when a signal made the kernel begin anew
 	Verdicts [8]uint64
+
+	Statistics bool // the kernel kept statistics meanwhile: two reads of a clock a packet
 }
 
 const benchSmallest = 160 // BLOCKS * BLOCK of bench.bpf.c
@@ -108,9 +110,18 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
 	if err := b.prepare(cpu, d); err != nil {
 		return r, err
 	}
+	before, err := b.counted()
+	if err != nil {
+		return r, err
+	}
 	if r.Took, err = b.pass(packets, d); err != nil {
 		return r, fmt.Errorf("run the bench: %w", err)
 	}
+	after, err := b.counted()
+	if err != nil {
+		return r, err
+	}
+	r.Statistics = after != before
 	var lane benchLane
 	if err := b.lanes.Lookup(uint32(cpu), &lane); err != nil {
 		return r, fmt.Errorf("read the bench: %w", err)
@@ -123,6 +134,15 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
 	}
 	r.Packets, r.Verdicts = lane.Packets, lane.Verdict
 	return r, nil
+}
+
+// counted is how many runs of the program the kernel's statistics know.
+func (b *Bench) counted() (uint64, error) {
+	stats, err := b.prog.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("ask whether the kernel keeps statistics: %w", err)
+	}
+	return stats.RunCount, nil
 }
 
 // pass returns how long a packet takes.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/dataplane"
 )
 
 // Bench measures the programs themselves, packet by packet, beside the floors
@@ -23,16 +25,24 @@ type Bench struct {
 }
 
 const (
-	benchPackets = 250_000 // of a run
-	benchMade    = 100_000 // of one that makes entries, and another takes out
-	benchOnce    = 20_000  // of one that is a call of the kernel for each packet
-	mostRuns     = 10_000
-	// The flow table's limit (config), filled to four fifths.
-	tableEntries  = 1 << 24
-	tableFilled   = 0.8
+	benchPackets  = 250_000 // of a run
+	benchMade     = 100_000 // of one that makes entries, and another takes out
+	benchOnce     = 20_000  // of one that is a call of the kernel for each packet
+	mostRuns      = 10_000
+	tableEntries  = 1 << 24   // at most (config), of which four fifths are filled
 	othersAtMost  = 1_000_000 // flows of the modes after the first
 	insertEntries = 1 << 20   // of the tables in which entries are made
 )
+
+// LastCPU is the last one that this process may use: the first often has the
+// machine's interrupts.
+func LastCPU() (int, error) {
+	allowed, err := allowedCPUs()
+	if err != nil {
+		return 0, err
+	}
+	return allowed[len(allowed)-1], nil
+}
 
 // Check says what cannot be measured.
 func (b *Bench) Check() error {
@@ -44,8 +54,8 @@ func (b *Bench) Check() error {
 	}
 	for _, n := range b.Flows {
 		if most := tableEntries*4/5 - 2*othersAtMost; n < 1 || n > most {
-			return fmt.Errorf("--flows %d: want 1 to %d, as the flow table has at most %d entries and is filled to %.0f %%",
-				n, most, tableEntries, 100*tableFilled)
+			return fmt.Errorf("--flows %d: want 1 to %d, as a flow table has at most %d entries, filled to four fifths",
+				n, most, tableEntries)
 		}
 	}
 	slices.Sort(b.Flows)
@@ -55,11 +65,11 @@ func (b *Bench) Check() error {
 		return err
 	}
 	if !slices.Contains(allowed, b.CPU) {
-		return fmt.Errorf("--cpu %d: this process may run on %v only", b.CPU, allowed)
+		return fmt.Errorf("--cpu %d: this process may use %v only", b.CPU, allowed)
 	}
 	s := newBenchSession(b)
 	if len(s.rows) == 0 {
-		return fmt.Errorf("--rows %q matches no row; rows are named as %q is", b.Rows, "lb/hunt/steer/1000")
+		return fmt.Errorf("--rows %q matches none; they are named as lb/hunt/steer/1000 is", b.Rows)
 	}
 	return nil
 }
@@ -69,6 +79,9 @@ func (b *Bench) Check() error {
 func (b *Bench) Run(ctx context.Context, show func(Step), note func(string)) (report *BenchReport, err error) {
 	s := newBenchSession(b)
 	s.show, s.note = show, note
+	if s.second < 0 {
+		note("this process may use one CPU only: steer-contended is left out")
+	}
 	err = onCPU(b.CPU, func() (err error) {
 		if err := benchPlace(); err != nil {
 			return err
@@ -116,7 +129,7 @@ type benchRow struct {
 
 	setup    func() error // once
 	prepare  func() error // before each run, untimed
-	measure  func() (time.Duration, error)
+	measure  func() (dataplane.BenchRun, error)
 	cleanup  func() error // after each run
 	readings []reading
 }
@@ -200,7 +213,7 @@ func (s *benchSession) measure(ctx context.Context) error {
 			}
 			p.end(row.name())
 		}
-		if run == 0 {
+		if run == 0 && len(s.lbs) > 0 {
 			s.note(s.memory())
 		}
 	}
@@ -239,9 +252,11 @@ func (s *benchSession) close() error {
 func (s *benchSession) memory() string {
 	total := uint64(0)
 	for _, lb := range s.lbs {
-		if n, err := lb.Memory(); err == nil {
-			total += n
+		n, err := lb.Memory()
+		if err != nil {
+			return err.Error()
 		}
+		total += n
 	}
-	return fmt.Sprintf("tables of the load balancers: %d MB", total>>20)
+	return fmt.Sprintf("tables of %d load balancers, the largest with %d entries: %d MB", len(s.lbs), s.knownEntries(), total>>20)
 }

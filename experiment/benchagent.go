@@ -123,7 +123,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 func (s *benchSession) agentRow(mode, kind string, flows int, p func() pass) *benchRow {
 	row := &benchRow{program: "agent", mode: mode, kind: kind, flows: flows, floor: "line", setup: s.loadAgent}
 	next := uint32(0)
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		with := p()
 		with.drill.First = next
 		next += uint32(with.packets)
@@ -208,7 +208,7 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 		return p
 	}
 	row.prepare = func() error { return s.untimed(pass(flows, 0)) }
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := pass(benchPackets, uint32(flows))
 		return p.run(s.CPU)
 	}
@@ -243,7 +243,7 @@ func (s *benchSession) notOursOutRow() *benchRow {
 func (s *benchSession) directOutRow(flows int) *benchRow {
 	row := s.agentSteerRow(flows)
 	row.kind, row.prepare = "egress-direct", nil
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := s.fromAgent(agentTaking, tcpACK, benchPackets, counts{"out_direct": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
@@ -263,7 +263,7 @@ func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once
 		first += uint32(flows)
 		return s.take(svc, first, uint32(flows), svc == agentIn)
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := s.fromAgent(svc, tcpSYN|tcpACK, benchPackets, counts{"signal_create": 1})
 		p.drill.Flows, p.drill.First = uint32(flows), first
 		p.drill.Changed, p.drill.Once = 160, once

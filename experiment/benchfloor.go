@@ -3,7 +3,6 @@ package experiment
 import (
 	"fmt"
 	"net/netip"
-	"time"
 
 	"proffer/dataplane"
 )
@@ -64,7 +63,7 @@ func floorPass(in *dataplane.BenchFloors, floor string, packets int) pass {
 func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: flows, floor: "line"}
 	row.setup = s.loadFloors
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := floorPass(s.floors.BenchFloors, program, benchPackets)
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
@@ -75,7 +74,7 @@ func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 // outFloorRow is the bare loop of a program on the way out.
 func (s *benchSession) outFloorRow(kind string, packets int, once bool) *benchRow {
 	row := s.floorRow(kind, dataplane.FloorLoopOut, 1)
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := floorPass(s.floors.BenchFloors, dataplane.FloorLoopOut, packets)
 		p.drill.Flows, p.drill.Once, p.verdict = 1, once, tcOK
 		return p.run(s.CPU)
@@ -132,7 +131,7 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 		f, err = dataplane.NewBenchFloors(insertEntries, 1, program)
 		return err
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		defer func() { f.Close() }()
 		p := floorPass(f, program, benchMade)
 		return p.run(s.CPU)
@@ -145,7 +144,7 @@ func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
 	var f *dataplane.BenchFloors
 	next := uint32(0)
-	insert := func(packets int) (time.Duration, error) {
+	insert := func(packets int) (dataplane.BenchRun, error) {
 		p := floorPass(f, program, packets)
 		p.drill.First = next
 		next += uint32(packets)
@@ -159,6 +158,6 @@ func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 		_, err = insert(insertEntries * 5 / 4)
 		return err
 	}
-	row.measure = func() (time.Duration, error) { return insert(benchMade) }
+	row.measure = func() (dataplane.BenchRun, error) { return insert(benchMade) }
 	return row
 }

@@ -1,8 +1,7 @@
 package experiment
 
 import (
-	"time"
-
+	"proffer/dataplane"
 	"proffer/topo"
 )
 
@@ -74,7 +73,7 @@ func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
 		}
 		return s.know(lb, m, uint32(flows))
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
@@ -94,7 +93,7 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 		lb, err = s.lb(purpose)
 		return err
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := lb.fromClient(m, flags, benchPackets, want)
 		p.drill.First = lb.unused(benchPackets)
 		return p.run(s.CPU)
@@ -106,7 +105,7 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row := s.steerRow(m, flows)
 	row.kind = "mixed"
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		lb := s.lbs[lbKnown]
 		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
 		if m.dispatch == topo.Hunt {
@@ -131,7 +130,7 @@ func (s *benchSession) makingRow(m benchMode, kind, purpose string, prepare, mea
 	if prepare != nil {
 		row.prepare = func() error { return s.untimed(prepare(lb)) }
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := measure(lb)
 		return p.run(s.CPU)
 	}
@@ -198,7 +197,7 @@ func (s *benchSession) removedRow(m benchMode) *benchRow {
 func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "new-full", benchMade)
 	var lb *lbBench
-	fill := func(n int) (time.Duration, error) {
+	fill := func(n int) (dataplane.BenchRun, error) {
 		p := lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, n, isNew)
 		p.drill.First = lb.unused(n)
 		return p.run(s.CPU)
@@ -210,7 +209,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 		}
 		return err
 	}
-	row.measure = func() (time.Duration, error) { return fill(benchMade) }
+	row.measure = func() (dataplane.BenchRun, error) { return fill(benchMade) }
 	return row
 }
 
@@ -228,7 +227,7 @@ func (s *benchSession) signalRow(m benchMode, flows int) *benchRow {
 		lb.known[m.name] = uint32(flows)
 		return s.untimed(p)
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		p := s.lbs[lbOneServer].fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)

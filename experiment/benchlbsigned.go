@@ -3,7 +3,8 @@ package experiment
 import (
 	"errors"
 	"sync/atomic"
-	"time"
+
+	"proffer/dataplane"
 )
 
 // signed gives a pass the tags of a server's signals.
@@ -48,7 +49,7 @@ func (s *benchSession) signedSignalRow(m benchMode) *benchRow {
 		lb := s.lbs[lbSigned]
 		return s.untimed(lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered), fnCreate))
 	}
-	row.measure = func() (time.Duration, error) {
+	row.measure = func() (dataplane.BenchRun, error) {
 		lb := s.lbs[lbSigned]
 		p := lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1}), fnCreate)
 		p.drill.Flows = flows
@@ -80,9 +81,9 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 		p.drill.First = contendedKnown
 		return s.untimed(p)
 	}
-	row.measure = func() (took time.Duration, err error) {
-		took, made, err = s.contend(lb, m, flows)
-		return took, err
+	row.measure = func() (r dataplane.BenchRun, err error) {
+		r, made, err = s.contend(lb, m, flows)
+		return r, err
 	}
 	row.cleanup = func() error {
 		return errors.Join(s.forget(lb, m, contendedKnown, uint32(flows)), s.forget(lb, m, 0, uint32(made)))
@@ -91,10 +92,10 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 }
 
 // contend measures while the second CPU makes flows, and returns how many it made.
-func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (took time.Duration, made int, err error) {
+func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r dataplane.BenchRun, made int, err error) {
 	before, err := lb.Counters()
 	if err != nil {
-		return 0, 0, err
+		return r, 0, err
 	}
 	var over atomic.Bool
 	running, other := make(chan struct{}), make(chan error, 1)
@@ -117,20 +118,20 @@ func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (took time.D
 	<-running
 	d := m.fromClient(tcpACK)
 	d.Flows, d.First = uint32(flows), contendedKnown
-	r, err := lb.Run(s.CPU, benchPackets, &d)
+	r, err = lb.Run(s.CPU, benchPackets, &d)
 	exhausted := made >= contendedMade
 	over.Store(true)
 	if err = errors.Join(err, <-other); err != nil {
-		return 0, made, err
+		return r, made, err
 	}
 	if exhausted {
-		return 0, made, errors.New("the second CPU had made all its flows before the first was done")
+		return r, made, errors.New("the second CPU had made all its flows before the first was done")
 	}
 	after, err := lb.Counters()
 	if err != nil {
-		return 0, made, err
+		return r, made, err
 	}
 	all := float64(r.Packets) + float64(made)
 	want := counts{"steer": float64(r.Packets) / all, "stickiness_recovered": float64(made) / all}
-	return r.Took, made, moved(before, after, uint64(all), want)
+	return r, made, moved(before, after, uint64(all), want)
 }

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"fmt"
-	"time"
 
 	"proffer/dataplane"
 )
@@ -41,23 +40,23 @@ const strays = 10_000
 
 // run makes a pass on a CPU where the thread is. It is an error if the packets
 // took another path than the one that the pass is about.
-func (p *pass) run(cpu int) (time.Duration, error) {
+func (p *pass) run(cpu int) (r dataplane.BenchRun, err error) {
 	before, err := p.in.Counters()
 	if err != nil {
-		return 0, err
+		return r, err
 	}
-	r, err := p.in.Run(cpu, p.packets, &p.drill)
+	r, err = p.in.Run(cpu, p.packets, &p.drill)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	after, err := p.in.Counters()
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	if off := float64(r.Packets - r.Verdicts[p.verdict]); off > float64(r.Packets)/strays {
-		return 0, fmt.Errorf("%.0f of %d packets have another verdict than %d: %v", off, r.Packets, p.verdict, r.Verdicts)
+		return r, fmt.Errorf("%.0f of %d packets have another verdict than %d: %v", off, r.Packets, p.verdict, r.Verdicts)
 	}
-	return r.Took, moved(before, after, r.Packets, p.want)
+	return r, moved(before, after, r.Packets, p.want)
 }
 
 // moved checks which counters moved, and how far.

@@ -16,7 +16,7 @@ import (
 type BenchReport struct {
 	Rows []BenchResult
 
-	clean, runs int
+	clean, runs, counted int
 }
 
 // BenchResult is one row. Times are ns a packet, the bench's own loop included.
@@ -34,6 +34,10 @@ type BenchResult struct {
 	FloorRatio float64 `json:"floor_ratio"`
 }
 
+func (r *BenchResult) name() string {
+	return fmt.Sprintf("%s/%s/%s/%d", r.Program, r.Mode, r.Case, r.Flows)
+}
+
 // report condenses the readings.
 func (s *benchSession) report() *BenchReport {
 	var all [][]reading
@@ -48,6 +52,11 @@ func (s *benchSession) report() *BenchReport {
 		report.Rows = append(report.Rows, r)
 		report.clean += r.Clean
 		report.runs += r.Runs
+		for _, one := range row.readings {
+			if one.counted {
+				report.counted++
+			}
+		}
 	}
 	return report
 }
@@ -99,7 +108,11 @@ func (r *BenchReport) Holds() error {
 	if float64(r.clean) >= leastClean*float64(r.runs) {
 		return nil
 	}
-	return fmt.Errorf("the CPU was too busy to measure: %d of %d runs were clean (as fast before and after as the CPU can be); stop what else runs on it, or choose another with --cpu", r.clean, r.runs)
+	busy := fmt.Sprintf("the CPU was too busy to measure: %d of %d runs were clean (as fast before and after as the CPU can be); stop what else runs on it, or choose another with --cpu", r.clean, r.runs)
+	if r.counted > 0 {
+		busy += fmt.Sprintf("; in %d runs the kernel kept statistics of BPF programs (kernel.bpf_stats_enabled, or a tool that turns them on): stop that", r.counted)
+	}
+	return errors.New(busy)
 }
 
 // Save draws the rows that have several numbers of flows.
@@ -114,8 +127,8 @@ func (r *BenchReport) Save(dir string) ([]string, error) {
 	}
 	f, err := figures.NewChart(figures.Chart{
 		Title: "Cost of a packet, by flows in the table",
-		Notes: []string{"Least of all runs, the bench's own loop included. Floors dotted."},
-		X:     figures.Axis{Label: "flows", Column: "flows", From: 1, To: float64(most), Log: true, Marks: powers(most)},
+		Notes: []string{"Least of all runs, the bench's own loop included."},
+		X:     figures.Axis{Label: "flows", Column: "flows", From: 1, To: float64(max(most, 10)), Log: true, Marks: powers(most)},
 		Panels: []figures.Panel{{
 			Y: figures.Axis{Label: "ns a packet", Column: "min_ns"}, Curves: curves,
 		}},
@@ -138,17 +151,17 @@ func powers(most int) (marks []float64) {
 // curves are what depends on flows: known flows of every mode, and the floors.
 func (r *BenchReport) curves() (curves []figures.Curve) {
 	for _, row := range r.Rows {
-		name, kind := row.Mode, figures.Ours
-		if row.Program == "floor" {
-			name, kind = "floor: "+row.Case, figures.Model
-		}
-		if row.Case != "steer" && row.Case != "line" && row.Case != "hash" && row.Case != "lru-hash" || row.Program == "agent" {
+		name := row.Mode
+		switch {
+		case row.Program == "floor" && slices.Contains([]string{"line", "hash", "lru-hash"}, row.Case):
+			name = "floor: " + row.Case
+		case row.Program != "lb" || row.Case != "steer":
 			continue
 		}
 		i := slices.IndexFunc(curves, func(c figures.Curve) bool { return c.Name == name })
 		if i < 0 {
 			i = len(curves)
-			curves = append(curves, figures.Curve{Name: name, Kind: kind})
+			curves = append(curves, figures.Curve{Name: name})
 		}
 		curves[i].Points = append(curves[i].Points, figures.Point{X: float64(row.Flows), Y: row.Min})
 	}

@@ -53,7 +53,7 @@ Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
-	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`; best one with nothing else on it")
+	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best one with nothing else on it; the last one unless said")
 	flags.IntVar(&f.runs, "runs", 10, "runs of each row, `N`")
 	flags.StringVar(&f.rows, "rows", "", "only the rows whose names match `REGEXP`")
 	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")
@@ -62,6 +62,9 @@ Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	b, err := f.bench()
+	if err == nil && !cmd.Flags().Changed("cpu") {
+		b.CPU, err = experiment.LastCPU()
+	}
 	if err == nil {
 		err = b.Check()
 	}

@@ -1,0 +1,212 @@
+package experiment
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"proffer/dataplane"
+)
+
+func bench(t *testing.T, runs int, rows string, flows ...int) (*BenchReport, error) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("not root: the bench loads eBPF programs; run it with sudo")
+	}
+	cpu, err := LastCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bench{CPU: cpu, Runs: runs, Flows: flows, Rows: regexp.MustCompile(rows)}
+	if err := b.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Run(t.Context(), func(Step) {}, func(string) {})
+}
+
+// TestBenchRegression fails when a path costs twice what it did, as a ratio to the
+// floor of the same runs. The ratios of today are the largest of three sessions of
+// this test on a machine that others used, too.
+func TestBenchRegression(t *testing.T) {
+	ratios := map[string]float64{}
+	today := map[string]float64{
+		"lb/hunt/steer/1000":         3.7,
+		"lb/hunt/steer/100000":       5.1,
+		"lb/hunt/offer/250000":       8.3,
+		"lb/hunt/new-filling/100000": 6.1,
+		"agent/hunt/not-ours/1":      1.1,
+	}
+	for range 3 { // a neighbour may spoil one session, a doubling spoils all
+		report, err := bench(t, 8, `^(lb/hunt/(steer|offer|new-filling)|agent/hunt/not-ours)/`, 1000, 100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := false
+		for _, row := range report.Rows {
+			name := row.name()
+			if least, seen := ratios[name]; !seen || row.FloorRatio < least {
+				ratios[name] = row.FloorRatio
+			}
+			slow = slow || today[name] > 0 && ratios[name] > 2*today[name]
+		}
+		if !slow {
+			break
+		}
+	}
+	for name, was := range today {
+		now, measured := ratios[name]
+		if !measured || now > 2*was {
+			t.Errorf("%s: %.2f times its floor (measured: %v), %.2f when the bound was set", name, now, measured, was)
+		}
+		t.Logf("%s: %.2f times its floor", name, now)
+	}
+}
+
+// TestBenchRows: every row that there is measures the path that it is about, and
+// says all that a reader of --json was promised.
+func TestBenchRows(t *testing.T) {
+	report, err := bench(t, 1, "", 1, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(report.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]any
+	if err := json.Unmarshal(text, &rows); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]bool{}
+	for _, row := range rows {
+		for _, field := range []string{"program", "mode", "case", "flows", "min_ns", "median_ns", "spread_ns", "clean_runs", "runs", "floor_ratio"} {
+			if _, ok := row[field]; !ok {
+				t.Errorf("row %v lacks %s", row, field)
+			}
+		}
+		cases[row["program"].(string)+" "+row["mode"].(string)+" "+row["case"].(string)] = true
+		if row["runs"] != 1.0 || !(row["min_ns"].(float64) > 0) || !(row["floor_ratio"].(float64) > 0) {
+			t.Errorf("row %v: no measurement", row)
+		}
+	}
+	for _, want := range []string{
+		"floor  loop", "floor  adjust-head", "floor  encapsulate", "floor  line", "floor  hash", "floor  lru-hash",
+		"floor  lru-hash-filling", "floor  lru-hash-full", "floor  clock",
+		"lb hunt steer", "lb hunt offer", "lb hunt new-filling", "lb hunt new-full", "lb hunt hatch", "lb hunt recover",
+		"lb hunt recovered", "lb hunt signal", "lb hunt signal-removed", "lb hunt mixed", "lb single mixed",
+		"lb hunt offer-signed", "lb hunt new-filling-signed", "lb hunt signal-signed",
+		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer",
+		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
+		"agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
+	} {
+		if !cases[want] {
+			t.Errorf("there is no row %q", want)
+		}
+	}
+	if allowed, err := allowedCPUs(); err != nil || len(allowed) > 1 && !cases["lb hunt steer-contended"] {
+		t.Errorf("no row has a second CPU beside it (%v)", err)
+	}
+	paths, err := report.Save(t.TempDir())
+	if err != nil || len(paths) != 3 {
+		t.Errorf("drawn: %v, %v", paths, err)
+	}
+}
+
+// TestBenchOtherPath: packets that do not take the path of their row are an error
+// that names the row, the counter and both numbers.
+func TestBenchOtherPath(t *testing.T) {
+	s := newBenchSession(&Bench{Runs: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^lb/hunt/steer/1000$")})
+	s.show, s.note = func(Step) {}, func(string) {}
+	s.CPU, _ = LastCPU()
+	err := onCPU(s.CPU, func() error {
+		if err := benchPlace(); err != nil {
+			t.Error(err)
+		}
+		for _, row := range s.rows {
+			if row.program == "lb" {
+				setup := row.setup
+				row.setup = func() error { // half of the flows stay unknown
+					lb, err := s.lb(lbKnown)
+					if err != nil {
+						return err
+					}
+					lb.known[row.mode] = 500
+					return setup()
+				}
+			}
+		}
+		return s.measure(t.Context())
+	})
+	defer s.close()
+	want := regexp.MustCompile(`measure lb/hunt/steer/1000: counter (steer|recover) moved by \d+, expected (250000|0) of 250000 packets`)
+	if err == nil || !want.MatchString(err.Error()) {
+		t.Errorf("half of the flows are unknown: %v", err)
+	}
+}
+
+func TestMoved(t *testing.T) {
+	before := []dataplane.Counter{{Name: "steer", Value: 5}, {Name: "recover", Value: 7}}
+	for _, c := range []struct {
+		steer, recover uint64
+		want           counts
+		ok             bool
+	}{
+		{100_000, 0, counts{"steer": 1}, true},
+		{99_995, 5, counts{"steer": 1}, true}, // one in 10,000 may stray
+		{99_900, 100, counts{"steer": 1}, false},
+		{100_000, 100, counts{"steer": 1}, false},
+		{90_000, 10_000, counts{"steer": 0.9, "recover": 0.1}, true},
+		{100_000, 0, counts{"steer": 0.9, "recover": 0.1}, false},
+		{0, 0, counts{"steer": 1}, false},
+		{100_000, 0, counts{"steer": 1, "no_such": 0}, false},
+	} {
+		after := []dataplane.Counter{{Name: "steer", Value: 5 + c.steer}, {Name: "recover", Value: 7 + c.recover}}
+		if err := moved(before, after, 100_000, c.want); (err == nil) != c.ok {
+			t.Errorf("steer %d, recover %d, want %v: %v", c.steer, c.recover, c.want, err)
+		}
+	}
+}
+
+// TestClean: a run counts if the spins around it were fast and no statistics kept.
+func TestClean(t *testing.T) {
+	const ms = time.Millisecond
+	row := []reading{
+		{ns: 30, before: 100 * ms, after: 110 * ms},
+		{ns: 20, before: 100 * ms, after: 111 * ms},
+		{ns: 10, before: 111 * ms, after: 100 * ms},
+		{ns: 40, before: 100 * ms, after: 100 * ms, counted: true},
+		{ns: 25, before: 105 * ms, after: 105 * ms},
+	}
+	if got := clean(row, fastest([][]reading{row})); !slices.Equal(got, []float64{25, 30}) {
+		t.Errorf("clean: %v", got)
+	}
+	busy := &BenchReport{clean: 3, runs: 10, counted: 1}
+	if err := busy.Holds(); err == nil || !strings.Contains(err.Error(), "too busy to measure: 3 of 10 runs") || !strings.Contains(err.Error(), "statistics") {
+		t.Errorf("3 of 10 clean: %v", err)
+	}
+	if err := (&BenchReport{clean: 4, runs: 12}).Holds(); err != nil {
+		t.Errorf("a third clean: %v", err)
+	}
+}
+
+// TestFloorOf: a row stands on the floor of as many flows, or of the next more.
+func TestFloorOf(t *testing.T) {
+	s := newBenchSession(&Bench{Runs: 1, Flows: []int{1, 1000, 1_000_000}})
+	for _, c := range []struct{ flows, floor int }{{1, 1}, {2, 1000}, {1000, 1000}, {100_000, 1_000_000}, {4_000_000, 1_000_000}} {
+		if got := s.floorOf(&benchRow{flows: c.flows, floor: "line"}).flows; got != c.floor {
+			t.Errorf("%d flows stand on the floor of %d, want %d", c.flows, got, c.floor)
+		}
+	}
+}
+
+// TestSpinSeesItself: what a run is judged by takes time at all.
+func TestSpinSeesItself(t *testing.T) {
+	if took := spin(); took < 10*time.Microsecond || math.IsNaN(took.Seconds()) {
+		t.Errorf("%d rounds of six chains took %v", spinRounds, took)
+	}
+}
