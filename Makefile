@@ -23,7 +23,7 @@ generate: ## compile bpf/*.bpf.c anew (needs clang-19, libbpf-dev)
 lint: ## gofmt, vet, staticcheck, the import rule
 	@.ci/lint
 
-bench: build ## speed of the pure parts, and of the simulator beside SimPy (installs SimPy from PyPI)
+bench: build ## what a packet costs (root; < 3 minutes), speed of the pure parts, the simulator beside SimPy (from PyPI)
 	@.ci/bench
 
 clean: ## remove what make and the demo wrote

@@ -256,9 +256,12 @@ func (m *benchMode) fromServer(server int, function, flags byte, key uint8) data
 	}
 	d := dataplane.Drill{
 		Frame:   framed(benchMAC, outerOf(from, s.packet(), to)),
-		Changed: 64,
+		Changed: ethernetBytes + ipv6Bytes + 8, // to the hop limit
 		Address: ethernetBytes + ipv6Bytes + address,
 		Port:    ethernetBytes + ipv6Bytes + port,
+	}
+	if m.vip.Is4() { // to the checksum
+		d.Changed += 4
 	}
 	if flags&tcpSYN != 0 { // its MSS is lowered
 		d.Changed = 160

@@ -153,7 +153,7 @@ func TestNotRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"demo", "--out", filepath.Join(dir, "out")}, {"lb", "--config", configs["lb"]}, {"agent", "--config", configs["agent"]}} {
+	for _, args := range [][]string{{"demo", "--out", filepath.Join(dir, "out")}, {"lb", "--config", configs["lb"]}, {"agent", "--config", configs["agent"]}, {"bench"}} {
 		cmd := exec.Command(binary, args...)
 		cmd.Dir = dir
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
