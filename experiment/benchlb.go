@@ -104,7 +104,7 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	case lbKnown:
 		l, err = newLBBench(s.knownEntries())
 	case lbOneServer:
-		l, err = newLBBench(insertEntries * 4)
+		l, err = newLBBench(othersAtMost * 5 / 4)
 	case lbSigned:
 		l, err = newLBBench(insertEntries, signalKey)
 	default:
