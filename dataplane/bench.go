@@ -48,7 +48,7 @@ type Drill struct {
 // BenchRun is what became of one run.
 type BenchRun struct {
 	Took     time.Duration // a packet, the outer program included; in whole ns
-	Packets  uint64        // more than asked for when a signal made the kernel begin anew
+	Packets  uint64
 	Verdicts [8]uint64
 
 	Statistics bool // the kernel kept statistics meanwhile: two reads of a clock a packet
@@ -117,21 +117,9 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
 	if err := b.prepare(cpu, d); err != nil {
 		return r, err
 	}
-	if err := b.tryUndo(min(packets, benchTried), d); err != nil {
+	if err := uninterrupted(func() error { return b.both(packets, d, &r) }); err != nil {
 		return r, fmt.Errorf("run the bench: %w", err)
 	}
-	before, err := b.counted()
-	if err != nil {
-		return r, err
-	}
-	if r.Took, err = b.pass(packets-benchTried, d); err != nil {
-		return r, fmt.Errorf("run the bench: %w", err)
-	}
-	after, err := b.counted()
-	if err != nil {
-		return r, err
-	}
-	r.Statistics = after != before
 	var lane benchLane
 	if err := b.lanes.Lookup(uint32(cpu), &lane); err != nil {
 		return r, fmt.Errorf("read the bench: %w", err)
@@ -139,8 +127,42 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
 	if lane.Spoilt > 0 {
 		return r, fmt.Errorf("run the bench: %d of %d frames could not be restored", lane.Spoilt, lane.Packets)
 	}
+	if lane.Packets != uint64(packets) {
+		return r, fmt.Errorf("run the bench: the program had %d packets on CPU %d, not %d", lane.Packets, cpu, packets)
+	}
 	r.Packets, r.Verdicts = lane.Packets, lane.Verdict
 	return r, nil
+}
+
+// uninterrupted runs f while no signal reaches the thread, which is locked: one
+// that does makes the kernel begin a run anew, with packets that went before.
+func uninterrupted(f func() error) (err error) {
+	all, was := unix.Sigset_t{}, unix.Sigset_t{}
+	for i := range all.Val {
+		all.Val[i]--
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &was); err != nil {
+		return fmt.Errorf("hold signals back: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &was, nil)) }()
+	return f()
+}
+
+// both passes the packets that are only looked at, then those that are timed.
+func (b *Bench) both(packets int, d *Drill, r *BenchRun) error {
+	if err := b.tryUndo(min(packets, benchTried), d); err != nil {
+		return err
+	}
+	before, err := b.counted()
+	if err != nil {
+		return err
+	}
+	if r.Took, err = b.pass(packets-benchTried, d); err != nil {
+		return err
+	}
+	after, err := b.counted()
+	r.Statistics = after != before
+	return err
 }
 
 // counted is how many runs of the program the kernel's statistics know.
