@@ -131,7 +131,7 @@ type benchRow struct {
 	prepare  func() error // before each run, untimed
 	measure  func() (dataplane.BenchRun, error)
 	cleanup  func() error // after each run
-	readings []reading
+	readings []timing
 }
 
 func (r *benchRow) name() string {

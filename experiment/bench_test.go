@@ -175,14 +175,14 @@ func TestMoved(t *testing.T) {
 // TestClean: a run counts if the spins around it were fast and no statistics kept.
 func TestClean(t *testing.T) {
 	const ms = time.Millisecond
-	row := []reading{
+	row := []timing{
 		{ns: 30, before: 100 * ms, after: 110 * ms},
 		{ns: 20, before: 100 * ms, after: 111 * ms},
 		{ns: 10, before: 111 * ms, after: 100 * ms},
 		{ns: 40, before: 100 * ms, after: 100 * ms, counted: true},
 		{ns: 25, before: 105 * ms, after: 105 * ms},
 	}
-	if got := clean(row, fastest([][]reading{row})); !slices.Equal(got, []float64{25, 30}) {
+	if got := clean(row, fastest([][]timing{row})); !slices.Equal(got, []float64{25, 30}) {
 		t.Errorf("clean: %v", got)
 	}
 	busy := &BenchReport{clean: 3, runs: 10, counted: 1}

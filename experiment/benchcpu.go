@@ -68,15 +68,15 @@ func spin() time.Duration {
 	return took
 }
 
-// reading is one run of one row.
-type reading struct {
+// timing is one run of one row.
+type timing struct {
 	ns            float64 // a packet
 	before, after time.Duration
 	counted       bool // the kernel kept statistics of BPF programs, which takes longer than some of them
 }
 
-// timed takes a reading.
-func timed(measure func() (dataplane.BenchRun, error)) (r reading, err error) {
+// timed takes the time of a run.
+func timed(measure func() (dataplane.BenchRun, error)) (r timing, err error) {
 	r.before = spin()
 	run, err := measure()
 	r.after = spin()
@@ -85,7 +85,7 @@ func timed(measure func() (dataplane.BenchRun, error)) (r reading, err error) {
 }
 
 // fastest is the shortest spin of all.
-func fastest(rows [][]reading) time.Duration {
+func fastest(rows [][]timing) time.Duration {
 	best := time.Duration(0)
 	for _, row := range rows {
 		for _, r := range row {
@@ -98,7 +98,7 @@ func fastest(rows [][]reading) time.Duration {
 }
 
 // clean sorts the times of the clean readings.
-func clean(row []reading, best time.Duration) (ns []float64) {
+func clean(row []timing, best time.Duration) (ns []float64) {
 	for _, r := range row {
 		if !r.counted && float64(max(r.before, r.after)) <= cleanWithin*float64(best) {
 			ns = append(ns, r.ns)

@@ -40,7 +40,7 @@ func (r *BenchResult) name() string {
 
 // report condenses the readings.
 func (s *benchSession) report() *BenchReport {
-	var all [][]reading
+	var all [][]timing
 	for _, row := range s.rows {
 		all = append(all, row.readings)
 	}
@@ -61,7 +61,7 @@ func (s *benchSession) report() *BenchReport {
 	return report
 }
 
-func least(readings []reading) float64 {
+func least(readings []timing) float64 {
 	ns := readings[0].ns
 	for _, r := range readings {
 		ns = min(ns, r.ns)
