@@ -190,10 +190,11 @@ func TestReloadRefused(t *testing.T) {
 		refused++
 		eventuallyIs(t, "configurations refused", refused, func() uint64 { return status(t, farm, lb).Refused })
 		where := fmt.Sprintf("%s:%d:", file, 1+strings.Count(before, "\n"))
-		lines := strings.Split(farm.Daemon(lb).Log(), "\n")
-		if last := lines[len(lines)-1]; !strings.Contains(last, where) || !strings.Contains(last, c.says) {
-			t.Errorf("the log says %q, want %q and %q in it", last, where, c.says)
-		}
+		eventually(t, fmt.Sprintf("the log's last line has %q and %q", where, c.says), func() bool {
+			lines := strings.Split(farm.Daemon(lb).Log(), "\n")
+			last := lines[len(lines)-1]
+			return strings.Contains(last, where) && strings.Contains(last, c.says)
+		})
 		in(t, bed.Client, "curl", "-sS", "--fail", url+"/")
 	}
 	if n := status(t, farm, lb).Reloads; n != 0 {
