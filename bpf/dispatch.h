@@ -38,8 +38,7 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 		.first = NOBODY, .except = NOBODY, .laps = LAP_OFFER, .why = LB_OFFER,
 		.generation = generation_of(p->seq),
 	};
-	struct flow *f = flow_find(&p->t);
-	struct embryo *e;
+	__u64 word = find(p->hash, false);
 	__u32 times;
 
 	times = seen_before(p);
@@ -49,11 +48,10 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 		plan.forced = times > 1 && times % 2;
 		plan.why = LB_OFFER_RETRY;
 	}
-	if (f)
-		f->announced = plan.generation;
-	e = f ? NULL : embryo_find(&p->t);
-	if ((f || e) && times < 2) { /* else it does not answer */
-		plan.first = f ? f->server : e->server;
+	if (word & WORD_FLOW && announced(word) != plan.generation)
+		change(p->hash, word, announce(word, plan.generation));
+	if (word && times < 2) { /* else it does not answer */
+		plan.first = server_in_word(word);
 		plan.why = LB_OFFER_AGAIN;
 	}
 	return send_listed(ctx, p, svc, &plan);
@@ -61,71 +59,63 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 
 /* steer sends a packet to the server that has its flow. */
 static __always_inline int steer(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				 __u32 number, __u16 generation)
+				 __u64 word)
 {
 	struct order o = {
-		.server = number, .function = FN_ACK_STICKINESS, .generation = generation,
-		.why = LB_STEER,
+		.server = server_in_word(word), .function = FN_ACK_STICKINESS,
+		.generation = generation_in_word(word), .why = LB_STEER,
 	};
 
-	if (!server_number(number)) { /* it left the pool */
-		bpf_map_delete_elem(&flows, &p->t);
-		bpf_map_delete_elem(&embryos, &p->t);
+	if (!server_number(o.server)) { /* it left the pool */
+		change(p->hash, word, 0);
 		count(LB_STALE_REMOVED);
 		return recover(ctx, p, svc);
 	}
 	return send_to(ctx, p, svc, &o);
 }
 
-/* grown tells whether the client acknowledged what the server said: only then
- * does a flow live among the established ones. */
-static __always_inline bool grown(const struct packet *p, const struct embryo *e)
+/* grown tells whether the client acknowledged what the server said: only then is
+ * a flow established. */
+static __always_inline bool grown(const struct packet *p, __u64 embryo)
 {
 	return p->kind == KIND_UDP ||
-	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == e->expects);
+	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected(embryo));
 }
 
 /* hatch steers a packet of an embryo. One that acknowledges something else is of
  * a connection with another server, which the embryo's would reset. */
 static __always_inline int hatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				 struct embryo *e)
+				 __u64 embryo)
 {
-	__u16 generation = e->generation;
-	__u32 server = e->server;
+	__u64 word = flow_word(server_in_word(embryo), generation_in_word(embryo));
 
-	if (grown(p, e)) {
-		if (flow_write(&p->t, server, generation)) {
-			bpf_map_delete_elem(&embryos, &p->t);
+	if (grown(p, embryo)) {
+		if (change(p->hash, embryo, word))
 			count(LB_FLOW_ACKNOWLEDGED);
-		} else {
-			count(LB_TABLE_FULL);
-		}
 	} else if (p->kind == KIND_TCP && p->flags & TCP_ACK) {
 		return recover(ctx, p, svc);
+	} else {
+		word = embryo;
 	}
-	return steer(ctx, p, svc, server, generation);
+	return steer(ctx, p, svc, word);
 }
 
 /* hunt finds the server of a packet of a service with flows. */
 static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	struct embryo *e;
-	struct flow *f;
+	__u64 word;
 
+	p->hash = digest(&p->t);
 	if (opens(p))
 		return offer(ctx, p, svc);
-	f = flow_find(&p->t);
-	if (f) {
-		if (p->kind != KIND_TOO_BIG)
-			flow_touch(f, now_ns());
-		if (p->kind == KIND_TCP && p->flags & TCP_FIN)
-			flow_close(f, CLOSED_CLIENT);
-		return steer(ctx, p, svc, f->server, f->generation);
-	}
-	e = embryo_find(&p->t);
-	if (e)
-		return hatch(ctx, p, svc, e);
-	return recover(ctx, p, svc);
+	word = find(p->hash, p->kind != KIND_TOO_BIG);
+	if (!word)
+		return recover(ctx, p, svc);
+	if (!(word & WORD_FLOW))
+		return hatch(ctx, p, svc, word);
+	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
+		note_close(p->hash, word, CLOSED_CLIENT);
+	return steer(ctx, p, svc, word);
 }
 
 /* single sends every packet of a flow to one server, by hash: no state here

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* flow.h: the LB's tables of flows (6LB Table II): which server took each.
+/* flow.h: what the LB knows of a flow (6LB Table II): which server took it, in
+ * one word of an entry of lines.h.
  *
  *   (none)     cs of a SYN-ACK       -> embryo
  *   (none)     cs of anything else   -> flow    recovered, the kernel vouches
@@ -7,108 +8,79 @@
  *   flow       rms, FIN              -> closed  removed `linger` after both sides
  *   flow       nm, idle              -> (none)
  *
- * Flows are bounded and never evicted: when the table is full a new one has no
- * entry and each of its packets finds its server by recoverStickiness. Embryos
- * live apart and make room for each other, the least recently used first: a
- * flood of SYNs displaces nothing but itself. */
+ *   bits     flow                       embryo
+ *   0-13     server's number            the same
+ *   14       1                          0
+ *   15       the entry is being moved   the same
+ *   16-31    generation                 the same
+ *   32-47    announced: generation of   32-63: expects: what the client's
+ *            the last SYN                      acknowledgement will say
+ *   48-50    enum closed, or-ed
+ *
+ * Flows are never evicted: when there is no place left a new one has no entry and
+ * each of its packets finds its server by recoverStickiness. Embryos make room for
+ * flows and for each other, the oldest first: a flood of SYNs displaces nothing
+ * but its like. */
 #pragma once
-#include "clock.h"
+#include "lines.h"
 #include "parse.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set before loading */
-	__type(key, struct tuple);
-	__type(value, struct flow);
-} flows SEC(".maps");
+#define WORD_SERVER 0x3fffULL /* MAX_SERVERS - 1 */
+#define WORD_CLOSED 48
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* set before loading */
-	__type(key, struct tuple);
-	__type(value, struct embryo);
-} embryos SEC(".maps");
-
-#define TOUCH_NS 100000000ULL /* do not dirty a line for less */
-
-/* How long an embryo may wait: a SYN-ACK is retransmitted after 1, 3 and 7 s
- * (RFC 6298 §5); later the flow is recovered. */
-#define EMBRYONIC_NS 10000000000ULL
-
-static __always_inline struct flow *flow_find(const struct tuple *t)
+static __always_inline __u32 server_in_word(__u64 word)
 {
-	return bpf_map_lookup_elem(&flows, t);
+	return word & WORD_SERVER;
 }
 
-static __always_inline struct embryo *embryo_find(const struct tuple *t)
+static __always_inline __u16 generation_in_word(__u64 word)
 {
-	struct embryo *e = bpf_map_lookup_elem(&embryos, t);
-
-	return e && now_ns() - e->seen_ns < EMBRYONIC_NS ? e : NULL;
+	return word >> 16;
 }
 
-static __always_inline void flow_touch(struct flow *f, __u64 now)
+static __always_inline __u32 expected(__u64 embryo)
 {
-	if (now - f->seen_ns >= TOUCH_NS)
-		f->seen_ns = now;
+	return embryo >> 32;
 }
 
-static __always_inline void flow_close(struct flow *f, __u32 who)
+static __always_inline __u16 announced(__u64 flow)
 {
-	if ((f->closed & who) != who)
-		__sync_fetch_and_or(&f->closed, who);
+	return flow >> 32;
 }
 
-static __always_inline bool flow_over(const struct flow *f)
+static __always_inline __u64 announce(__u64 flow, __u16 generation)
 {
-	__u32 both = CLOSED_CLIENT | CLOSED_SERVER;
-
-	return f->closed & CLOSED_RESET || (f->closed & both) == both;
+	return (flow & ~(0xffffULL << 32)) | (__u64)generation << 32;
 }
 
-/* flow_write makes or replaces an entry. False: the table is full. */
-static __always_inline bool flow_write(const struct tuple *t, __u16 server, __u16 generation)
+static __always_inline __u64 closed_by(__u64 flow, enum closed who)
 {
-	struct flow fresh = {
-		.seen_ns = now_ns(),
-		.server = server,
-		.generation = generation,
-		.announced = generation,
-	};
-
-	return !bpf_map_update_elem(&flows, t, &fresh, BPF_ANY);
+	return flow | (__u64)who << WORD_CLOSED;
 }
 
-static __always_inline void embryo_write(const struct packet *p, __u16 server, __u16 generation)
+static __always_inline __u64 flow_word(__u32 server, __u16 generation)
 {
-	struct embryo fresh = {
-		.seen_ns = now_ns(),
-		.expects = p->seq + 1,
-		.server = server,
-		.generation = generation,
-	};
-
-	bpf_map_update_elem(&embryos, &p->t, &fresh, BPF_ANY);
+	return (server & WORD_SERVER) | WORD_FLOW | (__u64)generation << 16 | (__u64)generation << 32;
 }
 
-/* flow_stale tells whether an entry's time has run out. */
-static __always_inline bool flow_stale(const struct flow *f, const struct sweep *s)
+static __always_inline __u64 embryo_word(__u32 server, __u16 generation, __u32 expects)
 {
-	__u64 age = s->now_ns > f->seen_ns ? s->now_ns - f->seen_ns : 0;
-
-	return age > (flow_over(f) ? s->linger_ns : s->idle_ns);
+	return (server & WORD_SERVER) | (__u64)generation << 16 | (__u64)expects << 32;
 }
 
-struct bpf_map;
-
-/* sweep_flow is the callback of bpf_for_each_map_elem. */
-static long sweep_flow(struct bpf_map *map, struct tuple *t, struct flow *f, struct sweep *s)
+static __always_inline bool is_over(__u64 flow)
 {
-	if (!flow_stale(f, s)) {
-		s->kept++;
-		return 0;
+	__u32 closed = flow >> WORD_CLOSED, both = CLOSED_CLIENT | CLOSED_SERVER;
+
+	return closed & CLOSED_RESET || (closed & both) == both;
+}
+
+/* note_close adds who closed a flow, whatever else changes meanwhile. */
+static __always_inline void note_close(__u64 hash, __u64 word, enum closed who)
+{
+	for (int i = 0; i < 3 && word & WORD_FLOW && closed_by(word, who) != word; i++) {
+		if (change(hash, word, closed_by(word, who)))
+			return;
+		word = find(hash, false);
 	}
-	bpf_map_delete_elem(map, t);
-	s->removed++;
-	return 0;
 }

@@ -64,6 +64,7 @@ enum counter {
 
 #include "domain.h"
 #include "signalled.h"
+#include "sweep.h"
 
 /* read_first reads the packet that starts the frame, as from a client. */
 __noinline int read_first(struct xdp_md *ctx, struct packet *p)
@@ -174,6 +175,7 @@ static __always_inline int from_domain(struct xdp_md *ctx, struct work *w, __u16
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	if (!signed_by(ctx, sr, p, number))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
+	p->hash = digest(&p->t);
 	if (answer)
 		return answered(ctx, sr, p, svc, number, fn);
 	if (fn == FN_NOT_MINE)
@@ -261,27 +263,6 @@ int lb(struct xdp_md *ctx)
 	if (how == NOT_IP || w->packet.family != family)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	return from_client(ctx, &w->packet, how);
-}
-
-/* sweep removes the entries whose time has run out; the daemon runs it. No packet
- * meets it: struct sweep is all its data. (A syscall program may sleep, and then
- * Linux 6.1 lets it touch no map with a lock.) */
-SEC("xdp")
-int sweep_flows(struct xdp_md *ctx)
-{
-	struct cursor c = frame_at(ctx, 0);
-	struct sweep *data = take(&c, sizeof(*data)), s;
-
-	if (!data)
-		return XDP_ABORTED;
-	s = *data;
-	bpf_for_each_map_elem(&flows, sweep_flow, &s, 0);
-	c = frame_at(ctx, 0);
-	data = take(&c, sizeof(*data));
-	if (!data)
-		return XDP_ABORTED;
-	*data = s;
-	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

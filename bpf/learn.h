@@ -1,79 +1,107 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* learn.h: what servers tell the LB (6LB Table II), and what that changes. */
+/* learn.h: what servers tell the LB (6LB Table II), and what that changes. Each
+ * decides on one word and swaps it; if another CPU was faster it decides anew. */
 #pragma once
 #include "count.h"
 #include "flow.h"
 
+#define AGAIN COUNTERS /* another CPU changed the entry */
+#define MOST_TRIES 4
+
 /* replaces tells whether a server may take over an entry of another generation:
  * the old connection is over, or its server says so itself, or the client began
  * anew here. Anything else is a late duplicate. */
-static __always_inline bool replaces(const struct flow *f, __u32 server, __u16 generation)
+static __always_inline bool replaces(__u64 flow, __u32 server, __u16 generation)
 {
-	return flow_over(f) || f->server == server || f->announced == generation;
+	return is_over(flow) || server_in_word(flow) == server || announced(flow) == generation;
 }
 
-/* learn is createStickiness. Within one generation the first server stays. */
+/* put_word makes an entry say word, where find said was. */
+static __always_inline enum counter put_word(__u64 hash, __u64 was, __u64 word, enum counter why)
+{
+	if (was)
+		return change(hash, was, word) ? why : AGAIN;
+	switch (add(hash, word)) {
+	case ADDED:
+		return why;
+	case NO_PLACE:
+		return LB_TABLE_FULL;
+	default:
+		return AGAIN;
+	}
+}
+
+/* learn_once is createStickiness. Within one generation the first server stays. */
+__noinline int learn_once(const struct packet *p, __u32 server, __u16 generation)
+{
+	bool handshake, same;
+	__u64 word;
+
+	if (!p)
+		return LB_TABLE_FULL;
+	handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN);
+	word = find(p->hash, false);
+	same = word && generation_in_word(word) == generation;
+	if (word & WORD_FLOW) {
+		if (same) {
+			find(p->hash, true);
+			return server_in_word(word) == server ? LB_STICKINESS_REPEATED
+							      : LB_STICKINESS_CONFLICT;
+		}
+		if (!replaces(word, server, generation))
+			return LB_CREATE_OLD_GENERATION;
+		same = false;
+	}
+	if (!handshake) /* the client has acknowledged this one, whoever came first */
+		return put_word(p->hash, word, flow_word(server, generation), LB_STICKINESS_RECOVERED);
+	if (same && server_in_word(word) != server)
+		return LB_STICKINESS_CONFLICT;
+	if (same && p->kind == KIND_UDP)
+		return put_word(p->hash, word, word, LB_STICKINESS_REPEATED);
+	return put_word(p->hash, word, embryo_word(server, generation, p->seq + 1),
+			same ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED);
+}
+
+/* forget_once is removeStickiness. */
+__noinline int forget_once(const struct packet *p, __u32 server, __u16 generation)
+{
+	__u64 word, closed;
+
+	if (!p)
+		return LB_REMOVE_UNKNOWN;
+	word = find(p->hash, false);
+	if (!word)
+		return LB_REMOVE_UNKNOWN;
+	if (generation_in_word(word) != generation || server_in_word(word) != server)
+		return word & WORD_FLOW ? LB_REMOVE_OLD_GENERATION : LB_REMOVE_UNKNOWN;
+	closed = closed_by(word, p->flags & TCP_RST ? CLOSED_RESET : CLOSED_SERVER);
+	return put_word(p->hash, word, word & WORD_FLOW ? closed : 0, LB_STICKINESS_REMOVED);
+}
+
 static __always_inline enum counter learn(const struct packet *p, __u32 server, __u16 generation)
 {
-	bool handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN);
-	struct flow *f = flow_find(&p->t);
-	struct embryo *e;
+	int why = AGAIN;
 
-	if (f && f->generation == generation) {
-		flow_touch(f, now_ns());
-		return f->server == server ? LB_STICKINESS_REPEATED : LB_STICKINESS_CONFLICT;
-	}
-	if (f && !replaces(f, server, generation))
-		return LB_CREATE_OLD_GENERATION;
-	e = f ? NULL : embryo_find(&p->t);
-	if (e && e->generation == generation && e->server != server && handshake)
-		return LB_STICKINESS_CONFLICT;
-	if (!handshake) { /* the client has acknowledged this one, whoever came first */
-		bpf_map_delete_elem(&embryos, &p->t);
-		return flow_write(&p->t, server, generation) ? LB_STICKINESS_RECOVERED
-							     : LB_TABLE_FULL;
-	}
-	if (e && e->generation == generation && p->kind == KIND_UDP) {
-		e->seen_ns = now_ns();
-		return LB_STICKINESS_REPEATED;
-	}
-	if (f) /* its successor starts as an embryo, too */
-		bpf_map_delete_elem(&flows, &p->t);
-	embryo_write(p, server, generation);
-	return e && e->generation == generation ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED;
+	for (int i = 0; i < MOST_TRIES && why == AGAIN; i++)
+		why = learn_once(p, server, generation);
+	return why == AGAIN ? LB_STICKINESS_CONFLICT : why;
 }
 
-/* forget is removeStickiness. */
 static __always_inline enum counter forget(const struct packet *p, __u32 server, __u16 generation)
 {
-	struct flow *f = flow_find(&p->t);
-	struct embryo *e;
+	int why = AGAIN;
 
-	if (!f) {
-		e = embryo_find(&p->t);
-		if (!e || e->generation != generation || e->server != server)
-			return LB_REMOVE_UNKNOWN;
-		bpf_map_delete_elem(&embryos, &p->t);
-		return LB_STICKINESS_REMOVED;
-	}
-	if (f->generation != generation || f->server != server)
-		return LB_REMOVE_OLD_GENERATION;
-	flow_touch(f, now_ns());
-	flow_close(f, p->flags & TCP_RST ? CLOSED_RESET : CLOSED_SERVER);
-	return LB_STICKINESS_REMOVED;
+	for (int i = 0; i < MOST_TRIES && why == AGAIN; i++)
+		why = forget_once(p, server, generation);
+	return why == AGAIN ? LB_REMOVE_UNKNOWN : why;
 }
 
 /* disown is notMine: an entry that names this server for this generation is
  * stale. */
 static __always_inline bool disown(const struct packet *p, __u32 server, __u16 generation)
 {
-	struct flow *f = flow_find(&p->t);
-	struct embryo *e = embryo_find(&p->t);
-	bool stale = false;
+	__u64 word = find(p->hash, false);
 
-	if (f && f->server == server && f->generation == generation)
-		stale = !bpf_map_delete_elem(&flows, &p->t);
-	if (e && e->server == server && e->generation == generation)
-		stale |= !bpf_map_delete_elem(&embryos, &p->t);
-	return stale;
+	return word && server_in_word(word) == server && generation_in_word(word) == generation &&
+	       change(p->hash, word, 0);
 }

@@ -29,15 +29,11 @@ struct {
  * often it came before. */
 static __always_inline __u32 seen_before(const struct packet *p)
 {
-	__u16 second = now_ns() / 1000000000ULL;
-	const __u64 *word = (const void *)&p->t;
+	__u16 second = ticked_ns() / 1000000000ULL;
+	__u64 h = mix(p->hash ^ p->seq);
+	__u32 at = h % REMEMBERED;
 	struct seen *s, was;
-	__u64 h = p->seq;
-	__u32 at;
 
-	for (int i = 0; i < TUPLE_WORDS; i++)
-		h = mix(h ^ word[i]);
-	at = h % REMEMBERED;
 	s = bpf_map_lookup_elem(&syns, &at);
 	if (!s)
 		return 0;

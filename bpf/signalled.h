@@ -77,7 +77,7 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 
 	/* Until the client has acknowledged the other one it may have heard this one
 	 * too, by another LB: its request must live. It says so again. */
-	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !flow_find(&p->t))
+	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(find(p->hash, false) & WORD_FLOW))
 		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
 	done = strip(ctx, sr, p, OUTWARD);
 	if (!done)

@@ -91,8 +91,8 @@ static __always_inline __u32 flow_label(const struct tuple *t)
 	__u32 label;
 
 	for (int i = 0; i < TUPLE_WORDS; i++)
-		h = mix(h ^ word[i]);
-	label = h >> 44;
+		h = rotl(h, 13) ^ word[i];
+	label = h * 0x9e3779b97f4a7c15ULL >> 44;
 	return label ? label : 1;
 }
 

@@ -122,24 +122,6 @@ enum closed {
 	CLOSED_RESET = 4, /* by the server; the client alone never ends a flow */
 };
 
-/* LB: established flow -> server. */
-struct flow {
-	__u64 seen_ns;
-	__u32 closed; /* enum closed, or-ed */
-	__u16 server;
-	__u16 generation;
-	__u16 announced; /* generation of the last SYN: who may replace this one */
-	__u16 zero[3];
-};
-
-/* LB: a flow that a server took and the client has not acknowledged. */
-struct embryo {
-	__u64 seen_ns;
-	__u32 expects; /* what its acknowledgement says: the server's ISN + 1 */
-	__u16 server;
-	__u16 generation;
-};
-
 enum conn_state {
 	CONN_WAIT = 1,	 /* signalling until the LB acknowledges */
 	CONN_DIRECT = 2, /* answering the client directly */
@@ -247,10 +229,12 @@ struct next_hop {
 
 /* The sweep's argument and answer. */
 struct sweep {
-	__u64 now_ns;
+	__u64 now_ns; /* the agent's */
 	__u64 idle_ns;
 	__u64 linger_ns;
 	__u64 embryonic_ns;
+	__u32 from; /* LB: the first line, and how many */
+	__u32 count;
 	__u64 kept;
 	__u64 removed;
 };

@@ -62,7 +62,7 @@ func TestParseLB(t *testing.T) {
 		"lb.yaml": {
 			Node:         node,
 			CandidateKey: topo.Key{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-			Flows:        topo.FlowTable{Entries: 1024, Idle: 90 * time.Second, Linger: 1500 * time.Millisecond, Embryonic: 64},
+			Flows:        topo.FlowTable{Entries: 1024, Idle: 90 * time.Second, Linger: 1500 * time.Millisecond},
 			Services: []topo.Service{
 				{Name: "web", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 3, Buckets: 65537, Servers: []topo.Server{
 					s1, host("s2", "5f00:0:2:2::/64"), host("s10", "5f00:0:2:10::/64"),
@@ -90,7 +90,7 @@ func TestParseLB(t *testing.T) {
 				Control: "/run/proffer/lb.sock", Pin: "/sys/fs/bpf/proffer/lb-lb",
 			},
 			CandidateKey: topo.Key{15: 1},
-			Flows:        topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute, Linger: 10 * time.Second, Embryonic: 65536},
+			Flows:        topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 			Services: []topo.Service{
 				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 2, Buckets: 65537, Servers: []topo.Server{s1}},
 			},

@@ -25,13 +25,12 @@ func signalKeys(n *topo.Node) entry {
 	return optional("signal_keys", "", scalar(&n.KeyFile, keyFile()))
 }
 
-func flowTable(f *topo.FlowTable, entries, embryonic string) []entry {
-	return []entry{
+func flowTable(f *topo.FlowTable, entries string, more ...entry) []entry {
+	return append([]entry{
 		optional("entries", entries, scalar(&f.Entries, flows())),
-		optional("embryonic", embryonic, scalar(&f.Embryonic, flows())),
 		optional("idle", "5m", scalar(&f.Idle, duration())),
 		optional("linger", "10s", scalar(&f.Linger, duration())),
-	}
+	}, more...)
 }
 
 func flows() kind[int] { return whole(64, 16777216) }

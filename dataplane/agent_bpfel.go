@@ -95,6 +95,7 @@ const (
 	agentVarNetnsCookie    = "netns_cookie"
 	agentVarRedirectTo     = "redirect_to"
 	agentVarSelf           = "self"
+	agentVarTickNs         = "tick_ns"
 	agentVarVirtualNowNs   = "virtual_now_ns"
 	agentVarVirtualSocket  = "virtual_socket"
 	agentVarVirtualSockets = "virtual_sockets"
@@ -179,6 +180,7 @@ type agentVariableSpecs struct {
 	NetnsCookie    *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self           *ebpf.VariableSpec `ebpf:"self"`
+	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
@@ -248,6 +250,7 @@ type agentVariables struct {
 	NetnsCookie    *ebpf.Variable `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
 	Self           *ebpf.Variable `ebpf:"self"`
+	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`

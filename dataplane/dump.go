@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 const seenBytes = 8
 
 // flowTables are the names under which an LB and an agent pin their flows.
-func flowTables() []string { return []string{"flows", "embryos", "conns", "waits"} }
+func flowTables() []string { return []string{"flows", "conns", "waits"} }
 
 // DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash
 // of all that they hold, but for when each flow was last seen, and the number of
@@ -60,6 +61,9 @@ func dump(path string) ([][]byte, error) {
 		return nil, err
 	}
 	defer m.Close()
+	if m.Type() == ebpf.Array && m.ValueSize() == lineBytes {
+		return dumpLines(m)
+	}
 	if m.ValueSize() < seenBytes {
 		return nil, errors.New("its values are too short for a flow table")
 	}
@@ -72,4 +76,21 @@ func dump(path string) ([][]byte, error) {
 		}
 		all = append(all, append(bytes.Clone(key), value[seenBytes:]...))
 	}
+}
+
+// dumpLines returns the entries of an LB's table: the digest and the word of each.
+func dumpLines(m *ebpf.Map) (all [][]byte, err error) {
+	var l lbLine
+	for i := range m.MaxEntries() {
+		if err := m.Lookup(i, &l); err != nil {
+			return nil, err
+		}
+		for k, word := range l.Word {
+			if word != 0 {
+				all = append(all, binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Mark[k]>>16), word))
+			}
+		}
+	}
+	slices.SortFunc(all, bytes.Compare)
+	return all, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	fsm "proffer/handshake"
+	"proffer/oracle"
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -149,20 +150,9 @@ func (p *probe) send(t testing.TB, frame []byte) outcome {
 	return out
 }
 
-// words of a flow, as the programs mix them into digests.
-func digestSlot(f policy.Flow, isn uint32) (slot int) {
-	var b [40]byte
-	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
-	copy(b[:], client[:])
-	copy(b[16:], vip[:])
-	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
-	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
-	b[36] = topo.TCP.Number()
-	h := uint64(isn)
-	for i := range 5 {
-		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return int(h % 65536)
+// digestSlot is where the LB remembers that a packet came before (bpf/retry.h).
+func digestSlot(key oracle.DigestKey, f policy.Flow, isn uint32) int {
+	return int(policy.Mix(oracle.Digest(key, f)^uint64(isn)) % 65536)
 }
 
 // flowKey is the test's flow in the programs' maps.

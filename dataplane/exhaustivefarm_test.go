@@ -9,6 +9,7 @@ import (
 
 	"proffer/config"
 	fsm "proffer/handshake"
+	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -31,9 +32,8 @@ const mostHops = 10
 // nodeLB and nodeServer are the real programs.
 type nodeLB struct {
 	*probe
-	lb     *LB
-	flow   mapSlot[lbFlow]
-	embryo mapSlot[lbEmbryo]
+	lb    *LB
+	entry lineSlot
 }
 
 type nodeServer struct {
@@ -74,7 +74,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 	}
 	key := flowKey(inward(huntPort, syn).flow())
 	for i, locator := range []netip.Prefix{lbLocator, secondLB} {
-		n.lbs[i] = newNodeLB(t, locator, hops, key)
+		n.lbs[i] = newNodeLB(t, locator, hops, inward(huntPort, syn).flow())
 	}
 	for i := range n.servers {
 		own := farmKeys
@@ -89,7 +89,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 	return n
 }
 
-func newNodeLB(t testing.TB, locator netip.Prefix, hops topo.NextHops, key lbTuple) nodeLB {
+func newNodeLB(t testing.TB, locator netip.Prefix, hops topo.NextHops, f policy.Flow) nodeLB {
 	t.Helper()
 	cfg := farmConfig("lb", topo.Node{Locator: locator}, 2)
 	cfg.Keys = []topo.SignalKey{farmKeys}
@@ -103,8 +103,7 @@ func newNodeLB(t testing.TB, locator netip.Prefix, hops topo.NextHops, key lbTup
 	}
 	return nodeLB{
 		probe: newProbe(t, l.objs.Lb, l.names, l.objs.Counters), lb: l,
-		flow:   mapSlot[lbFlow]{m: l.objs.Flows, key: key},
-		embryo: mapSlot[lbEmbryo]{m: l.objs.Embryos, key: key},
+		entry: lineSlot{lineTable: tableOf(t, l, cfg), f: f},
 	}
 }
 

@@ -26,7 +26,7 @@ func farmConfig(name string, locator topo.Node, servers int) *topo.LB {
 	return &topo.LB{
 		Node:         topo.Node{Name: name, Locator: locator.Locator, Interface: device},
 		CandidateKey: topo.Key{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
-		Flows:        topo.FlowTable{Entries: 64, Embryonic: 64, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Flows:        topo.FlowTable{Entries: 64, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 		Services:     []topo.Service{svc},
 	}
 }
@@ -99,9 +99,8 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 
 // lbState is all that the program remembers of the flow.
 type lbState struct {
-	flow   mapSlot[lbFlow]
-	embryo mapSlot[lbEmbryo]
-	syns   [4][8]byte
+	entry lbEntry
+	syns  [4][8]byte
 }
 
 type lbTree struct {
@@ -112,6 +111,7 @@ type lbTree struct {
 	alphabet []lbMessage
 	syns     *ebpf.Memory
 	slots    [4]int
+	entry    lineSlot
 	have     lbState
 	known    map[lbPlace]int
 	runs     int
@@ -144,23 +144,23 @@ func newLBTree(t testing.TB) *lbTree {
 		pool: poolOf(t, cfg, f), syns: pagesOf(t, l.objs.Syns), hits: hits{}, known: map[lbPlace]int{},
 	}
 	x.alphabet = lbAlphabet(x.pool)
-	x.slots = [4]int{digestSlot(f, isnA), digestSlot(f, isnB), digestSlot(f, isnA+1), digestSlot(f, isnA+11)}
-	x.have.flow = mapSlot[lbFlow]{m: l.objs.Flows, key: flowKey(f)}
-	x.have.embryo = mapSlot[lbEmbryo]{m: l.objs.Embryos, key: flowKey(f)}
+	x.entry = lineSlot{lineTable: tableOf(t, l, cfg), f: f}
+	for i, seq := range []uint32{isnA, isnB, isnA + 1, isnA + 11} {
+		x.slots[i] = digestSlot(x.entry.key, f, seq)
+	}
 	return x
 }
 
 func (x *lbTree) read() {
-	x.have.flow.read(x.t)
-	x.have.embryo.read(x.t)
+	x.entry.read(x.t)
+	x.have.entry = x.entry.lbEntry
 	for i, at := range x.slots {
 		readAt(x.t, x.syns, x.have.syns[i][:], 8*at)
 	}
 }
 
 func (x *lbTree) restore(was lbState) {
-	x.have.flow.restore(x.t, was.flow)
-	x.have.embryo.restore(x.t, was.embryo)
+	x.entry.restore(x.t, was.entry)
 	for i, at := range x.slots {
 		if x.have.syns[i] != was.syns[i] {
 			writeAt(x.t, x.syns, was.syns[i][:], 8*at)
@@ -171,16 +171,16 @@ func (x *lbTree) restore(was lbState) {
 
 // as is what the program remembers, in the model's words.
 func (s *lbState) as() (m fsm.LB) {
-	if f := s.flow.value; s.flow.known {
+	if f, known := s.entry.flow(); known {
 		m.Flow = fsm.Flow{
 			Known: true, Server: firstServer + fsm.Node(f.Server), Generation: f.Generation,
-			Announced: f.Announced, Closed: uint8(f.Closed), Seen: time.Duration(f.SeenNs),
+			Announced: f.Announced, Closed: uint8(f.Closed), Seen: f.Seen,
 		}
 	}
-	if e := s.embryo.value; s.embryo.known {
+	if e, known := s.entry.embryo(); known {
 		m.Embryo = fsm.Embryo{
 			Known: true, Server: firstServer + fsm.Node(e.Server), Generation: e.Generation,
-			Expects: e.Expects, Seen: time.Duration(e.SeenNs),
+			Expects: e.Expects, Seen: e.Seen,
 		}
 	}
 	return m

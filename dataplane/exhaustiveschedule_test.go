@@ -85,8 +85,7 @@ func (n *smallFarm) trouble(i int, kind uint32) {
 
 func (n *smallFarm) forget(i int) {
 	l := &n.lbs[i]
-	l.flow.restore(n.t, mapSlot[lbFlow]{m: l.flow.m, key: l.flow.key})
-	l.embryo.restore(n.t, mapSlot[lbEmbryo]{m: l.embryo.m, key: l.embryo.key})
+	l.entry.restore(n.t, lbEntry{})
 }
 
 // network is what becomes of the frame that is at that place in the air.
@@ -141,19 +140,17 @@ func (n *smallFarm) forge(which, salt uint32) {
 
 // memory of all nodes about the flow.
 type farmState struct {
-	flows  [2]mapSlot[lbFlow]
-	embryo [2]mapSlot[lbEmbryo]
-	conns  [2]mapSlot[agentConn]
-	waits  [2]mapSlot[agentConn]
+	flows [2]lbEntry
+	conns [2]mapSlot[agentConn]
+	waits [2]mapSlot[agentConn]
 }
 
 func (n *smallFarm) remembered() (s farmState) {
 	for i := range 2 {
-		n.lbs[i].flow.read(n.t)
-		n.lbs[i].embryo.read(n.t)
+		n.lbs[i].entry.read(n.t)
 		n.servers[i].conn.read(n.t)
 		n.servers[i].wait.read(n.t)
-		s.flows[i], s.embryo[i] = n.lbs[i].flow, n.lbs[i].embryo
+		s.flows[i] = n.lbs[i].entry.lbEntry
 		s.conns[i], s.waits[i] = n.servers[i].conn, n.servers[i].wait
 	}
 	return s
@@ -268,8 +265,8 @@ func (n *smallFarm) forgotten() {
 		if err := n.servers[i].agent.objs.Loads.Lookup(uint32(0), &l); err != nil {
 			n.t.Fatal(err)
 		}
-		if n.wrong == "" && (s.flows[i].known || s.conns[i].known || l.Asking != 0) {
-			n.fail("left over: %+v %+v asking %d", s.flows[i].value, s.conns[i].value, l.Asking)
+		if n.wrong == "" && (s.flows[i].Word != 0 || s.conns[i].known || l.Asking != 0) {
+			n.fail("left over: %+v %+v asking %d", s.flows[i], s.conns[i].value, l.Asking)
 		}
 	}
 }

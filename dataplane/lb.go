@@ -59,7 +59,7 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 	if l.pins, l.unpinned, err = openPins(cfg.Pin, dev); err != nil {
 		return nil, err
 	}
-	adopted := l.pins.adopt(spec, lbMapFlows, lbMapEmbryos, lbMapServerByLocator)
+	adopted := l.pins.adopt(spec, lbMapFlows, lbMapServerByLocator)
 	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
 		return nil, loadError("lb", err)
 	}
@@ -90,20 +90,13 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 	if err := spec.Variables["candidate_key"].Set(bpfKey(cfg.CandidateKey)); err != nil {
 		return fmt.Errorf("set the candidate key: %w", err)
 	}
-	spec.Maps[lbMapFlows].MaxEntries = uint32(cfg.Flows.Entries)
-	spec.Maps[lbMapEmbryos].MaxEntries = uint32(embryonicEntries(cfg.Flows))
+	if err := l.sizeFlows(spec, cfg); err != nil {
+		return err
+	}
 	if change != nil {
 		return change(spec)
 	}
 	return nil
-}
-
-// embryonicEntries is the size of the table of embryonic flows.
-func embryonicEntries(f topo.FlowTable) int {
-	if f.Embryonic == 0 {
-		return f.Entries
-	}
-	return f.Embryonic
 }
 
 func bpfKey(k topo.Key) lbKey {
@@ -113,7 +106,7 @@ func bpfKey(k topo.Key) lbKey {
 // Attach puts the program on the link; from now on flows outlive this process.
 func (l *LB) Attach() error {
 	err := l.pins.keep(map[string]*ebpf.Map{
-		lbMapFlows: l.objs.Flows, lbMapEmbryos: l.objs.Embryos, lbMapServerByLocator: l.objs.ServerByLocator,
+		lbMapFlows: l.objs.Flows, lbMapServerByLocator: l.objs.ServerByLocator,
 	})
 	if err != nil {
 		return err

@@ -26,28 +26,22 @@ type lbBucket struct {
 	Server  [15]uint16
 }
 
-type lbEmbryo struct {
-	_          structs.HostLayout
-	SeenNs     uint64
-	Expects    uint32
-	Server     uint16
-	Generation uint16
-}
-
-type lbFlow struct {
-	_          structs.HostLayout
-	SeenNs     uint64
-	Closed     uint32
-	Server     uint16
-	Generation uint16
-	Announced  uint16
-	Zero       [3]uint16
+type lbDigestKey struct {
+	_    structs.HostLayout
+	Odd  [2]uint64
+	Word [12]uint32
 }
 
 type lbKey struct {
 	_  structs.HostLayout
 	K0 uint64
 	K1 uint64
+}
+
+type lbLine struct {
+	_    structs.HostLayout
+	Mark [4]uint64
+	Word [4]uint64
 }
 
 type lbNextHop struct {
@@ -134,6 +128,8 @@ type lbSweep struct {
 	IdleNs      uint64
 	LingerNs    uint64
 	EmbryonicNs uint64
+	From        uint32
+	Count       uint32
 	Kept        uint64
 	Removed     uint64
 }
@@ -165,7 +161,6 @@ type lbTuple struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	lbMapCounters        = "counters"
-	lbMapEmbryos         = "embryos"
 	lbMapFarmKeys        = "farm_keys"
 	lbMapFlows           = "flows"
 	lbMapNextHops        = "next_hops"
@@ -184,9 +179,12 @@ const (
 	lbVarCandidateKey    = "candidate_key"
 	lbVarCountersEnd     = "counters_end"
 	lbVarDomain          = "domain"
+	lbVarFlowKey         = "flow_key"
+	lbVarLines           = "lines"
 	lbVarNoBucket        = "no_bucket"
 	lbVarRedirectTo      = "redirect_to"
 	lbVarSelf            = "self"
+	lbVarTickNs          = "tick_ns"
 	lbVarVirtualNowNs    = "virtual_now_ns"
 	lbVarVirtualTime     = "virtual_time"
 )
@@ -242,7 +240,6 @@ type lbProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type lbMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
-	Embryos         *ebpf.MapSpec `ebpf:"embryos"`
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
@@ -265,9 +262,12 @@ type lbVariableSpecs struct {
 	CandidateKey *ebpf.VariableSpec `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
 	Domain       *ebpf.VariableSpec `ebpf:"domain"`
+	FlowKey      *ebpf.VariableSpec `ebpf:"flow_key"`
+	Lines        *ebpf.VariableSpec `ebpf:"lines"`
 	NoBucket     *ebpf.VariableSpec `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self         *ebpf.VariableSpec `ebpf:"self"`
+	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualTime  *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
@@ -293,7 +293,6 @@ func (o *lbObjects) Close() error {
 // It can be passed to loadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lbMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
-	Embryos         *ebpf.Map `ebpf:"embryos"`
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
@@ -311,7 +310,6 @@ type lbMaps struct {
 func (m *lbMaps) Close() error {
 	return _LbClose(
 		m.Counters,
-		m.Embryos,
 		m.FarmKeys,
 		m.Flows,
 		m.NextHops,
@@ -335,9 +333,12 @@ type lbVariables struct {
 	CandidateKey *ebpf.Variable `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
 	Domain       *ebpf.Variable `ebpf:"domain"`
+	FlowKey      *ebpf.Variable `ebpf:"flow_key"`
+	Lines        *ebpf.Variable `ebpf:"lines"`
 	NoBucket     *ebpf.Variable `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
 	Self         *ebpf.Variable `ebpf:"self"`
+	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualTime  *ebpf.Variable `ebpf:"virtual_time"`
 }

@@ -152,9 +152,7 @@ func testVia(t *testing.T, seen hits) {
 			p.ack = serverISN + 1
 			want = sent(p, transitMAC, slices.Concat(way, ask(0xa5, policy.Generation(p.seq), list[1])), change)
 			r.send(t, p.frame()).is(t, what+", steered", xdpTX, want, "steer", "flow_acknowledged")
-			if err := r.objs.Flows.Delete(tupleKey(p.flow())); err != nil {
-				t.Fatal(err)
-			}
+			r.table.put(t, p.flow(), lbEntry{})
 		}
 	}
 	hops := topo.NextHops{}

@@ -188,7 +188,7 @@ func testUnwrap(t *testing.T, seen hits) {
 		{"no neighbour", signalFrom(1, lost, create, generation), "drop_no_next_hop"},
 	} {
 		r.send(t, c.frame).is(t, c.what, xdpDrop, nil, c.why)
-		if n := entries(t, r.objs.Embryos) + entries(t, r.objs.Flows); n != 0 {
+		if n, _ := r.table.count(t); n != 0 {
 			t.Fatalf("%s: it left %d entries", c.what, n)
 		}
 	}

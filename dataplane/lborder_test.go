@@ -22,8 +22,7 @@ func TestAllOrders(t *testing.T) {
 			if err := j.verdict(t, messages[i].bytes); err != nil {
 				t.Fatalf("%v, message %d: %v", order, i, err)
 			}
-			var e lbFlow
-			known := found(t, j.tables[0], messages[0].flow, &e)
+			e, known := j.lines.get(t, messages[0].flow).flow()
 			is := known && e.Generation == policy.Generation(secondISN)
 			if young && !is {
 				t.Fatalf("%v: message %d replaced the newer connection by %+v", order, i, e)

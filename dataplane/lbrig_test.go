@@ -18,6 +18,7 @@ var candidateKeyOfTests = topo.Key{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
 
 // lbRig is the load balancer under test.
 type lbRig struct {
+	table lineTable
 	rig
 	*LB
 	cfg       *topo.LB
@@ -84,7 +85,7 @@ func lbConfig(services ...topo.Service) *topo.LB {
 	return &topo.LB{
 		Node:         topo.Node{Name: "lb", Locator: lbLocator, Interface: device},
 		CandidateKey: candidateKeyOfTests,
-		Flows:        topo.FlowTable{Entries: 1024, Embryonic: 1024, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Flows:        topo.FlowTable{Entries: 1024, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 		Services:     services,
 	}
 }
@@ -114,7 +115,7 @@ func lbRigOf(t testing.TB, seen hits, cfg *topo.LB) *lbRig {
 // rigAround is a rig of an LB that somebody else closes.
 func rigAround(t testing.TB, seen hits, l *LB, cfg *topo.LB) *lbRig {
 	t.Helper()
-	r := &lbRig{LB: l, cfg: cfg, retries: pagesOf(t, l.objs.Syns)}
+	r := &lbRig{LB: l, cfg: cfg, retries: pagesOf(t, l.objs.Syns), table: tableOf(t, l, cfg)}
 	r.rig = rig{plane: &l.plane, prog: l.objs.Lb, clock: clockOf(t, l.objs.Lb), seen: seen}
 	r.at(t, start)
 	r.resolve(t, 255)
@@ -308,35 +309,16 @@ func (r *lbRig) learn(t testing.TB, i int, isn uint32) {
 	r.confirm(t, p)
 }
 
-// tupleKey is a flow as the maps' key.
-func tupleKey(f policy.Flow) (key lbTuple) {
-	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = f.Client.Addr().As16(), f.VIP.Addr().As16()
-	key.ClientPortBe, key.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
-	key.Protocol = f.Protocol.Number()
-	return key
-}
-
 // flow reads the entry of a flow.
 func (r *lbRig) flow(t testing.TB, f policy.Flow) (e lbFlow, known bool) {
 	t.Helper()
-	known = found(t, r.objs.Flows, f, &e)
-	return e, known
+	return r.table.get(t, f).flow()
 }
 
 // embryo reads the entry of a flow that its client has not confirmed.
 func (r *lbRig) embryo(t testing.TB, f policy.Flow) (e lbEmbryo, known bool) {
 	t.Helper()
-	known = found(t, r.objs.Embryos, f, &e)
-	return e, known
-}
-
-func found(t testing.TB, m *ebpf.Map, f policy.Flow, value any) bool {
-	t.Helper()
-	err := m.Lookup(tupleKey(f), value)
-	if err != nil && !isMissing(err) {
-		t.Fatal(err)
-	}
-	return err == nil
+	return r.table.get(t, f).embryo()
 }
 
 func isMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -52,8 +52,9 @@ func testSweepFlows(t *testing.T, seen hits) {
 		for _, s := range []struct {
 			after time.Duration
 			want  Swept
-		}{{-time.Second, Swept{Kept: 1}}, {c.age, Swept{Kept: 1}}, {c.age + 1, Swept{Removed: 1}}, {c.age + 2, Swept{}}} {
-			got, err := r.sweepAt(start + s.after)
+		}{{-time.Second, Swept{Kept: 1}}, {c.age, Swept{Kept: 1}}, {c.age + 2*unit, Swept{Removed: 1}}, {c.age + 3*unit, Swept{}}} {
+			r.at(t, start+s.after)
+			got, err := r.Sweep()
 			if err != nil || got != s.want {
 				t.Errorf("%s, after %v: %+v, %v, want %+v", c.what, s.after, got, err, s.want)
 			}
@@ -62,18 +63,18 @@ func testSweepFlows(t *testing.T, seen hits) {
 	testTouch(t, r)
 }
 
-// testTouch: a packet renews its entry, though not more often than every 100 ms.
+// testTouch: a packet renews its entry, as exactly as the entry can say.
 func testTouch(t *testing.T, r *lbRig) {
 	r.learn(t, 1, clientISN)
 	for _, c := range []struct{ now, seen time.Duration }{
-		{start + 99*time.Millisecond, start},
-		{start + 100*time.Millisecond, start + 100*time.Millisecond},
-		{start + time.Hour, start + time.Hour},
+		{start, start / unit},
+		{start + unit, start/unit + 1},
+		{start + time.Hour, (start + time.Hour) / unit},
 	} {
 		r.at(t, c.now)
 		r.send(t, inward(huntPort, ack).frame())
-		if e, _ := r.flow(t, inward(huntPort, ack).flow()); e.SeenNs != uint64(c.seen) {
-			t.Errorf("at %v seen at %d, want %v", c.now, e.SeenNs, c.seen)
+		if e, _ := r.flow(t, inward(huntPort, ack).flow()); e.Seen != c.seen*unit {
+			t.Errorf("at %v seen at %v, want %v units", c.now, e.Seen, int64(c.seen))
 		}
 	}
 }

@@ -36,8 +36,9 @@ func signedSignal(i int, k topo.SignalKey, p packet, function byte, generation u
 func (r *lbRig) state(t *testing.T, f policy.Flow) string {
 	t.Helper()
 	flow, known := r.flow(t, f)
+	all, embryos := r.table.count(t)
 	embryo, waiting := r.embryo(t, f)
-	return fmt.Sprintln(flow, known, embryo, waiting, entries(t, r.objs.Flows), entries(t, r.objs.Embryos))
+	return fmt.Sprintln(flow, known, embryo, waiting, embryos, all)
 }
 
 // testLBTags: with keys, a signal without its sender's own tag is dropped and

@@ -26,7 +26,8 @@ type judge struct {
 		Known() int
 		Forget()
 	}
-	tables []*ebpf.Map // the program's flows
+	tables []*ebpf.Map // the agent's flows
+	lines  *lineTable  // the LB's
 	seeds  [][]byte
 	netns  *os.File
 	must   map[oracle.Reason]bool // not met yet
@@ -56,6 +57,9 @@ func (j *judge) verdict(t testing.TB, frame []byte) error {
 func (j *judge) forget(t testing.TB) {
 	t.Helper()
 	j.oracle.Forget()
+	if j.lines != nil {
+		j.lines.empty(t)
+	}
 	for _, m := range j.tables {
 		var keys []lbTuple
 		var key lbTuple
@@ -168,7 +172,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	t.Helper()
 	enter(t)
 	cfg := lbConfig(judgedServices()...)
-	cfg.Flows.Entries, cfg.Flows.Embryonic = 2*rememberAtMost, 2*rememberAtMost
+	cfg.Flows.Entries = 2 * rememberAtMost
 	cfg.Keys = keys
 	r := lbRigOf(t, hits{}, cfg)
 	if err := r.SetNextHops(judgedHops()); err != nil {
@@ -186,10 +190,10 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	}
 	return &judge{
 		must: reasons(more...),
-		rig:  &r.rig, tables: []*ebpf.Map{r.objs.Flows, r.objs.Embryos}, seeds: lbSeeds(), netns: currentNetns(t),
+		rig:  &r.rig, lines: &r.table, seeds: lbSeeds(), netns: currentNetns(t),
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: lbLocator, MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
-			Key:  candidateKeyOfTests, Services: cfg.Services, Keys: keys,
+			Key:  candidateKeyOfTests, DigestKey: r.table.key, Services: cfg.Services, Keys: keys,
 			ServerKey: func(k topo.SignalKey, locator netip.Prefix) topo.Key { return config.ServerKey(k.Server, locator) },
 		},
 	}

@@ -53,6 +53,7 @@ type plane struct {
 	lost     *ringbuf.Reader
 	sweep    *ebpf.Program
 	flows    topo.FlowTable
+	lines    uint32 // of the LB's table, which is swept in pieces
 	pins     pins
 	unpinned string // why nothing is pinned; empty: it is
 }
@@ -86,6 +87,9 @@ func constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) erro
 	err = errors.Join(
 		spec.Variables["self"].Set(me),
 		spec.Variables["redirect_to"].Set(redirectTo))
+	if v := spec.Variables["tick_ns"]; v != nil {
+		err = errors.Join(err, v.Set(uint64(tick())))
+	}
 	if v := spec.Variables["domain"]; v != nil {
 		err = errors.Join(err, v.Set(blocks), spec.Variables["blocks"].Set(uint32(len(n.Domain))))
 	}
@@ -250,8 +254,26 @@ func (p *plane) Sweep() (Swept, error) {
 	return p.sweepAt(monotonic())
 }
 
-func (p *plane) sweepAt(now time.Duration) (Swept, error) {
+// sweptAtOnce is how many lines hold up packets together: some 100 µs.
+const sweptAtOnce = 4096
+
+// sweepAt sweeps piece by piece; the LB's program has its own clock.
+func (p *plane) sweepAt(now time.Duration) (sum Swept, err error) {
+	for from := uint32(0); from == 0 || from < p.lines; from += sweptAtOnce {
+		swept, err := p.sweepSome(now, from, min(sweptAtOnce, p.lines-from))
+		if err != nil {
+			return sum, err
+		}
+		sum.Kept += swept.Kept
+		sum.Removed += swept.Removed
+	}
+	return sum, nil
+}
+
+func (p *plane) sweepSome(now time.Duration, from, count uint32) (Swept, error) {
 	in := lbSweep{
+		From:        from,
+		Count:       count,
 		NowNs:       uint64(now),
 		IdleNs:      uint64(p.flows.Idle),
 		LingerNs:    uint64(p.flows.Linger),
@@ -272,7 +294,16 @@ func (p *plane) sweepAt(now time.Duration) (Swept, error) {
 	return Swept{Kept: out.Kept, Removed: out.Removed}, nil
 }
 
-// monotonic is the clock that the programs read.
+// tick is how often the kernel counts jiffies, by which the programs tell time.
+func tick() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		panic(err) // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// monotonic is the clock that the agent's programs read.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

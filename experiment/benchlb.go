@@ -124,7 +124,7 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice, Keys: keys},
 		CandidateKey: candidateKey,
 		// What is over is swept at once, so that a table can be filled again.
-		Flows:    topo.FlowTable{Entries: entries, Embryonic: min(entries, insertEntries), Idle: time.Hour, Linger: 1},
+		Flows:    topo.FlowTable{Entries: entries, Idle: time.Hour, Linger: 1},
 		Services: benchServiceList(),
 	}
 	tags := 0

@@ -145,7 +145,7 @@ func (f *Farm) lb(n *testbed.Node) *topo.LB {
 	lb := &topo.LB{
 		Node:         f.node(n),
 		CandidateKey: candidateKey,
-		Flows:        topo.FlowTable{Entries: 65536, Embryonic: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Flows:        topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 		Services:     []topo.Service{f.Service},
 	}
 	lb.Keys = []topo.SignalKey{signalKey}

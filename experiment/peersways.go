@@ -132,7 +132,7 @@ func set(n *testbed.Node, name, value string) error {
 func (c *contest) startProffer(ctx context.Context, p topo.Policy, counters ...string) (*balancer, error) {
 	farm, err := Start(ctx, c.bed, Settings{
 		Policy: p, Workers: 64, Cores: 2, Programs: c.Programs,
-		LB:    func(lb *topo.LB) { lb.Flows.Entries, lb.Flows.Embryonic = manyFlows, manyFlows },
+		LB:    func(lb *topo.LB) { lb.Flows.Entries = manyFlows },
 		Agent: func(_ *testbed.Node, a *topo.Agent) { a.Flows.Entries, a.Flows.Embryonic = manyFlows, manyFlows },
 	})
 	if err != nil {

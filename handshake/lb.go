@@ -39,11 +39,12 @@ const (
 // Over tells whether only the linger time is left of a flow.
 func (f Flow) Over() bool { return f.Closed&ClosedReset != 0 || f.Closed&3 == 3 }
 
-func (f *Flow) touch(now time.Duration) {
-	if now-f.Seen >= 100*time.Millisecond { // not at every packet
-		f.Seen = now
-	}
-}
+func (f *Flow) touch(now time.Duration) { f.Seen = dated(now) }
+
+// unit is how exactly an entry says when it was last seen.
+const unit = 1 << 28
+
+func dated(now time.Duration) time.Duration { return now / unit * unit }
 
 // Embryo is a connection that a server took.
 type Embryo struct {
@@ -55,9 +56,9 @@ type Embryo struct {
 }
 
 // embryonic bounds an embryo's life; then it counts as none.
-const embryonic = 10 * time.Second
+const embryonic = 10 * time.Second / unit * unit
 
-func (e Embryo) alive(now time.Duration) bool { return e.Known && now-e.Seen < embryonic }
+func (e Embryo) alive(now time.Duration) bool { return e.Known && dated(now)-e.Seen < embryonic }
 
 // Step is one packet at the LB.
 func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
@@ -106,7 +107,11 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 	}
 	last := Nobody
 	if l.Flow.Known {
-		l.Flow.Announced, last = s.generation(), l.Flow.Server
+		last = l.Flow.Server
+		if l.Flow.Announced != s.generation() {
+			l.Flow.Announced = s.generation()
+			l.Flow.touch(now)
+		}
 	} else if l.Embryo.alive(now) {
 		last = l.Embryo.Server
 	}
@@ -200,7 +205,7 @@ func (l *LB) hatch(pool Pool, now time.Duration, s TCP) Outcome {
 }
 
 func established(now time.Duration, server Node, generation uint16) Flow {
-	return Flow{Known: true, Server: server, Generation: generation, Announced: generation, Seen: now}
+	return Flow{Known: true, Server: server, Generation: generation, Announced: generation, Seen: dated(now)}
 }
 
 // create is createStickiness(s). Within one generation the first server stays.
@@ -223,7 +228,7 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 		return Outcome{Act: Client, Why: []string{"stickiness_recovered"}}
 	}
 	l.Flow = Flow{} // II: HUNTING + createStickiness
-	l.Embryo = Embryo{Known: true, Server: in.From, Generation: in.Generation, Expects: in.Seq + 1, Seen: now}
+	l.Embryo = Embryo{Known: true, Server: in.From, Generation: in.Generation, Expects: in.Seq + 1, Seen: dated(now)}
 	if held && e.Generation == in.Generation {
 		return Outcome{Act: Client, Why: []string{"stickiness_repeated"}}
 	}
@@ -311,8 +316,15 @@ func goOn(pool Pool, in Packet) Outcome {
 
 // Sweep forgets what has run out of time.
 func (l LB) Sweep(now, linger, idle time.Duration) LB {
-	if age := now - l.Flow.Seen; age > idle || l.Flow.Over() && age > linger {
+	limit := idle
+	if l.Flow.Over() {
+		limit = linger
+	}
+	if dated(now)-l.Flow.Seen > limit+unit { // the rest of the unit does not count
 		l.Flow = Flow{}
+	}
+	if !l.Embryo.alive(now) {
+		l.Embryo = Embryo{}
 	}
 	return l
 }

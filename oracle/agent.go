@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"proffer/policy"
@@ -176,3 +177,19 @@ func (a *Agent) Known() int { return len(a.waits) }
 
 // Forget forgets all connections.
 func (a *Agent) Forget() { a.waits = nil }
+
+// digest mixes a flow and its initial sequence number.
+func digest(u upper) uint64 {
+	var b [40]byte
+	client, vip := u.flow.Client.Addr().As16(), u.flow.VIP.Addr().As16()
+	copy(b[0:], client[:])
+	copy(b[16:], vip[:])
+	binary.BigEndian.PutUint16(b[32:], u.flow.Client.Port())
+	binary.BigEndian.PutUint16(b[34:], u.flow.VIP.Port())
+	b[36] = u.flow.Protocol.Number()
+	h := uint64(u.seq)
+	for i := 0; i < len(b); i += 8 {
+		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[i:]))
+	}
+	return h
+}

@@ -12,9 +12,10 @@ import (
 // LB is a load balancer whose tables have no end and no clock.
 type LB struct {
 	Node
-	Key      topo.Key // of candidates
-	Services []topo.Service
-	Keys     []topo.SignalKey
+	Key       topo.Key // of candidates
+	DigestKey DigestKey
+	Services  []topo.Service
+	Keys      []topo.SignalKey
 	// ServerKey is what a server signs with.
 	ServerKey func(k topo.SignalKey, locator netip.Prefix) topo.Key
 
@@ -275,7 +276,7 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 
 // sawBefore counts how often this packet of the flow came before.
 func (l *LB) sawBefore(u upper) int {
-	h := digest(u)
+	h := policy.Mix(Digest(l.DigestKey, u.flow) ^ uint64(u.seq))
 	slot, d := uint16(h), uint32(h>>32)
 	if l.syns == nil {
 		l.syns = map[uint16]seen{}

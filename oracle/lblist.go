@@ -170,18 +170,31 @@ func (l *LB) pools(svc *topo.Service) []*table.Table {
 	return l.tables[svc]
 }
 
-// digest mixes a flow and its initial sequence number.
-func digest(u upper) uint64 {
+// DigestKey is what an LB knows flows again by; only it knows it.
+type DigestKey struct {
+	Odd  [2]uint64
+	Word [12]uint32
+}
+
+// Digest is NH (UMAC, 1999) of a flow under the key, and under the key moved on
+// by two words, mixed to 64 bits.
+func Digest(k DigestKey, f policy.Flow) uint64 {
 	var b [40]byte
-	client, vip := u.flow.Client.Addr().As16(), u.flow.VIP.Addr().As16()
+	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
 	copy(b[0:], client[:])
 	copy(b[16:], vip[:])
-	binary.BigEndian.PutUint16(b[32:], u.flow.Client.Port())
-	binary.BigEndian.PutUint16(b[34:], u.flow.VIP.Port())
-	b[36] = u.flow.Protocol.Number()
-	h := uint64(u.seq)
-	for i := 0; i < len(b); i += 8 {
-		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[i:]))
+	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
+	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
+	b[36] = f.Protocol.Number()
+	nh := func(key []uint32) (sum uint64) {
+		for i := 0; i < len(b)/4; i += 2 {
+			x, y := binary.LittleEndian.Uint32(b[4*i:]), binary.LittleEndian.Uint32(b[4*i+4:])
+			sum += uint64(x+key[i]) * uint64(y+key[i+1])
+		}
+		return sum
 	}
-	return h
+	h := nh(k.Word[:])
+	h = (h^h>>32)*k.Odd[0] + nh(k.Word[2:])
+	h = (h ^ h>>32) * k.Odd[1]
+	return h ^ h>>32
 }

@@ -101,9 +101,9 @@ func FlowLabel(f Flow) uint32 {
 	data := f.bytes()
 	h := uint64(0)
 	for i := 0; i < len(data); i += 8 {
-		h = Mix(h ^ binary.LittleEndian.Uint64(data[i:]))
+		h = bits.RotateLeft64(h, 13) ^ binary.LittleEndian.Uint64(data[i:])
 	}
-	return max(uint32(h>>44), 1)
+	return max(uint32(h*0x9e3779b97f4a7c15>>44), 1)
 }
 
 // Generation tells the connections of one five-tuple apart: 16 bits of the

@@ -152,8 +152,8 @@ type FlowTable struct {
 	Idle    time.Duration // an entry without packets for this long is stale
 	Linger  time.Duration // how long an entry outlives the close of both directions
 
-	// Embryonic bounds the flows whose handshake is not over. They live apart,
-	// and only they make room for each other.
+	// Embryonic bounds an agent's flows whose handshake is not over. They live
+	// apart, and only they make room for each other.
 	Embryonic int
 }
 

@@ -71,7 +71,7 @@ func runLB(cmd *cobra.Command, path string, cfg *topo.LB) error {
 		targets: targetsOf(cfg),
 		ready: func() []any {
 			ready, all := lb.Resolved()
-			return []any{"servers", all, "next_hops_known", ready}
+			return []any{"servers", all, "next_hops_known", ready, "flow_table_mib", lb.FlowTableBytes() >> 20}
 		},
 		status: func(s *api.Status) error {
 			for _, svc := range now.Load().Services {

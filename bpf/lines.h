@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* lines.h: the table of flows, shared by all CPUs, without locks. A line is one
+ * cache line: four entries, each a mark and a word.
+ *
+ *   mark  digest 48 | seen 16      which flow; when it was last seen
+ *   word  flow.h                   what is known of it; 0: nothing (yet, or any more)
+ *
+ * A flow's entry is in its home line or in the other one, which the mark and
+ * either of them give, so that an entry can move. A mark without a digest is
+ * free. Who takes a free one (compare-and-swap) owns it until it writes the word.
+ * From then on the word is the truth: whatever changes or removes the entry swaps
+ * that one word, and fails if another CPU came before. `seen` is stored without
+ * that: at worst it dates another flow's entry.
+ *
+ * Who moves an entry marks its word (WORD_MOVES, then nobody changes it), writes
+ * the new place, and only then empties the old one; a reader that misses looks at
+ * the home line again. */
+#pragma once
+#include "clock.h"
+#include "digest.h"
+
+#define LINE_ENTRIES 4
+
+struct line {
+	__u64 mark[LINE_ENTRIES];
+	__u64 word[LINE_ENTRIES];
+};
+
+/* Mapped, so that the values begin on a page and a line is a cache line. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set before loading, as `lines` */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct line);
+} flows SEC(".maps");
+
+const volatile __u32 lines = 1;
+
+#define SEEN_BITS 16
+#define SEEN_SHIFT 28 /* in 2^28 ns: a quarter of a second, five hours around */
+#define SEEN_MASK 0xffffULL
+
+static __always_inline __u16 seen_now(void)
+{
+	return ticked_ns() >> SEEN_SHIFT;
+}
+
+/* Bits of every word; the others are flow.h's. An embryo gives way. */
+#define WORD_FLOW (1ULL << 14)
+#define WORD_MOVES (1ULL << 15)
+
+/* How long an embryo may wait, in units of `seen`: a SYN-ACK is retransmitted
+ * after 1, 3 and 7 s (RFC 6298 §5); later the flow is recovered. */
+#define EMBRYONIC (10000000000ULL >> SEEN_SHIFT)
+
+#define peek(x) (*(const volatile __typeof__(x) *)&(x))
+#define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
+#define swap(at, now) __sync_lock_test_and_set(at, now)
+
+static __always_inline __u64 mark_of(__u64 hash)
+{
+	__u64 mark = hash & ~SEEN_MASK;
+
+	return mark ? mark : 1ULL << SEEN_BITS;
+}
+
+static __always_inline bool same_mark(__u64 a, __u64 b)
+{
+	return (a ^ b) <= SEEN_MASK;
+}
+
+static __always_inline bool is_free(__u64 mark)
+{
+	return mark <= SEEN_MASK;
+}
+
+/* age_of is how long an entry has not been seen, in units of `seen`. Another CPU may
+ * date it after this one has looked at the clock. */
+static __always_inline __u16 age_of(__u64 mark, __u16 now)
+{
+	__u16 age = now - (__u16)mark;
+
+	return age < 0xff00 ? age : 0;
+}
+
+/* expired tells an embryo that has waited too long: it counts as none. */
+static __always_inline bool expired(__u64 mark, __u64 word, __u16 now)
+{
+	return !(word & WORD_FLOW) && age_of(mark, now) >= EMBRYONIC;
+}
+
+/* home_of takes the 16 bits that marks do not hold first: flows that share a mark
+ * seldom share a line. */
+static __always_inline __u32 home_of(__u64 hash)
+{
+	return (__u64)(__u32)(hash << 16 | hash >> 48) * lines >> 32;
+}
+
+/* other_of returns the second of an entry's two lines. */
+static __always_inline __u32 other_of(__u32 line, __u64 mark)
+{
+	__u32 sum = ((mark >> SEEN_BITS) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
+
+	return sum >= line ? sum - line : sum + lines - line;
+}
+
+static __always_inline struct line *line_at(__u32 i)
+{
+	return bpf_map_lookup_elem(&flows, &i);
+}
+
+/* look returns the word of a flow in one line, or 0; *now, unless NULL, dates it. */
+static __always_inline __u64 look(struct line *l, __u64 mark, __u16 now, bool touch)
+{
+	__u64 word, was;
+
+#pragma unroll
+	for (int i = 0; i < LINE_ENTRIES; i++) {
+		was = peek(l->mark[i]);
+		if (!same_mark(was, mark))
+			continue;
+		word = peek(l->word[i]);
+		if (!word || !same_mark(peek(l->mark[i]), mark) || expired(was, word, now))
+			continue;
+		if (touch && word & WORD_FLOW && (__u16)was != now)
+			*(volatile __u16 *)&l->mark[i] = now; /* the low half */
+		return word;
+	}
+	return 0;
+}
+
+/* find returns what is known of a flow, or 0; touch dates it, if it is
+ * established. A function of its own for the verifier, as all below. */
+__noinline __u64 find(__u64 hash, bool touch)
+{
+	__u64 mark = mark_of(hash), first, second, again;
+	__u32 home = home_of(hash), other;
+	struct line *l = line_at(home), *o;
+	__u16 now = seen_now();
+
+	if (!l)
+		return 0;
+	first = look(l, mark, now, touch);
+	if (first && !(first & WORD_MOVES))
+		return first;
+	other = other_of(home, mark);
+	o = line_at(other);
+	if (!o)
+		return 0;
+	second = look(o, mark, now, touch);
+	if (second && !(second & WORD_MOVES))
+		return second;
+	again = look(l, mark, now, touch);
+	if (again && !(again & WORD_MOVES))
+		return again;
+	return (first ? first : second) & ~WORD_MOVES;
+}
+
+/* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
+static __always_inline bool change_in(struct line *l, __u64 mark, __u64 word, __u64 fresh,
+				      __u16 now)
+{
+#pragma unroll
+	for (int i = 0; i < LINE_ENTRIES; i++) {
+		if (!same_mark(peek(l->mark[i]), mark) || peek(l->word[i]) != word)
+			continue;
+		if (!swap_if(&l->word[i], word, fresh))
+			continue;
+		if (!fresh)
+			swap(&l->mark[i], 0);
+		else
+			*(volatile __u16 *)&l->mark[i] = now;
+		return true;
+	}
+	return false;
+}
+
+/* change makes what is known of a flow another word, and dates it; 0 removes it.
+ * False: it is no longer as find said. */
+__noinline bool change(__u64 hash, __u64 word, __u64 fresh)
+{
+	__u64 mark = mark_of(hash);
+	__u32 home = home_of(hash);
+	struct line *l = line_at(home), *o = line_at(other_of(home, mark));
+	__u16 now = seen_now();
+
+	return l && o && (change_in(l, mark, word, fresh, now) || change_in(o, mark, word, fresh, now));
+}
+
+/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_ENTRIES. */
+static __always_inline __u32 claim(struct line *l, __u64 mark)
+{
+	__u64 was;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < LINE_ENTRIES; i++) {
+		was = peek(l->mark[i]);
+		if (is_free(was) && swap_if(&l->mark[i], was, mark))
+			break;
+	}
+	return i;
+}
+
+/* oldest_of notes the older of *age and a line's embryos: where it is. */
+static __always_inline __u32 oldest_of(struct line *l, __u16 now, __s32 *age)
+{
+	__u32 at = LINE_ENTRIES;
+	__u64 mark, word;
+
+#pragma unroll
+	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+		mark = peek(l->mark[i]);
+		word = peek(l->word[i]);
+		if (!word || word & (WORD_FLOW | WORD_MOVES) || age_of(mark, now) <= *age)
+			continue;
+		*age = age_of(mark, now);
+		at = i;
+	}
+	return at;
+}
+
+/* evict takes the entry of an embryo for a mark. */
+static __always_inline bool evict(struct line *l, __u32 i, __u64 mark)
+{
+	__u64 word;
+
+	i &= LINE_ENTRIES - 1;
+	word = peek(l->word[i]);
+	if (!word || word & (WORD_FLOW | WORD_MOVES) || !swap_if(&l->word[i], word, 0))
+		return false;
+	swap(&l->mark[i], mark);
+	return true;
+}
+
+/* move_to moves an entry into a free one of another line. */
+static __always_inline bool move_to(struct line *to, struct line *from, __u32 i)
+{
+	__u64 mark, word;
+	__u32 k;
+
+	i &= LINE_ENTRIES - 1;
+	mark = peek(from->mark[i]);
+	word = peek(from->word[i]);
+	if (is_free(mark) || !word || word & WORD_MOVES)
+		return false;
+	k = claim(to, mark);
+	if (k == LINE_ENTRIES)
+		return false;
+	k &= LINE_ENTRIES - 1;
+	if (!swap_if(&from->word[i], word, word | WORD_MOVES)) {
+		swap(&to->mark[k], 0);
+		return false;
+	}
+	if (!same_mark(peek(from->mark[i]), mark)) { /* another flow's by now */
+		swap(&from->word[i], word);
+		swap(&to->mark[k], 0);
+		return false;
+	}
+	swap(&to->word[k], word);
+	swap(&from->word[i], 0);
+	swap(&from->mark[i], 0);
+	return true;
+}
+
+/* make_room moves an entry of a line to its other one, if that has room. */
+__noinline bool make_room(__u32 line)
+{
+	struct line *l = line_at(line), *o;
+	__u32 other;
+
+	if (!l)
+		return false;
+	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+		other = other_of(line, peek(l->mark[i]));
+		o = line_at(other);
+		if (o && other != line && move_to(o, l, i))
+			return true;
+	}
+	return false;
+}
+
+/* make_way makes room in the lines that a line's entries could move to. */
+__noinline bool make_way(__u32 line)
+{
+	struct line *l = line_at(line);
+	__u32 other;
+
+	if (!l)
+		return false;
+	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+		other = other_of(line, peek(l->mark[i]));
+		if (other != line && make_room(other))
+			return make_room(line);
+	}
+	return false;
+}
+
+enum rivals {
+	ALONE,
+	BEHIND, /* another CPU makes an entry of the flow, after ours */
+	HELD,	/* it has one, or another CPU makes one before ours */
+};
+
+/* rivals_in looks for other entries of the flow whose owner has `own`. */
+static __always_inline enum rivals rivals_in(struct line *l, __u64 mark, __u32 own, __u32 first,
+					     __u16 now)
+{
+	enum rivals met = ALONE;
+	__u64 was, word;
+
+#pragma unroll
+	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+		was = peek(l->mark[i]);
+		if (first + i == own || !same_mark(was, mark))
+			continue;
+		word = peek(l->word[i]);
+		if (word && expired(was, word, now)) {
+			if (swap_if(&l->word[i], word, 0))
+				swap(&l->mark[i], 0);
+		} else if (word || first + i < own) {
+			return HELD;
+		} else {
+			met = BEHIND;
+		}
+	}
+	return met;
+}
+
+/* rivals looks in both lines; places are 0 to 3 in the home line and 4 to 7 in
+ * the other one. */
+__noinline int rivals(__u64 hash, __u32 own)
+{
+	__u64 mark = mark_of(hash);
+	__u32 home = home_of(hash), other = other_of(home, mark);
+	struct line *l = line_at(home), *o = line_at(other);
+	enum rivals met, also;
+	__u16 now = seen_now();
+
+	if (!l || !o)
+		return HELD;
+	met = rivals_in(l, mark, own, 0, now);
+	if (met == HELD || other == home)
+		return met;
+	also = rivals_in(o, mark, own, LINE_ENTRIES, now);
+	if (also == ALONE) /* moved home meanwhile? */
+		also = rivals_in(l, mark, own, 0, now);
+	return met > also ? met : also;
+}
+
+/* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
+ * made free. LINE_ENTRIES * 2: there is none. */
+__noinline __u32 own_place(__u64 hash)
+{
+	__u64 mark = mark_of(hash);
+	__u32 home = home_of(hash), other = other_of(home, mark), i, k;
+	struct line *l = line_at(home), *o = line_at(other);
+	__u16 now = seen_now();
+	__s32 age = -1;
+
+	if (!l || !o)
+		return 2 * LINE_ENTRIES;
+	mark |= now;
+	i = claim(l, mark);
+	if (i < LINE_ENTRIES)
+		return i;
+	i = claim(o, mark);
+	if (i < LINE_ENTRIES)
+		return other == home ? i : LINE_ENTRIES + i;
+	i = oldest_of(l, now, &age);
+	k = oldest_of(o, now, &age);
+	if (k < LINE_ENTRIES)
+		return !evict(o, k, mark) ? 2 * LINE_ENTRIES : other == home ? k : LINE_ENTRIES + k;
+	if (i < LINE_ENTRIES)
+		return evict(l, i, mark) ? i : 2 * LINE_ENTRIES;
+	if (!make_room(home) && !make_room(other) && !make_way(home) && !make_way(other))
+		return 2 * LINE_ENTRIES;
+	i = claim(l, mark);
+	if (i < LINE_ENTRIES)
+		return i;
+	i = claim(o, mark);
+	return i < LINE_ENTRIES && other != home ? LINE_ENTRIES + i : i < LINE_ENTRIES ? i : 2 * LINE_ENTRIES;
+}
+
+enum added {
+	ADDED,
+	NO_PLACE,
+	WAS_THERE, /* another CPU was faster: find says what */
+};
+
+#define PATIENCE 64 /* looks at a rival that makes up its mind */
+
+/* add makes the entry of a flow that has none. */
+__noinline int add(__u64 hash, __u64 word)
+{
+	__u64 mark = mark_of(hash);
+	__u32 home = home_of(hash), place;
+	struct line *l;
+	int met = HELD;
+
+	if (!word)
+		return NO_PLACE;
+	place = own_place(hash);
+	if (place >= 2 * LINE_ENTRIES)
+		return NO_PLACE;
+	l = line_at(place < LINE_ENTRIES ? home : other_of(home, mark));
+	if (!l)
+		return NO_PLACE;
+	for (int i = 0; i < PATIENCE; i++) {
+		met = rivals(hash, place);
+		if (met != BEHIND)
+			break;
+	}
+	place &= LINE_ENTRIES - 1;
+	if (met == ALONE) {
+		swap(&l->word[place], word);
+		return ADDED;
+	}
+	swap(&l->mark[place], 0);
+	return WAS_THERE;
+}

@@ -1,0 +1,83 @@
+package dataplane
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/topo"
+)
+
+// The LB's table of flows (bpf/lines.h).
+const (
+	lineEntries = 4
+	lineBytes   = 64
+	// fullPercent of the entries are used when the table holds what it was made
+	// for: up to there hardly ever a flow finds no place.
+	fullPercent = 80
+)
+
+// linesFor is how many lines hold so many flows.
+func linesFor(flows int) uint32 {
+	return uint32((flows*100 + fullPercent*lineEntries - 1) / (fullPercent * lineEntries))
+}
+
+// sizeFlows makes the table as large as cfg wants it.
+func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
+	l.lines = linesFor(cfg.Flows.Entries)
+	bytes := uint64(l.lines) * lineBytes
+	if free, ok := memoryAvailable(); ok && bytes > free {
+		return fmt.Errorf("a table of %d flows takes %d MiB and this machine has %d MiB left: lower flow_table.entries",
+			cfg.Flows.Entries, bytes>>20, free>>20)
+	}
+	key, err := digestKey(cfg)
+	if err != nil {
+		return err
+	}
+	spec.Maps[lbMapFlows].MaxEntries = l.lines
+	if err := spec.Variables["lines"].Set(l.lines); err != nil {
+		return fmt.Errorf("set the size of the flow table: %w", err)
+	}
+	if err := spec.Variables["flow_key"].Set(key); err != nil {
+		return fmt.Errorf("set the key of the flow table: %w", err)
+	}
+	return nil
+}
+
+// FlowTableBytes is the memory that the table of flows takes.
+func (l *LB) FlowTableBytes() uint64 { return uint64(l.lines) * lineBytes }
+
+// digestKey is this LB's own and secret: who knew it could make flows that share
+// an entry. The next daemon derives the same, and finds what this one pinned.
+func digestKey(cfg *topo.LB) (key lbDigestKey, err error) {
+	secret, err := hkdf.Key(sha256.New, cfg.CandidateKey[:], nil, "flow table of "+cfg.Locator.String(), binary.Size(key))
+	if err != nil {
+		return key, fmt.Errorf("derive the key of the flow table: %w", err)
+	}
+	if _, err := binary.Decode(secret, binary.LittleEndian, &key); err != nil {
+		return key, fmt.Errorf("derive the key of the flow table: %w", err)
+	}
+	for i := range key.Odd {
+		key.Odd[i] |= 1
+	}
+	return key, nil
+}
+
+// memoryAvailable is what the kernel could give without swapping.
+func memoryAvailable() (bytes uint64, ok bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, err := fmt.Sscanf(line, "MemAvailable: %d kB", &bytes); n == 1 && err == nil {
+			return bytes << 10, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,170 @@
+package dataplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/oracle"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// lbFlow and lbEmbryo are what an entry's word says (bpf/flow.h).
+type lbFlow struct {
+	Seen                          time.Duration
+	Closed                        uint32
+	Server, Generation, Announced uint16
+}
+
+type lbEmbryo struct {
+	Seen               time.Duration
+	Expects            uint32
+	Server, Generation uint16
+}
+
+// lbEntry is one entry of the table; Word 0: there is none.
+type lbEntry struct{ Mark, Word uint64 }
+
+const (
+	wordFlow = 1 << 14
+	unit     = 1 << 28 // of `seen`, in ns
+)
+
+func (e lbEntry) seen() time.Duration { return time.Duration(e.Mark&0xffff) * unit }
+
+func (e lbEntry) flow() (lbFlow, bool) {
+	if e.Word&wordFlow == 0 {
+		return lbFlow{}, false
+	}
+	return lbFlow{
+		Seen: e.seen(), Server: uint16(e.Word & 0x3fff), Generation: uint16(e.Word >> 16),
+		Announced: uint16(e.Word >> 32), Closed: uint32(e.Word >> 48 & 7),
+	}, true
+}
+
+func (e lbEntry) embryo() (lbEmbryo, bool) {
+	if e.Word == 0 || e.Word&wordFlow != 0 {
+		return lbEmbryo{}, false
+	}
+	return lbEmbryo{
+		Seen: e.seen(), Server: uint16(e.Word & 0x3fff), Generation: uint16(e.Word >> 16), Expects: uint32(e.Word >> 32),
+	}, true
+}
+
+// lineTable reads and writes the table as a test wants it.
+type lineTable struct {
+	m   *ebpf.Map
+	key oracle.DigestKey
+}
+
+func tableOf(t testing.TB, l *LB, cfg *topo.LB) lineTable {
+	t.Helper()
+	key, err := digestKey(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lineTable{l.objs.Flows, oracle.DigestKey{Odd: key.Odd, Word: key.Word}}
+}
+
+// places are the lines where a flow's entry may be, and its mark (bpf/lines.h).
+func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
+	hash, n := oracle.Digest(lt.key, f), uint64(lt.m.MaxEntries())
+	mark = max(hash>>16, 1)
+	home := uint64(uint32(hash<<16|hash>>48)) * n >> 32
+	sum := (mark * 0x9e3779b97f4a7c15 >> 32) * n >> 32
+	return mark, [2]uint32{uint32(home), uint32((sum + n - home) % n)}
+}
+
+func (lt lineTable) line(t testing.TB, at uint32) (l lbLine) {
+	t.Helper()
+	if err := lt.m.Lookup(at, &l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// get finds the entry of a flow.
+func (lt lineTable) get(t testing.TB, f policy.Flow) lbEntry {
+	t.Helper()
+	mark, lines := lt.places(f)
+	for _, at := range lines {
+		l := lt.line(t, at)
+		for i := range l.Mark {
+			if l.Mark[i]>>16 == mark && l.Word[i] != 0 {
+				return lbEntry{l.Mark[i], l.Word[i]}
+			}
+		}
+	}
+	return lbEntry{}
+}
+
+// put makes the entry of a flow e: the one it has, or the first free one at home.
+func (lt lineTable) put(t testing.TB, f policy.Flow, e lbEntry) {
+	t.Helper()
+	mark, lines := lt.places(f)
+	for _, wanted := range []uint64{mark, 0} {
+		for _, at := range lines {
+			l := lt.line(t, at)
+			for i := range l.Mark {
+				if l.Mark[i]>>16 != wanted {
+					continue
+				}
+				l.Mark[i], l.Word[i] = e.Mark, e.Word
+				if err := lt.m.Put(at, l); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+		if e.Word == 0 {
+			return
+		}
+	}
+	t.Fatalf("no place for %v", f)
+}
+
+// count is how many entries there are, and how many of them are embryos.
+func (lt lineTable) count(t testing.TB) (all, embryos int) {
+	t.Helper()
+	for at := range lt.m.MaxEntries() {
+		for _, word := range lt.line(t, at).Word {
+			if word != 0 {
+				all++
+				if word&wordFlow == 0 {
+					embryos++
+				}
+			}
+		}
+	}
+	return all, embryos
+}
+
+// empty removes all entries.
+func (lt lineTable) empty(t testing.TB) {
+	t.Helper()
+	keys, values := make([]uint32, lt.m.MaxEntries()), make([]lbLine, lt.m.MaxEntries())
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := lt.m.BatchUpdate(keys, values, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lineSlot is a flow's entry as the exhaustive tests save and restore it.
+type lineSlot struct {
+	lineTable
+	f policy.Flow
+	lbEntry
+}
+
+func (s *lineSlot) read(t testing.TB) { s.lbEntry = s.get(t, s.f) }
+
+func (s *lineSlot) restore(t testing.TB, was lbEntry) {
+	if s.lbEntry != was {
+		s.put(t, s.f, was)
+		s.lbEntry = was
+	}
+}
