@@ -78,7 +78,7 @@ __noinline int forget_once(const struct packet *p, __u32 server, __u16 generatio
 	return put_word(p->hash, word, word & WORD_FLOW ? closed : 0, LB_STICKINESS_REMOVED);
 }
 
-static __always_inline enum counter learn(const struct packet *p, __u32 server, __u16 generation)
+__noinline int learn(const struct packet *p, __u32 server, __u16 generation)
 {
 	int why = AGAIN;
 
@@ -87,7 +87,7 @@ static __always_inline enum counter learn(const struct packet *p, __u32 server, 
 	return why == AGAIN ? LB_STICKINESS_CONFLICT : why;
 }
 
-static __always_inline enum counter forget(const struct packet *p, __u32 server, __u16 generation)
+__noinline int forget(const struct packet *p, __u32 server, __u16 generation)
 {
 	int why = AGAIN;
 

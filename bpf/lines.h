@@ -58,6 +58,21 @@ static __always_inline __u16 seen_now(void)
 #define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 #define swap(at, now) __sync_lock_test_and_set(at, now)
 
+/* A test sets it before loading, so that other CPUs come between two steps here;
+ * where it is false the verifier removes it. */
+const volatile bool stalls = false;
+
+static long nothing(__u64 i, void *none)
+{
+	return 0;
+}
+
+static __always_inline void stall(void)
+{
+	if (stalls)
+		bpf_loop(200, nothing, NULL, 0);
+}
+
 static __always_inline __u64 mark_of(__u64 hash)
 {
 	__u64 mark = hash & ~SEEN_MASK;
@@ -148,6 +163,7 @@ __noinline __u64 find(__u64 hash, bool touch)
 	o = line_at(other);
 	if (!o)
 		return 0;
+	stall();
 	second = look(o, mark, now, touch);
 	if (second && !(second & WORD_MOVES))
 		return second;
@@ -165,6 +181,7 @@ static __always_inline bool change_in(struct line *l, __u64 mark, __u64 word, __
 	for (int i = 0; i < LINE_ENTRIES; i++) {
 		if (!same_mark(peek(l->mark[i]), mark) || peek(l->word[i]) != word)
 			continue;
+		stall();
 		if (!swap_if(&l->word[i], word, fresh))
 			continue;
 		if (!fresh)
@@ -258,7 +275,9 @@ static __always_inline bool move_to(struct line *to, struct line *from, __u32 i)
 		swap(&to->mark[k], 0);
 		return false;
 	}
+	stall();
 	swap(&to->word[k], word);
+	stall();
 	swap(&from->word[i], 0);
 	swap(&from->mark[i], 0);
 	return true;
@@ -407,6 +426,7 @@ __noinline int add(__u64 hash, __u64 word)
 	l = line_at(place < LINE_ENTRIES ? home : other_of(home, mark));
 	if (!l)
 		return NO_PLACE;
+	stall();
 	for (int i = 0; i < PATIENCE; i++) {
 		met = rivals(hash, place);
 		if (met != BEHIND)
@@ -414,6 +434,7 @@ __noinline int add(__u64 hash, __u64 word)
 	}
 	place &= LINE_ENTRIES - 1;
 	if (met == ALONE) {
+		stall();
 		swap(&l->word[place], word);
 		return ADDED;
 	}

@@ -24,17 +24,17 @@
 enum laps { LAP_QUESTION = 1, LAP_OFFER = 2 };
 
 struct plan {
-	__u32 laps;   /* enum laps, or-ed */
 	__u32 first;  /* server number that the offer visits first, or NOBODY */
 	__u32 except; /* server number that is left out, or NOBODY */
 	__u32 rotate; /* how far the order in each lap is turned; below 256 */
-	__u32 forced; /* the first so many that are offered must take it */
 	__u32 from;   /* place in the list to start at */
 	__u32 room;   /* segments that fit the packet */
 	__u32 why;    /* enum counter, of sending it */
 	__u16 generation;
-	__u8 flags; /* enum sid_flags */
-	__u8 zero;
+	__u8 flags;  /* enum sid_flags */
+	__u8 laps;   /* enum laps, or-ed */
+	__u8 forced; /* the first so many that are offered must take it */
+	__u8 zero[3];
 };
 
 enum listed {

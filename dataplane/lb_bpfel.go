@@ -184,6 +184,7 @@ const (
 	lbVarNoBucket        = "no_bucket"
 	lbVarRedirectTo      = "redirect_to"
 	lbVarSelf            = "self"
+	lbVarStalls          = "stalls"
 	lbVarTickNs          = "tick_ns"
 	lbVarVirtualNowNs    = "virtual_now_ns"
 	lbVarVirtualTime     = "virtual_time"
@@ -267,6 +268,7 @@ type lbVariableSpecs struct {
 	NoBucket     *ebpf.VariableSpec `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self         *ebpf.VariableSpec `ebpf:"self"`
+	Stalls       *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualTime  *ebpf.VariableSpec `ebpf:"virtual_time"`
@@ -338,6 +340,7 @@ type lbVariables struct {
 	NoBucket     *ebpf.Variable `ebpf:"no_bucket"`
 	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
 	Self         *ebpf.Variable `ebpf:"self"`
+	Stalls       *ebpf.Variable `ebpf:"stalls"`
 	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualTime  *ebpf.Variable `ebpf:"virtual_time"`
