@@ -370,7 +370,7 @@ __noinline int rivals(__u64 hash, __u32 own)
 
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
  * made free. LINE_ENTRIES * 2: there is none. */
-__noinline __u32 own_place(__u64 hash)
+static __always_inline __u32 own_place(__u64 hash)
 {
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash), other = other_of(home, mark), i, k;

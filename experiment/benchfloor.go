@@ -120,8 +120,8 @@ func (s *benchSession) loadFloors() error {
 	return nil
 }
 
-// lineCount is how many lines the flow table of this session's LB would need.
-func (s *benchSession) lineCount() int { return s.knownEntries() / entriesOfLine }
+// lineCount is how many lines the flow table of this session's LB has.
+func (s *benchSession) lineCount() int { return s.knownEntries() * 5 / 4 / entriesOfLine }
 
 // fillingFloorRow makes entries in a table that is empty before each run.
 func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {

@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"time"
+
 	"proffer/dataplane"
 	"proffer/topo"
 )
@@ -151,8 +153,24 @@ func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) err
 	if err := s.untimed(p); err != nil {
 		return err
 	}
-	_, err := lb.Sweep()
-	return err
+	return lb.sweep()
+}
+
+// sweep waits until what is over has been removed: the table tells times to a
+// quarter of a second.
+func (lb *lbBench) sweep() error {
+	known := uint64(0)
+	for _, n := range lb.known {
+		known += uint64(n)
+	}
+	for range 12 {
+		swept, err := lb.Sweep()
+		if err != nil || swept.Kept <= known {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil
 }
 
 var (
@@ -205,7 +223,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row.setup = func() (err error) {
 		if lb, err = s.lb(lbFull); err == nil && lb.known[lbFull] == 0 {
 			lb.known[lbFull] = insertEntries
-			_, err = fill(insertEntries * 5 / 4)
+			_, err = fill(insertEntries * 2) // more than there are places
 		}
 		return err
 	}

@@ -34,8 +34,7 @@ func (s *benchSession) signedNewRow(m benchMode) *benchRow {
 		if err := s.untimed(lb.signed(m, p, fnRemove)); err != nil {
 			return err
 		}
-		_, err := lb.Sweep()
-		return err
+		return lb.sweep()
 	}
 	return row
 }
