@@ -4,6 +4,7 @@
 #pragma once
 #include "count.h"
 #include "flow.h"
+#include "place.h"
 
 #define AGAIN COUNTERS /* another CPU changed the entry */
 #define MOST_TRIES 4

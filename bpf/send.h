@@ -84,6 +84,8 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	b = bucket_of(svc, &p->t);
 	if (!b)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (b->members < 2) /* nobody else: who gave it back has the last word */
+		plan->except = NOBODY;
 	plan->room = room_for(p, svc->wire);
 	how = plan->room ? list_servers(r, svc, b, plan) : LIST_TOO_BIG;
 	if (how == LIST_EMPTY)

@@ -120,11 +120,8 @@ static __always_inline int given_back(struct xdp_md *ctx, const struct sr *sr, s
 		.laps = LAP_OFFER, .forced = MAX_CHOICES, .flags = SID_FINAL,
 		.why = LB_OFFER_RETURNED,
 	};
-	struct bucket *b = bucket_of(svc, &p->t);
 	enum rewritten done;
 
-	if (!b)
-		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
 		if (disown(p, server, generation))
 			count(LB_STALE_REMOVED);
@@ -134,8 +131,6 @@ static __always_inline int given_back(struct xdp_md *ctx, const struct sr *sr, s
 		plan.generation = plan.flags = plan.forced = 0;
 		plan.why = LB_RECOVER_RETURNED;
 	}
-	if (b->members < 2) /* nobody else: then it has the last word */
-		plan.except = NOBODY;
 	done = strip(ctx, sr, p, INWARD);
 	return done ? spoilt(done) : send_listed(ctx, p, svc, &plan);
 }

@@ -232,7 +232,6 @@ struct sweep {
 	__u64 now_ns; /* the agent's */
 	__u64 idle_ns;
 	__u64 linger_ns;
-	__u64 embryonic_ns;
 	__u32 from; /* LB: the first line, and how many */
 	__u32 count;
 	__u64 kept;

@@ -388,19 +388,3 @@ var agentProtocol = []string{
 	"recovered", "unowned", "rejected", "drop_reject_stale", "out_no_flow", "out_direct",
 	"signal_create", "signal_remove",
 }
-
-// refusalSlot is where an agent remembers an offer that it passed on (bpf/refused.h).
-func refusalSlot(f policy.Flow, isn uint32) (slot int) {
-	var b [40]byte
-	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
-	copy(b[:], client[:])
-	copy(b[16:], vip[:])
-	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
-	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
-	b[36] = topo.TCP.Number()
-	h := uint64(isn)
-	for i := range 5 {
-		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return int(h % 65536)
-}

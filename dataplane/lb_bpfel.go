@@ -123,15 +123,14 @@ type lbSigner struct {
 }
 
 type lbSweep struct {
-	_           structs.HostLayout
-	NowNs       uint64
-	IdleNs      uint64
-	LingerNs    uint64
-	EmbryonicNs uint64
-	From        uint32
-	Count       uint32
-	Kept        uint64
-	Removed     uint64
+	_        structs.HostLayout
+	NowNs    uint64
+	IdleNs   uint64
+	LingerNs uint64
+	From     uint32
+	Count    uint32
+	Kept     uint64
+	Removed  uint64
 }
 
 type lbTuple struct {

@@ -25,10 +25,6 @@ import (
 
 const xdpType = ebpf.XDP
 
-// embryonic is how long an agent counts a connection that has not arrived: a
-// SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298).
-const embryonic = 10 * time.Second
-
 // Counter is one named reason and how often it was met.
 type Counter struct {
 	Name  string
@@ -272,12 +268,11 @@ func (p *plane) sweepAt(now time.Duration) (sum Swept, err error) {
 
 func (p *plane) sweepSome(now time.Duration, from, count uint32) (Swept, error) {
 	in := lbSweep{
-		From:        from,
-		Count:       count,
-		NowNs:       uint64(now),
-		IdleNs:      uint64(p.flows.Idle),
-		LingerNs:    uint64(p.flows.Linger),
-		EmbryonicNs: uint64(embryonic),
+		From:     from,
+		Count:    count,
+		NowNs:    uint64(now),
+		IdleNs:   uint64(p.flows.Idle),
+		LingerNs: uint64(p.flows.Linger),
 	}
 	var out lbSweep
 	data, err := binary.Append(nil, binary.NativeEndian, in)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +88,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.show(cmd, report), report.Holds())
+	return errors.Join(showResult(cmd, report, f.json, f.out), report.Holds())
 }
 
 // bench reads the flags.
@@ -111,23 +109,4 @@ func (f *benchFlags) bench() (*experiment.Bench, error) {
 		return nil, fmt.Errorf("--rows: %w", err)
 	}
 	return b, nil
-}
-
-// show prints what was found, and draws it where it was asked to.
-func (f *benchFlags) show(cmd *cobra.Command, report *experiment.BenchReport) error {
-	if f.json {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(report.JSON()); err != nil {
-			return err
-		}
-	} else if err := report.Print(cmd.OutOrStdout()); err != nil {
-		return err
-	}
-	if f.out == "" {
-		return nil
-	}
-	paths, err := report.Save(f.out)
-	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
-	return err
 }

@@ -27,10 +27,15 @@ type experimentFlags struct {
 
 // finding is what an experiment found.
 type finding interface {
+	result
+	Holds() error // what it should have shown and did not
+}
+
+// result is what can be shown and saved.
+type result interface {
 	JSON() any
 	Print(io.Writer) error
 	Save(dir string) ([]string, error)
-	Holds() error // what it should have shown and did not
 }
 
 // trial is one experiment: how it is called and what it does.
@@ -130,12 +135,12 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.show(cmd, found), found.Holds())
+	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
 }
 
-// show prints what was found, and writes it where it was asked to.
-func (f *experimentFlags) show(cmd *cobra.Command, found finding) error {
-	if f.json {
+// showResult prints what was found, and writes it into out unless that is empty.
+func showResult(cmd *cobra.Command, found result, asJSON bool, out string) error {
+	if asJSON {
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetIndent("", "  ")
 		if err := enc.Encode(found.JSON()); err != nil {
@@ -144,10 +149,10 @@ func (f *experimentFlags) show(cmd *cobra.Command, found finding) error {
 	} else if err := found.Print(cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	if f.out == "" {
+	if out == "" {
 		return nil
 	}
-	paths, err := found.Save(f.out)
+	paths, err := found.Save(out)
 	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
 	return err
 }
