@@ -132,7 +132,7 @@ static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum
 	route = &w->route;
 	route->n = 1;
 	route->wire = WIRE_ENCAP;
-	route->segment[0] = to;
+	*segment_of(route, 0) = to;
 	__builtin_memcpy(route->mac, hop->mac, sizeof(route->mac));
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)

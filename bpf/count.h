@@ -5,11 +5,16 @@
 #pragma once
 #include "types.h"
 
+/* One record a CPU: what a packet counts is in one or two cache lines. */
+struct counts {
+	__u64 of[COUNTERS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct counts);
 } counters SEC(".maps");
 
 /* Keeps the enum, and with it the names, in the object's BTF. */
@@ -17,11 +22,11 @@ const volatile enum counter counters_end = COUNTERS;
 
 static __always_inline void count(enum counter what)
 {
-	__u32 at = what;
-	__u64 *n = bpf_map_lookup_elem(&counters, &at);
+	__u32 zero = 0;
+	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
 
-	if (n)
-		*n += 1;
+	if (n && what < COUNTERS)
+		n->of[what]++;
 }
 
 /* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX

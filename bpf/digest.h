@@ -2,7 +2,9 @@
 /* digest.h: the hash by which the LB knows a flow again. NH (Black et al., UMAC,
  * 1999) twice with a shifted key, each 2^-32 universal, then mixed to 64 bits:
  * who does not know the key cannot make two flows meet, and it costs an eighth
- * of SipHash. It leaves this LB in no packet. */
+ * of SipHash. All LBs with the same candidate key have the same: it also says which
+ * servers a flow is proffered to. It leaves them in no packet. Go's twin is
+ * policy.Digest. */
 #pragma once
 #include "types.h"
 

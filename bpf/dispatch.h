@@ -12,20 +12,20 @@
  * without asking the others. */
 static __always_inline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	struct plan plan = {
-		.first = NOBODY, .except = NOBODY, .laps = LAP_QUESTION, .why = LB_RECOVER,
-	};
+	struct plan *plan = new_plan(LAP_QUESTION, LB_RECOVER);
 
+	if (!plan)
+		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
-		plan.rotate = seen_before(p);
+		plan->rotate = seen_before(p);
 	if (p->kind == KIND_UDP) {
-		plan.laps = LAP_QUESTION | LAP_OFFER;
-		plan.why = LB_OFFER_DATAGRAM;
-		if (plan.rotate > 2 && plan.rotate % 2)
-			plan.laps = LAP_OFFER;
-		plan.rotate = plan.rotate > 2 ? plan.rotate / 2 : 0;
+		plan->laps = LAP_QUESTION | LAP_OFFER;
+		plan->why = LB_OFFER_DATAGRAM;
+		if (plan->rotate > 2 && plan->rotate % 2)
+			plan->laps = LAP_OFFER;
+		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
 	}
-	return send_listed(ctx, p, svc, &plan);
+	return send_listed(ctx, p, svc, plan);
 }
 
 /* offer proffers a new connection to its candidates. One that came before is
@@ -34,44 +34,26 @@ static __always_inline int recover(struct xdp_md *ctx, struct packet *p, const s
  * that comes later may be down. */
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	struct plan plan = {
-		.first = NOBODY, .except = NOBODY, .laps = LAP_OFFER, .why = LB_OFFER,
-		.generation = generation_of(p->seq),
-	};
+	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER);
 	__u64 word = find(p->hash, false);
-	__u32 times;
+	__u32 times = seen_before(p);
 
-	times = seen_before(p);
+	if (!plan)
+		return XDP_ABORTED;
+	plan->generation = generation_of(p->seq);
 	if (times) {
-		plan.flags = SID_RETRY;
-		plan.rotate = times / 2;
-		plan.forced = times > 1 && times % 2;
-		plan.why = LB_OFFER_RETRY;
+		plan->flags = SID_RETRY;
+		plan->rotate = times / 2;
+		plan->forced = times > 1 && times % 2;
+		plan->why = LB_OFFER_RETRY;
 	}
-	if (word & WORD_FLOW && announced(word) != plan.generation)
-		change(p->hash, word, announce(word, plan.generation));
+	if (word & WORD_FLOW && announced(word) != plan->generation)
+		change(p->hash, word, announce(word, plan->generation));
 	if (word && times < 2) { /* else it does not answer */
-		plan.first = server_in_word(word);
-		plan.why = LB_OFFER_AGAIN;
+		plan->first = server_in_word(word);
+		plan->why = LB_OFFER_AGAIN;
 	}
-	return send_listed(ctx, p, svc, &plan);
-}
-
-/* steer sends a packet to the server that has its flow. */
-static __always_inline int steer(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				 __u64 word)
-{
-	struct order o = {
-		.server = server_in_word(word), .function = FN_ACK_STICKINESS,
-		.generation = generation_in_word(word), .why = LB_STEER,
-	};
-
-	if (!server_number(o.server)) { /* it left the pool */
-		change(p->hash, word, 0);
-		count(LB_STALE_REMOVED);
-		return recover(ctx, p, svc);
-	}
-	return send_to(ctx, p, svc, &o);
+	return send_listed(ctx, p, svc, plan);
 }
 
 /* grown tells whether the client acknowledged what the server said: only then is
@@ -82,50 +64,62 @@ static __always_inline bool grown(const struct packet *p, __u64 embryo)
 	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected(embryo));
 }
 
-/* hatch steers a packet of an embryo. One that acknowledges something else is of
- * a connection with another server, which the embryo's would reset. */
-static __always_inline int hatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				 __u64 embryo)
+/* hatch returns what an embryo is after a packet of it: a flow, the same, or, to
+ * one that acknowledges something else, nothing: that is of a connection with
+ * another server, which the embryo's would reset. */
+static __always_inline __u64 hatch(const struct packet *p, __u64 embryo)
 {
 	__u64 word = flow_word(server_in_word(embryo), generation_in_word(embryo));
 
 	if (grown(p, embryo)) {
 		if (change(p->hash, embryo, word))
 			count(LB_FLOW_ACKNOWLEDGED);
-	} else if (p->kind == KIND_TCP && p->flags & TCP_ACK) {
-		return recover(ctx, p, svc);
-	} else {
-		word = embryo;
+		return word;
 	}
-	return steer(ctx, p, svc, word);
+	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryo;
 }
 
 /* hunt finds the server of a packet of a service with flows. */
 static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
+	struct order o = { .function = FN_ACK_STICKINESS, .why = LB_STEER };
+	struct server *s;
 	__u64 word;
 
-	p->hash = digest(&p->t);
 	if (opens(p))
 		return offer(ctx, p, svc);
-	word = find(p->hash, p->kind != KIND_TOO_BIG);
+	word = p->kind == KIND_TOO_BIG ? 0 : find_home(p->hash);
+	if (!word)
+		word = find(p->hash, p->kind != KIND_TOO_BIG);
+	if (word && !(word & WORD_FLOW))
+		word = hatch(p, word);
+	else if (both_closed(word) && p->payload) /* of another connection, it may be */
+		word = 0;
+	else if (p->kind == KIND_TCP && p->flags & TCP_FIN)
+		note_close(p->hash, word, CLOSED_CLIENT);
 	if (!word)
 		return recover(ctx, p, svc);
-	if (!(word & WORD_FLOW))
-		return hatch(ctx, p, svc, word);
-	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
-		note_close(p->hash, word, CLOSED_CLIENT);
-	return steer(ctx, p, svc, word);
+	o.server = server_in_word(word);
+	o.generation = generation_in_word(word);
+	s = server_number(o.server);
+	if (s)
+		return send_to(ctx, p, svc, s, &o);
+	change(p->hash, word, 0); /* it left the pool */
+	count(LB_STALE_REMOVED);
+	return recover(ctx, p, svc);
 }
 
 /* single sends every packet of a flow to one server, by hash: no state here
  * and no agent there (the SID is one End.DT6 a server). */
 static __always_inline int single(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	const struct bucket *b = bucket_of(svc, &p->t);
-	struct order o = { .server = NOBODY, .function = FN_DELIVER, .why = LB_DELIVER };
+	const struct bucket *b = bucket_of(svc, p);
+	struct order o = { .function = FN_DELIVER, .why = LB_DELIVER };
+	struct server *s;
 
-	if (b && b->choices)
-		o.server = b->server[0];
-	return send_to(ctx, p, svc, &o);
+	if (!b || !b->choices)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	o.server = b->server[0];
+	s = server_number(o.server);
+	return s ? send_to(ctx, p, svc, s, &o) : verdict(LB_DROP_NO_SERVER, XDP_DROP);
 }

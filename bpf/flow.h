@@ -68,11 +68,16 @@ static __always_inline __u64 embryo_word(__u32 server, __u16 generation, __u32 e
 	return (server & WORD_SERVER) | (__u64)generation << 16 | (__u64)expects << 32;
 }
 
+static __always_inline bool both_closed(__u64 flow)
+{
+	__u32 both = CLOSED_CLIENT | CLOSED_SERVER;
+
+	return (flow >> WORD_CLOSED & both) == both;
+}
+
 static __always_inline bool is_over(__u64 flow)
 {
-	__u32 closed = flow >> WORD_CLOSED, both = CLOSED_CLIENT | CLOSED_SERVER;
-
-	return closed & CLOSED_RESET || (closed & both) == both;
+	return flow >> WORD_CLOSED & CLOSED_RESET || both_closed(flow);
 }
 
 /* note_close adds who closed a flow, whatever else changes meanwhile. */

@@ -66,22 +66,20 @@ enum counter {
 #include "signalled.h"
 #include "sweep.h"
 
-/* read_first reads the packet that starts the frame, as from a client. */
-__noinline int read_first(struct xdp_md *ctx, struct packet *p)
+/* has_ports tells whether a packet says which service it is of. */
+static __always_inline bool has_ports(const struct packet *p)
 {
-	if (!p)
-		return NOT_IP;
-	return read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_BYTES, p, INWARD);
+	return p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG;
 }
 
 /* without_ports decides on a packet that shows none. */
-static __always_inline int without_ports(struct xdp_md *ctx, struct packet *p, int how)
+static __always_inline int without_ports(struct xdp_md *ctx, struct packet *p)
 {
 	const struct service *vip = vip_at(&p->t.vip);
 
 	if (!vip)
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
-	if (how == CUT_SHORT)
+	if (p->reading == CUT_SHORT && !has_ports(p))
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
 	switch (p->kind) {
 	case KIND_FRAGMENT:
@@ -97,12 +95,6 @@ static __always_inline int without_ports(struct xdp_md *ctx, struct packet *p, i
 	}
 }
 
-/* has_ports tells whether a packet says which service it is of. */
-static __always_inline bool has_ports(const struct packet *p)
-{
-	return p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG;
-}
-
 /* is_short tells an ICMP error whose own length does not reach the ports that it
  * quotes: they were the link's padding. */
 static __always_inline bool is_short(const struct packet *p)
@@ -112,19 +104,19 @@ static __always_inline bool is_short(const struct packet *p)
 }
 
 /* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct packet *p, int how)
+static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 {
-	bool ports = has_ports(p);
-	const struct service *svc = ports ? service_of(p) : NULL;
+	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
 
 	if (!svc)
-		return without_ports(ctx, p, ports ? READ : how);
-	if (how == MALFORMED || is_short(p))
+		return without_ports(ctx, p);
+	if (p->reading == MALFORMED || is_short(p))
 		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
-	if (how != READ)
+	if (p->reading != READ)
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG && p->family == 6 && p->mtu < MIN_MTU6)
 		return verdict(LB_DROP_SMALL_MTU, XDP_DROP);
+	p->hash = digest(&p->t);
 	if (svc->dispatch == DISPATCH_SINGLE)
 		return single(ctx, p, svc);
 	return hunt(ctx, p, svc);
@@ -145,16 +137,22 @@ static __always_inline int refused(int how)
 	}
 }
 
-/* from_domain handles a packet for one of our SIDs. */
-static __always_inline int from_domain(struct xdp_md *ctx, struct work *w, __u16 fn)
+/* from_domain handles a packet for one of our SIDs. A function of its own, so that
+ * the way of the others has its stack. */
+__noinline int from_domain(struct xdp_md *ctx, __u16 fn)
 {
 	bool answer = fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS;
+	struct work *w = workplace();
 	const struct service *svc;
 	__u32 number = NOBODY, *server;
-	struct packet *p = &w->packet;
-	struct sr *sr = &w->sr;
+	struct packet *p;
+	struct sr *sr;
 	int how;
 
+	if (!w)
+		return XDP_ABORTED;
+	p = &w->packet;
+	sr = &w->sr;
 	if (!answer && fn != FN_NOT_MINE && fn != FN_RECOVER_STICKINESS)
 		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
 	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
@@ -206,7 +204,7 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 
 /* about_ours handles a router's word that one of our outer packets was too big:
  * the client hears it as if it were about its own (RFC 2473 §7.1). */
-static __always_inline int about_ours(struct xdp_md *ctx, struct packet *p)
+__noinline int about_ours(struct xdp_md *ctx, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
 	struct icmp *icmp = take(&c, sizeof(*icmp));
@@ -214,6 +212,8 @@ static __always_inline int about_ours(struct xdp_md *ctx, struct packet *p)
 	__u32 at, mtu;
 	int how;
 
+	if (!p)
+		return XDP_ABORTED;
 	if (!icmp || icmp->type != ICMP6_TOO_BIG)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
@@ -243,10 +243,11 @@ int lb(struct xdp_md *ctx)
 	struct ipv6hdr *ip = c.pos;
 	struct work *w = workplace();
 	__u16 fn, family = 0;
-	int how;
+	struct packet *p;
 
 	if (!w)
 		return XDP_ABORTED;
+	p = &w->packet;
 	if (eth && eth->h_proto == bpf_htons(ETH_P_IPV6))
 		family = 6;
 	else if (eth && eth->h_proto == bpf_htons(ETH_P_IP))
@@ -254,15 +255,18 @@ int lb(struct xdp_md *ctx)
 	if (family == 6 && (void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
 		fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
 		if (ip->nexthdr == IPPROTO_ICMPV6)
-			return about_ours(ctx, &w->packet);
+			return about_ours(ctx, p);
 		if (!fn)
 			return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
-		return from_domain(ctx, w, fn);
+		return from_domain(ctx, fn);
 	}
-	how = family ? read_first(ctx, &w->packet) : NOT_IP;
-	if (how == NOT_IP || w->packet.family != family)
+	if (!family)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	return from_client(ctx, &w->packet, how);
+	p->reading = read_at(eth, c.end, ETH_BYTES, p, INWARD);
+	barrier(); /* from here on the verifier looks at all kinds of packets at once */
+	if (p->reading == NOT_IP || p->family != family)
+		return verdict(LB_PASS_NOT_IP, XDP_PASS);
+	return from_client(ctx, p);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

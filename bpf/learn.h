@@ -33,13 +33,11 @@ static __always_inline enum counter put_word(__u64 hash, __u64 was, __u64 word, 
 }
 
 /* learn_once is createStickiness. Within one generation the first server stays. */
-__noinline int learn_once(const struct packet *p, __u32 server, __u16 generation)
+static __always_inline int learn_once(const struct packet *p, __u32 server, __u16 generation)
 {
 	bool handshake, same;
 	__u64 word;
 
-	if (!p)
-		return LB_TABLE_FULL;
 	handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN);
 	word = find(p->hash, false);
 	same = word && generation_in_word(word) == generation;
@@ -64,12 +62,10 @@ __noinline int learn_once(const struct packet *p, __u32 server, __u16 generation
 }
 
 /* forget_once is removeStickiness. */
-__noinline int forget_once(const struct packet *p, __u32 server, __u16 generation)
+static __always_inline int forget_once(const struct packet *p, __u32 server, __u16 generation)
 {
 	__u64 word, closed;
 
-	if (!p)
-		return LB_REMOVE_UNKNOWN;
 	word = find(p->hash, false);
 	if (!word)
 		return LB_REMOVE_UNKNOWN;
@@ -83,7 +79,7 @@ __noinline int learn(const struct packet *p, __u32 server, __u16 generation)
 {
 	int why = AGAIN;
 
-	for (int i = 0; i < MOST_TRIES && why == AGAIN; i++)
+	for (int i = 0; p && i < MOST_TRIES && why == AGAIN; i++)
 		why = learn_once(p, server, generation);
 	return why == AGAIN ? LB_STICKINESS_CONFLICT : why;
 }
@@ -92,7 +88,7 @@ __noinline int forget(const struct packet *p, __u32 server, __u16 generation)
 {
 	int why = AGAIN;
 
-	for (int i = 0; i < MOST_TRIES && why == AGAIN; i++)
+	for (int i = 0; p && i < MOST_TRIES && why == AGAIN; i++)
 		why = forget_once(p, server, generation);
 	return why == AGAIN ? LB_REMOVE_UNKNOWN : why;
 }

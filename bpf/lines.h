@@ -173,6 +173,15 @@ __noinline __u64 find(__u64 hash, bool touch)
 	return (first ? first : second) & ~WORD_MOVES;
 }
 
+/* find_home is find where most flows are, in their home line, and dates them. */
+static __always_inline __u64 find_home(__u64 hash)
+{
+	struct line *l = line_at(home_of(hash));
+	__u64 word = l ? look(l, mark_of(hash), seen_now(), true) : 0;
+
+	return word & WORD_MOVES ? 0 : word;
+}
+
 /* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
 static __always_inline bool change_in(struct line *l, __u64 mark, __u64 word, __u64 fresh,
 				      __u16 now)

@@ -11,9 +11,10 @@
  * list where to go on. */
 #pragma once
 #include "auth.h"
+#include "count.h"
 #include "nexthop.h"
-#include "rewrite.h"
 #include "service.h"
+#include "work.h"
 
 #define NOBODY 0xffffffff
 
@@ -28,14 +29,43 @@ struct plan {
 	__u32 except; /* server number that is left out, or NOBODY */
 	__u32 rotate; /* how far the order in each lap is turned; below 256 */
 	__u32 from;   /* place in the list to start at */
-	__u32 room;   /* segments that fit the packet */
 	__u32 why;    /* enum counter, of sending it */
 	__u16 generation;
 	__u8 flags;  /* enum sid_flags */
 	__u8 laps;   /* enum laps, or-ed */
 	__u8 forced; /* the first so many that are offered must take it */
 	__u8 zero[3];
+
+	/* The list on its way. */
+	__u32 asked;   /* servers in the lap of the question */
+	__u32 choices; /* candidates in the lap of the offer */
+	__u32 before;  /* 1: `first` is before them */
+	__u32 turn_asked, turn_offered; /* how far their orders are turned */
+	__u32 room;	/* segments that fit the packet */
+	__u32 last;	/* place of the last server listed */
+	__u32 offered;	/* servers listed in the lap of the offer */
+	__u32 too_many; /* there was no room for one more */
+	__u32 key_id;	/* of the tag that signs it, or 0 */
 };
+
+/* Not on the stack: there the verifier would follow every number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+/* new_plan is a plan for nobody. */
+static __always_inline struct plan *new_plan(__u8 laps, enum counter why)
+{
+	__u32 zero = 0;
+	struct plan *p = bpf_map_lookup_elem(&plans, &zero);
+
+	if (p)
+		*p = (struct plan){ .first = NOBODY, .except = NOBODY, .laps = laps, .why = why };
+	return p;
+}
 
 enum listed {
 	LISTED,
@@ -47,38 +77,95 @@ enum listed {
 /* Places of the list: the question's members, the offer's first, its candidates. */
 #define PLACE_FIRST MAX_MEMBERS
 #define PLACE_CANDIDATES (PLACE_FIRST + 1)
-#define PLACES (PLACE_CANDIDATES + MAX_CHOICES)
 
-/* server_in returns the number of the server in a place of the list, or NOBODY. */
-static __always_inline __u32 server_in(const struct plan *p, const struct bucket *b, __u64 place)
+/* What a list is made of. */
+struct listing {
+	struct route *r;
+	struct plan *p;
+	const struct bucket *b;
+};
+
+/* add_server appends a server's SID. */
+static __always_inline void add_server(struct route *r, const struct server *s, struct sid sid)
 {
-	__u32 i;
-
-	if (place < PLACE_FIRST) {
-		if (!(p->laps & LAP_QUESTION) || place >= b->members)
-			return NOBODY;
-		place = (place + p->rotate) % b->members;
-		return place < MAX_MEMBERS ? b->server[place] : NOBODY;
-	}
-	if (!(p->laps & LAP_OFFER))
-		return NOBODY;
-	if (place == PLACE_FIRST)
-		return p->first;
-	i = place - PLACE_CANDIDATES;
-	if (i >= b->choices || b->choices > MAX_CHOICES)
-		return NOBODY;
-	i = (i + p->rotate) % b->choices % MAX_CHOICES;
-	return b->server[i] == p->first ? NOBODY : b->server[i];
+	sid.locator_be = s->locator_be;
+	if (!r->n)
+		__builtin_memcpy(r->mac, s->mac, sizeof(r->mac));
+	*segment_of(r, r->n) = sid;
+	r->n++;
 }
 
-/* bring_back makes the last segment return the packet to this LB. */
-static __always_inline void bring_back(struct route *r, const struct plan *p, __u32 place)
+/* server_in returns the number of the i-th server that the list goes to, or NOBODY,
+ * and its place. */
+static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *place)
 {
-	struct sid back = make_sid(self.locator_be, FN_RECOVER_STICKINESS, p->generation);
+	__u32 at, n = l->p->asked, number;
 
-	back.flags = p->flags;
-	back.report_be = bpf_htons(p->rotate << 8 | place);
-	r->segment[(r->n - 1) % MAX_SEGMENTS] = back;
+	if (i < n) {
+		*place = i;
+		at = i + l->p->turn_asked;
+	} else {
+		i -= n;
+		*place = PLACE_FIRST;
+		if (l->p->before && !i)
+			return l->p->first;
+		i -= l->p->before;
+		n = l->p->choices;
+		*place = PLACE_CANDIDATES + i;
+		at = i + l->p->turn_offered;
+	}
+	if (at >= n)
+		at -= n;
+	if (at >= MAX_MEMBERS)
+		return NOBODY;
+	number = l->b->server[at];
+	return *place >= PLACE_CANDIDATES && number == l->p->first ? NOBODY : number;
+}
+
+/* list_server is the callback of bpf_loop; 1 ends the list. */
+static long list_server(__u64 i, struct listing *l)
+{
+	struct plan *p = l->p;
+	enum function fn = FN_RECOVER_STICKINESS;
+	__u32 place, number = server_in(l, i, &place);
+	struct server *s;
+	struct sid sid;
+
+	if (place < p->from || number == NOBODY || number == p->except)
+		return 0;
+	s = server_number(number);
+	if (!s || !s->ready)
+		return 0;
+	p->too_many = l->r->n >= p->room;
+	if (p->too_many)
+		return 1;
+	if (place >= PLACE_FIRST)
+		fn = ++p->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
+	sid = make_sid(0, fn, p->generation);
+	sid.flags = p->flags;
+	sid.key_id = p->key_id;
+	add_server(l->r, s, sid);
+	p->last = place;
+	return 0;
+}
+
+/* turned is how far an order of n is turned. */
+static __always_inline __u32 turned(const struct plan *p, __u32 n)
+{
+	return p->rotate && n ? p->rotate % n : 0;
+}
+
+/* lay_out says how many servers each lap has. */
+static __always_inline void lay_out(struct plan *p, const struct bucket *b)
+{
+	if (p->laps & LAP_QUESTION)
+		p->asked = b->members;
+	p->turn_asked = turned(p, p->asked);
+	if (!(p->laps & LAP_OFFER))
+		return;
+	p->choices = b->choices;
+	p->before = p->first != NOBODY;
+	p->turn_offered = turned(p, p->choices);
 }
 
 /* add_via puts the transit SIDs of a service in front. */
@@ -86,11 +173,12 @@ static __always_inline enum listed add_via(struct route *r, const struct service
 {
 	const struct next_hop *hop;
 
-	for (__u32 i = 0; i < MAX_VIA && i < svc->vias; i++)
-		__builtin_memcpy(&r->segment[i], &svc->via[i], sizeof(svc->via[i]));
+	r->wire = svc->wire;
 	r->n = svc->vias;
 	if (!r->n)
 		return LISTED;
+	for (__u32 i = 0; i < MAX_VIA && i < svc->vias; i++)
+		__builtin_memcpy(segment_of(r, i), &svc->via[i], sizeof(svc->via[i]));
 	hop = next_hop_to(&svc->via[0]);
 	if (!hop)
 		return LIST_NO_HOP;
@@ -98,74 +186,36 @@ static __always_inline enum listed add_via(struct route *r, const struct service
 	return LISTED;
 }
 
-/* add_server appends a server's SID. */
-static __always_inline void add_server(struct route *r, const struct server *s, enum function fn,
-				       const struct plan *p)
+/* bring_back makes the last segment return the packet to this LB. */
+static __always_inline void bring_back(struct route *r, const struct plan *p)
 {
-	struct sid sid = make_sid(s->locator_be, fn, p->generation);
+	struct sid back = make_sid(self.locator_be, FN_RECOVER_STICKINESS, p->generation);
 
-	sid.flags = p->flags;
-	if (!r->n)
-		__builtin_memcpy(r->mac, s->mac, sizeof(r->mac));
-	r->segment[r->n % MAX_SEGMENTS] = sid;
-	r->n++;
-}
-
-/* A list on its way. */
-struct listing {
-	struct route *r;
-	const struct bucket *b;
-	const struct plan *p;
-	__u32 start;	/* segments before the servers */
-	__u32 last;	/* place of the last server listed */
-	__u32 offered;	/* servers in the lap of the offer */
-	__u32 too_many; /* there was no room for one more */
-};
-
-/* list_place is the callback of bpf_loop; 1 ends the list. */
-static long list_place(__u64 place, struct listing *l)
-{
-	const struct plan *p = l->p;
-	__u32 number = place < p->from ? NOBODY : server_in(p, l->b, place);
-	enum function fn = FN_RECOVER_STICKINESS;
-	struct server *s;
-
-	if (number == NOBODY || number == p->except)
-		return 0;
-	s = server_number(number);
-	if (!s || !s->ready)
-		return 0;
-	l->too_many = l->r->n >= p->room;
-	if (l->too_many)
-		return 1;
-	if (place >= PLACE_FIRST)
-		fn = ++l->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
-	add_server(l->r, s, fn, p);
-	l->last = place;
-	return 0;
+	back.flags = p->flags;
+	back.key_id = p->key_id;
+	back.report_be = bpf_htons(p->rotate << 8 | p->last);
+	*segment_of(r, r->n - 1) = back;
 }
 
 /* list_servers fills the route by the plan. */
-static __always_inline enum listed list_servers(struct route *r, const struct service *svc,
-						const struct bucket *b, const struct plan *p)
+static __always_inline enum listed list_servers(struct listing *l, const struct service *svc)
 {
-	struct listing l = { .r = r, .b = b, .p = p };
-	enum listed ok;
+	enum listed ok = add_via(l->r, svc);
+	struct plan *p = l->p;
+	__u32 start = l->r->n;
 
-	r->wire = svc->wire;
-	ok = add_via(r, svc);
 	if (ok)
 		return ok;
-	l.start = r->n;
-	bpf_loop(PLACES, list_place, &l, 0);
-	if (r->n == l.start)
-		return l.too_many ? LIST_TOO_BIG : LIST_EMPTY;
-	if (l.too_many && r->n < l.start + 2)
+	lay_out(p, l->b);
+	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
+	if (l->r->n == start)
+		return p->too_many ? LIST_TOO_BIG : LIST_EMPTY;
+	if (p->too_many && l->r->n < start + 2)
 		return LIST_TOO_BIG;
-	if (l.too_many)
-		bring_back(r, p, l.last);
-	else if (l.offered)
-		r->segment[(r->n - 1) % MAX_SEGMENTS].function_be = bpf_htons(FN_CONNECT_FORCE);
+	if (p->too_many)
+		bring_back(l->r, p);
+	else if (p->offered)
+		segment_of(l->r, l->r->n - 1)->function_be = bpf_htons(FN_CONNECT_FORCE);
 	return LISTED;
 }
 

@@ -87,6 +87,8 @@ struct packet {
 	__u8 class;    /* traffic class, or TOS */
 	__u8 hops;     /* limit, or TTL */
 	__u8 inserted; /* an SRH is between IP and transport header (WIRE_INSERT) */
+	__u8 reading;  /* LB: enum reading, of the frame's first packet */
+	__u8 zero[7];
 };
 
 enum reading {
@@ -100,6 +102,14 @@ enum direction {
 	INWARD,	 /* from the client to the VIP */
 	OUTWARD, /* from the VIP to the client */
 };
+
+/* copy_address moves 8 bytes at a time, which the compiler, for the alignment that an
+ * address has by itself, would not. */
+static __always_inline void copy_address(struct in6_addr *to, const struct in6_addr *from)
+{
+	((__u64 *)to)[0] = ((const __u64 *)from)[0];
+	((__u64 *)to)[1] = ((const __u64 *)from)[1];
+}
 
 static __always_inline struct in6_addr mapped(__be32 v4)
 {
@@ -152,8 +162,8 @@ static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 	p->length = sizeof(*ip) + length_of(ip->payload_len);
 	p->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
 	p->hops = ip->hop_limit;
-	p->t.client = ip->saddr;
-	p->t.vip = ip->daddr;
+	copy_address(&p->t.client, &ip->saddr);
+	copy_address(&p->t.vip, &ip->daddr);
 	if (ip->nexthdr == IPPROTO_FRAGMENT)
 		p->kind = KIND_FRAGMENT;
 	else if (is_extension_header(ip->nexthdr))

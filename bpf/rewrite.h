@@ -38,38 +38,56 @@ static __always_inline void set_class6(struct ipv6hdr *ip, __u8 class)
 	ip->flow_lbl[0] = (ip->flow_lbl[0] & 0x0f) | class << 4;
 }
 
-/* age notes a hop and a traffic class in the packet's own header, which is the
- * first of the frame. */
-static __always_inline enum rewritten age(struct xdp_md *ctx, struct packet *p, int hops, __u8 class)
+/* note_class gives the packet, the first thing in the frame, a traffic class. */
+static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct packet *p, __u8 class)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
-	__be16 *word;
+	__u16 first;
 
-	if (hops && p->hops <= hops)
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+		if (!ip)
+			return NOT_WHOLE;
+		set_class6(ip, class);
+	} else {
+		struct iphdr *ip = take(&c, sizeof(*ip));
+		__u16 *word = (void *)ip;
+
+		if (!ip)
+			return NOT_WHOLE;
+		first = word[0];
+		ip->tos = class;
+		ip->check = replace_word(ip->check, first, word[0]);
+	}
+	p->class = class;
+	return REWRITTEN;
+}
+
+/* note_hop takes one from the hops that are left to it. */
+static __always_inline enum rewritten note_hop(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+
+	if (p->hops <= 1)
 		return HOPS_SPENT;
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
 		if (!ip)
 			return NOT_WHOLE;
-		ip->hop_limit -= hops;
-		set_class6(ip, class);
+		ip->hop_limit--;
 	} else {
 		struct iphdr *ip = take(&c, sizeof(*ip));
-		__u16 first, ttl;
+		__u16 *word = (void *)ip, ttl;
 
 		if (!ip)
 			return NOT_WHOLE;
-		word = (void *)ip;
-		first = word[0];
-		ip->tos = class;
-		ip->check = replace_word(ip->check, first, word[0]);
 		ttl = word[4];
-		ip->ttl -= hops;
+		ip->ttl--;
 		ip->check = replace_word(ip->check, ttl, word[4]);
 	}
-	p->hops -= hops;
-	p->class = class;
+	p->hops--;
 	return REWRITTEN;
 }
 
@@ -120,7 +138,7 @@ __noinline int strip(struct xdp_md *ctx, const struct sr *sr, struct packet *p, 
 	}
 	p->ip = ETH_BYTES;
 	p->l4 = ETH_BYTES + (p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	return done ?: age(ctx, p, 0, class);
+	return done ?: note_class(ctx, p, class);
 }
 
 /* link_to addresses the frame to a neighbour. */
@@ -135,15 +153,29 @@ static __always_inline enum rewritten link_to(struct xdp_md *ctx, const __u8 *ma
 	return REWRITTEN;
 }
 
-/* Where a packet goes: its segments, first to last, and the neighbour that is
- * towards the first one. */
+/* Where a packet goes: its segments, and the neighbour that is towards the first
+ * one. They stand as an SRH has them, last first, so that they are written at once;
+ * around them is room for the packet's destination and the sender, which an inserted
+ * SRH has, too. The verifier does not see that a late begin has few segments:
+ * hence beyond. */
 struct route {
 	__u32 n;
 	__u8 mac[6];
 	__u8 wire; /* enum wire */
 	__u8 zero;
-	struct sid segment[MAX_SEGMENTS];
+	struct sid list[MAX_SEGMENTS];
+	struct sid beyond[MAX_SEGMENTS];
+	struct ipv6hdr own; /* of the packet into which they are inserted */
 };
+
+#define FIRST_SEGMENT (MAX_SEGMENTS - 2)
+#define MOST_IN_ROUTE (MAX_SEGMENTS - 2)
+
+/* segment_of returns where segment i of a route stands. */
+static __always_inline struct sid *segment_of(struct route *r, __u32 i)
+{
+	return &r->list[(FIRST_SEGMENT - i) % MAX_SEGMENTS];
+}
 
 /* route_bytes is what n segments cost (docs/wire.md). */
 static __always_inline __u32 route_bytes(__u32 n, __u8 wire)
@@ -155,132 +187,165 @@ static __always_inline __u32 route_bytes(__u32 n, __u8 wire)
 	return sizeof(struct ipv6hdr) + sizeof(struct srh) + (n - 1) * sizeof(struct sid);
 }
 
-/* A route on its way into a tag: segments, last first. */
+/* A route on its way into a tag. */
 struct signing_route {
 	struct sip s;
 	const struct route *r;
+	__u32 begin;
 };
 
 /* sign_segment is the callback of bpf_loop. */
 static long sign_segment(__u64 i, struct signing_route *w)
 {
-	tag_segment(&w->s, &w->r->segment[(w->r->n - 1 - i) % MAX_SEGMENTS]);
+	tag_segment(&w->s, &w->r->list[(w->begin + i) % MAX_SEGMENTS]);
 	return 0;
 }
 
-/* route_tag signs what the receivers will see of the segments. */
-static __always_inline __be64 route_tag(const struct key *key, const struct tuple *t,
-					const struct route *r, __u32 shown, const struct in6_addr *last)
+/* route_tag signs what the receivers will see: `shown` segments of the list. A
+ * function of its own for the verifier. */
+__noinline __u64 route_tag(const struct key *key, const struct packet *p, const struct route *r,
+			   __u32 begin, __u32 shown)
 {
-	struct signing_route w = { .r = r };
+	struct signing_route w = { .r = r, .begin = begin };
 
-	w.s = tag_start(key, t, self.locator_be);
-	if (last)
-		tag_segment(&w.s, last);
+	if (!key || !p || !r)
+		return 0;
+	w.s = tag_start(key, &p->t, self.locator_be);
 	bpf_loop(shown, sign_segment, &w, 0);
-	return tag_end(&w.s, shown + (last ? 1 : 0));
+	return tag_end(&w.s, shown);
 }
 
-/* write_list writes the route's segments as an SRH has them, last first. */
-static __always_inline enum rewritten write_list(struct xdp_md *ctx, __u32 at,
-						 const struct route *r, __u32 n)
+/* write_list writes n segments of the list, from begin on. */
+static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struct route *r,
+						 __u32 begin, __u32 n)
 {
-	for (__u32 i = 0; i < MAX_SEGMENTS && i < n; i++) {
-		struct sid entry = r->segment[(r->n - 1 - i) % MAX_SEGMENTS];
+	__u32 at = SRH_AT + sizeof(struct srh);
 
-		if (bpf_xdp_store_bytes(ctx, at + i * sizeof(entry), &entry, sizeof(entry)))
-			return NOT_WHOLE;
-	}
+	n--; /* 1 to 16, where the verifier can see it */
+	asm volatile("%0 &= 15" : "+r"(n));
+	begin %= MAX_SEGMENTS;
+	if (bpf_xdp_store_bytes(ctx, at, (void *)&r->list[begin], (n + 1) * sizeof(struct sid)))
+		return NOT_WHOLE;
 	return REWRITTEN;
+}
+
+/* put_around puts an outer header around the packet, with room for an SRH behind
+ * it, and addresses the frame. */
+static __always_inline enum rewritten put_around(struct xdp_md *ctx, const struct packet *p,
+						 __u32 srh_bytes, __be64 tag, const struct sid *to,
+						 const __u8 *mac, __u8 next)
+{
+	__u32 bytes = sizeof(struct ipv6hdr) + srh_bytes;
+	struct in6_addr from = own_address(tag);
+	struct ipv6hdr *outer;
+	struct ethhdr *eth;
+	struct cursor c;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
+		return NO_ROOM;
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
+	outer = take(&c, sizeof(*outer));
+	if (!eth || !outer)
+		return NOT_WHOLE;
+	link_header(eth, mac, 6);
+	outer_header(outer, &from, (const void *)to, p->class, flow_label(&p->t),
+		     srh_bytes + p->length, next);
+	return REWRITTEN;
+}
+
+/* protocol_inside is the next header of what stands before the packet. */
+static __always_inline __u8 protocol_inside(const struct packet *p)
+{
+	return p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 }
 
 /* encapsulate: RFC 8986 §5.2, H.Encaps.Red. */
 static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const struct packet *p,
-						  const struct route *r, const struct key *key)
+						  struct route *r, __be64 tag)
 {
-	__u32 bytes = route_bytes(r->n, r->wire);
-	__u8 inside = p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
-	struct in6_addr from, to = sid_address(&r->segment[0]);
-	struct ipv6hdr *outer;
-	struct srh *srh;
+	__u32 srh_bytes = route_bytes(r->n, WIRE_ENCAP) - sizeof(struct ipv6hdr);
+	__u32 shown = r->n - 1;
+	__u8 next = shown ? IPPROTO_ROUTING : protocol_inside(p);
+	enum rewritten done;
 	struct cursor c;
+	struct srh *srh;
 
-	from = own_address(key ? route_tag(key, &p->t, r, r->n > 1 ? r->n - 1 : 1, NULL)
-			       : bpf_cpu_to_be64(UNTAGGED));
-	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
-		return NO_ROOM;
-	c = frame_at(ctx, ETH_BYTES);
-	outer = take(&c, sizeof(*outer));
-	if (!outer)
-		return NOT_WHOLE;
-	outer_header(outer, &from, &to, p->class, flow_label(&p->t),
-		     bytes - sizeof(*outer) + p->length, r->n > 1 ? IPPROTO_ROUTING : inside);
-	if (r->n == 1)
-		return REWRITTEN;
+	done = put_around(ctx, p, srh_bytes, tag, segment_of(r, 0), r->mac, next);
+	if (done || !shown)
+		return done;
+	c = frame_at(ctx, SRH_AT);
 	srh = take(&c, sizeof(*srh));
 	if (!srh)
 		return NOT_WHOLE;
 	*srh = (struct srh){
-		.next_header = inside,
-		.length = 2 * (r->n - 1),
+		.next_header = protocol_inside(p),
+		.length = 2 * shown,
 		.type = SRH_TYPE,
-		.segments_left = r->n - 1,
-		.last_entry = r->n - 2,
+		.segments_left = shown,
+		.last_entry = shown - 1,
 	};
-	return write_list(ctx, SRH_AT + sizeof(*srh), r, r->n - 1);
+	return write_list(ctx, r, FIRST_SEGMENT - shown, shown);
 }
 
 /* insert puts (sender, segments…, destination) into the packet itself. */
 static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct packet *p,
-					     const struct route *r, const struct key *key)
+					     struct route *r, __be64 tag)
 {
-	__u32 bytes = route_bytes(r->n, r->wire);
-	struct cursor c = frame_at(ctx, ETH_BYTES);
-	struct ipv6hdr *ip = take(&c, sizeof(*ip)), copy;
-	__u32 list = SRH_AT + sizeof(struct srh);
-	struct in6_addr first;
+	__u32 bytes = route_bytes(r->n, WIRE_INSERT);
+	struct in6_addr from = own_address(tag);
+	struct ipv6hdr *ip;
+	struct ethhdr *eth;
+	struct cursor c;
 	struct srh *srh;
 
-	if (!ip)
-		return NOT_WHOLE;
-	copy = *ip;
-	first = own_address(key ? route_tag(key, &p->t, r, r->n, &copy.daddr)
-				: bpf_cpu_to_be64(UNTAGGED));
+	__builtin_memcpy(&r->list[FIRST_SEGMENT + 1], &from, sizeof(from));
 	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
 		return NO_ROOM;
-	c = frame_at(ctx, ETH_BYTES);
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
 	ip = take(&c, sizeof(*ip));
 	srh = take(&c, sizeof(*srh));
-	if (!ip || !srh)
+	if (!eth || !ip || !srh)
 		return NOT_WHOLE;
+	link_header(eth, r->mac, 6);
 	*srh = (struct srh){
-		.next_header = copy.nexthdr,
+		.next_header = r->own.nexthdr,
 		.length = 2 * (r->n + 2),
 		.type = SRH_TYPE,
 		.segments_left = r->n,
 		.last_entry = r->n + 1,
 	};
-	*ip = copy;
-	ip->daddr = sid_address(&r->segment[0]);
+	*ip = r->own;
+	copy_address(&ip->daddr, (const void *)segment_of(r, 0));
 	ip->nexthdr = IPPROTO_ROUTING;
 	ip->payload_len = bpf_htons(p->length - sizeof(*ip) + bytes);
-	if (bpf_xdp_store_bytes(ctx, list, &copy.daddr, sizeof(copy.daddr)) ||
-	    write_list(ctx, list + sizeof(first), r, r->n))
-		return NOT_WHOLE;
-	if (bpf_xdp_store_bytes(ctx, list + (r->n + 1) * sizeof(first), &first, sizeof(first)))
-		return NOT_WHOLE;
-	return REWRITTEN;
+	return write_list(ctx, r, FIRST_SEGMENT - r->n, r->n + 2);
 }
 
 /* put_on sends the packet, the first thing in the frame, on its route; key signs
  * it, or is NULL. A function of its own for the verifier. */
-__noinline int put_on(struct xdp_md *ctx, struct packet *p, const struct route *r,
-		      const struct key *key)
+__noinline int put_on(struct xdp_md *ctx, struct packet *p, struct route *r, const struct key *key)
 {
-	enum rewritten done;
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	__u64 tag = bpf_cpu_to_be64(UNTAGGED);
+	struct ipv6hdr *ip;
 
-	if (!p || !r || r->n < 1 || r->n > MAX_SEGMENTS - 2)
+	if (!p || !r || r->n < 1 || r->n >= MOST_IN_ROUTE)
 		return NOT_WHOLE;
-	done = r->wire == WIRE_INSERT ? insert(ctx, p, r, key) : encapsulate(ctx, p, r, key);
-	return done ?: link_to(ctx, r->mac, 6);
+	if (r->wire != WIRE_INSERT) {
+		__u32 shown = r->n > 1 ? r->n - 1 : 1;
+
+		if (key)
+			tag = route_tag(key, p, r, FIRST_SEGMENT + 1 - r->n, shown);
+		return encapsulate(ctx, p, r, tag);
+	}
+	ip = take(&c, sizeof(*ip));
+	if (!ip)
+		return NOT_WHOLE;
+	r->own = *ip;
+	copy_address((void *)segment_of(r, r->n), &ip->daddr);
+	if (key)
+		tag = route_tag(key, p, r, FIRST_SEGMENT - r->n, r->n + 1);
+	return insert(ctx, p, r, tag);
 }

@@ -5,7 +5,6 @@
 #include "count.h"
 #include "list.h"
 #include "toobig.h"
-#include "work.h"
 
 /* spoilt is the verdict on a packet that could not be rewritten. */
 static __always_inline int spoilt(enum rewritten how)
@@ -23,11 +22,15 @@ static __always_inline int spoilt(enum rewritten how)
 }
 
 /* too_big answers a packet that is longer than its route allows. It may have
- * come from a server, so the answer takes the client's way, not its own back. */
-static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+ * come from a server, so the answer takes the client's way, not its own back. A
+ * function of its own for the verifier, as all below: hence the tests for NULL, which
+ * never is. */
+__noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct service *svc)
 {
 	const struct next_hop *hop;
 
+	if (!p || !svc)
+		return XDP_ABORTED;
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
@@ -38,96 +41,99 @@ static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const s
 	return transmit(LB_TOO_BIG);
 }
 
-/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed if
- * its last segment names a key. */
+/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with k
+ * or not. */
 static __always_inline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				   const struct route *r, enum counter why)
+				   struct route *r, const struct signal_key *k, enum counter why)
 {
-	const struct signal_key *k = NULL;
 	enum rewritten done;
-
-	if (r->segment[(r->n - 1) % MAX_SEGMENTS].key_id)
-		k = signing_key();
 
 	if (p->length + route_bytes(r->n, r->wire) > self.mtu)
 		return too_big(ctx, p, svc);
-	done = age(ctx, p, 1, p->class);
+	done = note_hop(ctx, p);
 	if (!done)
 		done = put_on(ctx, p, r, k ? &k->key : NULL);
 	return done ? spoilt(done) : transmit(why);
 }
 
-/* sign_list writes the id of the signing key into the servers' SIDs. */
-static __always_inline void sign_list(struct route *r, const struct service *svc)
-{
-	const struct signal_key *k = signing_key();
-
-	for (__u32 i = 0; k && i < MAX_SEGMENTS && i < r->n; i++)
-		if (i >= svc->vias)
-			r->segment[i].key_id = k->id;
-}
-
-/* send_listed sends a packet to the servers of a plan. This and send_to are
- * functions of their own, so that the verifier looks at each once; hence the
- * tests for NULL, which never is. */
+/* send_listed sends a packet to the servers of a plan. */
 __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   struct plan *plan)
 {
+	struct listing l = { .p = plan };
 	struct work *w = workplace();
-	const struct bucket *b;
-	struct route *r;
+	const struct signal_key *k;
 	enum listed how;
 
 	if (!p || !svc || !plan || !w)
 		return XDP_ABORTED;
-	r = &w->route;
-	b = bucket_of(svc, &p->t);
-	if (!b)
+	l.r = &w->route;
+	l.b = bucket_of(svc, p);
+	if (!l.b)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (b->members < 2) /* nobody else: who gave it back has the last word */
+	if (l.b->members < 2) /* nobody else: who gave it back has the last word */
 		plan->except = NOBODY;
 	plan->room = room_for(p, svc->wire);
-	how = plan->room ? list_servers(r, svc, b, plan) : LIST_TOO_BIG;
+	k = signing_key();
+	plan->key_id = k ? k->id : 0;
+	how = plan->room ? list_servers(&l, svc) : LIST_TOO_BIG;
 	if (how == LIST_EMPTY)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (how == LIST_NO_HOP)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	if (how == LIST_TOO_BIG)
 		return too_big(ctx, p, svc);
-	sign_list(r, svc);
-	return send_on(ctx, p, svc, r, plan->why);
+	return send_on(ctx, p, svc, l.r, k, plan->why);
 }
 
 /* What one server is sent. */
 struct order {
 	__u32 server;
-	__u32 function; /* enum function */
-	__u32 why;	/* enum counter */
+	__u32 why; /* enum counter */
+	__u16 function; /* enum function */
 	__u16 generation;
-	__u16 zero;
 };
 
-/* send_to sends a packet to one server. */
-__noinline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-		       const struct order *o)
+/* send_routed sends a packet to one server by whatever route: through transit
+ * SIDs, inside the packet's own header, signed. */
+__noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   const struct order *o)
 {
+	const struct signal_key *k = NULL;
 	struct work *w = workplace();
-	struct plan plan = {};
 	struct server *s;
-	struct route *r;
+	struct sid sid;
 
 	if (!p || !svc || !o || !w)
 		return XDP_ABORTED;
-	r = &w->route;
 	s = server_number(o->server);
 	if (!s)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (!s->ready || add_via(r, svc))
+	if (!s->ready || add_via(&w->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	r->wire = svc->wire;
-	plan.generation = o->generation;
-	add_server(r, s, o->function, &plan);
-	if (o->function == FN_REJECT)
-		sign_list(r, svc);
-	return send_on(ctx, p, svc, r, o->why);
+	sid = make_sid(0, o->function, o->generation);
+	if (o->function == FN_REJECT) {
+		k = signing_key();
+		sid.key_id = k ? k->id : 0;
+	}
+	add_server(&w->route, s, sid);
+	return send_on(ctx, p, svc, &w->route, k, o->why);
+}
+
+/* send_to sends a packet to one server, s. Most need an outer header and nothing
+ * else, and call nobody but who makes room for it. */
+static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+				   const struct server *s, const struct order *o)
+{
+	enum rewritten done;
+	struct sid to;
+
+	if (!s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
+	    p->length + sizeof(struct ipv6hdr) > self.mtu)
+		return send_routed(ctx, p, svc, o);
+	to = make_sid(s->locator_be, o->function, o->generation);
+	done = note_hop(ctx, p);
+	if (!done)
+		done = put_around(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac, protocol_inside(p));
+	return done ? spoilt(done) : transmit(o->why);
 }

@@ -3,19 +3,35 @@
  * flow its list of servers (6LB §III). A service's table is replaced whole: a
  * packet meets the old one or the new one. */
 #pragma once
+#include "digest.h"
 #include "parse.h"
-#include "siphash.h"
 
 #define MAX_SERVICES 1024
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 
-const volatile struct key candidate_key = {};
+/* Services by what they are of: a hash table with linear probing, of which a packet
+ * touches two cache lines and calls nobody. A place has the number of a record; user
+ * space writes a record before its number stands anywhere and uses it for another
+ * service when no packet reads it any more. */
+#define SERVICE_PLACE_BITS 13 /* a quarter of them has a record, at most */
+#define MOST_PROBES 64	      /* user space puts a service nowhere else */
+#define NO_RECORD 0	      /* nothing here, and nothing behind it */
+#define SERVICE_GONE 1	      /* there was one; a record that is nobody's */
 
-/* Twice the services: each VIP has a mark of its own (struct service_key). */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * MAX_SERVICES);
-	__type(key, struct service_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << SERVICE_PLACE_BITS);
+	__uint(map_flags, BPF_F_MMAPABLE); /* a number is one store */
+	__type(key, __u32);
+	__type(value, __u64);
+} service_places SEC(".maps");
+
+/* Four times the services: each VIP has a mark of its own (struct service_key),
+ * and all may get another record at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SERVICE_GONE + 1 + 4 * MAX_SERVICES);
+	__type(key, __u32);
 	__type(value, struct service);
 } services SEC(".maps");
 
@@ -55,12 +71,74 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
+/* first_place needs no secret: who sends packets does not choose services. */
+static __always_inline __u32 first_place(const struct service_key *key)
+{
+	const __u64 *half = (const void *)&key->vip;
+	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
+
+	h += *(const __u32 *)&key->port_be;
+	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL >> (64 - SERVICE_PLACE_BITS);
+}
+
+static __always_inline bool same_service(const struct service_key *a, const struct service_key *b)
+{
+	const __u64 *x = (const void *)&a->vip, *y = (const void *)&b->vip;
+
+	return x[0] == y[0] && x[1] == y[1] &&
+	       *(const __u32 *)&a->port_be == *(const __u32 *)&b->port_be;
+}
+
+/* record_at returns the number of the record in a place. */
+static __always_inline __u32 record_at(__u32 place)
+{
+	__u64 *number = bpf_map_lookup_elem(&service_places, &place);
+
+	return number ? *(volatile __u64 *)number : NO_RECORD;
+}
+
+/* A service that is looked for. */
+struct sought {
+	struct service_key key;
+	__u32 place;  /* of the last probe */
+	__u32 number; /* of its record, or NO_RECORD */
+};
+
+/* next_probe is the callback of bpf_loop. */
+static long next_probe(__u64 i, struct sought *f)
+{
+	__u32 number = record_at(++f->place % (1 << SERVICE_PLACE_BITS));
+	struct service *s = bpf_map_lookup_elem(&services, &number);
+
+	if (s && same_service(&s->key, &f->key))
+		f->number = number;
+	return number == NO_RECORD || f->number;
+}
+
+/* probe looks for a service behind its first place: the number of its record. A
+ * function of its own, as it is rare. */
+__noinline int probe(const struct service_key *key, __u32 first)
+{
+	struct sought f = { .place = first };
+
+	if (!key)
+		return NO_RECORD;
+	f.key = *key;
+	bpf_loop(MOST_PROBES - 1, next_probe, &f, 0);
+	return f.number;
+}
+
 static __always_inline struct service *service_at(const struct in6_addr *vip, __be16 port_be,
 						  __u8 protocol)
 {
 	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
+	__u32 first = first_place(&key), number = record_at(first);
+	struct service *s = bpf_map_lookup_elem(&services, &number);
 
-	return bpf_map_lookup_elem(&services, &key);
+	if (number == NO_RECORD || !s || same_service(&s->key, &key))
+		return number == NO_RECORD ? NULL : s;
+	number = probe(&key, first);
+	return number == NO_RECORD ? NULL : bpf_map_lookup_elem(&services, &number);
 }
 
 /* service_of returns the service that a packet is for, or about. */
@@ -84,22 +162,29 @@ static __always_inline struct server *server_number(__u32 i)
 	return s && s->locator_be ? s : NULL;
 }
 
+/* hash_of_addresses is all that a fragment and the whole have in common. */
+__noinline __u64 hash_of_addresses(const struct packet *p)
+{
+	struct tuple t = {};
+
+	if (!p)
+		return 0;
+	t.client = p->t.client;
+	t.vip = p->t.vip;
+	return digest(&t);
+}
+
 /* bucket_of returns the servers of a flow. Services that take fragments are
  * hashed by addresses alone, so that a fragment finds the way of the whole. */
-static __always_inline struct bucket *bucket_of(const struct service *svc, const struct tuple *flow)
+static __always_inline struct bucket *bucket_of(const struct service *svc, const struct packet *p)
 {
-	struct key key = { candidate_key.k0, candidate_key.k1 };
-	struct tuple t = *flow;
+	__u64 hash = svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash;
 	__u32 at = svc->table;
 	void *table;
 
-	if (svc->fragments == FRAGMENTS_HASH) {
-		t.client_port_be = t.vip_port_be = 0;
-		t.protocol = 0;
-	}
 	table = bpf_map_lookup_elem(&tables, &at);
 	if (!table)
 		return NULL;
-	at = (siphash(&key, &t) >> 32) * svc->buckets >> 32; /* table.Table.Index */
+	at = (hash >> 32) * svc->buckets >> 32; /* table.Table.Index */
 	return bpf_map_lookup_elem(table, &at);
 }

@@ -45,7 +45,7 @@ static __always_inline int unwrap(struct xdp_md *ctx, const struct sr *sr, struc
 	enum rewritten done = strip(ctx, sr, p, OUTWARD);
 
 	if (!done)
-		done = age(ctx, p, 1, p->class);
+		done = note_hop(ctx, p);
 	if (!done)
 		done = link_to(ctx, hop->mac, p->family);
 	if (done)
@@ -53,6 +53,25 @@ static __always_inline int unwrap(struct xdp_md *ctx, const struct sr *sr, struc
 	if (p->kind == KIND_TCP && p->flags & TCP_SYN && clamp_mss(ctx, p, svc->mtu))
 		count(LB_MSS_CLAMPED);
 	return transmit(why);
+}
+
+/* make_rst makes a server's SYN-ACK the RST with which its client would refuse it. A
+ * function of its own, so that others have its stack. */
+__noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
+{
+	struct rst rst = { .flags = TCP_RST };
+	enum rewritten done;
+
+	if (!sr || !p)
+		return NOT_WHOLE;
+	rst.from = p->t.client;
+	rst.to = p->t.vip;
+	rst.from_port_be = p->t.client_port_be;
+	rst.to_port_be = p->t.vip_port_be;
+	rst.seq = p->ack;
+	rst.label = flow_label(&p->t);
+	done = strip(ctx, sr, p, OUTWARD);
+	return done ?: write_rst(ctx, p, &rst);
 }
 
 /* reject ends the request of a server that took a connection after another one
@@ -64,25 +83,14 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 		.server = server, .function = FN_REJECT, .why = LB_REJECT,
 		.generation = bpf_ntohs(sr->sid.generation_be),
 	};
-	struct rst rst = {
-		.from = p->t.client,
-		.to = p->t.vip,
-		.from_port_be = p->t.client_port_be,
-		.to_port_be = p->t.vip_port_be,
-		.seq = p->ack,
-		.flags = TCP_RST,
-		.label = flow_label(&p->t),
-	};
 	enum rewritten done;
 
 	/* Until the client has acknowledged the other one it may have heard this one
 	 * too, by another LB: its request must live. It says so again. */
 	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(find(p->hash, false) & WORD_FLOW))
 		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
-	done = strip(ctx, sr, p, OUTWARD);
-	if (!done)
-		done = write_rst(ctx, p, &rst);
-	return done ? spoilt(done) : send_to(ctx, p, svc, &o);
+	done = make_rst(ctx, sr, p);
+	return done ? spoilt(done) : send_routed(ctx, p, svc, &o);
 }
 
 /* answered is a server's answer that signals createStickiness or removeStickiness. */
@@ -115,40 +123,43 @@ static __always_inline int given_back(struct xdp_md *ctx, const struct sr *sr, s
 				      const struct service *svc, __u32 server)
 {
 	__u16 generation = bpf_ntohs(sr->sid.generation_be);
-	struct plan plan = {
-		.first = NOBODY, .except = server, .generation = generation,
-		.laps = LAP_OFFER, .forced = MAX_CHOICES, .flags = SID_FINAL,
-		.why = LB_OFFER_RETURNED,
-	};
+	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER_RETURNED);
 	enum rewritten done;
 
+	if (!plan)
+		return XDP_ABORTED;
+	plan->except = server;
 	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
 		if (disown(p, server, generation))
 			count(LB_STALE_REMOVED);
-		plan.laps = LAP_QUESTION;
-		if (p->kind == KIND_UDP)
-			plan.laps |= LAP_OFFER;
-		plan.generation = plan.flags = plan.forced = 0;
-		plan.why = LB_RECOVER_RETURNED;
+		plan->laps = p->kind == KIND_UDP ? LAP_QUESTION | LAP_OFFER : LAP_QUESTION;
+		plan->why = LB_RECOVER_RETURNED;
+	} else {
+		plan->generation = generation;
+		plan->forced = MAX_CHOICES;
+		plan->flags = SID_FINAL;
 	}
 	done = strip(ctx, sr, p, INWARD);
-	return done ? spoilt(done) : send_listed(ctx, p, svc, &plan);
+	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
 }
 
 /* go_on sends a packet to the rest of its list. */
 static __always_inline int go_on(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				 const struct service *svc)
 {
-	struct plan plan = {
-		.first = NOBODY, .except = NOBODY,
-		.from = bpf_ntohs(sr->sid.report_be) & 0xff,
-		.rotate = bpf_ntohs(sr->sid.report_be) >> 8,
-		.generation = bpf_ntohs(sr->sid.generation_be),
-		.flags = sr->sid.flags,
-		.why = LB_LIST_CONTINUED,
-	};
-	enum rewritten done = strip(ctx, sr, p, INWARD);
+	struct plan *plan = new_plan(LAP_QUESTION, LB_LIST_CONTINUED);
+	enum rewritten done;
 
-	plan.laps = opens(p) ? LAP_OFFER : p->kind == KIND_UDP ? LAP_QUESTION | LAP_OFFER : LAP_QUESTION;
-	return done ? spoilt(done) : send_listed(ctx, p, svc, &plan);
+	if (!plan)
+		return XDP_ABORTED;
+	plan->from = bpf_ntohs(sr->sid.report_be) & 0xff;
+	plan->rotate = bpf_ntohs(sr->sid.report_be) >> 8;
+	plan->generation = bpf_ntohs(sr->sid.generation_be);
+	plan->flags = sr->sid.flags;
+	if (p->kind == KIND_UDP)
+		plan->laps |= LAP_OFFER;
+	else if (opens(p))
+		plan->laps = LAP_OFFER;
+	done = strip(ctx, sr, p, INWARD);
+	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
 }

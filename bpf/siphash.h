@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* siphash.h: SipHash-2-4 (Aumasson and Bernstein, 2012) of whole 8-byte words,
- * such as a flow's five, and the cheap mixing that needs no secret. Go's twin is
- * policy.Hash. */
+ * such as a flow's five, and the cheap mixing that needs no secret. Go's twins are
+ * in policy/. */
 #pragma once
 #include "types.h"
 
@@ -65,15 +65,6 @@ static __always_inline void sip_tuple(struct sip *s, const struct tuple *t)
 		sip_word(s, word[i]);
 }
 
-/* siphash of the 40 bytes of a flow. */
-static __always_inline __u64 siphash(const struct key *key, const struct tuple *t)
-{
-	struct sip s = sip_start(key);
-
-	sip_tuple(&s, t);
-	return sip_end(&s, TUPLE_WORDS);
-}
-
 /* mix is the finaliser of SplitMix64 (Steele et al., 2014). */
 static __always_inline __u64 mix(__u64 x)
 {
@@ -91,7 +82,7 @@ static __always_inline __u32 flow_label(const struct tuple *t)
 	__u32 label;
 
 	for (int i = 0; i < TUPLE_WORDS; i++)
-		h = rotl(h, 13) ^ word[i];
+		h += word[i];
 	label = h * 0x9e3779b97f4a7c15ULL >> 44;
 	return label ? label : 1;
 }

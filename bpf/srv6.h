@@ -283,14 +283,17 @@ static __always_inline int ecn_inward(__u8 inner, __u8 outer)
  * zeros that the constant has before it is loaded. */
 static __always_inline void own_mac(__u8 *to)
 {
-	for (int i = 0; i < ETH_ALEN; i++)
-		to[i] = self.mac[i];
+	const volatile __u16 *from = (const void *)self.mac;
+
+	for (int i = 0; i < ETH_ALEN / 2; i++)
+		((__u16 *)to)[i] = from[i];
 }
 
-/* link_header addresses a frame that this node sends. */
+/* link_header addresses a frame that this node sends. Link addresses begin at
+ * even places in all our structures. */
 static __always_inline void link_header(struct ethhdr *eth, const __u8 *to, __u8 family)
 {
-	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, __builtin_assume_aligned(to, 2), ETH_ALEN);
 	own_mac(eth->h_source);
 	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
@@ -303,12 +306,12 @@ static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_ad
 {
 	__be32 first = bpf_htonl(6U << 28 | (__u32)class << 20 | label);
 
-	__builtin_memcpy(ip, &first, sizeof(first));
+	*(__be32 *)ip = first;
 	ip->payload_len = bpf_htons(payload);
 	ip->nexthdr = next;
 	ip->hop_limit = OUTER_HOP_LIMIT;
-	ip->saddr = *from;
-	ip->daddr = *to;
+	copy_address(&ip->saddr, from);
+	copy_address(&ip->daddr, to);
 }
 
 /* own_address is this node with an interface identifier: a tag. */

@@ -4,6 +4,7 @@
  * for millions of steps. Not part of the product. */
 #include "types.h"
 #include "accept.h"
+#include "digest.h"
 #include "siphash.h"
 
 #define BATCH 4096
@@ -18,6 +19,7 @@ struct hash_in {
 
 struct hash_out {
 	__u64 sip;
+	__u64 digest;
 	__u64 mixed;
 	__u32 label;
 	__u32 generation;
@@ -61,8 +63,11 @@ static long hash_one(__u32 i, void *unused)
 	struct hash_out *out = &hash_outs[i % BATCH];
 	struct key key = in->key;
 	struct tuple t = in->t;
+	struct sip s = sip_start(&key);
 
-	out->sip = siphash(&key, &t);
+	sip_tuple(&s, &t);
+	out->sip = sip_end(&s, TUPLE_WORDS);
+	out->digest = digest(&t);
 	out->mixed = mix(in->word);
 	out->label = flow_label(&t);
 	out->generation = generation_of(in->isn);

@@ -75,6 +75,7 @@ struct service_key {
 	__u8 zero;
 };
 
+
 enum dispatch {
 	DISPATCH_SINGLE = 0,
 	DISPATCH_HUNT = 1,
@@ -91,6 +92,7 @@ enum fragments {
 };
 
 struct service {
+	struct service_key key;
 	__u32 table;	/* its table of buckets: index in the map `tables` */
 	__u32 buckets;	/* how many it has; 0 marks a VIP (struct service_key) */
 	__u8 dispatch;	/* enum dispatch */

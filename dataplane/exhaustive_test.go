@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	fsm "proffer/handshake"
-	"proffer/oracle"
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -167,8 +166,8 @@ func refusalSlot(f policy.Flow, isn uint32) (slot int) {
 }
 
 // digestSlot is where the LB remembers that a packet came before (bpf/retry.h).
-func digestSlot(key oracle.DigestKey, f policy.Flow, isn uint32) int {
-	return int(policy.Mix(oracle.Digest(key, f)^uint64(isn)) % 65536)
+func digestSlot(key policy.DigestKey, f policy.Flow, isn uint32) int {
+	return int(policy.Mix(key.Digest(f)^uint64(isn)) % 65536)
 }
 
 // flowKey is the test's flow in the programs' maps.

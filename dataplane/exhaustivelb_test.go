@@ -39,7 +39,7 @@ func poolOf(t testing.TB, cfg *topo.LB, f policy.Flow) (p fsm.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range tab.Lookup(policy.Hash(cfg.CandidateKey, f)) {
+	for _, i := range tab.Lookup(policy.NewDigestKey(cfg.CandidateKey).Digest(f)) {
 		p.Candidates = append(p.Candidates, nodeOf(svc.Servers[i].Locator))
 	}
 	p.Members = p.Candidates

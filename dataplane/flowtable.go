@@ -1,15 +1,13 @@
 package dataplane
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/cilium/ebpf"
 
+	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -35,38 +33,18 @@ func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 		return fmt.Errorf("a table of %d flows takes %d MiB and this machine has %d MiB left: lower flow_table.entries",
 			cfg.Flows.Entries, bytes>>20, free>>20)
 	}
-	key, err := digestKey(cfg)
-	if err != nil {
-		return err
-	}
 	spec.Maps[lbMapFlows].MaxEntries = l.lines
 	if err := spec.Variables["lines"].Set(l.lines); err != nil {
 		return fmt.Errorf("set the size of the flow table: %w", err)
 	}
-	if err := spec.Variables["flow_key"].Set(key); err != nil {
-		return fmt.Errorf("set the key of the flow table: %w", err)
+	if err := spec.Variables["flow_key"].Set(policy.NewDigestKey(cfg.CandidateKey)); err != nil {
+		return fmt.Errorf("set the key of flows: %w", err)
 	}
 	return nil
 }
 
 // FlowTableBytes is the memory that the table of flows takes.
 func (l *LB) FlowTableBytes() uint64 { return uint64(l.lines) * lineBytes }
-
-// digestKey is this LB's own and secret: who knew it could make flows that share
-// an entry. The next daemon derives the same, and finds what this one pinned.
-func digestKey(cfg *topo.LB) (key lbDigestKey, err error) {
-	secret, err := hkdf.Key(sha256.New, cfg.CandidateKey[:], nil, "flow table of "+cfg.Locator.String(), binary.Size(key))
-	if err != nil {
-		return key, fmt.Errorf("derive the key of the flow table: %w", err)
-	}
-	if _, err := binary.Decode(secret, binary.LittleEndian, &key); err != nil {
-		return key, fmt.Errorf("derive the key of the flow table: %w", err)
-	}
-	for i := range key.Odd {
-		key.Odd[i] |= 1
-	}
-	return key, nil
-}
 
 // memoryAvailable is what the kernel could give without swapping.
 func memoryAvailable() (bytes uint64, ok bool) {

@@ -24,7 +24,7 @@ type LB struct {
 	written  map[uint32]lbServer // by number
 	signers  map[lbSigner]lbKey
 	services map[topo.VIP]placed
-	records  records
+	records  *records
 	slots    *slots
 	tables   tables
 	retired  []placed // that no record names any more
@@ -78,7 +78,9 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {
 		return nil, err
 	}
-	l.records = records{m: l.objs.Services, have: map[lbServiceKey]lbService{}, wait: l.slots.wait}
+	if l.records, err = newRecords(l.objs.Services, l.objs.ServicePlaces, l.slots.wait); err != nil {
+		return nil, err
+	}
 	return l, l.Apply(cfg)
 }
 
@@ -86,9 +88,6 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) error {
 	if err := constants(spec, &cfg.Node, l.dev); err != nil {
 		return err
-	}
-	if err := spec.Variables["candidate_key"].Set(bpfKey(cfg.CandidateKey)); err != nil {
-		return fmt.Errorf("set the candidate key: %w", err)
 	}
 	if err := l.sizeFlows(spec, cfg); err != nil {
 		return err
@@ -142,7 +141,7 @@ func (l *LB) Apply(cfg *topo.LB) error {
 
 // Close detaches the program and frees its maps.
 func (l *LB) Close() error {
-	errs := []error{l.plane.close(), l.slots.close(), l.objs.Close()}
+	errs := []error{l.plane.close(), l.slots.close(), l.records.close(), l.objs.Close()}
 	for _, p := range l.services {
 		errs = append(errs, p.table.Close())
 	}

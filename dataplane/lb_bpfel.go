@@ -26,12 +26,6 @@ type lbBucket struct {
 	Server  [15]uint16
 }
 
-type lbDigestKey struct {
-	_    structs.HostLayout
-	Odd  [2]uint64
-	Word [12]uint32
-}
-
 type lbKey struct {
 	_  structs.HostLayout
 	K0 uint64
@@ -78,6 +72,7 @@ type lbServer struct {
 
 type lbService struct {
 	_         structs.HostLayout
+	Key       lbServiceKey
 	Table     uint32
 	Buckets   uint32
 	Dispatch  uint8
@@ -163,10 +158,12 @@ const (
 	lbMapFarmKeys        = "farm_keys"
 	lbMapFlows           = "flows"
 	lbMapNextHops        = "next_hops"
+	lbMapPlans           = "plans"
 	lbMapScratch         = "scratch"
 	lbMapServerByLocator = "server_by_locator"
 	lbMapServerKeys      = "server_keys"
 	lbMapServers         = "servers"
+	lbMapServicePlaces   = "service_places"
 	lbMapServices        = "services"
 	lbMapSigning         = "signing"
 	lbMapSyns            = "syns"
@@ -175,7 +172,6 @@ const (
 	lbProgLb             = "lb"
 	lbProgSweepFlows     = "sweep_flows"
 	lbVarBlocks          = "blocks"
-	lbVarCandidateKey    = "candidate_key"
 	lbVarCountersEnd     = "counters_end"
 	lbVarDomain          = "domain"
 	lbVarFlowKey         = "flow_key"
@@ -243,10 +239,12 @@ type lbMapSpecs struct {
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
+	Plans           *ebpf.MapSpec `ebpf:"plans"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
+	ServicePlaces   *ebpf.MapSpec `ebpf:"service_places"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
 	Signing         *ebpf.MapSpec `ebpf:"signing"`
 	Syns            *ebpf.MapSpec `ebpf:"syns"`
@@ -259,7 +257,6 @@ type lbMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type lbVariableSpecs struct {
 	Blocks       *ebpf.VariableSpec `ebpf:"blocks"`
-	CandidateKey *ebpf.VariableSpec `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
 	Domain       *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey      *ebpf.VariableSpec `ebpf:"flow_key"`
@@ -297,10 +294,12 @@ type lbMaps struct {
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
+	Plans           *ebpf.Map `ebpf:"plans"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
 	Servers         *ebpf.Map `ebpf:"servers"`
+	ServicePlaces   *ebpf.Map `ebpf:"service_places"`
 	Services        *ebpf.Map `ebpf:"services"`
 	Signing         *ebpf.Map `ebpf:"signing"`
 	Syns            *ebpf.Map `ebpf:"syns"`
@@ -314,10 +313,12 @@ func (m *lbMaps) Close() error {
 		m.FarmKeys,
 		m.Flows,
 		m.NextHops,
+		m.Plans,
 		m.Scratch,
 		m.ServerByLocator,
 		m.ServerKeys,
 		m.Servers,
+		m.ServicePlaces,
 		m.Services,
 		m.Signing,
 		m.Syns,
@@ -331,7 +332,6 @@ func (m *lbMaps) Close() error {
 // It can be passed to loadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lbVariables struct {
 	Blocks       *ebpf.Variable `ebpf:"blocks"`
-	CandidateKey *ebpf.Variable `ebpf:"candidate_key"`
 	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
 	Domain       *ebpf.Variable `ebpf:"domain"`
 	FlowKey      *ebpf.Variable `ebpf:"flow_key"`

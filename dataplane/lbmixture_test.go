@@ -167,7 +167,7 @@ func TestRecordsApart(t *testing.T) {
 			key := serviceKey(services[changes%2].VIP)
 			record := r.records.have[key]
 			record.Zero++ // which nobody reads
-			if err := r.records.put(key, record); err != nil {
+			if err := r.records.put(record); err != nil {
 				ended <- err
 				return
 			}
@@ -196,7 +196,8 @@ func TestRecordsApart(t *testing.T) {
 
 // TestReleaseWaits: when Apply waits for packets, all that one may still read is
 // there: the tables of records that were replaced or deleted, and the servers.
-// It waits after each such record, and where there is none not at all.
+// It waits once, however many such records there are, and where there is none not
+// at all.
 func TestReleaseWaits(t *testing.T) {
 	r := newLBRig(t, hits{}, hunting(2, 4), lean(false, 2, at81))
 	wait := r.records.wait
@@ -208,8 +209,8 @@ func TestReleaseWaits(t *testing.T) {
 		{[]topo.Service{hunting(2, 4), lean(true, 2, at81)}, 0, -1},
 		{[]topo.Service{hunting(2, 4), lean(true, 2, at81)}, 0, -1},
 		{[]topo.Service{hunting(2, 4), lean(true, 3, at81)}, 1, -1},
-		{[]topo.Service{hunting(3, 4), lean(true, 2, at81)}, 2, -1},
-		{[]topo.Service{hunting(2, 5), service(82, topo.Single, 1, 3)}, 2, 11},
+		{[]topo.Service{hunting(3, 4), lean(true, 2, at81)}, 1, -1},
+		{[]topo.Service{hunting(2, 5), service(82, topo.Single, 1, 3)}, 1, 11},
 		{[]topo.Service{hunting(2, 3)}, 1, 4},
 	} {
 		before := map[uint32]uint32{} // slot → table

@@ -182,7 +182,7 @@ func candidates(t testing.TB, svc *topo.Service, pool []topo.Server, f policy.Fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range tab.Lookup(policy.Hash(candidateKeyOfTests, f)) {
+	for _, i := range tab.Lookup(policy.NewDigestKey(candidateKeyOfTests).Digest(f)) {
 		list = append(list, int(pool[i].Locator.Addr().As16()[7]))
 	}
 	return list

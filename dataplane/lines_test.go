@@ -6,7 +6,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"proffer/oracle"
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -56,21 +55,17 @@ func (e lbEntry) embryo() (lbEmbryo, bool) {
 // lineTable reads and writes the table as a test wants it.
 type lineTable struct {
 	m   *ebpf.Map
-	key oracle.DigestKey
+	key policy.DigestKey
 }
 
 func tableOf(t testing.TB, l *LB, cfg *topo.LB) lineTable {
 	t.Helper()
-	key, err := digestKey(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lineTable{l.objs.Flows, oracle.DigestKey{Odd: key.Odd, Word: key.Word}}
+	return lineTable{l.objs.Flows, policy.NewDigestKey(cfg.CandidateKey)}
 }
 
 // places are the lines where a flow's entry may be, and its mark (bpf/lines.h).
 func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
-	hash, n := oracle.Digest(lt.key, f), uint64(lt.m.MaxEntries())
+	hash, n := lt.key.Digest(f), uint64(lt.m.MaxEntries())
 	mark = max(hash>>16, 1)
 	home := uint64(uint32(hash<<16|hash>>48)) * n >> 32
 	sum := (mark * 0x9e3779b97f4a7c15 >> 32) * n >> 32

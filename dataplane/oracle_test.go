@@ -193,7 +193,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 		rig:  &r.rig, lines: &r.table, seeds: lbSeeds(), netns: currentNetns(t),
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: lbLocator, MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
-			Key:  candidateKeyOfTests, DigestKey: r.table.key, Services: cfg.Services, Keys: keys,
+			Key:  r.table.key, Services: cfg.Services, Keys: keys,
 			ServerKey: func(k topo.SignalKey, locator netip.Prefix) topo.Key { return config.ServerKey(k.Server, locator) },
 		},
 	}

@@ -185,19 +185,15 @@ func (p *plane) Mode() string { return p.mode }
 
 // Counters returns every reason the programs count, in their order, summed over CPUs.
 func (p *plane) Counters() ([]Counter, error) {
-	n, cpus := len(p.names), ebpf.MustPossibleCPU()
-	keys, perCPU := make([]uint32, n), make([]uint64, n*cpus)
-	got, err := p.counters.BatchLookup(new(ebpf.MapBatchCursor), keys, perCPU, nil)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which says that these are all
+	var perCPU [][]byte // of each a struct counts
+	if err := p.counters.Lookup(uint32(0), &perCPU); err != nil {
 		return nil, fmt.Errorf("read the counters: %w", err)
 	}
-	out := make([]Counter, n)
+	out := make([]Counter, len(p.names))
 	for i, name := range p.names {
 		out[i].Name = name
-	}
-	for i, at := range keys[:got] {
-		for _, count := range perCPU[i*cpus : (i+1)*cpus] {
-			out[at].Value += count
+		for _, counts := range perCPU {
+			out[i].Value += binary.NativeEndian.Uint64(counts[8*i:])
 		}
 	}
 	return out, nil

@@ -2,51 +2,156 @@ package dataplane
 
 import (
 	"fmt"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
-// records are the elements of the map `services`. A hash map of the kernel gives
-// the memory of an element that was replaced or deleted to the next one at once,
-// under the eyes of the packets that read it: such a packet would go on with
-// another service's table. So between the two all packets on their way must end.
+// The LB's table of services (bpf/service.h).
+const (
+	maxServices      = 1024
+	servicePlaceBits = 13
+	servicePlaces    = 1 << servicePlaceBits
+	mostProbes       = 64
+	noRecord         = 0
+	serviceGone      = 1
+)
+
+// records are the services as packets find them. A place's number is one store, and
+// a record is written before its number stands anywhere: a packet meets a service as
+// it was or as it is. So what a packet may still read is kept until all that are on
+// their way have ended; then it is free for another service.
 type records struct {
-	m     *ebpf.Map
-	have  map[lbServiceKey]lbService
-	freed bool // an element, after which nobody has waited
-	wait  func() error
+	m      *ebpf.Map
+	memory []byte
+	places []uint64 // in memory
+	have   map[lbServiceKey]lbService
+	at     map[lbServiceKey]uint32 // its place
+	free   []uint32                // numbers
+	left   []uint32                // numbers that a packet may still read
+	wait   func() error
 }
 
-func (r *records) put(key lbServiceKey, value lbService) error {
-	old, known := r.have[key]
-	if known && old == value {
+func newRecords(m, places *ebpf.Map, wait func() error) (*records, error) {
+	memory, err := unix.Mmap(places.FD(), 0, 8*servicePlaces, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the table of services into memory: %w", err)
+	}
+	r := &records{
+		m:      m,
+		memory: memory,
+		places: unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), servicePlaces),
+		have:   map[lbServiceKey]lbService{},
+		at:     map[lbServiceKey]uint32{},
+		wait:   wait,
+	}
+	for n := m.MaxEntries() - 1; n > serviceGone; n-- {
+		r.free = append(r.free, n)
+	}
+	return r, nil
+}
+
+func (r *records) close() error {
+	if r == nil {
 		return nil
 	}
-	if err := r.settle(); err != nil {
+	return unix.Munmap(r.memory)
+}
+
+// firstPlace is first_place of bpf/service.h.
+func firstPlace(key *lbServiceKey) uint32 {
+	words := (*[5]uint32)(unsafe.Pointer(key))
+	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
+	h ^= uint64(words[2]) | uint64(words[3])<<32
+	h += uint64(words[4])
+	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - servicePlaceBits))
+}
+
+// placeFor is where a new service goes: the first place of its chain that is free.
+func (r *records) placeFor(key *lbServiceKey) (uint32, error) {
+	first := firstPlace(key)
+	for i := range uint32(mostProbes) {
+		if at := (first + i) % servicePlaces; r.places[at] <= serviceGone {
+			return at, nil
+		}
+	}
+	return 0, fmt.Errorf("no place for another service: too many hash to one place")
+}
+
+// set makes a place name a record.
+func (r *records) set(place uint32, number uint32) {
+	atomic.StoreUint64(&r.places[place], uint64(number))
+}
+
+// put makes a service's record, or changes it.
+func (r *records) put(record lbService) error {
+	key := record.Key
+	old, known := r.have[key]
+	if known && old == record {
+		return nil
+	}
+	number, err := r.write(&record)
+	if err != nil {
 		return err
 	}
-	if err := r.m.Put(key, value); err != nil {
-		return fmt.Errorf("write a service's record: %w", err)
+	at := r.at[key]
+	if known {
+		r.left = append(r.left, uint32(r.places[at]))
+	} else if at, err = r.placeFor(&key); err != nil {
+		r.free = append(r.free, number)
+		return err
 	}
-	r.have[key], r.freed = value, known
+	r.set(at, number)
+	r.have[key], r.at[key] = record, at
 	return nil
 }
 
-func (r *records) delete(key lbServiceKey) error {
-	if err := r.m.Delete(key); err != nil {
-		return fmt.Errorf("delete a service's record: %w", err)
+// write writes a record where no packet reads and returns its number.
+func (r *records) write(record *lbService) (uint32, error) {
+	if len(r.free) == 0 {
+		if err := r.settle(); err != nil {
+			return 0, err
+		}
 	}
+	last := len(r.free) - 1
+	if last < 0 {
+		return 0, fmt.Errorf("no room for another service's record: there are %d", r.m.MaxEntries())
+	}
+	number := r.free[last]
+	if err := r.m.Put(number, record); err != nil {
+		return 0, fmt.Errorf("write a service's record: %w", err)
+	}
+	r.free = r.free[:last]
+	return number, nil
+}
+
+// delete removes a service. Its place stays part of the chains that go over it,
+// unless they end there.
+func (r *records) delete(key lbServiceKey) {
+	at := r.at[key]
+	r.left = append(r.left, uint32(r.places[at]))
+	r.set(at, serviceGone)
 	delete(r.have, key)
-	r.freed = true
-	return nil
+	delete(r.at, key)
+	if r.places[(at+1)%servicePlaces] != noRecord {
+		return
+	}
+	for ; r.places[at] == serviceGone; at = (at + servicePlaces - 1) % servicePlaces {
+		r.set(at, noRecord)
+	}
 }
 
 // settle returns when nobody reads a record any more that was replaced or deleted.
 func (r *records) settle() error {
-	if !r.freed {
+	if len(r.left) == 0 {
 		return nil
 	}
-	err := r.wait()
-	r.freed = err != nil
-	return err
+	if err := r.wait(); err != nil {
+		return err
+	}
+	r.free = append(r.free, r.left...)
+	r.left = nil
+	return nil
 }

@@ -34,6 +34,9 @@ const tablesAtOnce = 64
 // room first; the tables that nobody reads any more end last, those of a
 // configuration that failed among them.
 func (l *LB) setServices(services []topo.Service) error {
+	if len(services) > maxServices {
+		return fmt.Errorf("%d services: at most %d", len(services), maxServices)
+	}
 	err := l.replaceServices(services)
 	if e := l.markVIPs(services); e != nil {
 		return errors.Join(err, e) // a mark may still name an old table
@@ -63,9 +66,7 @@ func (l *LB) removeOthers(services []topo.Service) error {
 		if wanted[vip] {
 			continue
 		}
-		if err := l.records.delete(serviceKey(vip)); err != nil {
-			return fmt.Errorf("remove service %s: %w", vip, err)
-		}
+		l.records.delete(serviceKey(vip))
 		l.retired = append(l.retired, at)
 		delete(l.services, vip)
 	}
@@ -148,7 +149,7 @@ func (l *LB) putTables(changes []change) (int, error) {
 
 // commit makes a service's record name its new table.
 func (l *LB) commit(c *change) error {
-	if err := l.records.put(serviceKey(c.vip), c.new.record); err != nil {
+	if err := l.records.put(c.new.record); err != nil {
 		return err
 	}
 	l.services[c.vip] = c.new
@@ -188,20 +189,20 @@ func (l *LB) markVIPs(services []topo.Service) error {
 		mark := serviceKey(topo.VIP{Addr: svc.VIP.Addr})
 		mark.Protocol = 0
 		if svc.Fragments == topo.HashFragments {
-			want[mark] = l.services[svc.VIP].record
+			record := l.services[svc.VIP].record
+			record.Key = mark
+			want[mark] = record
 		} else if _, marked := want[mark]; !marked {
-			want[mark] = lbService{}
+			want[mark] = lbService{Key: mark}
 		}
 	}
 	for key := range l.records.have {
 		if _, ok := want[key]; key.PortBe == 0 && !ok {
-			if err := l.records.delete(key); err != nil {
-				return fmt.Errorf("unmark a VIP: %w", err)
-			}
+			l.records.delete(key)
 		}
 	}
-	for key, value := range want {
-		if err := l.records.put(key, value); err != nil {
+	for _, record := range want {
+		if err := l.records.put(record); err != nil {
 			return fmt.Errorf("mark a VIP: %w", err)
 		}
 	}
@@ -211,6 +212,7 @@ func (l *LB) markVIPs(services []topo.Service) error {
 // serviceRecord is a service as the program reads it.
 func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) lbService {
 	r := lbService{
+		Key:       serviceKey(svc.VIP),
 		Table:     slot,
 		Buckets:   uint32(buckets),
 		Dispatch:  uint8(svc.Dispatch),

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"encoding/binary"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -101,7 +102,7 @@ func (r *lbRig) wantUnion(t *testing.T) (full int) {
 		want := r.union(t, 0, p.flow())
 		want = want[:min(len(want), 15)]
 		var b lbBucket
-		if err := table.Lookup(uint32(policy.Hash(candidateKeyOfTests, p.flow())>>32*bucketsOfTests>>32), &b); err != nil {
+		if err := table.Lookup(uint32(policy.NewDigestKey(candidateKeyOfTests).Digest(p.flow())>>32*bucketsOfTests>>32), &b); err != nil {
 			t.Fatal(err)
 		}
 		var got []int
@@ -226,17 +227,17 @@ func TestCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var perCPU [][]byte
+	if err := r.counters.Lookup(uint32(0), &perCPU); err != nil {
+		t.Fatal(err)
+	}
 	for i, c := range all {
 		want, oneByOne := uint64(0), uint64(0)
 		if c.Name == "pass_not_service" {
 			want = 3
 		}
-		var perCPU []uint64
-		if err := r.counters.Lookup(uint32(i), &perCPU); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range perCPU {
-			oneByOne += n
+		for _, counts := range perCPU {
+			oneByOne += binary.NativeEndian.Uint64(counts[8*i:])
 		}
 		if c.Name != r.names[i] || c.Value != want || oneByOne != want {
 			t.Errorf("%s: %d, one by one %d, want %d", c.Name, c.Value, oneByOne, want)

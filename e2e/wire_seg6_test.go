@@ -130,7 +130,7 @@ func portsTo(t *testing.T, bed *testbed.Bed, server, n int) (ports []uint16) {
 	vip := netip.AddrPortFrom(bed.VIP, testbed.Port)
 	for port := uint16(10000); len(ports) < n; port++ {
 		f := policy.Flow{Client: netip.AddrPortFrom(bed.ClientAddrs[0], port), VIP: vip}
-		if int(lists.Lookup(policy.Hash(lb.CandidateKey, f))[0]) == server {
+		if int(lists.Lookup(policy.NewDigestKey(lb.CandidateKey).Digest(f))[0]) == server {
 			ports = append(ports, port)
 		}
 	}

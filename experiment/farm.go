@@ -36,6 +36,8 @@ const (
 // the same lists every time.
 var candidateKey = topo.Key{0x50, 0x72, 0x6f, 0x66, 0x66, 0x65, 0x72, 0x20, 0x74, 0x65, 0x73, 0x74, 0x62, 0x65, 0x64, 0x2e}
 
+var candidateDigest = policy.NewDigestKey(candidateKey)
+
 // signalKey is the key of every testbed farm's signals, as an LB has it.
 var signalKey = topo.SignalKey{
 	ID:     1,
@@ -307,7 +309,7 @@ func (f *Farm) Candidates(flow policy.Flow) ([]uint16, error) {
 			return nil, err
 		}
 	}
-	return f.table.Lookup(policy.Hash(candidateKey, flow)), nil
+	return f.table.Lookup(candidateDigest.Digest(flow)), nil
 }
 
 // Servers are the bed's HTTP servers, one a server node, on the VIP.

@@ -87,6 +87,9 @@ func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
 		return l.offer(pool, now, s)
 	case l.Flow.Known: // II: STEER + data
 		l.Flow.touch(now)
+		if l.Flow.Closed&3 == 3 && s.Payload > 0 { // of another connection, it may be
+			return l.recover(pool, now, s)
+		}
 		if s.has(FIN) { // a RST alone may be forged, and unpins nothing
 			l.Flow.Closed |= ClosedClient
 		}

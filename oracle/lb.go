@@ -12,10 +12,9 @@ import (
 // LB is a load balancer whose tables have no end and no clock.
 type LB struct {
 	Node
-	Key       topo.Key // of candidates
-	DigestKey DigestKey
-	Services  []topo.Service
-	Keys      []topo.SignalKey
+	Key      policy.DigestKey
+	Services []topo.Service
+	Keys     []topo.SignalKey
 	// ServerKey is what a server signs with.
 	ServerKey func(k topo.SignalKey, locator netip.Prefix) topo.Key
 
@@ -141,6 +140,9 @@ func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		return l.offer(p, raw, u, svc)
 	}
 	if o, known := l.flows[u.flow]; known {
+		if o.client && o.closed && u.data > 0 { // of another connection, it may be
+			return l.ask(p, raw, u, svc)
+		}
 		if u.kind == tcp && u.flags&flagFIN != 0 {
 			o.client = true
 			l.flows[u.flow] = o
@@ -276,7 +278,7 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 
 // sawBefore counts how often this packet of the flow came before.
 func (l *LB) sawBefore(u upper) int {
-	h := policy.Mix(Digest(l.DigestKey, u.flow) ^ uint64(u.seq))
+	h := policy.Mix(l.Key.Digest(u.flow) ^ uint64(u.seq))
 	slot, d := uint16(h), uint32(h>>32)
 	if l.syns == nil {
 		l.syns = map[uint16]seen{}

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -128,7 +127,7 @@ func (l *LB) room(p ip, insert bool) int {
 
 // candidates are the servers of the flow's bucket, by consistent hashing.
 func (l *LB) candidates(svc *topo.Service, f policy.Flow) (list []netip.Prefix) {
-	for _, i := range l.pools(svc)[0].Lookup(policy.Hash(l.Key, f)) {
+	for _, i := range l.pools(svc)[0].Lookup(l.Key.Digest(f)) {
 		list = append(list, svc.Servers[i].Locator)
 	}
 	return list
@@ -139,7 +138,7 @@ func (l *LB) candidates(svc *topo.Service, f policy.Flow) (list []netip.Prefix) 
 func (l *LB) union(svc *topo.Service, f policy.Flow) []netip.Prefix {
 	list := l.candidates(svc, f)
 	for n, v := range svc.History {
-		for _, i := range l.pools(svc)[1+n].Lookup(policy.Hash(l.Key, f)) {
+		for _, i := range l.pools(svc)[1+n].Lookup(l.Key.Digest(f)) {
 			s := v.Servers[i].Locator
 			here := slices.ContainsFunc(svc.Servers, func(t topo.Server) bool { return t.Locator == s })
 			if here && len(list) < members && !slices.Contains(list, s) {
@@ -168,33 +167,4 @@ func (l *LB) pools(svc *topo.Service) []*table.Table {
 		}
 	}
 	return l.tables[svc]
-}
-
-// DigestKey is what an LB knows flows again by; only it knows it.
-type DigestKey struct {
-	Odd  [2]uint64
-	Word [12]uint32
-}
-
-// Digest is NH (UMAC, 1999) of a flow under the key, and under the key moved on
-// by two words, mixed to 64 bits.
-func Digest(k DigestKey, f policy.Flow) uint64 {
-	var b [40]byte
-	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
-	copy(b[0:], client[:])
-	copy(b[16:], vip[:])
-	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
-	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
-	b[36] = f.Protocol.Number()
-	nh := func(key []uint32) (sum uint64) {
-		for i := 0; i < len(b)/4; i += 2 {
-			x, y := binary.LittleEndian.Uint32(b[4*i:]), binary.LittleEndian.Uint32(b[4*i+4:])
-			sum += uint64(x+key[i]) * uint64(y+key[i+1])
-		}
-		return sum
-	}
-	h := nh(k.Word[:])
-	h = (h^h>>32)*k.Odd[0] + nh(k.Word[2:])
-	h = (h ^ h>>32) * k.Odd[1]
-	return h ^ h>>32
 }

@@ -32,6 +32,7 @@ type upper struct {
 	seq    uint32
 	ack    uint32
 	flags  byte // of TCP
+	data   int  // bytes of TCP
 	mtu    uint32
 }
 
@@ -102,6 +103,7 @@ func parseTCP(p ip) upper {
 	}
 	u.seq, u.ack = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
 	u.flags = b[13]
+	u.data = len(b) - int(b[12]>>4)*4
 	return u
 }
 

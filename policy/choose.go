@@ -27,14 +27,8 @@ func (f Flow) bytes() (b [40]byte) {
 	return b
 }
 
-// Hash is SipHash-2-4 (Aumasson and Bernstein, 2012) of the flow under the
-// farm's candidate key: what decides its candidates. Twin of bpf/siphash.h.
-func Hash(key topo.Key, f Flow) uint64 {
-	data := f.bytes()
-	return sipHash24(key, data[:])
-}
-
-// sipHash24 hashes data, a whole number of 8-byte words.
+// sipHash24 is SipHash-2-4 (Aumasson and Bernstein, 2012) of data, a whole number of
+// 8-byte words. Twin of bpf/siphash.h.
 func sipHash24(key topo.Key, data []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
 	s := sip{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}
@@ -101,7 +95,7 @@ func FlowLabel(f Flow) uint32 {
 	data := f.bytes()
 	h := uint64(0)
 	for i := 0; i < len(data); i += 8 {
-		h = bits.RotateLeft64(h, 13) ^ binary.LittleEndian.Uint64(data[i:])
+		h += binary.LittleEndian.Uint64(data[i:])
 	}
 	return max(uint32(h*0x9e3779b97f4a7c15>>44), 1)
 }

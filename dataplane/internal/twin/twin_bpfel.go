@@ -71,6 +71,7 @@ type TwinHashIn struct {
 type TwinHashOut struct {
 	_          structs.HostLayout
 	Sip        uint64
+	Digest     uint64
 	Mixed      uint64
 	Label      uint32
 	Generation uint32
@@ -119,6 +120,7 @@ const (
 	TwinProgTwinHash   = "twin_hash"
 	TwinVarAcceptIns   = "accept_ins"
 	TwinVarAcceptOuts  = "accept_outs"
+	TwinVarFlowKey     = "flow_key"
 	TwinVarHashIns     = "hash_ins"
 	TwinVarHashOuts    = "hash_outs"
 	TwinVarOffered     = "offered"
@@ -183,6 +185,7 @@ type TwinMapSpecs struct {
 type TwinVariableSpecs struct {
 	AcceptIns  *ebpf.VariableSpec `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.VariableSpec `ebpf:"accept_outs"`
+	FlowKey    *ebpf.VariableSpec `ebpf:"flow_key"`
 	HashIns    *ebpf.VariableSpec `ebpf:"hash_ins"`
 	HashOuts   *ebpf.VariableSpec `ebpf:"hash_outs"`
 	Offered    *ebpf.VariableSpec `ebpf:"offered"`
@@ -223,6 +226,7 @@ func (m *TwinMaps) Close() error {
 type TwinVariables struct {
 	AcceptIns  *ebpf.Variable `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.Variable `ebpf:"accept_outs"`
+	FlowKey    *ebpf.Variable `ebpf:"flow_key"`
 	HashIns    *ebpf.Variable `ebpf:"hash_ins"`
 	HashOuts   *ebpf.Variable `ebpf:"hash_outs"`
 	Offered    *ebpf.Variable `ebpf:"offered"`
