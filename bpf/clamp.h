@@ -37,38 +37,76 @@ static long next_option(__u64 i, struct options *o)
 	return 0;
 }
 
-/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to what
- * a packet of mtu bytes has room for. Whatever cannot be read stays. A function
- * of its own for the verifier. */
-__noinline int clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+/* lower_mss writes the smaller MSS into an option at an offset of the frame's TCP
+ * header. */
+static __always_inline int lower_mss(struct xdp_md *ctx, __u32 tcp, __u32 at, __u16 was, __u16 now)
 {
-	__u32 at, length, most;
-	struct options o = {};
-	__u16 was, now;
 	__sum16 check;
+
+	was = bpf_htons(was);
+	now = bpf_htons(now);
+	if (bpf_xdp_load_bytes(ctx, tcp + TCP_CHECK, &check, sizeof(check)))
+		return 0;
+	bpf_xdp_store_bytes(ctx, tcp + at + 2, &now, sizeof(now));
+	/* At an odd place its halves belong to two words: the sum sees it swapped. */
+	check = at % 2 ? replace_word(check, bpf_ntohs(was), bpf_ntohs(now))
+		       : replace_word(check, was, now);
+	bpf_xdp_store_bytes(ctx, tcp + TCP_CHECK, &check, sizeof(check));
+	return 1;
+}
+
+/* search_mss is clamp_mss for any order of options. A function of its own for the
+ * verifier. */
+__noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most)
+{
+	struct options o = {};
+	__u32 tcp, length;
+	__u16 was;
 
 	if (!p)
 		return 0;
-	at = ETH_BYTES + ip_bytes(p);
+	tcp = ETH_BYTES + ip_bytes(p);
 	length = p->length - p->payload - ip_bytes(p) - sizeof(struct tcphdr);
-	most = mtu - ip_bytes(p) - sizeof(struct tcphdr);
-	if (length < MSS_BYTES || length > TCP_OPTIONS || most > 0xffff)
+	if (length < MSS_BYTES || length > TCP_OPTIONS)
 		return 0;
-	if (bpf_xdp_load_bytes(ctx, at + sizeof(struct tcphdr), o.byte, length))
+	if (bpf_xdp_load_bytes(ctx, tcp + sizeof(struct tcphdr), o.byte, length))
 		return 0;
 	o.length = length;
 	bpf_loop(TCP_OPTIONS, next_option, &o, 0);
 	was = o.byte[(o.at + 2) % 64] << 8 | o.byte[(o.at + 3) % 64];
 	if (!o.found || was <= most)
 		return 0;
-	now = bpf_htons(most);
-	was = bpf_htons(was);
-	if (bpf_xdp_load_bytes(ctx, at + TCP_CHECK, &check, sizeof(check)))
-		return 0;
-	bpf_xdp_store_bytes(ctx, at + sizeof(struct tcphdr) + o.at + 2, &now, sizeof(now));
-	/* At an odd place its halves belong to two words: the sum sees it swapped. */
-	check = o.at % 2 ? replace_word(check, bpf_ntohs(was), bpf_ntohs(now))
-			 : replace_word(check, was, now);
-	bpf_xdp_store_bytes(ctx, at + TCP_CHECK, &check, sizeof(check));
-	return 1;
+	return lower_mss(ctx, tcp, sizeof(struct tcphdr) + o.at, was, most);
+}
+
+/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to what
+ * a packet of mtu bytes has room for. Whatever cannot be read stays. Everybody's
+ * first option is the MSS. */
+static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+{
+	__u32 most = mtu - ip_bytes(p) - sizeof(struct tcphdr);
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct {
+		struct tcphdr tcp;
+		__u8 kind;
+		__u8 length;
+		__be16 mss;
+	} *h;
+	__be16 was;
+
+	if (most > 0xffff)
+		return false;
+	if (p->family == 6)
+		take(&c, sizeof(struct ipv6hdr));
+	else
+		take(&c, sizeof(struct iphdr));
+	h = take(&c, sizeof(*h));
+	if (!h || h->tcp.doff * 4 < sizeof(*h) || h->kind != OPTION_MSS || h->length != MSS_BYTES)
+		return search_mss(ctx, p, most);
+	was = h->mss;
+	if (bpf_ntohs(was) <= most)
+		return false;
+	h->mss = bpf_htons(most);
+	h->tcp.check = replace_word(h->tcp.check, was, h->mss);
+	return true;
 }

@@ -44,6 +44,8 @@ static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct pack
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u16 first;
 
+	if (class == p->class)
+		return REWRITTEN;
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
@@ -285,6 +287,14 @@ static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const stru
 		.segments_left = shown,
 		.last_entry = shown - 1,
 	};
+	if (shown == 1) { /* as in most offers */
+		struct in6_addr *last = take(&c, sizeof(*last));
+
+		if (!last)
+			return NOT_WHOLE;
+		copy_address(last, (const void *)segment_of(r, 1));
+		return REWRITTEN;
+	}
 	return write_list(ctx, r, FIRST_SEGMENT - shown, shown);
 }
 
