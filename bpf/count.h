@@ -34,7 +34,8 @@ static __always_inline void count(enum counter what)
  * ring; redirected ones reach every peer with NAPI (XDP or GRO). */
 const volatile __u32 redirect_to = 0;
 
-static __always_inline int verdict(enum counter why, int action)
+/* verdict is a function of its own: few packets end there. */
+__noinline int verdict(enum counter why, int action)
 {
 	count(why);
 	return action;

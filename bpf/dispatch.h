@@ -10,11 +10,11 @@
  * turns, as a host on the way may be down. Of a flow of datagrams that is thought
  * from the fourth on, and then every second one is offered to whoever is first
  * without asking the others. */
-static __always_inline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+__noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(LAP_QUESTION, LB_RECOVER);
 
-	if (!plan)
+	if (!plan || !p)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
@@ -83,7 +83,7 @@ static __always_inline __u64 hatch(const struct packet *p, __u64 embryo)
 static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct order o = { .function = FN_ACK_STICKINESS, .why = LB_STEER };
-	struct server *s;
+	struct server *s = NULL;
 	__u64 word;
 
 	if (opens(p))
@@ -97,15 +97,16 @@ static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const stru
 		word = 0;
 	else if (p->kind == KIND_TCP && p->flags & TCP_FIN)
 		note_close(p->hash, word, CLOSED_CLIENT);
-	if (!word)
-		return recover(ctx, p, svc);
 	o.server = server_in_word(word);
 	o.generation = generation_in_word(word);
-	s = server_number(o.server);
+	if (word)
+		s = server_number(o.server);
 	if (s)
 		return send_to(ctx, p, svc, s, &o);
-	change(p->hash, word, 0); /* it left the pool */
-	count(LB_STALE_REMOVED);
+	if (word) { /* it left the pool */
+		change(p->hash, word, 0);
+		count(LB_STALE_REMOVED);
+	}
 	return recover(ctx, p, svc);
 }
 

@@ -81,11 +81,12 @@ static __always_inline bool is_over(__u64 flow)
 }
 
 /* note_close adds who closed a flow, whatever else changes meanwhile. */
-static __always_inline void note_close(__u64 hash, __u64 word, enum closed who)
+__noinline int note_close(__u64 hash, __u64 word, enum closed who)
 {
 	for (int i = 0; i < 3 && word & WORD_FLOW && closed_by(word, who) != word; i++) {
 		if (change(hash, word, closed_by(word, who)))
-			return;
+			break;
 		word = find(hash, false);
 	}
+	return 0;
 }

@@ -72,10 +72,10 @@ static __always_inline bool has_ports(const struct packet *p)
 	return p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG;
 }
 
-/* without_ports decides on a packet that shows none. */
-static __always_inline int without_ports(struct xdp_md *ctx, struct packet *p)
+/* without_ports decides on a packet that shows none, or those of no service. */
+__noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 {
-	const struct service *vip = vip_at(&p->t.vip);
+	const struct service *vip = p ? vip_at(&p->t.vip) : NULL;
 
 	if (!vip)
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
@@ -158,6 +158,7 @@ __noinline int from_domain(struct xdp_md *ctx, __u16 fn)
 	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
 	if (how != OPENED)
 		return refused(how);
+	fn = bpf_ntohs(sr->sid.function_be); /* again, for the verifier: any of them */
 	if (sr->left > p->inserted) /* an inserted list ends in the packet's destination */
 		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
 	if (!is_inside(sr->sender_be))
@@ -174,7 +175,7 @@ __noinline int from_domain(struct xdp_md *ctx, __u16 fn)
 	if (!signed_by(ctx, sr, p, number))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
 	p->hash = digest(&p->t);
-	if (answer)
+	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
 		return answered(ctx, sr, p, svc, number, fn);
 	if (fn == FN_NOT_MINE)
 		return given_back(ctx, sr, p, svc, number);

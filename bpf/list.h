@@ -169,14 +169,13 @@ static __always_inline void lay_out(struct plan *p, const struct bucket *b)
 }
 
 /* add_via puts the transit SIDs of a service in front. */
-static __always_inline enum listed add_via(struct route *r, const struct service *svc)
+__noinline int add_via(struct route *r, const struct service *svc)
 {
 	const struct next_hop *hop;
 
-	r->wire = svc->wire;
+	if (!r || !svc)
+		return LIST_NO_HOP;
 	r->n = svc->vias;
-	if (!r->n)
-		return LISTED;
 	for (__u32 i = 0; i < MAX_VIA && i < svc->vias; i++)
 		__builtin_memcpy(segment_of(r, i), &svc->via[i], sizeof(svc->via[i]));
 	hop = next_hop_to(&svc->via[0]);
@@ -184,6 +183,14 @@ static __always_inline enum listed add_via(struct route *r, const struct service
 		return LIST_NO_HOP;
 	__builtin_memcpy(r->mac, hop->mac, sizeof(r->mac));
 	return LISTED;
+}
+
+/* begin_route begins a route with the transit SIDs of a service, if it has any. */
+static __always_inline enum listed begin_route(struct route *r, const struct service *svc)
+{
+	r->wire = svc->wire;
+	r->n = 0;
+	return svc->vias ? add_via(r, svc) : LISTED;
 }
 
 /* bring_back makes the last segment return the packet to this LB. */
@@ -200,7 +207,7 @@ static __always_inline void bring_back(struct route *r, const struct plan *p)
 /* list_servers fills the route by the plan. */
 static __always_inline enum listed list_servers(struct listing *l, const struct service *svc)
 {
-	enum listed ok = add_via(l->r, svc);
+	enum listed ok = begin_route(l->r, svc);
 	struct plan *p = l->p;
 	__u32 start = l->r->n;
 

@@ -54,6 +54,16 @@ static __always_inline __u32 length_of(__be16 field)
 	return n;
 }
 
+/* place_of is an offset of the frame, of which the verifier knows no more: what
+ * follows is looked at once, whatever came before. */
+static __always_inline __u64 place_of(const __u32 *at)
+{
+	__u64 place = *(const volatile __u32 *)at;
+
+	asm volatile("%0 &= 0x1fff" : "+r"(place));
+	return place;
+}
+
 /* frame_at is a cursor at an offset of the frame. */
 #define frame_at(ctx, at)                                                      \
 	((struct cursor){ (void *)(long)(ctx)->data + (at), (void *)(long)(ctx)->data_end })
@@ -349,6 +359,7 @@ static __always_inline enum reading read_at(void *data, void *end, __u32 at, str
 	if (protocol < 0)
 		return NOT_IP;
 	p->l4 = at + ip_bytes(p);
+	c.pos = data + place_of(&p->l4);
 	r = read_transport(&c, p, protocol);
 	if (d == OUTWARD)
 		turn(&p->t);

@@ -109,7 +109,7 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	s = server_number(o->server);
 	if (!s)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (!s->ready || add_via(&w->route, svc))
+	if (!s->ready || begin_route(&w->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	sid = make_sid(0, o->function, o->generation);
 	if (o->function == FN_REJECT) {

@@ -227,10 +227,11 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 			return CUT_OFF;
 		p->ip = SRH_AT + size;
 		p->l4 = p->ip + ip_bytes(p);
+		c.pos = (void *)(long)ctx->data + place_of(&p->l4);
 	} else if (size && (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
 		if (read_inserted(ctx, sr, p, size))
 			return CUT_OFF;
-		c = frame_at(ctx, SRH_AT + size);
+		c = frame_at(ctx, place_of(&p->l4));
 	} else {
 		return NOTHING_INSIDE;
 	}
