@@ -51,14 +51,13 @@ static __always_inline bool evict(struct line *l, __u32 i, __u64 mark)
 	return true;
 }
 
-/* move_to moves an entry into a free one of another line. */
-static __always_inline bool move_to(struct line *to, struct line *from, __u32 i)
+/* move_to moves a flow's entry into a free one of its other line. */
+static __always_inline bool move_to(struct line *to, struct line *from, __u32 i, __u64 mark)
 {
-	__u64 mark, word;
+	__u64 word;
 	__u32 k;
 
 	i &= LINE_ENTRIES - 1;
-	mark = peek(from->mark[i]);
 	word = peek(from->word[i]);
 	if (is_free(mark) || !word || word & WORD_MOVES)
 		return false;
@@ -88,13 +87,15 @@ __noinline bool make_room(__u32 line)
 {
 	struct line *l = line_at(line), *o;
 	__u32 other;
+	__u64 mark;
 
 	if (!l)
 		return false;
 	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
-		other = other_of(line, peek(l->mark[i]));
+		mark = peek(l->mark[i]);
+		other = other_of(line, mark);
 		o = line_at(other);
-		if (o && other != line && move_to(o, l, i))
+		if (o && other != line && move_to(o, l, i, mark))
 			return true;
 	}
 	return false;
@@ -138,6 +139,8 @@ static __always_inline enum rivals rivals_in(struct line *l, __u64 mark, __u32 o
 		if (word && !(word & WORD_MOVES) && expired(was, word, now)) {
 			if (swap_if(&l->word[i], word, 0))
 				swap(&l->mark[i], 0);
+			else
+				met = BEHIND; /* it hatched, or is removed: look again */
 		} else if (word || first + i < own) {
 			return HELD;
 		} else {
@@ -154,7 +157,7 @@ __noinline int rivals(__u64 hash, __u32 own)
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash), other = other_of(home, mark);
 	struct line *l = line_at(home), *o = line_at(other);
-	enum rivals met, also;
+	enum rivals met;
 	__u16 now = seen_now();
 
 	if (!l || !o)
@@ -162,10 +165,8 @@ __noinline int rivals(__u64 hash, __u32 own)
 	met = rivals_in(l, mark, own, 0, now);
 	if (met == HELD || other == home)
 		return met;
-	also = rivals_in(o, mark, own, LINE_ENTRIES, now);
-	if (also == ALONE) /* moved home meanwhile? */
-		also = rivals_in(l, mark, own, 0, now);
-	return met > also ? met : also;
+	met = rivals_in(o, mark, own, LINE_ENTRIES, now);
+	return met == ALONE ? rivals_in(l, mark, own, 0, now) : met; /* moved home meanwhile? */
 }
 
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be

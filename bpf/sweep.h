@@ -25,8 +25,8 @@ static long sweep_line(__u64 i, struct sweep *s)
 	if (!l)
 		return 1;
 	for (int k = 0; k < LINE_ENTRIES; k++) {
+		word = peek(l->word[k]); /* before its date, which is then not an earlier one's */
 		mark = peek(l->mark[k]);
-		word = peek(l->word[k]);
 		if (!word || word & WORD_MOVES)
 			continue;
 		if (!run_out(mark, word, now, s)) {

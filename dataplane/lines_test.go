@@ -65,11 +65,19 @@ func tableOf(t testing.TB, l *LB, cfg *topo.LB) lineTable {
 
 // places are the lines where a flow's entry may be, and its mark (bpf/lines.h).
 func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
-	hash, n := lt.key.Digest(f), uint64(lt.m.MaxEntries())
-	mark = max(hash>>16, 1)
-	home := uint64(uint32(hash<<16|hash>>48)) * n >> 32
-	sum := (mark * 0x9e3779b97f4a7c15 >> 32) * n >> 32
-	return mark, [2]uint32{uint32(home), uint32((sum + n - home) % n)}
+	hash := lt.key.Digest(f)
+	home, other := linesOf(hash, lt.m.MaxEntries())
+	return markOf(hash), [2]uint32{home, other}
+}
+
+// markOf and linesOf are a digest's mark and the two lines where an entry may be.
+func markOf(hash uint64) uint64 { return max(hash>>16, 1) }
+
+func linesOf(hash uint64, lines uint32) (home, other uint32) {
+	n := uint64(lines)
+	home = uint32(uint64(uint32(hash<<16|hash>>48)) * n >> 32)
+	sum := (markOf(hash) * 0x9e3779b97f4a7c15 >> 32) * n >> 32
+	return home, uint32((sum + n - uint64(home)) % n)
 }
 
 func (lt lineTable) line(t testing.TB, at uint32) (l lbLine) {
