@@ -11,7 +11,7 @@ func agentFile(a *topo.Agent) []entry {
 		need("node", mapping(node(n, need("name", scalar(&n.Name, name()))))),
 		optional("control", "/run/proffer/agent.sock", scalar(&n.Control, socket())),
 		signalKeys(n),
-		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536",
+		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536", duration(),
 			optional("embryonic", "16384", scalar(&a.Flows.Embryonic, flows()))))),
 		need("services", sequence(&a.Services, 1, maxOfferings, offering)),
 	}

@@ -18,7 +18,7 @@ func lbFile(lb *topo.LB) []entry {
 		optional("control", "/run/proffer/lb.sock", scalar(&n.Control, socket())),
 		need("candidate_key", secret(&lb.CandidateKey, candidateKey())),
 		signalKeys(n),
-		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144"))),
+		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144", within(1, topo.MaxAge)))),
 		need("services", sequence(&lb.Services, 1, MaxServices, service)),
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"strings"
+	"time"
 
 	"proffer/topo"
 )
@@ -25,11 +26,11 @@ func signalKeys(n *topo.Node) entry {
 	return optional("signal_keys", "", scalar(&n.KeyFile, keyFile()))
 }
 
-func flowTable(f *topo.FlowTable, entries string, more ...entry) []entry {
+func flowTable(f *topo.FlowTable, entries string, age kind[time.Duration], more ...entry) []entry {
 	return append([]entry{
 		optional("entries", entries, scalar(&f.Entries, flows())),
-		optional("idle", "5m", scalar(&f.Idle, duration())),
-		optional("linger", "10s", scalar(&f.Linger, duration())),
+		optional("idle", "5m", scalar(&f.Idle, age)),
+		optional("linger", "10s", scalar(&f.Linger, age)),
 	}, more...)
 }
 

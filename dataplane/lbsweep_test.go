@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"proffer/policy"
+	"proffer/topo"
 )
 
 // life is what happens to a flow before it is left alone.
@@ -61,6 +62,29 @@ func testSweepFlows(t *testing.T, seen hits) {
 		}
 	}
 	testTouch(t, r)
+	testLongestAge(t)
+}
+
+// testLongestAge: the longest time that may be configured is one that the table can
+// tell, for as long as some rounds of the sweep take.
+func testLongestAge(t *testing.T) {
+	enter(t)
+	cfg := lbConfig(hunting(2, 4))
+	cfg.Flows.Idle = topo.MaxAge
+	r := lbRigOf(t, hits{}, cfg)
+	for after, want := range map[time.Duration]Swept{
+		topo.MaxAge:               {Kept: 1},
+		topo.MaxAge + 2*unit:      {Removed: 1},
+		topo.MaxAge + time.Minute: {Removed: 1},
+	} {
+		r.at(t, start)
+		r.learn(t, 1, clientISN)
+		r.at(t, start+after)
+		if got, err := r.Sweep(); err != nil || got != want {
+			t.Errorf("%v old: %+v, %v, want %+v", after, got, err, want)
+		}
+		r.table.empty(t)
+	}
 }
 
 // testTouch: a packet renews its entry, as exactly as the entry can say.

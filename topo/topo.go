@@ -146,6 +146,10 @@ type Service struct {
 // Key is a 128-bit secret.
 type Key [16]byte
 
+// MaxAge is the longest time without packets that an LB may be told to wait for. Its
+// table could tell 4 h 52 min (bpf/lines.h, age_of); what is older it takes for new.
+const MaxAge = 4 * time.Hour
+
 // FlowTable bounds the flows one node remembers.
 type FlowTable struct {
 	Entries int
