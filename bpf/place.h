@@ -20,22 +20,24 @@ static __always_inline __u32 claim(struct line *l, __u64 mark)
 	return i;
 }
 
-/* oldest_of notes the older of *age and a line's embryos: where it is. */
-static __always_inline __u32 oldest_of(struct line *l, __u16 now, __s32 *age)
-{
-	__u32 at = LINE_ENTRIES;
-	__u64 mark, word;
+#define NOTHING (-1)
 
-#pragma unroll
-	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+/* oldest_in returns a line's oldest embryo: its age, and in the last two bits which
+ * entry it is; or NOTHING. A function of its own for the verifier, as all below. */
+__noinline int oldest_in(__u32 line, __u16 now)
+{
+	struct line *l = line_at(line);
+	__u64 mark, word;
+	int oldest = NOTHING, is;
+
+	for (__u32 i = 0; l && i < LINE_ENTRIES; i++) {
 		mark = peek(l->mark[i]);
 		word = peek(l->word[i]);
-		if (!word || word & (WORD_FLOW | WORD_MOVES) || age_of(mark, now) <= *age)
-			continue;
-		*age = age_of(mark, now);
-		at = i;
+		is = (int)age_of(mark, now) * LINE_ENTRIES + (LINE_ENTRIES - 1 - i);
+		if (word && !(word & (WORD_FLOW | WORD_MOVES)) && is > oldest)
+			oldest = is;
 	}
-	return at;
+	return oldest;
 }
 
 /* evict takes the entry of an embryo for a mark. */
@@ -82,8 +84,8 @@ static __always_inline bool move_to(struct line *to, struct line *from, __u32 i,
 	return true;
 }
 
-/* make_room moves an entry of a line to its other one, if that has room. */
-__noinline bool make_room(__u32 line)
+/* move_away moves an entry of a line to its other one, if that has room. */
+__noinline bool move_away(__u32 line, __u32 i)
 {
 	struct line *l = line_at(line), *o;
 	__u32 other;
@@ -91,13 +93,18 @@ __noinline bool make_room(__u32 line)
 
 	if (!l)
 		return false;
-	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
-		mark = peek(l->mark[i]);
-		other = other_of(line, mark);
-		o = line_at(other);
-		if (o && other != line && move_to(o, l, i, mark))
+	mark = peek(l->mark[i & (LINE_ENTRIES - 1)]);
+	other = other_of(line, mark);
+	o = line_at(other);
+	return o && other != line && move_to(o, l, i, mark);
+}
+
+/* make_room moves one that can move. */
+__noinline bool make_room(__u32 line)
+{
+	for (__u32 i = 0; i < LINE_ENTRIES; i++)
+		if (move_away(line, i))
 			return true;
-	}
 	return false;
 }
 
@@ -169,39 +176,49 @@ __noinline int rivals(__u64 hash, __u32 own)
 	return met == ALONE ? rivals_in(l, mark, own, 0, now) : met; /* moved home meanwhile? */
 }
 
+#define NOWHERE (2 * LINE_ENTRIES) /* places are 0 to 7 */
+
+/* claim_either takes a free entry of either line of a flow: its place, or NOWHERE. */
+__noinline int claim_either(__u64 hash)
+{
+	__u64 mark = mark_of(hash);
+	__u32 home = home_of(hash), other = other_of(home, mark), i;
+	struct line *l = line_at(home), *o = line_at(other);
+
+	if (!l || !o)
+		return NOWHERE;
+	mark |= seen_now();
+	i = claim(l, mark);
+	if (i == LINE_ENTRIES && other != home)
+		i += claim(o, mark);
+	return other == home && i == LINE_ENTRIES ? NOWHERE : i;
+}
+
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
- * made free. LINE_ENTRIES * 2: there is none. */
+ * made free. */
 static __always_inline __u32 own_place(__u64 hash)
 {
 	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), other = other_of(home, mark), i, k;
-	__u32 second = other == home ? 0 : LINE_ENTRIES; /* where the other line's places begin */
-	struct line *l = line_at(home), *o = line_at(other);
+	__u32 home = home_of(hash), other = other_of(home, mark), i;
 	__u16 now = seen_now();
-	__s32 age = -1;
+	int first, second;
+	struct line *l;
 
-	if (!l || !o)
-		return 2 * LINE_ENTRIES;
-	mark |= now;
-	i = claim(l, mark);
-	if (i < LINE_ENTRIES)
+	i = claim_either(hash);
+	if (i < NOWHERE)
 		return i;
-	i = claim(o, mark);
-	if (i < LINE_ENTRIES)
-		return second + i;
-	i = oldest_of(l, now, &age);
-	k = oldest_of(o, now, &age);
-	if (k < LINE_ENTRIES)
-		return evict(o, k, mark) ? second + k : 2 * LINE_ENTRIES;
-	if (i < LINE_ENTRIES)
-		return evict(l, i, mark) ? i : 2 * LINE_ENTRIES;
+	first = oldest_in(home, now);
+	second = other == home ? NOTHING : oldest_in(other, now);
+	if (first != NOTHING || second != NOTHING) {
+		bool there = second >> 2 > first >> 2;
+
+		i = LINE_ENTRIES - 1 - ((there ? second : first) & (LINE_ENTRIES - 1));
+		l = line_at(there ? other : home);
+		return l && evict(l, i, mark | now) ? i + there * LINE_ENTRIES : NOWHERE;
+	}
 	if (!make_room(home) && !make_room(other) && !make_way(home) && !make_way(other))
-		return 2 * LINE_ENTRIES;
-	i = claim(l, mark);
-	if (i < LINE_ENTRIES)
-		return i;
-	i = claim(o, mark);
-	return i < LINE_ENTRIES ? second + i : 2 * LINE_ENTRIES;
+		return NOWHERE;
+	return claim_either(hash);
 }
 
 enum added {
@@ -212,28 +229,36 @@ enum added {
 
 #define PATIENCE 64 /* looks at a rival that makes up its mind */
 
+/* outlast looks at rivals until all have made up their minds. */
+__noinline int outlast(__u64 hash, __u32 place)
+{
+	int met = BEHIND;
+
+	for (int i = 0; i < PATIENCE && met == BEHIND; i++)
+		met = rivals(hash, place);
+	return met;
+}
+
 /* add makes the entry of a flow that has none. */
 __noinline int add(__u64 hash, __u64 word)
 {
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash), place;
 	struct line *l;
-	int met = HELD;
+	int met;
 
 	if (!word)
 		return NO_PLACE;
 	place = own_place(hash);
-	if (place >= 2 * LINE_ENTRIES)
+	if (place >= NOWHERE)
 		return NO_PLACE;
 	l = line_at(place < LINE_ENTRIES ? home : other_of(home, mark));
 	if (!l)
 		return NO_PLACE;
 	stall();
-	for (int i = 0; i < PATIENCE; i++) {
-		met = rivals(hash, place);
-		if (met != BEHIND)
-			break;
-	}
+	met = rivals(hash, place);
+	if (met == BEHIND)
+		met = outlast(hash, place);
 	place &= LINE_ENTRIES - 1;
 	if (met == ALONE) {
 		stall();
