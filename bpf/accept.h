@@ -22,7 +22,7 @@ static __always_inline void adapt(const struct offering *o, struct load *l)
 	l->accepted = 0;
 }
 
-/* accepts decides on one offer; the caller holds l->lock. */
+/* accepts decides on one offer; the caller holds l->lock if acceptance is dynamic. */
 static __always_inline bool accepts(const struct offering *o, struct load *l, __u32 busy)
 {
 	bool yes;
@@ -42,25 +42,32 @@ static __always_inline __u32 epoch_of(__u64 now)
 	return now >> EPOCH_SHIFT;
 }
 
-/* expect notes a connection that was accepted and has yet to arrive. */
+/* Epochs are counted without the lock: each is one word, the count its upper half. */
+#define PENDING_ONE (1ULL << 32)
+
+static __always_inline __u64 *pending_word(struct load *l, __u32 epoch)
+{
+	return (__u64 *)&l->pending[epoch % PENDING_EPOCHS];
+}
+
+/* expect notes a connection that was accepted and has yet to arrive. Who cannot
+ * begin the epoch finds it begun. */
 static __always_inline void expect(struct load *l, __u32 epoch)
 {
-	struct pending *p = &l->pending[epoch % PENDING_EPOCHS];
+	__u64 *word = pending_word(l, epoch), was = *word;
 
-	if (p->epoch != epoch) {
-		p->epoch = epoch;
-		p->count = 0;
-	}
-	p->count++;
+	if ((__u32)was == epoch ||
+	    __sync_val_compare_and_swap(word, was, epoch | PENDING_ONE) != was)
+		__sync_fetch_and_add(word, PENDING_ONE);
 }
 
 /* arrive takes back what expect noted in that epoch, unless it has expired. */
 static __always_inline void arrive(struct load *l, __u32 epoch)
 {
-	struct pending *p = &l->pending[epoch % PENDING_EPOCHS];
+	__u64 *word = pending_word(l, epoch), was = *word;
 
-	if (p->epoch == epoch && p->count)
-		p->count--;
+	if ((__u32)was == epoch && was >= PENDING_ONE)
+		__sync_fetch_and_add(word, -PENDING_ONE);
 }
 
 /* expected counts the accepted connections of the last PENDING_EPOCHS epochs
@@ -68,10 +75,14 @@ static __always_inline void arrive(struct load *l, __u32 epoch)
  * them must not make a server look full. */
 static __always_inline __u32 expected(const struct load *l, __u32 epoch, __u32 cores)
 {
+	const volatile __u64 *pending = (const void *)l->pending;
 	__u32 n = 0;
 
-	for (int i = 0; i < PENDING_EPOCHS; i++)
-		if (epoch - l->pending[i].epoch < PENDING_EPOCHS)
-			n += l->pending[i].count;
+	for (int i = 0; i < PENDING_EPOCHS; i++) {
+		__u64 word = pending[i];
+
+		if (epoch - (__u32)word < PENDING_EPOCHS)
+			n += word >> 32;
+	}
 	return n < cores ? n : cores;
 }

@@ -115,7 +115,7 @@ static __always_inline void arrived(struct conn *c)
 		return;
 	l = load_number(c->offering);
 	if (l)
-		load_arrive(l, c->epoch);
+		arrive(l, c->epoch);
 }
 
 static __always_inline void conn_forget(const struct tuple *t)
@@ -158,7 +158,7 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 	conn_forget(&p->t);
 	if (!l || bpf_map_update_elem(&waits, &p->t, &fresh, BPF_ANY))
 		return false;
-	load_expect(l, fresh.epoch);
+	expect(l, fresh.epoch);
 	return true;
 }
 

@@ -93,24 +93,12 @@ static __always_inline enum answer would_take(const struct offering *o, struct l
 	if (o->signal == SIGNAL_BUSY)
 		busy = l->asking + here->queue;
 
-	bpf_spin_lock(&l->lock);
 	if (o->signal == SIGNAL_BUSY)
 		busy += expected(l, epoch_of(now), o->cores);
+	if (o->acceptance != ACCEPT_DYNAMIC)
+		return accepts(o, l, busy) ? TAKE_IT : TOO_BUSY;
+	bpf_spin_lock(&l->lock);
 	yes = accepts(o, l, busy);
 	bpf_spin_unlock(&l->lock);
 	return yes ? TAKE_IT : TOO_BUSY;
-}
-
-static __always_inline void load_expect(struct load *l, __u32 epoch)
-{
-	bpf_spin_lock(&l->lock);
-	expect(l, epoch);
-	bpf_spin_unlock(&l->lock);
-}
-
-static __always_inline void load_arrive(struct load *l, __u32 epoch)
-{
-	bpf_spin_lock(&l->lock);
-	arrive(l, epoch);
-	bpf_spin_unlock(&l->lock);
 }

@@ -202,7 +202,7 @@ struct pending {
 
 /* Agent: what a service is doing. */
 struct load {
-	struct bpf_spin_lock lock; /* of the fields down to pending */
+	struct bpf_spin_lock lock; /* of the fields before pending */
 	__u32 threshold;	   /* c */
 	__u32 attempts;
 	__u32 accepted;
