@@ -111,6 +111,30 @@ __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 	return done ? spoilt(done) : transmit(AGENT_REFUSE_FULL_RESET);
 }
 
+/* put_in puts the packet, the first thing in the frame, into [to]. A function of
+ * its own to keep the stack flat; hence the tests for NULL, which never is. */
+__noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
+		      const struct key *key)
+{
+	struct ipv6hdr *outer;
+	struct in6_addr from, lb;
+	struct cursor c;
+
+	if (!p || !to)
+		return NOT_WHOLE;
+	from = own_address(key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED));
+	lb = sid_address(to);
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*outer)))
+		return NO_ROOM;
+	c = frame_at(ctx, ETH_BYTES);
+	outer = take(&c, sizeof(*outer));
+	if (!outer)
+		return NOT_WHOLE;
+	outer_header(outer, &from, &lb, p->class, flow_label(&p->t), p->length,
+		     p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP);
+	return REWRITTEN;
+}
+
 /* give_back returns the packet in [lb::nm]: the LB forgets that the flow is here,
  * or offers it to others. */
 static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
@@ -119,23 +143,18 @@ static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum
 	const struct signal_key *k = signing_key();
 	const struct next_hop *hop;
 	enum rewritten done;
-	struct work *w = workplace();
-	struct route *route;
 	struct in6_addr lb;
 
 	if (k)
 		to.key_id = k->id;
 	lb = sid_address(&to);
 	hop = next_hop_to(&lb);
-	if (!hop || !w)
+	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	route = &w->route;
-	route->n = 1;
-	route->wire = WIRE_ENCAP;
-	*segment_of(route, 0) = to;
-	__builtin_memcpy(route->mac, hop->mac, sizeof(route->mac));
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = put_on(ctx, r->p, route, k ? &k->key : NULL);
+		done = put_in(ctx, r->p, &to, k ? &k->key : NULL);
+	if (!done)
+		done = link_to(ctx, hop->mac, 6);
 	return done ? spoilt(done) : transmit(why);
 }

@@ -138,28 +138,40 @@ static __always_inline bool is_full_socket(__u32 state)
 	       state != BPF_TCP_NEW_SYN_RECV;
 }
 
+/* A SO_REUSEPORT group being added up. */
+struct group {
+	struct sock_reuseport *of;
+	__u32 queue;
+};
+
+/* add_queue is the callback of bpf_loop. */
+static long add_queue(__u64 i, struct group *g)
+{
+	struct sock_reuseport *of = g->of;
+	struct sock *member;
+
+	if (bpf_core_read(&member, sizeof(member), &of->socks[i % MAX_REUSEPORT]))
+		return 1;
+	g->queue += BPF_CORE_READ(member, sk_ack_backlog);
+	return 0;
+}
+
 /* read_listener adds up the accept queues of the listener's group. */
 static __always_inline void read_listener(struct tcp_sock *tp, struct listener *l)
 {
 	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
-	struct sock_reuseport *group = sk->sk_reuseport_cb;
-	__u32 members = 0;
-	struct sock *other;
+	struct sock_reuseport *of = sk->sk_reuseport_cb;
+	struct group g = { .of = of };
+	__u32 members;
 
 	l->found = true;
 	l->queue = sk->sk_ack_backlog;
 	l->full = l->queue > sk->sk_max_ack_backlog;
-	if (!group)
+	if (!of)
 		return;
-	members = BPF_CORE_READ(group, num_socks);
-	l->queue = 0;
-	for (__u32 i = 0; i < MAX_REUSEPORT; i++) {
-		if (i >= members)
-			break;
-		if (bpf_core_read(&other, sizeof(other), &group->socks[i]))
-			break;
-		l->queue += BPF_CORE_READ(other, sk_ack_backlog);
-	}
+	members = BPF_CORE_READ(of, num_socks);
+	bpf_loop(members < MAX_REUSEPORT ? members : MAX_REUSEPORT, add_queue, &g, 0);
+	l->queue = g.queue;
 }
 
 static __always_inline void find_datagram_socket(struct xdp_md *ctx, const struct tuple *t,
