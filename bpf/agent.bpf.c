@@ -112,6 +112,7 @@ int agent_in(struct xdp_md *ctx)
 	case ACT_DELIVER:
 		return deliver(ctx, &r, d.why);
 	case ACT_PASS_ON:
+	case ACT_DECLINE:
 		return pass_on(ctx, &r, d.why);
 	case ACT_REFUSE:
 		return refuse(ctx, r.sr, r.p, r.o);
@@ -146,7 +147,7 @@ int agent_out(struct __sk_buff *skb)
 
 	if (!read_answer(skb, &p))
 		return verdict(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
-	e = conn_find(&p.t, now);
+	e = conn_find(&p, now);
 	if (!e.c)
 		return verdict(AGENT_OUT_NO_FLOW, TC_ACT_UNSPEC);
 

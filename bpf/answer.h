@@ -44,7 +44,7 @@ static __always_inline struct entry settle(const struct request *r, struct entry
 
 	if ((e.c && !e.waiting) || !is_proof(r->p, &e))
 		return e;
-	c = e.c ? conn_establish(&r->p->t, e.c)
+	c = e.c ? conn_establish(r->p, e.c)
 		: conn_adopt(r->p, r->o, r->sr->sender_be, generation, now);
 	return c ? (struct entry){ .c = c } : e;
 }
@@ -66,39 +66,36 @@ static __always_inline bool aborts(struct xdp_md *ctx, const struct packet *p,
 }
 
 /* observe keeps what a packet from the client tells about its connection; an ICMP
- * message has neither flags nor payload, and tells nothing. This and answer are
- * functions of their own, so that the verifier looks at each once; hence the tests
- * for NULL, which never is. */
-__noinline int observe(struct xdp_md *ctx, const struct packet *p, const struct offering *o,
-		       struct conn *c, bool waiting)
+ * message has neither flags nor payload, and tells nothing. */
+static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
+				    const struct entry *e, __u64 now)
 {
-	if (!p || !o || !c)
-		return 0;
-	c->seen_ns = now_ns();
-	if (!waiting) {
+	const struct packet *p = r->p;
+	struct conn *c = e->c;
+
+	c->seen_ns = now;
+	if (!e->waiting) {
 		arrived(c);
 		asked(c, p);
 	}
 	if (p->flags & TCP_FIN)
 		set(c, CONN_CLIENT_FIN);
-	if (p->flags & TCP_RST && aborts(ctx, p, o, c)) {
+	if (p->flags & TCP_RST && aborts(ctx, p, r->o, c)) {
 		set(c, CONN_CLOSED);
 		answered(c);
 	}
-	return 0;
 }
 
 /* repeated tells whether an offer is for what is already here: the SYN came
  * again, or another LB does not know whose the datagram is. */
-static __always_inline bool repeated(struct xdp_md *ctx, const struct request *r, struct entry e,
-				     __u64 now)
+static __always_inline bool repeated(const struct request *r, struct entry e, __u64 now,
+				     struct entry *noted)
 {
 	if (!e.c)
 		return false;
 	if (r->p->kind == KIND_UDP) {
-		e = settle(r, e, 0, now);
-		await(e.c, r->sr->sender_be, r->p->inserted);
-		observe(ctx, r->p, r->o, e.c, e.waiting);
+		*noted = settle(r, e, 0, now);
+		await(noted->c, r->sr->sender_be, r->p->inserted);
 		return true;
 	}
 	if (e.c->generation != generation_of(r->p->seq))
@@ -127,33 +124,26 @@ static __always_inline struct decision no_listener(const struct request *r)
 	return decided(ACT_GIVE_BACK, AGENT_RETURN_NO_LISTENER);
 }
 
-/* decline passes an offer on and remembers it. */
-static __always_inline struct decision decline(const struct request *r, enum counter why, __u64 now)
-{
-	note_refusal(r->p, now);
-	return decided(ACT_PASS_ON, why);
-}
-
 /* take_up is an offer that a listener has room for; what must be taken is. */
-static __always_inline struct decision take_up(const struct request *r, const struct listener *here,
-					       bool must, __u64 now)
+static __always_inline struct decision take_up(const struct request *r, const struct entry *e,
+					       const struct listener *here, bool must, __u64 now)
 {
 	struct load *l = load_number(r->o->index);
 
 	if (!must && l) {
 		switch (would_take(r->o, l, here, now)) {
 		case TOO_BUSY:
-			return decline(r, AGENT_PASS_ON_BUSY, now);
+			return decided(ACT_DECLINE, AGENT_PASS_ON_BUSY);
 		case LOAD_UNKNOWN:
-			return decline(r, AGENT_PASS_ON_UNKNOWN_LOAD, now);
+			return decided(ACT_DECLINE, AGENT_PASS_ON_UNKNOWN_LOAD);
 		default:
 			break;
 		}
 	}
-	if (conn_accept(r->p, r->o, r->sr->sender_be, now))
+	if (conn_accept(r->p, r->o, e, r->sr->sender_be, now))
 		return decided(ACT_DELIVER, must ? AGENT_ACCEPT_FORCE : AGENT_ACCEPT_AVAIL);
 	if (others_follow(r))
-		return decline(r, AGENT_PASS_ON_TABLE_FULL, now);
+		return decided(ACT_DECLINE, AGENT_PASS_ON_TABLE_FULL);
 	return decided(ACT_DELIVER, AGENT_TABLE_FULL);
 }
 
@@ -169,16 +159,15 @@ static __always_inline bool may_be_second(const struct request *r)
 }
 
 /* offered is connectAvail and connectForce. */
-static __always_inline struct decision offered(struct xdp_md *ctx, const struct request *r)
+static __always_inline struct decision offered(struct xdp_md *ctx, const struct request *r,
+					       struct entry e, __u64 now, struct entry *noted)
 {
 	bool must = function_of(r) == FN_CONNECT_FORCE || !others_follow(r);
-	__u64 now = now_ns();
-	struct entry e = conn_find(&r->p->t, now);
 	struct listener here;
 
 	if (!opens(r->p) && r->p->kind != KIND_UDP)
 		return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
-	if (repeated(ctx, r, e, now))
+	if (repeated(r, e, now, noted))
 		return decided(ACT_DELIVER, AGENT_ACCEPT_REPEATED);
 	find_listener(ctx, &r->p->t, r->o, &here);
 	if (lives(r, &e, &here))
@@ -188,9 +177,9 @@ static __always_inline struct decision offered(struct xdp_md *ctx, const struct 
 	if (!here.found)
 		return no_listener(r);
 	if (here.full)
-		return others_follow(r) ? decline(r, AGENT_PASS_ON_FULL, now)
+		return others_follow(r) ? decided(ACT_DECLINE, AGENT_PASS_ON_FULL)
 					: decided(ACT_REFUSE, AGENT_REFUSE_FULL_RESET);
-	return take_up(r, &here, must, now);
+	return take_up(r, &e, &here, must, now);
 }
 
 /* agree makes the entry the connection that is here, and signal to an LB that
@@ -221,7 +210,7 @@ static __always_inline bool is_sure(const struct entry *e, __u64 now)
 /* verified is ackStickiness where only the kernel knows. What is not ours goes
  * back: our stack would reset a connection that lives elsewhere. */
 static __always_inline struct decision verified(struct xdp_md *ctx, const struct request *r,
-						struct entry e, __u64 now)
+						struct entry e, __u64 now, struct entry *noted)
 {
 	enum counter why = AGENT_STEERED_ADOPTED;
 	struct holding held = {};
@@ -235,24 +224,21 @@ static __always_inline struct decision verified(struct xdp_md *ctx, const struct
 	if (!held.mine)
 		return same && e.waiting ? decided(ACT_DELIVER, AGENT_STEERED_UNPROVEN)
 					 : decided(ACT_GIVE_BACK, AGENT_NOT_MINE);
-	e = settle(r, e, held.generation ? held.generation : named_generation(r), now);
-	if (!e.c)
+	*noted = settle(r, e, held.generation ? held.generation : named_generation(r), now);
+	if (!noted->c)
 		return decided(ACT_DELIVER, AGENT_STEERED);
-	agree(r, e.c, held.generation);
-	observe(ctx, r->p, r->o, e.c, e.waiting);
+	agree(r, noted->c, held.generation);
 	return decided(ACT_DELIVER, why);
 }
 
 /* steered is ackStickiness: the LB says that the flow is here. */
-static __always_inline struct decision steered(struct xdp_md *ctx, const struct request *r)
+static __always_inline struct decision steered(struct xdp_md *ctx, const struct request *r,
+					       struct entry e, __u64 now, struct entry *noted)
 {
-	__u64 now = now_ns();
-	struct entry e = conn_find(&r->p->t, now);
-
 	if (!e.c || e.c->generation != named_generation(r) || !is_sure(&e, now))
-		return verified(ctx, r, e, now);
+		return verified(ctx, r, e, now, noted);
 	agree(r, e.c, 0);
-	observe(ctx, r->p, r->o, e.c, false);
+	*noted = e;
 	return decided(ACT_DELIVER, AGENT_STEERED);
 }
 
@@ -268,30 +254,28 @@ static __always_inline struct decision unowned(const struct request *r)
 }
 
 /* recover is recoverStickiness: the LB does not know whose flow this is. */
-static __always_inline struct decision recover(struct xdp_md *ctx, const struct request *r)
+static __always_inline struct decision recover(struct xdp_md *ctx, const struct request *r,
+					       struct entry e, __u64 now, struct entry *noted)
 {
-	__u64 now = now_ns();
-	struct entry e = conn_find(&r->p->t, now);
 	struct holding held;
 
 	whose(ctx, r, &e, &held);
 	if (!held.mine)
 		return unowned(r);
-	e = settle(r, e, held.generation, now);
-	if (e.c) {
+	*noted = settle(r, e, held.generation, now);
+	if (noted->c) {
 		if (held.generation)
-			e.c->generation = held.generation;
-		await(e.c, r->sr->sender_be, r->p->inserted);
-		observe(ctx, r->p, r->o, e.c, e.waiting);
+			noted->c->generation = held.generation;
+		await(noted->c, r->sr->sender_be, r->p->inserted);
 	}
 	return decided(ACT_DELIVER, AGENT_RECOVERED);
 }
 
 /* rejected is the end of a connection that another server had first: a RST for
  * the request socket, and for nothing that lives. */
-static __always_inline struct decision rejected(struct xdp_md *ctx, const struct request *r)
+static __always_inline struct decision rejected(struct xdp_md *ctx, const struct request *r,
+						struct entry e)
 {
-	struct entry e = conn_find(&r->p->t, now_ns());
 	struct holding held = {};
 
 	if (r->p->kind != KIND_TCP || !(r->p->flags & TCP_RST))
@@ -303,29 +287,47 @@ static __always_inline struct decision rejected(struct xdp_md *ctx, const struct
 	if (held.established || (held.mine && !held.generation)) /* or in TIME_WAIT */
 		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
 	arrived(e.c);
-	bpf_map_delete_elem(&waits, &r->p->t);
+	wait_remove(r->p->hash);
 	return decided(ACT_DELIVER, AGENT_REJECTED);
+}
+
+/* by_function decides by what is known of the flow, and what the packet is to be
+ * noted in, if anything. */
+static __always_inline struct decision by_function(struct xdp_md *ctx, const struct request *r,
+						   struct entry e, __u64 now, struct entry *noted)
+{
+	switch (function_of(r)) {
+	case FN_CONNECT_AVAIL:
+	case FN_CONNECT_FORCE:
+		return offered(ctx, r, e, now, noted);
+	case FN_ACK_STICKINESS:
+		return steered(ctx, r, e, now, noted);
+	case FN_RECOVER_STICKINESS:
+		return recover(ctx, r, e, now, noted);
+	case FN_REJECT:
+		return rejected(ctx, r, e);
+	}
+	return decided(ACT_DROP, AGENT_DROP_UNKNOWN_FUNCTION);
 }
 
 static __always_inline struct decision decide(struct xdp_md *ctx, const struct request *r)
 {
 	__u16 fn = function_of(r);
+	struct entry noted = {};
+	struct decision d;
+	__u64 now;
 
-	switch (fn) {
-	case FN_CONNECT_AVAIL:
-	case FN_CONNECT_FORCE:
-		return offered(ctx, r);
-	case FN_ACK_STICKINESS:
-		return steered(ctx, r);
-	case FN_RECOVER_STICKINESS:
-		return recover(ctx, r);
-	case FN_REJECT:
-	case FN_DELIVER:
-		if (others_follow(r))
-			return decided(ACT_DROP, AGENT_DROP_SEGMENTS_LEFT);
-		return fn == FN_REJECT ? rejected(ctx, r) : decided(ACT_DELIVER, AGENT_DELIVER);
-	}
-	return decided(ACT_DROP, AGENT_DROP_UNKNOWN_FUNCTION);
+	if ((fn == FN_REJECT || fn == FN_DELIVER) && others_follow(r))
+		return decided(ACT_DROP, AGENT_DROP_SEGMENTS_LEFT);
+	if (fn == FN_DELIVER)
+		return decided(ACT_DELIVER, AGENT_DELIVER);
+	now = now_ns();
+	d = by_function(ctx, r, conn_find(r->p, now), now, &noted);
+	if (noted.c)
+		observe(ctx, r, &noted, now);
+	if (d.act == ACT_DECLINE)
+		note_refusal(r->p, now);
+	return d;
 }
 
 /* answer finds what the function of our SID asks for. dt is an End.DT6 or DT4 and

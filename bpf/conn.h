@@ -15,6 +15,7 @@
 #pragma once
 #include "count.h"
 #include "load.h"
+#include "waits.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -23,32 +24,29 @@ struct {
 	__type(value, struct conn);
 } conns SEC(".maps");
 
-/* Offers that were accepted, until the client's next packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* set before loading */
-	__type(key, struct tuple);
-	__type(value, struct conn);
-} waits SEC(".maps");
-
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are sent again (RFC 6298) */
 
-/* A flow's entry, or NULL, and whether it is one of waits. */
+/* A flow's entry, or NULL, and whether it is one of waits; then the packet's hash
+ * is the digest. */
 struct entry {
 	struct conn *c;
+	struct conn *overdue; /* one of waits whose time is over */
 	bool waiting;
 };
 
-static __always_inline struct entry conn_find(const struct tuple *t, __u64 now)
+static __always_inline struct entry conn_find(struct packet *p, __u64 now)
 {
-	struct entry e = { .c = bpf_map_lookup_elem(&conns, t) };
+	struct entry e = { .c = bpf_map_lookup_elem(&conns, &p->t) };
 
 	if (e.c)
 		return e;
-	e.c = bpf_map_lookup_elem(&waits, t);
+	p->hash = digest(&p->t);
+	e.c = wait_find(&p->t, p->hash, now);
 	e.waiting = true;
-	if (e.c && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS)
+	if (e.c && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS) {
+		e.overdue = e.c;
 		e.c = NULL;
+	}
 	return e;
 }
 
@@ -118,16 +116,6 @@ static __always_inline void arrived(struct conn *c)
 		arrive(l, c->epoch);
 }
 
-static __always_inline void conn_forget(const struct tuple *t)
-{
-	struct conn *old = bpf_map_lookup_elem(&conns, t);
-
-	if (!old)
-		return;
-	answered(old);
-	bpf_map_delete_elem(&conns, t);
-}
-
 /* opening_generation is the generation of the flow that the packet opens. UDP has
  * no number of its own; the time in milliseconds (2^20 ns) tells the uses of one
  * five-tuple apart, even over a restart. */
@@ -136,9 +124,10 @@ static __always_inline __u16 opening_generation(const struct packet *p, __u64 no
 	return generation_of(p->kind == KIND_UDP ? now >> 20 : p->seq);
 }
 
-/* conn_accept notes an accepted offer: WAIT, for the LB that made it. */
+/* conn_accept notes an accepted offer: WAIT, for the LB that made it. What there
+ * was of the flow is over. */
 static __always_inline bool conn_accept(const struct packet *p, const struct offering *o,
-					__be64 lb_be, __u64 now)
+					const struct entry *old, __be64 lb_be, __u64 now)
 {
 	struct conn fresh = {
 		.seen_ns = now,
@@ -150,30 +139,37 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 		.generation = opening_generation(p, now),
 		.state = CONN_WAIT,
 	};
-	struct conn *old = bpf_map_lookup_elem(&waits, &p->t);
 	struct load *l = load_number(o->index);
 
-	if (old)
-		arrived(old);
-	conn_forget(&p->t);
-	if (!l || bpf_map_update_elem(&waits, &p->t, &fresh, BPF_ANY))
+	if (old->overdue)
+		arrived(old->overdue);
+	if (old->c && old->waiting)
+		arrived(old->c);
+	if (!old->waiting) {
+		answered(old->c);
+		bpf_map_delete_elem(&conns, &p->t);
+	}
+	if (!l)
 		return false;
 	expect(l, fresh.epoch);
-	return true;
+	if (wait_put(&p->t, old->waiting ? p->hash : digest(&p->t), &fresh))
+		return true;
+	arrive(l, fresh.epoch);
+	return false;
 }
 
 /* conn_establish moves an entry to conns. NULL: there is no room, and it stays. */
-static __always_inline struct conn *conn_establish(const struct tuple *t, struct conn *waiting)
+static __always_inline struct conn *conn_establish(const struct packet *p, struct conn *waiting)
 {
 	struct conn *c;
 
-	bpf_map_update_elem(&conns, t, waiting, BPF_NOEXIST); /* another CPU may be first */
-	c = bpf_map_lookup_elem(&conns, t);
+	bpf_map_update_elem(&conns, &p->t, waiting, BPF_NOEXIST); /* another CPU may be first */
+	c = bpf_map_lookup_elem(&conns, &p->t);
 	if (!c) {
 		count(AGENT_TABLE_FULL);
 		return NULL;
 	}
-	bpf_map_delete_elem(&waits, t);
+	wait_remove(p->hash);
 	count(AGENT_ESTABLISHED);
 	return c;
 }

@@ -17,6 +17,7 @@ struct request {
 enum act {
 	ACT_DELIVER,
 	ACT_PASS_ON,   /* to the next segment */
+	ACT_DECLINE,   /* the same with an offer, which is remembered */
 	ACT_REFUSE,    /* a last candidate with a full accept queue */
 	ACT_GIVE_BACK, /* to the LB: not mine */
 	ACT_DROP,

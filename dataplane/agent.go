@@ -63,6 +63,10 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 		return nil, err
 	}
 	adopted := a.adopt(spec)
+	key, err := waitKey(spec, adopted)
+	if err != nil {
+		return nil, err
+	}
 	if err := a.load(spec, adopted); err != nil {
 		return nil, loadError("agent", err)
 	}
@@ -78,7 +82,7 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 	if a.reports, err = a.objs.Reports.Memory(); err != nil {
 		return nil, fmt.Errorf("map the load reports: %w", err)
 	}
-	if err := a.fill(); err != nil {
+	if err := errors.Join(a.objs.WaitKey.Put(uint32(0), key), a.fill()); err != nil {
 		return nil, err
 	}
 	return a, a.SetKeys(cfg.Keys)
@@ -97,7 +101,11 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
 	spec.Maps[agentMapConns].MaxEntries = uint32(cfg.Flows.Entries)
-	spec.Maps[agentMapWaits].MaxEntries = uint32(cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
+	sets := waitSets(cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
+	spec.Maps[agentMapWaits].MaxEntries = sets
+	if err := spec.Variables["wait_sets"].Set(sets); err != nil {
+		return fmt.Errorf("set the number of flows that wait: %w", err)
+	}
 	if change != nil {
 		return change(spec)
 	}

@@ -26,6 +26,12 @@ type agentConn struct {
 	NextOut    uint32
 }
 
+type agentDigestKey struct {
+	_    structs.HostLayout
+	Odd  [2]uint64
+	Word [12]uint32
+}
+
 type agentLoad struct {
 	_    structs.HostLayout
 	Lock struct {
@@ -67,6 +73,36 @@ type agentReported struct {
 	Zero      uint32
 }
 
+type agentWaitSet struct {
+	_     structs.HostLayout
+	Mark  [8]uint64
+	Place [8]struct {
+		_ structs.HostLayout
+		T struct {
+			_      structs.HostLayout
+			Client struct {
+				_    structs.HostLayout
+				In6U struct {
+					_       structs.HostLayout
+					U6Addr8 [16]uint8
+				}
+			}
+			Vip struct {
+				_    structs.HostLayout
+				In6U struct {
+					_       structs.HostLayout
+					U6Addr8 [16]uint8
+				}
+			}
+			ClientPortBe uint16
+			VipPortBe    uint16
+			Protocol     uint8
+			Zero         [3]uint8
+		}
+		C agentConn
+	}
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -83,6 +119,7 @@ const (
 	agentMapScratch        = "scratch"
 	agentMapSigning        = "signing"
 	agentMapUnresolved     = "unresolved"
+	agentMapWaitKey        = "wait_key"
 	agentMapWaits          = "waits"
 	agentProgAgentIn       = "agent_in"
 	agentProgAgentOut      = "agent_out"
@@ -92,14 +129,17 @@ const (
 	agentVarBlocks         = "blocks"
 	agentVarCountersEnd    = "counters_end"
 	agentVarDomain         = "domain"
+	agentVarFlowKey        = "flow_key"
 	agentVarNetnsCookie    = "netns_cookie"
 	agentVarRedirectTo     = "redirect_to"
 	agentVarSelf           = "self"
+	agentVarStalls         = "stalls"
 	agentVarTickNs         = "tick_ns"
 	agentVarVirtualNowNs   = "virtual_now_ns"
 	agentVarVirtualSocket  = "virtual_socket"
 	agentVarVirtualSockets = "virtual_sockets"
 	agentVarVirtualTime    = "virtual_time"
+	agentVarWaitSets       = "wait_sets"
 )
 
 // loadAgent returns the embedded CollectionSpec for agent.
@@ -167,6 +207,7 @@ type agentMapSpecs struct {
 	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
 	Signing    *ebpf.MapSpec `ebpf:"signing"`
 	Unresolved *ebpf.MapSpec `ebpf:"unresolved"`
+	WaitKey    *ebpf.MapSpec `ebpf:"wait_key"`
 	Waits      *ebpf.MapSpec `ebpf:"waits"`
 }
 
@@ -177,14 +218,17 @@ type agentVariableSpecs struct {
 	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
 	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
 	Domain         *ebpf.VariableSpec `ebpf:"domain"`
+	FlowKey        *ebpf.VariableSpec `ebpf:"flow_key"`
 	NetnsCookie    *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self           *ebpf.VariableSpec `ebpf:"self"`
+	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
 	VirtualTime    *ebpf.VariableSpec `ebpf:"virtual_time"`
+	WaitSets       *ebpf.VariableSpec `ebpf:"wait_sets"`
 }
 
 // agentObjects contains all objects after they have been loaded into the kernel.
@@ -219,6 +263,7 @@ type agentMaps struct {
 	Scratch    *ebpf.Map `ebpf:"scratch"`
 	Signing    *ebpf.Map `ebpf:"signing"`
 	Unresolved *ebpf.Map `ebpf:"unresolved"`
+	WaitKey    *ebpf.Map `ebpf:"wait_key"`
 	Waits      *ebpf.Map `ebpf:"waits"`
 }
 
@@ -236,6 +281,7 @@ func (m *agentMaps) Close() error {
 		m.Scratch,
 		m.Signing,
 		m.Unresolved,
+		m.WaitKey,
 		m.Waits,
 	)
 }
@@ -247,14 +293,17 @@ type agentVariables struct {
 	Blocks         *ebpf.Variable `ebpf:"blocks"`
 	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
 	Domain         *ebpf.Variable `ebpf:"domain"`
+	FlowKey        *ebpf.Variable `ebpf:"flow_key"`
 	NetnsCookie    *ebpf.Variable `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
 	Self           *ebpf.Variable `ebpf:"self"`
+	Stalls         *ebpf.Variable `ebpf:"stalls"`
 	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`
 	VirtualTime    *ebpf.Variable `ebpf:"virtual_time"`
+	WaitSets       *ebpf.Variable `ebpf:"wait_sets"`
 }
 
 // agentPrograms contains all programs after they have been loaded into the kernel.

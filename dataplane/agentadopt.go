@@ -14,7 +14,7 @@ import (
 // adopt returns what an earlier agent left, all of it or nothing: a flow counts
 // in the load whose number it holds.
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
-	names := []string{agentMapConns, agentMapWaits, agentMapLoads, agentMapOfferings}
+	names := []string{agentMapConns, agentMapWaits, agentMapWaitKey, agentMapLoads, agentMapOfferings}
 	maps := a.pins.adopt(spec, names...)
 	if len(maps) == len(names) {
 		return maps
@@ -27,7 +27,7 @@ func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 
 func (a *Agent) lasting() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		agentMapConns: a.objs.Conns, agentMapWaits: a.objs.Waits,
+		agentMapConns: a.objs.Conns, agentMapWaits: a.objs.Waits, agentMapWaitKey: a.objs.WaitKey,
 		agentMapLoads: a.objs.Loads, agentMapOfferings: a.objs.Offerings,
 	}
 }

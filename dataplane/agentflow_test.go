@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"proffer/policy"
@@ -41,7 +40,7 @@ func testSteered(t *testing.T, seen hits) {
 	if c, known := r.settled(t, p.flow()); !known || c.State != connDirect || c.Flags != 0 {
 		t.Errorf("acknowledged, but %v, %+v", known, c)
 	}
-	if _, waits := entryIn(t, r.objs.Waits, p.flow()); waits {
+	if _, waits := waitsOf(t, r.Agent).get(t, p.flow()); waits {
 		t.Error("it is an opening still")
 	}
 	r.send(t, to(p, generation, 0xa5).frame()).is(t, "the second", xdpPass, delivered(p), "steered")
@@ -133,14 +132,11 @@ func testAdopted(t *testing.T, seen hits) {
 // forget empties the agent's tables of a flow.
 func (r *agentRig) forget(t *testing.T, p packet) {
 	t.Helper()
-	var key lbTuple
-	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = p.src.Addr().As16(), p.dst.Addr().As16()
-	key.ClientPortBe, key.VipPortBe, key.Protocol = portBits(p.src.Port()), portBits(p.dst.Port()), 6
-	for _, m := range []*ebpf.Map{r.objs.Conns, r.objs.Waits} {
-		if err := m.Delete(key); err != nil && !isMissing(err) {
-			t.Fatal(err)
-		}
+	key := flowKey(p.flow())
+	if err := r.objs.Conns.Delete(&key); err != nil && !isMissing(err) {
+		t.Fatal(err)
 	}
+	waitsOf(t, r.Agent).put(t, p.flow(), agentConn{}, false)
 }
 
 // testOtherGeneration: the kernel says whose it is, and the LB that errs is told

@@ -225,14 +225,14 @@ func delivered(p packet) []byte { return innerTCP(p).delivered() }
 
 func (in inner) delivered() []byte { return in.frame(hereMAC, routerMAC) }
 
-// entryIn reads a flow's entry in one of the two tables.
-func entryIn(t testing.TB, m *ebpf.Map, f policy.Flow) (c agentConn, known bool) {
+// settled reads the entry of a flow whose client has proved to be there.
+func (r *agentRig) settled(t testing.TB, f policy.Flow) (c agentConn, known bool) {
 	t.Helper()
 	var key lbTuple
 	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = f.Client.Addr().As16(), f.VIP.Addr().As16()
 	key.ClientPortBe, key.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
 	key.Protocol = f.Protocol.Number()
-	err := m.Lookup(key, &c)
+	err := r.objs.Conns.Lookup(key, &c)
 	if err != nil && !isMissing(err) {
 		t.Fatal(err)
 	}
@@ -242,16 +242,10 @@ func entryIn(t testing.TB, m *ebpf.Map, f policy.Flow) (c agentConn, known bool)
 // conn reads the agent's entry of a flow, wherever it is.
 func (r *agentRig) conn(t testing.TB, f policy.Flow) (c agentConn, known bool) {
 	t.Helper()
-	if c, known = entryIn(t, r.objs.Conns, f); known {
+	if c, known = r.settled(t, f); known {
 		return c, known
 	}
-	return entryIn(t, r.objs.Waits, f)
-}
-
-// settled reads the entry of a flow whose client has proved to be there.
-func (r *agentRig) settled(t testing.TB, f policy.Flow) (c agentConn, known bool) {
-	t.Helper()
-	return entryIn(t, r.objs.Conns, f)
+	return waitsOf(t, r.Agent).get(t, f)
 }
 
 // mustConn reads an entry that has to be there.

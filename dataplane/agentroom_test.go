@@ -4,29 +4,36 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"proffer/policy"
 	"proffer/topo"
 )
 
 // testNoPlace: without a place for its state an offer is passed on, and taken
-// without state by the last. A table that makes room is full only in this test.
+// without state by the last. The table makes room, unless another CPU is just there.
 func testNoPlace(t *testing.T, seen hits) {
 	newAgentRig(t, seen, offering(huntPort)) // for its namespace
-	r := loadAgentRig(t, seen, agentConfig(64, offering(huntPort)), func(spec *ebpf.CollectionSpec) error {
-		spec.Maps[agentMapWaits].Type, spec.Maps[agentMapWaits].MaxEntries = ebpf.Hash, 1
-		return inVirtualTime(spec)
-	})
+	cfg := agentConfig(64, offering(huntPort))
+	cfg.Flows.Embryonic = waitPlaces
+	r := loadAgentRig(t, seen, cfg, inVirtualTime)
 	listen(t, huntPort, 128)
-	r.accept(t, inward(huntPort, syn))
 	p := inward(huntPort, syn)
-	p.src = netip.AddrPortFrom(clientAddr, clientPort+1)
+	busy := agentWaitSet{}
+	for i := range busy.Mark {
+		busy.Mark[i] = ^uint64(0)
+	}
+	waitsOf(t, r.Agent).write(t, 0, &busy)
 	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
 	r.send(t, s.frame()).is(t, "no place", xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
 	r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "table_full")
 	s = s.flagged(sidRetry)
 	r.send(t, s.frame()).is(t, "again", xdpTX, s.onward(hopMAC(2)), "pass_on_refused_before")
+	r.setLoad(t, func(l *agentLoad) {
+		for _, p := range l.Pending {
+			if p.Count != 0 {
+				t.Errorf("%d that found no place are expected", p.Count)
+			}
+		}
+	})
 }
 
 // testFlood: openings displace each other and no established flow.
@@ -54,12 +61,8 @@ func testFlood(t *testing.T, seen hits) {
 			t.Fatalf("flow %d after the flood: known %v, %+v", i, known, c)
 		}
 	}
-	waiting, it := 0, r.objs.Waits.Iterate()
-	for key, c := (lbTuple{}), (agentConn{}); it.Next(&key, &c); {
-		waiting++
-	}
-	if err := it.Err(); err != nil || waiting == 0 || waiting > cfg.Flows.Embryonic {
-		t.Errorf("%d openings are remembered, at most %d (%v)", waiting, cfg.Flows.Embryonic, err)
+	if waiting := waitsOf(t, r.Agent).count(t); waiting != cfg.Flows.Embryonic {
+		t.Errorf("%d openings are remembered, not %d", waiting, cfg.Flows.Embryonic)
 	}
 	if got := r.asking(t); got != 0 {
 		t.Errorf("%d requests in progress after a flood of none", got)

@@ -64,6 +64,9 @@ func dump(path string) ([][]byte, error) {
 	if m.Type() == ebpf.Array && m.ValueSize() == lineBytes {
 		return dumpLines(m)
 	}
+	if m.Type() == ebpf.Array && m.ValueSize() == waitBytes {
+		return dumpWaits(m)
+	}
 	if m.ValueSize() < seenBytes {
 		return nil, errors.New("its values are too short for a flow table")
 	}

@@ -83,10 +83,11 @@ func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 
 // agentState is all that the programs remember of the flow, and its kernel.
 type agentState struct {
-	conn, wait mapSlot[agentConn]
-	load       agentLoad
-	refusals   [2][8]byte
-	kernel     kernel
+	conn     mapSlot[agentConn]
+	wait     waitSlot
+	load     agentLoad
+	refusals [2][8]byte
+	kernel   kernel
 }
 
 // agentMessage is a letter of the agent's alphabet. make gives the packet, or
@@ -125,7 +126,7 @@ func newAgentTree(t testing.TB) *agentTree {
 	f := inward(huntPort, syn).flow()
 	x.slots = [2]int{refusalSlot(f, isnA), refusalSlot(f, isnB)}
 	x.have.conn = mapSlot[agentConn]{m: x.agent.objs.Conns, key: flowKey(f)}
-	x.have.wait = mapSlot[agentConn]{m: x.agent.objs.Waits, key: flowKey(f)}
+	x.have.wait = waitSlot{waitTable: waitsOf(t, x.agent), f: f}
 	x.have.kernel.server = firstServer + 1
 	return x
 }
@@ -237,9 +238,8 @@ func (x *agentTree) putLoad(l agentLoad) {
 }
 
 // connAs is an entry in the model's words.
-func connAs(s *mapSlot[agentConn]) (c fsm.Conn) {
-	v := s.value
-	if !s.known {
+func connAs(v agentConn, known bool) (c fsm.Conn) {
+	if !known {
 		return c
 	}
 	var lb [8]byte
@@ -257,7 +257,7 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 			return false
 		}
 	}
-	return connAs(&x.have.conn) == m.Conn && connAs(&x.have.wait) == m.Wait && x.have.load.Asking == m.Asking
+	return connAs(x.have.conn.value, x.have.conn.known) == m.Conn && connAs(x.have.wait.value, x.have.wait.known) == m.Wait && x.have.load.Asking == m.Asking
 }
 
 // agentPlace is where a sequence has led: what follows depends on nothing else.
@@ -333,7 +333,7 @@ func (x *agentTree) step(m *agentMessage, model fsm.Agent, now time.Duration, ca
 	}
 	if !x.matches(&model) {
 		x.t.Errorf("after %v, %s: conn %+v, wait %+v, load %+v, the model %+v", came, m.name,
-			connAs(&x.have.conn), connAs(&x.have.wait), x.have.load, model)
+			connAs(x.have.conn.value, x.have.conn.known), connAs(x.have.wait.value, x.have.wait.known), x.have.load, model)
 	}
 	return model, now, true
 }

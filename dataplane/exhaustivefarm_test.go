@@ -38,8 +38,9 @@ type nodeLB struct {
 
 type nodeServer struct {
 	*serverProbe
-	conn, wait mapSlot[agentConn]
-	kernel     kernel
+	conn   mapSlot[agentConn]
+	wait   waitSlot
+	kernel kernel
 }
 
 // smallFarm is all of it, with what has happened.
@@ -83,7 +84,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		n.servers[i] = nodeServer{
 			serverProbe: s,
 			conn:        mapSlot[agentConn]{m: s.agent.objs.Conns, key: key},
-			wait:        mapSlot[agentConn]{m: s.agent.objs.Waits, key: key},
+			wait:        waitSlot{waitTable: waitsOf(t, s.agent), f: inward(huntPort, syn).flow()},
 		}
 	}
 	return n

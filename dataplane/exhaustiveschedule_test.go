@@ -142,7 +142,7 @@ func (n *smallFarm) forge(which, salt uint32) {
 type farmState struct {
 	flows [2]lbEntry
 	conns [2]mapSlot[agentConn]
-	waits [2]mapSlot[agentConn]
+	waits [2]waitSlot
 }
 
 func (n *smallFarm) remembered() (s farmState) {
@@ -211,7 +211,7 @@ func (n *smallFarm) begin() {
 		n.forget(i)
 		s := &n.servers[i]
 		s.conn.restore(n.t, mapSlot[agentConn]{m: s.conn.m, key: s.conn.key})
-		s.wait.restore(n.t, mapSlot[agentConn]{m: s.wait.m, key: s.wait.key})
+		s.wait.restore(n.t, waitSlot{})
 		s.kernel = kernel{server: firstServer + fsm.Node(i)}
 		if err := s.agent.objs.Loads.Put(uint32(0), agentLoad{Threshold: willing}); err != nil {
 			n.t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
@@ -26,11 +25,11 @@ type judge struct {
 		Known() int
 		Forget()
 	}
-	tables []*ebpf.Map // the agent's flows
-	lines  *lineTable  // the LB's
-	seeds  [][]byte
-	netns  *os.File
-	must   map[oracle.Reason]bool // not met yet
+	waits *waitTable // the agent's flows
+	lines *lineTable // the LB's
+	seeds [][]byte
+	netns *os.File
+	must  map[oracle.Reason]bool // not met yet
 }
 
 const rememberAtMost = 1 << 15 // half the program's table, which must not fill
@@ -60,18 +59,8 @@ func (j *judge) forget(t testing.TB) {
 	if j.lines != nil {
 		j.lines.empty(t)
 	}
-	for _, m := range j.tables {
-		var keys []lbTuple
-		var key lbTuple
-		var value []byte
-		for it := m.Iterate(); it.Next(&key, &value); {
-			keys = append(keys, key)
-		}
-		for _, k := range keys {
-			if err := m.Delete(k); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if j.waits != nil {
+		j.waits.empty(t)
 	}
 }
 
@@ -228,7 +217,7 @@ func newAgentJudge(t testing.TB) *judge {
 	}
 	return &judge{
 		must: reasons(oracle.NotSYN, oracle.SegmentsLeft, oracle.Stale, oracle.GivenBack, oracle.Asked, oracle.Forwarded, oracle.NotForUs),
-		rig:  &r.rig, tables: []*ebpf.Map{r.objs.Waits}, seeds: agentSeeds(), netns: currentNetns(t),
+		rig:  &r.rig, waits: waitsOf(t, r.Agent), seeds: agentSeeds(), netns: currentNetns(t),
 		oracle: &oracle.Agent{
 			Node: oracle.Node{Locator: serverLocator(here), MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
 			Services: map[topo.VIP]oracle.Offering{
