@@ -140,13 +140,14 @@ static __always_inline bool read_answer(struct __sk_buff *skb, struct packet *p)
 SEC("tc")
 int agent_out(struct __sk_buff *skb)
 {
-	__u64 now = now_ns();
 	enum function fn;
 	struct packet p;
 	struct entry e;
+	__u64 now;
 
 	if (!read_answer(skb, &p))
 		return verdict(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
+	now = now_ns();
 	e = conn_find(&p, now);
 	if (!e.c)
 		return verdict(AGENT_OUT_NO_FLOW, TC_ACT_UNSPEC);

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/cilium/ebpf"
 
@@ -11,15 +12,24 @@ import (
 // What outlives an agent that was killed: its flows, and the loads that count
 // some of them, by the numbers that the services had.
 
-// adopt returns what an earlier agent left, all of it or nothing: a flow counts
-// in the load whose number it holds.
+// adopt returns what an earlier agent left: the flows with the loads and services
+// whose numbers they hold, all or nothing; then the openings with their key, if the
+// table has the same size.
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
-	names := []string{agentMapConns, agentMapWaits, agentMapWaitKey, agentMapLoads, agentMapOfferings}
-	maps := a.pins.adopt(spec, names...)
-	if len(maps) == len(names) {
-		return maps
+	left := a.adoptAll(spec, agentMapConns, agentMapLoads, agentMapOfferings)
+	if left != nil {
+		maps.Copy(left, a.adoptAll(spec, agentMapWaits, agentMapWaitKey))
 	}
-	for _, m := range maps {
+	return left
+}
+
+// adoptAll returns these maps, or nil if one is missing.
+func (a *Agent) adoptAll(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
+	found := a.pins.adopt(spec, names...)
+	if len(found) == len(names) {
+		return found
+	}
+	for _, m := range found {
 		m.Close()
 	}
 	return nil

@@ -245,7 +245,8 @@ func testOwnerNetns(t *testing.T, seen hits) {
 }
 
 // TestAdoptAfterKill: what an agent learnt outlives it, also when the services
-// come in another order; what is no longer offered is forgotten.
+// come in another order; but not openings if their table has another size. What is
+// no longer offered is forgotten.
 func TestAdoptAfterKill(t *testing.T) {
 	enter(t)
 	pin := t.TempDir()
@@ -299,6 +300,19 @@ func TestAdoptAfterKill(t *testing.T) {
 	}
 	other := inward(81, syn)
 	r.send(t, to(other, 1, 0xcf).frame()).is(t, "no longer offered", xdpDrop, nil, "drop_not_our_service")
+
+	waiting := inward(huntPort, syn)
+	waiting.src = netip.AddrPortFrom(clientAddr, 2)
+	r.accept(t, waiting)
+	r.kill()
+	cfg.Flows.Embryonic = 8 * waitPlaces
+	r = loadAgentRig(t, hits{}, cfg, inVirtualTime)
+	if _, known := r.settled(t, opening.flow()); !known {
+		t.Error("its flow is forgotten as openings have another table")
+	}
+	if _, known := r.conn(t, waiting.flow()); known {
+		t.Error("an opening is known in another table")
+	}
 }
 
 func answerOf(p packet, payload []byte) packet {
