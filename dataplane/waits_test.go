@@ -6,14 +6,13 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"proffer/oracle"
 	"proffer/policy"
 )
 
 // waitTable reads and writes the agent's table of flows that wait.
 type waitTable struct {
 	m   *ebpf.Map
-	key oracle.DigestKey
+	key policy.DigestKey
 }
 
 func waitsOf(t testing.TB, a *Agent) *waitTable {
@@ -22,13 +21,13 @@ func waitsOf(t testing.TB, a *Agent) *waitTable {
 	if err := a.objs.WaitKey.Lookup(uint32(0), &key); err != nil {
 		t.Fatal(err)
 	}
-	return &waitTable{a.objs.Waits, oracle.DigestKey{Odd: key.Odd, Word: key.Word}}
+	return &waitTable{a.objs.Waits, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
 }
 
 // place is the set where a flow's entry may be, and its mark without a date
 // (bpf/waits.h).
 func (w *waitTable) place(f policy.Flow) (set uint32, mark uint64) {
-	hash := oracle.Digest(w.key, f)
+	hash := w.key.Digest(f)
 	set = uint32(uint64(uint32(hash<<16|hash>>48)) * uint64(w.m.MaxEntries()) >> 32)
 	return set, hash &^ 0xffff
 }
