@@ -114,25 +114,12 @@ __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 /* put_in puts the packet, the first thing in the frame, into [to]. A function of
  * its own to keep the stack flat; hence the tests for NULL, which never is. */
 __noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
-		      const struct key *key)
+		      const struct key *key, const struct next_hop *hop)
 {
-	struct ipv6hdr *outer;
-	struct in6_addr from, lb;
-	struct cursor c;
-
-	if (!p || !to)
+	if (!p || !to || !hop)
 		return NOT_WHOLE;
-	from = own_address(key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED));
-	lb = sid_address(to);
-	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*outer)))
-		return NO_ROOM;
-	c = frame_at(ctx, ETH_BYTES);
-	outer = take(&c, sizeof(*outer));
-	if (!outer)
-		return NOT_WHOLE;
-	outer_header(outer, &from, &lb, p->class, flow_label(&p->t), p->length,
-		     p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP);
-	return REWRITTEN;
+	return put_around(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
+			  to, hop->mac, protocol_inside(p));
 }
 
 /* give_back returns the packet in [lb::nm]: the LB forgets that the flow is here,
@@ -153,8 +140,6 @@ static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = put_in(ctx, r->p, &to, k ? &k->key : NULL);
-	if (!done)
-		done = link_to(ctx, hop->mac, 6);
+		done = put_in(ctx, r->p, &to, k ? &k->key : NULL, hop);
 	return done ? spoilt(done) : transmit(why);
 }

@@ -11,7 +11,7 @@
  *
  * Whoever has no keys takes and sends signals without a tag. */
 #pragma once
-#include "srv6.h"
+#include "route.h"
 
 struct signal_key {
 	struct key key;
@@ -84,43 +84,53 @@ static __always_inline __be64 tag_of_one(const struct key *key, const struct tup
 	return tag_end(&s, 1);
 }
 
-/* The SRH of a frame on its way into a tag. */
-struct showing {
-	struct xdp_md *ctx;
+/* Segments on their way into a tag. */
+struct signing {
 	struct sip s;
-	bool broken;
+	const struct route *r;
+	__u32 begin;
 };
 
-/* show_segment is the callback of bpf_loop. */
-static long show_segment(__u64 i, struct showing *w)
+/* sign_segment is the callback of bpf_loop. */
+static long sign_segment(__u64 i, struct signing *w)
 {
-	struct sid segment;
-	__u32 at = SRH_AT + sizeof(struct srh) + (__u32)i * sizeof(segment);
-
-	w->broken = bpf_xdp_load_bytes(w->ctx, at, &segment, sizeof(segment));
-	if (!w->broken)
-		tag_segment(&w->s, &segment);
-	return w->broken;
+	tag_segment(&w->s, &w->r->list[(w->begin + i) % MAX_SEGMENTS]);
+	return 0;
 }
 
-/* authentic tells whether the packet in ctx, opened up as sr and p, carries the
- * tag that key gives. A function of its own, so that the verifier looks at it
- * once; hence the tests for NULL, which never is. */
-__noinline int authentic(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
-			 const struct key *key)
+/* route_tag is the tag of n segments, as they stand in the list. This and authentic
+ * are functions of their own, so that the verifier looks at them once; hence the tests
+ * for NULL, which never is. */
+__noinline __u64 route_tag(const struct key *key, const struct packet *p, const struct route *r,
+			   __u32 begin, __u32 n)
 {
-	struct showing w = { .ctx = ctx };
-	__u32 n;
+	struct signing w = { .r = r, .begin = begin };
 
-	if (!sr || !p || !key)
+	if (!key || !p || !r)
 		return 0;
-	w.s = tag_start(key, &p->t, sr->sender_be);
+	w.s = tag_start(key, &p->t, r->signer_be);
+	bpf_loop(n, sign_segment, &w, 0);
+	return tag_end(&w.s, n);
+}
+
+/* authentic tells whether the packet in ctx, opened up as sr and p, carries the tag
+ * that key gives; r is where its segments are read to. */
+__noinline int authentic(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
+			 const struct key *key, struct route *r)
+{
+	__u32 at = SRH_AT + sizeof(struct srh), n;
+
+	if (!sr || !p || !key || !r)
+		return 0;
 	n = sr->signed_segments;
+	if (n > MAX_SEGMENTS)
+		return 0;
 	if (!sr->srh_bytes) {
-		tag_segment(&w.s, &sr->sid);
+		r->list[0] = sr->sid;
 		n = 1;
-	} else if (n <= MAX_SEGMENTS) {
-		bpf_loop(n, show_segment, &w, 0);
+	} else if (n && bpf_xdp_load_bytes(ctx, at, r->list, list_bytes(n))) {
+		return 0;
 	}
-	return n <= MAX_SEGMENTS && !w.broken && tag_end(&w.s, n) == sr->tag;
+	r->signer_be = sr->sender_be;
+	return route_tag(key, p, r, 0, n) == sr->tag;
 }

@@ -69,7 +69,7 @@ enum counter {
 /* has_ports tells whether a packet says which service it is of. */
 static __always_inline bool has_ports(const struct packet *p)
 {
-	return p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG;
+	return p->kind >= KIND_TCP && p->kind <= KIND_TOO_BIG;
 }
 
 /* without_ports decides on a packet that shows none, or those of no service. */
@@ -137,28 +137,41 @@ static __always_inline int refused(int how)
 	}
 }
 
+/* function_of reads the function anew: to the verifier it is any of them again. */
+static __always_inline __u16 function_of(const struct sr *sr)
+{
+	return bpf_ntohs(*(const volatile __be16 *)&sr->sid.function_be);
+}
+
 /* from_domain handles a packet for one of our SIDs. A function of its own, so that
  * the way of the others has its stack. */
-__noinline int from_domain(struct xdp_md *ctx, __u16 fn)
+__noinline int from_domain(struct xdp_md *ctx)
 {
-	bool answer = fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS;
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
 	struct work *w = workplace();
 	const struct service *svc;
 	__u32 number = NOBODY, *server;
 	struct packet *p;
 	struct sr *sr;
+	bool answer;
+	__u16 fn;
 	int how;
 
-	if (!w)
+	if (!w || !ip)
 		return XDP_ABORTED;
 	p = &w->packet;
 	sr = &w->sr;
+	fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
+	if (!fn)
+		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+	answer = fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS;
 	if (!answer && fn != FN_NOT_MINE && fn != FN_RECOVER_STICKINESS)
 		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
 	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
 	if (how != OPENED)
 		return refused(how);
-	fn = bpf_ntohs(sr->sid.function_be); /* again, for the verifier: any of them */
+	fn = function_of(sr);
 	if (sr->left > p->inserted) /* an inserted list ends in the packet's destination */
 		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
 	if (!is_inside(sr->sender_be))
@@ -172,9 +185,10 @@ __noinline int from_domain(struct xdp_md *ctx, __u16 fn)
 	svc = has_ports(p) ? service_of(p) : NULL;
 	if (!svc || svc->dispatch != DISPATCH_HUNT)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
-	if (!signed_by(ctx, sr, p, number))
-		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
 	p->hash = digest(&p->t);
+	if (signing_key() && !signed_by(ctx, sr, p, number))
+		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
+	fn = function_of(sr);
 	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
 		return answered(ctx, sr, p, svc, number, fn);
 	if (fn == FN_NOT_MINE)
@@ -203,37 +217,56 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 	return QUOTED_AT + sizeof(*outer) + sizeof(*srh) + srh->length * 8;
 }
 
-/* about_ours handles a router's word that one of our outer packets was too big:
- * the client hears it as if it were about its own (RFC 2473 §7.1). */
-__noinline int about_ours(struct xdp_md *ctx, struct packet *p)
+#define UNQUOTED (-1)
+
+/* unquote makes a router's word, that one of our outer packets was too big, the
+ * client's packet in there: UNQUOTED, or the verdict on what is none. A function of
+ * its own, as it is rare. */
+__noinline int unquote(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
 	struct icmp *icmp = take(&c, sizeof(*icmp));
-	const struct next_hop *hop;
+	struct work *w = workplace();
 	__u32 at, mtu;
-	int how;
 
-	if (!p)
-		return XDP_ABORTED;
-	if (!icmp || icmp->type != ICMP6_TOO_BIG)
+	if (!icmp || !w || icmp->type != ICMP6_TOO_BIG)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
 	at = quoted_inner(ctx);
-	if (!at || mtu < at - QUOTED_AT)
+	if (!at || mtu <= at - QUOTED_AT)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
-	how = read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, at, p, INWARD);
-	if ((how != READ && how != CUT_SHORT) || !has_ports(p) || !service_of(p))
+	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
+		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
+	w->quoted_mtu = mtu - (at - QUOTED_AT);
+	return UNQUOTED;
+}
+
+/* about_ours tells the client what a router said of our outer packet, as if it were
+ * about its own (RFC 2473 §7.1). */
+__noinline int about_ours(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+{
+	const struct next_hop *hop;
+
+	if (!p || (p->reading != READ && p->reading != CUT_SHORT) || !has_ports(p) || !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
-		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
-	if (write_too_big(ctx, p, mtu - (at - QUOTED_AT)) || link_to(ctx, hop->mac, p->family))
+	if (write_too_big(ctx, p, mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG_TRANSLATED);
+}
+
+/* is_ip tells a frame of IP, of the version that its type says. */
+static __always_inline bool is_ip(const struct ethhdr *eth, const struct cursor *c)
+{
+	const __u8 *first = c->pos;
+
+	if (!eth || (void *)(first + 1) > c->end)
+		return false;
+	return eth->h_proto == bpf_htons(*first >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
 SEC("xdp")
@@ -243,29 +276,28 @@ int lb(struct xdp_md *ctx)
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	struct ipv6hdr *ip = c.pos;
 	struct work *w = workplace();
-	__u16 fn, family = 0;
 	struct packet *p;
+	int said;
 
 	if (!w)
 		return XDP_ABORTED;
-	p = &w->packet;
-	if (eth && eth->h_proto == bpf_htons(ETH_P_IPV6))
-		family = 6;
-	else if (eth && eth->h_proto == bpf_htons(ETH_P_IP))
-		family = 4;
-	if (family == 6 && (void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
-		fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
-		if (ip->nexthdr == IPPROTO_ICMPV6)
-			return about_ours(ctx, p);
-		if (!fn)
-			return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
-		return from_domain(ctx, fn);
-	}
-	if (!family)
+	if (!is_ip(eth, &c))
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	p->reading = read_at(eth, c.end, ETH_BYTES, p, INWARD);
+	w->quoted_mtu = 0;
+	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
+		if (ip->nexthdr != IPPROTO_ICMPV6)
+			return from_domain(ctx);
+		said = unquote(ctx);
+		if (said != UNQUOTED)
+			return said;
+	}
+	p = &w->packet;
+	c = frame_at(ctx, 0);
+	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
-	if (p->reading == NOT_IP || p->family != family)
+	if (w->quoted_mtu)
+		return about_ours(ctx, p, w->quoted_mtu);
+	if (p->reading == NOT_IP)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	return from_client(ctx, p);
 }

@@ -227,7 +227,7 @@ enum added {
 	WAS_THERE, /* another CPU was faster: find says what */
 };
 
-#define PATIENCE 64 /* looks at a rival that makes up its mind */
+#define PATIENCE 32 /* looks at a rival that makes up its mind */
 
 /* outlast looks at rivals until all have made up their minds. */
 __noinline int outlast(__u64 hash, __u32 place)

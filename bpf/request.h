@@ -5,6 +5,7 @@
 #include "auth.h"
 #include "conn.h"
 #include "domain.h"
+#include "work.h"
 
 /* An SR packet with what it carries, and its service. */
 struct request {
@@ -62,12 +63,13 @@ static __always_inline bool is_signed(__u16 fn)
  * there is one. */
 static __always_inline bool is_believed(struct xdp_md *ctx, const struct request *r)
 {
+	struct work *w = workplace();
 	const struct key *key;
 
 	if (!is_signed(function_of(r)) || !signing_key())
 		return true;
 	key = farm_key(r->sr->sid.key_id);
-	return key && authentic(ctx, r->sr, r->p, key);
+	return key && w && authentic(ctx, r->sr, r->p, key, &w->route);
 }
 
 static __always_inline enum counter cannot_open(enum opened how)

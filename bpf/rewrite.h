@@ -155,78 +155,14 @@ static __always_inline enum rewritten link_to(struct xdp_md *ctx, const __u8 *ma
 	return REWRITTEN;
 }
 
-/* Where a packet goes: its segments, and the neighbour that is towards the first
- * one. They stand as an SRH has them, last first, so that they are written at once;
- * around them is room for the packet's destination and the sender, which an inserted
- * SRH has, too. The verifier does not see that a late begin has few segments:
- * hence beyond. */
-struct route {
-	__u32 n;
-	__u8 mac[6];
-	__u8 wire; /* enum wire */
-	__u8 zero;
-	struct sid list[MAX_SEGMENTS];
-	struct sid beyond[MAX_SEGMENTS];
-	struct ipv6hdr own; /* of the packet into which they are inserted */
-};
-
-#define FIRST_SEGMENT (MAX_SEGMENTS - 2)
-#define MOST_IN_ROUTE (MAX_SEGMENTS - 2)
-
-/* segment_of returns where segment i of a route stands. */
-static __always_inline struct sid *segment_of(struct route *r, __u32 i)
-{
-	return &r->list[(FIRST_SEGMENT - i) % MAX_SEGMENTS];
-}
-
-/* route_bytes is what n segments cost (docs/wire.md). */
-static __always_inline __u32 route_bytes(__u32 n, __u8 wire)
-{
-	if (wire == WIRE_INSERT)
-		return sizeof(struct srh) + (n + 2) * sizeof(struct sid);
-	if (n == 1)
-		return sizeof(struct ipv6hdr);
-	return sizeof(struct ipv6hdr) + sizeof(struct srh) + (n - 1) * sizeof(struct sid);
-}
-
-/* A route on its way into a tag. */
-struct signing_route {
-	struct sip s;
-	const struct route *r;
-	__u32 begin;
-};
-
-/* sign_segment is the callback of bpf_loop. */
-static long sign_segment(__u64 i, struct signing_route *w)
-{
-	tag_segment(&w->s, &w->r->list[(w->begin + i) % MAX_SEGMENTS]);
-	return 0;
-}
-
-/* route_tag signs what the receivers will see: `shown` segments of the list. A
- * function of its own for the verifier. */
-__noinline __u64 route_tag(const struct key *key, const struct packet *p, const struct route *r,
-			   __u32 begin, __u32 shown)
-{
-	struct signing_route w = { .r = r, .begin = begin };
-
-	if (!key || !p || !r)
-		return 0;
-	w.s = tag_start(key, &p->t, self.locator_be);
-	bpf_loop(shown, sign_segment, &w, 0);
-	return tag_end(&w.s, shown);
-}
-
 /* write_list writes n segments of the list, from begin on. */
 static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struct route *r,
 						 __u32 begin, __u32 n)
 {
 	__u32 at = SRH_AT + sizeof(struct srh);
 
-	n--; /* 1 to 16, where the verifier can see it */
-	asm volatile("%0 &= 15" : "+r"(n));
 	begin %= MAX_SEGMENTS;
-	if (bpf_xdp_store_bytes(ctx, at, (void *)&r->list[begin], (n + 1) * sizeof(struct sid)))
+	if (bpf_xdp_store_bytes(ctx, at, (void *)&r->list[begin], list_bytes(n)))
 		return NOT_WHOLE;
 	return REWRITTEN;
 }
@@ -343,6 +279,7 @@ __noinline int put_on(struct xdp_md *ctx, struct packet *p, struct route *r, con
 
 	if (!p || !r || r->n < 1 || r->n >= MOST_IN_ROUTE)
 		return NOT_WHOLE;
+	r->signer_be = self.locator_be;
 	if (r->wire != WIRE_INSERT) {
 		__u32 shown = r->n > 1 ? r->n - 1 : 1;
 

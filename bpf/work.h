@@ -8,6 +8,8 @@ struct work {
 	struct packet packet;
 	struct sr sr;
 	struct route route;
+	__u32 quoted_mtu; /* LB: where the packet inside was too big for, if it was quoted */
+	__u32 zero;
 };
 
 struct {

@@ -90,7 +90,7 @@ func (l *LB) aboutOurs(outer ip) Answer {
 	default:
 		return drop(BadTooBig)
 	}
-	if len(quoted) < header || mtu < header {
+	if len(quoted) < header || mtu <= header {
 		return drop(BadTooBig)
 	}
 	p, ok := parseIP(quoted[header:])
