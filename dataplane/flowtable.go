@@ -3,7 +3,6 @@ package dataplane
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -29,9 +28,8 @@ func linesFor(flows int) uint32 {
 func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 	l.lines = linesFor(cfg.Flows.Entries)
 	bytes := uint64(l.lines) * lineBytes
-	if free, ok := memoryAvailable(); ok && bytes > free {
-		return fmt.Errorf("a table of %d flows takes %d MiB and this machine has %d MiB left: lower flow_table.entries",
-			cfg.Flows.Entries, bytes>>20, free>>20)
+	if err := memoryLeft(os.DirFS("/")).fits(cfg.Flows.Entries, bytes); err != nil {
+		return err
 	}
 	spec.Maps[lbMapFlows].MaxEntries = l.lines
 	if err := spec.Variables["lines"].Set(l.lines); err != nil {
@@ -45,17 +43,3 @@ func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 
 // FlowTableBytes is the memory that the table of flows takes.
 func (l *LB) FlowTableBytes() uint64 { return uint64(l.lines) * lineBytes }
-
-// memoryAvailable is what the kernel could give without swapping.
-func memoryAvailable() (bytes uint64, ok bool) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(text)) {
-		if n, err := fmt.Sscanf(line, "MemAvailable: %d kB", &bytes); n == 1 && err == nil {
-			return bytes << 10, true
-		}
-	}
-	return 0, false
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's
-// programs; TestCookies has it run the agent's.
+// programs; TestCookies has it run the agent's. And there control groups are those of
+// version 2, whatever this machine has: their limit refuses a table.
 func TestOldestKernel(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	farm := start(t, bed, settings(t, "hunt:static:4"))
@@ -41,6 +43,15 @@ cat /lb.log
 			t.Fatal(err)
 		}
 	}
+	files["/etc/much.yaml"] = regexp.MustCompile(`entries: \d+`).ReplaceAll(files[configuration(bed, lb)], []byte("entries: 16777216"))
+	files["/bin/cramped"] = []byte(`#!/bin/sh
+mount -t cgroup2 none /sys/fs/cgroup
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/small/one
+echo 128M >/sys/fs/cgroup/small/memory.max
+echo $$ >/sys/fs/cgroup/small/one/cgroup.procs
+proffer lb --config /etc/much.yaml 2>&1
+`)
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-lb", Place: lb, Files: files})
 	if err != nil {
 		t.Fatal(err)
@@ -58,5 +69,10 @@ cat /lb.log
 	}
 	if !strings.HasPrefix(out, "6.1.") || !strings.Contains(out, "msg=ready role=lb") {
 		t.Errorf("the LB on an old kernel:\n%s", out)
+	}
+	out, err = g.Run(ctx, "cramped")
+	const want = "a table of 16777216 flows takes 320 MiB and memory.max of cgroup /small leaves "
+	if err == nil || !strings.Contains(out, want) {
+		t.Errorf("the LB in a small control group: %v\n%s", err, out)
 	}
 }
