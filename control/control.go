@@ -18,7 +18,7 @@ import (
 // Plane is the data plane under control.
 type Plane interface {
 	SetNextHops(topo.NextHops) error
-	Sweep() (dataplane.Swept, error)
+	SweepTurn() (dataplane.Swept, error)
 	Unresolved() (netip.Addr, error)
 }
 
@@ -144,7 +144,7 @@ func (c *Controller) update() (missing int, err error) {
 }
 
 func (c *Controller) sweep() error {
-	swept, err := c.Plane.Sweep()
+	swept, err := c.Plane.SweepTurn()
 	if err != nil {
 		return err
 	}

@@ -76,11 +76,11 @@ func (b *bench) SetNextHops(h topo.NextHops) error {
 	return b.fails["SetNextHops"]
 }
 
-func (b *bench) Sweep() (dataplane.Swept, error) {
+func (b *bench) SweepTurn() (dataplane.Swept, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweeps = append(b.sweeps, time.Now())
-	return dataplane.Swept{Kept: uint64(len(b.sweeps))}, b.fails["Sweep"]
+	return dataplane.Swept{Kept: uint64(len(b.sweeps))}, b.fails["SweepTurn"]
 }
 
 func (b *bench) Unresolved() (netip.Addr, error) {
@@ -263,7 +263,7 @@ func TestRunSweepsAndRefreshes(t *testing.T) {
 func TestRunOutlivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench()
-		for _, method := range []string{"Read", "SetNextHops", "Sweep", "Resolve", "Refresh"} {
+		for _, method := range []string{"Read", "SetNextHops", "SweepTurn", "Resolve", "Refresh"} {
 			b.fails[method] = errors.New(method + " is broken")
 		}
 		stop := running(t, b, c)
@@ -275,7 +275,7 @@ func TestRunOutlivesErrors(t *testing.T) {
 		if len(b.sweeps) != 20 || len(b.resolved) != 1 || b.refreshed != 1 {
 			t.Errorf("%d sweeps, %v resolved, %d refreshes", len(b.sweeps), b.resolved, b.refreshed)
 		}
-		for _, method := range []string{"Read", "Sweep", "Resolve", "Refresh"} {
+		for _, method := range []string{"Read", "SweepTurn", "Resolve", "Refresh"} {
 			if !strings.Contains(b.logged(), method+" is broken") {
 				t.Errorf("an error of %s is not logged", method)
 			}

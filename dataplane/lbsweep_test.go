@@ -63,6 +63,7 @@ func testSweepFlows(t *testing.T, seen hits) {
 	}
 	testTouch(t, r)
 	testLongestAge(t)
+	testSweepTurns(t)
 }
 
 // testLongestAge: the longest time that may be configured is one that the table can
@@ -85,6 +86,54 @@ func testLongestAge(t *testing.T) {
 		}
 		r.table.empty(t)
 	}
+}
+
+// testSweepTurns: a table that is too large for one turn is swept in several, and what
+// each of them kept is told until it is its turn again.
+func testSweepTurns(t *testing.T) {
+	enter(t)
+	cfg := lbConfig(hunting(2, 4))
+	cfg.Flows.Entries = sweptInTurn * lineEntries // 80 % of all
+	r := lbRigOf(t, hits{}, cfg)
+	r.at(t, start)
+	word := lbEntry{Mark: uint64(start/unit) & 0xffff, Word: wordOf(1)}
+	var first, second policy.Flow // of the lines of the first turn, and of the second one
+	for i := uint32(1); first == second || r.turnOf(first) != 0 || r.turnOf(second) != 1; i++ {
+		f := crowdFlow(i).flow()
+		if r.turnOf(f) == 0 {
+			first = f
+		} else {
+			second = f
+		}
+	}
+	for _, f := range []policy.Flow{first, second} {
+		mark, _ := r.table.places(f)
+		r.table.put(t, f, lbEntry{word.Mark | mark<<16, word.Word})
+	}
+	for i, step := range []struct {
+		after time.Duration
+		want  Swept
+	}{
+		{0, Swept{Kept: 1}},
+		{0, Swept{Kept: 2}},
+		{cfg.Flows.Idle + 2*unit, Swept{Kept: 1, Removed: 1}},
+		{cfg.Flows.Idle + 2*unit, Swept{Removed: 1}},
+		{cfg.Flows.Idle + 2*unit, Swept{}},
+	} {
+		r.at(t, start+step.after)
+		if got, err := r.SweepTurn(); err != nil || got != step.want {
+			t.Errorf("turn %d: %+v, %v, want %+v", i, got, err, step.want)
+		}
+	}
+	if most := (linesFor(16777216) + sweptInTurn - 1) / sweptInTurn; most != 5 {
+		t.Errorf("the largest table takes %d turns, docs/flows.md says five", most)
+	}
+}
+
+// turnOf is the turn of the line where put puts a flow.
+func (r *lbRig) turnOf(f policy.Flow) uint32 {
+	_, lines := r.table.places(f)
+	return lines[0] / sweptInTurn
 }
 
 // testTouch: a packet renews its entry, as exactly as the entry can say.

@@ -31,11 +31,6 @@ type Counter struct {
 	Value uint64
 }
 
-// Swept says what a sweep of the flows found.
-type Swept struct {
-	Kept, Removed uint64
-}
-
 // plane is what the LB's and the agent's data planes share.
 type plane struct {
 	dev      *net.Interface
@@ -49,7 +44,9 @@ type plane struct {
 	lost     *ringbuf.Reader
 	sweep    *ebpf.Program
 	flows    topo.FlowTable
-	lines    uint32 // of the LB's table, which is swept in pieces
+	lines    uint32   // of the LB's table
+	kept     []uint64 // entries, in the lines of each turn of the sweep
+	turn     int      // the next one
 	pins     pins
 	unpinned string // why nothing is pinned; empty: it is
 }
@@ -239,50 +236,6 @@ func (p *plane) Unresolved() (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	return netip.AddrFrom16([16]byte(record.RawSample)).Unmap(), nil
-}
-
-// Sweep removes the flows whose time has run out.
-func (p *plane) Sweep() (Swept, error) {
-	return p.sweepAt(monotonic())
-}
-
-// sweptAtOnce is how many lines hold up packets together: some 100 µs.
-const sweptAtOnce = 4096
-
-// sweepAt sweeps piece by piece; the LB's program has its own clock.
-func (p *plane) sweepAt(now time.Duration) (sum Swept, err error) {
-	for from := uint32(0); from == 0 || from < p.lines; from += sweptAtOnce {
-		swept, err := p.sweepSome(now, from, min(sweptAtOnce, p.lines-from))
-		if err != nil {
-			return sum, err
-		}
-		sum.Kept += swept.Kept
-		sum.Removed += swept.Removed
-	}
-	return sum, nil
-}
-
-func (p *plane) sweepSome(now time.Duration, from, count uint32) (Swept, error) {
-	in := lbSweep{
-		From:     from,
-		Count:    count,
-		NowNs:    uint64(now),
-		IdleNs:   uint64(p.flows.Idle),
-		LingerNs: uint64(p.flows.Linger),
-	}
-	var out lbSweep
-	data, err := binary.Append(nil, binary.NativeEndian, in)
-	if err != nil {
-		return Swept{}, fmt.Errorf("sweep flows: %w", err)
-	}
-	run := ebpf.RunOptions{Data: data, DataOut: make([]byte, len(data))}
-	if _, err := p.sweep.Run(&run); err != nil {
-		return Swept{}, fmt.Errorf("sweep flows: %w", err)
-	}
-	if _, err := binary.Decode(run.DataOut, binary.NativeEndian, &out); err != nil {
-		return Swept{}, fmt.Errorf("sweep flows: %w", err)
-	}
-	return Swept{Kept: out.Kept, Removed: out.Removed}, nil
 }
 
 // tick is how often the kernel counts jiffies, by which the programs tell time.

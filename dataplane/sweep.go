@@ -1,0 +1,85 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Swept says what a sweep of the flows found.
+type Swept struct {
+	Kept, Removed uint64
+}
+
+// Of an LB's table, in lines.
+const (
+	sweptAtOnce = 4096    // hold up packets together: some 100 µs
+	sweptInTurn = 1 << 20 // some 20 ms of a core; the largest table takes five turns
+)
+
+// Sweep removes the flows whose time has run out.
+func (p *plane) Sweep() (Swept, error) {
+	return p.sweepAt(monotonic())
+}
+
+func (p *plane) sweepAt(now time.Duration) (Swept, error) {
+	return p.sweepLines(now, 0, p.lines)
+}
+
+// SweepTurn does so in the lines whose turn it is. Kept is what all turns kept, each
+// when it was the last time.
+func (p *plane) SweepTurn() (Swept, error) {
+	if p.kept == nil {
+		p.kept = make([]uint64, max(1, (p.lines+sweptInTurn-1)/sweptInTurn))
+	}
+	from := uint32(p.turn) * sweptInTurn
+	swept, err := p.sweepLines(monotonic(), from, min(from+sweptInTurn, p.lines))
+	if err != nil {
+		return Swept{}, err
+	}
+	p.kept[p.turn], swept.Kept = swept.Kept, 0
+	for _, n := range p.kept {
+		swept.Kept += n
+	}
+	p.turn = (p.turn + 1) % len(p.kept)
+	return swept, nil
+}
+
+// sweepLines sweeps piece by piece; the LB's program has its own clock, the agent's
+// knows no lines.
+func (p *plane) sweepLines(now time.Duration, from, to uint32) (sum Swept, err error) {
+	for at := from; at == from || at < to; at += sweptAtOnce {
+		swept, err := p.sweepSome(now, at, min(sweptAtOnce, to-at))
+		if err != nil {
+			return sum, err
+		}
+		sum.Kept += swept.Kept
+		sum.Removed += swept.Removed
+	}
+	return sum, nil
+}
+
+func (p *plane) sweepSome(now time.Duration, from, count uint32) (Swept, error) {
+	in := lbSweep{
+		From:     from,
+		Count:    count,
+		NowNs:    uint64(now),
+		IdleNs:   uint64(p.flows.Idle),
+		LingerNs: uint64(p.flows.Linger),
+	}
+	var out lbSweep
+	data, err := binary.Append(nil, binary.NativeEndian, in)
+	if err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	run := ebpf.RunOptions{Data: data, DataOut: make([]byte, len(data))}
+	if _, err := p.sweep.Run(&run); err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	if _, err := binary.Decode(run.DataOut, binary.NativeEndian, &out); err != nil {
+		return Swept{}, fmt.Errorf("sweep flows: %w", err)
+	}
+	return Swept{Kept: out.Kept, Removed: out.Removed}, nil
+}
