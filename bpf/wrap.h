@@ -6,23 +6,45 @@
 #include "nexthop.h"
 #include "rewrite.h"
 
+/* What stands before the packet, written in one piece; on the stack its IP header
+ * is aligned. */
+struct front {
+	__u16 unused;
+	__u8 to[ETH_ALEN];
+	__u8 from[ETH_ALEN];
+	__be16 proto;
+	struct ipv6hdr ip;
+};
+
+#define FRONT_BYTES (ETH_BYTES + (__u32)sizeof(struct ipv6hdr))
+
+static __always_inline bool front_towards(struct __sk_buff *skb, const __u8 *to, struct front *f)
+{
+	struct cursor c = frame_at(skb, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (!eth)
+		return false;
+	__builtin_memcpy(f->to, to, ETH_ALEN);
+	__builtin_memcpy(f->from, eth->h_source, ETH_ALEN);
+	f->proto = bpf_htons(ETH_P_IPV6);
+	return true;
+}
+
 /* encapsulate_out puts the answer into [lb::fn] (RFC 8986 §5.2, one segment: no
  * SRH). */
 static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct packet *p,
-					    const struct sid *to, const struct key *key)
+					    const struct sid *to, const struct key *key, struct front *f)
 {
 	__be64 tag = key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED);
 	struct in6_addr from = own_address(tag), lb = sid_address(to);
 	__u32 length = skb->len - ETH_BYTES;
-	__be16 proto = bpf_htons(ETH_P_IPV6);
-	struct ipv6hdr outer = {};
 
-	if (bpf_skb_adjust_room(skb, sizeof(outer), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
+	if (bpf_skb_adjust_room(skb, sizeof(f->ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
-	outer_header(&outer, &from, &lb, p->class, flow_label(&p->t), length,
+	outer_header(&f->ip, &from, &lb, p->class, flow_label(&p->t), length,
 		     p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP);
-	bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &proto, sizeof(proto), 0);
-	bpf_skb_store_bytes(skb, ETH_BYTES, &outer, sizeof(outer), 0);
+	bpf_skb_store_bytes(skb, 0, f->to, FRONT_BYTES, 0);
 	return true;
 }
 
@@ -37,7 +59,7 @@ struct inserted {
 /* insert_out puts (self, lb::fn, client) into the answer. Its transport checksum
  * is that of the last segment (RFC 8200 §8.1), which stays the client. */
 static __always_inline bool insert_out(struct __sk_buff *skb, const struct packet *p,
-				       const struct sid *to, const struct key *key)
+				       const struct sid *to, const struct key *key, struct front *f)
 {
 	struct inserted in = {
 		.srh = {
@@ -51,8 +73,12 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 		.lb = *to,
 		.self = own_address(bpf_cpu_to_be64(UNTAGGED)),
 	};
-	struct ipv6hdr ip;
+	struct cursor c = frame_at(skb, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
+	if (!ip)
+		return false;
+	f->ip = *ip;
 	if (key) {
 		struct sip s = tag_start(key, &p->t, self.locator_be);
 
@@ -60,13 +86,12 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 		tag_segment(&s, &in.lb);
 		in.self = own_address(tag_end(&s, 2));
 	}
-	if (bpf_skb_load_bytes(skb, ETH_BYTES, &ip, sizeof(ip)) ||
-	    bpf_skb_adjust_room(skb, sizeof(in), BPF_ADJ_ROOM_NET, 0))
+	if (bpf_skb_adjust_room(skb, sizeof(in), BPF_ADJ_ROOM_NET, 0))
 		return false;
-	ip.payload_len = bpf_htons(bpf_ntohs(ip.payload_len) + sizeof(in));
-	ip.nexthdr = IPPROTO_ROUTING;
-	ip.daddr = sid_address(to);
-	bpf_skb_store_bytes(skb, ETH_BYTES, &ip, sizeof(ip), 0);
+	f->ip.payload_len = bpf_htons(bpf_ntohs(f->ip.payload_len) + sizeof(in));
+	f->ip.nexthdr = IPPROTO_ROUTING;
+	f->ip.daddr = sid_address(to);
+	bpf_skb_store_bytes(skb, 0, f->to, FRONT_BYTES, 0);
 	bpf_skb_store_bytes(skb, SRH_AT, &in, sizeof(in), 0);
 	return true;
 }
@@ -82,6 +107,7 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 	const struct key *key = k ? &k->key : NULL;
 	struct in6_addr lb;
 	const struct next_hop *hop;
+	struct front f;
 
 	if (skb->gso_segs > 1 || skb->len - ETH_BYTES + route_bytes(1, wire) > self.mtu)
 		return false;
@@ -89,11 +115,10 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 		sid.key_id = k->id;
 	lb = sid_address(&sid);
 	hop = next_hop_to(&lb);
-	if (!hop || !(wire == WIRE_INSERT ? insert_out(skb, p, &sid, key)
-					  : encapsulate_out(skb, p, &sid, key)))
+	if (!hop || !front_towards(skb, hop->mac, &f))
 		return false;
-	bpf_skb_store_bytes(skb, 0, hop->mac, ETH_ALEN, 0);
-	return true;
+	return wire == WIRE_INSERT ? insert_out(skb, p, &sid, key, &f)
+				   : encapsulate_out(skb, p, &sid, key, &f);
 }
 
 /* repeats tells whether the server says again what it has said before. */
