@@ -70,8 +70,8 @@ static __always_inline struct wait_set *set_of(__u64 hash)
 	return bpf_map_lookup_elem(&waits, &at);
 }
 
-/* is_none is 1 for a mark of 0 and any date, else 0. Reckoned, not branched on: the
- * verifier goes every way of a branch. */
+/* is_none is 1 for a mark of 0 and any date, else 0. Without a branch, as the verifier
+ * goes every way of one. */
 static __always_inline __u64 is_none(__u64 mark)
 {
 	mark = (mark >> MARK_SHIFT) - 1;
@@ -90,9 +90,8 @@ static __always_inline bool same_flow(const struct tuple *a, const struct tuple 
 }
 
 /* find_wait returns the place of a flow with this digest in its set, and dates it;
- * or a negative number. This and the others below that are no part of their callers
- * are so for the verifier, which looks at each once; hence the tests for NULL,
- * which never is. */
+ * or a negative number. This, wait_put and wait_remove are functions of their own,
+ * so that the verifier looks at each once; hence the tests for NULL, which never is. */
 __noinline int find_wait(const struct tuple *t, __u64 hash, __u64 now)
 {
 	struct wait_set *s = set_of(hash);

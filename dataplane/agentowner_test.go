@@ -274,6 +274,9 @@ func TestAdoptAfterKill(t *testing.T) {
 	opening := inward(huntPort, syn)
 	opening.src = netip.AddrPortFrom(clientAddr, 1)
 	killed.accept(t, opening)
+	if _, n, err := DumpPinned(pin); err != nil || n != 2 {
+		t.Errorf("a flow and an opening are dumped as %d entries (%v)", n, err)
+	}
 	killed.kill()
 
 	cfg.Services = []topo.Offering{fresh, kept}

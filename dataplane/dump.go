@@ -64,7 +64,7 @@ func dump(path string) ([][]byte, error) {
 	if m.Type() == ebpf.Array && m.ValueSize() == lineBytes {
 		return dumpLines(m)
 	}
-	if m.Type() == ebpf.Array && m.ValueSize() == waitBytes {
+	if m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentWaitSet{}) {
 		return dumpWaits(m)
 	}
 	if m.ValueSize() < seenBytes {

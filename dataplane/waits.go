@@ -12,9 +12,8 @@ import (
 
 // The agent's table of flows that wait for their clients (bpf/waits.h).
 const (
-	waitPlaces = 8         // of a set
-	waitBytes  = 64 + 8*80 // of a set: its marks, and its places
-	freeMark   = 1<<16 - 1 // the largest mark of nobody
+	waitPlaces = len(agentWaitSet{}.Mark) // of a set
+	freeMark   = 1<<16 - 1                // the largest mark of nobody
 )
 
 // waitSets is how many sets hold so many flows.
