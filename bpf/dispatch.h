@@ -110,17 +110,23 @@ static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const stru
 	return recover(ctx, p, svc);
 }
 
+/* by_hash orders the server by which a flow is: its only one. */
+static __always_inline struct order by_hash(const struct packet *p, const struct service *svc)
+{
+	const struct bucket *b = bucket_of(svc, p);
+
+	return (struct order){
+		.server = b && b->choices ? b->server[0] : NOBODY,
+		.function = FN_DELIVER, .why = LB_DELIVER,
+	};
+}
+
 /* single sends every packet of a flow to one server, by hash: no state here
  * and no agent there (the SID is one End.DT6 a server). */
 static __always_inline int single(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	const struct bucket *b = bucket_of(svc, p);
-	struct order o = { .function = FN_DELIVER, .why = LB_DELIVER };
-	struct server *s;
+	struct order o = by_hash(p, svc);
+	struct server *s = server_number(o.server);
 
-	if (!b || !b->choices)
-		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	o.server = b->server[0];
-	s = server_number(o.server);
 	return s ? send_to(ctx, p, svc, s, &o) : verdict(LB_DROP_NO_SERVER, XDP_DROP);
 }

@@ -76,6 +76,7 @@ static __always_inline bool has_ports(const struct packet *p)
 __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 {
 	const struct service *vip = p ? vip_at(&p->t.vip) : NULL;
+	struct order o;
 
 	if (!vip)
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
@@ -83,7 +84,10 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
 	switch (p->kind) {
 	case KIND_FRAGMENT:
-		return vip->buckets ? single(ctx, p, vip) : verdict(LB_DROP_FRAGMENT, XDP_DROP);
+		if (!vip->buckets)
+			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
+		o = by_hash(p, vip);
+		return send_routed(ctx, p, vip, &o);
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
 	case KIND_ECHO:
@@ -95,27 +99,36 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	}
 }
 
-/* is_short tells an ICMP error whose own length does not reach the ports that it
- * quotes: they were the link's padding. */
-static __always_inline bool is_short(const struct packet *p)
+/* flaw_of returns why a packet of a service is dropped, or COUNTERS. An ICMP error whose
+ * own length does not reach the ports that it quotes is too short: they were the
+ * link's padding. A function of its own: of most packets nobody need ask. */
+__noinline int flaw_of(const struct packet *p)
 {
-	return p->kind == KIND_TOO_BIG &&
-	       p->length < 2 * ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16);
+	if (!p || p->reading == MALFORMED)
+		return LB_DROP_MALFORMED_TRANSPORT;
+	if (p->kind == KIND_TOO_BIG &&
+	    p->length < 2 * ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16))
+		return LB_DROP_MALFORMED_TRANSPORT;
+	if (p->reading != READ)
+		return LB_DROP_TRUNCATED;
+	if (p->kind == KIND_TOO_BIG && p->family == 6 && p->mtu < MIN_MTU6)
+		return LB_DROP_SMALL_MTU;
+	return COUNTERS;
 }
 
 /* from_client handles a packet that may be for a VIP. */
 static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 {
 	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
+	int why;
 
 	if (!svc)
 		return without_ports(ctx, p);
-	if (p->reading == MALFORMED || is_short(p))
-		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
-	if (p->reading != READ)
-		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
-	if (p->kind == KIND_TOO_BIG && p->family == 6 && p->mtu < MIN_MTU6)
-		return verdict(LB_DROP_SMALL_MTU, XDP_DROP);
+	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
+		why = flaw_of(p);
+		if (why != COUNTERS)
+			return verdict(why, XDP_DROP);
+	}
 	p->hash = digest(&p->t);
 	if (svc->dispatch == DISPATCH_SINGLE)
 		return single(ctx, p, svc);
@@ -182,6 +195,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 			return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);
 		number = *server;
 	}
+	w->sender = number;
 	svc = has_ports(p) ? service_of(p) : NULL;
 	if (!svc || svc->dispatch != DISPATCH_HUNT)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
@@ -190,7 +204,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
 	fn = function_of(sr);
 	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
-		return answered(ctx, sr, p, svc, number, fn);
+		return answered(ctx, w, svc);
 	if (fn == FN_NOT_MINE)
 		return given_back(ctx, sr, p, svc, number);
 	return go_on(ctx, sr, p, svc);

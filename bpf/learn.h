@@ -5,9 +5,10 @@
 #include "count.h"
 #include "flow.h"
 #include "place.h"
+#include "work.h"
 
 #define AGAIN COUNTERS /* another CPU changed the entry */
-#define MOST_TRIES 4
+#define MOST_TRIES 16
 
 /* replaces tells whether a server may take over an entry of another generation:
  * the old connection is over, or its server says so itself, or the client began
@@ -35,11 +36,9 @@ static __always_inline enum counter put_word(__u64 hash, __u64 was, __u64 word, 
 /* learn_once is createStickiness. Within one generation the first server stays. */
 static __always_inline int learn_once(const struct packet *p, __u32 server, __u16 generation)
 {
-	bool handshake, same;
-	__u64 word;
+	bool handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN), same;
+	__u64 word = find(p->hash, false);
 
-	handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN);
-	word = find(p->hash, false);
 	same = word && generation_in_word(word) == generation;
 	if (word & WORD_FLOW) {
 		if (same) {
@@ -49,7 +48,6 @@ static __always_inline int learn_once(const struct packet *p, __u32 server, __u1
 		}
 		if (!replaces(word, server, generation))
 			return LB_CREATE_OLD_GENERATION;
-		same = false;
 	}
 	if (!handshake) /* the client has acknowledged this one, whoever came first */
 		return put_word(p->hash, word, flow_word(server, generation), LB_STICKINESS_RECOVERED);
@@ -64,9 +62,8 @@ static __always_inline int learn_once(const struct packet *p, __u32 server, __u1
 /* forget_once is removeStickiness. */
 static __always_inline int forget_once(const struct packet *p, __u32 server, __u16 generation)
 {
-	__u64 word, closed;
+	__u64 word = find(p->hash, false), closed;
 
-	word = find(p->hash, false);
 	if (!word)
 		return LB_REMOVE_UNKNOWN;
 	if (generation_in_word(word) != generation || server_in_word(word) != server)
@@ -75,22 +72,33 @@ static __always_inline int forget_once(const struct packet *p, __u32 server, __u
 	return put_word(p->hash, word, word & WORD_FLOW ? closed : 0, LB_STICKINESS_REMOVED);
 }
 
-__noinline int learn(const struct packet *p, __u32 server, __u16 generation)
+/* creates tells createStickiness from removeStickiness. A RST is no word of a
+ * connection that lives, whatever its server waits for. */
+static __always_inline bool creates(const struct work *w)
 {
-	int why = AGAIN;
-
-	for (int i = 0; p && i < MOST_TRIES && why == AGAIN; i++)
-		why = learn_once(p, server, generation);
-	return why == AGAIN ? LB_STICKINESS_CONFLICT : why;
+	return w->sr.sid.function_be == bpf_htons(FN_CREATE_STICKINESS) &&
+	       !(w->packet.flags & TCP_RST);
 }
 
-__noinline int forget(const struct packet *p, __u32 server, __u16 generation)
+/* hear_once is the callback of bpf_loop; 1 ends it. */
+static long hear_once(__u64 i, struct work **at)
 {
-	int why = AGAIN;
+	struct work *w = *at;
+	__u16 generation = bpf_ntohs(w->sr.sid.generation_be);
 
-	for (int i = 0; p && i < MOST_TRIES && why == AGAIN; i++)
-		why = forget_once(p, server, generation);
-	return why == AGAIN ? LB_REMOVE_UNKNOWN : why;
+	w->heard = creates(w) ? learn_once(&w->packet, w->sender, generation)
+			      : forget_once(&w->packet, w->sender, generation);
+	return w->heard != AGAIN;
+}
+
+/* hear does what the sender of a packet says of its flow, and returns what became of
+ * it. */
+static __always_inline int hear(struct work *w)
+{
+	bpf_loop(MOST_TRIES, hear_once, &w, 0);
+	if (w->heard != AGAIN)
+		return w->heard;
+	return creates(w) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;
 }
 
 /* disown is notMine: an entry that names this server for this generation is

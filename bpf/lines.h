@@ -2,15 +2,20 @@
 /* lines.h: the table of flows, shared by all CPUs, without locks. A line is one
  * cache line: four entries, each a mark and a word.
  *
- *   mark  digest 48 | seen 16      which flow; when it was last seen
- *   word  flow.h                   what is known of it; 0: nothing (yet, or any more)
+ *   mark  digest 43 | away 1 | strays 4 | seen 16
+ *                which flow; in its other line; when it was last seen. The first mark
+ *                of a line also counts the entries that have their home there and are
+ *                in their other line
+ *   word  flow.h what is known of it; 0: nothing (yet, or any more)
  *
  * A flow's entry is in its home line or in the other one, which the mark and
- * either of them give, so that an entry can move. A mark without a digest is
- * free. Who takes a free one (compare-and-swap) owns it until it writes the word.
- * From then on the word is the truth: whatever changes or removes the entry swaps
- * that one word, and fails if another CPU came before. `seen` is stored without
- * that: at worst it dates another flow's entry.
+ * either of them give, so that an entry can move. Nobody looks at the other one while
+ * the home line counts no strays: who puts an entry there counts first.
+ *
+ * A mark without a digest is free. Who takes a free one (compare-and-swap) owns it
+ * until it writes the word. From then on the word is the truth: whatever changes or
+ * removes the entry swaps that one word, and fails if another CPU came before. `seen`
+ * is stored without that: at worst it dates another flow's entry.
  *
  * Who moves an entry marks its word (WORD_MOVES, then nobody changes it), writes
  * the new place, and only then empties the old one; a reader that misses looks at
@@ -46,6 +51,12 @@ static __always_inline __u16 seen_now(void)
 	return ticked_ns() >> SEEN_SHIFT;
 }
 
+#define STRAY (1ULL << SEEN_BITS) /* one of them */
+#define STRAYS (15 * STRAY)
+#define AWAY (1ULL << 20)
+#define DIGEST_SHIFT 21
+#define DIGEST (~0ULL << DIGEST_SHIFT)
+
 /* Bits of every word; the others are flow.h's. An embryo gives way. */
 #define WORD_FLOW (1ULL << 14)
 #define WORD_MOVES (1ULL << 15)
@@ -70,19 +81,19 @@ static __always_inline void stall(void)
 
 static __always_inline __u64 mark_of(__u64 hash)
 {
-	__u64 mark = hash & ~SEEN_MASK;
+	__u64 mark = hash & DIGEST;
 
-	return mark ? mark : 1ULL << SEEN_BITS;
+	return mark ? mark : 1ULL << DIGEST_SHIFT;
 }
 
 static __always_inline bool same_mark(__u64 a, __u64 b)
 {
-	return (a ^ b) <= SEEN_MASK;
+	return (a ^ b) < 1ULL << DIGEST_SHIFT;
 }
 
 static __always_inline bool is_free(__u64 mark)
 {
-	return mark <= SEEN_MASK;
+	return mark < AWAY;
 }
 
 /* age_of is how long an entry has not been seen, in units of `seen`. Another CPU may
@@ -100,17 +111,17 @@ static __always_inline bool expired(__u64 mark, __u64 word, __u16 now)
 	return !(word & WORD_FLOW) && age_of(mark, now) >= EMBRYONIC;
 }
 
-/* home_of takes the 16 bits that marks do not hold first: flows that share a mark
+/* home_of takes the 21 bits that marks do not hold first: flows that share a mark
  * seldom share a line. */
 static __always_inline __u32 home_of(__u64 hash)
 {
-	return (__u64)(__u32)(hash << 16 | hash >> 48) * lines >> 32;
+	return (__u64)(__u32)(hash << (32 - DIGEST_SHIFT) | hash >> (32 + DIGEST_SHIFT)) * lines >> 32;
 }
 
 /* other_of returns the second of an entry's two lines. */
 static __always_inline __u32 other_of(__u32 line, __u64 mark)
 {
-	__u32 sum = ((mark >> SEEN_BITS) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
+	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
 
 	return sum >= line ? sum - line : sum + lines - line;
 }
@@ -144,18 +155,20 @@ static __always_inline __u64 look(struct line *l, __u64 mark, __u16 now, bool to
  * established. A function of its own for the verifier, as all below. */
 __noinline __u64 find(__u64 hash, bool touch)
 {
-	__u64 mark = mark_of(hash), first, second, again;
-	__u32 home = home_of(hash), other;
+	__u64 mark = mark_of(hash), first, second, again, strays;
+	__u32 home = home_of(hash);
 	struct line *l = line_at(home), *o;
 	__u16 now = seen_now();
 
 	if (!l)
 		return 0;
+	strays = peek(l->mark[0]);
 	first = look(l, mark, now, touch);
 	if (first && !(first & WORD_MOVES))
 		return first;
-	other = other_of(home, mark);
-	o = line_at(other);
+	if (!first && !((strays | peek(l->mark[0])) & STRAYS))
+		return 0;
+	o = line_at(other_of(home, mark));
 	if (!o)
 		return 0;
 	stall();
@@ -177,21 +190,58 @@ static __always_inline __u64 find_home(__u64 hash)
 	return word & WORD_MOVES ? 0 : word;
 }
 
-/* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
-static __always_inline bool change_in(struct line *l, __u64 mark, __u64 word, __u64 fresh,
-				      __u16 now)
+/* count_stray counts one more in a line; false: they are as many as can be, or others
+ * date the entry and count all the time. */
+__noinline bool count_stray(__u32 line)
 {
+	struct line *l = line_at(line);
+	__u64 was;
+
+	for (int i = 0; l && i < 4; i++) {
+		was = peek(l->mark[0]);
+		if ((was & STRAYS) == STRAYS)
+			return false;
+		if (swap_if(&l->mark[0], was, was + STRAY))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline void uncount_stray(__u32 line)
+{
+	struct line *l = line_at(line);
+
+	if (l)
+		__sync_fetch_and_sub(&l->mark[0], STRAY);
+}
+
+/* vacate frees an entry whose word is 0. */
+static __always_inline void vacate(__u32 line, struct line *l, __u32 i)
+{
+	__u64 was = __sync_fetch_and_and(&l->mark[i], STRAYS);
+
+	if (was & AWAY)
+		uncount_stray(other_of(line, was));
+}
+
+/* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
+static __always_inline bool change_in(__u32 line, __u64 mark, __u64 word, __u64 fresh)
+{
+	struct line *l = line_at(line);
+	__u16 now = seen_now();
+
+	if (!l)
+		return false;
 #pragma unroll
 	for (int i = 0; i < LINE_ENTRIES; i++) {
 		if (!same_mark(peek(l->mark[i]), mark) || peek(l->word[i]) != word)
 			continue;
 		stall();
+		*(volatile __u16 *)&l->mark[i] = now; /* first, for the sweep */
 		if (!swap_if(&l->word[i], word, fresh))
 			continue;
 		if (!fresh)
-			swap(&l->mark[i], 0);
-		else
-			*(volatile __u16 *)&l->mark[i] = now;
+			vacate(line, l, i);
 		return true;
 	}
 	return false;
@@ -203,8 +253,6 @@ __noinline bool change(__u64 hash, __u64 word, __u64 fresh)
 {
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash);
-	struct line *l = line_at(home), *o = line_at(other_of(home, mark));
-	__u16 now = seen_now();
 
-	return l && o && (change_in(l, mark, word, fresh, now) || change_in(o, mark, word, fresh, now));
+	return change_in(home, mark, word, fresh) || change_in(other_of(home, mark), mark, word, fresh);
 }

@@ -14,7 +14,7 @@ static __always_inline __u32 claim(struct line *l, __u64 mark)
 #pragma unroll
 	for (i = 0; i < LINE_ENTRIES; i++) {
 		was = peek(l->mark[i]);
-		if (is_free(was) && swap_if(&l->mark[i], was, mark))
+		if (is_free(was) && swap_if(&l->mark[i], was, mark | (was & STRAYS)))
 			break;
 	}
 	return i;
@@ -40,63 +40,88 @@ __noinline int oldest_in(__u32 line, __u16 now)
 	return oldest;
 }
 
-/* evict takes the entry of an embryo for a mark. */
-static __always_inline bool evict(struct line *l, __u32 i, __u64 mark)
+/* release is vacate as a function of its own, where calls are not too deep for it. */
+__noinline int release(__u32 line, __u32 i)
 {
+	struct line *l = line_at(line);
+
+	if (l)
+		vacate(line, l, i & (LINE_ENTRIES - 1));
+	return 0;
+}
+
+/* evict removes an embryo. */
+static __always_inline bool evict(__u32 line, __u32 i)
+{
+	struct line *l = line_at(line);
 	__u64 word;
 
+	if (!l)
+		return false;
 	i &= LINE_ENTRIES - 1;
 	word = peek(l->word[i]);
 	if (!word || word & (WORD_FLOW | WORD_MOVES) || !swap_if(&l->word[i], word, 0))
 		return false;
-	swap(&l->mark[i], mark);
+	release(line, i);
 	return true;
 }
 
-/* move_to moves a flow's entry into a free one of its other line. */
-static __always_inline bool move_to(struct line *to, struct line *from, __u32 i, __u64 mark)
+static __always_inline bool has_free(const struct line *l)
 {
-	__u64 word;
-	__u32 k;
+	return is_free(peek(l->mark[0])) || is_free(peek(l->mark[1])) ||
+	       is_free(peek(l->mark[2])) || is_free(peek(l->mark[3]));
+}
+
+/* claim_away takes a free entry for a flow whose home is another line: 0 to 3, or
+ * LINE_ENTRIES. */
+static __always_inline __u32 claim_away(struct line *l, __u64 mark, __u32 home)
+{
+	__u32 i;
+
+	if (!has_free(l) || !count_stray(home))
+		return LINE_ENTRIES;
+	stall();
+	i = claim(l, mark | AWAY);
+	if (i == LINE_ENTRIES)
+		uncount_stray(home);
+	return i;
+}
+
+/* move_away moves an entry of a line to its other one, if that has room. */
+__noinline bool move_away(__u32 line, __u32 i)
+{
+	struct line *from = line_at(line), *to;
+	__u64 mark, word;
+	__u32 other, k;
 
 	i &= LINE_ENTRIES - 1;
-	word = peek(from->word[i]);
-	if (is_free(mark) || !word || word & WORD_MOVES)
+	if (!from)
 		return false;
-	k = claim(to, mark);
+	mark = peek(from->mark[i]);
+	word = peek(from->word[i]);
+	other = other_of(line, mark);
+	to = line_at(other);
+	if (!to || other == line || is_free(mark) || !word || word & WORD_MOVES)
+		return false;
+	k = mark & AWAY ? claim(to, mark & ~(AWAY | STRAYS)) : claim_away(to, mark & ~STRAYS, line);
 	if (k == LINE_ENTRIES)
 		return false;
 	k &= LINE_ENTRIES - 1;
 	if (!swap_if(&from->word[i], word, word | WORD_MOVES)) {
-		swap(&to->mark[k], 0);
+		vacate(other, to, k);
 		return false;
 	}
-	if (!same_mark(peek(from->mark[i]), mark)) { /* another flow's by now */
+	if ((peek(from->mark[i]) ^ mark) & (DIGEST | AWAY)) { /* another flow's by now */
 		swap(&from->word[i], word);
-		swap(&to->mark[k], 0);
+		vacate(other, to, k);
 		return false;
 	}
 	stall();
 	swap(&to->word[k], word);
 	stall();
 	swap(&from->word[i], 0);
-	swap(&from->mark[i], 0);
+	vacate(line, from, i);
 	return true;
-}
-
-/* move_away moves an entry of a line to its other one, if that has room. */
-__noinline bool move_away(__u32 line, __u32 i)
-{
-	struct line *l = line_at(line), *o;
-	__u32 other;
-	__u64 mark;
-
-	if (!l)
-		return false;
-	mark = peek(l->mark[i & (LINE_ENTRIES - 1)]);
-	other = other_of(line, mark);
-	o = line_at(other);
-	return o && other != line && move_to(o, l, i, mark);
 }
 
 /* make_room moves one that can move. */
@@ -109,14 +134,12 @@ __noinline bool make_room(__u32 line)
 }
 
 /* make_way makes room in the lines that a line's entries could move to. */
-__noinline bool make_way(__u32 line)
+static __always_inline bool make_way(__u32 line)
 {
 	struct line *l = line_at(line);
 	__u32 other;
 
-	if (!l)
-		return false;
-	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
+	for (__u32 i = 0; l && i < LINE_ENTRIES; i++) {
 		other = other_of(line, peek(l->mark[i]));
 		if (other != line && make_room(other))
 			return make_room(line);
@@ -131,12 +154,15 @@ enum rivals {
 };
 
 /* rivals_in looks for other entries of the flow whose owner has `own`. */
-static __always_inline enum rivals rivals_in(struct line *l, __u64 mark, __u32 own, __u32 first,
-					     __u16 now)
+static __always_inline enum rivals rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
 {
+	struct line *l = line_at(line);
 	enum rivals met = ALONE;
+	__u16 now = seen_now();
 	__u64 was, word;
 
+	if (!l)
+		return HELD;
 #pragma unroll
 	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
 		was = peek(l->mark[i]);
@@ -145,7 +171,7 @@ static __always_inline enum rivals rivals_in(struct line *l, __u64 mark, __u32 o
 		word = peek(l->word[i]);
 		if (word && !(word & WORD_MOVES) && expired(was, word, now)) {
 			if (swap_if(&l->word[i], word, 0))
-				swap(&l->mark[i], 0);
+				vacate(line, l, i);
 			else
 				met = BEHIND; /* it hatched, or is removed: look again */
 		} else if (word || first + i < own) {
@@ -158,22 +184,26 @@ static __always_inline enum rivals rivals_in(struct line *l, __u64 mark, __u32 o
 }
 
 /* rivals looks in both lines; places are 0 to 3 in the home line and 4 to 7 in
- * the other one. */
+ * the other one. Who is at home and counts no strays, before and after, has none
+ * away: one that comes later meets the entry at home. */
 __noinline int rivals(__u64 hash, __u32 own)
 {
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash), other = other_of(home, mark);
-	struct line *l = line_at(home), *o = line_at(other);
+	struct line *l = line_at(home);
 	enum rivals met;
-	__u16 now = seen_now();
+	__u64 strays;
 
-	if (!l || !o)
+	if (!l)
 		return HELD;
-	met = rivals_in(l, mark, own, 0, now);
+	strays = peek(l->mark[0]);
+	met = rivals_in(home, mark, own, 0);
 	if (met == HELD || other == home)
 		return met;
-	met = rivals_in(o, mark, own, LINE_ENTRIES, now);
-	return met == ALONE ? rivals_in(l, mark, own, 0, now) : met; /* moved home meanwhile? */
+	if (own < LINE_ENTRIES && !((strays | peek(l->mark[0])) & STRAYS))
+		return met;
+	met = rivals_in(other, mark, own, LINE_ENTRIES);
+	return met == ALONE ? rivals_in(home, mark, own, 0) : met; /* moved home meanwhile? */
 }
 
 #define NOWHERE (2 * LINE_ENTRIES) /* places are 0 to 7 */
@@ -182,43 +212,49 @@ __noinline int rivals(__u64 hash, __u32 own)
 __noinline int claim_either(__u64 hash)
 {
 	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), other = other_of(home, mark), i;
-	struct line *l = line_at(home), *o = line_at(other);
+	__u32 home = home_of(hash), other, i;
+	struct line *l = line_at(home), *o;
 
-	if (!l || !o)
+	if (!l)
 		return NOWHERE;
 	mark |= seen_now();
 	i = claim(l, mark);
-	if (i == LINE_ENTRIES && other != home)
-		i += claim(o, mark);
-	return other == home && i == LINE_ENTRIES ? NOWHERE : i;
+	if (i < LINE_ENTRIES)
+		return i;
+	other = other_of(home, mark);
+	o = line_at(other);
+	if (!o || other == home)
+		return NOWHERE;
+	return LINE_ENTRIES + claim_away(o, mark, home);
 }
 
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
  * made free. */
 static __always_inline __u32 own_place(__u64 hash)
 {
-	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), other = other_of(home, mark), i;
+	__u32 home = home_of(hash), other, i;
 	__u16 now = seen_now();
 	int first, second;
-	struct line *l;
+	bool room;
 
 	i = claim_either(hash);
 	if (i < NOWHERE)
 		return i;
+	other = other_of(home, mark_of(hash));
 	first = oldest_in(home, now);
-	second = other == home ? NOTHING : oldest_in(other, now);
+	second = oldest_in(other, now);
 	if (first != NOTHING || second != NOTHING) {
 		bool there = second >> 2 > first >> 2;
 
 		i = LINE_ENTRIES - 1 - ((there ? second : first) & (LINE_ENTRIES - 1));
-		l = line_at(there ? other : home);
-		return l && evict(l, i, mark | now) ? i + there * LINE_ENTRIES : NOWHERE;
+		room = evict(there ? other : home, i);
+	} else {
+		room = make_room(home) || make_room(other) || make_way(home);
 	}
-	if (!make_room(home) && !make_room(other) && !make_way(home) && !make_way(other))
+	if (!room)
 		return NOWHERE;
-	return claim_either(hash);
+	i = claim_either(hash); /* fails if another CPU still dates what was there */
+	return i < NOWHERE ? i : claim_either(hash);
 }
 
 enum added {
@@ -227,7 +263,7 @@ enum added {
 	WAS_THERE, /* another CPU was faster: find says what */
 };
 
-#define PATIENCE 32 /* looks at a rival that makes up its mind */
+#define PATIENCE 16 /* looks at a rival that makes up its mind */
 
 /* outlast looks at rivals until all have made up their minds. */
 __noinline int outlast(__u64 hash, __u32 place)
@@ -242,8 +278,7 @@ __noinline int outlast(__u64 hash, __u32 place)
 /* add makes the entry of a flow that has none. */
 __noinline int add(__u64 hash, __u64 word)
 {
-	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), place;
+	__u32 line = home_of(hash), place;
 	struct line *l;
 	int met;
 
@@ -252,7 +287,9 @@ __noinline int add(__u64 hash, __u64 word)
 	place = own_place(hash);
 	if (place >= NOWHERE)
 		return NO_PLACE;
-	l = line_at(place < LINE_ENTRIES ? home : other_of(home, mark));
+	if (place >= LINE_ENTRIES)
+		line = other_of(line, mark_of(hash));
+	l = line_at(line);
 	if (!l)
 		return NO_PLACE;
 	stall();
@@ -265,6 +302,6 @@ __noinline int add(__u64 hash, __u64 word)
 		swap(&l->word[place], word);
 		return ADDED;
 	}
-	swap(&l->mark[place], 0);
+	release(line, place);
 	return WAS_THERE;
 }

@@ -270,14 +270,15 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 }
 
 /* put_on sends the packet, the first thing in the frame, on its route; key signs
- * it, or is NULL. A function of its own for the verifier. */
-__noinline int put_on(struct xdp_md *ctx, struct packet *p, struct route *r, const struct key *key)
+ * it, or is NULL. */
+static __always_inline enum rewritten put_on(struct xdp_md *ctx, const struct packet *p,
+					     struct route *r, const struct key *key)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u64 tag = bpf_cpu_to_be64(UNTAGGED);
 	struct ipv6hdr *ip;
 
-	if (!p || !r || r->n < 1 || r->n >= MOST_IN_ROUTE)
+	if (r->n < 1 || r->n >= MOST_IN_ROUTE)
 		return NOT_WHOLE;
 	r->signer_be = self.locator_be;
 	if (r->wire != WIRE_INSERT) {

@@ -17,6 +17,8 @@ struct route {
 	struct sid beyond[MAX_SEGMENTS];
 	struct ipv6hdr own; /* of the packet into which they are inserted */
 	__be64 signer_be;   /* locator of who signs them */
+	__u32 why;	    /* LB: enum counter, of sending it */
+	__u32 none;
 };
 
 #define FIRST_SEGMENT (MAX_SEGMENTS - 2)

@@ -41,19 +41,21 @@ __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct 
 	return transmit(LB_TOO_BIG);
 }
 
-/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with k
+/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with key
  * or not. */
-static __always_inline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				   struct route *r, const struct signal_key *k, enum counter why)
+__noinline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+		       struct route *r, const struct key *key)
 {
 	enum rewritten done;
 
+	if (!p || !svc || !r)
+		return XDP_ABORTED;
 	if (p->length + route_bytes(r->n, r->wire) > self.mtu)
 		return too_big(ctx, p, svc);
 	done = note_hop(ctx, p);
 	if (!done)
-		done = put_on(ctx, p, r, k ? &k->key : NULL);
-	return done ? spoilt(done) : transmit(why);
+		done = put_on(ctx, p, r, key);
+	return done ? spoilt(done) : transmit(r->why);
 }
 
 /* send_listed sends a packet to the servers of a plan. */
@@ -83,7 +85,8 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	if (how == LIST_TOO_BIG)
 		return too_big(ctx, p, svc);
-	return send_on(ctx, p, svc, l.r, k, plan->why);
+	l.r->why = plan->why;
+	return send_on(ctx, p, svc, l.r, k ? &k->key : NULL);
 }
 
 /* What one server is sent. */
@@ -117,7 +120,8 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 		sid.key_id = k ? k->id : 0;
 	}
 	add_server(&w->route, s, sid);
-	return send_on(ctx, p, svc, &w->route, k, o->why);
+	w->route.why = o->why;
+	return send_on(ctx, p, svc, &w->route, k ? &k->key : NULL);
 }
 
 /* send_to sends a packet to one server, s. Most need an outer header and nothing

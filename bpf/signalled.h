@@ -96,10 +96,9 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 }
 
 /* answered is a server's answer that signals createStickiness or removeStickiness. */
-static __always_inline int answered(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
-				    const struct service *svc, __u32 server, enum function fn)
+static __always_inline int answered(struct xdp_md *ctx, struct work *w, const struct service *svc)
 {
-	__u16 generation = bpf_ntohs(sr->sid.generation_be);
+	struct packet *p = &w->packet;
 	const struct next_hop *hop;
 	enum counter why;
 
@@ -108,14 +107,12 @@ static __always_inline int answered(struct xdp_md *ctx, const struct sr *sr, str
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	/* A RST is no word of a connection that lives, whatever its server waits for. */
-	why = fn == FN_CREATE_STICKINESS && !(p->flags & TCP_RST) ? learn(p, server, generation)
-								  : forget(p, server, generation);
+	why = hear(w);
 	if (why == LB_STICKINESS_CONFLICT) {
 		count(why);
-		return reject(ctx, sr, p, svc, server);
+		return reject(ctx, &w->sr, p, svc, w->sender);
 	}
-	return unwrap(ctx, sr, p, svc, hop, why);
+	return unwrap(ctx, &w->sr, p, svc, hop, why);
 }
 
 /* given_back is a client's packet that a server does not want: the flow is not

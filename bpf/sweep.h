@@ -18,7 +18,8 @@ static __always_inline bool run_out(__u64 mark, __u64 word, __u16 now, const str
 /* sweep_line is the callback of bpf_loop. */
 static long sweep_line(__u64 i, struct sweep *s)
 {
-	struct line *l = line_at(s->from + i);
+	__u32 line = s->from + i;
+	struct line *l = line_at(line);
 	__u16 now = seen_now();
 	__u64 mark, word;
 
@@ -32,7 +33,7 @@ static long sweep_line(__u64 i, struct sweep *s)
 		if (!run_out(mark, word, now, s)) {
 			s->kept++;
 		} else if (swap_if(&l->word[k], word, 0)) {
-			swap(&l->mark[k], 0);
+			vacate(line, l, k);
 			s->removed++;
 		}
 	}

@@ -9,6 +9,8 @@ struct work {
 	struct sr sr;
 	struct route route;
 	__u32 quoted_mtu; /* LB: where the packet inside was too big for, if it was quoted */
+	__u32 sender;	  /* LB: number of the server that says something of a flow */
+	__u32 heard;	  /* LB: enum counter, what became of that */
 	__u32 zero;
 };
 

@@ -302,6 +302,11 @@ func (c *code) memory(ins *instruction, p *cpu, s *shared) {
 	case atomic == asm.Xchg:
 		write(at, p.reg[ins.Src])
 		p.reg[ins.Src] = was
+	case atomic == asm.AddAtomic:
+		write(at, was+p.reg[ins.Src])
+	case atomic == asm.FetchAnd:
+		write(at, was&p.reg[ins.Src])
+		p.reg[ins.Src] = was
 	case atomic == asm.CmpXchg:
 		if was == p.reg[0] {
 			write(at, p.reg[ins.Src])

@@ -108,7 +108,7 @@ func testSweepTurns(t *testing.T) {
 	}
 	for _, f := range []policy.Flow{first, second} {
 		mark, _ := r.table.places(f)
-		r.table.put(t, f, lbEntry{word.Mark | mark<<16, word.Word})
+		r.table.put(t, f, lbEntry{word.Mark | mark<<digestShift, word.Word})
 	}
 	for i, step := range []struct {
 		after time.Duration

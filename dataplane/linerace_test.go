@@ -91,7 +91,13 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 	for _, e := range r.has {
 		at := k.start.lines[e.line*lineBytes:][8*used[e.line]:]
 		used[e.line]++
-		write(at[:8], k.hashes[e.flow]&^0xffff|uint64((raceNow-e.age)/unit)&0xffff)
+		mark := markOf(k.hashes[e.flow])<<digestShift | uint64((raceNow-e.age)/unit)&0xffff
+		if home := k.spots[e.flow].home; e.line != home {
+			mark |= away
+			first := k.start.lines[home*lineBytes:][:8]
+			write(first, read(first)+stray)
+		}
+		write(at[:8], read(at[:8])&strays|mark)
 		write(at[8*lineEntries:][:8], e.word)
 	}
 	var err error
@@ -108,7 +114,7 @@ func hashesAt(spots []spot) (hashes []uint64) {
 	for _, s := range spots {
 		for found := false; !found; {
 			mark++
-			hash := mark<<16 | uint64(s.home)<<14 // the upper of the sixteen bits choose among four lines
+			hash := mark<<digestShift | uint64(s.home)<<(digestShift-2) // of what marks do not hold, the upper bits choose among four lines
 			if home, other := linesOf(hash, fewLines); home == s.home && other == s.other {
 				hashes, found = append(hashes, hash), true
 			}
@@ -232,24 +238,37 @@ func inTurns(turns []byte) string {
 }
 
 // left reads the table at rest and holds it against lines.h: no entry is half made,
-// none is moving, none twice, none where nobody looks for it.
+// none is moving, none twice, none where nobody looks for it, and strays are counted.
 func (k *track) left(m *moment) (c content, err error) {
+	var counted [fewLines]int
 	for line := range uint32(fewLines) {
 		for i := range lineEntries {
 			at := m.lines[line*lineBytes:][8*i:]
 			mark, word := read(at[:8]), read(at[8*lineEntries:][:8])
-			if (mark>>16 == 0) != (word == 0) || word&wordMoves != 0 {
+			if (mark < away) != (word == 0) || word&wordMoves != 0 {
 				return c, fmt.Errorf("line %d, entry %d: mark %x, word %x", line, i, mark, word)
+			}
+			if i == 0 {
+				counted[line] += int(mark & strays / stray)
 			}
 			if word == 0 {
 				continue
 			}
-			f := slices.IndexFunc(k.hashes, func(h uint64) bool { return h>>16 == mark>>16 })
+			f := slices.IndexFunc(k.hashes, func(h uint64) bool { return markOf(h) == mark>>digestShift })
+			if f >= 0 && line != k.spots[f].home {
+				counted[k.spots[f].home]--
+			}
+			if f >= 0 && (mark&away != 0) != (line != k.spots[f].home) {
+				return c, fmt.Errorf("line %d, entry %d: mark %x of one whose home is %d", line, i, mark, k.spots[f].home)
+			}
 			if f < 0 || c[f] != 0 || line != k.spots[f].home && line != k.spots[f].other {
 				return c, fmt.Errorf("line %d, entry %d: flow %d is there twice, or astray", line, i, f)
 			}
 			c[f] = word
 		}
+	}
+	if counted != [fewLines]int{} {
+		return c, fmt.Errorf("strays counted, less those that are there: %v", counted)
 	}
 	return c, nil
 }

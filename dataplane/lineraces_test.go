@@ -97,7 +97,7 @@ func races() []race {
 		{"changed and removed", beside, alone(0, wordOf(0), 0),
 			do(d(becomes(0, wordOf(0), wordOf(1))), d(removeFlow(0), addAs(0, wordOf(3)))), 0},
 		{"changed and swept", beside, alone(0, wordOf(0), time.Hour),
-			do(d(sweepLine(0)), d(becomes(0, wordOf(0), wordOf(1)), find(0))), late},
+			do(d(sweepLine(0)), d(becomes(0, wordOf(0), wordOf(1)), find(0))), 0},
 		{"removed and its place taken, while looked up", beside, alone(0, wordOf(0), 0), do(d(find(0)), d(removeFlow(0), add(1))), 0},
 		{"removed and its place taken, while changed", beside, alone(0, wordOf(0), 0),
 			do(d(becomes(0, wordOf(0), wordOf(3))), d(removeFlow(0), add(1))), 0},

@@ -27,8 +27,12 @@ type lbEmbryo struct {
 type lbEntry struct{ Mark, Word uint64 }
 
 const (
-	wordFlow = 1 << 14
-	unit     = 1 << 28 // of `seen`, in ns
+	wordFlow    = 1 << 14
+	unit        = 1 << 28 // of `seen`, in ns
+	stray       = 1 << 16
+	strays      = 15 * stray
+	away        = 1 << 20
+	digestShift = 21
 )
 
 func (e lbEntry) seen() time.Duration { return time.Duration(e.Mark&0xffff) * unit }
@@ -71,13 +75,18 @@ func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
 }
 
 // markOf and linesOf are a digest's mark and the two lines where an entry may be.
-func markOf(hash uint64) uint64 { return max(hash>>16, 1) }
+func markOf(hash uint64) uint64 { return max(hash>>digestShift, 1) }
 
 func linesOf(hash uint64, lines uint32) (home, other uint32) {
+	home = uint32(uint64(uint32(hash<<(32-digestShift)|hash>>(32+digestShift))) * uint64(lines) >> 32)
+	return home, otherOf(home, markOf(hash), lines)
+}
+
+// otherOf is the second line of an entry that may be in one.
+func otherOf(line uint32, mark uint64, lines uint32) uint32 {
 	n := uint64(lines)
-	home = uint32(uint64(uint32(hash<<16|hash>>48)) * n >> 32)
-	sum := (markOf(hash) * 0x9e3779b97f4a7c15 >> 32) * n >> 32
-	return home, uint32((sum + n - uint64(home)) % n)
+	sum := (mark * 0x9e3779b97f4a7c15 >> 32) * n >> 32
+	return uint32((sum + n - uint64(line)) % n)
 }
 
 func (lt lineTable) line(t testing.TB, at uint32) (l lbLine) {
@@ -95,8 +104,8 @@ func (lt lineTable) get(t testing.TB, f policy.Flow) lbEntry {
 	for _, at := range lines {
 		l := lt.line(t, at)
 		for i := range l.Mark {
-			if l.Mark[i]>>16 == mark && l.Word[i] != 0 {
-				return lbEntry{l.Mark[i], l.Word[i]}
+			if l.Mark[i]>>digestShift == mark && l.Word[i] != 0 {
+				return lbEntry{l.Mark[i] &^ strays, l.Word[i]}
 			}
 		}
 	}
@@ -111,10 +120,13 @@ func (lt lineTable) put(t testing.TB, f policy.Flow, e lbEntry) {
 		for _, at := range lines {
 			l := lt.line(t, at)
 			for i := range l.Mark {
-				if l.Mark[i]>>16 != wanted {
+				if l.Mark[i]>>digestShift != wanted {
 					continue
 				}
-				l.Mark[i], l.Word[i] = e.Mark, e.Word
+				if at != lines[0] && wanted == 0 {
+					t.Fatalf("no place for %v at home", f)
+				}
+				l.Mark[i], l.Word[i] = l.Mark[i]&strays|e.Mark, e.Word
 				if err := lt.m.Put(at, l); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,6 @@ const (
 	full                     // an add finds no place: another CPU was faster
 	withdraw                 // an add takes what a move leaves again for the flow's entry
 	yield                    // an add waits too long for what the other one makes up its mind on
-	late                     // a sweep removes what is being changed: the date comes after the word
 )
 
 // serial returns all ends of the race if each deed takes no time.
@@ -83,7 +82,7 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 	case "sweep_line":
 		then(0) // it may be in another line by now
 		for _, e := range k.has {
-			if k.void(e.flow, c) || e.age >= time.Hour && (c[e.flow] == e.word || may&late != 0) {
+			if k.void(e.flow, c) || e.age >= time.Hour && c[e.flow] == e.word {
 				with(0, e.flow, 0)
 			}
 		}
@@ -95,7 +94,11 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 
 func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	if c[d.flow] != 0 && !k.void(d.flow, c) {
-		return []plainly{{wasThere, c}}
+		all = append(all, plainly{wasThere, c})
+		if may&full != 0 {
+			all = append(all, plainly{noPlace, c})
+		}
+		return all
 	}
 	left := c
 	left[d.flow] = d.word
@@ -108,7 +111,10 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 		}
 	}
 	if may&full != 0 {
-		all = append(all, plainly{noPlace, c})
+		for _, p := range all[:len(all):len(all)] {
+			p.told, p.left[d.flow] = noPlace, c[d.flow] // an embryo may go in vain
+			all = append(all, p)
+		}
 	}
 	if may&(yield|withdraw) != 0 {
 		all = append(all, plainly{wasThere, c})

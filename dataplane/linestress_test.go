@@ -248,23 +248,38 @@ func (r *lbRig) everywhere(t testing.TB) {
 }
 
 // wellFormed holds the table at rest against lines.h: no entry is half made or
-// moving, none twice.
+// moving, none twice, and each line counts its strays.
 func (r *lbRig) wellFormed(t testing.TB) {
 	t.Helper()
-	all := map[uint64]bool{}
+	all, counted := map[uint64]bool{}, make([]int, r.lines)
 	for at := range r.lines {
 		l := r.table.line(t, at)
 		for i, mark := range l.Mark {
-			if (mark>>16 == 0) != (l.Word[i] == 0) || l.Word[i]&(1<<15) != 0 {
+			if i == 0 {
+				counted[at] += int(mark & strays / stray)
+			}
+			if (mark < away) != (l.Word[i] == 0) || l.Word[i]&wordMoves != 0 {
 				t.Errorf("line %d, entry %d: mark %x, word %x", at, i, mark, l.Word[i])
 			}
-			if mark>>16 != 0 && all[mark>>16] {
-				t.Errorf("digest %x twice", mark>>16)
+			if mark < away {
+				continue
 			}
-			all[mark>>16] = true
+			digest := mark >> digestShift
+			if all[digest] {
+				t.Errorf("digest %x twice", digest)
+			}
+			all[digest] = true
+			if mark&away != 0 {
+				counted[otherOf(at, digest, r.lines)]--
+			}
 		}
 	}
-	if len(all) < 2 {
+	for at, n := range counted {
+		if n != 0 {
+			t.Errorf("line %d counts %d strays too many", at, n)
+		}
+	}
+	if len(all) == 0 {
 		t.Error("the table is empty")
 	}
 }
