@@ -30,7 +30,7 @@ const (
 	benchOnce     = 20_000  // of one that is a call of the kernel for each packet
 	mostRuns      = 10_000
 	tableEntries  = 1 << 24   // at most (config), of which four fifths are filled
-	othersAtMost  = 1_000_000 // flows of the modes after the first
+	othersAtMost  = 1_000_000 // known flows of the modes after the first
 	insertEntries = 1 << 20   // of the tables in which entries are made
 )
 

@@ -12,7 +12,7 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
 		for _, n := range s.Flows {
-			if i == 0 || n <= othersAtMost {
+			if i == 0 || n <= othersAtMost || m.dispatch == topo.Single {
 				rows = append(rows, s.steerRow(m, n))
 			}
 		}

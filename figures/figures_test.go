@@ -339,6 +339,27 @@ func TestPolicyKeepsItsLook(t *testing.T) {
 	}
 }
 
+// TestBenchLooks: a way to dispatch has one colour in the bench's figure, and no
+// two of its curves look alike.
+func TestBenchLooks(t *testing.T) {
+	names := []string{
+		"hunt", "hunt-insert", "hunt-ipv4", "single", "single-insert", "single-ipv4",
+		"floor: line", "floor: hash", "floor: lru-hash",
+	}
+	styles := lines(names)
+	seen := map[string]bool{}
+	for i, style := range styles {
+		look := fmt.Sprint(style)
+		if seen[look] {
+			t.Errorf("%s looks like another", names[i])
+		}
+		seen[look] = true
+		if i < 6 && style.Color != styles[i/3*3].Color {
+			t.Errorf("%s has not the colour of %s", names[i], names[i/3*3])
+		}
+	}
+}
+
 func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		greatest float64

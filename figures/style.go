@@ -36,7 +36,8 @@ type look struct {
 	dash  []vg.Length
 }
 
-// known are the looks of the policies that most figures show.
+// known are the looks of the policies that most figures show, and of the bench's
+// curves: a colour for each way to dispatch, and one for each floor.
 func known(name string) (look, bool) {
 	l, ok := map[string]look{
 		"single":         {black, dashed},
@@ -65,12 +66,21 @@ func known(name string) (look, bool) {
 		"jsq":                {blue, dotted},
 		"oracle":             {black, dotted},
 		"oraclef":            {black, solid},
+
+		"hunt":            {blue, solid},
+		"hunt-insert":     {blue, dashDot},
+		"hunt-ipv4":       {blue, dotted},
+		"single-insert":   {black, dashDot},
+		"single-ipv4":     {black, dotted},
+		"floor: line":     {green, solid},
+		"floor: hash":     {orange, solid},
+		"floor: lru-hash": {vermillion, solid},
 	}[name]
 	return l, ok
 }
 
 // spare are the looks of all other names, of which a name's hash picks one. No
-// known policy has their dashes.
+// known name has their dashes.
 func spare() []look {
 	var all []look
 	for _, dash := range [][]vg.Length{longDash, shortDash, dashDotDot, longShort} {

@@ -32,7 +32,7 @@ func (e *Interrupted) Error() string {
 // Draw draws the figures one after the other, on all cores, and saves each in dir
 // as soon as it is complete. It returns the files that are complete, also when
 // ctx ends: then the error is an *Interrupted. Output depends on the options
-// alone, to the bit.
+// alone, to the bit, but for what is Measured.
 func Draw(ctx context.Context, list []Figure, o Options, dir string, progress func(Progress)) ([]string, error) {
 	if err := writable(dir); err != nil {
 		return nil, err
@@ -41,6 +41,7 @@ func Draw(ctx context.Context, list []Figure, o Options, dir string, progress fu
 	for _, f := range list {
 		p := f.plan(o)
 		d.total += p.cost() * time.Duration(p.repeats(o))
+		d.Left += f.Takes(o)
 	}
 	var files []string
 	for i, f := range list {
@@ -96,7 +97,6 @@ type drawing struct {
 }
 
 func (d *drawing) show() {
-	d.Left = 0
 	if d.spent > 0 {
 		d.Left = time.Duration(float64(time.Since(d.begun)) / float64(d.spent) * float64(d.total-d.spent))
 	}

@@ -1,7 +1,7 @@
 // Package paper draws the simulated and computed figures of the four papers
 // again (6LB 2018, SRLB 2017, HLB 2022), and two of our own, each from the
 // simulator, the model or the consistent-hash table that the rest of Proffer
-// uses. A figure is a plan: what is measured with every seed, and how the
+// uses, and one from the bench. A figure is a plan: what is measured with every seed, and how the
 // measurements are drawn. Where a paper leaves an input open, or a figure can
 // only be had in another form, Figure.Differs says so.
 package paper
@@ -34,12 +34,17 @@ type Options struct {
 // Takes is about how long a figure takes on this machine if nothing else runs.
 func (f Figure) Takes(o Options) time.Duration {
 	p := f.plan(o)
-	return time.Duration(float64(p.cost()) * float64(p.repeats(o)) / float64(runtime.GOMAXPROCS(0)))
+	cores := max(min(runtime.GOMAXPROCS(0), len(p.cells)*p.repeats(o)), 1)
+	return time.Duration(float64(p.cost()) * float64(p.repeats(o)) / float64(cores))
 }
+
+// Measured tells whether a figure shows the machine where it is drawn: only root
+// can draw it, and never twice with the same bytes.
+func (f Figure) Measured() bool { return f.plan(Options{Seeds: 1}).measured }
 
 // Figures lists all there are, in the order of the papers.
 func Figures() []Figure {
-	return slices.Concat(hashFigures(), modelFigures(), rateFigures(), distributionFigures(), srlbFigures(),
+	return slices.Concat(hashFigures(), modelFigures(), rateFigures(), distributionFigures(), throughputFigures(), srlbFigures(),
 		twoServers(), hlbFigures(), weightFigures(), sensitivityFigures(), changeFigures(), edgeFigures(), ourFigures())
 }
 

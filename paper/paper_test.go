@@ -31,9 +31,9 @@ func draw(t *testing.T, list []Figure) string {
 }
 
 // TestEveryFigureDraws twice, with the same bytes. EdgeBalance's have their own
-// test.
+// test, and so has what is measured.
 func TestEveryFigureDraws(t *testing.T) {
-	all := slices.DeleteFunc(Figures(), func(f Figure) bool { return strings.HasPrefix(f.Name, "edgebalance") })
+	all := slices.DeleteFunc(Figures(), func(f Figure) bool { return strings.HasPrefix(f.Name, "edgebalance") || f.Measured() })
 	once, again := draw(t, all), draw(t, all)
 	for _, f := range all {
 		for _, extension := range []string{".svg", ".png", ".csv"} {
@@ -178,9 +178,13 @@ func TestProgressEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var last Progress
-	if _, err := Draw(t.Context(), list, sketch, t.TempDir(), func(p Progress) { last = p }); err != nil {
+	var all []Progress
+	if _, err := Draw(t.Context(), list, sketch, t.TempDir(), func(p Progress) { all = append(all, p) }); err != nil {
 		t.Fatal(err)
+	}
+	first, last := all[0], all[len(all)-1]
+	if want := list[0].Takes(sketch) + list[1].Takes(sketch); first.Left != want || want == 0 {
+		t.Errorf("%v left at the beginning, estimated %v", first.Left, want)
 	}
 	if !last.Complete || last.At != 2 || last.Of != 2 || last.Left != 0 {
 		t.Errorf("the last progress is %+v", last)

@@ -13,6 +13,8 @@ type plan struct {
 	cells []cell
 	seeds int // 0: as many as asked for
 	draw  func(m measured) (*figures.Figure, error)
+
+	measured bool // on this machine, by root
 }
 
 // cell is one measurement, taken once with every seed. It returns as many

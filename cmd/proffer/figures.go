@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"proffer/dataplane"
 	"proffer/experiment"
 	"proffer/paper"
 )
@@ -27,11 +29,14 @@ func newFigures() *cobra.Command {
 	f := &figuresFlags{}
 	cmd := &cobra.Command{
 		Use:   "figures [NAME…|--all|--list]",
-		Short: "Draw the papers' simulated and computed figures again",
+		Short: "Draw the papers' figures again",
 		Long: `Draws figures of the 6LB, SRLB and HLB papers, and our own, as SVG, PNG and CSV,
 from the simulator, the analytic model and the consistent-hash table. Error bars
 are 95 % intervals over seeds; published values stand beside ours where the
 papers' text gives them. The same options give the same bytes.
+
+6lb-13 is the one that is measured, on this machine: it runs rows of proffer bench,
+needs root and a CPU with nothing else on it, and is not among --all.
 
 A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
 says what there is, what differs from the paper, and how long it takes. --quick
@@ -43,7 +48,7 @@ names the others. docs/results-simulated.md compares the numbers.`,
 		RunE: func(cmd *cobra.Command, names []string) error { return runFigures(cmd, f, names) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.all, "all", false, "draw all figures")
+	flags.BoolVar(&f.all, "all", false, "draw all figures that are not measured")
 	flags.BoolVar(&f.list, "list", false, "print name, content and estimated time of each figure")
 	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds says otherwise")
 	flags.StringVar(&f.out, "out", "figures-out", "write into `DIR`")
@@ -65,6 +70,11 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 	case f.list:
 		return listFigures(cmd.OutOrStdout(), chosen, options)
 	}
+	if slices.ContainsFunc(chosen, paper.Figure.Measured) {
+		if err := dataplane.Preflight(); err != nil {
+			return err
+		}
+	}
 	show := newProgress(cmd.ErrOrStderr())
 	files, err := paper.Draw(cmd.Context(), chosen, options, f.out, func(p paper.Progress) { show.update(figuresLine(p), p.Complete) })
 	show.end()
@@ -74,14 +84,17 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 	return err
 }
 
-// choose are the figures that were named, all for --all and for a bare --list.
+// choose are the figures that were named, all for a bare --list, and those that
+// need no root for --all.
 func (f *figuresFlags) choose(names []string) ([]paper.Figure, error) {
 	switch {
 	case f.all && len(names) > 0:
 		return nil, fmt.Errorf("--all and %q: want one of them", names)
 	case len(names) > 0:
 		return paper.Named(names)
-	case f.all || f.list:
+	case f.all:
+		return slices.DeleteFunc(paper.Figures(), paper.Figure.Measured), nil
+	case f.list:
 		return paper.Figures(), nil
 	}
 	return nil, errors.New("which figures? Name some, or use --all; --list prints what there is")

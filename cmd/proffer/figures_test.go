@@ -51,6 +51,19 @@ func TestFiguresList(t *testing.T) {
 	}
 }
 
+// TestFiguresAll: --all needs no root, so it leaves out what is measured.
+func TestFiguresAll(t *testing.T) {
+	all, err := (&figuresFlags{all: true}).choose(nil)
+	if err != nil || len(all) != len(paper.Figures())-1 {
+		t.Errorf("%d of %d figures, %v", len(all), len(paper.Figures()), err)
+	}
+	for _, f := range all {
+		if f.Name == "6lb-13" {
+			t.Errorf("%s is among --all", f.Name)
+		}
+	}
+}
+
 func TestFiguresRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
