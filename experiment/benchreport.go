@@ -17,6 +17,7 @@ type BenchReport struct {
 	Rows []BenchResult
 
 	clean, runs, counted int
+	flowBytes            float64 // of the table of flows that are known throughout; 0: there was none
 }
 
 // BenchResult is one row. Times are ns a packet, the bench's own loop included.
@@ -46,6 +47,9 @@ func (s *benchSession) report() *BenchReport {
 	}
 	best := fastest(all)
 	report := &BenchReport{}
+	if lb := s.lbs[lbKnown]; lb != nil {
+		report.flowBytes = float64(lb.FlowTableBytes()) / float64(s.knownEntries())
+	}
 	for _, row := range s.rows {
 		r := row.result(best)
 		r.FloorRatio = r.Min / least(s.floorOf(row).readings)
@@ -85,7 +89,7 @@ func (r *benchRow) result(best time.Duration) BenchResult {
 // JSON is the array of rows.
 func (r *BenchReport) JSON() any { return r.Rows }
 
-// Print writes the table.
+// Print writes the rows and the goals.
 func (r *BenchReport) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "program\tmode\tcase\tflows\tmin ns\tmedian\tspread\tclean\tfloor ×")
@@ -97,7 +101,7 @@ func (r *BenchReport) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.0f\t%s\t%s\t%d/%d\t%.2f\n",
 			row.Program, row.Mode, row.Case, row.Flows, row.Min, median, spread, row.Clean, row.Runs, row.FloorRatio)
 	}
-	return t.Flush()
+	return errors.Join(t.Flush(), r.printGoals(w))
 }
 
 // leastClean is the share of clean runs below which nothing has been measured.

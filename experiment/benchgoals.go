@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// goal is what a row is to cost at most. Its ns were chosen on a machine where
+// line and loop took what lineFew, lineMany and loop say, so what decides here is
+// the ratio to the same floor of the same run.
+type goal struct {
+	row   string
+	floor string // or another row beside which it stands
+	ns    float64
+	ratio float64
+}
+
+const (
+	lineFew, lineFewNs   = "floor//line/1000", 24
+	lineMany, lineManyNs = "floor//line/1000000", 83
+	loop, loopNs         = "floor//loop/1", 7
+)
+
+// goals are those of the bench's usual rows. What asks a large table stands
+// beside line at a million flows, where the cache has none of them; what mostly
+// computes, as the agent about an offer, beside line at a thousand.
+var goals = []goal{
+	{"lb/hunt/steer/1000", lineFew, 35, 1.5},
+	{"lb/hunt/steer/1000000", lineMany, 120, 1.5},
+	scaled("lb/hunt/offer/250000", lineMany, 120, lineManyNs),
+	scaled("lb/hunt/new-filling/100000", lineMany, 170, lineManyNs),
+	scaled("lb/hunt/new-full/100000", lineMany, 200, lineManyNs),
+	{"lb/hunt/mixed/100000", "lb/single/mixed/100000", 0, 1.03},
+	scaled("agent/hunt/not-ours/1", loop, loopNs+15, loopNs),
+	scaled("agent/hunt/offer-accept/100000", lineFew, 100, lineFewNs),
+	scaled("agent/hunt/offer-pass-on/100000", lineFew, 100, lineFewNs),
+}
+
+func scaled(row, floor string, ns, floorNs float64) goal {
+	return goal{row, floor, ns, ns / floorNs}
+}
+
+// mostBytes is what a flow may take of the flow table, where it holds the flows
+// that it was made for: four fifths of its places.
+const mostBytes = 32
+
+// printGoals writes those goals whose rows have been measured.
+func (r *BenchReport) printGoals(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	title := "\ngoal\tbeside\tns there\t×\tns here\t×\n"
+	for _, g := range goals {
+		row, floor := r.row(g.row), r.row(g.floor)
+		if row == nil || floor == nil {
+			continue
+		}
+		ns := "–"
+		if g.ns > 0 {
+			ns = fmt.Sprintf("%.0f", g.ns)
+		}
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%.2f\t%.0f\t%.2f\t%s\n",
+			title, g.row, g.floor, ns, g.ratio, row.Min, row.Min/floor.Min, met(row.Min/floor.Min <= g.ratio))
+		title = ""
+	}
+	if err := t.Flush(); err != nil || r.flowBytes == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "bytes a flow, four fifths of the places taken: %d or less, here %.1f: %s\n",
+		mostBytes, r.flowBytes, met(r.flowBytes <= mostBytes))
+	return err
+}
+
+func (r *BenchReport) row(name string) *BenchResult {
+	i := slices.IndexFunc(r.Rows, func(row BenchResult) bool { return row.name() == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.Rows[i]
+}
+
+func met(ok bool) string {
+	if ok {
+		return "met"
+	}
+	return "not met"
+}
