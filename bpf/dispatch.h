@@ -35,7 +35,7 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER);
-	__u64 word = find(p->hash, false);
+	__u64 word = find_near(p->hash, false);
 	__u32 times = seen_before(p);
 
 	if (!plan)
@@ -88,9 +88,7 @@ static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const stru
 
 	if (opens(p))
 		return offer(ctx, p, svc);
-	word = p->kind == KIND_TOO_BIG ? 0 : find_home(p->hash);
-	if (!word)
-		word = find(p->hash, p->kind != KIND_TOO_BIG);
+	word = p->kind == KIND_TOO_BIG ? find(p->hash, false) : find_near(p->hash, true);
 	if (word && !(word & WORD_FLOW))
 		word = hatch(p, word);
 	else if (both_closed(word) && p->payload) /* of another connection, it may be */

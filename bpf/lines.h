@@ -181,13 +181,21 @@ __noinline __u64 find(__u64 hash, bool touch)
 	return (first ? first : second) & ~WORD_MOVES;
 }
 
-/* find_home is find where most flows are, in their home line, and dates them. */
-static __always_inline __u64 find_home(__u64 hash)
+/* find_near is find, which calls nobody where the home line says all. */
+static __always_inline __u64 find_near(__u64 hash, bool touch)
 {
 	struct line *l = line_at(home_of(hash));
-	__u64 word = l ? look(l, mark_of(hash), seen_now(), true) : 0;
+	__u64 strays, word;
 
-	return word & WORD_MOVES ? 0 : word;
+	if (!l)
+		return 0;
+	strays = peek(l->mark[0]);
+	word = look(l, mark_of(hash), seen_now(), touch);
+	if (word && !(word & WORD_MOVES))
+		return word;
+	if (!word && !((strays | peek(l->mark[0])) & STRAYS))
+		return 0;
+	return find(hash, touch);
 }
 
 /* count_stray counts one more in a line; false: they are as many as can be, or others

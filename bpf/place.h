@@ -22,8 +22,9 @@ static __always_inline __u32 claim(struct line *l, __u64 mark)
 
 #define NOTHING (-1)
 
-/* oldest_in returns a line's oldest embryo: its age, and in the last two bits which
- * entry it is; or NOTHING. A function of its own for the verifier, as all below. */
+/* oldest_in returns a line's oldest embryo: its age, whether it is at home (of two as
+ * old that one goes, as its going touches no other line), and in the last two bits
+ * which entry it is; or NOTHING. A function of its own for the verifier, as all below. */
 __noinline int oldest_in(__u32 line, __u16 now)
 {
 	struct line *l = line_at(line);
@@ -33,7 +34,7 @@ __noinline int oldest_in(__u32 line, __u16 now)
 	for (__u32 i = 0; l && i < LINE_ENTRIES; i++) {
 		mark = peek(l->mark[i]);
 		word = peek(l->word[i]);
-		is = (int)age_of(mark, now) * LINE_ENTRIES + (LINE_ENTRIES - 1 - i);
+		is = (age_of(mark, now) * 2 + !(mark & AWAY)) * LINE_ENTRIES + (LINE_ENTRIES - 1 - i);
 		if (word && !(word & (WORD_FLOW | WORD_MOVES)) && is > oldest)
 			oldest = is;
 	}
