@@ -41,16 +41,17 @@ static long next_option(__u64 i, struct options *o)
  * header. */
 static __always_inline int lower_mss(struct xdp_md *ctx, __u32 tcp, __u32 at, __u16 was, __u16 now)
 {
+	__be16 old = bpf_htons(was), new = bpf_htons(now);
 	__sum16 check;
 
-	was = bpf_htons(was);
-	now = bpf_htons(now);
 	if (bpf_xdp_load_bytes(ctx, tcp + TCP_CHECK, &check, sizeof(check)))
 		return 0;
-	bpf_xdp_store_bytes(ctx, tcp + at + 2, &now, sizeof(now));
-	/* At an odd place its halves belong to two words: the sum sees it swapped. */
-	check = at % 2 ? replace_word(check, bpf_ntohs(was), bpf_ntohs(now))
-		       : replace_word(check, was, now);
+	bpf_xdp_store_bytes(ctx, tcp + at + 2, &new, sizeof(new));
+	if (at % 2) { /* its halves belong to two words: the sum sees it swapped */
+		old = was;
+		new = now;
+	}
+	check = replace_word(check, old, new);
 	bpf_xdp_store_bytes(ctx, tcp + TCP_CHECK, &check, sizeof(check));
 	return 1;
 }
@@ -85,7 +86,7 @@ __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most
 static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	__u32 most = mtu - ip_bytes(p) - sizeof(struct tcphdr);
-	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct cursor c = frame_at(ctx, place_of(&p->l4));
 	struct {
 		struct tcphdr tcp;
 		__u8 kind;
@@ -96,10 +97,6 @@ static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p
 
 	if (most > 0xffff)
 		return false;
-	if (p->family == 6)
-		take(&c, sizeof(struct ipv6hdr));
-	else
-		take(&c, sizeof(struct iphdr));
 	h = take(&c, sizeof(*h));
 	if (!h || h->tcp.doff * 4 < sizeof(*h) || h->kind != OPTION_MSS || h->length != MSS_BYTES)
 		return search_mss(ctx, p, most);

@@ -79,52 +79,58 @@ static __always_inline __u64 hatch(const struct packet *p, __u64 embryo)
 	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryo;
 }
 
-/* hunt finds the server of a packet of a service with flows. */
-static __always_inline int hunt(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+/* known finds what is known of the flow of a packet: its word, or 0. */
+static __always_inline __u64 known(const struct packet *p)
 {
-	struct order o = { .function = FN_ACK_STICKINESS, .why = LB_STEER };
-	struct server *s = NULL;
-	__u64 word;
+	__u64 word = p->kind == KIND_TOO_BIG ? find(p->hash, false) : find_near(p->hash, true);
 
-	if (opens(p))
-		return offer(ctx, p, svc);
-	word = p->kind == KIND_TOO_BIG ? find(p->hash, false) : find_near(p->hash, true);
 	if (word && !(word & WORD_FLOW))
-		word = hatch(p, word);
-	else if (both_closed(word) && p->payload) /* of another connection, it may be */
-		word = 0;
-	else if (p->kind == KIND_TCP && p->flags & TCP_FIN)
+		return hatch(p, word);
+	if (both_closed(word) && p->payload) /* of another connection, it may be */
+		return 0;
+	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
 		note_close(p->hash, word, CLOSED_CLIENT);
-	o.server = server_in_word(word);
-	o.generation = generation_in_word(word);
-	if (word)
-		s = server_number(o.server);
-	if (s)
-		return send_to(ctx, p, svc, s, &o);
-	if (word) { /* it left the pool */
-		change(p->hash, word, 0);
-		count(LB_STALE_REMOVED);
-	}
-	return recover(ctx, p, svc);
+	return word;
 }
 
-/* by_hash orders the server by which a flow is: its only one. */
-static __always_inline struct order by_hash(const struct packet *p, const struct service *svc)
+/* steer orders the server that has a packet's flow; false: nobody has it. */
+static __always_inline bool steer(const struct packet *p, struct order *o)
+{
+	__u64 word = known(p);
+
+	*o = (struct order){
+		.server = server_in_word(word), .generation = generation_in_word(word),
+		.function = FN_ACK_STICKINESS, .why = LB_STEER,
+	};
+	if (!word || server_number(o->server))
+		return word;
+	change(p->hash, word, 0); /* it left the pool */
+	count(LB_STALE_REMOVED);
+	return false;
+}
+
+/* by_hash orders the server by which a flow is: its only one. There is no state here
+ * and no agent there (the SID is one End.DT6 a server). */
+static __always_inline void by_hash(const struct packet *p, const struct service *svc,
+				    struct order *o)
 {
 	const struct bucket *b = bucket_of(svc, p);
 
-	return (struct order){
+	*o = (struct order){
 		.server = b && b->choices ? b->server[0] : NOBODY,
 		.function = FN_DELIVER, .why = LB_DELIVER,
 	};
 }
 
-/* single sends every packet of a flow to one server, by hash: no state here
- * and no agent there (the SID is one End.DT6 a server). */
-static __always_inline int single(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+/* dispatch sends a packet of a service to the server of its flow, or asks for one. */
+static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+				    struct order *o)
 {
-	struct order o = by_hash(p, svc);
-	struct server *s = server_number(o.server);
-
-	return s ? send_to(ctx, p, svc, s, &o) : verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (svc->dispatch == DISPATCH_SINGLE)
+		by_hash(p, svc, o);
+	else if (opens(p))
+		return offer(ctx, p, svc);
+	else if (!steer(p, o))
+		return recover(ctx, p, svc);
+	return send_to(ctx, p, svc, o);
 }

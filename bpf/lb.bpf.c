@@ -86,7 +86,7 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_FRAGMENT:
 		if (!vip->buckets)
 			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
-		o = by_hash(p, vip);
+		by_hash(p, vip, &o);
 		return send_routed(ctx, p, vip, &o);
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
@@ -117,8 +117,9 @@ __noinline int flaw_of(const struct packet *p)
 }
 
 /* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
+static __always_inline int from_client(struct xdp_md *ctx, struct work *w)
 {
+	struct packet *p = &w->packet;
 	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
 	int why;
 
@@ -130,13 +131,11 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 			return verdict(why, XDP_DROP);
 	}
 	p->hash = digest(&p->t);
-	if (svc->dispatch == DISPATCH_SINGLE)
-		return single(ctx, p, svc);
-	return hunt(ctx, p, svc);
+	return dispatch(ctx, p, svc, &w->order);
 }
 
 /* refused is the verdict on an SR packet that cannot be opened. */
-static __always_inline int refused(int how)
+__noinline int refused(int how)
 {
 	switch (how) {
 	case BAD_SRH:
@@ -200,7 +199,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	if (!svc || svc->dispatch != DISPATCH_HUNT)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	p->hash = digest(&p->t);
-	if (signing_key() && !signed_by(ctx, sr, p, number))
+	if (signing_key() && !signed_by(ctx, sr, p, w->sender))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
 	fn = function_of(sr);
 	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
@@ -313,7 +312,7 @@ int lb(struct xdp_md *ctx)
 		return about_ours(ctx, p, w->quoted_mtu);
 	if (p->reading == NOT_IP)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	return from_client(ctx, p);
+	return from_client(ctx, w);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

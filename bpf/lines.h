@@ -23,6 +23,7 @@
 #pragma once
 #include "clock.h"
 #include "digest.h"
+#include "stall.h"
 
 #define LINE_ENTRIES 4
 
@@ -69,16 +70,6 @@ static __always_inline __u16 seen_now(void)
 #define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 #define swap(at, now) __sync_lock_test_and_set(at, now)
 
-/* A test sets it before loading, so that other CPUs come between two steps here;
- * where it is false the verifier removes it. */
-const volatile bool stalls = false;
-
-static __always_inline void stall(void)
-{
-	for (int i = 0; stalls && i < 50; i++)
-		bpf_ktime_get_ns();
-}
-
 static __always_inline __u64 mark_of(__u64 hash)
 {
 	__u64 mark = hash & DIGEST;
@@ -122,8 +113,9 @@ static __always_inline __u32 home_of(__u64 hash)
 static __always_inline __u32 other_of(__u32 line, __u64 mark)
 {
 	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
+	__s64 other = (__s64)sum - line;
 
-	return sum >= line ? sum - line : sum + lines - line;
+	return other + (other >> 63 & lines); /* no branch: it multiplies for the verifier */
 }
 
 static __always_inline struct line *line_at(__u32 i)
@@ -232,6 +224,16 @@ static __always_inline void vacate(__u32 line, struct line *l, __u32 i)
 		uncount_stray(other_of(line, was));
 }
 
+/* release is vacate as a function of its own, where calls are not too deep for it. */
+__noinline int release(__u32 line, __u32 i)
+{
+	struct line *l = line_at(line);
+
+	if (l)
+		vacate(line, l, i & (LINE_ENTRIES - 1));
+	return 0;
+}
+
 /* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
 static __always_inline bool change_in(__u32 line, __u64 mark, __u64 word, __u64 fresh)
 {
@@ -249,7 +251,7 @@ static __always_inline bool change_in(__u32 line, __u64 mark, __u64 word, __u64 
 		if (!swap_if(&l->word[i], word, fresh))
 			continue;
 		if (!fresh)
-			vacate(line, l, i);
+			release(line, i);
 		return true;
 	}
 	return false;

@@ -149,23 +149,20 @@ static long list_server(__u64 i, struct listing *l)
 	return 0;
 }
 
-/* turned is how far an order of n is turned. */
-static __always_inline __u32 turned(const struct plan *p, __u32 n)
-{
-	return p->rotate && n ? p->rotate % n : 0;
-}
-
 /* lay_out says how many servers each lap has. */
 static __always_inline void lay_out(struct plan *p, const struct bucket *b)
 {
-	if (p->laps & LAP_QUESTION)
-		p->asked = b->members;
-	p->turn_asked = turned(p, p->asked);
-	if (!(p->laps & LAP_OFFER))
+	__u32 question = p->laps & LAP_QUESTION, offer = p->laps / LAP_OFFER;
+
+	p->asked = question * b->members;
+	p->choices = offer * b->choices;
+	p->before = offer * (p->first != NOBODY);
+	if (!p->rotate)
 		return;
-	p->choices = b->choices;
-	p->before = p->first != NOBODY;
-	p->turn_offered = turned(p, p->choices);
+	if (p->asked)
+		p->turn_asked = p->rotate % p->asked;
+	if (p->choices)
+		p->turn_offered = p->rotate % p->choices;
 }
 
 /* add_via puts the transit SIDs of a service in front. */

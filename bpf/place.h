@@ -5,12 +5,16 @@
 #pragma once
 #include "lines.h"
 
-/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_ENTRIES. */
-static __always_inline __u32 claim(struct line *l, __u64 mark)
+/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_ENTRIES. A function
+ * of its own for the verifier, as all below. */
+__noinline int claim(__u32 line, __u64 mark)
 {
+	struct line *l = line_at(line);
 	__u64 was;
 	__u32 i;
 
+	if (!l)
+		return LINE_ENTRIES;
 #pragma unroll
 	for (i = 0; i < LINE_ENTRIES; i++) {
 		was = peek(l->mark[i]);
@@ -24,7 +28,7 @@ static __always_inline __u32 claim(struct line *l, __u64 mark)
 
 /* oldest_in returns a line's oldest embryo: its age, whether it is at home (of two as
  * old that one goes, as its going touches no other line), and in the last two bits
- * which entry it is; or NOTHING. A function of its own for the verifier, as all below. */
+ * which entry it is; or NOTHING. */
 __noinline int oldest_in(__u32 line, __u16 now)
 {
 	struct line *l = line_at(line);
@@ -39,16 +43,6 @@ __noinline int oldest_in(__u32 line, __u16 now)
 			oldest = is;
 	}
 	return oldest;
-}
-
-/* release is vacate as a function of its own, where calls are not too deep for it. */
-__noinline int release(__u32 line, __u32 i)
-{
-	struct line *l = line_at(line);
-
-	if (l)
-		vacate(line, l, i & (LINE_ENTRIES - 1));
-	return 0;
 }
 
 /* evict removes an embryo. */
@@ -75,14 +69,15 @@ static __always_inline bool has_free(const struct line *l)
 
 /* claim_away takes a free entry for a flow whose home is another line: 0 to 3, or
  * LINE_ENTRIES. */
-static __always_inline __u32 claim_away(struct line *l, __u64 mark, __u32 home)
+static __always_inline __u32 claim_away(__u32 line, __u64 mark, __u32 home)
 {
+	struct line *l = line_at(line);
 	__u32 i;
 
-	if (!has_free(l) || !count_stray(home))
+	if (!l || !has_free(l) || !count_stray(home))
 		return LINE_ENTRIES;
 	stall();
-	i = claim(l, mark | AWAY);
+	i = claim(line, mark | AWAY);
 	if (i == LINE_ENTRIES)
 		uncount_stray(home);
 	return i;
@@ -104,24 +99,27 @@ __noinline bool move_away(__u32 line, __u32 i)
 	to = line_at(other);
 	if (!to || other == line || is_free(mark) || !word || word & WORD_MOVES)
 		return false;
-	k = mark & AWAY ? claim(to, mark & ~(AWAY | STRAYS)) : claim_away(to, mark & ~STRAYS, line);
+	if (mark & AWAY)
+		k = claim(other, mark & ~(AWAY | STRAYS));
+	else
+		k = claim_away(other, mark & ~STRAYS, line);
 	if (k == LINE_ENTRIES)
 		return false;
 	k &= LINE_ENTRIES - 1;
 	if (!swap_if(&from->word[i], word, word | WORD_MOVES)) {
-		vacate(other, to, k);
+		release(other, k);
 		return false;
 	}
 	if ((peek(from->mark[i]) ^ mark) & (DIGEST | AWAY)) { /* another flow's by now */
 		swap(&from->word[i], word);
-		vacate(other, to, k);
+		release(other, k);
 		return false;
 	}
 	stall();
 	swap(&to->word[k], word);
 	stall();
 	swap(&from->word[i], 0);
-	vacate(line, from, i);
+	release(line, i);
 	return true;
 }
 
@@ -155,7 +153,7 @@ enum rivals {
 };
 
 /* rivals_in looks for other entries of the flow whose owner has `own`. */
-static __always_inline enum rivals rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
+__noinline int rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
 {
 	struct line *l = line_at(line);
 	enum rivals met = ALONE;
@@ -192,8 +190,8 @@ __noinline int rivals(__u64 hash, __u32 own)
 	__u64 mark = mark_of(hash);
 	__u32 home = home_of(hash), other = other_of(home, mark);
 	struct line *l = line_at(home);
-	enum rivals met;
 	__u64 strays;
+	int met;
 
 	if (!l)
 		return HELD;
@@ -212,21 +210,12 @@ __noinline int rivals(__u64 hash, __u32 own)
 /* claim_either takes a free entry of either line of a flow: its place, or NOWHERE. */
 __noinline int claim_either(__u64 hash)
 {
-	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), other, i;
-	struct line *l = line_at(home), *o;
+	__u64 mark = mark_of(hash) | seen_now();
+	__u32 home = home_of(hash), other = other_of(home, mark), i = claim(home, mark);
 
-	if (!l)
-		return NOWHERE;
-	mark |= seen_now();
-	i = claim(l, mark);
 	if (i < LINE_ENTRIES)
 		return i;
-	other = other_of(home, mark);
-	o = line_at(other);
-	if (!o || other == home)
-		return NOWHERE;
-	return LINE_ENTRIES + claim_away(o, mark, home);
+	return other == home ? NOWHERE : LINE_ENTRIES + claim_away(other, mark, home);
 }
 
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be

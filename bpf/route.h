@@ -30,6 +30,15 @@ static __always_inline struct sid *segment_of(struct route *r, __u32 i)
 	return &r->list[(FIRST_SEGMENT - i) % MAX_SEGMENTS];
 }
 
+/* What one server is sent. */
+struct order {
+	__u32 server;
+	__u32 why;	/* enum counter */
+	__u16 function; /* enum function */
+	__u16 generation;
+	__u32 zero;
+};
+
 /* list_bytes is the size of 1 to MAX_SEGMENTS segments, where the verifier can see it. */
 static __always_inline __u32 list_bytes(__u32 n)
 {

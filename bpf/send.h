@@ -7,7 +7,7 @@
 #include "toobig.h"
 
 /* spoilt is the verdict on a packet that could not be rewritten. */
-static __always_inline int spoilt(enum rewritten how)
+__noinline int spoilt(enum rewritten how)
 {
 	switch (how) {
 	case HOPS_SPENT:
@@ -89,14 +89,6 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	return send_on(ctx, p, svc, l.r, k ? &k->key : NULL);
 }
 
-/* What one server is sent. */
-struct order {
-	__u32 server;
-	__u32 why; /* enum counter */
-	__u16 function; /* enum function */
-	__u16 generation;
-};
-
 /* send_routed sends a packet to one server by whatever route: through transit
  * SIDs, inside the packet's own header, signed. */
 __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
@@ -124,15 +116,16 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	return send_on(ctx, p, svc, &w->route, k ? &k->key : NULL);
 }
 
-/* send_to sends a packet to one server, s. Most need an outer header and nothing
+/* send_to sends a packet to one server. Most need an outer header and nothing
  * else, and call nobody but who makes room for it. */
 static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				   const struct server *s, const struct order *o)
+				   const struct order *o)
 {
+	struct server *s = server_number(o->server);
 	enum rewritten done;
 	struct sid to;
 
-	if (!s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
+	if (!s || !s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
 	    p->length + sizeof(struct ipv6hdr) > self.mtu)
 		return send_routed(ctx, p, svc, o);
 	to = make_sid(s->locator_be, o->function, o->generation);

@@ -217,15 +217,15 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 	}
 	protocol = inside;
 	if (inside == IPPROTO_IPV6 || inside == IPPROTO_IPIP) {
-		c = frame_at(ctx, SRH_AT + size);
+		p->ip = SRH_AT + sr->srh_bytes;
+		c = frame_at(ctx, place_of(&p->ip));
 		protocol = read_network(&c, p);
 		if (protocol < 0)
 			return CUT_OFF;
 		if (p->family != (inside == IPPROTO_IPV6 ? 6 : 4))
 			return NOTHING_INSIDE;
-		if (size + p->length > room)
+		if (sr->srh_bytes + p->length > room)
 			return CUT_OFF;
-		p->ip = SRH_AT + size;
 		p->l4 = p->ip + ip_bytes(p);
 		c.pos = (void *)(long)ctx->data + place_of(&p->l4);
 	} else if (size && (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {

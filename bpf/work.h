@@ -8,6 +8,7 @@ struct work {
 	struct packet packet;
 	struct sr sr;
 	struct route route;
+	struct order order;
 	__u32 quoted_mtu; /* LB: where the packet inside was too big for, if it was quoted */
 	__u32 sender;	  /* LB: number of the server that says something of a flow */
 	__u32 heard;	  /* LB: enum counter, what became of that */

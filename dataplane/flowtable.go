@@ -27,10 +27,6 @@ func linesFor(flows int) uint32 {
 // sizeFlows makes the table as large as cfg wants it.
 func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 	l.lines = linesFor(cfg.Flows.Entries)
-	bytes := uint64(l.lines) * lineBytes
-	if err := memoryLeft(os.DirFS("/")).fits(cfg.Flows.Entries, bytes); err != nil {
-		return err
-	}
 	spec.Maps[lbMapFlows].MaxEntries = l.lines
 	if err := spec.Variables["lines"].Set(l.lines); err != nil {
 		return fmt.Errorf("set the size of the flow table: %w", err)
@@ -39,6 +35,14 @@ func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 		return fmt.Errorf("set the key of flows: %w", err)
 	}
 	return nil
+}
+
+// fits tells whether there is memory for the table, unless it is there.
+func (l *LB) fits(flows int, adopted bool) error {
+	if adopted {
+		return nil
+	}
+	return memoryLeft(os.DirFS("/")).fits(flows, l.FlowTableBytes())
 }
 
 // FlowTableBytes is the memory that the table of flows takes.

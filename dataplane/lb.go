@@ -60,6 +60,9 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 		return nil, err
 	}
 	adopted := l.pins.adopt(spec, lbMapFlows, lbMapServerByLocator)
+	if err := l.fits(cfg.Flows.Entries, adopted[lbMapFlows] != nil); err != nil {
+		return nil, err
+	}
 	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
 		return nil, loadError("lb", err)
 	}

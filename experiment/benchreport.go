@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/dataplane"
 	"proffer/figures"
 	"proffer/stats"
 )
@@ -18,6 +19,7 @@ type BenchReport struct {
 
 	clean, runs, counted int
 	flowBytes            float64 // of the table of flows that are known throughout; 0: there was none
+	verified             []dataplane.Verified
 }
 
 // BenchResult is one row. Times are ns a packet, the bench's own loop included.
@@ -46,7 +48,7 @@ func (s *benchSession) report() *BenchReport {
 		all = append(all, row.readings)
 	}
 	best := fastest(all)
-	report := &BenchReport{}
+	report := &BenchReport{verified: s.verified()}
 	if lb := s.lbs[lbKnown]; lb != nil {
 		report.flowBytes = float64(lb.FlowTableBytes()) / float64(s.knownEntries())
 	}
@@ -63,6 +65,28 @@ func (s *benchSession) report() *BenchReport {
 		}
 	}
 	return report
+}
+
+// verified tells of the programs that were loaded.
+func (s *benchSession) verified() (all []dataplane.Verified) {
+	type loaded interface {
+		Verified() ([]dataplane.Verified, error)
+	}
+	var programs []loaded
+	for _, lb := range s.lbs {
+		programs = []loaded{lb} // all have the same
+	}
+	if s.agent != nil {
+		programs = append(programs, s.agent)
+	}
+	for _, p := range programs {
+		some, err := p.Verified()
+		if err != nil {
+			s.note(err.Error())
+		}
+		all = append(all, some...)
+	}
+	return all
 }
 
 func least(readings []timing) float64 {
