@@ -146,14 +146,15 @@ func (r *lbRig) knowFarm(t testing.TB, n int) {
 	}
 }
 
-// TestRecordsApart: the kernel gives the memory of a replaced element to the next
-// one; a packet that reads it meets its own service all the same. One service has
+// TestRecordsApart: a record that was replaced serves for the next one; a packet that
+// reads it meets its own service all the same. One service has
 // no way to its transit SID, the other one no server, so every packet stays as it
 // is, and a run is many packets.
 func TestRecordsApart(t *testing.T) {
 	services := []topo.Service{hunting(2, 4, viaTransit(1)), hunting(2, 0, at81)}
 	r := newLBRig(t, hits{}, services...)
 	r.knowFarm(t, 0)
+	r.records.free = r.records.free[:1] // so that it serves again at once
 	stop, ended := make(chan bool), make(chan error)
 	changes := 0
 	go func() {
