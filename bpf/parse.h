@@ -83,7 +83,7 @@ enum tcp_flags { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 /* What a packet of a service says. Offsets are in the frame. */
 struct packet {
 	struct tuple t;
-	__u64 hash; /* LB: digest of t */
+	__u64 hash; /* digest of t */
 	__u32 seq; /* TCP */
 	__u32 ack;
 	__u32 ip;      /* where its IP header is */
