@@ -212,21 +212,48 @@ static __always_inline bool conn_over(const struct conn *c)
 	return (c->flags & CONN_CLOSED) == CONN_CLOSED;
 }
 
-struct bpf_map;
-
-/* sweep_conn is the callback of bpf_for_each_map_elem. What goes was counted
- * as load perhaps; then no more. */
-static long sweep_conn(struct bpf_map *map, struct tuple *t, struct conn *c, struct sweep *s)
+static __always_inline bool conn_expired(const struct conn *c, const struct sweep *s)
 {
 	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
-	__u64 limit = conn_over(c) ? s->linger_ns : s->idle_ns;
 
-	if (age <= limit) {
-		s->kept++;
+	return age > (conn_over(c) ? s->linger_ns : s->idle_ns);
+}
+
+/* The sweep's argument and answer; the daemon sweeps once at a time. */
+struct sweep sweeping SEC(".data.sweep");
+
+struct bpf_iter_meta;
+struct bpf_map;
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct tuple *key;
+	struct conn *value;
+} KERNEL;
+
+/* sweep_conns looks at one entry of conns, and removes it if its time has run out.
+ * The kernel runs it for each while the daemon reads, and packets come in between:
+ * they would not, if one run went over all. What goes was counted as load perhaps;
+ * then no more. */
+SEC("iter/bpf_map_elem")
+int sweep_conns(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct tuple *t = ctx->key, key;
+	struct conn *c = ctx->value;
+
+	if (!t || !c)
+		return 0;
+	if (!conn_expired(c, &sweeping)) {
+		sweeping.kept++;
 		return 0;
 	}
+	key = *t; /* what the iterator shows can be no map's key */
+	c = bpf_map_lookup_elem(&conns, &key);
+	if (!c || !conn_expired(c, &sweeping))
+		return 0;
 	answered(c);
-	bpf_map_delete_elem(map, t);
-	s->removed++;
+	bpf_map_delete_elem(&conns, &key);
+	sweeping.removed++;
 	return 0;
 }

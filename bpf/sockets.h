@@ -73,7 +73,6 @@ int BPF_PROG(socket_changed, struct sock *sk, int before, int after)
 	return 0;
 }
 
-struct bpf_iter_meta;
 
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;

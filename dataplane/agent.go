@@ -27,6 +27,7 @@ type Agent struct {
 	egress   *egress
 	sockets  link.Link
 	reports  *ebpf.Memory
+	all      *link.Iter // the sweep's, over conns
 }
 
 const defaultEmbryonic = 16384 // flows whose handshake is not over
@@ -75,12 +76,15 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	a.counters, a.nextHops, a.sweep = a.objs.Counters, a.objs.NextHops, a.objs.SweepConns
+	a.counters, a.nextHops = a.objs.Counters, a.objs.NextHops
 	if a.lost, err = ringbuf.NewReader(a.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}
 	if a.reports, err = a.objs.Reports.Memory(); err != nil {
 		return nil, fmt.Errorf("map the load reports: %w", err)
+	}
+	if a.all, err = link.AttachIter(link.IterOptions{Program: a.objs.SweepConns, Map: a.objs.Conns}); err != nil {
+		return nil, fmt.Errorf("attach the sweep: %w", err)
 	}
 	if err := errors.Join(a.objs.WaitKey.Put(uint32(0), key), a.fill()); err != nil {
 		return nil, err
@@ -124,12 +128,13 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		AgentOut   *ebpf.Program `ebpf:"agent_out"`
 		SweepConns *ebpf.Program `ebpf:"sweep_conns"`
 		agentMaps
+		agentVariables
 	}
 	if err := spec.LoadAndAssign(&some, options); err != nil {
 		return err
 	}
 	a.objs.AgentIn, a.objs.AgentOut, a.objs.SweepConns = some.AgentIn, some.AgentOut, some.SweepConns
-	a.objs.agentMaps = some.agentMaps
+	a.objs.agentMaps, a.objs.agentVariables = some.agentMaps, some.agentVariables
 	return nil
 }
 
@@ -292,6 +297,9 @@ func (a *Agent) Close() error {
 	}
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
+	}
+	if a.all != nil {
+		errs = append(errs, a.all.Close())
 	}
 	return errors.Join(append(errs, a.objs.agentMaps.Close(), closePrograms(&a.objs.agentPrograms))...)
 }

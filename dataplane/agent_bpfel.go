@@ -73,6 +73,17 @@ type agentReported struct {
 	Zero      uint32
 }
 
+type agentSweep struct {
+	_        structs.HostLayout
+	NowNs    uint64
+	IdleNs   uint64
+	LingerNs uint64
+	From     uint32
+	Count    uint32
+	Kept     uint64
+	Removed  uint64
+}
+
 type agentWaitSet struct {
 	_     structs.HostLayout
 	Mark  [8]uint64
@@ -134,6 +145,7 @@ const (
 	agentVarRedirectTo     = "redirect_to"
 	agentVarSelf           = "self"
 	agentVarStalls         = "stalls"
+	agentVarSweeping       = "sweeping"
 	agentVarTickNs         = "tick_ns"
 	agentVarVirtualNowNs   = "virtual_now_ns"
 	agentVarVirtualSocket  = "virtual_socket"
@@ -223,6 +235,7 @@ type agentVariableSpecs struct {
 	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self           *ebpf.VariableSpec `ebpf:"self"`
 	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
+	Sweeping       *ebpf.VariableSpec `ebpf:"sweeping"`
 	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
@@ -298,6 +311,7 @@ type agentVariables struct {
 	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
 	Self           *ebpf.Variable `ebpf:"self"`
 	Stalls         *ebpf.Variable `ebpf:"stalls"`
+	Sweeping       *ebpf.Variable `ebpf:"sweeping"`
 	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`

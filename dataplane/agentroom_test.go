@@ -1,8 +1,10 @@
 package dataplane
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
 
 	"proffer/policy"
 	"proffer/topo"
@@ -101,5 +103,33 @@ func testConnsFull(t *testing.T, seen hits) {
 		if _, known := r.settled(t, p.flow()); !known {
 			t.Errorf("flow %d gave way", i)
 		}
+	}
+}
+
+// TestAgentSweepsMany: the kernel shows an iterator's reader a million entries and then
+// lets it ask again. It counts in a chain how far it came, so that an entry may wait for
+// the next sweep where one before it went.
+func TestAgentSweepsMany(t *testing.T) {
+	const flows = 1_100_000
+	idle := 5 * time.Minute
+	r := newAgentRigOf(t, hits{}, flows, offering(huntPort, byTable))
+	keys, values := make([]lbTuple, flows), make([]agentConn, flows)
+	for i := range keys {
+		binary.NativeEndian.PutUint32(keys[i].Client.In6U.U6Addr8[:], uint32(i))
+		values[i].SeenNs = uint64(start)
+		if i%2 == 0 {
+			values[i].SeenNs -= uint64(idle)
+		}
+	}
+	if n, err := r.objs.Conns.BatchUpdate(keys, values, nil); err != nil || n != flows {
+		t.Fatalf("%d of %d entries: %v", n, flows, err)
+	}
+	first, err := r.sweepAt(start + 1)
+	if err != nil || first.Removed < flows/2-10 || first.Kept < flows/2-10 {
+		t.Fatalf("%+v, %v, want about %d of each", first, err, flows/2)
+	}
+	second, err := r.sweepAt(start + 1)
+	if err != nil || first.Removed+second.Removed != flows/2 || second.Kept != flows/2 {
+		t.Fatalf("%+v, then %+v, %v, want %d of each", first, second, err, flows/2)
 	}
 }

@@ -256,7 +256,7 @@ func (n *smallFarm) end() {
 func (n *smallFarm) forgotten() {
 	n.pass(5*time.Minute + 11*time.Second)
 	for i := range 2 {
-		n.lbs[i].lb.sweepAt(n.now)
+		n.lbs[i].lb.Sweep()
 		n.servers[i].agent.sweepAt(n.now)
 	}
 	s := n.remembered()

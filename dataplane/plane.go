@@ -42,11 +42,7 @@ type plane struct {
 	hops     map[lbPrefix]lbNextHop // in nextHops
 	have     topo.NextHops
 	lost     *ringbuf.Reader
-	sweep    *ebpf.Program
 	flows    topo.FlowTable
-	lines    uint32   // of the LB's table
-	kept     []uint64 // entries, in the lines of each turn of the sweep
-	turn     int      // the next one
 	pins     pins
 	unpinned string // why nothing is pinned; empty: it is
 }
