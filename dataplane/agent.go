@@ -28,6 +28,8 @@ type Agent struct {
 	sockets  link.Link
 	reports  *ebpf.Memory
 	all      *link.Iter // the sweep's, over conns
+	kept     uint64     // by the last sweep
+	turn     int        // the next one
 }
 
 const defaultEmbryonic = 16384 // flows whose handshake is not over

@@ -133,3 +133,26 @@ func TestAgentSweepsMany(t *testing.T) {
 		t.Fatalf("%+v, then %+v, %v, want %d of each", first, second, err, flows/2)
 	}
 }
+
+// TestAgentSweepTurns: every fifth turn is the agent's, the first included; what is kept
+// is told in all.
+func TestAgentSweepTurns(t *testing.T) {
+	r := newAgentRig(t, hits{}, offering(huntPort, byTable))
+	known := agentConn{SeenNs: uint64(monotonic())}
+	put := func(key byte) {
+		t.Helper()
+		if err := r.objs.Conns.Put(lbTuple{Protocol: key}, known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	for turn, want := range []Swept{{Kept: 1}, {Kept: 1}, {Kept: 1}, {Kept: 1}, {Kept: 1}, {Kept: 1, Removed: 1}, {Kept: 1}} {
+		if got, err := r.SweepTurn(); err != nil || got != want {
+			t.Errorf("turn %d: %+v, %v, want %+v", turn, got, err, want)
+		}
+		if turn == 0 {
+			known.SeenNs -= uint64(5*time.Minute + time.Second)
+			put(2)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 type pins struct {
 	dir  string
 	link link.Link    // what an earlier daemon left attached, or nil
+	read bool         // its maps mean what they mean to this one
 	lock net.Listener // held while the daemon lives; the kernel lets it go with it
 }
 
@@ -50,6 +51,9 @@ func openPins(dir string, dev *net.Interface) (p pins, reason string, err error)
 	if p.link == nil { // then nothing of it sees packets
 		os.RemoveAll(dir)
 	}
+	if _, err := os.Stat(p.path(layout)); err == nil {
+		p.read = true
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		p.lock.Close()
 		return pins{}, err.Error(), nil
@@ -58,6 +62,13 @@ func openPins(dir string, dev *net.Interface) (p pins, reason string, err error)
 }
 
 const linkPin = "link"
+
+// layout is an empty directory beside the maps, named after what the bits of their
+// entries mean: the shape of a map does not tell. Whoever changes that counts on.
+const (
+	layout  = "layout-2"
+	layouts = "layout-*"
+)
 
 // onBPFFS tells whether the nearest existing directory is one of bpffs.
 func onBPFFS(dir string) bool {
@@ -93,11 +104,11 @@ func leftAttached(path string, dev int) link.Link {
 }
 
 // adopt returns the pinned maps of these names that still have the shape which
-// spec wants; the others start empty.
+// spec wants, if they are of our layout; the others start empty.
 func (p *pins) adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
 	maps := map[string]*ebpf.Map{}
 	for _, name := range names {
-		if p.link == nil {
+		if p.link == nil || !p.read {
 			break
 		}
 		m, err := ebpf.LoadPinnedMap(p.path(name), nil)
@@ -120,11 +131,21 @@ func (p *pins) keep(maps map[string]*ebpf.Map) error {
 	if p.dir == "" {
 		return nil
 	}
+	others, err := filepath.Glob(p.path(layouts))
+	if err != nil {
+		return fmt.Errorf("find pinned maps: %w", err)
+	}
+	for _, other := range others {
+		os.Remove(other)
+	}
 	for name, m := range maps {
-		os.Remove(p.path(name)) // one of another shape
+		os.Remove(p.path(name)) // one of another shape, or layout
 		if err := m.Pin(p.path(name)); err != nil {
 			return fmt.Errorf("pin map %s: %w", name, err)
 		}
+	}
+	if err := os.Mkdir(p.path(layout), 0o700); err != nil {
+		return fmt.Errorf("pin the layout of the maps: %w", err)
 	}
 	return nil
 }

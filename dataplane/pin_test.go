@@ -162,6 +162,45 @@ func TestTakeoverResized(t *testing.T) {
 	}
 }
 
+// TestTakeoverOtherLayout: entries whose bits mean something else, or nobody says what,
+// are not read; the rest goes on, and the next daemon has this one's.
+func TestTakeoverOtherLayout(t *testing.T) {
+	for _, other := range []string{"", "layout-1"} {
+		t.Run(other, func(t *testing.T) {
+			enter(t)
+			cfg := lbConfig(hunting(2, 8))
+			cfg.Pin = filepath.Join(bpffs(t), "lb")
+			first := started(t, cfg)
+			rigAround(t, hits{}, first, cfg).learn(t, 5, clientISN)
+			first.die(t)
+			said := first.pins.path(layout)
+			if err := os.Remove(said); err != nil {
+				t.Fatal(err)
+			}
+			if other != "" {
+				if err := os.Mkdir(first.pins.path(other), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := started(t, cfg)
+			defer second.Close()
+			if n, _ := tableOf(t, second, cfg).count(t); n != 0 || !second.Adopted() {
+				t.Errorf("adopted %v, and %d flows too", second.Adopted(), n)
+			}
+			rigAround(t, hits{}, second, cfg).learn(t, 4, clientISN)
+			second.die(t)
+			third := started(t, cfg)
+			defer third.Close()
+			if n, _ := tableOf(t, third, cfg).count(t); n != 1 {
+				t.Errorf("the third finds %d flows", n)
+			}
+			if _, err := os.Stat(first.pins.path("layout-1")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the other layout's name is still there: %v", err)
+			}
+		})
+	}
+}
+
 // TestPinsElsewhere: nodes of one name in two network namespaces share the
 // directory and nothing in it.
 func TestPinsElsewhere(t *testing.T) {
@@ -184,7 +223,7 @@ func TestPinsElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if after := namesBelow(t, cfg.Pin); len(before) != 3 || len(after) != 3 {
+	if after := namesBelow(t, cfg.Pin); len(before) != 4 || len(after) != 4 {
 		t.Errorf("%v became %v", before, after)
 	}
 	if attached(t) == 0 {
