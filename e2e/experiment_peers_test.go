@@ -21,7 +21,7 @@ func TestPeers(t *testing.T) {
 		t.Error(err)
 	}
 	rows := report.Summaries()
-	ways := []string{"route", "hunt", "single", "haproxy", "nginx"}
+	ways := []string{"route", "ecmp", "hunt", "single", "haproxy", "nginx"}
 	if len(rows) != len(ways) {
 		t.Fatalf("%d rows, want %v", len(rows), ways)
 	}
@@ -38,20 +38,26 @@ func TestPeers(t *testing.T) {
 				t.Errorf("%s: %s is %v", row.Way, what, value)
 			}
 		}
+		forwards := row.Way == "route" || row.Way == "ecmp"
 		proffers := row.Way == "hunt" || row.Way == "single"
 		for what, c := range map[string]struct {
 			value float64
 			some  bool
 		}{
-			"own":           {row.OwnConnection, row.Way != "route"},
-			"with softirq":  {row.AroundConnection, row.Way != "route"},
-			"own of upload": {row.OwnUpload, row.Way != "route"},
+			"own":           {row.OwnConnection, !forwards},
+			"own of upload": {row.OwnUpload, !forwards},
 			"runs":          {row.Runs, proffers},
 			"agents":        {row.Agents, proffers},
 		} {
 			if (c.value > 0) != c.some {
 				t.Errorf("%s: %s is %v", row.Way, what, c.value)
 			}
+		}
+		if row.Way != "ecmp" && (row.AroundConnection > 0) == forwards { // that of ecmp may be lost in the noise
+			t.Errorf("%s: with softirq is %v", row.Way, row.AroundConnection)
+		}
+		if (row.OverRoute == 0) != (row.P50 == rows[0].P50) || (row.OverECMP == 0) != (row.P50 == rows[1].P50) {
+			t.Errorf("%s: p50 is %v, %v %% over route, %v %% over ecmp", row.Way, row.P50, row.OverRoute, row.OverECMP)
 		}
 	}
 	paths, err := report.Save(t.TempDir())
@@ -72,11 +78,11 @@ func wantPeersJSON(t *testing.T, report *experiment.PeersReport) {
 		t.Fatal(err)
 	}
 	var rows []map[string]any
-	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 5 {
+	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 6 {
 		t.Fatalf("%v: %s", err, text)
 	}
 	for _, row := range rows {
-		wantFields(t, row, "way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "late_p99_us",
+		wantFields(t, row, "way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "p50_over_route", "p50_over_ecmp", "late_p99_us",
 			"cpu_us_per_connection", "cpu_us_per_request", "cpu_s_per_gb", "cpu_s_per_upload_gb",
 			"with_softirq_us_per_connection", "with_softirq_us_per_request", "with_softirq_s_per_gb", "with_softirq_s_per_upload_gb",
 			"machine_us_per_connection", "machine_us_per_request", "machine_s_per_gb", "machine_s_per_upload_gb",

@@ -19,6 +19,7 @@ import (
 // other and again in the next round:
 //
 //	route    the kernel's forwarding, all to one server
+//	ecmp     the same, to all servers by a hash
 //	hunt     proffer lb, and proffer agent on the servers
 //	single   the same, by hash
 //	haproxy  TCP mode, leastconn, one thread

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ func took(peer string, each time.Duration) *turn {
 	switch peer {
 	case byRoute:
 		t.path.servers = []uint64{n, 0}
+	case byECMP:
 	case byHunt, bySingle:
 		t.path.balanced = n
 		c = cost{programs: dataplane.Ran{Runs: n, Time: n * each}}
@@ -29,7 +31,7 @@ func took(peer string, each time.Duration) *turn {
 
 func TestPeersHold(t *testing.T) {
 	report := func(ours, haproxys time.Duration) *PeersReport {
-		return &PeersReport{turns: []*turn{took(byRoute, 0), took(byHunt, ours), took(bySingle, ours), took(byHAProxy, haproxys), took(byNginx, haproxys)}}
+		return &PeersReport{turns: []*turn{took(byRoute, 0), took(byECMP, 0), took(byHunt, ours), took(bySingle, ours), took(byHAProxy, haproxys), took(byNginx, haproxys)}}
 	}
 	const us = time.Microsecond
 	holds(t, "a 20th", report(3*us, 60*us).Holds(), "")
@@ -41,13 +43,16 @@ func TestPeersHold(t *testing.T) {
 	}{
 		{0, func(t *turn) { t.path.servers = []uint64{50, 50} }, "route: 50 came to the server they are routed to"},
 		{0, func(t *turn) { t.path.received = 0 }, "route: 0 frames came to the balancer's place"},
-		{1, func(t *turn) { t.path.balanced = 99 }, "hunt: 99 are in the LB's books, of 100 made"},
-		{2, func(t *turn) { t.path.ended = 1 }, "single: 1 connections ended in the balancer's place"},
-		{2, func(t *turn) { t.path.servers = []uint64{100, 0} }, "single: 1 servers took connections"},
-		{3, func(t *turn) { t.path.ended = 99 }, "haproxy: 99 connections ended at the proxy"},
-		{4, func(t *turn) { t.path.servers = []uint64{50, 49} }, "nginx: 99 connections were taken by servers"},
-		{4, func(t *turn) { t.done[0].errors = 7 }, "nginx, round 1: connections: 7 errors"},
-		{4, func(t *turn) { t.done[0].work = 0 }, "nginx, round 1: connections: nothing was answered"},
+		{1, func(t *turn) { t.path.servers = []uint64{100, 0} }, "ecmp: 1 of 2 servers took connections, of 100 made"},
+		{1, func(t *turn) { t.path.received = 0 }, "ecmp: 0 frames came to the balancer's place"},
+		{1, func(t *turn) { t.path.ended = 1 }, "ecmp: 1 connections ended in the balancer's place"},
+		{2, func(t *turn) { t.path.balanced = 99 }, "hunt: 99 are in the LB's books, of 100 made"},
+		{3, func(t *turn) { t.path.ended = 1 }, "single: 1 connections ended in the balancer's place"},
+		{3, func(t *turn) { t.path.servers = []uint64{100, 0} }, "single: 1 servers took connections"},
+		{4, func(t *turn) { t.path.ended = 99 }, "haproxy: 99 connections ended at the proxy"},
+		{5, func(t *turn) { t.path.servers = []uint64{50, 49} }, "nginx: 99 connections were taken by servers"},
+		{5, func(t *turn) { t.done[0].errors = 7 }, "nginx, round 1: connections: 7 errors"},
+		{5, func(t *turn) { t.done[0].work = 0 }, "nginx, round 1: connections: nothing was answered"},
 	} {
 		r := report(3*us, 60*us)
 		c.spoil(r.turns[c.turn])
@@ -76,6 +81,20 @@ func TestPeersReadings(t *testing.T) {
 	} {
 		if got := r.read(peer, requesting); got != want {
 			t.Errorf("%s: %+v, want %+v", peer, got, want)
+		}
+	}
+}
+
+// TestPeersOver: the p50 of each, over that of either way of forwarding.
+func TestPeersOver(t *testing.T) {
+	r := &PeersReport{}
+	for peer, p50 := range map[string]float64{byRoute: 100, byECMP: 125, byHunt: 150, bySingle: 100, byHAProxy: 200, byNginx: 250} {
+		r.turns = append(r.turns, &turn{peer: peer, done: []done{{task: waiting, latencies: []float64{999, p50, 1}}}})
+	}
+	for i, want := range [][2]float64{{0, -20}, {25, 0}, {50, 20}, {0, -20}, {100, 60}, {150, 100}} {
+		row := r.Summaries()[i]
+		if math.Abs(row.OverRoute-want[0]) > 1e-9 || math.Abs(row.OverECMP-want[1]) > 1e-9 {
+			t.Errorf("%s: p50 of %v is %+v %% over route and %+v %% over ecmp, want %v", row.Way, row.P50, row.OverRoute, row.OverECMP, want)
 		}
 	}
 }

@@ -58,9 +58,12 @@ func (p path) check(peer string, connections uint64) error {
 	}
 	want(served >= connections, "connections were taken by servers", served)
 	want(p.received >= 4*connections, "frames came to the balancer's place", p.received) // SYN, ACK, request, FIN
-	if peer == byRoute {
+	switch peer {
+	case byRoute:
 		want(p.servers[0] == served, "came to the server they are routed to", p.servers[0])
-	} else {
+	case byECMP:
+		want(reached == uint64(len(p.servers)), fmt.Sprintf("of %d servers took connections", len(p.servers)), reached)
+	default:
 		want(reached > 1, "servers took connections", reached)
 	}
 	if peer == byHAProxy || peer == byNginx {

@@ -35,10 +35,10 @@ func (r *PeersReport) Print(w io.Writer) error {
 
 func printRates(w io.Writer, rows []PeersRow) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "way\tconnections/s\trequests/s\tdown Gbit/s\tup Gbit/s\tp50 µs\tp99\tp50 over route\terrors\t")
+	fmt.Fprintln(t, "way\tconnections/s\trequests/s\tdown Gbit/s\tup Gbit/s\tp50 µs\tp99\tp50 over route\tp50 over ecmp\terrors\t")
 	for _, row := range rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%+.0f %%\t%d\t\n", row.Way, row.Connections, row.Requests,
-			row.Download, row.Upload, row.P50, row.P99, 100*(row.P50/rows[0].P50-1), row.Errors)
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%+.0f %%\t%+.0f %%\t%d\t\n", row.Way, row.Connections, row.Requests,
+			row.Download, row.Upload, row.P50, row.P99, row.OverRoute, row.OverECMP, row.Errors)
 	}
 	return t.Flush()
 }
@@ -102,7 +102,7 @@ func (r *PeersReport) Save(dir string) ([]string, error) {
 func (r *PeersReport) figure() (*figures.Figure, error) {
 	g := figures.Groups{
 		Title:       fmt.Sprintf("CPU time of the balancer, %d servers", r.experiment.Servers),
-		Notes:       []string{"With softirq: and the machine's softirq time over that of plain routing."},
+		Notes:       []string{"With softirq: and the machine's softirq time over that of routing to one server."},
 		GroupColumn: "way",
 		Series:      []string{"own", "with softirq"},
 	}

@@ -24,6 +24,8 @@ type PeersRow struct {
 	Upload      float64 `json:"upload_gbit_per_s"`
 	P50         float64 `json:"p50_us"` // of a connection with one request, open loop
 	P99         float64 `json:"p99_us"`
+	OverRoute   float64 `json:"p50_over_route"` // per cent
+	OverECMP    float64 `json:"p50_over_ecmp"`
 	Late        float64 `json:"late_p99_us"` // how late the client sent those, in the worst round
 
 	// The balancer's processes and eBPF programs.
@@ -122,6 +124,18 @@ func (r *PeersReport) Summaries() (rows []PeersRow) {
 	return rows
 }
 
+// quantile is of a peer's latencies, in µs.
+func (r *PeersReport) quantile(peer string, q float64) float64 {
+	latencies := r.sum(peer, waiting).latencies
+	slices.Sort(latencies)
+	return stats.Quantile(latencies, q)
+}
+
+// over is how far a peer's p50 is above another's, in per cent.
+func (r *PeersReport) over(peer, other string) float64 {
+	return 100 * (r.quantile(peer, 0.5)/r.quantile(other, 0.5) - 1)
+}
+
 func (r *PeersReport) row(peer string) PeersRow {
 	connections, waits := r.sum(peer, connecting), r.sum(peer, waiting)
 	row := PeersRow{
@@ -130,6 +144,10 @@ func (r *PeersReport) row(peer string) PeersRow {
 		Requests:    r.sum(peer, requesting).rate(),
 		Download:    toGbit * r.sum(peer, downloading).rate(),
 		Upload:      toGbit * r.sum(peer, uploading).rate(),
+		P50:         r.quantile(peer, 0.5),
+		P99:         r.quantile(peer, 0.99),
+		OverRoute:   r.over(peer, byRoute),
+		OverECMP:    r.over(peer, byECMP),
 		Late:        float64(waits.late) / float64(time.Microsecond),
 		Agents:      µs * connections.each(connections.cost.agents),
 		Counted:     int(connections.work + waits.work),
@@ -138,8 +156,6 @@ func (r *PeersReport) row(peer string) PeersRow {
 		row.Runs = float64(ran.Runs) / connections.work
 		row.RunTime = float64(ran.Time) / float64(ran.Runs)
 	}
-	slices.Sort(waits.latencies)
-	row.P50, row.P99 = stats.Quantile(waits.latencies, 0.5), stats.Quantile(waits.latencies, 0.99)
 	for _, c := range []struct {
 		task                 string
 		unit                 float64

@@ -24,6 +24,7 @@ type peer struct {
 // The peers by name.
 const (
 	byRoute   = "route"
+	byECMP    = "ecmp"
 	byHunt    = "hunt"
 	bySingle  = "single"
 	byHAProxy = "haproxy"
@@ -32,7 +33,8 @@ const (
 
 func peers() []peer {
 	return []peer{
-		{byRoute, startRoute},
+		{byRoute, func(_ context.Context, c *contest) (*balancer, error) { return c.startForwarding(c.bed.Servers[:1]) }},
+		{byECMP, func(_ context.Context, c *contest) (*balancer, error) { return c.startForwarding(c.bed.Servers) }},
 		{byHunt, func(ctx context.Context, c *contest) (*balancer, error) {
 			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, "offer", "offer_again", "offer_retry")
 		}},
@@ -64,40 +66,53 @@ func (c *contest) place() *testbed.Node { return c.bed.LBs[0] }
 // main table it would send the VIP's packets back there.
 const routeTable = 100
 
-// startRoute makes the balancer's place a router, and the bed's router send what
-// it forwards to the first server.
-func startRoute(_ context.Context, c *contest) (*balancer, error) {
-	first := c.bed.Servers[0]
+// What the router's kernel hashes to choose a next hop. By itself Linux takes the
+// flow label for the ports, and TCP's is another one after a timeout.
+const (
+	hashPolicy        = "ipv6/fib_multipath_hash_policy"
+	addressesAndPorts = "1"
+)
+
+// startForwarding makes the balancer's place a router, and the bed's router spread
+// what it forwards over these servers.
+func (c *contest) startForwarding(to []*testbed.Node) (*balancer, error) {
+	hashed, err := sysctl(c.bed.Router, hashPolicy)
+	if err != nil {
+		return nil, err
+	}
 	rule := netlink.NewRule()
 	rule.Family, rule.IifName, rule.Table = unix.AF_INET6, c.place().Link, routeTable
-	vip := netlink.NewIPNet(c.bed.VIP.AsSlice())
-	route := func() (*netlink.Route, error) {
-		link, err := netlink.LinkByName(first.Link)
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", first.Link, err)
-		}
-		return &netlink.Route{Dst: vip, LinkIndex: link.Attrs().Index, Gw: first.Addr.AsSlice(), Table: routeTable}, nil
-	}
+	route := netlink.Route{Dst: netlink.NewIPNet(c.bed.VIP.AsSlice()), Table: routeTable}
 	stop := func() error {
-		return errors.Join(c.forward(false), c.bed.Router.Do(func() error {
-			r, err := route()
-			if err != nil {
-				return err
-			}
-			return errors.Join(netlink.RuleDel(rule), netlink.RouteDel(r))
+		return errors.Join(c.forward(false), set(c.bed.Router, hashPolicy, hashed), c.bed.Router.Do(func() error {
+			return errors.Join(netlink.RuleDel(rule), netlink.RouteDel(&route)) // with all its next hops
 		}))
 	}
-	err := c.bed.Router.Do(func() error {
-		r, err := route()
+	err = c.bed.Router.Do(func() error {
+		hops, err := nextHops(to)
 		if err != nil {
 			return err
 		}
-		return errors.Join(netlink.RouteReplace(r), netlink.RuleAdd(rule))
+		spread := route
+		spread.MultiPath = hops
+		return errors.Join(netlink.RouteReplace(&spread), netlink.RuleAdd(rule))
 	})
-	if err = errors.Join(err, c.forward(true)); err != nil {
+	if err = errors.Join(err, set(c.bed.Router, hashPolicy, addressesAndPorts), c.forward(true)); err != nil {
 		return nil, fmt.Errorf("route by way of %s: %w", c.place().Name, errors.Join(err, stop()))
 	}
 	return &balancer{stop: stop}, nil
+}
+
+// nextHops are the nodes as the router sees them, in whose network it is called.
+func nextHops(to []*testbed.Node) (hops []*netlink.NexthopInfo, err error) {
+	for _, n := range to {
+		link, err := netlink.LinkByName(n.Link)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", n.Link, err)
+		}
+		hops = append(hops, &netlink.NexthopInfo{LinkIndex: link.Attrs().Index, Gw: n.Addr.AsSlice()})
+	}
+	return hops, nil
 }
 
 // forward lets the balancer's place forward packets, or not. A router looks for no
@@ -123,9 +138,22 @@ func (c *contest) spare() error {
 	return errors.Join(errs...)
 }
 
+// sysctls is where the kernel has those of a thread's network.
+const sysctls = "/proc/sys/net/"
+
+// sysctl reads one of a node's network.
+func sysctl(n *testbed.Node, name string) (string, error) {
+	var value []byte
+	err := n.Do(func() (err error) {
+		value, err = os.ReadFile(sysctls + name)
+		return err
+	})
+	return string(value), err
+}
+
 // set sets a sysctl of a node's network.
 func set(n *testbed.Node, name, value string) error {
-	return n.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
+	return n.Do(func() error { return os.WriteFile(sysctls+name, []byte(value), 0) })
 }
 
 // startProffer runs the daemons; the LB counts each connection in one of counters.

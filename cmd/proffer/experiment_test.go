@@ -63,7 +63,7 @@ func trials() map[string][]string {
 		"loss":       {"loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "lost_frames"},
 		"flood":      {"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "tried", "ok", "tried_spin", "ok_spin"},
 		"forge":      {"packets", "signals", "floods", "seen", "changed_maps", "delivered", "accepted", "entries", "flows", "lost", "asking", "counters"},
-		"peers": {"way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "late_p99_us",
+		"peers": {"way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "p50_over_route", "p50_over_ecmp", "late_p99_us",
 			"cpu_us_per_connection", "cpu_us_per_request", "cpu_s_per_gb", "cpu_s_per_upload_gb",
 			"with_softirq_us_per_connection", "with_softirq_us_per_request", "with_softirq_s_per_gb", "with_softirq_s_per_upload_gb",
 			"machine_us_per_connection", "machine_us_per_request", "machine_s_per_gb", "machine_s_per_upload_gb",

@@ -15,19 +15,21 @@ func peersTrial(f *experimentFlags) trial {
 		name:  "peers",
 		short: "measure speed and CPU time beside HAProxy, nginx and plain routing",
 		long: `Measures what stands in the balancer's place of the same farm, one after the
-other and in rounds: the kernel's forwarding, all to one server (route); Proffer's
-LB and agents (hunt:static:4, and single); HAProxy in TCP mode (leastconn, one
-thread); nginx's stream module (least_conn, one worker). The clients are wrk, curl
-and our own, the servers nginx. Needs the Debian packages haproxy, nginx-light,
-libnginx-mod-stream, wrk and curl.
+other and in rounds: the kernel's forwarding, all to one server (route) and to all
+servers by a hash of addresses and ports (ecmp); Proffer's LB and agents
+(hunt:static:4, and single); HAProxy in TCP mode (leastconn, one thread); nginx's
+stream module (least_conn, one worker). The clients are wrk, curl and our own, the
+servers nginx. Needs the Debian packages haproxy, nginx-light, libnginx-mod-stream,
+wrk and curl.
 
 --json prints an array of rows, one a way: way; connections_per_s (one request
 each) and requests_per_s (on connections that stay open), 32 at a time;
 gbit_per_s (download, 4 streams) and upload_gbit_per_s (one stream); p50_us and
 p99_us of a connection with one request at 500 a second, from when it was due to
-its answer, and late_p99_us, how late the client sent them; and CPU time a
-connection, a request, and a GB (10⁹ bytes) of each direction, counted in three
-ways, which are 0 for route:
+its answer, p50_over_route and p50_over_ecmp, how much more the p50 is than that of
+route and of ecmp, in per cent, and late_p99_us, how late the client sent them; and
+CPU time a connection, a request, and a GB (10⁹ bytes) of each direction, counted in
+three ways, which are 0 for route, and the first for ecmp:
 
   cpu_us_per_connection, cpu_us_per_request, cpu_s_per_gb, cpu_s_per_upload_gb:
       the balancer's own: user and system time of its process (as /proc/PID/stat
