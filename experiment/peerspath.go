@@ -62,7 +62,7 @@ func (p path) check(peer string, connections uint64) error {
 	case byRoute:
 		want(p.servers[0] == served, "came to the server they are routed to", p.servers[0])
 	case byECMP:
-		want(reached == uint64(len(p.servers)), fmt.Sprintf("of %d servers took connections", len(p.servers)), reached)
+		want(2*reached > uint64(len(p.servers)), fmt.Sprintf("of %d servers took connections", len(p.servers)), reached)
 	default:
 		want(reached > 1, "servers took connections", reached)
 	}

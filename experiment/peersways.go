@@ -66,29 +66,18 @@ func (c *contest) place() *testbed.Node { return c.bed.LBs[0] }
 // main table it would send the VIP's packets back there.
 const routeTable = 100
 
-// What the router's kernel hashes to choose a next hop. By itself Linux takes the
-// flow label for the ports, and TCP's is another one after a timeout.
-const (
-	hashPolicy        = "ipv6/fib_multipath_hash_policy"
-	addressesAndPorts = "1"
-)
-
 // startForwarding makes the balancer's place a router, and the bed's router spread
 // what it forwards over these servers.
 func (c *contest) startForwarding(to []*testbed.Node) (*balancer, error) {
-	hashed, err := sysctl(c.bed.Router, hashPolicy)
-	if err != nil {
-		return nil, err
-	}
 	rule := netlink.NewRule()
 	rule.Family, rule.IifName, rule.Table = unix.AF_INET6, c.place().Link, routeTable
 	route := netlink.Route{Dst: netlink.NewIPNet(c.bed.VIP.AsSlice()), Table: routeTable}
 	stop := func() error {
-		return errors.Join(c.forward(false), set(c.bed.Router, hashPolicy, hashed), c.bed.Router.Do(func() error {
+		return errors.Join(c.forward(false), c.bed.Router.Do(func() error {
 			return errors.Join(netlink.RuleDel(rule), netlink.RouteDel(&route)) // with all its next hops
 		}))
 	}
-	err = c.bed.Router.Do(func() error {
+	err := c.bed.Router.Do(func() error {
 		hops, err := nextHops(to)
 		if err != nil {
 			return err
@@ -97,7 +86,7 @@ func (c *contest) startForwarding(to []*testbed.Node) (*balancer, error) {
 		spread.MultiPath = hops
 		return errors.Join(netlink.RouteReplace(&spread), netlink.RuleAdd(rule))
 	})
-	if err = errors.Join(err, set(c.bed.Router, hashPolicy, addressesAndPorts), c.forward(true)); err != nil {
+	if err = errors.Join(err, c.forward(true)); err != nil {
 		return nil, fmt.Errorf("route by way of %s: %w", c.place().Name, errors.Join(err, stop()))
 	}
 	return &balancer{stop: stop}, nil
@@ -138,22 +127,9 @@ func (c *contest) spare() error {
 	return errors.Join(errs...)
 }
 
-// sysctls is where the kernel has those of a thread's network.
-const sysctls = "/proc/sys/net/"
-
-// sysctl reads one of a node's network.
-func sysctl(n *testbed.Node, name string) (string, error) {
-	var value []byte
-	err := n.Do(func() (err error) {
-		value, err = os.ReadFile(sysctls + name)
-		return err
-	})
-	return string(value), err
-}
-
 // set sets a sysctl of a node's network.
 func set(n *testbed.Node, name, value string) error {
-	return n.Do(func() error { return os.WriteFile(sysctls+name, []byte(value), 0) })
+	return n.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
 }
 
 // startProffer runs the daemons; the LB counts each connection in one of counters.
