@@ -164,4 +164,25 @@ int agent_out(struct __sk_buff *skb)
 	return verdict(AGENT_SIGNAL_REMOVE, TC_ACT_UNSPEC);
 }
 
+/* sweep_conns removes the entries whose time has run out; the daemon runs it, some sets at
+ * a time. No packet meets it: struct sweep is all its data. (A syscall program may sleep,
+ * and then Linux 6.1 lets it touch no map with a lock.) */
+SEC("xdp")
+int sweep_conns(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct sweep *data = take(&c, sizeof(*data)), s;
+
+	if (!data)
+		return XDP_ABORTED;
+	s = *data;
+	bpf_loop(s.count, sweep_set, &s, 0);
+	c = frame_at(ctx, 0);
+	data = take(&c, sizeof(*data));
+	if (!data)
+		return XDP_ABORTED;
+	*data = s;
+	return XDP_DROP;
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -35,8 +35,8 @@ static __always_inline bool is_proof(const struct packet *p, const struct entry 
 	return p->kind == KIND_TCP && (p->flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
 }
 
-/* settle finds the entry of a flow that is ours its place among the established,
- * or makes one there; without room it stays what it was. */
+/* settle notes that the client of a flow that is ours is there, and returns its entry, or
+ * none: there is no room, or another flow has just taken its place. */
 static __always_inline struct entry settle(const struct request *r, struct entry e,
 					   __u16 generation, __u64 now)
 {
@@ -44,9 +44,9 @@ static __always_inline struct entry settle(const struct request *r, struct entry
 
 	if ((e.c && !e.waiting) || !is_proof(r->p, &e))
 		return e;
-	c = e.c ? conn_establish(r->p, e.c)
-		: conn_adopt(r->p, r->o, r->sr->sender_be, generation, now);
-	return c ? (struct entry){ .c = c } : e;
+	c = e.c ? conn_establish(r->p, &e)
+		: conn_adopt(r->p, r->o, r->sr->sender_be, generation, now, e.at);
+	return (struct entry){ .c = c };
 }
 
 /* aborts tells whether the stack will believe a RST (RFC 9293 §3.10.7.4: its
@@ -95,7 +95,8 @@ static __always_inline bool repeated(const struct request *r, struct entry e, __
 		return false;
 	if (r->p->kind == KIND_UDP) {
 		*noted = settle(r, e, 0, now);
-		await(noted->c, r->sr->sender_be, r->p->inserted);
+		if (noted->c)
+			await(noted->c, r->sr->sender_be, r->p->inserted);
 		return true;
 	}
 	if (e.c->generation != generation_of(r->p->seq))
@@ -287,7 +288,7 @@ static __always_inline struct decision rejected(struct xdp_md *ctx, const struct
 	if (held.established || (held.mine && !held.generation)) /* or in TIME_WAIT */
 		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
 	arrived(e.c);
-	wait_remove(r->p->hash);
+	alter(r->p->hash, e.at, 0);
 	return decided(ACT_DELIVER, AGENT_REJECTED);
 }
 

@@ -10,40 +10,34 @@
  *   WAIT           rj                   -> LISTEN  (another server had it first)
  *   any            both sides closed, or idle -> LISTEN
  *
- * What the client has not yet proved to have sent is kept apart, where only its
- * like can displace it: no flood of openings costs an established flow its place. */
+ * An opening is proved once the client goes on with what only it can know. */
 #pragma once
 #include "count.h"
 #include "load.h"
-#include "waits.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set before loading */
-	__type(key, struct tuple);
-	__type(value, struct conn);
-} conns SEC(".maps");
+#include "conns.h"
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are sent again (RFC 6298) */
 
-/* A flow's entry, or NULL, and whether it is one of waits; then the packet's hash
- * is the digest. */
+/* A flow's entry, or NULL, and whether its client has still to prove that it is there. */
 struct entry {
 	struct conn *c;
-	struct conn *overdue; /* one of waits whose time is over */
+	struct conn *overdue; /* an opening whose time is over */
+	int at;		      /* where either is; negative: nowhere */
 	bool waiting;
 };
 
+/* conn_find makes the packet's hash its digest. */
 static __always_inline struct entry conn_find(struct packet *p, __u64 now)
 {
-	struct entry e = { .c = bpf_map_lookup_elem(&conns, &p->t) };
+	struct entry e = { .waiting = true };
 
-	if (e.c)
-		return e;
 	p->hash = digest(&p->t);
-	e.c = wait_find(&p->t, p->hash, now);
-	e.waiting = true;
-	if (e.c && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS) {
+	e.at = find_place(&p->t, p->hash, now);
+	if (e.at < 0)
+		return e;
+	e.c = conn_at(p->hash, e.at);
+	e.waiting = !(e.at & IS_PROVED);
+	if (e.c && e.waiting && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS) {
 		e.overdue = e.c;
 		e.c = NULL;
 	}
@@ -91,7 +85,7 @@ static __always_inline bool is_fresh(struct conn *c, const struct packet *p)
 	return fresh;
 }
 
-/* asked: payload went inward. Only in conns, which nothing leaves uncounted. */
+/* asked: payload went inward. Only of a proved flow, which nothing removes uncounted. */
 static __always_inline void asked(struct conn *c, const struct packet *p)
 {
 	struct load *l;
@@ -143,40 +137,36 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 
 	if (old->overdue)
 		arrived(old->overdue);
-	if (old->c && old->waiting)
+	if (old->c) {
 		arrived(old->c);
-	if (!old->waiting) {
 		answered(old->c);
-		bpf_map_delete_elem(&conns, &p->t);
 	}
 	if (!l)
 		return false;
 	expect(l, fresh.epoch);
-	if (wait_put(&p->t, old->waiting ? p->hash : digest(&p->t), &fresh))
+	if (conn_put(&p->t, p->hash, &fresh, old->at, 0) >= 0)
 		return true;
 	arrive(l, fresh.epoch);
 	return false;
 }
 
-/* conn_establish moves an entry to conns. NULL: there is no room, and it stays. */
-static __always_inline struct conn *conn_establish(const struct packet *p, struct conn *waiting)
+/* conn_establish notes that the client of a flow is there. NULL: another flow has its
+ * place by now. */
+static __always_inline struct conn *conn_establish(const struct packet *p, const struct entry *e)
 {
-	struct conn *c;
+	int at = e->at;
 
-	bpf_map_update_elem(&conns, &p->t, waiting, BPF_NOEXIST); /* another CPU may be first */
-	c = bpf_map_lookup_elem(&conns, &p->t);
-	if (!c) {
-		count(AGENT_TABLE_FULL);
-		return NULL;
+	if (alter(p->hash, at, PROVED)) {
+		count(AGENT_ESTABLISHED);
+		return e->c;
 	}
-	wait_remove(p->hash);
-	count(AGENT_ESTABLISHED);
-	return c;
+	at = find_place(&p->t, p->hash, e->c->seen_ns); /* another CPU was faster? */
+	return at >= 0 && at & IS_PROVED ? conn_at(p->hash, at) : NULL;
 }
 
 /* conn_adopt notes a flow that the kernel has and this agent did not know. */
 static __always_inline struct conn *conn_adopt(const struct packet *p, const struct offering *o,
-					       __be64 lb_be, __u16 generation, __u64 now)
+					       __be64 lb_be, __u16 generation, __u64 now, int at)
 {
 	struct conn fresh = {
 		.seen_ns = now,
@@ -187,13 +177,12 @@ static __always_inline struct conn *conn_adopt(const struct packet *p, const str
 		.generation = generation,
 		.state = CONN_DIRECT,
 	};
-	struct conn *c;
 
-	bpf_map_update_elem(&conns, &p->t, &fresh, BPF_NOEXIST);
-	c = bpf_map_lookup_elem(&conns, &p->t);
-	if (!c)
-		count(AGENT_TABLE_FULL);
-	return c;
+	at = conn_put(&p->t, p->hash, &fresh, at, PROVED);
+	if (at >= 0)
+		return conn_at(p->hash, at);
+	count(AGENT_TABLE_FULL);
+	return NULL;
 }
 
 /* await makes the flow's answers signal to an LB. */
@@ -212,48 +201,49 @@ static __always_inline bool conn_over(const struct conn *c)
 	return (c->flags & CONN_CLOSED) == CONN_CLOSED;
 }
 
-static __always_inline bool conn_expired(const struct conn *c, const struct sweep *s)
+static __always_inline bool conn_expired(const struct conn *c, bool proved, const struct sweep *s)
 {
 	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
 
+	if (!proved)
+		return age > EMBRYONIC_NS;
 	return age > (conn_over(c) ? s->linger_ns : s->idle_ns);
 }
 
-/* The sweep's argument and answer; the daemon sweeps once at a time. */
-struct sweep sweeping SEC(".data.sweep");
-
-struct bpf_iter_meta;
-struct bpf_map;
-
-struct bpf_iter__bpf_map_elem {
-	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
-	struct tuple *key;
-	struct conn *value;
-} KERNEL;
-
-/* sweep_conns looks at one entry of conns, and removes it if its time has run out.
- * The kernel runs it for each while the daemon reads, and packets come in between:
- * they would not, if one run went over all. What goes was counted as load perhaps;
- * then no more. */
-SEC("iter/bpf_map_elem")
-int sweep_conns(struct bpf_iter__bpf_map_elem *ctx)
+/* sweep_set is the callback of bpf_loop. What goes was counted as load perhaps; then no
+ * more. The entry is looked at again once nobody else can take it: the flow may have begun
+ * anew meanwhile, within a unit of its date. */
+static long sweep_set(__u64 i, struct sweep *s)
 {
-	struct tuple *t = ctx->key, key;
-	struct conn *c = ctx->value;
+	__u32 at = s->from + i;
+	struct conn_set *set = set_at(at);
+	struct conn *c;
+	__u64 was;
 
-	if (!t || !c)
-		return 0;
-	if (!conn_expired(c, &sweeping)) {
-		sweeping.kept++;
-		return 0;
+	if (!set)
+		return 1;
+	for (int k = 0; k < PLACES; k++) {
+		was = peek(set->mark[k]);
+		c = &set->place[k].c;
+		if (was >= TAKING || no_digest(was))
+			continue;
+		if (!conn_expired(c, was & PROVED, s)) {
+			s->kept += was / PROVED & 1;
+			continue;
+		}
+		stall();
+		if (!swap_if(&set->mark[k], was, was | TAKING))
+			continue;
+		if (!conn_expired(c, was & PROVED, s)) {
+			__sync_fetch_and_xor(&set->mark[k], ~was & TAKING);
+			continue;
+		}
+		arrived(c);
+		answered(c);
+		__sync_fetch_and_and(&set->mark[k], STRAYS);
+		if (was & AWAY)
+			uncount_stray(other_of(at, was));
+		s->removed += was / PROVED & 1;
 	}
-	key = *t; /* what the iterator shows can be no map's key */
-	c = bpf_map_lookup_elem(&conns, &key);
-	if (!c || !conn_expired(c, &sweeping))
-		return 0;
-	answered(c);
-	bpf_map_delete_elem(&conns, &key);
-	sweeping.removed++;
 	return 0;
 }

@@ -74,6 +74,8 @@ int BPF_PROG(socket_changed, struct sock *sk, int before, int after)
 }
 
 
+struct bpf_iter_meta;
+
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;

@@ -27,9 +27,6 @@ type Agent struct {
 	egress   *egress
 	sockets  link.Link
 	reports  *ebpf.Memory
-	all      *link.Iter // the sweep's, over conns
-	kept     uint64     // by the last sweep
-	turn     int        // the next one
 }
 
 const defaultEmbryonic = 16384 // flows whose handshake is not over
@@ -66,7 +63,7 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 		return nil, err
 	}
 	adopted := a.adopt(spec)
-	key, err := waitKey(spec, adopted)
+	key, err := connKey(spec, adopted)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +75,14 @@ func newAgent(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agen
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	a.counters, a.nextHops = a.objs.Counters, a.objs.NextHops
+	a.counters, a.nextHops, a.sweep = a.objs.Counters, a.objs.NextHops, a.objs.SweepConns
 	if a.lost, err = ringbuf.NewReader(a.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}
 	if a.reports, err = a.objs.Reports.Memory(); err != nil {
 		return nil, fmt.Errorf("map the load reports: %w", err)
 	}
-	if a.all, err = link.AttachIter(link.IterOptions{Program: a.objs.SweepConns, Map: a.objs.Conns}); err != nil {
-		return nil, fmt.Errorf("attach the sweep: %w", err)
-	}
-	if err := errors.Join(a.objs.WaitKey.Put(uint32(0), key), a.fill()); err != nil {
+	if err := errors.Join(a.objs.ConnKey.Put(uint32(0), key), a.fill()); err != nil {
 		return nil, err
 	}
 	return a, a.SetKeys(cfg.Keys)
@@ -106,11 +100,10 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 	if err := spec.Variables["netns_cookie"].Set(cookie); err != nil {
 		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
-	spec.Maps[agentMapConns].MaxEntries = uint32(cfg.Flows.Entries)
-	sets := waitSets(cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
-	spec.Maps[agentMapWaits].MaxEntries = sets
-	if err := spec.Variables["wait_sets"].Set(sets); err != nil {
-		return fmt.Errorf("set the number of flows that wait: %w", err)
+	a.lines = connSets(cfg.Flows.Entries, cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
+	spec.Maps[agentMapConns].MaxEntries = a.lines
+	if err := spec.Variables["conn_sets"].Set(a.lines); err != nil {
+		return fmt.Errorf("set the size of the table of flows: %w", err)
 	}
 	if change != nil {
 		return change(spec)
@@ -130,13 +123,12 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		AgentOut   *ebpf.Program `ebpf:"agent_out"`
 		SweepConns *ebpf.Program `ebpf:"sweep_conns"`
 		agentMaps
-		agentVariables
 	}
 	if err := spec.LoadAndAssign(&some, options); err != nil {
 		return err
 	}
 	a.objs.AgentIn, a.objs.AgentOut, a.objs.SweepConns = some.AgentIn, some.AgentOut, some.SweepConns
-	a.objs.agentMaps, a.objs.agentVariables = some.agentMaps, some.agentVariables
+	a.objs.agentMaps = some.agentMaps
 	return nil
 }
 
@@ -299,9 +291,6 @@ func (a *Agent) Close() error {
 	}
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
-	}
-	if a.all != nil {
-		errs = append(errs, a.all.Close())
 	}
 	return errors.Join(append(errs, a.objs.agentMaps.Close(), closePrograms(&a.objs.agentPrograms))...)
 }

@@ -26,6 +26,36 @@ type agentConn struct {
 	NextOut    uint32
 }
 
+type agentConnSet struct {
+	_     structs.HostLayout
+	Mark  [8]uint64
+	Place [8]struct {
+		_ structs.HostLayout
+		T struct {
+			_      structs.HostLayout
+			Client struct {
+				_    structs.HostLayout
+				In6U struct {
+					_       structs.HostLayout
+					U6Addr8 [16]uint8
+				}
+			}
+			Vip struct {
+				_    structs.HostLayout
+				In6U struct {
+					_       structs.HostLayout
+					U6Addr8 [16]uint8
+				}
+			}
+			ClientPortBe uint16
+			VipPortBe    uint16
+			Protocol     uint8
+			Zero         [3]uint8
+		}
+		C agentConn
+	}
+}
+
 type agentDigestKey struct {
 	_    structs.HostLayout
 	Odd  [2]uint64
@@ -84,40 +114,11 @@ type agentSweep struct {
 	Removed  uint64
 }
 
-type agentWaitSet struct {
-	_     structs.HostLayout
-	Mark  [8]uint64
-	Place [8]struct {
-		_ structs.HostLayout
-		T struct {
-			_      structs.HostLayout
-			Client struct {
-				_    structs.HostLayout
-				In6U struct {
-					_       structs.HostLayout
-					U6Addr8 [16]uint8
-				}
-			}
-			Vip struct {
-				_    structs.HostLayout
-				In6U struct {
-					_       structs.HostLayout
-					U6Addr8 [16]uint8
-				}
-			}
-			ClientPortBe uint16
-			VipPortBe    uint16
-			Protocol     uint8
-			Zero         [3]uint8
-		}
-		C agentConn
-	}
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	agentMapConnKey        = "conn_key"
 	agentMapConns          = "conns"
 	agentMapCounters       = "counters"
 	agentMapFarmKeys       = "farm_keys"
@@ -130,14 +131,13 @@ const (
 	agentMapScratch        = "scratch"
 	agentMapSigning        = "signing"
 	agentMapUnresolved     = "unresolved"
-	agentMapWaitKey        = "wait_key"
-	agentMapWaits          = "waits"
 	agentProgAgentIn       = "agent_in"
 	agentProgAgentOut      = "agent_out"
 	agentProgSocketChanged = "socket_changed"
 	agentProgSocketsOpen   = "sockets_open"
 	agentProgSweepConns    = "sweep_conns"
 	agentVarBlocks         = "blocks"
+	agentVarConnSets       = "conn_sets"
 	agentVarCountersEnd    = "counters_end"
 	agentVarDomain         = "domain"
 	agentVarFlowKey        = "flow_key"
@@ -145,13 +145,11 @@ const (
 	agentVarRedirectTo     = "redirect_to"
 	agentVarSelf           = "self"
 	agentVarStalls         = "stalls"
-	agentVarSweeping       = "sweeping"
 	agentVarTickNs         = "tick_ns"
 	agentVarVirtualNowNs   = "virtual_now_ns"
 	agentVarVirtualSocket  = "virtual_socket"
 	agentVarVirtualSockets = "virtual_sockets"
 	agentVarVirtualTime    = "virtual_time"
-	agentVarWaitSets       = "wait_sets"
 )
 
 // loadAgent returns the embedded CollectionSpec for agent.
@@ -207,6 +205,7 @@ type agentProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentMapSpecs struct {
+	ConnKey    *ebpf.MapSpec `ebpf:"conn_key"`
 	Conns      *ebpf.MapSpec `ebpf:"conns"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	FarmKeys   *ebpf.MapSpec `ebpf:"farm_keys"`
@@ -219,8 +218,6 @@ type agentMapSpecs struct {
 	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
 	Signing    *ebpf.MapSpec `ebpf:"signing"`
 	Unresolved *ebpf.MapSpec `ebpf:"unresolved"`
-	WaitKey    *ebpf.MapSpec `ebpf:"wait_key"`
-	Waits      *ebpf.MapSpec `ebpf:"waits"`
 }
 
 // agentVariableSpecs contains global variables before they are loaded into the kernel.
@@ -228,6 +225,7 @@ type agentMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentVariableSpecs struct {
 	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
+	ConnSets       *ebpf.VariableSpec `ebpf:"conn_sets"`
 	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
 	Domain         *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey        *ebpf.VariableSpec `ebpf:"flow_key"`
@@ -235,13 +233,11 @@ type agentVariableSpecs struct {
 	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self           *ebpf.VariableSpec `ebpf:"self"`
 	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
-	Sweeping       *ebpf.VariableSpec `ebpf:"sweeping"`
 	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
 	VirtualTime    *ebpf.VariableSpec `ebpf:"virtual_time"`
-	WaitSets       *ebpf.VariableSpec `ebpf:"wait_sets"`
 }
 
 // agentObjects contains all objects after they have been loaded into the kernel.
@@ -264,6 +260,7 @@ func (o *agentObjects) Close() error {
 //
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentMaps struct {
+	ConnKey    *ebpf.Map `ebpf:"conn_key"`
 	Conns      *ebpf.Map `ebpf:"conns"`
 	Counters   *ebpf.Map `ebpf:"counters"`
 	FarmKeys   *ebpf.Map `ebpf:"farm_keys"`
@@ -276,12 +273,11 @@ type agentMaps struct {
 	Scratch    *ebpf.Map `ebpf:"scratch"`
 	Signing    *ebpf.Map `ebpf:"signing"`
 	Unresolved *ebpf.Map `ebpf:"unresolved"`
-	WaitKey    *ebpf.Map `ebpf:"wait_key"`
-	Waits      *ebpf.Map `ebpf:"waits"`
 }
 
 func (m *agentMaps) Close() error {
 	return _AgentClose(
+		m.ConnKey,
 		m.Conns,
 		m.Counters,
 		m.FarmKeys,
@@ -294,8 +290,6 @@ func (m *agentMaps) Close() error {
 		m.Scratch,
 		m.Signing,
 		m.Unresolved,
-		m.WaitKey,
-		m.Waits,
 	)
 }
 
@@ -304,6 +298,7 @@ func (m *agentMaps) Close() error {
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentVariables struct {
 	Blocks         *ebpf.Variable `ebpf:"blocks"`
+	ConnSets       *ebpf.Variable `ebpf:"conn_sets"`
 	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
 	Domain         *ebpf.Variable `ebpf:"domain"`
 	FlowKey        *ebpf.Variable `ebpf:"flow_key"`
@@ -311,13 +306,11 @@ type agentVariables struct {
 	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
 	Self           *ebpf.Variable `ebpf:"self"`
 	Stalls         *ebpf.Variable `ebpf:"stalls"`
-	Sweeping       *ebpf.Variable `ebpf:"sweeping"`
 	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`
 	VirtualTime    *ebpf.Variable `ebpf:"virtual_time"`
-	WaitSets       *ebpf.Variable `ebpf:"wait_sets"`
 }
 
 // agentPrograms contains all programs after they have been loaded into the kernel.

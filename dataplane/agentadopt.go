@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/cilium/ebpf"
 
@@ -12,19 +11,10 @@ import (
 // What outlives an agent that was killed: its flows, and the loads that count
 // some of them, by the numbers that the services had.
 
-// adopt returns what an earlier agent left: the flows with the loads and services
-// whose numbers they hold, all or nothing; then the openings with their key, if the
-// table has the same size.
+// adopt returns what an earlier agent left: the flows with the key of their digests and
+// the loads and services whose numbers they hold, all or nothing.
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
-	left := a.adoptAll(spec, agentMapConns, agentMapLoads, agentMapOfferings)
-	if left != nil {
-		maps.Copy(left, a.adoptAll(spec, agentMapWaits, agentMapWaitKey))
-	}
-	return left
-}
-
-// adoptAll returns these maps, or nil if one is missing.
-func (a *Agent) adoptAll(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
+	names := []string{agentMapConns, agentMapConnKey, agentMapLoads, agentMapOfferings}
 	found := a.pins.adopt(spec, names...)
 	if len(found) == len(names) {
 		return found
@@ -37,7 +27,7 @@ func (a *Agent) adoptAll(spec *ebpf.CollectionSpec, names ...string) map[string]
 
 func (a *Agent) lasting() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		agentMapConns: a.objs.Conns, agentMapWaits: a.objs.Waits, agentMapWaitKey: a.objs.WaitKey,
+		agentMapConns: a.objs.Conns, agentMapConnKey: a.objs.ConnKey,
 		agentMapLoads: a.objs.Loads, agentMapOfferings: a.objs.Offerings,
 	}
 }

@@ -40,9 +40,6 @@ func testSteered(t *testing.T, seen hits) {
 	if c, known := r.settled(t, p.flow()); !known || c.State != connDirect || c.Flags != 0 {
 		t.Errorf("acknowledged, but %v, %+v", known, c)
 	}
-	if _, waits := waitsOf(t, r.Agent).get(t, p.flow()); waits {
-		t.Error("it is an opening still")
-	}
 	r.send(t, to(p, generation, 0xa5).frame()).is(t, "the second", xdpPass, delivered(p), "steered")
 }
 
@@ -129,14 +126,10 @@ func testAdopted(t *testing.T, seen hits) {
 	}
 }
 
-// forget empties the agent's tables of a flow.
+// forget empties the agent's table of a flow.
 func (r *agentRig) forget(t *testing.T, p packet) {
 	t.Helper()
-	key := flowKey(p.flow())
-	if err := r.objs.Conns.Delete(&key); err != nil && !isMissing(err) {
-		t.Fatal(err)
-	}
-	waitsOf(t, r.Agent).put(t, p.flow(), agentConn{}, false)
+	connsOf(t, r.Agent).put(t, p.flow(), connEntry{})
 }
 
 // testOtherGeneration: the kernel says whose it is, and the LB that errs is told
@@ -316,17 +309,26 @@ func testSweepConns(t *testing.T, seen hits) {
 			}
 		})
 	}
-	t.Run("not arrived", func(t *testing.T) { // it is displaced, or too old to be looked at
+	t.Run("not arrived", func(t *testing.T) { // removed uncounted after a minute, or else too old to be looked at
 		r := newAgentRig(t, seen, offering(huntPort, byTable))
 		opening := inward(huntPort, syn)
 		r.accept(t, opening)
-		if got, err := r.sweepAt(start + time.Hour); err != nil || got != (Swept{}) {
+		if got, err := r.sweepAt(start + time.Minute); err != nil || got != (Swept{}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		r.at(t, start+time.Minute)
 		r.answer(t, outward(huntPort, syn|ack), 0).is(t, "a minute later", tcUnspec, nil, "signal_create")
 		r.at(t, start+2*time.Minute+1)
 		r.answer(t, outward(huntPort, syn|ack), 0).is(t, "another minute later", tcUnspec, nil, "out_no_flow")
+		if _, known := r.conn(t, opening.flow()); !known {
+			t.Error("something else than the sweep removed it")
+		}
+		if got, err := r.sweepAt(start + 2*time.Minute + 1); err != nil || got != (Swept{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, known := r.conn(t, opening.flow()); known {
+			t.Error("the sweep left it")
+		}
 	})
 }
 

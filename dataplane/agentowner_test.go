@@ -308,13 +308,20 @@ func TestAdoptAfterKill(t *testing.T) {
 	waiting.src = netip.AddrPortFrom(clientAddr, 2)
 	r.accept(t, waiting)
 	r.kill()
-	cfg.Flows.Embryonic = 8 * waitPlaces
 	r = loadAgentRig(t, hits{}, cfg, inVirtualTime)
 	if _, known := r.settled(t, opening.flow()); !known {
-		t.Error("its flow is forgotten as openings have another table")
+		t.Error("its flow is forgotten")
 	}
-	if _, known := r.conn(t, waiting.flow()); known {
-		t.Error("an opening is known in another table")
+	if _, known := r.conn(t, waiting.flow()); !known {
+		t.Error("an opening is forgotten")
+	}
+	r.kill()
+	cfg.Flows.Embryonic = 8 * setPlaces
+	r = loadAgentRig(t, hits{}, cfg, inVirtualTime)
+	for _, p := range []packet{opening, waiting} {
+		if _, known := r.conn(t, p.flow()); known {
+			t.Error("a flow is known in a table of another size")
+		}
 	}
 }
 

@@ -228,24 +228,15 @@ func (in inner) delivered() []byte { return in.frame(hereMAC, routerMAC) }
 // settled reads the entry of a flow whose client has proved to be there.
 func (r *agentRig) settled(t testing.TB, f policy.Flow) (c agentConn, known bool) {
 	t.Helper()
-	var key lbTuple
-	key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8 = f.Client.Addr().As16(), f.VIP.Addr().As16()
-	key.ClientPortBe, key.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
-	key.Protocol = f.Protocol.Number()
-	err := r.objs.Conns.Lookup(key, &c)
-	if err != nil && !isMissing(err) {
-		t.Fatal(err)
-	}
-	return c, err == nil
+	e := connsOf(t, r.Agent).get(t, f)
+	return e.conn, e.proved
 }
 
-// conn reads the agent's entry of a flow, wherever it is.
+// conn reads the agent's entry of a flow.
 func (r *agentRig) conn(t testing.TB, f policy.Flow) (c agentConn, known bool) {
 	t.Helper()
-	if c, known = r.settled(t, f); known {
-		return c, known
-	}
-	return waitsOf(t, r.Agent).get(t, f)
+	e := connsOf(t, r.Agent).get(t, f)
+	return e.conn, e.known
 }
 
 // mustConn reads an entry that has to be there.

@@ -14,12 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// seenBytes is the length of `seen_ns`, with which the value of every flow table
-// begins (bpf/types.h): any packet of a flow renews it.
-const seenBytes = 8
-
 // flowTables are the names under which an LB and an agent pin their flows.
-func flowTables() []string { return []string{"flows", "conns", "waits"} }
+func flowTables() []string { return []string{"flows", "conns"} }
 
 // DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash
 // of all that they hold, but for when each flow was last seen, and the number of
@@ -54,31 +50,20 @@ func DumpPinned(dir string) (sha string, entries int, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), entries, nil
 }
 
-// dump returns the entries of a pinned map in order, each its key and its value.
+// dump returns the entries of a pinned flow table in order.
 func dump(path string) ([][]byte, error) {
 	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	if m.Type() == ebpf.Array && m.ValueSize() == lineBytes {
+	switch {
+	case m.Type() == ebpf.Array && m.ValueSize() == lineBytes:
 		return dumpLines(m)
+	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentConnSet{}):
+		return dumpConns(m)
 	}
-	if m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentWaitSet{}) {
-		return dumpWaits(m)
-	}
-	if m.ValueSize() < seenBytes {
-		return nil, errors.New("its values are too short for a flow table")
-	}
-	var all [][]byte
-	var key, value []byte
-	for i := m.Iterate(); ; {
-		if !i.Next(&key, &value) {
-			slices.SortFunc(all, bytes.Compare)
-			return all, i.Err()
-		}
-		all = append(all, append(bytes.Clone(key), value[seenBytes:]...))
-	}
+	return nil, errors.New("it is no flow table of this version")
 }
 
 // dumpLines returns the entries of an LB's table: the digest and the word of each.

@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// pinned makes a hash map with values of 16 bytes and pins it.
-func pinned(t *testing.T, path string) *ebpf.Map {
+// pinned makes an array with such values and pins it.
+func pinned(t *testing.T, path string, value any) *ebpf.Map {
 	t.Helper()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 100})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(value)), MaxEntries: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func pinned(t *testing.T, path string) *ebpf.Map {
 }
 
 // TestDumpPinned: what counts is what is known of flows, not when they were last
-// seen, nor in which order a map gives its entries.
+// seen, nor where in a table they are.
 func TestDumpPinned(t *testing.T) {
 	needRoot(t)
 	dir := fmt.Sprintf("/sys/fs/bpf/proffer-dump-%d", os.Getpid())
@@ -37,13 +37,23 @@ func TestDumpPinned(t *testing.T) {
 	if _, _, err := DumpPinned(dir); err == nil {
 		t.Error("a folder without flow tables has a sum")
 	}
-	flows, waits, other := pinned(t, filepath.Join(node, "flows")), pinned(t, filepath.Join(node, "waits")), pinned(t, filepath.Join(node, "loads"))
-	put := func(m *ebpf.Map, key uint32, seen, rest uint64) {
+	flows := pinned(t, filepath.Join(node, "flows"), lbLine{})
+	conns := pinned(t, filepath.Join(node, "conns"), agentConnSet{})
+	other := pinned(t, filepath.Join(node, "loads"), agentLoad{})
+	write := func(m *ebpf.Map, key uint32, value any) {
 		t.Helper()
-		value := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, seen), rest)
 		if err := m.Put(key, value); err != nil {
 			t.Fatal(err)
 		}
+	}
+	put := func(place, flow uint32, seen, word uint64) {
+		t.Helper()
+		var l lbLine
+		if err := flows.Lookup(place/4, &l); err != nil {
+			t.Fatal(err)
+		}
+		l.Mark[place%4], l.Word[place%4] = uint64(flow+1)<<21|seen, word
+		write(flows, place/4, &l)
 	}
 	sum := func(want int) string {
 		t.Helper()
@@ -56,34 +66,45 @@ func TestDumpPinned(t *testing.T) {
 		}
 		return sha
 	}
-	for key := range uint32(40) {
-		put(flows, key, 1, uint64(key))
+	for flow := range uint32(40) {
+		put(flow, flow, 1, uint64(flow+1))
 	}
 	full := sum(40)
-	put(flows, 7, 99, 7)
-	put(other, 1, 1, 1)
+	put(7, 7, 99, 8)
+	write(other, 1, agentLoad{Asking: 1})
 	if sum(40) != full {
 		t.Error("when a flow was last seen counts, or a map that is no flow table")
 	}
-	for key := range uint32(40) { // again, the other way round
-		if err := flows.Delete(39 - key); err != nil {
-			t.Fatal(err)
-		}
-		put(flows, 39-key, 5, uint64(39-key))
+	for flow := range uint32(40) { // the other way round
+		put(39-flow, flow, 5, uint64(flow+1))
 	}
 	if sum(40) != full {
 		t.Error("the order of entries counts")
 	}
-	put(flows, 7, 1, 8)
+	put(32, 7, 1, 9)
 	if sum(40) == full {
 		t.Error("what is known of a flow does not count")
 	}
-	put(flows, 7, 1, 7)
-	if err := flows.Delete(uint32(39)); err != nil {
-		t.Fatal(err)
-	}
-	put(waits, 39, 1, 39)
-	if sum(40) == full {
+	put(32, 7, 1, 8)
+	put(0, 39, 1, 0)
+	var set agentConnSet
+	set.Mark[3] = noDigest + 1 | 1
+	set.Place[3].C = agentConn{SeenNs: 1, Generation: 3}
+	write(conns, 1, &set)
+	waiting := sum(40)
+	if waiting == full {
 		t.Error("it does not count which table an entry is in")
+	}
+	set.Mark[5], set.Mark[3], set.Place[5], set.Place[3] = set.Mark[3]|2, 0, set.Place[3], set.Place[5]
+	set.Place[5].C.SeenNs = 2
+	write(conns, 7, &set)
+	write(conns, 1, &agentConnSet{})
+	if sum(40) != waiting {
+		t.Error("where an agent's flow is counts, or when it was last seen")
+	}
+	set.Mark[5] |= isProved
+	write(conns, 7, &set)
+	if sum(40) == waiting {
+		t.Error("that the client has proved to be there does not count")
 	}
 }

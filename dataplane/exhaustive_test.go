@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"os"
 	"strconv"
@@ -176,42 +175,6 @@ func flowKey(f policy.Flow) (key lbTuple) {
 	key.ClientPortBe, key.VipPortBe = portBits(f.Client.Port()), portBits(f.VIP.Port())
 	key.Protocol = topo.TCP.Number()
 	return key
-}
-
-// mapSlot is one entry of a map, for the test's flow: there, or not.
-type mapSlot[V comparable] struct {
-	m     *ebpf.Map
-	key   lbTuple
-	value V
-	known bool
-}
-
-func (s *mapSlot[V]) read(t testing.TB) {
-	err := s.m.Lookup(&s.key, &s.value)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		t.Fatal(err)
-	}
-	if s.known = err == nil; !s.known {
-		var none V
-		s.value = none
-	}
-}
-
-// restore makes the entry what it was.
-func (s *mapSlot[V]) restore(t testing.TB, was mapSlot[V]) {
-	if s.known == was.known && s.value == was.value {
-		return
-	}
-	err := error(nil)
-	if was.known {
-		err = s.m.Put(&was.key, &was.value)
-	} else {
-		err = s.m.Delete(&s.key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	*s = was
 }
 
 // trail is the sequence that led somewhere, for a reader.

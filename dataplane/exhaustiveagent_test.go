@@ -83,8 +83,7 @@ func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 
 // agentState is all that the programs remember of the flow, and its kernel.
 type agentState struct {
-	conn     mapSlot[agentConn]
-	wait     waitSlot
+	conn     connSlot
 	load     agentLoad
 	refusals [2][8]byte
 	kernel   kernel
@@ -125,8 +124,7 @@ func newAgentTree(t testing.TB) *agentTree {
 	})
 	f := inward(huntPort, syn).flow()
 	x.slots = [2]int{refusalSlot(f, isnA), refusalSlot(f, isnB)}
-	x.have.conn = mapSlot[agentConn]{m: x.agent.objs.Conns, key: flowKey(f)}
-	x.have.wait = waitSlot{waitTable: waitsOf(t, x.agent), f: f}
+	x.have.conn = connSlot{connTable: connsOf(t, x.agent), f: f}
 	x.have.kernel.server = firstServer + 1
 	return x
 }
@@ -206,7 +204,6 @@ func agentAlphabet() []agentMessage {
 
 func (x *agentTree) read() {
 	x.have.conn.read(x.t)
-	x.have.wait.read(x.t)
 	if err := x.agent.objs.Loads.Lookup(uint32(0), &x.have.load); err != nil {
 		x.t.Fatal(err)
 	}
@@ -216,8 +213,7 @@ func (x *agentTree) read() {
 }
 
 func (x *agentTree) restore(was agentState) {
-	x.have.conn.restore(x.t, was.conn)
-	x.have.wait.restore(x.t, was.wait)
+	x.have.conn.restore(x.t, was.conn.connEntry)
 	x.putLoad(was.load)
 	for i, at := range x.slots {
 		if x.have.refusals[i] != was.refusals[i] {
@@ -238,14 +234,15 @@ func (x *agentTree) putLoad(l agentLoad) {
 }
 
 // connAs is an entry in the model's words.
-func connAs(v agentConn, known bool) (c fsm.Conn) {
-	if !known {
+func connAs(e connEntry) (c fsm.Conn) {
+	if !e.known {
 		return c
 	}
+	v := e.conn
 	var lb [8]byte
 	binary.NativeEndian.PutUint64(lb[:], v.LbBe)
 	return fsm.Conn{
-		Known: true, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
+		Known: true, Proved: e.proved, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
 		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
 	}
 }
@@ -257,7 +254,7 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 			return false
 		}
 	}
-	return connAs(x.have.conn.value, x.have.conn.known) == m.Conn && connAs(x.have.wait.value, x.have.wait.known) == m.Wait && x.have.load.Asking == m.Asking
+	return connAs(x.have.conn.connEntry) == m.Conn && x.have.load.Asking == m.Asking
 }
 
 // agentPlace is where a sequence has led: what follows depends on nothing else.
@@ -332,8 +329,8 @@ func (x *agentTree) step(m *agentMessage, model fsm.Agent, now time.Duration, ca
 		}
 	}
 	if !x.matches(&model) {
-		x.t.Errorf("after %v, %s: conn %+v, wait %+v, load %+v, the model %+v", came, m.name,
-			connAs(x.have.conn.value, x.have.conn.known), connAs(x.have.wait.value, x.have.wait.known), x.have.load, model)
+		x.t.Errorf("after %v, %s: conn %+v, load %+v, the model %+v", came, m.name,
+			connAs(x.have.conn.connEntry), x.have.load, model)
 	}
 	return model, now, true
 }

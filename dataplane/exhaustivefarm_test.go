@@ -38,8 +38,7 @@ type nodeLB struct {
 
 type nodeServer struct {
 	*serverProbe
-	conn   mapSlot[agentConn]
-	wait   waitSlot
+	conn   connSlot
 	kernel kernel
 }
 
@@ -73,7 +72,6 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		hostPrefix: routerMAC, lbLocator: hopMAC(0xb), secondLB: hopMAC(0xc),
 		serverLocator(0): hopMAC(0), serverLocator(1): hopMAC(1),
 	}
-	key := flowKey(inward(huntPort, syn).flow())
 	for i, locator := range []netip.Prefix{lbLocator, secondLB} {
 		n.lbs[i] = newNodeLB(t, locator, hops, inward(huntPort, syn).flow())
 	}
@@ -83,8 +81,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		s := newServerProbe(t, topo.Node{Locator: serverLocator(i)}, hops, own)
 		n.servers[i] = nodeServer{
 			serverProbe: s,
-			conn:        mapSlot[agentConn]{m: s.agent.objs.Conns, key: key},
-			wait:        waitSlot{waitTable: waitsOf(t, s.agent), f: inward(huntPort, syn).flow()},
+			conn:        connSlot{connTable: connsOf(t, s.agent), f: inward(huntPort, syn).flow()},
 		}
 	}
 	return n

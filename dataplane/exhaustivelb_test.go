@@ -225,7 +225,7 @@ func (x *lbTree) step(m *lbMessage, model fsm.LB, now time.Duration, came trail)
 	x.at(x.t, now)
 	var err error
 	if m.after > 0 {
-		_, err = x.lb.Sweep()
+		_, err = x.lb.sweepAt(now)
 		model = model.Sweep(now, 10*time.Second, 5*time.Minute)
 	} else {
 		var want fsm.Outcome

@@ -141,17 +141,15 @@ func (n *smallFarm) forge(which, salt uint32) {
 // memory of all nodes about the flow.
 type farmState struct {
 	flows [2]lbEntry
-	conns [2]mapSlot[agentConn]
-	waits [2]waitSlot
+	conns [2]connEntry
 }
 
 func (n *smallFarm) remembered() (s farmState) {
 	for i := range 2 {
 		n.lbs[i].entry.read(n.t)
 		n.servers[i].conn.read(n.t)
-		n.servers[i].wait.read(n.t)
 		s.flows[i] = n.lbs[i].entry.lbEntry
-		s.conns[i], s.waits[i] = n.servers[i].conn, n.servers[i].wait
+		s.conns[i] = n.servers[i].conn.connEntry
 	}
 	return s
 }
@@ -210,8 +208,7 @@ func (n *smallFarm) begin() {
 	for i := range 2 {
 		n.forget(i)
 		s := &n.servers[i]
-		s.conn.restore(n.t, mapSlot[agentConn]{m: s.conn.m, key: s.conn.key})
-		s.wait.restore(n.t, waitSlot{})
+		s.conn.restore(n.t, connEntry{})
 		s.kernel = kernel{server: firstServer + fsm.Node(i)}
 		if err := s.agent.objs.Loads.Put(uint32(0), agentLoad{Threshold: willing}); err != nil {
 			n.t.Fatal(err)
@@ -256,7 +253,7 @@ func (n *smallFarm) end() {
 func (n *smallFarm) forgotten() {
 	n.pass(5*time.Minute + 11*time.Second)
 	for i := range 2 {
-		n.lbs[i].lb.Sweep()
+		n.lbs[i].lb.sweepAt(n.now)
 		n.servers[i].agent.sweepAt(n.now)
 	}
 	s := n.remembered()
@@ -266,7 +263,7 @@ func (n *smallFarm) forgotten() {
 			n.t.Fatal(err)
 		}
 		if n.wrong == "" && (s.flows[i].Word != 0 || s.conns[i].known || l.Asking != 0) {
-			n.fail("left over: %+v %+v asking %d", s.flows[i], s.conns[i].value, l.Asking)
+			n.fail("left over: %+v %+v asking %d", s.flows[i], s.conns[i].conn, l.Asking)
 		}
 	}
 }

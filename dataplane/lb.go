@@ -28,9 +28,6 @@ type LB struct {
 	slots    *slots
 	tables   tables
 	retired  []placed // that no record names any more
-	lines    uint32   // of the flow table
-	kept     []uint64 // entries, in the lines of each turn of the sweep
-	turn     int      // the next one
 }
 
 // NewLB loads the program for cfg and fills its maps; Attach makes it work.
@@ -74,7 +71,7 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	l.counters, l.nextHops = l.objs.Counters, l.objs.NextHops
+	l.counters, l.nextHops, l.sweep = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows
 	if l.lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}

@@ -25,7 +25,7 @@ type judge struct {
 		Known() int
 		Forget()
 	}
-	waits *waitTable // the agent's flows
+	conns *connTable // the agent's flows
 	lines *lineTable // the LB's
 	seeds [][]byte
 	netns *os.File
@@ -59,8 +59,8 @@ func (j *judge) forget(t testing.TB) {
 	if j.lines != nil {
 		j.lines.empty(t)
 	}
-	if j.waits != nil {
-		j.waits.empty(t)
+	if j.conns != nil {
+		j.conns.empty(t)
 	}
 }
 
@@ -217,7 +217,7 @@ func newAgentJudge(t testing.TB) *judge {
 	}
 	return &judge{
 		must: reasons(oracle.NotSYN, oracle.SegmentsLeft, oracle.Stale, oracle.GivenBack, oracle.Asked, oracle.Forwarded, oracle.NotForUs),
-		rig:  &r.rig, waits: waitsOf(t, r.Agent), seeds: agentSeeds(), netns: currentNetns(t),
+		rig:  &r.rig, conns: connsOf(t, r.Agent), seeds: agentSeeds(), netns: currentNetns(t),
 		oracle: &oracle.Agent{
 			Node: oracle.Node{Locator: serverLocator(here), MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
 			Services: map[topo.VIP]oracle.Offering{

@@ -42,7 +42,11 @@ type plane struct {
 	hops     map[lbPrefix]lbNextHop // in nextHops
 	have     topo.NextHops
 	lost     *ringbuf.Reader
+	sweep    *ebpf.Program
 	flows    topo.FlowTable
+	lines    uint32   // of the table of flows; the agent's sets
+	kept     []uint64 // entries, in the lines of each turn of the sweep
+	turn     int      // the next one
 	pins     pins
 	unpinned string // why nothing is pinned; empty: it is
 }

@@ -30,8 +30,7 @@ type Host struct {
 
 // Agent is what a server knows of the flow: LISTEN is no entry.
 type Agent struct {
-	Conn     Conn // the client has proved to be there
-	Wait     Conn // accepted; only its like displaces it
+	Conn     Conn
 	Asking   uint32
 	Expected [8]Epoch // accepted and not arrived
 	refused  memory
@@ -40,6 +39,7 @@ type Agent struct {
 // Conn is an entry: WAIT(lb), or DIRECT(lb).
 type Conn struct {
 	Known      bool
+	Proved     bool // the client has proved to be there
 	Direct     bool
 	LB         Node
 	Generation uint16
@@ -63,16 +63,14 @@ const (
 // Epoch counts expected arrivals, 2^27 ns at a time.
 type Epoch struct{ Epoch, Count uint32 }
 
-const waiting = 60 * time.Second // how long Wait counts
+const waiting = 60 * time.Second // how long an entry counts that is not proved
 
 func (a *Agent) find(now time.Duration) (c *Conn, embryo bool) {
-	switch {
-	case a.Conn.Known:
-		return &a.Conn, false
-	case a.Wait.Known && now-a.Wait.Seen <= waiting:
-		return &a.Wait, true
+	c = &a.Conn
+	if !c.Known || !c.Proved && now-c.Seen > waiting {
+		return nil, true
 	}
-	return nil, true
+	return c, !c.Proved
 }
 
 // sure tells whether an entry needs no word of the kernel's: an old one may be of
@@ -146,11 +144,10 @@ func (a *Agent) offered(h Host, now time.Duration, in Packet) Outcome {
 
 // accept enters WAIT(lb).
 func (a *Agent) accept(now time.Duration, in Packet) {
-	a.arrived(&a.Wait)
+	a.arrived(&a.Conn)
 	a.answered(&a.Conn)
 	epoch := uint32(now >> 27)
-	a.Conn = Conn{}
-	a.Wait = Conn{
+	a.Conn = Conn{
 		Known: true, LB: in.From, Generation: in.generation(), Next: in.Seq + 1,
 		Epoch: epoch, Flags: Pending, Seen: now,
 	}
@@ -183,11 +180,11 @@ func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn
 		return c, embryo, nil
 	}
 	if c == nil { // the agent was restarted, or forgot it
-		a.Conn = Conn{Known: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
+		a.Conn = Conn{Known: true, Proved: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
 		return &a.Conn, false, nil
 	}
-	a.Conn, a.Wait = a.Wait, Conn{}
-	return &a.Conn, false, []string{"established"}
+	c.Proved = true
+	return c, false, []string{"established"}
 }
 
 // steered is ackStickiness. What is not here goes back, never to the stack, which
@@ -264,7 +261,7 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 		return Outcome{Why: []string{"drop_reject_stale"}}
 	}
 	a.arrived(c)
-	a.Wait = Conn{}
+	a.Conn = Conn{}
 	return deliver("rejected")
 }
 
@@ -377,10 +374,18 @@ func signal(c *Conn, f Function, why string) Outcome {
 
 // Sweep forgets what has run out of time.
 func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
-	over := a.Conn.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN
-	if age := now - a.Conn.Seen; age > idle || over && age > linger {
-		a.answered(&a.Conn)
-		a.Conn = Conn{}
+	c := &a.Conn
+	limit := idle
+	switch {
+	case !c.Proved:
+		limit = waiting
+	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN:
+		limit = linger
+	}
+	if now-c.Seen > limit {
+		a.arrived(c)
+		a.answered(c)
+		*c = Conn{}
 	}
 	return a
 }

@@ -156,8 +156,8 @@ type FlowTable struct {
 	Idle    time.Duration // an entry without packets for this long is stale
 	Linger  time.Duration // how long an entry outlives the close of both directions
 
-	// Embryonic bounds an agent's flows whose handshake is not over. They live
-	// apart, and only they make room for each other.
+	// Embryonic is for how many flows whose handshake is not over an agent's table has
+	// room beside the others. Only they make room for each other.
 	Embryonic int
 }
 
