@@ -255,11 +255,13 @@ __noinline int unquote(struct xdp_md *ctx)
 }
 
 /* about_ours tells the client what a router said of our outer packet, as if it were
- * about its own (RFC 2473 §7.1). */
+ * about its own (RFC 2473 §7.1). mtu is 0 if no router did: then the frame is not IP. */
 __noinline int about_ours(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	const struct next_hop *hop;
 
+	if (!mtu)
+		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	if (!p || (p->reading != READ && p->reading != CUT_SHORT) || !has_ports(p) || !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
@@ -308,10 +310,8 @@ int lb(struct xdp_md *ctx)
 	c = frame_at(ctx, 0);
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
-	if (w->quoted_mtu)
+	if (w->quoted_mtu || p->reading == NOT_IP)
 		return about_ours(ctx, p, w->quoted_mtu);
-	if (p->reading == NOT_IP)
-		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	return from_client(ctx, w);
 }
 

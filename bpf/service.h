@@ -131,10 +131,14 @@ __noinline int probe(const struct service_key *key, __u32 first)
 static __always_inline struct service *service_at(const struct in6_addr *vip, __be16 port_be,
 						  __u8 protocol)
 {
-	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
-	__u32 first = first_place(&key), number = record_at(first);
-	struct service *s = bpf_map_lookup_elem(&services, &number);
+	struct service_key key = { .vip = *vip };
+	__u32 first, number;
+	struct service *s;
 
+	set_word(&key.port_be, port_be | (__u32)protocol << 16);
+	first = first_place(&key);
+	number = record_at(first);
+	s = bpf_map_lookup_elem(&services, &number);
 	if (number == NO_RECORD || !s || same_service(&s->key, &key))
 		return number == NO_RECORD ? NULL : s;
 	number = probe(&key, first);

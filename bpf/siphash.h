@@ -84,14 +84,14 @@ static __always_inline __u32 flow_label(const struct tuple *t)
 	for (int i = 0; i < TUPLE_WORDS; i++)
 		h += word[i];
 	label = h * 0x9e3779b97f4a7c15ULL >> 44;
-	return label ? label : 1;
+	return label | (label - 1) >> 31; /* 1 for 0; a branch would be one more way */
 }
 
 /* generation tells the connections of one five-tuple apart: 16 bits of the
  * client's initial sequence number, never 0. */
 static __always_inline __u16 generation_of(__u32 isn)
 {
-	__u16 g = (isn * 0x9e3779b1U) >> 16;
+	__u32 g = (isn * 0x9e3779b1U) >> 16;
 
-	return g ? g : 1;
+	return g | (g - 1) >> 31; /* 1 for 0 */
 }
