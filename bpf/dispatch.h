@@ -28,17 +28,17 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 	return send_listed(ctx, p, svc, plan);
 }
 
-/* offer proffers a new connection to its candidates. One that came before is
- * marked: whoever holds or refused it does so again. If that stays unanswered,
- * too, others come first, and every second time the first must take it, as one
- * that comes later may be down. */
-static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+/* offer_again proffers a connection that is known, or came before, or needs a list
+ * of its own kind. One that came before is marked: whoever holds or refused it does so
+ * again. If that stays unanswered, too, others come first, and every second time the
+ * first must take it, as one that comes later may be down. A function of its own, as
+ * it is rare. */
+__noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   __u64 word, __u32 times)
 {
 	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER);
-	__u64 word = find_near(p->hash, false);
-	__u32 times = seen_before(p);
 
-	if (!plan)
+	if (!plan || !p)
 		return XDP_ABORTED;
 	plan->generation = generation_of(p->seq);
 	if (times) {
@@ -54,6 +54,62 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 		plan->why = LB_OFFER_AGAIN;
 	}
 	return send_listed(ctx, p, svc, plan);
+}
+
+/* tag_of_last signs an offer to two, whose SRH has the second one's segment alone. */
+__noinline __u64 tag_of_last(const struct key *key, const struct packet *p, const struct sid *last)
+{
+	struct work *w = workplace();
+
+	if (!w || !last)
+		return 0;
+	w->route.list[0] = *last;
+	w->route.signer_be = self.locator_be;
+	return route_tag(key, p, &w->route, 0, 1);
+}
+
+/* offer_to_two sends an offer to both candidates of a list of two, of which the second
+ * must take it, as send_listed would, but for the list. */
+static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
+					const struct service *svc, const struct bucket *b)
+{
+	const struct server *first = server_number(b->server[0]), *second;
+	const struct signal_key *k = signing_key();
+	__u16 generation = generation_of(p->seq);
+	__be64 tag = bpf_cpu_to_be64(UNTAGGED);
+	enum rewritten done;
+	struct sid to, last;
+
+	second = server_number(b->server[1]);
+	if (!first || !first->ready || !second || !second->ready ||
+	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
+		return offer_again(ctx, p, svc, 0, 0);
+	to = make_sid(first->locator_be, FN_CONNECT_AVAIL, generation);
+	last = make_sid(second->locator_be, FN_CONNECT_FORCE, generation);
+	if (k) {
+		to.key_id = last.key_id = k->id;
+		tag = tag_of_last(&k->key, p, &last);
+	}
+	done = note_hop(ctx, p);
+	if (!done)
+		done = put_around(ctx, p, route_bytes(2, WIRE_ENCAP) - sizeof(struct ipv6hdr), tag,
+				  &to, first->mac, IPPROTO_ROUTING);
+	if (!done)
+		done = put_last(ctx, p, &last);
+	return done ? spoilt(done) : transmit(LB_OFFER);
+}
+
+/* offer proffers a new connection to its candidates. The flow's line, its list and
+ * where its SYN was noted are seldom in the cache: they are asked for in a row. */
+static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+{
+	__u64 word = find_near(p->hash, false);
+	const struct bucket *b = bucket_of(svc, p);
+	__u32 times = seen_before(p);
+
+	if (word || times || !b || b->choices != 2 || svc->wire != WIRE_ENCAP || svc->vias)
+		return offer_again(ctx, p, svc, word, times);
+	return offer_to_two(ctx, p, svc, b);
 }
 
 /* grown tells whether the client acknowledged what the server said: only then is

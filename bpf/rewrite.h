@@ -198,6 +198,23 @@ static __always_inline __u8 protocol_inside(const struct packet *p)
 	return p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 }
 
+/* put_last fills the SRH that put_around left room for: with one segment. */
+static __always_inline enum rewritten put_last(struct xdp_md *ctx, const struct packet *p,
+					       const struct sid *last)
+{
+	struct cursor c = frame_at(ctx, SRH_AT);
+	struct srh *srh = take(&c, sizeof(*srh));
+	struct in6_addr *segment = take(&c, sizeof(*segment));
+
+	if (!srh || !segment)
+		return NOT_WHOLE;
+	*srh = (struct srh){
+		.next_header = protocol_inside(p), .length = 2, .type = SRH_TYPE, .segments_left = 1,
+	};
+	copy_address(segment, (const void *)last);
+	return REWRITTEN;
+}
+
 /* encapsulate: RFC 8986 §5.2, H.Encaps.Red. */
 static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const struct packet *p,
 						  struct route *r, __be64 tag)
