@@ -88,9 +88,10 @@ static __always_inline __u32 home_of(__u64 hash)
 static __always_inline __u32 other_of(__u32 set, __u64 mark)
 {
 	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * conn_sets >> 32;
-	__s64 other = (__s64)sum - set;
+	__u64 other = (__u64)sum - set, below = other >> 63;
 
-	return other + (other >> 63 & conn_sets); /* no branch: it multiplies for the verifier */
+	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
+	return other + below * conn_sets;
 }
 
 static __always_inline struct conn_set *set_at(__u32 i)

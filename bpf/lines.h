@@ -113,9 +113,10 @@ static __always_inline __u32 home_of(__u64 hash)
 static __always_inline __u32 other_of(__u32 line, __u64 mark)
 {
 	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
-	__s64 other = (__s64)sum - line;
+	__u64 other = (__u64)sum - line, below = other >> 63;
 
-	return other + (other >> 63 & lines); /* no branch: it multiplies for the verifier */
+	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
+	return other + below * lines;
 }
 
 static __always_inline struct line *line_at(__u32 i)

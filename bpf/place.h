@@ -45,11 +45,11 @@ __noinline int oldest_in(__u32 line, __u16 now)
 	return oldest;
 }
 
-/* evict removes an embryo. */
-static __always_inline bool evict(__u32 line, __u32 i)
+/* displace gives the entry of an embryo to another mark; at no time is it free. */
+__noinline bool displace(__u32 line, __u32 i, __u64 mark)
 {
 	struct line *l = line_at(line);
-	__u64 word;
+	__u64 word, was;
 
 	if (!l)
 		return false;
@@ -57,7 +57,14 @@ static __always_inline bool evict(__u32 line, __u32 i)
 	word = peek(l->word[i]);
 	if (!word || word & (WORD_FLOW | WORD_MOVES) || !swap_if(&l->word[i], word, 0))
 		return false;
-	release(line, i);
+	stall();
+	was = peek(l->mark[i]);
+	if (!swap_if(&l->mark[i], was, mark | (was & STRAYS))) {
+		release(line, i); /* another CPU dates what was there, or counts */
+		return false;
+	}
+	if (was & AWAY)
+		uncount_stray(other_of(line, was));
 	return true;
 }
 
@@ -218,33 +225,45 @@ __noinline int claim_either(__u64 hash)
 	return other == home ? NOWHERE : LINE_ENTRIES + claim_away(other, mark, home);
 }
 
+/* take_oldest takes the entry of the oldest embryo in a flow's two lines: its place;
+ * NOWHERE, if another CPU changed it meanwhile; or NOTHING. */
+__noinline int take_oldest(__u64 hash)
+{
+	__u64 mark = mark_of(hash) | seen_now();
+	__u32 home = home_of(hash), other = other_of(home, mark), i;
+	__u16 now = mark;
+	int first = oldest_in(home, now), second = oldest_in(other, now);
+
+	if (first == NOTHING && second == NOTHING)
+		return NOTHING;
+	if (second >> 2 <= first >> 2) {
+		i = LINE_ENTRIES - 1 - (first & (LINE_ENTRIES - 1));
+		return displace(home, i, mark) ? i : NOWHERE;
+	}
+	i = LINE_ENTRIES - 1 - (second & (LINE_ENTRIES - 1));
+	if (!count_stray(home))
+		return NOWHERE;
+	if (displace(other, i, mark | AWAY))
+		return LINE_ENTRIES + i;
+	uncount_stray(home);
+	return NOWHERE;
+}
+
 /* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
  * made free. */
 static __always_inline __u32 own_place(__u64 hash)
 {
-	__u32 home = home_of(hash), other, i;
-	__u16 now = seen_now();
-	int first, second;
-	bool room;
+	__u32 home = home_of(hash);
+	int i = claim_either(hash);
 
-	i = claim_either(hash);
-	if (i < NOWHERE)
-		return i;
-	other = other_of(home, mark_of(hash));
-	first = oldest_in(home, now);
-	second = oldest_in(other, now);
-	if (first != NOTHING || second != NOTHING) {
-		bool there = second >> 2 > first >> 2;
-
-		i = LINE_ENTRIES - 1 - ((there ? second : first) & (LINE_ENTRIES - 1));
-		room = evict(there ? other : home, i);
-	} else {
-		room = make_room(home) || make_room(other) || make_way(home);
-	}
-	if (!room)
+	if (i >= NOWHERE)
+		i = take_oldest(hash);
+	if (i == NOTHING && !make_room(home) && !make_room(other_of(home, mark_of(hash))) &&
+	    !make_way(home))
 		return NOWHERE;
-	i = claim_either(hash); /* fails if another CPU still dates what was there */
-	return i < NOWHERE ? i : claim_either(hash);
+	if (i < 0 || i >= NOWHERE)
+		i = claim_either(hash);
+	return i < NOWHERE ? i : claim_either(hash); /* another CPU dates what was there */
 }
 
 enum added {
