@@ -88,12 +88,12 @@ func testLongestAge(t *testing.T) {
 	}
 }
 
-// testSweepTurns: a table that is too large for one turn is swept in several, and what
-// each of them kept is told until it is its turn again.
+// testSweepTurns: a table is swept in turns, and what each of them kept is told until it
+// is its turn again.
 func testSweepTurns(t *testing.T) {
 	enter(t)
 	cfg := lbConfig(hunting(2, 4))
-	cfg.Flows.Entries = sweptInTurn * lineEntries // 80 % of all
+	cfg.Flows.Entries = 10_000
 	r := lbRigOf(t, hits{}, cfg)
 	r.at(t, start)
 	word := lbEntry{Mark: uint64(start/unit) & 0xffff, Word: wordOf(1)}
@@ -116,6 +116,9 @@ func testSweepTurns(t *testing.T) {
 	}{
 		{0, Swept{Kept: 1}},
 		{0, Swept{Kept: 2}},
+		{0, Swept{Kept: 2}},
+		{0, Swept{Kept: 2}},
+		{0, Swept{Kept: 2}},
 		{cfg.Flows.Idle + 2*unit, Swept{Kept: 1, Removed: 1}},
 		{cfg.Flows.Idle + 2*unit, Swept{Removed: 1}},
 		{cfg.Flows.Idle + 2*unit, Swept{}},
@@ -125,15 +128,18 @@ func testSweepTurns(t *testing.T) {
 			t.Errorf("turn %d: %+v, %v, want %+v", i, got, err, step.want)
 		}
 	}
-	if most := (linesFor(16777216) + sweptInTurn - 1) / sweptInTurn; most != 5 {
-		t.Errorf("the largest table takes %d turns, docs/flows.md says five", most)
+	if first, past := r.turnsLine(0), r.turnsLine(sweepTurns); first != 0 || past != r.lines {
+		t.Errorf("the turns are from line %d to %d, of %d", first, past, r.lines)
 	}
 }
 
 // turnOf is the turn of the line where put puts a flow.
-func (r *lbRig) turnOf(f policy.Flow) uint32 {
+func (r *lbRig) turnOf(f policy.Flow) (turn int) {
 	_, lines := r.table.places(f)
-	return lines[0] / sweptInTurn
+	for lines[0] >= r.turnsLine(turn+1) {
+		turn++
+	}
+	return turn
 }
 
 // testTouch: a packet renews its entry, as exactly as the entry can say.

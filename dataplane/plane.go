@@ -44,9 +44,9 @@ type plane struct {
 	lost     *ringbuf.Reader
 	sweep    *ebpf.Program
 	flows    topo.FlowTable
-	lines    uint32   // of the table of flows; the agent's sets
-	kept     []uint64 // entries, in the lines of each turn of the sweep
-	turn     int      // the next one
+	lines    uint32             // of the table of flows; the agent's sets
+	kept     [sweepTurns]uint64 // entries, in the lines of each turn of the sweep
+	turn     int                // the next one
 	pins     pins
 	unpinned string // why nothing is pinned; empty: it is
 }

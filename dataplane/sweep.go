@@ -13,10 +13,9 @@ type Swept struct {
 	Kept, Removed uint64
 }
 
-// Of a table of flows, in lines or sets.
 const (
-	sweptAtOnce = 1024    // hold up packets together: some 20 µs
-	sweptInTurn = 1 << 20 // some 20 ms of a core; the largest table takes five turns
+	sweptAtOnce = 1024 // lines or sets that hold up packets together: some 20 µs
+	sweepTurns  = 5    // in which the whole table is swept: of the largest, some 20 ms of a core each
 )
 
 // Sweep removes the flows whose time has run out.
@@ -27,11 +26,7 @@ func (p *plane) sweepAt(now time.Duration) (Swept, error) { return p.sweepLines(
 // SweepTurn does so in the lines whose turn it is. Kept is what all turns kept, each
 // when it was the last time.
 func (p *plane) SweepTurn() (Swept, error) {
-	if p.kept == nil {
-		p.kept = make([]uint64, max(1, (p.lines+sweptInTurn-1)/sweptInTurn))
-	}
-	from := uint32(p.turn) * sweptInTurn
-	swept, err := p.sweepLines(monotonic(), from, min(from+sweptInTurn, p.lines))
+	swept, err := p.sweepLines(monotonic(), p.turnsLine(p.turn), p.turnsLine(p.turn+1))
 	if err != nil {
 		return Swept{}, err
 	}
@@ -39,8 +34,13 @@ func (p *plane) SweepTurn() (Swept, error) {
 	for _, n := range p.kept {
 		swept.Kept += n
 	}
-	p.turn = (p.turn + 1) % len(p.kept)
+	p.turn = (p.turn + 1) % sweepTurns
 	return swept, nil
+}
+
+// turnsLine is where a turn begins.
+func (p *plane) turnsLine(turn int) uint32 {
+	return uint32(uint64(p.lines) * uint64(turn) / sweepTurns)
 }
 
 // sweepLines sweeps piece by piece: a program that runs by itself, for no packet, holds
