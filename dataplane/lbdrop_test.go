@@ -127,7 +127,11 @@ func testNoWayOut(t *testing.T, seen hits) {
 
 	r.apply(t, hunting(4, 8))
 	r.resolve(t, 3) // those that are not resolved are left out
-	for i := range 20 {
+	for i := range 60 {
+		if i == 20 {
+			r.apply(t, hunting(2, 8))
+			r.resolve(t, 3)
+		}
 		p := inward(huntPort, syn)
 		p.src = netip.AddrPortFrom(clientAddr, uint16(clientPort+1+i))
 		near := slices.DeleteFunc(r.list(t, 0, p.flow()), func(s int) bool { return s > 2 })

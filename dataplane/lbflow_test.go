@@ -282,10 +282,14 @@ func testEmbryoFlood(t *testing.T, seen hits) {
 	const client4 = atUpper + 24 + 4 // somewhere in the client's address
 	for i := range uint32(flood) {   // checksums are not the LB's business
 		binary.BigEndian.PutUint32(frame[client4:], i)
+		if i%(flood/8) == 0 { // in eight units of the table's clock: some are older than others
+			r.at(t, start+time.Duration(i/(flood/8))*unit)
+		}
 		if got := r.run(t, frame); got.action != xdpTX {
 			t.Fatalf("SYN-ACK %d: action %d", i, got.action)
 		}
 	}
+	r.wellFormed(t)
 	if _, n := r.table.count(t); n < 512 {
 		t.Fatalf("the flood left %d embryos: it was none", n)
 	}

@@ -179,12 +179,17 @@ func testSigned(t *testing.T, seen hits) {
 		q := inward(81, ack)
 		r.send(t, q.frame()).is(t, "single", xdpTX, toOne(q, r.list(t, 1, q.flow())[0], 0xd7, 0), "deliver")
 	}
-	r := newSigningRig(t, seen, []topo.SignalKey{oldKeys}, hunting(1, 8))
-	p := inward(huntPort, syn)
-	segments := offer(p, 0, r.list(t, 0, p.flow())...)
-	segments[0] = withKey(segments[0], oldKeys.ID)
-	r.send(t, p.frame()).is(t, "one segment signs itself", xdpTX,
-		sent(p, hopMAC(r.list(t, 0, p.flow())[0]), segments, signedBy(oldKeys.Farm)), "offer")
+	for choices := 1; choices <= 4; choices++ { // the first segment signs itself
+		r := newSigningRig(t, seen, []topo.SignalKey{oldKeys}, hunting(choices, 8))
+		p := inward(huntPort, syn)
+		list := r.list(t, 0, p.flow())
+		segments := offer(p, 0, list...)
+		for i := range segments {
+			segments[i] = withKey(segments[i], oldKeys.ID)
+		}
+		r.send(t, p.frame()).is(t, fmt.Sprintf("to %d", choices), xdpTX,
+			sent(p, hopMAC(list[0]), segments, signedBy(oldKeys.Farm)), "offer")
+	}
 }
 
 // checkReject holds the tag of an rj against what it must be.
