@@ -80,6 +80,8 @@ func races() []race {
 
 		{"an embryo hatches that would make room", among(still), filled(embryo, 0),
 			do(d(add(8)), d(becomes(0, embryo, wordOf(1)))), evict | full},
+		{"an embryo hatches that would make room in the other line", among(still), slices.Replace(filled(wordOf(0), 0), 4, 5, entry{1, 4, embryo, 0}),
+			do(d(add(8)), d(becomes(4, embryo, wordOf(1)))), evict | full},
 		{"an embryo moves and would make room", crammedAt, crammedWith, do(d(add(8)), d(add(13))), evict | full},
 		{"a void one moves and is added", crammedAt, crammedVoid, do(d(add(8)), d(add(9), add(13))), full | withdraw},
 		{"a void one is added twice", beside, alone(1, embryo, waited), do(d(add(0)), d(addAs(0, wordOf(2)))), yield},
