@@ -37,14 +37,15 @@ func TestBenchRegression(t *testing.T) {
 	today := map[string]float64{
 		"lb/hunt/steer/1000":              1.3,
 		"lb/hunt/steer/100000":            1.5,
-		"lb/hunt/offer/250000":            2.7,
+		"lb/hunt/offer/250000":            1.9,
 		"lb/hunt/new-filling/100000":      3.2,
 		"agent/hunt/not-ours/1":           1.2,
-		"agent/hunt/offer-accept/100000":  4.9,
+		"agent/hunt/offer-accept/100000":  5.8,
 		"agent/hunt/offer-pass-on/100000": 3.9,
+		"agent/hunt/established/1000":     7.2,
 	}
 	for range 3 { // a neighbour may spoil one session, a doubling spoils all
-		report, err := bench(t, 8, `^(lb/hunt/(steer|offer|new-filling)|agent/hunt/(not-ours|offer-.*))/`, 1000, 100_000)
+		report, err := bench(t, 8, `^(lb/hunt/(steer|offer|new-filling)|agent/hunt/(not-ours|established|offer-.*))/`, 1000, 100_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func TestBenchRows(t *testing.T) {
 		"lb hunt offer-signed", "lb hunt new-filling-signed", "lb hunt signal-signed",
 		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer",
 		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
-		"agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
+		"agent hunt established", "agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
 	} {
 		if !cases[want] {
 			t.Errorf("there is no row %q", want)

@@ -115,7 +115,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 		}
 	}
 	few := min(1000, s.most())
-	return append(rows, s.notOursOutRow(), s.directOutRow(few),
+	return append(rows, s.establishedRow(few), s.notOursOutRow(), s.directOutRow(few),
 		s.waitOutRow("hunt", agentWaiting, few, true), s.waitOutRow("hunt-insert", agentIn, few, false))
 }
 
@@ -211,6 +211,32 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 	row.measure = func() (dataplane.BenchRun, error) {
 		p := pass(benchPackets, uint32(flows))
 		return p.run(s.CPU)
+	}
+	return row
+}
+
+// establishedRow is the first packet of each client whose SYN was taken.
+func (s *benchSession) establishedRow(flows int) *benchRow {
+	row := &benchRow{program: "agent", mode: "hunt", kind: "established", flows: flows, floor: "line", setup: s.loadAgent}
+	first := uint32(agentFlows) // those before are known for good
+	row.prepare = func() error { return s.take(agentTaking, first, uint32(flows), false) }
+	row.measure = func() (dataplane.BenchRun, error) {
+		p := s.asked(agentTaking, tcpACK, flows, counts{"established": 1, "acknowledged": 1, "steered": 1}, fnSteered)
+		p.drill.First = first
+		return p.run(s.CPU)
+	}
+	row.cleanup = func() error { // the server resets them
+		p := s.fromAgent(agentTaking, tcpRST|tcpACK, flows, counts{"signal_remove": 1})
+		p.drill.First, p.drill.Changed, p.drill.Once = first, 160, true
+		if err := s.untimed(p); err != nil {
+			return err
+		}
+		swept, err := s.agent.Sweep()
+		if err == nil && swept.Removed < uint64(flows) {
+			err = fmt.Errorf("sweep: %d of %d flows were removed", swept.Removed, flows)
+		}
+		first += uint32(flows)
+		return err
 	}
 	return row
 }
