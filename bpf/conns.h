@@ -63,9 +63,6 @@ const volatile __u32 conn_sets = 1;
 #define DIGEST_SHIFT 22
 #define TAKING (~0ULL << DIGEST_SHIFT)
 
-#define peek(x) (*(const volatile __typeof__(x) *)&(x))
-#define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
-
 static __always_inline __u64 mark_of(__u64 hash)
 {
 	__u64 mark = hash & TAKING;
@@ -158,8 +155,8 @@ static __always_inline int find_in(struct conn_set *s, const struct tuple *t, __
 	return at | (was & PROVED ? IS_PROVED : 0);
 }
 
-/* find_away is find_in for a flow's other set. This and all below that
- * say __noinline are functions of their own, so that the verifier looks at each once; hence the tests for
+/* find_away is find_in for a flow's other set. This and all below that say __noinline are
+ * functions of their own, so that the verifier looks at each once; hence the tests for
  * NULL, which never is. */
 __noinline int find_away(const struct tuple *t, __u64 hash, __u64 now)
 {
@@ -258,29 +255,34 @@ static __always_inline __u64 larger_of(__u64 a, __u64 b)
 	return a + ((b - a) & less);
 }
 
+/* rank_of is how gladly an opening's place is taken, 0 for any other; which place is in
+ * the last three bits. */
+static __always_inline __u64 rank_of(const struct conn_set *s, __u64 i, __u16 now)
+{
+	__u64 was = peek(s->mark[i]), rank = (OPENING_RANK | (__u16)(now - was)) * PLACES | i;
+
+	return rank * (((was / PROVED & 1) | no_digest(~was)) ^ 1);
+}
+
+static __always_inline __u64 best_of_four(const struct conn_set *s, __u64 i, __u16 now)
+{
+	return larger_of(larger_of(rank_of(s, i, now), rank_of(s, i + 1, now)),
+			 larger_of(rank_of(s, i + 2, now), rank_of(s, i + 3, now)));
+}
+
 /* best_in ranks the places of a set for a newcomer: a free one, or that of the opening
- * that was not seen for longest; which of them is in the last three bits. */
+ * that was not seen for longest. */
 __noinline int best_in(__u32 set, __u64 now)
 {
 	struct conn_set *s = set_at(set);
-	__u64 rank[PLACES], free, was;
+	__u64 free;
 
 	if (!s)
 		return 0;
 	free = places_of(s, 0);
 	if (free)
 		return FREE_RANK * PLACES | first_of(free);
-#pragma unroll
-	for (int i = 0; i < PLACES; i++) {
-		was = peek(s->mark[i]);
-		rank[i] = (OPENING_RANK | (__u16)(seen_at(now) - was)) * PLACES | i;
-		rank[i] *= ((was / PROVED & 1) | no_digest(~was)) ^ 1;
-	}
-#pragma unroll
-	for (int n = PLACES / 2; n; n /= 2)
-		for (int i = 0; i < n; i++)
-			rank[i] = larger_of(rank[i], rank[i + n]);
-	return rank[0];
+	return larger_of(best_of_four(s, 0, seen_at(now)), best_of_four(s, 4, seen_at(now)));
 }
 
 /* place_for says where a newcomer goes, as find_place does, or that there is none. In a

@@ -66,8 +66,6 @@ static __always_inline __u16 seen_now(void)
  * after 1, 3 and 7 s (RFC 6298 §5); later the flow is recovered. */
 #define EMBRYONIC (10000000000ULL >> SEEN_SHIFT)
 
-#define peek(x) (*(const volatile __typeof__(x) *)&(x))
-#define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 #define swap(at, now) __sync_lock_test_and_set(at, now)
 
 static __always_inline __u64 mark_of(__u64 hash)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's
-// programs; TestCookies has it run the agent's. And there control groups are those of
+// programs, and with the bench around them the agent's, too; TestCookies has it run those. And there control groups are those of
 // version 2, whatever this machine has: their limit refuses a table.
 func TestOldestKernel(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
@@ -52,6 +52,9 @@ echo 128M >/sys/fs/cgroup/small/memory.max
 echo $$ >/sys/fs/cgroup/small/one/cgroup.procs
 proffer lb --config /etc/much.yaml 2>&1
 `)
+	files["/bin/measure"] = []byte(`#!/bin/sh
+proffer bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hunt/not-ours)/' 2>&1
+`)
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-lb", Place: lb, Files: files})
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +70,11 @@ proffer lb --config /etc/much.yaml 2>&1
 	const want = "a table of 16777216 flows takes 320 MiB and memory.max of cgroup /small leaves "
 	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("the LB in a small control group: %v\n%s", err, out)
+	}
+	out, err = g.Run(ctx, "measure")
+	measured := regexp.MustCompile(`(?m)^lb +hunt +steer .*\n(agent +hunt +not-ours .*)$`).MatchString(out)
+	if !measured || err != nil && !strings.Contains(out, "the CPU was too busy to measure") {
+		t.Errorf("the bench on an old kernel: %v\n%s", err, out)
 	}
 	out, err = g.Run(ctx, "balance")
 	if err != nil {

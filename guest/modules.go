@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// wanted are the modules a guest needs: its link, its line, and what the agent
-// hangs its program on the way out on.
+// wanted are the modules a guest needs: its link, its line, what the agent hangs its
+// program on the way out on, and the bench's link.
 func wanted() []string {
-	return []string{"virtio_pci", "virtio_net", "virtio_console", "sch_ingress", "cls_bpf"}
+	return []string{"virtio_pci", "virtio_net", "virtio_console", "sch_ingress", "cls_bpf", "veth"}
 }
 
 // modules finds and orders the modules of an unpacked kernel.
