@@ -75,20 +75,14 @@ static __always_inline __u16 seen_at(__u64 now)
 	return now >> 20;
 }
 
-/* home_of takes the bits that marks do not hold first. */
 static __always_inline __u32 home_of(__u64 hash)
 {
-	return (__u64)(__u32)(hash << (32 - DIGEST_SHIFT) | hash >> (32 + DIGEST_SHIFT)) * conn_sets >> 32;
+	return home_among(hash, DIGEST_SHIFT, conn_sets);
 }
 
-/* other_of returns the second of a flow's two sets. */
 static __always_inline __u32 other_of(__u32 set, __u64 mark)
 {
-	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * conn_sets >> 32;
-	__u64 other = (__u64)sum - set, below = other >> 63;
-
-	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
-	return other + below * conn_sets;
+	return other_among(set, mark >> DIGEST_SHIFT, conn_sets);
 }
 
 static __always_inline struct conn_set *set_at(__u32 i)

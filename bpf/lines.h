@@ -100,21 +100,14 @@ static __always_inline bool expired(__u64 mark, __u64 word, __u16 now)
 	return !(word & WORD_FLOW) && age_of(mark, now) >= EMBRYONIC;
 }
 
-/* home_of takes the 21 bits that marks do not hold first: flows that share a mark
- * seldom share a line. */
 static __always_inline __u32 home_of(__u64 hash)
 {
-	return (__u64)(__u32)(hash << (32 - DIGEST_SHIFT) | hash >> (32 + DIGEST_SHIFT)) * lines >> 32;
+	return home_among(hash, DIGEST_SHIFT, lines);
 }
 
-/* other_of returns the second of an entry's two lines. */
 static __always_inline __u32 other_of(__u32 line, __u64 mark)
 {
-	__u32 sum = ((mark >> DIGEST_SHIFT) * 0x9e3779b97f4a7c15ULL >> 32) * lines >> 32;
-	__u64 other = (__u64)sum - line, below = other >> 63;
-
-	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
-	return other + below * lines;
+	return other_among(line, mark >> DIGEST_SHIFT, lines);
 }
 
 static __always_inline struct line *line_at(__u32 i)
