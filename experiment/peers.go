@@ -66,9 +66,10 @@ func installed() error {
 // contest is a run of Peers.
 type contest struct {
 	Peers
-	bed  *testbed.Bed
-	ends []netip.AddrPort // of the clients of latency, each used once
-	pace *pace
+	bed     *testbed.Bed
+	servers []int            // the HTTP servers' processes
+	ends    []netip.AddrPort // of the clients of latency, each used once
+	pace    *pace
 }
 
 // Run measures every peer in every round.
@@ -164,8 +165,33 @@ func (c *contest) turn(ctx context.Context, p peer) (t *turn, err error) {
 	return t, err
 }
 
+// settle returns when nothing comes to the client any more of what was before: a
+// download that is broken off has thousands of frames on their way, and a SYN among
+// them may be dropped. It waits settleWithin at most.
+func (c *contest) settle(ctx context.Context) error {
+	const still = 20 * time.Millisecond
+	for before, until := uint64(0), time.Now().Add(settleWithin); time.Now().Before(until); {
+		now, err := c.bed.Client.Counters()
+		if err != nil || now.RxPackets == before {
+			return err
+		}
+		before = now.RxPackets
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(still):
+		}
+	}
+	return nil
+}
+
+const settleWithin = time.Second
+
 // perform does a task and takes down what it cost.
 func (c *contest) perform(ctx context.Context, t task, b *balancer) (done, error) {
+	if err := c.settle(ctx); err != nil {
+		return done{}, err
+	}
 	before, err := b.spent()
 	if err != nil {
 		return done{}, err

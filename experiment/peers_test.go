@@ -51,13 +51,18 @@ func TestPeersHold(t *testing.T) {
 		{3, func(t *turn) { t.path.servers = []uint64{100, 0} }, "single: 1 servers took connections"},
 		{4, func(t *turn) { t.path.ended = 99 }, "haproxy: 99 connections ended at the proxy"},
 		{5, func(t *turn) { t.path.servers = []uint64{50, 49} }, "nginx: 99 connections were taken by servers"},
-		{5, func(t *turn) { t.done[0].errors = 7 }, "nginx, round 1: connections: 7 errors"},
+		{3, func(t *turn) { t.done[0].errors = 7 }, "single, round 1: connections: 7 errors"},
 		{5, func(t *turn) { t.done[0].work = 0 }, "nginx, round 1: connections: nothing was answered"},
 	} {
 		r := report(3*us, 60*us)
 		c.spoil(r.turns[c.turn])
 		holds(t, c.what, r.Went(), c.what)
 	}
+	r := report(3*us, 60*us)
+	for _, others := range []int{0, 1, 4, 5} {
+		r.turns[others].done[0].errors = 1
+	}
+	holds(t, "errors of others", r.Went(), "")
 }
 
 // TestPeersReadings: the three ways of counting, on numbers that are easy.
@@ -85,11 +90,18 @@ func TestPeersReadings(t *testing.T) {
 	}
 }
 
-// TestPeersOver: the p50 of each, over that of either way of forwarding.
+// TestPeersOver: the p50 of each over that of either way of forwarding, of the same
+// round. The machine gets faster from round to round, and in the second one way
+// was held up.
 func TestPeersOver(t *testing.T) {
 	r := &PeersReport{}
-	for peer, p50 := range map[string]float64{byRoute: 100, byECMP: 125, byHunt: 150, bySingle: 100, byHAProxy: 200, byNginx: 250} {
-		r.turns = append(r.turns, &turn{peer: peer, done: []done{{task: waiting, latencies: []float64{999, p50, 1}}}})
+	for round, pace := range []float64{1, 0.5, 0.25} {
+		for peer, p50 := range map[string]float64{byRoute: 100, byECMP: 125, byHunt: 150, bySingle: 100, byHAProxy: 200, byNginx: 250} {
+			if round == 1 && peer == byHunt {
+				p50 *= 10
+			}
+			r.turns = append(r.turns, &turn{peer: peer, round: round, done: []done{{task: waiting, latencies: []float64{999, pace * p50, 1}}}})
+		}
 	}
 	for i, want := range [][2]float64{{0, -20}, {25, 0}, {50, 20}, {0, -20}, {100, 60}, {150, 100}} {
 		row := r.Summaries()[i]

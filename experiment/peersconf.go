@@ -110,6 +110,7 @@ func (c *contest) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c.servers = append(c.servers, p.Pid())
 		if err := c.answers(ctx, n.Addr, p); err != nil {
 			return err
 		}

@@ -151,17 +151,22 @@ func (c *contest) upload(ctx context.Context) (d done, err error) {
 }
 
 // wait opens connections at a steady rate, one request each, and takes the time
-// from when each was due to when its answer was there.
-func (c *contest) wait(ctx context.Context) (done, error) {
+// from when each was due to when its answer was there. Clients and servers are on
+// CPUs of their own.
+func (c *contest) wait(ctx context.Context) (d done, err error) {
 	n := int(latencyRate * c.For.Seconds())
 	ends := c.ends[:n]
 	c.ends = c.ends[n:]
 	client := load.Client{To: netip.AddrPortFrom(c.bed.VIP, testbed.Port), Enter: c.bed.Client.Enter}
-	run, err := client.Run(ctx, load.Steady(latencyRate, c.For, ends...))
+	var run load.Result
+	err = apart(c.servers, func() (err error) {
+		run, err = client.Run(ctx, load.Steady(latencyRate, c.For, ends...))
+		return err
+	})
 	if err != nil {
-		return done{}, err
+		return d, err
 	}
-	d := done{took: c.For, late: run.Schedule.P99}
+	d.took, d.late = c.For, run.Schedule.P99
 	for _, row := range run.Rows {
 		if row.Outcome == load.OK {
 			d.work++

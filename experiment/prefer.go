@@ -3,7 +3,6 @@ package experiment
 import (
 	"os"
 	"runtime"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,13 +20,7 @@ const preferred = -10
 // with a processor of Go's for each real one, whoever is due waits for that.
 func preferThisProcess() {
 	runtime.GOMAXPROCS(2 * runtime.NumCPU())
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return
-	}
-	for _, task := range tasks {
-		if tid, err := strconv.Atoi(task.Name()); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, tid, preferred)
-		}
+	for tid := range threads(os.Getpid()) {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, tid, preferred)
 	}
 }

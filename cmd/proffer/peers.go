@@ -27,7 +27,8 @@ each) and requests_per_s (on connections that stay open), 32 at a time;
 gbit_per_s (download, 4 streams) and upload_gbit_per_s (one stream); p50_us and
 p99_us of a connection with one request at 500 a second, from when it was due to
 its answer, p50_over_route and p50_over_ecmp, how much more the p50 is than that of
-route and of ecmp, in per cent, and late_p99_us, how late the client sent them; and
+route and of ecmp in the same round, in per cent (the median of all rounds), and
+late_p99_us, how late the client sent them; and
 CPU time a connection, a request, and a GB (10⁹ bytes) of each direction, counted in
 three ways, which are 0 for route, and the first for ecmp:
 
@@ -55,8 +56,8 @@ docs/peers.md for what they and the CPU times are worth.`,
   proffer experiment peers --rounds 10 --for 5s --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
-			flags.IntVar(&e.Rounds, "rounds", 3, "rounds, in each of which every way has its turn, `N`")
-			flags.DurationVar(&e.For, "for", 2*time.Second, "how long each of a turn's five tasks takes, `D`")
+			flags.IntVar(&e.Rounds, "rounds", 6, "rounds, in each of which every way has its turn, `N`")
+			flags.DurationVar(&e.For, "for", time.Second, "how long each of a turn's five tasks takes, `D`")
 		},
 		check: func() error {
 			e.Servers, e.Seed = f.servers, f.seed
