@@ -78,11 +78,6 @@ func (e Peers) Run(ctx context.Context, show func(Step)) (_ *PeersReport, err er
 		return nil, err
 	}
 	preferThisProcess()
-	stop, err := dataplane.CountRunTime()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
 	c := &contest{Peers: e}
 	c.pace = &pace{began: time.Now(), total: e.Rounds * len(peers()) * len(tasks()), guess: e.For + time.Second/2, show: show}
 	c.pace.begin("building a farm")
@@ -165,40 +160,58 @@ func (c *contest) turn(ctx context.Context, p peer) (t *turn, err error) {
 	return t, err
 }
 
-// settle returns when nothing comes to the client any more of what was before: a
-// download that is broken off has thousands of frames on their way, and a SYN among
-// them may be dropped. It waits settleWithin at most.
+// settle returns when the client hears nothing any more of what was before: a download
+// that is broken off has thousands of frames on their way, and a SYN among them may be
+// dropped.
 func (c *contest) settle(ctx context.Context) error {
-	const still = 20 * time.Millisecond
-	for before, until := uint64(0), time.Now().Add(settleWithin); time.Now().Before(until); {
+	return untilStill(ctx, func() (uint64, error) {
 		now, err := c.bed.Client.Counters()
-		if err != nil || now.RxPackets == before {
+		return now.RxPackets, err
+	})
+}
+
+// untilStill returns when a counter is twice the same, 20 ms apart; it waits about a
+// second at most.
+func untilStill(ctx context.Context, counter func() (uint64, error)) error {
+	const still, tries = 20 * time.Millisecond, 50
+	before, err := counter()
+	for range tries {
+		if err != nil {
 			return err
 		}
-		before = now.RxPackets
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(still):
 		}
+		var now uint64
+		if now, err = counter(); now == before {
+			return err
+		}
+		before = now
 	}
-	return nil
+	return err
 }
 
-const settleWithin = time.Second
-
-// perform does a task and takes down what it cost.
-func (c *contest) perform(ctx context.Context, t task, b *balancer) (done, error) {
+// perform does a task and takes down what it cost. The kernel counts the run time of
+// eBPF programs only where somebody asks for it, because that takes time as well.
+func (c *contest) perform(ctx context.Context, t task, b *balancer) (d done, err error) {
 	if err := c.settle(ctx); err != nil {
-		return done{}, err
+		return d, err
+	}
+	if t.costs {
+		var stop func() error
+		if stop, err = dataplane.CountRunTime(); err != nil {
+			return d, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	before, err := b.spent()
 	if err != nil {
-		return done{}, err
+		return d, err
 	}
-	d, err := t.do(c, ctx)
-	if err != nil {
-		return done{}, errors.Join(err, ctx.Err())
+	if d, err = t.do(c, ctx); err != nil {
+		return d, errors.Join(err, ctx.Err())
 	}
 	after, err := b.spent()
 	d.task, d.cost = t.name, after.minus(before)

@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"context"
+	"errors"
 	"math"
 	"os"
 	"strings"
@@ -108,6 +110,40 @@ func TestPeersOver(t *testing.T) {
 		if math.Abs(row.OverRoute-want[0]) > 1e-9 || math.Abs(row.OverECMP-want[1]) > 1e-9 {
 			t.Errorf("%s: p50 of %v is %+v %% over route and %+v %% over ecmp, want %v", row.Way, row.P50, row.OverRoute, row.OverECMP, want)
 		}
+	}
+}
+
+// TestUntilStill: it reads until nothing has come, but not for ever.
+func TestUntilStill(t *testing.T) {
+	no := errors.New("no")
+	for _, c := range []struct {
+		what  string
+		moves int // readings that are each another
+		fails int // the reading that cannot be had
+		reads int
+		want  error
+	}{
+		{"still", 1, 0, 2, nil},
+		{"still in the end", 5, 0, 6, nil},
+		{"never", 1000, 0, 51, nil},
+		{"gone at first", 5, 1, 1, no},
+		{"gone later", 5, 3, 3, no},
+	} {
+		reads := 0
+		err := untilStill(t.Context(), func() (uint64, error) {
+			if reads++; reads == c.fails {
+				return 0, no
+			}
+			return uint64(min(reads, c.moves)), nil
+		})
+		if reads != c.reads || !errors.Is(err, c.want) {
+			t.Errorf("%s: %d readings and %v, want %d and %v", c.what, reads, err, c.reads, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := untilStill(ctx, func() (uint64, error) { return 0, nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -17,8 +17,9 @@ import (
 
 // task is what every peer has to do.
 type task struct {
-	name string
-	do   func(*contest, context.Context) (done, error)
+	name  string
+	do    func(*contest, context.Context) (done, error)
+	costs bool // what it costs is asked for
 }
 
 // The tasks by name: connections of one request each; requests on connections
@@ -34,11 +35,11 @@ const (
 
 func tasks() []task {
 	return []task{
-		{connecting, (*contest).connect},
-		{requesting, (*contest).request},
-		{downloading, (*contest).download},
-		{uploading, (*contest).upload},
-		{waiting, (*contest).wait},
+		{connecting, (*contest).connect, true},
+		{requesting, (*contest).request, true},
+		{downloading, (*contest).download, true},
+		{uploading, (*contest).upload, true},
+		{waiting, (*contest).wait, false},
 	}
 }
 

@@ -26,11 +26,11 @@ wrk and curl.
 each) and requests_per_s (on connections that stay open), 32 at a time;
 gbit_per_s (download, 4 streams) and upload_gbit_per_s (one stream); p50_us and
 p99_us of a connection with one request at 500 a second, from when it was due to
-its answer, p50_over_route and p50_over_ecmp, how much more the p50 is than that of
-route and of ecmp in the same round, in per cent (the median of all rounds), and
-late_p99_us, how late the client sent them; and
-CPU time a connection, a request, and a GB (10⁹ bytes) of each direction, counted in
-three ways, which are 0 for route, and the first for ecmp:
+its answer, clients and servers on CPUs of their own; p50_over_route and
+p50_over_ecmp, how much more the p50 is than that of route and of ecmp in the same
+round, in per cent (the median of all rounds); late_p99_us, how late the client
+sent them; and CPU time a connection, a request, and a GB (10⁹ bytes) of each
+direction, counted in three ways, which are 0 for route, and the first for ecmp:
 
   cpu_us_per_connection, cpu_us_per_request, cpu_s_per_gb, cpu_s_per_upload_gb:
       the balancer's own: user and system time of its process (as /proc/PID/stat
@@ -49,18 +49,19 @@ connections are those made of one request, errors what wrk and our
 client met.
 
 Fails if a connection went another way than its name says, by the counters of
-kernels and daemons, if there was an error, or if the LB of hunt needs more than
-a 20th of HAProxy's cpu_us_per_connection. Latencies decide nothing: see
-docs/peers.md for what they and the CPU times are worth.`,
+kernels and daemons, if a client of hunt or single met an error, or if the LB of
+hunt needs more than a 20th of HAProxy's cpu_us_per_connection. Latencies decide
+nothing: see docs/peers.md for what they and the CPU times are worth.`,
 		example: `  proffer experiment peers --out out
-  proffer experiment peers --rounds 10 --for 5s --json`,
+  proffer experiment peers --servers 12 --rounds 10 --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
+			flags.IntVar(&e.Servers, "servers", 4, "servers of the farm, `N`; all share this machine's caches")
 			flags.IntVar(&e.Rounds, "rounds", 6, "rounds, in each of which every way has its turn, `N`")
 			flags.DurationVar(&e.For, "for", time.Second, "how long each of a turn's five tasks takes, `D`")
 		},
 		check: func() error {
-			e.Servers, e.Seed = f.servers, f.seed
+			e.Seed = f.seed
 			return e.Check()
 		},
 		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
