@@ -45,21 +45,24 @@ func keepOn(cpus []int, pid int) error {
 	for _, cpu := range cpus {
 		want.Set(cpu)
 	}
-	for again := true; again; { // a thread that was not there yet may have been started by one that was elsewhere
-		again = false
+	for range 10 { // each time there may be threads that one which was still elsewhere has started
+		moved := false
 		for tid := range threads(pid) {
 			var is unix.CPUSet
 			err := unix.SchedGetaffinity(tid, &is)
 			if err == nil && is != want {
-				again = true
+				moved = true
 				err = unix.SchedSetaffinity(tid, &want)
 			}
 			if err != nil && !errors.Is(err, unix.ESRCH) { // that thread has ended
 				return fmt.Errorf("keep process %d on CPUs %v: %w", pid, cpus, err)
 			}
 		}
+		if !moved {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("keep process %d on CPUs %v: its threads go elsewhere again and again", pid, cpus)
 }
 
 // threads are those of a process, none if it has ended.
