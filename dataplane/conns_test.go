@@ -146,19 +146,3 @@ func (w *connTable) count(t testing.TB) (openings, proved int) {
 	}
 	return len(all) - proved, proved
 }
-
-// connSlot is a flow's entry as the exhaustive tests save and restore it.
-type connSlot struct {
-	*connTable
-	f policy.Flow
-	connEntry
-}
-
-func (s *connSlot) read(t testing.TB) { s.connEntry = s.get(t, s.f) }
-
-func (s *connSlot) restore(t testing.TB, was connEntry) {
-	if s.connEntry != was {
-		s.put(t, s.f, was)
-		s.connEntry = was
-	}
-}

@@ -46,6 +46,25 @@ func deepen(t *testing.T, letters int, runs *int, walk func(depth int) int) {
 		letters, n, steps, *runs, time.Since(began).Minutes())
 }
 
+// slot is a flow's entry in a table of either kind, as it was read or restored last.
+type slot[E comparable] struct {
+	table interface {
+		get(testing.TB, policy.Flow) E
+		put(testing.TB, policy.Flow, E)
+	}
+	f     policy.Flow
+	entry E
+}
+
+func (s *slot[E]) read(t testing.TB) { s.entry = s.table.get(t, s.f) }
+
+func (s *slot[E]) restore(t testing.TB, was E) {
+	if s.entry != was {
+		s.table.put(t, s.f, was)
+		s.entry = was
+	}
+}
+
 // probe runs a program some million times: what it reads and writes beside the
 // program are pages in memory.
 type probe struct {

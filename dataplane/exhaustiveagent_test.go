@@ -83,7 +83,7 @@ func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 
 // agentState is all that the programs remember of the flow, and its kernel.
 type agentState struct {
-	conn     connSlot
+	conn     slot[connEntry]
 	load     agentLoad
 	refusals [2][8]byte
 	kernel   kernel
@@ -124,7 +124,7 @@ func newAgentTree(t testing.TB) *agentTree {
 	})
 	f := inward(huntPort, syn).flow()
 	x.slots = [2]int{refusalSlot(f, isnA), refusalSlot(f, isnB)}
-	x.have.conn = connSlot{connTable: connsOf(t, x.agent), f: f}
+	x.have.conn = slot[connEntry]{table: connsOf(t, x.agent), f: f}
 	x.have.kernel.server = firstServer + 1
 	return x
 }
@@ -213,7 +213,7 @@ func (x *agentTree) read() {
 }
 
 func (x *agentTree) restore(was agentState) {
-	x.have.conn.restore(x.t, was.conn.connEntry)
+	x.have.conn.restore(x.t, was.conn.entry)
 	x.putLoad(was.load)
 	for i, at := range x.slots {
 		if x.have.refusals[i] != was.refusals[i] {
@@ -254,7 +254,7 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 			return false
 		}
 	}
-	return connAs(x.have.conn.connEntry) == m.Conn && x.have.load.Asking == m.Asking
+	return connAs(x.have.conn.entry) == m.Conn && x.have.load.Asking == m.Asking
 }
 
 // agentPlace is where a sequence has led: what follows depends on nothing else.
@@ -330,7 +330,7 @@ func (x *agentTree) step(m *agentMessage, model fsm.Agent, now time.Duration, ca
 	}
 	if !x.matches(&model) {
 		x.t.Errorf("after %v, %s: conn %+v, load %+v, the model %+v", came, m.name,
-			connAs(x.have.conn.connEntry), x.have.load, model)
+			connAs(x.have.conn.entry), x.have.load, model)
 	}
 	return model, now, true
 }

@@ -33,12 +33,12 @@ const mostHops = 10
 type nodeLB struct {
 	*probe
 	lb    *LB
-	entry lineSlot
+	entry slot[lbEntry]
 }
 
 type nodeServer struct {
 	*serverProbe
-	conn   connSlot
+	conn   slot[connEntry]
 	kernel kernel
 }
 
@@ -81,7 +81,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		s := newServerProbe(t, topo.Node{Locator: serverLocator(i)}, hops, own)
 		n.servers[i] = nodeServer{
 			serverProbe: s,
-			conn:        connSlot{connTable: connsOf(t, s.agent), f: inward(huntPort, syn).flow()},
+			conn:        slot[connEntry]{table: connsOf(t, s.agent), f: inward(huntPort, syn).flow()},
 		}
 	}
 	return n
@@ -101,7 +101,7 @@ func newNodeLB(t testing.TB, locator netip.Prefix, hops topo.NextHops, f policy.
 	}
 	return nodeLB{
 		probe: newProbe(t, l.objs.Lb, l.names, l.objs.Counters), lb: l,
-		entry: lineSlot{lineTable: tableOf(t, l, cfg), f: f},
+		entry: slot[lbEntry]{table: tableOf(t, l, cfg), f: f},
 	}
 }
 

@@ -111,7 +111,7 @@ type lbTree struct {
 	alphabet []lbMessage
 	syns     *ebpf.Memory
 	slots    [4]int
-	entry    lineSlot
+	entry    slot[lbEntry]
 	have     lbState
 	known    map[lbPlace]int
 	runs     int
@@ -144,16 +144,17 @@ func newLBTree(t testing.TB) *lbTree {
 		pool: poolOf(t, cfg, f), syns: pagesOf(t, l.objs.Syns), hits: hits{}, known: map[lbPlace]int{},
 	}
 	x.alphabet = lbAlphabet(x.pool)
-	x.entry = lineSlot{lineTable: tableOf(t, l, cfg), f: f}
+	table := tableOf(t, l, cfg)
+	x.entry = slot[lbEntry]{table: table, f: f}
 	for i, seq := range []uint32{isnA, isnB, isnA + 1, isnA + 11} {
-		x.slots[i] = digestSlot(x.entry.key, f, seq)
+		x.slots[i] = digestSlot(table.key, f, seq)
 	}
 	return x
 }
 
 func (x *lbTree) read() {
 	x.entry.read(x.t)
-	x.have.entry = x.entry.lbEntry
+	x.have.entry = x.entry.entry
 	for i, at := range x.slots {
 		readAt(x.t, x.syns, x.have.syns[i][:], 8*at)
 	}

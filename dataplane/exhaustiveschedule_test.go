@@ -148,8 +148,8 @@ func (n *smallFarm) remembered() (s farmState) {
 	for i := range 2 {
 		n.lbs[i].entry.read(n.t)
 		n.servers[i].conn.read(n.t)
-		s.flows[i] = n.lbs[i].entry.lbEntry
-		s.conns[i] = n.servers[i].conn.connEntry
+		s.flows[i] = n.lbs[i].entry.entry
+		s.conns[i] = n.servers[i].conn.entry
 	}
 	return s
 }

@@ -167,19 +167,3 @@ func (lt lineTable) empty(t testing.TB) {
 		t.Fatal(err)
 	}
 }
-
-// lineSlot is a flow's entry as the exhaustive tests save and restore it.
-type lineSlot struct {
-	lineTable
-	f policy.Flow
-	lbEntry
-}
-
-func (s *lineSlot) read(t testing.TB) { s.lbEntry = s.get(t, s.f) }
-
-func (s *lineSlot) restore(t testing.TB, was lbEntry) {
-	if s.lbEntry != was {
-		s.put(t, s.f, was)
-		s.lbEntry = was
-	}
-}

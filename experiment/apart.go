@@ -14,8 +14,8 @@ import (
 // other half. Where there is one CPU it just runs f.
 //
 // Left alone, the scheduler puts client and server on one CPU or on two, by habits
-// that last for seconds. A wake on the same CPU takes 3 µs and one on the other, a
-// virtual one that sleeps, 45: more than the ways differ by.
+// that last for seconds, and a wake on another CPU that sleeps takes longer than the
+// ways differ by.
 func apart(others []int, f func() error) (err error) {
 	cpus, err := allowedCPUs()
 	if err != nil {
