@@ -17,7 +17,7 @@ test: tools ## check everything: objects, style, units, programs, end to end (ro
 build: ## build/proffer from the committed eBPF objects (needs Go only)
 	@$(GO) build -o $(BIN) ./cmd/proffer
 
-generate: ## compile bpf/*.bpf.c anew (needs clang-19, libbpf-dev)
+generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 	@$(GO) generate ./...
 
 lint: ## gofmt, vet, staticcheck, the import rule

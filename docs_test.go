@@ -1,6 +1,7 @@
 package proffer
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,8 +17,8 @@ func TestCountersAreDocumented(t *testing.T) {
 		t.Fatal("docs/counters.md has no section Agent")
 	}
 	for _, c := range []struct{ source, prefix, section string }{
-		{"bpf/lb.bpf.c", "LB", lb},
-		{"bpf/agent.bpf.c", "AGENT", agent},
+		{"bpf/lb/lb.bpf.c", "LB", lb},
+		{"bpf/agent/agent.bpf.c", "AGENT", agent},
 	} {
 		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)
 		if len(names) == 0 {
@@ -63,13 +64,15 @@ func read(t *testing.T, path string) string {
 
 // TestFailuresAreTested: every test that docs/failures.md names exists.
 func TestFailuresAreTested(t *testing.T) {
-	files, err := filepath.Glob("*/*_test.go")
+	var sources strings.Builder
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, "_test.go") {
+			sources.WriteString(read(t, path))
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	var sources strings.Builder
-	for _, file := range files {
-		sources.WriteString(read(t, file))
 	}
 	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)").FindAllStringSubmatch(read(t, "docs/failures.md"), -1)
 	if len(names) == 0 {

@@ -11,14 +11,14 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"learn", "policy", "queue", "stats", "steer", "trace"},
-	{"handshake", "table"},
-	{"config", "oracle"},
-	{"api", "dataplane", "guest", "load", "nexthop", "signal", "testbed"},
+	{"lab/queue", "lab/stats", "lab/trace", "learn", "policy", "steer"},
+	{"proof/fsm", "table"},
+	{"config", "proof/oracle"},
+	{"api", "dataplane", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
 	{"control"},
-	{"figures", "sim"},
-	{"edge", "experiment", "study"},
-	{"paper"},
+	{"lab/figures", "lab/sim"},
+	{"lab/edge", "lab/experiment", "lab/study"},
+	{"lab/paper"},
 	{"cmd/proffer", "e2e"},
 }
 

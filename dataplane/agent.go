@@ -18,7 +18,7 @@ import (
 	"proffer/topo"
 )
 
-// Agent is the server's data plane (bpf/agent.bpf.c) on one link.
+// Agent is the server's data plane (bpf/agent/agent.bpf.c) on one link.
 type Agent struct {
 	plane
 	objs     agentObjects

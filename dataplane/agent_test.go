@@ -321,7 +321,7 @@ func testRefusedBefore(t *testing.T, seen hits) {
 	r.send(t, last.frame()).is(t, "again, and the last", xdpPass, delivered(p), "accept_force")
 }
 
-// refusalHash is the hash by which bpf/refused.h keeps p's opening.
+// refusalHash is the hash by which bpf/agent/refused.h keeps p's opening.
 func refusalHash(p packet) uint64 {
 	h, b := uint64(p.seq), slices.Concat(p.src.Addr().AsSlice(), p.dst.Addr().AsSlice())
 	b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.src.Port()), p.dst.Port())

@@ -166,7 +166,7 @@ func (s sr) signed(k topo.SignalKey) sr {
 }
 
 // source is the sender's address: what its tag covers is what the last receiver
-// still knows (bpf/auth.h).
+// still knows (bpf/packet/auth.h).
 func (s sr) source() netip.Addr {
 	if s.key == nil {
 		return own(s.lb)

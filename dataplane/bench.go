@@ -16,7 +16,7 @@ import (
 )
 
 // Bench runs a program many times in the kernel, on frames of changing flows: the
-// program stands in the middle of bpf/bench.bpf.c's, which writes the next flow
+// program stands in the middle of bpf/bench/bench.bpf.c's, which writes the next flow
 // into the frame and undoes what the program did to it.
 type Bench struct {
 	spec  *ebpf.CollectionSpec // of the outer program

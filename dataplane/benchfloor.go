@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Floors of bpf/floors.h: what a part of a load balancer costs, alone.
+// Floors of bpf/bench/floors.h: what a part of a load balancer costs, alone.
 const (
 	FloorLoop          = benchProgLoop
 	FloorLoopOut       = benchProgLoopOut

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The agent's table of flows (bpf/conns.h).
+// The agent's table of flows (bpf/agent/conns.h).
 const (
 	setPlaces = len(agentConnSet{}.Mark)
 	noDigest  = 1<<22 - 1 // the largest mark of nobody

@@ -23,7 +23,7 @@ func connsOf(t testing.TB, a *Agent) *connTable {
 	return &connTable{a.objs.Conns, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
 }
 
-// Bits of a mark (bpf/conns.h).
+// Bits of a mark (bpf/agent/conns.h).
 const (
 	digestOf   = ^uint64(noDigest)
 	isAway     = 1 << 17

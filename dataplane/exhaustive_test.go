@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 	"proffer/topo"
 )
 
@@ -167,7 +167,7 @@ func (p *probe) send(t testing.TB, frame []byte) outcome {
 	return out
 }
 
-// refusalSlot is where an agent remembers an offer that it passed on (bpf/refused.h).
+// refusalSlot is where an agent remembers an offer that it passed on (bpf/agent/refused.h).
 func refusalSlot(f policy.Flow, isn uint32) (slot int) {
 	var b [40]byte
 	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
@@ -183,7 +183,7 @@ func refusalSlot(f policy.Flow, isn uint32) (slot int) {
 	return int(h % 65536)
 }
 
-// digestSlot is where the LB remembers that a packet came before (bpf/retry.h).
+// digestSlot is where the LB remembers that a packet came before (bpf/lb/retry.h).
 func digestSlot(key policy.DigestKey, f policy.Flow, isn uint32) int {
 	return int(policy.Mix(key.Digest(f)^uint64(isn)) % 65536)
 }

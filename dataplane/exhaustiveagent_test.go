@@ -7,8 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 	"proffer/topo"
 )
 

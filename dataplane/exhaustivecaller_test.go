@@ -3,7 +3,7 @@ package dataplane
 import (
 	"fmt"
 
-	fsm "proffer/handshake"
+	fsm "proffer/proof/fsm"
 )
 
 // caller is the client's TCP, by RFC 9293 §3.10.7 as far as a farm can tell.

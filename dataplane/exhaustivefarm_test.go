@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"proffer/config"
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 	"proffer/topo"
 )
 

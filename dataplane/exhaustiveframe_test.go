@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 )
 
 // Nodes are numbered by the 16 bits in which the locators of the tests differ.

@@ -1,7 +1,7 @@
 package dataplane
 
 import (
-	fsm "proffer/handshake"
+	fsm "proffer/proof/fsm"
 )
 
 // kernel is a server's TCP for one flow, as far as Linux's answers matter to the

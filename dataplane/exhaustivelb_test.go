@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 	"proffer/table"
 	"proffer/topo"
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	fsm "proffer/handshake"
 	"proffer/policy"
+	fsm "proffer/proof/fsm"
 )
 
 // happen is one number of a schedule.

@@ -10,7 +10,7 @@ import (
 	"proffer/topo"
 )
 
-// The LB's table of flows (bpf/lines.h).
+// The LB's table of flows (bpf/lb/lines.h).
 const (
 	lineEntries = 4
 	lineBytes   = 64

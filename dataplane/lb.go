@@ -13,7 +13,7 @@ import (
 	"proffer/topo"
 )
 
-// LB is the load balancer's data plane (bpf/lb.bpf.c) on one link.
+// LB is the load balancer's data plane (bpf/lb/lb.bpf.c) on one link.
 type LB struct {
 	plane
 	mu       sync.Mutex // Apply and SetNextHops both write servers

@@ -10,7 +10,7 @@ import (
 	"proffer/topo"
 )
 
-// lbFlow and lbEmbryo are what an entry's word says (bpf/flow.h).
+// lbFlow and lbEmbryo are what an entry's word says (bpf/lb/flow.h).
 type lbFlow struct {
 	Seen                          time.Duration
 	Closed                        uint32
@@ -67,7 +67,7 @@ func tableOf(t testing.TB, l *LB, cfg *topo.LB) lineTable {
 	return lineTable{l.objs.Flows, policy.NewDigestKey(cfg.CandidateKey)}
 }
 
-// places are the lines where a flow's entry may be, and its mark (bpf/lines.h).
+// places are the lines where a flow's entry may be, and its mark (bpf/lb/lines.h).
 func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
 	hash := lt.key.Digest(f)
 	home, other := linesOf(hash, lt.m.MaxEntries())

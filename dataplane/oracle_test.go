@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/config"
-	"proffer/oracle"
+	"proffer/proof/oracle"
 	"proffer/topo"
 )
 

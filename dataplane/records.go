@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The LB's table of services (bpf/service.h).
+// The LB's table of services (bpf/lb/service.h).
 const (
 	maxServices      = 1024
 	servicePlaceBits = 13
@@ -60,7 +60,7 @@ func (r *records) close() error {
 	return unix.Munmap(r.memory)
 }
 
-// firstPlace is first_place of bpf/service.h.
+// firstPlace is first_place of bpf/lb/service.h.
 func firstPlace(key *lbServiceKey) uint32 {
 	words := (*[5]uint32)(unsafe.Pointer(key))
 	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15

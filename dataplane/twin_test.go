@@ -15,7 +15,7 @@ import (
 
 // The programs' integer decisions, compiled apart for tests: a batch a call.
 //
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -output-dir internal/twin -go-package twin -output-suffix= -type hash_in -type hash_out -type act -type accept_in -type accept_out -type offering -type load Twin ../bpf/twin.bpf.c -- -O2 -fno-strict-aliasing -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -output-dir internal/twin -go-package twin -output-suffix= -type hash_in -type hash_out -type act -type accept_in -type accept_out -type offering -type load Twin ../bpf/bench/twin.bpf.c -- -I../bpf -O2 -fno-strict-aliasing -mcpu=v3 -Wall -Wextra -Werror -Wno-unused-parameter -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 const (
 	batch     = 4096 // BATCH of twin.bpf.c

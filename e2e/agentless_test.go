@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 	"proffer/topo"
 )
 

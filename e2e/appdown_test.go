@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 )
 
 // TestOneApplicationLeft: of all candidates only one still has an application,
@@ -34,7 +34,7 @@ func TestOneApplicationLeft(t *testing.T) {
 				}
 				gone = time.Since(began)
 			}
-			client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Progress: down, Timeout: patience}
+			client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Progress: down, Timeout: patience}
 			run, err := client.Run(t.Context(), every(5*time.Millisecond, requests))
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +43,7 @@ func TestOneApplicationLeft(t *testing.T) {
 			for _, row := range run.Rows {
 				after := row.Started > gone
 				// What was open when its application ended ends with it, by a reset.
-				if row.Outcome == load.Refused || after && row.Outcome != load.OK {
+				if row.Outcome == traffic.Refused || after && row.Outcome != traffic.OK {
 					t.Errorf("request %d did not get a connection: %s: %s", row.ID, row.Outcome, row.Cause)
 				}
 				if after && row.Server == left.Name {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 )
 
 // TestBurstWithDelay: while the client's first packets cross a long way, no
@@ -19,7 +19,7 @@ func TestBurstWithDelay(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: servers, Delay: oneWay})
 	serve(t, bed)
 	farm := start(t, bed, settings(t, "hunt:static:4"))
-	client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
+	client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
 	run, err := client.Run(t.Context(), every(0, burst))
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestBurstWithDelay(t *testing.T) {
 	share := map[string]int{}
 	for _, row := range run.Rows {
 		share[row.Server]++
-		if row.Outcome != load.OK {
+		if row.Outcome != traffic.OK {
 			t.Errorf("request %d: %s: %s", row.ID, row.Outcome, row.Cause)
 		}
 		if took := row.Connected - row.Started; took < 2*oneWay {

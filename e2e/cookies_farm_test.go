@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
-	"proffer/experiment"
-	"proffer/guest"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/guest"
+	"proffer/lab/testbed"
 )
 
 // cookieFarm has kernels of their own for servers, which answer every SYN by a

@@ -10,7 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // byHand are connections that nobody's kernel has, so that their ACK goes out

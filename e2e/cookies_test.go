@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // TestCookies: a server that answers by SYN cookies keeps nothing, so the ACK

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 	"proffer/policy"
-	"proffer/testbed"
 	"proffer/topo"
 )
 

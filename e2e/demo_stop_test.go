@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 var long = []string{"--servers", "4", "--requests", "100000", "--policies", "hunt:static:4", "--mean", "20ms", "--load", "0.5"}

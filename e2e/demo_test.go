@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/load"
+	"proffer/lab/traffic"
 )
 
 // lateness is the one reason for which a run may be tried again: a busy machine
@@ -249,7 +249,7 @@ func wantRows(t *testing.T, path, policy string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rows, err := load.ReadRows(f)
+	rows, err := traffic.ReadRows(f)
 	if err != nil || len(rows) != 600 {
 		t.Fatalf("%s: %d rows, %v", path, len(rows), err)
 	}
@@ -259,7 +259,7 @@ func wantRows(t *testing.T, path, policy string) {
 	}
 	for i, r := range rows {
 		ordered := r.Intended <= r.Started && r.Started < r.Connected && r.Connected < r.Done
-		if r.ID != i || r.Outcome != load.OK || r.Hops < 1 || r.Hops > most || !strings.HasPrefix(r.Server, "s") || r.LB != "lb1" || !ordered {
+		if r.ID != i || r.Outcome != traffic.OK || r.Hops < 1 || r.Hops > most || !strings.HasPrefix(r.Server, "s") || r.LB != "lb1" || !ordered {
 			t.Fatalf("%s: row %d: %+v", path, i, r)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/experiment"
-	"proffer/load"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/policy"
-	"proffer/testbed"
 )
 
 const (
@@ -103,7 +103,7 @@ func start(t *testing.T, bed *testbed.Bed, s experiment.Settings) *experiment.Fa
 // serve runs the load servers on the VIP of every server node.
 func serve(t *testing.T, bed *testbed.Bed) *experiment.Servers {
 	t.Helper()
-	servers, err := experiment.Serve(bed, load.Machine{Cores: 2, Workers: 32})
+	servers, err := experiment.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

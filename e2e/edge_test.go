@@ -11,8 +11,8 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	"proffer/experiment"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 	"proffer/topo"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestFloodCostsNoEstablishedFlow: a short flood, as fast as it goes. How many new

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestForgedSignalsChangeNothing: and every way to refuse one was taken.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestLBsDieUnnoticed: a host and a daemon die under traffic. How long a request

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestLostFramesServeNobodyTwice: one frame in fifty is lost on every link. How

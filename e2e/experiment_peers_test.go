@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestPeers: every way of the comparison works, was the one it is named after, and

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // TestNobodyIsLostWhoseServerIsThere: three replacements, each with another LB,

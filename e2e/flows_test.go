@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 )
 
 // within is how long a flow may take to answer before it counts as silent:
@@ -15,9 +15,9 @@ import (
 const within = 20 * time.Second
 
 // echoes runs an Echo on the VIP, IPv6 and IPv4, of every server node.
-func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*load.Echo {
+func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*traffic.Echo {
 	t.Helper()
-	all := map[string]*load.Echo{}
+	all := map[string]*traffic.Echo{}
 	for _, n := range nodes {
 		all[n.Name] = echo(t, n, bed.VIP, bed.VIP4)
 	}
@@ -25,14 +25,14 @@ func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*
 }
 
 // echo runs one on the given addresses of a node until the test ends.
-func echo(t *testing.T, n *testbed.Node, vips ...netip.Addr) *load.Echo {
+func echo(t *testing.T, n *testbed.Node, vips ...netip.Addr) *traffic.Echo {
 	t.Helper()
-	e := load.NewEcho(n.Name)
+	e := traffic.NewEcho(n.Name)
 	t.Cleanup(func() { e.Close() })
 	for _, vip := range vips {
 		var l net.Listener
 		err := n.Do(func() (err error) {
-			l, err = load.Listen(netip.AddrPortFrom(vip, testbed.Port), 1024)
+			l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), 1024)
 			return err
 		})
 		if err != nil {
@@ -53,14 +53,14 @@ func ends(addrs []netip.Addr, first, k int) []netip.AddrPort {
 }
 
 // open opens k long flows to the VIP; all of them must answer.
-func open(t *testing.T, bed *testbed.Bed, first, k int) *load.Flows {
+func open(t *testing.T, bed *testbed.Bed, first, k int) *traffic.Flows {
 	t.Helper()
 	return openTo(t, bed, bed.VIP, bed.ClientAddrs, first, k)
 }
 
-func openTo(t *testing.T, bed *testbed.Bed, vip netip.Addr, clients []netip.Addr, first, k int) *load.Flows {
+func openTo(t *testing.T, bed *testbed.Bed, vip netip.Addr, clients []netip.Addr, first, k int) *traffic.Flows {
 	t.Helper()
-	f, err := load.OpenFlows(t.Context(), load.Dial{
+	f, err := traffic.OpenFlows(t.Context(), traffic.Dial{
 		To: netip.AddrPortFrom(vip, testbed.Port), From: ends(clients, first, k),
 		Rate: 1000, Timeout: within, Enter: bed.Client.Enter,
 	})
@@ -73,11 +73,11 @@ func openTo(t *testing.T, bed *testbed.Bed, vip netip.Addr, clients []netip.Addr
 }
 
 // alive makes every flow exchange a line, and fails if one does not.
-func alive(t *testing.T, when string, f *load.Flows) {
+func alive(t *testing.T, when string, f *traffic.Flows) {
 	t.Helper()
 	bad := 0
 	for _, a := range f.Exchange(t.Context(), within) {
-		if a.Outcome == load.OK {
+		if a.Outcome == traffic.OK {
 			continue
 		}
 		if bad++; bad <= 5 {

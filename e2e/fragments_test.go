@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -29,9 +29,9 @@ func datagrams(s *experiment.Settings, vip netip.Addr, fragments topo.Fragments)
 }
 
 // echoDatagrams runs an EchoUDP on a VIP of every server node.
-func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*load.EchoUDP {
+func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*traffic.EchoUDP {
 	t.Helper()
-	all := map[string]*load.EchoUDP{}
+	all := map[string]*traffic.EchoUDP{}
 	for _, n := range bed.Servers {
 		var conn *net.UDPConn
 		err := n.Do(func() (err error) {
@@ -41,7 +41,7 @@ func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*l
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := load.NewEchoUDP(n.Name)
+		e := traffic.NewEchoUDP(n.Name)
 		all[n.Name] = e
 		t.Cleanup(func() { e.Close() })
 		go e.Serve(conn) // ends with Close
@@ -144,7 +144,7 @@ func TestFragmentsHashed(t *testing.T) {
 						t.Errorf("%s has the small datagrams of %s, %s the large one", got, client, by)
 					}
 				}
-				whole := func(d load.Datagram) bool { return d.From.Addr() == client && len(d.Text) == large }
+				whole := func(d traffic.Datagram) bool { return d.From.Addr() == client && len(d.Text) == large }
 				for name, e := range servers {
 					if slices.ContainsFunc(e.Heard(), whole) != (name == by) {
 						t.Errorf("the large datagram of %s, which %s answered, came to %s", client, by, name)

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -28,7 +28,7 @@ func lingering(s *experiment.Settings) {
 func halfOpen(to, from net.Conn) error {
 	const pieces, pause = 40, linger / 10
 	var all bytes.Buffer
-	if _, err := io.Copy(&all, load.Bytes(pieces*1000)); err != nil {
+	if _, err := io.Copy(&all, traffic.Bytes(pieces*1000)); err != nil {
 		return err
 	}
 	came := make(chan error, 1)

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -165,7 +165,7 @@ func sendWhen(t *testing.T, n *testbed.Node, vip netip.Addr, size int64, let <-c
 				}
 				c.Write([]byte{'!'})
 				<-let
-				io.Copy(c, load.Bytes(size)) // the client sees what is missing
+				io.Copy(c, traffic.Bytes(size)) // the client sees what is missing
 			}()
 		}
 	}()

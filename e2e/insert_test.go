@@ -11,9 +11,9 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -345,7 +345,7 @@ func writeBytes(t *testing.T, path string, size int64) string {
 		t.Fatal(err)
 	}
 	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(hash, file), load.Bytes(size)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(hash, file), traffic.Bytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -47,7 +47,7 @@ func settings4(t *testing.T, bed *testbed.Bed, policy string) experiment.Setting
 // serveAt runs a load server on an address of each node until the test ends.
 func serveAt(t *testing.T, vip netip.Addr, nodes ...*testbed.Node) {
 	t.Helper()
-	clock, err := load.NewClock()
+	clock, err := traffic.NewClock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func serveAt(t *testing.T, vip netip.Addr, nodes ...*testbed.Node) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := load.NewServer(n.Name, load.Machine{Cores: 2, Workers: 32}, clock)
+		server := traffic.NewServer(n.Name, traffic.Machine{Cores: 2, Workers: 32}, clock)
 		t.Cleanup(func() { server.Close() })
 		go server.Serve(l) // ends with Close
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/guest"
-	"proffer/testbed"
+	"proffer/lab/guest"
+	"proffer/lab/testbed"
 )
 
 // TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // TestLBDaemonDies: without a daemon the LB's programs go on steering, and the

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -26,7 +26,7 @@ func TestApplicationDown(t *testing.T) {
 			servers.All[0].Close()
 		}
 	}
-	client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Progress: down, Timeout: patience}
+	client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Progress: down, Timeout: patience}
 	run, err := client.Run(t.Context(), every(3*time.Millisecond, requests))
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestApplicationDown(t *testing.T) {
 	for _, row := range run.Rows {
 		answered[row.Server]++
 		// What was open when the application ended ends with it.
-		if row.Outcome != load.OK && row.Connected == 0 {
+		if row.Outcome != traffic.OK && row.Connected == 0 {
 			t.Errorf("request %d did not get a connection: %s: %s", row.ID, row.Outcome, row.Cause)
 		}
 	}
@@ -58,10 +58,10 @@ func TestApplicationDown(t *testing.T) {
 }
 
 // every is a steady stream of requests.
-func every(gap time.Duration, n int) []load.Request {
-	requests := make([]load.Request, n)
+func every(gap time.Duration, n int) []traffic.Request {
+	requests := make([]traffic.Request, n)
 	for i := range requests {
-		requests[i] = load.Request{At: time.Duration(i) * gap, From: netip.AddrPortFrom(testbed.ClientAddr(1), uint16(10000+i))}
+		requests[i] = traffic.Request{At: time.Duration(i) * gap, From: netip.AddrPortFrom(testbed.ClientAddr(1), uint16(10000+i))}
 	}
 	return requests
 }

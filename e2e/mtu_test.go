@@ -18,9 +18,9 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -28,12 +28,12 @@ import (
 func bulks(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) {
 	t.Helper()
 	for _, n := range nodes {
-		s := load.NewBulkServer(n.Name)
+		s := traffic.NewBulkServer(n.Name)
 		t.Cleanup(func() { s.Close() })
 		for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
 			var l net.Listener
 			err := n.Do(func() (err error) {
-				l, err = load.Listen(netip.AddrPortFrom(vip, testbed.Port), experiment.Backlog)
+				l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), experiment.Backlog)
 				return err
 			})
 			if err != nil {
@@ -53,10 +53,10 @@ func clientsOf(bed *testbed.Bed, vip netip.Addr) []netip.Addr {
 }
 
 // begin starts k streams to or from the VIP; first is the port of the first.
-func begin(t *testing.T, bed *testbed.Bed, vip netip.Addr, upload bool, first, k int) *load.Transfers {
+func begin(t *testing.T, bed *testbed.Bed, vip netip.Addr, upload bool, first, k int) *traffic.Transfers {
 	t.Helper()
-	transfers, err := load.Bulk{
-		Dial: load.Dial{
+	transfers, err := traffic.Bulk{
+		Dial: traffic.Dial{
 			To: netip.AddrPortFrom(vip, testbed.Port), From: ends(clientsOf(bed, vip), first, k),
 			Timeout: within, Enter: bed.Client.Enter,
 		},
@@ -70,7 +70,7 @@ func begin(t *testing.T, bed *testbed.Bed, vip netip.Addr, upload bool, first, k
 }
 
 // move waits until each stream has moved so many bytes more.
-func move(t *testing.T, when string, transfers *load.Transfers, more int64) {
+func move(t *testing.T, when string, transfers *traffic.Transfers, more int64) {
 	t.Helper()
 	from := transfers.Bytes()
 	eventually(t, fmt.Sprintf("%s, every stream moves %d bytes", when, more), func() bool {
@@ -84,10 +84,10 @@ func move(t *testing.T, when string, transfers *load.Transfers, more int64) {
 }
 
 // finish ends the streams, of which every byte came.
-func finish(t *testing.T, when string, transfers *load.Transfers) {
+func finish(t *testing.T, when string, transfers *traffic.Transfers) {
 	t.Helper()
 	for _, s := range transfers.Stop() {
-		if s.Outcome != load.OK {
+		if s.Outcome != traffic.OK {
 			t.Errorf("%s: stream from %s to %s: %s after %d bytes (%s)", when, s.From, s.Server, s.Outcome, s.Bytes, s.Cause)
 		}
 	}
@@ -150,7 +150,7 @@ func TestUploadLearnsItsSize(t *testing.T) {
 	const size = 3_000_000
 	hash := sha256.New()
 	var content bytes.Buffer
-	if _, err := io.Copy(io.MultiWriter(hash, &content), load.Bytes(size)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(hash, &content), traffic.Bytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "upload")

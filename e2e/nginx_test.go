@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 	"proffer/topo"
 )
 

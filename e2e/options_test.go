@@ -15,9 +15,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -208,7 +208,7 @@ func wantFastOpen(t *testing.T, farm *experiment.Farm) {
 	t.Helper()
 	const conns, size = 12, 100_000
 	bed := farm.Bed
-	want, err := io.ReadAll(load.Bytes(size))
+	want, err := io.ReadAll(traffic.Bytes(size))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -91,7 +91,7 @@ func behind(t *testing.T, bed *testbed.Bed, server *testbed.Node, kind testbed.K
 }
 
 // wantAll wants every server, or what is behind it, to have some of the flows.
-func wantAll(t *testing.T, bed *testbed.Bed, flows *load.Flows) {
+func wantAll(t *testing.T, bed *testbed.Bed, flows *traffic.Flows) {
 	t.Helper()
 	share := map[string]int{}
 	for _, name := range flows.Servers() {

@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
 // steadily makes 200 requests a second to the service until stop is closed, in
 // runs of half a second. Every one must be answered; it returns how many were.
 func steadily(t *testing.T, bed *testbed.Bed, stop <-chan struct{}) (requests int, err error) {
-	client := load.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
+	client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
 	for {
-		run, err := client.Run(t.Context(), load.Steady(200, 500*time.Millisecond))
+		run, err := client.Run(t.Context(), traffic.Steady(200, 500*time.Millisecond))
 		if err != nil {
 			return requests, err
 		}
 		for _, row := range run.Rows {
-			if row.Outcome != load.OK {
+			if row.Outcome != traffic.OK {
 				return requests, fmt.Errorf("request %d from %s to %s: %s: %s", row.ID, row.From, row.Server, row.Outcome, row.Cause)
 			}
 		}
@@ -137,11 +137,11 @@ func both(s *experiment.Settings, port uint16) {
 }
 
 // openEchoes runs an Echo on a port of every server and opens flows to it.
-func openEchoes(t *testing.T, bed *testbed.Bed, port uint16, k int) *load.Flows {
+func openEchoes(t *testing.T, bed *testbed.Bed, port uint16, k int) *traffic.Flows {
 	t.Helper()
 	at := netip.AddrPortFrom(bed.VIP, port)
 	for _, n := range bed.Servers {
-		e := load.NewEcho(n.Name)
+		e := traffic.NewEcho(n.Name)
 		t.Cleanup(func() { e.Close() })
 		l, err := n.Listen("tcp6", at.String())
 		if err != nil {
@@ -149,7 +149,7 @@ func openEchoes(t *testing.T, bed *testbed.Bed, port uint16, k int) *load.Flows 
 		}
 		go e.Serve(l) // ends with Close
 	}
-	flows, err := load.OpenFlows(t.Context(), load.Dial{
+	flows, err := traffic.OpenFlows(t.Context(), traffic.Dial{
 		To: at, From: ends(bed.ClientAddrs, 20000, k), Timeout: within, Enter: bed.Client.Enter,
 	})
 	if err != nil {

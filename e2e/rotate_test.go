@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/experiment"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 )
 
 // keysOf is the path of a node's key file.

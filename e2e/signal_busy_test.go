@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // TestAsking: the signal busy counts a connection while a request is in

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 )
 
 // vip is the service as a socket address.
@@ -49,7 +49,7 @@ func listenAt(t *testing.T, bed *testbed.Bed, n *testbed.Node, backlog int) net.
 	t.Helper()
 	var l net.Listener
 	err := n.Do(func() (err error) {
-		l, err = load.Listen(vip(bed), backlog)
+		l, err = traffic.Listen(vip(bed), backlog)
 		return err
 	})
 	if err != nil {

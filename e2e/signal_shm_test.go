@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/experiment"
-	"proffer/signal"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/loadpage"
 	"proffer/topo"
 )
 
@@ -37,7 +37,7 @@ func startWriter(t *testing.T, bed *testbed.Bed) *writer {
 			t.Fatalf("the agent made no page: %v", err)
 		}
 		defer f.Close()
-		mem, err := unix.Mmap(int(f.Fd()), 0, signal.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		mem, err := unix.Mmap(int(f.Fd()), 0, loadpage.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func (w *writer) write(age time.Duration) {
 		return
 	}
 	for i, mem := range w.pages {
-		signal.WritePage(mem, w.busy[i], time.Duration(now.Nano())-age)
+		loadpage.WritePage(mem, w.busy[i], time.Duration(now.Nano())-age)
 	}
 }
 

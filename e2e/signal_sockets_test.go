@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 	"proffer/topo"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // kill ends a daemon without letting it clean up.

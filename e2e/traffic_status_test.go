@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"proffer/api"
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // TestStatus: an operator reads the counters by name, as text and as JSON, from

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/experiment"
-	"proffer/load"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -70,11 +70,11 @@ func listenUDP(t *testing.T, n *testbed.Node, addr netip.Addr) (c *net.UDPConn) 
 }
 
 // echoUDP answers datagrams to both VIPs at every server.
-func echoUDP(t *testing.T, bed *testbed.Bed) map[string]*load.EchoUDP {
+func echoUDP(t *testing.T, bed *testbed.Bed) map[string]*traffic.EchoUDP {
 	t.Helper()
-	all := map[string]*load.EchoUDP{}
+	all := map[string]*traffic.EchoUDP{}
 	for _, n := range bed.Servers {
-		e := load.NewEchoUDP(n.Name)
+		e := traffic.NewEchoUDP(n.Name)
 		t.Cleanup(func() { e.Close() })
 		for vip := range families(bed) {
 			go e.Serve(listenUDP(t, n, vip)) // ends with Close
@@ -86,9 +86,9 @@ func echoUDP(t *testing.T, bed *testbed.Bed) map[string]*load.EchoUDP {
 
 // openUDP opens flows of datagrams and lets each speak until its server has seen
 // that it goes on after an answer.
-func openUDP(t *testing.T, bed *testbed.Bed, vip netip.Addr, flows int) *load.Flows {
+func openUDP(t *testing.T, bed *testbed.Bed, vip netip.Addr, flows int) *traffic.Flows {
 	t.Helper()
-	f, err := load.OpenDatagrams(load.Dial{
+	f, err := traffic.OpenDatagrams(traffic.Dial{
 		To: netip.AddrPortFrom(vip, testbed.Port), From: ends(families(bed)[vip], 20000, flows), Enter: bed.Client.Enter,
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func TestUDPFlowsStay(t *testing.T) {
 	farm := start(t, bed, overUDP(bed, settings(t, "hunt:static:1")))
 	first, second := bed.LBs[0], bed.LBs[1]
 	announce(t, bed, first)
-	all, before := map[netip.Addr]*load.Flows{}, map[netip.Addr][]string{}
+	all, before := map[netip.Addr]*traffic.Flows{}, map[netip.Addr][]string{}
 	for vip := range families(bed) {
 		all[vip] = openUDP(t, bed, vip, flows)
 		before[vip] = all[vip].Servers()

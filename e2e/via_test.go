@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/experiment"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 	"proffer/topo"
 )
 

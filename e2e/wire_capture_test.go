@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 // capture is dumpcap on every link of the star, at the router's ends: XDP in a

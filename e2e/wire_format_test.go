@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/experiment"
-	"proffer/testbed"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 )
 
 // wire is a capture with what a test of the wire format looks up in it.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"proffer/config"
+	"proffer/lab/testbed"
 	"proffer/policy"
-	"proffer/testbed"
 )
 
 // settled returns when every connection of the bed is closed: nothing is on its

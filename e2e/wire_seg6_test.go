@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"proffer/config"
-	"proffer/load"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
 	"proffer/policy"
 	"proffer/table"
-	"proffer/testbed"
 )
 
 // kernelSRv6 lets a node's own kernel answer SIDs.
@@ -85,7 +85,7 @@ func TestKernelDecapsulates(t *testing.T) {
 	}
 	const size = 1_000_000
 	body := in(t, bed.Client, "curl", "-sS", "--fail", "--local-port", fmt.Sprint(ports[flows]), fmt.Sprintf("%s/bytes/%d", url, size))
-	want, err := io.ReadAll(load.Bytes(size))
+	want, err := io.ReadAll(traffic.Bytes(size))
 	if err != nil || body != string(want) {
 		t.Errorf("through End.DT6 come %d bytes that are not those of /bytes/%d (%v)", len(body), size, err)
 	}

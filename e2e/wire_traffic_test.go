@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/testbed"
+	"proffer/lab/testbed"
 )
 
 const (

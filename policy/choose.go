@@ -15,7 +15,7 @@ type Flow struct {
 	Protocol topo.Protocol
 }
 
-// bytes lays the flow out as struct tuple of bpf/types.h: IPv4 addresses mapped
+// bytes lays the flow out as struct tuple of bpf/core/types.h: IPv4 addresses mapped
 // (RFC 4291 §2.5.5.2).
 func (f Flow) bytes() (b [40]byte) {
 	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
@@ -28,7 +28,7 @@ func (f Flow) bytes() (b [40]byte) {
 }
 
 // sipHash24 is SipHash-2-4 (Aumasson and Bernstein, 2012) of data, a whole number of
-// 8-byte words. Twin of bpf/siphash.h.
+// 8-byte words. Twin of bpf/core/siphash.h.
 func sipHash24(key topo.Key, data []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
 	s := sip{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}

@@ -10,7 +10,7 @@ import (
 
 // DigestKey is what every LB of a farm hashes flows with: for its table of flows,
 // and for their candidates. Who knew it could make flows that share an entry.
-// Layout of struct digest_key in bpf/digest.h.
+// Layout of struct digest_key in bpf/core/digest.h.
 type DigestKey struct {
 	Odd  [2]uint64
 	Word [12]uint32
@@ -32,7 +32,7 @@ func NewDigestKey(candidate topo.Key) (k DigestKey) {
 }
 
 // Digest is NH (Black et al., UMAC, 1999) of a flow under the key, and under the
-// key moved on by two words, mixed to 64 bits. Twin of bpf/digest.h.
+// key moved on by two words, mixed to 64 bits. Twin of bpf/core/digest.h.
 func (k DigestKey) Digest(f Flow) uint64 {
 	data := f.bytes()
 	nh := func(key []uint32) (sum uint64) {

@@ -11,7 +11,7 @@ import (
 // 64-bit locator, writes into the interface identifier of its own address.
 // Segments are those that the signature covers, in the order of the SRH (the last
 // first; RFC 8754 §2), or the one destination of a packet without an SRH. Twin of
-// bpf/auth.h.
+// bpf/packet/auth.h.
 func Tag(key topo.Key, f Flow, sender netip.Prefix, segments []netip.Addr) (tag [8]byte) {
 	data := make([]byte, 0, 40+8+16*len(segments))
 	flow, locator := f.bytes(), sender.Addr().As16()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits of a list of segments (bpf/types.h).
+// Limits of a list of segments (bpf/core/types.h).
 const (
 	MaxChoices = 4 // candidates of one offer
 	MaxVia     = 3 // transit SIDs before them
@@ -147,7 +147,7 @@ type Service struct {
 type Key [16]byte
 
 // MaxAge is the longest time without packets that an LB may be told to wait for. Its
-// table could tell 4 h 52 min (bpf/lines.h, age_of); what is older it takes for new.
+// table could tell 4 h 52 min (bpf/lb/lines.h, age_of); what is older it takes for new.
 const MaxAge = 4 * time.Hour
 
 // FlowTable bounds the flows one node remembers.

@@ -16,7 +16,7 @@ import (
 	"proffer/config"
 	"proffer/control"
 	"proffer/dataplane"
-	"proffer/signal"
+	"proffer/loadpage"
 	"proffer/topo"
 )
 
@@ -108,7 +108,7 @@ func openPages(cfg *topo.Agent) (map[int]control.Page, error) {
 		if s.Signal != topo.SharedMemory {
 			continue
 		}
-		page, err := signal.OpenPage(s.Page)
+		page, err := loadpage.OpenPage(s.Page)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/dataplane"
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // benchFlags are the bench's flags before they are checked.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/dataplane"
-	"proffer/experiment"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
 	"proffer/policy"
-	"proffer/testbed"
 )
 
 // demoFlags are the demo's flags before they are checked.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/dataplane"
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 // experimentFlags are those that every experiment has.

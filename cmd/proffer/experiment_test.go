@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 func TestExperimentWrongUsage(t *testing.T) {

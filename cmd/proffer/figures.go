@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/dataplane"
-	"proffer/experiment"
-	"proffer/paper"
+	"proffer/lab/experiment"
+	"proffer/lab/paper"
 )
 
 // figuresFlags are the flags before they are checked.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/paper"
+	"proffer/lab/paper"
 )
 
 func figuresVerb(t *testing.T, args ...string) (stdout, stderr string, err error) {

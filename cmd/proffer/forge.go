@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 func forgeTrial(f *experimentFlags) trial {

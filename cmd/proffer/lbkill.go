@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 func lbKillTrial(f *experimentFlags) trial {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/lab/queue"
 	"proffer/policy"
-	"proffer/queue"
 	"proffer/topo"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/experiment"
+	"proffer/lab/experiment"
 )
 
 func resiliencyTrial(f *experimentFlags) trial {

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/config"
-	"proffer/experiment"
-	"proffer/sim"
-	"proffer/study"
-	"proffer/trace"
+	"proffer/lab/experiment"
+	"proffer/lab/sim"
+	"proffer/lab/study"
+	"proffer/lab/trace"
 )
 
 // simFlags are the simulator's flags before they are checked.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"proffer/config"
-	"proffer/sim"
+	"proffer/lab/sim"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"proffer/sim"
-	"proffer/study"
+	"proffer/lab/sim"
+	"proffer/lab/study"
 )
 
 // meanings says what each spelling in sim.Policies is.

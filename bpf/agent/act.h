@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* act.h: what becomes of a request: delivered to our stack, passed on to the
+ * next segment, refused, or given back to the LB. */
+#pragma once
+#include "packet/nexthop.h"
+#include "agent/request.h"
+#include "agent/reset.h"
+#include "packet/scratch.h"
+
+/* spoilt is the verdict on a packet that could not be rewritten. */
+static __always_inline int spoilt(enum rewritten how)
+{
+	switch (how) {
+	case HOPS_SPENT:
+		return verdict(AGENT_DROP_HOP_LIMIT, XDP_DROP);
+	case CONGESTED:
+		return verdict(AGENT_DROP_CONGESTED, XDP_DROP);
+	case NO_ROOM:
+		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
+	default:
+		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
+	}
+}
+
+static __always_inline bool is_set(const __u8 *mac)
+{
+	return mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5];
+}
+
+/* hand_in addresses the frame to who has the VIP. It stays from whom it came: a
+ * bridge behind this link learns from that address. */
+static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct request *r,
+					      const __u8 *from)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (!eth)
+		return NOT_WHOLE;
+	if (is_set(r->o->mac))
+		__builtin_memcpy(eth->h_dest, r->o->mac, ETH_ALEN);
+	else
+		own_mac(eth->h_dest);
+	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
+	eth->h_proto = bpf_htons(r->p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	return REWRITTEN;
+}
+
+/* deliver hands the packet without its segments to our own stack. */
+static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum counter why)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	enum rewritten done;
+	__u8 from[ETH_ALEN];
+
+	if (!eth)
+		return spoilt(NOT_WHOLE);
+	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
+	done = strip(ctx, r->sr, r->p, INWARD);
+	if (!done)
+		done = hand_in(ctx, r, from);
+	return done ? spoilt(done) : verdict(why, XDP_PASS);
+}
+
+/* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has seen
+ * that there is one. */
+static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum counter why)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
+	struct srh *srh = take(&c, sizeof(*srh));
+	const struct next_hop *hop;
+
+	if (!eth || !ip || !srh)
+		return spoilt(NOT_WHOLE);
+	if (r->sr->hops <= 1)
+		return spoilt(HOPS_SPENT);
+	hop = next_hop_to(&r->sr->next);
+	if (!hop)
+		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
+	ip->hop_limit--;
+	ip->daddr = r->sr->next;
+	srh->segments_left--;
+	link_header(eth, hop->mac, 6);
+	return transmit(why);
+}
+
+/* refuse answers for a last candidate whose accept queue is full. A function of
+ * its own to keep the stack flat; hence the tests for NULL, which never is. */
+__noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o)
+{
+	const struct next_hop *hop;
+	enum rewritten done;
+	struct rst rst;
+
+	if (!sr || !p || !o)
+		return XDP_ABORTED;
+	if (o->on_full == FULL_DROP)
+		return verdict(AGENT_REFUSE_FULL_DROP, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
+	if (!hop)
+		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
+	rst = reset_for(p);
+	done = strip(ctx, sr, p, INWARD);
+	if (!done)
+		done = write_rst(ctx, p, &rst);
+	if (!done)
+		done = link_to(ctx, hop->mac, p->family);
+	return done ? spoilt(done) : transmit(AGENT_REFUSE_FULL_RESET);
+}
+
+/* put_in puts the packet, the first thing in the frame, into [to]. A function of
+ * its own to keep the stack flat; hence the tests for NULL, which never is. */
+__noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
+		      const struct key *key, const struct next_hop *hop)
+{
+	if (!p || !to || !hop)
+		return NOT_WHOLE;
+	return put_around(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
+			  to, hop->mac, protocol_inside(p));
+}
+
+/* give_back returns the packet in [lb::nm]: the LB forgets that the flow is here,
+ * or offers it to others. */
+static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
+{
+	struct sid to = make_sid(r->sr->sender_be, FN_NOT_MINE, named_generation(r));
+	const struct signal_key *k = signing_key();
+	const struct next_hop *hop;
+	enum rewritten done;
+	struct in6_addr lb;
+
+	if (k)
+		to.key_id = k->id;
+	lb = sid_address(&to);
+	hop = next_hop_to(&lb);
+	if (!hop)
+		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
+	done = strip(ctx, r->sr, r->p, INWARD);
+	if (!done)
+		done = put_in(ctx, r->p, &to, k ? &k->key : NULL, hop);
+	return done ? spoilt(done) : transmit(why);
+}

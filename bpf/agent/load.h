@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* load.h: how busy a service is, by the signal it chose, and the decision on
+ * an offer that follows from it. */
+#pragma once
+#include "agent/accept.h"
+#include "core/clock.h"
+#include "agent/sock.h"
+
+#define MAX_OFFERINGS 128 /* 64 services and their VIPs, or as many of an earlier agent */
+#define STALE_NS 1000000000ULL /* a writer that is silent for longer is gone */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, struct service_key);
+	__type(value, struct offering);
+} offerings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, __u32);
+	__type(value, struct load);
+} loads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, __u32);
+	__type(value, struct reported);
+} reports SEC(".maps");
+
+static __always_inline const struct offering *offering_at(const struct in6_addr *vip,
+							  __be16 port_be, __u8 protocol)
+{
+	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
+
+	return bpf_map_lookup_elem(&offerings, &key);
+}
+
+/* offering_of is the service that the packet belongs to. */
+static __always_inline const struct offering *offering_of(const struct packet *p)
+{
+	if (p->kind != KIND_TCP && p->kind != KIND_UDP && p->kind != KIND_TOO_BIG)
+		return NULL;
+	return offering_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
+}
+
+/* vip_of is an offering at the VIP of a packet that shows no port. */
+static __always_inline const struct offering *vip_of(const struct packet *p)
+{
+	return offering_at(&p->t.vip, 0, 0);
+}
+
+static __always_inline struct load *load_number(__u32 i)
+{
+	return bpf_map_lookup_elem(&loads, &i);
+}
+
+/* reported_busy returns what the program's page said, or false if it has not
+ * said anything lately. */
+static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
+{
+	const struct reported *r = bpf_map_lookup_elem(&reports, &index);
+
+	if (!r || !r->written_ns)
+		return false;
+	if (now + STALE_NS < r->written_ns || r->written_ns + STALE_NS < now)
+		return false; /* long ago, or by another clock */
+	*busy = r->busy;
+	return true;
+}
+
+enum answer {
+	TAKE_IT,
+	TOO_BUSY,
+	LOAD_UNKNOWN, /* the page's writer is silent: rather someone else */
+};
+
+/* would_take answers an offer that could be passed on. */
+static __always_inline enum answer would_take(const struct offering *o, struct load *l,
+					    const struct listener *here, __u64 now)
+{
+	__u32 busy = 0;
+	bool yes;
+
+	if (o->signal == SIGNAL_SHM && o->acceptance != ACCEPT_ALWAYS &&
+	    !reported_busy(o->index, now, &busy))
+		return LOAD_UNKNOWN;
+	if (o->signal == SIGNAL_SOCKETS)
+		busy = l->open;
+	if (o->signal == SIGNAL_BUSY)
+		busy = l->asking + here->queue;
+
+	if (o->signal == SIGNAL_BUSY)
+		busy += expected(l, epoch_of(now), o->cores);
+	if (o->acceptance != ACCEPT_DYNAMIC)
+		return accepts(o, l, busy) ? TAKE_IT : TOO_BUSY;
+	bpf_spin_lock(&l->lock);
+	yes = accepts(o, l, busy);
+	bpf_spin_unlock(&l->lock);
+	return yes ? TAKE_IT : TOO_BUSY;
+}

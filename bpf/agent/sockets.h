@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* sockets.h: the signal `sockets`: established connections of a service,
+ * counted where the kernel changes their state. A socket that was counted
+ * carries a mark, so that one which was open before the agent started, or is
+ * seen twice, is counted once and uncounted once. */
+#pragma once
+#include <bpf/bpf_tracing.h>
+#include "agent/load.h"
+
+const volatile __u64 netns_cookie = 0;
+
+/* On a counted socket: whose load counts it, plus one. It has to be kept: when a
+ * socket closes at once, by RST, the kernel takes its port away first. */
+struct mark {
+	__u32 counted;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct mark);
+} marks SEC(".maps");
+
+/* offering_of_socket: a socket of IPv4 has its mapped address in the field of IPv6
+ * too (sk_rcv_saddr_set of the kernel). */
+static __always_inline const struct offering *offering_of_socket(struct sock *sk)
+{
+	struct in6_addr vip = {};
+
+	if (sk->__sk_common.skc_net.net->net_cookie != netns_cookie)
+		return NULL;
+	bpf_core_read(&vip, sizeof(vip), &sk->__sk_common.skc_v6_rcv_saddr);
+	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num), IPPROTO_TCP);
+}
+
+static __always_inline void add_open(__u32 index, __u32 n)
+{
+	struct load *l = load_number(index);
+
+	if (l)
+		__sync_fetch_and_add(&l->open, n);
+}
+
+static __always_inline void socket_opened(struct sock *sk)
+{
+	const struct offering *o = offering_of_socket(sk);
+	struct mark *m;
+
+	if (!o)
+		return;
+	m = bpf_sk_storage_get(&marks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (m && !__sync_lock_test_and_set(&m->counted, o->index + 1))
+		add_open(o->index, 1);
+}
+
+static __always_inline void socket_closed(struct sock *sk)
+{
+	struct mark *m = bpf_sk_storage_get(&marks, sk, NULL, 0);
+	__u32 counted = m ? __sync_lock_test_and_set(&m->counted, 0) : 0;
+
+	if (counted)
+		add_open(counted - 1, -1);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(socket_changed, struct sock *sk, int before, int after)
+{
+	if (after == BPF_TCP_ESTABLISHED)
+		socket_opened(sk);
+	else if (before == BPF_TCP_ESTABLISHED)
+		socket_closed(sk);
+	return 0;
+}
+
+
+struct bpf_iter_meta;
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+} KERNEL;
+
+/* sockets_open counts what was open before socket_changed was attached; the
+ * kernel holds each socket's lock meanwhile. */
+SEC("iter/tcp")
+int sockets_open(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common;
+	struct tcp_sock *tp;
+
+	if (!common || common->skc_state != BPF_TCP_ESTABLISHED)
+		return 0;
+	tp = (void *)bpf_skc_to_tcp_sock(common);
+	if (tp)
+		socket_opened(&tp->inet_conn.icsk_inet.sk);
+	return 0;
+}

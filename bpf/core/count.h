@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* count.h: every exit of a program goes through verdict, which counts why.
+ * A program declares `enum counter { …, COUNTERS }` before it includes this;
+ * user space reads the names from that enum's BTF. */
+#pragma once
+#include "core/types.h"
+
+/* One record a CPU: what a packet counts is in one or two cache lines. A power of two,
+ * to mask an index: Linux 6.1 forgets the bound of one that was on the stack. */
+#define MOST_COUNTERS 64
+_Static_assert(COUNTERS <= MOST_COUNTERS, "more counters than there is room for");
+
+struct counts {
+	__u64 of[MOST_COUNTERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counts);
+} counters SEC(".maps");
+
+/* Keeps the enum, and with it the names, in the object's BTF. */
+const volatile enum counter counters_end = COUNTERS;
+
+static __always_inline void count(enum counter what)
+{
+	__u32 zero = 0;
+	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
+
+	if (n)
+		n->of[what % MOST_COUNTERS]++;
+}
+
+/* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX
+ * frames to a peer that has an XDP program, and otherwise leaves them in its
+ * ring; redirected ones reach every peer with NAPI (XDP or GRO). */
+const volatile __u32 redirect_to = 0;
+
+/* verdict is a function of its own: few packets end there. */
+__noinline int verdict(enum counter why, int action)
+{
+	count(why);
+	return action;
+}
+
+/* transmit is the verdict that sends the packet out of the link it came by. */
+static __always_inline int transmit(enum counter why)
+{
+	count(why);
+	return redirect_to ? bpf_redirect(redirect_to, 0) : XDP_TX;
+}

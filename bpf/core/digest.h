@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* digest.h: the hash by which the LB knows a flow again. NH (Black et al., UMAC,
+ * 1999) twice with a shifted key, each 2^-32 universal, then mixed to 64 bits:
+ * who does not know the key cannot make two flows meet, and it costs an eighth
+ * of SipHash. All LBs with the same candidate key have the same: it also says which
+ * servers a flow is proffered to. It leaves them in no packet. Go's twin is
+ * policy.Digest. */
+#pragma once
+#include "core/types.h"
+
+#define TUPLE_PAIRS ((int)sizeof(struct tuple) / 8)
+
+struct digest_key {
+	__u64 odd[2];
+	__u32 word[2 * TUPLE_PAIRS + 2];
+};
+
+const volatile struct digest_key flow_key = {};
+
+static __always_inline __u64 digest(const struct tuple *t)
+{
+	const __u32 *w = (const void *)t;
+	__u64 x = 0, y = 0;
+
+	for (int i = 0; i < 2 * TUPLE_PAIRS; i += 2) {
+		__u32 k0 = flow_key.word[i], k1 = flow_key.word[i + 1];
+		__u32 k2 = flow_key.word[i + 2], k3 = flow_key.word[i + 3];
+
+		x += (__u64)(w[i] + k0) * (__u32)(w[i + 1] + k1);
+		y += (__u64)(w[i] + k2) * (__u32)(w[i + 1] + k3);
+	}
+	x = (x ^ x >> 32) * flow_key.odd[0] + y;
+	x = (x ^ x >> 32) * flow_key.odd[1];
+	return x ^ x >> 32;
+}
+
+/* home_among gives a flow the first of its two sets (or lines), one of n, by the bits of
+ * its digest first that a mark does not hold, those below `held`: flows that share a mark
+ * seldom share a set. */
+static __always_inline __u32 home_among(__u64 hash, int held, __u32 n)
+{
+	return (__u64)(__u32)(hash << (32 - held) | hash >> (32 + held)) * n >> 32;
+}
+
+/* other_among returns the other set of a flow, of which one and the digest that its mark
+ * holds are known. */
+static __always_inline __u32 other_among(__u32 one, __u64 digest, __u32 n)
+{
+	__u32 sum = (digest * 0x9e3779b97f4a7c15ULL >> 32) * n >> 32;
+	__u64 other = (__u64)sum - one, below = other >> 63;
+
+	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
+	return other + below * n;
+}

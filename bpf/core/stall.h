@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* stall.h: what tables that all CPUs write without locks are read and written with. A
+ * test sets `stalls` before loading, so that other CPUs come between two steps of this
+ * one; where it is false the verifier removes the wait. No callback: it would make the
+ * chain of calls longer. */
+#pragma once
+#include "core/types.h"
+
+#define peek(x) (*(const volatile __typeof__(x) *)&(x))
+#define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
+
+#define STALL 64 /* readings of the clock, at most */
+
+const volatile bool stalls = false;
+
+static __always_inline void stall(void)
+{
+	__u32 turns;
+
+	if (!stalls)
+		return;
+	turns = bpf_get_prandom_u32() % STALL;
+	for (__u32 i = 0; i < STALL && i < turns; i++)
+		bpf_ktime_get_ns();
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* dispatch.h: which servers a client's packet goes to: the one that has its flow,
+ * those that may have it, the candidates of a new one, or the one by hash. */
+#pragma once
+#include "lb/flow.h"
+#include "lb/retry.h"
+#include "lb/send.h"
+
+/* recover asks whose flow this is. What comes again has found nobody: the order
+ * turns, as a host on the way may be down. Of a flow of datagrams that is thought
+ * from the fourth on, and then every second one is offered to whoever is first
+ * without asking the others. */
+__noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+{
+	struct plan *plan = new_plan(LAP_QUESTION, LB_RECOVER);
+
+	if (!plan || !p)
+		return XDP_ABORTED;
+	if (p->kind != KIND_TOO_BIG)
+		plan->rotate = seen_before(p);
+	if (p->kind == KIND_UDP) {
+		plan->laps = LAP_QUESTION | LAP_OFFER;
+		plan->why = LB_OFFER_DATAGRAM;
+		if (plan->rotate > 2 && plan->rotate % 2)
+			plan->laps = LAP_OFFER;
+		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
+	}
+	return send_listed(ctx, p, svc, plan);
+}
+
+/* offer_again proffers a connection that is known, or came before, or needs a list
+ * of its own kind. One that came before is marked: whoever holds or refused it does so
+ * again. If that stays unanswered, too, others come first, and every second time the
+ * first must take it, as one that comes later may be down. A function of its own, as
+ * it is rare. */
+__noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   __u64 word, __u32 times)
+{
+	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER);
+
+	if (!plan || !p)
+		return XDP_ABORTED;
+	plan->generation = generation_of(p->seq);
+	if (times) {
+		plan->flags = SID_RETRY;
+		plan->rotate = times / 2;
+		plan->forced = times > 1 && times % 2;
+		plan->why = LB_OFFER_RETRY;
+	}
+	if (word & WORD_FLOW && announced(word) != plan->generation)
+		change(p->hash, word, announce(word, plan->generation));
+	if (word && times < 2) { /* else it does not answer */
+		plan->first = server_in_word(word);
+		plan->why = LB_OFFER_AGAIN;
+	}
+	return send_listed(ctx, p, svc, plan);
+}
+
+/* tag_of_last signs an offer to two, whose SRH has the second one's segment alone. */
+__noinline __u64 tag_of_last(const struct key *key, const struct packet *p, const struct sid *last)
+{
+	struct work *w = workplace();
+
+	if (!w || !last)
+		return 0;
+	w->route.list[0] = *last;
+	w->route.signer_be = self.locator_be;
+	return route_tag(key, p, &w->route, 0, 1);
+}
+
+/* offer_to_two sends an offer to both candidates of a list of two, of which the second
+ * must take it, as send_listed would, but for the list. */
+static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
+					const struct service *svc, const struct bucket *b)
+{
+	const struct server *first = server_number(b->server[0]), *second;
+	const struct signal_key *k = signing_key();
+	__u16 generation = generation_of(p->seq);
+	__be64 tag = bpf_cpu_to_be64(UNTAGGED);
+	enum rewritten done;
+	struct sid to, last;
+
+	second = server_number(b->server[1]);
+	if (!first || !first->ready || !second || !second->ready ||
+	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
+		return offer_again(ctx, p, svc, 0, 0);
+	to = make_sid(first->locator_be, FN_CONNECT_AVAIL, generation);
+	last = make_sid(second->locator_be, FN_CONNECT_FORCE, generation);
+	if (k) {
+		to.key_id = last.key_id = k->id;
+		tag = tag_of_last(&k->key, p, &last);
+	}
+	done = note_hop(ctx, p);
+	if (!done)
+		done = put_around(ctx, p, route_bytes(2, WIRE_ENCAP) - sizeof(struct ipv6hdr), tag,
+				  &to, first->mac, IPPROTO_ROUTING);
+	if (!done)
+		done = put_last(ctx, p, &last);
+	return done ? spoilt(done) : transmit(LB_OFFER);
+}
+
+/* offer proffers a new connection to its candidates. The flow's line, its list and
+ * where its SYN was noted are seldom in the cache: they are asked for in a row. */
+static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+{
+	__u64 word = find_near(p->hash, false);
+	const struct bucket *b = bucket_of(svc, p);
+	__u32 times = seen_before(p);
+
+	if (word || times || !b || b->choices != 2 || svc->wire != WIRE_ENCAP || svc->vias)
+		return offer_again(ctx, p, svc, word, times);
+	return offer_to_two(ctx, p, svc, b);
+}
+
+/* grown tells whether the client acknowledged what the server said: only then is
+ * a flow established. */
+static __always_inline bool grown(const struct packet *p, __u64 embryo)
+{
+	return p->kind == KIND_UDP ||
+	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected(embryo));
+}
+
+/* hatch returns what an embryo is after a packet of it: a flow, the same, or, to
+ * one that acknowledges something else, nothing: that is of a connection with
+ * another server, which the embryo's would reset. */
+static __always_inline __u64 hatch(const struct packet *p, __u64 embryo)
+{
+	__u64 word = flow_word(server_in_word(embryo), generation_in_word(embryo));
+
+	if (grown(p, embryo)) {
+		if (change(p->hash, embryo, word))
+			count(LB_FLOW_ACKNOWLEDGED);
+		return word;
+	}
+	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryo;
+}
+
+/* known finds what is known of the flow of a packet: its word, or 0. */
+static __always_inline __u64 known(const struct packet *p)
+{
+	__u64 word = p->kind == KIND_TOO_BIG ? find(p->hash, false) : find_near(p->hash, true);
+
+	if (word && !(word & WORD_FLOW))
+		return hatch(p, word);
+	if (both_closed(word) && p->payload) /* of another connection, it may be */
+		return 0;
+	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
+		note_close(p->hash, word, CLOSED_CLIENT);
+	return word;
+}
+
+/* steer orders the server that has a packet's flow; false: nobody has it. */
+static __always_inline bool steer(const struct packet *p, struct order *o)
+{
+	__u64 word = known(p);
+
+	*o = (struct order){
+		.server = server_in_word(word), .generation = generation_in_word(word),
+		.function = FN_ACK_STICKINESS, .why = LB_STEER,
+	};
+	if (!word || server_number(o->server))
+		return word;
+	change(p->hash, word, 0); /* it left the pool */
+	count(LB_STALE_REMOVED);
+	return false;
+}
+
+/* by_hash orders the server by which a flow is: its only one. There is no state here
+ * and no agent there (the SID is one End.DT6 a server). */
+static __always_inline void by_hash(const struct packet *p, const struct service *svc,
+				    struct order *o)
+{
+	const struct bucket *b = bucket_of(svc, p);
+
+	*o = (struct order){
+		.server = b && b->choices ? b->server[0] : NOBODY,
+		.function = FN_DELIVER, .why = LB_DELIVER,
+	};
+}
+
+/* dispatch sends a packet of a service to the server of its flow, or asks for one. */
+static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+				    struct order *o)
+{
+	if (svc->dispatch == DISPATCH_SINGLE)
+		by_hash(p, svc, o);
+	else if (opens(p))
+		return offer(ctx, p, svc);
+	else if (!steer(p, o))
+		return recover(ctx, p, svc);
+	return send_to(ctx, p, svc, o);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* list.h: which servers a packet visits, in what order, and what each is asked.
+ *
+ *   question  rs  every server that may have the flow (6LB §IV: the candidates
+ *                 of today's pool and those of earlier ones)
+ *   offer     ca … cf  whoever had the five-tuple last, then the candidates
+ *
+ * Data of an unknown flow is a question, a SYN an offer, an unknown datagram a
+ * question and then an offer. What does not fit the packet is left for another
+ * round: the last segment brings the packet back here, with the place in the
+ * list where to go on. */
+#pragma once
+#include "packet/auth.h"
+#include "core/count.h"
+#include "packet/nexthop.h"
+#include "lb/service.h"
+#include "packet/scratch.h"
+
+#define NOBODY 0xffffffff
+
+/* XDP has 256 bytes before a frame and keeps 40 of them for itself (struct
+ * xdp_frame): eleven segments fit, whatever the wire. */
+#define MOST_SEGMENTS 11
+
+enum laps { LAP_QUESTION = 1, LAP_OFFER = 2 };
+
+struct plan {
+	__u32 first;  /* server number that the offer visits first, or NOBODY */
+	__u32 except; /* server number that is left out, or NOBODY */
+	__u32 rotate; /* how far the order in each lap is turned; below 256 */
+	__u32 from;   /* place in the list to start at */
+	__u32 why;    /* enum counter, of sending it */
+	__u16 generation;
+	__u8 flags;  /* enum sid_flags */
+	__u8 laps;   /* enum laps, or-ed */
+	__u8 forced; /* the first so many that are offered must take it */
+	__u8 zero[3];
+
+	/* The list on its way. */
+	__u32 asked;   /* servers in the lap of the question */
+	__u32 choices; /* candidates in the lap of the offer */
+	__u32 before;  /* 1: `first` is before them */
+	__u32 turn_asked, turn_offered; /* how far their orders are turned */
+	__u32 room;	/* segments that fit the packet */
+	__u32 last;	/* place of the last server listed */
+	__u32 offered;	/* servers listed in the lap of the offer */
+	__u32 too_many; /* there was no room for one more */
+	__u32 key_id;	/* of the tag that signs it, or 0 */
+};
+
+/* Not on the stack: there the verifier would follow every number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+/* new_plan is a plan for nobody. */
+static __always_inline struct plan *new_plan(__u8 laps, enum counter why)
+{
+	__u32 zero = 0;
+	struct plan *p = bpf_map_lookup_elem(&plans, &zero);
+
+	if (p)
+		*p = (struct plan){ .first = NOBODY, .except = NOBODY, .laps = laps, .why = why };
+	return p;
+}
+
+enum listed {
+	LISTED,
+	LIST_EMPTY,   /* nobody to ask */
+	LIST_TOO_BIG, /* not two segments fit */
+	LIST_NO_HOP,  /* towards the first transit SID */
+};
+
+/* Places of the list: the question's members, the offer's first, its candidates. */
+#define PLACE_FIRST MAX_MEMBERS
+#define PLACE_CANDIDATES (PLACE_FIRST + 1)
+
+/* What a list is made of. */
+struct listing {
+	struct route *r;
+	struct plan *p;
+	const struct bucket *b;
+};
+
+/* add_server appends a server's SID. */
+static __always_inline void add_server(struct route *r, const struct server *s, struct sid sid)
+{
+	sid.locator_be = s->locator_be;
+	if (!r->n)
+		__builtin_memcpy(r->mac, s->mac, sizeof(r->mac));
+	*segment_of(r, r->n) = sid;
+	r->n++;
+}
+
+/* server_in returns the number of the i-th server that the list goes to, or NOBODY,
+ * and its place. */
+static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *place)
+{
+	__u32 at, n = l->p->asked, number;
+
+	if (i < n) {
+		*place = i;
+		at = i + l->p->turn_asked;
+	} else {
+		i -= n;
+		*place = PLACE_FIRST;
+		if (l->p->before && !i)
+			return l->p->first;
+		i -= l->p->before;
+		n = l->p->choices;
+		*place = PLACE_CANDIDATES + i;
+		at = i + l->p->turn_offered;
+	}
+	if (at >= n)
+		at -= n;
+	if (at >= MAX_MEMBERS)
+		return NOBODY;
+	number = l->b->server[at];
+	return *place >= PLACE_CANDIDATES && number == l->p->first ? NOBODY : number;
+}
+
+/* list_server is the callback of bpf_loop; 1 ends the list. */
+static long list_server(__u64 i, struct listing *l)
+{
+	struct plan *p = l->p;
+	enum function fn = FN_RECOVER_STICKINESS;
+	__u32 place, number = server_in(l, i, &place);
+	struct server *s;
+	struct sid sid;
+
+	if (place < p->from || number == NOBODY || number == p->except)
+		return 0;
+	s = server_number(number);
+	if (!s || !s->ready)
+		return 0;
+	p->too_many = l->r->n >= p->room;
+	if (p->too_many)
+		return 1;
+	if (place >= PLACE_FIRST)
+		fn = ++p->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
+	sid = make_sid(0, fn, p->generation);
+	sid.flags = p->flags;
+	sid.key_id = p->key_id;
+	add_server(l->r, s, sid);
+	p->last = place;
+	return 0;
+}
+
+/* lay_out says how many servers each lap has. */
+static __always_inline void lay_out(struct plan *p, const struct bucket *b)
+{
+	__u32 question = p->laps & LAP_QUESTION, offer = p->laps / LAP_OFFER;
+
+	p->asked = question * b->members;
+	p->choices = offer * b->choices;
+	p->before = offer * (p->first != NOBODY);
+	if (!p->rotate)
+		return;
+	if (p->asked)
+		p->turn_asked = p->rotate % p->asked;
+	if (p->choices)
+		p->turn_offered = p->rotate % p->choices;
+}
+
+/* add_via puts the transit SIDs of a service in front. */
+__noinline int add_via(struct route *r, const struct service *svc)
+{
+	const struct next_hop *hop;
+
+	if (!r || !svc)
+		return LIST_NO_HOP;
+	r->n = svc->vias;
+	for (__u32 i = 0; i < MAX_VIA && i < svc->vias; i++)
+		__builtin_memcpy(segment_of(r, i), &svc->via[i], sizeof(svc->via[i]));
+	hop = next_hop_to(&svc->via[0]);
+	if (!hop)
+		return LIST_NO_HOP;
+	__builtin_memcpy(r->mac, hop->mac, sizeof(r->mac));
+	return LISTED;
+}
+
+/* begin_route begins a route with the transit SIDs of a service, if it has any. */
+static __always_inline enum listed begin_route(struct route *r, const struct service *svc)
+{
+	r->wire = svc->wire;
+	r->n = 0;
+	return svc->vias ? add_via(r, svc) : LISTED;
+}
+
+/* bring_back makes the last segment return the packet to this LB. */
+static __always_inline void bring_back(struct route *r, const struct plan *p)
+{
+	struct sid back = make_sid(self.locator_be, FN_RECOVER_STICKINESS, p->generation);
+
+	back.flags = p->flags;
+	back.key_id = p->key_id;
+	back.report_be = bpf_htons(p->rotate << 8 | p->last);
+	*segment_of(r, r->n - 1) = back;
+}
+
+/* list_servers fills the route by the plan. */
+static __always_inline enum listed list_servers(struct listing *l, const struct service *svc)
+{
+	enum listed ok = begin_route(l->r, svc);
+	struct plan *p = l->p;
+	__u32 start = l->r->n;
+
+	if (ok)
+		return ok;
+	lay_out(p, l->b);
+	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
+	if (l->r->n == start)
+		return p->too_many ? LIST_TOO_BIG : LIST_EMPTY;
+	if (p->too_many && l->r->n < start + 2)
+		return LIST_TOO_BIG;
+	if (p->too_many)
+		bring_back(l->r, p);
+	else if (p->offered)
+		segment_of(l->r, l->r->n - 1)->function_be = bpf_htons(FN_CONNECT_FORCE);
+	return LISTED;
+}
+
+/* room_for is how many segments fit beside a packet. */
+static __always_inline __u32 room_for(const struct packet *p, __u8 wire)
+{
+	__u32 fixed = wire == WIRE_INSERT ? route_bytes(0, WIRE_INSERT)
+					  : route_bytes(2, WIRE_ENCAP) - 2 * sizeof(struct sid);
+	__u32 used = p->length + fixed, n;
+
+	if (p->length + route_bytes(1, wire) > self.mtu)
+		return 0;
+	if (used + 2 * sizeof(struct sid) > self.mtu)
+		return 1;
+	n = (self.mtu - used) / sizeof(struct sid);
+	return n < MOST_SEGMENTS ? n : MOST_SEGMENTS;
+}

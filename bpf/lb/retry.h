@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* retry.h: which packets without an entry came before: SYNs, and data that asked
+ * for its flow. A table of digests in which a newcomer takes the place of whoever
+ * was there: bounded, and what it forgets (in a flood) is only that a packet is a
+ * retransmission, as a load balancer without memory would. */
+#pragma once
+#include "core/clock.h"
+#include "packet/parse.h"
+#include "core/siphash.h"
+
+#define REMEMBERED 65536
+#define RETRIED_SECONDS 64 /* tcp_syn_retries gives up later, but waits longer */
+#define MOST_TIMES 255
+
+struct seen {
+	__u32 digest;
+	__u16 second;
+	__u16 times;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, REMEMBERED);
+	__type(key, __u32);
+	__type(value, struct seen);
+} syns SEC(".maps");
+
+/* seen_before notes a packet by its flow and sequence number and returns how
+ * often it came before. */
+static __always_inline __u32 seen_before(const struct packet *p)
+{
+	__u16 second = ticked_ns() / 1000000000ULL;
+	__u64 h = mix(p->hash ^ p->seq);
+	__u32 at = h % REMEMBERED;
+	struct seen *s, was;
+
+	s = bpf_map_lookup_elem(&syns, &at);
+	if (!s)
+		return 0;
+	was = *s;
+	if (was.digest != h >> 32 || (__u16)(second - was.second) > RETRIED_SECONDS)
+		was.times = 0;
+	*s = (struct seen){ h >> 32, second, was.times + (was.times < MOST_TIMES) };
+	return was.times;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* send.h: how the LB sends: into the SR domain along a route, and out of it to
+ * the client. */
+#pragma once
+#include "core/count.h"
+#include "lb/list.h"
+#include "packet/icmp.h"
+
+/* spoilt is the verdict on a packet that could not be rewritten. */
+__noinline int spoilt(enum rewritten how)
+{
+	switch (how) {
+	case HOPS_SPENT:
+		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
+	case CONGESTED:
+		return verdict(LB_DROP_CONGESTED, XDP_DROP);
+	case NO_ROOM:
+		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
+	default:
+		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
+	}
+}
+
+/* too_big answers a packet that is longer than its route allows. It may have
+ * come from a server, so the answer takes the client's way, not its own back. A
+ * function of its own for the verifier, as all below: hence the tests for NULL, which
+ * never is. */
+__noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct service *svc)
+{
+	const struct next_hop *hop;
+
+	if (!p || !svc)
+		return XDP_ABORTED;
+	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
+	if (!hop)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (write_too_big(ctx, p, svc->mtu) || link_to(ctx, hop->mac, p->family))
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	return transmit(LB_TOO_BIG);
+}
+
+/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with key
+ * or not. */
+__noinline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+		       struct route *r, const struct key *key)
+{
+	enum rewritten done;
+
+	if (!p || !svc || !r)
+		return XDP_ABORTED;
+	if (p->length + route_bytes(r->n, r->wire) > self.mtu)
+		return too_big(ctx, p, svc);
+	done = note_hop(ctx, p);
+	if (!done)
+		done = put_on(ctx, p, r, key);
+	return done ? spoilt(done) : transmit(r->why);
+}
+
+/* send_listed sends a packet to the servers of a plan. */
+__noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   struct plan *plan)
+{
+	struct listing l = { .p = plan };
+	struct work *w = workplace();
+	const struct signal_key *k;
+	enum listed how;
+
+	if (!p || !svc || !plan || !w)
+		return XDP_ABORTED;
+	l.r = &w->route;
+	l.b = bucket_of(svc, p);
+	if (!l.b)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (l.b->members < 2) /* nobody else: who gave it back has the last word */
+		plan->except = NOBODY;
+	plan->room = room_for(p, svc->wire);
+	k = signing_key();
+	plan->key_id = k ? k->id : 0;
+	how = plan->room ? list_servers(&l, svc) : LIST_TOO_BIG;
+	if (how == LIST_EMPTY)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (how == LIST_NO_HOP)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (how == LIST_TOO_BIG)
+		return too_big(ctx, p, svc);
+	l.r->why = plan->why;
+	return send_on(ctx, p, svc, l.r, k ? &k->key : NULL);
+}
+
+/* send_routed sends a packet to one server by whatever route: through transit
+ * SIDs, inside the packet's own header, signed. */
+__noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			   const struct order *o)
+{
+	const struct signal_key *k = NULL;
+	struct work *w = workplace();
+	struct server *s;
+	struct sid sid;
+
+	if (!p || !svc || !o || !w)
+		return XDP_ABORTED;
+	s = server_number(o->server);
+	if (!s)
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (!s->ready || begin_route(&w->route, svc))
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	sid = make_sid(0, o->function, o->generation);
+	if (o->function == FN_REJECT) {
+		k = signing_key();
+		sid.key_id = k ? k->id : 0;
+	}
+	add_server(&w->route, s, sid);
+	w->route.why = o->why;
+	return send_on(ctx, p, svc, &w->route, k ? &k->key : NULL);
+}
+
+/* send_to sends a packet to one server. Most need an outer header and nothing
+ * else, and call nobody but who makes room for it. */
+static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+				   const struct order *o)
+{
+	struct server *s = server_number(o->server);
+	enum rewritten done;
+	struct sid to;
+
+	if (!s || !s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
+	    p->length + sizeof(struct ipv6hdr) > self.mtu)
+		return send_routed(ctx, p, svc, o);
+	to = make_sid(s->locator_be, o->function, o->generation);
+	done = note_hop(ctx, p);
+	if (!done)
+		done = put_around(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac, protocol_inside(p));
+	return done ? spoilt(done) : transmit(o->why);
+}

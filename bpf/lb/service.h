@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* service.h: the LB's services, their servers, and the table that gives each
+ * flow its list of servers (6LB §III). A service's table is replaced whole: a
+ * packet meets the old one or the new one. */
+#pragma once
+#include "core/digest.h"
+#include "packet/parse.h"
+
+#define MAX_SERVICES 1024
+#define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
+
+/* Services by what they are of: a hash table with linear probing, of which a packet
+ * touches two cache lines and calls nobody. A place has the number of a record; user
+ * space writes a record before its number stands anywhere and uses it for another
+ * service when no packet reads it any more. */
+#define SERVICE_PLACE_BITS 13 /* a quarter of them has a record, at most */
+#define MOST_PROBES 64	      /* user space puts a service nowhere else */
+#define NO_RECORD 0	      /* nothing here, and nothing behind it */
+#define SERVICE_GONE 1	      /* there was one; a record that is nobody's */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << SERVICE_PLACE_BITS);
+	__uint(map_flags, BPF_F_MMAPABLE); /* a number is one store */
+	__type(key, __u32);
+	__type(value, __u64);
+} service_places SEC(".maps");
+
+/* Four times the services: each VIP has a mark of its own (struct service_key),
+ * and all may get another record at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SERVICE_GONE + 1 + 4 * MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct service);
+} services SEC(".maps");
+
+/* Keeps the layout of a bucket in the object's BTF, for Go. */
+const volatile struct bucket no_bucket = {};
+
+struct table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	/* Tables differ in size, and user space writes them through memory. */
+	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32)); /* no types: Linux 6.1 wants Go's to have them, too */
+	__uint(value_size, sizeof(struct bucket));
+};
+
+/* Twice the services: all may get another slot at once (dataplane/slots.go, which
+ * keeps one more for itself). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2 * MAX_SERVICES + 1);
+	__type(key, __u32);
+	__array(values, struct table);
+} tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct server);
+} servers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SERVERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __be64);
+	__type(value, __u32);
+} server_by_locator SEC(".maps");
+
+/* first_place needs no secret: who sends packets does not choose services. */
+static __always_inline __u32 first_place(const struct service_key *key)
+{
+	const __u64 *half = (const void *)&key->vip;
+	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
+
+	h += *(const __u32 *)&key->port_be;
+	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL >> (64 - SERVICE_PLACE_BITS);
+}
+
+static __always_inline bool same_service(const struct service_key *a, const struct service_key *b)
+{
+	const __u64 *x = (const void *)&a->vip, *y = (const void *)&b->vip;
+
+	return x[0] == y[0] && x[1] == y[1] &&
+	       *(const __u32 *)&a->port_be == *(const __u32 *)&b->port_be;
+}
+
+/* record_at returns the number of the record in a place. */
+static __always_inline __u32 record_at(__u32 place)
+{
+	__u64 *number = bpf_map_lookup_elem(&service_places, &place);
+
+	return number ? *(volatile __u64 *)number : NO_RECORD;
+}
+
+/* A service that is looked for. */
+struct sought {
+	struct service_key key;
+	__u32 place;  /* of the last probe */
+	__u32 number; /* of its record, or NO_RECORD */
+};
+
+/* next_probe is the callback of bpf_loop. */
+static long next_probe(__u64 i, struct sought *f)
+{
+	__u32 number = record_at(++f->place % (1 << SERVICE_PLACE_BITS));
+	struct service *s = bpf_map_lookup_elem(&services, &number);
+
+	if (s && same_service(&s->key, &f->key))
+		f->number = number;
+	return number == NO_RECORD || f->number;
+}
+
+/* probe looks for a service behind its first place: the number of its record. A
+ * function of its own, as it is rare. */
+__noinline int probe(const struct service_key *key, __u32 first)
+{
+	struct sought f = { .place = first };
+
+	if (!key)
+		return NO_RECORD;
+	f.key = *key;
+	bpf_loop(MOST_PROBES - 1, next_probe, &f, 0);
+	return f.number;
+}
+
+static __always_inline struct service *service_at(const struct in6_addr *vip, __be16 port_be,
+						  __u8 protocol)
+{
+	struct service_key key = { .vip = *vip };
+	__u32 first, number;
+	struct service *s;
+
+	set_word(&key.port_be, port_be | (__u32)protocol << 16);
+	first = first_place(&key);
+	number = record_at(first);
+	s = bpf_map_lookup_elem(&services, &number);
+	if (number == NO_RECORD || !s || same_service(&s->key, &key))
+		return number == NO_RECORD ? NULL : s;
+	number = probe(&key, first);
+	return number == NO_RECORD ? NULL : bpf_map_lookup_elem(&services, &number);
+}
+
+/* service_of returns the service that a packet is for, or about. */
+static __always_inline struct service *service_of(const struct packet *p)
+{
+	return service_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
+}
+
+/* vip_at returns what marks an address as a VIP: the service that takes its
+ * fragments, or one without buckets. */
+static __always_inline struct service *vip_at(const struct in6_addr *a)
+{
+	return service_at(a, 0, 0);
+}
+
+/* server_number returns a server of today or of the near past, or NULL. */
+static __always_inline struct server *server_number(__u32 i)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &i);
+
+	return s && s->locator_be ? s : NULL;
+}
+
+/* hash_of_addresses is all that a fragment and the whole have in common. */
+__noinline __u64 hash_of_addresses(const struct packet *p)
+{
+	struct tuple t = {};
+
+	if (!p)
+		return 0;
+	t.client = p->t.client;
+	t.vip = p->t.vip;
+	return digest(&t);
+}
+
+/* bucket_of returns the servers of a flow. Services that take fragments are
+ * hashed by addresses alone, so that a fragment finds the way of the whole. */
+static __always_inline struct bucket *bucket_of(const struct service *svc, const struct packet *p)
+{
+	__u64 hash = svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash;
+	__u32 at = svc->table;
+	void *table;
+
+	table = bpf_map_lookup_elem(&tables, &at);
+	if (!table)
+		return NULL;
+	at = (hash >> 32) * svc->buckets >> 32; /* table.Table.Index */
+	return bpf_map_lookup_elem(table, &at);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* signalled.h: what becomes of a packet that came for one of the LB's SIDs: the
+ * server's answer goes on to the client, the client's packet that a server gave
+ * back goes on to others. */
+#pragma once
+#include "packet/clamp.h"
+#include "lb/dispatch.h"
+#include "lb/learn.h"
+#include "packet/rst.h"
+
+/* LB: what each server signs with, by its number and the key's id. */
+struct signer {
+	__u32 server;
+	__u32 key_id;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8 * MAX_SERVERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct signer);
+	__type(value, struct key);
+} server_keys SEC(".maps");
+
+/* signed_by tells whether a packet carries the tag of that server, or of this
+ * LB (NOBODY). A function of its own for the verifier. */
+__noinline int signed_by(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
+			 __u32 server)
+{
+	struct work *w = workplace();
+	struct signer who = { .server = server };
+	const struct key *key;
+
+	if (!sr || !w)
+		return false;
+	who.key_id = sr->sid.key_id;
+	key = server == NOBODY ? farm_key(sr->sid.key_id)
+			       : bpf_map_lookup_elem(&server_keys, &who);
+	return key && authentic(ctx, sr, p, key, &w->route);
+}
+
+/* unwrap takes a server's answer out and sends it to the client. */
+static __always_inline int unwrap(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+				  const struct service *svc, const struct next_hop *hop,
+				  enum counter why)
+{
+	enum rewritten done = strip(ctx, sr, p, OUTWARD);
+
+	if (!done)
+		done = note_hop(ctx, p);
+	if (!done)
+		done = link_to(ctx, hop->mac, p->family);
+	if (done)
+		return spoilt(done);
+	if (p->kind == KIND_TCP && p->flags & TCP_SYN && clamp_mss(ctx, p, svc->mtu))
+		count(LB_MSS_CLAMPED);
+	return transmit(why);
+}
+
+/* make_rst makes a server's SYN-ACK the RST with which its client would refuse it. A
+ * function of its own, so that others have its stack. */
+__noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
+{
+	struct rst rst = { .flags = TCP_RST };
+	enum rewritten done;
+
+	if (!sr || !p)
+		return NOT_WHOLE;
+	rst.from = p->t.client;
+	rst.to = p->t.vip;
+	rst.from_port_be = p->t.client_port_be;
+	rst.to_port_be = p->t.vip_port_be;
+	rst.seq = p->ack;
+	rst.label = flow_label(&p->t);
+	done = strip(ctx, sr, p, OUTWARD);
+	return done ?: write_rst(ctx, p, &rst);
+}
+
+/* reject ends the request of a server that took a connection after another one
+ * had: its SYN-ACK never reaches the client, and comes back as the client's RST. */
+static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+				  const struct service *svc, __u32 server)
+{
+	struct order o = {
+		.server = server, .function = FN_REJECT, .why = LB_REJECT,
+		.generation = bpf_ntohs(sr->sid.generation_be),
+	};
+	enum rewritten done;
+
+	/* Until the client has acknowledged the other one it may have heard this one
+	 * too, by another LB: its request must live. It says so again. */
+	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(find(p->hash, false) & WORD_FLOW))
+		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
+	done = make_rst(ctx, sr, p);
+	return done ? spoilt(done) : send_routed(ctx, p, svc, &o);
+}
+
+/* answered is a server's answer that signals createStickiness or removeStickiness. */
+static __always_inline int answered(struct xdp_md *ctx, struct work *w, const struct service *svc)
+{
+	struct packet *p = &w->packet;
+	const struct next_hop *hop;
+	enum counter why;
+
+	if (p->hops <= 1) /* before it changes anything */
+		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
+	if (!hop)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	why = hear(w);
+	if (why == LB_STICKINESS_CONFLICT) {
+		count(why);
+		return reject(ctx, &w->sr, p, svc, w->sender);
+	}
+	return unwrap(ctx, &w->sr, p, svc, hop, why);
+}
+
+/* given_back is a client's packet that a server does not want: the flow is not
+ * its own, or it has no listener for a new one. The others are asked, once: the
+ * last of them decides. */
+static __always_inline int given_back(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+				      const struct service *svc, __u32 server)
+{
+	__u16 generation = bpf_ntohs(sr->sid.generation_be);
+	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER_RETURNED);
+	enum rewritten done;
+
+	if (!plan)
+		return XDP_ABORTED;
+	plan->except = server;
+	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
+		if (disown(p, server, generation))
+			count(LB_STALE_REMOVED);
+		plan->laps = p->kind == KIND_UDP ? LAP_QUESTION | LAP_OFFER : LAP_QUESTION;
+		plan->why = LB_RECOVER_RETURNED;
+	} else {
+		plan->generation = generation;
+		plan->forced = MAX_CHOICES;
+		plan->flags = SID_FINAL;
+	}
+	done = strip(ctx, sr, p, INWARD);
+	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
+}
+
+/* go_on sends a packet to the rest of its list. */
+static __always_inline int go_on(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+				 const struct service *svc)
+{
+	struct plan *plan = new_plan(LAP_QUESTION, LB_LIST_CONTINUED);
+	enum rewritten done;
+
+	if (!plan)
+		return XDP_ABORTED;
+	plan->from = bpf_ntohs(sr->sid.report_be) & 0xff;
+	plan->rotate = bpf_ntohs(sr->sid.report_be) >> 8;
+	plan->generation = bpf_ntohs(sr->sid.generation_be);
+	plan->flags = sr->sid.flags;
+	if (p->kind == KIND_UDP)
+		plan->laps |= LAP_OFFER;
+	else if (opens(p))
+		plan->laps = LAP_OFFER;
+	done = strip(ctx, sr, p, INWARD);
+	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* sweep.h: what removes the flows whose time has run out. The daemon runs it, some
+ * lines at a time. No packet meets it: struct sweep is all its data. (A syscall
+ * program may sleep, and then Linux 6.1 lets it touch no map with a lock.) */
+#pragma once
+#include "lb/flow.h"
+
+/* run_out tells whether an entry's time has; what is left of the unit in which it
+ * was last seen does not count. */
+static __always_inline bool run_out(__u64 mark, __u64 word, __u16 now, const struct sweep *s)
+{
+	if (!(word & WORD_FLOW))
+		return expired(mark, word, now);
+	return (__u64)age_of(mark, now) << SEEN_SHIFT >
+	       (is_over(word) ? s->linger_ns : s->idle_ns) + (1ULL << SEEN_SHIFT);
+}
+
+/* sweep_line is the callback of bpf_loop. */
+static long sweep_line(__u64 i, struct sweep *s)
+{
+	__u32 line = s->from + i;
+	struct line *l = line_at(line);
+	__u16 now = seen_now();
+	__u64 mark, word;
+
+	if (!l)
+		return 1;
+	for (int k = 0; k < LINE_ENTRIES; k++) {
+		word = peek(l->word[k]); /* before its date, which is then not an earlier one's */
+		mark = peek(l->mark[k]);
+		if (!word || word & WORD_MOVES)
+			continue;
+		if (!run_out(mark, word, now, s)) {
+			s->kept++;
+		} else if (swap_if(&l->word[k], word, 0)) {
+			vacate(line, l, k);
+			s->removed++;
+		}
+	}
+	return 0;
+}
+
+SEC("xdp")
+int sweep_flows(struct xdp_md *ctx)
+{
+	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct sweep *data = take(&c, sizeof(*data)), s;
+
+	if (!data)
+		return XDP_ABORTED;
+	s = *data;
+	bpf_loop(s.count, sweep_line, &s, 0);
+	c = (struct cursor){ (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	data = take(&c, sizeof(*data));
+	if (!data)
+		return XDP_ABORTED;
+	*data = s;
+	return XDP_DROP;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* toobig.h: what the LB tells a client about sizes: ICMPv6 packet too big (RFC
+ * 4443 §3.2), ICMPv4 fragmentation needed (RFC 1191 §4), and echo replies. */
+#pragma once
+#include "packet/rewrite.h"
+
+#define MIN_MTU6 1280 /* RFC 8200 §5 */
+#define MIN_MTU4 576
+
+/* bpf_csum_diff took 512 bytes at a time before Linux 6.13. */
+static __always_inline __s64 sum_of(void *data, __u32 bytes, __s64 sum)
+{
+	for (__u32 at = 0; at < bytes; at += 512)
+		sum = bpf_csum_diff(NULL, 0, data + at, bytes - at < 512 ? bytes - at : 512, sum);
+	return sum;
+}
+
+/* quote6 puts an ICMPv6 packet too big around the first `bytes` (a constant) of
+ * the packet that follows it; from the VIP, which the client knows. */
+static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
+					     __u32 mtu)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);
+	__be32 pseudo[2] = { bpf_htonl(sizeof(struct icmp) + bytes), bpf_htonl(IPPROTO_ICMPV6) };
+	struct icmp *icmp = (void *)(ip + 1);
+	__s64 sum;
+
+	if (!ip)
+		return NOT_WHOLE;
+	outer_header(ip, &p->t.vip, &p->t.client, 0, flow_label(&p->t), sizeof(*icmp) + bytes,
+		     IPPROTO_ICMPV6);
+	*icmp = (struct icmp){ .type = ICMP6_TOO_BIG, .rest = bpf_htonl(mtu) };
+	sum = bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr), 0);
+	sum = bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), sum);
+	icmp->check = folded(sum_of(icmp, sizeof(*icmp) + bytes, sum));
+	return REWRITTEN;
+}
+
+static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
+					     __u32 mtu)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct iphdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);
+	struct icmp *icmp = (void *)(ip + 1);
+
+	if (!ip)
+		return NOT_WHOLE;
+	*ip = (struct iphdr){
+		.version = 4,
+		.ihl = 5,
+		.tot_len = bpf_htons(sizeof(*ip) + sizeof(*icmp) + bytes),
+		.ttl = OUTER_HOP_LIMIT,
+		.protocol = IPPROTO_ICMP,
+		.saddr = p->t.vip.s6_addr32[3],
+		.daddr = p->t.client.s6_addr32[3],
+	};
+	ip->check = folded(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+	*icmp = (struct icmp){
+		.type = ICMP4_UNREACHABLE,
+		.code = ICMP4_FRAG_NEEDED,
+		.rest = bpf_htonl(mtu),
+	};
+	icmp->check = folded(sum_of(icmp, sizeof(*icmp) + bytes, 0));
+	return REWRITTEN;
+}
+
+/* A quote has one of few lengths, which the verifier must know: the whole that a
+ * minimal link carries, or enough for the ports and sequence number. */
+#define QUOTE6_LONG (MIN_MTU6 - 48)
+#define QUOTE4_LONG (MIN_MTU4 - 28)
+#define QUOTE_SHORT 64
+
+/* write_too_big turns the frame, whose first header is p's, into the answer that
+ * it is too big for mtu. The frame has no Ethernet header after it until link_to
+ * gives it one. A function of its own for the verifier. */
+__noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+{
+	__u32 size = ctx->data_end - ctx->data, quote, headers;
+	bool six;
+
+	if (!p)
+		return NOT_WHOLE;
+	six = p->family == 6;
+	headers = six ? 48 : 28;
+	quote = six ? QUOTE6_LONG : QUOTE4_LONG;
+	if (size < ETH_BYTES + quote)
+		quote = QUOTE_SHORT;
+	if (size < ETH_BYTES + quote)
+		return NOT_WHOLE;
+	if (mtu < (six ? MIN_MTU6 : MIN_MTU4))
+		mtu = six ? MIN_MTU6 : MIN_MTU4;
+	if (mtu > 0xffff) /* IPv4 has 16 bits for it, and no packet is longer */
+		mtu = 0xffff;
+	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - size)) ||
+	    bpf_xdp_adjust_head(ctx, -(int)headers))
+		return NO_ROOM;
+	if (six)
+		return quote == QUOTE_SHORT ? quote6(ctx, p, QUOTE_SHORT, mtu)
+					    : quote6(ctx, p, QUOTE6_LONG, mtu);
+	return quote == QUOTE_SHORT ? quote4(ctx, p, QUOTE_SHORT, mtu)
+				    : quote4(ctx, p, QUOTE4_LONG, mtu);
+}
+
+/* write_echo_reply answers an echo request in its own frame: the reply differs
+ * in type and direction alone, which leaves the sum of the addresses. */
+static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const struct packet *p)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	__u8 *icmp;
+	__u16 *word, was;
+	__sum16 *check;
+
+	if (!eth || p->length < ip_bytes(p) + sizeof(struct icmp))
+		return NOT_WHOLE;
+	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+	own_mac(eth->h_source);
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+		if (!ip)
+			return NOT_WHOLE;
+		ip->saddr = p->t.vip;
+		ip->daddr = p->t.client;
+		ip->hop_limit = OUTER_HOP_LIMIT;
+	} else {
+		struct iphdr *ip = take(&c, sizeof(*ip));
+
+		if (!ip)
+			return NOT_WHOLE;
+		ip->saddr = p->t.vip.s6_addr32[3];
+		ip->daddr = p->t.client.s6_addr32[3];
+		word = (void *)&ip->ttl;
+		was = *word;
+		ip->ttl = OUTER_HOP_LIMIT;
+		ip->check = replace_word(ip->check, was, *word);
+	}
+	icmp = take(&c, 4);
+	if (!icmp)
+		return NOT_WHOLE;
+	word = (void *)icmp;
+	check = (void *)icmp + 2;
+	was = *word;
+	*icmp = p->family == 6 ? ICMP6_ECHO_REPLY : 0;
+	*check = replace_word(*check, was, *word);
+	return REWRITTEN;
+}

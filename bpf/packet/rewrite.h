@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* rewrite.h: the three changes that a packet on its way meets: it comes out of
+ * its segments (strip), it goes into others (put_on), and its own header notes
+ * the hop (age). All work on the frame of an XDP program; the packet's facts
+ * stay true. */
+#pragma once
+#include "packet/auth.h"
+
+enum rewritten {
+	REWRITTEN,
+	NO_ROOM,    /* the driver has none before the frame */
+	NOT_WHOLE,  /* the frame is shorter than its facts */
+	CONGESTED,  /* marked so on its way, and it cannot say so itself (RFC 6040) */
+	HOPS_SPENT,
+};
+
+/* replace_word updates an Internet checksum for one 16-bit word (RFC 1624). */
+static __always_inline __sum16 replace_word(__sum16 check, __u16 old, __u16 new)
+{
+	__u32 sum = (__u16)~check + (__u16)~old + new;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~((sum & 0xffff) + (sum >> 16));
+}
+
+/* folded is the Internet checksum of a sum (RFC 1071). */
+static __always_inline __sum16 folded(__s64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~((sum & 0xffff) + (sum >> 16));
+}
+
+static __always_inline void set_class6(struct ipv6hdr *ip, __u8 class)
+{
+	ip->priority = class >> 4;
+	ip->flow_lbl[0] = (ip->flow_lbl[0] & 0x0f) | class << 4;
+}
+
+/* note_class gives the packet, the first thing in the frame, a traffic class. */
+static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct packet *p, __u8 class)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	__u16 first;
+
+	if (class == p->class)
+		return REWRITTEN;
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+		if (!ip)
+			return NOT_WHOLE;
+		set_class6(ip, class);
+	} else {
+		struct iphdr *ip = take(&c, sizeof(*ip));
+		__u16 *word = (void *)ip;
+
+		if (!ip)
+			return NOT_WHOLE;
+		first = word[0];
+		ip->tos = class;
+		ip->check = replace_word(ip->check, first, word[0]);
+	}
+	p->class = class;
+	return REWRITTEN;
+}
+
+/* note_hop takes one from the hops that are left to it. */
+static __always_inline enum rewritten note_hop(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+
+	if (p->hops <= 1)
+		return HOPS_SPENT;
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+		if (!ip)
+			return NOT_WHOLE;
+		ip->hop_limit--;
+	} else {
+		struct iphdr *ip = take(&c, sizeof(*ip));
+		__u16 *word = (void *)ip, ttl;
+
+		if (!ip)
+			return NOT_WHOLE;
+		ttl = word[4];
+		ip->ttl--;
+		ip->check = replace_word(ip->check, ttl, word[4]);
+	}
+	p->hops--;
+	return REWRITTEN;
+}
+
+/* take_srh_out removes the SRH between the packet's IP and transport headers. */
+static __always_inline enum rewritten take_srh_out(struct xdp_md *ctx, const struct sr *sr,
+						   struct packet *p, enum direction d)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip)), copy;
+
+	if (!ip)
+		return NOT_WHOLE;
+	copy = *ip;
+	copy.payload_len = bpf_htons(p->length - sizeof(copy));
+	copy.nexthdr = p->t.protocol;
+	if (p->kind == KIND_TOO_BIG || p->kind == KIND_ECHO)
+		copy.nexthdr = IPPROTO_ICMPV6;
+	copy.daddr = d == INWARD ? p->t.vip : p->t.client;
+	if (bpf_xdp_adjust_head(ctx, sr->srh_bytes))
+		return NO_ROOM;
+	c = frame_at(ctx, ETH_BYTES);
+	ip = take(&c, sizeof(*ip));
+	if (!ip)
+		return NOT_WHOLE;
+	*ip = copy;
+	p->inserted = 0;
+	return REWRITTEN;
+}
+
+/* strip takes the packet out of the segments it came with. The frame has no
+ * Ethernet header after it until link_to gives it one. */
+__noinline int strip(struct xdp_md *ctx, const struct sr *sr, struct packet *p, enum direction d)
+{
+	enum rewritten done = REWRITTEN;
+	int class;
+
+	if (!sr || !p)
+		return NOT_WHOLE;
+	class = p->class;
+	if (p->inserted) {
+		done = take_srh_out(ctx, sr, p, d);
+	} else {
+		class = ecn_inward(p->class, sr->class);
+		if (class < 0)
+			return CONGESTED;
+		if (bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr) + sr->srh_bytes))
+			return NO_ROOM;
+	}
+	p->ip = ETH_BYTES;
+	p->l4 = ETH_BYTES + (p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	return done ?: note_class(ctx, p, class);
+}
+
+/* link_to addresses the frame to a neighbour. */
+static __always_inline enum rewritten link_to(struct xdp_md *ctx, const __u8 *mac, __u8 family)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (!eth)
+		return NOT_WHOLE;
+	link_header(eth, mac, family);
+	return REWRITTEN;
+}
+
+/* write_list writes n segments of the list, from begin on. */
+static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struct route *r,
+						 __u32 begin, __u32 n)
+{
+	__u32 at = SRH_AT + sizeof(struct srh);
+
+	begin %= MAX_SEGMENTS;
+	if (bpf_xdp_store_bytes(ctx, at, (void *)&r->list[begin], list_bytes(n)))
+		return NOT_WHOLE;
+	return REWRITTEN;
+}
+
+/* put_around puts an outer header around the packet, with room for an SRH behind
+ * it, and addresses the frame. */
+static __always_inline enum rewritten put_around(struct xdp_md *ctx, const struct packet *p,
+						 __u32 srh_bytes, __be64 tag, const struct sid *to,
+						 const __u8 *mac, __u8 next)
+{
+	__u32 bytes = sizeof(struct ipv6hdr) + srh_bytes;
+	struct in6_addr from = own_address(tag);
+	struct ipv6hdr *outer;
+	struct ethhdr *eth;
+	struct cursor c;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
+		return NO_ROOM;
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
+	outer = take(&c, sizeof(*outer));
+	if (!eth || !outer)
+		return NOT_WHOLE;
+	link_header(eth, mac, 6);
+	outer_header(outer, &from, (const void *)to, p->class, flow_label(&p->t),
+		     srh_bytes + p->length, next);
+	return REWRITTEN;
+}
+
+/* protocol_inside is the next header of what stands before the packet. */
+static __always_inline __u8 protocol_inside(const struct packet *p)
+{
+	return p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
+}
+
+/* put_last fills the SRH that put_around left room for: with one segment. */
+static __always_inline enum rewritten put_last(struct xdp_md *ctx, const struct packet *p,
+					       const struct sid *last)
+{
+	struct cursor c = frame_at(ctx, SRH_AT);
+	struct srh *srh = take(&c, sizeof(*srh));
+	struct in6_addr *segment = take(&c, sizeof(*segment));
+
+	if (!srh || !segment)
+		return NOT_WHOLE;
+	*srh = (struct srh){
+		.next_header = protocol_inside(p), .length = 2, .type = SRH_TYPE, .segments_left = 1,
+	};
+	copy_address(segment, (const void *)last);
+	return REWRITTEN;
+}
+
+/* encapsulate: RFC 8986 §5.2, H.Encaps.Red. */
+static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const struct packet *p,
+						  struct route *r, __be64 tag)
+{
+	__u32 srh_bytes = route_bytes(r->n, WIRE_ENCAP) - sizeof(struct ipv6hdr);
+	__u32 shown = r->n - 1;
+	__u8 next = shown ? IPPROTO_ROUTING : protocol_inside(p);
+	enum rewritten done;
+	struct cursor c;
+	struct srh *srh;
+
+	done = put_around(ctx, p, srh_bytes, tag, segment_of(r, 0), r->mac, next);
+	if (done || !shown)
+		return done;
+	c = frame_at(ctx, SRH_AT);
+	srh = take(&c, sizeof(*srh));
+	if (!srh)
+		return NOT_WHOLE;
+	*srh = (struct srh){
+		.next_header = protocol_inside(p),
+		.length = 2 * shown,
+		.type = SRH_TYPE,
+		.segments_left = shown,
+		.last_entry = shown - 1,
+	};
+	if (shown == 1) { /* as in most offers */
+		struct in6_addr *last = take(&c, sizeof(*last));
+
+		if (!last)
+			return NOT_WHOLE;
+		copy_address(last, (const void *)segment_of(r, 1));
+		return REWRITTEN;
+	}
+	return write_list(ctx, r, FIRST_SEGMENT - shown, shown);
+}
+
+/* insert puts (sender, segments…, destination) into the packet itself. */
+static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct packet *p,
+					     struct route *r, __be64 tag)
+{
+	__u32 bytes = route_bytes(r->n, WIRE_INSERT);
+	struct in6_addr from = own_address(tag);
+	struct ipv6hdr *ip;
+	struct ethhdr *eth;
+	struct cursor c;
+	struct srh *srh;
+
+	__builtin_memcpy(&r->list[FIRST_SEGMENT + 1], &from, sizeof(from));
+	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
+		return NO_ROOM;
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
+	ip = take(&c, sizeof(*ip));
+	srh = take(&c, sizeof(*srh));
+	if (!eth || !ip || !srh)
+		return NOT_WHOLE;
+	link_header(eth, r->mac, 6);
+	*srh = (struct srh){
+		.next_header = r->own.nexthdr,
+		.length = 2 * (r->n + 2),
+		.type = SRH_TYPE,
+		.segments_left = r->n,
+		.last_entry = r->n + 1,
+	};
+	*ip = r->own;
+	copy_address(&ip->daddr, (const void *)segment_of(r, 0));
+	ip->nexthdr = IPPROTO_ROUTING;
+	ip->payload_len = bpf_htons(p->length - sizeof(*ip) + bytes);
+	return write_list(ctx, r, FIRST_SEGMENT - r->n, r->n + 2);
+}
+
+/* put_on sends the packet, the first thing in the frame, on its route; key signs
+ * it, or is NULL. */
+static __always_inline enum rewritten put_on(struct xdp_md *ctx, const struct packet *p,
+					     struct route *r, const struct key *key)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	__u64 tag = bpf_cpu_to_be64(UNTAGGED);
+	struct ipv6hdr *ip;
+
+	if (r->n < 1 || r->n >= MOST_IN_ROUTE)
+		return NOT_WHOLE;
+	r->signer_be = self.locator_be;
+	if (r->wire != WIRE_INSERT) {
+		__u32 shown = r->n > 1 ? r->n - 1 : 1;
+
+		if (key)
+			tag = route_tag(key, p, r, FIRST_SEGMENT + 1 - r->n, shown);
+		return encapsulate(ctx, p, r, tag);
+	}
+	ip = take(&c, sizeof(*ip));
+	if (!ip)
+		return NOT_WHOLE;
+	r->own = *ip;
+	copy_address((void *)segment_of(r, r->n), &ip->daddr);
+	if (key)
+		tag = route_tag(key, p, r, FIRST_SEGMENT - r->n, r->n + 1);
+	return insert(ctx, p, r, tag);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* work.h: what is too large for the stack. One packet a CPU is worked on at a
+ * time. */
+#pragma once
+#include "packet/rewrite.h"
+
+struct work {
+	struct packet packet;
+	struct sr sr;
+	struct route route;
+	struct order order;
+	__u32 quoted_mtu; /* LB: where the packet inside was too big for, if it was quoted */
+	__u32 sender;	  /* LB: number of the server that says something of a flow */
+	__u32 heard;	  /* LB: enum counter, what became of that */
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} scratch SEC(".maps");
+
+static __always_inline struct work *workplace(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* srv6.h: segment identifiers, and how a packet that carries some is opened up.
+ * Two ways to carry them (docs/wire.md):
+ *   encap   outer IPv6, SRH without the first segment (RFC 8986 §5.2), packet
+ *   insert  the client's IPv6 header, SRH with all segments from the sender to
+ *           the packet's own destination, transport header (6LB §II) */
+#pragma once
+#include "packet/parse.h"
+#include "core/siphash.h"
+
+const volatile struct node self = {};
+
+#define OUTER_HOP_LIMIT 64
+#define SRH_TYPE 4 /* RFC 8754 §2 */
+#define ETH_BYTES ((__u32)sizeof(struct ethhdr))
+#define SRH_AT (ETH_BYTES + (__u32)sizeof(struct ipv6hdr)) /* in the frame */
+
+struct srh {
+	__u8 next_header;
+	__u8 length; /* in 8 bytes, the first 8 not counted */
+	__u8 type;
+	__u8 segments_left;
+	__u8 last_entry;
+	__u8 flags;
+	__be16 tag_be;
+};
+
+static __always_inline struct in6_addr sid_address(const struct sid *sid)
+{
+	struct in6_addr a;
+
+	__builtin_memcpy(&a, sid, sizeof(a));
+	return a;
+}
+
+static __always_inline struct sid make_sid(__be64 locator_be, enum function fn, __u16 generation)
+{
+	struct sid sid = {
+		.locator_be = locator_be,
+		.function_be = bpf_htons(fn),
+		.generation_be = bpf_htons(generation),
+	};
+
+	return sid;
+}
+
+static __always_inline __be64 upper_half(const struct in6_addr *a)
+{
+	return *(const __be64 *)a;
+}
+
+static __always_inline __be64 lower_half(const struct in6_addr *a)
+{
+	return *((const __be64 *)a + 1);
+}
+
+static __always_inline bool is_own(const struct in6_addr *a)
+{
+	return upper_half(a) == self.locator_be;
+}
+
+/* What an SR packet for this node says. Offsets are in the frame. */
+struct sr {
+	struct sid sid;	      /* this node's own */
+	struct in6_addr next; /* the segment after it, if any are left */
+	__be64 sender_be;     /* locator of who put the segments on */
+	__be64 tag;	      /* the interface identifier beside it */
+	__u32 srh_bytes;      /* 0: one segment was enough */
+	__u32 signed_segments; /* those of the SRH that the tag covers */
+	__u32 left;
+	__u8 class; /* of the outer header */
+	__u8 hops;
+	__u8 zero[2];
+};
+
+/* overhead is what stands before the packet that travels inside. */
+static __always_inline __u32 overhead(const struct sr *sr, const struct packet *p)
+{
+	return p->inserted ? sr->srh_bytes : sizeof(struct ipv6hdr) + sr->srh_bytes;
+}
+
+enum opened {
+	OPENED,
+	CUT_OFF,
+	BAD_SRH,
+	BAD_TRANSPORT,
+	NOTHING_INSIDE, /* neither a packet nor a transport header */
+};
+
+#define TLV_PAD1 0 /* RFC 8754 §2.1.1.1: one byte without a length */
+
+/* A walk over TLVs: offsets in the packet. */
+struct walk {
+	struct xdp_md *ctx;
+	__u32 at;
+	__u32 end;
+	bool broken;
+};
+
+/* next_tlv is the callback of bpf_loop; 1 ends the walk. */
+static long next_tlv(__u64 i, struct walk *w)
+{
+	__u8 tlv[2] = {};
+
+	if (w->at >= w->end)
+		return 1;
+	w->broken = bpf_xdp_load_bytes(w->ctx, w->at++, &tlv[0], 1);
+	if (w->broken || tlv[0] == TLV_PAD1)
+		return w->broken;
+	w->broken = w->at >= w->end || bpf_xdp_load_bytes(w->ctx, w->at, &tlv[1], 1);
+	w->at += 1 + tlv[1];
+	return w->broken;
+}
+
+/* tlvs_fit tells whether the TLVs between two offsets of the packet end where
+ * their header does (RFC 8754 §2.1). */
+static __always_inline bool tlvs_fit(struct xdp_md *ctx, __u32 at, __u32 end)
+{
+	struct walk w = { .ctx = ctx, .at = at, .end = end };
+
+	if (at < end)
+		bpf_loop(end - at, next_tlv, &w, 0);
+	return !w.broken && w.at == w.end;
+}
+
+/* read_srh reads the header behind the IPv6 header, by the rules of RFC 8754
+ * §4.3.1.1, and returns what follows it, or a negative number. *size is for the
+ * verifier, which cannot follow what is stored in *sr. */
+static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct sr *sr,
+				    __u32 payload, __u32 *size)
+{
+	struct srh *srh = take(c, sizeof(*srh));
+	struct in6_addr *list = c->pos;
+	__u32 bytes, entries, left, tlvs;
+
+	if (!srh)
+		return -1;
+	bytes = srh->length * 8;
+	entries = srh->last_entry + 1;
+	if (srh->type != SRH_TYPE || bytes + sizeof(*srh) > payload)
+		return -1;
+	if (entries > (__u32)srh->length / 2 || srh->segments_left > entries)
+		return -1;
+	if (!take(c, bytes))
+		return -1;
+	*size = sizeof(*srh) + bytes;
+	left = srh->segments_left;
+	sr->srh_bytes = *size;
+	sr->signed_segments = entries;
+	sr->left = left;
+	if (left) {
+		struct in6_addr *next = list + (left - 1);
+
+		if ((void *)(next + 1) > c->end)
+			return -1;
+		sr->next = *next;
+	}
+	tlvs = SRH_AT + sizeof(*srh) + entries * sizeof(struct in6_addr);
+	if (!tlvs_fit(ctx, tlvs, SRH_AT + *size))
+		return -1;
+	return srh->next_header;
+}
+
+/* read_inserted completes the facts of a packet that has the SRH inside: its
+ * destination is the route's last segment, and the sender is the first. */
+static __always_inline int read_inserted(struct xdp_md *ctx, struct sr *sr, struct packet *p,
+					 __u32 size)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct {
+		struct ipv6hdr ip;
+		struct srh srh;
+		struct sid list[];
+	} *h = take(&c, sizeof(*h) + sizeof(struct sid));
+	__u32 last = sr->signed_segments - 1;
+	struct sid first;
+
+	if (!h || bpf_xdp_load_bytes(ctx, SRH_AT + sizeof(h->srh) + last * sizeof(first), &first,
+				     sizeof(first)))
+		return -1;
+	read_ip6(&h->ip, p);
+	p->kind = KIND_OTHER;
+	__builtin_memcpy(&p->t.vip, &h->list[0], sizeof(p->t.vip));
+	p->length -= size;
+	p->inserted = 1;
+	p->ip = ETH_BYTES;
+	p->l4 = SRH_AT + size;
+	sr->sender_be = first.locator_be;
+	__builtin_memcpy(&sr->tag, &first.function_be, sizeof(sr->tag));
+	sr->signed_segments = last;
+	return 0;
+}
+
+/* unfold does the work of open_sr. */
+static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
+	int inside, protocol;
+	__u32 room, size = 0;
+
+	if (!ip)
+		return CUT_OFF;
+	__builtin_memcpy(&sr->sid, &ip->daddr, sizeof(sr->sid));
+	sr->sender_be = upper_half(&ip->saddr);
+	sr->tag = lower_half(&ip->saddr);
+	sr->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	sr->hops = ip->hop_limit;
+	room = length_of(ip->payload_len);
+	if (c.pos + room > c.end)
+		return CUT_OFF;
+	inside = ip->nexthdr;
+	if (inside == IPPROTO_ROUTING) {
+		inside = read_srh(ctx, &c, sr, room, &size);
+		if (inside < 0)
+			return BAD_SRH;
+	}
+	protocol = inside;
+	if (inside == IPPROTO_IPV6 || inside == IPPROTO_IPIP) {
+		p->ip = SRH_AT + sr->srh_bytes;
+		c = frame_at(ctx, place_of(&p->ip));
+		protocol = read_network(&c, p);
+		if (protocol < 0)
+			return CUT_OFF;
+		if (p->family != (inside == IPPROTO_IPV6 ? 6 : 4))
+			return NOTHING_INSIDE;
+		if (sr->srh_bytes + p->length > room)
+			return CUT_OFF;
+		p->l4 = p->ip + ip_bytes(p);
+		c.pos = (void *)(long)ctx->data + place_of(&p->l4);
+	} else if (size && (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
+		if (read_inserted(ctx, sr, p, size))
+			return CUT_OFF;
+		c = frame_at(ctx, place_of(&p->l4));
+	} else {
+		return NOTHING_INSIDE;
+	}
+	switch (read_transport(&c, p, protocol)) {
+	case READ:
+		return OPENED;
+	case CUT_SHORT:
+		return CUT_OFF;
+	default:
+		return BAD_TRANSPORT;
+	}
+}
+
+/* open_sr reads a frame whose IPv6 destination is a SID of ours: the segments,
+ * and the packet that came with them. A function of its own, so that the
+ * verifier looks at it once. */
+__noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum direction d)
+{
+	enum opened how;
+
+	if (!sr || !p)
+		return CUT_OFF;
+	__builtin_memset(sr, 0, sizeof(*sr));
+	__builtin_memset(p, 0, sizeof(*p));
+	how = unfold(ctx, sr, p);
+	if (d == OUTWARD)
+		turn(&p->t);
+	return how;
+}
+
+#define ECN_CE 3
+#define ECN_ECT1 1
+#define ECN_ECT0 2
+
+/* ecn_inward is the class of the packet that comes out of a tunnel: what the
+ * outer header met on its way is handed on (RFC 6040 §4.2, figure 4). Negative:
+ * congestion that the packet cannot express, so it must be dropped. */
+static __always_inline int ecn_inward(__u8 inner, __u8 outer)
+{
+	__u8 in = inner & 3, out = outer & 3;
+
+	if (out == ECN_CE && !in)
+		return -1;
+	if (out == ECN_CE || (out == ECN_ECT1 && in == ECN_ECT0))
+		return (inner & ~3) | out;
+	return inner;
+}
+
+/* own_mac copies through volatile reads: a cast would let the compiler take the
+ * zeros that the constant has before it is loaded. */
+static __always_inline void own_mac(__u8 *to)
+{
+	const volatile __u16 *from = (const void *)self.mac;
+
+	for (int i = 0; i < ETH_ALEN / 2; i++)
+		((__u16 *)to)[i] = from[i];
+}
+
+/* link_header addresses a frame that this node sends. Link addresses begin at
+ * even places in all our structures. */
+static __always_inline void link_header(struct ethhdr *eth, const __u8 *to, __u8 family)
+{
+	__builtin_memcpy(eth->h_dest, __builtin_assume_aligned(to, 2), ETH_ALEN);
+	own_mac(eth->h_source);
+	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+}
+
+/* outer_header fills an outer IPv6 header: label of the flow, DSCP and ECN of
+ * the packet inside (RFC 6040 §4.1, normal mode: copied). */
+static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_addr *from,
+					 const struct in6_addr *to, __u8 class, __u32 label,
+					 __u16 payload, __u8 next)
+{
+	__be32 first = bpf_htonl(6U << 28 | (__u32)class << 20 | label);
+
+	*(__be32 *)ip = first;
+	ip->payload_len = bpf_htons(payload);
+	ip->nexthdr = next;
+	ip->hop_limit = OUTER_HOP_LIMIT;
+	copy_address(&ip->saddr, from);
+	copy_address(&ip->daddr, to);
+}
+
+/* own_address is this node with an interface identifier: a tag. */
+static __always_inline struct in6_addr own_address(__be64 identifier)
+{
+	struct in6_addr a;
+
+	*(__be64 *)&a = self.locator_be;
+	*((__be64 *)&a + 1) = identifier;
+	return a;
+}

@@ -1,0 +1,197 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"proffer/dataplane"
+	"proffer/lab/figures"
+	"proffer/lab/stats"
+)
+
+// BenchReport is what a bench found.
+type BenchReport struct {
+	Rows []BenchResult
+
+	clean, runs, counted int
+	flowBytes            float64 // of the table of flows that are known throughout; 0: there was none
+	verified             []dataplane.Verified
+}
+
+// BenchResult is one row. Times are ns a packet, the bench's own loop included.
+type BenchResult struct {
+	Program string   `json:"program"` // floor, lb or agent
+	Mode    string   `json:"mode"`    // how the service dispatches, and by which wire
+	Case    string   `json:"case"`
+	Flows   int      `json:"flows"`
+	Min     float64  `json:"min_ns"`
+	Median  *float64 `json:"median_ns"` // of the clean runs; null without any
+	Spread  *float64 `json:"spread_ns"` // of the clean runs, 10th to 90th percentile
+	Clean   int      `json:"clean_runs"`
+	Runs    int      `json:"runs"`
+	// FloorRatio is Min over that of the floor of as many flows.
+	FloorRatio float64 `json:"floor_ratio"`
+}
+
+func (r *BenchResult) name() string {
+	return fmt.Sprintf("%s/%s/%s/%d", r.Program, r.Mode, r.Case, r.Flows)
+}
+
+// report condenses the readings.
+func (s *benchSession) report() *BenchReport {
+	var all [][]timing
+	for _, row := range s.rows {
+		all = append(all, row.readings)
+	}
+	best := fastest(all)
+	report := &BenchReport{verified: s.verified()}
+	if lb := s.lbs[lbKnown]; lb != nil {
+		report.flowBytes = float64(lb.FlowTableBytes()) / float64(s.knownEntries())
+	}
+	for _, row := range s.rows {
+		r := row.result(best)
+		r.FloorRatio = r.Min / least(s.floorOf(row).readings)
+		report.Rows = append(report.Rows, r)
+		report.clean += r.Clean
+		report.runs += r.Runs
+		for _, one := range row.readings {
+			if one.counted {
+				report.counted++
+			}
+		}
+	}
+	return report
+}
+
+// verified tells of the programs that were loaded.
+func (s *benchSession) verified() (all []dataplane.Verified) {
+	type loaded interface {
+		Verified() ([]dataplane.Verified, error)
+	}
+	var programs []loaded
+	for _, lb := range s.lbs {
+		programs = []loaded{lb} // all have the same
+	}
+	if s.agent != nil {
+		programs = append(programs, s.agent)
+	}
+	for _, p := range programs {
+		some, err := p.Verified()
+		if err != nil {
+			s.note(err.Error())
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+func least(readings []timing) float64 {
+	ns := readings[0].ns
+	for _, r := range readings {
+		ns = min(ns, r.ns)
+	}
+	return ns
+}
+
+func (r *benchRow) result(best time.Duration) BenchResult {
+	out := BenchResult{
+		Program: r.program, Mode: r.mode, Case: r.kind, Flows: r.flows,
+		Min: least(r.readings), Runs: len(r.readings),
+	}
+	ns := clean(r.readings, best)
+	if out.Clean = len(ns); out.Clean > 0 {
+		median, spread := stats.Quantile(ns, 0.5), stats.Quantile(ns, 0.9)-stats.Quantile(ns, 0.1)
+		out.Median, out.Spread = &median, &spread
+	}
+	return out
+}
+
+// JSON is the array of rows.
+func (r *BenchReport) JSON() any { return r.Rows }
+
+// Print writes the rows and the goals.
+func (r *BenchReport) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "program\tmode\tcase\tflows\tmin ns\tmedian\tspread\tclean\tfloor ×")
+	for _, row := range r.Rows {
+		median, spread := "–", "–"
+		if row.Median != nil {
+			median, spread = fmt.Sprintf("%.0f", *row.Median), fmt.Sprintf("%.0f", *row.Spread)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.0f\t%s\t%s\t%d/%d\t%.2f\n",
+			row.Program, row.Mode, row.Case, row.Flows, row.Min, median, spread, row.Clean, row.Runs, row.FloorRatio)
+	}
+	return errors.Join(t.Flush(), r.printGoals(w))
+}
+
+// leastClean is the share of clean runs below which nothing has been measured.
+const leastClean = 1.0 / 3
+
+// Holds tells whether the CPU was quiet enough to measure.
+func (r *BenchReport) Holds() error {
+	if float64(r.clean) >= leastClean*float64(r.runs) {
+		return nil
+	}
+	busy := fmt.Sprintf("the CPU was too busy to measure: %d of %d runs were clean (as fast before and after as the CPU can be); stop what else runs on it, or choose another with --cpu", r.clean, r.runs)
+	if r.counted > 0 {
+		busy += fmt.Sprintf("; in %d runs the kernel kept statistics of BPF programs (kernel.bpf_stats_enabled, or a tool that turns them on): stop that", r.counted)
+	}
+	return errors.New(busy)
+}
+
+// Save draws the rows that have several numbers of flows.
+func (r *BenchReport) Save(dir string) ([]string, error) {
+	curves := r.curves()
+	if len(curves) == 0 {
+		return nil, errors.New("draw the bench: no row has a number of flows to draw it against")
+	}
+	most := 1
+	for _, row := range r.Rows {
+		most = max(most, row.Flows)
+	}
+	f, err := figures.NewChart(figures.Chart{
+		Title: "Cost of a packet, by flows in the table",
+		Notes: []string{"Least of all runs, the bench's own loop included."},
+		X:     figures.Axis{Label: "flows", Column: "flows", From: 1, To: float64(max(most, 10)), Log: true, Marks: powers(most)},
+		Panels: []figures.Panel{{
+			Y: figures.Axis{Label: "ns a packet", Column: "min_ns"}, Curves: curves,
+		}},
+		Taller: 0.4,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f.Save(dir, "bench")
+}
+
+// powers are the powers of ten up to most.
+func powers(most int) (marks []float64) {
+	for n := 1; n <= most; n *= 10 {
+		marks = append(marks, float64(n))
+	}
+	return marks
+}
+
+// curves are what depends on flows: known flows of every mode, and the floors.
+func (r *BenchReport) curves() (curves []figures.Curve) {
+	for _, row := range r.Rows {
+		name := row.Mode
+		switch {
+		case row.Program == "floor" && slices.Contains([]string{"line", "hash", "lru-hash"}, row.Case):
+			name = "floor: " + row.Case
+		case row.Program != "lb" || row.Case != "steer":
+			continue
+		}
+		i := slices.IndexFunc(curves, func(c figures.Curve) bool { return c.Name == name })
+		if i < 0 {
+			i = len(curves)
+			curves = append(curves, figures.Curve{Name: name})
+		}
+		curves[i].Points = append(curves[i].Points, figures.Point{X: float64(row.Flows), Y: row.Min})
+	}
+	return curves
+}

@@ -1,0 +1,198 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
+	"proffer/topo"
+)
+
+// LBKill lets load balancers die under traffic, one at a time: their hosts, and
+// their daemons alone, in turn (FAILURES.md: "LB process crashes", "LB host dies,
+// or joins").
+type LBKill struct {
+	Every, For time.Duration
+	LBs        int
+	Servers    int
+	Rate       float64 // short connections a second
+	Idle, Bulk int     // flows
+	Seed       uint64
+	Programs   string // path of the proffer binary
+}
+
+// longestStall is what a client may be kept waiting: two lost SYNs would be three
+// seconds, one is a second (RFC 6298 §2.1).
+const longestStall = 1500 * time.Millisecond
+
+// Check says what cannot be run.
+func (e LBKill) Check() error {
+	switch {
+	case e.LBs < 2 || e.LBs > testbed.MaxLBs:
+		return fmt.Errorf("--lbs %d: want 2 to %d: one dies, another goes on", e.LBs, testbed.MaxLBs)
+	case e.Every < 2*time.Second || e.Every > time.Minute:
+		return fmt.Errorf("--every %v: want 2s to 1m", e.Every)
+	case e.For < 2*e.Every || e.For > time.Hour:
+		return fmt.Errorf("--for %v: want at least twice --every, and at most 1h", e.For)
+	case !(e.Rate >= 1 && e.Rate <= 2000):
+		return fmt.Errorf("--rate %v: want 1 to 2000", e.Rate)
+	case e.Servers < 1 || e.Servers > testbed.MaxServers:
+		return fmt.Errorf("--servers %d: want 1 to %d", e.Servers, testbed.MaxServers)
+	case e.Idle < 0 || e.Idle > MaxFlows:
+		return fmt.Errorf("--idle %d: want 0 to %d", e.Idle, MaxFlows)
+	case e.Bulk < 0 || e.Bulk > 200:
+		return fmt.Errorf("--bulk %d: want 0 to 200", e.Bulk)
+	}
+	return nil
+}
+
+func (e LBKill) settings() Settings {
+	return beside(Settings{
+		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4},
+		Workers:  32,
+		Cores:    2,
+		Programs: e.Programs,
+	}, map[string]uint16{"shell": echoPort, "bulk": bulkPort})
+}
+
+// Run runs it once.
+func (e LBKill) Run(ctx context.Context, show func(Step)) (_ *LBKillReport, err error) {
+	preferThisProcess()
+	show(Step{Doing: "building a farm", Total: e.kills(), Left: e.For})
+	requests := traffic.Steady(e.Rate, e.For)
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: 2 + clientsFor(len(requests))})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	for i, from := range randomEnds(e.Seed, bed.ClientAddrs[2:], len(requests)) {
+		requests[i].From = from
+	}
+	t, err := newTraffic(bed, requests)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	farm, err := Start(ctx, bed, e.settings())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, farm.Stop()) }()
+	return e.measure(ctx, farm, t, show)
+}
+
+// kills is how many there will be; after the last, one interval goes by.
+func (e LBKill) kills() int { return int((e.For - 1) / e.Every) }
+
+// measure kills under traffic and asks all flows at the end.
+func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show func(Step)) (*LBKillReport, error) {
+	if err := t.open(ctx, e.Idle, e.Bulk); err != nil {
+		return nil, err
+	}
+	r := &LBKillReport{experiment: e}
+	group, running := errgroup.WithContext(ctx)
+	began := time.Now()
+	group.Go(func() (err error) {
+		r.requests, err = t.web.Run(running, t.requests)
+		return err
+	})
+	group.Go(func() (err error) {
+		r.kills, err = e.kill(running, farm, began, show)
+		return err
+	})
+	err := group.Wait()
+	r.bulk = t.bulk.Stop()
+	if err != nil {
+		return nil, err
+	}
+	show(Step{Doing: "asking all flows", Done: e.kills(), Total: e.kills()})
+	r.idle = t.idle.Exchange(ctx, exchangeWithin)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.carrying, err = farm.carrying(ctx)
+	return r, err
+}
+
+// carrying counts the LBs through which packets have gone since their daemons
+// were started last.
+func (f *Farm) carrying(ctx context.Context) (n int, err error) {
+	for _, lb := range f.Bed.LBs {
+		steered, err := f.Count(ctx, []*testbed.Node{lb}, "steer")
+		if err != nil {
+			return n, err
+		}
+		if steered > 0 {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// kill lets a random LB die at each interval.
+func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func(Step)) (kills []kill, err error) {
+	rng := rand.New(rand.NewPCG(e.Seed, 0))
+	for i := range e.kills() {
+		if err := sleep(ctx, time.Until(began.Add(time.Duration(i+1)*e.Every))); err != nil {
+			return kills, err
+		}
+		k := kill{At: time.Since(began), LB: rng.IntN(e.LBs), Host: i%2 == 0}
+		lb := farm.Bed.LBs[k.LB]
+		show(Step{Doing: fmt.Sprintf("killing %s", k.what(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
+		if k.Host {
+			err = farm.replaceHost(ctx, lb, e.Every/2)
+		} else {
+			err = farm.replaceDaemon(ctx, lb)
+		}
+		if err != nil {
+			return kills, fmt.Errorf("kill %s: %w", k.what(lb.Name), err)
+		}
+		k.Back = time.Since(began)
+		kills = append(kills, k)
+	}
+	return kills, nil
+}
+
+// replaceHost kills an LB's host, builds it anew after a while and announces it.
+func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, after time.Duration) error {
+	if err := f.Bed.Kill(lb); err != nil {
+		return err
+	}
+	if err := sleep(ctx, after); err != nil {
+		return err
+	}
+	if err := f.Bed.Revive(ctx, lb); err != nil {
+		return err
+	}
+	if err := f.Launch(ctx, lb); err != nil {
+		return err
+	}
+	return f.Bed.Announce(f.Bed.LBs...)
+}
+
+// replaceDaemon kills an LB's daemon alone and starts the next: its programs go
+// on in between.
+func (f *Farm) replaceDaemon(ctx context.Context, lb *testbed.Node) error {
+	p := f.Daemon(lb)
+	if err := p.Signal(os.Kill); err != nil {
+		return err
+	}
+	<-p.Done()
+	return f.Launch(ctx, lb)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

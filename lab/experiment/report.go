@@ -1,0 +1,240 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"proffer/lab/figures"
+	"proffer/lab/stats"
+	"proffer/lab/traffic"
+	"proffer/topo"
+)
+
+// Result is what one policy did.
+type Result struct {
+	Policy topo.Policy
+	Rows   []traffic.Row
+	Loads  Loads
+
+	drops   dropped
+	machine traffic.Machine
+}
+
+// Report is what an SRLB experiment found, in the order of its policies.
+type Report struct {
+	Seed     uint64          `json:"seed"`
+	Load     float64         `json:"load"`
+	Policies []PolicySummary `json:"policies"`
+	// Unclaimed are the policies without a result, and why.
+	Unclaimed []Unclaimed `json:"unclaimed,omitempty"`
+
+	experiment SRLB
+	results    []*Result
+}
+
+// Unclaimed is a policy whose run measured the generator rather than the farm.
+type Unclaimed struct {
+	Policy string `json:"policy"`
+	Reason string `json:"reason"`
+}
+
+// PolicySummary is one row of the report; times in seconds.
+type PolicySummary struct {
+	Policy   string `json:"policy"`
+	Requests int    `json:"requests"`
+	Resets   int    `json:"resets"` // RST on an open connection
+	// Refusals are RSTs to a SYN, and SYNs that had to be sent again because
+	// nobody answered (Linux drops them silently when an accept queue is full).
+	Refusals int     `json:"refusals"`
+	Timeouts int     `json:"timeouts"`
+	Errors   int     `json:"errors"` // anything else
+	Mean     float64 `json:"mean_s"`
+	MeanCI   float64 `json:"mean_ci_s"` // half of the 95 % interval, by batch means
+	P50      float64 `json:"p50_s"`
+	P90      float64 `json:"p90_s"`
+	P99      float64 `json:"p99_s"`
+	Fairness float64 `json:"fairness"` // Jain's index of busy workers, mean over time
+	First    float64 `json:"first_accept"`
+	SYNACK   float64 `json:"syn_synack_p50_s"`
+	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
+	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single
+}
+
+func (r *Report) add(result *Result) {
+	r.results = append(r.results, result)
+	r.Policies = append(r.Policies, result.summary())
+	for _, s := range r.Policies {
+		if s.Policy != (topo.Policy{}).String() {
+			continue
+		}
+		for i := range r.Policies {
+			r.Policies[i].VsSingle = s.Mean / r.Policies[i].Mean
+		}
+		return
+	}
+}
+
+// summary condenses a run. Latencies are those of answered requests; all others
+// are counted.
+func (r *Result) summary() PolicySummary {
+	var connects []float64
+	first, answered := 0, 0
+	for _, row := range r.Rows {
+		if row.Outcome == traffic.OK {
+			answered++
+			connects = append(connects, (row.Connected - row.Started).Seconds())
+		}
+		if row.Hops == 1 {
+			first++
+		}
+	}
+	latencies := r.latencies()
+	slices.Sort(connects)
+	mean := stats.MeanCI95(latencies)
+	s := stats.Summarize(latencies)
+	return PolicySummary{
+		Policy:   r.Policy.String(),
+		Requests: len(r.Rows),
+		Resets:   traffic.Count(r.Rows, traffic.Reset),
+		Refusals: traffic.Count(r.Rows, traffic.Refused) + int(max(r.drops.synRetransmits, r.drops.listenDrops)),
+		Timeouts: traffic.Count(r.Rows, traffic.TimedOut),
+		Errors:   traffic.Count(r.Rows, traffic.Failed),
+		Mean:     mean.Mean,
+		MeanCI:   mean.Half,
+		P50:      s.P50,
+		P90:      s.P90,
+		P99:      s.P99,
+		Fairness: r.fairness(),
+		First:    float64(first) / float64(max(answered, 1)),
+		SYNACK:   stats.Quantile(connects, 0.5),
+		Fidelity: traffic.Fidelity(r.Rows, r.machine),
+	}
+}
+
+// latencies of the answered requests, in seconds and order of arrival.
+func (r *Result) latencies() []float64 {
+	var out []float64
+	for _, row := range r.Rows {
+		if row.Outcome == traffic.OK {
+			out = append(out, row.Latency().Seconds())
+		}
+	}
+	return out
+}
+
+// fairness is the mean over the samples taken while requests arrived.
+func (r *Result) fairness() float64 {
+	end := r.Rows[len(r.Rows)-1].Intended.Seconds()
+	sum, n := 0.0, 0
+	for i, at := range r.Loads.Seconds {
+		if at <= end {
+			sum += r.Loads.Fairness[i]
+			n++
+		}
+	}
+	return sum / float64(max(n, 1))
+}
+
+// Print writes the table.
+func (r *Report) Print(w io.Writer) error {
+	e := r.experiment
+	fmt.Fprintf(w, "%d servers × %d cores × %d workers, load %.2f, mean service %v, %d requests a policy, seed %d\n\n",
+		e.Servers, e.Cores, e.Workers, e.Load, e.Mean, e.Requests, e.Seed)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "policy\tmean ms\t±95 %\tp50\tp90\tp99\tvs single\tfairness\t1st takes\tSYN-ACK ms\tresets\trefusals\ttimeouts\t")
+	for _, p := range r.Policies {
+		ratio := "–"
+		if p.VsSingle > 0 {
+			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
+		}
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%.2f\t%d\t%d\t%d\t\n",
+			p.Policy, p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
+			p.Fairness, p.First*100, p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, u := range r.Unclaimed {
+		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
+	}
+	return nil
+}
+
+// Save writes pictures, results.json and the raw rows into dir, and returns
+// their paths.
+func (r *Report) Save(dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the output folder: %w", err)
+	}
+	paths, err := r.draw(dir)
+	if err != nil {
+		return paths, err
+	}
+	path := filepath.Join(dir, "results.json")
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return paths, fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return paths, fmt.Errorf("write results: %w", err)
+	}
+	paths = append(paths, path)
+	for _, result := range r.results {
+		path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
+		if err := writeRows(path, result.Rows); err != nil {
+			return paths, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+func (r *Report) draw(dir string) ([]string, error) {
+	var responses []figures.Responses
+	var loads []figures.Load
+	for _, result := range r.results {
+		name := result.Policy.String()
+		responses = append(responses, figures.Responses{Name: name, Seconds: result.latencies()})
+		loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
+	}
+	at := fmt.Sprintf("%d servers, ρ = %.2f", r.experiment.Servers, r.Load)
+	cdf, err := figures.CDF("Response time, "+at, responses)
+	if err != nil {
+		return nil, err
+	}
+	over, err := figures.LoadOverTime("Load over time, "+at, loads)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := cdf.Save(dir, "cdf")
+	if err != nil {
+		return paths, err
+	}
+	more, err := over.Save(dir, "load")
+	return append(paths, more...), err
+}
+
+func writeRows(path string, rows []traffic.Row) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write rows: %w", err)
+	}
+	defer f.Close()
+	if err := traffic.WriteRows(f, rows); err != nil {
+		return fmt.Errorf("write rows to %s: %w", path, err)
+	}
+	return f.Close()
+}
+
+// Left is a duration as progress shows it.
+func Left(d time.Duration) string {
+	d = d.Round(time.Second)
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}

@@ -1,0 +1,236 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"proffer/lab/testbed"
+	"proffer/lab/trace"
+	"proffer/lab/traffic"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// SRLB is the experiment of SRLB §V: Poisson arrivals of exponential requests
+// on a farm of prefork servers, one run a policy on the same arrivals.
+type SRLB struct {
+	Policies []topo.Policy
+	Load     float64 // ρ, of the farm's capacity
+	Servers  int
+	Cores    int // a server
+	Workers  int // a server
+	Requests int // a policy
+	Mean     time.Duration
+	Seed     uint64
+	Programs string // path of the proffer binary
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Policy      topo.Policy
+	Run, Runs   int // the first is 1
+	Try         int // 2: the machine was too busy for the first
+	Done, Total int // requests of this run
+	Left        time.Duration
+}
+
+const (
+	firstPort = 1024
+	ports     = 64000 // a client address
+	aroundRun = 1500 * time.Millisecond
+)
+
+// Duration estimates how long the whole experiment takes.
+func (e SRLB) Duration() time.Duration {
+	return time.Duration(len(e.Policies)) * (e.runDuration() + aroundRun)
+}
+
+// rate of arrivals, a second.
+func (e SRLB) rate() float64 {
+	return e.Load * float64(e.Servers*e.Cores) / e.Mean.Seconds()
+}
+
+func (e SRLB) runDuration() time.Duration {
+	return time.Duration(float64(e.Requests) / e.rate() * float64(time.Second))
+}
+
+// machine is what a server has.
+func (e SRLB) machine() traffic.Machine {
+	return traffic.Machine{Cores: e.Cores, Workers: e.Workers, Discipline: traffic.Sharing}
+}
+
+// Run runs every policy. What is complete when it fails is in the report; a
+// policy whose generator could not keep its schedule is among the unclaimed.
+func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
+	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
+	preferThisProcess()
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: e.clients() * tries * len(e.Policies)})
+	if err != nil {
+		return report, err
+	}
+	arrivals := trace.Poisson(e.Seed, e.Requests, e.rate(), e.Mean)
+	for i, p := range e.Policies {
+		result, err := e.try(ctx, bed, i, arrivals, progress)
+		switch {
+		case errors.Is(err, traffic.ErrLate):
+			report.Unclaimed = append(report.Unclaimed, Unclaimed{Policy: p.String(), Reason: err.Error()})
+		case err != nil:
+			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
+		default:
+			report.add(result)
+		}
+	}
+	return report, bed.Close()
+}
+
+// tries of a run whose generator could not keep its schedule: a busy machine is
+// often busy for a moment only.
+const tries = 2
+
+// clients is how many client addresses a run needs.
+func (e SRLB) clients() int { return (e.Requests + ports - 1) / ports }
+
+// try runs policy i, again if the machine was too busy.
+func (e SRLB) try(ctx context.Context, bed *testbed.Bed, i int, arrivals []trace.Arrival, progress func(Progress)) (result *Result, err error) {
+	after := time.Duration(len(e.Policies)-1-i) * (e.runDuration() + aroundRun)
+	for k := range tries {
+		// Other client addresses each run: what TIME_WAIT remembers stays apart.
+		first := (i*tries + k) * e.clients()
+		requests := requestsFrom(arrivals, bed.ClientAddrs[first:first+e.clients()])
+		start := time.Now()
+		result, err = e.run(ctx, bed, e.Policies[i], requests, func(done, total int) {
+			left := max(e.runDuration()-time.Since(start), 0) + after
+			progress(Progress{Policy: e.Policies[i], Run: i + 1, Runs: len(e.Policies), Try: k + 1, Done: done, Total: total, Left: left})
+		})
+		if !errors.Is(err, traffic.ErrLate) {
+			break
+		}
+	}
+	return result, err
+}
+
+func requestsFrom(arrivals []trace.Arrival, clients []netip.Addr) []traffic.Request {
+	requests := make([]traffic.Request, len(arrivals))
+	for i, a := range arrivals {
+		from := netip.AddrPortFrom(clients[i/ports], uint16(firstPort+i%ports))
+		requests[i] = traffic.Request{At: a.At, Service: a.Service, From: from}
+	}
+	return requests
+}
+
+// run measures one policy on the bed, with daemons and servers of its own.
+func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests []traffic.Request, progress func(done, total int)) (_ *Result, err error) {
+	servers, err := Serve(bed, e.machine())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, servers.Close()) }()
+	farm, err := Start(ctx, bed, Settings{Policy: p, Workers: e.Workers, Cores: e.Cores, Programs: e.Programs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, farm.Stop()) }()
+
+	before, err := drops(bed)
+	if err != nil {
+		return nil, err
+	}
+	sampler := sample(servers)
+	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter, Progress: progress}
+	run, err := client.Run(ctx, requests)
+	loads := sampler.stop()
+	if err != nil {
+		return nil, err
+	}
+	after, err := drops(bed)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Policy: p, Rows: run.Rows, Loads: loads, drops: after.since(before), machine: e.machine()}
+	return r, errors.Join(run.Schedule.Kept(), locate(farm, r.Rows), servedOnce(servers, r.Rows))
+}
+
+// locate fills in how many servers saw each request's offer: the list of its
+// flow is known (Farm.Candidates), and so is who answered.
+func locate(farm *Farm, rows []traffic.Row) error {
+	number := map[string]int{}
+	for i, s := range farm.Service.Servers {
+		number[s.Name] = i
+	}
+	vip := netip.AddrPortFrom(farm.Service.VIP.Addr, farm.Service.VIP.Port)
+	for i := range rows {
+		row := &rows[i]
+		if row.Server == "" {
+			continue
+		}
+		list, err := farm.Candidates(policy.Flow{Client: row.From, VIP: vip})
+		if err != nil {
+			return err
+		}
+		for hop, candidate := range list {
+			if int(candidate) == number[row.Server] {
+				row.Hops = hop + 1
+			}
+		}
+		if row.Hops == 0 {
+			return fmt.Errorf("request %d from %s was answered by %s, which was not among its candidates", row.ID, row.From, row.Server)
+		}
+		row.LB = farm.Bed.LBs[0].Name
+	}
+	return nil
+}
+
+// servedOnce checks that every answered request was served once, by the server
+// that answered it.
+func servedOnce(servers *Servers, rows []traffic.Row) error {
+	by := map[string]string{}
+	for i, s := range servers.All {
+		for _, id := range s.Served() {
+			if _, twice := by[id]; twice {
+				return fmt.Errorf("request %s was served twice", id)
+			}
+			by[id] = fmt.Sprintf("s%d", i+1)
+		}
+	}
+	for _, r := range rows {
+		if r.Outcome == traffic.OK && by[strconv.Itoa(r.ID)] != r.Server {
+			return fmt.Errorf("request %d was answered by %q and served by %q", r.ID, r.Server, by[strconv.Itoa(r.ID)])
+		}
+	}
+	return nil
+}
+
+// dropped are the refusals that only kernels see.
+type dropped struct{ synRetransmits, listenDrops uint64 }
+
+func (d dropped) since(before dropped) dropped {
+	return dropped{d.synRetransmits - before.synRetransmits, d.listenDrops - before.listenDrops}
+}
+
+// drops reads the client's SYN retransmissions and the servers' listen drops.
+func drops(bed *testbed.Bed) (d dropped, err error) {
+	read := func(n *testbed.Node) (seen traffic.Drops, err error) {
+		err = n.Do(func() (err error) {
+			seen, err = traffic.ReadDrops(traffic.NetstatPath)
+			return err
+		})
+		return seen, err
+	}
+	client, err := read(bed.Client)
+	if err != nil {
+		return d, err
+	}
+	d.synRetransmits = client.SYNRetransmits
+	for _, n := range bed.Servers {
+		server, err := read(n)
+		if err != nil {
+			return d, err
+		}
+		d.listenDrops += server.ListenDrops
+	}
+	return d, nil
+}

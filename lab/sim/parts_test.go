@@ -1,0 +1,219 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"proffer/lab/trace"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+const partsSeed = 17
+
+func TestHopsAreAHeap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(partsSeed, 0))
+	var h hops
+	h.order = math.MaxUint32 - 500 // it may wrap
+	var want []event
+	for range 10_000 {
+		if rng.IntN(2) == 0 || len(want) == 0 {
+			at := rng.Int64N(50)
+			h.push(at, data, int32(len(want)))
+			want = append(want, event{at, h.order, data, int32(len(want))})
+			continue
+		}
+		first := 0
+		for i, e := range want {
+			if e.at < want[first].at || e.at == want[first].at && int32(e.order-want[first].order) < 0 {
+				first = i
+			}
+		}
+		if got := h.pop(); got != want[first] {
+			t.Fatalf("popped %+v, want %+v (seed %d)", got, want[first], partsSeed)
+		}
+		want = slices.Delete(want, first, first+1)
+	}
+}
+
+func TestAlarmsAndLeast(t *testing.T) {
+	rng := rand.New(rand.NewPCG(partsSeed, 1))
+	for _, n := range []int{1, 2, 3, 7, 64, 100} {
+		a, l := newAlarms(n), newLeast(n)
+		times, keys := make([]int64, n), make([]float64, n)
+		for i := range n {
+			times[i], keys[i] = never, math.Inf(1)
+		}
+		for range 2000 {
+			i := rng.IntN(n)
+			times[i], keys[i] = rng.Int64N(10), float64(rng.IntN(6))
+			if rng.IntN(4) == 0 {
+				times[i], keys[i] = never, math.Inf(1)
+			}
+			a.set(int32(i), times[i])
+			l.set(int32(i), keys[i])
+			at := slices.Min(times)
+			if a.first() != at || at != never && int(a.whose()) != slices.Index(times, at) {
+				t.Fatalf("%v: first %d of %d (seed %d)", times, a.first(), a.whose(), partsSeed)
+			}
+			word := rng.Uint64()
+			want := pick(keys, word)
+			if slices.Min(keys) == math.Inf(1) {
+				want = nobody
+			}
+			if got := l.choose(word); l.best() != slices.Min(keys) || int(got) != want {
+				t.Fatalf("%v: least %v of %d, want %d (seed %d)", keys, l.best(), got, want, partsSeed)
+			}
+		}
+		for i := range keys {
+			keys[i] = float64(rng.IntN(3))
+		}
+		l.setAll(keys)
+		if word := rng.Uint64(); int(l.choose(word)) != pick(keys, word) {
+			t.Fatalf("after setAll %v: %d (seed %d)", keys, l.choose(word), partsSeed)
+		}
+	}
+}
+
+func TestCandidatesAreThePolicys(t *testing.T) {
+	for members := 1; members < 12; members++ {
+		for n := 1; n <= min(members, topo.MaxChoices); n++ {
+			for h := range uint64(300) {
+				list := make([]int32, n)
+				candidates(list, policy.Mix(h), members)
+				for i, want := range policy.Candidates(policy.Mix(h), members, n) {
+					if int(list[i]) != want {
+						t.Fatalf("%d of %d, hash %d: %v, place %d should be %d", n, members, h, list, i, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRequestsAreTheTestbeds: arrivals and services are those of trace.Poisson.
+func TestRequestsAreTheTestbeds(t *testing.T) {
+	mean := 190 * time.Millisecond
+	clock := newClock(Poisson(500), partsSeed)
+	service := newSampler(Exponential(mean), partsSeed, serviceStream)
+	for i, want := range trace.Poisson(partsSeed, 10_000, 500, mean) {
+		at, _ := clock.next()
+		if got := (trace.Arrival{At: dur(at), Service: dur(int64(service.draw()))}); got != want {
+			t.Fatalf("request %d (seed %d): %+v, want %+v", i, partsSeed, got, want)
+		}
+	}
+}
+
+func TestDistributionsHaveTheirMoments(t *testing.T) {
+	const n = 300_000
+	ms := time.Millisecond
+	for _, c := range []struct {
+		d  Distribution
+		sd float64
+	}{
+		{Exponential(100 * ms), 100},
+		{Lognormal(100*ms, 30*ms), 30},
+		{Lognormal(100*ms, 150*ms), 150},
+		{Hyperexponential(100*ms, 100*ms), 100},
+		{Hyperexponential(100*ms, 200*ms), 200},
+		{Deterministic(100 * ms), 0},
+		{Listed([]time.Duration{50 * ms, 150 * ms}), 50},
+	} {
+		s := newSampler(c.d, partsSeed, serviceStream)
+		sum, squares := 0.0, 0.0
+		for range n {
+			x := s.draw() / 1e6
+			sum += x
+			squares += x * x
+		}
+		mean := sum / n
+		sd := math.Sqrt(max(0, squares/n-mean*mean))
+		if math.Abs(mean-100) > 1.5 || math.Abs(sd-c.sd) > 0.02*c.sd+0.01 {
+			t.Errorf("%+v (seed %d): mean %.2f, deviation %.2f ms, want 100 and %v", c.d, partsSeed, mean, sd, c.sd)
+		}
+	}
+}
+
+// TestRatesChange: the share of arrivals in each step is the step's.
+func TestRatesChange(t *testing.T) {
+	early, none, late := 0, 0, 0
+	c := newClock(Stepped(Step{10 * time.Second, 100}, Step{5 * time.Second, 0}, Step{0, 1000}), partsSeed)
+	for {
+		at, _ := c.next()
+		switch {
+		case at < 10e9:
+			early++
+		case at < 15e9:
+			none++
+		case at < 25e9:
+			late++
+		}
+		if at >= 25e9 {
+			break
+		}
+	}
+	if math.Abs(float64(early)-1000) > 120 || none != 0 || math.Abs(float64(late)-10_000) > 400 {
+		t.Errorf("%d, %d and %d arrivals (seed %d), want about 1000, 0 and 10000", early, none, late, partsSeed)
+	}
+	day := newClock(Diurnal(100, 500, time.Minute), partsSeed)
+	morning, noon := 0, 0
+	for {
+		at, _ := day.next()
+		if at >= 120e9 {
+			break
+		}
+		switch at % 60e9 / 5e9 {
+		case 0, 11:
+			morning++
+		case 5, 6:
+			noon++
+		}
+	}
+	if ratio := float64(noon) / float64(morning); ratio < 3.5 || ratio > 5 {
+		t.Errorf("%d arrivals at noon, %d around midnight (seed %d)", noon, morning, partsSeed)
+	}
+	list := newClock(At([]time.Duration{3, 5}), partsSeed)
+	if at, ok := list.next(); at != 3 || !ok {
+		t.Error("a listed arrival is not at its instant")
+	}
+	list.next()
+	if _, ok := list.next(); ok {
+		t.Error("a list does not end")
+	}
+}
+
+func TestLogarithm(t *testing.T) {
+	for ns := 1000.0; ns < 1e15; ns *= 1.0007 {
+		want := min(254, math.Floor(8*math.Log2(ns/1000)))
+		if got := float64(logarithm(ns)); got != want {
+			t.Fatalf("%v ns: %v, want %v", ns, got, want)
+		}
+	}
+	if logarithm(0) != 0 || logarithm(3) != 0 || logarithm(1e30) != 254 {
+		t.Error("what lies outside the scale is not at its ends")
+	}
+}
+
+// TestTokens: fastest class first, newest first inside it, as many as reported
+// but no more than the cores, none after a busy report.
+func TestTokens(t *testing.T) {
+	farm := []Server{{Cores: 1}, {Cores: 2}, {Cores: 2}, {Cores: 1}}
+	k := newTokens(farm)
+	k.add(0, 100)
+	k.add(1, 102) // same class, newer
+	k.add(1, 102)
+	k.add(1, 102)
+	k.add(2, 90) // faster, but busy now
+	k.drop(2)
+	k.add(3, 103) // slower
+	var got []int32
+	for range 5 {
+		got = append(got, k.take())
+	}
+	if want := []int32{1, 1, 0, 3, nobody}; !slices.Equal(got, want) {
+		t.Errorf("took %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"proffer/lab/stats"
+)
+
+// Result is what a run shows. Times are flow completion times in milliseconds,
+// of the requests that count.
+type Result struct {
+	Policy string
+	Farm   string
+	Seed   uint64
+
+	Counted   int       // requests that count, refused ones included
+	Refused   int       // of them
+	Latencies []float64 // in order of arrival; refusals are in it only if the farm has a Penalty
+
+	Mean, P50, P90, P99 float64
+	Hops                float64 // servers that a request visited, on average
+
+	Served    []int         // requests that each server completed, of all
+	Untracked int           // of all requests, those that found no place in a flow table
+	Packets   int           // data packets sampled by learned; not among Events
+	Events    int           // processed, of all requests
+	Lasted    time.Duration // virtual time
+	Weights   [][]float64   // lsq, sed, learned: of each LB and server, at the end
+	Rows      []Row         // one a request if Workload.KeepRows
+}
+
+// Row is one request.
+type Row struct {
+	At, Service, FCT time.Duration
+	LB, Server, Hops int
+	Refused          bool
+}
+
+// tally collects a Result.
+type tally struct {
+	seed      uint64
+	from, to  int
+	penalty   int64
+	times     []float64 // ms, of requests from to to; unanswered: does not count as a time
+	served    []int
+	open      int // sent, not answered
+	done      int
+	refused   int // of those that count
+	rejected  int // of all
+	hops      int
+	untracked int
+	packets   int
+	events    int
+	rows      []Row
+}
+
+const unanswered = -1
+
+func (t *tally) begin(f Farm, w Workload, seed uint64) {
+	t.seed, t.penalty = seed, int64(f.Penalty)
+	t.from, t.to = w.counted()
+	t.times = make([]float64, t.to-t.from)
+	for i := range t.times {
+		t.times[i] = unanswered
+	}
+	t.served = make([]int, len(f.Servers))
+	if w.KeepRows {
+		t.rows = make([]Row, w.Requests)
+	}
+}
+
+func (t *tally) complete(at int64, r *request) {
+	t.open--
+	t.done++
+	t.served[r.server]++
+	t.hops += int(r.hops)
+	t.record(at-r.start, r, false)
+}
+
+func (t *tally) refuse(at int64, r *request) {
+	t.open--
+	t.rejected++
+	t.hops += int(r.hops)
+	n := int(r.number)
+	if n >= t.from && n < t.to {
+		t.refused++
+	}
+	took := int64(-1)
+	if t.penalty > 0 {
+		took = at - r.start + t.penalty
+	}
+	t.record(took, r, true)
+}
+
+func (t *tally) record(took int64, r *request, refused bool) {
+	n := int(r.number)
+	if n >= t.from && n < t.to {
+		t.times[n-t.from] = float64(took) / 1e6
+	}
+	if t.rows != nil {
+		row := &t.rows[n]
+		row.At, row.Service, row.FCT = time.Duration(r.start), time.Duration(r.service), time.Duration(took)
+		row.LB, row.Server, row.Hops, row.Refused = int(r.lb), int(r.server), int(r.hops), refused
+	}
+}
+
+// result closes the books. All requests have been answered.
+func (e *engine) close() Result {
+	t := &e.result
+	r := Result{
+		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
+		Counted: t.to - t.from, Refused: t.refused, Served: t.served,
+		Hops:      float64(t.hops) / float64(max(1, t.done+t.rejected)),
+		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
+	}
+	r.Latencies = slices.DeleteFunc(t.times, func(ms float64) bool { return ms < 0 })
+	if s, ok := e.dispatch.(scorer); ok {
+		r.Weights = s.weighed()
+	}
+	r.summarize()
+	return r
+}
+
+func (r *Result) summarize() {
+	if len(r.Latencies) == 0 {
+		r.Mean, r.P50, r.P90, r.P99 = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+		return
+	}
+	sum := 0.0
+	for _, x := range r.Latencies {
+		sum += x
+	}
+	r.Mean = sum / float64(len(r.Latencies))
+	sorted := slices.Clone(r.Latencies)
+	slices.Sort(sorted)
+	r.P50, r.P90, r.P99 = stats.Quantile(sorted, 0.5), stats.Quantile(sorted, 0.9), stats.Quantile(sorted, 0.99)
+}

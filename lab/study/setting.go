@@ -1,0 +1,202 @@
+package study
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"proffer/config"
+	"proffer/lab/sim"
+	"proffer/lab/trace"
+)
+
+// Setting is a farm and the requests that come to it, but for their rate where
+// that is open.
+type Setting struct {
+	Name string
+	Farm sim.Farm // its Default is the workload, without arrivals
+
+	arrivals config.Arrivals // the zero value: Poisson, at a rate that is open
+	recorded []time.Duration // arrivals.process: trace
+}
+
+// Names lists the farms that Named knows, with what they are.
+func Names() [][2]string {
+	return [][2]string{
+		{"A", "6LB §VI: 48 servers of 2 cores (sharing, 32 workers, backlog 128), 2 LBs, exponential service of 190 ms"},
+		{"B", "HLB §VI: the same as B:c1:2"},
+		{"B:c1:K", "128 FIFO servers (backlog 64), 64 with 1 core and 64 with K, 4 LBs, exponential service of 500 ms; a refusal adds 40 s, the middle half of the requests counts"},
+		{"B:v1:K", "the same with 1 core each, 64 of them K times as fast"},
+		{"B:hom", "the same with 128 alike servers of 1 core"},
+	}
+}
+
+// ErrNoName says that a farm has no name that Named knows.
+var ErrNoName = errors.New("want A, B, B:c1:K, B:v1:K, B:hom or a FILE.yaml")
+
+// Named is one of the papers' farms.
+func Named(name string) (*Setting, error) {
+	kind, ofB := strings.CutPrefix(name, "B:")
+	switch {
+	case name == "A":
+		return &Setting{Name: name, Farm: sim.FarmA()}, nil
+	case name == "B":
+		kind = "c1:2"
+	case !ofB:
+		return nil, fmt.Errorf("unknown farm %q: %w", name, ErrNoName)
+	}
+	farm, err := sim.FarmB(kind)
+	return &Setting{Name: name, Farm: farm}, err
+}
+
+// FromFile is the farm that a file describes. read opens a trace file by the
+// path that the farm file has. Errors name the place in the farm file, or in the
+// trace.
+func FromFile(f *config.Farm, read func(path string) (*trace.File, error)) (*Setting, error) {
+	b := builder{file: f, read: read, traces: map[string]*trace.File{}}
+	s := &Setting{Name: f.Name, arrivals: f.Arrivals}
+	if f.Arrivals.Process == config.Recorded {
+		s.recorded = b.column("arrivals.file", f.Arrivals.File, atColumn)
+	}
+	s.Farm = b.farm()
+	s.Farm.Default = b.work(len(s.recorded))
+	if b.err == nil {
+		if err := s.SetRequests(s.Farm.Default.Requests); err != nil {
+			b.err = f.Mistake("requests", err.Error())
+		}
+	}
+	return s, b.err
+}
+
+// DefaultRequests is how many there are in a run unless anyone says otherwise.
+const DefaultRequests = 80_000
+
+// SetRequests changes the number of requests of a run.
+func (s *Setting) SetRequests(n int) error {
+	w := &s.Farm.Default
+	switch {
+	case n < 1 || n > config.MaxRequests:
+		return fmt.Errorf("want 1 to %d", config.MaxRequests)
+	case s.recorded != nil && n > len(s.recorded):
+		return fmt.Errorf("the trace of arrivals has only %d", len(s.recorded))
+	case w.To > 0 && int(w.From*float64(n)) >= int(w.To*float64(n)):
+		return fmt.Errorf("none of so few lies in the part that counts, %v to %v of them; want more", w.From, w.To)
+	}
+	w.Requests = n
+	return nil
+}
+
+// Describe is the farm in a few words.
+func (s *Setting) Describe() string {
+	cores := 0
+	for _, server := range s.Farm.Servers {
+		cores += server.Cores
+	}
+	return fmt.Sprintf("farm %s: %d servers with %d cores, %d LBs", s.Name, len(s.Farm.Servers), cores, s.Farm.LBs)
+}
+
+// builder turns a farm file's words into those of sim, up to the first mistake.
+type builder struct {
+	file   *config.Farm
+	read   func(path string) (*trace.File, error)
+	traces map[string]*trace.File
+	err    error
+}
+
+func (b *builder) farm() sim.Farm {
+	f := b.file
+	farm := sim.Farm{
+		Name: f.Name, LBs: f.LBs, HopMin: f.HopLeast, HopMax: f.HopMost,
+		ClientRTT: b.times("client_rtt", f.ClientRTT),
+		FlowTable: f.FlowTable, Penalty: f.Penalty,
+	}
+	for _, g := range f.Groups {
+		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog}
+		if g.Discipline == config.FIFO {
+			server.Discipline = sim.FIFO
+		}
+		for range g.Count {
+			farm.Servers = append(farm.Servers, server)
+		}
+	}
+	for _, work := range f.Background {
+		background := sim.Background{From: work.From, To: work.To, Cores: work.Cores}
+		for i := work.First; i <= work.Last; i++ {
+			background.Servers = append(background.Servers, i)
+		}
+		farm.Background = append(farm.Background, background)
+	}
+	return farm
+}
+
+func (b *builder) work(recorded int) sim.Workload {
+	f := b.file
+	stages := map[config.Stages]int{config.CPU: 1, config.CPUIO: 2, config.CPUIOCPU: 3}
+	return sim.Workload{
+		Requests: cmp.Or(f.Requests, recorded, DefaultRequests),
+		Service:  b.times("service", f.Service),
+		Stages:   stages[f.Stages],
+		IO:       b.times("io", f.IO),
+		From:     f.CountFrom, To: f.CountTo,
+	}
+}
+
+func (b *builder) times(key string, t config.Times) sim.Distribution {
+	switch t.Family {
+	case config.Exponential:
+		return sim.Exponential(t.Mean)
+	case config.Lognormal:
+		return sim.Lognormal(t.Mean, t.SD)
+	case config.Hyperexponential:
+		return sim.Hyperexponential(t.Mean, t.SD)
+	case config.Traced:
+		return sim.Listed(b.column(key+".file", t.File, serviceColumn))
+	default:
+		return sim.Deterministic(t.Mean)
+	}
+}
+
+const (
+	atColumn      = "arrival_s"
+	serviceColumn = "service_s"
+)
+
+// column reads one column of a trace file, each file once.
+func (b *builder) column(key, path, column string) []time.Duration {
+	file, known := b.traces[path]
+	if !known && b.err == nil {
+		file, b.err = b.open(key, path)
+		b.traces[path] = file
+	}
+	if b.err != nil {
+		return nil
+	}
+	if column == atColumn && !file.HasAt || column == serviceColumn && !file.HasService {
+		b.err = b.file.Mistake(key, fmt.Sprintf("%q has no column %s", path, column))
+		return nil
+	}
+	list := make([]time.Duration, len(file.Arrivals))
+	sum := 0.0
+	for i, a := range file.Arrivals {
+		list[i] = a.Service
+		if column == atColumn {
+			list[i] = a.At
+		}
+		sum += float64(list[i])
+	}
+	if sum == 0 && column == serviceColumn {
+		b.err = b.file.Mistake(key, fmt.Sprintf("%q has nothing but 0 in column %s", path, column))
+	}
+	return list
+}
+
+// open says where the path stands, unless the mistake is inside the trace.
+func (b *builder) open(key, path string) (*trace.File, error) {
+	file, err := b.read(path)
+	if inside := (*trace.Error)(nil); err != nil && !errors.As(err, &inside) {
+		return nil, b.file.Mistake(key, err.Error())
+	}
+	return file, err
+}

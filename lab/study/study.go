@@ -1,0 +1,243 @@
+// Package study compares policies: it runs a farm under each of them, at each
+// load, with several seeds, on all cores. One seed gives every policy the same
+// requests (common random numbers), so that policies differ by less than their
+// intervals say. The result is a row a policy and load, with the confidence that
+// the papers' figures show (6LB §VI, HLB §V-B).
+//
+// A run is a function of its seed and rows are summed in the order of seeds, so
+// rows do not depend on the number of cores; only events_per_s, a measurement,
+// does.
+package study
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"proffer/lab/sim"
+)
+
+// Study is what to run. Seeds are 1 to Seeds.
+type Study struct {
+	Setting  *Setting
+	Policies []sim.Policy
+	Loads    []Load
+	Seeds    int
+	Workers  int // runs at once; 0: as many as Go may use cores
+}
+
+// Progress is how far a study is.
+type Progress struct {
+	Done, Total int // runs
+	Left        time.Duration
+}
+
+// Check refuses a policy that the farm cannot run, by running one request.
+func (s *Study) Check() error {
+	work := s.Loads[0].Work
+	work.Requests, work.From, work.To = 1, 0, 0
+	for _, p := range s.Policies {
+		if _, err := sim.Run(s.Setting.Farm, p, work, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// job is one run: all seeds of a row come before the next row.
+type job struct{ row, seed int }
+
+func (s *Study) job(i int) job { return job{i / s.Seeds, i % s.Seeds} }
+func (s *Study) rows() int     { return len(s.Loads) * len(s.Policies) }
+func (s *Study) runs() int     { return s.rows() * s.Seeds }
+
+func (s *Study) load(row int) Load         { return s.Loads[row/len(s.Policies)] }
+func (s *Study) policy(row int) sim.Policy { return s.Policies[row%len(s.Policies)] }
+
+// outcome is a run that is over.
+type outcome struct {
+	job
+	run  run
+	took time.Duration
+	err  error
+}
+
+// Run runs everything and calls progress after each run and every second. When
+// ctx ends it returns at once the rows of which all seeds are complete, and an
+// *Interrupted that names the others.
+func (s *Study) Run(ctx context.Context, progress func(Progress)) ([]Row, error) {
+	b := newBook(s)
+	done := s.start(ctx)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for b.done < s.runs() {
+		select {
+		case o := <-done:
+			if o.err != nil {
+				return b.rows(), o.err
+			}
+			b.add(o)
+		case <-ctx.Done():
+			return b.interrupted(done)
+		case <-tick.C:
+		}
+		progress(b.progress())
+	}
+	return b.rows(), nil
+}
+
+// start lets workers take one run after the other. A run cannot be stopped: after
+// the end of ctx its outcome waits in the channel for nobody.
+func (s *Study) start(ctx context.Context) <-chan outcome {
+	done := make(chan outcome, s.runs())
+	var next atomic.Int64
+	for range s.workers() {
+		go func() {
+			runtime.LockOSThread() // its CPU time is that of the runs
+			defer runtime.UnlockOSThread()
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= s.runs() {
+					return
+				}
+				done <- s.one(s.job(i))
+			}
+		}()
+	}
+	return done
+}
+
+func (s *Study) workers() int {
+	if s.Workers > 0 {
+		return s.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+func (s *Study) one(j job) outcome {
+	start, before := time.Now(), threadTime()
+	result, err := sim.Run(s.Setting.Farm, s.policy(j.row), s.load(j.row).Work, uint64(j.seed+1))
+	return outcome{j, summary(result, threadTime()-before), time.Since(start), err}
+}
+
+// book holds what is known of each run, in the order of rows and seeds.
+type book struct {
+	*Study
+	runs     [][]run
+	complete []int // seeds of each row that are done
+	done     int
+	spent    []time.Duration // of each row
+	latest   time.Time
+}
+
+func newBook(s *Study) *book {
+	b := &book{Study: s, runs: make([][]run, s.rows()), complete: make([]int, s.rows()), spent: make([]time.Duration, s.rows()), latest: time.Now()}
+	for i := range b.runs {
+		b.runs[i] = make([]run, s.Seeds)
+	}
+	return b
+}
+
+func (b *book) add(o outcome) {
+	b.runs[o.row][o.seed] = o.run
+	b.complete[o.row]++
+	b.spent[o.row] += o.took
+	b.done++
+	b.latest = time.Now()
+}
+
+// rows are those that are complete.
+func (b *book) rows() []Row {
+	rows := []Row{}
+	for i, runs := range b.runs {
+		if b.complete[i] == b.Seeds {
+			rows = append(rows, newRow(b.Setting, b.policy(i), b.load(i), runs))
+		}
+	}
+	return rows
+}
+
+// progress expects of a run what the runs of its row took, else those of its
+// policy, else all.
+func (b *book) progress() Progress {
+	byPolicy, all := make([]mean, len(b.Policies)), mean{}
+	for i, spent := range b.spent {
+		byPolicy[i%len(b.Policies)].add(spent, b.complete[i])
+		all.add(spent, b.complete[i])
+	}
+	var left time.Duration
+	for i, n := range b.complete {
+		each := mean{b.spent[i], n}
+		left += time.Duration(b.Seeds-n) * each.or(byPolicy[i%len(b.Policies)]).or(all).value()
+	}
+	left = left/time.Duration(b.workers()) - time.Since(b.latest)
+	return Progress{b.done, b.Study.runs(), max(left, 0)}
+}
+
+type mean struct {
+	sum time.Duration
+	n   int
+}
+
+func (m *mean) add(sum time.Duration, n int) { m.sum, m.n = m.sum+sum, m.n+n }
+func (m mean) value() time.Duration          { return m.sum / time.Duration(max(m.n, 1)) }
+
+func (m mean) or(other mean) mean {
+	if m.n == 0 {
+		return other
+	}
+	return m
+}
+
+// Interrupted says what a study lacks.
+type Interrupted struct {
+	Rows, Of int
+	Missing  []string // one a load
+}
+
+func (e *Interrupted) Error() string {
+	return fmt.Sprintf("interrupted: %d of %d rows are complete; missing: %s", e.Rows, e.Of, strings.Join(e.Missing, "; "))
+}
+
+// interrupted takes in what has just been completed and closes the book.
+func (b *book) interrupted(done <-chan outcome) ([]Row, error) {
+	for len(done) > 0 {
+		if o := <-done; o.err == nil {
+			b.add(o)
+		}
+	}
+	rows := b.rows()
+	if len(rows) == b.Study.rows() {
+		return rows, nil
+	}
+	e := &Interrupted{Rows: len(rows), Of: b.Study.rows()}
+	for i, load := range b.Loads {
+		if missing := b.missing(i); missing != "" {
+			e.Missing = append(e.Missing, fmt.Sprintf("rho %v: %s", load.Rho, missing))
+		}
+	}
+	return rows, e
+}
+
+// missing names the policies that are not complete at a load.
+func (b *book) missing(load int) string {
+	var names []string
+	begun := false
+	for i, p := range b.Policies {
+		n := b.complete[load*len(b.Policies)+i]
+		begun = begun || n > 0
+		switch {
+		case n == 0:
+			names = append(names, p.Name)
+		case n < b.Seeds:
+			names = append(names, fmt.Sprintf("%s (%d of %d seeds done)", p, n, b.Seeds))
+		}
+	}
+	if !begun {
+		return "all policies"
+	}
+	return strings.Join(names, ", ")
+}

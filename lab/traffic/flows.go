@@ -1,0 +1,153 @@
+package traffic
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How a flow may stand, beside the outcomes of a request.
+const (
+	Closed Outcome = "closed" // the server ended the connection in good order (FIN)
+	Silent Outcome = "silent" // no answer in time; a later one may come
+)
+
+// Answer is what one flow got in an exchange.
+type Answer struct {
+	From    netip.AddrPort // the client's end
+	Server  string         // who answered; empty: nobody
+	Outcome Outcome        // OK: alive
+	Cause   string         // why, if Outcome is not OK
+}
+
+// Flows are many flows that live long and talk to an Echo now and then. Not
+// safe for concurrent use.
+type Flows struct {
+	flows  []*flow
+	rounds int
+}
+
+// OpenFlows opens TCP connections and returns when each is open or has failed;
+// those that failed are dead, as their answers will tell.
+func OpenFlows(ctx context.Context, d Dial) (*Flows, error) {
+	lines, err := d.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return flowsOf(d, lines, newTCPFlow), nil
+}
+
+// OpenDatagrams opens UDP sockets, which nobody sees before the first Exchange.
+// Each hears only what comes from d.To: an answer from another address is none.
+// None of them ever dies.
+func OpenDatagrams(d Dial) (*Flows, error) {
+	sockets, err := d.sockets(openDatagram)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]line, len(sockets))
+	for i, s := range sockets {
+		if lines[i].err = s.err; s.err == nil {
+			file := os.NewFile(uintptr(s.fd), "socket")
+			lines[i].conn, lines[i].err = net.FileConn(file)
+			_ = file.Close() // FileConn has a copy
+		}
+	}
+	return flowsOf(d, lines, newUDPFlow), nil
+}
+
+func flowsOf(d Dial, lines []line, newFlow func(net.Conn) *flow) *Flows {
+	f := &Flows{}
+	for i, l := range lines {
+		if l.err == nil {
+			f.flows = append(f.flows, newFlow(l.conn))
+			continue
+		}
+		last := Answer{From: d.From[i], Outcome: outcomeOf(l.err), Cause: l.err.Error()}
+		f.flows = append(f.flows, &flow{last: last})
+	}
+	return f
+}
+
+// Exchange lets every living flow send one line and wait for its answer, all at
+// the same time, and returns one answer a flow in the order of Dial.From. A flow
+// that was reset, closed or never opened stays dead: its answer is its last. When
+// ctx ends, whoever has no answer yet is Silent.
+func (f *Flows) Exchange(ctx context.Context, timeout time.Duration) []Answer {
+	f.rounds++
+	deadline := time.Now().Add(timeout)
+	f.setDeadline(deadline)
+	// Not before the line above, which would undo it.
+	stop := context.AfterFunc(ctx, func() { f.setDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var talking sync.WaitGroup
+	for _, flow := range f.flows {
+		if flow.conn != nil {
+			talking.Go(func() { flow.exchange(f.rounds) })
+		}
+	}
+	talking.Wait()
+	answers := make([]Answer, len(f.flows))
+	for i, flow := range f.flows {
+		answers[i] = flow.last
+		if flow.dead() {
+			flow.hangUp()
+		}
+	}
+	return answers
+}
+
+func (f *Flows) setDeadline(at time.Time) {
+	for _, flow := range f.flows {
+		if flow.conn != nil {
+			_ = flow.conn.SetDeadline(at) // it fails for a closed one
+		}
+	}
+}
+
+// Servers tells, in the order of Dial.From, who answered each flow last; empty:
+// nobody ever did.
+func (f *Flows) Servers() []string {
+	servers := make([]string, len(f.flows))
+	for i, flow := range f.flows {
+		servers[i] = flow.server
+	}
+	return servers
+}
+
+// Close ends all flows. A second Close does nothing.
+func (f *Flows) Close() error {
+	for _, flow := range f.flows {
+		flow.hangUp()
+	}
+	return nil
+}
+
+// openDatagram returns a UDP socket from one address to the other. It sends
+// nothing.
+func openDatagram(from, to netip.AddrPort) (int, error) {
+	family := unix.AF_INET6
+	if to.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if from.IsValid() {
+		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(from)))
+	}
+	if err == nil {
+		err = os.NewSyscallError("connect", unix.Connect(fd, sockaddr(to)))
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}

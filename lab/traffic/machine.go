@@ -1,0 +1,35 @@
+// Package load makes traffic and takes it: an open-loop client that sends each
+// request when it is due and says so when it could not, and an HTTP server
+// whose service times are slept on virtual cores, so that 48 two-core servers
+// fit on two real ones (DESIGN.md §8). What a run recorded is replayed exactly
+// by Replay: the yardstick that tells how true the measured times are.
+//
+// What must survive failures (FAILURES.md) is seen by flows that live long
+// (Flows and Echo), by streams of which every byte is checked (Bulk) and by
+// Steady requests; what must not do harm is Forge's and Flood's.
+package traffic
+
+// Machine is what one server has.
+type Machine struct {
+	Cores      int
+	Workers    int // requests it has in hand at once; the others wait in order of arrival
+	Discipline Discipline
+}
+
+// Discipline is how the cores are given to the requests in hand.
+type Discipline uint8
+
+const (
+	Sharing Discipline = iota // processor sharing: n requests run at min(1, cores/n) each
+	FIFO                      // at most cores requests run, in order of arrival
+)
+
+func (d Discipline) String() string { return [...]string{"sharing", "fifo"}[d] }
+
+// running is the most requests that make progress at once.
+func (m Machine) running() int {
+	if m.Discipline == FIFO {
+		return min(m.Cores, m.Workers)
+	}
+	return m.Workers
+}

@@ -1,0 +1,134 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// The headers by which a request is told from all others and its server known.
+const (
+	HeaderServer = "X-Proffer-Server"
+	HeaderID     = "X-Proffer-Id"
+)
+
+// Server answers HTTP/1.1 like a prefork server of Workers processes on Cores
+// cores would, and uses next to no real CPU:
+//
+//	GET  /?service=20ms   sleeps that long on the virtual cores, then answers
+//	GET  /bytes/N         N deterministic bytes, those of Bytes
+//	PUT  /bytes (or POST) answers the body's SHA-256 in hex and its length
+//
+// service is a Go duration; none is 0. Every answer names the server and echoes
+// the request's id.
+type Server struct {
+	name    string
+	workers int
+	sleeper *sleeper
+	http    http.Server
+	once    sync.Once
+
+	mu     sync.Mutex
+	served []string
+}
+
+// NewServer returns a server that Serve makes answer.
+func NewServer(name string, m Machine, clock *Clock) *Server {
+	s := &Server{name: name, workers: m.Workers, sleeper: newSleeper(m, clock)}
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /{$}", s.serve)
+	routes.HandleFunc("GET /bytes/{n}", sendBytes)
+	routes.HandleFunc("PUT /bytes", digestBytes)
+	routes.HandleFunc("POST /bytes", digestBytes)
+	s.http.Handler = s.signed(routes)
+	return s
+}
+
+// Serve takes connections from l, at most Workers at a time; the others wait in
+// the kernel's accept queue, where the agent sees them. It returns nil after
+// Close. Several listeners have Workers connections each and share the virtual
+// cores, which in turn run at most Workers requests.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.http.Serve(netutil.LimitListener(l, s.workers))
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s on %s: %w", s.name, l.Addr(), err)
+	}
+	return nil
+}
+
+// Close closes listeners and connections; sleeping requests are not answered.
+func (s *Server) Close() error {
+	s.once.Do(s.sleeper.close)
+	return s.http.Close()
+}
+
+// Busy is the number of requests on the virtual cores or waiting for one.
+func (s *Server) Busy() int {
+	inHand, _ := s.sleeper.counts()
+	return inHand
+}
+
+// InService is the number of requests that make progress.
+func (s *Server) InService() int {
+	_, inService := s.sleeper.counts()
+	return inService
+}
+
+// Served lists the ids of the requests answered so far, in that order, an id as
+// often as it was answered. Requests without an id are not listed.
+func (s *Server) Served() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.served)
+}
+
+func (s *Server) signed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(HeaderServer, s.name)
+		if id := r.Header.Get(HeaderID); id != "" {
+			w.Header().Set(HeaderID, id)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	demand, err := serviceOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !s.sleeper.sleep(demand) {
+		panic(http.ErrAbortHandler) // closing: the connection ends without an answer
+	}
+	s.log(r.Header.Get(HeaderID))
+	w.Header().Set("Content-Type", "text/plain")
+	fmt.Fprintln(w, s.name)
+}
+
+func (s *Server) log(id string) {
+	if id == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = append(s.served, id)
+}
+
+func serviceOf(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get("service")
+	if text == "" {
+		return 0, nil
+	}
+	service, err := time.ParseDuration(text)
+	if err != nil || service < 0 {
+		return 0, fmt.Errorf("service=%q is not a duration such as 20ms", text)
+	}
+	return service, nil
+}

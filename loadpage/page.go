@@ -1,0 +1,105 @@
+// Package signal reads load that is reported from outside the kernel, one
+// source a file.
+package loadpage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The page of the signal `shm`, all fields in the host's byte order:
+//
+//	offset  size  field
+//	     0     8  magic, the bytes "PROFFER1"
+//	     8     8  written: CLOCK_MONOTONIC in ns when the writer last spoke
+//	    16     4  busy: its busy count now
+//	    20  4076  zero
+//
+// The agent makes the page; any program maps it (MAP_SHARED), and stores busy
+// and then written, at least every half second even if nothing changed. One
+// that is silent for a second counts as gone. Several processes of one service
+// may share the page by adding to and subtracting from busy atomically.
+const (
+	PageSize      = 4096
+	PageMagic     = "PROFFER1"
+	WrittenOffset = 8
+	BusyOffset    = 16
+)
+
+// Page is the reader's side of one page. It reads the file rather than mapping
+// it: a writer that cuts the file short would end the agent by SIGBUS.
+type Page struct {
+	file *os.File
+}
+
+// OpenPage makes the page at path if it is not there. A writer's page that is
+// there stays as it is.
+func OpenPage(path string) (*Page, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of load page %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o660)
+	if err != nil {
+		return nil, fmt.Errorf("open load page %s: %w", path, err)
+	}
+	if err := initialise(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("prepare load page %s: %w", path, err)
+	}
+	return &Page{file: f}, nil
+}
+
+// initialise gives a new file its size and magic, and refuses another file.
+func initialise(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("not a regular file")
+	case info.Size() == 0:
+		if err := f.Truncate(PageSize); err != nil {
+			return err
+		}
+		_, err := f.WriteAt([]byte(PageMagic), 0)
+		return err
+	case info.Size() < PageSize:
+		return fmt.Errorf("%d bytes long, want %d: not a load page", info.Size(), PageSize)
+	}
+	var magic [8]byte
+	if _, err := f.ReadAt(magic[:], 0); err != nil {
+		return err
+	}
+	if string(magic[:]) != PageMagic {
+		return fmt.Errorf("does not begin with %q: not a load page", PageMagic)
+	}
+	return nil
+}
+
+// Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:
+// never, or the file is no longer a whole page).
+func (p *Page) Read() (busy uint32, written time.Duration) {
+	var b [BusyOffset + 4]byte
+	if n, _ := p.file.ReadAt(b[:], 0); n < len(b) {
+		return 0, 0
+	}
+	written = time.Duration(binary.NativeEndian.Uint64(b[WrittenOffset:]))
+	return binary.NativeEndian.Uint32(b[BusyOffset:]), written
+}
+
+// Close stops reading; the file stays for its writer.
+func (p *Page) Close() error { return p.file.Close() }
+
+// WritePage is the writer's side for programs in Go, and the example for others.
+func WritePage(mem []byte, busy uint32, now time.Duration) {
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&mem[BusyOffset])), busy)
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&mem[WrittenOffset])), uint64(now))
+}

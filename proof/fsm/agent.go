@@ -1,0 +1,391 @@
+package fsm
+
+import (
+	"time"
+
+	"proffer/policy"
+)
+
+// State of what the kernel holds for exactly the flow.
+type State uint8
+
+const (
+	NoSocket State = iota // nothing, or a listener
+	Request               // answered with SYN-ACK
+	Full                  // established, or on its way out
+	TimeWait
+)
+
+// Host is what a server's kernel says, and the load policy.
+type Host struct {
+	State     State
+	ClientISN uint32
+	ServerISN uint32
+	Next      uint32 // sequence number that a full socket expects
+	Sent      uint32 // next own sequence number, in TIME_WAIT
+	Listening bool
+	Backlog   bool // the accept queue is full
+	Busy      bool // the policy would rather not
+}
+
+// Agent is what a server knows of the flow: LISTEN is no entry.
+type Agent struct {
+	Conn     Conn
+	Asking   uint32
+	Expected [8]Epoch // accepted and not arrived
+	refused  memory
+}
+
+// Conn is an entry: WAIT(lb), or DIRECT(lb).
+type Conn struct {
+	Known      bool
+	Proved     bool // the client has proved to be there
+	Direct     bool
+	LB         Node
+	Generation uint16
+	Next       uint32 // after the last payload or FIN seen inward
+	Out        uint32 // the same outward, if Spoke
+	Epoch      uint32
+	Flags      uint32
+	Seen       time.Duration
+}
+
+// Flags of an entry.
+const (
+	Asking    = 1 // the last payload went inward
+	Pending   = 2 // accepted, not arrived
+	Owes      = 4 // has a removal to tell
+	ClientFIN = 8
+	ServerFIN = 16
+	Spoke     = 64
+)
+
+// Epoch counts expected arrivals, 2^27 ns at a time.
+type Epoch struct{ Epoch, Count uint32 }
+
+const waiting = 60 * time.Second // how long an entry counts that is not proved
+
+func (a *Agent) find(now time.Duration) (c *Conn, embryo bool) {
+	c = &a.Conn
+	if !c.Known || !c.Proved && now-c.Seen > waiting {
+		return nil, true
+	}
+	return c, !c.Proved
+}
+
+// sure tells whether an entry needs no word of the kernel's: an old one may be of
+// a connection that is over while its five-tuple lives elsewhere.
+func (c *Conn) sure(now time.Duration) bool {
+	return c.Flags&(ClientFIN|ServerFIN) == 0 && now-c.Seen < time.Second
+}
+
+// In is one packet for a SID of the server.
+func (a Agent) In(h Host, now time.Duration, in Packet) (Agent, Outcome) {
+	switch in.Function {
+	case ConnectAvail, ConnectForce:
+		return a, a.offered(h, now, in)
+	case AckStickiness:
+		return a, a.steered(h, now, in)
+	case RecoverStickiness:
+		return a, a.recover(h, now, in)
+	case Reject:
+		return a, a.reject(h, now, in)
+	}
+	return a, Outcome{Why: []string{"drop_unknown_function"}}
+}
+
+func deliver(why ...string) Outcome { return Outcome{Act: Deliver, Why: why} }
+func passOn(why string) Outcome     { return Outcome{Act: PassOn, Why: []string{why}} }
+
+func giveBack(in Packet, why string) Outcome {
+	return Outcome{
+		Act: Send, Why: []string{why},
+		Route: []SID{{Node: in.From, Function: NotMine, Generation: in.Generation}},
+	}
+}
+
+// offered is connectAvail and connectForce.
+func (a *Agent) offered(h Host, now time.Duration, in Packet) Outcome {
+	refuse := func(why string) Outcome {
+		a.refused = a.refused.with(remembered{seq: in.Seq, second: seconds(now)})
+		return passOn(why)
+	}
+	before, known := a.refused.find(in.Seq)
+	c, _ := a.find(now)
+	switch {
+	case !in.opens():
+		return Outcome{Why: []string{"drop_not_a_syn"}}
+	case c != nil && c.Generation == in.generation(): // III: WAIT + connect…; not III: DIRECT
+		c.LB, c.Seen = in.From, now
+		return deliver("accept_repeated")
+	case h.State == Full: // port reused, or forged: its stack challenges it
+		return deliver("accept_challenged")
+	case in.Others && in.Retry && known && seconds(now)-before.second < 60:
+		return passOn("pass_on_refused_before") // a second opinion could make two
+	case !h.Listening && in.Others:
+		return passOn("pass_on_no_listener")
+	case !h.Listening && in.Final:
+		return deliver("refuse_no_listener")
+	case !h.Listening:
+		return giveBack(in, "return_no_listener")
+	case h.Backlog && in.Others:
+		return refuse("pass_on_full")
+	case h.Backlog:
+		return Outcome{Act: Refuse, Why: []string{"refuse_full_reset"}}
+	case h.Busy && in.Others && in.Function == ConnectAvail: // III: LISTEN + connectAvail (busy)
+		return refuse("pass_on_busy")
+	}
+	a.accept(now, in) // III: LISTEN + connectAvail (available), connectForce
+	if in.Others && in.Function == ConnectAvail {
+		return deliver("accept_avail")
+	}
+	return deliver("accept_force")
+}
+
+// accept enters WAIT(lb).
+func (a *Agent) accept(now time.Duration, in Packet) {
+	a.arrived(&a.Conn)
+	a.answered(&a.Conn)
+	epoch := uint32(now >> 27)
+	a.Conn = Conn{
+		Known: true, LB: in.From, Generation: in.generation(), Next: in.Seq + 1,
+		Epoch: epoch, Flags: Pending, Seen: now,
+	}
+	e := &a.Expected[epoch%8]
+	if e.Epoch != epoch {
+		*e = Epoch{Epoch: epoch}
+	}
+	e.Count++
+}
+
+// owns tells whether the flow is here, by the socket table, and which connection:
+// a request counts only for a packet that acknowledges its own number.
+func (h Host) owns(s TCP) (mine bool, generation uint16) {
+	switch h.State {
+	case TimeWait: // or the five-tuple lives on elsewhere
+		return h.Sent == s.Ack || s.has(RST), 0
+	case Full:
+		return true, policy.Generation(h.ClientISN)
+	case Request:
+		return h.ServerISN+1 == s.Ack, policy.Generation(h.ClientISN)
+	}
+	return false, 0
+}
+
+// settle finds a flow that is ours its place among the established, once its
+// client shows that it is there.
+func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn, embryo bool, why []string) {
+	c, embryo = a.find(now)
+	if !in.proves() || c != nil && !embryo {
+		return c, embryo, nil
+	}
+	if c == nil { // the agent was restarted, or forgot it
+		a.Conn = Conn{Known: true, Proved: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
+		return &a.Conn, false, nil
+	}
+	c.Proved = true
+	return c, false, []string{"established"}
+}
+
+// steered is ackStickiness. What is not here goes back, never to the stack, which
+// would reset a connection that lives elsewhere.
+func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
+	c, embryo := a.find(now)
+	same := c != nil && c.Generation == in.Generation
+	why := []string{"steered_adopted"} // not III: LISTEN + ackStickiness
+	switch {
+	case same: // III: WAIT, DIRECT + ackStickiness
+		why = []string{"steered"}
+	case c != nil:
+		why = []string{"steered_other_generation"}
+	}
+	generation := uint16(0)
+	if !same || embryo || !c.sure(now) {
+		mine, kernel := h.owns(in.TCP)
+		switch {
+		case !mine && !(same && embryo):
+			return giveBack(in, "not_mine")
+		case !mine:
+			return deliver("steered_unproven")
+		}
+		if generation = kernel; kernel == 0 {
+			kernel = in.Generation
+		}
+		var settled []string
+		c, embryo, settled = a.settle(now, in, kernel)
+		if c == nil {
+			return deliver("steered")
+		}
+		why = append(why, settled...)
+	}
+	if generation != 0 {
+		c.Generation = generation
+	}
+	switch {
+	case c.Generation != in.Generation: // the LB shall learn which
+		c.LB, c.Direct = in.From, false
+	case !c.Direct: // III: WAIT + ackStickiness
+		c.Direct = true
+		why = append(why, "acknowledged")
+	}
+	a.observe(h, now, in.TCP, c, embryo)
+	return deliver(why...)
+}
+
+// recover is recoverStickiness; whoever has the flow tells the LB that asked.
+func (a *Agent) recover(h Host, now time.Duration, in Packet) Outcome {
+	mine, generation := h.owns(in.TCP)
+	switch {
+	case !mine && in.Others: // III: LISTEN + recoverStickiness (not local)
+		return passOn("pass_on_not_mine")
+	case !mine: // the last stack asked says no, once
+		return deliver("unowned")
+	}
+	c, embryo, why := a.settle(now, in, generation)
+	if c != nil { // III: DIRECT + recoverStickiness (local); not III: WAIT, LISTEN
+		if generation != 0 {
+			c.Generation = generation
+		}
+		c.LB, c.Direct = in.From, false
+		a.observe(h, now, in.TCP, c, embryo)
+	}
+	return deliver(append(why, "recovered")...)
+}
+
+// reject is the end of a request that another server's came before.
+func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
+	c, embryo := a.find(now)
+	mine, generation := h.owns(in.TCP)
+	live := h.State == Full || mine && generation == 0
+	if !in.has(RST) || c == nil || !embryo || c.Generation != in.Generation || live {
+		return Outcome{Why: []string{"drop_reject_stale"}}
+	}
+	a.arrived(c)
+	a.Conn = Conn{}
+	return deliver("rejected")
+}
+
+// observe keeps what a packet of the client tells.
+func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryo bool) {
+	c.Seen = now
+	expected := s.Seq == c.Next
+	if !embryo {
+		a.arrived(c)
+		a.asked(c, s)
+		expected = s.Seq == c.Next // a FIN or payload beside the RST moved it
+	}
+	if s.has(FIN) {
+		c.Flags |= ClientFIN
+	}
+	if s.has(RST) && (expected || h.State == Full && h.Next == s.Seq) {
+		c.Flags |= ClientFIN | ServerFIN
+		a.answered(c)
+	}
+}
+
+// asked: payload that was not there before went inward.
+func (a *Agent) asked(c *Conn, s TCP) {
+	end := s.Seq + s.Payload
+	if s.has(SYN) {
+		end++
+	}
+	fresh := s.Payload > 0 && int32(end-c.Next) > 0
+	if s.has(FIN) {
+		end++
+	}
+	if (s.Payload > 0 || s.has(FIN)) && int32(end-c.Next) > 0 {
+		c.Next = end
+	}
+	if fresh && c.Flags&Asking == 0 {
+		c.Flags |= Asking
+		a.Asking++
+	}
+}
+
+// answered: payload went outward, or the connection ended.
+func (a *Agent) answered(c *Conn) {
+	if c.Flags&Asking != 0 {
+		c.Flags &^= Asking
+		a.Asking--
+	}
+}
+
+// arrived: what was accepted is there, or never will be.
+func (a *Agent) arrived(c *Conn) {
+	if c.Flags&Pending == 0 {
+		return
+	}
+	c.Flags &^= Pending
+	if e := &a.Expected[c.Epoch%8]; e.Epoch == c.Epoch && e.Count > 0 {
+		e.Count--
+	}
+}
+
+// Out is one packet of the server's stack.
+func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
+	c, embryo := a.find(now)
+	if c == nil {
+		return a, Outcome{Act: Client, Why: []string{"out_no_flow"}}
+	}
+	c.Seen = now
+	if s.has(RST) {
+		c.Flags |= ClientFIN | ServerFIN
+	}
+	if s.has(FIN) {
+		c.Flags |= ServerFIN
+	}
+	if s.has(FIN | RST) {
+		c.Flags |= Owes
+	}
+	if s.Payload > 0 || s.has(FIN|RST) {
+		a.answered(c)
+	}
+	switch {
+	case embryo && !s.has(SYN): // a request may answer for an earlier SYN
+	case !s.has(SYN) && c.repeats(s): // the LB that it was told through may be dead
+	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
+		return a, signal(c, CreateStickiness, "signal_create")
+	case c.Flags&Owes != 0: // III: DIRECT + FIN from app
+		c.Flags &^= Owes
+		return a, signal(c, RemoveStickiness, "signal_remove")
+	}
+	return a, Outcome{Act: Client, Why: []string{"out_direct"}} // III: DIRECT + data from app
+}
+
+// repeats tells whether the server says again what it has said before.
+func (c *Conn) repeats(s TCP) bool {
+	end := s.Seq + s.Payload
+	if s.has(FIN) {
+		end++
+	}
+	if c.Flags&Spoke != 0 && int32(end-c.Out) <= 0 {
+		return !s.has(RST) && (s.Payload > 0 || s.has(FIN))
+	}
+	c.Flags, c.Out = c.Flags|Spoke, end
+	return false
+}
+
+func signal(c *Conn, f Function, why string) Outcome {
+	return Outcome{
+		Act: Send, Why: []string{why},
+		Route: []SID{{Node: c.LB, Function: f, Generation: c.Generation}},
+	}
+}
+
+// Sweep forgets what has run out of time.
+func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
+	c := &a.Conn
+	limit := idle
+	switch {
+	case !c.Proved:
+		limit = waiting
+	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN:
+		limit = linger
+	}
+	if now-c.Seen > limit {
+		a.arrived(c)
+		a.answered(c)
+		*c = Conn{}
+	}
+	return a
+}

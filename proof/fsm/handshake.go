@@ -1,0 +1,131 @@
+// Package handshake states the two machines that carry a TCP flow through a farm:
+// the LB's (6LB Table II) and the server's (Table III), with the rows that the
+// tables leave open. A row of the paper is marked "II" or "III" beside its case;
+// all others are the completions of FAILURES.md. The real programs are held
+// against it message by message (dataplane/exhaustive*_test.go), so it is also
+// the place to read what they do.
+//
+// One flow, one service, wire and keys aside; servers are all up. Whatever reads
+// the clock or the host's sockets gets them as arguments.
+package fsm
+
+import (
+	"time"
+
+	"proffer/policy"
+)
+
+// Function of a SID; NoFunction is a packet that came without segments.
+type Function uint8
+
+const (
+	NoFunction        Function = 0
+	ConnectAvail      Function = 0xca // to servers
+	ConnectForce      Function = 0xcf
+	AckStickiness     Function = 0xa5
+	RecoverStickiness Function = 0xe5 // also back to the LB: go on with the list
+	Reject            Function = 0x4e
+	CreateStickiness  Function = 0xc5 // to LBs
+	RemoveStickiness  Function = 0xf5
+	NotMine           Function = 0x40
+)
+
+// TCP's flags (RFC 9293 §3.1).
+const (
+	FIN = 1
+	SYN = 2
+	RST = 4
+	ACK = 16
+)
+
+// TCP is what the machines read of a segment.
+type TCP struct {
+	Flags    uint8
+	Seq, Ack uint32
+	Payload  uint32 // bytes
+}
+
+func (s TCP) has(flag uint8) bool { return s.Flags&flag != 0 }
+
+// opens tells the first segment of a connection.
+func (s TCP) opens() bool { return s.Flags&(SYN|ACK|RST|FIN) == SYN }
+
+// proves tells whether a segment of a flow shows that its client is there.
+func (s TCP) proves() bool { return s.Flags&(ACK|SYN|RST) == ACK }
+
+// generation of the connection that the segment opens.
+func (s TCP) generation() uint16 { return policy.Generation(s.Seq) }
+
+// Node is a server or an LB, by number.
+type Node int
+
+// Nobody is no node.
+const Nobody Node = -1
+
+// SID is one segment of a route.
+type SID struct {
+	Node       Node
+	Function   Function
+	Generation uint16
+	Retry      bool
+	Final      bool
+	Place      int // RecoverStickiness at the LB: where in the list to go on
+}
+
+// Packet is a segment of TCP at a node: for which of its SIDs, from whom, and
+// whether the route goes on from there.
+type Packet struct {
+	TCP
+	SID
+	From   Node
+	Others bool
+}
+
+// Act is what becomes of a packet.
+type Act uint8
+
+const (
+	Drop    Act = iota
+	Deliver     // to the own stack
+	Client      // out of the domain, to the client
+	Send        // along Outcome.Route
+	PassOn      // to the next segment of the route it came on
+	Refuse      // answered by a RST to the client
+)
+
+// Outcome is what a node does with a packet, and the counters that say why.
+type Outcome struct {
+	Act   Act
+	Route []SID
+	RST   bool // what is sent is the RST that takes the packet's place
+	Why   []string
+}
+
+// memory is a bounded table of digests, here of sequence numbers of the one flow.
+// It is never written in place: states share it.
+type memory []remembered
+
+type remembered struct {
+	seq, second, times uint32
+}
+
+func (m memory) find(seq uint32) (remembered, bool) {
+	for _, r := range m {
+		if r.seq == seq {
+			return r, true
+		}
+	}
+	return remembered{}, false
+}
+
+func (m memory) with(fresh remembered) memory {
+	next := memory{fresh}
+	for _, r := range m {
+		if r.seq != fresh.seq {
+			next = append(next, r)
+		}
+	}
+	return next
+}
+
+func seconds(now time.Duration) uint32 { return uint32(now / time.Second) }

@@ -1,0 +1,333 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+)
+
+// Pool is the list of servers of the flow's bucket: its candidates in their
+// order, and all who may have it, the candidates first.
+type Pool struct {
+	Candidates, Members []Node
+}
+
+// LB is what a load balancer knows of the flow. LB_LISTEN and HUNTING of the
+// paper are both "no entry": an offer makes none.
+type LB struct {
+	Flow   Flow   // STEER(s)
+	Embryo Embryo // STEER(s) until the client has acknowledged
+	past   memory
+}
+
+// Flow is an established connection; Known false: there is none.
+type Flow struct {
+	Known      bool
+	Server     Node
+	Generation uint16
+	Announced  uint16 // of the last SYN
+	Closed     uint8
+	Seen       time.Duration
+}
+
+// Who has closed a flow.
+const (
+	ClosedClient = 1
+	ClosedServer = 2
+	ClosedReset  = 4 // by the server
+)
+
+// Over tells whether only the linger time is left of a flow.
+func (f Flow) Over() bool { return f.Closed&ClosedReset != 0 || f.Closed&3 == 3 }
+
+func (f *Flow) touch(now time.Duration) { f.Seen = dated(now) }
+
+// unit is how exactly an entry says when it was last seen.
+const unit = 1 << 28
+
+func dated(now time.Duration) time.Duration { return now / unit * unit }
+
+// Embryo is a connection that a server took.
+type Embryo struct {
+	Known      bool
+	Server     Node
+	Generation uint16
+	Expects    uint32 // the client's acknowledgement
+	Seen       time.Duration
+}
+
+// embryonic bounds an embryo's life; then it counts as none.
+const embryonic = 10 * time.Second / unit * unit
+
+func (e Embryo) alive(now time.Duration) bool { return e.Known && dated(now)-e.Seen < embryonic }
+
+// Step is one packet at the LB.
+func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
+	switch in.Function {
+	case NoFunction:
+		return l, l.client(pool, now, in.TCP)
+	case CreateStickiness:
+		if in.has(RST) { // no word of a connection that lives
+			return l, l.remove(now, in)
+		}
+		return l, l.create(now, in)
+	case RemoveStickiness:
+		return l, l.remove(now, in)
+	case NotMine:
+		return l, l.notMine(pool, now, in)
+	case RecoverStickiness:
+		return l, goOn(pool, in)
+	}
+	return l, Outcome{Why: []string{"drop_unknown_function"}}
+}
+
+// client is a packet of the client.
+func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
+	switch {
+	case s.opens(): // II: LB_LISTEN, HUNTING + SYN; not II: STEER + SYN
+		return l.offer(pool, now, s)
+	case l.Flow.Known: // II: STEER + data
+		l.Flow.touch(now)
+		if l.Flow.Closed&3 == 3 && s.Payload > 0 { // of another connection, it may be
+			return l.recover(pool, now, s)
+		}
+		if s.has(FIN) { // a RST alone may be forged, and unpins nothing
+			l.Flow.Closed |= ClosedClient
+		}
+		return steer(l.Flow.Server, l.Flow.Generation)
+	case l.Embryo.alive(now):
+		return l.hatch(pool, now, s)
+	default: // II: LB_LISTEN + data; not II: HUNTING + data
+		return l.recover(pool, now, s)
+	}
+}
+
+// offer asks the candidates; who had the five-tuple last comes first.
+func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
+	times := l.seen(now, s.Seq)
+	first, why := Nobody, "offer"
+	if times > 0 {
+		why = "offer_retry"
+	}
+	last := Nobody
+	if l.Flow.Known {
+		last = l.Flow.Server
+		if l.Flow.Announced != s.generation() {
+			l.Flow.Announced = s.generation()
+			l.Flow.touch(now)
+		}
+	} else if l.Embryo.alive(now) {
+		last = l.Embryo.Server
+	}
+	if last != Nobody && times < 2 { // else it does not answer
+		first, why = last, "offer_again"
+	}
+	n := len(pool.Candidates)
+	var list []Node
+	if first != Nobody {
+		list = append(list, first)
+	}
+	for i := range n { // unanswered twice: in another order
+		if c := pool.Candidates[(i+times/2)%n]; c != first {
+			list = append(list, c)
+		}
+	}
+	forced := 0
+	if times > 1 && times%2 == 1 { // the others may be down
+		forced = 1
+	}
+	out := offerTo(list, forced, SID{Generation: s.generation(), Retry: times > 0})
+	out.Why = []string{why}
+	return out
+}
+
+// offerTo is an offer which the first `forced` of the list must take, and the
+// last: "connectForce".
+func offerTo(list []Node, forced int, like SID) Outcome {
+	out := Outcome{Act: Send}
+	for i, node := range list {
+		like.Node, like.Function = node, ConnectAvail
+		if i < forced || i == len(list)-1 {
+			like.Function = ConnectForce
+		}
+		out.Route = append(out.Route, like)
+	}
+	if len(list) == 0 {
+		return Outcome{Why: []string{"drop_no_server"}}
+	}
+	return out
+}
+
+// recover asks whose the packet is. One that comes again has found nobody: the
+// order turns, as a host on the way may be down.
+func (l *LB) recover(pool Pool, now time.Duration, s TCP) Outcome {
+	turn := l.seen(now, s.Seq) % len(pool.Members)
+	list := append(slices.Clone(pool.Members[turn:]), pool.Members[:turn]...)
+	return question(list, "recover")
+}
+
+// seen notes a packet without an entry and tells how often it came before.
+func (l *LB) seen(now time.Duration, seq uint32) int {
+	was, known := l.past.find(seq)
+	if !known || seconds(now)-was.second > 64 {
+		was.times = 0
+	}
+	l.past = l.past.with(remembered{seq, seconds(now), was.times + 1})
+	return int(was.times)
+}
+
+func steer(server Node, generation uint16) Outcome {
+	return Outcome{
+		Act: Send, Why: []string{"steer"},
+		Route: []SID{{Node: server, Function: AckStickiness, Generation: generation}},
+	}
+}
+
+// question asks whose the packet is; the last asked decides.
+func question(list []Node, why ...string) Outcome {
+	out := Outcome{Act: Send, Why: why}
+	for _, node := range list {
+		out.Route = append(out.Route, SID{Node: node, Function: RecoverStickiness})
+	}
+	return out
+}
+
+// hatch steers a packet of an embryo. Only the acknowledgement of what its own
+// server said makes a flow; of something else it is another server's.
+func (l *LB) hatch(pool Pool, now time.Duration, s TCP) Outcome {
+	e := l.Embryo
+	out := steer(e.Server, e.Generation)
+	switch {
+	case s.has(ACK) && s.Ack == e.Expects:
+		l.Flow = established(now, e.Server, e.Generation)
+		l.Embryo = Embryo{}
+		out.Why = append(out.Why, "flow_acknowledged")
+	case s.has(ACK):
+		return l.recover(pool, now, s)
+	}
+	return out
+}
+
+func established(now time.Duration, server Node, generation uint16) Flow {
+	return Flow{Known: true, Server: server, Generation: generation, Announced: generation, Seen: dated(now)}
+}
+
+// create is createStickiness(s). Within one generation the first server stays.
+func (l *LB) create(now time.Duration, in Packet) Outcome {
+	e := l.Embryo
+	held := e.alive(now) && !l.Flow.Known
+	switch {
+	case l.Flow.Known && l.Flow.Generation == in.Generation:
+		l.Flow.touch(now)
+		if l.Flow.Server == in.From {
+			return Outcome{Act: Client, Why: []string{"stickiness_repeated"}}
+		}
+		return conflict(in, true)
+	case l.Flow.Known && !l.Flow.Over() && l.Flow.Server != in.From && l.Flow.Announced != in.Generation:
+		return Outcome{Act: Client, Why: []string{"create_old_generation"}}
+	case in.has(SYN) && held && e.Generation == in.Generation && e.Server != in.From:
+		return conflict(in, false)
+	case !in.has(SYN): // its kernel vouches for it
+		l.Embryo, l.Flow = Embryo{}, established(now, in.From, in.Generation)
+		return Outcome{Act: Client, Why: []string{"stickiness_recovered"}}
+	}
+	l.Flow = Flow{} // II: HUNTING + createStickiness
+	l.Embryo = Embryo{Known: true, Server: in.From, Generation: in.Generation, Expects: in.Seq + 1, Seen: dated(now)}
+	if held && e.Generation == in.Generation {
+		return Outcome{Act: Client, Why: []string{"stickiness_repeated"}}
+	}
+	return Outcome{Act: Client, Why: []string{"stickiness_created"}}
+}
+
+// conflict ends the request of a server that came second, once the client has
+// acknowledged the first: before, it may have heard this one by another LB.
+func conflict(in Packet, acknowledged bool) Outcome {
+	if !in.has(SYN) || !acknowledged {
+		return Outcome{Why: []string{"stickiness_conflict", "drop_stickiness_conflict"}}
+	}
+	return Outcome{
+		Act: Send, RST: true, Why: []string{"stickiness_conflict", "reject"},
+		Route: []SID{{Node: in.From, Function: Reject, Generation: in.Generation}},
+	}
+}
+
+// remove is removeStickiness(s); II: STEER(s). The entry goes when both sides
+// have closed, after a while without packets.
+func (l *LB) remove(now time.Duration, in Packet) Outcome {
+	f, e := &l.Flow, l.Embryo
+	why := "stickiness_removed"
+	switch {
+	case f.Known && (f.Generation != in.Generation || f.Server != in.From):
+		why = "remove_old_generation"
+	case f.Known:
+		f.touch(now)
+		if in.has(RST) {
+			f.Closed |= ClosedReset
+		} else {
+			f.Closed |= ClosedServer
+		}
+	case e.alive(now) && e.Generation == in.Generation && e.Server == in.From:
+		l.Embryo = Embryo{}
+	default:
+		why = "remove_unknown"
+	}
+	return Outcome{Act: Client, Why: []string{why}}
+}
+
+// notMine is a client's packet that a server gave back: others are asked, once.
+func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
+	but := func(list []Node) []Node {
+		if len(pool.Members) < 2 {
+			return list // nobody else: it has the last word
+		}
+		return slices.DeleteFunc(slices.Clone(list), func(n Node) bool { return n == in.From })
+	}
+	if in.opens() { // no listener there: they must take it, or refuse it
+		out := offerTo(but(pool.Candidates), len(pool.Candidates), SID{Generation: in.Generation, Final: true})
+		if out.Act == Send {
+			out.Why = []string{"offer_returned"}
+		}
+		return out
+	}
+	var why []string
+	if l.Flow.Known && l.Flow.Server == in.From && l.Flow.Generation == in.Generation {
+		l.Flow, why = Flow{}, []string{"stale_removed"}
+	}
+	if l.Embryo.alive(now) && l.Embryo.Server == in.From && l.Embryo.Generation == in.Generation {
+		l.Embryo, why = Embryo{}, []string{"stale_removed"}
+	}
+	return question(but(pool.Members), append(why, "recover_returned")...)
+}
+
+// Places of a list that goes on: members, whoever is first, candidates.
+const placeCandidates = 16
+
+// goOn sends a packet to the rest of a list that did not fit it.
+func goOn(pool Pool, in Packet) Outcome {
+	like := SID{Generation: in.Generation, Retry: in.Retry, Final: in.Final}
+	if in.opens() {
+		out := offerTo(pool.Candidates[max(in.Place-placeCandidates, 0):], 0, like)
+		out.Why = []string{"list_continued"}
+		return out
+	}
+	out := question(pool.Members[in.Place:], "list_continued")
+	for i := range out.Route {
+		like.Node, like.Function = out.Route[i].Node, RecoverStickiness
+		out.Route[i] = like
+	}
+	return out
+}
+
+// Sweep forgets what has run out of time.
+func (l LB) Sweep(now, linger, idle time.Duration) LB {
+	limit := idle
+	if l.Flow.Over() {
+		limit = linger
+	}
+	if dated(now)-l.Flow.Seen > limit+unit { // the rest of the unit does not count
+		l.Flow = Flow{}
+	}
+	if !l.Embryo.alive(now) {
+		l.Embryo = Embryo{}
+	}
+	return l
+}
