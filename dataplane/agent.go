@@ -174,7 +174,7 @@ func offeringOf(s *topo.Offering, number uint32) (agentOffering, error) {
 		EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
 		Workers:    uint32(s.Workers),
 		Acceptance: uint8(s.Acceptance),
-		Signal:     uint8(s.Signal),
+		Measure:    uint8(s.Signal),
 		OnFull:     uint8(s.OnFull),
 		Owner:      uint8(s.Owner),
 		Netns:      -1,

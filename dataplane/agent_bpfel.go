@@ -88,7 +88,7 @@ type agentOffering struct {
 	EpsilonPpm uint32
 	Workers    uint32
 	Acceptance uint8
-	Signal     uint8
+	Measure    uint8
 	OnFull     uint8
 	Owner      uint8
 	Netns      int32
@@ -128,7 +128,7 @@ const (
 	agentMapOfferings      = "offerings"
 	agentMapRefusals       = "refusals"
 	agentMapReports        = "reports"
-	agentMapScratch        = "scratch"
+	agentMapScratchOfCpu   = "scratch_of_cpu"
 	agentMapSigning        = "signing"
 	agentMapUnresolved     = "unresolved"
 	agentProgAgentIn       = "agent_in"
@@ -205,19 +205,19 @@ type agentProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentMapSpecs struct {
-	ConnKey    *ebpf.MapSpec `ebpf:"conn_key"`
-	Conns      *ebpf.MapSpec `ebpf:"conns"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	FarmKeys   *ebpf.MapSpec `ebpf:"farm_keys"`
-	Loads      *ebpf.MapSpec `ebpf:"loads"`
-	Marks      *ebpf.MapSpec `ebpf:"marks"`
-	NextHops   *ebpf.MapSpec `ebpf:"next_hops"`
-	Offerings  *ebpf.MapSpec `ebpf:"offerings"`
-	Refusals   *ebpf.MapSpec `ebpf:"refusals"`
-	Reports    *ebpf.MapSpec `ebpf:"reports"`
-	Scratch    *ebpf.MapSpec `ebpf:"scratch"`
-	Signing    *ebpf.MapSpec `ebpf:"signing"`
-	Unresolved *ebpf.MapSpec `ebpf:"unresolved"`
+	ConnKey      *ebpf.MapSpec `ebpf:"conn_key"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	FarmKeys     *ebpf.MapSpec `ebpf:"farm_keys"`
+	Loads        *ebpf.MapSpec `ebpf:"loads"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	NextHops     *ebpf.MapSpec `ebpf:"next_hops"`
+	Offerings    *ebpf.MapSpec `ebpf:"offerings"`
+	Refusals     *ebpf.MapSpec `ebpf:"refusals"`
+	Reports      *ebpf.MapSpec `ebpf:"reports"`
+	ScratchOfCpu *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
+	Signing      *ebpf.MapSpec `ebpf:"signing"`
+	Unresolved   *ebpf.MapSpec `ebpf:"unresolved"`
 }
 
 // agentVariableSpecs contains global variables before they are loaded into the kernel.
@@ -260,19 +260,19 @@ func (o *agentObjects) Close() error {
 //
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentMaps struct {
-	ConnKey    *ebpf.Map `ebpf:"conn_key"`
-	Conns      *ebpf.Map `ebpf:"conns"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	FarmKeys   *ebpf.Map `ebpf:"farm_keys"`
-	Loads      *ebpf.Map `ebpf:"loads"`
-	Marks      *ebpf.Map `ebpf:"marks"`
-	NextHops   *ebpf.Map `ebpf:"next_hops"`
-	Offerings  *ebpf.Map `ebpf:"offerings"`
-	Refusals   *ebpf.Map `ebpf:"refusals"`
-	Reports    *ebpf.Map `ebpf:"reports"`
-	Scratch    *ebpf.Map `ebpf:"scratch"`
-	Signing    *ebpf.Map `ebpf:"signing"`
-	Unresolved *ebpf.Map `ebpf:"unresolved"`
+	ConnKey      *ebpf.Map `ebpf:"conn_key"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	Counters     *ebpf.Map `ebpf:"counters"`
+	FarmKeys     *ebpf.Map `ebpf:"farm_keys"`
+	Loads        *ebpf.Map `ebpf:"loads"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	NextHops     *ebpf.Map `ebpf:"next_hops"`
+	Offerings    *ebpf.Map `ebpf:"offerings"`
+	Refusals     *ebpf.Map `ebpf:"refusals"`
+	Reports      *ebpf.Map `ebpf:"reports"`
+	ScratchOfCpu *ebpf.Map `ebpf:"scratch_of_cpu"`
+	Signing      *ebpf.Map `ebpf:"signing"`
+	Unresolved   *ebpf.Map `ebpf:"unresolved"`
 }
 
 func (m *agentMaps) Close() error {
@@ -287,7 +287,7 @@ func (m *agentMaps) Close() error {
 		m.Offerings,
 		m.Refusals,
 		m.Reports,
-		m.Scratch,
+		m.ScratchOfCpu,
 		m.Signing,
 		m.Unresolved,
 	)

@@ -75,7 +75,7 @@ func dumpLines(m *ebpf.Map) (all [][]byte, err error) {
 		}
 		for k, word := range l.Word {
 			if word != 0 {
-				all = append(all, binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Mark[k]>>16), word))
+				all = append(all, binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Fingerprint[k]>>16), word))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func TestDumpPinned(t *testing.T) {
 		if err := flows.Lookup(place/4, &l); err != nil {
 			t.Fatal(err)
 		}
-		l.Mark[place%4], l.Word[place%4] = uint64(flow+1)<<21|seen, word
+		l.Fingerprint[place%4], l.Word[place%4] = uint64(flow+1)<<21|seen, word
 		write(flows, place/4, &l)
 	}
 	sum := func(want int) string {

@@ -262,7 +262,7 @@ func TestExhaustiveLB(t *testing.T) {
 // lbProtocol are the counters of Table II's machine with one flow and no keys.
 var lbProtocol = []string{
 	"offer", "offer_again", "offer_retry", "offer_returned", "steer", "recover", "recover_returned",
-	"list_continued", "flow_acknowledged", "stickiness_created", "stickiness_recovered",
+	"list_continued", "flow_established", "stickiness_created", "stickiness_recovered",
 	"stickiness_repeated", "stickiness_removed", "stickiness_conflict", "create_old_generation",
 	"remove_unknown", "remove_old_generation", "stale_removed", "reject", "drop_stickiness_conflict",
 }

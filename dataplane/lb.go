@@ -81,7 +81,7 @@ func newLB(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err er
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {
 		return nil, err
 	}
-	if l.records, err = newRecords(l.objs.Services, l.objs.ServicePlaces, l.slots.wait); err != nil {
+	if l.records, err = newRecords(l.objs.Services, l.objs.ServiceSlots, l.slots.wait); err != nil {
 		return nil, err
 	}
 	return l, l.Apply(cfg)

@@ -33,9 +33,9 @@ type lbKey struct {
 }
 
 type lbLine struct {
-	_    structs.HostLayout
-	Mark [4]uint64
-	Word [4]uint64
+	_           structs.HostLayout
+	Fingerprint [4]uint64
+	Word        [4]uint64
 }
 
 type lbNextHop struct {
@@ -159,11 +159,11 @@ const (
 	lbMapFlows           = "flows"
 	lbMapNextHops        = "next_hops"
 	lbMapPlans           = "plans"
-	lbMapScratch         = "scratch"
+	lbMapScratchOfCpu    = "scratch_of_cpu"
 	lbMapServerByLocator = "server_by_locator"
 	lbMapServerKeys      = "server_keys"
 	lbMapServers         = "servers"
-	lbMapServicePlaces   = "service_places"
+	lbMapServiceSlots    = "service_slots"
 	lbMapServices        = "services"
 	lbMapSigning         = "signing"
 	lbMapSyns            = "syns"
@@ -240,11 +240,11 @@ type lbMapSpecs struct {
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
 	Plans           *ebpf.MapSpec `ebpf:"plans"`
-	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
-	ServicePlaces   *ebpf.MapSpec `ebpf:"service_places"`
+	ServiceSlots    *ebpf.MapSpec `ebpf:"service_slots"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
 	Signing         *ebpf.MapSpec `ebpf:"signing"`
 	Syns            *ebpf.MapSpec `ebpf:"syns"`
@@ -295,11 +295,11 @@ type lbMaps struct {
 	Flows           *ebpf.Map `ebpf:"flows"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
 	Plans           *ebpf.Map `ebpf:"plans"`
-	Scratch         *ebpf.Map `ebpf:"scratch"`
+	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
 	Servers         *ebpf.Map `ebpf:"servers"`
-	ServicePlaces   *ebpf.Map `ebpf:"service_places"`
+	ServiceSlots    *ebpf.Map `ebpf:"service_slots"`
 	Services        *ebpf.Map `ebpf:"services"`
 	Signing         *ebpf.Map `ebpf:"signing"`
 	Syns            *ebpf.Map `ebpf:"syns"`
@@ -314,11 +314,11 @@ func (m *lbMaps) Close() error {
 		m.Flows,
 		m.NextHops,
 		m.Plans,
-		m.Scratch,
+		m.ScratchOfCpu,
 		m.ServerByLocator,
 		m.ServerKeys,
 		m.Servers,
-		m.ServicePlaces,
+		m.ServiceSlots,
 		m.Services,
 		m.Signing,
 		m.Syns,

@@ -151,7 +151,7 @@ func testVia(t *testing.T, seen hits) {
 			r.accepted(t, list[1], p)
 			p.ack = serverISN + 1
 			want = sent(p, transitMAC, slices.Concat(way, ask(0xa5, policy.Generation(p.seq), list[1])), change)
-			r.send(t, p.frame()).is(t, what+", steered", xdpTX, want, "steer", "flow_acknowledged")
+			r.send(t, p.frame()).is(t, what+", steered", xdpTX, want, "steer", "flow_established")
 			r.table.put(t, p.flow(), lbEntry{})
 		}
 	}

@@ -30,7 +30,7 @@ func testLBIPv4(t *testing.T, seen hits) {
 	}
 	r.accepted(t, 3, p)
 	p.flags, p.ack = ack, serverISN+1
-	r.send(t, p.frame()).is(t, "steered", xdpTX, toOne(p, 3, 0xa5, policy.Generation(p.seq)), "flow_acknowledged", "steer")
+	r.send(t, p.frame()).is(t, "steered", xdpTX, toOne(p, 3, 0xa5, policy.Generation(p.seq)), "flow_established", "steer")
 	for _, hop := range []byte{2, 64, 255} {
 		answer := p.reply(fin | ack)
 		answer.hop, answer.class = hop, 0xb9
@@ -96,7 +96,7 @@ func testLBUDP(t *testing.T, seen hits) {
 		r.send(t, signalFrom(list[0], answer, create, 9, carried)).
 			is(t, "another server's", xdpDrop, nil, "drop_stickiness_conflict", "stickiness_conflict")
 		steer := sent(p, hopMAC(list[1]), ask(0xa5, 9, list[1]), carried)
-		r.send(t, p.frame()).is(t, "the client again", xdpTX, steer, "flow_acknowledged", "steer")
+		r.send(t, p.frame()).is(t, "the client again", xdpTX, steer, "flow_established", "steer")
 		r.send(t, p.frame()).is(t, "and again", xdpTX, steer, "steer")
 		r.send(t, signalFrom(list[1], answer, create, 9, carried)).is(t, "answer", xdpTX, unwrapped(answer), "stickiness_repeated")
 

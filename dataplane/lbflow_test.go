@@ -152,7 +152,7 @@ func testEmbryo(t *testing.T, seen hits) {
 		}
 	}
 	p.flags, p.ack = ack|psh, serverISN+1
-	r.send(t, p.frame()).is(t, "the ACK", xdpTX, toOne(p, 5, 0xa5, generation), "flow_acknowledged", "steer")
+	r.send(t, p.frame()).is(t, "the ACK", xdpTX, toOne(p, 5, 0xa5, generation), "flow_established", "steer")
 	if e, known := r.flow(t, p.flow()); !known || e.Server != 5 || e.Generation != generation {
 		t.Errorf("flow %+v, known %v", e, known)
 	}
@@ -235,7 +235,7 @@ func testFlowsFull(t *testing.T, seen hits) {
 			full++
 			continue
 		}
-		r.send(t, p.frame()).is(t, fmt.Sprint("flow ", i), xdpTX, toOne(p, i%8, 0xa5, generation), "steer", "flow_acknowledged")
+		r.send(t, p.frame()).is(t, fmt.Sprint("flow ", i), xdpTX, toOne(p, i%8, 0xa5, generation), "steer", "flow_established")
 	}
 	places := int(r.lines) * lineEntries
 	if all, _ := r.table.count(t); all != places || full != 4*entries-places || places < entries {

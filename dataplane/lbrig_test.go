@@ -295,7 +295,7 @@ func (r *lbRig) confirm(t testing.TB, p packet) {
 	t.Helper()
 	p.flags, p.seq, p.ack = ack, p.seq+1, serverISN+1
 	out := r.send(t, p.frame())
-	if out.action != xdpTX || !slices.Contains(out.reasons, "flow_acknowledged") {
+	if out.action != xdpTX || !slices.Contains(out.reasons, "flow_established") {
 		t.Fatalf("confirm: action %d for %v", out.action, out.reasons)
 	}
 }

@@ -96,7 +96,7 @@ func testSweepTurns(t *testing.T) {
 	cfg.Flows.Entries = 10_000
 	r := lbRigOf(t, hits{}, cfg)
 	r.at(t, start)
-	word := lbEntry{Mark: uint64(start/unit) & 0xffff, Word: wordOf(1)}
+	word := lbEntry{Fingerprint: uint64(start/unit) & 0xffff, Word: wordOf(1)}
 	var first, second policy.Flow // of the lines of the first turn, and of the second one
 	for i := uint32(1); first == second || r.turnOf(first) != 0 || r.turnOf(second) != 1; i++ {
 		f := crowdFlow(i).flow()
@@ -107,8 +107,8 @@ func testSweepTurns(t *testing.T) {
 		}
 	}
 	for _, f := range []policy.Flow{first, second} {
-		mark, _ := r.table.places(f)
-		r.table.put(t, f, lbEntry{word.Mark | mark<<digestShift, word.Word})
+		fp, _ := r.table.places(f)
+		r.table.put(t, f, lbEntry{word.Fingerprint | fp<<digestShift, word.Word})
 	}
 	for i, step := range []struct {
 		after time.Duration

@@ -172,7 +172,7 @@ func testSigned(t *testing.T, seen hits) {
 		r.send(t, signedSignal(5, newKeys, synAck(huntPort), create, generation, carried))
 		out := r.send(t, confirmation(p).frame())
 		out.is(t, "steer", xdpTX, sent(confirmation(p), transitMAC,
-			[]netip.Addr{transit(0), sid(serverLocator(5), 0xa5, generation)}, carried), "steer", "flow_acknowledged")
+			[]netip.Addr{transit(0), sid(serverLocator(5), 0xa5, generation)}, carried), "steer", "flow_established")
 		out = r.send(t, signedSignal(6, newKeys, synAck(huntPort), create, generation, carried))
 		out.is(t, "reject", xdpTX, nil, "reject", "stickiness_conflict")
 		r.checkReject(t, out.frame, p.flow(), generation, wire == topo.Insert)

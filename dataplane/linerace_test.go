@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// spot is where a flow's entry may be: its home line and its other one.
-type spot struct{ home, other uint32 }
+// spot is where a flow's entry may be: its primary line and its alternate one.
+type spot struct{ primary, alternate uint32 }
 
 // entry is one that is in the table before a race begins.
 type entry struct {
@@ -21,7 +21,7 @@ type entry struct {
 	age  time.Duration
 }
 
-// deed is one call of lines.h, place.h or sweep.h.
+// deed is one call of lines.h, insert.h or sweep.h.
 type deed struct {
 	call string
 	flow int // sweep_line: the line
@@ -91,13 +91,13 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 	for _, e := range r.has {
 		at := k.start.lines[e.line*lineBytes:][8*used[e.line]:]
 		used[e.line]++
-		mark := markOf(k.hashes[e.flow])<<digestShift | uint64((raceNow-e.age)/unit)&0xffff
-		if home := k.spots[e.flow].home; e.line != home {
-			mark |= away
-			first := k.start.lines[home*lineBytes:][:8]
-			write(first, read(first)+stray)
+		fp := fingerprintIn(k.hashes[e.flow])<<digestShift | uint64((raceNow-e.age)/unit)&0xffff
+		if primary := k.spots[e.flow].primary; e.line != primary {
+			fp |= away
+			first := k.start.lines[primary*lineBytes:][:8]
+			write(first, read(first)+oneDisplaced)
 		}
-		write(at[:8], read(at[:8])&strays|mark)
+		write(at[:8], read(at[:8])&displaced|fp)
 		write(at[8*lineEntries:][:8], e.word)
 	}
 	var err error
@@ -110,12 +110,12 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 
 // hashesAt finds a hash for each flow that leads to its spot.
 func hashesAt(spots []spot) (hashes []uint64) {
-	mark := uint64(0)
+	fp := uint64(0)
 	for _, s := range spots {
 		for found := false; !found; {
-			mark++
-			hash := mark<<digestShift | uint64(s.home)<<(digestShift-2) // of what marks do not hold, the upper bits choose among four lines
-			if home, other := linesOf(hash, fewLines); home == s.home && other == s.other {
+			fp++
+			hash := fp<<digestShift | uint64(s.primary)<<(digestShift-2) // of what fingerprints do not hold, the upper bits choose among four lines
+			if primary, alternate := linesOf(hash, fewLines); primary == s.primary && alternate == s.alternate {
 				hashes, found = append(hashes, hash), true
 			}
 		}
@@ -136,7 +136,7 @@ func (k *track) next(m *moment, i int) bool {
 	if !k.step(&p.cpu, &m.shared) {
 		told := p.reg[0]
 		switch k.do[i][p.begun-1].call {
-		case "change":
+		case "flow_change":
 			told = uint64(uint8(told)) // a bool
 		case "sweep_line":
 			told = 0
@@ -156,9 +156,9 @@ func (k *track) call(d deed) cpu {
 	}
 	hash := k.hashes[d.flow]
 	switch d.call {
-	case "find":
+	case "flow_find":
 		return k.code.call(d.call, hash, 1)
-	case "add":
+	case "flow_add":
 		return k.code.call(d.call, hash, d.word)
 	}
 	return k.code.call(d.call, hash, d.was, d.word)
@@ -238,37 +238,37 @@ func inTurns(turns []byte) string {
 }
 
 // left reads the table at rest and holds it against lines.h: no entry is half made,
-// none is moving, none twice, none where nobody looks for it, and strays are counted.
+// none is moving, none twice, none where nobody looks for it, and displaced entries are counted.
 func (k *track) left(m *moment) (c content, err error) {
 	var counted [fewLines]int
 	for line := range uint32(fewLines) {
 		for i := range lineEntries {
 			at := m.lines[line*lineBytes:][8*i:]
-			mark, word := read(at[:8]), read(at[8*lineEntries:][:8])
-			if (mark < away) != (word == 0) || word&wordMoves != 0 {
-				return c, fmt.Errorf("line %d, entry %d: mark %x, word %x", line, i, mark, word)
+			fp, word := read(at[:8]), read(at[8*lineEntries:][:8])
+			if (fp < away) != (word == 0) || word&wordMoving != 0 {
+				return c, fmt.Errorf("line %d, entry %d: fingerprint %x, word %x", line, i, fp, word)
 			}
 			if i == 0 {
-				counted[line] += int(mark & strays / stray)
+				counted[line] += int(fp & displaced / oneDisplaced)
 			}
 			if word == 0 {
 				continue
 			}
-			f := slices.IndexFunc(k.hashes, func(h uint64) bool { return markOf(h) == mark>>digestShift })
-			if f >= 0 && line != k.spots[f].home {
-				counted[k.spots[f].home]--
+			f := slices.IndexFunc(k.hashes, func(h uint64) bool { return fingerprintIn(h) == fp>>digestShift })
+			if f >= 0 && line != k.spots[f].primary {
+				counted[k.spots[f].primary]--
 			}
-			if f >= 0 && (mark&away != 0) != (line != k.spots[f].home) {
-				return c, fmt.Errorf("line %d, entry %d: mark %x of one whose home is %d", line, i, mark, k.spots[f].home)
+			if f >= 0 && (fp&away != 0) != (line != k.spots[f].primary) {
+				return c, fmt.Errorf("line %d, entry %d: fingerprint %x of one whose primary line is %d", line, i, fp, k.spots[f].primary)
 			}
-			if f < 0 || c[f] != 0 || line != k.spots[f].home && line != k.spots[f].other {
+			if f < 0 || c[f] != 0 || line != k.spots[f].primary && line != k.spots[f].alternate {
 				return c, fmt.Errorf("line %d, entry %d: flow %d is there twice, or astray", line, i, f)
 			}
 			c[f] = word
 		}
 	}
 	if counted != [fewLines]int{} {
-		return c, fmt.Errorf("strays counted, less those that are there: %v", counted)
+		return c, fmt.Errorf("displaced entries counted, less those that are there: %v", counted)
 	}
 	return c, nil
 }

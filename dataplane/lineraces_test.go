@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	wordMoves = 1 << 15
-	embryo    = 3 | 99<<16 // a word
+	wordMoving = 1 << 15
+	embryo     = 3 | 99<<16 // a word
 )
 
-func wordOf(flow int) uint64 { return uint64(flow) | wordFlow | uint64(70+flow)<<16 }
+func wordOf(flow int) uint64 { return uint64(flow) | wordEstablished | uint64(70+flow)<<16 }
 
 func add(flow int) deed                     { return addAs(flow, wordOf(flow)) }
-func addAs(flow int, word uint64) deed      { return deed{call: "add", flow: flow, word: word} }
-func find(flow int) deed                    { return deed{call: "find", flow: flow} }
-func becomes(flow int, was, to uint64) deed { return deed{"change", flow, was, to} }
+func addAs(flow int, word uint64) deed      { return deed{call: "flow_add", flow: flow, word: word} }
+func find(flow int) deed                    { return deed{call: "flow_find", flow: flow} }
+func becomes(flow int, was, to uint64) deed { return deed{"flow_change", flow, was, to} }
 func removeFlow(flow int) deed              { return becomes(flow, wordOf(flow), 0) }
 func sweepLine(line int) deed               { return deed{call: "sweep_line", flow: line} }
 
@@ -50,11 +50,11 @@ func alone(line uint32, word uint64, age time.Duration) []entry {
 	return []entry{{line, 0, word, age}}
 }
 
-// races are those in which an entry moves, then those in which embryos make room or
+// races are those in which an entry moves, then those in which embryonic entries make room or
 // have waited too long, those of two adds, and those of one entry that stays.
 func races() []race {
 	const waited = 30 * time.Second
-	out, home, still := spot{0, 2}, spot{2, 0}, spot{0, 1}
+	out, primary, still := spot{0, 2}, spot{2, 0}, spot{0, 1}
 	full8 := filled(wordOf(0), 0)
 	beside := []spot{still, still}
 	crammedAt, crammedWith := crammed(0)
@@ -63,7 +63,7 @@ func races() []race {
 	d := func(all ...deed) []deed { return all }
 	return []race{
 		{"found while it moves out", among(out), full8, do(d(add(8)), d(find(0))), 0},
-		{"found while it moves home", among(home), full8, do(d(add(8)), d(find(0))), 0},
+		{"found while it moves to its primary line", among(primary), full8, do(d(add(8)), d(find(0))), 0},
 		{"changed while it moves", among(out), full8,
 			do(d(add(8)), d(becomes(0, wordOf(0), wordOf(5)), find(0))), balk | full},
 		{"removed while it moves, and its place taken", among(out, spot{0, 3}), full8,
@@ -72,20 +72,20 @@ func races() []race {
 			do(d(add(8)), d(removeFlow(0), addAs(0, wordOf(6)))), balk | full | withdraw},
 		{"swept while it moves", among(out), filled(wordOf(0), time.Hour),
 			do(d(add(8)), d(sweepLine(0), sweepLine(2))), full},
-		{"added again while it moves home", among(home), full8, do(d(add(8)), d(addAs(0, wordOf(9)))), 0},
+		{"added again while it moves to its primary line", among(primary), full8, do(d(add(8)), d(addAs(0, wordOf(9)))), 0},
 		{"added again while it moves out", among(out), full8, do(d(add(8)), d(addAs(0, wordOf(9)))), full},
 		{"two want the one place that can be made", among(out, still), full8, do(d(add(8)), d(add(9))), full},
 		{"a free entry is taken, not moved", among(still, spot{1, 3}, spot{3, 2}), full8,
 			do(d(add(8)), d(removeFlow(7), add(9), add(10))), full},
 
-		{"an embryo hatches that would make room", among(still), filled(embryo, 0),
+		{"an embryo is established that would make room", among(still), filled(embryo, 0),
 			do(d(add(8)), d(becomes(0, embryo, wordOf(1)))), evict | full},
-		{"an embryo hatches that would make room in the other line", among(still), slices.Replace(filled(wordOf(0), 0), 4, 5, entry{1, 4, embryo, 0}),
+		{"an embryo is established that would make room in the other line", among(still), slices.Replace(filled(wordOf(0), 0), 4, 5, entry{1, 4, embryo, 0}),
 			do(d(add(8)), d(becomes(4, embryo, wordOf(1)))), evict | full},
 		{"an embryo moves and would make room", crammedAt, crammedWith, do(d(add(8)), d(add(13))), evict | full},
 		{"a void one moves and is added", crammedAt, crammedVoid, do(d(add(8)), d(add(9), add(13))), full | withdraw},
 		{"a void one is added twice", beside, alone(1, embryo, waited), do(d(add(0)), d(addAs(0, wordOf(2)))), yield},
-		{"a void one is added and hatches", beside, alone(1, embryo, waited),
+		{"a void one is added and is established", beside, alone(1, embryo, waited),
 			do(d(add(0)), d(becomes(0, embryo, wordOf(2)))), 0},
 		{"a void one is added and swept", beside, alone(1, embryo, waited), do(d(add(0)), d(sweepLine(1))), yield},
 

@@ -24,21 +24,21 @@ type lbEmbryo struct {
 }
 
 // lbEntry is one entry of the table; Word 0: there is none.
-type lbEntry struct{ Mark, Word uint64 }
+type lbEntry struct{ Fingerprint, Word uint64 }
 
 const (
-	wordFlow    = 1 << 14
-	unit        = 1 << 28 // of `seen`, in ns
-	stray       = 1 << 16
-	strays      = 15 * stray
-	away        = 1 << 20
-	digestShift = 21
+	wordEstablished = 1 << 14
+	unit            = 1 << 28 // of `seen`, in ns
+	oneDisplaced    = 1 << 16
+	displaced       = 15 * oneDisplaced
+	away            = 1 << 20
+	digestShift     = 21
 )
 
-func (e lbEntry) seen() time.Duration { return time.Duration(e.Mark&0xffff) * unit }
+func (e lbEntry) seen() time.Duration { return time.Duration(e.Fingerprint&0xffff) * unit }
 
 func (e lbEntry) flow() (lbFlow, bool) {
-	if e.Word&wordFlow == 0 {
+	if e.Word&wordEstablished == 0 {
 		return lbFlow{}, false
 	}
 	return lbFlow{
@@ -48,7 +48,7 @@ func (e lbEntry) flow() (lbFlow, bool) {
 }
 
 func (e lbEntry) embryo() (lbEmbryo, bool) {
-	if e.Word == 0 || e.Word&wordFlow != 0 {
+	if e.Word == 0 || e.Word&wordEstablished != 0 {
 		return lbEmbryo{}, false
 	}
 	return lbEmbryo{
@@ -67,25 +67,25 @@ func tableOf(t testing.TB, l *LB, cfg *topo.LB) lineTable {
 	return lineTable{l.objs.Flows, policy.NewDigestKey(cfg.CandidateKey)}
 }
 
-// places are the lines where a flow's entry may be, and its mark (bpf/lb/lines.h).
-func (lt lineTable) places(f policy.Flow) (mark uint64, lines [2]uint32) {
+// places are the lines where a flow's entry may be, and its fingerprint (bpf/lb/lines.h).
+func (lt lineTable) places(f policy.Flow) (fp uint64, lines [2]uint32) {
 	hash := lt.key.Digest(f)
-	home, other := linesOf(hash, lt.m.MaxEntries())
-	return markOf(hash), [2]uint32{home, other}
+	primary, alternate := linesOf(hash, lt.m.MaxEntries())
+	return fingerprintIn(hash), [2]uint32{primary, alternate}
 }
 
-// markOf and linesOf are a digest's mark and the two lines where an entry may be.
-func markOf(hash uint64) uint64 { return max(hash>>digestShift, 1) }
+// fingerprintIn and linesOf are a digest's fingerprint and the two lines where an entry may be.
+func fingerprintIn(hash uint64) uint64 { return max(hash>>digestShift, 1) }
 
-func linesOf(hash uint64, lines uint32) (home, other uint32) {
-	home = uint32(uint64(uint32(hash<<(32-digestShift)|hash>>(32+digestShift))) * uint64(lines) >> 32)
-	return home, otherOf(home, markOf(hash), lines)
+func linesOf(hash uint64, lines uint32) (primary, alternate uint32) {
+	primary = uint32(uint64(uint32(hash<<(32-digestShift)|hash>>(32+digestShift))) * uint64(lines) >> 32)
+	return primary, alternateOf(primary, fingerprintIn(hash), lines)
 }
 
-// otherOf is the second line of an entry that may be in one.
-func otherOf(line uint32, mark uint64, lines uint32) uint32 {
+// alternateOf is the second line of an entry that may be in one.
+func alternateOf(line uint32, fp uint64, lines uint32) uint32 {
 	n := uint64(lines)
-	sum := (mark * 0x9e3779b97f4a7c15 >> 32) * n >> 32
+	sum := (fp * 0x9e3779b97f4a7c15 >> 32) * n >> 32
 	return uint32((sum + n - uint64(line)) % n)
 }
 
@@ -100,33 +100,33 @@ func (lt lineTable) line(t testing.TB, at uint32) (l lbLine) {
 // get finds the entry of a flow.
 func (lt lineTable) get(t testing.TB, f policy.Flow) lbEntry {
 	t.Helper()
-	mark, lines := lt.places(f)
+	fp, lines := lt.places(f)
 	for _, at := range lines {
 		l := lt.line(t, at)
-		for i := range l.Mark {
-			if l.Mark[i]>>digestShift == mark && l.Word[i] != 0 {
-				return lbEntry{l.Mark[i] &^ strays, l.Word[i]}
+		for i := range l.Fingerprint {
+			if l.Fingerprint[i]>>digestShift == fp && l.Word[i] != 0 {
+				return lbEntry{l.Fingerprint[i] &^ displaced, l.Word[i]}
 			}
 		}
 	}
 	return lbEntry{}
 }
 
-// put makes the entry of a flow e: the one it has, or the first free one at home.
+// put makes the entry of a flow e: the one it has, or the first free one of its primary line.
 func (lt lineTable) put(t testing.TB, f policy.Flow, e lbEntry) {
 	t.Helper()
-	mark, lines := lt.places(f)
-	for _, wanted := range []uint64{mark, 0} {
+	fp, lines := lt.places(f)
+	for _, wanted := range []uint64{fp, 0} {
 		for _, at := range lines {
 			l := lt.line(t, at)
-			for i := range l.Mark {
-				if l.Mark[i]>>digestShift != wanted {
+			for i := range l.Fingerprint {
+				if l.Fingerprint[i]>>digestShift != wanted {
 					continue
 				}
 				if at != lines[0] && wanted == 0 {
-					t.Fatalf("no place for %v at home", f)
+					t.Fatalf("no slot for %v in its primary line", f)
 				}
-				l.Mark[i], l.Word[i] = l.Mark[i]&strays|e.Mark, e.Word
+				l.Fingerprint[i], l.Word[i] = l.Fingerprint[i]&displaced|e.Fingerprint, e.Word
 				if err := lt.m.Put(at, l); err != nil {
 					t.Fatal(err)
 				}
@@ -140,20 +140,20 @@ func (lt lineTable) put(t testing.TB, f policy.Flow, e lbEntry) {
 	t.Fatalf("no place for %v", f)
 }
 
-// count is how many entries there are, and how many of them are embryos.
-func (lt lineTable) count(t testing.TB) (all, embryos int) {
+// count is how many entries there are, and how many of them are embryonic.
+func (lt lineTable) count(t testing.TB) (all, embryonicCount int) {
 	t.Helper()
 	for at := range lt.m.MaxEntries() {
 		for _, word := range lt.line(t, at).Word {
 			if word != 0 {
 				all++
-				if word&wordFlow == 0 {
-					embryos++
+				if word&wordEstablished == 0 {
+					embryonicCount++
 				}
 			}
 		}
 	}
-	return all, embryos
+	return all, embryonicCount
 }
 
 // empty removes all entries.

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// What add of place.h answers.
+// What add of insert.h answers.
 const (
 	added = iota
-	noPlace
-	wasThere
+	linesFull
+	exists
 )
 
 // may is what can become of a deed only because of what the other CPU does. None of
@@ -66,13 +66,13 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 		all = append(all, plainly{told, left})
 	}
 	switch d.call {
-	case "find":
+	case "flow_find":
 		if k.void(d.flow, c) {
 			then(0)
 		} else {
 			then(c[d.flow])
 		}
-	case "change":
+	case "flow_change":
 		if c[d.flow] == d.was {
 			with(1, d.flow, d.word)
 		}
@@ -86,7 +86,7 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 				with(0, e.flow, 0)
 			}
 		}
-	case "add":
+	case "flow_add":
 		return k.plainAdd(d, c, may)
 	}
 	return all
@@ -94,9 +94,9 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 
 func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	if c[d.flow] != 0 && !k.void(d.flow, c) {
-		all = append(all, plainly{wasThere, c})
+		all = append(all, plainly{exists, c})
 		if may&full != 0 {
-			all = append(all, plainly{noPlace, c})
+			all = append(all, plainly{linesFull, c})
 		}
 		return all
 	}
@@ -104,7 +104,7 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	left[d.flow] = d.word
 	all = append(all, plainly{added, left})
 	for f, word := range c {
-		if may&evict != 0 && word != 0 && word&wordFlow == 0 {
+		if may&evict != 0 && word != 0 && word&wordEstablished == 0 {
 			without := left
 			without[f] = 0
 			all = append(all, plainly{added, without})
@@ -112,14 +112,14 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	}
 	if may&full != 0 {
 		for _, p := range all[:len(all):len(all)] {
-			p.told, p.left[d.flow] = noPlace, c[d.flow] // an embryo may go in vain
+			p.told, p.left[d.flow] = linesFull, c[d.flow] // an embryo may go in vain
 			all = append(all, p)
 		}
 	}
 	if may&(yield|withdraw) != 0 {
-		all = append(all, plainly{wasThere, c})
+		all = append(all, plainly{exists, c})
 		left[d.flow] = 0 // what was void is gone
-		all = append(all, plainly{wasThere, left})
+		all = append(all, plainly{exists, left})
 	}
 	return all
 }
@@ -127,6 +127,6 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 // void tells whether a flow's entry is an embryo that has waited too long.
 func (k *track) void(flow int, c content) bool {
 	return slices.ContainsFunc(k.has, func(e entry) bool {
-		return e.flow == flow && e.word == c[flow] && e.word&wordFlow == 0 && e.age >= 10*time.Second
+		return e.flow == flow && e.word == c[flow] && e.word&wordEstablished == 0 && e.age >= 10*time.Second
 	})
 }

@@ -248,35 +248,35 @@ func (r *lbRig) everywhere(t testing.TB) {
 }
 
 // wellFormed holds the table at rest against lines.h: no entry is half made or
-// moving, none twice, and each line counts its strays.
+// moving, none twice, and each line counts its displaced entries.
 func (r *lbRig) wellFormed(t testing.TB) {
 	t.Helper()
 	all, counted := map[uint64]bool{}, make([]int, r.lines)
 	for at := range r.lines {
 		l := r.table.line(t, at)
-		for i, mark := range l.Mark {
+		for i, fp := range l.Fingerprint {
 			if i == 0 {
-				counted[at] += int(mark & strays / stray)
+				counted[at] += int(fp & displaced / oneDisplaced)
 			}
-			if (mark < away) != (l.Word[i] == 0) || l.Word[i]&wordMoves != 0 {
-				t.Errorf("line %d, entry %d: mark %x, word %x", at, i, mark, l.Word[i])
+			if (fp < away) != (l.Word[i] == 0) || l.Word[i]&wordMoving != 0 {
+				t.Errorf("line %d, entry %d: fingerprint %x, word %x", at, i, fp, l.Word[i])
 			}
-			if mark < away {
+			if fp < away {
 				continue
 			}
-			digest := mark >> digestShift
+			digest := fp >> digestShift
 			if all[digest] {
 				t.Errorf("digest %x twice", digest)
 			}
 			all[digest] = true
-			if mark&away != 0 {
-				counted[otherOf(at, digest, r.lines)]--
+			if fp&away != 0 {
+				counted[alternateOf(at, digest, r.lines)]--
 			}
 		}
 	}
 	for at, n := range counted {
 		if n != 0 {
-			t.Errorf("line %d counts %d strays too many", at, n)
+			t.Errorf("line %d counts %d displaced entries too many", at, n)
 		}
 	}
 	if len(all) == 0 {

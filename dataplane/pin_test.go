@@ -124,7 +124,7 @@ func TestTakeover(t *testing.T) {
 	r.send(t, p.frame()).is(t, "a flow of before", xdpTX, toOne(p, 5, 0xa5, policy.Generation(clientISN)), "steer")
 	opening.flags, opening.ack = ack, serverISN+1
 	r.send(t, opening.frame()).is(t, "an embryo of before", xdpTX,
-		toOne(opening, 6, 0xa5, policy.Generation(clientISN)), "flow_acknowledged", "steer")
+		toOne(opening, 6, 0xa5, policy.Generation(clientISN)), "flow_established", "steer")
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}

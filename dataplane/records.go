@@ -11,38 +11,38 @@ import (
 
 // The LB's table of services (bpf/lb/service.h).
 const (
-	maxServices      = 1024
-	servicePlaceBits = 13
-	servicePlaces    = 1 << servicePlaceBits
-	mostProbes       = 64
-	noRecord         = 0
-	serviceGone      = 1
+	maxServices     = 1024
+	serviceSlotBits = 13
+	serviceSlots    = 1 << serviceSlotBits
+	mostProbes      = 64
+	noRecord        = 0
+	serviceGone     = 1
 )
 
-// records are the services as packets find them. A place's number is one store, and
+// records are the services as packets find them. A slot's number is one store, and
 // a record is written before its number stands anywhere: a packet meets a service as
 // it was or as it is. So what a packet may still read is kept until all that are on
 // their way have ended; then it is free for another service.
 type records struct {
 	m      *ebpf.Map
 	memory []byte
-	places []uint64 // in memory
+	slots  []uint64 // in memory
 	have   map[lbServiceKey]lbService
-	at     map[lbServiceKey]uint32 // its place
+	at     map[lbServiceKey]uint32 // its slot
 	free   []uint32                // numbers
 	left   []uint32                // numbers that a packet may still read
 	wait   func() error
 }
 
-func newRecords(m, places *ebpf.Map, wait func() error) (*records, error) {
-	memory, err := unix.Mmap(places.FD(), 0, 8*servicePlaces, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func newRecords(m, slots *ebpf.Map, wait func() error) (*records, error) {
+	memory, err := unix.Mmap(slots.FD(), 0, 8*serviceSlots, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map the table of services into memory: %w", err)
 	}
 	r := &records{
 		m:      m,
 		memory: memory,
-		places: unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), servicePlaces),
+		slots:  unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), serviceSlots),
 		have:   map[lbServiceKey]lbService{},
 		at:     map[lbServiceKey]uint32{},
 		wait:   wait,
@@ -66,23 +66,23 @@ func firstPlace(key *lbServiceKey) uint32 {
 	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
 	h ^= uint64(words[2]) | uint64(words[3])<<32
 	h += uint64(words[4])
-	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - servicePlaceBits))
+	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - serviceSlotBits))
 }
 
-// placeFor is where a new service goes: the first place of its chain that is free.
-func (r *records) placeFor(key *lbServiceKey) (uint32, error) {
+// slotFor is where a new service goes: the first slot of its chain that is free.
+func (r *records) slotFor(key *lbServiceKey) (uint32, error) {
 	first := firstPlace(key)
 	for i := range uint32(mostProbes) {
-		if at := (first + i) % servicePlaces; r.places[at] <= serviceGone {
+		if at := (first + i) % serviceSlots; r.slots[at] <= serviceGone {
 			return at, nil
 		}
 	}
-	return 0, fmt.Errorf("no place for another service: too many hash to one place")
+	return 0, fmt.Errorf("no slot for another service: too many hash to one slot")
 }
 
-// set makes a place name a record.
-func (r *records) set(place uint32, number uint32) {
-	atomic.StoreUint64(&r.places[place], uint64(number))
+// set makes a slot name a record.
+func (r *records) set(slot uint32, number uint32) {
+	atomic.StoreUint64(&r.slots[slot], uint64(number))
 }
 
 // put makes a service's record, or changes it.
@@ -98,8 +98,8 @@ func (r *records) put(record lbService) error {
 	}
 	at := r.at[key]
 	if known {
-		r.left = append(r.left, uint32(r.places[at]))
-	} else if at, err = r.placeFor(&key); err != nil {
+		r.left = append(r.left, uint32(r.slots[at]))
+	} else if at, err = r.slotFor(&key); err != nil {
 		r.free = append(r.free, number)
 		return err
 	}
@@ -127,18 +127,18 @@ func (r *records) write(record *lbService) (uint32, error) {
 	return number, nil
 }
 
-// delete removes a service. Its place stays part of the chains that go over it,
+// delete removes a service. Its slot stays part of the chains that go over it,
 // unless they end there.
 func (r *records) delete(key lbServiceKey) {
 	at := r.at[key]
-	r.left = append(r.left, uint32(r.places[at]))
+	r.left = append(r.left, uint32(r.slots[at]))
 	r.set(at, serviceGone)
 	delete(r.have, key)
 	delete(r.at, key)
-	if r.places[(at+1)%servicePlaces] != noRecord {
+	if r.slots[(at+1)%serviceSlots] != noRecord {
 		return
 	}
-	for ; r.places[at] == serviceGone; at = (at + servicePlaces - 1) % servicePlaces {
+	for ; r.slots[at] == serviceGone; at = (at + serviceSlots - 1) % serviceSlots {
 		r.set(at, noRecord)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// chained returns VIPs whose services all have the same first place.
+// chained returns VIPs whose services all have the same first slot.
 func chained(n int) (vips []topo.VIP) {
 	var first uint32
 	for port := uint16(1); len(vips) < n; port++ {
@@ -27,7 +27,7 @@ func chained(n int) (vips []topo.VIP) {
 
 // TestServiceTable: whatever is put into the table of services and taken out of it, and
 // in whatever order, packets find what is there and nothing else; also where many
-// hash to one place. A chain that cannot be longer refuses one more.
+// hash to one slot. A chain that cannot be longer refuses one more.
 func TestServiceTable(t *testing.T) {
 	r, rng := newLBRig(t, hits{}, hunting(2, 4)), random(t)
 	vips := chained(mostProbes + 1)
@@ -78,12 +78,12 @@ func TestServiceTable(t *testing.T) {
 	}
 	found()
 	used := 0
-	for _, number := range r.records.places {
+	for _, number := range r.records.slots {
 		if number != noRecord {
 			used++
 		}
 	}
 	if used > 2*len(r.cfg.Services) {
-		t.Errorf("%d places are in use or were, for %d services and their VIPs", used, len(r.cfg.Services))
+		t.Errorf("%d slots are in use or were, for %d services and their VIPs", used, len(r.cfg.Services))
 	}
 }

@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 		counted, silent []string
 	}{
 		{bed.LBs[0], "lb lb1  5f00:0:1:1::/64 on eth0, XDP native, pid ",
-			[]string{"offer", "stickiness_created", "flow_acknowledged", "steer", "stickiness_removed"},
+			[]string{"offer", "stickiness_created", "flow_established", "steer", "stickiness_removed"},
 			[]string{"recover", "deliver", "table_full", "drop_no_server", "drop_malformed_srh"}},
 		{bed.Servers[0], "agent s1  5f00:0:2:1::/64 on eth0, XDP native, pid ",
 			[]string{"accept_force", "acknowledged", "steered", "signal_create", "signal_remove", "out_direct"},

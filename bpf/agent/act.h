@@ -11,11 +11,11 @@
 static __always_inline int spoilt(enum rewritten how)
 {
 	switch (how) {
-	case HOPS_SPENT:
+	case HOP_LIMIT_EXCEEDED:
 		return verdict(AGENT_DROP_HOP_LIMIT, XDP_DROP);
 	case CONGESTED:
 		return verdict(AGENT_DROP_CONGESTED, XDP_DROP);
-	case NO_ROOM:
+	case NO_HEADROOM:
 		return verdict(AGENT_DROP_NO_HEADROOM, XDP_DROP);
 	default:
 		return verdict(AGENT_DROP_TRUNCATED, XDP_DROP);
@@ -36,7 +36,7 @@ static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct r
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
 	if (!eth)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	if (is_set(r->o->mac))
 		__builtin_memcpy(eth->h_dest, r->o->mac, ETH_ALEN);
 	else
@@ -55,7 +55,7 @@ static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum c
 	__u8 from[ETH_ALEN];
 
 	if (!eth)
-		return spoilt(NOT_WHOLE);
+		return spoilt(FRAME_TRUNCATED);
 	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
@@ -74,9 +74,9 @@ static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum c
 	const struct next_hop *hop;
 
 	if (!eth || !ip || !srh)
-		return spoilt(NOT_WHOLE);
-	if (r->sr->hops <= 1)
-		return spoilt(HOPS_SPENT);
+		return spoilt(FRAME_TRUNCATED);
+	if (r->sr->hop_limit <= 1)
+		return spoilt(HOP_LIMIT_EXCEEDED);
 	hop = next_hop_to(&r->sr->next);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
@@ -117,8 +117,8 @@ __noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct s
 		      const struct key *key, const struct next_hop *hop)
 {
 	if (!p || !to || !hop)
-		return NOT_WHOLE;
-	return put_around(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
+		return FRAME_TRUNCATED;
+	return add_outer(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
 			  to, hop->mac, protocol_inside(p));
 }
 

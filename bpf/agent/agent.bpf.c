@@ -93,16 +93,16 @@ SEC("xdp")
 int agent_in(struct xdp_md *ctx)
 {
 	enum counter why = not_for_us(ctx);
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	struct decision d = {};
 	struct request r = {};
 
 	if (why != COUNTERS)
 		return verdict(why, XDP_PASS);
-	if (!w)
+	if (!scr)
 		return XDP_ABORTED;
-	r.sr = &w->sr;
-	r.p = &w->packet;
+	r.sr = &scr->sr;
+	r.p = &scr->packet;
 	why = open_up(ctx, &r);
 	if (why != COUNTERS)
 		return verdict(why, XDP_DROP);
@@ -134,7 +134,7 @@ static __always_inline bool read_answer(struct __sk_buff *skb, struct packet *p)
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
 		return false;
 	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
-	return (how == READ || how == CUT_SHORT) && p->kind != KIND_TOO_BIG && offering_of(p);
+	return (how == READ || how == TRUNCATED) && p->kind != KIND_TOO_BIG && offering_of(p);
 }
 
 SEC("tc")

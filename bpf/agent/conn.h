@@ -223,7 +223,7 @@ static long sweep_set(__u64 i, struct sweep *s)
 	if (!set)
 		return 1;
 	for (int k = 0; k < PLACES; k++) {
-		was = peek(set->mark[k]);
+		was = READ_ONCE(set->mark[k]);
 		c = &set->place[k].c;
 		if (was >= TAKING || no_digest(was))
 			continue;
@@ -232,7 +232,7 @@ static long sweep_set(__u64 i, struct sweep *s)
 			continue;
 		}
 		stall();
-		if (!swap_if(&set->mark[k], was, was | TAKING))
+		if (!compare_and_swap(&set->mark[k], was, was | TAKING))
 			continue;
 		if (!conn_expired(c, was & PROVED, s)) {
 			__sync_fetch_and_xor(&set->mark[k], ~was & TAKING);

@@ -77,12 +77,12 @@ static __always_inline __u16 seen_at(__u64 now)
 
 static __always_inline __u32 home_of(__u64 hash)
 {
-	return home_among(hash, DIGEST_SHIFT, conn_sets);
+	return primary_among(hash, DIGEST_SHIFT, conn_sets);
 }
 
 static __always_inline __u32 other_of(__u32 set, __u64 mark)
 {
-	return other_among(set, mark >> DIGEST_SHIFT, conn_sets);
+	return alternate_among(set, mark >> DIGEST_SHIFT, conn_sets);
 }
 
 static __always_inline struct conn_set *set_at(__u32 i)
@@ -106,7 +106,7 @@ static __always_inline __u64 places_of(const struct conn_set *s, __u64 mark)
 	__u64 places = 0;
 
 	for (int i = 0; i < PLACES; i++)
-		places |= no_digest(peek(s->mark[i]) ^ mark) << i;
+		places |= no_digest(READ_ONCE(s->mark[i]) ^ mark) << i;
 	return places;
 }
 
@@ -143,7 +143,7 @@ static __always_inline int find_in(struct conn_set *s, const struct tuple *t, __
 	at = first_of(at);
 	if (!same_flow(&s->place[at].t, t))
 		return -1;
-	was = peek(s->mark[at]);
+	was = READ_ONCE(s->mark[at]);
 	if ((__u16)was != seen_at(now))
 		*(volatile __u16 *)&s->mark[at] = seen_at(now); /* the low half */
 	return at | (was & PROVED ? IS_PROVED : 0);
@@ -173,7 +173,7 @@ __noinline int find_place(const struct tuple *t, __u64 hash, __u64 now)
 	if (!s || !t)
 		return -1;
 	at = find_in(s, t, mark_of(hash), now);
-	return at < 0 && peek(s->mark[0]) & STRAYS ? find_away(t, hash, now) : at;
+	return at < 0 && READ_ONCE(s->mark[0]) & STRAYS ? find_away(t, hash, now) : at;
 }
 
 static __always_inline __u32 set_of(__u64 hash, int at)
@@ -205,8 +205,8 @@ __noinline bool count_stray(__u32 set)
 	__u64 was;
 
 	for (int i = 0; s && i < TRIES; i++) {
-		was = peek(s->mark[0]);
-		if ((was & STRAYS) == STRAYS || swap_if(&s->mark[0], was, was + STRAY))
+		was = READ_ONCE(s->mark[0]);
+		if ((was & STRAYS) == STRAYS || compare_and_swap(&s->mark[0], was, was + STRAY))
 			return true;
 	}
 	return false;
@@ -219,8 +219,8 @@ __noinline int uncount_stray(__u32 set)
 	__u64 was;
 
 	for (int i = 0; s && i < TRIES; i++) {
-		was = peek(s->mark[0]);
-		if ((was & STRAYS) == STRAYS || swap_if(&s->mark[0], was, was - STRAY))
+		was = READ_ONCE(s->mark[0]);
+		if ((was & STRAYS) == STRAYS || compare_and_swap(&s->mark[0], was, was - STRAY))
 			break;
 	}
 	return 0;
@@ -229,7 +229,7 @@ __noinline int uncount_stray(__u32 set)
 /* vacate frees a place whose mark is still what it was, or takes it for another flow. */
 static __always_inline bool vacate(__u32 set, struct conn_set *s, __u32 i, __u64 was, __u64 to)
 {
-	if (!swap_if(&s->mark[i], was, to | (was & STRAYS)))
+	if (!compare_and_swap(&s->mark[i], was, to | (was & STRAYS)))
 		return false;
 	if (was & AWAY)
 		uncount_stray(other_of(set, was));
@@ -253,7 +253,7 @@ static __always_inline __u64 larger_of(__u64 a, __u64 b)
  * the last three bits. */
 static __always_inline __u64 rank_of(const struct conn_set *s, __u64 i, __u16 now)
 {
-	__u64 was = peek(s->mark[i]), rank = (OPENING_RANK | (__u16)(now - was)) * PLACES | i;
+	__u64 was = READ_ONCE(s->mark[i]), rank = (OPENING_RANK | (__u16)(now - was)) * PLACES | i;
 
 	return rank * (((was / PROVED & 1) | no_digest(~was)) ^ 1);
 }
@@ -315,7 +315,7 @@ __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c,
 		return -1;
 	i = at & (PLACES - 1);
 	stall();
-	was = peek(s->mark[i]);
+	was = READ_ONCE(s->mark[i]);
 	if (was >= TAKING || (was & PROVED && !no_digest(was ^ mark)) || !vacate(set, s, i, was, TAKING)) {
 		if (at & IN_OTHER)
 			uncount_stray(home_of(hash));
@@ -343,10 +343,10 @@ __noinline bool alter(__u64 hash, int at, __u64 bits)
 	if (!s)
 		return false;
 	for (int k = 0; k < TRIES; k++) {
-		was = peek(s->mark[i]);
+		was = READ_ONCE(s->mark[i]);
 		if (!no_digest(was ^ mark_of(hash)) || (bits && (was & bits) == bits))
 			return false;
-		if (bits ? swap_if(&s->mark[i], was, was | bits) : vacate(set, s, i, was, 0))
+		if (bits ? compare_and_swap(&s->mark[i], was, was | bits) : vacate(set, s, i, was, 0))
 			return true;
 	}
 	return false;

@@ -85,15 +85,15 @@ static __always_inline enum answer would_take(const struct offering *o, struct l
 	__u32 busy = 0;
 	bool yes;
 
-	if (o->signal == SIGNAL_SHM && o->acceptance != ACCEPT_ALWAYS &&
+	if (o->measure == MEASURE_PAGE && o->acceptance != ACCEPT_ALWAYS &&
 	    !reported_busy(o->index, now, &busy))
 		return LOAD_UNKNOWN;
-	if (o->signal == SIGNAL_SOCKETS)
+	if (o->measure == MEASURE_SOCKETS)
 		busy = l->open;
-	if (o->signal == SIGNAL_BUSY)
+	if (o->measure == MEASURE_BUSY)
 		busy = l->asking + here->queue;
 
-	if (o->signal == SIGNAL_BUSY)
+	if (o->measure == MEASURE_BUSY)
 		busy += expected(l, epoch_of(now), o->cores);
 	if (o->acceptance != ACCEPT_DYNAMIC)
 		return accepts(o, l, busy) ? TAKE_IT : TOO_BUSY;

@@ -63,21 +63,21 @@ static __always_inline bool is_signed(__u16 fn)
  * there is one. */
 static __always_inline bool is_believed(struct xdp_md *ctx, const struct request *r)
 {
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	const struct key *key;
 
 	if (!is_signed(function_of(r)) || !signing_key())
 		return true;
 	key = farm_key(r->sr->sid.key_id);
-	return key && w && authentic(ctx, r->sr, r->p, key, &w->route);
+	return key && scr && authentic(ctx, r->sr, r->p, key, &scr->route);
 }
 
 static __always_inline enum counter cannot_open(enum opened how)
 {
 	switch (how) {
-	case BAD_SRH:
+	case MALFORMED_SRH:
 		return AGENT_DROP_MALFORMED_SRH;
-	case BAD_TRANSPORT:
+	case MALFORMED_TRANSPORT:
 		return AGENT_DROP_MALFORMED_TRANSPORT;
 	case NOTHING_INSIDE:
 		return AGENT_DROP_NOTHING_INSIDE;

@@ -69,8 +69,8 @@ static __always_inline bool read_flow(struct xdp_md *ctx, struct tuple *t)
 	return true;
 }
 
-/* put_around puts an outer header around the packet, towards a server. */
-static __always_inline int put_around(struct xdp_md *ctx, const struct tuple *t, __u32 server)
+/* add_outer puts an outer header around the packet, towards a server. */
+static __always_inline int add_outer(struct xdp_md *ctx, const struct tuple *t, __u32 server)
 {
 	__u16 payload = frame_bytes(ctx) - sizeof(struct ethhdr);
 	struct cursor c;
@@ -121,7 +121,7 @@ int encapsulate(struct xdp_md *ctx)
 {
 	struct tuple t;
 
-	return read_flow(ctx, &t) ? put_around(ctx, &t, 1) : XDP_ABORTED;
+	return read_flow(ctx, &t) ? add_outer(ctx, &t, 1) : XDP_ABORTED;
 }
 
 /* random_line is encapsulate with one line of a large array read on the way. */
@@ -136,7 +136,7 @@ int random_line(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	at = (__u64)nh(&t) * line_count >> 32;
 	l = bpf_map_lookup_elem(&lines, &at);
-	return l ? put_around(ctx, &t, l->word[nh(&t) % 8]) : XDP_ABORTED;
+	return l ? add_outer(ctx, &t, l->word[nh(&t) % 8]) : XDP_ABORTED;
 }
 
 static __always_inline int known(void *map, struct xdp_md *ctx)

@@ -7,11 +7,11 @@
 
 /* One record a CPU: what a packet counts is in one or two cache lines. A power of two,
  * to mask an index: Linux 6.1 forgets the bound of one that was on the stack. */
-#define MOST_COUNTERS 64
-_Static_assert(COUNTERS <= MOST_COUNTERS, "more counters than there is room for");
+#define MAX_COUNTERS 64
+_Static_assert(COUNTERS <= MAX_COUNTERS, "more counters than there is room for");
 
 struct counts {
-	__u64 of[MOST_COUNTERS];
+	__u64 of[MAX_COUNTERS];
 };
 
 struct {
@@ -30,7 +30,7 @@ static __always_inline void count(enum counter what)
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
 
 	if (n)
-		n->of[what % MOST_COUNTERS]++;
+		n->of[what % MAX_COUNTERS]++;
 }
 
 /* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX
@@ -39,15 +39,15 @@ static __always_inline void count(enum counter what)
 const volatile __u32 redirect_to = 0;
 
 /* verdict is a function of its own: few packets end there. */
-__noinline int verdict(enum counter why, int action)
+__noinline int verdict(enum counter reason, int action)
 {
-	count(why);
+	count(reason);
 	return action;
 }
 
 /* transmit is the verdict that sends the packet out of the link it came by. */
-static __always_inline int transmit(enum counter why)
+static __always_inline int transmit(enum counter reason)
 {
-	count(why);
+	count(reason);
 	return redirect_to ? bpf_redirect(redirect_to, 0) : XDP_TX;
 }

@@ -6,8 +6,8 @@
 #pragma once
 #include "core/types.h"
 
-#define peek(x) (*(const volatile __typeof__(x) *)&(x))
-#define swap_if(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
+#define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+#define compare_and_swap(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 
 #define STALL 64 /* readings of the clock, at most */
 

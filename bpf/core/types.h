@@ -159,10 +159,10 @@ enum acceptance {
 	ACCEPT_DYNAMIC = 2,
 };
 
-enum signal {
-	SIGNAL_BUSY = 0,
-	SIGNAL_SOCKETS = 1,
-	SIGNAL_SHM = 2,
+enum measure {
+	MEASURE_BUSY = 0,
+	MEASURE_SOCKETS = 1,
+	MEASURE_PAGE = 2,
 };
 
 enum on_full {
@@ -178,7 +178,7 @@ struct offering {
 	__u32 epsilon_ppm;
 	__u32 workers; /* the largest threshold */
 	__u8 acceptance;
-	__u8 signal;
+	__u8 measure;
 	__u8 on_full;
 	__u8 owner; /* enum owner */
 	__s32 netns; /* id of the namespace of its sockets; -1: this one */

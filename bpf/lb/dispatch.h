@@ -12,17 +12,17 @@
  * without asking the others. */
 __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	struct plan *plan = new_plan(LAP_QUESTION, LB_RECOVER);
+	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
 
 	if (!plan || !p)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
 	if (p->kind == KIND_UDP) {
-		plan->laps = LAP_QUESTION | LAP_OFFER;
-		plan->why = LB_OFFER_DATAGRAM;
+		plan->parts = PART_QUESTION | PART_OFFER;
+		plan->reason = LB_OFFER_DATAGRAM;
 		if (plan->rotate > 2 && plan->rotate % 2)
-			plan->laps = LAP_OFFER;
+			plan->parts = PART_OFFER;
 		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
 	}
 	return send_listed(ctx, p, svc, plan);
@@ -36,7 +36,7 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   __u64 word, __u32 times)
 {
-	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER);
+	struct plan *plan = new_plan(PART_OFFER, LB_OFFER);
 
 	if (!plan || !p)
 		return XDP_ABORTED;
@@ -45,13 +45,13 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 		plan->flags = SID_RETRY;
 		plan->rotate = times / 2;
 		plan->forced = times > 1 && times % 2;
-		plan->why = LB_OFFER_RETRY;
+		plan->reason = LB_OFFER_RETRY;
 	}
-	if (word & WORD_FLOW && announced(word) != plan->generation)
-		change(p->hash, word, announce(word, plan->generation));
+	if (word & WORD_ESTABLISHED && announced(word) != plan->generation)
+		flow_change(p->hash, word, announce(word, plan->generation));
 	if (word && times < 2) { /* else it does not answer */
 		plan->first = server_in_word(word);
-		plan->why = LB_OFFER_AGAIN;
+		plan->reason = LB_OFFER_AGAIN;
 	}
 	return send_listed(ctx, p, svc, plan);
 }
@@ -59,13 +59,13 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 /* tag_of_last signs an offer to two, whose SRH has the second one's segment alone. */
 __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, const struct sid *last)
 {
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 
-	if (!w || !last)
+	if (!scr || !last)
 		return 0;
-	w->route.list[0] = *last;
-	w->route.signer_be = self.locator_be;
-	return route_tag(key, p, &w->route, 0, 1);
+	scr->route.list[0] = *last;
+	scr->route.signer_be = self.locator_be;
+	return route_tag(key, p, &scr->route, 0, 1);
 }
 
 /* offer_to_two sends an offer to both candidates of a list of two, of which the second
@@ -73,14 +73,14 @@ __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, cons
 static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 					const struct service *svc, const struct bucket *b)
 {
-	const struct server *first = server_number(b->server[0]), *second;
+	const struct server *first = server_at(b->server[0]), *second;
 	const struct signal_key *k = signing_key();
 	__u16 generation = generation_of(p->seq);
 	__be64 tag = bpf_cpu_to_be64(UNTAGGED);
 	enum rewritten done;
 	struct sid to, last;
 
-	second = server_number(b->server[1]);
+	second = server_at(b->server[1]);
 	if (!first || !first->ready || !second || !second->ready ||
 	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
 		return offer_again(ctx, p, svc, 0, 0);
@@ -90,20 +90,20 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 		to.key_id = last.key_id = k->id;
 		tag = tag_of_last(&k->key, p, &last);
 	}
-	done = note_hop(ctx, p);
+	done = dec_hop_limit(ctx, p);
 	if (!done)
-		done = put_around(ctx, p, route_bytes(2, WIRE_ENCAP) - sizeof(struct ipv6hdr), tag,
+		done = add_outer(ctx, p, route_bytes(2, WIRE_ENCAP) - sizeof(struct ipv6hdr), tag,
 				  &to, first->mac, IPPROTO_ROUTING);
 	if (!done)
-		done = put_last(ctx, p, &last);
-	return done ? spoilt(done) : transmit(LB_OFFER);
+		done = write_last_segment(ctx, p, &last);
+	return done ? rewrite_failed(done) : transmit(LB_OFFER);
 }
 
 /* offer proffers a new connection to its candidates. The flow's line, its list and
  * where its SYN was noted are seldom in the cache: they are asked for in a row. */
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	__u64 word = find_near(p->hash, false);
+	__u64 word = flow_find_inline(p->hash, false);
 	const struct bucket *b = bucket_of(svc, p);
 	__u32 times = seen_before(p);
 
@@ -112,55 +112,55 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 	return offer_to_two(ctx, p, svc, b);
 }
 
-/* grown tells whether the client acknowledged what the server said: only then is
+/* acknowledges tells whether the client acknowledged what the server said: only then is
  * a flow established. */
-static __always_inline bool grown(const struct packet *p, __u64 embryo)
+static __always_inline bool acknowledges(const struct packet *p, __u64 embryonic)
 {
 	return p->kind == KIND_UDP ||
-	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected(embryo));
+	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected_ack(embryonic));
 }
 
-/* hatch returns what an embryo is after a packet of it: a flow, the same, or, to
+/* establish returns what an embryo is after a packet of it: a flow, the same, or, to
  * one that acknowledges something else, nothing: that is of a connection with
  * another server, which the embryo's would reset. */
-static __always_inline __u64 hatch(const struct packet *p, __u64 embryo)
+static __always_inline __u64 establish(const struct packet *p, __u64 embryonic)
 {
-	__u64 word = flow_word(server_in_word(embryo), generation_in_word(embryo));
+	__u64 word = established_word(server_in_word(embryonic), generation_in_word(embryonic));
 
-	if (grown(p, embryo)) {
-		if (change(p->hash, embryo, word))
-			count(LB_FLOW_ACKNOWLEDGED);
+	if (acknowledges(p, embryonic)) {
+		if (flow_change(p->hash, embryonic, word))
+			count(LB_FLOW_ESTABLISHED);
 		return word;
 	}
-	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryo;
+	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryonic;
 }
 
-/* known finds what is known of the flow of a packet: its word, or 0. */
-static __always_inline __u64 known(const struct packet *p)
+/* flow_of finds what is known of the flow of a packet: its word, or 0. */
+static __always_inline __u64 flow_of(const struct packet *p)
 {
-	__u64 word = p->kind == KIND_TOO_BIG ? find(p->hash, false) : find_near(p->hash, true);
+	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false) : flow_find_inline(p->hash, true);
 
-	if (word && !(word & WORD_FLOW))
-		return hatch(p, word);
+	if (word && !(word & WORD_ESTABLISHED))
+		return establish(p, word);
 	if (both_closed(word) && p->payload) /* of another connection, it may be */
 		return 0;
 	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
-		note_close(p->hash, word, CLOSED_CLIENT);
+		flow_close(p->hash, word, CLOSED_CLIENT);
 	return word;
 }
 
 /* steer orders the server that has a packet's flow; false: nobody has it. */
-static __always_inline bool steer(const struct packet *p, struct order *o)
+static __always_inline bool steer(const struct packet *p, struct destination *d)
 {
-	__u64 word = known(p);
+	__u64 word = flow_of(p);
 
-	*o = (struct order){
+	*d = (struct destination){
 		.server = server_in_word(word), .generation = generation_in_word(word),
-		.function = FN_ACK_STICKINESS, .why = LB_STEER,
+		.function = FN_ACK_STICKINESS, .reason = LB_STEER,
 	};
-	if (!word || server_number(o->server))
+	if (!word || server_at(d->server))
 		return word;
-	change(p->hash, word, 0); /* it left the pool */
+	flow_change(p->hash, word, 0); /* it left the pool */
 	count(LB_STALE_REMOVED);
 	return false;
 }
@@ -168,25 +168,25 @@ static __always_inline bool steer(const struct packet *p, struct order *o)
 /* by_hash orders the server by which a flow is: its only one. There is no state here
  * and no agent there (the SID is one End.DT6 a server). */
 static __always_inline void by_hash(const struct packet *p, const struct service *svc,
-				    struct order *o)
+				    struct destination *d)
 {
 	const struct bucket *b = bucket_of(svc, p);
 
-	*o = (struct order){
-		.server = b && b->choices ? b->server[0] : NOBODY,
-		.function = FN_DELIVER, .why = LB_DELIVER,
+	*d = (struct destination){
+		.server = b && b->choices ? b->server[0] : NO_SERVER,
+		.function = FN_DELIVER, .reason = LB_DELIVER,
 	};
 }
 
 /* dispatch sends a packet of a service to the server of its flow, or asks for one. */
 static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				    struct order *o)
+				    struct destination *d)
 {
 	if (svc->dispatch == DISPATCH_SINGLE)
-		by_hash(p, svc, o);
+		by_hash(p, svc, d);
 	else if (opens(p))
 		return offer(ctx, p, svc);
-	else if (!steer(p, o))
+	else if (!steer(p, d))
 		return recover(ctx, p, svc);
-	return send_to(ctx, p, svc, o);
+	return send_to(ctx, p, svc, d);
 }

@@ -38,9 +38,9 @@ static __always_inline __u16 generation_in_word(__u64 word)
 	return word >> 16;
 }
 
-static __always_inline __u32 expected(__u64 embryo)
+static __always_inline __u32 expected_ack(__u64 embryonic)
 {
-	return embryo >> 32;
+	return embryonic >> 32;
 }
 
 static __always_inline __u16 announced(__u64 flow)
@@ -58,12 +58,12 @@ static __always_inline __u64 closed_by(__u64 flow, enum closed who)
 	return flow | (__u64)who << WORD_CLOSED;
 }
 
-static __always_inline __u64 flow_word(__u32 server, __u16 generation)
+static __always_inline __u64 established_word(__u32 server, __u16 generation)
 {
-	return (server & WORD_SERVER) | WORD_FLOW | (__u64)generation << 16 | (__u64)generation << 32;
+	return (server & WORD_SERVER) | WORD_ESTABLISHED | (__u64)generation << 16 | (__u64)generation << 32;
 }
 
-static __always_inline __u64 embryo_word(__u32 server, __u16 generation, __u32 expects)
+static __always_inline __u64 embryonic_word(__u32 server, __u16 generation, __u32 expects)
 {
 	return (server & WORD_SERVER) | (__u64)generation << 16 | (__u64)expects << 32;
 }
@@ -80,13 +80,13 @@ static __always_inline bool is_over(__u64 flow)
 	return flow >> WORD_CLOSED & CLOSED_RESET || both_closed(flow);
 }
 
-/* note_close adds who closed a flow, whatever else changes meanwhile. */
-__noinline int note_close(__u64 hash, __u64 word, enum closed who)
+/* flow_close adds who closed a flow, whatever else changes meanwhile. */
+__noinline int flow_close(__u64 hash, __u64 word, enum closed who)
 {
-	for (int i = 0; i < 3 && word & WORD_FLOW && closed_by(word, who) != word; i++) {
-		if (change(hash, word, closed_by(word, who)))
+	for (int i = 0; i < 3 && word & WORD_ESTABLISHED && closed_by(word, who) != word; i++) {
+		if (flow_change(hash, word, closed_by(word, who)))
 			break;
-		word = find(hash, false);
+		word = flow_find(hash, false);
 	}
 	return 0;
 }

@@ -22,7 +22,7 @@ enum counter {
 	LB_RECOVER,
 	LB_RECOVER_RETURNED,
 	LB_LIST_CONTINUED,
-	LB_FLOW_ACKNOWLEDGED,
+	LB_FLOW_ESTABLISHED,
 	LB_STICKINESS_CREATED,
 	LB_STICKINESS_RECOVERED,
 	LB_STICKINESS_REPEATED,
@@ -76,18 +76,18 @@ static __always_inline bool has_ports(const struct packet *p)
 __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 {
 	const struct service *vip = p ? vip_at(&p->t.vip) : NULL;
-	struct order o;
+	struct destination d;
 
 	if (!vip)
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
-	if (p->reading == CUT_SHORT && !has_ports(p))
+	if (p->reading == TRUNCATED && !has_ports(p))
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
 	switch (p->kind) {
 	case KIND_FRAGMENT:
 		if (!vip->buckets)
 			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
-		by_hash(p, vip, &o);
-		return send_routed(ctx, p, vip, &o);
+		by_hash(p, vip, &d);
+		return send_routed(ctx, p, vip, &d);
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
 	case KIND_ECHO:
@@ -99,10 +99,10 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	}
 }
 
-/* flaw_of returns why a packet of a service is dropped, or COUNTERS. An ICMP error whose
+/* drop_reason returns why a packet of a service is dropped, or COUNTERS. An ICMP error whose
  * own length does not reach the ports that it quotes is too short: they were the
  * link's padding. A function of its own: of most packets nobody need ask. */
-__noinline int flaw_of(const struct packet *p)
+__noinline int drop_reason(const struct packet *p)
 {
 	if (!p || p->reading == MALFORMED)
 		return LB_DROP_MALFORMED_TRANSPORT;
@@ -117,30 +117,30 @@ __noinline int flaw_of(const struct packet *p)
 }
 
 /* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct work *w)
+static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
 {
-	struct packet *p = &w->packet;
+	struct packet *p = &scr->packet;
 	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
-	int why;
+	int reason;
 
 	if (!svc)
 		return without_ports(ctx, p);
 	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
-		why = flaw_of(p);
-		if (why != COUNTERS)
-			return verdict(why, XDP_DROP);
+		reason = drop_reason(p);
+		if (reason != COUNTERS)
+			return verdict(reason, XDP_DROP);
 	}
 	p->hash = digest(&p->t);
-	return dispatch(ctx, p, svc, &w->order);
+	return dispatch(ctx, p, svc, &scr->destination);
 }
 
-/* refused is the verdict on an SR packet that cannot be opened. */
-__noinline int refused(int how)
+/* malformed_sr is the verdict on an SR packet that cannot be opened. */
+__noinline int malformed_sr(int how)
 {
 	switch (how) {
-	case BAD_SRH:
+	case MALFORMED_SRH:
 		return verdict(LB_DROP_MALFORMED_SRH, XDP_DROP);
-	case BAD_TRANSPORT:
+	case MALFORMED_TRANSPORT:
 		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
 	case NOTHING_INSIDE:
 		return verdict(LB_DROP_NOTHING_INSIDE, XDP_DROP);
@@ -161,19 +161,19 @@ __noinline int from_domain(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip));
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	const struct service *svc;
-	__u32 number = NOBODY, *server;
+	__u32 number = NO_SERVER, *server;
 	struct packet *p;
 	struct sr *sr;
 	bool answer;
 	__u16 fn;
 	int how;
 
-	if (!w || !ip)
+	if (!scr || !ip)
 		return XDP_ABORTED;
-	p = &w->packet;
-	sr = &w->sr;
+	p = &scr->packet;
+	sr = &scr->sr;
 	fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
 	if (!fn)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
@@ -182,7 +182,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
 	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
 	if (how != OPENED)
-		return refused(how);
+		return malformed_sr(how);
 	fn = function_of(sr);
 	if (sr->left > p->inserted) /* an inserted list ends in the packet's destination */
 		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
@@ -194,19 +194,19 @@ __noinline int from_domain(struct xdp_md *ctx)
 			return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);
 		number = *server;
 	}
-	w->sender = number;
+	scr->sender = number;
 	svc = has_ports(p) ? service_of(p) : NULL;
 	if (!svc || svc->dispatch != DISPATCH_HUNT)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	p->hash = digest(&p->t);
-	if (signing_key() && !signed_by(ctx, sr, p, w->sender))
+	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
 	fn = function_of(sr);
 	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
-		return answered(ctx, w, svc);
+		return forward_answer(ctx, scr, svc);
 	if (fn == FN_NOT_MINE)
-		return given_back(ctx, sr, p, svc, number);
-	return go_on(ctx, sr, p, svc);
+		return handle_not_mine(ctx, sr, p, svc, number);
+	return continue_list(ctx, sr, p, svc);
 }
 
 /* Where a router's word quotes our outer header: behind its own and ICMP's. */
@@ -239,10 +239,10 @@ __noinline int unquote(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
 	struct icmp *icmp = take(&c, sizeof(*icmp));
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	__u32 at, mtu;
 
-	if (!icmp || !w || icmp->type != ICMP6_TOO_BIG)
+	if (!icmp || !scr || icmp->type != ICMP6_TOO_BIG)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
 	at = quoted_inner(ctx);
@@ -250,19 +250,19 @@ __noinline int unquote(struct xdp_md *ctx)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
 		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
-	w->quoted_mtu = mtu - (at - QUOTED_AT);
+	scr->quoted_mtu = mtu - (at - QUOTED_AT);
 	return UNQUOTED;
 }
 
-/* about_ours tells the client what a router said of our outer packet, as if it were
+/* translate_too_big tells the client what a router said of our outer packet, as if it were
  * about its own (RFC 2473 §7.1). mtu is 0 if no router did: then the frame is not IP. */
-__noinline int about_ours(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+__noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	const struct next_hop *hop;
 
 	if (!mtu)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	if (!p || (p->reading != READ && p->reading != CUT_SHORT) || !has_ports(p) || !service_of(p))
+	if (!p || (p->reading != READ && p->reading != TRUNCATED) || !has_ports(p) || !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
@@ -290,15 +290,15 @@ int lb(struct xdp_md *ctx)
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	struct ipv6hdr *ip = c.pos;
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	struct packet *p;
 	int said;
 
-	if (!w)
+	if (!scr)
 		return XDP_ABORTED;
 	if (!is_ip(eth, &c))
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	w->quoted_mtu = 0;
+	scr->quoted_mtu = 0;
 	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
 		if (ip->nexthdr != IPPROTO_ICMPV6)
 			return from_domain(ctx);
@@ -306,13 +306,13 @@ int lb(struct xdp_md *ctx)
 		if (said != UNQUOTED)
 			return said;
 	}
-	p = &w->packet;
+	p = &scr->packet;
 	c = frame_at(ctx, 0);
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
-	if (w->quoted_mtu || p->reading == NOT_IP)
-		return about_ours(ctx, p, w->quoted_mtu);
-	return from_client(ctx, w);
+	if (scr->quoted_mtu || p->reading == NOT_IP)
+		return translate_too_big(ctx, p, scr->quoted_mtu);
+	return from_client(ctx, scr);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

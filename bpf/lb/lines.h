@@ -17,7 +17,7 @@
  * removes the entry swaps that one word, and fails if another CPU came before. `seen`
  * is stored without that: at worst it dates another flow's entry.
  *
- * Who moves an entry marks its word (WORD_MOVES, then nobody changes it), writes
+ * Who moves an entry marks its word (WORD_MOVING, then nobody changes it), writes
  * the new place, and only then empties the old one; a reader that misses looks at
  * the home line again. */
 #pragma once
@@ -25,11 +25,11 @@
 #include "core/digest.h"
 #include "core/stall.h"
 
-#define LINE_ENTRIES 4
+#define LINE_SLOTS 4
 
 struct line {
-	__u64 mark[LINE_ENTRIES];
-	__u64 word[LINE_ENTRIES];
+	__u64 fingerprint[LINE_SLOTS];
+	__u64 word[LINE_SLOTS];
 };
 
 /* Mapped, so that the values begin on a page and a line is a cache line. */
@@ -52,62 +52,62 @@ static __always_inline __u16 seen_now(void)
 	return ticked_ns() >> SEEN_SHIFT;
 }
 
-#define STRAY (1ULL << SEEN_BITS) /* one of them */
-#define STRAYS (15 * STRAY)
-#define AWAY (1ULL << 20)
+#define ONE_DISPLACED (1ULL << SEEN_BITS) /* one of them */
+#define DISPLACED (15 * ONE_DISPLACED)
+#define IN_ALTERNATE (1ULL << 20)
 #define DIGEST_SHIFT 21
 #define DIGEST (~0ULL << DIGEST_SHIFT)
 
 /* Bits of every word; the others are flow.h's. An embryo gives way. */
-#define WORD_FLOW (1ULL << 14)
-#define WORD_MOVES (1ULL << 15)
+#define WORD_ESTABLISHED (1ULL << 14)
+#define WORD_MOVING (1ULL << 15)
 
 /* How long an embryo may wait, in units of `seen`: a SYN-ACK is retransmitted
  * after 1, 3 and 7 s (RFC 6298 §5); later the flow is recovered. */
-#define EMBRYONIC (10000000000ULL >> SEEN_SHIFT)
+#define EMBRYONIC_TICKS (10000000000ULL >> SEEN_SHIFT)
 
-#define swap(at, now) __sync_lock_test_and_set(at, now)
+#define exchange(at, now) __sync_lock_test_and_set(at, now)
 
-static __always_inline __u64 mark_of(__u64 hash)
+static __always_inline __u64 fingerprint_of(__u64 hash)
 {
-	__u64 mark = hash & DIGEST;
+	__u64 fp = hash & DIGEST;
 
-	return mark ? mark : 1ULL << DIGEST_SHIFT;
+	return fp ? fp : 1ULL << DIGEST_SHIFT;
 }
 
-static __always_inline bool same_mark(__u64 a, __u64 b)
+static __always_inline bool same_fingerprint(__u64 a, __u64 b)
 {
 	return (a ^ b) < 1ULL << DIGEST_SHIFT;
 }
 
-static __always_inline bool is_free(__u64 mark)
+static __always_inline bool is_free(__u64 fp)
 {
-	return mark < AWAY;
+	return fp < IN_ALTERNATE;
 }
 
 /* age_of is how long an entry has not been seen, in units of `seen`. Another CPU may
  * date it after this one has looked at the clock. */
-static __always_inline __u16 age_of(__u64 mark, __u16 now)
+static __always_inline __u16 age_of(__u64 fp, __u16 now)
 {
-	__u16 age = now - (__u16)mark;
+	__u16 age = now - (__u16)fp;
 
 	return age < 0xff00 ? age : 0;
 }
 
-/* expired tells an embryo that has waited too long: it counts as none. */
-static __always_inline bool expired(__u64 mark, __u64 word, __u16 now)
+/* embryonic_expired tells an embryo that has waited too long: it counts as none. */
+static __always_inline bool embryonic_expired(__u64 fp, __u64 word, __u16 now)
 {
-	return !(word & WORD_FLOW) && age_of(mark, now) >= EMBRYONIC;
+	return !(word & WORD_ESTABLISHED) && age_of(fp, now) >= EMBRYONIC_TICKS;
 }
 
-static __always_inline __u32 home_of(__u64 hash)
+static __always_inline __u32 primary_line(__u64 hash)
 {
-	return home_among(hash, DIGEST_SHIFT, lines);
+	return primary_among(hash, DIGEST_SHIFT, lines);
 }
 
-static __always_inline __u32 other_of(__u32 line, __u64 mark)
+static __always_inline __u32 alternate_line(__u32 line, __u64 fp)
 {
-	return other_among(line, mark >> DIGEST_SHIFT, lines);
+	return alternate_among(line, fp >> DIGEST_SHIFT, lines);
 }
 
 static __always_inline struct line *line_at(__u32 i)
@@ -115,119 +115,119 @@ static __always_inline struct line *line_at(__u32 i)
 	return bpf_map_lookup_elem(&flows, &i);
 }
 
-/* look returns the word of a flow in one line, or 0; touch dates it. */
-static __always_inline __u64 look(struct line *l, __u64 mark, __u16 now, bool touch)
+/* search_line returns the word of a flow in one line, or 0; touch dates it. */
+static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch)
 {
 	__u64 word, was;
 
 #pragma unroll
-	for (int i = 0; i < LINE_ENTRIES; i++) {
-		was = peek(l->mark[i]);
-		if (!same_mark(was, mark))
+	for (int i = 0; i < LINE_SLOTS; i++) {
+		was = READ_ONCE(l->fingerprint[i]);
+		if (!same_fingerprint(was, fp))
 			continue;
-		word = peek(l->word[i]);
-		if (!word || !same_mark(peek(l->mark[i]), mark) || expired(was, word, now))
+		word = READ_ONCE(l->word[i]);
+		if (!word || !same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) || embryonic_expired(was, word, now))
 			continue;
-		if (touch && word & WORD_FLOW && (__u16)was != now)
-			*(volatile __u16 *)&l->mark[i] = now; /* the low half */
+		if (touch && word & WORD_ESTABLISHED && (__u16)was != now)
+			*(volatile __u16 *)&l->fingerprint[i] = now; /* the low half */
 		return word;
 	}
 	return 0;
 }
 
-/* find returns what is known of a flow, or 0; touch dates it, if it is
+/* flow_find returns what is known of a flow, or 0; touch dates it, if it is
  * established. A function of its own for the verifier, as all below. */
-__noinline __u64 find(__u64 hash, bool touch)
+__noinline __u64 flow_find(__u64 hash, bool touch)
 {
-	__u64 mark = mark_of(hash), first, second, again, strays;
-	__u32 home = home_of(hash);
-	struct line *l = line_at(home), *o;
+	__u64 fp = fingerprint_of(hash), first, second, again, displaced;
+	__u32 primary = primary_line(hash);
+	struct line *l = line_at(primary), *away;
 	__u16 now = seen_now();
 
 	if (!l)
 		return 0;
-	strays = peek(l->mark[0]);
-	first = look(l, mark, now, touch);
-	if (first && !(first & WORD_MOVES))
+	displaced = READ_ONCE(l->fingerprint[0]);
+	first = search_line(l, fp, now, touch);
+	if (first && !(first & WORD_MOVING))
 		return first;
-	if (!first && !((strays | peek(l->mark[0])) & STRAYS))
+	if (!first && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
 		return 0;
-	o = line_at(other_of(home, mark));
-	if (!o)
+	away = line_at(alternate_line(primary, fp));
+	if (!away)
 		return 0;
 	stall();
-	second = look(o, mark, now, touch);
-	if (second && !(second & WORD_MOVES))
+	second = search_line(away, fp, now, touch);
+	if (second && !(second & WORD_MOVING))
 		return second;
-	again = look(l, mark, now, touch);
-	if (again && !(again & WORD_MOVES))
+	again = search_line(l, fp, now, touch);
+	if (again && !(again & WORD_MOVING))
 		return again;
-	return (first ? first : second) & ~WORD_MOVES;
+	return (first ? first : second) & ~WORD_MOVING;
 }
 
-/* find_near is find, which calls nobody where the home line says all. */
-static __always_inline __u64 find_near(__u64 hash, bool touch)
+/* flow_find_inline is find, which calls nobody where the home line says all. */
+static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 {
-	struct line *l = line_at(home_of(hash));
-	__u64 strays, word;
+	struct line *l = line_at(primary_line(hash));
+	__u64 displaced, word;
 
 	if (!l)
 		return 0;
-	strays = peek(l->mark[0]);
-	word = look(l, mark_of(hash), seen_now(), touch);
-	if (word && !(word & WORD_MOVES))
+	displaced = READ_ONCE(l->fingerprint[0]);
+	word = search_line(l, fingerprint_of(hash), seen_now(), touch);
+	if (word && !(word & WORD_MOVING))
 		return word;
-	if (!word && !((strays | peek(l->mark[0])) & STRAYS))
+	if (!word && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
 		return 0;
-	return find(hash, touch);
+	return flow_find(hash, touch);
 }
 
-/* count_stray counts one more in a line; false: they are as many as can be, or others
+/* count_displaced counts one more in a line; false: they are as many as can be, or others
  * date the entry and count all the time. */
-__noinline bool count_stray(__u32 line)
+__noinline bool count_displaced(__u32 line)
 {
 	struct line *l = line_at(line);
 	__u64 was;
 
 	for (int i = 0; l && i < 4; i++) {
-		was = peek(l->mark[0]);
-		if ((was & STRAYS) == STRAYS)
+		was = READ_ONCE(l->fingerprint[0]);
+		if ((was & DISPLACED) == DISPLACED)
 			return false;
-		if (swap_if(&l->mark[0], was, was + STRAY))
+		if (compare_and_swap(&l->fingerprint[0], was, was + ONE_DISPLACED))
 			return true;
 	}
 	return false;
 }
 
-static __always_inline void uncount_stray(__u32 line)
+static __always_inline void uncount_displaced(__u32 line)
 {
 	struct line *l = line_at(line);
 
 	if (l)
-		__sync_fetch_and_sub(&l->mark[0], STRAY);
+		__sync_fetch_and_sub(&l->fingerprint[0], ONE_DISPLACED);
 }
 
-/* vacate frees an entry whose word is 0. */
-static __always_inline void vacate(__u32 line, struct line *l, __u32 i)
+/* free_slot frees an entry whose word is 0. */
+static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 {
-	__u64 was = __sync_fetch_and_and(&l->mark[i], STRAYS);
+	__u64 was = __sync_fetch_and_and(&l->fingerprint[i], DISPLACED);
 
-	if (was & AWAY)
-		uncount_stray(other_of(line, was));
+	if (was & IN_ALTERNATE)
+		uncount_displaced(alternate_line(line, was));
 }
 
-/* release is vacate as a function of its own, where calls are not too deep for it. */
-__noinline int release(__u32 line, __u32 i)
+/* release_slot is vacate as a function of its own, where calls are not too deep for it. */
+__noinline int release_slot(__u32 line, __u32 i)
 {
 	struct line *l = line_at(line);
 
 	if (l)
-		vacate(line, l, i & (LINE_ENTRIES - 1));
+		free_slot(line, l, i & (LINE_SLOTS - 1));
 	return 0;
 }
 
-/* change_in swaps a flow's word in one line. 0 as `fresh` removes it. */
-static __always_inline bool change_in(__u32 line, __u64 mark, __u64 word, __u64 fresh)
+/* change_in_line swaps a flow's word in one line. 0 as `fresh` removes it. */
+static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u64 fresh)
 {
 	struct line *l = line_at(line);
 	__u16 now = seen_now();
@@ -235,26 +235,26 @@ static __always_inline bool change_in(__u32 line, __u64 mark, __u64 word, __u64 
 	if (!l)
 		return false;
 #pragma unroll
-	for (int i = 0; i < LINE_ENTRIES; i++) {
-		if (!same_mark(peek(l->mark[i]), mark) || peek(l->word[i]) != word)
+	for (int i = 0; i < LINE_SLOTS; i++) {
+		if (!same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) || READ_ONCE(l->word[i]) != word)
 			continue;
 		stall();
-		*(volatile __u16 *)&l->mark[i] = now; /* first, for the sweep */
-		if (!swap_if(&l->word[i], word, fresh))
+		*(volatile __u16 *)&l->fingerprint[i] = now; /* first, for the sweep */
+		if (!compare_and_swap(&l->word[i], word, fresh))
 			continue;
 		if (!fresh)
-			release(line, i);
+			release_slot(line, i);
 		return true;
 	}
 	return false;
 }
 
-/* change makes what is known of a flow another word, and dates it; 0 removes it.
+/* flow_change makes what is known of a flow another word, and dates it; 0 removes it.
  * False: it is no longer as find said. */
-__noinline bool change(__u64 hash, __u64 word, __u64 fresh)
+__noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
 {
-	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash);
+	__u64 fp = fingerprint_of(hash);
+	__u32 primary = primary_line(hash);
 
-	return change_in(home, mark, word, fresh) || change_in(other_of(home, mark), mark, word, fresh);
+	return change_in_line(primary, fp, word, fresh) || change_in_line(alternate_line(primary, fp), fp, word, fresh);
 }

@@ -16,23 +16,23 @@
 #include "lb/service.h"
 #include "packet/scratch.h"
 
-#define NOBODY 0xffffffff
+#define NO_SERVER 0xffffffff
 
 /* XDP has 256 bytes before a frame and keeps 40 of them for itself (struct
  * xdp_frame): eleven segments fit, whatever the wire. */
-#define MOST_SEGMENTS 11
+#define MAX_LISTED 11
 
-enum laps { LAP_QUESTION = 1, LAP_OFFER = 2 };
+enum parts { PART_QUESTION = 1, PART_OFFER = 2 };
 
 struct plan {
-	__u32 first;  /* server number that the offer visits first, or NOBODY */
-	__u32 except; /* server number that is left out, or NOBODY */
+	__u32 first;  /* server number that the offer visits first, or NO_SERVER */
+	__u32 except; /* server number that is left out, or NO_SERVER */
 	__u32 rotate; /* how far the order in each lap is turned; below 256 */
 	__u32 from;   /* place in the list to start at */
-	__u32 why;    /* enum counter, of sending it */
+	__u32 reason;    /* enum counter, of sending it */
 	__u16 generation;
 	__u8 flags;  /* enum sid_flags */
-	__u8 laps;   /* enum laps, or-ed */
+	__u8 parts;   /* enum parts, or-ed */
 	__u8 forced; /* the first so many that are offered must take it */
 	__u8 zero[3];
 
@@ -40,7 +40,7 @@ struct plan {
 	__u32 asked;   /* servers in the lap of the question */
 	__u32 choices; /* candidates in the lap of the offer */
 	__u32 before;  /* 1: `first` is before them */
-	__u32 turn_asked, turn_offered; /* how far their orders are turned */
+	__u32 asked_rotation, offered_rotation; /* how far their orders are turned */
 	__u32 room;	/* segments that fit the packet */
 	__u32 last;	/* place of the last server listed */
 	__u32 offered;	/* servers listed in the lap of the offer */
@@ -57,13 +57,13 @@ struct {
 } plans SEC(".maps");
 
 /* new_plan is a plan for nobody. */
-static __always_inline struct plan *new_plan(__u8 laps, enum counter why)
+static __always_inline struct plan *new_plan(__u8 parts, enum counter reason)
 {
 	__u32 zero = 0;
 	struct plan *p = bpf_map_lookup_elem(&plans, &zero);
 
 	if (p)
-		*p = (struct plan){ .first = NOBODY, .except = NOBODY, .laps = laps, .why = why };
+		*p = (struct plan){ .first = NO_SERVER, .except = NO_SERVER, .parts = parts, .reason = reason };
 	return p;
 }
 
@@ -75,8 +75,8 @@ enum listed {
 };
 
 /* Places of the list: the question's members, the offer's first, its candidates. */
-#define PLACE_FIRST MAX_MEMBERS
-#define PLACE_CANDIDATES (PLACE_FIRST + 1)
+#define POSITION_FIRST MAX_MEMBERS
+#define POSITION_CANDIDATES (POSITION_FIRST + 1)
 
 /* What a list is made of. */
 struct listing {
@@ -95,31 +95,31 @@ static __always_inline void add_server(struct route *r, const struct server *s, 
 	r->n++;
 }
 
-/* server_in returns the number of the i-th server that the list goes to, or NOBODY,
+/* server_in returns the number of the i-th server that the list goes to, or NO_SERVER,
  * and its place. */
-static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *place)
+static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *position)
 {
 	__u32 at, n = l->p->asked, number;
 
 	if (i < n) {
-		*place = i;
-		at = i + l->p->turn_asked;
+		*position = i;
+		at = i + l->p->asked_rotation;
 	} else {
 		i -= n;
-		*place = PLACE_FIRST;
+		*position = POSITION_FIRST;
 		if (l->p->before && !i)
 			return l->p->first;
 		i -= l->p->before;
 		n = l->p->choices;
-		*place = PLACE_CANDIDATES + i;
-		at = i + l->p->turn_offered;
+		*position = POSITION_CANDIDATES + i;
+		at = i + l->p->offered_rotation;
 	}
 	if (at >= n)
 		at -= n;
 	if (at >= MAX_MEMBERS)
-		return NOBODY;
+		return NO_SERVER;
 	number = l->b->server[at];
-	return *place >= PLACE_CANDIDATES && number == l->p->first ? NOBODY : number;
+	return *position >= POSITION_CANDIDATES && number == l->p->first ? NO_SERVER : number;
 }
 
 /* list_server is the callback of bpf_loop; 1 ends the list. */
@@ -127,42 +127,42 @@ static long list_server(__u64 i, struct listing *l)
 {
 	struct plan *p = l->p;
 	enum function fn = FN_RECOVER_STICKINESS;
-	__u32 place, number = server_in(l, i, &place);
+	__u32 position, number = server_in(l, i, &position);
 	struct server *s;
 	struct sid sid;
 
-	if (place < p->from || number == NOBODY || number == p->except)
+	if (position < p->from || number == NO_SERVER || number == p->except)
 		return 0;
-	s = server_number(number);
+	s = server_at(number);
 	if (!s || !s->ready)
 		return 0;
 	p->too_many = l->r->n >= p->room;
 	if (p->too_many)
 		return 1;
-	if (place >= PLACE_FIRST)
+	if (position >= POSITION_FIRST)
 		fn = ++p->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
 	sid = make_sid(0, fn, p->generation);
 	sid.flags = p->flags;
 	sid.key_id = p->key_id;
 	add_server(l->r, s, sid);
-	p->last = place;
+	p->last = position;
 	return 0;
 }
 
-/* lay_out says how many servers each lap has. */
-static __always_inline void lay_out(struct plan *p, const struct bucket *b)
+/* size_parts says how many servers each lap has. */
+static __always_inline void size_parts(struct plan *p, const struct bucket *b)
 {
-	__u32 question = p->laps & LAP_QUESTION, offer = p->laps / LAP_OFFER;
+	__u32 question = p->parts & PART_QUESTION, offer = p->parts / PART_OFFER;
 
 	p->asked = question * b->members;
 	p->choices = offer * b->choices;
-	p->before = offer * (p->first != NOBODY);
+	p->before = offer * (p->first != NO_SERVER);
 	if (!p->rotate)
 		return;
 	if (p->asked)
-		p->turn_asked = p->rotate % p->asked;
+		p->asked_rotation = p->rotate % p->asked;
 	if (p->choices)
-		p->turn_offered = p->rotate % p->choices;
+		p->offered_rotation = p->rotate % p->choices;
 }
 
 /* add_via puts the transit SIDs of a service in front. */
@@ -190,8 +190,8 @@ static __always_inline enum listed begin_route(struct route *r, const struct ser
 	return svc->vias ? add_via(r, svc) : LISTED;
 }
 
-/* bring_back makes the last segment return the packet to this LB. */
-static __always_inline void bring_back(struct route *r, const struct plan *p)
+/* return_to_lb makes the last segment return the packet to this LB. */
+static __always_inline void return_to_lb(struct route *r, const struct plan *p)
 {
 	struct sid back = make_sid(self.locator_be, FN_RECOVER_STICKINESS, p->generation);
 
@@ -210,14 +210,14 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 
 	if (ok)
 		return ok;
-	lay_out(p, l->b);
+	size_parts(p, l->b);
 	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
 	if (l->r->n == start)
 		return p->too_many ? LIST_TOO_BIG : LIST_EMPTY;
 	if (p->too_many && l->r->n < start + 2)
 		return LIST_TOO_BIG;
 	if (p->too_many)
-		bring_back(l->r, p);
+		return_to_lb(l->r, p);
 	else if (p->offered)
 		segment_of(l->r, l->r->n - 1)->function_be = bpf_htons(FN_CONNECT_FORCE);
 	return LISTED;
@@ -235,5 +235,5 @@ static __always_inline __u32 room_for(const struct packet *p, __u8 wire)
 	if (used + 2 * sizeof(struct sid) > self.mtu)
 		return 1;
 	n = (self.mtu - used) / sizeof(struct sid);
-	return n < MOST_SEGMENTS ? n : MOST_SEGMENTS;
+	return n < MAX_LISTED ? n : MAX_LISTED;
 }

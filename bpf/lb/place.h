@@ -5,149 +5,149 @@
 #pragma once
 #include "lb/lines.h"
 
-/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_ENTRIES. A function
+/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_SLOTS. A function
  * of its own for the verifier, as all below. */
-__noinline int claim(__u32 line, __u64 mark)
+__noinline int claim(__u32 line, __u64 fp)
 {
 	struct line *l = line_at(line);
 	__u64 was;
 	__u32 i;
 
 	if (!l)
-		return LINE_ENTRIES;
+		return LINE_SLOTS;
 #pragma unroll
-	for (i = 0; i < LINE_ENTRIES; i++) {
-		was = peek(l->mark[i]);
-		if (is_free(was) && swap_if(&l->mark[i], was, mark | (was & STRAYS)))
+	for (i = 0; i < LINE_SLOTS; i++) {
+		was = READ_ONCE(l->fingerprint[i]);
+		if (is_free(was) && compare_and_swap(&l->fingerprint[i], was, fp | (was & DISPLACED)))
 			break;
 	}
 	return i;
 }
 
-#define NOTHING (-1)
+#define NO_EMBRYONIC (-1)
 
-/* oldest_in returns a line's oldest embryo: its age, whether it is at home (of two as
+/* oldest_embryonic returns a line's oldest embryo: its age, whether it is at home (of two as
  * old that one goes, as its going touches no other line), and in the last two bits
- * which entry it is; or NOTHING. */
-__noinline int oldest_in(__u32 line, __u16 now)
+ * which entry it is; or NO_EMBRYONIC. */
+__noinline int oldest_embryonic(__u32 line, __u16 now)
 {
 	struct line *l = line_at(line);
-	__u64 mark, word;
-	int oldest = NOTHING, is;
+	__u64 fp, word;
+	int oldest = NO_EMBRYONIC, is;
 
-	for (__u32 i = 0; l && i < LINE_ENTRIES; i++) {
-		mark = peek(l->mark[i]);
-		word = peek(l->word[i]);
-		is = (age_of(mark, now) * 2 + !(mark & AWAY)) * LINE_ENTRIES + (LINE_ENTRIES - 1 - i);
-		if (word && !(word & (WORD_FLOW | WORD_MOVES)) && is > oldest)
+	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
+		fp = READ_ONCE(l->fingerprint[i]);
+		word = READ_ONCE(l->word[i]);
+		is = (age_of(fp, now) * 2 + !(fp & IN_ALTERNATE)) * LINE_SLOTS + (LINE_SLOTS - 1 - i);
+		if (word && !(word & (WORD_ESTABLISHED | WORD_MOVING)) && is > oldest)
 			oldest = is;
 	}
 	return oldest;
 }
 
-/* displace gives the entry of an embryo to another mark; at no time is it free. */
-__noinline bool displace(__u32 line, __u32 i, __u64 mark)
+/* evict_embryonic gives the entry of an embryo to another mark; at no time is it free. */
+__noinline bool evict_embryonic(__u32 line, __u32 i, __u64 fp)
 {
 	struct line *l = line_at(line);
 	__u64 word, was;
 
 	if (!l)
 		return false;
-	i &= LINE_ENTRIES - 1;
-	word = peek(l->word[i]);
-	if (!word || word & (WORD_FLOW | WORD_MOVES) || !swap_if(&l->word[i], word, 0))
+	i &= LINE_SLOTS - 1;
+	word = READ_ONCE(l->word[i]);
+	if (!word || word & (WORD_ESTABLISHED | WORD_MOVING) || !compare_and_swap(&l->word[i], word, 0))
 		return false;
 	stall();
-	was = peek(l->mark[i]);
-	if (!swap_if(&l->mark[i], was, mark | (was & STRAYS))) {
-		release(line, i); /* another CPU dates what was there, or counts */
+	was = READ_ONCE(l->fingerprint[i]);
+	if (!compare_and_swap(&l->fingerprint[i], was, fp | (was & DISPLACED))) {
+		release_slot(line, i); /* another CPU dates what was there, or counts */
 		return false;
 	}
-	if (was & AWAY)
-		uncount_stray(other_of(line, was));
+	if (was & IN_ALTERNATE)
+		uncount_displaced(alternate_line(line, was));
 	return true;
 }
 
 static __always_inline bool has_free(const struct line *l)
 {
-	return is_free(peek(l->mark[0])) || is_free(peek(l->mark[1])) ||
-	       is_free(peek(l->mark[2])) || is_free(peek(l->mark[3]));
+	return is_free(READ_ONCE(l->fingerprint[0])) || is_free(READ_ONCE(l->fingerprint[1])) ||
+	       is_free(READ_ONCE(l->fingerprint[2])) || is_free(READ_ONCE(l->fingerprint[3]));
 }
 
-/* claim_away takes a free entry for a flow whose home is another line: 0 to 3, or
- * LINE_ENTRIES. */
-static __always_inline __u32 claim_away(__u32 line, __u64 mark, __u32 home)
+/* claim_alternate takes a free entry for a flow whose home is another line: 0 to 3, or
+ * LINE_SLOTS. */
+static __always_inline __u32 claim_alternate(__u32 line, __u64 fp, __u32 primary)
 {
 	struct line *l = line_at(line);
 	__u32 i;
 
-	if (!l || !has_free(l) || !count_stray(home))
-		return LINE_ENTRIES;
+	if (!l || !has_free(l) || !count_displaced(primary))
+		return LINE_SLOTS;
 	stall();
-	i = claim(line, mark | AWAY);
-	if (i == LINE_ENTRIES)
-		uncount_stray(home);
+	i = claim(line, fp | IN_ALTERNATE);
+	if (i == LINE_SLOTS)
+		uncount_displaced(primary);
 	return i;
 }
 
-/* move_away moves an entry of a line to its other one, if that has room. */
-__noinline bool move_away(__u32 line, __u32 i)
+/* relocate moves an entry of a line to its other one, if that has room. */
+__noinline bool relocate(__u32 line, __u32 i)
 {
 	struct line *from = line_at(line), *to;
-	__u64 mark, word;
-	__u32 other, k;
+	__u64 fp, word;
+	__u32 alternate, k;
 
-	i &= LINE_ENTRIES - 1;
+	i &= LINE_SLOTS - 1;
 	if (!from)
 		return false;
-	mark = peek(from->mark[i]);
-	word = peek(from->word[i]);
-	other = other_of(line, mark);
-	to = line_at(other);
-	if (!to || other == line || is_free(mark) || !word || word & WORD_MOVES)
+	fp = READ_ONCE(from->fingerprint[i]);
+	word = READ_ONCE(from->word[i]);
+	alternate = alternate_line(line, fp);
+	to = line_at(alternate);
+	if (!to || alternate == line || is_free(fp) || !word || word & WORD_MOVING)
 		return false;
-	if (mark & AWAY)
-		k = claim(other, mark & ~(AWAY | STRAYS));
+	if (fp & IN_ALTERNATE)
+		k = claim(alternate, fp & ~(IN_ALTERNATE | DISPLACED));
 	else
-		k = claim_away(other, mark & ~STRAYS, line);
-	if (k == LINE_ENTRIES)
+		k = claim_alternate(alternate, fp & ~DISPLACED, line);
+	if (k == LINE_SLOTS)
 		return false;
-	k &= LINE_ENTRIES - 1;
-	if (!swap_if(&from->word[i], word, word | WORD_MOVES)) {
-		release(other, k);
+	k &= LINE_SLOTS - 1;
+	if (!compare_and_swap(&from->word[i], word, word | WORD_MOVING)) {
+		release_slot(alternate, k);
 		return false;
 	}
-	if ((peek(from->mark[i]) ^ mark) & (DIGEST | AWAY)) { /* another flow's by now */
-		swap(&from->word[i], word);
-		release(other, k);
+	if ((READ_ONCE(from->fingerprint[i]) ^ fp) & (DIGEST | IN_ALTERNATE)) { /* another flow's by now */
+		exchange(&from->word[i], word);
+		release_slot(alternate, k);
 		return false;
 	}
 	stall();
-	swap(&to->word[k], word);
+	exchange(&to->word[k], word);
 	stall();
-	swap(&from->word[i], 0);
-	release(line, i);
+	exchange(&from->word[i], 0);
+	release_slot(line, i);
 	return true;
 }
 
 /* make_room moves one that can move. */
 __noinline bool make_room(__u32 line)
 {
-	for (__u32 i = 0; i < LINE_ENTRIES; i++)
-		if (move_away(line, i))
+	for (__u32 i = 0; i < LINE_SLOTS; i++)
+		if (relocate(line, i))
 			return true;
 	return false;
 }
 
-/* make_way makes room in the lines that a line's entries could move to. */
-static __always_inline bool make_way(__u32 line)
+/* make_path makes room in the lines that a line's entries could move to. */
+static __always_inline bool make_path(__u32 line)
 {
 	struct line *l = line_at(line);
-	__u32 other;
+	__u32 alternate;
 
-	for (__u32 i = 0; l && i < LINE_ENTRIES; i++) {
-		other = other_of(line, peek(l->mark[i]));
-		if (other != line && make_room(other))
+	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
+		alternate = alternate_line(line, READ_ONCE(l->fingerprint[i]));
+		if (alternate != line && make_room(alternate))
 			return make_room(line);
 	}
 	return false;
@@ -160,7 +160,7 @@ enum rivals {
 };
 
 /* rivals_in looks for other entries of the flow whose owner has `own`. */
-__noinline int rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
+__noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {
 	struct line *l = line_at(line);
 	enum rivals met = ALONE;
@@ -170,14 +170,14 @@ __noinline int rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
 	if (!l)
 		return HELD;
 #pragma unroll
-	for (__u32 i = 0; i < LINE_ENTRIES; i++) {
-		was = peek(l->mark[i]);
-		if (first + i == own || !same_mark(was, mark))
+	for (__u32 i = 0; i < LINE_SLOTS; i++) {
+		was = READ_ONCE(l->fingerprint[i]);
+		if (first + i == own || !same_fingerprint(was, fp))
 			continue;
-		word = peek(l->word[i]);
-		if (word && !(word & WORD_MOVES) && expired(was, word, now)) {
-			if (swap_if(&l->word[i], word, 0))
-				vacate(line, l, i);
+		word = READ_ONCE(l->word[i]);
+		if (word && !(word & WORD_MOVING) && embryonic_expired(was, word, now)) {
+			if (compare_and_swap(&l->word[i], word, 0))
+				free_slot(line, l, i);
 			else
 				met = BEHIND; /* it hatched, or is removed: look again */
 		} else if (word || first + i < own) {
@@ -194,123 +194,123 @@ __noinline int rivals_in(__u32 line, __u64 mark, __u32 own, __u32 first)
  * away: one that comes later meets the entry at home. */
 __noinline int rivals(__u64 hash, __u32 own)
 {
-	__u64 mark = mark_of(hash);
-	__u32 home = home_of(hash), other = other_of(home, mark);
-	struct line *l = line_at(home);
-	__u64 strays;
+	__u64 fp = fingerprint_of(hash);
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp);
+	struct line *l = line_at(primary);
+	__u64 displaced;
 	int met;
 
 	if (!l)
 		return HELD;
-	strays = peek(l->mark[0]);
-	met = rivals_in(home, mark, own, 0);
-	if (met == HELD || other == home)
+	displaced = READ_ONCE(l->fingerprint[0]);
+	met = rivals_in(primary, fp, own, 0);
+	if (met == HELD || alternate == primary)
 		return met;
-	if (own < LINE_ENTRIES && !((strays | peek(l->mark[0])) & STRAYS))
+	if (own < LINE_SLOTS && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
 		return met;
-	met = rivals_in(other, mark, own, LINE_ENTRIES);
-	return met == ALONE ? rivals_in(home, mark, own, 0) : met; /* moved home meanwhile? */
+	met = rivals_in(alternate, fp, own, LINE_SLOTS);
+	return met == ALONE ? rivals_in(primary, fp, own, 0) : met; /* moved home meanwhile? */
 }
 
-#define NOWHERE (2 * LINE_ENTRIES) /* places are 0 to 7 */
+#define NO_SLOT (2 * LINE_SLOTS) /* places are 0 to 7 */
 
-/* claim_either takes a free entry of either line of a flow: its place, or NOWHERE. */
+/* claim_either takes a free entry of either line of a flow: its place, or NO_SLOT. */
 __noinline int claim_either(__u64 hash)
 {
-	__u64 mark = mark_of(hash) | seen_now();
-	__u32 home = home_of(hash), other = other_of(home, mark), i = claim(home, mark);
+	__u64 fp = fingerprint_of(hash) | seen_now();
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp), i = claim(primary, fp);
 
-	if (i < LINE_ENTRIES)
+	if (i < LINE_SLOTS)
 		return i;
-	return other == home ? NOWHERE : LINE_ENTRIES + claim_away(other, mark, home);
+	return alternate == primary ? NO_SLOT : LINE_SLOTS + claim_alternate(alternate, fp, primary);
 }
 
-/* take_oldest takes the entry of the oldest embryo in a flow's two lines: its place;
- * NOWHERE, if another CPU changed it meanwhile; or NOTHING. */
-__noinline int take_oldest(__u64 hash)
+/* evict_oldest takes the entry of the oldest embryo in a flow's two lines: its place;
+ * NO_SLOT, if another CPU changed it meanwhile; or NO_EMBRYONIC. */
+__noinline int evict_oldest(__u64 hash)
 {
-	__u64 mark = mark_of(hash) | seen_now();
-	__u32 home = home_of(hash), other = other_of(home, mark), i;
-	__u16 now = mark;
-	int first = oldest_in(home, now), second = oldest_in(other, now);
+	__u64 fp = fingerprint_of(hash) | seen_now();
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp), i;
+	__u16 now = fp;
+	int first = oldest_embryonic(primary, now), second = oldest_embryonic(alternate, now);
 
-	if (first == NOTHING && second == NOTHING)
-		return NOTHING;
+	if (first == NO_EMBRYONIC && second == NO_EMBRYONIC)
+		return NO_EMBRYONIC;
 	if (second >> 2 <= first >> 2) {
-		i = LINE_ENTRIES - 1 - (first & (LINE_ENTRIES - 1));
-		return displace(home, i, mark) ? i : NOWHERE;
+		i = LINE_SLOTS - 1 - (first & (LINE_SLOTS - 1));
+		return evict_embryonic(primary, i, fp) ? i : NO_SLOT;
 	}
-	i = LINE_ENTRIES - 1 - (second & (LINE_ENTRIES - 1));
-	if (!count_stray(home))
-		return NOWHERE;
-	if (displace(other, i, mark | AWAY))
-		return LINE_ENTRIES + i;
-	uncount_stray(home);
-	return NOWHERE;
+	i = LINE_SLOTS - 1 - (second & (LINE_SLOTS - 1));
+	if (!count_displaced(primary))
+		return NO_SLOT;
+	if (evict_embryonic(alternate, i, fp | IN_ALTERNATE))
+		return LINE_SLOTS + i;
+	uncount_displaced(primary);
+	return NO_SLOT;
 }
 
-/* own_place takes an entry for a flow: a free one, an embryo's, or one that can be
+/* claim_slot takes an entry for a flow: a free one, an embryo's, or one that can be
  * made free. */
-static __always_inline __u32 own_place(__u64 hash)
+static __always_inline __u32 claim_slot(__u64 hash)
 {
-	__u32 home = home_of(hash);
+	__u32 primary = primary_line(hash);
 	int i = claim_either(hash);
 
-	if (i >= NOWHERE)
-		i = take_oldest(hash);
-	if (i == NOTHING && !make_room(home) && !make_room(other_of(home, mark_of(hash))) &&
-	    !make_way(home))
-		return NOWHERE;
-	if (i < 0 || i >= NOWHERE)
+	if (i >= NO_SLOT)
+		i = evict_oldest(hash);
+	if (i == NO_EMBRYONIC && !make_room(primary) && !make_room(alternate_line(primary, fingerprint_of(hash))) &&
+	    !make_path(primary))
+		return NO_SLOT;
+	if (i < 0 || i >= NO_SLOT)
 		i = claim_either(hash);
-	return i < NOWHERE ? i : claim_either(hash); /* another CPU dates what was there */
+	return i < NO_SLOT ? i : claim_either(hash); /* another CPU dates what was there */
 }
 
 enum added {
 	ADDED,
-	NO_PLACE,
-	WAS_THERE, /* another CPU was faster: find says what */
+	LINES_FULL,
+	EXISTS, /* another CPU was faster: find says what */
 };
 
 #define PATIENCE 16 /* looks at a rival that makes up its mind */
 
-/* outlast looks at rivals until all have made up their minds. */
-__noinline int outlast(__u64 hash, __u32 place)
+/* await_rivals looks at rivals until all have made up their minds. */
+__noinline int await_rivals(__u64 hash, __u32 slot)
 {
 	int met = BEHIND;
 
 	for (int i = 0; i < PATIENCE && met == BEHIND; i++)
-		met = rivals(hash, place);
+		met = rivals(hash, slot);
 	return met;
 }
 
-/* add makes the entry of a flow that has none. */
-__noinline int add(__u64 hash, __u64 word)
+/* flow_add makes the entry of a flow that has none. */
+__noinline int flow_add(__u64 hash, __u64 word)
 {
-	__u32 line = home_of(hash), place;
+	__u32 line = primary_line(hash), slot;
 	struct line *l;
 	int met;
 
 	if (!word)
-		return NO_PLACE;
-	place = own_place(hash);
-	if (place >= NOWHERE)
-		return NO_PLACE;
-	if (place >= LINE_ENTRIES)
-		line = other_of(line, mark_of(hash));
+		return LINES_FULL;
+	slot = claim_slot(hash);
+	if (slot >= NO_SLOT)
+		return LINES_FULL;
+	if (slot >= LINE_SLOTS)
+		line = alternate_line(line, fingerprint_of(hash));
 	l = line_at(line);
 	if (!l)
-		return NO_PLACE;
+		return LINES_FULL;
 	stall();
-	met = rivals(hash, place);
+	met = rivals(hash, slot);
 	if (met == BEHIND)
-		met = outlast(hash, place);
-	place &= LINE_ENTRIES - 1;
+		met = await_rivals(hash, slot);
+	slot &= LINE_SLOTS - 1;
 	if (met == ALONE) {
 		stall();
-		swap(&l->word[place], word);
+		exchange(&l->word[slot], word);
 		return ADDED;
 	}
-	release(line, place);
-	return WAS_THERE;
+	release_slot(line, slot);
+	return EXISTS;
 }

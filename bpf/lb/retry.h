@@ -8,9 +8,9 @@
 #include "packet/parse.h"
 #include "core/siphash.h"
 
-#define REMEMBERED 65536
-#define RETRIED_SECONDS 64 /* tcp_syn_retries gives up later, but waits longer */
-#define MOST_TIMES 255
+#define SYN_SLOTS 65536
+#define SYN_RETRY_S 64 /* tcp_syn_retries gives up later, but waits longer */
+#define MAX_TIMES 255
 
 struct seen {
 	__u32 digest;
@@ -20,7 +20,7 @@ struct seen {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, REMEMBERED);
+	__uint(max_entries, SYN_SLOTS);
 	__type(key, __u32);
 	__type(value, struct seen);
 } syns SEC(".maps");
@@ -31,15 +31,15 @@ static __always_inline __u32 seen_before(const struct packet *p)
 {
 	__u16 second = ticked_ns() / 1000000000ULL;
 	__u64 h = mix(p->hash ^ p->seq);
-	__u32 at = h % REMEMBERED;
+	__u32 at = h % SYN_SLOTS;
 	struct seen *s, was;
 
 	s = bpf_map_lookup_elem(&syns, &at);
 	if (!s)
 		return 0;
 	was = *s;
-	if (was.digest != h >> 32 || (__u16)(second - was.second) > RETRIED_SECONDS)
+	if (was.digest != h >> 32 || (__u16)(second - was.second) > SYN_RETRY_S)
 		was.times = 0;
-	*s = (struct seen){ h >> 32, second, was.times + (was.times < MOST_TIMES) };
+	*s = (struct seen){ h >> 32, second, was.times + (was.times < MAX_TIMES) };
 	return was.times;
 }

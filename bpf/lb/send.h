@@ -6,15 +6,15 @@
 #include "lb/list.h"
 #include "packet/icmp.h"
 
-/* spoilt is the verdict on a packet that could not be rewritten. */
-__noinline int spoilt(enum rewritten how)
+/* rewrite_failed is the verdict on a packet that could not be rewritten. */
+__noinline int rewrite_failed(enum rewritten how)
 {
 	switch (how) {
-	case HOPS_SPENT:
+	case HOP_LIMIT_EXCEEDED:
 		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
 	case CONGESTED:
 		return verdict(LB_DROP_CONGESTED, XDP_DROP);
-	case NO_ROOM:
+	case NO_HEADROOM:
 		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
 	default:
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
@@ -41,9 +41,9 @@ __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct 
 	return transmit(LB_TOO_BIG);
 }
 
-/* send_on forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with key
+/* forward forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with key
  * or not. */
-__noinline int send_on(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+__noinline int forward(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 		       struct route *r, const struct key *key)
 {
 	enum rewritten done;
@@ -52,10 +52,10 @@ __noinline int send_on(struct xdp_md *ctx, struct packet *p, const struct servic
 		return XDP_ABORTED;
 	if (p->length + route_bytes(r->n, r->wire) > self.mtu)
 		return too_big(ctx, p, svc);
-	done = note_hop(ctx, p);
+	done = dec_hop_limit(ctx, p);
 	if (!done)
-		done = put_on(ctx, p, r, key);
-	return done ? spoilt(done) : transmit(r->why);
+		done = apply_route(ctx, p, r, key);
+	return done ? rewrite_failed(done) : transmit(r->reason);
 }
 
 /* send_listed sends a packet to the servers of a plan. */
@@ -63,18 +63,18 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 			   struct plan *plan)
 {
 	struct listing l = { .p = plan };
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	const struct signal_key *k;
 	enum listed how;
 
-	if (!p || !svc || !plan || !w)
+	if (!p || !svc || !plan || !scr)
 		return XDP_ABORTED;
-	l.r = &w->route;
+	l.r = &scr->route;
 	l.b = bucket_of(svc, p);
 	if (!l.b)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (l.b->members < 2) /* nobody else: who gave it back has the last word */
-		plan->except = NOBODY;
+		plan->except = NO_SERVER;
 	plan->room = room_for(p, svc->wire);
 	k = signing_key();
 	plan->key_id = k ? k->id : 0;
@@ -85,52 +85,52 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	if (how == LIST_TOO_BIG)
 		return too_big(ctx, p, svc);
-	l.r->why = plan->why;
-	return send_on(ctx, p, svc, l.r, k ? &k->key : NULL);
+	l.r->reason = plan->reason;
+	return forward(ctx, p, svc, l.r, k ? &k->key : NULL);
 }
 
 /* send_routed sends a packet to one server by whatever route: through transit
  * SIDs, inside the packet's own header, signed. */
 __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-			   const struct order *o)
+			   const struct destination *d)
 {
 	const struct signal_key *k = NULL;
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	struct server *s;
 	struct sid sid;
 
-	if (!p || !svc || !o || !w)
+	if (!p || !svc || !d || !scr)
 		return XDP_ABORTED;
-	s = server_number(o->server);
+	s = server_at(d->server);
 	if (!s)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (!s->ready || begin_route(&w->route, svc))
+	if (!s->ready || begin_route(&scr->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	sid = make_sid(0, o->function, o->generation);
-	if (o->function == FN_REJECT) {
+	sid = make_sid(0, d->function, d->generation);
+	if (d->function == FN_REJECT) {
 		k = signing_key();
 		sid.key_id = k ? k->id : 0;
 	}
-	add_server(&w->route, s, sid);
-	w->route.why = o->why;
-	return send_on(ctx, p, svc, &w->route, k ? &k->key : NULL);
+	add_server(&scr->route, s, sid);
+	scr->route.reason = d->reason;
+	return forward(ctx, p, svc, &scr->route, k ? &k->key : NULL);
 }
 
 /* send_to sends a packet to one server. Most need an outer header and nothing
  * else, and call nobody but who makes room for it. */
 static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-				   const struct order *o)
+				   const struct destination *d)
 {
-	struct server *s = server_number(o->server);
+	struct server *s = server_at(d->server);
 	enum rewritten done;
 	struct sid to;
 
 	if (!s || !s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
 	    p->length + sizeof(struct ipv6hdr) > self.mtu)
-		return send_routed(ctx, p, svc, o);
-	to = make_sid(s->locator_be, o->function, o->generation);
-	done = note_hop(ctx, p);
+		return send_routed(ctx, p, svc, d);
+	to = make_sid(s->locator_be, d->function, d->generation);
+	done = dec_hop_limit(ctx, p);
 	if (!done)
-		done = put_around(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac, protocol_inside(p));
-	return done ? spoilt(done) : transmit(o->why);
+		done = add_outer(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac, protocol_inside(p));
+	return done ? rewrite_failed(done) : transmit(d->reason);
 }

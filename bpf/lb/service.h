@@ -13,18 +13,18 @@
  * touches two cache lines and calls nobody. A place has the number of a record; user
  * space writes a record before its number stands anywhere and uses it for another
  * service when no packet reads it any more. */
-#define SERVICE_PLACE_BITS 13 /* a quarter of them has a record, at most */
-#define MOST_PROBES 64	      /* user space puts a service nowhere else */
+#define SERVICE_SLOT_BITS 13 /* a quarter of them has a record, at most */
+#define MAX_PROBES 64	      /* user space puts a service nowhere else */
 #define NO_RECORD 0	      /* nothing here, and nothing behind it */
 #define SERVICE_GONE 1	      /* there was one; a record that is nobody's */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << SERVICE_PLACE_BITS);
+	__uint(max_entries, 1 << SERVICE_SLOT_BITS);
 	__uint(map_flags, BPF_F_MMAPABLE); /* a number is one store */
 	__type(key, __u32);
 	__type(value, __u64);
-} service_places SEC(".maps");
+} service_slots SEC(".maps");
 
 /* Four times the services: each VIP has a mark of its own (struct service_key),
  * and all may get another record at once. */
@@ -71,14 +71,14 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-/* first_place needs no secret: who sends packets does not choose services. */
-static __always_inline __u32 first_place(const struct service_key *key)
+/* first_slot needs no secret: who sends packets does not choose services. */
+static __always_inline __u32 first_slot(const struct service_key *key)
 {
 	const __u64 *half = (const void *)&key->vip;
 	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
 
 	h += *(const __u32 *)&key->port_be;
-	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL >> (64 - SERVICE_PLACE_BITS);
+	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL >> (64 - SERVICE_SLOT_BITS);
 }
 
 static __always_inline bool same_service(const struct service_key *a, const struct service_key *b)
@@ -90,24 +90,24 @@ static __always_inline bool same_service(const struct service_key *a, const stru
 }
 
 /* record_at returns the number of the record in a place. */
-static __always_inline __u32 record_at(__u32 place)
+static __always_inline __u32 record_at(__u32 slot)
 {
-	__u64 *number = bpf_map_lookup_elem(&service_places, &place);
+	__u64 *number = bpf_map_lookup_elem(&service_slots, &slot);
 
 	return number ? *(volatile __u64 *)number : NO_RECORD;
 }
 
 /* A service that is looked for. */
-struct sought {
+struct service_search {
 	struct service_key key;
-	__u32 place;  /* of the last probe */
+	__u32 slot;  /* of the last probe */
 	__u32 number; /* of its record, or NO_RECORD */
 };
 
 /* next_probe is the callback of bpf_loop. */
-static long next_probe(__u64 i, struct sought *f)
+static long next_probe(__u64 i, struct service_search *f)
 {
-	__u32 number = record_at(++f->place % (1 << SERVICE_PLACE_BITS));
+	__u32 number = record_at(++f->slot % (1 << SERVICE_SLOT_BITS));
 	struct service *s = bpf_map_lookup_elem(&services, &number);
 
 	if (s && same_service(&s->key, &f->key))
@@ -119,12 +119,12 @@ static long next_probe(__u64 i, struct sought *f)
  * function of its own, as it is rare. */
 __noinline int probe(const struct service_key *key, __u32 first)
 {
-	struct sought f = { .place = first };
+	struct service_search f = { .slot = first };
 
 	if (!key)
 		return NO_RECORD;
 	f.key = *key;
-	bpf_loop(MOST_PROBES - 1, next_probe, &f, 0);
+	bpf_loop(MAX_PROBES - 1, next_probe, &f, 0);
 	return f.number;
 }
 
@@ -136,7 +136,7 @@ static __always_inline struct service *service_at(const struct in6_addr *vip, __
 	struct service *s;
 
 	set_word(&key.port_be, port_be | (__u32)protocol << 16);
-	first = first_place(&key);
+	first = first_slot(&key);
 	number = record_at(first);
 	s = bpf_map_lookup_elem(&services, &number);
 	if (number == NO_RECORD || !s || same_service(&s->key, &key))
@@ -158,8 +158,8 @@ static __always_inline struct service *vip_at(const struct in6_addr *a)
 	return service_at(a, 0, 0);
 }
 
-/* server_number returns a server of today or of the near past, or NULL. */
-static __always_inline struct server *server_number(__u32 i)
+/* server_at returns a server of today or of the near past, or NULL. */
+static __always_inline struct server *server_at(__u32 i)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &i);
 

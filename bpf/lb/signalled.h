@@ -23,38 +23,38 @@ struct {
 } server_keys SEC(".maps");
 
 /* signed_by tells whether a packet carries the tag of that server, or of this
- * LB (NOBODY). A function of its own for the verifier. */
+ * LB (NO_SERVER). A function of its own for the verifier. */
 __noinline int signed_by(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
 			 __u32 server)
 {
-	struct work *w = workplace();
+	struct scratch *scr = scratch();
 	struct signer who = { .server = server };
 	const struct key *key;
 
-	if (!sr || !w)
+	if (!sr || !scr)
 		return false;
 	who.key_id = sr->sid.key_id;
-	key = server == NOBODY ? farm_key(sr->sid.key_id)
+	key = server == NO_SERVER ? farm_key(sr->sid.key_id)
 			       : bpf_map_lookup_elem(&server_keys, &who);
-	return key && authentic(ctx, sr, p, key, &w->route);
+	return key && authentic(ctx, sr, p, key, &scr->route);
 }
 
-/* unwrap takes a server's answer out and sends it to the client. */
-static __always_inline int unwrap(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+/* send_to_client takes a server's answer out and sends it to the client. */
+static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				  const struct service *svc, const struct next_hop *hop,
-				  enum counter why)
+				  enum counter reason)
 {
 	enum rewritten done = strip(ctx, sr, p, OUTWARD);
 
 	if (!done)
-		done = note_hop(ctx, p);
+		done = dec_hop_limit(ctx, p);
 	if (!done)
 		done = link_to(ctx, hop->mac, p->family);
 	if (done)
-		return spoilt(done);
+		return rewrite_failed(done);
 	if (p->kind == KIND_TCP && p->flags & TCP_SYN && clamp_mss(ctx, p, svc->mtu))
 		count(LB_MSS_CLAMPED);
-	return transmit(why);
+	return transmit(reason);
 }
 
 /* make_rst makes a server's SYN-ACK the RST with which its client would refuse it. A
@@ -65,7 +65,7 @@ __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *
 	enum rewritten done;
 
 	if (!sr || !p)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	rst.from = p->t.client;
 	rst.to = p->t.vip;
 	rst.from_port_be = p->t.client_port_be;
@@ -81,72 +81,72 @@ __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *
 static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				  const struct service *svc, __u32 server)
 {
-	struct order o = {
-		.server = server, .function = FN_REJECT, .why = LB_REJECT,
+	struct destination d = {
+		.server = server, .function = FN_REJECT, .reason = LB_REJECT,
 		.generation = bpf_ntohs(sr->sid.generation_be),
 	};
 	enum rewritten done;
 
 	/* Until the client has acknowledged the other one it may have heard this one
 	 * too, by another LB: its request must live. It says so again. */
-	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(find(p->hash, false) & WORD_FLOW))
+	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(flow_find(p->hash, false) & WORD_ESTABLISHED))
 		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
 	done = make_rst(ctx, sr, p);
-	return done ? spoilt(done) : send_routed(ctx, p, svc, &o);
+	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
-/* answered is a server's answer that signals createStickiness or removeStickiness. */
-static __always_inline int answered(struct xdp_md *ctx, struct work *w, const struct service *svc)
+/* forward_answer is a server's answer that signals createStickiness or removeStickiness. */
+static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *scr, const struct service *svc)
 {
-	struct packet *p = &w->packet;
+	struct packet *p = &scr->packet;
 	const struct next_hop *hop;
-	enum counter why;
+	enum counter reason;
 
-	if (p->hops <= 1) /* before it changes anything */
+	if (p->hop_limit <= 1) /* before it changes anything */
 		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	why = hear(w);
-	if (why == LB_STICKINESS_CONFLICT) {
-		count(why);
-		return reject(ctx, &w->sr, p, svc, w->sender);
+	reason = apply_signal(scr);
+	if (reason == LB_STICKINESS_CONFLICT) {
+		count(reason);
+		return reject(ctx, &scr->sr, p, svc, scr->sender);
 	}
-	return unwrap(ctx, &w->sr, p, svc, hop, why);
+	return send_to_client(ctx, &scr->sr, p, svc, hop, reason);
 }
 
-/* given_back is a client's packet that a server does not want: the flow is not
+/* handle_not_mine is a client's packet that a server does not want: the flow is not
  * its own, or it has no listener for a new one. The others are asked, once: the
  * last of them decides. */
-static __always_inline int given_back(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				      const struct service *svc, __u32 server)
 {
 	__u16 generation = bpf_ntohs(sr->sid.generation_be);
-	struct plan *plan = new_plan(LAP_OFFER, LB_OFFER_RETURNED);
+	struct plan *plan = new_plan(PART_OFFER, LB_OFFER_RETURNED);
 	enum rewritten done;
 
 	if (!plan)
 		return XDP_ABORTED;
 	plan->except = server;
 	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
-		if (disown(p, server, generation))
+		if (remove_stale(p, server, generation))
 			count(LB_STALE_REMOVED);
-		plan->laps = p->kind == KIND_UDP ? LAP_QUESTION | LAP_OFFER : LAP_QUESTION;
-		plan->why = LB_RECOVER_RETURNED;
+		plan->parts = p->kind == KIND_UDP ? PART_QUESTION | PART_OFFER : PART_QUESTION;
+		plan->reason = LB_RECOVER_RETURNED;
 	} else {
 		plan->generation = generation;
 		plan->forced = MAX_CHOICES;
 		plan->flags = SID_FINAL;
 	}
 	done = strip(ctx, sr, p, INWARD);
-	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
+	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
 }
 
-/* go_on sends a packet to the rest of its list. */
-static __always_inline int go_on(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+/* continue_list sends a packet to the rest of its list. */
+static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				 const struct service *svc)
 {
-	struct plan *plan = new_plan(LAP_QUESTION, LB_LIST_CONTINUED);
+	struct plan *plan = new_plan(PART_QUESTION, LB_LIST_CONTINUED);
 	enum rewritten done;
 
 	if (!plan)
@@ -156,9 +156,9 @@ static __always_inline int go_on(struct xdp_md *ctx, const struct sr *sr, struct
 	plan->generation = bpf_ntohs(sr->sid.generation_be);
 	plan->flags = sr->sid.flags;
 	if (p->kind == KIND_UDP)
-		plan->laps |= LAP_OFFER;
+		plan->parts |= PART_OFFER;
 	else if (opens(p))
-		plan->laps = LAP_OFFER;
+		plan->parts = PART_OFFER;
 	done = strip(ctx, sr, p, INWARD);
-	return done ? spoilt(done) : send_listed(ctx, p, svc, plan);
+	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
 }

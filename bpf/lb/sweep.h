@@ -5,13 +5,13 @@
 #pragma once
 #include "lb/flow.h"
 
-/* run_out tells whether an entry's time has; what is left of the unit in which it
+/* timed_out tells whether an entry's time has; what is left of the unit in which it
  * was last seen does not count. */
-static __always_inline bool run_out(__u64 mark, __u64 word, __u16 now, const struct sweep *s)
+static __always_inline bool timed_out(__u64 fp, __u64 word, __u16 now, const struct sweep *s)
 {
-	if (!(word & WORD_FLOW))
-		return expired(mark, word, now);
-	return (__u64)age_of(mark, now) << SEEN_SHIFT >
+	if (!(word & WORD_ESTABLISHED))
+		return embryonic_expired(fp, word, now);
+	return (__u64)age_of(fp, now) << SEEN_SHIFT >
 	       (is_over(word) ? s->linger_ns : s->idle_ns) + (1ULL << SEEN_SHIFT);
 }
 
@@ -21,19 +21,19 @@ static long sweep_line(__u64 i, struct sweep *s)
 	__u32 line = s->from + i;
 	struct line *l = line_at(line);
 	__u16 now = seen_now();
-	__u64 mark, word;
+	__u64 fp, word;
 
 	if (!l)
 		return 1;
-	for (int k = 0; k < LINE_ENTRIES; k++) {
-		word = peek(l->word[k]); /* before its date, which is then not an earlier one's */
-		mark = peek(l->mark[k]);
-		if (!word || word & WORD_MOVES)
+	for (int k = 0; k < LINE_SLOTS; k++) {
+		word = READ_ONCE(l->word[k]); /* before its date, which is then not an earlier one's */
+		fp = READ_ONCE(l->fingerprint[k]);
+		if (!word || word & WORD_MOVING)
 			continue;
-		if (!run_out(mark, word, now, s)) {
+		if (!timed_out(fp, word, now, s)) {
 			s->kept++;
-		} else if (swap_if(&l->word[k], word, 0)) {
-			vacate(line, l, k);
+		} else if (compare_and_swap(&l->word[k], word, 0)) {
+			free_slot(line, l, k);
 			s->removed++;
 		}
 	}

@@ -86,7 +86,7 @@ __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most
 static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	__u32 most = mtu - ip_bytes(p) - sizeof(struct tcphdr);
-	struct cursor c = frame_at(ctx, place_of(&p->l4));
+	struct cursor c = frame_at(ctx, frame_offset(&p->l4));
 	struct {
 		struct tcphdr tcp;
 		__u8 kind;

@@ -27,7 +27,7 @@ static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct pa
 	__s64 sum;
 
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	outer_header(ip, &p->t.vip, &p->t.client, 0, flow_label(&p->t), sizeof(*icmp) + bytes,
 		     IPPROTO_ICMPV6);
 	*icmp = (struct icmp){ .type = ICMP6_TOO_BIG, .rest = bpf_htonl(mtu) };
@@ -45,7 +45,7 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
 	struct icmp *icmp = (void *)(ip + 1);
 
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	*ip = (struct iphdr){
 		.version = 4,
 		.ihl = 5,
@@ -80,21 +80,21 @@ __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 m
 	bool six;
 
 	if (!p)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	six = p->family == 6;
 	headers = six ? 48 : 28;
 	quote = six ? QUOTE6_LONG : QUOTE4_LONG;
 	if (size < ETH_BYTES + quote)
 		quote = QUOTE_SHORT;
 	if (size < ETH_BYTES + quote)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	if (mtu < (six ? MIN_MTU6 : MIN_MTU4))
 		mtu = six ? MIN_MTU6 : MIN_MTU4;
 	if (mtu > 0xffff) /* IPv4 has 16 bits for it, and no packet is longer */
 		mtu = 0xffff;
 	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - size)) ||
 	    bpf_xdp_adjust_head(ctx, -(int)headers))
-		return NO_ROOM;
+		return NO_HEADROOM;
 	if (six)
 		return quote == QUOTE_SHORT ? quote6(ctx, p, QUOTE_SHORT, mtu)
 					    : quote6(ctx, p, QUOTE6_LONG, mtu);
@@ -113,14 +113,14 @@ static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const
 	__sum16 *check;
 
 	if (!eth || p->length < ip_bytes(p) + sizeof(struct icmp))
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
 	own_mac(eth->h_source);
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		ip->saddr = p->t.vip;
 		ip->daddr = p->t.client;
 		ip->hop_limit = OUTER_HOP_LIMIT;
@@ -128,7 +128,7 @@ static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const
 		struct iphdr *ip = take(&c, sizeof(*ip));
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		ip->saddr = p->t.vip.s6_addr32[3];
 		ip->daddr = p->t.client.s6_addr32[3];
 		word = (void *)&ip->ttl;
@@ -138,7 +138,7 @@ static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const
 	}
 	icmp = take(&c, 4);
 	if (!icmp)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	word = (void *)icmp;
 	check = (void *)icmp + 2;
 	was = *word;

@@ -54,9 +54,9 @@ static __always_inline __u32 length_of(__be16 field)
 	return n;
 }
 
-/* place_of is an offset of the frame, of which the verifier knows no more: what
+/* frame_offset is an offset of the frame, of which the verifier knows no more: what
  * follows is looked at once, whatever came before. */
-static __always_inline __u64 place_of(const __u32 *at)
+static __always_inline __u64 frame_offset(const __u32 *at)
 {
 	__u64 place = *(const volatile __u32 *)at;
 
@@ -95,7 +95,7 @@ struct packet {
 	__u8 family;   /* 4 or 6 */
 	__u8 flags;    /* enum tcp_flags */
 	__u8 class;    /* traffic class, or TOS */
-	__u8 hops;     /* limit, or TTL */
+	__u8 hop_limit;     /* limit, or TTL */
 	__u8 inserted; /* an SRH is between IP and transport header (WIRE_INSERT) */
 	__u8 reading;  /* LB: enum reading, of the frame's first packet */
 	__u8 zero[7];
@@ -104,7 +104,7 @@ struct packet {
 enum reading {
 	READ,
 	NOT_IP,	   /* or another version */
-	CUT_SHORT, /* less of it than its IP header says; ports may be read still */
+	TRUNCATED, /* less of it than its IP header says; ports may be read still */
 	MALFORMED, /* a transport header that does not fit */
 };
 
@@ -153,7 +153,7 @@ static __always_inline bool is_extension_header(__u8 next)
 }
 
 /* Everything is read as if the packet went inward; turn says otherwise. */
-static __always_inline void turn(struct tuple *t)
+static __always_inline void reverse(struct tuple *t)
 {
 	struct in6_addr a = t->client;
 	__be16 port = t->client_port_be;
@@ -183,7 +183,7 @@ static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 	p->family = 6;
 	p->length = sizeof(*ip) + length_of(ip->payload_len);
 	p->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
-	p->hops = ip->hop_limit;
+	p->hop_limit = ip->hop_limit;
 	copy_address(&p->t.client, &ip->saddr);
 	copy_address(&p->t.vip, &ip->daddr);
 	if (ip->nexthdr == IPPROTO_FRAGMENT)
@@ -200,7 +200,7 @@ static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
 	p->family = 4;
 	p->length = length_of(ip->tot_len);
 	p->class = ip->tos;
-	p->hops = ip->ttl;
+	p->hop_limit = ip->ttl;
 	p->t.client = mapped(ip->saddr);
 	p->t.vip = mapped(ip->daddr);
 	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
@@ -224,7 +224,7 @@ static __always_inline enum reading read_tcp(struct cursor *c, struct packet *p)
 	__u32 header;
 
 	if ((void *)(ports + 2) > c->end)
-		return CUT_SHORT;
+		return TRUNCATED;
 	set_ports(&p->t, ports[0], ports[1]);
 	p->kind = KIND_TCP;
 	tcp = take(c, sizeof(*tcp));
@@ -246,7 +246,7 @@ static __always_inline enum reading read_udp(struct cursor *c, struct packet *p)
 	struct udphdr *udp = take(c, sizeof(*udp));
 
 	if (!udp)
-		return CUT_SHORT;
+		return TRUNCATED;
 	set_ports(&p->t, udp->source, udp->dest);
 	p->kind = KIND_UDP;
 	if (bpf_ntohs(udp->len) < sizeof(*udp) || bpf_ntohs(udp->len) > room)
@@ -278,7 +278,7 @@ static __always_inline enum reading read_icmp6(struct cursor *c, struct packet *
 	struct ipv6hdr *quoted;
 
 	if (!icmp)
-		return CUT_SHORT;
+		return TRUNCATED;
 	if (icmp->type == ICMP6_ECHO)
 		p->kind = KIND_ECHO;
 	if (icmp->type != ICMP6_TOO_BIG)
@@ -299,7 +299,7 @@ static __always_inline enum reading read_icmp4(struct cursor *c, struct packet *
 	struct iphdr *quoted;
 
 	if (!icmp)
-		return CUT_SHORT;
+		return TRUNCATED;
 	if (icmp->type == ICMP4_ECHO)
 		p->kind = KIND_ECHO;
 	if (icmp->type != ICMP4_UNREACHABLE || icmp->code != ICMP4_FRAG_NEEDED)
@@ -368,11 +368,11 @@ static __always_inline enum reading read_at(void *data, void *end, __u32 at, str
 	if (protocol < 0)
 		return NOT_IP;
 	p->l4 = at + ip_bytes(p);
-	c.pos = data + place_of(&p->l4);
+	c.pos = data + frame_offset(&p->l4);
 	r = read_transport(&c, p, protocol);
 	if (d == OUTWARD)
-		turn(&p->t);
-	return r == READ && data + at + p->length > end ? CUT_SHORT : r;
+		reverse(&p->t);
+	return r == READ && data + at + p->length > end ? TRUNCATED : r;
 }
 
 /* opens tells the first packet of a connection. */

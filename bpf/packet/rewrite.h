@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* rewrite.h: the three changes that a packet on its way meets: it comes out of
- * its segments (strip), it goes into others (put_on), and its own header notes
+ * its segments (strip), it goes into others (apply_route), and its own header notes
  * the hop (age). All work on the frame of an XDP program; the packet's facts
  * stay true. */
 #pragma once
@@ -8,10 +8,10 @@
 
 enum rewritten {
 	REWRITTEN,
-	NO_ROOM,    /* the driver has none before the frame */
-	NOT_WHOLE,  /* the frame is shorter than its facts */
+	NO_HEADROOM,    /* the driver has none before the frame */
+	FRAME_TRUNCATED,  /* the frame is shorter than its facts */
 	CONGESTED,  /* marked so on its way, and it cannot say so itself (RFC 6040) */
-	HOPS_SPENT,
+	HOP_LIMIT_EXCEEDED,
 };
 
 /* replace_word updates an Internet checksum for one 16-bit word (RFC 1624). */
@@ -38,8 +38,8 @@ static __always_inline void set_class6(struct ipv6hdr *ip, __u8 class)
 	ip->flow_lbl[0] = (ip->flow_lbl[0] & 0x0f) | class << 4;
 }
 
-/* note_class gives the packet, the first thing in the frame, a traffic class. */
-static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct packet *p, __u8 class)
+/* set_class gives the packet, the first thing in the frame, a traffic class. */
+static __always_inline enum rewritten set_class(struct xdp_md *ctx, struct packet *p, __u8 class)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u16 first;
@@ -50,14 +50,14 @@ static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct pack
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		set_class6(ip, class);
 	} else {
 		struct iphdr *ip = take(&c, sizeof(*ip));
 		__u16 *word = (void *)ip;
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		first = word[0];
 		ip->tos = class;
 		ip->check = replace_word(ip->check, first, word[0]);
@@ -66,42 +66,42 @@ static __always_inline enum rewritten note_class(struct xdp_md *ctx, struct pack
 	return REWRITTEN;
 }
 
-/* note_hop takes one from the hops that are left to it. */
-static __always_inline enum rewritten note_hop(struct xdp_md *ctx, struct packet *p)
+/* dec_hop_limit takes one from the hops that are left to it. */
+static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 
-	if (p->hops <= 1)
-		return HOPS_SPENT;
+	if (p->hop_limit <= 1)
+		return HOP_LIMIT_EXCEEDED;
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		ip->hop_limit--;
 	} else {
 		struct iphdr *ip = take(&c, sizeof(*ip));
 		__u16 *word = (void *)ip, ttl;
 
 		if (!ip)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		ttl = word[4];
 		ip->ttl--;
 		ip->check = replace_word(ip->check, ttl, word[4]);
 	}
-	p->hops--;
+	p->hop_limit--;
 	return REWRITTEN;
 }
 
-/* take_srh_out removes the SRH between the packet's IP and transport headers. */
-static __always_inline enum rewritten take_srh_out(struct xdp_md *ctx, const struct sr *sr,
+/* remove_srh removes the SRH between the packet's IP and transport headers. */
+static __always_inline enum rewritten remove_srh(struct xdp_md *ctx, const struct sr *sr,
 						   struct packet *p, enum direction d)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip)), copy;
 
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	copy = *ip;
 	copy.payload_len = bpf_htons(p->length - sizeof(copy));
 	copy.nexthdr = p->t.protocol;
@@ -109,11 +109,11 @@ static __always_inline enum rewritten take_srh_out(struct xdp_md *ctx, const str
 		copy.nexthdr = IPPROTO_ICMPV6;
 	copy.daddr = d == INWARD ? p->t.vip : p->t.client;
 	if (bpf_xdp_adjust_head(ctx, sr->srh_bytes))
-		return NO_ROOM;
+		return NO_HEADROOM;
 	c = frame_at(ctx, ETH_BYTES);
 	ip = take(&c, sizeof(*ip));
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	*ip = copy;
 	p->inserted = 0;
 	return REWRITTEN;
@@ -127,20 +127,20 @@ __noinline int strip(struct xdp_md *ctx, const struct sr *sr, struct packet *p, 
 	int class;
 
 	if (!sr || !p)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	class = p->class;
 	if (p->inserted) {
-		done = take_srh_out(ctx, sr, p, d);
+		done = remove_srh(ctx, sr, p, d);
 	} else {
 		class = ecn_inward(p->class, sr->class);
 		if (class < 0)
 			return CONGESTED;
 		if (bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr) + sr->srh_bytes))
-			return NO_ROOM;
+			return NO_HEADROOM;
 	}
 	p->ip = ETH_BYTES;
 	p->l4 = ETH_BYTES + (p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	return done ?: note_class(ctx, p, class);
+	return done ?: set_class(ctx, p, class);
 }
 
 /* link_to addresses the frame to a neighbour. */
@@ -150,7 +150,7 @@ static __always_inline enum rewritten link_to(struct xdp_md *ctx, const __u8 *ma
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
 	if (!eth)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	link_header(eth, mac, family);
 	return REWRITTEN;
 }
@@ -163,13 +163,13 @@ static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struc
 
 	begin %= MAX_SEGMENTS;
 	if (bpf_xdp_store_bytes(ctx, at, (void *)&r->list[begin], list_bytes(n)))
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	return REWRITTEN;
 }
 
-/* put_around puts an outer header around the packet, with room for an SRH behind
+/* add_outer puts an outer header around the packet, with room for an SRH behind
  * it, and addresses the frame. */
-static __always_inline enum rewritten put_around(struct xdp_md *ctx, const struct packet *p,
+static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct packet *p,
 						 __u32 srh_bytes, __be64 tag, const struct sid *to,
 						 const __u8 *mac, __u8 next)
 {
@@ -180,12 +180,12 @@ static __always_inline enum rewritten put_around(struct xdp_md *ctx, const struc
 	struct cursor c;
 
 	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
-		return NO_ROOM;
+		return NO_HEADROOM;
 	c = frame_at(ctx, 0);
 	eth = take(&c, sizeof(*eth));
 	outer = take(&c, sizeof(*outer));
 	if (!eth || !outer)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	link_header(eth, mac, 6);
 	outer_header(outer, &from, (const void *)to, p->class, flow_label(&p->t),
 		     srh_bytes + p->length, next);
@@ -198,8 +198,8 @@ static __always_inline __u8 protocol_inside(const struct packet *p)
 	return p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 }
 
-/* put_last fills the SRH that put_around left room for: with one segment. */
-static __always_inline enum rewritten put_last(struct xdp_md *ctx, const struct packet *p,
+/* write_last_segment fills the SRH that add_outer left room for: with one segment. */
+static __always_inline enum rewritten write_last_segment(struct xdp_md *ctx, const struct packet *p,
 					       const struct sid *last)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
@@ -207,7 +207,7 @@ static __always_inline enum rewritten put_last(struct xdp_md *ctx, const struct 
 	struct in6_addr *segment = take(&c, sizeof(*segment));
 
 	if (!srh || !segment)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	*srh = (struct srh){
 		.next_header = protocol_inside(p), .length = 2, .type = SRH_TYPE, .segments_left = 1,
 	};
@@ -226,13 +226,13 @@ static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const stru
 	struct cursor c;
 	struct srh *srh;
 
-	done = put_around(ctx, p, srh_bytes, tag, segment_of(r, 0), r->mac, next);
+	done = add_outer(ctx, p, srh_bytes, tag, segment_of(r, 0), r->mac, next);
 	if (done || !shown)
 		return done;
 	c = frame_at(ctx, SRH_AT);
 	srh = take(&c, sizeof(*srh));
 	if (!srh)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	*srh = (struct srh){
 		.next_header = protocol_inside(p),
 		.length = 2 * shown,
@@ -244,7 +244,7 @@ static __always_inline enum rewritten encapsulate(struct xdp_md *ctx, const stru
 		struct in6_addr *last = take(&c, sizeof(*last));
 
 		if (!last)
-			return NOT_WHOLE;
+			return FRAME_TRUNCATED;
 		copy_address(last, (const void *)segment_of(r, 1));
 		return REWRITTEN;
 	}
@@ -264,13 +264,13 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 
 	__builtin_memcpy(&r->list[FIRST_SEGMENT + 1], &from, sizeof(from));
 	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
-		return NO_ROOM;
+		return NO_HEADROOM;
 	c = frame_at(ctx, 0);
 	eth = take(&c, sizeof(*eth));
 	ip = take(&c, sizeof(*ip));
 	srh = take(&c, sizeof(*srh));
 	if (!eth || !ip || !srh)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	link_header(eth, r->mac, 6);
 	*srh = (struct srh){
 		.next_header = r->own.nexthdr,
@@ -286,17 +286,17 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 	return write_list(ctx, r, FIRST_SEGMENT - r->n, r->n + 2);
 }
 
-/* put_on sends the packet, the first thing in the frame, on its route; key signs
+/* apply_route sends the packet, the first thing in the frame, on its route; key signs
  * it, or is NULL. */
-static __always_inline enum rewritten put_on(struct xdp_md *ctx, const struct packet *p,
+static __always_inline enum rewritten apply_route(struct xdp_md *ctx, const struct packet *p,
 					     struct route *r, const struct key *key)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u64 tag = bpf_cpu_to_be64(UNTAGGED);
 	struct ipv6hdr *ip;
 
-	if (r->n < 1 || r->n >= MOST_IN_ROUTE)
-		return NOT_WHOLE;
+	if (r->n < 1 || r->n >= MAX_IN_ROUTE)
+		return FRAME_TRUNCATED;
 	r->signer_be = self.locator_be;
 	if (r->wire != WIRE_INSERT) {
 		__u32 shown = r->n > 1 ? r->n - 1 : 1;
@@ -307,7 +307,7 @@ static __always_inline enum rewritten put_on(struct xdp_md *ctx, const struct pa
 	}
 	ip = take(&c, sizeof(*ip));
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	r->own = *ip;
 	copy_address((void *)segment_of(r, r->n), &ip->daddr);
 	if (key)

@@ -17,12 +17,12 @@ struct route {
 	struct sid beyond[MAX_SEGMENTS];
 	struct ipv6hdr own; /* of the packet into which they are inserted */
 	__be64 signer_be;   /* locator of who signs them */
-	__u32 why;	    /* LB: enum counter, of sending it */
+	__u32 reason;	    /* LB: enum counter, of sending it */
 	__u32 none;
 };
 
 #define FIRST_SEGMENT (MAX_SEGMENTS - 2)
-#define MOST_IN_ROUTE (MAX_SEGMENTS - 2)
+#define MAX_IN_ROUTE (MAX_SEGMENTS - 2)
 
 /* segment_of returns where segment i of a route stands. */
 static __always_inline struct sid *segment_of(struct route *r, __u32 i)
@@ -31,9 +31,9 @@ static __always_inline struct sid *segment_of(struct route *r, __u32 i)
 }
 
 /* What one server is sent. */
-struct order {
+struct destination {
 	__u32 server;
-	__u32 why;	/* enum counter */
+	__u32 reason;	/* enum counter */
 	__u16 function; /* enum function */
 	__u16 generation;
 	__u32 zero;

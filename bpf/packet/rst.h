@@ -38,7 +38,7 @@ static __always_inline enum rewritten rst6(struct xdp_md *ctx, const struct rst 
 	struct tcphdr *tcp = (void *)(ip + 1);
 
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	outer_header(ip, &r->from, &r->to, 0, r->label, sizeof(*tcp), IPPROTO_TCP);
 	tcp->check = folded(rst_tcp(tcp, r, bpf_csum_diff(NULL, 0, (void *)&ip->saddr,
 							  2 * sizeof(ip->saddr), 0)));
@@ -52,7 +52,7 @@ static __always_inline enum rewritten rst4(struct xdp_md *ctx, const struct rst 
 	struct tcphdr *tcp = (void *)(ip + 1);
 
 	if (!ip)
-		return NOT_WHOLE;
+		return FRAME_TRUNCATED;
 	*ip = (struct iphdr){
 		.version = 4,
 		.ihl = 5,
@@ -76,11 +76,11 @@ static __always_inline enum rewritten write_rst(struct xdp_md *ctx, struct packe
 	__u32 bytes = ip_bytes(p) + sizeof(struct tcphdr);
 
 	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + bytes - (ctx->data_end - ctx->data))))
-		return NO_ROOM;
+		return NO_HEADROOM;
 	p->length = bytes;
 	p->payload = 0;
 	p->flags = r->flags;
-	p->hops = OUTER_HOP_LIMIT;
+	p->hop_limit = OUTER_HOP_LIMIT;
 	p->class = 0;
 	return p->family == 6 ? rst6(ctx, r) : rst4(ctx, r);
 }

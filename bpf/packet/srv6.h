@@ -69,7 +69,7 @@ struct sr {
 	__u32 signed_segments; /* those of the SRH that the tag covers */
 	__u32 left;
 	__u8 class; /* of the outer header */
-	__u8 hops;
+	__u8 hop_limit;
 	__u8 zero[2];
 };
 
@@ -81,9 +81,9 @@ static __always_inline __u32 overhead(const struct sr *sr, const struct packet *
 
 enum opened {
 	OPENED,
-	CUT_OFF,
-	BAD_SRH,
-	BAD_TRANSPORT,
+	SR_TRUNCATED,
+	MALFORMED_SRH,
+	MALFORMED_TRANSPORT,
 	NOTHING_INSIDE, /* neither a packet nor a transport header */
 };
 
@@ -200,48 +200,48 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 	__u32 room, size = 0;
 
 	if (!ip)
-		return CUT_OFF;
+		return SR_TRUNCATED;
 	__builtin_memcpy(&sr->sid, &ip->daddr, sizeof(sr->sid));
 	sr->sender_be = upper_half(&ip->saddr);
 	sr->tag = lower_half(&ip->saddr);
 	sr->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
-	sr->hops = ip->hop_limit;
+	sr->hop_limit = ip->hop_limit;
 	room = length_of(ip->payload_len);
 	if (c.pos + room > c.end)
-		return CUT_OFF;
+		return SR_TRUNCATED;
 	inside = ip->nexthdr;
 	if (inside == IPPROTO_ROUTING) {
 		inside = read_srh(ctx, &c, sr, room, &size);
 		if (inside < 0)
-			return BAD_SRH;
+			return MALFORMED_SRH;
 	}
 	protocol = inside;
 	if (inside == IPPROTO_IPV6 || inside == IPPROTO_IPIP) {
 		p->ip = SRH_AT + sr->srh_bytes;
-		c = frame_at(ctx, place_of(&p->ip));
+		c = frame_at(ctx, frame_offset(&p->ip));
 		protocol = read_network(&c, p);
 		if (protocol < 0)
-			return CUT_OFF;
+			return SR_TRUNCATED;
 		if (p->family != (inside == IPPROTO_IPV6 ? 6 : 4))
 			return NOTHING_INSIDE;
 		if (sr->srh_bytes + p->length > room)
-			return CUT_OFF;
+			return SR_TRUNCATED;
 		p->l4 = p->ip + ip_bytes(p);
-		c.pos = (void *)(long)ctx->data + place_of(&p->l4);
+		c.pos = (void *)(long)ctx->data + frame_offset(&p->l4);
 	} else if (size && (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
 		if (read_inserted(ctx, sr, p, size))
-			return CUT_OFF;
-		c = frame_at(ctx, place_of(&p->l4));
+			return SR_TRUNCATED;
+		c = frame_at(ctx, frame_offset(&p->l4));
 	} else {
 		return NOTHING_INSIDE;
 	}
 	switch (read_transport(&c, p, protocol)) {
 	case READ:
 		return OPENED;
-	case CUT_SHORT:
-		return CUT_OFF;
+	case TRUNCATED:
+		return SR_TRUNCATED;
 	default:
-		return BAD_TRANSPORT;
+		return MALFORMED_TRANSPORT;
 	}
 }
 
@@ -253,12 +253,12 @@ __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum
 	enum opened how;
 
 	if (!sr || !p)
-		return CUT_OFF;
+		return SR_TRUNCATED;
 	__builtin_memset(sr, 0, sizeof(*sr));
 	__builtin_memset(p, 0, sizeof(*p));
 	how = unfold(ctx, sr, p);
 	if (d == OUTWARD)
-		turn(&p->t);
+		reverse(&p->t);
 	return how;
 }
 

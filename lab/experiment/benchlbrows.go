@@ -190,7 +190,7 @@ func (s *benchSession) hatchRow(m benchMode) *benchRow {
 	return s.makingRow(m, "hatch", lbEmpty, func(lb *lbBench) pass {
 		return lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew)
 	}, func(lb *lbBench) pass {
-		return lb.fromClient(m, tcpACK, benchMade, counts{"flow_acknowledged": 1, "steer": 1})
+		return lb.fromClient(m, tcpACK, benchMade, counts{"flow_established": 1, "steer": 1})
 	})
 }
 

@@ -200,7 +200,7 @@ func (l *LB) hatch(pool Pool, now time.Duration, s TCP) Outcome {
 	case s.has(ACK) && s.Ack == e.Expects:
 		l.Flow = established(now, e.Server, e.Generation)
 		l.Embryo = Embryo{}
-		out.Why = append(out.Why, "flow_acknowledged")
+		out.Why = append(out.Why, "flow_established")
 	case s.has(ACK):
 		return l.recover(pool, now, s)
 	}

@@ -103,7 +103,7 @@ type TwinOffering struct {
 	EpsilonPpm uint32
 	Workers    uint32
 	Acceptance uint8
-	Signal     uint8
+	Measure    uint8
 	OnFull     uint8
 	Owner      uint8
 	Netns      int32
