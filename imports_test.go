@@ -12,8 +12,8 @@ import (
 var layers = [][]string{
 	{"topo"},
 	{"lab/queue", "lab/stats", "lab/trace", "learn", "policy", "steer"},
-	{"proof/fsm", "table"},
-	{"config", "proof/oracle"},
+	{"table", "wire"},
+	{"config", "proof/fsm", "proof/oracle"},
 	{"api", "dataplane", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
 	{"control"},
 	{"lab/figures", "lab/sim"},

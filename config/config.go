@@ -24,8 +24,8 @@ import (
 
 // Limits of one file.
 const (
-	MaxServices = 1024 // of an LB
-	MaxServers  = 4096 // over all services of an LB and their history
+	MaxServices = topo.MaxServices // of an LB
+	MaxServers  = 4096             // over all services of an LB and their history
 )
 
 // ParseLB reads the configuration of a load balancer. file is only a name for

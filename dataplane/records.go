@@ -11,7 +11,6 @@ import (
 
 // The LB's table of services (bpf/lb/service.h).
 const (
-	maxServices     = 1024
 	serviceSlotBits = 13
 	serviceSlots    = 1 << serviceSlotBits
 	mostProbes      = 64

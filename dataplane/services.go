@@ -34,8 +34,8 @@ const tablesAtOnce = 64
 // room first; the tables that nobody reads any more end last, those of a
 // configuration that failed among them.
 func (l *LB) setServices(services []topo.Service) error {
-	if len(services) > maxServices {
-		return fmt.Errorf("%d services: at most %d", len(services), maxServices)
+	if len(services) > topo.MaxServices {
+		return fmt.Errorf("%d services: at most %d", len(services), topo.MaxServices)
 	}
 	err := l.replaceServices(services)
 	if e := l.markVIPs(services); e != nil {

@@ -3,16 +3,14 @@
 // Every other package speaks in these types; this one imports nothing of ours.
 package topo
 
+// The values of its enums and its limits are those of the C programs.
+//
+//go:generate go run ../dataplane/internal/constants
+
 import (
 	"fmt"
 	"net/netip"
 	"time"
-)
-
-// Limits of a list of segments (bpf/core/types.h).
-const (
-	MaxChoices = 4 // candidates of one offer
-	MaxVia     = 3 // transit SIDs before them
 )
 
 // Node is one machine of the SR domain.
@@ -80,12 +78,12 @@ func (v VIP) String() string {
 // Dispatch says how an LB spreads the new flows of a service.
 type Dispatch uint8
 
-const (
-	Single Dispatch = iota // one server by hash, no state, no agent needed
-	Hunt                   // offered to a list of candidates
-)
-
-func (d Dispatch) String() string { return [...]string{"single", "hunt"}[d] }
+func (d Dispatch) String() string {
+	return [...]string{
+		Single: "single", // one server by hash, no state, no agent needed
+		Hunt:   "hunt",   // offered to a list of candidates
+	}[d]
+}
 
 // Select is how the lists of candidates come about. Either way they are one
 // table of Buckets lists, the same at every LB.
@@ -101,22 +99,22 @@ func (s Select) String() string { return [...]string{"hash", "random"}[s] }
 // Wire is how segments travel with a packet.
 type Wire uint8
 
-const (
-	Encap  Wire = iota // an outer header: RFC 8986 H.Encaps.Red
-	Insert             // the papers': an SRH inside the client's own IPv6 packet
-)
+func (w Wire) String() string {
+	return [...]string{
+		Encap:  "encap",  // an outer header: RFC 8986 H.Encaps.Red
+		Insert: "insert", // the papers': an SRH inside the client's own IPv6 packet
+	}[w]
+}
 
-func (w Wire) String() string { return [...]string{"encap", "insert"}[w] }
-
-// Fragments is what becomes of IP fragments, whose ports nobody can see.
+// Fragments is what becomes of IP fragments, which carry no ports but the first.
 type Fragments uint8
 
-const (
-	DropFragments Fragments = iota
-	HashFragments           // the service's packets are all hashed by addresses alone
-)
-
-func (f Fragments) String() string { return [...]string{"drop", "hash"}[f] }
+func (f Fragments) String() string {
+	return [...]string{
+		DropFragments: "drop",
+		HashFragments: "hash", // the service's packets are all hashed by addresses alone
+	}[f]
+}
 
 // Version is the pool of a service as it once was.
 type Version struct {
@@ -146,9 +144,8 @@ type Service struct {
 // Key is a 128-bit secret.
 type Key [16]byte
 
-// MaxAge is the longest time without packets that an LB may be told to wait for. Its
-// table could tell 4 h 52 min (bpf/lb/lines.h, age_of); what is older it takes for new.
-const MaxAge = 4 * time.Hour
+// MaxAge is the longest time without packets that an LB may be told to wait for.
+const MaxAge = MaxAgeS * time.Second
 
 // FlowTable bounds the flows one node remembers.
 type FlowTable struct {
@@ -172,13 +169,13 @@ type LB struct {
 // Acceptance is how an agent decides on an offer that it could pass on.
 type Acceptance uint8
 
-const (
-	Always  Acceptance = iota
-	Static             // accept while busy < Threshold (SRLB Algorithm 1)
-	Dynamic            // Static with a threshold that adapts (6LB Algorithm 2)
-)
-
-func (a Acceptance) String() string { return [...]string{"always", "static", "dynamic"}[a] }
+func (a Acceptance) String() string {
+	return [...]string{
+		Always:  "always",
+		Static:  "static",  // accept while busy < Threshold (SRLB Algorithm 1)
+		Dynamic: "dynamic", // Static with a threshold that adapts (6LB Algorithm 2)
+	}[a]
+}
 
 // Signal is where an agent reads its load from.
 type Signal uint8
@@ -194,23 +191,23 @@ func (s Signal) String() string { return [...]string{"busy", "sockets", "shm"}[s
 // OnFull is what the last candidate does when its accept queue is full.
 type OnFull uint8
 
-const (
-	Reset OnFull = iota // answer RST, as the papers' tcp_abort_on_overflow meant
-	Drop                // leave the client to retransmit
-)
+func (o OnFull) String() string {
+	return [...]string{
+		Reset: "rst",  // as the papers' tcp_abort_on_overflow meant
+		Drop:  "drop", // leave the client to retransmit
+	}[o]
+}
 
 // Owner is where an agent looks up whose a flow is.
 type Owner uint8
 
-const (
-	Socket Owner = iota // the sockets of the agent's own network namespace
-	Netns               // those of another one: Offering.Netns
-	Table               // its own table of flows: the sockets are out of sight
-)
-
-func (o Owner) String() string { return [...]string{"socket", "netns", "table"}[o] }
-
-func (o OnFull) String() string { return [...]string{"rst", "drop"}[o] }
+func (o Owner) String() string {
+	return [...]string{
+		Socket: "socket", // the sockets of the agent's own network namespace
+		Netns:  "netns",  // those of another namespace: Offering.Netns
+		Table:  "table",  // its own table of flows: the sockets are out of sight
+	}[o]
+}
 
 // Offering is a service as the agent of one server sees it.
 type Offering struct {

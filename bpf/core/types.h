@@ -10,10 +10,14 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
-#define MAX_CHOICES 4	/* candidates of one offer */
-#define MAX_MEMBERS 15	/* of one bucket: the candidates and those of earlier pools */
-#define MAX_VIA 3	/* transit SIDs before the candidates */
-#define MAX_SEGMENTS 16 /* of one route; a power of two, so that an index can be masked */
+enum limits {
+	MAX_CHOICES = 4,   /* candidates of one offer */
+	MAX_MEMBERS = 15,  /* of one bucket: the candidates and those of earlier pools */
+	MAX_VIA = 3,	   /* transit SIDs before the candidates */
+	MAX_SEGMENTS = 16, /* of one route; a power of two, so that an index can be masked */
+	MAX_SERVICES = 1024,
+	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB may be told to wait for */
+};
 
 /* A flow, as the client sends it: also the 40 bytes that SipHash reads. IPv4
  * addresses are mapped (RFC 4291 §2.5.5.2). */

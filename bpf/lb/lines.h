@@ -94,6 +94,8 @@ static __always_inline __u16 age_of(__u64 fp, __u16 now)
 	return age < 0xff00 ? age : 0;
 }
 
+_Static_assert(MAX_AGE_S * 1000000000ULL >> SEEN_SHIFT < 0xff00, "MAX_AGE_S is beyond age_of");
+
 /* embryonic_expired tells an embryo that has waited too long: it counts as none. */
 static __always_inline bool embryonic_expired(__u64 fp, __u64 word, __u16 now)
 {

@@ -6,7 +6,6 @@
 #include "core/digest.h"
 #include "packet/parse.h"
 
-#define MAX_SERVICES 1024
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 
 /* Services by what they are of: a hash table with linear probing, of which a packet

@@ -1,0 +1,51 @@
+// Code generated from bpf/core/types.h by dataplane/internal/constants; DO NOT EDIT.
+
+package topo
+
+// enum limits
+const (
+	MaxChoices  = 4
+	MaxMembers  = 15
+	MaxVia      = 3
+	MaxSegments = 16
+	MaxServices = 1024
+	MaxAgeS     = 14400
+)
+
+// enum dispatch
+const (
+	Single Dispatch = 0
+	Hunt   Dispatch = 1
+)
+
+// enum wire
+const (
+	Encap  Wire = 0
+	Insert Wire = 1
+)
+
+// enum fragments
+const (
+	DropFragments Fragments = 0
+	HashFragments Fragments = 1
+)
+
+// enum acceptance
+const (
+	Always  Acceptance = 0
+	Static  Acceptance = 1
+	Dynamic Acceptance = 2
+)
+
+// enum on_full
+const (
+	Reset OnFull = 0
+	Drop  OnFull = 1
+)
+
+// enum owner
+const (
+	Socket Owner = 0
+	Netns  Owner = 1
+	Table  Owner = 2
+)

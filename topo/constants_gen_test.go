@@ -1,0 +1,12 @@
+// Code generated from bpf/core/types.h by dataplane/internal/constants; DO NOT EDIT.
+
+package topo
+
+var named = []interface{ String() string }{
+	Single, Hunt,
+	Encap, Insert,
+	DropFragments, HashFragments,
+	Always, Static, Dynamic,
+	Reset, Drop,
+	Socket, Netns, Table,
+}

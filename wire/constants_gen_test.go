@@ -1,0 +1,8 @@
+// Code generated from bpf/core/types.h by dataplane/internal/constants; DO NOT EDIT.
+
+package wire
+
+var named = []interface{ String() string }{
+	None, ConnectAvail, ConnectForce, AckStickiness, RecoverStickiness, Deliver, Reject, CreateStickiness, RemoveStickiness, NotMine,
+	Retry, Final,
+}
