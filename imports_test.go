@@ -11,7 +11,7 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"topo"},
-	{"lab/queue", "lab/stats", "lab/trace", "learn", "policy", "steer"},
+	{"lab/queue", "lab/stats", "lab/trace", "policy", "weights"},
 	{"table", "wire"},
 	{"config", "proof/fsm", "proof/oracle"},
 	{"api", "dataplane", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"proffer/api"
 	"proffer/config"
+	"proffer/control"
 	"proffer/dataplane"
 	"proffer/topo"
 )
@@ -57,7 +59,9 @@ func runLB(cmd *cobra.Command, path string, cfg *topo.LB) error {
 	if err := dataplane.Preflight(); err != nil {
 		return err
 	}
-	lb, err := dataplane.NewLB(cfg)
+	begun := time.Now()
+	weighed := func(cfg *topo.LB) *topo.LB { return control.Weighed(cfg, time.Since(begun), control.Configured) }
+	lb, err := dataplane.NewLB(weighed(cfg))
 	if err != nil {
 		return err
 	}
@@ -92,7 +96,7 @@ func runLB(cmd *cobra.Command, path string, cfg *topo.LB) error {
 			if next.CandidateKey != cfg.CandidateKey {
 				return nil, fixed("candidate_key")
 			}
-			if err := lb.Apply(next); err != nil {
+			if err := lb.Apply(weighed(next)); err != nil {
 				return nil, err
 			}
 			now.Store(next)

@@ -1,7 +1,7 @@
 // Package edge plays EdgeBalance's experiments (§4) packet by packet in virtual
 // time: flows that stay where their first packet went, packets that cost their
-// service's time on a core, bounded rings before the cores, and every 30 ms the
-// Tick of package steer, the one that the daemon runs.
+// service's time on a core, bounded rings before the cores, and every 30 ms a
+// step of a weigher of package weights, the object that a daemon runs.
 //
 //	flow begins → LB: the core whose turn it is, by the weights
 //	every packet → counted by the LB → the core's ring, or dropped if it is full

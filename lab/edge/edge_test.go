@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"proffer/steer"
+	"proffer/weights"
 )
 
 const seed = 5
 
 func policies() []Policy {
 	return []Policy{
-		{Kind: Model, PID: steer.Published()},
-		{Kind: Model, PID: steer.Tuned()},
-		{Kind: Monitor, PID: steer.Published(), Noise: ReportNoise},
+		{Kind: Model, PID: weights.PublishedGains()},
+		{Kind: Model, PID: weights.TunedGains()},
+		{Kind: Monitor, PID: weights.PublishedGains(), Noise: ReportNoise},
 		{Kind: Static},
 	}
 }

@@ -2,9 +2,10 @@ package edge
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"proffer/steer"
+	"proffer/weights"
 )
 
 // Run plays the traffic on the farm under the policy. The same arguments give
@@ -21,6 +22,20 @@ func Run(f Farm, p Policy, t Traffic, seed uint64) (Result, error) {
 	return e.result(), nil
 }
 
+// weigher is one whose servers come and go; a core is a server to it.
+type weigher interface {
+	weights.Weigher
+	Join(core int)
+	Leave(core int)
+}
+
+func newWeigher(p Policy, cores int) weigher {
+	if p.Kind == Static {
+		return weights.NewStatic(slices.Repeat([]float64{1}, cores))
+	}
+	return weights.NewPID(cores, p.PID)
+}
+
 type engine struct {
 	farm    Farm
 	traffic Traffic
@@ -30,8 +45,9 @@ type engine struct {
 	turn    *turn
 	packets [][]uint64 // by core and service, as the LB counts them
 
-	balancer *steer.Balancer
-	monitor  *monitor // nil: not asked
+	meter   *weights.Meter
+	monitor *monitor // nil: not asked
+	weigher weigher
 
 	agenda  int64 // ns, the first of those below
 	tickAt  int64
@@ -52,22 +68,17 @@ func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
 		}
 	}
 	e.seen = make([]int64, len(e.cores))
-	gains := steer.Settings{} // of static: none
-	if p.Kind == Model {
-		gains = p.PID
-	}
-	e.balancer = steer.New(f.calibrate(seed), gains)
-	e.turn = newTurn(e.balancer.Control().Weights())
+	e.meter = weights.NewMeter(f.calibrate(seed))
+	e.weigher = newWeigher(p, len(e.cores))
 	if p.Kind == Monitor {
 		e.monitor = newMonitor(e, p, seed)
-		e.turn = newTurn(e.monitor.control.Weights())
 	}
 	for i, s := range f.Servers {
 		if s.Spare {
-			e.each(i, (*steer.Controller).Leave)
+			e.each(i, e.weigher.Leave)
 		}
 	}
-	e.balancer.Tick(0, e.packets)
+	e.turn = newTurn(e.weigher.Weights(0))
 	e.tickAt = int64(Period)
 	e.plan()
 	return e
@@ -78,7 +89,7 @@ func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
 const calibrationPackets = 1000
 
 // calibrate is what the servers report as their costs.
-func (f Farm) calibrate(seed uint64) (costs steer.Costs) {
+func (f Farm) calibrate(seed uint64) (costs weights.Costs) {
 	rng := rand.New(rand.NewPCG(seed, calibrationStream))
 	for _, s := range f.Servers {
 		for range s.Cores {
@@ -100,15 +111,11 @@ func (f Farm) vary(cost float64, rng *rand.Rand) float64 {
 	return cost * (1 + float64(f.Jitter*(2*rng.Float64()-1)))
 }
 
-// each tells all controllers about the cores of a server.
-func (e *engine) each(server int, do func(*steer.Controller, int)) {
+// each does something with the cores of a server.
+func (e *engine) each(server int, do func(core int)) {
 	for i := range e.cores {
-		if e.cores[i].server != server {
-			continue
-		}
-		do(e.balancer.Control(), i)
-		if e.monitor != nil {
-			do(e.monitor.control, i)
+		if e.cores[i].server == server {
+			do(i)
 		}
 	}
 }
@@ -181,14 +188,20 @@ func (e *engine) attend() {
 }
 
 func (e *engine) tick(now int64) {
-	predicted, weights := e.balancer.Tick(time.Duration(now), e.packets)
+	at := time.Duration(now)
+	predicted := e.meter.Loads(at, e.packets)
+	observed := predicted
 	if e.monitor != nil {
-		weights = e.monitor.step()
+		observed = e.monitor.loads
 	}
-	e.tally.sample(now, predicted, e.measure(now), weights)
+	for i, load := range observed {
+		e.weigher.Observe(at, weights.Sample{Server: i, Value: load})
+	}
+	e.tally.sample(now, predicted, e.measure(now), e.weigher.Weights(at))
 	if e.farm.Overload > 0 && e.average(predicted) > e.farm.Overload {
 		e.enlarge()
 	}
+	e.turn.weights = e.weigher.Weights(at)
 }
 
 // measure is how busy each core was since the last tick.
@@ -221,7 +234,7 @@ func (e *engine) enlarge() {
 		if servers[i].Spare {
 			servers[i].Spare = false
 			e.farm.Servers = servers
-			e.each(i, (*steer.Controller).Join)
+			e.each(i, e.weigher.Join)
 			return
 		}
 	}

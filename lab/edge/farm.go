@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"proffer/steer"
+	"proffer/weights"
 )
 
 // Farm is the datapath nodes. All servers offer the same services.
@@ -50,7 +50,7 @@ func (k Kind) String() string { return [...]string{"model", "monitor", "static"}
 // Policy is how new flows are spread.
 type Policy struct {
 	Kind  Kind
-	PID   steer.Settings
+	PID   weights.Gains
 	Noise float64 // of a Monitor's reports, in cores
 }
 

@@ -1,28 +1,22 @@
 package edge
 
-import (
-	"math/rand/v2"
-
-	"proffer/steer"
-)
+import "math/rand/v2"
 
 // monitor is what an LB knows that asks its servers: the last report of each
 // core. Servers report every Period, each at an instant of its own, so what is
 // compared is up to a Period old and not of the same time.
 type monitor struct {
-	engine  *engine
-	control *steer.Controller
-	noise   float64
-	rng     *rand.Rand
-	at      []int64 // ns, of each server's next report
-	seen    []int64 // ns of work, at each core's last one
-	loads   []float64
+	engine *engine
+	noise  float64
+	rng    *rand.Rand
+	at     []int64 // ns, of each server's next report
+	seen   []int64 // ns of work, at each core's last one
+	loads  []float64
 }
 
 func newMonitor(e *engine, p Policy, seed uint64) *monitor {
 	m := &monitor{engine: e, noise: p.Noise, rng: rand.New(rand.NewPCG(seed, noiseStream)),
-		control: steer.NewController(len(e.cores), p.PID),
-		seen:    make([]int64, len(e.cores)), loads: make([]float64, len(e.cores))}
+		seen: make([]int64, len(e.cores)), loads: make([]float64, len(e.cores))}
 	phases := rand.New(rand.NewPCG(seed, phaseStream))
 	for range e.farm.Servers {
 		m.at = append(m.at, 1+phases.Int64N(int64(Period)))
@@ -59,5 +53,3 @@ func (m *monitor) report(now int64, core int) {
 	m.seen[core] = busy
 	m.loads[core] = min(1, max(0, share+float64(m.noise*m.rng.NormFloat64())))
 }
-
-func (m *monitor) step() []float64 { return m.control.Step(m.loads, Period) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/steer"
+	"proffer/weights"
 )
 
 // What §4 says of Figures 3 to 5, as far as it can be had (docs/edge.md).
@@ -14,7 +14,7 @@ func TestPredictionIsClose(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for cost := 400 * time.Nanosecond; cost <= 1900*time.Nanosecond; cost += 500 {
 		f, traffic := Prediction(cost)
-		r := run(t, f, Policy{Kind: Model, PID: steer.Published()}, traffic, seed)
+		r := run(t, f, Policy{Kind: Model, PID: weights.PublishedGains()}, traffic, seed)
 		last := r.Samples[len(r.Samples)-1]
 		if last.Predicted[0] < last.Measured[0] {
 			t.Errorf("%v a packet: predicted %.3f, measured %.3f: want too much", cost, last.Predicted[0], last.Measured[0])
@@ -32,7 +32,7 @@ func TestModelKeepsServersAlike(t *testing.T) {
 	f, traffic := Heterogeneous(share)
 	results := map[Kind]Result{}
 	for _, p := range policies() {
-		if p.PID != steer.Tuned() {
+		if p.PID != weights.TunedGains() {
 			results[p.Kind] = run(t, f, p, traffic, seed)
 		}
 	}
@@ -66,7 +66,7 @@ func TestThreeTimesFaster(t *testing.T) {
 	level := func(p Policy) float64 {
 		return Level(run(t, f, p, traffic, seed).Samples, 0.04)
 	}
-	model, static := level(Policy{Kind: Model, PID: steer.Published()}), level(Policy{Kind: Static})
+	model, static := level(Policy{Kind: Model, PID: weights.PublishedGains()}), level(Policy{Kind: Static})
 	if math.Abs(static/Lifetime.Seconds()-1) > 0.05 {
 		t.Errorf("static levels in %.2f s, want %v", static, Lifetime)
 	}
@@ -80,8 +80,8 @@ func TestThreeTimesFaster(t *testing.T) {
 func TestSlowFlowsSwing(t *testing.T) {
 	f, traffic := Dynamic(0)
 	traffic.WarmUp = 30 * time.Second
-	published := run(t, f, Policy{Kind: Model, PID: steer.Published()}, traffic, seed).Apart
-	tuned := run(t, f, Policy{Kind: Model, PID: steer.Tuned()}, traffic, seed).Apart
+	published := run(t, f, Policy{Kind: Model, PID: weights.PublishedGains()}, traffic, seed).Apart
+	tuned := run(t, f, Policy{Kind: Model, PID: weights.TunedGains()}, traffic, seed).Apart
 	if published < 0.2 || tuned > 0.05 {
 		t.Errorf("servers are %.3f apart with the published gains and %.3f with ours (seed %d)", published, tuned, seed)
 	}

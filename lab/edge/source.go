@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"proffer/learn"
+	"proffer/weights"
 )
 
 // Streams of a seed. Traffic, costs and reports have their own, so that every
@@ -108,7 +108,7 @@ func (s *source) length() int32 {
 	}
 	// Pareto: x_m·(1 − u)^(−1/a), its mean x_m·a/(a − 1).
 	least := s.Packets * (s.Tail - 1) / s.Tail
-	x := least * learn.Exp(-math.Log1p(-u)/s.Tail)
+	x := least * weights.Exp(-math.Log1p(-u)/s.Tail)
 	return int32(max(1, min(math.Round(x), math.MaxInt32)))
 }
 

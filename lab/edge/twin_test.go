@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/steer"
+	"proffer/weights"
 )
 
 // The twin makes all flows, then all packets, sorts them, and remembers every
@@ -28,6 +28,8 @@ type twin struct {
 	dropped uint64
 	waits   []int64
 	spare   []bool
+	meter   *weights.Meter
+	pid     *weights.PID // also for Static: without gains
 }
 
 // twinTraffic is every packet until the end, in order.
@@ -134,23 +136,22 @@ func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, o
 	}
 	gains := p.PID
 	if p.Kind == Static {
-		gains = steer.Settings{}
+		gains = weights.Gains{}
 	}
-	b := steer.New(w.farm.calibrate(seed), gains)
+	w.meter, w.pid = weights.NewMeter(w.farm.calibrate(seed)), weights.NewPID(len(w.server), gains)
 	for core, server := range w.server {
 		if w.spare[server] {
-			b.Control().Leave(core)
+			w.pid.Leave(core)
 		}
 	}
-	b.Tick(0, w.counts(0))
-	turns := newTurn(b.Control().Weights())
+	turns := newTurn(w.pid.Weights(0)) // which the PID changes in place
 	costs := rand.New(rand.NewPCG(seed, costStream))
 	homes := map[int]int{}
 	tick := int64(Period)
 	packets := twinTraffic(traffic, seed)
 	for _, packet := range append(packets, twinPacket{at: int64(traffic.For) + 1}) {
 		for ; tick <= min(packet.at, int64(traffic.For)); tick += int64(Period) {
-			samples = append(samples, w.tick(b, tick))
+			samples = append(samples, w.tick(tick))
 		}
 		if packet.at > int64(traffic.For) {
 			break
@@ -168,10 +169,14 @@ func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, o
 	return samples, len(packets)
 }
 
-func (w *twin) tick(b *steer.Balancer, now int64) Sample {
+func (w *twin) tick(now int64) Sample {
 	// What comes at the very instant of a tick comes after it.
-	loads, weights := b.Tick(time.Duration(now), w.counts(now))
-	s := Sample{At: time.Duration(now), Predicted: slices.Clone(loads), Weights: slices.Clone(weights)}
+	at := time.Duration(now)
+	loads := w.meter.Loads(at, w.counts(now))
+	for core, load := range loads {
+		w.pid.Observe(at, weights.Sample{Server: core, Value: load})
+	}
+	s := Sample{At: at, Predicted: slices.Clone(loads), Weights: slices.Clone(w.pid.Weights(at))}
 	sum, members := 0.0, 0.0
 	for core, server := range w.server {
 		s.Measured = append(s.Measured, float64(w.busy(core, now-int64(Period), now))/float64(Period))
@@ -184,7 +189,7 @@ func (w *twin) tick(b *steer.Balancer, now int64) Sample {
 		w.spare[join] = false
 		for core, server := range w.server {
 			if server == join {
-				b.Control().Join(core)
+				w.pid.Join(core)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"proffer/lab/edge"
 	"proffer/lab/figures"
-	"proffer/steer"
+	"proffer/weights"
 )
 
 // EdgeBalance §4, Figures 3 to 5. The paper leaves much open; docs/edge.md says
@@ -26,10 +26,10 @@ func edgeFigures() []Figure {
 const packetCost = 70 * time.Nanosecond
 
 var edgePolicies = map[string]edge.Policy{
-	"model":       {Kind: edge.Model, PID: steer.Published()},
-	"monitor":     {Kind: edge.Monitor, PID: steer.Published(), Noise: edge.ReportNoise},
+	"model":       {Kind: edge.Model, PID: weights.PublishedGains()},
+	"monitor":     {Kind: edge.Monitor, PID: weights.PublishedGains(), Noise: edge.ReportNoise},
 	"round robin": {Kind: edge.Static},
-	"tuned":       {Kind: edge.Model, PID: steer.Tuned()},
+	"tuned":       {Kind: edge.Model, PID: weights.TunedGains()},
 }
 
 func edgeCell(policy string, farm edge.Farm, traffic edge.Traffic, rate float64, read func(edge.Result) []float64) cell {

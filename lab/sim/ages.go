@@ -37,13 +37,12 @@ func (p *ages) draw(lb, server int32) {
 	pair := p.pair(lb, server)
 	begun := p.begun[pair]
 	if len(begun) > 0 {
-		samples := &p.samples[lb][server]
 		gap := 1 / (p.rate * float64(len(begun)))
 		at := p.drawn[pair] + int64(p.rng.ExpFloat64()*gap)
 		for at < p.now {
 			word := p.rng.Uint64()
 			since := begun[int(word&0xffffffff)*len(begun)>>32]
-			samples.Add(float64(at-since), word)
+			p.sample(lb, server, at, at-since, word)
 			p.result.packets++
 			at += int64(p.rng.ExpFloat64() * gap)
 		}

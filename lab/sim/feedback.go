@@ -1,6 +1,6 @@
 package sim
 
-import "proffer/learn"
+import "proffer/weights"
 
 // feedback is wrr-feedback: round robin by weights 0.1 + 0.9·exp(−8(b/32)²), b
 // being the busy workers of a server, of which there are 32 in the paper, asked
@@ -33,7 +33,7 @@ func (p *feedback) poll() {
 	for s := range p.servers {
 		inHand := p.farm.Servers[s].inHand()
 		busy := float64(min(int(p.servers[s].taken), inHand)) / float64(inHand)
-		p.weights[s] = 0.1 + float64(0.9*learn.Exp(-8*busy*busy))
+		p.weights[s] = 0.1 + float64(0.9*weights.Exp(-8*busy*busy))
 	}
 }
 

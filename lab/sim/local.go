@@ -1,6 +1,10 @@
 package sim
 
-import "proffer/learn"
+import (
+	"time"
+
+	"proffer/weights"
+)
 
 // The policies that count the flows in their own LB's table: lsq, sed and
 // learned. All choose the least (flows + offset) / weight.
@@ -79,31 +83,24 @@ func (p *counting) count(lb, server int32, by float64) {
 // learned is HLB: the weights come from flow durations, every stepLength.
 type learned struct {
 	*counting
-	weighers []*learn.Weigher
-	samples  [][]learn.Reservoir // per LB and server
-	seen     []float64           // the mean duration of each server, in step
+	weighers []*weights.Filter // per LB
 	random   draws
 	drawn    uint64
 }
 
 func newLearned(e *engine) *learned {
 	n := len(e.servers)
-	settings := learn.Paper()
+	settings := weights.PublishedFilter()
+	settings.Reservoir = e.policy.Reservoir
 	if e.policy.FixedR != 0 {
 		settings.Noise, settings.Alpha = e.policy.FixedR, 0
 	}
 	p := &learned{
 		counting: newCounting(e, e.policy.TwoChoices, func(int) float64 { return 1 / float64(n) }),
-		seen:     make([]float64, n),
 		random:   newDraws(e.result.seed, packetStream),
 	}
 	for range e.farm.LBs {
-		p.weighers = append(p.weighers, learn.NewWeigher(n, settings))
-		samples := make([]learn.Reservoir, n)
-		for s := range samples {
-			samples[s] = learn.NewReservoir(e.policy.Reservoir)
-		}
-		p.samples = append(p.samples, samples)
+		p.weighers = append(p.weighers, weights.NewFilter(n, settings))
 	}
 	e.timers = append(e.timers, timer{e.policy.every(stepLength), p.step})
 	return p
@@ -114,12 +111,14 @@ func (p *learned) word() uint64 {
 	return p.random.at(p.drawn)
 }
 
+// sample takes the duration of a flow, or its age, seen at an instant.
+func (p *learned) sample(lb, server int32, at, duration int64, word uint64) {
+	p.weighers[lb].Observe(time.Duration(at), weights.Sample{Server: int(server), Value: float64(duration), Random: word})
+}
+
 func (p *learned) step() {
-	for lb := range p.weighers {
-		for s := range p.samples[lb] {
-			p.seen[s] = p.samples[lb][s].Mean()
-		}
-		copy(p.weights[lb], p.weighers[lb].Step(p.seen))
+	for lb, w := range p.weighers {
+		copy(p.weights[lb], w.Weights(time.Duration(p.now)))
 		p.rescore(int32(lb))
 	}
 }
@@ -127,5 +126,5 @@ func (p *learned) step() {
 // close samples the duration of a completed flow.
 func (p *learned) close(lb, server int32, opened int64) {
 	p.counting.close(lb, server, opened)
-	p.samples[lb][server].Add(float64(p.now-opened), p.word())
+	p.sample(lb, server, p.now, p.now-opened, p.word())
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"proffer/learn"
+	"proffer/weights"
 )
 
 // The streams of a seed. Each is its own, so that every policy meets the same
@@ -59,7 +59,7 @@ func (s *sampler) draw() float64 {
 	case ExponentialKind:
 		return math.Round(s.rng.ExpFloat64() * float64(s.Mean))
 	case LognormalKind:
-		return math.Round(learn.Exp(s.mu + float64(s.sigma*s.rng.NormFloat64())))
+		return math.Round(weights.Exp(s.mu + float64(s.sigma*s.rng.NormFloat64())))
 	case HyperexponentialKind:
 		p := s.branch
 		if s.rng.Float64() >= p {

@@ -2,8 +2,9 @@ package sim
 
 import (
 	"slices"
+	"time"
 
-	"proffer/learn"
+	"proffer/weights"
 )
 
 // The slow twins of the policies that count an LB's flows.
@@ -27,23 +28,19 @@ func (s *slow) counting(best func(func(int, int) float64) func(int, *flow) int, 
 
 func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 	type view struct {
-		weigher *learn.Weigher
-		samples []learn.Reservoir
+		weigher *weights.Filter
 		drawn   []int64
 	}
 	var lbs []view
-	settings := learn.Paper()
+	settings := weights.PublishedFilter()
+	settings.Reservoir = s.p.Reservoir
 	if s.p.FixedR > 0 {
 		settings.Noise, settings.Alpha = s.p.FixedR, 0
 	}
 	for range s.farm.LBs {
-		v := view{weigher: learn.NewWeigher(len(s.hosts), settings), drawn: make([]int64, len(s.hosts))}
-		for range s.hosts {
-			v.samples = append(v.samples, learn.NewReservoir(s.p.Reservoir))
-		}
-		lbs = append(lbs, v)
+		lbs = append(lbs, view{weigher: weights.NewFilter(len(s.hosts), settings), drawn: make([]int64, len(s.hosts))})
 	}
-	table := s.counting(best, func(lb, server int) float64 { return lbs[lb].weigher.Weights()[server] })
+	table := s.counting(best, func(lb, server int) float64 { return lbs[lb].weigher.Weights(0)[server] })
 	rng := newPacketRNG(s.seed)
 	packets := func(lb, server int) { // that have come since the last look
 		var since []int64
@@ -58,7 +55,8 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 				break
 			}
 			word := rng.Uint64()
-			lbs[lb].samples[server].Add(float64(at-since[int(word&0xffffffff)*len(since)>>32]), word)
+			begun := since[int(word&0xffffffff)*len(since)>>32]
+			lbs[lb].weigher.Observe(0, weights.Sample{Server: server, Value: float64(at - begun), Random: word})
 		}
 		lbs[lb].drawn[server] = s.now
 	}
@@ -70,7 +68,7 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 		ended(r)
 		if s.p.Completed {
 			drawn++
-			lbs[r.LB].samples[r.Server].Add(float64(s.now-r.opened), random.at(drawn))
+			lbs[r.LB].weigher.Observe(0, weights.Sample{Server: r.Server, Value: float64(s.now - r.opened), Random: random.at(drawn)})
 		}
 	}
 	s.every(stepLength, func() {
@@ -80,7 +78,7 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 			}
 		}
 		for _, v := range lbs {
-			v.weigher.Step(s.keys(func(i int) float64 { return v.samples[i].Mean() }))
+			v.weigher.Weights(time.Duration(s.now))
 		}
 	})
 }

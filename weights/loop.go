@@ -1,4 +1,4 @@
-package steer
+package weights
 
 import "time"
 
@@ -31,36 +31,36 @@ func (f Form) String() string {
 	return "literal"
 }
 
-// Settings of a PID: its form and gains. The unit of an error is a whole core,
+// Gains of a PID controller, and the form they belong to. The unit of an error is a whole core,
 // that of a weight the average weight.
-type Settings struct {
+type Gains struct {
 	Form       Form
 	KP, KI, KD float64
 }
 
-// Published are the form and the gains of EdgeBalance §3, for a tick of 30 ms.
-func Published() Settings { return Settings{Literal, 0.6, 0.5, 0.125} }
+// PublishedGains are the form and the gains of EdgeBalance §3, for a tick of 30 ms.
+func PublishedGains() Gains { return Gains{Literal, 0.6, 0.5, 0.125} }
 
-// Tuned are gains for flows that last seconds, which the published ones set
+// TunedGains are gains for flows that last seconds, which the published ones set
 // swinging. They damp what the published ones do not, and take five seconds to
 // level an elephant where those take a quarter of one. docs/edge.md has both.
-func Tuned() Settings { return Settings{True, 0.05, 0, 0.025} }
+func TunedGains() Gains { return Gains{True, 0.05, 0, 0.025} }
 
-// longest is the longest time between two ticks that a term is computed with: a
+// longest is the longest time between two steps that a term is computed with: a
 // clock that jumped, or a machine that was suspended, must not fill the integral.
 const longest = time.Second
 
-// PID is the controller of one core. Its zero state is that of a core about
+// loop is the controller of one core. Its zero state is that of a core about
 // which nothing is known.
-type PID struct {
-	Settings
+type loop struct {
+	Gains
 	sum  float64
 	prev float64
 }
 
-// Step returns diff_weight, what the core has to lose, for the distance of its
-// load from the average, dt after the last Step.
-func (p *PID) Step(deviation float64, dt time.Duration) float64 {
+// step returns diff_weight, what the core has to lose, for the distance of its
+// load from the average, dt after the last step.
+func (p *loop) step(deviation float64, dt time.Duration) float64 {
 	seconds := min(dt, longest).Seconds()
 	if p.Form == True {
 		p.sum += float64(p.KI * deviation * seconds)

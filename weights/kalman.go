@@ -1,4 +1,4 @@
-package learn
+package weights
 
 // Kalman tracks one slowly varying number through noisy measurements (HLB
 // §IV-B2), the state being its own prediction:

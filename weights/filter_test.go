@@ -1,9 +1,10 @@
-package learn
+package weights
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 const seed = 7
@@ -92,13 +93,16 @@ func TestKalmanFollows(t *testing.T) {
 }
 
 func TestWeightsFavourTheFast(t *testing.T) {
-	w := NewWeigher(4, Paper())
-	if got := w.Step([]float64{0, 0, 0, 0}); got[0] != 0.25 || got[3] != 0.25 {
+	w := NewFilter(4, PublishedFilter())
+	if got := w.Weights(1); got[0] != 0.25 || got[3] != 0.25 {
 		t.Errorf("nothing seen: weights %v, want equal ones", got)
 	}
 	var got []float64
-	for range 1000 {
-		got = w.Step([]float64{100, 200, 300, 0})
+	for step := range time.Duration(1000) {
+		for server := range 3 {
+			w.Observe(step+2, Sample{Server: server, Value: 100 * float64(server+1)})
+		}
+		got = w.Weights(step + 2)
 	}
 	sum := 0.0
 	for _, x := range got {
@@ -118,8 +122,19 @@ func TestWeightsFavourTheFast(t *testing.T) {
 	}
 }
 
-func TestScore(t *testing.T) {
-	if Score(0, 0.5) != 2 || Score(3, 0.5) != 8 {
-		t.Error("Score is (flows + 1) / weight")
+// TestFilterStepsOnceAnInstant: a second call at the same time, or at an earlier
+// one, returns the same weights.
+func TestFilterStepsOnceAnInstant(t *testing.T) {
+	w := NewFilter(2, PublishedFilter())
+	w.Observe(1, Sample{Server: 0, Value: 1})
+	w.Observe(1, Sample{Server: 1, Value: 3})
+	first := w.Weights(10)[0]
+	for _, at := range []time.Duration{10, 3, 0} {
+		if again := w.Weights(at)[0]; again != first {
+			t.Errorf("weight %v at 10, then %v at %d", first, again, at)
+		}
+	}
+	if w.Weights(11)[0] == first {
+		t.Error("a later step changed nothing")
 	}
 }

@@ -1,9 +1,4 @@
-// Package learn infers how fast servers are from what a load balancer sees
-// anyway (HLB §IV-B): durations of flows, sampled into one reservoir a server,
-// smoothed by one Kalman filter a server, turned into weights by a softmax. It
-// has no clock and no randomness of its own, and its arithmetic gives the same
-// bits on every machine, so that the daemon and the simulator run the same code.
-package learn
+package weights
 
 // Reservoir keeps k samples of a stream (HLB Algorithm 1): a new one takes the
 // place of a random old one, so that a sample survives a geometrically
@@ -15,10 +10,10 @@ type Reservoir struct {
 	sum     float64
 }
 
-// NewReservoir returns an empty reservoir of k ≥ 1 places.
+// NewReservoir returns an empty reservoir of k ≥ 1 samples.
 func NewReservoir(k int) Reservoir { return Reservoir{samples: make([]float64, k)} }
 
-// Add stores x at the place that random names. The first k samples fill the
+// Add stores x in the position that random names. The first k samples fill the
 // reservoir in order, so that its mean is one of real samples from the first on.
 func (r *Reservoir) Add(x float64, random uint64) {
 	if r.filled < len(r.samples) {

@@ -1,4 +1,4 @@
-package steer
+package weights
 
 import (
 	"math"
@@ -7,19 +7,16 @@ import (
 	"time"
 )
 
-const (
-	seed = 11
-	tick = 30 * time.Millisecond
-)
+const tick = 30 * time.Millisecond
 
 // twoNodes is the check of FAILURES.md: two servers, one of them first .10 above
 // the average of both, whose loads follow their weights at once, by gain a
 // weight. It returns that one's distance from the average, tick by tick.
-func twoNodes(s Settings, gain float64, n int) []float64 {
-	p := PID{Settings: s}
+func twoNodes(s Gains, gain float64, n int) []float64 {
+	p := loop{Gains: s}
 	path := []float64{0.10}
 	for e := path[0]; len(path) <= n; path = append(path, e) {
-		e -= gain * p.Step(e, tick)
+		e -= gain * p.step(e, tick)
 	}
 	return path
 }
@@ -27,14 +24,14 @@ func twoNodes(s Settings, gain float64, n int) []float64 {
 // TestPublishedGainsWantTheLiteralForm: with a true derivative they swing ever
 // wider; as printed they settle.
 func TestPublishedGainsWantTheLiteralForm(t *testing.T) {
-	published := Published()
+	published := PublishedGains()
 	published.Form = True
 	for i, want := range []float64{0.10, -0.09, 0.25, -0.38} {
 		if got := twoNodes(published, 0.4, 3)[i]; math.Abs(got-want) > 0.005 {
 			t.Errorf("true form, tick %d: %.4f, want %.2f", i, got, want)
 		}
 	}
-	path := twoNodes(Published(), 0.4, 40)
+	path := twoNodes(PublishedGains(), 0.4, 40)
 	for i, e := range path[1:] {
 		if e < -0.005 || e > path[i] && e > 0.005 {
 			t.Errorf("literal form, tick %d: %v after %v", i+1, e, path[i])
@@ -45,7 +42,7 @@ func TestPublishedGainsWantTheLiteralForm(t *testing.T) {
 // TestSettles: whatever share of the load follows the weights, up to all of two
 // busy servers', both settings end at the average.
 func TestSettles(t *testing.T) {
-	for _, s := range []Settings{Published(), Tuned()} {
+	for _, s := range []Gains{PublishedGains(), TunedGains()} {
 		for _, gain := range []float64{0.1, 0.4, 0.95} {
 			path := twoNodes(s, gain, 4000)
 			if last := path[len(path)-1]; math.Abs(last) > 1e-3 {
@@ -55,10 +52,10 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestPIDIsThePapers holds Step to the paper's lines and to the textbook's.
+// TestPIDIsThePapers holds step to the paper's lines and to the textbook's.
 func TestPIDIsThePapers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	literal, parallel := PID{Settings: Published()}, PID{Settings: Settings{True, 0.6, 0.5, 0.125}}
+	literal, parallel := loop{Gains: PublishedGains()}, loop{Gains: Gains{True, 0.6, 0.5, 0.125}}
 	const kP, kI, kD, dt = 0.6, 0.5, 0.125, 0.03
 	errSum, prevErr, integral, last := 0.0, 0.0, 0.0, 0.0
 	for i := range 1000 {
@@ -67,13 +64,13 @@ func TestPIDIsThePapers(t *testing.T) {
 		errSum += kI * err * dt
 		dErr := kD * (prevErr - err) * dt
 		prevErr = err
-		if got, want := literal.Step(e, tick), err+errSum+dErr; math.Abs(got-want) > 1e-12 {
+		if got, want := literal.step(e, tick), err+errSum+dErr; math.Abs(got-want) > 1e-12 {
 			t.Fatalf("step %d (seed %d): literal %v, want %v", i, seed, got, want)
 		}
 		integral += e * dt
 		want := kP*e + kI*integral + kD*(e-last)/dt
 		last = e
-		if got := parallel.Step(e, tick); math.Abs(got-want) > 1e-12 {
+		if got := parallel.step(e, tick); math.Abs(got-want) > 1e-12 {
 			t.Fatalf("step %d (seed %d): true %v, want %v", i, seed, got, want)
 		}
 	}
@@ -81,11 +78,12 @@ func TestPIDIsThePapers(t *testing.T) {
 
 func TestAboveTheAverageLosesWeight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for _, s := range []Settings{Published(), Tuned()} {
+	for _, s := range []Gains{PublishedGains(), TunedGains()} {
 		for range 1000 {
-			c := NewController(5, s)
+			c := NewPID(5, s)
 			loads, mean := randomLoads(rng, 5)
-			for i, w := range c.Step(loads, tick) {
+			c.Weights(0)
+			for i, w := range weighed(c, tick, loads) {
 				if (w < 1) != (loads[i] > mean) {
 					t.Fatalf("%v: load %v of mean %v has weight %v (seed %d)", s, loads[i], mean, w, seed)
 				}
@@ -107,19 +105,19 @@ func randomLoads(rng *rand.Rand, n int) (loads []float64, mean float64) {
 func TestSymmetry(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	order := rng.Perm(7)
-	for _, s := range []Settings{Published(), Tuned()} {
-		a, b := NewController(7, s), NewController(7, s)
-		for range 500 {
+	for _, s := range []Gains{PublishedGains(), TunedGains()} {
+		a, b := NewPID(7, s), NewPID(7, s)
+		for step := range 500 {
 			loads, other := make([]float64, 7), make([]float64, 7)
 			for i := range loads {
 				loads[i] = rng.Float64()
 				other[order[i]] = loads[i]
 			}
-			a.Step(loads, tick)
-			b.Step(other, tick)
-			for i, w := range a.Weights() {
-				if math.Abs(w-b.Weights()[order[i]]) > 1e-9 {
-					t.Fatalf("core %d has weight %v, and %v elsewhere (seed %d)", i, w, b.Weights()[order[i]], seed)
+			at := time.Duration(step) * tick
+			theirs := weighed(b, at, other)
+			for i, w := range weighed(a, at, loads) {
+				if math.Abs(w-theirs[order[i]]) > 1e-9 {
+					t.Fatalf("core %d has weight %v, and %v elsewhere (seed %d)", i, w, theirs[order[i]], seed)
 				}
 			}
 		}
@@ -129,7 +127,7 @@ func TestSymmetry(t *testing.T) {
 // TestWeightsAreShares: never below 0, 0 outside, of mean 1, whatever happens.
 func TestWeightsAreShares(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	c := NewController(6, Settings{True, 0.6, 0.5, 0.125}) // the wildest
+	c := NewPID(6, Gains{True, 0.6, 0.5, 0.125}) // the wildest
 	for step := range 20_000 {
 		core := rng.IntN(6)
 		switch rng.IntN(20) {
@@ -141,9 +139,9 @@ func TestWeightsAreShares(t *testing.T) {
 		loads, _ := randomLoads(rng, 6)
 		loads[core] *= 20
 		sum := 0.0
-		for i, w := range c.Step(loads, tick) {
+		for i, w := range weighed(c, time.Duration(step)*tick, loads) {
 			if w < 0 || math.IsNaN(w) || w > 0 && !c.member[i] {
-				t.Fatalf("step %d (seed %d): weights %v of members %v", step, seed, c.Weights(), c.member)
+				t.Fatalf("step %d (seed %d): weights %v of members %v", step, seed, c.weights, c.member)
 			}
 			sum += w
 		}
@@ -153,48 +151,71 @@ func TestWeightsAreShares(t *testing.T) {
 	}
 }
 
-func TestTickPredictsCostTimesRate(t *testing.T) {
-	b := New(Costs{{700, 1400}, {500, 1000}}, Published())
-	b.Tick(5*time.Second, [][]uint64{{9, 9}, {9, 9}}) // the origin
-	loads, weights := b.Tick(5*time.Second+tick, [][]uint64{{9 + 10_000, 9 + 5_000}, {9, 9 + 6_000}})
+// weighed lets c observe the loads at an instant and returns its weights then.
+func weighed(c *PID, at time.Duration, loads []float64) []float64 {
+	for core, load := range loads {
+		c.Observe(at, Sample{Server: core, Value: load})
+	}
+	return c.Weights(at)
+}
+
+func TestMeterPredictsCostTimesRate(t *testing.T) {
+	m := NewMeter(Costs{{700, 1400}, {500, 1000}})
+	m.Loads(5*time.Second, [][]uint64{{9, 9}, {9, 9}}) // the origin
+	loads := m.Loads(5*time.Second+tick, [][]uint64{{9 + 10_000, 9 + 5_000}, {9, 9 + 6_000}})
 	if want := (10_000*700 + 5_000*1400) / 30e6; math.Abs(loads[0]-want) > 1e-12 {
 		t.Errorf("load %v, want %v", loads[0], want)
 	}
-	if want := 6_000 * 1000 / 30e6; math.Abs(loads[1]-want) > 1e-12 {
+	want := 6_000 * 1000 / 30e6
+	if math.Abs(loads[1]-want) > 1e-12 {
 		t.Errorf("load %v, want %v", loads[1], want)
 	}
-	if weights[0] >= 1 || weights[1] <= 1 {
-		t.Errorf("weights %v: the busier core is to lose", weights)
+	if loads = m.Loads(5*time.Second, [][]uint64{{0, 0}, {0, 0}}); loads[1] != want {
+		t.Error("a clock that went back changed a load")
 	}
-	before := weights[0]
-	if _, weights = b.Tick(5*time.Second, [][]uint64{{0, 0}, {0, 0}}); weights[0] != before {
-		t.Error("a clock that went back moved the weights")
-	}
-	loads, _ = b.Tick(5*time.Second+2*tick, [][]uint64{{0, 0}, {0, 3_000}}) // both started anew
+	loads = m.Loads(5*time.Second+2*tick, [][]uint64{{0, 0}, {0, 3_000}}) // both started again
 	if loads[0] != 0 || math.Abs(loads[1]-0.1) > 1e-12 {
-		t.Errorf("loads %v after the counters started anew, want 0 and .1", loads)
+		t.Errorf("loads %v after the counters started again, want 0 and .1", loads)
+	}
+}
+
+// TestPIDKeepsTime: the first call sets the origin, and a clock that goes back
+// moves no weight.
+func TestPIDKeepsTime(t *testing.T) {
+	c := NewPID(2, PublishedGains())
+	if w := weighed(c, 5*time.Second, []float64{1, 0}); w[0] != 1 || w[1] != 1 {
+		t.Errorf("weights %v at the origin, want equal ones", w)
+	}
+	before := weighed(c, 5*time.Second+tick, []float64{0.5, 0.2})[0]
+	if before >= 1 {
+		t.Errorf("the busier core has weight %v, want less than 1", before)
+	}
+	for _, at := range []time.Duration{5*time.Second + tick, 5 * time.Second} {
+		if w := weighed(c, at, []float64{1, 0}); w[0] != before {
+			t.Errorf("weight %v at %v, want %v still", w[0], at, before)
+		}
 	}
 }
 
 // TestSuspend: an hour without a tick weighs no more than a second.
 func TestSuspend(t *testing.T) {
-	for _, s := range []Settings{Published(), Tuned()} {
-		p, q := PID{Settings: s}, PID{Settings: s}
-		if hour, second := p.Step(0.2, time.Hour), q.Step(0.2, time.Second); hour != second {
+	for _, s := range []Gains{PublishedGains(), TunedGains()} {
+		p, q := loop{Gains: s}, loop{Gains: s}
+		if hour, second := p.step(0.2, time.Hour), q.step(0.2, time.Second); hour != second {
 			t.Errorf("%v: an hour gives %v, a second %v", s, hour, second)
 		}
 	}
 }
 
 func TestLastOneLeaves(t *testing.T) {
-	c := NewController(2, Published())
+	c := NewPID(2, PublishedGains())
 	c.weights[0], c.weights[1] = 2, 0
 	c.Leave(0)
-	if w := c.Weights(); w[0] != 0 || w[1] != 1 {
+	if w := c.Weights(0); w[0] != 0 || w[1] != 1 {
 		t.Errorf("weights %v: who is left takes all", w)
 	}
 	c.Leave(1)
-	if w := c.Step([]float64{1, 1}, tick); w[0] != 0 || w[1] != 0 {
+	if w := weighed(c, tick, []float64{1, 1}); w[0] != 0 || w[1] != 0 {
 		t.Errorf("weights %v without members", w)
 	}
 }
