@@ -1,7 +1,9 @@
 # make alone prints what each target does.
 SHELL := bash
 GO ?= go
-BIN := build/proffer
+VERSION := $(shell git describe --always --dirty 2>/dev/null)
+# Where git does not answer, go would fail to ask it for the commit.
+STAMP := -buildvcs=$(if $(VERSION),auto,false) -ldflags "-X proffer/cmd/internal/cli.version=$(VERSION)"
 
 .PHONY: help demo test build generate lint bench clean tools
 
@@ -9,13 +11,14 @@ help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## show 30,000 real connections a policy finding free servers (root; < 2 minutes)
-	@$(BIN) demo
+	@build/proffer-lab demo
 
 test: tools ## check everything: objects, style, units, programs, end to end (root; installs what it lacks)
 	@.ci/check
 
-build: ## build/proffer from the committed eBPF objects (needs Go only)
-	@$(GO) build -o $(BIN) ./cmd/proffer
+build: ## build/proffer and build/proffer-lab from the committed eBPF objects (needs Go only)
+	@mkdir -p build
+	@$(GO) build $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
 
 generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 	@$(GO) generate ./...

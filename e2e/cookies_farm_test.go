@@ -35,10 +35,7 @@ func upCookies(t *testing.T) *cookieFarm {
 	bed := up(t, testbed.Config{Servers: 2})
 	f := &cookieFarm{bed: bed, farm: start(t, bed, settings(t, "hunt:static:0"))}
 	f.lb = f.farm.Daemon(bed.LBs[0])
-	program, err := guest.Build(t.Context(), "proffer/cmd/proffer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := built(t, "proffer")
 	f.guests = make([]*guest.Guest, len(bed.Servers))
 	t.Cleanup(f.close(t))
 	var group errgroup.Group

@@ -25,7 +25,7 @@ import (
 // cannot send on time, and then the program must claim nothing.
 const lateness = "could not keep its schedule"
 
-// demo is `proffer demo` as a process.
+// demo is `proffer-lab demo` as a process.
 type demo struct {
 	*exec.Cmd
 	out            string // its --out
@@ -36,7 +36,7 @@ type demo struct {
 func startDemo(t *testing.T, args ...string) *demo {
 	t.Helper()
 	d := &demo{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
-	d.Cmd = exec.Command(proffer, append([]string{"demo", "--out", d.out}, args...)...)
+	d.Cmd = exec.Command(profferLab, append([]string{"demo", "--out", d.out}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
 	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	if err := d.Start(); err != nil {

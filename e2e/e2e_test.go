@@ -28,8 +28,8 @@ const (
 	patience = 2 * time.Minute
 )
 
-// proffer is the path of the program under test, built once.
-var proffer string
+// proffer and profferLab are the paths of the programs under test, built once.
+var proffer, profferLab string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
@@ -40,9 +40,9 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	proffer = filepath.Join(dir, "proffer")
-	if out, err := exec.Command("go", "build", "-o", proffer, "proffer/cmd/proffer").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build proffer: %v\n%s", err, out)
+	proffer, profferLab = filepath.Join(dir, "proffer"), filepath.Join(dir, "proffer-lab")
+	if out, err := exec.Command("go", "build", "-o", dir+"/", "proffer/cmd/proffer", "proffer/cmd/proffer-lab").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build both programs: %v\n%s", err, out)
 		return 1
 	}
 	return m.Run()

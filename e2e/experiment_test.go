@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startExperiment runs `proffer experiment` as a process, without --out.
+// startExperiment runs `proffer-lab experiment` as a process, without --out.
 func startExperiment(t *testing.T, args ...string) *demo {
 	t.Helper()
 	d := &demo{ended: make(chan error, 1)}
-	d.Cmd = exec.Command(proffer, append([]string{"experiment"}, args...)...)
+	d.Cmd = exec.Command(profferLab, append([]string{"experiment"}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
 	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	if err := d.Start(); err != nil {

@@ -20,12 +20,9 @@ func TestOldestKernel(t *testing.T) {
 	farm := start(t, bed, settings(t, "hunt:static:4"))
 	lb := bed.LBs[0]
 	forget(t, farm.Daemon(lb))
-	program, err := guest.Build(t.Context(), "proffer/cmd/proffer")
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string][]byte{
-		"/bin/proffer": program,
+		"/bin/proffer":     built(t, "proffer"),
+		"/bin/proffer-lab": built(t, "proffer-lab"),
 		"/bin/balance": fmt.Appendf(nil, `#!/bin/sh
 uname -r
 ip link set lo up
@@ -39,6 +36,7 @@ cat /lb.log
 `, configuration(bed, lb)),
 	}
 	for _, path := range []string{configuration(bed, lb), strings.TrimSuffix(configuration(bed, lb), "yaml") + "keys"} {
+		var err error
 		if files[path], err = os.ReadFile(path); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +51,7 @@ echo $$ >/sys/fs/cgroup/small/one/cgroup.procs
 proffer lb --config /etc/much.yaml 2>&1
 `)
 	files["/bin/measure"] = []byte(`#!/bin/sh
-proffer bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hunt/not-ours)/' 2>&1
+proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hunt/not-ours)/' 2>&1
 `)
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-lb", Place: lb, Files: files})
 	if err != nil {
@@ -83,4 +81,14 @@ proffer bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hun
 	if !strings.HasPrefix(out, "6.1.") || !strings.Contains(out, "msg=ready role=lb") {
 		t.Errorf("the LB on an old kernel:\n%s", out)
 	}
+}
+
+// built compiles one of our commands as a guest can run it.
+func built(t *testing.T, command string) []byte {
+	t.Helper()
+	program, err := guest.Build(t.Context(), "proffer/cmd/"+command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/control"
 	"proffer/dataplane"
@@ -33,7 +34,7 @@ this host (owner: table). docs/operators.md describes FILE.
 
 SIGHUP reads the signal keys again. If the agent is killed, its programs go on
 answering, and the next one takes over their flows.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadAgent(path)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
+	"proffer/cmd/internal/cli"
 	"proffer/control"
 	"proffer/dataplane"
 	"proffer/nexthop"
@@ -57,7 +58,7 @@ func configFlag(cmd *cobra.Command, path *string) {
 // readConfig reads the file that --config names.
 func readConfig(path string) ([]byte, error) {
 	if path == "" {
-		return nil, usageError{fmt.Errorf("--config FILE is missing: the node's YAML configuration")}
+		return nil, cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

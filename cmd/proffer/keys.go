@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/topo"
 )
@@ -40,12 +41,7 @@ agents' files made from it, are on every node, and every daemon has read its own
 
 A node that signs with a key that another one does not have yet, or no longer,
 is not heard there.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return usageError{fmt.Errorf("unknown verb \"keys %s\"; see `proffer help keys` for what there is", args[0])}
-		},
+		Args: cli.VerbOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newKeysNew(), newKeysPromote(), newKeysDrop(), newKeysServer())
@@ -60,7 +56,7 @@ func newKeysNew() *cobra.Command {
 		Long: `Prints a load balancer's file of one random key, or with --from FILE its keys
 and a new one behind them: the first step of a rotation. The new key's id is the
 next above all others, and the first free one after 255.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var keys []topo.SignalKey
 			if cmd.Flags().Changed("from") {
@@ -103,7 +99,7 @@ func newRotation(verb, short, long string, change func([]topo.SignalKey, int) ([
 		Args:  oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("id") {
-				return usageError{errors.New("--id N is missing: the key to " + verb)}
+				return cli.BadUsage(errors.New("--id N is missing: the key to " + verb))
 			}
 			keys, err := readKeys(args[0])
 			if err != nil {
@@ -111,10 +107,10 @@ func newRotation(verb, short, long string, change func([]topo.SignalKey, int) ([
 			}
 			at := slices.IndexFunc(keys, func(k topo.SignalKey) bool { return k.ID == id })
 			if at < 0 {
-				return usageError{fmt.Errorf("--id %d: %s has %s", id, args[0], idsOf(keys))}
+				return cli.BadUsagef("--id %d: %s has %s", id, args[0], idsOf(keys))
 			}
 			if keys, err = change(keys, at); err != nil {
-				return usageError{fmt.Errorf("--id %d: %w", id, err)}
+				return cli.BadUsagef("--id %d: %w", id, err)
 			}
 			return printed(cmd, config.MarshalLBKeys(keys))
 		},
@@ -134,11 +130,11 @@ masters. From the same FILE comes always the same.`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if locator == "" {
-				return usageError{errors.New("--locator PREFIX is missing: the server's, as in node.locator of its agent")}
+				return cli.BadUsage(errors.New("--locator PREFIX is missing: the server's, as in node.locator of its agent"))
 			}
 			at, err := config.ParseLocator(locator)
 			if err != nil {
-				return usageError{fmt.Errorf("--locator: %w", err)}
+				return cli.BadUsagef("--locator: %w", err)
 			}
 			keys, err := readKeys(args[0])
 			if err != nil {
@@ -158,11 +154,11 @@ masters. From the same FILE comes always the same.`,
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return usageError{fmt.Errorf("FILE is missing: a load balancer's file of signal keys; see `%s --help`", cmd.CommandPath())}
+		return cli.BadUsagef("FILE is missing: a load balancer's file of signal keys; see `%s --help`", cmd.CommandPath())
 	case 1:
 		return nil
 	default:
-		return usageError{fmt.Errorf("%s takes one FILE, got %q too; see `%[1]s --help`", cmd.CommandPath(), args[1])}
+		return cli.BadUsagef("%s takes one FILE, got %q too; see `%[1]s --help`", cmd.CommandPath(), args[1])
 	}
 }
 
@@ -185,7 +181,7 @@ func printed(cmd *cobra.Command, file []byte) error {
 // addKey puts a new key behind the others.
 func addKey(keys []topo.SignalKey, random io.Reader) ([]topo.SignalKey, error) {
 	if len(keys) == config.MaxKeys {
-		return nil, usageError{fmt.Errorf("--from: there are %d keys already, the most there can be; drop one first", len(keys))}
+		return nil, cli.BadUsagef("--from: there are %d keys already, the most there can be; drop one first", len(keys))
 	}
 	k := topo.SignalKey{ID: freeID(keys)}
 	for _, secret := range [][]byte{k.Farm[:], k.Server[:]} {

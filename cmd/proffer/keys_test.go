@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/topo"
 )
@@ -44,7 +45,7 @@ func keyFile(t *testing.T, text string) string {
 func printedBy(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := call(t, append([]string{"keys"}, args...)...)
-	if code != exitOK || stderr != "" {
+	if code != cli.OK || stderr != "" {
 		t.Fatalf("proffer keys %q: exit %d, %s", args, code, stderr)
 	}
 	return stdout
@@ -203,7 +204,7 @@ func TestKeysRefuse(t *testing.T) {
 		{[]string{"server", file, "--locator", "5f00:0:2:1::1/64"}, "--locator: \"5f00:0:2:1::1/64\" has bits behind the prefix (write 5f00:0:2:1::/64); want an IPv6 /64 prefix"},
 		{[]string{"server", "--locator", "5f00:0:2:1::/64"}, "FILE is missing: a load balancer's file of signal keys"},
 	} {
-		wantLine(t, append([]string{"keys"}, c.args...), exitUsage, c.want)
+		wantLine(t, append([]string{"keys"}, c.args...), cli.Usage, c.want)
 	}
 }
 
@@ -214,14 +215,14 @@ func TestKeysOfBadFiles(t *testing.T) {
 	broken := keyFile(t, strings.Replace(threeKeys, "22222222", "2222222", 1))
 	for _, verb := range [][]string{{"new", "--from"}, {"promote", "--id", "1"}, {"drop", "--id", "2"}, {"server", "--locator", "5f00:0:2:1::/64"}} {
 		args := append([]string{"keys"}, verb...)
-		wantLine(t, append(args, missing), exitFailed, "read keys: open "+missing+": no such file or directory\n")
-		wantLine(t, append(args, broken), exitFailed, broken+":7:11: keys[1].farm: is not 32 hex digits, the same on every node\n")
+		wantLine(t, append(args, missing), cli.Failed, "read keys: open "+missing+": no such file or directory\n")
+		wantLine(t, append(args, broken), cli.Failed, broken+":7:11: keys[1].farm: is not 32 hex digits, the same on every node\n")
 		code, stdout, stderr := call(t, append(args, agents)...)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, agents+":3:5: keys[0].master: is missing") || strings.Contains(stderr, "1a1a") {
+		if code != cli.Failed || stdout != "" || !strings.Contains(stderr, agents+":3:5: keys[0].master: is missing") || strings.Contains(stderr, "1a1a") {
 			t.Errorf("%s of an agent's file: exit %d, stdout %q, stderr\n%s", verb[0], code, stdout, stderr)
 		}
 	}
-	wantLine(t, []string{"keys", "new", "--from="}, exitFailed, "read keys: open : no such file or directory\n")
+	wantLine(t, []string{"keys", "new", "--from="}, cli.Failed, "read keys: open : no such file or directory\n")
 }
 
 type fullDisk struct{}
@@ -230,8 +231,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestKeysThatCannotBeWritten(t *testing.T) {
 	var stderr strings.Builder
-	code := run(t.Context(), []string{"keys", "new"}, fullDisk{}, &stderr)
-	if want := "proffer: write keys: disk full\n"; code != exitFailed || stderr.String() != want {
+	code := cli.Run(t.Context(), newRoot(), []string{"keys", "new"}, fullDisk{}, &stderr)
+	if want := "proffer: write keys: disk full\n"; code != cli.Failed || stderr.String() != want {
 		t.Errorf("exit %d, %q", code, stderr.String())
 	}
 }
@@ -247,7 +248,7 @@ func TestKeysHelpIsComplete(t *testing.T) {
 			t.Errorf("proffer help keys does not tell of %s", cmd.Name())
 		}
 		code, text, _ := call(t, "help", "keys", cmd.Name())
-		if code != exitOK || cmd.Long == "" || !strings.Contains(text, cmd.Long) {
+		if code != cli.OK || cmd.Long == "" || !strings.Contains(text, cmd.Long) {
 			t.Errorf("proffer help keys %s: exit %d\n%s", cmd.Name(), code, text)
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/api"
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/control"
 	"proffer/dataplane"
@@ -28,7 +29,7 @@ SIGHUP reads FILE and its signal keys again and applies services, servers, weigh
 and history while packets flow; a file with a mistake changes nothing. If the
 daemon is killed, its programs go on forwarding, and the next one takes over
 their flows.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadLB(path)
 			if err != nil {

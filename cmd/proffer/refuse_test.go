@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"proffer/cmd/internal/cli"
+	"proffer/cmd/internal/clitest"
 )
 
 const lbYAML = `node: {locator: 5f00:0:1:1::/64, interface: %s}
@@ -72,7 +73,7 @@ func TestMistakeInConfiguration(t *testing.T) {
 		path, socket := write(t, strings.Replace(c.format, c.old, c.new, 1), "lo")
 		want := fmt.Sprintf(c.want, path)
 		code, stdout, stderr := call(t, c.verb, "--config", path)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, want) {
+		if code != cli.Failed || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s with %q: exit %d, stdout %q, stderr\n%swant\n%s", c.verb, c.new, code, stdout, stderr, want)
 		}
 		wantUntouched(t, socket)
@@ -82,17 +83,17 @@ func TestMistakeInConfiguration(t *testing.T) {
 func TestFileThatCannotBeRead(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "no.yaml")
 	for _, verb := range []string{"lb", "agent"} {
-		wantLine(t, []string{verb, "--config", missing}, exitFailed,
+		wantLine(t, []string{verb, "--config", missing}, cli.Failed,
 			"read configuration: open "+missing+": no such file or directory\n")
 		dir := t.TempDir()
-		wantLine(t, []string{verb, "-c", dir}, exitFailed, "read configuration: read "+dir+": is a directory\n")
+		wantLine(t, []string{verb, "-c", dir}, cli.Failed, "read configuration: read "+dir+": is a directory\n")
 	}
 }
 
 func TestInterfaceThatDoesNotExist(t *testing.T) {
 	for verb, format := range map[string]string{"lb": lbYAML, "agent": agentYAML} {
 		path, socket := write(t, format, "nosuch0")
-		wantLine(t, []string{verb, "--config", path}, exitFailed, "link \"nosuch0\": ")
+		wantLine(t, []string{verb, "--config", path}, cli.Failed, "link \"nosuch0\": ")
 		wantUntouched(t, socket)
 	}
 }
@@ -101,70 +102,31 @@ func TestInterfaceThatIsNoEthernet(t *testing.T) {
 	for verb, format := range map[string]string{"lb": lbYAML, "agent": agentYAML} {
 		path, socket := write(t, format, "lo")
 		code, _, stderr := call(t, verb, "--config", path)
-		if code != exitFailed {
+		if code != cli.Failed {
 			t.Errorf("%s on lo: exit %d, %s", verb, code, stderr)
 		}
 		wantUntouched(t, socket)
 	}
 }
 
-func TestOutThatCannotBeWritten(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, out := range []string{"/proc/demo", file, file + "/below"} {
-		wantLine(t, []string{"demo", "--out", out}, exitFailed, "--out "+out+": cannot be ")
-	}
-	if _, err := os.Stat("demo-out"); err == nil {
-		t.Error("the demo made its default folder though --out was given")
-	}
-}
-
 func TestStatusWithoutDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "no.sock")
 	for _, args := range [][]string{{"status", "--control", socket}, {"status", "--json", "--control", socket}} {
-		wantLine(t, args, exitFailed, "no daemon answers at "+socket+": is it running, and is this its `control` path? ")
+		wantLine(t, args, cli.Failed, "no daemon answers at "+socket+": is it running, and is this its `control` path? ")
 	}
 }
 
-// TestNotRoot runs the real binary as nobody.
+// TestNotRoot: without root a daemon says so and makes nothing.
 func TestNotRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("needs root, to become someone else")
-	}
-	dir, err := os.MkdirTemp("/tmp", "proffer-nobody-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "proffer")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	configs := map[string]string{}
+	dir := clitest.OpenDir(t)
+	var calls [][]string
 	for verb, format := range map[string]string{"lb": lbYAML, "agent": agentYAML} {
-		configs[verb] = filepath.Join(dir, verb+".yaml")
+		path := filepath.Join(dir, verb+".yaml")
 		text := fmt.Sprintf(format, "lo", filepath.Join(dir, verb+".sock"))
-		if err := os.WriteFile(configs[verb], []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+		calls = append(calls, []string{verb, "--config", path})
 	}
-	for _, args := range [][]string{{"demo", "--out", filepath.Join(dir, "out")}, {"lb", "--config", configs["lb"]}, {"agent", "--config", configs["agent"]}, {"bench"}} {
-		cmd := exec.Command(binary, args...)
-		cmd.Dir = dir
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		out, _ := cmd.CombinedOutput()
-		const want = "proffer: not root: Proffer loads eBPF programs and attaches them to links; run it with sudo\n"
-		if code := cmd.ProcessState.ExitCode(); code != exitFailed || string(out) != want {
-			t.Errorf("proffer %q as nobody: exit %d, want %d\n%s", args, code, exitFailed, out)
-		}
-	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(left) != 3 {
-		t.Errorf("something was made: %v, %v", left, err)
-	}
+	clitest.WantRoot(t, dir, calls...)
 }

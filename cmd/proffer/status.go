@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/api"
+	"proffer/cmd/internal/cli"
 )
 
 // controls are where daemons answer unless their configuration says otherwise.
@@ -30,7 +31,7 @@ func newStatus() *cobra.Command {
 without --control, the load balancer or else the agent at their default sockets.
 Counters that are 0 are left out unless --all is given; docs/counters.md says
 what each one means.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()

@@ -1,4 +1,4 @@
-"""The farm of `proffer sim --farm B:hom --policies single` in SimPy 4: 128
+"""The farm of `proffer-lab sim --farm B:hom --policies single` in SimPy 4: 128
 one-core FIFO servers with a backlog of 64, one chosen at random, every hop
 uniform(0.1, 1) ms. Prints one JSON object: mean_ms, requests, seconds of CPU."""
 

@@ -24,7 +24,7 @@ p99_us, mean_us.
 
 Fails if the agents' counters say that connections came otherwise. How long they
 took decides nothing.`,
-		example: `  proffer experiment latency --connections 10000 --out out`,
+		example: `  proffer-lab experiment latency --connections 10000 --out out`,
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().IntVar(&e.Connections, "connections", 2000, "connections each way, `N`")
 		},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
@@ -42,7 +43,7 @@ Policies: single, hunt:always, hunt:static:C, hunt:dynamic.
 refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept,
 syn_synack_p50_s. --out gets results.json, cdf and load as SVG, PNG and CSV, and
 the raw rows, one a request.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, f) },
 	}
 	flags := cmd.Flags()
@@ -61,7 +62,7 @@ the raw rows, one a request.`,
 
 func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	if err := f.check(); err != nil {
-		return usageError{err}
+		return cli.BadUsage(err)
 	}
 	if err := dataplane.Preflight(); err != nil {
 		return err
@@ -70,8 +71,8 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 		return err
 	}
 	var err error
-	if f.srlb.Programs, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program: %w", err)
+	if f.srlb.Programs, err = findProffer(); err != nil {
+		return err
 	}
 	show := newProgress(cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",

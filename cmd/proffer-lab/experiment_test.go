@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/cmd/internal/cli"
+	"proffer/cmd/internal/clitest"
 	"proffer/lab/experiment"
 )
 
@@ -12,10 +14,10 @@ func TestExperimentWrongUsage(t *testing.T) {
 		args string // after experiment
 		want string // the line begins so
 	}{
-		{"siege", "unknown experiment \"siege\"; see `proffer experiment --list` for what there is\n"},
-		{"--colour", "unknown flag: --colour; see `proffer experiment --help`\n"},
-		{"resiliency now", "proffer experiment resiliency takes no argument, got \"now\"; see `proffer experiment resiliency --help`\n"},
-		{"resiliency --colour", "unknown flag: --colour; see `proffer experiment resiliency --help`\n"},
+		{"siege", "unknown experiment \"siege\"; see `proffer-lab experiment --list` for what there is\n"},
+		{"--colour", "unknown flag: --colour; see `proffer-lab experiment --help`\n"},
+		{"resiliency now", "proffer-lab experiment resiliency takes no argument, got \"now\"; see `proffer-lab experiment resiliency --help`\n"},
+		{"resiliency --colour", "unknown flag: --colour; see `proffer-lab experiment resiliency --help`\n"},
 		{"resiliency --methods=", "--methods: name at least one\n"},
 		{"resiliency --methods ask", "--methods: unknown method \"ask\": want hunt, hunt-no-history or single\n"},
 		{"resiliency --methods hunt,hunt", "--methods: hunt stands there twice\n"},
@@ -50,7 +52,7 @@ func TestExperimentWrongUsage(t *testing.T) {
 		{"peers --servers 1", "--servers 1: want 2 to 250"},
 		{"forge --servers 1", "--servers 1: want 2 to 250\n"},
 	} {
-		wantLine(t, append([]string{"experiment"}, strings.Split(c.args, " ")...), exitUsage, c.want)
+		wantLine(t, append([]string{"experiment"}, strings.Split(c.args, " ")...), cli.Usage, c.want)
 	}
 }
 
@@ -74,11 +76,11 @@ func trials() map[string][]string {
 // TestExperimentList: the verb alone and --list print a line an experiment.
 func TestExperimentList(t *testing.T) {
 	code, list, stderr := call(t, "experiment", "--list")
-	if code != exitOK || stderr != "" {
+	if code != cli.OK || stderr != "" {
 		t.Fatalf("exit %d, stderr %q", code, stderr)
 	}
 	if _, bare, _ := call(t, "experiment"); bare != list {
-		t.Errorf("proffer experiment alone prints otherwise than with --list:\n%s", bare)
+		t.Errorf("proffer-lab experiment alone prints otherwise than with --list:\n%s", bare)
 	}
 	if n := strings.Count(list, "\n"); n != len(trials()) {
 		t.Errorf("%d lines for %d experiments:\n%s", n, len(trials()), list)
@@ -94,19 +96,15 @@ func TestExperimentList(t *testing.T) {
 func TestExperimentHelpNamesEveryField(t *testing.T) {
 	for name, fields := range trials() {
 		code, text, stderr := call(t, "help", "experiment", name)
-		if code != exitOK || stderr != "" {
-			t.Errorf("proffer help experiment %s: exit %d, stderr %q", name, code, stderr)
+		if code != cli.OK || stderr != "" {
+			t.Errorf("proffer-lab help experiment %s: exit %d, stderr %q", name, code, stderr)
 		}
 		for _, word := range append(fields, "--seed", "--servers", "--json", "--out", "Fails if") {
 			if !strings.Contains(text, word) {
-				t.Errorf("proffer help experiment %s does not name %s", name, word)
+				t.Errorf("proffer-lab help experiment %s does not name %s", name, word)
 			}
 		}
-		if cmd, _, err := newRoot().Find([]string{"experiment", name}); err != nil || cmd.Name() != name {
-			t.Errorf("there is no experiment %s", name)
-		} else {
-			wantFlagsDescribed(t, cmd.Parent())
-		}
+		clitest.Program(newRoot).WantFlags(t, "experiment", name)
 	}
 }
 

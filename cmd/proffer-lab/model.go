@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/lab/queue"
 	"proffer/policy"
 	"proffer/topo"
@@ -66,9 +67,9 @@ Policies: single, hunt:always, hunt:static:C. hunt:dynamic has no closed form.
 --sla also servers, and in sla for each promise percentile, time, rho_max,
 servers. Several policies or loads make an array of such objects. docs/model.md
 explains the model and its limits.`,
-		Example: `  proffer model --policy single,hunt:static:4 --rho 0.5,0.87
-  proffer model --policy hunt:static:4 --rho 0.61 --sla 90:6 --json`,
-		Args: noArguments,
+		Example: `  proffer-lab model --policy single,hunt:static:4 --rho 0.5,0.87
+  proffer-lab model --policy hunt:static:4 --rho 0.61 --sla 90:6 --json`,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runModel(cmd.OutOrStdout(), f) },
 	}
 	flags := cmd.Flags()
@@ -85,7 +86,7 @@ explains the model and its limits.`,
 func runModel(w io.Writer, f *modelFlags) error {
 	rows, err := f.rows()
 	if err != nil {
-		return usageError{err}
+		return cli.BadUsage(err)
 	}
 	if !f.json {
 		return printModel(w, rows, f.servers)

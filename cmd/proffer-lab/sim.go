@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/lab/experiment"
 	"proffer/lab/sim"
@@ -54,9 +55,9 @@ Student interval over seeds, null with one seed. refused and events are sums ove
 all runs; hops is how many servers a request visited, on average; events_per_s is
 per core. With --bounded a row of too much load also has bounded: true.
 docs/simulator.md explains the model.`,
-		Example: `  proffer sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
-  proffer sim --example > farm.yaml && proffer sim --farm farm.yaml --json`,
-		Args: noArguments,
+		Example: `  proffer-lab sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
+  proffer-lab sim --example > farm.yaml && proffer-lab sim --farm farm.yaml --json`,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, f) },
 	}
 	flags := cmd.Flags()
@@ -113,11 +114,11 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	policies, err := f.parsePolicies()
 	switch {
 	case err != nil:
-		return nil, usageError{err}
+		return nil, cli.BadUsage(err)
 	case f.seeds < 1 || f.seeds > maxSeeds:
-		return nil, usageError{fmt.Errorf("--seeds %d: want 1 to %d", f.seeds, maxSeeds)}
+		return nil, cli.BadUsagef("--seeds %d: want 1 to %d", f.seeds, maxSeeds)
 	case f.json && f.csv:
-		return nil, usageError{errors.New("--json and --csv: want one of them")}
+		return nil, cli.BadUsage(errors.New("--json and --csv: want one of them"))
 	}
 	farm, setting, err := f.setting()
 	if err != nil {
@@ -125,7 +126,7 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	}
 	if cmd.Flags().Changed("requests") {
 		if err := setting.SetRequests(f.requests); err != nil {
-			return nil, usageError{fmt.Errorf("--requests %d: %w", f.requests, err)}
+			return nil, cli.BadUsagef("--requests %d: %w", f.requests, err)
 		}
 	}
 	loads, err := f.loads(farm, setting)
@@ -134,7 +135,7 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	}
 	s := &study.Study{Setting: setting, Policies: policies, Loads: loads, Seeds: f.seeds}
 	if err := s.Check(); err != nil {
-		return nil, usageError{fmt.Errorf("--policies: %w", err)}
+		return nil, cli.BadUsagef("--policies: %w", err)
 	}
 	return s, nil
 }
@@ -168,7 +169,7 @@ func (f *simFlags) setting() (*config.Farm, *study.Setting, error) {
 	if !strings.ContainsAny(f.farm, "./") {
 		setting, err := study.Named(f.farm)
 		if err != nil {
-			return nil, nil, usageError{fmt.Errorf("--farm: %w", err)}
+			return nil, nil, cli.BadUsagef("--farm: %w", err)
 		}
 		return nil, setting, nil
 	}
@@ -202,7 +203,7 @@ const defaultRho = 0.88
 // loads are those of --rho, or what the farm file says.
 func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, error) {
 	if len(f.rhos) > 0 && !s.Open() {
-		return nil, usageError{fmt.Errorf("--rho: %s says itself when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)}
+		return nil, cli.BadUsagef("--rho: %s says itself when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)
 	}
 	if len(f.rhos) == 0 {
 		load, stated, err := s.Stated()
@@ -215,16 +216,16 @@ func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, err
 	for i, rho := range f.rhos {
 		switch {
 		case !(rho > 0) || math.IsInf(rho, 1):
-			return nil, usageError{fmt.Errorf("--rho %v: want more than 0", rho)}
+			return nil, cli.BadUsagef("--rho %v: want more than 0", rho)
 		case slices.Contains(f.rhos[:i], rho):
-			return nil, usageError{fmt.Errorf("--rho: %v stands there twice", rho)}
+			return nil, cli.BadUsagef("--rho: %v stands there twice", rho)
 		}
 		load, err := s.At(rho)
 		if err == nil && load.Overload() && !f.bounded {
 			err = endless(load)
 		}
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--rho %v: %w", rho, err)}
+			return nil, cli.BadUsagef("--rho %v: %w", rho, err)
 		}
 		loads = append(loads, load)
 	}

@@ -26,8 +26,8 @@ after the flood), silent_during (no answer within 10 s during it), tried, ok (ne
 connections), tried_spin, ok_spin.
 
 Fails if an established flow is lost.`,
-		example: `  proffer experiment flood
-  proffer experiment flood --rates 20000,0 --for 2s --json`,
+		example: `  proffer-lab experiment flood
+  proffer-lab experiment flood --rates 20000,0 --for 2s --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.IntSliceVar(&e.Rates, "rates", []int{50_000, 100_000, 200_000, 0}, "SYNs a second, `LIST` with commas; 0: as many as go")

@@ -33,8 +33,8 @@ asking (requests in progress by the agents' counters, afterwards), counters
 there is no figure.
 
 Fails if a table changed, anything was delivered or accepted, or a flow was lost.`,
-		example: `  proffer experiment forge
-  proffer experiment forge --packets 10000000 --seed 7 --json`,
+		example: `  proffer-lab experiment forge
+  proffer-lab experiment forge --packets 10000000 --seed 7 --json`,
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().IntVar(&e.Packets, "packets", 1_000_000, "frames to forge, 100,000 a second, `N`")
 		},

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"proffer/cmd/internal/cli"
 )
 
 // callModel runs the verb alone.
@@ -119,7 +121,7 @@ func TestModelRefuses(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("model %s: %v, want %s…", args, err, want)
 		}
-		if usage := (usageError{}); !errors.As(err, &usage) || out != "" {
+		if usage := (cli.UsageError{}); !errors.As(err, &usage) || out != "" {
 			t.Errorf("model %s: no usage error (%T), or output %q", args, err, out)
 		}
 	}

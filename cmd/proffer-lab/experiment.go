@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
 )
@@ -58,12 +58,12 @@ load balancers, kills hosts, floods, loses and forges packets. Needs root;
 removes all it made, also on Ctrl-C.
 
 Exit code 1 if an experiment does not show what it must, saying what. --json
-prints what ` + "`proffer help experiment NAME`" + ` describes; --out gets the raw rows as
+prints what ` + "`proffer-lab help experiment NAME`" + ` describes; --out gets the raw rows as
 CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/resilience.md
 explains each of them,
 docs/peers.md the comparison with other load balancers.`,
-		Example: `  proffer experiment --list
-  proffer experiment resiliency --out out`,
+		Example: `  proffer-lab experiment --list
+  proffer-lab experiment resiliency --out out`,
 		Args: experimentOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listTrials(cmd) },
 	}
@@ -84,7 +84,7 @@ func experimentOnly(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("unknown experiment %q; see `proffer experiment --list` for what there is", args[0])}
+	return cli.BadUsagef("unknown experiment %q; see `proffer-lab experiment --list` for what there is", args[0])
 }
 
 // listTrials prints the experiments there are.
@@ -102,7 +102,7 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 		Short:   t.short,
 		Long:    t.long,
 		Example: t.example,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.perform(cmd, t) },
 	}
 	t.flags(cmd)
@@ -112,7 +112,7 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 // perform runs an experiment from its flags to its verdict.
 func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	if err := t.check(); err != nil {
-		return usageError{err}
+		return cli.BadUsage(err)
 	}
 	if err := dataplane.Preflight(); err != nil {
 		return err
@@ -122,9 +122,9 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 			return err
 		}
 	}
-	programs, err := os.Executable()
+	programs, err := findProffer()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return err
 	}
 	show := newProgress(cmd.ErrOrStderr())
 	found, err := t.run(cmd.Context(), programs, func(s experiment.Step) { show.update(stepLine(s)) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
 )
@@ -41,13 +42,13 @@ min_ns, median_ns and spread_ns (10th to 90th percentile) of the clean runs or
 null, clean_runs, runs, floor_ratio (min_ns over that of the floor of as many
 flows). Times are of one packet. The table is followed by the goals of those rows
 that have one (docs/bench.md). --out gets a figure of ns a packet against flows
-as SVG, PNG and CSV; packets a second against flows are proffer figures 6lb-13.
+as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
 docs/bench.md says what each row is.
 
 Fails if less than a third of the runs were clean: then the CPU was too busy.`,
-		Example: `  proffer bench
-  proffer bench --rows '^lb/hunt/' --flows 1e3,1e6 --json`,
-		Args: noArguments,
+		Example: `  proffer-lab bench
+  proffer-lab bench --rows '^lb/hunt/' --flows 1e3,1e6 --json`,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -69,7 +70,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		err = b.Check()
 	}
 	if err != nil {
-		return usageError{err}
+		return cli.BadUsage(err)
 	}
 	if err := dataplane.Preflight(); err != nil {
 		return err

@@ -52,8 +52,8 @@ Fails if a connection went another way than its name says, by the counters of
 kernels and daemons, if a client of hunt or single met an error, or if the LB of
 hunt needs more than a 20th of HAProxy's cpu_us_per_connection. Latencies decide
 nothing: see docs/peers.md for what they and the CPU times are worth.`,
-		example: `  proffer experiment peers --out out
-  proffer experiment peers --servers 12 --rounds 10 --json`,
+		example: `  proffer-lab experiment peers --out out
+  proffer-lab experiment peers --servers 12 --rounds 10 --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.IntVar(&e.Servers, "servers", 4, "servers of the farm, `N`; all share this machine's caches")

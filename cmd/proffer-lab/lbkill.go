@@ -30,8 +30,8 @@ steered packets since they came back), lbs, servers, seed.
 Fails if a request failed, a flow was lost, a load balancer that came back got
 nothing to do, or a request took more than 1.5 s: a lost SYN is sent again after
 one.`,
-		example: `  proffer experiment lbkill
-  proffer experiment lbkill --lbs 2 --every 2s --for 20s --json`,
+		example: `  proffer-lab experiment lbkill
+  proffer-lab experiment lbkill --lbs 2 --every 2s --for 20s --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.DurationVar(&e.Every, "every", 5*time.Second, "`TIME` from one death to the next")

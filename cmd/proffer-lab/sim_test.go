@@ -14,24 +14,23 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/cmd/internal/cli"
+	"proffer/cmd/internal/clitest"
 	"proffer/config"
 	"proffer/lab/sim"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// play runs the command in this process, to its end.
 func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	code = run(t.Context(), args, &out, &errOut)
-	return code, out.String(), errOut.String()
+	return clitest.Program(newRoot).Play(t, args...)
 }
 
 func TestSimList(t *testing.T) {
 	const golden = "testdata/sim-list.txt"
 	code, got, stderr := play(t, "sim", "--list")
-	if code != exitOK || stderr != "" {
+	if code != cli.OK || stderr != "" {
 		t.Fatalf("exit %d, %s", code, stderr)
 	}
 	if *update {
@@ -55,13 +54,13 @@ func TestSimList(t *testing.T) {
 
 func TestSimExampleRuns(t *testing.T) {
 	code, example, stderr := play(t, "sim", "--example")
-	if code != exitOK || stderr != "" || example != string(config.FarmExample) {
+	if code != cli.OK || stderr != "" || example != string(config.FarmExample) {
 		t.Fatalf("exit %d, %s\n%s", code, stderr, example)
 	}
 	file := farmFile(t, example)
 	code, stdout, stderr := play(t, "sim", "--farm", file, "--policies", "single,guided", "--seeds", "2", "--requests", "500", "--json")
 	rows := parseRows(t, stdout)
-	if code != exitOK || len(rows) != 2 || rows[0]["farm"] != "mixed" || rows[1]["policy"] != "guided" {
+	if code != cli.OK || len(rows) != 2 || rows[0]["farm"] != "mixed" || rows[1]["policy"] != "guided" {
 		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
 	}
 }
@@ -96,7 +95,7 @@ func TestSimIsDeterministic(t *testing.T) {
 		before := runtime.GOMAXPROCS(cores)
 		code, stdout, stderr := play(t, "sim", "--farm", "B", "--policies", "all", "--rho", "0.5,0.9", "--seeds", "2", "--requests", "1000", "--json")
 		runtime.GOMAXPROCS(before)
-		if code != exitOK {
+		if code != cli.OK {
 			t.Fatalf("exit %d, %s", code, stderr)
 		}
 		if n := len(parseRows(t, stdout)); n != 2*len(sim.Policies()) {
@@ -117,7 +116,7 @@ func TestSimFormats(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "out")
 	args := []string{"sim", "--farm", "A", "--policies", "rr,jsq", "--rho", "0.8", "--seeds", "2", "--requests", "500", "--out", dir}
 	code, table, stderr := play(t, args...)
-	if code != exitOK || !strings.Contains(table, "jsq") || !strings.Contains(stderr, "written: ") {
+	if code != cli.OK || !strings.Contains(table, "jsq") || !strings.Contains(stderr, "written: ") {
 		t.Fatalf("exit %d, %s\n%s", code, stderr, table)
 	}
 	saved, err := os.ReadFile(filepath.Join(dir, "rows.json"))
@@ -178,10 +177,10 @@ func TestSimWrongUsage(t *testing.T) {
 		{"--requests -4", "--requests -4: want 1 to 100000000\n"},
 		{"--farm B --requests 1", "--requests 1: none of so few lies in the part that counts, 0.25 to 0.75 of them; want more\n"},
 		{"--json --csv", "--json and --csv: want one of them\n"},
-		{"now", "proffer sim takes no argument, got \"now\"; see `proffer sim --help`\n"},
-		{"--colour", "unknown flag: --colour; see `proffer sim --help`\n"},
+		{"now", "proffer-lab sim takes no argument, got \"now\"; see `proffer-lab sim --help`\n"},
+		{"--colour", "unknown flag: --colour; see `proffer-lab sim --help`\n"},
 	} {
-		wantLine(t, append([]string{"sim"}, strings.Split(c.args, " ")...), exitUsage, c.want)
+		wantLine(t, append([]string{"sim"}, strings.Split(c.args, " ")...), cli.Usage, c.want)
 	}
 }
 
@@ -199,28 +198,28 @@ func TestSimBadFarmFile(t *testing.T) {
 	} {
 		file := farmFile(t, farmYAML+text+"\n")
 		besideFarm(t, filepath.Join(filepath.Dir(file), "burst.csv"), "arrival_s\n0\n0\n0\n0\n0\n1\n")
-		wantLine(t, []string{"sim", "--farm", file, "--policies", "single"}, exitFailed, file+want)
+		wantLine(t, []string{"sim", "--farm", file, "--policies", "single"}, cli.Failed, file+want)
 	}
 	missing := filepath.Join(t.TempDir(), "no.yaml")
-	wantLine(t, []string{"sim", "--farm", missing}, exitFailed, "read farm: open "+missing+": no such file or directory\n")
+	wantLine(t, []string{"sim", "--farm", missing}, cli.Failed, "read farm: open "+missing+": no such file or directory\n")
 }
 
 func TestSimBrokenTrace(t *testing.T) {
 	file := farmFile(t, farmYAML+"arrivals: {process: trace, file: requests.txt}\n")
 	besideFarm(t, filepath.Join(filepath.Dir(file), "requests.txt"), "0 1\n2 1\nthree 1\n")
-	wantLine(t, []string{"sim", "--farm", file, "--policies", "single"}, exitFailed,
+	wantLine(t, []string{"sim", "--farm", file, "--policies", "single"}, cli.Failed,
 		filepath.Join(filepath.Dir(file), "requests.txt")+`:3: arrival_s "three" is not a number of seconds from 0 to 4000000000; want "arrival_s service_s", such as "0.25 0.019"`+"\n")
 }
 
 func TestSimFarmAgainstFlags(t *testing.T) {
 	file := farmFile(t, farmYAML+"arrivals: {process: trace, file: requests.txt}\n")
 	besideFarm(t, filepath.Join(filepath.Dir(file), "requests.txt"), "0 1\n2 1\n3 1\n9 1\n")
-	wantLine(t, []string{"sim", "--farm", file, "--rho", "0.5"}, exitUsage, "--rho: "+file+" says itself when requests come (arrivals.process: trace); leave --rho out\n")
-	wantLine(t, []string{"sim", "--farm", file, "--requests", "5"}, exitUsage, "--requests 5: the trace of arrivals has only 4\n")
-	wantLine(t, []string{"sim", "--farm", file, "--policies", "guided"}, exitUsage, "--policies: ")
+	wantLine(t, []string{"sim", "--farm", file, "--rho", "0.5"}, cli.Usage, "--rho: "+file+" says itself when requests come (arrivals.process: trace); leave --rho out\n")
+	wantLine(t, []string{"sim", "--farm", file, "--requests", "5"}, cli.Usage, "--requests 5: the trace of arrivals has only 4\n")
+	wantLine(t, []string{"sim", "--farm", file, "--policies", "guided"}, cli.Usage, "--policies: ")
 	code, stdout, stderr := play(t, "sim", "--farm", file, "--policies", "rr", "--seeds", "1", "--json")
 	rows := parseRows(t, stdout)
-	if code != exitOK || len(rows) != 1 || rows[0]["rho"] != 0.148148148 || rows[0]["mean_ci_ms"] != nil {
+	if code != cli.OK || len(rows) != 1 || rows[0]["rho"] != 0.148148148 || rows[0]["mean_ci_ms"] != nil {
 		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
 	}
 }
@@ -229,7 +228,7 @@ func TestSimBoundedIsMarked(t *testing.T) {
 	args := []string{"sim", "--policies", "single", "--rho", "0.5,1.5", "--seeds", "2", "--requests", "500", "--bounded"}
 	code, stdout, stderr := play(t, append(args, "--json")...)
 	rows := parseRows(t, stdout)
-	if code != exitOK || len(rows) != 2 || rows[0]["bounded"] != nil || rows[1]["bounded"] != true {
+	if code != cli.OK || len(rows) != 2 || rows[0]["bounded"] != nil || rows[1]["bounded"] != true {
 		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
 	}
 	if _, stdout, _ = play(t, args...); !strings.Contains(stdout, "*1.5") || !strings.Contains(stdout, "* More than the farm can serve") {
@@ -240,7 +239,7 @@ func TestSimBoundedIsMarked(t *testing.T) {
 func TestSimOutThatCannotBeWritten(t *testing.T) {
 	file := farmFile(t, "")
 	for _, out := range []string{"/proc/sim", file, file + "/below"} {
-		wantLine(t, []string{"sim", "--out", out}, exitFailed, "--out "+out+": cannot be ")
+		wantLine(t, []string{"sim", "--out", out}, cli.Failed, "--out "+out+": cannot be ")
 	}
 }
 
@@ -251,8 +250,8 @@ func TestSimFullDisk(t *testing.T) {
 	}
 	args := []string{"sim", "--policies", "single", "--seeds", "1", "--requests", "100"}
 	code, stdout, stderr := play(t, append(args, "--json", "--out", dir)...)
-	want := "proffer: write rows: write " + dir + "/rows.csv: no space left on device\n"
-	if code != exitFailed || !strings.HasSuffix(stderr, want) || len(parseRows(t, stdout)) != 1 {
+	want := "proffer-lab: write rows: write " + dir + "/rows.csv: no space left on device\n"
+	if code != cli.Failed || !strings.HasSuffix(stderr, want) || len(parseRows(t, stdout)) != 1 {
 		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -262,7 +261,7 @@ func TestSimFullDisk(t *testing.T) {
 	defer full.Close()
 	for _, form := range []string{"--json", "--csv", "--json=false"} {
 		var errOut bytes.Buffer
-		if code := run(t.Context(), append(args, form), full, &errOut); code != exitFailed || !strings.Contains(errOut.String(), "no space left on device") {
+		if code := cli.Run(t.Context(), newRoot(), append(args, form), full, &errOut); code != cli.Failed || !strings.Contains(errOut.String(), "no space left on device") {
 			t.Errorf("%s: exit %d, %s", form, code, errOut.String())
 		}
 	}
@@ -285,16 +284,16 @@ func TestSimInterrupted(t *testing.T) {
 	defer cancel()
 	stderr := &canceller{cancel: cancel}
 	var stdout bytes.Buffer
-	code := run(ctx, []string{"sim", "--policies", "all", "--rho", "0.5,0.6,0.7,0.8,0.9", "--seeds", "1", "--requests", "20000", "--json", "--out", dir}, &stdout, stderr)
+	code := cli.Run(ctx, newRoot(), []string{"sim", "--policies", "all", "--rho", "0.5,0.6,0.7,0.8,0.9", "--seeds", "1", "--requests", "20000", "--json", "--out", dir}, &stdout, stderr)
 	rows := parseRows(t, stdout.String())
-	if code != exitFailed || len(rows) == 0 || len(rows) > 100 || rows[0]["rho"] != 0.5 || rows[0]["seeds"] != 1.0 {
+	if code != cli.Failed || len(rows) == 0 || len(rows) > 100 || rows[0]["rho"] != 0.5 || rows[0]["seeds"] != 1.0 {
 		t.Fatalf("exit %d, %d rows\n%s", code, len(rows), stderr.String())
 	}
 	saved, err := os.ReadFile(filepath.Join(dir, "rows.json"))
 	if err != nil || string(saved) != stdout.String() {
 		t.Errorf("%v; saved\n%s\nprinted\n%s", err, saved, stdout.String())
 	}
-	want := regexp.MustCompile(`(?m)^proffer: interrupted: \d+ of \d+ rows are complete; missing: rho 0.5: .*; rho 0.9: all policies$`)
+	want := regexp.MustCompile(`(?m)^proffer-lab: interrupted: \d+ of \d+ rows are complete; missing: rho 0.5: .*; rho 0.9: all policies$`)
 	if !want.MatchString(stderr.String()) {
 		t.Errorf("what is missing is not said:\n%s", stderr.String())
 	}

@@ -25,8 +25,8 @@ ok, failed, resets (of those: a RST to the SYN or later), served_twice, unserved
 Fails if a request was served twice, or if a method has more resets than the
 plain route. A connection that is not answered within a minute has failed; that
 is the network's doing: hunting crosses more links.`,
-		example: `  proffer experiment loss
-  proffer experiment loss --loss 0.1 --requests 500 --json`,
+		example: `  proffer-lab experiment loss
+  proffer-lab experiment loss --loss 0.1 --requests 500 --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.Float64SliceVar(&e.Losses, "loss", []float64{0.01, 0.05}, "shares of frames to lose, `LIST` with commas")

@@ -36,8 +36,8 @@ removed, extra_resets, silent, recovered.
 
 Fails if hunt has any extra reset, or if the new LB of a hunting method recovers
 less than 90 % of the live flows.`,
-		example: `  proffer experiment resiliency
-  proffer experiment resiliency --methods hunt --flows 5000 --changes 15 --json`,
+		example: `  proffer-lab experiment resiliency
+  proffer-lab experiment resiliency --methods hunt --flows 5000 --changes 15 --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.StringSliceVar(&methods, "methods", []string{"hunt", "hunt-no-history", "single"}, "methods to compare, `LIST` with commas")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/cmd/internal/cli"
 	"proffer/lab/paper"
 )
 
@@ -76,7 +77,7 @@ func TestFiguresRefuses(t *testing.T) {
 		{[]string{"6lb-9", "--seeds", "0"}, "want 1 to"},
 	} {
 		_, _, err := figuresVerb(t, c.args...)
-		if usage := (usageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
+		if usage := (cli.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v", c.args, err)
 		}
 	}
@@ -85,7 +86,7 @@ func TestFiguresRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := figuresVerb(t, "6lb-9", "--out", file)
-	if usage := (usageError{}); err == nil || errors.As(err, &usage) || !strings.Contains(err.Error(), file) {
+	if usage := (cli.UsageError{}); err == nil || errors.As(err, &usage) || !strings.Contains(err.Error(), file) {
 		t.Errorf("--out of a file: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"proffer/cmd/internal/cli"
 )
 
 func TestBenchWrongUsage(t *testing.T) {
@@ -10,8 +12,8 @@ func TestBenchWrongUsage(t *testing.T) {
 		args string // after bench
 		want string // the line begins so
 	}{
-		{"now", "proffer bench takes no argument, got \"now\"; see `proffer bench --help`\n"},
-		{"--colour", "unknown flag: --colour; see `proffer bench --help`\n"},
+		{"now", "proffer-lab bench takes no argument, got \"now\"; see `proffer-lab bench --help`\n"},
+		{"--colour", "unknown flag: --colour; see `proffer-lab bench --help`\n"},
 		{"--cpu 4096", "--cpu 4096: this process may use ["},
 		{"--cpu -1", "--cpu -1: this process may use ["},
 		{"--cpu first", "invalid argument \"first\" for \"--cpu\" flag"},
@@ -27,7 +29,7 @@ func TestBenchWrongUsage(t *testing.T) {
 		{"--rows nothing-is-named-so", "--rows \"nothing-is-named-so\" matches none; they are named as lb/hunt/steer/1000 is\n"},
 		{"--rows (", "--rows: error parsing regexp: "},
 	} {
-		wantLine(t, append([]string{"bench"}, strings.Split(c.args, " ")...), exitUsage, c.want)
+		wantLine(t, append([]string{"bench"}, strings.Split(c.args, " ")...), cli.Usage, c.want)
 	}
 }
 
@@ -37,7 +39,7 @@ func TestBenchHelpNamesEveryField(t *testing.T) {
 	for _, word := range []string{"program", "mode", "case", "flows", "min_ns", "median_ns", "spread_ns",
 		"clean_runs", "runs", "floor_ratio", "floor, lb or agent", "SVG", "PNG", "CSV", "bench.md"} {
 		if !strings.Contains(text, word) {
-			t.Errorf("proffer help bench does not name %s", word)
+			t.Errorf("proffer-lab help bench does not name %s", word)
 		}
 	}
 }
@@ -45,7 +47,7 @@ func TestBenchHelpNamesEveryField(t *testing.T) {
 // TestBenchInterrupted: it ends, says so, and prints nothing that it has not measured.
 func TestBenchInterrupted(t *testing.T) {
 	code, stdout, stderr := call(t, "bench", "--flows", "1", "--rows", "loop$|not-ours")
-	if want := "interrupted; everything the bench made is removed"; code != exitFailed || stdout != "" || !strings.Contains(stderr, want) {
+	if want := "interrupted; everything the bench made is removed"; code != cli.Failed || stdout != "" || !strings.Contains(stderr, want) {
 		t.Errorf("interrupted: exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }

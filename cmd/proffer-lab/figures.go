@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
 	"proffer/lab/paper"
@@ -35,15 +36,15 @@ from the simulator, the analytic model and the consistent-hash table. Error bars
 are 95 % intervals over seeds; published values stand beside ours where the
 papers' text gives them. The same options give the same bytes.
 
-6lb-13 is the one that is measured, on this machine: it runs rows of proffer bench,
+6lb-13 is the one that is measured, on this machine: it runs rows of proffer-lab bench,
 needs root and a CPU with nothing else on it, and is not among --all.
 
 A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
 says what there is, what differs from the paper, and how long it takes. --quick
 draws sketches from few requests. Ctrl-C keeps the figures that are complete and
 names the others. docs/results-simulated.md compares the numbers.`,
-		Example: `  proffer figures 6lb-7 6lb-8 6lb-9
-  proffer figures --all --seeds 5 --out figures-out`,
+		Example: `  proffer-lab figures 6lb-7 6lb-8 6lb-9
+  proffer-lab figures --all --seeds 5 --out figures-out`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error { return runFigures(cmd, f, names) },
 	}
@@ -64,9 +65,9 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 	chosen, err := f.choose(names)
 	switch {
 	case err != nil:
-		return usageError{err}
+		return cli.BadUsage(err)
 	case f.seeds < 1 || f.seeds > maxSeeds:
-		return usageError{fmt.Errorf("--seeds %d: want 1 to %d", f.seeds, maxSeeds)}
+		return cli.BadUsagef("--seeds %d: want 1 to %d", f.seeds, maxSeeds)
 	case f.list:
 		return listFigures(cmd.OutOrStdout(), chosen, options)
 	}

@@ -1,0 +1,46 @@
+// Package cli is the frame of both commands, proffer and proffer-lab: exit
+// codes, usage errors, help and version, so that a user finds them alike.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	OK     = 0
+	Failed = 1
+	Usage  = 2
+)
+
+// Main runs a command as a process until it ends, SIGTERM or Ctrl-C, and returns
+// the exit code.
+func Main(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return Run(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
+}
+
+// Run is a whole command as a function of its arguments; it returns the exit code.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return OK
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	if usage := (UsageError{}); errors.As(err, &usage) {
+		return Usage
+	}
+	return Failed
+}

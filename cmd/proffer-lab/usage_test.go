@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"proffer/cmd/internal/cli"
+	"proffer/cmd/internal/clitest"
+)
+
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return clitest.Program(newRoot).Call(t, args...)
+}
+
+func wantLine(t *testing.T, args []string, wantCode int, want string) {
+	t.Helper()
+	clitest.Program(newRoot).WantLine(t, args, wantCode, want)
+}
+
+func TestWrongUsage(t *testing.T) {
+	const policies = "want single, hunt:always, hunt:static:C or hunt:dynamic\n"
+	for _, c := range []struct {
+		args string // separated by spaces
+		want string // the line begins so; with its \n: the whole line
+	}{
+		{"balance", "unknown verb \"balance\"; see `proffer-lab help` for what there is\n"},
+		{"--colour", "unknown flag: --colour; see `proffer-lab --help`\n"},
+		{"demo now", "proffer-lab demo takes no argument, got \"now\"; see `proffer-lab demo --help`\n"},
+		{"demo --colour", "unknown flag: --colour; see `proffer-lab demo --help`\n"},
+		{"demo --policies random", "--policies: unknown policy \"random\": " + policies},
+		{"demo --policies single,hunt", "--policies: unknown policy \"hunt\": " + policies},
+		{"demo --policies hunt:static:4,hunt:static:4", "--policies: hunt:static:4 stands there twice\n"},
+		{"demo --policies hunt:static:-1", "--policies: policy \"hunt:static:-1\": threshold \"-1\" is not a whole number from 0 to 65535\n"},
+		{"demo --policies hunt:static:65536", "--policies: policy \"hunt:static:65536\": threshold \"65536\" is not a whole number from 0 to 65535\n"},
+		{"demo --policies=", "--policies: name at least one\n"},
+		{"demo --servers 0", "--servers 0: want 1 to 250\n"},
+		{"demo --servers -3", "--servers -3: want 1 to 250\n"},
+		{"demo --servers 251", "--servers 251: want 1 to 250\n"},
+		{"demo --servers 99999999999999999999", "invalid argument \"99999999999999999999\" for \"--servers\" flag"},
+		{"demo --load -0.5", "--load -0.5: want more than 0 and less than 1"},
+		{"demo --load 0", "--load 0: want more than 0 and less than 1"},
+		{"demo --load 1", "--load 1: want more than 0 and less than 1"},
+		{"demo --load 1.2", "--load 1.2: want more than 0 and less than 1"},
+		{"demo --load NaN", "--load NaN: want more than 0 and less than 1"},
+		{"demo --load +Inf", "--load +Inf: want more than 0 and less than 1"},
+		{"demo --load much", "invalid argument \"much\" for \"--load\" flag"},
+		{"demo --cores 0", "--cores 0: want 1 to 1024\n"},
+		{"demo --workers 0", "--workers 0: want 1 to 65535\n"},
+		{"demo --cores 4 --workers 3", "--workers 3: fewer than --cores 4, so some cores could never work\n"},
+		{"demo --requests 0", "--requests 0: want 1 to 10000000\n"},
+		{"demo --requests -1", "--requests -1: want 1 to 10000000\n"},
+		{"demo --requests 10000001", "--requests 10000001: want 1 to 10000000\n"},
+		{"demo --mean 0s", "--mean 0s: want 1ms to 1m\n"},
+		{"demo --mean -5ms", "--mean -5ms: want 1ms to 1m\n"},
+		{"demo --mean 61s", "--mean 1m1s: want 1ms to 1m\n"},
+		{"demo --mean 20", "invalid argument \"20\" for \"--mean\" flag"},
+		{"demo --seed -1", "invalid argument \"-1\" for \"--seed\" flag"},
+	} {
+		wantLine(t, strings.Split(c.args, " "), cli.Usage, c.want)
+	}
+}
+
+// TestVerbsOfProffer: each names the command that has it, whatever follows.
+func TestVerbsOfProffer(t *testing.T) {
+	for _, verb := range []string{"lb", "agent", "status", "keys"} {
+		want := verb + " is a verb of proffer: run `proffer " + verb + "`\n"
+		for _, args := range [][]string{{verb}, {verb, "--config", "lb.yaml"}, {"help", verb}} {
+			wantLine(t, args, cli.Usage, want)
+		}
+	}
+}
+
+func TestHelpIsComplete(t *testing.T) {
+	clitest.Program(newRoot).WantHelp(t, "demo", "experiment", "bench", "sim", "model", "figures")
+}
+
+// TestDemoHelpNamesEveryPolicyAndField: they are the interface of the demo.
+func TestDemoHelpNamesEveryPolicyAndField(t *testing.T) {
+	_, text, _ := call(t, "help", "demo")
+	for _, word := range []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic",
+		"seed", "load", "requests", "resets", "refusals", "timeouts", "mean_s", "p50_s", "p90_s", "p99_s",
+		"fairness", "first_accept", "syn_synack_p50_s", "results.json", "SVG", "PNG"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("proffer-lab help demo does not name %s", word)
+		}
+	}
+}
