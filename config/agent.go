@@ -21,7 +21,7 @@ func agentFile(a *topo.Agent) []entry {
 // are those of the machine, the MAC is that of its link.
 func offering(o *topo.Offering) []entry {
 	adapting := &condition{"acceptance: dynamic", func() bool { return o.Acceptance == topo.Dynamic }}
-	sharing := &condition{"signal: shm", func() bool { return o.Signal == topo.SharedMemory }}
+	sharing := &condition{"load: page", func() bool { return o.Measure == topo.Page }}
 	unseen := &condition{"owner: table", func() bool { return o.Owner == topo.Table }}
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
@@ -34,7 +34,7 @@ func offering(o *topo.Offering) []entry {
 		adapting.optional("dynamic", "{}", mapping(dynamic(o))),
 		optional("workers", "32", scalar(&o.Workers, whole(1, 65535))),
 		optional("cores", "", scalar(&o.Cores, whole(1, 65535))),
-		optional("signal", "busy", scalar(&o.Signal, oneOf(topo.Busy, topo.Sockets, topo.SharedMemory))),
+		optional("load", "busy", scalar(&o.Measure, oneOf(topo.Busy, topo.Sockets, topo.Page))),
 		sharing.need("page", scalar(&o.Page, page())),
 		optional("on_full", "rst", scalar(&o.OnFull, oneOf(topo.Reset, topo.Drop))),
 		optional("owner", "socket", assign(owner(), own)),

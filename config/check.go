@@ -20,11 +20,11 @@ func checkAgent(d *document, a *topo.Agent) {
 			d.failKey(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
 		switch {
-		case o.Signal != topo.Sockets:
+		case o.Measure != topo.Sockets:
 		case o.VIP.Protocol == topo.UDP:
-			d.failKey(at+".signal", "%q counts open connections, and udp has none; want busy or shm", o.Signal)
+			d.failKey(at+".load", "%q counts open connections, and udp has none; want busy or page", o.Measure)
 		case o.Owner != topo.Socket:
-			d.failKey(at+".signal", "%q counts the sockets of this namespace, and owner says %s; want busy or shm", o.Signal, o.Owner)
+			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner says %s; want busy or page", o.Measure, o.Owner)
 		}
 	}
 }

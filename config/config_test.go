@@ -117,8 +117,8 @@ func TestParseAgent(t *testing.T) {
 			},
 			Flows: topo.FlowTable{Entries: 64, Idle: time.Minute, Linger: time.Second, Embryonic: 128},
 			Services: []topo.Offering{
-				{Name: "web", VIP: vipAt(80), Acceptance: topo.Static, Threshold: 4, Workers: 16, Cores: 2, Signal: topo.Sockets, OnFull: topo.Drop},
-				{Name: "api", VIP: api, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Signal: topo.SharedMemory, Page: "/run/proffer/web.load"},
+				{Name: "web", VIP: vipAt(80), Acceptance: topo.Static, Threshold: 4, Workers: 16, Cores: 2, Measure: topo.Sockets, OnFull: topo.Drop},
+				{Name: "api", VIP: api, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Measure: topo.Page, Page: "/run/proffer/web.load"},
 				{Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Workers: 32, Cores: cpus, Owner: topo.Table, MAC: topo.MAC{2, 0, 0, 0, 0, 10}},
 				{Name: "jail", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.80"), Port: 80}, Workers: 32, Cores: cpus, Owner: topo.Netns, Netns: "/run/netns/web"},
 			},

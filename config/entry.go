@@ -92,7 +92,12 @@ func (c cursor) find(keys []entry) map[string]cursor {
 	found := map[string]cursor{}
 	for _, pair := range c.pairs() {
 		key, at := pair.Key.GetToken().Value, nodeStart(pair.Key)
-		if !slices.ContainsFunc(keys, func(e entry) bool { return e.key == key }) {
+		if now, was := renamed("", key); was && has(keys, now) {
+			c.doc.fail(at, c.key(key), renamedTo(key, now))
+			found[now] = c.child(c.key(now), pair.Value)
+			continue
+		}
+		if !has(keys, key) {
 			c.doc.fail(at, c.shownKey(key), "unknown key; "+suggest(key, keys))
 			continue
 		}
@@ -103,6 +108,10 @@ func (c cursor) find(keys []entry) map[string]cursor {
 		found[key] = c.child(c.key(key), pair.Value)
 	}
 	return found
+}
+
+func has(keys []entry, key string) bool {
+	return slices.ContainsFunc(keys, func(e entry) bool { return e.key == key })
 }
 
 // shownKey is the path of a key that is not known, or of its mapping alone

@@ -45,7 +45,10 @@ func assign[T any](k kind[T], set func(T)) value {
 			return
 		}
 		v, err := k.read(c.literal())
+		now, was := renamed(c.last(), c.literal())
 		switch {
+		case err != nil && was:
+			c.fail("%s", renamedTo(c.literal(), now))
 		case err != nil && c.hidden:
 			c.fail("is not %s", k.want)
 		case err != nil:
@@ -57,7 +60,7 @@ func assign[T any](k kind[T], set func(T)) value {
 	return value{want: k.want, read: read}
 }
 
-// refusal says what is wrong with a text that read refused with err.
+// refusal is the error text for a value that read refused with err.
 func (k kind[T]) refusal(written string, err error) string {
 	if errors.Is(err, errNot) {
 		return fmt.Sprintf("%s is not %s", shown(written), k.want)

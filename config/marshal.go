@@ -124,8 +124,8 @@ func (w *writer) offering(o topo.Offering) {
 	}
 	w.line("    workers: %d", o.Workers)
 	w.line("    cores: %d", o.Cores)
-	w.line("    signal: %s", o.Signal)
-	if o.Signal == topo.SharedMemory {
+	w.line("    load: %s", o.Measure)
+	if o.Measure == topo.Page {
 		w.line("    page: %q", o.Page)
 	}
 	w.line("    on_full: %s", o.OnFull)

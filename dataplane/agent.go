@@ -134,7 +134,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 
 func (a *Agent) countsSockets() bool {
 	for _, s := range a.services {
-		if s.Signal == topo.Sockets {
+		if s.Measure == topo.Sockets {
 			return true
 		}
 	}
@@ -174,7 +174,7 @@ func offeringOf(s *topo.Offering, number uint32) (agentOffering, error) {
 		EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
 		Workers:    uint32(s.Workers),
 		Acceptance: uint8(s.Acceptance),
-		Measure:    uint8(s.Signal),
+		Measure:    uint8(s.Measure),
 		OnFull:     uint8(s.OnFull),
 		Owner:      uint8(s.Owner),
 		Netns:      -1,

@@ -32,7 +32,7 @@ func testLoad(t *testing.T, seen hits) {
 	const now = uint64(1000 * time.Second)
 	for _, c := range []struct {
 		what    string
-		signal  topo.Signal
+		measure topo.Measure
 		busy    uint32
 		written uint64
 		why     string
@@ -41,18 +41,18 @@ func testLoad(t *testing.T, seen hits) {
 		{"busy, at", topo.Busy, 4, 0, "pass_on_busy"},
 		{"sockets, below", topo.Sockets, 3, 0, "accept_avail"},
 		{"sockets, at", topo.Sockets, 4, 0, "pass_on_busy"},
-		{"shm, fresh and below", topo.SharedMemory, 3, now, "accept_avail"},
-		{"shm, fresh and at", topo.SharedMemory, 4, now, "pass_on_busy"},
-		{"shm, a second old", topo.SharedMemory, 3, now - 1e9, "accept_avail"},
-		{"shm, more than a second old", topo.SharedMemory, 3, now - 1e9 - 1, "pass_on_unknown_load"},
-		{"shm, written after the clock's tick", topo.SharedMemory, 3, now + 4e6, "accept_avail"},
-		{"shm, never written", topo.SharedMemory, 0, 0, "pass_on_unknown_load"},
+		{"page, fresh and below", topo.Page, 3, now, "accept_avail"},
+		{"page, fresh and at", topo.Page, 4, now, "pass_on_busy"},
+		{"page, a second old", topo.Page, 3, now - 1e9, "accept_avail"},
+		{"page, more than a second old", topo.Page, 3, now - 1e9 - 1, "pass_on_unknown_load"},
+		{"page, written after the clock's tick", topo.Page, 3, now + 4e6, "accept_avail"},
+		{"page, never written", topo.Page, 0, 0, "pass_on_unknown_load"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Signal, o.Cores = c.signal, 0 }))
+			r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Measure, o.Cores = c.measure, 0 }))
 			listen(t, huntPort, 128)
 			r.setLoad(t, func(l *agentLoad) {
-				switch c.signal {
+				switch c.measure {
 				case topo.Busy:
 					l.Asking, l.Open = c.busy, 99
 				case topo.Sockets:
@@ -70,9 +70,9 @@ func testLoad(t *testing.T, seen hits) {
 			}
 		})
 	}
-	t.Run("shm, always", func(t *testing.T) {
+	t.Run("page, always", func(t *testing.T) {
 		r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) {
-			o.Signal, o.Acceptance = topo.SharedMemory, topo.Always
+			o.Measure, o.Acceptance = topo.Page, topo.Always
 		}))
 		listen(t, huntPort, 128)
 		p := inward(huntPort, syn)

@@ -25,7 +25,7 @@ type agentRig struct {
 const here = 1
 
 // offering is a service with a listener of its own choosing: static:4 by the
-// signal busy on two cores, unless change says otherwise.
+// load busy on two cores, unless change says otherwise.
 func offering(port uint16, change ...func(*topo.Offering)) topo.Offering {
 	o := topo.Offering{
 		Name: "web", VIP: topo.VIP{Addr: vipAddr, Port: port},

@@ -13,7 +13,7 @@ import (
 // newSocketsRig counts the open connections of the VIP's port.
 func newSocketsRig(t *testing.T, seen hits) *agentRig {
 	t.Helper()
-	return newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Signal = topo.Sockets }))
+	return newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Measure = topo.Sockets }))
 }
 
 // open waits until the agent counts so many connections, and no others come.
@@ -118,7 +118,7 @@ func TestSocketsListenerClosed(t *testing.T) {
 func TestSocketsIPv4(t *testing.T) {
 	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
 	r := loadAgentRig(t, hits{}, agentConfig(64, offering(huntPort, func(o *topo.Offering) {
-		o.VIP.Addr, o.Signal = vip4, topo.Sockets
+		o.VIP.Addr, o.Measure = vip4, topo.Sockets
 	})), inVirtualTime)
 	l := listen4(t, huntPort)
 	before := dial4(t, 50000)

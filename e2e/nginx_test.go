@@ -166,10 +166,10 @@ func TestIdleConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := settings(t, "hunt:static:4")
-		s.Signal = topo.Sockets
+		s.Measure = topo.Sockets
 		farm := start(t, bed, s)
 		if _, d := requests(t, farm, 50); sum(d.avail) != 0 || sum(d.busy) != 50 || sum(d.force) != 50 {
-			t.Errorf("the signal sockets let %v take, %v pass on", d.avail, d.busy)
+			t.Errorf("load: sockets let %v take, %v pass on", d.avail, d.busy)
 		}
 	})
 }

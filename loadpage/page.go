@@ -1,5 +1,5 @@
-// Package signal reads load that is reported from outside the kernel, one
-// source a file.
+// Package loadpage reads the load that a program reports on a page of shared
+// memory (`load: page`).
 package loadpage
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The page of the signal `shm`, all fields in the host's byte order:
+// The page of `load: page`, all fields in the host's byte order:
 //
 //	offset  size  field
 //	     0     8  magic, the bytes "PROFFER1"

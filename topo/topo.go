@@ -177,16 +177,16 @@ func (a Acceptance) String() string {
 	}[a]
 }
 
-// Signal is where an agent reads its load from.
-type Signal uint8
+// Measure is the measure of a server's load that its agent reads.
+type Measure uint8
 
 const (
-	Busy         Signal = iota // requests in progress + accept queue + accepted, not arrived
-	Sockets                    // open connections, counted in the kernel
-	SharedMemory               // a page that a program writes; Offering.Page names it
+	Busy    Measure = iota // requests in progress + accept queue + accepted, not arrived
+	Sockets                // open connections, counted in the kernel
+	Page                   // the load page that a program writes; Offering.Page names it
 )
 
-func (s Signal) String() string { return [...]string{"busy", "sockets", "shm"}[s] }
+func (m Measure) String() string { return [...]string{"busy", "sockets", "page"}[m] }
 
 // OnFull is what the last candidate does when its accept queue is full.
 type OnFull uint8
@@ -219,8 +219,8 @@ type Offering struct {
 	Epsilon    float64 // Dynamic: half the band around ½ in which c stays
 	Workers    int     // Dynamic: n, the largest c
 	Cores      int     // at most this many accepted, not arrived connections count as load
-	Signal     Signal
-	Page       string // SharedMemory: path of the page
+	Measure    Measure
+	Page       string // Measure Page: path of the page
 	OnFull     OnFull
 	Owner      Owner
 	Netns      string // Netns: path of the namespace

@@ -25,7 +25,7 @@ configuration; hunt-no-history asks today's candidates only, as the paper does;
 single asks nobody (consistent hashing).
 
 Flows are offered with acceptance static at half a server's share of flows, by
-the signal sockets, so that about half of them end up with each candidate.
+the load measure sockets, so that about half of them end up with each candidate.
 
 --json prints an array of rows, one a method: method, changes, flows, removed
 (flows of removed servers, unavoidable), extra_resets (flows that died although

@@ -106,7 +106,7 @@ func runAgent(cmd *cobra.Command, path string, cfg *topo.Agent) error {
 func openPages(cfg *topo.Agent) (map[int]control.Page, error) {
 	pages := map[int]control.Page{}
 	for i, s := range cfg.Services {
-		if s.Signal != topo.SharedMemory {
+		if s.Measure != topo.Page {
 			continue
 		}
 		page, err := loadpage.OpenPage(s.Page)
@@ -128,7 +128,7 @@ func offerings(s *api.Status, cfg *topo.Agent, agent *dataplane.Agent, pages map
 		if page, ok := pages[i]; ok {
 			load.PageBusy, load.PageAge = pageStatus(page)
 		}
-		mode := fmt.Sprintf("%s, signal %s", acceptance(&o), o.Signal)
+		mode := fmt.Sprintf("%s, load %s", acceptance(&o), o.Measure)
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
 	}
 	return errors.Join(errs...)

@@ -66,7 +66,7 @@ func TestMistakeInConfiguration(t *testing.T) {
 	for _, c := range []struct{ verb, format, old, new, want string }{
 		{"lb", lbYAML, "dispatch:", "dispath:", `%s:7:5: services[0].dispath: unknown key; did you mean dispatch? want name, vip, protocol, port, dispatch, select, choices, buckets, wire, via, fragments, servers, version, history`},
 		{"lb", lbYAML, "port: 80", "port: 0", `%s:6:11: services[0].port: "0" is not a whole number from 1 to 65535`},
-		{"agent", agentYAML, "acceptance:", "aceptance:", `%s:6:5: services[0].aceptance: unknown key; did you mean acceptance? want name, vip, protocol, port, acceptance, dynamic, workers, cores, signal, page, on_full, owner, mac`},
+		{"agent", agentYAML, "acceptance:", "aceptance:", `%s:6:5: services[0].aceptance: unknown key; did you mean acceptance? want name, vip, protocol, port, acceptance, dynamic, workers, cores, load, page, on_full, owner, mac`},
 		{"agent", agentYAML, "static:4", "static:65536", `%s:6:17: services[0].acceptance: "static:65536" is not always, static:C with C from 0 to 65535, or dynamic`},
 		{"agent", agentYAML, "static:4", "sometimes", `%s:6:17: services[0].acceptance: "sometimes" is not always, static:C with C from 0 to 65535, or dynamic`},
 	} {

@@ -51,8 +51,8 @@ type Settings struct {
 	Choices  int // of hunt; 0 means 2
 	Workers  int
 	Cores    int
-	Signal   topo.Signal
-	Page     func(server string) string // SharedMemory: the path of each server's page
+	Measure  topo.Measure
+	Page     func(server string) string // load: page only: the path of each server's page
 	OnFull   topo.OnFull
 	Programs string // path of the proffer binary
 
@@ -190,13 +190,13 @@ func (f *Farm) offering(n *testbed.Node) topo.Offering {
 		Threshold:  s.Policy.Threshold,
 		Workers:    s.Workers,
 		Cores:      s.Cores,
-		Signal:     s.Signal,
+		Measure:    s.Measure,
 		OnFull:     s.OnFull,
 	}
 	if o.Acceptance == topo.Dynamic { // 6LB §VI: window 50, ε = 0.1
 		o.Threshold, o.Window, o.Epsilon = 1, 50, 0.1
 	}
-	if o.Signal == topo.SharedMemory {
+	if o.Measure == topo.Page {
 		o.Page = s.Page(n.Name)
 	}
 	return o

@@ -72,7 +72,7 @@ func (e Resiliency) settings(m Method, servers *pool) Settings {
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: max(1, e.Flows/e.Servers/2)},
 		Workers:  e.Flows,
 		Cores:    2,
-		Signal:   topo.Sockets,
+		Measure:  topo.Sockets,
 		Programs: e.Programs,
 	}
 	if m == ByHash {

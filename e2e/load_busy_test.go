@@ -10,7 +10,7 @@ import (
 	"proffer/lab/testbed"
 )
 
-// TestAsking: the signal busy counts a connection while a request is in
+// TestAsking: load: busy counts a connection while a request is in
 // progress on it, and no longer, however the request ends.
 func TestAsking(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})

@@ -123,7 +123,7 @@ func TestSocketsAreCountedExactly(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	servers := obedient(t, bed)
 	s := settings(t, "hunt:always")
-	s.Signal = topo.Sockets
+	s.Measure = topo.Sockets
 	farm := start(t, bed, s)
 	exact := func(least int) {
 		t.Helper()
@@ -176,7 +176,7 @@ func TestSocketsOfOtherNamespaces(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	obedient(t, bed)
 	s := settings(t, "hunt:always")
-	s.Signal = topo.Sockets
+	s.Measure = topo.Sockets
 	farm := start(t, bed, s)
 	for i, n := range bed.Servers {
 		c, err := n.DialContext(t.Context(), "tcp6", vip(bed).String())
@@ -197,13 +197,13 @@ func TestSocketsOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// TestBusyIsOpenSockets: with the signal sockets, static:3 lets a server have
+// TestBusyIsOpenSockets: with load: sockets, static:3 lets a server have
 // three connections, idle or not.
 func TestBusyIsOpenSockets(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 3})
 	obedient(t, bed)
 	s := settings(t, "hunt:static:3")
-	s.Signal = topo.Sockets
+	s.Measure = topo.Sockets
 	farm := start(t, bed, s)
 	made := uint32(0)
 	wantStatic(t, farm, 3, 24, func() {

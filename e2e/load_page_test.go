@@ -132,7 +132,7 @@ func TestPageDrivesAcceptance(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	obedient(t, bed)
 	s := settings(t, "hunt:static:4")
-	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	s.Measure, s.Page = topo.Page, pageOf(bed)
 	farm := start(t, bed, s)
 	all := func(counters ...string) string {
 		want := map[string]int{}
@@ -185,7 +185,7 @@ func TestPagesAreApart(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	obedient(t, bed)
 	s := settings(t, "hunt:static:4")
-	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	s.Measure, s.Page = topo.Page, pageOf(bed)
 	start(t, bed, s)
 	w := startWriter(t, bed)
 	for free, busy := range [][]uint32{{0, 4}, {4, 0}} {
@@ -205,7 +205,7 @@ func TestPagesAreApart(t *testing.T) {
 func TestFileThatIsNoPage(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	s := settings(t, "hunt:static:4")
-	s.Programs, s.Signal, s.Page = proffer, topo.SharedMemory, pageOf(bed)
+	s.Programs, s.Measure, s.Page = proffer, topo.Page, pageOf(bed)
 	for text, want := range map[string]string{
 		"busy: 3\n":                       "8 bytes long, want 4096: not a load page",
 		strings.Repeat("busy: 3\n", 4096): `does not begin with "PROFFER1": not a load page`,
@@ -236,7 +236,7 @@ func TestTruncatedPage(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	obedient(t, bed)
 	s := settings(t, "hunt:static:4")
-	s.Signal, s.Page = topo.SharedMemory, pageOf(bed)
+	s.Measure, s.Page = topo.Page, pageOf(bed)
 	farm := start(t, bed, s)
 	if err := os.Truncate(s.Page("s1"), 0); err != nil {
 		t.Fatal(err)
