@@ -100,9 +100,9 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 	if err := spec.Variables["netns_cookie"].Set(cookie); err != nil {
 		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
-	a.lines = connSets(cfg.Flows.Entries, cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
+	a.lines = connLines(cfg.Flows.Entries, cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
 	spec.Maps[agentMapConns].MaxEntries = a.lines
-	if err := spec.Variables["conn_sets"].Set(a.lines); err != nil {
+	if err := spec.Variables["conn_lines"].Set(a.lines); err != nil {
 		return fmt.Errorf("set the size of the table of flows: %w", err)
 	}
 	if change != nil {

@@ -26,10 +26,10 @@ type agentConn struct {
 	NextOut    uint32
 }
 
-type agentConnSet struct {
-	_     structs.HostLayout
-	Mark  [8]uint64
-	Place [8]struct {
+type agentConnLine struct {
+	_           structs.HostLayout
+	Fingerprint [8]uint64
+	Slot        [8]struct {
 		_ structs.HostLayout
 		T struct {
 			_      structs.HostLayout
@@ -120,13 +120,13 @@ type agentSweep struct {
 const (
 	agentMapConnKey        = "conn_key"
 	agentMapConns          = "conns"
+	agentMapCountedSockets = "counted_sockets"
 	agentMapCounters       = "counters"
 	agentMapFarmKeys       = "farm_keys"
 	agentMapLoads          = "loads"
-	agentMapMarks          = "marks"
 	agentMapNextHops       = "next_hops"
 	agentMapOfferings      = "offerings"
-	agentMapRefusals       = "refusals"
+	agentMapPassedOnOffers = "passed_on_offers"
 	agentMapReports        = "reports"
 	agentMapScratchOfCpu   = "scratch_of_cpu"
 	agentMapSigning        = "signing"
@@ -137,7 +137,7 @@ const (
 	agentProgSocketsOpen   = "sockets_open"
 	agentProgSweepConns    = "sweep_conns"
 	agentVarBlocks         = "blocks"
-	agentVarConnSets       = "conn_sets"
+	agentVarConnLines      = "conn_lines"
 	agentVarCountersEnd    = "counters_end"
 	agentVarDomain         = "domain"
 	agentVarFlowKey        = "flow_key"
@@ -205,19 +205,19 @@ type agentProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentMapSpecs struct {
-	ConnKey      *ebpf.MapSpec `ebpf:"conn_key"`
-	Conns        *ebpf.MapSpec `ebpf:"conns"`
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	FarmKeys     *ebpf.MapSpec `ebpf:"farm_keys"`
-	Loads        *ebpf.MapSpec `ebpf:"loads"`
-	Marks        *ebpf.MapSpec `ebpf:"marks"`
-	NextHops     *ebpf.MapSpec `ebpf:"next_hops"`
-	Offerings    *ebpf.MapSpec `ebpf:"offerings"`
-	Refusals     *ebpf.MapSpec `ebpf:"refusals"`
-	Reports      *ebpf.MapSpec `ebpf:"reports"`
-	ScratchOfCpu *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
-	Signing      *ebpf.MapSpec `ebpf:"signing"`
-	Unresolved   *ebpf.MapSpec `ebpf:"unresolved"`
+	ConnKey        *ebpf.MapSpec `ebpf:"conn_key"`
+	Conns          *ebpf.MapSpec `ebpf:"conns"`
+	CountedSockets *ebpf.MapSpec `ebpf:"counted_sockets"`
+	Counters       *ebpf.MapSpec `ebpf:"counters"`
+	FarmKeys       *ebpf.MapSpec `ebpf:"farm_keys"`
+	Loads          *ebpf.MapSpec `ebpf:"loads"`
+	NextHops       *ebpf.MapSpec `ebpf:"next_hops"`
+	Offerings      *ebpf.MapSpec `ebpf:"offerings"`
+	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
+	Reports        *ebpf.MapSpec `ebpf:"reports"`
+	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
+	Signing        *ebpf.MapSpec `ebpf:"signing"`
+	Unresolved     *ebpf.MapSpec `ebpf:"unresolved"`
 }
 
 // agentVariableSpecs contains global variables before they are loaded into the kernel.
@@ -225,7 +225,7 @@ type agentMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type agentVariableSpecs struct {
 	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
-	ConnSets       *ebpf.VariableSpec `ebpf:"conn_sets"`
+	ConnLines      *ebpf.VariableSpec `ebpf:"conn_lines"`
 	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
 	Domain         *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey        *ebpf.VariableSpec `ebpf:"flow_key"`
@@ -260,32 +260,32 @@ func (o *agentObjects) Close() error {
 //
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentMaps struct {
-	ConnKey      *ebpf.Map `ebpf:"conn_key"`
-	Conns        *ebpf.Map `ebpf:"conns"`
-	Counters     *ebpf.Map `ebpf:"counters"`
-	FarmKeys     *ebpf.Map `ebpf:"farm_keys"`
-	Loads        *ebpf.Map `ebpf:"loads"`
-	Marks        *ebpf.Map `ebpf:"marks"`
-	NextHops     *ebpf.Map `ebpf:"next_hops"`
-	Offerings    *ebpf.Map `ebpf:"offerings"`
-	Refusals     *ebpf.Map `ebpf:"refusals"`
-	Reports      *ebpf.Map `ebpf:"reports"`
-	ScratchOfCpu *ebpf.Map `ebpf:"scratch_of_cpu"`
-	Signing      *ebpf.Map `ebpf:"signing"`
-	Unresolved   *ebpf.Map `ebpf:"unresolved"`
+	ConnKey        *ebpf.Map `ebpf:"conn_key"`
+	Conns          *ebpf.Map `ebpf:"conns"`
+	CountedSockets *ebpf.Map `ebpf:"counted_sockets"`
+	Counters       *ebpf.Map `ebpf:"counters"`
+	FarmKeys       *ebpf.Map `ebpf:"farm_keys"`
+	Loads          *ebpf.Map `ebpf:"loads"`
+	NextHops       *ebpf.Map `ebpf:"next_hops"`
+	Offerings      *ebpf.Map `ebpf:"offerings"`
+	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
+	Reports        *ebpf.Map `ebpf:"reports"`
+	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
+	Signing        *ebpf.Map `ebpf:"signing"`
+	Unresolved     *ebpf.Map `ebpf:"unresolved"`
 }
 
 func (m *agentMaps) Close() error {
 	return _AgentClose(
 		m.ConnKey,
 		m.Conns,
+		m.CountedSockets,
 		m.Counters,
 		m.FarmKeys,
 		m.Loads,
-		m.Marks,
 		m.NextHops,
 		m.Offerings,
-		m.Refusals,
+		m.PassedOnOffers,
 		m.Reports,
 		m.ScratchOfCpu,
 		m.Signing,
@@ -298,7 +298,7 @@ func (m *agentMaps) Close() error {
 // It can be passed to loadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type agentVariables struct {
 	Blocks         *ebpf.Variable `ebpf:"blocks"`
-	ConnSets       *ebpf.Variable `ebpf:"conn_sets"`
+	ConnLines      *ebpf.Variable `ebpf:"conn_lines"`
 	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
 	Domain         *ebpf.Variable `ebpf:"domain"`
 	FlowKey        *ebpf.Variable `ebpf:"flow_key"`

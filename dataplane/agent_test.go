@@ -30,7 +30,7 @@ func TestAgent(t *testing.T) {
 		{"offer, reuseport", testReuseport},
 		{"offer, no listener", testNoListener},
 		{"offer, repeated", testRepeated},
-		{"offer, retried", testRefusedBefore},
+		{"offer, retried", testPassedOnBefore},
 		{"offer, TIME_WAIT", testTimeWait},
 		{"offer, no place", testNoPlace},
 		{"flood", testFlood},
@@ -242,7 +242,7 @@ func testNoListener(t *testing.T, seen hits) {
 	r.send(t, back.frame()).is(t, "the list goes on at the LB", xdpTX, back.onward(hopMAC(0xb)), "pass_on_no_listener")
 	for _, f := range []byte{0xca, 0xcf} {
 		last := to(p, policy.Generation(p.seq), f)
-		r.send(t, last.frame()).is(t, "last", xdpTX, last.returned(), "return_no_listener")
+		r.send(t, last.frame()).is(t, "last", xdpTX, last.returned(), "give_back_no_listener")
 		r.send(t, last.flagged(sidFinal).frame()).is(t, "last of all", xdpPass, delivered(p), "refuse_no_listener")
 	}
 	lost := to(p, policy.Generation(p.seq), 0xcf)
@@ -282,21 +282,21 @@ func testRepeated(t *testing.T, seen hits) {
 	r.send(t, s.frame()).is(t, "new connection of a dead one's ports", xdpTX, s.onward(hopMAC(2)), "pass_on_busy")
 }
 
-// testRefusedBefore: a SYN that comes again goes past whoever refused it, for a
+// testPassedOnBefore: a retransmitted SYN goes past an agent that passed it on, for a
 // minute: someone further on may have taken it.
-func testRefusedBefore(t *testing.T, seen hits) {
+func testPassedOnBefore(t *testing.T, seen hits) {
 	r := newAgentRig(t, seen, offering(huntPort, func(o *topo.Offering) { o.Cores = 0 }))
 	listen(t, huntPort, 128)
 	p := inward(huntPort, syn)
 	first := to(p, policy.Generation(p.seq), 0xca, 0xcf)
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 4 })
-	r.send(t, first.frame()).is(t, "refused", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
+	r.send(t, first.frame()).is(t, "passed on", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 0 })
 	retry := first.flagged(sidRetry)
 	r.at(t, start+59*time.Second)
-	r.send(t, retry.frame()).is(t, "again", xdpTX, retry.onward(hopMAC(2)), "pass_on_refused_before")
+	r.send(t, retry.frame()).is(t, "again", xdpTX, retry.onward(hopMAC(2)), "pass_on_again")
 	forced := to(p, policy.Generation(p.seq), 0xcf, 0xcf).flagged(sidRetry)
-	r.send(t, forced.frame()).is(t, "again, by force", xdpTX, forced.onward(hopMAC(2)), "pass_on_refused_before")
+	r.send(t, forced.frame()).is(t, "again, by force", xdpTX, forced.onward(hopMAC(2)), "pass_on_again")
 	other := p
 	other.seq++
 	s := to(other, policy.Generation(other.seq), 0xca, 0xcf).flagged(sidRetry)
@@ -305,7 +305,7 @@ func testRefusedBefore(t *testing.T, seen hits) {
 	s = to(other, policy.Generation(other.seq), 0xca, 0xcf).flagged(sidRetry)
 	r.send(t, s.frame()).is(t, "of another client", xdpPass, delivered(other), "accept_avail")
 	neighbour := p // in the table
-	for neighbour.seq++; refusalHash(neighbour)%65536 != refusalHash(p)%65536; neighbour.seq++ {
+	for neighbour.seq++; passedOnHash(neighbour)%65536 != passedOnHash(p)%65536; neighbour.seq++ {
 		continue
 	}
 	s = to(neighbour, policy.Generation(neighbour.seq), 0xca, 0xcf).flagged(sidRetry)
@@ -316,13 +316,13 @@ func testRefusedBefore(t *testing.T, seen hits) {
 	p.src = netip.AddrPortFrom(clientAddr, clientPort+2)
 	first = to(p, policy.Generation(p.seq), 0xca, 0xcf)
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 4 })
-	r.send(t, first.frame()).is(t, "refused", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
+	r.send(t, first.frame()).is(t, "passed on", xdpTX, first.onward(hopMAC(2)), "pass_on_busy")
 	last := to(p, policy.Generation(p.seq), 0xcf).flagged(sidRetry)
 	r.send(t, last.frame()).is(t, "again, and the last", xdpPass, delivered(p), "accept_force")
 }
 
-// refusalHash is the hash by which bpf/agent/refused.h keeps p's opening.
-func refusalHash(p packet) uint64 {
+// passedOnHash is the hash by which bpf/agent/passed_on.h finds the slot of p's offer.
+func passedOnHash(p packet) uint64 {
 	h, b := uint64(p.seq), slices.Concat(p.src.Addr().AsSlice(), p.dst.Addr().AsSlice())
 	b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.src.Port()), p.dst.Port())
 	for b = append(b, 6, 0, 0, 0); len(b) > 0; b = b[8:] {

@@ -19,9 +19,9 @@ func TestDatagramsAtOnce(t *testing.T) {
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 4 })
 	r.send(t, offer.frame()).is(t, "first", xdpTX, offer.onward(hopMAC(2)), "pass_on_busy")
 	r.setLoad(t, func(l *agentLoad) { l.Asking = 0 })
-	r.send(t, offer.frame()).is(t, "second", xdpTX, offer.onward(hopMAC(2)), "pass_on_refused_before")
+	r.send(t, offer.frame()).is(t, "second", xdpTX, offer.onward(hopMAC(2)), "pass_on_again")
 	r.at(t, start+999*time.Millisecond)
-	r.send(t, offer.frame()).is(t, "a second later", xdpTX, offer.onward(hopMAC(2)), "pass_on_refused_before")
+	r.send(t, offer.frame()).is(t, "a second later", xdpTX, offer.onward(hopMAC(2)), "pass_on_again")
 	r.at(t, start+2*time.Second)
 	r.send(t, offer.frame()).is(t, "two seconds later", xdpPass, in.delivered(), "accept_avail")
 

@@ -22,9 +22,9 @@ func testSteered(t *testing.T, seen hits) {
 	p.seq++
 	generation := policy.Generation(opening.seq)
 	r.accept(t, opening)
-	r.send(t, to(p, generation, 0xa5).frame()).is(t, "not the kernel's", xdpPass, delivered(p), "steered_unproven")
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "not the kernel's", xdpPass, delivered(p), "steered_embryonic")
 	other := to(p, generation+1, 0xa5)
-	r.send(t, other.frame()).is(t, "not the kernel's, another generation", xdpTX, other.returned(), "not_mine")
+	r.send(t, other.frame()).is(t, "not the kernel's, another generation", xdpTX, other.returned(), "give_back_not_mine")
 	if c := r.mustConn(t, opening); c.State != connWait || c.Flags != connPending {
 		t.Errorf("what the kernel does not own changed the entry: %+v", c)
 	}
@@ -56,15 +56,15 @@ func testNotMine(t *testing.T, seen hits) {
 		back := s
 		p.class = 0xbb
 		back.in = innerTCP(p)
-		r.send(t, s.frame()).is(t, fmt.Sprintf("flags %#02x", flags), xdpTX, back.returned(), "not_mine")
-		r.send(t, to(p, 77, 0xa5).inserted().frame()).is(t, "inserted", xdpTX, to(p, 77, 0xa5).returned(), "not_mine")
+		r.send(t, s.frame()).is(t, fmt.Sprintf("flags %#02x", flags), xdpTX, back.returned(), "give_back_not_mine")
+		r.send(t, to(p, 77, 0xa5).inserted().frame()).is(t, "inserted", xdpTX, to(p, 77, 0xa5).returned(), "give_back_not_mine")
 	}
 	opening := inward(huntPort, syn)
 	r.accept(t, opening)
 	r.at(t, start+61*time.Second)
 	opening.flags = ack
 	s := to(opening, policy.Generation(opening.seq), 0xa5)
-	r.send(t, s.frame()).is(t, "of an opening long ago", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "of an opening long ago", xdpTX, s.returned(), "give_back_not_mine")
 	if _, known := r.settled(t, opening.flow()); known {
 		t.Error("an unknown flow has an entry")
 	}
@@ -87,7 +87,7 @@ func testStale(t *testing.T, seen hits) {
 	r.at(t, start+time.Minute+time.Second-1)
 	r.send(t, s.frame()).is(t, "gone, but lately seen", xdpPass, delivered(p), "steered")
 	r.at(t, start+time.Minute+2*time.Second)
-	r.send(t, s.frame()).is(t, "gone", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "gone", xdpTX, s.returned(), "give_back_not_mine")
 
 	opening.src = netip.AddrPortFrom(clientAddr, clientPort+1)
 	fd = r.begin(t, opening)
@@ -98,7 +98,7 @@ func testStale(t *testing.T, seen hits) {
 	s = to(p, generation, 0xa5)
 	r.send(t, s.frame()).is(t, "closing", xdpPass, delivered(p), "steered")
 	reset(t, fd)
-	r.send(t, s.frame()).is(t, "closed", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "closed", xdpTX, s.returned(), "give_back_not_mine")
 }
 
 // testAdopted: what the kernel has and the agent forgot becomes known again, as
@@ -249,11 +249,11 @@ func testRequestSocket(t *testing.T, seen hits) {
 	question := to(p, 0, 0xe5, 0xe5)
 	r.send(t, question.frame()).is(t, "rs for another's SYN-ACK", xdpTX, question.onward(hopMAC(2)), "pass_on_not_mine")
 	steered := to(p, generation, 0xa5)
-	r.send(t, steered.frame()).is(t, "as for another's SYN-ACK", xdpTX, steered.returned(), "not_mine")
+	r.send(t, steered.frame()).is(t, "as for another's SYN-ACK", xdpTX, steered.returned(), "give_back_not_mine")
 	opening := p
 	opening.flags, opening.seq = syn, p.seq-1
 	r.accept(t, opening)
-	r.send(t, steered.frame()).is(t, "the same, of an offer we took", xdpPass, delivered(p), "steered_unproven")
+	r.send(t, steered.frame()).is(t, "the same, of an offer we took", xdpPass, delivered(p), "steered_embryonic")
 	p.ack = theirs
 	question = to(p, 0, 0xe5, 0xe5)
 	r.send(t, question.frame()).is(t, "rs for ours", xdpPass, delivered(p), "established", "recovered")

@@ -38,14 +38,14 @@ func testCookie(t *testing.T, seen hits) {
 			p.flags, p.seq = ack, p.seq+1
 			generation := policy.Generation(opening.seq)
 			s := to(p, generation, 0xa5)
-			r.send(t, s.frame()).is(t, "no offer of ours", xdpTX, s.returned(), "not_mine")
+			r.send(t, s.frame()).is(t, "no offer of ours", xdpTX, s.returned(), "give_back_not_mine")
 			r.accept(t, opening)
 			wrong := p
 			wrong.ack += 1000 // its lowest bits say which MSS
-			r.send(t, to(wrong, generation, 0xa5).frame()).is(t, "another cookie", xdpPass, delivered(wrong), "steered_unproven")
+			r.send(t, to(wrong, generation, 0xa5).frame()).is(t, "another cookie", xdpPass, delivered(wrong), "steered_embryonic")
 			late := p // what the cookie was made of has changed
 			late.seq++
-			r.send(t, to(late, generation, 0xa5).frame()).is(t, "not its first packet", xdpPass, delivered(late), "steered_unproven")
+			r.send(t, to(late, generation, 0xa5).frame()).is(t, "not its first packet", xdpPass, delivered(late), "steered_embryonic")
 			r.send(t, s.frame()).is(t, "ours", xdpPass, delivered(p), "established", "acknowledged", "steered")
 		})
 	}
@@ -199,7 +199,7 @@ func testOwnerTable(t *testing.T, seen hits) {
 
 	p.src = netip.AddrPortFrom(clientAddr, 1)
 	s = to(p, generation, 0xa5)
-	r.send(t, s.frame()).is(t, "unknown", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "unknown", xdpTX, s.returned(), "give_back_not_mine")
 	s = to(p, 0, 0xe5, 0xe5)
 	r.send(t, s.frame()).is(t, "rs of an unknown", xdpTX, s.onward(hopMAC(2)), "pass_on_not_mine")
 	r.send(t, to(p, 0, 0xe5).frame()).is(t, "the last rs", xdpPass, seenBy(p), "unowned")
@@ -316,7 +316,7 @@ func TestAdoptAfterKill(t *testing.T) {
 		t.Error("an opening is forgotten")
 	}
 	r.kill()
-	cfg.Flows.Embryonic = 8 * setPlaces
+	cfg.Flows.Embryonic = 8 * lineSlots
 	r = loadAgentRig(t, hits{}, cfg, inVirtualTime)
 	for _, p := range []packet{opening, waiting} {
 		if _, known := r.conn(t, p.flow()); known {

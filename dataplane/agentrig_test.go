@@ -229,7 +229,7 @@ func (in inner) delivered() []byte { return in.frame(hereMAC, routerMAC) }
 func (r *agentRig) settled(t testing.TB, f policy.Flow) (c agentConn, known bool) {
 	t.Helper()
 	e := connsOf(t, r.Agent).get(t, f)
-	return e.conn, e.proved
+	return e.conn, e.established
 }
 
 // conn reads the agent's entry of a flow.

@@ -8,17 +8,17 @@ import (
 	"proffer/topo"
 )
 
-// testNoPlace: without a place for its state an offer is passed on, and taken
-// without state by the last. An opening makes room, but where another CPU is just there.
+// testNoPlace: an offer without a free slot is passed on, and accepted without an entry by
+// the last candidate. An embryonic entry gives way, unless another CPU is writing it.
 func testNoPlace(t *testing.T, seen hits) {
 	newAgentRig(t, seen, offering(huntPort)) // for its namespace
 	cfg := agentConfig(64, offering(huntPort))
 	r := loadAgentRig(t, seen, cfg, inVirtualTime)
 	listen(t, huntPort, 128)
 	p := inward(huntPort, syn)
-	busy := agentConnSet{}
-	for i := range busy.Mark {
-		busy.Mark[i] = ^uint64(0) &^ noDigest
+	busy := agentConnLine{}
+	for i := range busy.Fingerprint {
+		busy.Fingerprint[i] = ^uint64(0) &^ noDigest
 	}
 	fill := func() {
 		for at := range r.lines {
@@ -27,26 +27,26 @@ func testNoPlace(t *testing.T, seen hits) {
 	}
 	fill()
 	s := to(p, policy.Generation(p.seq), 0xca, 0xcf)
-	r.send(t, s.frame()).is(t, "no place", xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
+	r.send(t, s.frame()).is(t, "no slot", xdpTX, s.onward(hopMAC(2)), "pass_on_table_full")
 	r.send(t, to(p, policy.Generation(p.seq), 0xcf).frame()).is(t, "last", xdpPass, delivered(p), "table_full")
 	s = s.flagged(sidRetry)
-	r.send(t, s.frame()).is(t, "again", xdpTX, s.onward(hopMAC(2)), "pass_on_refused_before")
+	r.send(t, s.frame()).is(t, "again", xdpTX, s.onward(hopMAC(2)), "pass_on_again")
 	r.setLoad(t, func(l *agentLoad) {
 		for _, p := range l.Pending {
 			if p.Count != 0 {
-				t.Errorf("%d that found no place are expected", p.Count)
+				t.Errorf("%d that found no slot are pending", p.Count)
 			}
 		}
 	})
-	busy.Mark[3] = noDigest + 1 | uint64(start)>>20&0xffff // another flow's opening
+	busy.Fingerprint[3] = noDigest + 1 | uint64(start)>>20&0xffff // of another flow, embryonic
 	fill()
 	p.src = netip.AddrPortFrom(clientAddr, 1)
 	r.accept(t, p)
 }
 
-// testFlood: openings displace each other and no established flow.
+// testFlood: embryonic entries displace each other and no established flow.
 func testFlood(t *testing.T, seen hits) {
-	const flows, openings = 200, 100_000
+	const flows, embryonic = 200, 100_000
 	newAgentRig(t, seen, offering(huntPort)) // for its namespace
 	cfg := agentConfig(flows, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
 	cfg.Flows.Embryonic = 512
@@ -57,7 +57,7 @@ func testFlood(t *testing.T, seen hits) {
 		r.accept(t, p)
 		r.acknowledge(t, p)
 	}
-	for i := range openings {
+	for i := range embryonic {
 		p.src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}), 1)
 		if out := r.run(t, to(p, policy.Generation(p.seq), 0xca, 0xcf).frame()); out.action != xdpPass {
 			t.Fatalf("opening %d: action %d", i, out.action)
@@ -69,24 +69,24 @@ func testFlood(t *testing.T, seen hits) {
 			t.Fatalf("flow %d after the flood: known %v, %+v", i, known, c)
 		}
 	}
-	places := int(r.lines) * setPlaces
-	if openings, proved := connsOf(t, r.Agent).count(t); proved != flows || openings != places-flows {
-		t.Errorf("%d openings and %d established flows in %d places", openings, proved, places)
+	slots := int(r.lines) * lineSlots
+	if embryonic, established := connsOf(t, r.Agent).count(t); established != flows || embryonic != slots-flows {
+		t.Errorf("%d embryonic and %d established flows in %d slots", embryonic, established, slots)
 	}
 	if got := r.asking(t); got != 0 {
 		t.Errorf("%d requests in progress after a flood of none", got)
 	}
 }
 
-// testConnsFull: where all places of a flow are taken by established ones, an opening has
-// no entry; nobody gives way.
+// testConnsFull: where established flows have all slots of a flow's lines, the flow has no
+// entry and none of them gives way.
 func testConnsFull(t *testing.T, seen hits) {
 	newAgentRig(t, seen, offering(huntPort)) // for its namespace
 	cfg := agentConfig(1, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic = 2*setPlaces - 2
+	cfg.Flows.Embryonic = 2*lineSlots - 2
 	r := loadAgentRig(t, seen, cfg, inVirtualTime)
 	if r.lines != 2 {
-		t.Fatalf("%d sets", r.lines)
+		t.Fatalf("%d lines", r.lines)
 	}
 	var all, refused []packet
 	for i := 0; len(refused) < 3; i++ {
@@ -100,16 +100,16 @@ func testConnsFull(t *testing.T, seen hits) {
 		r.acknowledge(t, p)
 		all = append(all, p)
 	}
-	// Some have the same set twice, so perhaps not every place could be taken.
-	if openings, proved := connsOf(t, r.Agent).count(t); openings != 0 || proved != len(all) || proved < setPlaces {
-		t.Errorf("%d openings, %d established, want 0 and %d", openings, proved, len(all))
+	// A flow's two lines may be the same, so perhaps not every slot was taken.
+	if embryonic, established := connsOf(t, r.Agent).count(t); embryonic != 0 || established != len(all) || established < lineSlots {
+		t.Errorf("%d embryonic, %d established, want 0 and %d", embryonic, established, len(all))
 	}
 	for _, p := range refused {
 		generation := policy.Generation(p.seq)
 		r.send(t, to(p, generation, 0xcf).frame()).is(t, "the last", xdpPass, delivered(p), "table_full")
 		p.flags, p.seq, p.payload = ack, p.seq+1, []byte("GET")
 		s := to(p, generation, 0xa5)
-		r.send(t, s.frame()).is(t, "by table", xdpTX, s.returned(), "not_mine")
+		r.send(t, s.frame()).is(t, "by table", xdpTX, s.returned(), "give_back_not_mine")
 	}
 	for _, p := range all {
 		if _, known := r.settled(t, p.flow()); !known {
@@ -118,7 +118,7 @@ func testConnsFull(t *testing.T, seen hits) {
 	}
 }
 
-// TestConnAdoptedFull: a flow that the kernel has and for which there is no place works
+// TestConnAdoptedFull: a flow that the kernel has and for which there is no slot works
 // without an entry.
 func TestConnAdoptedFull(t *testing.T) {
 	r := newAgentRig(t, hits{}, offering(huntPort))
@@ -126,9 +126,9 @@ func TestConnAdoptedFull(t *testing.T) {
 	established(t, p, p.seq)
 	conns := connsOf(t, r.Agent)
 	for at := range r.lines {
-		var full agentConnSet
-		for i := range full.Mark {
-			full.Mark[i] = ^uint64(0) &^ 0xffff >> 1 &^ manyStrays // of other flows, proved
+		var full agentConnLine
+		for i := range full.Fingerprint {
+			full.Fingerprint[i] = ^uint64(0) &^ 0xffff >> 1 &^ connDisplaced // of other flows, established
 		}
 		conns.write(t, at, &full)
 	}

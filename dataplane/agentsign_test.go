@@ -150,7 +150,7 @@ func TestTwinTag(t *testing.T) {
 			t.Fatalf("round %d: %v", i, out.reasons)
 		}
 		lost := to(p, 9, 0xa5)
-		r.send(t, lost.frame()).is(t, "nm", xdpTX, lost.returned(key), "not_mine")
+		r.send(t, lost.frame()).is(t, "nm", xdpTX, lost.returned(key), "give_back_not_mine")
 	}
 }
 
@@ -159,7 +159,7 @@ func testUnsigned(t *testing.T, r *agentRig) {
 	p := inward(huntPort, ack)
 	p.src = netip.AddrPortFrom(clientAddr, 1)
 	s := to(p, 1, 0xa5)
-	if out := r.send(t, s.frame()); out.action != xdpTX || out.reasons[0] != "not_mine" {
+	if out := r.send(t, s.frame()); out.action != xdpTX || out.reasons[0] != "give_back_not_mine" {
 		t.Errorf("as without a tag: %d, %v", out.action, out.reasons)
 	}
 	r.send(t, to(p, 0, 0xd7).frame()).is(t, "dt without a tag", xdpPass, delivered(p), "deliver")
@@ -175,7 +175,7 @@ func testSignatures(t *testing.T, r *agentRig, key topo.SignalKey) {
 		if wire == topo.Insert {
 			offer, lost = offer.inserted(), lost.inserted()
 		}
-		r.send(t, lost.frame()).is(t, "nm", xdpTX, lost.returned(key), "not_mine")
+		r.send(t, lost.frame()).is(t, "nm", xdpTX, lost.returned(key), "give_back_not_mine")
 		r.send(t, offer.signed(key).frame()).is(t, "offer", xdpPass, delivered(p), "accept_force")
 		answer := outward(huntPort, syn|ack)
 		answer.dst = p.src

@@ -53,7 +53,7 @@ func testUDPOf(t *testing.T, seen hits, four bool) {
 	offer := toWith(in, 0, 0xca, 0xcf)
 	r.send(t, offer.frame()).is(t, "nobody there", xdpTX, offer.onward(hopMAC(2)), "pass_on_no_listener")
 	last := toWith(in, 0, 0xcf)
-	r.send(t, last.frame()).is(t, "nobody there, last", xdpTX, last.returned(), "return_no_listener")
+	r.send(t, last.frame()).is(t, "nobody there, last", xdpTX, last.returned(), "give_back_no_listener")
 	r.send(t, last.flagged(sidFinal).frame()).is(t, "nobody anywhere", xdpPass, in.delivered(), "refuse_no_listener")
 	listenUDP(t, p.dst)
 
@@ -96,7 +96,7 @@ func testUDPOf(t *testing.T, seen hits, four bool) {
 	stranger := p
 	stranger.src = netip.AddrPortFrom(p.src.Addr(), 1)
 	s := toWith(innerUDP(stranger), generation, 0xa5)
-	r.send(t, s.frame()).is(t, "not mine", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "not mine", xdpTX, s.returned(), "give_back_not_mine")
 	r.send(t, toWith(innerUDP(stranger), 0, 0xe5).frame()).is(t, "nobody's", xdpDrop, nil, "drop_unowned")
 	r.at(t, start+time.Second)
 	r.send(t, toWith(innerUDP(stranger), 0, 0xcf).frame()).is(t, "taken later", xdpPass, innerUDP(stranger).delivered(), "accept_force")
@@ -134,7 +134,7 @@ func testIPv4(t *testing.T, seen hits) {
 	r.accept(t, opening)
 	p := opening
 	p.flags, p.seq = ack, opening.seq+1
-	r.send(t, to(p, generation, 0xa5).frame()).is(t, "not the kernel's", xdpPass, delivered(p), "steered_unproven")
+	r.send(t, to(p, generation, 0xa5).frame()).is(t, "not the kernel's", xdpPass, delivered(p), "steered_embryonic")
 	reset(t, l)
 	established(t, opening, opening.seq)
 	r.acknowledge(t, opening)
@@ -162,7 +162,7 @@ func testIPv4(t *testing.T, seen hits) {
 	stranger := p
 	stranger.src = netip.AddrPortFrom(client4, 1)
 	s := to(stranger, 7, 0xa5)
-	r.send(t, s.frame()).is(t, "not mine", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "not mine", xdpTX, s.returned(), "give_back_not_mine")
 	r.send(t, altered(s.frame(), atUpper, 0x44)).is(t, "half a header", xdpDrop, nil, "drop_truncated")
 	testRefused4(t, r, stranger)
 }
@@ -217,7 +217,7 @@ func testInsert(t *testing.T, seen hits) {
 
 	steered := p
 	steered.flags = ack
-	r.send(t, to(steered, policy.Generation(p.seq), 0xa5).inserted().frame()).is(t, "steered", xdpPass, delivered(steered), "steered_unproven")
+	r.send(t, to(steered, policy.Generation(p.seq), 0xa5).inserted().frame()).is(t, "steered", xdpPass, delivered(steered), "steered_embryonic")
 	datagram := innerUDP(inward(udpPort, 0))
 	listenUDP(t, inward(udpPort, 0).dst)
 	r.send(t, toWith(datagram, 0, 0xcf).inserted().frame()).is(t, "datagram", xdpPass, datagram.delivered(), "accept_force")
@@ -235,7 +235,7 @@ func testTooBig(t *testing.T, seen hits) {
 		in := innerTooBig(innerTCP(opening), opening)
 		generation := policy.Generation(opening.seq)
 		s := toWith(in, generation, 0xa5)
-		r.send(t, s.frame()).is(t, "as, nobody's", xdpTX, s.returned(), "not_mine")
+		r.send(t, s.frame()).is(t, "as, nobody's", xdpTX, s.returned(), "give_back_not_mine")
 		s = toWith(in, 0, 0xe5, 0xe5)
 		r.send(t, s.frame()).is(t, "rs, not mine", xdpTX, s.onward(hopMAC(2)), "pass_on_not_mine")
 		r.send(t, toWith(in, 0, 0xe5).frame()).is(t, "rs, nobody's", xdpDrop, nil, "drop_unowned")

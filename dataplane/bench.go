@@ -124,8 +124,8 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r BenchRun, err error) {
 	if err := b.lanes.Lookup(uint32(cpu), &lane); err != nil {
 		return r, fmt.Errorf("read the bench: %w", err)
 	}
-	if lane.Spoilt > 0 {
-		return r, fmt.Errorf("run the bench: %d of %d frames could not be restored", lane.Spoilt, lane.Packets)
+	if lane.Damaged > 0 {
+		return r, fmt.Errorf("run the bench: %d of %d frames could not be restored", lane.Damaged, lane.Packets)
 	}
 	if lane.Packets != uint64(packets) {
 		return r, fmt.Errorf("run the bench: the program had %d packets on CPU %d, not %d", lane.Packets, cpu, packets)

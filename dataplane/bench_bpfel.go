@@ -27,7 +27,7 @@ type benchLane struct {
 	Opened     uint32
 	Seed       uint64
 	Packets    uint64
-	Spoilt     uint64
+	Damaged    uint64
 	Verdict    [8]uint64
 	Frame      [256]uint8
 }
@@ -36,9 +36,9 @@ type benchLane struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	benchMapCacheLines     = "cache_lines"
 	benchMapHashed         = "hashed"
 	benchMapLanes          = "lanes"
-	benchMapLines          = "lines"
 	benchMapRecent         = "recent"
 	benchMapTags           = "tags"
 	benchProgAdjustHead    = "adjust_head"
@@ -117,11 +117,11 @@ type benchProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchMapSpecs struct {
-	Hashed *ebpf.MapSpec `ebpf:"hashed"`
-	Lanes  *ebpf.MapSpec `ebpf:"lanes"`
-	Lines  *ebpf.MapSpec `ebpf:"lines"`
-	Recent *ebpf.MapSpec `ebpf:"recent"`
-	Tags   *ebpf.MapSpec `ebpf:"tags"`
+	CacheLines *ebpf.MapSpec `ebpf:"cache_lines"`
+	Hashed     *ebpf.MapSpec `ebpf:"hashed"`
+	Lanes      *ebpf.MapSpec `ebpf:"lanes"`
+	Recent     *ebpf.MapSpec `ebpf:"recent"`
+	Tags       *ebpf.MapSpec `ebpf:"tags"`
 }
 
 // benchVariableSpecs contains global variables before they are loaded into the kernel.
@@ -152,18 +152,18 @@ func (o *benchObjects) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchMaps struct {
-	Hashed *ebpf.Map `ebpf:"hashed"`
-	Lanes  *ebpf.Map `ebpf:"lanes"`
-	Lines  *ebpf.Map `ebpf:"lines"`
-	Recent *ebpf.Map `ebpf:"recent"`
-	Tags   *ebpf.Map `ebpf:"tags"`
+	CacheLines *ebpf.Map `ebpf:"cache_lines"`
+	Hashed     *ebpf.Map `ebpf:"hashed"`
+	Lanes      *ebpf.Map `ebpf:"lanes"`
+	Recent     *ebpf.Map `ebpf:"recent"`
+	Tags       *ebpf.Map `ebpf:"tags"`
 }
 
 func (m *benchMaps) Close() error {
 	return _BenchClose(
+		m.CacheLines,
 		m.Hashed,
 		m.Lanes,
-		m.Lines,
 		m.Recent,
 		m.Tags,
 	)

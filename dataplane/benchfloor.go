@@ -45,7 +45,7 @@ func NewBenchFloors(flows, lines int, floors ...string) (*BenchFloors, error) {
 			return nil, errors.Join(err, b.Close())
 		}
 	}
-	spec.Maps[benchMapLines].MaxEntries = uint32(lines)
+	spec.Maps[benchMapCacheLines].MaxEntries = uint32(lines)
 	spec.Maps[benchMapHashed].MaxEntries = uint32(flows)
 	spec.Maps[benchMapRecent].MaxEntries = uint32(flows)
 	if err := spec.Variables["line_count"].Set(uint32(lines)); err != nil {

@@ -12,15 +12,15 @@ import (
 
 // The agent's table of flows (bpf/agent/conns.h).
 const (
-	setPlaces = len(agentConnSet{}.Mark)
-	noDigest  = 1<<22 - 1 // the largest mark of nobody
-	isProved  = 1 << 16   // in a mark: the flow's client has proved to be there
+	lineSlots     = len(agentConnLine{}.Fingerprint)
+	noDigest      = 1<<22 - 1 // the largest fingerprint without a digest
+	isEstablished = 1 << 16   // in a fingerprint
 )
 
-// connSets is how many sets hold so many established flows, with as many free places so
-// that hardly one meets two full sets, and the openings.
-func connSets(flows, openings int) uint32 {
-	return uint32((2*flows + openings + setPlaces - 1) / setPlaces)
+// connLines is how many lines hold so many established flows and embryonic ones, with as
+// many free slots as established flows, so that hardly any flow meets two full lines.
+func connLines(flows, embryonic int) uint32 {
+	return uint32((2*flows + embryonic + lineSlots - 1) / lineSlots)
 }
 
 // connKey makes the digests' key part of the programs: the one of the table that
@@ -43,21 +43,21 @@ func connKey(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) (key agent
 	return key, nil
 }
 
-// dumpConns returns the flows of an agent: of each, whether its client has proved to be
-// there, and all but when it was last seen.
+// dumpConns returns the flows of an agent, sorted: of each, whether it is established, and
+// its entry without the date.
 func dumpConns(m *ebpf.Map) (all [][]byte, err error) {
-	var set agentConnSet
+	var line agentConnLine
 	for i := range m.MaxEntries() {
-		if err := m.Lookup(i, &set); err != nil {
+		if err := m.Lookup(i, &line); err != nil {
 			return nil, err
 		}
-		for k, mark := range set.Mark {
-			if mark <= noDigest {
+		for k, fingerprint := range line.Fingerprint {
+			if fingerprint <= noDigest {
 				continue
 			}
-			place := set.Place[k]
-			place.C.SeenNs = 0
-			entry, err := binary.Append([]byte{byte(mark & isProved >> 16)}, binary.NativeEndian, place)
+			slot := line.Slot[k]
+			slot.C.SeenNs = 0
+			entry, err := binary.Append([]byte{byte(fingerprint & isEstablished >> 16)}, binary.NativeEndian, slot)
 			if err != nil {
 				return nil, err
 			}

@@ -23,28 +23,27 @@ func connsOf(t testing.TB, a *Agent) *connTable {
 	return &connTable{a.objs.Conns, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
 }
 
-// Bits of a mark (bpf/agent/conns.h).
+// Bits of a fingerprint (bpf/agent/conns.h).
 const (
-	digestOf   = ^uint64(noDigest)
-	isAway     = 1 << 17
-	oneStray   = 1 << 18
-	manyStrays = 15 * oneStray
+	connDigest       = ^uint64(noDigest)
+	connInAlternate  = 1 << 17
+	connOneDisplaced = 1 << 18
+	connDisplaced    = 15 * connOneDisplaced
 )
 
-// sets are those where a flow's entry may be, its home first, and its mark without
-// anything else.
-func (w *connTable) sets(f policy.Flow) (sets [2]uint32, mark uint64) {
+// lines returns a flow's primary and alternate line, and the digest in its fingerprint.
+func (w *connTable) lines(f policy.Flow) (lines [2]uint32, fingerprint uint64) {
 	hash, n := w.key.Digest(f), uint64(w.m.MaxEntries())
-	home := uint64(uint32(hash<<10|hash>>54)) * n >> 32
-	mark = hash & digestOf
-	other := int64(mark>>22*0x9e3779b97f4a7c15>>32*n>>32) - int64(home)
-	if other < 0 {
-		other += int64(n)
+	primary := uint64(uint32(hash<<10|hash>>54)) * n >> 32
+	fingerprint = hash & connDigest
+	alternate := int64(fingerprint>>22*0x9e3779b97f4a7c15>>32*n>>32) - int64(primary)
+	if alternate < 0 {
+		alternate += int64(n)
 	}
-	return [2]uint32{uint32(home), uint32(other)}, mark
+	return [2]uint32{uint32(primary), uint32(alternate)}, fingerprint
 }
 
-func (w *connTable) set(t testing.TB, at uint32) (s agentConnSet) {
+func (w *connTable) line(t testing.TB, at uint32) (s agentConnLine) {
 	t.Helper()
 	if err := w.m.Lookup(at, &s); err != nil {
 		t.Fatal(err)
@@ -52,7 +51,7 @@ func (w *connTable) set(t testing.TB, at uint32) (s agentConnSet) {
 	return s
 }
 
-func (w *connTable) write(t testing.TB, at uint32, s *agentConnSet) {
+func (w *connTable) write(t testing.TB, at uint32, s *agentConnLine) {
 	t.Helper()
 	if err := w.m.Put(at, s); err != nil {
 		t.Fatal(err)
@@ -61,22 +60,22 @@ func (w *connTable) write(t testing.TB, at uint32, s *agentConnSet) {
 
 // connEntry is what an agent knows of a flow.
 type connEntry struct {
-	conn   agentConn
-	proved bool
-	known  bool
+	conn        agentConn
+	established bool
+	known       bool
 }
 
-// find says where a flow's entry is.
-func (w *connTable) find(t testing.TB, f policy.Flow) (set uint32, place int, e connEntry) {
+// find returns a flow's entry and its place.
+func (w *connTable) find(t testing.TB, f policy.Flow) (line uint32, slot int, e connEntry) {
 	t.Helper()
-	sets, mark := w.sets(f)
-	for i, at := range sets {
-		s := w.set(t, at)
-		for k := range s.Mark {
-			if s.Mark[k]&digestOf != mark || s.Mark[k]&isAway != 0 != (i == 1) {
+	lines, fingerprint := w.lines(f)
+	for i, at := range lines {
+		s := w.line(t, at)
+		for k := range s.Fingerprint {
+			if s.Fingerprint[k]&connDigest != fingerprint || s.Fingerprint[k]&connInAlternate != 0 != (i == 1) {
 				continue
 			}
-			return at, k, connEntry{s.Place[k].C, s.Mark[k]&isProved != 0, true}
+			return at, k, connEntry{s.Slot[k].C, s.Fingerprint[k]&isEstablished != 0, true}
 		}
 	}
 	return 0, 0, e
@@ -88,40 +87,40 @@ func (w *connTable) get(t testing.TB, f policy.Flow) connEntry {
 	return e
 }
 
-// put makes a flow's entry this one: where it is, or at home; or takes it away.
+// put writes a flow's entry in its slot, or one of its primary line, or frees its slot.
 func (w *connTable) put(t testing.TB, f policy.Flow, e connEntry) {
 	t.Helper()
-	sets, mark := w.sets(f)
+	lines, fingerprint := w.lines(f)
 	at, k, was := w.find(t, f)
-	s := w.set(t, at)
+	s := w.line(t, at)
 	switch {
 	case !was.known && !e.known:
 		return
 	case !was.known:
-		at, k = sets[0], 0
-		s = w.set(t, at)
-		for s.Mark[k] > noDigest {
-			if k++; k == setPlaces {
-				t.Fatalf("no place for %v", f)
+		at, k = lines[0], 0
+		s = w.line(t, at)
+		for s.Fingerprint[k] > noDigest {
+			if k++; k == lineSlots {
+				t.Fatalf("no slot for %v", f)
 			}
 		}
-	case !e.known && s.Mark[k]&isAway != 0:
-		home := w.set(t, sets[0])
-		home.Mark[0] -= oneStray
-		w.write(t, sets[0], &home)
+	case !e.known && s.Fingerprint[k]&connInAlternate != 0:
+		primary := w.line(t, lines[0])
+		primary.Fingerprint[0] -= connOneDisplaced
+		w.write(t, lines[0], &primary)
 	}
-	left := s.Mark[k] & manyStrays
-	if s.Mark[k] = left; e.known {
-		key, to := flowKey(f), &s.Place[k]
+	left := s.Fingerprint[k] & connDisplaced
+	if s.Fingerprint[k] = left; e.known {
+		key, to := flowKey(f), &s.Slot[k]
 		to.T.Client.In6U.U6Addr8, to.T.Vip.In6U.U6Addr8 = key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8
 		to.T.ClientPortBe, to.T.VipPortBe, to.T.Protocol = key.ClientPortBe, key.VipPortBe, f.Protocol.Number()
 		to.C = e.conn
-		s.Mark[k] |= mark | e.conn.SeenNs>>20&0xffff
-		if e.proved {
-			s.Mark[k] |= isProved
+		s.Fingerprint[k] |= fingerprint | e.conn.SeenNs>>20&0xffff
+		if e.established {
+			s.Fingerprint[k] |= isEstablished
 		}
-		if at != sets[0] {
-			s.Mark[k] |= isAway
+		if at != lines[0] {
+			s.Fingerprint[k] |= connInAlternate
 		}
 	}
 	w.write(t, at, &s)
@@ -130,19 +129,19 @@ func (w *connTable) put(t testing.TB, f policy.Flow, e connEntry) {
 func (w *connTable) empty(t testing.TB) {
 	t.Helper()
 	for at := range w.m.MaxEntries() {
-		w.write(t, at, &agentConnSet{})
+		w.write(t, at, &agentConnLine{})
 	}
 }
 
-// count counts the openings and the flows whose clients have proved to be there.
-func (w *connTable) count(t testing.TB) (openings, proved int) {
+// count counts the embryonic and the established entries.
+func (w *connTable) count(t testing.TB) (embryonic, established int) {
 	t.Helper()
 	all, err := dumpConns(w.m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		proved += int(e[0])
+		established += int(e[0])
 	}
-	return len(all) - proved, proved
+	return len(all) - established, established
 }

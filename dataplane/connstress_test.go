@@ -15,11 +15,11 @@ import (
 	"proffer/topo"
 )
 
-// oneSet is an agent that has room for eight flows.
-func oneSet(t *testing.T, change func(*ebpf.CollectionSpec) error) *agentRig {
+// oneLine is an agent with a table of one line.
+func oneLine(t *testing.T, change func(*ebpf.CollectionSpec) error) *agentRig {
 	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
 	cfg := agentConfig(1, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic = setPlaces - 2
+	cfg.Flows.Embryonic = lineSlots - 2
 	return loadAgentRig(t, hits{}, cfg, change)
 }
 
@@ -29,21 +29,21 @@ func openingOf(flow int) packet {
 	return p
 }
 
-// TestConnsOldest: a newcomer takes a free place, or that of the opening that was
-// not seen for longest; that of a flow whose client is there is never taken.
+// TestConnsOldest: a new flow takes a free slot, or that of the embryonic entry that was
+// not seen for longest; an established flow keeps its slot.
 func TestConnsOldest(t *testing.T) {
-	const begin = 15<<36 - 990*time.Millisecond // dates begin anew in between: nobody's is one of the youngest
-	r := oneSet(t, inVirtualTime)
+	const begin = 15<<36 - 990*time.Millisecond // dates wrap in between
+	r := oneLine(t, inVirtualTime)
 	conns := connsOf(t, r.Agent)
 	stay := func(step string, flows ...int) {
 		t.Helper()
 		for _, flow := range flows {
 			if !conns.get(t, openingOf(flow).flow()).known {
-				t.Errorf("%s: opening %d is forgotten", step, flow)
+				t.Errorf("%s: embryonic flow %d has no entry", step, flow)
 			}
 		}
 		if n, _ := conns.count(t); n != len(flows) {
-			t.Errorf("%s: %d openings, want %d", step, n, len(flows))
+			t.Errorf("%s: %d embryonic, want %d", step, n, len(flows))
 		}
 	}
 	order := []int{3, 0, 5, 1, 7, 2, 6, 4}
@@ -60,7 +60,7 @@ func TestConnsOldest(t *testing.T) {
 	again := to(openingOf(3), policy.Generation(openingOf(3).seq), 0xcf)
 	r.send(t, again.frame()).is(t, "again", xdpPass, delivered(openingOf(3)), "accept_repeated")
 	if later, err := dumpConns(conns.m); err != nil || !slices.EqualFunc(later, dumped, bytes.Equal) {
-		t.Errorf("when an opening was last seen counts in a dump (%v)", err)
+		t.Errorf("the date of an embryonic entry counts in a dump (%v)", err)
 	}
 	r.accept(t, openingOf(8))
 	stay("a ninth", 3, 5, 1, 7, 2, 6, 4, 8)
@@ -73,7 +73,7 @@ func TestConnsOldest(t *testing.T) {
 	}
 	stay("all acknowledged")
 	s := to(openingOf(10), policy.Generation(openingOf(10).seq), 0xcf)
-	r.send(t, s.frame()).is(t, "no place", xdpPass, delivered(openingOf(10)), "table_full")
+	r.send(t, s.frame()).is(t, "no slot", xdpPass, delivered(openingOf(10)), "table_full")
 	for flow := 1; flow <= 9; flow++ {
 		if _, known := r.settled(t, openingOf(flow).flow()); known == (flow == 5) {
 			t.Errorf("flow %d is known: %v", flow, known)
@@ -81,18 +81,18 @@ func TestConnsOldest(t *testing.T) {
 	}
 }
 
-// TestConnsCrowd: CPUs that take places of a few sets at once, prove, end and sweep flows,
-// never lose one that is proved, nor write into one place together; in the end the sets
-// count no fewer strays than there are, and hardly more: who finds a count changed again
-// and again leaves it. (In real time: who comes in one tick takes the same place.)
+// TestConnsCrowd: CPUs that take slots of a few lines, establish, end and sweep flows at once
+// lose no established flow and never write one slot together. In the end the lines count no
+// fewer displaced entries than there are, and hardly more: a CPU that loses every try leaves
+// the count. (In real time: flows of one tick compete for the same slot.)
 func TestConnsCrowd(t *testing.T) {
-	const crowd, rounds, sets = 4, 40_000, 4
+	const crowd, rounds, lines = 4, 40_000, 4
 	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
 	cfg := agentConfig(1, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic, cfg.Flows.Linger = sets*setPlaces-2, 1
+	cfg.Flows.Embryonic, cfg.Flows.Linger = lines*lineSlots-2, 1
 	r := loadAgentRig(t, hits{}, cfg, func(spec *ebpf.CollectionSpec) error { return spec.Variables["stalls"].Set(true) })
 	var wg, sweeper sync.WaitGroup
-	held := make([][]packet, crowd) // proved, by each of the crowd
+	held := make([][]packet, crowd) // established, by each of the crowd
 	for i := range crowd {
 		wg.Go(func() { held[i] = r.churn(t, i, rounds) })
 	}
@@ -117,30 +117,30 @@ func TestConnsCrowd(t *testing.T) {
 		return
 	}
 	conns := connsOf(t, r.Agent)
-	strays := make([]int, sets)
-	for at := range uint32(sets) {
-		set := conns.set(t, at)
-		for k, place := range set.Place {
-			if set.Mark[k] <= noDigest {
+	displaced := make([]int, lines)
+	for at := range uint32(lines) {
+		line := conns.line(t, at)
+		for k, slot := range line.Slot {
+			if line.Fingerprint[k] <= noDigest {
 				continue
 			}
-			p := openingOf(int(portBits(place.T.ClientPortBe)) - 1)
-			in, mark := conns.sets(p.flow())
-			away := set.Mark[k]&isAway != 0
-			if away {
-				strays[in[0]]++
+			p := openingOf(int(portBits(slot.T.ClientPortBe)) - 1)
+			in, fingerprint := conns.lines(p.flow())
+			alternate := line.Fingerprint[k]&connInAlternate != 0
+			if alternate {
+				displaced[in[0]]++
 				in[0] = in[1]
 			}
-			if in[0] != at || set.Mark[k]&digestOf != mark ||
-				place.C.Generation != policy.Generation(p.seq) && place.C.Generation != policy.Generation(p.seq+begunAgain) {
-				t.Errorf("set %d, place %d has mark %x and %+v; want sets %v, mark %x, generation %d or %d", at, k, set.Mark[k], place, in, mark, policy.Generation(p.seq), policy.Generation(p.seq+begunAgain))
+			if in[0] != at || line.Fingerprint[k]&connDigest != fingerprint ||
+				slot.C.Generation != policy.Generation(p.seq) && slot.C.Generation != policy.Generation(p.seq+begunAgain) {
+				t.Errorf("line %d, slot %d has fingerprint %x and %+v; want lines %v, fingerprint %x, generation %d or %d", at, k, line.Fingerprint[k], slot, in, fingerprint, policy.Generation(p.seq), policy.Generation(p.seq+begunAgain))
 			}
 		}
 	}
-	for at, n := range strays {
-		counted := int(conns.set(t, uint32(at)).Mark[0] & manyStrays / oneStray)
-		if counted < min(n, manyStrays/oneStray) || counted > n+3 {
-			t.Errorf("set %d counts %d strays of %d", at, counted, n)
+	for at, n := range displaced {
+		counted := int(conns.line(t, uint32(at)).Fingerprint[0] & connDisplaced / connOneDisplaced)
+		if counted < min(n, connDisplaced/connOneDisplaced) || counted > n+3 {
+			t.Errorf("line %d counts %d of %d displaced entries", at, counted, n)
 		}
 	}
 	all := slices.Concat(held...)
@@ -150,12 +150,12 @@ func TestConnsCrowd(t *testing.T) {
 		}
 	}
 	if swept, err := r.sweepAt(monotonic() + time.Second); err != nil || int(swept.Kept) != len(all) {
-		t.Errorf("%d flows are proved, %d of them by their clients; %v", swept.Kept, len(all), err)
+		t.Errorf("%d flows are established, %d of them by their clients; %v", swept.Kept, len(all), err)
 	}
 }
 
-// TestConnsFill: as many established flows as the configuration says find a place, but for
-// a few, also while they come and go; and nothing else makes room for them.
+// TestConnsFill: the table holds the configured number of established flows, but for a few,
+// also while flows come and go; no established flow gives way.
 func TestConnsFill(t *testing.T) {
 	const flows = 4096
 	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
@@ -175,8 +175,8 @@ func TestConnsFill(t *testing.T) {
 	for flow := range flows {
 		begin(flow)
 	}
-	if openings, proved := conns.count(t); openings != 0 || proved != flows-none || none > flows*3/1000 {
-		t.Errorf("%d of %d flows found no place: %d proved, %d openings", none, flows, proved, openings)
+	if embryonic, established := conns.count(t); embryonic != 0 || established != flows-none || none > flows*3/1000 {
+		t.Errorf("%d of %d flows found no slot: %d established, %d embryonic", none, flows, established, embryonic)
 	}
 	filling := none
 	for flow := range flows {
@@ -184,16 +184,17 @@ func TestConnsFill(t *testing.T) {
 		begin(flows + flow)
 	}
 	if churning := none - filling; churning > flows*3/1000 {
-		t.Errorf("%d of %d flows found no place while others went", churning, flows)
+		t.Errorf("%d of %d flows found no slot while others ended", churning, flows)
 	}
 }
 
-// TestConnsStrays: whatever comes and goes, and by which way, the sets count their strays.
-func TestConnsStrays(t *testing.T) {
-	const sets, steps = 3, 3000
+// TestConnsDisplaced: after any sequence of packets and sweeps the lines count their
+// displaced entries.
+func TestConnsDisplaced(t *testing.T) {
+	const lines, steps = 3, 3000
 	newAgentRig(t, hits{}, offering(huntPort)) // for its namespace
 	cfg := agentConfig(1, offering(huntPort, byTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic = sets*setPlaces - 2
+	cfg.Flows.Embryonic = lines*lineSlots - 2
 	r := loadAgentRig(t, hits{}, cfg, inVirtualTime)
 	conns, now, most := connsOf(t, r.Agent), start, 0
 	random := rand.New(rand.NewPCG(1, 2))
@@ -217,50 +218,50 @@ func TestConnsStrays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		strays := [sets]int{}
-		for at := range uint32(sets) {
-			set := conns.set(t, at)
-			for k, mark := range set.Mark {
-				if mark > noDigest && mark&isAway != 0 {
-					in, _ := conns.sets(openingOf(int(portBits(set.Place[k].T.ClientPortBe)) - 1).flow())
-					strays[in[0]]++
+		displaced := [lines]int{}
+		for at := range uint32(lines) {
+			line := conns.line(t, at)
+			for k, fingerprint := range line.Fingerprint {
+				if fingerprint > noDigest && fingerprint&connInAlternate != 0 {
+					in, _ := conns.lines(openingOf(int(portBits(line.Slot[k].T.ClientPortBe)) - 1).flow())
+					displaced[in[0]]++
 				}
 			}
 		}
-		for at, n := range strays {
+		for at, n := range displaced {
 			most = max(most, n)
-			if counted := int(conns.set(t, uint32(at)).Mark[0] & manyStrays / oneStray); counted != n {
-				t.Fatalf("step %d: set %d counts %d strays of %d", step, at, counted, n)
+			if counted := int(conns.line(t, uint32(at)).Fingerprint[0] & connDisplaced / connOneDisplaced); counted != n {
+				t.Fatalf("step %d: line %d counts %d of %d displaced entries", step, at, counted, n)
 			}
 		}
 	}
 	if most < 3 {
-		t.Errorf("there were at most %d strays", most)
+		t.Errorf("there were at most %d displaced entries", most)
 	}
 }
 
-// TestConnsCollide: a flow is not taken for another one of the same digest.
+// TestConnsCollide: a flow is not mistaken for another flow of the same digest.
 func TestConnsCollide(t *testing.T) {
-	r := oneSet(t, inVirtualTime)
+	r := oneLine(t, inVirtualTime)
 	p, other := openingOf(1), openingOf(2)
 	r.accept(t, p)
 	r.acknowledge(t, p)
 	conns := connsOf(t, r.Agent)
 	at, k, _ := conns.find(t, p.flow())
-	set := conns.set(t, at)
-	_, mark := conns.sets(other.flow())
-	set.Mark[k] = set.Mark[k]&noDigest | mark
-	conns.write(t, at, &set)
+	line := conns.line(t, at)
+	_, fingerprint := conns.lines(other.flow())
+	line.Fingerprint[k] = line.Fingerprint[k]&noDigest | fingerprint
+	conns.write(t, at, &line)
 	other.flags, other.seq = ack, other.seq+1
 	s := to(other, policy.Generation(p.seq), 0xa5)
-	r.send(t, s.frame()).is(t, "its digest, another flow", xdpTX, s.returned(), "not_mine")
+	r.send(t, s.frame()).is(t, "its digest, another flow", xdpTX, s.returned(), "give_back_not_mine")
 }
 
 // begunAgain is how much higher the sequence number of a flow's second connection is.
 const begunAgain = 1_000_000_000
 
-// churn makes flows and holds five of them; it ends the oldest and begins it anew at once.
-// It returns those it holds.
+// churn begins flows and holds five of them; it ends the oldest and begins it again at once.
+// It returns the flows that it holds.
 func (r *agentRig) churn(t *testing.T, who, rounds int) (held []packet) {
 	run := func(p packet, flags byte, function byte) bool {
 		generation := policy.Generation(p.seq)
@@ -277,9 +278,9 @@ func (r *agentRig) churn(t *testing.T, who, rounds int) (held []packet) {
 	begin := func(p packet) {
 		run(p, syn, 0xcf)
 		if !run(p, ack, 0xa5) {
-			return // others displaced it, or there was no place
+			return // displaced, or there was no slot
 		}
-		if c, proved := r.settled(t, p.flow()); proved && c.Generation == policy.Generation(p.seq) { // else they did meanwhile
+		if c, established := r.settled(t, p.flow()); established && c.Generation == policy.Generation(p.seq) { // else they did meanwhile
 			held = append(held, p)
 		}
 	}

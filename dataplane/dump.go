@@ -60,7 +60,7 @@ func dump(path string) ([][]byte, error) {
 	switch {
 	case m.Type() == ebpf.Array && m.ValueSize() == lineBytes:
 		return dumpLines(m)
-	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentConnSet{}):
+	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentConnLine{}):
 		return dumpConns(m)
 	}
 	return nil, errors.New("it is no flow table of this version")

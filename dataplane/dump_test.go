@@ -38,7 +38,7 @@ func TestDumpPinned(t *testing.T) {
 		t.Error("a folder without flow tables has a sum")
 	}
 	flows := pinned(t, filepath.Join(node, "flows"), lbLine{})
-	conns := pinned(t, filepath.Join(node, "conns"), agentConnSet{})
+	conns := pinned(t, filepath.Join(node, "conns"), agentConnLine{})
 	other := pinned(t, filepath.Join(node, "loads"), agentLoad{})
 	write := func(m *ebpf.Map, key uint32, value any) {
 		t.Helper()
@@ -87,24 +87,24 @@ func TestDumpPinned(t *testing.T) {
 	}
 	put(32, 7, 1, 8)
 	put(0, 39, 1, 0)
-	var set agentConnSet
-	set.Mark[3] = noDigest + 1 | 1
-	set.Place[3].C = agentConn{SeenNs: 1, Generation: 3}
-	write(conns, 1, &set)
+	var line agentConnLine
+	line.Fingerprint[3] = noDigest + 1 | 1
+	line.Slot[3].C = agentConn{SeenNs: 1, Generation: 3}
+	write(conns, 1, &line)
 	waiting := sum(40)
 	if waiting == full {
 		t.Error("it does not count which table an entry is in")
 	}
-	set.Mark[5], set.Mark[3], set.Place[5], set.Place[3] = set.Mark[3]|2, 0, set.Place[3], set.Place[5]
-	set.Place[5].C.SeenNs = 2
-	write(conns, 7, &set)
-	write(conns, 1, &agentConnSet{})
+	line.Fingerprint[5], line.Fingerprint[3], line.Slot[5], line.Slot[3] = line.Fingerprint[3]|2, 0, line.Slot[3], line.Slot[5]
+	line.Slot[5].C.SeenNs = 2
+	write(conns, 7, &line)
+	write(conns, 1, &agentConnLine{})
 	if sum(40) != waiting {
 		t.Error("where an agent's flow is counts, or when it was last seen")
 	}
-	set.Mark[5] |= isProved
-	write(conns, 7, &set)
+	line.Fingerprint[5] |= isEstablished
+	write(conns, 7, &line)
 	if sum(40) == waiting {
-		t.Error("that the client has proved to be there does not count")
+		t.Error("that a flow is established does not count")
 	}
 }

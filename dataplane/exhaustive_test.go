@@ -80,7 +80,7 @@ type probe struct {
 // forProbes makes the programs' maps and clock ours.
 func forProbes(spec *ebpf.CollectionSpec) error {
 	spec.Maps["counters"].Type = ebpf.Array // one CPU at a time
-	for _, name := range []string{"counters", "syns", "refusals"} {
+	for _, name := range []string{"counters", "syns", "passed_on_offers"} {
 		if m := spec.Maps[name]; m != nil {
 			m.Flags |= mmapable
 		}
@@ -167,8 +167,8 @@ func (p *probe) send(t testing.TB, frame []byte) outcome {
 	return out
 }
 
-// refusalSlot is where an agent remembers an offer that it passed on (bpf/agent/refused.h).
-func refusalSlot(f policy.Flow, isn uint32) (slot int) {
+// passedOnSlot is where an agent remembers an offer that it passed on (bpf/agent/passed_on.h).
+func passedOnSlot(f policy.Flow, isn uint32) (slot int) {
 	var b [40]byte
 	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
 	copy(b[:], client[:])

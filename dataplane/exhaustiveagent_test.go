@@ -44,7 +44,7 @@ func newServerProbe(t testing.TB, locator topo.Node, hops topo.NextHops, keys ..
 	}
 	return &serverProbe{
 		in: newProbe(t, a.objs.AgentIn, a.names, a.objs.Counters), out: newProbe(t, a.objs.AgentOut, a.names, a.objs.Counters),
-		agent: a, sockets: pagesOf(t, sectionOf(t, a.objs.AgentIn, ".data.sockets")), refusals: pagesOf(t, a.objs.Refusals),
+		agent: a, sockets: pagesOf(t, sectionOf(t, a.objs.AgentIn, ".data.sockets")), refusals: pagesOf(t, a.objs.PassedOnOffers),
 	}
 }
 
@@ -123,7 +123,7 @@ func newAgentTree(t testing.TB) *agentTree {
 		hostPrefix: routerMAC, lbLocator: hopMAC(0xb), secondLB: hopMAC(0xc), serverLocator(2): hopMAC(2),
 	})
 	f := inward(huntPort, syn).flow()
-	x.slots = [2]int{refusalSlot(f, isnA), refusalSlot(f, isnB)}
+	x.slots = [2]int{passedOnSlot(f, isnA), passedOnSlot(f, isnB)}
 	x.have.conn = slot[connEntry]{table: connsOf(t, x.agent), f: f}
 	x.have.kernel.server = firstServer + 1
 	return x
@@ -242,7 +242,7 @@ func connAs(e connEntry) (c fsm.Conn) {
 	var lb [8]byte
 	binary.NativeEndian.PutUint64(lb[:], v.LbBe)
 	return fsm.Conn{
-		Known: true, Proved: e.proved, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
+		Known: true, Proved: e.established, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
 		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
 	}
 }
@@ -379,9 +379,9 @@ func TestExhaustiveAgent(t *testing.T) {
 // agentProtocol are the counters of Table III's machine with one flow and no keys.
 var agentProtocol = []string{
 	"accept_avail", "accept_force", "accept_repeated", "accept_challenged", "pass_on_busy",
-	"pass_on_full", "pass_on_no_listener", "pass_on_refused_before", "pass_on_not_mine",
-	"refuse_full_reset", "refuse_no_listener", "return_no_listener", "not_mine", "steered",
-	"steered_adopted", "steered_unproven", "steered_other_generation", "established", "acknowledged",
+	"pass_on_full", "pass_on_no_listener", "pass_on_again", "pass_on_not_mine",
+	"refuse_full_reset", "refuse_no_listener", "give_back_no_listener", "give_back_not_mine", "steered",
+	"steered_adopted", "steered_embryonic", "steered_other_generation", "established", "acknowledged",
 	"recovered", "unowned", "rejected", "drop_reject_stale", "out_no_flow", "out_direct",
 	"signal_create", "signal_remove",
 }

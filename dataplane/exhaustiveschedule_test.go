@@ -343,10 +343,10 @@ func wantedSeed(t testing.TB) uint64 {
 var farmProtocol = []string{
 	"accept_avail", "accept_challenged", "accept_force", "accept_repeated", "acknowledged",
 	"drop_bad_tag", "drop_reject_stale", "drop_stickiness_conflict", "established",
-	"flow_established", "not_mine", "offer_again", "offer_retry", "offer_returned",
-	"pass_on_busy", "pass_on_no_listener", "pass_on_not_mine", "pass_on_refused_before",
+	"flow_established", "give_back_not_mine", "offer_again", "offer_retry", "offer_returned",
+	"pass_on_busy", "pass_on_no_listener", "pass_on_not_mine", "pass_on_again",
 	"recover", "recover_returned", "recovered", "refuse_no_listener", "reject", "rejected",
-	"return_no_listener", "signal_create", "signal_remove", "stale_removed", "steered",
+	"give_back_no_listener", "signal_create", "signal_remove", "stale_removed", "steered",
 	"steered_other_generation", "stickiness_conflict", "stickiness_created",
 	"stickiness_recovered", "stickiness_removed", "stickiness_repeated", "unowned",
 }

@@ -51,7 +51,7 @@ func TestTwinAccept(t *testing.T) {
 	in, out := make([]twin.TwinAcceptIn, batch), make([]twin.TwinAcceptOut, batch)
 	for round := range 3 * twinSteps / batch {
 		acceptor, offering, load := rules(rng, topo.Acceptance(round%3))
-		if err := objs.Offered.Set(offering); err != nil {
+		if err := objs.Tested.Set(offering); err != nil {
 			t.Fatal(err)
 		}
 		if err := objs.State.Put(uint32(0), load); err != nil {
@@ -59,7 +59,7 @@ func TestTwinAccept(t *testing.T) {
 		}
 		around := 1 + rng.Uint32N(80)
 		for i := range in {
-			in[i] = twin.TwinAcceptIn{Act: twin.TwinActACT_OFFER, Value: rng.Uint32N(around)}
+			in[i] = twin.TwinAcceptIn{Act: twin.TwinActACT_ACCEPTS, Value: rng.Uint32N(around)}
 		}
 		rule := *acceptor
 		runBatch(t, objs.TwinAccept, objs.AcceptIns, in, objs.AcceptOuts, out)
@@ -121,7 +121,7 @@ func act(rng *rand.Rand, epoch *uint32) twin.TwinAcceptIn {
 	}
 	at := *epoch
 	in := twin.TwinAcceptIn{Act: twin.TwinAct(1 + rng.Uint32N(3)), Value: rng.Uint32N(40)}
-	if in.Act == twin.TwinActACT_ARRIVE {
+	if in.Act == twin.TwinActACT_PENDING_REMOVE {
 		at -= min(rng.Uint32N(2*ring), at)
 	}
 	in.NowNs = uint64(at)<<epochShift | rng.Uint64N(1<<epochShift)
@@ -142,11 +142,11 @@ func TestTwinPending(t *testing.T) {
 		for i, got := range out {
 			at, want := uint32(in[i].NowNs>>epochShift), uint32(0)
 			switch in[i].Act {
-			case twin.TwinActACT_EXPECT:
+			case twin.TwinActACT_PENDING_ADD:
 				slow.expect(at)
-			case twin.TwinActACT_ARRIVE:
+			case twin.TwinActACT_PENDING_REMOVE:
 				slow.arrive(at)
-			case twin.TwinActACT_EXPECTED:
+			case twin.TwinActACT_PENDING_COUNT:
 				want = slow.expected(at, in[i].Value)
 			}
 			if got.Answer != want {
@@ -164,10 +164,10 @@ func TestEpochs(t *testing.T) {
 	objs := loadTwin(t)
 	in, out := make([]twin.TwinAcceptIn, batch), make([]twin.TwinAcceptOut, batch)
 	const epoch = 1000
-	in[0] = twin.TwinAcceptIn{Act: twin.TwinActACT_EXPECT, NowNs: epoch<<epochShift + 1<<epochShift - 1}
-	in[1] = twin.TwinAcceptIn{Act: twin.TwinActACT_EXPECT, NowNs: (epoch + 1) << epochShift}
+	in[0] = twin.TwinAcceptIn{Act: twin.TwinActACT_PENDING_ADD, NowNs: epoch<<epochShift + 1<<epochShift - 1}
+	in[1] = twin.TwinAcceptIn{Act: twin.TwinActACT_PENDING_ADD, NowNs: (epoch + 1) << epochShift}
 	for i := 2; i < batch; i++ {
-		in[i] = twin.TwinAcceptIn{Act: twin.TwinActACT_EXPECTED, NowNs: in[0].NowNs, Value: 9}
+		in[i] = twin.TwinAcceptIn{Act: twin.TwinActACT_PENDING_COUNT, NowNs: in[0].NowNs, Value: 9}
 	}
 	runBatch(t, objs.TwinAccept, objs.AcceptIns, in, objs.AcceptOuts, out)
 	var load agentLoad

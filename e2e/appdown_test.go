@@ -51,7 +51,7 @@ func TestOneApplicationLeft(t *testing.T) {
 				}
 			}
 			empty := bed.Servers[:choices-1]
-			passed, returned := counter(t, farm, "pass_on_no_listener", empty...), counter(t, farm, "return_no_listener", empty...)
+			passed, returned := counter(t, farm, "pass_on_no_listener", empty...), counter(t, farm, "give_back_no_listener", empty...)
 			if passed == 0 || returned == 0 || late == 0 {
 				t.Errorf("offers passed on %d, given back %d, %d late answers: want some of each", passed, returned, late)
 			}

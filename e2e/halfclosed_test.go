@@ -105,7 +105,7 @@ func TestHalfClosed(t *testing.T) {
 			t.Errorf("%s: %d: the LB forgot a connection that lived", name, n)
 		}
 	}
-	for _, name := range []string{"not_mine", "steered_adopted", "unowned"} {
+	for _, name := range []string{"give_back_not_mine", "steered_adopted", "unowned"} {
 		if n := counter(t, farm, name, bed.Servers...); n > 0 {
 			t.Errorf("%s: %d: an agent forgot a connection that lived", name, n)
 		}

@@ -60,7 +60,7 @@ func TestAgentDies(t *testing.T) {
 		}
 	}
 	alive(t, "under new agents", flows)
-	for _, name := range []string{"steered_adopted", "not_mine"} {
+	for _, name := range []string{"steered_adopted", "give_back_not_mine"} {
 		if n := counter(t, farm, name, bed.Servers...); n > 0 {
 			t.Errorf("%s: %d: the agents' tables are gone", name, n)
 		}
@@ -128,7 +128,7 @@ func TestRouteFlaps(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond) // the client's kernel keeps a port for a second
 	}
-	for _, name := range []string{"not_mine", "steered_other_generation"} {
+	for _, name := range []string{"give_back_not_mine", "steered_other_generation"} {
 		t.Logf("%s: %d", name, counter(t, farm, name, bed.Servers...))
 	}
 	if counter(t, farm, "stale_removed", bed.LBs...) == 0 {

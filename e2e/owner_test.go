@@ -71,7 +71,7 @@ func TestOwnerTable(t *testing.T) {
 			}
 			alive(t, "over the first LB again", old)
 			wantAll(t, bed, openTo(t, bed, vip, clientsOf(bed, vip), 30000, flows))
-			for _, name := range []string{"not_mine", "unowned", "pass_on_no_listener"} {
+			for _, name := range []string{"give_back_not_mine", "unowned", "pass_on_no_listener"} {
 				if n := counter(t, farm, name, bed.Servers...); n > 0 {
 					t.Errorf("%s: %d", name, n)
 				}
@@ -157,7 +157,7 @@ func TestOwnerNetns(t *testing.T) {
 		t.Fatal(err)
 	}
 	alive(t, "under a new agent", flows)
-	for _, name := range []string{"not_mine", "unowned"} {
+	for _, name := range []string{"give_back_not_mine", "unowned"} {
 		if n := counter(t, farm, name, bed.Servers...); n > 0 {
 			t.Errorf("%s: %d", name, n)
 		}

@@ -335,7 +335,7 @@ func wantAskedAll(t *testing.T, farm *experiment.Farm, flows uint64) {
 	for _, c := range []struct {
 		name  string
 		nodes []*testbed.Node
-	}{{"pass_on_no_listener", servers}, {"return_no_listener", servers}, {"offer_returned", lb}, {"refuse_no_listener", servers}} {
+	}{{"pass_on_no_listener", servers}, {"give_back_no_listener", servers}, {"offer_returned", lb}, {"refuse_no_listener", servers}} {
 		if n := counter(t, farm, c.name, c.nodes...); n != flows {
 			t.Errorf("%s: %d, want %d", c.name, n, flows)
 		}

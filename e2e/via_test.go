@@ -72,7 +72,7 @@ func letGo(t *testing.T, bed *testbed.Bed, conns []net.Conn) {
 // wantNoStray: no packet reached a stack that had to reset it.
 func wantNoStray(t *testing.T, farm *experiment.Farm) {
 	t.Helper()
-	for _, name := range []string{"unowned", "not_mine"} {
+	for _, name := range []string{"unowned", "give_back_not_mine"} {
 		if n := counter(t, farm, name, farm.Bed.Servers...); n > 0 {
 			t.Errorf("%d packets %s", n, name)
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* accept.h: whether an agent takes an offer that it could pass on. Static:
- * busy < c (SRLB Algorithm 1). Dynamic: the same, and c moves by one at the end
- * of a window whose share of acceptances left ½ ± ε (6LB Algorithm 2; SRLB's
- * printing resets its counters at every offer, which cannot be meant).
+/* accept.h: whether an agent accepts an offer that it could pass on. Static: busy < c (SRLB
+ * Algorithm 1). Dynamic: the same, and c moves by one at the end of a window whose share of
+ * acceptances left ½ ± ε (6LB Algorithm 2; SRLB's printing resets its counters at every
+ * offer, which cannot be meant).
  * Go's twin is policy.Acceptor. */
 #pragma once
 #include "core/types.h"
@@ -42,38 +42,37 @@ static __always_inline __u32 epoch_of(__u64 now)
 	return now >> EPOCH_SHIFT;
 }
 
-/* Epochs are counted without the lock: each is one word, the count its upper half. */
+/* Epochs are counted without the lock: an epoch is one word, its count the upper half. */
 #define PENDING_ONE (1ULL << 32)
 
-static __always_inline __u64 *pending_word(struct load *l, __u32 epoch)
+static __always_inline __u64 *pending_epoch(struct load *l, __u32 epoch)
 {
 	return (__u64 *)&l->pending[epoch % PENDING_EPOCHS];
 }
 
-/* expect notes a connection that was accepted and has yet to arrive. Who cannot
- * begin the epoch finds it begun. */
-static __always_inline void expect(struct load *l, __u32 epoch)
+/* pending_add counts an accepted connection whose handshake is unfinished. A CPU that fails
+ * to begin the epoch finds it begun by another. */
+static __always_inline void pending_add(struct load *l, __u32 epoch)
 {
-	__u64 *word = pending_word(l, epoch), was = *word;
+	__u64 *word = pending_epoch(l, epoch), was = *word;
 
 	if ((__u32)was == epoch ||
 	    __sync_val_compare_and_swap(word, was, epoch | PENDING_ONE) != was)
 		__sync_fetch_and_add(word, PENDING_ONE);
 }
 
-/* arrive takes back what expect noted in that epoch, unless it has expired. */
-static __always_inline void arrive(struct load *l, __u32 epoch)
+/* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. */
+static __always_inline void pending_remove(struct load *l, __u32 epoch)
 {
-	__u64 *word = pending_word(l, epoch), was = *word;
+	__u64 *word = pending_epoch(l, epoch), was = *word;
 
 	if ((__u32)was == epoch && was >= PENDING_ONE)
 		__sync_fetch_and_add(word, -PENDING_ONE);
 }
 
-/* expected counts the accepted connections of the last PENDING_EPOCHS epochs
- * that have not arrived, at most `cores`: they are not load yet, and a flood of
- * them must not make a server look full. */
-static __always_inline __u32 expected(const struct load *l, __u32 epoch, __u32 cores)
+/* pending_count counts the pending connections of the last PENDING_EPOCHS epochs, at most
+ * `cores`: they are no load yet, and a flood of them must not make a server look full. */
+static __always_inline __u32 pending_count(const struct load *l, __u32 epoch, __u32 cores)
 {
 	const volatile __u64 *pending = (const void *)l->pending;
 	__u32 n = 0;

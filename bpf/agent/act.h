@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* act.h: what becomes of a request: delivered to our stack, passed on to the
- * next segment, refused, or given back to the LB. */
+/* act.h: the actions on a request: deliver to our stack, pass on to the next segment,
+ * refuse with a RST, give back to the LB. */
 #pragma once
 #include "packet/nexthop.h"
 #include "agent/request.h"
@@ -8,7 +8,7 @@
 #include "packet/scratch.h"
 
 /* spoilt is the verdict on a packet that could not be rewritten. */
-static __always_inline int spoilt(enum rewritten how)
+static __always_inline int cannot_rewrite(enum rewritten how)
 {
 	switch (how) {
 	case HOP_LIMIT_EXCEEDED:
@@ -22,14 +22,14 @@ static __always_inline int spoilt(enum rewritten how)
 	}
 }
 
-static __always_inline bool is_set(const __u8 *mac)
+static __always_inline bool is_mac_set(const __u8 *mac)
 {
 	return mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5];
 }
 
-/* hand_in addresses the frame to who has the VIP. It stays from whom it came: a
- * bridge behind this link learns from that address. */
-static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct request *r,
+/* address_to_vip addresses the frame to the interface that has the VIP. The source stays:
+ * a bridge behind this link learns from that address. */
+static __always_inline enum rewritten address_to_vip(struct xdp_md *ctx, const struct request *r,
 					      const __u8 *from)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -37,7 +37,7 @@ static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct r
 
 	if (!eth)
 		return FRAME_TRUNCATED;
-	if (is_set(r->o->mac))
+	if (is_mac_set(r->o->mac))
 		__builtin_memcpy(eth->h_dest, r->o->mac, ETH_ALEN);
 	else
 		own_mac(eth->h_dest);
@@ -46,7 +46,7 @@ static __always_inline enum rewritten hand_in(struct xdp_md *ctx, const struct r
 	return REWRITTEN;
 }
 
-/* deliver hands the packet without its segments to our own stack. */
+/* deliver removes the segments and leaves the packet to our stack. */
 static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum counter why)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -55,16 +55,16 @@ static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum c
 	__u8 from[ETH_ALEN];
 
 	if (!eth)
-		return spoilt(FRAME_TRUNCATED);
+		return cannot_rewrite(FRAME_TRUNCATED);
 	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = hand_in(ctx, r, from);
-	return done ? spoilt(done) : verdict(why, XDP_PASS);
+		done = address_to_vip(ctx, r, from);
+	return done ? cannot_rewrite(done) : verdict(why, XDP_PASS);
 }
 
-/* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has seen
- * that there is one. */
+/* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has checked that
+ * there is one. */
 static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum counter why)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -74,9 +74,9 @@ static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum c
 	const struct next_hop *hop;
 
 	if (!eth || !ip || !srh)
-		return spoilt(FRAME_TRUNCATED);
+		return cannot_rewrite(FRAME_TRUNCATED);
 	if (r->sr->hop_limit <= 1)
-		return spoilt(HOP_LIMIT_EXCEEDED);
+		return cannot_rewrite(HOP_LIMIT_EXCEEDED);
 	hop = next_hop_to(&r->sr->next);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
@@ -87,8 +87,8 @@ static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum c
 	return transmit(why);
 }
 
-/* refuse answers for a last candidate whose accept queue is full. A function of
- * its own to keep the stack flat; hence the tests for NULL, which never is. */
+/* refuse sends the RST of a last candidate whose accept queue is full. A function of its
+ * own to keep the stack small; its arguments are never NULL, but the verifier wants proof. */
 __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o)
 {
 	const struct next_hop *hop;
@@ -108,12 +108,12 @@ __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 		done = write_rst(ctx, p, &rst);
 	if (!done)
 		done = link_to(ctx, hop->mac, p->family);
-	return done ? spoilt(done) : transmit(AGENT_REFUSE_FULL_RESET);
+	return done ? cannot_rewrite(done) : transmit(AGENT_REFUSE_FULL_RESET);
 }
 
-/* put_in puts the packet, the first thing in the frame, into [to]. A function of
- * its own to keep the stack flat; hence the tests for NULL, which never is. */
-__noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
+/* encapsulate_in puts the packet into [to]. A function of its own to keep the stack small;
+ * its arguments are never NULL, but the verifier wants proof. */
+__noinline int encapsulate_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
 		      const struct key *key, const struct next_hop *hop)
 {
 	if (!p || !to || !hop)
@@ -122,8 +122,8 @@ __noinline int put_in(struct xdp_md *ctx, const struct packet *p, const struct s
 			  to, hop->mac, protocol_inside(p));
 }
 
-/* give_back returns the packet in [lb::nm]: the LB forgets that the flow is here,
- * or offers it to others. */
+/* give_back returns the packet in [lb::nm]: the LB removes its entry of the flow, or
+ * offers the flow to other servers. */
 static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
 {
 	struct sid to = make_sid(r->sr->sender_be, FN_NOT_MINE, named_generation(r));
@@ -140,6 +140,6 @@ static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = put_in(ctx, r->p, &to, k ? &k->key : NULL, hop);
-	return done ? spoilt(done) : transmit(why);
+		done = encapsulate_in(ctx, r->p, &to, k ? &k->key : NULL, hop);
+	return done ? cannot_rewrite(done) : transmit(why);
 }

@@ -2,14 +2,14 @@
 /* agent.bpf.c: the server's side.
  *
  *   in   XDP, packets for our SIDs:
- *        ca, cf  would I take it? -> deliver (WAIT) | pass on to the next segment
- *        as      the LB knows     -> deliver (DIRECT) | back to the LB: not mine
- *        rs      is it mine?      -> deliver (WAIT) | pass on
- *        rj      another had it   -> deliver the RST that ends the request
- *        dt      no question      -> deliver
- *   out  tc, the service's answers:
+ *        ca, cf  offer             -> deliver (WAIT) | pass on to the next segment
+ *        as      the LB has a flow -> deliver (DIRECT) | give back to the LB in nm
+ *        rs      the LB has none   -> deliver (WAIT) | pass on
+ *        rj      rejected SYN-ACK  -> deliver the RST that ends the request socket
+ *        dt      decapsulate       -> deliver
+ *   out  tc, the service's packets to its clients:
  *        WAIT    in [lb::cs]; closing: in [lb::rms]; else straight to the client;
- *        TC_ACT_UNSPEC leaves the last word to whatever filters follow */
+ *        TC_ACT_UNSPEC lets the filters that follow decide */
 #include "core/types.h"
 #include <linux/pkt_cls.h>
 #include <stddef.h>
@@ -27,17 +27,17 @@ enum counter {
 	AGENT_PASS_ON_FULL,
 	AGENT_PASS_ON_NO_LISTENER,
 	AGENT_PASS_ON_TABLE_FULL,
-	AGENT_PASS_ON_REFUSED_BEFORE,
+	AGENT_PASS_ON_AGAIN,
 	AGENT_PASS_ON_NOT_MINE,
 	AGENT_REFUSE_FULL_RESET,
 	AGENT_REFUSE_FULL_DROP,
 	AGENT_REFUSE_NO_LISTENER,
-	AGENT_RETURN_NO_LISTENER,
-	AGENT_NOT_MINE,
+	AGENT_GIVE_BACK_NO_LISTENER,
+	AGENT_GIVE_BACK_NOT_MINE,
 	AGENT_DELIVER,
 	AGENT_STEERED,
 	AGENT_STEERED_ADOPTED,
-	AGENT_STEERED_UNPROVEN,
+	AGENT_STEERED_EMBRYONIC,
 	AGENT_STEERED_OTHER_GENERATION,
 	AGENT_ESTABLISHED,
 	AGENT_ACKNOWLEDGED,
@@ -71,11 +71,11 @@ enum counter {
 };
 
 #include "agent/act.h"
-#include "agent/answer.h"
+#include "agent/decide.h"
 #include "agent/sockets.h"
 #include "agent/wrap.h"
 
-/* not_for_us says why the kernel gets the frame untouched, or COUNTERS. */
+/* not_for_us returns why the kernel gets the frame untouched, or COUNTERS. */
 static __always_inline enum counter not_for_us(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -103,16 +103,16 @@ int agent_in(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	r.sr = &scr->sr;
 	r.p = &scr->packet;
-	why = open_up(ctx, &r);
+	why = read_request(ctx, &r);
 	if (why != COUNTERS)
 		return verdict(why, XDP_DROP);
 
-	answer(ctx, r.sr, r.p, r.o, &d);
+	decide(ctx, r.sr, r.p, r.o, &d);
 	switch (d.act) {
 	case ACT_DELIVER:
 		return deliver(ctx, &r, d.why);
 	case ACT_PASS_ON:
-	case ACT_DECLINE:
+	case ACT_PASS_ON_OFFER:
 		return pass_on(ctx, &r, d.why);
 	case ACT_REFUSE:
 		return refuse(ctx, r.sr, r.p, r.o);
@@ -123,9 +123,9 @@ int agent_in(struct xdp_md *ctx)
 	}
 }
 
-/* read_answer reads a packet of a service on its way out; the linear part of a
- * super-packet is enough, it holds the headers. */
-static __always_inline bool read_answer(struct __sk_buff *skb, struct packet *p)
+/* read_outward parses a packet of a service on its way out. The linear part of a
+ * super-packet is enough: it holds the headers. */
+static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
 {
 	struct cursor c = frame_at(skb, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
@@ -142,10 +142,10 @@ int agent_out(struct __sk_buff *skb)
 {
 	enum function fn;
 	struct packet p;
-	struct entry e;
+	struct conn_entry e;
 	__u64 now;
 
-	if (!read_answer(skb, &p))
+	if (!read_outward(skb, &p))
 		return verdict(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
 	now = now_ns();
 	e = conn_find(&p, now);
@@ -153,20 +153,20 @@ int agent_out(struct __sk_buff *skb)
 		return verdict(AGENT_OUT_NO_FLOW, TC_ACT_UNSPEC);
 
 	e.c->seen_ns = now;
-	fn = signal(&e, &p);
+	fn = signal_to_send(&e, &p);
 	if (fn == FN_NONE)
 		return verdict(AGENT_OUT_DIRECT, TC_ACT_UNSPEC);
 	if (!wrap(skb, &p, e.c, fn))
 		return verdict(AGENT_SIGNAL_DEFERRED, TC_ACT_UNSPEC);
 	if (fn == FN_CREATE_STICKINESS)
 		return verdict(AGENT_SIGNAL_CREATE, TC_ACT_UNSPEC);
-	unset(e.c, CONN_OWES);
+	clear_flag(e.c, CONN_OWES);
 	return verdict(AGENT_SIGNAL_REMOVE, TC_ACT_UNSPEC);
 }
 
-/* sweep_conns removes the entries whose time has run out; the daemon runs it, some sets at
- * a time. No packet meets it: struct sweep is all its data. (A syscall program may sleep,
- * and then Linux 6.1 lets it touch no map with a lock.) */
+/* sweep_conns removes expired entries; the daemon runs it over some lines at a time. Its
+ * frame is struct sweep, never a packet. An XDP program, since a syscall program may sleep,
+ * and then Linux 6.1 lets it use no map with a lock. */
 SEC("xdp")
 int sweep_conns(struct xdp_md *ctx)
 {
@@ -176,7 +176,7 @@ int sweep_conns(struct xdp_md *ctx)
 	if (!data)
 		return XDP_ABORTED;
 	s = *data;
-	bpf_loop(s.count, sweep_set, &s, 0);
+	bpf_loop(s.count, sweep_line, &s, 0);
 	c = frame_at(ctx, 0);
 	data = take(&c, sizeof(*data));
 	if (!data)

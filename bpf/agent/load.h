@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* load.h: how busy a service is, by the signal it chose, and the decision on
- * an offer that follows from it. */
+/* load.h: how busy a service is, by its load measure, and the decision on an offer that
+ * follows from it. */
 #pragma once
 #include "agent/accept.h"
 #include "core/clock.h"
 #include "agent/sock.h"
 
 #define MAX_OFFERINGS 128 /* 64 services and their VIPs, or as many of an earlier agent */
-#define STALE_NS 1000000000ULL /* a writer that is silent for longer is gone */
+#define STALE_NS 1000000000ULL /* a page not written for longer has lost its writer */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -39,7 +39,7 @@ static __always_inline const struct offering *offering_at(const struct in6_addr 
 	return bpf_map_lookup_elem(&offerings, &key);
 }
 
-/* offering_of is the service that the packet belongs to. */
+/* offering_of returns the packet's service, or NULL. */
 static __always_inline const struct offering *offering_of(const struct packet *p)
 {
 	if (p->kind != KIND_TCP && p->kind != KIND_UDP && p->kind != KIND_TOO_BIG)
@@ -47,19 +47,18 @@ static __always_inline const struct offering *offering_of(const struct packet *p
 	return offering_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
 }
 
-/* vip_of is an offering at the VIP of a packet that shows no port. */
+/* vip_of returns an offering at the VIP of a packet without ports, or NULL. */
 static __always_inline const struct offering *vip_of(const struct packet *p)
 {
 	return offering_at(&p->t.vip, 0, 0);
 }
 
-static __always_inline struct load *load_number(__u32 i)
+static __always_inline struct load *load_at(__u32 i)
 {
 	return bpf_map_lookup_elem(&loads, &i);
 }
 
-/* reported_busy returns what the program's page said, or false if it has not
- * said anything lately. */
+/* reported_busy reads the load page's copy; returns false if it is stale. */
 static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
 {
 	const struct reported *r = bpf_map_lookup_elem(&reports, &index);
@@ -72,14 +71,14 @@ static __always_inline bool reported_busy(__u32 index, __u64 now, __u32 *busy)
 	return true;
 }
 
-enum answer {
-	TAKE_IT,
+enum willingness {
+	WILLING,
 	TOO_BUSY,
-	LOAD_UNKNOWN, /* the page's writer is silent: rather someone else */
+	LOAD_UNKNOWN, /* the page is stale: the next candidate decides by a known load */
 };
 
-/* would_take answers an offer that could be passed on. */
-static __always_inline enum answer would_take(const struct offering *o, struct load *l,
+/* would_accept decides an offer that could be passed on. */
+static __always_inline enum willingness would_accept(const struct offering *o, struct load *l,
 					    const struct listener *here, __u64 now)
 {
 	__u32 busy = 0;
@@ -94,11 +93,11 @@ static __always_inline enum answer would_take(const struct offering *o, struct l
 		busy = l->asking + here->queue;
 
 	if (o->measure == MEASURE_BUSY)
-		busy += expected(l, epoch_of(now), o->cores);
+		busy += pending_count(l, epoch_of(now), o->cores);
 	if (o->acceptance != ACCEPT_DYNAMIC)
-		return accepts(o, l, busy) ? TAKE_IT : TOO_BUSY;
+		return accepts(o, l, busy) ? WILLING : TOO_BUSY;
 	bpf_spin_lock(&l->lock);
 	yes = accepts(o, l, busy);
 	bpf_spin_unlock(&l->lock);
-	return yes ? TAKE_IT : TOO_BUSY;
+	return yes ? WILLING : TOO_BUSY;
 }

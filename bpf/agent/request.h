@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* request.h: a packet for one of the agent's SIDs, opened up, and what may be
- * decided on it. Each action stands once (act.h). */
+/* request.h: a packet for one of the agent's SIDs, parsed, and the decisions that
+ * there are. act.h carries them out. */
 #pragma once
 #include "packet/auth.h"
 #include "agent/conn.h"
 #include "core/domain.h"
 #include "packet/scratch.h"
 
-/* An SR packet with what it carries, and its service. */
+/* An SR packet, the packet inside it, and its service. */
 struct request {
 	struct sr *sr;
 	struct packet *p;
 	const struct offering *o;
 };
 
-/* What is to be done with a request, and why. */
 enum act {
 	ACT_DELIVER,
-	ACT_PASS_ON,   /* to the next segment */
-	ACT_DECLINE,   /* the same with an offer, which is remembered */
-	ACT_REFUSE,    /* a last candidate with a full accept queue */
-	ACT_GIVE_BACK, /* to the LB: not mine */
+	ACT_PASS_ON,	   /* to the next segment */
+	ACT_PASS_ON_OFFER, /* the same, and remember it */
+	ACT_REFUSE,	   /* last candidate, its accept queue is full */
+	ACT_GIVE_BACK,	   /* to the LB, in nm */
 	ACT_DROP,
 };
 
@@ -39,29 +38,28 @@ static __always_inline __u16 function_of(const struct request *r)
 	return bpf_ntohs(r->sr->sid.function_be);
 }
 
-/* named_generation is the connection that the LB speaks of. */
+/* named_generation is the connection's generation in the SID's argument. */
 static __always_inline __u16 named_generation(const struct request *r)
 {
 	return bpf_ntohs(r->sr->sid.generation_be);
 }
 
-/* others_follow tells whether the route goes on to another node: the last
- * segment of an inserted one is the packet's own destination. */
-static __always_inline bool others_follow(const struct request *r)
+/* has_next_node is false at the last node of the route: the last segment of an inserted
+ * route is the packet's own destination. */
+static __always_inline bool has_next_node(const struct request *r)
 {
 	return r->sr->left > r->p->inserted;
 }
 
-/* is_signed tells the functions that may change state. */
+/* is_signed is true of the functions that may change state. */
 static __always_inline bool is_signed(__u16 fn)
 {
 	return fn == FN_CONNECT_AVAIL || fn == FN_CONNECT_FORCE || fn == FN_RECOVER_STICKINESS ||
 	       fn == FN_REJECT;
 }
 
-/* is_believed tells whether the request is from an LB that has the farm's key, if
- * there is one. */
-static __always_inline bool is_believed(struct xdp_md *ctx, const struct request *r)
+/* is_authentic checks the tag, if the farm has a key and the function needs one. */
+static __always_inline bool is_authentic(struct xdp_md *ctx, const struct request *r)
 {
 	struct scratch *scr = scratch();
 	const struct key *key;
@@ -72,7 +70,7 @@ static __always_inline bool is_believed(struct xdp_md *ctx, const struct request
 	return key && scr && authentic(ctx, r->sr, r->p, key, &scr->route);
 }
 
-static __always_inline enum counter cannot_open(enum opened how)
+static __always_inline enum counter cannot_read(enum opened how)
 {
 	switch (how) {
 	case MALFORMED_SRH:
@@ -86,14 +84,14 @@ static __always_inline enum counter cannot_open(enum opened how)
 	}
 }
 
-/* open_up completes r from a packet for one of our SIDs, or returns why not.
- * A fragment shows no port: dt brings it here by the hash of its addresses. */
-static __always_inline enum counter open_up(struct xdp_md *ctx, struct request *r)
+/* read_request fills r from a packet for one of our SIDs. Returns COUNTERS, or why the
+ * packet is dropped. A fragment has no ports: dt carries it, by the hash of its addresses. */
+static __always_inline enum counter read_request(struct xdp_md *ctx, struct request *r)
 {
 	enum opened how = open_sr(ctx, r->sr, r->p, INWARD);
 
 	if (how)
-		return cannot_open(how);
+		return cannot_read(how);
 	if (!is_inside(r->sr->sender_be))
 		return AGENT_DROP_OUTSIDE;
 	r->o = offering_of(r->p);
@@ -101,5 +99,5 @@ static __always_inline enum counter open_up(struct xdp_md *ctx, struct request *
 		r->o = vip_of(r->p);
 	if (!r->o)
 		return AGENT_DROP_NOT_OUR_SERVICE;
-	return is_believed(ctx, r) ? COUNTERS : AGENT_DROP_BAD_TAG;
+	return is_authentic(ctx, r) ? COUNTERS : AGENT_DROP_BAD_TAG;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* reset.h: the answer of a last candidate whose accept queue is full. Linux
- * would drop the SYN in silence, whatever tcp_abort_on_overflow says. */
+/* reset.h: the RST of a last candidate whose accept queue is full. Linux would drop the SYN
+ * in silence, even with tcp_abort_on_overflow. */
 #pragma once
 #include "packet/rst.h"
 
-/* reset_for is the RST for a SYN, which acknowledges all that came with it (RFC
- * 9293 §3.10.7.1). */
+/* reset_for is the RST for a SYN; it acknowledges the SYN and its payload (RFC 9293
+ * §3.10.7.1). */
 static __always_inline struct rst reset_for(const struct packet *p)
 {
 	return (struct rst){

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* sock.h: the kernel's socket table, which is the truth on who owns a flow and
- * how many connections wait to be accepted. The structures are the kernel's;
- * only the fields read here are named, their offsets come from its BTF. */
+/* sock.h: the kernel's socket table, which decides whether this server owns a flow and how
+ * many connections wait to be accepted. The structures are the kernel's; only the fields
+ * read here are declared, their offsets come from its BTF. */
 #pragma once
 #include <bpf/bpf_core_read.h>
 #include "packet/parse.h"
@@ -70,11 +70,11 @@ struct tcp_timewait_sock {
 
 #define MAX_REUSEPORT 64 /* listeners summed in one SO_REUSEPORT group */
 
-/* find_listener and find_owner are functions of their own, so that the verifier
- * looks at each once; hence the tests for NULL, which never is. */
+/* find_listener and find_owner are functions of their own, so that the verifier looks at
+ * each once; their arguments are never NULL, but the verifier wants proof. */
 
-/* socket_key is t as the kernel looks it up, and its size, which tells the
- * kernel the family: IPv4 addresses are not mapped there. */
+/* socket_key writes t as the kernel looks it up and returns its size, by which the kernel
+ * knows the family: IPv4 addresses are not mapped there. */
 static __always_inline __u32 socket_key(struct bpf_sock_tuple *key, const struct tuple *t)
 {
 	__builtin_memset(key, 0, sizeof(*key));
@@ -92,14 +92,14 @@ static __always_inline __u32 socket_key(struct bpf_sock_tuple *key, const struct
 	return sizeof(key->ipv6);
 }
 
-/* namespace_of is where the service's sockets are, as the lookups want it. */
+/* namespace_of is the namespace of the service's sockets, as the helpers want it. */
 static __always_inline __u64 namespace_of(const struct offering *o)
 {
 	return o->netns < 0 ? (__u64)BPF_F_CURRENT_NETNS : (__u64)o->netns;
 }
 
-/* find_socket looks t up as the kernel would for a packet from the client; the
- * caller releases what it gets. */
+/* find_socket looks t up as the kernel would for a packet from the client; the caller
+ * releases the socket. */
 static __always_inline struct bpf_sock *find_socket(struct xdp_md *ctx, const struct tuple *t,
 						    const struct offering *o)
 {
@@ -116,15 +116,15 @@ struct listener {
 	__u32 queue;	  /* connections waiting to be accepted, over the whole group */
 };
 
-/* What the socket table says of one flow. A test sets virtual_sockets before
- * loading, and then says it here for the packets it sends; apart from the clock's
- * variable, which tests write as a whole. */
+/* A flow's row of the socket table. A test sets virtual_sockets before loading, and then
+ * writes this for the packets it sends; in a section of its own, since tests write the
+ * clock's variable as a whole. */
 struct socket {
 	__u32 state;	 /* BPF_TCP_*; 0: nothing, not even a listener */
 	__u32 rcv_isn;	 /* of a request or a full socket */
 	__u32 number;	 /* request: snt_isn; full socket: rcv_nxt; TIME_WAIT: snd_nxt;
 			  * listener: whether the packet acknowledges a cookie */
-	__u32 listening; /* find_listener finds somebody … */
+	__u32 listening; /* find_listener finds a listener … */
 	__u32 full;	 /* … whose accept queue is full */
 	__u32 queue;
 };
@@ -138,7 +138,7 @@ static __always_inline bool is_full_socket(__u32 state)
 	       state != BPF_TCP_NEW_SYN_RECV;
 }
 
-/* A SO_REUSEPORT group being added up. */
+/* The sum over a SO_REUSEPORT group. */
 struct group {
 	struct sock_reuseport *of;
 	__u32 queue;
@@ -187,13 +187,13 @@ static __always_inline void find_datagram_socket(struct xdp_md *ctx, const struc
 	bpf_sk_release(sk);
 }
 
-/* find_listener finds who would accept a new connection of this flow, or take
- * its datagram. A socket left in TIME_WAIT hides the listener from the flow's
- * own tuple, so it is then asked for by a tuple that nothing else can match. */
+/* find_listener finds the socket that would accept a new connection of this flow, or
+ * receive its datagram. A socket in TIME_WAIT hides the listener from the flow's own tuple,
+ * so the second lookup has a tuple that only a listener matches. */
 __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const struct offering *o,
 			     struct listener *l)
 {
-	struct tuple nobody = {};
+	struct tuple wildcard = {};
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
@@ -217,9 +217,9 @@ __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const st
 	if (sk && sk->state != BPF_TCP_LISTEN) {
 		l->established = sk->state != BPF_TCP_TIME_WAIT && sk->state != BPF_TCP_NEW_SYN_RECV;
 		bpf_sk_release(sk);
-		nobody.vip = t->vip;
-		nobody.vip_port_be = t->vip_port_be;
-		sk = find_socket(ctx, &nobody, o);
+		wildcard.vip = t->vip;
+		wildcard.vip_port_be = t->vip_port_be;
+		sk = find_socket(ctx, &wildcard, o);
 	}
 	if (!sk)
 		return 0;
@@ -230,18 +230,18 @@ __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const st
 	return 0;
 }
 
-/* What the kernel holds for exactly one flow. */
+/* The kernel's evidence that this server owns a flow. */
 struct holding {
 	bool mine;
-	bool established; /* by a full socket, which expects this sequence number: */
-	bool cookie;	  /* by nothing but a valid cookie: mine if I gave it out */
-	__u32 expects;
+	bool established; /* by a full socket */
+	bool cookie;	  /* by a valid SYN cookie alone, which any server may have sent */
+	__u32 expects;	  /* next sequence number of the full socket */
 	__u16 generation; /* of the connection; 0 in TIME_WAIT */
 };
 
-/* acknowledges_cookie tells whether the packet ends a handshake that the listener
- * answered with a SYN cookie. The helper wants headers, and reads no more of them
- * than is set here; it takes those of IPv6 for long enough in IPv4. */
+/* acknowledges_cookie is true if the packet ends a handshake that the listener answered
+ * with a SYN cookie. The helper wants headers, and reads only the fields set here; in IPv4
+ * it accepts a buffer of IPv6's length. */
 static __always_inline bool acknowledges_cookie(struct bpf_sock *sk, const struct packet *p)
 {
 	struct tcphdr tcp = {
@@ -271,10 +271,10 @@ static __always_inline bool acknowledges_cookie(struct bpf_sock *sk, const struc
 	return !bpf_tcp_check_syncookie(sk, &ip, sizeof(ip), &tcp, sizeof(tcp));
 }
 
-/* held_by tells what a socket means for the packet. A request socket counts only
- * if the packet acknowledges its own initial number: it may belong to a SYN that
- * another server won. */
-static __always_inline void held_by(struct holding *held, const struct packet *p, __u32 state,
+/* holding_from reads a socket as evidence for the packet. A request socket counts only if
+ * the packet acknowledges its initial number: it may be of a SYN that another server also
+ * accepted. */
+static __always_inline void holding_from(struct holding *held, const struct packet *p, __u32 state,
 				    __u32 rcv_isn, __u32 number)
 {
 	switch (state) {
@@ -284,7 +284,7 @@ static __always_inline void held_by(struct holding *held, const struct packet *p
 		held->cookie = number;
 		held->generation = generation_of(p->seq - 1);
 		break;
-	case BPF_TCP_TIME_WAIT: /* or the five-tuple lives on elsewhere */
+	case BPF_TCP_TIME_WAIT: /* or the five-tuple lives on another server */
 		held->mine = number == p->ack || p->flags & TCP_RST;
 		break;
 	case BPF_TCP_NEW_SYN_RECV:
@@ -300,7 +300,6 @@ static __always_inline void held_by(struct holding *held, const struct packet *p
 	}
 }
 
-/* find_owner tells what the kernel holds for exactly this flow. */
 __noinline int find_owner(struct xdp_md *ctx, const struct packet *p, const struct offering *o,
 			  struct holding *held)
 {
@@ -313,7 +312,7 @@ __noinline int find_owner(struct xdp_md *ctx, const struct packet *p, const stru
 		return 0;
 	*held = (struct holding){};
 	if (virtual_sockets) {
-		held_by(held, p, virtual_socket.state, virtual_socket.rcv_isn, virtual_socket.number);
+		holding_from(held, p, virtual_socket.state, virtual_socket.rcv_isn, virtual_socket.number);
 		return 0;
 	}
 	sk = find_socket(ctx, &p->t, o);
@@ -321,22 +320,22 @@ __noinline int find_owner(struct xdp_md *ctx, const struct packet *p, const stru
 		return 0;
 	switch (sk->state) {
 	case BPF_TCP_LISTEN:
-		held_by(held, p, BPF_TCP_LISTEN, 0, acknowledges_cookie(sk, p));
+		holding_from(held, p, BPF_TCP_LISTEN, 0, acknowledges_cookie(sk, p));
 		break;
 	case BPF_TCP_TIME_WAIT:
 		tw = (void *)bpf_skc_to_tcp_timewait_sock(sk);
 		if (tw)
-			held_by(held, p, BPF_TCP_TIME_WAIT, 0, tw->tw_sk.__tw_common.skc_tw_snd_nxt);
+			holding_from(held, p, BPF_TCP_TIME_WAIT, 0, tw->tw_sk.__tw_common.skc_tw_snd_nxt);
 		break;
 	case BPF_TCP_NEW_SYN_RECV:
 		req = (void *)bpf_skc_to_tcp_request_sock(sk);
 		if (req)
-			held_by(held, p, BPF_TCP_NEW_SYN_RECV, req->rcv_isn, req->snt_isn);
+			holding_from(held, p, BPF_TCP_NEW_SYN_RECV, req->rcv_isn, req->snt_isn);
 		break;
 	default:
 		tp = (void *)bpf_skc_to_tcp_sock(sk);
 		if (tp)
-			held_by(held, p, BPF_TCP_ESTABLISHED,
+			holding_from(held, p, BPF_TCP_ESTABLISHED,
 				tp->rcv_nxt - (__u32)tp->bytes_received - 1, tp->rcv_nxt);
 	}
 	bpf_sk_release(sk);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* sockets.h: the signal `sockets`: established connections of a service,
- * counted where the kernel changes their state. A socket that was counted
- * carries a mark, so that one which was open before the agent started, or is
- * seen twice, is counted once and uncounted once. */
+/* sockets.h: the load measure `sockets`: established connections of a service, counted
+ * where the kernel changes their state. A counted socket carries a struct counted_socket,
+ * so that a socket which was open before the agent started, or is seen twice, is counted
+ * once and uncounted once. */
 #pragma once
 #include <bpf/bpf_tracing.h>
 #include "agent/load.h"
 
 const volatile __u64 netns_cookie = 0;
 
-/* On a counted socket: whose load counts it, plus one. It has to be kept: when a
- * socket closes at once, by RST, the kernel takes its port away first. */
-struct mark {
+/* The index of the load that counts the socket, plus one. It has to be kept: when a socket
+ * is closed by a RST, the kernel removes its port first. */
+struct counted_socket {
 	__u32 counted;
 };
 
@@ -19,8 +19,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct mark);
-} marks SEC(".maps");
+	__type(value, struct counted_socket);
+} counted_sockets SEC(".maps");
 
 /* offering_of_socket: a socket of IPv4 has its mapped address in the field of IPv6
  * too (sk_rcv_saddr_set of the kernel). */
@@ -36,7 +36,7 @@ static __always_inline const struct offering *offering_of_socket(struct sock *sk
 
 static __always_inline void add_open(__u32 index, __u32 n)
 {
-	struct load *l = load_number(index);
+	struct load *l = load_at(index);
 
 	if (l)
 		__sync_fetch_and_add(&l->open, n);
@@ -45,18 +45,18 @@ static __always_inline void add_open(__u32 index, __u32 n)
 static __always_inline void socket_opened(struct sock *sk)
 {
 	const struct offering *o = offering_of_socket(sk);
-	struct mark *m;
+	struct counted_socket *m;
 
 	if (!o)
 		return;
-	m = bpf_sk_storage_get(&marks, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	m = bpf_sk_storage_get(&counted_sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (m && !__sync_lock_test_and_set(&m->counted, o->index + 1))
 		add_open(o->index, 1);
 }
 
 static __always_inline void socket_closed(struct sock *sk)
 {
-	struct mark *m = bpf_sk_storage_get(&marks, sk, NULL, 0);
+	struct counted_socket *m = bpf_sk_storage_get(&counted_sockets, sk, NULL, 0);
 	__u32 counted = m ? __sync_lock_test_and_set(&m->counted, 0) : 0;
 
 	if (counted)
@@ -73,7 +73,6 @@ int BPF_PROG(socket_changed, struct sock *sk, int before, int after)
 	return 0;
 }
 
-
 struct bpf_iter_meta;
 
 struct bpf_iter__tcp {
@@ -81,7 +80,7 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 } KERNEL;
 
-/* sockets_open counts what was open before socket_changed was attached; the
+/* sockets_open counts the sockets that were open before socket_changed was attached; the
  * kernel holds each socket's lock meanwhile. */
 SEC("iter/tcp")
 int sockets_open(struct bpf_iter__tcp *ctx)

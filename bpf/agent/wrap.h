@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* wrap.h: what an answer on its way out tells the LB, and how. */
+/* wrap.h: the signals in which packets to the client pass by the LB. */
 #pragma once
 #include "packet/auth.h"
 #include "agent/conn.h"
 #include "packet/nexthop.h"
 #include "packet/rewrite.h"
 
-/* What stands before the packet, written in one piece; on the stack its IP header
- * is aligned. */
+/* The headers before the packet, written in one piece; on the stack the IP header is
+ * aligned. */
 struct front {
 	__u16 unused;
 	__u8 to[ETH_ALEN];
@@ -31,8 +31,7 @@ static __always_inline bool front_towards(struct __sk_buff *skb, const __u8 *to,
 	return true;
 }
 
-/* encapsulate_out puts the answer into [lb::fn] (RFC 8986 §5.2, one segment: no
- * SRH). */
+/* encapsulate_out puts the packet into [lb::fn] (RFC 8986 §5.2, one segment: no SRH). */
 static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct packet *p,
 					    const struct sid *to, const struct key *key, struct front *f)
 {
@@ -48,7 +47,7 @@ static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct 
 	return true;
 }
 
-/* What an inserted signal carries, last segment first (RFC 8754 §2). */
+/* The SRH of an inserted signal, last segment first (RFC 8754 §2). */
 struct inserted {
 	struct srh srh;
 	struct in6_addr client;
@@ -56,8 +55,8 @@ struct inserted {
 	struct in6_addr self;
 };
 
-/* insert_out puts (self, lb::fn, client) into the answer. Its transport checksum
- * is that of the last segment (RFC 8200 §8.1), which stays the client. */
+/* insert_out inserts (self, lb::fn, client). The transport checksum is by the last segment
+ * (RFC 8200 §8.1), which stays the client. */
 static __always_inline bool insert_out(struct __sk_buff *skb, const struct packet *p,
 				       const struct sid *to, const struct key *key, struct front *f)
 {
@@ -96,8 +95,8 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 	return true;
 }
 
-/* wrap makes the answer a signal, or returns false: it must go without (a
- * super-packet, one near the MTU, or no way to the LB). */
+/* wrap makes the packet a signal. Returns false if it must go straight to the client: it is
+ * a super-packet, or near the MTU, or the LB has no next hop. */
 static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 				 const struct conn *c, enum function fn)
 {
@@ -121,39 +120,37 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 				   : encapsulate_out(skb, p, &sid, key, &f);
 }
 
-/* repeats tells whether the server says again what it has said before. */
-static __always_inline bool repeats(struct conn *c, const struct packet *p)
+/* sent_before is true of a retransmission. */
+static __always_inline bool sent_before(struct conn *c, const struct packet *p)
 {
 	__u32 end = p->seq + p->payload + !!(p->flags & TCP_SYN) + !!(p->flags & TCP_FIN);
-	bool before = !set(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
+	bool before = !set_flag(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
 
 	if (!before)
 		c->next_out = end;
 	return before && !(p->flags & TCP_RST) && (p->payload || p->flags & TCP_FIN);
 }
 
-/* signal decides what an outward packet must tell the LB. Of a connection whose
- * client has not proved to be there only the SYN-ACK speaks: anything else may be
- * of an older one that the kernel still has. Data or a FIN that comes again goes
- * straight to the client: the LB that it was told through may be dead. UDP has no
- * end to tell of. */
-static __always_inline enum function signal(const struct entry *e, const struct packet *p)
+/* signal_to_send returns the function in which an outward packet goes by the LB, or
+ * FN_NONE. Of an embryonic connection only the SYN-ACK is a signal: any other packet may be
+ * of an older connection that the kernel still has. Retransmitted data or FIN goes straight
+ * to the client: the LB of the first signal may be dead. UDP has no end to signal. */
+static __always_inline enum function signal_to_send(const struct conn_entry *e, const struct packet *p)
 {
 	bool ends = p->flags & (TCP_FIN | TCP_RST);
 	struct conn *c = e->c;
 
-
 	if (p->kind == KIND_UDP)
-		arrived(c);
+		pending_ended(c);
 	if (p->flags & TCP_RST)
-		set(c, CONN_CLOSED);
+		set_flag(c, CONN_CLOSED);
 	if (p->flags & TCP_FIN)
-		set(c, CONN_SERVER_FIN);
+		set_flag(c, CONN_SERVER_FIN);
 	if (p->payload || ends)
-		answered(c);
+		request_ended(c);
 	if (ends)
-		set(c, CONN_OWES);
-	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->waiting || repeats(c, p)))
+		set_flag(c, CONN_OWES);
+	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
 		return FN_NONE;
 	if (c->state == CONN_WAIT)
 		return FN_CREATE_STICKINESS;

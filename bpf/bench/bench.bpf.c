@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* bench.bpf.c: measures other programs (docs/bench.md). An outer program, run
- * many times by one BPF_PROG_RUN, calls a function in whose place user space links
- * the program under test: what is measured is the code that ships.
+/* bench.bpf.c: measures other programs (docs/bench.md). An outer program, which one
+ * BPF_PROG_RUN runs many times, calls the function target, which user space replaces by the
+ * program under test: the bench measures the code that ships.
  *
- *   the next flow's address and port into the frame -> target -> undo what it did
+ *   write the next flow's address and port -> target -> restore the frame
  *
- * and the floors, each in the target's place, too: what such a program costs
- * without what makes it ours. */
+ * The floors (floors.h) run in target's place too, for comparison. */
 #include "packet/parse.h"
 #include "bench/floors.h"
 
 #define FRAME 256 /* bytes of a template; every frame has at least BLOCK of them */
-#define BLOCK 32  /* undone at a time */
+#define BLOCK 32  /* restored at a time */
 #define BLOCKS 5
 #define VERDICTS 8
 
-/* What one CPU runs. A second one has its own, with other flows. */
+/* The state of one CPU's run; each CPU has its own flows. */
 struct lane {
-	__u32 flows;  /* random among so many; 0: one after another */
-	__u32 first;  /* number of the first one */
+	__u32 flows;  /* random among so many; 0: in sequence */
+	__u32 first;  /* number of the first flow */
 	__u32 length; /* of the frame */
-	__u32 blocks; /* of the frame's begin that the target changes */
+	__u32 blocks; /* at the frame's begin that the target changes */
 	__u32 address_at, port_at; /* of the client, in the frame */
 	__u32 tag_at;		   /* 0: no tag */
-	__u32 opens_every;	   /* each so many packets one opens a flow; 0: none */
-	__u32 flags_at;		   /* of TCP: where those two differ */
-	__u32 opened;		   /* number of the next flow that is opened */
+	__u32 opens_every;	   /* one packet in so many opens a flow; 0: none */
+	__u32 flags_at;		   /* of TCP: SYN or ACK */
+	__u32 opened;		   /* number of the next flow to open */
 	__u64 seed;
 	__u64 packets; /* so far */
-	__u64 spoilt;  /* those that could not be undone */
+	__u64 damaged;  /* packets that could not be restored */
 	__u64 verdict[VERDICTS];
 	__u8 frame[FRAME];
 };
@@ -40,7 +39,7 @@ struct {
 	__type(value, struct lane);
 } lanes SEC(".maps");
 
-/* Signals' tags, by the place of their flow after the first. */
+/* Signals' tags, by the number of their flow minus the first's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set before loading */
@@ -61,7 +60,7 @@ static __always_inline struct lane *own_lane(void)
 	return bpf_map_lookup_elem(&lanes, &cpu);
 }
 
-/* within returns the place of n bytes in a frame, or NULL. */
+/* within returns a pointer to n bytes of the frame, or NULL. */
 static __always_inline void *within(void *data, void *end, __u32 at, __u32 n)
 {
 	asm volatile("%0 &= 0xff" : "+r"(at));
@@ -77,14 +76,14 @@ static __always_inline __u32 next_flow(struct lane *l)
 	return l->first + ((l->seed >> 32) * l->flows >> 32);
 }
 
-/* write_flow makes the frame one of a flow: its number is the last 16 bits of the
- * client's address and the last 14 of its port. */
+/* write_flow makes the frame a packet of the next flow: the flow's number is the last 16
+ * bits of the client's address and the last 14 of its port. */
 static __always_inline void write_flow(struct lane *l, void *data, void *end)
 {
-	__u32 flow = next_flow(l), place = flow - l->first;
+	__u32 flow = next_flow(l), i = flow - l->first;
 	__be16 *address, *port;
 	__u8 *flags;
-	__be64 *tag, *known;
+	__be64 *tag, *value;
 
 	if (l->opens_every) {
 		bool opens = !(l->packets % l->opens_every);
@@ -105,12 +104,12 @@ static __always_inline void write_flow(struct lane *l, void *data, void *end)
 	if (!l->tag_at)
 		return;
 	tag = within(data, end, l->tag_at, sizeof(*tag));
-	known = bpf_map_lookup_elem(&tags, &place);
-	if (tag && known)
-		*tag = *known;
+	value = bpf_map_lookup_elem(&tags, &i);
+	if (tag && value)
+		*tag = *value;
 }
 
-/* restore writes the frame's begin anew. */
+/* restore writes the frame's first blocks again. */
 static __always_inline bool restore(const struct lane *l, void *data, void *end)
 {
 	__u64 *to = data;
@@ -128,8 +127,7 @@ static __always_inline bool restore(const struct lane *l, void *data, void *end)
 	return true;
 }
 
-/* target stands for the program under test. The compiler must not learn what it
- * returns. */
+/* target is replaced by the program under test; the compiler must not assume its result. */
 __noinline int target(struct xdp_md *ctx)
 {
 	int verdict = ctx->data ? XDP_TX : XDP_ABORTED;
@@ -142,7 +140,7 @@ SEC("xdp")
 int around(struct xdp_md *ctx)
 {
 	struct lane *l = own_lane();
-	int verdict, grown;
+	int verdict, growth;
 	bool whole;
 
 	if (!l)
@@ -150,14 +148,14 @@ int around(struct xdp_md *ctx)
 	write_flow(l, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	verdict = target(ctx);
 	l->verdict[(__u32)verdict % VERDICTS]++;
-	grown = (int)frame_bytes(ctx) - (int)l->length;
-	whole = !grown || !bpf_xdp_adjust_head(ctx, grown);
+	growth = (int)frame_bytes(ctx) - (int)l->length;
+	whole = !growth || !bpf_xdp_adjust_head(ctx, growth);
 	if (!whole || !restore(l, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
-		l->spoilt++;
+		l->damaged++;
 	return XDP_PASS;
 }
 
-/* target_out is target for a program of tc. */
+/* target_out is target for tc. */
 __noinline int target_out(struct __sk_buff *skb)
 {
 	int verdict = skb->len ? TC_ACT_OK : TC_ACT_SHOT;
@@ -170,7 +168,7 @@ SEC("tc")
 int around_out(struct __sk_buff *skb)
 {
 	struct lane *l = own_lane();
-	int verdict, grown;
+	int verdict, growth;
 	bool whole;
 
 	if (!l)
@@ -178,10 +176,10 @@ int around_out(struct __sk_buff *skb)
 	write_flow(l, (void *)(long)skb->data, (void *)(long)skb->data_end);
 	verdict = target_out(skb);
 	l->verdict[(__u32)verdict % VERDICTS]++;
-	grown = (int)skb->len - (int)l->length;
-	whole = !grown || !bpf_skb_adjust_room(skb, -grown, BPF_ADJ_ROOM_NET, 0);
+	growth = (int)skb->len - (int)l->length;
+	whole = !growth || !bpf_skb_adjust_room(skb, -growth, BPF_ADJ_ROOM_NET, 0);
 	if (!whole || !restore(l, (void *)(long)skb->data, (void *)(long)skb->data_end))
-		l->spoilt++;
+		l->damaged++;
 	return TC_ACT_OK;
 }
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* floors.h: what a program costs that does a part of what a load balancer of
- * IPv6 and TCP must, and nothing else. Each runs in the place of bench.bpf.c's
- * target. */
+/* floors.h: the cost floors: programs that do one part of the work of a load balancer of
+ * IPv6 and TCP, and nothing else. Each is linked in place of bench.bpf.c's target. */
 #pragma once
 #include "packet/parse.h"
 #include <linux/pkt_cls.h>
 
-struct line {
+struct cache_line {
 	__u64 word[8];
 };
 
-/* Of a flow in the kernel's own maps: as much as an entry of a table needs. */
-struct note {
+/* A flow's value in the kernel's own maps, of the size that an entry needs. */
+struct floor_entry {
 	__u64 seen_ns;
 	__u64 server;
 };
@@ -20,21 +19,21 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set before loading */
 	__type(key, __u32);
-	__type(value, struct line);
-} lines SEC(".maps");
+	__type(value, struct cache_line);
+} cache_lines SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* set before loading */
 	__type(key, struct tuple);
-	__type(value, struct note);
+	__type(value, struct floor_entry);
 } hashed SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1); /* set before loading */
 	__type(key, struct tuple);
-	__type(value, struct note);
+	__type(value, struct floor_entry);
 } recent SEC(".maps");
 
 const volatile __u32 line_count = 1;
@@ -48,7 +47,7 @@ static __always_inline __u64 frame_bytes(struct xdp_md *ctx)
 	return end;
 }
 
-/* read_flow reads whose packet a frame is. */
+/* read_flow reads the flow of an IPv6 TCP frame. */
 static __always_inline bool read_flow(struct xdp_md *ctx, struct tuple *t)
 {
 	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
@@ -69,7 +68,7 @@ static __always_inline bool read_flow(struct xdp_md *ctx, struct tuple *t)
 	return true;
 }
 
-/* add_outer puts an outer header around the packet, towards a server. */
+/* add_outer puts an outer header towards a server before the packet. */
 static __always_inline int add_outer(struct xdp_md *ctx, const struct tuple *t, __u32 server)
 {
 	__u16 payload = frame_bytes(ctx) - sizeof(struct ethhdr);
@@ -91,7 +90,7 @@ static __always_inline int add_outer(struct xdp_md *ctx, const struct tuple *t, 
 	return XDP_TX;
 }
 
-/* nh is a universal hash of a flow (Black et al., UMAC, 1999, there NH). */
+/* nh is NH, a universal hash (Black et al., UMAC, 1999). */
 static __always_inline __u32 nh(const struct tuple *t)
 {
 	static const __u32 key[10] = { 0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1,
@@ -124,24 +123,24 @@ int encapsulate(struct xdp_md *ctx)
 	return read_flow(ctx, &t) ? add_outer(ctx, &t, 1) : XDP_ABORTED;
 }
 
-/* random_line is encapsulate with one line of a large array read on the way. */
+/* random_line is encapsulate and one read of a random line of a large array. */
 SEC("xdp")
 int random_line(struct xdp_md *ctx)
 {
-	struct line *l;
+	struct cache_line *l;
 	struct tuple t;
 	__u32 at;
 
 	if (!read_flow(ctx, &t))
 		return XDP_ABORTED;
 	at = (__u64)nh(&t) * line_count >> 32;
-	l = bpf_map_lookup_elem(&lines, &at);
+	l = bpf_map_lookup_elem(&cache_lines, &at);
 	return l ? add_outer(ctx, &t, l->word[nh(&t) % 8]) : XDP_ABORTED;
 }
 
-static __always_inline int known(void *map, struct xdp_md *ctx)
+static __always_inline int lookup_flow(void *map, struct xdp_md *ctx)
 {
-	struct note *n;
+	struct floor_entry *n;
 	struct tuple t;
 
 	if (!read_flow(ctx, &t))
@@ -150,9 +149,9 @@ static __always_inline int known(void *map, struct xdp_md *ctx)
 	return n ? (n->server ? XDP_TX : XDP_DROP) : XDP_PASS;
 }
 
-static __always_inline int unknown(void *map, struct xdp_md *ctx)
+static __always_inline int insert_flow(void *map, struct xdp_md *ctx)
 {
-	struct note n = { .server = 1 };
+	struct floor_entry n = { .server = 1 };
 	struct tuple t;
 
 	if (!read_flow(ctx, &t))
@@ -161,16 +160,16 @@ static __always_inline int unknown(void *map, struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int hash(struct xdp_md *ctx) { return known(&hashed, ctx); }
+int hash(struct xdp_md *ctx) { return lookup_flow(&hashed, ctx); }
 
 SEC("xdp")
-int lru_hash(struct xdp_md *ctx) { return known(&recent, ctx); }
+int lru_hash(struct xdp_md *ctx) { return lookup_flow(&recent, ctx); }
 
 SEC("xdp")
-int hash_insert(struct xdp_md *ctx) { return unknown(&hashed, ctx); }
+int hash_insert(struct xdp_md *ctx) { return insert_flow(&hashed, ctx); }
 
 SEC("xdp")
-int lru_hash_insert(struct xdp_md *ctx) { return unknown(&recent, ctx); }
+int lru_hash_insert(struct xdp_md *ctx) { return insert_flow(&recent, ctx); }
 
 SEC("xdp")
 int clock(struct xdp_md *ctx)
@@ -178,7 +177,7 @@ int clock(struct xdp_md *ctx)
 	return ctx->data && bpf_ktime_get_ns() ? XDP_TX : XDP_ABORTED;
 }
 
-/* loop_out is loop on the way out. */
+/* loop_out is loop for tc. */
 SEC("tc")
 int loop_out(struct __sk_buff *skb)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* twin.bpf.c: test only. Runs the integer decisions of the data plane on a
- * batch of inputs at a time, so that Go's twins of them can be held against it
- * for millions of steps. Not part of the product. */
+/* twin.bpf.c: test only. Runs the integer decisions of the data plane on batches of
+ * inputs, so that Go's twins can be compared with them for millions of steps. Not part of
+ * the product. */
 #include "core/types.h"
 #include "agent/accept.h"
 #include "core/digest.h"
@@ -26,15 +26,15 @@ struct hash_out {
 };
 
 enum act {
-	ACT_OFFER,
-	ACT_EXPECT,
-	ACT_ARRIVE,
-	ACT_EXPECTED,
+	ACT_ACCEPTS,
+	ACT_PENDING_ADD,
+	ACT_PENDING_REMOVE,
+	ACT_PENDING_COUNT,
 };
 
 struct accept_in {
 	enum act act;
-	__u32 value; /* ACT_OFFER: busy; ACT_EXPECTED: cores */
+	__u32 value; /* ACT_ACCEPTS: busy; ACT_PENDING_COUNT: cores */
 	__u64 now_ns;
 };
 
@@ -47,9 +47,9 @@ struct hash_in hash_ins[BATCH];
 struct hash_out hash_outs[BATCH];
 struct accept_in accept_ins[BATCH];
 struct accept_out accept_outs[BATCH];
-struct offering offered;
+struct offering tested;
 
-/* The lock inside struct load belongs into a map of its own. */
+/* In a map of its own, as struct load holds a lock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -85,17 +85,17 @@ static long accept_one(__u32 i, void *unused)
 		return 1;
 	out->answer = 0;
 	switch (in->act) {
-	case ACT_OFFER:
-		out->answer = accepts(&offered, l, in->value);
+	case ACT_ACCEPTS:
+		out->answer = accepts(&tested, l, in->value);
 		break;
-	case ACT_EXPECT:
-		expect(l, epoch);
+	case ACT_PENDING_ADD:
+		pending_add(l, epoch);
 		break;
-	case ACT_ARRIVE: /* of a connection that was expected at now_ns */
-		arrive(l, epoch);
+	case ACT_PENDING_REMOVE: /* of a connection that was added at now_ns */
+		pending_remove(l, epoch);
 		break;
 	default:
-		out->answer = expected(l, epoch, in->value);
+		out->answer = pending_count(l, epoch, in->value);
 	}
 	out->threshold = l->threshold;
 	return 0;

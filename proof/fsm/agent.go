@@ -121,13 +121,13 @@ func (a *Agent) offered(h Host, now time.Duration, in Packet) Outcome {
 	case h.State == Full: // port reused, or forged: its stack challenges it
 		return deliver("accept_challenged")
 	case in.Others && in.Retry && known && seconds(now)-before.second < 60:
-		return passOn("pass_on_refused_before") // a second opinion could make two
+		return passOn("pass_on_again") // a second opinion could make two
 	case !h.Listening && in.Others:
 		return passOn("pass_on_no_listener")
 	case !h.Listening && in.Final:
 		return deliver("refuse_no_listener")
 	case !h.Listening:
-		return giveBack(in, "return_no_listener")
+		return giveBack(in, "give_back_no_listener")
 	case h.Backlog && in.Others:
 		return refuse("pass_on_full")
 	case h.Backlog:
@@ -204,9 +204,9 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 		mine, kernel := h.owns(in.TCP)
 		switch {
 		case !mine && !(same && embryo):
-			return giveBack(in, "not_mine")
+			return giveBack(in, "give_back_not_mine")
 		case !mine:
-			return deliver("steered_unproven")
+			return deliver("steered_embryonic")
 		}
 		if generation = kernel; kernel == 0 {
 			kernel = in.Generation

@@ -29,10 +29,10 @@ type TwinAcceptOut struct {
 type TwinAct uint32
 
 const (
-	TwinActACT_OFFER    TwinAct = 0
-	TwinActACT_EXPECT   TwinAct = 1
-	TwinActACT_ARRIVE   TwinAct = 2
-	TwinActACT_EXPECTED TwinAct = 3
+	TwinActACT_ACCEPTS        TwinAct = 0
+	TwinActACT_PENDING_ADD    TwinAct = 1
+	TwinActACT_PENDING_REMOVE TwinAct = 2
+	TwinActACT_PENDING_COUNT  TwinAct = 3
 )
 
 type TwinHashIn struct {
@@ -123,7 +123,7 @@ const (
 	TwinVarFlowKey     = "flow_key"
 	TwinVarHashIns     = "hash_ins"
 	TwinVarHashOuts    = "hash_outs"
-	TwinVarOffered     = "offered"
+	TwinVarTested      = "tested"
 )
 
 // LoadTwin returns the embedded CollectionSpec for Twin.
@@ -188,7 +188,7 @@ type TwinVariableSpecs struct {
 	FlowKey    *ebpf.VariableSpec `ebpf:"flow_key"`
 	HashIns    *ebpf.VariableSpec `ebpf:"hash_ins"`
 	HashOuts   *ebpf.VariableSpec `ebpf:"hash_outs"`
-	Offered    *ebpf.VariableSpec `ebpf:"offered"`
+	Tested     *ebpf.VariableSpec `ebpf:"tested"`
 }
 
 // TwinObjects contains all objects after they have been loaded into the kernel.
@@ -229,7 +229,7 @@ type TwinVariables struct {
 	FlowKey    *ebpf.Variable `ebpf:"flow_key"`
 	HashIns    *ebpf.Variable `ebpf:"hash_ins"`
 	HashOuts   *ebpf.Variable `ebpf:"hash_outs"`
-	Offered    *ebpf.Variable `ebpf:"offered"`
+	Tested     *ebpf.Variable `ebpf:"tested"`
 }
 
 // TwinPrograms contains all programs after they have been loaded into the kernel.
