@@ -17,7 +17,7 @@ func TestCountersAreDocumented(t *testing.T) {
 		t.Fatal("docs/counters.md has no section Agent")
 	}
 	for _, c := range []struct{ source, prefix, section string }{
-		{"bpf/lb/lb.bpf.c", "LB", lb},
+		{"bpf/lb/counters.h", "LB", lb},
 		{"bpf/agent/agent.bpf.c", "AGENT", agent},
 	} {
 		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)

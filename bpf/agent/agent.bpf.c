@@ -10,7 +10,7 @@
  *   out  tc, the service's packets to its clients:
  *        WAIT    in [lb::cs]; closing: in [lb::rms]; else straight to the client;
  *        TC_ACT_UNSPEC lets the filters that follow decide */
-#include "core/types.h"
+#include "core/count.h"
 #include <linux/pkt_cls.h>
 #include <stddef.h>
 
@@ -69,6 +69,11 @@ enum counter {
 	AGENT_DROP_NO_HEADROOM,
 	COUNTERS,
 };
+
+_Static_assert(COUNTERS <= MAX_COUNTERS, "more counters than a record has room for");
+
+/* Keeps the enum, and with it the names, in the object's BTF. */
+const volatile enum counter counters_end = COUNTERS;
 
 #include "agent/act.h"
 #include "agent/decide.h"

@@ -25,6 +25,7 @@
 #include "core/digest.h"
 #include "packet/parse.h"
 #include "core/stall.h"
+#include "table/address.h"
 
 #define SLOTS 8 /* of a line; a power of two, so that an index can be masked */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* count.h: every exit of a program goes through verdict, which counts why.
- * A program declares `enum counter { …, COUNTERS }` before it includes this;
+/* count.h: every exit of a program goes through verdict or transmit, which count the
+ * reason. Each program has its own `enum counter { …, COUNTERS }` in its counters.h;
  * user space reads the names from that enum's BTF. */
 #pragma once
 #include "core/types.h"
@@ -8,7 +8,6 @@
 /* One record a CPU: what a packet counts is in one or two cache lines. A power of two,
  * to mask an index: Linux 6.1 forgets the bound of one that was on the stack. */
 #define MAX_COUNTERS 64
-_Static_assert(COUNTERS <= MAX_COUNTERS, "more counters than there is room for");
 
 struct counts {
 	__u64 of[MAX_COUNTERS];
@@ -21,16 +20,13 @@ struct {
 	__type(value, struct counts);
 } counters SEC(".maps");
 
-/* Keeps the enum, and with it the names, in the object's BTF. */
-const volatile enum counter counters_end = COUNTERS;
-
-static __always_inline void count(enum counter what)
+static __always_inline void count(__u32 counter)
 {
 	__u32 zero = 0;
 	struct counts *n = bpf_map_lookup_elem(&counters, &zero);
 
 	if (n)
-		n->of[what % MAX_COUNTERS]++;
+		n->of[counter % MAX_COUNTERS]++;
 }
 
 /* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX
@@ -39,14 +35,14 @@ static __always_inline void count(enum counter what)
 const volatile __u32 redirect_to = 0;
 
 /* verdict is a function of its own: few packets end there. */
-__noinline int verdict(enum counter reason, int action)
+__noinline int verdict(__u32 reason, int action)
 {
 	count(reason);
 	return action;
 }
 
 /* transmit is the verdict that sends the packet out of the link it came by. */
-static __always_inline int transmit(enum counter reason)
+static __always_inline int transmit(__u32 reason)
 {
 	count(reason);
 	return redirect_to ? bpf_redirect(redirect_to, 0) : XDP_TX;

@@ -33,22 +33,3 @@ static __always_inline __u64 digest(const struct tuple *t)
 	x = (x ^ x >> 32) * flow_key.odd[1];
 	return x ^ x >> 32;
 }
-
-/* primary_among gives a flow the first of its two sets (or lines), one of n, by the bits of
- * its digest first that a mark does not hold, those below `held`: flows that share a mark
- * seldom share a set. */
-static __always_inline __u32 primary_among(__u64 hash, int held, __u32 n)
-{
-	return (__u64)(__u32)(hash << (32 - held) | hash >> (32 + held)) * n >> 32;
-}
-
-/* alternate_among returns the other set of a flow, of which one and the digest that its mark
- * holds are known. */
-static __always_inline __u32 alternate_among(__u32 one, __u64 digest, __u32 n)
-{
-	__u32 sum = (digest * 0x9e3779b97f4a7c15ULL >> 32) * n >> 32;
-	__u64 other = (__u64)sum - one, below = other >> 63;
-
-	asm("" : "+r"(below)); /* no branch, and no mask: either is two ways to the verifier */
-	return other + below * n;
-}

@@ -2,9 +2,9 @@
 /* learn.h: what servers tell the LB (6LB Table II), and what that changes. Each
  * decides on one word and swaps it; if another CPU was faster it decides anew. */
 #pragma once
-#include "core/count.h"
+#include "lb/counters.h"
 #include "lb/flow.h"
-#include "lb/place.h"
+#include "lb/insert.h"
 #include "packet/scratch.h"
 
 #define TRY_AGAIN COUNTERS /* another CPU changed the entry */

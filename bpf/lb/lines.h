@@ -23,7 +23,7 @@
 #pragma once
 #include "core/clock.h"
 #include "core/digest.h"
-#include "core/stall.h"
+#include "table/slots.h"
 
 #define LINE_SLOTS 4
 
@@ -43,7 +43,6 @@ struct {
 
 const volatile __u32 lines = 1;
 
-#define SEEN_BITS 16
 #define SEEN_SHIFT 28 /* in 2^28 ns: a quarter of a second, five hours around */
 #define SEEN_MASK 0xffffULL
 
@@ -52,9 +51,6 @@ static __always_inline __u16 seen_now(void)
 	return ticked_ns() >> SEEN_SHIFT;
 }
 
-#define ONE_DISPLACED (1ULL << SEEN_BITS) /* one of them */
-#define DISPLACED (15 * ONE_DISPLACED)
-#define IN_ALTERNATE (1ULL << 20)
 #define DIGEST_SHIFT 21
 #define DIGEST (~0ULL << DIGEST_SHIFT)
 
@@ -78,11 +74,6 @@ static __always_inline __u64 fingerprint_of(__u64 hash)
 static __always_inline bool same_fingerprint(__u64 a, __u64 b)
 {
 	return (a ^ b) < 1ULL << DIGEST_SHIFT;
-}
-
-static __always_inline bool is_free(__u64 fp)
-{
-	return fp < IN_ALTERNATE;
 }
 
 /* age_of is how long an entry has not been seen, in units of `seen`. Another CPU may
@@ -189,16 +180,8 @@ static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 __noinline bool count_displaced(__u32 line)
 {
 	struct line *l = line_at(line);
-	__u64 was;
 
-	for (int i = 0; l && i < 4; i++) {
-		was = READ_ONCE(l->fingerprint[0]);
-		if ((was & DISPLACED) == DISPLACED)
-			return false;
-		if (compare_and_swap(&l->fingerprint[0], was, was + ONE_DISPLACED))
-			return true;
-	}
-	return false;
+	return displaced_inc(l ? l->fingerprint : NULL);
 }
 
 static __always_inline void uncount_displaced(__u32 line)
@@ -206,13 +189,13 @@ static __always_inline void uncount_displaced(__u32 line)
 	struct line *l = line_at(line);
 
 	if (l)
-		__sync_fetch_and_sub(&l->fingerprint[0], ONE_DISPLACED);
+		displaced_dec(l->fingerprint);
 }
 
 /* free_slot frees an entry whose word is 0. */
 static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 {
-	__u64 was = __sync_fetch_and_and(&l->fingerprint[i], DISPLACED);
+	__u64 was = slot_free(&l->fingerprint[i]);
 
 	if (was & IN_ALTERNATE)
 		uncount_displaced(alternate_line(line, was));

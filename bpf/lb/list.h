@@ -11,7 +11,7 @@
  * list where to go on. */
 #pragma once
 #include "packet/auth.h"
-#include "core/count.h"
+#include "lb/counters.h"
 #include "packet/nexthop.h"
 #include "lb/service.h"
 #include "packet/scratch.h"

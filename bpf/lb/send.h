@@ -2,7 +2,7 @@
 /* send.h: how the LB sends: into the SR domain along a route, and out of it to
  * the client. */
 #pragma once
-#include "core/count.h"
+#include "lb/counters.h"
 #include "lb/list.h"
 #include "packet/icmp.h"
 

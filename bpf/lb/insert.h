@@ -10,18 +10,8 @@
 __noinline int claim(__u32 line, __u64 fp)
 {
 	struct line *l = line_at(line);
-	__u64 was;
-	__u32 i;
 
-	if (!l)
-		return LINE_SLOTS;
-#pragma unroll
-	for (i = 0; i < LINE_SLOTS; i++) {
-		was = READ_ONCE(l->fingerprint[i]);
-		if (is_free(was) && compare_and_swap(&l->fingerprint[i], was, fp | (was & DISPLACED)))
-			break;
-	}
-	return i;
+	return l ? slot_claim(l->fingerprint, LINE_SLOTS, fp) : LINE_SLOTS;
 }
 
 #define NO_EMBRYONIC (-1)

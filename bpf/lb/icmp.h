@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* icmp.h: ICMP errors about the LB's own outer packets. A router reports that one of
+ * them was too big; the client gets the report for its packet (RFC 2473 §7.1). */
+#pragma once
+#include "lb/verdicts.h"
+
+/* Where a router's word quotes our outer header: behind its own and ICMP's. */
+#define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
+
+/* quoted_inner returns where the client's packet is in a frame that quotes one
+ * of our outer packets, or 0. */
+static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, QUOTED_AT);
+	struct ipv6hdr *outer = take(&c, sizeof(*outer));
+	struct srh *srh;
+
+	if (!outer || outer->version != 6 || !is_own(&outer->saddr))
+		return 0;
+	if (outer->nexthdr == IPPROTO_IPV6 || outer->nexthdr == IPPROTO_IPIP)
+		return QUOTED_AT + sizeof(*outer);
+	srh = take(&c, sizeof(*srh));
+	if (!srh || outer->nexthdr != IPPROTO_ROUTING || srh->type != SRH_TYPE)
+		return 0;
+	return QUOTED_AT + sizeof(*outer) + sizeof(*srh) + srh->length * 8;
+}
+
+#define UNQUOTED (-1)
+
+/* unquote makes a router's word, that one of our outer packets was too big, the
+ * client's packet in there: UNQUOTED, or the verdict on what is none. A function of
+ * its own, as it is rare. */
+__noinline int unquote(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, SRH_AT);
+	struct icmp *icmp = take(&c, sizeof(*icmp));
+	struct scratch *scr = scratch();
+	__u32 at, mtu;
+
+	if (!icmp || !scr || icmp->type != ICMP6_TOO_BIG)
+		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+	mtu = bpf_ntohl(icmp->rest);
+	at = quoted_inner(ctx);
+	if (!at || mtu <= at - QUOTED_AT)
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
+		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
+	scr->quoted_mtu = mtu - (at - QUOTED_AT);
+	return UNQUOTED;
+}
+
+/* translate_too_big tells the client what a router said of our outer packet, as if it were
+ * about its own (RFC 2473 §7.1). mtu is 0 if no router did: then the frame is not IP. */
+__noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
+{
+	const struct next_hop *hop;
+
+	if (!mtu)
+		return verdict(LB_PASS_NOT_IP, XDP_PASS);
+	if (!p || (p->reading != READ && p->reading != TRUNCATED) || !has_ports(p) || !service_of(p))
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
+		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	hop = next_hop_to(&p->t.client);
+	if (!hop)
+		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (write_too_big(ctx, p, mtu) || link_to(ctx, hop->mac, p->family))
+		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
+	return transmit(LB_TOO_BIG_TRANSLATED);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* verdicts.h: the verdicts on packets that are not forwarded: those of no service,
+ * those without ports, and malformed ones. */
+#pragma once
+#include "lb/dispatch.h"
+
+/* has_ports tells whether a packet says which service it is of. */
+static __always_inline bool has_ports(const struct packet *p)
+{
+	return p->kind >= KIND_TCP && p->kind <= KIND_TOO_BIG;
+}
+
+/* without_ports decides on a packet that shows none, or those of no service. */
+__noinline int without_ports(struct xdp_md *ctx, struct packet *p)
+{
+	const struct service *vip = p ? vip_at(&p->t.vip) : NULL;
+	struct destination d;
+
+	if (!vip)
+		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
+	if (p->reading == TRUNCATED && !has_ports(p))
+		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
+	switch (p->kind) {
+	case KIND_FRAGMENT:
+		if (!vip->buckets)
+			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
+		by_hash(p, vip, &d);
+		return send_routed(ctx, p, vip, &d);
+	case KIND_EXTENSION:
+		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
+	case KIND_ECHO:
+		return write_echo_reply(ctx, p) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)
+						: transmit(LB_ECHO_REPLY);
+	case KIND_UDP: /* or TCP, to another port */
+	default:
+		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
+	}
+}
+
+/* drop_reason returns why a packet of a service is dropped, or COUNTERS. An ICMP error whose
+ * own length does not reach the ports that it quotes is too short: they were the
+ * link's padding. A function of its own: of most packets nobody need ask. */
+__noinline int drop_reason(const struct packet *p)
+{
+	if (!p || p->reading == MALFORMED)
+		return LB_DROP_MALFORMED_TRANSPORT;
+	if (p->kind == KIND_TOO_BIG &&
+	    p->length < 2 * ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16))
+		return LB_DROP_MALFORMED_TRANSPORT;
+	if (p->reading != READ)
+		return LB_DROP_TRUNCATED;
+	if (p->kind == KIND_TOO_BIG && p->family == 6 && p->mtu < MIN_MTU6)
+		return LB_DROP_SMALL_MTU;
+	return COUNTERS;
+}
+
+/* malformed_sr is the verdict on an SR packet that cannot be opened. */
+__noinline int malformed_sr(int how)
+{
+	switch (how) {
+	case MALFORMED_SRH:
+		return verdict(LB_DROP_MALFORMED_SRH, XDP_DROP);
+	case MALFORMED_TRANSPORT:
+		return verdict(LB_DROP_MALFORMED_TRANSPORT, XDP_DROP);
+	case NOTHING_INSIDE:
+		return verdict(LB_DROP_NOTHING_INSIDE, XDP_DROP);
+	default:
+		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
+	}
+}
