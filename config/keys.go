@@ -1,11 +1,8 @@
 package config
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/netip"
 
 	"proffer/topo"
 )
@@ -21,7 +18,7 @@ func ParseLBKeys(file string, data []byte) ([]topo.SignalKey, error) {
 }
 
 // ParseAgentKeys reads the file of an agent's signal keys, whose Server is that
-// server's own, as ServerKey derives it. All else is as of ParseLBKeys.
+// server's own, as wire.ServerKey derives it. All else is as of ParseLBKeys.
 func ParseAgentKeys(file string, data []byte) ([]topo.SignalKey, error) {
 	return parseKeys(file, data, agentKey)
 }
@@ -74,17 +71,6 @@ func checkKeys(d *document, keys []topo.SignalKey) {
 	for i, k := range keys {
 		ids.add(d, fmt.Sprintf("keys[%d].id", i), k.ID)
 	}
-}
-
-// ServerKey derives the key that the server of a locator signs with: the first
-// 128 bits of HMAC-SHA-256 (RFC 2104) under the master, of a label and the
-// locator's 64 bits.
-func ServerKey(master topo.Key, locator netip.Prefix) topo.Key {
-	mac := hmac.New(sha256.New, master[:])
-	prefix := locator.Addr().As16()
-	mac.Write([]byte("proffer server key"))
-	mac.Write(prefix[:8])
-	return topo.Key(mac.Sum(nil)[:16])
 }
 
 // MarshalLBKeys writes a file that ParseLBKeys reads back as keys.

@@ -93,7 +93,7 @@ func tap(t testing.TB, protocol uint16) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: portBits(protocol), Ifindex: linkIndex(t, wire)}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: portBits(protocol), Ifindex: linkIndex(t, farEnd)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {

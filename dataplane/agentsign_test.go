@@ -167,12 +167,12 @@ func testUnsigned(t *testing.T, r *agentRig) {
 
 // testSignatures: what the agent sends is signed by the server's own key.
 func testSignatures(t *testing.T, r *agentRig, key topo.SignalKey) {
-	for _, wire := range []topo.Wire{topo.Encap, topo.Insert} {
+	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		p := inward(huntPort, syn)
-		p.src = netip.AddrPortFrom(clientAddr, 5000+uint16(wire))
+		p.src = netip.AddrPortFrom(clientAddr, 5000+uint16(by))
 		generation := policy.Generation(p.seq)
 		offer, lost := to(p, generation, 0xcf), to(p, generation+1, 0xa5)
-		if wire == topo.Insert {
+		if by == topo.Insert {
 			offer, lost = offer.inserted(), lost.inserted()
 		}
 		r.send(t, lost.frame()).is(t, "nm", xdpTX, lost.returned(key), "give_back_not_mine")
@@ -181,13 +181,13 @@ func testSignatures(t *testing.T, r *agentRig, key topo.SignalKey) {
 		answer.dst = p.src
 		to := withKey(sid(lbLocator, create, generation), key.ID)
 		covered := []netip.Addr{to}
-		if wire == topo.Insert {
+		if by == topo.Insert {
 			covered = []netip.Addr{clientAddr, to}
 		}
 		from := tagged(serverLocator(here), policy.Tag(key.Server, p.flow(), serverLocator(here), covered))
 		answer.from = hereMAC
 		want := signalInserted(answer, to, from)
-		if wire == topo.Encap {
+		if by == topo.Encap {
 			in := innerTCP(answer)
 			in.flow = p.flow()
 			want = ethernet(hopMAC(0xb), hereMAC, encapsulated(from, in, 0, 64, []netip.Addr{to}))

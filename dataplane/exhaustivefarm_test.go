@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"proffer/config"
 	"proffer/policy"
 	fsm "proffer/proof/fsm"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // A client, two LBs and two servers whose programs exchange real frames over a
@@ -77,7 +77,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 	}
 	for i := range n.servers {
 		own := farmKeys
-		own.Server = config.ServerKey(farmKeys.Server, serverLocator(i))
+		own.Server = wire.ServerKey(farmKeys.Server, serverLocator(i))
 		s := newServerProbe(t, topo.Node{Locator: serverLocator(i)}, hops, own)
 		n.servers[i] = nodeServer{
 			serverProbe: s,

@@ -145,7 +145,7 @@ func timeWait(t testing.TB, listener int, p packet) {
 // client must not be local; this makes it a neighbour.
 func request(t testing.TB, p packet) uint32 {
 	t.Helper()
-	dev, far := linkIndex(t, device), linkIndex(t, wire)
+	dev, far := linkIndex(t, device), linkIndex(t, farEnd)
 	host := netlink.NewIPNet(p.src.Addr().AsSlice())
 	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev, Dst: host}); err != nil {
 		t.Fatal(err)

@@ -132,16 +132,16 @@ func testOfferInserted(t *testing.T, seen hits) {
 func testVia(t *testing.T, seen hits) {
 	r := newLBRig(t, seen)
 	for n := 1; n <= topo.MaxVia; n++ {
-		for _, wire := range []topo.Wire{topo.Encap, topo.Insert} {
-			r.apply(t, hunting(2, 8, viaTransit(n), func(s *topo.Service) { s.Wire = wire }))
+		for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
+			r.apply(t, hunting(2, 8, viaTransit(n), func(s *topo.Service) { s.Wire = by }))
 			var way []netip.Addr
 			for i := range n {
 				way = append(way, transit(i))
 			}
-			change := func(w *route) { w.insert = wire == topo.Insert }
+			change := func(w *route) { w.insert = by == topo.Insert }
 			p := inward(huntPort, syn)
-			p.seq += uint32(10*n) + uint32(wire)
-			what := fmt.Sprintf("%d, %v", n, wire)
+			p.seq += uint32(10*n) + uint32(by)
+			what := fmt.Sprintf("%d, %v", n, by)
 			list := r.list(t, 0, p.flow())
 			want := sent(p, transitMAC, slices.Concat(way, offer(p, 0, list...)), change)
 			r.send(t, p.frame()).is(t, what, xdpTX, want, "offer")

@@ -3,8 +3,8 @@ package dataplane
 import (
 	"fmt"
 
-	"proffer/config"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // SetKeys gives the programs what this LB signs with and what it knows LBs by.
@@ -18,7 +18,7 @@ func (l *LB) writeServerKeys(keys []topo.SignalKey, servers []topo.Server) error
 	for _, k := range keys {
 		for _, s := range servers {
 			who := lbSigner{Server: l.numbers.of(s), KeyId: uint32(k.ID)}
-			want[who] = bpfKey(config.ServerKey(k.Server, s.Locator))
+			want[who] = bpfKey(wire.ServerKey(k.Server, s.Locator))
 		}
 	}
 	if err := update(l.objs.ServerKeys, l.signers, want); err != nil {

@@ -29,9 +29,9 @@ func final(p packet, servers []int) []netip.Addr {
 // testGivenBack: what a server does not want goes to the others, once; a stale
 // entry goes if it names this server for this generation, and only then.
 func testGivenBack(t *testing.T, seen hits) {
-	for _, wire := range []topo.Wire{topo.Encap, topo.Insert} {
-		r := newLBRig(t, seen, hunting(3, 8, func(s *topo.Service) { s.Wire = wire }))
-		change := func(w *route) { w.insert = wire == topo.Insert }
+	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
+		r := newLBRig(t, seen, hunting(3, 8, func(s *topo.Service) { s.Wire = by }))
+		change := func(w *route) { w.insert = by == topo.Insert }
 		p := inward(huntPort, syn)
 		list := r.list(t, 0, p.flow())
 		generation := policy.Generation(p.seq)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/config"
 	"proffer/policy"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // Two generations of keys, as LBs have them.
@@ -29,7 +29,7 @@ func newSigningRig(t *testing.T, seen hits, keys []topo.SignalKey, services ...t
 // signedSignal is what server i sends with its own key.
 func signedSignal(i int, k topo.SignalKey, p packet, function byte, generation uint16, change ...func(*route)) []byte {
 	to := withKey(sid(lbLocator, function, generation), k.ID)
-	return signalTo(i, p, to, append(change, signedBy(config.ServerKey(k.Server, serverLocator(i))))...)
+	return signalTo(i, p, to, append(change, signedBy(wire.ServerKey(k.Server, serverLocator(i))))...)
 }
 
 // state is all that signals may change.
@@ -44,9 +44,9 @@ func (r *lbRig) state(t *testing.T, f policy.Flow) string {
 // testLBTags: with keys, a signal without its sender's own tag is dropped and
 // changes nothing: neither without state nor of an embryo nor of a flow.
 func testLBTags(t *testing.T, seen hits) {
-	for _, wire := range []topo.Wire{topo.Encap, topo.Insert} {
-		r := newSigningRig(t, seen, []topo.SignalKey{oldKeys}, hunting(2, 8, func(s *topo.Service) { s.Wire = wire }))
-		carried := func(w *route) { w.insert = wire == topo.Insert }
+	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
+		r := newSigningRig(t, seen, []topo.SignalKey{oldKeys}, hunting(2, 8, func(s *topo.Service) { s.Wire = by }))
+		carried := func(w *route) { w.insert = by == topo.Insert }
 		p := inward(huntPort, syn)
 		generation := policy.Generation(p.seq)
 		for _, stage := range []struct {
@@ -85,10 +85,10 @@ func testLBTags(t *testing.T, seen hits) {
 			why string
 		}{
 			{oldKeys.Farm, 7, "list_continued"}, {oldKeys.Farm, 8, "drop_bad_tag"}, {oldKeys.Farm, 0, "drop_bad_tag"},
-			{config.ServerKey(oldKeys.Server, lbLocator), 7, "drop_bad_tag"},
+			{wire.ServerKey(oldKeys.Server, lbLocator), 7, "drop_bad_tag"},
 		} {
 			to := withKey(sid(lbLocator, goOn, 0), c.id)
-			back := route{from: lbLocator, segments: []netip.Addr{to}, hop: 63, insert: wire == topo.Insert, key: &c.key}
+			back := route{from: lbLocator, segments: []netip.Addr{to}, hop: 63, insert: by == topo.Insert, key: &c.key}
 			if out := r.send(t, ethernet(hereMAC, routerMAC, back.around(p))); !slices.Equal(out.reasons, []string{c.why}) {
 				t.Errorf("list that comes back, key %d: %v, want %s", c.id, out.reasons, c.why)
 			}
@@ -120,7 +120,7 @@ func forgeries(generation uint16, carried func(*route)) (all []forgery) {
 		with := func(id uint8, key topo.Key) []byte {
 			return signalTo(1, p.packet, withKey(plain, id), carried, signedBy(key))
 		}
-		own := config.ServerKey(oldKeys.Server, serverLocator(1))
+		own := wire.ServerKey(oldKeys.Server, serverLocator(1))
 		good := signedSignal(1, oldKeys, p.packet, p.function, generation, carried)
 		at := 22 // the source address
 		if good[atNext] == 43 {
@@ -133,7 +133,7 @@ func forgeries(generation uint16, carried func(*route)) (all []forgery) {
 			forgery{what("key 0"), with(0, own)},
 			forgery{what("the farm's key"), with(7, oldKeys.Farm)},
 			forgery{what("the master key"), with(7, oldKeys.Server)},
-			forgery{what("another server's key"), with(7, config.ServerKey(oldKeys.Server, serverLocator(2)))},
+			forgery{what("another server's key"), with(7, wire.ServerKey(oldKeys.Server, serverLocator(2)))},
 			forgery{what("one bit of the tag"), altered(good, at+15, good[at+15]^1)},
 			forgery{what("one bit of the tag"), altered(good, at+8, good[at+8]^0x80)},
 			forgery{what("another server's name"), altered(good, at+7, 2)},
@@ -151,10 +151,10 @@ func forgeries(generation uint16, carried func(*route)) (all []forgery) {
 // testSigned: what asks a server for something carries the farm's tag; what only
 // goes to its owner, or to one that needs no agent, does not.
 func testSigned(t *testing.T, seen hits) {
-	for _, wire := range []topo.Wire{topo.Encap, topo.Insert} {
+	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := newSigningRig(t, seen, []topo.SignalKey{oldKeys, newKeys},
-			hunting(3, 8, viaTransit(1), func(s *topo.Service) { s.Wire = wire }), service(81, topo.Single, 1, 8))
-		carried := func(w *route) { w.insert = wire == topo.Insert }
+			hunting(3, 8, viaTransit(1), func(s *topo.Service) { s.Wire = by }), service(81, topo.Single, 1, 8))
+		carried := func(w *route) { w.insert = by == topo.Insert }
 		signed := func(segments []netip.Addr) []netip.Addr {
 			for i := range segments {
 				segments[i] = withKey(segments[i], oldKeys.ID)
@@ -175,7 +175,7 @@ func testSigned(t *testing.T, seen hits) {
 			[]netip.Addr{transit(0), sid(serverLocator(5), 0xa5, generation)}, carried), "steer", "flow_established")
 		out = r.send(t, signedSignal(6, newKeys, synAck(huntPort), create, generation, carried))
 		out.is(t, "reject", xdpTX, nil, "reject", "stickiness_conflict")
-		r.checkReject(t, out.frame, p.flow(), generation, wire == topo.Insert)
+		r.checkReject(t, out.frame, p.flow(), generation, by == topo.Insert)
 		q := inward(81, ack)
 		r.send(t, q.frame()).is(t, "single", xdpTX, toOne(q, r.list(t, 1, q.flow())[0], 0xd7, 0), "deliver")
 	}

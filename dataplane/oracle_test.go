@@ -12,9 +12,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"proffer/config"
 	"proffer/proof/oracle"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // judge holds one real program against the oracle.
@@ -183,7 +183,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: lbLocator, MAC: hereMAC, MTU: mtu, Neighbours: judgedHops()},
 			Key:  r.table.key, Services: cfg.Services, Keys: keys,
-			ServerKey: func(k topo.SignalKey, locator netip.Prefix) topo.Key { return config.ServerKey(k.Server, locator) },
+			ServerKey: func(k topo.SignalKey, locator netip.Prefix) topo.Key { return wire.ServerKey(k.Server, locator) },
 		},
 	}
 }
@@ -193,7 +193,7 @@ func newSignedLBJudge(t testing.TB) *judge {
 	j := newLBJudge(t, []topo.SignalKey{oldKeys, newKeys})
 	j.seeds = signalSeeds(func(server int, p packet, to netip.Addr, change ...func(*route)) []byte {
 		k := []topo.SignalKey{oldKeys, newKeys}[server]
-		return signalTo(server, p, withKey(to, k.ID), append(change, signedBy(config.ServerKey(k.Server, serverLocator(server))))...)
+		return signalTo(server, p, withKey(to, k.ID), append(change, signedBy(wire.ServerKey(k.Server, serverLocator(server))))...)
 	})
 	for _, p := range []packet{inward(huntPort, ack), inward(90, syn), datagram(92, "x")} {
 		to := withKey(sid(lbLocator, goOn, 5), oldKeys.ID)

@@ -30,7 +30,7 @@ const (
 	clientPort = 40000
 	huntPort   = 80
 	device     = "eth0"
-	wire       = "wire" // the other end of device
+	farEnd     = "wire" // the other end of device
 	mtu        = 1500
 )
 
@@ -59,12 +59,12 @@ func enter(t testing.TB) {
 	}
 	link := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: device, MTU: mtu, HardwareAddr: hereMAC[:]},
-		PeerName:  wire,
+		PeerName:  farEnd,
 	}
 	if err := netlink.LinkAdd(link); err != nil {
 		t.Fatalf("add %s: %v", device, err)
 	}
-	for _, name := range []string{"lo", device, wire} {
+	for _, name := range []string{"lo", device, farEnd} {
 		l, err := netlink.LinkByName(name)
 		if err == nil {
 			err = netlink.LinkSetUp(l)

@@ -37,6 +37,13 @@ const (
 	Dynamic Acceptance = 2
 )
 
+// enum measure
+const (
+	Busy    Measure = 0
+	Sockets Measure = 1
+	Page    Measure = 2
+)
+
 // enum on_full
 const (
 	Reset OnFull = 0

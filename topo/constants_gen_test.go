@@ -7,6 +7,7 @@ var named = []interface{ String() string }{
 	Encap, Insert,
 	DropFragments, HashFragments,
 	Always, Static, Dynamic,
+	Busy, Sockets, Page,
 	Reset, Drop,
 	Socket, Netns, Table,
 }

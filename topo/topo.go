@@ -180,13 +180,13 @@ func (a Acceptance) String() string {
 // Measure is the measure of a server's load that its agent reads.
 type Measure uint8
 
-const (
-	Busy    Measure = iota // requests in progress + accept queue + accepted, not arrived
-	Sockets                // open connections, counted in the kernel
-	Page                   // the load page that a program writes; Offering.Page names it
-)
-
-func (m Measure) String() string { return [...]string{"busy", "sockets", "page"}[m] }
+func (m Measure) String() string {
+	return [...]string{
+		Busy:    "busy",    // requests in progress + accept queue + accepted, not arrived
+		Sockets: "sockets", // open connections, counted in the kernel
+		Page:    "page",    // the load page that a program writes; Offering.Page names it
+	}[m]
+}
 
 // OnFull is what the last candidate does when its accept queue is full.
 type OnFull uint8

@@ -10,5 +10,6 @@ enum dispatch dispatch;
 enum wire wire;
 enum fragments fragments;
 enum acceptance acceptance;
+enum measure measure;
 enum on_full on_full;
 enum owner owner;

@@ -14,6 +14,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 func newKeys() *cobra.Command {
@@ -141,7 +142,7 @@ masters. From the same FILE comes always the same.`,
 				return err
 			}
 			for i := range keys {
-				keys[i].Server = config.ServerKey(keys[i].Server, at)
+				keys[i].Server = wire.ServerKey(keys[i].Server, at)
 			}
 			return printed(cmd, config.MarshalAgentKeys(keys))
 		},

@@ -16,6 +16,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 const threeKeys = `# Signal keys of every load balancer. Secret. The first signs, all are accepted.
@@ -138,7 +139,7 @@ func TestKeysServer(t *testing.T) {
 	got := printedBy(t, "server", keyFile(t, threeKeys), "--locator", "5f00:0:2:1::/64")
 	want := parsed(t, threeKeys)
 	for i, k := range want {
-		want[i].Server = config.ServerKey(k.Server, netip.MustParsePrefix("5f00:0:2:1::/64"))
+		want[i].Server = wire.ServerKey(k.Server, netip.MustParsePrefix("5f00:0:2:1::/64"))
 	}
 	keys, err := config.ParseAgentKeys("printed", []byte(got))
 	if err != nil || !reflect.DeepEqual(keys, want) {

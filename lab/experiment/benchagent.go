@@ -9,6 +9,7 @@ import (
 
 	"proffer/dataplane"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // agentBench is the agent of server 0 in a bench.
@@ -93,15 +94,15 @@ func (a *agentBench) Close() error {
 func (s *benchSession) agentRows() (rows []*benchRow) {
 	rows = append(rows,
 		s.agentRow("hunt", "not-ours", benchPackets, func() pass {
-			p := s.toAgent(agentNobody, tcpACK, benchPackets, counts{"pass_not_sid": 1})
+			p := s.toAgent(agentNobody, wire.ACK, benchPackets, counts{"pass_not_sid": 1})
 			p.drill.Changed = 0
 			return p
 		}),
 		s.agentRow("hunt", "offer-accept", benchMade, func() pass {
-			return s.asked(agentWilling, tcpSYN, benchMade, counts{"accept_avail": 1}, fnAvail, fnForce)
+			return s.asked(agentWilling, wire.SYN, benchMade, counts{"accept_avail": 1}, wire.ConnectAvail, wire.ConnectForce)
 		}),
 		s.agentRow("hunt", "offer-pass-on", benchMade, func() pass {
-			p := s.asked(agentBusy, tcpSYN, benchMade, counts{"pass_on_busy": 1}, fnAvail, fnForce)
+			p := s.asked(agentBusy, wire.SYN, benchMade, counts{"pass_on_busy": 1}, wire.ConnectAvail, wire.ConnectForce)
 			p.drill.Changed, p.verdict = 64, xdpTX
 			return p
 		}))
@@ -140,35 +141,35 @@ func (s *benchSession) toAgent(svc agentService, flags byte, packets int, want c
 
 // asked is packets that an LB sends to this server and then to others, by one
 // function each.
-func (s *benchSession) asked(svc agentService, flags byte, packets int, want counts, functions ...byte) pass {
+func (s *benchSession) asked(svc agentService, flags byte, packets int, want counts, functions ...wire.Function) pass {
 	p := s.toAgent(svc, flags, packets, want)
 	var segments []netip.Addr
 	for i, f := range functions {
-		segments = append(segments, benchSID(benchServer(i), f, benchGeneration, 0))
+		segments = append(segments, benchSID(benchServer(i), f, 0))
 	}
-	inner := p.drill.Frame[ethernetBytes : ethernetBytes+ipv6Bytes+tcpBytes]
-	if flags != tcpSYN {
-		inner = p.drill.Frame[ethernetBytes : ethernetBytes+ipv6Bytes+tcpBytes+benchBytes/4]
+	inner := p.drill.Frame[wire.EthernetBytes : wire.EthernetBytes+wire.IPv6Bytes+wire.TCPBytes]
+	if flags != wire.SYN {
+		inner = p.drill.Frame[wire.EthernetBytes : wire.EthernetBytes+wire.IPv6Bytes+wire.TCPBytes+benchBytes/4]
 	}
-	packet := outerOf(ownAddress(benchLBSelf), inner, segments...)
+	packet := wire.Route{From: wire.Own(benchLBSelf), Segments: segments}.Encap(inner)
 	grown := len(packet) - len(inner)
 	p.drill.Frame = framed(benchMAC, packet)
 	p.drill.Address += grown
 	p.drill.Port += grown
-	p.drill.Changed = ethernetBytes + grown + 8 // to the hop limit
+	p.drill.Changed = wire.EthernetBytes + grown + 8 // to the hop limit
 	return p
 }
 
 // take makes the agent have flows of a service that waits for the LB's word.
 func (s *benchSession) take(svc agentService, first, n uint32, inserted bool) error {
-	p := s.asked(svc, tcpSYN, int(n), counts{"accept_force": 1}, fnForce)
+	p := s.asked(svc, wire.SYN, int(n), counts{"accept_force": 1}, wire.ConnectForce)
 	if inserted {
 		m := benchMode{vip: svc.vip}
-		p.drill = m.fromClient(tcpSYN)
-		packet := insertedInto(ownAddress(benchLBSelf), p.drill.Frame[ethernetBytes:ethernetBytes+ipv6Bytes+tcpBytes],
-			benchSID(benchServer(0), fnForce, benchGeneration, 0))
+		p.drill = m.fromClient(wire.SYN)
+		offer := wire.Route{From: wire.Own(benchLBSelf), Segments: []netip.Addr{benchSID(benchServer(0), wire.ConnectForce, 0)}}
+		packet := offer.Insert(p.drill.Frame[wire.EthernetBytes:][:wire.IPv6Bytes+wire.TCPBytes])
 		p.drill.Frame = framed(benchMAC, packet)
-		p.drill.Port += len(packet) - ipv6Bytes - tcpBytes
+		p.drill.Port += len(packet) - wire.IPv6Bytes - wire.TCPBytes
 		p.drill.Changed = 160
 	}
 	p.drill.First = first
@@ -183,7 +184,7 @@ func (s *benchSession) own(n uint32) error {
 		if err := s.take(agentTaking, first, count, false); err != nil {
 			return err
 		}
-		p := s.asked(agentTaking, tcpACK, int(count), counts{"established": 1, "acknowledged": 1, "steered": 1}, fnSteered)
+		p := s.asked(agentTaking, wire.ACK, int(count), counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
 		p.drill.First = first
 		if err := s.untimed(p); err != nil {
 			return err
@@ -203,7 +204,7 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 		return s.own(uint32(flows))
 	}
 	pass := func(packets int, random uint32) pass {
-		p := s.asked(agentTaking, tcpACK, packets, counts{"steered": 1}, fnSteered)
+		p := s.asked(agentTaking, wire.ACK, packets, counts{"steered": 1}, wire.AckStickiness)
 		p.drill.Flows = random
 		return p
 	}
@@ -221,12 +222,12 @@ func (s *benchSession) establishedRow(flows int) *benchRow {
 	first := uint32(agentFlows) // those before are known for good
 	row.prepare = func() error { return s.take(agentTaking, first, uint32(flows), false) }
 	row.measure = func() (dataplane.BenchRun, error) {
-		p := s.asked(agentTaking, tcpACK, flows, counts{"established": 1, "acknowledged": 1, "steered": 1}, fnSteered)
+		p := s.asked(agentTaking, wire.ACK, flows, counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
 		p.drill.First = first
 		return p.run(s.CPU)
 	}
 	row.cleanup = func() error { // the server resets them
-		p := s.fromAgent(agentTaking, tcpRST|tcpACK, flows, counts{"signal_remove": 1})
+		p := s.fromAgent(agentTaking, wire.RST|wire.ACK, flows, counts{"signal_remove": 1})
 		p.drill.First, p.drill.Changed, p.drill.Once = first, 160, true
 		if err := s.untimed(p); err != nil {
 			return err
@@ -244,14 +245,14 @@ func (s *benchSession) establishedRow(flows int) *benchRow {
 // fromAgent is a service's answers on their way out.
 func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want counts) pass {
 	a := segment{client: benchClient(6), vip: svc.vip, outward: true, flags: flags, seq: benchAway, ack: benchISN + 1}
-	if flags&tcpSYN == 0 {
+	if flags&wire.SYN == 0 {
 		a.seq, a.payload = benchAway+1, benchBytes/4
 	}
 	address, port := a.atClient()
 	return pass{
 		in: agentOut{s.agent.Out(), s.agent}, packets: packets, want: want, verdict: tcUnspec,
 		drill: dataplane.Drill{
-			Frame: framed(benchMAC, a.packet()), Address: ethernetBytes + address, Port: ethernetBytes + port,
+			Frame: framed(benchMAC, a.packet()), Address: wire.EthernetBytes + address, Port: wire.EthernetBytes + port,
 		},
 	}
 }
@@ -259,7 +260,7 @@ func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want
 // notOursOutRow is packets of no service.
 func (s *benchSession) notOursOutRow() *benchRow {
 	row := s.agentRow("hunt", "egress-not-ours", 1, func() pass {
-		return s.fromAgent(agentNobody, tcpACK, benchPackets, counts{"out_not_ours": 1})
+		return s.fromAgent(agentNobody, wire.ACK, benchPackets, counts{"out_not_ours": 1})
 	})
 	row.floor = "loop-egress"
 	return row
@@ -270,7 +271,7 @@ func (s *benchSession) directOutRow(flows int) *benchRow {
 	row := s.agentSteerRow(flows)
 	row.kind, row.prepare = "egress-direct", nil
 	row.measure = func() (dataplane.BenchRun, error) {
-		p := s.fromAgent(agentTaking, tcpACK, benchPackets, counts{"out_direct": 1})
+		p := s.fromAgent(agentTaking, wire.ACK, benchPackets, counts{"out_direct": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
 	}
@@ -290,7 +291,7 @@ func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once
 		return s.take(svc, first, uint32(flows), svc == agentIn)
 	}
 	row.measure = func() (dataplane.BenchRun, error) {
-		p := s.fromAgent(svc, tcpSYN|tcpACK, benchPackets, counts{"signal_create": 1})
+		p := s.fromAgent(svc, wire.SYN|wire.ACK, benchPackets, counts{"signal_create": 1})
 		p.drill.Flows, p.drill.First = uint32(flows), first
 		p.drill.Changed, p.drill.Once = 160, once
 		if once {

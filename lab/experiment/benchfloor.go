@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"proffer/dataplane"
+	"proffer/wire"
 )
 
 // floorBench is one floor in a bench. It counts nothing: its verdict tells
@@ -57,7 +58,7 @@ func (s *benchSession) floorRows() (rows []*benchRow) {
 // floorPass is client's data on its way through a floor.
 func floorPass(in *dataplane.BenchFloors, floor string, packets int) pass {
 	m := benchMode{vip: netip.MustParseAddr("2001:db8:f::1")}
-	return pass{in: floorBench{in, floor}, drill: m.fromClient(tcpACK), packets: packets, verdict: xdpTX}
+	return pass{in: floorBench{in, floor}, drill: m.fromClient(wire.ACK), packets: packets, verdict: xdpTX}
 }
 
 func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {

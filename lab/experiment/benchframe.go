@@ -3,14 +3,13 @@ package experiment
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 
 	"proffer/policy"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 const (
-	benchSRH   = 8   // of a segment routing header, before its list
 	benchBytes = 192 // of every frame; what the packet does not fill is the link's padding
 	benchISN   = 7_000_000
 	benchAway  = 9_000_000 // the server's ISN
@@ -61,30 +60,20 @@ func benchFlow(number uint32, vip netip.Addr) policy.Flow {
 // ipBytes is the length of its IP header.
 func (s segment) ipBytes() int {
 	if s.vip.Is4() {
-		return 20
+		return wire.IPv4Bytes
 	}
-	return ipv6Bytes
+	return wire.IPv6Bytes
 }
 
 // packet is the segment from its IP header on.
 func (s segment) packet() []byte {
-	from, to := netip.AddrPortFrom(s.client, benchFirstPort), netip.AddrPortFrom(s.vip, benchPort)
+	h, tcp := wire.IP{Source: s.client, Destination: s.vip}, wire.TCP{From: benchFirstPort, To: benchPort}
 	if s.outward {
-		from, to = to, from
+		h.Source, h.Destination = h.Destination, h.Source
+		tcp.From, tcp.To = tcp.To, tcp.From
 	}
-	tcp := make([]byte, 20, 20+len(s.options)+s.payload)
-	binary.BigEndian.PutUint16(tcp[0:], from.Port())
-	binary.BigEndian.PutUint16(tcp[2:], to.Port())
-	binary.BigEndian.PutUint32(tcp[4:], s.seq)
-	binary.BigEndian.PutUint32(tcp[8:], s.ack)
-	tcp[12] = byte(20+len(s.options)) / 4 << 4
-	tcp[13] = s.flags
-	binary.BigEndian.PutUint16(tcp[14:], 65000)
-	tcp = append(append(tcp, s.options...), make([]byte, s.payload)...)
-	if s.vip.Is4() {
-		return append(ip4Header(from.Addr(), to.Addr(), len(tcp)), tcp...)
-	}
-	return append(ip6Header(from.Addr(), to.Addr(), 6, len(tcp)), tcp...)
+	tcp.Seq, tcp.Ack, tcp.Flags, tcp.Options = s.seq, s.ack, s.flags, s.options
+	return h.TCP(tcp, make([]byte, s.payload))
 }
 
 // atClient is where in the packet the last 16 bits of the client's address and
@@ -100,77 +89,13 @@ func (s segment) atClient() (address, port int) {
 	return at + size - 2, s.ipBytes()
 }
 
-func ip6Header(from, to netip.Addr, next byte, payload int) []byte {
-	b := make([]byte, 8, ipv6Bytes)
-	b[0], b[6], b[7] = 0x60, next, 64
-	binary.BigEndian.PutUint16(b[4:], uint16(payload))
-	return append(append(b, from.AsSlice()...), to.AsSlice()...)
-}
-
-// ip4Header leaves the checksum out: the programs only ever update it.
-func ip4Header(from, to netip.Addr, payload int) []byte {
-	b := make([]byte, 12, 20)
-	b[0], b[8], b[9] = 0x45, 64, 6
-	binary.BigEndian.PutUint16(b[2:], uint16(20+payload))
-	return append(append(b, from.AsSlice()...), to.AsSlice()...)
-}
-
-// benchSID is an address of the layout of docs/wire.md.
-func benchSID(locator netip.Prefix, function byte, generation uint16, key uint8) netip.Addr {
-	a := locator.Addr().As16()
-	a[9], a[13] = function, key
-	binary.BigEndian.PutUint16(a[10:], generation)
-	return netip.AddrFrom16(a)
-}
-
-// ownAddress is a node's own, untagged.
-func ownAddress(locator netip.Prefix) netip.Addr {
-	a := locator.Addr().As16()
-	a[15] = 1
-	return netip.AddrFrom16(a)
-}
-
-// outerOf puts a packet behind an outer header and, for more than one segment, a
-// reduced SRH (RFC 8986 §5.2).
-func outerOf(from netip.Addr, packet []byte, segments ...netip.Addr) []byte {
-	next, header := byte(41), []byte(nil)
-	if packet[0]>>4 == 4 {
-		next = 4
-	}
-	if n := len(segments); n > 1 {
-		header = srhOf(next, n-1, segments[1:])
-		next = 43
-	}
-	return slices.Concat(ip6Header(from, segments[0], next, len(header)+len(packet)), header, packet)
-}
-
-// insertedInto puts sender and segments into the packet itself (6LB §II).
-func insertedInto(from netip.Addr, packet []byte, segments ...netip.Addr) []byte {
-	to := netip.AddrFrom16([16]byte(packet[24:40]))
-	list := append(append([]netip.Addr{from}, segments...), to)
-	header := srhOf(packet[6], len(segments), list)
-	b := slices.Concat(packet[:ipv6Bytes], header, packet[ipv6Bytes:])
-	b[6] = 43
-	copy(b[24:40], segments[0].AsSlice())
-	binary.BigEndian.PutUint16(b[4:], uint16(len(b)-ipv6Bytes))
-	return b
-}
-
-// srhOf is a segment routing header (RFC 8754 §2); the list first to last.
-func srhOf(next byte, left int, list []netip.Addr) []byte {
-	b := []byte{next, byte(2 * len(list)), 4, byte(left), byte(len(list) - 1), 0, 0, 0}
-	for _, a := range slices.Backward(list) {
-		b = append(b, a.AsSlice()...)
-	}
-	return b
+// benchSID is a SID about a bench's connections.
+func benchSID(locator netip.Prefix, function wire.Function, key uint8) netip.Addr {
+	return wire.SID{Locator: locator, Function: function, Generation: benchGeneration, KeyID: key}.Addr()
 }
 
 // framed is a packet in Ethernet, padded.
 func framed(to topo.MAC, packet []byte) []byte {
-	b := append(to[:], 2, 0, 0, 0, 0, 0xfe, 0x86, 0xdd)
-	if packet[0]>>4 == 4 {
-		b[12], b[13] = 0x08, 0x00
-	}
-	b = append(b, packet...)
+	b := wire.Frame(to, topo.MAC{2, 0, 0, 0, 0, 0xfe}, packet)
 	return append(b, make([]byte, max(benchBytes-len(b), 0))...)
 }

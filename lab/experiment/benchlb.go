@@ -12,6 +12,7 @@ import (
 	"proffer/policy"
 	"proffer/table"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // benchMode is a service whose packets are measured.
@@ -90,9 +91,9 @@ const (
 type lbBench struct {
 	*dataplane.BenchLB
 	keys  []topo.SignalKey
-	known map[string]uint32 // flows of each mode that it has
-	fresh uint32            // number of the next flow that nobody has used
-	tags  map[byte][]uint64 // of each function's signals
+	known map[string]uint32          // flows of each mode that it has
+	fresh uint32                     // number of the next flow that nobody has used
+	tags  map[wire.Function][]uint64 // of each function's signals
 }
 
 // lb loads an LB for a purpose, once.
@@ -145,7 +146,7 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	if err := l.SetNextHops(hops); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &lbBench{l, keys, map[string]uint32{}, 1 << 29, map[byte][]uint64{}}, nil
+	return &lbBench{l, keys, map[string]uint32{}, 1 << 29, map[wire.Function][]uint64{}}, nil
 }
 
 // knownEntries is the size of the table of those flows that are known throughout.
@@ -170,7 +171,7 @@ func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
 		first := l.known[m.name]
 		// Ever larger pieces, so that few flows are on many servers, too.
 		count := min(max(first/8, 1), n-first)
-		p := l.fromServer(m, server%benchServers, fnCreate, tcpACK, int(count), isRecovered)
+		p := l.fromServer(m, server%benchServers, wire.CreateStickiness, wire.ACK, int(count), isRecovered)
 		p.drill.First = first
 		if err := s.untimed(p); err != nil {
 			return err
@@ -201,7 +202,7 @@ func (l *lbBench) fromClient(m benchMode, flags byte, packets int, want counts) 
 }
 
 // fromServer is signals of a server.
-func (l *lbBench) fromServer(m benchMode, server int, function, flags byte, packets int, want counts) pass {
+func (l *lbBench) fromServer(m benchMode, server int, function wire.Function, flags byte, packets int, want counts) pass {
 	key := uint8(0)
 	if len(l.keys) > 0 {
 		key = l.keys[0].ID
@@ -212,16 +213,16 @@ func (l *lbBench) fromServer(m benchMode, server int, function, flags byte, pack
 // fromClient is a client's packet.
 func (m *benchMode) fromClient(flags byte) dataplane.Drill {
 	s := segment{client: benchClient(m.family()), vip: m.vip, flags: flags, seq: benchISN}
-	if flags != tcpSYN {
+	if flags != wire.SYN {
 		s.seq, s.ack, s.payload = benchISN+1, benchAway+1, benchBytes/4
 	}
 	address, port := s.atClient()
 	d := dataplane.Drill{
 		Frame:   framed(benchMAC, s.packet()),
 		Changed: 32, // the hop, and what an outer header takes the place of
-		Address: ethernetBytes + address,
-		Port:    ethernetBytes + port,
-		Flags:   ethernetBytes + s.ipBytes() + 13,
+		Address: wire.EthernetBytes + address,
+		Port:    wire.EthernetBytes + port,
+		Flags:   wire.EthernetBytes + s.ipBytes() + 13,
 	}
 	if m.wire == topo.Insert {
 		d.Changed = 64
@@ -237,33 +238,33 @@ func (m *benchMode) family() int {
 }
 
 // fromServer is a server's answer in a signal.
-func (m *benchMode) fromServer(server int, function, flags byte, key uint8) dataplane.Drill {
+func (m *benchMode) fromServer(server int, function wire.Function, flags byte, key uint8) dataplane.Drill {
 	s := segment{client: benchClient(m.family()), vip: m.vip, outward: true, flags: flags, seq: benchAway, ack: benchISN + 1}
-	if flags&tcpSYN != 0 {
+	if flags&wire.SYN != 0 {
 		s.options = synOptions
 	} else {
 		s.seq, s.payload = benchAway+1, benchBytes/4
 	}
-	to, from := benchSID(benchLBSelf, function, benchGeneration, key), ownAddress(benchServer(server))
+	to, from := benchSID(benchLBSelf, function, key), wire.Own(benchServer(server))
 	address, port := s.atClient()
 	if m.wire == topo.Insert {
 		return dataplane.Drill{
-			Frame:   framed(benchMAC, insertedInto(from, s.packet(), to)),
+			Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Insert(s.packet())),
 			Changed: 160,
-			Address: ethernetBytes + ipv6Bytes + benchSRH + segmentBytes - 2, // the last segment
-			Port:    ethernetBytes + ipv6Bytes + benchSRH + 3*segmentBytes + 2,
+			Address: wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + wire.SegmentBytes - 2, // the last segment
+			Port:    wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + 3*wire.SegmentBytes + 2,
 		}
 	}
 	d := dataplane.Drill{
-		Frame:   framed(benchMAC, outerOf(from, s.packet(), to)),
-		Changed: ethernetBytes + ipv6Bytes + 8, // to the hop limit
-		Address: ethernetBytes + ipv6Bytes + address,
-		Port:    ethernetBytes + ipv6Bytes + port,
+		Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Encap(s.packet())),
+		Changed: wire.EthernetBytes + wire.IPv6Bytes + 8, // to the hop limit
+		Address: wire.EthernetBytes + wire.IPv6Bytes + address,
+		Port:    wire.EthernetBytes + wire.IPv6Bytes + port,
 	}
 	if m.vip.Is4() { // to the checksum
 		d.Changed += 4
 	}
-	if flags&tcpSYN != 0 { // its MSS is lowered
+	if flags&wire.SYN != 0 { // its MSS is lowered
 		d.Changed = 160
 	}
 	return d
@@ -273,10 +274,10 @@ func (m *benchMode) fromServer(server int, function, flags byte, key uint8) data
 var synOptions = []byte{2, 4, 0x05, 0xa0, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3, 3, 7}
 
 // tags signs the signals of a server about flows 0 … n-1.
-func (m *benchMode) tags(key topo.SignalKey, server int, function byte, n int) []uint64 {
+func (m *benchMode) tags(key topo.SignalKey, server int, function wire.Function, n int) []uint64 {
 	locator := benchServer(server)
-	own := config.ServerKey(key.Server, locator)
-	to := []netip.Addr{benchSID(benchLBSelf, function, benchGeneration, key.ID)}
+	own := wire.ServerKey(key.Server, locator)
+	to := []netip.Addr{benchSID(benchLBSelf, function, key.ID)}
 	tags := make([]uint64, n)
 	for i := range tags {
 		tag := policy.Tag(own, benchFlow(uint32(i), m.vip), locator, to)

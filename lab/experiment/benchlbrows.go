@@ -5,6 +5,7 @@ import (
 
 	"proffer/dataplane"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // lbRows are all rows of the load balancer.
@@ -23,8 +24,8 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 			continue
 		}
 		rows = append(rows,
-			s.clientRow(m, "offer", tcpSYN, counts{"offer": 1}),
-			s.clientRow(m, "recover", tcpACK, counts{"recover": 1}),
+			s.clientRow(m, "offer", wire.SYN, counts{"offer": 1}),
+			s.clientRow(m, "recover", wire.ACK, counts{"recover": 1}),
 			s.newRow(m))
 	}
 	few := min(1000, s.most())
@@ -76,7 +77,7 @@ func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
 		return s.know(lb, m, uint32(flows))
 	}
 	row.measure = func() (dataplane.BenchRun, error) {
-		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
+		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
 	}
@@ -109,7 +110,7 @@ func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row.kind = "mixed"
 	row.measure = func() (dataplane.BenchRun, error) {
 		lb := s.lbs[lbKnown]
-		p := lb.fromClient(m, tcpACK, benchPackets, m.known())
+		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		if m.dispatch == topo.Hunt {
 			p.want = counts{"steer": 0.9, "offer": 0.1}
 		}
@@ -148,7 +149,7 @@ func (s *benchSession) untimed(p pass) error {
 // forget makes an LB have no entry of these flows: their server resets them, and
 // what is over is swept.
 func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) error {
-	p := lb.fromServer(m, 0, fnRemove, tcpRST|tcpACK, int(count), counts{"stickiness_removed": 1})
+	p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, int(count), counts{"stickiness_removed": 1})
 	p.drill.First = first
 	if err := s.untimed(p); err != nil {
 		return err
@@ -181,32 +182,32 @@ var (
 // newRow is the signals around SYN-ACKs of new flows, into an empty table.
 func (s *benchSession) newRow(m benchMode) *benchRow {
 	return s.makingRow(m, "new-filling", lbEmpty, nil, func(lb *lbBench) pass {
-		return lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew)
+		return lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, benchMade, isNew)
 	})
 }
 
 // hatchRow is the clients' acknowledgements of those SYN-ACKs.
 func (s *benchSession) hatchRow(m benchMode) *benchRow {
 	return s.makingRow(m, "hatch", lbEmpty, func(lb *lbBench) pass {
-		return lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew)
+		return lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, benchMade, isNew)
 	}, func(lb *lbBench) pass {
-		return lb.fromClient(m, tcpACK, benchMade, counts{"flow_established": 1, "steer": 1})
+		return lb.fromClient(m, wire.ACK, benchMade, counts{"flow_established": 1, "steer": 1})
 	})
 }
 
 // recoveredRow is the signals around data of flows that the LB did not see begin.
 func (s *benchSession) recoveredRow(m benchMode) *benchRow {
 	return s.makingRow(m, "recovered", lbEmpty, nil, func(lb *lbBench) pass {
-		return lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered)
+		return lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchMade, isRecovered)
 	})
 }
 
 // removedRow is the signals around the servers' FINs.
 func (s *benchSession) removedRow(m benchMode) *benchRow {
 	return s.makingRow(m, "signal-removed", lbEmpty, func(lb *lbBench) pass {
-		return lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered)
+		return lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchMade, isRecovered)
 	}, func(lb *lbBench) pass {
-		return lb.fromServer(m, 0, fnRemove, tcpFIN|tcpACK, benchMade, counts{"stickiness_removed": 1})
+		return lb.fromServer(m, 0, wire.RemoveStickiness, wire.FIN|wire.ACK, benchMade, counts{"stickiness_removed": 1})
 	})
 }
 
@@ -216,7 +217,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "new-full", benchMade)
 	var lb *lbBench
 	fill := func(n int) (dataplane.BenchRun, error) {
-		p := lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, n, isNew)
+		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, isNew)
 		p.drill.First = lb.unused(n)
 		return p.run(s.CPU)
 	}
@@ -240,13 +241,13 @@ func (s *benchSession) signalRow(m benchMode, flows int) *benchRow {
 		if err != nil || lb.known[m.name] >= uint32(flows) {
 			return err
 		}
-		p := lb.fromServer(m, 0, fnCreate, tcpACK, flows-int(lb.known[m.name]), isRecovered)
+		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, flows-int(lb.known[m.name]), isRecovered)
 		p.drill.First = lb.known[m.name]
 		lb.known[m.name] = uint32(flows)
 		return s.untimed(p)
 	}
 	row.measure = func() (dataplane.BenchRun, error) {
-		p := s.lbs[lbOneServer].fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1})
+		p := s.lbs[lbOneServer].fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
 	}

@@ -5,33 +5,34 @@ import (
 	"sync/atomic"
 
 	"proffer/dataplane"
+	"proffer/wire"
 )
 
 // signed gives a pass the tags of a server's signals.
-func (l *lbBench) signed(m benchMode, p pass, function byte) pass {
+func (l *lbBench) signed(m benchMode, p pass, function wire.Function) pass {
 	p.drill.Tags = l.tags[function]
 	if p.drill.Tags == nil {
 		p.drill.Tags = m.tags(l.keys[0], 0, function, benchMade)
 		l.tags[function] = p.drill.Tags
 	}
-	p.drill.Tag = ethernetBytes + 8 + segmentBytes/2 // the outer source's identifier
+	p.drill.Tag = wire.EthernetBytes + 8 + wire.SegmentBytes/2 // the outer source's identifier
 	return p
 }
 
 // signedOfferRow is offers that the LB signs.
 func (s *benchSession) signedOfferRow(m benchMode) *benchRow {
-	return s.strangersRow(m, "offer-signed", lbSigned, tcpSYN, counts{"offer": 1})
+	return s.strangersRow(m, "offer-signed", lbSigned, wire.SYN, counts{"offer": 1})
 }
 
 // signedNewRow is new-filling with tags.
 func (s *benchSession) signedNewRow(m benchMode) *benchRow {
 	row := s.makingRow(m, "new-filling-signed", lbSigned, nil, func(lb *lbBench) pass {
-		return lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpSYN|tcpACK, benchMade, isNew), fnCreate)
+		return lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, benchMade, isNew), wire.CreateStickiness)
 	})
 	row.cleanup = func() error {
 		lb := s.lbs[lbSigned]
-		p := lb.fromServer(m, 0, fnRemove, tcpRST|tcpACK, benchMade, counts{"stickiness_removed": 1})
-		if err := s.untimed(lb.signed(m, p, fnRemove)); err != nil {
+		p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, benchMade, counts{"stickiness_removed": 1})
+		if err := s.untimed(lb.signed(m, p, wire.RemoveStickiness)); err != nil {
 			return err
 		}
 		return lb.sweep()
@@ -46,11 +47,11 @@ func (s *benchSession) signedSignalRow(m benchMode) *benchRow {
 	row.kind, row.flows = "signal-signed", flows
 	row.prepare = func() error {
 		lb := s.lbs[lbSigned]
-		return s.untimed(lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchMade, isRecovered), fnCreate))
+		return s.untimed(lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchMade, isRecovered), wire.CreateStickiness))
 	}
 	row.measure = func() (dataplane.BenchRun, error) {
 		lb := s.lbs[lbSigned]
-		p := lb.signed(m, lb.fromServer(m, 0, fnCreate, tcpACK, benchPackets, counts{"stickiness_repeated": 1}), fnCreate)
+		p := lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1}), wire.CreateStickiness)
 		p.drill.Flows = flows
 		return p.run(s.CPU)
 	}
@@ -76,7 +77,7 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 		return err
 	}
 	row.prepare = func() error {
-		p := lb.fromServer(m, 0, fnCreate, tcpACK, flows, isRecovered)
+		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, flows, isRecovered)
 		p.drill.First = contendedKnown
 		return s.untimed(p)
 	}
@@ -100,7 +101,7 @@ func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r dataplane
 	running, other := make(chan struct{}), make(chan error, 1)
 	go func() {
 		other <- onCPU(s.second, func() error {
-			d := m.fromServer(0, fnCreate, tcpACK, 0)
+			d := m.fromServer(0, wire.CreateStickiness, wire.ACK, 0)
 			for made < contendedMade && (!over.Load() || made == 0) {
 				d.First = uint32(made)
 				r, err := lb.Run(s.second, contendedStep, &d)
@@ -115,7 +116,7 @@ func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r dataplane
 		})
 	}()
 	<-running
-	d := m.fromClient(tcpACK)
+	d := m.fromClient(wire.ACK)
 	d.Flows, d.First = uint32(flows), contendedKnown
 	r, err = lb.Run(s.CPU, benchPackets, &d)
 	exhausted := made >= contendedMade

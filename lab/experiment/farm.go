@@ -23,6 +23,7 @@ import (
 	"proffer/policy"
 	"proffer/table"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 const (
@@ -164,7 +165,7 @@ func (f *Farm) agent(n *testbed.Node) *topo.Agent {
 		Services: []topo.Offering{f.offering(n)},
 	}
 	own := signalKey
-	own.Server = config.ServerKey(signalKey.Server, n.Locator)
+	own.Server = wire.ServerKey(signalKey.Server, n.Locator)
 	agent.Keys = []topo.SignalKey{own}
 	if f.settings.Agent != nil {
 		f.settings.Agent(n, agent)

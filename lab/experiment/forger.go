@@ -5,9 +5,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"proffer/lab/testbed"
+	"proffer/wire"
 )
 
 // forger makes frames of somebody who has no key but knows everything else: all
@@ -26,55 +25,62 @@ type forger struct {
 	frame    []byte
 }
 
-// Functions of SIDs (docs/wire.md).
-const (
-	fnAvail, fnForce, fnRecover, fnReject = 0xca, 0xcf, 0xe5, 0x4e
-	fnCreate, fnRemove, fnNotMine         = 0xc5, 0xf5, 0x40
-	fnSteered, fnDeliver                  = 0xa5, 0xd7
-)
-
-const (
-	tcpSYN, tcpFIN, tcpRST, tcpACK, tcpPSH = 2, 1, 4, 16, 8
-
-	ethernetBytes, ipv6Bytes, tcpBytes, segmentBytes = 14, 40, 20, 16
-)
-
 // signal is a frame that nobody inside may believe.
 func (f *forger) signal(int) []byte {
 	f.frame = append(f.frame[:0], f.ethernet...)
 	switch f.rng.IntN(8) {
 	case 0, 1: // to a server, as if from an LB
-		f.sr(f.tagged(pick(f, f.lbs)), f.sid(pick(f, f.servers), pick(f, []uint16{fnAvail, fnForce, fnRecover, fnReject})))
+		f.sr(f.tagged(pick(f, f.lbs)), f.sid(pick(f, f.servers), pick(f, signed(wire.LB, wire.Server))))
 	case 2, 3: // to an LB, as if from a server
-		f.answer(f.tagged(pick(f, f.servers)), f.sid(pick(f, f.lbs), pick(f, []uint16{fnCreate, fnRemove, fnNotMine})))
+		f.answer(f.tagged(pick(f, f.servers)), f.sid(pick(f, f.lbs), pick(f, signed(wire.Server, wire.LB))))
 	case 4: // to an LB, as if its own list came back
 		lb := pick(f, f.lbs)
-		f.answer(f.tagged(lb), f.sid(lb, fnRecover))
+		f.answer(f.tagged(lb), f.sid(lb, pick(f, signed(wire.LB, wire.LB))))
 	case 5: // whatever, from outside
 		to := pick(f, append(f.lbs[:len(f.lbs):len(f.lbs)], f.servers...))
-		f.sr(f.outside, f.sid(to, pick(f, []uint16{fnAvail, fnForce, fnRecover, fnReject, fnCreate, fnRemove, fnNotMine, fnSteered, fnDeliver, uint16(1 + f.rng.IntN(0xffff))})))
+		f.sr(f.outside, f.sid(to, f.function()))
 	case 6: // segments on a packet for the VIP: 6LB's own format, from the client
 		f.segments(f.client().Addr(), f.vip.Addr())
 	case 7: // cut off, somewhere behind the Ethernet header
-		f.sr(f.tagged(pick(f, f.lbs)), f.sid(pick(f, f.servers), pick(f, []uint16{fnAvail, fnForce, fnRecover, fnReject})))
+		f.sr(f.tagged(pick(f, f.lbs)), f.sid(pick(f, f.servers), pick(f, signed(wire.LB, wire.Server))))
 		f.cut()
 	}
 	return f.frame
 }
 
+// signed are the functions that carry a tag, of SIDs from one role to another.
+func signed(from, to wire.Role) (functions []wire.Function) {
+	for _, s := range wire.Signals() {
+		if s.Signed && s.From == from && s.At == to {
+			functions = append(functions, s.Function)
+		}
+	}
+	return functions
+}
+
+// function is any, or none that there is.
+func (f *forger) function() wire.Function {
+	all := wire.Signals()
+	if i := f.rng.IntN(len(all) + 1); i < len(all) {
+		return all[i].Function
+	}
+	return wire.Function(1 + f.rng.IntN(0xffff))
+}
+
 // cut ends the frame early. Mostly its IPv6 header agrees: a router drops what is
 // shorter than it says (RFC 8200 §3).
 func (f *forger) cut() {
-	f.frame = f.frame[:ethernetBytes+f.rng.IntN(len(f.frame)-ethernetBytes)]
-	if rest := len(f.frame) - ethernetBytes - ipv6Bytes; rest >= 0 && f.rng.IntN(8) > 0 {
-		binary.BigEndian.PutUint16(f.frame[ethernetBytes+4:], uint16(rest))
+	f.frame = f.frame[:wire.EthernetBytes+f.rng.IntN(len(f.frame)-wire.EthernetBytes)]
+	if rest := len(f.frame) - wire.EthernetBytes - wire.IPv6Bytes; rest >= 0 && f.rng.IntN(8) > 0 {
+		binary.BigEndian.PutUint16(f.frame[wire.EthernetBytes+4:], uint16(rest))
 	}
 }
 
 // flood is a RST or a FIN, of a live client or of one that does not exist.
 func (f *forger) flood(int) []byte {
 	f.frame = append(f.frame[:0], f.ethernet...)
-	f.tcp(f.client(), pick(f, []byte{tcpRST, tcpRST | tcpACK, tcpFIN | tcpACK, tcpFIN, tcpFIN | tcpPSH | tcpACK}), 0)
+	flags := pick(f, []byte{wire.RST, wire.RST | wire.ACK, wire.FIN | wire.ACK, wire.FIN, wire.FIN | wire.PSH | wire.ACK})
+	f.frame = append(f.frame, f.segment(f.client(), f.vip, flags, 0)...)
 	return f.frame
 }
 
@@ -93,31 +99,26 @@ func (f *forger) client() netip.AddrPort {
 // tagged is a node's address with a tag that somebody without the key can give:
 // none, or a random one.
 func (f *forger) tagged(n *testbed.Node) netip.Addr {
-	a := n.Locator.Addr().As16()
 	tag := f.rng.Uint64()
 	if f.rng.IntN(4) == 0 {
-		tag = 1
+		return wire.Own(n.Locator)
 	}
-	binary.BigEndian.PutUint64(a[8:], tag)
-	return netip.AddrFrom16(a)
+	return wire.Tagged(n.Locator, [8]byte(binary.BigEndian.AppendUint64(nil, tag)))
 }
 
 // sid is a node's with a function, and an argument that is right or random: key 1
 // is the farm's.
-func (f *forger) sid(n *testbed.Node, function uint16) netip.Addr {
-	a := n.Locator.Addr().As16()
-	binary.BigEndian.PutUint16(a[8:], function)
-	binary.BigEndian.PutUint16(a[10:], uint16(f.rng.Uint32()))
-	a[12] = byte(f.rng.IntN(4))
-	a[13] = pick(f, []byte{0, 1, 1, 1, byte(f.rng.IntN(256))})
-	binary.BigEndian.PutUint16(a[14:], uint16(f.rng.IntN(4)))
-	return netip.AddrFrom16(a)
+func (f *forger) sid(n *testbed.Node, function wire.Function) netip.Addr {
+	return wire.SID{
+		Locator: n.Locator, Function: function, Generation: uint16(f.rng.Uint32()), Flags: wire.Flags(f.rng.IntN(4)),
+		KeyID: pick(f, []byte{0, 1, 1, 1, byte(f.rng.IntN(256))}), Report: uint16(f.rng.IntN(4)),
+	}.Addr()
 }
 
 // sr is a packet with a SID for its destination, and mostly with more segments.
 func (f *forger) sr(from, to netip.Addr) {
 	if f.rng.IntN(4) == 0 {
-		f.outer(from, to, unix.IPPROTO_IPV6, f.inner)
+		f.put(from, to, wire.ProtoIPv6, f.inner())
 		return
 	}
 	f.segments(from, to)
@@ -130,75 +131,41 @@ func (f *forger) answer(from, to netip.Addr) {
 		f.segments(from, to)
 		return
 	}
-	f.outer(from, to, unix.IPPROTO_IPV6, f.inner)
+	f.put(from, to, wire.ProtoIPv6, f.inner())
 }
 
-// segments is a packet with an SRH (RFC 8754 §2), whose lengths and pointers are
-// right in three of four.
+// segments is a packet with an SRH, whose lengths and pointers are right in three of
+// four.
 func (f *forger) segments(from, to netip.Addr) {
-	f.outer(from, to, unix.IPPROTO_ROUTING, func() {
-		n := 1 + f.rng.IntN(4)
-		header := []byte{unix.IPPROTO_IPV6, byte(2 * n), 4, byte(n), byte(n - 1), 0, 0, 0}
-		if f.rng.IntN(4) == 0 {
-			header[pick(f, []int{0, 1, 2, 3, 4})] = byte(f.rng.IntN(256))
-		}
-		f.frame = append(f.frame, header...)
-		for range n {
-			segment := f.sid(pick(f, f.servers), pick(f, []uint16{fnAvail, fnForce, fnRecover, fnSteered})).As16()
-			f.frame = append(f.frame, segment[:]...)
-		}
-		f.inner()
-	})
+	var list []netip.Addr
+	for range 1 + f.rng.IntN(4) {
+		function := pick(f, []wire.Function{wire.ConnectAvail, wire.ConnectForce, wire.RecoverStickiness, wire.AckStickiness})
+		list = append(list, f.sid(pick(f, f.servers), function))
+	}
+	header := wire.SRH(wire.ProtoIPv6, len(list), list...)
+	if f.rng.IntN(4) == 0 {
+		header[pick(f, []int{0, 1, 2, 3, 4})] = byte(f.rng.IntN(256))
+	}
+	f.put(from, to, wire.ProtoRouting, append(header, f.inner()...))
 }
 
 // inner is what a client might have sent, or a server answered.
-func (f *forger) inner() {
-	flags := pick(f, []byte{tcpSYN, tcpSYN | tcpACK, tcpACK, tcpACK | tcpPSH, tcpRST, tcpFIN | tcpACK})
+func (f *forger) inner() []byte {
+	from, to := f.client(), f.vip
 	if f.rng.IntN(2) == 0 {
-		f.tcp(f.client(), flags, f.rng.IntN(64))
-		return
+		from, to = f.vip, f.client()
 	}
-	f.segment(f.vip, f.client(), flags, f.rng.IntN(64))
-}
-
-func (f *forger) tcp(from netip.AddrPort, flags byte, payload int) {
-	f.segment(from, f.vip, flags, payload)
+	flags := pick(f, []byte{wire.SYN, wire.SYN | wire.ACK, wire.ACK, wire.ACK | wire.PSH, wire.RST, wire.FIN | wire.ACK})
+	return f.segment(from, to, flags, f.rng.IntN(64))
 }
 
 // segment is a TCP segment with a valid checksum and random numbers.
-func (f *forger) segment(from, to netip.AddrPort, flags byte, payload int) {
-	f.outer(from.Addr(), to.Addr(), unix.IPPROTO_TCP, func() {
-		at := len(f.frame)
-		f.frame = binary.BigEndian.AppendUint16(f.frame, from.Port())
-		f.frame = binary.BigEndian.AppendUint16(f.frame, to.Port())
-		f.frame = binary.BigEndian.AppendUint64(f.frame, f.rng.Uint64()) // sequence and acknowledgement
-		f.frame = append(f.frame, tcpBytes/4<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
-		f.frame = append(f.frame, make([]byte, payload)...)
-		addresses := f.frame[at-2*segmentBytes : at]
-		sum := checksum(uint32(len(f.frame)-at+unix.IPPROTO_TCP), addresses, f.frame[at:])
-		binary.BigEndian.PutUint16(f.frame[at+16:], sum)
-	})
+func (f *forger) segment(from, to netip.AddrPort, flags byte, payload int) []byte {
+	t := wire.TCP{From: from.Port(), To: to.Port(), Seq: f.rng.Uint32(), Ack: f.rng.Uint32(), Flags: flags}
+	return wire.IP{Source: from.Addr(), Destination: to.Addr()}.TCP(t, make([]byte, payload))
 }
 
-// outer writes an IPv6 header (RFC 8200 §3) around what inside adds.
-func (f *forger) outer(from, to netip.Addr, next byte, inside func()) {
-	at := len(f.frame)
-	source, target := from.As16(), to.As16()
-	f.frame = append(f.frame, 6<<4, 0, 0, 0, 0, 0, next, 64)
-	f.frame = append(append(f.frame, source[:]...), target[:]...)
-	inside()
-	binary.BigEndian.PutUint16(f.frame[at+4:], uint16(len(f.frame)-at-ipv6Bytes))
-}
-
-// checksum is that of RFC 1071; only the last part may be of odd length.
-func checksum(sum uint32, parts ...[]byte) uint16 {
-	for _, part := range parts {
-		for i, b := range part {
-			sum += uint32(b) << (8 * (1 - i%2))
-		}
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum)
+// put adds an IPv6 packet to the frame.
+func (f *forger) put(from, to netip.Addr, next byte, payload []byte) {
+	f.frame = append(f.frame, wire.IP{Source: from, Destination: to}.Around(next, payload)...)
 }

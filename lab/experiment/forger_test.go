@@ -10,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"proffer/lab/testbed"
+	"proffer/wire"
 )
 
 func newForger(seed uint64) *forger {
@@ -69,32 +70,28 @@ func checksumOf(t *testing.T, ip *layers.IPv6, tcp *layers.TCP) uint16 {
 // that carry no tag from outside only.
 func TestSignalsAreForgedFromEverywhere(t *testing.T) {
 	f := newForger(2)
-	inside, outside := map[uint16]int{}, map[uint16]int{}
+	inside, outside := map[wire.Function]int{}, map[wire.Function]int{}
 	for i := range 20_000 {
 		frame := f.signal(i)
-		if len(frame) < ethernetBytes+ipv6Bytes {
+		if len(frame) < wire.EthernetBytes+wire.IPv6Bytes {
 			continue // cut off
 		}
-		ip := frame[ethernetBytes:]
+		ip := frame[wire.EthernetBytes:]
 		from, to := netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40]))
 		if !testbed.SIDBlock().Contains(to) {
 			continue // for the VIP
 		}
-		function := binary.BigEndian.Uint16(ip[32:])
+		function := wire.ParseSID(to).Function
 		if testbed.SIDBlock().Contains(from) {
 			inside[function]++
 		} else {
 			outside[function]++
 		}
 	}
-	for _, fn := range []uint16{fnAvail, fnForce, fnRecover, fnReject, fnCreate, fnRemove, fnNotMine} {
-		if inside[fn] < 100 || outside[fn] < 100 {
-			t.Errorf("%#x: %d frames from inside, %d from outside", fn, inside[fn], outside[fn])
-		}
-	}
-	for _, fn := range []uint16{fnSteered, fnDeliver} {
-		if inside[fn] > 0 || outside[fn] < 100 {
-			t.Errorf("%#x: %d frames from inside, %d from outside", fn, inside[fn], outside[fn])
+	for _, s := range wire.Signals() {
+		fn := s.Function
+		if in, out := inside[fn], outside[fn]; (in < 100) == s.Signed || out < 100 || !s.Signed && in > 0 {
+			t.Errorf("%s: %d frames from inside, %d from outside", fn, in, out)
 		}
 	}
 }

@@ -34,6 +34,7 @@ func packages() map[string][]enum {
 			{c: "wire", prefix: "WIRE_", kind: "Wire"},
 			{c: "fragments", prefix: "FRAGMENTS_", suffix: "Fragments", kind: "Fragments"},
 			{c: "acceptance", prefix: "ACCEPT_", kind: "Acceptance"},
+			{c: "measure", prefix: "MEASURE_", kind: "Measure"},
 			{c: "on_full", prefix: "FULL_", kind: "OnFull"},
 			{c: "owner", prefix: "OWNER_", kind: "Owner"},
 		},
