@@ -42,14 +42,6 @@ func TestSimList(t *testing.T) {
 	if err != nil || got != string(want) {
 		t.Errorf("%v; got\n%s\nwant\n%s", err, got, want)
 	}
-	for _, name := range sim.Policies() {
-		if meanings[name] == "" {
-			t.Errorf("--list does not say what %s is", name)
-		}
-	}
-	if len(meanings) != len(sim.Policies()) {
-		t.Errorf("%d policies are explained, %d exist", len(meanings), len(sim.Policies()))
-	}
 }
 
 func TestSimExampleRuns(t *testing.T) {

@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/plot/plotter"
+
+	"proffer/lab/sim"
 )
 
 const points = 5000 // more than are drawn
@@ -357,6 +359,18 @@ func TestBenchLooks(t *testing.T) {
 		if i < 6 && style.Color != styles[i/3*3].Color {
 			t.Errorf("%s has not the colour of %s", names[i], names[i/3*3])
 		}
+	}
+}
+
+// TestPolicyLooks: the colour and dash that a policy's file states exist.
+func TestPolicyLooks(t *testing.T) {
+	for _, p := range sim.Spellings() {
+		if _, ok := known(p.Name); !ok && p.Drawn != "" {
+			t.Errorf("%s is drawn %q: want a colour and a dash of style.go", p.Name, p.Drawn)
+		}
+	}
+	if l, ok := known("hunt:static:8"); !ok || l.color != green {
+		t.Error("a spelling that is not listed has lost its look")
 	}
 }
 

@@ -1,11 +1,15 @@
 package figures
 
 import (
+	"cmp"
 	"hash/fnv"
 	"image/color"
+	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"proffer/lab/sim"
 )
 
 // Colours of Okabe and Ito (jfly.uni-koeln.de/color, 2008), which most
@@ -36,47 +40,36 @@ type look struct {
 	dash  []vg.Length
 }
 
-// known are the looks of the policies that most figures show, and of the bench's
-// curves: a colour for each way to dispatch, and one for each floor.
-func known(name string) (look, bool) {
-	l, ok := map[string]look{
-		"single":         {black, dashed},
-		"hunt:static:4":  {blue, solid},
-		"hunt:dynamic":   {vermillion, dashDot},
-		"hunt:always":    {purple, dotted},
-		"hunt:static:1":  {purple, dashed},
-		"hunt:static:2":  {skyBlue, dashed},
-		"hunt:static:8":  {green, dashDot},
-		"hunt:static:16": {orange, dotted},
+// Words of a look, as sim.Spelling has them.
+var (
+	colours = map[string]color.Color{
+		"black": black, "orange": orange, "sky-blue": skyBlue, "green": green, "blue": blue, "vermillion": vermillion, "purple": purple,
+	}
+	dashes = map[string][]vg.Length{"solid": solid, "dashed": dashed, "dotted": dotted, "dash-dot": dashDot}
+)
 
-		"guided":             {green, solid},
-		"guided:8":           {green, dotted},
-		"learned":            {vermillion, solid},
-		"learned:ages":       {vermillion, dashed},
-		"learned:ages:fixed": {vermillion, dotted},
-		"lsq":                {skyBlue, solid},
-		"sed":                {orange, solid},
-		"gsq2":               {skyBlue, dashDot},
-		"ecmp":               {skyBlue, dotted},
-		"wcmp":               {blue, dashed},
-		"awcmp":              {blue, dashDot},
-		"rr":                 {orange, dashed},
-		"wrr-feedback":       {purple, dashDot},
-		"jiq":                {purple, solid},
-		"jsq":                {blue, dotted},
-		"oracle":             {black, dotted},
-		"oraclef":            {black, solid},
-
-		"hunt":            {blue, solid},
-		"hunt-insert":     {blue, dashDot},
-		"hunt-ipv4":       {blue, dotted},
-		"single-insert":   {black, dashDot},
-		"single-ipv4":     {black, dotted},
-		"floor: line":     {green, solid},
-		"floor: hash":     {orange, solid},
-		"floor: lru-hash": {vermillion, solid},
+// bench are the looks of the bench's curves: a colour for each way to dispatch,
+// and one for each floor.
+func bench(name string) string {
+	return map[string]string{
+		"hunt":            "blue solid",
+		"hunt-insert":     "blue dash-dot",
+		"hunt-ipv4":       "blue dotted",
+		"single-insert":   "black dash-dot",
+		"single-ipv4":     "black dotted",
+		"floor: line":     "green solid",
+		"floor: hash":     "orange solid",
+		"floor: lru-hash": "vermillion solid",
 	}[name]
-	return l, ok
+}
+
+// known is the look that a policy's file, or bench, gives a name.
+func known(name string) (look, bool) {
+	words := strings.Fields(cmp.Or(sim.Drawn(name), bench(name)))
+	if len(words) != 2 || colours[words[0]] == nil || dashes[words[1]] == nil {
+		return look{}, false
+	}
+	return look{colours[words[0]], dashes[words[1]]}, true
 }
 
 // spare are the looks of all other names, of which a name's hash picks one. No

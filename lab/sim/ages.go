@@ -17,10 +17,10 @@ type ages struct {
 	drawn []int64   // and the instant up to which their packets are drawn
 }
 
-func newAges(e *engine) *ages {
+func newAges(e *Engine, policy Policy) *ages {
 	pairs := e.farm.LBs * len(e.servers)
 	p := &ages{
-		learned: newLearned(e),
+		learned: newLearned(e, policy),
 		rng:     rand.New(rand.NewPCG(e.result.seed, packetStream)),
 		rate:    e.work.PacketRate / 1e9,
 		begun:   make([][]int64, pairs),
@@ -50,14 +50,14 @@ func (p *ages) draw(lb, server int32) {
 	p.drawn[pair] = p.now
 }
 
-func (p *ages) open(lb, server int32) {
+func (p *ages) Open(lb, server int32) {
 	p.draw(lb, server)
 	pair := p.pair(lb, server)
 	p.begun[pair] = append(p.begun[pair], p.now)
-	p.counting.open(lb, server)
+	p.counting.Open(lb, server)
 }
 
-func (p *ages) close(lb, server int32, opened int64) {
+func (p *ages) Close(lb, server int32, opened int64) {
 	p.draw(lb, server)
 	pair := p.pair(lb, server)
 	begun := p.begun[pair]
@@ -67,7 +67,7 @@ func (p *ages) close(lb, server int32, opened int64) {
 			break
 		}
 	}
-	p.counting.close(lb, server, opened)
+	p.counting.Close(lb, server, opened)
 }
 
 func (p *ages) step() {

@@ -1,7 +1,7 @@
 package sim
 
-// engine is one run.
-type engine struct {
+// Engine is one run. A policy sees of it what part.go exports.
+type Engine struct {
 	farm   Farm
 	work   Workload
 	policy Policy
@@ -25,10 +25,12 @@ type engine struct {
 	sent     uint32
 	coming   int64 // ns, when the next request is sent
 	tables   []flowTable
-	hunter   *hunter    // nil: the LB decides alone
-	dispatch dispatcher // nil: the LB offers
-	track    tracker    // nil: nobody asks for the flows of an LB
-	watch    watcher    // nil: nobody asks for the servers' load
+	chooser  Chooser // nil: the LB offers
+	offerer  Offerer // nil: the LB decides alone
+	leader   Leader  // these four: nil if the policy does not care
+	reporter Reporter
+	track    Tracker
+	watch    Watcher
 	timers   []timer
 	ends     bool // the end of a flow concerns its LB
 
@@ -44,23 +46,6 @@ type server struct {
 	disk     float64 // ns of service of those on their way to the disk
 }
 
-// dispatcher chooses the server of a request that has just reached an LB.
-type dispatcher interface {
-	choose(lb int32, r *request) int32
-}
-
-// tracker is told of the flows that an LB has in its table: when they begin, and
-// when they end, having begun at the instant opened.
-type tracker interface {
-	open(lb, server int32)
-	close(lb, server int32, opened int64)
-}
-
-// watcher is told whenever a server's load has changed.
-type watcher interface {
-	changed(server int32)
-}
-
 type timer struct {
 	every int64 // ns
 	run   func()
@@ -70,14 +55,14 @@ type timer struct {
 type flowTable []bool
 
 // loop runs until every request is answered: timers alone do not keep it alive.
-func (e *engine) loop() {
+func (e *Engine) loop() {
 	for e.step() {
 		e.result.events++
 	}
 }
 
 // step processes the next event; false when nothing is left to answer.
-func (e *engine) step() bool {
+func (e *Engine) step() bool {
 	due := e.alarms.first()
 	at := due
 	if len(e.hops.heap) > 0 {
@@ -100,7 +85,7 @@ func (e *engine) step() bool {
 	return true
 }
 
-func (e *engine) handle(next event) {
+func (e *Engine) handle(next event) {
 	switch next.what {
 	case atLB:
 		e.atLB(next.request)
@@ -111,7 +96,7 @@ func (e *engine) handle(next event) {
 	case data:
 		e.data(next.request)
 	case accepted:
-		e.hunter.heard(next.request)
+		e.reporter.Heard(&e.requests.all[next.request])
 	case closing:
 		e.forget(next.request)
 	case ticking:
@@ -134,7 +119,7 @@ const (
 
 const hopPairs = passedOn + maxChoices
 
-func (e *engine) pair(r *request, which uint64) (int64, int64) {
+func (e *Engine) pair(r *Request, which uint64) (int64, int64) {
 	word := e.hop.at(uint64(r.number)*hopPairs + which)
 	least := int64(e.farm.HopMin)
 	return least + int64((word>>32)*e.hopSpan>>32), least + int64((word&0xffffffff)*e.hopSpan>>32)

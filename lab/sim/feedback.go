@@ -2,20 +2,27 @@ package sim
 
 import "proffer/weights"
 
+var _ = Register(Family{
+	Name:  "wrr-feedback",
+	Sees:  Polled,
+	Names: []Spelling{{"wrr-feedback", "in turn by weights from the servers' busy workers, asked every 200 ms", "purple dash-dot"}},
+	New:   func(e *Engine, p Policy) any { return newFeedback(e, p) },
+})
+
 // feedback is wrr-feedback: round robin by weights 0.1 + 0.9·exp(−8(b/32)²), b
 // being the busy workers of a server, of which there are 32 in the paper, asked
 // every 200 ms (6LB §VI-B7). Each server's turn comes 1/weight after its last,
 // so that turns are spread and never come in bursts.
 type feedback struct {
-	*engine
+	*Engine
 	weights []float64
 	turn    []*least // per LB: when each server's next turn is
 }
 
 const pollInterval = 200e6 // ns
 
-func newFeedback(e *engine) *feedback {
-	p := &feedback{engine: e, weights: make([]float64, len(e.servers))}
+func newFeedback(e *Engine, policy Policy) *feedback {
+	p := &feedback{Engine: e, weights: make([]float64, len(e.servers))}
 	for lb := range e.farm.LBs {
 		t := newLeast(len(e.servers))
 		for s := range e.servers { // LBs do not walk in step
@@ -25,7 +32,7 @@ func newFeedback(e *engine) *feedback {
 		p.turn = append(p.turn, t)
 	}
 	p.poll()
-	e.timers = append(e.timers, timer{e.policy.every(pollInterval), p.poll})
+	e.timers = append(e.timers, timer{policy.every(pollInterval), p.poll})
 	return p
 }
 
@@ -37,7 +44,7 @@ func (p *feedback) poll() {
 	}
 }
 
-func (p *feedback) choose(lb int32, r *request) int32 {
+func (p *feedback) Choose(lb int32, r *Request) int32 {
 	t := p.turn[lb]
 	server := t.choose(p.choice.at(uint64(r.number)))
 	t.set(server, t.best()+1/p.weights[server])

@@ -18,15 +18,15 @@ func (g *gauge) add(ns float64) {
 // metric is the time that the server expects to need for one more request, as
 // its report says it: mean service × queue factor, where n counts the new one
 // (FIFO: 1 + max(0, n − k)/k; sharing: max(1, n/k)).
-func (h *hunter) metric(server int32) uint8 {
-	s := &h.farm.Servers[server]
+func (g *guided) metric(server int32) uint8 {
+	s := &g.farm.Servers[server]
 	k := float64(s.Cores)
-	n := float64(h.servers[server].taken + 1)
+	n := float64(g.servers[server].taken + 1)
 	factor := max(1, n/k)
 	if s.Discipline == FIFO {
 		factor = 1 + max(0, n-k)/k
 	}
-	return logarithm(h.gauges[server].mean * factor)
+	return logarithm(g.gauges[server].mean * factor)
 }
 
 const noMetric = math.MaxUint8

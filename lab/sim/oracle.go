@@ -2,6 +2,15 @@ package sim
 
 import "math"
 
+var _ = Register(Family{
+	Name: "oracle", Pairs: true, Sees: Everything,
+	Names: []Spelling{
+		{"oracle", "least remaining work / power, known to all LBs", "black dotted"},
+		{"oracle2", "the same of two random servers", ""},
+	},
+	New: func(e *Engine, p Policy) any { return newOracle(e, p.TwoChoices) },
+})
+
 // oracle sends a request where the least work is left, for the server's power,
 // what is on its way included (HLB §V-C). It is the paper's Oracle: it knows the
 // remaining service of every request.
@@ -11,18 +20,18 @@ import "math"
 // index for each slope, of what would have been left at instant 0; a choice
 // compares the heads of the indexes.
 type oracle struct {
-	*engine
+	*Engine
 	two    bool
 	slopes []float64 // work that goes in a ns, over power
 	heads  []*least  // of each slope
 	where  []int32   // the slope of each server
 }
 
-func newOracle(e *engine, two bool) *oracle {
-	p := &oracle{engine: e, two: two, where: make([]int32, len(e.servers))}
+func newOracle(e *Engine, two bool) *oracle {
+	p := &oracle{Engine: e, two: two, where: make([]int32, len(e.servers))}
 	for s := range p.where {
 		p.where[s] = nobody
-		p.changed(int32(s))
+		p.Changed(int32(s))
 	}
 	return p
 }
@@ -44,7 +53,7 @@ func (p *oracle) left(server int32) (ns, slope float64) {
 	return ns, slope
 }
 
-func (p *oracle) changed(server int32) {
+func (p *oracle) Changed(server int32) {
 	if p.two {
 		return
 	}
@@ -68,7 +77,7 @@ func (p *oracle) class(slope float64) int32 {
 	return int32(len(p.slopes) - 1)
 }
 
-func (p *oracle) choose(_ int32, r *request) int32 {
+func (p *oracle) Choose(_ int32, r *Request) int32 {
 	if p.two {
 		return p.chooseOfTwo(r)
 	}
@@ -81,7 +90,7 @@ func (p *oracle) choose(_ int32, r *request) int32 {
 	return p.heads[at].choose(p.choice.at(uint64(r.number)))
 }
 
-func (p *oracle) chooseOfTwo(r *request) int32 {
+func (p *oracle) chooseOfTwo(r *Request) int32 {
 	var list [2]int32
 	candidates(list[:], p.flowHash(r), len(p.servers))
 	first, _ := p.left(list[0])

@@ -5,6 +5,15 @@ import (
 	"slices"
 )
 
+var _ = Register(Family{
+	Name: "oraclef", Pairs: true, Sees: Everything,
+	Names: []Spelling{
+		{"oraclef", "earliest predicted finish: the bound at equal speeds", "black solid"},
+		{"oraclef2", "the same of two random servers", ""},
+	},
+	New: func(e *Engine, p Policy) any { return newFinisher(e, p.TwoChoices) },
+})
+
 // finisher is oraclef: it sends a request where it will be finished first if
 // nothing comes after it. At equal speeds and under FIFO no policy does better.
 //
@@ -14,7 +23,7 @@ import (
 // Servers of one speed and discipline are ranked by that number, the instant or
 // the requests too many, in one index. Disks are not foreseen.
 type finisher struct {
-	*engine
+	*Engine
 	two     bool
 	classes []class
 	of      []int32     // the class of each server
@@ -28,8 +37,8 @@ type class struct {
 	Discipline
 }
 
-func newFinisher(e *engine, two bool) *finisher {
-	p := &finisher{engine: e, two: two}
+func newFinisher(e *Engine, two bool) *finisher {
+	p := &finisher{Engine: e, two: two}
 	for i, s := range e.farm.Servers {
 		of := slices.Index(p.classes, class{s.speed(), s.Discipline})
 		if of < 0 {
@@ -45,7 +54,7 @@ func newFinisher(e *engine, two bool) *finisher {
 }
 
 // changed matters under sharing only: FIFO plans by what it gave.
-func (p *finisher) changed(server int32) {
+func (p *finisher) Changed(server int32) {
 	if p.farm.Servers[server].Discipline == Sharing {
 		busy := p.servers[server].assigned
 		tooMany := max(0, busy-int32(p.farm.Servers[server].Cores)+1)
@@ -53,13 +62,13 @@ func (p *finisher) changed(server int32) {
 	}
 }
 
-func (p *finisher) choose(_ int32, r *request) int32 {
+func (p *finisher) Choose(_ int32, r *Request) int32 {
 	server := p.pick(r)
 	p.give(server, r)
 	return server
 }
 
-func (p *finisher) pick(r *request) int32 {
+func (p *finisher) pick(r *Request) int32 {
 	if p.two {
 		var list [2]int32
 		candidates(list[:], p.flowHash(r), len(p.servers))
@@ -84,7 +93,7 @@ func (p *finisher) pick(r *request) int32 {
 }
 
 // walk plays every server forward.
-func (p *finisher) walk(r *request, best float64, at int32) int32 {
+func (p *finisher) walk(r *Request, best float64, at int32) int32 {
 	for s := range int32(len(p.servers)) {
 		if end := p.finish(s, r, best); end < best {
 			best, at = end, s
@@ -94,7 +103,7 @@ func (p *finisher) walk(r *request, best float64, at int32) int32 {
 }
 
 // finish is when the server would be done with r, in ns; +Inf if not before most.
-func (p *finisher) finish(server int32, r *request, most float64) float64 {
+func (p *finisher) finish(server int32, r *Request, most float64) float64 {
 	s := &p.farm.Servers[server]
 	need := r.demand / s.speed()
 	if s.Discipline == FIFO {
@@ -107,7 +116,7 @@ func (p *finisher) finish(server int32, r *request, most float64) float64 {
 }
 
 // give books r on the core that is free first.
-func (p *finisher) give(server int32, r *request) {
+func (p *finisher) give(server int32, r *Request) {
 	s := &p.farm.Servers[server]
 	if s.Discipline != FIFO {
 		return

@@ -1,31 +1,80 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"proffer/policy"
-	"proffer/topo"
 )
 
-// Policy is a way to spread load. The fields after Name refine it; ParsePolicy
-// fills them in.
+// Family is the policies of one file. The file registers it:
+//
+//	var _ = Register(Family{Name: "rr", …})
+//
+// so that the list of policies, the colours of figures and the table in
+// docs/simulator.md need no other place. The registry is written while packages
+// are initialised and only read afterwards; that is why a package variable is
+// better here than a list in a second file.
+type Family struct {
+	Name  string // of the policy, before the first colon
+	Pairs bool   // NAME2 is there too, and chooses between two random servers
+	Sees  Sight
+	Names []Spelling
+
+	// Parse reads the options after NAME: into p, whose Name is set; nil: there
+	// are none.
+	Parse func(p *Policy, options string) error
+
+	// New makes the policy for a run: a Chooser or an Offerer, and any of the
+	// other interfaces of part.go.
+	New func(e *Engine, p Policy) any
+}
+
+// Spelling is one name of a family as it is listed and drawn.
+type Spelling struct {
+	Name  string
+	Means string // empty: it is not listed
+	Drawn string // colour and dash, as "blue dashed"; empty: whichever is left
+}
+
+// Sight is what a policy knows of the servers.
+type Sight uint8
+
+const (
+	Nothing    Sight = iota // no load
+	Polled                  // what servers answer now and then
+	OwnFlows                // the flows in its own LB's table
+	Offers                  // nothing: the servers decide, and may report
+	Everything              // the servers themselves
+)
+
+func (s Sight) String() string {
+	return [...]string{"no load", "polled load", "its LB's own flows", "servers that are asked", "every server"}[s]
+}
+
+// families is the registry.
+var families = map[string]Family{}
+
+// Register adds a family and returns it. Call it in the declaration of a package
+// variable. A name that is taken, or no constructor, is a panic.
+func Register(f Family) Family {
+	if _, taken := families[f.Name]; taken || f.Name == "" || f.New == nil {
+		panic(fmt.Sprintf("register policy %q: the name is taken, or empty, or there is no constructor", f.Name))
+	}
+	families[f.Name] = f
+	return f
+}
+
+// Policy is a way to spread load, as ParsePolicy makes it.
 type Policy struct {
-	Name string // as ParsePolicy reads it
-
-	Base       string // Name without refinements: "learned", "hunt", …
-	TwoChoices bool   // look at two random servers only (…2)
-	Choices    int    // hunt, guided: candidates in a list
-	Acceptance topo.Acceptance
-	Threshold  int // hunt static: c
-
-	Every     time.Duration // learned, awcmp, wrr-feedback: between updates of the weights; 0: the papers'
-	Completed bool          // learned: durations of completed flows, not ages at data packets
-	Reservoir int           // learned: samples kept of each server
-	FixedR    float64       // learned: R stays at this (HLB-FIX); 0: it adapts
+	Name       string        // as ParsePolicy reads it
+	Base       string        // of its family
+	TwoChoices bool          // look at two random servers only (…2)
+	Choices    int           // servers that a request is offered to at most; 0: the LB decides alone
+	Every      time.Duration // between polls or new weights; 0: the papers'
+	Settings   any           // what its file read from the options
 }
 
 func (p Policy) String() string { return p.Name }
@@ -38,106 +87,74 @@ func (p Policy) every(usual int64) int64 {
 	return usual
 }
 
-// Policies lists what ParsePolicy takes, one spelling of each kind.
-func Policies() []string {
-	return []string{
-		"single", "rr", "wrr-feedback", "ecmp", "wcmp", "awcmp",
-		"lsq", "lsq2", "gsq2", "sed", "sed2",
-		"learned", "learned2", "learned:ages", "learned:ages:fixed",
-		"hunt:static:4", "hunt:dynamic", "hunt:always", "guided", "guided:8",
-		"jsq", "jsq2", "jiq", "oracle", "oracle2", "oraclef", "oraclef2",
-	}
-}
-
-// ParsePolicy reads a policy:
-//
-//	single rr wrr-feedback ecmp wcmp awcmp jiq
-//	lsq sed jsq oracle oraclef, each also with a 2 for two random choices; gsq2 is jsq2
-//	learned[2]        durations of completed flows, reservoir 128 (the HLB paper's text)
-//	      :completed  the same, said out loud
-//	      :ages       ages at data packets, reservoir 32 (its Algorithm 1 and the authors' code)
-//	      :K          a reservoir of K samples
-//	      :fixed      R = 0.5 throughout (HLB-FIX)
-//	hunt:static:C hunt:dynamic hunt:always   two candidates (6LB)
-//	guided[:C]        C candidates, 4 unless said (POLICIES.md)
-func ParsePolicy(name string) (Policy, error) {
-	p := Policy{Name: name}
-	base, options, _ := strings.Cut(name, ":")
-	p.Base = base
-	if two, ok := strings.CutSuffix(base, "2"); ok && base != "gsq2" {
-		p.Base, p.TwoChoices = two, true
-	}
-	if p.Base == "gsq2" {
-		p.Base, p.TwoChoices = "jsq", true
-	}
-	switch {
-	case p.TwoChoices && !slices.Contains(pairable, p.Base):
-		return Policy{}, unknown(name)
-	case p.Base == "hunt":
-		return p.hunting(options)
-	case p.Base == "guided":
-		return p.guided(options)
-	case p.Base == "learned":
-		return p.learning(options)
-	case options != "" || strings.HasSuffix(name, ":") || !slices.Contains(plain, p.Base):
-		return Policy{}, unknown(name)
-	}
-	return p, nil
-}
-
-var (
-	pairable = []string{"lsq", "sed", "jsq", "learned", "oracle", "oraclef"}
-	plain    = []string{"single", "rr", "wrr-feedback", "ecmp", "wcmp", "awcmp", "jiq", "lsq", "sed", "jsq", "oracle", "oraclef"}
-)
-
-func unknown(name string) error {
-	return fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(Policies(), " "))
-}
-
-func (p Policy) hunting(options string) (Policy, error) {
-	acceptance, threshold, err := policy.ParseAcceptance(options)
-	if err != nil {
-		return Policy{}, fmt.Errorf("policy %q: %w", p.Name, err)
-	}
-	p.Acceptance, p.Threshold, p.Choices = acceptance, threshold, 2
-	return p, nil
-}
-
-func (p Policy) guided(options string) (Policy, error) {
-	p.Choices = 4
-	if options == "" && p.Name == p.Base {
-		return p, nil
-	}
-	n, err := strconv.Atoi(options)
-	if err != nil || n < 2 || n > maxChoices || strconv.Itoa(n) != options {
-		return Policy{}, fmt.Errorf("policy %q: %q candidates: want 2 to %d", p.Name, options, maxChoices)
-	}
-	p.Choices = n
-	return p, nil
-}
-
-func (p Policy) learning(options string) (Policy, error) {
-	p.Completed, p.Reservoir = true, 128
-	if options == "" && !strings.Contains(p.Name, ":") {
-		return p, nil
-	}
-	sized := false
-	for _, o := range strings.Split(options, ":") {
-		k, err := strconv.Atoi(o)
-		switch {
-		case o == "completed":
-		case o == "ages":
-			p.Completed = false
-		case o == "fixed":
-			p.FixedR = 0.5
-		case err == nil && k > 0 && k <= 1<<20:
-			p.Reservoir, sized = k, true
-		default:
-			return Policy{}, fmt.Errorf("policy %q: %q: want ages, completed, fixed or the size of a reservoir", p.Name, o)
+// Spellings are those that have a meaning: by what their families see, then
+// by name.
+func Spellings() (all []Spelling) {
+	for _, f := range sorted() {
+		for _, s := range f.Names {
+			if s.Means != "" {
+				all = append(all, s)
+			}
 		}
 	}
-	if !p.Completed && !sized {
-		p.Reservoir = 32
+	return all
+}
+
+func sorted() []Family {
+	return slices.SortedFunc(maps.Values(families), func(a, b Family) int {
+		return cmp.Or(cmp.Compare(a.Sees, b.Sees), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// Policies are the names of Spellings.
+func Policies() (names []string) {
+	for _, s := range Spellings() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Drawn is the colour and the dash of a policy's curve, empty if its family
+// leaves them open.
+func Drawn(name string) string {
+	base, _, _ := strings.Cut(name, ":")
+	f, _ := family(base)
+	for _, s := range f.Names {
+		if s.Name == name {
+			return s.Drawn
+		}
+	}
+	return ""
+}
+
+// family finds the family of a base, and whether the base is its NAME2.
+func family(base string) (f Family, two bool) {
+	if f, ok := families[base]; ok {
+		return f, false
+	}
+	single, two := strings.CutSuffix(base, "2")
+	if f = families[single]; two && f.Pairs {
+		return f, true
+	}
+	return Family{}, false
+}
+
+// ParsePolicy reads a policy: the name of a family, a 2 for two random choices
+// where it allows that, and its options after colons.
+func ParsePolicy(name string) (Policy, error) {
+	base, options, refined := strings.Cut(name, ":")
+	f, two := family(base)
+	if f.New == nil || refined && f.Parse == nil {
+		return Policy{}, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(Policies(), " "))
+	}
+	p := Policy{Name: name, Base: f.Name, TwoChoices: two}
+	if f.Parse != nil {
+		if err := f.Parse(&p, options); err != nil {
+			return Policy{}, fmt.Errorf("policy %q: %w", name, err)
+		}
 	}
 	return p, nil
 }
+
+// Refined says whether the name has options, empty ones included.
+func (p Policy) Refined() bool { return strings.Contains(p.Name, ":") }

@@ -34,7 +34,7 @@ func TestParsePolicy(t *testing.T) {
 		}
 	}
 	p, err := ParsePolicy("learned2:completed:128:fixed")
-	if err != nil || !p.TwoChoices || !p.Completed || p.Reservoir != 128 || p.FixedR != 0.5 {
+	if err != nil || !p.TwoChoices || p.Settings != (learning{true, 128, 0.5}) {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }

@@ -21,7 +21,7 @@ type scorer interface {
 	scored() [][]float64
 }
 
-func (e *engine) newProbe() func() {
+func (e *Engine) newProbe() func() {
 	n := len(e.servers)
 	s := Snapshot{Busy: make([]int32, n), Left: make([]float64, n)}
 	return func() {
@@ -32,10 +32,10 @@ func (e *engine) newProbe() func() {
 			s.Busy[i] = e.servers[i].taken
 			s.Left[i] = (cpu.work() + e.servers[i].pending) / e.farm.Servers[i].Power() / 1e6
 		}
-		if p, ok := e.dispatch.(scorer); ok {
+		if p, ok := e.chooser.(scorer); ok {
 			s.Weights, s.Scores = p.weighed(), p.scored()
 		}
-		if p, ok := e.dispatch.(interface{ gains() []float64 }); ok {
+		if p, ok := e.chooser.(interface{ gains() []float64 }); ok {
 			s.Gain = p.gains()
 		}
 		e.work.Probe(s)

@@ -3,14 +3,14 @@ package sim
 // What happens at the servers once the data is there.
 
 // data begins the work. From here on it counts where it lies, not as pending.
-func (e *engine) data(i int32) {
+func (e *Engine) data(i int32) {
 	r := &e.requests.all[i]
 	e.servers[r.server].pending -= r.demand
 	e.enqueue(r.server, i)
 }
 
 // enqueue puts a request before the cores, or the disk, of a station.
-func (e *engine) enqueue(at int32, i int32) {
+func (e *Engine) enqueue(at int32, i int32) {
 	s := &e.stations[at]
 	r := &e.requests.all[i]
 	s.advance(e.now)
@@ -21,11 +21,11 @@ func (e *engine) enqueue(at int32, i int32) {
 		e.wait(s, i)
 	}
 	if e.watch != nil {
-		e.watch.changed(at % int32(len(e.servers)))
+		e.watch.Changed(at % int32(len(e.servers)))
 	}
 }
 
-func (e *engine) wait(s *station, i int32) {
+func (e *Engine) wait(s *station, i int32) {
 	r := &e.requests.all[i]
 	r.next = nobody
 	if s.waiting == 0 {
@@ -39,7 +39,7 @@ func (e *engine) wait(s *station, i int32) {
 }
 
 // complete takes the first request out of a station and lets the next one run.
-func (e *engine) complete(at int32) {
+func (e *Engine) complete(at int32) {
 	s := &e.stations[at]
 	s.advance(e.now)
 	i := s.finish()
@@ -59,7 +59,7 @@ func (e *engine) complete(at int32) {
 }
 
 // leave takes a request from one stage to the next, or to its end.
-func (e *engine) leave(i int32) {
+func (e *Engine) leave(i int32) {
 	r := &e.requests.all[i]
 	r.stage++
 	n := int32(len(e.servers))

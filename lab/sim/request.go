@@ -2,7 +2,7 @@ package sim
 
 // request is a flow from its SYN until its LB has forgotten it. Requests live in
 // one slice, are named by their index there and are used again.
-type request struct {
+type Request struct {
 	start   int64   // ns, when the client sent its SYN
 	opened  int64   // ns, when the SYN reached the LB
 	service float64 // ns of a core of speed 1, all stages
@@ -29,13 +29,13 @@ type request struct {
 
 // requests hands out places and takes them back.
 type requests struct {
-	all  []request
+	all  []Request
 	free int32
 }
 
 func (q *requests) take() int32 {
 	if q.free == nobody {
-		q.all = append(q.all, request{})
+		q.all = append(q.all, Request{})
 		return int32(len(q.all) - 1)
 	}
 	i := q.free

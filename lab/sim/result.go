@@ -71,7 +71,7 @@ func (t *tally) begin(f Farm, w Workload, seed uint64) {
 	}
 }
 
-func (t *tally) complete(at int64, r *request) {
+func (t *tally) complete(at int64, r *Request) {
 	t.open--
 	t.done++
 	t.served[r.server]++
@@ -79,7 +79,7 @@ func (t *tally) complete(at int64, r *request) {
 	t.record(at-r.start, r, false)
 }
 
-func (t *tally) refuse(at int64, r *request) {
+func (t *tally) refuse(at int64, r *Request) {
 	t.open--
 	t.rejected++
 	t.hops += int(r.hops)
@@ -94,7 +94,7 @@ func (t *tally) refuse(at int64, r *request) {
 	t.record(took, r, true)
 }
 
-func (t *tally) record(took int64, r *request, refused bool) {
+func (t *tally) record(took int64, r *Request, refused bool) {
 	n := int(r.number)
 	if n >= t.from && n < t.to {
 		t.times[n-t.from] = float64(took) / 1e6
@@ -107,7 +107,7 @@ func (t *tally) record(took int64, r *request, refused bool) {
 }
 
 // result closes the books. All requests have been answered.
-func (e *engine) close() Result {
+func (e *Engine) close() Result {
 	t := &e.result
 	r := Result{
 		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
@@ -116,7 +116,7 @@ func (e *engine) close() Result {
 		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
 	}
 	r.Latencies = slices.DeleteFunc(t.times, func(ms float64) bool { return ms < 0 })
-	if s, ok := e.dispatch.(scorer); ok {
+	if s, ok := e.chooser.(scorer); ok {
 		r.Weights = s.weighed()
 	}
 	r.summarize()

@@ -18,8 +18,8 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 
 const defaultPacketRate = 5
 
-func newEngine(f Farm, p Policy, w Workload, seed uint64) *engine {
-	e := &engine{
+func newEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
+	e := &Engine{
 		farm: f, work: w, policy: p,
 		requests: requests{free: nobody},
 		clock:    newClock(w.Arrivals, seed),
@@ -48,7 +48,7 @@ func newEngine(f Farm, p Policy, w Workload, seed uint64) *engine {
 }
 
 // build sets up the servers and their stations.
-func (e *engine) build() {
+func (e *Engine) build() {
 	n := len(e.farm.Servers)
 	count := n
 	if e.work.hasIO() {
@@ -66,41 +66,16 @@ func (e *engine) build() {
 	}
 }
 
-// install makes the policy's parts.
-func (e *engine) install() {
-	p := e.policy
-	switch p.Base {
-	case "hunt", "guided":
-		e.hunter = newHunter(e)
-		e.ends = p.Base == "guided"
-	case "single", "ecmp":
-		e.dispatch = byHash{e}
-	case "rr":
-		e.dispatch = newInTurn(e)
-	case "wrr-feedback":
-		e.dispatch = newFeedback(e)
-	case "wcmp":
-		e.dispatch = newByWeight(e)
-	case "awcmp":
-		e.dispatch = newAdaptive(e)
-	case "lsq":
-		e.dispatch = newCounting(e, p.TwoChoices, func(int) float64 { return 1 })
-	case "sed":
-		e.dispatch = newCounting(e, p.TwoChoices, func(s int) float64 { return e.farm.Servers[s].Power() })
-	case "learned":
-		e.dispatch = newLearner(e)
-	case "jsq":
-		e.dispatch = newShortest(e, p.TwoChoices)
-	case "jiq":
-		e.dispatch = newIdle(e)
-	case "oracle":
-		e.dispatch = newOracle(e, p.TwoChoices)
-	case "oraclef":
-		e.dispatch = newFinisher(e, p.TwoChoices)
-	}
-	e.track, _ = e.dispatch.(tracker)
-	e.watch, _ = e.dispatch.(watcher)
-	e.ends = e.ends || e.track != nil
+// install makes the policy and finds what it cares for.
+func (e *Engine) install() {
+	made := families[e.policy.Base].New(e, e.policy)
+	e.chooser, _ = made.(Chooser)
+	e.offerer, _ = made.(Offerer)
+	e.leader, _ = made.(Leader)
+	e.reporter, _ = made.(Reporter)
+	e.track, _ = made.(Tracker)
+	e.watch, _ = made.(Watcher)
+	e.ends = e.reporter != nil || e.track != nil
 	if e.track != nil && e.farm.FlowTable > 0 {
 		for range e.farm.LBs {
 			e.tables = append(e.tables, make(flowTable, e.farm.FlowTable))
@@ -108,15 +83,8 @@ func (e *engine) install() {
 	}
 }
 
-func newLearner(e *engine) dispatcher {
-	if e.policy.Completed {
-		return newLearned(e)
-	}
-	return newAges(e)
-}
-
 // arm starts the timers: the policy's, the probe's and those of background work.
-func (e *engine) arm() {
+func (e *Engine) arm() {
 	if e.work.Probe != nil && e.work.ProbeEvery > 0 {
 		e.timers = append(e.timers, timer{int64(e.work.ProbeEvery), e.newProbe()})
 	}
@@ -136,7 +104,7 @@ func (e *engine) arm() {
 const leastLeft = 0.01
 
 // shift begins background work (even numbers) or ends it (odd ones).
-func (e *engine) shift(number int) {
+func (e *Engine) shift(number int) {
 	b := e.farm.Background[number/2]
 	taken := b.Cores
 	if number%2 == 1 {
@@ -150,7 +118,7 @@ func (e *engine) shift(number int) {
 		s.speed = f.speed() * max(leastLeft, 1-s.lost/float64(f.Cores))
 		e.alarms.set(int32(i), s.settle())
 		if e.watch != nil {
-			e.watch.changed(int32(i))
+			e.watch.Changed(int32(i))
 		}
 	}
 }

@@ -33,9 +33,9 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 	}
 	var lbs []view
 	settings := weights.PublishedFilter()
-	settings.Reservoir = s.p.Reservoir
-	if s.p.FixedR > 0 {
-		settings.Noise, settings.Alpha = s.p.FixedR, 0
+	settings.Reservoir = s.p.Settings.(learning).reservoir
+	if s.p.Settings.(learning).fixedR > 0 {
+		settings.Noise, settings.Alpha = s.p.Settings.(learning).fixedR, 0
 	}
 	for range s.farm.LBs {
 		lbs = append(lbs, view{weigher: weights.NewFilter(len(s.hosts), settings), drawn: make([]int64, len(s.hosts))})
@@ -49,7 +49,7 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 				since = append(since, r.opened)
 			}
 		}
-		for at := lbs[lb].drawn[server]; len(since) > 0 && !s.p.Completed; {
+		for at := lbs[lb].drawn[server]; len(since) > 0 && !s.p.Settings.(learning).completed; {
 			at += int64(rng.ExpFloat64() / (s.work.PacketRate / 1e9 * float64(len(since))))
 			if at >= s.now {
 				break
@@ -66,7 +66,7 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 	s.ended = func(r *flow) {
 		packets(r.LB, r.Server)
 		ended(r)
-		if s.p.Completed {
+		if s.p.Settings.(learning).completed {
 			drawn++
 			lbs[r.LB].weigher.Observe(0, weights.Sample{Server: r.Server, Value: float64(s.now - r.opened), Random: random.at(drawn)})
 		}

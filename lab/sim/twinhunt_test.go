@@ -13,8 +13,8 @@ import (
 func (s *slow) hunt() {
 	var acceptors []*policy.Acceptor
 	for _, h := range s.hosts {
-		a := &policy.Acceptor{Acceptance: s.p.Acceptance, Threshold: uint32(s.p.Threshold)}
-		if s.p.Acceptance == topo.Dynamic {
+		a := &policy.Acceptor{Acceptance: s.p.Settings.(acceptor).acceptance, Threshold: uint32(s.p.Settings.(acceptor).threshold)}
+		if s.p.Settings.(acceptor).acceptance == topo.Dynamic {
 			a = &policy.Acceptor{Acceptance: topo.Dynamic, Threshold: 1, Window: 50, Epsilon: 0.1, Workers: uint32(h.Workers)}
 			if h.Discipline == FIFO {
 				a.Workers = uint32(h.room())

@@ -40,7 +40,7 @@ func (s *slow) install() {
 		s.counting(best, func(_, server int) float64 { return s.hosts[server].Power() })
 	case "learned":
 		s.learned(best)
-	case "jsq":
+	case "jsq", "gsq2":
 		s.choose = best(func(_, server int) float64 { return float64(len(s.hosts[server].assigned)) })
 	case "oracle":
 		s.choose = best(func(_, server int) float64 { return s.hosts[server].workLeft() })

@@ -3,10 +3,10 @@ package sim
 // A request's way past client, LB and servers; doc.go draws it.
 
 // send is the client's SYN; the edge router chooses the LB.
-func (e *engine) send() {
+func (e *Engine) send() {
 	i := e.requests.take()
 	r := &e.requests.all[i]
-	*r = request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: nobody}
+	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: nobody}
 	r.service = r.demand
 	if e.work.hasIO() {
 		e.cut(r)
@@ -23,7 +23,7 @@ func (e *engine) send() {
 }
 
 // cut splits the CPU work of a request with three stages at a random point.
-func (e *engine) cut(r *request) {
+func (e *Engine) cut(r *Request) {
 	r.io = e.io.draw()
 	if e.work.Stages > 2 {
 		r.second = float64(r.demand * (float64(e.split.at(uint64(r.number))>>11) / (1 << 53)))
@@ -32,7 +32,7 @@ func (e *engine) cut(r *request) {
 }
 
 // plan draws when the next request comes.
-func (e *engine) plan() {
+func (e *Engine) plan() {
 	e.coming = never
 	if int(e.sent) < e.work.Requests {
 		if at, more := e.clock.next(); more {
@@ -41,18 +41,18 @@ func (e *engine) plan() {
 	}
 }
 
-func (e *engine) flowHash(r *request) uint64 { return e.hash.at(2*uint64(r.number) + 1) }
+func (e *Engine) flowHash(r *Request) uint64 { return e.hash.at(2*uint64(r.number) + 1) }
 
-func (e *engine) atLB(i int32) {
+func (e *Engine) atLB(i int32) {
 	r := &e.requests.all[i]
 	r.opened = e.now
-	if e.hunter != nil {
-		e.hunter.list(r)
+	if e.offerer != nil {
+		e.list(r)
 		r.server = r.list[0]
 	} else if e.enter(r) {
-		r.server = e.dispatch.choose(r.lb, r)
+		r.server = e.chooser.Choose(r.lb, r)
 		if e.track != nil {
-			e.track.open(r.lb, r.server)
+			e.track.Open(r.lb, r.server)
 		}
 	} else { // a flow that finds no place is spread by hash alone (HLB §IV-A2)
 		r.server = int32(below(e.flowHash(r), len(e.servers)))
@@ -62,8 +62,31 @@ func (e *engine) atLB(i int32) {
 	e.hops.push(e.now+second, atServer, i)
 }
 
+// list draws the request's candidates. A leading server that is among them
+// moves to the head, any other puts the last out.
+func (e *Engine) list(r *Request) {
+	n := e.policy.Choices
+	r.offered = uint8(n)
+	candidates(r.list[:n], e.flowHash(r), len(e.servers))
+	if e.leader == nil {
+		return
+	}
+	first := e.leader.Lead(r)
+	if first == nobody {
+		return
+	}
+	at := n - 1
+	for i, s := range r.list[:n] {
+		if s == first {
+			at = i
+		}
+	}
+	copy(r.list[1:at+1], r.list[:at])
+	r.list[0] = first
+}
+
 // enter looks for a place in the LB's flow table.
-func (e *engine) enter(r *request) bool {
+func (e *Engine) enter(r *Request) bool {
 	if e.tables == nil {
 		r.bucket = 0
 		return true
@@ -78,17 +101,17 @@ func (e *engine) enter(r *request) bool {
 	return true
 }
 
-func (e *engine) assign(r *request, to int32) {
+func (e *Engine) assign(r *Request, to int32) {
 	s := &e.servers[to]
 	s.assigned++
 	s.pending += r.demand + r.second
 	s.disk += r.io
 	if e.watch != nil {
-		e.watch.changed(to)
+		e.watch.Changed(to)
 	}
 }
 
-func (e *engine) unassign(r *request, from int32) {
+func (e *Engine) unassign(r *Request, from int32) {
 	s := &e.servers[from]
 	s.assigned--
 	s.pending -= r.demand + r.second
@@ -97,20 +120,20 @@ func (e *engine) unassign(r *request, from int32) {
 		s.pending, s.disk = 0, 0
 	}
 	if e.watch != nil {
-		e.watch.changed(from)
+		e.watch.Changed(from)
 	}
 }
 
 // atServer: an offer is accepted, passed on or returned, any other SYN accepted.
-func (e *engine) atServer(i int32) {
+func (e *Engine) atServer(i int32) {
 	r := &e.requests.all[i]
 	r.hops++
-	if e.hunter == nil || e.hunter.offer(r) {
+	if e.offerer == nil || e.offerer.Offer(r) {
 		e.accept(i)
 		return
 	}
 	on, back := e.pair(r, passedOn+uint64(r.visit))
-	last := r.visit == r.offered-1
+	last := r.Last()
 	to, what, after := int32(0), atServer, on
 	if last {
 		to, what, after = r.list[r.leastOf], returned, back
@@ -126,7 +149,7 @@ func (e *engine) atServer(i int32) {
 }
 
 // accept lets the kernel answer: with a SYN-ACK, or a RST if there is no room.
-func (e *engine) accept(i int32) {
+func (e *Engine) accept(i int32) {
 	r := &e.requests.all[i]
 	s := &e.servers[r.server]
 	if s.taken >= s.room {
@@ -135,49 +158,49 @@ func (e *engine) accept(i int32) {
 	}
 	s.taken++
 	ack, more := e.pair(r, synAck)
-	if e.hunter != nil {
-		e.hunter.tell(r)
-		if e.hunter.guided {
-			e.hops.push(e.now+ack, accepted, i)
-		}
+	if e.reporter != nil {
+		e.reporter.Report(r)
+		e.hops.push(e.now+ack, accepted, i)
+	}
+	if e.offerer != nil {
 		ack += more
 	}
 	first, second := e.pair(r, toData)
 	e.hops.push(e.now+ack+first+second+2*r.far, data, i)
 }
 
-func (e *engine) refuse(i int32) {
+func (e *Engine) refuse(i int32) {
 	r := &e.requests.all[i]
 	e.unassign(r, r.server)
-	if e.hunter != nil {
-		e.hunter.tell(r)
+	if e.reporter != nil {
+		e.reporter.Report(r)
 	}
 	back, end := e.pair(r, toReply)
 	e.result.refuse(e.now+back+r.far, r)
 	e.end(i, back+end+2*r.far, end)
 }
 
-func (e *engine) reply(i int32) {
+func (e *Engine) reply(i int32) {
 	r := &e.requests.all[i]
 	r.demand = 0
 	e.servers[r.server].taken--
 	e.unassign(r, r.server)
 	back, end := e.pair(r, toReply)
 	e.result.complete(e.now+back+r.far, r)
-	if e.hunter != nil {
-		e.hunter.learn(r)
-		e.hunter.tell(r)
+	if e.reporter != nil {
+		e.reporter.Served(r)
+		e.reporter.Report(r)
 	}
 	e.end(i, back+end+2*r.far, end)
 }
 
 // end tells the LB that a flow is over, by the client's FIN or, if the policy
 // hunts, by the server's own signal.
-func (e *engine) end(i int32, byClient, bySignal int64) {
+func (e *Engine) end(i int32, byClient, bySignal int64) {
 	switch {
 	case !e.ends:
 		e.requests.give(i)
-	case e.hunter != nil:
+	case e.offerer != nil:
 		e.hops.push(e.now+bySignal, closing, i)
 	default:
 		e.hops.push(e.now+byClient, closing, i)
@@ -185,16 +208,16 @@ func (e *engine) end(i int32, byClient, bySignal int64) {
 }
 
 // forget ends the flow at its LB.
-func (e *engine) forget(i int32) {
+func (e *Engine) forget(i int32) {
 	r := &e.requests.all[i]
-	if e.hunter != nil {
-		e.hunter.heard(i)
+	if e.reporter != nil {
+		e.reporter.Heard(r)
 	} else if r.bucket != nobody {
 		if e.tables != nil {
 			e.tables[r.lb][r.bucket] = false
 		}
 		if e.track != nil {
-			e.track.close(r.lb, r.server, r.opened)
+			e.track.Close(r.lb, r.server, r.opened)
 		}
 	}
 	e.requests.give(i)

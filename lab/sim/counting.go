@@ -1,0 +1,71 @@
+package sim
+
+// The policies that count the flows in their own LB's table: lsq, sed and
+// learned. All choose the least (flows + offset) / weight.
+
+type counting struct {
+	*Engine
+	two     bool
+	offset  float64     // 1 counts the new flow too; without weights it tells nothing
+	flows   [][]float64 // per LB and server: flows in progress
+	weights [][]float64 // per LB and server
+	scores  []*least    // per LB; nil with two choices
+}
+
+// newCounting starts with the weights that weight gives.
+func newCounting(e *Engine, two bool, weight func(server int) float64) *counting {
+	p := &counting{Engine: e, two: two, offset: 1}
+	n := len(e.servers)
+	for range e.farm.LBs {
+		flows, weights := make([]float64, n), make([]float64, n)
+		for s := range weights {
+			weights[s] = weight(s)
+		}
+		p.flows = append(p.flows, flows)
+		p.weights = append(p.weights, weights)
+		p.scores = append(p.scores, newLeast(n))
+	}
+	for lb := range p.scores {
+		p.rescore(int32(lb))
+	}
+	return p
+}
+
+func (p *counting) score(lb, server int32) float64 {
+	return (p.flows[lb][server] + p.offset) / p.weights[lb][server]
+}
+
+// rescore is for new weights.
+func (p *counting) rescore(lb int32) {
+	if p.two {
+		return
+	}
+	keys := make([]float64, len(p.servers))
+	for s := range keys {
+		keys[s] = p.score(lb, int32(s))
+	}
+	p.scores[lb].setAll(keys)
+}
+
+func (p *counting) Choose(lb int32, r *Request) int32 {
+	if !p.two {
+		return p.scores[lb].choose(p.choice.at(uint64(r.number)))
+	}
+	var list [2]int32
+	candidates(list[:], p.flowHash(r), len(p.servers))
+	if p.score(lb, list[1]) < p.score(lb, list[0]) {
+		return list[1]
+	}
+	return list[0]
+}
+
+func (p *counting) Open(lb, server int32) { p.count(lb, server, 1) }
+
+func (p *counting) Close(lb, server int32, _ int64) { p.count(lb, server, -1) }
+
+func (p *counting) count(lb, server int32, by float64) {
+	p.flows[lb][server] += by
+	if !p.two {
+		p.scores[lb].set(server, p.score(lb, server))
+	}
+}

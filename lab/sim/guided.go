@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+)
+
+var _ = Register(Family{
+	Name: "guided", Sees: Offers,
+	Names: []Spelling{
+		{"guided", "ours: 4 candidates, led by what servers report on the way; guided:C for 2 to 8", "green solid"},
+		{"guided:8", "ours with 8 candidates", "green dotted"},
+	},
+	Parse: func(p *Policy, options string) error {
+		p.Choices = 4
+		if !p.Refined() {
+			return nil
+		}
+		n, err := strconv.Atoi(options)
+		if err != nil || n < 2 || n > maxChoices || strconv.Itoa(n) != options {
+			return fmt.Errorf("%q candidates: want 2 to %d", options, maxChoices)
+		}
+		p.Choices = n
+		return nil
+	},
+	New: func(e *Engine, _ Policy) any { return newGuided(e) },
+})
+
+// guided is Proffer's own policy (docs/guided.md): a token's server leads the
+// list, a server takes an offer if it has an idle core, and an offer that none
+// takes returns to the server that expects to be the fastest.
+type guided struct {
+	*Engine
+	gauges []gauge   // one a server
+	tokens []*tokens // one an LB
+}
+
+func newGuided(e *Engine) *guided {
+	g := &guided{Engine: e, gauges: make([]gauge, len(e.servers))}
+	for range e.farm.LBs {
+		g.tokens = append(g.tokens, newTokens(e.farm.Servers))
+	}
+	return g
+}
+
+func (g *guided) Lead(r *Request) int32 {
+	r.least = noMetric
+	return g.tokens[r.lb].take()
+}
+
+func (g *guided) idle(server int32) bool {
+	return g.servers[server].taken < int32(g.farm.Servers[server].Cores)
+}
+
+func (g *guided) Offer(r *Request) bool {
+	if g.idle(r.server) {
+		return true
+	}
+	if m := g.metric(r.server); m < r.least {
+		r.least = m
+		r.Return()
+	}
+	return r.Last() && r.leastOf == r.visit
+}
+
+// Served is the server measuring a request that it has completed.
+func (g *guided) Served(r *Request) {
+	g.gauges[r.server].add(r.service / g.farm.Servers[r.server].speed())
+}
+
+// Report is what the accepting SYN-ACK and the flow's end carry.
+func (g *guided) Report(r *Request) {
+	r.report, r.idle = g.metric(r.server), g.idle(r.server)
+}
+
+// Heard is the signal's way past the LB.
+func (g *guided) Heard(r *Request) {
+	if r.idle {
+		g.tokens[r.lb].add(r.server, r.report)
+	} else {
+		g.tokens[r.lb].drop(r.server)
+	}
+}

@@ -1,0 +1,57 @@
+package sim
+
+import "fmt"
+
+var _ = Register(Family{
+	Name: "jsq", Pairs: true, Sees: Everything,
+	Names: []Spelling{
+		{"jsq", "join the shortest queue, known to all LBs", "blue dotted"},
+		{"jsq2", "the same of two random servers", ""},
+	},
+	New: func(e *Engine, p Policy) any { return newShortest(e, p.TwoChoices) },
+})
+
+var _ = Register(Family{
+	Name: "gsq2", Sees: Everything,
+	Names: []Spelling{{"gsq2", "fewest flows of all LBs, of two random servers; the same as jsq2", "sky-blue dash-dot"}},
+	Parse: func(p *Policy, options string) error {
+		p.TwoChoices = true
+		if p.Refined() {
+			return fmt.Errorf("%q: it takes no options", options)
+		}
+		return nil
+	},
+	New: func(e *Engine, _ Policy) any { return newShortest(e, true) },
+})
+
+// shortest is jsq: the fewest requests, those on their way included, whatever
+// the server's power. With two choices it is gsq2.
+type shortest struct {
+	*Engine
+	two  bool
+	load *least
+}
+
+func newShortest(e *Engine, two bool) *shortest {
+	p := &shortest{e, two, newLeast(len(e.servers))}
+	for s := range e.servers {
+		p.Changed(int32(s))
+	}
+	return p
+}
+
+func (p *shortest) Changed(server int32) {
+	p.load.set(server, float64(p.servers[server].assigned))
+}
+
+func (p *shortest) Choose(_ int32, r *Request) int32 {
+	if !p.two {
+		return p.load.choose(p.choice.at(uint64(r.number)))
+	}
+	var list [2]int32
+	candidates(list[:], p.flowHash(r), len(p.servers))
+	if p.load.key(list[1]) < p.load.key(list[0]) {
+		return list[1]
+	}
+	return list[0]
+}

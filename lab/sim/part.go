@@ -1,0 +1,91 @@
+package sim
+
+import "time"
+
+// What a policy is to the engine, and what it may ask of it. Family.New returns a
+// Chooser or an Offerer; the other interfaces are looked for in the same value.
+
+// Chooser decides at the LB, alone.
+type Chooser interface {
+	// Choose gives the server of a request that has just reached the LB.
+	Choose(lb int32, r *Request) int32
+}
+
+// Offerer decides at the servers: a request is offered to Policy.Choices servers,
+// drawn by the flow's hash, one after the other.
+type Offerer interface {
+	// Offer says whether the server r.Server() takes r. If the last of the list
+	// (r.Last) does not, the offer returns to the server that Return named, the
+	// first unless it did, and that one must take it.
+	Offer(r *Request) bool
+}
+
+// Leader puts a server of its own at the head of an offer's list.
+type Leader interface {
+	// Lead names the server; −1: the list stays as it was drawn.
+	Lead(r *Request) int32
+}
+
+// Reporter is an Offerer whose servers report on the way, in the signals that
+// pass the LB: the accepting SYN-ACK and the flow's end.
+type Reporter interface {
+	Served(r *Request) // the server has completed r
+	Report(r *Request) // the server writes a signal of r
+	Heard(r *Request)  // the signal passes r.LB()
+}
+
+// Tracker follows the flows that an LB has in its table: when they begin, and
+// when they end, having begun at the instant opened (ns).
+type Tracker interface {
+	Open(lb, server int32)
+	Close(lb, server int32, opened int64)
+}
+
+// Watcher is called whenever a server's load has changed.
+type Watcher interface {
+	Changed(server int32)
+}
+
+// Farm is what the run runs on.
+func (e *Engine) Farm() Farm { return e.farm }
+
+// Now is the virtual time since the run began.
+func (e *Engine) Now() time.Duration { return time.Duration(e.now) }
+
+// Assigned is how many requests LBs have sent to the server and it has not
+// answered, those on their way included.
+func (e *Engine) Assigned(server int32) int { return int(e.servers[server].assigned) }
+
+// Busy is how many requests the server has accepted and not answered.
+func (e *Engine) Busy(server int32) int { return int(e.servers[server].taken) }
+
+// Word is a random word of the request, the same under every policy.
+func (e *Engine) Word(r *Request) uint64 { return e.choice.at(uint64(r.number)) }
+
+// Hash is the flow's hash, the same under every policy.
+func (e *Engine) Hash(r *Request) uint64 { return e.flowHash(r) }
+
+// Draw fills list with different servers, drawn by the flow's hash.
+func (e *Engine) Draw(list []int32, r *Request) { candidates(list, e.flowHash(r), len(e.servers)) }
+
+// Every runs a job again and again, the first time after one period. Only
+// Family.New may call it.
+func (e *Engine) Every(period time.Duration, job func()) {
+	e.timers = append(e.timers, timer{int64(period), job})
+}
+
+// LB is the number of the LB that the flow goes through.
+func (r *Request) LB() int { return int(r.lb) }
+
+// Server is the server that has the request, or its offer.
+func (r *Request) Server() int32 { return r.server }
+
+// Service is the request's whole service time on a core of speed 1.
+func (r *Request) Service() time.Duration { return time.Duration(r.service) }
+
+// Last says whether the server that has the offer is the last of the list.
+func (r *Request) Last() bool { return r.visit == r.offered-1 }
+
+// Return names the server that has the offer as the one that must take it if none
+// does.
+func (r *Request) Return() { r.leastOf = r.visit }

@@ -1,0 +1,20 @@
+package sim
+
+var _ = Register(Family{
+	Name:  "single",
+	Names: []Spelling{{"single", "one server by consistent hashing (SC)", "black dashed"}},
+	New:   func(e *Engine, _ Policy) any { return byHash{e} },
+})
+
+var _ = Register(Family{
+	Name:  "ecmp",
+	Names: []Spelling{{"ecmp", "one server by hash, all alike", "sky-blue dotted"}},
+	New:   func(e *Engine, _ Policy) any { return byHash{e} },
+})
+
+// byHash is single and ecmp: every server equally likely, by the flow's hash.
+type byHash struct{ *Engine }
+
+func (p byHash) Choose(_ int32, r *Request) int32 {
+	return int32(below(p.flowHash(r), len(p.servers)))
+}
