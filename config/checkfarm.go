@@ -83,12 +83,19 @@ func checkBackground(d *document, f *Farm) {
 // mostSpread keeps the sum of the times inside 64 bits of nanoseconds.
 const mostSpread = 100
 
+// leastPareto is the least shape of Pareto's distribution; its mean exists above 1.
+const leastPareto = 1.1
+
 func checkTimes(d *document, key string, t Times) {
 	switch {
 	case t.Family == Hyperexponential && t.SD < t.Mean:
 		d.failKey(key+".sd", "%s is below the mean, %s; a hyperexponential distribution spreads at least as much as an exponential one", short(t.SD), short(t.Mean))
 	case t.SD > mostSpread*t.Mean:
 		d.failKey(key+".sd", "%s is more than %d times the mean, %s", short(t.SD), mostSpread, short(t.Mean))
+	case t.Family == Pareto && t.Shape < leastPareto:
+		d.failKey(key+".shape", "%v is below %v; nearer to 1, the mean comes from times that no run meets", t.Shape, leastPareto)
+	case t.Short > t.Long:
+		d.failKey(key+".short", "%s is above long, %s", short(t.Short), short(t.Long))
 	}
 }
 

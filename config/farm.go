@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Farm is a farm to simulate and the requests that come to it. Nothing of it is
 // on any wire, so it is a noun of its file alone and not one of topo.
@@ -40,9 +43,13 @@ type Background struct {
 
 // Times is a distribution of times. The zero value is none.
 type Times struct {
-	Family   Family
-	Mean, SD time.Duration
-	File     string // Traced: as the file has it
+	Family      Family
+	Mean, SD    time.Duration
+	Shape       float64 // Pareto, Weibull
+	Short, Long time.Duration
+	LongShare   float64 // Bimodal: of the times that are Long
+	File        string  // Traced, Sampled: as the file has it
+	Factor      float64 // Traced, Sampled: of the file's times
 }
 
 // Arrivals say when requests come.
@@ -54,6 +61,7 @@ type Arrivals struct {
 	Low, High float64
 	Period    time.Duration
 	File      string
+	Factor    float64 // Recorded: of the file's rate
 }
 
 // Step is a stretch of time with one rate. Lasting 0: for ever.
@@ -79,6 +87,10 @@ const (
 	Lognormal        Family = "lognormal"
 	Deterministic    Family = "deterministic"
 	Hyperexponential Family = "hyperexponential"
+	Pareto           Family = "pareto"
+	Weibull          Family = "weibull"
+	Bimodal          Family = "bimodal"
+	Sampled          Family = "sampled"
 	Traced           Family = "trace"
 
 	Poisson  Process = "poisson"
@@ -183,14 +195,24 @@ func background(b *Background) []entry {
 }
 
 func times(t *Times) []entry {
-	drawn := &condition{"a distribution other than trace", func() bool { return t.Family != Traced }}
-	spread := &condition{"distribution: lognormal or hyperexponential", func() bool { return t.Family == Lognormal || t.Family == Hyperexponential }}
-	traced := &condition{"distribution: trace", func() bool { return t.Family == Traced }}
+	is := func(spelling string, families ...Family) *condition {
+		return &condition{spelling, func() bool { return slices.Contains(families, t.Family) }}
+	}
+	drawn := is("a distribution other than bimodal, sampled and trace", Exponential, Lognormal, Deterministic, Hyperexponential, Pareto, Weibull)
+	spread := is("distribution: lognormal or hyperexponential", Lognormal, Hyperexponential)
+	shaped := is("distribution: pareto or weibull", Pareto, Weibull)
+	bimodal := is("distribution: bimodal", Bimodal)
+	filed := is("distribution: trace or sampled", Traced, Sampled)
 	return []entry{
-		need("distribution", scalar(&t.Family, oneOf(Exponential, Lognormal, Deterministic, Hyperexponential, Traced))),
+		need("distribution", scalar(&t.Family, oneOf(Exponential, Lognormal, Deterministic, Hyperexponential, Pareto, Weibull, Bimodal, Sampled, Traced))),
 		drawn.need("mean", scalar(&t.Mean, within(1, longestService))),
 		spread.need("sd", scalar(&t.SD, within(1, 100*longestService))),
-		traced.need("file", scalar(&t.File, traceFile())),
+		shaped.need("shape", scalar(&t.Shape, fraction(0.1, 100))),
+		bimodal.need("short", scalar(&t.Short, within(1, longestService))),
+		bimodal.need("long", scalar(&t.Long, within(1, longestService))),
+		bimodal.need("long_share", scalar(&t.LongShare, fraction(0, 1))),
+		filed.need("file", scalar(&t.File, traceFile())),
+		filed.optional("duration_factor", "1", scalar(&t.Factor, fraction(0.001, 1000))),
 	}
 }
 
@@ -208,6 +230,7 @@ func arrivals(a *Arrivals) []entry {
 		is(Diurnal).need("high", scalar(&a.High, fraction(1e-6, 1e9))),
 		is(Diurnal).need("period", scalar(&a.Period, within(time.Second, longestStretch))),
 		is(Recorded).need("file", scalar(&a.File, traceFile())),
+		is(Recorded).optional("rate_factor", "1", scalar(&a.Factor, fraction(0.001, 1000))),
 	}
 }
 

@@ -26,7 +26,7 @@ func TestParseFarm(t *testing.T) {
 			},
 			Service: Times{Family: Hyperexponential, Mean: 190 * ms, SD: 400 * ms},
 			Stages:  CPUIOCPU,
-			IO:      Times{Family: Traced, File: "traces/io.csv"},
+			IO:      Times{Family: Traced, File: "traces/io.csv", Factor: 1},
 			Arrivals: Arrivals{Process: Stepped, Unit: PerSecond, Steps: []Step{
 				{Lasting: 30 * time.Second}, {Lasting: time.Minute, Rate: 12.5}, {Rate: 30},
 			}},
@@ -75,7 +75,7 @@ func wantShown(t *testing.T, keys []entry) {
 
 // TestFarmExampleAlternatives uncomments each alternative that the example offers.
 func TestFarmExampleAlternatives(t *testing.T) {
-	alternative := regexp.MustCompile(`(?m)^# (?:distribution|process): .*\n(?:^# (?:mean|sd|file|rate|low|high|period): .*\n)*`)
+	alternative := regexp.MustCompile(`(?m)^# (?:distribution|process): .*\n(?:^# (?:mean|sd|shape|short|long|long_share|file|duration_factor|rate|low|high|period|rate_factor): .*\n)*`)
 	blocks := alternative.FindAllString(string(FarmExample), -1)
 	for _, block := range blocks {
 		block = strings.ReplaceAll("\n"+block, "\n# ", "\n  ")
@@ -87,8 +87,8 @@ func TestFarmExampleAlternatives(t *testing.T) {
 			t.Errorf("%v\n%s", err, file)
 		}
 	}
-	if len(blocks) != 5 {
-		t.Errorf("%d alternatives were found, want 5", len(blocks))
+	if len(blocks) != 8 {
+		t.Errorf("%d alternatives were found, want 8", len(blocks))
 	}
 }
 

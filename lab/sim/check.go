@@ -32,6 +32,14 @@ func first(rules ...rule) string {
 	return ""
 }
 
+// Shapes of Pareto and Weibull. Nearer to 1, Pareto's mean comes from times that
+// no run meets.
+const (
+	LeastPareto  = 1.1
+	LeastWeibull = 0.1
+	MostShape    = 100.0
+)
+
 const (
 	maxServers    = 1 << 24
 	maxPacketRate = 1e6
@@ -101,11 +109,17 @@ func checkWorkload(w Workload) string {
 func checkTimes(d Distribution) string {
 	negative := slices.IndexFunc(d.List, func(x time.Duration) bool { return x < 0 })
 	return first(
-		rule{d.Kind > ListedKind, fmt.Sprintf("unknown kind %d", d.Kind)},
+		rule{d.Kind > SampledKind, fmt.Sprintf("unknown kind %d", d.Kind)},
 		rule{d.Mean < 0 || d.SD < 0, fmt.Sprintf("mean %v, deviation %v: want 0 or more", d.Mean, d.SD)},
 		rule{d.Kind == HyperexponentialKind && d.SD < d.Mean,
 			fmt.Sprintf("hyperexponential of mean %v and deviation %v: want a deviation of the mean or more", d.Mean, d.SD)},
-		rule{d.Kind == ListedKind && len(d.List) == 0, "an empty list"},
+		rule{d.Kind == ParetoKind && !(d.Shape >= LeastPareto && d.Shape <= MostShape),
+			fmt.Sprintf("pareto of shape %v: want %v to %v", d.Shape, LeastPareto, MostShape)},
+		rule{d.Kind == WeibullKind && !(d.Shape >= LeastWeibull && d.Shape <= MostShape),
+			fmt.Sprintf("weibull of shape %v: want %v to %v", d.Shape, LeastWeibull, MostShape)},
+		rule{d.Kind == BimodalKind && !(d.Short >= 0 && d.Short <= d.Long && d.LongShare >= 0 && d.LongShare <= 1),
+			fmt.Sprintf("bimodal of %v and %v, a share of %v long: want 0 ≤ short ≤ long and a share from 0 to 1", d.Short, d.Long, d.LongShare)},
+		rule{(d.Kind == ListedKind || d.Kind == SampledKind) && len(d.List) == 0, "an empty list"},
 		rule{negative >= 0, fmt.Sprintf("number %d of the list is negative", negative)},
 	)
 }

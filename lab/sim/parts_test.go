@@ -119,6 +119,11 @@ func TestDistributionsHaveTheirMoments(t *testing.T) {
 		{Lognormal(100*ms, 150*ms), 150},
 		{Hyperexponential(100*ms, 100*ms), 100},
 		{Hyperexponential(100*ms, 200*ms), 200},
+		{Pareto(100*ms, 4), 100 / math.Sqrt(8)},
+		{Weibull(100*ms, 2), 100 * math.Sqrt(4/math.Pi-1)},
+		{Weibull(100*ms, 0.5), 100 * math.Sqrt(5)},
+		{Bimodal(50*ms, 550*ms, 0.1), 150},
+		{Sampled([]time.Duration{50 * ms, 50 * ms, 200 * ms}), 50 * math.Sqrt2},
 		{Deterministic(100 * ms), 0},
 		{Listed([]time.Duration{50 * ms, 150 * ms}), 50},
 	} {
@@ -133,6 +138,53 @@ func TestDistributionsHaveTheirMoments(t *testing.T) {
 		sd := math.Sqrt(max(0, squares/n-mean*mean))
 		if math.Abs(mean-100) > 1.5 || math.Abs(sd-c.sd) > 0.02*c.sd+0.01 {
 			t.Errorf("%+v (seed %d): mean %.2f, deviation %.2f ms, want 100 and %v", c.d, partsSeed, mean, sd, c.sd)
+		}
+	}
+}
+
+// TestTails: the share of the times above some multiples of the mean is theory's.
+func TestTails(t *testing.T) {
+	const n = 1_000_000
+	ms := time.Millisecond
+	weibull := func(shape float64) func(float64) float64 {
+		return func(x float64) float64 { return math.Exp(-math.Pow(x*math.Gamma(1+1/shape), shape)) }
+	}
+	for _, c := range []struct {
+		d     Distribution
+		above func(x float64) float64 // of the mean
+	}{
+		{Pareto(100*ms, 1.5), func(x float64) float64 { return math.Pow(3*x, -1.5) }},
+		{Pareto(100*ms, 3), func(x float64) float64 { return math.Pow(1.5*x, -3) }},
+		{Weibull(100*ms, 0.5), weibull(0.5)},
+		{Weibull(100*ms, 1), weibull(1)},
+		{Bimodal(50*ms, 550*ms, 0.1), func(x float64) float64 {
+			if x < 5.5 {
+				return 0.1
+			}
+			return 0
+		}},
+		{Sampled([]time.Duration{50 * ms, 50 * ms, 50 * ms, 250 * ms}), func(x float64) float64 {
+			if x < 2.5 {
+				return 0.25
+			}
+			return 0
+		}},
+	} {
+		s := newSampler(c.d, partsSeed, serviceStream)
+		multiples, above := [...]float64{1, 2, 5, 10, 20}, [5]float64{}
+		for range n {
+			x := s.draw()
+			for i, m := range multiples {
+				if x > m*100e6 {
+					above[i]++
+				}
+			}
+		}
+		for i, m := range multiples {
+			want := c.above(m)
+			if got := above[i] / n; math.Abs(got-want) > 4*math.Sqrt(want*(1-want)/n) {
+				t.Errorf("%+v (seed %d): %v of the times above %v means, want %v", c.d, partsSeed, got, m, want)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -42,27 +43,30 @@ func TestParsePolicy(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	negative := []time.Duration{1, -1}
 	for want, spoil := range map[string]func(f *Farm, w *Workload, p *Policy){
-		"no servers":                                       func(f *Farm, _ *Workload, _ *Policy) { f.Servers = nil },
-		"0 LBs: want 1 or more":                            func(f *Farm, _ *Workload, _ *Policy) { f.LBs = 0 },
-		"a hop takes from 1ms to 0s":                       func(f *Farm, _ *Workload, _ *Policy) { f.HopMin, f.HopMax = time.Millisecond, 0 },
-		"a hop takes from 0s to 1h0m0s":                    func(f *Farm, _ *Workload, _ *Policy) { f.HopMin, f.HopMax = 0, time.Hour },
-		"server 0: 0 cores":                                func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{}} },
-		"server 0: 0 workers":                              func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{Cores: 1}} },
-		"server 0: speed -1":                               func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{Cores: 1, Workers: 1, Speed: -1}} },
-		"background work 0: servers [9]":                   func(f *Farm, _ *Workload, _ *Policy) { f.Background = []Background{{Servers: []int{9}}} },
-		"0 requests: want 1":                               func(_ *Farm, w *Workload, _ *Policy) { w.Requests = 0 },
-		"4 stages: want 1 to 3":                            func(_ *Farm, w *Workload, _ *Policy) { w.Stages = 4 },
-		"requests use the disk":                            func(_ *Farm, w *Workload, _ *Policy) { w.Stages = 2 },
-		"requests from 0.5 to 0.2 count":                   func(_ *Farm, w *Workload, _ *Policy) { w.From, w.To = 0.5, 0.2 },
-		"no service time":                                  func(_ *Farm, w *Workload, _ *Policy) { w.Service = Distribution{} },
-		"service time: number 1 of the list":               func(_ *Farm, w *Workload, _ *Policy) { w.Service = Listed(negative) },
-		"service time: mean -1s":                           func(_ *Farm, w *Workload, _ *Policy) { w.Service = Exponential(-time.Second) },
-		"service time: hyperexponential of mean 2s":        func(_ *Farm, w *Workload, _ *Policy) { w.Service = Hyperexponential(2*time.Second, time.Second) },
-		"arrivals: none":                                   func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Arrivals{} },
-		"arrivals: the instants do not ascend":             func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = At([]time.Duration{2, 1}) },
-		"arrivals: step 0: -1 a second":                    func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(-1) },
-		"arrivals: the last step has no arrivals":          func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(0) },
-		"no policy":                                        func(_ *Farm, _ *Workload, p *Policy) { *p = Policy{} },
+		"no servers":                                          func(f *Farm, _ *Workload, _ *Policy) { f.Servers = nil },
+		"0 LBs: want 1 or more":                               func(f *Farm, _ *Workload, _ *Policy) { f.LBs = 0 },
+		"a hop takes from 1ms to 0s":                          func(f *Farm, _ *Workload, _ *Policy) { f.HopMin, f.HopMax = time.Millisecond, 0 },
+		"a hop takes from 0s to 1h0m0s":                       func(f *Farm, _ *Workload, _ *Policy) { f.HopMin, f.HopMax = 0, time.Hour },
+		"server 0: 0 cores":                                   func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{}} },
+		"server 0: 0 workers":                                 func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{Cores: 1}} },
+		"server 0: speed -1":                                  func(f *Farm, _ *Workload, _ *Policy) { f.Servers = []Server{{Cores: 1, Workers: 1, Speed: -1}} },
+		"background work 0: servers [9]":                      func(f *Farm, _ *Workload, _ *Policy) { f.Background = []Background{{Servers: []int{9}}} },
+		"0 requests: want 1":                                  func(_ *Farm, w *Workload, _ *Policy) { w.Requests = 0 },
+		"4 stages: want 1 to 3":                               func(_ *Farm, w *Workload, _ *Policy) { w.Stages = 4 },
+		"requests use the disk":                               func(_ *Farm, w *Workload, _ *Policy) { w.Stages = 2 },
+		"requests from 0.5 to 0.2 count":                      func(_ *Farm, w *Workload, _ *Policy) { w.From, w.To = 0.5, 0.2 },
+		"no service time":                                     func(_ *Farm, w *Workload, _ *Policy) { w.Service = Distribution{} },
+		"service time: number 1 of the list":                  func(_ *Farm, w *Workload, _ *Policy) { w.Service = Listed(negative) },
+		"service time: mean -1s":                              func(_ *Farm, w *Workload, _ *Policy) { w.Service = Exponential(-time.Second) },
+		"service time: pareto of shape 1: want 1.1 to 100":    func(_ *Farm, w *Workload, _ *Policy) { w.Service = Pareto(time.Second, 1) },
+		"service time: weibull of shape NaN: want 0.1 to 100": func(_ *Farm, w *Workload, _ *Policy) { w.Service = Weibull(time.Second, math.NaN()) },
+		"service time: bimodal of 2s and 1s, a share of 0.5 ": func(_ *Farm, w *Workload, _ *Policy) { w.Service = Bimodal(2*time.Second, time.Second, 0.5) },
+		"service time: hyperexponential of mean 2s":           func(_ *Farm, w *Workload, _ *Policy) { w.Service = Hyperexponential(2*time.Second, time.Second) },
+		"arrivals: none":                                      func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Arrivals{} },
+		"arrivals: the instants do not ascend":                func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = At([]time.Duration{2, 1}) },
+		"arrivals: step 0: -1 a second":                       func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(-1) },
+		"arrivals: the last step has no arrivals":             func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(0) },
+		"no policy": func(_ *Farm, _ *Workload, p *Policy) { *p = Policy{} },
 		"policy guided:8 offers to 8 servers, there are 7": func(_ *Farm, _ *Workload, p *Policy) { *p, _ = ParsePolicy("guided:8") },
 	} {
 		f := smallFarm()

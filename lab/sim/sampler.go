@@ -32,6 +32,7 @@ type sampler struct {
 
 	mu, sigma float64 // Lognormal
 	branch    float64 // Hyperexponential: probability of the faster branch
+	scale     float64 // ns, Pareto: the least time; Weibull: the logarithm of the scale
 }
 
 func newSampler(d Distribution, seed, stream uint64) *sampler {
@@ -45,6 +46,11 @@ func newSampler(d Distribution, seed, stream uint64) *sampler {
 		s.mu = coarse(math.Log(float64(max(1, d.Mean)))) - float64(variance/2)
 	case HyperexponentialKind:
 		s.branch = (1 + math.Sqrt(max(0, square-1)/(square+1))) / 2
+	case ParetoKind:
+		s.scale = float64(d.Mean) * (d.Shape - 1) / d.Shape
+	case WeibullKind:
+		factorial, _ := math.Lgamma(1 + 1/d.Shape)
+		s.scale = coarse(math.Log(float64(max(1, d.Mean)))) - coarse(factorial)
 	}
 	return s
 }
@@ -70,10 +76,27 @@ func (s *sampler) draw() float64 {
 		x := s.List[s.next%len(s.List)]
 		s.next++
 		return float64(x)
+	case ParetoKind:
+		return s.bounded(s.scale * weights.Exp(s.rng.ExpFloat64()/s.Shape))
+	case WeibullKind:
+		return s.bounded(weights.Exp(s.scale + float64(coarse(math.Log(s.rng.ExpFloat64()))/s.Shape)))
+	case BimodalKind:
+		if s.rng.Float64() < s.LongShare {
+			return float64(s.Long)
+		}
+		return float64(s.Short)
+	case SampledKind:
+		return float64(s.List[s.rng.IntN(len(s.List))])
 	default:
 		return float64(s.Mean)
 	}
 }
+
+// longestTime ends the tails of Pareto and Weibull, so that sums of times stay
+// inside 64 bits of nanoseconds.
+const longestTime = 100 * 24 * float64(time.Hour)
+
+func (s *sampler) bounded(x float64) float64 { return math.Round(min(x, longestTime)) }
 
 // clock draws the instants of arrivals: a Poisson process of rate 1 seen through
 // the integral of the rate.

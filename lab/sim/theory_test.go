@@ -95,6 +95,9 @@ func TestMG1(t *testing.T) {
 		{Deterministic(service10), 0},
 		{Lognormal(service10, 5*time.Millisecond), 0.25},
 		{Hyperexponential(service10, 15*time.Millisecond), 2.25},
+		{Pareto(service10, 4), 0.125},
+		{Weibull(service10, 2), 4/math.Pi - 1},
+		{Bimodal(5*time.Millisecond, 55*time.Millisecond, 0.1), 2.25},
 	} {
 		wait := rho / (1 - rho) * (1 + c.variation) / 2 * serviceMean
 		assertMean(t, queueOf(oneCore, c.service), rho, serviceMean+wait)

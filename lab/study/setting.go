@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func FromFile(f *config.Farm, read func(path string) (*trace.File, error)) (*Set
 	b := builder{file: f, read: read, traces: map[string]*trace.File{}}
 	s := &Setting{Name: f.Name, arrivals: f.Arrivals}
 	if f.Arrivals.Process == config.Recorded {
-		s.recorded = b.column("arrivals.file", f.Arrivals.File, atColumn)
+		s.recorded = b.scaled("arrivals.rate_factor", 1/f.Arrivals.Factor, b.column("arrivals.file", f.Arrivals.File, atColumn))
 	}
 	s.Farm = b.farm()
 	s.Farm.Default = b.work(len(s.recorded))
@@ -151,8 +152,16 @@ func (b *builder) times(key string, t config.Times) sim.Distribution {
 		return sim.Lognormal(t.Mean, t.SD)
 	case config.Hyperexponential:
 		return sim.Hyperexponential(t.Mean, t.SD)
+	case config.Pareto:
+		return sim.Pareto(t.Mean, t.Shape)
+	case config.Weibull:
+		return sim.Weibull(t.Mean, t.Shape)
+	case config.Bimodal:
+		return sim.Bimodal(t.Short, t.Long, t.LongShare)
+	case config.Sampled:
+		return sim.Sampled(b.services(key, t))
 	case config.Traced:
-		return sim.Listed(b.column(key+".file", t.File, serviceColumn))
+		return sim.Listed(b.services(key, t))
 	default:
 		return sim.Deterministic(t.Mean)
 	}
@@ -162,6 +171,27 @@ const (
 	atColumn      = "arrival_s"
 	serviceColumn = "service_s"
 )
+
+// services is the column of service times, scaled.
+func (b *builder) services(key string, t config.Times) []time.Duration {
+	return b.scaled(key+".duration_factor", t.Factor, b.column(key+".file", t.File, serviceColumn))
+}
+
+// scaled multiplies all times of a list, which it may change.
+func (b *builder) scaled(key string, factor float64, list []time.Duration) []time.Duration {
+	if factor == 1 {
+		return list
+	}
+	for i, x := range list {
+		scaled := math.Round(float64(x) * factor)
+		if scaled > float64(longest) {
+			b.err = cmp.Or(b.err, error(b.file.Mistake(key, fmt.Sprintf("makes time %d of the trace last %.3g years; want 10 at most", i+1, scaled/float64(longest)*10))))
+			return nil
+		}
+		list[i] = time.Duration(scaled)
+	}
+	return list
+}
 
 // column reads one column of a trace file, each file once.
 func (b *builder) column(key, path, column string) []time.Duration {

@@ -91,6 +91,42 @@ func TestFromFile(t *testing.T) {
 	}
 }
 
+// TestScaledTraces: twice the rate halves the instants, a duration factor
+// multiplies services, and one list is scaled once for each of its uses.
+func TestScaledTraces(t *testing.T) {
+	files := traces{"both": "0 1\n10 3\n"}
+	s := wantSetting(t, oneServer+`
+service: {distribution: trace, file: both, duration_factor: 0.5}
+client_rtt: {distribution: sampled, file: both}
+arrivals: {process: trace, file: both, rate_factor: 2}
+`, files)
+	if want := []time.Duration{0, 5 * time.Second}; !reflect.DeepEqual(s.recorded, want) {
+		t.Errorf("arrivals %v, want %v", s.recorded, want)
+	}
+	if want := sim.Listed([]time.Duration{time.Second / 2, 3 * time.Second / 2}); !reflect.DeepEqual(s.Farm.Default.Service, want) {
+		t.Errorf("service %v, want %v", s.Farm.Default.Service, want)
+	}
+	if want := sim.Sampled([]time.Duration{time.Second, 3 * time.Second}); !reflect.DeepEqual(s.Farm.ClientRTT, want) {
+		t.Errorf("client RTT %v, want %v", s.Farm.ClientRTT, want)
+	}
+}
+
+// TestDistributionsOfAFile: each has its constructor.
+func TestDistributionsOfAFile(t *testing.T) {
+	const ms = time.Millisecond
+	for text, want := range map[string]sim.Distribution{
+		"pareto, mean: 5ms, shape: 1.5":                     sim.Pareto(5*ms, 1.5),
+		"weibull, mean: 5ms, shape: 0.5":                    sim.Weibull(5*ms, 0.5),
+		"bimodal, short: 1ms, long: 10ms, long_share: 0.25": sim.Bimodal(ms, 10*ms, 0.25),
+		"sampled, file: values, duration_factor: 3":         sim.Sampled([]time.Duration{3 * ms, 6 * ms}),
+	} {
+		s := wantSetting(t, oneServer+"service: {distribution: "+text+"}\n", traces{"values": "service_s\n0.001\n0.002\n"})
+		if !reflect.DeepEqual(s.Farm.Default.Service, want) {
+			t.Errorf("%s: got %+v, want %+v", text, s.Farm.Default.Service, want)
+		}
+	}
+}
+
 func TestFromFileRefuses(t *testing.T) {
 	const service = "service: {distribution: deterministic, mean: 1s}\n"
 	files := traces{
@@ -98,15 +134,17 @@ func TestFromFileRefuses(t *testing.T) {
 		"arrivals":    "arrival_s\n0\n1\n2\n",
 		"services":    "service_s\n1\n",
 		"nothing.txt": "0 0\n1 0\n",
+		"late":        "0 1\n4000000000 1\n",
 	}
 	for text, want := range map[string]string{
-		"service: {distribution: trace, file: no.txt}":                      `farm.yaml:2:38: service.file: open no.txt: file does not exist`,
-		"service: {distribution: trace, file: broken.txt}":                  `broken.txt:2: service_s "x" is not a number of seconds from 0 to 4000000000; want "arrival_s service_s", such as "0.25 0.019"`,
-		"service: {distribution: trace, file: arrivals}":                    `farm.yaml:2:38: service.file: "arrivals" has no column service_s`,
-		"service: {distribution: trace, file: nothing.txt}":                 `farm.yaml:2:38: service.file: "nothing.txt" has nothing but 0 in column service_s`,
-		service + "arrivals: {process: trace, file: services}":              `farm.yaml:3:34: arrivals.file: "services" has no column arrival_s`,
-		service + "arrivals: {process: trace, file: arrivals}\nrequests: 4": `farm.yaml:4:11: requests: the trace of arrivals has only 3`,
-		service + "requests: 3\ncounted: {from: 0.4, to: 0.6}":              `farm.yaml:3:11: requests: none of so few lies in the part that counts, 0.4 to 0.6 of them; want more`,
+		"service: {distribution: trace, file: no.txt}":                         `farm.yaml:2:38: service.file: open no.txt: file does not exist`,
+		"service: {distribution: trace, file: broken.txt}":                     `broken.txt:2: service_s "x" is not a number of seconds from 0 to 4000000000; want "arrival_s service_s", such as "0.25 0.019"`,
+		"service: {distribution: trace, file: arrivals}":                       `farm.yaml:2:38: service.file: "arrivals" has no column service_s`,
+		"service: {distribution: trace, file: nothing.txt}":                    `farm.yaml:2:38: service.file: "nothing.txt" has nothing but 0 in column service_s`,
+		service + "arrivals: {process: trace, file: late, rate_factor: 0.001}": `farm.yaml:3:53: arrivals.rate_factor: makes time 2 of the trace last 1.27e+05 years; want 10 at most`,
+		service + "arrivals: {process: trace, file: services}":                 `farm.yaml:3:34: arrivals.file: "services" has no column arrival_s`,
+		service + "arrivals: {process: trace, file: arrivals}\nrequests: 4":    `farm.yaml:4:11: requests: the trace of arrivals has only 3`,
+		service + "requests: 3\ncounted: {from: 0.4, to: 0.6}":                 `farm.yaml:3:11: requests: none of so few lies in the part that counts, 0.4 to 0.6 of them; want more`,
 	} {
 		if _, err := setting(oneServer+text, files); err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
