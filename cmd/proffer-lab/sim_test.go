@@ -150,7 +150,7 @@ func TestSimWrongUsage(t *testing.T) {
 		{"--farm C", `--farm: unknown farm "C": want A, B, B:c1:K, B:v1:K, B:hom or a FILE.yaml` + "\n"},
 		{"--farm B:c2", `--farm: farm B of kind "c2": want `},
 		{"--farm=", `--farm: unknown farm "": want `},
-		{"--policies random", `--policies: unknown policy "random": want one of single rr `},
+		{"--policies random", `--policies: unknown policy "random": want one of ecmp rr single `},
 		{"--policies guided:9", `--policies: policy "guided:9": `},
 		{"--policies jsq,rr,jsq", "--policies: jsq stands there twice\n"},
 		{"--policies=", "--policies: name at least one\n"},
