@@ -20,8 +20,8 @@ func agentFile(a *topo.Agent) []entry {
 // offering has no fallback for three keys: a name is the VIP and port, the cores
 // are those of the machine, the MAC is that of its link.
 func offering(o *topo.Offering) []entry {
-	adapting := &condition{"acceptance: dynamic", func() bool { return o.Acceptance == topo.Dynamic }}
-	sharing := &condition{"load: page", func() bool { return o.Measure == topo.Page }}
+	adapting := onlyWith("acceptance", topo.Acceptances(), topo.Acceptance.Adapts, &o.Acceptance)
+	paging := onlyWith("load", topo.Measures(), topo.Measure.Page, &o.Measure)
 	unseen := &condition{"owner: table", func() bool { return o.Owner == topo.Table }}
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
@@ -34,8 +34,8 @@ func offering(o *topo.Offering) []entry {
 		adapting.optional("dynamic", "{}", mapping(dynamic(o))),
 		optional("workers", "32", scalar(&o.Workers, whole(1, 65535))),
 		optional("cores", "", scalar(&o.Cores, whole(1, 65535))),
-		optional("load", "busy", scalar(&o.Measure, oneOf(topo.Busy, topo.Sockets, topo.Page))),
-		sharing.need("page", scalar(&o.Page, page())),
+		optional("load", "busy", scalar(&o.Measure, oneOf(topo.Measures()...))),
+		paging.need("page", scalar(&o.Page, page())),
 		optional("on_full", "rst", scalar(&o.OnFull, oneOf(topo.Reset, topo.Drop))),
 		optional("owner", "socket", assign(owner(), own)),
 		unseen.optional("mac", "", scalar(&o.MAC, mac())),

@@ -11,20 +11,21 @@ import (
 func checkAgent(d *document, a *topo.Agent) {
 	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
+	elsewhere := without(topo.Measures(), topo.Measure.Sockets)
 	for i, o := range a.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		names.add(d, at+".name", o.Name)
 		vips.add(d, at+".vip", o.VIP)
 		checkOutside(d, at+".vip", o.VIP.Addr, a.Locator)
-		if o.Acceptance == topo.Dynamic && o.Threshold > o.Workers {
+		if o.Acceptance.Adapts() && o.Threshold > o.Workers {
 			d.failKey(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
 		switch {
-		case o.Measure != topo.Sockets:
+		case !o.Measure.Sockets():
 		case o.VIP.Protocol == topo.UDP:
-			d.failKey(at+".load", "%q counts open connections, and udp has none; want busy or page", o.Measure)
+			d.failKey(at+".load", "%q counts open connections, and udp has none; want %s", o.Measure, elsewhere)
 		case o.Owner != topo.Socket:
-			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner says %s; want busy or page", o.Measure, o.Owner)
+			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner says %s; want %s", o.Measure, o.Owner, elsewhere)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func checkLB(d *document, lb *topo.LB) {
 func checkWire(d *document, at string, s topo.Service) {
 	switch {
 	case s.Wire != topo.Insert:
-	case s.Dispatch != topo.Hunt:
-		d.failKey(at+".wire", "%q goes only with dispatch: hunt; want encap", s.Wire)
+	case !s.Dispatch.Offers():
+		d.failKey(at+".wire", "%q goes only with dispatch: %s; want encap", s.Wire, with(topo.Dispatches(), topo.Dispatch.Offers))
 	case s.VIP.Addr.Is4():
 		d.failKey(at+".wire", "%q needs IPv6 packets, and the vip is %s; want encap", s.Wire, s.VIP.Addr)
 	}
@@ -55,8 +55,8 @@ func checkFragments(d *document, at string, s topo.Service, hashed map[netip.Add
 	}
 	first, taken := hashed[s.VIP.Addr]
 	switch {
-	case s.Dispatch != topo.Single:
-		d.failKey(at+".fragments", "%q goes only with dispatch: single; want drop", s.Fragments)
+	case s.Dispatch.Signals():
+		d.failKey(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Signals))
 	case taken:
 		d.failKey(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
 			s.Fragments, first, d.locate(first).line, s.VIP.Addr)

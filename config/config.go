@@ -7,7 +7,7 @@
 //  1. yaml.go, colons.go: bytes → syntax tree, refusing what could exhaust us
 //  2. cursor.go: a place in the tree, and the errors found there
 //  3. entry.go: tables of keys read through cursors
-//  4. kind.go, address.go: what one value may be
+//  4. kind.go, address.go, row.go: what one value may be
 //  5. node.go, lb.go, agent.go, keys.go, farm.go: the tables of the files
 //  6. check.go, checklb.go, checkfarm.go: what no single value shows, such as
 //     duplicates

@@ -263,7 +263,15 @@ type decision struct {
 }
 
 func acceptance() kind[decision] {
-	want := fmt.Sprintf("always, static:C with C from 0 to %d, or dynamic", policy.MaxThreshold)
+	var words []string
+	for _, a := range topo.Acceptances() {
+		word := a.Pattern()
+		if a.Row().Threshold {
+			word += fmt.Sprintf(" with C from 0 to %d", policy.MaxThreshold)
+		}
+		words = append(words, word)
+	}
+	want := either(words)
 	return kind[decision]{want, asText, func(s string) (decision, error) {
 		a, threshold, err := policy.ParseAcceptance(s)
 		if err != nil {

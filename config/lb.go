@@ -25,15 +25,15 @@ func lbFile(lb *topo.LB) []entry {
 
 // service has no fallback for its name: that is its VIP and port.
 func service(s *topo.Service) []entry {
-	hunting := &condition{"dispatch: hunt", func() bool { return s.Dispatch == topo.Hunt }}
+	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
 	return []entry{
 		optional("name", "", scalar(&s.Name, name())),
 		need("vip", scalar(&s.VIP.Addr, vip())),
 		optional("protocol", "tcp", scalar(&s.VIP.Protocol, oneOf(topo.TCP, topo.UDP))),
 		need("port", scalar(&s.VIP.Port, port())),
-		need("dispatch", scalar(&s.Dispatch, oneOf(topo.Single, topo.Hunt))),
-		hunting.optional("select", "hash", scalar(&s.Select, oneOf(topo.Hash, topo.Random))),
-		hunting.optional("choices", "2", scalar(&s.Choices, whole(1, topo.MaxChoices))),
+		need("dispatch", scalar(&s.Dispatch, oneOf(topo.Dispatches()...))),
+		offering.optional("select", "hash", scalar(&s.Select, oneOf(topo.Hash, topo.Random))),
+		offering.optional("choices", "2", scalar(&s.Choices, whole(1, topo.MaxChoices))),
 		optional("buckets", "65537", scalar(&s.Buckets, whole(1, maxBuckets))),
 		optional("wire", "encap", scalar(&s.Wire, oneOf(topo.Encap, topo.Insert))),
 		optional("via", "", scalars(&s.Via, topo.MaxVia, sid())),

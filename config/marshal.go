@@ -86,7 +86,7 @@ func (w *writer) flowTable(f topo.FlowTable) {
 func (w *writer) service(s topo.Service) {
 	w.vip(s.Name, s.VIP)
 	w.line("    dispatch: %s", s.Dispatch)
-	if s.Dispatch == topo.Hunt {
+	if s.Dispatch.Offers() {
 		w.line("    select: %s", s.Select)
 		w.line("    choices: %d", s.Choices)
 	}
@@ -112,20 +112,15 @@ func (w *writer) servers(indent string, servers []topo.Server) {
 
 func (w *writer) offering(o topo.Offering) {
 	w.vip(o.Name, o.VIP)
-	switch o.Acceptance {
-	case topo.Static:
-		w.line("    acceptance: static:%d", o.Threshold)
-	case topo.Dynamic:
-		w.line("    acceptance: dynamic")
+	w.line("    acceptance: %s", o.Acceptance.Spell(o.Threshold))
+	if o.Acceptance.Adapts() {
 		epsilon := strconv.FormatFloat(o.Epsilon, 'f', -1, 64)
 		w.line("    dynamic: {window: %d, epsilon: %s, initial: %d}", o.Window, epsilon, o.Threshold)
-	default:
-		w.line("    acceptance: %s", o.Acceptance)
 	}
 	w.line("    workers: %d", o.Workers)
 	w.line("    cores: %d", o.Cores)
 	w.line("    load: %s", o.Measure)
-	if o.Measure == topo.Page {
+	if o.Measure.Page() {
 		w.line("    page: %q", o.Page)
 	}
 	w.line("    on_full: %s", o.OnFull)

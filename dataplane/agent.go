@@ -134,7 +134,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 
 func (a *Agent) countsSockets() bool {
 	for _, s := range a.services {
-		if s.Measure == topo.Sockets {
+		if s.Measure.Sockets() {
 			return true
 		}
 	}

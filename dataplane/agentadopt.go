@@ -78,7 +78,7 @@ func (a *Agent) writeLoad(s *topo.Offering, number uint32, known bool) error {
 		}
 	}
 	l.Open = 0
-	if !known || s.Acceptance != topo.Dynamic {
+	if !known || !s.Acceptance.Adapts() {
 		l.Threshold = uint32(s.Threshold)
 	}
 	return a.objs.Loads.Put(number, l)

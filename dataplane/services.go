@@ -231,8 +231,8 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) lbService {
 // servers as an offer has, and the way back (docs/wire.md).
 func longestHeader(svc *topo.Service) int {
 	n := len(svc.Via) + 1
-	if svc.Dispatch == topo.Hunt {
-		n = len(svc.Via) + max(svc.Choices, 1) + 1
+	if svc.Dispatch.Signals() {
+		n += svc.Candidates()
 	}
 	switch {
 	case svc.Wire == topo.Insert:

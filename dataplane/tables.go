@@ -50,7 +50,7 @@ func (t *tables) of(svc *topo.Service) (*built, error) {
 		return nil, err
 	}
 	b := &built{tables: []*table.Table{today}, from: from}
-	for _, v := range history(svc) {
+	for _, v := range svc.Past() {
 		past, from, err := t.ofPool(svc, v.Servers)
 		if err != nil {
 			return nil, fmt.Errorf("version %d: %w", v.Version, err)
@@ -59,14 +59,6 @@ func (t *tables) of(svc *topo.Service) (*built, error) {
 		b.from = sha256.Sum256(append(b.from[:], from[:]...))
 	}
 	return b, nil
-}
-
-// history are the pools that a flow of a service may be recovered from.
-func history(svc *topo.Service) []topo.Version {
-	if svc.Dispatch == topo.Single {
-		return nil
-	}
-	return svc.History
 }
 
 func (t *tables) ofPool(svc *topo.Service, pool []topo.Server) (*table.Table, fingerprint, error) {
@@ -114,7 +106,7 @@ func (b *built) write(svc *topo.Service, n *numbers) (*ebpf.Map, error) {
 func (b *built) fill(out []lbBucket, svc *topo.Service, n *numbers) {
 	pool := n.ofPool(svc.Servers)
 	members := [][]uint16{pool}
-	for _, v := range history(svc) {
+	for _, v := range svc.Past() {
 		past := n.ofPool(v.Servers)
 		for i, number := range past {
 			if !slices.Contains(pool, number) {

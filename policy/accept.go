@@ -22,12 +22,16 @@ type Acceptor struct {
 // adapts its threshold first when the offer completes a window, and counts its
 // own answer into the next (6LB Algorithm 2).
 func (a *Acceptor) Offer(busy uint32) bool {
-	switch a.Acceptance {
-	case topo.Always:
-		return true
-	case topo.Static:
-		return busy < a.Threshold
-	}
+	return rules[a.Acceptance](a, busy)
+}
+
+var rules = [...]func(a *Acceptor, busy uint32) bool{
+	topo.Always:  func(*Acceptor, uint32) bool { return true },
+	topo.Static:  func(a *Acceptor, busy uint32) bool { return busy < a.Threshold },
+	topo.Dynamic: (*Acceptor).dynamic,
+}
+
+func (a *Acceptor) dynamic(busy uint32) bool {
 	if a.attempts++; a.attempts >= a.Window {
 		a.adapt()
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,54 +13,88 @@ import (
 // plane keeps thresholds in 16 bits.
 const MaxThreshold = 65535
 
-// Parse reads a policy as it is spelt everywhere: "single", "hunt:always",
-// "hunt:static:C" with C from 0 to MaxThreshold, "hunt:dynamic". Every policy
-// has one spelling, so Parse undoes topo.Policy.String and the reverse.
+// Parse reads a policy as it is spelt everywhere: a dispatch mode, and with one
+// that takes signals also an acceptance: "hunt:static:4". Every policy has one
+// spelling, so Parse undoes topo.Policy.String and the reverse.
 func Parse(s string) (topo.Policy, error) {
-	if s == topo.Single.String() {
-		return topo.Policy{Dispatch: topo.Single}, nil
+	for _, d := range topo.Dispatches() {
+		if !d.Signals() && s == d.String() {
+			return topo.Policy{Dispatch: d}, nil
+		}
+		rest, is := strings.CutPrefix(s, d.String()+":")
+		if !d.Signals() || !is || !known(rest) {
+			continue
+		}
+		acceptance, threshold, err := ParseAcceptance(rest)
+		if err != nil {
+			return topo.Policy{}, fmt.Errorf("policy %q: %w", s, err)
+		}
+		return topo.Policy{Dispatch: d, Acceptance: acceptance, Threshold: threshold}, nil
 	}
-	rest, hunt := strings.CutPrefix(s, topo.Hunt.String()+":")
-	if !hunt || !knownAcceptance(rest) {
-		return topo.Policy{}, fmt.Errorf("unknown policy %q: want single, hunt:always, hunt:static:C or hunt:dynamic", s)
-	}
-	acceptance, threshold, err := ParseAcceptance(rest)
-	if err != nil {
-		return topo.Policy{}, fmt.Errorf("policy %q: %w", s, err)
-	}
-	return topo.Policy{Dispatch: topo.Hunt, Acceptance: acceptance, Threshold: threshold}, nil
+	return topo.Policy{}, fmt.Errorf("unknown policy %q: want %s", s, either(spellings()))
 }
 
-// ParseAcceptance reads how an agent decides: "always", "static:C", "dynamic".
-// The number is C for static and 0 otherwise.
+// spellings lists every policy, with C for a threshold.
+func spellings() (all []string) {
+	for _, d := range topo.Dispatches() {
+		if !d.Signals() {
+			all = append(all, d.String())
+			continue
+		}
+		for _, a := range topo.Acceptances() {
+			all = append(all, d.String()+":"+a.Pattern())
+		}
+	}
+	return all
+}
+
+// ParseAcceptance reads how an agent decides, "static:4". The number is the
+// threshold where the acceptance is spelt with one, and 0 otherwise.
 func ParseAcceptance(s string) (topo.Acceptance, int, error) {
-	switch s {
-	case topo.Always.String():
-		return topo.Always, 0, nil
-	case topo.Dynamic.String():
-		return topo.Dynamic, 0, nil
+	var patterns []string
+	for _, a := range topo.Acceptances() {
+		if rest, is := spelt(a, s); is {
+			threshold, err := parseThreshold(a, rest)
+			if err != nil {
+				return 0, 0, err
+			}
+			return a, threshold, nil
+		}
+		patterns = append(patterns, a.Pattern())
 	}
-	if !knownAcceptance(s) {
-		return 0, 0, fmt.Errorf("unknown acceptance %q: want always, static:C or dynamic", s)
-	}
-	threshold, err := parseThreshold(strings.TrimPrefix(s, staticPrefix))
-	if err != nil {
-		return 0, 0, err
-	}
-	return topo.Static, threshold, nil
+	return 0, 0, fmt.Errorf("unknown acceptance %q: want %s", s, either(patterns))
 }
 
-const staticPrefix = "static:"
-
-func knownAcceptance(s string) bool {
-	return s == topo.Always.String() || s == topo.Dynamic.String() || strings.HasPrefix(s, staticPrefix)
+func known(s string) bool {
+	return slices.ContainsFunc(topo.Acceptances(), func(a topo.Acceptance) bool {
+		_, is := spelt(a, s)
+		return is
+	})
 }
 
-func parseThreshold(s string) (int, error) {
+// spelt returns the part of s behind the acceptance's name and colon. Returns false
+// if s does not spell a.
+func spelt(a topo.Acceptance, s string) (threshold string, is bool) {
+	if a.Row().Threshold {
+		return strings.CutPrefix(s, a.String()+":")
+	}
+	return "", s == a.String()
+}
+
+func parseThreshold(a topo.Acceptance, s string) (int, error) {
+	if !a.Row().Threshold {
+		return 0, nil
+	}
 	c, err := strconv.Atoi(s)
-	// "+4" and "04" are refused too: results are grouped by the spelling.
+	// "+4" and "04" are malformed too: results are grouped by the spelling.
 	if err != nil || c < 0 || c > MaxThreshold || strconv.Itoa(c) != s {
 		return 0, fmt.Errorf("threshold %q is not a whole number from 0 to %d", s, MaxThreshold)
 	}
 	return c, nil
+}
+
+// either joins words as an error text does: "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -10,10 +10,7 @@ import (
 // Of is the table of a service for one of its pools: svc.Servers, or that of an
 // earlier version. The numbers in its lists are places in pool.
 func Of(svc *topo.Service, pool []topo.Server) (*Table, error) {
-	choices := max(svc.Choices, 1)
-	if svc.Dispatch == topo.Single {
-		choices = 1
-	}
+	choices := svc.Candidates()
 	buckets := svc.Buckets
 	if buckets == 0 {
 		buckets = DefaultBuckets

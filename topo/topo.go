@@ -8,7 +8,6 @@ package topo
 //go:generate go run ../dataplane/internal/constants
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 )
@@ -73,16 +72,6 @@ func (v VIP) String() string {
 		return at
 	}
 	return v.Protocol.String() + " " + at
-}
-
-// Dispatch says how an LB spreads the new flows of a service.
-type Dispatch uint8
-
-func (d Dispatch) String() string {
-	return [...]string{
-		Single: "single", // one server by hash, no state, no agent needed
-		Hunt:   "hunt",   // offered to a list of candidates
-	}[d]
 }
 
 // Select is how the lists of candidates come about. Either way they are one
@@ -166,28 +155,6 @@ type LB struct {
 	Services     []Service
 }
 
-// Acceptance is how an agent decides on an offer that it could pass on.
-type Acceptance uint8
-
-func (a Acceptance) String() string {
-	return [...]string{
-		Always:  "always",
-		Static:  "static",  // accept while busy < Threshold (SRLB Algorithm 1)
-		Dynamic: "dynamic", // Static with a threshold that adapts (6LB Algorithm 2)
-	}[a]
-}
-
-// Measure is the measure of a server's load that its agent reads.
-type Measure uint8
-
-func (m Measure) String() string {
-	return [...]string{
-		Busy:    "busy",    // requests in progress + accept queue + accepted, not arrived
-		Sockets: "sockets", // open connections, counted in the kernel
-		Page:    "page",    // the load page that a program writes; Offering.Page names it
-	}[m]
-}
-
 // OnFull is what the last candidate does when its accept queue is full.
 type OnFull uint8
 
@@ -232,23 +199,4 @@ type Agent struct {
 	Node
 	Flows    FlowTable
 	Services []Offering
-}
-
-// Policy is a way to spread load, spelt as everywhere in Proffer: "single",
-// "hunt:static:4", "hunt:dynamic".
-type Policy struct {
-	Dispatch   Dispatch
-	Acceptance Acceptance
-	Threshold  int
-}
-
-func (p Policy) String() string {
-	switch {
-	case p.Dispatch == Single:
-		return "single"
-	case p.Acceptance == Static:
-		return fmt.Sprintf("hunt:static:%d", p.Threshold)
-	default:
-		return "hunt:" + p.Acceptance.String()
-	}
 }

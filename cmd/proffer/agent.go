@@ -106,7 +106,7 @@ func runAgent(cmd *cobra.Command, path string, cfg *topo.Agent) error {
 func openPages(cfg *topo.Agent) (map[int]control.Page, error) {
 	pages := map[int]control.Page{}
 	for i, s := range cfg.Services {
-		if s.Measure != topo.Page {
+		if !s.Measure.Page() {
 			continue
 		}
 		page, err := loadpage.OpenPage(s.Page)
@@ -128,17 +128,10 @@ func offerings(s *api.Status, cfg *topo.Agent, agent *dataplane.Agent, pages map
 		if page, ok := pages[i]; ok {
 			load.PageBusy, load.PageAge = pageStatus(page)
 		}
-		mode := fmt.Sprintf("%s, load %s", acceptance(&o), o.Measure)
+		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Measure)
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
 	}
 	return errors.Join(errs...)
-}
-
-func acceptance(o *topo.Offering) string {
-	if o.Acceptance == topo.Static {
-		return fmt.Sprintf("static:%d", o.Threshold)
-	}
-	return o.Acceptance.String()
 }
 
 // pageStatus says what a page reports and for how long it has been silent, or

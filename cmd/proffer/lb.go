@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -81,7 +80,7 @@ func runLB(cmd *cobra.Command, path string, cfg *topo.LB) error {
 		status: func(s *api.Status) error {
 			for _, svc := range now.Load().Services {
 				s.Services = append(s.Services, api.ServiceStatus{
-					Name: svc.Name, VIP: svc.VIP.String(), Mode: modeOf(&svc),
+					Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(),
 				})
 			}
 			return nil
@@ -117,13 +116,6 @@ func targetsOf(cfg *topo.LB) []netip.Addr {
 		}
 	}
 	return unique(addrs)
-}
-
-func modeOf(svc *topo.Service) string {
-	if svc.Dispatch == topo.Single {
-		return fmt.Sprintf("single, %d servers", len(svc.Servers))
-	}
-	return fmt.Sprintf("hunt, %d of %d servers", min(svc.Choices, len(svc.Servers)), len(svc.Servers))
 }
 
 func unique(addrs []netip.Addr) []netip.Addr {

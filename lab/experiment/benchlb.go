@@ -154,7 +154,7 @@ func (s *benchSession) knownEntries() int {
 	most := s.most()
 	others := 0
 	for i, m := range benchModes() {
-		if i > 0 && m.dispatch == topo.Hunt {
+		if i > 0 && m.dispatch.Signals() {
 			others += min(most, othersAtMost)
 		}
 	}
@@ -164,7 +164,7 @@ func (s *benchSession) knownEntries() int {
 // know makes an LB have flows 0 to n-1 of a mode: their servers say so in data,
 // which is how an LB learns of flows that it has not seen begin.
 func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
-	if m.dispatch == topo.Single {
+	if !m.dispatch.Signals() {
 		return nil
 	}
 	for server := 0; l.known[m.name] < n; server++ {
@@ -183,7 +183,7 @@ func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
 
 // known is what data of a flow meets that the LB knows.
 func (m *benchMode) known() counts {
-	if m.dispatch == topo.Single {
+	if !m.dispatch.Signals() {
 		return counts{"deliver": 1}
 	}
 	return counts{"steer": 1}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"proffer/dataplane"
-	"proffer/topo"
 	"proffer/wire"
 )
 
@@ -13,11 +12,11 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
 		for _, n := range s.Flows {
-			if i == 0 || n <= othersAtMost || m.dispatch == topo.Single {
+			if i == 0 || n <= othersAtMost || !m.dispatch.Signals() {
 				rows = append(rows, s.steerRow(m, n))
 			}
 		}
-		if m.dispatch == topo.Single {
+		if !m.dispatch.Signals() {
 			if single.name == "" {
 				single = m
 			}
@@ -111,7 +110,7 @@ func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row.measure = func() (dataplane.BenchRun, error) {
 		lb := s.lbs[lbKnown]
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
-		if m.dispatch == topo.Hunt {
+		if m.dispatch.Signals() {
 			p.want = counts{"steer": 0.9, "offer": 0.1}
 		}
 		p.drill.Flows, p.drill.OpensEvery = uint32(flows), 10

@@ -95,7 +95,7 @@ func service(bed *testbed.Bed, s Settings) topo.Service {
 		Dispatch: s.Policy.Dispatch,
 		Buckets:  table.DefaultBuckets,
 	}
-	if s.Policy.Dispatch == topo.Hunt {
+	if s.Policy.Dispatch.Offers() {
 		svc.Choices = max(s.Choices, 2)
 	}
 	for _, n := range bed.Servers {
@@ -194,10 +194,10 @@ func (f *Farm) offering(n *testbed.Node) topo.Offering {
 		Measure:    s.Measure,
 		OnFull:     s.OnFull,
 	}
-	if o.Acceptance == topo.Dynamic { // 6LB §VI: window 50, ε = 0.1
+	if o.Acceptance.Adapts() { // 6LB §VI: window 50, ε = 0.1
 		o.Threshold, o.Window, o.Epsilon = 1, 50, 0.1
 	}
-	if o.Measure == topo.Page {
+	if o.Measure.Page() {
 		o.Page = s.Page(n.Name)
 	}
 	return o

@@ -63,7 +63,7 @@ func (e Latency) settings() Settings {
 			for _, w := range ways() {
 				s := hunt
 				s.Name, s.VIP.Port, s.Dispatch = w.name, w.port, w.policy.Dispatch
-				if s.Dispatch == topo.Single {
+				if !s.Dispatch.Offers() {
 					s.Choices = 0
 				}
 				lb.Services = append(lb.Services, s)

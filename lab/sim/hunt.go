@@ -48,7 +48,7 @@ func newHunt(e *Engine, like acceptor) *hunt {
 	h := &hunt{Engine: e}
 	for i, s := range e.farm.Servers {
 		a := policy.Acceptor{Acceptance: like.acceptance, Threshold: uint32(like.threshold)}
-		if like.acceptance == topo.Dynamic {
+		if like.acceptance.Adapts() {
 			a.Threshold, a.Window, a.Epsilon = dynamicFirst, dynamicWindow, dynamicEpsilon
 			a.Workers = uint32(e.servers[i].room)
 			if s.Discipline == Sharing {

@@ -1,0 +1,38 @@
+package topo
+
+// Measure is the measure of a server's load that its agent reads.
+type Measure uint8
+
+// MeasureRow is all that Go code asks of a load measure.
+type MeasureRow struct {
+	Name    string
+	Meaning string // one line, the schema's
+
+	Sockets bool // counts the kernel's TCP sockets in the agent's own network namespace
+	Page    bool // reads the load page that Offering.Page names
+}
+
+var measures = [...]MeasureRow{
+	Busy: {
+		Name:    "busy",
+		Meaning: "requests in progress, accept queue, and accepted but not arrived",
+	},
+	Sockets: {
+		Name:    "sockets",
+		Meaning: "open connections",
+		Sockets: true,
+	},
+	Page: {
+		Name:    "page",
+		Meaning: "the number on a page that a program writes",
+		Page:    true,
+	},
+}
+
+// Measures lists the load measures.
+func Measures() []Measure { return listed[Measure](len(measures)) }
+
+func (m Measure) Row() MeasureRow { return measures[m] }
+func (m Measure) String() string  { return measures[m].Name }
+func (m Measure) Sockets() bool   { return measures[m].Sockets }
+func (m Measure) Page() bool      { return measures[m].Page }
