@@ -149,7 +149,7 @@ func TestKernelEncapsulates(t *testing.T) {
 		}
 	}
 	settled(t, bed)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	w.wantOneSegmentLists(t, agent)
 	judge(t, c.file, 200)
 	if n := counter(t, farm, "drop_segments_left", agent); n > 0 {
@@ -162,7 +162,7 @@ func TestKernelEncapsulates(t *testing.T) {
 }
 
 // wantOneSegmentLists: the kernel did send an SRH that names one segment alone.
-func (w *wire) wantOneSegmentLists(t *testing.T, n *testbed.Node) {
+func (w *recorded) wantOneSegmentLists(t *testing.T, n *testbed.Node) {
 	t.Helper()
 	alone := 0
 	for _, f := range w.on(n, true) {

@@ -70,7 +70,7 @@ func TestHalfOpenIsLittleLoad(t *testing.T) {
 				var packets [][]byte
 				for range volley {
 					port++
-					packets = append(packets, bareSYN(t, bed, port, port, 0))
+					packets = append(packets, bareSYN(bed, port, port, 0))
 				}
 				before := sum(decided(t, farm).avail) + sum(decided(t, farm).force)
 				sendRaw(t, bed, packets...)

@@ -6,11 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/testbed"
+	"proffer/wire"
 )
 
 // byHand are connections that nobody's kernel has, so that their ACK goes out
@@ -45,7 +44,7 @@ func (h *byHand) open(t *testing.T) {
 	h.mu.Unlock()
 	var syns [][]byte
 	for i := range h.heard() {
-		syns = append(syns, h.segment(t, i, layers.TCP{Seq: h.isn(i), SYN: true}, ""))
+		syns = append(syns, h.segment(i, wire.TCP{Seq: h.isn(i), Flags: wire.SYN}, ""))
 	}
 	sendRaw(t, h.bed, syns...)
 	h.until(t, "every SYN is answered", func(f handFlow) bool { return f.opened })
@@ -62,8 +61,8 @@ func (h *byHand) ask(t *testing.T) {
 	t.Helper()
 	var acks [][]byte
 	for i, f := range h.heard() {
-		tcp := layers.TCP{Seq: h.isn(i) + 1, Ack: f.isn + 1, ACK: true, PSH: true}
-		acks = append(acks, h.segment(t, i, tcp, getName))
+		tcp := wire.TCP{Seq: h.isn(i) + 1, Ack: f.isn + 1, Flags: wire.PSH | wire.ACK}
+		acks = append(acks, h.segment(i, tcp, getName))
 	}
 	sendRaw(t, h.bed, acks...)
 }
@@ -80,8 +79,8 @@ func (h *byHand) wait(t *testing.T) (served, reset int) {
 			continue
 		}
 		served++
-		tcp := layers.TCP{Seq: h.isn(i) + 1 + uint32(len(getName)), RST: true}
-		aborts = append(aborts, h.segment(t, i, tcp, ""))
+		tcp := wire.TCP{Seq: h.isn(i) + 1 + uint32(len(getName)), Flags: wire.RST}
+		aborts = append(aborts, h.segment(i, tcp, ""))
 	}
 	sendRaw(t, h.bed, aborts...)
 	return served, reset
@@ -102,22 +101,9 @@ func (h *byHand) heard() []handFlow {
 }
 
 // segment is a segment of flow i, from nobody.
-func (h *byHand) segment(t *testing.T, i int, tcp layers.TCP, payload string) []byte {
-	t.Helper()
-	ip := &layers.IPv6{
-		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
-		SrcIP: nobody.AsSlice(), DstIP: h.bed.VIP.AsSlice(),
-	}
-	tcp.SrcPort, tcp.DstPort, tcp.Window = layers.TCPPort(h.first+i), testbed.Port, 65535
-	if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
-	b := gopacket.NewSerializeBuffer()
-	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(b, options, ip, &tcp, gopacket.Payload(payload)); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+func (h *byHand) segment(i int, tcp wire.TCP, payload string) []byte {
+	tcp.From, tcp.To = uint16(h.first+i), testbed.Port
+	return wire.IP{Source: nobody, Destination: h.bed.VIP}.TCP(tcp, []byte(payload))
 }
 
 // listen hears what comes for nobody, until the test ends.
@@ -141,32 +127,31 @@ func (h *byHand) listen(t *testing.T) {
 			if err != nil {
 				return // closed
 			}
-			h.hear(gopacket.NewPacket(frame[:n], layers.LayerTypeEthernet, gopacket.Default))
+			h.hear(frame[ethernet:n])
 		}
 	}()
 }
 
 // hear notes a frame. The server's first word after the handshake is data, for
 // the request came with the ACK.
-func (h *byHand) hear(p gopacket.Packet) {
-	ip, _ := p.NetworkLayer().(*layers.IPv6)
-	tcp, _ := p.TransportLayer().(*layers.TCP)
-	if ip == nil || tcp == nil || !ip.DstIP.Equal(nobody.AsSlice()) {
+func (h *byHand) hear(packet []byte) {
+	ip, tcp, payload, err := wire.ParseTCP(packet)
+	if err != nil || ip.Destination != nobody {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := int(tcp.DstPort) - h.first
+	i := int(tcp.To) - h.first
 	if i < 0 || i >= len(h.flows) {
 		return
 	}
 	f := &h.flows[i]
 	switch {
-	case tcp.RST:
+	case tcp.Flags&wire.RST != 0:
 		f.reset = true
-	case tcp.SYN:
+	case tcp.Flags&wire.SYN != 0:
 		f.isn, f.opened = tcp.Seq, true
-	case len(tcp.Payload) > 0:
+	case len(payload) > 0:
 		f.served = true
 	}
 }

@@ -9,96 +9,59 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket/layers"
-
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
 	"proffer/topo"
+	"proffer/wire"
 )
 
-// Functions that the other tests of the wire do not see (docs/wire.md).
-const (
-	reject  = 0x4e
-	notMine = 0x40
-)
-
-// sidOf is a node's SID of a function, in words of the testbed's only key.
-func sidOf(n *testbed.Node, function, generation uint16) netip.Addr {
-	const key = 1
-	sid := n.Locator.Addr().As16()
-	binary.BigEndian.PutUint16(sid[8:], function)
-	binary.BigEndian.PutUint16(sid[10:], generation)
-	sid[13] = key
-	return netip.AddrFrom16(sid)
+// sidOf is a node's SID of a function, with the number of the testbed's only key.
+func sidOf(n *testbed.Node, function wire.Function, generation uint16) netip.Addr {
+	return wire.SID{Locator: n.Locator, Function: function, Generation: generation, KeyID: 1}.Addr()
 }
 
 // forgedTag is an address of a node's as it would sign, with a tag of no key.
 func forgedTag(n *testbed.Node, tag uint64) netip.Addr {
-	a := n.Locator.Addr().As16()
-	binary.BigEndian.PutUint64(a[8:], tag)
-	return netip.AddrFrom16(a)
+	return wire.Tagged(n.Locator, [8]byte(binary.BigEndian.AppendUint64(nil, tag)))
 }
 
 // enclosed puts an outer header around a packet, and an SRH if there is more
-// than one segment to visit (RFC 8754 §2, RFC 8986 §5.2).
+// than one segment to visit.
 func enclosed(from netip.Addr, inner []byte, way ...netip.Addr) []byte {
-	var srh []byte
-	next := byte(inIPv6)
-	if rest := way[1:]; len(rest) > 0 {
-		srh = []byte{next, byte(2 * len(rest)), 4, byte(len(rest)), byte(len(rest) - 1), 0, 0, 0}
-		for _, sid := range slices.Backward(rest) {
-			srh = append(srh, sid.AsSlice()...)
-		}
-		next = routing
-	}
-	outer := make([]byte, ipv6)
-	outer[0], outer[6], outer[7] = 6<<4, next, 64
-	binary.BigEndian.PutUint16(outer[4:], uint16(len(srh)+len(inner)))
-	copy(outer[8:], from.AsSlice())
-	copy(outer[24:], way[0].AsSlice())
-	return slices.Concat(outer, srh, inner)
+	return wire.Route{From: from, Segments: way}.Encap(inner)
 }
 
-// tcpBetween is a TCP packet with some data if it may have any.
-func tcpBetween(t *testing.T, from, to netip.AddrPort, tcp layers.TCP) []byte {
-	t.Helper()
-	ip := &layers.IPv6{
-		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
-		SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice(),
-	}
-	tcp.SrcPort, tcp.DstPort, tcp.Window = layers.TCPPort(from.Port()), layers.TCPPort(to.Port()), 65535
-	if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
-	return serialized(t, ip, &tcp)
+// tcpBetween is a segment without data.
+func tcpBetween(from, to netip.AddrPort, t wire.TCP) []byte {
+	t.From, t.To = from.Port(), to.Port()
+	return wire.IP{Source: from.Addr(), Destination: to.Addr()}.TCP(t, nil)
 }
 
 // forgeries are all functions as a client would forge them: about a flow, from
 // an address, with each node's right SIDs.
-func forgeries(t *testing.T, bed *testbed.Bed, client netip.AddrPort, fromLB, fromServer netip.Addr) map[string][]byte {
-	t.Helper()
+func forgeries(bed *testbed.Bed, client netip.AddrPort, fromLB, fromServer netip.Addr) map[string][]byte {
 	const generation = 0x1234
 	lb, one, two := bed.LBs[0], bed.Servers[0], bed.Servers[1]
 	at := vip(bed)
-	opening := tcpBetween(t, client, at, layers.TCP{Seq: 1, SYN: true})
-	data := tcpBetween(t, client, at, layers.TCP{Seq: 2, Ack: 9, ACK: true})
-	abort := tcpBetween(t, client, at, layers.TCP{Seq: 2, RST: true})
-	opened := tcpBetween(t, at, client, layers.TCP{Seq: 8, Ack: 2, SYN: true, ACK: true})
-	ended := tcpBetween(t, at, client, layers.TCP{Seq: 9, Ack: 2, FIN: true, ACK: true})
+	opening := tcpBetween(client, at, wire.TCP{Seq: 1, Flags: wire.SYN})
+	data := tcpBetween(client, at, wire.TCP{Seq: 2, Ack: 9, Flags: wire.ACK})
+	abort := tcpBetween(client, at, wire.TCP{Seq: 2, Flags: wire.RST})
+	opened := tcpBetween(at, client, wire.TCP{Seq: 8, Ack: 2, Flags: wire.SYN | wire.ACK})
+	ended := tcpBetween(at, client, wire.TCP{Seq: 9, Ack: 2, Flags: wire.FIN | wire.ACK})
 	all := map[string][]byte{
-		"cs":          enclosed(fromServer, opened, sidOf(lb, createStickiness, generation)),
-		"cs of data":  enclosed(fromServer, ended, sidOf(lb, createStickiness, generation)),
-		"rms":         enclosed(fromServer, ended, sidOf(lb, removeStickiness, generation)),
-		"nm":          enclosed(fromServer, data, sidOf(lb, notMine, generation)),
-		"nm of a SYN": enclosed(fromServer, opening, sidOf(lb, notMine, generation)),
-		"rs at LB":    enclosed(fromLB, data, sidOf(lb, recoverStickiness, 0)),
-		"ca, cf":      enclosed(fromLB, opening, sidOf(one, connectAvail, generation), sidOf(two, connectForce, generation)),
-		"ca, cf back": enclosed(fromLB, opening, sidOf(two, connectAvail, generation), sidOf(one, connectForce, generation)),
+		"cs":          enclosed(fromServer, opened, sidOf(lb, wire.CreateStickiness, generation)),
+		"cs of data":  enclosed(fromServer, ended, sidOf(lb, wire.CreateStickiness, generation)),
+		"rms":         enclosed(fromServer, ended, sidOf(lb, wire.RemoveStickiness, generation)),
+		"nm":          enclosed(fromServer, data, sidOf(lb, wire.NotMine, generation)),
+		"nm of a SYN": enclosed(fromServer, opening, sidOf(lb, wire.NotMine, generation)),
+		"rs at LB":    enclosed(fromLB, data, sidOf(lb, wire.RecoverStickiness, 0)),
+		"ca, cf":      enclosed(fromLB, opening, sidOf(one, wire.ConnectAvail, generation), sidOf(two, wire.ConnectForce, generation)),
+		"ca, cf back": enclosed(fromLB, opening, sidOf(two, wire.ConnectAvail, generation), sidOf(one, wire.ConnectForce, generation)),
 	}
 	for _, n := range bed.Servers {
-		all["cf "+n.Name] = enclosed(fromLB, opening, sidOf(n, connectForce, generation))
-		all["rs "+n.Name] = enclosed(fromLB, data, sidOf(n, recoverStickiness, 0))
-		all["rj "+n.Name] = enclosed(fromLB, abort, sidOf(n, reject, generation))
+		all["cf "+n.Name] = enclosed(fromLB, opening, sidOf(n, wire.ConnectForce, generation))
+		all["rs "+n.Name] = enclosed(fromLB, data, sidOf(n, wire.RecoverStickiness, 0))
+		all["rj "+n.Name] = enclosed(fromLB, abort, sidOf(n, wire.Reject, generation))
 	}
 	return all
 }
@@ -132,11 +95,11 @@ func TestClosedEdge(t *testing.T) {
 	farm := start(t, bed, settings(t, "hunt:always"))
 	flows := open(t, bed, 20000, 10)
 	known := netip.AddrPortFrom(bed.ClientAddrs[0], 20000)
-	packets := values(forgeries(t, bed, known, forgedTag(bed.LBs[0], 1), forgedTag(bed.Servers[0], 1)))
-	packets = append(packets, values(forgeries(t, bed, known, bed.ClientAddrs[0], bed.ClientAddrs[0]))...)
-	syn := tcpBetween(t, known, vip(bed), layers.TCP{Seq: 1, SYN: true})
+	packets := values(forgeries(bed, known, forgedTag(bed.LBs[0], 1), forgedTag(bed.Servers[0], 1)))
+	packets = append(packets, values(forgeries(bed, known, bed.ClientAddrs[0], bed.ClientAddrs[0]))...)
+	syn := tcpBetween(known, vip(bed), wire.TCP{Seq: 1, Flags: wire.SYN})
 	for _, n := range bed.Servers { // a routing header alone, for an address that is no SID
-		packets = append(packets, enclosed(bed.ClientAddrs[0], syn, n.Addr, sidOf(n, connectForce, 1)))
+		packets = append(packets, enclosed(bed.ClientAddrs[0], syn, n.Addr, sidOf(n, wire.ConnectForce, 1)))
 	}
 	before, err := bed.EdgeDrops()
 	if err != nil {
@@ -181,17 +144,17 @@ func TestOpenEdge(t *testing.T) {
 	var spoofed, outside [][]byte
 	for _, client := range []netip.AddrPort{known, unknown} {
 		for tag := range uint64(3) { // 1 is what a node without keys says
-			spoofed = append(spoofed, values(forgeries(t, bed, client, forgedTag(lb, tag), forgedTag(bed.Servers[0], tag)))...)
+			spoofed = append(spoofed, values(forgeries(bed, client, forgedTag(lb, tag), forgedTag(bed.Servers[0], tag)))...)
 		}
 		for _, from := range []netip.Addr{client.Addr(), outsider} {
-			outside = append(outside, values(forgeries(t, bed, client, from, from))...)
+			outside = append(outside, values(forgeries(bed, client, from, from))...)
 			for _, n := range bed.Servers { // these two carry no tag
-				data := tcpBetween(t, client, vip(bed), layers.TCP{Seq: 2, Ack: 9, ACK: true})
-				outside = append(outside, enclosed(from, data, sidOf(n, ackStickiness, 1)), enclosed(from, data, sidOf(n, deliverAny, 0)))
+				data := tcpBetween(client, vip(bed), wire.TCP{Seq: 2, Ack: 9, Flags: wire.ACK})
+				outside = append(outside, enclosed(from, data, sidOf(n, wire.AckStickiness, 1)), enclosed(from, data, sidOf(n, wire.Deliver, 0)))
 			}
 		}
 	}
-	reflected := notReflected(t, bed)
+	reflected := notReflected(bed)
 	harmless, was := counted(t, farm)
 	c := record(t, bed)
 	sendRaw(t, bed, slices.Concat(spoofed, outside, reflected)...)
@@ -228,8 +191,7 @@ func ownNets(bed *testbed.Bed) (nets []netip.Prefix) {
 
 // notReflected are signals around packets of no VIP, which an LB would send on
 // to whoever they are for.
-func notReflected(t *testing.T, bed *testbed.Bed) (packets [][]byte) {
-	t.Helper()
+func notReflected(bed *testbed.Bed) (packets [][]byte) {
 	lb, server := bed.LBs[0], bed.Servers[0]
 	victim := netip.AddrPortFrom(nobody, 443)
 	for i, source := range []netip.AddrPort{
@@ -238,8 +200,8 @@ func notReflected(t *testing.T, bed *testbed.Bed) (packets [][]byte) {
 		netip.AddrPortFrom(server.Loopback(), testbed.Port),     // the server itself
 		netip.MustParseAddrPort(fmt.Sprintf("[::1]:%d", 10000)), // nobody
 	} {
-		for _, function := range []uint16{createStickiness, removeStickiness} {
-			inner := tcpBetween(t, source, victim, layers.TCP{Seq: uint32(i), Ack: 1, SYN: true, ACK: true})
+		for _, function := range []wire.Function{wire.CreateStickiness, wire.RemoveStickiness} {
+			inner := tcpBetween(source, victim, wire.TCP{Seq: uint32(i), Ack: 1, Flags: wire.SYN | wire.ACK})
 			packets = append(packets, enclosed(forgedTag(server, 7), inner, sidOf(lb, function, 1)))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // With `wire: insert` the segments travel inside the client's own packet, as in
@@ -62,15 +63,15 @@ func (f *frame) left() int { return int(f.bytes[ethernet+ipv6+3]) }
 
 // wantInserted: what the LB sends has the list (lb, segments…, vip), 8 + 16 bytes
 // a segment, and is otherwise the client's packet one hop on.
-func (w *wire) wantInserted(t *testing.T, pairs []pair, choices int) {
+func (w *recorded) wantInserted(t *testing.T, pairs []pair, choices int) {
 	t.Helper()
 	for _, p := range pairs {
 		list, was, is := p.out.list, p.in.ip, p.out.ip
 		want := 1
-		if p.in.tcp.has(syn) {
+		if p.in.tcp.has(wire.SYN) {
 			want = choices
 			w.wantList(t, list[1:len(list)-1], choices)
-		} else if function(list[1]) != ackStickiness {
+		} else if function(list[1]) != wire.AckStickiness {
 			t.Errorf("%v goes by %v", p.in.tcp, list)
 		}
 		if got, bytes := len(p.out.bytes)-len(p.in.bytes), 8+16*(want+2); got != bytes || p.out.overhead() != bytes {
@@ -90,7 +91,7 @@ func (w *wire) wantInserted(t *testing.T, pairs []pair, choices int) {
 
 // insertedSource is signedSource of an inserted list, whose own first segment
 // is the tag's place.
-func (w *wire) insertedSource(t *testing.T, p pair) netip.Addr {
+func (w *recorded) insertedSource(t *testing.T, p pair) netip.Addr {
 	t.Helper()
 	out := *p.out
 	out.list = p.out.list[1:]
@@ -99,17 +100,17 @@ func (w *wire) insertedSource(t *testing.T, p pair) netip.Addr {
 
 // wantVisits: every SYN visits so many servers, each by the next segment of its
 // list; the one where it stays takes it out.
-func (w *wire) wantVisits(t *testing.T, pairs []pair, each int) {
+func (w *recorded) wantVisits(t *testing.T, pairs []pair, each int) {
 	t.Helper()
 	offers, visits := 0, 0
 	for _, p := range pairs {
-		if p.in.tcp.has(syn) {
+		if p.in.tcp.has(wire.SYN) {
 			offers++
 		}
 	}
 	for _, n := range w.bed.Servers {
 		for _, f := range w.on(n, true) {
-			if !f.isInserted() || !f.tcp.has(syn) {
+			if !f.isInserted() || !f.tcp.has(wire.SYN) {
 				continue
 			}
 			visits++
@@ -125,7 +126,7 @@ func (w *wire) wantVisits(t *testing.T, pairs []pair, each int) {
 
 // wantInsertedSignals: servers tell the LB by (server, lb::cs, client), 56 bytes
 // in the answer itself; the LB sends that to the client without them.
-func (w *wire) wantInsertedSignals(t *testing.T) {
+func (w *recorded) wantInsertedSignals(t *testing.T) {
 	t.Helper()
 	lb := w.bed.LBs[0]
 	sent := map[string]int{}
@@ -140,10 +141,10 @@ func (w *wire) wantInsertedSignals(t *testing.T) {
 			continue
 		}
 		fn := function(f.ip.destination)
-		if !f.isInserted() || f.overhead() != 56 || f.left() != 1 || fn != createStickiness && fn != removeStickiness {
+		if !f.isInserted() || f.overhead() != 56 || f.left() != 1 || fn != wire.CreateStickiness && fn != wire.RemoveStickiness {
 			t.Errorf("a server told the LB %v by %v", f.tcp, f.list)
 		}
-		if f.tcp.has(syn | ack) {
+		if f.tcp.has(wire.SYN | wire.ACK) {
 			opened[f.tcp.flow(w.bed.VIP)] = true
 		}
 		if sent[f.packet()]--; sent[f.packet()] < 0 {
@@ -261,7 +262,7 @@ func TestInsertRecovers(t *testing.T) {
 	announce(t, bed, bed.LBs[1])
 	askAll(t, conns)
 	askAll(t, conns)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	takeOut(w.frames)
 	w.wantQuestions(t, bed.LBs[1], flows)
 	if n := counter(t, farm, "stickiness_recovered", bed.LBs[1]); n != flows {
@@ -276,7 +277,7 @@ func TestInsertRecovers(t *testing.T) {
 
 // wantQuestions: each flow's first packet at an LB asks, all later ones are
 // steered, and all of it is inserted.
-func (w *wire) wantQuestions(t *testing.T, lb *testbed.Node, flows int) {
+func (w *recorded) wantQuestions(t *testing.T, lb *testbed.Node, flows int) {
 	t.Helper()
 	asked, steered := map[flow]bool{}, map[flow]bool{}
 	for _, f := range w.on(lb, false) {
@@ -287,15 +288,15 @@ func (w *wire) wantQuestions(t *testing.T, lb *testbed.Node, flows int) {
 			t.Errorf("%v left %s by %v", f.tcp, lb.Name, f.list)
 		}
 		switch function(f.ip.destination) {
-		case recoverStickiness:
+		case wire.RecoverStickiness:
 			asked[f.tcp.flow(w.bed.VIP)] = true
-		case ackStickiness:
+		case wire.AckStickiness:
 			steered[f.tcp.flow(w.bed.VIP)] = true
 		}
 	}
 	answered := map[flow]bool{}
 	for _, f := range w.on(lb, true) {
-		if f.isInserted() && f.overhead() == 56 && function(f.ip.destination) == createStickiness {
+		if f.isInserted() && f.overhead() == 56 && function(f.ip.destination) == wire.CreateStickiness {
 			answered[f.tcp.flow(w.bed.VIP)] = true
 		}
 	}
@@ -323,11 +324,11 @@ func TestKernelEndInserted(t *testing.T) {
 		}
 	}
 	settled(t, bed)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	takeOut(w.frames)
 	moved := 0
 	for _, f := range w.on(s1, false) {
-		if f.isInserted() && f.tcp.has(syn) && locator(f.ip.destination) == s2.Locator && f.left() == 1 {
+		if f.isInserted() && f.tcp.has(wire.SYN) && locator(f.ip.destination) == s2.Locator && f.left() == 1 {
 			moved++
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // The service in IPv4 travels like any other, as what is inside (next header 4).
@@ -101,7 +102,7 @@ func (p packet4) text() string {
 	b := slices.Clone(p.bytes)
 	b[8] = 0
 	clear(b[10:12])
-	if p.has(syn | ack) {
+	if p.has(wire.SYN | wire.ACK) {
 		clear(b[ipv4+16 : ipv4+18])
 		clear(b[ipv4+22 : ipv4+24])
 	}
@@ -109,7 +110,7 @@ func (p packet4) text() string {
 }
 
 // on4 returns the IPv4 packets on a node's link in one direction.
-func (w *wire) on4(n *testbed.Node, toNode bool) (found []packet4) {
+func (w *recorded) on4(n *testbed.Node, toNode bool) (found []packet4) {
 	for i := range w.frames {
 		if f := &w.frames[i]; f.link == n.Link && f.toNode == toNode {
 			if p, ok := read4(f); ok {
@@ -140,7 +141,7 @@ func TestIPv4(t *testing.T) {
 	group.Wait()
 	wantMegabytes(t, bed, url4)
 	settled(t, bed)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	w.wantForwarded4(t, 3)
 	w.wantAnswers4(t)
 	if passed := counter(t, farm, "pass_on_busy", bed.Servers...); passed < 2*conns {
@@ -187,7 +188,7 @@ func request4(ctx context.Context, n *testbed.Node, class int) error {
 
 // wantForwarded4: each packet to the VIP leaves the LB once, inside, one hop on,
 // and visits as many servers as the policy makes it.
-func (w *wire) wantForwarded4(t *testing.T, choices int) {
+func (w *recorded) wantForwarded4(t *testing.T, choices int) {
 	t.Helper()
 	lb := w.bed.LBs[0]
 	waiting, classes, offers := map[string][]packet4{}, map[uint8]int{}, 0
@@ -210,7 +211,7 @@ func (w *wire) wantForwarded4(t *testing.T, choices int) {
 			t.Errorf("TTL %d became %d, class %#x is %#x outside, with %d hops", came[0].ttl(), p.ttl(), p.tos(), p.frame.ip.class, p.frame.ip.hops)
 		}
 		want := ipv6
-		if p.has(syn) {
+		if p.has(wire.SYN) {
 			want += 8 + 16*(choices-1)
 			offers++
 		}
@@ -226,7 +227,7 @@ func (w *wire) wantForwarded4(t *testing.T, choices int) {
 	visits := 0
 	for _, n := range w.bed.Servers {
 		for _, p := range w.on4(n, true) {
-			if p.encapsulated() && p.has(syn) {
+			if p.encapsulated() && p.has(wire.SYN) {
 				visits++
 			}
 		}
@@ -241,7 +242,7 @@ func (w *wire) wantForwarded4(t *testing.T, choices int) {
 
 // wantAnswers4: servers' SYN-ACKs and FINs come to the client by way of the LB,
 // one hop on and otherwise the same but for the MSS; data comes straight.
-func (w *wire) wantAnswers4(t *testing.T) {
+func (w *recorded) wantAnswers4(t *testing.T) {
 	t.Helper()
 	lb := w.bed.LBs[0]
 	told := map[string][]packet4{}

@@ -22,6 +22,7 @@ import (
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // bulks runs a BulkServer on the VIP, IPv6 and IPv4, of each node.
@@ -287,7 +288,7 @@ func TestDatagramsAtTheEdge(t *testing.T) {
 			c := record(t, bed)
 			var packets [][]byte
 			for size := shortest; size <= testbed.MTU; size++ {
-				packets = append(packets, datagram(t, bed, 10000+size, dns, size))
+				packets = append(packets, datagram(bed, 10000+size, dns, size))
 			}
 			sendRaw(t, bed, packets...)
 			seen := func() uint64 {
@@ -318,26 +319,7 @@ func TestDatagramsAtTheEdge(t *testing.T) {
 }
 
 // datagram is a UDP packet of nobody's, so many bytes long with its IPv6 header.
-func datagram(t *testing.T, bed *testbed.Bed, from, to, size int) []byte {
-	t.Helper()
-	ip := &layers.IPv6{
-		Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolUDP,
-		SrcIP: nobody.AsSlice(), DstIP: bed.VIP.AsSlice(),
-	}
-	udp := &layers.UDP{SrcPort: layers.UDPPort(from), DstPort: layers.UDPPort(to)}
-	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
-	payload := gopacket.Payload(bytes.Repeat([]byte{'x'}, size-ipv6-8))
-	return serialized(t, ip, udp, payload)
-}
-
-// serialized joins headers, lengths and checksums filled in.
-func serialized(t *testing.T, parts ...gopacket.SerializableLayer) []byte {
-	t.Helper()
-	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...); err != nil {
-		t.Fatal(err)
-	}
-	return slices.Clone(b.Bytes())
+func datagram(bed *testbed.Bed, from, to, size int) []byte {
+	payload := bytes.Repeat([]byte{'x'}, size-wire.IPv6Bytes-wire.UDPBytes)
+	return wire.IP{Source: nobody, Destination: bed.VIP}.UDP(uint16(from), uint16(to), payload)
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -11,14 +12,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestEveryOptionLength: a SYN has 0 to 40 bytes of options (RFC 9293 §3.1); with
@@ -34,14 +34,14 @@ func TestEveryOptionLength(t *testing.T) {
 		}
 		var syns [][]byte
 		for length := range most + 1 {
-			syns = append(syns, optionSYN(t, bed, first+length, 1000*length, length))
+			syns = append(syns, optionSYN(bed, first+length, 1000*length, length))
 		}
 		c := record(t, bed)
 		sendRaw(t, bed, syns...)
 		eventually(t, "all are offered and answered", func() bool {
 			return counter(t, farm, "stickiness_created", bed.LBs[0]) == uint64(len(syns))
 		})
-		w := wire{bed, c.stop(t)}
+		w := recorded{bed, c.stop(t)}
 		takeOut(w.frames)
 		if pairs := w.forwarded(t); len(pairs) != len(syns) {
 			t.Errorf("%d packets through the LB for %d SYNs", len(pairs), len(syns))
@@ -49,7 +49,7 @@ func TestEveryOptionLength(t *testing.T) {
 		answered := map[int]bool{}
 		for _, f := range w.on(bed.Client, true) {
 			length := int(f.tcp.to.Port()) - first
-			answered[length] = f.tcp.has(syn|ack) && f.acknowledges() == uint32(1000*length+1)
+			answered[length] = f.tcp.has(wire.SYN|wire.ACK) && f.acknowledges() == uint32(1000*length+1)
 		}
 		for length := range most + 1 {
 			if !answered[length] {
@@ -61,27 +61,16 @@ func TestEveryOptionLength(t *testing.T) {
 
 // optionSYN is a SYN from nobody with so many bytes of options: what the server
 // has no use for, in an option of its own (RFC 6994), or padding.
-func optionSYN(t *testing.T, bed *testbed.Bed, port, seq, length int) []byte {
-	t.Helper()
-	ip := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: nobody.AsSlice(), DstIP: bed.VIP.AsSlice()}
-	s := &layers.TCP{SrcPort: layers.TCPPort(port), DstPort: testbed.Port, Seq: uint32(seq), SYN: true, Window: 65535}
-	const experiment1, header = 253, 2
+func optionSYN(bed *testbed.Bed, port, seq, length int) []byte {
+	const nop, experiment1, header = 1, 253, 2
+	options := bytes.Repeat([]byte{nop}, length)
 	if length >= header && length%2 == 0 {
-		s.Options = []layers.TCPOption{{OptionType: experiment1, OptionLength: uint8(length), OptionData: make([]byte, length-header)}}
-	} else {
-		s.Options = slices.Repeat([]layers.TCPOption{{OptionType: layers.TCPOptionKindNop}}, length)
+		clear(options)
+		options[0], options[1] = experiment1, uint8(length)
 	}
-	if err := s.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
-	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, s); err != nil {
-		t.Fatal(err)
-	}
-	if want := ipv6 + 20 + (length+3)/4*4; len(b.Bytes()) != want {
-		t.Fatalf("a SYN of %d bytes, want %d", len(b.Bytes()), want)
-	}
-	return b.Bytes()
+	options = append(options, make([]byte, -length&3)...)
+	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN, Options: options}
+	return wire.IP{Source: nobody, Destination: bed.VIP}.TCP(t, nil)
 }
 
 // acknowledges is the acknowledgement number.
@@ -121,7 +110,7 @@ func TestOptionsArrive(t *testing.T) {
 		conn := dial(t, bed)
 		get(t, conn, "/bytes/100000")
 		wantUsed(t, conn)
-		w := wire{bed, c.stop(t)}
+		w := recorded{bed, c.stop(t)}
 		takeOut(w.frames)
 		said := w.synACKOptions(bed.Servers...)
 		heard := w.synACKOptions(bed.Client)
@@ -168,10 +157,10 @@ func wantSameOptions(t *testing.T, said, heard map[uint8]string) {
 }
 
 // synACKOptions are those of the SYN-ACKs that left servers, or came to clients.
-func (w *wire) synACKOptions(nodes ...*testbed.Node) (all []map[uint8]string) {
+func (w *recorded) synACKOptions(nodes ...*testbed.Node) (all []map[uint8]string) {
 	for _, n := range nodes {
 		for _, f := range w.on(n, n == w.bed.Client) {
-			if f.tcp.has(syn|ack) && f.tcp.from.Addr() == w.bed.VIP {
+			if f.tcp.has(wire.SYN|wire.ACK) && f.tcp.from.Addr() == w.bed.VIP {
 				all = append(all, f.options())
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // With `via` everything that an LB sends to a service's servers passes other
@@ -105,7 +106,7 @@ func TestVia(t *testing.T) {
 			announce(t, bed, bed.LBs[1])
 			askAll(t, conns)
 			letGo(t, bed, conns)
-			w := wire{bed, capture.stop(t)}
+			w := recorded{bed, capture.stop(t)}
 			takeOut(w.frames)
 			w.wantVia(t, c.policy)
 			wantNoStray(t, farm)
@@ -116,9 +117,9 @@ func TestVia(t *testing.T) {
 }
 
 // wantVia follows every packet from the LBs through all transits to a server.
-func (w *wire) wantVia(t *testing.T, policy string) {
+func (w *recorded) wantVia(t *testing.T, policy string) {
 	t.Helper()
-	functions, packets := map[uint16]int{}, 0
+	functions, packets := map[wire.Function]int{}, 0
 	for _, lb := range w.bed.LBs {
 		for _, f := range w.on(lb, false) {
 			if !f.encapsulated() {
@@ -146,13 +147,13 @@ func (w *wire) wantVia(t *testing.T, policy string) {
 		}
 	}
 	w.wantServed(t, packets)
-	want := []uint16{connectAvail, ackStickiness, recoverStickiness}
+	want := []wire.Function{wire.ConnectAvail, wire.AckStickiness, wire.RecoverStickiness}
 	if policy == "single" {
-		want = []uint16{deliverAny}
+		want = []wire.Function{wire.Deliver}
 	}
 	for _, fn := range want {
 		if functions[fn] == 0 {
-			t.Errorf("nothing went by %#x: %v", fn, functions)
+			t.Errorf("nothing went by %s: %v", fn, functions)
 		}
 	}
 	if len(functions) != len(want) {
@@ -162,7 +163,7 @@ func (w *wire) wantVia(t *testing.T, policy string) {
 
 // wantServed: what comes to servers left a transit or another server; nothing
 // came straight from an LB.
-func (w *wire) wantServed(t *testing.T, packets int) {
+func (w *recorded) wantServed(t *testing.T, packets int) {
 	t.Helper()
 	taken := 0
 	for _, n := range w.bed.Servers {

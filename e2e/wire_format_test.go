@@ -9,17 +9,18 @@ import (
 
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
+	"proffer/wire"
 )
 
-// wire is a capture with what a test of the wire format looks up in it.
-type wire struct {
+// recorded is a capture with what a test of the wire format looks up in it.
+type recorded struct {
 	bed    *testbed.Bed
 	frames []frame
 }
 
 // listen runs the policy, makes the connections and returns what was on the
 // links, and the capture's file.
-func listen(t *testing.T, servers int, s experiment.Settings) (wire, string) {
+func listen(t *testing.T, servers int, s experiment.Settings) (recorded, string) {
 	t.Helper()
 	bed := up(t, testbed.Config{Servers: servers})
 	serve(t, bed)
@@ -27,11 +28,11 @@ func listen(t *testing.T, servers int, s experiment.Settings) (wire, string) {
 	c := record(t, bed)
 	exchange(t, bed)
 	settled(t, bed)
-	return wire{bed, c.stop(t)}, c.file
+	return recorded{bed, c.stop(t)}, c.file
 }
 
 // on returns the frames with TCP on a node's link in one direction.
-func (w *wire) on(n *testbed.Node, toNode bool) []*frame {
+func (w *recorded) on(n *testbed.Node, toNode bool) []*frame {
 	var found []*frame
 	for i := range w.frames {
 		f := &w.frames[i]
@@ -45,7 +46,7 @@ func (w *wire) on(n *testbed.Node, toNode bool) []*frame {
 // forwarded pairs every packet that the LB encapsulated with the one it got.
 // All that came in for the VIP must have gone out, once, unchanged but for the
 // hop limit, and nothing else.
-func (w *wire) forwarded(t *testing.T) []pair {
+func (w *recorded) forwarded(t *testing.T) []pair {
 	t.Helper()
 	lb := w.bed.LBs[0]
 	waiting := map[string][]*frame{}
@@ -116,7 +117,7 @@ func TestWire(t *testing.T) {
 }
 
 // wantPlainClient: the client never sees an SRH, an encapsulation or a locator.
-func (w *wire) wantPlainClient(t *testing.T, connections int) {
+func (w *recorded) wantPlainClient(t *testing.T, connections int) {
 	t.Helper()
 	sids := netip.MustParsePrefix("5f00::/16") // RFC 9602
 	seen := 0
@@ -125,7 +126,7 @@ func (w *wire) wantPlainClient(t *testing.T, connections int) {
 			continue
 		}
 		seen++
-		if f.encapsulated() || f.ip.next == routing || f.ip.next == inIPv6 {
+		if f.encapsulated() || f.ip.next == routing || f.ip.next == wire.ProtoIPv6 {
 			t.Errorf("the client's link carries an encapsulated packet: %v by %v", f.ip, f.list)
 		}
 		if sids.Contains(f.ip.source) || sids.Contains(f.ip.destination) {
@@ -144,27 +145,27 @@ func (w *wire) wantPlainClient(t *testing.T, connections int) {
 
 // wantSizes: an offer to n candidates is 40 + 8 + 16 (n − 1) bytes longer than
 // the client's SYN, or 40 for one; everything else 40.
-func (w *wire) wantSizes(t *testing.T, pairs []pair, list int) {
+func (w *recorded) wantSizes(t *testing.T, pairs []pair, list int) {
 	t.Helper()
 	offers := 0
 	for _, p := range pairs {
 		want := ipv6
 		switch way := p.out.way(); function(way[0]) {
-		case connectAvail, connectForce:
+		case wire.ConnectAvail, wire.ConnectForce:
 			offers++
 			if list > 1 {
 				want = ipv6 + 8 + 16*(list-1)
 			}
 			w.wantList(t, way, list)
 			wantSRH(t, p.out, list)
-			if !p.in.tcp.has(syn) || p.in.tcp.has(ack) {
+			if !p.in.tcp.has(wire.SYN) || p.in.tcp.has(wire.ACK) {
 				t.Errorf("%v is offered", p.in.tcp)
 			}
-		case ackStickiness:
-			if list == 0 || p.in.tcp.has(syn) {
+		case wire.AckStickiness:
+			if list == 0 || p.in.tcp.has(wire.SYN) {
 				t.Errorf("%v is steered", p.in.tcp)
 			}
-		case deliverAny:
+		case wire.Deliver:
 			if list > 0 {
 				t.Errorf("%v goes to a server by hash alone", p.in.tcp)
 			}
@@ -184,20 +185,20 @@ func (w *wire) wantSizes(t *testing.T, pairs []pair, list int) {
 func wantSRH(t *testing.T, f *frame, list int) {
 	t.Helper()
 	if list == 1 {
-		if f.ip.next != inIPv6 {
+		if f.ip.next != wire.ProtoIPv6 {
 			t.Errorf("an offer to one server has a next header %d", f.ip.next)
 		}
 		return
 	}
 	const srhType = 4
-	want := []byte{inIPv6, byte(2 * (list - 1)), srhType, byte(list - 1), byte(list - 2), 0, 0, 0}
+	want := []byte{wire.ProtoIPv6, byte(2 * (list - 1)), srhType, byte(list - 1), byte(list - 2), 0, 0, 0}
 	if got := f.bytes[ethernet+ipv6:][:8]; f.ip.next != routing || !bytes.Equal(got, want) {
 		t.Errorf("an offer to %d servers has the SRH % x after next header %d, want % x", list, got, f.ip.next, want)
 	}
 }
 
 // wantList: every candidate once, the last one must take it.
-func (w *wire) wantList(t *testing.T, way []netip.Addr, length int) {
+func (w *recorded) wantList(t *testing.T, way []netip.Addr, length int) {
 	t.Helper()
 	if len(way) != length {
 		t.Errorf("an offer to %v, want %d candidates", way, length)
@@ -211,35 +212,35 @@ func (w *wire) wantList(t *testing.T, way []netip.Addr, length int) {
 		if !slices.ContainsFunc(w.bed.Servers, func(n *testbed.Node) bool { return n.Locator == locator(sid) }) {
 			t.Errorf("an offer to %v, which is no server", sid)
 		}
-		want := uint16(connectAvail)
+		want := wire.ConnectAvail
 		if i == len(way)-1 {
-			want = connectForce
+			want = wire.ConnectForce
 		}
 		if function(sid) != want {
-			t.Errorf("candidate %d of %v has function %#x, want %#x", i, way, function(sid), want)
+			t.Errorf("candidate %d of %v has function %s, want %s", i, way, function(sid), want)
 		}
 	}
 }
 
 // wantPassedOn: with nobody willing, every offer visits every candidate in the
 // order of its list and stays with the last, unchanged.
-func (w *wire) wantPassedOn(t *testing.T, pairs []pair, list int) {
+func (w *recorded) wantPassedOn(t *testing.T, pairs []pair, list int) {
 	t.Helper()
 	visits := map[flow][]netip.Prefix{}
 	last := map[flow]netip.Prefix{}
 	for _, n := range w.bed.Servers {
 		for _, f := range w.on(n, true) {
-			if !f.encapsulated() || f.tcp.flags&(syn|ack) != syn {
+			if !f.encapsulated() || f.tcp.flags&(wire.SYN|wire.ACK) != wire.SYN {
 				continue
 			}
 			visits[f.tcp.flow(w.bed.VIP)] = append(visits[f.tcp.flow(w.bed.VIP)], n.Locator)
-			if function(f.ip.destination) == connectForce {
+			if function(f.ip.destination) == wire.ConnectForce {
 				last[f.tcp.flow(w.bed.VIP)] = n.Locator
 			}
 		}
 	}
 	for _, p := range pairs {
-		if way := p.out.way(); p.in.tcp.has(syn) {
+		if way := p.out.way(); p.in.tcp.has(wire.SYN) {
 			k := p.in.tcp.flow(w.bed.VIP)
 			if len(visits[k])%list != 0 || len(visits[k]) == 0 || last[k] != locator(way[list-1]) {
 				t.Errorf("an offer to %v visited %v and stayed with %v", way, visits[k], last[k])

@@ -5,31 +5,17 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"proffer/wire"
 )
 
-// The header lengths and numbers of RFC 8200, 8754 and 9293, and the SID
-// layout of DESIGN.md §3, written down once more: a test that read them from
-// the product would agree with any mistake.
+// Numbers of RFC 8200 and 8754. How to read headers is written down here once more: a
+// test that read frames as the product does would agree with any mistake.
 const (
-	ethernet = 14
-	ipv6     = 40
-
-	routing = 43
-	inIPv6  = 41
-	tcp     = 6
-
-	connectAvail      = 0xca
-	connectForce      = 0xcf
-	ackStickiness     = 0xa5
-	recoverStickiness = 0xe5
-	deliverAny        = 0xd7
-	createStickiness  = 0xc5
-	removeStickiness  = 0xf5
-
-	fin = 0x01
-	syn = 0x02
-	rst = 0x04
-	ack = 0x10
+	ethernet = wire.EthernetBytes
+	ipv6     = wire.IPv6Bytes
+	routing  = wire.ProtoRouting
+	tcp      = wire.ProtoTCP
 )
 
 // frame is a frame on a link, with what the tests ask of it.
@@ -106,7 +92,7 @@ func parse(link string, toNode bool, b []byte) frame {
 	if next == routing {
 		f.list, next, rest = segments(rest)
 	}
-	if next == inIPv6 {
+	if next == wire.ProtoIPv6 {
 		if f.list == nil {
 			f.list = []netip.Addr{f.ip.destination}
 		}
@@ -157,10 +143,10 @@ func (f *frame) encapsulated() bool { return f.list != nil }
 // overhead is what is in front of the inner packet.
 func (f *frame) overhead() int { return len(f.bytes) - ethernet - len(f.inner) }
 
-// function is the function of a SID, DESIGN.md §3: 16 bits after the locator.
-func function(sid netip.Addr) uint16 {
+// function is the function of a SID: 16 bits after the locator.
+func function(sid netip.Addr) wire.Function {
 	b := sid.As16()
-	return binary.BigEndian.Uint16(b[8:])
+	return wire.Function(binary.BigEndian.Uint16(b[8:]))
 }
 
 func locator(sid netip.Addr) netip.Prefix {
@@ -174,7 +160,7 @@ func locator(sid netip.Addr) netip.Prefix {
 func (f *frame) packet() string {
 	b := slices.Clone(f.inner)
 	b[7] = 0
-	if f.tcp != nil && f.tcp.has(syn|ack) {
+	if f.tcp != nil && f.tcp.has(wire.SYN|wire.ACK) {
 		const checksum, mss = ipv6 + 16, ipv6 + 20 + 2 // Linux says the MSS first
 		clear(b[checksum : checksum+2])
 		clear(b[mss : mss+2])

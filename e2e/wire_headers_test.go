@@ -12,6 +12,7 @@ import (
 	"proffer/config"
 	"proffer/lab/testbed"
 	"proffer/policy"
+	"proffer/wire"
 )
 
 // settled returns when every connection of the bed is closed: nothing is on its
@@ -45,7 +46,7 @@ func busy(t *testing.T, n *testbed.Node) (found bool) {
 
 // wantOuterHeaders: traffic class copied, the hop limit inside one less, the
 // one outside whole, the LB as source.
-func (w *wire) wantOuterHeaders(t *testing.T, pairs []pair) {
+func (w *recorded) wantOuterHeaders(t *testing.T, pairs []pair) {
 	t.Helper()
 	marked := map[uint8]int{}
 	for _, p := range pairs {
@@ -71,7 +72,7 @@ func (w *wire) wantOuterHeaders(t *testing.T, pairs []pair) {
 
 // wantLabels: the outer flow label is the flow's, on every link that an
 // encapsulated packet takes, so that the fabric keeps a flow on one path.
-func (w *wire) wantLabels(t *testing.T) {
+func (w *recorded) wantLabels(t *testing.T) {
 	t.Helper()
 	label := map[flow]uint32{}
 	flows := map[uint32]int{}
@@ -102,7 +103,7 @@ func (w *wire) wantLabels(t *testing.T) {
 // wantReplies: nothing that a server sends to a client crosses the LB but what
 // tells the LB something: SYN-ACKs, FINs and RSTs, and each connection's do.
 // signals is false where nothing is to be told.
-func (w *wire) wantReplies(t *testing.T, signals bool) {
+func (w *recorded) wantReplies(t *testing.T, signals bool) {
 	t.Helper()
 	direct, late := w.direct(t)
 	if direct < connections {
@@ -119,14 +120,14 @@ func (w *wire) wantReplies(t *testing.T, signals bool) {
 			t.Errorf("the LB sent %v", f.tcp)
 		case !signals:
 			t.Errorf("%v crossed the LB", f.tcp)
-		case f.tcp.has(syn | ack):
+		case f.tcp.has(wire.SYN | wire.ACK):
 			opened[k]++
-		case f.tcp.has(fin), f.tcp.has(rst), late[k]:
+		case f.tcp.has(wire.FIN), f.tcp.has(wire.RST), late[k]:
 			closed[k]++
 		default:
 			t.Errorf("%v crossed the LB, which it tells nothing", f.tcp)
 		}
-		if f.tcp.payload > 0 && !f.tcp.has(fin) {
+		if f.tcp.payload > 0 && !f.tcp.has(wire.FIN) {
 			t.Errorf("data crossed the LB: %v", f.tcp)
 		}
 	}
@@ -141,7 +142,7 @@ func (w *wire) wantReplies(t *testing.T, signals bool) {
 // direct counts the packets with data that servers sent to the client without
 // the LB, and finds the flows whose FIN did: with data it may have no room for
 // the outer header, and the next packet tells the LB instead (agent.bpf.c, wrap).
-func (w *wire) direct(t *testing.T) (data int, late map[flow]bool) {
+func (w *recorded) direct(t *testing.T) (data int, late map[flow]bool) {
 	t.Helper()
 	late = map[flow]bool{}
 	for _, n := range w.bed.Servers {
@@ -152,7 +153,7 @@ func (w *wire) direct(t *testing.T) (data int, late map[flow]bool) {
 			if f.tcp.payload > 0 {
 				data++
 			}
-			if f.tcp.has(fin) {
+			if f.tcp.has(wire.FIN) {
 				late[f.tcp.flow(w.bed.VIP)] = true
 			}
 		}
@@ -162,7 +163,7 @@ func (w *wire) direct(t *testing.T) (data int, late map[flow]bool) {
 
 // wantUnwrapped: what servers send to the LB is one header longer than what the
 // LB sends on to the client, and otherwise the same but for the hop limit.
-func (w *wire) wantUnwrapped(t *testing.T) {
+func (w *recorded) wantUnwrapped(t *testing.T) {
 	t.Helper()
 	lb := w.bed.LBs[0]
 	wrapped := map[string][]*frame{}
@@ -171,11 +172,11 @@ func (w *wire) wantUnwrapped(t *testing.T) {
 			continue
 		}
 		fn := function(f.ip.destination)
-		if f.overhead() != ipv6 || fn != createStickiness && fn != removeStickiness || f.ip.class != f.tcp.header.class {
+		if f.overhead() != ipv6 || fn != wire.CreateStickiness && fn != wire.RemoveStickiness || f.ip.class != f.tcp.header.class {
 			t.Errorf("a server told the LB %v in %v", f.tcp, f.ip)
 		}
-		if (fn == createStickiness) != f.tcp.has(syn|ack) {
-			t.Errorf("a server told the LB %#x with %v", fn, f.tcp)
+		if (fn == wire.CreateStickiness) != f.tcp.has(wire.SYN|wire.ACK) {
+			t.Errorf("a server told the LB %s with %v", fn, f.tcp)
 		}
 		wrapped[f.packet()] = append(wrapped[f.packet()], f)
 	}
@@ -202,10 +203,10 @@ func (w *wire) wantUnwrapped(t *testing.T) {
 
 // signedSource is the LB's address that a packet must come from: its own where
 // nothing changes a state, else the tag of what the packet shows (docs/wire.md).
-func (w *wire) signedSource(t *testing.T, p pair) netip.Addr {
+func (w *recorded) signedSource(t *testing.T, p pair) netip.Addr {
 	t.Helper()
 	lb, way := w.bed.LBs[0], p.out.way()
-	if fn := function(way[0]); fn == ackStickiness || fn == deliverAny {
+	if fn := function(way[0]); fn == wire.AckStickiness || fn == wire.Deliver {
 		return lb.Loopback()
 	}
 	file := filepath.Join(w.bed.Dir, lb.Name+".keys")
@@ -223,7 +224,5 @@ func (w *wire) signedSource(t *testing.T, p pair) netip.Addr {
 	}
 	slices.Reverse(shown)
 	tag := policy.Tag(keys[0].Farm, policy.Flow{Client: p.in.tcp.from, VIP: p.in.tcp.to}, lb.Locator, shown)
-	address := lb.Locator.Addr().As16()
-	copy(address[8:], tag[:])
-	return netip.AddrFrom16(address)
+	return wire.Tagged(lb.Locator, tag)
 }

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/testbed"
+	"proffer/wire"
 )
 
 // nobody is a client address that no socket has: who gets an answer there does
@@ -20,21 +19,9 @@ import (
 var nobody = netip.MustParseAddr("2001:db8:c::ff00")
 
 // bareSYN is a SYN from nobody, as an IPv6 packet.
-func bareSYN(t *testing.T, bed *testbed.Bed, port, seq int, class uint8) []byte {
-	t.Helper()
-	ip := &layers.IPv6{
-		Version: 6, TrafficClass: class, FlowLabel: 0, HopLimit: 64, NextHeader: layers.IPProtocolTCP,
-		SrcIP: nobody.AsSlice(), DstIP: bed.VIP.AsSlice(),
-	}
-	s := &layers.TCP{SrcPort: layers.TCPPort(port), DstPort: testbed.Port, Seq: uint32(seq), SYN: true, Window: 65535}
-	if err := s.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
-	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, s); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+func bareSYN(bed *testbed.Bed, port, seq int, class uint8) []byte {
+	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN}
+	return wire.IP{Source: nobody, Destination: bed.VIP, Class: class}.TCP(t, nil)
 }
 
 // sendRaw puts packets on the client's link as they are.
@@ -82,10 +69,10 @@ func routerMAC(t *testing.T, bed *testbed.Bed) (mac net.HardwareAddr) {
 
 // offersIn returns the lists of the offers that left the LB, by the client's
 // port, in order.
-func (w *wire) offersIn() map[uint16][][]netip.Addr {
+func (w *recorded) offersIn() map[uint16][][]netip.Addr {
 	lists := map[uint16][][]netip.Addr{}
 	for _, f := range w.on(w.bed.LBs[0], false) {
-		if f.encapsulated() && f.tcp.flags == syn {
+		if f.encapsulated() && f.tcp.flags == wire.SYN {
 			port := f.tcp.from.Port()
 			lists[port] = append(lists[port], f.way())
 		}
@@ -109,7 +96,7 @@ func TestSameList(t *testing.T) {
 	}
 	var syns [][]byte
 	for i := range flows {
-		syns = append(syns, bareSYN(t, bed, first+i, 1000*i, 0))
+		syns = append(syns, bareSYN(bed, first+i, 1000*i, 0))
 	}
 
 	c := record(t, bed)
@@ -121,7 +108,7 @@ func TestSameList(t *testing.T) {
 	restart(t, bed, lb, "lb")
 	sendRaw(t, bed, syns...)
 	eventually(t, "a new LB makes all offers", func() bool { return counter(t, farm, "offer", lb) == flows })
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 
 	distinct := map[string]bool{}
 	lists := w.offersIn()
@@ -163,11 +150,11 @@ func TestTrafficClass(t *testing.T) {
 	const classes, first = 256, 20000
 	var syns [][]byte
 	for class := range classes {
-		syns = append(syns, bareSYN(t, bed, first+class, class, uint8(class)))
+		syns = append(syns, bareSYN(bed, first+class, class, uint8(class)))
 	}
 	sendRaw(t, bed, syns...)
 	eventually(t, "all are offered", func() bool { return counter(t, farm, "offer", bed.LBs[0]) == classes })
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	pairs := w.forwarded(t)
 	if len(pairs) != classes {
 		t.Fatalf("%d packets for %d classes", len(pairs), classes)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"proffer/lab/traffic"
 	"proffer/policy"
 	"proffer/table"
+	"proffer/wire"
 )
 
 // kernelSRv6 lets a node's own kernel answer SIDs.
@@ -47,10 +47,10 @@ func TestKernelEnd(t *testing.T) {
 		}
 	}
 	settled(t, bed)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	moved := 0
 	for _, f := range w.on(s1, false) {
-		if f.tcp.has(syn) && locator(f.ip.destination) == s2.Locator && function(f.ip.destination) == connectForce {
+		if f.tcp.has(wire.SYN) && locator(f.ip.destination) == s2.Locator && function(f.ip.destination) == wire.ConnectForce {
 			moved++
 		}
 	}
@@ -90,7 +90,7 @@ func TestKernelDecapsulates(t *testing.T) {
 		t.Errorf("through End.DT6 come %d bytes that are not those of /bytes/%d (%v)", len(body), size, err)
 	}
 	settled(t, bed)
-	w := wire{bed, c.stop(t)}
+	w := recorded{bed, c.stop(t)}
 	if got := len(w.on(s1, true)); got < 5*flows {
 		t.Errorf("s1 got %d packets for %d connections", got, flows)
 	}
@@ -99,9 +99,7 @@ func TestKernelDecapsulates(t *testing.T) {
 
 // deliverSID is the SID at which a node decapsulates.
 func deliverSID(n *testbed.Node) netip.Prefix {
-	sid := n.Locator.Addr().As16()
-	binary.BigEndian.PutUint16(sid[8:], deliverAny)
-	return netip.PrefixFrom(netip.AddrFrom16(sid), 128)
+	return netip.PrefixFrom(wire.SID{Locator: n.Locator, Function: wire.Deliver}.Addr(), 128)
 }
 
 // serverOf asks the service who answers, on a connection from a port.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"proffer/wire"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -124,7 +126,7 @@ func TestEdge(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		b := up(t, Config{Servers: 1, OpenEdge: open})
 		c, s, lb := b.ClientAddrs[0], b.Servers[0].Addr, b.LBs[0].Loopback()
-		sid := function(b.Servers[0].Locator, deliverFunction)
+		sid := function(b.Servers[0].Locator, wire.Deliver)
 		hostile := map[string][]byte{
 			"to a SID":          ipv6(c, sid, noNext, mark("to a SID")),
 			"to a locator":      ipv6(c, lb, noNext, mark("to a locator")),

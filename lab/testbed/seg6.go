@@ -4,22 +4,19 @@ import (
 	"fmt"
 	"net/netip"
 
+	"proffer/wire"
+
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// Functions of SIDs that the kernel's own SRv6 answers.
-const (
-	endFunction     = 0xe
-	deliverFunction = 0xd7
-)
+// transitFunction is that of transit nodes, which is none of ours.
+const transitFunction = wire.Function(0xe)
 
 // function is the SID of a locator with a function and no argument.
-func function(locator netip.Prefix, function uint16) netip.Addr {
-	ip := locator.Addr().As16()
-	ip[8], ip[9] = byte(function>>8), byte(function)
-	return netip.AddrFrom16(ip)
+func function(locator netip.Prefix, function wire.Function) netip.Addr {
+	return wire.SID{Locator: locator, Function: function}.Addr()
 }
 
 // srv6 lets a kernel end SIDs: it accepts SRv6 and forwards.
@@ -34,7 +31,7 @@ func srv6() []sysctl {
 func planTransit(n *Node, j int) {
 	n.address(transitSerial + j)
 	n.Locator = TransitLocator(j)
-	n.SID = function(n.Locator, endFunction)
+	n.SID = function(n.Locator, transitFunction)
 	n.plan = plan{
 		sysctls:  append(srv6(), quiet()...),
 		loopback: []netip.Prefix{single(n.Loopback())},
@@ -75,13 +72,13 @@ func (b *Bed) Agentless(server *Node, action Action) error {
 			if err := setAll(append(srv6(), perInterface)); err != nil {
 				return err
 			}
-			return server.space.end(function(server.Locator, deliverFunction), end)
+			return server.space.end(function(server.Locator, wire.Deliver), end)
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("testbed: agentless %s: %w", server.Name, err)
 	}
-	server.SID = function(server.Locator, deliverFunction)
+	server.SID = function(server.Locator, wire.Deliver)
 	return nil
 }
 

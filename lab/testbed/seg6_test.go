@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"proffer/wire"
 )
 
 // encapsulate makes the kernel of an LB send what is for a VIP through
@@ -48,7 +50,7 @@ func TestAgentless(t *testing.T) {
 		{plain, plain, DT6, b.VIP}, // again, in the place of DX4
 	} {
 		agentless(t, b, c.server, c.action)
-		if want := function(c.server.Locator, 0xd7); c.server.SID != want {
+		if want := function(c.server.Locator, wire.Deliver); c.server.SID != want {
 			t.Fatalf("SID %s, want %s", c.server.SID, want)
 		}
 		for _, way := range [][]netip.Addr{
@@ -95,7 +97,7 @@ func TestRevivedServerIsNotAgentless(t *testing.T) {
 func TestTransits(t *testing.T) {
 	b := up(t, Config{Servers: 1, Transits: MaxTransits})
 	for i, n := range b.Transits {
-		if want := function(TransitLocator(i+1), 0xe); n.SID != want {
+		if want := function(TransitLocator(i+1), transitFunction); n.SID != want {
 			t.Errorf("SID of %s is %s, want %s", n.Name, n.SID, want)
 		}
 		connect(t, b.Servers[0], n, n.Loopback())

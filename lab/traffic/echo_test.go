@@ -68,7 +68,7 @@ func TestAThousandFlowsKeepTheirServers(t *testing.T) {
 	const n = 1000
 	for _, addr := range []string{vip, vip4} {
 		t.Run(addr, func(t *testing.T) {
-			client, server := wire(t)
+			client, server := linked(t)
 			echoes := map[string]*Echo{}
 			for _, name := range []string{"s1", "s2"} {
 				echoes[name] = newEcho(t, name, server.listen(addr))

@@ -55,7 +55,7 @@ func TestDatagramsAreAnsweredFromTheServicesAddress(t *testing.T) {
 		{"[::]:7", vip}, {"[::]:7", "[2001:db8:f::2]:7"}, {"[::]:7", vip4}, {"0.0.0.0:7", vip4},
 	} {
 		t.Run(c.to+" at "+c.listen, func(t *testing.T) {
-			client, server := wire(t)
+			client, server := linked(t)
 			echo := newEchoUDP(t, "s1", server.listenUDP(c.listen))
 			to := netip.MustParseAddrPort(c.to)
 			flows := openDatagrams(t, Dial{To: to, From: from(c.to, n), Enter: client.enter})

@@ -74,7 +74,7 @@ var spoofed = map[string]netip.Prefix{
 func TestFloodIsAFloodOfSYNs(t *testing.T) {
 	for _, to := range []string{vip, vip4} {
 		t.Run(to, func(t *testing.T) {
-			client, server := wire(t)
+			client, server := linked(t)
 			defer server.listen(to).Close()
 			flood := Flood{Interface: device, To: netip.MustParseAddrPort(to), Clients: spoofed[to],
 				Rate: 50_000, For: 300 * ms, Seed: 1, Enter: client.enter}
@@ -149,7 +149,7 @@ func assertSYN(t *testing.T, packet gopacket.Packet, to string) (netip.Addr, *la
 }
 
 func TestFloodSaysWhatIsWrong(t *testing.T) {
-	client, _ := wire(t)
+	client, _ := linked(t)
 	good := Flood{Interface: device, To: netip.MustParseAddrPort(vip), Clients: spoofed[vip], For: ms, Enter: client.enter}
 	for _, c := range []struct {
 		name string
@@ -188,7 +188,7 @@ const localProtocol = 0x88b5 // IEEE 802: local experiments
 // Forge sends each frame once, in order, as it was made.
 func TestForgeSendsEachFrameOnce(t *testing.T) {
 	const n = 1000 // what the tap can hold
-	client, server := wire(t)
+	client, server := linked(t)
 	header, err := Ethernet(client.enter, device, netip.MustParseAddr("2001:db8:f::1"))
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestForgeCountsWhatArrives(t *testing.T) {
 	const n = 200_000
 	for _, queue := range []bool{false, true} {
 		t.Run(fmt.Sprint("queue=", queue), func(t *testing.T) {
-			client, server := wire(t)
+			client, server := linked(t)
 			if queue {
 				server.queue()
 			}
@@ -262,7 +262,7 @@ func TestForgeDoesNotCountWhatIsDropped(t *testing.T) {
 		"the other end takes less": func(l netlink.Link) error { return netlink.LinkSetMTU(l, 1280) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, server := wire(t)
+			client, server := linked(t)
 			header, err := Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
 			if err != nil {
 				t.Fatal(err)
@@ -308,7 +308,7 @@ func (s *space) queue() {
 }
 
 func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
-	client, _ := wire(t)
+	client, _ := linked(t)
 	header, err := Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
 	if err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
 func BenchmarkFlood(b *testing.B) {
 	for _, rate := range []float64{50_000, 0} {
 		b.Run(fmt.Sprint("rate=", rate), func(b *testing.B) {
-			client, _ := wire(b)
+			client, _ := linked(b)
 			for b.Loop() {
 				flood := Flood{Interface: device, To: netip.MustParseAddrPort("[2001:db8:9::1]:80"), Clients: spoofed[vip],
 					Rate: rate, For: time.Second, Enter: client.enter}

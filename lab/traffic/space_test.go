@@ -55,7 +55,7 @@ const (
 	clients = 10 // 2001:db8:2::100 and 192.0.2.100 and up, behind the link
 )
 
-func wire(t testing.TB) (client, server *space) {
+func linked(t testing.TB) (client, server *space) {
 	t.Helper()
 	client, server = newSpace(t), newSpace(t)
 	client.do(func() error {
