@@ -50,7 +50,7 @@ func newServerProbe(t testing.TB, locator topo.Node, hops topo.NextHops, keys ..
 
 const willing = 1 << 20 // a threshold that no load of the test reaches
 
-// tell writes what the kernel has, as struct socket of sock.h.
+// tell writes what the kernel has, as struct socket of socket.h.
 func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 	state := map[fsm.State]uint32{
 		fsm.Request: 12, fsm.Full: 1, fsm.TimeWait: 6, // BPF_TCP_* of linux/bpf.h

@@ -7,7 +7,6 @@
 #include "agent/reset.h"
 #include "packet/scratch.h"
 
-/* spoilt is the verdict on a packet that could not be rewritten. */
 static __always_inline int cannot_rewrite(enum rewritten how)
 {
 	switch (how) {
@@ -30,7 +29,7 @@ static __always_inline bool is_mac_set(const __u8 *mac)
 /* address_to_vip addresses the frame to the interface that has the VIP. The source stays:
  * a bridge behind this link learns from that address. */
 static __always_inline enum rewritten address_to_vip(struct xdp_md *ctx, const struct request *r,
-					      const __u8 *from)
+						     const __u8 *from)
 {
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
@@ -114,12 +113,12 @@ __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 /* encapsulate_in puts the packet into [to]. A function of its own to keep the stack small;
  * its arguments are never NULL, but the verifier wants proof. */
 __noinline int encapsulate_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
-		      const struct key *key, const struct next_hop *hop)
+			      const struct key *key, const struct next_hop *hop)
 {
 	if (!p || !to || !hop)
 		return FRAME_TRUNCATED;
 	return add_outer(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
-			  to, hop->mac, protocol_inside(p));
+			 to, hop->mac, protocol_inside(p));
 }
 
 /* give_back returns the packet in [lb::nm]: the LB removes its entry of the flow, or

@@ -10,89 +10,12 @@
  *   out  tc, the service's packets to its clients:
  *        WAIT    in [lb::cs]; closing: in [lb::rms]; else straight to the client;
  *        TC_ACT_UNSPEC lets the filters that follow decide */
-#include "core/count.h"
-#include <linux/pkt_cls.h>
-#include <stddef.h>
-
-enum counter {
-	AGENT_PASS_NOT_IPV6,
-	AGENT_PASS_NOT_SID,
-	AGENT_PASS_OWN_ADDRESS,
-	AGENT_ACCEPT_AVAIL,
-	AGENT_ACCEPT_FORCE,
-	AGENT_ACCEPT_REPEATED,
-	AGENT_ACCEPT_CHALLENGED,
-	AGENT_PASS_ON_BUSY,
-	AGENT_PASS_ON_UNKNOWN_LOAD,
-	AGENT_PASS_ON_FULL,
-	AGENT_PASS_ON_NO_LISTENER,
-	AGENT_PASS_ON_TABLE_FULL,
-	AGENT_PASS_ON_AGAIN,
-	AGENT_PASS_ON_NOT_MINE,
-	AGENT_REFUSE_FULL_RESET,
-	AGENT_REFUSE_FULL_DROP,
-	AGENT_REFUSE_NO_LISTENER,
-	AGENT_GIVE_BACK_NO_LISTENER,
-	AGENT_GIVE_BACK_NOT_MINE,
-	AGENT_DELIVER,
-	AGENT_STEERED,
-	AGENT_STEERED_ADOPTED,
-	AGENT_STEERED_EMBRYONIC,
-	AGENT_STEERED_OTHER_GENERATION,
-	AGENT_ESTABLISHED,
-	AGENT_ACKNOWLEDGED,
-	AGENT_RECOVERED,
-	AGENT_UNOWNED,
-	AGENT_REJECTED,
-	AGENT_TABLE_FULL,
-	AGENT_OUT_NOT_OURS,
-	AGENT_OUT_NO_FLOW,
-	AGENT_OUT_DIRECT,
-	AGENT_SIGNAL_CREATE,
-	AGENT_SIGNAL_REMOVE,
-	AGENT_SIGNAL_DEFERRED,
-	AGENT_DROP_OUTSIDE,
-	AGENT_DROP_BAD_TAG,
-	AGENT_DROP_UNKNOWN_FUNCTION,
-	AGENT_DROP_NOT_OUR_SERVICE,
-	AGENT_DROP_TRUNCATED,
-	AGENT_DROP_MALFORMED_TRANSPORT,
-	AGENT_DROP_MALFORMED_SRH,
-	AGENT_DROP_NOTHING_INSIDE,
-	AGENT_DROP_SEGMENTS_LEFT,
-	AGENT_DROP_NOT_A_SYN,
-	AGENT_DROP_UNOWNED,
-	AGENT_DROP_REJECT_STALE,
-	AGENT_DROP_HOP_LIMIT,
-	AGENT_DROP_CONGESTED,
-	AGENT_DROP_NO_NEXT_HOP,
-	AGENT_DROP_NO_HEADROOM,
-	COUNTERS,
-};
-
-_Static_assert(COUNTERS <= MAX_COUNTERS, "more counters than a record has room for");
-
-/* Keeps the enum, and with it the names, in the object's BTF. */
-const volatile enum counter counters_end = COUNTERS;
-
 #include "agent/act.h"
 #include "agent/decide.h"
+#include "agent/signal.h"
 #include "agent/sockets.h"
+#include "agent/sweep.h"
 #include "agent/wrap.h"
-
-/* not_for_us returns why the kernel gets the frame untouched, or COUNTERS. */
-static __always_inline enum counter not_for_us(struct xdp_md *ctx)
-{
-	struct cursor c = frame_at(ctx, 0);
-	struct ethhdr *eth = take(&c, sizeof(*eth));
-	struct ipv6hdr *ip = take(&c, sizeof(*ip));
-
-	if (!eth || !ip || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->version != 6)
-		return AGENT_PASS_NOT_IPV6;
-	if (!is_own(&ip->daddr))
-		return AGENT_PASS_NOT_SID;
-	return ((const struct sid *)&ip->daddr)->function_be ? COUNTERS : AGENT_PASS_OWN_ADDRESS;
-}
 
 SEC("xdp")
 int agent_in(struct xdp_md *ctx)
@@ -128,20 +51,6 @@ int agent_in(struct xdp_md *ctx)
 	}
 }
 
-/* read_outward parses a packet of a service on its way out. The linear part of a
- * super-packet is enough: it holds the headers. */
-static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
-{
-	struct cursor c = frame_at(skb, 0);
-	struct ethhdr *eth = take(&c, sizeof(*eth));
-	enum reading how;
-
-	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
-		return false;
-	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
-	return (how == READ || how == TRUNCATED) && p->kind != KIND_TOO_BIG && offering_of(p);
-}
-
 SEC("tc")
 int agent_out(struct __sk_buff *skb)
 {
@@ -167,27 +76,6 @@ int agent_out(struct __sk_buff *skb)
 		return verdict(AGENT_SIGNAL_CREATE, TC_ACT_UNSPEC);
 	clear_flag(e.c, CONN_OWES);
 	return verdict(AGENT_SIGNAL_REMOVE, TC_ACT_UNSPEC);
-}
-
-/* sweep_conns removes expired entries; the daemon runs it over some lines at a time. Its
- * frame is struct sweep, never a packet. An XDP program, since a syscall program may sleep,
- * and then Linux 6.1 lets it use no map with a lock. */
-SEC("xdp")
-int sweep_conns(struct xdp_md *ctx)
-{
-	struct cursor c = frame_at(ctx, 0);
-	struct sweep *data = take(&c, sizeof(*data)), s;
-
-	if (!data)
-		return XDP_ABORTED;
-	s = *data;
-	bpf_loop(s.count, sweep_line, &s, 0);
-	c = frame_at(ctx, 0);
-	data = take(&c, sizeof(*data));
-	if (!data)
-		return XDP_ABORTED;
-	*data = s;
-	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

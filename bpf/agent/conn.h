@@ -12,9 +12,10 @@
  *
  * An entry is embryonic until the client sends a packet that a spoofed source cannot. */
 #pragma once
-#include "core/count.h"
-#include "agent/load.h"
-#include "agent/conns.h"
+#include "agent/counters.h"
+#include "agent/insert.h"
+#include "agent/request_load.h"
+#include "core/siphash.h"
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are retransmitted (RFC 6298) */
 
@@ -42,72 +43,6 @@ static __always_inline struct conn_entry conn_find(struct packet *p, __u64 now)
 		e.c = NULL;
 	}
 	return e;
-}
-
-/* set_flag and clear_flag return true if they changed the flag: a counter beside the flag
- * moves exactly once however many CPUs see the cause. */
-static __always_inline bool set_flag(struct conn *c, __u32 flag)
-{
-	return !(__sync_fetch_and_or(&c->flags, flag) & flag);
-}
-
-static __always_inline bool clear_flag(struct conn *c, __u32 flag)
-{
-	return c->flags & flag && __sync_fetch_and_and(&c->flags, ~flag) & flag;
-}
-
-/* request_ended: the last payload went outward, or the connection ended. */
-static __always_inline void request_ended(struct conn *c)
-{
-	struct load *l;
-
-	if (!clear_flag(c, CONN_ASKING))
-		return;
-	l = load_at(c->offering);
-	if (l)
-		__sync_fetch_and_add(&l->asking, -1);
-}
-
-/* is_new_payload is true of payload past the last seen, and of any datagram's. */
-static __always_inline bool is_new_payload(struct conn *c, const struct packet *p)
-{
-	__u32 end = p->seq + !!(p->flags & TCP_SYN) + p->payload;
-	bool fresh;
-
-	if (p->kind == KIND_UDP)
-		return p->payload;
-	fresh = p->payload && (__s32)(end - c->next_in) > 0;
-	if (p->flags & TCP_FIN)
-		end++;
-	if ((__s32)(end - c->next_in) > 0 && (p->payload || p->flags & TCP_FIN))
-		c->next_in = end;
-	return fresh;
-}
-
-/* request_began: payload went inward. Only of an established flow, whose removal always
- * takes back the count. */
-static __always_inline void request_began(struct conn *c, const struct packet *p)
-{
-	struct load *l;
-
-	if (!is_new_payload(c, p) || !set_flag(c, CONN_ASKING))
-		return;
-	l = load_at(c->offering);
-	if (l)
-		__sync_fetch_and_add(&l->asking, 1);
-}
-
-/* pending_ended: the client finished the handshake, its datagram has been answered, or the
- * entry is removed. */
-static __always_inline void pending_ended(struct conn *c)
-{
-	struct load *l;
-
-	if (!clear_flag(c, CONN_PENDING))
-		return;
-	l = load_at(c->offering);
-	if (l)
-		pending_remove(l, c->epoch);
 }
 
 /* new_generation is the generation of the flow that the packet begins. UDP has no initial
@@ -152,7 +87,8 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 
 /* conn_establish makes an embryonic entry established. Returns NULL if another flow has
  * taken its slot. */
-static __always_inline struct conn *conn_establish(const struct packet *p, const struct conn_entry *e)
+static __always_inline struct conn *conn_establish(const struct packet *p,
+						   const struct conn_entry *e)
 {
 	int at = e->at;
 
@@ -199,51 +135,4 @@ static __always_inline void signal_to_lb(struct conn *c, __be64 lb_be, bool inse
 static __always_inline bool conn_closed(const struct conn *c)
 {
 	return (c->flags & CONN_CLOSED) == CONN_CLOSED;
-}
-
-static __always_inline bool conn_expired(const struct conn *c, bool established, const struct sweep *s)
-{
-	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
-
-	if (!established)
-		return age > EMBRYONIC_NS;
-	return age > (conn_closed(c) ? s->linger_ns : s->idle_ns);
-}
-
-/* sweep_line is the callback of bpf_loop. The load that an entry counted for is taken
- * back. The entry is read again once it is claimed: the flow may have begun again in
- * between, within one unit of its date. */
-static long sweep_line(__u64 i, struct sweep *s)
-{
-	__u32 at = s->from + i;
-	struct conn_line *line = conn_line_at(at);
-	struct conn *c;
-	__u64 was;
-
-	if (!line)
-		return 1;
-	for (int k = 0; k < SLOTS; k++) {
-		was = READ_ONCE(line->fingerprint[k]);
-		c = &line->slot[k].c;
-		if (was >= CLAIMED || no_digest(was))
-			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s)) {
-			s->kept += was / ESTABLISHED & 1;
-			continue;
-		}
-		stall();
-		if (!compare_and_swap(&line->fingerprint[k], was, was | CLAIMED))
-			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s)) {
-			__sync_fetch_and_xor(&line->fingerprint[k], ~was & CLAIMED);
-			continue;
-		}
-		pending_ended(c);
-		request_ended(c);
-		__sync_fetch_and_and(&line->fingerprint[k], DISPLACED);
-		if (was & IN_ALTERNATE)
-			conn_uncount_displaced(conn_alternate(at, was));
-		s->removed += was / ESTABLISHED & 1;
-	}
-	return 0;
 }

@@ -3,18 +3,11 @@
  * follows from it. */
 #pragma once
 #include "agent/accept.h"
-#include "core/clock.h"
-#include "agent/sock.h"
+#include "agent/listener.h"
+#include "agent/offerings.h"
+#include "agent/pending.h"
 
-#define MAX_OFFERINGS 128 /* 64 services and their VIPs, or as many of an earlier agent */
 #define STALE_NS 1000000000ULL /* a page not written for longer has lost its writer */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_OFFERINGS);
-	__type(key, struct service_key);
-	__type(value, struct offering);
-} offerings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -30,28 +23,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct reported);
 } reports SEC(".maps");
-
-static __always_inline const struct offering *offering_at(const struct in6_addr *vip,
-							  __be16 port_be, __u8 protocol)
-{
-	struct service_key key = { .vip = *vip, .port_be = port_be, .protocol = protocol };
-
-	return bpf_map_lookup_elem(&offerings, &key);
-}
-
-/* offering_of returns the packet's service, or NULL. */
-static __always_inline const struct offering *offering_of(const struct packet *p)
-{
-	if (p->kind != KIND_TCP && p->kind != KIND_UDP && p->kind != KIND_TOO_BIG)
-		return NULL;
-	return offering_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
-}
-
-/* vip_of returns an offering at the VIP of a packet without ports, or NULL. */
-static __always_inline const struct offering *vip_of(const struct packet *p)
-{
-	return offering_at(&p->t.vip, 0, 0);
-}
 
 static __always_inline struct load *load_at(__u32 i)
 {
@@ -79,7 +50,7 @@ enum willingness {
 
 /* would_accept decides an offer that could be passed on. */
 static __always_inline enum willingness would_accept(const struct offering *o, struct load *l,
-					    const struct listener *here, __u64 now)
+						     const struct listener *here, __u64 now)
 {
 	__u32 busy = 0;
 	bool yes;

@@ -7,6 +7,20 @@
 #include "core/domain.h"
 #include "packet/scratch.h"
 
+/* not_for_us returns why the kernel gets the frame untouched, or COUNTERS. */
+static __always_inline enum counter not_for_us(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+	if (!eth || !ip || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->version != 6)
+		return AGENT_PASS_NOT_IPV6;
+	if (!is_own(&ip->daddr))
+		return AGENT_PASS_NOT_SID;
+	return ((const struct sid *)&ip->daddr)->function_be ? COUNTERS : AGENT_PASS_OWN_ADDRESS;
+}
+
 /* An SR packet, the packet inside it, and its service. */
 struct request {
 	struct sr *sr;

@@ -4,8 +4,8 @@
  * so that a socket which was open before the agent started, or is seen twice, is counted
  * once and uncounted once. */
 #pragma once
-#include <bpf/bpf_tracing.h>
 #include "agent/load.h"
+#include <bpf/bpf_tracing.h>
 
 const volatile __u64 netns_cookie = 0;
 

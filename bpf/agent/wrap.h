@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* wrap.h: the signals in which packets to the client pass by the LB. */
+/* wrap.h: putting a packet to the client into a signal to the LB. */
 #pragma once
 #include "packet/auth.h"
-#include "agent/conn.h"
 #include "packet/nexthop.h"
 #include "packet/rewrite.h"
+#include "packet/srv6.h"
+#include <linux/pkt_cls.h>
 
 /* The headers before the packet, written in one piece; on the stack the IP header is
  * aligned. */
@@ -33,7 +34,8 @@ static __always_inline bool front_towards(struct __sk_buff *skb, const __u8 *to,
 
 /* encapsulate_out puts the packet into [lb::fn] (RFC 8986 §5.2, one segment: no SRH). */
 static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct packet *p,
-					    const struct sid *to, const struct key *key, struct front *f)
+					    const struct sid *to, const struct key *key,
+					    struct front *f)
 {
 	__be64 tag = key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED);
 	struct in6_addr from = own_address(tag), lb = sid_address(to);
@@ -118,41 +120,4 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 		return false;
 	return wire == WIRE_INSERT ? insert_out(skb, p, &sid, key, &f)
 				   : encapsulate_out(skb, p, &sid, key, &f);
-}
-
-/* sent_before is true of a retransmission. */
-static __always_inline bool sent_before(struct conn *c, const struct packet *p)
-{
-	__u32 end = p->seq + p->payload + !!(p->flags & TCP_SYN) + !!(p->flags & TCP_FIN);
-	bool before = !set_flag(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
-
-	if (!before)
-		c->next_out = end;
-	return before && !(p->flags & TCP_RST) && (p->payload || p->flags & TCP_FIN);
-}
-
-/* signal_to_send returns the function in which an outward packet goes by the LB, or
- * FN_NONE. Of an embryonic connection only the SYN-ACK is a signal: any other packet may be
- * of an older connection that the kernel still has. Retransmitted data or FIN goes straight
- * to the client: the LB of the first signal may be dead. UDP has no end to signal. */
-static __always_inline enum function signal_to_send(const struct conn_entry *e, const struct packet *p)
-{
-	bool ends = p->flags & (TCP_FIN | TCP_RST);
-	struct conn *c = e->c;
-
-	if (p->kind == KIND_UDP)
-		pending_ended(c);
-	if (p->flags & TCP_RST)
-		set_flag(c, CONN_CLOSED);
-	if (p->flags & TCP_FIN)
-		set_flag(c, CONN_SERVER_FIN);
-	if (p->payload || ends)
-		request_ended(c);
-	if (ends)
-		set_flag(c, CONN_OWES);
-	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
-		return FN_NONE;
-	if (c->state == CONN_WAIT)
-		return FN_CREATE_STICKINESS;
-	return c->flags & CONN_OWES ? FN_REMOVE_STICKINESS : FN_NONE;
 }

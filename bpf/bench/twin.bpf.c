@@ -4,6 +4,7 @@
  * the product. */
 #include "core/types.h"
 #include "agent/accept.h"
+#include "agent/pending.h"
 #include "core/digest.h"
 #include "core/siphash.h"
 

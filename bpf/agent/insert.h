@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* insert.h: writing entries of the agent's table of flows (conns.h). */
+#pragma once
+#include "agent/conns.h"
+
+#define TRIES 4 /* at a fingerprint that other CPUs date meanwhile */
+
+/* conn_count_displaced adds one. Returns false if other CPUs won every try. A count that
+ * has reached its maximum stays there. */
+__noinline bool conn_count_displaced(__u32 line)
+{
+	struct conn_line *s = conn_line_at(line);
+	__u64 was;
+
+	for (int i = 0; s && i < TRIES; i++) {
+		was = READ_ONCE(s->fingerprint[0]);
+		if ((was & DISPLACED) == DISPLACED ||
+		    compare_and_swap(&s->fingerprint[0], was, was + ONE_DISPLACED))
+			return true;
+	}
+	return false;
+}
+
+/* conn_uncount_displaced may fail: then searches read the alternate line in vain. */
+__noinline int conn_uncount_displaced(__u32 line)
+{
+	struct conn_line *s = conn_line_at(line);
+	__u64 was;
+
+	for (int i = 0; s && i < TRIES; i++) {
+		was = READ_ONCE(s->fingerprint[0]);
+		if ((was & DISPLACED) == DISPLACED ||
+		    compare_and_swap(&s->fingerprint[0], was, was - ONE_DISPLACED))
+			break;
+	}
+	return 0;
+}
+
+/* conn_vacate changes a slot's fingerprint, if it is still `was`, to CLAIMED or free. */
+static __always_inline bool conn_vacate(__u32 line, struct conn_line *s, __u32 i, __u64 was,
+					__u64 to)
+{
+	if (!compare_and_swap(&s->fingerprint[i], was, to | (was & DISPLACED)))
+		return false;
+	if (was & IN_ALTERNATE)
+		conn_uncount_displaced(conn_alternate(line, was));
+	return true;
+}
+
+#define FREE_RANK (1ULL << 17)
+#define EMBRYONIC_RANK (1ULL << 16)
+#define STALE_RANK (EMBRYONIC_RANK | 1000) /* embryonic, not seen for a second */
+
+/* larger_of is the larger of two numbers below 2^63, without a branch. */
+static __always_inline __u64 larger_of(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	asm volatile("%0 s>>= 63" : "+r"(less));
+	return a + ((b - a) & less);
+}
+
+/* rank_of ranks an embryonic entry's slot higher the longer it was not seen, any other slot
+ * 0; the slot's number is in the last three bits. */
+static __always_inline __u64 rank_of(const struct conn_line *s, __u64 i, __u16 now)
+{
+	__u64 was = READ_ONCE(s->fingerprint[i]),
+	      rank = (EMBRYONIC_RANK | (__u16)(now - was)) * SLOTS | i;
+
+	return rank * (((was / ESTABLISHED & 1) | no_digest(~was)) ^ 1);
+}
+
+static __always_inline __u64 best_of_four(const struct conn_line *s, __u64 i, __u16 now)
+{
+	return larger_of(larger_of(rank_of(s, i, now), rank_of(s, i + 1, now)),
+			 larger_of(rank_of(s, i + 2, now), rank_of(s, i + 3, now)));
+}
+
+/* conn_best_slot ranks a line's best slot for a new flow: a free slot, or that of the
+ * embryonic entry that was not seen for longest. */
+__noinline int conn_best_slot(__u32 line, __u64 now)
+{
+	struct conn_line *s = conn_line_at(line);
+	__u64 free;
+
+	if (!s)
+		return 0;
+	free = slots_with(s, 0);
+	if (free)
+		return FREE_RANK * SLOTS | first_slot(free);
+	return larger_of(best_of_four(s, 0, conn_seen(now)), best_of_four(s, 4, conn_seen(now)));
+}
+
+/* conn_slot_for returns where a new flow's entry goes, or a negative number. In a flood of
+ * SYNs embryonic entries stay in their primary lines, and searches read one line. */
+static __always_inline int conn_slot_for(__u64 hash, __u64 now)
+{
+	__u32 primary = conn_primary(hash);
+	__u32 alternate = conn_alternate(primary, conn_fingerprint(hash));
+	int first = conn_best_slot(primary, now), second;
+
+	if (first >= (int)STALE_RANK * SLOTS)
+		return first & (SLOTS - 1);
+	second = alternate == primary ? 0 : conn_best_slot(alternate, now);
+	if (second < (int)FREE_RANK * SLOTS && first >= (int)EMBRYONIC_RANK * SLOTS)
+		return first & (SLOTS - 1);
+	return second < (int)EMBRYONIC_RANK * SLOTS ? -1 : (second & (SLOTS - 1)) | AT_ALTERNATE;
+}
+
+/* conn_put writes the entry of a flow, ESTABLISHED or not, over its old entry `at`, if that
+ * is not negative. Returns where it is; negative: no slot, or another CPU is writing it. */
+__noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c, int at,
+			__u64 established)
+{
+	__u64 fingerprint = conn_fingerprint(hash), was;
+	struct conn_line *s;
+	__u32 line, i;
+
+	if (!t || !c)
+		return -1;
+	if (at < 0)
+		at = conn_slot_for(hash, c->seen_ns);
+	if (at < 0)
+		return -1;
+	line = conn_line_of(hash, at);
+	s = conn_line_at(line);
+	if (!s || (at & AT_ALTERNATE && !conn_count_displaced(conn_primary(hash))))
+		return -1;
+	i = at & (SLOTS - 1);
+	stall();
+	was = READ_ONCE(s->fingerprint[i]);
+	if (was >= CLAIMED || (was & ESTABLISHED && !no_digest(was ^ fingerprint)) ||
+	    !conn_vacate(line, s, i, was, CLAIMED)) {
+		if (at & AT_ALTERNATE)
+			conn_uncount_displaced(conn_primary(hash));
+		return -1;
+	}
+	s->slot[i].t = *t;
+	stall();
+	s->slot[i].c = *c;
+	fingerprint |= conn_seen(c->seen_ns) | established | (at & AT_ALTERNATE ? IN_ALTERNATE : 0);
+	if (i) /* no atomic: it would wait for the slot's memory */
+		*(volatile __u64 *)&s->fingerprint[i] = fingerprint;
+	else
+		__sync_fetch_and_xor(&s->fingerprint[0], CLAIMED ^ fingerprint);
+	return (at & (2 * SLOTS - 1)) | (established ? AT_ESTABLISHED : 0);
+}
+
+/* conn_change sets bits of an entry's fingerprint, or frees its slot if `bits` is 0. Returns
+ * false if they are set already, or the entry is no longer there. */
+__noinline bool conn_change(__u64 hash, int at, __u64 bits)
+{
+	__u32 line = conn_line_of(hash, at), i = at & (SLOTS - 1);
+	struct conn_line *s = conn_line_at(line);
+	__u64 was;
+
+	if (!s)
+		return false;
+	for (int k = 0; k < TRIES; k++) {
+		was = READ_ONCE(s->fingerprint[i]);
+		if (!no_digest(was ^ conn_fingerprint(hash)) || (bits && (was & bits) == bits))
+			return false;
+		if (bits ? compare_and_swap(&s->fingerprint[i], was, was | bits)
+			 : conn_vacate(line, s, i, was, 0))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* signal.h: the signals of packets to the client. */
+#pragma once
+#include "agent/conn.h"
+#include "packet/rewrite.h"
+
+/* read_outward parses a packet of a service on its way out. The linear part of a
+ * super-packet is enough: it holds the headers. */
+static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
+{
+	struct cursor c = frame_at(skb, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	enum reading how;
+
+	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
+		return false;
+	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
+	return (how == READ || how == TRUNCATED) && p->kind != KIND_TOO_BIG && offering_of(p);
+}
+
+/* sent_before is true of a retransmission. */
+static __always_inline bool sent_before(struct conn *c, const struct packet *p)
+{
+	__u32 end = p->seq + p->payload + !!(p->flags & TCP_SYN) + !!(p->flags & TCP_FIN);
+	bool before = !set_flag(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
+
+	if (!before)
+		c->next_out = end;
+	return before && !(p->flags & TCP_RST) && (p->payload || p->flags & TCP_FIN);
+}
+
+/* signal_to_send returns the function in which an outward packet goes by the LB, or
+ * FN_NONE. Of an embryonic connection only the SYN-ACK is a signal: any other packet may be
+ * of an older connection that the kernel still has. Retransmitted data or FIN goes straight
+ * to the client: the LB of the first signal may be dead. UDP has no end to signal. */
+static __always_inline enum function signal_to_send(const struct conn_entry *e,
+						    const struct packet *p)
+{
+	bool ends = p->flags & (TCP_FIN | TCP_RST);
+	struct conn *c = e->c;
+
+	if (p->kind == KIND_UDP)
+		pending_ended(c);
+	if (p->flags & TCP_RST)
+		set_flag(c, CONN_CLOSED);
+	if (p->flags & TCP_FIN)
+		set_flag(c, CONN_SERVER_FIN);
+	if (p->payload || ends)
+		request_ended(c);
+	if (ends)
+		set_flag(c, CONN_OWES);
+	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
+		return FN_NONE;
+	if (c->state == CONN_WAIT)
+		return FN_CREATE_STICKINESS;
+	return c->flags & CONN_OWES ? FN_REMOVE_STICKINESS : FN_NONE;
+}
