@@ -18,7 +18,7 @@ func TestCountersAreDocumented(t *testing.T) {
 	}
 	for _, c := range []struct{ source, prefix, section string }{
 		{"bpf/lb/counters.h", "LB", lb},
-		{"bpf/agent/agent.bpf.c", "AGENT", agent},
+		{"bpf/agent/counters.h", "AGENT", agent},
 	} {
 		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)
 		if len(names) == 0 {

@@ -16,10 +16,10 @@
 
 /* The state of one CPU's run; each CPU has its own flows. */
 struct lane {
-	__u32 flows;  /* random among so many; 0: in sequence */
-	__u32 first;  /* number of the first flow */
-	__u32 length; /* of the frame */
-	__u32 blocks; /* at the frame's begin that the target changes */
+	__u32 flows;		   /* random among so many; 0: in sequence */
+	__u32 first;		   /* number of the first flow */
+	__u32 length;		   /* of the frame */
+	__u32 blocks;		   /* at the frame's begin that the target changes */
 	__u32 address_at, port_at; /* of the client, in the frame */
 	__u32 tag_at;		   /* 0: no tag */
 	__u32 opens_every;	   /* one packet in so many opens a flow; 0: none */
@@ -27,7 +27,7 @@ struct lane {
 	__u32 opened;		   /* number of the next flow to open */
 	__u64 seed;
 	__u64 packets; /* so far */
-	__u64 damaged;  /* packets that could not be restored */
+	__u64 damaged; /* packets that could not be restored */
 	__u64 verdict[VERDICTS];
 	__u8 frame[FRAME];
 };

@@ -83,10 +83,15 @@ static __always_inline int add_outer(struct xdp_md *ctx, const struct tuple *t, 
 	ip = take(&c, sizeof(*ip));
 	if (!eth || !ip)
 		return XDP_ABORTED;
-	*eth = (struct ethhdr){ .h_dest = { 2, 0, 0, 0, 1, server }, .h_source = { 2, 0, 0, 0, 0, 0x11 },
+	*eth = (struct ethhdr){ .h_dest = { 2, 0, 0, 0, 1, server },
+				.h_source = { 2, 0, 0, 0, 0, 0x11 },
 				.h_proto = bpf_htons(ETH_P_IPV6) };
-	*ip = (struct ipv6hdr){ .version = 6, .payload_len = bpf_htons(payload),
-				.nexthdr = IPPROTO_IPV6, .hop_limit = 64, .saddr = t->vip, .daddr = t->client };
+	*ip = (struct ipv6hdr){ .version = 6,
+				.payload_len = bpf_htons(payload),
+				.nexthdr = IPPROTO_IPV6,
+				.hop_limit = 64,
+				.saddr = t->vip,
+				.daddr = t->client };
 	return XDP_TX;
 }
 
@@ -160,16 +165,28 @@ static __always_inline int insert_flow(void *map, struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int hash(struct xdp_md *ctx) { return lookup_flow(&hashed, ctx); }
+int hash(struct xdp_md *ctx)
+{
+	return lookup_flow(&hashed, ctx);
+}
 
 SEC("xdp")
-int lru_hash(struct xdp_md *ctx) { return lookup_flow(&recent, ctx); }
+int lru_hash(struct xdp_md *ctx)
+{
+	return lookup_flow(&recent, ctx);
+}
 
 SEC("xdp")
-int hash_insert(struct xdp_md *ctx) { return insert_flow(&hashed, ctx); }
+int hash_insert(struct xdp_md *ctx)
+{
+	return insert_flow(&hashed, ctx);
+}
 
 SEC("xdp")
-int lru_hash_insert(struct xdp_md *ctx) { return insert_flow(&recent, ctx); }
+int lru_hash_insert(struct xdp_md *ctx)
+{
+	return insert_flow(&recent, ctx);
+}
 
 SEC("xdp")
 int clock(struct xdp_md *ctx)

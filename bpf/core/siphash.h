@@ -32,10 +32,12 @@ static __always_inline struct sip sip_start(const struct key *key)
 
 static __always_inline void sip_round(struct sip *s)
 {
+	/* clang-format off */
 	s->v0 += s->v1; s->v1 = rotl(s->v1, 13); s->v1 ^= s->v0; s->v0 = rotl(s->v0, 32);
 	s->v2 += s->v3; s->v3 = rotl(s->v3, 16); s->v3 ^= s->v2;
 	s->v0 += s->v3; s->v3 = rotl(s->v3, 21); s->v3 ^= s->v0;
 	s->v2 += s->v1; s->v1 = rotl(s->v1, 17); s->v1 ^= s->v2; s->v2 = rotl(s->v2, 32);
+	/* clang-format on */
 }
 
 static __always_inline void sip_word(struct sip *s, __u64 word)

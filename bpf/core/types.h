@@ -48,17 +48,17 @@ enum sid_flags {
 };
 
 enum function {
-	FN_NONE = 0,		   /* the node's own address, not a signal */
-	FN_CONNECT_AVAIL = 0xca,   /* ca, server: take it, or pass it on */
-	FN_CONNECT_FORCE = 0xcf,   /* cf, server: take it */
-	FN_ACK_STICKINESS = 0xa5,  /* as, server: steered; the LB knows you have it */
+	FN_NONE = 0,		      /* the node's own address, not a signal */
+	FN_CONNECT_AVAIL = 0xca,      /* ca, server: take it, or pass it on */
+	FN_CONNECT_FORCE = 0xcf,      /* cf, server: take it */
+	FN_ACK_STICKINESS = 0xa5,     /* as, server: steered; the LB knows you have it */
 	FN_RECOVER_STICKINESS = 0xe5, /* rs, server: whoever has it, say so again;
 				       * LB: go on with the rest of the list */
-	FN_DELIVER = 0xd7,	   /* dt, server: End.DT6, decapsulate and deliver */
-	FN_REJECT = 0x4e,	   /* rj, server: another server had it first */
-	FN_CREATE_STICKINESS = 0xc5, /* cs, LB: this server took it */
-	FN_REMOVE_STICKINESS = 0xf5, /* rms, LB: this server closed it */
-	FN_NOT_MINE = 0x40,	   /* nm, LB: this server has no such flow, or no listener */
+	FN_DELIVER = 0xd7,	      /* dt, server: End.DT6, decapsulate and deliver */
+	FN_REJECT = 0x4e,	      /* rj, server: another server had it first */
+	FN_CREATE_STICKINESS = 0xc5,  /* cs, LB: this server took it */
+	FN_REMOVE_STICKINESS = 0xf5,  /* rms, LB: this server closed it */
+	FN_NOT_MINE = 0x40,	      /* nm, LB: this server has no such flow, or no listener */
 };
 
 /* The interface identifier of an outer source is the tag (auth.h); of packets
@@ -78,7 +78,6 @@ struct service_key {
 	__u8 protocol;
 	__u8 zero;
 };
-
 
 enum dispatch {
 	DISPATCH_SINGLE = 0,
@@ -147,14 +146,14 @@ enum conn_flags {
 /* Agent: a cache of what the kernel's socket table knows of a flow. */
 struct conn {
 	__u64 seen_ns;
-	__be64 lb_be;	   /* locator of the LB to signal to */
-	__u32 offering;	   /* index of its load */
-	__u32 epoch;	   /* when it was accepted, in epochs of the pending ring */
-	__u32 next_in;	   /* sequence number after the last payload or FIN seen inward */
-	__u32 flags;	   /* enum conn_flags, or-ed; changed by atomics only */
+	__be64 lb_be;	/* locator of the LB to signal to */
+	__u32 offering; /* index of its load */
+	__u32 epoch;	/* when it was accepted, in epochs of the pending ring */
+	__u32 next_in;	/* sequence number after the last payload or FIN seen inward */
+	__u32 flags;	/* enum conn_flags, or-ed; changed by atomics only */
 	__u16 generation;
-	__u16 state; /* enum conn_state */
-	__u32 next_out;	   /* the same of what went outward */
+	__u16 state;	/* enum conn_state */
+	__u32 next_out; /* the same of what went outward */
 };
 
 enum acceptance {
@@ -184,7 +183,7 @@ struct offering {
 	__u8 acceptance;
 	__u8 measure;
 	__u8 on_full;
-	__u8 owner; /* enum owner */
+	__u8 owner;  /* enum owner */
 	__s32 netns; /* id of the namespace of its sockets; -1: this one */
 	__u8 mac[6]; /* of who has the VIP, if not this host (macvlan) */
 	__u16 zero;

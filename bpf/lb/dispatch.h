@@ -93,7 +93,7 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	done = dec_hop_limit(ctx, p);
 	if (!done)
 		done = add_outer(ctx, p, route_bytes(2, WIRE_ENCAP) - sizeof(struct ipv6hdr), tag,
-				  &to, first->mac, IPPROTO_ROUTING);
+				 &to, first->mac, IPPROTO_ROUTING);
 	if (!done)
 		done = write_last_segment(ctx, p, &last);
 	return done ? rewrite_failed(done) : transmit(LB_OFFER);
@@ -138,7 +138,8 @@ static __always_inline __u64 establish(const struct packet *p, __u64 embryonic)
 /* flow_of finds what is known of the flow of a packet: its word, or 0. */
 static __always_inline __u64 flow_of(const struct packet *p)
 {
-	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false) : flow_find_inline(p->hash, true);
+	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
+					     : flow_find_inline(p->hash, true);
 
 	if (word && !(word & WORD_ESTABLISHED))
 		return establish(p, word);
@@ -155,8 +156,10 @@ static __always_inline bool steer(const struct packet *p, struct destination *d)
 	__u64 word = flow_of(p);
 
 	*d = (struct destination){
-		.server = server_in_word(word), .generation = generation_in_word(word),
-		.function = FN_ACK_STICKINESS, .reason = LB_STEER,
+		.server = server_in_word(word),
+		.generation = generation_in_word(word),
+		.function = FN_ACK_STICKINESS,
+		.reason = LB_STEER,
 	};
 	if (!word || server_at(d->server))
 		return word;
@@ -174,7 +177,8 @@ static __always_inline void by_hash(const struct packet *p, const struct service
 
 	*d = (struct destination){
 		.server = b && b->choices ? b->server[0] : NO_SERVER,
-		.function = FN_DELIVER, .reason = LB_DELIVER,
+		.function = FN_DELIVER,
+		.reason = LB_DELIVER,
 	};
 }
 

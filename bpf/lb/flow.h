@@ -60,7 +60,8 @@ static __always_inline __u64 closed_by(__u64 flow, enum closed who)
 
 static __always_inline __u64 established_word(__u32 server, __u16 generation)
 {
-	return (server & WORD_SERVER) | WORD_ESTABLISHED | (__u64)generation << 16 | (__u64)generation << 32;
+	return (server & WORD_SERVER) | WORD_ESTABLISHED | (__u64)generation << 16 |
+	       (__u64)generation << 32;
 }
 
 static __always_inline __u64 embryonic_word(__u32 server, __u16 generation, __u32 expects)

@@ -57,7 +57,8 @@ __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u
 
 	if (!mtu)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	if (!p || (p->reading != READ && p->reading != TRUNCATED) || !has_ports(p) || !service_of(p))
+	if (!p || (p->reading != READ && p->reading != TRUNCATED) || !has_ports(p) ||
+	    !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);

@@ -28,7 +28,8 @@ __noinline int oldest_embryonic(__u32 line, __u16 now)
 	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
 		fp = READ_ONCE(l->fingerprint[i]);
 		word = READ_ONCE(l->word[i]);
-		is = (age_of(fp, now) * 2 + !(fp & IN_ALTERNATE)) * LINE_SLOTS + (LINE_SLOTS - 1 - i);
+		is = (age_of(fp, now) * 2 + !(fp & IN_ALTERNATE)) * LINE_SLOTS +
+		     (LINE_SLOTS - 1 - i);
 		if (word && !(word & (WORD_ESTABLISHED | WORD_MOVING)) && is > oldest)
 			oldest = is;
 	}
@@ -45,7 +46,8 @@ __noinline bool evict_embryonic(__u32 line, __u32 i, __u64 fp)
 		return false;
 	i &= LINE_SLOTS - 1;
 	word = READ_ONCE(l->word[i]);
-	if (!word || word & (WORD_ESTABLISHED | WORD_MOVING) || !compare_and_swap(&l->word[i], word, 0))
+	if (!word || word & (WORD_ESTABLISHED | WORD_MOVING) ||
+	    !compare_and_swap(&l->word[i], word, 0))
 		return false;
 	stall();
 	was = READ_ONCE(l->fingerprint[i]);
@@ -107,7 +109,8 @@ __noinline bool relocate(__u32 line, __u32 i)
 		release_slot(alternate, k);
 		return false;
 	}
-	if ((READ_ONCE(from->fingerprint[i]) ^ fp) & (DIGEST | IN_ALTERNATE)) { /* another flow's by now */
+	if ((READ_ONCE(from->fingerprint[i]) ^ fp) &
+	    (DIGEST | IN_ALTERNATE)) { /* another flow's by now */
 		exchange(&from->word[i], word);
 		release_slot(alternate, k);
 		return false;
@@ -208,11 +211,13 @@ __noinline int rivals(__u64 hash, __u32 own)
 __noinline int claim_either(__u64 hash)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now();
-	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp), i = claim(primary, fp);
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp),
+	      i = claim(primary, fp);
 
 	if (i < LINE_SLOTS)
 		return i;
-	return alternate == primary ? NO_SLOT : LINE_SLOTS + claim_alternate(alternate, fp, primary);
+	return alternate == primary ? NO_SLOT
+				    : LINE_SLOTS + claim_alternate(alternate, fp, primary);
 }
 
 /* evict_oldest takes the entry of the oldest embryo in a flow's two lines: its place;
@@ -248,8 +253,8 @@ static __always_inline __u32 claim_slot(__u64 hash)
 
 	if (i >= NO_SLOT)
 		i = evict_oldest(hash);
-	if (i == NO_EMBRYONIC && !make_room(primary) && !make_room(alternate_line(primary, fingerprint_of(hash))) &&
-	    !make_path(primary))
+	if (i == NO_EMBRYONIC && !make_room(primary) &&
+	    !make_room(alternate_line(primary, fingerprint_of(hash))) && !make_path(primary))
 		return NO_SLOT;
 	if (i < 0 || i >= NO_SLOT)
 		i = claim_either(hash);

@@ -19,7 +19,8 @@ static __always_inline bool replaces(__u64 flow, __u32 server, __u16 generation)
 }
 
 /* store_word makes an entry say word, where find said was. */
-static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word, enum counter reason)
+static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word,
+					       enum counter reason)
 {
 	if (was)
 		return flow_change(hash, was, word) ? reason : TRY_AGAIN;
@@ -50,13 +51,14 @@ static __always_inline int try_create(const struct packet *p, __u32 server, __u1
 			return LB_CREATE_OLD_GENERATION;
 	}
 	if (!handshake) /* the client has acknowledged this one, whoever came first */
-		return store_word(p->hash, word, established_word(server, generation), LB_STICKINESS_RECOVERED);
+		return store_word(p->hash, word, established_word(server, generation),
+				  LB_STICKINESS_RECOVERED);
 	if (same && server_in_word(word) != server)
 		return LB_STICKINESS_CONFLICT;
 	if (same && p->kind == KIND_UDP)
 		return store_word(p->hash, word, word, LB_STICKINESS_REPEATED);
 	return store_word(p->hash, word, embryonic_word(server, generation, p->seq + 1),
-			same ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED);
+			  same ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED);
 }
 
 /* try_remove is removeStickiness. */
@@ -69,7 +71,8 @@ static __always_inline int try_remove(const struct packet *p, __u32 server, __u1
 	if (generation_in_word(word) != generation || server_in_word(word) != server)
 		return word & WORD_ESTABLISHED ? LB_REMOVE_OLD_GENERATION : LB_REMOVE_UNKNOWN;
 	closed = closed_by(word, p->flags & TCP_RST ? CLOSED_RESET : CLOSED_SERVER);
-	return store_word(p->hash, word, word & WORD_ESTABLISHED ? closed : 0, LB_STICKINESS_REMOVED);
+	return store_word(p->hash, word, word & WORD_ESTABLISHED ? closed : 0,
+			  LB_STICKINESS_REMOVED);
 }
 
 /* is_create tells createStickiness from removeStickiness. A RST is no word of a
@@ -87,7 +90,7 @@ static long try_signal(__u64 i, struct scratch **at)
 	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
 
 	scr->outcome = is_create(scr) ? try_create(&scr->packet, scr->sender, generation)
-			      : try_remove(&scr->packet, scr->sender, generation);
+				      : try_remove(&scr->packet, scr->sender, generation);
 	return scr->outcome != TRY_AGAIN;
 }
 

@@ -119,7 +119,8 @@ static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bo
 		if (!same_fingerprint(was, fp))
 			continue;
 		word = READ_ONCE(l->word[i]);
-		if (!word || !same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) || embryonic_expired(was, word, now))
+		if (!word || !same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) ||
+		    embryonic_expired(was, word, now))
 			continue;
 		if (touch && word & WORD_ESTABLISHED && (__u16)was != now)
 			*(volatile __u16 *)&l->fingerprint[i] = now; /* the low half */
@@ -221,7 +222,8 @@ static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u
 		return false;
 #pragma unroll
 	for (int i = 0; i < LINE_SLOTS; i++) {
-		if (!same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) || READ_ONCE(l->word[i]) != word)
+		if (!same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) ||
+		    READ_ONCE(l->word[i]) != word)
 			continue;
 		stall();
 		*(volatile __u16 *)&l->fingerprint[i] = now; /* first, for the sweep */
@@ -241,5 +243,6 @@ __noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
 	__u64 fp = fingerprint_of(hash);
 	__u32 primary = primary_line(hash);
 
-	return change_in_line(primary, fp, word, fresh) || change_in_line(alternate_line(primary, fp), fp, word, fresh);
+	return change_in_line(primary, fp, word, fresh) ||
+	       change_in_line(alternate_line(primary, fp), fp, word, fresh);
 }

@@ -22,30 +22,33 @@
  * xdp_frame): eleven segments fit, whatever the wire. */
 #define MAX_LISTED 11
 
-enum parts { PART_QUESTION = 1, PART_OFFER = 2 };
+enum parts {
+	PART_QUESTION = 1,
+	PART_OFFER = 2
+};
 
 struct plan {
 	__u32 first;  /* server number that the offer visits first, or NO_SERVER */
 	__u32 except; /* server number that is left out, or NO_SERVER */
 	__u32 rotate; /* how far the order in each lap is turned; below 256 */
 	__u32 from;   /* place in the list to start at */
-	__u32 reason;    /* enum counter, of sending it */
+	__u32 reason; /* enum counter, of sending it */
 	__u16 generation;
 	__u8 flags;  /* enum sid_flags */
-	__u8 parts;   /* enum parts, or-ed */
+	__u8 parts;  /* enum parts, or-ed */
 	__u8 forced; /* the first so many that are offered must take it */
 	__u8 zero[3];
 
 	/* The list on its way. */
-	__u32 asked;   /* servers in the lap of the question */
-	__u32 choices; /* candidates in the lap of the offer */
-	__u32 before;  /* 1: `first` is before them */
+	__u32 asked;				/* servers in the lap of the question */
+	__u32 choices;				/* candidates in the lap of the offer */
+	__u32 before;				/* 1: `first` is before them */
 	__u32 asked_rotation, offered_rotation; /* how far their orders are turned */
-	__u32 room;	/* segments that fit the packet */
-	__u32 last;	/* place of the last server listed */
-	__u32 offered;	/* servers listed in the lap of the offer */
-	__u32 too_many; /* there was no room for one more */
-	__u32 key_id;	/* of the tag that signs it, or 0 */
+	__u32 room;				/* segments that fit the packet */
+	__u32 last;				/* place of the last server listed */
+	__u32 offered;				/* servers listed in the lap of the offer */
+	__u32 too_many;				/* there was no room for one more */
+	__u32 key_id;				/* of the tag that signs it, or 0 */
 };
 
 /* Not on the stack: there the verifier would follow every number. */
@@ -63,7 +66,9 @@ static __always_inline struct plan *new_plan(__u8 parts, enum counter reason)
 	struct plan *p = bpf_map_lookup_elem(&plans, &zero);
 
 	if (p)
-		*p = (struct plan){ .first = NO_SERVER, .except = NO_SERVER, .parts = parts, .reason = reason };
+		*p = (struct plan){
+			.first = NO_SERVER, .except = NO_SERVER, .parts = parts, .reason = reason
+		};
 	return p;
 }
 

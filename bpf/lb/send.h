@@ -131,6 +131,7 @@ static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const s
 	to = make_sid(s->locator_be, d->function, d->generation);
 	done = dec_hop_limit(ctx, p);
 	if (!done)
-		done = add_outer(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac, protocol_inside(p));
+		done = add_outer(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac,
+				 protocol_inside(p));
 	return done ? rewrite_failed(done) : transmit(d->reason);
 }

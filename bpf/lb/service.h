@@ -13,9 +13,9 @@
  * space writes a record before its number stands anywhere and uses it for another
  * service when no packet reads it any more. */
 #define SERVICE_SLOT_BITS 13 /* a quarter of them has a record, at most */
-#define MAX_PROBES 64	      /* user space puts a service nowhere else */
-#define NO_RECORD 0	      /* nothing here, and nothing behind it */
-#define SERVICE_GONE 1	      /* there was one; a record that is nobody's */
+#define MAX_PROBES 64	     /* user space puts a service nowhere else */
+#define NO_RECORD 0	     /* nothing here, and nothing behind it */
+#define SERVICE_GONE 1	     /* there was one; a record that is nobody's */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -99,7 +99,7 @@ static __always_inline __u32 record_at(__u32 slot)
 /* A service that is looked for. */
 struct service_search {
 	struct service_key key;
-	__u32 slot;  /* of the last probe */
+	__u32 slot;   /* of the last probe */
 	__u32 number; /* of its record, or NO_RECORD */
 };
 

@@ -35,14 +35,14 @@ __noinline int signed_by(struct xdp_md *ctx, const struct sr *sr, const struct p
 		return false;
 	who.key_id = sr->sid.key_id;
 	key = server == NO_SERVER ? farm_key(sr->sid.key_id)
-			       : bpf_map_lookup_elem(&server_keys, &who);
+				  : bpf_map_lookup_elem(&server_keys, &who);
 	return key && authentic(ctx, sr, p, key, &scr->route);
 }
 
 /* send_to_client takes a server's answer out and sends it to the client. */
 static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
-				  const struct service *svc, const struct next_hop *hop,
-				  enum counter reason)
+					  const struct service *svc, const struct next_hop *hop,
+					  enum counter reason)
 {
 	enum rewritten done = strip(ctx, sr, p, OUTWARD);
 
@@ -82,21 +82,25 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 				  const struct service *svc, __u32 server)
 {
 	struct destination d = {
-		.server = server, .function = FN_REJECT, .reason = LB_REJECT,
+		.server = server,
+		.function = FN_REJECT,
+		.reason = LB_REJECT,
 		.generation = bpf_ntohs(sr->sid.generation_be),
 	};
 	enum rewritten done;
 
 	/* Until the client has acknowledged the other one it may have heard this one
 	 * too, by another LB: its request must live. It says so again. */
-	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) || !(flow_find(p->hash, false) & WORD_ESTABLISHED))
+	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) ||
+	    !(flow_find(p->hash, false) & WORD_ESTABLISHED))
 		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
 	done = make_rst(ctx, sr, p);
 	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
 /* forward_answer is a server's answer that signals createStickiness or removeStickiness. */
-static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *scr, const struct service *svc)
+static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *scr,
+					  const struct service *svc)
 {
 	struct packet *p = &scr->packet;
 	const struct next_hop *hop;
@@ -118,8 +122,9 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 /* handle_not_mine is a client's packet that a server does not want: the flow is not
  * its own, or it has no listener for a new one. The others are asked, once: the
  * last of them decides. */
-static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
-				      const struct service *svc, __u32 server)
+static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *sr,
+					   struct packet *p, const struct service *svc,
+					   __u32 server)
 {
 	__u16 generation = bpf_ntohs(sr->sid.generation_be);
 	struct plan *plan = new_plan(PART_OFFER, LB_OFFER_RETURNED);
@@ -144,7 +149,7 @@ static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *
 
 /* continue_list sends a packet to the rest of its list. */
 static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
-				 const struct service *svc)
+					 const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_LIST_CONTINUED);
 	enum rewritten done;

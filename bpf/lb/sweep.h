@@ -26,7 +26,8 @@ static long sweep_line(__u64 i, struct sweep *s)
 	if (!l)
 		return 1;
 	for (int k = 0; k < LINE_SLOTS; k++) {
-		word = READ_ONCE(l->word[k]); /* before its date, which is then not an earlier one's */
+		word = READ_ONCE(
+			l->word[k]); /* before its date, which is then not an earlier one's */
 		fp = READ_ONCE(l->fingerprint[k]);
 		if (!word || word & WORD_MOVING)
 			continue;

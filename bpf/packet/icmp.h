@@ -17,8 +17,8 @@ static __always_inline __s64 sum_of(void *data, __u32 bytes, __s64 sum)
 
 /* quote6 puts an ICMPv6 packet too big around the first `bytes` (a constant) of
  * the packet that follows it; from the VIP, which the client knows. */
-static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
-					     __u32 mtu)
+static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct packet *p,
+					     __u32 bytes, __u32 mtu)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);
@@ -37,8 +37,8 @@ static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct pa
 	return REWRITTEN;
 }
 
-static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
-					     __u32 mtu)
+static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct packet *p,
+					     __u32 bytes, __u32 mtu)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct iphdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);

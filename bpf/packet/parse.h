@@ -65,39 +65,44 @@ static __always_inline __u64 frame_offset(const __u32 *at)
 }
 
 /* frame_at is a cursor at an offset of the frame. */
-#define frame_at(ctx, at)                                                      \
+#define frame_at(ctx, at) \
 	((struct cursor){ (void *)(long)(ctx)->data + (at), (void *)(long)(ctx)->data_end })
 
 enum kind {
 	KIND_OTHER, /* a protocol that has no ports, or none that are ours to read */
 	KIND_TCP,
 	KIND_UDP,
-	KIND_TOO_BIG,  /* ICMP: a packet of the flow was too big for a link */
-	KIND_ECHO,     /* ICMP echo request; no flow */
-	KIND_FRAGMENT, /* no ports, or not all of the packet */
+	KIND_TOO_BIG,	/* ICMP: a packet of the flow was too big for a link */
+	KIND_ECHO,	/* ICMP echo request; no flow */
+	KIND_FRAGMENT,	/* no ports, or not all of the packet */
 	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options */
 };
 
-enum tcp_flags { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
+enum tcp_flags {
+	TCP_FIN = 1,
+	TCP_SYN = 2,
+	TCP_RST = 4,
+	TCP_ACK = 16
+};
 
 /* What a packet of a service says. Offsets are in the frame. */
 struct packet {
 	struct tuple t;
 	__u64 hash; /* digest of t */
-	__u32 seq; /* TCP */
+	__u32 seq;  /* TCP */
 	__u32 ack;
-	__u32 ip;      /* where its IP header is */
-	__u32 l4;      /* where its transport header is */
-	__u32 length;  /* from the IP header to the end, without an SRH inside */
-	__u32 payload; /* behind the transport header */
-	__u16 mtu;     /* KIND_TOO_BIG: of that link */
-	__u8 kind;     /* enum kind */
-	__u8 family;   /* 4 or 6 */
-	__u8 flags;    /* enum tcp_flags */
-	__u8 class;    /* traffic class, or TOS */
-	__u8 hop_limit;     /* limit, or TTL */
-	__u8 inserted; /* an SRH is between IP and transport header (WIRE_INSERT) */
-	__u8 reading;  /* LB: enum reading, of the frame's first packet */
+	__u32 ip;	/* where its IP header is */
+	__u32 l4;	/* where its transport header is */
+	__u32 length;	/* from the IP header to the end, without an SRH inside */
+	__u32 payload;	/* behind the transport header */
+	__u16 mtu;	/* KIND_TOO_BIG: of that link */
+	__u8 kind;	/* enum kind */
+	__u8 family;	/* 4 or 6 */
+	__u8 flags;	/* enum tcp_flags */
+	__u8 class;	/* traffic class, or TOS */
+	__u8 hop_limit; /* limit, or TTL */
+	__u8 inserted;	/* an SRH is between IP and transport header (WIRE_INSERT) */
+	__u8 reading;	/* LB: enum reading, of the frame's first packet */
 	__u8 zero[7];
 };
 

@@ -8,9 +8,9 @@
 
 enum rewritten {
 	REWRITTEN,
-	NO_HEADROOM,    /* the driver has none before the frame */
-	FRAME_TRUNCATED,  /* the frame is shorter than its facts */
-	CONGESTED,  /* marked so on its way, and it cannot say so itself (RFC 6040) */
+	NO_HEADROOM,	 /* the driver has none before the frame */
+	FRAME_TRUNCATED, /* the frame is shorter than its facts */
+	CONGESTED,	 /* marked so on its way, and it cannot say so itself (RFC 6040) */
 	HOP_LIMIT_EXCEEDED,
 };
 
@@ -95,7 +95,7 @@ static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct p
 
 /* remove_srh removes the SRH between the packet's IP and transport headers. */
 static __always_inline enum rewritten remove_srh(struct xdp_md *ctx, const struct sr *sr,
-						   struct packet *p, enum direction d)
+						 struct packet *p, enum direction d)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip)), copy;
@@ -170,8 +170,8 @@ static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struc
 /* add_outer puts an outer header around the packet, with room for an SRH behind
  * it, and addresses the frame. */
 static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct packet *p,
-						 __u32 srh_bytes, __be64 tag, const struct sid *to,
-						 const __u8 *mac, __u8 next)
+						__u32 srh_bytes, __be64 tag, const struct sid *to,
+						const __u8 *mac, __u8 next)
 {
 	__u32 bytes = sizeof(struct ipv6hdr) + srh_bytes;
 	struct in6_addr from = own_address(tag);
@@ -200,7 +200,7 @@ static __always_inline __u8 protocol_inside(const struct packet *p)
 
 /* write_last_segment fills the SRH that add_outer left room for: with one segment. */
 static __always_inline enum rewritten write_last_segment(struct xdp_md *ctx, const struct packet *p,
-					       const struct sid *last)
+							 const struct sid *last)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
 	struct srh *srh = take(&c, sizeof(*srh));
@@ -209,7 +209,10 @@ static __always_inline enum rewritten write_last_segment(struct xdp_md *ctx, con
 	if (!srh || !segment)
 		return FRAME_TRUNCATED;
 	*srh = (struct srh){
-		.next_header = protocol_inside(p), .length = 2, .type = SRH_TYPE, .segments_left = 1,
+		.next_header = protocol_inside(p),
+		.length = 2,
+		.type = SRH_TYPE,
+		.segments_left = 1,
 	};
 	copy_address(segment, (const void *)last);
 	return REWRITTEN;
@@ -289,7 +292,7 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 /* apply_route sends the packet, the first thing in the frame, on its route; key signs
  * it, or is NULL. */
 static __always_inline enum rewritten apply_route(struct xdp_md *ctx, const struct packet *p,
-					     struct route *r, const struct key *key)
+						  struct route *r, const struct key *key)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u64 tag = bpf_cpu_to_be64(UNTAGGED);

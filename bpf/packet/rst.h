@@ -40,8 +40,8 @@ static __always_inline enum rewritten rst6(struct xdp_md *ctx, const struct rst 
 	if (!ip)
 		return FRAME_TRUNCATED;
 	outer_header(ip, &r->from, &r->to, 0, r->label, sizeof(*tcp), IPPROTO_TCP);
-	tcp->check = folded(rst_tcp(tcp, r, bpf_csum_diff(NULL, 0, (void *)&ip->saddr,
-							  2 * sizeof(ip->saddr), 0)));
+	tcp->check = folded(rst_tcp(
+		tcp, r, bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr), 0)));
 	return REWRITTEN;
 }
 
@@ -63,8 +63,8 @@ static __always_inline enum rewritten rst4(struct xdp_md *ctx, const struct rst 
 		.daddr = r->to.s6_addr32[3],
 	};
 	ip->check = folded(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
-	tcp->check = folded(rst_tcp(tcp, r, bpf_csum_diff(NULL, 0, (void *)&ip->saddr,
-							  2 * sizeof(ip->saddr), 0)));
+	tcp->check = folded(rst_tcp(
+		tcp, r, bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr), 0)));
 	return REWRITTEN;
 }
 

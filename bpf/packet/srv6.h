@@ -61,11 +61,11 @@ static __always_inline bool is_own(const struct in6_addr *a)
 
 /* What an SR packet for this node says. Offsets are in the frame. */
 struct sr {
-	struct sid sid;	      /* this node's own */
-	struct in6_addr next; /* the segment after it, if any are left */
-	__be64 sender_be;     /* locator of who put the segments on */
-	__be64 tag;	      /* the interface identifier beside it */
-	__u32 srh_bytes;      /* 0: one segment was enough */
+	struct sid sid;	       /* this node's own */
+	struct in6_addr next;  /* the segment after it, if any are left */
+	__be64 sender_be;      /* locator of who put the segments on */
+	__be64 tag;	       /* the interface identifier beside it */
+	__u32 srh_bytes;       /* 0: one segment was enough */
 	__u32 signed_segments; /* those of the SRH that the tag covers */
 	__u32 left;
 	__u8 class; /* of the outer header */
@@ -228,7 +228,8 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 			return SR_TRUNCATED;
 		p->l4 = p->ip + ip_bytes(p);
 		c.pos = (void *)(long)ctx->data + frame_offset(&p->l4);
-	} else if (size && (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
+	} else if (size &&
+		   (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
 		if (read_inserted(ctx, sr, p, size))
 			return SR_TRUNCATED;
 		c = frame_at(ctx, frame_offset(&p->l4));
@@ -305,7 +306,7 @@ static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_ad
 					 const struct in6_addr *to, __u8 class, __u32 label,
 					 __u16 payload, __u8 next)
 {
-	__be32 first = bpf_htonl(6U << 28 | (__u32)class << 20 | label);
+	__be32 first = bpf_htonl(6U << 28 | (__u32) class << 20 | label);
 
 	*(__be32 *)ip = first;
 	ip->payload_len = bpf_htons(payload);
