@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 
 	"gonum.org/v1/plot"
@@ -151,18 +152,23 @@ func (c Chart) styles(names []string) map[string]style {
 	}
 	for _, name := range names {
 		curve := kinds[name]
-		color := styles[curve.Of].line.Color
-		if color == nil {
-			color = ink
+		own := styles[curve.Of].line.Color
+		if own == nil {
+			own = ink
 		}
 		switch curve.Kind {
 		case Model:
-			styles[name] = style{line: draw.LineStyle{Color: color, Width: 1.3, Dashes: dotted}}
+			styles[name] = style{line: draw.LineStyle{Color: own, Width: 1.3, Dashes: dotted}}
 		case Published:
-			styles[name] = style{mark: &draw.GlyphStyle{Color: color, Radius: 4.5, Shape: draw.RingGlyph{}}}
+			styles[name] = style{mark: ring(own)}
 		}
 	}
 	return styles
+}
+
+// ring marks a published value.
+func ring(c color.Color) *draw.GlyphStyle {
+	return &draw.GlyphStyle{Color: c, Radius: 4.5, Shape: draw.RingGlyph{}}
 }
 
 func addSeries(p *plot.Plot, curve Curve, s style) error {

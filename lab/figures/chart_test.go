@@ -92,3 +92,65 @@ func TestTicksOfAPartialAxis(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// strokes counts the paths of a figure's SVG.
+func strokes(t *testing.T, f *Figure, err error) int {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg, err := f.svg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(svg), "<path")
+}
+
+// TestErrorBarsAreDrawn: a point with an interval has a bar and two caps, in a
+// chart and in groups; one without has none.
+func TestErrorBarsAreDrawn(t *testing.T) {
+	chart := func(half float64) int {
+		f, err := NewChart(Chart{Title: "t", X: Axis{To: 4}, Panels: []Panel{{Y: Axis{To: 4}, Curves: []Curve{
+			{Name: "a", Points: []Point{{1, 2, half}, {2, 2, half}}},
+		}}}})
+		return strokes(t, f, err)
+	}
+	groups := func(half float64) int {
+		f, err := NewGroups(Groups{Title: "t", Groups: []string{"g"}, Series: []string{"a", "b"}, Panels: []BoxPanel{{
+			Y: Axis{To: 4}, Columns: []string{"x"}, Boxes: [][]Box{{{Value: 2, Half: half}, {Value: 3, Half: half}}},
+		}}})
+		return strokes(t, f, err)
+	}
+	for name, count := range map[string]func(float64) int{"chart": chart, "groups": groups} {
+		for _, none := range []float64{0, math.Inf(1), math.NaN()} {
+			if more := count(0.5) - count(none); more != 6 {
+				t.Errorf("%s: intervals of two points add %d strokes to those of %v, want 6", name, more, none)
+			}
+		}
+	}
+}
+
+// TestPublishedBoxes: a ring in the panel, one in the legend, a row in the table.
+func TestPublishedBoxes(t *testing.T) {
+	g := Groups{Title: "t", GroupColumn: "lbs", Groups: []string{"g", "h"}, Series: []string{"a", "b"}, Panels: []BoxPanel{
+		{Columns: []string{"x"}, Boxes: [][]Box{{{Value: 1}, {Value: 2}}, {{Value: 1}, {Value: 2}}}},
+		{Y: Axis{To: 4}, Columns: []string{"y"}, Boxes: [][]Box{{{Value: 1}, {Value: 2}}, {{Value: 1}, {Value: 2}}}},
+	}}
+	f, err := NewGroups(g)
+	before := strokes(t, f, err)
+	g.Panels[1].Published = []PublishedBox{{Group: 1, Series: 0, Value: 3}}
+	f, err = NewGroups(g)
+	if more := strokes(t, f, err) - before; more < 2 {
+		t.Errorf("a published value adds %d strokes, want one in the panel and one in the legend", more)
+	}
+	if last := f.legend[len(f.legend)-1]; last.name != "published" || last.mark == nil {
+		t.Errorf("the legend ends with %+v", last)
+	}
+	data, err := f.table.csv()
+	if want := "published: a,h,,,3,\n"; err != nil || !strings.HasSuffix(string(data), want) {
+		t.Errorf("%v in\n%s\nwant at its end %s", err, data, want)
+	}
+	if top := g.Panels[1].extent(); top != 3 {
+		t.Errorf("the axis reaches to %v, want the published value", top)
+	}
+}

@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -27,6 +28,15 @@ type BoxPanel struct {
 	Y       Axis
 	Columns []string
 	Boxes   [][]Box
+
+	Published []PublishedBox // values from elsewhere, drawn as rings
+}
+
+// PublishedBox is a value that a paper states for one box: Group and Series are
+// positions in those of Groups.
+type PublishedBox struct {
+	Group, Series int
+	Value         float64
 }
 
 // Box is a box from Low to High with a line at Middle, and a mark at Value with
@@ -51,7 +61,7 @@ func NewGroups(g Groups) (*Figure, error) {
 		if last {
 			p.X.Label.Text = g.GroupLabel
 		}
-		p.Add(boxes{content.Boxes, styles})
+		p.Add(boxes{content.Boxes, content.Published, styles})
 		p.X.Min, p.X.Max = -0.5, float64(len(g.Groups))-0.5
 		p.X.Tick.Marker = g.ticks(!last)
 		content.Y.set(&p.Y, content.extent(), 5, false)
@@ -60,7 +70,14 @@ func NewGroups(g Groups) (*Figure, error) {
 	for i, name := range g.Series {
 		f.legend = append(f.legend, sample{name: name, line: styles[i]})
 	}
+	if g.published() {
+		f.legend = append(f.legend, sample{name: "published", mark: ring(ink)})
+	}
 	return f, nil
+}
+
+func (g Groups) published() bool {
+	return slices.ContainsFunc(g.Panels, func(p BoxPanel) bool { return len(p.Published) > 0 })
 }
 
 func (g Groups) check(p BoxPanel) error {
@@ -83,6 +100,9 @@ func (p BoxPanel) extent() float64 {
 				most = max(most, b.High, b.Value+bar(Point{Half: b.Half}))
 			}
 		}
+	}
+	for _, value := range p.Published {
+		most = max(most, value.Value)
 	}
 	return most
 }
@@ -117,30 +137,61 @@ func (g Groups) table() table {
 			t.rows = append(t.rows, r)
 		}
 	}
+	for i, p := range g.Panels {
+		for _, value := range p.Published {
+			t.rows = append(t.rows, g.publishedRow(i, value))
+		}
+	}
 	return t
+}
+
+// publishedRow has a value in the last column of its panel and none elsewhere.
+func (g Groups) publishedRow(panel int, value PublishedBox) row {
+	r := row{curve: "published: " + g.Series[value.Series], group: g.Groups[value.Group]}
+	for i, p := range g.Panels {
+		for range len(p.Columns) + 1 {
+			r.values = append(r.values, math.NaN())
+		}
+		if i == panel {
+			r.values[len(r.values)-2] = value.Value
+		}
+	}
+	return r
 }
 
 // boxes draws all boxes of a panel.
 type boxes struct {
-	boxes  [][]Box
-	styles []draw.LineStyle
+	boxes     [][]Box
+	published []PublishedBox
+	styles    []draw.LineStyle
+}
+
+// position of a box on the x axis, and the distance between two.
+func position(group, series, of int) (x, pitch float64) {
+	pitch = 0.84 / float64(of)
+	return float64(group) - 0.42 + (float64(series)+0.5)*pitch, pitch
 }
 
 func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
-	toX, _ := p.Transforms(&c)
+	toX, toY := p.Transforms(&c)
 	for i, group := range b.boxes {
-		pitch := 0.84 / float64(len(group))
 		for j, box := range group {
 			if math.IsNaN(box.Value) {
 				continue
 			}
-			x := float64(i) - 0.42 + (float64(j)+0.5)*pitch
+			x, pitch := position(i, j, len(group))
 			half := (toX(pitch) - toX(0)) * 0.38
 			box.plot(c, p, toX(x), half, b.styles[j])
 		}
 		if i > 0 {
 			x := toX(float64(i) - 0.5)
 			c.StrokeLine2(draw.LineStyle{Color: rule, Width: 1}, x, c.Min.Y, x, c.Max.Y)
+		}
+	}
+	for _, value := range b.published {
+		x, _ := position(value.Group, value.Series, len(b.styles))
+		if value.Value <= p.Y.Max {
+			c.DrawGlyph(*ring(ink), vg.Point{X: toX(x), Y: toY(value.Value)})
 		}
 	}
 }

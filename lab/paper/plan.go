@@ -2,6 +2,7 @@ package paper
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"proffer/lab/figures"
@@ -129,6 +130,23 @@ func (o Options) some(xs ...float64) []float64 {
 		return xs
 	}
 	return []float64{xs[0], xs[len(xs)/2], xs[len(xs)-1]}
+}
+
+// with are those points of an axis, at among them also in a sketch: a published
+// value is there.
+func (o Options) with(at float64, xs ...float64) []float64 {
+	some := slices.Clone(o.some(xs...))
+	if !slices.Contains(some, at) {
+		some = append(some, at)
+		slices.Sort(some)
+	}
+	return some
+}
+
+// published is a value that a paper states, drawn in the colour of the curve of
+// ours.
+func published(value, of string, x, y float64) figures.Curve {
+	return figures.Curve{Name: "published: " + value, Kind: figures.Published, Of: of, Points: []figures.Point{{X: x, Y: scale(y, 1)}}}
 }
 
 // steps are from, from + by, … up to to.

@@ -3,6 +3,7 @@ package paper
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"proffer/lab/figures"
@@ -38,16 +39,16 @@ var hunting = []string{"single", "hunt:static:4", "hunt:static:8", "hunt:static:
 func responses(o Options) plan {
 	return overLoad(o, sim.FarmA(), overLoadText{
 		title: "6LB Figure 10a: mean response time, farm A", runs: "farm A, 80,000 requests a run",
-		ratio: "2.3 at ρ = 0.87", at: 0.87, top: 1.6,
-		published: []figures.Curve{{Name: "published: single", Kind: figures.Published, Of: "single", Points: []figures.Point{{X: 0.71, Y: 0.58}}}},
-	}, o.some(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.61, 0.66, 0.71, 0.75, 0.79, 0.83, 0.85, 0.87, 0.89, 0.91, 0.93, 0.95, 0.97))
+		ratio: 2.3, at: 0.87, top: 1.6,
+		published: []figures.Curve{published("single", "single", 0.71, 0.58)},
+	}, o.with(0.87, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.61, 0.66, 0.71, 0.75, 0.79, 0.83, 0.85, 0.87, 0.89, 0.91, 0.93, 0.95, 0.97))
 }
 
 type overLoadText struct {
-	title, runs, ratio string
-	at                 float64 // where the ratio was published
-	top                float64 // of the y axis, in s
-	published          []figures.Curve
+	title, runs string
+	ratio, at   float64 // single ÷ hunt:static:4 as published, and at which load
+	top         float64 // of the y axis, in s
+	published   []figures.Curve
 }
 
 // overLoad draws the mean of the hunting policies with the model, whose units
@@ -61,13 +62,11 @@ func overLoad(o Options, farm sim.Farm, text overLoadText, rhos []float64) plan 
 		if err != nil {
 			return nil, err
 		}
-		notes := []string{overSeeds(o, text.runs)}
-		for j, rho := range rhos {
-			if rho == text.at {
-				value, half := ratio(m, s.index(0, j), s.index(1, j), mean)
-				notes = append(notes, fmt.Sprintf("single ÷ hunt:static:4, published: up to %s; ours there: %.2f ± %.2f", text.ratio, value, half))
-			}
-		}
+		j := slices.Index(rhos, text.at)
+		value, half := ratio(m, s.index(0, j), s.index(1, j), mean)
+		notes := []string{overSeeds(o, text.runs),
+			fmt.Sprintf("single ÷ hunt:static:4, published: up to %v at ρ = %v; ours there: %.2f ± %.2f", text.ratio, text.at, value, half)}
+		model = append(model, published(fmt.Sprintf("single ÷ %v", text.ratio), "hunt:static:4", text.at, curves[0].Points[j].Y/text.ratio))
 		return figures.NewChart(figures.Chart{
 			Title: text.title, Notes: notes, X: rhoAxis(0),
 			Panels: []figures.Panel{{Y: responseAxis(text.top), Curves: append(append(curves, model...), text.published...)}},
@@ -146,7 +145,7 @@ func fewerServers(o Options) plan {
 		notes[1] = notes[1][:len(notes[1])-2]
 		curves = append(curves,
 			figures.Curve{Name: "single, 48 servers", Kind: figures.Model, Points: []figures.Point{{X: 34, Y: single / 1e3}, {X: of, Y: single / 1e3}}},
-			figures.Curve{Name: "published: 40 servers, 0.58 s", Kind: figures.Published, Of: "hunt:static:4", Points: []figures.Point{{X: 40, Y: 0.58}}})
+			published("40 servers, 0.58 s", "hunt:static:4", 40, 0.58))
 		return figures.NewChart(figures.Chart{
 			Title: "6LB Figure 11a: fewer servers for the same response time, farm A", Notes: notes,
 			X:      figures.Axis{Label: "servers", Column: "servers", From: 34, To: of},

@@ -35,8 +35,8 @@ func srlbFarm() sim.Farm {
 func srlbResponses(o Options) plan {
 	text := overLoadText{
 		title: "SRLB Figure 2: mean response time, 12 servers", runs: "20,000 requests a run",
-		ratio: "2.3 at ρ = 0.88", at: 0.88, top: 0.8,
+		ratio: 2.3, at: 0.88, top: 0.8,
 	}
-	rhos := o.some(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.61, 0.65, 0.69, 0.73, 0.77, 0.8, 0.83, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96)
+	rhos := o.with(0.88, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.61, 0.65, 0.69, 0.73, 0.77, 0.8, 0.83, 0.86, 0.88, 0.9, 0.92, 0.94, 0.96)
 	return overLoad(o, srlbFarm(), text, rhos)
 }

@@ -3,6 +3,7 @@ package paper
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"proffer/lab/figures"
@@ -86,9 +87,11 @@ func hlbShares(o Options) plan {
 				}
 			}
 		}
+		const ofStrong = 12.14 // sed at 90 %, 1:4: requests second ÷ first, as published
+		picture.Panels[1].Published = []figures.PublishedBox{{Group: len(picture.Groups) - 1, Series: 1, Value: scale(100*ofStrong/(1+ofStrong), 1)}}
 		value, half := m.at(n-len(g.series)+1, 2)
 		picture.Notes = []string{overSeeds(o, "weights of an LB at the end of a run; guided and oracle have none"),
-			fmt.Sprintf("sed at 90 %%, 1:4, requests second ÷ first, published: 12.14; ours: %.2f ± %.2f", value, half)}
+			fmt.Sprintf("sed at 90 %%, 1:4, requests second ÷ first, published: %v; ours: %.2f ± %.2f", ofStrong, value, half)}
 		return figures.NewGroups(picture)
 	}
 	return p
@@ -109,7 +112,7 @@ func watched(s setup, seed uint64, look func(sim.Snapshot)) (sim.Result, error) 
 // hlbQueues is HLB Figure 14.
 func hlbQueues(o Options) plan {
 	policies, lbs := []string{"sed", "learned:ages"}, []float64{1, 2, 4, 8}
-	rhos := o.some(0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+	rhos := o.with(0.9, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 	var names []string
 	for _, name := range policies {
 		for _, n := range lbs {
@@ -136,12 +139,11 @@ func hlbQueues(o Options) plan {
 				{Y: figures.Axis{Label: "strong's queues, HLB (%)", Column: "learned_ages_queues_at_strong_percent", To: 100}, Curves: s.curves(m, 1, 1)[len(lbs):]},
 			},
 		}
-		for j, rho := range rhos {
-			if rho == 0.9 {
-				value, half := m.at(s.index(3, j), 2)
-				c.Notes = []string{overSeeds(o, "each second of the middle half of a run"), fmt.Sprintf("share of requests that sed gives to the strong at 90 %% with 8 LBs, published: 74.2 %%; ours: %.1f ± %.1f %%", value, half)}
-			}
-		}
+		const toStrong = 74.2 // % of the requests under sed at 90 % with 8 LBs, as published
+		requests := append(s.curves(m, 2, 1)[:len(lbs)], published("sed, M = 8", names[3], 0.9, toStrong))
+		c.Panels = append(c.Panels, figures.Panel{Y: figures.Axis{Label: "strong's requests, sed (%)", Column: "sed_requests_to_strong_percent", To: 100}, Curves: requests})
+		value, half := m.at(s.index(3, slices.Index(rhos, 0.9)), 2)
+		c.Notes = []string{overSeeds(o, "each second of the middle half of a run"), fmt.Sprintf("share of requests that sed gives to the strong at 90 %% with 8 LBs, published: %v %%; ours: %.1f ± %.1f %%", toStrong, value, half)}
 		return figures.NewChart(c)
 	}
 	return p
