@@ -16,6 +16,7 @@ var layers = [][]string{
 	{"config", "proof/fsm", "proof/oracle"},
 	{"api", "dataplane", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
 	{"control"},
+	{"daemon"},
 	{"lab/sim"},
 	{"lab/figures"},
 	{"lab/edge", "lab/experiment", "lab/study"},

@@ -1,5 +1,5 @@
-// Package api is how one asks a running daemon: HTTP with JSON on a unix
-// socket, GET /status.
+// Package api asks a running daemon for its status, and answers for it: HTTP with
+// JSON on a unix socket, GET /status.
 package api
 
 import (
@@ -40,14 +40,14 @@ type ServiceStatus struct {
 	Load *LoadStatus `json:"load,omitempty"`
 }
 
-// LoadStatus is what an agent knows of a service's load.
+// LoadStatus is a service's load as its agent measures it.
 type LoadStatus struct {
 	Threshold uint32  `json:"threshold"`
 	Asking    uint32  `json:"asking"`
 	Expected  uint32  `json:"expected"`
 	Open      uint32  `json:"open"`
 	PageBusy  *uint32 `json:"page_busy,omitempty"`
-	// PageAge is how long the page's writer has been silent; negative: it never spoke.
+	// PageAge is how long ago the page was written; negative: never.
 	PageAge *float64 `json:"page_age_s,omitempty"`
 }
 
@@ -77,8 +77,29 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers on l until ctx ends.
+// lastAnswers is how long answers that have begun may take once Serve is to end.
+const lastAnswers = time.Second
+
+// Serve answers on l until ctx ends and the answers that have begun are given.
 func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) error {
+	server := &http.Server{Handler: handler(status), ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("answer on the control socket: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		server.Close() // the client is slow
+	}
+	<-served
+	return nil
+}
+
+func handler(status func() (Status, error)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		s, err := status()
@@ -87,15 +108,9 @@ func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) e
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(s) // the client may have gone: nobody to tell
+		json.NewEncoder(w).Encode(s) // fails only if the client has gone
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("answer on the control socket: %w", err)
-	}
-	return nil
+	return mux
 }
 
 // Ask asks the daemon whose control socket is at path.

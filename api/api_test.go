@@ -24,6 +24,17 @@ func listen(t *testing.T, path string) net.Listener {
 	return l
 }
 
+// soon is the next value of a channel; without one within 10 s the test fails.
+func soon[T any](t *testing.T, values <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-values:
+	case <-time.After(10 * time.Second):
+		t.Error("nothing happened within 10 s")
+	}
+	return value
+}
+
 // answering runs a daemon's side until the test ends.
 func answering(t *testing.T, path string, status func() (Status, error)) {
 	t.Helper()
@@ -33,7 +44,7 @@ func answering(t *testing.T, path string, status func() (Status, error)) {
 	go func() { ended <- Serve(ctx, l, status) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := soon(t, ended); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
@@ -148,7 +159,65 @@ func TestClosedListenerEndsServe(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(t.Context(), l, func() (Status, error) { return Status{}, nil }) }()
 	l.Close()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "control socket") {
+	if err := soon(t, ended); err == nil || !strings.Contains(err.Error(), "control socket") {
 		t.Fatalf("serve: %v", err)
+	}
+}
+
+// TestBegunAnswerIsGiven: a daemon that is to end does not close the plane under
+// an answer that reads it.
+func TestBegunAnswerIsGiven(t *testing.T) {
+	path := socket(t)
+	l := listen(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, goOn := make(chan bool), make(chan bool)
+	ended, answer := make(chan error, 1), make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, l, func() (Status, error) {
+			begun <- true
+			<-goOn
+			return Status{Node: "late"}, nil
+		})
+	}()
+	go func() {
+		s, err := Ask(t.Context(), path)
+		if err == nil && s.Node != "late" {
+			err = errors.New("got " + s.Node)
+		}
+		answer <- err
+	}()
+	soon(t, begun)
+	cancel()
+	select {
+	case err := <-ended:
+		t.Errorf("Serve ended under an answer: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(goOn)
+	if err := errors.Join(soon(t, answer), soon(t, ended)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStuckAnswerDoesNotHoldServe: it has a second.
+func TestStuckAnswerDoesNotHoldServe(t *testing.T) {
+	path := socket(t)
+	l := listen(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, goOn := make(chan bool), make(chan bool)
+	defer close(goOn)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, l, func() (Status, error) {
+			begun <- true
+			<-goOn
+			return Status{}, nil
+		})
+	}()
+	go Ask(t.Context(), path)
+	soon(t, begun)
+	cancel()
+	if err := soon(t, ended); err != nil {
+		t.Error(err)
 	}
 }

@@ -24,18 +24,35 @@ type Plane interface {
 
 // NextHops is where next hops come from.
 type NextHops interface {
+	Table
+	Resolver
+}
+
+// Table holds the next hops that are known.
+type Table interface {
 	Changes() <-chan struct{}
 	Read() (hops topo.NextHops, waiting int, err error)
+}
+
+// Resolver finds next hops and keeps them known.
+type Resolver interface {
 	Resolve(netip.Addr) error
 	Refresh([]netip.Addr) error
 }
 
-// Page is a program's word on its load.
+// Clock paces the upkeep.
+type Clock interface {
+	// Tick sends at the end of each period until stop is called. A tick that
+	// nothing waits for may be dropped.
+	Tick(period time.Duration) (ticks <-chan time.Time, stop func())
+}
+
+// Page is where a program reports its load.
 type Page interface {
 	Read() (busy uint32, written time.Duration)
 }
 
-// Reporter takes the pages' words, by the number of their service.
+// Reporter takes what the pages report, by the number of their service.
 type Reporter interface {
 	Report(service int, busy uint32, written time.Duration) error
 }
@@ -50,101 +67,123 @@ const (
 
 // Controller keeps one data plane.
 type Controller struct {
-	Plane   Plane
-	Hops    NextHops
-	Targets []netip.Addr // whose next hops must always be known
-	Log     *slog.Logger
-
+	plane   Plane
+	hops    NextHops
+	clock   Clock
+	log     *slog.Logger
+	targets atomic.Pointer[[]netip.Addr] // whose next hops must always be known
+	asked   chan netip.Addr              // packets had no next hop for them
 	flows   atomic.Uint64
-	targets atomic.Pointer[[]netip.Addr] // instead of Targets, once set
 }
 
-// SetTargets changes whose next hops must always be known. They are resolved at
-// once, or at the next refresh if that fails.
+// New makes the controller of a plane that must always know the next hops of
+// targets.
+func New(plane Plane, hops NextHops, targets []netip.Addr, clock Clock, log *slog.Logger) *Controller {
+	c := &Controller{plane: plane, hops: hops, clock: clock, log: log, asked: make(chan netip.Addr)}
+	c.targets.Store(&targets)
+	return c
+}
+
+// SetTargets changes the addresses whose next hops must always be known. They
+// are resolved at once, or at the next refresh if that fails.
 func (c *Controller) SetTargets(addrs []netip.Addr) {
 	c.targets.Store(&addrs)
-	if err := c.Hops.Refresh(addrs); err != nil {
-		c.Log.Warn("some next hops cannot be resolved yet", "error", err)
-	}
+	c.refresh()
 }
 
-func (c *Controller) wanted() []netip.Addr {
-	if t := c.targets.Load(); t != nil {
-		return *t
+// refresh resolves the targets' next hops, and leaves those that cannot be
+// resolved yet to a later refresh.
+func (c *Controller) refresh() {
+	if err := c.hops.Refresh(*c.targets.Load()); err != nil {
+		c.log.Warn("some next hops cannot be resolved yet", "error", err)
 	}
-	return c.Targets
 }
 
 // Flows is how many entries the last sweep kept.
 func (c *Controller) Flows() uint64 { return c.flows.Load() }
 
 // Start brings the next hops in; after it packets can be sent. Neighbours that
-// do not answer for a second are left to be found later.
+// do not answer for a second are left to be found later, and so are all if ctx
+// ends.
 func (c *Controller) Start(ctx context.Context) error {
-	if err := c.Hops.Refresh(c.wanted()); err != nil {
-		c.Log.Warn("some next hops cannot be resolved yet", "error", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
-	defer cancel()
+	c.refresh()
+	late, stop := c.clock.Tick(resolveWithin)
+	defer stop()
 	for {
 		missing, err := c.update()
 		if err != nil || missing == 0 {
 			return err
 		}
 		select {
-		case <-c.Hops.Changes():
+		case <-c.hops.Changes():
+		case <-late:
+			c.log.Warn("some next hops do not answer yet", "missing", missing)
+			return nil
 		case <-ctx.Done():
-			c.Log.Warn("some next hops do not answer yet", "missing", missing)
 			return nil
 		}
 	}
 }
 
-// Run works until ctx ends. Nothing it meets after Start stops the packets, so
-// it logs and goes on.
+// Run works until ctx ends. An error after Start does not stop the packets, so
+// it is logged and Run goes on.
 func (c *Controller) Run(ctx context.Context) {
-	asked := make(chan netip.Addr)
-	go c.listen(ctx, asked)
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
-	refresh := time.NewTicker(refreshEvery)
-	defer refresh.Stop()
+	sweep, stopSweep := c.clock.Tick(sweepEvery)
+	defer stopSweep()
+	refresh, stopRefresh := c.clock.Tick(refreshEvery)
+	defer stopRefresh()
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.Hops.Changes():
+		case <-c.hops.Changes():
 			_, err = c.update()
-		case addr := <-asked:
-			err = c.Hops.Resolve(addr)
-		case <-refresh.C:
-			err = c.Hops.Refresh(c.wanted())
-		case <-sweep.C:
+		case addr := <-c.asked:
+			err = c.hops.Resolve(addr)
+		case <-refresh:
+			err = c.hops.Refresh(*c.targets.Load())
+		case <-sweep:
 			err = c.sweep()
 		}
 		if err != nil {
-			c.Log.Error("upkeep of the data plane", "error", err)
+			c.log.Error("upkeep of the data plane", "error", err)
+		}
+	}
+}
+
+// Listen has Run resolve the addresses that packets had no next hop for, until
+// the plane is closed.
+func (c *Controller) Listen(ctx context.Context) {
+	for {
+		addr, err := c.plane.Unresolved()
+		if err != nil {
+			return
+		}
+		select {
+		case c.asked <- addr:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
 // update copies the next hops and returns how many are not known yet.
 func (c *Controller) update() (missing int, err error) {
-	hops, missing, err := c.Hops.Read()
+	hops, missing, err := c.hops.Read()
 	if err != nil {
 		return 0, fmt.Errorf("read next hops: %w", err)
 	}
-	for _, t := range c.wanted() {
+	for _, t := range *c.targets.Load() {
 		if _, ok := hops.Lookup(t); !ok {
 			missing++
 		}
 	}
-	return missing, c.Plane.SetNextHops(hops)
+	return missing, c.plane.SetNextHops(hops)
 }
 
 func (c *Controller) sweep() error {
-	swept, err := c.Plane.SweepTurn()
+	swept, err := c.plane.SweepTurn()
 	if err != nil {
 		return err
 	}
@@ -152,31 +191,16 @@ func (c *Controller) sweep() error {
 	return nil
 }
 
-// listen passes on the addresses that packets could not be sent to.
-func (c *Controller) listen(ctx context.Context, asked chan<- netip.Addr) {
-	for {
-		addr, err := c.Plane.Unresolved()
-		if err != nil {
-			return // the plane is closed
-		}
-		select {
-		case asked <- addr:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// Reports copies what each page says, often enough that an offer meets a fresh
-// word, until ctx ends. The keys are the services' numbers.
-func Reports(ctx context.Context, pages map[int]Page, to Reporter) error {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
+// Reports copies each page to the data plane every millisecond, so that an offer
+// meets a fresh report, until ctx ends. The keys are the services' numbers.
+func Reports(ctx context.Context, clock Clock, pages map[int]Page, to Reporter) error {
+	ticks, stop := clock.Tick(reportEvery)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-ticks:
 		}
 		var errs []error
 		for service, page := range pages {

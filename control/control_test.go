@@ -33,6 +33,7 @@ type bench struct {
 	set       []topo.NextHops  // what the plane was given
 	resolved  []netip.Addr
 	refreshed int
+	targets   []netip.Addr // of the last refresh
 	sweeps    []time.Time
 
 	changes chan struct{}
@@ -43,7 +44,15 @@ type bench struct {
 func newBench() (*bench, *Controller) {
 	b := &bench{hops: topo.NextHops{}, fails: map[string]error{}, changes: make(chan struct{}, 1), lost: make(chan netip.Addr)}
 	log := slog.New(slog.NewTextHandler(&locked{b: b}, nil))
-	return b, &Controller{Plane: b, Hops: b, Targets: []netip.Addr{server}, Log: log}
+	return b, New(b, b, []netip.Addr{server}, bubble{}, log)
+}
+
+// bubble is the time of a synctest bubble.
+type bubble struct{}
+
+func (bubble) Tick(period time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTicker(period)
+	return t.C, t.Stop
 }
 
 // locked lets the log be read while it is written.
@@ -106,10 +115,11 @@ func (b *bench) Resolve(addr netip.Addr) error {
 	return b.fails["Resolve"]
 }
 
-func (b *bench) Refresh([]netip.Addr) error {
+func (b *bench) Refresh(targets []netip.Addr) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refreshed++
+	b.targets = targets
 	return b.fails["Refresh"]
 }
 
@@ -155,7 +165,8 @@ func TestStartWaitsForNextHops(t *testing.T) {
 func TestStartWaitsForGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench()
-		c.Targets, b.waiting = nil, 1
+		c.targets.Store(new([]netip.Addr))
+		b.waiting = 1
 		ended := make(chan error, 1)
 		go func() { ended <- c.Start(t.Context()) }()
 		synctest.Wait()
@@ -201,18 +212,16 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// running starts Run and returns what ends it.
+// running starts Run and Listen, and returns what ends them.
 func running(t *testing.T, b *bench, c *Controller) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		c.Run(ctx)
-		close(ended)
-	}()
+	var work sync.WaitGroup
+	work.Go(func() { c.Run(ctx) })
+	work.Go(func() { c.Listen(ctx) })
 	return func() {
 		cancel()
-		<-ended
 		close(b.lost)
+		work.Wait()
 	}
 }
 
@@ -286,14 +295,45 @@ func TestRunOutlivesErrors(t *testing.T) {
 	})
 }
 
-// TestRunEndsWithAnAddressInHand: the bubble would not end if the listener
-// waited for a Run that is gone.
-func TestRunEndsWithAnAddressInHand(t *testing.T) {
+// TestListenEndsWithAnAddressInHand: the bubble would not end if Listen waited
+// for a Run that has ended.
+func TestListenEndsWithAnAddressInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.Listen(ctx)
+		b.lost <- other
+		cancel()
+	})
+}
+
+// TestStartEndsWithItsContext: an interrupted daemon does not wait for silent
+// neighbours.
+func TestStartEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		c.Run(ctx)
-		b.lost <- other
+		begin := time.Now()
+		if err := c.Start(ctx); err != nil || time.Since(begin) > 0 || b.logged() != "" {
+			t.Errorf("after %v: %v\n%s", time.Since(begin), err, b.logged())
+		}
+	})
+}
+
+// TestSetTargets: new ones are resolved at once and kept known from then on.
+func TestSetTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		c.SetTargets([]netip.Addr{other})
+		if b.refreshed != 1 || !slices.Equal(b.targets, []netip.Addr{other}) {
+			t.Fatalf("%d refreshes, the last of %v", b.refreshed, b.targets)
+		}
+		defer running(t, b, c)()
+		time.Sleep(refreshEvery + time.Millisecond)
+		synctest.Wait()
+		if b.refreshed != 2 || !slices.Equal(b.targets, []netip.Addr{other}) {
+			t.Errorf("%d refreshes, the last of %v", b.refreshed, b.targets)
+		}
 	})
 }

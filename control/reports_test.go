@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// word is what a page says; it says another each time.
+// word is a page that reports one more each time.
 type word struct {
 	mu   sync.Mutex
 	busy uint32
@@ -22,7 +22,7 @@ func (w *word) Read() (uint32, time.Duration) {
 	return w.busy, time.Duration(w.busy) * time.Second
 }
 
-// reporter keeps the last word of each service.
+// reporter keeps the last report of each service.
 type reporter struct {
 	last map[int]uint32
 	fail error
@@ -30,7 +30,7 @@ type reporter struct {
 
 func (r *reporter) Report(service int, busy uint32, written time.Duration) error {
 	if written != time.Duration(busy)*time.Second {
-		return errors.New("half a word")
+		return errors.New("half a report")
 	}
 	r.last[service] = busy
 	return r.fail
@@ -41,20 +41,20 @@ func TestReportsCopyEveryPage(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+time.Microsecond)
 		defer cancel()
-		if err := Reports(ctx, map[int]Page{0: &word{}, 3: &word{busy: 1000}}, r); err != nil {
+		if err := Reports(ctx, bubble{}, map[int]Page{0: &word{}, 3: &word{busy: 1000}}, r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.last) != 2 || r.last[0] != 100 || r.last[3] != 1100 {
-			t.Fatalf("after 100 ms the words are %v, want 0:100 3:1100", r.last)
+			t.Fatalf("after 100 ms the reports are %v, want 0:100 3:1100", r.last)
 		}
 	})
 }
 
-// TestReportsFail: an agent that cannot see its load any more says so.
+// TestReportsFail: an agent that cannot see its load any more ends.
 func TestReportsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}, fail: errors.New("map gone")}
-		if err := Reports(t.Context(), map[int]Page{0: &word{}}, r); !errors.Is(err, r.fail) {
+		if err := Reports(t.Context(), bubble{}, map[int]Page{0: &word{}}, r); !errors.Is(err, r.fail) {
 			t.Fatal(err)
 		}
 	})

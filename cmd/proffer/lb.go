@@ -1,18 +1,13 @@
 package main
 
 import (
-	"net/netip"
-	"sync/atomic"
-	"time"
+	"context"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"proffer/api"
 	"proffer/cmd/internal/cli"
-	"proffer/config"
-	"proffer/control"
-	"proffer/dataplane"
-	"proffer/topo"
+	"proffer/daemon"
 )
 
 func newLB() *cobra.Command {
@@ -29,103 +24,22 @@ and history while packets flow; a file with a mistake changes nothing. If the
 daemon is killed, its programs go on forwarding, and the next one takes over
 their flows.`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadLB(path)
-			if err != nil {
-				return err
-			}
-			return runLB(cmd, path, cfg)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, path, daemon.LB) },
 	}
 	configFlag(cmd, &path)
 	return cmd
 }
 
-// loadLB reads a load balancer's file and the key file that it names.
-func loadLB(path string) (*topo.LB, error) {
-	data, err := readConfig(path)
-	if err != nil {
-		return nil, err
+// runDaemon runs a daemon from the file that --config names.
+func runDaemon(cmd *cobra.Command, path string, run func(context.Context, string, *daemon.Host) error) error {
+	if path == "" {
+		return cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
 	}
-	cfg, err := config.ParseLB(path, data)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Keys, err = signalKeys(cfg.KeyFile, config.ParseLBKeys)
-	return cfg, err
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	return run(cmd.Context(), path, daemon.Linux(log))
 }
 
-func runLB(cmd *cobra.Command, path string, cfg *topo.LB) error {
-	if err := dataplane.Preflight(); err != nil {
-		return err
-	}
-	begun := time.Now()
-	weighed := func(cfg *topo.LB) *topo.LB { return control.Weighed(cfg, time.Since(begun), control.Configured) }
-	lb, err := dataplane.NewLB(weighed(cfg))
-	if err != nil {
-		return err
-	}
-	var now atomic.Pointer[topo.LB]
-	now.Store(cfg)
-	d := &daemon{
-		role:    "lb",
-		node:    cfg.Node,
-		plane:   lb,
-		log:     newLogger(cmd.ErrOrStderr()),
-		targets: targetsOf(cfg),
-		ready: func() []any {
-			ready, all := lb.Resolved()
-			return []any{"servers", all, "next_hops_known", ready, "flow_table_mib", lb.FlowTableBytes() >> 20}
-		},
-		status: func(s *api.Status) error {
-			for _, svc := range now.Load().Services {
-				s.Services = append(s.Services, api.ServiceStatus{
-					Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(),
-				})
-			}
-			return nil
-		},
-		reload: func() ([]netip.Addr, error) {
-			next, err := loadLB(path)
-			if err != nil {
-				return nil, err
-			}
-			if err := sameNode(&cfg.Node, &next.Node, cfg.Flows, next.Flows); err != nil {
-				return nil, err
-			}
-			if next.CandidateKey != cfg.CandidateKey {
-				return nil, fixed("candidate_key")
-			}
-			if err := lb.Apply(weighed(next)); err != nil {
-				return nil, err
-			}
-			now.Store(next)
-			return targetsOf(next), nil
-		},
-	}
-	return d.run(cmd.Context())
-}
-
-// targetsOf are the addresses whose next hops an LB must always know.
-func targetsOf(cfg *topo.LB) []netip.Addr {
-	var addrs []netip.Addr
-	for _, svc := range cfg.Services {
-		addrs = append(addrs, svc.Via...)
-		for _, s := range svc.Servers {
-			addrs = append(addrs, s.Locator.Addr())
-		}
-	}
-	return unique(addrs)
-}
-
-func unique(addrs []netip.Addr) []netip.Addr {
-	seen := map[netip.Addr]bool{}
-	var out []netip.Addr
-	for _, a := range addrs {
-		if !seen[a] {
-			seen[a] = true
-			out = append(out, a)
-		}
-	}
-	return out
+// configFlag adds the flag that every daemon needs.
+func configFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVarP(path, "config", "c", "", "configuration `FILE` (YAML; required)")
 }

@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"proffer/dataplane"
+	"proffer/topo"
+	"proffer/weights"
+)
+
+// clock stands still; a test makes it tick.
+type clock struct {
+	mu    sync.Mutex
+	now   time.Duration
+	ticks map[time.Duration]chan time.Time
+}
+
+func newClock() *clock { return &clock{ticks: map[time.Duration]chan time.Time{}} }
+
+func (c *clock) Tick(period time.Duration) (<-chan time.Time, func()) {
+	return c.of(period), func() {}
+}
+
+func (c *clock) of(period time.Duration) chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ticks[period] == nil {
+		c.ticks[period] = make(chan time.Time)
+	}
+	return c.ticks[period]
+}
+
+// tick ends a period, and returns when the daemon has noticed.
+func (c *clock) tick(t *testing.T, period time.Duration) {
+	t.Helper()
+	select {
+	case c.of(period) <- time.Time{}:
+	case <-time.After(patience):
+		t.Fatalf("no part of the daemon waits for the end of %v", period)
+	}
+}
+
+// set moves the time to now.
+func (c *clock) set(now time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+func (c *clock) Now() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// plane is both kinds of data plane.
+type plane struct{ *machine }
+
+func (p plane) Attach() error { return p.happens("attach") }
+
+func (p plane) Close() error {
+	close(p.lost)
+	return p.happens("close")
+}
+
+func (p plane) Mode() string     { return "native" }
+func (p plane) Adopted() bool    { return true }
+func (p plane) Unpinned() string { return "no bpffs" }
+
+func (p plane) Counters() ([]dataplane.Counter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return []dataplane.Counter{{Name: "steered", Value: 7}}, p.fails["counters"]
+}
+
+func (p plane) SetNextHops(topo.NextHops) error { return p.happens("next hops") }
+
+func (p plane) SweepTurn() (dataplane.Swept, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swept++
+	return dataplane.Swept{Kept: 100 * p.swept}, nil
+}
+
+func (p plane) Unresolved() (netip.Addr, error) {
+	addr, open := <-p.lost
+	if !open {
+		return addr, os.ErrClosed
+	}
+	return addr, nil
+}
+
+func (p plane) Apply(cfg *topo.LB) error {
+	err := p.happens("apply")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applied = cfg
+	return err
+}
+
+func (p plane) Resolved() (ready, all int) { return 1, 2 }
+func (p plane) FlowTableBytes() uint64     { return 20 << 20 }
+
+func (p plane) Load(service int) (dataplane.Load, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return dataplane.Load{Threshold: 4, Asking: uint32(service)}, p.fails["load of a service"]
+}
+
+func (p plane) SetKeys(keys []topo.SignalKey) error {
+	err := p.happens("set keys")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = keys
+	return err
+}
+
+func (p plane) Report(service int, busy uint32, _ time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reports[service] = busy
+	return p.fails["report"]
+}
+
+// nextHops are those of the machine's one link.
+type nextHops struct{ *machine }
+
+func (h nextHops) Changes() <-chan struct{} { return h.changes }
+
+func (h nextHops) Read() (topo.NextHops, int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hops, 0, nil
+}
+
+func (h nextHops) Resolve(addr netip.Addr) error { return h.happens("resolve " + addr.String()) }
+
+func (h nextHops) Refresh(targets []netip.Addr) error {
+	h.mu.Lock()
+	h.targets = targets
+	h.mu.Unlock()
+	return h.happens("refresh")
+}
+
+func (h nextHops) Close() { h.happens("unwatch") }
+
+// page was written at 5 s.
+type page struct{ closed bool }
+
+func (p *page) Read() (uint32, time.Duration) { return 3, 5 * time.Second }
+
+func (p *page) Close() error {
+	p.closed = true
+	return nil
+}
+
+// weigher gives a service's two servers the weights 1 and, in seconds, the time.
+type weigher struct{}
+
+func (weigher) Observe(time.Duration, weights.Sample) {}
+
+func (weigher) Weights(now time.Duration) []float64 { return []float64{1, now.Seconds()} }

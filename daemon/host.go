@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/control"
+	"proffer/dataplane"
+	"proffer/loadpage"
+	"proffer/nexthop"
+	"proffer/topo"
+	"proffer/weights"
+)
+
+// Host is the machine that a daemon runs on.
+type Host struct {
+	Log       *slog.Logger
+	Clock     Clock
+	Preflight func() error // why no plane can be loaded here
+	LB        func(*topo.LB) (LBPlane, error)
+	Agent     func(*topo.Agent) (AgentPlane, error)
+	NextHops  func(link string) (NextHops, error)
+	Page      func(path string) (Page, error)
+	Weigher   func(*topo.Service) weights.Weigher
+}
+
+// Clock is the time of a daemon.
+type Clock interface {
+	control.Clock
+	Now() time.Duration // CLOCK_MONOTONIC, by which the writers of load pages stamp them
+}
+
+// NextHops are a link's, watched until Close.
+type NextHops interface {
+	control.NextHops
+	Close()
+}
+
+// Page is a load page that is open until Close.
+type Page interface {
+	control.Page
+	io.Closer
+}
+
+// Linux is the machine that this process runs on.
+func Linux(log *slog.Logger) *Host {
+	return &Host{
+		Log:       log,
+		Clock:     kernelClock{},
+		Preflight: dataplane.Preflight,
+		LB:        func(cfg *topo.LB) (LBPlane, error) { return dataplane.NewLB(cfg) },
+		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return dataplane.NewAgent(cfg) },
+		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link) },
+		Page:      func(path string) (Page, error) { return loadpage.OpenPage(path) },
+		Weigher:   control.Configured,
+	}
+}
+
+type kernelClock struct{}
+
+func (kernelClock) Tick(period time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTicker(period)
+	return t.C, t.Stop
+}
+
+func (kernelClock) Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// onHangup catches SIGHUP from now on: one that comes while the programs are
+// loaded shall not end the daemon, and is a reload afterwards.
+func onHangup() (hangups <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGHUP)
+	return c, func() { signal.Stop(c) }
+}

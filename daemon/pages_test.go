@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestPages: reports are copied by the daemon's clock, and status shows a page's
+// count and age.
+func TestPages(t *testing.T) {
+	m := newMachine(t, agentFile)
+	m.clock.set(7 * time.Second)
+	p := m.running(Agent)
+	for range 2 { // the first report has ended when the second begins
+		m.clock.tick(t, time.Millisecond)
+	}
+	m.mu.Lock()
+	if len(m.reports) != 1 || m.reports[1] != 3 {
+		t.Errorf("reports by service: %v, want 3 of service 1", m.reports)
+	}
+	m.mu.Unlock()
+	services := m.status().Services
+	if web := services[0]; web.Load.PageBusy != nil || web.Mode != "static:4, load busy" || web.Load.Threshold != 4 {
+		t.Errorf("a service without page: %+v, %+v", web, web.Load)
+	}
+	if api := services[1].Load; api.PageBusy == nil || *api.PageBusy != 3 || *api.PageAge != 2 || api.Asking != 1 {
+		t.Errorf("a service with a page: %+v", api)
+	}
+	p.end()
+	if !m.page.closed {
+		t.Error("the page stays open")
+	}
+}
+
+// TestPagesFail: an agent that cannot see its load any more ends and is detached.
+func TestPagesFail(t *testing.T) {
+	m := newMachine(t, agentFile)
+	p := m.running(Agent)
+	want := m.fail("report")
+	m.clock.tick(t, time.Millisecond)
+	if err := p.wait(); !errors.Is(err, want) {
+		t.Errorf("it ended with: %v", err)
+	}
+	if events := m.happened(); events[len(events)-1] != "close" {
+		t.Errorf("events: %q", events)
+	}
+}
+
+// TestPageCannotBeOpened: no plane is loaded for a service whose load is unknown.
+func TestPageCannotBeOpened(t *testing.T) {
+	m := newMachine(t, agentFile)
+	want := m.fail("open /run/load")
+	if err := m.start(Agent).wait(); !errors.Is(err, want) {
+		t.Errorf("it ended with: %v", err)
+	}
+	m.wantEvents("preflight", "open /run/load")
+}

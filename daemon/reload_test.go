@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// change replaces a part of the configuration that stands there once.
+func (m *machine) change(old, new string) {
+	m.t.Helper()
+	text, err := os.ReadFile(m.file)
+	if err != nil || strings.Count(string(text), old) != 1 {
+		m.t.Fatalf("%q does not stand once in the configuration: %v\n%s", old, err, text)
+	}
+	m.configure(strings.Replace(string(text), old, new, 1))
+}
+
+// wantReloads demands what status counts.
+func (m *machine) wantReloads(applied, refused uint64) {
+	m.t.Helper()
+	if s := m.status(); s.Reloads != applied || s.Refused != refused {
+		m.t.Errorf("%d reloads and %d refused, want %d and %d", s.Reloads, s.Refused, applied, refused)
+	}
+}
+
+// TestReload: what SIGHUP finds in the file goes to the plane, its servers' next
+// hops are resolved, and status shows it.
+func TestReload(t *testing.T) {
+	m := newMachine(t, lbFile)
+	p := m.running(LB)
+	m.change("{name: s2, locator: 5f00:0:2:2::/64}", "{name: s3, locator: 5f00:0:2:3::/64}")
+	m.change("dispatch: hunt", "dispatch: single")
+	m.hangup()
+	m.logs("configuration reloaded")
+	m.wantReloads(1, 0)
+	m.mu.Lock()
+	applied, targets := m.applied, m.targets
+	m.mu.Unlock()
+	if applied == nil || applied.Services[0].Servers[1].Name != "s3" {
+		t.Errorf("the plane was given %+v", applied)
+	}
+	if want := []netip.Addr{netip.MustParseAddr("5f00:0:2:1::"), netip.MustParseAddr("5f00:0:2:3::")}; !slices.Equal(targets, want) {
+		t.Errorf("next hops are kept for %v, want %v", targets, want)
+	}
+	if mode := m.status().Services[0].Mode; mode != "single, 2 servers" {
+		t.Errorf("status shows %q", mode)
+	}
+	p.end()
+}
+
+// TestWeights: the plane is loaded with the weights of the daemon's weigher at
+// that time, and given those of a later time at a reload.
+func TestWeights(t *testing.T) {
+	m := newMachine(t, lbFile)
+	m.clock.set(4 * time.Second)
+	p := m.running(LB)
+	m.wantWeight(4)
+	m.clock.set(6 * time.Second)
+	m.hangup()
+	m.logs("configuration reloaded")
+	m.wantWeight(6)
+	p.end()
+}
+
+// wantWeight demands the weight of the second server that the plane has.
+func (m *machine) wantWeight(want int) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if got := m.applied.Services[0].Servers[1].Weight; got != want {
+		m.t.Errorf("the second server has weight %d, want %d", got, want)
+	}
+}
+
+// TestReloadOfMistake: the old configuration stays, is shown, and the next good
+// one is applied.
+func TestReloadOfMistake(t *testing.T) {
+	m := newMachine(t, lbFile)
+	p := m.running(LB)
+	m.change("dispatch: hunt", "dispatch: hint")
+	m.hangup()
+	if line := m.logs("configuration not reloaded, the old one stays"); !strings.Contains(line, m.file+":8:15: services[0].dispatch") {
+		t.Errorf("the log says %s", line)
+	}
+	m.wantReloads(0, 1)
+	m.change("dispatch: hint", "dispatch: single")
+	m.fail("apply")
+	m.hangup()
+	m.logs("apply is broken")
+	m.wantReloads(0, 2)
+	if mode := m.status().Services[0].Mode; mode != "hunt, 2 of 2 servers" {
+		t.Errorf("status shows %q, which was not applied", mode)
+	}
+	m.mu.Lock()
+	delete(m.fails, "apply")
+	m.mu.Unlock()
+	m.hangup()
+	m.logs("configuration reloaded")
+	m.wantReloads(1, 2)
+	p.end()
+}
+
+// TestReloadOfWhatIsFixed: programs are loaded with it, so it needs a new daemon.
+func TestReloadOfWhatIsFixed(t *testing.T) {
+	for _, c := range []struct {
+		run            entry
+		file, old, new string
+		key            string
+	}{
+		{LB, lbFile, "5f00:0:1:1::/64", "5f00:0:1:2::/64", "node.locator"},
+		{LB, lbFile, "interface: eth9", "interface: eth8", "node.interface"},
+		{LB, lbFile, "interface: eth9", "interface: eth9, name: lb2", "node.name"},
+		{LB, lbFile, "interface: eth9", "interface: eth9, pin: /sys/fs/bpf/new", "node.pin"},
+		{LB, lbFile, "interface: eth9", "interface: eth9, domain: [5f00::/16]", "node.domain"},
+		{LB, lbFile, "node.sock", "new.sock", "control"},
+		{LB, lbFile, "candidate_key: 00", "flow_table: {entries: 4096}\ncandidate_key: 00", "flow_table"},
+		{LB, lbFile, "candidate_key: 00", "candidate_key: 01", "candidate_key"},
+		{Agent, agentFile, "5f00:0:2:1::/64", "5f00:0:2:2::/64", "node.locator"},
+		{Agent, agentFile, "name: web", "name: shop", "services"},
+	} {
+		m := newMachine(t, c.file)
+		p := m.running(c.run)
+		m.change(c.old, c.new)
+		m.hangup()
+		want := c.key + " cannot change while the daemon runs: restart it"
+		if line := m.logs("configuration"); !strings.Contains(line, want) {
+			t.Errorf("the log says %s, want %s", line, want)
+		}
+		p.end()
+	}
+}
+
+// TestEarlyHangup: SIGHUP while the programs are loaded does not end the daemon,
+// and the file is read again when it is ready.
+func TestEarlyHangup(t *testing.T) {
+	for _, d := range daemons {
+		m := newMachine(t, d.file)
+		m.loading = m.hangup
+		p := m.running(d.run)
+		m.logs("configuration reloaded")
+		m.wantReloads(1, 0)
+		p.end()
+	}
+}
+
+const keys = `keys:
+  - id: %d
+    farm: "11111111111111111111111111111111"
+    server: "1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a"
+`
+
+// TestReloadOfKeys: an agent takes its signal keys again.
+func TestReloadOfKeys(t *testing.T) {
+	m := newMachine(t, agentFile)
+	file := filepath.Join(t.TempDir(), "s1.keys")
+	if err := os.WriteFile(file, fmt.Appendf(nil, keys, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.change("services:", "signal_keys: "+file+"\nservices:")
+	p := m.running(Agent)
+	if err := os.WriteFile(file, fmt.Appendf(nil, keys, 2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.hangup()
+	m.logs("configuration reloaded")
+	m.mu.Lock()
+	if len(m.keys) != 1 || m.keys[0].ID != 2 {
+		t.Errorf("the plane was given the keys %+v", m.keys)
+	}
+	m.mu.Unlock()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	m.hangup()
+	m.logs("read signal keys: open " + file)
+	m.wantReloads(1, 1)
+	p.end()
+}
