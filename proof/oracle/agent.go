@@ -15,7 +15,7 @@ type Offering struct {
 }
 
 // Agent is a server's agent over a kernel without a connection: whatever it
-// accepts stays unproven.
+// accepts stays embryonic.
 type Agent struct {
 	Node
 	Services map[topo.VIP]Offering

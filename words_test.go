@@ -1,0 +1,59 @@
+package proffer
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// retired lists the words that ARCHITECTURE.md's glossary has others for, each with
+// the word of today.
+var retired = map[string]string{
+	"note_hop":   "dec_hop_limit",
+	"note_class": "set_class",
+	"workplace":  "scratch",
+	"unproven":   "embryonic",
+	"shm":        "page",
+}
+
+// spared lists the lines that may name a retired word.
+var spared = regexp.MustCompile(`/dev/shm|"shm", "page"|is now .page`)
+
+// TestRetiredWords: a retired word comes back neither in names nor in comments, docs
+// or messages.
+func TestRetiredWords(t *testing.T) {
+	var words []string
+	for word := range retired {
+		words = append(words, word)
+	}
+	whole := regexp.MustCompile(`(?i)\b(` + strings.Join(words, "|") + `)\b`)
+	for _, file := range tracked(t, "*.go", "*.c", "*.h", "*.md") {
+		if file == "words_test.go" {
+			continue
+		}
+		for number, line := range strings.Split(read(t, file), "\n") {
+			if word := whole.FindString(line); word != "" && !spared.MatchString(line) {
+				t.Errorf("%s:%d: %q is now %q: %s", file, number+1, word, retired[strings.ToLower(word)], strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// longest is how many words a paragraph of the documents may have.
+const longest = 150
+
+// TestParagraphs: a paragraph of the documents ends before the reader is lost.
+func TestParagraphs(t *testing.T) {
+	checked := 0
+	for _, file := range tracked(t, "*.md") {
+		for _, p := range regexp.MustCompile(`\n\s*\n|\n(- |\||\d+\. |#)`).Split(read(t, file), -1) {
+			checked++
+			if n := len(strings.Fields(p)); n > longest && !strings.Contains(p, "```") {
+				t.Errorf("%s: a paragraph of %d words: %.60s…", file, n, strings.TrimSpace(p))
+			}
+		}
+	}
+	if checked == 0 {
+		t.Fatal("no paragraph was found")
+	}
+}
