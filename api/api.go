@@ -113,7 +113,7 @@ func handler(status func() (Status, error)) http.Handler {
 	return mux
 }
 
-// Ask asks the daemon whose control socket is at path.
+// Ask asks the daemon with the control socket at path.
 func Ask(ctx context.Context, path string) (Status, error) {
 	var s Status
 	client := http.Client{Transport: &http.Transport{

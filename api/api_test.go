@@ -88,7 +88,7 @@ func TestNobodyThere(t *testing.T) {
 
 func TestSilentDaemonDoesNotHoldTheAsker(t *testing.T) {
 	path := socket(t)
-	listen(t, path) // nobody accepts
+	listen(t, path) // and does not accept
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Ask(ctx, path); !errors.Is(err, context.DeadlineExceeded) {

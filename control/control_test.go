@@ -290,7 +290,7 @@ func TestRunOutlivesErrors(t *testing.T) {
 			}
 		}
 		if c.Flows() != 0 {
-			t.Errorf("a failed sweep told of %d flows", c.Flows())
+			t.Errorf("a failed sweep reports %d flows", c.Flows())
 		}
 	})
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// word is a page that reports one more each time.
-type word struct {
+// counting is a page that reports one more each time.
+type counting struct {
 	mu   sync.Mutex
 	busy uint32
 }
 
-func (w *word) Read() (uint32, time.Duration) {
+func (w *counting) Read() (uint32, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy++
@@ -41,7 +41,7 @@ func TestReportsCopyEveryPage(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+time.Microsecond)
 		defer cancel()
-		if err := Reports(ctx, bubble{}, map[int]Page{0: &word{}, 3: &word{busy: 1000}}, r); err != nil {
+		if err := Reports(ctx, bubble{}, map[int]Page{0: &counting{}, 3: &counting{busy: 1000}}, r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.last) != 2 || r.last[0] != 100 || r.last[3] != 1100 {
@@ -54,7 +54,7 @@ func TestReportsCopyEveryPage(t *testing.T) {
 func TestReportsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}, fail: errors.New("map gone")}
-		if err := Reports(t.Context(), bubble{}, map[int]Page{0: &word{}}, r); !errors.Is(err, r.fail) {
+		if err := Reports(t.Context(), bubble{}, map[int]Page{0: &counting{}}, r); !errors.Is(err, r.fail) {
 			t.Fatal(err)
 		}
 	})

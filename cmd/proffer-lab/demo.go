@@ -67,11 +67,11 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	if err := dataplane.Preflight(); err != nil {
 		return err
 	}
-	if err := writable(f.out); err != nil {
-		return err
-	}
 	var err error
 	if f.srlb.Programs, err = findProffer(); err != nil {
+		return err
+	}
+	if err := writable(f.out); err != nil {
 		return err
 	}
 	show := newProgress(cmd.ErrOrStderr())

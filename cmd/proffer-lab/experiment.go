@@ -117,14 +117,14 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	if err := dataplane.Preflight(); err != nil {
 		return err
 	}
+	programs, err := findProffer()
+	if err != nil {
+		return err
+	}
 	if f.out != "" {
 		if err := writable(f.out); err != nil {
 			return err
 		}
-	}
-	programs, err := findProffer()
-	if err != nil {
-		return err
 	}
 	show := newProgress(cmd.ErrOrStderr())
 	found, err := t.run(cmd.Context(), programs, func(s experiment.Step) { show.update(stepLine(s)) })

@@ -13,10 +13,10 @@ func lbKillTrial(f *experimentFlags) trial {
 	var e experiment.LBKill
 	return trial{
 		name:  "lbkill",
-		short: "kill load balancers under traffic: who notices",
+		short: "kill load balancers under traffic: which requests and flows notice",
 		long: `Kills a random load balancer at even intervals, while short connections, idle
 flows and bulk streams (1 MB/s each) go through all of them by the router's
-ECMP. Every first time its host dies at once, is built anew half an interval
+ECMP. Every first time its host dies at once, is built again half an interval
 later, and is announced again: it has to find the flows that the router sends
 it. Every second time only its daemon dies (SIGKILL) and is started again; the
 host stays announced and its programs go on. At the end all idle flows exchange

@@ -16,7 +16,7 @@ func lossTrial(f *experimentFlags) trial {
 		long: `Makes short connections, 200 a second, while every link between the router and
 the other nodes loses frames in each direction: by hunt (acceptance dynamic), by
 single, and by the router's own route to one server, as if Proffer were not
-there. The servers' books tell who served what.
+there. Each server keeps a book of the requests that it served.
 
 --json prints an array of rows, one a method and loss: loss, method, requests,
 ok, failed, resets (of those: a RST to the SYN or later), served_twice, unserved

@@ -24,7 +24,7 @@ func profferBeside(dir string) (string, error) {
 	}
 	path, err := exec.LookPath("proffer")
 	if err != nil {
-		return "", fmt.Errorf("there is no program proffer in %s and none in $PATH, and its daemons are what is run: `make build` makes both", dir)
+		return "", fmt.Errorf("the program proffer, which has the daemons, is neither in %s nor in $PATH: `make build` puts both programs into build/", dir)
 	}
 	return path, nil
 }

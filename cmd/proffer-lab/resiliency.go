@@ -13,7 +13,7 @@ func resiliencyTrial(f *experimentFlags) trial {
 	var methods []string
 	return trial{
 		name:  "resiliency",
-		short: "replace servers and LBs together under long flows: who is lost (6LB Fig. 11d)",
+		short: "replace servers and LBs together under long flows: which flows are lost (6LB Fig. 11d)",
 		long: `Opens long flows through the first of several load balancers, then replaces
 one server after the other by a fresh one. The removed host dies at once, and at
 the same moment the router turns to the next LB, which has never seen the flows:
@@ -22,7 +22,7 @@ every reload. Then all flows exchange data. 6LB Figure 11d does this once.
 
 Methods: hunt asks the candidates of today's pool and of all earlier ones in the
 configuration; hunt-no-history asks today's candidates only, as the paper does;
-single asks nobody (consistent hashing).
+single asks no server (consistent hashing).
 
 Flows are offered with acceptance static at half a server's share of flows, by
 the load measure sockets, so that about half of them end up with each candidate.

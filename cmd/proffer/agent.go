@@ -14,7 +14,7 @@ func newAgent() *cobra.Command {
 		Short: "Run the agent of this server, in the foreground",
 		Long: `Runs the agent until SIGTERM or Ctrl-C, then detaches it. It decides on the
 offers for the configured services by their local load, hands the accepted
-packets to this host's TCP, and tells the load balancer. The VIP of each service
+packets to this host's TCP, and signals so to the load balancer. The VIP of each service
 must be an address of a local interface, such as lo, or of an application behind
 this host (owner: table). docs/operators.md describes FILE.
 

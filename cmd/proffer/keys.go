@@ -24,7 +24,7 @@ func newKeys() *cobra.Command {
 		Long: `Writes files of signal keys, which signal_keys in the configuration of a load
 balancer or an agent names. Every load balancer has the same file; every agent
 has one of its own, made from it by ` + "`proffer keys server`" + `, so that a server cannot
-speak for another one. The first key of a file signs, all of them are accepted.
+sign for another server. The first key of a file signs, all of them are accepted.
 Nothing is changed in place: the new file goes to stdout. It is secret; do not
 write it over the one that is read.
 
@@ -40,8 +40,8 @@ agents' files made from it, are on every node, and every daemon has read its own
   2. proffer keys promote next.keys --id 2 > lb.keys  all sign with it
   3. proffer keys drop lb.keys --id 1 > next.keys     the old one is worth nothing
 
-A node that signs with a key that another one does not have yet, or no longer,
-is not heard there.`,
+A node drops signals that are signed with a key that it does not have yet, or
+no longer.`,
 		Args: cli.VerbOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -151,7 +151,7 @@ masters. From the same FILE comes always the same.`,
 	return cmd
 }
 
-// oneFile demands one word behind a verb.
+// oneFile demands one argument behind a verb.
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:

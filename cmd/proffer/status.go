@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -35,7 +36,7 @@ what each one means.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()
-			s, err := ask(ctx, socket)
+			s, err := ask(ctx, socket, controls)
 			if err != nil {
 				return err
 			}
@@ -53,18 +54,24 @@ what each one means.`,
 	return cmd
 }
 
-// ask asks the daemon at socket, or without one the first that answers.
-func ask(ctx context.Context, socket string) (api.Status, error) {
+// ask asks the daemon at socket, or without one the first of defaults that answers.
+func ask(ctx context.Context, socket string, defaults []string) (api.Status, error) {
 	if socket != "" {
 		return api.Ask(ctx, socket)
 	}
 	var errs []error
-	for _, path := range controls {
+	for _, path := range defaults {
 		s, err := api.Ask(ctx, path)
 		if err == nil {
 			return s, nil
 		}
-		errs = append(errs, err)
+		if !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return api.Status{}, fmt.Errorf("no daemon answers at %s: is one running? Give the `control` path of its configuration with --control",
+			strings.Join(defaults, " or "))
 	}
 	return api.Status{}, errors.Join(errs...)
 }

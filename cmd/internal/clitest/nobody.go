@@ -10,7 +10,7 @@ import (
 	"proffer/cmd/internal/cli"
 )
 
-// nobody is the user and the group without rights.
+// nobody is the number of the user and of the group without rights.
 const nobody = 65534
 
 // WantRoot builds the command of the package under test, runs it without root
