@@ -24,7 +24,7 @@ type Status struct {
 	Interface string            `json:"interface"`
 	XDP       string            `json:"xdp"` // "native" or "generic"
 	PID       int               `json:"pid"`
-	Adopted   bool              `json:"adopted"` // took over what an earlier daemon left
+	Adopted   bool              `json:"adopted"` // took over an earlier daemon's state
 	Reloads   uint64            `json:"reloads"` // configurations applied since the start
 	Refused   uint64            `json:"refused"` // … and those that had a mistake
 	Flows     uint64            `json:"flows"`   // entries in the flow table at the last sweep

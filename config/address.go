@@ -29,8 +29,8 @@ func locator() kind[netip.Prefix] {
 	}}
 }
 
-// domain is a prefix of SR nodes. One around all addresses would allow what
-// none allows.
+// domain is a prefix of SR nodes. A prefix around all addresses would be no
+// domain at all.
 func domain() kind[netip.Prefix] {
 	return kind[netip.Prefix]{"an IPv6 prefix such as 5f00:0:1::/48", asText, prefix}
 }

@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// checkAgent finds what no single value of an agent's file shows.
+// checkAgent finds the mistakes of an agent's file that no single value shows.
 func checkAgent(d *document, a *topo.Agent) {
 	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
@@ -25,7 +25,7 @@ func checkAgent(d *document, a *topo.Agent) {
 		case o.VIP.Protocol == topo.UDP:
 			d.failKey(at+".load", "%q counts open connections, and udp has none; want %s", o.Measure, elsewhere)
 		case o.Owner != topo.Socket:
-			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner says %s; want %s", o.Measure, o.Owner, elsewhere)
+			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner is %s; want %s", o.Measure, o.Owner, elsewhere)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func checkOutside(d *document, key string, vip netip.Addr, own netip.Prefix) {
 	}
 }
 
-// unique remembers who has a value that only one may have.
+// unique maps each value to the key that has it, where only one key may.
 type unique[T comparable] map[T]string
 
 func (u unique[T]) add(d *document, key string, v T) {

@@ -21,7 +21,7 @@ func (f *Farm) Servers() int {
 	return n
 }
 
-// checkFarm finds what no single value of a farm file shows.
+// checkFarm finds the mistakes of a farm file that no single value shows.
 func checkFarm(d *document, f *Farm) {
 	checkGroups(d, f)
 	checkBackground(d, f)
@@ -49,7 +49,7 @@ func checkGroups(d *document, f *Farm) {
 }
 
 // checkBackground also refuses work without end that leaves a server nothing:
-// what comes there would never be finished, nor would the run.
+// its requests would never be finished, nor would the run.
 func checkBackground(d *document, f *Farm) {
 	taken := make([]float64, min(f.Servers(), MaxFarm))
 	for i, b := range f.Background {

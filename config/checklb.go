@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// checkLB finds what no single value of a load balancer's file shows.
+// checkLB finds the mistakes of a load balancer's file that no single value shows.
 func checkLB(d *document, lb *topo.LB) {
 	checkNode(d, lb.Node)
 	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
@@ -47,7 +47,7 @@ func checkVia(d *document, at string, s topo.Service, own netip.Prefix) {
 	}
 }
 
-// checkFragments: nobody sees the ports of fragments, so all of a VIP's go to
+// checkFragments: fragments show no ports, so all packets of a VIP go to
 // the one pool that hashed has for it.
 func checkFragments(d *document, at string, s topo.Service, hashed map[netip.Addr]string) {
 	if s.Fragments != topo.HashFragments {
@@ -74,13 +74,13 @@ func checkPools(d *document, at string, s topo.Service, own netip.Prefix, hosts 
 		}
 	}
 	pool(at+".servers", s.Servers)
-	newer, whose := s.Version, at
+	newer, holder := s.Version, at
 	for i, v := range s.History {
 		entry := fmt.Sprintf("%s.history[%d]", at, i)
 		if v.Version >= newer {
-			d.failKey(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, whose)
+			d.failKey(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, holder)
 		}
-		newer, whose = v.Version, entry
+		newer, holder = v.Version, entry
 		pool(entry+".servers", v.Servers)
 	}
 }

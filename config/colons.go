@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// joinColons mends what the lexer breaks: in a list inside a flow mapping it
+// joinColons mends a mistake of the lexer: in a list inside a flow mapping it
 // ends a key at every colon. One with text right behind it belongs to the text
 // (YAML 1.2.2 §7.3.3), as in {domain: [5f00::/16]}; not so behind a quoted key.
 func joinColons(tokens token.Tokens) token.Tokens {
@@ -40,7 +40,7 @@ func joinColons(tokens token.Tokens) token.Tokens {
 	return out
 }
 
-// adjoin says whether b goes on where a ends, neither being a quoted text nor a
+// adjoin reports whether b begins where a ends, neither being a quoted text nor a
 // sign other than the colon.
 func adjoin(a, b *token.Token) bool {
 	plain := func(t *token.Token) bool {

@@ -1,15 +1,15 @@
 // Package config turns the text of a configuration file into validated nouns
 // of topo, and back. It exists so that nothing behind it meets an impossible
-// value: what it returns can be loaded into the data plane as it is.
+// value: its results can be loaded into the data plane as they are.
 //
 // The way of a file, and the order of this package's files:
 //
-//  1. yaml.go, colons.go: bytes → syntax tree, refusing what could exhaust us
-//  2. cursor.go: a place in the tree, and the errors found there
+//  1. yaml.go, colons.go: bytes → syntax tree, refusing files that could exhaust memory
+//  2. cursor.go: a node of the tree, and the errors found there
 //  3. entry.go: tables of keys read through cursors
-//  4. kind.go, address.go, row.go: what one value may be
+//  4. kind.go, address.go, row.go: the values of a key
 //  5. node.go, lb.go, agent.go, keys.go, farm.go: the tables of the files
-//  6. check.go, checklb.go, checkfarm.go: what no single value shows, such as
+//  6. check.go, checklb.go, checkfarm.go: mistakes that no single value shows, such as
 //     duplicates
 //
 // It is pure: bytes come in, no file is opened and no clock is read.

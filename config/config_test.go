@@ -200,7 +200,7 @@ func wantKeys(t *testing.T, where, text string, keys []entry) {
 	}
 }
 
-// noteFields says of every field of our structs in v whether it is set anywhere.
+// noteFields records of every field of our structs in v whether it is set anywhere.
 func noteFields(v reflect.Value, set map[string]bool) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -242,7 +242,7 @@ func TestCoresAreAtLeastOne(t *testing.T) {
 	}
 }
 
-// TestAccepts holds what looks like a mistake and is none.
+// TestAccepts holds files that look like mistakes and are none.
 func TestAccepts(t *testing.T) {
 	const head = "node: {locator: 5f00:0:1:1::/64, interface: eth0}\ncandidate_key: 00000000000000000000000000000001\nservices:\n"
 	const pool = "servers: [{name: s1, locator: 5f00:0:2:1::/64}]"
@@ -250,12 +250,12 @@ func TestAccepts(t *testing.T) {
 		"one port of two protocols":                 "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP}\n- {vip: 192.0.2.1, port: 53, protocol: udp, dispatch: hunt, PP}",
 		"two ports of one VIP, one hashes":          "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.1, port: 54, dispatch: single, PP}",
 		"two VIPs whose fragments are hashed":       "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.2, port: 53, dispatch: single, fragments: hash, PP}",
-		"nobody takes new flows":                    "- {vip: 192.0.2.1, port: 53, dispatch: hunt, servers: [{name: s1, locator: 5f00:0:2:1::/64, weight: 0}]}",
+		"no server takes new flows":                 "- {vip: 192.0.2.1, port: 53, dispatch: hunt, servers: [{name: s1, locator: 5f00:0:2:1::/64, weight: 0}]}",
 		"another name at a locator of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s2, locator: 5f00:0:2:1::/64}]}]}",
 		"another locator of a name of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s1, locator: 5f00:0:2:2::/64}]}]}",
 		"one server with four choices and one list": "- {vip: 192.0.2.1, port: 53, dispatch: hunt, choices: 4, buckets: 1, PP}",
 		"SIDs on the way to a single server":        "- {vip: 192.0.2.1, port: 53, dispatch: single, via: [5f00:0:9::1, 5f00:0:9::2, 5f00:0:9::1], PP}",
-		"what an absent key says":                   "- {vip: 2001:db8::1, port: 53, dispatch: single, wire: encap, fragments: drop, protocol: tcp, version: 0, PP}",
+		"the values of absent keys":                 "- {vip: 2001:db8::1, port: 53, dispatch: single, wire: encap, fragments: drop, protocol: tcp, version: 0, PP}",
 	} {
 		lb, err := ParseLB("lb.yaml", []byte(head+strings.ReplaceAll(services, "PP", pool)))
 		if err != nil {
@@ -266,7 +266,7 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
-// TestMarshalLeavesDefaults: what may not be zero, and is.
+// TestMarshalLeavesDefaults: values of zero that a file may not have.
 func TestMarshalLeavesDefaults(t *testing.T) {
 	lb, err := ParseLB("lb.yaml", read(t, "lb-short.yaml"))
 	if err != nil {

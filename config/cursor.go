@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// document is one file while it is read: where its values stand and what is
-// wrong with them.
+// document is one file while it is read: the positions of its values and
+// its mistakes.
 type document struct {
 	file     string
 	hidden   bool                // it holds secrets, which no error may repeat
@@ -60,14 +60,14 @@ func (d *document) locate(key string) position {
 	return start
 }
 
-// cursor is a place in a document: a node and the path of keys that leads to it.
+// cursor is a position in a document: a node and the path of keys that leads to it.
 type cursor struct {
 	doc  *document
 	path string
 	node ast.Node
 	at   position
 
-	hidden bool // no error may repeat what is written here
+	hidden bool // no error may repeat the text here
 }
 
 func (c cursor) fail(format string, args ...any) {
@@ -93,7 +93,7 @@ func (c cursor) child(path string, node ast.Node) cursor {
 }
 
 // absent stands for a value that is not in the file: text, as a user would
-// write it, at the place of the mapping that lacks it.
+// write it, at the position of the mapping that lacks it.
 func (c cursor) absent(name, text string) cursor {
 	file, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
@@ -164,8 +164,8 @@ func (c cursor) pairs() []*ast.MappingValueNode {
 	}
 }
 
-// items are the elements of a list, fewest to most of them. What else stands
-// here is refused.
+// items are the elements of a list, fewest to most of them. Any other
+// value is refused.
 func (c cursor) items(fewest, most int, want string) (items []cursor, ok bool) {
 	s, ok := c.node.(*ast.SequenceNode)
 	if !ok {

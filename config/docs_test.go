@@ -33,7 +33,7 @@ func TestOperatorsFiles(t *testing.T) {
 	said := regexp.MustCompile(`(?m)^ *(\w+): ([^ ]+) .*default (\S+)$`).FindAllStringSubmatch(lb+agent, -1)
 	for _, m := range said {
 		if m[2] != m[3] {
-			t.Errorf("%s: shows %s and says that the default is %s", m[1], m[2], m[3])
+			t.Errorf("%s: shows %s beside the default %s", m[1], m[2], m[3])
 		}
 	}
 	if len(said) < 8 {

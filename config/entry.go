@@ -17,9 +17,9 @@ type entry struct {
 	value
 }
 
-// A value is how to read what stands behind a key into its place.
+// A value is how to read the node behind a key into a field.
 type value struct {
-	want   string // what it accepts, in words
+	want   string // the accepted values, in words
 	read   func(cursor)
 	inside []entry // the keys of a mapping, or of each mapping of a list
 }
@@ -54,7 +54,7 @@ func mapping(keys []entry) value {
 		}
 		before, found := len(c.doc.mistakes), c.find(keys)
 		for _, e := range keys {
-			// After a mistake nobody can tell whether a condition was meant to hold.
+			// After a mistake it is unknown whether a condition was meant to hold.
 			if e.only == nil || len(c.doc.mistakes) == before {
 				e.from(c, found)
 			}
@@ -63,7 +63,7 @@ func mapping(keys []entry) value {
 	return value{want, read, keys}
 }
 
-// from reads the entry's value out of what a mapping holds.
+// from reads the entry's value out of a mapping.
 func (e entry) from(c cursor, found map[string]cursor) {
 	at, present := found[e.key]
 	allowed := e.only == nil || e.only.holds()

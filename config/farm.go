@@ -23,7 +23,7 @@ type Farm struct {
 	Requests           int // 0: not stated
 	CountFrom, CountTo float64
 
-	doc *document // where the file says what
+	doc *document // positions of the keys
 }
 
 // Group is servers that are alike.
@@ -137,7 +137,7 @@ func ParseFarm(file string, data []byte) (*Farm, error) {
 	return farm, nil
 }
 
-// Mistake is an error at a key, such as "arrivals.file", for what only shows when
+// Mistake is an error at a key, such as "arrivals.file", for mistakes that only show when
 // the farm is to be run.
 func (f *Farm) Mistake(key, problem string) *Error {
 	at := f.doc.locate(key)

@@ -40,7 +40,7 @@ func FuzzParseAgent(f *testing.F) {
 	})
 }
 
-// FuzzParseFarm: study's FuzzRun runs what is accepted.
+// FuzzParseFarm: study's FuzzRun runs the accepted farms.
 func FuzzParseFarm(f *testing.F) {
 	seed(f, "farm")
 	f.Add(string(FarmExample))
@@ -83,7 +83,7 @@ func positioned(t *testing.T, err error, data string) {
 			continue // "and 7 more errors"
 		}
 		if mistake.Line < 1 || mistake.Line > lines || mistake.Column < 1 || mistake.Problem == "" {
-			t.Fatalf("%q has no place in %d lines", mistake, lines)
+			t.Fatalf("%q has no position in %d lines", mistake, lines)
 		}
 		if strings.ContainsAny(mistake.Key, "\n\r") {
 			t.Fatalf("%q is not one line", mistake)

@@ -10,14 +10,14 @@ import (
 // MaxKeys bounds the keys that one node accepts. A rotation needs two.
 const MaxKeys = 8
 
-// ParseLBKeys reads the file of a load balancer's signal keys, whose Server is
+// ParseLBKeys reads the file of a load balancer's signal keys; their Server is
 // the master of all servers' keys. The first signs, all are accepted. Errors are
-// as of ParseLB, and never repeat what the file has.
+// as of ParseLB, and never repeat the file's text.
 func ParseLBKeys(file string, data []byte) ([]topo.SignalKey, error) {
 	return parseKeys(file, data, lbKey)
 }
 
-// ParseAgentKeys reads the file of an agent's signal keys, whose Server is that
+// ParseAgentKeys reads the file of an agent's signal keys; their Server is that
 // server's own, as wire.ServerKey derives it. All else is as of ParseLBKeys.
 func ParseAgentKeys(file string, data []byte) ([]topo.SignalKey, error) {
 	return parseKeys(file, data, agentKey)

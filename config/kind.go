@@ -14,16 +14,16 @@ import (
 	"proffer/topo"
 )
 
-// A kind is one sort of scalar: what it accepts in words, in which forms it may
-// be written, and its meaning. errNot means that want says it all; any other
-// error is a hint more.
+// A kind is a sort of scalar: the accepted values in words, the forms it may be
+// written in, and its meaning. errNot adds nothing to want; any other error is a
+// further hint.
 type kind[T any] struct {
 	want  string
 	forms []form
 	read  func(string) (T, error)
 }
 
-var errNot = errors.New("is not what is wanted")
+var errNot = errors.New("is not an accepted value")
 
 // Forms of a scalar. Exponents (1e-3) are text to the YAML parser.
 var (
@@ -212,7 +212,7 @@ func name() kind[string] {
 	})
 }
 
-// link is what the kernel accepts as an interface's name (dev_valid_name).
+// link is a name that the kernel accepts for an interface (dev_valid_name).
 func link() kind[string] {
 	return word("the name of a network interface such as eth0", 15, func(r rune) bool {
 		return '!' <= r && r <= '~' && r != '/' && r != ':'
@@ -281,7 +281,7 @@ func acceptance() kind[decision] {
 	}}
 }
 
-// ownership is where an agent looks up whose a flow is.
+// ownership is where an agent looks up the owner of a flow.
 type ownership struct {
 	owner topo.Owner
 	netns string

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
 
 // TestRefuses plays the cases of testdata/*.errors. A case is a title (#), the
-// text it removes from the good file (-), what stands there instead (+), and
+// text it removes from the good file (-), its replacement (+), and
 // the errors (=). Without a removal, the case is a whole file.
 func TestRefuses(t *testing.T) {
 	for _, file := range []string{"lb", "agent", "farm"} {

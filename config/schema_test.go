@@ -85,11 +85,11 @@ func (w schemaWalk) mapping(path string, n schemaNode, keys []entry) {
 	w.same(path+": required", n.Required, required)
 }
 
-func (w schemaWalk) same(what string, schema, parser []string) {
+func (w schemaWalk) same(path string, schema, parser []string) {
 	slices.Sort(schema)
 	slices.Sort(parser)
 	if !slices.Equal(schema, parser) {
-		w.Errorf("%s: schema %v, parser %v", what, schema, parser)
+		w.Errorf("%s: schema %v, parser %v", path, schema, parser)
 	}
 }
 
@@ -125,7 +125,7 @@ func spelling(v any) string {
 	}
 }
 
-// want is what the parser's error must begin with, where the schema says it.
+// want is the beginning of the parser's error, where the schema states it.
 func (n schemaNode) want() string {
 	switch {
 	case n.Enum != nil:

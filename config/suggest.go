@@ -2,7 +2,7 @@ package config
 
 import "strconv"
 
-// suggest says what a key might have been, and which there are.
+// suggest names the most similar key of a table, and all its keys.
 func suggest(key string, keys []entry) string {
 	best, least := "", max(1, len(key)/3)
 	for _, e := range keys {

@@ -25,7 +25,7 @@ const (
 )
 
 // root reads the one value of a YAML file, nil if there is none, or fails at the
-// place that is wrong.
+// position of a mistake.
 func root(data []byte) (ast.Node, *fault) {
 	if f := textFault(data); f != nil {
 		return nil, f
@@ -45,14 +45,14 @@ func root(data []byte) (ast.Node, *fault) {
 type fault struct {
 	at      position
 	problem string
-	detail  string // may repeat what the file has
+	detail  string // may repeat the file's text
 }
 
 func refuse(at position, format string, args ...any) *fault {
 	return &fault{at: at, problem: fmt.Sprintf(format, args...)}
 }
 
-// position is a place in the file: line and column, both from 1.
+// position is a line and column of the file, both from 1.
 type position struct{ line, column int }
 
 var start = position{1, 1}
@@ -194,7 +194,7 @@ func positionOf(t *token.Token) position {
 }
 
 // nodeStart is where a reader looks for a node: at its first key, not at the
-// colon behind it, which is what the parser calls the start of a mapping.
+// colon behind it, which the parser calls the start of a mapping.
 func nodeStart(node ast.Node) position {
 	if m, ok := node.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
 		return nodeStart(m.Values[0].Key)

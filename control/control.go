@@ -52,7 +52,7 @@ type Page interface {
 	Read() (busy uint32, written time.Duration)
 }
 
-// Reporter takes what the pages report, by the number of their service.
+// Reporter takes the pages' reports, by the number of their service.
 type Reporter interface {
 	Report(service int, busy uint32, written time.Duration) error
 }
@@ -62,7 +62,7 @@ const (
 	refreshEvery = 15 * time.Second
 	reportEvery  = time.Millisecond
 
-	resolveWithin = time.Second // what Start waits for neighbours to answer
+	resolveWithin = time.Second // Start waits so long for neighbours to answer
 )
 
 // Controller keeps one data plane.
@@ -71,7 +71,7 @@ type Controller struct {
 	hops    NextHops
 	clock   Clock
 	log     *slog.Logger
-	targets atomic.Pointer[[]netip.Addr] // whose next hops must always be known
+	targets atomic.Pointer[[]netip.Addr] // their next hops must always be known
 	asked   chan netip.Addr              // packets had no next hop for them
 	flows   atomic.Uint64
 }
@@ -84,7 +84,7 @@ func New(plane Plane, hops NextHops, targets []netip.Addr, clock Clock, log *slo
 	return c
 }
 
-// SetTargets changes the addresses whose next hops must always be known. They
+// SetTargets changes the addresses with next hops that must always be known. They
 // are resolved at once, or at the next refresh if that fails.
 func (c *Controller) SetTargets(addrs []netip.Addr) {
 	c.targets.Store(&addrs)

@@ -27,10 +27,10 @@ var (
 // bench is a data plane and a source of next hops that a test plays with.
 type bench struct {
 	mu        sync.Mutex
-	hops      topo.NextHops // what the kernel has
+	hops      topo.NextHops // the kernel's
 	waiting   int
 	fails     map[string]error // by method
-	set       []topo.NextHops  // what the plane was given
+	set       []topo.NextHops  // given to the plane
 	resolved  []netip.Addr
 	refreshed int
 	targets   []netip.Addr // of the last refresh
@@ -212,7 +212,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// running starts Run and Listen, and returns what ends them.
+// running starts Run and Listen, and returns the function that ends them.
 func running(t *testing.T, b *bench, c *Controller) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup

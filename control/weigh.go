@@ -38,7 +38,7 @@ func Weighed(cfg *topo.LB, at time.Duration, weigher func(*topo.Service) weights
 const maxWeight = math.MaxUint16 // of a server in a table
 
 // whole keeps weights that are whole numbers as they are. It scales others until
-// the largest is maxWeight, and keeps at 1 what is above 0: only 0 drains.
+// the largest is maxWeight, and keeps weights above 0 at 1 or more: only 0 drains.
 func whole(w []float64) []int {
 	scale := 1.0
 	if slices.ContainsFunc(w, func(x float64) bool { return x != math.Trunc(x) || x > maxWeight }) {

@@ -38,11 +38,11 @@ type Attachment interface {
 // Describer describes how a plane is attached.
 type Describer interface {
 	Mode() string     // of XDP: native or generic
-	Adopted() bool    // took over what an earlier daemon left
+	Adopted() bool    // took over an earlier daemon's state
 	Unpinned() string // why flows end with this process; empty: they do not
 }
 
-// role is in what an LB and an agent differ.
+// role holds the differences between an LB and an agent.
 type role interface {
 	ready() []any // more for the log when ready
 	describe(*api.Status) error
@@ -56,7 +56,7 @@ type daemon struct {
 	node    topo.Node
 	plane   Plane
 	host    *Host
-	targets []netip.Addr                // whose next hops it must always know
+	targets []netip.Addr                // their next hops must always be known
 	reports func(context.Context) error // copies load pages until the context ends; or nil
 	hangups <-chan os.Signal
 	upkeep  *control.Controller
@@ -105,14 +105,14 @@ func (d *daemon) attach(ctx context.Context) error {
 	return d.plane.Attach()
 }
 
-// announce logs that the daemon is ready, and what its operator should know.
+// announce logs that the daemon is ready, with warnings for its operator.
 func (d *daemon) announce() {
 	log := d.host.Log
 	if why := d.plane.Unpinned(); why != "" {
 		log.Warn("flows will not outlive this process", "reason", why)
 	}
 	if len(d.node.Keys) == 0 {
-		log.Warn("signals are not authenticated: `proffer help keys` says how to change that")
+		log.Warn("signals are not authenticated: `proffer help keys` explains how to change that")
 	}
 	log.Info("ready", append([]any{"role", d.name, "node", d.node.Name, "interface", d.node.Interface,
 		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)

@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 	m.logs("msg=detached role=lb")
 }
 
-// TestWarnings: what an operator should know about this start.
+// TestWarnings: the warnings that an operator should see.
 func TestWarnings(t *testing.T) {
 	m := newMachine(t, lbFile)
 	p := m.start(LB)
@@ -59,7 +59,7 @@ func TestWarnings(t *testing.T) {
 	p.end()
 }
 
-// TestStartFails: whatever fails, the error says it, and nothing stays.
+// TestStartFails: the error names every failure, and nothing stays.
 func TestStartFails(t *testing.T) {
 	loaded := []string{"preflight", "load"}
 	watched := append(slices.Clone(loaded), "watch eth9 (socket)")

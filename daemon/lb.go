@@ -84,7 +84,7 @@ func (r *lb) weighed(cfg *topo.LB) *topo.LB {
 	return control.Weighed(cfg, r.host.Clock.Now(), r.host.Weigher)
 }
 
-// targetsOf are the addresses whose next hops an LB must always know, each once.
+// targetsOf lists the addresses with next hops that an LB must always know, each once.
 func targetsOf(cfg *topo.LB) []netip.Addr {
 	var addrs []netip.Addr
 	for _, svc := range cfg.Services {

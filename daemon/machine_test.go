@@ -25,7 +25,7 @@ import (
 // patience bounds every wait of these tests.
 const patience = 10 * time.Second
 
-// machine is a host whose kernel, clock and planes a test plays with.
+// machine is a host with a kernel, clock and planes that a test controls.
 type machine struct {
 	t       *testing.T
 	file    string // the configuration
@@ -48,7 +48,7 @@ type machine struct {
 	page    page
 }
 
-// newMachine writes a configuration whose %s is the path of the control socket.
+// newMachine writes a configuration; its %s is the path of the control socket.
 func newMachine(t *testing.T, configuration string) *machine {
 	t.Helper()
 	dir := t.TempDir()

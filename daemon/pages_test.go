@@ -47,7 +47,7 @@ func TestPagesFail(t *testing.T) {
 	}
 }
 
-// TestPageCannotBeOpened: no plane is loaded for a service whose load is unknown.
+// TestPageCannotBeOpened: no plane is loaded for a service of unknown load.
 func TestPageCannotBeOpened(t *testing.T) {
 	m := newMachine(t, agentFile)
 	want := m.fail("open /run/load")

@@ -21,7 +21,7 @@ func (m *machine) change(old, new string) {
 	m.configure(strings.Replace(string(text), old, new, 1))
 }
 
-// wantReloads demands what status counts.
+// wantReloads demands the counts of status.
 func (m *machine) wantReloads(applied, refused uint64) {
 	m.t.Helper()
 	if s := m.status(); s.Reloads != applied || s.Refused != refused {
@@ -29,7 +29,7 @@ func (m *machine) wantReloads(applied, refused uint64) {
 	}
 }
 
-// TestReload: what SIGHUP finds in the file goes to the plane, its servers' next
+// TestReload: on SIGHUP the file's services go to the plane, its servers' next
 // hops are resolved, and status shows it.
 func TestReload(t *testing.T) {
 	m := newMachine(t, lbFile)

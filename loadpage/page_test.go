@@ -109,7 +109,7 @@ func TestWordSurvivesTheAgent(t *testing.T) {
 	wantPage(t, third, 6, 100)
 }
 
-// TestWordsAreWhole: what is read was written, and never goes back.
+// TestWordsAreWhole: a value that is read was written, and values never go back.
 func TestWordsAreWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.load")
 	p := open(t, path)

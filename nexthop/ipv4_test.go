@@ -46,7 +46,7 @@ func network(t *testing.T, cidr string) *net.IPNet {
 
 func (h *host) index(link string) int { return h.link(link).Attrs().Index }
 
-// at says whether addr has the MAC of the router.
+// at reports whether addr has the MAC of the router.
 func (h *host) at(hops topo.NextHops, addr netip.Addr) bool {
 	mac, ok := hops.Lookup(addr)
 	return ok && mac == h.mac()
@@ -115,8 +115,8 @@ func TestIPv4NeighbourChangesItsMAC(t *testing.T) {
 	})
 }
 
-// TestIPv4RoutesComeAndGo on a link whose neighbours never change, so that only
-// routes can be what is signalled.
+// TestIPv4RoutesComeAndGo on a link with constant neighbours, so that only
+// routes can be signalled.
 func TestIPv4RoutesComeAndGo(t *testing.T) {
 	h := newDual(t)
 	known := netlink.Neigh{LinkIndex: h.index("eth0"), Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: gateway4.AsSlice(), HardwareAddr: h.router.link("port0").Attrs().HardwareAddr}

@@ -16,7 +16,7 @@ import (
 	"proffer/topo"
 )
 
-// usable are the neighbour states whose address may be sent to.
+// usable are the states of neighbours that may be sent to.
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 	netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
@@ -136,7 +136,7 @@ func (w *Watcher) use(addr netip.Addr) error {
 	return nil
 }
 
-// Refresh confirms every gateway of the link and what is on the way to targets.
+// Refresh confirms every gateway of the link and every neighbour on the way to targets.
 // Called more often than neighbours go stale and are forgotten (60 s).
 func (w *Watcher) Refresh(targets []netip.Addr) error {
 	var errs []error

@@ -12,7 +12,7 @@ import (
 	"proffer/topo"
 )
 
-// patience ends what would otherwise hang.
+// patience bounds a wait that would otherwise hang.
 const patience = time.Minute
 
 var (
@@ -45,7 +45,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// route returns what makes a route.
+// route returns a function that makes a route.
 func (h *host) route(dst, via, dev string) func() error {
 	h.t.Helper()
 	link := h.link(dev)
@@ -68,8 +68,8 @@ func (h *host) read() (hops topo.NextHops, waiting int) {
 }
 
 // changed does something and then reads after each change that is signalled, and
-// only then, until what is wanted holds.
-func (h *host) changed(what string, act func() error, holds func(hops topo.NextHops, waiting int) bool) {
+// only then, until the wanted condition holds.
+func (h *host) changed(wanted string, act func() error, holds func(hops topo.NextHops, waiting int) bool) {
 	h.t.Helper()
 	select {
 	case <-h.w.Changes(): // of before
@@ -81,7 +81,7 @@ func (h *host) changed(what string, act func() error, holds func(hops topo.NextH
 		case <-h.w.Changes():
 		case <-end:
 			hops, waiting := h.read()
-			h.t.Fatalf("no change was signalled after which %s; %d waiting, %v", what, waiting, hops)
+			h.t.Fatalf("no change was signalled after which %s; %d waiting, %v", wanted, waiting, hops)
 		}
 		if hops, waiting := h.read(); holds(hops, waiting) {
 			return
@@ -89,7 +89,7 @@ func (h *host) changed(what string, act func() error, holds func(hops topo.NextH
 	}
 }
 
-// resolved asks for the gateways, and what else is given.
+// resolved asks for the gateways, and any other address given.
 func (h *host) resolved(targets ...netip.Addr) {
 	h.t.Helper()
 	h.changed("the gateway is resolved", func() error { return h.w.Refresh(targets) },
@@ -147,7 +147,7 @@ func TestSilentNeighbourStaysUnknown(t *testing.T) {
 	})
 }
 
-// TestNeighbourChangesItsMAC: what happens when a router is replaced.
+// TestNeighbourChangesItsMAC: as when a router is replaced.
 func TestNeighbourChangesItsMAC(t *testing.T) {
 	h := newHost(t)
 	h.changed("both are known", func() error { return h.w.Refresh([]netip.Addr{near}) }, func(hops topo.NextHops, waiting int) bool {

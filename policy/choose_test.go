@@ -53,7 +53,7 @@ func TestMixVectors(t *testing.T) {
 	}
 }
 
-// TestCandidatesDiffer: a list has the right length and nobody twice, whatever
+// TestCandidatesDiffer: a list has the right length and no server twice, whatever
 // the numbers of members and choices.
 func TestCandidatesDiffer(t *testing.T) {
 	for members := 0; members <= 9; members++ {
@@ -104,7 +104,7 @@ func TestCandidatesUniform(t *testing.T) {
 
 func TestHashSeparates(t *testing.T) {
 	if Generation(0) == 0 || Generation(1) == 0 {
-		t.Error("generation 0 says \"none\" and may belong to no connection")
+		t.Error("generation 0 means \"none\" and may belong to no connection")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {

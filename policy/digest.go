@@ -8,8 +8,9 @@ import (
 	"proffer/topo"
 )
 
-// DigestKey is what every LB of a farm hashes flows with: for its table of flows,
-// and for their candidates. Who knew it could make flows that share an entry.
+// DigestKey is the key that every LB of a farm hashes flows with, for its table of
+// flows and for their candidates. With it an attacker could make flows that share
+// an entry.
 // Layout of struct digest_key in bpf/core/digest.h.
 type DigestKey struct {
 	Odd  [2]uint64

@@ -42,7 +42,7 @@ func TestTagTells(t *testing.T) {
 	other := f
 	other.Protocol = topo.UDP
 	seen := map[[8]byte]string{}
-	for what, tag := range map[string][8]byte{
+	for name, tag := range map[string][8]byte{
 		"as it is":         Tag(topo.Key{}, f, here, []netip.Addr{a, b}),
 		"another key":      Tag(topo.Key{1}, f, here, []netip.Addr{a, b}),
 		"another protocol": Tag(topo.Key{}, other, here, []netip.Addr{a, b}),
@@ -52,8 +52,8 @@ func TestTagTells(t *testing.T) {
 		"no segments":      Tag(topo.Key{}, f, here, nil),
 	} {
 		if same, found := seen[tag]; found {
-			t.Errorf("%s and %s have one tag", what, same)
+			t.Errorf("%s and %s have one tag", name, same)
 		}
-		seen[tag] = what
+		seen[tag] = name
 	}
 }

@@ -9,18 +9,18 @@ import (
 
 // Server is one server as the table sees it.
 type Server struct {
-	ID     string // who it is, wherever it stands in a list: its locator
-	Weight uint16 // its share of the places; 0 drains it: no place at all
+	ID     string // the same wherever the server stands in a list: its locator
+	Weight uint16 // its share of the positions; 0 drains it: no position at all
 }
 
 // Build is Algorithm 3 of 6LB for m buckets and lists of c. The numbers in the
-// lists are places in servers, at most MaxServers. The table is a function of
+// lists are indices into servers, at most MaxServers. The table is a function of
 // identities and weights alone: the order of servers changes the numbers, never
-// who stands where. Compare tables before and after a removal by giving the
+// positions. Compare tables before and after a removal by giving the
 // removed server weight 0, which keeps the numbers of the others.
 //
 // Servers take turns; one that has k times the weight of another takes k times
-// the turns. Shares end where one server would have to fill two places of a list.
+// the turns. Shares end where one server would have to fill two positions of a list.
 func Build(servers []Server, m, c int) (*Table, error) {
 	if err := checkSize(len(servers), m, c); err != nil {
 		return nil, err

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Failures counts what a change of the pool breaks, as 6LB §III-B.1 does. Each
-// place of a list stands for one flow, since any server of a list takes a flow
+// Failures counts the flows that a change of the pool breaks, as 6LB §III-B.1 does. Each
+// position of a list stands for one flow, since any server of a list takes a flow
 // with equal probability (SR_dyn). flows are those of servers that are not
-// removed; failures, those of them whose server is no longer in the list of
+// removed; failures, those of them with a server that is no longer in the list of
 // their bucket, so that recovery would not find it. The paper's failure rate is
 // failures / flows.
 //

@@ -2,14 +2,14 @@ package table
 
 // filling is a table on its way.
 //
-// It always ends. A walk meets every bucket once, so nobody stands twice in a
-// list; and a list with a free place when all walks are over holds every server,
-// but lists have no more places than there are servers.
+// It always ends. A walk meets every bucket once, so no server stands twice in a
+// list; and a list with a free position when all walks are over holds every server,
+// but lists have no more positions than there are servers.
 type filling struct {
 	choices uint32
-	length  []uint8 // places taken in each list
+	length  []uint8 // positions taken in each list
 	lists   []uint16
-	open    int // places not yet taken
+	open    int // positions not yet taken
 }
 
 func newFilling(m, choices int) *filling {
@@ -25,8 +25,8 @@ func (f *filling) table() *Table {
 	return &Table{buckets: len(f.length), choices: int(f.choices), lists: f.lists}
 }
 
-// take is one turn of a server: it gets the next bucket of its walk whose list
-// has a free place. False when its walk is over.
+// take is one turn of a server: it gets the next bucket of its walk with a
+// free position in its list. Returns false when its walk is over.
 func (f *filling) take(w *walk, server uint16) bool {
 	next, left, length := w.next, w.left, f.length
 	for left > 0 {
@@ -46,7 +46,7 @@ func (f *filling) take(w *walk, server uint16) bool {
 	return false
 }
 
-// inRounds gives everybody one turn a round, as the paper does.
+// inRounds gives every server one turn a round, as the paper does.
 func (f *filling) inRounds(walks []walk, order []uint16) {
 	for f.open > 0 {
 		for i := range walks {

@@ -59,7 +59,7 @@ func permutes(p []int, m int) bool {
 // turn is the body of Algorithm 3's inner loop; next is its nextIndex[i].
 func (f *filling) turn(p []int, next *int, server uint16) {
 	for *next < len(p) && uint32(f.length[p[*next]]) == f.choices {
-		*next++ // skip buckets whose list is filled
+		*next++ // skip buckets with full lists
 	}
 	if *next == len(p) {
 		return // permutation exhausted

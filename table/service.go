@@ -8,7 +8,7 @@ import (
 )
 
 // Of is the table of a service for one of its pools: svc.Servers, or that of an
-// earlier version. The numbers in its lists are places in pool.
+// earlier version. The numbers in its lists are indices into pool.
 func Of(svc *topo.Service, pool []topo.Server) (*Table, error) {
 	choices := svc.Candidates()
 	buckets := svc.Buckets

@@ -50,7 +50,7 @@ func TestOfIsBuild(t *testing.T) {
 }
 
 // TestOfDefaults: as many buckets as the paper has, and one choice for a service
-// whose packets are not offered.
+// with packets that are not offered.
 func TestOfDefaults(t *testing.T) {
 	for _, c := range []struct {
 		svc     topo.Service
@@ -69,7 +69,7 @@ func TestOfDefaults(t *testing.T) {
 }
 
 // TestOfRandom: every ordered list of different servers equally often (χ²), the
-// same at every LB; who drains has no place, and weights are alike.
+// same at every LB; a server that drains has no position, and weights are alike.
 func TestOfRandom(t *testing.T) {
 	servers := pool(6)
 	servers[2].Weight, servers[4].Weight = 0, 7
@@ -93,7 +93,7 @@ func TestOfRandom(t *testing.T) {
 	}
 }
 
-// TestOfSmall: pools smaller than the choices, and nobody at all.
+// TestOfSmall: pools smaller than the choices, and an empty pool.
 func TestOfSmall(t *testing.T) {
 	for n := range 4 {
 		for _, s := range []topo.Select{topo.Hash, topo.Random} {
@@ -109,7 +109,7 @@ func TestOfSmall(t *testing.T) {
 	}
 }
 
-// TestOfOrder: the order of a pool changes the numbers, never who stands where;
+// TestOfOrder: the order of a pool changes the numbers, never the positions of servers;
 // so two LBs with differently sorted configurations agree.
 func TestOfOrder(t *testing.T) {
 	svc := &topo.Service{Dispatch: topo.Hunt, Choices: 2, Buckets: 251}
@@ -125,14 +125,14 @@ func TestOfOrder(t *testing.T) {
 	}
 }
 
-// TestOfRefuses: what no table can hold, by name.
+// TestOfRefuses: pools that no table can hold.
 func TestOfRefuses(t *testing.T) {
 	heavy, light := pool(2), pool(2)
 	heavy[1].Weight, light[1].Weight = 65536, -1
 	for _, c := range []struct {
 		svc  topo.Service
 		pool []topo.Server
-		says string
+		want string
 	}{
 		{topo.Service{Dispatch: topo.Hunt, Choices: 2}, heavy, "server 1 has weight 65536"},
 		{topo.Service{Dispatch: topo.Hunt, Choices: 2}, light, "server 1 has weight -1"},
@@ -141,8 +141,8 @@ func TestOfRefuses(t *testing.T) {
 		{topo.Service{Dispatch: topo.Hunt, Choices: 2, Buckets: MaxBuckets + 1}, pool(2), "buckets"},
 		{topo.Service{Dispatch: topo.Hunt, Choices: 2, Select: topo.Random}, pool(MaxServers + 1), "4097 servers"},
 	} {
-		if _, err := Of(&c.svc, c.pool); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: %v, want %q", c.svc, err, c.says)
+		if _, err := Of(&c.svc, c.pool); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.svc, err, c.want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package table maps flows to short lists of servers by consistent hashing:
-// Algorithm 3 of the 6LB paper (§III), Maglev's when lists have one place. Every
-// LB with the same servers builds the same table and needs to ask nobody, and a
+// Algorithm 3 of the 6LB paper (§III), Maglev's when lists have one position. Every
+// LB with the same servers builds the same table without any exchange, and a
 // change of the servers leaves most lists as they were.
 //
 // Beyond the paper: servers carry weights, M need not be prime, and with fewer
@@ -41,7 +41,7 @@ func (t *Table) Index(hash uint64) int {
 }
 
 // Bucket is the list of bucket b, 0 ≤ b < M: numbers of servers in the order of
-// their being asked, nobody twice. It is a view of the table; do not write to it.
+// their being asked, no server twice. It is a view of the table; do not write to it.
 func (t *Table) Bucket(b int) []uint16 {
 	from, to := b*t.choices, (b+1)*t.choices
 	return t.lists[from:to:to]

@@ -12,11 +12,11 @@ type walk struct {
 	next uint32 // the bucket it comes to
 	step uint32 // coprime with M, so that M steps meet every bucket once
 	left uint32 // buckets not yet met
-	took uint32 // places taken
+	took uint32 // positions taken
 }
 
 // newWalk derives both numbers from the identity alone, so that a server's
-// wishes stay the same whoever comes and goes.
+// wishes stay the same whichever servers come and go.
 func newWalk(id string, m int) walk {
 	digest := sha256.Sum256([]byte(id))
 	offset := binary.LittleEndian.Uint64(digest[0:])

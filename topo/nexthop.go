@@ -2,15 +2,15 @@ package topo
 
 import "net/netip"
 
-// MAC is a link-layer address; the zero MAC says "not resolved yet".
+// MAC is a link-layer address; the zero MAC means "not resolved yet".
 type MAC [6]byte
 
-// NextHops says which neighbour takes the packets for a prefix. A prefix that
+// NextHops maps a prefix to the neighbour that takes its packets. A prefix that
 // is on the link itself has the zero MAC, each resolved neighbour a /128.
 type NextHops map[netip.Prefix]MAC
 
-// Lookup returns the neighbour of the longest prefix around addr. False: there
-// is none, or it is not resolved yet.
+// Lookup returns the neighbour of the longest prefix around addr. Returns
+// false if there is none, or it is not resolved yet.
 func (n NextHops) Lookup(addr netip.Addr) (MAC, bool) {
 	for bits := addr.BitLen(); bits >= 0; bits-- {
 		p, err := addr.Prefix(bits)

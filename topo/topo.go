@@ -21,7 +21,7 @@ type Node struct {
 	Pin       string       // bpffs directory where links and flows outlive the daemon
 
 	// Domain holds the prefixes of the SR domain. When there are any, SR packets
-	// whose outer source lies elsewhere are dropped.
+	// with an outer source elsewhere are dropped.
 	Domain []netip.Prefix
 	// Keys sign and check signals; the first signs. Empty: signals carry no tag.
 	// KeyFile is where they come from.
@@ -31,7 +31,7 @@ type Node struct {
 
 // SignalKey is one generation of the keys that authenticate signals.
 type SignalKey struct {
-	ID   uint8 // 1 to 255; 0 on the wire says "no tag"
+	ID   uint8 // 1 to 255; 0 on the wire means "no tag"
 	Farm Key   // LB → servers
 	// Server → LB. At an LB the master of all, at a server its own: derived from
 	// the master, so that one server cannot speak for another.
@@ -95,7 +95,7 @@ func (w Wire) String() string {
 	}[w]
 }
 
-// Fragments is what becomes of IP fragments, which carry no ports but the first.
+// Fragments is the treatment of IP fragments, which carry no ports but the first.
 type Fragments uint8
 
 func (f Fragments) String() string {
@@ -133,7 +133,7 @@ type Service struct {
 // Key is a 128-bit secret.
 type Key [16]byte
 
-// MaxAge is the longest time without packets that an LB may be told to wait for.
+// MaxAge is the longest time without packets that an LB may be configured to wait for.
 const MaxAge = MaxAgeS * time.Second
 
 // FlowTable bounds the flows one node remembers.
@@ -142,8 +142,8 @@ type FlowTable struct {
 	Idle    time.Duration // an entry without packets for this long is stale
 	Linger  time.Duration // how long an entry outlives the close of both directions
 
-	// Embryonic is for how many flows whose handshake is not over an agent's table has
-	// room beside the others. Only they make room for each other.
+	// Embryonic is the number of flows in their handshake that an agent's table has
+	// room for beside Entries. Only embryonic entries make room for new flows.
 	Embryonic int
 }
 
@@ -155,7 +155,7 @@ type LB struct {
 	Services     []Service
 }
 
-// OnFull is what the last candidate does when its accept queue is full.
+// OnFull is the last candidate's answer when its accept queue is full.
 type OnFull uint8
 
 func (o OnFull) String() string {
@@ -165,7 +165,7 @@ func (o OnFull) String() string {
 	}[o]
 }
 
-// Owner is where an agent looks up whose a flow is.
+// Owner is where an agent looks up the owner of a flow.
 type Owner uint8
 
 func (o Owner) String() string {

@@ -10,17 +10,17 @@ type FilterSettings struct {
 	Mean  float64 // μ̃(0)
 	Var   float64 // P(0)
 	Noise float64 // R(0), the variance of a measurement
-	Drift float64 // Q, what the truth may move by in a step
+	Drift float64 // Q, the variance of the truth's move in a step
 	Alpha float64 // how fast R follows the variance of the measurements; 0: R stays (HLB-FIX)
 }
 
-// PublishedFilter is what HLB §IV-B2 states (a reservoir of 128, μ̃(0) = 0.5,
-// α = 0.01) and, for what it leaves open, what the authors' simulator uses.
+// PublishedFilter has the parameters of HLB §IV-B2 (a reservoir of 128, μ̃(0) = 0.5,
+// α = 0.01) and, where the paper is silent, those of the authors' simulator.
 func PublishedFilter() FilterSettings {
 	return FilterSettings{Reservoir: 128, Mean: 0.5, Var: 100, Noise: 0.16, Drift: 1e-4, Alpha: 0.01}
 }
 
-// Filter learns how fast servers are from what a load balancer sees anyway (HLB
+// Filter learns how fast servers are from packets that a load balancer sees anyway (HLB
 // §IV-B): durations of flows, sampled into one reservoir a server, smoothed by
 // one Kalman filter a server, turned into weights by a softmax.
 type Filter struct {

@@ -42,7 +42,7 @@ type Gains struct {
 func PublishedGains() Gains { return Gains{Literal, 0.6, 0.5, 0.125} }
 
 // TunedGains are gains for flows that last seconds, which the published ones set
-// swinging. They damp what the published ones do not, and take five seconds to
+// swinging. They damp swings that the published gains do not, and take five seconds to
 // level an elephant where those take a quarter of one. docs/edge.md has both.
 func TunedGains() Gains { return Gains{True, 0.05, 0, 0.025} }
 
@@ -58,7 +58,7 @@ type loop struct {
 	prev float64
 }
 
-// step returns diff_weight, what the core has to lose, for the distance of its
+// step returns diff_weight, the weight that the core has to lose, for the distance of its
 // load from the average, dt after the last step.
 func (p *loop) step(deviation float64, dt time.Duration) float64 {
 	seconds := min(dt, longest).Seconds()

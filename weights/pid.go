@@ -91,7 +91,7 @@ func (c *PID) average() float64 {
 }
 
 // level scales the weights to mean 1. The loops' outputs sum to zero, so this
-// undoes only what the floor at 0 and a change of members added.
+// undoes only the error that the floor at 0 and a change of members added.
 func (c *PID) level() {
 	sum := 0.0
 	for _, w := range c.weights {

@@ -10,7 +10,7 @@ import (
 const tick = 30 * time.Millisecond
 
 // twoNodes is the check of FAILURES.md: two servers, one of them first .10 above
-// the average of both, whose loads follow their weights at once, by gain a
+// the average of both; their loads follow their weights at once, by gain a
 // weight. It returns that one's distance from the average, tick by tick.
 func twoNodes(s Gains, gain float64, n int) []float64 {
 	p := loop{Gains: s}
@@ -212,7 +212,7 @@ func TestLastOneLeaves(t *testing.T) {
 	c.weights[0], c.weights[1] = 2, 0
 	c.Leave(0)
 	if w := c.Weights(0); w[0] != 0 || w[1] != 1 {
-		t.Errorf("weights %v: who is left takes all", w)
+		t.Errorf("weights %v: the core that is left takes all", w)
 	}
 	c.Leave(1)
 	if w := weighed(c, tick, []float64{1, 1}); w[0] != 0 || w[1] != 0 {

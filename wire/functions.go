@@ -2,10 +2,10 @@ package wire
 
 import "fmt"
 
-// Function is what a SID asks of the node that its locator leads to.
+// Function is the code of a SID, for the node of its locator.
 type Function uint16
 
-// Role is what a node is in the farm.
+// Role is a node's part in the farm.
 type Role uint8
 
 const (
@@ -25,7 +25,7 @@ type Signal struct {
 	Meaning  string
 }
 
-// Signals are all that Proffer says on the wire, in the order of docs/wire.md.
+// Signals lists all messages of Proffer on the wire, in the order of docs/wire.md.
 func Signals() []Signal {
 	return []Signal{
 		{ConnectAvail, "ca", "connectAvail", LB, Server, true, "take this connection, or pass the offer on"},

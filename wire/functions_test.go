@@ -28,9 +28,9 @@ func TestNames(t *testing.T) {
 
 func TestNamesOfOthers(t *testing.T) {
 	if name := Function(0x1234).String(); name != "1234" {
-		t.Errorf("a function that nobody knows is called %q", name)
+		t.Errorf("an unknown function is called %q", name)
 	}
 	if name := Flags(0x80).String(); name != "0x80" {
-		t.Errorf("a flag that nobody knows is called %q", name)
+		t.Errorf("an unknown flag is called %q", name)
 	}
 }

@@ -78,7 +78,7 @@ func (h IP) ipv4(protocol, ttl uint8, payload int) []byte {
 	return b
 }
 
-// pseudo is what checksums of upper layers cover besides (RFC 8200 §8.1, RFC 9293
+// pseudo is the pseudo-header of upper-layer checksums (RFC 8200 §8.1, RFC 9293
 // §3.1); for IPv4 it adds up to the same.
 func (h IP) pseudo(protocol uint8, length int) []byte {
 	b := append(h.Source.AsSlice(), h.Destination.AsSlice()...)
@@ -151,7 +151,7 @@ func (h IP) TooBig(mtu int, packet []byte) []byte {
 }
 
 // Checksum is the Internet checksum (RFC 1071) over all parts; only the last may be
-// of odd length. Of parts whose checksum is right it is 0.
+// of odd length. Of parts with a right checksum it is 0.
 func Checksum(parts ...[]byte) uint16 {
 	sum := uint32(0)
 	for _, part := range parts {

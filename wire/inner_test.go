@@ -74,7 +74,7 @@ func TestInner(t *testing.T) {
 	}
 }
 
-// TestZeroChecksumOfUDP: what sums up to 0 is sent as 0xffff (RFC 768).
+// TestZeroChecksumOfUDP: a sum of 0 is sent as 0xffff (RFC 768).
 func TestZeroChecksumOfUDP(t *testing.T) {
 	h := families()["IPv6"]
 	first := h.UDP(1, 2, []byte{0, 0})
@@ -109,14 +109,14 @@ func encoded(t *testing.T, h IP, protocol layers.IPProtocol, upper gopacket.Seri
 	return b.Bytes()
 }
 
-func equal(t *testing.T, what string, got, want []byte) {
+func equal(t *testing.T, name string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s:\n %x, want\n %x", what, got, want)
+		t.Errorf("%s:\n %x, want\n %x", name, got, want)
 	}
 }
 
-// TestDefaults: a header says 64 hops and a segment the largest window, unless told.
+// TestDefaults: a header says 64 hops and a segment the largest window, by default.
 func TestDefaults(t *testing.T) {
 	for family, h := range families() {
 		h.HopLimit = 0

@@ -25,7 +25,7 @@ var (
 	errNoSegments = errors.New("it has no segments")
 )
 
-// Parse reads a packet from its IPv6 header on. An error says that it is malformed, or
+// Parse reads a packet from its IPv6 header on. An error means that it is malformed, or
 // carries no segments.
 func Parse(packet []byte) (Packet, error) {
 	ip, protocol, rest, err := ParseIP(packet)

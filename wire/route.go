@@ -60,7 +60,7 @@ func (r Route) Signed(key topo.Key, f policy.Flow, sender netip.Prefix, w topo.W
 	return r
 }
 
-// covered is what the tag covers, in the order of the SRH.
+// covered is the text of the tag, in the order of the SRH.
 func (r Route) covered(w topo.Wire, packet []byte) []netip.Addr {
 	switch {
 	case w == topo.Insert:

@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// routed is a random packet with segments, and what Parse is to find in it.
+// routed is a random packet with segments, and the result that Parse must have.
 type routed struct {
 	packet []byte
 	want   Packet
@@ -113,7 +113,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzParse: no bytes are too strange, and what is accepted can be asked everything.
+// FuzzParse: no bytes are too strange, and accessors of an accepted packet do not fail.
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomRoute(rand.New(rand.NewPCG(seed, 0)), nil).packet, uint8(0), uint8(0))
@@ -130,7 +130,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestParseRejects: what no program of ours would read.
+// TestParseRejects: packets that no program of ours would read.
 func TestParseRejects(t *testing.T) {
 	plain := IP{Source: client6, Destination: vip6}.TCP(TCP{}, nil)
 	route := Route{From: Own(lb), Segments: []netip.Addr{Own(s1), Own(s2)}}
@@ -140,18 +140,18 @@ func TestParseRejects(t *testing.T) {
 		b[at] = to
 		return b
 	}
-	for what, packet := range map[string][]byte{
-		"nothing":              nil,
-		"no segments":          plain,
-		"no SRH but a sender":  route.Insert(plain)[:IPv6Bytes],
-		"shorter than it says": good[:len(good)-1],
-		"another routing type": changed(IPv6Bytes+2, 3),
-		"too many left":        changed(IPv6Bytes+3, 3),
-		"too many segments":    changed(IPv6Bytes+4, 1),
-		"a header too long":    changed(IPv6Bytes+1, 200),
+	for name, packet := range map[string][]byte{
+		"nothing":                 nil,
+		"no segments":             plain,
+		"no SRH but a sender":     route.Insert(plain)[:IPv6Bytes],
+		"shorter than its length": good[:len(good)-1],
+		"another routing type":    changed(IPv6Bytes+2, 3),
+		"too many left":           changed(IPv6Bytes+3, 3),
+		"too many segments":       changed(IPv6Bytes+4, 1),
+		"a header too long":       changed(IPv6Bytes+1, 200),
 	} {
 		if p, err := Parse(packet); err == nil {
-			t.Errorf("%s: %+v", what, p)
+			t.Errorf("%s: %+v", name, p)
 		}
 	}
 	if _, _, _, err := ParseTCP(IP{Source: client4, Destination: vip4}.UDP(1, 2, nil)); err == nil {
