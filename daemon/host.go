@@ -11,6 +11,8 @@ import (
 
 	"proffer/control"
 	"proffer/dataplane"
+	agentplane "proffer/dataplane/agent"
+	lbplane "proffer/dataplane/lb"
 	"proffer/loadpage"
 	"proffer/nexthop"
 	"proffer/topo"
@@ -53,8 +55,8 @@ func Linux(log *slog.Logger) *Host {
 		Log:       log,
 		Clock:     kernelClock{},
 		Preflight: dataplane.Preflight,
-		LB:        func(cfg *topo.LB) (LBPlane, error) { return dataplane.NewLB(cfg) },
-		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return dataplane.NewAgent(cfg) },
+		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
+		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link) },
 		Page:      func(path string) (Page, error) { return loadpage.OpenPage(path) },
 		Weigher:   control.Configured,

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+
+	"proffer/dataplane/objects"
 )
 
 // flowTables are the names under which an LB and an agent pin their flows.
@@ -58,27 +59,10 @@ func dump(path string) ([][]byte, error) {
 	}
 	defer m.Close()
 	switch {
-	case m.Type() == ebpf.Array && m.ValueSize() == lineBytes:
-		return dumpLines(m)
-	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(agentConnLine{}):
-		return dumpConns(m)
+	case m.Type() == ebpf.Array && m.ValueSize() == objects.LineBytes:
+		return objects.Lines(m)
+	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(objects.AgentConnLine{}):
+		return objects.Conns(m)
 	}
 	return nil, errors.New("it is no flow table of this version")
-}
-
-// dumpLines returns the entries of an LB's table: the digest and the word of each.
-func dumpLines(m *ebpf.Map) (all [][]byte, err error) {
-	var l lbLine
-	for i := range m.MaxEntries() {
-		if err := m.Lookup(i, &l); err != nil {
-			return nil, err
-		}
-		for k, word := range l.Word {
-			if word != 0 {
-				all = append(all, binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, l.Fingerprint[k]>>16), word))
-			}
-		}
-	}
-	slices.SortFunc(all, bytes.Compare)
-	return all, nil
 }

@@ -1,4 +1,4 @@
-package dataplane
+package dataplane_test
 
 import (
 	"encoding/binary"
@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"proffer/dataplane"
+	"proffer/dataplane/objects"
+	"proffer/proof/rig"
 )
 
 // pinned makes an array with such values and pins it.
@@ -27,19 +31,19 @@ func pinned(t *testing.T, path string, value any) *ebpf.Map {
 // TestDumpPinned: what counts is what is known of flows, not when they were last
 // seen, nor where in a table they are.
 func TestDumpPinned(t *testing.T) {
-	needRoot(t)
+	rig.NeedRoot(t)
 	dir := fmt.Sprintf("/sys/fs/bpf/proffer-dump-%d", os.Getpid())
 	node := filepath.Join(dir, "node", "1-eth0")
 	if err := os.MkdirAll(node, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if _, _, err := DumpPinned(dir); err == nil {
+	if _, _, err := dataplane.DumpPinned(dir); err == nil {
 		t.Error("a folder without flow tables has a sum")
 	}
-	flows := pinned(t, filepath.Join(node, "flows"), lbLine{})
-	conns := pinned(t, filepath.Join(node, "conns"), agentConnLine{})
-	other := pinned(t, filepath.Join(node, "loads"), agentLoad{})
+	flows := pinned(t, filepath.Join(node, "flows"), objects.LBLine{})
+	conns := pinned(t, filepath.Join(node, "conns"), objects.AgentConnLine{})
+	other := pinned(t, filepath.Join(node, "loads"), objects.AgentLoad{})
 	write := func(m *ebpf.Map, key uint32, value any) {
 		t.Helper()
 		if err := m.Put(key, value); err != nil {
@@ -48,7 +52,7 @@ func TestDumpPinned(t *testing.T) {
 	}
 	put := func(place, flow uint32, seen, word uint64) {
 		t.Helper()
-		var l lbLine
+		var l objects.LBLine
 		if err := flows.Lookup(place/4, &l); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +61,7 @@ func TestDumpPinned(t *testing.T) {
 	}
 	sum := func(want int) string {
 		t.Helper()
-		sha, entries, err := DumpPinned(dir)
+		sha, entries, err := dataplane.DumpPinned(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +75,7 @@ func TestDumpPinned(t *testing.T) {
 	}
 	full := sum(40)
 	put(7, 7, 99, 8)
-	write(other, 1, agentLoad{Asking: 1})
+	write(other, 1, objects.AgentLoad{Asking: 1})
 	if sum(40) != full {
 		t.Error("when a flow was last seen counts, or a map that is no flow table")
 	}
@@ -87,9 +91,9 @@ func TestDumpPinned(t *testing.T) {
 	}
 	put(32, 7, 1, 8)
 	put(0, 39, 1, 0)
-	var line agentConnLine
-	line.Fingerprint[3] = noDigest + 1 | 1
-	line.Slot[3].C = agentConn{SeenNs: 1, Generation: 3}
+	var line objects.AgentConnLine
+	line.Fingerprint[3] = objects.NoDigest + 1 | 1
+	line.Slot[3].C = objects.AgentConn{SeenNs: 1, Generation: 3}
 	write(conns, 1, &line)
 	waiting := sum(40)
 	if waiting == full {
@@ -98,11 +102,11 @@ func TestDumpPinned(t *testing.T) {
 	line.Fingerprint[5], line.Fingerprint[3], line.Slot[5], line.Slot[3] = line.Fingerprint[3]|2, 0, line.Slot[3], line.Slot[5]
 	line.Slot[5].C.SeenNs = 2
 	write(conns, 7, &line)
-	write(conns, 1, &agentConnLine{})
+	write(conns, 1, &objects.AgentConnLine{})
 	if sum(40) != waiting {
 		t.Error("where an agent's flow is counts, or when it was last seen")
 	}
-	line.Fingerprint[5] |= isEstablished
+	line.Fingerprint[5] |= objects.IsEstablished
 	write(conns, 7, &line)
 	if sum(40) == waiting {
 		t.Error("that a flow is established does not count")

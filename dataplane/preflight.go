@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
@@ -30,7 +31,7 @@ func Preflight() error {
 	if _, err := os.Stat(kernelBTF); err != nil {
 		return fmt.Errorf("this kernel has no BTF (%s): use one built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are", kernelBTF)
 	}
-	if err := features.HaveProgramType(xdpType); err != nil {
+	if err := features.HaveProgramType(ebpf.XDP); err != nil {
 		return fmt.Errorf("this kernel or container refuses XDP programs (CONFIG_BPF_SYSCALL, CAP_BPF, CAP_NET_ADMIN): %w", err)
 	}
 	if err := rlimit.RemoveMemlock(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 )
 
 // Bench measures the programs themselves, packet by packet, beside the floors
@@ -129,7 +129,7 @@ type benchRow struct {
 
 	setup    func() error // once
 	prepare  func() error // before each run, untimed
-	measure  func() (dataplane.BenchRun, error)
+	measure  func() (inkernel.Run, error)
 	cleanup  func() error // after each run
 	readings []timing
 }

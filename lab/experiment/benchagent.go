@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 	"proffer/topo"
 	"proffer/wire"
 )
 
 // agentBench is the agent of server 0 in a bench.
 type agentBench struct {
-	*dataplane.BenchAgent
+	*inkernel.Agent
 	listener net.Listener
 	known    uint32 // flows of agentTaking that are DIRECT
 }
 
 // agentOut is its program on the way out.
 type agentOut struct {
-	*dataplane.Bench
+	*inkernel.Bench
 	agent *agentBench
 }
 
@@ -67,11 +68,11 @@ func (s *benchSession) loadAgent() error {
 			Acceptance: topo.Static, Threshold: svc.threshold, Cores: 2, Workers: 32, Owner: svc.owner,
 		})
 	}
-	a, err := dataplane.NewBenchAgent(cfg)
+	a, err := inkernel.NewAgent(cfg)
 	if err != nil {
 		return err
 	}
-	s.agent = &agentBench{BenchAgent: a}
+	s.agent = &agentBench{Agent: a}
 	s.open = append(s.open, s.agent)
 	if s.agent.listener, err = net.Listen("tcp6", fmt.Sprintf("[::]:%d", benchPort)); err != nil {
 		return fmt.Errorf("listen for the agent: %w", err)
@@ -87,7 +88,7 @@ func (a *agentBench) Close() error {
 	if a.listener != nil {
 		err = a.listener.Close()
 	}
-	return errors.Join(err, a.BenchAgent.Close())
+	return errors.Join(err, a.Agent.Close())
 }
 
 // agentRows are all rows of the agent.
@@ -124,7 +125,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 func (s *benchSession) agentRow(mode, kind string, flows int, p func() pass) *benchRow {
 	row := &benchRow{program: "agent", mode: mode, kind: kind, flows: flows, floor: "line", setup: s.loadAgent}
 	next := uint32(0)
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		with := p()
 		with.drill.First = next
 		next += uint32(with.packets)
@@ -209,7 +210,7 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 		return p
 	}
 	row.prepare = func() error { return s.untimed(pass(flows, 0)) }
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := pass(benchPackets, uint32(flows))
 		return p.run(s.CPU)
 	}
@@ -221,7 +222,7 @@ func (s *benchSession) establishedRow(flows int) *benchRow {
 	row := &benchRow{program: "agent", mode: "hunt", kind: "established", flows: flows, floor: "line", setup: s.loadAgent}
 	first := uint32(agentFlows) // those before are known for good
 	row.prepare = func() error { return s.take(agentTaking, first, uint32(flows), false) }
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := s.asked(agentTaking, wire.ACK, flows, counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
 		p.drill.First = first
 		return p.run(s.CPU)
@@ -251,7 +252,7 @@ func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want
 	address, port := a.atClient()
 	return pass{
 		in: agentOut{s.agent.Out(), s.agent}, packets: packets, want: want, verdict: tcUnspec,
-		drill: dataplane.Drill{
+		drill: inkernel.Drill{
 			Frame: framed(benchMAC, a.packet()), Address: wire.EthernetBytes + address, Port: wire.EthernetBytes + port,
 		},
 	}
@@ -270,7 +271,7 @@ func (s *benchSession) notOursOutRow() *benchRow {
 func (s *benchSession) directOutRow(flows int) *benchRow {
 	row := s.agentSteerRow(flows)
 	row.kind, row.prepare = "egress-direct", nil
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := s.fromAgent(agentTaking, wire.ACK, benchPackets, counts{"out_direct": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
@@ -290,7 +291,7 @@ func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once
 		first += uint32(flows)
 		return s.take(svc, first, uint32(flows), svc == agentIn)
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := s.fromAgent(svc, wire.SYN|wire.ACK, benchPackets, counts{"signal_create": 1})
 		p.drill.Flows, p.drill.First = uint32(flows), first
 		p.drill.Changed, p.drill.Once = 160, once

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 )
 
 // onCPU runs f on a thread of its own that stays on one CPU, and ends with f.
@@ -76,7 +76,7 @@ type timing struct {
 }
 
 // timed takes the time of a run.
-func timed(measure func() (dataplane.BenchRun, error)) (r timing, err error) {
+func timed(measure func() (inkernel.Run, error)) (r timing, err error) {
 	r.before = spin()
 	run, err := measure()
 	r.after = spin()

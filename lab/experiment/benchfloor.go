@@ -5,25 +5,26 @@ import (
 	"net/netip"
 
 	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 	"proffer/wire"
 )
 
 // floorBench is one floor in a bench. It counts nothing: its verdict tells
 // whether it found what it looked for.
 type floorBench struct {
-	*dataplane.BenchFloors
+	*inkernel.Floors
 	floor string
 }
 
-func (f floorBench) Run(cpu, packets int, d *dataplane.Drill) (dataplane.BenchRun, error) {
-	return f.BenchFloors.Run(f.floor, cpu, packets, d)
+func (f floorBench) Run(cpu, packets int, d *inkernel.Drill) (inkernel.Run, error) {
+	return f.Floors.Run(f.floor, cpu, packets, d)
 }
 
 func (f floorBench) Counters() ([]dataplane.Counter, error) { return nil, nil }
 
 // floorBenches are the floors whose tables have the flows of the session.
 type floorBenches struct {
-	*dataplane.BenchFloors
+	*inkernel.Floors
 	known map[string]uint32 // flows in each table
 }
 
@@ -33,30 +34,30 @@ const entriesOfLine = 4
 // floorRows are the floors: those that touch flows at each number of flows.
 func (s *benchSession) floorRows() (rows []*benchRow) {
 	for _, f := range []struct{ kind, program string }{
-		{"loop", dataplane.FloorLoop}, {"adjust-head", dataplane.FloorAdjustHead},
-		{"encapsulate", dataplane.FloorEncapsulate}, {"clock", dataplane.FloorClock},
+		{"loop", inkernel.FloorLoop}, {"adjust-head", inkernel.FloorAdjustHead},
+		{"encapsulate", inkernel.FloorEncapsulate}, {"clock", inkernel.FloorClock},
 	} {
 		rows = append(rows, s.floorRow(f.kind, f.program, 1))
 	}
 	rows = append(rows, s.outFloorRow("loop-egress", benchPackets, false), s.outFloorRow("loop-egress-once", benchOnce, true))
 	for _, n := range s.Flows {
-		rows = append(rows, s.floorRow("line", dataplane.FloorLine, n))
+		rows = append(rows, s.floorRow("line", inkernel.FloorLine, n))
 	}
 	for _, n := range s.Flows {
 		if n <= othersAtMost {
 			rows = append(rows,
-				s.tableFloorRow("hash", dataplane.FloorHash, dataplane.FloorHashInsert, n),
-				s.tableFloorRow("lru-hash", dataplane.FloorLRUHash, dataplane.FloorLRUHashInsert, n))
+				s.tableFloorRow("hash", inkernel.FloorHash, inkernel.FloorHashInsert, n),
+				s.tableFloorRow("lru-hash", inkernel.FloorLRUHash, inkernel.FloorLRUHashInsert, n))
 		}
 	}
 	return append(rows,
-		s.fillingFloorRow("hash-filling", dataplane.FloorHashInsert),
-		s.fillingFloorRow("lru-hash-filling", dataplane.FloorLRUHashInsert),
-		s.fullFloorRow("lru-hash-full", dataplane.FloorLRUHashInsert))
+		s.fillingFloorRow("hash-filling", inkernel.FloorHashInsert),
+		s.fillingFloorRow("lru-hash-filling", inkernel.FloorLRUHashInsert),
+		s.fullFloorRow("lru-hash-full", inkernel.FloorLRUHashInsert))
 }
 
 // floorPass is client's data on its way through a floor.
-func floorPass(in *dataplane.BenchFloors, floor string, packets int) pass {
+func floorPass(in *inkernel.Floors, floor string, packets int) pass {
 	m := benchMode{vip: netip.MustParseAddr("2001:db8:f::1")}
 	return pass{in: floorBench{in, floor}, drill: m.fromClient(wire.ACK), packets: packets, verdict: xdpTX}
 }
@@ -64,8 +65,8 @@ func floorPass(in *dataplane.BenchFloors, floor string, packets int) pass {
 func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: flows, floor: "line"}
 	row.setup = s.loadFloors
-	row.measure = func() (dataplane.BenchRun, error) {
-		p := floorPass(s.floors.BenchFloors, program, benchPackets)
+	row.measure = func() (inkernel.Run, error) {
+		p := floorPass(s.floors.Floors, program, benchPackets)
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
 	}
@@ -74,9 +75,9 @@ func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 
 // outFloorRow is the bare loop of a program on the way out.
 func (s *benchSession) outFloorRow(kind string, packets int, once bool) *benchRow {
-	row := s.floorRow(kind, dataplane.FloorLoopOut, 1)
-	row.measure = func() (dataplane.BenchRun, error) {
-		p := floorPass(s.floors.BenchFloors, dataplane.FloorLoopOut, packets)
+	row := s.floorRow(kind, inkernel.FloorLoopOut, 1)
+	row.measure = func() (inkernel.Run, error) {
+		p := floorPass(s.floors.Floors, inkernel.FloorLoopOut, packets)
 		p.drill.Flows, p.drill.Once, p.verdict = 1, once, tcOK
 		return p.run(s.CPU)
 	}
@@ -94,7 +95,7 @@ func (s *benchSession) tableFloorRow(kind, program, insert string, flows int) *b
 		if first >= uint32(flows) {
 			return nil
 		}
-		p := floorPass(s.floors.BenchFloors, insert, flows-int(first))
+		p := floorPass(s.floors.Floors, insert, flows-int(first))
 		p.drill.First = first
 		s.floors.known[kind] = uint32(flows)
 		_, err := p.run(s.CPU)
@@ -110,9 +111,9 @@ func (s *benchSession) loadFloors() error {
 		return nil
 	}
 	flows := min(s.Flows[len(s.Flows)-1], othersAtMost)
-	f, err := dataplane.NewBenchFloors(flows*5/4+4096, s.lineCount(), dataplane.FloorLoop, dataplane.FloorAdjustHead,
-		dataplane.FloorEncapsulate, dataplane.FloorClock, dataplane.FloorLine, dataplane.FloorHash,
-		dataplane.FloorLRUHash, dataplane.FloorHashInsert, dataplane.FloorLRUHashInsert, dataplane.FloorLoopOut)
+	f, err := inkernel.NewFloors(flows*5/4+4096, s.lineCount(), inkernel.FloorLoop, inkernel.FloorAdjustHead,
+		inkernel.FloorEncapsulate, inkernel.FloorClock, inkernel.FloorLine, inkernel.FloorHash,
+		inkernel.FloorLRUHash, inkernel.FloorHashInsert, inkernel.FloorLRUHashInsert, inkernel.FloorLoopOut)
 	if err != nil {
 		return fmt.Errorf("load the floors: %w", err)
 	}
@@ -127,12 +128,12 @@ func (s *benchSession) lineCount() int { return s.knownEntries() * 5 / 4 / entri
 // fillingFloorRow makes entries in a table that is empty before each run.
 func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
-	var f *dataplane.BenchFloors
+	var f *inkernel.Floors
 	row.prepare = func() (err error) {
-		f, err = dataplane.NewBenchFloors(insertEntries, 1, program)
+		f, err = inkernel.NewFloors(insertEntries, 1, program)
 		return err
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		defer func() { f.Close() }()
 		p := floorPass(f, program, benchMade)
 		return p.run(s.CPU)
@@ -143,22 +144,22 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 // fullFloorRow makes entries in a full table, each in the place of another.
 func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
-	var f *dataplane.BenchFloors
+	var f *inkernel.Floors
 	next := uint32(0)
-	insert := func(packets int) (dataplane.BenchRun, error) {
+	insert := func(packets int) (inkernel.Run, error) {
 		p := floorPass(f, program, packets)
 		p.drill.First = next
 		next += uint32(packets)
 		return p.run(s.CPU)
 	}
 	row.setup = func() (err error) {
-		if f, err = dataplane.NewBenchFloors(insertEntries, 1, program); err != nil {
+		if f, err = inkernel.NewFloors(insertEntries, 1, program); err != nil {
 			return err
 		}
 		s.open = append(s.open, f)
 		_, err = insert(insertEntries * 5 / 4)
 		return err
 	}
-	row.measure = func() (dataplane.BenchRun, error) { return insert(benchMade) }
+	row.measure = func() (inkernel.Run, error) { return insert(benchMade) }
 	return row
 }

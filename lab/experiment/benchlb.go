@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"proffer/config"
-	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 	"proffer/policy"
 	"proffer/table"
 	"proffer/topo"
@@ -89,7 +89,7 @@ const (
 
 // lbBench is an LB in a bench.
 type lbBench struct {
-	*dataplane.BenchLB
+	*inkernel.LB
 	keys  []topo.SignalKey
 	known map[string]uint32          // flows of each mode that it has
 	fresh uint32                     // number of the next flow that nobody has used
@@ -132,7 +132,7 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	if len(keys) > 0 {
 		tags = benchMade
 	}
-	l, err := dataplane.NewBenchLB(cfg, tags)
+	l, err := inkernel.NewLB(cfg, tags)
 	if err != nil {
 		return nil, err
 	}
@@ -211,13 +211,13 @@ func (l *lbBench) fromServer(m benchMode, server int, function wire.Function, fl
 }
 
 // fromClient is a client's packet.
-func (m *benchMode) fromClient(flags byte) dataplane.Drill {
+func (m *benchMode) fromClient(flags byte) inkernel.Drill {
 	s := segment{client: benchClient(m.family()), vip: m.vip, flags: flags, seq: benchISN}
 	if flags != wire.SYN {
 		s.seq, s.ack, s.payload = benchISN+1, benchAway+1, benchBytes/4
 	}
 	address, port := s.atClient()
-	d := dataplane.Drill{
+	d := inkernel.Drill{
 		Frame:   framed(benchMAC, s.packet()),
 		Changed: 32, // the hop, and what an outer header takes the place of
 		Address: wire.EthernetBytes + address,
@@ -238,7 +238,7 @@ func (m *benchMode) family() int {
 }
 
 // fromServer is a server's answer in a signal.
-func (m *benchMode) fromServer(server int, function wire.Function, flags byte, key uint8) dataplane.Drill {
+func (m *benchMode) fromServer(server int, function wire.Function, flags byte, key uint8) inkernel.Drill {
 	s := segment{client: benchClient(m.family()), vip: m.vip, outward: true, flags: flags, seq: benchAway, ack: benchISN + 1}
 	if flags&wire.SYN != 0 {
 		s.options = synOptions
@@ -248,14 +248,14 @@ func (m *benchMode) fromServer(server int, function wire.Function, flags byte, k
 	to, from := benchSID(benchLBSelf, function, key), wire.Own(benchServer(server))
 	address, port := s.atClient()
 	if m.wire == topo.Insert {
-		return dataplane.Drill{
+		return inkernel.Drill{
 			Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Insert(s.packet())),
 			Changed: 160,
 			Address: wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + wire.SegmentBytes - 2, // the last segment
 			Port:    wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + 3*wire.SegmentBytes + 2,
 		}
 	}
-	d := dataplane.Drill{
+	d := inkernel.Drill{
 		Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Encap(s.packet())),
 		Changed: wire.EthernetBytes + wire.IPv6Bytes + 8, // to the hop limit
 		Address: wire.EthernetBytes + wire.IPv6Bytes + address,

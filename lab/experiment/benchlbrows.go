@@ -3,7 +3,7 @@ package experiment
 import (
 	"time"
 
-	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 	"proffer/wire"
 )
 
@@ -75,7 +75,7 @@ func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
 		}
 		return s.know(lb, m, uint32(flows))
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)
@@ -95,7 +95,7 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 		lb, err = s.lb(purpose)
 		return err
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := lb.fromClient(m, flags, benchPackets, want)
 		p.drill.First = lb.unused(benchPackets)
 		return p.run(s.CPU)
@@ -107,7 +107,7 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row := s.steerRow(m, flows)
 	row.kind = "mixed"
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		lb := s.lbs[lbKnown]
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		if m.dispatch.Signals() {
@@ -132,7 +132,7 @@ func (s *benchSession) makingRow(m benchMode, kind, purpose string, prepare, mea
 	if prepare != nil {
 		row.prepare = func() error { return s.untimed(prepare(lb)) }
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := measure(lb)
 		return p.run(s.CPU)
 	}
@@ -215,7 +215,7 @@ func (s *benchSession) removedRow(m benchMode) *benchRow {
 func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "new-full", benchMade)
 	var lb *lbBench
-	fill := func(n int) (dataplane.BenchRun, error) {
+	fill := func(n int) (inkernel.Run, error) {
 		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, isNew)
 		p.drill.First = lb.unused(n)
 		return p.run(s.CPU)
@@ -227,7 +227,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 		}
 		return err
 	}
-	row.measure = func() (dataplane.BenchRun, error) { return fill(benchMade) }
+	row.measure = func() (inkernel.Run, error) { return fill(benchMade) }
 	return row
 }
 
@@ -245,7 +245,7 @@ func (s *benchSession) signalRow(m benchMode, flows int) *benchRow {
 		lb.known[m.name] = uint32(flows)
 		return s.untimed(p)
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		p := s.lbs[lbOneServer].fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1})
 		p.drill.Flows = uint32(flows)
 		return p.run(s.CPU)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 	"proffer/wire"
 )
 
@@ -49,7 +49,7 @@ func (s *benchSession) signedSignalRow(m benchMode) *benchRow {
 		lb := s.lbs[lbSigned]
 		return s.untimed(lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchMade, isRecovered), wire.CreateStickiness))
 	}
-	row.measure = func() (dataplane.BenchRun, error) {
+	row.measure = func() (inkernel.Run, error) {
 		lb := s.lbs[lbSigned]
 		p := lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1}), wire.CreateStickiness)
 		p.drill.Flows = flows
@@ -81,7 +81,7 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 		p.drill.First = contendedKnown
 		return s.untimed(p)
 	}
-	row.measure = func() (r dataplane.BenchRun, err error) {
+	row.measure = func() (r inkernel.Run, err error) {
 		r, made, err = s.contend(lb, m, flows)
 		return r, err
 	}
@@ -92,7 +92,7 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 }
 
 // contend measures while the second CPU makes flows, and returns how many it made.
-func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r dataplane.BenchRun, made int, err error) {
+func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r inkernel.Run, made int, err error) {
 	before, err := lb.Counters()
 	if err != nil {
 		return r, 0, err

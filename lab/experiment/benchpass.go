@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"proffer/dataplane"
+	inkernel "proffer/dataplane/bench"
 )
 
 // benched is a program in a bench that says what it did.
 type benched interface {
-	Run(cpu, packets int, d *dataplane.Drill) (dataplane.BenchRun, error)
+	Run(cpu, packets int, d *inkernel.Drill) (inkernel.Run, error)
 	Counters() ([]dataplane.Counter, error)
 }
 
@@ -20,7 +21,7 @@ type counts map[string]float64
 // become of them.
 type pass struct {
 	in      benched
-	drill   dataplane.Drill
+	drill   inkernel.Drill
 	packets int
 	want    counts
 	verdict int
@@ -40,7 +41,7 @@ const strays = 10_000
 
 // run makes a pass on a CPU where the thread is. It is an error if the packets
 // took another path than the one that the pass is about.
-func (p *pass) run(cpu int) (r dataplane.BenchRun, err error) {
+func (p *pass) run(cpu int) (r inkernel.Run, err error) {
 	before, err := p.in.Counters()
 	if err != nil {
 		return r, err

@@ -1,0 +1,352 @@
+package agent_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// TestAgent runs every test of the agent's programs, then asks whether together
+// they met every reason that the programs can count.
+func TestAgent(t *testing.T) {
+	seen := rig.Hits{}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, rig.Hits)
+	}{
+		{"offer", testOffered},
+		{"offer, on the wire", testPassOn},
+		{"offer, load", testLoad},
+		{"offer, not arrived", testExpected},
+		{"offer, full queue", testFullQueue},
+		{"offer, reuseport", testReuseport},
+		{"offer, no listener", testNoListener},
+		{"offer, repeated", testRepeated},
+		{"offer, retried", testPassedOnBefore},
+		{"offer, TIME_WAIT", testTimeWait},
+		{"offer, no place", testNoPlace},
+		{"flood", testFlood},
+		{"table full", testConnsFull},
+		{"dynamic", testDynamic},
+		{"sockets", testSockets},
+		{"steered", testSteered},
+		{"steered, adopted", testAdopted},
+		{"steered, another generation", testOtherGeneration},
+		{"steered, not mine", testNotMine},
+		{"steered, stale", testStale},
+		{"recover", testRecovered},
+		{"request socket", testRequestSocket},
+		{"cookie", testCookie},
+		{"reject", testRejected},
+		{"too big", testTooBig},
+		{"owner table", testOwnerTable},
+		{"owner netns", testOwnerNetns},
+		{"udp", testUDP},
+		{"IPv4", testIPv4},
+		{"insert", testInsert},
+		{"domain", testDomain},
+		{"tags", testTags},
+		{"deliver", testDeliver},
+		{"congestion", testCongestion},
+		{"pass untouched", testAgentUntouched},
+		{"malformed", testAgentMalformed},
+		{"out", testOut},
+		{"out, both families and wires", testOutWires},
+		{"out, deferred", testDeferred},
+		{"out, said again", testSaidAgain},
+		{"asking", testAsking},
+		{"asking, RST", testAskingReset},
+		{"sweep", testSweepConns},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
+	}
+	t.Run("every counter", func(t *testing.T) {
+		seen.Covers(t, rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)).Names, map[string]string{
+			"drop_no_headroom": "what the agent puts on a packet is no longer than what it took off",
+		})
+	})
+}
+
+// testOffered: who takes what, by place in the list and by load. The last
+// segment must be taken, whatever its function.
+func testOffered(t *testing.T, seen rig.Hits) {
+	for _, c := range []struct {
+		what      string
+		functions []byte
+		asking    uint32
+		action    uint32
+		why       string
+	}{
+		{"ca, idle", []byte{0xca, 0xcf}, 0, rig.XDPPass, "accept_avail"},
+		{"ca, one below the threshold", []byte{0xca, 0xcf}, 3, rig.XDPPass, "accept_avail"},
+		{"ca, at the threshold", []byte{0xca, 0xcf}, 4, rig.XDPTX, "pass_on_busy"},
+		{"ca, first of four, busy", []byte{0xca, 0xca, 0xca, 0xcf}, 4, rig.XDPTX, "pass_on_busy"},
+		{"cf, busy", []byte{0xcf}, 4, rig.XDPPass, "accept_force"},
+		{"cf though another follows", []byte{0xcf, 0xcf}, 4, rig.XDPPass, "accept_force"},
+		{"ca with nobody behind", []byte{0xca}, 4, rig.XDPPass, "accept_force"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+			rig.Listen(t, rig.HuntPort, 128)
+			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = c.asking })
+			p := rig.Inward(rig.HuntPort, rig.SYN)
+			s := rig.To(p, policy.Generation(p.Seq), c.functions...)
+			if c.action == rig.XDPTX {
+				r.Send(t, s.Frame()).Is(t, c.what, rig.XDPTX, s.Onward(rig.HopMAC(2)), c.why)
+				if _, known := r.Conn(t, p.Flow()); known {
+					t.Error("an offer that was passed on left an entry")
+				}
+				return
+			}
+			r.Send(t, s.Frame()).Is(t, c.what, rig.XDPPass, rig.Delivered(p), c.why)
+			want := objects.AgentConn{
+				SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint32(rig.Start >> objects.EpochShift),
+				NextIn: rig.ClientISN + 1, Flags: connPending, Generation: policy.Generation(rig.ClientISN), State: connWait,
+			}
+			if got := r.MustConn(t, p); got != want {
+				t.Errorf("entry %+v, want %+v", got, want)
+			}
+			if _, known := r.Settled(t, p.Flow()); known {
+				t.Error("a flow whose client has proved nothing is among the established")
+			}
+		})
+	}
+}
+
+// enum conn_state and conn_flags of types.h.
+const (
+	connWait    = 1
+	connDirect  = 2
+	connAsking  = 1
+	connPending = 2
+	connInsert  = 32
+)
+
+// testPassOn: from the second of three to the third; only the destination, the
+// segments left, the hop limit and the link addresses change.
+func testPassOn(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Threshold = 0 }))
+	rig.Listen(t, rig.HuntPort, 128)
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p.Class = 0xba
+	s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xca, 0xcf)
+	for i := range s.Segments { // we are the second, not the first
+		s.Segments[i] = rig.SID(rig.ServerLocator([]int{2, rig.Here, 3}[i]), []byte{0xca, 0xca, 0xcf}[i], policy.Generation(p.Seq))
+	}
+	s.At = 1
+	r.Send(t, s.Frame()).Is(t, "second of three", rig.XDPTX, s.Onward(rig.HopMAC(3)), "pass_on_busy")
+	s.Class = 0x03 // congestion met on the way stays in the outer header
+	r.Send(t, s.Frame()).Is(t, "congestion on the way", rig.XDPTX, s.Onward(rig.HopMAC(3)), "pass_on_busy")
+	tlv := append(rig.SRH(41, 1, 0, s.Segments[2]), 4, 6, 0, 0, 0, 0, 0, 0) // PadN, RFC 8754 §2.1.1.2
+	tlv[1]++
+	s.At, s.Segments = 0, []netip.Addr{s.Segments[1]}
+	frame := rig.WithSRH(s.Frame(), tlv)
+	want := slices.Clone(frame)
+	copy(want[0:6], hopMACBytes(3))
+	copy(want[6:12], rig.HereMAC[:])
+	want[rig.AtHop]--
+	copy(want[rig.AtDst:], tlv[8:24])
+	want[rig.AtUpper+3] = 0
+	r.Send(t, frame).Is(t, "with a TLV", rig.XDPTX, want, "pass_on_busy")
+	for _, hop := range []byte{0, 1} {
+		s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+		s.Hop = hop
+		r.Send(t, s.Frame()).Is(t, fmt.Sprint("hop limit ", hop), rig.XDPDrop, nil, "drop_hop_limit")
+	}
+	far := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	far.Segments[1] = rig.SID(rig.ServerLocator(77), 0xcf, policy.Generation(p.Seq))
+	r.Send(t, far.Frame()).Is(t, "no neighbour", rig.XDPDrop, nil, "drop_no_next_hop")
+	if addr, err := r.Unresolved(); err != nil || addr != far.Segments[1] {
+		t.Errorf("unresolved %v, %v", addr, err)
+	}
+}
+
+func hopMACBytes(i int) []byte { m := rig.HopMAC(i); return m[:] }
+
+// testFullQueue: an accept queue that the kernel would refuse at is no place
+// for an offer; the last candidate answers in the kernel's stead.
+func testFullQueue(t *testing.T, seen rig.Hits) {
+	const full = 2 // the kernel lets backlog + 1 wait
+	for _, onFull := range []topo.OnFull{topo.Reset, topo.Drop} {
+		t.Run(onFull.String(), func(t *testing.T) {
+			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.OnFull = onFull }))
+			l := rig.Listen(t, rig.HuntPort, full-1)
+			p := rig.Inward(rig.HuntPort, rig.SYN)
+			first := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+			r.Send(t, first.Frame()).Is(t, "empty", rig.XDPPass, rig.Delivered(p), "accept_avail")
+			rig.Queue(t, l, rig.HuntPort, full-1)
+			p.Seq++ // another connection
+			first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+			r.Send(t, first.Frame()).Is(t, "room for one", rig.XDPPass, rig.Delivered(p), "accept_avail")
+			rig.Dial(t, 60000, rig.HuntPort)
+			rig.Queued(t, full, l)
+			p.Seq++
+			first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+			last := rig.To(p, policy.Generation(p.Seq), 0xcf)
+			forced := rig.To(p, policy.Generation(p.Seq), 0xcf, 0xcf)
+			r.Send(t, forced.Frame()).Is(t, "cf, but not the last", rig.XDPTX, forced.Onward(rig.HopMAC(2)), "pass_on_full")
+			r.Send(t, first.Frame()).Is(t, "may be passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_full")
+			if onFull == topo.Drop {
+				r.Send(t, last.Frame()).Is(t, "last", rig.XDPDrop, nil, "refuse_full_drop")
+				return
+			}
+			checkResets(t, r, p, 0)
+			p.Src = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:dead::1"), rig.ClientPort)
+			last = rig.To(p, policy.Generation(p.Seq), 0xcf)
+			r.Send(t, last.Frame()).Is(t, "no neighbour", rig.XDPDrop, nil, "drop_no_next_hop")
+		})
+	}
+}
+
+// testReuseport: the queues of all listeners of a group count as load.
+func testReuseport(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
+	group := []int{
+		rig.Listen(t, rig.HuntPort, 128, unix.SO_REUSEPORT),
+		rig.Listen(t, rig.HuntPort, 128, unix.SO_REUSEPORT),
+		rig.Listen(t, rig.HuntPort, 128, unix.SO_REUSEPORT),
+	}
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	for i := range 6 {
+		rig.Queued(t, i, group...)
+		s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+		if i < 4 {
+			r.Send(t, s.Frame()).Is(t, fmt.Sprint(i, " queued"), rig.XDPPass, rig.Delivered(p), "accept_avail")
+		} else {
+			r.Send(t, s.Frame()).Is(t, fmt.Sprint(i, " queued"), rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_busy")
+		}
+		p.Seq += 1000
+		rig.Dial(t, uint16(50000+i), rig.HuntPort)
+	}
+}
+
+// testNoListener: nobody to take it here; only the LB knows whether all others
+// have been asked, and then our stack refuses.
+func testNoListener(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	for _, functions := range [][]byte{{0xca, 0xcf}, {0xcf, 0xcf}} {
+		s := rig.To(p, policy.Generation(p.Seq), functions...)
+		r.Send(t, s.Frame()).Is(t, "may be passed on", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_no_listener")
+	}
+	back := rig.To(p, policy.Generation(p.Seq), 0xca, 0xe5)
+	back.Segments[1] = rig.SID(rig.LbLocator, 0xe5, policy.Generation(p.Seq))
+	r.Send(t, back.Frame()).Is(t, "the list goes on at the LB", rig.XDPTX, back.Onward(rig.HopMAC(0xb)), "pass_on_no_listener")
+	for _, f := range []byte{0xca, 0xcf} {
+		last := rig.To(p, policy.Generation(p.Seq), f)
+		r.Send(t, last.Frame()).Is(t, "last", rig.XDPTX, last.Returned(), "give_back_no_listener")
+		r.Send(t, last.Flagged(rig.SidFinal).Frame()).Is(t, "last of all", rig.XDPPass, rig.Delivered(p), "refuse_no_listener")
+	}
+	lost := rig.To(p, policy.Generation(p.Seq), 0xcf)
+	lost.LB = netip.MustParsePrefix("fd00:0:0:dead::/64")
+	r.Send(t, lost.Frame()).Is(t, "no way back", rig.XDPDrop, nil, "drop_no_next_hop")
+	if _, known := r.Conn(t, p.Flow()); known {
+		t.Error("a connection that nobody takes has an entry")
+	}
+}
+
+// testRepeated: an offer for a connection that is here already.
+func testRepeated(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	alive := rig.Inward(rig.HuntPort, rig.SYN)
+	alive.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
+	r.Begin(t, alive)
+	rig.Listen(t, rig.HuntPort, 128)
+	r.Accept(t, p)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })
+	again := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	again.LB = rig.OtherLB
+	r.At(t, rig.Start+time.Second)
+	r.Send(t, again.Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
+	if c := r.MustConn(t, p); c.LbBe != objects.LocatorBits(rig.OtherLB) || c.SeenNs != uint64(rig.Start+time.Second) {
+		t.Errorf("its SYN by another LB left %+v", c)
+	}
+
+	alive.Seq += 5555
+	s := rig.To(alive, policy.Generation(alive.Seq), 0xca, 0xcf)
+	r.Send(t, s.Frame()).Is(t, "SYN into a live connection", rig.XDPPass, rig.Delivered(alive), "accept_challenged")
+	if c := r.MustConn(t, alive); c.Generation != policy.Generation(rig.ClientISN) {
+		t.Errorf("a stray SYN changed the generation: %+v", c)
+	}
+	p.Seq += 5555
+	s = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	r.Send(t, s.Frame()).Is(t, "new connection of a dead one's ports", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_busy")
+}
+
+// testPassedOnBefore: a retransmitted SYN goes past an agent that passed it on, for a
+// minute: someone further on may have taken it.
+func testPassedOnBefore(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
+	rig.Listen(t, rig.HuntPort, 128)
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	first := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 0 })
+	retry := first.Flagged(rig.SidRetry)
+	r.At(t, rig.Start+59*time.Second)
+	r.Send(t, retry.Frame()).Is(t, "again", rig.XDPTX, retry.Onward(rig.HopMAC(2)), "pass_on_again")
+	forced := rig.To(p, policy.Generation(p.Seq), 0xcf, 0xcf).Flagged(rig.SidRetry)
+	r.Send(t, forced.Frame()).Is(t, "again, by force", rig.XDPTX, forced.Onward(rig.HopMAC(2)), "pass_on_again")
+	other := p
+	other.Seq++
+	s := rig.To(other, policy.Generation(other.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	r.Send(t, s.Frame()).Is(t, "the retry of another", rig.XDPPass, rig.Delivered(other), "accept_avail")
+	other.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
+	s = rig.To(other, policy.Generation(other.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	r.Send(t, s.Frame()).Is(t, "of another client", rig.XDPPass, rig.Delivered(other), "accept_avail")
+	neighbour := p // in the table
+	for neighbour.Seq++; passedOnHash(neighbour)%65536 != passedOnHash(p)%65536; neighbour.Seq++ {
+		continue
+	}
+	s = rig.To(neighbour, policy.Generation(neighbour.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	r.Send(t, s.Frame()).Is(t, "of one with the same place", rig.XDPPass, rig.Delivered(neighbour), "accept_avail")
+	r.At(t, rig.Start+60*time.Second)
+	r.Send(t, retry.Frame()).Is(t, "a minute later", rig.XDPPass, rig.Delivered(p), "accept_avail")
+
+	p.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+2)
+	first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
+	last := rig.To(p, policy.Generation(p.Seq), 0xcf).Flagged(rig.SidRetry)
+	r.Send(t, last.Frame()).Is(t, "again, and the last", rig.XDPPass, rig.Delivered(p), "accept_force")
+}
+
+// passedOnHash is the hash by which bpf/agent/passed_on.h finds the slot of p's offer.
+func passedOnHash(p rig.Packet) uint64 {
+	h, b := uint64(p.Seq), slices.Concat(p.Src.Addr().AsSlice(), p.Dst.Addr().AsSlice())
+	b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.Src.Port()), p.Dst.Port())
+	for b = append(b, 6, 0, 0, 0); len(b) > 0; b = b[8:] {
+		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b))
+	}
+	return h
+}
+
+// testTimeWait: a flow's own TIME_WAIT hides neither the listener nor its load.
+func testTimeWait(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	l := rig.Listen(t, rig.HuntPort, 1)
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	rig.TimeWait(t, l, p)
+	r.Send(t, rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Frame()).Is(t, "over TIME_WAIT", rig.XDPPass, rig.Delivered(p), "accept_avail")
+	rig.Queue(t, l, rig.HuntPort, 2)
+	p.Seq++
+	s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	r.Send(t, s.Frame()).Is(t, "over TIME_WAIT, full", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_full")
+	p.Flags = rig.ACK // of something else: the five-tuple may live elsewhere
+	s = rig.To(p, 0, 0xe5, 0xe5)
+	r.Send(t, s.Frame()).Is(t, "is TIME_WAIT mine?", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_not_mine")
+	p.Flags = rig.RST
+	r.Send(t, rig.To(p, 0, 0xe5, 0xe5).Frame()).Is(t, "a RST in TIME_WAIT", rig.XDPPass, rig.Delivered(p), "recovered")
+}

@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane/objects"
+)
+
+// connLines is how many lines hold so many established flows and embryonic ones, with as
+// many free slots as established flows, so that hardly any flow meets two full lines.
+func connLines(flows, embryonic int) uint32 {
+	return uint32((2*flows + embryonic + objects.LineSlots - 1) / objects.LineSlots)
+}
+
+// connKey makes the digests' key part of the programs: the one of the table that
+// is adopted, or a new one.
+func connKey(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) (key objects.AgentDigestKey, err error) {
+	if m := adopted[objects.AgentMapConnKey]; m != nil {
+		err = m.Lookup(uint32(0), &key)
+	} else {
+		err = binary.Read(rand.Reader, binary.NativeEndian, &key)
+	}
+	for i := range key.Odd {
+		key.Odd[i] |= 1
+	}
+	if err == nil {
+		err = spec.Variables["flow_key"].Set(key)
+	}
+	if err != nil {
+		return key, fmt.Errorf("set the key of the table of flows: %w", err)
+	}
+	return key, nil
+}

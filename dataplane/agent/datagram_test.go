@@ -1,0 +1,36 @@
+package agent_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"proffer/dataplane/objects"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// TestDatagramsAtOnce: a datagram goes past whoever has just refused another of
+// its flow, which may not have arrived yet; by force it stays.
+func TestDatagramsAtOnce(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, udpOffering(func(o *topo.Offering) { o.Cores = 0 }))
+	p := rig.Inward(udpPort, 0)
+	listenUDP(t, p.Dst)
+	in := rig.InnerUDP(p)
+	offer := rig.ToWith(in, 0, 0xca, 0xcf)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.Send(t, offer.Frame()).Is(t, "first", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 0 })
+	r.Send(t, offer.Frame()).Is(t, "second", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_again")
+	r.At(t, rig.Start+999*time.Millisecond)
+	r.Send(t, offer.Frame()).Is(t, "a second later", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_again")
+	r.At(t, rig.Start+2*time.Second)
+	r.Send(t, offer.Frame()).Is(t, "two seconds later", rig.XDPPass, in.Delivered(), "accept_avail")
+
+	p.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
+	in = rig.InnerUDP(p)
+	offer, forced := rig.ToWith(in, 0, 0xca, 0xcf), rig.ToWith(in, 0, 0xcf, 0xcf)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.Send(t, offer.Frame()).Is(t, "another flow", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
+	r.Send(t, forced.Frame()).Is(t, "by force", rig.XDPPass, in.Delivered(), "accept_force")
+}

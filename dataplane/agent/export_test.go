@@ -1,0 +1,18 @@
+package agent
+
+import "proffer/dataplane/internal/plane"
+
+// The parts of an agent that its tests look at.
+
+// AttachSockets is attachSockets.
+func (a *Agent) AttachSockets() error { return a.attachSockets() }
+
+// NetnsID is netnsID.
+func NetnsID(path string) (int32, error) { return netnsID(path) }
+
+// Die leaves what a killed agent leaves: the pins, what they hold, and the
+// filter on the way out.
+func (a *Agent) Die() {
+	a.Pins.Unlock() // the kernel does it for a process that ends
+	a.Pins, a.egress = plane.Pins{}, nil
+}

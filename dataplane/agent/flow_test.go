@@ -1,0 +1,362 @@
+package agent_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane"
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/proof/rig"
+)
+
+// testSteered: the client's first packet, once the kernel owns the flow, moves it
+// to the established ones, and ends the signalling of its own generation.
+func testSteered(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	l := rig.Listen(t, rig.HuntPort, 128)
+	opening, p := rig.Inward(rig.HuntPort, rig.SYN), rig.Inward(rig.HuntPort, rig.ACK)
+	p.Seq++
+	generation := policy.Generation(opening.Seq)
+	r.Accept(t, opening)
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
+	other := rig.To(p, generation+1, 0xa5)
+	r.Send(t, other.Frame()).Is(t, "not the kernel's, another generation", rig.XDPTX, other.Returned(), "give_back_not_mine")
+	if c := r.MustConn(t, opening); c.State != connWait || c.Flags != connPending {
+		t.Errorf("what the kernel does not own changed the entry: %+v", c)
+	}
+	rig.Reset(t, l)
+	rig.Established(t, opening, opening.Seq)
+	abort := p
+	abort.Flags, abort.Seq = rig.RST, p.Seq+99
+	r.Send(t, rig.To(abort, generation, 0xa5).Frame()).Is(t, "a RST proves nothing", rig.XDPPass, rig.Delivered(abort), "acknowledged", "steered")
+	if _, known := r.Settled(t, p.Flow()); known {
+		t.Error("a RST established a flow")
+	}
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "the first", rig.XDPPass, rig.Delivered(p), "established", "steered")
+	if c, known := r.Settled(t, p.Flow()); !known || c.State != connDirect || c.Flags != 0 {
+		t.Errorf("acknowledged, but %v, %+v", known, c)
+	}
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "the second", rig.XDPPass, rig.Delivered(p), "steered")
+}
+
+// testNotMine: what is steered here by mistake goes back, whatever it came in;
+// our stack would reset a flow that lives elsewhere.
+func testNotMine(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	rig.Listen(t, rig.HuntPort, 128)
+	for _, flags := range []byte{rig.ACK, rig.FIN | rig.ACK, rig.RST, rig.SYN | rig.ACK} {
+		p := rig.Inward(rig.HuntPort, flags)
+		p.Class, p.Payload = 0xb9, []byte("data")
+		s := rig.To(p, 77, 0xa5)
+		s.Class = 0xbb // congestion on the way here
+		back := s
+		p.Class = 0xbb
+		back.In = rig.InnerTCP(p)
+		r.Send(t, s.Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPTX, back.Returned(), "give_back_not_mine")
+		r.Send(t, rig.To(p, 77, 0xa5).Inserted().Frame()).Is(t, "inserted", rig.XDPTX, rig.To(p, 77, 0xa5).Returned(), "give_back_not_mine")
+	}
+	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	r.Accept(t, opening)
+	r.At(t, rig.Start+61*time.Second)
+	opening.Flags = rig.ACK
+	s := rig.To(opening, policy.Generation(opening.Seq), 0xa5)
+	r.Send(t, s.Frame()).Is(t, "of an opening long ago", rig.XDPTX, s.Returned(), "give_back_not_mine")
+	if _, known := r.Settled(t, opening.Flow()); known {
+		t.Error("an unknown flow has an entry")
+	}
+}
+
+// testStale: an entry is believed for a second, and while nobody closes; then the
+// kernel is asked whether there is still such a connection.
+func testStale(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	fd := r.Begin(t, opening)
+	r.Acknowledge(t, opening)
+	generation := policy.Generation(opening.Seq)
+	p := opening
+	p.Flags, p.Seq = rig.ACK, opening.Seq+1
+	s := rig.To(p, generation, 0xa5)
+	r.At(t, rig.Start+time.Minute)
+	r.Send(t, s.Frame()).Is(t, "there after a minute", rig.XDPPass, rig.Delivered(p), "steered")
+	rig.Reset(t, fd)
+	r.At(t, rig.Start+time.Minute+time.Second-1)
+	r.Send(t, s.Frame()).Is(t, "gone, but lately seen", rig.XDPPass, rig.Delivered(p), "steered")
+	r.At(t, rig.Start+time.Minute+2*time.Second)
+	r.Send(t, s.Frame()).Is(t, "gone", rig.XDPTX, s.Returned(), "give_back_not_mine")
+
+	opening.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
+	fd = r.Begin(t, opening)
+	r.Acknowledge(t, opening)
+	p.Src, p.Flags = opening.Src, rig.FIN|rig.ACK
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "FIN", rig.XDPPass, rig.Delivered(p), "steered")
+	p.Flags = rig.ACK
+	s = rig.To(p, generation, 0xa5)
+	r.Send(t, s.Frame()).Is(t, "closing", rig.XDPPass, rig.Delivered(p), "steered")
+	rig.Reset(t, fd)
+	r.Send(t, s.Frame()).Is(t, "closed", rig.XDPTX, s.Returned(), "give_back_not_mine")
+}
+
+// testAdopted: what the kernel has and the agent forgot becomes known again, as
+// the kernel's connection: an LB that speaks of another one is told.
+func testAdopted(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	p := rig.Inward(rig.HuntPort, rig.ACK)
+	rig.Established(t, p, rig.ClientISN)
+	generation := policy.Generation(rig.ClientISN)
+	for what, c := range map[string]struct {
+		named uint16
+		state uint16
+	}{"same": {generation, connDirect}, "another": {generation + 1, connWait}} {
+		r.Send(t, rig.To(p, c.named, 0xa5).Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "steered_adopted")
+		if got := r.MustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != objects.LocatorBits(rig.LbLocator) {
+			t.Errorf("%s: adopted as %+v", what, got)
+		}
+		forget(r, t, p)
+	}
+	p.Flags = rig.RST
+	p.Seq += 99
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "by a RST", rig.XDPPass, rig.Delivered(p), "steered")
+	if _, known := r.Conn(t, p.Flow()); known {
+		t.Error("a RST made an entry")
+	}
+}
+
+// forget empties the agent's table of a flow.
+func forget(r *rig.Agent, t *testing.T, p rig.Packet) {
+	t.Helper()
+	rig.ConnsOf(t, r.Agent).Put(t, p.Flow(), rig.ConnEntry{})
+}
+
+// testOtherGeneration: the kernel says whose it is, and the LB that errs is told
+// with the next answer.
+func testOtherGeneration(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	r.Begin(t, opening)
+	generation := policy.Generation(opening.Seq)
+	p := opening
+	p.Flags, p.Seq = rig.ACK, opening.Seq+1
+	s := rig.To(p, generation+1, 0xa5)
+	s.LB = rig.OtherLB
+	for _, why := range [][]string{{"established", "steered_other_generation"}, {"steered_other_generation"}} {
+		r.Send(t, s.Frame()).Is(t, "another generation", rig.XDPPass, rig.Delivered(p), why...)
+		if c, known := r.Settled(t, p.Flow()); !known || c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != generation {
+			t.Errorf("known %v, %+v", known, c)
+		}
+	}
+	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "told", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+}
+
+// testRecovered: the owner signals again, to the LB that asked; others pass the
+// question on, and the last one's stack answers.
+func testRecovered(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	p := rig.Inward(rig.HuntPort, rig.ACK)
+	fd := rig.Established(t, p, rig.ClientISN)
+	l := rig.Listen(t, rig.HuntPort, 128)
+	question := rig.To(p, 0, 0xe5, 0xe5)
+	r.Send(t, question.Frame()).Is(t, "mine, forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
+	want := objects.AgentConn{
+		SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), NextIn: p.Seq,
+		Generation: policy.Generation(rig.ClientISN), State: connWait,
+	}
+	if c := r.MustConn(t, p); c != want {
+		t.Errorf("entry %+v, want %+v", c, want)
+	}
+	r.Send(t, rig.To(p, want.Generation, 0xa5).Frame()).Is(t, "acknowledged", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+	question.LB = rig.OtherLB
+	for _, state := range []string{"DIRECT", "WAIT for another"} {
+		r.Send(t, question.Frame()).Is(t, state, rig.XDPPass, rig.Delivered(p), "recovered")
+		if c := r.MustConn(t, p); c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != want.Generation {
+			t.Errorf("%s: %+v", state, c)
+		}
+	}
+	unix.Close(fd)
+
+	stranger := p
+	stranger.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
+	ask := rig.To(stranger, 0, 0xe5, 0xe5)
+	r.Send(t, ask.Frame()).Is(t, "not mine", rig.XDPTX, ask.Onward(rig.HopMAC(2)), "pass_on_not_mine")
+	ask = rig.To(stranger, 0, 0xe5)
+	r.Send(t, ask.Frame()).Is(t, "nobody's", rig.XDPPass, rig.Delivered(stranger), "unowned")
+	if _, known := r.Conn(t, stranger.Flow()); known {
+		t.Error("nobody's flow has an entry")
+	}
+	testRecoveredLate(t, r, l)
+}
+
+// testRecoveredLate: the generation is that of the client's first number still
+// after megabytes, because the socket counts what it received.
+func testRecoveredLate(t *testing.T, r *rig.Agent, l int) {
+	const sent = 3000
+	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p.Src = netip.AddrPortFrom(rig.ClientAddr, 2)
+	client := rig.Dial(t, p.Src.Port(), rig.HuntPort)
+	server, _, err := unix.Accept(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(server) })
+	if _, err := unix.Write(client, make([]byte, sent)); err != nil {
+		t.Fatal(err)
+	}
+	for got := 0; got < sent; {
+		n, err := unix.Read(server, make([]byte, sent))
+		if err != nil || n == 0 {
+			t.Fatalf("read: %d, %v", n, err)
+		}
+		got += n
+	}
+	isn := sentUntil(t, client) - 1 - sent
+	r.Send(t, rig.To(p, 0, 0xe5).Frame()).Is(t, "after some data", rig.XDPPass, rig.Delivered(p), "recovered")
+	if c := r.MustConn(t, p); c.Generation != policy.Generation(isn) {
+		t.Errorf("generation %d, want %d", c.Generation, policy.Generation(isn))
+	}
+}
+
+// sentUntil returns the next sequence number that a socket will send.
+func sentUntil(t *testing.T, fd int) uint32 {
+	t.Helper()
+	for _, o := range []struct{ name, value int }{{unix.TCP_REPAIR, 1}, {unix.TCP_REPAIR_QUEUE, 2}} {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, o.name, o.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seq, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(seq)
+}
+
+// testRequestSocket: half a connection is mine only if the packet acknowledges
+// the number that this server's own SYN-ACK had.
+func testRequestSocket(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	rig.Listen(t, rig.HuntPort, 128)
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p.Src = netip.MustParseAddrPort("[2001:db8:c::9]:40000")
+	theirs := rig.Request(t, p) + 1
+	p.Flags, p.Seq = rig.ACK, p.Seq+1
+	generation := policy.Generation(p.Seq - 1)
+
+	p.Ack = theirs + 1
+	question := rig.To(p, 0, 0xe5, 0xe5)
+	r.Send(t, question.Frame()).Is(t, "rs for another's SYN-ACK", rig.XDPTX, question.Onward(rig.HopMAC(2)), "pass_on_not_mine")
+	steered := rig.To(p, generation, 0xa5)
+	r.Send(t, steered.Frame()).Is(t, "as for another's SYN-ACK", rig.XDPTX, steered.Returned(), "give_back_not_mine")
+	opening := p
+	opening.Flags, opening.Seq = rig.SYN, p.Seq-1
+	r.Accept(t, opening)
+	r.Send(t, steered.Frame()).Is(t, "the same, of an offer we took", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
+	p.Ack = theirs
+	question = rig.To(p, 0, 0xe5, 0xe5)
+	r.Send(t, question.Frame()).Is(t, "rs for ours", rig.XDPPass, rig.Delivered(p), "established", "recovered")
+	if c, known := r.Settled(t, p.Flow()); !known || c.Generation != generation || c.State != connWait {
+		t.Errorf("recovered as %v, %+v, want generation %d", known, c, generation)
+	}
+}
+
+// testSweepConns: an entry goes when its time has run out, not before, and
+// takes its load with it.
+func testSweepConns(t *testing.T, seen rig.Hits) {
+	const idle, linger = 5 * time.Minute, 10 * time.Second
+	generation := policy.Generation(rig.ClientISN)
+	in := func(flags byte, payload string) func(*testing.T, *rig.Agent) {
+		return func(t *testing.T, r *rig.Agent) {
+			p := rig.Inward(rig.HuntPort, flags)
+			p.Seq, p.Payload = rig.ClientISN+1, []byte(payload)
+			r.Send(t, rig.To(p, generation, 0xa5).Frame())
+		}
+	}
+	out := func(flags byte) func(*testing.T, *rig.Agent) {
+		return func(t *testing.T, r *rig.Agent) { answerOut(r, t, rig.Outward(rig.HuntPort, flags), 0) }
+	}
+	for _, c := range []struct {
+		what  string
+		steps []func(*testing.T, *rig.Agent)
+		age   time.Duration
+	}{
+		{"arrived", []func(*testing.T, *rig.Agent){in(rig.ACK, "")}, idle},
+		{"asking", []func(*testing.T, *rig.Agent){in(rig.ACK, "GET")}, idle},
+		{"client closed", []func(*testing.T, *rig.Agent){in(rig.FIN|rig.ACK, "")}, idle},
+		{"server closed", []func(*testing.T, *rig.Agent){in(rig.ACK, ""), out(rig.FIN | rig.ACK)}, idle},
+		{"both closed", []func(*testing.T, *rig.Agent){in(rig.FIN|rig.ACK, ""), out(rig.FIN | rig.ACK)}, linger},
+		{"reset by the server", []func(*testing.T, *rig.Agent){in(rig.ACK, ""), out(rig.RST)}, linger},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
+			r.Accept(t, rig.Inward(rig.HuntPort, rig.SYN))
+			for _, step := range c.steps {
+				step(t, r)
+			}
+			for _, s := range []struct {
+				after time.Duration
+				want  dataplane.Swept
+			}{{-time.Second, dataplane.Swept{Kept: 1}}, {c.age, dataplane.Swept{Kept: 1}}, {c.age + 1, dataplane.Swept{Removed: 1}}, {c.age + 2, dataplane.Swept{}}} {
+				got, err := r.SweepAt(rig.Start + s.after)
+				if err != nil || got != s.want {
+					t.Errorf("after %v: %+v, %v, want %+v", s.after, got, err, s.want)
+				}
+			}
+			if n := r.Asking(t); n != 0 {
+				t.Errorf("%d requests in progress of no connection", n)
+			}
+		})
+	}
+	t.Run("not arrived", func(t *testing.T) { // removed uncounted after a minute, or else too old to be looked at
+		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
+		opening := rig.Inward(rig.HuntPort, rig.SYN)
+		r.Accept(t, opening)
+		if got, err := r.SweepAt(rig.Start + time.Minute); err != nil || got != (dataplane.Swept{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		r.At(t, rig.Start+time.Minute)
+		answerOut(r, t, rig.Outward(rig.HuntPort, rig.SYN|rig.ACK), 0).Is(t, "a minute later", tcUnspec, nil, "signal_create")
+		r.At(t, rig.Start+2*time.Minute+1)
+		answerOut(r, t, rig.Outward(rig.HuntPort, rig.SYN|rig.ACK), 0).Is(t, "another minute later", tcUnspec, nil, "out_no_flow")
+		if _, known := r.Conn(t, opening.Flow()); !known {
+			t.Error("something else than the sweep removed it")
+		}
+		if got, err := r.SweepAt(rig.Start + 2*time.Minute + 1); err != nil || got != (dataplane.Swept{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, known := r.Conn(t, opening.Flow()); known {
+			t.Error("the sweep left it")
+		}
+	})
+}
+
+// testDeliver: dt asks no question, not even for the hops that are left, as this
+// is where the packet was sent (RFC 8200 §3); a fragment comes by its addresses.
+func testDeliver(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	for flags := range byte(64) {
+		p := rig.Inward(rig.HuntPort, flags)
+		p.Payload = []byte("data")
+		r.Send(t, rig.To(p, 0, 0xd7).Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPPass, rig.Delivered(p), "deliver")
+	}
+	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p.Hop = 0
+	r.Send(t, rig.To(p, 0, 0xd7).Frame()).Is(t, "no hop left", rig.XDPPass, rig.Delivered(p), "deliver")
+	other := rig.Inward(8080, rig.ACK)
+	r.Send(t, rig.To(other, 0, 0xd7).Frame()).Is(t, "another port of the VIP", rig.XDPDrop, nil, "drop_not_our_service")
+	rest := rig.InnerTCP(p)
+	rest.Ip = rig.IpOf(p, 44, []byte{6, 0, 1, 0x80, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}) // RFC 8200 §4.5
+	want := rig.To(p, 0, 0xd7)
+	want.In = rest
+	r.Send(t, want.Frame()).Is(t, "fragment", rig.XDPPass, rest.Delivered(), "deliver")
+	stray := p
+	stray.Dst = netip.AddrPortFrom(rig.ClientAddr, rig.HuntPort)
+	want.In.Ip = rig.IpOf(stray, 44, rest.Ip[40:])
+	r.Send(t, want.Frame()).Is(t, "fragment for another address", rig.XDPDrop, nil, "drop_not_our_service")
+	if _, known := r.Conn(t, rig.Inward(rig.HuntPort, rig.SYN).Flow()); known {
+		t.Error("a delivered flow has an entry")
+	}
+}

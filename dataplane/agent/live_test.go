@@ -1,0 +1,126 @@
+package agent_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"proffer/policy"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// TestSignalsOnTheWire: the programs at work on a link. The kernel's own SYN-ACK
+// leaves in its signal, and whoever completes its checksum finds the right place.
+func TestSignalsOnTheWire(t *testing.T) {
+	for _, c := range []struct {
+		wire   topo.Wire
+		client string
+		vip    netip.Addr
+	}{
+		{topo.Encap, "2001:db8:c::9", rig.VipAddr},
+		{topo.Encap, "192.0.2.9", rig.Vip4},
+		{topo.Insert, "2001:db8:c::9", rig.VipAddr},
+	} {
+		t.Run(fmt.Sprint(c.wire, " ", c.client), func(t *testing.T) {
+			r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.VIP.Addr = c.vip }))
+			if err := r.Attach(); err != nil {
+				t.Fatal(err)
+			}
+			p := rig.Inward(rig.HuntPort, rig.SYN)
+			p.Src = netip.AddrPortFrom(netip.MustParseAddr(c.client), rig.ClientPort)
+			p.Dst = netip.AddrPortFrom(c.vip, rig.HuntPort)
+			listenAt(t, p.Dst, 128)
+			neighbour(t, p.Src.Addr())
+			offer := rig.To(p, policy.Generation(p.Seq), 0xcf)
+			if c.wire == topo.Insert {
+				offer = offer.Inserted()
+			}
+			checkSignal(t, exchange(t, offer.Frame()), p, c.wire)
+		})
+	}
+}
+
+// neighbour makes an address one beyond the link.
+func neighbour(t testing.TB, a netip.Addr) {
+	t.Helper()
+	dev := rig.LinkIndex(t, rig.Device)
+	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: dev, Dst: netlink.NewIPNet(a.AsSlice())}); err != nil {
+		t.Fatal(err)
+	}
+	family := unix.AF_INET6
+	if a.Is4() {
+		family = unix.AF_INET
+	}
+	err := netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: dev, IP: a.AsSlice(), HardwareAddr: rig.RouterMAC[:], State: netlink.NUD_PERMANENT, Family: family,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exchange sends a frame over the wire and returns the first signal that comes
+// back, its checksum completed as the sending link asked for (struct
+// virtio_net_hdr of linux/virtio_net.h).
+func exchange(t testing.TB, frame []byte) []byte {
+	t.Helper()
+	const header, needsChecksum = 10, 1
+	fd := tap(t, unix.ETH_P_IPV6)
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(fd, append(make([]byte, header), frame...)); err != nil {
+		t.Fatal(err)
+	}
+	for buffer := make([]byte, 4096); ; {
+		n, err := unix.Read(fd, buffer)
+		if err != nil {
+			t.Fatalf("wait for the signal: %v", err)
+		}
+		got := slices.Clone(buffer[header:n])
+		if n < header+rig.AtUpper+40 || got[rig.AtDst] != 0xfd { // the LB's block
+			continue
+		}
+		if buffer[0]&needsChecksum != 0 {
+			start := binary.NativeEndian.Uint16(buffer[6:])
+			at := start + binary.NativeEndian.Uint16(buffer[8:])
+			binary.BigEndian.PutUint16(got[at:], rig.Sum16(got[start:]))
+		}
+		return got
+	}
+}
+
+// checkSignal checks the header of a cs and the checksum of the SYN-ACK inside.
+func checkSignal(t *testing.T, got []byte, p rig.Packet, wire topo.Wire) {
+	t.Helper()
+	lb := rig.SID(rig.LbLocator, rig.Create, policy.Generation(p.Seq))
+	if dst := netip.AddrFrom16([16]byte(got[rig.AtDst:])); dst != lb {
+		t.Errorf("to %v, want %v", dst, lb)
+	}
+	l4 := rig.AtUpper + 40
+	switch {
+	case wire == topo.Insert:
+		want := rig.SRH(6, 1, 2, p.Src.Addr(), lb, rig.Own(rig.ServerLocator(rig.Here)))
+		if header := got[rig.AtUpper : rig.AtUpper+56]; !slices.Equal(header, want) {
+			t.Errorf("header\n got %x\nwant %x", header, want)
+		}
+		l4 = rig.AtUpper + 56
+	case p.Src.Addr().Is4():
+		l4 = rig.AtUpper + 20
+	}
+	tcp := slices.Clone(got[l4:])
+	if tcp[13] != rig.SYN|rig.ACK {
+		t.Fatalf("no SYN-ACK inside: %x", got)
+	}
+	sent := binary.BigEndian.Uint16(tcp[16:])
+	tcp[16], tcp[17] = 0, 0
+	if want := rig.Checksum(p.Dst.Addr(), p.Src.Addr(), 6, tcp); sent != want {
+		t.Errorf("checksum %04x, want %04x", sent, want)
+	}
+}

@@ -1,0 +1,157 @@
+package agent_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// verdictOn offers a new connection that could be passed on and tells whether
+// it was taken; it returns the reason too.
+func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why string) {
+	t.Helper()
+	p.Src = netip.AddrPortFrom(p.Src.Addr(), p.Src.Port()+1)
+	s := rig.To(*p, policy.Generation(p.Seq), 0xca, 0xcf)
+	out := r.Send(t, s.Frame())
+	if len(out.Reasons) != 1 {
+		t.Fatalf("one offer, reasons %v", out.Reasons)
+	}
+	want := rig.Delivered(*p)
+	if out.Action == rig.XDPTX {
+		want = s.Onward(rig.HopMAC(2))
+	}
+	out.Is(t, "offer", out.Action, want, out.Reasons...)
+	return out.Action == rig.XDPPass, out.Reasons[0]
+}
+
+// testLoad: each signal against the threshold 4.
+func testLoad(t *testing.T, seen rig.Hits) {
+	const now = uint64(1000 * time.Second)
+	for _, c := range []struct {
+		what    string
+		measure topo.Measure
+		busy    uint32
+		written uint64
+		why     string
+	}{
+		{"busy, below", topo.Busy, 3, 0, "accept_avail"},
+		{"busy, at", topo.Busy, 4, 0, "pass_on_busy"},
+		{"sockets, below", topo.Sockets, 3, 0, "accept_avail"},
+		{"sockets, at", topo.Sockets, 4, 0, "pass_on_busy"},
+		{"page, fresh and below", topo.Page, 3, now, "accept_avail"},
+		{"page, fresh and at", topo.Page, 4, now, "pass_on_busy"},
+		{"page, a second old", topo.Page, 3, now - 1e9, "accept_avail"},
+		{"page, more than a second old", topo.Page, 3, now - 1e9 - 1, "pass_on_unknown_load"},
+		{"page, written after the clock's tick", topo.Page, 3, now + 4e6, "accept_avail"},
+		{"page, never written", topo.Page, 0, 0, "pass_on_unknown_load"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure, o.Cores = c.measure, 0 }))
+			rig.Listen(t, rig.HuntPort, 128)
+			r.SetLoad(t, func(l *objects.AgentLoad) {
+				switch c.measure {
+				case topo.Busy:
+					l.Asking, l.Open = c.busy, 99
+				case topo.Sockets:
+					l.Open, l.Asking = c.busy, 99
+				default:
+					l.Open, l.Asking = 99, 99
+				}
+			})
+			if err := r.Report(0, c.busy, time.Duration(c.written)); err != nil {
+				t.Fatal(err)
+			}
+			p := rig.Inward(rig.HuntPort, rig.SYN)
+			if _, why := verdictOn(r, t, &p); why != c.why {
+				t.Errorf("%s, want %s", why, c.why)
+			}
+		})
+	}
+	t.Run("page, always", func(t *testing.T) {
+		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) {
+			o.Measure, o.Acceptance = topo.Page, topo.Always
+		}))
+		rig.Listen(t, rig.HuntPort, 128)
+		p := rig.Inward(rig.HuntPort, rig.SYN)
+		if taken, why := verdictOn(r, t, &p); !taken {
+			t.Error(why, "though nobody asked for the load")
+		}
+	})
+	t.Run("accept queue", func(t *testing.T) {
+		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
+		l := rig.Listen(t, rig.HuntPort, 128)
+		rig.Queue(t, l, rig.HuntPort, 3)
+		p := rig.Inward(rig.HuntPort, rig.SYN)
+		if taken, why := verdictOn(r, t, &p); !taken {
+			t.Error("3 queued:", why)
+		}
+		rig.Dial(t, 49999, rig.HuntPort)
+		rig.Queued(t, 4, l)
+		if _, why := verdictOn(r, t, &p); why != "pass_on_busy" {
+			t.Error("4 queued:", why)
+		}
+	})
+}
+
+// testExpected: what was accepted and has not arrived is load for a second, at
+// most as much as there are cores.
+func testExpected(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 3 }))
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	offer := func(what, want string) {
+		t.Helper()
+		if _, why := verdictOn(r, t, &p); why != want {
+			t.Errorf("%s: %s, want %s", what, why, want)
+		}
+	}
+	offer("none expected", "accept_avail")
+	first := p
+	offer("one expected", "accept_avail")
+	offer("two expected", "pass_on_busy")
+	arrived := first
+	arrived.Flags, arrived.Seq = rig.ACK, first.Seq+1
+	r.Send(t, rig.To(arrived, policy.Generation(first.Seq), 0xa5).Frame()).Is(t, "arrival", rig.XDPPass, rig.Delivered(arrived), "established", "acknowledged", "steered")
+	offer("one arrived", "accept_avail")
+	r.At(t, rig.Start+7<<objects.EpochShift)
+	offer("still expected", "pass_on_busy")
+	r.At(t, rig.Start+8<<objects.EpochShift)
+	offer("expired", "accept_avail")
+
+	r = rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 1 }))
+	rig.Listen(t, rig.HuntPort, 128)
+	for range 5 {
+		offer("capped by one core", "accept_avail")
+	}
+}
+
+// testDynamic: the program moves its threshold as its Go twin does, over the
+// offers that could be passed on and over no others.
+func testDynamic(t *testing.T, seen rig.Hits) {
+	const window = 10
+	r := rig.NewAgentOf(t, seen, 4096, rig.Offering(rig.HuntPort, func(o *topo.Offering) {
+		o.Acceptance, o.Threshold, o.Window, o.Cores = topo.Dynamic, 1, window, 0
+	}))
+	rig.Listen(t, rig.HuntPort, 128)
+	twin := policy.Acceptor{Acceptance: topo.Dynamic, Threshold: 1, Window: window, Epsilon: 0.1, Workers: 32}
+	rng := rig.Random(t)
+	p := rig.Inward(rig.HuntPort, rig.SYN)
+	for i := range 2000 {
+		busy := rng.Uint32N(12)
+		r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = busy })
+		taken, _ := verdictOn(r, t, &p)
+		if want := twin.Offer(busy); taken != want {
+			t.Fatalf("offer %d, busy %d: taken %v, want %v", i, busy, taken, want)
+		}
+		forced := p
+		forced.Src = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:c::8"), uint16(i))
+		r.Send(t, rig.To(forced, 1, 0xcf).Frame()).Is(t, "forced", rig.XDPPass, rig.Delivered(forced), "accept_force")
+		if l, err := r.Load(0); err != nil || l.Threshold != twin.Threshold {
+			t.Fatalf("offer %d: threshold %d, want %d (%v)", i, l.Threshold, twin.Threshold, err)
+		}
+	}
+}

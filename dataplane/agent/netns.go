@@ -1,0 +1,32 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+)
+
+// netnsID returns the number by which this network namespace knows the one at
+// path, such as /run/netns/NAME or /proc/PID/ns/net; it gives it one if need be.
+func netnsID(path string) (int32, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("open network namespace: %w", err)
+	}
+	defer f.Close()
+	id, err := netlink.GetNetNsIdByFd(int(f.Fd()))
+	if err == nil && id < 0 {
+		const any = -1 // NETNSA_NSID: the kernel chooses
+		if err = netlink.SetNetNsIdByFd(int(f.Fd()), any); err == nil {
+			id, err = netlink.GetNetNsIdByFd(int(f.Fd()))
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("number network namespace %s (is it one?): %w", path, err)
+	}
+	if id < 0 {
+		return 0, fmt.Errorf("network namespace %s has got no number", path)
+	}
+	return int32(id), nil
+}

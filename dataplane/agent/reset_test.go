@@ -1,0 +1,39 @@
+package agent_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"proffer/policy"
+	"proffer/proof/rig"
+)
+
+// checkResets: RFC 9293 §3.10.7.1: <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>,
+// where a SYN counts one and its payload (TCP fast open) its length.
+func checkResets(t *testing.T, r *rig.Agent, p rig.Packet, payload int) {
+	t.Helper()
+	for _, options := range []int{0, 20, 40} {
+		for _, seq := range []uint32{rig.ClientISN + 1000, 0xffffffff} {
+			p.Seq, p.Options, p.Payload = seq, bytes.Repeat([]byte{1}, options), make([]byte, payload)
+			answer := rig.Packet{
+				To: rig.RouterMAC, From: rig.HereMAC, Hop: 64, Src: p.Dst, Dst: p.Src,
+				Ack: seq + 1 + uint32(payload), Flags: rig.RST | rig.ACK,
+			}
+			want := answer.Frame()
+			binary.BigEndian.PutUint32(want[rig.AtVersion:], 6<<28|policy.FlowLabel(p.Flow()))
+			clear(want[rig.AtUpper+14 : rig.AtUpper+18]) // window 0, and the checksum anew
+			binary.BigEndian.PutUint16(want[rig.AtUpper+16:], rig.Checksum(p.Dst.Addr(), p.Src.Addr(), 6, want[rig.AtUpper:]))
+			what := fmt.Sprintf("last: %d bytes of options, %d of payload, seq %#x", options, payload, seq)
+			r.Send(t, rig.To(p, policy.Generation(seq), 0xcf).Frame()).Is(t, what, rig.XDPTX, want, "refuse_full_reset")
+		}
+	}
+}
+
+// TestResetAcknowledgesPayload: a SYN with payload is refused as a whole.
+func TestResetAcknowledgesPayload(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
+	rig.Queue(t, rig.Listen(t, rig.HuntPort, 1), rig.HuntPort, 2)
+	checkResets(t, r, rig.Inward(rig.HuntPort, rig.SYN), 100)
+}

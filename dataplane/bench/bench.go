@@ -1,0 +1,310 @@
+// Package bench runs the LB's or the agent's programs, or a floor below them, many times in
+// the kernel (bpf/bench/bench.bpf.c), so that the cost of a packet can be measured.
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/lb"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+// Bench runs a program many times in the kernel, on frames of changing flows: the
+// program stands in the middle of bpf/bench/bench.bpf.c's, which writes the next flow
+// into the frame and undoes what the program did to it.
+type Bench struct {
+	spec  *ebpf.CollectionSpec // of the outer program
+	prog  *ebpf.Program        // the outer one around the program under test
+	lanes *ebpf.Map
+	tags  *ebpf.Map
+}
+
+// Drill says what frames a program gets.
+type Drill struct {
+	Frame   []byte // the first; at least 160 bytes
+	Changed int    // bytes at its begin that the program changes, at most 160
+	Address int    // where the last 16 bits of the client's address are
+	Port    int    // where the client's port is
+
+	Flows uint32 // random among so many from First on; 0: one after another
+	First uint32
+
+	Tag  int      // where the tag is, or 0
+	Tags []uint64 // of the flows from First on, as they stand in memory
+
+	OpensEvery int    // of so many packets one is a SYN of the next new flow; 0: none
+	Opened     uint32 // the first of those
+	Flags      int    // where TCP's flags are
+
+	Once bool // a run of the kernel's for each: what the program does cannot be undone
+}
+
+// Run is what became of one run.
+type Run struct {
+	Took     time.Duration // a packet, the outer program included; in whole ns
+	Packets  uint64
+	Verdicts [8]uint64
+
+	Statistics bool // the kernel kept statistics meanwhile: two reads of a clock a packet
+}
+
+const benchSmallest = 160 // BLOCKS * BLOCK of bench.bpf.c
+
+// newBench makes the maps of the outer program, which runs on no program yet.
+func newBench(tags int) (*Bench, error) {
+	spec, err := objects.LoadBench()
+	if err != nil {
+		return nil, fmt.Errorf("read the bench programs: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count the CPUs: %w", err)
+	}
+	spec.Maps[objects.BenchMapLanes].MaxEntries = uint32(cpus)
+	spec.Maps[objects.BenchMapTags].MaxEntries = uint32(max(tags, 1))
+	b := &Bench{spec: spec}
+	if b.lanes, err = ebpf.NewMap(spec.Maps[objects.BenchMapLanes]); err != nil {
+		return nil, fmt.Errorf("make the bench: %w", err)
+	}
+	if b.tags, err = ebpf.NewMap(spec.Maps[objects.BenchMapTags]); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the bench: %w", err), b.Close())
+	}
+	return b, nil
+}
+
+// surround links the outer program around p, in the target's place. The code of
+// p stays as it is.
+func (b *Bench) surround(p *ebpf.ProgramSpec) error {
+	outer, target := b.spec.Programs[objects.BenchProgAround], "target"
+	if p.Type == ebpf.SchedCLS {
+		outer, target = b.spec.Programs[objects.BenchProgAroundOut], "target_out"
+	}
+	var main asm.Instructions
+	for _, in := range outer.Instructions {
+		if in.Symbol() == target {
+			break
+		}
+		if in.IsFunctionCall() {
+			in = in.WithReference(p.Instructions.Name())
+		}
+		main = append(main, in)
+	}
+	for name, m := range map[string]*ebpf.Map{objects.BenchMapLanes: b.lanes, objects.BenchMapTags: b.tags} {
+		if err := main.AssociateMap(name, m); err != nil {
+			return fmt.Errorf("link the bench: %w", err)
+		}
+	}
+	p.Instructions = append(main, p.Instructions...)
+	return nil
+}
+
+// Close frees what newBench made.
+func (b *Bench) Close() error { return errors.Join(b.lanes.Close(), b.tags.Close()) }
+
+// Run passes packets through the program, on the CPU where the calling thread is
+// pinned.
+func (b *Bench) Run(cpu, packets int, d *Drill) (r Run, err error) {
+	var pinned unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &pinned); err != nil || pinned.Count() != 1 || !pinned.IsSet(cpu) {
+		return r, fmt.Errorf("run the bench: the thread is not pinned to CPU %d (%v)", cpu, err)
+	}
+	if err := b.prepare(cpu, d); err != nil {
+		return r, err
+	}
+	if err := uninterrupted(func() error { return b.both(packets, d, &r) }); err != nil {
+		return r, fmt.Errorf("run the bench: %w", err)
+	}
+	var lane objects.BenchLane
+	if err := b.lanes.Lookup(uint32(cpu), &lane); err != nil {
+		return r, fmt.Errorf("read the bench: %w", err)
+	}
+	if lane.Damaged > 0 {
+		return r, fmt.Errorf("run the bench: %d of %d frames could not be restored", lane.Damaged, lane.Packets)
+	}
+	if lane.Packets != uint64(packets) {
+		return r, fmt.Errorf("run the bench: the program had %d packets on CPU %d, not %d", lane.Packets, cpu, packets)
+	}
+	r.Packets, r.Verdicts = lane.Packets, lane.Verdict
+	return r, nil
+}
+
+// uninterrupted runs f while no signal reaches the thread, which is locked: one
+// that does makes the kernel begin a run anew, with packets that went before.
+func uninterrupted(f func() error) (err error) {
+	all, was := unix.Sigset_t{}, unix.Sigset_t{}
+	for i := range all.Val {
+		all.Val[i]--
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &was); err != nil {
+		return fmt.Errorf("hold signals back: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &was, nil)) }()
+	return f()
+}
+
+// both passes the packets that are only looked at, then those that are timed.
+func (b *Bench) both(packets int, d *Drill, r *Run) error {
+	if err := b.tryUndo(min(packets, benchTried), d); err != nil {
+		return err
+	}
+	before, err := b.counted()
+	if err != nil {
+		return err
+	}
+	if r.Took, err = b.pass(packets-benchTried, d); err != nil {
+		return err
+	}
+	after, err := b.counted()
+	r.Statistics = after != before
+	return err
+}
+
+// counted is how many runs of the program the kernel's statistics know.
+func (b *Bench) counted() (uint64, error) {
+	stats, err := b.prog.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("ask whether the kernel keeps statistics: %w", err)
+	}
+	return stats.RunCount, nil
+}
+
+// benchTried is how many packets of a run are looked at and not timed.
+const benchTried = 2
+
+// tryUndo passes the first packets and demands that the frame is then as it was,
+// but for what makes it another flow's.
+func (b *Bench) tryUndo(packets int, d *Drill) error {
+	out := make([]byte, len(d.Frame)+256)
+	run := ebpf.RunOptions{Data: d.Frame, DataOut: out, Repeat: uint32(packets)}
+	if _, err := b.prog.Run(&run); err != nil || d.Once {
+		return err
+	}
+	want := slices.Clone(d.Frame)
+	for _, part := range [][2]int{{d.Address, 2}, {d.Port, 2}, {d.Tag, 8}, {d.Flags, 1}} {
+		if at := part[0]; at > 0 {
+			copy(want[at:at+part[1]], run.DataOut[at:])
+		}
+	}
+	if !bytes.Equal(run.DataOut, want) {
+		return fmt.Errorf("the frame was %x and came back as %x: more of it changed than %d bytes", want, run.DataOut, d.Changed)
+	}
+	return nil
+}
+
+// pass returns how long a packet takes.
+func (b *Bench) pass(packets int, d *Drill) (took time.Duration, err error) {
+	if packets <= 0 {
+		return 0, nil
+	}
+	if !d.Once {
+		_, took, err = b.prog.Benchmark(d.Frame, packets, nil)
+		return took, err
+	}
+	for range packets {
+		_, one, err := b.prog.Benchmark(d.Frame, 1, nil)
+		if err != nil {
+			return 0, err
+		}
+		took += one
+	}
+	return took / time.Duration(packets), nil
+}
+
+// prepare gives a CPU's lane what it shall do.
+func (b *Bench) prepare(cpu int, d *Drill) error {
+	lane := objects.BenchLane{
+		Flows:      d.Flows,
+		First:      d.First,
+		Length:     uint32(len(d.Frame)),
+		Blocks:     uint32(d.Changed+31) / 32,
+		AddressAt:  uint32(d.Address),
+		PortAt:     uint32(d.Port),
+		TagAt:      uint32(d.Tag),
+		OpensEvery: uint32(d.OpensEvery),
+		FlagsAt:    uint32(d.Flags),
+		Opened:     d.Opened,
+		Seed:       rand.Uint64(),
+	}
+	if len(d.Frame) < benchSmallest || len(d.Frame) > len(lane.Frame) || d.Changed > benchSmallest {
+		return fmt.Errorf("prepare the bench: a frame of %d bytes of which %d change", len(d.Frame), d.Changed)
+	}
+	copy(lane.Frame[:], d.Frame)
+	if err := b.lanes.Put(uint32(cpu), lane); err != nil {
+		return fmt.Errorf("prepare the bench: %w", err)
+	}
+	if len(d.Tags) == 0 {
+		return nil
+	}
+	keys := make([]uint32, len(d.Tags))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := b.tags.BatchUpdate(keys, d.Tags, nil); err != nil {
+		return fmt.Errorf("prepare the bench: %d tags: %w", len(d.Tags), err)
+	}
+	return nil
+}
+
+// LB is an LB whose program runs in a bench instead of on a link.
+type LB struct {
+	*lb.LB
+	*Bench
+}
+
+// asOnNIC makes packets leave by XDP_TX: the bench's link is a veth, which gets
+// them otherwise (count.h).
+func asOnNIC(spec *ebpf.CollectionSpec) error {
+	return spec.Variables["redirect_to"].Set(uint32(0))
+}
+
+// NewLB loads the LB of cfg as NewLB does, with room for so many tags.
+func NewLB(cfg *topo.LB, tags int) (*LB, error) {
+	b, err := newBench(tags)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lb.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
+		return errors.Join(asOnNIC(spec), b.surround(spec.Programs[objects.LBProgLb]))
+	})
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.prog = l.Objects().Lb
+	return &LB{l, b}, nil
+}
+
+// Close frees both.
+func (b *LB) Close() error { return errors.Join(b.LB.Close(), b.Bench.Close()) }
+
+// Memory is how many bytes the kernel holds for the program's tables.
+func (b *Bench) Memory() (bytes uint64, err error) {
+	info, err := b.prog.Info()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the program's tables: %w", err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return 0, fmt.Errorf("ask for the program's tables: %w", err)
+		}
+		info, err := m.Info()
+		m.Close()
+		if err != nil {
+			return 0, fmt.Errorf("ask for the program's tables: %w", err)
+		}
+		held, _ := info.Memlock()
+		bytes += held
+	}
+	return bytes, nil
+}

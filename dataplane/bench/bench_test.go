@@ -1,0 +1,161 @@
+package bench_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/bench"
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/proof/rig"
+)
+
+// steered is a bench of an LB that knows the test's flow, and that flow's data.
+func steered(t *testing.T) (*bench.LB, int, *bench.Drill) {
+	t.Helper()
+	rig.Enter(t)
+	cpu := runtime.NumCPU() - 1
+	var only unix.CPUSet
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bench.NewLB(rig.LBConfig(rig.Hunting(2, 8)), 0)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { b.Close() })
+	r := &rig.LB{LB: b.LB, Cfg: rig.LBConfig(rig.Hunting(2, 8))}
+	r.Resolve(t, 8)
+	const flow = 7 << 14 // of clientAddr, which ends in 7
+	p := rig.Outward(rig.HuntPort, rig.ACK)
+	p.Payload = make([]byte, 100)
+	d := &bench.Drill{Frame: rig.SignalFrom(1, p, rig.Create, policy.Generation(rig.ClientISN)), Changed: 64, Address: 92, Port: 96, First: flow}
+	if _, err := b.Run(cpu, 1, d); err != nil {
+		t.Fatal(err)
+	}
+	q := rig.Inward(rig.HuntPort, rig.ACK)
+	q.Payload = make([]byte, 100)
+	return b, cpu, &bench.Drill{Frame: q.Frame(), Changed: 32, Address: 36, Port: 54, Flows: 1, First: flow}
+}
+
+// TestBench: what is measured is the program's own way with the packet, and every
+// packet is counted.
+func TestBench(t *testing.T) {
+	b, cpu, d := steered(t)
+	r, err := b.Run(cpu, 1000, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Packets != 1000 || r.Verdicts[rig.XDPTX] != 1000 || r.Took <= 0 || r.Statistics {
+		t.Errorf("run: %+v", r)
+	}
+	all, err := b.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		want := map[string]uint64{"steer": 1000, "stickiness_recovered": 1}[c.Name]
+		if c.Value != want {
+			t.Errorf("counter %s: %d, want %d", c.Name, c.Value, want)
+		}
+	}
+	if n, err := b.Memory(); err != nil || n < 1<<20 {
+		t.Errorf("tables: %d bytes, %v", n, err)
+	}
+	d.Flows = 2 // the second is unknown
+	if _, err := b.Run(cpu, 1000, d); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := b.Counters()
+	for i, c := range after {
+		if c.Name == "recover" && (c.Value-all[i].Value < 400 || c.Value-all[i].Value > 600) {
+			t.Errorf("of random flows among two, the unknown one had %d of 1000 packets", c.Value)
+		}
+	}
+}
+
+// TestBenchStatistics: statistics take longer than some programs, so a run with
+// them is marked.
+func TestBenchStatistics(t *testing.T) {
+	b, cpu, d := steered(t)
+	on, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer on.Close()
+	if r, err := b.Run(cpu, 1000, d); err != nil || !r.Statistics {
+		t.Errorf("run with statistics: %+v, %v", r, err)
+	}
+}
+
+// TestBenchMistakes: a bench that does not measure what it should is an error.
+func TestBenchMistakes(t *testing.T) {
+	b, cpu, good := steered(t)
+	for _, c := range []struct {
+		what   string
+		change func(*bench.Drill)
+		cpu    int
+		want   string
+	}{
+		{"the Ethernet header stays spoilt", func(d *bench.Drill) { d.Changed = 0 }, cpu, "came back as"},
+		{"a short frame", func(d *bench.Drill) { d.Frame = d.Frame[:100] }, cpu, "a frame of 100 bytes"},
+		{"a long frame", func(d *bench.Drill) { d.Frame = make([]byte, 300) }, cpu, "a frame of 300 bytes"},
+		{"another CPU", func(d *bench.Drill) {}, 0, "not pinned to CPU 0"},
+	} {
+		if c.cpu != cpu && runtime.NumCPU() < 2 {
+			continue
+		}
+		d := *good
+		c.change(&d)
+		if _, err := b.Run(c.cpu, 1000, &d); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+// TestBenchShips: the program's code stands in the bench as it is in the object.
+func TestBenchShips(t *testing.T) {
+	rig.NeedRoot(t)
+	b, err := bench.NewEmpty(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
+		objects.LBProgLb: objects.LoadLB, objects.AgentProgAgentIn: objects.LoadAgent, objects.AgentProgAgentOut: objects.LoadAgent,
+	} {
+		spec, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := spec.Programs[name]
+		before := p.Copy().Instructions
+		if err := b.Surround(p); err != nil {
+			t.Fatal(err)
+		}
+		around := len(p.Instructions) - len(before)
+		if around < 20 || around > 400 {
+			t.Errorf("%s: %d instructions are around it", name, around)
+		}
+		calls := 0
+		for _, in := range p.Instructions[:around] {
+			if in.IsFunctionCall() && in.Reference() == before.Name() {
+				calls++
+			}
+		}
+		if calls != 1 {
+			t.Errorf("%s is called %d times", name, calls)
+		}
+		for i, in := range before {
+			if got := p.Instructions[around+i]; got.OpCode != in.OpCode || got.Constant != in.Constant || got.Reference() != in.Reference() {
+				t.Errorf("%s: instruction %d is %v, and was %v", name, i, got, in)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Package dataplane has what belongs to no single data plane: whether a host can run one,
+// how long eBPF programs run, the dump of pinned flow tables, and the values that data
+// planes report. The data planes are in lb and agent; bench runs either over and over.
+// Only dataplane and proof import cilium/ebpf.
+package dataplane
+
+// Counter is one named reason and how often it was met.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// Swept says what a sweep of the flows found.
+type Swept struct {
+	Kept, Removed uint64
+}
+
+// Verified is how many instructions of a packet's program the kernel's verifier went
+// through when it was loaded: its patience ends at a million.
+type Verified struct {
+	Program      string
+	Instructions uint32
+}
+
+// Load is what a service is doing, as its agent sees it.
+type Load struct {
+	Threshold uint32 // c of static and dynamic acceptance
+	Asking    uint32 // connections with a request in progress
+	Expected  uint32 // accepted in the last second and not arrived, uncapped
+	Open      uint32 // established sockets; counted for the signal `sockets` only
+}

@@ -1,0 +1,260 @@
+// Package plane is the part that the LB's and the agent's data planes share: the constants
+// of the programs, XDP on a link, pins, next hops, keys, counters and sweeps.
+package plane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+// Plane is what the LB's and the agent's data planes share.
+type Plane struct {
+	Dev         *net.Interface
+	XDP         link.Link
+	mode        string
+	Names       []string
+	Counts      *ebpf.Map
+	HopMap      *ebpf.Map
+	hops        map[objects.LBPrefix]objects.LBNextHop // in nextHops
+	CurrentHops topo.NextHops
+	Lost        *ringbuf.Reader
+	Sweeper     *ebpf.Program
+	FlowTable   topo.FlowTable
+	Lines       uint32             // of the table of flows; the agent's sets
+	kept        [SweepTurns]uint64 // entries, in the lines of each turn of the sweep
+	turn        int                // the next one
+	Pins        Pins
+	WhyUnpinned string // why nothing is pinned; empty: it is
+}
+
+// self describes this node to its programs.
+func self(n *topo.Node, dev *net.Interface) (objects.LBNode, error) {
+	if len(dev.HardwareAddr) != 6 {
+		return objects.LBNode{}, fmt.Errorf("%s has no Ethernet address: choose an Ethernet link", dev.Name)
+	}
+	return objects.LBNode{
+		LocatorBe: objects.LocatorBits(n.Locator),
+		Mac:       [6]byte(dev.HardwareAddr),
+		Mtu:       uint16(min(dev.MTU, 65535)),
+	}, nil
+}
+
+// Constants sets what every program takes as constants.
+func Constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) error {
+	me, err := self(n, dev)
+	if err != nil {
+		return err
+	}
+	redirectTo := uint32(0)
+	if l, err := netlink.LinkByIndex(dev.Index); err == nil && l.Type() == "veth" {
+		redirectTo = uint32(dev.Index)
+	}
+	blocks, err := blocksOf(n.Domain)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		spec.Variables["self"].Set(me),
+		spec.Variables["redirect_to"].Set(redirectTo))
+	if v := spec.Variables["tick_ns"]; v != nil {
+		err = errors.Join(err, v.Set(uint64(tick())))
+	}
+	if v := spec.Variables["domain"]; v != nil {
+		err = errors.Join(err, v.Set(blocks), spec.Variables["blocks"].Set(uint32(len(n.Domain))))
+	}
+	if err != nil {
+		return fmt.Errorf("set the programs' constants: %w", err)
+	}
+	return nil
+}
+
+// blocksOf are the SR domain's prefixes as the programs compare them: by the
+// upper 64 bits of an address, where locators are.
+func blocksOf(domain []netip.Prefix) (blocks [MaxBlocks]objects.LBBlock, err error) {
+	if len(domain) > MaxBlocks {
+		return blocks, fmt.Errorf("the SR domain has %d blocks: at most %d", len(domain), MaxBlocks)
+	}
+	for i, p := range domain {
+		mask := ^uint64(0) << (64 - min(p.Bits(), 64))
+		blocks[i].NetBe = objects.LocatorBits(p.Masked())
+		blocks[i].MaskBe = binary.NativeEndian.Uint64(binary.BigEndian.AppendUint64(nil, mask))
+	}
+	return blocks, nil
+}
+
+const MaxBlocks = 16 // MAX_BLOCKS of domain.h
+
+// CounterNames returns the reasons a program counts, from the BTF of its enum.
+func CounterNames(spec *ebpf.CollectionSpec) ([]string, error) {
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("counter", &enum); err != nil {
+		return nil, fmt.Errorf("find the names of the counters: %w", err)
+	}
+	names := make([]string, len(enum.Values)-1) // the last one is COUNTERS itself
+	for i := range names {
+		_, name, _ := strings.Cut(enum.Values[i].Name, "_")
+		names[i] = strings.ToLower(name)
+	}
+	return names, nil
+}
+
+// AttachXDP puts the program on the link, in the driver when it can and else in
+// the stack, and remembers which. Where an earlier daemon's program is still at
+// work, this one takes its place between two packets.
+func (p *Plane) AttachXDP(prog *ebpf.Program) error {
+	if p.Pins.link != nil {
+		if err := p.Pins.link.Update(prog); err != nil {
+			return fmt.Errorf("replace the program on %s: %w", p.Dev.Name, err)
+		}
+		p.XDP, p.mode = p.Pins.link, modeOf(p.Dev.Index)
+		return nil
+	}
+	var err error
+	for _, m := range []struct {
+		name string
+		flag link.XDPAttachFlags
+	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}} {
+		p.XDP, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.Dev.Index, Flags: m.flag})
+		if err == nil {
+			p.mode = m.name
+			return p.Pins.keepLink(p.XDP)
+		}
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%s already has an XDP program: stop what put it there, or `ip link set dev %s xdp off`", p.Dev.Name, p.Dev.Name)
+		}
+	}
+	return fmt.Errorf("attach to %s: %w", p.Dev.Name, err)
+}
+
+// modeOf says where XDP runs on a link that has a program.
+func modeOf(dev int) string {
+	l, err := netlink.LinkByIndex(dev)
+	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
+		return "generic"
+	}
+	return "native"
+}
+
+// Adopted tells whether an earlier daemon's data plane was taken over.
+func (p *Plane) Adopted() bool { return p.Pins.link != nil }
+
+// Unpinned says why nothing of this plane outlives its daemon; empty: it does.
+func (p *Plane) Unpinned() string { return p.WhyUnpinned }
+
+// Mode says where XDP runs: "native" or "generic".
+func (p *Plane) Mode() string { return p.mode }
+
+// Counters returns every reason the programs count, in their order, summed over CPUs.
+func (p *Plane) Counters() ([]dataplane.Counter, error) {
+	var perCPU [][]byte // of each a struct counts
+	if err := p.Counts.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read the counters: %w", err)
+	}
+	out := make([]dataplane.Counter, len(p.Names))
+	for i, name := range p.Names {
+		out[i].Name = name
+		for _, counts := range perCPU {
+			out[i].Value += binary.NativeEndian.Uint64(counts[8*i:])
+		}
+	}
+	return out, nil
+}
+
+// SetNextHops makes the programs' table equal to want.
+func (p *Plane) SetNextHops(want topo.NextHops) error {
+	hops := make(map[objects.LBPrefix]objects.LBNextHop, len(want))
+	for prefix, mac := range want {
+		hop := objects.LBNextHop{Mac: mac}
+		if mac != (topo.MAC{}) {
+			hop.Ready = 1
+		}
+		hops[prefixKey(prefix)] = hop
+	}
+	if p.hops == nil {
+		p.hops = map[objects.LBPrefix]objects.LBNextHop{}
+	}
+	if err := Update(p.HopMap, p.hops, hops); err != nil {
+		return fmt.Errorf("write next hops: %w", err)
+	}
+	if _, err := Prune(p.HopMap, p.hops, hops); err != nil {
+		return fmt.Errorf("delete next hops: %w", err)
+	}
+	p.CurrentHops = want
+	return nil
+}
+
+func prefixKey(p netip.Prefix) objects.LBPrefix {
+	key := objects.LBPrefix{Bits: uint32(p.Bits())}
+	if p.Addr().Is4() {
+		key.Bits += 96 // IPv4 addresses are mapped
+	}
+	key.Addr.In6U.U6Addr8 = p.Addr().As16()
+	return key
+}
+
+// Unresolved waits for the next address that a packet had no next hop for. It
+// fails once the plane is closed.
+func (p *Plane) Unresolved() (netip.Addr, error) {
+	record, err := p.Lost.Read()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return netip.AddrFrom16([16]byte(record.RawSample)).Unmap(), nil
+}
+
+// tick is how often the kernel counts jiffies, by which the programs tell time.
+func tick() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		panic(err) // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Monotonic is the clock that the agent's programs read.
+func Monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the kernel always has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Close detaches first, so that no packet meets half a data plane. What was
+// pinned goes with it: a daemon that ends in good order leaves nothing.
+func (p *Plane) Close() error {
+	var errs []error
+	if p.XDP != nil {
+		errs = append(errs, p.Pins.remove(), p.XDP.Close())
+	}
+	if p.Lost != nil {
+		errs = append(errs, p.Lost.Close())
+	}
+	return errors.Join(append(errs, p.Pins.Unlock())...)
+}
+
+// LoadError keeps the verifier's reason and drops its megabytes.
+func LoadError(what string, err error) error {
+	var ve *ebpf.VerifierError
+	if errors.As(err, &ve) {
+		return fmt.Errorf("this kernel's verifier refuses the %s program: %w", what, ve)
+	}
+	return fmt.Errorf("load the %s programs: %w", what, err)
+}

@@ -1,0 +1,226 @@
+package lb_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"proffer/policy"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// testLBIPv4: a service of IPv4 travels in the same segments, protocol 4 inside;
+// every header that is changed keeps a right checksum.
+func testLBIPv4(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Over4))
+	p := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN))
+	list := r.List(t, 0, p.Flow())
+	for _, class := range []byte{0, 0x2e, 0xff} {
+		for _, hop := range []byte{2, 64, 128, 255} {
+			p.Class, p.Hop, p.Seq = class, hop, p.Seq+1
+			out := r.Send(t, p.Frame())
+			out.Is(t, fmt.Sprintf("TOS %#02x, TTL %d", class, hop), rig.XDPTX, rig.Offered(p, list), "offer")
+			inner := out.Frame[len(out.Frame)-40:]
+			if rig.Sum(inner[:20]) != 0xffff || out.Frame[rig.AtUpper] != 4 {
+				t.Fatalf("inner header %x behind protocol %d", inner[:20], out.Frame[rig.AtUpper])
+			}
+		}
+	}
+	r.Accepted(t, 3, p)
+	p.Flags, p.Ack = rig.ACK, rig.ServerISN+1
+	r.Send(t, p.Frame()).Is(t, "steered", rig.XDPTX, rig.ToOne(p, 3, 0xa5, policy.Generation(p.Seq)), "flow_established", "steer")
+	for _, hop := range []byte{2, 64, 255} {
+		answer := p.Reply(rig.FIN | rig.ACK)
+		answer.Hop, answer.Class = hop, 0xb9
+		r.Send(t, rig.SignalFrom(3, answer, rig.Remove, policy.Generation(p.Seq))).
+			Is(t, fmt.Sprint("unwrapped, TTL ", hop), rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
+	}
+	p.Hop--
+	rest := without(list, 3)
+	if len(rest) == 2 {
+		rest = list
+	}
+	back := p
+	back.Hop--
+	r.Send(t, rig.SignalFrom(3, p, rig.NotMine, 1)).Is(t, "given back", rig.XDPTX, rig.Recovered(p, rest), "recover_returned")
+}
+
+// TestIPv4NextHops: the longest prefix says which neighbour, also for IPv4.
+func TestIPv4NextHops(t *testing.T) {
+	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8, rig.Over4))
+	near := map[string]topo.MAC{"192.0.2.7": rig.HopMAC(7), "192.0.2.6": rig.HopMAC(6), "192.0.2.8": rig.HopMAC(8), "10.0.0.1": rig.HopMAC(9)}
+	err := r.SetNextHops(topo.NextHops{
+		netip.MustParsePrefix("192.0.2.7/32"): rig.HopMAC(7), netip.MustParsePrefix("192.0.2.6/32"): rig.HopMAC(6),
+		netip.MustParsePrefix("192.0.2.0/24"): rig.HopMAC(8), netip.MustParsePrefix("0.0.0.0/0"): rig.HopMAC(9),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for client, mac := range near {
+		p := rig.OverIPv4(rig.Outward(rig.HuntPort, rig.ACK))
+		p.Dst = netip.AddrPortFrom(netip.MustParseAddr(client), rig.ClientPort)
+		want := rig.Unwrapped(p)
+		copy(want, mac[:])
+		r.Send(t, rig.SignalFrom(1, p, rig.Create, 5)).Is(t, client, rig.XDPTX, want, "stickiness_recovered")
+	}
+}
+
+// testLBUDP: an unknown datagram is a question, then an offer; what a server
+// answers pins it, once the client says more.
+func testLBUDP(t *testing.T, seen rig.Hits) {
+	for _, change := range []func(*topo.Service){func(*topo.Service) {}, rig.Inserting, rig.Over4} {
+		svc := rig.Hunting(2, 8, rig.OverUDP, change, func(s *topo.Service) {
+			s.History = []topo.Version{{Version: 1, Servers: rig.Farm(8)[3:]}}
+		})
+		r := rig.NewLB(t, seen, svc)
+		carried := func(w *rig.Route) { w.Insert = svc.Wire == topo.Insert }
+		p := rig.Datagram(rig.HuntPort, "first")
+		if svc.VIP.Addr.Is4() {
+			p = rig.OverIPv4(p)
+		}
+		list, union := r.List(t, 0, p.Flow()), r.Union(t, 0, p.Flow())
+		laps := func(union, list []int) []netip.Addr {
+			offers := rig.Ask(0xca, 0, list...)
+			offers[len(offers)-1] = rig.SID(rig.ServerLocator(list[len(list)-1]), 0xcf, 0)
+			return slices.Concat(rig.Ask(0xe5, 0, union...), offers)
+		}
+		want := rig.Sent(p, rig.HopMAC(union[0]), laps(union, list), carried)
+		r.Send(t, p.Frame()).Is(t, "unknown", rig.XDPTX, want, "offer_datagram")
+		r.Send(t, p.Frame()).Is(t, "unknown still", rig.XDPTX, want, "offer_datagram")
+
+		answer := p.Reply(0)
+		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_created")
+		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "another", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
+		r.Send(t, rig.SignalFrom(list[0], answer, rig.Create, 9, carried)).
+			Is(t, "another server's", rig.XDPDrop, nil, "drop_stickiness_conflict", "stickiness_conflict")
+		steer := rig.Sent(p, rig.HopMAC(list[1]), rig.Ask(0xa5, 9, list[1]), carried)
+		r.Send(t, p.Frame()).Is(t, "the client again", rig.XDPTX, steer, "flow_established", "steer")
+		r.Send(t, p.Frame()).Is(t, "and again", rig.XDPTX, steer, "steer")
+		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
+
+		others := without(union, list[1])
+		r.Send(t, rig.SignalFrom(list[1], p, rig.NotMine, 9, carried)).Is(t, "not mine", rig.XDPTX,
+			rig.Sent(p, rig.HopMAC(others[0]), laps(others, without(list, list[1])), carried), "recover_returned", "stale_removed")
+		forced := rig.Ask(0xcf, 0, list[0])
+		forced[0] = rig.WithFlags(forced[0], rig.SidFinal)
+		r.Send(t, rig.SignalFrom(list[1], p, rig.NotMine, 0, carried)).
+			Is(t, "nobody listens", rig.XDPTX, rig.Sent(p, rig.HopMAC(list[0]), forced, carried), "offer_returned")
+	}
+	r := rig.NewLB(t, seen, crowd(15, rig.OverUDP))
+	p := rig.Datagram(rig.HuntPort, "x")
+	met, rounds := walk(r, t, p, false)
+	want := append(r.Union(t, 0, p.Flow()), r.List(t, 0, p.Flow())...)
+	for i, v := range met {
+		function := byte(0xe5)
+		if i == len(want)-1 {
+			function = 0xcf
+		}
+		if len(met) != 16 || rounds != 2 || v != (visit{want[i], function}) {
+			t.Fatalf("%d rounds met %v, want %v", rounds, met, want)
+		}
+	}
+}
+
+// testLBEcho: the VIP answers pings by itself, whatever the rest of the packet.
+func testLBEcho(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Hunting(2, 4, rig.Over4), rig.Service(81, topo.Single, 1, 2))
+	for _, length := range []int{0, 1, 56, 1400} {
+		payload := make([]byte, length)
+		for i := range payload {
+			payload[i] = byte(i * 7)
+		}
+		r.Send(t, rig.Echo(rig.Inward(0, 0), 128, payload)).
+			Is(t, fmt.Sprintf("IPv6, %d bytes", length), rig.XDPTX, rig.Echo(pong(rig.Inward(0, 0)), 129, payload), "echo_reply")
+		four := rig.OverIPv4(rig.Inward(0, 0))
+		r.Send(t, rig.Echo(four, 8, payload)).
+			Is(t, fmt.Sprintf("IPv4, %d bytes", length), rig.XDPTX, rig.Echo(pong(four), 0, payload), "echo_reply")
+	}
+	reply := rig.Echo(rig.Inward(0, 0), 129, nil)
+	r.Send(t, reply).Is(t, "an echo reply", rig.XDPPass, reply, "pass_not_service")
+	other := rig.Inward(0, 0)
+	other.Dst = netip.MustParseAddrPort("[2001:db8:f::2]:0")
+	elsewhere := rig.Echo(other, 128, nil)
+	r.Send(t, elsewhere).Is(t, "another address", rig.XDPPass, elsewhere, "pass_not_service")
+	cut := rig.Echo(rig.Inward(0, 0), 128, make([]byte, 10))
+	r.Send(t, cut[:len(cut)-1]).Is(t, "cut short", rig.XDPDrop, nil, "drop_truncated")
+}
+
+// pong is the direction of the answer, from this node, with a hop limit of its own.
+func pong(p rig.Packet) rig.Packet {
+	p = p.Reply(0)
+	p.To, p.From, p.Hop = rig.RouterMAC, rig.HereMAC, 64
+	return p
+}
+
+// testLBFragments: a service that takes them hashes all of its packets by addresses
+// alone, so that fragments, first or not, go where the whole packets go; elsewhere
+// they are dropped.
+func testLBFragments(t *testing.T, seen rig.Hits) {
+	hashed := func(s *topo.Service) { s.Fragments = topo.HashFragments }
+	six, four := rig.Service(81, topo.Single, 1, 8), rig.Service(81, topo.Single, 1, 8)
+	hashed(&six)
+	hashed(&four)
+	rig.Over4(&four)
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8), six, four)
+	targets := map[int]bool{}
+	for i := range 40 {
+		for _, p := range []rig.Packet{rig.Inward(81, rig.ACK), rig.OverIPv4(rig.Inward(81, rig.ACK))} {
+			a := p.Src.Addr().AsSlice()
+			a[len(a)-1] = byte(i + 1)
+			client, _ := netip.AddrFromSlice(a)
+			p.Src = netip.AddrPortFrom(client, 1)
+			server := int(r.Send(t, p.Frame()).Frame[rig.AtDst+7])
+			targets[server] = true
+			for port := range uint16(5) {
+				p.Src = netip.AddrPortFrom(client, 1000+port)
+				r.Send(t, p.Frame()).Is(t, "whole", rig.XDPTX, rig.ToOne(p, server, 0xd7, 0), "deliver")
+			}
+			for _, f := range fragmentsOf(p) {
+				out := r.Send(t, f)
+				out.Is(t, "fragment", rig.XDPTX, nil, "deliver")
+				want := slices.Clone(f[14:])
+				if p.Src.Addr().Is6() {
+					want[7]--
+				} else {
+					want[8]--
+					clear(want[10:12])
+					binary.BigEndian.PutUint16(want[10:], ^rig.Sum(want[:20]))
+				}
+				if int(out.Frame[rig.AtDst+7]) != server || !slices.Equal(out.Frame[rig.AtUpper:], want) {
+					t.Fatalf("fragment went to %d, want %d:\n got %x\nwant %x", out.Frame[rig.AtDst+7], server, out.Frame[rig.AtUpper:], want)
+				}
+			}
+		}
+	}
+	if len(targets) < 6 {
+		t.Errorf("40 clients of either family meet %d of 8 servers", len(targets))
+	}
+	r.Reconfigure(t, rig.Hunting(2, 8), rig.Service(81, topo.Single, 1, 8))
+	for _, f := range fragmentsOf(rig.Inward(81, rig.ACK)) {
+		r.Send(t, f).Is(t, "not taken any more", rig.XDPDrop, nil, "drop_fragment")
+	}
+	for _, f := range fragmentsOf(rig.OverIPv4(rig.Inward(81, rig.ACK))) {
+		r.Send(t, f).Is(t, "nobody's VIP any more", rig.XDPPass, f, "pass_not_service")
+	}
+}
+
+// fragmentsOf are a first and a later fragment of p: what they say inside is
+// nobody's business (RFC 8200 §4.5, RFC 791 §3.1).
+func fragmentsOf(p rig.Packet) [][]byte {
+	body := p.Tcp()
+	if p.Src.Addr().Is4() {
+		first, later := p.Ip(), p.Ip()
+		first[6], later[6], later[7] = 0x20, 0, 3
+		for _, ip := range [][]byte{first, later} {
+			clear(ip[10:12])
+			binary.BigEndian.PutUint16(ip[10:], ^rig.Sum(ip[:20]))
+		}
+		return [][]byte{rig.Ethernet(p.To, p.From, first), rig.Ethernet(p.To, p.From, later)}
+	}
+	first := append([]byte{6, 0, 0, 1, 1, 2, 3, 4}, body...)
+	later := append([]byte{6, 0, 0, 24, 1, 2, 3, 4}, body...)
+	return [][]byte{rig.Ethernet(p.To, p.From, p.Around(44, first)), rig.Ethernet(p.To, p.From, p.Around(44, later))}
+}

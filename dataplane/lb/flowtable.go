@@ -1,0 +1,49 @@
+package lb
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/topo"
+)
+
+// The LB's table of flows (bpf/lb/lines.h).
+const (
+	// fullPercent of the entries are used when the table holds what it was made
+	// for: up to there hardly ever a flow finds no place.
+	fullPercent = 80
+)
+
+// linesFor is how many lines hold so many flows.
+func linesFor(flows int) uint32 {
+	return uint32((flows*100 + fullPercent*objects.LineEntries - 1) / (fullPercent * objects.LineEntries))
+}
+
+// sizeFlows makes the table as large as cfg wants it.
+func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
+	l.Lines = linesFor(cfg.Flows.Entries)
+	spec.Maps[objects.LBMapFlows].MaxEntries = l.Lines
+	if err := spec.Variables["lines"].Set(l.Lines); err != nil {
+		return fmt.Errorf("set the size of the flow table: %w", err)
+	}
+	if err := spec.Variables["flow_key"].Set(policy.NewDigestKey(cfg.CandidateKey)); err != nil {
+		return fmt.Errorf("set the key of flows: %w", err)
+	}
+	return nil
+}
+
+// fits tells whether there is memory for the table, unless it is there.
+func (l *LB) fits(flows int, adopted bool) error {
+	if adopted {
+		return nil
+	}
+	return plane.MemoryLeft(os.DirFS("/")).Fits(flows, l.FlowTableBytes())
+}
+
+// FlowTableBytes is the memory that the table of flows takes.
+func (l *LB) FlowTableBytes() uint64 { return uint64(l.Lines) * objects.LineBytes }

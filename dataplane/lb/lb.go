@@ -1,0 +1,163 @@
+// Package lb is the load balancer's data plane: it loads bpf/lb/lb.bpf.c, attaches it to a
+// link and applies configurations while packets flow.
+package lb
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"proffer/dataplane"
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+// LB is the load balancer's data plane (bpf/lb/lb.bpf.c) on one link.
+type LB struct {
+	plane.Plane
+	mu       sync.Mutex // Apply and SetNextHops both write servers
+	objs     objects.LBObjects
+	node     topo.Node
+	numbers  *numbers
+	servers  []topo.Server
+	written  map[uint32]objects.LBServer // by number
+	signers  map[objects.LBSigner]objects.LBKey
+	services map[topo.VIP]placed
+	records  *records
+	slots    *slots
+	tables   tables
+	retired  []placed // that no record names any more
+}
+
+// New loads the program for cfg and fills its maps; Attach makes it work.
+func New(cfg *topo.LB) (*LB, error) { return NewWith(cfg, nil) }
+
+// NewWith is NewLB for those that change the programs before they are loaded: benches and proofs.
+func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
+	dev, err := net.InterfaceByName(cfg.Interface)
+	if err != nil {
+		return nil, fmt.Errorf("link %q: %w", cfg.Interface, err)
+	}
+	spec, err := objects.LoadLB()
+	if err != nil {
+		return nil, fmt.Errorf("read the lb programs: %w", err)
+	}
+	l := &LB{
+		Plane:    plane.Plane{Dev: dev, FlowTable: cfg.Flows},
+		node:     cfg.Node,
+		written:  map[uint32]objects.LBServer{},
+		signers:  map[objects.LBSigner]objects.LBKey{},
+		services: map[topo.VIP]placed{},
+	}
+	if l.Names, err = plane.CounterNames(spec); err != nil {
+		return nil, err
+	}
+	if err := l.prepare(spec, cfg, change); err != nil {
+		return nil, err
+	}
+	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
+		return nil, err
+	}
+	adopted := l.Pins.Adopt(spec, objects.LBMapFlows, objects.LBMapServerByLocator)
+	if err := l.fits(cfg.Flows.Entries, adopted[objects.LBMapFlows] != nil); err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
+		return nil, plane.LoadError("lb", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	l.Counts, l.HopMap, l.Sweeper = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows
+	if l.Lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {
+		return nil, fmt.Errorf("read unresolved next hops: %w", err)
+	}
+	if l.numbers, err = readNumbers(l.objs.ServerByLocator); err != nil {
+		return nil, err
+	}
+	if l.slots, err = newSlots(l.objs.Tables); err != nil {
+		return nil, err
+	}
+	if l.records, err = newRecords(l.objs.Services, l.objs.ServiceSlots, l.slots.wait); err != nil {
+		return nil, err
+	}
+	return l, l.Apply(cfg)
+}
+
+// Objects are the programs and maps in the kernel, for those that measure or prove them.
+func (l *LB) Objects() *objects.LBObjects { return &l.objs }
+
+// prepare sets what the programs take as constants, and the size of their maps.
+func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) error {
+	if err := plane.Constants(spec, &cfg.Node, l.Dev); err != nil {
+		return err
+	}
+	if err := l.sizeFlows(spec, cfg); err != nil {
+		return err
+	}
+	if change != nil {
+		return change(spec)
+	}
+	return nil
+}
+
+// Attach puts the program on the link; from now on flows outlive this process.
+func (l *LB) Attach() error {
+	err := l.Pins.Keep(map[string]*ebpf.Map{
+		objects.LBMapFlows: l.objs.Flows, objects.LBMapServerByLocator: l.objs.ServerByLocator,
+	})
+	if err != nil {
+		return err
+	}
+	return l.AttachXDP(l.objs.Lb)
+}
+
+// Apply makes the services, their servers and the keys those of cfg, while
+// packets flow: each meets a service as it was or as it is, with the whole table
+// that belongs to it. What the programs were loaded with does not change, and
+// nothing is written that stays as it was.
+func (l *LB) Apply(cfg *topo.LB) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.SetKeys(cfg.Keys); err != nil {
+		return err
+	}
+	all := allServers(cfg)
+	if err := l.numbers.take(all); err != nil {
+		return err
+	}
+	if err := l.writeServers(all); err != nil {
+		return err
+	}
+	if err := l.writeServerKeys(cfg.Keys, all); err != nil {
+		return err
+	}
+	if err := l.setServices(cfg.Services); err != nil {
+		return err
+	}
+	return l.dropServers(all)
+}
+
+// Close detaches the program and frees its maps.
+func (l *LB) Close() error {
+	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.objs.Close()}
+	for _, p := range l.services {
+		errs = append(errs, p.table.Close())
+	}
+	for _, p := range l.retired {
+		errs = append(errs, p.table.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Verified tells it of the LB's program.
+func (l *LB) Verified() ([]dataplane.Verified, error) {
+	return plane.VerifiedOf(map[string]*ebpf.Program{objects.LBProgLb: l.objs.Lb}, objects.LBProgLb)
+}

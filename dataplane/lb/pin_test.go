@@ -1,0 +1,253 @@
+package lb_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/lb"
+	"proffer/policy"
+	"proffer/proof/rig"
+	"proffer/topo"
+)
+
+// bpffs mounts a BPF filesystem for one test.
+func bpffs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// attached returns the id of the XDP program on the device, 0 for none.
+func attached(t *testing.T) uint32 {
+	t.Helper()
+	l, err := netlink.LinkByName(rig.Device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := l.Attrs().Xdp; x != nil && x.Attached {
+		return x.ProgId
+	}
+	return 0
+}
+
+// started is an LB that is attached.
+func started(t *testing.T, cfg *topo.LB) *lb.LB {
+	t.Helper()
+	l, err := lb.NewWith(cfg, rig.InVirtualTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func namesBelow(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+// TestTakeover: FAILURES.md, LB process crashes: what it left goes on forwarding,
+// and the next one has its flows, by the same numbers of servers, although its
+// configuration is another.
+func TestTakeover(t *testing.T) {
+	rig.Enter(t)
+	dir := filepath.Join(bpffs(t), "proffer", "lb")
+	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg.Pin = dir
+	first := started(t, cfg)
+	if first.Adopted() || first.Unpinned() != "" {
+		t.Errorf("the first: adopted %v, unpinned %q", first.Adopted(), first.Unpinned())
+	}
+	r := rig.LBAround(t, rig.Hits{}, first, cfg)
+	r.Learn(t, 5, rig.ClientISN)
+	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
+	r.Accepted(t, 6, opening)
+	mode, id := first.Mode(), attached(t)
+	if _, err := lb.NewWith(cfg, rig.InVirtualTime); err == nil || !strings.Contains(err.Error(), "a daemon that runs") {
+		t.Errorf("a second one beside the first: %v", err)
+	}
+	first.Die(t)
+	if attached(t) != id || id == 0 {
+		t.Fatalf("program %d became %d when its daemon died", id, attached(t))
+	}
+
+	svc := rig.Hunting(3, 12)
+	svc.Servers = append(svc.Servers[9:], svc.Servers[2:7]...) // others first, some gone
+	next := rig.LBConfig(rig.Service(81, topo.Single, 1, 3), svc)
+	next.Pin = dir
+	second, err := lb.NewWith(next, rig.InVirtualTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attached(t) != id {
+		t.Error("the old program went before the new one came")
+	}
+	if err := second.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if !second.Adopted() || second.Mode() != mode || attached(t) == id || attached(t) == 0 {
+		t.Errorf("adopted %v, mode %q, want %q, program %d instead of %d", second.Adopted(), second.Mode(), mode, attached(t), id)
+	}
+	r = rig.LBAround(t, rig.Hits{}, second, next)
+	p := rig.Inward(rig.HuntPort, rig.ACK)
+	r.Send(t, p.Frame()).Is(t, "a flow of before", rig.XDPTX, rig.ToOne(p, 5, 0xa5, policy.Generation(rig.ClientISN)), "steer")
+	opening.Flags, opening.Ack = rig.ACK, rig.ServerISN+1
+	r.Send(t, opening.Frame()).Is(t, "an embryo of before", rig.XDPTX,
+		rig.ToOne(opening, 6, 0xa5, policy.Generation(rig.ClientISN)), "flow_established", "steer")
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || attached(t) != 0 {
+		t.Errorf("after Close: %v, program %d", err, attached(t))
+	}
+}
+
+// TestTakeoverResized: a table of another size starts empty, the rest goes on.
+func TestTakeoverResized(t *testing.T) {
+	rig.Enter(t)
+	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	first := started(t, cfg)
+	r := rig.LBAround(t, rig.Hits{}, first, cfg)
+	r.Learn(t, 5, rig.ClientISN)
+	number, _ := first.NumberOf(cfg.Services[0].Servers[5].Locator)
+	first.Die(t)
+	cfg.Flows.Entries *= 2
+	second := started(t, cfg)
+	defer second.Close()
+	r = rig.LBAround(t, rig.Hits{}, second, cfg)
+	if _, known := r.Flow(t, rig.Inward(rig.HuntPort, rig.ACK).Flow()); known || !second.Adopted() {
+		t.Errorf("adopted %v, and the small table too: %v", second.Adopted(), known)
+	}
+	if got, _ := second.NumberOf(cfg.Services[0].Servers[5].Locator); got != number {
+		t.Errorf("server 5 has number %d, want %d", got, number)
+	}
+	r.Learn(t, 4, rig.ClientISN)
+	second.Die(t)
+	third := started(t, cfg)
+	defer third.Close()
+	if n, _ := rig.TableOf(t, third, cfg).Count(t); n != 1 {
+		t.Errorf("the third finds %d flows", n)
+	}
+}
+
+// TestTakeoverOtherLayout: entries whose bits mean something else, or nobody says what,
+// are not read; the rest goes on, and the next daemon has this one's.
+func TestTakeoverOtherLayout(t *testing.T) {
+	for _, other := range []string{"", "layout-1"} {
+		t.Run(other, func(t *testing.T) {
+			rig.Enter(t)
+			cfg := rig.LBConfig(rig.Hunting(2, 8))
+			cfg.Pin = filepath.Join(bpffs(t), "lb")
+			first := started(t, cfg)
+			rig.LBAround(t, rig.Hits{}, first, cfg).Learn(t, 5, rig.ClientISN)
+			first.Die(t)
+			said := first.PinnedAt(plane.Layout)
+			if err := os.Remove(said); err != nil {
+				t.Fatal(err)
+			}
+			if other != "" {
+				if err := os.Mkdir(first.PinnedAt(other), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := started(t, cfg)
+			defer second.Close()
+			if n, _ := rig.TableOf(t, second, cfg).Count(t); n != 0 || !second.Adopted() {
+				t.Errorf("adopted %v, and %d flows too", second.Adopted(), n)
+			}
+			rig.LBAround(t, rig.Hits{}, second, cfg).Learn(t, 4, rig.ClientISN)
+			second.Die(t)
+			third := started(t, cfg)
+			defer third.Close()
+			if n, _ := rig.TableOf(t, third, cfg).Count(t); n != 1 {
+				t.Errorf("the third finds %d flows", n)
+			}
+			if _, err := os.Stat(first.PinnedAt("layout-1")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the other layout's name is still there: %v", err)
+			}
+		})
+	}
+}
+
+// TestPinsElsewhere: nodes of one name in two network namespaces share the
+// directory and nothing in it.
+func TestPinsElsewhere(t *testing.T) {
+	rig.Enter(t)
+	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	l := started(t, cfg)
+	defer l.Close()
+	before := namesBelow(t, cfg.Pin)
+	t.Run("elsewhere", func(t *testing.T) {
+		rig.Enter(t)
+		other := started(t, cfg)
+		if other.Adopted() {
+			t.Error("it adopted what is another namespace's")
+		}
+		if n := len(namesBelow(t, cfg.Pin)); n != 2*len(before) {
+			t.Errorf("%d names, want twice %v", n, before)
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if after := namesBelow(t, cfg.Pin); len(before) != 4 || len(after) != 4 {
+		t.Errorf("%v became %v", before, after)
+	}
+	if attached(t) == 0 {
+		t.Error("detached by a namesake")
+	}
+}
+
+// TestUnpinned: without a place for names all works, and somebody says why.
+func TestUnpinned(t *testing.T) {
+	rig.Enter(t)
+	for _, c := range []struct{ dir, why string }{
+		{"", "no directory is configured"},
+		{filepath.Join(t.TempDir(), "a", "b"), "is not in a BPF filesystem"},
+	} {
+		cfg := rig.LBConfig(rig.Hunting(2, 8))
+		cfg.Pin = c.dir
+		l := started(t, cfg)
+		if !strings.Contains(l.Unpinned(), c.why) || l.Adopted() || attached(t) == 0 || l.Mode() != "native" {
+			t.Errorf("%q: %q, adopted %v, %s", c.dir, l.Unpinned(), l.Adopted(), l.Mode())
+		}
+		r := rig.LBAround(t, rig.Hits{}, l, cfg)
+		r.Learn(t, 5, rig.ClientISN)
+		if err := l.Close(); err != nil || attached(t) != 0 {
+			t.Errorf("close: %v, program %d", err, attached(t))
+		}
+		if c.dir != "" {
+			if _, err := os.Stat(filepath.Dir(c.dir)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s was made: %v", c.dir, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package lb
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/objects"
+)
+
+// The LB's table of services (bpf/lb/service.h).
+const (
+	serviceSlotBits = 13
+	serviceSlots    = 1 << serviceSlotBits
+	mostProbes      = 64
+	noRecord        = 0
+	serviceGone     = 1
+)
+
+// records are the services as packets find them. A slot's number is one store, and
+// a record is written before its number stands anywhere: a packet meets a service as
+// it was or as it is. So what a packet may still read is kept until all that are on
+// their way have ended; then it is free for another service.
+type records struct {
+	m      *ebpf.Map
+	memory []byte
+	slots  []uint64 // in memory
+	have   map[objects.LBServiceKey]objects.LBService
+	at     map[objects.LBServiceKey]uint32 // its slot
+	free   []uint32                        // numbers
+	left   []uint32                        // numbers that a packet may still read
+	wait   func() error
+}
+
+func newRecords(m, slots *ebpf.Map, wait func() error) (*records, error) {
+	memory, err := unix.Mmap(slots.FD(), 0, 8*serviceSlots, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the table of services into memory: %w", err)
+	}
+	r := &records{
+		m:      m,
+		memory: memory,
+		slots:  unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), serviceSlots),
+		have:   map[objects.LBServiceKey]objects.LBService{},
+		at:     map[objects.LBServiceKey]uint32{},
+		wait:   wait,
+	}
+	for n := m.MaxEntries() - 1; n > serviceGone; n-- {
+		r.free = append(r.free, n)
+	}
+	return r, nil
+}
+
+func (r *records) close() error {
+	if r == nil {
+		return nil
+	}
+	return unix.Munmap(r.memory)
+}
+
+// firstPlace is first_place of bpf/lb/service.h.
+func firstPlace(key *objects.LBServiceKey) uint32 {
+	words := (*[5]uint32)(unsafe.Pointer(key))
+	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
+	h ^= uint64(words[2]) | uint64(words[3])<<32
+	h += uint64(words[4])
+	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - serviceSlotBits))
+}
+
+// slotFor is where a new service goes: the first slot of its chain that is free.
+func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
+	first := firstPlace(key)
+	for i := range uint32(mostProbes) {
+		if at := (first + i) % serviceSlots; r.slots[at] <= serviceGone {
+			return at, nil
+		}
+	}
+	return 0, fmt.Errorf("no slot for another service: too many hash to one slot")
+}
+
+// set makes a slot name a record.
+func (r *records) set(slot uint32, number uint32) {
+	atomic.StoreUint64(&r.slots[slot], uint64(number))
+}
+
+// put makes a service's record, or changes it.
+func (r *records) put(record objects.LBService) error {
+	key := record.Key
+	old, known := r.have[key]
+	if known && old == record {
+		return nil
+	}
+	number, err := r.write(&record)
+	if err != nil {
+		return err
+	}
+	at := r.at[key]
+	if known {
+		r.left = append(r.left, uint32(r.slots[at]))
+	} else if at, err = r.slotFor(&key); err != nil {
+		r.free = append(r.free, number)
+		return err
+	}
+	r.set(at, number)
+	r.have[key], r.at[key] = record, at
+	return nil
+}
+
+// write writes a record where no packet reads and returns its number.
+func (r *records) write(record *objects.LBService) (uint32, error) {
+	if len(r.free) == 0 {
+		if err := r.settle(); err != nil {
+			return 0, err
+		}
+	}
+	last := len(r.free) - 1
+	if last < 0 {
+		return 0, fmt.Errorf("no room for another service's record: there are %d", r.m.MaxEntries())
+	}
+	number := r.free[last]
+	if err := r.m.Put(number, record); err != nil {
+		return 0, fmt.Errorf("write a service's record: %w", err)
+	}
+	r.free = r.free[:last]
+	return number, nil
+}
+
+// delete removes a service. Its slot stays part of the chains that go over it,
+// unless they end there.
+func (r *records) delete(key objects.LBServiceKey) {
+	at := r.at[key]
+	r.left = append(r.left, uint32(r.slots[at]))
+	r.set(at, serviceGone)
+	delete(r.have, key)
+	delete(r.at, key)
+	if r.slots[(at+1)%serviceSlots] != noRecord {
+		return
+	}
+	for ; r.slots[at] == serviceGone; at = (at + serviceSlots - 1) % serviceSlots {
+		r.set(at, noRecord)
+	}
+}
+
+// settle returns when nobody reads a record any more that was replaced or deleted.
+func (r *records) settle() error {
+	if len(r.left) == 0 {
+		return nil
+	}
+	if err := r.wait(); err != nil {
+		return err
+	}
+	r.free = append(r.free, r.left...)
+	r.left = nil
+	return nil
+}

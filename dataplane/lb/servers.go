@@ -1,0 +1,191 @@
+package lb
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+// allServers is everybody that a flow of cfg may be with, each once.
+func allServers(cfg *topo.LB) []topo.Server {
+	var all []topo.Server
+	seen := map[uint64]bool{}
+	for _, svc := range cfg.Services {
+		for _, s := range svc.Servers {
+			if bits := objects.LocatorBits(s.Locator); !seen[bits] {
+				seen[bits] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// numbers gives every server a number that stays its own while it is known:
+// entries of flows name servers by it, and outlive daemons and configurations.
+type numbers struct {
+	known map[uint64]uint32 // by locator
+	m     *ebpf.Map
+}
+
+// readNumbers takes over what an earlier daemon gave.
+func readNumbers(m *ebpf.Map) (*numbers, error) {
+	n := &numbers{known: map[uint64]uint32{}, m: m}
+	var locator uint64
+	var number uint32
+	all := m.Iterate()
+	for all.Next(&locator, &number) {
+		n.known[locator] = number
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("read the servers' numbers: %w", err)
+	}
+	return n, nil
+}
+
+// take gives numbers to those who have none.
+func (n *numbers) take(servers []topo.Server) error {
+	taken := map[uint32]bool{}
+	for _, number := range n.known {
+		taken[number] = true
+	}
+	fresh, next := map[uint64]uint32{}, uint32(0)
+	for _, s := range servers {
+		locator := objects.LocatorBits(s.Locator)
+		if _, ok := n.known[locator]; ok {
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		fresh[locator], taken[next] = next, true
+	}
+	if err := plane.Update(n.m, n.known, fresh); err != nil {
+		return fmt.Errorf("number the servers: %w", err)
+	}
+	return nil
+}
+
+func (n *numbers) of(s topo.Server) uint32 { return n.known[objects.LocatorBits(s.Locator)] }
+
+// nobody is the number of a server that has none.
+const nobody = 0xffff
+
+// ofPool gives the numbers of a pool, as buckets hold them.
+func (n *numbers) ofPool(pool []topo.Server) []uint16 {
+	out := make([]uint16, len(pool))
+	for i, s := range pool {
+		out[i] = nobody
+		if number, ok := n.known[objects.LocatorBits(s.Locator)]; ok {
+			out[i] = uint16(number)
+		}
+	}
+	return out
+}
+
+// drop takes the numbers of all others back; an entry that still names one of
+// them meets a server that does not know the flow, and is dropped then.
+func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error) {
+	kept := map[uint64]uint32{}
+	for _, s := range keep {
+		kept[objects.LocatorBits(s.Locator)] = n.of(s)
+	}
+	if dropped, err = plane.Prune(n.m, n.known, kept); err != nil {
+		return dropped, fmt.Errorf("take the numbers of servers back: %w", err)
+	}
+	return dropped, nil
+}
+
+// writeServers writes everybody's record, with the next hop if it is known.
+func (l *LB) writeServers(all []topo.Server) error {
+	hops := byLength(l.CurrentHops)
+	want := make(map[uint32]objects.LBServer, len(all))
+	for _, s := range all {
+		record := objects.LBServer{LocatorBe: objects.LocatorBits(s.Locator)}
+		if mac, ok := hops.lookup(s.Locator.Addr()); ok {
+			record.Mac, record.Ready = mac, 1
+		}
+		want[l.numbers.of(s)] = record
+	}
+	if err := plane.Update(l.objs.Servers, l.written, want); err != nil {
+		return fmt.Errorf("write the servers: %w", err)
+	}
+	l.servers = all
+	return nil
+}
+
+// dropServers forgets everybody but all.
+func (l *LB) dropServers(all []topo.Server) error {
+	dropped, err := l.numbers.drop(all)
+	none := map[uint32]objects.LBServer{}
+	for _, number := range dropped {
+		none[number] = objects.LBServer{}
+	}
+	if e := plane.Update(l.objs.Servers, l.written, none); e != nil {
+		err = errors.Join(err, fmt.Errorf("drop servers: %w", e))
+	}
+	return err
+}
+
+// SetNextHops gives the programs the neighbours towards clients and servers.
+func (l *LB) SetNextHops(hops topo.NextHops) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.Plane.SetNextHops(hops); err != nil {
+		return err
+	}
+	return l.writeServers(l.servers)
+}
+
+// Resolved says how many of the servers have a next hop.
+func (l *LB) Resolved() (ready, all int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.servers {
+		if l.written[l.numbers.of(s)].Ready != 0 {
+			ready++
+		}
+	}
+	return ready, len(l.servers)
+}
+
+// hopsByLength are next hops with the lengths of their prefixes, longest first:
+// topo.NextHops.Lookup tries 128 for each of a thousand servers.
+type hopsByLength struct {
+	hops    topo.NextHops
+	lengths []int
+}
+
+func byLength(hops topo.NextHops) hopsByLength {
+	var there [129]bool
+	for p := range hops {
+		there[p.Bits()] = true
+	}
+	h := hopsByLength{hops: hops}
+	for bits := 128; bits >= 0; bits-- {
+		if there[bits] {
+			h.lengths = append(h.lengths, bits)
+		}
+	}
+	return h
+}
+
+// lookup is topo.NextHops.Lookup.
+func (h hopsByLength) lookup(addr netip.Addr) (topo.MAC, bool) {
+	for _, bits := range h.lengths {
+		p, err := addr.Prefix(bits)
+		if err != nil {
+			continue // an IPv4 address has 32
+		}
+		if mac, ok := h.hops[p]; ok {
+			return mac, mac != topo.MAC{}
+		}
+	}
+	return topo.MAC{}, false
+}

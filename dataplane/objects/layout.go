@@ -1,0 +1,63 @@
+// Package objects holds the compiled programs of ../../bpf and the layouts of their maps:
+// bpf2go's copies of the structs, and here the numbers and conversions that BTF does not
+// have.
+package objects
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"proffer/topo"
+)
+
+// ServiceKey is the key of a service's record.
+func ServiceKey(v topo.VIP) LBServiceKey {
+	key := LBServiceKey{PortBe: PortBits(v.Port), Protocol: v.Protocol.Number()}
+	key.Vip.In6U.U6Addr8 = v.Addr.As16()
+	return key
+}
+
+// LocatorBits is a locator as the programs compare it: 8 bytes as they stand in
+// an address, read in this machine's order.
+func LocatorBits(p netip.Prefix) uint64 {
+	a := p.Addr().As16()
+	return binary.NativeEndian.Uint64(a[:8])
+}
+
+// PortBits is a port as it stands in a packet, read in this machine's order.
+func PortBits(port uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
+}
+
+// KeyOf is a key of SipHash in the machine's order.
+func KeyOf(k topo.Key) LBKey {
+	return LBKey{K0: binary.LittleEndian.Uint64(k[:8]), K1: binary.LittleEndian.Uint64(k[8:])}
+}
+
+// Expected counts the offers that were accepted in the last second before epoch and whose
+// flows have not arrived.
+func Expected(l *AgentLoad, epoch uint32) (n uint32) {
+	for _, p := range l.Pending {
+		if epoch-p.Epoch < uint32(len(l.Pending)) {
+			n += p.Count
+		}
+	}
+	return n
+}
+
+const EpochShift = 27 // EPOCH_SHIFT of types.h, held equal by a test
+
+const BucketBytes = 32 // sizeof(struct bucket), held equal by a test
+
+// The LB's table of flows (bpf/lb/lines.h).
+const (
+	LineEntries = 4
+	LineBytes   = 64
+)
+
+// The agent's table of flows (bpf/agent/conns.h).
+const (
+	LineSlots     = len(AgentConnLine{}.Fingerprint)
+	NoDigest      = 1<<22 - 1 // the largest fingerprint without a digest
+	IsEstablished = 1 << 16   // in a fingerprint
+)

@@ -1,0 +1,73 @@
+package oracle_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"proffer/policy"
+	"proffer/proof/rig"
+)
+
+// TestAllOrders: FAILURES.md, createStickiness lost, reordered, duplicated: the
+// messages of two connections of one five-tuple in all 720 orders. The program
+// does what the oracle says; and nothing of the older connection touches the
+// newer one, once that is confirmed.
+func TestAllOrders(t *testing.T) {
+	j := newLBJudge(t, nil)
+	port, confirmed := uint16(0), 0
+	rig.Permute(6, func(order []int) {
+		port++
+		messages := twoConnections(port)
+		young := false
+		for _, i := range order {
+			if err := j.verdict(t, messages[i].bytes); err != nil {
+				t.Fatalf("%v, message %d: %v", order, i, err)
+			}
+			e, known := j.lines.Get(t, messages[0].flow).Flow()
+			is := known && e.Generation == policy.Generation(secondISN)
+			if young && !is {
+				t.Fatalf("%v: message %d replaced the newer connection by %+v", order, i, e)
+			}
+			young = is
+		}
+		if young {
+			confirmed++
+		}
+	})
+	if port != 720 || confirmed < 100 {
+		t.Errorf("%d orders, %d of which confirmed the newer connection", port, confirmed)
+	}
+}
+
+const secondISN = rig.ClientISN + 1<<20
+
+// message is one of a flow that has two connections.
+type message struct {
+	flow  policy.Flow
+	bytes []byte
+}
+
+// twoConnections of one client's port: the first with server 1, the second with 2.
+func twoConnections(port uint16) []message {
+	client := netip.AddrPortFrom(rig.ClientAddr, port)
+	from := func(flags byte, seq, acks uint32) rig.Packet {
+		p := rig.Inward(rig.HuntPort, flags)
+		p.Src, p.Seq, p.Ack = client, seq, acks
+		return p
+	}
+	answer := func(flags byte, seq, acks uint32) rig.Packet {
+		p := from(flags, seq, acks)
+		p.Src, p.Dst = p.Dst, p.Src
+		return p
+	}
+	g1, g2 := policy.Generation(rig.ClientISN), policy.Generation(secondISN)
+	flow := from(0, 0, 0).Flow()
+	return []message{
+		{flow, rig.SignalFrom(1, answer(rig.SYN|rig.ACK, rig.ServerISN, rig.ClientISN+1), rig.Create, g1)},
+		{flow, from(rig.ACK, rig.ClientISN+1, rig.ServerISN+1).Frame()},
+		{flow, rig.SignalFrom(1, answer(rig.ACK, rig.ServerISN+1, rig.ClientISN+1), rig.Create, g1)},
+		{flow, from(rig.SYN, secondISN, 0).Frame()},
+		{flow, rig.SignalFrom(2, answer(rig.SYN|rig.ACK, 5, secondISN+1), rig.Create, g2)},
+		{flow, from(rig.ACK, secondISN+1, 6).Frame()},
+	}
+}

@@ -1,0 +1,360 @@
+package rig
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane/lb"
+	"proffer/policy"
+	"proffer/table"
+	"proffer/topo"
+)
+
+var CandidateKeyOfTests = topo.Key{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+
+// LB is the load balancer under test.
+type LB struct {
+	Table LineTable
+	Rig
+	*lb.LB
+	Cfg       *topo.LB
+	retries   *ebpf.Memory
+	Remembers bool // packets that came before, from one send to the next
+}
+
+const BucketsOfTests = 251
+
+func Service(port uint16, d topo.Dispatch, choices, servers int) topo.Service {
+	return topo.Service{
+		Name: d.String(), Dispatch: d, Choices: choices, Servers: Farm(servers), Buckets: BucketsOfTests,
+		VIP: topo.VIP{Addr: VipAddr, Port: port},
+	}
+}
+
+func Hunting(choices, servers int, change ...func(*topo.Service)) topo.Service {
+	svc := Service(HuntPort, topo.Hunt, choices, servers)
+	for _, c := range change {
+		c(&svc)
+	}
+	return svc
+}
+
+// Send is rig.send to an LB that has forgotten what it saw, unless it remembers:
+// most tests send one packet many times.
+func (r *LB) Send(t testing.TB, frame []byte) Outcome {
+	t.Helper()
+	if !r.Remembers {
+		r.ForgetRetries(t)
+	}
+	return r.Rig.Send(t, frame)
+}
+
+func (r *LB) ForgetRetries(t testing.TB) {
+	t.Helper()
+	if _, err := r.retries.WriteAt(make([]byte, r.retries.Size()), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a service may be beside.
+func Inserting(s *topo.Service) { s.Wire = topo.Insert }
+func Over4(s *topo.Service)     { s.VIP.Addr = Vip4 }
+func OverUDP(s *topo.Service)   { s.VIP.Protocol = topo.UDP }
+
+// ViaTransit puts n transit SIDs before the servers.
+func ViaTransit(n int) func(*topo.Service) {
+	return func(s *topo.Service) {
+		for i := range n {
+			s.Via = append(s.Via, Transit(i))
+		}
+	}
+}
+
+func Transit(i int) netip.Addr {
+	return SID(netip.MustParsePrefix("fd00:0:0:7::/64"), 0xe, uint16(i+1))
+}
+
+var TransitMAC = topo.MAC{2, 0, 0, 0, 2, 0}
+
+// LBConfig is an LB of these services without keys.
+func LBConfig(services ...topo.Service) *topo.LB {
+	return &topo.LB{
+		Node:         topo.Node{Name: "lb", Locator: LbLocator, Interface: Device},
+		CandidateKey: CandidateKeyOfTests,
+		Flows:        topo.FlowTable{Entries: 1024, Idle: 5 * time.Minute, Linger: 10 * time.Second},
+		Services:     services,
+	}
+}
+
+// NewLB loads the LB in a namespace of its own; all next hops are known.
+func NewLB(t testing.TB, seen Hits, services ...topo.Service) *LB {
+	t.Helper()
+	Enter(t)
+	return LoadLB(t, seen, LBConfig(services...))
+}
+
+// LoadLB loads the LB in the namespace where the test is.
+func LoadLB(t testing.TB, seen Hits, cfg *topo.LB) *LB {
+	t.Helper()
+	l, err := lb.NewWith(cfg, InVirtualTime)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return LBAround(t, seen, l, cfg)
+}
+
+// LBAround is a rig of an LB that somebody else closes.
+func LBAround(t testing.TB, seen Hits, l *lb.LB, cfg *topo.LB) *LB {
+	t.Helper()
+	r := &LB{LB: l, Cfg: cfg, retries: PagesOf(t, l.Objects().Syns), Table: TableOf(t, l, cfg)}
+	r.Rig = Rig{plane: l, Names: l.Names, Prog: l.Objects().Lb, clock: clockOf(t, l.Objects().Lb), seen: seen}
+	r.At(t, Start)
+	r.Resolve(t, 255)
+	return r
+}
+
+// Reconfigure gives the running LB other services.
+func (r *LB) Reconfigure(t testing.TB, services ...topo.Service) {
+	t.Helper()
+	r.Cfg.Services = services
+	if err := r.Apply(r.Cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.Resolve(t, 255)
+}
+
+// HopMAC is the neighbour towards server i.
+func HopMAC(i int) topo.MAC { return topo.MAC{2, 0, 0, 0, 1, byte(i)} }
+
+// Resolve gives the first n servers a next hop each, and the clients one.
+func (r *LB) Resolve(t testing.TB, n int) {
+	t.Helper()
+	hops := topo.NextHops{}
+	for _, svc := range r.Cfg.Services {
+		for _, s := range svc.Servers {
+			if len(hops) < n {
+				hops[s.Locator] = HopMAC(int(s.Locator.Addr().As16()[7]))
+			}
+		}
+	}
+	hops[netip.PrefixFrom(ClientAddr, 128)] = RouterMAC
+	hops[netip.PrefixFrom(Client4, 32)] = RouterMAC
+	hops[netip.MustParsePrefix("fd00:0:0:7::/64")] = TransitMAC
+	if err := r.SetNextHops(hops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// List returns the flow's candidates in service svc, in order: the server
+// numbers of farm.
+func (r *LB) List(t testing.TB, svc int, f policy.Flow) []int {
+	t.Helper()
+	return Candidates(t, &r.Cfg.Services[svc], r.Cfg.Services[svc].Servers, f)
+}
+
+// Union is who may have the flow: its candidates of today, then those of earlier
+// pools, the latest first, who are still in the farm.
+func (r *LB) Union(t testing.TB, svc int, f policy.Flow) []int {
+	t.Helper()
+	s := &r.Cfg.Services[svc]
+	union := r.List(t, svc, f)
+	for _, v := range s.History {
+		for _, i := range Candidates(t, s, v.Servers, f) {
+			if !slices.Contains(union, i) && slices.Contains(s.Servers, Farm(i + 1)[i]) {
+				union = append(union, i)
+			}
+		}
+	}
+	return union
+}
+
+// Candidates in one of the pools of a service.
+func Candidates(t testing.TB, svc *topo.Service, pool []topo.Server, f policy.Flow) (list []int) {
+	t.Helper()
+	tab, err := table.Of(svc, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range tab.Lookup(policy.NewDigestKey(CandidateKeyOfTests).Digest(f)) {
+		list = append(list, int(pool[i].Locator.Addr().As16()[7]))
+	}
+	return list
+}
+
+// Ask makes a segment for each of the servers.
+func Ask(function byte, generation uint16, servers ...int) (segments []netip.Addr) {
+	for _, s := range servers {
+		segments = append(segments, SID(ServerLocator(s), function, generation))
+	}
+	return segments
+}
+
+// Offer asks all but the last whether they would take p, with these flags.
+func Offer(p Packet, flags byte, servers ...int) (segments []netip.Addr) {
+	segments = Ask(0xca, policy.Generation(p.Seq), servers...)
+	last := len(segments) - 1
+	segments[last] = SID(ServerLocator(servers[last]), 0xcf, policy.Generation(p.Seq))
+	for i := range segments {
+		segments[i] = WithFlags(segments[i], flags)
+	}
+	return segments
+}
+
+// Sent is what must leave for a client's packet: along the segments, towards the
+// first of which is the neighbour hop.
+func Sent(p Packet, hop topo.MAC, segments []netip.Addr, change ...func(*Route)) []byte {
+	r := Route{From: LbLocator, Segments: segments, Hop: 64}
+	for _, c := range change {
+		c(&r)
+	}
+	p.Hop--
+	return Ethernet(hop, HereMAC, r.Around(p))
+}
+
+func Insert(r *Route) { r.Insert = true }
+
+// SignedBy makes a route carry the tag of a key.
+func SignedBy(key topo.Key) func(*Route) { return func(r *Route) { r.Key = &key } }
+
+// Offered is what must leave for a SYN: p offered to the servers, in order.
+func Offered(p Packet, servers []int) []byte {
+	return Sent(p, HopMAC(servers[0]), Offer(p, 0, servers...))
+}
+
+// Recovered is what must leave for a packet of an unknown flow.
+func Recovered(p Packet, servers []int) []byte {
+	return Sent(p, HopMAC(servers[0]), Ask(0xe5, 0, servers...))
+}
+
+// ToOne is what must leave for one server only.
+func ToOne(p Packet, server int, function byte, generation uint16) []byte {
+	return Sent(p, HopMAC(server), Ask(function, generation, server))
+}
+
+// SignalFrom is what server i sends the LB around its answer p, or around a
+// client's packet that it gives back.
+func SignalFrom(i int, p Packet, function byte, generation uint16, change ...func(*Route)) []byte {
+	return SignalTo(i, p, SID(LbLocator, function, generation), change...)
+}
+
+func SignalTo(i int, p Packet, to netip.Addr, change ...func(*Route)) []byte {
+	function := to.As16()[9]
+	r := Route{From: ServerLocator(i), Segments: []netip.Addr{to}, Hop: 63, back: function == Create || function == Remove}
+	for _, c := range change {
+		c(&r)
+	}
+	return Ethernet(HereMAC, HopMAC(i), r.Around(p))
+}
+
+// Unwrapped is what must leave for the client.
+func Unwrapped(p Packet) []byte {
+	p.Hop--
+	p.To, p.From = RouterMAC, HereMAC
+	return p.Frame()
+}
+
+const (
+	Create = 0xc5
+	Remove = 0xf5
+	GoOn   = 0xe5
+)
+
+const ServerISN = 9_000_000
+
+// SynAck is the answer to the first packet of the test's flow.
+func SynAck(port uint16) Packet {
+	p := Outward(port, SYN|ACK)
+	p.Seq, p.Ack = ServerISN, ClientISN+1
+	return p
+}
+
+// Accepted makes the LB know that server i took the flow of p, its first packet.
+func (r *LB) Accepted(t testing.TB, i int, p Packet) {
+	t.Helper()
+	generation := policy.Generation(p.Seq)
+	if p.Protocol == topo.UDP {
+		generation = 1
+	}
+	answer := p.Reply(SYN | ACK)
+	answer.Seq, answer.Ack = ServerISN, p.Seq+1
+	out := r.Send(t, SignalFrom(i, answer, Create, generation))
+	if out.Action != XDPTX || !slices.Contains(out.Reasons, "stickiness_created") {
+		t.Fatalf("create stickiness: action %d for %v", out.Action, out.Reasons)
+	}
+}
+
+// Confirm is the client's ACK to that.
+func (r *LB) Confirm(t testing.TB, p Packet) {
+	t.Helper()
+	p.Flags, p.Seq, p.Ack = ACK, p.Seq+1, ServerISN+1
+	out := r.Send(t, p.Frame())
+	if out.Action != XDPTX || !slices.Contains(out.Reasons, "flow_established") {
+		t.Fatalf("confirm: action %d for %v", out.Action, out.Reasons)
+	}
+}
+
+// Learn makes server i have the test's flow, confirmed.
+func (r *LB) Learn(t testing.TB, i int, isn uint32) {
+	t.Helper()
+	p := Inward(HuntPort, SYN)
+	p.Seq = isn
+	r.Accepted(t, i, p)
+	r.Confirm(t, p)
+}
+
+// Flow reads the entry of a flow.
+func (r *LB) Flow(t testing.TB, f policy.Flow) (e Flow, known bool) {
+	t.Helper()
+	return r.Table.Get(t, f).Flow()
+}
+
+// Embryo reads the entry of a flow that its client has not confirmed.
+func (r *LB) Embryo(t testing.TB, f policy.Flow) (e Embryo, known bool) {
+	t.Helper()
+	return r.Table.Get(t, f).Embryo()
+}
+
+func IsMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
+
+// Lean is a service over a farm that stands still, in which half of the servers
+// drain: who takes flows differs, who is known does not.
+func Lean(upper bool, choices int, change ...func(*topo.Service)) topo.Service {
+	drain := func(s *topo.Service) {
+		for i := range s.Servers {
+			if (i < 6) == upper {
+				s.Servers[i].Weight = 0
+			}
+		}
+	}
+	return Hunting(choices, 12, append(change, drain)...)
+}
+
+func At81(s *topo.Service) { s.VIP.Port = 81 }
+
+// KnowFarm tells the next hops of n servers, be they there or not.
+func (r *LB) KnowFarm(t testing.TB, n int) {
+	t.Helper()
+	hops := topo.NextHops{netip.PrefixFrom(ClientAddr, 128): RouterMAC}
+	for i := range n {
+		hops[ServerLocator(i)] = HopMAC(i)
+	}
+	if err := r.SetNextHops(hops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two generations of keys, as LBs have them.
+var (
+	OldKeys = topo.SignalKey{ID: 7, Farm: topo.Key{7, 1}, Server: topo.Key{7, 2}}
+	NewKeys = topo.SignalKey{ID: 8, Farm: topo.Key{8, 1}, Server: topo.Key{8, 2}}
+)

@@ -1,0 +1,53 @@
+package rig
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// WithSRH puts a routing header between the outer header of an encapsulated
+// frame and what follows it.
+func WithSRH(frame, header []byte) []byte {
+	out := slices.Concat(frame[:AtUpper], header, frame[AtUpper:])
+	binary.BigEndian.PutUint16(out[AtLength:], uint16(len(out)-AtUpper))
+	out[AtNext] = 43
+	return out
+}
+
+type badSRH struct {
+	What   string
+	Header []byte
+}
+
+// BadSRHs are headers that RFC 8754 §4.3.1.1 refuses, or RFC 8200 §4.4.
+func BadSRHs(a netip.Addr) []badSRH {
+	change := func(at int, to byte, list ...netip.Addr) []byte {
+		return Altered(SRH(41, 1, len(list)-1, list...), at, to)
+	}
+	return []badSRH{
+		{"length past the packet", change(1, 200, a, a)},
+		{"length of none", change(1, 0, a)},
+		{"length of half a segment", change(1, 1, a)},
+		{"last entry past the length", change(4, 2, a, a)},
+		{"last entry 255", change(4, 255, a, a)},
+		{"segments left past the last entry + 1", change(3, 3, a, a)},
+		{"segments left 255", change(3, 255, a, a)},
+		{"routing type 0", change(2, 0, a, a)},
+		{"routing type 3, nothing left", Altered(change(2, 3, a), 3, 0)},
+	}
+}
+
+// BadTLVs leaves the segment list alone and lets what follows it lie.
+func BadTLVs(a netip.Addr) []badSRH {
+	with := func(tlv ...byte) []byte {
+		header := append(SRH(41, 0, 0, a), tlv...)
+		header[1] += byte(len(tlv) / 8)
+		return header
+	}
+	return []badSRH{
+		{"TLV of 255 bytes in 8", with(124, 255, 0, 0, 0, 0, 0, 0)},
+		{"one byte too long", with(4, 7, 0, 0, 0, 0, 0, 0)},
+		{"type without length at the end", with(4, 5, 0, 0, 0, 0, 0, 124)},
+	}
+}
