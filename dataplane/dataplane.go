@@ -1,4 +1,4 @@
-// Package dataplane has what belongs to no single data plane: whether a host can run one,
+// Package dataplane has the parts that belong to no single data plane: whether a host can run one,
 // how long eBPF programs run, the dump of pinned flow tables, and the values that data
 // planes report. The data planes are in lb and agent; bench runs either over and over.
 // Only dataplane and proof import cilium/ebpf.
@@ -10,7 +10,7 @@ type Counter struct {
 	Value uint64
 }
 
-// Swept says what a sweep of the flows found.
+// Swept counts the flows that a sweep found.
 type Swept struct {
 	Kept, Removed uint64
 }
@@ -22,7 +22,7 @@ type Verified struct {
 	Instructions uint32
 }
 
-// Load is what a service is doing, as its agent sees it.
+// Load is a service's load, as its agent sees it.
 type Load struct {
 	Threshold uint32 // c of static and dynamic acceptance
 	Asking    uint32 // connections with a request in progress

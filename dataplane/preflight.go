@@ -16,7 +16,7 @@ var oldest = [2]int{6, 1}
 
 const kernelBTF = "/sys/kernel/btf/vmlinux"
 
-// Preflight says in one line why this host cannot run a data plane, or nil.
+// Preflight returns in one line the reason why this host cannot run a data plane, or nil.
 func Preflight() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root: Proffer loads eBPF programs and attaches them to links; run it with sudo")

@@ -16,7 +16,7 @@ import (
 
 // CountRunTime makes the kernel add up how long each eBPF program of the machine
 // runs, until stop. It costs each run two reads of the clock, of which about one
-// is inside what is added up.
+// is inside the sum.
 func CountRunTime() (stop func() error, err error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -31,8 +31,8 @@ type Ran struct {
 	Time time.Duration
 }
 
-// RunTime adds up what all the programs ran that a process holds open, whoever
-// loaded them: /proc/PID/fdinfo (proc(5)) has it of each.
+// RunTime adds up the run times of all programs that a process holds open, whichever
+// process loaded them: /proc/PID/fdinfo (proc(5)) has it of each.
 func RunTime(pid int) (sum Ran, err error) {
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
@@ -61,7 +61,7 @@ func RunTime(pid int) (sum Ran, err error) {
 	return sum, nil
 }
 
-// programOf reads what fdinfo says, if it is of a program. A link's says
+// programOf reads fdinfo, if it is of a program. A link's has
 // prog_id too, but not how long it ran.
 func programOf(text string) (id uint64, ran Ran, ok bool) {
 	values := map[string]uint64{}

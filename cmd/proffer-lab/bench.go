@@ -27,7 +27,7 @@ func newBench() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
 		Use:   "bench [--rows REGEXP] [--json] [--out DIR]",
-		Short: "Measure what a packet costs on this machine, beside the floors under it",
+		Short: "Measure the cost of a packet on this machine, beside the floors under it",
 		Long: `Runs the programs that the daemons attach, unchanged, over frames of changing
 flows inside the kernel (BPF_PROG_RUN), and beside them programs that do only a
 part of the same: the floors. Passes over all rows alternate, on one CPU; a run is
@@ -43,7 +43,7 @@ null, clean_runs, runs, floor_ratio (min_ns over that of the floor of as many
 flows). Times are of one packet. The table is followed by the goals of those rows
 that have one (docs/bench.md). --out gets a figure of ns a packet against flows
 as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
-docs/bench.md says what each row is.
+docs/bench.md explains each row.
 
 Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 		Example: `  proffer-lab bench

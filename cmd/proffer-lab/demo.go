@@ -33,8 +33,8 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Show on this machine how offered connections find free servers",
 		Long: `Builds a farm of network namespaces on this machine, runs the real daemons in
-them, sends the same Poisson arrivals through each policy, and draws what the
-SRLB paper's Figures 3 and 4 draw. Needs root; removes all it made, also on
+them, sends the same Poisson arrivals through each policy, and draws the
+SRLB paper's Figures 3 and 4. Needs root; removes all it made, also on
 Ctrl-C.
 
 Policies: single, hunt:always, hunt:static:C, hunt:dynamic.
@@ -114,7 +114,7 @@ func (f *demoFlags) show(cmd *cobra.Command, report *experiment.Report, paths []
 	return err
 }
 
-// check refuses what cannot be run, before anything is made.
+// check refuses flags that cannot be run, before anything is made.
 func (f *demoFlags) check() error {
 	s := &f.srlb
 	s.Policies = nil

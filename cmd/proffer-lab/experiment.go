@@ -25,25 +25,25 @@ type experimentFlags struct {
 	out     string
 }
 
-// finding is what an experiment found.
+// finding is the result of an experiment.
 type finding interface {
 	result
-	Holds() error // what it should have shown and did not
+	Holds() error // the requirement that it did not meet
 }
 
-// result is what can be shown and saved.
+// result can be shown and saved.
 type result interface {
 	JSON() any
 	Print(io.Writer) error
 	Save(dir string) ([]string, error)
 }
 
-// trial is one experiment: how it is called and what it does.
+// trial is one experiment: its name and its action.
 type trial struct {
 	name, short, long, example string
 
 	flags func(*cobra.Command)
-	check func() error // what cannot be run
+	check func() error // flags that cannot be run
 	run   func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error)
 }
 
@@ -51,14 +51,14 @@ func newExperiment() *cobra.Command {
 	f := &experimentFlags{}
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
-		Short: "Show on this machine what breaks, and what does not",
+		Short: "Break a farm on this machine, and measure the effect",
 		Long: `Builds a farm of network namespaces on this machine, runs the real daemons in
-them under real TCP, and then does to it what networks do: replaces servers and
+them under real TCP, and then makes it fail as networks do: replaces servers and
 load balancers, kills hosts, floods, loses and forges packets. Needs root;
 removes all it made, also on Ctrl-C.
 
-Exit code 1 if an experiment does not show what it must, saying what. --json
-prints what ` + "`proffer-lab help experiment NAME`" + ` describes; --out gets the raw rows as
+Exit code 1 if an experiment fails a requirement, which is printed. --json
+prints the fields in ` + "`proffer-lab help experiment NAME`" + `; --out gets the raw rows as
 CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/resilience.md
 explains each of them,
 docs/peers.md the comparison with other load balancers.`,
@@ -84,7 +84,7 @@ func experimentOnly(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.BadUsagef("unknown experiment %q; see `proffer-lab experiment --list` for what there is", args[0])
+	return cli.BadUsagef("unknown experiment %q; see `proffer-lab experiment --list`", args[0])
 }
 
 // listTrials prints the experiments there are.
@@ -138,7 +138,7 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
 }
 
-// showResult prints what was found, and writes it into out unless that is empty.
+// showResult prints the result, and writes it into out unless that is empty.
 func showResult(cmd *cobra.Command, found result, asJSON bool, out string) error {
 	if asJSON {
 		enc := json.NewEncoder(cmd.OutOrStdout())

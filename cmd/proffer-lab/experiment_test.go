@@ -14,7 +14,7 @@ func TestExperimentWrongUsage(t *testing.T) {
 		args string // after experiment
 		want string // the line begins so
 	}{
-		{"siege", "unknown experiment \"siege\"; see `proffer-lab experiment --list` for what there is\n"},
+		{"siege", "unknown experiment \"siege\"; see `proffer-lab experiment --list`\n"},
 		{"--colour", "unknown flag: --colour; see `proffer-lab experiment --help`\n"},
 		{"resiliency now", "proffer-lab experiment resiliency takes no argument, got \"now\"; see `proffer-lab experiment resiliency --help`\n"},
 		{"resiliency --colour", "unknown flag: --colour; see `proffer-lab experiment resiliency --help`\n"},

@@ -40,7 +40,7 @@ papers' text gives them. The same options give the same bytes.
 needs root and a CPU with nothing else on it, and is not among --all.
 
 A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
-says what there is, what differs from the paper, and how long it takes. --quick
+lists the figures, their differences from the paper, and their running times. --quick
 draws sketches from few requests. Ctrl-C keeps the figures that are complete and
 names the others. docs/results-simulated.md compares the numbers.`,
 		Example: `  proffer-lab figures 6lb-7 6lb-8 6lb-9
@@ -51,7 +51,7 @@ names the others. docs/results-simulated.md compares the numbers.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.all, "all", false, "draw all figures that are not measured")
 	flags.BoolVar(&f.list, "list", false, "print name, content and estimated time of each figure")
-	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds says otherwise")
+	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds is given")
 	flags.StringVar(&f.out, "out", "figures-out", "write into `DIR`")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each measurement, with the seeds 1 to `N`")
 	return cmd
@@ -98,7 +98,7 @@ func (f *figuresFlags) choose(names []string) ([]paper.Figure, error) {
 	case f.list:
 		return paper.Figures(), nil
 	}
-	return nil, errors.New("which figures? Name some, or use --all; --list prints what there is")
+	return nil, errors.New("which figures? Name some, or use --all; --list prints the names")
 }
 
 func figuresLine(p paper.Progress) string {
@@ -108,7 +108,7 @@ func figuresLine(p paper.Progress) string {
 	return fmt.Sprintf("[%d/%d] %-10s %4d of %d runs, %s left", p.At, p.Of, p.Figure, p.Done, p.Runs, experiment.Left(p.Left))
 }
 
-// listFigures prints what there is.
+// listFigures prints names, differences and times.
 func listFigures(w io.Writer, list []paper.Figure, o paper.Options) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -13,7 +13,7 @@ func floodTrial(f *experimentFlags) trial {
 	var e experiment.Flood
 	return trial{
 		name:  "flood",
-		short: "flood with spoofed SYNs: what becomes of established and of new flows",
+		short: "flood with spoofed SYNs: the effect on established and new flows",
 		long: `Opens flows, then floods their service with SYNs of clients that do not exist.
 The flows exchange data before, during and after each flood, and new connections
 are tried 50 times a second. The flood is sent by the machine that serves, so

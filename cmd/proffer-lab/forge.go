@@ -25,11 +25,11 @@ hashed, without the times at which flows were last seen, and the TCP segments
 that came to any node's kernel are counted.
 
 --json prints one object: packets, signals, floods (RSTs and FINs), seen (signals
-that our programs counted as dropped), changed_maps (nodes whose tables the
+that our programs counted as dropped), changed_maps (nodes with tables that the
 signals changed), delivered (segments of signals that came to a kernel),
 accepted (connections), entries (gained or lost by all frames), flows, lost,
 asking (requests in progress by the agents' counters, afterwards), counters
-(what the signals were counted as), servers, seed. --out gets the counters;
+(the counters of the signals), servers, seed. --out gets the counters;
 there is no figure.
 
 Fails if a table changed, anything was delivered or accepted, or a flow was lost.`,

@@ -1,5 +1,5 @@
 // Command proffer-lab is the laboratory: it shows, breaks, measures, simulates
-// and draws what the command proffer does. One file a verb.
+// and draws the work of the command proffer. One file a verb.
 package main
 
 import (

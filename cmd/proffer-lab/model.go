@@ -43,7 +43,7 @@ type modelRow struct {
 	SLA      []slaAnswer `json:"sla,omitempty"`
 }
 
-// slaAnswer says what one promise takes.
+// slaAnswer is the answer to one promise.
 type slaAnswer struct {
 	Percentile float64 `json:"percentile"`
 	Time       float64 `json:"time"`
@@ -75,7 +75,7 @@ explains the model and its limits.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.policies, "policy", []string{"hunt:static:4"}, "policies, `LIST` with commas")
 	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads of a server, `LIST` with commas, each 0 < ρ < 1")
-	flags.Float64Var(&f.delay, "delay", 0, "what passing on costs a flow, `D` mean service times")
+	flags.Float64Var(&f.delay, "delay", 0, "the cost of passing on a flow, `D` mean service times")
 	flags.StringArrayVar(&f.slas, "sla", nil, "how many servers answer P per cent within T mean service times, `P:T`; may be repeated")
 	flags.IntVar(&f.servers, "servers", 100, "servers that have the load --rho now, `N`, for --sla")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
@@ -201,7 +201,7 @@ func printModel(w io.Writer, rows []modelRow, servers int) error {
 			r.Policy, r.Rho, r.Mean, r.P50, r.P90, r.P99, r.Fairness, 100*r.Wrongful)
 	}
 	if len(rows[0].SLA) > 0 {
-		fmt.Fprintf(t, "\nservers needed for what %d do at ρ:\n\n", servers)
+		fmt.Fprintf(t, "\nservers needed for the load of %d at ρ:\n\n", servers)
 		fmt.Fprintln(t, "policy\tρ\tpromise\tρ then\tservers")
 	}
 	for _, r := range rows {

@@ -36,7 +36,7 @@ single         0.87  7.692  5.332  17.712  35.424  0.465     0.00 %
 hunt:static:4  0.5   1.769  1.298  3.991   7.329   0.388     0.00 %
 hunt:static:4  0.87  2.999  2.566  5.999   9.872   0.718     2.59 %
 
-servers needed for what 48 do at ρ:
+servers needed for the load of 48 at ρ:
 
 policy         ρ     promise         ρ then  servers
 single         0.5   90 % within 6   0.6162  39

@@ -14,7 +14,7 @@ func peersTrial(f *experimentFlags) trial {
 	return trial{
 		name:  "peers",
 		short: "measure speed and CPU time beside HAProxy, nginx and plain routing",
-		long: `Measures what stands in the balancer's place of the same farm, one after the
+		long: `Measures the alternatives in the balancer's place of the same farm, one after the
 other and in rounds: the kernel's forwarding, all to one server (route) and to all
 servers by a hash of addresses and ports (ecmp); Proffer's LB and agents
 (hunt:static:4, and single); HAProxy in TCP mode (leastconn, one thread); nginx's
@@ -42,16 +42,16 @@ direction, counted in three ways, which are 0 for route, and the first for ecmp:
   machine_s_per_upload_gb:
       all CPU time of the machine over that of route; may be negative
 
-agents_us_per_connection is what Proffer's agents need on the servers, programs
+agents_us_per_connection is the time of Proffer's agents on the servers, programs
 and processes; runs_per_connection how often the LB's programs run, and ns_per_run
 how long, which the counting lengthens by about one reading of the clock.
-connections are those made of one request, errors what wrk and our
+connections are those made of one request, errors those that wrk and our
 client met.
 
-Fails if a connection went another way than its name says, by the counters of
+Fails if a connection went another way than its own, by the counters of
 kernels and daemons, if a client of hunt or single met an error, or if the LB of
 hunt needs more than a 20th of HAProxy's cpu_us_per_connection. Latencies decide
-nothing: see docs/peers.md for what they and the CPU times are worth.`,
+nothing: see docs/peers.md for their worth and that of the CPU times.`,
 		example: `  proffer-lab experiment peers --out out
   proffer-lab experiment peers --servers 12 --rounds 10 --json`,
 		flags: func(cmd *cobra.Command) {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// findProffer returns the path of the program whose daemons experiments run:
+// findProffer returns the path of the program that experiments run as daemons:
 // that beside this one, so that both are of one build, or else that in $PATH.
 func findProffer() (string, error) {
 	own, err := os.Executable()

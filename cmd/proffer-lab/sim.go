@@ -40,12 +40,12 @@ func newSim() *cobra.Command {
 	f := &simFlags{}
 	cmd := &cobra.Command{
 		Use:   "sim [--farm A|B|FILE.yaml] [--policies LIST] [--rho LIST]",
-		Short: "Simulate a farm: which policy, how many servers, what p99",
+		Short: "Simulate a farm: which policy, how many servers, which p99",
 		Long: `Runs a farm in virtual time under each policy, at each load, with several seeds,
 on all cores. Every policy meets the same requests; the same seed gives the same
 result on any machine. Ctrl-C prints and writes the rows that are complete.
 
-Farms: A (6LB), B, B:c1:K, B:v1:K, B:hom (HLB), or a file. --list says what they
+Farms: A (6LB), B, B:c1:K, B:v1:K, B:hom (HLB), or a file. --list explains what they
 and the policies are; --example prints a farm file with comments.
 
 --json prints an array of rows: policy, farm, rho, seeds, mean_ms, mean_ci_ms,
@@ -63,9 +63,9 @@ docs/simulator.md explains the model.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.farm, "farm", "A", "`FARM` by name, or a farm file")
 	flags.StringSliceVar(&f.policies, "policies", []string{"single", "rr", "hunt:static:4", "hunt:dynamic", "guided", "jsq"}, "policies to compare, `LIST` with commas, or all")
-	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads, shares of what the farm can serve, `LIST` with commas (default: what the farm file says, else 0.88)")
+	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads, shares of the farm's capacity, `LIST` with commas (default: the farm file's, else 0.88)")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy at each load, with the seeds 1 to `N`")
-	flags.IntVar(&f.requests, "requests", 0, "requests a run, `N` (default: what the farm says, 80000)")
+	flags.IntVar(&f.requests, "requests", 0, "requests a run, `N` (default: the farm's, 80000)")
 	flags.BoolVar(&f.bounded, "bounded", false, "also run loads that the farm cannot serve, for as long as the requests last")
 	flags.BoolVar(&f.json, "json", false, "print a JSON array instead of the table")
 	flags.BoolVar(&f.csv, "csv", false, "print CSV instead of the table")
@@ -109,7 +109,7 @@ func simLine(p study.Progress) (string, bool) {
 	return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, experiment.Left(p.Left)), p.Done == p.Total
 }
 
-// study is what the flags ask for, checked before anything runs.
+// study is the work that the flags ask for, checked before anything runs.
 func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	policies, err := f.parsePolicies()
 	switch {
@@ -200,10 +200,10 @@ func (f *simFlags) readTrace(path string) (*trace.File, error) {
 
 const defaultRho = 0.88
 
-// loads are those of --rho, or what the farm file says.
+// loads are those of --rho, or the farm file's.
 func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, error) {
 	if len(f.rhos) > 0 && !s.Open() {
-		return nil, cli.BadUsagef("--rho: %s says itself when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)
+		return nil, cli.BadUsagef("--rho: %s itself states when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)
 	}
 	if len(f.rhos) == 0 {
 		load, stated, err := s.Stated()
@@ -245,11 +245,11 @@ func (f *simFlags) stated(farm *config.Farm, load study.Load, err error) ([]stud
 }
 
 func endless(l study.Load) error {
-	asked := "all"
+	asked := "all of the farm's capacity"
 	if l.End > 1 {
-		asked = fmt.Sprintf("%.4g times what", l.End)
+		asked = fmt.Sprintf("%.4g times the farm's capacity", l.End)
 	}
-	return fmt.Errorf("asks for %s the farm can serve, so queues grow without end; add --bounded to run its %d requests all the same", asked, l.Work.Requests)
+	return fmt.Errorf("asks for %s, so queues grow without end; add --bounded to run its %d requests all the same", asked, l.Work.Requests)
 }
 
 // show prints the rows as wanted.
@@ -266,7 +266,7 @@ func (f *simFlags) show(w io.Writer, s *study.Study, rows []study.Row) error {
 	}
 }
 
-// save writes the rows into files and says so.
+// save writes the rows into files and prints their names.
 func (f *simFlags) save(log io.Writer, rows []study.Row) error {
 	if f.out == "" {
 		return nil

@@ -160,9 +160,9 @@ func TestSimWrongUsage(t *testing.T) {
 		{"--rho Inf --bounded", "--rho +Inf: want more than 0\n"},
 		{"--rho 0.5,much", `invalid argument "0.5,much" for "--rho" flag`},
 		{"--rho 0.5,0.8,0.5", "--rho: 0.5 stands there twice\n"},
-		{"--rho 1", "--rho 1: asks for all the farm can serve, so queues grow without end; add --bounded to run its 80000 requests all the same\n"},
-		{"--rho 0.5,1.2 --requests 7", "--rho 1.2: asks for 1.2 times what the farm can serve, so queues grow without end; add --bounded to run its 7 requests all the same\n"},
-		{"--rho 1e-300", "--rho 1e-300: 80000 requests at 1e-300 of what the farm can serve can take centuries: "},
+		{"--rho 1", "--rho 1: asks for all of the farm's capacity, so queues grow without end; add --bounded to run its 80000 requests all the same\n"},
+		{"--rho 0.5,1.2 --requests 7", "--rho 1.2: asks for 1.2 times the farm's capacity, so queues grow without end; add --bounded to run its 7 requests all the same\n"},
+		{"--rho 1e-300", "--rho 1e-300: 80000 requests at 1e-300 of the farm's capacity can take centuries: "},
 		{"--seeds 0", "--seeds 0: want 1 to 100000\n"},
 		{"--seeds -1", "--seeds -1: want 1 to 100000\n"},
 		{"--requests 0", "--requests 0: want 1 to 100000000\n"},
@@ -183,9 +183,9 @@ func TestSimBadFarmFile(t *testing.T) {
 		"lsb: 2":                ":3:1: lsb: unknown key; did you mean lbs? want name, servers, ",
 		"lbs: 0":                `:3:6: lbs: "0" is not a whole number from 1 to 1024` + "\n",
 		"hop: {least: -1ms}":    `:3:14: hop.least: "-1ms" is not a duration from 0s to 4s` + "\n",
-		"arrivals: {rate: 1.5}": ":3:18: arrivals.rate: asks for 1.5 times what the farm can serve, ",
-		"arrivals: {process: diurnal, low: 0.9, high: 1.5, period: 1h}": ":3:46: arrivals.high: asks for 1.22 times what ",
-		"arrivals: {process: trace, file: burst.csv}":                   ":3:34: arrivals.file: asks for 2 times what the farm can serve, so queues grow without end; add --bounded to run its 6 requests all the same\n",
+		"arrivals: {rate: 1.5}": ":3:18: arrivals.rate: asks for 1.5 times the farm's capacity, ",
+		"arrivals: {process: diurnal, low: 0.9, high: 1.5, period: 1h}": ":3:46: arrivals.high: asks for 1.22 times the farm's capacity, ",
+		"arrivals: {process: trace, file: burst.csv}":                   ":3:34: arrivals.file: asks for 2 times the farm's capacity, so queues grow without end; add --bounded to run its 6 requests all the same\n",
 		"arrivals: {process: trace, file: none.csv}":                    ":3:34: arrivals.file: open ",
 	} {
 		file := farmFile(t, farmYAML+text+"\n")
@@ -206,7 +206,7 @@ func TestSimBrokenTrace(t *testing.T) {
 func TestSimFarmAgainstFlags(t *testing.T) {
 	file := farmFile(t, farmYAML+"arrivals: {process: trace, file: requests.txt}\n")
 	besideFarm(t, filepath.Join(filepath.Dir(file), "requests.txt"), "0 1\n2 1\n3 1\n9 1\n")
-	wantLine(t, []string{"sim", "--farm", file, "--rho", "0.5"}, cli.Usage, "--rho: "+file+" says itself when requests come (arrivals.process: trace); leave --rho out\n")
+	wantLine(t, []string{"sim", "--farm", file, "--rho", "0.5"}, cli.Usage, "--rho: "+file+" itself states when requests come (arrivals.process: trace); leave --rho out\n")
 	wantLine(t, []string{"sim", "--farm", file, "--requests", "5"}, cli.Usage, "--requests 5: the trace of arrivals has only 4\n")
 	wantLine(t, []string{"sim", "--farm", file, "--policies", "guided"}, cli.Usage, "--policies: ")
 	code, stdout, stderr := play(t, "sim", "--farm", file, "--policies", "rr", "--seeds", "1", "--json")

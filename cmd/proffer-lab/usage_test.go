@@ -24,7 +24,7 @@ func TestWrongUsage(t *testing.T) {
 		args string // separated by spaces
 		want string // the line begins so; with its \n: the whole line
 	}{
-		{"balance", "unknown verb \"balance\"; see `proffer-lab help` for what there is\n"},
+		{"balance", "unknown verb \"balance\"; see `proffer-lab help` for the list\n"},
 		{"--colour", "unknown flag: --colour; see `proffer-lab --help`\n"},
 		{"demo now", "proffer-lab demo takes no argument, got \"now\"; see `proffer-lab demo --help`\n"},
 		{"demo --colour", "unknown flag: --colour; see `proffer-lab demo --help`\n"},

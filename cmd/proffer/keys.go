@@ -125,7 +125,7 @@ func newKeysServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server FILE --locator PREFIX",
 		Short: "Print the file of one server's agent",
-		Long: `Prints the file of the agent whose node.locator is PREFIX, made from a load
+		Long: `Prints the file of the agent with the node.locator PREFIX, made from a load
 balancer's FILE: the farm's keys, and keys of the server's own in place of their
 masters. From the same FILE comes always the same.`,
 		Args: oneFile,

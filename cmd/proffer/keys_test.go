@@ -188,7 +188,7 @@ func TestKeysRefuse(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"rotate"}, "unknown verb \"keys rotate\"; see `proffer help keys` for what there is\n"},
+		{[]string{"rotate"}, "unknown verb \"keys rotate\"; see `proffer help keys` for the list\n"},
 		{[]string{"new", "lb.keys"}, "proffer keys new takes no argument, got \"lb.keys\"; see `proffer keys new --help`\n"},
 		{[]string{"new", "--from", keyFile(t, full)}, "--from: there are 8 keys already, the most there can be; drop one first\n"},
 		{[]string{"promote"}, "FILE is missing: a load balancer's file of signal keys; see `proffer keys promote --help`\n"},

@@ -1,4 +1,4 @@
-// Command proffer is the load balancer and its agent, and what an operator needs
+// Command proffer is the load balancer and its agent, and an operator's tools
 // beside them: one file a verb. Experiments and figures are cmd/proffer-lab.
 package main
 

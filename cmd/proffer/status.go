@@ -19,7 +19,7 @@ import (
 	"proffer/cmd/internal/cli"
 )
 
-// controls are where daemons answer unless their configuration says otherwise.
+// controls are the default sockets of the daemons.
 var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock"}
 
 func newStatus() *cobra.Command {
@@ -28,10 +28,10 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--control PATH] [--all] [--json]",
 		Short: "Ask a running daemon for its services, load and counters",
-		Long: `Asks the daemon on this host whose configuration names this control socket;
+		Long: `Asks the daemon on this host that has this control socket;
 without --control, the load balancer or else the agent at their default sockets.
-Counters that are 0 are left out unless --all is given; docs/counters.md says
-what each one means.`,
+Counters that are 0 are left out unless --all is given; docs/counters.md explains
+each counter.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)

@@ -9,11 +9,11 @@ import (
 	"proffer/topo"
 )
 
-// What outlives an agent that was killed: its flows, and the loads that count
+// State that outlives an agent that was killed: its flows, and the loads that count
 // some of them, by the numbers that the services had.
 
-// adopt returns what an earlier agent left: the flows with the key of their digests and
-// the loads and services whose numbers they hold, all or nothing.
+// adopt returns an earlier agent's state: the flows with the key of their digests and
+// the loads and services that they number, all or nothing.
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	names := []string{objects.AgentMapConns, objects.AgentMapConnKey, objects.AgentMapLoads, objects.AgentMapOfferings}
 	found := a.Pins.Adopt(spec, names...)
@@ -69,8 +69,8 @@ func number(services []topo.Offering, have map[objects.LBServiceKey]uint32) []ui
 	return numbers
 }
 
-// writeLoad starts a service's load. Of one that an earlier agent left, what it
-// adapted and counted in its flows stays; open sockets are counted anew.
+// writeLoad starts a service's load. Where an earlier agent left
+// it, its threshold and the counts of its flows stay; open sockets are counted again.
 func (a *Agent) writeLoad(s *topo.Offering, number uint32, known bool) error {
 	var l objects.AgentLoad
 	if known {

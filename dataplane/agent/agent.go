@@ -34,7 +34,7 @@ type Agent struct {
 	reports  *ebpf.Memory
 }
 
-const defaultEmbryonic = 16384 // flows whose handshake is not over
+const defaultEmbryonic = 16384 // flows in their handshake
 
 // New loads the programs for cfg and fills their maps; Attach makes them work.
 func New(cfg *topo.Agent) (*Agent, error) { return NewWith(cfg, nil) }
@@ -88,7 +88,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 // Objects are the programs and maps in the kernel, for those that measure or prove them.
 func (a *Agent) Objects() *objects.AgentObjects { return &a.objs }
 
-// prepare sets what the programs take as constants, and the size of their maps.
+// prepare sets the programs' constants, and the size of their maps.
 func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) error {
 	if err := plane.Constants(spec, &cfg.Node, a.Dev); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (a *Agent) countsSockets() bool {
 	return false
 }
 
-// fill writes the services; what an earlier agent knew of their load stays.
+// fill writes the services; an earlier agent's figures of their load stay.
 func (a *Agent) fill() error {
 	have, err := a.numbered()
 	if err != nil {
@@ -195,7 +195,7 @@ func vipKey(v topo.VIP) objects.LBServiceKey {
 	return key
 }
 
-// SetKeys gives the programs what this agent signs with and what it knows LBs by.
+// SetKeys gives the programs the keys that this agent signs with and checks LBs by.
 // Without keys it takes and sends signals that carry no tag.
 func (a *Agent) SetKeys(keys []topo.SignalKey) error {
 	return plane.WriteKeys(a.objs.Signing, a.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Server })
@@ -212,7 +212,7 @@ func (a *Agent) Attach() error {
 			return err
 		}
 	}
-	// XDP before egress: it is refused where another agent runs, whose egress
+	// XDP before egress: it fails where another agent runs, the egress of which
 	// filter ours would replace.
 	if err := a.AttachXDP(a.objs.AgentIn); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (a *Agent) Attach() error {
 	return err
 }
 
-// attachSockets counts what changes from now on, then what was open before; a
+// attachSockets counts the changes from now on, then the sockets open before; a
 // socket that is seen twice is marked and counted once.
 func (a *Agent) attachSockets() error {
 	var err error
@@ -246,7 +246,7 @@ func (a *Agent) attachSockets() error {
 	return nil
 }
 
-// Report hands on what the page of service i says: the busy count and when its
+// Report hands on the page of service i: the busy count and when its
 // writer wrote it (CLOCK_MONOTONIC; 0: never).
 func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	var b [16]byte
@@ -258,7 +258,7 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	return nil
 }
 
-// Load reads what service i is doing.
+// Load reads the load of service i.
 func (a *Agent) Load(i int) (dataplane.Load, error) {
 	var l objects.AgentLoad
 	if err := a.objs.Loads.Lookup(a.numbers[i], &l); err != nil {

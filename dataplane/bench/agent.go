@@ -10,7 +10,7 @@ import (
 	"proffer/topo"
 )
 
-// Agent is an agent whose programs run in a bench instead of on a link.
+// Agent is an agent with its programs in a bench instead of on a link.
 type Agent struct {
 	*agent.Agent
 	*Bench // the program of XDP

@@ -21,7 +21,7 @@ import (
 
 // Bench runs a program many times in the kernel, on frames of changing flows: the
 // program stands in the middle of bpf/bench/bench.bpf.c's, which writes the next flow
-// into the frame and undoes what the program did to it.
+// into the frame and undoes the program's changes.
 type Bench struct {
 	spec  *ebpf.CollectionSpec // of the outer program
 	prog  *ebpf.Program        // the outer one around the program under test
@@ -29,7 +29,7 @@ type Bench struct {
 	tags  *ebpf.Map
 }
 
-// Drill says what frames a program gets.
+// Drill describes the frames that a program gets.
 type Drill struct {
 	Frame   []byte // the first; at least 160 bytes
 	Changed int    // bytes at its begin that the program changes, at most 160
@@ -46,10 +46,10 @@ type Drill struct {
 	Opened     uint32 // the first of those
 	Flags      int    // where TCP's flags are
 
-	Once bool // a run of the kernel's for each: what the program does cannot be undone
+	Once bool // a run of the kernel's for each: the program's changes cannot be undone
 }
 
-// Run is what became of one run.
+// Run is the result of one run.
 type Run struct {
 	Took     time.Duration // a packet, the outer program included; in whole ns
 	Packets  uint64
@@ -108,7 +108,7 @@ func (b *Bench) surround(p *ebpf.ProgramSpec) error {
 	return nil
 }
 
-// Close frees what newBench made.
+// Close frees the bench's resources.
 func (b *Bench) Close() error { return errors.Join(b.lanes.Close(), b.tags.Close()) }
 
 // Run passes packets through the program, on the CPU where the calling thread is
@@ -139,7 +139,7 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r Run, err error) {
 }
 
 // uninterrupted runs f while no signal reaches the thread, which is locked: one
-// that does makes the kernel begin a run anew, with packets that went before.
+// that does makes the kernel begin a run again, with packets that went before.
 func uninterrupted(f func() error) (err error) {
 	all, was := unix.Sigset_t{}, unix.Sigset_t{}
 	for i := range all.Val {
@@ -182,7 +182,7 @@ func (b *Bench) counted() (uint64, error) {
 const benchTried = 2
 
 // tryUndo passes the first packets and demands that the frame is then as it was,
-// but for what makes it another flow's.
+// but for the bytes that make it another flow's.
 func (b *Bench) tryUndo(packets int, d *Drill) error {
 	out := make([]byte, len(d.Frame)+256)
 	run := ebpf.RunOptions{Data: d.Frame, DataOut: out, Repeat: uint32(packets)}
@@ -220,7 +220,7 @@ func (b *Bench) pass(packets int, d *Drill) (took time.Duration, err error) {
 	return took / time.Duration(packets), nil
 }
 
-// prepare gives a CPU's lane what it shall do.
+// prepare gives a CPU's lane its task.
 func (b *Bench) prepare(cpu int, d *Drill) error {
 	lane := objects.BenchLane{
 		Flows:      d.Flows,
@@ -255,7 +255,7 @@ func (b *Bench) prepare(cpu int, d *Drill) error {
 	return nil
 }
 
-// LB is an LB whose program runs in a bench instead of on a link.
+// LB is an LB with its program in a bench instead of on a link.
 type LB struct {
 	*lb.LB
 	*Bench

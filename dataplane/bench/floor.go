@@ -11,7 +11,7 @@ import (
 	"proffer/dataplane/objects"
 )
 
-// Floors of bpf/bench/floors.h: what a part of a load balancer costs, alone.
+// Floors of bpf/bench/floors.h: the cost of a part of a load balancer, alone.
 const (
 	FloorLoop          = objects.BenchProgLoop
 	FloorLoopOut       = objects.BenchProgLoopOut
@@ -31,8 +31,8 @@ type Floors struct {
 	all *ebpf.Collection
 }
 
-// NewFloors loads these floors, whose tables have room for so many flows and
-// whose array has so many lines.
+// NewFloors loads these floors, with tables for so many flows and an
+// array of so many lines.
 func NewFloors(flows, lines int, floors ...string) (*Floors, error) {
 	b, err := newBench(0)
 	if err != nil {

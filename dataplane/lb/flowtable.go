@@ -14,7 +14,7 @@ import (
 
 // The LB's table of flows (bpf/lb/lines.h).
 const (
-	// fullPercent of the entries are used when the table holds what it was made
+	// fullPercent of the entries are used when the table holds the flows that it was made
 	// for: up to there hardly ever a flow finds no place.
 	fullPercent = 80
 )

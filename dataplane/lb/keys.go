@@ -9,18 +9,18 @@ import (
 	"proffer/wire"
 )
 
-// SetKeys gives the programs what this LB signs with and what it knows LBs by.
+// SetKeys gives the programs the keys that this LB signs with and checks LBs by.
 func (l *LB) SetKeys(keys []topo.SignalKey) error {
 	return plane.WriteKeys(l.objs.Signing, l.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Farm })
 }
 
-// writeServerKeys gives the programs what each server signs with.
+// writeServerKeys gives the programs the key that each server signs with.
 func (l *LB) writeServerKeys(keys []topo.SignalKey, servers []topo.Server) error {
 	want := map[objects.LBSigner]objects.LBKey{}
 	for _, k := range keys {
 		for _, s := range servers {
-			who := objects.LBSigner{Server: l.numbers.of(s), KeyId: uint32(k.ID)}
-			want[who] = objects.KeyOf(wire.ServerKey(k.Server, s.Locator))
+			signer := objects.LBSigner{Server: l.numbers.of(s), KeyId: uint32(k.ID)}
+			want[signer] = objects.KeyOf(wire.ServerKey(k.Server, s.Locator))
 		}
 	}
 	if err := plane.Update(l.objs.ServerKeys, l.signers, want); err != nil {

@@ -94,7 +94,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 // Objects are the programs and maps in the kernel, for those that measure or prove them.
 func (l *LB) Objects() *objects.LBObjects { return &l.objs }
 
-// prepare sets what the programs take as constants, and the size of their maps.
+// prepare sets the programs' constants, and the size of their maps.
 func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) error {
 	if err := plane.Constants(spec, &cfg.Node, l.Dev); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (l *LB) Attach() error {
 
 // Apply makes the services, their servers and the keys those of cfg, while
 // packets flow: each meets a service as it was or as it is, with the whole table
-// that belongs to it. What the programs were loaded with does not change, and
+// that belongs to it. The programs' constants do not change, and
 // nothing is written that stays as it was.
 func (l *LB) Apply(cfg *topo.LB) error {
 	l.mu.Lock()

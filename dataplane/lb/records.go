@@ -22,7 +22,7 @@ const (
 
 // records are the services as packets find them. A slot's number is one store, and
 // a record is written before its number stands anywhere: a packet meets a service as
-// it was or as it is. So what a packet may still read is kept until all that are on
+// it was or as it is. So a record that a packet may still read is kept until all packets that are on
 // their way have ended; then it is free for another service.
 type records struct {
 	m      *ebpf.Map
@@ -144,7 +144,7 @@ func (r *records) delete(key objects.LBServiceKey) {
 	}
 }
 
-// settle returns when nobody reads a record any more that was replaced or deleted.
+// settle returns when no packet reads a replaced or deleted record any more.
 func (r *records) settle() error {
 	if len(r.left) == 0 {
 		return nil

@@ -34,7 +34,7 @@ type numbers struct {
 	m     *ebpf.Map
 }
 
-// readNumbers takes over what an earlier daemon gave.
+// readNumbers takes over the numbers that an earlier daemon gave.
 func readNumbers(m *ebpf.Map) (*numbers, error) {
 	n := &numbers{known: map[uint64]uint32{}, m: m}
 	var locator uint64
@@ -49,7 +49,7 @@ func readNumbers(m *ebpf.Map) (*numbers, error) {
 	return n, nil
 }
 
-// take gives numbers to those who have none.
+// take gives numbers to servers that have none.
 func (n *numbers) take(servers []topo.Server) error {
 	taken := map[uint32]bool{}
 	for _, number := range n.known {
@@ -74,14 +74,14 @@ func (n *numbers) take(servers []topo.Server) error {
 
 func (n *numbers) of(s topo.Server) uint32 { return n.known[objects.LocatorBits(s.Locator)] }
 
-// nobody is the number of a server that has none.
-const nobody = 0xffff
+// noServer stands for a server without a number.
+const noServer = 0xffff
 
 // ofPool gives the numbers of a pool, as buckets hold them.
 func (n *numbers) ofPool(pool []topo.Server) []uint16 {
 	out := make([]uint16, len(pool))
 	for i, s := range pool {
-		out[i] = nobody
+		out[i] = noServer
 		if number, ok := n.known[objects.LocatorBits(s.Locator)]; ok {
 			out[i] = uint16(number)
 		}
@@ -143,7 +143,7 @@ func (l *LB) SetNextHops(hops topo.NextHops) error {
 	return l.writeServers(l.servers)
 }
 
-// Resolved says how many of the servers have a next hop.
+// Resolved counts the servers that have a next hop.
 func (l *LB) Resolved() (ready, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // placed is a service as it stands in the maps.
 type placed struct {
 	record objects.LBService
-	from   fingerprint // what its table is made from
-	table  *ebpf.Map   // held until nobody reads it: Linux before 6.1.75 frees a replaced one at once
+	from   fingerprint // of the pools that its table is made from
+	table  *ebpf.Map   // held until no packet reads it: Linux before 6.1.75 frees a replaced one at once
 }
 
 // change is a service on its way into the maps.
@@ -32,7 +32,7 @@ func (c *change) keepsRecord() bool { return c.known && c.new.record == c.old.re
 const tablesAtOnce = 64
 
 // setServices makes the services those of a configuration. Those that go make
-// room first; the tables that nobody reads any more end last, those of a
+// room first; the tables that no packet reads any more end last, those of a
 // configuration that failed among them.
 func (l *LB) setServices(services []topo.Service) error {
 	if len(services) > topo.MaxServices {
@@ -228,7 +228,7 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) objects.LBS
 	return r
 }
 
-// longestHeader is what a client's packet leaves room for: a question to as many
+// longestHeader is the header that a client's packet leaves room for: a question to as many
 // servers as an offer has, and the way back (docs/wire.md).
 func longestHeader(svc *topo.Service) int {
 	n := len(svc.Via) + 1

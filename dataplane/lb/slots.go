@@ -11,12 +11,12 @@ import (
 // slots are the places for tables in the outer map `tables`.
 //
 // Linux lets an update of an outer map return when no program runs any more that
-// ran before it (a grace period of RCU): then nobody reads what was in a slot,
+// ran before it (a grace period of RCU): then no packet reads the slot's old table,
 // nor any other element that was taken out of a map until then. The waiting takes
 // 10 ms and no CPU time, so many slots change at once.
 type slots struct {
 	m    *ebpf.Map
-	none *ebpf.Map // what slots without a table hold, where deleting is one wait a slot
+	none *ebpf.Map // held by slots without a table, where deleting is one wait a slot
 	free []uint32  // the last is taken first
 }
 
@@ -58,7 +58,7 @@ func (s *slots) put(at []uint32, tables []*ebpf.Map) (int, error) {
 	return n, nil
 }
 
-// giveBack empties slots whose tables nobody reads.
+// giveBack empties slots with tables that no packet reads.
 func (s *slots) giveBack(at []uint32) error {
 	none := make([]*ebpf.Map, len(at))
 	for i := range none {

@@ -15,7 +15,7 @@ import (
 	"proffer/topo"
 )
 
-// fingerprint tells apart what tables are made from.
+// fingerprint tells apart the pools that tables are made from.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
@@ -102,7 +102,7 @@ func (b *built) write(svc *topo.Service, n *numbers) (*ebpf.Map, error) {
 
 // fill lists the servers of each bucket: the candidates of today, then those
 // that earlier tables had there, the latest first: a flow is recovered from the
-// union. Who is no longer in the pool is gone and is asked nothing: a question
+// union. A server that left the pool is gone and gets no question: a question
 // ends where its host is down. (One that shall finish its flows drains.)
 func (b *built) fill(out []objects.LBBucket, svc *topo.Service, n *numbers) {
 	pool := n.ofPool(svc.Servers)
@@ -111,7 +111,7 @@ func (b *built) fill(out []objects.LBBucket, svc *topo.Service, n *numbers) {
 		past := n.ofPool(v.Servers)
 		for i, number := range past {
 			if !slices.Contains(pool, number) {
-				past[i] = nobody
+				past[i] = noServer
 			}
 		}
 		members = append(members, past)
@@ -130,7 +130,7 @@ func addServers(b *objects.LBBucket, list []uint16, numbers []uint16) {
 	for _, at := range list {
 		number := numbers[at]
 		full := int(b.Members) == len(b.Server)
-		if number != nobody && !full && !slices.Contains(b.Server[:b.Members], number) {
+		if number != noServer && !full && !slices.Contains(b.Server[:b.Members], number) {
 			b.Server[b.Members] = number
 			b.Members++
 		}

@@ -34,8 +34,8 @@ func KeyOf(k topo.Key) LBKey {
 	return LBKey{K0: binary.LittleEndian.Uint64(k[:8]), K1: binary.LittleEndian.Uint64(k[8:])}
 }
 
-// Expected counts the offers that were accepted in the last second before epoch and whose
-// flows have not arrived.
+// Expected counts the offers that were accepted in the last second before epoch and have
+// not arrived.
 func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 	for _, p := range l.Pending {
 		if epoch-p.Epoch < uint32(len(l.Pending)) {

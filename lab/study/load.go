@@ -12,7 +12,7 @@ import (
 
 // Load is one workload, and how much of the farm it asks for.
 type Load struct {
-	Rho   float64       // of what the farm can serve, on average over the requests
+	Rho   float64       // of the farm's capacity, on average over the requests
 	End   float64       // of what it can serve in the long run, at the rate of the last requests
 	Lasts time.Duration // until the last request comes, on average
 	Work  sim.Workload
@@ -103,7 +103,7 @@ func (s *Setting) load(rho, end float64, lasts time.Duration, arrivals sim.Arriv
 	work, farm := s.Farm.Default, s.lasting()
 	work.Arrivals = arrivals
 	if lasts > longest || s.worst(farm) > 10*longest {
-		return Load{}, fmt.Errorf("%d requests at %.3g of what the farm can serve can take centuries: want fewer, or shorter ones", work.Requests, rho)
+		return Load{}, fmt.Errorf("%d requests at %.3g of the farm's capacity can take centuries: want fewer, or shorter ones", work.Requests, rho)
 	}
 	return Load{Rho: round(rho, 1e9), End: round(end/farm.Capacity(work), 1e9), Lasts: lasts, Work: work}, nil
 }

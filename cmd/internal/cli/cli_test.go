@@ -31,8 +31,8 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("flags: %w", BadUsagef("--out %d", 3)), []string{"verb"}, Usage, "program: flags: --out 3\n"},
 		{nil, []string{"verb", "x"}, Usage, "program: program verb takes no argument, got \"x\"; see `program verb --help`\n"},
 		{nil, []string{"verb", "--x"}, Usage, "program: unknown flag: --x; see `program verb --help`\n"},
-		{nil, []string{"x"}, Usage, "program: unknown verb \"x\"; see `program help` for what there is\n"},
-		{nil, []string{"vreb"}, Usage, "program: unknown verb \"vreb\"; did you mean verb? see `program help` for what there is\n"},
+		{nil, []string{"x"}, Usage, "program: unknown verb \"x\"; see `program help` for the list\n"},
+		{nil, []string{"vreb"}, Usage, "program: unknown verb \"vreb\"; did you mean verb? see `program help` for the list\n"},
 	} {
 		var out, errOut strings.Builder
 		code := Run(context.Background(), program(c.err), c.args, &out, &errOut)

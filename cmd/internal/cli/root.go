@@ -48,7 +48,7 @@ func help(root *cobra.Command) *cobra.Command {
 }
 
 // Elsewhere are verbs of the other program: each is refused with the command to
-// run instead. How says why, as "moved to".
+// run instead. How gives the reason, as "moved to".
 func Elsewhere(how, program string, verbs ...string) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, verb := range verbs {

@@ -38,6 +38,6 @@ func VerbOnly(cmd *cobra.Command, args []string) error {
 	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
 		hint = fmt.Sprintf("did you mean %s? ", strings.TrimSpace(above+" "+close[0]))
 	}
-	return BadUsagef("unknown verb %q; %ssee `%s` for what there is",
+	return BadUsagef("unknown verb %q; %ssee `%s` for the list",
 		strings.TrimSpace(above+" "+args[0]), hint, strings.TrimSpace(program+" help "+above))
 }

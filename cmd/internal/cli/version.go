@@ -6,17 +6,17 @@ import (
 	"runtime/debug"
 )
 
-// version is what `git describe` says of the source; the Makefile sets it with
+// version is `git describe` of the source; the Makefile sets it with
 // -ldflags -X.
 var version string
 
-// Version is the version of the source, and by what and for what it was built.
+// Version is the version of the source, its compiler and its platform.
 func Version() string {
 	info, _ := debug.ReadBuildInfo()
 	return fmt.Sprintf("%s (%s, %s/%s)", sourceOf(version, info), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// sourceOf is what the Makefile set, or else what the Go toolchain recorded: the
+// sourceOf is the version set by the Makefile, or else recorded by the Go toolchain: the
 // version of the module, or the commit that was checked out.
 func sourceOf(set string, info *debug.BuildInfo) string {
 	switch {

@@ -94,7 +94,7 @@ func (p Program) WantHelp(t *testing.T, verbs ...string) {
 	}
 }
 
-// WantFlags demands that the help of a verb says what it and each flag does.
+// WantFlags demands that the help of a verb explains it and each flag.
 func (p Program) WantFlags(t *testing.T, verb ...string) {
 	t.Helper()
 	root, path := p(), strings.Join(verb, " ")
@@ -108,7 +108,7 @@ func (p Program) WantFlags(t *testing.T, verb ...string) {
 		t.Errorf("%s help %s: exit %d, stderr %q", root.Name(), path, code, stderr)
 	}
 	if cmd.Long == "" || !strings.Contains(text, cmd.Long) {
-		t.Errorf("%s help %s does not say what it does:\n%s", root.Name(), path, text)
+		t.Errorf("%s help %s does not explain it:\n%s", root.Name(), path, text)
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Usage) < 10 || !strings.Contains(text, "--"+f.Name+" ") {

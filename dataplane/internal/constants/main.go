@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// enum says how an enum of C is spelt in Go.
+// enum is the spelling of an enum of C in Go.
 type enum struct {
 	c      string
 	prefix string // of its values in C

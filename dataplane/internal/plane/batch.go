@@ -6,8 +6,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Update gives the elements of a map what want says. have is what was written
-// last: only what differs is written, in one system call.
+// Update gives the elements of a map the values of want. have holds the values
+// written last: only differences are written, in one system call.
 func Update[K, V comparable](m *ebpf.Map, have, want map[K]V) error {
 	var keys []K
 	var values []V
@@ -57,7 +57,7 @@ func PutAll[K, V any](m *ebpf.Map, keys []K, values []V) (int, error) {
 	return len(keys), nil
 }
 
-// deleteAll is putAll for what shall not be there.
+// deleteAll is putAll for elements to remove.
 func deleteAll[K any](m *ebpf.Map, keys []K) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil

@@ -10,8 +10,8 @@ import (
 	"proffer/topo"
 )
 
-// WriteKeys fills a node's maps of auth.h: what LBs sign with, by id, then what
-// this node signs with, and only then takes back what is no longer valid, so
+// WriteKeys fills a node's maps of auth.h: the keys that LBs sign with, by id, then the key
+// that this node signs with, and only then removes keys that are no longer valid, so
 // that a rotation loses no signal. sign picks a node's own key.
 func WriteKeys(signing, farm *ebpf.Map, keys []topo.SignalKey, sign func(topo.SignalKey) topo.Key) error {
 	var valid, others []uint32

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// room is the memory that a new map may take, and what leaves no more.
+// room is the memory that a new map may take, and the limit that leaves no more.
 type room struct {
 	bytes uint64
 	of    string
 }
 
 // MemoryLeft returns the tightest room of this process, read from the machine's root
-// directory: what the kernel could give without swapping, and what the process's
+// directory: the memory that the kernel could give without swapping, and that the process's
 // control group (v2) and those around it may still take. Maps are charged to them.
-// What cannot be read does not bound.
+// A limit that cannot be read does not bound.
 func MemoryLeft(root fs.FS) room {
 	least := room{math.MaxUint64, ""}
 	if left, ok := numberAfter(root, "proc/meminfo", "MemAvailable:"); ok {
@@ -46,7 +46,7 @@ func ownGroup(root fs.FS) string {
 	return "/"
 }
 
-// groupLeft is what a control group may still take. The pages of files that it has
+// groupLeft is the memory that a control group may still take. The pages of files that it has
 // read or written are counted, but give way.
 func groupLeft(root fs.FS, dir string) (left uint64, bounded bool) {
 	most, bounded := numberAfter(root, path.Join(dir, "memory.max"), "")

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pins is a directory of a BPF filesystem where what must outlive the daemon has
-// a name: the link that keeps the program attached, and the maps that hold what
-// packets taught it. Programs and configuration are new with every daemon. The
+// Pins is a directory of a BPF filesystem with the names of objects that outlive
+// the daemon: the link that keeps the program attached, and the maps of
+// state learnt from packets. Programs and configuration are new with every daemon. The
 // zero value pins nothing.
 type Pins struct {
 	dir  string
-	link link.Link    // what an earlier daemon left attached, or nil
-	read bool         // its maps mean what they mean to this one
+	link link.Link    // left attached by an earlier daemon, or nil
+	read bool         // its maps have the layout of this daemon's
 	lock net.Listener // held while the daemon lives; the kernel lets it go with it
 }
 
-// Open finds what an earlier daemon left behind for the link dev. A reason
+// Open finds the objects that an earlier daemon left behind for the link dev. A reason
 // for not pinning is no error: a data plane works without. A daemon that lives
-// is one: what it has is not left behind.
+// is one: its objects are not left behind.
 func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	if dir == "" {
 		return Pins{}, "no directory is configured", nil
@@ -63,8 +63,8 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 
 const linkPin = "link"
 
-// layout is an empty directory beside the maps, named after what the bits of their
-// entries mean: the shape of a map does not tell. Whoever changes that counts on.
+// layout is an empty directory beside the maps, named after the meaning of the bits
+// of their entries, which the shape of a map does not show. A change of it counts on.
 const (
 	Layout  = "layout-2"
 	layouts = "layout-*"
@@ -85,7 +85,7 @@ func onBPFFS(dir string) bool {
 	}
 }
 
-// leftAttached returns the pinned link if it is what runs on dev now: a link of
+// leftAttached returns the pinned link if it runs on dev now: a link of
 // the same number may belong to another network namespace.
 func leftAttached(path string, dev int) link.Link {
 	l, err := link.LoadPinnedLink(path, nil)
@@ -169,7 +169,7 @@ func (p *Pins) Unlock() error {
 	return p.lock.Close()
 }
 
-// remove takes all names away: what is not held open ends.
+// remove takes all names away: objects that are not held open end.
 func (p *Pins) remove() error {
 	if p.dir == "" {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"proffer/topo"
 )
 
-// Plane is what the LB's and the agent's data planes share.
+// Plane is the common part of the LB's and the agent's data planes.
 type Plane struct {
 	Dev         *net.Interface
 	XDP         link.Link
@@ -56,7 +56,7 @@ func self(n *topo.Node, dev *net.Interface) (objects.LBNode, error) {
 	}, nil
 }
 
-// Constants sets what every program takes as constants.
+// Constants sets the constants of every program.
 func Constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) error {
 	me, err := self(n, dev)
 	if err != nil {
@@ -137,13 +137,13 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 			return p.Pins.keepLink(p.XDP)
 		}
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s already has an XDP program: stop what put it there, or `ip link set dev %s xdp off`", p.Dev.Name, p.Dev.Name)
+			return fmt.Errorf("%s already has an XDP program: stop the program that put it there, or `ip link set dev %s xdp off`", p.Dev.Name, p.Dev.Name)
 		}
 	}
 	return fmt.Errorf("attach to %s: %w", p.Dev.Name, err)
 }
 
-// modeOf says where XDP runs on a link that has a program.
+// modeOf is where XDP runs on a link that has a program.
 func modeOf(dev int) string {
 	l, err := netlink.LinkByIndex(dev)
 	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
@@ -155,10 +155,10 @@ func modeOf(dev int) string {
 // Adopted tells whether an earlier daemon's data plane was taken over.
 func (p *Plane) Adopted() bool { return p.Pins.link != nil }
 
-// Unpinned says why nothing of this plane outlives its daemon; empty: it does.
+// Unpinned is the reason why nothing of this plane outlives its daemon; empty: it does.
 func (p *Plane) Unpinned() string { return p.WhyUnpinned }
 
-// Mode says where XDP runs: "native" or "generic".
+// Mode is where XDP runs: "native" or "generic".
 func (p *Plane) Mode() string { return p.mode }
 
 // Counters returns every reason the programs count, in their order, summed over CPUs.
@@ -237,8 +237,8 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Close detaches first, so that no packet meets half a data plane. What was
-// pinned goes with it: a daemon that ends in good order leaves nothing.
+// Close detaches first, so that no packet meets half a data plane. Its
+// pins go with it: a daemon that ends in good order leaves nothing.
 func (p *Plane) Close() error {
 	var errs []error
 	if p.XDP != nil {
@@ -251,10 +251,10 @@ func (p *Plane) Close() error {
 }
 
 // LoadError keeps the verifier's reason and drops its megabytes.
-func LoadError(what string, err error) error {
+func LoadError(name string, err error) error {
 	var ve *ebpf.VerifierError
 	if errors.As(err, &ve) {
-		return fmt.Errorf("this kernel's verifier refuses the %s program: %w", what, ve)
+		return fmt.Errorf("this kernel's verifier refuses the %s program: %w", name, ve)
 	}
-	return fmt.Errorf("load the %s programs: %w", what, err)
+	return fmt.Errorf("load the %s programs: %w", name, err)
 }

@@ -16,14 +16,14 @@ const (
 	SweepTurns  = 5    // in which the whole table is swept: of the largest, some 20 ms of a core each
 )
 
-// Sweep removes the flows whose time has run out.
+// Sweep removes the expired flows.
 func (p *Plane) Sweep() (dataplane.Swept, error) { return p.SweepAt(Monotonic()) }
 
 func (p *Plane) SweepAt(now time.Duration) (dataplane.Swept, error) {
 	return p.sweepLines(now, 0, p.Lines)
 }
 
-// SweepTurn does so in the lines whose turn it is. Kept is what all turns kept, each
+// SweepTurn does so in the lines of its turn. Kept counts the flows that all turns kept, each
 // when it was the last time.
 func (p *Plane) SweepTurn() (dataplane.Swept, error) {
 	swept, err := p.sweepLines(Monotonic(), p.TurnsLine(p.turn), p.TurnsLine(p.turn+1))

@@ -17,7 +17,7 @@ func VerifiedOf(programs map[string]*ebpf.Program, names ...string) (all []datap
 		}
 		n, known := info.VerifiedInstructions()
 		if !known {
-			return nil, fmt.Errorf("this kernel does not say what its verifier did with program %s", name)
+			return nil, fmt.Errorf("this kernel does not report its verifier's work on program %s", name)
 		}
 		all = append(all, dataplane.Verified{Program: name, Instructions: n})
 	}
