@@ -56,6 +56,24 @@ func TestAgainstSlowTwin(t *testing.T) {
 	}
 }
 
+// TestOracleFOfOwnSpeeds: the search over servers of which no two are alike finds
+// what the twin finds by looking at every one.
+func TestOracleFOfOwnSpeeds(t *testing.T) {
+	p := mustParse(t, "oraclef")
+	for _, rho := range []float64{0.5, 0.9, 1.2} {
+		for seed := uint64(1); seed <= 3; seed++ {
+			f := ownSpeeds(40, FIFO)
+			for i := range f.Servers {
+				if i%3 == 0 {
+					f.Servers[i].Discipline, f.Servers[i].Cores = Sharing, 1+i%4
+				}
+			}
+			f.Default.Requests, f.Default.KeepRows = 2000, true
+			compare(t, f, p, f.Load(rho), seed)
+		}
+	}
+}
+
 func compare(t *testing.T, f Farm, p Policy, w Workload, seed uint64) {
 	t.Helper()
 	fast, err := Run(f, p, w, seed)

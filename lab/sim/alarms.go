@@ -39,6 +39,8 @@ func (a *alarms) set(i int32, at int64) {
 	}
 }
 
+func (a *alarms) at(i int32) int64 { return a.tree[a.half+int(i)] }
+
 // first is the earliest instant, whose says which station has it.
 func (a *alarms) first() int64 { return a.tree[1] }
 

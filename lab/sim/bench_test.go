@@ -40,6 +40,30 @@ func BenchmarkSize(b *testing.B) {
 	}
 }
 
+// BenchmarkOwnSpeeds: oraclef on servers of which no two are equally fast.
+func BenchmarkOwnSpeeds(b *testing.B) {
+	for _, discipline := range []Discipline{FIFO, Sharing} {
+		for _, n := range []int{100, 1000, 10_000} {
+			f := ownSpeeds(n, discipline)
+			f.Default.Requests = 600 * n
+			b.Run(fmt.Sprintf("%v/%d", discipline, n), func(b *testing.B) { measure(b, f, "oraclef", 0.9) })
+		}
+	}
+}
+
+// ownSpeeds is farm B hom with n servers whose speeds lie between 0.5 and 1.5.
+func ownSpeeds(n int, d Discipline) Farm {
+	f, _ := FarmB("hom")
+	s := f.Servers[0]
+	s.Discipline, s.Workers = d, 32
+	f.Name, f.Servers = "own speeds", nil
+	for i := range n {
+		s.Speed = 0.5 + float64(i*7919%n)/float64(n)
+		f.Servers = append(f.Servers, s)
+	}
+	return f
+}
+
 func measure(b *testing.B, f Farm, name string, rho float64) {
 	p := mustParse(b, name)
 	w := f.Load(rho)

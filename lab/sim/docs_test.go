@@ -16,7 +16,7 @@ func TestDocs(t *testing.T) {
 	_, rest, _ := strings.Cut(string(data), "<!-- policies -->\n")
 	got, _, found := strings.Cut(rest, "<!-- /policies -->\n")
 	var want strings.Builder
-	want.WriteString("| policy | what it sees | |\n|---|---|---|\n")
+	want.WriteString("| policy | it sees | |\n|---|---|---|\n")
 	for _, f := range sorted() {
 		for _, s := range f.Names {
 			if s.Means != "" {

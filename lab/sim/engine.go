@@ -1,5 +1,7 @@
 package sim
 
+import "slices"
+
 // Engine is one run. A policy sees of it what part.go exports.
 type Engine struct {
 	farm   Farm
@@ -54,14 +56,15 @@ type timer struct {
 // flowTable is an LB's: a bucket holds one flow (HLB §IV-A2).
 type flowTable []bool
 
-// loop runs until every request is answered: timers alone do not keep it alive.
+// loop runs until every request is answered.
 func (e *Engine) loop() {
 	for e.step() {
 		e.result.events++
 	}
 }
 
-// step processes the next event; false when nothing is left to answer.
+// step processes the next event; false when nothing is left to answer, or nothing
+// to answer it with.
 func (e *Engine) step() bool {
 	due := e.alarms.first()
 	at := due
@@ -77,12 +80,21 @@ func (e *Engine) step() bool {
 	case due == at:
 		e.now = at
 		e.complete(e.alarms.whose())
+	case e.hops.heap[0].what == ticking && e.stuck():
+		return false
 	default:
 		next := e.hops.pop()
 		e.now = next.at
 		e.handle(next)
 	}
 	return true
+}
+
+// stuck says that nothing but timers is left to happen, so that a request that is
+// still open was lost by a fault: timers alone would tick for ever.
+func (e *Engine) stuck() bool {
+	return e.alarms.first() == never && e.coming == never &&
+		!slices.ContainsFunc(e.hops.heap, func(next event) bool { return next.what != ticking })
 }
 
 func (e *Engine) handle(next event) {
@@ -96,7 +108,7 @@ func (e *Engine) handle(next event) {
 	case data:
 		e.data(next.request)
 	case accepted:
-		e.reporter.Heard(&e.requests.all[next.request])
+		e.reporter.Signalled(&e.requests.all[next.request])
 	case closing:
 		e.forget(next.request)
 	case ticking:

@@ -8,7 +8,7 @@ import (
 var _ = Register(Family{
 	Name: "guided", Sees: Offers,
 	Names: []Spelling{
-		{"guided", "ours: 4 candidates, led by what servers report on the way; guided:C for 2 to 8", "green solid"},
+		{"guided", "ours: 4 candidates, led by the servers' reports on the way; guided:C for 2 to 8", "green solid"},
 		{"guided:8", "ours with 8 candidates", "green dotted"},
 	},
 	Parse: func(p *Policy, options string) error {
@@ -73,8 +73,8 @@ func (g *guided) Report(r *Request) {
 	r.report, r.idle = g.metric(r.server), g.idle(r.server)
 }
 
-// Heard is the signal's way past the LB.
-func (g *guided) Heard(r *Request) {
+// Signalled is the signal's way past the LB.
+func (g *guided) Signalled(r *Request) {
 	if r.idle {
 		g.tokens[r.lb].add(r.server, r.report)
 	} else {

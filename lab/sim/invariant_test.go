@@ -63,6 +63,26 @@ func TestConservation(t *testing.T) {
 	}
 }
 
+// TestLostRequest: a run that loses a request ends and says so, also where a
+// policy's timers would tick for ever.
+func TestLostRequest(t *testing.T) {
+	for _, name := range []string{"jsq", "learned"} {
+		e := newEngine(smallFarm(), mustParse(t, name), smallFarm().Load(0.5), 1)
+		for e.sent < 100 || e.hops.heap[0].what != data {
+			e.step()
+		}
+		e.hops.pop()
+		for range 1_000_000 {
+			if !e.step() {
+				break
+			}
+		}
+		if e.step() || e.result.open != 1 {
+			t.Errorf("%s: %d requests are open, and it goes on (seed 1)", name, e.result.open)
+		}
+	}
+}
+
 // TestCommonRandomNumbers: at a seed every policy meets the same requests, at
 // the same LBs.
 func TestCommonRandomNumbers(t *testing.T) {

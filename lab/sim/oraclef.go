@@ -19,15 +19,22 @@ var _ = Register(Family{
 //
 // FIFO: the request starts when a core has done all it was given, which is one
 // number a server. Sharing: a server with a core to spare finishes a request in
-// its bare service time, so only if none has one are all servers played forward.
-// Servers of one speed and discipline are ranked by that number, the instant or
-// the requests too many, in one index. Disks are not foreseen.
+// its bare service time, any other is played forward. Servers of one speed and
+// discipline make a class, which ranks them by that number, the instant or the
+// requests too many. Two searches find the earliest end: of the classes' first
+// servers, and, where none of a class has a core to spare, of all servers, since
+// the one with the fewest requests too many may not be the first of them. Disks
+// are not foreseen.
 type finisher struct {
 	*Engine
 	two     bool
-	classes []class
 	of      []int32     // the class of each server
-	heads   []*least    // of each class
+	place   []int32     // and its position among those of the class
+	members [][]int32   // of each class
+	heads   []*least    // of each class, by position
+	classes *soonest    // all
+	crowded *soonest    // servers without a core to spare, of classes of several
+	tight   int         // sharing classes of several of which none has a core to spare
 	free    [][]float64 // FIFO: per server, ns, when each core is free, the first one first
 	needs   []float64   // scratch
 }
@@ -39,27 +46,100 @@ type class struct {
 
 func newFinisher(e *Engine, two bool) *finisher {
 	p := &finisher{Engine: e, two: two}
+	var classes, servers []pace
+	numbers := map[class]int32{}
 	for i, s := range e.farm.Servers {
-		of := slices.Index(p.classes, class{s.speed(), s.Discipline})
-		if of < 0 {
-			of = len(p.classes)
-			p.classes = append(p.classes, class{s.speed(), s.Discipline})
-			p.heads = append(p.heads, newLeast(len(e.servers)))
+		c := class{s.speed(), s.Discipline}
+		of, known := numbers[c]
+		if !known {
+			of = int32(len(classes))
+			numbers[c], classes = of, append(classes, paceOf(s))
+			p.members = append(p.members, nil)
 		}
-		p.of = append(p.of, int32(of))
+		p.of = append(p.of, of)
+		p.place = append(p.place, int32(len(p.members[of])))
+		p.members[of] = append(p.members[of], int32(i))
 		p.free = append(p.free, make([]float64, s.Cores))
-		p.heads[of].set(int32(i), 0)
+		servers = append(servers, paceOf(s))
+		classes[of] = classes[of].least(paceOf(s))
+	}
+	p.classes, p.crowded = newSoonest(classes), newSoonest(servers)
+	for _, m := range p.members {
+		p.heads = append(p.heads, newLeast(len(m)))
+	}
+	for i := range e.farm.Servers {
+		p.rank(int32(i), 0)
 	}
 	return p
 }
 
-// changed matters under sharing only: FIFO plans by what it gave.
-func (p *finisher) Changed(server int32) {
-	if p.farm.Servers[server].Discipline == Sharing {
-		busy := p.servers[server].assigned
-		tooMany := max(0, busy-int32(p.farm.Servers[server].Cores)+1)
-		p.heads[p.of[server]].set(server, float64(tooMany))
+func paceOf(s Server) pace {
+	p := pace{1 / s.speed(), 1 / s.Power(), 1/s.speed() + 1/s.Power()}
+	if s.Discipline == FIFO {
+		p.full, p.crowd = p.alone, math.Inf(1)
 	}
+	return p
+}
+
+// rank sets the number by which the server stands in its class.
+func (p *finisher) rank(server int32, key float64) {
+	class := p.of[server]
+	head := p.heads[class]
+	before := head.best()
+	head.set(p.place[server], key)
+	now := head.best()
+	switch {
+	case p.farm.Servers[server].Discipline == FIFO:
+		p.classes.set(class, now)
+	case len(p.members[class]) > 1:
+		p.classes.set(class, 0)
+		p.tight += tooMany(now) - tooMany(before)
+	case now > 0:
+		p.classes.set(class, p.firstEnd(server))
+	default:
+		p.classes.set(class, 0)
+	}
+}
+
+// tooMany is 1 for a key of requests too many.
+func tooMany(key float64) int {
+	if key > 0 && key < math.Inf(1) {
+		return 1
+	}
+	return 0
+}
+
+// Changed matters under sharing only: FIFO plans by what it gave.
+func (p *finisher) Changed(server int32) {
+	s := &p.farm.Servers[server]
+	if s.Discipline == FIFO {
+		return
+	}
+	key := float64(max(0, int(p.servers[server].assigned)-s.Cores+1))
+	p.rank(server, key)
+	switch {
+	case len(p.members[p.of[server]]) == 1:
+	case key == 0:
+		p.crowded.set(server, math.Inf(1))
+	default:
+		p.crowded.set(server, 0)
+	}
+}
+
+// firstEnd is an instant before which the server, if it gets one more request,
+// completes none of those that it has, in ns: with one more it is no faster than
+// it is now, and what is on its way needs the average of that.
+func (p *finisher) firstEnd(server int32) float64 {
+	s, st := &p.servers[server], &p.stations[server]
+	if st.waiting > 0 {
+		return 0
+	}
+	first := float64(p.alarms.at(server))
+	if coming := int(s.assigned) - len(st.running); coming > 0 {
+		need := s.pending / float64(coming) * float64(s.assigned)
+		first = min(first, float64(p.now)+need/p.farm.Servers[server].Power())
+	}
+	return first
 }
 
 func (p *finisher) Choose(_ int32, r *Request) int32 {
@@ -77,29 +157,26 @@ func (p *finisher) pick(r *Request) int32 {
 		}
 		return list[0]
 	}
-	best, at := math.Inf(1), int32(nobody)
-	crowded := false
-	for _, h := range p.heads {
-		s := h.choose(p.choice.at(uint64(r.number)))
-		crowded = crowded || p.farm.Servers[s].Discipline == Sharing && h.best() > 0
-		if end := p.finish(s, r, best); end < best {
-			best, at = end, s
-		}
+	now, word := float64(p.now), p.choice.at(uint64(r.number))
+	class, best := p.classes.find(now, r.demand, math.Inf(1), func(class int32, best float64) float64 {
+		return p.finish(p.head(class, word), r, best+slack)
+	})
+	if p.tight == 0 {
+		return p.head(class, word)
 	}
-	if crowded {
-		return p.walk(r, best, at)
+	server, _ := p.crowded.find(now, r.demand, best, func(server int32, best float64) float64 {
+		return p.finish(server, r, best+slack)
+	})
+	if server == nobody {
+		return p.head(class, word)
 	}
-	return at
+	return server
 }
 
-// walk plays every server forward.
-func (p *finisher) walk(r *Request, best float64, at int32) int32 {
-	for s := range int32(len(p.servers)) {
-		if end := p.finish(s, r, best); end < best {
-			best, at = end, s
-		}
-	}
-	return at
+// head is the server of a class that stands first, which of equals is up to the
+// random word.
+func (p *finisher) head(class int32, word uint64) int32 {
+	return p.members[class][p.heads[class].choose(word)]
 }
 
 // finish is when the server would be done with r, in ns; +Inf if not before most.
@@ -128,7 +205,7 @@ func (p *finisher) give(server int32, r *Request) {
 		free[i-1] = free[i]
 	}
 	free[i-1] = end
-	p.heads[p.of[server]].set(server, free[0])
+	p.rank(server, free[0])
 }
 
 // share is how long a request of this demand takes at a sharing server of speed

@@ -29,9 +29,9 @@ type Leader interface {
 // Reporter is an Offerer whose servers report on the way, in the signals that
 // pass the LB: the accepting SYN-ACK and the flow's end.
 type Reporter interface {
-	Served(r *Request) // the server has completed r
-	Report(r *Request) // the server writes a signal of r
-	Heard(r *Request)  // the signal passes r.LB()
+	Served(r *Request)    // the server has completed r
+	Report(r *Request)    // the server writes a signal of r
+	Signalled(r *Request) // the signal passes r.LB()
 }
 
 // Tracker follows the flows that an LB has in its table: when they begin, and

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 )
 
@@ -13,6 +14,9 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 	}
 	e := newEngine(f, p, w, seed)
 	e.loop()
+	if n := e.result.open; n > 0 {
+		return Result{}, fmt.Errorf("simulate farm %q: policy %s lost %d requests: they are neither answered nor on their way (seed %d)", f.Name, p.Name, n, seed)
+	}
 	return e.close(), nil
 }
 

@@ -211,7 +211,7 @@ func (e *Engine) end(i int32, byClient, bySignal int64) {
 func (e *Engine) forget(i int32) {
 	r := &e.requests.all[i]
 	if e.reporter != nil {
-		e.reporter.Heard(r)
+		e.reporter.Signalled(r)
 	} else if r.bucket != nobody {
 		if e.tables != nil {
 			e.tables[r.lb][r.bucket] = false
