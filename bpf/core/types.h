@@ -109,7 +109,7 @@ struct service {
 
 /* One list of servers. The first `choices` are the flow's candidates, in their
  * order; the others were in the lists of earlier pools, the latest first. */
-struct bucket {
+struct candidates {
 	__u8 choices;
 	__u8 members;
 	__u16 server[MAX_MEMBERS];

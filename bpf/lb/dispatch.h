@@ -71,7 +71,7 @@ __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, cons
 /* offer_to_two sends an offer to both candidates of a list of two, of which the second
  * must take it, as send_listed would, but for the list. */
 static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
-					const struct service *svc, const struct bucket *b)
+					const struct service *svc, const struct candidates *b)
 {
 	const struct server *first = server_at(b->server[0]), *second;
 	const struct signal_key *k = signing_key();
@@ -104,7 +104,7 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	__u64 word = flow_find_inline(p->hash, false);
-	const struct bucket *b = bucket_of(svc, p);
+	const struct candidates *b = choose(p, svc);
 	__u32 times = seen_before(p);
 
 	if (word || times || !b || b->choices != 2 || svc->wire != WIRE_ENCAP || svc->vias)
@@ -168,12 +168,12 @@ static __always_inline bool steer(const struct packet *p, struct destination *d)
 	return false;
 }
 
-/* by_hash orders the server by which a flow is: its only one. There is no state here
- * and no agent there (the SID is one End.DT6 a server). */
-static __always_inline void by_hash(const struct packet *p, const struct service *svc,
-				    struct destination *d)
+/* first_candidate makes the first candidate a packet's destination. Its SID is one
+ * End.DT6 a server (RFC 8986 §4.6), which needs no agent. */
+static __always_inline void first_candidate(const struct packet *p, const struct service *svc,
+					    struct destination *d)
 {
-	const struct bucket *b = bucket_of(svc, p);
+	const struct candidates *b = choose(p, svc);
 
 	*d = (struct destination){
 		.server = b && b->choices ? b->server[0] : NO_SERVER,
@@ -182,12 +182,17 @@ static __always_inline void by_hash(const struct packet *p, const struct service
 	};
 }
 
-/* dispatch sends a packet of a service to the server of its flow, or asks for one. */
+/* dispatch sends a packet of a service to the server of its flow, or to those that may
+ * take or have it. */
 static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 				    struct destination *d)
 {
-	if (svc->dispatch == DISPATCH_SINGLE)
-		by_hash(p, svc, d);
+	enum tracking tracking = tracking_of(svc);
+
+	if (tracking == TRACK_UNKNOWN)
+		return verdict(LB_DROP_UNKNOWN_DISPATCH, XDP_DROP);
+	if (tracking == TRACK_NONE)
+		first_candidate(p, svc, d);
 	else if (opens(p))
 		return offer(ctx, p, svc);
 	else if (!steer(p, d))

@@ -76,7 +76,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	}
 	scr->sender = number;
 	svc = has_ports(p) ? service_of(p) : NULL;
-	if (!svc || svc->dispatch != DISPATCH_HUNT)
+	if (!svc || tracking_of(svc) != TRACK_FLOWS)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	p->hash = digest(&p->t);
 	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))

@@ -13,7 +13,7 @@
 #include "packet/auth.h"
 #include "lb/counters.h"
 #include "packet/nexthop.h"
-#include "lb/service.h"
+#include "lb/choose/choose.h"
 #include "packet/scratch.h"
 
 #define NO_SERVER 0xffffffff
@@ -87,7 +87,7 @@ enum listed {
 struct listing {
 	struct route *r;
 	struct plan *p;
-	const struct bucket *b;
+	const struct candidates *b;
 };
 
 /* add_server appends a server's SID. */
@@ -155,7 +155,7 @@ static long list_server(__u64 i, struct listing *l)
 }
 
 /* size_parts says how many servers each lap has. */
-static __always_inline void size_parts(struct plan *p, const struct bucket *b)
+static __always_inline void size_parts(struct plan *p, const struct candidates *b)
 {
 	__u32 question = p->parts & PART_QUESTION, offer = p->parts / PART_OFFER;
 

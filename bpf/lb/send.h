@@ -70,7 +70,7 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	if (!p || !svc || !plan || !scr)
 		return XDP_ABORTED;
 	l.r = &scr->route;
-	l.b = bucket_of(svc, p);
+	l.b = choose(p, svc);
 	if (!l.b)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (l.b->members < 2) /* nobody else: who gave it back has the last word */

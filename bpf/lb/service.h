@@ -35,7 +35,7 @@ struct {
 } services SEC(".maps");
 
 /* Keeps the layout of a bucket in the object's BTF, for Go. */
-const volatile struct bucket no_bucket = {};
+const volatile struct candidates no_candidates = {};
 
 struct table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -43,7 +43,7 @@ struct table {
 	/* Tables differ in size, and user space writes them through memory. */
 	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 	__uint(key_size, sizeof(__u32)); /* no types: Linux 6.1 wants Go's to have them, too */
-	__uint(value_size, sizeof(struct bucket));
+	__uint(value_size, sizeof(struct candidates));
 };
 
 /* Twice the services: all may get another slot at once (dataplane/slots.go, which
@@ -165,23 +165,9 @@ static __always_inline struct server *server_at(__u32 i)
 	return s && s->locator_be ? s : NULL;
 }
 
-/* hash_of_addresses is all that a fragment and the whole have in common. */
-__noinline __u64 hash_of_addresses(const struct packet *p)
+/* bucket_at returns the list of servers that a service's table has for a hash. */
+static __always_inline const struct candidates *bucket_at(const struct service *svc, __u64 hash)
 {
-	struct tuple t = {};
-
-	if (!p)
-		return 0;
-	t.client = p->t.client;
-	t.vip = p->t.vip;
-	return digest(&t);
-}
-
-/* bucket_of returns the servers of a flow. Services that take fragments are
- * hashed by addresses alone, so that a fragment finds the way of the whole. */
-static __always_inline struct bucket *bucket_of(const struct service *svc, const struct packet *p)
-{
-	__u64 hash = svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash;
 	__u32 at = svc->table;
 	void *table;
 

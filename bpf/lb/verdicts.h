@@ -22,9 +22,9 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
 	switch (p->kind) {
 	case KIND_FRAGMENT:
-		if (!vip->buckets)
+		if (!vip->buckets || tracking_of(vip) != TRACK_NONE)
 			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
-		by_hash(p, vip, &d);
+		first_candidate(p, vip, &d);
 		return send_routed(ctx, p, vip, &d);
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);

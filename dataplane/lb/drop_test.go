@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"proffer/dataplane/objects"
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
@@ -98,6 +99,40 @@ func testClientMalformed(t *testing.T, seen rig.Hits) {
 	r.Send(t, udp[:rig.AtUpper+9]).Is(t, "UDP cut in its payload", rig.XDPDrop, nil, "drop_truncated")
 	r.Send(t, rig.Altered(udp, rig.AtUpper+5, 7)).Is(t, "UDP length 7", rig.XDPDrop, nil, "drop_malformed_transport")
 	r.Send(t, rig.Altered(udp, rig.AtUpper+5, 14)).Is(t, "UDP length past the packet", rig.XDPDrop, nil, "drop_malformed_transport")
+}
+
+// testUnknownDispatch: a dispatch that the programs do not have is not taken for
+// another one; each packet of the service is dropped and counted.
+func testUnknownDispatch(t *testing.T, seen rig.Hits) {
+	hashed := func(s *topo.Service) { s.Fragments = topo.HashFragments }
+	r := rig.NewLB(t, seen, rig.Hunting(2, 4, hashed), rig.Hunting(2, 4, rig.OverUDP))
+	services := r.Objects().Services
+	for i := range services.MaxEntries() {
+		var record objects.LBService
+		if err := services.Lookup(i, &record); err != nil {
+			t.Fatal(err)
+		}
+		if record.Buckets == 0 {
+			continue
+		}
+		record.Dispatch = 200
+		if err := services.Put(i, record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop := func(what string, frame []byte, reason string) {
+		r.Send(t, frame).Is(t, what, rig.XDPDrop, nil, reason)
+	}
+	drop("SYN", rig.Inward(rig.HuntPort, rig.SYN).Frame(), "drop_unknown_dispatch")
+	drop("ACK", rig.Inward(rig.HuntPort, rig.ACK).Frame(), "drop_unknown_dispatch")
+	drop("datagram", rig.Datagram(rig.HuntPort, "x").Frame(), "drop_unknown_dispatch")
+	for _, f := range fragmentsOf(rig.Inward(rig.HuntPort, rig.ACK)) {
+		drop("fragment", f, "drop_fragment")
+	}
+	answer := rig.Outward(rig.HuntPort, rig.SYN|rig.ACK)
+	drop("cs", rig.SignalFrom(2, answer, rig.Create, 7), "drop_not_from_vip")
+	drop("rms", rig.SignalFrom(2, answer, rig.Remove, 7), "drop_not_from_vip")
+	drop("nm", rig.SignalFrom(2, rig.Inward(rig.HuntPort, rig.ACK), 0x40, 7), "drop_not_from_vip")
 }
 
 // testNoWayOut: nobody to send to, no neighbour, no room before the frame.

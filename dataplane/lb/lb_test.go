@@ -34,6 +34,7 @@ func TestLB(t *testing.T) {
 		{"steer", testSteer},
 		{"pass untouched", testPassUntouched},
 		{"client's malformed", testClientMalformed},
+		{"unknown dispatch", testUnknownDispatch},
 		{"no way out", testNoWayOut},
 		{"create stickiness", testCreate},
 		{"create stickiness, inserted", testCreateInserted},

@@ -96,7 +96,7 @@ func (b *built) write(svc *topo.Service, n *numbers) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("map a table of %d buckets into memory: %w", b.buckets(), err)
 	}
 	defer unix.Munmap(mem)
-	b.fill(unsafe.Slice((*objects.LBBucket)(unsafe.Pointer(&mem[0])), b.buckets()), svc, n)
+	b.fill(unsafe.Slice((*objects.LBCandidates)(unsafe.Pointer(&mem[0])), b.buckets()), svc, n)
 	return m, nil
 }
 
@@ -104,7 +104,7 @@ func (b *built) write(svc *topo.Service, n *numbers) (*ebpf.Map, error) {
 // that earlier tables had there, the latest first: a flow is recovered from the
 // union. A server that left the pool is gone and gets no question: a question
 // ends where its host is down. (One that shall finish its flows drains.)
-func (b *built) fill(out []objects.LBBucket, svc *topo.Service, n *numbers) {
+func (b *built) fill(out []objects.LBCandidates, svc *topo.Service, n *numbers) {
 	pool := n.ofPool(svc.Servers)
 	members := [][]uint16{pool}
 	for _, v := range svc.Past() {
@@ -126,7 +126,7 @@ func (b *built) fill(out []objects.LBBucket, svc *topo.Service, n *numbers) {
 }
 
 // addServers appends the servers of a list that are not there yet, while there is room.
-func addServers(b *objects.LBBucket, list []uint16, numbers []uint16) {
+func addServers(b *objects.LBCandidates, list []uint16, numbers []uint16) {
 	for _, at := range list {
 		number := numbers[at]
 		full := int(b.Members) == len(b.Server)

@@ -20,7 +20,7 @@ import (
 
 // TestBucketBytes: Go's copy of a number of C's.
 func TestBucketBytes(t *testing.T) {
-	if n := unsafe.Sizeof(objects.LBBucket{}); n != objects.BucketBytes {
+	if n := unsafe.Sizeof(objects.LBCandidates{}); n != objects.BucketBytes {
 		t.Errorf("a bucket has %d bytes, the tables %d", n, objects.BucketBytes)
 	}
 }
@@ -103,7 +103,7 @@ func wantUnion(r *rig.LB, t *testing.T) (full int) {
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(i+1))
 		want := r.Union(t, 0, p.Flow())
 		want = want[:min(len(want), 15)]
-		var b objects.LBBucket
+		var b objects.LBCandidates
 		if err := table.Lookup(uint32(policy.NewDigestKey(rig.CandidateKeyOfTests).Digest(p.Flow())>>32*rig.BucketsOfTests>>32), &b); err != nil {
 			t.Fatal(err)
 		}

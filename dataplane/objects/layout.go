@@ -47,7 +47,7 @@ func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 
 const EpochShift = 27 // EPOCH_SHIFT of types.h, held equal by a test
 
-const BucketBytes = 32 // sizeof(struct bucket), held equal by a test
+const BucketBytes = 32 // sizeof(struct candidates), held equal by a test
 
 // The LB's table of flows (bpf/lb/lines.h).
 const (

@@ -19,7 +19,7 @@ type LBBlock struct {
 	MaskBe uint64
 }
 
-type LBBucket struct {
+type LBCandidates struct {
 	_       structs.HostLayout
 	Choices uint8
 	Members uint8
@@ -176,7 +176,7 @@ const (
 	LBVarDomain          = "domain"
 	LBVarFlowKey         = "flow_key"
 	LBVarLines           = "lines"
-	LBVarNoBucket        = "no_bucket"
+	LBVarNoCandidates    = "no_candidates"
 	LBVarRedirectTo      = "redirect_to"
 	LBVarSelf            = "self"
 	LBVarStalls          = "stalls"
@@ -261,7 +261,7 @@ type LBVariableSpecs struct {
 	Domain       *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey      *ebpf.VariableSpec `ebpf:"flow_key"`
 	Lines        *ebpf.VariableSpec `ebpf:"lines"`
-	NoBucket     *ebpf.VariableSpec `ebpf:"no_bucket"`
+	NoCandidates *ebpf.VariableSpec `ebpf:"no_candidates"`
 	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self         *ebpf.VariableSpec `ebpf:"self"`
 	Stalls       *ebpf.VariableSpec `ebpf:"stalls"`
@@ -336,7 +336,7 @@ type LBVariables struct {
 	Domain       *ebpf.Variable `ebpf:"domain"`
 	FlowKey      *ebpf.Variable `ebpf:"flow_key"`
 	Lines        *ebpf.Variable `ebpf:"lines"`
-	NoBucket     *ebpf.Variable `ebpf:"no_bucket"`
+	NoCandidates *ebpf.Variable `ebpf:"no_candidates"`
 	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
 	Self         *ebpf.Variable `ebpf:"self"`
 	Stalls       *ebpf.Variable `ebpf:"stalls"`

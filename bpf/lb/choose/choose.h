@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* choose.h: which servers a flow may go to, in order of preference. A dispatch is one
+ * file here with its function, one row of DISPATCHES, and its number in enum dispatch.
+ * The rest of the LB asks for the candidates and for the row's tracking, never for the
+ * dispatch.
+ *
+ * A function gets the packet, with its digest, and the service; a clock is in
+ * core/clock.h. The candidates stay as they are while the packet is processed. With
+ * TRACK_FLOWS the packets of a flow get equal candidates as long as the service's table
+ * stands: a list that does not fit one packet is continued by position (list.h). */
+#pragma once
+#include "lb/choose/hunt.h"
+#include "lb/choose/single.h"
+
+/* What the LB does with the flows of a service. */
+enum tracking {
+	TRACK_UNKNOWN, /* no such dispatch: packets are dropped */
+	TRACK_NONE,    /* each packet goes to the first candidate in dt; no entry, no signals */
+	TRACK_FLOWS,   /* SYNs are offered to the candidates; signals make and remove entries */
+};
+
+#define DISPATCHES(ROW)                                 \
+	ROW(DISPATCH_SINGLE, TRACK_NONE, choose_single) \
+	ROW(DISPATCH_HUNT, TRACK_FLOWS, choose_hunt)
+
+static __always_inline enum tracking tracking_of(const struct service *svc)
+{
+	switch (svc->dispatch) {
+#define ROW(dispatch, tracking, function) \
+	case dispatch:                    \
+		return tracking;
+		DISPATCHES(ROW)
+#undef ROW
+	}
+	return TRACK_UNKNOWN;
+}
+
+/* choose returns the candidates of a packet's flow, or NULL if there are none. */
+static __always_inline const struct candidates *choose(const struct packet *p,
+						       const struct service *svc)
+{
+	switch (svc->dispatch) {
+#define ROW(dispatch, tracking, function) \
+	case dispatch:                    \
+		return function(p, svc);
+		DISPATCHES(ROW)
+#undef ROW
+	}
+	return NULL;
+}
