@@ -7,7 +7,7 @@ import (
 )
 
 // Acceptor decides on the offers that an agent could pass on. Twin of
-// bpf/agent/accept.h.
+// bpf/agent/accept/accept.h.
 type Acceptor struct {
 	Acceptance topo.Acceptance
 	Threshold  uint32  // c: an offer is accepted while busy < c

@@ -6,7 +6,7 @@ import "strconv"
 type Acceptance uint8
 
 // AcceptanceRow is all that Go code asks of an acceptance policy, but for the
-// decision, which is policy.Acceptor's and bpf/agent/accept.h's.
+// decision, which is policy.Acceptor's and bpf/agent/accept/'s.
 type AcceptanceRow struct {
 	Name    string
 	Meaning string // one line, the schema's

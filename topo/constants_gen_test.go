@@ -1,4 +1,4 @@
-// Code generated from bpf/core/types.h by dataplane/internal/constants; DO NOT EDIT.
+// Code generated from the enums of bpf/ by dataplane/internal/constants; DO NOT EDIT.
 
 package topo
 

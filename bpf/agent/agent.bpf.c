@@ -13,7 +13,6 @@
 #include "agent/act.h"
 #include "agent/decide.h"
 #include "agent/signal.h"
-#include "agent/sockets.h"
 #include "agent/sweep.h"
 #include "agent/wrap.h"
 

@@ -14,7 +14,7 @@
 #pragma once
 #include "agent/counters.h"
 #include "agent/insert.h"
-#include "agent/request_load.h"
+#include "agent/load/load.h"
 #include "core/siphash.h"
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are retransmitted (RFC 6298) */
@@ -71,17 +71,17 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 	struct load *l = load_at(o->index);
 
 	if (old->expired)
-		pending_ended(old->expired);
+		load_on_arrival(old->expired);
 	if (old->c) {
-		pending_ended(old->c);
-		request_ended(old->c);
+		load_on_arrival(old->c);
+		load_on_out(old->c);
 	}
 	if (!l)
 		return false;
-	pending_add(l, fresh.epoch);
+	load_on_accept(l, fresh.epoch);
 	if (conn_put(&p->t, p->hash, &fresh, old->at, 0) >= 0)
 		return true;
-	pending_remove(l, fresh.epoch);
+	load_on_cancel(l, fresh.epoch);
 	return false;
 }
 
@@ -130,6 +130,22 @@ static __always_inline void signal_to_lb(struct conn *c, __be64 lb_be, bool inse
 	else
 		clear_flag(c, CONN_INSERT);
 	c->state = CONN_WAIT;
+}
+
+/* is_new_payload is true of payload past the last seen, and of any datagram's. */
+static __always_inline bool is_new_payload(struct conn *c, const struct packet *p)
+{
+	__u32 end = p->seq + !!(p->flags & TCP_SYN) + p->payload;
+	bool fresh;
+
+	if (p->kind == KIND_UDP)
+		return p->payload;
+	fresh = p->payload && (__s32)(end - c->next_in) > 0;
+	if (p->flags & TCP_FIN)
+		end++;
+	if ((__s32)(end - c->next_in) > 0 && (p->payload || p->flags & TCP_FIN))
+		c->next_in = end;
+	return fresh;
 }
 
 static __always_inline bool conn_closed(const struct conn *c)

@@ -32,14 +32,15 @@ static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
 
 	c->seen_ns = now;
 	if (!e->embryonic) {
-		pending_ended(c);
-		request_began(c, p);
+		load_on_arrival(c);
+		if (is_new_payload(c, p))
+			load_on_in(c);
 	}
 	if (p->flags & TCP_FIN)
 		set_flag(c, CONN_CLIENT_FIN);
 	if (p->flags & TCP_RST && aborts(ctx, p, r->o, c)) {
 		set_flag(c, CONN_CLOSED);
-		request_ended(c);
+		load_on_out(c);
 	}
 }
 

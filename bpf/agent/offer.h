@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* offer.h: the decision on an offer, connectAvail or connectForce. */
 #pragma once
+#include "agent/accept/accept.h"
 #include "agent/listener.h"
 #include "agent/ownership.h"
 #include "agent/passed_on.h"
@@ -44,6 +45,15 @@ static __always_inline struct decision no_listener(const struct request *r)
 	return decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_NO_LISTENER);
 }
 
+/* would_accept decides an offer that could be passed on. A function of its own: to the
+ * verifier each policy and measure is another way out. */
+__noinline int would_accept(const struct offering *o, const struct listener *here, __u64 now)
+{
+	struct load *l = o && here ? load_at(o->index) : NULL;
+
+	return l ? accepts(o, l, load_of(o, here, now)) : WILLING;
+}
+
 /* accept_or_pass_on decides an offer for which the listener has room; an offer that must
  * be taken is accepted whatever the load. */
 static __always_inline struct decision accept_or_pass_on(const struct request *r,
@@ -51,15 +61,15 @@ static __always_inline struct decision accept_or_pass_on(const struct request *r
 							 const struct listener *here, bool must,
 							 __u64 now)
 {
-	struct load *l = load_at(r->o->index);
-
-	if (!must && l) {
-		switch (would_accept(r->o, l, here, now)) {
+	if (!must) {
+		switch (would_accept(r->o, here, now)) {
 		case TOO_BUSY:
 			return decided(ACT_PASS_ON_OFFER, AGENT_PASS_ON_BUSY);
 		case LOAD_UNKNOWN:
 			return decided(ACT_PASS_ON_OFFER, AGENT_PASS_ON_UNKNOWN_LOAD);
-		default:
+		case POLICY_UNKNOWN:
+			return decided(ACT_PASS_ON_OFFER, AGENT_PASS_ON_UNKNOWN_POLICY);
+		case WILLING:
 			break;
 		}
 	}

@@ -40,13 +40,13 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 	struct conn *c = e->c;
 
 	if (p->kind == KIND_UDP)
-		pending_ended(c);
+		load_on_arrival(c);
 	if (p->flags & TCP_RST)
 		set_flag(c, CONN_CLOSED);
 	if (p->flags & TCP_FIN)
 		set_flag(c, CONN_SERVER_FIN);
 	if (p->payload || ends)
-		request_ended(c);
+		load_on_out(c);
 	if (ends)
 		set_flag(c, CONN_OWES);
 	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))

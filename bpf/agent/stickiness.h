@@ -112,7 +112,7 @@ static __always_inline struct decision decide_reject(struct xdp_md *ctx, const s
 		find_owner(ctx, r->p, r->o, &held);
 	if (held.established || (held.mine && !held.generation)) /* or in TIME_WAIT */
 		return decided(ACT_DROP, AGENT_DROP_REJECT_STALE);
-	pending_ended(e.c);
+	load_on_arrival(e.c);
 	conn_change(r->p->hash, e.at, 0);
 	return decided(ACT_DELIVER, AGENT_REJECTED);
 }

@@ -41,8 +41,8 @@ static long sweep_line(__u64 i, struct sweep *s)
 			__sync_fetch_and_xor(&line->fingerprint[k], ~was & CLAIMED);
 			continue;
 		}
-		pending_ended(c);
-		request_ended(c);
+		load_on_arrival(c);
+		load_on_out(c);
 		__sync_fetch_and_and(&line->fingerprint[k], DISPLACED);
 		if (was & IN_ALTERNATE)
 			conn_uncount_displaced(conn_alternate(at, was));

@@ -3,8 +3,8 @@
  * inputs, so that Go's twins can be compared with them for millions of steps. Not part of
  * the product. */
 #include "core/types.h"
-#include "agent/accept.h"
-#include "agent/pending.h"
+#include "agent/accept/accept.h"
+#include "agent/load/pending.h"
 #include "core/digest.h"
 #include "core/siphash.h"
 
@@ -87,7 +87,7 @@ static long accept_one(__u32 i, void *unused)
 	out->answer = 0;
 	switch (in->act) {
 	case ACT_ACCEPTS:
-		out->answer = accepts(&tested, l, in->value);
+		out->answer = accepts(&tested, l, in->value) == WILLING;
 		break;
 	case ACT_PENDING_ADD:
 		pending_add(l, epoch);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* constants.bpf.c: never loaded. Each variable keeps its enum in the object's BTF,
  * from which Go's constants are generated (dataplane/internal/constants). */
-#include "core/types.h"
+#include "agent/accept/accept.h"
+#include "agent/load/load.h"
 
 enum limits limits;
 enum function function;

@@ -156,18 +156,6 @@ struct conn {
 	__u32 next_out; /* the same of what went outward */
 };
 
-enum acceptance {
-	ACCEPT_ALWAYS = 0,
-	ACCEPT_STATIC = 1,
-	ACCEPT_DYNAMIC = 2,
-};
-
-enum measure {
-	MEASURE_BUSY = 0,
-	MEASURE_SOCKETS = 1,
-	MEASURE_PAGE = 2,
-};
-
 enum on_full {
 	FULL_RESET = 0,
 	FULL_DROP = 1,
@@ -179,9 +167,9 @@ struct offering {
 	__u32 cores;
 	__u32 window;
 	__u32 epsilon_ppm;
-	__u32 workers; /* the largest threshold */
-	__u8 acceptance;
-	__u8 measure;
+	__u32 workers;	 /* the largest threshold */
+	__u8 acceptance; /* enum acceptance */
+	__u8 measure;	 /* enum measure, of its load */
 	__u8 on_full;
 	__u8 owner;  /* enum owner */
 	__s32 netns; /* id of the namespace of its sockets; -1: this one */

@@ -27,6 +27,7 @@ func TestAgent(t *testing.T) {
 		{"offer", testOffered},
 		{"offer, on the wire", testPassOn},
 		{"offer, load", testLoad},
+		{"offer, unknown load or policy", testUnknown},
 		{"offer, not arrived", testExpected},
 		{"offer, full queue", testFullQueue},
 		{"offer, reuseport", testReuseport},

@@ -29,7 +29,7 @@ func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why strin
 	return out.Action == rig.XDPPass, out.Reasons[0]
 }
 
-// testLoad: each signal against the threshold 4.
+// testLoad: each load measure against the threshold 4.
 func testLoad(t *testing.T, seen rig.Hits) {
 	const now = uint64(1000 * time.Second)
 	for _, c := range []struct {
@@ -96,6 +96,33 @@ func testLoad(t *testing.T, seen rig.Hits) {
 			t.Error("4 queued:", why)
 		}
 	})
+}
+
+// testUnknown: a load measure or an acceptance policy that the programs do not know makes
+// an offer go on, and is never taken for another one; the last candidate accepts.
+func testUnknown(t *testing.T, seen rig.Hits) {
+	for why, change := range map[string]func(*objects.AgentOffering){
+		"pass_on_unknown_load":   func(o *objects.AgentOffering) { o.Measure = uint8(len(topo.Measures())) },
+		"pass_on_unknown_policy": func(o *objects.AgentOffering) { o.Acceptance = uint8(len(topo.Acceptances())) },
+	} {
+		s := rig.Offering(rig.HuntPort)
+		r, key := rig.NewAgent(t, seen, s), objects.ServiceKey(s.VIP)
+		rig.Listen(t, rig.HuntPort, 128)
+		var o objects.AgentOffering
+		if err := r.Objects().Offerings.Lookup(key, &o); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if err := r.Objects().Offerings.Put(key, o); err != nil {
+			t.Fatal(err)
+		}
+		p := rig.Inward(rig.HuntPort, rig.SYN)
+		if taken, got := verdictOn(r, t, &p); taken || got != why {
+			t.Errorf("taken %v, %s, want %s", taken, got, why)
+		}
+		last := rig.To(p, policy.Generation(p.Seq), 0xcf)
+		r.Send(t, last.Frame()).Is(t, "the last candidate", rig.XDPPass, rig.Delivered(p), "accept_force")
+	}
 }
 
 // testExpected: what was accepted and has not arrived is load for a second, at

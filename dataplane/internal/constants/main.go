@@ -78,7 +78,7 @@ func run(name string) error {
 }
 
 func header(name string) string {
-	return "// Code generated from bpf/core/types.h by dataplane/internal/constants; DO NOT EDIT.\n\npackage " + name + "\n\n"
+	return "// Code generated from the enums of bpf/ by dataplane/internal/constants; DO NOT EDIT.\n\npackage " + name + "\n\n"
 }
 
 // compile returns the BTF of the enums.
@@ -89,7 +89,7 @@ func compile(dir string) (*btf.Spec, error) {
 	}
 	defer os.RemoveAll(temporary)
 	object := filepath.Join(temporary, "constants.o")
-	out, err := exec.Command("clang-19", "-g", "-O2", "-target", "bpfel", "-I"+dir,
+	out, err := exec.Command("clang-19", "-g", "-O2", "-target", "bpfel", "-mcpu=v3", "-I"+dir,
 		"-I/usr/include/x86_64-linux-gnu", "-I/usr/include/aarch64-linux-gnu",
 		"-c", filepath.Join(dir, "core", "constants.bpf.c"), "-o", object).CombinedOutput()
 	if err != nil {

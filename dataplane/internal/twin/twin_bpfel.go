@@ -115,6 +115,8 @@ type TwinOffering struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	TwinMapLoads       = "loads"
+	TwinMapOfferings   = "offerings"
 	TwinMapState       = "state"
 	TwinProgTwinAccept = "twin_accept"
 	TwinProgTwinHash   = "twin_hash"
@@ -176,7 +178,9 @@ type TwinProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TwinMapSpecs struct {
-	State *ebpf.MapSpec `ebpf:"state"`
+	Loads     *ebpf.MapSpec `ebpf:"loads"`
+	Offerings *ebpf.MapSpec `ebpf:"offerings"`
+	State     *ebpf.MapSpec `ebpf:"state"`
 }
 
 // TwinVariableSpecs contains global variables before they are loaded into the kernel.
@@ -211,11 +215,15 @@ func (o *TwinObjects) Close() error {
 //
 // It can be passed to LoadTwinObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TwinMaps struct {
-	State *ebpf.Map `ebpf:"state"`
+	Loads     *ebpf.Map `ebpf:"loads"`
+	Offerings *ebpf.Map `ebpf:"offerings"`
+	State     *ebpf.Map `ebpf:"state"`
 }
 
 func (m *TwinMaps) Close() error {
 	return _TwinClose(
+		m.Loads,
+		m.Offerings,
 		m.State,
 	)
 }

@@ -4,7 +4,8 @@
  * so that a socket which was open before the agent started, or is seen twice, is counted
  * once and uncounted once. */
 #pragma once
-#include "agent/load.h"
+#include "agent/kernel.h"
+#include "agent/load/loads.h"
 #include <bpf/bpf_tracing.h>
 
 const volatile __u64 netns_cookie = 0;
@@ -32,6 +33,11 @@ static __always_inline const struct offering *offering_of_socket(struct sock *sk
 		return NULL;
 	bpf_core_read(&vip, sizeof(vip), &sk->__sk_common.skc_v6_rcv_saddr);
 	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num), IPPROTO_TCP);
+}
+
+static __always_inline __u64 sockets_load(const struct load *l)
+{
+	return l->open;
 }
 
 static __always_inline void add_open(__u32 index, __u32 n)

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* load.h: the load of a service, by its load measure. A measure is a header of its own with
+ * a function that returns the load, and a row in load_of. */
+#pragma once
+#include "agent/load/busy.h"
+#include "agent/load/page.h"
+#include "agent/load/sockets.h"
+
+enum measure {
+	MEASURE_BUSY = 0,
+	MEASURE_SOCKETS = 1,
+	MEASURE_PAGE = 2,
+};
+
+/* load_of returns the load of a service, or NO_LOAD; `here` is its listener. A function of
+ * its own: the verifier follows the ways of each measure once. */
+__noinline __u64 load_of(const struct offering *o, const struct listener *here, __u64 now)
+{
+	const struct load *l = o && here ? load_at(o->index) : NULL;
+
+	if (!l)
+		return NO_LOAD;
+	switch (o->measure) {
+	case MEASURE_BUSY:
+		return busy_load(o, l, here, now);
+	case MEASURE_SOCKETS:
+		return sockets_load(l);
+	case MEASURE_PAGE:
+		return page_load(o, now);
+	}
+	return NO_LOAD;
+}
+
+/* Connections are counted whatever the measure, for `proffer status`: */
+
+/* … payload of an established connection went inward, … */
+static __always_inline void load_on_in(struct conn *c)
+{
+	busy_on_in(c);
+}
+
+/* … payload went outward, or the connection ended, … */
+static __always_inline void load_on_out(struct conn *c)
+{
+	busy_on_out(c);
+}
+
+/* … an offer was accepted, … */
+static __always_inline void load_on_accept(struct load *l, __u32 epoch)
+{
+	pending_add(l, epoch);
+}
+
+/* … which came to nothing, … */
+static __always_inline void load_on_cancel(struct load *l, __u32 epoch)
+{
+	pending_remove(l, epoch);
+}
+
+/* … or whose client finished the handshake, whose datagram was answered, or whose entry is
+ * removed. */
+static __always_inline void load_on_arrival(struct conn *c)
+{
+	busy_on_arrival(c);
+}
