@@ -32,8 +32,13 @@ type simFlags struct {
 	json     bool
 	csv      bool
 	out      string
+	first    uint64
 	list     bool
 	example  bool
+
+	percentiles []float64
+	groups      bool
+	cdf, log    string // files
 }
 
 func newSim() *cobra.Command {
@@ -54,7 +59,8 @@ percentiles are means over the seeds of those of each run, a ci is half the 95 %
 Student interval over seeds, null with one seed. refused and events are sums over
 all runs; hops is how many servers a request visited, on average; events_per_s is
 per core. With --bounded a row of too much load also has bounded: true.
-docs/simulator.md explains the model.`,
+--percentiles and --groups add percentiles (percentile, ms, ci_ms) and groups (group,
+servers, utilisation, served, refused). docs/simulator.md explains the model.`,
 		Example: `  proffer-lab sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
   proffer-lab sim --example > farm.yaml && proffer-lab sim --farm farm.yaml --json`,
 		Args: cli.NoArguments,
@@ -64,12 +70,17 @@ docs/simulator.md explains the model.`,
 	flags.StringVar(&f.farm, "farm", "A", "`FARM` by name, or a farm file")
 	flags.StringSliceVar(&f.policies, "policies", []string{"single", "rr", "hunt:static:4", "hunt:dynamic", "guided", "jsq"}, "policies to compare, `LIST` with commas, or all")
 	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads, shares of the farm's capacity, `LIST` with commas (default: the farm file's, else 0.88)")
-	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy at each load, with the seeds 1 to `N`")
+	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy at each load, with `N` seeds from --first-seed on")
+	flags.Uint64Var(&f.first, "first-seed", 1, "the first seed, `N`; --seeds says how many")
 	flags.IntVar(&f.requests, "requests", 0, "requests a run, `N` (default: the farm's, 80000)")
 	flags.BoolVar(&f.bounded, "bounded", false, "also run loads that the farm cannot serve, for as long as the requests last")
 	flags.BoolVar(&f.json, "json", false, "print a JSON array instead of the table")
 	flags.BoolVar(&f.csv, "csv", false, "print CSV instead of the table")
 	flags.StringVar(&f.out, "out", "", "write rows.json and rows.csv into `DIR`")
+	flags.Float64SliceVar(&f.percentiles, "percentiles", nil, "more percentiles, such as 50,99.9: `LIST` with commas")
+	flags.BoolVar(&f.groups, "groups", false, "also utilisation and refusals of each group of servers")
+	flags.StringVar(&f.cdf, "cdf", "", "write the distribution of the response times as CSV into `FILE`")
+	flags.StringVar(&f.log, "request-log", "", "write a line for each request of each run as CSV into `FILE`")
 	flags.BoolVar(&f.list, "list", false, "print the farms and policies there are")
 	flags.BoolVar(&f.example, "example", false, "print a farm file with comments")
 	return cmd
@@ -92,11 +103,19 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 			return err
 		}
 	}
+	files, err := f.files(s)
+	defer files.discard()
+	if err != nil {
+		return err
+	}
 	show := newProgress(cmd.ErrOrStderr())
 	rows, err := s.Run(cmd.Context(), func(p study.Progress) { show.update(simLine(p)) })
 	show.end()
 	if cut := (*study.Interrupted)(nil); err != nil && !errors.As(err, &cut) {
 		return err
+	}
+	if err == nil {
+		err = files.keep(cmd.ErrOrStderr(), rows)
 	}
 	return errors.Join(f.show(cmd.OutOrStdout(), s, rows), f.save(cmd.ErrOrStderr(), rows), err)
 }
@@ -117,8 +136,13 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 		return nil, cli.BadUsage(err)
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return nil, cli.BadUsagef("--seeds %d: want 1 to %d", f.seeds, maxSeeds)
+	case f.first < 1 || f.first > maxFirstSeed:
+		return nil, cli.BadUsagef("--first-seed %d: want 1 to %d", f.first, uint64(maxFirstSeed))
 	case f.json && f.csv:
 		return nil, cli.BadUsage(errors.New("--json and --csv: want one of them"))
+	}
+	if err := f.checkOutput(); err != nil {
+		return nil, err
 	}
 	farm, setting, err := f.setting()
 	if err != nil {
@@ -133,14 +157,18 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &study.Study{Setting: setting, Policies: policies, Loads: loads, Seeds: f.seeds}
+	s := &study.Study{Setting: setting, Policies: policies, Loads: loads, Seeds: f.seeds,
+		First: f.first, Percentiles: f.percentiles, Groups: f.groups, CDF: f.cdf != ""}
 	if err := s.Check(); err != nil {
 		return nil, cli.BadUsagef("--policies: %w", err)
 	}
 	return s, nil
 }
 
-const maxSeeds = 100_000
+const (
+	maxSeeds     = 100_000
+	maxFirstSeed = 1 << 32
+)
 
 func (f *simFlags) parsePolicies() ([]sim.Policy, error) {
 	names := f.policies

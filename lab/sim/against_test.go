@@ -85,7 +85,10 @@ func compare(t *testing.T, f Farm, p Policy, w Workload, seed uint64) {
 	for i, got := range fast.Rows {
 		want := want[i]
 		off := got.FCT - want.FCT
-		got.FCT, want.FCT = 0, 0
+		if !got.Refused && (got.Ended-got.At != got.FCT || got.Begun <= got.At || got.Begun >= got.Ended) {
+			t.Fatalf("request %d (seed %d): %+v: want arrival < begin < end, and the end after FCT", i, seed, got)
+		}
+		got.FCT, want.FCT, got.Begun, got.Ended = 0, 0, 0, 0
 		if got != want || off > time.Microsecond || off < -time.Microsecond {
 			t.Fatalf("request %d (seed %d): %+v, FCT off by %v\nwant %+v", i, seed, fast.Rows[i], off, want)
 		}

@@ -33,6 +33,7 @@ type Server struct {
 	Discipline Discipline
 	Workers    int // Sharing only; a FIFO server has as many requests in hand as cores
 	Backlog    int
+	Group      int // of servers that are reported together
 }
 
 // Discipline is how the cores are given to the requests in hand.
@@ -111,6 +112,7 @@ func FarmB(kind string) (Farm, error) {
 		if i < 64 {
 			f.Servers = append(f.Servers, first)
 		} else {
+			other.Group = 1
 			f.Servers = append(f.Servers, other)
 		}
 	}

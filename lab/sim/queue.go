@@ -12,10 +12,9 @@ func (e *Engine) data(i int32) {
 // enqueue puts a request before the cores, or the disk, of a station.
 func (e *Engine) enqueue(at int32, i int32) {
 	s := &e.stations[at]
-	r := &e.requests.all[i]
 	s.advance(e.now)
 	if int32(len(s.running)) < s.limit {
-		s.run(i, r.demand)
+		e.begin(s, i)
 		e.alarms.set(at, s.settle())
 	} else {
 		e.wait(s, i)
@@ -23,6 +22,15 @@ func (e *Engine) enqueue(at int32, i int32) {
 	if e.watch != nil {
 		e.watch.Changed(at % int32(len(e.servers)))
 	}
+}
+
+// begin lets a station work on a request.
+func (e *Engine) begin(s *station, i int32) {
+	r := &e.requests.all[i]
+	if r.begun == 0 {
+		r.begun = e.now
+	}
+	s.run(i, r.demand)
 }
 
 func (e *Engine) wait(s *station, i int32) {
@@ -52,7 +60,7 @@ func (e *Engine) complete(at int32) {
 		if s.waiting == 0 {
 			s.queued = 0
 		}
-		s.run(next, r.demand)
+		e.begin(s, next)
 	}
 	e.alarms.set(at, s.settle())
 	e.leave(i)

@@ -5,6 +5,7 @@ package sim
 type Request struct {
 	start   int64   // ns, when the client sent its SYN
 	opened  int64   // ns, when the SYN reached the LB
+	begun   int64   // ns, when a core began with it; 0: none yet
 	service float64 // ns of a core of speed 1, all stages
 	demand  float64 // ns of service, of the stage that comes next
 	io      float64 // Workload.Stages > 1

@@ -23,6 +23,8 @@ type Result struct {
 	Hops                float64 // servers that a request visited, on average
 
 	Served    []int         // requests that each server completed, of all
+	Rejected  []int         // and refused
+	Busy      []float64     // share of each server's power that completed requests took, until the end
 	Untracked int           // of all requests, those that found no place in a flow table
 	Packets   int           // data packets sampled by learned; not among Events
 	Events    int           // processed, of all requests
@@ -34,6 +36,7 @@ type Result struct {
 // Row is one request.
 type Row struct {
 	At, Service, FCT time.Duration
+	Begun, Ended     time.Duration // when a core began with it, 0 if refused; when the client had the answer
 	LB, Server, Hops int
 	Refused          bool
 }
@@ -45,7 +48,9 @@ type tally struct {
 	penalty   int64
 	times     []float64 // ms, of requests from to to; unanswered: does not count as a time
 	served    []int
-	open      int // sent, not answered
+	turned    []int     // requests that each server refused
+	worked    []float64 // ns of service, of those that each completed
+	open      int       // sent, not answered
 	done      int
 	refused   int // of those that count
 	rejected  int // of all
@@ -65,7 +70,8 @@ func (t *tally) begin(f Farm, w Workload, seed uint64) {
 	for i := range t.times {
 		t.times[i] = unanswered
 	}
-	t.served = make([]int, len(f.Servers))
+	t.served, t.turned = make([]int, len(f.Servers)), make([]int, len(f.Servers))
+	t.worked = make([]float64, len(f.Servers))
 	if w.KeepRows {
 		t.rows = make([]Row, w.Requests)
 	}
@@ -75,13 +81,15 @@ func (t *tally) complete(at int64, r *Request) {
 	t.open--
 	t.done++
 	t.served[r.server]++
+	t.worked[r.server] += r.service
 	t.hops += int(r.hops)
-	t.record(at-r.start, r, false)
+	t.record(at, at-r.start, r, false)
 }
 
 func (t *tally) refuse(at int64, r *Request) {
 	t.open--
 	t.rejected++
+	t.turned[r.server]++
 	t.hops += int(r.hops)
 	n := int(r.number)
 	if n >= t.from && n < t.to {
@@ -91,10 +99,10 @@ func (t *tally) refuse(at int64, r *Request) {
 	if t.penalty > 0 {
 		took = at - r.start + t.penalty
 	}
-	t.record(took, r, true)
+	t.record(at, took, r, true)
 }
 
-func (t *tally) record(took int64, r *Request, refused bool) {
+func (t *tally) record(at, took int64, r *Request, refused bool) {
 	n := int(r.number)
 	if n >= t.from && n < t.to {
 		t.times[n-t.from] = float64(took) / 1e6
@@ -102,6 +110,7 @@ func (t *tally) record(took int64, r *Request, refused bool) {
 	if t.rows != nil {
 		row := &t.rows[n]
 		row.At, row.Service, row.FCT = time.Duration(r.start), time.Duration(r.service), time.Duration(took)
+		row.Begun, row.Ended = time.Duration(r.begun), time.Duration(at)
 		row.LB, row.Server, row.Hops, row.Refused = int(r.lb), int(r.server), int(r.hops), refused
 	}
 }
@@ -111,7 +120,7 @@ func (e *Engine) close() Result {
 	t := &e.result
 	r := Result{
 		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
-		Counted: t.to - t.from, Refused: t.refused, Served: t.served,
+		Counted: t.to - t.from, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
 		Hops:      float64(t.hops) / float64(max(1, t.done+t.rejected)),
 		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
 	}
@@ -121,6 +130,16 @@ func (e *Engine) close() Result {
 	}
 	r.summarize()
 	return r
+}
+
+// busy is what each server did of what it could have done, without background
+// work.
+func (e *Engine) busy() []float64 {
+	busy := make([]float64, len(e.farm.Servers))
+	for i, s := range e.farm.Servers {
+		busy[i] = e.result.worked[i] / float64(s.Power()*float64(max(1, e.now)))
+	}
+	return busy
 }
 
 func (r *Result) summarize() {

@@ -3,10 +3,12 @@ package study
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -49,6 +51,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	for _, c := range columns {
 		names = append(names, c.name)
 	}
+	names = append(names, extraNames(rows)...)
 	if err := out.Write(names); err != nil {
 		return err
 	}
@@ -57,6 +60,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 		for _, c := range columns {
 			cells = append(cells, cell(reflect.ValueOf(row).Field(c.field).Interface()))
 		}
+		cells = append(cells, row.extra()...)
 		if err := out.Write(cells); err != nil {
 			return err
 		}
@@ -75,12 +79,56 @@ func columns(rows []Row) []column {
 	var all []column
 	for i := range reflect.TypeFor[Row]().NumField() {
 		name, option, _ := strings.Cut(reflect.TypeFor[Row]().Field(i).Tag.Get("json"), ",")
-		if name == "-" || option != "" && !overloaded(rows) {
+		kind := reflect.TypeFor[Row]().Field(i).Type.Kind()
+		if name == "-" || kind == reflect.Slice || option != "" && !overloaded(rows) {
 			continue
 		}
 		all = append(all, column{name, i})
 	}
 	return all
+}
+
+// extraNames are the columns of Percentiles and Groups, the same in every row.
+func extraNames(rows []Row) (names []string) {
+	if len(rows) == 0 {
+		return nil
+	}
+	for _, p := range rows[0].Percentiles {
+		value, ci := p.columns()
+		if value {
+			names = append(names, p.name()+"_ms")
+		}
+		if ci {
+			names = append(names, p.name()+"_ci_ms")
+		}
+	}
+	for _, g := range rows[0].Groups {
+		names = append(names, fmt.Sprintf("group%d_utilisation", g.Group), fmt.Sprintf("group%d_refused", g.Group))
+	}
+	return names
+}
+
+// columns tells which of a percentile's two columns a row does not have anyway.
+func (p Percentile) columns() (value, ci bool) {
+	return !slices.Contains([]float64{50, 90, 99}, p.Percentile), p.Percentile != 90
+}
+
+func (p Percentile) name() string { return "p" + plain(p.Percentile) }
+
+func (r Row) extra() (cells []string) {
+	for _, p := range r.Percentiles {
+		value, ci := p.columns()
+		if value {
+			cells = append(cells, cell(p.Value))
+		}
+		if ci {
+			cells = append(cells, cell(p.CI))
+		}
+	}
+	for _, g := range r.Groups {
+		cells = append(cells, cell(g.Utilisation), strconv.Itoa(g.Refused))
+	}
+	return cells
 }
 
 func cell(v any) string {
@@ -107,8 +155,8 @@ func overloaded(rows []Row) bool {
 // Print writes a table for people.
 func (s *Study) Print(w io.Writer, rows []Row) error {
 	requests := s.Setting.Farm.Default.Requests
-	fmt.Fprintf(w, "%s; %d requests a run, seeds 1 to %d\ntimes in ms; ± is half the 95 %% interval of the mean over seeds\n\n",
-		s.Setting.Describe(), requests, s.Seeds)
+	fmt.Fprintf(w, "%s; %d requests a run, seeds %d to %d\ntimes in ms; ± is half the 95 %% interval of the mean over seeds\n\n",
+		s.Setting.Describe(), requests, s.seed(job{}), s.seed(job{seed: s.Seeds - 1}))
 	wide := len("policy")
 	for _, r := range rows {
 		wide = max(wide, len(r.Policy))
@@ -123,7 +171,7 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 			r.Mean.text(1), r.MeanCI.text(1), r.P50.text(1), r.P90.text(1), r.P90CI.text(1), r.P99.text(1),
 			r.refusals(), r.Hops.text(2), (r.Speed / 1e6).text(1))
 	}
-	if err := t.Flush(); err != nil {
+	if err := errors.Join(t.Flush(), printExtra(w, rows)); err != nil {
 		return err
 	}
 	if !overloaded(rows) {
@@ -131,6 +179,33 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 	}
 	_, err := fmt.Fprintf(w, "\n* More than the farm can serve: queues grow as long as requests come, so these\n  numbers depend on how many come, here %d.\n", requests)
 	return err
+}
+
+// printExtra writes tables of Percentiles and Groups, if the study has any.
+func printExtra(w io.Writer, rows []Row) error {
+	if len(rows) == 0 || len(rows[0].Percentiles)+len(rows[0].Groups) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "rho\tpolicy\t")
+	for _, p := range rows[0].Percentiles {
+		fmt.Fprintf(t, "%s\t±\t", p.name())
+	}
+	for _, g := range rows[0].Groups {
+		fmt.Fprintf(t, "group %d busy\trefused\t", g.Group)
+	}
+	for _, r := range rows {
+		fmt.Fprintf(t, "\n%s\t%s\t", r.load(), r.Policy)
+		for _, p := range r.Percentiles {
+			fmt.Fprintf(t, "%s\t%s\t", p.Value.text(1), p.CI.text(1))
+		}
+		for _, g := range r.Groups {
+			fmt.Fprintf(t, "%s %%\t%d\t", (100 * g.Utilisation).text(1), g.Refused)
+		}
+	}
+	fmt.Fprintln(t)
+	return t.Flush()
 }
 
 func (r Row) load() string {

@@ -2,6 +2,7 @@ package study
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"proffer/lab/sim"
@@ -28,7 +29,29 @@ type Row struct {
 	Speed    Number  `json:"events_per_s"`
 	Overload bool    `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
 
-	Counted int `json:"-"` // requests that count, in all runs
+	Percentiles []Percentile `json:"percentiles,omitempty"` // Study.Percentiles
+	Groups      []Group      `json:"groups,omitempty"`      // Study.Groups
+
+	Counted int      `json:"-"` // requests that count, in all runs
+	CDF     []Number `json:"-"` // Study.CDF: ms, at each of cdfShares
+}
+
+// Percentile is one that was asked for, as the row's others are.
+type Percentile struct {
+	Percentile float64 `json:"percentile"`
+	Value      Number  `json:"ms"`
+	CI         Number  `json:"ci_ms"`
+}
+
+// Group is what servers that a farm file lists together did, all requests of all
+// runs counting: the share of their power that completed requests took, the mean
+// over runs, and how many requests they refused.
+type Group struct {
+	Group       int    `json:"group"`
+	Servers     int    `json:"servers"`
+	Utilisation Number `json:"utilisation"`
+	Served      int    `json:"served"`
+	Refused     int    `json:"refused"`
 }
 
 // run is what is kept of a sim.Result.
@@ -36,14 +59,62 @@ type run struct {
 	mean, p50, p90, p99, hops float64
 	refused, counted, events  int
 	cpu                       time.Duration
+
+	percentiles, cdf []float64 // as many as the study asks for
+	groups           []Group
 }
 
-func summary(r sim.Result, cpu time.Duration) run {
-	return run{r.Mean, r.P50, r.P90, r.P99, r.Hops, r.Refused, r.Counted, r.Events, cpu}
+func (s *Study) summary(r sim.Result, cpu time.Duration) run {
+	out := run{mean: r.Mean, p50: r.P50, p90: r.P90, p99: r.P99, hops: r.Hops,
+		refused: r.Refused, counted: r.Counted, events: r.Events, cpu: cpu}
+	if len(s.Percentiles) > 0 || s.CDF {
+		sorted := slices.Sorted(slices.Values(r.Latencies))
+		out.percentiles = quantiles(sorted, s.Percentiles, 100)
+		out.cdf = quantiles(sorted, s.shares(), 1)
+	}
+	if s.Groups {
+		out.groups = s.Setting.groups(r)
+	}
+	return out
 }
 
-func newRow(s *Setting, p sim.Policy, l Load, runs []run) Row {
-	row := Row{Policy: p.Name, Farm: s.Name, Rho: l.Rho, Seeds: len(runs), Overload: l.Overload()}
+// quantiles of a run in which nothing was answered are NaN.
+func quantiles(sorted, at []float64, of float64) []float64 {
+	out := make([]float64, len(at))
+	for i, q := range at {
+		out[i] = math.NaN()
+		if len(sorted) > 0 {
+			out[i] = stats.Quantile(sorted, round(q/of, 1e12))
+		}
+	}
+	return out
+}
+
+// groups sums up the servers of each group; of a failed run there are none.
+func (s *Setting) groups(r sim.Result) []Group {
+	var groups []Group
+	var power []float64
+	for i := range r.Served {
+		server := s.Farm.Servers[i]
+		for len(groups) <= server.Group {
+			groups = append(groups, Group{Group: len(groups)})
+			power = append(power, 0)
+		}
+		g := &groups[server.Group]
+		g.Servers++
+		g.Served += r.Served[i]
+		g.Refused += r.Rejected[i]
+		g.Utilisation += Number(r.Busy[i] * server.Power())
+		power[server.Group] += server.Power()
+	}
+	for i := range groups {
+		groups[i].Utilisation /= Number(power[i])
+	}
+	return groups
+}
+
+func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
+	row := Row{Policy: p.Name, Farm: s.Setting.Name, Rho: l.Rho, Seeds: len(runs), Overload: l.Overload()}
 	var cpu time.Duration
 	for _, r := range runs {
 		row.Refused += r.refused
@@ -57,7 +128,30 @@ func newRow(s *Setting, p sim.Policy, l Load, runs []run) Row {
 	row.P99, _ = estimate(runs, func(r run) float64 { return r.p99 })
 	row.Hops, _ = estimate(runs, func(r run) float64 { return r.hops })
 	row.Speed = Number(math.Round(float64(row.Events) / cpu.Seconds()))
+	for i, q := range s.Percentiles {
+		p := Percentile{Percentile: q}
+		p.Value, p.CI = estimate(runs, func(r run) float64 { return r.percentiles[i] })
+		row.Percentiles = append(row.Percentiles, p)
+	}
+	for i := range s.shares() {
+		value, _ := estimate(runs, func(r run) float64 { return r.cdf[i] })
+		row.CDF = append(row.CDF, value)
+	}
+	row.Groups = sumGroups(runs)
 	return row
+}
+
+// sumGroups adds up what the groups did in all runs.
+func sumGroups(runs []run) []Group {
+	all := slices.Clone(runs[0].groups)
+	for i := range all {
+		all[i].Utilisation, _ = estimate(runs, func(r run) float64 { return float64(r.groups[i].Utilisation) })
+		for _, r := range runs[1:] {
+			all[i].Served += r.groups[i].Served
+			all[i].Refused += r.groups[i].Refused
+		}
+	}
+	return all
 }
 
 // estimate is the mean of one number over the runs, and half its interval. Both

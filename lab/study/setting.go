@@ -113,8 +113,8 @@ func (b *builder) farm() sim.Farm {
 		ClientRTT: b.times("client_rtt", f.ClientRTT),
 		FlowTable: f.FlowTable, Penalty: f.Penalty,
 	}
-	for _, g := range f.Groups {
-		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog}
+	for i, g := range f.Groups {
+		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog, Group: i}
 		if g.Discipline == config.FIFO {
 			server.Discipline = sim.FIFO
 		}

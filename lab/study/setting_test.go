@@ -71,7 +71,7 @@ func TestFromFile(t *testing.T) {
 	}
 	s := wantSetting(t, string(data), traces{"traces/io.csv": "service_s\n0.001\n0.003\n"})
 	sharing := sim.Server{Cores: 2, Speed: 1.5, Discipline: sim.Sharing, Workers: 16, Backlog: 64}
-	fifo := sim.Server{Cores: 4, Speed: 1, Discipline: sim.FIFO}
+	fifo := sim.Server{Cores: 4, Speed: 1, Discipline: sim.FIFO, Group: 1}
 	const ms = time.Millisecond
 	want := sim.Farm{
 		Name: "every:key", LBs: 4, Servers: []sim.Server{sharing, sharing, sharing, fifo, fifo},

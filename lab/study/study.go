@@ -20,14 +20,25 @@ import (
 	"proffer/lab/sim"
 )
 
-// Study is what to run. Seeds are 1 to Seeds.
+// Study is what to run: Seeds seeds from First on.
 type Study struct {
 	Setting  *Setting
 	Policies []sim.Policy
 	Loads    []Load
 	Seeds    int
-	Workers  int // runs at once; 0: as many as Go may use cores
+	First    uint64 // 0: 1
+	Workers  int    // runs at once; 0: as many as Go may use cores
+
+	Percentiles []float64 // in rows besides p50, p90 and p99; above 0, at most 100
+	Groups      bool      // rows have what each group of servers did
+	CDF         bool      // rows have the whole distribution, for WriteCDF
+
+	// Each gets every run with a Row of each request, in the order of loads,
+	// policies and seeds. Its error ends the study.
+	Each func(Load, sim.Policy, sim.Result) error
 }
+
+func (s *Study) seed(j job) uint64 { return max(s.First, 1) + uint64(j.seed) }
 
 // Progress is how far a study is.
 type Progress struct {
@@ -60,9 +71,10 @@ func (s *Study) policy(row int) sim.Policy { return s.Policies[row%len(s.Policie
 // outcome is a run that is over.
 type outcome struct {
 	job
-	run  run
-	took time.Duration
-	err  error
+	run    run
+	result sim.Result // if the study has an Each
+	took   time.Duration
+	err    error
 }
 
 // Run runs everything and calls progress after each run and every second. When
@@ -76,10 +88,12 @@ func (s *Study) Run(ctx context.Context, progress func(Progress)) ([]Row, error)
 	for b.done < s.runs() {
 		select {
 		case o := <-done:
+			if o.err == nil {
+				o.err = b.add(o)
+			}
 			if o.err != nil {
 				return b.rows(), o.err
 			}
-			b.add(o)
 		case <-ctx.Done():
 			return b.interrupted(done)
 		case <-tick.C:
@@ -119,8 +133,14 @@ func (s *Study) workers() int {
 
 func (s *Study) one(j job) outcome {
 	start, before := time.Now(), threadTime()
-	result, err := sim.Run(s.Setting.Farm, s.policy(j.row), s.load(j.row).Work, uint64(j.seed+1))
-	return outcome{j, summary(result, threadTime()-before), time.Since(start), err}
+	work := s.load(j.row).Work
+	work.KeepRows = s.Each != nil
+	result, err := sim.Run(s.Setting.Farm, s.policy(j.row), work, s.seed(j))
+	o := outcome{job: j, run: s.summary(result, threadTime()-before), took: time.Since(start), err: err}
+	if s.Each != nil {
+		o.result = result
+	}
+	return o
 }
 
 // book holds what is known of each run, in the order of rows and seeds.
@@ -131,22 +151,46 @@ type book struct {
 	done     int
 	spent    []time.Duration // of each row
 	latest   time.Time
+
+	early map[int]sim.Result // runs for Each that came before their turn
+	given int                // runs that Each got
 }
 
 func newBook(s *Study) *book {
-	b := &book{Study: s, runs: make([][]run, s.rows()), complete: make([]int, s.rows()), spent: make([]time.Duration, s.rows()), latest: time.Now()}
+	b := &book{Study: s, runs: make([][]run, s.rows()), complete: make([]int, s.rows()), spent: make([]time.Duration, s.rows()), latest: time.Now(), early: map[int]sim.Result{}}
 	for i := range b.runs {
 		b.runs[i] = make([]run, s.Seeds)
 	}
 	return b
 }
 
-func (b *book) add(o outcome) {
+func (b *book) add(o outcome) error {
 	b.runs[o.row][o.seed] = o.run
 	b.complete[o.row]++
 	b.spent[o.row] += o.took
 	b.done++
 	b.latest = time.Now()
+	if b.Each == nil {
+		return nil
+	}
+	b.early[o.row*b.Seeds+o.seed] = o.result
+	return b.give()
+}
+
+// give hands on the runs whose turn it is.
+func (b *book) give() error {
+	for {
+		result, there := b.early[b.given]
+		if !there {
+			return nil
+		}
+		delete(b.early, b.given)
+		row := b.job(b.given).row
+		if err := b.Each(b.load(row), b.policy(row), result); err != nil {
+			return err
+		}
+		b.given++
+	}
 }
 
 // rows are those that are complete.
@@ -154,7 +198,7 @@ func (b *book) rows() []Row {
 	rows := []Row{}
 	for i, runs := range b.runs {
 		if b.complete[i] == b.Seeds {
-			rows = append(rows, newRow(b.Setting, b.policy(i), b.load(i), runs))
+			rows = append(rows, b.row(b.policy(i), b.load(i), runs))
 		}
 	}
 	return rows
@@ -206,7 +250,9 @@ func (e *Interrupted) Error() string {
 func (b *book) interrupted(done <-chan outcome) ([]Row, error) {
 	for len(done) > 0 {
 		if o := <-done; o.err == nil {
-			b.add(o)
+			if err := b.add(o); err != nil {
+				return b.rows(), err
+			}
 		}
 	}
 	rows := b.rows()

@@ -134,7 +134,7 @@ func TestInterruptedKeepsCompleteRows(t *testing.T) {
 	for i, want := range runAll(t, s)[:len(rows)] {
 		row := rows[i]
 		row.Speed, want.Speed = 0, 0
-		if row != want {
+		if !reflect.DeepEqual(row, want) {
 			t.Errorf("got %+v, want as without interruption %+v", row, want)
 		}
 	}
