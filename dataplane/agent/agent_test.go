@@ -118,7 +118,7 @@ func testOffered(t *testing.T, seen rig.Hits) {
 				t.Errorf("entry %+v, want %+v", got, want)
 			}
 			if _, known := r.Settled(t, p.Flow()); known {
-				t.Error("a flow whose client has proved nothing is among the established")
+				t.Error("a flow without a word of its client is among the established")
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"proffer/topo"
 )
 
-// testCreate: who says cs first has the flow; a SYN-ACK makes an embryo, anything
+// testCreate: who says cs first has the flow; a SYN-ACK makes an embryonic entry, anything
 // else means that the server's kernel vouches for it.
 func testCreate(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
@@ -34,9 +34,9 @@ func testCreate(t *testing.T, seen rig.Hits) {
 		{"the same again", 4, young, "stickiness_repeated", 4, young},
 	} {
 		r.Send(t, rig.SignalFrom(c.server, answer, rig.Create, c.generation)).Is(t, c.what, rig.XDPTX, rig.Unwrapped(answer), c.why)
-		e, known := r.Embryo(t, f)
+		e, known := r.Embryonic(t, f)
 		if !known || e.Server != c.owner || e.Generation != c.of || e.Expects != rig.ServerISN+1 {
-			t.Errorf("%s: embryo %+v, known %v", c.what, e, known)
+			t.Errorf("%s: embryonic %+v, known %v", c.what, e, known)
 		}
 		if _, known := r.Flow(t, f); known {
 			t.Errorf("%s: a flow before its client's ACK", c.what)
@@ -47,8 +47,8 @@ func testCreate(t *testing.T, seen rig.Hits) {
 	if e, known := r.Flow(t, f); !known || e.Server != 5 || e.Generation != young {
 		t.Errorf("recovered: %+v, %v", e, known)
 	}
-	if e, known := r.Embryo(t, f); known {
-		t.Errorf("recovered, and still an embryo: %+v", e)
+	if e, known := r.Embryonic(t, f); known {
+		t.Errorf("recovered, and still an embryonic entry: %+v", e)
 	}
 }
 
@@ -62,8 +62,8 @@ func testCreateInserted(t *testing.T, seen rig.Hits) {
 		t.Fatalf("the test's own header has %d bytes", added)
 	}
 	r.Send(t, frame).Is(t, "SYN-ACK", rig.XDPTX, rig.Unwrapped(answer), "stickiness_created")
-	if e, known := r.Embryo(t, answer.Reversed()); !known || e.Server != 3 || e.Generation != 111 {
-		t.Errorf("embryo %+v, known %v", e, known)
+	if e, known := r.Embryonic(t, answer.Reversed()); !known || e.Server != 3 || e.Generation != 111 {
+		t.Errorf("embryonic %+v, known %v", e, known)
 	}
 	answer.Flags = rig.FIN | rig.ACK
 	r.Send(t, rig.SignalFrom(3, answer, rig.Remove, 111, rig.Insert)).Is(t, "FIN", rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
@@ -110,9 +110,9 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.SignalFrom(6, own, rig.Create, 100)).Is(t, "after its end", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
 }
 
-// testEmbryo: only the ACK of what the server said makes a flow. An ACK of
+// testEmbryonic: only the ACK of what the server said makes a flow. An ACK of
 // anything else is of a connection with another server.
-func testEmbryo(t *testing.T, seen rig.Hits) {
+func testEmbryonic(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
 	p := rig.Inward(rig.HuntPort, rig.SYN)
 	generation := policy.Generation(p.Seq)
@@ -137,8 +137,8 @@ func testEmbryo(t *testing.T, seen rig.Hits) {
 	if e, known := r.Flow(t, p.Flow()); !known || e.Server != 5 || e.Generation != generation {
 		t.Errorf("flow %+v, known %v", e, known)
 	}
-	if _, known := r.Embryo(t, p.Flow()); known {
-		t.Error("an embryo beside its flow")
+	if _, known := r.Embryonic(t, p.Flow()); known {
+		t.Error("an embryonic entry beside its flow")
 	}
 	old := rig.Inward(rig.HuntPort, rig.SYN)
 	old.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
@@ -172,7 +172,7 @@ func testRemove(t *testing.T, seen rig.Hits) {
 		r.Send(t, frame).Is(t, c.what+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
 		if c.closed == 0 {
-			r.Send(t, frame).Is(t, c.what+", of an embryo", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
+			r.Send(t, frame).Is(t, c.what+", of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		}
 		r.Confirm(t, rig.Inward(rig.HuntPort, rig.SYN))
 		r.Send(t, frame).Is(t, c.what, rig.XDPTX, rig.Unwrapped(p), c.why)
@@ -184,9 +184,9 @@ func testRemove(t *testing.T, seen rig.Hits) {
 	r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
 	p := rig.Outward(rig.HuntPort, rig.RST)
 	for _, function := range []byte{rig.Remove, rig.Create} { // whatever its server waits for
-		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST of an embryo", rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
-		if _, known := r.Embryo(t, p.Reversed()); known {
-			t.Error("an embryo after its RST")
+		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
+		if _, known := r.Embryonic(t, p.Reversed()); known {
+			t.Error("an embryonic entry after its RST")
 		}
 		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST again", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
@@ -272,7 +272,7 @@ func testEmbryoFlood(t *testing.T, seen rig.Hits) {
 	}
 	r.WellFormed(t)
 	if _, n := r.Table.Count(t); n < 512 {
-		t.Fatalf("the flood left %d embryos: it was none", n)
+		t.Fatalf("the flood left %d embryonic entries: it was none", n)
 	}
 	for i := range live {
 		p := client(i)

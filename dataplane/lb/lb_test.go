@@ -39,7 +39,7 @@ func TestLB(t *testing.T) {
 		{"create stickiness", testCreate},
 		{"create stickiness, inserted", testCreateInserted},
 		{"generations", testGenerations},
-		{"embryo", testEmbryo},
+		{"embryonic", testEmbryonic},
 		{"remove stickiness", testRemove},
 		{"reject", testReject},
 		{"sweep", testSweepFlows},
@@ -219,7 +219,7 @@ func testOwnerFirst(t *testing.T, seen rig.Hits) {
 	r.Send(t, p.Frame())
 	r.Accepted(t, list[2], p)
 	want := rig.Sent(p, rig.HopMAC(list[2]), rig.Offer(p, 1, list[2], list[0], list[1]))
-	r.Send(t, p.Frame()).Is(t, "SYN again, of an embryo", rig.XDPTX, want, "offer_again")
+	r.Send(t, p.Frame()).Is(t, "SYN again, of an embryonic flow", rig.XDPTX, want, "offer_again")
 	r.Confirm(t, p)
 	p.Seq += 12345
 	want = rig.Sent(p, rig.HopMAC(list[2]), rig.Offer(p, 0, list[2], list[0], list[1]))

@@ -118,7 +118,7 @@ func TestTakeover(t *testing.T) {
 	p := rig.Inward(rig.HuntPort, rig.ACK)
 	r.Send(t, p.Frame()).Is(t, "a flow of before", rig.XDPTX, rig.ToOne(p, 5, 0xa5, policy.Generation(rig.ClientISN)), "steer")
 	opening.Flags, opening.Ack = rig.ACK, rig.ServerISN+1
-	r.Send(t, opening.Frame()).Is(t, "an embryo of before", rig.XDPTX,
+	r.Send(t, opening.Frame()).Is(t, "an embryonic entry of before", rig.XDPTX,
 		rig.ToOne(opening, 6, 0xa5, policy.Generation(rig.ClientISN)), "flow_established", "steer")
 	if err := second.Close(); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func testReject(t *testing.T, seen rig.Hits) {
 	second.Options, second.Payload, second.Class = []byte{2, 4, 5, 0xa0}, []byte("fast open"), 0x08
 	r.Accepted(t, 5, p)
 	r.Send(t, rig.SignalFrom(6, second, rig.Create, generation)).
-		Is(t, "of an embryo", rig.XDPDrop, nil, "drop_stickiness_conflict", "stickiness_conflict")
+		Is(t, "of an embryonic flow", rig.XDPDrop, nil, "drop_stickiness_conflict", "stickiness_conflict")
 	r.Confirm(t, p)
 	r.Send(t, rig.SignalFrom(6, second, rig.Create, generation)).
 		Is(t, "of a flow", rig.XDPTX, rejected(second, 6, generation), "reject", "stickiness_conflict")

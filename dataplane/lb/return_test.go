@@ -69,9 +69,9 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 		}
 		r.Accepted(t, list[1], rig.Inward(rig.HuntPort, rig.SYN))
 		back(list[1], p, generation).
-			Is(t, "a stale embryo", rig.XDPTX, forward(p, rest, rig.Ask(0xe5, 0, rest...)), "recover_returned", "stale_removed")
-		if _, known := r.Embryo(t, p.Flow()); known {
-			t.Error("the stale embryo is still there")
+			Is(t, "a stale embryonic entry", rig.XDPTX, forward(p, rest, rig.Ask(0xe5, 0, rest...)), "recover_returned", "stale_removed")
+		if _, known := r.Embryonic(t, p.Flow()); known {
+			t.Error("the stale embryonic entry is still there")
 		}
 		p.Hop = 2
 		back(list[1], p, generation).Is(t, "at the end of its hops", rig.XDPDrop, nil, "drop_hop_limit")

@@ -32,13 +32,13 @@ func signedSignal(i int, k topo.SignalKey, p rig.Packet, function byte, generati
 func state(r *rig.LB, t *testing.T, f policy.Flow) string {
 	t.Helper()
 	flow, known := r.Flow(t, f)
-	all, embryos := r.Table.Count(t)
-	embryo, waiting := r.Embryo(t, f)
-	return fmt.Sprintln(flow, known, embryo, waiting, embryos, all)
+	all, embryonic := r.Table.Count(t)
+	entry, waiting := r.Embryonic(t, f)
+	return fmt.Sprintln(flow, known, entry, waiting, embryonic, all)
 }
 
 // testLBTags: with keys, a signal without its sender's own tag is dropped and
-// changes nothing: neither without state nor of an embryo nor of a flow.
+// changes nothing: neither without state nor of an embryonic flow nor of a flow.
 func testLBTags(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8, func(s *topo.Service) { s.Wire = by }))
@@ -50,7 +50,7 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 			next []byte
 		}{
 			{"nothing", signedSignal(1, rig.OldKeys, rig.SynAck(rig.HuntPort), rig.Create, generation, carried)},
-			{"embryo", confirmation(p).Frame()},
+			{"embryonic", confirmation(p).Frame()},
 			{"flow", nil},
 		} {
 			before := state(r, t, p.Flow())

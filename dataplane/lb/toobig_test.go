@@ -177,7 +177,7 @@ func testTooBigSteered(t *testing.T, seen rig.Hits) {
 		if p.Protocol == topo.UDP {
 			generation = 1
 		}
-		r.Send(t, word.Frame()).Is(t, what+", embryo", rig.XDPTX, rig.ToOne(word, 5, 0xa5, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, what+", embryonic", rig.XDPTX, rig.ToOne(word, 5, 0xa5, generation), "steer")
 		if _, known := r.Flow(t, p.Flow()); known {
 			t.Errorf("%s: a router's word confirmed a flow", what)
 		}

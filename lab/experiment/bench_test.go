@@ -100,7 +100,7 @@ func TestBenchRows(t *testing.T) {
 	for _, want := range []string{
 		"floor  loop", "floor  adjust-head", "floor  encapsulate", "floor  line", "floor  hash", "floor  lru-hash",
 		"floor  lru-hash-filling", "floor  lru-hash-full", "floor  clock",
-		"lb hunt steer", "lb hunt offer", "lb hunt new-filling", "lb hunt new-full", "lb hunt hatch", "lb hunt recover",
+		"lb hunt steer", "lb hunt offer", "lb hunt new-filling", "lb hunt new-full", "lb hunt establish", "lb hunt recover",
 		"lb hunt recovered", "lb hunt signal", "lb hunt signal-removed", "lb hunt mixed", "lb single mixed",
 		"lb hunt offer-signed", "lb hunt new-filling-signed", "lb hunt signal-signed",
 		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer",

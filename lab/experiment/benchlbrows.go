@@ -29,7 +29,7 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	}
 	few := min(1000, s.most())
 	rows = append(rows,
-		s.fullRow(hunt), s.hatchRow(hunt), s.recoveredRow(hunt), s.removedRow(hunt),
+		s.fullRow(hunt), s.establishRow(hunt), s.recoveredRow(hunt), s.removedRow(hunt),
 		s.signalRow(hunt, few),
 		s.signalRow(hunt, min(othersAtMost, s.most())),
 		s.mixedRow(hunt, min(100_000, s.most())), s.mixedRow(single, min(100_000, s.most())),
@@ -185,9 +185,9 @@ func (s *benchSession) newRow(m benchMode) *benchRow {
 	})
 }
 
-// hatchRow is the clients' acknowledgements of those SYN-ACKs.
-func (s *benchSession) hatchRow(m benchMode) *benchRow {
-	return s.makingRow(m, "hatch", lbEmpty, func(lb *lbBench) pass {
+// establishRow is the clients' acknowledgements of those SYN-ACKs.
+func (s *benchSession) establishRow(m benchMode) *benchRow {
+	return s.makingRow(m, "establish", lbEmpty, func(lb *lbBench) pass {
 		return lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, benchMade, isNew)
 	}, func(lb *lbBench) pass {
 		return lb.fromClient(m, wire.ACK, benchMade, counts{"flow_established": 1, "steer": 1})

@@ -35,9 +35,9 @@ const (
 	tcOK     = 0
 )
 
-// strays is how many of the packets of a pass may do something else: one in so
+// straying is how many of the packets of a pass may do something else: one in so
 // many, as where two digests are alike.
-const strays = 10_000
+const straying = 10_000
 
 // run makes a pass on a CPU where the thread is. It is an error if the packets
 // took another path than the one that the pass is about.
@@ -57,7 +57,7 @@ func (p *pass) run(cpu int) (r inkernel.Run, err error) {
 	if err := moved(before, after, r.Packets, p.want); err != nil {
 		return r, err
 	}
-	if off := float64(r.Packets - r.Verdicts[p.verdict]); off > float64(r.Packets)/strays+1 {
+	if off := float64(r.Packets - r.Verdicts[p.verdict]); off > float64(r.Packets)/straying+1 {
 		return r, fmt.Errorf("%.0f of %d packets have another verdict than %d: %v", off, r.Packets, p.verdict, r.Verdicts)
 	}
 	return r, nil
@@ -65,7 +65,7 @@ func (p *pass) run(cpu int) (r inkernel.Run, err error) {
 
 // moved checks which counters moved, and how far.
 func moved(before, after []dataplane.Counter, packets uint64, want counts) error {
-	slack := float64(packets)/strays + 1
+	slack := float64(packets)/straying + 1
 	named := 0
 	for i, c := range after {
 		share, ok := want[c.Name]

@@ -245,7 +245,7 @@ func connAs(e rig.ConnEntry) (c fsm.Conn) {
 	var lb [8]byte
 	binary.NativeEndian.PutUint64(lb[:], v.LbBe)
 	return fsm.Conn{
-		Known: true, Proved: e.Established, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
+		Known: true, Established: e.Established, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
 		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
 	}
 }

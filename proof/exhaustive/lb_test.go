@@ -180,8 +180,8 @@ func (s *lbState) as() (m fsm.LB) {
 			Announced: f.Announced, Closed: uint8(f.Closed), Seen: f.Seen,
 		}
 	}
-	if e, known := s.entry.Embryo(); known {
-		m.Embryo = fsm.Embryo{
+	if e, known := s.entry.Embryonic(); known {
+		m.Embryonic = fsm.Embryonic{
 			Known: true, Server: firstServer + fsm.Node(e.Server), Generation: e.Generation,
 			Expects: e.Expects, Seen: e.Seen,
 		}
@@ -240,7 +240,7 @@ func (x *lbTree) step(m *lbMessage, model fsm.LB, now time.Duration, came trail)
 		}
 	}
 	x.read()
-	if is := x.have.as(); err == nil && (is.Flow != model.Flow || is.Embryo != model.Embryo) {
+	if is := x.have.as(); err == nil && (is.Flow != model.Flow || is.Embryonic != model.Embryonic) {
 		x.t.Errorf("after %v, %s: state %+v, the model %+v", came, m.name, is, model)
 	}
 	if err != nil {

@@ -38,16 +38,16 @@ type Agent struct {
 
 // Conn is an entry: WAIT(lb), or DIRECT(lb).
 type Conn struct {
-	Known      bool
-	Proved     bool // the client has proved to be there
-	Direct     bool
-	LB         Node
-	Generation uint16
-	Next       uint32 // after the last payload or FIN seen inward
-	Out        uint32 // the same outward, if Spoke
-	Epoch      uint32
-	Flags      uint32
-	Seen       time.Duration
+	Known       bool
+	Established bool // the client sent a packet that a spoofed source cannot
+	Direct      bool
+	LB          Node
+	Generation  uint16
+	Next        uint32 // after the last payload or FIN seen inward
+	Out         uint32 // the same outward, if Spoke
+	Epoch       uint32
+	Flags       uint32
+	Seen        time.Duration
 }
 
 // Flags of an entry.
@@ -63,14 +63,14 @@ const (
 // Epoch counts expected arrivals, 2^27 ns at a time.
 type Epoch struct{ Epoch, Count uint32 }
 
-const waiting = 60 * time.Second // how long an entry counts that is not proved
+const waiting = 60 * time.Second // how long an embryonic entry counts
 
-func (a *Agent) find(now time.Duration) (c *Conn, embryo bool) {
+func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 	c = &a.Conn
-	if !c.Known || !c.Proved && now-c.Seen > waiting {
+	if !c.Known || !c.Established && now-c.Seen > waiting {
 		return nil, true
 	}
-	return c, !c.Proved
+	return c, !c.Established
 }
 
 // sure tells whether an entry needs no word of the kernel's: an old one may be of
@@ -174,23 +174,23 @@ func (h Host) owns(s TCP) (mine bool, generation uint16) {
 
 // settle finds a flow that is ours its place among the established, once its
 // client shows that it is there.
-func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn, embryo bool, why []string) {
-	c, embryo = a.find(now)
-	if !in.proves() || c != nil && !embryo {
-		return c, embryo, nil
+func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn, embryonic bool, why []string) {
+	c, embryonic = a.find(now)
+	if !in.establishes() || c != nil && !embryonic {
+		return c, embryonic, nil
 	}
 	if c == nil { // the agent was restarted, or forgot it
-		a.Conn = Conn{Known: true, Proved: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
+		a.Conn = Conn{Known: true, Established: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
 		return &a.Conn, false, nil
 	}
-	c.Proved = true
+	c.Established = true
 	return c, false, []string{"established"}
 }
 
 // steered is ackStickiness. What is not here goes back, never to the stack, which
 // would reset a connection that lives elsewhere.
 func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
-	c, embryo := a.find(now)
+	c, embryonic := a.find(now)
 	same := c != nil && c.Generation == in.Generation
 	why := []string{"steered_adopted"} // not III: LISTEN + ackStickiness
 	switch {
@@ -200,10 +200,10 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 		why = []string{"steered_other_generation"}
 	}
 	generation := uint16(0)
-	if !same || embryo || !c.sure(now) {
+	if !same || embryonic || !c.sure(now) {
 		mine, kernel := h.owns(in.TCP)
 		switch {
-		case !mine && !(same && embryo):
+		case !mine && !(same && embryonic):
 			return giveBack(in, "give_back_not_mine")
 		case !mine:
 			return deliver("steered_embryonic")
@@ -212,7 +212,7 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 			kernel = in.Generation
 		}
 		var settled []string
-		c, embryo, settled = a.settle(now, in, kernel)
+		c, embryonic, settled = a.settle(now, in, kernel)
 		if c == nil {
 			return deliver("steered")
 		}
@@ -228,7 +228,7 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 		c.Direct = true
 		why = append(why, "acknowledged")
 	}
-	a.observe(h, now, in.TCP, c, embryo)
+	a.observe(h, now, in.TCP, c, embryonic)
 	return deliver(why...)
 }
 
@@ -241,23 +241,23 @@ func (a *Agent) recover(h Host, now time.Duration, in Packet) Outcome {
 	case !mine: // the last stack asked says no, once
 		return deliver("unowned")
 	}
-	c, embryo, why := a.settle(now, in, generation)
+	c, embryonic, why := a.settle(now, in, generation)
 	if c != nil { // III: DIRECT + recoverStickiness (local); not III: WAIT, LISTEN
 		if generation != 0 {
 			c.Generation = generation
 		}
 		c.LB, c.Direct = in.From, false
-		a.observe(h, now, in.TCP, c, embryo)
+		a.observe(h, now, in.TCP, c, embryonic)
 	}
 	return deliver(append(why, "recovered")...)
 }
 
 // reject is the end of a request that another server's came before.
 func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
-	c, embryo := a.find(now)
+	c, embryonic := a.find(now)
 	mine, generation := h.owns(in.TCP)
 	live := h.State == Full || mine && generation == 0
-	if !in.has(RST) || c == nil || !embryo || c.Generation != in.Generation || live {
+	if !in.has(RST) || c == nil || !embryonic || c.Generation != in.Generation || live {
 		return Outcome{Why: []string{"drop_reject_stale"}}
 	}
 	a.arrived(c)
@@ -266,10 +266,10 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 }
 
 // observe keeps what a packet of the client tells.
-func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryo bool) {
+func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic bool) {
 	c.Seen = now
 	expected := s.Seq == c.Next
-	if !embryo {
+	if !embryonic {
 		a.arrived(c)
 		a.asked(c, s)
 		expected = s.Seq == c.Next // a FIN or payload beside the RST moved it
@@ -323,7 +323,7 @@ func (a *Agent) arrived(c *Conn) {
 
 // Out is one packet of the server's stack.
 func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
-	c, embryo := a.find(now)
+	c, embryonic := a.find(now)
 	if c == nil {
 		return a, Outcome{Act: Client, Why: []string{"out_no_flow"}}
 	}
@@ -341,7 +341,7 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 		a.answered(c)
 	}
 	switch {
-	case embryo && !s.has(SYN): // a request may answer for an earlier SYN
+	case embryonic && !s.has(SYN): // a request may answer for an earlier SYN
 	case !s.has(SYN) && c.repeats(s): // the LB that it was told through may be dead
 	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
 		return a, signal(c, CreateStickiness, "signal_create")
@@ -377,7 +377,7 @@ func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
 	c := &a.Conn
 	limit := idle
 	switch {
-	case !c.Proved:
+	case !c.Established:
 		limit = waiting
 	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN:
 		limit = linger

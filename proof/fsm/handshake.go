@@ -51,7 +51,7 @@ func (s TCP) has(flag uint8) bool { return s.Flags&flag != 0 }
 func (s TCP) opens() bool { return s.Flags&(SYN|ACK|RST|FIN) == SYN }
 
 // proves tells whether a segment of a flow shows that its client is there.
-func (s TCP) proves() bool { return s.Flags&(ACK|SYN|RST) == ACK }
+func (s TCP) establishes() bool { return s.Flags&(ACK|SYN|RST) == ACK }
 
 // generation of the connection that the segment opens.
 func (s TCP) generation() uint16 { return policy.Generation(s.Seq) }

@@ -14,9 +14,9 @@ type Pool struct {
 // LB is what a load balancer knows of the flow. LB_LISTEN and HUNTING of the
 // paper are both "no entry": an offer makes none.
 type LB struct {
-	Flow   Flow   // STEER(s)
-	Embryo Embryo // STEER(s) until the client has acknowledged
-	past   memory
+	Flow      Flow      // STEER(s)
+	Embryonic Embryonic // STEER(s) until the client has acknowledged
+	past      memory
 }
 
 // Flow is an established connection; Known false: there is none.
@@ -46,8 +46,8 @@ const unit = 1 << 28
 
 func dated(now time.Duration) time.Duration { return now / unit * unit }
 
-// Embryo is a connection that a server took.
-type Embryo struct {
+// Embryonic is a connection that a server took.
+type Embryonic struct {
 	Known      bool
 	Server     Node
 	Generation uint16
@@ -55,10 +55,10 @@ type Embryo struct {
 	Seen       time.Duration
 }
 
-// embryonic bounds an embryo's life; then it counts as none.
-const embryonic = 10 * time.Second / unit * unit
+// embryonicLife bounds an embryonic entry's life; then it counts as none.
+const embryonicLife = 10 * time.Second / unit * unit
 
-func (e Embryo) alive(now time.Duration) bool { return e.Known && dated(now)-e.Seen < embryonic }
+func (e Embryonic) alive(now time.Duration) bool { return e.Known && dated(now)-e.Seen < embryonicLife }
 
 // Step is one packet at the LB.
 func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
@@ -94,8 +94,8 @@ func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
 			l.Flow.Closed |= ClosedClient
 		}
 		return steer(l.Flow.Server, l.Flow.Generation)
-	case l.Embryo.alive(now):
-		return l.hatch(pool, now, s)
+	case l.Embryonic.alive(now):
+		return l.establish(pool, now, s)
 	default: // II: LB_LISTEN + data; not II: HUNTING + data
 		return l.recover(pool, now, s)
 	}
@@ -115,8 +115,8 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 			l.Flow.Announced = s.generation()
 			l.Flow.touch(now)
 		}
-	} else if l.Embryo.alive(now) {
-		last = l.Embryo.Server
+	} else if l.Embryonic.alive(now) {
+		last = l.Embryonic.Server
 	}
 	if last != Nobody && times < 2 { // else it does not answer
 		first, why = last, "offer_again"
@@ -191,15 +191,15 @@ func question(list []Node, why ...string) Outcome {
 	return out
 }
 
-// hatch steers a packet of an embryo. Only the acknowledgement of what its own
+// establish steers a packet of an embryonic flow. Only the acknowledgement of what its own
 // server said makes a flow; of something else it is another server's.
-func (l *LB) hatch(pool Pool, now time.Duration, s TCP) Outcome {
-	e := l.Embryo
+func (l *LB) establish(pool Pool, now time.Duration, s TCP) Outcome {
+	e := l.Embryonic
 	out := steer(e.Server, e.Generation)
 	switch {
 	case s.has(ACK) && s.Ack == e.Expects:
 		l.Flow = established(now, e.Server, e.Generation)
-		l.Embryo = Embryo{}
+		l.Embryonic = Embryonic{}
 		out.Why = append(out.Why, "flow_established")
 	case s.has(ACK):
 		return l.recover(pool, now, s)
@@ -213,7 +213,7 @@ func established(now time.Duration, server Node, generation uint16) Flow {
 
 // create is createStickiness(s). Within one generation the first server stays.
 func (l *LB) create(now time.Duration, in Packet) Outcome {
-	e := l.Embryo
+	e := l.Embryonic
 	held := e.alive(now) && !l.Flow.Known
 	switch {
 	case l.Flow.Known && l.Flow.Generation == in.Generation:
@@ -227,11 +227,11 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 	case in.has(SYN) && held && e.Generation == in.Generation && e.Server != in.From:
 		return conflict(in, false)
 	case !in.has(SYN): // its kernel vouches for it
-		l.Embryo, l.Flow = Embryo{}, established(now, in.From, in.Generation)
+		l.Embryonic, l.Flow = Embryonic{}, established(now, in.From, in.Generation)
 		return Outcome{Act: Client, Why: []string{"stickiness_recovered"}}
 	}
 	l.Flow = Flow{} // II: HUNTING + createStickiness
-	l.Embryo = Embryo{Known: true, Server: in.From, Generation: in.Generation, Expects: in.Seq + 1, Seen: dated(now)}
+	l.Embryonic = Embryonic{Known: true, Server: in.From, Generation: in.Generation, Expects: in.Seq + 1, Seen: dated(now)}
 	if held && e.Generation == in.Generation {
 		return Outcome{Act: Client, Why: []string{"stickiness_repeated"}}
 	}
@@ -253,7 +253,7 @@ func conflict(in Packet, acknowledged bool) Outcome {
 // remove is removeStickiness(s); II: STEER(s). The entry goes when both sides
 // have closed, after a while without packets.
 func (l *LB) remove(now time.Duration, in Packet) Outcome {
-	f, e := &l.Flow, l.Embryo
+	f, e := &l.Flow, l.Embryonic
 	why := "stickiness_removed"
 	switch {
 	case f.Known && (f.Generation != in.Generation || f.Server != in.From):
@@ -266,7 +266,7 @@ func (l *LB) remove(now time.Duration, in Packet) Outcome {
 			f.Closed |= ClosedServer
 		}
 	case e.alive(now) && e.Generation == in.Generation && e.Server == in.From:
-		l.Embryo = Embryo{}
+		l.Embryonic = Embryonic{}
 	default:
 		why = "remove_unknown"
 	}
@@ -292,8 +292,8 @@ func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
 	if l.Flow.Known && l.Flow.Server == in.From && l.Flow.Generation == in.Generation {
 		l.Flow, why = Flow{}, []string{"stale_removed"}
 	}
-	if l.Embryo.alive(now) && l.Embryo.Server == in.From && l.Embryo.Generation == in.Generation {
-		l.Embryo, why = Embryo{}, []string{"stale_removed"}
+	if l.Embryonic.alive(now) && l.Embryonic.Server == in.From && l.Embryonic.Generation == in.Generation {
+		l.Embryonic, why = Embryonic{}, []string{"stale_removed"}
 	}
 	return question(but(pool.Members), append(why, "recover_returned")...)
 }
@@ -326,8 +326,8 @@ func (l LB) Sweep(now, linger, idle time.Duration) LB {
 	if dated(now)-l.Flow.Seen > limit+unit { // the rest of the unit does not count
 		l.Flow = Flow{}
 	}
-	if !l.Embryo.alive(now) {
-		l.Embryo = Embryo{}
+	if !l.Embryonic.alive(now) {
+		l.Embryonic = Embryonic{}
 	}
 	return l
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	embryo = 3 | 99<<16 // a word
+	embryonic = 3 | 99<<16 // a word
 )
 
 func add(flow int) deed                     { return addAs(flow, rig.WordOf(flow)) }
@@ -35,10 +35,10 @@ func filled(word uint64, age time.Duration) []entry {
 	return all
 }
 
-// crammed is that and line 2, whose first entry alone, an embryo, can leave it.
+// crammed is that and line 2, whose first entry alone, an embryonic entry, can leave it.
 func crammed(age time.Duration) ([]spot, []entry) {
 	spots := among(spot{0, 2}, spot{2, 3}, spot{2, 2}, spot{2, 2}, spot{2, 2}, spot{2, 2})
-	has := append(filled(rig.WordOf(0), 0), entry{2, 9, embryo, age})
+	has := append(filled(rig.WordOf(0), 0), entry{2, 9, embryonic, age})
 	for i := 10; i < 13; i++ {
 		has = append(has, entry{2, i, rig.WordOf(i), 0})
 	}
@@ -78,16 +78,16 @@ func races() []race {
 		{"a free entry is taken, not moved", among(still, spot{1, 3}, spot{3, 2}), full8,
 			do(d(add(8)), d(removeFlow(7), add(9), add(10))), full},
 
-		{"an embryo is established that would make room", among(still), filled(embryo, 0),
-			do(d(add(8)), d(becomes(0, embryo, rig.WordOf(1)))), evict | full},
-		{"an embryo is established that would make room in the other line", among(still), slices.Replace(filled(rig.WordOf(0), 0), 4, 5, entry{1, 4, embryo, 0}),
-			do(d(add(8)), d(becomes(4, embryo, rig.WordOf(1)))), evict | full},
-		{"an embryo moves and would make room", crammedAt, crammedWith, do(d(add(8)), d(add(13))), evict | full},
+		{"an embryonic entry is established that would make room", among(still), filled(embryonic, 0),
+			do(d(add(8)), d(becomes(0, embryonic, rig.WordOf(1)))), evict | full},
+		{"an embryonic entry is established that would make room in the other line", among(still), slices.Replace(filled(rig.WordOf(0), 0), 4, 5, entry{1, 4, embryonic, 0}),
+			do(d(add(8)), d(becomes(4, embryonic, rig.WordOf(1)))), evict | full},
+		{"an embryonic entry moves and would make room", crammedAt, crammedWith, do(d(add(8)), d(add(13))), evict | full},
 		{"a void one moves and is added", crammedAt, crammedVoid, do(d(add(8)), d(add(9), add(13))), full | withdraw},
-		{"a void one is added twice", beside, alone(1, embryo, waited), do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
-		{"a void one is added and is established", beside, alone(1, embryo, waited),
-			do(d(add(0)), d(becomes(0, embryo, rig.WordOf(2)))), 0},
-		{"a void one is added and swept", beside, alone(1, embryo, waited), do(d(add(0)), d(sweepLine(1))), yield},
+		{"a void one is added twice", beside, alone(1, embryonic, waited), do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
+		{"a void one is added and is established", beside, alone(1, embryonic, waited),
+			do(d(add(0)), d(becomes(0, embryonic, rig.WordOf(2)))), 0},
+		{"a void one is added and swept", beside, alone(1, embryonic, waited), do(d(add(0)), d(sweepLine(1))), yield},
 
 		{"added twice", beside, nil, do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
 		{"added twice, in two lines", []spot{still, out, out, out}, []entry{{0, 1, rig.WordOf(1), 0}, {0, 2, rig.WordOf(2), 0}, {0, 3, rig.WordOf(3), 0}},

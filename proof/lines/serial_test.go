@@ -20,7 +20,7 @@ type may uint8
 
 const (
 	balk     may = 1 << iota // a change finds its entry moving
-	evict                    // an add takes the entry of another flow's embryo
+	evict                    // an add takes the entry of another embryonic flow
 	full                     // an add finds no place: another CPU was faster
 	withdraw                 // an add takes what a move leaves again for the flow's entry
 	yield                    // an add waits too long for what the other one makes up its mind on
@@ -114,7 +114,7 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	}
 	if may&full != 0 {
 		for _, p := range all[:len(all):len(all)] {
-			p.told, p.left[d.flow] = linesFull, c[d.flow] // an embryo may go in vain
+			p.told, p.left[d.flow] = linesFull, c[d.flow] // an embryonic entry may go in vain
 			all = append(all, p)
 		}
 	}
@@ -126,7 +126,7 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	return all
 }
 
-// void tells whether a flow's entry is an embryo that has waited too long.
+// void reports whether a flow's entry is embryonic and has waited too long.
 func (k *track) void(flow int, c content) bool {
 	return slices.ContainsFunc(k.has, func(e entry) bool {
 		return e.flow == flow && e.word == c[flow] && e.word&rig.WordEstablished == 0 && e.age >= 10*time.Second

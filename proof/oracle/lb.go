@@ -18,10 +18,10 @@ type LB struct {
 	// ServerKey is what a server signs with.
 	ServerKey func(k topo.SignalKey, locator netip.Prefix) topo.Key
 
-	tables  map[*topo.Service][]*table.Table // of today, then of the history
-	flows   map[policy.Flow]owner
-	embryos map[policy.Flow]owner
-	syns    map[uint16]seen
+	tables    map[*topo.Service][]*table.Table // of today, then of the history
+	flows     map[policy.Flow]owner
+	embryonic map[policy.Flow]owner
+	syns      map[uint16]seen
 }
 
 // owner is who has a flow, as servers said.
@@ -29,7 +29,7 @@ type owner struct {
 	server     netip.Prefix
 	generation uint16
 	announced  uint16 // generation of the client's last SYN
-	expects    uint32 // of an embryo: what the client acknowledges
+	expects    uint32 // of an embryonic flow: what the client acknowledges
 	client     bool   // has closed
 	closed     bool   // the server has
 	reset      bool
@@ -149,9 +149,9 @@ func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		}
 		return l.toOne(p, raw, u, svc, o.server, ackStickiness, o.generation, Steered)
 	}
-	if o, known := l.embryos[u.flow]; known {
+	if o, known := l.embryonic[u.flow]; known {
 		if u.kind == udp || u.kind == tcp && u.flags&flagACK != 0 && u.ack == o.expects {
-			delete(l.embryos, u.flow)
+			delete(l.embryonic, u.flow)
 			l.flows[u.flow] = owner{server: o.server, generation: o.generation, announced: o.generation}
 		} else if u.kind == tcp && u.flags&flagACK != 0 { // of a connection with another server
 			return l.ask(p, raw, u, svc)
@@ -195,7 +195,7 @@ func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		o.announced = w.generation
 		l.flows[u.flow] = o
 		w.first = o.server
-	} else if o, known := l.embryos[u.flow]; known {
+	} else if o, known := l.embryonic[u.flow]; known {
 		w.first = o.server
 	}
 	if times > 1 { // it does not answer
@@ -292,7 +292,7 @@ func (l *LB) sawBefore(u upper) int {
 }
 
 // Known counts the flows that it remembers.
-func (l *LB) Known() int { return len(l.flows) + len(l.embryos) }
+func (l *LB) Known() int { return len(l.flows) + len(l.embryonic) }
 
 // Forget forgets all flows.
-func (l *LB) Forget() { l.flows, l.embryos = nil, nil }
+func (l *LB) Forget() { l.flows, l.embryonic = nil, nil }

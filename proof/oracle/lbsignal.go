@@ -112,7 +112,7 @@ func (l *LB) learn(u upper, says owner) bool {
 	if known && !o.over() && o.server != says.server && o.announced != says.generation {
 		return true // late: it changes nothing
 	}
-	e, waiting := l.embryos[u.flow]
+	e, waiting := l.embryonic[u.flow]
 	opening := u.kind == udp || u.kind == tcp && u.flags&flagSYN != 0
 	if opening && !known && waiting && e.generation == says.generation && e.server != says.server {
 		return false
@@ -120,14 +120,14 @@ func (l *LB) learn(u upper, says owner) bool {
 	if l.flows == nil {
 		l.flows = map[policy.Flow]owner{}
 	}
-	if l.embryos == nil {
-		l.embryos = map[policy.Flow]owner{}
+	if l.embryonic == nil {
+		l.embryonic = map[policy.Flow]owner{}
 	}
-	delete(l.embryos, u.flow)
+	delete(l.embryonic, u.flow)
 	if opening {
 		delete(l.flows, u.flow)
 		says.expects = u.seq + 1
-		l.embryos[u.flow] = says
+		l.embryonic[u.flow] = says
 	} else {
 		l.flows[u.flow] = says
 	}
@@ -137,8 +137,8 @@ func (l *LB) learn(u upper, says owner) bool {
 func (l *LB) forget(u upper, says owner) {
 	o, known := l.flows[u.flow]
 	if !known {
-		if e, waiting := l.embryos[u.flow]; waiting && e.generation == says.generation && e.server == says.server {
-			delete(l.embryos, u.flow)
+		if e, waiting := l.embryonic[u.flow]; waiting && e.generation == says.generation && e.server == says.server {
+			delete(l.embryonic, u.flow)
 		}
 		return
 	}
@@ -190,7 +190,7 @@ func (l *LB) givenBack(s *signal, svc *topo.Service, server netip.Prefix) Answer
 	if u.opens() || u.kind == udp && s.sid.generation == 0 {
 		w.offer, w.generation, w.flags, w.forced = true, s.sid.generation, flagFinal, topo.MaxChoices
 	} else {
-		for _, entries := range []map[policy.Flow]owner{l.flows, l.embryos} {
+		for _, entries := range []map[policy.Flow]owner{l.flows, l.embryonic} {
 			if o, known := entries[u.flow]; known && o.server == server && o.generation == s.sid.generation {
 				delete(entries, u.flow)
 			}

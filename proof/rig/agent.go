@@ -227,7 +227,7 @@ func Delivered(p Packet) []byte { return InnerTCP(p).Delivered() }
 
 func (in Inner) Delivered() []byte { return in.Frame(HereMAC, RouterMAC) }
 
-// Settled reads the entry of a flow whose client has proved to be there.
+// Settled reads the entry of an established flow.
 func (r *Agent) Settled(t testing.TB, f policy.Flow) (c objects.AgentConn, known bool) {
 	t.Helper()
 	e := ConnsOf(t, r.Agent).Get(t, f)

@@ -318,10 +318,10 @@ func (r *LB) Flow(t testing.TB, f policy.Flow) (e Flow, known bool) {
 	return r.Table.Get(t, f).Flow()
 }
 
-// Embryo reads the entry of a flow that its client has not confirmed.
-func (r *LB) Embryo(t testing.TB, f policy.Flow) (e Embryo, known bool) {
+// Embryonic reads the entry of a flow that its client has not confirmed.
+func (r *LB) Embryonic(t testing.TB, f policy.Flow) (e Embryonic, known bool) {
 	t.Helper()
-	return r.Table.Get(t, f).Embryo()
+	return r.Table.Get(t, f).Embryonic()
 }
 
 func IsMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

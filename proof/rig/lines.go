@@ -12,14 +12,14 @@ import (
 	"proffer/topo"
 )
 
-// Flow and lbEmbryo are what an entry's word says (bpf/lb/flow.h).
+// Flow and Embryonic are the words of an entry (bpf/lb/flow.h).
 type Flow struct {
 	Seen                          time.Duration
 	Closed                        uint32
 	Server, Generation, Announced uint16
 }
 
-type Embryo struct {
+type Embryonic struct {
 	Seen               time.Duration
 	Expects            uint32
 	Server, Generation uint16
@@ -50,11 +50,11 @@ func (e Entry) Flow() (Flow, bool) {
 	}, true
 }
 
-func (e Entry) Embryo() (Embryo, bool) {
+func (e Entry) Embryonic() (Embryonic, bool) {
 	if e.Word == 0 || e.Word&WordEstablished != 0 {
-		return Embryo{}, false
+		return Embryonic{}, false
 	}
-	return Embryo{
+	return Embryonic{
 		Seen: e.seen(), Server: uint16(e.Word & 0x3fff), Generation: uint16(e.Word >> 16), Expects: uint32(e.Word >> 32),
 	}, true
 }
