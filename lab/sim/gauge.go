@@ -8,7 +8,7 @@ type gauge struct {
 	seen float64
 }
 
-const gaugeMemory = 512 // completions
+const gaugeMemory = 32 // completions
 
 func (g *gauge) add(ns float64) {
 	g.seen = min(g.seen+1, gaugeMemory)

@@ -63,9 +63,10 @@ func (g *guided) Offer(r *Request) bool {
 	return r.Last() && r.leastOf == r.visit
 }
 
-// Served is the server measuring a request that it has completed.
+// Served is the server measuring a request that it has completed: the time of a
+// core at the present speed, which work in the background slows down.
 func (g *guided) Served(r *Request) {
-	g.gauges[r.server].add(r.service / g.farm.Servers[r.server].speed())
+	g.gauges[r.server].add(r.service / g.stations[r.server].speed)
 }
 
 // Report is what the accepting SYN-ACK and the flow's end carry.

@@ -5,30 +5,46 @@ import "math"
 var _ = Register(Family{
 	Name: "oracle", Pairs: true, Sees: Everything,
 	Names: []Spelling{
-		{"oracle", "least remaining work / power, known to all LBs", "black dotted"},
+		{"oracle", "least work / power, the remaining and its own, known to all LBs", "black dotted"},
 		{"oracle2", "the same of two random servers", ""},
 	},
 	New: func(e *Engine, p Policy) any { return newOracle(e, p.TwoChoices) },
 })
 
-// oracle sends a request where the least work is left, for the server's power,
-// what is on its way included (HLB §V-C). It is the paper's Oracle: it knows the
-// remaining service of every request.
+// oracle sends a request where all that is to be done before it and for it takes
+// least: the work that is left, what is on its way and its own included, for the
+// server's power (HLB §V-C). It is the paper's Oracle: it knows the remaining
+// service of every request.
 //
-// What is left shrinks while nothing happens, and not everywhere alike: by
-// running/cores a second. Servers of one slope keep their order, so there is one
-// index for each slope, of what would have been left at instant 0; a choice
-// compares the heads of the indexes.
+// The time left shrinks while nothing happens, and not everywhere alike: by
+// running/cores. Servers of one power and slope keep their order, so there is one
+// index for each of these pairs, of what would have been left at instant 0; a
+// choice compares the heads of the indexes.
 type oracle struct {
 	*Engine
-	two    bool
-	slopes []float64 // work that goes in a ns, over power
-	heads  []*least  // of each slope
-	where  []int32   // the slope of each server
+	two     bool
+	place   []int32             // the position of each server among those of its power
+	alike   map[float64][]int32 // the servers of each power
+	ranks   []ranking
+	numbers map[slope]int32 // of rankings
+	where   []int32         // the ranking of each server
+}
+
+// slope is the power of a server and how fast the time that its work takes shrinks.
+type slope struct{ power, falls float64 }
+
+type ranking struct {
+	slope
+	heads   *least // by position
+	members []int32
 }
 
 func newOracle(e *Engine, two bool) *oracle {
-	p := &oracle{Engine: e, two: two, where: make([]int32, len(e.servers))}
+	p := &oracle{Engine: e, two: two, where: make([]int32, len(e.servers)), alike: map[float64][]int32{}, numbers: map[slope]int32{}}
+	for i, s := range e.farm.Servers {
+		p.place = append(p.place, int32(len(p.alike[s.Power()])))
+		p.alike[s.Power()] = append(p.alike[s.Power()], int32(i))
+	}
 	for s := range p.where {
 		p.where[s] = nobody
 		p.Changed(int32(s))
@@ -38,65 +54,70 @@ func newOracle(e *Engine, two bool) *oracle {
 
 // left is the time that the server's work will take from now, and how fast that
 // time shrinks.
-func (p *oracle) left(server int32) (ns, slope float64) {
+func (p *oracle) left(server int32) (ns, falls float64) {
 	cpu := &p.stations[server]
 	power := p.farm.Servers[server].Power()
 	cpu.advance(p.now)
 	ns = (cpu.work() + p.servers[server].pending) / power
-	slope = cpu.slope() / power
+	falls = cpu.slope() / power
 	if p.work.hasIO() {
 		disk := &p.stations[int(server)+len(p.servers)]
 		disk.advance(p.now)
 		ns += disk.work() + p.servers[server].disk
-		slope += disk.slope()
+		falls += disk.slope()
 	}
-	return ns, slope
+	return ns, falls
 }
 
 func (p *oracle) Changed(server int32) {
 	if p.two {
 		return
 	}
-	ns, slope := p.left(server)
-	class := p.class(slope)
-	if old := p.where[server]; old != class && old != nobody {
-		p.heads[old].set(server, math.Inf(1))
+	ns, falls := p.left(server)
+	rank := p.rank(slope{p.farm.Servers[server].Power(), falls})
+	if old := p.where[server]; old != rank && old != nobody {
+		p.ranks[old].heads.set(p.place[server], math.Inf(1))
 	}
-	p.where[server] = class
-	p.heads[class].set(server, ns+float64(slope*float64(p.now)))
+	p.where[server] = rank
+	p.ranks[rank].heads.set(p.place[server], ns+float64(falls*float64(p.now)))
 }
 
-func (p *oracle) class(slope float64) int32 {
-	for i, s := range p.slopes {
-		if s == slope {
-			return int32(i)
-		}
+func (p *oracle) rank(s slope) int32 {
+	number, known := p.numbers[s]
+	if !known {
+		number = int32(len(p.ranks))
+		p.numbers[s] = number
+		p.ranks = append(p.ranks, ranking{s, newLeast(len(p.alike[s.power])), p.alike[s.power]})
 	}
-	p.slopes = append(p.slopes, slope)
-	p.heads = append(p.heads, newLeast(len(p.servers)))
-	return int32(len(p.slopes) - 1)
+	return number
 }
 
 func (p *oracle) Choose(_ int32, r *Request) int32 {
 	if p.two {
 		return p.chooseOfTwo(r)
 	}
+	own := r.demand + r.second
 	best, at := math.Inf(1), 0
-	for i, h := range p.heads {
-		if left := h.best() - float64(p.slopes[i]*float64(p.now)); left < best {
+	for i := range p.ranks {
+		k := &p.ranks[i]
+		if left := k.heads.best() - float64(k.falls*float64(p.now)) + own/k.power; left < best {
 			best, at = left, i
 		}
 	}
-	return p.heads[at].choose(p.choice.at(uint64(r.number)))
+	return p.ranks[at].members[p.ranks[at].heads.choose(p.choice.at(uint64(r.number)))]
 }
 
 func (p *oracle) chooseOfTwo(r *Request) int32 {
 	var list [2]int32
 	candidates(list[:], p.flowHash(r), len(p.servers))
-	first, _ := p.left(list[0])
-	second, _ := p.left(list[1])
-	if second < first {
+	if p.with(r, list[1]) < p.with(r, list[0]) {
 		return list[1]
 	}
 	return list[0]
+}
+
+// with is the time until the server would have done all its work and r.
+func (p *oracle) with(r *Request, server int32) float64 {
+	ns, _ := p.left(server)
+	return ns + (r.demand+r.second)/p.farm.Servers[server].Power()
 }

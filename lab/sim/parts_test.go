@@ -249,23 +249,23 @@ func TestLogarithm(t *testing.T) {
 	}
 }
 
-// TestTokens: fastest class first, newest first inside it, as many as reported
-// but no more than the cores, none after a busy report.
+// TestTokens: fastest class first, newest first inside it, also those of one
+// server, as many as reported but no more than the cores, none after a busy report.
 func TestTokens(t *testing.T) {
 	farm := []Server{{Cores: 1}, {Cores: 2}, {Cores: 2}, {Cores: 1}}
 	k := newTokens(farm)
-	k.add(0, 100)
-	k.add(1, 102) // same class, newer
 	k.add(1, 102)
 	k.add(1, 102)
-	k.add(2, 90) // faster, but busy now
+	k.add(0, 100) // same class, newer
+	k.add(1, 101) // newer still; it has two cores, so its first report is forgotten
+	k.add(2, 90)  // faster, but busy now
 	k.drop(2)
-	k.add(3, 103) // slower
+	k.add(3, 105) // slower
 	var got []int32
 	for range 5 {
 		got = append(got, k.take())
 	}
-	if want := []int32{1, 1, 0, 3, nobody}; !slices.Equal(got, want) {
+	if want := []int32{1, 0, 1, 3, nobody}; !slices.Equal(got, want) {
 		t.Errorf("took %v, want %v", got, want)
 	}
 }

@@ -2,27 +2,33 @@ package sim
 
 import "math/bits"
 
-// tokens are the idle cores that one LB knows of: of each server as many as it
-// reported, at most its cores. The server of the fastest class comes first,
-// inside a class the one that reported last.
+// tokens are the idle cores that one LB knows of: each idle report is one, of a
+// server at most as many as it has cores, the newest. The token of the fastest
+// class comes first, inside a class the newest: a server's second token stands
+// behind newer ones of other servers.
 type tokens struct {
-	servers []token
-	newest  [256]int32 // of each metric, the server that reported last
-	any     [4]uint64  // which metrics have a server
+	all     []token
+	unused  int32      // the first of those that are free, linked by older
+	first   []int32    // of each server, its newest
+	count   []int32    // of each server
+	most    []int32    // of each server: its cores
+	newest  [256]int32 // of each metric
+	any     [4]uint64  // which metrics have a token
 	reports uint64
 }
 
 type token struct {
-	count, most  int32
-	newer, older int32 // inside the metric
-	metric       uint8
-	reported     uint64 // the how-manieth report
+	server, before int32 // before: the server's next older one
+	newer, older   int32 // inside the metric
+	metric         uint8
+	reported       uint64 // the how-manieth report
 }
 
 func newTokens(farm []Server) *tokens {
-	t := &tokens{servers: make([]token, len(farm))}
-	for i, s := range farm {
-		t.servers[i].most = int32(s.Cores)
+	t := &tokens{unused: nobody, count: make([]int32, len(farm))}
+	for _, s := range farm {
+		t.first = append(t.first, nobody)
+		t.most = append(t.most, int32(s.Cores))
 	}
 	for m := range t.newest {
 		t.newest[m] = nobody
@@ -32,39 +38,58 @@ func newTokens(farm []Server) *tokens {
 
 // add is an idle report.
 func (t *tokens) add(server int32, metric uint8) {
-	s := &t.servers[server]
-	if s.count > 0 {
-		t.unlink(server)
+	if t.count[server] == t.most[server] {
+		t.remove(t.oldest(server))
 	}
-	s.count = min(s.count+1, s.most)
+	i := t.unused
+	if i == nobody {
+		t.all = append(t.all, token{})
+		i = int32(len(t.all) - 1)
+	} else {
+		t.unused = t.all[i].older
+	}
 	t.reports++
-	s.reported, s.metric = t.reports, metric
-	s.newer, s.older = nobody, t.newest[metric]
-	if s.older != nobody {
-		t.servers[s.older].newer = server
+	t.all[i] = token{server, t.first[server], nobody, t.newest[metric], metric, t.reports}
+	if older := t.newest[metric]; older != nobody {
+		t.all[older].newer = i
 	}
-	t.newest[metric] = server
+	t.newest[metric], t.first[server] = i, i
 	t.any[metric/64] |= 1 << (metric % 64)
+	t.count[server]++
+}
+
+func (t *tokens) oldest(server int32) int32 {
+	i := t.first[server]
+	for t.all[i].before != nobody {
+		i = t.all[i].before
+	}
+	return i
 }
 
 // drop is a report that the server is not idle.
 func (t *tokens) drop(server int32) {
-	if s := &t.servers[server]; s.count > 0 {
-		t.unlink(server)
-		s.count = 0
+	for t.first[server] != nobody {
+		t.remove(t.first[server])
 	}
 }
 
-func (t *tokens) unlink(server int32) {
-	s := &t.servers[server]
-	if s.newer != nobody {
-		t.servers[s.newer].older = s.older
-	} else if t.newest[s.metric] = s.older; s.older == nobody {
-		t.any[s.metric/64] &^= 1 << (s.metric % 64)
+func (t *tokens) remove(i int32) {
+	k := &t.all[i]
+	if k.newer != nobody {
+		t.all[k.newer].older = k.older
+	} else if t.newest[k.metric] = k.older; k.older == nobody {
+		t.any[k.metric/64] &^= 1 << (k.metric % 64)
 	}
-	if s.older != nobody {
-		t.servers[s.older].newer = s.newer
+	if k.older != nobody {
+		t.all[k.older].newer = k.newer
 	}
+	link := &t.first[k.server]
+	for *link != i {
+		link = &t.all[*link].before
+	}
+	*link = k.before
+	t.count[k.server]--
+	k.older, t.unused = t.unused, i
 }
 
 // take uses up one token and names its server; nobody if there is none.
@@ -75,16 +100,12 @@ func (t *tokens) take() int32 {
 	}
 	best := t.newest[fastest]
 	for m := fastest + 1; m <= min(fastest+sameClass, 255); m++ {
-		if s := t.newest[m]; s != nobody && t.servers[s].reported > t.servers[best].reported {
-			best = s
+		if k := t.newest[m]; k != nobody && t.all[k].reported > t.all[best].reported {
+			best = k
 		}
 	}
-	if s := &t.servers[best]; s.count == 1 {
-		t.drop(best)
-	} else {
-		s.count--
-	}
-	return best
+	t.remove(best)
+	return t.all[best].server
 }
 
 func (t *tokens) fastest() int {

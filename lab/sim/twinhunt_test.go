@@ -56,21 +56,26 @@ func (h *host) metric() uint8 {
 }
 
 func (s *slow) guide() {
-	type report struct {
-		server, tokens int
-		metric         uint8
+	type token struct {
+		server int
+		metric uint8
 	}
-	known := make([][]report, s.farm.LBs) // oldest first
+	known := make([][]token, s.farm.LBs) // oldest first
 	s.heard = func(lb, server int, metric uint8, idle bool) {
-		tokens := 0
-		known[lb] = slices.DeleteFunc(known[lb], func(k report) bool {
-			if k.server == server {
-				tokens = k.tokens
+		own := func(k token) bool { return k.server == server }
+		if !idle {
+			known[lb] = slices.DeleteFunc(known[lb], own)
+			return
+		}
+		known[lb] = append(known[lb], token{server, metric})
+		count := 0
+		for _, k := range known[lb] {
+			if own(k) {
+				count++
 			}
-			return k.server == server
-		})
-		if idle {
-			known[lb] = append(known[lb], report{server, min(tokens+1, s.hosts[server].Cores), metric})
+		}
+		if oldest := slices.IndexFunc(known[lb], own); count > s.hosts[server].Cores {
+			known[lb] = slices.Delete(known[lb], oldest, oldest+1)
 		}
 	}
 	s.lists = func(r *flow) []int {
@@ -80,16 +85,13 @@ func (s *slow) guide() {
 			least = min(least, int(k.metric))
 		}
 		for i := len(known[r.LB]) - 1; i >= 0; i-- {
-			k := &known[r.LB][i]
+			k := known[r.LB][i]
 			if int(k.metric) > least+2 {
 				continue
 			}
-			server := k.server
-			if k.tokens--; k.tokens == 0 {
-				known[r.LB] = slices.Delete(known[r.LB], i, i+1)
-			}
-			list = slices.DeleteFunc(list, func(x int) bool { return x == server })
-			return slices.Insert(list, 0, server)[:s.p.Choices]
+			known[r.LB] = slices.Delete(known[r.LB], i, i+1)
+			list = slices.DeleteFunc(list, func(x int) bool { return x == k.server })
+			return slices.Insert(list, 0, k.server)[:s.p.Choices]
 		}
 		return list
 	}

@@ -43,7 +43,19 @@ func (s *slow) install() {
 	case "jsq", "gsq2":
 		s.choose = best(func(_, server int) float64 { return float64(len(s.hosts[server].assigned)) })
 	case "oracle":
-		s.choose = best(func(_, server int) float64 { return s.hosts[server].workLeft() })
+		s.choose = func(_ int, r *flow) int {
+			at := func(server int) float64 {
+				own := r.stages[0]
+				if len(r.stages) > 2 {
+					own += r.stages[2]
+				}
+				return s.hosts[server].workLeft() + own/s.hosts[server].Power()
+			}
+			if s.p.TwoChoices {
+				return s.two(r, at)
+			}
+			return pick(s.keys(at), choice.at(r.number))
+		}
 	case "oraclef":
 		s.foresee(choice)
 	case "jiq":
