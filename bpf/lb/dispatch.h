@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* dispatch.h: which servers a client's packet goes to: the one that has its flow,
- * those that may have it, the candidates of a new one, or the one by hash. */
+/* dispatch.h: the servers of a client's packet: the one that has its flow, those that may have
+ * it, or the candidates of a new flow. */
 #pragma once
 #include "lb/flow.h"
 #include "lb/retry.h"
 #include "lb/send.h"
 
-/* recover asks whose flow this is. What comes again has found nobody: the order
- * turns, as a host on the way may be down. Of a flow of datagrams that is thought
- * from the fourth on, and then every second one is offered to whoever is first
- * without asking the others. */
+/* recover asks the servers that may have a packet's flow. A packet that comes again had no
+ * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
+ * so theirs is rotated from the fourth on, and then every second one is offered without a
+ * question. */
 __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
@@ -28,11 +28,11 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 	return send_listed(ctx, p, svc, plan);
 }
 
-/* offer_again proffers a connection that is known, or came before, or needs a list
- * of its own kind. One that came before is marked: whoever holds or refused it does so
- * again. If that stays unanswered, too, others come first, and every second time the
- * first must take it, as one that comes later may be down. A function of its own, as
- * it is rare. */
+/* offer_again offers a connection that has an entry, or whose SYN came before, or whose list is
+ * not of two. A repeated SYN has the retry bit: servers that took or passed on the connection
+ * do so again. From the third SYN on the list is rotated, and every second time its first
+ * server must take the connection, as a later one may be down. A function of its own, as it is
+ * rare. */
 __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   __u64 word, __u32 times)
 {
@@ -49,14 +49,14 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 	}
 	if (word & WORD_ESTABLISHED && announced(word) != plan->generation)
 		flow_change(p->hash, word, announce(word, plan->generation));
-	if (word && times < 2) { /* else it does not answer */
+	if (word && times < 2) { /* otherwise that server did not answer */
 		plan->first = server_in_word(word);
 		plan->reason = LB_OFFER_AGAIN;
 	}
 	return send_listed(ctx, p, svc, plan);
 }
 
-/* tag_of_last signs an offer to two, whose SRH has the second one's segment alone. */
+/* tag_of_last signs an offer to two servers, whose SRH has the second segment alone. */
 __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, const struct sid *last)
 {
 	struct scratch *scr = scratch();
@@ -68,8 +68,8 @@ __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, cons
 	return route_tag(key, p, &scr->route, 0, 1);
 }
 
-/* offer_to_two sends an offer to both candidates of a list of two, of which the second
- * must take it, as send_listed would, but for the list. */
+/* offer_to_two writes what send_listed would for two candidates, of which the second must take
+ * the connection, without a list. */
 static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 					const struct service *svc, const struct candidates *b)
 {
@@ -99,8 +99,8 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	return done ? rewrite_failed(done) : transmit(LB_OFFER);
 }
 
-/* offer proffers a new connection to its candidates. The flow's line, its list and
- * where its SYN was noted are seldom in the cache: they are asked for in a row. */
+/* offer offers a new connection to its candidates. The flow's line, its candidates and its
+ * SYN's slot are seldom in the cache, so they are read in a row. */
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	__u64 word = flow_find_inline(p->hash, false);
@@ -112,17 +112,16 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 	return offer_to_two(ctx, p, svc, b);
 }
 
-/* acknowledges tells whether the client acknowledged what the server said: only then is
- * a flow established. */
+/* acknowledges: the packet acknowledges the server's SYN-ACK, which establishes the flow. */
 static __always_inline bool acknowledges(const struct packet *p, __u64 embryonic)
 {
 	return p->kind == KIND_UDP ||
 	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected_ack(embryonic));
 }
 
-/* establish returns what an embryo is after a packet of it: a flow, the same, or, to
- * one that acknowledges something else, nothing: that is of a connection with
- * another server, which the embryo's would reset. */
+/* establish returns the word of an embryonic entry after a packet of its flow: established,
+ * unchanged, or 0 if the packet acknowledges something else. That belongs to a connection with
+ * another server, which the entry's server would reset. */
 static __always_inline __u64 establish(const struct packet *p, __u64 embryonic)
 {
 	__u64 word = established_word(server_in_word(embryonic), generation_in_word(embryonic));
@@ -135,7 +134,7 @@ static __always_inline __u64 establish(const struct packet *p, __u64 embryonic)
 	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryonic;
 }
 
-/* flow_of finds what is known of the flow of a packet: its word, or 0. */
+/* flow_of returns the word of a packet's flow, or 0. */
 static __always_inline __u64 flow_of(const struct packet *p)
 {
 	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
@@ -143,14 +142,14 @@ static __always_inline __u64 flow_of(const struct packet *p)
 
 	if (word && !(word & WORD_ESTABLISHED))
 		return establish(p, word);
-	if (both_closed(word) && p->payload) /* of another connection, it may be */
+	if (both_closed(word) && p->payload) /* perhaps of a later connection */
 		return 0;
 	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
 		flow_close(p->hash, word, CLOSED_CLIENT);
 	return word;
 }
 
-/* steer orders the server that has a packet's flow; false: nobody has it. */
+/* steer makes the flow's server a packet's destination; false if the flow has none. */
 static __always_inline bool steer(const struct packet *p, struct destination *d)
 {
 	__u64 word = flow_of(p);
@@ -163,7 +162,7 @@ static __always_inline bool steer(const struct packet *p, struct destination *d)
 	};
 	if (!word || server_at(d->server))
 		return word;
-	flow_change(p->hash, word, 0); /* it left the pool */
+	flow_change(p->hash, word, 0); /* the server left the pool */
 	count(LB_STALE_REMOVED);
 	return false;
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* flow.h: what the LB knows of a flow (6LB Table II): which server took it, in
- * one word of an entry of lines.h.
+/* flow.h: what the LB knows of a flow (6LB Table II): which server took it, in the word of
+ * an entry of lines.h.
  *
- *   (none)     cs of a SYN-ACK       -> embryo
- *   (none)     cs of anything else   -> flow    recovered, the kernel vouches
- *   embryo     the ACK it expects    -> flow
- *   flow       rms, FIN              -> closed  removed `linger` after both sides
- *   flow       nm, idle              -> (none)
+ *   (none)        cs of a SYN-ACK       -> embryonic
+ *   (none)        cs of other packets   -> established (recovered: the server's kernel has it)
+ *   embryonic     the ACK it expects    -> established
+ *   established   rms, FIN              -> closed, removed `linger` after both sides closed
+ *   established   nm, idle              -> (none)
  *
- *   bits     flow                       embryo
- *   0-13     server's number            the same
+ *   bits     established                embryonic
+ *   0-13     number of the server       the same
  *   14       1                          0
  *   15       the entry is being moved   the same
  *   16-31    generation                 the same
- *   32-47    announced: generation of   32-63: expects: what the client's
- *            the last SYN                      acknowledgement will say
+ *   32-47    announced: generation of   32-63: the acknowledgement number that the
+ *            the last SYN                      client's next packet must have
  *   48-50    enum closed, or-ed
  *
- * Flows are never evicted: when there is no place left a new one has no entry and
- * each of its packets finds its server by recoverStickiness. Embryos make room for
- * flows and for each other, the oldest first: a flood of SYNs displaces nothing
- * but its like. */
+ * Established entries are never evicted: while both lines are full, a new flow has no
+ * entry and each of its packets is recovered. Embryonic entries give way to new ones, the
+ * oldest first, so a flood of SYNs evicts only embryonic entries. */
 #pragma once
 #include "lb/lines.h"
 #include "packet/parse.h"
@@ -53,9 +52,9 @@ static __always_inline __u64 announce(__u64 flow, __u16 generation)
 	return (flow & ~(0xffffULL << 32)) | (__u64)generation << 32;
 }
 
-static __always_inline __u64 closed_by(__u64 flow, enum closed who)
+static __always_inline __u64 closed_by(__u64 flow, enum closed side)
 {
-	return flow | (__u64)who << WORD_CLOSED;
+	return flow | (__u64)side << WORD_CLOSED;
 }
 
 static __always_inline __u64 established_word(__u32 server, __u16 generation)
@@ -81,11 +80,11 @@ static __always_inline bool is_over(__u64 flow)
 	return flow >> WORD_CLOSED & CLOSED_RESET || both_closed(flow);
 }
 
-/* flow_close adds who closed a flow, whatever else changes meanwhile. */
-__noinline int flow_close(__u64 hash, __u64 word, enum closed who)
+/* flow_close adds the side that closed a flow to its word, whatever else changes meanwhile. */
+__noinline int flow_close(__u64 hash, __u64 word, enum closed side)
 {
-	for (int i = 0; i < 3 && word & WORD_ESTABLISHED && closed_by(word, who) != word; i++) {
-		if (flow_change(hash, word, closed_by(word, who)))
+	for (int i = 0; i < 3 && word & WORD_ESTABLISHED && closed_by(word, side) != word; i++) {
+		if (flow_change(hash, word, closed_by(word, side)))
 			break;
 		word = flow_find(hash, false);
 	}

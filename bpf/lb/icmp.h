@@ -4,11 +4,11 @@
 #pragma once
 #include "lb/verdicts.h"
 
-/* Where a router's word quotes our outer header: behind its own and ICMP's. */
+/* Offset of our outer header in a router's ICMP error. */
 #define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
 
-/* quoted_inner returns where the client's packet is in a frame that quotes one
- * of our outer packets, or 0. */
+/* quoted_inner returns the offset of the client's packet in an ICMP error that quotes one of
+ * our outer packets, or 0. */
 static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, QUOTED_AT);
@@ -27,9 +27,9 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 
 #define UNQUOTED (-1)
 
-/* unquote makes a router's word, that one of our outer packets was too big, the
- * client's packet in there: UNQUOTED, or the verdict on what is none. A function of
- * its own, as it is rare. */
+/* unquote strips the frame of a packet too big about one of our outer packets to the client's
+ * packet that it quotes, and returns UNQUOTED; else it returns a verdict. A function of its
+ * own, as it is rare. */
 __noinline int unquote(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
@@ -49,8 +49,9 @@ __noinline int unquote(struct xdp_md *ctx)
 	return UNQUOTED;
 }
 
-/* translate_too_big tells the client what a router said of our outer packet, as if it were
- * about its own (RFC 2473 §7.1). mtu is 0 if no router did: then the frame is not IP. */
+/* translate_too_big sends the client a packet too big about its own packet in place of a
+ * router's about our outer one (RFC 2473 §7.1). Without such a report mtu is 0: then the frame
+ * is not IP. */
 __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	const struct next_hop *hop;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* place.h: how a flow comes by an entry of lines.h: a free one of its two lines,
- * else that of the oldest embryo there, else one whose flow can move to its other
- * line, if need be after another one has moved. */
+/* insert.h: how a flow gets a slot of lines.h: a free one of its two lines, else that of the
+ * oldest embryonic entry there, else one whose entry can move to its alternate line, if need be
+ * after a third entry has moved. */
 #pragma once
 #include "lb/lines.h"
 
-/* claim takes a free entry of a line for a mark: 0 to 3, or LINE_SLOTS. A function
- * of its own for the verifier, as all below. */
+/* claim takes a free slot of a line: 0 to 3, or LINE_SLOTS. Functions here are noinline so that
+ * the verifier looks at each once. */
 __noinline int claim(__u32 line, __u64 fp)
 {
 	struct line *l = line_at(line);
@@ -16,9 +16,9 @@ __noinline int claim(__u32 line, __u64 fp)
 
 #define NO_EMBRYONIC (-1)
 
-/* oldest_embryonic returns a line's oldest embryo: its age, whether it is at home (of two as
- * old that one goes, as its going touches no other line), and in the last two bits
- * which entry it is; or NO_EMBRYONIC. */
+/* oldest_embryonic returns the rank of a line's oldest embryonic entry, or NO_EMBRYONIC: its
+ * age, then whether this is its primary line (such an entry goes first, as no other line counts
+ * it), and in the last two bits its slot, inverted. */
 __noinline int oldest_embryonic(__u32 line, __u16 now)
 {
 	struct line *l = line_at(line);
@@ -36,7 +36,8 @@ __noinline int oldest_embryonic(__u32 line, __u16 now)
 	return oldest;
 }
 
-/* evict_embryonic gives the entry of an embryo to another mark; at no time is it free. */
+/* evict_embryonic gives the slot of an embryonic entry to another fingerprint. The slot is free
+ * at no time, so a third flow cannot take it. */
 __noinline bool evict_embryonic(__u32 line, __u32 i, __u64 fp)
 {
 	struct line *l = line_at(line);
@@ -52,7 +53,7 @@ __noinline bool evict_embryonic(__u32 line, __u32 i, __u64 fp)
 	stall();
 	was = READ_ONCE(l->fingerprint[i]);
 	if (!compare_and_swap(&l->fingerprint[i], was, fp | (was & DISPLACED))) {
-		release_slot(line, i); /* another CPU dates what was there, or counts */
+		release_slot(line, i); /* another CPU dated the entry or changed the count */
 		return false;
 	}
 	if (was & IN_ALTERNATE)
@@ -66,7 +67,7 @@ static __always_inline bool has_free(const struct line *l)
 	       is_free(READ_ONCE(l->fingerprint[2])) || is_free(READ_ONCE(l->fingerprint[3]));
 }
 
-/* claim_alternate takes a free entry for a flow whose home is another line: 0 to 3, or
+/* claim_alternate takes a free slot of a line for a flow with another primary line: 0 to 3, or
  * LINE_SLOTS. */
 static __always_inline __u32 claim_alternate(__u32 line, __u64 fp, __u32 primary)
 {
@@ -82,7 +83,7 @@ static __always_inline __u32 claim_alternate(__u32 line, __u64 fp, __u32 primary
 	return i;
 }
 
-/* relocate moves an entry of a line to its other one, if that has room. */
+/* relocate moves an entry to its other line, if that has a free slot. */
 __noinline bool relocate(__u32 line, __u32 i)
 {
 	struct line *from = line_at(line), *to;
@@ -110,7 +111,7 @@ __noinline bool relocate(__u32 line, __u32 i)
 		return false;
 	}
 	if ((READ_ONCE(from->fingerprint[i]) ^ fp) &
-	    (DIGEST | IN_ALTERNATE)) { /* another flow's by now */
+	    (DIGEST | IN_ALTERNATE)) { /* the slot is another flow's by now */
 		exchange(&from->word[i], word);
 		release_slot(alternate, k);
 		return false;
@@ -123,7 +124,7 @@ __noinline bool relocate(__u32 line, __u32 i)
 	return true;
 }
 
-/* make_room moves one that can move. */
+/* make_room frees a slot of a line by one move. */
 __noinline bool make_room(__u32 line)
 {
 	for (__u32 i = 0; i < LINE_SLOTS; i++)
@@ -132,7 +133,8 @@ __noinline bool make_room(__u32 line)
 	return false;
 }
 
-/* make_path makes room in the lines that a line's entries could move to. */
+/* make_path frees a slot of a line by two moves: first one in a line to which an entry of this
+ * line can move. */
 static __always_inline bool make_path(__u32 line)
 {
 	struct line *l = line_at(line);
@@ -148,11 +150,12 @@ static __always_inline bool make_path(__u32 line)
 
 enum rivals {
 	ALONE,
-	BEHIND, /* another CPU makes an entry of the flow, after ours */
-	HELD,	/* it has one, or another CPU makes one before ours */
+	BEHIND, /* another CPU adds the flow and has a later slot than this one */
+	HELD,	/* the flow has an entry, or another CPU adds it and has an earlier slot */
 };
 
-/* rivals_in looks for other entries of the flow whose owner has `own`. */
+/* rivals_in looks in one line, whose slots begin at number `first`, for other entries of the
+ * flow that this CPU adds in slot `own`. */
 __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {
 	struct line *l = line_at(line);
@@ -172,7 +175,7 @@ __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 			if (compare_and_swap(&l->word[i], word, 0))
 				free_slot(line, l, i);
 			else
-				met = BEHIND; /* it hatched, or is removed: look again */
+				met = BEHIND; /* it was established or removed: look again */
 		} else if (word || first + i < own) {
 			return HELD;
 		} else {
@@ -182,9 +185,10 @@ __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 	return met;
 }
 
-/* rivals looks in both lines; places are 0 to 3 in the home line and 4 to 7 in
- * the other one. Who is at home and counts no strays, before and after, has none
- * away: one that comes later meets the entry at home. */
+/* rivals looks in both lines. Slots 0 to 3 are in the primary line, 4 to 7 in the alternate
+ * one. If this entry is in the primary line, and that counts no displaced entries before and
+ * after the search, the alternate line has none: a CPU that adds the flow there later finds
+ * this entry first. */
 __noinline int rivals(__u64 hash, __u32 own)
 {
 	__u64 fp = fingerprint_of(hash);
@@ -202,12 +206,13 @@ __noinline int rivals(__u64 hash, __u32 own)
 	if (own < LINE_SLOTS && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
 		return met;
 	met = rivals_in(alternate, fp, own, LINE_SLOTS);
-	return met == ALONE ? rivals_in(primary, fp, own, 0) : met; /* moved home meanwhile? */
+	return met == ALONE ? rivals_in(primary, fp, own, 0)
+			    : met; /* a rival may have moved to the primary line meanwhile */
 }
 
-#define NO_SLOT (2 * LINE_SLOTS) /* places are 0 to 7 */
+#define NO_SLOT (2 * LINE_SLOTS) /* slots are 0 to 7 */
 
-/* claim_either takes a free entry of either line of a flow: its place, or NO_SLOT. */
+/* claim_either takes a free slot of either line of a flow: its number, or NO_SLOT. */
 __noinline int claim_either(__u64 hash)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now();
@@ -220,8 +225,8 @@ __noinline int claim_either(__u64 hash)
 				    : LINE_SLOTS + claim_alternate(alternate, fp, primary);
 }
 
-/* evict_oldest takes the entry of the oldest embryo in a flow's two lines: its place;
- * NO_SLOT, if another CPU changed it meanwhile; or NO_EMBRYONIC. */
+/* evict_oldest takes the slot of the oldest embryonic entry in a flow's two lines: its number;
+ * NO_SLOT if another CPU changed the entry meanwhile; or NO_EMBRYONIC. */
 __noinline int evict_oldest(__u64 hash)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now();
@@ -244,8 +249,8 @@ __noinline int evict_oldest(__u64 hash)
 	return NO_SLOT;
 }
 
-/* claim_slot takes an entry for a flow: a free one, an embryo's, or one that can be
- * made free. */
+/* claim_slot takes a slot for a flow: a free one, an embryonic entry's, or one that a move
+ * frees. */
 static __always_inline __u32 claim_slot(__u64 hash)
 {
 	__u32 primary = primary_line(hash);
@@ -258,18 +263,19 @@ static __always_inline __u32 claim_slot(__u64 hash)
 		return NO_SLOT;
 	if (i < 0 || i >= NO_SLOT)
 		i = claim_either(hash);
-	return i < NO_SLOT ? i : claim_either(hash); /* another CPU dates what was there */
+	return i < NO_SLOT ? i
+			   : claim_either(hash); /* another CPU dated the entry that was there */
 }
 
 enum added {
 	ADDED,
 	LINES_FULL,
-	EXISTS, /* another CPU was faster: find says what */
+	EXISTS, /* another CPU added the flow: flow_find returns its word */
 };
 
-#define PATIENCE 16 /* looks at a rival that makes up its mind */
+#define PATIENCE 16 /* times that rivals are looked at until they are ALONE or HELD */
 
-/* await_rivals looks at rivals until all have made up their minds. */
+/* await_rivals waits until other CPUs that add the flow have written their words or given up. */
 __noinline int await_rivals(__u64 hash, __u32 slot)
 {
 	int met = BEHIND;
@@ -279,7 +285,7 @@ __noinline int await_rivals(__u64 hash, __u32 slot)
 	return met;
 }
 
-/* flow_add makes the entry of a flow that has none. */
+/* flow_add adds an entry for a flow that has none: enum added. */
 __noinline int flow_add(__u64 hash, __u64 word)
 {
 	__u32 line = primary_line(hash), slot;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /* lb.bpf.c: the load balancer, XDP on its one link.
  *
- *   client's packet for a VIP   service? -> flow known? -> steer | offer | recover
- *   packet for one of our SIDs  whose?  -> cs, rms: learn, forget -> to the client
- *                                          nm, rs: not theirs -> to other servers
- *   packet too big for our SR   whose?  -> too big for the client, then
- *   everything else             to the kernel, untouched */
+ *   client's packet for a VIP    parse -> service -> flow -> steer | offer | recover
+ *   packet for one of our SIDs   parse -> sender -> service -> tag
+ *                                  cs, rms: apply the signal -> to the client
+ *                                  nm, rs:  -> to other servers
+ *   packet too big about our     -> packet too big about the client's packet, to the client
+ *     outer packet
+ *   every other packet           to the kernel, untouched */
 #include "core/domain.h"
 #include "lb/icmp.h"
 #include "lb/signalled.h"
@@ -29,14 +31,14 @@ static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
 	return dispatch(ctx, p, svc, &scr->destination);
 }
 
-/* function_of reads the function anew: to the verifier it is any of them again. */
+/* function_of reads the function again, so that the verifier joins the ways of all functions. */
 static __always_inline __u16 function_of(const struct sr *sr)
 {
 	return bpf_ntohs(*(const volatile __be16 *)&sr->sid.function_be);
 }
 
-/* from_domain handles a packet for one of our SIDs. A function of its own, so that
- * the way of the others has its stack. */
+/* from_domain handles a packet for one of our SIDs. A function of its own, so that client
+ * packets have its stack. */
 __noinline int from_domain(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -64,7 +66,8 @@ __noinline int from_domain(struct xdp_md *ctx)
 	if (how != OPENED)
 		return malformed_sr(how);
 	fn = function_of(sr);
-	if (sr->left > p->inserted) /* an inserted list ends in the packet's destination */
+	if (sr->left >
+	    p->inserted) /* the last segment of an inserted list is the packet's destination */
 		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
 	if (!is_inside(sr->sender_be))
 		return verdict(LB_DROP_OUTSIDE, XDP_DROP);
@@ -89,7 +92,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	return continue_list(ctx, sr, p, svc);
 }
 
-/* is_ip tells a frame of IP, of the version that its type says. */
+/* is_ip: the version of the IP header is that of the frame's type. */
 static __always_inline bool is_ip(const struct ethhdr *eth, const struct cursor *c)
 {
 	const __u8 *first = c->pos;

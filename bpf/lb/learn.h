@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* learn.h: what servers tell the LB (6LB Table II), and what that changes. Each
- * decides on one word and swaps it; if another CPU was faster it decides anew. */
+/* learn.h: the signals of servers (6LB Table II) and the changes they make. A change is decided
+ * on one word and made by a compare-and-swap; if another CPU changed the word first, it is
+ * decided again. */
 #pragma once
 #include "lb/counters.h"
 #include "lb/flow.h"
 #include "lb/insert.h"
 #include "packet/scratch.h"
 
-#define TRY_AGAIN COUNTERS /* another CPU changed the entry */
+#define TRY_AGAIN COUNTERS /* another CPU changed the entry since the decision */
 #define MAX_TRIES 16
 
-/* replaces tells whether a server may take over an entry of another generation:
- * the old connection is over, or its server says so itself, or the client began
- * anew here. Anything else is a late duplicate. */
+/* replaces: a server may take over an entry of another generation if the old connection is
+ * over, if it is the same server, or if the client sent a SYN of that generation here. Any
+ * other signal is a late duplicate. */
 static __always_inline bool replaces(__u64 flow, __u32 server, __u16 generation)
 {
 	return is_over(flow) || server_in_word(flow) == server || announced(flow) == generation;
 }
 
-/* store_word makes an entry say word, where find said was. */
+/* store_word replaces the word that flow_find returned, or adds the entry if that was 0. */
 static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word,
 					       enum counter reason)
 {
@@ -34,7 +35,7 @@ static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word
 	}
 }
 
-/* try_create is createStickiness. Within one generation the first server stays. */
+/* try_create applies createStickiness. Within one generation the first server keeps the flow. */
 static __always_inline int try_create(const struct packet *p, __u32 server, __u16 generation)
 {
 	bool handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN), same;
@@ -50,7 +51,7 @@ static __always_inline int try_create(const struct packet *p, __u32 server, __u1
 		if (!replaces(word, server, generation))
 			return LB_CREATE_OLD_GENERATION;
 	}
-	if (!handshake) /* the client has acknowledged this one, whoever came first */
+	if (!handshake) /* data: the client has acknowledged this server's SYN-ACK */
 		return store_word(p->hash, word, established_word(server, generation),
 				  LB_STICKINESS_RECOVERED);
 	if (same && server_in_word(word) != server)
@@ -61,7 +62,7 @@ static __always_inline int try_create(const struct packet *p, __u32 server, __u1
 			  same ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED);
 }
 
-/* try_remove is removeStickiness. */
+/* try_remove applies removeStickiness. */
 static __always_inline int try_remove(const struct packet *p, __u32 server, __u16 generation)
 {
 	__u64 word = flow_find(p->hash, false), closed;
@@ -75,8 +76,8 @@ static __always_inline int try_remove(const struct packet *p, __u32 server, __u1
 			  LB_STICKINESS_REMOVED);
 }
 
-/* is_create tells createStickiness from removeStickiness. A RST is no word of a
- * connection that lives, whatever its server waits for. */
+/* is_create tells createStickiness from removeStickiness. A RST in a cs removes: the connection
+ * is over, whichever SID its server used. */
 static __always_inline bool is_create(const struct scratch *scr)
 {
 	return scr->sr.sid.function_be == bpf_htons(FN_CREATE_STICKINESS) &&
@@ -94,8 +95,8 @@ static long try_signal(__u64 i, struct scratch **at)
 	return scr->outcome != TRY_AGAIN;
 }
 
-/* apply_signal does what the sender of a packet says of its flow, and returns what became of
- * it. */
+/* apply_signal applies the signal of a packet to its flow, and returns the counter of the
+ * outcome. */
 static __always_inline int apply_signal(struct scratch *scr)
 {
 	bpf_loop(MAX_TRIES, try_signal, &scr, 0);
@@ -104,8 +105,7 @@ static __always_inline int apply_signal(struct scratch *scr)
 	return is_create(scr) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;
 }
 
-/* remove_stale is notMine: an entry that names this server for this generation is
- * stale. */
+/* remove_stale applies notMine: it removes an entry that names this server and generation. */
 static __always_inline bool remove_stale(const struct packet *p, __u32 server, __u16 generation)
 {
 	__u64 word = flow_find(p->hash, false);

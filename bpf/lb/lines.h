@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* lines.h: the table of flows, shared by all CPUs, without locks. A line is one
- * cache line: four entries, each a mark and a word.
+/* lines.h: the table of flows, shared by all CPUs without locks. A line is one cache
+ * line: four slots, each a fingerprint and a word.
  *
- *   mark  digest 43 | away 1 | strays 4 | seen 16
- *                which flow; in its other line; when it was last seen. The first mark
- *                of a line also counts the entries that have their home there and are
- *                in their other line
- *   word  flow.h what is known of it; 0: nothing (yet, or any more)
+ *   fingerprint  digest 43 | in alternate 1 | displaced 4 | seen 16 (table/slots.h)
+ *   word         what is known of the flow (flow.h); 0: no entry yet, or no longer
  *
- * A flow's entry is in its home line or in the other one, which the mark and
- * either of them give, so that an entry can move. Nobody looks at the other one while
- * the home line counts no strays: who puts an entry there counts first.
+ * A flow's entry is in its primary line or in its alternate one. The fingerprint and
+ * either line give the other line, so an entry can move. A reader skips the alternate line
+ * while the primary one counts no displaced entries.
  *
- * A mark without a digest is free. Who takes a free one (compare-and-swap) owns it
- * until it writes the word. From then on the word is the truth: whatever changes or
- * removes the entry swaps that one word, and fails if another CPU came before. `seen`
- * is stored without that: at worst it dates another flow's entry.
+ * A CPU that takes a free slot owns it until it writes the word. From then on the word is
+ * the truth: a change or removal of the entry is a compare-and-swap of the word, which
+ * fails if another CPU changed it first. `seen` is stored without compare-and-swap: at
+ * worst it dates another flow's entry.
  *
- * Who moves an entry marks its word (WORD_MOVING, then nobody changes it), writes
- * the new place, and only then empties the old one; a reader that misses looks at
- * the home line again. */
+ * A CPU that moves an entry sets WORD_MOVING, which stops changes, writes the new slot,
+ * and then empties the old one. A reader that misses reads the primary line again. */
 #pragma once
 #include "core/clock.h"
 #include "core/digest.h"
@@ -43,7 +39,7 @@ struct {
 
 const volatile __u32 lines = 1;
 
-#define SEEN_SHIFT 28 /* in 2^28 ns: a quarter of a second, five hours around */
+#define SEEN_SHIFT 28 /* of a tick: a quarter of a second; 16 bits wrap after five hours */
 #define SEEN_MASK 0xffffULL
 
 static __always_inline __u16 seen_now(void)
@@ -54,12 +50,12 @@ static __always_inline __u16 seen_now(void)
 #define DIGEST_SHIFT 21
 #define DIGEST (~0ULL << DIGEST_SHIFT)
 
-/* Bits of every word; the others are flow.h's. An embryo gives way. */
+/* The bits of a word that this file reads; flow.h has all. Embryonic entries may be evicted. */
 #define WORD_ESTABLISHED (1ULL << 14)
 #define WORD_MOVING (1ULL << 15)
 
-/* How long an embryo may wait, in units of `seen`: a SYN-ACK is retransmitted
- * after 1, 3 and 7 s (RFC 6298 §5); later the flow is recovered. */
+/* Lifetime of an embryonic entry: a SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298 §5).
+ * A flow whose entry ended is recovered. */
 #define EMBRYONIC_TICKS (10000000000ULL >> SEEN_SHIFT)
 
 #define exchange(at, now) __sync_lock_test_and_set(at, now)
@@ -76,8 +72,8 @@ static __always_inline bool same_fingerprint(__u64 a, __u64 b)
 	return (a ^ b) < 1ULL << DIGEST_SHIFT;
 }
 
-/* age_of is how long an entry has not been seen, in units of `seen`. Another CPU may
- * date it after this one has looked at the clock. */
+/* age_of returns the ticks since an entry was last seen. Another CPU may have dated it after
+ * this one read its clock: then 0. */
 static __always_inline __u16 age_of(__u64 fp, __u16 now)
 {
 	__u16 age = now - (__u16)fp;
@@ -87,7 +83,7 @@ static __always_inline __u16 age_of(__u64 fp, __u16 now)
 
 _Static_assert(MAX_AGE_S * 1000000000ULL >> SEEN_SHIFT < 0xff00, "MAX_AGE_S is beyond age_of");
 
-/* embryonic_expired tells an embryo that has waited too long: it counts as none. */
+/* embryonic_expired: the entry counts as absent, whether or not the sweep removed it. */
 static __always_inline bool embryonic_expired(__u64 fp, __u64 word, __u16 now)
 {
 	return !(word & WORD_ESTABLISHED) && age_of(fp, now) >= EMBRYONIC_TICKS;
@@ -108,7 +104,8 @@ static __always_inline struct line *line_at(__u32 i)
 	return bpf_map_lookup_elem(&flows, &i);
 }
 
-/* search_line returns the word of a flow in one line, or 0; touch dates it. */
+/* search_line returns the word of a flow in one line, or 0. With touch it dates an established
+ * entry. */
 static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch)
 {
 	__u64 word, was;
@@ -129,8 +126,8 @@ static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bo
 	return 0;
 }
 
-/* flow_find returns what is known of a flow, or 0; touch dates it, if it is
- * established. A function of its own for the verifier, as all below. */
+/* flow_find returns the word of a flow, or 0. With touch it dates an established entry.
+ * Functions here are noinline so that the verifier looks at each once. */
 __noinline __u64 flow_find(__u64 hash, bool touch)
 {
 	__u64 fp = fingerprint_of(hash), first, second, again, displaced;
@@ -159,7 +156,7 @@ __noinline __u64 flow_find(__u64 hash, bool touch)
 	return (first ? first : second) & ~WORD_MOVING;
 }
 
-/* flow_find_inline is find, which calls nobody where the home line says all. */
+/* flow_find_inline is flow_find without a call where the primary line decides. */
 static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 {
 	struct line *l = line_at(primary_line(hash));
@@ -176,8 +173,8 @@ static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 	return flow_find(hash, touch);
 }
 
-/* count_displaced counts one more in a line; false: they are as many as can be, or others
- * date the entry and count all the time. */
+/* count_displaced counts an entry of this primary line as displaced. Returns false if the count
+ * is at its limit or changes all the time. */
 __noinline bool count_displaced(__u32 line)
 {
 	struct line *l = line_at(line);
@@ -193,7 +190,7 @@ static __always_inline void uncount_displaced(__u32 line)
 		displaced_dec(l->fingerprint);
 }
 
-/* free_slot frees an entry whose word is 0. */
+/* free_slot frees a slot whose word is 0. */
 static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 {
 	__u64 was = slot_free(&l->fingerprint[i]);
@@ -202,7 +199,7 @@ static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 		uncount_displaced(alternate_line(line, was));
 }
 
-/* release_slot is vacate as a function of its own, where calls are not too deep for it. */
+/* release_slot is free_slot as a function, where the chain of calls has room for it. */
 __noinline int release_slot(__u32 line, __u32 i)
 {
 	struct line *l = line_at(line);
@@ -212,7 +209,7 @@ __noinline int release_slot(__u32 line, __u32 i)
 	return 0;
 }
 
-/* change_in_line swaps a flow's word in one line. 0 as `fresh` removes it. */
+/* change_in_line replaces a flow's word in one line; a fresh word of 0 removes the entry. */
 static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u64 fresh)
 {
 	struct line *l = line_at(line);
@@ -226,7 +223,8 @@ static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u
 		    READ_ONCE(l->word[i]) != word)
 			continue;
 		stall();
-		*(volatile __u16 *)&l->fingerprint[i] = now; /* first, for the sweep */
+		*(volatile __u16 *)&l->fingerprint[i] =
+			now; /* before the word: the sweep reads the word first */
 		if (!compare_and_swap(&l->word[i], word, fresh))
 			continue;
 		if (!fresh)
@@ -236,8 +234,8 @@ static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u
 	return false;
 }
 
-/* flow_change makes what is known of a flow another word, and dates it; 0 removes it.
- * False: it is no longer as find said. */
+/* flow_change replaces the word of a flow and dates the entry; a fresh word of 0 removes it.
+ * Returns false if the word changed since flow_find. */
 __noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
 {
 	__u64 fp = fingerprint_of(hash);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* list.h: which servers a packet visits, in what order, and what each is asked.
+/* list.h: the servers that a packet visits, in order, and the function of each SID.
  *
- *   question  rs  every server that may have the flow (6LB §IV: the candidates
- *                 of today's pool and those of earlier ones)
- *   offer     ca … cf  whoever had the five-tuple last, then the candidates
+ *   question  rs      every server that may have the flow (6LB §IV: the candidates of
+ *                     today's pool and those of earlier ones)
+ *   offer     ca … cf the server that had the five-tuple last, then the candidates
  *
- * Data of an unknown flow is a question, a SYN an offer, an unknown datagram a
- * question and then an offer. What does not fit the packet is left for another
- * round: the last segment brings the packet back here, with the place in the
- * list where to go on. */
+ * Data of an unknown flow is a question, a SYN an offer, an unknown datagram a question
+ * and then an offer. If the list exceeds the packet's room, the last segment returns the
+ * packet to this LB with the position at which the list continues. */
 #pragma once
 #include "packet/auth.h"
 #include "lb/counters.h"
@@ -18,8 +17,8 @@
 
 #define NO_SERVER 0xffffffff
 
-/* XDP has 256 bytes before a frame and keeps 40 of them for itself (struct
- * xdp_frame): eleven segments fit, whatever the wire. */
+/* XDP has 256 bytes before a frame and keeps 40 of them (struct xdp_frame): room for eleven
+ * segments on either wire. */
 #define MAX_LISTED 11
 
 enum parts {
@@ -28,30 +27,30 @@ enum parts {
 };
 
 struct plan {
-	__u32 first;  /* server number that the offer visits first, or NO_SERVER */
-	__u32 except; /* server number that is left out, or NO_SERVER */
-	__u32 rotate; /* how far the order in each lap is turned; below 256 */
-	__u32 from;   /* place in the list to start at */
+	__u32 first;  /* number of the server that the offer visits first, or NO_SERVER */
+	__u32 except; /* number of the server that is left out, or NO_SERVER */
+	__u32 rotate; /* rotation of each part's servers; below 256 */
+	__u32 from;   /* position at which the list starts */
 	__u32 reason; /* enum counter, of sending it */
 	__u16 generation;
 	__u8 flags;  /* enum sid_flags */
 	__u8 parts;  /* enum parts, or-ed */
-	__u8 forced; /* the first so many that are offered must take it */
+	__u8 forced; /* number of offered servers, from the first, that must take it */
 	__u8 zero[3];
 
-	/* The list on its way. */
-	__u32 asked;				/* servers in the lap of the question */
-	__u32 choices;				/* candidates in the lap of the offer */
-	__u32 before;				/* 1: `first` is before them */
-	__u32 asked_rotation, offered_rotation; /* how far their orders are turned */
+	/* State of the walk. */
+	__u32 asked;				/* servers of the question */
+	__u32 choices;				/* candidates of the offer */
+	__u32 before;				/* 1 if `first` precedes them */
+	__u32 asked_rotation, offered_rotation; /* rotation, modulo their numbers */
 	__u32 room;				/* segments that fit the packet */
-	__u32 last;				/* place of the last server listed */
-	__u32 offered;				/* servers listed in the lap of the offer */
-	__u32 too_many;				/* there was no room for one more */
+	__u32 last;				/* position of the last server listed */
+	__u32 offered;				/* servers listed in the offer */
+	__u32 too_many;				/* a server did not fit */
 	__u32 key_id;				/* of the tag that signs it, or 0 */
 };
 
-/* Not on the stack: there the verifier would follow every number. */
+/* In a map, as the verifier would follow each number on the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -59,7 +58,7 @@ struct {
 	__type(value, struct plan);
 } plans SEC(".maps");
 
-/* new_plan is a plan for nobody. */
+/* new_plan returns this CPU's plan, emptied. */
 static __always_inline struct plan *new_plan(__u8 parts, enum counter reason)
 {
 	__u32 zero = 0;
@@ -74,16 +73,16 @@ static __always_inline struct plan *new_plan(__u8 parts, enum counter reason)
 
 enum listed {
 	LISTED,
-	LIST_EMPTY,   /* nobody to ask */
-	LIST_TOO_BIG, /* not two segments fit */
-	LIST_NO_HOP,  /* towards the first transit SID */
+	LIST_EMPTY,   /* no server is ready */
+	LIST_TOO_BIG, /* not even two segments fit */
+	LIST_NO_HOP,  /* no next hop to the first transit SID */
 };
 
-/* Places of the list: the question's members, the offer's first, its candidates. */
+/* Positions: first the question's members, then `first` of the offer, then its candidates. */
 #define POSITION_FIRST MAX_MEMBERS
 #define POSITION_CANDIDATES (POSITION_FIRST + 1)
 
-/* What a list is made of. */
+/* The arguments of a walk over the list. */
 struct listing {
 	struct route *r;
 	struct plan *p;
@@ -100,8 +99,7 @@ static __always_inline void add_server(struct route *r, const struct server *s, 
 	r->n++;
 }
 
-/* server_in returns the number of the i-th server that the list goes to, or NO_SERVER,
- * and its place. */
+/* server_in returns the number of the i-th server of the list, or NO_SERVER, and its position. */
 static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *position)
 {
 	__u32 at, n = l->p->asked, number;
@@ -154,7 +152,7 @@ static long list_server(__u64 i, struct listing *l)
 	return 0;
 }
 
-/* size_parts says how many servers each lap has. */
+/* size_parts computes the number of servers of each part. */
 static __always_inline void size_parts(struct plan *p, const struct candidates *b)
 {
 	__u32 question = p->parts & PART_QUESTION, offer = p->parts / PART_OFFER;
@@ -170,7 +168,7 @@ static __always_inline void size_parts(struct plan *p, const struct candidates *
 		p->offered_rotation = p->rotate % p->choices;
 }
 
-/* add_via puts the transit SIDs of a service in front. */
+/* add_via begins the route with the transit SIDs of a service. */
 __noinline int add_via(struct route *r, const struct service *svc)
 {
 	const struct next_hop *hop;
@@ -187,7 +185,7 @@ __noinline int add_via(struct route *r, const struct service *svc)
 	return LISTED;
 }
 
-/* begin_route begins a route with the transit SIDs of a service, if it has any. */
+/* begin_route empties a route, but for the transit SIDs of a service. */
 static __always_inline enum listed begin_route(struct route *r, const struct service *svc)
 {
 	r->wire = svc->wire;
@@ -195,7 +193,7 @@ static __always_inline enum listed begin_route(struct route *r, const struct ser
 	return svc->vias ? add_via(r, svc) : LISTED;
 }
 
-/* return_to_lb makes the last segment return the packet to this LB. */
+/* return_to_lb replaces the last segment by this LB's rs. */
 static __always_inline void return_to_lb(struct route *r, const struct plan *p)
 {
 	struct sid back = make_sid(self.locator_be, FN_RECOVER_STICKINESS, p->generation);
@@ -206,7 +204,7 @@ static __always_inline void return_to_lb(struct route *r, const struct plan *p)
 	*segment_of(r, r->n - 1) = back;
 }
 
-/* list_servers fills the route by the plan. */
+/* list_servers fills the route with the servers of the plan. */
 static __always_inline enum listed list_servers(struct listing *l, const struct service *svc)
 {
 	enum listed ok = begin_route(l->r, svc);
@@ -228,7 +226,7 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 	return LISTED;
 }
 
-/* room_for is how many segments fit beside a packet. */
+/* room_for returns the number of segments that fit beside a packet. */
 static __always_inline __u32 room_for(const struct packet *p, __u8 wire)
 {
 	__u32 fixed = wire == WIRE_INSERT ? route_bytes(0, WIRE_INSERT)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* retry.h: which packets without an entry came before: SYNs, and data that asked
- * for its flow. A table of digests in which a newcomer takes the place of whoever
- * was there: bounded, and what it forgets (in a flood) is only that a packet is a
- * retransmission, as a load balancer without memory would. */
+/* retry.h: packets without an entry that came before: SYNs, and data of unknown flows. A table
+ * of digests in which a new packet replaces the one in its slot: bounded, and a flood makes it
+ * forget only that a packet is a retransmission. */
 #pragma once
 #include "core/clock.h"
 #include "packet/parse.h"
 #include "core/siphash.h"
 
 #define SYN_SLOTS 65536
-#define SYN_RETRY_S 64 /* tcp_syn_retries gives up later, but waits longer */
+#define SYN_RETRY_S 64 /* later retransmissions, by tcp_syn_retries, count as first ones */
 #define MAX_TIMES 255
 
 struct seen {
@@ -25,8 +24,8 @@ struct {
 	__type(value, struct seen);
 } syns SEC(".maps");
 
-/* seen_before notes a packet by its flow and sequence number and returns how
- * often it came before. */
+/* seen_before counts a packet by its flow and sequence number, and returns how often it came
+ * before. */
 static __always_inline __u32 seen_before(const struct packet *p)
 {
 	__u16 second = ticked_ns() / 1000000000ULL;

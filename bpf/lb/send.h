@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* send.h: how the LB sends: into the SR domain along a route, and out of it to
- * the client. */
+/* send.h: forwarding: into the SR domain along a route, and errors to the client. */
 #pragma once
 #include "lb/counters.h"
 #include "lb/list.h"
@@ -21,10 +20,9 @@ __noinline int rewrite_failed(enum rewritten how)
 	}
 }
 
-/* too_big answers a packet that is longer than its route allows. It may have
- * come from a server, so the answer takes the client's way, not its own back. A
- * function of its own for the verifier, as all below: hence the tests for NULL, which
- * never is. */
+/* too_big reports to the client that a packet is longer than its route allows. The packet may
+ * have come from a server, so the report has the client's next hop. Functions here are noinline
+ * for the verifier; hence the tests for NULL, which never happens. */
 __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct service *svc)
 {
 	const struct next_hop *hop;
@@ -41,8 +39,8 @@ __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct 
 	return transmit(LB_TOO_BIG);
 }
 
-/* forward forwards a client's packet along r (RFC 2473 §3.1: a hop), signed with key
- * or not. */
+/* forward sends a client's packet along a route (RFC 2473 §3.1: one hop), signed unless key is
+ * NULL. */
 __noinline int forward(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 		       struct route *r, const struct key *key)
 {
@@ -73,7 +71,7 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	l.b = choose(p, svc);
 	if (!l.b)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (l.b->members < 2) /* nobody else: who gave it back has the last word */
+	if (l.b->members < 2) /* no other server: the one that gave the packet back decides */
 		plan->except = NO_SERVER;
 	plan->room = room_for(p, svc->wire);
 	k = signing_key();
@@ -89,8 +87,8 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	return forward(ctx, p, svc, l.r, k ? &k->key : NULL);
 }
 
-/* send_routed sends a packet to one server by whatever route: through transit
- * SIDs, inside the packet's own header, signed. */
+/* send_routed sends a packet to one server by any route: through transit SIDs, inserted,
+ * signed. */
 __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   const struct destination *d)
 {
@@ -116,8 +114,8 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	return forward(ctx, p, svc, &scr->route, k ? &k->key : NULL);
 }
 
-/* send_to sends a packet to one server. Most need an outer header and nothing
- * else, and call nobody but who makes room for it. */
+/* send_to sends a packet to one server. Most packets need an outer header alone, and one helper
+ * call, bpf_xdp_adjust_head. */
 static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 				   const struct destination *d)
 {

@@ -1,32 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* service.h: the LB's services, their servers, and the table that gives each
- * flow its list of servers (6LB §III). A service's table is replaced whole: a
- * packet meets the old one or the new one. */
+/* service.h: the LB's services, their servers, and the tables that give each flow its
+ * candidates (6LB §III). A table is replaced whole: a packet reads the old one or the new one. */
 #pragma once
 #include "core/digest.h"
 #include "packet/parse.h"
 
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 
-/* Services by what they are of: a hash table with linear probing, of which a packet
- * touches two cache lines and calls nobody. A place has the number of a record; user
- * space writes a record before its number stands anywhere and uses it for another
- * service when no packet reads it any more. */
-#define SERVICE_SLOT_BITS 13 /* a quarter of them has a record, at most */
-#define MAX_PROBES 64	     /* user space puts a service nowhere else */
-#define NO_RECORD 0	     /* nothing here, and nothing behind it */
-#define SERVICE_GONE 1	     /* there was one; a record that is nobody's */
+/* Services by VIP, port and protocol: a hash table with linear probing, of which a packet reads
+ * two cache lines without a call. A slot has the number of a record. User space writes a record
+ * before a slot has its number, and reuses it once no packet reads it. */
+#define SERVICE_SLOT_BITS 13 /* at most a quarter of the slots is used */
+#define MAX_PROBES 64	     /* the longest chain that user space makes */
+#define NO_RECORD 0	     /* an empty slot, which ends a chain */
+#define SERVICE_GONE 1	     /* a slot whose service was removed; record 1 is no service's */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << SERVICE_SLOT_BITS);
-	__uint(map_flags, BPF_F_MMAPABLE); /* a number is one store */
+	__uint(map_flags, BPF_F_MMAPABLE); /* user space stores a number at once */
 	__type(key, __u32);
 	__type(value, __u64);
 } service_slots SEC(".maps");
 
-/* Four times the services: each VIP has a mark of its own (struct service_key),
- * and all may get another record at once. */
+/* Four times the services: each VIP has a record without port (struct service_key), and all may
+ * be replaced at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SERVICE_GONE + 1 + 4 * MAX_SERVICES);
@@ -34,20 +32,21 @@ struct {
 	__type(value, struct service);
 } services SEC(".maps");
 
-/* Keeps the layout of a bucket in the object's BTF, for Go. */
+/* Keeps the layout of the candidates in the object's BTF, for Go. */
 const volatile struct candidates no_candidates = {};
 
 struct table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	/* Tables differ in size, and user space writes them through memory. */
+	/* tables differ in size, and user space writes them through memory */
 	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
-	__uint(key_size, sizeof(__u32)); /* no types: Linux 6.1 wants Go's to have them, too */
+	__uint(key_size,
+	       sizeof(__u32)); /* without BTF types, which Linux 6.1 would demand of Go's maps, too */
 	__uint(value_size, sizeof(struct candidates));
 };
 
-/* Twice the services: all may get another slot at once (dataplane/slots.go, which
- * keeps one more for itself). */
+/* Twice the services: all may get another table at once (dataplane/lb/slots.go, which keeps one
+ * more). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 2 * MAX_SERVICES + 1);
@@ -70,7 +69,7 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-/* first_slot needs no secret: who sends packets does not choose services. */
+/* first_slot needs no secret: senders of packets do not choose services. */
 static __always_inline __u32 first_slot(const struct service_key *key)
 {
 	const __u64 *half = (const void *)&key->vip;
@@ -88,7 +87,7 @@ static __always_inline bool same_service(const struct service_key *a, const stru
 	       *(const __u32 *)&a->port_be == *(const __u32 *)&b->port_be;
 }
 
-/* record_at returns the number of the record in a place. */
+/* record_at returns the number of the record in a slot. */
 static __always_inline __u32 record_at(__u32 slot)
 {
 	__u64 *number = bpf_map_lookup_elem(&service_slots, &slot);
@@ -96,7 +95,7 @@ static __always_inline __u32 record_at(__u32 slot)
 	return number ? *(volatile __u64 *)number : NO_RECORD;
 }
 
-/* A service that is looked for. */
+/* A search along a chain. */
 struct service_search {
 	struct service_key key;
 	__u32 slot;   /* of the last probe */
@@ -114,7 +113,7 @@ static long next_probe(__u64 i, struct service_search *f)
 	return number == NO_RECORD || f->number;
 }
 
-/* probe looks for a service behind its first place: the number of its record. A
+/* probe returns the number of a service's record behind its first slot, or NO_RECORD. A
  * function of its own, as it is rare. */
 __noinline int probe(const struct service_key *key, __u32 first)
 {
@@ -157,7 +156,7 @@ static __always_inline struct service *vip_at(const struct in6_addr *a)
 	return service_at(a, 0, 0);
 }
 
-/* server_at returns a server of today or of the near past, or NULL. */
+/* server_at returns a server of today's pool or an earlier one, or NULL. */
 static __always_inline struct server *server_at(__u32 i)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &i);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* signalled.h: what becomes of a packet that came for one of the LB's SIDs: the
- * server's answer goes on to the client, the client's packet that a server gave
- * back goes on to others. */
+/* signalled.h: packets for the LB's SIDs: a server's answer, forwarded to the client, and a
+ * client's packet that a server gave back, sent to other servers. */
 #pragma once
 #include "packet/clamp.h"
 #include "lb/dispatch.h"
 #include "lb/learn.h"
 #include "packet/rst.h"
 
-/* LB: what each server signs with, by its number and the key's id. */
+/* The keys of servers, by server number and key id. */
 struct signer {
 	__u32 server;
 	__u32 key_id;
@@ -22,24 +21,24 @@ struct {
 	__type(value, struct key);
 } server_keys SEC(".maps");
 
-/* signed_by tells whether a packet carries the tag of that server, or of this
- * LB (NO_SERVER). A function of its own for the verifier. */
+/* signed_by: the packet carries the tag of that server, or of this LB (NO_SERVER). A function
+ * of its own for the verifier. */
 __noinline int signed_by(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
 			 __u32 server)
 {
 	struct scratch *scr = scratch();
-	struct signer who = { .server = server };
+	struct signer signer = { .server = server };
 	const struct key *key;
 
 	if (!sr || !scr)
 		return false;
-	who.key_id = sr->sid.key_id;
+	signer.key_id = sr->sid.key_id;
 	key = server == NO_SERVER ? farm_key(sr->sid.key_id)
-				  : bpf_map_lookup_elem(&server_keys, &who);
+				  : bpf_map_lookup_elem(&server_keys, &signer);
 	return key && authentic(ctx, sr, p, key, &scr->route);
 }
 
-/* send_to_client takes a server's answer out and sends it to the client. */
+/* send_to_client decapsulates a server's answer and forwards it to the client. */
 static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 					  const struct service *svc, const struct next_hop *hop,
 					  enum counter reason)
@@ -57,8 +56,8 @@ static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *s
 	return transmit(reason);
 }
 
-/* make_rst makes a server's SYN-ACK the RST with which its client would refuse it. A
- * function of its own, so that others have its stack. */
+/* make_rst turns a server's SYN-ACK into the RST by which its client would refuse it. A
+ * function of its own: the caller's chain has no stack left for struct rst. */
 __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 {
 	struct rst rst = { .flags = TCP_RST };
@@ -76,8 +75,8 @@ __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *
 	return done ?: write_rst(ctx, p, &rst);
 }
 
-/* reject ends the request of a server that took a connection after another one
- * had: its SYN-ACK never reaches the client, and comes back as the client's RST. */
+/* reject ends the request socket of a server that took a connection after another server: the
+ * SYN-ACK does not reach the client, and goes back as the client's RST. */
 static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 				  const struct service *svc, __u32 server)
 {
@@ -89,8 +88,8 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 	};
 	enum rewritten done;
 
-	/* Until the client has acknowledged the other one it may have heard this one
-	 * too, by another LB: its request must live. It says so again. */
+	/* While the entry is embryonic, the client may have received this server's SYN-ACK
+	 * through another LB, so the request socket must live. The server repeats its SYN-ACK. */
 	if (p->kind != KIND_TCP || !(p->flags & TCP_SYN) ||
 	    !(flow_find(p->hash, false) & WORD_ESTABLISHED))
 		return verdict(LB_DROP_STICKINESS_CONFLICT, XDP_DROP);
@@ -98,7 +97,8 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
-/* forward_answer is a server's answer that signals createStickiness or removeStickiness. */
+/* forward_answer applies the createStickiness or removeStickiness of a server's answer and
+ * forwards the answer. */
 static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *scr,
 					  const struct service *svc)
 {
@@ -106,7 +106,7 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 	const struct next_hop *hop;
 	enum counter reason;
 
-	if (p->hop_limit <= 1) /* before it changes anything */
+	if (p->hop_limit <= 1) /* before the signal changes the flow */
 		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
@@ -119,9 +119,9 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 	return send_to_client(ctx, &scr->sr, p, svc, hop, reason);
 }
 
-/* handle_not_mine is a client's packet that a server does not want: the flow is not
- * its own, or it has no listener for a new one. The others are asked, once: the
- * last of them decides. */
+/* handle_not_mine sends a client's packet that a server gave back in nm to the other servers:
+ * the flow is not that server's, or the server has no listener. They are asked once, and the
+ * last one decides. */
 static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *sr,
 					   struct packet *p, const struct service *svc,
 					   __u32 server)
@@ -147,7 +147,7 @@ static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *
 	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
 }
 
-/* continue_list sends a packet to the rest of its list. */
+/* continue_list sends a packet to the servers that its list had no room for. */
 static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 					 const struct service *svc)
 {

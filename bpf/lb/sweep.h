@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* sweep.h: what removes the flows whose time has run out. The daemon runs it, some
- * lines at a time. No packet meets it: struct sweep is all its data. (A syscall
- * program may sleep, and then Linux 6.1 lets it touch no map with a lock.) */
+/* sweep.h: removes the flows whose time has run out. The daemon runs sweep_flows by
+ * BPF_PROG_RUN, some lines at a time, with a struct sweep as the frame. (A syscall program may
+ * sleep, and then Linux 6.1 lets it use no map with a lock.) */
 #pragma once
 #include "lb/flow.h"
 
-/* timed_out tells whether an entry's time has; what is left of the unit in which it
- * was last seen does not count. */
+/* timed_out: the entry was not seen for longer than its limit. The rest of the tick in which it
+ * was last seen counts as seen. */
 static __always_inline bool timed_out(__u64 fp, __u64 word, __u16 now, const struct sweep *s)
 {
 	if (!(word & WORD_ESTABLISHED))
@@ -27,7 +27,7 @@ static long sweep_line(__u64 i, struct sweep *s)
 		return 1;
 	for (int k = 0; k < LINE_SLOTS; k++) {
 		word = READ_ONCE(
-			l->word[k]); /* before its date, which is then not an earlier one's */
+			l->word[k]); /* before the date, which then is not that of an earlier entry */
 		fp = READ_ONCE(l->fingerprint[k]);
 		if (!word || word & WORD_MOVING)
 			continue;

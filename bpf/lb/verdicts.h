@@ -4,13 +4,13 @@
 #pragma once
 #include "lb/dispatch.h"
 
-/* has_ports tells whether a packet says which service it is of. */
+/* has_ports: the packet shows the ports of its service. */
 static __always_inline bool has_ports(const struct packet *p)
 {
 	return p->kind >= KIND_TCP && p->kind <= KIND_TOO_BIG;
 }
 
-/* without_ports decides on a packet that shows none, or those of no service. */
+/* without_ports decides on a packet that shows no ports, or those of no service. */
 __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 {
 	const struct service *vip = p ? vip_at(&p->t.vip) : NULL;
@@ -31,15 +31,15 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_ECHO:
 		return write_echo_reply(ctx, p) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)
 						: transmit(LB_ECHO_REPLY);
-	case KIND_UDP: /* or TCP, to another port */
+	case KIND_UDP: /* or TCP, of another port */
 	default:
 		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
 	}
 }
 
-/* drop_reason returns why a packet of a service is dropped, or COUNTERS. An ICMP error whose
- * own length does not reach the ports that it quotes is too short: they were the
- * link's padding. A function of its own: of most packets nobody need ask. */
+/* drop_reason returns the reason to drop a packet of a service, or COUNTERS. If the length of
+ * an ICMP error ends before the ports it quotes, those were link padding: the error is
+ * malformed. A function of its own, as few packets need it. */
 __noinline int drop_reason(const struct packet *p)
 {
 	if (!p || p->reading == MALFORMED)
