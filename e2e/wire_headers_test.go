@@ -223,6 +223,6 @@ func (w *recorded) signedSource(t *testing.T, p pair) netip.Addr {
 		shown = shown[1:] // a reduced SRH lacks the first
 	}
 	slices.Reverse(shown)
-	tag := policy.Tag(keys[0].Farm, policy.Flow{Client: p.in.tcp.from, VIP: p.in.tcp.to}, lb.Locator, shown)
+	tag := wire.Tag(keys[0].Farm, policy.Flow{Client: p.in.tcp.from, VIP: p.in.tcp.to}, lb.Locator, shown)
 	return wire.Tagged(lb.Locator, tag)
 }

@@ -15,9 +15,9 @@ type Flow struct {
 	Protocol topo.Protocol
 }
 
-// bytes lays the flow out as struct tuple of bpf/core/types.h: IPv4 addresses mapped
+// Bytes lays the flow out as struct tuple of bpf/core/types.h: IPv4 addresses mapped
 // (RFC 4291 §2.5.5.2).
-func (f Flow) bytes() (b [40]byte) {
+func (f Flow) Bytes() (b [40]byte) {
 	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
 	copy(b[0:], client[:])
 	copy(b[16:], vip[:])
@@ -27,9 +27,9 @@ func (f Flow) bytes() (b [40]byte) {
 	return b
 }
 
-// sipHash24 is SipHash-2-4 (Aumasson and Bernstein, 2012) of data, a whole number of
+// SipHash is SipHash-2-4 (Aumasson and Bernstein, 2012) of data, a whole number of
 // 8-byte words. Twin of bpf/core/siphash.h.
-func sipHash24(key topo.Key, data []byte) uint64 {
+func SipHash(key topo.Key, data []byte) uint64 {
 	k0, k1 := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
 	s := sip{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}
 	last := uint64(len(data)) << 56
@@ -88,20 +88,4 @@ func Candidates(h uint64, members, choices int) []int {
 		left = append(left[:draw], left[draw+1:]...)
 	}
 	return list
-}
-
-// FlowLabel is the label of the flow's outer headers, never 0 (RFC 6437).
-func FlowLabel(f Flow) uint32 {
-	data := f.bytes()
-	h := uint64(0)
-	for i := 0; i < len(data); i += 8 {
-		h += binary.LittleEndian.Uint64(data[i:])
-	}
-	return max(uint32(h*0x9e3779b97f4a7c15>>44), 1)
-}
-
-// Generation tells the connections of one five-tuple apart: 16 bits of the
-// client's initial sequence number, never 0.
-func Generation(isn uint32) uint16 {
-	return max(uint16(isn*0x9e3779b1>>16), 1)
 }

@@ -35,7 +35,7 @@ func NewDigestKey(candidate topo.Key) (k DigestKey) {
 // Digest is NH (Black et al., UMAC, 1999) of a flow under the key, and under the
 // key moved on by two words, mixed to 64 bits. Twin of bpf/core/digest.h.
 func (k DigestKey) Digest(f Flow) uint64 {
-	data := f.bytes()
+	data := f.Bytes()
 	nh := func(key []uint32) (sum uint64) {
 		for i := 0; i < len(data)/4; i += 2 {
 			x, y := binary.LittleEndian.Uint32(data[4*i:]), binary.LittleEndian.Uint32(data[4*i+4:])

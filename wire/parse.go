@@ -114,7 +114,7 @@ func (p Packet) Authentic(key topo.Key, f policy.Flow) bool {
 	case covered == nil:
 		covered = []netip.Addr{p.IP.Destination}
 	}
-	return p.Tag() == policy.Tag(key, f, ParseSID(p.Sender()).Locator, lastFirst(covered))
+	return p.Tag() == Tag(key, f, ParseSID(p.Sender()).Locator, lastFirst(covered))
 }
 
 // ParseIP reads a header of either family, and returns the protocol and the bytes

@@ -56,7 +56,7 @@ func (r Route) Insert(packet []byte) []byte {
 
 // Signed is the route with the sender's tag about a flow, for a packet that travels by w.
 func (r Route) Signed(key topo.Key, f policy.Flow, sender netip.Prefix, w topo.Wire, packet []byte) Route {
-	r.From = Tagged(sender, policy.Tag(key, f, sender, r.covered(w, packet)))
+	r.From = Tagged(sender, Tag(key, f, sender, r.covered(w, packet)))
 	return r
 }
 

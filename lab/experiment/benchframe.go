@@ -16,7 +16,7 @@ const (
 )
 
 // benchGeneration is that of every connection in a bench.
-var benchGeneration = policy.Generation(benchISN)
+var benchGeneration = wire.Generation(benchISN)
 
 // segment is a TCP segment of a bench, from the client or to it.
 type segment struct {

@@ -9,7 +9,6 @@ import (
 
 	"proffer/config"
 	inkernel "proffer/dataplane/bench"
-	"proffer/policy"
 	"proffer/table"
 	"proffer/topo"
 	"proffer/wire"
@@ -280,7 +279,7 @@ func (m *benchMode) tags(key topo.SignalKey, server int, function wire.Function,
 	to := []netip.Addr{benchSID(benchLBSelf, function, key.ID)}
 	tags := make([]uint64, n)
 	for i := range tags {
-		tag := policy.Tag(own, benchFlow(uint32(i), m.vip), locator, to)
+		tag := wire.Tag(own, benchFlow(uint32(i), m.vip), locator, to)
 		tags[i] = binary.NativeEndian.Uint64(tag[:])
 	}
 	return tags

@@ -3,7 +3,7 @@ package fsm
 import (
 	"time"
 
-	"proffer/policy"
+	"proffer/wire"
 )
 
 // State of what the kernel holds for exactly the flow.
@@ -82,13 +82,13 @@ func (c *Conn) sure(now time.Duration) bool {
 // In is one packet for a SID of the server.
 func (a Agent) In(h Host, now time.Duration, in Packet) (Agent, Outcome) {
 	switch in.Function {
-	case ConnectAvail, ConnectForce:
+	case wire.ConnectAvail, wire.ConnectForce:
 		return a, a.offered(h, now, in)
-	case AckStickiness:
+	case wire.AckStickiness:
 		return a, a.steered(h, now, in)
-	case RecoverStickiness:
+	case wire.RecoverStickiness:
 		return a, a.recover(h, now, in)
-	case Reject:
+	case wire.Reject:
 		return a, a.reject(h, now, in)
 	}
 	return a, Outcome{Why: []string{"drop_unknown_function"}}
@@ -100,7 +100,7 @@ func passOn(why string) Outcome     { return Outcome{Act: PassOn, Why: []string{
 func giveBack(in Packet, why string) Outcome {
 	return Outcome{
 		Act: Send, Why: []string{why},
-		Route: []SID{{Node: in.From, Function: NotMine, Generation: in.Generation}},
+		Route: []SID{{Node: in.From, Function: wire.NotMine, Generation: in.Generation}},
 	}
 }
 
@@ -132,11 +132,11 @@ func (a *Agent) offered(h Host, now time.Duration, in Packet) Outcome {
 		return refuse("pass_on_full")
 	case h.Backlog:
 		return Outcome{Act: Refuse, Why: []string{"refuse_full_reset"}}
-	case h.Busy && in.Others && in.Function == ConnectAvail: // III: LISTEN + connectAvail (busy)
+	case h.Busy && in.Others && in.Function == wire.ConnectAvail: // III: LISTEN + connectAvail (busy)
 		return refuse("pass_on_busy")
 	}
 	a.accept(now, in) // III: LISTEN + connectAvail (available), connectForce
-	if in.Others && in.Function == ConnectAvail {
+	if in.Others && in.Function == wire.ConnectAvail {
 		return deliver("accept_avail")
 	}
 	return deliver("accept_force")
@@ -165,9 +165,9 @@ func (h Host) owns(s TCP) (mine bool, generation uint16) {
 	case TimeWait: // or the five-tuple lives on elsewhere
 		return h.Sent == s.Ack || s.has(RST), 0
 	case Full:
-		return true, policy.Generation(h.ClientISN)
+		return true, wire.Generation(h.ClientISN)
 	case Request:
-		return h.ServerISN+1 == s.Ack, policy.Generation(h.ClientISN)
+		return h.ServerISN+1 == s.Ack, wire.Generation(h.ClientISN)
 	}
 	return false, 0
 }
@@ -344,10 +344,10 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	case embryonic && !s.has(SYN): // a request may answer for an earlier SYN
 	case !s.has(SYN) && c.repeats(s): // the LB that it was told through may be dead
 	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
-		return a, signal(c, CreateStickiness, "signal_create")
+		return a, signal(c, wire.CreateStickiness, "signal_create")
 	case c.Flags&Owes != 0: // III: DIRECT + FIN from app
 		c.Flags &^= Owes
-		return a, signal(c, RemoveStickiness, "signal_remove")
+		return a, signal(c, wire.RemoveStickiness, "signal_remove")
 	}
 	return a, Outcome{Act: Client, Why: []string{"out_direct"}} // III: DIRECT + data from app
 }
@@ -365,7 +365,7 @@ func (c *Conn) repeats(s TCP) bool {
 	return false
 }
 
-func signal(c *Conn, f Function, why string) Outcome {
+func signal(c *Conn, f wire.Function, why string) Outcome {
 	return Outcome{
 		Act: Send, Why: []string{why},
 		Route: []SID{{Node: c.LB, Function: f, Generation: c.Generation}},

@@ -12,22 +12,7 @@ package fsm
 import (
 	"time"
 
-	"proffer/policy"
-)
-
-// Function of a SID; NoFunction is a packet that came without segments.
-type Function uint8
-
-const (
-	NoFunction        Function = 0
-	ConnectAvail      Function = 0xca // to servers
-	ConnectForce      Function = 0xcf
-	AckStickiness     Function = 0xa5
-	RecoverStickiness Function = 0xe5 // also back to the LB: go on with the list
-	Reject            Function = 0x4e
-	CreateStickiness  Function = 0xc5 // to LBs
-	RemoveStickiness  Function = 0xf5
-	NotMine           Function = 0x40
+	"proffer/wire"
 )
 
 // TCP's flags (RFC 9293 §3.1).
@@ -54,7 +39,7 @@ func (s TCP) opens() bool { return s.Flags&(SYN|ACK|RST|FIN) == SYN }
 func (s TCP) establishes() bool { return s.Flags&(ACK|SYN|RST) == ACK }
 
 // generation of the connection that the segment opens.
-func (s TCP) generation() uint16 { return policy.Generation(s.Seq) }
+func (s TCP) generation() uint16 { return wire.Generation(s.Seq) }
 
 // Node is a server or an LB, by number.
 type Node int
@@ -65,11 +50,11 @@ const Nobody Node = -1
 // SID is one segment of a route.
 type SID struct {
 	Node       Node
-	Function   Function
+	Function   wire.Function
 	Generation uint16
 	Retry      bool
 	Final      bool
-	Place      int // RecoverStickiness at the LB: where in the list to go on
+	Place      int // wire.RecoverStickiness at the LB: where in the list to go on
 }
 
 // Packet is a segment of TCP at a node: for which of its SIDs, from whom, and

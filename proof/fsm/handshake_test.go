@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/policy"
+	"proffer/wire"
 )
 
 const isn = 7_000_000
@@ -18,8 +18,8 @@ var (
 	request  = Host{State: Request, ClientISN: isn, ServerISN: 500, Listening: true}
 )
 
-func to(f Function, s TCP) Packet {
-	return Packet{TCP: s, From: 2, SID: SID{Function: f, Generation: policy.Generation(isn)}}
+func to(f wire.Function, s TCP) Packet {
+	return Packet{TCP: s, From: 2, SID: SID{Function: f, Generation: wire.Generation(isn)}}
 }
 
 // functions are those of an outcome's route, by node.
@@ -40,13 +40,13 @@ func TestTableII(t *testing.T) {
 		want []SID
 	}{
 		{"LB_LISTEN, data", Packet{TCP: confirms}, Send,
-			[]SID{{Node: 1, Function: RecoverStickiness}, {Node: 2, Function: RecoverStickiness}, {Node: 3, Function: RecoverStickiness}}},
-		{"LB_LISTEN, SYN", Packet{TCP: opensIt}, Send, []SID{{Node: 1, Function: ConnectAvail}, {Node: 2, Function: ConnectForce}}},
-		{"HUNTING, SYN", Packet{TCP: opensIt}, Send, []SID{{Node: 1, Function: ConnectAvail}, {Node: 2, Function: ConnectForce}}},
-		{"HUNTING, createStickiness", to(CreateStickiness, answers), Client, nil},
-		{"STEER, data", Packet{TCP: confirms}, Send, []SID{{Node: 2, Function: AckStickiness}}},
-		{"STEER, removeStickiness", to(RemoveStickiness, TCP{Flags: FIN | ACK, Seq: 501, Ack: isn + 1}), Client, nil},
-		{"STEER, the client's FIN", Packet{TCP: TCP{Flags: FIN | ACK, Seq: isn + 1, Ack: 502}}, Send, []SID{{Node: 2, Function: AckStickiness}}},
+			[]SID{{Node: 1, Function: wire.RecoverStickiness}, {Node: 2, Function: wire.RecoverStickiness}, {Node: 3, Function: wire.RecoverStickiness}}},
+		{"LB_LISTEN, SYN", Packet{TCP: opensIt}, Send, []SID{{Node: 1, Function: wire.ConnectAvail}, {Node: 2, Function: wire.ConnectForce}}},
+		{"HUNTING, SYN", Packet{TCP: opensIt}, Send, []SID{{Node: 1, Function: wire.ConnectAvail}, {Node: 2, Function: wire.ConnectForce}}},
+		{"HUNTING, createStickiness", to(wire.CreateStickiness, answers), Client, nil},
+		{"STEER, data", Packet{TCP: confirms}, Send, []SID{{Node: 2, Function: wire.AckStickiness}}},
+		{"STEER, removeStickiness", to(wire.RemoveStickiness, TCP{Flags: FIN | ACK, Seq: 501, Ack: isn + 1}), Client, nil},
+		{"STEER, the client's FIN", Packet{TCP: TCP{Flags: FIN | ACK, Seq: isn + 1, Ack: 502}}, Send, []SID{{Node: 2, Function: wire.AckStickiness}}},
 	} {
 		var got Outcome
 		if l, got = l.Step(pool, time.Second, row.in); got.Act != row.act || !slices.Equal(functions(got), row.want) {
@@ -64,9 +64,9 @@ func TestTableII(t *testing.T) {
 // TestTableIII: the same for a server, and what its next answer tells the LB.
 func TestTableIII(t *testing.T) {
 	a := Agent{}
-	offered := to(ConnectAvail, opensIt)
+	offered := to(wire.ConnectAvail, opensIt)
 	offered.Others = true
-	asked := to(RecoverStickiness, confirms)
+	asked := to(wire.RecoverStickiness, confirms)
 	asked.Others = true
 	full := Host{State: Full, ClientISN: isn, ServerISN: 500, Next: isn + 1, Listening: true}
 	for _, row := range []struct {
@@ -74,15 +74,15 @@ func TestTableIII(t *testing.T) {
 		host Host
 		in   Packet
 		act  Act
-		then Function // of the next answer
+		then wire.Function // of the next answer
 	}{
-		{"LISTEN, connectAvail, busy", Host{Listening: true, Busy: true}, offered, PassOn, NoFunction},
-		{"LISTEN, recoverStickiness, not local", Host{Listening: true}, asked, PassOn, NoFunction},
-		{"LISTEN, connectAvail, available", Host{Listening: true}, offered, Deliver, CreateStickiness},
-		{"WAIT, connectForce", request, to(ConnectForce, opensIt), Deliver, CreateStickiness},
-		{"WAIT, ackStickiness", request, to(AckStickiness, confirms), Deliver, NoFunction},
-		{"DIRECT, ackStickiness", full, to(AckStickiness, confirms), Deliver, NoFunction},
-		{"DIRECT, recoverStickiness, local", full, asked, Deliver, CreateStickiness},
+		{"LISTEN, connectAvail, busy", Host{Listening: true, Busy: true}, offered, PassOn, wire.None},
+		{"LISTEN, recoverStickiness, not local", Host{Listening: true}, asked, PassOn, wire.None},
+		{"LISTEN, connectAvail, available", Host{Listening: true}, offered, Deliver, wire.CreateStickiness},
+		{"WAIT, connectForce", request, to(wire.ConnectForce, opensIt), Deliver, wire.CreateStickiness},
+		{"WAIT, ackStickiness", request, to(wire.AckStickiness, confirms), Deliver, wire.None},
+		{"DIRECT, ackStickiness", full, to(wire.AckStickiness, confirms), Deliver, wire.None},
+		{"DIRECT, recoverStickiness, local", full, asked, Deliver, wire.CreateStickiness},
 	} {
 		var got Outcome
 		if a, got = a.In(row.host, time.Second, row.in); got.Act != row.act {
@@ -93,8 +93,8 @@ func TestTableIII(t *testing.T) {
 			t.Errorf("after %s the next answer goes by function %#x, want %#x", row.what, got, row.then)
 		}
 	}
-	a, _ = a.In(full, time.Second, to(AckStickiness, confirms))
-	if _, out := a.Out(time.Second, TCP{Flags: FIN | ACK, Seq: 501}); len(out.Route) != 1 || out.Route[0].Function != RemoveStickiness {
+	a, _ = a.In(full, time.Second, to(wire.AckStickiness, confirms))
+	if _, out := a.Out(time.Second, TCP{Flags: FIN | ACK, Seq: 501}); len(out.Route) != 1 || out.Route[0].Function != wire.RemoveStickiness {
 		t.Errorf("DIRECT, FIN: %+v", out)
 	}
 }

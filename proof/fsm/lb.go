@@ -3,6 +3,8 @@ package fsm
 import (
 	"slices"
 	"time"
+
+	"proffer/wire"
 )
 
 // Pool is the list of servers of the flow's bucket: its candidates in their
@@ -63,18 +65,18 @@ func (e Embryonic) alive(now time.Duration) bool { return e.Known && dated(now)-
 // Step is one packet at the LB.
 func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
 	switch in.Function {
-	case NoFunction:
+	case wire.None:
 		return l, l.client(pool, now, in.TCP)
-	case CreateStickiness:
+	case wire.CreateStickiness:
 		if in.has(RST) { // no word of a connection that lives
 			return l, l.remove(now, in)
 		}
 		return l, l.create(now, in)
-	case RemoveStickiness:
+	case wire.RemoveStickiness:
 		return l, l.remove(now, in)
-	case NotMine:
+	case wire.NotMine:
 		return l, l.notMine(pool, now, in)
-	case RecoverStickiness:
+	case wire.RecoverStickiness:
 		return l, goOn(pool, in)
 	}
 	return l, Outcome{Why: []string{"drop_unknown_function"}}
@@ -145,9 +147,9 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 func offerTo(list []Node, forced int, like SID) Outcome {
 	out := Outcome{Act: Send}
 	for i, node := range list {
-		like.Node, like.Function = node, ConnectAvail
+		like.Node, like.Function = node, wire.ConnectAvail
 		if i < forced || i == len(list)-1 {
-			like.Function = ConnectForce
+			like.Function = wire.ConnectForce
 		}
 		out.Route = append(out.Route, like)
 	}
@@ -178,7 +180,7 @@ func (l *LB) seen(now time.Duration, seq uint32) int {
 func steer(server Node, generation uint16) Outcome {
 	return Outcome{
 		Act: Send, Why: []string{"steer"},
-		Route: []SID{{Node: server, Function: AckStickiness, Generation: generation}},
+		Route: []SID{{Node: server, Function: wire.AckStickiness, Generation: generation}},
 	}
 }
 
@@ -186,7 +188,7 @@ func steer(server Node, generation uint16) Outcome {
 func question(list []Node, why ...string) Outcome {
 	out := Outcome{Act: Send, Why: why}
 	for _, node := range list {
-		out.Route = append(out.Route, SID{Node: node, Function: RecoverStickiness})
+		out.Route = append(out.Route, SID{Node: node, Function: wire.RecoverStickiness})
 	}
 	return out
 }
@@ -246,7 +248,7 @@ func conflict(in Packet, acknowledged bool) Outcome {
 	}
 	return Outcome{
 		Act: Send, RST: true, Why: []string{"stickiness_conflict", "reject"},
-		Route: []SID{{Node: in.From, Function: Reject, Generation: in.Generation}},
+		Route: []SID{{Node: in.From, Function: wire.Reject, Generation: in.Generation}},
 	}
 }
 
@@ -311,7 +313,7 @@ func goOn(pool Pool, in Packet) Outcome {
 	}
 	out := question(pool.Members[in.Place:], "list_continued")
 	for i := range out.Route {
-		like.Node, like.Function = out.Route[i].Node, RecoverStickiness
+		like.Node, like.Function = out.Route[i].Node, wire.RecoverStickiness
 		out.Route[i] = like
 	}
 	return out

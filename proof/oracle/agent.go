@@ -94,7 +94,7 @@ func (a *Agent) perform(eth link, s *signal, service Offering) Answer {
 // if somebody listens and has nothing against it, or must.
 func (a *Agent) offered(eth link, s *signal, service Offering) Answer {
 	_, more := s.next()
-	generation := policy.Generation(s.upper.seq)
+	generation := generationOf(s.upper.seq)
 	if !s.upper.opens() {
 		return drop(NotSYN)
 	}
@@ -150,7 +150,7 @@ func (a *Agent) giveBack(s *signal) Answer {
 		return drop(Congested)
 	}
 	w := path{segments: []netip.Addr{to}, tag: func([]netip.Addr) netip.Addr { return a.ownAddress() }}
-	return a.send(mac, w.put(p, policy.FlowLabel(s.upper.flow)), GivenBack)
+	return a.send(mac, w.put(p, labelOf(s.upper.flow)), GivenBack)
 }
 
 // passOn is RFC 8754 §4.3.1.1, S05 to S15, for a packet with segments left.

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
-
-	"proffer/policy"
 )
 
 // tooBigFor is what the sender of p must hear of a link of mtu bytes (RFC 4443
@@ -35,7 +33,7 @@ func tooBigFor(p ip, raw []byte, u upper, mtu int) ([]byte, bool) {
 		return append(header4(from, to, len(icmp)), icmp...), true
 	}
 	binary.BigEndian.PutUint16(icmp[2:], checksum(pseudo(from, to, nextICMP6, len(icmp)), icmp))
-	answer := ip{six: true, label: policy.FlowLabel(u.flow), next: nextICMP6, hop: 64, src: from, dst: to, payload: icmp}
+	answer := ip{six: true, label: labelOf(u.flow), next: nextICMP6, hop: 64, src: from, dst: to, payload: icmp}
 	return answer.append(nil), true
 }
 

@@ -183,7 +183,7 @@ func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 // its candidates. One that comes again says so; from the second time on others
 // come first, and every other time the first must take it.
 func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
-	w := wish{offer: true, generation: policy.Generation(u.seq)}
+	w := wish{offer: true, generation: generationOf(u.seq)}
 	times := l.sawBefore(u)
 	if times > 0 {
 		w.flags, w.turn = flagRetry, times/2
@@ -231,8 +231,8 @@ func (l *LB) path(svc *topo.Service, u upper, segments []netip.Addr, signed bool
 	return path{segments: segments, insert: svc.Wire == topo.Insert, tag: func(covered []netip.Addr) netip.Addr {
 		a := l.ownAddress().As16()
 		if signed {
-			tag := policy.Tag(l.Keys[0].Farm, u.flow, l.Locator, covered)
-			copy(a[8:], tag[:])
+			tag := tagOf(l.Keys[0].Farm, u.flow, l.Locator, covered)
+			copy(a[8:], tag)
 		}
 		return netip.AddrFrom16(a)
 	}}
@@ -251,7 +251,7 @@ func (l *LB) forward(p ip, raw []byte, u upper, svc *topo.Service, w path, why R
 		return drop(HopLimit)
 	}
 	p.hop--
-	return l.send(mac, w.put(p, policy.FlowLabel(u.flow)), why)
+	return l.send(mac, w.put(p, labelOf(u.flow)), why)
 }
 
 // tellTooBig answers a packet that has no room for its path. The client hears of

@@ -171,7 +171,7 @@ func (l *LB) reject(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 	binary.BigEndian.PutUint16(seg[16:], checksum(pseudo(client.Addr(), vip.Addr(), nextTCP, len(seg)), seg))
 	p := ip{
 		six: s.inner.six, next: nextTCP, hop: 64, src: client.Addr(), dst: vip.Addr(),
-		label: policy.FlowLabel(u.flow), payload: seg, whole: true,
+		label: labelOf(u.flow), payload: seg, whole: true,
 	}
 	if !p.six {
 		p.header = header4(p.src, p.dst, len(seg))

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -94,8 +93,8 @@ func (s *signal) signed() []netip.Addr {
 // authentic tells whether the sender's address is the tag that key gives.
 func (s *signal) authentic(key topo.Key) bool {
 	a := s.sender.As16()
-	tag := policy.Tag(key, s.upper.flow, s.from(), s.signed())
-	return len(s.signed()) <= 16 && slices.Equal(a[8:], tag[:])
+	tag := tagOf(key, s.upper.flow, s.from(), s.signed())
+	return len(s.signed()) <= 16 && slices.Equal(a[8:], tag)
 }
 
 // decapsulated is the packet as it comes out: of a tunnel by RFC 6040 §4.2, or

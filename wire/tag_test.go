@@ -1,10 +1,12 @@
-package policy
+package wire
 
 import (
 	"encoding/hex"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 
+	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -12,7 +14,7 @@ import (
 // hand: flow, locator, segments.
 func TestTagVector(t *testing.T) {
 	key := topo.Key{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-	f := Flow{
+	f := policy.Flow{
 		Client:   netip.MustParseAddrPort("192.0.2.7:40000"),
 		VIP:      netip.MustParseAddrPort("203.0.113.1:53"),
 		Protocol: topo.UDP,
@@ -25,7 +27,7 @@ func TestTagVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sipHash24(key, data)
+	want := policy.SipHash(key, data)
 	got := Tag(key, f, sender, segments)
 	for i := range got {
 		if got[i] != byte(want>>(8*i)) {
@@ -34,9 +36,9 @@ func TestTagVector(t *testing.T) {
 	}
 }
 
-// TestTagTells: whatever is part of a signal changes its tag.
-func TestTagTells(t *testing.T) {
-	f := Flow{Client: netip.MustParseAddrPort("[2001:db8::7]:1"), VIP: netip.MustParseAddrPort("[2001:db8::1]:80")}
+// TestTagCovers: every part of a signal changes its tag.
+func TestTagCovers(t *testing.T) {
+	f := policy.Flow{Client: netip.MustParseAddrPort("[2001:db8::7]:1"), VIP: netip.MustParseAddrPort("[2001:db8::1]:80")}
 	a, b := netip.MustParseAddr("fd00::ca:0:0:0"), netip.MustParseAddr("fd00::cf:0:0:0")
 	here, there := netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("fd01::/64")
 	other := f
@@ -55,5 +57,18 @@ func TestTagTells(t *testing.T) {
 			t.Errorf("%s and %s have one tag", name, same)
 		}
 		seen[tag] = name
+	}
+}
+
+// TestGeneration: 0 says "none" and belongs to no connection.
+func TestGeneration(t *testing.T) {
+	if Generation(0) == 0 || Generation(1) == 0 {
+		t.Error("generation 0 says \"none\" and may belong to no connection")
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		if Generation(rng.Uint32()) == 0 {
+			t.Fatal("a connection of generation 0")
+		}
 	}
 }
