@@ -103,7 +103,7 @@ func (h *byHand) heard() []handFlow {
 // segment is a segment of flow i, from nobody.
 func (h *byHand) segment(i int, tcp wire.TCP, payload string) []byte {
 	tcp.From, tcp.To = uint16(h.first+i), testbed.Port
-	return wire.IP{Source: nobody, Destination: h.bed.VIP}.TCP(tcp, []byte(payload))
+	return wire.IP{Source: nobody, Destination: h.bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(tcp, []byte(payload))
 }
 
 // listen hears what comes for nobody, until the test ends.

@@ -28,13 +28,13 @@ func forgedTag(n *testbed.Node, tag uint64) netip.Addr {
 // enclosed puts an outer header around a packet, and an SRH if there is more
 // than one segment to visit.
 func enclosed(from netip.Addr, inner []byte, way ...netip.Addr) []byte {
-	return wire.Route{From: from, Segments: way}.Encap(inner)
+	return wire.Route{From: from, Segments: way, HopLimit: wire.DefaultHopLimit}.Encap(inner)
 }
 
 // tcpBetween is a segment without data.
 func tcpBetween(from, to netip.AddrPort, t wire.TCP) []byte {
 	t.From, t.To = from.Port(), to.Port()
-	return wire.IP{Source: from.Addr(), Destination: to.Addr()}.TCP(t, nil)
+	return wire.IP{Source: from.Addr(), Destination: to.Addr(), HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
 }
 
 // forgeries are all functions as a client would forge them: about a flow, from

@@ -321,5 +321,5 @@ func TestDatagramsAtTheEdge(t *testing.T) {
 // datagram is a UDP packet of nobody's, so many bytes long with its IPv6 header.
 func datagram(bed *testbed.Bed, from, to, size int) []byte {
 	payload := bytes.Repeat([]byte{'x'}, size-wire.IPv6Bytes-wire.UDPBytes)
-	return wire.IP{Source: nobody, Destination: bed.VIP}.UDP(uint16(from), uint16(to), payload)
+	return wire.IP{Source: nobody, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.UDP(uint16(from), uint16(to), payload)
 }

@@ -70,7 +70,7 @@ func optionSYN(bed *testbed.Bed, port, seq, length int) []byte {
 	}
 	options = append(options, make([]byte, -length&3)...)
 	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN, Options: options}
-	return wire.IP{Source: nobody, Destination: bed.VIP}.TCP(t, nil)
+	return wire.IP{Source: nobody, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
 }
 
 // acknowledges is the acknowledgement number.

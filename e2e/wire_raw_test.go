@@ -21,7 +21,7 @@ var nobody = netip.MustParseAddr("2001:db8:c::ff00")
 // bareSYN is a SYN from nobody, as an IPv6 packet.
 func bareSYN(bed *testbed.Bed, port, seq int, class uint8) []byte {
 	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN}
-	return wire.IP{Source: nobody, Destination: bed.VIP, Class: class}.TCP(t, nil)
+	return wire.IP{Source: nobody, Destination: bed.VIP, Class: class, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
 }
 
 // sendRaw puts packets on the client's link as they are.

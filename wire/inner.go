@@ -39,51 +39,51 @@ const (
 	ACK = 0x10
 )
 
+// DefaultHopLimit is that of packets from their source (IANA's recommendation for the
+// TTL), and of outer headers.
+const DefaultHopLimit = 64
+
 // IP is an IP header of the family of its addresses. Fields of the other family do
 // not count.
 type IP struct {
 	Source, Destination netip.Addr
 	Class               uint8
-	HopLimit            uint8  // 0: 64
+	HopLimit            uint8
 	Label               uint32 // IPv6: 20 bits
 	ID                  uint16 // IPv4; the packet must not be fragmented
 }
 
 // Around returns a packet: the header, without options, and payload of a protocol.
 func (h IP) Around(protocol uint8, payload []byte) []byte {
-	hops := h.HopLimit
-	if hops == 0 {
-		hops = 64
-	}
 	if h.Source.Is4() {
-		return append(h.ipv4(protocol, hops, len(payload)), payload...)
+		return append(h.ipv4(protocol, len(payload)), payload...)
 	}
 	b := make([]byte, 8, IPv6Bytes+len(payload)) // RFC 8200 §3
 	binary.BigEndian.PutUint32(b, 6<<28|uint32(h.Class)<<20|h.Label)
 	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
-	b[6], b[7] = protocol, hops
+	b[6], b[7] = protocol, h.HopLimit
 	return append(append(append(b, h.Source.AsSlice()...), h.Destination.AsSlice()...), payload...)
 }
 
 // ipv4 is a header of RFC 791 §3.1.
-func (h IP) ipv4(protocol, ttl uint8, payload int) []byte {
+func (h IP) ipv4(protocol uint8, payload int) []byte {
 	const dontFragment = 0x40
 	b := make([]byte, 12, IPv4Bytes+payload)
 	b[0], b[1] = 4<<4|IPv4Bytes/4, h.Class
 	binary.BigEndian.PutUint16(b[2:], uint16(IPv4Bytes+payload))
 	binary.BigEndian.PutUint16(b[4:], h.ID)
-	b[6], b[8], b[9] = dontFragment, ttl, protocol
+	b[6], b[8], b[9] = dontFragment, h.HopLimit, protocol
 	b = append(append(b, h.Source.AsSlice()...), h.Destination.AsSlice()...)
 	binary.BigEndian.PutUint16(b[10:], Checksum(b))
 	return b
 }
 
-// pseudo is the pseudo-header of upper-layer checksums (RFC 8200 §8.1, RFC 9293
-// §3.1); for IPv4 it adds up to the same.
-func (h IP) pseudo(protocol uint8, length int) []byte {
-	b := append(h.Source.AsSlice(), h.Destination.AsSlice()...)
-	b = binary.BigEndian.AppendUint32(b, uint32(length))
-	return append(b, 0, 0, 0, protocol)
+// Checksum is that of an upper-layer packet whose own field is zero. It covers the
+// addresses, too (RFC 8200 §8.1); IPv4's pseudo-header adds up to the same.
+func (h IP) Checksum(protocol uint8, upper []byte) uint16 {
+	pseudo := append(h.Source.AsSlice(), h.Destination.AsSlice()...)
+	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(upper)))
+	return Checksum(append(pseudo, 0, 0, 0, protocol), upper)
 }
 
 // TCP is a TCP header.
@@ -109,7 +109,7 @@ func (h IP) TCP(t TCP, payload []byte) []byte {
 	}
 	binary.BigEndian.PutUint16(b[14:], window)
 	b = append(append(b, t.Options...), payload...)
-	binary.BigEndian.PutUint16(b[16:], Checksum(h.pseudo(ProtoTCP, len(b)), b))
+	binary.BigEndian.PutUint16(b[16:], h.Checksum(ProtoTCP, b))
 	return h.Around(ProtoTCP, b)
 }
 
@@ -120,7 +120,7 @@ func (h IP) UDP(from, to uint16, payload []byte) []byte {
 	binary.BigEndian.PutUint16(b[2:], to)
 	binary.BigEndian.PutUint16(b[4:], uint16(UDPBytes+len(payload)))
 	b = append(b, payload...)
-	sum := Checksum(h.pseudo(ProtoUDP, len(b)), b)
+	sum := h.Checksum(ProtoUDP, b)
 	if sum == 0 {
 		sum = 0xffff // 0 would be "none"
 	}
@@ -137,7 +137,7 @@ func (h IP) ICMP(kind, code uint8, rest uint32, body []byte) []byte {
 		binary.BigEndian.PutUint16(b[2:], Checksum(b))
 		return h.Around(ProtoICMP, b)
 	}
-	binary.BigEndian.PutUint16(b[2:], Checksum(h.pseudo(ProtoICMPv6, len(b)), b))
+	binary.BigEndian.PutUint16(b[2:], h.Checksum(ProtoICMPv6, b))
 	return h.Around(ProtoICMPv6, b)
 }
 

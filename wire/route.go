@@ -17,7 +17,7 @@ type Route struct {
 	// Of the outer header; not used by Insert.
 	Class    uint8
 	Label    uint32
-	HopLimit uint8 // 0: 64
+	HopLimit uint8
 }
 
 // Put returns the packet on its route, whichever way a service wants it.

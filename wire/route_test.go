@@ -31,7 +31,7 @@ func TestSID(t *testing.T) {
 
 // TestGolden: an offer by each wire, byte by byte.
 func TestGolden(t *testing.T) {
-	packet := IP{Source: client6, Destination: vip6}.UDP(1, 2, nil)
+	packet := IP{Source: client6, Destination: vip6, HopLimit: DefaultHopLimit}.UDP(1, 2, nil)
 	upper := packet[IPv6Bytes:]
 	r := Route{
 		From: Own(lb), Class: 0x2e, Label: 0x12345, HopLimit: 60,
@@ -41,7 +41,7 @@ func TestGolden(t *testing.T) {
 	const client, vip = "20010db8000c00000000000000000007", "20010db8000f00000000000000000001"
 	equal(t, "encap", r.Put(topo.Encap, packet), slices.Concat(
 		unhex(t, "62e12345 0048 2b 3c"+from+to1+"29 02 04 01 00 00 0000"+to2), packet))
-	equal(t, "encap to one", Route{From: r.From, Segments: r.Segments[:1]}.Encap(packet), slices.Concat(
+	equal(t, "encap to one", Route{From: r.From, Segments: r.Segments[:1], HopLimit: DefaultHopLimit}.Encap(packet), slices.Concat(
 		unhex(t, "60000000 0030 29 40"+from+to1), packet))
 	equal(t, "insert", r.Put(topo.Insert, packet), slices.Concat(
 		unhex(t, "60000000 0050 2b 40"+client+to1+"11 08 04 02 03 00 0000"+vip+to2+to1+from), upper))

@@ -8,8 +8,8 @@ import (
 	"proffer/topo"
 )
 
-// Tag authenticates a signal about a flow: what its sender, a node with that
-// 64-bit locator, writes into the interface identifier of its own address.
+// Tag authenticates a signal about a flow. Its sender, a node with that
+// 64-bit locator, writes it into the interface identifier of its own address.
 // Segments are those that the signature covers, in the order of the SRH (the last
 // first; RFC 8754 §2), or the destination of a packet without an SRH. Twin of
 // bpf/packet/auth.h.

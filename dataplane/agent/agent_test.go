@@ -14,6 +14,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestAgent runs every test of the agent's programs, then asks whether together
@@ -83,25 +84,25 @@ func TestAgent(t *testing.T) {
 func testOffered(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {
 		what      string
-		functions []byte
+		functions []wire.Function
 		asking    uint32
 		action    uint32
 		why       string
 	}{
-		{"ca, idle", []byte{0xca, 0xcf}, 0, rig.XDPPass, "accept_avail"},
-		{"ca, one below the threshold", []byte{0xca, 0xcf}, 3, rig.XDPPass, "accept_avail"},
-		{"ca, at the threshold", []byte{0xca, 0xcf}, 4, rig.XDPTX, "pass_on_busy"},
-		{"ca, first of four, busy", []byte{0xca, 0xca, 0xca, 0xcf}, 4, rig.XDPTX, "pass_on_busy"},
-		{"cf, busy", []byte{0xcf}, 4, rig.XDPPass, "accept_force"},
-		{"cf though another follows", []byte{0xcf, 0xcf}, 4, rig.XDPPass, "accept_force"},
-		{"ca with nobody behind", []byte{0xca}, 4, rig.XDPPass, "accept_force"},
+		{"ca, idle", []wire.Function{wire.ConnectAvail, wire.ConnectForce}, 0, rig.XDPPass, "accept_avail"},
+		{"ca, one below the threshold", []wire.Function{wire.ConnectAvail, wire.ConnectForce}, 3, rig.XDPPass, "accept_avail"},
+		{"ca, at the threshold", []wire.Function{wire.ConnectAvail, wire.ConnectForce}, 4, rig.XDPTX, "pass_on_busy"},
+		{"ca, first of four, busy", []wire.Function{wire.ConnectAvail, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce}, 4, rig.XDPTX, "pass_on_busy"},
+		{"cf, busy", []wire.Function{wire.ConnectForce}, 4, rig.XDPPass, "accept_force"},
+		{"cf though another follows", []wire.Function{wire.ConnectForce, wire.ConnectForce}, 4, rig.XDPPass, "accept_force"},
+		{"ca with nobody behind", []wire.Function{wire.ConnectAvail}, 4, rig.XDPPass, "accept_force"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 			rig.Listen(t, rig.HuntPort, 128)
 			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = c.asking })
-			p := rig.Inward(rig.HuntPort, rig.SYN)
-			s := rig.To(p, policy.Generation(p.Seq), c.functions...)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
+			s := rig.To(p, wire.Generation(p.Seq), c.functions...)
 			if c.action == rig.XDPTX {
 				r.Send(t, s.Frame()).Is(t, c.what, rig.XDPTX, s.Onward(rig.HopMAC(2)), c.why)
 				if _, known := r.Conn(t, p.Flow()); known {
@@ -112,7 +113,7 @@ func testOffered(t *testing.T, seen rig.Hits) {
 			r.Send(t, s.Frame()).Is(t, c.what, rig.XDPPass, rig.Delivered(p), c.why)
 			want := objects.AgentConn{
 				SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint32(rig.Start >> objects.EpochShift),
-				NextIn: rig.ClientISN + 1, Flags: connPending, Generation: policy.Generation(rig.ClientISN), State: connWait,
+				NextIn: rig.ClientISN + 1, Flags: connPending, Generation: wire.Generation(rig.ClientISN), State: connWait,
 			}
 			if got := r.MustConn(t, p); got != want {
 				t.Errorf("entry %+v, want %+v", got, want)
@@ -138,17 +139,17 @@ const (
 func testPassOn(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Threshold = 0 }))
 	rig.Listen(t, rig.HuntPort, 128)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Class = 0xba
-	s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xca, 0xcf)
+	s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce)
 	for i := range s.Segments { // we are the second, not the first
-		s.Segments[i] = rig.SID(rig.ServerLocator([]int{2, rig.Here, 3}[i]), []byte{0xca, 0xca, 0xcf}[i], policy.Generation(p.Seq))
+		s.Segments[i] = rig.SID(rig.ServerLocator([]int{2, rig.Here, 3}[i]), []wire.Function{wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce}[i], wire.Generation(p.Seq))
 	}
 	s.At = 1
 	r.Send(t, s.Frame()).Is(t, "second of three", rig.XDPTX, s.Onward(rig.HopMAC(3)), "pass_on_busy")
 	s.Class = 0x03 // congestion met on the way stays in the outer header
 	r.Send(t, s.Frame()).Is(t, "congestion on the way", rig.XDPTX, s.Onward(rig.HopMAC(3)), "pass_on_busy")
-	tlv := append(rig.SRH(41, 1, 0, s.Segments[2]), 4, 6, 0, 0, 0, 0, 0, 0) // PadN, RFC 8754 §2.1.1.2
+	tlv := append(wire.SRH(wire.ProtoIPv6, 1, s.Segments[2]), 4, 6, 0, 0, 0, 0, 0, 0) // PadN, RFC 8754 §2.1.1.2
 	tlv[1]++
 	s.At, s.Segments = 0, []netip.Addr{s.Segments[1]}
 	frame := rig.WithSRH(s.Frame(), tlv)
@@ -160,12 +161,12 @@ func testPassOn(t *testing.T, seen rig.Hits) {
 	want[rig.AtUpper+3] = 0
 	r.Send(t, frame).Is(t, "with a TLV", rig.XDPTX, want, "pass_on_busy")
 	for _, hop := range []byte{0, 1} {
-		s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+		s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 		s.Hop = hop
 		r.Send(t, s.Frame()).Is(t, fmt.Sprint("hop limit ", hop), rig.XDPDrop, nil, "drop_hop_limit")
 	}
-	far := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
-	far.Segments[1] = rig.SID(rig.ServerLocator(77), 0xcf, policy.Generation(p.Seq))
+	far := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
+	far.Segments[1] = rig.SID(rig.ServerLocator(77), wire.ConnectForce, wire.Generation(p.Seq))
 	r.Send(t, far.Frame()).Is(t, "no neighbour", rig.XDPDrop, nil, "drop_no_next_hop")
 	if addr, err := r.Unresolved(); err != nil || addr != far.Segments[1] {
 		t.Errorf("unresolved %v, %v", addr, err)
@@ -182,19 +183,19 @@ func testFullQueue(t *testing.T, seen rig.Hits) {
 		t.Run(onFull.String(), func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.OnFull = onFull }))
 			l := rig.Listen(t, rig.HuntPort, full-1)
-			p := rig.Inward(rig.HuntPort, rig.SYN)
-			first := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
+			first := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 			r.Send(t, first.Frame()).Is(t, "empty", rig.XDPPass, rig.Delivered(p), "accept_avail")
 			rig.Queue(t, l, rig.HuntPort, full-1)
 			p.Seq++ // another connection
-			first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+			first = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 			r.Send(t, first.Frame()).Is(t, "room for one", rig.XDPPass, rig.Delivered(p), "accept_avail")
 			rig.Dial(t, 60000, rig.HuntPort)
 			rig.Queued(t, full, l)
 			p.Seq++
-			first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
-			last := rig.To(p, policy.Generation(p.Seq), 0xcf)
-			forced := rig.To(p, policy.Generation(p.Seq), 0xcf, 0xcf)
+			first = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
+			last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
+			forced := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce, wire.ConnectForce)
 			r.Send(t, forced.Frame()).Is(t, "cf, but not the last", rig.XDPTX, forced.Onward(rig.HopMAC(2)), "pass_on_full")
 			r.Send(t, first.Frame()).Is(t, "may be passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_full")
 			if onFull == topo.Drop {
@@ -203,7 +204,7 @@ func testFullQueue(t *testing.T, seen rig.Hits) {
 			}
 			checkResets(t, r, p, 0)
 			p.Src = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:dead::1"), rig.ClientPort)
-			last = rig.To(p, policy.Generation(p.Seq), 0xcf)
+			last = rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
 			r.Send(t, last.Frame()).Is(t, "no neighbour", rig.XDPDrop, nil, "drop_no_next_hop")
 		})
 	}
@@ -217,10 +218,10 @@ func testReuseport(t *testing.T, seen rig.Hits) {
 		rig.Listen(t, rig.HuntPort, 128, unix.SO_REUSEPORT),
 		rig.Listen(t, rig.HuntPort, 128, unix.SO_REUSEPORT),
 	}
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for i := range 6 {
 		rig.Queued(t, i, group...)
-		s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+		s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 		if i < 4 {
 			r.Send(t, s.Frame()).Is(t, fmt.Sprint(i, " queued"), rig.XDPPass, rig.Delivered(p), "accept_avail")
 		} else {
@@ -235,20 +236,20 @@ func testReuseport(t *testing.T, seen rig.Hits) {
 // have been asked, and then our stack refuses.
 func testNoListener(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	for _, functions := range [][]byte{{0xca, 0xcf}, {0xcf, 0xcf}} {
-		s := rig.To(p, policy.Generation(p.Seq), functions...)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	for _, functions := range [][]wire.Function{{wire.ConnectAvail, wire.ConnectForce}, {wire.ConnectForce, wire.ConnectForce}} {
+		s := rig.To(p, wire.Generation(p.Seq), functions...)
 		r.Send(t, s.Frame()).Is(t, "may be passed on", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_no_listener")
 	}
-	back := rig.To(p, policy.Generation(p.Seq), 0xca, 0xe5)
-	back.Segments[1] = rig.SID(rig.LbLocator, 0xe5, policy.Generation(p.Seq))
+	back := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.RecoverStickiness)
+	back.Segments[1] = rig.SID(rig.LbLocator, wire.RecoverStickiness, wire.Generation(p.Seq))
 	r.Send(t, back.Frame()).Is(t, "the list goes on at the LB", rig.XDPTX, back.Onward(rig.HopMAC(0xb)), "pass_on_no_listener")
-	for _, f := range []byte{0xca, 0xcf} {
-		last := rig.To(p, policy.Generation(p.Seq), f)
+	for _, f := range []wire.Function{wire.ConnectAvail, wire.ConnectForce} {
+		last := rig.To(p, wire.Generation(p.Seq), f)
 		r.Send(t, last.Frame()).Is(t, "last", rig.XDPTX, last.Returned(), "give_back_no_listener")
-		r.Send(t, last.Flagged(rig.SidFinal).Frame()).Is(t, "last of all", rig.XDPPass, rig.Delivered(p), "refuse_no_listener")
+		r.Send(t, last.Flagged(wire.Final).Frame()).Is(t, "last of all", rig.XDPPass, rig.Delivered(p), "refuse_no_listener")
 	}
-	lost := rig.To(p, policy.Generation(p.Seq), 0xcf)
+	lost := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
 	lost.LB = netip.MustParsePrefix("fd00:0:0:dead::/64")
 	r.Send(t, lost.Frame()).Is(t, "no way back", rig.XDPDrop, nil, "drop_no_next_hop")
 	if _, known := r.Conn(t, p.Flow()); known {
@@ -259,14 +260,14 @@ func testNoListener(t *testing.T, seen rig.Hits) {
 // testRepeated: an offer for a connection that is here already.
 func testRepeated(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	alive := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	alive := rig.Inward(rig.HuntPort, wire.SYN)
 	alive.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
 	r.Begin(t, alive)
 	rig.Listen(t, rig.HuntPort, 128)
 	r.Accept(t, p)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })
-	again := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	again := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	again.LB = rig.OtherLB
 	r.At(t, rig.Start+time.Second)
 	r.Send(t, again.Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
@@ -275,13 +276,13 @@ func testRepeated(t *testing.T, seen rig.Hits) {
 	}
 
 	alive.Seq += 5555
-	s := rig.To(alive, policy.Generation(alive.Seq), 0xca, 0xcf)
+	s := rig.To(alive, wire.Generation(alive.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "SYN into a live connection", rig.XDPPass, rig.Delivered(alive), "accept_challenged")
-	if c := r.MustConn(t, alive); c.Generation != policy.Generation(rig.ClientISN) {
+	if c := r.MustConn(t, alive); c.Generation != wire.Generation(rig.ClientISN) {
 		t.Errorf("a stray SYN changed the generation: %+v", c)
 	}
 	p.Seq += 5555
-	s = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	s = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "new connection of a dead one's ports", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_busy")
 }
 
@@ -290,37 +291,37 @@ func testRepeated(t *testing.T, seen rig.Hits) {
 func testPassedOnBefore(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
 	rig.Listen(t, rig.HuntPort, 128)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	first := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	first := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
 	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 0 })
-	retry := first.Flagged(rig.SidRetry)
+	retry := first.Flagged(wire.Retry)
 	r.At(t, rig.Start+59*time.Second)
 	r.Send(t, retry.Frame()).Is(t, "again", rig.XDPTX, retry.Onward(rig.HopMAC(2)), "pass_on_again")
-	forced := rig.To(p, policy.Generation(p.Seq), 0xcf, 0xcf).Flagged(rig.SidRetry)
+	forced := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce, wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, forced.Frame()).Is(t, "again, by force", rig.XDPTX, forced.Onward(rig.HopMAC(2)), "pass_on_again")
 	other := p
 	other.Seq++
-	s := rig.To(other, policy.Generation(other.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	s := rig.To(other, wire.Generation(other.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, s.Frame()).Is(t, "the retry of another", rig.XDPPass, rig.Delivered(other), "accept_avail")
 	other.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
-	s = rig.To(other, policy.Generation(other.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	s = rig.To(other, wire.Generation(other.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, s.Frame()).Is(t, "of another client", rig.XDPPass, rig.Delivered(other), "accept_avail")
 	neighbour := p // in the table
 	for neighbour.Seq++; passedOnHash(neighbour)%65536 != passedOnHash(p)%65536; neighbour.Seq++ {
 		continue
 	}
-	s = rig.To(neighbour, policy.Generation(neighbour.Seq), 0xca, 0xcf).Flagged(rig.SidRetry)
+	s = rig.To(neighbour, wire.Generation(neighbour.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, s.Frame()).Is(t, "of one with the same place", rig.XDPPass, rig.Delivered(neighbour), "accept_avail")
 	r.At(t, rig.Start+60*time.Second)
 	r.Send(t, retry.Frame()).Is(t, "a minute later", rig.XDPPass, rig.Delivered(p), "accept_avail")
 
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+2)
-	first = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	first = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
 	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
-	last := rig.To(p, policy.Generation(p.Seq), 0xcf).Flagged(rig.SidRetry)
+	last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, last.Frame()).Is(t, "again, and the last", rig.XDPPass, rig.Delivered(p), "accept_force")
 }
 
@@ -338,16 +339,16 @@ func passedOnHash(p rig.Packet) uint64 {
 func testTimeWait(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	l := rig.Listen(t, rig.HuntPort, 1)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	rig.TimeWait(t, l, p)
-	r.Send(t, rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Frame()).Is(t, "over TIME_WAIT", rig.XDPPass, rig.Delivered(p), "accept_avail")
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Frame()).Is(t, "over TIME_WAIT", rig.XDPPass, rig.Delivered(p), "accept_avail")
 	rig.Queue(t, l, rig.HuntPort, 2)
 	p.Seq++
-	s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "over TIME_WAIT, full", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_full")
-	p.Flags = rig.ACK // of something else: the five-tuple may live elsewhere
-	s = rig.To(p, 0, 0xe5, 0xe5)
+	p.Flags = wire.ACK // of something else: the five-tuple may live elsewhere
+	s = rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, s.Frame()).Is(t, "is TIME_WAIT mine?", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-	p.Flags = rig.RST
-	r.Send(t, rig.To(p, 0, 0xe5, 0xe5).Frame()).Is(t, "a RST in TIME_WAIT", rig.XDPPass, rig.Delivered(p), "recovered")
+	p.Flags = wire.RST
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "a RST in TIME_WAIT", rig.XDPPass, rig.Delivered(p), "recovered")
 }

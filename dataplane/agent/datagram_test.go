@@ -8,6 +8,7 @@ import (
 	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestDatagramsAtOnce: a datagram goes past whoever has just refused another of
@@ -17,7 +18,7 @@ func TestDatagramsAtOnce(t *testing.T) {
 	p := rig.Inward(udpPort, 0)
 	listenUDP(t, p.Dst)
 	in := rig.InnerUDP(p)
-	offer := rig.ToWith(in, 0, 0xca, 0xcf)
+	offer := rig.ToWith(in, 0, wire.ConnectAvail, wire.ConnectForce)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
 	r.Send(t, offer.Frame()).Is(t, "first", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 0 })
@@ -29,7 +30,7 @@ func TestDatagramsAtOnce(t *testing.T) {
 
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
 	in = rig.InnerUDP(p)
-	offer, forced := rig.ToWith(in, 0, 0xca, 0xcf), rig.ToWith(in, 0, 0xcf, 0xcf)
+	offer, forced := rig.ToWith(in, 0, wire.ConnectAvail, wire.ConnectForce), rig.ToWith(in, 0, wire.ConnectForce, wire.ConnectForce)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
 	r.Send(t, offer.Frame()).Is(t, "another flow", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
 	r.Send(t, forced.Frame()).Is(t, "by force", rig.XDPPass, in.Delivered(), "accept_force")

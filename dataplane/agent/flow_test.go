@@ -10,8 +10,8 @@ import (
 
 	"proffer/dataplane"
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // testSteered: the client's first packet, once the kernel owns the flow, moves it
@@ -19,12 +19,12 @@ import (
 func testSteered(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	l := rig.Listen(t, rig.HuntPort, 128)
-	opening, p := rig.Inward(rig.HuntPort, rig.SYN), rig.Inward(rig.HuntPort, rig.ACK)
+	opening, p := rig.Inward(rig.HuntPort, wire.SYN), rig.Inward(rig.HuntPort, wire.ACK)
 	p.Seq++
-	generation := policy.Generation(opening.Seq)
+	generation := wire.Generation(opening.Seq)
 	r.Accept(t, opening)
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
-	other := rig.To(p, generation+1, 0xa5)
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
+	other := rig.To(p, generation+1, wire.AckStickiness)
 	r.Send(t, other.Frame()).Is(t, "not the kernel's, another generation", rig.XDPTX, other.Returned(), "give_back_not_mine")
 	if c := r.MustConn(t, opening); c.State != connWait || c.Flags != connPending {
 		t.Errorf("what the kernel does not own changed the entry: %+v", c)
@@ -32,16 +32,16 @@ func testSteered(t *testing.T, seen rig.Hits) {
 	rig.Reset(t, l)
 	rig.Established(t, opening, opening.Seq)
 	abort := p
-	abort.Flags, abort.Seq = rig.RST, p.Seq+99
-	r.Send(t, rig.To(abort, generation, 0xa5).Frame()).Is(t, "a RST proves nothing", rig.XDPPass, rig.Delivered(abort), "acknowledged", "steered")
+	abort.Flags, abort.Seq = wire.RST, p.Seq+99
+	r.Send(t, rig.To(abort, generation, wire.AckStickiness).Frame()).Is(t, "a RST proves nothing", rig.XDPPass, rig.Delivered(abort), "acknowledged", "steered")
 	if _, known := r.Settled(t, p.Flow()); known {
 		t.Error("a RST established a flow")
 	}
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "the first", rig.XDPPass, rig.Delivered(p), "established", "steered")
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "the first", rig.XDPPass, rig.Delivered(p), "established", "steered")
 	if c, known := r.Settled(t, p.Flow()); !known || c.State != connDirect || c.Flags != 0 {
 		t.Errorf("acknowledged, but %v, %+v", known, c)
 	}
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "the second", rig.XDPPass, rig.Delivered(p), "steered")
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "the second", rig.XDPPass, rig.Delivered(p), "steered")
 }
 
 // testNotMine: what is steered here by mistake goes back, whatever it came in;
@@ -49,22 +49,22 @@ func testSteered(t *testing.T, seen rig.Hits) {
 func testNotMine(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	rig.Listen(t, rig.HuntPort, 128)
-	for _, flags := range []byte{rig.ACK, rig.FIN | rig.ACK, rig.RST, rig.SYN | rig.ACK} {
+	for _, flags := range []byte{wire.ACK, wire.FIN | wire.ACK, wire.RST, wire.SYN | wire.ACK} {
 		p := rig.Inward(rig.HuntPort, flags)
 		p.Class, p.Payload = 0xb9, []byte("data")
-		s := rig.To(p, 77, 0xa5)
+		s := rig.To(p, 77, wire.AckStickiness)
 		s.Class = 0xbb // congestion on the way here
 		back := s
 		p.Class = 0xbb
 		back.In = rig.InnerTCP(p)
 		r.Send(t, s.Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPTX, back.Returned(), "give_back_not_mine")
-		r.Send(t, rig.To(p, 77, 0xa5).Inserted().Frame()).Is(t, "inserted", rig.XDPTX, rig.To(p, 77, 0xa5).Returned(), "give_back_not_mine")
+		r.Send(t, rig.To(p, 77, wire.AckStickiness).Inserted().Frame()).Is(t, "inserted", rig.XDPTX, rig.To(p, 77, wire.AckStickiness).Returned(), "give_back_not_mine")
 	}
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	r.Accept(t, opening)
 	r.At(t, rig.Start+61*time.Second)
-	opening.Flags = rig.ACK
-	s := rig.To(opening, policy.Generation(opening.Seq), 0xa5)
+	opening.Flags = wire.ACK
+	s := rig.To(opening, wire.Generation(opening.Seq), wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "of an opening long ago", rig.XDPTX, s.Returned(), "give_back_not_mine")
 	if _, known := r.Settled(t, opening.Flow()); known {
 		t.Error("an unknown flow has an entry")
@@ -75,13 +75,13 @@ func testNotMine(t *testing.T, seen rig.Hits) {
 // kernel is asked whether there is still such a connection.
 func testStale(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	fd := r.Begin(t, opening)
 	r.Acknowledge(t, opening)
-	generation := policy.Generation(opening.Seq)
+	generation := wire.Generation(opening.Seq)
 	p := opening
-	p.Flags, p.Seq = rig.ACK, opening.Seq+1
-	s := rig.To(p, generation, 0xa5)
+	p.Flags, p.Seq = wire.ACK, opening.Seq+1
+	s := rig.To(p, generation, wire.AckStickiness)
 	r.At(t, rig.Start+time.Minute)
 	r.Send(t, s.Frame()).Is(t, "there after a minute", rig.XDPPass, rig.Delivered(p), "steered")
 	rig.Reset(t, fd)
@@ -93,10 +93,10 @@ func testStale(t *testing.T, seen rig.Hits) {
 	opening.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
 	fd = r.Begin(t, opening)
 	r.Acknowledge(t, opening)
-	p.Src, p.Flags = opening.Src, rig.FIN|rig.ACK
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "FIN", rig.XDPPass, rig.Delivered(p), "steered")
-	p.Flags = rig.ACK
-	s = rig.To(p, generation, 0xa5)
+	p.Src, p.Flags = opening.Src, wire.FIN|wire.ACK
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "FIN", rig.XDPPass, rig.Delivered(p), "steered")
+	p.Flags = wire.ACK
+	s = rig.To(p, generation, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "closing", rig.XDPPass, rig.Delivered(p), "steered")
 	rig.Reset(t, fd)
 	r.Send(t, s.Frame()).Is(t, "closed", rig.XDPTX, s.Returned(), "give_back_not_mine")
@@ -106,22 +106,22 @@ func testStale(t *testing.T, seen rig.Hits) {
 // the kernel's connection: an LB that speaks of another one is told.
 func testAdopted(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	rig.Established(t, p, rig.ClientISN)
-	generation := policy.Generation(rig.ClientISN)
+	generation := wire.Generation(rig.ClientISN)
 	for what, c := range map[string]struct {
 		named uint16
 		state uint16
 	}{"same": {generation, connDirect}, "another": {generation + 1, connWait}} {
-		r.Send(t, rig.To(p, c.named, 0xa5).Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "steered_adopted")
+		r.Send(t, rig.To(p, c.named, wire.AckStickiness).Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "steered_adopted")
 		if got := r.MustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != objects.LocatorBits(rig.LbLocator) {
 			t.Errorf("%s: adopted as %+v", what, got)
 		}
 		forget(r, t, p)
 	}
-	p.Flags = rig.RST
+	p.Flags = wire.RST
 	p.Seq += 99
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "by a RST", rig.XDPPass, rig.Delivered(p), "steered")
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "by a RST", rig.XDPPass, rig.Delivered(p), "steered")
 	if _, known := r.Conn(t, p.Flow()); known {
 		t.Error("a RST made an entry")
 	}
@@ -137,12 +137,12 @@ func forget(r *rig.Agent, t *testing.T, p rig.Packet) {
 // with the next answer.
 func testOtherGeneration(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	r.Begin(t, opening)
-	generation := policy.Generation(opening.Seq)
+	generation := wire.Generation(opening.Seq)
 	p := opening
-	p.Flags, p.Seq = rig.ACK, opening.Seq+1
-	s := rig.To(p, generation+1, 0xa5)
+	p.Flags, p.Seq = wire.ACK, opening.Seq+1
+	s := rig.To(p, generation+1, wire.AckStickiness)
 	s.LB = rig.OtherLB
 	for _, why := range [][]string{{"established", "steered_other_generation"}, {"steered_other_generation"}} {
 		r.Send(t, s.Frame()).Is(t, "another generation", rig.XDPPass, rig.Delivered(p), why...)
@@ -150,26 +150,26 @@ func testOtherGeneration(t *testing.T, seen rig.Hits) {
 			t.Errorf("known %v, %+v", known, c)
 		}
 	}
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "told", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "told", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
 }
 
 // testRecovered: the owner signals again, to the LB that asked; others pass the
 // question on, and the last one's stack answers.
 func testRecovered(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	fd := rig.Established(t, p, rig.ClientISN)
 	l := rig.Listen(t, rig.HuntPort, 128)
-	question := rig.To(p, 0, 0xe5, 0xe5)
+	question := rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, question.Frame()).Is(t, "mine, forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
 	want := objects.AgentConn{
 		SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), NextIn: p.Seq,
-		Generation: policy.Generation(rig.ClientISN), State: connWait,
+		Generation: wire.Generation(rig.ClientISN), State: connWait,
 	}
 	if c := r.MustConn(t, p); c != want {
 		t.Errorf("entry %+v, want %+v", c, want)
 	}
-	r.Send(t, rig.To(p, want.Generation, 0xa5).Frame()).Is(t, "acknowledged", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+	r.Send(t, rig.To(p, want.Generation, wire.AckStickiness).Frame()).Is(t, "acknowledged", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
 	question.LB = rig.OtherLB
 	for _, state := range []string{"DIRECT", "WAIT for another"} {
 		r.Send(t, question.Frame()).Is(t, state, rig.XDPPass, rig.Delivered(p), "recovered")
@@ -181,9 +181,9 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 
 	stranger := p
 	stranger.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
-	ask := rig.To(stranger, 0, 0xe5, 0xe5)
+	ask := rig.To(stranger, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, ask.Frame()).Is(t, "not mine", rig.XDPTX, ask.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-	ask = rig.To(stranger, 0, 0xe5)
+	ask = rig.To(stranger, 0, wire.RecoverStickiness)
 	r.Send(t, ask.Frame()).Is(t, "nobody's", rig.XDPPass, rig.Delivered(stranger), "unowned")
 	if _, known := r.Conn(t, stranger.Flow()); known {
 		t.Error("nobody's flow has an entry")
@@ -195,7 +195,7 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 // after megabytes, because the socket counts what it received.
 func testRecoveredLate(t *testing.T, r *rig.Agent, l int) {
 	const sent = 3000
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, 2)
 	client := rig.Dial(t, p.Src.Port(), rig.HuntPort)
 	server, _, err := unix.Accept(l)
@@ -214,9 +214,9 @@ func testRecoveredLate(t *testing.T, r *rig.Agent, l int) {
 		got += n
 	}
 	isn := sentUntil(t, client) - 1 - sent
-	r.Send(t, rig.To(p, 0, 0xe5).Frame()).Is(t, "after some data", rig.XDPPass, rig.Delivered(p), "recovered")
-	if c := r.MustConn(t, p); c.Generation != policy.Generation(isn) {
-		t.Errorf("generation %d, want %d", c.Generation, policy.Generation(isn))
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness).Frame()).Is(t, "after some data", rig.XDPPass, rig.Delivered(p), "recovered")
+	if c := r.MustConn(t, p); c.Generation != wire.Generation(isn) {
+		t.Errorf("generation %d, want %d", c.Generation, wire.Generation(isn))
 	}
 }
 
@@ -240,23 +240,23 @@ func sentUntil(t *testing.T, fd int) uint32 {
 func testRequestSocket(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	rig.Listen(t, rig.HuntPort, 128)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Src = netip.MustParseAddrPort("[2001:db8:c::9]:40000")
 	theirs := rig.Request(t, p) + 1
-	p.Flags, p.Seq = rig.ACK, p.Seq+1
-	generation := policy.Generation(p.Seq - 1)
+	p.Flags, p.Seq = wire.ACK, p.Seq+1
+	generation := wire.Generation(p.Seq - 1)
 
 	p.Ack = theirs + 1
-	question := rig.To(p, 0, 0xe5, 0xe5)
+	question := rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, question.Frame()).Is(t, "rs for another's SYN-ACK", rig.XDPTX, question.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-	steered := rig.To(p, generation, 0xa5)
+	steered := rig.To(p, generation, wire.AckStickiness)
 	r.Send(t, steered.Frame()).Is(t, "as for another's SYN-ACK", rig.XDPTX, steered.Returned(), "give_back_not_mine")
 	opening := p
-	opening.Flags, opening.Seq = rig.SYN, p.Seq-1
+	opening.Flags, opening.Seq = wire.SYN, p.Seq-1
 	r.Accept(t, opening)
 	r.Send(t, steered.Frame()).Is(t, "the same, of an offer we took", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
 	p.Ack = theirs
-	question = rig.To(p, 0, 0xe5, 0xe5)
+	question = rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, question.Frame()).Is(t, "rs for ours", rig.XDPPass, rig.Delivered(p), "established", "recovered")
 	if c, known := r.Settled(t, p.Flow()); !known || c.Generation != generation || c.State != connWait {
 		t.Errorf("recovered as %v, %+v, want generation %d", known, c, generation)
@@ -267,12 +267,12 @@ func testRequestSocket(t *testing.T, seen rig.Hits) {
 // takes its load with it.
 func testSweepConns(t *testing.T, seen rig.Hits) {
 	const idle, linger = 5 * time.Minute, 10 * time.Second
-	generation := policy.Generation(rig.ClientISN)
+	generation := wire.Generation(rig.ClientISN)
 	in := func(flags byte, payload string) func(*testing.T, *rig.Agent) {
 		return func(t *testing.T, r *rig.Agent) {
 			p := rig.Inward(rig.HuntPort, flags)
 			p.Seq, p.Payload = rig.ClientISN+1, []byte(payload)
-			r.Send(t, rig.To(p, generation, 0xa5).Frame())
+			r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame())
 		}
 	}
 	out := func(flags byte) func(*testing.T, *rig.Agent) {
@@ -283,16 +283,16 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 		steps []func(*testing.T, *rig.Agent)
 		age   time.Duration
 	}{
-		{"arrived", []func(*testing.T, *rig.Agent){in(rig.ACK, "")}, idle},
-		{"asking", []func(*testing.T, *rig.Agent){in(rig.ACK, "GET")}, idle},
-		{"client closed", []func(*testing.T, *rig.Agent){in(rig.FIN|rig.ACK, "")}, idle},
-		{"server closed", []func(*testing.T, *rig.Agent){in(rig.ACK, ""), out(rig.FIN | rig.ACK)}, idle},
-		{"both closed", []func(*testing.T, *rig.Agent){in(rig.FIN|rig.ACK, ""), out(rig.FIN | rig.ACK)}, linger},
-		{"reset by the server", []func(*testing.T, *rig.Agent){in(rig.ACK, ""), out(rig.RST)}, linger},
+		{"arrived", []func(*testing.T, *rig.Agent){in(wire.ACK, "")}, idle},
+		{"asking", []func(*testing.T, *rig.Agent){in(wire.ACK, "GET")}, idle},
+		{"client closed", []func(*testing.T, *rig.Agent){in(wire.FIN|wire.ACK, "")}, idle},
+		{"server closed", []func(*testing.T, *rig.Agent){in(wire.ACK, ""), out(wire.FIN | wire.ACK)}, idle},
+		{"both closed", []func(*testing.T, *rig.Agent){in(wire.FIN|wire.ACK, ""), out(wire.FIN | wire.ACK)}, linger},
+		{"reset by the server", []func(*testing.T, *rig.Agent){in(wire.ACK, ""), out(wire.RST)}, linger},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-			r.Accept(t, rig.Inward(rig.HuntPort, rig.SYN))
+			r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
 			for _, step := range c.steps {
 				step(t, r)
 			}
@@ -312,15 +312,15 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 	}
 	t.Run("not arrived", func(t *testing.T) { // removed uncounted after a minute, or else too old to be looked at
 		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-		opening := rig.Inward(rig.HuntPort, rig.SYN)
+		opening := rig.Inward(rig.HuntPort, wire.SYN)
 		r.Accept(t, opening)
 		if got, err := r.SweepAt(rig.Start + time.Minute); err != nil || got != (dataplane.Swept{}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		r.At(t, rig.Start+time.Minute)
-		answerOut(r, t, rig.Outward(rig.HuntPort, rig.SYN|rig.ACK), 0).Is(t, "a minute later", tcUnspec, nil, "signal_create")
+		answerOut(r, t, rig.Outward(rig.HuntPort, wire.SYN|wire.ACK), 0).Is(t, "a minute later", tcUnspec, nil, "signal_create")
 		r.At(t, rig.Start+2*time.Minute+1)
-		answerOut(r, t, rig.Outward(rig.HuntPort, rig.SYN|rig.ACK), 0).Is(t, "another minute later", tcUnspec, nil, "out_no_flow")
+		answerOut(r, t, rig.Outward(rig.HuntPort, wire.SYN|wire.ACK), 0).Is(t, "another minute later", tcUnspec, nil, "out_no_flow")
 		if _, known := r.Conn(t, opening.Flow()); !known {
 			t.Error("something else than the sweep removed it")
 		}
@@ -340,23 +340,23 @@ func testDeliver(t *testing.T, seen rig.Hits) {
 	for flags := range byte(64) {
 		p := rig.Inward(rig.HuntPort, flags)
 		p.Payload = []byte("data")
-		r.Send(t, rig.To(p, 0, 0xd7).Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPPass, rig.Delivered(p), "deliver")
+		r.Send(t, rig.To(p, 0, wire.Deliver).Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPPass, rig.Delivered(p), "deliver")
 	}
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	p.Hop = 0
-	r.Send(t, rig.To(p, 0, 0xd7).Frame()).Is(t, "no hop left", rig.XDPPass, rig.Delivered(p), "deliver")
-	other := rig.Inward(8080, rig.ACK)
-	r.Send(t, rig.To(other, 0, 0xd7).Frame()).Is(t, "another port of the VIP", rig.XDPDrop, nil, "drop_not_our_service")
+	r.Send(t, rig.To(p, 0, wire.Deliver).Frame()).Is(t, "no hop left", rig.XDPPass, rig.Delivered(p), "deliver")
+	other := rig.Inward(8080, wire.ACK)
+	r.Send(t, rig.To(other, 0, wire.Deliver).Frame()).Is(t, "another port of the VIP", rig.XDPDrop, nil, "drop_not_our_service")
 	rest := rig.InnerTCP(p)
-	rest.Ip = rig.IpOf(p, 44, []byte{6, 0, 1, 0x80, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}) // RFC 8200 §4.5
-	want := rig.To(p, 0, 0xd7)
+	rest.Ip = p.Around(44, []byte{6, 0, 1, 0x80, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}) // RFC 8200 §4.5
+	want := rig.To(p, 0, wire.Deliver)
 	want.In = rest
 	r.Send(t, want.Frame()).Is(t, "fragment", rig.XDPPass, rest.Delivered(), "deliver")
 	stray := p
 	stray.Dst = netip.AddrPortFrom(rig.ClientAddr, rig.HuntPort)
-	want.In.Ip = rig.IpOf(stray, 44, rest.Ip[40:])
+	want.In.Ip = stray.Around(44, rest.Ip[40:])
 	r.Send(t, want.Frame()).Is(t, "fragment for another address", rig.XDPDrop, nil, "drop_not_our_service")
-	if _, known := r.Conn(t, rig.Inward(rig.HuntPort, rig.SYN).Flow()); known {
+	if _, known := r.Conn(t, rig.Inward(rig.HuntPort, wire.SYN).Flow()); known {
 		t.Error("a delivered flow has an entry")
 	}
 }

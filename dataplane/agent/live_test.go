@@ -10,9 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestSignalsOnTheWire: the programs at work on a link. The kernel's own SYN-ACK
@@ -32,12 +32,12 @@ func TestSignalsOnTheWire(t *testing.T) {
 			if err := r.Attach(); err != nil {
 				t.Fatal(err)
 			}
-			p := rig.Inward(rig.HuntPort, rig.SYN)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
 			p.Src = netip.AddrPortFrom(netip.MustParseAddr(c.client), rig.ClientPort)
 			p.Dst = netip.AddrPortFrom(c.vip, rig.HuntPort)
 			listenAt(t, p.Dst, 128)
 			neighbour(t, p.Src.Addr())
-			offer := rig.To(p, policy.Generation(p.Seq), 0xcf)
+			offer := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
 			if c.wire == topo.Insert {
 				offer = offer.Inserted()
 			}
@@ -90,23 +90,23 @@ func exchange(t testing.TB, frame []byte) []byte {
 		if buffer[0]&needsChecksum != 0 {
 			start := binary.NativeEndian.Uint16(buffer[6:])
 			at := start + binary.NativeEndian.Uint16(buffer[8:])
-			binary.BigEndian.PutUint16(got[at:], rig.Sum16(got[start:]))
+			binary.BigEndian.PutUint16(got[at:], wire.Checksum(got[start:]))
 		}
 		return got
 	}
 }
 
 // checkSignal checks the header of a cs and the checksum of the SYN-ACK inside.
-func checkSignal(t *testing.T, got []byte, p rig.Packet, wire topo.Wire) {
+func checkSignal(t *testing.T, got []byte, p rig.Packet, by topo.Wire) {
 	t.Helper()
-	lb := rig.SID(rig.LbLocator, rig.Create, policy.Generation(p.Seq))
+	lb := rig.SID(rig.LbLocator, wire.CreateStickiness, wire.Generation(p.Seq))
 	if dst := netip.AddrFrom16([16]byte(got[rig.AtDst:])); dst != lb {
 		t.Errorf("to %v, want %v", dst, lb)
 	}
 	l4 := rig.AtUpper + 40
 	switch {
-	case wire == topo.Insert:
-		want := rig.SRH(6, 1, 2, p.Src.Addr(), lb, rig.Own(rig.ServerLocator(rig.Here)))
+	case by == topo.Insert:
+		want := wire.SRH(wire.ProtoTCP, 1, wire.Own(rig.ServerLocator(rig.Here)), lb, p.Src.Addr())
 		if header := got[rig.AtUpper : rig.AtUpper+56]; !slices.Equal(header, want) {
 			t.Errorf("header\n got %x\nwant %x", header, want)
 		}
@@ -115,12 +115,12 @@ func checkSignal(t *testing.T, got []byte, p rig.Packet, wire topo.Wire) {
 		l4 = rig.AtUpper + 20
 	}
 	tcp := slices.Clone(got[l4:])
-	if tcp[13] != rig.SYN|rig.ACK {
+	if tcp[13] != wire.SYN|wire.ACK {
 		t.Fatalf("no SYN-ACK inside: %x", got)
 	}
 	sent := binary.BigEndian.Uint16(tcp[16:])
 	tcp[16], tcp[17] = 0, 0
-	if want := rig.Checksum(p.Dst.Addr(), p.Src.Addr(), 6, tcp); sent != want {
+	if want := (wire.IP{Source: p.Dst.Addr(), Destination: p.Src.Addr()}).Checksum(wire.ProtoTCP, tcp); sent != want {
 		t.Errorf("checksum %04x, want %04x", sent, want)
 	}
 }

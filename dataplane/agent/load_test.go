@@ -9,6 +9,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // verdictOn offers a new connection that could be passed on and tells whether
@@ -16,7 +17,7 @@ import (
 func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why string) {
 	t.Helper()
 	p.Src = netip.AddrPortFrom(p.Src.Addr(), p.Src.Port()+1)
-	s := rig.To(*p, policy.Generation(p.Seq), 0xca, 0xcf)
+	s := rig.To(*p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	out := r.Send(t, s.Frame())
 	if len(out.Reasons) != 1 {
 		t.Fatalf("one offer, reasons %v", out.Reasons)
@@ -66,7 +67,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 			if err := r.Report(0, c.busy, time.Duration(c.written)); err != nil {
 				t.Fatal(err)
 			}
-			p := rig.Inward(rig.HuntPort, rig.SYN)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
 			if _, why := verdictOn(r, t, &p); why != c.why {
 				t.Errorf("%s, want %s", why, c.why)
 			}
@@ -77,7 +78,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 			o.Measure, o.Acceptance = topo.Page, topo.Always
 		}))
 		rig.Listen(t, rig.HuntPort, 128)
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		if taken, why := verdictOn(r, t, &p); !taken {
 			t.Error(why, "though nobody asked for the load")
 		}
@@ -86,7 +87,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
 		l := rig.Listen(t, rig.HuntPort, 128)
 		rig.Queue(t, l, rig.HuntPort, 3)
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		if taken, why := verdictOn(r, t, &p); !taken {
 			t.Error("3 queued:", why)
 		}
@@ -116,11 +117,11 @@ func testUnknown(t *testing.T, seen rig.Hits) {
 		if err := r.Objects().Offerings.Put(key, o); err != nil {
 			t.Fatal(err)
 		}
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		if taken, got := verdictOn(r, t, &p); taken || got != why {
 			t.Errorf("taken %v, %s, want %s", taken, got, why)
 		}
-		last := rig.To(p, policy.Generation(p.Seq), 0xcf)
+		last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
 		r.Send(t, last.Frame()).Is(t, "the last candidate", rig.XDPPass, rig.Delivered(p), "accept_force")
 	}
 }
@@ -129,7 +130,7 @@ func testUnknown(t *testing.T, seen rig.Hits) {
 // most as much as there are cores.
 func testExpected(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 3 }))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	offer := func(what, want string) {
 		t.Helper()
 		if _, why := verdictOn(r, t, &p); why != want {
@@ -141,8 +142,8 @@ func testExpected(t *testing.T, seen rig.Hits) {
 	offer("one expected", "accept_avail")
 	offer("two expected", "pass_on_busy")
 	arrived := first
-	arrived.Flags, arrived.Seq = rig.ACK, first.Seq+1
-	r.Send(t, rig.To(arrived, policy.Generation(first.Seq), 0xa5).Frame()).Is(t, "arrival", rig.XDPPass, rig.Delivered(arrived), "established", "acknowledged", "steered")
+	arrived.Flags, arrived.Seq = wire.ACK, first.Seq+1
+	r.Send(t, rig.To(arrived, wire.Generation(first.Seq), wire.AckStickiness).Frame()).Is(t, "arrival", rig.XDPPass, rig.Delivered(arrived), "established", "acknowledged", "steered")
 	offer("one arrived", "accept_avail")
 	r.At(t, rig.Start+7<<objects.EpochShift)
 	offer("still expected", "pass_on_busy")
@@ -166,7 +167,7 @@ func testDynamic(t *testing.T, seen rig.Hits) {
 	rig.Listen(t, rig.HuntPort, 128)
 	twin := policy.Acceptor{Acceptance: topo.Dynamic, Threshold: 1, Window: window, Epsilon: 0.1, Workers: 32}
 	rng := rig.Random(t)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for i := range 2000 {
 		busy := rng.Uint32N(12)
 		r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = busy })
@@ -176,7 +177,7 @@ func testDynamic(t *testing.T, seen rig.Hits) {
 		}
 		forced := p
 		forced.Src = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:c::8"), uint16(i))
-		r.Send(t, rig.To(forced, 1, 0xcf).Frame()).Is(t, "forced", rig.XDPPass, rig.Delivered(forced), "accept_force")
+		r.Send(t, rig.To(forced, 1, wire.ConnectForce).Frame()).Is(t, "forced", rig.XDPPass, rig.Delivered(forced), "accept_force")
 		if l, err := r.Load(0); err != nil || l.Threshold != twin.Threshold {
 			t.Fatalf("offer %d: threshold %d, want %d (%v)", i, l.Threshold, twin.Threshold, err)
 		}

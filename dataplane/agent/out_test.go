@@ -10,6 +10,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 const tcUnspec = 0xffffffff // TC_ACT_UNSPEC: the last word is another filter's
@@ -23,7 +24,7 @@ func answerOut(r *rig.Agent, t testing.TB, p rig.Packet, segments uint32) rig.Ou
 }
 
 // signalled is what must leave for the LB around p.
-func signalled(p rig.Packet, function byte, generation uint16) []byte {
+func signalled(p rig.Packet, function wire.Function, generation uint16) []byte {
 	return wrappedIn(rig.InnerTCP(p), p.Reversed(), rig.HopMAC(0xb), p.From, rig.SID(rig.LbLocator, function, generation))
 }
 
@@ -31,41 +32,41 @@ func signalled(p rig.Packet, function byte, generation uint16) []byte {
 func wrappedIn(in rig.Inner, f policy.Flow, hop, from topo.MAC, to netip.Addr) []byte {
 	f.Protocol = in.Flow.Protocol
 	in.Flow = f
-	return rig.Ethernet(hop, from, rig.Encapsulated(rig.Own(rig.ServerLocator(rig.Here)), in, in.Class, 64, []netip.Addr{to}))
+	return wire.Frame(hop, from, in.Route(wire.Own(rig.ServerLocator(rig.Here)), in.Class, wire.DefaultHopLimit, to).Encap(in.Ip))
 }
 
 // testOut: what each answer of the service says to the LB.
 func testOut(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-	generation := policy.Generation(rig.ClientISN)
-	p := rig.Outward(rig.HuntPort, rig.SYN|rig.ACK)
+	generation := wire.Generation(rig.ClientISN)
+	p := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
 	p.Class = 0xb9
 	answerOut(r, t, p, 0).Is(t, "no flow", tcUnspec, p.Frame(), "out_no_flow")
-	r.Accept(t, rig.Inward(rig.HuntPort, rig.SYN))
+	r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
 	for range 2 {
-		answerOut(r, t, p, 0).Is(t, "before the LB knows", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
+		answerOut(r, t, p, 0).Is(t, "before the LB knows", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 	}
-	p.Flags = rig.ACK
+	p.Flags = wire.ACK
 	answerOut(r, t, p, 0).Is(t, "a word of an older connection, perhaps", tcUnspec, p.Frame(), "out_direct")
-	r.Send(t, rig.To(rig.Inward(rig.HuntPort, rig.ACK), 0, 0xe5).Frame())
-	answerOut(r, t, p, 0).Is(t, "before the LB knows again", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
-	p.Flags = rig.FIN | rig.ACK
-	answerOut(r, t, p, 0).Is(t, "FIN before the LB knows", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
-	r.Send(t, rig.To(rig.Inward(rig.HuntPort, rig.ACK), generation, 0xa5).Frame())
-	p.Flags = rig.ACK
-	answerOut(r, t, p, 0).Is(t, "the removal it still owes", tcUnspec, signalled(p, rig.Remove, generation), "signal_remove")
+	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), 0, wire.RecoverStickiness).Frame())
+	answerOut(r, t, p, 0).Is(t, "before the LB knows again", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
+	p.Flags = wire.FIN | wire.ACK
+	answerOut(r, t, p, 0).Is(t, "FIN before the LB knows", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
+	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), generation, wire.AckStickiness).Frame())
+	p.Flags = wire.ACK
+	answerOut(r, t, p, 0).Is(t, "the removal it still owes", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
 	answerOut(r, t, p, 0).Is(t, "nothing to say", tcUnspec, p.Frame(), "out_direct")
-	for _, flags := range []byte{rig.FIN | rig.ACK, rig.FIN | rig.ACK | rig.PSH, rig.RST, rig.RST | rig.ACK} {
+	for _, flags := range []byte{wire.FIN | wire.ACK, wire.FIN | wire.ACK | wire.PSH, wire.RST, wire.RST | wire.ACK} {
 		p.Seq += 100
 		p.Flags, p.Payload = flags, []byte("last words")
-		answerOut(r, t, p, 0).Is(t, fmt.Sprintf("flags %#02x", flags), tcUnspec, signalled(p, rig.Remove, generation), "signal_remove")
+		answerOut(r, t, p, 0).Is(t, fmt.Sprintf("flags %#02x", flags), tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
 	}
-	p.Flags = rig.FIN | rig.ACK
+	p.Flags = wire.FIN | wire.ACK
 	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "FIN", tcUnspec, signalled(p, rig.Remove, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "FIN", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
 	answerOut(r, t, p, 0).Is(t, "FIN again", tcUnspec, p.Frame(), "out_direct")
 	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "another", tcUnspec, signalled(p, rig.Remove, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "another", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
 	testOutNotOurs(t, r)
 }
 
@@ -73,33 +74,33 @@ func testOut(t *testing.T, seen rig.Hits) {
 // the LB that it was said through may be dead; what is new signals.
 func testSaidAgain(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-	generation := policy.Generation(rig.ClientISN)
-	r.Accept(t, rig.Inward(rig.HuntPort, rig.SYN))
-	r.Send(t, rig.To(rig.Inward(rig.HuntPort, rig.ACK), 0, 0xe5).Frame())
-	p := rig.Outward(rig.HuntPort, rig.ACK|rig.PSH)
+	generation := wire.Generation(rig.ClientISN)
+	r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
+	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), 0, wire.RecoverStickiness).Frame())
+	p := rig.Outward(rig.HuntPort, wire.ACK|wire.PSH)
 	p.Payload = []byte("an answer")
-	answerOut(r, t, p, 0).Is(t, "once", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "once", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 	answerOut(r, t, p, 0).Is(t, "again", tcUnspec, p.Frame(), "out_direct")
 	more := p
 	more.Payload = []byte("an answer and more of it")
-	answerOut(r, t, more, 0).Is(t, "again, and more", tcUnspec, signalled(more, rig.Create, generation), "signal_create")
+	answerOut(r, t, more, 0).Is(t, "again, and more", tcUnspec, signalled(more, wire.CreateStickiness, generation), "signal_create")
 	answerOut(r, t, p, 0).Is(t, "the first part again", tcUnspec, p.Frame(), "out_direct")
-	p.Payload, p.Flags = nil, rig.ACK
-	answerOut(r, t, p, 0).Is(t, "no words", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
+	p.Payload, p.Flags = nil, wire.ACK
+	answerOut(r, t, p, 0).Is(t, "no words", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 }
 
 func testOutNotOurs(t *testing.T, r *rig.Agent) {
-	p := rig.Outward(rig.HuntPort, rig.ACK).Frame()
+	p := rig.Outward(rig.HuntPort, wire.ACK).Frame()
 	arp := make([]byte, 42)
 	arp[12], arp[13] = 8, 6
 	for what, frame := range map[string][]byte{
 		"ARP":                     arp,
 		"a VLAN tag":              slices.Concat(p[:12], []byte{0x81, 0, 0x45, 0x05}, p[12:]),
 		"UDP, which it is not":    rig.Altered(p, rig.AtNext, 17),
-		"another port":            rig.Outward(8080, rig.ACK).Frame(),
-		"a connection of our own": rig.Inward(rig.HuntPort, rig.ACK).Frame(),
+		"another port":            rig.Outward(8080, wire.ACK).Frame(),
+		"a connection of our own": rig.Inward(rig.HuntPort, wire.ACK).Frame(),
 		"TCP cut short":           p[:rig.AtUpper+19],
-		"ICMPv6 echo":             rig.Ethernet(rig.HereMAC, rig.RouterMAC, rig.IpOf(rig.Outward(rig.HuntPort, 0), 58, []byte{128, 0, 0, 0, 0, 1, 0, 1})),
+		"ICMPv6 echo":             wire.Frame(rig.HereMAC, rig.RouterMAC, rig.Outward(rig.HuntPort, 0).Around(wire.ProtoICMPv6, []byte{128, 0, 0, 0, 0, 1, 0, 1})),
 		"ICMPv6 too big":          rig.InnerTooBig(rig.Inner{}, rig.Inward(rig.HuntPort, 0)).Frame(rig.HereMAC, rig.RouterMAC),
 	} {
 		r.Out.Ctx = nil
@@ -111,31 +112,31 @@ func testOutNotOurs(t *testing.T, r *rig.Agent) {
 // without; the next small one signals.
 func testDeferred(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-	generation := policy.Generation(rig.ClientISN)
-	r.Accept(t, rig.Inward(rig.HuntPort, rig.SYN))
-	r.Send(t, rig.To(rig.Inward(rig.HuntPort, rig.ACK), 0, 0xe5).Frame())
-	small := rig.Outward(rig.HuntPort, rig.ACK)
-	large := rig.Outward(rig.HuntPort, rig.ACK|rig.PSH)
+	generation := wire.Generation(rig.ClientISN)
+	r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
+	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), 0, wire.RecoverStickiness).Frame())
+	small := rig.Outward(rig.HuntPort, wire.ACK)
+	large := rig.Outward(rig.HuntPort, wire.ACK|wire.PSH)
 	large.Payload = make([]byte, rig.MTU-40-60+1)
 	answerOut(r, t, large, 0).Is(t, "no room to create", tcUnspec, large.Frame(), "signal_deferred")
 	large.Seq += 2000
 	answerOut(r, t, small, 2).Is(t, "two segments", tcUnspec, small.Frame(), "signal_deferred")
-	answerOut(r, t, small, 1).Is(t, "one segment", tcUnspec, signalled(small, rig.Create, generation), "signal_create")
+	answerOut(r, t, small, 1).Is(t, "one segment", tcUnspec, signalled(small, wire.CreateStickiness, generation), "signal_create")
 	large.Payload = large.Payload[1:]
-	answerOut(r, t, large, 0).Is(t, "just room", tcUnspec, signalled(large, rig.Create, generation), "signal_create")
+	answerOut(r, t, large, 0).Is(t, "just room", tcUnspec, signalled(large, wire.CreateStickiness, generation), "signal_create")
 
-	r.Send(t, rig.To(rig.Inward(rig.HuntPort, rig.ACK), generation, 0xa5).Frame())
-	large.Payload, large.Flags, large.Seq = append(large.Payload, 0), rig.FIN|rig.ACK, large.Seq+2000
+	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), generation, wire.AckStickiness).Frame())
+	large.Payload, large.Flags, large.Seq = append(large.Payload, 0), wire.FIN|wire.ACK, large.Seq+2000
 	answerOut(r, t, large, 0).Is(t, "no room to remove", tcUnspec, large.Frame(), "signal_deferred")
-	answerOut(r, t, small, 0).Is(t, "the next small one", tcUnspec, signalled(small, rig.Remove, generation), "signal_remove")
+	answerOut(r, t, small, 0).Is(t, "the next small one", tcUnspec, signalled(small, wire.RemoveStickiness, generation), "signal_remove")
 	answerOut(r, t, small, 0).Is(t, "and no other", tcUnspec, small.Frame(), "out_direct")
 
 	if err := r.SetNextHops(topo.NextHops{}); err != nil {
 		t.Fatal(err)
 	}
-	small.Flags, small.Seq = rig.FIN|rig.ACK, large.Seq+2000
+	small.Flags, small.Seq = wire.FIN|wire.ACK, large.Seq+2000
 	answerOut(r, t, small, 0).Is(t, "no neighbour", tcUnspec, small.Frame(), "signal_deferred")
-	if addr, err := r.Unresolved(); err != nil || addr != rig.SID(rig.LbLocator, rig.Remove, generation) {
+	if addr, err := r.Unresolved(); err != nil || addr != rig.SID(rig.LbLocator, wire.RemoveStickiness, generation) {
 		t.Errorf("unresolved %v, %v", addr, err)
 	}
 }
@@ -144,16 +145,16 @@ func testDeferred(t *testing.T, seen rig.Hits) {
 // byte outward, however often anything is sent again.
 func testAsking(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	opening.Seq = 0xfffffff0 // the numbers wrap
-	generation := policy.Generation(opening.Seq)
+	generation := wire.Generation(opening.Seq)
 	r.Accept(t, opening)
 	seq := opening.Seq + 1
 	in := func(at uint32, length int) func() {
 		return func() {
-			p := rig.Inward(rig.HuntPort, rig.ACK|rig.PSH)
+			p := rig.Inward(rig.HuntPort, wire.ACK|wire.PSH)
 			p.Seq, p.Payload = seq+at, make([]byte, length)
-			r.Send(t, rig.To(p, generation, 0xa5).Frame())
+			r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame())
 		}
 	}
 	out := func(flags byte, length int) func() {
@@ -171,18 +172,18 @@ func testAsking(t *testing.T, seen rig.Hits) {
 		{"the handshake's end", in(0, 0), 0},
 		{"a request", in(0, 100), 1},
 		{"again", in(0, 100), 1},
-		{"its acknowledgement", out(rig.ACK, 0), 1},
+		{"its acknowledgement", out(wire.ACK, 0), 1},
 		{"more of it", in(100, 50), 1},
-		{"a response", out(rig.ACK|rig.PSH, 1000), 0},
-		{"more of that", out(rig.ACK|rig.PSH, 1000), 0},
+		{"a response", out(wire.ACK|wire.PSH, 1000), 0},
+		{"more of that", out(wire.ACK|wire.PSH, 1000), 0},
 		{"the request again, answered long ago", in(100, 50), 0},
 		{"an empty packet", in(150, 0), 0},
 		{"a keep-alive of one old byte", in(149, 1), 0},
 		{"the next request, with old bytes before it", in(140, 20), 1},
-		{"the server closes", out(rig.FIN|rig.ACK, 0), 0},
+		{"the server closes", out(wire.FIN|wire.ACK, 0), 0},
 		{"one more request", in(160, 1), 1},
-		{"the server resets", out(rig.RST, 0), 0},
-		{"nothing below zero", out(rig.RST, 0), 0},
+		{"the server resets", out(wire.RST, 0), 0},
+		{"nothing below zero", out(wire.RST, 0), 0},
 	} {
 		c.do()
 		if got := r.Asking(t); got != c.want {
@@ -192,7 +193,7 @@ func testAsking(t *testing.T, seen rig.Hits) {
 	in(161, 1)()
 	again := opening
 	again.Seq++
-	r.Send(t, rig.To(again, 1, 0xcf).Frame()).Is(t, "the ports' next connection", rig.XDPPass, nil, "accept_force")
+	r.Send(t, rig.To(again, 1, wire.ConnectForce).Frame()).Is(t, "the ports' next connection", rig.XDPPass, nil, "accept_force")
 	if got := r.Asking(t); got != 0 {
 		t.Errorf("a new connection took over %d requests of the old", got)
 	}
@@ -201,20 +202,20 @@ func testAsking(t *testing.T, seen rig.Hits) {
 // testAskingReset: only a RST that the stack believes ends a request.
 func testAskingReset(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	r.Begin(t, p) // and the socket expects p.seq + 1
 	send := func(flags byte, seq uint32, payload int) {
 		q := rig.Inward(rig.HuntPort, flags)
 		q.Seq, q.Payload = seq, make([]byte, payload)
-		r.Send(t, rig.To(q, policy.Generation(p.Seq), 0xa5).Frame())
+		r.Send(t, rig.To(q, wire.Generation(p.Seq), wire.AckStickiness).Frame())
 	}
-	send(rig.ACK|rig.PSH, p.Seq+1, 10)
+	send(wire.ACK|wire.PSH, p.Seq+1, 10)
 	for _, c := range []struct {
 		what string
 		seq  uint32
 		want uint32
 	}{{"one before", p.Seq, 1}, {"one after", p.Seq + 2, 1}, {"far away", p.Seq + 1<<31, 1}, {"exact", p.Seq + 1, 0}} {
-		send(rig.RST, c.seq, 0)
+		send(wire.RST, c.seq, 0)
 		if got := r.Asking(t); got != c.want {
 			t.Errorf("RST %s: %d requests in progress, want %d", c.what, got, c.want)
 		}
@@ -225,9 +226,9 @@ func testAskingReset(t *testing.T, seen rig.Hits) {
 func testCongestion(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	for _, c := range rig.Congestion {
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Class = 0xb8 | c.Inner
-		s := rig.To(p, 0, 0xd7)
+		s := rig.To(p, 0, wire.Deliver)
 		s.Class = 0x28 | c.Outer // of another DSCP, which stays outside (RFC 2983)
 		what := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
 		if c.Want == rig.Dropped {
@@ -242,11 +243,11 @@ func testCongestion(t *testing.T, seen rig.Hits) {
 // testAgentUntouched: whatever is for none of our SIDs is the kernel's.
 func testAgentUntouched(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	plain := rig.Inward(rig.HuntPort, rig.SYN).Frame()
-	toSelf := rig.Inward(rig.HuntPort, rig.SYN)
-	toSelf.Dst = netip.AddrPortFrom(rig.Own(rig.ServerLocator(rig.Here)), rig.HuntPort)
-	elsewhere := rig.To(rig.Inward(rig.HuntPort, rig.SYN), 1, 0xca, 0xcf)
-	elsewhere.Segments[0] = rig.SID(rig.ServerLocator(9), 0xca, 1)
+	plain := rig.Inward(rig.HuntPort, wire.SYN).Frame()
+	toSelf := rig.Inward(rig.HuntPort, wire.SYN)
+	toSelf.Dst = netip.AddrPortFrom(wire.Own(rig.ServerLocator(rig.Here)), rig.HuntPort)
+	elsewhere := rig.To(rig.Inward(rig.HuntPort, wire.SYN), 1, wire.ConnectAvail, wire.ConnectForce)
+	elsewhere.Segments[0] = rig.SID(rig.ServerLocator(9), wire.ConnectAvail, 1)
 	for _, c := range []struct {
 		what  string
 		frame []byte
@@ -268,9 +269,9 @@ func testAgentUntouched(t *testing.T, seen rig.Hits) {
 // testAgentMalformed: what is for our SIDs and cannot be understood.
 func testAgentMalformed(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	good := rig.To(p, 1, 0xca, 0xcf).Frame()
-	plain := rig.To(p, 1, 0xca).Frame()
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	good := rig.To(p, 1, wire.ConnectAvail, wire.ConnectForce).Frame()
+	plain := rig.To(p, 1, wire.ConnectAvail).Frame()
 	for cut := rig.AtUpper; cut < len(good); cut++ {
 		r.Send(t, good[:cut]).Is(t, fmt.Sprintf("cut to %d bytes", cut), rig.XDPDrop, nil, "drop_truncated")
 		short := slices.Clone(good[:cut]) // cut, and the outer header knows it
@@ -281,7 +282,7 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		}
 		r.Send(t, short).Is(t, fmt.Sprintf("shortened to %d bytes", cut), rig.XDPDrop, nil, why)
 	}
-	other, ackOnly := rig.Inward(8080, rig.SYN), rig.Inward(rig.HuntPort, rig.ACK)
+	other, ackOnly := rig.Inward(8080, wire.SYN), rig.Inward(rig.HuntPort, wire.ACK)
 	datagram := rig.Inward(rig.HuntPort, 0)
 	datagram.Payload = []byte("datagram")
 	for _, c := range []struct {
@@ -290,9 +291,9 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		why   string
 	}{
 		{"no function of any node", rig.To(p, 1, 0x77).Frame(), "drop_unknown_function"},
-		{"an LB's function", rig.To(p, 1, rig.Create).Frame(), "drop_unknown_function"},
-		{"another service inside", rig.To(other, 1, 0xca).Frame(), "drop_not_our_service"},
-		{"UDP inside", rig.ToWith(rig.InnerUDP(datagram), 1, 0xca).Frame(), "drop_not_our_service"},
+		{"an LB's function", rig.To(p, 1, wire.CreateStickiness).Frame(), "drop_unknown_function"},
+		{"another service inside", rig.To(other, 1, wire.ConnectAvail).Frame(), "drop_not_our_service"},
+		{"UDP inside", rig.ToWith(rig.InnerUDP(datagram), 1, wire.ConnectAvail).Frame(), "drop_not_our_service"},
 		{"no transport header we know", rig.Altered(plain, rig.AtUpper+6, 132), "drop_not_our_service"},
 		{"fragment of an offer", rig.Altered(plain, rig.AtUpper+6, 44), "drop_not_our_service"},
 		{"TCP for a SID", rig.Altered(plain, rig.AtNext, 6), "drop_nothing_inside"},
@@ -300,16 +301,16 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		{"fragment for a SID", rig.Altered(plain, rig.AtNext, 44), "drop_nothing_inside"},
 		{"data offset 4", rig.Altered(plain, rig.AtUpper+40+12, 4<<4), "drop_malformed_transport"},
 		{"data offset 6 of 20 bytes", rig.Altered(plain, rig.AtUpper+40+12, 6<<4), "drop_malformed_transport"},
-		{"offer without SYN", rig.To(ackOnly, 1, 0xca).Frame(), "drop_not_a_syn"},
-		{"offer of a SYN-ACK", rig.To(rig.Inward(rig.HuntPort, rig.SYN|rig.ACK), 1, 0xcf).Frame(), "drop_not_a_syn"},
+		{"offer without SYN", rig.To(ackOnly, 1, wire.ConnectAvail).Frame(), "drop_not_a_syn"},
+		{"offer of a SYN-ACK", rig.To(rig.Inward(rig.HuntPort, wire.SYN|wire.ACK), 1, wire.ConnectForce).Frame(), "drop_not_a_syn"},
 		{"version 4 inside", rig.Altered(plain, rig.AtUpper, 0x45), "drop_nothing_inside"},
 		{"version 5 inside", rig.Altered(plain, rig.AtUpper, 0x55), "drop_truncated"},
-		{"rj with a segment left", rig.To(rig.Inward(rig.HuntPort, rig.RST), 1, 0x4e, 0x4e).Frame(), "drop_segments_left"},
-		{"dt with a segment left", rig.To(ackOnly, 0, 0xd7, 0xd7).Frame(), "drop_segments_left"}, // RFC 8986 §4.6, S02
+		{"rj with a segment left", rig.To(rig.Inward(rig.HuntPort, wire.RST), 1, wire.Reject, wire.Reject).Frame(), "drop_segments_left"},
+		{"dt with a segment left", rig.To(ackOnly, 0, wire.Deliver, wire.Deliver).Frame(), "drop_segments_left"}, // RFC 8986 §4.6, S02
 	} {
 		r.Send(t, c.frame).Is(t, c.what, rig.XDPDrop, nil, c.why)
 	}
-	for _, c := range rig.BadSRHs(rig.SID(rig.ServerLocator(rig.Here), 0xca, 1)) {
+	for _, c := range rig.BadSRHs(rig.SID(rig.ServerLocator(rig.Here), wire.ConnectAvail, 1)) {
 		r.Send(t, rig.WithSRH(plain, c.Header)).Is(t, c.What, rig.XDPDrop, nil, "drop_malformed_srh")
 	}
 }

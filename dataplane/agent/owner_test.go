@@ -12,9 +12,9 @@ import (
 	"proffer/dataplane"
 	"proffer/dataplane/agent"
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testCookie: a listener that remembers no handshake knows its cookie; the flow
@@ -35,21 +35,21 @@ func testCookie(t *testing.T, seen rig.Hits) {
 				t.Fatal(err)
 			}
 			listenAt(t, netip.AddrPortFrom(c.vip, rig.HuntPort), 128)
-			p := rig.Inward(rig.HuntPort, rig.SYN)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
 			p.Src, p.Dst = netip.AddrPortFrom(c.client, 40000), netip.AddrPortFrom(c.vip, rig.HuntPort)
 			opening := p
 			p.Ack = handshake(t, p) + 1
-			p.Flags, p.Seq = rig.ACK, p.Seq+1
-			generation := policy.Generation(opening.Seq)
-			s := rig.To(p, generation, 0xa5)
+			p.Flags, p.Seq = wire.ACK, p.Seq+1
+			generation := wire.Generation(opening.Seq)
+			s := rig.To(p, generation, wire.AckStickiness)
 			r.Send(t, s.Frame()).Is(t, "no offer of ours", rig.XDPTX, s.Returned(), "give_back_not_mine")
 			r.Accept(t, opening)
 			wrong := p
 			wrong.Ack += 1000 // its lowest bits say which MSS
-			r.Send(t, rig.To(wrong, generation, 0xa5).Frame()).Is(t, "another cookie", rig.XDPPass, rig.Delivered(wrong), "steered_embryonic")
+			r.Send(t, rig.To(wrong, generation, wire.AckStickiness).Frame()).Is(t, "another cookie", rig.XDPPass, rig.Delivered(wrong), "steered_embryonic")
 			late := p // what the cookie was made of has changed
 			late.Seq++
-			r.Send(t, rig.To(late, generation, 0xa5).Frame()).Is(t, "not its first packet", rig.XDPPass, rig.Delivered(late), "steered_embryonic")
+			r.Send(t, rig.To(late, generation, wire.AckStickiness).Frame()).Is(t, "not its first packet", rig.XDPPass, rig.Delivered(late), "steered_embryonic")
 			r.Send(t, s.Frame()).Is(t, "ours", rig.XDPPass, rig.Delivered(p), "established", "acknowledged", "steered")
 		})
 	}
@@ -83,7 +83,7 @@ func handshake(t testing.TB, p rig.Packet) uint32 {
 		if err != nil {
 			t.Fatalf("wait for the SYN-ACK: %v", err)
 		}
-		if n >= l4+20 && buffer[l4+13] == rig.SYN|rig.ACK {
+		if n >= l4+20 && buffer[l4+13] == wire.SYN|wire.ACK {
 			return binary.BigEndian.Uint32(buffer[l4+4:])
 		}
 	}
@@ -111,62 +111,62 @@ func tap(t testing.TB, protocol uint16) int {
 func testRejected(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort), udpOffering())
 	l := rig.Listen(t, rig.HuntPort, 128)
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	opening.Src = netip.MustParseAddrPort("[2001:db8:c::9]:40000")
-	generation := policy.Generation(opening.Seq)
+	generation := wire.Generation(opening.Seq)
 	end := opening
-	end.Flags, end.Seq = rig.RST, opening.Seq+1
+	end.Flags, end.Seq = wire.RST, opening.Seq+1
 	stale := func(what string, s rig.SR) {
 		t.Helper()
 		r.Send(t, s.Frame()).Is(t, what, rig.XDPDrop, nil, "drop_reject_stale")
 	}
-	stale("of no flow", rig.To(end, generation, rig.Reject))
+	stale("of no flow", rig.To(end, generation, wire.Reject))
 	r.Accept(t, opening)
 	theirs := handshake(t, opening)
-	stale("of another generation", rig.To(end, generation+1, rig.Reject))
-	for _, flags := range []byte{rig.ACK, rig.SYN, rig.FIN | rig.ACK} {
+	stale("of another generation", rig.To(end, generation+1, wire.Reject))
+	for _, flags := range []byte{wire.ACK, wire.SYN, wire.FIN | wire.ACK} {
 		other := end
 		other.Flags = flags
-		stale(fmt.Sprintf("by flags %#02x", flags), rig.To(other, generation, rig.Reject))
+		stale(fmt.Sprintf("by flags %#02x", flags), rig.To(other, generation, wire.Reject))
 	}
-	r.Send(t, rig.To(end, generation, rig.Reject).Frame()).Is(t, "of ours", rig.XDPPass, rig.Delivered(end), "rejected")
+	r.Send(t, rig.To(end, generation, wire.Reject).Frame()).Is(t, "of ours", rig.XDPPass, rig.Delivered(end), "rejected")
 	if _, known := r.Conn(t, opening.Flow()); known {
 		t.Error("a rejected flow has an entry")
 	}
-	stale("again", rig.To(end, generation, rig.Reject))
+	stale("again", rig.To(end, generation, wire.Reject))
 	if _, err := unix.Write(tap(t, unix.ETH_P_IPV6), rig.Delivered(end)); err != nil {
 		t.Fatal(err)
 	}
 	first := opening
-	first.Flags, first.Seq, first.Ack = rig.ACK, opening.Seq+1, theirs+1
-	question := rig.To(first, 0, 0xe5, 0xe5)
+	first.Flags, first.Seq, first.Ack = wire.ACK, opening.Seq+1, theirs+1
+	question := rig.To(first, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	rig.Eventually(t, "the request socket's end", func() bool { return r.Run(t, question.Frame()).Action == rig.XDPTX })
 
 	rig.Reset(t, l)
-	alive := rig.Inward(rig.HuntPort, rig.SYN)
+	alive := rig.Inward(rig.HuntPort, wire.SYN)
 	r.Begin(t, alive)
 	end = alive
-	end.Flags, end.Seq = rig.RST, alive.Seq+1
-	stale("of a full socket", rig.To(end, generation, rig.Reject))
+	end.Flags, end.Seq = wire.RST, alive.Seq+1
+	stale("of a full socket", rig.To(end, generation, wire.Reject))
 	r.Acknowledge(t, alive)
-	stale("of an established flow", rig.To(end, generation, rig.Reject))
+	stale("of an established flow", rig.To(end, generation, wire.Reject))
 
 	datagram := rig.Inward(udpPort, 0)
 	listenUDP(t, datagram.Dst)
 	in := rig.InnerUDP(datagram)
-	r.Send(t, rig.ToWith(in, 0, 0xcf).Frame()).Is(t, "datagram", rig.XDPPass, in.Delivered(), "accept_force")
+	r.Send(t, rig.ToWith(in, 0, wire.ConnectForce).Frame()).Is(t, "datagram", rig.XDPPass, in.Delivered(), "accept_force")
 	c, _ := r.Conn(t, in.Flow)
-	stale("of a datagram", rig.ToWith(in, c.Generation, rig.Reject))
+	stale("of a datagram", rig.ToWith(in, c.Generation, wire.Reject))
 }
 
 // TestRejectTimeWait: a flow in TIME_WAIT is not a request that lost.
 func TestRejectTimeWait(t *testing.T) {
 	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	rig.TimeWait(t, rig.Listen(t, rig.HuntPort, 128), p)
 	r.Accept(t, p)
-	p.Flags = rig.RST
-	r.Send(t, rig.To(p, policy.Generation(p.Seq), rig.Reject).Frame()).Is(t, "in TIME_WAIT", rig.XDPDrop, nil, "drop_reject_stale")
+	p.Flags = wire.RST
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.Reject).Frame()).Is(t, "in TIME_WAIT", rig.XDPDrop, nil, "drop_reject_stale")
 }
 
 // testOwnerTable: where no socket can be asked, the agent's own entries say whose
@@ -174,44 +174,44 @@ func TestRejectTimeWait(t *testing.T) {
 func testOwnerTable(t *testing.T, seen rig.Hits) {
 	guest := topo.MAC{2, 0, 0, 0, 9, 9}
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.MAC = guest }))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
-	generation := policy.Generation(opening.Seq)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
+	generation := wire.Generation(opening.Seq)
 	seenBy := func(p rig.Packet) []byte { return rig.InnerTCP(p).Frame(guest, rig.RouterMAC) }
-	r.Send(t, rig.To(opening, generation, 0xca, 0xcf).Frame()).Is(t, "offer", rig.XDPPass, seenBy(opening), "accept_avail")
+	r.Send(t, rig.To(opening, generation, wire.ConnectAvail, wire.ConnectForce).Frame()).Is(t, "offer", rig.XDPPass, seenBy(opening), "accept_avail")
 
 	p := opening
-	for _, flags := range []byte{rig.SYN, rig.RST, rig.RST | rig.ACK} {
+	for _, flags := range []byte{wire.SYN, wire.RST, wire.RST | wire.ACK} {
 		p.Flags, p.Seq = flags, opening.Seq+77
-		r.Send(t, rig.To(p, generation, 0xa5).Frame())
+		r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame())
 		if _, known := r.Settled(t, p.Flow()); known {
 			t.Errorf("flags %#02x established the flow", flags)
 		}
 	}
-	p.Flags, p.Seq = rig.ACK, opening.Seq+1
-	r.Send(t, rig.To(p, 0, 0xe5, 0xe5).Frame()).Is(t, "rs of an opening", rig.XDPPass, seenBy(p), "established", "recovered")
-	s := rig.To(p, generation+1, 0xa5)
+	p.Flags, p.Seq = wire.ACK, opening.Seq+1
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "rs of an opening", rig.XDPPass, seenBy(p), "established", "recovered")
+	s := rig.To(p, generation+1, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "another generation", rig.XDPPass, seenBy(p), "steered_other_generation")
 	if c := r.MustConn(t, p); c.State != connWait || c.Generation != generation {
 		t.Errorf("another generation left %+v", c)
 	}
 	stray := opening
 	stray.Seq += 5555
-	s = rig.To(stray, policy.Generation(stray.Seq), 0xca, 0xcf)
+	s = rig.To(stray, wire.Generation(stray.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "SYN into a live connection", rig.XDPPass, seenBy(stray), "accept_challenged")
-	answerOut(r, t, rig.Outward(rig.HuntPort, rig.RST), 0)
+	answerOut(r, t, rig.Outward(rig.HuntPort, wire.RST), 0)
 	r.Send(t, s.Frame()).Is(t, "SYN after its end", rig.XDPPass, seenBy(stray), "accept_avail")
 
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
-	s = rig.To(p, generation, 0xa5)
+	s = rig.To(p, generation, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "unknown", rig.XDPTX, s.Returned(), "give_back_not_mine")
-	s = rig.To(p, 0, 0xe5, 0xe5)
+	s = rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, s.Frame()).Is(t, "rs of an unknown", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-	r.Send(t, rig.To(p, 0, 0xe5).Frame()).Is(t, "the last rs", rig.XDPPass, seenBy(p), "unowned")
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness).Frame()).Is(t, "the last rs", rig.XDPPass, seenBy(p), "unowned")
 	lost := opening
 	lost.Src = netip.AddrPortFrom(rig.ClientAddr, 2)
-	r.Send(t, rig.To(lost, generation, 0xca, 0xcf).Frame()).Is(t, "offer", rig.XDPPass, seenBy(lost), "accept_avail")
-	lost.Flags, lost.Seq = rig.RST, lost.Seq+1
-	r.Send(t, rig.To(lost, generation, rig.Reject).Frame()).Is(t, "another had it", rig.XDPPass, seenBy(lost), "rejected")
+	r.Send(t, rig.To(lost, generation, wire.ConnectAvail, wire.ConnectForce).Frame()).Is(t, "offer", rig.XDPPass, seenBy(lost), "accept_avail")
+	lost.Flags, lost.Seq = wire.RST, lost.Seq+1
+	r.Send(t, rig.To(lost, generation, wire.Reject).Frame()).Is(t, "another had it", rig.XDPPass, seenBy(lost), "rejected")
 }
 
 // testOwnerNetns: the sockets of another network namespace are asked.
@@ -220,7 +220,7 @@ func testOwnerNetns(t *testing.T, seen rig.Hits) {
 	for _, a := range []netip.Addr{rig.VipAddr, rig.ClientAddr} {
 		rig.AddLocal(t, a)
 	}
-	alive := rig.Inward(rig.HuntPort, rig.ACK)
+	alive := rig.Inward(rig.HuntPort, wire.ACK)
 	rig.Established(t, alive, rig.ClientISN)
 	l := rig.Listen(t, rig.HuntPort, 1)
 	there, err := os.Open("/proc/thread-self/ns/net")
@@ -234,10 +234,10 @@ func testOwnerNetns(t *testing.T, seen rig.Hits) {
 	rig.Queue(t, l, rig.HuntPort, 1)
 
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, theirs))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	opening.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
 	r.Accept(t, opening)
-	r.Send(t, rig.To(alive, 0, 0xe5, 0xe5).Frame()).Is(t, "theirs", rig.XDPPass, rig.Delivered(alive), "recovered")
+	r.Send(t, rig.To(alive, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "theirs", rig.XDPPass, rig.Delivered(alive), "recovered")
 	if again, err := agent.NetnsID(fmt.Sprintf("/proc/self/fd/%d", there.Fd())); err != nil || again < 0 {
 		t.Errorf("its number, again: %d, %v", again, err)
 	}
@@ -269,13 +269,13 @@ func TestAdoptAfterKill(t *testing.T) {
 	if err := killed.Attach(); err != nil {
 		t.Fatal(err)
 	}
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	killed.Accept(t, p)
 	killed.Acknowledge(t, p)
-	request := rig.Inward(rig.HuntPort, rig.ACK|rig.PSH)
+	request := rig.Inward(rig.HuntPort, wire.ACK|wire.PSH)
 	request.Seq, request.Payload = p.Seq+1, []byte("GET")
-	killed.Send(t, rig.To(request, policy.Generation(p.Seq), 0xa5).Frame())
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	killed.Send(t, rig.To(request, wire.Generation(p.Seq), wire.AckStickiness).Frame())
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	opening.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
 	killed.Accept(t, opening)
 	if _, n, err := dataplane.DumpPinned(pin); err != nil || n != 2 {
@@ -305,10 +305,10 @@ func TestAdoptAfterKill(t *testing.T) {
 	if l, err := r.Load(1); err != nil || l.Asking != 0 {
 		t.Errorf("after the answer: %+v, %v", l, err)
 	}
-	other := rig.Inward(81, rig.SYN)
-	r.Send(t, rig.To(other, 1, 0xcf).Frame()).Is(t, "no longer offered", rig.XDPDrop, nil, "drop_not_our_service")
+	other := rig.Inward(81, wire.SYN)
+	r.Send(t, rig.To(other, 1, wire.ConnectForce).Frame()).Is(t, "no longer offered", rig.XDPDrop, nil, "drop_not_our_service")
 
-	waiting := rig.Inward(rig.HuntPort, rig.SYN)
+	waiting := rig.Inward(rig.HuntPort, wire.SYN)
 	waiting.Src = netip.AddrPortFrom(rig.ClientAddr, 2)
 	r.Accept(t, waiting)
 	r.Die()
@@ -330,7 +330,7 @@ func TestAdoptAfterKill(t *testing.T) {
 }
 
 func answerOf(p rig.Packet, payload []byte) rig.Packet {
-	a := rig.Outward(p.Dst.Port(), rig.ACK|rig.PSH)
+	a := rig.Outward(p.Dst.Port(), wire.ACK|wire.PSH)
 	a.Payload = payload
 	return a
 }

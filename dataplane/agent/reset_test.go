@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // checkResets: RFC 9293 §3.10.7.1: <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>,
@@ -19,14 +19,13 @@ func checkResets(t *testing.T, r *rig.Agent, p rig.Packet, payload int) {
 			p.Seq, p.Options, p.Payload = seq, bytes.Repeat([]byte{1}, options), make([]byte, payload)
 			answer := rig.Packet{
 				To: rig.RouterMAC, From: rig.HereMAC, Hop: 64, Src: p.Dst, Dst: p.Src,
-				Ack: seq + 1 + uint32(payload), Flags: rig.RST | rig.ACK,
+				Ack: seq + 1 + uint32(payload), Flags: wire.RST | wire.ACK,
 			}
 			want := answer.Frame()
-			binary.BigEndian.PutUint32(want[rig.AtVersion:], 6<<28|policy.FlowLabel(p.Flow()))
-			clear(want[rig.AtUpper+14 : rig.AtUpper+18]) // window 0, and the checksum anew
-			binary.BigEndian.PutUint16(want[rig.AtUpper+16:], rig.Checksum(p.Dst.Addr(), p.Src.Addr(), 6, want[rig.AtUpper:]))
+			binary.BigEndian.PutUint32(want[rig.AtVersion:], 6<<28|wire.FlowLabel(p.Flow()))
+			rig.NoWindow(want[wire.EthernetBytes:])
 			what := fmt.Sprintf("last: %d bytes of options, %d of payload, seq %#x", options, payload, seq)
-			r.Send(t, rig.To(p, policy.Generation(seq), 0xcf).Frame()).Is(t, what, rig.XDPTX, want, "refuse_full_reset")
+			r.Send(t, rig.To(p, wire.Generation(seq), wire.ConnectForce).Frame()).Is(t, what, rig.XDPTX, want, "refuse_full_reset")
 		}
 	}
 }
@@ -35,5 +34,5 @@ func checkResets(t *testing.T, r *rig.Agent, p rig.Packet, payload int) {
 func TestResetAcknowledgesPayload(t *testing.T) {
 	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
 	rig.Queue(t, rig.Listen(t, rig.HuntPort, 1), rig.HuntPort, 2)
-	checkResets(t, r, rig.Inward(rig.HuntPort, rig.SYN), 100)
+	checkResets(t, r, rig.Inward(rig.HuntPort, wire.SYN), 100)
 }

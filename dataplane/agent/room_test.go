@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testNoPlace: an offer without a free slot is passed on, and accepted without an entry by
@@ -17,7 +17,7 @@ func testNoPlace(t *testing.T, seen rig.Hits) {
 	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort))
 	r := rig.LoadAgent(t, seen, cfg, rig.InVirtualTime)
 	rig.Listen(t, rig.HuntPort, 128)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	busy := objects.AgentConnLine{}
 	for i := range busy.Fingerprint {
 		busy.Fingerprint[i] = ^uint64(0) &^ objects.NoDigest
@@ -28,10 +28,10 @@ func testNoPlace(t *testing.T, seen rig.Hits) {
 		}
 	}
 	fill()
-	s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf)
+	s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "no slot", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_table_full")
-	r.Send(t, rig.To(p, policy.Generation(p.Seq), 0xcf).Frame()).Is(t, "last", rig.XDPPass, rig.Delivered(p), "table_full")
-	s = s.Flagged(rig.SidRetry)
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()).Is(t, "last", rig.XDPPass, rig.Delivered(p), "table_full")
+	s = s.Flagged(wire.Retry)
 	r.Send(t, s.Frame()).Is(t, "again", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_again")
 	r.SetLoad(t, func(l *objects.AgentLoad) {
 		for _, p := range l.Pending {
@@ -53,7 +53,7 @@ func testFlood(t *testing.T, seen rig.Hits) {
 	cfg := rig.AgentConfig(flows, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
 	cfg.Flows.Embryonic = 512
 	r := rig.LoadAgent(t, seen, cfg, rig.InVirtualTime)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for i := range flows {
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(1000+i))
 		r.Accept(t, p)
@@ -61,7 +61,7 @@ func testFlood(t *testing.T, seen rig.Hits) {
 	}
 	for i := range embryonic {
 		p.Src = netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}), 1)
-		if out := r.Run(t, rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Frame()); out.Action != rig.XDPPass {
+		if out := r.Run(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Frame()); out.Action != rig.XDPPass {
 			t.Fatalf("opening %d: action %d", i, out.Action)
 		}
 	}
@@ -92,9 +92,9 @@ func testConnsFull(t *testing.T, seen rig.Hits) {
 	}
 	var all, refused []rig.Packet
 	for i := 0; len(refused) < 3; i++ {
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
-		out := r.Run(t, rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Frame())
+		out := r.Run(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Frame())
 		if out.Action != rig.XDPPass {
 			refused = append(refused, p)
 			continue
@@ -107,10 +107,10 @@ func testConnsFull(t *testing.T, seen rig.Hits) {
 		t.Errorf("%d embryonic, %d established, want 0 and %d", embryonic, established, len(all))
 	}
 	for _, p := range refused {
-		generation := policy.Generation(p.Seq)
-		r.Send(t, rig.To(p, generation, 0xcf).Frame()).Is(t, "the last", rig.XDPPass, rig.Delivered(p), "table_full")
-		p.Flags, p.Seq, p.Payload = rig.ACK, p.Seq+1, []byte("GET")
-		s := rig.To(p, generation, 0xa5)
+		generation := wire.Generation(p.Seq)
+		r.Send(t, rig.To(p, generation, wire.ConnectForce).Frame()).Is(t, "the last", rig.XDPPass, rig.Delivered(p), "table_full")
+		p.Flags, p.Seq, p.Payload = wire.ACK, p.Seq+1, []byte("GET")
+		s := rig.To(p, generation, wire.AckStickiness)
 		r.Send(t, s.Frame()).Is(t, "by table", rig.XDPTX, s.Returned(), "give_back_not_mine")
 	}
 	for _, p := range all {
@@ -124,7 +124,7 @@ func testConnsFull(t *testing.T, seen rig.Hits) {
 // without an entry.
 func TestConnAdoptedFull(t *testing.T) {
 	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	rig.Established(t, p, p.Seq)
 	conns := rig.ConnsOf(t, r.Agent)
 	for at := range r.Lines {
@@ -134,9 +134,9 @@ func TestConnAdoptedFull(t *testing.T) {
 		}
 		conns.Write(t, at, &full)
 	}
-	generation := policy.Generation(p.Seq)
-	p.Flags, p.Seq = rig.ACK, p.Seq+1
+	generation := wire.Generation(p.Seq)
+	p.Flags, p.Seq = wire.ACK, p.Seq+1
 	for range 2 {
-		r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "no room", rig.XDPPass, rig.Delivered(p), "steered", "table_full")
+		r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "no room", rig.XDPPass, rig.Delivered(p), "steered", "table_full")
 	}
 }

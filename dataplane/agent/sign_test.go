@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // signalKeys are two generations of the farm's keys, as this server has them.
@@ -21,21 +21,21 @@ func signalKeys() (old, new topo.SignalKey) {
 // requests are one packet for every function that must be signed, by both wires
 // and several lengths of the list.
 func requests(p rig.Packet) map[string]rig.SR {
-	generation := policy.Generation(p.Seq)
+	generation := wire.Generation(p.Seq)
 	later, end := p, p
-	later.Flags, later.Seq = rig.ACK, p.Seq+1
-	end.Flags, end.Seq = rig.RST, p.Seq+1
+	later.Flags, later.Seq = wire.ACK, p.Seq+1
+	end.Flags, end.Seq = wire.RST, p.Seq+1
 	return map[string]rig.SR{
-		"ca":           rig.To(p, generation, 0xca, 0xcf),
-		"ca, four":     rig.To(p, generation, 0xca, 0xca, 0xca, 0xcf),
-		"cf":           rig.To(p, generation, 0xcf),
-		"rs":           rig.To(later, 0, 0xe5, 0xe5),
-		"rs, last":     rig.To(later, 0, 0xe5),
-		"rj":           rig.To(end, generation, rig.Reject),
-		"ca, inserted": rig.To(p, generation, 0xca, 0xcf).Inserted(),
-		"cf, inserted": rig.To(p, generation, 0xcf).Inserted(),
-		"rj, inserted": rig.To(end, generation, rig.Reject).Inserted(),
-		"ca, IPv4":     rig.To(rig.OverIPv4(p), generation, 0xca, 0xcf),
+		"ca":           rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce),
+		"ca, four":     rig.To(p, generation, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce),
+		"cf":           rig.To(p, generation, wire.ConnectForce),
+		"rs":           rig.To(later, 0, wire.RecoverStickiness, wire.RecoverStickiness),
+		"rs, last":     rig.To(later, 0, wire.RecoverStickiness),
+		"rj":           rig.To(end, generation, wire.Reject),
+		"ca, inserted": rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce).Inserted(),
+		"cf, inserted": rig.To(p, generation, wire.ConnectForce).Inserted(),
+		"rj, inserted": rig.To(end, generation, wire.Reject).Inserted(),
+		"ca, IPv4":     rig.To(rig.OverIPv4(p), generation, wire.ConnectAvail, wire.ConnectForce),
 	}
 }
 
@@ -46,7 +46,7 @@ func testTags(t *testing.T, seen rig.Hits) {
 	old, new := signalKeys()
 	good := func(keys ...topo.SignalKey) {
 		t.Helper()
-		for what, s := range requests(rig.Inward(rig.HuntPort, rig.SYN)) {
+		for what, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
 			for _, k := range keys {
 				if out := r.Send(t, s.Signed(k).Frame()); out.Action == rig.XDPDrop && out.Reasons[0] == "drop_bad_tag" {
 					t.Errorf("%s by key %d: %v", what, k.ID, out.Reasons)
@@ -56,7 +56,7 @@ func testTags(t *testing.T, seen rig.Hits) {
 	}
 	bad := func(what string, key topo.SignalKey) {
 		t.Helper()
-		for request, s := range requests(rig.Inward(rig.HuntPort, rig.SYN)) {
+		for request, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
 			r.Send(t, s.Signed(key).Frame()).Is(t, request+" "+what, rig.XDPDrop, nil, "drop_bad_tag")
 		}
 	}
@@ -86,14 +86,14 @@ func testTags(t *testing.T, seen rig.Hits) {
 
 // testTagCovers: a tag is worth nothing for another flow, list, sender, or SID.
 func testTagCovers(t *testing.T, r *rig.Agent, key topo.SignalKey) {
-	for what, s := range requests(rig.Inward(rig.HuntPort, rig.SYN)) {
+	for what, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
 		frame := s.Signed(key).Frame()
 		last := len(frame) - 20 // of TCP's header
 		for spoiled, at := range map[string]int{"client's port": last + 1, "client": clientAt(s), "tag": tagAt(s)} {
 			r.Send(t, rig.Altered(frame, at, frame[at]^1)).Is(t, what+", another "+spoiled, rig.XDPDrop, nil, "drop_bad_tag")
 		}
 		signed := s.Signed(key)
-		signed.Segments[len(signed.Segments)-1] = rig.WithFlags(signed.Segments[len(signed.Segments)-1], rig.SidRetry)
+		signed.Segments[len(signed.Segments)-1] = rig.WithFlags(signed.Segments[len(signed.Segments)-1], wire.Retry)
 		altered := signed.Frame()
 		copy(altered[tagAt(s)-7:tagAt(s)+1], frame[tagAt(s)-7:])
 		r.Send(t, altered).Is(t, what+", another list", rig.XDPDrop, nil, "drop_bad_tag")
@@ -137,61 +137,61 @@ func TestTwinTag(t *testing.T) {
 		if err := r.SetKeys([]topo.SignalKey{key}); err != nil {
 			t.Fatal(err)
 		}
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Src = rig.RandomFlow(rng).Client
-		s := rig.To(p, uint16(rng.Uint32()), slices.Repeat([]byte{0xe5}, 1+i%12)...)
+		s := rig.To(p, uint16(rng.Uint32()), slices.Repeat([]wire.Function{wire.RecoverStickiness}, 1+i%12)...)
 		for j, a := range s.Segments {
-			s.Segments[j] = rig.WithFlags(a, byte(rng.Uint32()))
+			s.Segments[j] = rig.WithFlags(a, wire.Flags(rng.Uint32()))
 		}
 		if i%2 == 0 {
 			s = s.Inserted()
 		}
-		s.Segments = append(s.Segments[:len(s.Segments)-1], rig.SID(rig.LbLocator, 0xe5, 9)) // whose way we know
+		s.Segments = append(s.Segments[:len(s.Segments)-1], rig.SID(rig.LbLocator, wire.RecoverStickiness, 9)) // whose way we know
 		if out := r.Send(t, s.Signed(key).Frame()); out.Reasons[0] == "drop_bad_tag" {
 			t.Fatalf("round %d: %v", i, out.Reasons)
 		}
-		lost := rig.To(p, 9, 0xa5)
+		lost := rig.To(p, 9, wire.AckStickiness)
 		r.Send(t, lost.Frame()).Is(t, "nm", rig.XDPTX, lost.Returned(key), "give_back_not_mine")
 	}
 }
 
 // testUnsigned: as and dt are never signed: all they can do is end signalling.
 func testUnsigned(t *testing.T, r *rig.Agent) {
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
-	s := rig.To(p, 1, 0xa5)
+	s := rig.To(p, 1, wire.AckStickiness)
 	if out := r.Send(t, s.Frame()); out.Action != rig.XDPTX || out.Reasons[0] != "give_back_not_mine" {
 		t.Errorf("as without a tag: %d, %v", out.Action, out.Reasons)
 	}
-	r.Send(t, rig.To(p, 0, 0xd7).Frame()).Is(t, "dt without a tag", rig.XDPPass, rig.Delivered(p), "deliver")
+	r.Send(t, rig.To(p, 0, wire.Deliver).Frame()).Is(t, "dt without a tag", rig.XDPPass, rig.Delivered(p), "deliver")
 }
 
 // testSignatures: what the agent sends is signed by the server's own key.
 func testSignatures(t *testing.T, r *rig.Agent, key topo.SignalKey) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, 5000+uint16(by))
-		generation := policy.Generation(p.Seq)
-		offer, lost := rig.To(p, generation, 0xcf), rig.To(p, generation+1, 0xa5)
+		generation := wire.Generation(p.Seq)
+		offer, lost := rig.To(p, generation, wire.ConnectForce), rig.To(p, generation+1, wire.AckStickiness)
 		if by == topo.Insert {
 			offer, lost = offer.Inserted(), lost.Inserted()
 		}
 		r.Send(t, lost.Frame()).Is(t, "nm", rig.XDPTX, lost.Returned(key), "give_back_not_mine")
 		r.Send(t, offer.Signed(key).Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(p), "accept_force")
-		answer := rig.Outward(rig.HuntPort, rig.SYN|rig.ACK)
+		answer := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
 		answer.Dst = p.Src
-		to := rig.WithKey(rig.SID(rig.LbLocator, rig.Create, generation), key.ID)
+		to := rig.WithKey(rig.SID(rig.LbLocator, wire.CreateStickiness, generation), key.ID)
 		covered := []netip.Addr{to}
 		if by == topo.Insert {
 			covered = []netip.Addr{rig.ClientAddr, to}
 		}
-		from := rig.Tagged(rig.ServerLocator(rig.Here), policy.Tag(key.Server, p.Flow(), rig.ServerLocator(rig.Here), covered))
+		from := wire.Tagged(rig.ServerLocator(rig.Here), wire.Tag(key.Server, p.Flow(), rig.ServerLocator(rig.Here), covered))
 		answer.From = rig.HereMAC
 		want := signalInserted(answer, to, from)
 		if by == topo.Encap {
 			in := rig.InnerTCP(answer)
 			in.Flow = p.Flow()
-			want = rig.Ethernet(rig.HopMAC(0xb), rig.HereMAC, rig.Encapsulated(from, in, 0, 64, []netip.Addr{to}))
+			want = wire.Frame(rig.HopMAC(0xb), rig.HereMAC, in.Route(from, 0, wire.DefaultHopLimit, to).Encap(in.Ip))
 		}
 		answerOut(r, t, answer, 0).Is(t, "cs", tcUnspec, want, "signal_create")
 	}
@@ -204,12 +204,12 @@ func testDomain(t *testing.T, seen rig.Hits) {
 	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort, rig.ByTable))
 	cfg.Domain = []netip.Prefix{netip.MustParsePrefix("fd12::/16"), netip.MustParsePrefix("fd00:0:0:b::/64")}
 	r := rig.LoadAgent(t, seen, cfg, rig.InVirtualTime)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for locator, inside := range map[string]bool{
 		"fd00:0:0:b::/64": true, "fd12:7:8:9::/64": true,
 		"fd00:0:0:c::/64": false, "fd13::/64": false, "2001:db8:c::/64": false, // the client's
 	} {
-		for _, s := range []rig.SR{rig.To(p, 0, 0xd7), rig.To(p, 0, 0xd7).Inserted()} {
+		for _, s := range []rig.SR{rig.To(p, 0, wire.Deliver), rig.To(p, 0, wire.Deliver).Inserted()} {
 			s.LB = netip.MustParsePrefix(locator)
 			if inside {
 				r.Send(t, s.Frame()).Is(t, locator, rig.XDPPass, rig.Delivered(p), "deliver")

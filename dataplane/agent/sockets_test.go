@@ -9,6 +9,7 @@ import (
 
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // newSocketsRig counts the open connections of the VIP's port.
@@ -44,7 +45,7 @@ func testSockets(t *testing.T, seen rig.Hits) {
 	rig.Queued(t, 4, l)
 	rig.Queued(t, 3, other)
 	open(r, t, "three more", 4)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	if _, why := verdictOn(r, t, &p); why != "pass_on_busy" {
 		t.Errorf("4 open: %s", why)
 	}

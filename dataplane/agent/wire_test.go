@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 const udpPort = 53
@@ -52,14 +51,14 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 	}
 	r := rig.NewAgent(t, seen, udpOffering(func(o *topo.Offering) { o.VIP.Addr = p.Dst.Addr() }))
 	in := rig.InnerUDP(p)
-	offer := rig.ToWith(in, 0, 0xca, 0xcf)
+	offer := rig.ToWith(in, 0, wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, offer.Frame()).Is(t, "nobody there", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_no_listener")
-	last := rig.ToWith(in, 0, 0xcf)
+	last := rig.ToWith(in, 0, wire.ConnectForce)
 	r.Send(t, last.Frame()).Is(t, "nobody there, last", rig.XDPTX, last.Returned(), "give_back_no_listener")
-	r.Send(t, last.Flagged(rig.SidFinal).Frame()).Is(t, "nobody anywhere", rig.XDPPass, in.Delivered(), "refuse_no_listener")
+	r.Send(t, last.Flagged(wire.Final).Frame()).Is(t, "nobody anywhere", rig.XDPPass, in.Delivered(), "refuse_no_listener")
 	listenUDP(t, p.Dst)
 
-	lap := rig.ToWith(in, 0, 0xe5, 0xca)
+	lap := rig.ToWith(in, 0, wire.RecoverStickiness, wire.ConnectAvail)
 	r.Send(t, lap.Frame()).Is(t, "first lap: who has it?", rig.XDPTX, lap.Onward(rig.HopMAC(2)), "pass_on_not_mine")
 	r.Send(t, offer.Frame()).Is(t, "second lap: who wants it?", rig.XDPPass, in.Delivered(), "accept_avail")
 	c, _ := r.Conn(t, in.Flow)
@@ -67,20 +66,20 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 		t.Fatalf("accepted as %+v", c)
 	}
 	generation := c.Generation
-	again := rig.ToWith(in, 0, 0xca, 0xcf)
+	again := rig.ToWith(in, 0, wire.ConnectAvail, wire.ConnectForce)
 	again.LB = rig.OtherLB
 	r.Send(t, again.Frame()).Is(t, "before an answer, by another LB", rig.XDPPass, in.Delivered(), "accept_repeated")
 	if c, _ := r.Conn(t, in.Flow); c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != generation {
 		t.Errorf("repeated, it is %+v", c)
 	}
-	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), 0xe5, 0)
+	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), wire.RecoverStickiness, 0)
 	r.Send(t, again.Frame()).Is(t, "whose is it?", rig.XDPPass, in.Delivered(), "recovered")
 	if _, known := r.Settled(t, in.Flow); known {
 		t.Error("it is established without an answer")
 	}
 
 	outUDP(r, t, p).Is(t, "answer", tcUnspec, wrappedUDP(p, generation), "signal_create")
-	r.Send(t, rig.ToWith(in, generation, 0xa5).Frame()).Is(t, "more", rig.XDPPass, in.Delivered(), "established", "acknowledged", "steered")
+	r.Send(t, rig.ToWith(in, generation, wire.AckStickiness).Frame()).Is(t, "more", rig.XDPPass, in.Delivered(), "established", "acknowledged", "steered")
 	if got := r.Asking(t); got != 1 {
 		t.Errorf("%d requests in progress, want 1", got)
 	}
@@ -88,20 +87,20 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 	if got := r.Asking(t); got != 0 {
 		t.Errorf("%d requests in progress after the answer", got)
 	}
-	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), 0xca, 0)
+	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), wire.ConnectAvail, 0)
 	r.Send(t, again.Frame()).Is(t, "another LB does not know", rig.XDPPass, in.Delivered(), "accept_repeated")
 	if c, known := r.Settled(t, in.Flow); !known || c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) {
 		t.Errorf("then it is %v, %+v", known, c)
 	}
-	r.Send(t, rig.ToWith(in, generation+1, 0xa5).Frame()).Is(t, "another generation", rig.XDPPass, in.Delivered(), "steered_other_generation")
+	r.Send(t, rig.ToWith(in, generation+1, wire.AckStickiness).Frame()).Is(t, "another generation", rig.XDPPass, in.Delivered(), "steered_other_generation")
 
 	stranger := p
 	stranger.Src = netip.AddrPortFrom(p.Src.Addr(), 1)
-	s := rig.ToWith(rig.InnerUDP(stranger), generation, 0xa5)
+	s := rig.ToWith(rig.InnerUDP(stranger), generation, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "not mine", rig.XDPTX, s.Returned(), "give_back_not_mine")
-	r.Send(t, rig.ToWith(rig.InnerUDP(stranger), 0, 0xe5).Frame()).Is(t, "nobody's", rig.XDPDrop, nil, "drop_unowned")
+	r.Send(t, rig.ToWith(rig.InnerUDP(stranger), 0, wire.RecoverStickiness).Frame()).Is(t, "nobody's", rig.XDPDrop, nil, "drop_unowned")
 	r.At(t, rig.Start+time.Second)
-	r.Send(t, rig.ToWith(rig.InnerUDP(stranger), 0, 0xcf).Frame()).Is(t, "taken later", rig.XDPPass, rig.InnerUDP(stranger).Delivered(), "accept_force")
+	r.Send(t, rig.ToWith(rig.InnerUDP(stranger), 0, wire.ConnectForce).Frame()).Is(t, "taken later", rig.XDPPass, rig.InnerUDP(stranger).Delivered(), "accept_force")
 	if c, _ := r.Conn(t, rig.InnerUDP(stranger).Flow); c.Generation == generation {
 		t.Error("a later flow has the same generation")
 	}
@@ -121,22 +120,22 @@ func outUDP(r *rig.Agent, t testing.TB, p rig.Packet) rig.Outcome {
 }
 
 func wrappedUDP(p rig.Packet, generation uint16) []byte {
-	return wrappedIn(answerUDP(p), p.Flow(), rig.HopMAC(0xc), rig.HereMAC, rig.SID(rig.OtherLB, rig.Create, generation))
+	return wrappedIn(answerUDP(p), p.Flow(), rig.HopMAC(0xc), rig.HereMAC, rig.SID(rig.OtherLB, wire.CreateStickiness, generation))
 }
 
 // testIPv4: the same in the other family, from the offer to the refusal.
 func testIPv4(t *testing.T, seen rig.Hits) {
 	at4 := func(o *topo.Offering) { o.VIP.Addr = rig.Vip4 }
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort), rig.Offering(rig.HuntPort, at4))
-	opening := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN))
-	generation := policy.Generation(opening.Seq)
-	offer := rig.To(opening, generation, 0xca, 0xcf)
+	opening := rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN))
+	generation := wire.Generation(opening.Seq)
+	offer := rig.To(opening, generation, wire.ConnectAvail, wire.ConnectForce)
 	r.Send(t, offer.Frame()).Is(t, "nobody there", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_no_listener")
 	l := listenAt(t, opening.Dst, 1)
 	r.Accept(t, opening)
 	p := opening
-	p.Flags, p.Seq = rig.ACK, opening.Seq+1
-	r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
+	p.Flags, p.Seq = wire.ACK, opening.Seq+1
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
 	rig.Reset(t, l)
 	rig.Established(t, opening, opening.Seq)
 	r.Acknowledge(t, opening)
@@ -144,15 +143,15 @@ func testIPv4(t *testing.T, seen rig.Hits) {
 		t.Errorf("it counts in load %d", c.Offering)
 	}
 	forget(r, t, p)
-	r.Send(t, rig.To(p, 0, 0xe5, 0xe5).Frame()).Is(t, "forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
 	if c := r.MustConn(t, p); c.Generation != generation || c.State != connWait {
 		t.Errorf("recovered as %+v", c)
 	}
 
 	for _, c := range rig.Congestion { // which is in the header that has a checksum
-		q := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.ACK))
+		q := rig.OverIPv4(rig.Inward(rig.HuntPort, wire.ACK))
 		q.Class = 0xb8 | c.Inner
-		s := rig.To(q, 0, 0xd7)
+		s := rig.To(q, 0, wire.Deliver)
 		s.Class = c.Outer
 		if c.Want == rig.Dropped {
 			r.Send(t, s.Frame()).Is(t, "congestion", rig.XDPDrop, nil, "drop_congested")
@@ -163,7 +162,7 @@ func testIPv4(t *testing.T, seen rig.Hits) {
 	}
 	stranger := p
 	stranger.Src = netip.AddrPortFrom(rig.Client4, 1)
-	s := rig.To(stranger, 7, 0xa5)
+	s := rig.To(stranger, 7, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "not mine", rig.XDPTX, s.Returned(), "give_back_not_mine")
 	r.Send(t, rig.Altered(s.Frame(), rig.AtUpper, 0x44)).Is(t, "half a header", rig.XDPDrop, nil, "drop_truncated")
 	testRefused4(t, r, stranger)
@@ -179,12 +178,12 @@ func testRefused4(t *testing.T, r *rig.Agent, p rig.Packet) {
 		}
 	}
 	rig.Queued(t, 2, l)
-	p.Flags, p.Payload = rig.SYN, []byte("early")
-	answer := rig.Packet{Hop: 64, Src: p.Dst, Dst: p.Src, Ack: p.Seq + 1 + 5, Flags: rig.RST | rig.ACK}
+	p.Flags, p.Payload = wire.SYN, []byte("early")
+	answer := rig.Packet{Hop: 64, Src: p.Dst, Dst: p.Src, Ack: p.Seq + 1 + 5, Flags: wire.RST | wire.ACK}
 	in := rig.InnerTCP(answer)
-	clear(in.Ip[20+14 : 20+18]) // window 0, and the checksum anew
-	binary.BigEndian.PutUint16(in.Ip[20+16:], rig.Checksum(p.Dst.Addr(), p.Src.Addr(), 6, in.Ip[20:]))
-	r.Send(t, rig.To(p, policy.Generation(p.Seq), 0xcf).Frame()).
+	rig.NoWindow(in.Ip)
+	rig.Unidentified(in.Ip)
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()).
 		Is(t, "full queue", rig.XDPTX, in.Frame(rig.RouterMAC, rig.HereMAC), "refuse_full_reset")
 }
 
@@ -193,67 +192,67 @@ func testRefused4(t *testing.T, r *rig.Agent, p rig.Packet) {
 func testInsert(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort), udpOffering())
 	rig.Listen(t, rig.HuntPort, 128)
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Class = 0xb9
 	p.Payload = []byte("early data")
-	generation := policy.Generation(p.Seq)
-	offer := rig.To(p, generation, 0xca, 0xcf).Inserted()
+	generation := wire.Generation(p.Seq)
+	offer := rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce).Inserted()
 	r.Send(t, offer.Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(p), "accept_avail")
 	if c := r.MustConn(t, p); c.Flags != connPending|connInsert || c.LbBe != objects.LocatorBits(rig.LbLocator) {
 		t.Errorf("accepted as %+v", c)
 	}
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })
 	p.Seq++
-	offer = rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Inserted()
+	offer = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Inserted()
 	r.Send(t, offer.Frame()).Is(t, "passed on", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
 	p.Seq++
-	last := rig.To(p, policy.Generation(p.Seq), 0xca).Inserted()
+	last := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail).Inserted()
 	r.Send(t, last.Frame()).Is(t, "the VIP is no candidate", rig.XDPPass, rig.Delivered(p), "accept_force")
-	r.Send(t, rig.To(p, 0, 0xd7).Inserted().Frame()).Is(t, "dt", rig.XDPPass, rig.Delivered(p), "deliver")
-	tooFar := rig.To(p, 0, 0xd7, 0xd7).Inserted()
+	r.Send(t, rig.To(p, 0, wire.Deliver).Inserted().Frame()).Is(t, "dt", rig.XDPPass, rig.Delivered(p), "deliver")
+	tooFar := rig.To(p, 0, wire.Deliver, wire.Deliver).Inserted()
 	r.Send(t, tooFar.Frame()).Is(t, "dt with a segment left", rig.XDPDrop, nil, "drop_segments_left")
-	spent := rig.To(p, generation, 0xd7).Inserted().Frame()
+	spent := rig.To(p, generation, wire.Deliver).Inserted().Frame()
 	stray := slices.Clone(spent)
 	stray[rig.AtUpper+3] = 0 // no segment left: then our SID is the destination, and the VIP is not
 	r.Send(t, stray).Is(t, "nothing left", rig.XDPPass, rig.Delivered(p), "deliver")
 
 	steered := p
-	steered.Flags = rig.ACK
-	r.Send(t, rig.To(steered, policy.Generation(p.Seq), 0xa5).Inserted().Frame()).Is(t, "steered", rig.XDPPass, rig.Delivered(steered), "steered_embryonic")
+	steered.Flags = wire.ACK
+	r.Send(t, rig.To(steered, wire.Generation(p.Seq), wire.AckStickiness).Inserted().Frame()).Is(t, "steered", rig.XDPPass, rig.Delivered(steered), "steered_embryonic")
 	datagram := rig.InnerUDP(rig.Inward(udpPort, 0))
 	listenUDP(t, rig.Inward(udpPort, 0).Dst)
-	r.Send(t, rig.ToWith(datagram, 0, 0xcf).Inserted().Frame()).Is(t, "datagram", rig.XDPPass, datagram.Delivered(), "accept_force")
+	r.Send(t, rig.ToWith(datagram, 0, wire.ConnectForce).Inserted().Frame()).Is(t, "datagram", rig.XDPPass, datagram.Delivered(), "accept_force")
 }
 
 // testTooBig: an ICMP error about a flow's packet is a packet of the flow, and
 // changes nothing.
 func testTooBig(t *testing.T, seen rig.Hits) {
 	for _, four := range []bool{false, true} {
-		opening := rig.Inward(rig.HuntPort, rig.SYN)
+		opening := rig.Inward(rig.HuntPort, wire.SYN)
 		if four {
 			opening = rig.OverIPv4(opening)
 		}
 		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.VIP.Addr = opening.Dst.Addr() }))
 		in := rig.InnerTooBig(rig.InnerTCP(opening), opening)
-		generation := policy.Generation(opening.Seq)
-		s := rig.ToWith(in, generation, 0xa5)
+		generation := wire.Generation(opening.Seq)
+		s := rig.ToWith(in, generation, wire.AckStickiness)
 		r.Send(t, s.Frame()).Is(t, "as, nobody's", rig.XDPTX, s.Returned(), "give_back_not_mine")
-		s = rig.ToWith(in, 0, 0xe5, 0xe5)
+		s = rig.ToWith(in, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 		r.Send(t, s.Frame()).Is(t, "rs, not mine", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-		r.Send(t, rig.ToWith(in, 0, 0xe5).Frame()).Is(t, "rs, nobody's", rig.XDPDrop, nil, "drop_unowned")
-		r.Send(t, rig.ToWith(in, 0, 0xcf).Frame()).Is(t, "offer", rig.XDPDrop, nil, "drop_not_a_syn")
-		r.Send(t, rig.ToWith(in, 0, 0xd7).Frame()).Is(t, "dt", rig.XDPPass, in.Delivered(), "deliver")
+		r.Send(t, rig.ToWith(in, 0, wire.RecoverStickiness).Frame()).Is(t, "rs, nobody's", rig.XDPDrop, nil, "drop_unowned")
+		r.Send(t, rig.ToWith(in, 0, wire.ConnectForce).Frame()).Is(t, "offer", rig.XDPDrop, nil, "drop_not_a_syn")
+		r.Send(t, rig.ToWith(in, 0, wire.Deliver).Frame()).Is(t, "dt", rig.XDPPass, in.Delivered(), "deliver")
 		rig.Established(t, opening, opening.Seq)
-		r.Send(t, rig.ToWith(in, generation, 0xa5).Frame()).Is(t, "as, the kernel's", rig.XDPPass, in.Delivered(), "steered")
-		r.Send(t, rig.ToWith(in, 0, 0xe5).Frame()).Is(t, "rs, the kernel's", rig.XDPPass, in.Delivered(), "recovered")
+		r.Send(t, rig.ToWith(in, generation, wire.AckStickiness).Frame()).Is(t, "as, the kernel's", rig.XDPPass, in.Delivered(), "steered")
+		r.Send(t, rig.ToWith(in, 0, wire.RecoverStickiness).Frame()).Is(t, "rs, the kernel's", rig.XDPPass, in.Delivered(), "recovered")
 		if _, known := r.Conn(t, opening.Flow()); known {
 			t.Error("a message about a flow made an entry")
 		}
 		p := opening
-		p.Flags = rig.ACK
-		r.Send(t, rig.To(p, generation, 0xa5).Frame()).Is(t, "its data", rig.XDPPass, rig.Delivered(p), "steered_adopted")
+		p.Flags = wire.ACK
+		r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "its data", rig.XDPPass, rig.Delivered(p), "steered_adopted")
 		before := r.MustConn(t, opening)
-		r.Send(t, rig.ToWith(in, generation, 0xa5).Frame()).Is(t, "as, known", rig.XDPPass, in.Delivered(), "steered")
+		r.Send(t, rig.ToWith(in, generation, wire.AckStickiness).Frame()).Is(t, "as, known", rig.XDPPass, in.Delivered(), "steered")
 		if after := r.MustConn(t, opening); after != before {
 			t.Errorf("a message about a flow made of %+v %+v", before, after)
 		}
@@ -264,37 +263,37 @@ func testTooBig(t *testing.T, seen rig.Hits) {
 func testOutWires(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable),
 		rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.VIP.Addr = rig.Vip4 }))
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
-	generation := policy.Generation(opening.Seq)
-	r.Send(t, rig.To(opening, generation, 0xcf).Inserted().Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(opening), "accept_force")
-	p := rig.Outward(rig.HuntPort, rig.SYN|rig.ACK)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
+	generation := wire.Generation(opening.Seq)
+	r.Send(t, rig.To(opening, generation, wire.ConnectForce).Inserted().Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(opening), "accept_force")
+	p := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
 	p.Class, p.Payload = 0xb9, []byte("data")
-	answerOut(r, t, p, 0).Is(t, "inserted", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, rig.Create, generation), rig.Own(rig.ServerLocator(rig.Here))), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "inserted", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_create")
 	long := p
 	long.Payload = make([]byte, rig.MTU-60-56+1)
 	answerOut(r, t, long, 0).Is(t, "no room", tcUnspec, long.Frame(), "signal_deferred")
 	long.Payload = long.Payload[1:]
-	answerOut(r, t, long, 0).Is(t, "just room", tcUnspec, signalInserted(long, rig.SID(rig.LbLocator, rig.Create, generation), rig.Own(rig.ServerLocator(rig.Here))), "signal_create")
-	q := rig.Inward(rig.HuntPort, rig.ACK)
+	answerOut(r, t, long, 0).Is(t, "just room", tcUnspec, signalInserted(long, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_create")
+	q := rig.Inward(rig.HuntPort, wire.ACK)
 	q.Seq++
-	r.Send(t, rig.To(q, generation, 0xa5).Inserted().Frame())
-	p.Flags = rig.FIN | rig.ACK
-	answerOut(r, t, p, 0).Is(t, "removal", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, rig.Remove, generation), rig.Own(rig.ServerLocator(rig.Here))), "signal_remove")
-	r.Send(t, rig.To(q, 0, 0xe5).Frame()).Is(t, "an LB of the other wire", rig.XDPPass, rig.Delivered(q), "recovered")
+	r.Send(t, rig.To(q, generation, wire.AckStickiness).Inserted().Frame())
+	p.Flags = wire.FIN | wire.ACK
+	answerOut(r, t, p, 0).Is(t, "removal", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, wire.RemoveStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_remove")
+	r.Send(t, rig.To(q, 0, wire.RecoverStickiness).Frame()).Is(t, "an LB of the other wire", rig.XDPPass, rig.Delivered(q), "recovered")
 	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "encapsulated", tcUnspec, signalled(p, rig.Create, generation), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "encapsulated", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 
 	opening = rig.OverIPv4(opening)
 	r.Accept(t, opening)
 	p = rig.OverIPv4(p)
-	p.Flags = rig.SYN | rig.ACK
+	p.Flags = wire.SYN | wire.ACK
 	in := rig.InnerTCP(p)
 	r.Out.Ctx = nil
 	r.Out.Send(t, in.Frame(rig.RouterMAC, rig.HereMAC)).Is(t, "IPv4", tcUnspec,
-		wrappedIn(in, p.Reversed(), rig.HopMAC(0xb), rig.HereMAC, rig.SID(rig.LbLocator, rig.Create, generation)), "signal_create")
+		wrappedIn(in, p.Reversed(), rig.HopMAC(0xb), rig.HereMAC, rig.SID(rig.LbLocator, wire.CreateStickiness, generation)), "signal_create")
 }
 
 // signalInserted is what must leave for the LB with p inside its own segments.
 func signalInserted(p rig.Packet, to, from netip.Addr) []byte {
-	return rig.Ethernet(rig.HopMAC(0xb), p.From, rig.InsertedInto(from, rig.InnerTCP(p), []netip.Addr{to}))
+	return wire.Frame(rig.HopMAC(0xb), p.From, wire.Route{From: from, Segments: []netip.Addr{to}}.Insert(p.Ip()))
 }

@@ -10,8 +10,8 @@ import (
 
 	"proffer/dataplane/bench"
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // steered is a bench of an LB that knows the test's flow, and that flow's data.
@@ -32,13 +32,13 @@ func steered(t *testing.T) (*bench.LB, int, *bench.Drill) {
 	r := &rig.LB{LB: b.LB, Cfg: rig.LBConfig(rig.Hunting(2, 8))}
 	r.Resolve(t, 8)
 	const flow = 7 << 14 // of clientAddr, which ends in 7
-	p := rig.Outward(rig.HuntPort, rig.ACK)
+	p := rig.Outward(rig.HuntPort, wire.ACK)
 	p.Payload = make([]byte, 100)
-	d := &bench.Drill{Frame: rig.SignalFrom(1, p, rig.Create, policy.Generation(rig.ClientISN)), Changed: 64, Address: 92, Port: 96, First: flow}
+	d := &bench.Drill{Frame: rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)), Changed: 64, Address: 92, Port: 96, First: flow}
 	if _, err := b.Run(cpu, 1, d); err != nil {
 		t.Fatal(err)
 	}
-	q := rig.Inward(rig.HuntPort, rig.ACK)
+	q := rig.Inward(rig.HuntPort, wire.ACK)
 	q.Payload = make([]byte, 100)
 	return b, cpu, &bench.Drill{Frame: q.Frame(), Changed: 32, Address: 36, Port: 54, Flows: 1, First: flow}
 }

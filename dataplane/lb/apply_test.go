@@ -12,6 +12,7 @@ import (
 
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // largeFarm is n servers, more than farm has, of which one drains; -1: none.
@@ -51,7 +52,7 @@ func traffic(b *testing.B, r *rig.LB) (stop func() (packets int, cpu float64)) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		before, n := cpuTime(b, unix.RUSAGE_THREAD), 0
-		for frame := rig.Inward(rig.HuntPort, rig.ACK).Frame(); !end.Load(); n++ {
+		for frame := rig.Inward(rig.HuntPort, wire.ACK).Frame(); !end.Load(); n++ {
 			r.Run(b, frame)
 		}
 		done <- result{n, cpuTime(b, unix.RUSAGE_THREAD) - before}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // padded fills TCP options up to a whole number of words.
@@ -51,7 +51,7 @@ func testClamp(t *testing.T, seen rig.Hits) {
 		if p.Src.Addr().Is4() {
 			most = room - 40
 		}
-		r.Send(t, rig.SignalFrom(1, p, rig.Create, policy.Generation(rig.ClientISN)))
+		r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)))
 		for _, l := range layouts {
 			for _, value := range []int{0, 536, most - 1, most, most + 1, 1460, 9000, 65535} {
 				p.Options = slices.Clone(l.options)
@@ -61,7 +61,7 @@ func testClamp(t *testing.T, seen rig.Hits) {
 					clamped.Options = slices.Clone(p.Options)
 					binary.BigEndian.PutUint16(clamped.Options[l.at+2:], uint16(min(value, most)))
 				}
-				out := r.Send(t, rig.SignalFrom(1, p, rig.Create, policy.Generation(rig.ClientISN)))
+				out := r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)))
 				why := []string{"stickiness_repeated"}
 				if l.at >= 0 && value > most {
 					why = append(why, "mss_clamped")
@@ -70,7 +70,7 @@ func testClamp(t *testing.T, seen rig.Hits) {
 			}
 		}
 	}
-	data := rig.Outward(rig.HuntPort, rig.ACK)
+	data := rig.Outward(rig.HuntPort, wire.ACK)
 	data.Options = rig.MSS(9000)
-	r.Send(t, rig.SignalFrom(1, data, rig.Create, 1)).Is(t, "no SYN", rig.XDPTX, rig.Unwrapped(data), "stickiness_recovered")
+	r.Send(t, rig.SignalFrom(1, data, wire.CreateStickiness, 1)).Is(t, "no SYN", rig.XDPTX, rig.Unwrapped(data), "stickiness_recovered")
 }

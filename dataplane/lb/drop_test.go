@@ -8,23 +8,23 @@ import (
 	"testing"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testPassUntouched: whatever is for no service of ours is the kernel's.
 func testPassUntouched(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
-	plain := rig.Inward(rig.HuntPort, rig.SYN).Frame()
-	plain4 := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN)).Frame()
+	plain := rig.Inward(rig.HuntPort, wire.SYN).Frame()
+	plain4 := rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)).Frame()
 	vlan := slices.Concat(plain[:12], []byte{0x81, 0, 0, 5}, plain[12:])
 	arp := make([]byte, 42)
 	arp[12], arp[13] = 8, 6
-	elsewhere := rig.Inward(rig.HuntPort, rig.SYN)
+	elsewhere := rig.Inward(rig.HuntPort, wire.SYN)
 	elsewhere.Dst = netip.MustParseAddrPort("[2001:db8:f::2]:80")
-	toSelf := rig.Inward(rig.HuntPort, rig.SYN)
-	toSelf.Dst = netip.AddrPortFrom(rig.Own(rig.LbLocator), rig.HuntPort)
+	toSelf := rig.Inward(rig.HuntPort, wire.SYN)
+	toSelf.Dst = netip.AddrPortFrom(wire.Own(rig.LbLocator), rig.HuntPort)
 	for _, c := range []struct {
 		what  string
 		frame []byte
@@ -37,18 +37,18 @@ func testPassUntouched(t *testing.T, seen rig.Hits) {
 		{"IPv4 header cut short", plain4[:33], "pass_not_ip"},
 		{"IPv4 header of 16 bytes", rig.Altered(plain4, rig.AtVersion, 0x44), "pass_not_ip"},
 		{"IPv4 shorter than its header", rig.Altered(plain4, 17, 19), "pass_not_ip"},
-		{"version 4 behind IPv6's type", rig.Altered(plain, rig.AtVersion, 0x40), "pass_not_ip"},
+		{"version 4 behind IPv6's type", rig.Altered(plain, rig.AtVersion, 4<<4), "pass_not_ip"},
 		{"version 6 behind IPv4's type", rig.Altered(rig.Altered(plain, rig.AtEtherType, 8), rig.AtEtherType+1, 0), "pass_not_ip"},
 		{"version 5", rig.Altered(plain, rig.AtVersion, 0x50), "pass_not_ip"},
-		{"version 4 for our own address", rig.Altered(toSelf.Frame(), rig.AtVersion, 0x40), "pass_not_ip"},
+		{"version 4 for our own address", rig.Altered(toSelf.Frame(), rig.AtVersion, 4<<4), "pass_not_ip"},
 		{"UDP to TCP's port", rig.Datagram(rig.HuntPort, "x").Frame(), "pass_not_service"},
 		{"no next header, to the VIP", rig.Altered(plain, rig.AtNext, 59), "pass_not_service"},
-		{"another port", rig.Inward(8080, rig.SYN).Frame(), "pass_not_service"},
+		{"another port", rig.Inward(8080, wire.SYN).Frame(), "pass_not_service"},
 		{"another address", elsewhere.Frame(), "pass_not_service"},
 		{"another address, cut at the ports", elsewhere.Frame()[:57], "pass_not_service"},
 		{"another address, fragment", rig.Altered(elsewhere.Frame(), rig.AtNext, 44), "pass_not_service"},
 		{"IPv4", plain4, "pass_not_service"},
-		{"too big about nobody's flow", rig.TooBig(rig.Outward(8080, rig.ACK), 1400).Frame(), "pass_not_service"},
+		{"too big about nobody's flow", rig.TooBig(rig.Outward(8080, wire.ACK), 1400).Frame(), "pass_not_service"},
 		{"own address", toSelf.Frame(), "pass_own_address"},
 		{"own address, cut short", toSelf.Frame()[:60], "pass_own_address"},
 	} {
@@ -59,7 +59,7 @@ func testPassUntouched(t *testing.T, seen rig.Hits) {
 // testClientMalformed: what is for a VIP and cannot be understood is dropped.
 func testClientMalformed(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Hunting(2, 4, rig.Over4), rig.Hunting(2, 4, rig.OverUDP))
-	for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, rig.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN))} {
+	for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN))} {
 		plain := p.Frame()
 		header := len(plain) - 20
 		for cut := header; cut < len(plain); cut++ {
@@ -74,7 +74,7 @@ func testClientMalformed(t *testing.T, seen rig.Hits) {
 		}
 		r.Send(t, rig.Altered(plain, header+12, 6<<4)).Is(t, "data offset past the end", rig.XDPDrop, nil, "drop_malformed_transport")
 	}
-	plain := rig.Inward(rig.HuntPort, rig.SYN).Frame()
+	plain := rig.Inward(rig.HuntPort, wire.SYN).Frame()
 	for _, next := range []byte{0, 43, 60, 51, 135, 139, 140} {
 		r.Send(t, rig.Altered(plain, rig.AtNext, next)).Is(t, fmt.Sprint("extension header ", next), rig.XDPDrop, nil, "drop_extension_header")
 	}
@@ -84,7 +84,7 @@ func testClientMalformed(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.Altered(plain, rig.AtHop, 1)).Is(t, "hop limit 1", rig.XDPDrop, nil, "drop_hop_limit")
 	r.Send(t, rig.Altered(plain, rig.AtHop, 0)).Is(t, "hop limit 0", rig.XDPDrop, nil, "drop_hop_limit")
 
-	four := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN)).Frame()
+	four := rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)).Frame()
 	r.Send(t, slices.Concat(rig.Altered(four, 14, 0x46)[:34], make([]byte, 4), four[34:])).
 		Is(t, "IPv4 option", rig.XDPDrop, nil, "drop_extension_header")
 	r.Send(t, rig.Altered(four, 20, 0x20)).Is(t, "IPv4, more fragments", rig.XDPDrop, nil, "drop_fragment")
@@ -123,25 +123,25 @@ func testUnknownDispatch(t *testing.T, seen rig.Hits) {
 	drop := func(what string, frame []byte, reason string) {
 		r.Send(t, frame).Is(t, what, rig.XDPDrop, nil, reason)
 	}
-	drop("SYN", rig.Inward(rig.HuntPort, rig.SYN).Frame(), "drop_unknown_dispatch")
-	drop("ACK", rig.Inward(rig.HuntPort, rig.ACK).Frame(), "drop_unknown_dispatch")
+	drop("SYN", rig.Inward(rig.HuntPort, wire.SYN).Frame(), "drop_unknown_dispatch")
+	drop("ACK", rig.Inward(rig.HuntPort, wire.ACK).Frame(), "drop_unknown_dispatch")
 	drop("datagram", rig.Datagram(rig.HuntPort, "x").Frame(), "drop_unknown_dispatch")
-	for _, f := range fragmentsOf(rig.Inward(rig.HuntPort, rig.ACK)) {
+	for _, f := range fragmentsOf(rig.Inward(rig.HuntPort, wire.ACK)) {
 		drop("fragment", f, "drop_fragment")
 	}
-	answer := rig.Outward(rig.HuntPort, rig.SYN|rig.ACK)
-	drop("cs", rig.SignalFrom(2, answer, rig.Create, 7), "drop_not_from_vip")
-	drop("rms", rig.SignalFrom(2, answer, rig.Remove, 7), "drop_not_from_vip")
-	drop("nm", rig.SignalFrom(2, rig.Inward(rig.HuntPort, rig.ACK), 0x40, 7), "drop_not_from_vip")
+	answer := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
+	drop("cs", rig.SignalFrom(2, answer, wire.CreateStickiness, 7), "drop_not_from_vip")
+	drop("rms", rig.SignalFrom(2, answer, wire.RemoveStickiness, 7), "drop_not_from_vip")
+	drop("nm", rig.SignalFrom(2, rig.Inward(rig.HuntPort, wire.ACK), wire.NotMine, 7), "drop_not_from_vip")
 }
 
 // testNoWayOut: nobody to send to, no neighbour, no room before the frame.
 func testNoWayOut(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 0), rig.Service(81, topo.Single, 1, 0), rig.Service(82, topo.Single, 1, 3))
-	r.Send(t, rig.Inward(rig.HuntPort, rig.SYN).Frame()).Is(t, "hunt", rig.XDPDrop, nil, "drop_no_server")
-	r.Send(t, rig.Inward(81, rig.SYN).Frame()).Is(t, "single", rig.XDPDrop, nil, "drop_no_server")
+	r.Send(t, rig.Inward(rig.HuntPort, wire.SYN).Frame()).Is(t, "hunt", rig.XDPDrop, nil, "drop_no_server")
+	r.Send(t, rig.Inward(81, wire.SYN).Frame()).Is(t, "single", rig.XDPDrop, nil, "drop_no_server")
 	r.Resolve(t, 0)
-	r.Send(t, rig.Inward(82, rig.SYN).Frame()).Is(t, "single, no next hop", rig.XDPDrop, nil, "drop_no_next_hop")
+	r.Send(t, rig.Inward(82, wire.SYN).Frame()).Is(t, "single, no next hop", rig.XDPDrop, nil, "drop_no_next_hop")
 
 	r.Reconfigure(t, rig.Hunting(4, 8))
 	r.Resolve(t, 3) // those that are not resolved are left out
@@ -150,7 +150,7 @@ func testNoWayOut(t *testing.T, seen rig.Hits) {
 			r.Reconfigure(t, rig.Hunting(2, 8))
 			r.Resolve(t, 3)
 		}
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+1+i))
 		near := slices.DeleteFunc(r.List(t, 0, p.Flow()), func(s int) bool { return s > 2 })
 		if len(near) == 0 {
@@ -162,11 +162,11 @@ func testNoWayOut(t *testing.T, seen rig.Hits) {
 	r.Resolve(t, 255)
 	r.Learn(t, 7, rig.ClientISN)
 	r.Resolve(t, 3)
-	r.Send(t, rig.Inward(rig.HuntPort, rig.ACK).Frame()).Is(t, "the owner has no next hop", rig.XDPDrop, nil, "drop_no_next_hop")
+	r.Send(t, rig.Inward(rig.HuntPort, wire.ACK).Frame()).Is(t, "the owner has no next hop", rig.XDPDrop, nil, "drop_no_next_hop")
 
 	r.Resolve(t, 255)
 	const metadata = 216 // takes most of XDP's 256 bytes of headroom
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
 	r.Ctx = xdpContext{Data: metadata, DataEnd: uint32(metadata + len(p.Frame()))}
 	r.Send(t, append(make([]byte, metadata), p.Frame()...)).Is(t, "metadata", rig.XDPDrop, nil, "drop_no_headroom")
@@ -181,10 +181,10 @@ type xdpContext struct {
 func testUnwrap(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Service(81, topo.Single, 1, 4))
 	p := rig.SynAck(rig.HuntPort)
-	generation := policy.Generation(rig.ClientISN)
+	generation := wire.Generation(rig.ClientISN)
 	stranger := p
 	stranger.Src = netip.MustParseAddrPort("[2001:db8:f::2]:80")
-	otherPort := rig.Outward(8080, rig.SYN|rig.ACK)
+	otherPort := rig.Outward(8080, wire.SYN|wire.ACK)
 	lost := p
 	lost.Dst = netip.MustParseAddrPort("[2001:db8:dead::1]:40000")
 	dying := p
@@ -196,18 +196,18 @@ func testUnwrap(t *testing.T, seen rig.Hits) {
 		frame []byte
 		why   string
 	}{
-		{"a server's function", rig.SignalFrom(1, p, 0xca, generation), "drop_unknown_function"},
+		{"a server's function", rig.SignalFrom(1, p, wire.ConnectAvail, generation), "drop_unknown_function"},
 		{"no function of any node", rig.SignalFrom(1, p, 0x77, generation), "drop_unknown_function"},
-		{"unknown locator", rig.SignalFrom(9, p, rig.Create, generation), "drop_unknown_sender"},
-		{"a server goes on with a list", rig.SignalFrom(1, rig.Inward(rig.HuntPort, rig.ACK), rig.GoOn, generation), "drop_unknown_sender"},
-		{"inner source no VIP", rig.SignalFrom(1, stranger, rig.Create, generation), "drop_not_from_vip"},
-		{"inner source another port", rig.SignalFrom(1, otherPort, rig.Create, generation), "drop_not_from_vip"},
-		{"inner protocol another", rig.SignalFrom(1, udp, rig.Create, generation), "drop_not_from_vip"},
-		{"inner packet inward", rig.SignalFrom(1, rig.Inward(rig.HuntPort, rig.ACK), rig.Create, generation), "drop_not_from_vip"},
-		{"given back, outward", rig.SignalFrom(1, p, rig.NotMine, generation), "drop_not_from_vip"},
-		{"a service without flows", rig.SignalFrom(1, rig.Outward(81, rig.SYN|rig.ACK), rig.Create, generation), "drop_not_from_vip"},
-		{"hop limit", rig.SignalFrom(1, dying, rig.Create, generation), "drop_hop_limit"},
-		{"no neighbour", rig.SignalFrom(1, lost, rig.Create, generation), "drop_no_next_hop"},
+		{"unknown locator", rig.SignalFrom(9, p, wire.CreateStickiness, generation), "drop_unknown_sender"},
+		{"a server goes on with a list", rig.SignalFrom(1, rig.Inward(rig.HuntPort, wire.ACK), wire.RecoverStickiness, generation), "drop_unknown_sender"},
+		{"inner source no VIP", rig.SignalFrom(1, stranger, wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"inner source another port", rig.SignalFrom(1, otherPort, wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"inner protocol another", rig.SignalFrom(1, udp, wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"inner packet inward", rig.SignalFrom(1, rig.Inward(rig.HuntPort, wire.ACK), wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"given back, outward", rig.SignalFrom(1, p, wire.NotMine, generation), "drop_not_from_vip"},
+		{"a service without flows", rig.SignalFrom(1, rig.Outward(81, wire.SYN|wire.ACK), wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"hop limit", rig.SignalFrom(1, dying, wire.CreateStickiness, generation), "drop_hop_limit"},
+		{"no neighbour", rig.SignalFrom(1, lost, wire.CreateStickiness, generation), "drop_no_next_hop"},
 	} {
 		r.Send(t, c.frame).Is(t, c.what, rig.XDPDrop, nil, c.why)
 		if n, _ := r.Table.Count(t); n != 0 {
@@ -218,17 +218,17 @@ func testUnwrap(t *testing.T, seen rig.Hits) {
 	if err != nil || addr != lost.Dst.Addr() {
 		t.Errorf("unresolved %v, %v, want %v", addr, err, lost.Dst.Addr())
 	}
-	r.Send(t, rig.SignalFrom(1, p, rig.Create, generation)).Is(t, "a signal", rig.XDPTX, rig.Unwrapped(p), "stickiness_created")
+	r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, generation)).Is(t, "a signal", rig.XDPTX, rig.Unwrapped(p), "stickiness_created")
 }
 
 // testUnwrapCongestion: all combinations of RFC 6040, figure 4.
 func testUnwrapCongestion(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Hunting(2, 4, rig.Over4))
 	for _, p := range []rig.Packet{rig.SynAck(rig.HuntPort), rig.OverIPv4(rig.SynAck(rig.HuntPort))} {
-		r.Send(t, rig.SignalFrom(1, p, rig.Create, 5))
+		r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, 5))
 		for _, c := range rig.Congestion {
 			p.Class = 0xb8 | c.Inner
-			frame := rig.SignalFrom(1, p, rig.Create, 5)
+			frame := rig.SignalFrom(1, p, wire.CreateStickiness, 5)
 			frame[rig.AtVersion+1] = frame[rig.AtVersion+1]&^0x30 | c.Outer<<4
 			what := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
 			if c.Want == rig.Dropped {
@@ -246,8 +246,8 @@ func testUnwrapCongestion(t *testing.T, seen rig.Hits) {
 func testServerMalformed(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
 	p := rig.SynAck(rig.HuntPort)
-	good := rig.SignalFrom(1, p, rig.Create, 5)
-	inserted := rig.SignalFrom(1, p, rig.Create, 5, rig.Insert)
+	good := rig.SignalFrom(1, p, wire.CreateStickiness, 5)
+	inserted := rig.SignalFrom(1, p, wire.CreateStickiness, 5, rig.Insert)
 	for cut := rig.AtUpper; cut < len(good); cut++ {
 		r.Send(t, good[:cut]).Is(t, fmt.Sprintf("cut to %d bytes", cut), rig.XDPDrop, nil, "drop_truncated")
 	}
@@ -263,13 +263,13 @@ func testServerMalformed(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.Altered(good, rig.AtNext, 59)).Is(t, "no next header", rig.XDPDrop, nil, "drop_nothing_inside")
 	r.Send(t, rig.Altered(good, rig.AtUpper+40+12, 4<<4)).Is(t, "data offset 4", rig.XDPDrop, nil, "drop_malformed_transport")
 	r.Send(t, rig.Altered(inserted, rig.AtUpper+56+12, 4<<4)).Is(t, "inserted, data offset 4", rig.XDPDrop, nil, "drop_malformed_transport")
-	for _, c := range rig.BadSRHs(rig.SID(rig.LbLocator, rig.Create, 5)) {
+	for _, c := range rig.BadSRHs(rig.SID(rig.LbLocator, wire.CreateStickiness, 5)) {
 		r.Send(t, rig.WithSRH(good, c.Header)).Is(t, c.What, rig.XDPDrop, nil, "drop_malformed_srh")
 	}
-	to := rig.SID(rig.LbLocator, rig.Create, 5)
-	last := rig.SRH(41, 0, 0, to)
+	to := rig.SID(rig.LbLocator, wire.CreateStickiness, 5)
+	last := wire.SRH(wire.ProtoIPv6, 0, to)
 	r.Send(t, rig.WithSRH(good, last)).Is(t, "SRH that has done its work", rig.XDPTX, rig.Unwrapped(p), "stickiness_created")
-	onward := rig.SRH(41, 1, 1, rig.ClientAddr, to)
+	onward := wire.SRH(wire.ProtoIPv6, 1, to, rig.ClientAddr)
 	r.Send(t, rig.WithSRH(good, onward)).Is(t, "a signal that wants to go on", rig.XDPDrop, nil, "drop_segments_left")
 	r.Send(t, rig.Altered(inserted, rig.AtUpper+3, 2)).Is(t, "inserted, two to go", rig.XDPDrop, nil, "drop_segments_left")
 }

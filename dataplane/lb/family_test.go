@@ -1,22 +1,21 @@
 package lb_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testLBIPv4: a service of IPv4 travels in the same segments, protocol 4 inside;
 // every header that is changed keeps a right checksum.
 func testLBIPv4(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Over4))
-	p := rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN))
+	p := rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN))
 	list := r.List(t, 0, p.Flow())
 	for _, class := range []byte{0, 0x2e, 0xff} {
 		for _, hop := range []byte{2, 64, 128, 255} {
@@ -24,18 +23,18 @@ func testLBIPv4(t *testing.T, seen rig.Hits) {
 			out := r.Send(t, p.Frame())
 			out.Is(t, fmt.Sprintf("TOS %#02x, TTL %d", class, hop), rig.XDPTX, rig.Offered(p, list), "offer")
 			inner := out.Frame[len(out.Frame)-40:]
-			if rig.Sum(inner[:20]) != 0xffff || out.Frame[rig.AtUpper] != 4 {
+			if wire.Checksum(inner[:20]) != 0 || out.Frame[rig.AtUpper] != 4 {
 				t.Fatalf("inner header %x behind protocol %d", inner[:20], out.Frame[rig.AtUpper])
 			}
 		}
 	}
 	r.Accepted(t, 3, p)
-	p.Flags, p.Ack = rig.ACK, rig.ServerISN+1
-	r.Send(t, p.Frame()).Is(t, "steered", rig.XDPTX, rig.ToOne(p, 3, 0xa5, policy.Generation(p.Seq)), "flow_established", "steer")
+	p.Flags, p.Ack = wire.ACK, rig.ServerISN+1
+	r.Send(t, p.Frame()).Is(t, "steered", rig.XDPTX, rig.ToOne(p, 3, wire.AckStickiness, wire.Generation(p.Seq)), "flow_established", "steer")
 	for _, hop := range []byte{2, 64, 255} {
-		answer := p.Reply(rig.FIN | rig.ACK)
+		answer := p.Reply(wire.FIN | wire.ACK)
 		answer.Hop, answer.Class = hop, 0xb9
-		r.Send(t, rig.SignalFrom(3, answer, rig.Remove, policy.Generation(p.Seq))).
+		r.Send(t, rig.SignalFrom(3, answer, wire.RemoveStickiness, wire.Generation(p.Seq))).
 			Is(t, fmt.Sprint("unwrapped, TTL ", hop), rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
 	}
 	p.Hop--
@@ -45,7 +44,7 @@ func testLBIPv4(t *testing.T, seen rig.Hits) {
 	}
 	back := p
 	back.Hop--
-	r.Send(t, rig.SignalFrom(3, p, rig.NotMine, 1)).Is(t, "given back", rig.XDPTX, rig.Recovered(p, rest), "recover_returned")
+	r.Send(t, rig.SignalFrom(3, p, wire.NotMine, 1)).Is(t, "given back", rig.XDPTX, rig.Recovered(p, rest), "recover_returned")
 }
 
 // TestIPv4NextHops: the longest prefix says which neighbour, also for IPv4.
@@ -60,11 +59,11 @@ func TestIPv4NextHops(t *testing.T) {
 		t.Fatal(err)
 	}
 	for client, mac := range near {
-		p := rig.OverIPv4(rig.Outward(rig.HuntPort, rig.ACK))
+		p := rig.OverIPv4(rig.Outward(rig.HuntPort, wire.ACK))
 		p.Dst = netip.AddrPortFrom(netip.MustParseAddr(client), rig.ClientPort)
 		want := rig.Unwrapped(p)
 		copy(want, mac[:])
-		r.Send(t, rig.SignalFrom(1, p, rig.Create, 5)).Is(t, client, rig.XDPTX, want, "stickiness_recovered")
+		r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, 5)).Is(t, client, rig.XDPTX, want, "stickiness_recovered")
 	}
 }
 
@@ -83,30 +82,30 @@ func testLBUDP(t *testing.T, seen rig.Hits) {
 		}
 		list, union := r.List(t, 0, p.Flow()), r.Union(t, 0, p.Flow())
 		laps := func(union, list []int) []netip.Addr {
-			offers := rig.Ask(0xca, 0, list...)
-			offers[len(offers)-1] = rig.SID(rig.ServerLocator(list[len(list)-1]), 0xcf, 0)
-			return slices.Concat(rig.Ask(0xe5, 0, union...), offers)
+			offers := rig.Ask(wire.ConnectAvail, 0, list...)
+			offers[len(offers)-1] = rig.SID(rig.ServerLocator(list[len(list)-1]), wire.ConnectForce, 0)
+			return slices.Concat(rig.Ask(wire.RecoverStickiness, 0, union...), offers)
 		}
 		want := rig.Sent(p, rig.HopMAC(union[0]), laps(union, list), carried)
 		r.Send(t, p.Frame()).Is(t, "unknown", rig.XDPTX, want, "offer_datagram")
 		r.Send(t, p.Frame()).Is(t, "unknown still", rig.XDPTX, want, "offer_datagram")
 
 		answer := p.Reply(0)
-		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_created")
-		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "another", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
-		r.Send(t, rig.SignalFrom(list[0], answer, rig.Create, 9, carried)).
+		r.Send(t, rig.SignalFrom(list[1], answer, wire.CreateStickiness, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_created")
+		r.Send(t, rig.SignalFrom(list[1], answer, wire.CreateStickiness, 9, carried)).Is(t, "another", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
+		r.Send(t, rig.SignalFrom(list[0], answer, wire.CreateStickiness, 9, carried)).
 			Is(t, "another server's", rig.XDPDrop, nil, "drop_stickiness_conflict", "stickiness_conflict")
-		steer := rig.Sent(p, rig.HopMAC(list[1]), rig.Ask(0xa5, 9, list[1]), carried)
+		steer := rig.Sent(p, rig.HopMAC(list[1]), rig.Ask(wire.AckStickiness, 9, list[1]), carried)
 		r.Send(t, p.Frame()).Is(t, "the client again", rig.XDPTX, steer, "flow_established", "steer")
 		r.Send(t, p.Frame()).Is(t, "and again", rig.XDPTX, steer, "steer")
-		r.Send(t, rig.SignalFrom(list[1], answer, rig.Create, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
+		r.Send(t, rig.SignalFrom(list[1], answer, wire.CreateStickiness, 9, carried)).Is(t, "answer", rig.XDPTX, rig.Unwrapped(answer), "stickiness_repeated")
 
 		others := without(union, list[1])
-		r.Send(t, rig.SignalFrom(list[1], p, rig.NotMine, 9, carried)).Is(t, "not mine", rig.XDPTX,
+		r.Send(t, rig.SignalFrom(list[1], p, wire.NotMine, 9, carried)).Is(t, "not mine", rig.XDPTX,
 			rig.Sent(p, rig.HopMAC(others[0]), laps(others, without(list, list[1])), carried), "recover_returned", "stale_removed")
-		forced := rig.Ask(0xcf, 0, list[0])
-		forced[0] = rig.WithFlags(forced[0], rig.SidFinal)
-		r.Send(t, rig.SignalFrom(list[1], p, rig.NotMine, 0, carried)).
+		forced := rig.Ask(wire.ConnectForce, 0, list[0])
+		forced[0] = rig.WithFlags(forced[0], wire.Final)
+		r.Send(t, rig.SignalFrom(list[1], p, wire.NotMine, 0, carried)).
 			Is(t, "nobody listens", rig.XDPTX, rig.Sent(p, rig.HopMAC(list[0]), forced, carried), "offer_returned")
 	}
 	r := rig.NewLB(t, seen, crowd(15, rig.OverUDP))
@@ -114,9 +113,9 @@ func testLBUDP(t *testing.T, seen rig.Hits) {
 	met, rounds := walk(r, t, p, false)
 	want := append(r.Union(t, 0, p.Flow()), r.List(t, 0, p.Flow())...)
 	for i, v := range met {
-		function := byte(0xe5)
+		function := wire.RecoverStickiness
 		if i == len(want)-1 {
-			function = 0xcf
+			function = wire.ConnectForce
 		}
 		if len(met) != 16 || rounds != 2 || v != (visit{want[i], function}) {
 			t.Fatalf("%d rounds met %v, want %v", rounds, met, want)
@@ -167,7 +166,7 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8), six, four)
 	targets := map[int]bool{}
 	for i := range 40 {
-		for _, p := range []rig.Packet{rig.Inward(81, rig.ACK), rig.OverIPv4(rig.Inward(81, rig.ACK))} {
+		for _, p := range []rig.Packet{rig.Inward(81, wire.ACK), rig.OverIPv4(rig.Inward(81, wire.ACK))} {
 			a := p.Src.Addr().AsSlice()
 			a[len(a)-1] = byte(i + 1)
 			client, _ := netip.AddrFromSlice(a)
@@ -176,7 +175,7 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 			targets[server] = true
 			for port := range uint16(5) {
 				p.Src = netip.AddrPortFrom(client, 1000+port)
-				r.Send(t, p.Frame()).Is(t, "whole", rig.XDPTX, rig.ToOne(p, server, 0xd7, 0), "deliver")
+				r.Send(t, p.Frame()).Is(t, "whole", rig.XDPTX, rig.ToOne(p, server, wire.Deliver, 0), "deliver")
 			}
 			for _, f := range fragmentsOf(p) {
 				out := r.Send(t, f)
@@ -186,8 +185,7 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 					want[7]--
 				} else {
 					want[8]--
-					clear(want[10:12])
-					binary.BigEndian.PutUint16(want[10:], ^rig.Sum(want[:20]))
+					rig.Resum(want)
 				}
 				if int(out.Frame[rig.AtDst+7]) != server || !slices.Equal(out.Frame[rig.AtUpper:], want) {
 					t.Fatalf("fragment went to %d, want %d:\n got %x\nwant %x", out.Frame[rig.AtDst+7], server, out.Frame[rig.AtUpper:], want)
@@ -199,10 +197,10 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 		t.Errorf("40 clients of either family meet %d of 8 servers", len(targets))
 	}
 	r.Reconfigure(t, rig.Hunting(2, 8), rig.Service(81, topo.Single, 1, 8))
-	for _, f := range fragmentsOf(rig.Inward(81, rig.ACK)) {
+	for _, f := range fragmentsOf(rig.Inward(81, wire.ACK)) {
 		r.Send(t, f).Is(t, "not taken any more", rig.XDPDrop, nil, "drop_fragment")
 	}
-	for _, f := range fragmentsOf(rig.OverIPv4(rig.Inward(81, rig.ACK))) {
+	for _, f := range fragmentsOf(rig.OverIPv4(rig.Inward(81, wire.ACK))) {
 		r.Send(t, f).Is(t, "nobody's VIP any more", rig.XDPPass, f, "pass_not_service")
 	}
 }
@@ -210,17 +208,16 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 // fragmentsOf are a first and a later fragment of p: what they say inside is
 // nobody's business (RFC 8200 §4.5, RFC 791 §3.1).
 func fragmentsOf(p rig.Packet) [][]byte {
-	body := p.Tcp()
 	if p.Src.Addr().Is4() {
 		first, later := p.Ip(), p.Ip()
 		first[6], later[6], later[7] = 0x20, 0, 3
 		for _, ip := range [][]byte{first, later} {
-			clear(ip[10:12])
-			binary.BigEndian.PutUint16(ip[10:], ^rig.Sum(ip[:20]))
+			rig.Resum(ip)
 		}
-		return [][]byte{rig.Ethernet(p.To, p.From, first), rig.Ethernet(p.To, p.From, later)}
+		return [][]byte{wire.Frame(p.To, p.From, first), wire.Frame(p.To, p.From, later)}
 	}
+	body := p.Ip()[wire.IPv6Bytes:]
 	first := append([]byte{6, 0, 0, 1, 1, 2, 3, 4}, body...)
 	later := append([]byte{6, 0, 0, 24, 1, 2, 3, 4}, body...)
-	return [][]byte{rig.Ethernet(p.To, p.From, p.Around(44, first)), rig.Ethernet(p.To, p.From, p.Around(44, later))}
+	return [][]byte{wire.Frame(p.To, p.From, p.Around(44, first)), wire.Frame(p.To, p.From, p.Around(44, later))}
 }

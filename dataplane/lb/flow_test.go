@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testCreate: who says cs first has the flow; a SYN-ACK makes an embryonic entry, anything
@@ -33,7 +33,7 @@ func testCreate(t *testing.T, seen rig.Hits) {
 		{"another server, newer connection", 4, young, "stickiness_created", 4, young},
 		{"the same again", 4, young, "stickiness_repeated", 4, young},
 	} {
-		r.Send(t, rig.SignalFrom(c.server, answer, rig.Create, c.generation)).Is(t, c.what, rig.XDPTX, rig.Unwrapped(answer), c.why)
+		r.Send(t, rig.SignalFrom(c.server, answer, wire.CreateStickiness, c.generation)).Is(t, c.what, rig.XDPTX, rig.Unwrapped(answer), c.why)
 		e, known := r.Embryonic(t, f)
 		if !known || e.Server != c.owner || e.Generation != c.of || e.Expects != rig.ServerISN+1 {
 			t.Errorf("%s: embryonic %+v, known %v", c.what, e, known)
@@ -42,8 +42,8 @@ func testCreate(t *testing.T, seen rig.Hits) {
 			t.Errorf("%s: a flow before its client's ACK", c.what)
 		}
 	}
-	answer.Flags = rig.ACK // which is to say that the client has acknowledged that server's
-	r.Send(t, rig.SignalFrom(5, answer, rig.Create, young)).Is(t, "data", rig.XDPTX, rig.Unwrapped(answer), "stickiness_recovered")
+	answer.Flags = wire.ACK // which is to say that the client has acknowledged that server's
+	r.Send(t, rig.SignalFrom(5, answer, wire.CreateStickiness, young)).Is(t, "data", rig.XDPTX, rig.Unwrapped(answer), "stickiness_recovered")
 	if e, known := r.Flow(t, f); !known || e.Server != 5 || e.Generation != young {
 		t.Errorf("recovered: %+v, %v", e, known)
 	}
@@ -57,7 +57,7 @@ func testCreate(t *testing.T, seen rig.Hits) {
 func testCreateInserted(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Inserting))
 	answer := rig.SynAck(rig.HuntPort)
-	frame := rig.SignalFrom(3, answer, rig.Create, 111, rig.Insert)
+	frame := rig.SignalFrom(3, answer, wire.CreateStickiness, 111, rig.Insert)
 	if added := len(frame) - len(answer.Frame()); added != 56 {
 		t.Fatalf("the test's own header has %d bytes", added)
 	}
@@ -65,8 +65,8 @@ func testCreateInserted(t *testing.T, seen rig.Hits) {
 	if e, known := r.Embryonic(t, answer.Reversed()); !known || e.Server != 3 || e.Generation != 111 {
 		t.Errorf("embryonic %+v, known %v", e, known)
 	}
-	answer.Flags = rig.FIN | rig.ACK
-	r.Send(t, rig.SignalFrom(3, answer, rig.Remove, 111, rig.Insert)).Is(t, "FIN", rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
+	answer.Flags = wire.FIN | wire.ACK
+	r.Send(t, rig.SignalFrom(3, answer, wire.RemoveStickiness, 111, rig.Insert)).Is(t, "FIN", rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
 }
 
 // testGenerations: every order in which the signals of two connections of one
@@ -74,21 +74,21 @@ func testCreateInserted(t *testing.T, seen rig.Hits) {
 // stays; and its own server, a SYN or the old one's end let another in.
 func testGenerations(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
-	first, second := rig.Inward(rig.HuntPort, rig.SYN), rig.Inward(rig.HuntPort, rig.SYN)
+	first, second := rig.Inward(rig.HuntPort, wire.SYN), rig.Inward(rig.HuntPort, wire.SYN)
 	second.Seq += 1 << 20
-	g1, g2 := policy.Generation(first.Seq), policy.Generation(second.Seq)
+	g1, g2 := wire.Generation(first.Seq), wire.Generation(second.Seq)
 	late := []struct {
 		what  string
 		frame []byte
 		why   string
 	}{
-		{"late SYN-ACK", rig.SignalFrom(1, rig.SynAck(rig.HuntPort), rig.Create, g1), "create_old_generation"},
-		{"late recovery", rig.SignalFrom(1, rig.Outward(rig.HuntPort, rig.ACK), rig.Create, g1), "create_old_generation"},
-		{"late FIN", rig.SignalFrom(1, rig.Outward(rig.HuntPort, rig.FIN|rig.ACK), rig.Remove, g1), "remove_old_generation"},
-		{"late RST", rig.SignalFrom(1, rig.Outward(rig.HuntPort, rig.RST), rig.Remove, g1), "remove_old_generation"},
+		{"late SYN-ACK", rig.SignalFrom(1, rig.SynAck(rig.HuntPort), wire.CreateStickiness, g1), "create_old_generation"},
+		{"late recovery", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness, g1), "create_old_generation"},
+		{"late FIN", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.FIN|wire.ACK), wire.RemoveStickiness, g1), "remove_old_generation"},
+		{"late RST", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.RST), wire.RemoveStickiness, g1), "remove_old_generation"},
 	}
 	r.Learn(t, 1, first.Seq)
-	r.Send(t, rig.SignalFrom(2, rig.SynAck(rig.HuntPort), rig.Create, g2)).
+	r.Send(t, rig.SignalFrom(2, rig.SynAck(rig.HuntPort), wire.CreateStickiness, g2)).
 		Is(t, "another server, unannounced", rig.XDPTX, rig.Unwrapped(rig.SynAck(rig.HuntPort)), "create_old_generation")
 	r.Send(t, second.Frame()) // announces
 	r.Accepted(t, 2, second)
@@ -104,27 +104,27 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 			}
 		}
 	})
-	own := rig.Outward(rig.HuntPort, rig.ACK)
-	r.Send(t, rig.SignalFrom(2, own, rig.Create, 99)).Is(t, "the same server, on its own", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
-	r.Send(t, rig.SignalFrom(2, rig.Outward(rig.HuntPort, rig.RST), rig.Remove, 99))
-	r.Send(t, rig.SignalFrom(6, own, rig.Create, 100)).Is(t, "after its end", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
+	own := rig.Outward(rig.HuntPort, wire.ACK)
+	r.Send(t, rig.SignalFrom(2, own, wire.CreateStickiness, 99)).Is(t, "the same server, on its own", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
+	r.Send(t, rig.SignalFrom(2, rig.Outward(rig.HuntPort, wire.RST), wire.RemoveStickiness, 99))
+	r.Send(t, rig.SignalFrom(6, own, wire.CreateStickiness, 100)).Is(t, "after its end", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
 }
 
 // testEmbryonic: only the ACK of what the server said makes a flow. An ACK of
 // anything else is of a connection with another server.
 func testEmbryonic(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	generation := policy.Generation(p.Seq)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	generation := wire.Generation(p.Seq)
 	r.Accepted(t, 5, p)
 	for _, c := range []struct {
 		flags byte
 		ack   uint32
-	}{{rig.ACK, rig.ServerISN}, {rig.ACK, rig.ServerISN + 2}, {rig.ACK, 0}, {0, rig.ServerISN + 1}, {rig.RST, rig.ServerISN + 1}, {rig.FIN, rig.ServerISN + 1}} {
+	}{{wire.ACK, rig.ServerISN}, {wire.ACK, rig.ServerISN + 2}, {wire.ACK, 0}, {0, rig.ServerISN + 1}, {wire.RST, rig.ServerISN + 1}, {wire.FIN, rig.ServerISN + 1}} {
 		q := p
 		q.Flags, q.Ack = c.flags, c.ack
-		want, why := rig.ToOne(q, 5, 0xa5, generation), "steer"
-		if c.flags == rig.ACK {
+		want, why := rig.ToOne(q, 5, wire.AckStickiness, generation), "steer"
+		if c.flags == wire.ACK {
 			want, why = rig.Recovered(q, r.List(t, 0, q.Flow())), "recover"
 		}
 		r.Send(t, q.Frame()).Is(t, fmt.Sprintf("%+v", c), rig.XDPTX, want, why)
@@ -132,26 +132,26 @@ func testEmbryonic(t *testing.T, seen rig.Hits) {
 			t.Fatalf("%+v made a flow", c)
 		}
 	}
-	p.Flags, p.Ack = rig.ACK|rig.PSH, rig.ServerISN+1
-	r.Send(t, p.Frame()).Is(t, "the ACK", rig.XDPTX, rig.ToOne(p, 5, 0xa5, generation), "flow_established", "steer")
+	p.Flags, p.Ack = wire.ACK|wire.PSH, rig.ServerISN+1
+	r.Send(t, p.Frame()).Is(t, "the ACK", rig.XDPTX, rig.ToOne(p, 5, wire.AckStickiness, generation), "flow_established", "steer")
 	if e, known := r.Flow(t, p.Flow()); !known || e.Server != 5 || e.Generation != generation {
 		t.Errorf("flow %+v, known %v", e, known)
 	}
 	if _, known := r.Embryonic(t, p.Flow()); known {
 		t.Error("an embryonic entry beside its flow")
 	}
-	old := rig.Inward(rig.HuntPort, rig.SYN)
+	old := rig.Inward(rig.HuntPort, wire.SYN)
 	old.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
 	r.Accepted(t, 5, old)
 	r.At(t, rig.Start+10*time.Second)
-	old.Flags, old.Ack = rig.ACK, rig.ServerISN+1
+	old.Flags, old.Ack = wire.ACK, rig.ServerISN+1
 	r.Send(t, old.Frame()).Is(t, "ten seconds later", rig.XDPTX, rig.Recovered(old, r.List(t, 0, old.Flow())), "recover")
 }
 
 // testRemove: the server's FIN or RST closes its side, of its own generation
 // only; the signal's packet reaches the client in any case.
 func testRemove(t *testing.T, seen rig.Hits) {
-	generation := policy.Generation(rig.ClientISN)
+	generation := wire.Generation(rig.ClientISN)
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
 	for _, c := range []struct {
 		what       string
@@ -161,35 +161,35 @@ func testRemove(t *testing.T, seen rig.Hits) {
 		why        string
 		closed     uint32
 	}{
-		{"FIN", rig.FIN | rig.ACK, 2, generation, "stickiness_removed", 2},
-		{"RST", rig.RST, 2, generation, "stickiness_removed", 4},
-		{"RST and FIN", rig.RST | rig.FIN, 2, generation, "stickiness_removed", 4},
-		{"another generation", rig.FIN | rig.ACK, 2, generation + 1, "remove_old_generation", 0},
-		{"another server", rig.RST, 3, generation, "remove_old_generation", 0},
+		{"FIN", wire.FIN | wire.ACK, 2, generation, "stickiness_removed", 2},
+		{"RST", wire.RST, 2, generation, "stickiness_removed", 4},
+		{"RST and FIN", wire.RST | wire.FIN, 2, generation, "stickiness_removed", 4},
+		{"another generation", wire.FIN | wire.ACK, 2, generation + 1, "remove_old_generation", 0},
+		{"another server", wire.RST, 3, generation, "remove_old_generation", 0},
 	} {
 		p := rig.Outward(rig.HuntPort, c.flags)
-		frame := rig.SignalFrom(c.server, p, rig.Remove, c.generation)
+		frame := rig.SignalFrom(c.server, p, wire.RemoveStickiness, c.generation)
 		r.Send(t, frame).Is(t, c.what+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
-		r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
+		r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
 		if c.closed == 0 {
 			r.Send(t, frame).Is(t, c.what+", of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		}
-		r.Confirm(t, rig.Inward(rig.HuntPort, rig.SYN))
+		r.Confirm(t, rig.Inward(rig.HuntPort, wire.SYN))
 		r.Send(t, frame).Is(t, c.what, rig.XDPTX, rig.Unwrapped(p), c.why)
 		if e, _ := r.Flow(t, p.Reversed()); e.Closed != c.closed {
 			t.Errorf("%s: closed by %d, want %d", c.what, e.Closed, c.closed)
 		}
 		r.Table.Put(t, p.Reversed(), rig.Entry{})
 	}
-	r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
-	p := rig.Outward(rig.HuntPort, rig.RST)
-	for _, function := range []byte{rig.Remove, rig.Create} { // whatever its server waits for
+	r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
+	p := rig.Outward(rig.HuntPort, wire.RST)
+	for _, function := range []wire.Function{wire.RemoveStickiness, wire.CreateStickiness} { // whatever its server waits for
 		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
 		if _, known := r.Embryonic(t, p.Reversed()); known {
 			t.Error("an embryonic entry after its RST")
 		}
 		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST again", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
-		r.Accepted(t, 2, rig.Inward(rig.HuntPort, rig.SYN))
+		r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
 	}
 }
 
@@ -206,35 +206,35 @@ func testFlowsFull(t *testing.T, seen rig.Hits) {
 		p.Src, p.Ack = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i)), rig.ServerISN+1
 		return p
 	}
-	generation, full := policy.Generation(rig.ClientISN), 0
+	generation, full := wire.Generation(rig.ClientISN), 0
 	for i := range 4 * entries {
-		answer := client(i, rig.SYN).Reply(rig.SYN | rig.ACK)
+		answer := client(i, wire.SYN).Reply(wire.SYN | wire.ACK)
 		answer.Seq, answer.Ack = rig.ServerISN, rig.ClientISN+1
-		frame := rig.SignalFrom(i%8, answer, rig.Create, generation)
-		p := client(i, rig.ACK)
+		frame := rig.SignalFrom(i%8, answer, wire.CreateStickiness, generation)
+		p := client(i, wire.ACK)
 		if r.Send(t, frame).Reasons[0] == "table_full" {
 			full++
 			continue
 		}
-		r.Send(t, p.Frame()).Is(t, fmt.Sprint("flow ", i), rig.XDPTX, rig.ToOne(p, i%8, 0xa5, generation), "steer", "flow_established")
+		r.Send(t, p.Frame()).Is(t, fmt.Sprint("flow ", i), rig.XDPTX, rig.ToOne(p, i%8, wire.AckStickiness, generation), "steer", "flow_established")
 	}
 	places := int(r.Lines) * objects.LineEntries
 	if all, _ := r.Table.Count(t); all != places || full != 4*entries-places || places < entries {
 		t.Errorf("%d flows of %d found the table of %d full, which has %d entries of %d", full, 4*entries, entries, all, places)
 	}
 	for i := range 4 * entries {
-		p := client(i, rig.ACK)
+		p := client(i, wire.ACK)
 		if e, known := r.Flow(t, p.Flow()); known {
 			if int(e.Server) != i%8 || e.Generation != generation {
 				t.Errorf("flow %d became %+v", i, e)
 			}
-			r.Send(t, p.Frame()).Is(t, "with entry", rig.XDPTX, rig.ToOne(p, i%8, 0xa5, generation), "steer")
+			r.Send(t, p.Frame()).Is(t, "with entry", rig.XDPTX, rig.ToOne(p, i%8, wire.AckStickiness, generation), "steer")
 			continue
 		}
 		r.Send(t, p.Frame()).Is(t, "without entry", rig.XDPTX, rig.Recovered(p, r.List(t, 0, p.Flow())), "recover")
-		back := rig.Outward(rig.HuntPort, rig.ACK)
+		back := rig.Outward(rig.HuntPort, wire.ACK)
 		back.Dst = p.Src
-		r.Send(t, rig.SignalFrom(i%8, back, rig.Create, generation)).Is(t, "recovered without a place", rig.XDPTX, rig.Unwrapped(back), "table_full")
+		r.Send(t, rig.SignalFrom(i%8, back, wire.CreateStickiness, generation)).Is(t, "recovered without a place", rig.XDPTX, rig.Unwrapped(back), "table_full")
 	}
 }
 
@@ -244,7 +244,7 @@ func testEmbryoFlood(t *testing.T, seen rig.Hits) {
 	const live, flood = 200, 200_000
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
 	client := func(i int) rig.Packet {
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
 		return p
 	}
@@ -259,7 +259,7 @@ func testEmbryoFlood(t *testing.T, seen rig.Hits) {
 	if err := r.SetNextHops(hops); err != nil {
 		t.Fatal(err)
 	}
-	frame := rig.SignalFrom(1, rig.SynAck(rig.HuntPort), rig.Create, 77)
+	frame := rig.SignalFrom(1, rig.SynAck(rig.HuntPort), wire.CreateStickiness, 77)
 	const client4 = rig.AtUpper + 24 + 4 // somewhere in the client's address
 	for i := range uint32(flood) {       // checksums are not the LB's business
 		binary.BigEndian.PutUint32(frame[client4:], i)
@@ -279,8 +279,8 @@ func testEmbryoFlood(t *testing.T, seen rig.Hits) {
 		if e, known := r.Flow(t, p.Flow()); !known || int(e.Server) != i%8 {
 			t.Fatalf("flow %d after the flood: %+v, %v", i, e, known)
 		}
-		p.Flags = rig.ACK
-		r.Send(t, p.Frame()).Is(t, "after the flood", rig.XDPTX, rig.ToOne(p, i%8, 0xa5, policy.Generation(rig.ClientISN)), "steer")
+		p.Flags = wire.ACK
+		r.Send(t, p.Frame()).Is(t, "after the flood", rig.XDPTX, rig.ToOne(p, i%8, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
 	}
 	r.Accepted(t, 3, client(live)) // the oldest make room
 	r.Confirm(t, client(live))

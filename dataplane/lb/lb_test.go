@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestLB runs every test of the LB's program, then asks whether together they
@@ -82,7 +82,7 @@ func testOffer(t *testing.T, seen rig.Hits) {
 		for _, how := range []topo.Select{topo.Hash, topo.Random} {
 			r.Reconfigure(t, rig.Hunting(c.choices, c.servers, func(s *topo.Service) { s.Select = how }))
 			for i := range 20 {
-				p := rig.Inward(rig.HuntPort, rig.SYN)
+				p := rig.Inward(rig.HuntPort, wire.SYN)
 				p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
 				p.Seq = uint32(100*c.choices+10*c.servers) + uint32(how)
 				list := r.List(t, 0, p.Flow())
@@ -103,7 +103,7 @@ func testOfferInserted(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen)
 	for choices, extra := range map[int]int{1: 56, 2: 72, 3: 88, 4: 104} {
 		r.Reconfigure(t, rig.Hunting(choices, 8, rig.Inserting))
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Seq += uint32(choices)
 		p.Class = 0x2e
 		list := r.List(t, 0, p.Flow())
@@ -114,16 +114,16 @@ func testOfferInserted(t *testing.T, seen rig.Hits) {
 		}
 	}
 	r.Reconfigure(t, rig.Hunting(2, 8, rig.Inserting))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	list := r.List(t, 0, p.Flow())
 	got := r.Send(t, p.Frame()).Frame[rig.AtUpper:]
-	generation := policy.Generation(p.Seq)
+	generation := wire.Generation(p.Seq)
 	want := slices.Concat([]byte{6, 8, 4, 2, 3, 0, 0, 0}, // TCP next, 64 bytes, 2 left, entry 3 the last
 		rig.VipAddr.AsSlice(),
-		rig.SID(rig.ServerLocator(list[1]), 0xcf, generation).AsSlice(),
-		rig.SID(rig.ServerLocator(list[0]), 0xca, generation).AsSlice(),
-		rig.Own(rig.LbLocator).AsSlice(),
-		p.Tcp())
+		rig.SID(rig.ServerLocator(list[1]), wire.ConnectForce, generation).AsSlice(),
+		rig.SID(rig.ServerLocator(list[0]), wire.ConnectAvail, generation).AsSlice(),
+		wire.Own(rig.LbLocator).AsSlice(),
+		p.Ip()[wire.IPv6Bytes:])
 	if !bytes.Equal(got, want) {
 		t.Errorf("written out:\n got %x\nwant %x", got, want)
 	}
@@ -141,18 +141,18 @@ func testVia(t *testing.T, seen rig.Hits) {
 				way = append(way, rig.Transit(i))
 			}
 			change := func(w *rig.Route) { w.Insert = by == topo.Insert }
-			p := rig.Inward(rig.HuntPort, rig.SYN)
+			p := rig.Inward(rig.HuntPort, wire.SYN)
 			p.Seq += uint32(10*n) + uint32(by)
 			what := fmt.Sprintf("%d, %v", n, by)
 			list := r.List(t, 0, p.Flow())
 			want := rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Offer(p, 0, list...)), change)
 			r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, want, "offer")
-			p.Flags = rig.ACK
-			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(0xe5, 0, list...)), change)
+			p.Flags = wire.ACK
+			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(wire.RecoverStickiness, 0, list...)), change)
 			r.Send(t, p.Frame()).Is(t, what+", unknown", rig.XDPTX, want, "recover")
 			r.Accepted(t, list[1], p)
 			p.Ack = rig.ServerISN + 1
-			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(0xa5, policy.Generation(p.Seq), list[1])), change)
+			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(wire.AckStickiness, wire.Generation(p.Seq), list[1])), change)
 			r.Send(t, p.Frame()).Is(t, what+", steered", rig.XDPTX, want, "steer", "flow_established")
 			r.Table.Put(t, p.Flow(), rig.Entry{})
 		}
@@ -164,7 +164,7 @@ func testVia(t *testing.T, seen rig.Hits) {
 	if err := r.SetNextHops(hops); err != nil {
 		t.Fatal(err)
 	}
-	r.Send(t, rig.Inward(rig.HuntPort, rig.SYN).Frame()).Is(t, "no neighbour towards the first", rig.XDPDrop, nil, "drop_no_next_hop")
+	r.Send(t, rig.Inward(rig.HuntPort, wire.SYN).Frame()).Is(t, "no neighbour towards the first", rig.XDPDrop, nil, "drop_no_next_hop")
 }
 
 // testRetry: a SYN that comes again says so; from the third on others come first,
@@ -172,7 +172,7 @@ func testVia(t *testing.T, seen rig.Hits) {
 func testRetry(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
 	r.Remembers = true
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	list := r.List(t, 0, p.Flow())
 	r.Send(t, p.Frame()).Is(t, "first", rig.XDPTX, rig.Offered(p, list), "offer")
 	for times := 1; times < 9; times++ {
@@ -180,7 +180,7 @@ func testRetry(t *testing.T, seen rig.Hits) {
 		turned := slices.Concat(list[times/2%3:], list[:times/2%3])
 		segments := rig.Offer(p, 1, turned...)
 		if times == 3 || times == 5 || times == 7 {
-			segments[0] = rig.WithFlags(rig.SID(rig.ServerLocator(turned[0]), 0xcf, policy.Generation(p.Seq)), 1)
+			segments[0] = rig.WithFlags(rig.SID(rig.ServerLocator(turned[0]), wire.ConnectForce, wire.Generation(p.Seq)), 1)
 		}
 		want := rig.Sent(p, rig.HopMAC(turned[0]), segments)
 		r.Send(t, p.Frame()).Is(t, fmt.Sprint("retransmission ", times), rig.XDPTX, want, "offer_retry")
@@ -197,7 +197,7 @@ func testRetry(t *testing.T, seen rig.Hits) {
 func testQuestionTurns(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
 	r.Remembers = true
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	p.Payload = []byte("data")
 	list := r.List(t, 0, p.Flow())
 	for times := range 7 {
@@ -214,7 +214,7 @@ func testQuestionTurns(t *testing.T, seen rig.Hits) {
 func testOwnerFirst(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
 	r.Remembers = true
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	list := r.List(t, 0, p.Flow())
 	r.Send(t, p.Frame())
 	r.Accepted(t, list[2], p)
@@ -224,8 +224,8 @@ func testOwnerFirst(t *testing.T, seen rig.Hits) {
 	p.Seq += 12345
 	want = rig.Sent(p, rig.HopMAC(list[2]), rig.Offer(p, 0, list[2], list[0], list[1]))
 	r.Send(t, p.Frame()).Is(t, "ports used again", rig.XDPTX, want, "offer_again")
-	if e, _ := r.Flow(t, p.Flow()); e.Announced != policy.Generation(p.Seq) {
-		t.Errorf("announced %d, want %d", e.Announced, policy.Generation(p.Seq))
+	if e, _ := r.Flow(t, p.Flow()); e.Announced != wire.Generation(p.Seq) {
+		t.Errorf("announced %d, want %d", e.Announced, wire.Generation(p.Seq))
 	}
 	stranger := 0
 	for slices.Contains(list, stranger) {
@@ -242,16 +242,16 @@ func testOwnerFirst(t *testing.T, seen rig.Hits) {
 func testOuterHeader(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
 	for class := range 256 {
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Class = byte(class)
 		r.Send(t, p.Frame()).Is(t, fmt.Sprintf("class %#02x", class), rig.XDPTX, rig.Recovered(p, r.List(t, 0, p.Flow())), "recover")
 	}
 	for _, hop := range []byte{2, 64, 255} {
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Hop = hop
 		r.Send(t, p.Frame()).Is(t, fmt.Sprintf("hop limit %d", hop), rig.XDPTX, rig.Recovered(p, r.List(t, 0, p.Flow())), "recover")
 	}
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	padded := append(p.Frame(), 0xaa, 0xbb, 0xcc) // bytes of the link, not of the packet
 	want := append(rig.Offered(p, r.List(t, 0, p.Flow())), 0xaa, 0xbb, 0xcc)
 	r.Send(t, padded).Is(t, "padded by the link", rig.XDPTX, want, "offer")
@@ -263,7 +263,7 @@ func testDataOffsets(t *testing.T, seen rig.Hits) {
 	for words := range 11 {
 		for _, payload := range []int{0, 1, 999} {
 			for svc := range 2 {
-				p := rig.Inward(rig.HuntPort, rig.SYN)
+				p := rig.Inward(rig.HuntPort, wire.SYN)
 				if svc == 1 {
 					p = rig.OverIPv4(p)
 				}
@@ -273,7 +273,7 @@ func testDataOffsets(t *testing.T, seen rig.Hits) {
 				list := r.List(t, svc, p.Flow())
 				what := fmt.Sprintf("offset %d, payload %d", 5+words, payload)
 				r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, rig.Offered(p, list), "offer")
-				p.Flags = rig.ACK
+				p.Flags = wire.ACK
 				r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, rig.Recovered(p, list), "recover")
 			}
 		}
@@ -289,7 +289,7 @@ func testRecover(t *testing.T, seen rig.Hits) {
 		p.Seq += uint32(flags)
 		p.Payload = []byte("data")
 		want, why := rig.Recovered(p, r.List(t, 0, p.Flow())), "recover"
-		if flags&(rig.SYN|rig.ACK|rig.RST|rig.FIN) == rig.SYN {
+		if flags&(wire.SYN|wire.ACK|wire.RST|wire.FIN) == wire.SYN {
 			want, why = rig.Offered(p, r.List(t, 0, p.Flow())), "offer"
 		}
 		r.Send(t, p.Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPTX, want, why)
@@ -298,11 +298,11 @@ func testRecover(t *testing.T, seen rig.Hits) {
 		s.History = []topo.Version{{Version: 2, Servers: rig.Farm(25)[10:]}, {Version: 1, Servers: rig.Farm(15)}}
 	}))
 	for i := range 50 {
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
 		union := r.Union(t, 0, p.Flow())
 		r.Send(t, p.Frame()).Is(t, "with a history", rig.XDPTX, rig.Recovered(p, union), "recover")
-		p.Flags = rig.SYN
+		p.Flags = wire.SYN
 		r.Send(t, p.Frame()).Is(t, "a new flow, with a history", rig.XDPTX, rig.Offered(p, union[:2]), "offer")
 	}
 }
@@ -310,11 +310,11 @@ func testRecover(t *testing.T, seen rig.Hits) {
 // testSingle: every packet to the one server of its flow, no state.
 func testSingle(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 3), rig.Service(81, topo.Single, 1, 5))
-	for _, flags := range []byte{rig.SYN, rig.ACK, rig.FIN | rig.ACK, rig.RST} {
+	for _, flags := range []byte{wire.SYN, wire.ACK, wire.FIN | wire.ACK, wire.RST} {
 		for i := range 20 {
 			p := rig.Inward(81, flags)
 			p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
-			r.Send(t, p.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(p, r.List(t, 1, p.Flow())[0], 0xd7, 0), "deliver")
+			r.Send(t, p.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(p, r.List(t, 1, p.Flow())[0], wire.Deliver, 0), "deliver")
 			if _, known := r.Flow(t, p.Flow()); known {
 				t.Fatal("a single service has an entry")
 			}
@@ -328,12 +328,12 @@ func testSteer(t *testing.T, seen rig.Hits) {
 	for extra, change := range map[int]func(*topo.Service){40: func(*topo.Service) {}, 56: rig.Inserting} {
 		r := rig.NewLB(t, seen, rig.Hunting(2, 8, change))
 		r.Learn(t, 5, rig.ClientISN)
-		generation := policy.Generation(rig.ClientISN)
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		generation := wire.Generation(rig.ClientISN)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Payload = bytes.Repeat([]byte{7}, 1300)
-		for _, flags := range []byte{rig.ACK, rig.ACK | rig.PSH, rig.FIN | rig.ACK, rig.RST, rig.SYN | rig.ACK, 0} {
+		for _, flags := range []byte{wire.ACK, wire.ACK | wire.PSH, wire.FIN | wire.ACK, wire.RST, wire.SYN | wire.ACK, 0} {
 			p.Flags = flags
-			want := rig.Sent(p, rig.HopMAC(5), rig.Ask(0xa5, generation, 5), func(w *rig.Route) { w.Insert = extra == 56 })
+			want := rig.Sent(p, rig.HopMAC(5), rig.Ask(wire.AckStickiness, generation, 5), func(w *rig.Route) { w.Insert = extra == 56 })
 			out := r.Send(t, p.Frame())
 			out.Is(t, "steered", rig.XDPTX, want, "steer")
 			if added := len(out.Frame) - len(p.Frame()); added != extra {

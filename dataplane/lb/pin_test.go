@@ -13,9 +13,9 @@ import (
 
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/lb"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // bpffs mounts a BPF filesystem for one test.
@@ -85,7 +85,7 @@ func TestTakeover(t *testing.T) {
 	}
 	r := rig.LBAround(t, rig.Hits{}, first, cfg)
 	r.Learn(t, 5, rig.ClientISN)
-	opening := rig.Inward(rig.HuntPort, rig.SYN)
+	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	opening.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
 	r.Accepted(t, 6, opening)
 	mode, id := first.Mode(), attached(t)
@@ -115,11 +115,11 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("adopted %v, mode %q, want %q, program %d instead of %d", second.Adopted(), second.Mode(), mode, attached(t), id)
 	}
 	r = rig.LBAround(t, rig.Hits{}, second, next)
-	p := rig.Inward(rig.HuntPort, rig.ACK)
-	r.Send(t, p.Frame()).Is(t, "a flow of before", rig.XDPTX, rig.ToOne(p, 5, 0xa5, policy.Generation(rig.ClientISN)), "steer")
-	opening.Flags, opening.Ack = rig.ACK, rig.ServerISN+1
+	p := rig.Inward(rig.HuntPort, wire.ACK)
+	r.Send(t, p.Frame()).Is(t, "a flow of before", rig.XDPTX, rig.ToOne(p, 5, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
+	opening.Flags, opening.Ack = wire.ACK, rig.ServerISN+1
 	r.Send(t, opening.Frame()).Is(t, "an embryonic entry of before", rig.XDPTX,
-		rig.ToOne(opening, 6, 0xa5, policy.Generation(rig.ClientISN)), "flow_established", "steer")
+		rig.ToOne(opening, 6, wire.AckStickiness, wire.Generation(rig.ClientISN)), "flow_established", "steer")
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestTakeoverResized(t *testing.T) {
 	second := started(t, cfg)
 	defer second.Close()
 	r = rig.LBAround(t, rig.Hits{}, second, cfg)
-	if _, known := r.Flow(t, rig.Inward(rig.HuntPort, rig.ACK).Flow()); known || !second.Adopted() {
+	if _, known := r.Flow(t, rig.Inward(rig.HuntPort, wire.ACK).Flow()); known || !second.Adopted() {
 		t.Errorf("adopted %v, and the small table too: %v", second.Adopted(), known)
 	}
 	if got, _ := second.NumberOf(cfg.Services[0].Servers[5].Locator); got != number {

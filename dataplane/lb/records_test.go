@@ -8,6 +8,7 @@ import (
 	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // chained returns VIPs whose services all have the same first slot.
@@ -43,7 +44,7 @@ func TestServiceTable(t *testing.T) {
 	found := func() {
 		t.Helper()
 		for _, v := range vips {
-			p := rig.Inward(v.Port, rig.ACK)
+			p := rig.Inward(v.Port, wire.ACK)
 			p.Dst = netip.AddrPortFrom(v.Addr, v.Port)
 			if passed := r.Run(t, p.Frame()).Action == rig.XDPPass; passed == there[v] {
 				t.Fatalf("%d services of one chain: a packet for %v passed: %v", len(there), v, passed)

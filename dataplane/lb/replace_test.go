@@ -11,6 +11,7 @@ import (
 	"proffer/config"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestRecordsApart: a record that was replaced serves for the next one; a packet that
@@ -42,7 +43,7 @@ func TestRecordsApart(t *testing.T) {
 	}()
 	before, packets := r.Counts(t), uint64(0)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); packets += 10_000 {
-		o := ebpf.RunOptions{Data: rig.Inward(rig.HuntPort, rig.ACK).Frame(), Repeat: 10_000}
+		o := ebpf.RunOptions{Data: rig.Inward(rig.HuntPort, wire.ACK).Frame(), Repeat: 10_000}
 		if _, err := r.Prog.Run(&o); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestReleaseWaits(t *testing.T) {
 func TestApplyFails(t *testing.T) {
 	before := rig.Hunting(2, 4)
 	r := rig.NewLB(t, rig.Hits{}, before, rig.Service(82, topo.Single, 1, 3))
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	old := rig.Recovered(p, rig.Candidates(t, &before, before.Servers, p.Flow()))
 	next := rig.Hunting(3, 4)
 	heavy := rig.Service(82, topo.Single, 1, 3)
@@ -166,7 +167,7 @@ func TestMostServices(t *testing.T) {
 		r.KnowFarm(t, 12)
 		for _, at := range []int{0, 500, config.MaxServices - 1} {
 			svc := services[at]
-			p := rig.Inward(svc.VIP.Port, rig.ACK)
+			p := rig.Inward(svc.VIP.Port, wire.ACK)
 			p.Dst = netip.AddrPortFrom(svc.VIP.Addr, svc.VIP.Port)
 			r.Send(t, p.Frame()).Is(t, svc.Name, rig.XDPTX, rig.Recovered(p, rig.Candidates(t, &svc, svc.Servers, p.Flow())), "recover")
 		}

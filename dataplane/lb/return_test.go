@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"proffer/dataplane/lb"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // without is a list less one server.
@@ -21,7 +21,7 @@ func without(list []int, server int) []int {
 // final is what must leave for a SYN that one server had no listener for: the
 // others must take it, and the last one's stack decides.
 func final(p rig.Packet, servers []int) []netip.Addr {
-	segments := rig.Ask(0xcf, policy.Generation(p.Seq), servers...)
+	segments := rig.Ask(wire.ConnectForce, wire.Generation(p.Seq), servers...)
 	for i := range segments {
 		segments[i] = rig.WithFlags(segments[i], 2)
 	}
@@ -34,12 +34,12 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := rig.NewLB(t, seen, rig.Hunting(3, 8, func(s *topo.Service) { s.Wire = by }))
 		change := func(w *rig.Route) { w.Insert = by == topo.Insert }
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		list := r.List(t, 0, p.Flow())
-		generation := policy.Generation(p.Seq)
+		generation := wire.Generation(p.Seq)
 		back := func(server int, p rig.Packet, generation uint16) rig.Outcome {
 			p.Hop--
-			return r.Send(t, rig.SignalFrom(server, p, rig.NotMine, generation, change))
+			return r.Send(t, rig.SignalFrom(server, p, wire.NotMine, generation, change))
 		}
 		forward := func(p rig.Packet, servers []int, segments []netip.Addr) []byte {
 			p.Hop--
@@ -49,7 +49,7 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 		back(list[1], p, generation).Is(t, "SYN", rig.XDPTX, forward(p, rest, final(p, rest)), "offer_returned")
 
 		r.Learn(t, list[1], p.Seq)
-		p.Flags = rig.ACK
+		p.Flags = wire.ACK
 		for _, c := range []struct {
 			what       string
 			server     int
@@ -57,19 +57,19 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 		}{{"another server's", list[2], generation}, {"another generation's", list[1], generation + 1}} {
 			others := without(list, c.server)
 			back(c.server, p, c.generation).
-				Is(t, c.what, rig.XDPTX, forward(p, others, rig.Ask(0xe5, 0, others...)), "recover_returned")
+				Is(t, c.what, rig.XDPTX, forward(p, others, rig.Ask(wire.RecoverStickiness, 0, others...)), "recover_returned")
 			if _, known := r.Flow(t, p.Flow()); !known {
 				t.Fatalf("%s word removed the entry", c.what)
 			}
 		}
 		back(list[1], p, generation).
-			Is(t, "a stale flow", rig.XDPTX, forward(p, rest, rig.Ask(0xe5, 0, rest...)), "recover_returned", "stale_removed")
+			Is(t, "a stale flow", rig.XDPTX, forward(p, rest, rig.Ask(wire.RecoverStickiness, 0, rest...)), "recover_returned", "stale_removed")
 		if _, known := r.Flow(t, p.Flow()); known {
 			t.Error("the stale entry is still there")
 		}
-		r.Accepted(t, list[1], rig.Inward(rig.HuntPort, rig.SYN))
+		r.Accepted(t, list[1], rig.Inward(rig.HuntPort, wire.SYN))
 		back(list[1], p, generation).
-			Is(t, "a stale embryonic entry", rig.XDPTX, forward(p, rest, rig.Ask(0xe5, 0, rest...)), "recover_returned", "stale_removed")
+			Is(t, "a stale embryonic entry", rig.XDPTX, forward(p, rest, rig.Ask(wire.RecoverStickiness, 0, rest...)), "recover_returned", "stale_removed")
 		if _, known := r.Embryonic(t, p.Flow()); known {
 			t.Error("the stale embryonic entry is still there")
 		}
@@ -82,11 +82,11 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 // last word. A server that left the pool has none.
 func testGivenBackAlone(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 1))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
-	r.Send(t, rig.SignalFrom(0, p, rig.NotMine, policy.Generation(p.Seq))).
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	r.Send(t, rig.SignalFrom(0, p, wire.NotMine, wire.Generation(p.Seq))).
 		Is(t, "SYN", rig.XDPTX, rig.Sent(p, rig.HopMAC(0), final(p, []int{0})), "offer_returned")
-	p.Flags = rig.ACK
-	r.Send(t, rig.SignalFrom(0, p, rig.NotMine, 5)).Is(t, "data", rig.XDPTX, rig.Recovered(p, []int{0}), "recover_returned")
+	p.Flags = wire.ACK
+	r.Send(t, rig.SignalFrom(0, p, wire.NotMine, 5)).Is(t, "data", rig.XDPTX, rig.Recovered(p, []int{0}), "recover_returned")
 
 	r.Reconfigure(t, rig.Hunting(2, 8))
 	r.Learn(t, 7, rig.ClientISN)
@@ -96,7 +96,7 @@ func testGivenBackAlone(t *testing.T, seen rig.Hits) {
 	if _, known := r.Flow(t, p.Flow()); known {
 		t.Error("an entry of a server that is gone")
 	}
-	r.Send(t, rig.SignalFrom(7, p, rig.NotMine, 5)).Is(t, "from the one that is gone", rig.XDPDrop, nil, "drop_unknown_sender")
+	r.Send(t, rig.SignalFrom(7, p, wire.NotMine, 5)).Is(t, "from the one that is gone", rig.XDPDrop, nil, "drop_unknown_sender")
 }
 
 // crowd is a service whose buckets have many members: every server of the farm
@@ -112,7 +112,7 @@ func crowd(members int, change ...func(*topo.Service)) topo.Service {
 // visit is one segment as it is met on the way.
 type visit struct {
 	server   int
-	function byte
+	function wire.Function
 }
 
 // walk follows a packet of a flow through its lists as the servers and the LB
@@ -132,13 +132,13 @@ func walk(r *rig.LB, t *testing.T, p rig.Packet, insert bool) (met []visit, roun
 		last := segments[len(segments)-1]
 		for _, s := range segments {
 			if a := s.As16(); !rig.LbLocator.Contains(s) {
-				met = append(met, visit{int(a[7]), a[9]})
+				met = append(met, visit{int(a[7]), wire.ParseSID(s).Function})
 			}
 		}
 		if !rig.LbLocator.Contains(last) {
 			return met, rounds
 		}
-		if a := last.As16(); a[9] != rig.GoOn || len(segments) < 2 {
+		if wire.ParseSID(last).Function != wire.RecoverStickiness || len(segments) < 2 {
 			t.Fatalf("round %d goes on by %v", rounds, segments)
 		}
 		frame = arrivedAt(out.Frame, last, insert)
@@ -193,7 +193,7 @@ func testContinued(t *testing.T, seen rig.Hits) {
 			if length > 80 && length < rig.MTU-270 {
 				continue // a list of 14 fits all of them
 			}
-			p := rig.Inward(rig.HuntPort, rig.ACK)
+			p := rig.Inward(rig.HuntPort, wire.ACK)
 			if !svc.VIP.Addr.Is6() {
 				p = rig.OverIPv4(p)
 			}
@@ -214,7 +214,7 @@ func testContinued(t *testing.T, seen rig.Hits) {
 			got := make([]int, len(met))
 			for i, v := range met {
 				got[i] = v.server
-				if v.function != 0xe5 {
+				if v.function != wire.RecoverStickiness {
 					t.Fatalf("%s: %v", what, met)
 				}
 			}
@@ -225,7 +225,7 @@ func testContinued(t *testing.T, seen rig.Hits) {
 				t.Fatalf("%s: one round", what)
 			}
 		}
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		if svc.VIP.Addr.Is6() {
 			testGoneOn(t, r, p, insert)
 		}
@@ -235,28 +235,28 @@ func testContinued(t *testing.T, seen rig.Hits) {
 // testGoneOn: what comes back to the LB goes on where the report says.
 func testGoneOn(t *testing.T, r *rig.LB, p rig.Packet, insert bool) {
 	union := r.Union(t, 0, p.Flow())
-	report := rig.WithReport(rig.SID(rig.LbLocator, rig.GoOn, 0), 3)
+	report := rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), 3)
 	back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{report}, Hop: 63, Insert: insert}
-	frame := rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p))
+	frame := wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p))
 	out := r.Send(t, frame)
 	if met := segmentsOf(out.Frame, insert); out.Action != rig.XDPTX || !slices.Equal(out.Reasons, []string{"list_continued"}) ||
-		!slices.ContainsFunc(met, func(a netip.Addr) bool { return a == rig.SID(rig.ServerLocator(union[3]), rig.GoOn, 0) }) ||
-		slices.Contains(met, rig.SID(rig.ServerLocator(union[2]), rig.GoOn, 0)) {
+		!slices.ContainsFunc(met, func(a netip.Addr) bool { return a == rig.SID(rig.ServerLocator(union[3]), wire.RecoverStickiness, 0) }) ||
+		slices.Contains(met, rig.SID(rig.ServerLocator(union[2]), wire.RecoverStickiness, 0)) {
 		t.Errorf("from place 3 on: %v for %v", met, out.Reasons)
 	}
-	past := rig.WithReport(rig.SID(rig.LbLocator, rig.GoOn, 0), 40)
+	past := rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), 40)
 	back.Segments = []netip.Addr{past}
-	r.Send(t, rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p))).Is(t, "past the end", rig.XDPDrop, nil, "drop_no_server")
+	r.Send(t, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p))).Is(t, "past the end", rig.XDPDrop, nil, "drop_no_server")
 }
 
 // TestReturnedTooBig: a packet that one server gives back and that the list of
 // the others does not fit is answered to its client.
 func TestReturnedTooBig(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(4, 8))
-	p := rig.Inward(rig.HuntPort, rig.ACK)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
 	p.Payload = make([]byte, rig.MTU-40-60)
 	list := r.List(t, 0, p.Flow())
-	out := r.Send(t, rig.SignalFrom(list[0], p, rig.NotMine, 1))
+	out := r.Send(t, rig.SignalFrom(list[0], p, wire.NotMine, 1))
 	if out.Action != rig.XDPTX || !slices.Equal(out.Reasons, []string{"recover_returned", "too_big"}) && !slices.Equal(out.Reasons, []string{"too_big"}) {
 		t.Fatalf("action %d for %v", out.Action, out.Reasons)
 	}
@@ -278,7 +278,7 @@ func checkTooBig(t *testing.T, what string, ip []byte, p rig.Packet, mtu int) {
 		if int(binary.BigEndian.Uint16(ip[4:])) != len(icmp) || ip[6] != 58 || len(ip) > 1280 || ip[7] != 64 {
 			t.Errorf("%s: IPv6 header %x of %d bytes", what, ip[:40], len(ip))
 		}
-		if got := ^rig.Checksum(src, dst, 58, icmp); got != 0xffff {
+		if got := (wire.IP{Source: src, Destination: dst}).Checksum(wire.ProtoICMPv6, icmp); got != 0 {
 			t.Errorf("%s: checksum gives %#x", what, got)
 		}
 		if icmp[0] != 2 || icmp[1] != 0 || binary.BigEndian.Uint32(icmp[4:]) != uint32(max(mtu, 1280)) {
@@ -286,10 +286,10 @@ func checkTooBig(t *testing.T, what string, ip []byte, p rig.Packet, mtu int) {
 		}
 	} else {
 		src, dst, icmp = netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20])), ip[20:]
-		if int(binary.BigEndian.Uint16(ip[2:])) != len(ip) || ip[9] != 1 || len(ip) > 576 || rig.Sum(ip[:20]) != 0xffff {
+		if int(binary.BigEndian.Uint16(ip[2:])) != len(ip) || ip[9] != 1 || len(ip) > 576 || wire.Checksum(ip[:20]) != 0 {
 			t.Errorf("%s: IPv4 header %x of %d bytes", what, ip[:20], len(ip))
 		}
-		if got := rig.Sum(icmp); got != 0xffff {
+		if got := wire.Checksum(icmp); got != 0 {
 			t.Errorf("%s: checksum gives %#x", what, got)
 		}
 		if icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[4:]) != 0 || binary.BigEndian.Uint16(icmp[6:]) != uint16(mtu) {

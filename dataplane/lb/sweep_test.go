@@ -9,6 +9,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // life is what happens to a flow before it is left alone.
@@ -24,7 +25,7 @@ func say(flags byte) func(*testing.T, *rig.LB) {
 
 func told(flags byte) func(*testing.T, *rig.LB) {
 	return func(t *testing.T, r *rig.LB) {
-		r.Send(t, rig.SignalFrom(1, rig.Outward(rig.HuntPort, flags), rig.Remove, policy.Generation(rig.ClientISN)))
+		r.Send(t, rig.SignalFrom(1, rig.Outward(rig.HuntPort, flags), wire.RemoveStickiness, wire.Generation(rig.ClientISN)))
 	}
 }
 
@@ -42,13 +43,13 @@ func testSweepFlows(t *testing.T, seen rig.Hits) {
 	const idle, linger = 5 * time.Minute, 10 * time.Second
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
 	for _, c := range []life{
-		{"established", say(rig.ACK), idle},
-		{"client closed", say(rig.FIN | rig.ACK), idle},
-		{"server closed", told(rig.FIN | rig.ACK), idle},
-		{"both closed", all(say(rig.FIN|rig.ACK), told(rig.FIN|rig.ACK)), linger},
-		{"both closed, server first", all(told(rig.FIN|rig.ACK), say(rig.FIN|rig.ACK)), linger},
-		{"reset by the server", told(rig.RST), linger},
-		{"forged client RST", say(rig.RST | rig.ACK), idle},
+		{"established", say(wire.ACK), idle},
+		{"client closed", say(wire.FIN | wire.ACK), idle},
+		{"server closed", told(wire.FIN | wire.ACK), idle},
+		{"both closed", all(say(wire.FIN|wire.ACK), told(wire.FIN|wire.ACK)), linger},
+		{"both closed, server first", all(told(wire.FIN|wire.ACK), say(wire.FIN|wire.ACK)), linger},
+		{"reset by the server", told(wire.RST), linger},
+		{"forged client RST", say(wire.RST | wire.ACK), idle},
 	} {
 		r.At(t, rig.Start)
 		r.Learn(t, 1, rig.ClientISN)
@@ -154,8 +155,8 @@ func testTouch(t *testing.T, r *rig.LB) {
 		{rig.Start + time.Hour, (rig.Start + time.Hour) / rig.Unit},
 	} {
 		r.At(t, c.now)
-		r.Send(t, rig.Inward(rig.HuntPort, rig.ACK).Frame())
-		if e, _ := r.Flow(t, rig.Inward(rig.HuntPort, rig.ACK).Flow()); e.Seen != c.seen*rig.Unit {
+		r.Send(t, rig.Inward(rig.HuntPort, wire.ACK).Frame())
+		if e, _ := r.Flow(t, rig.Inward(rig.HuntPort, wire.ACK).Flow()); e.Seen != c.seen*rig.Unit {
 			t.Errorf("at %v seen at %v, want %v units", c.now, e.Seen, int64(c.seen))
 		}
 	}

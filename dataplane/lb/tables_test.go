@@ -16,6 +16,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // TestBucketBytes: Go's copy of a number of C's.
@@ -99,7 +100,7 @@ func wantUnion(r *rig.LB, t *testing.T) (full int) {
 	t.Helper()
 	table := r.TableOf(r.Cfg.Services[0].VIP)
 	for i := range 200 {
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(i+1))
 		want := r.Union(t, 0, p.Flow())
 		want = want[:min(len(want), 15)]
@@ -176,9 +177,9 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 	r.Reconfigure(t, rig.Hunting(2, 4), rig.Service(81, topo.Single, 1, 3))
 	r.Reconfigure(t, rig.Service(81, topo.Single, 1, 3))
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	r.Send(t, p.Frame()).Is(t, "a service that is gone", rig.XDPPass, p.Frame(), "pass_not_service")
-	p = rig.Inward(81, rig.SYN)
+	p = rig.Inward(81, wire.SYN)
 	r.Send(t, p.Frame()).Is(t, "one that stays", rig.XDPTX, nil, "deliver")
 	r.Reconfigure(t)
 	r.Send(t, rig.Altered(p.Frame(), rig.AtNext, 44)).Is(t, "no VIP any more", rig.XDPPass, nil, "pass_not_service")
@@ -224,7 +225,7 @@ func TestHopsByLength(t *testing.T) {
 func TestCounters(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4))
 	for range 3 {
-		r.Run(t, rig.Inward(8080, rig.SYN).Frame())
+		r.Run(t, rig.Inward(8080, wire.SYN).Frame())
 	}
 	all, err := r.Counters()
 	if err != nil {

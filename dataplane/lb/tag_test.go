@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"proffer/dataplane/lb"
@@ -23,7 +24,7 @@ func newSigningRig(t *testing.T, seen rig.Hits, keys []topo.SignalKey, services 
 }
 
 // signedSignal is what server i sends with its own key.
-func signedSignal(i int, k topo.SignalKey, p rig.Packet, function byte, generation uint16, change ...func(*rig.Route)) []byte {
+func signedSignal(i int, k topo.SignalKey, p rig.Packet, function wire.Function, generation uint16, change ...func(*rig.Route)) []byte {
 	to := rig.WithKey(rig.SID(rig.LbLocator, function, generation), k.ID)
 	return rig.SignalTo(i, p, to, append(change, rig.SignedBy(wire.ServerKey(k.Server, rig.ServerLocator(i))))...)
 }
@@ -43,13 +44,13 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8, func(s *topo.Service) { s.Wire = by }))
 		carried := func(w *rig.Route) { w.Insert = by == topo.Insert }
-		p := rig.Inward(rig.HuntPort, rig.SYN)
-		generation := policy.Generation(p.Seq)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
+		generation := wire.Generation(p.Seq)
 		for _, stage := range []struct {
 			what string
 			next []byte
 		}{
-			{"nothing", signedSignal(1, rig.OldKeys, rig.SynAck(rig.HuntPort), rig.Create, generation, carried)},
+			{"nothing", signedSignal(1, rig.OldKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried)},
 			{"embryonic", confirmation(p).Frame()},
 			{"flow", nil},
 		} {
@@ -66,11 +67,11 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 				}
 			}
 		}
-		closing := rig.Outward(rig.HuntPort, rig.FIN|rig.ACK)
-		r.Send(t, signedSignal(1, rig.OldKeys, closing, rig.Remove, generation, carried)).
+		closing := rig.Outward(rig.HuntPort, wire.FIN|wire.ACK)
+		r.Send(t, signedSignal(1, rig.OldKeys, closing, wire.RemoveStickiness, generation, carried)).
 			Is(t, "FIN", rig.XDPTX, rig.Unwrapped(closing), "stickiness_removed")
-		p.Flags = rig.ACK
-		out := r.Send(t, signedSignal(1, rig.OldKeys, p, rig.NotMine, generation, carried))
+		p.Flags = wire.ACK
+		out := r.Send(t, signedSignal(1, rig.OldKeys, p, wire.NotMine, generation, carried))
 		if !slices.Equal(out.Reasons, []string{"recover_returned", "stale_removed"}) {
 			t.Errorf("a signed nm: %v", out.Reasons)
 		}
@@ -83,9 +84,9 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 			{rig.OldKeys.Farm, 7, "list_continued"}, {rig.OldKeys.Farm, 8, "drop_bad_tag"}, {rig.OldKeys.Farm, 0, "drop_bad_tag"},
 			{wire.ServerKey(rig.OldKeys.Server, rig.LbLocator), 7, "drop_bad_tag"},
 		} {
-			to := rig.WithKey(rig.SID(rig.LbLocator, rig.GoOn, 0), c.id)
+			to := rig.WithKey(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), c.id)
 			back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{to}, Hop: 63, Insert: by == topo.Insert, Key: &c.key}
-			if out := r.Send(t, rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p))); !slices.Equal(out.Reasons, []string{c.why}) {
+			if out := r.Send(t, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p))); !slices.Equal(out.Reasons, []string{c.why}) {
 				t.Errorf("list that comes back, key %d: %v, want %s", c.id, out.Reasons, c.why)
 			}
 		}
@@ -94,7 +95,7 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 
 // confirmation is the client's ACK to the SYN-ACK for p.
 func confirmation(p rig.Packet) rig.Packet {
-	p.Flags, p.Seq, p.Ack = rig.ACK, p.Seq+1, rig.ServerISN+1
+	p.Flags, p.Seq, p.Ack = wire.ACK, p.Seq+1, rig.ServerISN+1
 	return p
 }
 
@@ -105,13 +106,13 @@ type forgery struct {
 
 // forgeries are signals about the test's flow that server 1 never sent.
 func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
-	given := rig.Inward(rig.HuntPort, rig.ACK)
-	closing := rig.Outward(rig.HuntPort, rig.RST|rig.ACK)
+	given := rig.Inward(rig.HuntPort, wire.ACK)
+	closing := rig.Outward(rig.HuntPort, wire.RST|wire.ACK)
 	for _, p := range []struct {
 		rig.Packet
-		function byte
-	}{{rig.SynAck(rig.HuntPort), rig.Create}, {rig.Outward(rig.HuntPort, rig.ACK), rig.Create}, {closing, rig.Remove}, {given, rig.NotMine}} {
-		what := func(s string) string { return fmt.Sprintf("%#02x, %s", p.function, s) }
+		function wire.Function
+	}{{rig.SynAck(rig.HuntPort), wire.CreateStickiness}, {rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness}, {closing, wire.RemoveStickiness}, {given, wire.NotMine}} {
+		what := func(s string) string { return fmt.Sprintf("%s, %s", p.function, s) }
 		plain := rig.SID(rig.LbLocator, p.function, generation)
 		with := func(id uint8, key topo.Key) []byte {
 			return rig.SignalTo(1, p.Packet, rig.WithKey(plain, id), carried, rig.SignedBy(key))
@@ -140,7 +141,8 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 	}
 	// In an inserted header the segment that is signed is the one in the list.
 	return slices.DeleteFunc(all, func(f forgery) bool {
-		return f.frame[rig.AtNext] == 43 && (f.what[6:] == "another generation" || f.what[6:] == "a flag" || f.what[6:] == "a report")
+		_, what, _ := strings.Cut(f.what, ", ")
+		return f.frame[rig.AtNext] == wire.ProtoRouting && (what == "another generation" || what == "a flag" || what == "a report")
 	})
 }
 
@@ -157,27 +159,27 @@ func testSigned(t *testing.T, seen rig.Hits) {
 			}
 			return slices.Concat([]netip.Addr{rig.Transit(0)}, segments)
 		}
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		list := r.List(t, 0, p.Flow())
 		r.Send(t, p.Frame()).Is(t, "offer", rig.XDPTX,
 			rig.Sent(p, rig.TransitMAC, signed(rig.Offer(p, 0, list...)), carried, rig.SignedBy(rig.OldKeys.Farm)), "offer")
-		p.Flags = rig.ACK
+		p.Flags = wire.ACK
 		r.Send(t, p.Frame()).Is(t, "question", rig.XDPTX,
-			rig.Sent(p, rig.TransitMAC, signed(rig.Ask(0xe5, 0, list...)), carried, rig.SignedBy(rig.OldKeys.Farm)), "recover")
-		generation := policy.Generation(p.Seq)
-		r.Send(t, signedSignal(5, rig.NewKeys, rig.SynAck(rig.HuntPort), rig.Create, generation, carried))
+			rig.Sent(p, rig.TransitMAC, signed(rig.Ask(wire.RecoverStickiness, 0, list...)), carried, rig.SignedBy(rig.OldKeys.Farm)), "recover")
+		generation := wire.Generation(p.Seq)
+		r.Send(t, signedSignal(5, rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
 		out := r.Send(t, confirmation(p).Frame())
 		out.Is(t, "steer", rig.XDPTX, rig.Sent(confirmation(p), rig.TransitMAC,
-			[]netip.Addr{rig.Transit(0), rig.SID(rig.ServerLocator(5), 0xa5, generation)}, carried), "steer", "flow_established")
-		out = r.Send(t, signedSignal(6, rig.NewKeys, rig.SynAck(rig.HuntPort), rig.Create, generation, carried))
+			[]netip.Addr{rig.Transit(0), rig.SID(rig.ServerLocator(5), wire.AckStickiness, generation)}, carried), "steer", "flow_established")
+		out = r.Send(t, signedSignal(6, rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
 		out.Is(t, "reject", rig.XDPTX, nil, "reject", "stickiness_conflict")
 		checkReject(r, t, out.Frame, p.Flow(), generation, by == topo.Insert)
-		q := rig.Inward(81, rig.ACK)
-		r.Send(t, q.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(q, r.List(t, 1, q.Flow())[0], 0xd7, 0), "deliver")
+		q := rig.Inward(81, wire.ACK)
+		r.Send(t, q.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(q, r.List(t, 1, q.Flow())[0], wire.Deliver, 0), "deliver")
 	}
 	for choices := 1; choices <= 4; choices++ { // the first segment signs itself
 		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(choices, 8))
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		list := r.List(t, 0, p.Flow())
 		segments := rig.Offer(p, 0, list...)
 		for i := range segments {
@@ -192,12 +194,12 @@ func testSigned(t *testing.T, seen rig.Hits) {
 func checkReject(r *rig.LB, t *testing.T, frame []byte, f policy.Flow, generation uint16, insert bool) {
 	t.Helper()
 	segments := segmentsOf(frame, insert)
-	last := rig.WithKey(rig.SID(rig.ServerLocator(6), rig.Reject, generation), rig.OldKeys.ID)
+	last := rig.WithKey(rig.SID(rig.ServerLocator(6), wire.Reject, generation), rig.OldKeys.ID)
 	covered, at := []netip.Addr{last}, 30
 	if insert {
 		covered, at = []netip.Addr{rig.VipAddr, last, rig.Transit(0)}, rig.AtUpper+8+3*16+8
 	}
-	tag := policy.Tag(rig.OldKeys.Farm, f, rig.LbLocator, covered)
+	tag := wire.Tag(rig.OldKeys.Farm, f, rig.LbLocator, covered)
 	if !slices.Equal(segments, []netip.Addr{rig.Transit(0), last}) || !slices.Equal(frame[at:at+8], tag[:]) {
 		t.Errorf("rj by %v with tag %x, want %x", segments, frame[at:at+8], tag)
 	}
@@ -229,20 +231,20 @@ func testRotation(t *testing.T, seen rig.Hits) {
 			valid bool
 		}{{rig.OldKeys, stage.old}, {rig.NewKeys, stage.new}} {
 			isn++
-			out := r.Send(t, signedSignal(3, k.SignalKey, rig.SynAck(rig.HuntPort), rig.Create, policy.Generation(isn)))
+			out := r.Send(t, signedSignal(3, k.SignalKey, rig.SynAck(rig.HuntPort), wire.CreateStickiness, wire.Generation(isn)))
 			if out.Action == rig.XDPTX != k.valid {
 				t.Errorf("stage %d, signal with key %d: action %d for %v", i, k.ID, out.Action, out.Reasons)
 			}
-			p := rig.Inward(rig.HuntPort, rig.ACK)
-			to := rig.WithKey(rig.SID(rig.LbLocator, rig.GoOn, 0), k.ID)
+			p := rig.Inward(rig.HuntPort, wire.ACK)
+			to := rig.WithKey(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), k.ID)
 			back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{to}, Hop: 63, Key: &k.Farm}
-			if out := r.Send(t, rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p))); out.Action == rig.XDPTX != k.valid {
+			if out := r.Send(t, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p))); out.Action == rig.XDPTX != k.valid {
 				t.Errorf("stage %d, a list signed with key %d: action %d for %v", i, k.ID, out.Action, out.Reasons)
 			}
 		}
-		p := rig.Inward(rig.HuntPort, rig.SYN)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(1000+i))
-		if id := segmentsOf(r.Send(t, p.Frame()).Frame, false)[0].As16()[13]; id != stage.id {
+		if id := wire.ParseSID(segmentsOf(r.Send(t, p.Frame()).Frame, false)[0]).KeyID; id != stage.id {
 			t.Errorf("stage %d: it signs with key %d, want %d", i, id, stage.id)
 		}
 	}
@@ -258,7 +260,7 @@ func testLBDomain(t *testing.T, seen rig.Hits) {
 	for i := range 8 {
 		inside := i == 2 || i == 3
 		for _, how := range []func(*rig.Route){func(*rig.Route) {}, rig.Insert} {
-			out := r.Send(t, rig.SignalFrom(i, p, rig.Create, uint16(5+i), how))
+			out := r.Send(t, rig.SignalFrom(i, p, wire.CreateStickiness, uint16(5+i), how))
 			if inside != (out.Action == rig.XDPTX) || !inside && !slices.Equal(out.Reasons, []string{"drop_outside"}) {
 				t.Errorf("from server %d: action %d for %v", i, out.Action, out.Reasons)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"proffer/dataplane/lb"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // testTooBigMade: a packet without room for its route is answered, of either
@@ -30,7 +30,7 @@ func testTooBigMade(t *testing.T, seen rig.Hits) {
 			header, one = header+16*n, one+8+16*n
 		}
 		limit := rig.MTU - lb.LongestHeader(&svc)
-		p := rig.Inward(rig.HuntPort, rig.ACK)
+		p := rig.Inward(rig.HuntPort, wire.ACK)
 		if svc.VIP.Addr.Is4() {
 			p = rig.OverIPv4(p)
 		}
@@ -45,9 +45,9 @@ func testTooBigMade(t *testing.T, seen rig.Hits) {
 		for _, length := range []int{rig.MTU - one, rig.MTU - one + 1, rig.MTU} {
 			check(r, t, what(length)+", steered", rig.Sized(p, length), length <= rig.MTU-one, "steer", limit)
 		}
-		about := rig.TooBig(rig.Sized(p.Reply(rig.ACK), rig.MTU-one-47), 1400)
+		about := rig.TooBig(rig.Sized(p.Reply(wire.ACK), rig.MTU-one-47), 1400)
 		if svc.VIP.Addr.Is4() {
-			about = rig.TooBig(rig.Sized(p.Reply(rig.ACK), rig.MTU-one-27), 1400)
+			about = rig.TooBig(rig.Sized(p.Reply(wire.ACK), rig.MTU-one-27), 1400)
 		}
 		r.Send(t, about.Frame()).Is(t, what(0)+", an error", rig.XDPDrop, nil, "drop_too_big")
 	}
@@ -87,14 +87,14 @@ func TestTooBigOnSmallLink(t *testing.T) {
 		t.Fatalf("MTU of %s: %v, %v", rig.Device, dev, err)
 	}
 	for length := small - 64; length <= small; length++ {
-		check(r, t, fmt.Sprint(length), rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), length), length <= small-64, "recover", small)
-		check(r, t, fmt.Sprint(length, " of IPv4"), rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, rig.ACK)), length), length <= small-64, "recover", small-80)
+		check(r, t, fmt.Sprint(length), rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), length), length <= small-64, "recover", small)
+		check(r, t, fmt.Sprint(length, " of IPv4"), rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.ACK)), length), length <= small-64, "recover", small-80)
 	}
 	r.Resolve(t, 255)
 	if err := r.SetNextHops(topo.NextHops{rig.ServerLocator(1): rig.HopMAC(1)}); err != nil {
 		t.Fatal(err)
 	}
-	r.Send(t, rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), small).Frame()).Is(t, "no way to the client", rig.XDPDrop, nil, "drop_no_next_hop")
+	r.Send(t, rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), small).Frame()).Is(t, "no way to the client", rig.XDPDrop, nil, "drop_no_next_hop")
 }
 
 // testTooBigTranslated: RFC 2473 §7.1: the client hears of its own packet, and
@@ -105,8 +105,8 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		p      rig.Packet
 		header int
 	}{
-		{rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), 1400), 64},
-		{rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, rig.ACK)), 1400), 80},
+		{rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), 1400), 64},
+		{rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.ACK)), 1400), 80},
 		{rig.Sized(rig.Datagram(rig.HuntPort, ""), 1400), 64},
 	} {
 		frame := r.Send(t, c.p.Frame()).Frame
@@ -122,7 +122,7 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		}
 	}
 	r.Learn(t, 5, rig.ClientISN)
-	p := rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), 1400)
+	p := rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), 1400)
 	frame := r.Send(t, p.Frame()).Frame
 	p.Hop--
 	out := r.Send(t, rig.AboutOurs(frame, 1400, 1232))
@@ -131,9 +131,9 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 
 	good := rig.AboutOurs(frame, 1400, 1232)
 	const outerAt = rig.AtUpper + 8
-	lost := rig.Inward(rig.HuntPort, rig.ACK)
+	lost := rig.Inward(rig.HuntPort, wire.ACK)
 	lost.Src = netip.MustParseAddrPort("[2001:db8:dead::1]:1")
-	nested := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, rig.ACK), 1000), 1400)
+	nested := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), 1000), 1400)
 	for _, c := range []struct {
 		what   string
 		frame  []byte
@@ -166,45 +166,45 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 func testTooBigSteered(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4), rig.Hunting(2, 8, rig.OverUDP), rig.Service(81, topo.Single, 1, 8))
 	udp := rig.Datagram(rig.HuntPort, "x")
-	for i, p := range []rig.Packet{rig.Inward(rig.HuntPort, rig.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN)), udp} {
-		answer := rig.Sized(p.Reply(rig.ACK), 600)
+	for i, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)), udp} {
+		answer := rig.Sized(p.Reply(wire.ACK), 600)
 		word := rig.TooBig(answer, 1300)
 		list := r.List(t, i, p.Flow())
 		what := fmt.Sprint(p.Dst, " ", p.Protocol)
 		r.Send(t, word.Frame()).Is(t, what+", unknown", rig.XDPTX, rig.Recovered(word, list), "recover")
 		r.Accepted(t, 5, p)
-		generation := policy.Generation(p.Seq)
+		generation := wire.Generation(p.Seq)
 		if p.Protocol == topo.UDP {
 			generation = 1
 		}
-		r.Send(t, word.Frame()).Is(t, what+", embryonic", rig.XDPTX, rig.ToOne(word, 5, 0xa5, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, what+", embryonic", rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
 		if _, known := r.Flow(t, p.Flow()); known {
 			t.Errorf("%s: a router's word confirmed a flow", what)
 		}
 		r.Confirm(t, p)
 		before, _ := r.Flow(t, p.Flow())
 		r.At(t, r.Now+1e9)
-		r.Send(t, word.Frame()).Is(t, what, rig.XDPTX, rig.ToOne(word, 5, 0xa5, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, what, rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
 		if after, _ := r.Flow(t, p.Flow()); after != before {
 			t.Errorf("%s: the entry became %+v", what, after)
 		}
 	}
-	single := rig.TooBig(rig.Sized(rig.Outward(81, rig.ACK), 600), 1300)
-	r.Send(t, single.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(single, r.List(t, 3, single.Flow())[0], 0xd7, 0), "deliver")
+	single := rig.TooBig(rig.Sized(rig.Outward(81, wire.ACK), 600), 1300)
+	r.Send(t, single.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(single, r.List(t, 3, single.Flow())[0], wire.Deliver, 0), "deliver")
 	for _, c := range []struct {
 		mtu int
 		ok  bool
 	}{{1279, false}, {0, false}, {1280, true}, {1 << 20, true}} {
-		word := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, rig.ACK), 600), c.mtu)
+		word := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), 600), c.mtu)
 		if c.ok {
-			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPTX, rig.ToOne(word, 5, 0xa5, policy.Generation(rig.ClientISN)), "steer")
+			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
 		} else {
 			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPDrop, nil, "drop_small_mtu")
 		}
 	}
-	four := rig.TooBig(rig.Sized(rig.OverIPv4(rig.Outward(rig.HuntPort, rig.ACK)), 600), 576)
-	r.Send(t, four.Frame()).Is(t, "IPv4 has no such limit", rig.XDPTX, rig.ToOne(four, 5, 0xa5, policy.Generation(rig.ClientISN)), "steer")
-	word := rig.TooBig(rig.Outward(rig.HuntPort, rig.ACK), 1400).Frame()
+	four := rig.TooBig(rig.Sized(rig.OverIPv4(rig.Outward(rig.HuntPort, wire.ACK)), 600), 576)
+	r.Send(t, four.Frame()).Is(t, "IPv4 has no such limit", rig.XDPTX, rig.ToOne(four, 5, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
+	word := rig.TooBig(rig.Outward(rig.HuntPort, wire.ACK), 1400).Frame()
 	for cut := rig.AtUpper + 8; cut < rig.AtUpper+8+44; cut++ {
 		short := slices.Clone(word[:cut])
 		binary.BigEndian.PutUint16(short[rig.AtLength:], uint16(cut-rig.AtUpper))

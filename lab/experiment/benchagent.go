@@ -152,7 +152,7 @@ func (s *benchSession) asked(svc agentService, flags byte, packets int, want cou
 	if flags != wire.SYN {
 		inner = p.drill.Frame[wire.EthernetBytes : wire.EthernetBytes+wire.IPv6Bytes+wire.TCPBytes+benchBytes/4]
 	}
-	packet := wire.Route{From: wire.Own(benchLBSelf), Segments: segments}.Encap(inner)
+	packet := wire.Route{From: wire.Own(benchLBSelf), Segments: segments, HopLimit: wire.DefaultHopLimit}.Encap(inner)
 	grown := len(packet) - len(inner)
 	p.drill.Frame = framed(benchMAC, packet)
 	p.drill.Address += grown

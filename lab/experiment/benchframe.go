@@ -67,7 +67,7 @@ func (s segment) ipBytes() int {
 
 // packet is the segment from its IP header on.
 func (s segment) packet() []byte {
-	h, tcp := wire.IP{Source: s.client, Destination: s.vip}, wire.TCP{From: benchFirstPort, To: benchPort}
+	h, tcp := wire.IP{Source: s.client, Destination: s.vip, HopLimit: wire.DefaultHopLimit}, wire.TCP{From: benchFirstPort, To: benchPort}
 	if s.outward {
 		h.Source, h.Destination = h.Destination, h.Source
 		tcp.From, tcp.To = tcp.To, tcp.From

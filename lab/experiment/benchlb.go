@@ -255,7 +255,7 @@ func (m *benchMode) fromServer(server int, function wire.Function, flags byte, k
 		}
 	}
 	d := inkernel.Drill{
-		Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Encap(s.packet())),
+		Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}, HopLimit: wire.DefaultHopLimit}.Encap(s.packet())),
 		Changed: wire.EthernetBytes + wire.IPv6Bytes + 8, // to the hop limit
 		Address: wire.EthernetBytes + wire.IPv6Bytes + address,
 		Port:    wire.EthernetBytes + wire.IPv6Bytes + port,

@@ -162,10 +162,10 @@ func (f *forger) inner() []byte {
 // segment is a TCP segment with a valid checksum and random numbers.
 func (f *forger) segment(from, to netip.AddrPort, flags byte, payload int) []byte {
 	t := wire.TCP{From: from.Port(), To: to.Port(), Seq: f.rng.Uint32(), Ack: f.rng.Uint32(), Flags: flags}
-	return wire.IP{Source: from.Addr(), Destination: to.Addr()}.TCP(t, make([]byte, payload))
+	return wire.IP{Source: from.Addr(), Destination: to.Addr(), HopLimit: wire.DefaultHopLimit}.TCP(t, make([]byte, payload))
 }
 
 // put adds an IPv6 packet to the frame.
 func (f *forger) put(from, to netip.Addr, next byte, payload []byte) {
-	f.frame = append(f.frame, wire.IP{Source: from, Destination: to}.Around(next, payload)...)
+	f.frame = append(f.frame, wire.IP{Source: from, Destination: to, HopLimit: wire.DefaultHopLimit}.Around(next, payload)...)
 }

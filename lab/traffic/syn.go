@@ -29,7 +29,7 @@ func newSYNMaker(ethernet []byte, to netip.AddrPort, clients netip.Prefix, rng *
 	}
 	m := &synMaker{clients: clients.Masked(), rng: rng}
 	mss := []byte{2, 4, (1500 - 60) >> 8, (1500 - 60) & 0xff} // as of a 1500-byte link
-	packet := wire.IP{Source: m.clients.Addr(), Destination: to.Addr()}.TCP(
+	packet := wire.IP{Source: m.clients.Addr(), Destination: to.Addr(), HopLimit: wire.DefaultHopLimit}.TCP(
 		wire.TCP{To: to.Port(), Flags: wire.SYN, Window: 64_240, Options: mss}, nil)
 	m.frame = append(append(m.frame, ethernet...), packet...)
 	packet = m.frame[len(ethernet):]

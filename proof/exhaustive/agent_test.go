@@ -9,10 +9,10 @@ import (
 
 	"proffer/dataplane/agent"
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/fsm"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // serverProbe is an agent under test, whose programs are told what its kernel has.
@@ -120,12 +120,12 @@ func newAgentTree(t testing.TB) *agentTree {
 	rig.Enter(t)
 	x := &agentTree{
 		t: t, hits: rig.Hits{}, known: map[agentPlace]int{}, frames: map[fsm.Packet][]byte{}, alphabet: agentAlphabet(),
-		beyond: []fsm.SID{{Node: firstServer + 2, Function: fsm.ConnectForce}},
+		beyond: []fsm.SID{{Node: firstServer + 2, Function: wire.ConnectForce}},
 	}
 	x.serverProbe = newServerProbe(t, topo.Node{Locator: rig.ServerLocator(1)}, topo.NextHops{
 		hostPrefix: rig.RouterMAC, rig.LbLocator: rig.HopMAC(0xb), secondLB: rig.HopMAC(0xc), rig.ServerLocator(2): rig.HopMAC(2),
 	})
-	f := rig.Inward(rig.HuntPort, rig.SYN).Flow()
+	f := rig.Inward(rig.HuntPort, wire.SYN).Flow()
 	x.slots = [2]int{passedOnSlot(f, isnA), passedOnSlot(f, isnB)}
 	x.have.conn = slot[rig.ConnEntry]{table: rig.ConnsOf(t, x.agent), f: f}
 	x.have.kernel.server = firstServer + 1
@@ -139,14 +139,14 @@ var secondLB = locatorOf(0xc)
 func agentAlphabet() []agentMessage {
 	lb1, lb2 := nodeOf(rig.LbLocator), nodeOf(secondLB)
 	opening := func(name string, lb fsm.Node, isn uint32, s fsm.SID, others bool) agentMessage {
-		s.Node, s.Generation = firstServer+1, policy.Generation(isn)
+		s.Node, s.Generation = firstServer+1, wire.Generation(isn)
 		return agentMessage{name: name, in: func(kernel) fsm.Packet {
-			return fsm.Packet{TCP: fsm.TCP{Flags: rig.SYN, Seq: isn}, SID: s, From: lb, Others: others}
+			return fsm.Packet{TCP: fsm.TCP{Flags: wire.SYN, Seq: isn}, SID: s, From: lb, Others: others}
 		}}
 	}
-	client := func(name string, lb fsm.Node, f fsm.Function, isn uint32, others bool, s func(k kernel) fsm.TCP) agentMessage {
-		to := fsm.SID{Node: firstServer + 1, Function: f, Generation: policy.Generation(isn)}
-		if f == fsm.RecoverStickiness {
+	client := func(name string, lb fsm.Node, f wire.Function, isn uint32, others bool, s func(k kernel) fsm.TCP) agentMessage {
+		to := fsm.SID{Node: firstServer + 1, Function: f, Generation: wire.Generation(isn)}
+		if f == wire.RecoverStickiness {
 			to.Generation = 0
 		}
 		return agentMessage{name: name, in: func(k kernel) fsm.Packet {
@@ -173,8 +173,8 @@ func agentAlphabet() []agentMessage {
 	stray := func(flags uint8) func(k kernel) fsm.TCP {
 		return func(kernel) fsm.TCP { return fsm.TCP{Flags: flags, Seq: isnA + 1000, Ack: 12345} }
 	}
-	reject := func(kernel) fsm.TCP { return fsm.TCP{Flags: rig.RST, Seq: isnA + 1} }
-	ca, cf := fsm.SID{Function: fsm.ConnectAvail}, fsm.SID{Function: fsm.ConnectForce}
+	reject := func(kernel) fsm.TCP { return fsm.TCP{Flags: wire.RST, Seq: isnA + 1} }
+	ca, cf := fsm.SID{Function: wire.ConnectAvail}, fsm.SID{Function: wire.ConnectForce}
 	retry, final := ca, cf
 	retry.Retry, final.Final = true, true
 	return []agentMessage{
@@ -183,16 +183,16 @@ func agentAlphabet() []agentMessage {
 		opening("cf a lb1", lb1, isnA, cf, false),
 		opening("ca b lb1", lb1, isnB, ca, true),
 		opening("cf b lb2 final", lb2, isnB, final, false),
-		client("as a lb1 ACK", lb1, fsm.AckStickiness, isnA, false, next(rig.ACK, 0)),
-		client("as a lb1 stray ACK", lb1, fsm.AckStickiness, isnA, false, stray(rig.ACK)),
-		client("as a lb2 data", lb2, fsm.AckStickiness, isnA, false, next(rig.ACK|rig.PSH, 10)),
-		client("as a lb1 FIN", lb1, fsm.AckStickiness, isnA, false, next(rig.FIN|rig.ACK, 0)),
-		client("as a lb1 RST", lb1, fsm.AckStickiness, isnA, false, next(rig.RST, 0)),
-		client("as a lb1 stray RST", lb1, fsm.AckStickiness, isnA, false, stray(rig.RST)),
-		client("as b lb1 ACK", lb1, fsm.AckStickiness, isnB, false, next(rig.ACK, 0)),
-		client("rs lb2 data", lb2, fsm.RecoverStickiness, isnA, true, next(rig.ACK|rig.PSH, 10)),
-		client("rs lb2 data, last", lb2, fsm.RecoverStickiness, isnA, false, next(rig.ACK|rig.PSH, 10)),
-		client("rj a", lb1, fsm.Reject, isnA, false, reject),
+		client("as a lb1 ACK", lb1, wire.AckStickiness, isnA, false, next(wire.ACK, 0)),
+		client("as a lb1 stray ACK", lb1, wire.AckStickiness, isnA, false, stray(wire.ACK)),
+		client("as a lb2 data", lb2, wire.AckStickiness, isnA, false, next(wire.ACK|wire.PSH, 10)),
+		client("as a lb1 FIN", lb1, wire.AckStickiness, isnA, false, next(wire.FIN|wire.ACK, 0)),
+		client("as a lb1 RST", lb1, wire.AckStickiness, isnA, false, next(wire.RST, 0)),
+		client("as a lb1 stray RST", lb1, wire.AckStickiness, isnA, false, stray(wire.RST)),
+		client("as b lb1 ACK", lb1, wire.AckStickiness, isnB, false, next(wire.ACK, 0)),
+		client("rs lb2 data", lb2, wire.RecoverStickiness, isnA, true, next(wire.ACK|wire.PSH, 10)),
+		client("rs lb2 data, last", lb2, wire.RecoverStickiness, isnA, false, next(wire.ACK|wire.PSH, 10)),
+		client("rj a", lb1, wire.Reject, isnA, false, reject),
 		{name: "SYN-ACK", out: says(fsm.Request, (*kernel).synAck)},
 		{name: "answer", out: says(fsm.Full, func(k *kernel) fsm.TCP { return k.send(10, false) })},
 		{name: "server's FIN", out: says(fsm.Full, func(k *kernel) fsm.TCP { return k.send(0, true) })},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"proffer/proof/fsm"
-	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // caller is the client's TCP, by RFC 9293 §3.10.7 as far as a farm can tell.
@@ -44,7 +44,7 @@ func (n *smallFarm) toClient(s fsm.TCP) {
 	switch {
 	case c.state == callerOpening:
 		n.toOpening(s)
-	case c.state == callerLive && s.Flags&rig.RST != 0:
+	case c.state == callerLive && s.Flags&wire.RST != 0:
 		if s.Seq == c.rcv {
 			for i := range n.servers {
 				if n.ours(&n.servers[i].kernel) {
@@ -55,52 +55,52 @@ func (n *smallFarm) toClient(s fsm.TCP) {
 		}
 	case c.state == callerLive:
 		n.toLive(s)
-	case s.Flags&rig.RST != 0:
+	case s.Flags&wire.RST != 0:
 	case c.state == callerOver: // or TIME_WAIT
-		if s.Flags&(rig.SYN|rig.FIN) != 0 || s.Payload > 0 {
-			n.says(fsm.TCP{Flags: rig.ACK, Seq: c.next, Ack: c.rcv})
+		if s.Flags&(wire.SYN|wire.FIN) != 0 || s.Payload > 0 {
+			n.says(fsm.TCP{Flags: wire.ACK, Seq: c.next, Ack: c.rcv})
 		}
-	case s.Flags&rig.ACK != 0:
-		n.says(fsm.TCP{Flags: rig.RST, Seq: s.Ack})
+	case s.Flags&wire.ACK != 0:
+		n.says(fsm.TCP{Flags: wire.RST, Seq: s.Ack})
 	}
 }
 
 func (n *smallFarm) toOpening(s fsm.TCP) {
 	c := &n.client
 	switch {
-	case s.Flags&rig.ACK != 0 && s.Ack != c.isn+1:
-		if s.Flags&rig.RST == 0 {
-			n.says(fsm.TCP{Flags: rig.RST, Seq: s.Ack})
+	case s.Flags&wire.ACK != 0 && s.Ack != c.isn+1:
+		if s.Flags&wire.RST == 0 {
+			n.says(fsm.TCP{Flags: wire.RST, Seq: s.Ack})
 		}
-	case s.Flags&(rig.RST|rig.ACK) == rig.RST|rig.ACK:
+	case s.Flags&(wire.RST|wire.ACK) == wire.RST|wire.ACK:
 		c.state = callerWiped
 		if !n.full && n.deaf != [2]bool{true, true} {
 			n.fail("the client was refused, though a server listens")
 		}
-	case s.Flags&(rig.SYN|rig.ACK) == rig.SYN|rig.ACK:
+	case s.Flags&(wire.SYN|wire.ACK) == wire.SYN|wire.ACK:
 		c.state, c.una, c.peer, c.rcv = callerLive, c.isn+1, s.Seq, s.Seq+1
-		n.says(fsm.TCP{Flags: rig.ACK, Seq: c.next, Ack: c.rcv})
+		n.says(fsm.TCP{Flags: wire.ACK, Seq: c.next, Ack: c.rcv})
 	}
 }
 
 func (n *smallFarm) toLive(s fsm.TCP) {
 	c := &n.client
-	if s.Flags&rig.SYN != 0 { // a challenge ACK
-		n.says(fsm.TCP{Flags: rig.ACK, Seq: c.next, Ack: c.rcv})
+	if s.Flags&wire.SYN != 0 { // a challenge ACK
+		n.says(fsm.TCP{Flags: wire.ACK, Seq: c.next, Ack: c.rcv})
 		return
 	}
 	if s.Seq-c.rcv == 0 && !c.in {
 		c.rcv += s.Payload
-		if s.Flags&rig.FIN != 0 {
+		if s.Flags&wire.FIN != 0 {
 			c.rcv++
 			c.in = true
 		}
 	}
-	if d := s.Ack - c.una; s.Flags&rig.ACK != 0 && d <= c.next-c.una {
+	if d := s.Ack - c.una; s.Flags&wire.ACK != 0 && d <= c.next-c.una {
 		c.una = s.Ack
 	}
-	if s.Payload > 0 || s.Flags&rig.FIN != 0 || int32(s.Seq-c.rcv) < 0 {
-		n.says(fsm.TCP{Flags: rig.ACK, Seq: c.next, Ack: c.rcv})
+	if s.Payload > 0 || s.Flags&wire.FIN != 0 || int32(s.Seq-c.rcv) < 0 {
+		n.says(fsm.TCP{Flags: wire.ACK, Seq: c.next, Ack: c.rcv})
 	}
 	if c.in && c.out && c.una == c.next {
 		c.state = callerOver
@@ -113,7 +113,7 @@ func (n *smallFarm) open() {
 	n.turn++
 	isn := n.turn * 100_003 // each its own; the ports' later uses have higher numbers
 	*c = caller{state: callerOpening, isn: isn, next: isn + 1, una: isn}
-	n.says(fsm.TCP{Flags: rig.SYN, Seq: isn})
+	n.says(fsm.TCP{Flags: wire.SYN, Seq: isn})
 }
 
 // again is what the client's timer sends.
@@ -121,11 +121,11 @@ func (n *smallFarm) again() {
 	c := &n.client
 	switch {
 	case c.state == callerOpening:
-		n.says(fsm.TCP{Flags: rig.SYN, Seq: c.isn})
+		n.says(fsm.TCP{Flags: wire.SYN, Seq: c.isn})
 	case c.state == callerLive && c.una != c.next:
-		s := fsm.TCP{Flags: rig.ACK, Seq: c.una, Ack: c.rcv, Payload: c.next - c.una}
+		s := fsm.TCP{Flags: wire.ACK, Seq: c.una, Ack: c.rcv, Payload: c.next - c.una}
 		if c.out {
-			s.Flags |= rig.FIN
+			s.Flags |= wire.FIN
 			s.Payload--
 		}
 		n.says(s)
@@ -135,7 +135,7 @@ func (n *smallFarm) again() {
 func (n *smallFarm) clientData() {
 	c := &n.client
 	if c.state == callerLive && !c.out && c.next-c.isn < 100 {
-		s := fsm.TCP{Flags: rig.ACK | rig.PSH, Seq: c.next, Ack: c.rcv, Payload: 10}
+		s := fsm.TCP{Flags: wire.ACK | wire.PSH, Seq: c.next, Ack: c.rcv, Payload: 10}
 		c.next += 10
 		n.says(s)
 	}
@@ -144,7 +144,7 @@ func (n *smallFarm) clientData() {
 func (n *smallFarm) clientClose() {
 	c := &n.client
 	if c.state == callerLive && !c.out {
-		s := fsm.TCP{Flags: rig.FIN | rig.ACK, Seq: c.next, Ack: c.rcv}
+		s := fsm.TCP{Flags: wire.FIN | wire.ACK, Seq: c.next, Ack: c.rcv}
 		c.next++
 		c.out = true
 		n.says(s)

@@ -76,7 +76,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		rig.ServerLocator(0): rig.HopMAC(0), rig.ServerLocator(1): rig.HopMAC(1),
 	}
 	for i, locator := range []netip.Prefix{rig.LbLocator, secondLB} {
-		n.lbs[i] = newNodeLB(t, locator, hops, rig.Inward(rig.HuntPort, rig.SYN).Flow())
+		n.lbs[i] = newNodeLB(t, locator, hops, rig.Inward(rig.HuntPort, wire.SYN).Flow())
 	}
 	for i := range n.servers {
 		own := farmKeys
@@ -84,7 +84,7 @@ func newSmallFarm(t testing.TB) *smallFarm {
 		s := newServerProbe(t, topo.Node{Locator: rig.ServerLocator(i)}, hops, own)
 		n.servers[i] = nodeServer{
 			serverProbe: s,
-			conn:        slot[rig.ConnEntry]{table: rig.ConnsOf(t, s.agent), f: rig.Inward(rig.HuntPort, rig.SYN).Flow()},
+			conn:        slot[rig.ConnEntry]{table: rig.ConnsOf(t, s.agent), f: rig.Inward(rig.HuntPort, wire.SYN).Flow()},
 		}
 	}
 	return n

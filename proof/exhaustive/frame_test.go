@@ -10,6 +10,7 @@ import (
 	"proffer/policy"
 	"proffer/proof/fsm"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // Nodes are numbered by the 16 bits in which the locators of the tests differ.
@@ -28,25 +29,23 @@ func locatorOf(n fsm.Node) netip.Prefix {
 
 // sidAddress of a SID.
 func sidAddress(s fsm.SID) netip.Addr {
-	a := rig.SID(locatorOf(s.Node), byte(s.Function), s.Generation).As16()
+	flags := wire.Flags(0)
 	if s.Retry {
-		a[12] |= 1
+		flags |= wire.Retry
 	}
 	if s.Final {
-		a[12] |= 2
+		flags |= wire.Final
 	}
-	a[15] = byte(s.Place)
-	return netip.AddrFrom16(a)
+	return wire.SID{
+		Locator: locatorOf(s.Node), Function: s.Function, Generation: s.Generation, Flags: flags, Report: uint16(s.Place),
+	}.Addr()
 }
 
 func sidAt(b []byte) fsm.SID {
+	s := wire.ParseSID(netip.AddrFrom16([16]byte(b)))
 	return fsm.SID{
-		Node:       fsm.Node(binary.BigEndian.Uint16(b[6:])),
-		Function:   fsm.Function(b[9]),
-		Generation: binary.BigEndian.Uint16(b[10:]),
-		Retry:      b[12]&1 != 0,
-		Final:      b[12]&2 != 0,
-		Place:      int(b[15]),
+		Node: nodeOf(s.Locator), Function: s.Function, Generation: s.Generation,
+		Retry: s.Flags&wire.Retry != 0, Final: s.Flags&wire.Final != 0, Place: int(s.Report),
 	}
 }
 
@@ -63,9 +62,9 @@ func tcpPacket(s fsm.TCP, in bool) rig.Packet {
 // frameOf is a message as it comes to a node: the client's packet, or one on a
 // route from another node.
 func frameOf(m fsm.Packet, beyond ...fsm.SID) []byte {
-	in := m.Function != fsm.CreateStickiness && m.Function != fsm.RemoveStickiness
+	in := m.Function != wire.CreateStickiness && m.Function != wire.RemoveStickiness
 	p := tcpPacket(m.TCP, in)
-	if m.Function == fsm.NoFunction {
+	if m.Function == wire.None {
 		return p.Frame()
 	}
 	segments := []netip.Addr{sidAddress(m.SID)}
@@ -76,7 +75,7 @@ func frameOf(m fsm.Packet, beyond ...fsm.SID) []byte {
 	if !in {
 		f = policy.Flow{Client: p.Dst, VIP: p.Src}
 	}
-	return rig.Ethernet(rig.HereMAC, rig.RouterMAC, rig.Outer(locatorOf(m.From), f, 0, 63, segments, p.Ip()))
+	return wire.Frame(rig.HereMAC, rig.RouterMAC, rig.Inner{Flow: f}.Route(wire.Own(locatorOf(m.From)), 0, 63, segments...).Encap(p.Ip()))
 }
 
 // sight is a frame as another node reads it: where it goes, from whom, and what it
@@ -155,9 +154,9 @@ func differs(got rig.Outcome, want fsm.Outcome, in fsm.Packet, beyond []fsm.SID)
 	case want.Act == fsm.PassOn:
 		route = beyond
 	case want.RST:
-		tcp = fsm.TCP{Flags: rig.RST, Seq: in.Ack}
+		tcp = fsm.TCP{Flags: wire.RST, Seq: in.Ack}
 	case want.Act == fsm.Refuse:
-		tcp = fsm.TCP{Flags: rig.RST | rig.ACK, Ack: in.Seq + 1 + in.Payload}
+		tcp = fsm.TCP{Flags: wire.RST | wire.ACK, Ack: in.Seq + 1 + in.Payload}
 	}
 	if !slices.Equal(s.route, route) {
 		return fmt.Errorf("sent to %+v, the model to %+v", s.route, route)

@@ -2,7 +2,7 @@ package exhaustive_test
 
 import (
 	"proffer/proof/fsm"
-	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // kernel is a server's TCP for one flow, as far as Linux's answers matter to the
@@ -38,11 +38,11 @@ func (k *kernel) take(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	case fsm.Full:
 		return k.takeFull(s)
 	case fsm.TimeWait:
-		if s.Flags&(rig.SYN|rig.ACK|rig.RST) == rig.SYN && int32(s.Seq-k.next) > 0 { // TCP_TW_SYN
+		if s.Flags&(wire.SYN|wire.ACK|wire.RST) == wire.SYN && int32(s.Seq-k.next) > 0 { // TCP_TW_SYN
 			k.state = fsm.NoSocket
 			return k.takeNone(s)
 		}
-		return k.ackNow(), s.Flags&rig.RST == 0 && (s.Flags&(rig.SYN|rig.FIN) != 0 || s.Payload > 0)
+		return k.ackNow(), s.Flags&wire.RST == 0 && (s.Flags&(wire.SYN|wire.FIN) != 0 || s.Payload > 0)
 	default:
 		return k.takeNone(s)
 	}
@@ -50,14 +50,14 @@ func (k *kernel) take(s fsm.TCP) (answer fsm.TCP, answers bool) {
 
 func (k *kernel) takeNone(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	switch {
-	case s.Flags&rig.RST != 0:
+	case s.Flags&wire.RST != 0:
 		return answer, false
-	case s.Flags&rig.ACK != 0:
-		return fsm.TCP{Flags: rig.RST, Seq: s.Ack}, true
-	case s.Flags&rig.SYN == 0:
+	case s.Flags&wire.ACK != 0:
+		return fsm.TCP{Flags: wire.RST, Seq: s.Ack}, true
+	case s.Flags&wire.SYN == 0:
 		return answer, false
 	case k.deaf:
-		return fsm.TCP{Flags: rig.RST | rig.ACK, Ack: s.Seq + 1}, true
+		return fsm.TCP{Flags: wire.RST | wire.ACK, Ack: s.Seq + 1}, true
 	case k.full:
 		return answer, false
 	}
@@ -71,34 +71,34 @@ func (k *kernel) takeNone(s fsm.TCP) (answer fsm.TCP, answers bool) {
 }
 
 func (k *kernel) synAck() fsm.TCP {
-	return fsm.TCP{Flags: rig.SYN | rig.ACK, Seq: k.own, Ack: k.isn + 1}
+	return fsm.TCP{Flags: wire.SYN | wire.ACK, Seq: k.own, Ack: k.isn + 1}
 }
 
 func (k *kernel) ackNow() fsm.TCP {
-	return fsm.TCP{Flags: rig.ACK, Seq: k.sent, Ack: k.next}
+	return fsm.TCP{Flags: wire.ACK, Seq: k.sent, Ack: k.next}
 }
 
 func (k *kernel) takeRequest(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	switch {
-	case s.Flags&rig.SYN != 0 && s.Seq == k.isn:
+	case s.Flags&wire.SYN != 0 && s.Seq == k.isn:
 		return k.synAck(), true
-	case s.Flags&rig.RST != 0:
+	case s.Flags&wire.RST != 0:
 		if s.Seq == k.next {
 			k.state = fsm.NoSocket
 		}
 		return answer, false
-	case s.Flags&rig.ACK != 0 && s.Ack != k.own+1: // for the listener, which knows no such thing
-		return fsm.TCP{Flags: rig.RST, Seq: s.Ack}, true
-	case s.Flags&rig.SYN != 0:
+	case s.Flags&wire.ACK != 0 && s.Ack != k.own+1: // for the listener, which knows no such thing
+		return fsm.TCP{Flags: wire.RST, Seq: s.Ack}, true
+	case s.Flags&wire.SYN != 0:
 		return k.ackNow(), true
-	case s.Flags&rig.ACK == 0 || k.full:
+	case s.Flags&wire.ACK == 0 || k.full:
 		return answer, false
 	}
 	if int32(s.Seq-k.next) < 0 || s.Seq-k.next > 60_000 {
 		return k.ackNow(), true
 	}
 	k.state = fsm.Full
-	if s.Payload == 0 && s.Flags&rig.FIN == 0 {
+	if s.Payload == 0 && s.Flags&wire.FIN == 0 {
 		return answer, false
 	}
 	return k.takeFull(s)
@@ -106,23 +106,23 @@ func (k *kernel) takeRequest(s fsm.TCP) (answer fsm.TCP, answers bool) {
 
 func (k *kernel) takeFull(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	switch {
-	case s.Flags&rig.RST != 0:
+	case s.Flags&wire.RST != 0:
 		if s.Seq == k.next {
 			k.state = fsm.NoSocket
 			return answer, false
 		}
 		return k.ackNow(), int32(s.Seq-k.next) > 0
-	case s.Flags&rig.SYN != 0:
+	case s.Flags&wire.SYN != 0:
 		return k.ackNow(), true
 	}
 	if s.Seq == k.next && !k.finIn {
 		k.next += s.Payload
-		if s.Flags&rig.FIN != 0 {
+		if s.Flags&wire.FIN != 0 {
 			k.next++
 			k.finIn = true
 		}
 	}
-	if s.Flags&rig.ACK != 0 && s.Ack-k.acked <= k.sent-k.acked {
+	if s.Flags&wire.ACK != 0 && s.Ack-k.acked <= k.sent-k.acked {
 		k.acked = s.Ack
 	}
 	if k.finIn && k.finOut && k.acked == k.sent {
@@ -131,15 +131,15 @@ func (k *kernel) takeFull(s fsm.TCP) (answer fsm.TCP, answers bool) {
 			k.state = fsm.TimeWait
 		}
 	}
-	return k.ackNow(), s.Payload > 0 || s.Flags&rig.FIN != 0 || int32(s.Seq-k.next) < 0
+	return k.ackNow(), s.Payload > 0 || s.Flags&wire.FIN != 0 || int32(s.Seq-k.next) < 0
 }
 
 // send is the application's: data, or the end.
 func (k *kernel) send(bytes uint32, end bool) fsm.TCP {
-	s := fsm.TCP{Flags: rig.ACK, Seq: k.sent, Ack: k.next, Payload: bytes}
+	s := fsm.TCP{Flags: wire.ACK, Seq: k.sent, Ack: k.next, Payload: bytes}
 	k.sent += bytes
 	if end {
-		s.Flags |= rig.FIN
+		s.Flags |= wire.FIN
 		k.sent++
 		k.finOut, k.first = true, !k.finIn
 	}
@@ -155,9 +155,9 @@ func (k *kernel) again() (s fsm.TCP, ok bool) {
 	case k.state != fsm.Full || k.acked == k.sent:
 		return s, false
 	}
-	s = fsm.TCP{Flags: rig.ACK, Seq: k.acked, Ack: k.next, Payload: k.sent - k.acked}
+	s = fsm.TCP{Flags: wire.ACK, Seq: k.acked, Ack: k.next, Payload: k.sent - k.acked}
 	if k.finOut {
-		s.Flags |= rig.FIN
+		s.Flags |= wire.FIN
 		s.Payload--
 	}
 	return s, true
@@ -166,5 +166,5 @@ func (k *kernel) again() (s fsm.TCP, ok bool) {
 // abort is close with unread data, or a crash.
 func (k *kernel) abort() fsm.TCP {
 	k.state = fsm.NoSocket
-	return fsm.TCP{Flags: rig.RST, Seq: k.sent}
+	return fsm.TCP{Flags: wire.RST, Seq: k.sent}
 }

@@ -12,6 +12,7 @@ import (
 	"proffer/proof/rig"
 	"proffer/table"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // lbMessage is a letter of the LB's alphabet: a packet, or time that passes.
@@ -55,38 +56,38 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 	client := func(name string, s fsm.TCP) lbMessage {
 		return lbMessage{name: name, packet: fsm.Packet{TCP: s}}
 	}
-	from := func(name string, who fsm.Node, f fsm.Function, isn uint32, s fsm.TCP) lbMessage {
+	from := func(name string, who fsm.Node, f wire.Function, isn uint32, s fsm.TCP) lbMessage {
 		return lbMessage{name: name, packet: fsm.Packet{
 			TCP: s, From: who,
-			SID: fsm.SID{Node: nodeOf(rig.LbLocator), Function: f, Generation: policy.Generation(isn)},
+			SID: fsm.SID{Node: nodeOf(rig.LbLocator), Function: f, Generation: wire.Generation(isn)},
 		}}
 	}
 	says := func(who fsm.Node, flags uint8, isn, ahead uint32) fsm.TCP {
 		return fsm.TCP{Flags: flags, Seq: isnOf(who, isn) + ahead, Ack: isn + 1}
 	}
-	data := fsm.TCP{Flags: rig.ACK | rig.PSH, Seq: isnA + 1, Ack: isnOf(x, isnA) + 500, Payload: 10}
-	goOn := from("rs that comes back", nodeOf(rig.LbLocator), fsm.RecoverStickiness, isnA, data)
+	data := fsm.TCP{Flags: wire.ACK | wire.PSH, Seq: isnA + 1, Ack: isnOf(x, isnA) + 500, Payload: 10}
+	goOn := from("rs that comes back", nodeOf(rig.LbLocator), wire.RecoverStickiness, isnA, data)
 	goOn.packet.Place = 1
 	all := []lbMessage{
-		client("SYN a", fsm.TCP{Flags: rig.SYN, Seq: isnA}),
-		client("SYN b", fsm.TCP{Flags: rig.SYN, Seq: isnB}),
-		client("ACK a to x", fsm.TCP{Flags: rig.ACK, Seq: isnA + 1, Ack: isnOf(x, isnA) + 1}),
-		client("ACK a to y", fsm.TCP{Flags: rig.ACK, Seq: isnA + 1, Ack: isnOf(y, isnA) + 1}),
-		client("ACK of nothing", fsm.TCP{Flags: rig.ACK, Seq: isnA + 1, Ack: 12345}),
+		client("SYN a", fsm.TCP{Flags: wire.SYN, Seq: isnA}),
+		client("SYN b", fsm.TCP{Flags: wire.SYN, Seq: isnB}),
+		client("ACK a to x", fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: isnOf(x, isnA) + 1}),
+		client("ACK a to y", fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: isnOf(y, isnA) + 1}),
+		client("ACK of nothing", fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: 12345}),
 		client("data", data),
-		client("FIN", fsm.TCP{Flags: rig.FIN | rig.ACK, Seq: isnA + 11, Ack: isnOf(x, isnA) + 500}),
-		client("RST", fsm.TCP{Flags: rig.RST, Seq: isnA + 1}),
-		from("cs x a SYN-ACK", x, fsm.CreateStickiness, isnA, says(x, rig.SYN|rig.ACK, isnA, 0)),
-		from("cs y a SYN-ACK", y, fsm.CreateStickiness, isnA, says(y, rig.SYN|rig.ACK, isnA, 0)),
-		from("cs x b SYN-ACK", x, fsm.CreateStickiness, isnB, says(x, rig.SYN|rig.ACK, isnB, 0)),
-		from("cs x a data", x, fsm.CreateStickiness, isnA, says(x, rig.ACK, isnA, 1)),
-		from("cs x a RST", x, fsm.CreateStickiness, isnA, says(x, rig.RST, isnA, 1)),
-		from("cs y b data", y, fsm.CreateStickiness, isnB, says(y, rig.ACK, isnB, 1)),
-		from("rms x a FIN", x, fsm.RemoveStickiness, isnA, says(x, rig.FIN|rig.ACK, isnA, 1)),
-		from("rms x a RST", x, fsm.RemoveStickiness, isnA, says(x, rig.RST, isnA, 1)),
-		from("rms y a FIN", y, fsm.RemoveStickiness, isnA, says(y, rig.FIN|rig.ACK, isnA, 1)),
-		from("nm x a data", x, fsm.NotMine, isnA, data),
-		from("nm x a SYN", x, fsm.NotMine, isnA, fsm.TCP{Flags: rig.SYN, Seq: isnA}),
+		client("FIN", fsm.TCP{Flags: wire.FIN | wire.ACK, Seq: isnA + 11, Ack: isnOf(x, isnA) + 500}),
+		client("RST", fsm.TCP{Flags: wire.RST, Seq: isnA + 1}),
+		from("cs x a SYN-ACK", x, wire.CreateStickiness, isnA, says(x, wire.SYN|wire.ACK, isnA, 0)),
+		from("cs y a SYN-ACK", y, wire.CreateStickiness, isnA, says(y, wire.SYN|wire.ACK, isnA, 0)),
+		from("cs x b SYN-ACK", x, wire.CreateStickiness, isnB, says(x, wire.SYN|wire.ACK, isnB, 0)),
+		from("cs x a data", x, wire.CreateStickiness, isnA, says(x, wire.ACK, isnA, 1)),
+		from("cs x a RST", x, wire.CreateStickiness, isnA, says(x, wire.RST, isnA, 1)),
+		from("cs y b data", y, wire.CreateStickiness, isnB, says(y, wire.ACK, isnB, 1)),
+		from("rms x a FIN", x, wire.RemoveStickiness, isnA, says(x, wire.FIN|wire.ACK, isnA, 1)),
+		from("rms x a RST", x, wire.RemoveStickiness, isnA, says(x, wire.RST, isnA, 1)),
+		from("rms y a FIN", y, wire.RemoveStickiness, isnA, says(y, wire.FIN|wire.ACK, isnA, 1)),
+		from("nm x a data", x, wire.NotMine, isnA, data),
+		from("nm x a SYN", x, wire.NotMine, isnA, fsm.TCP{Flags: wire.SYN, Seq: isnA}),
 		goOn,
 		{name: "11 s", after: 11 * time.Second},
 		{name: "301 s", after: 301 * time.Second},
@@ -140,7 +141,7 @@ func newLBTree(t testing.TB) *lbTree {
 	if err := l.SetNextHops(hops); err != nil {
 		t.Fatal(err)
 	}
-	f := rig.Inward(rig.HuntPort, rig.SYN).Flow()
+	f := rig.Inward(rig.HuntPort, wire.SYN).Flow()
 	x := &lbTree{
 		probe: newProbe(t, l.Objects().Lb, l.Names, l.Objects().Counters), t: t, lb: l,
 		pool: poolOf(t, cfg, f), syns: rig.PagesOf(t, l.Objects().Syns), hits: rig.Hits{}, known: map[lbPlace]int{},

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/fsm"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // happen is one number of a schedule.
@@ -112,17 +112,17 @@ func (n *smallFarm) forge(which, salt uint32) {
 	c := &n.client
 	seq := c.isn
 	m := fsm.Packet{From: nodeOf(rig.LbLocator)}
-	m.Generation = policy.Generation(c.isn)
+	m.Generation = wire.Generation(c.isn)
 	toLB := which&1 == 0
 	if toLB {
 		m.From = firstServer + fsm.Node(which>>1&1)
-		m.Function = []fsm.Function{fsm.CreateStickiness, fsm.RemoveStickiness, fsm.NotMine}[which>>2%3]
+		m.Function = []wire.Function{wire.CreateStickiness, wire.RemoveStickiness, wire.NotMine}[which>>2%3]
 		m.Node = []fsm.Node{nodeOf(rig.LbLocator), nodeOf(secondLB)}[which>>4&1]
 	} else {
-		m.Function = []fsm.Function{fsm.ConnectAvail, fsm.ConnectForce, fsm.RecoverStickiness, fsm.Reject}[which>>2&3]
+		m.Function = []wire.Function{wire.ConnectAvail, wire.ConnectForce, wire.RecoverStickiness, wire.Reject}[which>>2&3]
 		m.Node = firstServer + fsm.Node(which>>4&1)
 	}
-	m.Flags = []uint8{rig.SYN, rig.SYN | rig.ACK, rig.ACK, rig.RST, rig.FIN | rig.ACK}[which>>5%5]
+	m.Flags = []uint8{wire.SYN, wire.SYN | wire.ACK, wire.ACK, wire.RST, wire.FIN | wire.ACK}[which>>5%5]
 	m.Seq, m.Ack = seq+which>>9&1, c.peer+1
 	frame := frameOf(m)
 	binary.BigEndian.PutUint32(frame[14+8+12:], salt*0x01010101) // half of the tag

@@ -90,7 +90,7 @@ func TestTableIII(t *testing.T) {
 		}
 		_, out := a.Out(time.Second, answers)
 		if got := append(functions(out), SID{})[0].Function; got != row.then {
-			t.Errorf("after %s the next answer goes by function %#x, want %#x", row.what, got, row.then)
+			t.Errorf("after %s the next answer goes by function %s, want %s", row.what, got, row.then)
 		}
 	}
 	a, _ = a.In(full, time.Second, to(wire.AckStickiness, confirms))

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // judgedPorts are services of the LB under the oracle's eyes, and one that is none.
@@ -17,7 +17,7 @@ var judgedPorts = []uint16{rig.HuntPort, 81, 90, 91, 92, 8080}
 // lbSeeds has a frame of every shape that the LB meets.
 func lbSeeds() (seeds [][]byte) {
 	for _, port := range judgedPorts {
-		for _, flags := range []byte{rig.SYN, rig.ACK, rig.FIN | rig.ACK, rig.RST, rig.SYN | rig.ACK} {
+		for _, flags := range []byte{wire.SYN, wire.ACK, wire.FIN | wire.ACK, wire.RST, wire.SYN | wire.ACK} {
 			p := rig.Inward(port, flags)
 			p.Ack = rig.ServerISN + 1
 			p.Options, p.Payload = []byte{2, 4, 5, 0xa0, 1, 1, 1, 0}, []byte("payload")
@@ -25,27 +25,27 @@ func lbSeeds() (seeds [][]byte) {
 		}
 		p := rig.Datagram(port, "datagram")
 		seeds = append(seeds, p.Frame(), rig.OverIPv4(p).Frame())
-		answer := rig.Outward(port, rig.ACK)
+		answer := rig.Outward(port, wire.ACK)
 		seeds = append(seeds, rig.TooBig(rig.Sized(answer, 200), 1400).Frame(), rig.TooBig(rig.Sized(rig.OverIPv4(answer), 200), 1400).Frame())
 	}
 	seeds = append(seeds, rig.Echo(rig.Inward(0, 0), 128, []byte("ping")), rig.Echo(rig.OverIPv4(rig.Inward(0, 0)), 8, []byte("pin")))
 	for _, room := range []int{0, 60, 100} { // beside the largest packets
-		seeds = append(seeds, rig.Sized(rig.Inward(90, rig.ACK), rig.MTU-room).Frame(), rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), rig.MTU-room).Frame(),
-			rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, rig.SYN)), rig.MTU-room).Frame())
+		seeds = append(seeds, rig.Sized(rig.Inward(90, wire.ACK), rig.MTU-room).Frame(), rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), rig.MTU-room).Frame(),
+			rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)), rig.MTU-room).Frame())
 	}
-	for _, report := range []byte{0, 5, 19, 200} {
-		for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, rig.ACK), rig.Datagram(92, "x"), rig.Inward(90, rig.SYN)} {
-			to := rig.WithFlags(rig.WithReport(rig.SID(rig.LbLocator, rig.GoOn, 3), report), 2)
+	for _, report := range []uint16{0, 5, 19, 200} {
+		for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.ACK), rig.Datagram(92, "x"), rig.Inward(90, wire.SYN)} {
+			to := rig.WithFlags(rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 3), report), 2)
 			back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{to}, Hop: 63}
-			seeds = append(seeds, rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p)))
+			seeds = append(seeds, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p)))
 			back.Insert = true
-			seeds = append(seeds, rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p)))
+			seeds = append(seeds, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p)))
 		}
 	}
-	for _, p := range []rig.Packet{rig.Sized(rig.Inward(rig.HuntPort, rig.ACK), 600), rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, rig.ACK)), 600)} {
-		seeds = append(seeds, rig.AboutOurs(rig.Sent(p, rig.RouterMAC, rig.Ask(0xe5, 0, 1, 2)), 1400, 1232), rig.AboutOurs(rig.ToOne(p, 3, 0xa5, 7), 1400, 1232))
+	for _, p := range []rig.Packet{rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), 600), rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.ACK)), 600)} {
+		seeds = append(seeds, rig.AboutOurs(rig.Sent(p, rig.RouterMAC, rig.Ask(wire.RecoverStickiness, 0, 1, 2)), 1400, 1232), rig.AboutOurs(rig.ToOne(p, 3, wire.AckStickiness, 7), 1400, 1232))
 	}
-	seeds = append(seeds, rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, rig.ACK), rig.MTU-60), 1400).Frame())
+	seeds = append(seeds, rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), rig.MTU-60), 1400).Frame())
 	return append(seeds, signalSeeds(nil)...)
 }
 
@@ -54,66 +54,68 @@ func signalSeeds(sign func(server int, p rig.Packet, to netip.Addr, change ...fu
 	if sign == nil {
 		sign = rig.SignalTo
 	}
-	generation := policy.Generation(rig.ClientISN)
+	generation := wire.Generation(rig.ClientISN)
 	for server := range 2 {
 		for _, p := range []rig.Packet{rig.SynAck(rig.HuntPort), rig.SynAck(90), rig.SynAck(91)} {
 			p.Options = rig.MSS(1460)
-			for _, function := range []byte{rig.Create, rig.Remove, 0xca} {
+			for _, function := range []wire.Function{wire.CreateStickiness, wire.RemoveStickiness, wire.ConnectAvail} {
 				to := rig.SID(rig.LbLocator, function, generation)
 				frame := sign(server, p, to)
 				seeds = append(seeds, frame, sign(server, p, to, rig.Insert), sign(server, rig.OverIPv4(p), to),
-					rig.WithSRH(frame, rig.SRH(41, 0, 1, to, rig.ClientAddr)))
+					rig.WithSRH(frame, wire.SRH(wire.ProtoIPv6, 0, rig.ClientAddr, to)))
 			}
 			data := p
-			data.Flags = rig.ACK
-			seeds = append(seeds, sign(server, data, rig.SID(rig.LbLocator, rig.Create, generation+1)))
-			for _, flags := range []byte{rig.SYN, rig.ACK} {
+			data.Flags = wire.ACK
+			seeds = append(seeds, sign(server, data, rig.SID(rig.LbLocator, wire.CreateStickiness, generation+1)))
+			for _, flags := range []byte{wire.SYN, wire.ACK} {
 				back := p.Reply(flags)
 				back.Seq = rig.ClientISN
-				to := rig.SID(rig.LbLocator, rig.NotMine, generation)
+				to := rig.SID(rig.LbLocator, wire.NotMine, generation)
 				seeds = append(seeds, sign(server, back, to), sign(server, back, to, rig.Insert), sign(server, rig.OverIPv4(back), to))
 			}
 		}
 		d := rig.Datagram(92, "datagram")
-		seeds = append(seeds, sign(server, d.Reply(0), rig.SID(rig.LbLocator, rig.Create, 9)),
-			sign(server, d, rig.SID(rig.LbLocator, rig.NotMine, 0)), sign(server, d, rig.SID(rig.LbLocator, rig.NotMine, 9)))
+		seeds = append(seeds, sign(server, d.Reply(0), rig.SID(rig.LbLocator, wire.CreateStickiness, 9)),
+			sign(server, d, rig.SID(rig.LbLocator, wire.NotMine, 0)), sign(server, d, rig.SID(rig.LbLocator, wire.NotMine, 9)))
 	}
 	lost := rig.SynAck(rig.HuntPort)
 	lost.Dst = netip.MustParseAddrPort("[2001:db8:dead::1]:9")
-	return append(seeds, sign(0, lost, rig.SID(rig.LbLocator, rig.Create, 1)))
+	return append(seeds, sign(0, lost, rig.SID(rig.LbLocator, wire.CreateStickiness, 1)))
 }
 
 // agentSeeds has a frame of every shape that the agent meets.
 func agentSeeds() (seeds [][]byte) {
 	for _, port := range []uint16{rig.HuntPort, 81, 82, 8080} {
-		for _, flags := range []byte{0, rig.SidRetry, rig.SidFinal} {
-			p := rig.Inward(port, rig.SYN)
-			s := rig.To(p, policy.Generation(p.Seq), 0xca, 0xcf).Flagged(flags)
+		for _, flags := range []wire.Flags{0, wire.Retry, wire.Final} {
+			p := rig.Inward(port, wire.SYN)
+			s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(flags)
 			seeds = append(seeds, s.Frame(), s.Inserted().Frame())
-			last := rig.To(p, policy.Generation(p.Seq), 0xcf).Flagged(flags)
+			last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Flagged(flags)
 			seeds = append(seeds, last.Frame(), last.Inserted().Frame())
 		}
-		refusal := rig.Inward(port, rig.RST)
-		seeds = append(seeds, rig.To(refusal, policy.Generation(refusal.Seq), rig.Reject).Frame())
-		four := rig.OverIPv4(rig.Inward(port, rig.SYN))
-		seeds = append(seeds, rig.ToWith(rig.InnerTCP(four), policy.Generation(four.Seq), 0xca, 0xcf).Frame(),
-			rig.ToWith(rig.InnerTooBig(rig.InnerTCP(four), four), 7, 0xa5).Frame(), rig.ToWith(rig.InnerTooBig(rig.InnerTCP(four), four), 7, 0xe5).Frame())
-		for _, functions := range [][]byte{
-			{0xca, 0xcf}, {0xca, 0xca, 0xca, 0xcf}, {0xcf}, {0xcf, 0xcf}, {0xa5}, {0xe5, 0xe5}, {0xe5}, {0xd7}, {0xd7, 0xd7}, {0x77},
+		refusal := rig.Inward(port, wire.RST)
+		seeds = append(seeds, rig.To(refusal, wire.Generation(refusal.Seq), wire.Reject).Frame())
+		four := rig.OverIPv4(rig.Inward(port, wire.SYN))
+		seeds = append(seeds, rig.ToWith(rig.InnerTCP(four), wire.Generation(four.Seq), wire.ConnectAvail, wire.ConnectForce).Frame(),
+			rig.ToWith(rig.InnerTooBig(rig.InnerTCP(four), four), 7, wire.AckStickiness).Frame(), rig.ToWith(rig.InnerTooBig(rig.InnerTCP(four), four), 7, wire.RecoverStickiness).Frame())
+		for _, functions := range [][]wire.Function{
+			{wire.ConnectAvail, wire.ConnectForce}, {wire.ConnectAvail, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce},
+			{wire.ConnectForce}, {wire.ConnectForce, wire.ConnectForce}, {wire.AckStickiness}, {wire.RecoverStickiness, wire.RecoverStickiness},
+			{wire.RecoverStickiness}, {wire.Deliver}, {wire.Deliver, wire.Deliver}, {0x77},
 		} {
-			p := rig.Inward(port, rig.SYN)
-			if f := functions[0]; f != 0xca && f != 0xcf {
-				p.Flags = rig.ACK
+			p := rig.Inward(port, wire.SYN)
+			if f := functions[0]; f != wire.ConnectAvail && f != wire.ConnectForce {
+				p.Flags = wire.ACK
 			}
 			p.Payload = []byte("payload")
-			seeds = append(seeds, rig.To(p, policy.Generation(p.Seq), functions...).Frame())
+			seeds = append(seeds, rig.To(p, wire.Generation(p.Seq), functions...).Frame())
 		}
 	}
-	p := rig.Inward(81, rig.SYN)
-	done := rig.To(p, 1, 0xca)
-	tlvs := slices.Concat(rig.SRH(41, 1, 0, rig.SID(rig.ServerLocator(2), 0xcf, 1)), []byte{4, 6, 0, 0, 0, 0, 0, 0})
+	p := rig.Inward(81, wire.SYN)
+	done := rig.To(p, 1, wire.ConnectAvail)
+	tlvs := slices.Concat(wire.SRH(wire.ProtoIPv6, 1, rig.SID(rig.ServerLocator(2), wire.ConnectForce, 1)), []byte{4, 6, 0, 0, 0, 0, 0, 0})
 	tlvs[1]++
-	dead := rig.SRH(41, 1, 0, netip.MustParseAddr("2001:db8:dead::1"))
+	dead := wire.SRH(wire.ProtoIPv6, 1, netip.MustParseAddr("2001:db8:dead::1"))
 	return append(seeds, p.Frame(), rig.WithSRH(done.Frame(), tlvs), rig.WithSRH(done.Frame(), dead))
 }
 
@@ -195,7 +197,8 @@ func (m *mutator) damage(b []byte) []byte {
 		at := len(b) - 15 - any(len(b)-rig.AtUpper)
 		b[max(at, rig.AtUpper)] = random()
 	case 12: // another function
-		b[rig.AtDst+9] = []byte{0xca, 0xcf, 0xa5, 0xe5, 0xd7, 0xc5, 0xf5, 0x40, 0x4e, 0}[any(10)]
+		signals := wire.Signals()
+		b[rig.AtDst+9] = byte(append(signals, wire.Signal{})[any(len(signals)+1)].Function)
 	case 13: // both congestion fields
 		b[rig.AtVersion+1] ^= byte(any(4)) << 4
 		b[rig.AtUpper+1] ^= byte(any(4)) << 4
@@ -211,10 +214,11 @@ func (m *mutator) damage(b []byte) []byte {
 func (m *mutator) route(b []byte) []byte {
 	list := make([]netip.Addr, m.rng.IntN(5))
 	for i := range list {
-		list[i] = rig.SID(rig.ServerLocator(m.rng.IntN(9)), 0xcf, uint16(m.rng.Uint32()))
+		list[i] = rig.SID(rig.ServerLocator(m.rng.IntN(9)), wire.ConnectForce, uint16(m.rng.Uint32()))
 	}
-	header := rig.SRH(b[rig.AtNext], m.rng.IntN(len(list)+2), m.rng.IntN(len(list)+2)-1, list...)
-	for range m.rng.IntN(3) { // 8 bytes of TLVs
+	header := wire.SRH(b[rig.AtNext], m.rng.IntN(len(list)+2), list...)
+	header[4] = byte(m.rng.IntN(len(list)+2) - 1) // the last entry
+	for range m.rng.IntN(3) {                     // 8 bytes of TLVs
 		header = append(header, byte(m.rng.IntN(6)), byte(m.rng.IntN(9)), 0, 0, 0, 0, 0, 0)
 		header[1]++
 	}

@@ -6,6 +6,7 @@ import (
 
 	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // TestAllOrders: FAILURES.md, createStickiness lost, reordered, duplicated: the
@@ -24,7 +25,7 @@ func TestAllOrders(t *testing.T) {
 				t.Fatalf("%v, message %d: %v", order, i, err)
 			}
 			e, known := j.lines.Get(t, messages[0].flow).Flow()
-			is := known && e.Generation == policy.Generation(secondISN)
+			is := known && e.Generation == wire.Generation(secondISN)
 			if young && !is {
 				t.Fatalf("%v: message %d replaced the newer connection by %+v", order, i, e)
 			}
@@ -60,14 +61,14 @@ func twoConnections(port uint16) []message {
 		p.Src, p.Dst = p.Dst, p.Src
 		return p
 	}
-	g1, g2 := policy.Generation(rig.ClientISN), policy.Generation(secondISN)
+	g1, g2 := wire.Generation(rig.ClientISN), wire.Generation(secondISN)
 	flow := from(0, 0, 0).Flow()
 	return []message{
-		{flow, rig.SignalFrom(1, answer(rig.SYN|rig.ACK, rig.ServerISN, rig.ClientISN+1), rig.Create, g1)},
-		{flow, from(rig.ACK, rig.ClientISN+1, rig.ServerISN+1).Frame()},
-		{flow, rig.SignalFrom(1, answer(rig.ACK, rig.ServerISN+1, rig.ClientISN+1), rig.Create, g1)},
-		{flow, from(rig.SYN, secondISN, 0).Frame()},
-		{flow, rig.SignalFrom(2, answer(rig.SYN|rig.ACK, 5, secondISN+1), rig.Create, g2)},
-		{flow, from(rig.ACK, secondISN+1, 6).Frame()},
+		{flow, rig.SignalFrom(1, answer(wire.SYN|wire.ACK, rig.ServerISN, rig.ClientISN+1), wire.CreateStickiness, g1)},
+		{flow, from(wire.ACK, rig.ClientISN+1, rig.ServerISN+1).Frame()},
+		{flow, rig.SignalFrom(1, answer(wire.ACK, rig.ServerISN+1, rig.ClientISN+1), wire.CreateStickiness, g1)},
+		{flow, from(wire.SYN, secondISN, 0).Frame()},
+		{flow, rig.SignalFrom(2, answer(wire.SYN|wire.ACK, 5, secondISN+1), wire.CreateStickiness, g2)},
+		{flow, from(wire.ACK, secondISN+1, 6).Frame()},
 	}
 }

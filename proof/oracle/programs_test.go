@@ -196,10 +196,10 @@ func newSignedLBJudge(t testing.TB) *judge {
 		k := []topo.SignalKey{rig.OldKeys, rig.NewKeys}[server]
 		return rig.SignalTo(server, p, rig.WithKey(to, k.ID), append(change, rig.SignedBy(wire.ServerKey(k.Server, rig.ServerLocator(server))))...)
 	})
-	for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, rig.ACK), rig.Inward(90, rig.SYN), rig.Datagram(92, "x")} {
-		to := rig.WithKey(rig.SID(rig.LbLocator, rig.GoOn, 5), rig.OldKeys.ID)
+	for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.ACK), rig.Inward(90, wire.SYN), rig.Datagram(92, "x")} {
+		to := rig.WithKey(rig.SID(rig.LbLocator, wire.RecoverStickiness, 5), rig.OldKeys.ID)
 		back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{to}, Hop: 63, Key: &rig.OldKeys.Farm}
-		j.seeds = append(j.seeds, p.Frame(), rig.Ethernet(rig.HereMAC, rig.RouterMAC, back.Around(p)))
+		j.seeds = append(j.seeds, p.Frame(), wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p)))
 	}
 	return j
 }

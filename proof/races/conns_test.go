@@ -12,9 +12,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"proffer/dataplane/objects"
-	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // oneLine is an agent with a table of one line.
@@ -26,7 +26,7 @@ func oneLine(t *testing.T, change func(*ebpf.CollectionSpec) error) *rig.Agent {
 }
 
 func openingOf(flow int) rig.Packet {
-	p := rig.Inward(rig.HuntPort, rig.SYN)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Src, p.Seq = netip.AddrPortFrom(rig.ClientAddr, uint16(1+flow)), uint32(flow)*7919
 	return p
 }
@@ -59,7 +59,7 @@ func TestConnsOldest(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.At(t, begin+time.Second)
-	again := rig.To(openingOf(3), policy.Generation(openingOf(3).Seq), 0xcf)
+	again := rig.To(openingOf(3), wire.Generation(openingOf(3).Seq), wire.ConnectForce)
 	r.Send(t, again.Frame()).Is(t, "again", rig.XDPPass, rig.Delivered(openingOf(3)), "accept_repeated")
 	if later, err := objects.Conns(conns.M); err != nil || !slices.EqualFunc(later, dumped, bytes.Equal) {
 		t.Errorf("the date of an embryonic entry counts in a dump (%v)", err)
@@ -74,7 +74,7 @@ func TestConnsOldest(t *testing.T) {
 		r.Acknowledge(t, openingOf(flow))
 	}
 	stay("all acknowledged")
-	s := rig.To(openingOf(10), policy.Generation(openingOf(10).Seq), 0xcf)
+	s := rig.To(openingOf(10), wire.Generation(openingOf(10).Seq), wire.ConnectForce)
 	r.Send(t, s.Frame()).Is(t, "no slot", rig.XDPPass, rig.Delivered(openingOf(10)), "table_full")
 	for flow := 1; flow <= 9; flow++ {
 		if _, known := r.Settled(t, openingOf(flow).Flow()); known == (flow == 5) {
@@ -134,8 +134,8 @@ func TestConnsCrowd(t *testing.T) {
 				in[0] = in[1]
 			}
 			if in[0] != at || line.Fingerprint[k]&rig.ConnDigest != fingerprint ||
-				slot.C.Generation != policy.Generation(p.Seq) && slot.C.Generation != policy.Generation(p.Seq+begunAgain) {
-				t.Errorf("line %d, slot %d has fingerprint %x and %+v; want lines %v, fingerprint %x, generation %d or %d", at, k, line.Fingerprint[k], slot, in, fingerprint, policy.Generation(p.Seq), policy.Generation(p.Seq+begunAgain))
+				slot.C.Generation != wire.Generation(p.Seq) && slot.C.Generation != wire.Generation(p.Seq+begunAgain) {
+				t.Errorf("line %d, slot %d has fingerprint %x and %+v; want lines %v, fingerprint %x, generation %d or %d", at, k, line.Fingerprint[k], slot, in, fingerprint, wire.Generation(p.Seq), wire.Generation(p.Seq+begunAgain))
 			}
 		}
 	}
@@ -168,9 +168,9 @@ func TestConnsFill(t *testing.T) {
 	none := 0
 	begin := func(flow int) {
 		p := openingOf(flow)
-		r.Run(t, rig.To(p, policy.Generation(p.Seq), 0xcf).Frame())
-		p.Flags, p.Seq = rig.ACK, p.Seq+1
-		if r.Run(t, rig.To(p, policy.Generation(p.Seq-1), 0xa5).Frame()).Action != rig.XDPPass {
+		r.Run(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame())
+		p.Flags, p.Seq = wire.ACK, p.Seq+1
+		if r.Run(t, rig.To(p, wire.Generation(p.Seq-1), wire.AckStickiness).Frame()).Action != rig.XDPPass {
 			none++
 		}
 	}
@@ -202,16 +202,16 @@ func TestConnsDisplaced(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for step := range steps {
 		p := openingOf(random.IntN(40))
-		generation := policy.Generation(p.Seq)
+		generation := wire.Generation(p.Seq)
 		switch what := random.IntN(16); {
 		case what < 8:
-			r.Run(t, rig.To(p, generation, 0xcf).Frame())
+			r.Run(t, rig.To(p, generation, wire.ConnectForce).Frame())
 		case what < 12:
-			p.Flags, p.Seq = rig.ACK, p.Seq+1
-			r.Run(t, rig.To(p, generation, 0xa5).Frame())
+			p.Flags, p.Seq = wire.ACK, p.Seq+1
+			r.Run(t, rig.To(p, generation, wire.AckStickiness).Frame())
 		case what < 14:
-			p.Flags, p.Seq = rig.RST, p.Seq+1
-			r.Run(t, rig.To(p, generation, []byte{0xa5, rig.Reject}[what-12]).Frame())
+			p.Flags, p.Seq = wire.RST, p.Seq+1
+			r.Run(t, rig.To(p, generation, []wire.Function{wire.AckStickiness, wire.Reject}[what-12]).Frame())
 		case what == 14:
 			now += time.Duration(random.IntN(20)) * time.Second
 			r.At(t, now)
@@ -254,8 +254,8 @@ func TestConnsCollide(t *testing.T) {
 	_, fingerprint := conns.Lines(other.Flow())
 	line.Fingerprint[k] = line.Fingerprint[k]&objects.NoDigest | fingerprint
 	conns.Write(t, at, &line)
-	other.Flags, other.Seq = rig.ACK, other.Seq+1
-	s := rig.To(other, policy.Generation(p.Seq), 0xa5)
+	other.Flags, other.Seq = wire.ACK, other.Seq+1
+	s := rig.To(other, wire.Generation(p.Seq), wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "its digest, another flow", rig.XDPTX, s.Returned(), "give_back_not_mine")
 }
 
@@ -265,9 +265,9 @@ const begunAgain = 1_000_000_000
 // churn begins flows and holds five of them; it ends the oldest and begins it again at once.
 // It returns the flows that it holds.
 func churn(r *rig.Agent, t *testing.T, who, rounds int) (held []rig.Packet) {
-	run := func(p rig.Packet, flags byte, function byte) bool {
-		generation := policy.Generation(p.Seq)
-		if p.Flags = flags; flags != rig.SYN {
+	run := func(p rig.Packet, flags byte, function wire.Function) bool {
+		generation := wire.Generation(p.Seq)
+		if p.Flags = flags; flags != wire.SYN {
 			p.Seq++
 		}
 		o := ebpf.RunOptions{Data: rig.To(p, generation, function).Frame(), DataOut: make([]byte, 512)}
@@ -278,26 +278,26 @@ func churn(r *rig.Agent, t *testing.T, who, rounds int) (held []rig.Packet) {
 		return action == rig.XDPPass
 	}
 	begin := func(p rig.Packet) {
-		run(p, rig.SYN, 0xcf)
-		if !run(p, rig.ACK, 0xa5) {
+		run(p, wire.SYN, wire.ConnectForce)
+		if !run(p, wire.ACK, wire.AckStickiness) {
 			return // displaced, or there was no slot
 		}
-		if c, established := r.Settled(t, p.Flow()); established && c.Generation == policy.Generation(p.Seq) { // else they did meanwhile
+		if c, established := r.Settled(t, p.Flow()); established && c.Generation == wire.Generation(p.Seq) { // else they did meanwhile
 			held = append(held, p)
 		}
 	}
 	for round := range rounds {
-		run(openingOf(60_000+who*1000+round%1000), rig.SYN, 0xcf) // and nothing follows
+		run(openingOf(60_000+who*1000+round%1000), wire.SYN, wire.ConnectForce) // and nothing follows
 		begin(openingOf(who*15_000 + round%15_000))
 		for _, p := range held {
-			if !run(p, rig.ACK, 0xa5) {
+			if !run(p, wire.ACK, wire.AckStickiness) {
 				t.Errorf("flow %v of %d in round %d is lost", p.Src, who, round)
 				return held
 			}
 		}
 		if len(held) > 5 {
 			last := held[0]
-			run(last, rig.RST, 0xa5)
+			run(last, wire.RST, wire.AckStickiness)
 			held = held[1:]
 			if last.Seq < begunAgain {
 				last.Seq += begunAgain

@@ -7,6 +7,7 @@ import (
 
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // either is a frame and what may leave for it: by one table or by the other.
@@ -20,7 +21,7 @@ type either struct {
 func eithers(r *rig.LB, t testing.TB, flows int, one, two topo.Service) (out []either) {
 	t.Helper()
 	for i := range flows {
-		p := rig.Inward(one.VIP.Port, rig.ACK)
+		p := rig.Inward(one.VIP.Port, wire.ACK)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
 		out = append(out, either{
 			frame: p.Frame(),

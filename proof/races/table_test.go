@@ -17,6 +17,7 @@ import (
 	"proffer/dataplane/lb"
 	"proffer/proof/rig"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // sentTo is what became of a client's packet: the server that it was sent to and
@@ -57,10 +58,10 @@ func (c *worker) where(flow uint32) (sentTo, error) {
 		return sentTo{}, fmt.Errorf("%d bytes came back: %w", len(out), err)
 	}
 	dst := out[38:54] // of the outer header
-	switch function := binary.BigEndian.Uint16(dst[8:]); function {
-	case 0xe5:
+	switch function := wire.Function(binary.BigEndian.Uint16(dst[8:])); function {
+	case wire.RecoverStickiness:
 		return sentTo{}, nil
-	case 0xa5:
+	case wire.AckStickiness:
 		for i := range crowdServes {
 			if own := rig.ServerLocator(i).Addr().As16(); string(own[:8]) == string(dst[:8]) {
 				return sentTo{i + 1, binary.BigEndian.Uint16(dst[10:])}, nil
@@ -68,21 +69,21 @@ func (c *worker) where(flow uint32) (sentTo, error) {
 		}
 		return sentTo{}, fmt.Errorf("steered to a stranger, %x", dst)
 	default:
-		return sentTo{}, fmt.Errorf("function %#x", function)
+		return sentTo{}, fmt.Errorf("function %s", function)
 	}
 }
 
 // tell says that a server has a flow, by an answer.
 func (c *worker) tell(flow uint32, s sentTo) error {
-	p := rig.Outward(rig.HuntPort, rig.ACK)
+	p := rig.Outward(rig.HuntPort, wire.ACK)
 	p.Dst = rig.CrowdClient(flow)
-	_, err := c.run(rig.SignalFrom(s.server-1, p, rig.Create, s.generation))
+	_, err := c.run(rig.SignalFrom(s.server-1, p, wire.CreateStickiness, s.generation))
 	return err
 }
 
 // disown says that a server does not have it.
 func (c *worker) disown(flow uint32, s sentTo) error {
-	_, err := c.run(rig.SignalFrom(s.server-1, rig.CrowdFlow(flow), rig.NotMine, s.generation))
+	_, err := c.run(rig.SignalFrom(s.server-1, rig.CrowdFlow(flow), wire.NotMine, s.generation))
 	return err
 }
 

@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"proffer/dataplane/objects"
 	"proffer/policy"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 // Agent is the agent of server `here` under test.
@@ -130,11 +130,11 @@ type SR struct {
 
 // To is an offer, a question or a steered packet for this server and then for
 // others, by one function each.
-func To(p Packet, generation uint16, functions ...byte) SR {
+func To(p Packet, generation uint16, functions ...wire.Function) SR {
 	return ToWith(InnerTCP(p), generation, functions...)
 }
 
-func ToWith(in Inner, generation uint16, functions ...byte) SR {
+func ToWith(in Inner, generation uint16, functions ...wire.Function) SR {
 	s := SR{In: in, to: HereMAC, from: RouterMAC, LB: LbLocator, Class: in.Class, Hop: 63}
 	for i, f := range functions {
 		s.Segments = append(s.Segments, SID(ServerLocator(Here+i), f, generation))
@@ -149,7 +149,7 @@ func (s SR) Inserted() SR {
 }
 
 // Flagged is s with flags in its SIDs.
-func (s SR) Flagged(flags byte) SR {
+func (s SR) Flagged(flags wire.Flags) SR {
 	s.Segments = slices.Clone(s.Segments)
 	for i := range s.Segments {
 		s.Segments[i] = WithFlags(s.Segments[i], flags)
@@ -167,35 +167,20 @@ func (s SR) Signed(k topo.SignalKey) SR {
 	return s
 }
 
-// source is the sender's address: what its tag covers is what the last receiver
-// still knows (bpf/packet/auth.h).
-func (s SR) source() netip.Addr {
-	if s.key == nil {
-		return Own(s.LB)
-	}
-	covered := lastFirst(s.Segments)
-	switch {
-	case s.Wire == topo.Insert:
-		covered = append([]netip.Addr{s.In.Flow.VIP.Addr()}, covered...)
-	case len(s.Segments) > 1:
-		covered = covered[:len(covered)-1]
-	}
-	return Tagged(s.LB, policy.Tag(*s.key, s.In.Flow, s.LB, covered))
-}
-
 func (s SR) Frame() []byte {
-	var b []byte
+	route := s.In.Route(wire.Own(s.LB), s.Class, s.Hop, s.Segments...)
+	if s.key != nil {
+		route = route.Signed(*s.key, s.In.Flow, s.LB, s.Wire, s.In.Ip)
+	}
+	b := route.Put(s.Wire, s.In.Ip)
 	if s.Wire == topo.Insert {
-		b = InsertedInto(s.source(), s.In, s.Segments)
 		b[7] = s.Hop
-	} else {
-		b = Encapsulated(s.source(), s.In, s.Class, s.Hop, s.Segments)
 	}
 	if s.At > 0 { // on its way only these change (RFC 8754 §4.3.1.1)
 		copy(b[24:40], s.Segments[s.At].AsSlice())
 		b[40+3] -= byte(s.At)
 	}
-	return Ethernet(s.to, s.from, b)
+	return wire.Frame(s.to, s.from, b)
 }
 
 // Onward is s after this server passed it on to the next.
@@ -208,19 +193,17 @@ func (s SR) Onward(hop topo.MAC) []byte {
 
 // Returned is s after this server gave it back: [lb::nm], by whatever wire it came.
 func (s SR) Returned(keys ...topo.SignalKey) []byte {
-	generation := binary.BigEndian.Uint16(s.Segments[s.At].AsSlice()[10:])
-	to, from := SID(s.LB, NotMine, generation), Own(ServerLocator(Here))
+	here := ServerLocator(Here)
+	to := wire.SID{Locator: s.LB, Function: wire.NotMine, Generation: wire.ParseSID(s.Segments[s.At]).Generation}
 	if len(keys) > 0 {
-		to = WithKey(to, keys[0].ID)
-		from = Tagged(ServerLocator(Here), policy.Tag(keys[0].Server, s.In.Flow, ServerLocator(Here), []netip.Addr{to}))
+		to.KeyID = keys[0].ID
 	}
-	return Ethernet(HopMAC(0xb), HereMAC, Encapsulated(from, s.In, s.In.Class, 64, []netip.Addr{to}))
+	route := s.In.Route(wire.Own(here), s.In.Class, wire.DefaultHopLimit, to.Addr())
+	if len(keys) > 0 {
+		route = route.Signed(keys[0].Server, s.In.Flow, here, topo.Encap, s.In.Ip)
+	}
+	return wire.Frame(HopMAC(0xb), HereMAC, route.Encap(s.In.Ip))
 }
-
-const (
-	NotMine = 0x40
-	Reject  = 0x4e
-)
 
 // Delivered is the packet as our own stack must see it.
 func Delivered(p Packet) []byte { return InnerTCP(p).Delivered() }
@@ -287,19 +270,19 @@ func (r *Agent) Begin(t testing.TB, p Packet) int {
 	return Established(t, p, p.Seq)
 }
 
-// Acknowledge makes the LB steer the client's first packet after p, its SYN.
+// Acknowledge makes the LB steer the client's first packet after p, its wire.SYN.
 func (r *Agent) Acknowledge(t testing.TB, p Packet) {
 	t.Helper()
-	generation := policy.Generation(p.Seq)
-	p.Flags, p.Seq = ACK, p.Seq+1
-	r.Send(t, To(p, generation, 0xa5).Frame()).
+	generation := wire.Generation(p.Seq)
+	p.Flags, p.Seq = wire.ACK, p.Seq+1
+	r.Send(t, To(p, generation, wire.AckStickiness).Frame()).
 		Is(t, "first packet", XDPPass, Delivered(p), "established", "acknowledged", "steered")
 }
 
 // Accept makes the agent take the test's flow.
 func (r *Agent) Accept(t testing.TB, p Packet) {
 	t.Helper()
-	r.Send(t, To(p, policy.Generation(p.Seq), 0xcf).Frame()).
+	r.Send(t, To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()).
 		Is(t, "accept", XDPPass, Delivered(p), "accept_force")
 }
 

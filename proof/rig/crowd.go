@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+
+	"proffer/wire"
 )
 
 func CrowdClient(flow uint32) netip.AddrPort {
@@ -13,7 +15,7 @@ func CrowdClient(flow uint32) netip.AddrPort {
 }
 
 func CrowdFlow(flow uint32) Packet {
-	p := Inward(HuntPort, ACK)
+	p := Inward(HuntPort, wire.ACK)
 	p.Src, p.Ack = CrowdClient(flow), ServerISN+1
 	return p
 }

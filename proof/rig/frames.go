@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"proffer/wire"
 )
 
 // Altered returns a copy of frame with one byte changed.
@@ -15,13 +17,11 @@ func Altered(frame []byte, at int, to byte) []byte {
 
 // AboutOurs is a router's word that a frame of ours was too big for a link.
 func AboutOurs(frame []byte, mtu, quote int) []byte {
-	router := netip.MustParseAddr("fd00:0:0:7::1")
-	quoted := frame[14:]
-	icmp := binary.BigEndian.AppendUint32([]byte{2, 0, 0, 0}, uint32(mtu))
-	icmp = append(icmp, quoted[:min(len(quoted), quote)]...)
-	to := netip.AddrFrom16([16]byte(quoted[8:24]))
-	binary.BigEndian.PutUint16(icmp[2:], Checksum(router, to, 58, icmp))
-	return Ethernet(HereMAC, TransitMAC, append(ipv6(router, to, 0, 0, 60, 58, len(icmp)), icmp...))
+	quoted := frame[wire.EthernetBytes:]
+	router := wire.IP{
+		Source: netip.MustParseAddr("fd00:0:0:7::1"), Destination: netip.AddrFrom16([16]byte(quoted[8:24])), HopLimit: 60,
+	}
+	return wire.Frame(HereMAC, TransitMAC, router.TooBig(mtu, quoted[:min(len(quoted), quote)]))
 }
 
 // Sized is p with a payload that makes it so long.
@@ -36,15 +36,7 @@ func Sized(p Packet, length int) Packet {
 
 // Echo is an ICMP echo message of this type between p's addresses.
 func Echo(p Packet, kind byte, payload []byte) []byte {
-	icmp := append([]byte{kind, 0, 0, 0, 0x12, 0x34, 0, 1}, payload...)
-	next := byte(1)
-	if p.Src.Addr().Is6() {
-		next = 58
-		binary.BigEndian.PutUint16(icmp[2:], Checksum(p.Src.Addr(), p.Dst.Addr(), 58, icmp))
-	} else {
-		binary.BigEndian.PutUint16(icmp[2:], ^Sum(icmp))
-	}
-	return Ethernet(p.To, p.From, p.Around(next, icmp))
+	return wire.Frame(p.To, p.From, p.header().ICMP(kind, 0, 0x12340001, payload))
 }
 
 // MSS is the option of RFC 9293 §3.7.1.
@@ -93,4 +85,27 @@ var Congestion = []ecn{
 	{2, 0, 2}, {2, 2, 2}, {2, 1, 1}, {2, 3, 3}, // ECT(0)
 	{1, 0, 1}, {1, 2, 1}, {1, 1, 1}, {1, 3, 3}, // ECT(1)
 	{3, 0, 3}, {3, 2, 3}, {3, 1, 3}, {3, 3, 3}, // CE
+}
+
+// NoWindow clears the window of a packet's segment, as a RST of the programs has it.
+func NoWindow(ip []byte) {
+	h, _, tcp, err := wire.ParseIP(ip)
+	if err != nil {
+		panic(err)
+	}
+	clear(tcp[14:18])
+	binary.BigEndian.PutUint16(tcp[16:], h.Checksum(wire.ProtoTCP, tcp))
+}
+
+// Unidentified makes an IPv4 header one without identification, whose packet may be
+// fragmented.
+func Unidentified(header []byte) {
+	clear(header[4:8])
+	Resum(header)
+}
+
+// Resum writes the checksum of an IPv4 header.
+func Resum(header []byte) {
+	clear(header[10:12])
+	binary.BigEndian.PutUint16(header[10:], wire.Checksum(header[:wire.IPv4Bytes]))
 }

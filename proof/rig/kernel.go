@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
+	"proffer/wire"
 )
 
 // Real sockets of the test's own namespace, for the agent to find.
@@ -122,7 +123,7 @@ func TimeWait(t testing.TB, listener int, p Packet) {
 		t.Fatal(err)
 	}
 	unix.Close(server)
-	if n, err := unix.Read(client, make([]byte, 1)); n != 0 || err != nil { // until its FIN is here
+	if n, err := unix.Read(client, make([]byte, 1)); n != 0 || err != nil { // until its wire.FIN is here
 		t.Fatalf("read: %d, %v", n, err)
 	}
 	if err := unix.Shutdown(client, unix.SHUT_WR); err != nil {
@@ -142,8 +143,8 @@ func TimeWait(t testing.TB, listener int, p Packet) {
 	})
 }
 
-// Request sends the SYN of p over the wire, so that the kernel holds a request
-// socket for it, and returns the sequence number of the kernel's SYN-ACK. The
+// Request sends the wire.SYN of p over the wire, so that the kernel holds a request
+// socket for it, and returns the sequence number of the kernel's wire.SYN-wire.ACK. The
 // client must not be local; this makes it a neighbour.
 func Request(t testing.TB, p Packet) uint32 {
 	t.Helper()
@@ -177,15 +178,15 @@ func Request(t testing.TB, p Packet) uint32 {
 	for buffer := make([]byte, 2048); ; {
 		n, err := unix.Read(fd, buffer)
 		if err != nil {
-			t.Fatalf("wait for the SYN-ACK: %v", err)
+			t.Fatalf("wait for the wire.SYN-ACK: %v", err)
 		}
-		if b := buffer[:n]; n >= 74 && b[AtNext] == 6 && b[AtUpper+13] == SYN|ACK {
+		if b := buffer[:n]; n >= 74 && b[AtNext] == 6 && b[AtUpper+13] == wire.SYN|wire.ACK {
 			return binary.BigEndian.Uint32(b[AtUpper+4:])
 		}
 	}
 }
 
-// Reset ends a connection with a RST, and leaves the descriptor to its owner.
+// Reset ends a connection with a wire.RST, and leaves the descriptor to its owner.
 func Reset(t testing.TB, fd int) {
 	t.Helper()
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"proffer/policy"
 	"proffer/table"
 	"proffer/topo"
+	"proffer/wire"
 )
 
 var CandidateKeyOfTests = topo.Key{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
@@ -192,7 +193,7 @@ func Candidates(t testing.TB, svc *topo.Service, pool []topo.Server, f policy.Fl
 }
 
 // Ask makes a segment for each of the servers.
-func Ask(function byte, generation uint16, servers ...int) (segments []netip.Addr) {
+func Ask(function wire.Function, generation uint16, servers ...int) (segments []netip.Addr) {
 	for _, s := range servers {
 		segments = append(segments, SID(ServerLocator(s), function, generation))
 	}
@@ -200,10 +201,10 @@ func Ask(function byte, generation uint16, servers ...int) (segments []netip.Add
 }
 
 // Offer asks all but the last whether they would take p, with these flags.
-func Offer(p Packet, flags byte, servers ...int) (segments []netip.Addr) {
-	segments = Ask(0xca, policy.Generation(p.Seq), servers...)
+func Offer(p Packet, flags wire.Flags, servers ...int) (segments []netip.Addr) {
+	segments = Ask(wire.ConnectAvail, wire.Generation(p.Seq), servers...)
 	last := len(segments) - 1
-	segments[last] = SID(ServerLocator(servers[last]), 0xcf, policy.Generation(p.Seq))
+	segments[last] = SID(ServerLocator(servers[last]), wire.ConnectForce, wire.Generation(p.Seq))
 	for i := range segments {
 		segments[i] = WithFlags(segments[i], flags)
 	}
@@ -218,7 +219,7 @@ func Sent(p Packet, hop topo.MAC, segments []netip.Addr, change ...func(*Route))
 		c(&r)
 	}
 	p.Hop--
-	return Ethernet(hop, HereMAC, r.Around(p))
+	return wire.Frame(hop, HereMAC, r.Around(p))
 }
 
 func Insert(r *Route) { r.Insert = true }
@@ -233,27 +234,27 @@ func Offered(p Packet, servers []int) []byte {
 
 // Recovered is what must leave for a packet of an unknown flow.
 func Recovered(p Packet, servers []int) []byte {
-	return Sent(p, HopMAC(servers[0]), Ask(0xe5, 0, servers...))
+	return Sent(p, HopMAC(servers[0]), Ask(wire.RecoverStickiness, 0, servers...))
 }
 
 // ToOne is what must leave for one server only.
-func ToOne(p Packet, server int, function byte, generation uint16) []byte {
+func ToOne(p Packet, server int, function wire.Function, generation uint16) []byte {
 	return Sent(p, HopMAC(server), Ask(function, generation, server))
 }
 
 // SignalFrom is what server i sends the LB around its answer p, or around a
 // client's packet that it gives back.
-func SignalFrom(i int, p Packet, function byte, generation uint16, change ...func(*Route)) []byte {
+func SignalFrom(i int, p Packet, function wire.Function, generation uint16, change ...func(*Route)) []byte {
 	return SignalTo(i, p, SID(LbLocator, function, generation), change...)
 }
 
 func SignalTo(i int, p Packet, to netip.Addr, change ...func(*Route)) []byte {
-	function := to.As16()[9]
-	r := Route{From: ServerLocator(i), Segments: []netip.Addr{to}, Hop: 63, back: function == Create || function == Remove}
+	function := wire.ParseSID(to).Function
+	r := Route{From: ServerLocator(i), Segments: []netip.Addr{to}, Hop: 63, back: function == wire.CreateStickiness || function == wire.RemoveStickiness}
 	for _, c := range change {
 		c(&r)
 	}
-	return Ethernet(HereMAC, HopMAC(i), r.Around(p))
+	return wire.Frame(HereMAC, HopMAC(i), r.Around(p))
 }
 
 // Unwrapped is what must leave for the client.
@@ -263,17 +264,11 @@ func Unwrapped(p Packet) []byte {
 	return p.Frame()
 }
 
-const (
-	Create = 0xc5
-	Remove = 0xf5
-	GoOn   = 0xe5
-)
-
 const ServerISN = 9_000_000
 
 // SynAck is the answer to the first packet of the test's flow.
 func SynAck(port uint16) Packet {
-	p := Outward(port, SYN|ACK)
+	p := Outward(port, wire.SYN|wire.ACK)
 	p.Seq, p.Ack = ServerISN, ClientISN+1
 	return p
 }
@@ -281,22 +276,22 @@ func SynAck(port uint16) Packet {
 // Accepted makes the LB know that server i took the flow of p, its first packet.
 func (r *LB) Accepted(t testing.TB, i int, p Packet) {
 	t.Helper()
-	generation := policy.Generation(p.Seq)
+	generation := wire.Generation(p.Seq)
 	if p.Protocol == topo.UDP {
 		generation = 1
 	}
-	answer := p.Reply(SYN | ACK)
+	answer := p.Reply(wire.SYN | wire.ACK)
 	answer.Seq, answer.Ack = ServerISN, p.Seq+1
-	out := r.Send(t, SignalFrom(i, answer, Create, generation))
+	out := r.Send(t, SignalFrom(i, answer, wire.CreateStickiness, generation))
 	if out.Action != XDPTX || !slices.Contains(out.Reasons, "stickiness_created") {
 		t.Fatalf("create stickiness: action %d for %v", out.Action, out.Reasons)
 	}
 }
 
-// Confirm is the client's ACK to that.
+// Confirm is the client's wire.ACK to that.
 func (r *LB) Confirm(t testing.TB, p Packet) {
 	t.Helper()
-	p.Flags, p.Seq, p.Ack = ACK, p.Seq+1, ServerISN+1
+	p.Flags, p.Seq, p.Ack = wire.ACK, p.Seq+1, ServerISN+1
 	out := r.Send(t, p.Frame())
 	if out.Action != XDPTX || !slices.Contains(out.Reasons, "flow_established") {
 		t.Fatalf("confirm: action %d for %v", out.Action, out.Reasons)
@@ -306,7 +301,7 @@ func (r *LB) Confirm(t testing.TB, p Packet) {
 // Learn makes server i have the test's flow, confirmed.
 func (r *LB) Learn(t testing.TB, i int, isn uint32) {
 	t.Helper()
-	p := Inward(HuntPort, SYN)
+	p := Inward(HuntPort, wire.SYN)
 	p.Seq = isn
 	r.Accepted(t, i, p)
 	r.Confirm(t, p)

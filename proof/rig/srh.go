@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"proffer/wire"
 )
 
 // WithSRH puts a routing header between the outer header of an encapsulated
@@ -23,7 +25,7 @@ type badSRH struct {
 // BadSRHs are headers that RFC 8754 §4.3.1.1 refuses, or RFC 8200 §4.4.
 func BadSRHs(a netip.Addr) []badSRH {
 	change := func(at int, to byte, list ...netip.Addr) []byte {
-		return Altered(SRH(41, 1, len(list)-1, list...), at, to)
+		return Altered(wire.SRH(wire.ProtoIPv6, 1, list...), at, to)
 	}
 	return []badSRH{
 		{"length past the packet", change(1, 200, a, a)},
@@ -41,7 +43,7 @@ func BadSRHs(a netip.Addr) []badSRH {
 // BadTLVs leaves the segment list alone and lets what follows it lie.
 func BadTLVs(a netip.Addr) []badSRH {
 	with := func(tlv ...byte) []byte {
-		header := append(SRH(41, 0, 0, a), tlv...)
+		header := append(wire.SRH(wire.ProtoIPv6, 0, a), tlv...)
 		header[1] += byte(len(tlv) / 8)
 		return header
 	}

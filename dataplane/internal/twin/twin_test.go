@@ -10,6 +10,7 @@ import (
 	"proffer/dataplane/objects"
 	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 const (
@@ -60,8 +61,8 @@ func TestTwinHash(t *testing.T) {
 				Sip:        got.Sip, // TestTwinHashVector, and policy's tests
 				Digest:     key.Digest(flows[i]),
 				Mixed:      policy.Mix(in[i].Word),
-				Label:      policy.FlowLabel(flows[i]),
-				Generation: uint32(policy.Generation(in[i].Isn)),
+				Label:      wire.FlowLabel(flows[i]),
+				Generation: uint32(wire.Generation(in[i].Isn)),
 			}
 			if got != want {
 				t.Fatalf("%+v of word %#x, isn %#x: bpf %+v, go %+v",
