@@ -39,6 +39,8 @@ type simFlags struct {
 	percentiles []float64
 	groups      bool
 	cdf, log    string // files
+
+	search, until string
 }
 
 func newSim() *cobra.Command {
@@ -62,6 +64,7 @@ per core. With --bounded a row of too much load also has bounded: true.
 --percentiles and --groups add percentiles (percentile, ms, ci_ms) and groups (group,
 servers, utilisation, served, refused). docs/simulator.md explains the model.`,
 		Example: `  proffer-lab sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
+  proffer-lab sim --search servers --until 'p99<=500' --policies single,guided --rho 0.71
   proffer-lab sim --example > farm.yaml && proffer-lab sim --farm farm.yaml --json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, f) },
@@ -81,6 +84,8 @@ servers, utilisation, served, refused). docs/simulator.md explains the model.`,
 	flags.BoolVar(&f.groups, "groups", false, "also utilisation and refusals of each group of servers")
 	flags.StringVar(&f.cdf, "cdf", "", "write the distribution of the response times as CSV into `FILE`")
 	flags.StringVar(&f.log, "request-log", "", "write a line for each request of each run as CSV into `FILE`")
+	flags.StringVar(&f.search, "search", "", "find the fewest `servers` that reach the goal of --until, for each policy")
+	flags.StringVar(&f.until, "until", "", "`GOAL` of --search: mean or a percentile, in ms or with a unit, such as 'p99<=500'")
 	flags.BoolVar(&f.list, "list", false, "print the farms and policies there are")
 	flags.BoolVar(&f.example, "example", false, "print a farm file with comments")
 	return cmd
@@ -97,6 +102,9 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	s, err := f.study(cmd)
 	if err != nil {
 		return err
+	}
+	if f.search != "" {
+		return f.runSearch(cmd, s)
 	}
 	if f.out != "" {
 		if err := writable(f.out); err != nil {
@@ -122,10 +130,13 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 
 // simLine is the line of progress, and whether it is the last.
 func simLine(p study.Progress) (string, bool) {
-	if p.Done == 0 {
+	switch {
+	case p.Done == p.Total:
+		return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, experiment.Left(p.Left)), true
+	case float64(p.Done)+p.Part == 0:
 		return fmt.Sprintf("0 of %d runs", p.Total), false
 	}
-	return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, experiment.Left(p.Left)), p.Done == p.Total
+	return fmt.Sprintf("%.1f of %d runs, %s left", float64(p.Done)+p.Part, p.Total, experiment.Left(p.Left)), false
 }
 
 // study is the work that the flags ask for, checked before anything runs.
@@ -141,7 +152,7 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	case f.json && f.csv:
 		return nil, cli.BadUsage(errors.New("--json and --csv: want one of them"))
 	}
-	if err := f.checkOutput(); err != nil {
+	if err := errors.Join(f.checkOutput(), f.checkSearch()); err != nil {
 		return nil, err
 	}
 	farm, setting, err := f.setting()

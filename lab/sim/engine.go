@@ -35,6 +35,7 @@ type Engine struct {
 	watch    Watcher
 	timers   []timer
 	ends     bool // the end of a flow concerns its LB
+	stopped  bool // by Workload.Watch
 
 	result tally
 }
@@ -53,6 +54,9 @@ type timer struct {
 	run   func()
 }
 
+// watchEvery is how many events are between two calls of Workload.Watch, some 5 ms.
+const watchEvery = 1 << 16
+
 // flowTable is an LB's: a bucket holds one flow (HLB §IV-A2).
 type flowTable []bool
 
@@ -60,6 +64,10 @@ type flowTable []bool
 func (e *Engine) loop() {
 	for e.step() {
 		e.result.events++
+		if e.result.events%watchEvery == 0 && e.work.Watch != nil && !e.work.Watch(e.result.done+e.result.rejected) {
+			e.stopped = true
+			return
+		}
 	}
 }
 

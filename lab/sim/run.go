@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -14,11 +15,17 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 	}
 	e := newEngine(f, p, w, seed)
 	e.loop()
+	if e.stopped {
+		return Result{}, ErrStopped
+	}
 	if n := e.result.open; n > 0 {
 		return Result{}, fmt.Errorf("simulate farm %q: policy %s lost %d requests: they are neither answered nor on their way (seed %d)", f.Name, p.Name, n, seed)
 	}
 	return e.close(), nil
 }
+
+// ErrStopped says that Workload.Watch ended a run.
+var ErrStopped = errors.New("the run was stopped")
 
 const defaultPacketRate = 5
 

@@ -25,6 +25,10 @@ type Workload struct {
 
 	KeepRows bool // return one Row a request
 
+	// Watch is called every few milliseconds of real time with the number of
+	// requests that have been answered. False ends the run with ErrStopped.
+	Watch func(answered int) bool
+
 	Probe      func(Snapshot) // called every ProbeEvery
 	ProbeEvery time.Duration
 }

@@ -11,6 +11,7 @@ package study
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -42,8 +43,14 @@ func (s *Study) seed(j job) uint64 { return max(s.First, 1) + uint64(j.seed) }
 
 // Progress is how far a study is.
 type Progress struct {
-	Done, Total int // runs
+	Done, Total int     // runs
+	Part        float64 // of the runs that are under way: the sum of their shares
 	Left        time.Duration
+}
+
+// share is how much of all runs is over.
+func (p Progress) share() float64 {
+	return (float64(p.Done) + p.Part) / float64(max(1, p.Total))
 }
 
 // Check refuses a policy that the farm cannot run, by running one request.
@@ -73,6 +80,7 @@ type outcome struct {
 	job
 	run    run
 	result sim.Result // if the study has an Each
+	part   int64      // what it added to meter.parts
 	took   time.Duration
 	err    error
 }
@@ -82,12 +90,15 @@ type outcome struct {
 // *Interrupted that names the others.
 func (s *Study) Run(ctx context.Context, progress func(Progress)) ([]Row, error) {
 	b := newBook(s)
-	done := s.start(ctx)
+	done := s.start(ctx, &b.meter)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for b.done < s.runs() {
 		select {
 		case o := <-done:
+			if errors.Is(o.err, sim.ErrStopped) {
+				return b.interrupted(done)
+			}
 			if o.err == nil {
 				o.err = b.add(o)
 			}
@@ -103,9 +114,12 @@ func (s *Study) Run(ctx context.Context, progress func(Progress)) ([]Row, error)
 	return b.rows(), nil
 }
 
-// start lets workers take one run after the other. A run cannot be stopped: after
-// the end of ctx its outcome waits in the channel for nobody.
-func (s *Study) start(ctx context.Context) <-chan outcome {
+// meter is how far the runs under way are, in millionths of a run.
+type meter struct{ parts atomic.Int64 }
+
+// start lets workers take one run after the other. When ctx ends, the runs under
+// way end too, and their outcomes stay in the channel.
+func (s *Study) start(ctx context.Context, m *meter) <-chan outcome {
 	done := make(chan outcome, s.runs())
 	var next atomic.Int64
 	for range s.workers() {
@@ -117,7 +131,7 @@ func (s *Study) start(ctx context.Context) <-chan outcome {
 				if i >= s.runs() {
 					return
 				}
-				done <- s.one(s.job(i))
+				done <- s.one(ctx, s.job(i), m)
 			}
 		}()
 	}
@@ -131,12 +145,19 @@ func (s *Study) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-func (s *Study) one(j job) outcome {
+func (s *Study) one(ctx context.Context, j job, m *meter) outcome {
 	start, before := time.Now(), threadTime()
 	work := s.load(j.row).Work
 	work.KeepRows = s.Each != nil
+	part := int64(0)
+	work.Watch = func(answered int) bool {
+		now := 1_000_000 * int64(answered) / int64(work.Requests)
+		m.parts.Add(now - part)
+		part = now
+		return ctx.Err() == nil
+	}
 	result, err := sim.Run(s.Setting.Farm, s.policy(j.row), work, s.seed(j))
-	o := outcome{job: j, run: s.summary(result, threadTime()-before), took: time.Since(start), err: err}
+	o := outcome{job: j, run: s.summary(result, threadTime()-before), took: time.Since(start), err: err, part: part}
 	if s.Each != nil {
 		o.result = result
 	}
@@ -150,14 +171,15 @@ type book struct {
 	complete []int // seeds of each row that are done
 	done     int
 	spent    []time.Duration // of each row
-	latest   time.Time
+	begun    time.Time
+	meter    meter
 
 	early map[int]sim.Result // runs for Each that came before their turn
 	given int                // runs that Each got
 }
 
 func newBook(s *Study) *book {
-	b := &book{Study: s, runs: make([][]run, s.rows()), complete: make([]int, s.rows()), spent: make([]time.Duration, s.rows()), latest: time.Now(), early: map[int]sim.Result{}}
+	b := &book{Study: s, runs: make([][]run, s.rows()), complete: make([]int, s.rows()), spent: make([]time.Duration, s.rows()), begun: time.Now(), early: map[int]sim.Result{}}
 	for i := range b.runs {
 		b.runs[i] = make([]run, s.Seeds)
 	}
@@ -169,7 +191,7 @@ func (b *book) add(o outcome) error {
 	b.complete[o.row]++
 	b.spent[o.row] += o.took
 	b.done++
-	b.latest = time.Now()
+	b.meter.parts.Add(-o.part)
 	if b.Each == nil {
 		return nil
 	}
@@ -217,8 +239,14 @@ func (b *book) progress() Progress {
 		each := mean{b.spent[i], n}
 		left += time.Duration(b.Seeds-n) * each.or(byPolicy[i%len(b.Policies)]).or(all).value()
 	}
-	left = left/time.Duration(b.workers()) - time.Since(b.latest)
-	return Progress{b.done, b.Study.runs(), max(left, 0)}
+	p := Progress{Done: b.done, Total: b.Study.runs(), Part: float64(b.meter.parts.Load()) / 1e6}
+	if b.done == 0 { // no run tells how long one takes but those under way
+		p.Left = time.Duration(float64(time.Since(b.begun)) * (1/max(1e-3, p.share()) - 1))
+		return p
+	}
+	left -= time.Duration(p.Part * float64(all.value()))
+	p.Left = max(left, 0) / time.Duration(b.workers())
+	return p
 }
 
 type mean struct {
