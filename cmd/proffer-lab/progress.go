@@ -16,6 +16,7 @@ type progress struct {
 	live  bool
 	last  time.Time
 	every time.Duration
+	shown string
 	wide  int
 }
 
@@ -27,12 +28,13 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// update shows the line unless the one before is too fresh; the last line always.
+// update shows the line unless it stands there or the one before is too fresh; the
+// last line always.
 func (p *progress) update(line string, last bool) {
-	if time.Since(p.last) < p.every && !last {
+	if line == p.shown || time.Since(p.last) < p.every && !last {
 		return
 	}
-	p.last = time.Now()
+	p.last, p.shown = time.Now(), line
 	if !p.live {
 		fmt.Fprintln(p.w, line)
 		return
