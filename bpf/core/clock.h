@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* clock.h: the one way to the time of day. Coarse (one timer tick, 1-10 ms):
- * bpf_ktime_get_ns costs more than the whole lookup. A test sets virtual_time
- * before loading and moves virtual_now_ns by hand. */
+/* clock.h: the clock of all programs. Coarse (one timer tick, 1-10 ms): bpf_ktime_get_ns costs
+ * more than the whole lookup. A test sets virtual_time before loading and sets virtual_now_ns
+ * by hand. */
 #pragma once
 #include "core/types.h"
 
@@ -9,7 +9,7 @@ const volatile __u64 tick_ns = 1000000; /* set before loading */
 const volatile bool virtual_time = false;
 __u64 virtual_now_ns = 0;
 
-/* now_ns is CLOCK_MONOTONIC, for what user space compares with its own. */
+/* now_ns is CLOCK_MONOTONIC, which user space compares with its own clock. */
 static __always_inline __u64 now_ns(void)
 {
 	if (virtual_time)
@@ -17,7 +17,7 @@ static __always_inline __u64 now_ns(void)
 	return bpf_ktime_get_coarse_ns();
 }
 
-/* ticked_ns is for ages alone: the kernel's count of ticks, one load. */
+/* ticked_ns is the kernel's count of ticks, for ages alone: one load. */
 static __always_inline __u64 ticked_ns(void)
 {
 	if (virtual_time)

@@ -5,8 +5,8 @@
 #pragma once
 #include "core/types.h"
 
-/* One record a CPU: what a packet counts is in one or two cache lines. A power of two,
- * to mask an index: Linux 6.1 forgets the bound of one that was on the stack. */
+/* One record a CPU: the counters of a packet are in one or two cache lines. A power of two, to
+ * mask an index: Linux 6.1 loses the bound of an index on the stack. */
 #define MAX_COUNTERS 64
 
 struct counts {
@@ -29,19 +29,19 @@ static __always_inline void count(__u32 counter)
 		n->of[counter % MAX_COUNTERS]++;
 }
 
-/* 0, or the link to redirect to where XDP_TX is no good: veth hands XDP_TX
- * frames to a peer that has an XDP program, and otherwise leaves them in its
- * ring; redirected ones reach every peer with NAPI (XDP or GRO). */
+/* 0, or the link to redirect to where XDP_TX fails: veth hands XDP_TX frames to a peer that has
+ * an XDP program, and otherwise leaves them in its ring; redirected frames reach every peer
+ * with NAPI (XDP or GRO). */
 const volatile __u32 redirect_to = 0;
 
-/* verdict is a function of its own: few packets end there. */
+/* verdict counts the reason. A function of its own: few packets end there. */
 __noinline int verdict(__u32 reason, int action)
 {
 	count(reason);
 	return action;
 }
 
-/* transmit is the verdict that sends the packet out of the link it came by. */
+/* transmit sends the packet out of the link on which it came, and counts the reason. */
 static __always_inline int transmit(__u32 reason)
 {
 	count(reason);

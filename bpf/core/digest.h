@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* digest.h: the hash by which the LB knows a flow again. NH (Black et al., UMAC,
- * 1999) twice with a shifted key, each 2^-32 universal, then mixed to 64 bits:
- * who does not know the key cannot make two flows meet, and it costs an eighth
- * of SipHash. All LBs with the same candidate key have the same: it also says which
- * servers a flow is proffered to. It leaves them in no packet. Go's twin is
- * policy.Digest. */
+/* digest.h: the hash that identifies a flow at the LB. NH (Black et al., UMAC, 1999) twice with
+ * a shifted key, each 2^-32 universal, then mixed to 64 bits: without the key two flows cannot
+ * be made to collide, and it costs an eighth of SipHash. LBs with the same candidate key have
+ * the same digests, which also select a flow's candidates. No packet carries a digest. Go's
+ * twin is policy.Digest. */
 #pragma once
 #include "core/types.h"
 

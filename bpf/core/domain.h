@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* domain.h: the SR domain. Who puts segments on a packet has an address in one
- * of its blocks; where LB and world share a link, nothing else tells inside from
- * outside (RFC 8754 §5.1). No block: anybody may be inside. */
+/* domain.h: the SR domain. A node that sends segments has an address in one of the domain's
+ * blocks; where LB and clients share a link, nothing else separates inside from outside (RFC
+ * 8754 §5.1). Without blocks every address is inside. */
 #pragma once
 #include "core/types.h"
 
@@ -15,7 +15,7 @@ struct block {
 const volatile struct block domain[MAX_BLOCKS] = {};
 const volatile __u32 blocks = 0;
 
-/* is_inside is a function of its own: to the verifier each block is another way out. */
+/* is_inside is a function of its own: each block is another way out for the verifier. */
 __noinline bool is_inside(__be64 locator_be)
 {
 	for (__u32 i = 0; i < MAX_BLOCKS && i < blocks; i++)

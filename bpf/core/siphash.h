@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* siphash.h: SipHash-2-4 (Aumasson and Bernstein, 2012) of whole 8-byte words,
- * such as a flow's five, and the cheap mixing that needs no secret. Go's twins are
- * in policy/. */
+/* siphash.h: SipHash-2-4 (Aumasson and Bernstein, 2012) of whole 8-byte words, such as a flow's
+ * five, and mixing functions without a secret. Go's twins are in policy/. */
 #pragma once
 #include "core/types.h"
 
@@ -15,7 +14,7 @@ static __always_inline __u64 rotl(__u64 x, int bits)
 	return x << bits | x >> (64 - bits);
 }
 
-/* A hash on its way: of 8-byte words, as many as come. */
+/* The state of a hash over any number of words. */
 struct sip {
 	__u64 v0, v1, v2, v3;
 };
@@ -75,8 +74,8 @@ static __always_inline __u64 mix(__u64 x)
 	return x ^ x >> 31;
 }
 
-/* flow_label is constant for a flow, the same at every node, and spreads flows
- * over equal-cost paths (RFC 6437, RFC 6438); 0 would say "no label". */
+/* flow_label is constant for a flow, equal at every node, and spreads flows over equal-cost
+ * paths (RFC 6437, RFC 6438); 0 means "no label". */
 static __always_inline __u32 flow_label(const struct tuple *t)
 {
 	const __u64 *word = (const void *)t;
@@ -86,11 +85,12 @@ static __always_inline __u32 flow_label(const struct tuple *t)
 	for (int i = 0; i < TUPLE_WORDS; i++)
 		h += word[i];
 	label = h * 0x9e3779b97f4a7c15ULL >> 44;
-	return label | (label - 1) >> 31; /* 1 for 0; a branch would be one more way */
+	return label |
+	       (label - 1) >> 31; /* 1 for 0; a branch would be another way for the verifier */
 }
 
-/* generation tells the connections of one five-tuple apart: 16 bits of the
- * client's initial sequence number, never 0. */
+/* generation_of tells the connections of a five-tuple apart: 16 bits of the client's initial
+ * sequence number, never 0. */
 static __always_inline __u16 generation_of(__u32 isn)
 {
 	__u32 g = (isn * 0x9e3779b1U) >> 16;

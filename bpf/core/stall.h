@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* stall.h: what tables that all CPUs write without locks are read and written with. A
- * test sets `stalls` before loading, so that other CPUs come between two steps of this
- * one; where it is false the verifier removes the wait. No callback: it would make the
- * chain of calls longer. */
+/* stall.h: access to tables that all CPUs write without locks. A test sets `stalls` before
+ * loading, so that other CPUs run between two steps of this one; while it is false the verifier
+ * removes the wait. No callback: the chain of calls has no room for it. */
 #pragma once
 #include "core/types.h"
 
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 #define compare_and_swap(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 
-#define STALL 64 /* readings of the clock, at most */
+#define STALL 64 /* most readings of the clock in a wait */
 
 const volatile bool stalls = false;
 

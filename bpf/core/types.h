@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* types.h: every layout that the programs share with each other and with Go.
- * Go's copies are generated from this file's BTF; nothing mirrors it by hand.
- * Fields named _be are in network byte order, all others in the host's. */
+/* types.h: every layout that the programs share with each other and with Go. Go's copies are
+ * generated from this file's BTF. Fields named _be are in network byte order, all others in the
+ * host's. */
 #pragma once
 #include <stdbool.h>
 #include <linux/bpf.h>
@@ -19,7 +19,7 @@ enum limits {
 	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB may be told to wait for */
 };
 
-/* A flow, as the client sends it: also the 40 bytes that SipHash reads. IPv4
+/* A flow, as the client sends it: also the 40 bytes that SipHash and the digest read. IPv4
  * addresses are mapped (RFC 4291 §2.5.5.2). */
 struct tuple {
 	struct in6_addr client;
@@ -35,37 +35,37 @@ struct tuple {
 struct sid {
 	__be64 locator_be;
 	__be16 function_be;
-	__be16 generation_be; /* hash of the client's ISN; 0 says "none" */
+	__be16 generation_be; /* hash of the client's ISN; 0: none */
 	__u8 flags;	      /* enum sid_flags */
-	__u8 key_id;	      /* of the tag in the sender's address; 0 says "untagged" */
+	__u8 key_id;	      /* of the tag in the sender's address; 0: untagged */
 	__be16 report_be;     /* guided: bit 8 idle, bits 0-7 logarithmic metric;
-			       * rs of an LB: where in the list to go on */
+			       * rs of an LB: position at which the list continues */
 };
 
 enum sid_flags {
-	SID_RETRY = 1, /* an offer for a SYN that was seen before */
-	SID_FINAL = 2, /* an offer that must not come back: no listener is a RST now */
+	SID_RETRY = 1, /* an offer for a SYN that came before */
+	SID_FINAL = 2, /* an offer that is not given back: no listener means a RST */
 };
 
 enum function {
 	FN_NONE = 0,		      /* the node's own address, not a signal */
 	FN_CONNECT_AVAIL = 0xca,      /* ca, server: take it, or pass it on */
 	FN_CONNECT_FORCE = 0xcf,      /* cf, server: take it */
-	FN_ACK_STICKINESS = 0xa5,     /* as, server: steered; the LB knows you have it */
-	FN_RECOVER_STICKINESS = 0xe5, /* rs, server: whoever has it, say so again;
-				       * LB: go on with the rest of the list */
+	FN_ACK_STICKINESS = 0xa5,     /* as, server: the LB has an entry that names it */
+	FN_RECOVER_STICKINESS = 0xe5, /* rs, server: the owner signals cs again;
+				       * LB: the list continues */
 	FN_DELIVER = 0xd7,	      /* dt, server: End.DT6, decapsulate and deliver */
-	FN_REJECT = 0x4e,	      /* rj, server: another server had it first */
+	FN_REJECT = 0x4e,	      /* rj, server: another server took it first */
 	FN_CREATE_STICKINESS = 0xc5,  /* cs, LB: this server took it */
 	FN_REMOVE_STICKINESS = 0xf5,  /* rms, LB: this server closed it */
 	FN_NOT_MINE = 0x40,	      /* nm, LB: this server has no such flow, or no listener */
 };
 
-/* The interface identifier of an outer source is the tag (auth.h); of packets
- * without one it is 1, the node's own address. */
+/* The interface identifier of an outer source address is the tag (auth.h), or 1, the node's own
+ * address, for packets without a tag. */
 #define UNTAGGED 1
 
-/* What a node is: set before the programs are loaded. */
+/* The node that runs the program; set before loading. */
 struct node {
 	__be64 locator_be;
 	__u8 mac[6];
@@ -74,7 +74,7 @@ struct node {
 
 struct service_key {
 	struct in6_addr vip;
-	__be16 port_be; /* 0 with protocol 0 marks "this address is a VIP" */
+	__be16 port_be; /* 0 with protocol 0: a record that marks the address as a VIP */
 	__u8 protocol;
 	__u8 zero;
 };
@@ -96,19 +96,20 @@ enum fragments {
 
 struct service {
 	struct service_key key;
-	__u32 table;	/* its table of buckets: index in the map `tables` */
-	__u32 buckets;	/* how many it has; 0 marks a VIP (struct service_key) */
+	__u32 table;	/* index of its table in the map `tables` */
+	__u32 buckets;	/* buckets of its table; 0: the record marks a VIP (struct service_key) */
 	__u8 dispatch;	/* enum dispatch */
 	__u8 wire;	/* enum wire */
 	__u8 fragments; /* enum fragments */
 	__u8 vias;
-	__u16 mtu; /* of a client's packet that has room for every usual list */
+	__u16 mtu; /* largest client packet that leaves room for every usual list */
 	__u16 zero;
 	struct in6_addr via[MAX_VIA];
 };
 
-/* One list of servers. The first `choices` are the flow's candidates, in their
- * order; the others were in the lists of earlier pools, the latest first. */
+/* A bucket of a service's table, and the result of choose(). The first `choices` servers are
+ * the flow's candidates, in order of preference; the others were candidates in earlier pools,
+ * the latest pool first. */
 struct candidates {
 	__u8 choices;
 	__u8 members;
@@ -138,22 +139,22 @@ enum conn_flags {
 	CONN_OWES = 4,	  /* a removal that did not fit its packet */
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
-	CONN_INSERT = 32, /* signals travel by WIRE_INSERT, as its packets do */
+	CONN_INSERT = 32, /* signals are inserted, as its packets are */
 	CONN_SPOKE = 64,  /* next_out counts */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 
-/* Agent: a cache of what the kernel's socket table knows of a flow. */
+/* Agent: a cache of the kernel's socket of a flow. */
 struct conn {
 	__u64 seen_ns;
 	__be64 lb_be;	/* locator of the LB to signal to */
 	__u32 offering; /* index of its load */
-	__u32 epoch;	/* when it was accepted, in epochs of the pending ring */
+	__u32 epoch;	/* time of its acceptance, in epochs of the pending ring */
 	__u32 next_in;	/* sequence number after the last payload or FIN seen inward */
 	__u32 flags;	/* enum conn_flags, or-ed; changed by atomics only */
 	__u16 generation;
 	__u16 state;	/* enum conn_state */
-	__u32 next_out; /* the same of what went outward */
+	__u32 next_out; /* the same outward */
 };
 
 enum on_full {
@@ -173,14 +174,14 @@ struct offering {
 	__u8 on_full;
 	__u8 owner;  /* enum owner */
 	__s32 netns; /* id of the namespace of its sockets; -1: this one */
-	__u8 mac[6]; /* of who has the VIP, if not this host (macvlan) */
+	__u8 mac[6]; /* of the VIP's owner, if not this host (macvlan) */
 	__u16 zero;
 };
 
 enum owner {
 	OWNER_SOCKET = 0,
 	OWNER_NETNS = 1, /* as OWNER_SOCKET, in another namespace */
-	OWNER_TABLE = 2, /* sockets are out of sight: our own table is the truth */
+	OWNER_TABLE = 2, /* the sockets are invisible: the agent's table decides */
 };
 
 #define PENDING_EPOCHS 8
@@ -191,7 +192,7 @@ struct pending {
 	__u32 count;
 };
 
-/* Agent: what a service is doing. */
+/* Agent: the load of a service. */
 struct load {
 	struct bpf_spin_lock lock; /* of the fields before pending */
 	__u32 threshold;	   /* c */
@@ -202,14 +203,14 @@ struct load {
 	__u32 open;   /* established sockets; atomic */
 };
 
-/* Agent: what a program said of its load, copied by the daemon from its page. */
+/* Agent: a program's load report, copied by the daemon from the load page. */
 struct reported {
 	__u64 written_ns; /* CLOCK_MONOTONIC, by the writer; 0: never */
 	__u32 busy;
 	__u32 zero;
 };
 
-/* Next hops that user space resolved, for the packets no server record covers. */
+/* Next hops that user space resolved, for packets to other nodes than servers. */
 struct prefix {
 	__u32 bits;
 	struct in6_addr addr;
@@ -220,7 +221,7 @@ struct next_hop {
 	__u16 ready; /* 0: on this link, its neighbour not resolved yet */
 };
 
-/* The sweep's argument and answer. */
+/* The sweep's argument and result. */
 struct sweep {
 	__u64 now_ns; /* the agent's */
 	__u64 idle_ns;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* auth.h: who may change state. A signal carries a 64-bit tag in the interface
- * identifier of its sender's address, where it costs no byte:
+/* auth.h: the authentication of signals. A signal carries a 64-bit tag in the interface
+ * identifier of its sender's address, where it takes no extra byte:
  *
  *   SipHash-2-4(key, flow (40 bytes), sender's locator (8), segments (16 each))
  *
- * over the segments in the order of the SRH (last segment first), which say the
- * function, generation, flags, key id and report; a packet without an SRH has
- * one, its destination. A reduced SRH lacks the first segment (a receiver further
- * on cannot know it), an inserted one's first is the place of the tag.
+ * over the segments in the order of the SRH (last segment first), which hold the
+ * function, generation, flags, key id and report. A packet without an SRH has one
+ * segment, its destination. A reduced SRH lacks the first segment, which a later receiver
+ * cannot know; the first entry of an inserted SRH is where the tag is.
  *
- * Whoever has no keys takes and sends signals without a tag. */
+ * A node without keys sends signals untagged and accepts them without a check. */
 #pragma once
 #include "packet/route.h"
 
@@ -19,7 +19,7 @@ struct signal_key {
 	__u32 zero;
 };
 
-/* What this node signs with. */
+/* The key that this node signs with. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -27,7 +27,7 @@ struct {
 	__type(value, struct signal_key);
 } signing SEC(".maps");
 
-/* What LBs sign with, by id. */
+/* The keys that LBs sign with, by id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
@@ -84,7 +84,7 @@ static __always_inline __be64 tag_of_one(const struct key *key, const struct tup
 	return tag_end(&s, 1);
 }
 
-/* Segments on their way into a tag. */
+/* The state of a walk over segments. */
 struct signing {
 	struct sip s;
 	const struct route *r;
@@ -98,9 +98,9 @@ static long sign_segment(__u64 i, struct signing *w)
 	return 0;
 }
 
-/* route_tag is the tag of n segments, as they stand in the list. This and authentic
- * are functions of their own, so that the verifier looks at them once; hence the tests
- * for NULL, which never is. */
+/* route_tag is the tag of n segments, in the order of the list. This and authentic are
+ * functions of their own, so that the verifier looks at them once; hence the tests for NULL,
+ * which never happens. */
 __noinline __u64 route_tag(const struct key *key, const struct packet *p, const struct route *r,
 			   __u32 begin, __u32 n)
 {
@@ -113,8 +113,8 @@ __noinline __u64 route_tag(const struct key *key, const struct packet *p, const 
 	return tag_end(&w.s, n);
 }
 
-/* authentic tells whether the packet in ctx, opened up as sr and p, carries the tag
- * that key gives; r is where its segments are read to. */
+/* authentic: the packet in ctx, opened as sr and p, carries the tag that key gives. r gets its
+ * segments. */
 __noinline int authentic(struct xdp_md *ctx, const struct sr *sr, const struct packet *p,
 			 const struct key *key, struct route *r)
 {

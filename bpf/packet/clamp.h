@@ -9,9 +9,9 @@
 #define OPTION_NOP 1
 #define OPTION_MSS 2
 #define MSS_BYTES 4
-#define TCP_CHECK 16 /* where the checksum is in the header */
+#define TCP_CHECK 16 /* offset of the checksum in the header */
 
-/* A walk over the options of a TCP header. */
+/* The state of a walk over the options of a TCP header. */
 struct options {
 	__u8 byte[64]; /* TCP_OPTIONS of them; a power of two, to mask an index */
 	__u32 at;
@@ -37,8 +37,7 @@ static long next_option(__u64 i, struct options *o)
 	return 0;
 }
 
-/* lower_mss writes the smaller MSS into an option at an offset of the frame's TCP
- * header. */
+/* lower_mss writes the smaller MSS into an option at an offset of the frame's TCP header. */
 static __always_inline int lower_mss(struct xdp_md *ctx, __u32 tcp, __u32 at, __u16 was, __u16 now)
 {
 	__be16 old = bpf_htons(was), new = bpf_htons(now);
@@ -47,7 +46,7 @@ static __always_inline int lower_mss(struct xdp_md *ctx, __u32 tcp, __u32 at, __
 	if (bpf_xdp_load_bytes(ctx, tcp + TCP_CHECK, &check, sizeof(check)))
 		return 0;
 	bpf_xdp_store_bytes(ctx, tcp + at + 2, &new, sizeof(new));
-	if (at % 2) { /* its halves belong to two words: the sum sees it swapped */
+	if (at % 2) { /* its bytes belong to two words, so the sum has them swapped */
 		old = was;
 		new = now;
 	}
@@ -56,8 +55,7 @@ static __always_inline int lower_mss(struct xdp_md *ctx, __u32 tcp, __u32 at, __
 	return 1;
 }
 
-/* search_mss is clamp_mss for any order of options. A function of its own for the
- * verifier. */
+/* search_mss is clamp_mss for any order of options. A function of its own for the verifier. */
 __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most)
 {
 	struct options o = {};
@@ -80,9 +78,9 @@ __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most
 	return lower_mss(ctx, tcp, sizeof(struct tcphdr) + o.at, was, most);
 }
 
-/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to what
- * a packet of mtu bytes has room for. Whatever cannot be read stays. Everybody's
- * first option is the MSS. */
+/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to that of a packet of
+ * mtu bytes. Options that cannot be parsed stay. The MSS is the first option of all common
+ * stacks. */
 static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	__u32 most = mtu - ip_bytes(p) - sizeof(struct tcphdr);

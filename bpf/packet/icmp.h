@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* toobig.h: what the LB tells a client about sizes: ICMPv6 packet too big (RFC
- * 4443 §3.2), ICMPv4 fragmentation needed (RFC 1191 §4), and echo replies. */
+/* icmp.h: ICMP to clients: packet too big (RFC 4443 §3.2), fragmentation needed (RFC 1191 §4),
+ * and echo replies. */
 #pragma once
 #include "packet/rewrite.h"
 
@@ -15,8 +15,8 @@ static __always_inline __s64 sum_of(void *data, __u32 bytes, __s64 sum)
 	return sum;
 }
 
-/* quote6 puts an ICMPv6 packet too big around the first `bytes` (a constant) of
- * the packet that follows it; from the VIP, which the client knows. */
+/* quote6 writes an ICMPv6 packet too big before the first `bytes` (a constant) of the packet
+ * that follows it. Its source is the VIP, an address that the client knows. */
 static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct packet *p,
 					     __u32 bytes, __u32 mtu)
 {
@@ -65,15 +65,15 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
 	return REWRITTEN;
 }
 
-/* A quote has one of few lengths, which the verifier must know: the whole that a
- * minimal link carries, or enough for the ports and sequence number. */
+/* A quote has one of few lengths, which the verifier must know: the most that a minimal link
+ * carries, or enough for the ports and sequence number. */
 #define QUOTE6_LONG (MIN_MTU6 - 48)
 #define QUOTE4_LONG (MIN_MTU4 - 28)
 #define QUOTE_SHORT 64
 
-/* write_too_big turns the frame, whose first header is p's, into the answer that
- * it is too big for mtu. The frame has no Ethernet header after it until link_to
- * gives it one. A function of its own for the verifier. */
+/* write_too_big turns the frame, whose first header is p's, into the report that it is too big
+ * for mtu. The frame has no Ethernet header until link_to writes it. A function of its own for
+ * the verifier. */
 __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	__u32 size = ctx->data_end - ctx->data, quote, headers;
@@ -102,8 +102,8 @@ __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 m
 				    : quote4(ctx, p, QUOTE4_LONG, mtu);
 }
 
-/* write_echo_reply answers an echo request in its own frame: the reply differs
- * in type and direction alone, which leaves the sum of the addresses. */
+/* write_echo_reply turns an echo request into its reply, which differs in type and direction
+ * alone, so the sum of the addresses stays. */
 static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const struct packet *p)
 {
 	struct cursor c = frame_at(ctx, 0);

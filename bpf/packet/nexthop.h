@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* nexthop.h: where the rarer packets go: the kernel's routes and neighbours,
- * copied by user space into one longest-prefix table. bpf_fib_lookup would
- * answer "forwarding disabled" on every host that is no router. */
+/* nexthop.h: the next hops of packets for other nodes than the LB's servers: the kernel's
+ * routes and neighbours, copied by user space into a longest-prefix table. bpf_fib_lookup would
+ * report "forwarding disabled" on every host that is no router. */
 #pragma once
 #include "core/types.h"
 
@@ -13,13 +13,14 @@ struct {
 	__type(value, struct next_hop);
 } next_hops SEC(".maps");
 
-/* Addresses that had no next hop, for user space to resolve. */
+/* Addresses without a next hop, for user space to resolve. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } unresolved SEC(".maps");
 
-/* next_hop_to returns the link address towards addr, or NULL and asks for it. */
+/* next_hop_to returns the link address towards addr, or NULL after it asked user space to
+ * resolve addr. */
 static __always_inline const struct next_hop *next_hop_to(const struct in6_addr *addr)
 {
 	struct prefix key = { .bits = 128, .addr = *addr };

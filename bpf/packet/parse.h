@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* parse.h: a packet of a service, read once into facts: whose flow, how long,
- * what it says. Decisions work on the facts, so that no pointer into the frame
- * outlives a change of its head; a cursor has one bounds check a header. */
+/* parse.h: a packet of a service, parsed once into facts: flow, lengths, flags. Decisions read
+ * the facts, so no pointer into the frame outlives a change of its head. A cursor has one
+ * bounds check a header. */
 #pragma once
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -11,7 +11,7 @@
 #include <linux/udp.h>
 #include "core/types.h"
 
-/* linux/icmp.h wants half of the C library. */
+/* linux/icmp.h needs half of the C library */
 struct icmp {
 	__u8 type;
 	__u8 code;
@@ -45,7 +45,7 @@ static __always_inline void *take(struct cursor *c, __u64 n)
 	return p;
 }
 
-/* length_of reads a length field, and shows Linux 6.1 that it has 16 bits. */
+/* length_of reads a length field and shows Linux 6.1 that it has 16 bits. */
 static __always_inline __u32 length_of(__be16 field)
 {
 	__u32 n = bpf_ntohs(field);
@@ -54,14 +54,14 @@ static __always_inline __u32 length_of(__be16 field)
 	return n;
 }
 
-/* frame_offset is an offset of the frame, of which the verifier knows no more: what
- * follows is looked at once, whatever came before. */
+/* frame_offset reads an offset of the frame of which the verifier then knows no more, so it
+ * looks at the code that follows once for all offsets. */
 static __always_inline __u64 frame_offset(const __u32 *at)
 {
-	__u64 place = *(const volatile __u32 *)at;
+	__u64 offset = *(const volatile __u32 *)at;
 
-	asm volatile("%0 &= 0x1fff" : "+r"(place));
-	return place;
+	asm volatile("%0 &= 0x1fff" : "+r"(offset));
+	return offset;
 }
 
 /* frame_at is a cursor at an offset of the frame. */
@@ -69,7 +69,7 @@ static __always_inline __u64 frame_offset(const __u32 *at)
 	((struct cursor){ (void *)(long)(ctx)->data + (at), (void *)(long)(ctx)->data_end })
 
 enum kind {
-	KIND_OTHER, /* a protocol that has no ports, or none that are ours to read */
+	KIND_OTHER, /* a protocol without ports, or with none that the LB reads */
 	KIND_TCP,
 	KIND_UDP,
 	KIND_TOO_BIG,	/* ICMP: a packet of the flow was too big for a link */
@@ -85,14 +85,14 @@ enum tcp_flags {
 	TCP_ACK = 16
 };
 
-/* What a packet of a service says. Offsets are in the frame. */
+/* The facts of a packet. Offsets are in the frame. */
 struct packet {
 	struct tuple t;
 	__u64 hash; /* digest of t */
 	__u32 seq;  /* TCP */
 	__u32 ack;
-	__u32 ip;	/* where its IP header is */
-	__u32 l4;	/* where its transport header is */
+	__u32 ip;	/* offset of its IP header */
+	__u32 l4;	/* offset of its transport header */
 	__u32 length;	/* from the IP header to the end, without an SRH inside */
 	__u32 payload;	/* behind the transport header */
 	__u16 mtu;	/* KIND_TOO_BIG: of that link */
@@ -109,7 +109,7 @@ struct packet {
 enum reading {
 	READ,
 	NOT_IP,	   /* or another version */
-	TRUNCATED, /* less of it than its IP header says; ports may be read still */
+	TRUNCATED, /* the frame ends before the IP header's length; ports may be known */
 	MALFORMED, /* a transport header that does not fit */
 };
 
@@ -118,8 +118,8 @@ enum direction {
 	OUTWARD, /* from the VIP to the client */
 };
 
-/* copy_address moves 8 bytes at a time, which the compiler, for the alignment that an
- * address has by itself, would not. */
+/* copy_address moves 8 bytes at a time; given the alignment of in6_addr the compiler would move
+ * 4. */
 static __always_inline void copy_address(struct in6_addr *to, const struct in6_addr *from)
 {
 	((__u64 *)to)[0] = ((const __u64 *)from)[0];
@@ -140,8 +140,8 @@ static __always_inline bool is_mapped(const struct in6_addr *a)
 	return !a->s6_addr32[0] && !a->s6_addr32[1] && a->s6_addr32[2] == bpf_htonl(0xffff);
 }
 
-/* is_extension_header tells the next-header values behind which a transport
- * header may hide (RFC 8200 §4; 135, 139, 140 from IANA's list). */
+/* is_extension_header: a next-header value that may precede a transport header (RFC 8200 §4;
+ * 135, 139, 140 from IANA's list). */
 static __always_inline bool is_extension_header(__u8 next)
 {
 	switch (next) {
@@ -157,7 +157,7 @@ static __always_inline bool is_extension_header(__u8 next)
 	return false;
 }
 
-/* Everything is read as if the packet went inward; turn says otherwise. */
+/* Packets are parsed as inward ones; reverse makes the tuple of an outward packet. */
 static __always_inline void reverse(struct tuple *t)
 {
 	struct in6_addr a = t->client;
@@ -169,8 +169,8 @@ static __always_inline void reverse(struct tuple *t)
 	t->vip_port_be = port;
 }
 
-/* set_word writes four bytes at once that are read at once: a load that needs two
- * stores waits until both are in the cache, and all before them. */
+/* set_word writes at once four bytes that are read at once: a load that needs two stores waits
+ * until both, and all stores before them, are in the cache. */
 static __always_inline void set_word(void *at, __u32 word)
 {
 	__builtin_memcpy(__builtin_assume_aligned(at, sizeof(word)), &word, sizeof(word));
@@ -181,8 +181,8 @@ static __always_inline void set_ports(struct tuple *t, __be16 client_be, __be16 
 	set_word(&t->client_port_be, client_be | (__u32)vip_be << 16);
 }
 
-/* read_ip6 reads an IPv6 header (RFC 8200 §3) and returns what follows it.
- * Bytes after the payload are link padding. */
+/* read_ip6 reads an IPv6 header (RFC 8200 §3) and returns the next header. Bytes after the
+ * payload are link padding. */
 static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 {
 	p->family = 6;
@@ -260,8 +260,8 @@ static __always_inline enum reading read_udp(struct cursor *c, struct packet *p)
 	return READ;
 }
 
-/* read_quote reads the ports of the packet that an ICMP error quotes. It went
- * the other way, so its source is the error's destination. */
+/* read_quote reads the ports of the packet that an ICMP error quotes. That packet went the
+ * other way, so its source is the error's destination. */
 static __always_inline enum reading read_quote(struct cursor *c, struct packet *p, __u8 protocol)
 {
 	__be16 *ports = take(c, 2 * sizeof(*ports));
@@ -324,7 +324,7 @@ static __always_inline enum reading read_transport(struct cursor *c, struct pack
 {
 	set_word(&p->t.protocol, protocol);
 	if (p->kind != KIND_OTHER)
-		return READ; /* what hides its transport header has been named */
+		return READ; /* the kind already names what precedes the transport header */
 	if (protocol == IPPROTO_TCP)
 		return read_tcp(c, p);
 	if (protocol == IPPROTO_UDP)
@@ -336,8 +336,8 @@ static __always_inline enum reading read_transport(struct cursor *c, struct pack
 	return READ;
 }
 
-/* read_network reads the IP header at the cursor and returns the protocol that
- * follows it, or a negative number. */
+/* read_network reads the IP header at the cursor and returns the protocol that follows it, or a
+ * negative number. */
 static __always_inline int read_network(struct cursor *c, struct packet *p)
 {
 	__u8 *first = c->pos;
@@ -380,7 +380,7 @@ static __always_inline enum reading read_at(void *data, void *end, __u32 at, str
 	return r == READ && data + at + p->length > end ? TRUNCATED : r;
 }
 
-/* opens tells the first packet of a connection. */
+/* opens: the packet is the first of a connection. */
 static __always_inline bool opens(const struct packet *p)
 {
 	return p->kind == KIND_TCP &&

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* rewrite.h: the three changes that a packet on its way meets: it comes out of
- * its segments (strip), it goes into others (apply_route), and its own header notes
- * the hop (age). All work on the frame of an XDP program; the packet's facts
- * stay true. */
+/* rewrite.h: the three rewrites of a packet: strip takes it out of its segments, apply_route
+ * puts it on others, dec_hop_limit counts the hop. All work on the frame of an XDP program and
+ * keep the packet's facts true. */
 #pragma once
 #include "packet/auth.h"
 
 enum rewritten {
 	REWRITTEN,
-	NO_HEADROOM,	 /* the driver has none before the frame */
-	FRAME_TRUNCATED, /* the frame is shorter than its facts */
-	CONGESTED,	 /* marked so on its way, and it cannot say so itself (RFC 6040) */
+	NO_HEADROOM,	 /* the driver left none before the frame */
+	FRAME_TRUNCATED, /* the frame ends before its facts do */
+	CONGESTED,	 /* CE was set on the way, and the packet cannot carry it (RFC 6040) */
 	HOP_LIMIT_EXCEEDED,
 };
 
@@ -38,7 +37,7 @@ static __always_inline void set_class6(struct ipv6hdr *ip, __u8 class)
 	ip->flow_lbl[0] = (ip->flow_lbl[0] & 0x0f) | class << 4;
 }
 
-/* set_class gives the packet, the first thing in the frame, a traffic class. */
+/* set_class sets the traffic class of the packet, which is first in the frame. */
 static __always_inline enum rewritten set_class(struct xdp_md *ctx, struct packet *p, __u8 class)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -66,7 +65,7 @@ static __always_inline enum rewritten set_class(struct xdp_md *ctx, struct packe
 	return REWRITTEN;
 }
 
-/* dec_hop_limit takes one from the hops that are left to it. */
+/* dec_hop_limit decrements the packet's hop limit (RFC 8200 §3) or TTL. */
 static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -119,8 +118,8 @@ static __always_inline enum rewritten remove_srh(struct xdp_md *ctx, const struc
 	return REWRITTEN;
 }
 
-/* strip takes the packet out of the segments it came with. The frame has no
- * Ethernet header after it until link_to gives it one. */
+/* strip takes the packet out of the segments it came with. The frame has no Ethernet header
+ * until link_to writes it. */
 __noinline int strip(struct xdp_md *ctx, const struct sr *sr, struct packet *p, enum direction d)
 {
 	enum rewritten done = REWRITTEN;
@@ -167,8 +166,8 @@ static __always_inline enum rewritten write_list(struct xdp_md *ctx, const struc
 	return REWRITTEN;
 }
 
-/* add_outer puts an outer header around the packet, with room for an SRH behind
- * it, and addresses the frame. */
+/* add_outer puts an outer header before the packet, with room for an SRH behind it, and
+ * addresses the frame. */
 static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct packet *p,
 						__u32 srh_bytes, __be64 tag, const struct sid *to,
 						const __u8 *mac, __u8 next)
@@ -192,13 +191,13 @@ static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct
 	return REWRITTEN;
 }
 
-/* protocol_inside is the next header of what stands before the packet. */
+/* protocol_inside is the next header of the header before the packet. */
 static __always_inline __u8 protocol_inside(const struct packet *p)
 {
 	return p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 }
 
-/* write_last_segment fills the SRH that add_outer left room for: with one segment. */
+/* write_last_segment fills the SRH that add_outer left room for with one segment. */
 static __always_inline enum rewritten write_last_segment(struct xdp_md *ctx, const struct packet *p,
 							 const struct sid *last)
 {
@@ -289,8 +288,8 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 	return write_list(ctx, r, FIRST_SEGMENT - r->n, r->n + 2);
 }
 
-/* apply_route sends the packet, the first thing in the frame, on its route; key signs
- * it, or is NULL. */
+/* apply_route puts the packet, which is first in the frame, on its route, signed with key
+ * unless that is NULL. */
 static __always_inline enum rewritten apply_route(struct xdp_md *ctx, const struct packet *p,
 						  struct route *r, const struct key *key)
 {

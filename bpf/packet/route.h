@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* route.h: segments, as they go into a packet or came out of one. */
+/* route.h: the segments that a packet gets or came with. */
 #pragma once
 #include "packet/srv6.h"
 
-/* Where a packet goes: its segments, and the neighbour that is towards the first
- * one. They stand as an SRH has them, last first, so that they are written at once;
- * around them is room for the packet's destination and the sender, which an inserted
- * SRH has, too. The verifier does not see that a late begin has few segments:
- * hence beyond. */
+/* The segments of a packet, and the neighbour towards the first of them. The list has the order
+ * of an SRH, last segment first, so that it is written at once; beside the segments is room for
+ * the packet's destination and the sender, which an inserted SRH has, too. The verifier does
+ * not see that a late begin has few segments: hence beyond. */
 struct route {
 	__u32 n;
 	__u8 mac[6];
@@ -15,8 +14,8 @@ struct route {
 	__u8 zero;
 	struct sid list[MAX_SEGMENTS];
 	struct sid beyond[MAX_SEGMENTS];
-	struct ipv6hdr own; /* of the packet into which they are inserted */
-	__be64 signer_be;   /* locator of who signs them */
+	struct ipv6hdr own; /* of the packet that they are inserted into */
+	__be64 signer_be;   /* locator of the node that signs them */
 	__u32 reason;	    /* LB: enum counter, of sending it */
 	__u32 none;
 };
@@ -24,13 +23,13 @@ struct route {
 #define FIRST_SEGMENT (MAX_SEGMENTS - 2)
 #define MAX_IN_ROUTE (MAX_SEGMENTS - 2)
 
-/* segment_of returns where segment i of a route stands. */
+/* segment_of returns segment i of a route. */
 static __always_inline struct sid *segment_of(struct route *r, __u32 i)
 {
 	return &r->list[(FIRST_SEGMENT - i) % MAX_SEGMENTS];
 }
 
-/* What one server is sent. */
+/* A server, and the function that a packet asks of it. */
 struct destination {
 	__u32 server;
 	__u32 reason;	/* enum counter */
@@ -39,7 +38,8 @@ struct destination {
 	__u32 zero;
 };
 
-/* list_bytes is the size of 1 to MAX_SEGMENTS segments, where the verifier can see it. */
+/* list_bytes is the size of 1 to MAX_SEGMENTS segments, in a form that shows the verifier its
+ * bounds. */
 static __always_inline __u32 list_bytes(__u32 n)
 {
 	n--;
@@ -47,7 +47,7 @@ static __always_inline __u32 list_bytes(__u32 n)
 	return (n + 1) * sizeof(struct sid);
 }
 
-/* route_bytes is what n segments cost (docs/wire.md). */
+/* route_bytes is the number of bytes that n segments add (docs/wire.md). */
 static __always_inline __u32 route_bytes(__u32 n, __u8 wire)
 {
 	if (wire == WIRE_INSERT)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* rst.h: a RST in place of the packet at hand (RFC 9293 §3.10.7): a server's
- * refusal to the client, or the client's to a server that came second. */
+/* rst.h: a RST in place of the packet at hand (RFC 9293 §3.10.7): a server's to the client, or
+ * the client's to a server that was not first. */
 #pragma once
 #include "packet/rewrite.h"
 
@@ -68,8 +68,7 @@ static __always_inline enum rewritten rst4(struct xdp_md *ctx, const struct rst 
 	return REWRITTEN;
 }
 
-/* write_rst makes the RST the frame's packet; the Ethernet header stays. p, the
- * facts of the packet that was there, become the RST's. */
+/* write_rst replaces the packet by the RST; the Ethernet header stays. p gets the RST's facts. */
 static __always_inline enum rewritten write_rst(struct xdp_md *ctx, struct packet *p,
 						const struct rst *r)
 {

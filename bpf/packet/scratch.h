@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* work.h: what is too large for the stack. One packet a CPU is worked on at a
- * time. */
+/* scratch.h: data too large for the stack. A CPU processes one packet at a time. */
 #pragma once
 #include "packet/rewrite.h"
 
@@ -9,9 +8,9 @@ struct scratch {
 	struct sr sr;
 	struct route route;
 	struct destination destination;
-	__u32 quoted_mtu; /* LB: where the packet inside was too big for, if it was quoted */
-	__u32 sender;	  /* LB: number of the server that says something of a flow */
-	__u32 outcome;	  /* LB: enum counter, what became of that */
+	__u32 quoted_mtu; /* LB: MTU for the packet inside that a router quoted as too big, or 0 */
+	__u32 sender;	  /* LB: number of the server that signals, or NO_SERVER */
+	__u32 outcome;	  /* LB: enum counter, the outcome of its signal */
 	__u32 zero;
 };
 

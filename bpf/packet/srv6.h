@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* srv6.h: segment identifiers, and how a packet that carries some is opened up.
- * Two ways to carry them (docs/wire.md):
+/* srv6.h: segment identifiers, and packets that carry some. Two ways to carry them
+ * (docs/wire.md):
  *   encap   outer IPv6, SRH without the first segment (RFC 8986 §5.2), packet
  *   insert  the client's IPv6 header, SRH with all segments from the sender to
  *           the packet's own destination, transport header (6LB §II) */
@@ -59,13 +59,13 @@ static __always_inline bool is_own(const struct in6_addr *a)
 	return upper_half(a) == self.locator_be;
 }
 
-/* What an SR packet for this node says. Offsets are in the frame. */
+/* The facts of an SR packet for this node. Offsets are in the frame. */
 struct sr {
 	struct sid sid;	       /* this node's own */
 	struct in6_addr next;  /* the segment after it, if any are left */
-	__be64 sender_be;      /* locator of who put the segments on */
+	__be64 sender_be;      /* locator of the node that put the segments on */
 	__be64 tag;	       /* the interface identifier beside it */
-	__u32 srh_bytes;       /* 0: one segment was enough */
+	__u32 srh_bytes;       /* 0: one segment, without an SRH */
 	__u32 signed_segments; /* those of the SRH that the tag covers */
 	__u32 left;
 	__u8 class; /* of the outer header */
@@ -73,7 +73,7 @@ struct sr {
 	__u8 zero[2];
 };
 
-/* overhead is what stands before the packet that travels inside. */
+/* overhead is the number of bytes before the packet inside. */
 static __always_inline __u32 overhead(const struct sr *sr, const struct packet *p)
 {
 	return p->inserted ? sr->srh_bytes : sizeof(struct ipv6hdr) + sr->srh_bytes;
@@ -89,7 +89,7 @@ enum opened {
 
 #define TLV_PAD1 0 /* RFC 8754 §2.1.1.1: one byte without a length */
 
-/* A walk over TLVs: offsets in the packet. */
+/* The state of a walk over TLVs: offsets in the packet. */
 struct walk {
 	struct xdp_md *ctx;
 	__u32 at;
@@ -112,8 +112,8 @@ static long next_tlv(__u64 i, struct walk *w)
 	return w->broken;
 }
 
-/* tlvs_fit tells whether the TLVs between two offsets of the packet end where
- * their header does (RFC 8754 §2.1). */
+/* tlvs_fit: the TLVs between two offsets of the packet end where their header does (RFC 8754
+ * §2.1). */
 static __always_inline bool tlvs_fit(struct xdp_md *ctx, __u32 at, __u32 end)
 {
 	struct walk w = { .ctx = ctx, .at = at, .end = end };
@@ -123,9 +123,9 @@ static __always_inline bool tlvs_fit(struct xdp_md *ctx, __u32 at, __u32 end)
 	return !w.broken && w.at == w.end;
 }
 
-/* read_srh reads the header behind the IPv6 header, by the rules of RFC 8754
- * §4.3.1.1, and returns what follows it, or a negative number. *size is for the
- * verifier, which cannot follow what is stored in *sr. */
+/* read_srh reads the header behind the IPv6 header by the rules of RFC 8754 §4.3.1.1 and
+ * returns the next header, or a negative number. *size is for the verifier, which does not
+ * follow numbers stored in *sr. */
 static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct sr *sr,
 				    __u32 payload, __u32 *size)
 {
@@ -161,8 +161,8 @@ static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct
 	return srh->next_header;
 }
 
-/* read_inserted completes the facts of a packet that has the SRH inside: its
- * destination is the route's last segment, and the sender is the first. */
+/* read_inserted completes the facts of a packet that has the SRH inside: its destination is the
+ * route's last segment, the sender the first. */
 static __always_inline int read_inserted(struct xdp_md *ctx, struct sr *sr, struct packet *p,
 					 __u32 size)
 {
@@ -191,7 +191,7 @@ static __always_inline int read_inserted(struct xdp_md *ctx, struct sr *sr, stru
 	return 0;
 }
 
-/* unfold does the work of open_sr. */
+/* unfold is open_sr without the direction. */
 static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -246,9 +246,8 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 	}
 }
 
-/* open_sr reads a frame whose IPv6 destination is a SID of ours: the segments,
- * and the packet that came with them. A function of its own, so that the
- * verifier looks at it once. */
+/* open_sr parses a frame whose IPv6 destination is a SID of this node: the segments, and the
+ * packet that came with them. A function of its own, so that the verifier looks at it once. */
 __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum direction d)
 {
 	enum opened how;
@@ -267,9 +266,9 @@ __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum
 #define ECN_ECT1 1
 #define ECN_ECT0 2
 
-/* ecn_inward is the class of the packet that comes out of a tunnel: what the
- * outer header met on its way is handed on (RFC 6040 §4.2, figure 4). Negative:
- * congestion that the packet cannot express, so it must be dropped. */
+/* ecn_inward is the class of a packet that leaves a tunnel: it gets the congestion marks of the
+ * outer header (RFC 6040 §4.2, figure 4). Negative: a mark that the packet cannot carry, so it
+ * must be dropped. */
 static __always_inline int ecn_inward(__u8 inner, __u8 outer)
 {
 	__u8 in = inner & 3, out = outer & 3;
@@ -281,8 +280,8 @@ static __always_inline int ecn_inward(__u8 inner, __u8 outer)
 	return inner;
 }
 
-/* own_mac copies through volatile reads: a cast would let the compiler take the
- * zeros that the constant has before it is loaded. */
+/* own_mac copies through volatile reads: with a cast the compiler would use the zeros that the
+ * constant has before loading. */
 static __always_inline void own_mac(__u8 *to)
 {
 	const volatile __u16 *from = (const void *)self.mac;
@@ -291,8 +290,8 @@ static __always_inline void own_mac(__u8 *to)
 		((__u16 *)to)[i] = from[i];
 }
 
-/* link_header addresses a frame that this node sends. Link addresses begin at
- * even places in all our structures. */
+/* link_header addresses a frame that this node sends. Link addresses have even offsets in all
+ * our structures. */
 static __always_inline void link_header(struct ethhdr *eth, const __u8 *to, __u8 family)
 {
 	__builtin_memcpy(eth->h_dest, __builtin_assume_aligned(to, 2), ETH_ALEN);
@@ -300,8 +299,8 @@ static __always_inline void link_header(struct ethhdr *eth, const __u8 *to, __u8
 	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
-/* outer_header fills an outer IPv6 header: label of the flow, DSCP and ECN of
- * the packet inside (RFC 6040 §4.1, normal mode: copied). */
+/* outer_header fills an outer IPv6 header: label of the flow, DSCP and ECN of the packet inside
+ * (RFC 6040 §4.1, normal mode: copied). */
 static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_addr *from,
 					 const struct in6_addr *to, __u8 class, __u32 label,
 					 __u16 payload, __u8 next)
@@ -316,7 +315,7 @@ static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_ad
 	copy_address(&ip->daddr, to);
 }
 
-/* own_address is this node with an interface identifier: a tag. */
+/* own_address is this node's address with an interface identifier: a tag. */
 static __always_inline struct in6_addr own_address(__be64 identifier)
 {
 	struct in6_addr a;
