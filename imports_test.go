@@ -76,7 +76,7 @@ func TestImportsOfEBPF(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Fatal("nobody imports cilium/ebpf: the rule was not checked")
+		t.Fatal("no package imports cilium/ebpf: the rule was not checked")
 	}
 }
 

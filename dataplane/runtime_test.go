@@ -12,7 +12,7 @@ import (
 )
 
 // TestRunTime: what a program of this process ran is in the sum, once, however
-// often it is open, and only what it ran while somebody counted.
+// often it is open, and only its run time while the kernel counted.
 func TestRunTime(t *testing.T) {
 	rig.NeedRoot(t)
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{

@@ -66,7 +66,7 @@ func TestOneApplicationLeft(t *testing.T) {
 	}
 }
 
-// wantAllRefused ends the last application: now every client hears that nobody
+// wantAllRefused ends the last application: now every client learns that no process
 // listens, in answer to the first SYN that it sends.
 func wantAllRefused(t *testing.T, bed *testbed.Bed, refused func() uint64, end func() error) {
 	t.Helper()

@@ -142,13 +142,13 @@ func (f *cookieFarm) all(t *testing.T, args ...string) []string {
 	return out
 }
 
-// accept starts every agent anew with this acceptance.
+// accept starts every agent again with this acceptance.
 func (f *cookieFarm) accept(t *testing.T, acceptance string) {
 	t.Helper()
 	f.all(t, "accept", acceptance)
 }
 
-// restartLB makes the LB forget every flow: one that is told to end leaves
+// restartLB makes the LB forget every flow: a daemon that ends in good order leaves
 // nothing behind.
 func (f *cookieFarm) restartLB(t *testing.T) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"proffer/wire"
 )
 
-// byHand are connections that nobody's kernel has, so that their ACK goes out
+// byHand are connections that no kernel has, so that their ACK goes out
 // when the test says so.
 type byHand struct {
 	bed   *testbed.Bed
@@ -21,7 +21,7 @@ type byHand struct {
 	flows []handFlow
 }
 
-// handFlow is what a client has heard.
+// handFlow is what a client has received.
 type handFlow struct {
 	isn                   uint32 // of the server, once opened
 	opened, served, reset bool
@@ -100,13 +100,13 @@ func (h *byHand) heard() []handFlow {
 	return slices.Clone(h.flows)
 }
 
-// segment is a segment of flow i, from nobody.
+// segment is a segment of flow i, from the unused address.
 func (h *byHand) segment(i int, tcp wire.TCP, payload string) []byte {
 	tcp.From, tcp.To = uint16(h.first+i), testbed.Port
-	return wire.IP{Source: nobody, Destination: h.bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(tcp, []byte(payload))
+	return wire.IP{Source: unused, Destination: h.bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(tcp, []byte(payload))
 }
 
-// listen hears what comes for nobody, until the test ends.
+// listen receives frames for the unused address, until the test ends.
 func (h *byHand) listen(t *testing.T) {
 	t.Helper()
 	const ipv6 = 0xdd86 // ETH_P_IPV6 in network order
@@ -136,7 +136,7 @@ func (h *byHand) listen(t *testing.T) {
 // the request came with the ACK.
 func (h *byHand) hear(packet []byte) {
 	ip, tcp, payload, err := wire.ParseTCP(packet)
-	if err != nil || ip.Destination != nobody {
+	if err != nil || ip.Destination != unused {
 		return
 	}
 	h.mu.Lock()

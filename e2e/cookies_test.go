@@ -106,7 +106,7 @@ func (f *cookieFarm) wantRecovered(t *testing.T, h *byHand) (passedOn int) {
 		return int(value - counters[name])
 	}
 	if recovered, unowned := since("recovered"), since("unowned"); recovered != flows || unowned != 0 {
-		t.Errorf("the agents found %d flows theirs and %d nobody's, want %d and 0", recovered, unowned, flows)
+		t.Errorf("the agents found %d flows theirs and %d without an owner, want %d and 0", recovered, unowned, flows)
 	}
 	return since("pass_on_not_mine")
 }

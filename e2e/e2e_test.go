@@ -181,7 +181,7 @@ func program(t *testing.T, name string) string {
 }
 
 // eventually waits for what happens soon after its cause, on another CPU or in
-// another process; how soon is nobody's claim.
+// another process; there is no claim how soon.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {

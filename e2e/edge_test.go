@@ -139,8 +139,8 @@ func TestOpenEdge(t *testing.T) {
 	farm := start(t, bed, s)
 	lb := bed.LBs[0]
 	flows := open(t, bed, 20000, 10)
-	known, unknown := netip.AddrPortFrom(bed.ClientAddrs[0], 20000), netip.AddrPortFrom(nobody, 20000)
-	outsider := netip.MustParseAddr("5f00:0:7:1::1") // of the block, and nobody's
+	known, unknown := netip.AddrPortFrom(bed.ClientAddrs[0], 20000), netip.AddrPortFrom(unused, 20000)
+	outsider := netip.MustParseAddr("5f00:0:7:1::1") // of the block, and of no node
 	var spoofed, outside [][]byte
 	for _, client := range []netip.AddrPort{known, unknown} {
 		for tag := range uint64(3) { // 1 is what a node without keys says
@@ -190,15 +190,15 @@ func ownNets(bed *testbed.Bed) (nets []netip.Prefix) {
 }
 
 // notReflected are signals around packets of no VIP, which an LB would send on
-// to whoever they are for.
+// to their destination.
 func notReflected(bed *testbed.Bed) (packets [][]byte) {
 	lb, server := bed.LBs[0], bed.Servers[0]
-	victim := netip.AddrPortFrom(nobody, 443)
+	victim := netip.AddrPortFrom(unused, 443)
 	for i, source := range []netip.AddrPort{
 		netip.AddrPortFrom(bed.VIP, testbed.Port+1),             // another port
 		netip.AddrPortFrom(bed.ClientAddrs[1], testbed.Port),    // another host
 		netip.AddrPortFrom(server.Loopback(), testbed.Port),     // the server itself
-		netip.MustParseAddrPort(fmt.Sprintf("[::1]:%d", 10000)), // nobody
+		netip.MustParseAddrPort(fmt.Sprintf("[::1]:%d", 10000)), // unused
 	} {
 		for _, function := range []wire.Function{wire.CreateStickiness, wire.RemoveStickiness} {
 			inner := tcpBetween(source, victim, wire.TCP{Seq: uint32(i), Ack: 1, Flags: wire.SYN | wire.ACK})

@@ -7,7 +7,7 @@ import (
 
 // TestLatencyPrintsWhatItPromises: the fields of --json are an interface; that the
 // connections came as their names say is what the experiment itself demands. How
-// long they took is nobody's claim.
+// long they took is not claimed.
 func TestLatencyPrintsWhatItPromises(t *testing.T) {
 	out := experimentJSON(t, "latency", "--connections", "100", "--servers", "3")
 	var rows []map[string]any

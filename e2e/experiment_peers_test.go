@@ -10,7 +10,7 @@ import (
 )
 
 // TestPeers: every way of the comparison works, was the one it is named after, and
-// has been counted. How fast it was and what it cost is nobody's claim.
+// has been counted. Speed and cost are not claimed.
 func TestPeers(t *testing.T) {
 	e := experiment.Peers{Rounds: 2, For: 200 * time.Millisecond, Servers: 3, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(experiment.Step) {})

@@ -40,7 +40,7 @@ func TestNobodyIsLostWhoseServerIsThere(t *testing.T) {
 		t.Errorf("the first candidates took %.2f of the flows: recovery by the second was hardly tried", hunt.FirstTakes)
 	}
 	if single.ExtraResets == 0 {
-		t.Error("consistent hashing lost nobody")
+		t.Error("consistent hashing lost no flow")
 	}
 	wantResiliencyRows(t, report)
 }

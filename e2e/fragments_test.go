@@ -101,7 +101,7 @@ func TestFragmentsDropped(t *testing.T) {
 }
 
 // answerTo sends a datagram until it is answered and returns who did: the first
-// fragments of a client's may be too big for our header, of which it is told.
+// fragments of a client's may be too big for our header, which the LB reports to it.
 func answerTo(t *testing.T, c *net.UDPConn, text string) (server string) {
 	t.Helper()
 	buffer := make([]byte, 2*large)

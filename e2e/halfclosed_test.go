@@ -52,7 +52,7 @@ func halfOpen(to, from net.Conn) error {
 }
 
 // TestHalfClosed: who has said all that it had to say may listen on for as long
-// as it likes; nobody forgets the connection before both have.
+// as it likes; no node forgets the connection before both have.
 func TestHalfClosed(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 3})
 	s := settings(t, "hunt:static:0")

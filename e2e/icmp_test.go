@@ -143,7 +143,7 @@ func TestNarrowClient(t *testing.T) {
 	}
 }
 
-// sendWhen makes a node answer a byte of whoever connects by so many, but not
+// sendWhen makes a node answer a byte of each client that connects by so many, but not
 // before let is closed.
 func sendWhen(t *testing.T, n *testbed.Node, vip netip.Addr, size int64, let <-chan struct{}) {
 	t.Helper()
@@ -190,7 +190,7 @@ func asker(t *testing.T, bed *testbed.Bed, vip netip.Addr) net.Conn {
 }
 
 // TestNarrowDomain: on a link inside the domain that is narrower than the LB's
-// own, its packets are too big; the word comes to the LB, and the client hears
+// own, its packets are too big; the word comes to the LB, and the client learns
 // what it must do.
 func TestNarrowDomain(t *testing.T) {
 	const mtu, streams, size = 1400, 2, 3_000_000

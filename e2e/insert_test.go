@@ -35,7 +35,7 @@ func carried(s experiment.Settings, change func(*topo.Service)) experiment.Setti
 
 func inserting(svc *topo.Service) { svc.Wire = topo.Insert }
 
-// isInserted tells an SRH that TCP follows from one that a packet follows.
+// isInserted distinguishes an SRH before TCP from an SRH before a packet.
 func (f *frame) isInserted() bool {
 	return f.ip.next == routing && f.bytes[ethernet+ipv6] == tcp
 }
@@ -124,7 +124,7 @@ func (w *recorded) wantVisits(t *testing.T, pairs []pair, each int) {
 	}
 }
 
-// wantInsertedSignals: servers tell the LB by (server, lb::cs, client), 56 bytes
+// wantInsertedSignals: servers signal to the LB by (server, lb::cs, client), 56 bytes
 // in the answer itself; the LB sends that to the client without them.
 func (w *recorded) wantInsertedSignals(t *testing.T) {
 	t.Helper()
@@ -142,7 +142,7 @@ func (w *recorded) wantInsertedSignals(t *testing.T) {
 		}
 		fn := function(f.ip.destination)
 		if !f.isInserted() || f.overhead() != 56 || f.left() != 1 || fn != wire.CreateStickiness && fn != wire.RemoveStickiness {
-			t.Errorf("a server told the LB %v by %v", f.tcp, f.list)
+			t.Errorf("a server signalled %v to the LB by %v", f.tcp, f.list)
 		}
 		if f.tcp.has(wire.SYN | wire.ACK) {
 			opened[f.tcp.flow(w.bed.VIP)] = true
@@ -153,7 +153,7 @@ func (w *recorded) wantInsertedSignals(t *testing.T) {
 	}
 	for _, left := range sent {
 		if left > 0 {
-			t.Errorf("the LB sent the client %d packets that no server told it", left)
+			t.Errorf("the LB sent the client %d packets without a signal", left)
 		}
 	}
 	if len(opened) != connections {
@@ -223,7 +223,7 @@ func judgeBytes(t *testing.T, file string, atLeast int) {
 }
 
 // TestInsertedBytes: segments inside the packets leave what they carry alone,
-// also that of somebody else's server.
+// also that of another flow's server.
 func TestInsertedBytes(t *testing.T) {
 	for _, policy := range []string{"hunt:static:0", "hunt:static:1000"} {
 		bed := up(t, testbed.Config{Servers: 3})
@@ -250,7 +250,7 @@ func TestInsertedBytes(t *testing.T) {
 }
 
 // TestInsertRecovers: another LB finds every flow's owner by inserted questions,
-// and hears of it by an inserted answer.
+// and learns of it by an inserted answer.
 func TestInsertRecovers(t *testing.T) {
 	const flows = 50
 	bed := up(t, testbed.Config{Servers: 4, LBs: 2})

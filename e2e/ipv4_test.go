@@ -255,7 +255,7 @@ func (w *recorded) wantAnswers4(t *testing.T) {
 		}
 	}
 	if len(told) == 0 {
-		t.Error("no server told the LB anything")
+		t.Error("no server signalled to the LB")
 	}
 	for _, p := range w.on4(lb, false) {
 		if p.encapsulated() {
@@ -263,7 +263,7 @@ func (w *recorded) wantAnswers4(t *testing.T) {
 		}
 		came := told[p.text()]
 		if len(came) == 0 || p.ttl() != came[0].ttl()-1 {
-			t.Fatalf("the LB sent the client % x, which it heard %d times", p.bytes, len(came))
+			t.Fatalf("the LB sent the client % x, which it received %d times", p.bytes, len(came))
 		}
 		told[p.text()] = came[1:]
 	}

@@ -136,8 +136,8 @@ func TestRouteFlaps(t *testing.T) {
 	}
 }
 
-// TestServerDiesBeforeHealth: the first candidate's host is down and nobody
-// knows: its flows start on the second, after SYNs that nobody answered.
+// TestServerDiesBeforeHealth: the first candidate's host is down and no node
+// knows: its flows start on the second, after SYNs without an answer.
 func TestServerDown(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	echoes(t, bed, bed.Servers...)
@@ -149,7 +149,7 @@ func TestServerDown(t *testing.T) {
 	open(t, bed, 20000, 40)
 	t.Logf("40 flows in %v", time.Since(begun))
 	if n := counter(t, farm, "offer_retry", bed.LBs[0]); n == 0 {
-		t.Error("no SYN came twice: nobody's first candidate was down")
+		t.Error("no SYN came twice: no first candidate was down")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestPoolReload(t *testing.T) {
 }
 
 // TestServerClosesThroughDeadLB: the LB to which a server signals the end of a
-// flow is dead; the client hears of it all the same, without saying a word.
+// flow is dead; the client learns of it all the same, without sending.
 func TestServerClosesThroughDeadLB(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2, LBs: 2})
 	all := echoes(t, bed, bed.Servers...)

@@ -169,7 +169,7 @@ func TestResetConnectionsLeaveTheTable(t *testing.T) {
 		reset(t, c)
 	}
 	eventuallyIs(t, "connections of the kernel", 0, func() int { return len(tcp6(t, bed, bed.Servers[0], "01")) })
-	// It tells what its last sweep found, and lets entries linger for some sweeps.
+	// It reports its last sweep's counts, and lets entries linger for some sweeps.
 	eventually(t, "the agent has entries", func() bool { return status(t, farm, bed.Servers[0]).Flows > 0 })
 	eventuallyIs(t, "entries of the agent", 0, func() uint64 { return status(t, farm, bed.Servers[0]).Flows })
 }

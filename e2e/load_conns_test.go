@@ -44,7 +44,7 @@ func tryDial(t *testing.T, bed *testbed.Bed, limit time.Duration) (*net.TCPConn,
 }
 
 // listenAt opens a listener on the service's address at a server that holds
-// backlog + 1 connections; nobody accepts them yet.
+// backlog + 1 connections; no process accepts them yet.
 func listenAt(t *testing.T, bed *testbed.Bed, n *testbed.Node, backlog int) net.Listener {
 	t.Helper()
 	var l net.Listener

@@ -146,7 +146,7 @@ func TestSegmentsLeaveRoom(t *testing.T) {
 }
 
 // TestUploadLearnsItsSize: the answers of a `single` service do not come by the
-// LB, so that it cannot lower what a server offers: it tells the client instead.
+// LB, so that it cannot lower a server's offer: it informs the client instead.
 func TestUploadLearnsItsSize(t *testing.T) {
 	const size = 3_000_000
 	hash := sha256.New()
@@ -173,7 +173,7 @@ func TestUploadLearnsItsSize(t *testing.T) {
 				t.Errorf("uploaded: %q, want %q", got, want)
 			}
 			if n := counter(t, farm, "too_big", bed.LBs[0]); n == 0 {
-				t.Error("the LB told nobody that a packet was too big")
+				t.Error("the LB reported no packet as too big")
 			}
 			if n := counter(t, farm, "mss_clamped", bed.LBs[0]); n > 0 {
 				t.Errorf("%d SYN-ACKs came by the LB", n)
@@ -216,7 +216,7 @@ func readTooBig(b []byte) (m tooBig, ok bool) {
 	return tooBig{}, false
 }
 
-// wantQuotes wants each packet too big of the LB to tell this MTU and to quote a
+// wantQuotes wants each packet too big of the LB to state this MTU and to quote a
 // packet that the LB got, as long a part of it as is allowed (RFC 4443 §2.4,
 // RFC 1812 §4.3.2.3), and not one without need.
 func wantQuotes(t *testing.T, bed *testbed.Bed, frames []frame, mtu int) {
@@ -271,7 +271,7 @@ func judgeErrors(t *testing.T, file string) {
 }
 
 // TestDatagramsAtTheEdge: a datagram with whatever length goes on inside the
-// MTU, or the client is told: none disappears.
+// MTU, or the client gets packet too big: none disappears.
 func TestDatagramsAtTheEdge(t *testing.T) {
 	const shortest = 1400
 	const dns = 53
@@ -311,15 +311,15 @@ func TestDatagramsAtTheEdge(t *testing.T) {
 			}
 			t.Logf("%d datagrams: %d went on, %d were too big", len(packets), on, told)
 			if told+on != len(packets) || told == 0 || on == 0 {
-				t.Errorf("%d datagrams went on and the client was told of %d, of %d", on, told, len(packets))
+				t.Errorf("%d datagrams went on and the client got packet too big of %d, of %d", on, told, len(packets))
 			}
 			judgeErrors(t, c.file)
 		})
 	}
 }
 
-// datagram is a UDP packet of nobody's, so many bytes long with its IPv6 header.
+// datagram is a UDP packet from the unused address, so many bytes long with its IPv6 header.
 func datagram(bed *testbed.Bed, from, to, size int) []byte {
 	payload := bytes.Repeat([]byte{'x'}, size-wire.IPv6Bytes-wire.UDPBytes)
-	return wire.IP{Source: nobody, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.UDP(uint16(from), uint16(to), payload)
+	return wire.IP{Source: unused, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.UDP(uint16(from), uint16(to), payload)
 }

@@ -174,7 +174,7 @@ func TestIdleConnections(t *testing.T) {
 	})
 }
 
-// eachHas tells whether every server has so many established connections.
+// eachHas reports whether every server has so many established connections.
 func eachHas(t *testing.T, bed *testbed.Bed, n int) bool {
 	t.Helper()
 	for _, s := range bed.Servers {

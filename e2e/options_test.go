@@ -59,7 +59,7 @@ func TestEveryOptionLength(t *testing.T) {
 	}
 }
 
-// optionSYN is a SYN from nobody with so many bytes of options: what the server
+// optionSYN is a SYN from the unused address with so many bytes of options: what the server
 // has no use for, in an option of its own (RFC 6994), or padding.
 func optionSYN(bed *testbed.Bed, port, seq, length int) []byte {
 	const nop, experiment1, header = 1, 253, 2
@@ -70,7 +70,7 @@ func optionSYN(bed *testbed.Bed, port, seq, length int) []byte {
 	}
 	options = append(options, make([]byte, -length&3)...)
 	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN, Options: options}
-	return wire.IP{Source: nobody, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
+	return wire.IP{Source: unused, Destination: bed.VIP, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
 }
 
 // acknowledges is the acknowledgement number.
@@ -99,7 +99,7 @@ const (
 	optionTimestamps = 8 // RFC 7323
 )
 
-// TestOptionsArrive: the client hears of its server's TCP what that said, but for
+// TestOptionsArrive: the client gets its server's TCP options unchanged, but for
 // the MSS, and uses it.
 func TestOptionsArrive(t *testing.T) {
 	for _, wireOf := range []topo.Wire{topo.Encap, topo.Insert} {
@@ -152,7 +152,7 @@ func wantSameOptions(t *testing.T, said, heard map[uint8]string) {
 	delete(said, optionMSS)
 	delete(heard, optionMSS)
 	if !maps.Equal(said, heard) {
-		t.Errorf("the server said %q, the client heard %q", said, heard)
+		t.Errorf("the server sent %q, the client received %q", said, heard)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestOwnerNetns(t *testing.T) {
 		t.Fatal(err)
 	}
 	echo(t, other, bed.VIP)
-	only := func(port int) { // while nobody listens in the container
+	only := func(port int) { // while no process listens in the container
 		t.Helper()
 		for _, name := range open(t, bed, port, 30).Servers() {
 			if name != other.Name {
@@ -132,9 +132,9 @@ func TestOwnerNetns(t *testing.T) {
 	if n := counter(t, farm, "pass_on_no_listener", server); n == 0 {
 		t.Error("an agent without a listener in its container passed nothing on")
 	}
-	l := listenAt(t, bed, app, 8) // nobody accepts
+	l := listenAt(t, bed, app, 8) // no process accepts
 	// Who waits to be accepted is load.
-	eventually(t, "somebody waits in the container's queue", func() bool {
+	eventually(t, "a connection waits in the container's queue", func() bool {
 		tryDial(t, bed, within)
 		return counter(t, farm, "pass_on_busy", server) > 0
 	})

@@ -205,7 +205,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// hangUp tells a node's daemon to read its files again.
+// hangUp makes a node's daemon read its files again.
 func hangUp(t *testing.T, farm *experiment.Farm, n *testbed.Node) {
 	t.Helper()
 	if err := farm.Daemon(n).Signal(unix.SIGHUP); err != nil {

@@ -59,7 +59,7 @@ func replaceKeys(t *testing.T, farm *experiment.Farm, n *testbed.Node, file stri
 }
 
 // TestKeysRotate: while every node is in use, all get new keys in three steps,
-// and nobody hears a word that it does not believe.
+// and no node accepts a signal with a wrong tag.
 func TestKeysRotate(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 3, LBs: 2})
 	serve(t, bed)
@@ -100,7 +100,7 @@ func TestKeysRotate(t *testing.T) {
 	}
 }
 
-// TestWrongKey: a server with a key that nobody else has takes part in nothing,
+// TestWrongKey: a server with a key that no other node has takes part in nothing,
 // the counters say so, and clients are served by the others.
 func TestWrongKey(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
@@ -122,7 +122,7 @@ func TestWrongKey(t *testing.T) {
 	if printed(t, text, "drop_bad_tag") < 1 {
 		t.Errorf("the operator does not see why:\n%s", text)
 	}
-	// With the farm's key and another one of its own it hears, and is not heard.
+	// With the farm's key and a wrong key of its own it accepts signals, and its own are rejected.
 	mixed := strings.Replace(contentOf(t, keysOf(bed, odd)), ownKey(t, keysOf(bed, odd), "farm"), ownKey(t, keysOf(bed, lb), "farm"), 1)
 	file := filepath.Join(t.TempDir(), "mixed")
 	if err := os.WriteFile(file, []byte(mixed), 0o600); err != nil {

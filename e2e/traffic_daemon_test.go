@@ -125,7 +125,7 @@ func attached(t *testing.T, n *testbed.Node) (xdp bool, filters []string) {
 	return xdp, filters
 }
 
-// hasClsact tells whether eth0 has the qdisc that filters hang on.
+// hasClsact reports whether eth0 has the qdisc that filters hang on.
 func hasClsact(t *testing.T, n *testbed.Node) (has bool) {
 	t.Helper()
 	err := n.Do(func() error {

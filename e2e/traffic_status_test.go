@@ -79,7 +79,7 @@ func printed(t *testing.T, text, name string) int {
 // TestStatusOfNobody: without a daemon the answer is an error that names the
 // socket.
 func TestStatusOfNobody(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "nobody.sock")
+	socket := filepath.Join(t.TempDir(), "unused.sock")
 	out, err := exec.Command(proffer, "status", "--control", socket).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "no daemon answers at "+socket) {

@@ -119,7 +119,7 @@ func TestTwoDatagramsAtOnce(t *testing.T) {
 			}
 		}
 		at := map[netip.AddrPort][]string{}
-		eventually(t, "every datagram is heard", func() bool {
+		eventually(t, "every datagram arrives", func() bool {
 			clear(at)
 			heard := 0
 			for name, e := range servers {
@@ -132,7 +132,7 @@ func TestTwoDatagramsAtOnce(t *testing.T) {
 		})
 		for from, names := range at {
 			if len(names) != 2 || names[0] != names[1] {
-				t.Errorf("%s: the datagrams from %v were heard by %v", policy, from, names)
+				t.Errorf("%s: the datagrams from %v arrived at %v", policy, from, names)
 			}
 		}
 		if n := counter(t, farm, "offer_datagram", bed.LBs[0]); n < 2*flows {
@@ -201,7 +201,7 @@ func TestUDPOnTheWire(t *testing.T) {
 	wantGood(t, c.file, "ip.checksum.status", 8*flows)
 	wantNoFaults(t, c.file)
 	if n := counter(t, farm, "signal_create", bed.Servers...); n < 2*flows {
-		t.Errorf("%d answers told the LB, want at least %d", n, 2*flows)
+		t.Errorf("%d answers signalled to the LB, want at least %d", n, 2*flows)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestUDPNobodyAnswers(t *testing.T) {
 		select {
 		case h := <-heard:
 			if was, known := at[h[0]]; known && was != h[1] {
-				t.Errorf("flow %s was heard by %s and %s", h[0], was, h[1])
+				t.Errorf("flow %s arrived at %s and %s", h[0], was, h[1])
 			}
 			at[h[0]] = h[1]
 			names[h[1]] = true
@@ -299,7 +299,7 @@ func TestUDPNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestUDPNobodyListens: the client hears that from the VIP, as if it had asked a
+// TestUDPNobodyListens: the client gets the error from the VIP, as if it had asked a
 // server (RFC 4443 §3.1, RFC 1122 §4.1.3.1).
 func TestUDPNobodyListens(t *testing.T) {
 	for _, policy := range []string{"hunt:static:0", "single"} {
@@ -314,12 +314,12 @@ func TestUDPNobodyListens(t *testing.T) {
 	}
 }
 
-// refusedUDP sends a datagram and wants to hear that nobody listens. The kernel
-// tells it only of an error that came from the address it sent to.
+// refusedUDP sends a datagram and wants the error for a missing listener. The kernel
+// reports only an error that came from the address it sent to.
 func refusedUDP(t *testing.T, c net.Conn) {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(within))
-	if _, err := c.Write([]byte("anybody?")); err != nil {
+	if _, err := c.Write([]byte("listener?")); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := c.Read(make([]byte, 100)); !errors.Is(err, unix.ECONNREFUSED) {
@@ -328,7 +328,7 @@ func refusedUDP(t *testing.T, c net.Conn) {
 }
 
 // wantAskedAll: each flow's two candidates had no listener, and the third server
-// neither; nobody refused before that.
+// neither; no server refused before that.
 func wantAskedAll(t *testing.T, farm *experiment.Farm, flows uint64) {
 	t.Helper()
 	lb, servers := farm.Bed.LBs, farm.Bed.Servers

@@ -103,7 +103,7 @@ func (c *capture) markAll(t *testing.T) {
 	t.Helper()
 	err := c.bed.Router.Do(func() error {
 		for _, n := range c.bed.Nodes() {
-			const discard = 9 // RFC 863; nobody listens, and tshark takes it for nothing else
+			const discard = 9 // RFC 863; there is no listener, and tshark takes it for nothing else
 			conn, err := net.DialUDP("udp6", &net.UDPAddr{Port: discard}, net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.Addr, discard)))
 			if err != nil {
 				return err
@@ -154,7 +154,7 @@ func (c *capture) read(t *testing.T) []frame {
 	}
 }
 
-// routerMACs tell a frame's direction.
+// routerMACs show a frame's direction.
 func (c *capture) routerMACs(t *testing.T) map[string]net.HardwareAddr {
 	t.Helper()
 	macs := map[string]net.HardwareAddr{}

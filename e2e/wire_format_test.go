@@ -222,7 +222,7 @@ func (w *recorded) wantList(t *testing.T, way []netip.Addr, length int) {
 	}
 }
 
-// wantPassedOn: with nobody willing, every offer visits every candidate in the
+// wantPassedOn: with no willing server, every offer visits every candidate in the
 // order of its list and stays with the last, unchanged.
 func (w *recorded) wantPassedOn(t *testing.T, pairs []pair, list int) {
 	t.Helper()

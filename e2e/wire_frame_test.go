@@ -45,7 +45,7 @@ type segment struct {
 	payload  int
 }
 
-// flow is a connection as its client sends it, whoever sent the segment.
+// flow is a connection as its client sends it, in either direction.
 type flow struct{ client, vip netip.AddrPort }
 
 func (f flow) String() string { return fmt.Sprintf("%v → %v", f.client, f.vip) }
@@ -136,7 +136,7 @@ func (f *frame) way() []netip.Addr {
 	return append([]netip.Addr{f.ip.destination}, f.list...)
 }
 
-// encapsulated tells whether the frame has an outer header, with or without a
+// encapsulated reports whether the frame has an outer header, with or without a
 // list.
 func (f *frame) encapsulated() bool { return f.list != nil }
 

@@ -24,7 +24,7 @@ func settled(t *testing.T, bed *testbed.Bed) {
 	}
 }
 
-// busy tells whether a node has a TCP socket that may still send or expects to
+// busy reports whether a node has a TCP socket that may still send or expects to
 // receive (/proc/net/tcp6: all but TIME_WAIT, CLOSE and LISTEN).
 func busy(t *testing.T, n *testbed.Node) (found bool) {
 	t.Helper()
@@ -101,8 +101,8 @@ func (w *recorded) wantLabels(t *testing.T) {
 }
 
 // wantReplies: nothing that a server sends to a client crosses the LB but what
-// tells the LB something: SYN-ACKs, FINs and RSTs, and each connection's do.
-// signals is false where nothing is to be told.
+// signals to the LB: SYN-ACKs, FINs and RSTs, and each connection's do.
+// signals is false where nothing is to be signalled.
 func (w *recorded) wantReplies(t *testing.T, signals bool) {
 	t.Helper()
 	direct, late := w.direct(t)
@@ -125,7 +125,7 @@ func (w *recorded) wantReplies(t *testing.T, signals bool) {
 		case f.tcp.has(wire.FIN), f.tcp.has(wire.RST), late[k]:
 			closed[k]++
 		default:
-			t.Errorf("%v crossed the LB, which it tells nothing", f.tcp)
+			t.Errorf("%v crossed the LB, and signals nothing", f.tcp)
 		}
 		if f.tcp.payload > 0 && !f.tcp.has(wire.FIN) {
 			t.Errorf("data crossed the LB: %v", f.tcp)
@@ -141,7 +141,7 @@ func (w *recorded) wantReplies(t *testing.T, signals bool) {
 
 // direct counts the packets with data that servers sent to the client without
 // the LB, and finds the flows whose FIN did: with data it may have no room for
-// the outer header, and the next packet tells the LB instead (agent.bpf.c, wrap).
+// the outer header, and the next packet signals to the LB instead (agent.bpf.c, wrap).
 func (w *recorded) direct(t *testing.T) (data int, late map[flow]bool) {
 	t.Helper()
 	late = map[flow]bool{}
@@ -173,10 +173,10 @@ func (w *recorded) wantUnwrapped(t *testing.T) {
 		}
 		fn := function(f.ip.destination)
 		if f.overhead() != ipv6 || fn != wire.CreateStickiness && fn != wire.RemoveStickiness || f.ip.class != f.tcp.header.class {
-			t.Errorf("a server told the LB %v in %v", f.tcp, f.ip)
+			t.Errorf("a server signalled %v to the LB in %v", f.tcp, f.ip)
 		}
 		if (fn == wire.CreateStickiness) != f.tcp.has(wire.SYN|wire.ACK) {
-			t.Errorf("a server told the LB %s with %v", fn, f.tcp)
+			t.Errorf("a server signalled %s to the LB with %v", fn, f.tcp)
 		}
 		wrapped[f.packet()] = append(wrapped[f.packet()], f)
 	}
@@ -186,7 +186,7 @@ func (w *recorded) wantUnwrapped(t *testing.T) {
 		}
 		came := wrapped[f.packet()]
 		if len(came) == 0 {
-			t.Errorf("the LB sent %v, which no server told it", f.tcp)
+			t.Errorf("the LB sent %v, which no server signalled", f.tcp)
 			continue
 		}
 		if got, want := f.ip.hops, came[0].tcp.header.hops-1; got != want {

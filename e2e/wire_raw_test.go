@@ -14,14 +14,14 @@ import (
 	"proffer/wire"
 )
 
-// nobody is a client address that no socket has: who gets an answer there does
+// unused is a client address that no socket has: a host that gets an answer there does
 // not send a RST.
-var nobody = netip.MustParseAddr("2001:db8:c::ff00")
+var unused = netip.MustParseAddr("2001:db8:c::ff00")
 
-// bareSYN is a SYN from nobody, as an IPv6 packet.
+// bareSYN is a SYN from the unused address, as an IPv6 packet.
 func bareSYN(bed *testbed.Bed, port, seq int, class uint8) []byte {
 	t := wire.TCP{From: uint16(port), To: testbed.Port, Seq: uint32(seq), Flags: wire.SYN}
-	return wire.IP{Source: nobody, Destination: bed.VIP, Class: class, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
+	return wire.IP{Source: unused, Destination: bed.VIP, Class: class, HopLimit: wire.DefaultHopLimit}.TCP(t, nil)
 }
 
 // sendRaw puts packets on the client's link as they are.

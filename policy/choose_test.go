@@ -53,7 +53,7 @@ func TestMixVectors(t *testing.T) {
 	}
 }
 
-// TestCandidatesDiffer: a list has the right length and nobody twice, whatever
+// TestCandidatesDiffer: a list has the right length and no server twice, whatever
 // the numbers of members and choices.
 func TestCandidatesDiffer(t *testing.T) {
 	for members := 0; members <= 9; members++ {

@@ -105,7 +105,7 @@ func (p Packet) Tag() [8]byte {
 	return [8]byte(a[8:])
 }
 
-// Authentic tells whether the tag is that of a key, about a flow.
+// Authentic reports whether the tag is that of a key, about a flow.
 func (p Packet) Authentic(key topo.Key, f policy.Flow) bool {
 	covered := p.List
 	switch {

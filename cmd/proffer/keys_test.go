@@ -246,7 +246,7 @@ func TestKeysHelpIsComplete(t *testing.T) {
 	}
 	for _, cmd := range verbs {
 		if !strings.Contains(general, cmd.Short) || !strings.Contains(general, "proffer keys "+cmd.Name()+" ") {
-			t.Errorf("proffer help keys does not tell of %s", cmd.Name())
+			t.Errorf("proffer help keys does not mention %s", cmd.Name())
 		}
 		code, text, _ := call(t, "help", "keys", cmd.Name())
 		if code != cli.OK || cmd.Long == "" || !strings.Contains(text, cmd.Long) {

@@ -307,7 +307,7 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// Verified tells it of the agent's programs.
+// Verified reports it of the agent's programs.
 func (a *Agent) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.AgentProgAgentIn: a.objs.AgentIn, objects.AgentProgAgentOut: a.objs.AgentOut,

@@ -95,7 +95,7 @@ func testOffered(t *testing.T, seen rig.Hits) {
 		{"ca, first of four, busy", []wire.Function{wire.ConnectAvail, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce}, 4, rig.XDPTX, "pass_on_busy"},
 		{"cf, busy", []wire.Function{wire.ConnectForce}, 4, rig.XDPPass, "accept_force"},
 		{"cf though another follows", []wire.Function{wire.ConnectForce, wire.ConnectForce}, 4, rig.XDPPass, "accept_force"},
-		{"ca with nobody behind", []wire.Function{wire.ConnectAvail}, 4, rig.XDPPass, "accept_force"},
+		{"ca at the last candidate", []wire.Function{wire.ConnectAvail}, 4, rig.XDPPass, "accept_force"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
@@ -232,7 +232,7 @@ func testReuseport(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testNoListener: nobody to take it here; only the LB knows whether all others
+// testNoListener: no listener here; only the LB knows whether all others
 // have been asked, and then our stack refuses.
 func testNoListener(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
@@ -253,7 +253,7 @@ func testNoListener(t *testing.T, seen rig.Hits) {
 	lost.LB = netip.MustParsePrefix("fd00:0:0:dead::/64")
 	r.Send(t, lost.Frame()).Is(t, "no way back", rig.XDPDrop, nil, "drop_no_next_hop")
 	if _, known := r.Conn(t, p.Flow()); known {
-		t.Error("a connection that nobody takes has an entry")
+		t.Error("a connection that no listener takes has an entry")
 	}
 }
 

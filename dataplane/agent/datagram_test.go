@@ -11,7 +11,7 @@ import (
 	"proffer/wire"
 )
 
-// TestDatagramsAtOnce: a datagram goes past whoever has just refused another of
+// TestDatagramsAtOnce: a datagram goes past a server that has just passed on another of
 // its flow, which may not have arrived yet; by force it stays.
 func TestDatagramsAtOnce(t *testing.T) {
 	r := rig.NewAgent(t, rig.Hits{}, udpOffering(func(o *topo.Offering) { o.Cores = 0 }))

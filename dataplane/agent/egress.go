@@ -70,7 +70,7 @@ func (e *egress) close() error {
 	return nil
 }
 
-// leftBehind tells whether the link's only filter is one that a killed agent
+// leftBehind reports whether the link's only filter is one that a killed agent
 // left: then its qdisc is ours to remove.
 func leftBehind(dev *net.Interface) bool {
 	link, err := netlink.LinkByIndex(dev.Index)

@@ -71,7 +71,7 @@ func testNotMine(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testStale: an entry is believed for a second, and while nobody closes; then the
+// testStale: an entry is believed for a second, and while neither side closes; then the
 // kernel is asked whether there is still such a connection.
 func testStale(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
@@ -103,7 +103,7 @@ func testStale(t *testing.T, seen rig.Hits) {
 }
 
 // testAdopted: what the kernel has and the agent forgot becomes known again, as
-// the kernel's connection: an LB that speaks of another one is told.
+// the kernel's connection: an LB that names another connection gets a signal.
 func testAdopted(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	p := rig.Inward(rig.HuntPort, wire.ACK)
@@ -133,7 +133,7 @@ func forget(r *rig.Agent, t *testing.T, p rig.Packet) {
 	rig.ConnsOf(t, r.Agent).Put(t, p.Flow(), rig.ConnEntry{})
 }
 
-// testOtherGeneration: the kernel says whose it is, and the LB that errs is told
+// testOtherGeneration: the kernel knows the owner, and the LB that errs gets a signal
 // with the next answer.
 func testOtherGeneration(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
@@ -184,9 +184,9 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 	ask := rig.To(stranger, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, ask.Frame()).Is(t, "not mine", rig.XDPTX, ask.Onward(rig.HopMAC(2)), "pass_on_not_mine")
 	ask = rig.To(stranger, 0, wire.RecoverStickiness)
-	r.Send(t, ask.Frame()).Is(t, "nobody's", rig.XDPPass, rig.Delivered(stranger), "unowned")
+	r.Send(t, ask.Frame()).Is(t, "of no server", rig.XDPPass, rig.Delivered(stranger), "unowned")
 	if _, known := r.Conn(t, stranger.Flow()); known {
-		t.Error("nobody's flow has an entry")
+		t.Error("a flow without an owner has an entry")
 	}
 	testRecoveredLate(t, r, l)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSignalsOnTheWire: the programs at work on a link. The kernel's own SYN-ACK
-// leaves in its signal, and whoever completes its checksum finds the right place.
+// leaves in its signal, and its checksum is completed in the right place.
 func TestSignalsOnTheWire(t *testing.T) {
 	for _, c := range []struct {
 		wire   topo.Wire

@@ -12,7 +12,7 @@ import (
 	"proffer/wire"
 )
 
-// verdictOn offers a new connection that could be passed on and tells whether
+// verdictOn offers a new connection that could be passed on and reports whether
 // it was taken; it returns the reason too.
 func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why string) {
 	t.Helper()
@@ -80,7 +80,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		rig.Listen(t, rig.HuntPort, 128)
 		p := rig.Inward(rig.HuntPort, wire.SYN)
 		if taken, why := verdictOn(r, t, &p); !taken {
-			t.Error(why, "though nobody asked for the load")
+			t.Error(why, "though the load was not asked for")
 		}
 	})
 	t.Run("accept queue", func(t *testing.T) {

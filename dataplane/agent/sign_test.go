@@ -66,7 +66,7 @@ func testTags(t *testing.T, seen rig.Hits) {
 			t.Fatal(err)
 		}
 	}
-	good(old) // nobody asked
+	good(old) // unasked
 	rotate(old)
 	good(old)
 	bad("by no key of ours", new)

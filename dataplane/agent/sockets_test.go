@@ -86,7 +86,7 @@ func TestSocketsReset(t *testing.T) {
 	open(r, t, "reset by the client", 0)
 }
 
-// TestSocketsListenerClosed: those that nobody accepted go with the listener.
+// TestSocketsListenerClosed: sockets that were not accepted go with the listener.
 func TestSocketsListenerClosed(t *testing.T) {
 	r := newSocketsRig(t, rig.Hits{})
 	l := rig.Listen(t, rig.HuntPort, 128)

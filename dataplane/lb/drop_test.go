@@ -48,7 +48,7 @@ func testPassUntouched(t *testing.T, seen rig.Hits) {
 		{"another address, cut at the ports", elsewhere.Frame()[:57], "pass_not_service"},
 		{"another address, fragment", rig.Altered(elsewhere.Frame(), rig.AtNext, 44), "pass_not_service"},
 		{"IPv4", plain4, "pass_not_service"},
-		{"too big about nobody's flow", rig.TooBig(rig.Outward(8080, wire.ACK), 1400).Frame(), "pass_not_service"},
+		{"too big about an unknown flow", rig.TooBig(rig.Outward(8080, wire.ACK), 1400).Frame(), "pass_not_service"},
 		{"own address", toSelf.Frame(), "pass_own_address"},
 		{"own address, cut short", toSelf.Frame()[:60], "pass_own_address"},
 	} {
@@ -135,7 +135,7 @@ func testUnknownDispatch(t *testing.T, seen rig.Hits) {
 	drop("nm", rig.SignalFrom(2, rig.Inward(rig.HuntPort, wire.ACK), wire.NotMine, 7), "drop_not_from_vip")
 }
 
-// testNoWayOut: nobody to send to, no neighbour, no room before the frame.
+// testNoWayOut: no server to send to, no neighbour, no room before the frame.
 func testNoWayOut(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 0), rig.Service(81, topo.Single, 1, 0), rig.Service(82, topo.Single, 1, 3))
 	r.Send(t, rig.Inward(rig.HuntPort, wire.SYN).Frame()).Is(t, "hunt", rig.XDPDrop, nil, "drop_no_server")
@@ -154,7 +154,7 @@ func testNoWayOut(t *testing.T, seen rig.Hits) {
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+1+i))
 		near := slices.DeleteFunc(r.List(t, 0, p.Flow()), func(s int) bool { return s > 2 })
 		if len(near) == 0 {
-			r.Send(t, p.Frame()).Is(t, "nobody is near", rig.XDPDrop, nil, "drop_no_server")
+			r.Send(t, p.Frame()).Is(t, "no server is near", rig.XDPDrop, nil, "drop_no_server")
 		} else {
 			r.Send(t, p.Frame()).Is(t, "some are near", rig.XDPTX, rig.Offered(p, near), "offer")
 		}

@@ -106,7 +106,7 @@ func testLBUDP(t *testing.T, seen rig.Hits) {
 		forced := rig.Ask(wire.ConnectForce, 0, list[0])
 		forced[0] = rig.WithFlags(forced[0], wire.Final)
 		r.Send(t, rig.SignalFrom(list[1], p, wire.NotMine, 0, carried)).
-			Is(t, "nobody listens", rig.XDPTX, rig.Sent(p, rig.HopMAC(list[0]), forced, carried), "offer_returned")
+			Is(t, "no listener", rig.XDPTX, rig.Sent(p, rig.HopMAC(list[0]), forced, carried), "offer_returned")
 	}
 	r := rig.NewLB(t, seen, crowd(15, rig.OverUDP))
 	p := rig.Datagram(rig.HuntPort, "x")
@@ -201,12 +201,12 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 		r.Send(t, f).Is(t, "not taken any more", rig.XDPDrop, nil, "drop_fragment")
 	}
 	for _, f := range fragmentsOf(rig.OverIPv4(rig.Inward(81, wire.ACK))) {
-		r.Send(t, f).Is(t, "nobody's VIP any more", rig.XDPPass, f, "pass_not_service")
+		r.Send(t, f).Is(t, "a VIP no more", rig.XDPPass, f, "pass_not_service")
 	}
 }
 
 // fragmentsOf are a first and a later fragment of p: what they say inside is
-// nobody's business (RFC 8200 §4.5, RFC 791 §3.1).
+// no concern of the LB (RFC 8200 §4.5, RFC 791 §3.1).
 func fragmentsOf(p rig.Packet) [][]byte {
 	if p.Src.Addr().Is4() {
 		first, later := p.Ip(), p.Ip()

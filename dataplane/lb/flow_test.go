@@ -238,9 +238,9 @@ func testFlowsFull(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testEmbryoFlood: FAILURES.md, SYN flood: 200,000 accepted SYNs that nobody confirms
+// testEmbryonicFlood: docs/failures.md, SYN flood: 200,000 accepted SYNs without an ACK
 // leave every established flow where it is.
-func testEmbryoFlood(t *testing.T, seen rig.Hits) {
+func testEmbryonicFlood(t *testing.T, seen rig.Hits) {
 	const live, flood = 200, 200_000
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
 	client := func(i int) rig.Packet {

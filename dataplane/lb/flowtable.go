@@ -37,7 +37,7 @@ func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 	return nil
 }
 
-// fits tells whether there is memory for the table, unless it is there.
+// fits reports whether there is memory for the table, unless it is there.
 func (l *LB) fits(flows int, adopted bool) error {
 	if adopted {
 		return nil

@@ -157,7 +157,7 @@ func (l *LB) Close() error {
 	return errors.Join(errs...)
 }
 
-// Verified tells it of the LB's program.
+// Verified reports it of the LB's program.
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{objects.LBProgLb: l.objs.Lb}, objects.LBProgLb)
 }

@@ -44,12 +44,12 @@ func TestLB(t *testing.T) {
 		{"reject", testReject},
 		{"sweep", testSweepFlows},
 		{"table full", testFlowsFull},
-		{"flood", testEmbryoFlood},
+		{"flood", testEmbryonicFlood},
 		{"unwrap", testUnwrap},
 		{"unwrap, congestion", testUnwrapCongestion},
 		{"server's malformed", testServerMalformed},
 		{"given back", testGivenBack},
-		{"given back, nobody else", testGivenBackAlone},
+		{"given back, no other server", testGivenBackAlone},
 		{"list continued", testContinued},
 		{"tags", testLBTags},
 		{"tags, on the way out", testSigned},
@@ -193,7 +193,7 @@ func testRetry(t *testing.T, seen rig.Hits) {
 }
 
 // testQuestionTurns: data of an unknown flow that comes again asks in another
-// order each time, as somebody on the way may be down; other data does not.
+// order each time, as a host on the way may be down; other data does not.
 func testQuestionTurns(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
 	r.Remembers = true

@@ -157,7 +157,7 @@ func TestTakeoverResized(t *testing.T) {
 	}
 }
 
-// TestTakeoverOtherLayout: entries whose bits mean something else, or nobody says what,
+// TestTakeoverOtherLayout: entries with bits of another or an unknown meaning,
 // are not read; the rest goes on, and the next daemon has this one's.
 func TestTakeoverOtherLayout(t *testing.T) {
 	for _, other := range []string{"", "layout-1"} {
@@ -226,7 +226,7 @@ func TestPinsElsewhere(t *testing.T) {
 	}
 }
 
-// TestUnpinned: without a place for names all works, and somebody says why.
+// TestUnpinned: without a directory for names all works, and the reason is logged.
 func TestUnpinned(t *testing.T) {
 	rig.Enter(t)
 	for _, c := range []struct{ dir, why string }{

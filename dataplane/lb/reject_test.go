@@ -15,7 +15,7 @@ func rejected(answer rig.Packet, server int, generation uint16, change ...func(*
 	p.Seq, p.Ack, p.Hop, p.Class, p.Options, p.Payload = answer.Ack, 0, 64, 0, nil, nil
 	sent := rig.Sent(p, rig.HopMAC(server), rig.Ask(wire.Reject, generation, server), change...)
 	at := len(sent) - 20
-	clear(sent[at+14 : at+18]) // window 0, and the checksum anew
+	clear(sent[at+14 : at+18]) // window 0, and the checksum again
 	binary.BigEndian.PutUint16(sent[at+16:], (wire.IP{Source: p.Src.Addr(), Destination: p.Dst.Addr()}).Checksum(wire.ProtoTCP, sent[at:]))
 	if p.Src.Addr().Is6() { // its flow label is ours
 		ip := at - 40

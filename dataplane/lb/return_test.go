@@ -78,7 +78,7 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testGivenBackAlone: with nobody else to ask, the one that gave it back has the
+// testGivenBackAlone: with no other server to ask, the server that gave it back has the
 // last word. A server that left the pool has none.
 func testGivenBackAlone(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 1))
@@ -177,7 +177,7 @@ func arrivedAt(frame []byte, last netip.Addr, insert bool) []byte {
 }
 
 // testContinued: FAILURES.md, pool change: when the header does not fit, the list
-// is walked in rounds: everybody is asked once, and the last is a server.
+// is walked in rounds: every server is asked once, and the last is a server.
 func testContinued(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {
 		members int

@@ -12,7 +12,7 @@ import (
 	"proffer/topo"
 )
 
-// allServers is everybody that a flow of cfg may be with, each once.
+// allServers lists the servers that a flow of cfg may be with, each once.
 func allServers(cfg *topo.LB) []topo.Server {
 	var all []topo.Server
 	seen := map[uint64]bool{}
@@ -102,7 +102,7 @@ func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error
 	return dropped, nil
 }
 
-// writeServers writes everybody's record, with the next hop if it is known.
+// writeServers writes every server's record, with the next hop if it is known.
 func (l *LB) writeServers(all []topo.Server) error {
 	hops := byLength(l.CurrentHops)
 	want := make(map[uint32]objects.LBServer, len(all))
@@ -120,7 +120,7 @@ func (l *LB) writeServers(all []topo.Server) error {
 	return nil
 }
 
-// dropServers forgets everybody but all.
+// dropServers forgets all servers but these.
 func (l *LB) dropServers(all []topo.Server) error {
 	dropped, err := l.numbers.drop(all)
 	none := map[uint32]objects.LBServer{}

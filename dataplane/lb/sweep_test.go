@@ -92,7 +92,7 @@ func testLongestAge(t *testing.T) {
 	}
 }
 
-// testSweepTurns: a table is swept in turns, and what each of them kept is told until it
+// testSweepTurns: a table is swept in turns, and the count of each turn is reported until it
 // is its turn again.
 func testSweepTurns(t *testing.T) {
 	rig.Enter(t)

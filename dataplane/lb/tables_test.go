@@ -74,7 +74,7 @@ func TestNumbersStay(t *testing.T) {
 }
 
 // TestUnion: today's candidates, then those of the history, the latest first,
-// each once; nobody who left, and no more than there is room for.
+// each once; no server that left, and no more than there is room for.
 func TestUnion(t *testing.T) {
 	all := rig.Farm(40)
 	svc := rig.Hunting(2, 0)

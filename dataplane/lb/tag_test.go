@@ -126,7 +126,7 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 		all = append(all,
 			forgery{what("without a tag"), rig.SignalTo(1, p.Packet, plain, carried)},
 			forgery{what("without a tag, key named"), rig.SignalTo(1, p.Packet, rig.WithKey(plain, 7), carried)},
-			forgery{what("a key that nobody has"), with(9, own)},
+			forgery{what("a key that no node has"), with(9, own)},
 			forgery{what("key 0"), with(0, own)},
 			forgery{what("the farm's key"), with(7, rig.OldKeys.Farm)},
 			forgery{what("the master key"), with(7, rig.OldKeys.Server)},

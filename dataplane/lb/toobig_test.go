@@ -97,7 +97,7 @@ func TestTooBigOnSmallLink(t *testing.T) {
 	r.Send(t, rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), small).Frame()).Is(t, "no way to the client", rig.XDPDrop, nil, "drop_no_next_hop")
 }
 
-// testTooBigTranslated: RFC 2473 §7.1: the client hears of its own packet, and
+// testTooBigTranslated: RFC 2473 §7.1: the client learns of its own packet, and
 // of a link so much smaller as our header is long.
 func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(3, 8, rig.Over4), rig.Hunting(1, 8, rig.OverUDP))

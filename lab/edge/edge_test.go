@@ -162,7 +162,7 @@ func TestRefuses(t *testing.T) {
 		"a ring of 0 packets: want at least 1":                          func(f *Farm, _ *Traffic) { f.Ring = 0 },
 		"server 1 has 0 cores: want at least 1":                         func(f *Farm, _ *Traffic) { f.Servers[1].Cores = 0 },
 		"service 0 costs 0s on server 1: want more than 0":              func(f *Farm, _ *Traffic) { f.Servers[1].Cost = []time.Duration{0, 1} },
-		"all servers are spare: nobody would take the first flow":       func(f *Farm, _ *Traffic) { f.Servers = []Server{f.Servers[2]} },
+		"all servers are spare: no server would take the first flow":    func(f *Farm, _ *Traffic) { f.Servers = []Server{f.Servers[2]} },
 		"traffic needs a class of flows":                                func(_ *Farm, t *Traffic) { t.Classes = nil },
 		"class 1: service 2: want 0 to 1":                               func(_ *Farm, t *Traffic) { t.Classes[1].Service = 2 },
 		"class 1: mice of 0.5 packets: want at least 1":                 func(_ *Farm, t *Traffic) { t.Classes[1].Packets = 0.5 },

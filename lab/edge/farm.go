@@ -85,7 +85,7 @@ func (f Farm) check() error {
 		}
 	}
 	if members == 0 {
-		return errors.New("all servers are spare: nobody would take the first flow")
+		return errors.New("all servers are spare: no server would take the first flow")
 	}
 	return nil
 }

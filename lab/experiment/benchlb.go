@@ -91,7 +91,7 @@ type lbBench struct {
 	*inkernel.LB
 	keys  []topo.SignalKey
 	known map[string]uint32          // flows of each mode that it has
-	fresh uint32                     // number of the next flow that nobody has used
+	fresh uint32                     // number of the next unused flow
 	tags  map[wire.Function][]uint64 // of each function's signals
 }
 
@@ -188,7 +188,7 @@ func (m *benchMode) known() counts {
 	return counts{"steer": 1}
 }
 
-// unused returns the first of n numbers of flows that nobody has used.
+// unused returns the first of n unused numbers of flows.
 func (l *lbBench) unused(n int) uint32 {
 	first := l.fresh
 	l.fresh += uint32(n)

@@ -156,7 +156,7 @@ func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) err
 	return lb.sweep()
 }
 
-// sweep waits until what is over has been removed: the table tells times to a
+// sweep waits until closed flows have been removed: the table knows times to a
 // quarter of a second.
 func (lb *lbBench) sweep() error {
 	known := uint64(0)

@@ -67,7 +67,7 @@ func (s *benchSession) report() *BenchReport {
 	return report
 }
 
-// verified tells of the programs that were loaded.
+// verified reports the programs that were loaded.
 func (s *benchSession) verified() (all []dataplane.Verified) {
 	type loaded interface {
 		Verified() ([]dataplane.Verified, error)
@@ -131,7 +131,7 @@ func (r *BenchReport) Print(w io.Writer) error {
 // leastClean is the share of clean runs below which nothing has been measured.
 const leastClean = 1.0 / 3
 
-// Holds tells whether the CPU was quiet enough to measure.
+// Holds reports whether the CPU was quiet enough to measure.
 func (r *BenchReport) Holds() error {
 	if float64(r.clean) >= leastClean*float64(r.runs) {
 		return nil

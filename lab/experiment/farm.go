@@ -223,7 +223,7 @@ func (f *Farm) Launch(ctx context.Context, n *testbed.Node) error {
 	return f.ready(ctx, n)
 }
 
-// Reload configures a node's daemon anew and returns when it has applied that.
+// Reload configures a node's daemon again and returns when it has applied that.
 func (f *Farm) Reload(ctx context.Context, n *testbed.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()

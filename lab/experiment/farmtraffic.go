@@ -116,7 +116,7 @@ func (b *bulk) start(ctx context.Context, d traffic.Dial) error {
 	return nil
 }
 
-// Stop ends the streams in good order and tells how each ended.
+// Stop ends the streams in good order and returns how each ended.
 func (b *bulk) Stop() (all []traffic.Transfer) {
 	for _, way := range b.ways {
 		all = append(all, way.Stop()...)

@@ -14,13 +14,13 @@ import (
 	"proffer/topo"
 )
 
-// Forge lets somebody without a key speak SRv6 to every node (FAILURES.md:
+// Forge sends SRv6 without a key to every node (FAILURES.md:
 // "spoofed SR packets from outside", "malformed SRH", "forged client RST or
 // FIN"). The edge of the domain is open, so that addresses inside can be spoofed:
 // what holds then is the nodes' own doing.
 //
 // The functions without a tag, `as` and `dt`, are forged from outside the domain
-// only: whoever can spoof the domain's addresses may send them (docs/wire.md).
+// only: a host that can spoof the domain's addresses may send them (docs/wire.md).
 type Forge struct {
 	Packets  int
 	Servers  int

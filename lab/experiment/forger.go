@@ -9,7 +9,7 @@ import (
 	"proffer/wire"
 )
 
-// forger makes frames of somebody who has no key but knows everything else: all
+// forger makes frames of an attacker that has no key but knows everything else: all
 // locators, all live flows, and the layout of SIDs (docs/wire.md).
 //
 //	ethernet | outer IPv6 | (SRH) | inner IPv6 | TCP | payload
@@ -25,7 +25,7 @@ type forger struct {
 	frame    []byte
 }
 
-// signal is a frame that nobody inside may believe.
+// signal is a frame that no node inside may believe.
 func (f *forger) signal(int) []byte {
 	f.frame = append(f.frame[:0], f.ethernet...)
 	switch f.rng.IntN(8) {
@@ -96,7 +96,7 @@ func (f *forger) client() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(firstPort+f.rng.IntN(ports)))
 }
 
-// tagged is a node's address with a tag that somebody without the key can give:
+// tagged is a node's address with a tag that an attacker without the key can give:
 // none, or a random one.
 func (f *forger) tagged(n *testbed.Node) netip.Addr {
 	tag := f.rng.Uint64()

@@ -59,7 +59,7 @@ func (r *ForgeReport) floods(before, end seen) {
 // JSON is what --json prints.
 func (r *ForgeReport) JSON() any { return r }
 
-// Holds is the promise: forged signals change nothing and reach nobody, and RSTs
+// Holds is the promise: forged signals change nothing and reach no application, and RSTs
 // and FINs by guesswork end nothing.
 func (r *ForgeReport) Holds() error {
 	var errs []error

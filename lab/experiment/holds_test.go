@@ -67,7 +67,7 @@ func TestLossHolds(t *testing.T) {
 		{"good", []*lossy{result(lossHunt, traffic.OK, 1), result(lossRoute, traffic.OK, 1)}, ""},
 		{"timeout", []*lossy{result(lossHunt, traffic.TimedOut, 0), result(lossRoute, traffic.OK, 1)}, ""},
 		{"twice", []*lossy{result(lossHunt, traffic.OK, 2), result(lossRoute, traffic.OK, 1)}, "1 requests were served twice"},
-		{"by nobody", []*lossy{result(lossHunt, traffic.OK, 0), result(lossRoute, traffic.OK, 1)}, "in no server's books"},
+		{"by none", []*lossy{result(lossHunt, traffic.OK, 0), result(lossRoute, traffic.OK, 1)}, "in no server's books"},
 		{"reset", []*lossy{result(lossHunt, traffic.Reset, 1), result(lossRoute, traffic.OK, 1)}, "hunt, 10 % lost: 1 resets"},
 		{"refused", []*lossy{result(lossSingle, traffic.Refused, 0), result(lossRoute, traffic.OK, 1)}, "single, 10 % lost: 1 resets"},
 		{"as without us", []*lossy{result(lossHunt, traffic.Reset, 1), result(lossRoute, traffic.Reset, 1)}, ""},

@@ -160,7 +160,7 @@ func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func
 	return kills, nil
 }
 
-// replaceHost kills an LB's host, builds it anew after a while and announces it.
+// replaceHost kills an LB's host, builds it again after a while and announces it.
 func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, after time.Duration) error {
 	if err := f.Bed.Kill(lb); err != nil {
 		return err

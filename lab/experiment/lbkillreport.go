@@ -85,7 +85,7 @@ func (r *LBKillReport) Summary() LBKillSummary {
 // JSON is what --json prints.
 func (r *LBKillReport) JSON() any { return r.Summary() }
 
-// Holds is the promise: nobody fails, nobody is lost, nobody waits long.
+// Holds is the promise: no request fails, no flow is lost, no client waits long.
 func (r *LBKillReport) Holds() error {
 	s := r.Summary()
 	var errs []error

@@ -15,8 +15,8 @@ import (
 )
 
 // Loss loses frames on every link while short connections are made: is each
-// served once, and does anybody hear a RST (FAILURES.md: "SYN retransmitted while
-// hunting", "SYN-ACK lost")? The same without us tells what TCP alone does.
+// served once, and does a client get a RST (docs/failures.md: "SYN retransmitted while
+// hunting", "SYN-ACK lost")? The same without us shows TCP alone.
 type Loss struct {
 	Losses   []float64 // of frames, on every link in each direction
 	Requests int       // a run

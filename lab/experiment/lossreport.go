@@ -68,7 +68,7 @@ func (r *LossReport) Summaries() []LossRow {
 // JSON is what --json prints: an array, a row a way and loss.
 func (r *LossReport) JSON() any { return r.Summaries() }
 
-// Holds is the promise: nobody is served twice, and hunting resets nobody whom
+// Holds is the promise: no request is served twice, and hunting resets no client that
 // the network alone would not.
 func (r *LossReport) Holds() error {
 	resets := map[float64]int{} // without us

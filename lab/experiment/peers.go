@@ -160,7 +160,7 @@ func (c *contest) turn(ctx context.Context, p peer) (t *turn, err error) {
 	return t, err
 }
 
-// settle returns when the client hears nothing any more of what was before: a download
+// settle returns when the client receives nothing any more of the task before: a download
 // that is broken off has thousands of frames on their way, and a SYN among them may be
 // dropped.
 func (c *contest) settle(ctx context.Context) error {
@@ -194,7 +194,7 @@ func untilStill(ctx context.Context, counter func() (uint64, error)) error {
 }
 
 // perform does a task and takes down what it cost. The kernel counts the run time of
-// eBPF programs only where somebody asks for it, because that takes time as well.
+// eBPF programs only where it is asked for, because that takes time as well.
 func (c *contest) perform(ctx context.Context, t task, b *balancer) (d done, err error) {
 	if err := c.settle(ctx); err != nil {
 		return d, err

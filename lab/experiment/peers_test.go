@@ -176,11 +176,11 @@ func TestProcessTime(t *testing.T) {
 		}
 	}
 	if _, err := processTime(1 << 22); err == nil || !strings.Contains(err.Error(), "read CPU time") {
-		t.Errorf("nobody's CPU time: %v", err)
+		t.Errorf("no process's CPU time: %v", err)
 	}
 }
 
-// TestInstalled: who lacks a program is told which package has it.
+// TestInstalled: a missing program is reported with its package.
 func TestInstalled(t *testing.T) {
 	if err := installed(); err != nil {
 		t.Fatalf("`make test` installs them: %v", err)

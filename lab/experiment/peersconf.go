@@ -13,7 +13,7 @@ import (
 	"proffer/lab/testbed"
 )
 
-// What the proxies are told: the VIP, then all servers. Beyond that they have
+// The proxies' configuration: the VIP, then all servers. Beyond that they have
 // their defaults; HAProxy has none for its timeouts.
 const (
 	haproxyConf = `global

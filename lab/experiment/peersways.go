@@ -117,7 +117,7 @@ func (c *contest) forward(on bool) error {
 		set(c.place(), "ipv6/conf/all/forwarding", forwarding))
 }
 
-// spare lets whoever opens connections have enough ports: each closes thousands a
+// spare gives clients enough ports: each closes thousands a
 // second, and by itself Linux keeps a port for a minute after.
 func (c *contest) spare() error {
 	var errs []error

@@ -9,7 +9,7 @@ import (
 	"proffer/topo"
 )
 
-// pool is a service whose servers are replaced, as all LBs are told of it.
+// pool is a service whose servers are replaced, with a reload of all LBs.
 type pool struct {
 	version int
 	history []topo.Version // newest first

@@ -16,7 +16,7 @@ func nodes(n int) (all []*testbed.Node) {
 	return all
 }
 
-// configured is what an LB is told of the pool.
+// configured is an LB's configuration of the pool.
 func configured(p *pool) topo.Service {
 	lb := &topo.LB{Services: []topo.Service{{}}}
 	p.configure(lb)
@@ -58,7 +58,7 @@ func TestPoolRemembersAllPoolsBefore(t *testing.T) {
 		}
 	}
 	if _, err := p.replace(); err == nil {
-		t.Error("a server was replaced by nobody")
+		t.Error("a server was replaced by none")
 	}
 }
 

@@ -17,7 +17,7 @@ const preferred = -10
 // checked anyway.
 //
 // Sending a packet here walks it through the whole farm inside one system call;
-// with a processor of Go's for each real one, whoever is due waits for that.
+// with a processor of Go's for each real one, a due client waits for that.
 func preferThisProcess() {
 	runtime.GOMAXPROCS(2 * runtime.NumCPU())
 	for tid := range threads(os.Getpid()) {

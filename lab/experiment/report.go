@@ -51,7 +51,7 @@ type PolicySummary struct {
 	Requests int    `json:"requests"`
 	Resets   int    `json:"resets"` // RST on an open connection
 	// Refusals are RSTs to a SYN, and SYNs that had to be sent again because
-	// nobody answered (Linux drops them silently when an accept queue is full).
+	// without an answer (Linux drops them silently when an accept queue is full).
 	Refusals int     `json:"refusals"`
 	Timeouts int     `json:"timeouts"`
 	Errors   int     `json:"errors"` // anything else

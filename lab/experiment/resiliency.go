@@ -18,7 +18,7 @@ type Method string
 const (
 	WithHistory    Method = "hunt"            // asks the candidates of today's and of earlier pools
 	WithoutHistory Method = "hunt-no-history" // asks today's candidates: 6LB
-	ByHash         Method = "single"          // asks nobody: consistent hashing
+	ByHash         Method = "single"          // asks no server: consistent hashing
 )
 
 // Methods are all of them.
@@ -85,7 +85,7 @@ func (e Resiliency) settings(m Method, servers *pool) Settings {
 	return s
 }
 
-// known tells whether there is such a method.
+// known reports whether there is such a method.
 func known(m Method) bool { return slices.Contains(Methods(), m) }
 
 // Check says what cannot be run.

@@ -26,7 +26,7 @@ type rolling struct {
 }
 
 // open opens the flows through the first LB. The daemons of those LBs that will
-// join cold end: nobody has a configuration, a table or a next hop of theirs.
+// join cold end: no node has a configuration, a table or a next hop of theirs.
 func (r *rolling) open(ctx context.Context, from []netip.AddrPort) error {
 	if err := r.bed.Announce(r.bed.LBs[0]); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (r *rolling) open(ctx context.Context, from []netip.AddrPort) error {
 // openRate is gentle: offers that wait in a queue are decided on together.
 const openRate = 2000
 
-// cold tells of an LB whether its daemon is started only as the router turns to
+// cold reports of an LB whether its daemon is started only as the router turns to
 // it. The first has the flows; then every second.
 func cold(lb int) bool { return lb%2 == 1 }
 
@@ -156,7 +156,7 @@ func (r *rolling) recovered(ctx context.Context, lb *testbed.Node) (uint64, erro
 	return r.farm.Count(ctx, []*testbed.Node{lb}, "stickiness_recovered")
 }
 
-// enough says whether the new LB recovered the flows, or they were served in some
+// enough reports whether the new LB recovered the flows, or they were served in some
 // other way and the run shows nothing.
 func (r *rolling) enough(c Change) error {
 	if r.method != ByHash && c.Recovered*10 < c.Live*9 {

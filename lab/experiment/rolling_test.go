@@ -40,7 +40,7 @@ func TestJudgeCountsEachLossOnce(t *testing.T) {
 }
 
 // TestJudgeRefusesTheImpossible: a connection does not move, and the dead do not
-// answer; whoever sees that has measured something else.
+// answer; a run in which that shows has measured something else.
 func TestJudgeRefusesTheImpossible(t *testing.T) {
 	for _, c := range []struct{ server, gone, answer string }{{"s1", "s3", "s2"}, {"s1", "s1", "s1"}} {
 		r := &rolling{server: []string{c.server}, lost: []bool{false}}

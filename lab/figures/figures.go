@@ -1,6 +1,6 @@
 // Package figures draws what an experiment measured, as Figures 3 and 4 of the
 // SRLB paper do, and keeps the numbers behind each picture beside it. A figure
-// is saved three times: SVG for the web, PNG for a glance, CSV for whoever
+// is saved three times: SVG for the web, PNG for a glance, CSV for readers that
 // wants to draw it otherwise. The same input gives the same bytes.
 package figures
 

@@ -53,7 +53,7 @@ func loads() []Load {
 	return all
 }
 
-// drawings are both figures, drawn anew.
+// drawings are both figures, drawn again.
 func drawings(t *testing.T) map[string]*Figure {
 	t.Helper()
 	cdf, err := CDF("CDF, ρ = 0.88", responses())

@@ -119,7 +119,7 @@ type outcome struct {
 }
 
 // measure runs all cells with all seeds. A run cannot be stopped: when ctx ends
-// its outcome waits for nobody.
+// its outcome does not wait for a reader.
 func (d *drawing) measure(p plan) (measured, error) {
 	seeds := p.repeats(d.options)
 	d.Done, d.Runs = 0, len(p.cells)*seeds

@@ -38,7 +38,7 @@ func (f Figure) Takes(o Options) time.Duration {
 	return time.Duration(float64(p.cost()) * float64(p.repeats(o)) / float64(cores))
 }
 
-// Measured tells whether a figure shows the machine where it is drawn: only root
+// Measured reports whether a figure shows the machine where it is drawn: only root
 // can draw it, and never twice with the same bytes.
 func (f Figure) Measured() bool { return f.plan(Options{Seeds: 1}).measured }
 

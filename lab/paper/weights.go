@@ -202,7 +202,7 @@ func hlbScores(o Options) plan {
 	return p
 }
 
-// rare says that some run saw next to nobody in a class.
+// rare means that some run saw next to no request of a class.
 func rare(runs [][]float64, class int) bool {
 	for _, values := range runs {
 		if values[1+classes+class] < 20 {

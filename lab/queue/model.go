@@ -63,7 +63,7 @@ func Solve(p Policy, lambda, delay float64) (*Model, error) {
 }
 
 // negligible says that s_c ≤ λ^c is too small for a float64 to hold precisely:
-// nobody is ever passed on.
+// no flow is ever passed on.
 func negligible(lambda float64, c int) bool { return math.Pow(lambda, float64(c)) < 1e-290 }
 
 // threshold is s_c: the x for which the recursion before (3),

@@ -174,7 +174,7 @@ func TestReducesToSingle(t *testing.T) {
 		}
 	}
 	if m := solve(t, 0, 0.5, 3); m.Passed() != 1 || m.Mean() != 2+3 {
-		t.Errorf("threshold 0 passes on %v of the flows in %v; everybody pays the delay", m.Passed(), m.Mean())
+		t.Errorf("threshold 0 passes on %v of the flows in %v; every flow pays the delay", m.Passed(), m.Mean())
 	}
 }
 

@@ -8,7 +8,7 @@ import "math/rand/v2"
 // are a Poisson process of Workload.PacketRate in every flow in progress.
 //
 // The packets of one pair of LB and server are drawn only when the pair's flows
-// change and at each step: in between nobody looks at the reservoir.
+// change and at each step: in between the reservoir is not read.
 type ages struct {
 	*learned
 	rng   *rand.Rand

@@ -26,7 +26,7 @@ type Farm struct {
 }
 
 // Server is one machine. Up to Workers requests are in hand at once and up to
-// Backlog more are accepted; whoever comes then is refused.
+// Backlog more are accepted; a request that comes then is refused.
 type Server struct {
 	Cores      int
 	Speed      float64 // work a core does in a second, in seconds of service; 0 means 1

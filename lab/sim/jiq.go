@@ -8,7 +8,7 @@ var _ = Register(Family{
 
 // idle is jiq (Lu et al., Join-Idle-Queue, 2011): a core that falls idle enters
 // its server into the queue of one random LB; an LB takes the first of its
-// queue, or anybody.
+// queue, or any server.
 type idle struct {
 	*Engine
 	queues  []fifo

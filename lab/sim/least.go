@@ -69,11 +69,11 @@ func better(a, b rank) rank {
 	return rank{a.key, a.ties + b.ties}
 }
 
-// best is the least key; +Inf if nobody is in the running.
+// best is the least key; +Inf if no server is in the running.
 func (l *least) best() float64 { return l.tree[1].key }
 
 // choose returns one of the servers that have the least key, which one is up to
-// the random word; −1 if nobody is in the running.
+// the random word; −1 if no server is in the running.
 func (l *least) choose(word uint64) int32 {
 	tree := l.tree
 	key, nth := tree[1].key, int32(below(word, int(tree[1].ties)))

@@ -46,7 +46,7 @@ func newOracle(e *Engine, two bool) *oracle {
 		p.alike[s.Power()] = append(p.alike[s.Power()], int32(i))
 	}
 	for s := range p.where {
-		p.where[s] = nobody
+		p.where[s] = none
 		p.Changed(int32(s))
 	}
 	return p
@@ -75,7 +75,7 @@ func (p *oracle) Changed(server int32) {
 	}
 	ns, falls := p.left(server)
 	rank := p.rank(slope{p.farm.Servers[server].Power(), falls})
-	if old := p.where[server]; old != rank && old != nobody {
+	if old := p.where[server]; old != rank && old != none {
 		p.ranks[old].heads.set(p.place[server], math.Inf(1))
 	}
 	p.where[server] = rank

@@ -167,7 +167,7 @@ func (p *finisher) pick(r *Request) int32 {
 	server, _ := p.crowded.find(now, r.demand, best, func(server int32, best float64) float64 {
 		return p.finish(server, r, best+slack)
 	})
-	if server == nobody {
+	if server == none {
 		return p.head(class, word)
 	}
 	return server
@@ -209,7 +209,7 @@ func (p *finisher) give(server int32, r *Request) {
 }
 
 // share is how long a request of this demand takes at a sharing server of speed
-// 1 if nobody comes after it: with n in hand each gets cores/n, and those that
+// 1 if no request comes after it: with n in hand each gets cores/n, and those that
 // need less leave before. Requests on their way or waiting count as in hand,
 // those on their way as needing what the average of them does. It is +Inf if the
 // answer cannot be under most.

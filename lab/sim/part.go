@@ -14,7 +14,7 @@ type Chooser interface {
 // Offerer decides at the servers: a request is offered to Policy.Choices servers,
 // drawn by the flow's hash, one after the other.
 type Offerer interface {
-	// Offer says whether the server r.Server() takes r. If the last of the list
+	// Offer reports whether the server r.Server() takes r. If the last of the list
 	// (r.Last) does not, the offer returns to the server that Return named, the
 	// first unless it did, and that one must take it.
 	Offer(r *Request) bool
@@ -83,7 +83,7 @@ func (r *Request) Server() int32 { return r.server }
 // Service is the request's whole service time on a core of speed 1.
 func (r *Request) Service() time.Duration { return time.Duration(r.service) }
 
-// Last says whether the server that has the offer is the last of the list.
+// Last reports whether the server that has the offer is the last of the list.
 func (r *Request) Last() bool { return r.visit == r.offered-1 }
 
 // Return names the server that has the offer as the one that must take it if none

@@ -62,7 +62,7 @@ func TestAlarmsAndLeast(t *testing.T) {
 			word := rng.Uint64()
 			want := pick(keys, word)
 			if slices.Min(keys) == math.Inf(1) {
-				want = nobody
+				want = none
 			}
 			if got := l.choose(word); l.best() != slices.Min(keys) || int(got) != want {
 				t.Fatalf("%v: least %v of %d, want %d (seed %d)", keys, l.best(), got, want, partsSeed)
@@ -265,7 +265,7 @@ func TestTokens(t *testing.T) {
 	for range 5 {
 		got = append(got, k.take())
 	}
-	if want := []int32{1, 0, 1, 3, nobody}; !slices.Equal(got, want) {
+	if want := []int32{1, 0, 1, 3, none}; !slices.Equal(got, want) {
 		t.Errorf("took %v, want %v", got, want)
 	}
 }

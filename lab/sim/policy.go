@@ -156,5 +156,5 @@ func ParsePolicy(name string) (Policy, error) {
 	return p, nil
 }
 
-// Refined says whether the name has options, empty ones included.
+// Refined reports whether the name has options, empty ones included.
 func (p Policy) Refined() bool { return strings.Contains(p.Name, ":") }

@@ -122,6 +122,6 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%d probes in %v, want %d", probes, r.Lasted, want)
 	}
 	if busy == 0 {
-		t.Error("nobody was ever busy")
+		t.Error("no server was ever busy")
 	}
 }

@@ -35,7 +35,7 @@ func (e *Engine) begin(s *station, i int32) {
 
 func (e *Engine) wait(s *station, i int32) {
 	r := &e.requests.all[i]
-	r.next = nobody
+	r.next = none
 	if s.waiting == 0 {
 		s.head = i
 	} else {

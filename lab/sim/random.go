@@ -7,7 +7,7 @@ import (
 )
 
 // draws is a random stream that is addressed, not consumed: number i is always
-// the same, whoever asks, when and how often. So a request meets the same
+// the same, whichever caller asks, when and how often. So a request meets the same
 // latencies and the same candidates under every policy.
 type draws uint64
 

@@ -15,7 +15,7 @@ type Request struct {
 	lb      int32
 	server  int32
 	next    int32 // in a station's queue, or in the list of free requests
-	bucket  int32 // of the LB's flow table; nobody: untracked
+	bucket  int32 // of the LB's flow table; none: untracked
 
 	list    [maxChoices]int32 // candidates, when the policy hunts
 	offered uint8             // how many are in list
@@ -35,7 +35,7 @@ type requests struct {
 }
 
 func (q *requests) take() int32 {
-	if q.free == nobody {
+	if q.free == none {
 		q.all = append(q.all, Request{})
 		return int32(len(q.all) - 1)
 	}

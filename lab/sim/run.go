@@ -32,7 +32,7 @@ const defaultPacketRate = 5
 func newEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
 	e := &Engine{
 		farm: f, work: w, policy: p,
-		requests: requests{free: nobody},
+		requests: requests{free: none},
 		clock:    newClock(w.Arrivals, seed),
 		service:  newSampler(w.Service, seed, serviceStream),
 		split:    newDraws(seed, splitStream),

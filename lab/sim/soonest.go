@@ -90,11 +90,11 @@ type look struct {
 	bound float64
 }
 
-// find returns the leaf that ends before best, and when; nobody if none does. Of
+// find returns the leaf that ends before best, and when; none if no leaf does. Of
 // equals it is the lowest. end is asked for the truth about a leaf, given the
 // best so far, and may answer +Inf if the leaf ends later than that.
 func (t *soonest) find(now, demand, best float64, end func(leaf int32, best float64) float64) (int32, float64) {
-	at := int32(nobody)
+	at := int32(none)
 	var stack [64]look
 	stack[0] = look{1, now}
 	for n := 1; n > 0; {

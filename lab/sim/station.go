@@ -31,7 +31,7 @@ type job struct {
 	request int32
 }
 
-const nobody = -1
+const none = -1
 
 // present is the number of requests that are not finished.
 func (s *station) present() int32 { return int32(len(s.running)) + s.waiting }
@@ -50,7 +50,7 @@ func (s *station) work() float64 {
 // slope is how fast work shrinks.
 func (s *station) slope() float64 { return float64(s.rate * float64(len(s.running))) }
 
-// settle computes the rate anew and returns when the next completion is due.
+// settle computes the rate again and returns when the next completion is due.
 func (s *station) settle() int64 {
 	n := len(s.running)
 	if n == 0 {

@@ -25,13 +25,13 @@ type token struct {
 }
 
 func newTokens(farm []Server) *tokens {
-	t := &tokens{unused: nobody, count: make([]int32, len(farm))}
+	t := &tokens{unused: none, count: make([]int32, len(farm))}
 	for _, s := range farm {
-		t.first = append(t.first, nobody)
+		t.first = append(t.first, none)
 		t.most = append(t.most, int32(s.Cores))
 	}
 	for m := range t.newest {
-		t.newest[m] = nobody
+		t.newest[m] = none
 	}
 	return t
 }
@@ -42,15 +42,15 @@ func (t *tokens) add(server int32, metric uint8) {
 		t.remove(t.oldest(server))
 	}
 	i := t.unused
-	if i == nobody {
+	if i == none {
 		t.all = append(t.all, token{})
 		i = int32(len(t.all) - 1)
 	} else {
 		t.unused = t.all[i].older
 	}
 	t.reports++
-	t.all[i] = token{server, t.first[server], nobody, t.newest[metric], metric, t.reports}
-	if older := t.newest[metric]; older != nobody {
+	t.all[i] = token{server, t.first[server], none, t.newest[metric], metric, t.reports}
+	if older := t.newest[metric]; older != none {
 		t.all[older].newer = i
 	}
 	t.newest[metric], t.first[server] = i, i
@@ -60,7 +60,7 @@ func (t *tokens) add(server int32, metric uint8) {
 
 func (t *tokens) oldest(server int32) int32 {
 	i := t.first[server]
-	for t.all[i].before != nobody {
+	for t.all[i].before != none {
 		i = t.all[i].before
 	}
 	return i
@@ -68,19 +68,19 @@ func (t *tokens) oldest(server int32) int32 {
 
 // drop is a report that the server is not idle.
 func (t *tokens) drop(server int32) {
-	for t.first[server] != nobody {
+	for t.first[server] != none {
 		t.remove(t.first[server])
 	}
 }
 
 func (t *tokens) remove(i int32) {
 	k := &t.all[i]
-	if k.newer != nobody {
+	if k.newer != none {
 		t.all[k.newer].older = k.older
-	} else if t.newest[k.metric] = k.older; k.older == nobody {
+	} else if t.newest[k.metric] = k.older; k.older == none {
 		t.any[k.metric/64] &^= 1 << (k.metric % 64)
 	}
-	if k.older != nobody {
+	if k.older != none {
 		t.all[k.older].newer = k.newer
 	}
 	link := &t.first[k.server]
@@ -92,15 +92,15 @@ func (t *tokens) remove(i int32) {
 	k.older, t.unused = t.unused, i
 }
 
-// take uses up one token and names its server; nobody if there is none.
+// take uses up one token and names its server; none if there is no token.
 func (t *tokens) take() int32 {
 	fastest := t.fastest()
 	if fastest < 0 {
-		return nobody
+		return none
 	}
 	best := t.newest[fastest]
 	for m := fastest + 1; m <= min(fastest+sameClass, 255); m++ {
-		if k := t.newest[m]; k != nobody && t.all[k].reported > t.all[best].reported {
+		if k := t.newest[m]; k != none && t.all[k].reported > t.all[best].reported {
 			best = k
 		}
 	}

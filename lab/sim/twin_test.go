@@ -10,7 +10,7 @@ import (
 
 // slow is the simulator again, as obvious as it can be: one unsorted list of
 // closures that is searched for the earliest, servers whose every request has
-// its own remaining work, policies that look at everybody. It shares with the
+// its own remaining work, policies that look at every server. It shares with the
 // engine only the random numbers.
 type slow struct {
 	farm Farm

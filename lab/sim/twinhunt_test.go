@@ -24,7 +24,7 @@ func (s *slow) hunt() {
 	}
 	s.lists = func(r *flow) []int { return policy.Candidates(r.hash, len(s.hosts), 2) }
 	s.asked = func(_ *flow, at int, last bool) (bool, int) {
-		return last || acceptors[at].Offer(uint32(s.hosts[at].taken)), nobody
+		return last || acceptors[at].Offer(uint32(s.hosts[at].taken)), none
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *slow) guide() {
 	s.asked = func(r *flow, at int, last bool) (bool, int) {
 		h := s.hosts[at]
 		if h.taken < h.Cores {
-			return true, nobody
+			return true, none
 		}
 		r.metrics = append(r.metrics, h.metric())
 		best := slices.Index(r.metrics, slices.Min(r.metrics))

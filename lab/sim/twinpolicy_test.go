@@ -158,7 +158,7 @@ func (s *slow) foresee(choice draws) {
 
 // first is the server with the earliest end. Of equals it is, in each class of
 // servers, who is free first or has the fewest too many, as the word says; then
-// the class that comes first in the farm; unless nobody is free, then the lowest
+// the class that comes first in the farm; unless no server is free, then the lowest
 // number, after those.
 func (s *slow) first(r *flow, choice draws, free [][]float64, finish func(int, *flow) float64) int {
 	var classes []class

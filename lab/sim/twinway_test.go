@@ -43,7 +43,7 @@ func (s *slow) enter(r *flow) bool {
 	}
 	r.bucket = below(r.hash*golden, s.farm.FlowTable)
 	if s.tables[r.LB][r.bucket] {
-		r.bucket = nobody
+		r.bucket = none
 		return false
 	}
 	s.tables[r.LB][r.bucket] = true
@@ -139,7 +139,7 @@ func (s *slow) answer(r *flow, refused bool) {
 }
 
 func (s *slow) forget(r *flow) {
-	if r.bucket == nobody {
+	if r.bucket == none {
 		return
 	}
 	if s.tables != nil {

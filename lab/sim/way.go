@@ -6,7 +6,7 @@ package sim
 func (e *Engine) send() {
 	i := e.requests.take()
 	r := &e.requests.all[i]
-	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: nobody}
+	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: none}
 	r.service = r.demand
 	if e.work.hasIO() {
 		e.cut(r)
@@ -72,7 +72,7 @@ func (e *Engine) list(r *Request) {
 		return
 	}
 	first := e.leader.Lead(r)
-	if first == nobody {
+	if first == none {
 		return
 	}
 	at := n - 1
@@ -194,7 +194,7 @@ func (e *Engine) reply(i int32) {
 	e.end(i, back+end+2*r.far, end)
 }
 
-// end tells the LB that a flow is over, by the client's FIN or, if the policy
+// end signals to the LB that a flow is over, by the client's FIN or, if the policy
 // hunts, by the server's own signal.
 func (e *Engine) end(i int32, byClient, bySignal int64) {
 	switch {
@@ -212,7 +212,7 @@ func (e *Engine) forget(i int32) {
 	r := &e.requests.all[i]
 	if e.reporter != nil {
 		e.reporter.Signalled(r)
-	} else if r.bucket != nobody {
+	} else if r.bucket != none {
 		if e.tables != nil {
 			e.tables[r.lb][r.bucket] = false
 		}

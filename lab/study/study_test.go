@@ -140,7 +140,7 @@ func TestInterruptedKeepsCompleteRows(t *testing.T) {
 	}
 }
 
-// TestMissing: what is begun is told from what is not.
+// TestMissing: begun runs are distinguished from others.
 func TestMissing(t *testing.T) {
 	b := newBook(small(t, 2, "single", "rr", "jsq"))
 	b.complete = []int{2, 1, 0, 0, 0, 0}

@@ -78,7 +78,7 @@ func survey(t *testing.T, b *Bed) map[string]int {
 			c := dial(t, b.Client, "udp", vip.Addr())
 			first, err := ask(t, c)
 			if err != nil {
-				t.Fatalf("nobody answers at %s: %v", vip.Addr(), err)
+				t.Fatalf("no host answers at %s: %v", vip.Addr(), err)
 			}
 			if second, err := ask(t, c); err != nil || second != first {
 				t.Fatalf("a flow to %s went to %s, then to %q (%v)", vip.Addr(), first, second, err)
@@ -144,7 +144,7 @@ func TestNobodyAnnounced(t *testing.T) {
 	wantSpread(t, b, b.LBs[1])
 }
 
-// hearErrors makes a UDP socket tell of ICMP errors that pass, too.
+// hearErrors makes a UDP socket report passing ICMP errors, too.
 func hearErrors(t *testing.T, c net.Conn) {
 	t.Helper()
 	control(t, c, func(fd int) error {

@@ -67,7 +67,7 @@ func (a *assembly) read(size int, target, source uint8, offset int16) {
 	a.add(unix.BPF_LDX|unix.BPF_MEM|size, target, source, offset, 0)
 }
 
-// count adds one to the 64 bits at target + offset, whole whoever else does.
+// count adds one to the 64 bits at target + offset, atomically.
 func (a *assembly) count(target uint8, offset int16) {
 	a.set(r1, 1)
 	a.add(unix.BPF_STX|unix.BPF_ATOMIC|unix.BPF_DW, target, r1, offset, unix.BPF_ADD)

@@ -8,7 +8,7 @@ import (
 )
 
 // liveUntilKilled builds a bed, kills and revives in it, leaves pins, a process
-// and its child, tells run and pids, and waits to be killed. It gives up by
+// and its child, reports run and pids, and waits to be killed. It gives up by
 // itself after a minute.
 func liveUntilKilled() error {
 	b, err := Up(context.Background(), Config{Servers: 3, LBs: 2, Delay: time.Millisecond})

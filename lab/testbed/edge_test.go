@@ -81,7 +81,7 @@ func srh(segment netip.Addr) []byte {
 // mark ends a packet and names it.
 func mark(name string) []byte { return []byte("=" + name + "=") }
 
-// arrivals injects packets at the client and tells which of them some node has
+// arrivals injects packets at the client and returns which of them some node has
 // got once the last one has arrived, which has to be harmless.
 func arrivals(t *testing.T, b *Bed, packets map[string][]byte) map[string]bool {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 )
 
 // askARP asks on the router's end of a server's link who has an address, and
-// tells whether anybody says so before somebody answers for the next question.
+// reports whether an error comes before the answer to the next question.
 func askARP(t *testing.T, b *Bed, server *Node, target, known netip.Addr) bool {
 	t.Helper()
 	answered := false

@@ -78,7 +78,7 @@ func (s *space) cut(name string) error {
 }
 
 // vanish ends the node's processes and removes its namespace and pins. The
-// name goes first: nobody enters any more.
+// name goes first: no process enters any more.
 func (n *Node) vanish() error {
 	n.dead = true
 	ns, err := os.Open(n.path())
@@ -88,7 +88,7 @@ func (n *Node) vanish() error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close() // the identity is nobody else's meanwhile
+	defer ns.Close() // no other namespace gets the identity meanwhile
 	id, err := identify(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (n *Node) vanish() error {
 		removePins(n.Pin()))
 }
 
-// Revive builds a killed node anew, with the addresses it had and nothing that
+// Revive builds a killed node again, with the addresses it had and nothing that
 // ran or was changed in it since Up: an LB is not announced, a server has
 // nothing Behind it. When it fails or ctx ends, the node stays dead.
 func (b *Bed) Revive(ctx context.Context, n *Node) error {

@@ -119,7 +119,7 @@ func TestDeathsAreNotOthers(t *testing.T) {
 	}
 }
 
-// A dead host says no goodbye: who was connected hears nothing.
+// A dead host sends no goodbye: its peers receive nothing.
 func TestDeadHostIsSilent(t *testing.T) {
 	b := up(t, Config{Servers: 2, Transits: 1})
 	for _, n := range []*Node{b.Servers[1], b.LBs[0], b.Transits[0]} {

@@ -14,7 +14,7 @@ const knocks = 4
 
 // knock sends a datagram to a closed port of the router, in IPv6 and in IPv4,
 // and waits for the refusal, by which time both ends have resolved each other:
-// the first packet of an experiment waits for nobody.
+// the first packet of an experiment does not wait.
 func (n *Node) knock() error {
 	for _, gateway := range []netip.Addr{n.gateway, n.gateway4} {
 		if err := n.knockAt(gateway); err != nil {
@@ -25,7 +25,7 @@ func (n *Node) knock() error {
 }
 
 func (n *Node) knockAt(gateway netip.Addr) (err error) {
-	const discard = 9 // RFC 863; nobody listens
+	const discard = 9 // RFC 863; no listener
 	for range knocks {
 		if err = n.knockOnce(netip.AddrPortFrom(gateway, discard)); err == nil {
 			return nil

@@ -41,7 +41,7 @@ func TestNarrowPath(t *testing.T) {
 			}
 			send(t, c, mtu-f.headers+1)
 			if got := complaint(t, lb, f.tooBig); got != mtu {
-				t.Errorf("the LB hears that %d bytes fit, want %d", got, mtu)
+				t.Errorf("the LB learns that %d bytes fit, want %d", got, mtu)
 			}
 			unix.Close(lb)
 		}

@@ -13,7 +13,7 @@ import (
 const pinDir = "/sys/fs/bpf"
 
 // Pin is the node's own directory for pinned BPF objects. The directory above
-// exists; whoever pins makes this one. Kill removes it, and Close all of the
+// exists; the daemon that pins makes this directory. Kill removes it, and Close all of the
 // bed's.
 func (n *Node) Pin() string { return filepath.Join(pins(n.bed.Run), n.Name) }
 

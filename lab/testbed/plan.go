@@ -28,7 +28,7 @@ type plan struct {
 }
 
 // quiet spares every namespace the second that duplicate address detection
-// takes, and the router solicitations nobody answers. A namespace inherits the
+// takes, and the router solicitations without an answer. A namespace inherits the
 // machine's rp_filter, which would drop what comes back another way.
 func quiet() []sysctl {
 	return []sysctl{

@@ -151,7 +151,7 @@ func (s *stream) greet(verb string) (*bufio.Reader, error) {
 	return in, nil
 }
 
-// wait begins to be patient anew.
+// wait starts the patience again.
 func (s *stream) wait() { _ = s.conn.SetDeadline(time.Now().Add(s.patience)) }
 
 func (s *stream) upload(stop <-chan struct{}) error {

@@ -72,7 +72,7 @@ func TestBulkMovesEveryByte(t *testing.T) {
 	}
 }
 
-// resets are a closed server's: bytes are under way that nobody will read.
+// resets are a closed server's: bytes are under way that no process will read.
 func TestBulkSeesResets(t *testing.T) {
 	to, server := newBulkServer(t, "s1")
 	transfers := start(t, t.Context(), Bulk{Dial{To: to, From: make([]netip.AddrPort, 2)}, true})
@@ -106,8 +106,8 @@ func TestBulkRunsForItsTime(t *testing.T) {
 	if err != nil || len(ended) != 2 || ended[1].Outcome != OK || time.Since(began) < 50*ms {
 		t.Errorf("after %v: %+v, %v, want two streams of 50 ms", time.Since(began), ended, err)
 	}
-	nobody := Dial{To: netip.MustParseAddrPort("[::1]:1"), From: make([]netip.AddrPort, 1)}
-	ended, err = Bulk{nobody, true}.Run(t.Context(), 0)
+	deaf := Dial{To: netip.MustParseAddrPort("[::1]:1"), From: make([]netip.AddrPort, 1)}
+	ended, err = Bulk{deaf, true}.Run(t.Context(), 0)
 	if err != nil || ended[0].Outcome != Refused {
 		t.Errorf("got %+v, %v, want a refusal", ended, err)
 	}
@@ -144,7 +144,7 @@ func TestBulkSeesWhatIsWrong(t *testing.T) {
 		{"bytes lost", false, func(conn net.Conn) {
 			bytesOf(conn, func(b []byte) []byte { return append(b[:70_000], b[70_001:]...) })
 		}, Failed, "byte 7000"},
-		{"ends before it is told to", false, func(conn net.Conn) {
+		{"ends too early", false, func(conn net.Conn) {
 			bytesOf(conn, func(b []byte) []byte { return b })
 			hangUp(conn)
 		}, Closed, "EOF"},

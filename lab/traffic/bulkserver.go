@@ -10,7 +10,7 @@ import (
 )
 
 // BulkServer is the far side of Bulk. A connection begins with a line and is
-// told the server's name:
+// sent the server's name:
 //
 //	put <stream>   the client sends the stream's pattern up to its FIN and is
 //	               told how many bytes came and what was wrong with them

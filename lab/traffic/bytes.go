@@ -23,7 +23,7 @@ func sendBytes(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-	// An error means that the client has left: nobody to tell.
+	// An error means that the client has left: no peer to report to.
 	_, _ = io.Copy(w, Bytes(n))
 }
 

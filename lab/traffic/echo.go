@@ -71,7 +71,7 @@ func (e *Echo) handle(conn net.Conn) {
 			known = id
 		}
 		if _, err := fmt.Fprintf(conn, "%s %s\n", e.name, lines.Text()); err != nil {
-			return // the client has left: nobody to tell
+			return // the client has left
 		}
 	}
 }

@@ -207,7 +207,7 @@ func TestACloseEndsFlowsForGood(t *testing.T) {
 		answers := flows.Exchange(t.Context(), 10*time.Second)
 		assertOutcomes(t, answers, map[Outcome]int{Closed: 5})
 		if answers[0].Server != "" || flows.Servers()[0] != "s1" {
-			t.Errorf("answered by %q, held by %q, want nobody and s1", answers[0].Server, flows.Servers()[0])
+			t.Errorf("answered by %q, held by %q, want no server and s1", answers[0].Server, flows.Servers()[0])
 		}
 	}
 	if err := echo.Serve(l); err != nil {
@@ -247,15 +247,15 @@ func TestFlowsOpenAtTheirRate(t *testing.T) {
 }
 
 func TestFlowsThatCannotOpen(t *testing.T) {
-	nobody := netip.MustParseAddrPort("[::1]:1")
+	deaf := netip.MustParseAddrPort("[::1]:1")
 	foreign := netip.MustParseAddrPort("[2001:db8::1]:5000")
-	flows := openFlows(t, Dial{To: nobody, From: []netip.AddrPort{{}, foreign}})
+	flows := openFlows(t, Dial{To: deaf, From: []netip.AddrPort{{}, foreign}})
 	answers := flows.Exchange(t.Context(), 10*time.Second)
 	if answers[0].Outcome != Refused || answers[1].Outcome != Failed || answers[1].From != foreign || answers[1].Cause == "" {
 		t.Errorf("got %+v, want refused, and failed with its address and cause", answers)
 	}
 	no := errors.New("no such namespace")
-	if _, err := OpenFlows(t.Context(), Dial{To: nobody, From: from(vip, 1), Enter: func() error { return no }}); !errors.Is(err, no) {
+	if _, err := OpenFlows(t.Context(), Dial{To: deaf, From: from(vip, 1), Enter: func() error { return no }}); !errors.Is(err, no) {
 		t.Errorf("got %v, want the error of Enter", err)
 	}
 }

@@ -36,7 +36,7 @@ type Datagram struct {
 // NewEchoUDP returns a server that Serve makes answer. A name has no spaces.
 func NewEchoUDP(name string) *EchoUDP { return &EchoUDP{name: name} }
 
-// Heard lists what was answered so far, in that order.
+// Heard lists the datagrams answered so far, in that order.
 func (e *EchoUDP) Heard() []Datagram {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,7 +99,7 @@ func (e *EchoUDP) answer(conn *net.UDPConn, datagram, control []byte, from netip
 	e.mu.Lock()
 	e.heard = append(e.heard, Datagram{From: plain(from), To: to, ID: id, Text: text})
 	e.mu.Unlock()
-	// An error means that there is no way back: nobody to tell.
+	// An error means that there is no way back: no peer to report to.
 	_, _, _ = conn.WriteMsgUDPAddrPort([]byte(e.name+" "+string(datagram)), control, from)
 }
 

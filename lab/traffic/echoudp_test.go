@@ -47,7 +47,7 @@ func openDatagrams(t testing.TB, d Dial) *Flows {
 }
 
 // The server answers from the address that was asked, not from the one that its
-// kernel would choose: our sockets hear nothing else.
+// kernel would choose: our sockets receive nothing else.
 func TestDatagramsAreAnsweredFromTheServicesAddress(t *testing.T) {
 	const n = 1000
 	for _, c := range []struct{ listen, to string }{
@@ -85,15 +85,15 @@ func assertHeard(t *testing.T, heard []Datagram, to netip.Addr, ends []netip.Add
 		for _, end := range ends {
 			want := Datagram{From: end, To: to, ID: end.String(), Text: round.text}
 			if !slices.Contains(round.heard, want) {
-				t.Fatalf("%+v was not heard", want)
+				t.Fatalf("%+v did not arrive", want)
 			}
 		}
 	}
 }
 
 func TestHowDatagramsFail(t *testing.T) {
-	nobody := netip.MustParseAddrPort("127.0.0.1:1")
-	flows := openDatagrams(t, Dial{To: nobody, From: make([]netip.AddrPort, 2)})
+	deaf := netip.MustParseAddrPort("127.0.0.1:1")
+	flows := openDatagrams(t, Dial{To: deaf, From: make([]netip.AddrPort, 2)})
 	assertOutcomes(t, flows.Exchange(t.Context(), 10*time.Second), map[Outcome]int{Refused: 2})
 
 	mute, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -107,7 +107,7 @@ func TestHowDatagramsFail(t *testing.T) {
 	assertOutcomes(t, answers, map[Outcome]int{OK: 2})
 
 	foreign := netip.MustParseAddrPort("192.0.2.1:5000")
-	flows = openDatagrams(t, Dial{To: nobody, From: []netip.AddrPort{foreign}})
+	flows = openDatagrams(t, Dial{To: deaf, From: []netip.AddrPort{foreign}})
 	if got := flows.Exchange(t.Context(), 10*time.Second)[0]; got.Outcome != Failed || got.From != foreign {
 		t.Errorf("got %+v, want a failure of %s", got, foreign)
 	}

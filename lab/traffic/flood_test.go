@@ -161,7 +161,7 @@ func TestFloodSaysWhatIsWrong(t *testing.T) {
 		{"no clients", func(f *Flood) { f.Clients = netip.Prefix{} }, "not of the family"},
 		{"no end", func(f *Flood) { f.For = 0 }, "never end"},
 		{"next hop", func(f *Flood) { f.NextHop = net.HardwareAddr{1} }, "not two Ethernet addresses"},
-		{"nobody there", func(f *Flood) { f.To = netip.MustParseAddrPort("[2001:db8:1::77]:1") }, "does not answer"},
+		{"no listener", func(f *Flood) { f.To = netip.MustParseAddrPort("[2001:db8:1::77]:1") }, "does not answer"},
 		{"namespace", func(f *Flood) { f.Enter = func() error { return errors.New("no such namespace") } }, "no such namespace"},
 	} {
 		f := good
@@ -172,7 +172,7 @@ func TestFloodSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// numbered makes frames of a protocol that nobody speaks, all in one buffer.
+// numbered makes frames of an unused protocol, all in one buffer.
 func numbered(header []byte) func(int) []byte {
 	frame := make([]byte, 60)
 	copy(frame, header)
@@ -336,7 +336,7 @@ func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
 	<-down
 }
 
-// BenchmarkFlood tells what this machine can do: SYNs a second, the work of the
+// BenchmarkFlood measures this machine's capacity: SYNs a second, the work of the
 // kernel at the other end included.
 func BenchmarkFlood(b *testing.B) {
 	for _, rate := range []float64{50_000, 0} {

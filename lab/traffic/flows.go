@@ -20,7 +20,7 @@ const (
 // Answer is what one flow got in an exchange.
 type Answer struct {
 	From    netip.AddrPort // the client's end
-	Server  string         // who answered; empty: nobody
+	Server  string         // the server that answered; empty: none
 	Outcome Outcome        // OK: alive
 	Cause   string         // why, if Outcome is not OK
 }
@@ -33,7 +33,7 @@ type Flows struct {
 }
 
 // OpenFlows opens TCP connections and returns when each is open or has failed;
-// those that failed are dead, as their answers will tell.
+// those that failed are dead, as their answers will show.
 func OpenFlows(ctx context.Context, d Dial) (*Flows, error) {
 	lines, err := d.connect(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func OpenFlows(ctx context.Context, d Dial) (*Flows, error) {
 	return flowsOf(d, lines, newTCPFlow), nil
 }
 
-// OpenDatagrams opens UDP sockets, which nobody sees before the first Exchange.
-// Each hears only what comes from d.To: an answer from another address is none.
+// OpenDatagrams opens UDP sockets, which no peer sees before the first Exchange.
+// Each receives only packets from d.To: an answer from another address is none.
 // None of them ever dies.
 func OpenDatagrams(d Dial) (*Flows, error) {
 	sockets, err := d.sockets(openDatagram)
@@ -77,7 +77,7 @@ func flowsOf(d Dial, lines []line, newFlow func(net.Conn) *flow) *Flows {
 // Exchange lets every living flow send one line and wait for its answer, all at
 // the same time, and returns one answer a flow in the order of Dial.From. A flow
 // that was reset, closed or never opened stays dead: its answer is its last. When
-// ctx ends, whoever has no answer yet is Silent.
+// ctx ends, a flow without an answer is Silent.
 func (f *Flows) Exchange(ctx context.Context, timeout time.Duration) []Answer {
 	f.rounds++
 	deadline := time.Now().Add(timeout)
@@ -110,8 +110,8 @@ func (f *Flows) setDeadline(at time.Time) {
 	}
 }
 
-// Servers tells, in the order of Dial.From, who answered each flow last; empty:
-// nobody ever did.
+// Servers lists, in the order of Dial.From, the server that answered each flow last; empty:
+// no server ever did.
 func (f *Flows) Servers() []string {
 	servers := make([]string, len(f.flows))
 	for i, flow := range f.flows {

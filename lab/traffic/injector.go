@@ -14,7 +14,7 @@ import (
 // batch a system call, without any queueing discipline between.
 type injector struct {
 	fd       int
-	frames   [batch][]byte // ours: whoever makes frames may use one buffer
+	frames   [batch][]byte // ours: a maker of frames may use one buffer
 	vectors  [batch]unix.Iovec
 	messages [batch]message
 }
@@ -31,7 +31,7 @@ func openInjector(name string) (*injector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find interface: %w", err)
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // protocol 0: it hears nothing
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // protocol 0: it receives nothing
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket (needs CAP_NET_RAW): %w", err)
 	}

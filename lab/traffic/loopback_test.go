@@ -80,7 +80,7 @@ func TestWorkersTakeNoMoreThanTheyCan(t *testing.T) {
 	}
 }
 
-// behave starts a server of one connection that does what it is told with it.
+// behave starts a server of one connection with the given behaviour.
 func behave(t *testing.T, with func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1)
@@ -94,7 +94,7 @@ func behave(t *testing.T, with func(net.Conn)) netip.AddrPort {
 		if conn, err := l.Accept(); err == nil {
 			with(conn)
 			<-ended
-			_ = conn.Close() // not before: the collector closes what nobody holds
+			_ = conn.Close() // not before: the collector closes unreferenced files
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort()
@@ -175,7 +175,7 @@ func TestAFullQueueIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Listen(netip.MustParseAddrPort("[::1]:0"), 1) // nobody accepts: holds 2
+	l, err := Listen(netip.MustParseAddrPort("[::1]:0"), 1) // no process accepts: holds 2
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestCancelEndsARunAtOnce(t *testing.T) {
 	}
 }
 
-// The sender is in a namespace of its own, where nothing is up; nobody else is.
+// The sender is in a namespace of its own, where nothing is up; it is alone.
 func TestEnterMovesTheSenderAlone(t *testing.T) {
 	f := newFarm(t, 1, Machine{Cores: 1, Workers: 1})
 	inside := Client{To: f.addr, Enter: func() error { return unix.Unshare(unix.CLONE_NEWNET) }}

@@ -2,7 +2,7 @@
 // request when it is due and says so when it could not, and an HTTP server
 // whose service times are slept on virtual cores, so that 48 two-core servers
 // fit on two real ones (DESIGN.md §8). What a run recorded is replayed exactly
-// by Replay: the yardstick that tells how true the measured times are.
+// by Replay: the yardstick of how true the measured times are.
 //
 // What must survive failures (FAILURES.md) is seen by flows that live long
 // (Flows and Echo), by streams of which every byte is checked (Bulk) and by

@@ -85,7 +85,7 @@ func knock(hop net.IP, device string) {
 	const discard = 9 // RFC 863
 	conn, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: hop, Port: discard, Zone: device})
 	if err != nil {
-		return // whoever waits for the neighbour will say so
+		return // the wait for the neighbour reports it
 	}
 	_, _ = conn.Write(nil)
 	_ = conn.Close()

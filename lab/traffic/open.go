@@ -22,9 +22,9 @@ type socket struct {
 
 // openSockets prepares the sockets of all requests and closes batches. A socket
 // stays in the namespace in which it was opened: only this has to run where
-// Enter leads, whoever connects it may be anywhere.
+// Enter leads, the connecting thread may be anywhere.
 //
-// The thread is never unlocked: Go ends it with its goroutine, so that nobody
+// The thread is never unlocked: Go ends it with its goroutine, so that no code
 // else gets one in a foreign namespace.
 func (r *run) openSockets(ctx context.Context, batches chan<- []socket) error {
 	defer close(batches)

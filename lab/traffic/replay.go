@@ -9,7 +9,7 @@ import (
 // Replay serves again, in virtual time and without any network, what each server
 // served: rows at their intended starts, with their services, on the server that
 // answered them, each a Machine. It returns their response times in the order of
-// rows; rows that nobody answered have 0. What the measured latencies have more
+// rows; rows without an answer have 0. What the measured latencies have more
 // is the network's, the system's and the measurement's share.
 func Replay(rows []Row, m Machine) []time.Duration {
 	responses := make([]time.Duration, len(rows))

@@ -14,7 +14,7 @@ type Row struct {
 	Connected      time.Duration  // when its SYN-ACK was seen; 0: never
 	Done           time.Duration  // when the whole answer was there, or the failure
 	Service        time.Duration  // what one core works on it
-	Server         string         // who answered; empty: nobody
+	Server         string         // the server that answered; empty: none
 	Outcome        Outcome
 	SYNRetransmits int    // before it was connected
 	Hops           int    // servers that saw its offer; filled in by who knows, else 0

@@ -12,7 +12,7 @@ import (
 // ErrLate is in the error of a run whose requests did not leave on time.
 var ErrLate = errors.New("the generator could not keep its schedule")
 
-// Schedule tells how late the generator sent its requests: Started − Intended.
+// Schedule states how late the generator sent its requests: Started − Intended.
 type Schedule struct {
 	Mean, P50, P99, Max time.Duration
 	MeanLimit, P99Limit time.Duration // the largest with which a result may be claimed

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// The headers by which a request is told from all others and its server known.
+// The headers that identify a request and its server.
 const (
 	HeaderServer = "X-Proffer-Server"
 	HeaderID     = "X-Proffer-Id"

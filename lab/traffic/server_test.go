@@ -92,7 +92,7 @@ func TestServerCountsWhoSleepsAndWakesThemAtClose(t *testing.T) {
 	_ = server.Close()
 	for range 5 {
 		if <-woken {
-			t.Error("a sleeper was told that its hour had passed")
+			t.Error("a sleeper was woken as if its hour had passed")
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 type sleeper struct {
 	clock *Clock
 	alarm *alarm
-	quit  chan struct{} // closed: nobody sleeps any more
+	quit  chan struct{} // closed: no sleeper is left
 
 	mu    sync.Mutex
 	cores *Cores

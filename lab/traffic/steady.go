@@ -32,7 +32,7 @@ func (r Result) Longest() (longest Row) {
 	return longest
 }
 
-// Gap is the longest time in which nobody was answered, of the time from the
+// Gap is the longest time without an answer, of the time from the
 // first intended start to the last end. Its least is the interval of requests.
 func (r Result) Gap() (from, to time.Duration) {
 	if len(r.Rows) == 0 {

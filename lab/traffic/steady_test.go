@@ -48,7 +48,7 @@ func TestStalls(t *testing.T) {
 		{"a failure ends no gap",
 			[]Row{row(0, 0, 1*ms, OK), row(1, 5*ms, 6*ms, Reset), row(2, 10*ms, 12*ms, OK)}, 2, 1 * ms, 12 * ms, 2 * ms},
 		{"never answered again", []Row{row(0, 0, 1*ms, OK), row(1, 5*ms, 105*ms, TimedOut)}, 1, 1 * ms, 105 * ms, 100 * ms},
-		{"nobody answered", []Row{row(0, 5*ms, 9*ms, Refused)}, 0, 5 * ms, 9 * ms, 4 * ms},
+		{"no answer", []Row{row(0, 5*ms, 9*ms, Refused)}, 0, 5 * ms, 9 * ms, 4 * ms},
 	} {
 		r := Result{Rows: c.rows}
 		if got := r.Longest(); got.ID != c.longest || got.Latency() != c.longestKeptClient {

@@ -12,7 +12,7 @@ import (
 // an idle machine, because its poller sleeps in whole milliseconds: a tenth of a
 // 20 ms request. A timerfd is just another descriptor to that poller, and wakes
 // it exactly. (A locked thread that blocks on the timerfd, or in
-// clock_nanosleep, is as exact but has to wake a second thread to run whoever
+// clock_nanosleep, is as exact but has to wake a second thread to run the goroutine that
 // waits for it: measured, 50 to 80 µs more for each.)
 type timer struct {
 	fd   int

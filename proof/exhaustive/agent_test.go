@@ -15,7 +15,7 @@ import (
 	"proffer/wire"
 )
 
-// serverProbe is an agent under test, whose programs are told what its kernel has.
+// serverProbe is an agent under test, with a kernel's state that the test sets.
 type serverProbe struct {
 	in, out  *probe
 	agent    *agent.Agent
@@ -53,7 +53,7 @@ func newServerProbe(t testing.TB, locator topo.Node, hops topo.NextHops, keys ..
 
 const willing = 1 << 20 // a threshold that no load of the test reaches
 
-// tell writes what the kernel has, as struct socket of socket.h.
+// tell writes the kernel's state, as struct socket of socket.h.
 func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 	state := map[fsm.State]uint32{
 		fsm.Request: 12, fsm.Full: 1, fsm.TimeWait: 6, // BPF_TCP_* of linux/bpf.h
@@ -250,7 +250,7 @@ func connAs(e rig.ConnEntry) (c fsm.Conn) {
 	}
 }
 
-// matches tells whether the programs remember what the model does.
+// matches reports whether the programs remember what the model does.
 func (x *agentTree) matches(m *fsm.Agent) bool {
 	for i, p := range x.have.load.Pending {
 		if p.Epoch != m.Expected[i].Epoch || p.Count != m.Expected[i].Count {

@@ -201,7 +201,7 @@ func (n *smallFarm) toServer(i int, f flying, s sight) {
 	}
 }
 
-// ours tells whether the client's live connection is with that kernel.
+// ours reports whether the client's live connection is with that kernel.
 func (n *smallFarm) ours(k *kernel) bool {
 	return n.client.state == callerLive && k.state != fsm.NoSocket && k.state != fsm.TimeWait &&
 		k.isn == n.client.isn && k.own == n.client.peer

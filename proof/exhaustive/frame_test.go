@@ -122,7 +122,7 @@ func readFrame(b []byte) (s sight, err error) {
 	return s, nil
 }
 
-// differs tells what a node did otherwise than the model.
+// differs describes a node's deviation from the model.
 func differs(got rig.Outcome, want fsm.Outcome, in fsm.Packet, beyond []fsm.SID) error {
 	why := slices.Clone(want.Why)
 	slices.Sort(why)

@@ -53,7 +53,7 @@ func (n *smallFarm) happen(what uint32) {
 		n.note("%v pass", d)
 		n.pass(d)
 	case kind < 125:
-		if n.client.state != callerLive && n.client.state != callerOpening { // its ports are used anew
+		if n.client.state != callerLive && n.client.state != callerOpening { // its ports are used again
 			n.open()
 		}
 	default:
@@ -106,7 +106,7 @@ func (n *smallFarm) network(at int, kind uint32) {
 	}
 }
 
-// forge sends a node a signal by somebody who has no key. (as has no tag: all it
+// forge sends a node a signal by an attacker that has no key. (as has no tag: all it
 // can do is end, or ask for, signalling.)
 func (n *smallFarm) forge(which, salt uint32) {
 	c := &n.client
@@ -156,8 +156,8 @@ func (n *smallFarm) remembered() (s farmState) {
 	return s
 }
 
-// calm is the end of every schedule: the network is good again and everybody's
-// timers run, so whoever waits is served.
+// calm is the end of every schedule: the network is good again and all
+// timers run, so every waiting client is served.
 func (n *smallFarm) calm(rounds int, until func() bool) {
 	for range rounds {
 		for range 600 {
@@ -221,7 +221,7 @@ func (n *smallFarm) begin() {
 }
 
 // end: after calm a connection works; once it is closed and its time has passed,
-// nobody remembers it.
+// no node remembers it.
 func (n *smallFarm) end() {
 	n.note("calm")
 	for i := range n.servers {
@@ -247,7 +247,7 @@ func (n *smallFarm) end() {
 	if n.wrong == "" && (n.ours(&n.servers[0].kernel) || n.ours(&n.servers[1].kernel)) {
 		n.fail("the connection does not end: %+v", n.client)
 	}
-	n.calm(25, func() bool { return false }) // requests that nobody wants run out
+	n.calm(25, func() bool { return false }) // unwanted requests run out
 	n.forgotten()
 }
 

@@ -54,7 +54,7 @@ type Conn struct {
 const (
 	Asking    = 1 // the last payload went inward
 	Pending   = 2 // accepted, not arrived
-	Owes      = 4 // has a removal to tell
+	Owes      = 4 // has a removal to signal
 	ClientFIN = 8
 	ServerFIN = 16
 	Spoke     = 64
@@ -73,7 +73,7 @@ func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 	return c, !c.Established
 }
 
-// sure tells whether an entry needs no word of the kernel's: an old one may be of
+// sure reports whether an entry needs no word of the kernel's: an old one may be of
 // a connection that is over while its five-tuple lives elsewhere.
 func (c *Conn) sure(now time.Duration) bool {
 	return c.Flags&(ClientFIN|ServerFIN) == 0 && now-c.Seen < time.Second
@@ -158,7 +158,7 @@ func (a *Agent) accept(now time.Duration, in Packet) {
 	e.Count++
 }
 
-// owns tells whether the flow is here, by the socket table, and which connection:
+// owns reports whether the flow is here, by the socket table, and which connection:
 // a request counts only for a packet that acknowledges its own number.
 func (h Host) owns(s TCP) (mine bool, generation uint16) {
 	switch h.State {
@@ -232,7 +232,7 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 	return deliver(why...)
 }
 
-// recover is recoverStickiness; whoever has the flow tells the LB that asked.
+// recover is recoverStickiness; the owner signals to the LB that asked.
 func (a *Agent) recover(h Host, now time.Duration, in Packet) Outcome {
 	mine, generation := h.owns(in.TCP)
 	switch {
@@ -265,7 +265,7 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 	return deliver("rejected")
 }
 
-// observe keeps what a packet of the client tells.
+// observe keeps the facts of a packet of the client.
 func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic bool) {
 	c.Seen = now
 	expected := s.Seq == c.Next
@@ -342,7 +342,7 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	}
 	switch {
 	case embryonic && !s.has(SYN): // a request may answer for an earlier SYN
-	case !s.has(SYN) && c.repeats(s): // the LB that it was told through may be dead
+	case !s.has(SYN) && c.repeats(s): // the LB that signalled it may be dead
 	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
 		return a, signal(c, wire.CreateStickiness, "signal_create")
 	case c.Flags&Owes != 0: // III: DIRECT + FIN from app
@@ -352,7 +352,7 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	return a, Outcome{Act: Client, Why: []string{"out_direct"}} // III: DIRECT + data from app
 }
 
-// repeats tells whether the server says again what it has said before.
+// repeats reports whether the server sends a segment again.
 func (c *Conn) repeats(s TCP) bool {
 	end := s.Seq + s.Payload
 	if s.has(FIN) {

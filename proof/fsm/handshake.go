@@ -32,10 +32,10 @@ type TCP struct {
 
 func (s TCP) has(flag uint8) bool { return s.Flags&flag != 0 }
 
-// opens tells the first segment of a connection.
+// opens reports whether a segment is the first of a connection.
 func (s TCP) opens() bool { return s.Flags&(SYN|ACK|RST|FIN) == SYN }
 
-// proves tells whether a segment of a flow shows that its client is there.
+// establishes reports whether a segment of a flow shows that its client is there.
 func (s TCP) establishes() bool { return s.Flags&(ACK|SYN|RST) == ACK }
 
 // generation of the connection that the segment opens.
@@ -44,8 +44,8 @@ func (s TCP) generation() uint16 { return wire.Generation(s.Seq) }
 // Node is a server or an LB, by number.
 type Node int
 
-// Nobody is no node.
-const Nobody Node = -1
+// NoNode is no node.
+const NoNode Node = -1
 
 // SID is one segment of a route.
 type SID struct {

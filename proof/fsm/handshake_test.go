@@ -61,7 +61,7 @@ func TestTableII(t *testing.T) {
 	}
 }
 
-// TestTableIII: the same for a server, and what its next answer tells the LB.
+// TestTableIII: the same for a server, and its next signal to the LB.
 func TestTableIII(t *testing.T) {
 	a := Agent{}
 	offered := to(wire.ConnectAvail, opensIt)

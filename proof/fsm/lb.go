@@ -38,7 +38,7 @@ const (
 	ClosedReset  = 4 // by the server
 )
 
-// Over tells whether only the linger time is left of a flow.
+// Over reports whether only the linger time is left of a flow.
 func (f Flow) Over() bool { return f.Closed&ClosedReset != 0 || f.Closed&3 == 3 }
 
 func (f *Flow) touch(now time.Duration) { f.Seen = dated(now) }
@@ -106,11 +106,11 @@ func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
 // offer asks the candidates; who had the five-tuple last comes first.
 func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 	times := l.seen(now, s.Seq)
-	first, why := Nobody, "offer"
+	first, why := NoNode, "offer"
 	if times > 0 {
 		why = "offer_retry"
 	}
-	last := Nobody
+	last := NoNode
 	if l.Flow.Known {
 		last = l.Flow.Server
 		if l.Flow.Announced != s.generation() {
@@ -120,12 +120,12 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 	} else if l.Embryonic.alive(now) {
 		last = l.Embryonic.Server
 	}
-	if last != Nobody && times < 2 { // else it does not answer
+	if last != NoNode && times < 2 { // else it does not answer
 		first, why = last, "offer_again"
 	}
 	n := len(pool.Candidates)
 	var list []Node
-	if first != Nobody {
+	if first != NoNode {
 		list = append(list, first)
 	}
 	for i := range n { // unanswered twice: in another order
@@ -159,7 +159,7 @@ func offerTo(list []Node, forced int, like SID) Outcome {
 	return out
 }
 
-// recover asks whose the packet is. One that comes again has found nobody: the
+// recover asks for the packet's owner. A packet that comes again has found none: the
 // order turns, as a host on the way may be down.
 func (l *LB) recover(pool Pool, now time.Duration, s TCP) Outcome {
 	turn := l.seen(now, s.Seq) % len(pool.Members)
@@ -167,7 +167,7 @@ func (l *LB) recover(pool Pool, now time.Duration, s TCP) Outcome {
 	return question(list, "recover")
 }
 
-// seen notes a packet without an entry and tells how often it came before.
+// seen notes a packet without an entry and returns how often it came before.
 func (l *LB) seen(now time.Duration, seq uint32) int {
 	was, known := l.past.find(seq)
 	if !known || seconds(now)-was.second > 64 {
@@ -241,7 +241,7 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 }
 
 // conflict ends the request of a server that came second, once the client has
-// acknowledged the first: before, it may have heard this one by another LB.
+// acknowledged the first: before, it may have got this answer by another LB.
 func conflict(in Packet, acknowledged bool) Outcome {
 	if !in.has(SYN) || !acknowledged {
 		return Outcome{Why: []string{"stickiness_conflict", "drop_stickiness_conflict"}}
@@ -279,7 +279,7 @@ func (l *LB) remove(now time.Duration, in Packet) Outcome {
 func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
 	but := func(list []Node) []Node {
 		if len(pool.Members) < 2 {
-			return list // nobody else: it has the last word
+			return list // no other server: it has the last word
 		}
 		return slices.DeleteFunc(slices.Clone(list), func(n Node) bool { return n == in.From })
 	}
@@ -300,7 +300,7 @@ func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
 	return question(but(pool.Members), append(why, "recover_returned")...)
 }
 
-// Places of a list that goes on: members, whoever is first, candidates.
+// Positions of a list that goes on: members, the first server, candidates.
 const placeCandidates = 16
 
 // goOn sends a packet to the rest of a list that did not fit it.

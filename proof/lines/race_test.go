@@ -50,7 +50,7 @@ const (
 // content is what a table knows: the word of each flow.
 type content [mostFlows]uint64
 
-// ended is what the CPUs were told and what they left.
+// ended holds the CPUs' results and the table they left.
 type ended struct {
 	told [2][mostDeeds]uint64
 	left content
@@ -241,7 +241,7 @@ func inTurns(turns []byte) string {
 }
 
 // left reads the table at rest and holds it against lines.h: no entry is half made,
-// none is moving, none twice, none where nobody looks for it, and displaced entries are counted.
+// none is moving, none twice, none where no reader looks for it, and displaced entries are counted.
 func (k *track) left(m *moment) (c content, err error) {
 	var counted [fewLines]int
 	for line := range uint32(fewLines) {

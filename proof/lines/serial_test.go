@@ -52,7 +52,7 @@ func (k *track) orders(all map[ended]bool, e ended, begun [2]int, may may) {
 	}
 }
 
-// plainly is what a deed tells and leaves.
+// plainly holds the result of a deed and the table it leaves.
 type plainly struct {
 	told uint64
 	left content

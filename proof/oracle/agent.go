@@ -10,7 +10,7 @@ import (
 
 // Offering is a service of a server as far as the headers' fate depends on it.
 type Offering struct {
-	Listening bool // somebody accepts connections, and has room
+	Listening bool // a process accepts connections, and has room
 	Takes     bool // offers that could be passed on too
 }
 
@@ -20,7 +20,7 @@ type Agent struct {
 	Node
 	Services map[topo.VIP]Offering
 	waits    map[policy.Flow]uint16 // generation
-	refused  map[uint16]uint32      // by place: a newcomer takes that of who was there
+	refused  map[uint16]uint32      // by slot: a new offer takes the slot of an old one
 }
 
 // Receive answers one frame from the link and remembers what it accepted.
@@ -91,7 +91,7 @@ func (a *Agent) perform(eth link, s *signal, service Offering) Answer {
 }
 
 // offered: a connection that is here already is answered again; another is taken
-// if somebody listens and has nothing against it, or must.
+// if a process listens and its load allows it, or the server must.
 func (a *Agent) offered(eth link, s *signal, service Offering) Answer {
 	_, more := s.next()
 	generation := generationOf(s.upper.seq)

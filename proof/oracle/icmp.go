@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// tooBigFor is what the sender of p must hear of a link of mtu bytes (RFC 4443
+// tooBigFor is the error to the sender of p for a link of mtu bytes (RFC 4443
 // §3.2, RFC 1191 §4), from the VIP. The whole quoted packet fits a minimal link,
 // or is 64 bytes. False: there is not enough of it.
 func tooBigFor(p ip, raw []byte, u upper, mtu int) ([]byte, bool) {
@@ -99,7 +99,7 @@ func (l *LB) aboutOurs(outer ip) Answer {
 	if u.kind == tooBig {
 		return drop(TooBig)
 	}
-	// A quote of a transport header that cannot be is nobody's packet; one that
+	// A quote of a transport header that cannot be is no node's packet; a quote that
 	// is cut short is.
 	if u.bad != "" {
 		return drop(BadTooBig)

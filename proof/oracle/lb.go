@@ -37,8 +37,8 @@ type owner struct {
 
 func (o owner) over() bool { return o.reset || o.client && o.closed }
 
-// seen is what the LB remembers of SYNs: little, and a newcomer takes the place
-// of whoever was there.
+// seen is the LB's memory of SYNs: little, and a new SYN takes the slot
+// of an old one.
 type seen struct {
 	digest uint32
 	times  int
@@ -163,7 +163,7 @@ func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 
 // ask finds out whose the flow of a packet is. The order turns with every packet
 // that comes again; datagrams are thought to do so from the fourth of a flow on,
-// and then every other one asks nobody and is offered.
+// and then every second packet asks no server and is offered.
 func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	w := wish{question: true, offer: u.kind == udp}
 	if u.kind != tooBig {
@@ -179,7 +179,7 @@ func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	return l.toMany(p, raw, u, svc, w, Asked)
 }
 
-// offer proffers a new connection: to who has the five-tuple, if anybody, then to
+// offer proffers a new connection: to the server that has the five-tuple, if any, then to
 // its candidates. One that comes again says so; from the second time on others
 // come first, and every other time the first must take it.
 func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
@@ -254,7 +254,7 @@ func (l *LB) forward(p ip, raw []byte, u upper, svc *topo.Service, w path, why R
 	return l.send(mac, w.put(p, labelOf(u.flow)), why)
 }
 
-// tellTooBig answers a packet that has no room for its path. The client hears of
+// tellTooBig answers a packet that has no room for its path. The client learns of
 // a size that has room for every usual one: a question to as many servers as an
 // offer has, and the way back.
 func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {

@@ -47,8 +47,8 @@ func (l *LB) fromDomain(outer ip) Answer {
 	}
 }
 
-// believed tells whether a signal carries its sender's tag. An LB without keys
-// believes everybody.
+// believed reports whether a signal carries its sender's tag. An LB without keys
+// believes every sender.
 func (l *LB) believed(s *signal, own bool) bool {
 	if len(l.Keys) == 0 {
 		return true

@@ -69,7 +69,7 @@ const (
 	GoneOn        Reason = "list continued"
 	Rejected      Reason = "second acceptance rejected"
 	Echoed        Reason = "echoed"
-	ToldTooBig    Reason = "sender told that it was too big"
+	ToldTooBig    Reason = "sender informed that it was too big"
 )
 
 func pass(why Reason) Answer { return Answer{Action: Pass, Why: why} }

@@ -65,7 +65,7 @@ func (j *judge) forget(t testing.TB) {
 	}
 }
 
-// agree compares action and bytes; bytes of a dropped frame are nobody's.
+// agree compares action and bytes; bytes of a dropped frame do not matter.
 func agree(got rig.Outcome, frame []byte, want oracle.Answer) error {
 	untouched := got.Action == rig.XDPPass && bytes.Equal(got.Frame, frame)
 	switch {
@@ -205,7 +205,7 @@ func newSignedLBJudge(t testing.TB) *judge {
 }
 
 // newAgentJudge: a service that takes what it can, one that takes what it
-// must, one that nobody listens for.
+// must, an offer without a listener.
 func newAgentJudge(t testing.TB) *judge {
 	t.Helper()
 	eager := rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Acceptance = topo.Always })

@@ -90,7 +90,7 @@ func (s *signal) signed() []netip.Addr {
 	}
 }
 
-// authentic tells whether the sender's address is the tag that key gives.
+// authentic reports whether the sender's address is the tag that key gives.
 func (s *signal) authentic(key topo.Key) bool {
 	a := s.sender.As16()
 	tag := tagOf(key, s.upper.flow, s.from(), s.signed())

@@ -140,7 +140,7 @@ func parseICMP(p ip, echoRequest, unreachable byte, header int) upper {
 	}
 	u.broken = true
 	q, ok := parseIP(b[8:])
-	if !ok && len(b) >= 8+20 && !p.six && b[8] == 0x45 { // nobody minds the length that it says
+	if !ok && len(b) >= 8+20 && !p.six && b[8] == 0x45 { // its length field does not matter
 		q, ok = ip{
 			next: b[17], src: netip.AddrFrom4([4]byte(b[20:24])), dst: netip.AddrFrom4([4]byte(b[24:28])),
 		}, true

@@ -17,7 +17,7 @@ type either struct {
 }
 
 // eithers are packets of unknown flows to two states of one service, which
-// differ in everybody who is asked.
+// differ in all servers that are asked.
 func eithers(r *rig.LB, t testing.TB, flows int, one, two topo.Service) (out []either) {
 	t.Helper()
 	for i := range flows {

@@ -21,7 +21,7 @@ import (
 )
 
 // sentTo is what became of a client's packet: the server that it was sent to and
-// of which generation; 0: everybody was asked.
+// of which generation; 0: every server was asked.
 type sentTo struct {
 	server     int // + 1
 	generation uint16
@@ -31,7 +31,7 @@ type sentTo struct {
 type worker struct {
 	prog  *ebpf.Program
 	rng   *rand.Rand
-	own   map[uint32]sentTo // what must be true, as nobody else touches these
+	own   map[uint32]sentTo // must be true, as no other worker touches these
 	first uint32            // of these flows
 	late  int               // removals that had to be said again
 	full  int
@@ -51,7 +51,7 @@ func (c *worker) run(frame []byte) ([]byte, error) {
 	return o.DataOut, err
 }
 
-// where sends data and tells what became of it.
+// where sends data and returns its outcome.
 func (c *worker) where(flow uint32) (sentTo, error) {
 	out, err := c.run(rig.CrowdFlow(flow).Frame())
 	if err != nil || len(out) < 54 {
@@ -73,7 +73,7 @@ func (c *worker) where(flow uint32) (sentTo, error) {
 	}
 }
 
-// tell says that a server has a flow, by an answer.
+// tell signals that a server has a flow, by an answer.
 func (c *worker) tell(flow uint32, s sentTo) error {
 	p := rig.Outward(rig.HuntPort, wire.ACK)
 	p.Dst = rig.CrowdClient(flow)

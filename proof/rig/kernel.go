@@ -68,7 +68,7 @@ func Eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Queue opens n connections that nobody accepts and waits until all are queued.
+// Queue opens n connections that are not accepted and waits until all are queued.
 func Queue(t testing.TB, listener int, port uint16, n int) {
 	t.Helper()
 	for i := range n {

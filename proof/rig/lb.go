@@ -114,7 +114,7 @@ func LoadLB(t testing.TB, seen Hits, cfg *topo.LB) *LB {
 	return LBAround(t, seen, l, cfg)
 }
 
-// LBAround is a rig of an LB that somebody else closes.
+// LBAround is a rig of an LB that the caller closes.
 func LBAround(t testing.TB, seen Hits, l *lb.LB, cfg *topo.LB) *LB {
 	t.Helper()
 	r := &LB{LB: l, Cfg: cfg, retries: PagesOf(t, l.Objects().Syns), Table: TableOf(t, l, cfg)}
@@ -336,7 +336,7 @@ func Lean(upper bool, choices int, change ...func(*topo.Service)) topo.Service {
 
 func At81(s *topo.Service) { s.VIP.Port = 81 }
 
-// KnowFarm tells the next hops of n servers, be they there or not.
+// KnowFarm writes the next hops of n servers, be they there or not.
 func (r *LB) KnowFarm(t testing.TB, n int) {
 	t.Helper()
 	hops := topo.NextHops{netip.PrefixFrom(ClientAddr, 128): RouterMAC}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// program has a verb that fails as it is told to.
+// program has a verb that fails on demand.
 func program(err error) *cobra.Command {
 	verb := &cobra.Command{Use: "verb", Args: NoArguments, RunE: func(cmd *cobra.Command, _ []string) error { return err }}
 	return Root(&cobra.Command{Use: "program"}, verb)

@@ -70,7 +70,7 @@ const (
 	layouts = "layout-*"
 )
 
-// onBPFFS tells whether the nearest existing directory is one of bpffs.
+// onBPFFS reports whether the nearest existing directory is one of bpffs.
 func onBPFFS(dir string) bool {
 	var fs unix.Statfs_t
 	for {

@@ -152,7 +152,7 @@ func modeOf(dev int) string {
 	return "native"
 }
 
-// Adopted tells whether an earlier daemon's data plane was taken over.
+// Adopted reports whether an earlier daemon's data plane was taken over.
 func (p *Plane) Adopted() bool { return p.Pins.link != nil }
 
 // Unpinned is the reason why nothing of this plane outlives its daemon; empty: it does.

@@ -9,7 +9,7 @@ import (
 	"proffer/proof/rig"
 )
 
-// TestVerified: the programs leave the verifier most of its patience, and whoever adds
+// TestVerified: the programs leave the verifier most of its patience, and a change that adds
 // to them notices what that costs.
 func TestVerified(t *testing.T) {
 	const most = 20_000
