@@ -73,7 +73,7 @@ int agent_out(struct __sk_buff *skb)
 		return verdict(AGENT_SIGNAL_DEFERRED, TC_ACT_UNSPEC);
 	if (fn == FN_CREATE_STICKINESS)
 		return verdict(AGENT_SIGNAL_CREATE, TC_ACT_UNSPEC);
-	clear_flag(e.c, CONN_OWES);
+	clear_flag(e.c, CONN_REMOVAL_DUE);
 	return verdict(AGENT_SIGNAL_REMOVE, TC_ACT_UNSPEC);
 }
 

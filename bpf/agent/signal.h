@@ -22,7 +22,7 @@ static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p
 static __always_inline bool sent_before(struct conn *c, const struct packet *p)
 {
 	__u32 end = p->seq + p->payload + !!(p->flags & TCP_SYN) + !!(p->flags & TCP_FIN);
-	bool before = !set_flag(c, CONN_SPOKE) && (__s32)(end - c->next_out) <= 0;
+	bool before = !set_flag(c, CONN_NEXT_OUT) && (__s32)(end - c->next_out) <= 0;
 
 	if (!before)
 		c->next_out = end;
@@ -48,10 +48,10 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 	if (p->payload || ends)
 		load_on_out(c);
 	if (ends)
-		set_flag(c, CONN_OWES);
+		set_flag(c, CONN_REMOVAL_DUE);
 	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
 		return FN_NONE;
 	if (c->state == CONN_WAIT)
 		return FN_CREATE_STICKINESS;
-	return c->flags & CONN_OWES ? FN_REMOVE_STICKINESS : FN_NONE;
+	return c->flags & CONN_REMOVAL_DUE ? FN_REMOVE_STICKINESS : FN_NONE;
 }

@@ -134,13 +134,13 @@ enum conn_state {
 };
 
 enum conn_flags {
-	CONN_ASKING = 1,  /* last payload went inward, none out since */
-	CONN_PENDING = 2, /* accepted, not arrived */
-	CONN_OWES = 4,	  /* a removal that did not fit its packet */
+	CONN_ASKING = 1,      /* payload went inward, none outward since */
+	CONN_PENDING = 2,     /* accepted, its handshake unfinished */
+	CONN_REMOVAL_DUE = 4, /* rms did not fit its packet */
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
-	CONN_INSERT = 32, /* signals are inserted, as its packets are */
-	CONN_SPOKE = 64,  /* next_out counts */
+	CONN_INSERT = 32,   /* signals are inserted, as its packets are */
+	CONN_NEXT_OUT = 64, /* next_out is valid */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 

@@ -54,7 +54,7 @@ func testOut(t *testing.T, seen rig.Hits) {
 	answerOut(r, t, p, 0).Is(t, "FIN before the LB knows", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), generation, wire.AckStickiness).Frame())
 	p.Flags = wire.ACK
-	answerOut(r, t, p, 0).Is(t, "the removal it still owes", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "the removal still due", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
 	answerOut(r, t, p, 0).Is(t, "nothing to say", tcUnspec, p.Frame(), "out_direct")
 	for _, flags := range []byte{wire.FIN | wire.ACK, wire.FIN | wire.ACK | wire.PSH, wire.RST, wire.RST | wire.ACK} {
 		p.Seq += 100

@@ -52,7 +52,7 @@ func TestTwinAccept(t *testing.T) {
 	objs, rng := loadTwin(t), rig.Random(t)
 	in, out := make([]twin.TwinAcceptIn, batch), make([]twin.TwinAcceptOut, batch)
 	for round := range 3 * twinSteps / batch {
-		acceptor, offering, load := rules(rng, topo.Acceptance(round%3))
+		acceptor, offering, load := rules(rng, topo.Acceptance(round%len(topo.Acceptances())))
 		if err := objs.Tested.Set(offering); err != nil {
 			t.Fatal(err)
 		}
