@@ -119,10 +119,10 @@ static __always_inline bool acknowledges(const struct packet *p, __u64 embryonic
 	       (p->kind == KIND_TCP && p->flags & TCP_ACK && p->ack == expected_ack(embryonic));
 }
 
-/* establish returns the word of an embryonic entry after a packet of its flow: established,
+/* flow_establish returns the word of an embryonic entry after a packet of its flow: established,
  * unchanged, or 0 if the packet acknowledges something else. That belongs to a connection with
  * another server, which the entry's server would reset. */
-static __always_inline __u64 establish(const struct packet *p, __u64 embryonic)
+static __always_inline __u64 flow_establish(const struct packet *p, __u64 embryonic)
 {
 	__u64 word = established_word(server_in_word(embryonic), generation_in_word(embryonic));
 
@@ -141,7 +141,7 @@ static __always_inline __u64 flow_of(const struct packet *p)
 					     : flow_find_inline(p->hash, true);
 
 	if (word && !(word & WORD_ESTABLISHED))
-		return establish(p, word);
+		return flow_establish(p, word);
 	if (both_closed(word) && p->payload) /* perhaps of a later connection */
 		return 0;
 	if (p->kind == KIND_TCP && p->flags & TCP_FIN)

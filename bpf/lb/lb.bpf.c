@@ -31,8 +31,8 @@ static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
 	return dispatch(ctx, p, svc, &scr->destination);
 }
 
-/* function_of reads the function again, so that the verifier joins the ways of all functions. */
-static __always_inline __u16 function_of(const struct sr *sr)
+/* signal_function reads the function again, so that the verifier joins the ways of all functions. */
+static __always_inline __u16 signal_function(const struct sr *sr)
 {
 	return bpf_ntohs(*(const volatile __be16 *)&sr->sid.function_be);
 }
@@ -65,7 +65,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
 	if (how != OPENED)
 		return malformed_sr(how);
-	fn = function_of(sr);
+	fn = signal_function(sr);
 	if (sr->left >
 	    p->inserted) /* the last segment of an inserted list is the packet's destination */
 		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
@@ -84,7 +84,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	p->hash = digest(&p->t);
 	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
-	fn = function_of(sr);
+	fn = signal_function(sr);
 	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
 		return forward_answer(ctx, scr, svc);
 	if (fn == FN_NOT_MINE)

@@ -69,8 +69,8 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-/* first_slot needs no secret: senders of packets do not choose services. */
-static __always_inline __u32 first_slot(const struct service_key *key)
+/* service_slot needs no secret: senders of packets do not choose services. */
+static __always_inline __u32 service_slot(const struct service_key *key)
 {
 	const __u64 *half = (const void *)&key->vip;
 	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
@@ -134,7 +134,7 @@ static __always_inline struct service *service_at(const struct in6_addr *vip, __
 	struct service *s;
 
 	set_word(&key.port_be, port_be | (__u32)protocol << 16);
-	first = first_slot(&key);
+	first = service_slot(&key);
 	number = record_at(first);
 	s = bpf_map_lookup_elem(&services, &number);
 	if (number == NO_RECORD || !s || same_service(&s->key, &key))

@@ -15,8 +15,8 @@ static __always_inline bool timed_out(__u64 fp, __u64 word, __u16 now, const str
 	       (is_over(word) ? s->linger_ns : s->idle_ns) + (1ULL << SEEN_SHIFT);
 }
 
-/* sweep_line is the callback of bpf_loop. */
-static long sweep_line(__u64 i, struct sweep *s)
+/* sweep_flow_line is the callback of bpf_loop. */
+static long sweep_flow_line(__u64 i, struct sweep *s)
 {
 	__u32 line = s->from + i;
 	struct line *l = line_at(line);
@@ -50,7 +50,7 @@ int sweep_flows(struct xdp_md *ctx)
 	if (!data)
 		return XDP_ABORTED;
 	s = *data;
-	bpf_loop(s.count, sweep_line, &s, 0);
+	bpf_loop(s.count, sweep_flow_line, &s, 0);
 	c = (struct cursor){ (void *)(long)ctx->data, (void *)(long)ctx->data_end };
 	data = take(&c, sizeof(*data));
 	if (!data)

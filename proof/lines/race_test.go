@@ -141,7 +141,7 @@ func (k *track) next(m *moment, i int) bool {
 		switch k.do[i][p.begun-1].call {
 		case "flow_change":
 			told = uint64(uint8(told)) // a bool
-		case "sweep_line":
+		case "sweep_flow_line":
 			told = 0
 		}
 		p.cpu, p.busy, p.told[p.begun-1] = cpu{}, false, told
@@ -150,7 +150,7 @@ func (k *track) next(m *moment, i int) bool {
 }
 
 func (k *track) call(d deed) cpu {
-	if d.call == "sweep_line" {
+	if d.call == "sweep_flow_line" {
 		p := k.code.call(d.call, uint64(d.flow), atStack)
 		if _, err := binary.Encode(p.stack[:argBytes], binary.LittleEndian, k.sweep); err != nil {
 			k.Fatal(err)

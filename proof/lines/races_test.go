@@ -18,7 +18,7 @@ func addAs(flow int, word uint64) deed      { return deed{call: "flow_add", flow
 func find(flow int) deed                    { return deed{call: "flow_find", flow: flow} }
 func becomes(flow int, was, to uint64) deed { return deed{"flow_change", flow, was, to} }
 func removeFlow(flow int) deed              { return becomes(flow, rig.WordOf(flow), 0) }
-func sweepLine(line int) deed               { return deed{call: "sweep_line", flow: line} }
+func sweepLine(line int) deed               { return deed{call: "sweep_flow_line", flow: line} }
 
 // among makes flow 0 one of eight that fill lines 0 and 1, whose others can go nowhere
 // else, and 8 the next that wants to be there. More flows follow.

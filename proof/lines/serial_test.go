@@ -81,7 +81,7 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 		if c[d.flow] != d.was || may&balk != 0 {
 			then(0)
 		}
-	case "sweep_line":
+	case "sweep_flow_line":
 		then(0) // it may be in another line by now
 		for _, e := range k.has {
 			if k.void(e.flow, c) || e.age >= time.Hour && c[e.flow] == e.word {
