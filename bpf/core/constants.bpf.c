@@ -3,6 +3,7 @@
  * from which Go's constants are generated (dataplane/internal/constants). */
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
+#include "lb/choose/choose.h"
 
 enum limits limits;
 enum function function;

@@ -79,11 +79,6 @@ struct service_key {
 	__u8 zero;
 };
 
-enum dispatch {
-	DISPATCH_SINGLE = 0,
-	DISPATCH_HUNT = 1,
-};
-
 enum wire {
 	WIRE_ENCAP = 0,	 /* an outer header (RFC 8986 §5.2) */
 	WIRE_INSERT = 1, /* an SRH inside the client's own packet (6LB §II) */

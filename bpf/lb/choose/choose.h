@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* choose.h: which servers a flow may go to, in order of preference. A dispatch is one
- * file here with its function, one row of DISPATCHES, and its number in enum dispatch.
+ * file here with its function, its number in enum dispatch, and its row of DISPATCHES.
  * The rest of the LB asks for the candidates and for the row's tracking, never for the
  * dispatch.
  *
@@ -11,6 +11,11 @@
 #pragma once
 #include "lb/choose/hunt.h"
 #include "lb/choose/single.h"
+
+enum dispatch {
+	DISPATCH_SINGLE = 0,
+	DISPATCH_HUNT = 1,
+};
 
 /* What the LB does with the flows of a service. */
 enum tracking {
