@@ -71,7 +71,7 @@ func namesBelow(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestTakeover: FAILURES.md, LB process crashes: what it left goes on forwarding,
+// TestTakeover: docs/failures.md, LB process crashes: what it left goes on forwarding,
 // and the next one has its flows, by the same numbers of servers, although its
 // configuration is another.
 func TestTakeover(t *testing.T) {

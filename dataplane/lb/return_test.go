@@ -176,7 +176,7 @@ func arrivedAt(frame []byte, last netip.Addr, insert bool) []byte {
 	return frame
 }
 
-// testContinued: FAILURES.md, pool change: when the header does not fit, the list
+// testContinued: docs/failures.md, pool change: when the header does not fit, the list
 // is walked in rounds: every server is asked once, and the last is a server.
 func testContinued(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {

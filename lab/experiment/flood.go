@@ -17,7 +17,7 @@ import (
 )
 
 // Flood floods the service with SYNs of clients that do not exist, beside flows
-// that are established and others that try to be (FAILURES.md: "SYN flood"). The
+// that are established and others that try to be (docs/failures.md: "SYN flood"). The
 // machine that sends the flood is the one that serves, so the same is done with
 // as much CPU burnt instead: the difference is what the flood does to the tables.
 type Flood struct {

@@ -14,7 +14,7 @@ import (
 	"proffer/topo"
 )
 
-// Forge sends SRv6 without a key to every node (FAILURES.md:
+// Forge sends SRv6 without a key to every node (docs/failures.md:
 // "spoofed SR packets from outside", "malformed SRH", "forged client RST or
 // FIN"). The edge of the domain is open, so that addresses inside can be spoofed:
 // what holds then is the nodes' own doing.

@@ -16,7 +16,7 @@ import (
 )
 
 // LBKill lets load balancers die under traffic, one at a time: their hosts, and
-// their daemons alone, in turn (FAILURES.md: "LB process crashes", "LB host dies,
+// their daemons alone, in turn (docs/failures.md: "LB process crashes", "LB host dies,
 // or joins").
 type LBKill struct {
 	Every, For time.Duration

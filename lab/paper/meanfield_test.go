@@ -11,7 +11,7 @@ import (
 
 // TestMeanFieldAgreesWithSimulation: equation (6) of 6LB is for infinitely many
 // servers; 48 of one FIFO core behind one LB, without network, come within 3 %
-// of it up to ρ = .9 (POLICIES.md); SR_2 does up to .8 and is 3.8 % off at .9,
+// of it up to ρ = .9; SR_2 does up to .8 and is 3.8 % off at .9,
 // where so low a threshold needs more servers to look like infinitely many.
 func TestMeanFieldAgreesWithSimulation(t *testing.T) {
 	const seeds = 6

@@ -135,8 +135,8 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestLoadStep: a step of the load from .4 to .9 leaves guided no transient
-// (POLICIES.md): the first ten seconds after it are like the rest.
+// TestLoadStep: a step of the load from .4 to .9 leaves guided no transient:
+// the first ten seconds after it are like the rest.
 func TestLoadStep(t *testing.T) {
 	f, err := FarmB("hom")
 	if err != nil {

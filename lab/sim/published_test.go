@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// row is a line of POLICIES.md's tables: a farm, a utilisation, and what an
-// independent simulation found for each policy; mean 0: only the p90 is given.
+// row is a farm, a utilisation, and the numbers that an independent simulation
+// found for each policy; mean 0: only the p90 is given.
 type row struct {
 	farm string
 	lbs  int
@@ -18,7 +18,7 @@ type row struct {
 
 type figure struct{ mean, p90 float64 } // ms
 
-var policiesMD = []row{
+var independent = []row{
 	{"A", 2, 0.61, map[string]figure{
 		"single": {305, 716}, "rr": {229, 528}, "wrr-feedback": {225, 520}, "hunt:static:4": {248, 577},
 		"hunt:static:8": {291, 685}, "hunt:dynamic": {227, 524}, "jsq": {194, 442}}},
@@ -62,12 +62,12 @@ func (r row) make(t *testing.T) Farm {
 	return f
 }
 
-// TestPublished: POLICIES.md's tables, 10 seeds: means within 3 % and p90 within
+// TestPublished: the independent simulation's tables, 10 seeds: means within 3 % and p90 within
 // 5 % up to ρ = .9. Above, ten runs of 80,000 requests scatter by that much
 // themselves: the load that they happen to draw differs by .2 %, which is a
 // fiftieth of what is left idle at .95; 10 % is allowed there.
 func TestPublished(t *testing.T) {
-	for _, r := range policiesMD {
+	for _, r := range independent {
 		for name, want := range r.want {
 			t.Run(fmt.Sprintf("%s/M=%d/%v/%s", r.farm, r.lbs, r.rho, name), func(t *testing.T) {
 				t.Parallel()
@@ -96,8 +96,8 @@ func average(t *testing.T, f Farm, name string, rho float64) (got figure) {
 }
 
 // TestLearnedAgainstItsKin is HLB §VI-A3: under 88.5 % on c1:2 the p90 of
-// learned is 24.64 % under lsq's and 25.59 % under sed's; POLICIES.md found
-// 24 ± 3 % with ages and 36 % with durations of completed flows.
+// learned is 24.64 % under lsq's and 25.59 % under sed's; the independent
+// simulation found 24 ± 3 % with ages and 36 % with durations of completed flows.
 func TestLearnedAgainstItsKin(t *testing.T) {
 	f, err := FarmB("c1:2")
 	if err != nil {
@@ -115,7 +115,7 @@ func TestLearnedAgainstItsKin(t *testing.T) {
 	}
 }
 
-// TestCorrections holds POLICIES.md's corrections to the simulator: oracle counts
+// TestCorrections holds the corrections of docs/guided.md: oracle counts
 // the new request's own work (mean 584 ms on c1:2 at .9, where 721 comes without),
 // a server's second token stands behind newer ones (hops 1.034 on farm A at .61,
 // where 1.073 come without), and single at .95 has a mean of 1951 ms once the

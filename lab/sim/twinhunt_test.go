@@ -42,7 +42,7 @@ func drawn(hash uint64, members, n int) (list []int) {
 	return list
 }
 
-// metric is POLICIES.md, "Report", by math.Log2.
+// metric is docs/guided.md, "Report", by math.Log2.
 func (h *host) metric() uint8 {
 	n, k := float64(h.taken+1), float64(h.Cores)
 	factor := max(1, n/k)

@@ -1,10 +1,10 @@
 // Package load makes traffic and takes it: an open-loop client that sends each
 // request when it is due and says so when it could not, and an HTTP server
 // whose service times are slept on virtual cores, so that 48 two-core servers
-// fit on two real ones (DESIGN.md §8). What a run recorded is replayed exactly
+// fit on two real ones (docs/testbed.md). What a run recorded is replayed exactly
 // by Replay: the yardstick of how true the measured times are.
 //
-// What must survive failures (FAILURES.md) is seen by flows that live long
+// What must survive failures (docs/failures.md) is seen by flows that live long
 // (Flows and Echo), by streams of which every byte is checked (Bulk) and by
 // Steady requests; what must not do harm is Forge's and Flood's.
 package traffic

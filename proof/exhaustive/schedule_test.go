@@ -298,7 +298,7 @@ func wantedSchedules(t testing.TB) int {
 	return n
 }
 
-// TestSchedules: FAILURES.md, all that networks, routes and neighbours may do to
+// TestSchedules: docs/failures.md, all that networks, routes and neighbours may do to
 // the connections of one five-tuple.
 func TestSchedules(t *testing.T) {
 	n := newSmallFarm(t)

@@ -1,7 +1,7 @@
 // Package handshake states the two machines that carry a TCP flow through a farm:
 // the LB's (6LB Table II) and the server's (Table III), with the rows that the
 // tables leave open. A row of the paper is marked "II" or "III" beside its case;
-// all others are the completions of FAILURES.md. The real programs are held
+// all others are the completions of docs/failures.md. The real programs are held
 // against it message by message (dataplane/exhaustive*_test.go), so it is also
 // the place to read what they do.
 //

@@ -1,6 +1,6 @@
 // Package oracle says what a Proffer node must do with one frame: slowly,
 // obviously, and written from the RFCs (8200, 8754 §4.3.1.1, 8986 §4 and §5.2,
-// 2473, 4443, 9293, 768, 6040, 1624) and DESIGN.md §3 rather than from the
+// 2473, 4443, 9293, 768, 6040, 1624) and docs/wire.md rather than from the
 // programs, so that the real eBPF programs can be fuzzed against it. It decodes a
 // frame into values and builds the answer from nothing; it knows no clock and no
 // kernel.
@@ -83,7 +83,7 @@ type Node struct {
 	Neighbours topo.NextHops
 }
 
-// Functions of DESIGN.md §3, as numbered on the wire.
+// Functions of docs/wire.md, as numbered on the wire.
 const (
 	connectAvail      = 0xca
 	connectForce      = 0xcf

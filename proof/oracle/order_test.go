@@ -9,7 +9,7 @@ import (
 	"proffer/wire"
 )
 
-// TestAllOrders: FAILURES.md, createStickiness lost, reordered, duplicated: the
+// TestAllOrders: docs/failures.md, createStickiness lost, reordered, duplicated: the
 // messages of two connections of one five-tuple in all 720 orders. The program
 // does what the oracle says; and nothing of the older connection touches the
 // newer one, once that is confirmed.

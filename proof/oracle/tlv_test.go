@@ -7,7 +7,7 @@ import (
 	"proffer/wire"
 )
 
-// TestTLVPastEnd: FAILURES.md, malformed SRH: dropped and counted. Pad1 and
+// TestTLVPastEnd: docs/failures.md, malformed SRH: dropped and counted. Pad1 and
 // PadN (RFC 8754 §2.1.1) that fit are no reason to drop.
 func TestTLVPastEnd(t *testing.T) {
 	t.Run("lb", func(t *testing.T) {
