@@ -13,7 +13,7 @@ var layers = [][]string{
 	{"topo"},
 	{"lab/queue", "lab/stats", "lab/trace", "policy", "weights"},
 	{"dataplane/objects", "table", "wire"},
-	{"config", "dataplane", "proof/fsm", "proof/oracle"},
+	{"config", "dataplane", "plan", "proof/fsm", "proof/oracle"},
 	{"api", "dataplane/agent", "dataplane/lb", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
 	{"control", "dataplane/bench", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/plan"
 	"proffer/topo"
 	"proffer/weights"
 )
@@ -94,11 +95,23 @@ func (p plane) Unresolved() (netip.Addr, error) {
 	return addr, nil
 }
 
-func (p plane) Apply(cfg *topo.LB) error {
+func (p plane) Plan(cfg *topo.LB) (*plan.Plan, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.planned = cfg
+	have, err := plan.Want(p.applied, &plan.State{})
+	if err != nil {
+		return nil, err
+	}
+	want, err := plan.Want(cfg, have)
+	return plan.New(have, want), err
+}
+
+func (p plane) Apply(*plan.Plan) error {
 	err := p.happens("apply")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.applied = cfg
+	p.applied = p.planned
 	return err
 }
 

@@ -8,15 +8,22 @@ import (
 
 	"proffer/api"
 	"proffer/control"
+	"proffer/plan"
 	"proffer/topo"
 )
 
 // LBPlane is a load balancer's data plane.
 type LBPlane interface {
 	Plane
-	Apply(*topo.LB) error
+	Planner
 	Resolved() (ready, all int) // how many of the servers have a next hop
 	FlowTableBytes() uint64
+}
+
+// Planner goes from one configuration to another by a plan.
+type Planner interface {
+	Plan(*topo.LB) (*plan.Plan, error)
+	Apply(*plan.Plan) error
 }
 
 // lb is the role of a load balancer.
@@ -72,7 +79,15 @@ func (r *lb) reload() ([]netip.Addr, error) {
 	if next.CandidateKey != r.started.CandidateKey {
 		return nil, fixed("candidate_key")
 	}
-	if err := r.plane.Apply(r.weighed(next)); err != nil {
+	p, err := r.plane.Plan(r.weighed(next))
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range p.Steps {
+		r.host.Log.Debug("reload", "step", step.String())
+	}
+	r.host.Log.Info("reload", "plan", p.Summary())
+	if err := r.plane.Apply(p); err != nil {
 		return nil, err
 	}
 	r.now.Store(next)

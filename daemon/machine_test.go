@@ -40,6 +40,7 @@ type machine struct {
 	events  []string         // in the order of time
 	fails   map[string]error // by event
 	hops    topo.NextHops
+	planned *topo.LB
 	applied *topo.LB
 	keys    []topo.SignalKey
 	targets []netip.Addr // of the last refresh
@@ -71,7 +72,7 @@ func (m *machine) configure(text string) {
 // host is the machine as a daemon sees it.
 func (m *machine) host() *Host {
 	return &Host{
-		Log:       slog.New(slog.NewTextHandler(m, nil)),
+		Log:       slog.New(slog.NewTextHandler(m, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:     m.clock,
 		Preflight: func() error { return m.happens("preflight") },
 		Weigher:   func(*topo.Service) weights.Weigher { return weigher{} },

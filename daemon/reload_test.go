@@ -37,6 +37,8 @@ func TestReload(t *testing.T) {
 	m.change("{name: s2, locator: 5f00:0:2:2::/64}", "{name: s3, locator: 5f00:0:2:3::/64}")
 	m.change("dispatch: hunt", "dispatch: single")
 	m.hangup()
+	m.logs(`level=DEBUG msg=reload step="add server s3 5f00:0:2:3::/64 weight `)
+	m.logs(`level=INFO msg=reload plan="1 server added, 1 table made, 1 server removed`)
 	m.logs("configuration reloaded")
 	m.wantReloads(1, 0)
 	m.mu.Lock()

@@ -97,7 +97,7 @@ func benchmarkApply(b *testing.B, changed bool) {
 	stop := traffic(b, r)
 	before := cpuTime(b, unix.RUSAGE_SELF)
 	for i := 0; b.Loop(); i++ {
-		if err := r.Apply(rig.LBConfig(states[i%len(states)])); err != nil {
+		if err := r.Configure(rig.LBConfig(states[i%len(states)])); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,9 +18,6 @@ const (
 	NoRecord   = noRecord
 )
 
-// LongestHeader is longestHeader.
-func LongestHeader(svc *topo.Service) int { return longestHeader(svc) }
-
 // FirstPlace is firstPlace.
 func FirstPlace(key *objects.LBServiceKey) uint32 { return firstPlace(key) }
 

@@ -14,6 +14,7 @@ import (
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/plan"
 	"proffer/topo"
 )
 
@@ -30,8 +31,8 @@ type LB struct {
 	services map[topo.VIP]placed
 	records  *records
 	slots    *slots
-	tables   tables
-	retired  []placed // that no record names any more
+	state    *plan.State // that the maps hold
+	retired  []placed    // that no record names any more
 }
 
 // New loads the program for cfg and fills its maps; Attach makes it work.
@@ -88,7 +89,8 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.records, err = newRecords(l.objs.Services, l.objs.ServiceSlots, l.slots.wait); err != nil {
 		return nil, err
 	}
-	return l, l.Apply(cfg)
+	l.state = l.adopted()
+	return l, l.Configure(cfg)
 }
 
 // Objects are the programs and maps in the kernel, for those that measure or prove them.
@@ -117,32 +119,6 @@ func (l *LB) Attach() error {
 		return err
 	}
 	return l.AttachXDP(l.objs.Lb)
-}
-
-// Apply makes the services, their servers and the keys those of cfg, while
-// packets flow: each meets a service as it was or as it is, with the whole table
-// that belongs to it. The programs' constants do not change, and
-// nothing is written that stays as it was.
-func (l *LB) Apply(cfg *topo.LB) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.SetKeys(cfg.Keys); err != nil {
-		return err
-	}
-	all := allServers(cfg)
-	if err := l.numbers.take(all); err != nil {
-		return err
-	}
-	if err := l.writeServers(all); err != nil {
-		return err
-	}
-	if err := l.writeServerKeys(cfg.Keys, all); err != nil {
-		return err
-	}
-	if err := l.setServices(cfg.Services); err != nil {
-		return err
-	}
-	return l.dropServers(all)
 }
 
 // Close detaches the program and frees its maps.

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"proffer/config"
+	"proffer/dataplane/lb"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -102,7 +103,7 @@ func TestReleaseWaits(t *testing.T) {
 			before[slot] = tableIn(r, t, slot)
 		}
 		known, waits = r.Numbered(), 0
-		if err := r.Apply(rig.LBConfig(c.next...)); err != nil {
+		if err := r.Configure(rig.LBConfig(c.next...)); err != nil {
 			t.Fatal(err)
 		}
 		if waits != c.waits {
@@ -125,7 +126,7 @@ func TestApplyFails(t *testing.T) {
 	next := rig.Hunting(3, 4)
 	heavy := rig.Service(82, topo.Single, 1, 3)
 	heavy.Servers[0].Weight = 1 << 16
-	if err := r.Apply(rig.LBConfig(next, heavy)); err == nil {
+	if err := r.Configure(rig.LBConfig(next, heavy)); err == nil {
 		t.Error("took a weight of 65536")
 	}
 	wantTables(r, t, 2)
@@ -160,7 +161,7 @@ func TestMostServices(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, all(10_000, 0)...)
 	for i, services := range [][]topo.Service{all(10_000, 1), all(20_000, 2), all(20_000, 3)} {
 		r.Cfg.Services = services
-		if err := r.Apply(r.Cfg); err != nil {
+		if err := r.Configure(r.Cfg); err != nil {
 			t.Fatalf("change %d: %v", i, err)
 		}
 		wantTables(r, t, config.MaxServices)
@@ -173,9 +174,37 @@ func TestMostServices(t *testing.T) {
 		}
 	}
 	r.Cfg.Services = append(all(20_000, 3), rig.Hunting(2, 4))
-	if err := r.Apply(r.Cfg); err == nil {
+	if err := r.Configure(r.Cfg); err == nil {
 		t.Error("took one service more than there is room for")
 	}
 	r.Reconfigure(t, all(20_000, 4)...)
 	wantTables(r, t, config.MaxServices)
+}
+
+// TestApplyFailsHalfway: where the kernel's maps refuse the last of many services, the
+// LB knows what it holds: the next plan starts there and leaves nothing behind.
+func TestApplyFailsHalfway(t *testing.T) {
+	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4))
+	stale, err := r.Plan(r.Cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crowd []topo.Service
+	for _, vip := range chained(lb.MostProbes + 1) {
+		crowd = append(crowd, rig.Hunting(2, 6, func(s *topo.Service) { s.VIP = vip }))
+	}
+	if err := r.Configure(rig.LBConfig(crowd...)); err == nil {
+		t.Fatal("a chain took one service more than a packet looks at")
+	}
+	if err := r.Apply(stale); err == nil {
+		t.Error("applied a plan from a state that is gone")
+	}
+	wantTables(r, t, lb.MostProbes)
+	r.Reconfigure(t, rig.Hunting(2, 4))
+	wantTables(r, t, 1)
+	p := rig.Inward(rig.HuntPort, wire.ACK)
+	r.Send(t, p.Frame()).Is(t, "the service of before", rig.XDPTX, rig.Recovered(p, r.List(t, 0, p.Flow())), "recover")
+	if r.Numbered() != 4 {
+		t.Errorf("%d servers are numbered, not 4", r.Numbered())
+	}
 }

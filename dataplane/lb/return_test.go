@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/dataplane/lb"
+	"proffer/plan"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -263,7 +263,7 @@ func TestReturnedTooBig(t *testing.T) {
 	if got, want := out.Frame[:14], slices.Concat(rig.RouterMAC[:], rig.HereMAC[:], []byte{0x86, 0xdd}); !slices.Equal(got, want) {
 		t.Errorf("link header %x, want %x", got, want)
 	}
-	checkTooBig(t, "given back", out.Frame[14:], p, rig.MTU-lb.LongestHeader(&r.Cfg.Services[0]))
+	checkTooBig(t, "given back", out.Frame[14:], p, rig.MTU-plan.LongestHeader(&r.Cfg.Services[0]))
 }
 
 // checkTooBig holds an ICMP "too big" against what the client must see: from the

@@ -12,21 +12,6 @@ import (
 	"proffer/topo"
 )
 
-// allServers lists the servers that a flow of cfg may be with, each once.
-func allServers(cfg *topo.LB) []topo.Server {
-	var all []topo.Server
-	seen := map[uint64]bool{}
-	for _, svc := range cfg.Services {
-		for _, s := range svc.Servers {
-			if bits := objects.LocatorBits(s.Locator); !seen[bits] {
-				seen[bits] = true
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
 // numbers gives every server a number that stays its own while it is known:
 // entries of flows name servers by it, and outlive daemons and configurations.
 type numbers struct {
@@ -122,6 +107,7 @@ func (l *LB) writeServers(all []topo.Server) error {
 
 // dropServers forgets all servers but these.
 func (l *LB) dropServers(all []topo.Server) error {
+	l.servers = all
 	dropped, err := l.numbers.drop(all)
 	none := map[uint32]objects.LBServer{}
 	for _, number := range dropped {

@@ -3,95 +3,54 @@ package lb
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cilium/ebpf"
 
 	"proffer/dataplane/objects"
+	"proffer/plan"
 	"proffer/topo"
 )
 
 // placed is a service as it stands in the maps.
 type placed struct {
 	record objects.LBService
-	from   fingerprint // of the pools that its table is made from
-	table  *ebpf.Map   // held until no packet reads it: Linux before 6.1.75 frees a replaced one at once
+	svc    plan.Service
+	table  *ebpf.Map // held until no packet reads it: Linux before 6.1.75 frees a replaced one at once
 }
 
 // change is a service on its way into the maps.
 type change struct {
-	vip      topo.VIP
 	known    bool // old is how it stands there now
+	keeps    bool // the record, and the slot of the table
 	old, new placed
 }
 
-func (c *change) keepsRecord() bool { return c.known && c.new.record == c.old.record }
-
-// tablesAtOnce bounds the memory of new tables beside the old ones, at 32 bytes a
-// bucket. Any number of tables is replaced in one wait.
-const tablesAtOnce = 64
-
-// setServices makes the services those of a configuration. Those that go make
-// room first; the tables that no packet reads any more end last, those of a
-// configuration that failed among them.
-func (l *LB) setServices(services []topo.Service) error {
-	if len(services) > topo.MaxServices {
-		return fmt.Errorf("%d services: at most %d", len(services), topo.MaxServices)
-	}
-	err := l.replaceServices(services)
-	if e := l.markVIPs(services); e != nil {
-		return errors.Join(err, e) // a mark may still name an old table
-	}
-	return errors.Join(err, l.release())
-}
-
-func (l *LB) replaceServices(services []topo.Service) error {
-	if err := l.removeOthers(services); err != nil {
-		return err
-	}
-	for some := range slices.Chunk(services, tablesAtOnce) {
-		if err := l.writeServices(some); err != nil {
-			return err
-		}
-	}
-	l.tables.forget()
-	return nil
-}
-
-func (l *LB) removeOthers(services []topo.Service) error {
-	wanted := map[topo.VIP]bool{}
-	for i := range services {
-		wanted[services[i].VIP] = true
-	}
-	for vip, at := range l.services {
-		if wanted[vip] {
-			continue
-		}
-		l.records.delete(objects.ServiceKey(vip))
-		l.retired = append(l.retired, at)
-		delete(l.services, vip)
-	}
-	return nil
+// remove makes a service's packets the kernel's again.
+func (l *LB) remove(vip topo.VIP) {
+	l.records.delete(objects.ServiceKey(vip))
+	l.retired = append(l.retired, l.services[vip])
+	delete(l.services, vip)
 }
 
 // writeServices gives services their tables, and then records that name them.
 // Where the record stays, it is right for the table before and for this one,
 // which takes its slot.
-func (l *LB) writeServices(services []topo.Service) error {
+func (l *LB) writeServices(steps []plan.Step, want *plan.State) error {
 	var changes []change
 	defer func() {
 		for _, c := range changes {
 			l.abandon(&c)
 		}
 	}()
-	for i := range services {
-		c, err := l.prepared(&services[i])
+	for _, s := range steps {
+		if s.Verb == plan.NameTable {
+			break // as all tables stand in their slots
+		}
+		c, err := l.prepared(want.Service(s.VIP), s.Verb == plan.ReplaceTable)
 		if err != nil {
-			return fmt.Errorf("make the table of service %s: %w", services[i].Name, err)
+			return fmt.Errorf("make the table of service %s: %w", s.Service, err)
 		}
-		if c != nil {
-			changes = append(changes, *c)
-		}
+		changes = append(changes, c)
 	}
 	n, err := l.putTables(changes)
 	put := changes[:n]
@@ -105,34 +64,26 @@ func (l *LB) writeServices(services []topo.Service) error {
 	return err
 }
 
-// prepared makes a service's table, in no slot yet. nil: it stands there already.
-func (l *LB) prepared(svc *topo.Service) (*change, error) {
-	built, err := l.tables.of(svc)
-	if err != nil {
-		return nil, err
-	}
-	c := &change{vip: svc.VIP}
+// prepared makes a service's table, in no slot yet.
+func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
+	c.keeps, c.new.svc = keeps, *svc
 	c.old, c.known = l.services[svc.VIP]
-	c.new.from = built.from
-	c.new.record = serviceRecord(svc, c.old.record.Table, built.buckets(), l.Dev.MTU)
-	if c.keepsRecord() && c.new.from == c.old.from {
-		return nil, nil
+	if c.new.table, err = write(svc, l.numbers); err != nil {
+		return c, err
 	}
-	if c.new.table, err = built.write(svc, l.numbers); err != nil {
-		return nil, err
+	slot := c.old.record.Table
+	if !keeps {
+		if slot, err = l.slots.take(); err != nil {
+			return c, errors.Join(err, c.new.table.Close())
+		}
 	}
-	if c.keepsRecord() {
-		return c, nil
-	}
-	if c.new.record.Table, err = l.slots.take(); err != nil {
-		return nil, errors.Join(err, c.new.table.Close())
-	}
+	c.new.record = serviceRecord(&svc.Service, slot, svc.Buckets(), l.Dev.MTU)
 	return c, nil
 }
 
 // abandon gives up a table that no record names.
 func (l *LB) abandon(c *change) {
-	if c.keepsRecord() {
+	if c.keeps {
 		c.new.table.Close() // the old one is in the slot
 	} else {
 		l.retired = append(l.retired, c.new)
@@ -150,14 +101,14 @@ func (l *LB) putTables(changes []change) (int, error) {
 
 // commit makes a service's record name its new table.
 func (l *LB) commit(c *change) error {
-	if err := l.records.put(c.new.record); err != nil {
+	if err := l.records.put(c.new.record); err != nil { // nothing, where it keeps
 		return err
 	}
-	l.services[c.vip] = c.new
+	l.services[c.new.svc.VIP] = c.new
 	switch {
 	case !c.known:
 		return nil
-	case c.keepsRecord():
+	case c.keeps:
 		return c.old.table.Close()
 	default:
 		l.retired = append(l.retired, c.old)
@@ -167,9 +118,6 @@ func (l *LB) commit(c *change) error {
 
 // release ends the tables that no record names any more.
 func (l *LB) release() error {
-	if err := l.records.settle(); err != nil {
-		return err
-	}
 	var at []uint32
 	for _, p := range l.retired {
 		at = append(at, p.record.Table)
@@ -183,19 +131,13 @@ func (l *LB) release() error {
 }
 
 // markVIPs marks every VIP: with the service that takes its fragments, if any.
-func (l *LB) markVIPs(services []topo.Service) error {
+func (l *LB) markVIPs(state *plan.State) error {
 	want := map[objects.LBServiceKey]objects.LBService{}
-	for i := range services {
-		svc := &services[i]
-		mark := objects.ServiceKey(topo.VIP{Addr: svc.VIP.Addr})
-		mark.Protocol = 0
-		if svc.Fragments == topo.HashFragments {
-			record := l.services[svc.VIP].record
-			record.Key = mark
-			want[mark] = record
-		} else if _, marked := want[mark]; !marked {
-			want[mark] = objects.LBService{Key: mark}
-		}
+	for addr, mark := range state.Marks() {
+		record := l.services[mark.VIP].record // empty: no service
+		record.Key = objects.ServiceKey(topo.VIP{Addr: addr})
+		record.Key.Protocol = 0
+		want[record.Key] = record
 	}
 	for key := range l.records.have {
 		if _, ok := want[key]; key.PortBe == 0 && !ok {
@@ -220,27 +162,10 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) objects.LBS
 		Wire:      uint8(svc.Wire),
 		Fragments: uint8(svc.Fragments),
 		Vias:      uint8(len(svc.Via)),
-		Mtu:       uint16(min(mtu-longestHeader(svc), 0xffff)),
+		Mtu:       uint16(min(mtu-plan.LongestHeader(svc), 0xffff)),
 	}
 	for i, via := range svc.Via {
 		r.Via[i].In6U.U6Addr8 = via.As16()
 	}
 	return r
-}
-
-// longestHeader is the header that a client's packet leaves room for: a question to as many
-// servers as an offer has, and the way back (docs/wire.md).
-func longestHeader(svc *topo.Service) int {
-	n := len(svc.Via) + 1
-	if svc.Dispatch.Signals() {
-		n += svc.Candidates()
-	}
-	switch {
-	case svc.Wire == topo.Insert:
-		return 8 + 16*(n+2)
-	case n == 1:
-		return 40
-	default:
-		return 40 + 8 + 16*(n-1)
-	}
 }

@@ -170,7 +170,7 @@ func TestServicesComeAndGo(t *testing.T) {
 			services = append(services, rig.Service(uint16(1000+port), topo.Single, 1, 3))
 		}
 		r.Cfg.Services = services
-		if err := r.Apply(r.Cfg); err != nil {
+		if err := r.Configure(r.Cfg); err != nil {
 			t.Fatalf("configuration %d: %v", i, err)
 		}
 		wantTables(r, t, len(services))

@@ -223,7 +223,7 @@ func testRotation(t *testing.T, seen rig.Hits) {
 		{nil, true, true, 0},
 	} {
 		r.Cfg.Keys = stage.keys
-		if err := r.Apply(r.Cfg); err != nil {
+		if err := r.Configure(r.Cfg); err != nil {
 			t.Fatal(err)
 		}
 		for _, k := range []struct {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"proffer/dataplane/lb"
+	"proffer/plan"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -29,7 +29,7 @@ func testTooBigMade(t *testing.T, seen rig.Hits) {
 		if n := len(svc.Via); n > 0 {
 			header, one = header+16*n, one+8+16*n
 		}
-		limit := rig.MTU - lb.LongestHeader(&svc)
+		limit := rig.MTU - plan.LongestHeader(&svc)
 		p := rig.Inward(rig.HuntPort, wire.ACK)
 		if svc.VIP.Addr.Is4() {
 			p = rig.OverIPv4(p)

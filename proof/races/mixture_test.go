@@ -109,7 +109,7 @@ func TestApplyAtomic(t *testing.T) {
 				packets = append(packets, eithers(r, t, 32, c.one[i], c.two[i])...)
 			}
 			states := []state{c.two, c.one}
-			ones, twos := whole(r, t, packets, 40, func(i int) error { return r.Apply(rig.LBConfig(states[i%2]...)) })
+			ones, twos := whole(r, t, packets, 40, func(i int) error { return r.Configure(rig.LBConfig(states[i%2]...)) })
 			if ones == 0 || twos == 0 {
 				t.Errorf("%d packets by one, %d by the other", ones, twos)
 			}

@@ -128,7 +128,7 @@ func LBAround(t testing.TB, seen Hits, l *lb.LB, cfg *topo.LB) *LB {
 func (r *LB) Reconfigure(t testing.TB, services ...topo.Service) {
 	t.Helper()
 	r.Cfg.Services = services
-	if err := r.Apply(r.Cfg); err != nil {
+	if err := r.Configure(r.Cfg); err != nil {
 		t.Fatal(err)
 	}
 	r.Resolve(t, 255)

@@ -1,0 +1,187 @@
+// Package plan says how a load balancer gets from the configuration that its data
+// plane holds to another one, as a list of steps in an order that is safe while
+// packets flow. A plan is a value: it can be printed, compared and tested without a
+// kernel. dataplane/lb executes it.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"proffer/table"
+	"proffer/topo"
+)
+
+// State is a configuration as packets meet it, or will.
+type State struct {
+	Keys      []topo.SignalKey
+	Services  []Service
+	Strangers []topo.Server // that have a number and belong to no service: of an earlier daemon
+	Torn      bool          // a plan failed half-way: keys may be those before or those after
+	built     map[fingerprint]*table.Table
+}
+
+// Service is a service with its tables.
+type Service struct {
+	topo.Service
+	Tables []*table.Table // of today's pool, then of each pool in the history
+	made   fingerprint    // of all that Tables are made from
+}
+
+// Buckets is the number of lists.
+func (s *Service) Buckets() int { return s.Tables[0].Buckets() }
+
+// fingerprint tells apart what tables are made from.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
+	said := make([]byte, 0, 20*len(pool)+12)
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Dispatch)<<8|uint32(svc.Select))
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Buckets))
+	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Choices))
+	for _, s := range pool {
+		locator := s.Locator.Addr().As16()
+		said = append(said, locator[:]...)
+		said = binary.LittleEndian.AppendUint32(said, uint32(s.Weight))
+	}
+	return sha256.Sum256(said)
+}
+
+// Want builds the state of a configuration. Tables that have has are not built again:
+// after a change of the pool the table before is one of the history.
+func Want(cfg *topo.LB, have *State) (*State, error) {
+	if len(cfg.Services) > topo.MaxServices {
+		return nil, fmt.Errorf("%d services: at most %d", len(cfg.Services), topo.MaxServices)
+	}
+	want := &State{Keys: slices.Clone(cfg.Keys), built: map[fingerprint]*table.Table{}}
+	for i := range cfg.Services {
+		svc, err := want.service(&cfg.Services[i], have)
+		if err != nil {
+			return nil, fmt.Errorf("make the table of service %s: %w", cfg.Services[i].Name, err)
+		}
+		want.Services = append(want.Services, svc)
+	}
+	return want, nil
+}
+
+func (s *State) service(svc *topo.Service, have *State) (Service, error) {
+	made := Service{Service: *svc}
+	made.Servers, made.Via = slices.Clone(svc.Servers), slices.Clone(svc.Via)
+	today, from, err := s.table(svc, svc.Servers, have)
+	if err != nil {
+		return made, err
+	}
+	made.Tables, made.made = []*table.Table{today}, from
+	for _, v := range svc.Past() {
+		past, from, err := s.table(svc, v.Servers, have)
+		if err != nil {
+			return made, fmt.Errorf("version %d: %w", v.Version, err)
+		}
+		made.Tables = append(made.Tables, past)
+		made.made = sha256.Sum256(append(made.made[:], from[:]...))
+	}
+	return made, nil
+}
+
+func (s *State) table(svc *topo.Service, pool []topo.Server, have *State) (*table.Table, fingerprint, error) {
+	from := fingerprintOf(svc, pool)
+	known := s.built[from]
+	if known == nil {
+		known = have.built[from]
+	}
+	if known == nil {
+		var err error
+		if known, err = table.Of(svc, pool); err != nil {
+			return nil, from, err
+		}
+	}
+	s.built[from] = known
+	return known, from, nil
+}
+
+// Held is the state of a data plane in which a plan towards want has failed: the
+// services that it holds, and the servers that have a number beside theirs.
+func Held(services []Service, strangers []topo.Server) *State {
+	return &State{Services: services, Strangers: strangers, Torn: true}
+}
+
+// Service is the service at a VIP, or nil.
+func (s *State) Service(vip topo.VIP) *Service {
+	for i := range s.Services {
+		if s.Services[i].VIP == vip {
+			return &s.Services[i]
+		}
+	}
+	return nil
+}
+
+// Servers are the servers of all services, each once.
+func (s *State) Servers() (all []topo.Server) {
+	seen := map[[8]byte]bool{}
+	for i := range s.Services {
+		for _, server := range s.Services[i].Servers {
+			if id := locatorOf(server); !seen[id] {
+				seen[id] = true
+				all = append(all, server)
+			}
+		}
+	}
+	return all
+}
+
+// locatorOf is what servers differ by.
+func locatorOf(s topo.Server) [8]byte {
+	a := s.Locator.Addr().As16()
+	return [8]byte(a[:8])
+}
+
+// LongestHeader is the header that a client's packet leaves room for: a question to as
+// many servers as an offer has, and the way back (docs/wire.md).
+func LongestHeader(svc *topo.Service) int {
+	n := len(svc.Via) + 1
+	if svc.Dispatch.Signals() {
+		n += svc.Candidates()
+	}
+	switch {
+	case svc.Wire == topo.Insert:
+		return 8 + 16*(n+2)
+	case n == 1:
+		return 40
+	default:
+		return 40 + 8 + 16*(n-1)
+	}
+}
+
+// sameRecord reports whether packets read the same of two services beside the table.
+func sameRecord(a, b *Service) bool {
+	return a.Dispatch == b.Dispatch && a.Wire == b.Wire && a.Fragments == b.Fragments &&
+		slices.Equal(a.Via, b.Via) && a.Buckets() == b.Buckets() &&
+		LongestHeader(&a.Service) == LongestHeader(&b.Service)
+}
+
+// changed counts the lists of today that differ.
+func changed(a, b *Service) (n int) {
+	if a.Buckets() != b.Buckets() {
+		return b.Buckets()
+	}
+	id := map[[8]byte]int{}
+	for i, s := range b.Servers {
+		id[locatorOf(s)] = i
+	}
+	was := make([]int, len(a.Servers))
+	for i, s := range a.Servers {
+		was[i] = -1
+		if now, ok := id[locatorOf(s)]; ok {
+			was[i] = now
+		}
+	}
+	same := func(x, y uint16) bool { return was[x] == int(y) }
+	for i := range b.Buckets() {
+		if !slices.EqualFunc(a.Tables[0].Bucket(i), b.Tables[0].Bucket(i), same) {
+			n++
+		}
+	}
+	return n
+}
