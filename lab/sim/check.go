@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"proffer/table"
+	"proffer/topo"
 )
 
 // check refuses what cannot be run.
@@ -53,6 +56,9 @@ func checkFarm(f Farm) string {
 		rule{f.LBs < 1, fmt.Sprintf("%d LBs: want 1 or more", f.LBs)},
 		rule{f.HopMin < 0 || f.HopMax < f.HopMin, fmt.Sprintf("a hop takes from %v to %v: want 0 ≤ from ≤ to", f.HopMin, f.HopMax)},
 		rule{f.HopMax-f.HopMin > math.MaxUint32, fmt.Sprintf("a hop takes from %v to %v: want %v between them at most", f.HopMin, f.HopMax, time.Duration(math.MaxUint32))},
+		rule{f.Table < 0 || f.Table > table.MaxBuckets, fmt.Sprintf("a table of %d buckets: want 0 to %d", f.Table, table.MaxBuckets)},
+		rule{f.Table > 0 && n > table.MaxServers, fmt.Sprintf("a table of %d servers: want %d at most", n, table.MaxServers)},
+		rule{f.Choices < 0 || f.Choices > topo.MaxChoices, fmt.Sprintf("%d choices: want 1 to %d", f.Choices, topo.MaxChoices)},
 		rule{f.FlowTable < 0, fmt.Sprintf("a flow table of %d buckets", f.FlowTable)},
 		rule{f.Penalty < 0, fmt.Sprintf("a penalty of %v", f.Penalty)},
 		rule{checkTimes(f.ClientRTT) != "", "client RTT: " + checkTimes(f.ClientRTT)},
@@ -63,6 +69,9 @@ func checkFarm(f Farm) string {
 		if problem := checkServer(s); problem != "" {
 			return fmt.Sprintf("server %d: %s", i, problem)
 		}
+	}
+	if problem := checkEvents(f); problem != "" {
+		return problem
 	}
 	for i, b := range f.Background {
 		if problem := checkBackground(b, n); problem != "" {
@@ -78,6 +87,8 @@ func checkServer(s Server) string {
 		rule{!(s.Speed >= 0) || math.IsInf(s.Speed, 1), fmt.Sprintf("speed %v: want more than 0", s.Speed)},
 		rule{s.Discipline > FIFO, fmt.Sprintf("unknown discipline %d", s.Discipline)},
 		rule{s.Discipline == Sharing && s.Workers < 1, fmt.Sprintf("%d workers: want 1 or more", s.Workers)},
+		rule{s.Weight < 0 || s.Weight > math.MaxUint16, fmt.Sprintf("weight %d: want 0 to %d", s.Weight, math.MaxUint16)},
+		rule{s.Threshold < 0, fmt.Sprintf("threshold %d", s.Threshold)},
 		rule{s.Backlog < 0, fmt.Sprintf("a backlog of %d", s.Backlog)},
 	)
 }
@@ -156,6 +167,7 @@ func checkPolicy(f Farm, p Policy) string {
 		rule{p.Base == "", "no policy: use ParsePolicy"},
 		rule{p.Every < 0, fmt.Sprintf("policy %s updates its weights every %v", p.Name, p.Every)},
 		rule{p.Choices > len(f.Servers), fmt.Sprintf("policy %s offers to %d servers, there are %d", p.Name, p.Choices, len(f.Servers))},
+		rule{f.Table > 0 && p.Choices > table.MaxChoices, fmt.Sprintf("policy %s offers to %d servers, a list of the table has %d", p.Name, p.Choices, table.MaxChoices)},
 		rule{p.TwoChoices && len(f.Servers) < 2, fmt.Sprintf("policy %s chooses between 2 servers, there is 1", p.Name)},
 	)
 }

@@ -1,5 +1,7 @@
 package sim
 
+import "math"
+
 // The policies that count the flows in their own LB's table: lsq, sed and
 // learned. All choose the least (flows + offset) / weight.
 
@@ -32,6 +34,9 @@ func newCounting(e *Engine, two bool, weight func(server int) float64) *counting
 }
 
 func (p *counting) score(lb, server int32) float64 {
+	if !p.in(server) {
+		return math.Inf(1)
+	}
 	return (p.flows[lb][server] + p.offset) / p.weights[lb][server]
 }
 
@@ -51,12 +56,11 @@ func (p *counting) Choose(lb int32, r *Request) int32 {
 	if !p.two {
 		return p.scores[lb].choose(p.choice.at(uint64(r.number)))
 	}
-	var list [2]int32
-	candidates(list[:], p.flowHash(r), len(p.servers))
-	if p.score(lb, list[1]) < p.score(lb, list[0]) {
-		return list[1]
+	first, second := p.Engine.two(r)
+	if p.score(lb, second) < p.score(lb, first) {
+		return second
 	}
-	return list[0]
+	return first
 }
 
 func (p *counting) Open(lb, server int32) { p.count(lb, server, 1) }
@@ -67,5 +71,13 @@ func (p *counting) count(lb, server int32, by float64) {
 	p.flows[lb][server] += by
 	if !p.two {
 		p.scores[lb].set(server, p.score(lb, server))
+	}
+}
+
+func (p *counting) Member(server int32) {
+	for lb := range p.scores {
+		if !p.two {
+			p.scores[lb].set(server, p.score(int32(lb), server))
+		}
 	}
 }

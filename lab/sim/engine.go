@@ -29,10 +29,15 @@ type Engine struct {
 	tables   []flowTable
 	chooser  Chooser // nil: the LB offers
 	offerer  Offerer // nil: the LB decides alone
-	leader   Leader  // these four: nil if the policy does not care
+	leader   Leader  // these six: nil if the policy does not care
 	reporter Reporter
 	track    Tracker
 	watch    Watcher
+	member   Member
+	keeper   Keeper
+	members  members
+	dead     []bool // LBs; nil: none
+	fault    error  // of an event
 	timers   []timer
 	ends     bool // the end of a flow concerns its LB
 	stopped  bool // by Workload.Watch
@@ -125,6 +130,8 @@ func (e *Engine) handle(next event) {
 		e.hops.push(e.now+t.every, ticking, next.request)
 	case shifting:
 		e.shift(int(next.request))
+	case happening:
+		e.happen(int(next.request))
 	}
 }
 

@@ -22,6 +22,9 @@ type Farm struct {
 	FlowTable  int           // lsq, sed, learned: buckets of an LB's flow table, one flow each; 0: never full (HLB Figure 19)
 	Penalty    time.Duration // what a refusal adds to the client's time; 0: refusals are counted apart
 	Background []Background
+	Events     []Event  // in any order
+	Table      int      // buckets of the consistent-hash table (6LB) that gives the lists of servers; 0: drawn without one
+	Choices    int      // hunt: servers in a list; 0: 2
 	Default    Workload // what Load fills in
 }
 
@@ -33,7 +36,10 @@ type Server struct {
 	Discipline Discipline
 	Workers    int // Sharing only; a FIFO server has as many requests in hand as cores
 	Backlog    int
-	Group      int // of servers that are reported together
+
+	Weight    int // how often a flow's hash leads to the server, beside the others'; 0 means 1
+	Threshold int // hunt:static: the server's own C; 0: the policy's
+	Group     int // of servers that are reported together
 }
 
 // Discipline is how the cores are given to the requests in hand.
@@ -67,6 +73,8 @@ func (s Server) room() int { return s.inHand() + s.Backlog }
 
 // Power is the work the server does in a second, in seconds of service.
 func (s Server) Power() float64 { return float64(float64(s.Cores) * s.speed()) }
+
+func (s Server) weight() int { return max(1, s.Weight) }
 
 func (s Server) speed() float64 {
 	if s.Speed == 0 {

@@ -1,6 +1,10 @@
 package sim
 
-import "proffer/weights"
+import (
+	"math"
+
+	"proffer/weights"
+)
 
 var _ = Register(Family{
 	Name:  "wrr-feedback",
@@ -49,4 +53,18 @@ func (p *feedback) Choose(lb int32, r *Request) int32 {
 	server := t.choose(p.choice.at(uint64(r.number)))
 	t.set(server, t.best()+1/p.weights[server])
 	return server
+}
+
+// Member lets a server that begins to take flows take its turn next.
+func (p *feedback) Member(server int32) {
+	for _, t := range p.turn {
+		next := math.Inf(1)
+		if p.in(server) {
+			next = t.best()
+		}
+		if next == math.Inf(1) && p.in(server) {
+			next = 0
+		}
+		t.set(server, next)
+	}
 }

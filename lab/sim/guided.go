@@ -76,9 +76,23 @@ func (g *guided) Report(r *Request) {
 
 // Signalled is the signal's way past the LB.
 func (g *guided) Signalled(r *Request) {
-	if r.idle {
+	if r.idle && g.in(r.server) {
 		g.tokens[r.lb].add(r.server, r.report)
 	} else {
 		g.tokens[r.lb].drop(r.server)
 	}
+}
+
+// Member forgets the tokens of a server that takes no more flows.
+func (g *guided) Member(server int32) {
+	for _, t := range g.tokens {
+		t.drop(server)
+	}
+}
+
+// Keeps: the first two servers of the flow's hash note its owner, so it is found
+// while either lives.
+func (g *guided) Keeps(r *Request) bool {
+	first, second := g.two(r)
+	return first == r.server || !g.isDown(first) || !g.isDown(second)
 }

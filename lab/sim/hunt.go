@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -47,7 +49,7 @@ const (
 func newHunt(e *Engine, like acceptor) *hunt {
 	h := &hunt{Engine: e}
 	for i, s := range e.farm.Servers {
-		a := policy.Acceptor{Acceptance: like.acceptance, Threshold: uint32(like.threshold)}
+		a := policy.Acceptor{Acceptance: like.acceptance, Threshold: uint32(cmp.Or(s.Threshold, like.threshold))}
 		if like.acceptance.Adapts() {
 			a.Threshold, a.Window, a.Epsilon = dynamicFirst, dynamicWindow, dynamicEpsilon
 			a.Workers = uint32(e.servers[i].room)

@@ -33,6 +33,9 @@ func newIdle(e *Engine) *idle {
 func (p *idle) Changed(server int32) {
 	cores := int32(p.farm.Servers[server].Cores)
 	now := max(0, cores-p.servers[server].assigned)
+	if !p.in(server) {
+		now = 0
+	}
 	for ; p.before[server] < now; p.before[server]++ {
 		p.reports++
 		q := &p.queues[below(p.choice.at(^p.reports), len(p.queues))]
@@ -43,14 +46,16 @@ func (p *idle) Changed(server int32) {
 
 func (p *idle) Choose(lb int32, r *Request) int32 {
 	q := &p.queues[lb]
-	if q.head == len(q.list) {
-		return int32(below(p.flowHash(r), len(p.servers)))
+	for q.head < len(q.list) {
+		server := q.list[q.head]
+		q.head++
+		if q.head*2 > len(q.list) {
+			q.list = append(q.list[:0], q.list[q.head:]...)
+			q.head = 0
+		}
+		if p.in(server) {
+			return server
+		}
 	}
-	server := q.list[q.head]
-	q.head++
-	if q.head*2 > len(q.list) {
-		q.list = append(q.list[:0], q.list[q.head:]...)
-		q.head = 0
-	}
-	return server
+	return p.one(r)
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 var _ = Register(Family{
 	Name: "jsq", Pairs: true, Sees: Everything,
@@ -28,7 +31,7 @@ var _ = Register(Family{
 // the server's power. With two choices it is gsq2.
 type shortest struct {
 	*Engine
-	two  bool
+	pair bool
 	load *least
 }
 
@@ -41,17 +44,20 @@ func newShortest(e *Engine, two bool) *shortest {
 }
 
 func (p *shortest) Changed(server int32) {
+	if !p.in(server) {
+		p.load.set(server, math.Inf(1))
+		return
+	}
 	p.load.set(server, float64(p.servers[server].assigned))
 }
 
 func (p *shortest) Choose(_ int32, r *Request) int32 {
-	if !p.two {
+	if !p.pair {
 		return p.load.choose(p.choice.at(uint64(r.number)))
 	}
-	var list [2]int32
-	candidates(list[:], p.flowHash(r), len(p.servers))
-	if p.load.key(list[1]) < p.load.key(list[0]) {
-		return list[1]
+	first, second := p.two(r)
+	if p.load.key(second) < p.load.key(first) {
+		return second
 	}
-	return list[0]
+	return first
 }

@@ -53,6 +53,9 @@ func (l *least) set(server int32, key float64) {
 func (l *least) setAll(keys []float64) {
 	for i, key := range keys {
 		l.tree[l.half+i] = rank{key, 1}
+		if key == math.Inf(1) {
+			l.tree[l.half+i].ties = 0
+		}
 	}
 	for node := l.half - 1; node > 0; node-- {
 		l.tree[node] = better(l.tree[2*node], l.tree[2*node+1])

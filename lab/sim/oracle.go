@@ -73,6 +73,13 @@ func (p *oracle) Changed(server int32) {
 	if p.two {
 		return
 	}
+	if old := p.where[server]; !p.in(server) && old != none {
+		p.ranks[old].heads.set(p.place[server], math.Inf(1))
+		p.where[server] = none
+	}
+	if !p.in(server) {
+		return
+	}
 	ns, falls := p.left(server)
 	rank := p.rank(slope{p.farm.Servers[server].Power(), falls})
 	if old := p.where[server]; old != rank && old != none {
@@ -108,12 +115,11 @@ func (p *oracle) Choose(_ int32, r *Request) int32 {
 }
 
 func (p *oracle) chooseOfTwo(r *Request) int32 {
-	var list [2]int32
-	candidates(list[:], p.flowHash(r), len(p.servers))
-	if p.with(r, list[1]) < p.with(r, list[0]) {
-		return list[1]
+	first, second := p.Engine.two(r)
+	if p.with(r, second) < p.with(r, first) {
+		return second
 	}
-	return list[0]
+	return first
 }
 
 // with is the time until the server would have done all its work and r.

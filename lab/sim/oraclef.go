@@ -30,7 +30,7 @@ type finisher struct {
 	two     bool
 	of      []int32     // the class of each server
 	place   []int32     // and its position among those of the class
-	members [][]int32   // of each class
+	alike   [][]int32   // of each class, its servers
 	heads   []*least    // of each class, by position
 	classes *soonest    // all
 	crowded *soonest    // servers without a core to spare, of classes of several
@@ -54,17 +54,17 @@ func newFinisher(e *Engine, two bool) *finisher {
 		if !known {
 			of = int32(len(classes))
 			numbers[c], classes = of, append(classes, paceOf(s))
-			p.members = append(p.members, nil)
+			p.alike = append(p.alike, nil)
 		}
 		p.of = append(p.of, of)
-		p.place = append(p.place, int32(len(p.members[of])))
-		p.members[of] = append(p.members[of], int32(i))
+		p.place = append(p.place, int32(len(p.alike[of])))
+		p.alike[of] = append(p.alike[of], int32(i))
 		p.free = append(p.free, make([]float64, s.Cores))
 		servers = append(servers, paceOf(s))
 		classes[of] = classes[of].least(paceOf(s))
 	}
 	p.classes, p.crowded = newSoonest(classes), newSoonest(servers)
-	for _, m := range p.members {
+	for _, m := range p.alike {
 		p.heads = append(p.heads, newLeast(len(m)))
 	}
 	for i := range e.farm.Servers {
@@ -91,7 +91,10 @@ func (p *finisher) rank(server int32, key float64) {
 	switch {
 	case p.farm.Servers[server].Discipline == FIFO:
 		p.classes.set(class, now)
-	case len(p.members[class]) > 1:
+	case now == math.Inf(1): // none takes flows
+		p.classes.set(class, now)
+		p.tight -= tooMany(before)
+	case len(p.alike[class]) > 1:
 		p.classes.set(class, 0)
 		p.tight += tooMany(now) - tooMany(before)
 	case now > 0:
@@ -116,13 +119,30 @@ func (p *finisher) Changed(server int32) {
 		return
 	}
 	key := float64(max(0, int(p.servers[server].assigned)-s.Cores+1))
+	if !p.in(server) {
+		key = math.Inf(1)
+	}
 	p.rank(server, key)
 	switch {
-	case len(p.members[p.of[server]]) == 1:
-	case key == 0:
+	case len(p.alike[p.of[server]]) == 1:
+	case key == 0 || key == math.Inf(1):
 		p.crowded.set(server, math.Inf(1))
 	default:
 		p.crowded.set(server, 0)
+	}
+}
+
+// Member matters under FIFO only. A server that has failed has nothing left to do.
+func (p *finisher) Member(server int32) {
+	switch {
+	case p.farm.Servers[server].Discipline != FIFO:
+	case p.in(server):
+		p.rank(server, p.free[server][0])
+	default:
+		p.rank(server, math.Inf(1))
+		if p.isDown(server) {
+			clear(p.free[server])
+		}
 	}
 }
 
@@ -150,12 +170,11 @@ func (p *finisher) Choose(_ int32, r *Request) int32 {
 
 func (p *finisher) pick(r *Request) int32 {
 	if p.two {
-		var list [2]int32
-		candidates(list[:], p.flowHash(r), len(p.servers))
-		if p.finish(list[1], r, never) < p.finish(list[0], r, never) {
-			return list[1]
+		first, second := p.Engine.two(r)
+		if p.finish(second, r, never) < p.finish(first, r, never) {
+			return second
 		}
-		return list[0]
+		return first
 	}
 	now, word := float64(p.now), p.choice.at(uint64(r.number))
 	class, best := p.classes.find(now, r.demand, math.Inf(1), func(class int32, best float64) float64 {
@@ -176,7 +195,7 @@ func (p *finisher) pick(r *Request) int32 {
 // head is the server of a class that stands first, which of equals is up to the
 // random word.
 func (p *finisher) head(class int32, word uint64) int32 {
-	return p.members[class][p.heads[class].choose(word)]
+	return p.alike[class][p.heads[class].choose(word)]
 }
 
 // finish is when the server would be done with r, in ns; +Inf if not before most.

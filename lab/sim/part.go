@@ -41,6 +41,20 @@ type Tracker interface {
 	Close(lb, server int32, opened int64)
 }
 
+// Member is called whenever a server begins to take flows, or does no longer:
+// Engine.In says which. A policy that is not one may go on choosing a server that
+// is out; the flow's hash then leads to another.
+type Member interface {
+	Member(server int32)
+}
+
+// Keeper knows whether an LB that has lost its state finds the server of a flow in
+// progress. Without one it is found where the flow's hash leads: the server of a
+// Chooser, the list of an Offerer.
+type Keeper interface {
+	Keeps(r *Request) bool
+}
+
 // Watcher is called whenever a server's load has changed.
 type Watcher interface {
 	Changed(server int32)
@@ -66,7 +80,12 @@ func (e *Engine) Word(r *Request) uint64 { return e.choice.at(uint64(r.number)) 
 func (e *Engine) Hash(r *Request) uint64 { return e.flowHash(r) }
 
 // Draw fills list with different servers, drawn by the flow's hash.
-func (e *Engine) Draw(list []int32, r *Request) { candidates(list, e.flowHash(r), len(e.servers)) }
+// It returns how many: fewer if fewer take flows, or if the farm has a table, whose
+// lists are as long as the policy needs.
+func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.flowHash(r)) }
+
+// In says whether the server takes new flows.
+func (e *Engine) In(server int32) bool { return e.in(server) }
 
 // Every runs a job again and again, the first time after one period. Only
 // Family.New may call it.

@@ -5,6 +5,16 @@ package sim
 // data begins the work. From here on it counts where it lies, not as pending.
 func (e *Engine) data(i int32) {
 	r := &e.requests.all[i]
+	switch {
+	case r.phase == buried:
+		e.bury(i)
+		return
+	case r.gone: // reset while it was on its way
+		e.release(r)
+		e.bury(i)
+		return
+	}
+	r.phase = working
 	e.servers[r.server].pending -= r.demand
 	e.enqueue(r.server, i)
 }

@@ -26,7 +26,21 @@ type Request struct {
 	idle    bool
 	hops    uint8
 	stage   uint8
+	tries   uint8 // SYNs that were repeated
+	phase   phase
+	gone    bool // without an answer: lost or reset
 }
+
+// phase is how far a request is, for those who end it early.
+type phase uint8
+
+const (
+	over      phase = iota // answered, or given up
+	opening                // no server has accepted it
+	accepting              // its data is on the way to the server
+	working                // at the server
+	buried                 // lost, and its data is on its way still
+)
 
 // requests hands out places and takes them back.
 type requests struct {

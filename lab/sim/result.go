@@ -25,6 +25,10 @@ type Result struct {
 	Served    []int         // requests that each server completed, of all
 	Rejected  []int         // and refused
 	Busy      []float64     // share of each server's power that completed requests took, until the end
+	Lost      int           // of all requests: connections of a server that failed, or SYNs that none answered
+	Reset     int           // of all requests: an LB failed, and the next did not find the server
+	Recovered int           // of all requests: an LB failed, and the next found the server
+	Repeated  int           // SYNs sent again because a server had failed
 	Untracked int           // of all requests, those that found no place in a flow table
 	Packets   int           // data packets sampled by learned; not among Events
 	Events    int           // processed, of all requests
@@ -39,6 +43,7 @@ type Row struct {
 	Begun, Ended     time.Duration // when a core began with it, 0 if refused; when the client had the answer
 	LB, Server, Hops int
 	Refused          bool
+	Lost, Reset      bool
 }
 
 // tally collects a Result.
@@ -54,6 +59,10 @@ type tally struct {
 	done      int
 	refused   int // of those that count
 	rejected  int // of all
+	lost      int // of all, as are these
+	reset     int
+	recovered int
+	repeated  int
 	hops      int
 	untracked int
 	packets   int
@@ -102,6 +111,29 @@ func (t *tally) refuse(at int64, r *Request) {
 	t.record(at, took, r, true)
 }
 
+// early is the end of a request without an answer.
+type early uint8
+
+const (
+	lost early = iota
+	reset
+)
+
+// end is a request that gets no answer. It has no time.
+func (t *tally) end(at int64, r *Request, how early) {
+	t.open--
+	t.hops += int(r.hops)
+	t.record(at, -1, r, false)
+	if how == lost {
+		t.lost++
+	} else {
+		t.reset++
+	}
+	if t.rows != nil {
+		t.rows[r.number].Lost, t.rows[r.number].Reset = how == lost, how == reset
+	}
+}
+
 func (t *tally) record(at, took int64, r *Request, refused bool) {
 	n := int(r.number)
 	if n >= t.from && n < t.to {
@@ -121,7 +153,8 @@ func (e *Engine) close() Result {
 	r := Result{
 		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
 		Counted: t.to - t.from, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
-		Hops:      float64(t.hops) / float64(max(1, t.done+t.rejected)),
+		Hops: float64(t.hops) / float64(max(1, t.done+t.rejected+t.lost+t.reset)),
+		Lost: t.lost, Reset: t.reset, Recovered: t.recovered, Repeated: t.repeated,
 		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
 	}
 	r.Latencies = slices.DeleteFunc(t.times, func(ms float64) bool { return ms < 0 })

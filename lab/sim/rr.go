@@ -21,10 +21,14 @@ func newInTurn(e *Engine) *inTurn {
 }
 
 func (p *inTurn) Choose(lb int32, _ *Request) int32 {
-	server := p.next[lb]
-	p.next[lb]++
-	if int(p.next[lb]) == len(p.servers) {
-		p.next[lb] = 0
+	for {
+		server := p.next[lb]
+		p.next[lb]++
+		if int(p.next[lb]) == len(p.servers) {
+			p.next[lb] = 0
+		}
+		if p.in(server) {
+			return server
+		}
 	}
-	return server
 }

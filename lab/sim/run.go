@@ -14,7 +14,12 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 		return Result{}, err
 	}
 	e := newEngine(f, p, w, seed)
-	e.loop()
+	if e.fault == nil {
+		e.loop()
+	}
+	if e.fault != nil {
+		return Result{}, fmt.Errorf("simulate farm %q: %w", f.Name, e.fault)
+	}
 	if e.stopped {
 		return Result{}, ErrStopped
 	}
@@ -51,6 +56,7 @@ func newEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
 		e.work.PacketRate = defaultPacketRate
 	}
 	e.build()
+	e.fault = e.newMembers()
 	e.result.begin(f, w, seed)
 	e.install()
 	e.arm()
@@ -86,6 +92,8 @@ func (e *Engine) install() {
 	e.reporter, _ = made.(Reporter)
 	e.track, _ = made.(Tracker)
 	e.watch, _ = made.(Watcher)
+	e.member, _ = made.(Member)
+	e.keeper, _ = made.(Keeper)
 	e.ends = e.reporter != nil || e.track != nil
 	if e.track != nil && e.farm.FlowTable > 0 {
 		for range e.farm.LBs {
@@ -101,6 +109,9 @@ func (e *Engine) arm() {
 	}
 	for i, t := range e.timers {
 		e.hops.push(t.every, ticking, int32(i))
+	}
+	for i, v := range e.farm.Events {
+		e.hops.push(int64(v.At), happening, int32(i))
 	}
 	for i, b := range e.farm.Background {
 		e.hops.push(int64(b.From), shifting, int32(2*i))

@@ -16,5 +16,5 @@ var _ = Register(Family{
 type byHash struct{ *Engine }
 
 func (p byHash) Choose(_ int32, r *Request) int32 {
-	return int32(below(p.flowHash(r), len(p.servers)))
+	return p.one(r)
 }

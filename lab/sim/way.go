@@ -6,7 +6,7 @@ package sim
 func (e *Engine) send() {
 	i := e.requests.take()
 	r := &e.requests.all[i]
-	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: none}
+	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: none, phase: opening}
 	r.service = r.demand
 	if e.work.hasIO() {
 		e.cut(r)
@@ -46,16 +46,21 @@ func (e *Engine) flowHash(r *Request) uint64 { return e.hash.at(2*uint64(r.numbe
 func (e *Engine) atLB(i int32) {
 	r := &e.requests.all[i]
 	r.opened = e.now
+	if e.dead != nil && e.dead[r.lb] {
+		e.reroute(r)
+	}
 	if e.offerer != nil {
 		e.list(r)
 		r.server = r.list[0]
 	} else if e.enter(r) {
-		r.server = e.chooser.Choose(r.lb, r)
+		if r.server = e.chooser.Choose(r.lb, r); !e.in(r.server) {
+			r.server = e.one(r)
+		}
 		if e.track != nil {
 			e.track.Open(r.lb, r.server)
 		}
 	} else { // a flow that finds no place is spread by hash alone (HLB §IV-A2)
-		r.server = int32(below(e.flowHash(r), len(e.servers)))
+		r.server = e.one(r)
 	}
 	e.assign(r, r.server)
 	_, second := e.pair(r, toServer)
@@ -65,14 +70,13 @@ func (e *Engine) atLB(i int32) {
 // list draws the request's candidates. A leading server that is among them
 // moves to the head, any other puts the last out.
 func (e *Engine) list(r *Request) {
-	n := e.policy.Choices
+	n := e.draw(r.list[:e.choices()], e.flowHash(r))
 	r.offered = uint8(n)
-	candidates(r.list[:n], e.flowHash(r), len(e.servers))
 	if e.leader == nil {
 		return
 	}
 	first := e.leader.Lead(r)
-	if first == none {
+	if first == none || !e.in(first) {
 		return
 	}
 	at := n - 1
@@ -83,6 +87,14 @@ func (e *Engine) list(r *Request) {
 	}
 	copy(r.list[1:at+1], r.list[:at])
 	r.list[0] = first
+}
+
+// choices is how many servers a list has.
+func (e *Engine) choices() int {
+	if e.policy.Base == "hunt" && e.farm.Choices > 0 {
+		return e.farm.Choices
+	}
+	return e.policy.Choices
 }
 
 // enter looks for a place in the LB's flow table.
@@ -128,6 +140,10 @@ func (e *Engine) unassign(r *Request, from int32) {
 func (e *Engine) atServer(i int32) {
 	r := &e.requests.all[i]
 	r.hops++
+	if e.isDown(r.server) {
+		e.unanswered(i)
+		return
+	}
 	if e.offerer == nil || e.offerer.Offer(r) {
 		e.accept(i)
 		return
@@ -152,11 +168,16 @@ func (e *Engine) atServer(i int32) {
 func (e *Engine) accept(i int32) {
 	r := &e.requests.all[i]
 	s := &e.servers[r.server]
+	if e.isDown(r.server) { // an offer that returned
+		e.unanswered(i)
+		return
+	}
 	if s.taken >= s.room {
 		e.refuse(i)
 		return
 	}
 	s.taken++
+	r.phase = accepting
 	ack, more := e.pair(r, synAck)
 	if e.reporter != nil {
 		e.reporter.Report(r)
@@ -176,15 +197,20 @@ func (e *Engine) refuse(i int32) {
 		e.reporter.Report(r)
 	}
 	back, end := e.pair(r, toReply)
+	r.phase = over
 	e.result.refuse(e.now+back+r.far, r)
 	e.end(i, back+end+2*r.far, end)
 }
 
 func (e *Engine) reply(i int32) {
 	r := &e.requests.all[i]
-	r.demand = 0
+	r.demand, r.phase = 0, over
 	e.servers[r.server].taken--
 	e.unassign(r, r.server)
+	if r.gone {
+		e.bury(i)
+		return
+	}
 	back, end := e.pair(r, toReply)
 	e.result.complete(e.now+back+r.far, r)
 	if e.reporter != nil {
@@ -210,14 +236,11 @@ func (e *Engine) end(i int32, byClient, bySignal int64) {
 // forget ends the flow at its LB.
 func (e *Engine) forget(i int32) {
 	r := &e.requests.all[i]
-	if e.reporter != nil {
+	if e.reporter != nil && !r.gone {
 		e.reporter.Signalled(r)
 	} else if r.bucket != none {
-		if e.tables != nil {
-			e.tables[r.lb][r.bucket] = false
-		}
 		if e.track != nil {
-			e.track.Close(r.lb, r.server, r.opened)
+			e.untrack(r)
 		}
 	}
 	e.requests.give(i)

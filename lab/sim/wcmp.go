@@ -20,35 +20,47 @@ var _ = Register(Family{
 // (HLB §I-B3 and §V-C leave the formula open).
 type byWeight struct {
 	*Engine
-	upTo []float64 // running sum of the weights
+	factor func(server int) float64
+	upTo   []float64 // running sum of the weights
 }
 
 func newByWeight(e *Engine) *byWeight {
-	p := &byWeight{e, make([]float64, len(e.servers))}
-	p.weigh(func(int) float64 { return 1 })
+	p := &byWeight{e, func(int) float64 { return 1 }, make([]float64, len(e.servers))}
+	p.weigh()
 	return p
 }
 
 func newAdaptive(e *Engine, policy Policy) *byWeight {
 	p := newByWeight(e)
 	e.timers = append(e.timers, timer{policy.every(stepLength), func() {
-		p.weigh(func(s int) float64 { return 1 / (1 + float64(e.servers[s].taken)) })
+		p.factor = func(s int) float64 { return 1 / (1 + float64(e.servers[s].taken)) }
+		p.weigh()
 	}})
 	return p
 }
 
-func (p *byWeight) weigh(factor func(server int) float64) {
+func (p *byWeight) weigh() {
 	sum := 0.0
 	for i, s := range p.farm.Servers {
-		sum += float64(s.Power() * factor(i))
+		if p.in(int32(i)) {
+			sum += float64(s.Power() * p.factor(i))
+		}
 		p.upTo[i] = sum
 	}
 }
 
+func (p *byWeight) Member(int32) { p.weigh() }
+
+// Keeps: another LB has the same weights.
+func (p *byWeight) Keeps(r *Request) bool { return p.Choose(r.lb, r) == r.server }
+
 func (p *byWeight) Choose(_ int32, r *Request) int32 {
 	x := float64(p.flowHash(r)>>11) / (1 << 53) * p.upTo[len(p.upTo)-1]
 	at, found := slices.BinarySearch(p.upTo, x)
-	if found {
+	if found { // of equal sums, those of servers that are out come after
+		at++
+	}
+	for at < len(p.upTo)-1 && !p.in(int32(at)) {
 		at++
 	}
 	return int32(min(at, len(p.upTo)-1))

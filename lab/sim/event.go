@@ -1,0 +1,276 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"proffer/policy"
+)
+
+// Event changes the farm during a run.
+type Event struct {
+	At      time.Duration
+	Kind    EventKind
+	Servers []int // Join, Drain, Fail
+	LB      int   // FailLB
+}
+
+// EventKind is what happens.
+type EventKind uint8
+
+const (
+	Join   EventKind = iota // the servers take flows from now on; a server whose first event this is was absent before
+	Drain                   // the servers get no new flow and finish those that they have
+	Fail                    // the servers stop: connections are lost, SYNs unanswered
+	FailLB                  // the LB stops for good, and its state is lost; the others get its flows
+)
+
+func (k EventKind) String() string { return [...]string{"join", "drain", "fail", "fail-lb"}[k] }
+
+// absent are the servers that join before anything else happens to them.
+func (f Farm) absent() (absent []int) {
+	seen := map[int]bool{}
+	for _, v := range f.inOrder() {
+		for _, s := range v.Servers {
+			if v.Kind == Join && !seen[s] {
+				absent = append(absent, s)
+			}
+			seen[s] = true
+		}
+	}
+	return absent
+}
+
+func (f Farm) inOrder() []Event {
+	return slices.SortedStableFunc(slices.Values(f.Events), func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
+}
+
+// checkEvents refuses an event that names what is not there, or leaves the farm
+// without a server or an LB.
+func checkEvents(f Farm) string {
+	n, lbs := len(f.Servers), f.LBs
+	in := slices.Repeat([]bool{true}, n)
+	for _, v := range f.Events {
+		problem := first(
+			rule{v.At < 0, fmt.Sprintf("at %v", v.At)},
+			rule{v.Kind > FailLB, fmt.Sprintf("unknown kind %d", v.Kind)},
+			rule{v.Kind == FailLB && (v.LB < 0 || v.LB >= lbs), fmt.Sprintf("LB %d: want 0 to %d", v.LB, lbs-1)},
+			rule{v.Kind < FailLB && len(v.Servers) == 0, "no servers"},
+			rule{slices.ContainsFunc(v.Servers, func(s int) bool { return s < 0 || s >= n }), fmt.Sprintf("servers %v: want 0 to %d", v.Servers, n-1)},
+		)
+		if problem != "" {
+			return "event " + v.Kind.name() + ": " + problem
+		}
+	}
+	for _, s := range f.absent() {
+		in[s] = false
+	}
+	failed := map[int]bool{}
+	for _, v := range f.inOrder() {
+		for _, s := range v.Servers {
+			in[s] = v.Kind == Join
+		}
+		if v.Kind == FailLB {
+			failed[v.LB] = true
+		}
+		if !slices.Contains(in, true) || len(failed) == lbs {
+			return fmt.Sprintf("event %v at %v leaves no server, or no LB", v.Kind, v.At)
+		}
+	}
+	return ""
+}
+
+func (k EventKind) name() string {
+	if k > FailLB {
+		return "?"
+	}
+	return k.String()
+}
+
+// happen is an event that is due.
+func (e *Engine) happen(number int) {
+	v := e.farm.Events[number]
+	if v.Kind == FailLB {
+		e.failLB(int32(v.LB))
+		return
+	}
+	for _, i := range v.Servers {
+		s := int32(i)
+		if e.members.out[s] != (v.Kind != Join) {
+			e.members.out[s] = v.Kind != Join
+			e.members.count += map[bool]int{true: 1, false: -1}[v.Kind == Join]
+		}
+		if v.Kind == Fail {
+			e.members.down[s] = true
+			e.failServer(s)
+		}
+		e.joined(s)
+		if v.Kind == Join {
+			e.members.down[s] = false
+		}
+	}
+	if err := e.fill(); err != nil {
+		e.fault = err
+	}
+}
+
+// joined lets the policy see that the server takes flows now, or no longer.
+func (e *Engine) joined(server int32) {
+	if e.member != nil {
+		e.member.Member(server)
+	}
+	if e.watch != nil {
+		e.watch.Changed(server)
+	}
+}
+
+// failServer ends every connection of a server.
+func (e *Engine) failServer(server int32) {
+	n := int32(len(e.servers))
+	for at := server; int(at) < len(e.stations); at += n {
+		st := &e.stations[at]
+		st.advance(e.now)
+		st.running, st.waiting, st.queued = st.running[:0], 0, 0
+		e.alarms.set(at, st.settle())
+	}
+	for i := range e.requests.all {
+		r := &e.requests.all[i]
+		if r.server == server && (r.phase == accepting || r.phase == working) {
+			e.lose(int32(i))
+		}
+	}
+}
+
+// lose takes a request from a server that has failed.
+func (e *Engine) lose(i int32) {
+	r := &e.requests.all[i]
+	if !r.gone {
+		e.result.end(e.now, r, lost)
+	}
+	onItsWay := r.phase == accepting
+	e.release(r)
+	if onItsWay {
+		r.phase = buried // its data is on its way still
+		return
+	}
+	e.bury(i)
+}
+
+// release gives back what a request without an answer takes at its server.
+func (e *Engine) release(r *Request) {
+	if r.phase == working {
+		r.demand = 0
+	}
+	r.gone, r.phase = true, over
+	e.servers[r.server].taken--
+	e.unassign(r, r.server)
+}
+
+// bury lets the LB forget a request without an answer.
+func (e *Engine) bury(i int32) {
+	r := &e.requests.all[i]
+	r.gone, r.phase = true, over
+	first, second := e.pair(r, toReply)
+	e.end(i, first+second, second)
+}
+
+// failLB loses an LB's state. The other LBs get its flows: one that the new LB
+// finds goes on, any other is reset. A flow that no server has accepted yet goes
+// on: its client repeats what is lost.
+func (e *Engine) failLB(lb int32) {
+	if e.dead == nil {
+		e.dead = make([]bool, e.farm.LBs)
+	}
+	e.dead[lb] = true
+	for i := range e.requests.all {
+		r := &e.requests.all[i]
+		if r.lb != lb || r.gone || r.phase == over || r.phase == buried {
+			continue
+		}
+		e.adopt(r)
+		switch {
+		case r.phase == opening:
+		case e.keeps(r):
+			e.result.recovered++
+		default:
+			r.gone = true // the server works on and finds the client gone
+			e.result.end(e.now, r, reset)
+		}
+	}
+}
+
+// reroute is the edge router's choice among the LBs that are left.
+func (e *Engine) reroute(r *Request) {
+	var alive []int32
+	for i, dead := range e.dead {
+		if !dead {
+			alive = append(alive, int32(i))
+		}
+	}
+	r.lb = alive[below(policy.Mix(e.hash.at(2*uint64(r.number))), len(alive))]
+}
+
+// adopt moves a flow to another LB.
+func (e *Engine) adopt(r *Request) {
+	tracked := r.bucket != none && e.track != nil
+	if tracked {
+		e.untrack(r)
+	}
+	e.reroute(r)
+	if tracked && e.enter(r) {
+		r.opened = e.now
+		e.track.Open(r.lb, r.server)
+	}
+}
+
+// untrack takes the flow out of its LB's table.
+func (e *Engine) untrack(r *Request) {
+	if e.tables != nil {
+		e.tables[r.lb][r.bucket] = false
+	}
+	e.track.Close(r.lb, r.server, r.opened)
+	r.bucket = none
+}
+
+// keeps says whether an LB that knows nothing of the flow finds its server.
+func (e *Engine) keeps(r *Request) bool {
+	if e.isDown(r.server) {
+		return false
+	}
+	if e.keeper != nil {
+		return e.keeper.Keeps(r)
+	}
+	if e.offerer == nil {
+		return e.one(r) == r.server
+	}
+	var list [maxChoices]int32
+	n := e.draw(list[:e.choices()], e.flowHash(r))
+	return slices.Contains(list[:n], r.server)
+}
+
+// A client repeats a SYN that stays without an answer after 1 s, 2 s, 4 s …
+// (RFC 6298 §2), as often as Linux does by default.
+const (
+	firstTimeout = int64(time.Second)
+	mostSYNs     = 6
+)
+
+// unanswered is a SYN that reaches a server which has failed.
+func (e *Engine) unanswered(i int32) {
+	r := &e.requests.all[i]
+	e.unassign(r, r.server)
+	if r.bucket != none && e.track != nil {
+		e.untrack(r)
+	}
+	if r.tries == mostSYNs {
+		r.gone, r.phase = true, over
+		e.result.end(e.now, r, lost)
+		e.requests.give(i)
+		return
+	}
+	r.visit, r.leastOf = 0, 0
+	e.hops.push(e.now+firstTimeout<<r.tries, atLB, i)
+	r.tries++
+	e.result.repeated++
+}
