@@ -62,8 +62,8 @@ func (f *Filter) Weights(at time.Duration) []float64 {
 	return f.weights
 }
 
-// step measures a server that was never seen as the average one: nothing tells
-// it apart.
+// step measures a server that was never seen as the average one: no sample
+// distinguishes it.
 func (f *Filter) step() {
 	mean := f.meanOfSeen()
 	if mean == 0 {

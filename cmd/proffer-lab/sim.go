@@ -74,7 +74,7 @@ servers, utilisation, served, refused). docs/simulator.md explains the model.`,
 	flags.StringSliceVar(&f.policies, "policies", []string{"single", "rr", "hunt:static:4", "hunt:dynamic", "guided", "jsq"}, "policies to compare, `LIST` with commas, or all")
 	flags.Float64SliceVar(&f.rhos, "rho", nil, "loads, shares of the farm's capacity, `LIST` with commas (default: the farm file's, else 0.88)")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy at each load, with `N` seeds from --first-seed on")
-	flags.Uint64Var(&f.first, "first-seed", 1, "the first seed, `N`; --seeds says how many")
+	flags.Uint64Var(&f.first, "first-seed", 1, "the first seed, `N`; --seeds is their number")
 	flags.IntVar(&f.requests, "requests", 0, "requests a run, `N` (default: the farm's, 80000)")
 	flags.BoolVar(&f.bounded, "bounded", false, "also run loads that the farm cannot serve, for as long as the requests last")
 	flags.BoolVar(&f.json, "json", false, "print a JSON array instead of the table")

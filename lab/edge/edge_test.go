@@ -108,7 +108,7 @@ var golden5 = [4]string{
 }
 
 // TestSwappedServers: which of two servers comes first in the list changes only
-// who wins ties.
+// which core wins ties.
 func TestSwappedServers(t *testing.T) {
 	f, traffic := Heterogeneous(0.27)
 	traffic.For, traffic.WarmUp = 2*time.Second, time.Second

@@ -66,7 +66,7 @@ func (s *source) advance() {
 	s.flows++
 }
 
-// due is when the next packet comes; first says that it begins a flow.
+// due is when the next packet comes; first: it begins a flow.
 func (s *source) due() (at int64, first bool) {
 	if next := s.pending.due(); next < s.begins {
 		return next, false

@@ -27,7 +27,7 @@ type Panel struct {
 	Curves []Curve
 }
 
-// Axis says what is measured, units included.
+// Axis names the quantity, units included.
 type Axis struct {
 	Label    string
 	Column   string    // in the CSV
@@ -44,7 +44,7 @@ type Curve struct {
 	Of     string // Model, Published: the curve whose colour it has
 }
 
-// Kind says where a curve comes from.
+// Kind is the origin of a curve.
 type Kind uint8
 
 const (

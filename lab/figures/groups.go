@@ -210,7 +210,7 @@ func (b Box) plot(c draw.Canvas, p *plot.Plot, x, half vg.Length, style draw.Lin
 		c.StrokeLine2(style, x-half, limit(b.Middle), x+half, limit(b.Middle))
 	}
 	style.Width = 1.2
-	if b.Value > p.Y.Max { // an arrow says that the value is off the top
+	if b.Value > p.Y.Max { // an arrow marks a value off the top
 		top := c.Max.Y
 		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3.5, Shape: draw.PyramidGlyph{}}, vg.Point{X: x, Y: top - 4})
 		return

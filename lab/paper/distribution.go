@@ -95,8 +95,8 @@ func distributions(o Options, farm sim.Farm, rhos []float64, until float64, titl
 }
 
 // handshakes is 6LB Figure 11c: three hops with single; with hunting one more,
-// since the SYN-ACK goes by the LB, and another for who is passed on. How many
-// are, the simulator says.
+// since the SYN-ACK goes by the LB, and another for each request that is passed
+// on; the simulator gives their share.
 func handshakes(o Options) plan {
 	farm := sim.FarmA()
 	run := at(farm, "hunt:static:4", 0.71, o)

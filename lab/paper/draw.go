@@ -22,7 +22,7 @@ type Progress struct {
 	Complete bool          // all of them
 }
 
-// Interrupted says what is missing.
+// Interrupted lists the missing figures.
 type Interrupted struct{ Missing []string }
 
 func (e *Interrupted) Error() string {

@@ -61,7 +61,7 @@ func hlbRates(o Options) plan {
 	return p
 }
 
-// less says by how much the p90 of one policy is below those of lsq and sed.
+// less states by how much the p90 of one policy is below those of lsq and sed.
 func less(m measured, s sweep, x, of int) string {
 	text := ""
 	for i, than := range []int{3, 5} {

@@ -3,7 +3,7 @@
 // simulator, the model or the consistent-hash table that the rest of Proffer
 // uses, and one from the bench. A figure is a plan: what is measured with every seed, and how the
 // measurements are drawn. Where a paper leaves an input open, or a figure can
-// only be had in another form, Figure.Differs says so.
+// only be had in another form, Figure.Differs states it.
 package paper
 
 import (
@@ -73,7 +73,7 @@ func Named(names []string) ([]Figure, error) {
 	return chosen, nil
 }
 
-// isPart says that a figure of this number may have this part.
+// isPart reports whether a figure of this number may have this part.
 func isPart(number, part string) bool {
 	return number != "" && unicode.IsDigit(rune(number[len(number)-1])) && len(part) == 1 && unicode.IsLower(rune(part[0]))
 }

@@ -62,7 +62,7 @@ func hlbShares(o Options) plan {
 	})}
 	p.draw = func(m measured) (*figures.Figure, error) {
 		picture := figures.Groups{
-			Title:      "HLB Figure 12b: who gets the requests, farm B, 4 LBs",
+			Title:      "HLB Figure 12b: which servers get the requests, farm B, 4 LBs",
 			GroupLabel: "load, and cores of the first 64 and the second 64 servers", GroupColumn: "setting",
 			Series: g.series,
 			Panels: []figures.BoxPanel{

@@ -43,7 +43,7 @@ func (w Workload) counted() (from, to int) {
 	return int(w.From * float64(w.Requests)), int(w.To * float64(w.Requests))
 }
 
-// Arrivals says when requests come. The zero value is none: use a constructor.
+// Arrivals are the instants at which requests come. The zero value is none: use a constructor.
 type Arrivals struct {
 	steps  []Step
 	repeat bool

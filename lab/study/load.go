@@ -18,11 +18,11 @@ type Load struct {
 	Work  sim.Workload
 }
 
-// Overload says that queues grow as long as requests come, so that every result
+// Overload reports that queues grow as long as requests come, so that every result
 // depends on their number.
 func (l Load) Overload() bool { return l.End >= 1 }
 
-// Open says that the rate of arrivals is for At to choose; a farm file may still
+// Open reports whether the rate of arrivals is for At to choose; a farm file may still
 // propose one.
 func (s *Setting) Open() bool {
 	return s.arrivals.Process == "" || s.arrivals.Process == config.Poisson
@@ -34,7 +34,7 @@ func (s *Setting) At(rho float64) (Load, error) {
 	return s.load(rho, perSecond, seconds(float64(s.Farm.Default.Requests)/perSecond), sim.Poisson(perSecond))
 }
 
-// Stated is what a farm file says about arrivals. False: it says nothing.
+// Stated is the arrivals of a farm file. False: the file has none.
 func (s *Setting) Stated() (load Load, stated bool, err error) {
 	a := s.arrivals
 	unit := 1.0

@@ -108,7 +108,7 @@ func extraNames(rows []Row) (names []string) {
 	return names
 }
 
-// columns tells which of a percentile's two columns a row does not have anyway.
+// columns reports which of a percentile's two columns a row does not have yet.
 func (p Percentile) columns() (value, ci bool) {
 	return !slices.Contains([]float64{50, 90, 99}, p.Percentile), p.Percentile != 90
 }

@@ -91,7 +91,7 @@ func (s *Search) Run(ctx context.Context, progress func(SearchProgress)) ([]Foun
 	found := []Found{}
 	begun := time.Now()
 	for i, p := range s.Policies {
-		h := hunt{Search: s, ctx: ctx, policy: p, tried: map[int]Tried{}}
+		h := pursuit{Search: s, ctx: ctx, policy: p, tried: map[int]Tried{}}
 		h.progress = func(now SearchProgress) {
 			now.At, now.Of = i+1, len(s.Policies)
 			each := time.Duration(float64(time.Since(begun)) / max(0.01, float64(i)+h.share(now.Progress)))
@@ -117,8 +117,8 @@ func (s *Search) interrupted(complete int) error {
 	return e
 }
 
-// hunt is the search for one policy.
-type hunt struct {
+// pursuit is the search for one policy.
+type pursuit struct {
 	*Search
 	ctx      context.Context
 	policy   sim.Policy
@@ -127,7 +127,7 @@ type hunt struct {
 	expected int // numbers of servers that are tried, about
 }
 
-func (h *hunt) run() (Found, error) {
+func (h *pursuit) run() (Found, error) {
 	f := Found{Policy: h.policy.Name, Farm: h.Setting.Name, Rho: h.Load.Rho, Seeds: h.Seeds, Goal: h.Goal.String()}
 	var err error
 	for _, c := range []struct {
@@ -150,7 +150,7 @@ func (h *hunt) run() (Found, error) {
 
 // fewest bisects between a number that cannot serve the requests and one that
 // meets the goal.
-func (h *hunt) fewest(meets func(Tried) bool) (int, error) {
+func (h *pursuit) fewest(meets func(Tried) bool) (int, error) {
 	size := len(h.Setting.Farm.Servers)
 	low := h.tooFew()
 	high := max(size, low+1)
@@ -169,7 +169,7 @@ func (h *hunt) fewest(meets func(Tried) bool) (int, error) {
 	}
 }
 
-func (h *hunt) bisect(low, high int, meets func(Tried) bool) (int, error) {
+func (h *pursuit) bisect(low, high int, meets func(Tried) bool) (int, error) {
 	for high-low > 1 {
 		middle := (low + high) / 2
 		t, err := h.try(middle)
@@ -187,7 +187,7 @@ func (h *hunt) bisect(low, high int, meets func(Tried) bool) (int, error) {
 
 // tooFew is the most servers that cannot serve the requests in the long run, or
 // that the policy cannot choose among.
-func (h *hunt) tooFew() int {
+func (h *pursuit) tooFew() int {
 	least := max(1, h.policy.Choices)
 	if h.policy.TwoChoices {
 		least = 2
@@ -200,14 +200,14 @@ func (h *hunt) tooFew() int {
 }
 
 // load is the same requests, as a share of what another farm can serve.
-func (h *hunt) load(s *Setting) Load {
+func (h *pursuit) load(s *Setting) Load {
 	l := h.Load
 	bigger := s.Farm.Capacity(l.Work) / h.Setting.Farm.Capacity(l.Work)
 	l.Rho, l.End = round(l.Rho/bigger, 1e9), round(l.End/bigger, 1e9)
 	return l
 }
 
-func (h *hunt) try(n int) (Tried, error) {
+func (h *pursuit) try(n int) (Tried, error) {
 	if t, known := h.tried[n]; known {
 		return t, nil
 	}
@@ -227,8 +227,8 @@ func (h *hunt) try(n int) (Tried, error) {
 	return t, nil
 }
 
-// share is how much of the hunt is over, about.
-func (h *hunt) share(now Progress) float64 {
+// share is how much of the pursuit is over, about.
+func (h *pursuit) share(now Progress) float64 {
 	done := float64(len(h.tried)) + now.share()
 	return min(0.99, done/math.Max(done+0.5, float64(h.expected)))
 }

@@ -34,7 +34,7 @@ func Names() [][2]string {
 	}
 }
 
-// ErrNoName says that a farm has no name that Named knows.
+// ErrNoName is the error of a farm whose name Named does not know.
 var ErrNoName = errors.New("want A, B, B:c1:K, B:v1:K, B:hom or a FILE.yaml")
 
 // Named is one of the papers' farms.
@@ -71,7 +71,7 @@ func FromFile(f *config.Farm, read func(path string) (*trace.File, error)) (*Set
 	return s, b.err
 }
 
-// DefaultRequests is how many there are in a run unless anyone says otherwise.
+// DefaultRequests is how many there are in a run unless a file or flag states another number.
 const DefaultRequests = 80_000
 
 // SetRequests changes the number of requests of a run.
@@ -222,7 +222,7 @@ func (b *builder) column(key, path, column string) []time.Duration {
 	return list
 }
 
-// open says where the path stands, unless the mistake is inside the trace.
+// open adds the place of the path to an error, unless the mistake is inside the trace.
 func (b *builder) open(key, path string) (*trace.File, error) {
 	file, err := b.read(path)
 	if inside := (*trace.Error)(nil); err != nil && !errors.As(err, &inside) {

@@ -240,7 +240,7 @@ func (b *book) progress() Progress {
 		left += time.Duration(b.Seeds-n) * each.or(byPolicy[i%len(b.Policies)]).or(all).value()
 	}
 	p := Progress{Done: b.done, Total: b.Study.runs(), Part: float64(b.meter.parts.Load()) / 1e6}
-	if b.done == 0 { // no run tells how long one takes but those under way
+	if b.done == 0 { // only the runs under way show how long a run takes
 		p.Left = time.Duration(float64(time.Since(b.begun)) * (1/max(1e-3, p.share()) - 1))
 		return p
 	}
@@ -264,7 +264,7 @@ func (m mean) or(other mean) mean {
 	return m
 }
 
-// Interrupted says what a study lacks.
+// Interrupted lists the rows that a study lacks.
 type Interrupted struct {
 	Rows, Of int
 	Missing  []string // one a load
