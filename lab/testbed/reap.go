@@ -150,16 +150,16 @@ func endStrays(run string, grace time.Duration) error {
 func endInside(spaces map[identity]bool, grace time.Duration) error {
 	const rounds = 10 // a process may fork while we look
 	for range rounds {
-		strays, err := inside(spaces)
-		if err != nil || len(strays) == 0 {
+		left, err := inside(spaces)
+		if err != nil || len(left) == 0 {
 			return err
 		}
 		if grace > 0 {
-			finish(strays, unix.SIGTERM, grace)
+			finish(left, unix.SIGTERM, grace)
 			grace = 0
 			continue
 		}
-		finish(strays, unix.SIGKILL, time.Second)
+		finish(left, unix.SIGKILL, time.Second)
 	}
 	return errors.New("processes in the namespaces survive SIGKILL")
 }
