@@ -2,8 +2,6 @@ package config
 
 import "proffer/topo"
 
-const maxOfferings = 64 // services of an agent
-
 // agentFile is the table of the file of a server's agent.
 func agentFile(a *topo.Agent) []entry {
 	n := &a.Node
@@ -13,7 +11,7 @@ func agentFile(a *topo.Agent) []entry {
 		signalKeys(n),
 		optional("flow_table", "{}", mapping(flowTable(&a.Flows, "65536", duration(),
 			optional("embryonic", "16384", scalar(&a.Flows.Embryonic, flows()))))),
-		need("services", sequence(&a.Services, 1, maxOfferings, offering)),
+		need("services", sequence(&a.Services, 1, topo.MaxOffered, offering)),
 	}
 }
 

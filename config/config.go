@@ -22,11 +22,8 @@ import (
 	"proffer/topo"
 )
 
-// Limits of one file.
-const (
-	MaxServices = topo.MaxServices // of an LB
-	MaxServers  = 4096             // over all services of an LB and their history
-)
+// MaxServers bounds the servers over all services of an LB and their history.
+const MaxServers = 4096
 
 // ParseLB reads the configuration of a load balancer. file is only a name for
 // errors. The servers of a service and of its history come out sorted by

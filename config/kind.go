@@ -267,7 +267,7 @@ func acceptance() kind[decision] {
 	for _, a := range topo.Acceptances() {
 		word := a.Pattern()
 		if a.Row().Threshold {
-			word += fmt.Sprintf(" with C from 0 to %d", policy.MaxThreshold)
+			word += fmt.Sprintf(" with C from 0 to %d", topo.MaxThreshold)
 		}
 		words = append(words, word)
 	}

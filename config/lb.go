@@ -19,7 +19,7 @@ func lbFile(lb *topo.LB) []entry {
 		need("candidate_key", secret(&lb.CandidateKey, candidateKey())),
 		signalKeys(n),
 		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144", within(1, topo.MaxAge)))),
-		need("services", sequence(&lb.Services, 1, MaxServices, service)),
+		need("services", sequence(&lb.Services, 1, topo.MaxServices, service)),
 	}
 }
 

@@ -103,7 +103,7 @@ func TestRefusesTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	lb.Services = lb.Services[:1]
-	for i := 1; i <= MaxServices; i++ {
+	for i := 1; i <= topo.MaxServices; i++ {
 		s := lb.Services[0]
 		s.Name, s.VIP.Port = fmt.Sprint("web", i), vipAt(uint16(1000+i)).Port
 		lb.Services = append(lb.Services, s)

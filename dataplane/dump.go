@@ -59,7 +59,7 @@ func dump(path string) ([][]byte, error) {
 	}
 	defer m.Close()
 	switch {
-	case m.Type() == ebpf.Array && m.ValueSize() == objects.LineBytes:
+	case m.Type() == ebpf.Array && int(m.ValueSize()) == objects.LineBytes:
 		return objects.Lines(m)
 	case m.Type() == ebpf.Array && int(m.ValueSize()) == binary.Size(objects.AgentConnLine{}):
 		return objects.Conns(m)

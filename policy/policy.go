@@ -9,10 +9,6 @@ import (
 	"proffer/topo"
 )
 
-// MaxThreshold is the largest busy count that a threshold can name: the data
-// plane keeps thresholds in 16 bits.
-const MaxThreshold = 65535
-
 // Parse reads a policy as it is spelt everywhere: a dispatch mode, and with one
 // that takes signals also an acceptance: "hunt:static:4". Every policy has one
 // spelling, so Parse undoes topo.Policy.String and the reverse.
@@ -87,8 +83,8 @@ func parseThreshold(a topo.Acceptance, s string) (int, error) {
 	}
 	c, err := strconv.Atoi(s)
 	// "+4" and "04" are malformed too: results are grouped by the spelling.
-	if err != nil || c < 0 || c > MaxThreshold || strconv.Itoa(c) != s {
-		return 0, fmt.Errorf("threshold %q is not a whole number from 0 to %d", s, MaxThreshold)
+	if err != nil || c < 0 || c > topo.MaxThreshold || strconv.Itoa(c) != s {
+		return 0, fmt.Errorf("threshold %q is not a whole number from 0 to %d", s, topo.MaxThreshold)
 	}
 	return c, nil
 }

@@ -12,7 +12,7 @@ func TestParse(t *testing.T) {
 		{Dispatch: topo.Hunt, Acceptance: topo.Always},
 		{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 0},
 		{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4},
-		{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: MaxThreshold},
+		{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: topo.MaxThreshold},
 		{Dispatch: topo.Hunt, Acceptance: topo.Dynamic},
 	} {
 		got, err := Parse(want.String())

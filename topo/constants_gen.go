@@ -4,12 +4,15 @@ package topo
 
 // enum limits
 const (
-	MaxChoices  = 4
-	MaxMembers  = 15
-	MaxVia      = 3
-	MaxSegments = 16
-	MaxServices = 1024
-	MaxAgeS     = 14400
+	MaxChoices   = 4
+	MaxMembers   = 15
+	MaxVia       = 3
+	MaxSegments  = 16
+	MaxServices  = 1024
+	MaxOffered   = 64
+	MaxOfferings = 128
+	MaxThreshold = 65535
+	MaxAgeS      = 14400
 )
 
 // enum dispatch

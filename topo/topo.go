@@ -5,7 +5,7 @@ package topo
 
 // The values of its enums and its limits are those of the C programs.
 //
-//go:generate go run ../dataplane/internal/constants
+//go:generate go run ../dataplane/internal/constants ../bpf
 
 import (
 	"net/netip"

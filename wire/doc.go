@@ -6,4 +6,4 @@ package wire
 
 // The functions and flags of SIDs are those of the C programs.
 //
-//go:generate go run ../dataplane/internal/constants
+//go:generate go run ../dataplane/internal/constants ../bpf

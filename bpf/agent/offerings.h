@@ -3,8 +3,6 @@
 #pragma once
 #include "packet/parse.h"
 
-#define MAX_OFFERINGS 128 /* 64 services and their VIPs, or as many of an earlier agent */
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_OFFERINGS);

@@ -4,14 +4,21 @@
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
 #include "lb/choose/choose.h"
+#include "lb/service.h"
 
-enum limits limits;
-enum function function;
-enum sid_flags sid_flags;
-enum dispatch dispatch;
-enum wire wire;
-enum fragments fragments;
-enum acceptance acceptance;
-enum measure measure;
-enum on_full on_full;
-enum owner owner;
+#define GENERATE(name) enum name generated_##name
+
+GENERATE(limits);
+GENERATE(function);
+GENERATE(sid_flags);
+GENERATE(dispatch);
+GENERATE(wire);
+GENERATE(fragments);
+GENERATE(acceptance);
+GENERATE(measure);
+GENERATE(on_full);
+GENERATE(owner);
+GENERATE(conn_state);
+GENERATE(conn_flags);
+GENERATE(pending_ring);
+GENERATE(service_slot);

@@ -11,11 +11,14 @@
 #include <bpf/bpf_endian.h>
 
 enum limits {
-	MAX_CHOICES = 4,   /* candidates of one offer */
-	MAX_MEMBERS = 15,  /* of one bucket: the candidates and those of earlier pools */
-	MAX_VIA = 3,	   /* transit SIDs before the candidates */
-	MAX_SEGMENTS = 16, /* of one route; a power of two, so that an index can be masked */
-	MAX_SERVICES = 1024,
+	MAX_CHOICES = 4,     /* candidates of one offer */
+	MAX_MEMBERS = 15,    /* of one bucket: the candidates and those of earlier pools */
+	MAX_VIA = 3,	     /* transit SIDs before the candidates */
+	MAX_SEGMENTS = 16,   /* of one route; a power of two, so that an index can be masked */
+	MAX_SERVICES = 1024, /* of an LB */
+	MAX_OFFERED = 64,    /* services of an agent */
+	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
+	MAX_THRESHOLD = 65535,		 /* busy count that a policy may name */
 	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB may be told to wait for */
 };
 
@@ -179,8 +182,10 @@ enum owner {
 	OWNER_TABLE = 2, /* the sockets are invisible: the agent's table decides */
 };
 
-#define PENDING_EPOCHS 8
-#define EPOCH_SHIFT 27 /* an epoch is 2^27 ns = 134 ms; eight are 1.07 s */
+enum pending_ring {
+	PENDING_EPOCHS = 8,
+	EPOCH_SHIFT = 27, /* an epoch is 2^27 ns = 134 ms; eight are 1.07 s */
+};
 
 struct pending {
 	__u32 epoch;

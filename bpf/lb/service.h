@@ -10,10 +10,12 @@
 /* Services by VIP, port and protocol: a hash table with linear probing, of which a packet reads
  * two cache lines without a call. A slot has the number of a record. User space writes a record
  * before a slot has its number, and reuses it once no packet reads it. */
-#define SERVICE_SLOT_BITS 13 /* at most a quarter of the slots is used */
-#define MAX_PROBES 64	     /* the longest chain that user space makes */
-#define NO_RECORD 0	     /* an empty slot, which ends a chain */
-#define SERVICE_GONE 1	     /* a slot whose service was removed; record 1 is no service's */
+enum service_slot {
+	NO_RECORD = 0,		/* an empty slot, which ends a chain */
+	SERVICE_GONE = 1,	/* a slot whose service was removed; record 1 is no service's */
+	SERVICE_SLOT_BITS = 13, /* at most a quarter of the slots is used */
+	MAX_PROBES = 64,	/* the longest chain that user space makes */
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

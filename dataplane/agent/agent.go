@@ -249,10 +249,11 @@ func (a *Agent) attachSockets() error {
 // Report hands on the page of service i: the busy count and when its
 // writer wrote it (CLOCK_MONOTONIC; 0: never).
 func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
-	var b [16]byte
-	binary.NativeEndian.PutUint64(b[:], uint64(written))
-	binary.NativeEndian.PutUint32(b[8:], busy)
-	if _, err := a.reports.WriteAt(b[:], int64(a.numbers[i])*int64(len(b))); err != nil {
+	b, err := binary.Append(nil, binary.NativeEndian, objects.AgentReported{WrittenNs: uint64(written), Busy: busy})
+	if err == nil {
+		_, err = a.reports.WriteAt(b, int64(a.numbers[i])*int64(len(b)))
+	}
+	if err != nil {
 		return fmt.Errorf("report load of service %d: %w", i, err)
 	}
 	return nil

@@ -113,7 +113,7 @@ func testOffered(t *testing.T, seen rig.Hits) {
 			r.Send(t, s.Frame()).Is(t, c.what, rig.XDPPass, rig.Delivered(p), c.why)
 			want := objects.AgentConn{
 				SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint32(rig.Start >> objects.EpochShift),
-				NextIn: rig.ClientISN + 1, Flags: connPending, Generation: wire.Generation(rig.ClientISN), State: connWait,
+				NextIn: rig.ClientISN + 1, Flags: objects.ConnPending, Generation: wire.Generation(rig.ClientISN), State: objects.ConnWait,
 			}
 			if got := r.MustConn(t, p); got != want {
 				t.Errorf("entry %+v, want %+v", got, want)
@@ -124,15 +124,6 @@ func testOffered(t *testing.T, seen rig.Hits) {
 		})
 	}
 }
-
-// enum conn_state and conn_flags of types.h.
-const (
-	connWait    = 1
-	connDirect  = 2
-	connAsking  = 1
-	connPending = 2
-	connInsert  = 32
-)
 
 // testPassOn: from the second of three to the third; only the destination, the
 // segments left, the hop limit and the link addresses change.

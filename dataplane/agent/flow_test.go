@@ -26,7 +26,7 @@ func testSteered(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "not the kernel's", rig.XDPPass, rig.Delivered(p), "steered_embryonic")
 	other := rig.To(p, generation+1, wire.AckStickiness)
 	r.Send(t, other.Frame()).Is(t, "not the kernel's, another generation", rig.XDPTX, other.Returned(), "give_back_not_mine")
-	if c := r.MustConn(t, opening); c.State != connWait || c.Flags != connPending {
+	if c := r.MustConn(t, opening); c.State != objects.ConnWait || c.Flags != objects.ConnPending {
 		t.Errorf("what the kernel does not own changed the entry: %+v", c)
 	}
 	rig.Reset(t, l)
@@ -38,7 +38,7 @@ func testSteered(t *testing.T, seen rig.Hits) {
 		t.Error("a RST established a flow")
 	}
 	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "the first", rig.XDPPass, rig.Delivered(p), "established", "steered")
-	if c, known := r.Settled(t, p.Flow()); !known || c.State != connDirect || c.Flags != 0 {
+	if c, known := r.Settled(t, p.Flow()); !known || c.State != objects.ConnDirect || c.Flags != 0 {
 		t.Errorf("acknowledged, but %v, %+v", known, c)
 	}
 	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "the second", rig.XDPPass, rig.Delivered(p), "steered")
@@ -112,7 +112,7 @@ func testAdopted(t *testing.T, seen rig.Hits) {
 	for what, c := range map[string]struct {
 		named uint16
 		state uint16
-	}{"same": {generation, connDirect}, "another": {generation + 1, connWait}} {
+	}{"same": {generation, objects.ConnDirect}, "another": {generation + 1, objects.ConnWait}} {
 		r.Send(t, rig.To(p, c.named, wire.AckStickiness).Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "steered_adopted")
 		if got := r.MustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != objects.LocatorBits(rig.LbLocator) {
 			t.Errorf("%s: adopted as %+v", what, got)
@@ -146,7 +146,7 @@ func testOtherGeneration(t *testing.T, seen rig.Hits) {
 	s.LB = rig.OtherLB
 	for _, why := range [][]string{{"established", "steered_other_generation"}, {"steered_other_generation"}} {
 		r.Send(t, s.Frame()).Is(t, "another generation", rig.XDPPass, rig.Delivered(p), why...)
-		if c, known := r.Settled(t, p.Flow()); !known || c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != generation {
+		if c, known := r.Settled(t, p.Flow()); !known || c.State != objects.ConnWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != generation {
 			t.Errorf("known %v, %+v", known, c)
 		}
 	}
@@ -164,7 +164,7 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 	r.Send(t, question.Frame()).Is(t, "mine, forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
 	want := objects.AgentConn{
 		SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), NextIn: p.Seq,
-		Generation: wire.Generation(rig.ClientISN), State: connWait,
+		Generation: wire.Generation(rig.ClientISN), State: objects.ConnWait,
 	}
 	if c := r.MustConn(t, p); c != want {
 		t.Errorf("entry %+v, want %+v", c, want)
@@ -173,7 +173,7 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 	question.LB = rig.OtherLB
 	for _, state := range []string{"DIRECT", "WAIT for another"} {
 		r.Send(t, question.Frame()).Is(t, state, rig.XDPPass, rig.Delivered(p), "recovered")
-		if c := r.MustConn(t, p); c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != want.Generation {
+		if c := r.MustConn(t, p); c.State != objects.ConnWait || c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Generation != want.Generation {
 			t.Errorf("%s: %+v", state, c)
 		}
 	}
@@ -258,7 +258,7 @@ func testRequestSocket(t *testing.T, seen rig.Hits) {
 	p.Ack = theirs
 	question = rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, question.Frame()).Is(t, "rs for ours", rig.XDPPass, rig.Delivered(p), "established", "recovered")
-	if c, known := r.Settled(t, p.Flow()); !known || c.Generation != generation || c.State != connWait {
+	if c, known := r.Settled(t, p.Flow()); !known || c.Generation != generation || c.State != objects.ConnWait {
 		t.Errorf("recovered as %v, %+v, want generation %d", known, c, generation)
 	}
 }

@@ -191,7 +191,7 @@ func testOwnerTable(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "rs of an opening", rig.XDPPass, seenBy(p), "established", "recovered")
 	s := rig.To(p, generation+1, wire.AckStickiness)
 	r.Send(t, s.Frame()).Is(t, "another generation", rig.XDPPass, seenBy(p), "steered_other_generation")
-	if c := r.MustConn(t, p); c.State != connWait || c.Generation != generation {
+	if c := r.MustConn(t, p); c.State != objects.ConnWait || c.Generation != generation {
 		t.Errorf("another generation left %+v", c)
 	}
 	stray := opening

@@ -67,7 +67,7 @@ func testFlood(t *testing.T, seen rig.Hits) {
 	}
 	for i := range flows {
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(1000+i))
-		if c, known := r.Settled(t, p.Flow()); !known || c.State != connDirect {
+		if c, known := r.Settled(t, p.Flow()); !known || c.State != objects.ConnDirect {
 			t.Fatalf("flow %d after the flood: known %v, %+v", i, known, c)
 		}
 	}

@@ -62,7 +62,7 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 	r.Send(t, lap.Frame()).Is(t, "first lap: who has it?", rig.XDPTX, lap.Onward(rig.HopMAC(2)), "pass_on_not_mine")
 	r.Send(t, offer.Frame()).Is(t, "second lap: who wants it?", rig.XDPPass, in.Delivered(), "accept_avail")
 	c, _ := r.Conn(t, in.Flow)
-	if c.State != connWait || c.Flags != connPending || c.Generation == 0 {
+	if c.State != objects.ConnWait || c.Flags != objects.ConnPending || c.Generation == 0 {
 		t.Fatalf("accepted as %+v", c)
 	}
 	generation := c.Generation
@@ -89,7 +89,7 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 	}
 	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), wire.ConnectAvail, 0)
 	r.Send(t, again.Frame()).Is(t, "another LB does not know", rig.XDPPass, in.Delivered(), "accept_repeated")
-	if c, known := r.Settled(t, in.Flow); !known || c.State != connWait || c.LbBe != objects.LocatorBits(rig.OtherLB) {
+	if c, known := r.Settled(t, in.Flow); !known || c.State != objects.ConnWait || c.LbBe != objects.LocatorBits(rig.OtherLB) {
 		t.Errorf("then it is %v, %+v", known, c)
 	}
 	r.Send(t, rig.ToWith(in, generation+1, wire.AckStickiness).Frame()).Is(t, "another generation", rig.XDPPass, in.Delivered(), "steered_other_generation")
@@ -144,7 +144,7 @@ func testIPv4(t *testing.T, seen rig.Hits) {
 	}
 	forget(r, t, p)
 	r.Send(t, rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness).Frame()).Is(t, "forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
-	if c := r.MustConn(t, p); c.Generation != generation || c.State != connWait {
+	if c := r.MustConn(t, p); c.Generation != generation || c.State != objects.ConnWait {
 		t.Errorf("recovered as %+v", c)
 	}
 
@@ -198,7 +198,7 @@ func testInsert(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(p.Seq)
 	offer := rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce).Inserted()
 	r.Send(t, offer.Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(p), "accept_avail")
-	if c := r.MustConn(t, p); c.Flags != connPending|connInsert || c.LbBe != objects.LocatorBits(rig.LbLocator) {
+	if c := r.MustConn(t, p); c.Flags != objects.ConnPending|objects.ConnInsert || c.LbBe != objects.LocatorBits(rig.LbLocator) {
 		t.Errorf("accepted as %+v", c)
 	}
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })

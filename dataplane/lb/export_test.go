@@ -13,11 +13,6 @@ import (
 
 // The parts of an LB that its tests look at.
 
-const (
-	MostProbes = mostProbes
-	NoRecord   = noRecord
-)
-
 // FirstPlace is firstPlace.
 func FirstPlace(key *objects.LBServiceKey) uint32 { return firstPlace(key) }
 
@@ -55,7 +50,7 @@ func (l *LB) OnWait(f func()) {
 // UsedRecordSlots counts the slots in use.
 func (l *LB) UsedRecordSlots() (used int) {
 	for _, number := range l.records.slots {
-		if number != noRecord {
+		if number != objects.NoRecord {
 			used++
 		}
 	}

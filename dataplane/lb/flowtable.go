@@ -12,12 +12,9 @@ import (
 	"proffer/topo"
 )
 
-// The LB's table of flows (bpf/lb/lines.h).
-const (
-	// fullPercent of the entries are used when the table holds the flows that it was made
-	// for: up to there hardly ever a flow finds no place.
-	fullPercent = 80
-)
+// fullPercent of the entries are used when the table holds the flows that it was made
+// for: up to there hardly ever a flow finds no place.
+const fullPercent = 80
 
 // linesFor is how many lines hold so many flows.
 func linesFor(flows int) uint32 {
@@ -46,4 +43,4 @@ func (l *LB) fits(flows int, adopted bool) error {
 }
 
 // FlowTableBytes is the memory that the table of flows takes.
-func (l *LB) FlowTableBytes() uint64 { return uint64(l.Lines) * objects.LineBytes }
+func (l *LB) FlowTableBytes() uint64 { return uint64(l.Lines) * uint64(objects.LineBytes) }

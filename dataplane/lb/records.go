@@ -11,14 +11,7 @@ import (
 	"proffer/dataplane/objects"
 )
 
-// The LB's table of services (bpf/lb/service.h).
-const (
-	serviceSlotBits = 13
-	serviceSlots    = 1 << serviceSlotBits
-	mostProbes      = 64
-	noRecord        = 0
-	serviceGone     = 1
-)
+const serviceSlots = 1 << objects.ServiceSlotBits
 
 // records are the services as packets find them. A slot's number is one store, and
 // a record is written before its number stands anywhere: a packet meets a service as
@@ -48,7 +41,7 @@ func newRecords(m, slots *ebpf.Map, wait func() error) (*records, error) {
 		at:     map[objects.LBServiceKey]uint32{},
 		wait:   wait,
 	}
-	for n := m.MaxEntries() - 1; n > serviceGone; n-- {
+	for n := m.MaxEntries() - 1; n > objects.ServiceGone; n-- {
 		r.free = append(r.free, n)
 	}
 	return r, nil
@@ -67,14 +60,14 @@ func firstPlace(key *objects.LBServiceKey) uint32 {
 	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
 	h ^= uint64(words[2]) | uint64(words[3])<<32
 	h += uint64(words[4])
-	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - serviceSlotBits))
+	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - objects.ServiceSlotBits))
 }
 
 // slotFor is where a new service goes: the first slot of its chain that is free.
 func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
 	first := firstPlace(key)
-	for i := range uint32(mostProbes) {
-		if at := (first + i) % serviceSlots; r.slots[at] <= serviceGone {
+	for i := range uint32(objects.MaxProbes) {
+		if at := (first + i) % serviceSlots; r.slots[at] <= objects.ServiceGone {
 			return at, nil
 		}
 	}
@@ -133,14 +126,14 @@ func (r *records) write(record *objects.LBService) (uint32, error) {
 func (r *records) delete(key objects.LBServiceKey) {
 	at := r.at[key]
 	r.left = append(r.left, uint32(r.slots[at]))
-	r.set(at, serviceGone)
+	r.set(at, objects.ServiceGone)
 	delete(r.have, key)
 	delete(r.at, key)
-	if r.slots[(at+1)%serviceSlots] != noRecord {
+	if r.slots[(at+1)%serviceSlots] != objects.NoRecord {
 		return
 	}
-	for ; r.slots[at] == serviceGone; at = (at + serviceSlots - 1) % serviceSlots {
-		r.set(at, noRecord)
+	for ; r.slots[at] == objects.ServiceGone; at = (at + serviceSlots - 1) % serviceSlots {
+		r.set(at, objects.NoRecord)
 	}
 }
 

@@ -34,7 +34,7 @@ func chained(n int) (vips []topo.VIP) {
 // hash to one slot. A chain that cannot be longer refuses one more.
 func TestServiceTable(t *testing.T) {
 	r, rng := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4)), rig.Random(t)
-	vips := chained(lb.MostProbes + 1)
+	vips := chained(objects.MaxProbes + 1)
 	record := func(v topo.VIP) objects.LBService {
 		svc := rig.Hunting(2, 4)
 		svc.VIP = v
@@ -52,7 +52,7 @@ func TestServiceTable(t *testing.T) {
 		}
 	}
 	for i := range 300 {
-		v := vips[rng.IntN(lb.MostProbes)]
+		v := vips[rng.IntN(objects.MaxProbes)]
 		if there[v] {
 			r.DeleteRecord(v)
 			delete(there, v)
@@ -65,18 +65,18 @@ func TestServiceTable(t *testing.T) {
 			found()
 		}
 	}
-	for _, v := range vips[:lb.MostProbes] {
+	for _, v := range vips[:objects.MaxProbes] {
 		if err := r.PutRecord(record(v)); err != nil {
 			t.Fatalf("service %v of a chain with room: %v", v, err)
 		}
 		there[v] = true
 	}
 	found()
-	if err := r.PutRecord(record(vips[lb.MostProbes])); err == nil {
+	if err := r.PutRecord(record(vips[objects.MaxProbes])); err == nil {
 		t.Error("a chain took one service more than a packet looks at")
 	}
 	found()
-	for _, v := range vips[:lb.MostProbes] {
+	for _, v := range vips[:objects.MaxProbes] {
 		r.DeleteRecord(v)
 		delete(there, v)
 	}

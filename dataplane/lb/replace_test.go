@@ -8,8 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"proffer/config"
-	"proffer/dataplane/lb"
+	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -149,7 +148,7 @@ func tableIn(r *rig.LB, t testing.TB, slot uint32) (id uint32) {
 // other tables in the same slots, and by others at other VIPs.
 func TestMostServices(t *testing.T) {
 	all := func(port, upper int) (services []topo.Service) {
-		for i := range config.MaxServices {
+		for i := range topo.MaxServices {
 			services = append(services, rig.Hunting(2, 12, func(s *topo.Service) {
 				s.Name, s.VIP.Port, s.Buckets = fmt.Sprint(i), uint16(port+i), 7
 				s.VIP.Addr = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: byte(port >> 12), 14: byte(i >> 8), 15: byte(i)})
@@ -164,9 +163,9 @@ func TestMostServices(t *testing.T) {
 		if err := r.Configure(r.Cfg); err != nil {
 			t.Fatalf("change %d: %v", i, err)
 		}
-		wantTables(r, t, config.MaxServices)
+		wantTables(r, t, topo.MaxServices)
 		r.KnowFarm(t, 12)
-		for _, at := range []int{0, 500, config.MaxServices - 1} {
+		for _, at := range []int{0, 500, topo.MaxServices - 1} {
 			svc := services[at]
 			p := rig.Inward(svc.VIP.Port, wire.ACK)
 			p.Dst = netip.AddrPortFrom(svc.VIP.Addr, svc.VIP.Port)
@@ -178,7 +177,7 @@ func TestMostServices(t *testing.T) {
 		t.Error("took one service more than there is room for")
 	}
 	r.Reconfigure(t, all(20_000, 4)...)
-	wantTables(r, t, config.MaxServices)
+	wantTables(r, t, topo.MaxServices)
 }
 
 // TestApplyFailsHalfway: where the kernel's maps refuse the last of many services, the
@@ -190,7 +189,7 @@ func TestApplyFailsHalfway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var crowd []topo.Service
-	for _, vip := range chained(lb.MostProbes + 1) {
+	for _, vip := range chained(objects.MaxProbes + 1) {
 		crowd = append(crowd, rig.Hunting(2, 6, func(s *topo.Service) { s.VIP = vip }))
 	}
 	if err := r.Configure(rig.LBConfig(crowd...)); err == nil {
@@ -199,7 +198,7 @@ func TestApplyFailsHalfway(t *testing.T) {
 	if err := r.Apply(stale); err == nil {
 		t.Error("applied a plan from a state that is gone")
 	}
-	wantTables(r, t, lb.MostProbes)
+	wantTables(r, t, objects.MaxProbes)
 	r.Reconfigure(t, rig.Hunting(2, 4))
 	wantTables(r, t, 1)
 	p := rig.Inward(rig.HuntPort, wire.ACK)

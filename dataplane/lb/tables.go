@@ -70,7 +70,7 @@ func newTable(buckets int) (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Type:       ebpf.Array,
 		KeySize:    4,
-		ValueSize:  objects.BucketBytes,
+		ValueSize:  uint32(objects.BucketBytes),
 		MaxEntries: uint32(buckets),
 		Flags:      unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -18,13 +17,6 @@ import (
 	"proffer/topo"
 	"proffer/wire"
 )
-
-// TestBucketBytes: Go's copy of a number of C's.
-func TestBucketBytes(t *testing.T) {
-	if n := unsafe.Sizeof(objects.LBCandidates{}); n != objects.BucketBytes {
-		t.Errorf("a bucket has %d bytes, the tables %d", n, objects.BucketBytes)
-	}
-}
 
 // numberOf is what the maps call server i.
 func numberOf(r *rig.LB, i int) (uint32, bool) {

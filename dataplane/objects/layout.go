@@ -6,6 +6,7 @@ package objects
 import (
 	"encoding/binary"
 	"net/netip"
+	"unsafe"
 
 	"proffer/topo"
 )
@@ -45,14 +46,13 @@ func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 	return n
 }
 
-const EpochShift = 27 // EPOCH_SHIFT of types.h, held equal by a test
-
-const BucketBytes = 32 // sizeof(struct candidates), held equal by a test
+// BucketBytes is the size of a list of servers in a table.
+const BucketBytes = int(unsafe.Sizeof(LBCandidates{}))
 
 // The LB's table of flows (bpf/lb/lines.h).
 const (
-	LineEntries = 4
-	LineBytes   = 64
+	LineEntries = len(LBLine{}.Word)
+	LineBytes   = int(unsafe.Sizeof(LBLine{}))
 )
 
 // The agent's table of flows (bpf/agent/conns.h).

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"proffer/config"
 	inkernel "proffer/dataplane/bench"
 	"proffer/table"
 	"proffer/topo"
@@ -64,7 +63,7 @@ func benchServiceList() (services []topo.Service) {
 			Choices: benchChoices, Buckets: table.DefaultBuckets, Servers: servers,
 		})
 	}
-	for i := len(services); i < min(benchServices, config.MaxServices); i++ {
+	for i := len(services); i < min(benchServices, topo.MaxServices); i++ {
 		vip := netip.MustParseAddr(fmt.Sprintf("2001:db8:f:1::%x", i))
 		if i%2 == 0 {
 			vip = netip.MustParseAddr(fmt.Sprintf("203.0.113.%d", i))

@@ -241,7 +241,7 @@ func (c *code) help(ins *instruction, p *cpu) {
 	key := binary.LittleEndian.Uint32(p.stack[p.reg[2]-atStack:])
 	clear(p.reg[:6])
 	if key < fewLines {
-		p.reg[0] = atLines + uint64(key)*objects.LineBytes
+		p.reg[0] = atLines + uint64(key)*uint64(objects.LineBytes)
 	}
 }
 

@@ -92,12 +92,12 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 	k.start.now = uint64(raceNow)
 	var used [fewLines]int
 	for _, e := range r.has {
-		at := k.start.lines[e.line*objects.LineBytes:][8*used[e.line]:]
+		at := k.start.lines[int(e.line)*objects.LineBytes:][8*used[e.line]:]
 		used[e.line]++
 		fp := rig.FingerprintIn(k.hashes[e.flow])<<rig.DigestShift | uint64((raceNow-e.age)/rig.Unit)&0xffff
 		if primary := k.spots[e.flow].primary; e.line != primary {
 			fp |= rig.Away
-			first := k.start.lines[primary*objects.LineBytes:][:8]
+			first := k.start.lines[int(primary)*objects.LineBytes:][:8]
 			write(first, read(first)+rig.OneDisplaced)
 		}
 		write(at[:8], read(at[:8])&rig.Displaced|fp)
@@ -246,7 +246,7 @@ func (k *track) left(m *moment) (c content, err error) {
 	var counted [fewLines]int
 	for line := range uint32(fewLines) {
 		for i := range objects.LineEntries {
-			at := m.lines[line*objects.LineBytes:][8*i:]
+			at := m.lines[int(line)*objects.LineBytes:][8*i:]
 			fp, word := read(at[:8]), read(at[8*objects.LineEntries:][:8])
 			if (fp < rig.Away) != (word == 0) || word&rig.WordMoving != 0 {
 				return c, fmt.Errorf("line %d, entry %d: fingerprint %x, word %x", line, i, fp, word)

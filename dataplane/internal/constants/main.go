@@ -1,7 +1,7 @@
-// Command constants writes a package's constants_gen.go from the enums of
-// bpf/core/types.h, and constants_gen_test.go with all values that have a name. It
-// runs in the package's own folder, beside the folder bpf, and reads the BTF of
-// bpf/core/constants.bpf.c, which it compiles.
+// Command constants writes a package's constants_gen.go from the enums of the C
+// programs, and constants_gen_test.go with all values that have a name in Go. It runs
+// in the package's own folder. Its argument is the folder bpf, whose
+// core/constants.bpf.c it compiles and reads the BTF of.
 package main
 
 import (
@@ -38,6 +38,12 @@ func packages() map[string][]enum {
 			{c: "on_full", prefix: "FULL_", kind: "OnFull"},
 			{c: "owner", prefix: "OWNER_", kind: "Owner"},
 		},
+		"objects": {
+			{c: "pending_ring"},
+			{c: "service_slot"},
+			{c: "conn_state"},
+			{c: "conn_flags"},
+		},
 		"wire": {
 			{c: "function", prefix: "FN_", kind: "Function", hex: true},
 			{c: "sid_flags", prefix: "SID_", kind: "Flags"},
@@ -46,32 +52,34 @@ func packages() map[string][]enum {
 }
 
 func main() {
-	if err := run(os.Getenv("GOPACKAGE")); err != nil {
+	if err := run(os.Getenv("GOPACKAGE"), os.Args[len(os.Args)-1]); err != nil {
 		fmt.Fprintln(os.Stderr, "constants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(name string) error {
+func run(name, sources string) error {
 	enums, known := packages()[name]
 	if !known {
 		return fmt.Errorf("package %q has no enum; run it by go generate", name)
 	}
-	spec, err := compile("../bpf")
+	spec, err := compile(sources)
 	if err != nil {
 		return err
 	}
 	code, list := header(name), header(name)+"var named = []interface{ String() string }{\n"
+	named := false
 	for _, e := range enums {
 		names, err := e.write(&code, spec)
 		if err != nil {
 			return err
 		}
 		if e.kind != "" {
+			named = true
 			list += strings.Join(names, ", ") + ",\n"
 		}
 	}
-	if err := save("constants_gen.go", code); err != nil {
+	if err := save("constants_gen.go", code); err != nil || !named {
 		return err
 	}
 	return save("constants_gen_test.go", list+"}\n")

@@ -158,7 +158,7 @@ func TestTwinPending(t *testing.T) {
 	}
 }
 
-// TestEpochs: the constants that Go repeats are those of types.h.
+// TestEpochs: the program counts in the epochs that Go reads by.
 func TestEpochs(t *testing.T) {
 	if n := len(objects.AgentLoad{}.Pending); n != ring {
 		t.Errorf("PENDING_EPOCHS is %d, this test thinks %d", n, ring)

@@ -1,0 +1,35 @@
+// Code generated from the enums of bpf/ by dataplane/internal/constants; DO NOT EDIT.
+
+package objects
+
+// enum pending_ring
+const (
+	PendingEpochs = 8
+	EpochShift    = 27
+)
+
+// enum service_slot
+const (
+	NoRecord        = 0
+	ServiceGone     = 1
+	ServiceSlotBits = 13
+	MaxProbes       = 64
+)
+
+// enum conn_state
+const (
+	ConnWait   = 1
+	ConnDirect = 2
+)
+
+// enum conn_flags
+const (
+	ConnAsking     = 1
+	ConnPending    = 2
+	ConnRemovalDue = 4
+	ConnClientFin  = 8
+	ConnServerFin  = 16
+	ConnInsert     = 32
+	ConnNextOut    = 64
+	ConnClosed     = 24
+)
