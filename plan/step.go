@@ -24,6 +24,10 @@ const (
 	Wait                      // until no packet reads a record that was replaced or removed
 	FreeTable                 // a slot whose table no record names
 	RemoveServer              // its record and its number
+
+	AddOffering    // at an agent: start the load of a service, then offer it
+	KeepOffering   // with the load that an earlier agent left
+	RemoveOffering // its load stays, as old flows may count in it
 )
 
 // Step is one action. Two steps that are equal do the same.
@@ -33,7 +37,7 @@ type Step struct {
 	VIP     topo.VIP    // of the service; of a mark its address alone
 	Server  topo.Server // that joins or leaves the service
 	Keys    string      // the ids, the one that signs first
-	Count   int         // lists of a table; servers whose keys are derived
+	Count   int         // lists of a table; servers whose keys are derived; number of a load
 	Changed int         // lists of today that differ from the table before
 	First   bool        // the service begins
 }
@@ -73,15 +77,23 @@ func (s Step) String() string {
 	case FreeTable:
 		return "free the old table of " + s.Service
 	default:
-		return s.removal()
+		return s.ofServer()
 	}
 }
 
-func (s Step) removal() string {
-	if s.Service == "" {
+func (s Step) ofServer() string {
+	switch {
+	case s.Verb == AddOffering:
+		return fmt.Sprintf("offer %s at %s with load %d", s.Service, s.VIP, s.Count)
+	case s.Verb == KeepOffering:
+		return fmt.Sprintf("offer %s at %s with load %d, as it is", s.Service, s.VIP, s.Count)
+	case s.Verb == RemoveOffering:
+		return fmt.Sprintf("offer no service at %s", s.VIP)
+	case s.Service == "":
 		return fmt.Sprintf("remove server %s of an earlier configuration", s.Server.Locator)
+	default:
+		return fmt.Sprintf("remove server %s %s from %s", s.Server.Name, s.Server.Locator, s.Service)
 	}
-	return fmt.Sprintf("remove server %s %s from %s", s.Server.Name, s.Server.Locator, s.Service)
 }
 
 // about is the step of a service.

@@ -2,10 +2,12 @@ package agent
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/cilium/ebpf"
 
 	"proffer/dataplane/objects"
+	"proffer/plan"
 	"proffer/topo"
 )
 
@@ -33,40 +35,33 @@ func (a *Agent) lasting() map[string]*ebpf.Map {
 	}
 }
 
-// numbered reads the services of an earlier agent and their numbers.
-func (a *Agent) numbered() (map[objects.LBServiceKey]uint32, error) {
-	have := map[objects.LBServiceKey]uint32{}
+// offered reads the services of an earlier agent.
+func (a *Agent) offered() (have plan.Offered, err error) {
+	have.Loads = map[topo.VIP]uint32{}
 	var key objects.LBServiceKey
 	var o objects.AgentOffering
 	it := a.objs.Offerings.Iterate()
 	for it.Next(&key, &o) {
-		have[key] = o.Index
+		vip := vipOf(key)
+		if key == vipKey(vip) {
+			have.Marked = append(have.Marked, vip.Addr)
+		} else {
+			have.Loads[vip] = o.Index
+		}
 	}
 	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("read the services of an earlier agent: %w", err)
+		return have, fmt.Errorf("read the services of an earlier agent: %w", err)
 	}
 	return have, nil
 }
 
-// number gives each service the number it had, or a free one: the old flows of a
-// service that is gone may still count in its load.
-func number(services []topo.Offering, have map[objects.LBServiceKey]uint32) []uint32 {
-	taken := map[uint32]bool{}
-	for _, n := range have {
-		taken[n] = true
+// vipOf undoes objects.ServiceKey and vipKey.
+func vipOf(key objects.LBServiceKey) topo.VIP {
+	vip := topo.VIP{Addr: netip.AddrFrom16(key.Vip.In6U.U6Addr8).Unmap(), Port: objects.PortBits(key.PortBe)}
+	if key.Protocol == topo.UDP.Number() {
+		vip.Protocol = topo.UDP
 	}
-	numbers, next := make([]uint32, len(services)), uint32(0)
-	for i, s := range services {
-		n, known := have[objects.ServiceKey(s.VIP)]
-		if !known {
-			for taken[next] {
-				next++
-			}
-			n, taken[next] = next, true
-		}
-		numbers[i] = n
-	}
-	return numbers
+	return vip
 }
 
 // writeLoad starts a service's load. Where an earlier agent left
@@ -83,18 +78,4 @@ func (a *Agent) writeLoad(s *topo.Offering, number uint32, known bool) error {
 		l.Threshold = uint32(s.Threshold)
 	}
 	return a.objs.Loads.Put(number, l)
-}
-
-// forgetOthers removes the services that are no longer configured.
-func (a *Agent) forgetOthers(have map[objects.LBServiceKey]uint32) error {
-	for _, s := range a.services {
-		delete(have, objects.ServiceKey(s.VIP))
-		delete(have, vipKey(s.VIP))
-	}
-	for key := range have {
-		if err := a.objs.Offerings.Delete(key); err != nil {
-			return fmt.Errorf("forget a service of an earlier agent: %w", err)
-		}
-	}
-	return nil
 }

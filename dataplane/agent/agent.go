@@ -20,6 +20,7 @@ import (
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/plan"
 	"proffer/topo"
 )
 
@@ -141,28 +142,41 @@ func (a *Agent) countsSockets() bool {
 	return false
 }
 
-// fill writes the services; an earlier agent's figures of their load stay.
+// fill plans and writes the services; an earlier agent's figures of their load stay.
 func (a *Agent) fill() error {
-	have, err := a.numbered()
+	have, err := a.offered()
 	if err != nil {
 		return err
 	}
-	a.numbers = number(a.services, have)
-	for i, s := range a.services {
-		o, err := offeringOf(&s, a.numbers[i])
-		if err != nil {
-			return fmt.Errorf("service %s: %w", s.Name, err)
-		}
-		_, known := have[objects.ServiceKey(s.VIP)]
-		err = errors.Join(
-			a.writeLoad(&s, a.numbers[i], known),
-			a.objs.Offerings.Put(objects.ServiceKey(s.VIP), o),
-			a.objs.Offerings.Put(vipKey(s.VIP), o))
-		if err != nil {
-			return fmt.Errorf("write service %s: %w", s.Name, err)
+	steps := plan.Offers(have, a.services)
+	for i := range a.services {
+		a.numbers = append(a.numbers, uint32(steps[i].Count))
+	}
+	for i, step := range steps {
+		if err := a.execute(i, step); err != nil {
+			return fmt.Errorf("%s: %w", step, err)
 		}
 	}
-	return a.forgetOthers(have)
+	return nil
+}
+
+// execute executes step i; the first steps are those of the agent's services.
+func (a *Agent) execute(i int, step plan.Step) error {
+	switch step.Verb {
+	case plan.RemoveOffering:
+		return a.objs.Offerings.Delete(objects.ServiceKey(step.VIP))
+	case plan.UnmarkVIP:
+		return a.objs.Offerings.Delete(vipKey(step.VIP))
+	}
+	s, number := &a.services[i], uint32(step.Count)
+	o, err := offeringOf(s, number)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		a.writeLoad(s, number, step.Verb == plan.KeepOffering),
+		a.objs.Offerings.Put(objects.ServiceKey(s.VIP), o),
+		a.objs.Offerings.Put(vipKey(s.VIP), o))
 }
 
 // offeringOf is the service as the programs read it.

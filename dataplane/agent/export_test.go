@@ -1,6 +1,9 @@
 package agent
 
-import "proffer/dataplane/internal/plane"
+import (
+	"proffer/dataplane/internal/plane"
+	"testing"
+)
 
 // The parts of an agent that its tests look at.
 
@@ -15,4 +18,14 @@ func NetnsID(path string) (int32, error) { return netnsID(path) }
 func (a *Agent) Die() {
 	a.Pins.Unlock() // the kernel does it for a process that ends
 	a.Pins, a.egress = plane.Pins{}, nil
+}
+
+// Offered counts the entries of services and of their addresses.
+func (a *Agent) Offered(t *testing.T) int {
+	t.Helper()
+	have, err := a.offered()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(have.Loads) + len(have.Marked)
 }

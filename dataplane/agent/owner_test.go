@@ -262,7 +262,8 @@ func TestAdoptAfterKill(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	gone, kept, fresh := rig.Offering(81, rig.ByTable), rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(82, rig.ByTable)
+	elsewhere := func(o *topo.Offering) { o.VIP.Addr = rig.Vip4 }
+	gone, kept, fresh := rig.Offering(81, rig.ByTable, elsewhere), rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(82, rig.ByTable)
 	cfg := rig.AgentConfig(64, gone, kept)
 	cfg.Pin = pin + "/s1"
 	killed := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
@@ -296,6 +297,9 @@ func TestAdoptAfterKill(t *testing.T) {
 	}
 	if l, err := r.Load(0); err != nil || l.Asking != 0 {
 		t.Errorf("the new service's load: %+v, %v", l, err)
+	}
+	if n := r.Offered(t); n != 3 {
+		t.Errorf("%d entries for two services and their address", n)
 	}
 	if _, known := r.Settled(t, p.Flow()); !known {
 		t.Error("its flow is forgotten")
