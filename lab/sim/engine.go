@@ -69,7 +69,7 @@ type flowTable []bool
 func (e *Engine) loop() {
 	for e.step() {
 		e.result.events++
-		if e.result.events%watchEvery == 0 && e.work.Watch != nil && !e.work.Watch(e.result.done+e.result.rejected) {
+		if e.result.events%watchEvery == 0 && e.work.Watch != nil && !e.work.Watch(int(e.sent)-e.result.open) {
 			e.stopped = true
 			return
 		}

@@ -62,17 +62,33 @@ func NewLog(w io.Writer, farm sim.Farm) (*Log, error) {
 	return l, l.out.Write([]string{"policy", "rho", "seed", "request", "arrival_s", "start_s", "end_s", "lb", "group", "server", "outcome"})
 }
 
+// ended is how a request ended.
+func ended(r sim.Row) string {
+	switch {
+	case r.Refused:
+		return "refused"
+	case r.Lost:
+		return "lost"
+	case r.Reset:
+		return "reset"
+	}
+	return "served"
+}
+
 // Add is for Study.Each.
 func (l *Log) Add(load Load, p sim.Policy, r sim.Result) error {
 	for i, row := range r.Rows {
-		start, outcome := plain(row.Begun.Seconds()), "served"
-		if row.Refused {
-			start, outcome = "", "refused"
+		start, group, server := "", "", ""
+		if row.Begun > 0 {
+			start = plain(row.Begun.Seconds())
+		}
+		if row.Hops > 0 { // else no server ever had it
+			group, server = strconv.Itoa(l.farm.Servers[row.Server].Group), strconv.Itoa(row.Server)
 		}
 		if err := l.out.Write([]string{
 			p.Name, plain(load.Rho), fmt.Sprint(r.Seed), strconv.Itoa(i),
 			plain(row.At.Seconds()), start, plain(row.Ended.Seconds()),
-			strconv.Itoa(row.LB), strconv.Itoa(l.farm.Servers[row.Server].Group), strconv.Itoa(row.Server), outcome,
+			strconv.Itoa(row.LB), group, server, ended(row),
 		}); err != nil {
 			return err
 		}

@@ -79,8 +79,8 @@ func (s *Search) Check() error {
 	switch {
 	case s.Seeds < 2:
 		return errors.New("a search needs 2 seeds at least: one has no interval")
-	case len(s.Setting.Farm.Background) > 0:
-		return errors.New("the farm's background work names servers by number, but a search changes their number")
+	case len(s.Setting.Farm.Background)+len(s.Setting.Farm.Events) > 0:
+		return errors.New("the farm's background work or events name servers by number, but a search changes their number")
 	}
 	return nil
 }

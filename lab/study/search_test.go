@@ -99,6 +99,44 @@ func TestSearchKeepsProportions(t *testing.T) {
 	}
 }
 
+// TestSearchRefuses what names servers by number.
+func TestSearchRefuses(t *testing.T) {
+	for name, change := range map[string]func(*sim.Farm){
+		"background": func(f *sim.Farm) { f.Background = []sim.Background{{Servers: []int{0}, Cores: 0.5}} },
+		"events":     func(f *sim.Farm) { f.Events = []sim.Event{{At: time.Second, Kind: sim.Fail, Servers: []int{0}}} },
+	} {
+		s := searchOf(t, "mean<=200", "single")
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		change(&s.Setting.Farm)
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), "name servers by number") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLogOfFailures: connections of a server that fails are lost.
+func TestLogOfFailures(t *testing.T) {
+	s := searchOf(t, "mean<=200", "single").Setting
+	s.Farm.Events = []sim.Event{{At: time.Second, Kind: sim.Fail, Servers: []int{3, 4, 5, 6, 7, 8}}}
+	study := &Study{Setting: s, Policies: searchOf(t, "mean<=200", "single").Policies, Loads: []Load{at(t, s, 0.5)}, Seeds: 1}
+	var out strings.Builder
+	log, err := NewLog(&out, s.Farm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	study.Each = func(l Load, p sim.Policy, r sim.Result) error {
+		lost = r.Lost
+		return log.Add(l, p, r)
+	}
+	runAll(t, study)
+	if n := strings.Count(out.String(), ",lost\n"); n != lost || lost == 0 {
+		t.Errorf("%d lines of lost requests, the run lost %d", n, lost)
+	}
+}
+
 func TestSearchInterrupted(t *testing.T) {
 	s := searchOf(t, "mean<=200", "single", "jsq")
 	ctx, cancel := context.WithCancel(t.Context())
