@@ -15,7 +15,7 @@ import (
 // (RFC 8986 §4.4 to §4.6) take what an LB sends, and our agent takes what a
 // kernel sends.
 
-// answerers makes connections to a VIP and counts who answered.
+// answerers makes connections to a VIP and counts the servers' answers.
 func answerers(t *testing.T, bed *testbed.Bed, url string, conns int) map[string]int {
 	t.Helper()
 	args := []string{"-sS", "--fail", "--max-time", "60", "-H", "Connection: close"}

@@ -80,7 +80,7 @@ func (f *cookieFarm) close(t *testing.T) func() {
 const agentLog = "/agent.log"
 
 // files make a guest the server that n was: with its addresses, its agent's
-// configuration and keys, and a web server that says its name. The router is the host
+// configuration and keys, and a web server that sends its name. The router is the host
 // before each node on its link; once it has answered it knows the guest's MAC.
 func (f *cookieFarm) files(t *testing.T, n *testbed.Node) map[string][]byte {
 	t.Helper()

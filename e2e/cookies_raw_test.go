@@ -13,7 +13,7 @@ import (
 )
 
 // byHand are connections that no kernel has, so that their ACK goes out
-// when the test says so.
+// on the test's demand.
 type byHand struct {
 	bed   *testbed.Bed
 	first int        // client port of the first

@@ -12,7 +12,7 @@ import (
 )
 
 // TestHuntingFindsFreeServers is the paper's main result, small: the same
-// arrivals, at ρ = .88, spread by hash and hunted. Our simulation says 2.1 to
+// arrivals, at ρ = .88, spread by hash and hunted. Our simulation gives 2.1 to
 // 2.3 for the ratio of the means.
 func TestHuntingFindsFreeServers(t *testing.T) {
 	const tries = 5

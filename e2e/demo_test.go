@@ -87,7 +87,7 @@ func remainsOf(t *testing.T, run string) (left []string) {
 	return left
 }
 
-// wantNone says that a demo left nothing behind.
+// wantNone demands that a demo left nothing behind.
 func (d *demo) wantNone(t *testing.T) {
 	t.Helper()
 	if left := remains(t, d.Process.Pid); len(left) > 0 {

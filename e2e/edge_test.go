@@ -127,7 +127,7 @@ func TestClosedEdge(t *testing.T) {
 	alive(t, "after all that", flows)
 }
 
-// TestOpenEdge: an operator who forgot the filter still has the tags and the
+// TestOpenEdge: an operator without the filter still has the tags and the
 // domain: nothing that a client forges changes a table or comes out again,
 // whatever of a live flow it knows.
 func TestOpenEdge(t *testing.T) {
@@ -143,7 +143,7 @@ func TestOpenEdge(t *testing.T) {
 	outsider := netip.MustParseAddr("5f00:0:7:1::1") // of the block, and of no node
 	var spoofed, outside [][]byte
 	for _, client := range []netip.AddrPort{known, unknown} {
-		for tag := range uint64(3) { // 1 is what a node without keys says
+		for tag := range uint64(3) { // 1 is the tag of a node without keys
 			spoofed = append(spoofed, values(forgeries(bed, client, forgedTag(lb, tag), forgedTag(bed.Servers[0], tag)))...)
 		}
 		for _, from := range []netip.Addr{client.Addr(), outsider} {

@@ -66,7 +66,7 @@ func speaker(t *testing.T, bed *testbed.Bed, from, vip netip.Addr) *net.UDPConn 
 }
 
 // TestFragmentsDropped: fragments show no port, so a service with flows has no
-// use for them, and says so.
+// use for them, and logs it.
 func TestFragmentsDropped(t *testing.T) {
 	for _, spelt := range []string{testbed.VIP, testbed.VIP4} {
 		t.Run(spelt, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFragmentsDropped(t *testing.T) {
 	}
 }
 
-// answerTo sends a datagram until it is answered and returns who did: the first
+// answerTo sends a datagram until it is answered and returns the server: the first
 // fragments of a client's may be too big for our header, which the LB reports to it.
 func answerTo(t *testing.T, c *net.UDPConn, text string) (server string) {
 	t.Helper()

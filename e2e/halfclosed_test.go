@@ -51,7 +51,7 @@ func halfOpen(to, from net.Conn) error {
 	return errors.Join(to.(*net.TCPConn).CloseWrite(), <-came)
 }
 
-// TestHalfClosed: who has said all that it had to say may listen on for as long
+// TestHalfClosed: a side that has sent its FIN may receive for as long
 // as it likes; no node forgets the connection before both have.
 func TestHalfClosed(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 3})

@@ -17,7 +17,7 @@ import (
 	"proffer/topo"
 )
 
-// TestPing: both VIPs answer echo requests, as a user who looks for a fault asks.
+// TestPing: both VIPs answer echo requests, as in a search for a fault.
 func TestPing(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	s := settings(t, "hunt:static:4")

@@ -154,7 +154,7 @@ func TestServerDown(t *testing.T) {
 }
 
 // TestPoolChanges: a server is replaced at the same moment as the LB, five
-// times; flows of the servers that stay go on, as the shared history says.
+// times; flows of the servers that stay go on, by the shared history.
 func TestPoolReload(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 4})
 	echoes(t, bed, bed.Servers...)

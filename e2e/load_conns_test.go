@@ -60,7 +60,7 @@ func listenAt(t *testing.T, bed *testbed.Bed, n *testbed.Node, backlog int) net.
 }
 
 // obedient runs servers on nodes, or on every server node, that do what each
-// line of a client says:
+// line of a client has:
 //
 //	name     answer with the server's name
 //	quiet    nothing
@@ -154,7 +154,7 @@ func reset(t *testing.T, c *net.TCPConn) {
 	c.Close()
 }
 
-// loadAt is what the agent of a node says of the service.
+// loadAt is the service's load by the agent of a node.
 func loadAt(t *testing.T, farm *experiment.Farm, n *testbed.Node) api.LoadStatus {
 	t.Helper()
 	s := status(t, farm, n)
@@ -220,8 +220,8 @@ func sum(n []uint64) (total uint64) {
 	return total
 }
 
-// wantStatic makes offers one after another and checks static:c at each: who
-// took it unforced was below c, who passed it on was not. busy is what a server
+// wantStatic makes offers one after another and checks static:c at each: a
+// server that took it unforced was below c, a server that passed it on was not. busy is what a server
 // has in hand before the offer; offer returns when its load is counted.
 func wantStatic(t *testing.T, farm *experiment.Farm, c uint64, offers int, offer func(), busy func(server int) uint64) {
 	t.Helper()

@@ -27,7 +27,7 @@ type writer struct {
 	silent bool
 }
 
-// startWriter maps the pages that the agents made. It says that nothing is busy.
+// startWriter maps the pages that the agents made. It reports that nothing is busy.
 func startWriter(t *testing.T, bed *testbed.Bed) *writer {
 	t.Helper()
 	w := &writer{busy: make([]uint32, len(bed.Servers))}
@@ -70,7 +70,7 @@ func (w *writer) run(quit <-chan struct{}) {
 	}
 }
 
-// write says on every page what was busy at an instant of the past.
+// write reports on every page the busy count at an instant of the past.
 func (w *writer) write(age time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,7 @@ func decisionsOn(t *testing.T, farm *experiment.Farm, conns int) map[string]int 
 	return met
 }
 
-// TestPageDrivesAcceptance: what the program says counts, not what the kernel
+// TestPageDrivesAcceptance: the program's report counts, not what the kernel
 // sees; a program that is silent for a second takes what it must.
 func TestPageDrivesAcceptance(t *testing.T) {
 	const conns = 12
@@ -180,7 +180,7 @@ func TestPageDrivesAcceptance(t *testing.T) {
 	says(", page busy 0")
 }
 
-// TestPagesAreApart: each server is as busy as its own page says.
+// TestPagesAreApart: each server's load is that of its own page.
 func TestPagesAreApart(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	obedient(t, bed)
@@ -201,7 +201,7 @@ func TestPagesAreApart(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNoPage: the agent says so and does not start.
+// TestFileThatIsNoPage: the agent reports it and does not start.
 func TestFileThatIsNoPage(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	s := settings(t, "hunt:static:4")

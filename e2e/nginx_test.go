@@ -99,7 +99,7 @@ func get(t *testing.T, c net.Conn, path string) string {
 }
 
 // requests makes connections one after another, a request on each, and returns
-// who answered how many and what the agents decided.
+// each server's answers and the agents' decisions.
 func requests(t *testing.T, farm *experiment.Farm, n int) (share map[string]int, d decisions) {
 	t.Helper()
 	share = map[string]int{}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOwnerTable: sockets that the agent cannot see, in containers on the
-// server's link or behind it: its own table says whose a flow is, before and
+// server's link or behind it: its own table names a flow's owner, before and
 // after other LBs, before and after its own death.
 func TestOwnerTable(t *testing.T) {
 	const flows = 60
@@ -103,7 +103,7 @@ func wantAll(t *testing.T, bed *testbed.Bed, flows *traffic.Flows) {
 }
 
 // TestOwnerNetns: sockets of a container that the agent can look into: it knows
-// who listens there and how many wait.
+// the listeners there and how many connections wait.
 func TestOwnerNetns(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2, LBs: 2})
 	server, other := bed.Servers[0], bed.Servers[1]
@@ -133,7 +133,7 @@ func TestOwnerNetns(t *testing.T) {
 		t.Error("an agent without a listener in its container passed nothing on")
 	}
 	l := listenAt(t, bed, app, 8) // no process accepts
-	// Who waits to be accepted is load.
+	// A connection that waits to be accepted is load.
 	eventually(t, "a connection waits in the container's queue", func() bool {
 		tryDial(t, bed, within)
 		return counter(t, farm, "pass_on_busy", server) > 0

@@ -77,7 +77,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 		}
 	}
 	farm := start(t, bed, s)
-	lb, guest := bed.LBs[0], bed.Servers[3] // who comes and goes
+	lb, guest := bed.LBs[0], bed.Servers[3] // comes and goes
 	all := farm.Service.Servers
 	reload := func(servers []topo.Server) {
 		before := topo.Version{Version: farm.Service.Version, Servers: farm.Service.Servers}
@@ -161,7 +161,7 @@ func openEchoes(t *testing.T, bed *testbed.Bed, port uint16, k int) *traffic.Flo
 }
 
 // TestReloadRefused: a configuration with a mistake changes nothing, and the log
-// says where the mistake is.
+// names the place of the mistake.
 func TestReloadRefused(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 2})
 	serve(t, bed)

@@ -99,7 +99,7 @@ func works(t *testing.T, bed *testbed.Bed) {
 	}
 }
 
-// attached says what is on a node's eth0.
+// attached lists the programs on a node's eth0.
 func attached(t *testing.T, n *testbed.Node) (xdp bool, filters []string) {
 	t.Helper()
 	err := n.Do(func() error {
@@ -166,7 +166,7 @@ func wantNothingLeft(t *testing.T, bed *testbed.Bed, n *testbed.Node) {
 	}
 }
 
-// TestSecondDaemon: a daemon started twice by mistake is refused, says why, and
+// TestSecondDaemon: a daemon started twice by mistake is refused, with the reason, and
 // leaves the first one as it is: with its control socket, or only its link.
 func TestSecondDaemon(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})

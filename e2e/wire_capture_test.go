@@ -84,7 +84,7 @@ func (c *capture) stop(t *testing.T) []frame {
 	return slices.DeleteFunc(c.read(t), func(f frame) bool { return bytes.Contains(f.bytes, []byte(mark)) })
 }
 
-// wantNothingLost reads what dumpcap says in the end: frames that the kernel or
+// wantNothingLost reads dumpcap's summary: frames that the kernel or
 // itself had no room for. What it had not written yet came after the mark.
 func (c *capture) wantNothingLost(t *testing.T) {
 	t.Helper()

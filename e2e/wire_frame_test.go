@@ -161,7 +161,7 @@ func (f *frame) packet() string {
 	b := slices.Clone(f.inner)
 	b[7] = 0
 	if f.tcp != nil && f.tcp.has(wire.SYN|wire.ACK) {
-		const checksum, mss = ipv6 + 16, ipv6 + 20 + 2 // Linux says the MSS first
+		const checksum, mss = ipv6 + 16, ipv6 + 20 + 2 // Linux puts the MSS first
 		clear(b[checksum : checksum+2])
 		clear(b[mss : mss+2])
 	}

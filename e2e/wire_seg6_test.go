@@ -102,7 +102,7 @@ func deliverSID(n *testbed.Node) netip.Prefix {
 	return netip.PrefixFrom(wire.SID{Locator: n.Locator, Function: wire.Deliver}.Addr(), 128)
 }
 
-// serverOf asks the service who answers, on a connection from a port.
+// serverOf returns the server that answers, on a connection from a port.
 func serverOf(t *testing.T, bed *testbed.Bed, port uint16) string {
 	t.Helper()
 	return in(t, bed.Client, "curl", "-sS", "--fail", "--local-port", fmt.Sprint(port),

@@ -26,7 +26,7 @@ func judge(t *testing.T, file string, atLeast int) {
 	}
 }
 
-// dissection is what tshark says of one packet; a field that occurs more than
+// dissection is tshark's view of one packet; a field that occurs more than
 // once has all its values, joined.
 type dissection struct {
 	number, link, protocols, status, checksum, icmpStatus, severity, message string

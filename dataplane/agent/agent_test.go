@@ -79,7 +79,7 @@ func TestAgent(t *testing.T) {
 	})
 }
 
-// testOffered: who takes what, by place in the list and by load. The last
+// testOffered: which offers are taken, by position in the list and by load. The last
 // segment must be taken, whatever its function.
 func testOffered(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {

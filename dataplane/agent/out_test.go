@@ -35,7 +35,7 @@ func wrappedIn(in rig.Inner, f policy.Flow, hop, from topo.MAC, to netip.Addr) [
 	return wire.Frame(hop, from, in.Route(wire.Own(rig.ServerLocator(rig.Here)), in.Class, wire.DefaultHopLimit, to).Encap(in.Ip))
 }
 
-// testOut: what each answer of the service says to the LB.
+// testOut: the signal of each answer of the service.
 func testOut(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
 	generation := wire.Generation(rig.ClientISN)
@@ -70,7 +70,7 @@ func testOut(t *testing.T, seen rig.Hits) {
 	testOutNotOurs(t, r)
 }
 
-// testSaidAgain: what the server says again goes straight to the client, since
+// testSaidAgain: the server's repetitions go straight to the client, since
 // the LB that it was said through may be dead; what is new signals.
 func testSaidAgain(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))

@@ -170,7 +170,7 @@ func TestRejectTimeWait(t *testing.T) {
 }
 
 // testOwnerTable: where no socket can be asked, the agent's own entries say whose
-// a flow is, and the packet goes to who has the VIP.
+// a flow is, and the packet goes to the host of the VIP.
 func testOwnerTable(t *testing.T, seen rig.Hits) {
 	guest := topo.MAC{2, 0, 0, 0, 9, 9}
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.MAC = guest }))

@@ -254,7 +254,7 @@ func testServerMalformed(t *testing.T, seen rig.Hits) {
 	for cut := rig.AtUpper; cut < len(inserted); cut++ {
 		r.Send(t, inserted[:cut]).Is(t, fmt.Sprintf("inserted, cut to %d bytes", cut), rig.XDPDrop, nil, "drop_truncated")
 	}
-	longer := slices.Clone(good) // the inner packet says more than the outer one holds
+	longer := slices.Clone(good) // the inner length exceeds the outer packet
 	binary.BigEndian.PutUint16(longer[rig.AtUpper+4:], 21)
 	r.Send(t, append(longer, 0)).Is(t, "inner packet past the outer one's end", rig.XDPDrop, nil, "drop_truncated")
 	r.Send(t, rig.Altered(good, rig.AtUpper, 0x50)).Is(t, "version 5 inside", rig.XDPDrop, nil, "drop_truncated")

@@ -47,7 +47,7 @@ func testLBIPv4(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.SignalFrom(3, p, wire.NotMine, 1)).Is(t, "given back", rig.XDPTX, rig.Recovered(p, rest), "recover_returned")
 }
 
-// TestIPv4NextHops: the longest prefix says which neighbour, also for IPv4.
+// TestIPv4NextHops: the longest prefix gives the neighbour, also for IPv4.
 func TestIPv4NextHops(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8, rig.Over4))
 	near := map[string]topo.MAC{"192.0.2.7": rig.HopMAC(7), "192.0.2.6": rig.HopMAC(6), "192.0.2.8": rig.HopMAC(8), "10.0.0.1": rig.HopMAC(9)}
@@ -68,7 +68,7 @@ func TestIPv4NextHops(t *testing.T) {
 }
 
 // testLBUDP: an unknown datagram is a question, then an offer; what a server
-// answers pins it, once the client says more.
+// answers pins it, once the client sends more.
 func testLBUDP(t *testing.T, seen rig.Hits) {
 	for _, change := range []func(*topo.Service){func(*topo.Service) {}, rig.Inserting, rig.Over4} {
 		svc := rig.Hunting(2, 8, rig.OverUDP, change, func(s *topo.Service) {

@@ -13,7 +13,7 @@ import (
 	"proffer/wire"
 )
 
-// testCreate: who says cs first has the flow; a SYN-ACK makes an embryonic entry, anything
+// testCreate: the first server with cs has the flow; a SYN-ACK makes an embryonic entry, anything
 // else means that the server's kernel vouches for it.
 func testCreate(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))

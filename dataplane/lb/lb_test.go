@@ -167,7 +167,7 @@ func testVia(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.Inward(rig.HuntPort, wire.SYN).Frame()).Is(t, "no neighbour towards the first", rig.XDPDrop, nil, "drop_no_next_hop")
 }
 
-// testRetry: a SYN that comes again says so; from the third on others come first,
+// testRetry: a SYN that comes again is marked; from the third on others come first,
 // and every second time the first must take it.
 func testRetry(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
@@ -208,7 +208,7 @@ func testQuestionTurns(t *testing.T, seen rig.Hits) {
 	r.Send(t, p.Frame()).Is(t, "the next", rig.XDPTX, rig.Recovered(p, list), "recover")
 }
 
-// testOwnerFirst: a SYN of a known flow meets its owner first, who may hold the
+// testOwnerFirst: a SYN of a known flow meets its owner first, which may hold the
 // connection or its TIME_WAIT; also if the flow is not confirmed yet, and if its
 // owner is no candidate.
 func testOwnerFirst(t *testing.T, seen rig.Hits) {

@@ -232,7 +232,7 @@ func testContinued(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testGoneOn: what comes back to the LB goes on where the report says.
+// testGoneOn: a list that comes back to the LB goes on at the position in its argument.
 func testGoneOn(t *testing.T, r *rig.LB, p rig.Packet, insert bool) {
 	union := r.Union(t, 0, p.Flow())
 	report := rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), 3)

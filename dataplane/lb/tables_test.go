@@ -24,7 +24,7 @@ func numberOf(r *rig.LB, i int) (uint32, bool) {
 }
 
 // TestNumbersStay: a server keeps its number while it is in a pool, wherever it
-// stands there; who is gone gives its own back.
+// stands there; a server that is gone gives its own back.
 func TestNumbersStay(t *testing.T) {
 	pool := func(ids ...int) topo.Service {
 		return rig.Hunting(2, 0, func(s *topo.Service) {

@@ -44,7 +44,7 @@ func LastCPU() (int, error) {
 	return allowed[len(allowed)-1], nil
 }
 
-// Check says what cannot be measured.
+// Check returns an error for settings that cannot be measured.
 func (b *Bench) Check() error {
 	switch {
 	case b.Runs < 1 || b.Runs > mostRuns:
@@ -248,7 +248,7 @@ func (s *benchSession) close() error {
 	return errors.Join(errs...)
 }
 
-// memory says what the tables take.
+// memory is the size of the tables.
 func (s *benchSession) memory() string {
 	total := uint64(0)
 	for _, lb := range s.lbs {

@@ -71,7 +71,7 @@ func TestBenchRegression(t *testing.T) {
 }
 
 // TestBenchRows: every row that there is measures the path that it is about, and
-// says all that a reader of --json was promised.
+// has every field that --json promises.
 func TestBenchRows(t *testing.T) {
 	report, err := bench(t, 1, "", 1, 1000)
 	if err != nil {

@@ -36,7 +36,7 @@ type agentService struct {
 }
 
 // What the agent's services are for. The flows that it knows have no sockets: the
-// service's own table says that they are here, as where servers are containers
+// service's own table has them, as where servers are containers
 // with sockets out of sight. Known flows take the same path either way.
 var (
 	agentWilling = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket}

@@ -79,7 +79,7 @@ func benchServiceList() (services []topo.Service) {
 // What LBs are loaded for.
 const (
 	lbKnown     = "known"      // flows that stay known throughout, on many servers
-	lbOneServer = "one server" // the same, on one: it is who signals
+	lbOneServer = "one server" // the same, on one server: it signals
 	lbEmpty     = "empty"      // between two runs
 	lbFull      = "full"       // of flows whose clients have not answered
 	lbSigned    = "signed"     // the farm has signal keys

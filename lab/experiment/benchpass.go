@@ -7,7 +7,7 @@ import (
 	inkernel "proffer/dataplane/bench"
 )
 
-// benched is a program in a bench that says what it did.
+// benched is a program in a bench that counts its work.
 type benched interface {
 	Run(cpu, packets int, d *inkernel.Drill) (inkernel.Run, error)
 	Counters() ([]dataplane.Counter, error)

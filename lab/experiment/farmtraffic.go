@@ -75,7 +75,7 @@ func fromPorts(addr netip.Addr, n int) []netip.AddrPort {
 	return ends
 }
 
-// allAlive says which flow is not.
+// allAlive returns an error that names a dead flow.
 func allAlive(answers []traffic.Answer) error {
 	for _, a := range answers {
 		if a.Outcome != traffic.OK {

@@ -37,7 +37,7 @@ const (
 	floodWithin = 10 * time.Second
 )
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Flood) Check() error {
 	if len(e.Rates) == 0 {
 		return errors.New("--rates: name at least one")

@@ -35,7 +35,7 @@ const (
 	frameRest  = 500 * time.Millisecond
 )
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Forge) Check() error {
 	switch {
 	case e.Packets < 1000 || e.Packets > 100_000_000:
@@ -185,7 +185,7 @@ func (a *attacked) look(ctx context.Context) (s seen, err error) {
 	return s, nil
 }
 
-// ask adds what a daemon says.
+// ask adds a daemon's status.
 func (s *seen) ask(ctx context.Context, farm *Farm, n *testbed.Node) error {
 	status, err := farm.Status(ctx, n)
 	if err != nil {

@@ -68,7 +68,7 @@ func (f *forger) function() wire.Function {
 }
 
 // cut ends the frame early. Mostly its IPv6 header agrees: a router drops what is
-// shorter than it says (RFC 8200 §3).
+// shorter than its length field (RFC 8200 §3).
 func (f *forger) cut() {
 	f.frame = f.frame[:wire.EthernetBytes+f.rng.IntN(len(f.frame)-wire.EthernetBytes)]
 	if rest := len(f.frame) - wire.EthernetBytes - wire.IPv6Bytes; rest >= 0 && f.rng.IntN(8) > 0 {

@@ -40,7 +40,7 @@ func ways() []way {
 // pauseBetween lets a connection's end go by before the next one begins.
 const pauseBetween = 300 * time.Microsecond
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Latency) Check() error {
 	switch {
 	case e.Connections < 1 || e.Connections > 100_000:

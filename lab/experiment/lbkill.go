@@ -32,7 +32,7 @@ type LBKill struct {
 // seconds, one is a second (RFC 6298 §2.1).
 const longestStall = 1500 * time.Millisecond
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e LBKill) Check() error {
 	switch {
 	case e.LBs < 2 || e.LBs > testbed.MaxLBs:

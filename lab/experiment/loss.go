@@ -39,7 +39,7 @@ const (
 	lossWithin = time.Minute
 )
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Loss) Check() error {
 	if len(e.Losses) == 0 {
 		return errors.New("--loss: name at least one share of frames")

@@ -32,7 +32,7 @@ type Peers struct {
 	Programs string // path of the proffer binary
 }
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Peers) Check() error {
 	switch {
 	case e.Rounds < 1 || e.Rounds > 100:
@@ -48,7 +48,7 @@ func (e Peers) Check() error {
 // streamModule is where Debian has nginx's stream module.
 const streamModule = "/usr/lib/nginx/modules/ngx_stream_module.so"
 
-// installed says which of other people's programs is missing, and the Debian
+// installed names a missing program of the peers', and the Debian
 // package that has it.
 func installed() error {
 	var errs []error

@@ -85,7 +85,7 @@ func processTimes(all []*testbed.Process) (sum time.Duration, err error) {
 
 // processTime is utime and stime of /proc/PID/stat, all threads together, from the
 // clock that the kernel has for it (clock_getcpuclockid(3)): that one is exact,
-// the file says hundredths of a second.
+// the file counts in hundredths of a second.
 func processTime(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED of a process, linux/posix-timers_types.h
 	var at unix.Timespec

@@ -57,7 +57,7 @@ func printCosts(w io.Writer, rows []PeersRow) error {
 	return t.Flush()
 }
 
-// printRatios says how many times as much a proxy needs, by each way of counting.
+// printRatios prints how many times as much a proxy needs, by each way of counting.
 func (r *PeersReport) printRatios(w io.Writer) {
 	ours := r.read(byHunt, connecting)
 	for _, proxy := range []string{byHAProxy, byNginx} {

@@ -200,7 +200,7 @@ func (c *contest) begin(ctx context.Context, name string, args ...string) (p *co
 	return p, err
 }
 
-// end waits for the program's end, and says what it complained of.
+// end waits for the program's end, and returns its complaint.
 func (p *command) end() error {
 	defer p.cancel()
 	if err := p.Wait(); err != nil {

@@ -88,7 +88,7 @@ func (e Resiliency) settings(m Method, servers *pool) Settings {
 // known reports whether there is such a method.
 func known(m Method) bool { return slices.Contains(Methods(), m) }
 
-// Check says what cannot be run.
+// Check returns an error for settings that cannot be run.
 func (e Resiliency) Check() error {
 	seen := map[Method]bool{}
 	for _, m := range e.Methods {

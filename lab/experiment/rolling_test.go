@@ -9,7 +9,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// answersOf are one a flow: who answered, or how it ended.
+// answersOf are one a flow: the server that answered, or how it ended.
 func answersOf(all ...string) (answers []traffic.Answer) {
 	for i, what := range all {
 		a := traffic.Answer{From: netip.AddrPortFrom(netip.IPv6Loopback(), uint16(i)), Outcome: traffic.Outcome(what)}

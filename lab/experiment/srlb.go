@@ -155,7 +155,7 @@ func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests
 }
 
 // locate fills in how many servers saw each request's offer: the list of its
-// flow is known (Farm.Candidates), and so is who answered.
+// flow is known (Farm.Candidates), and so is the server that answered.
 func locate(farm *Farm, rows []traffic.Row) error {
 	number := map[string]int{}
 	for i, s := range farm.Service.Servers {

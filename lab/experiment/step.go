@@ -19,10 +19,10 @@ type pace struct {
 	show  func(Step)
 }
 
-// begin says what the next step is.
+// begin prints the next step.
 func (p *pace) begin(doing string) { p.report(doing) }
 
-// end says that it is over.
+// end prints that it is over.
 func (p *pace) end(doing string) {
 	p.done++
 	p.report(doing)

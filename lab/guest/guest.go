@@ -38,7 +38,7 @@ type Place interface {
 	Do(func() error) error
 }
 
-// Config says what to boot.
+// Config describes the guest to boot.
 type Config struct {
 	Name   string // in errors and the process list
 	Place  Place
@@ -116,7 +116,7 @@ func boot(ctx context.Context, c Config) (*Guest, error) {
 // stdout; another exit code than 0 is an ExitError. A program that shall stay is
 // started by the shell: Run(ctx, "sh", "-c", "daemon >/log 2>&1 &").
 //
-// Programs run one at a time. Who gives up by ctx gives up the guest: it still
+// Programs run one at a time. A caller that gives up by ctx gives up the guest: it still
 // waits for that program, and no later Run succeeds.
 func (g *Guest) Run(ctx context.Context, args ...string) (stdout string, err error) {
 	reply, err := g.ask(ctx, call.Request{Args: args})

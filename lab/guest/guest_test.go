@@ -150,7 +150,7 @@ func TestGuest(t *testing.T) {
 	run(t, next, "true")
 }
 
-// TestGuestGivenUp: who does not wait for a program gives up the guest, which
+// TestGuestGivenUp: a caller that does not wait for a program gives up the guest, which
 // can still be closed.
 func TestGuestGivenUp(t *testing.T) {
 	n := place(t)
@@ -171,7 +171,7 @@ func TestGuestGivenUp(t *testing.T) {
 	wantNothingLeft(t, n)
 }
 
-// TestNoGuest: what cannot boot says why and leaves nothing.
+// TestNoGuest: a guest that cannot boot returns the reason and leaves nothing.
 func TestNoGuest(t *testing.T) {
 	n := place(t)
 	for _, c := range []struct {

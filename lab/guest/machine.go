@@ -93,7 +93,7 @@ func (m *machine) start(place Place) error {
 			}
 			started = true
 			result <- nil
-			m.cmd.Wait() // killed in the end, so its status says nothing
+			m.cmd.Wait() // killed in the end, so its status means nothing
 			return nil
 		})
 		if !started {

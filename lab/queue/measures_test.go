@@ -54,7 +54,7 @@ func TestRemovableSingularity(t *testing.T) {
 	wantClose(t, "E(T) at the singularity", at, (below+above)/2, 1e-10)
 }
 
-// TestStatementsOfSectionV: what the paper says in words.
+// TestStatementsOfSectionV: the paper's statements in words.
 func TestStatementsOfSectionV(t *testing.T) {
 	const rounding = 1 + 1e-12 // high thresholds hardly differ from single at low loads
 	mean := func(p Policy, l float64) float64 { return solve(t, p, l, 0).Mean() }

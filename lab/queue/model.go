@@ -62,7 +62,7 @@ func Solve(p Policy, lambda, delay float64) (*Model, error) {
 	}, nil
 }
 
-// negligible says that s_c ≤ λ^c is too small for a float64 to hold precisely:
+// negligible means that s_c ≤ λ^c is too small for a float64 to hold precisely:
 // no flow is ever passed on.
 func negligible(lambda float64, c int) bool { return math.Pow(lambda, float64(c)) < 1e-290 }
 

@@ -117,7 +117,7 @@ func TestSpuriousRoot(t *testing.T) {
 }
 
 // TestDifferentialEquations: (1), integrated from an empty farm until it rests,
-// ends where Solve says.
+// ends where Solve ends.
 func TestDifferentialEquations(t *testing.T) {
 	for _, c := range []int{0, 1, 2, 4, 8} {
 		for _, lambda := range []float64{0.5, 0.8, 0.9} {

@@ -41,7 +41,7 @@ func (a *alarms) set(i int32, at int64) {
 
 func (a *alarms) at(i int32) int64 { return a.tree[a.half+int(i)] }
 
-// first is the earliest instant, whose says which station has it.
+// first is the earliest instant, whose its station.
 func (a *alarms) first() int64 { return a.tree[1] }
 
 func (a *alarms) whose() int32 {

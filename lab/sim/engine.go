@@ -103,7 +103,7 @@ func (e *Engine) step() bool {
 	return true
 }
 
-// stuck says that nothing but timers is left to happen, so that a request that is
+// stuck reports that nothing but timers is left to happen, so that a request that is
 // still open was lost by a fault: timers alone would tick for ever.
 func (e *Engine) stuck() bool {
 	return e.alarms.first() == never && e.coming == never &&
@@ -135,7 +135,7 @@ func (e *Engine) handle(next event) {
 	}
 }
 
-// The pairs of hops of one flow: which random word says how long they take.
+// The pairs of hops of one flow: which random word gives their times.
 const (
 	toServer = iota // client → LB, LB → server
 	synAck          // server → LB or client, LB → client

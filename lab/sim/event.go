@@ -233,7 +233,7 @@ func (e *Engine) untrack(r *Request) {
 	r.bucket = none
 }
 
-// keeps says whether an LB that knows nothing of the flow finds its server.
+// keeps reports whether an LB that knows nothing of the flow finds its server.
 func (e *Engine) keeps(r *Request) bool {
 	if e.isDown(r.server) {
 		return false

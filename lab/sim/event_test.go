@@ -148,7 +148,7 @@ func TestWeights(t *testing.T) {
 }
 
 // TestLists: with a table hunt offers to the servers of the flow's bucket, as many
-// as the farm says; a server's own threshold goes before the policy's.
+// as the farm states; a server's own threshold goes before the policy's.
 func TestLists(t *testing.T) {
 	f := smallFarm()
 	f.Table, f.Choices = 101, 3

@@ -16,7 +16,7 @@ func (g *gauge) add(ns float64) {
 }
 
 // metric is the time that the server expects to need for one more request, as
-// its report says it: mean service × queue factor, where n counts the new one
+// its report: mean service × queue factor, where n counts the new one
 // (FIFO: 1 + max(0, n − k)/k; sharing: max(1, n/k)).
 func (g *guided) metric(server int32) uint8 {
 	s := &g.farm.Servers[server]

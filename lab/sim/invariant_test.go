@@ -63,7 +63,7 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// TestLostRequest: a run that loses a request ends and says so, also where a
+// TestLostRequest: a run that loses a request ends with an error, also where a
 // policy's timers would tick for ever.
 func TestLostRequest(t *testing.T) {
 	for _, name := range []string{"jsq", "learned"} {

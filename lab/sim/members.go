@@ -10,7 +10,7 @@ import (
 
 // The servers that take new flows, and the lists drawn from them by a flow's hash:
 // from the table of 6LB (§III-B) if the farm has one, else each server as often as
-// its weight says. A change of the servers changes the lists that held them, and
+// its weight. A change of the servers changes the lists that held them, and
 // few others.
 
 // members are the servers that take new flows.
@@ -63,10 +63,10 @@ func (e *Engine) fill() error {
 	return err
 }
 
-// in says whether the server takes new flows.
+// in reports whether the server takes new flows.
 func (e *Engine) in(server int32) bool { return e.members.out == nil || !e.members.out[server] }
 
-// isDown says whether the server has failed.
+// isDown reports whether the server has failed.
 func (e *Engine) isDown(server int32) bool { return e.members.down != nil && e.members.down[server] }
 
 // draw fills list with different servers that take flows and returns how many

@@ -84,7 +84,7 @@ func (e *Engine) Hash(r *Request) uint64 { return e.flowHash(r) }
 // lists are as long as the policy needs.
 func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.flowHash(r)) }
 
-// In says whether the server takes new flows.
+// In reports whether the server takes new flows.
 func (e *Engine) In(server int32) bool { return e.in(server) }
 
 // Every runs a job again and again, the first time after one period. Only

@@ -22,7 +22,7 @@ type Request struct {
 	visit   uint8             // which of them has the offer
 	least   uint8             // guided: the least metric so far and whose it is
 	leastOf uint8
-	report  uint8 // guided: what the accepting SYN-ACK or the end says
+	report  uint8 // guided: the report of the accepting SYN-ACK or the end
 	idle    bool
 	hops    uint8
 	stage   uint8
@@ -31,7 +31,7 @@ type Request struct {
 	gone    bool // without an answer: lost or reset
 }
 
-// phase is how far a request is, for those who end it early.
+// phase is how far a request is, for an early end.
 type phase uint8
 
 const (

@@ -29,7 +29,7 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 	return e.close(), nil
 }
 
-// ErrStopped says that Workload.Watch ended a run.
+// ErrStopped means that Workload.Watch ended a run.
 var ErrStopped = errors.New("the run was stopped")
 
 const defaultPacketRate = 5

@@ -23,7 +23,7 @@ type station struct {
 	running  []job   // a heap by finish
 	owed     float64 // ns of service: the sum of running's finish
 	lost     float64 // cores that background work takes
-	queued   float64 // ns of service that those who wait need
+	queued   float64 // ns of service that waiting requests need
 }
 
 type job struct {

@@ -52,7 +52,7 @@ type host struct {
 	mean     gauge
 }
 
-// queue is a resource and who wants it.
+// queue is a resource and the requests for it.
 type queue struct {
 	cores, speed float64
 	limit        int
@@ -165,7 +165,7 @@ func (s *slow) schedule() {
 	}
 }
 
-// pick returns the place of one of the least keys, as the word says.
+// pick returns the place of one of the least keys, by the word.
 func pick(keys []float64, word uint64) int {
 	var least []int
 	for i, key := range keys {

@@ -157,7 +157,7 @@ func (s *slow) foresee(choice draws) {
 }
 
 // first is the server with the earliest end. Of equals it is, in each class of
-// servers, who is free first or has the fewest too many, as the word says; then
+// servers, the first that is free or has the fewest too many, by the word; then
 // the class that comes first in the farm; unless no server is free, then the lowest
 // number, after those.
 func (s *slow) first(r *flow, choice draws, free [][]float64, finish func(int, *flow) float64) int {
@@ -192,7 +192,7 @@ func (s *slow) first(r *flow, choice draws, free [][]float64, finish func(int, *
 	return slices.MinFunc(heads, func(a, b int) int { return cmp.Compare(finish(a, r), finish(b, r)) })
 }
 
-// play runs a sharing server forward in small steps of "who is next to leave".
+// play runs a sharing server forward in small steps, each to the next request to leave.
 func (h *host) play(demand float64) float64 {
 	var needs []float64
 	coming, onTheirWay := 0.0, 0

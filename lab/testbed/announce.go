@@ -11,7 +11,7 @@ import (
 )
 
 // Announce makes exactly these LBs the next hops of both VIPs on the router,
-// as if each spoke BGP to it; with none the router knows no way and says so.
+// as if each spoke BGP to it; with none the router knows no way and answers that.
 // The kernel spreads flows by the hash of addresses, protocol and ports.
 //
 // The route is replaced, never missing. In IPv4 every packet sees the old next

@@ -55,7 +55,7 @@ func answer(t *testing.T, n *Node, vip netip.Addr) {
 	}()
 }
 
-// ask returns who answers on a flow.
+// ask returns the node that answers on a flow.
 func ask(t *testing.T, c net.Conn) (string, error) {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(5 * time.Second))

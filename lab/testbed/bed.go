@@ -33,7 +33,7 @@ const defaultClients = 4
 
 var errClosed = errors.New("the testbed is closed")
 
-// Config says what to build; the zero value of every field but Servers works.
+// Config describes the bed; the zero value of every field but Servers works.
 type Config struct {
 	Servers   int           // 1 to MaxServers
 	LBs       int           // to MaxLBs; 0 means 1. All are announced
@@ -59,7 +59,7 @@ type Bed struct {
 	ClientAddrs  []netip.Addr
 	ClientAddrs4 []netip.Addr
 
-	state    *os.File // holds the lock that says the run is alive
+	state    *os.File // holds the lock of a live run
 	programs programs // what the router's interfaces may carry
 	fresh    fresh    // sysctls
 	box      *delayBox

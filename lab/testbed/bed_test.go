@@ -143,7 +143,7 @@ func TestVIPGoesToTheLB(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The LB runs no balancer, so its kernel says nothing and drops them.
+		// The LB runs no balancer, so its kernel drops them in silence.
 		if n := counters(t, b.LBs[0]).RxPackets - lb.RxPackets; n < packets {
 			t.Errorf("LB got %d packets of %d to %s", n, packets, vip)
 		}

@@ -46,7 +46,7 @@ func (b *Bed) Behind(server *Node, kind Kind) (*Node, error) {
 	return app, nil
 }
 
-// serving says why a node is no server that runs, if so.
+// serving returns the reason why a node is no server that runs, if so.
 func (b *Bed) serving(server *Node) error {
 	switch {
 	case b.over:

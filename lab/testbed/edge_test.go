@@ -60,7 +60,7 @@ func ipv6(from, to netip.Addr, next byte, rest ...[]byte) []byte {
 
 const (
 	noNext    = 59
-	skipped   = 0x1e // an option for experiments, to be skipped by who does not know it (RFC 4727)
+	skipped   = 0x1e // an option for experiments, to be skipped by nodes that do not know it (RFC 4727)
 	hopByHop  = unix.IPPROTO_HOPOPTS
 	dstOpts   = unix.IPPROTO_DSTOPTS
 	routing   = unix.IPPROTO_ROUTING

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askARP asks on the router's end of a server's link who has an address, and
+// askARP asks on the router's end of a server's link for the owner of an address, and
 // reports whether an error comes before the answer to the next question.
 func askARP(t *testing.T, b *Bed, server *Node, target, known netip.Addr) bool {
 	t.Helper()

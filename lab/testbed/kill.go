@@ -12,7 +12,7 @@ import (
 )
 
 // Kill lets a host die at once: an LB, a server with what is Behind it, or a
-// transit. Its cable goes first, so that nothing it held says goodbye, no FIN
+// transit. Its cable goes first, so that nothing it held sends a goodbye, no FIN
 // and no RST; then its processes end by SIGKILL, and its namespace and pins
 // disappear. The router turns to the other next hops in the same instant. What
 // this process itself has open inside stays open, cut off.
@@ -35,7 +35,7 @@ func (b *Bed) Kill(n *Node) error {
 	return wrap("testbed: kill "+n.Name, errors.Join(err, b.bury(n)))
 }
 
-// mortal says why a node cannot die, if so.
+// mortal returns the reason why a node cannot die, if so.
 func (b *Bed) mortal(n *Node) error {
 	switch {
 	case b.over:

@@ -25,7 +25,7 @@ func namespacePrefix(run string) string { return "proffer-" + run + "-" }
 // sysctl is a path below /proc/sys and the value it gets.
 type sysctl struct{ path, value string }
 
-// able says in one line why no bed can be built, if so.
+// able returns in one line the reason why no bed can be built, if so.
 func able() error {
 	if os.Geteuid() != 0 {
 		return errors.New("testbed: needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN): run it with sudo")
@@ -36,7 +36,7 @@ func able() error {
 	return nil
 }
 
-// explain adds the remedy to what the kernel says when it has no namespaces.
+// explain adds the remedy to the kernel's error when it has no namespaces.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

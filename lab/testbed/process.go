@@ -43,7 +43,7 @@ func (n *Node) Start(ctx context.Context, name string, args ...string) (*Process
 // /sys/fs/bpf and /sys/kernel/btf are the machine's.
 //
 // The program is in a process group of its own, so that a terminal's Ctrl-C
-// reaches only the one who will close the bed, and it dies with this process.
+// reaches only the process that will close the bed, and it dies with this process.
 func (n *Node) StartCommand(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{
 		Name: n.Name + "-" + filepath.Base(cmd.Path),

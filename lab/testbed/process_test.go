@@ -177,7 +177,7 @@ func TestReapAfterKill(t *testing.T) {
 
 const childEnv = "PROFFER_TESTBED_CHILD"
 
-// TestMain is a child of a test when its environment says so.
+// TestMain is a child of a test when its environment asks for it.
 func TestMain(m *testing.M) {
 	mode := strings.Fields(os.Getenv(childEnv))
 	if len(mode) == 0 {

@@ -14,7 +14,7 @@ import (
 
 // stateDir has a directory for each run, which holds its work files. The live
 // process keeps an flock on the directory itself; the kernel lets go of it
-// however the process ends. Who creates or reaps runs holds one on stateDir,
+// however the process ends. A process that creates or reaps runs holds a lock on stateDir,
 // so that no run is seen between its creation and its lock.
 const stateDir = "/run/proffer/testbed"
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Bulk moves as many bytes as will go to or from a BulkServer, a stream a
-// connection, and has every one of them checked by who receives it.
+// connection, and each is checked by its receiver.
 type Bulk struct {
 	Dial        // Timeout is also the longest silence in the middle of a stream
 	Upload bool // else download
@@ -136,7 +136,7 @@ func (s *stream) run(ctx context.Context, upload bool, stop <-chan struct{}) {
 	}
 }
 
-// greet names the stream and learns who serves it.
+// greet names the stream and learns its server.
 func (s *stream) greet(verb string) (*bufio.Reader, error) {
 	s.wait()
 	if _, err := fmt.Fprintf(s.conn, "%s %s\n", verb, s.from); err != nil {

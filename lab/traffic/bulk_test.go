@@ -113,7 +113,7 @@ func TestBulkRunsForItsTime(t *testing.T) {
 	}
 }
 
-// A server that errs: what it sends, or says of what it got, is not what was due.
+// A server that errs: its bytes, or its count of received bytes, are wrong.
 func TestBulkSeesWhatIsWrong(t *testing.T) {
 	bytesOf := func(conn net.Conn, edit func([]byte) []byte) {
 		stream := strings.TrimPrefix(readLine(conn), "get ")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial says between whom flows run, one from each address.
+// Dial names the ends of flows, one from each address.
 type Dial struct {
 	To      netip.AddrPort
 	From    []netip.AddrPort // of To's family; of one that is not valid the kernel chooses
@@ -40,7 +40,7 @@ func (d Dial) sockets(open func(from, to netip.AddrPort) (int, error)) (sockets 
 }
 
 // connect makes all connections and returns when each has been made or has
-// failed. Its own error says that there was no try: Enter failed or ctx ended.
+// failed. Its own error means that there was no try: Enter failed or ctx ended.
 func (d Dial) connect(ctx context.Context) ([]line, error) {
 	sockets, err := d.sockets(openFrom)
 	if err != nil {
@@ -100,7 +100,7 @@ func settle(ctx context.Context, fd int, deadline time.Time) (net.Conn, error) {
 	return silent(file)
 }
 
-// silent makes a connection that says nothing of its own accord: net turns
+// silent makes a connection that sends nothing of its own accord: net turns
 // probes of idle connections on.
 func silent(file *os.File) (net.Conn, error) {
 	conn, err := net.FileConn(file)

@@ -14,7 +14,7 @@ import (
 const NetstatPath = "/proc/thread-self/net/netstat"
 
 // Drops are the refusals that no client sees as an error: since Linux drops SYNs
-// silently when the accept queue is full, "0 resets" says little without them.
+// silently when the accept queue is full, "0 resets" means little without them.
 type Drops struct {
 	ListenDrops     uint64 // SYNs and ACKs that a listener threw away
 	ListenOverflows uint64 // of those, because its accept queue was full

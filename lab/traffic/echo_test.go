@@ -145,7 +145,7 @@ func TestEchoCountsEveryConnectionOfAnID(t *testing.T) {
 	}
 }
 
-// A connection that says nothing is booked by its address, stays open, and
+// A connection that sends nothing is booked by its address, stays open, and
 // neither end probes it.
 func TestIdleMeansSilent(t *testing.T) {
 	accepted := make(chan net.Conn, 1)

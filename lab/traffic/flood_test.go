@@ -69,7 +69,7 @@ var spoofed = map[string]netip.Prefix{
 	vip4: netip.MustParsePrefix("198.51.100.0/24"),
 }
 
-// Every SYN that Flood says it sent is one to the kernel at the other end, which
+// Every SYN that Flood counts as sent is a SYN to the kernel at the other end, which
 // answers those of a listener; no other frame is like it.
 func TestFloodIsAFloodOfSYNs(t *testing.T) {
 	for _, to := range []string{vip, vip4} {

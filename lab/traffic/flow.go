@@ -92,7 +92,7 @@ func (f *flow) parse(text string) (server string, round int, err error) {
 }
 
 // standing is how a flow stands after an exchange that ended so. EPIPE is what a
-// send says after a FIN and a RST, and the FIN came first.
+// send fails after a FIN and a RST, and the FIN came first.
 func standing(err error) Outcome {
 	switch outcome := outcomeOf(err); {
 	case errors.Is(err, io.EOF), errors.Is(err, unix.EPIPE):

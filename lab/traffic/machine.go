@@ -1,5 +1,5 @@
 // Package load makes traffic and takes it: an open-loop client that sends each
-// request when it is due and says so when it could not, and an HTTP server
+// request when it is due and reports when it could not, and an HTTP server
 // whose service times are slept on virtual cores, so that 48 two-core servers
 // fit on two real ones (docs/testbed.md). What a run recorded is replayed exactly
 // by Replay: the yardstick of how true the measured times are.

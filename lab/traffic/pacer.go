@@ -12,7 +12,7 @@ type pacer struct {
 const batch = 64
 
 // due is how many may leave at the instant now since the beginning: never more
-// than a millisecond's worth, so that who was late catches up by degrees and not
+// than a millisecond's worth, so that a late sender catches up by degrees and not
 // in a burst.
 func (p *pacer) due(now time.Duration) int {
 	if p.rate == 0 {

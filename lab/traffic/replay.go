@@ -22,7 +22,7 @@ func Replay(rows []Row, m Machine) []time.Duration {
 }
 
 // Fidelity is the mean latency of the rows that ended OK over the mean that
-// Replay gives them: 1.02 says that 2 % of what was measured is not queueing.
+// Replay gives them: 1.02 means that 2 % of the measured time is not queueing.
 func Fidelity(rows []Row, m Machine) float64 {
 	var measured, exact time.Duration
 	for i, response := range Replay(rows, m) {

@@ -17,7 +17,7 @@ type Row struct {
 	Server         string         // the server that answered; empty: none
 	Outcome        Outcome
 	SYNRetransmits int    // before it was connected
-	Hops           int    // servers that saw its offer; filled in by who knows, else 0
+	Hops           int    // servers that saw its offer; filled in by the experiment, else 0
 	LB             string // likewise
 	Cause          string // why, if Outcome is not OK
 }

@@ -18,7 +18,7 @@ type Schedule struct {
 	MeanLimit, P99Limit time.Duration // the largest with which a result may be claimed
 }
 
-// ScheduleOf judges the rows of a run; who sends nothing is on time.
+// ScheduleOf judges the rows of a run; a generator that sends nothing is on time.
 func ScheduleOf(rows []Row) Schedule {
 	if len(rows) == 0 {
 		return Schedule{}

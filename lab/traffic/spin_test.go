@@ -14,8 +14,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// How much Spin gets depends on who else wants the CPU; that it takes no more
-// than its share, and what it says, does not.
+// How much Spin gets depends on other threads of the CPU; that it takes no more
+// than its share, and its result, does not.
 func TestSpinBurnsItsShare(t *testing.T) {
 	for _, share := range []float64{-1, 0, 0.25, 0.5, 1, 7} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*ms)

@@ -93,7 +93,7 @@ type agentState struct {
 }
 
 // agentMessage is a letter of the agent's alphabet. make gives the packet, or
-// says that the kernel would not send it now.
+// means that the kernel would not send it now.
 type agentMessage struct {
 	name   string
 	in     func(k kernel) fsm.Packet

@@ -27,7 +27,7 @@ const (
 	callerWiped // by a RST
 )
 
-// says is a segment of the client.
+// says sends a segment of the client.
 func (n *smallFarm) says(s fsm.TCP) {
 	n.note("client says %s", tcpText(s))
 	n.launch(tcpPacket(s, true).Frame(), 0)

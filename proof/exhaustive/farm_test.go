@@ -19,7 +19,7 @@ import (
 // A client, two LBs and two servers whose programs exchange real frames over a
 // network that loses, doubles, delays and reorders any of them, while routes
 // change between the LBs and servers get busy. A schedule is a list of numbers;
-// each says what happens next. Whatever goes wrong is shrunk to a short one.
+// each chooses the next event. A failing schedule is shrunk to a short one.
 
 // flying is a frame on its way; hops is how many programs it and what it was
 // before have passed.
@@ -58,7 +58,7 @@ type smallFarm struct {
 	now      time.Duration
 	wrong    string
 	log      trail
-	accepted map[uint32]fsm.Node // who has established which connection
+	accepted map[uint32]fsm.Node // the server of each connection
 	hits     rig.Hits
 	turn     uint32 // schedules so far: each has numbers of its own
 	frames   int

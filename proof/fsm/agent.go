@@ -16,7 +16,7 @@ const (
 	TimeWait
 )
 
-// Host is what a server's kernel says, and the load policy.
+// Host is the answers of a server's kernel, and the load policy.
 type Host struct {
 	State     State
 	ClientISN uint32
@@ -238,7 +238,7 @@ func (a *Agent) recover(h Host, now time.Duration, in Packet) Outcome {
 	switch {
 	case !mine && in.Others: // III: LISTEN + recoverStickiness (not local)
 		return passOn("pass_on_not_mine")
-	case !mine: // the last stack asked says no, once
+	case !mine: // the last stack asked refuses, once
 		return deliver("unowned")
 	}
 	c, embryonic, why := a.settle(now, in, generation)

@@ -8,7 +8,7 @@ import (
 )
 
 // Pool is the list of servers of the flow's bucket: its candidates in their
-// order, and all who may have it, the candidates first.
+// order, and all servers that may have it, the candidates first.
 type Pool struct {
 	Candidates, Members []Node
 }
@@ -31,7 +31,7 @@ type Flow struct {
 	Seen       time.Duration
 }
 
-// Who has closed a flow.
+// The sides that have closed a flow.
 const (
 	ClosedClient = 1
 	ClosedServer = 2
@@ -43,7 +43,7 @@ func (f Flow) Over() bool { return f.Closed&ClosedReset != 0 || f.Closed&3 == 3 
 
 func (f *Flow) touch(now time.Duration) { f.Seen = dated(now) }
 
-// unit is how exactly an entry says when it was last seen.
+// unit is the resolution of an entry's age.
 const unit = 1 << 28
 
 func dated(now time.Duration) time.Duration { return now / unit * unit }
@@ -103,7 +103,7 @@ func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
 	}
 }
 
-// offer asks the candidates; who had the five-tuple last comes first.
+// offer asks the candidates; the last owner of the five-tuple comes first.
 func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 	times := l.seen(now, s.Seq)
 	first, why := NoNode, "offer"

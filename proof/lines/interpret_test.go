@@ -11,7 +11,7 @@ import (
 )
 
 // code is functions of a compiled program, to be run here one step at a time by CPUs
-// that share one table of lines: so a test chooses who is next, which it cannot on
+// that share one table of lines: so a test chooses the next CPU, which it cannot on
 // real ones. They share nothing else, and each step ends before the next look at it.
 // What one has written all see at once, as on x86; where loads may overtake each
 // other this proves less.

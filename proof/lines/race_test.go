@@ -226,7 +226,7 @@ func (k *track) judge(m *moment, right map[ended]bool) ended {
 	return e
 }
 
-// inTurns writes who was next as "12 of 0, 3 of 1".
+// inTurns writes the CPUs' turns as "12 of 0, 3 of 1".
 func inTurns(turns []byte) string {
 	var out []string
 	for i := 0; i < len(turns); {

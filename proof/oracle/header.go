@@ -61,7 +61,7 @@ type ip struct {
 	trailer  []byte // bytes after the packet: the link's padding
 }
 
-// parseIP reads a packet of the version that its first byte says; false: there is
+// parseIP reads a packet of the version in its first byte; false: there is
 // none.
 func parseIP(b []byte) (p ip, ok bool) {
 	switch {

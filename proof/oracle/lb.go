@@ -24,7 +24,7 @@ type LB struct {
 	syns      map[uint16]seen
 }
 
-// owner is who has a flow, as servers said.
+// owner is the server that has a flow, by the servers' signals.
 type owner struct {
 	server     netip.Prefix
 	generation uint16
@@ -180,7 +180,7 @@ func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 }
 
 // offer proffers a new connection: to the server that has the five-tuple, if any, then to
-// its candidates. One that comes again says so; from the second time on others
+// its candidates. An offer that comes again is marked; from the second time on others
 // come first, and every other time the first must take it.
 func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	w := wish{offer: true, generation: generationOf(u.seq)}

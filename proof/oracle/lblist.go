@@ -12,9 +12,9 @@ import (
 // wish is what a list of servers is asked.
 type wish struct {
 	question   bool         // first: whose is this?
-	offer      bool         // then: who takes it?
-	first      netip.Prefix // who is offered it before the candidates
-	except     netip.Prefix // who is left out
+	offer      bool         // then: take it?
+	first      netip.Prefix // the server that is offered it before the candidates
+	except     netip.Prefix // the server that is left out
 	turn       int          // of the order in each lap
 	forced     int          // so many must take it
 	from       int          // place in the list to start at
@@ -22,8 +22,8 @@ type wish struct {
 	flags      byte
 }
 
-// A list has 20 places: fifteen for the members of a bucket, who are asked; one
-// for who is offered the packet first; four for the candidates.
+// A list has 20 positions: fifteen for the members of a bucket, which are asked; one
+// for the server that is offered the packet first; four for the candidates.
 const (
 	members    = 15
 	firstPlace = members
@@ -133,8 +133,8 @@ func (l *LB) candidates(svc *topo.Service, f policy.Flow) (list []netip.Prefix) 
 	return list
 }
 
-// union is who may have the flow: the candidates of today, then those of earlier
-// pools who are still in this one.
+// union lists the servers that may have the flow: the candidates of today, then those of earlier
+// pools that are still in this one.
 func (l *LB) union(svc *topo.Service, f policy.Flow) []netip.Prefix {
 	list := l.candidates(svc, f)
 	for n, v := range svc.History {

@@ -156,7 +156,7 @@ func (l *LB) forget(u upper, says owner) {
 func (l *LB) reject(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 	u := s.upper
 	_, confirmed := l.flows[u.flow]
-	if u.kind != tcp || u.flags&flagSYN == 0 || !confirmed { // who is to live is not decided
+	if u.kind != tcp || u.flags&flagSYN == 0 || !confirmed { // the survivor is not decided
 		return drop(Conflict)
 	}
 	if _, ok := s.decapsulated(); !ok {

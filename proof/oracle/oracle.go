@@ -1,4 +1,4 @@
-// Package oracle says what a Proffer node must do with one frame: slowly,
+// Package oracle computes a Proffer node's duty with one frame: slowly,
 // obviously, and written from the RFCs (8200, 8754 §4.3.1.1, 8986 §4 and §5.2,
 // 2473, 4443, 9293, 768, 6040, 1624) and docs/wire.md rather than from the
 // programs, so that the real eBPF programs can be fuzzed against it. It decodes a

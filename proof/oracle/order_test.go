@@ -11,7 +11,7 @@ import (
 
 // TestAllOrders: docs/failures.md, createStickiness lost, reordered, duplicated: the
 // messages of two connections of one five-tuple in all 720 orders. The program
-// does what the oracle says; and nothing of the older connection touches the
+// does as the oracle demands; and nothing of the older connection touches the
 // newer one, once that is confirmed.
 func TestAllOrders(t *testing.T) {
 	j := newLBJudge(t, nil)

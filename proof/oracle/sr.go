@@ -16,7 +16,7 @@ type signal struct {
 	inserted bool
 	inner    ip // without its segments
 	upper    upper
-	sender   netip.Addr // who put the segments on: locator and tag
+	sender   netip.Addr // of the segments: locator and tag
 }
 
 // next returns the segment after this node's, if it is another node's: the last

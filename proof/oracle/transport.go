@@ -27,7 +27,7 @@ type upper struct {
 	ports  bool   // there are some, and they could be read
 	cut    bool   // too little is there to read them
 	padded bool   // unless the link's padding is read for them
-	broken bool   // an ICMP error whose quote says nothing
+	broken bool   // an ICMP error with a useless quote
 	bad    Reason // of a header whose ports could be read
 	seq    uint32
 	ack    uint32

@@ -81,7 +81,7 @@ func (c *worker) tell(flow uint32, s sentTo) error {
 	return err
 }
 
-// disown says that a server does not have it.
+// disown signals that a server does not have it.
 func (c *worker) disown(flow uint32, s sentTo) error {
 	_, err := c.run(rig.SignalFrom(s.server-1, rig.CrowdFlow(flow), wire.NotMine, s.generation))
 	return err
@@ -121,7 +121,7 @@ func (c *worker) step() error {
 				return fmt.Errorf("flow %d stays %+v", flow, was)
 			}
 		}
-	case dice < 4: // its server says another generation
+	case dice < 4: // its server signals another generation
 		was.generation = uint16(1 + c.rng.IntN(65535))
 		if err := c.tell(flow, was); err != nil {
 			return err

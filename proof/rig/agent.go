@@ -27,7 +27,7 @@ type Agent struct {
 const Here = 1
 
 // Offering is a service with a listener of its own choosing: static:4 by the
-// load busy on two cores, unless change says otherwise.
+// load busy on two cores, unless change sets others.
 func Offering(port uint16, change ...func(*topo.Offering)) topo.Offering {
 	o := topo.Offering{
 		Name: "web", VIP: topo.VIP{Addr: VipAddr, Port: port},

@@ -27,7 +27,7 @@ func InnerUDP(p Packet) Inner {
 	return Inner{Flow: p.Flow(), Class: p.Class, Ip: p.Ip()}
 }
 
-// InnerTooBig says that a packet of the flow was too big for a link on its way to
+// InnerTooBig reports that a packet of the flow was too big for a link on its way to
 // the client.
 func InnerTooBig(in Inner, p Packet) Inner {
 	back := p

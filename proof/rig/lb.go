@@ -163,8 +163,8 @@ func (r *LB) List(t testing.TB, svc int, f policy.Flow) []int {
 	return Candidates(t, &r.Cfg.Services[svc], r.Cfg.Services[svc].Servers, f)
 }
 
-// Union is who may have the flow: its candidates of today, then those of earlier
-// pools, the latest first, who are still in the farm.
+// Union lists the servers that may have the flow: its candidates of today, then those of earlier
+// pools, the latest first, that are still in the farm.
 func (r *LB) Union(t testing.TB, svc int, f policy.Flow) []int {
 	t.Helper()
 	s := &r.Cfg.Services[svc]

@@ -56,7 +56,7 @@ func (p Packet) Reply(flags byte) Packet {
 	return p
 }
 
-// TooBig is what a router says to the sender of p, an answer to the client.
+// TooBig is a router's error to the sender of p, an answer to the client.
 func TooBig(p Packet, mtu int) Packet {
 	router := netip.MustParseAddr("2001:db8:c::ff")
 	if p.Src.Addr().Is4() {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestMemoryLeft: the tightest of the machine and of the control groups around the
-// process says what a table may take, by its name.
+// process bounds the memory of a table, by its name.
 func TestMemoryLeft(t *testing.T) {
 	const mib = 1 << 20
 	machine := map[string]string{"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\nMemFree: 7 kB\n"}

@@ -1,4 +1,4 @@
-// Package call is what a guest and who booted it say to each other: JSON, one
+// Package call has the messages between a guest and its host: JSON, one
 // Request and one Reply in turn.
 package call
 
