@@ -25,6 +25,7 @@ func (f *Farm) Servers() int {
 func checkFarm(d *document, f *Farm) {
 	checkGroups(d, f)
 	checkBackground(d, f)
+	checkEvents(d, f)
 	checkTimes(d, "client_rtt", f.ClientRTT)
 	checkTimes(d, "service", f.Service)
 	checkTimes(d, "io", f.IO)
@@ -77,6 +78,19 @@ func checkBackground(d *document, f *Farm) {
 			}
 		}
 		first += g.Count
+	}
+}
+
+// checkEvents refuses events at servers and LBs that do not exist.
+func checkEvents(d *document, f *Farm) {
+	for i, v := range f.Events {
+		at := fmt.Sprintf("events[%d]", i)
+		switch {
+		case v.Kind == FailLB && v.LB >= f.LBs:
+			d.failKey(at+".lb", "is %d; want 0 to %d, there are %d LBs", v.LB, f.LBs-1, f.LBs)
+		case v.Last >= f.Servers():
+			d.failKey(at+".servers", "has number %d; want 0 to %d, there are %d servers", v.Last, f.Servers()-1, f.Servers())
+		}
 	}
 }
 

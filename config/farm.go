@@ -14,8 +14,11 @@ type Farm struct {
 	HopLeast, HopMost  time.Duration // one way over one link
 	ClientRTT          Times         // on top of the hops; zero: none
 	FlowTable          int           // buckets of an LB's; 0: never full
+	Table              int           // buckets of the table that gives the lists; 0: none
+	Choices            int           // of hunt: servers in a list
 	Penalty            time.Duration // added to a refused request; 0: refusals are counted apart
 	Background         []Background
+	Events             []FarmEvent
 	Service            Times
 	Stages             Stages
 	IO                 Times // of the disk; only when Stages have one
@@ -32,6 +35,8 @@ type Group struct {
 	Speed            float64
 	Discipline       Discipline
 	Workers, Backlog int
+	Weight           int
+	Threshold        int // of hunt:static; 0: the policy's
 }
 
 // Background takes Cores of every server from First to Last. To 0: for ever.
@@ -39,6 +44,14 @@ type Background struct {
 	First, Last int
 	From, To    time.Duration
 	Cores       float64
+}
+
+// FarmEvent happens to the servers from First to Last, or to the LB.
+type FarmEvent struct {
+	At          time.Duration
+	Kind        EventKind
+	First, Last int
+	LB          int
 }
 
 // Times is a distribution of times. The zero value is none.
@@ -73,6 +86,7 @@ type Step struct {
 // The words of a farm file.
 type (
 	Discipline string
+	EventKind  string
 	Family     string
 	Process    string
 	Unit       string
@@ -82,6 +96,11 @@ type (
 const (
 	Sharing Discipline = "sharing"
 	FIFO    Discipline = "fifo"
+
+	Join   EventKind = "join"
+	Drain  EventKind = "drain"
+	Fail   EventKind = "fail"
+	FailLB EventKind = "fail-lb"
 
 	Exponential      Family = "exponential"
 	Lognormal        Family = "lognormal"
@@ -107,6 +126,7 @@ const (
 )
 
 func (d Discipline) String() string { return string(d) }
+func (k EventKind) String() string  { return string(k) }
 func (f Family) String() string     { return string(f) }
 func (p Process) String() string    { return string(p) }
 func (u Unit) String() string       { return string(u) }
@@ -158,8 +178,11 @@ func farmFile(f *Farm) []entry {
 		})),
 		optional("client_rtt", "", mapping(times(&f.ClientRTT))),
 		optional("flow_table", "0", scalar(&f.FlowTable, whole(0, 1<<24))),
+		optional("table", "0", scalar(&f.Table, whole(0, 1<<24))),
+		optional("choices", "2", scalar(&f.Choices, whole(1, 4))),
 		optional("refusal_penalty", "0s", scalar(&f.Penalty, within(0, longestService))),
 		optional("background", "", sequence(&f.Background, 1, 64, background)),
+		optional("events", "", sequence(&f.Events, 1, 1024, farmEvent)),
 		need("service", mapping(times(&f.Service))),
 		optional("stages", "cpu", scalar(&f.Stages, oneOf(CPU, CPUIO, CPUIOCPU))),
 		hasIO.need("io", mapping(times(&f.IO))),
@@ -181,6 +204,8 @@ func group(g *Group) []entry {
 		optional("discipline", "sharing", scalar(&g.Discipline, oneOf(Sharing, FIFO))),
 		sharing.optional("workers", "32", scalar(&g.Workers, whole(1, 65535))),
 		optional("backlog", "128", scalar(&g.Backlog, whole(0, MaxFarm))),
+		optional("weight", "1", scalar(&g.Weight, whole(1, 65535))),
+		optional("threshold", "", scalar(&g.Threshold, whole(1, 65535))),
 	}
 }
 
@@ -191,6 +216,18 @@ func background(b *Background) []entry {
 		need("cores", scalar(&b.Cores, fraction(0.001, 1024))),
 		optional("from", "0s", scalar(&b.From, within(0, longestStretch))),
 		optional("to", "", scalar(&b.To, within(1, longestStretch))),
+	}
+}
+
+func farmEvent(v *FarmEvent) []entry {
+	servers := &condition{"kind: join, drain or fail", func() bool { return v.Kind != FailLB }}
+	lb := &condition{"kind: fail-lb", func() bool { return v.Kind == FailLB }}
+	set := func(r span) { v.First, v.Last = r.first, r.last }
+	return []entry{
+		need("at", scalar(&v.At, within(0, longestStretch))),
+		need("kind", scalar(&v.Kind, oneOf(Join, Drain, Fail, FailLB))),
+		servers.need("servers", assign(serverNumbers(), set)),
+		lb.need("lb", scalar(&v.LB, whole(0, 1023))),
 	}
 }
 

@@ -14,12 +14,13 @@ func TestParseFarm(t *testing.T) {
 		"farm.yaml": {
 			Name: "every:key",
 			Groups: []Group{
-				{Count: 3, Cores: 2, Speed: 1.5, Discipline: Sharing, Workers: 16, Backlog: 64},
-				{Count: 2, Cores: 4, Speed: 1, Discipline: FIFO},
+				{Count: 3, Cores: 2, Speed: 1.5, Discipline: Sharing, Workers: 16, Backlog: 64, Weight: 1},
+				{Count: 2, Cores: 4, Speed: 1, Discipline: FIFO, Weight: 3, Threshold: 8},
 			},
 			LBs: 4, HopLeast: 50 * time.Microsecond, HopMost: 2 * ms,
 			ClientRTT: Times{Family: Lognormal, Mean: 20 * ms, SD: 10 * ms},
-			FlowTable: 4096, Penalty: 40 * time.Second,
+			FlowTable: 4096, Table: 1021, Choices: 3, Penalty: 40 * time.Second,
+			Events: []FarmEvent{{At: 10 * time.Second, Kind: Join, First: 3, Last: 4}, {At: time.Minute, Kind: FailLB, LB: 3}},
 			Background: []Background{
 				{First: 0, Last: 2, Cores: 0.5},
 				{First: 4, Last: 4, Cores: 4, From: time.Minute, To: 2 * time.Minute},
@@ -34,8 +35,8 @@ func TestParseFarm(t *testing.T) {
 		},
 		"farm-short.yaml": {
 			Name:   "farm-short",
-			Groups: []Group{{Count: 1, Cores: 1, Speed: 1, Discipline: Sharing, Workers: 32, Backlog: 128}},
-			LBs:    1, HopLeast: 100 * time.Microsecond, HopMost: ms,
+			Groups: []Group{{Count: 1, Cores: 1, Speed: 1, Discipline: Sharing, Workers: 32, Backlog: 128, Weight: 1}},
+			LBs:    1, Choices: 2, HopLeast: 100 * time.Microsecond, HopMost: ms,
 			Service:  Times{Family: Deterministic, Mean: time.Second},
 			Stages:   CPU,
 			Arrivals: Arrivals{Process: Poisson, Unit: Rho},

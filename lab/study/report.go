@@ -80,7 +80,7 @@ func columns(rows []Row) []column {
 	for i := range reflect.TypeFor[Row]().NumField() {
 		name, option, _ := strings.Cut(reflect.TypeFor[Row]().Field(i).Tag.Get("json"), ",")
 		kind := reflect.TypeFor[Row]().Field(i).Type.Kind()
-		if name == "-" || kind == reflect.Slice || option != "" && !overloaded(rows) {
+		if name == "-" || kind == reflect.Slice || option != "" && !stated(rows, i) {
 			continue
 		}
 		all = append(all, column{name, i})
@@ -141,6 +141,11 @@ func cell(v any) string {
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// stated says whether any row has a field that may be left out.
+func stated(rows []Row, field int) bool {
+	return slices.ContainsFunc(rows, func(r Row) bool { return !reflect.ValueOf(r).Field(field).IsZero() })
 }
 
 func overloaded(rows []Row) bool {

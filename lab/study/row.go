@@ -29,6 +29,10 @@ type Row struct {
 	Speed    Number  `json:"events_per_s"`
 	Overload bool    `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
 
+	Lost      int `json:"lost,omitempty"`      // of all requests in all runs: see sim.Result
+	Reset     int `json:"reset,omitempty"`     // as are these
+	Recovered int `json:"recovered,omitempty"` // flows
+
 	Percentiles []Percentile `json:"percentiles,omitempty"` // Study.Percentiles
 	Groups      []Group      `json:"groups,omitempty"`      // Study.Groups
 
@@ -58,6 +62,7 @@ type Group struct {
 type run struct {
 	mean, p50, p90, p99, hops float64
 	refused, counted, events  int
+	lost, reset, recovered    int
 	cpu                       time.Duration
 
 	percentiles, cdf []float64 // as many as the study asks for
@@ -66,7 +71,8 @@ type run struct {
 
 func (s *Study) summary(r sim.Result, cpu time.Duration) run {
 	out := run{mean: r.Mean, p50: r.P50, p90: r.P90, p99: r.P99, hops: r.Hops,
-		refused: r.Refused, counted: r.Counted, events: r.Events, cpu: cpu}
+		refused: r.Refused, counted: r.Counted, events: r.Events, cpu: cpu,
+		lost: r.Lost, reset: r.Reset, recovered: r.Recovered}
 	if len(s.Percentiles) > 0 || s.CDF {
 		sorted := slices.Sorted(slices.Values(r.Latencies))
 		out.percentiles = quantiles(sorted, s.Percentiles, 100)
@@ -118,6 +124,9 @@ func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
 	var cpu time.Duration
 	for _, r := range runs {
 		row.Refused += r.refused
+		row.Lost += r.lost
+		row.Reset += r.reset
+		row.Recovered += r.recovered
 		row.Counted += r.counted
 		row.Events += r.events
 		cpu += r.cpu

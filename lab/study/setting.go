@@ -111,10 +111,10 @@ func (b *builder) farm() sim.Farm {
 	farm := sim.Farm{
 		Name: f.Name, LBs: f.LBs, HopMin: f.HopLeast, HopMax: f.HopMost,
 		ClientRTT: b.times("client_rtt", f.ClientRTT),
-		FlowTable: f.FlowTable, Penalty: f.Penalty,
+		FlowTable: f.FlowTable, Penalty: f.Penalty, Table: f.Table, Choices: f.Choices,
 	}
 	for i, g := range f.Groups {
-		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog, Group: i}
+		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog, Group: i, Weight: g.Weight, Threshold: g.Threshold}
 		if g.Discipline == config.FIFO {
 			server.Discipline = sim.FIFO
 		}
@@ -129,7 +129,22 @@ func (b *builder) farm() sim.Farm {
 		}
 		farm.Background = append(farm.Background, background)
 	}
+	farm.Events = events(f.Events)
 	return farm
+}
+
+func events(list []config.FarmEvent) (events []sim.Event) {
+	kinds := map[config.EventKind]sim.EventKind{config.Join: sim.Join, config.Drain: sim.Drain, config.Fail: sim.Fail, config.FailLB: sim.FailLB}
+	for _, v := range list {
+		event := sim.Event{At: v.At, Kind: kinds[v.Kind], LB: v.LB}
+		if v.Kind != config.FailLB {
+			for i := v.First; i <= v.Last; i++ {
+				event.Servers = append(event.Servers, i)
+			}
+		}
+		events = append(events, event)
+	}
+	return events
 }
 
 func (b *builder) work(recorded int) sim.Workload {

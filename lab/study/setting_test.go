@@ -70,13 +70,17 @@ func TestFromFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := wantSetting(t, string(data), traces{"traces/io.csv": "service_s\n0.001\n0.003\n"})
-	sharing := sim.Server{Cores: 2, Speed: 1.5, Discipline: sim.Sharing, Workers: 16, Backlog: 64}
-	fifo := sim.Server{Cores: 4, Speed: 1, Discipline: sim.FIFO, Group: 1}
+	sharing := sim.Server{Cores: 2, Speed: 1.5, Discipline: sim.Sharing, Workers: 16, Backlog: 64, Weight: 1}
+	fifo := sim.Server{Cores: 4, Speed: 1, Discipline: sim.FIFO, Group: 1, Weight: 3, Threshold: 8}
 	const ms = time.Millisecond
 	want := sim.Farm{
 		Name: "every:key", LBs: 4, Servers: []sim.Server{sharing, sharing, sharing, fifo, fifo},
 		HopMin: 50 * time.Microsecond, HopMax: 2 * ms, ClientRTT: sim.Lognormal(20*ms, 10*ms),
-		FlowTable: 4096, Penalty: 40 * time.Second,
+		FlowTable: 4096, Penalty: 40 * time.Second, Table: 1021, Choices: 3,
+		Events: []sim.Event{
+			{At: 10 * time.Second, Kind: sim.Join, Servers: []int{3, 4}},
+			{At: time.Minute, Kind: sim.FailLB, LB: 3},
+		},
 		Background: []sim.Background{
 			{Servers: []int{0, 1, 2}, Cores: 0.5},
 			{Servers: []int{4}, Cores: 4, From: time.Minute, To: 2 * time.Minute},
