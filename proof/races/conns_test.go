@@ -193,7 +193,7 @@ func TestConnsFill(t *testing.T) {
 // TestConnsDisplaced: after any sequence of packets and sweeps the lines count their
 // displaced entries.
 func TestConnsDisplaced(t *testing.T) {
-	const lines, steps = 3, 3000
+	const lines, steps = 3, 10_000
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(1, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
 	cfg.Flows.Embryonic = lines*objects.LineSlots - 2

@@ -74,12 +74,12 @@ const (
 	AtUpper     = 54
 )
 
-// dropped stands for no packet.
+// Dropped stands for no packet.
 const Dropped = 0xff
 
 type ecn struct{ Inner, Outer, Want byte }
 
-// congestion is RFC 6040, figure 4: what becomes of the inner ECN field.
+// Congestion is RFC 6040, figure 4: what becomes of the inner ECN field.
 var Congestion = []ecn{
 	{0, 0, 0}, {0, 2, 0}, {0, 1, 0}, {0, 3, Dropped}, // Not-ECT
 	{2, 0, 2}, {2, 2, 2}, {2, 1, 1}, {2, 3, 3}, // ECT(0)
