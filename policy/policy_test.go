@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"testing"
 
 	"proffer/topo"
@@ -23,7 +24,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const choices = ": want single, hunt:always, hunt:static:C or hunt:dynamic"
+	choices := ": want " + either(spellings())
 	const threshold = " is not a whole number from 0 to 65535"
 	for spelling, want := range map[string]string{
 		"":                  `unknown policy ""` + choices,
@@ -49,6 +50,11 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestParseAcceptance(t *testing.T) {
+	var patterns []string
+	for _, a := range topo.Acceptances() {
+		patterns = append(patterns, a.Pattern())
+	}
+	choices := ": want " + either(patterns)
 	for _, c := range []struct {
 		spelling   string
 		acceptance topo.Acceptance
@@ -59,8 +65,8 @@ func TestParseAcceptance(t *testing.T) {
 		{"static:0", topo.Static, 0, ""},
 		{"static:65535", topo.Static, 65535, ""},
 		{"dynamic", topo.Dynamic, 0, ""},
-		{"static", 0, 0, `unknown acceptance "static": want always, static:C or dynamic`},
-		{"never", 0, 0, `unknown acceptance "never": want always, static:C or dynamic`},
+		{"static", 0, 0, `unknown acceptance "static"` + choices},
+		{"never", 0, 0, `unknown acceptance "never"` + choices},
 		{"static:65536", 0, 0, `threshold "65536" is not a whole number from 0 to 65535`},
 	} {
 		acceptance, threshold, err := ParseAcceptance(c.spelling)
@@ -71,6 +77,19 @@ func TestParseAcceptance(t *testing.T) {
 		if acceptance != c.acceptance || threshold != c.threshold || problem != c.problem {
 			t.Errorf("ParseAcceptance(%q) = %v, %d, %v", c.spelling, acceptance, threshold, err)
 		}
+	}
+}
+
+// TestSpellings: errors list the policies as the configuration spells them.
+func TestSpellings(t *testing.T) {
+	want := []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic"}
+	for _, spelling := range want {
+		if !slices.Contains(spellings(), spelling) {
+			t.Errorf("%q is not among %q", spelling, spellings())
+		}
+	}
+	if got := either(want[:3]); got != "single, hunt:always or hunt:static:C" {
+		t.Errorf("either: %s", got)
 	}
 }
 

@@ -1,32 +1,49 @@
 package sim
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 )
 
-// TestDocs: docs/simulator.md has the registry's table of policies.
+var update = flag.Bool("update", false, "rewrite the table of docs/simulator.md")
+
+// TestDocs: docs/simulator.md has the registry's table of policies; -update writes it.
 func TestDocs(t *testing.T) {
-	data, err := os.ReadFile("../../docs/simulator.md")
+	const file, begin, end = "../../docs/simulator.md", "<!-- policies -->\n", "<!-- /policies -->\n"
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(data), "<!-- policies -->\n")
-	got, _, found := strings.Cut(rest, "<!-- /policies -->\n")
-	var want strings.Builder
-	want.WriteString("| policy | it sees | |\n|---|---|---|\n")
+	head, rest, _ := strings.Cut(string(data), begin)
+	got, tail, found := strings.Cut(rest, end)
+	want := policyTable()
+	switch {
+	case !found:
+		t.Errorf("%s has no place for the table of policies", file)
+	case got == want:
+	case !*update:
+		t.Errorf("run `go test ./lab/sim -run TestDocs -update`: the table of %s should be:\n%s", file, want)
+	default:
+		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func policyTable() string {
+	var table strings.Builder
+	table.WriteString("| policy | it sees | |\n|---|---|---|\n")
 	for _, f := range sorted() {
 		for _, s := range f.Names {
 			if s.Means != "" {
-				fmt.Fprintf(&want, "| `%s` | %v | %s |\n", s.Name, f.Sees, s.Means)
+				fmt.Fprintf(&table, "| `%s` | %v | %s |\n", s.Name, f.Sees, s.Means)
 			}
 		}
 	}
-	if !found || got != want.String() {
-		t.Errorf("the table of docs/simulator.md should be:\n%s", want.String())
-	}
+	return table.String()
 }
 
 // TestRegister: a name is taken once, and a family that cannot be made is refused.
