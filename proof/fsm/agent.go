@@ -163,7 +163,7 @@ func (a *Agent) accept(now time.Duration, in Packet) {
 func (h Host) owns(s TCP) (mine bool, generation uint16) {
 	switch h.State {
 	case TimeWait: // or the five-tuple lives on elsewhere
-		return h.Sent == s.Ack || s.has(RST), 0
+		return h.Sent == s.Ack || s.has(wire.RST), 0
 	case Full:
 		return true, wire.Generation(h.ClientISN)
 	case Request:
@@ -257,7 +257,7 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 	c, embryonic := a.find(now)
 	mine, generation := h.owns(in.TCP)
 	live := h.State == Full || mine && generation == 0
-	if !in.has(RST) || c == nil || !embryonic || c.Generation != in.Generation || live {
+	if !in.has(wire.RST) || c == nil || !embryonic || c.Generation != in.Generation || live {
 		return Outcome{Why: []string{"drop_reject_stale"}}
 	}
 	a.arrived(c)
@@ -274,10 +274,10 @@ func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic boo
 		a.asked(c, s)
 		expected = s.Seq == c.Next // a FIN or payload beside the RST moved it
 	}
-	if s.has(FIN) {
+	if s.has(wire.FIN) {
 		c.Flags |= ClientFIN
 	}
-	if s.has(RST) && (expected || h.State == Full && h.Next == s.Seq) {
+	if s.has(wire.RST) && (expected || h.State == Full && h.Next == s.Seq) {
 		c.Flags |= ClientFIN | ServerFIN
 		a.answered(c)
 	}
@@ -286,14 +286,14 @@ func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic boo
 // asked: payload that was not there before went inward.
 func (a *Agent) asked(c *Conn, s TCP) {
 	end := s.Seq + s.Payload
-	if s.has(SYN) {
+	if s.has(wire.SYN) {
 		end++
 	}
 	fresh := s.Payload > 0 && int32(end-c.Next) > 0
-	if s.has(FIN) {
+	if s.has(wire.FIN) {
 		end++
 	}
-	if (s.Payload > 0 || s.has(FIN)) && int32(end-c.Next) > 0 {
+	if (s.Payload > 0 || s.has(wire.FIN)) && int32(end-c.Next) > 0 {
 		c.Next = end
 	}
 	if fresh && c.Flags&Asking == 0 {
@@ -328,21 +328,21 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 		return a, Outcome{Act: Client, Why: []string{"out_no_flow"}}
 	}
 	c.Seen = now
-	if s.has(RST) {
+	if s.has(wire.RST) {
 		c.Flags |= ClientFIN | ServerFIN
 	}
-	if s.has(FIN) {
+	if s.has(wire.FIN) {
 		c.Flags |= ServerFIN
 	}
-	if s.has(FIN | RST) {
+	if s.has(wire.FIN | wire.RST) {
 		c.Flags |= Owes
 	}
-	if s.Payload > 0 || s.has(FIN|RST) {
+	if s.Payload > 0 || s.has(wire.FIN|wire.RST) {
 		a.answered(c)
 	}
 	switch {
-	case embryonic && !s.has(SYN): // a request may answer for an earlier SYN
-	case !s.has(SYN) && c.repeats(s): // the LB that signalled it may be dead
+	case embryonic && !s.has(wire.SYN): // a request may answer for an earlier SYN
+	case !s.has(wire.SYN) && c.repeats(s): // the LB that signalled it may be dead
 	case !c.Direct: // III: WAIT + data from app; not III: WAIT + FIN
 		return a, signal(c, wire.CreateStickiness, "signal_create")
 	case c.Flags&Owes != 0: // III: DIRECT + FIN from app
@@ -355,11 +355,11 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 // repeats reports whether the server sends a segment again.
 func (c *Conn) repeats(s TCP) bool {
 	end := s.Seq + s.Payload
-	if s.has(FIN) {
+	if s.has(wire.FIN) {
 		end++
 	}
 	if c.Flags&Spoke != 0 && int32(end-c.Out) <= 0 {
-		return !s.has(RST) && (s.Payload > 0 || s.has(FIN))
+		return !s.has(wire.RST) && (s.Payload > 0 || s.has(wire.FIN))
 	}
 	c.Flags, c.Out = c.Flags|Spoke, end
 	return false

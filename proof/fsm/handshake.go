@@ -15,14 +15,6 @@ import (
 	"proffer/wire"
 )
 
-// TCP's flags (RFC 9293 §3.1).
-const (
-	FIN = 1
-	SYN = 2
-	RST = 4
-	ACK = 16
-)
-
 // TCP is what the machines read of a segment.
 type TCP struct {
 	Flags    uint8
@@ -33,10 +25,10 @@ type TCP struct {
 func (s TCP) has(flag uint8) bool { return s.Flags&flag != 0 }
 
 // opens reports whether a segment is the first of a connection.
-func (s TCP) opens() bool { return s.Flags&(SYN|ACK|RST|FIN) == SYN }
+func (s TCP) opens() bool { return s.Flags&(wire.SYN|wire.ACK|wire.RST|wire.FIN) == wire.SYN }
 
 // establishes reports whether a segment of a flow shows that its client is there.
-func (s TCP) establishes() bool { return s.Flags&(ACK|SYN|RST) == ACK }
+func (s TCP) establishes() bool { return s.Flags&(wire.ACK|wire.SYN|wire.RST) == wire.ACK }
 
 // generation of the connection that the segment opens.
 func (s TCP) generation() uint16 { return wire.Generation(s.Seq) }

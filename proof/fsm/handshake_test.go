@@ -12,9 +12,9 @@ const isn = 7_000_000
 
 var (
 	pool     = Pool{Candidates: []Node{1, 2}, Members: []Node{1, 2, 3}}
-	opensIt  = TCP{Flags: SYN, Seq: isn}
-	answers  = TCP{Flags: SYN | ACK, Seq: 500, Ack: isn + 1}
-	confirms = TCP{Flags: ACK, Seq: isn + 1, Ack: 501}
+	opensIt  = TCP{Flags: wire.SYN, Seq: isn}
+	answers  = TCP{Flags: wire.SYN | wire.ACK, Seq: 500, Ack: isn + 1}
+	confirms = TCP{Flags: wire.ACK, Seq: isn + 1, Ack: 501}
 	request  = Host{State: Request, ClientISN: isn, ServerISN: 500, Listening: true}
 )
 
@@ -45,8 +45,8 @@ func TestTableII(t *testing.T) {
 		{"HUNTING, SYN", Packet{TCP: opensIt}, Send, []SID{{Node: 1, Function: wire.ConnectAvail}, {Node: 2, Function: wire.ConnectForce}}},
 		{"HUNTING, createStickiness", to(wire.CreateStickiness, answers), Client, nil},
 		{"STEER, data", Packet{TCP: confirms}, Send, []SID{{Node: 2, Function: wire.AckStickiness}}},
-		{"STEER, removeStickiness", to(wire.RemoveStickiness, TCP{Flags: FIN | ACK, Seq: 501, Ack: isn + 1}), Client, nil},
-		{"STEER, the client's FIN", Packet{TCP: TCP{Flags: FIN | ACK, Seq: isn + 1, Ack: 502}}, Send, []SID{{Node: 2, Function: wire.AckStickiness}}},
+		{"STEER, removeStickiness", to(wire.RemoveStickiness, TCP{Flags: wire.FIN | wire.ACK, Seq: 501, Ack: isn + 1}), Client, nil},
+		{"STEER, the client's FIN", Packet{TCP: TCP{Flags: wire.FIN | wire.ACK, Seq: isn + 1, Ack: 502}}, Send, []SID{{Node: 2, Function: wire.AckStickiness}}},
 	} {
 		var got Outcome
 		if l, got = l.Step(pool, time.Second, row.in); got.Act != row.act || !slices.Equal(functions(got), row.want) {
@@ -94,7 +94,7 @@ func TestTableIII(t *testing.T) {
 		}
 	}
 	a, _ = a.In(full, time.Second, to(wire.AckStickiness, confirms))
-	if _, out := a.Out(time.Second, TCP{Flags: FIN | ACK, Seq: 501}); len(out.Route) != 1 || out.Route[0].Function != wire.RemoveStickiness {
+	if _, out := a.Out(time.Second, TCP{Flags: wire.FIN | wire.ACK, Seq: 501}); len(out.Route) != 1 || out.Route[0].Function != wire.RemoveStickiness {
 		t.Errorf("DIRECT, FIN: %+v", out)
 	}
 }

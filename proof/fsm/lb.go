@@ -68,7 +68,7 @@ func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
 	case wire.None:
 		return l, l.client(pool, now, in.TCP)
 	case wire.CreateStickiness:
-		if in.has(RST) { // no word of a connection that lives
+		if in.has(wire.RST) { // no word of a connection that lives
 			return l, l.remove(now, in)
 		}
 		return l, l.create(now, in)
@@ -92,7 +92,7 @@ func (l *LB) client(pool Pool, now time.Duration, s TCP) Outcome {
 		if l.Flow.Closed&3 == 3 && s.Payload > 0 { // of another connection, it may be
 			return l.recover(pool, now, s)
 		}
-		if s.has(FIN) { // a RST alone may be forged, and unpins nothing
+		if s.has(wire.FIN) { // a RST alone may be forged, and unpins nothing
 			l.Flow.Closed |= ClosedClient
 		}
 		return steer(l.Flow.Server, l.Flow.Generation)
@@ -199,11 +199,11 @@ func (l *LB) establish(pool Pool, now time.Duration, s TCP) Outcome {
 	e := l.Embryonic
 	out := steer(e.Server, e.Generation)
 	switch {
-	case s.has(ACK) && s.Ack == e.Expects:
+	case s.has(wire.ACK) && s.Ack == e.Expects:
 		l.Flow = established(now, e.Server, e.Generation)
 		l.Embryonic = Embryonic{}
 		out.Why = append(out.Why, "flow_established")
-	case s.has(ACK):
+	case s.has(wire.ACK):
 		return l.recover(pool, now, s)
 	}
 	return out
@@ -226,9 +226,9 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 		return conflict(in, true)
 	case l.Flow.Known && !l.Flow.Over() && l.Flow.Server != in.From && l.Flow.Announced != in.Generation:
 		return Outcome{Act: Client, Why: []string{"create_old_generation"}}
-	case in.has(SYN) && held && e.Generation == in.Generation && e.Server != in.From:
+	case in.has(wire.SYN) && held && e.Generation == in.Generation && e.Server != in.From:
 		return conflict(in, false)
-	case !in.has(SYN): // its kernel vouches for it
+	case !in.has(wire.SYN): // its kernel vouches for it
 		l.Embryonic, l.Flow = Embryonic{}, established(now, in.From, in.Generation)
 		return Outcome{Act: Client, Why: []string{"stickiness_recovered"}}
 	}
@@ -243,7 +243,7 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 // conflict ends the request of a server that came second, once the client has
 // acknowledged the first: before, it may have got this answer by another LB.
 func conflict(in Packet, acknowledged bool) Outcome {
-	if !in.has(SYN) || !acknowledged {
+	if !in.has(wire.SYN) || !acknowledged {
 		return Outcome{Why: []string{"stickiness_conflict", "drop_stickiness_conflict"}}
 	}
 	return Outcome{
@@ -262,7 +262,7 @@ func (l *LB) remove(now time.Duration, in Packet) Outcome {
 		why = "remove_old_generation"
 	case f.Known:
 		f.touch(now)
-		if in.has(RST) {
+		if in.has(wire.RST) {
 			f.Closed |= ClosedReset
 		} else {
 			f.Closed |= ClosedServer
