@@ -2,10 +2,8 @@
 /* conns.h: the agent's table of flows, shared by all CPUs, without locks. A line is eight
  * slots, and a cache line of their fingerprints:
  *
- *   fingerprint  digest 42 | displaced 4 | in alternate 1 | established 1 | seen 16
- *                of the flow in the slot; `seen` in 2^20 ns, which wraps after a minute.
- *                `displaced` is in a line's first fingerprint: how many entries with this
- *                primary line are in their alternate line, where `in alternate` is set
+ *   fingerprint  digest 42 | established 1 | in alternate 1 | displaced 4 | seen 16
+ *                (table/slots.h); `seen` in 2^20 ns, which wraps after a minute
  *
  * A flow's entry is in its primary line or, if that had no free slot, in its alternate line,
  * which follows from the digest and either line; it never moves. A search reads the
@@ -24,7 +22,7 @@
 #include "core/digest.h"
 #include "core/stall.h"
 #include "packet/parse.h"
-#include "table/address.h"
+#include "table/slots.h"
 
 #define SLOTS 8 /* of a line; a power of two, so that an index can be masked */
 
@@ -57,10 +55,7 @@ struct {
 
 const volatile __u32 conn_lines = 1;
 
-#define ESTABLISHED (1ULL << 16)
-#define IN_ALTERNATE (1ULL << 17)
-#define ONE_DISPLACED (1ULL << 18)
-#define DISPLACED (15 * ONE_DISPLACED)
+#define ESTABLISHED (1ULL << 21)
 #define FINGERPRINT_SHIFT 22
 #define CLAIMED (~0ULL << FINGERPRINT_SHIFT)
 

@@ -3,36 +3,21 @@
 #pragma once
 #include "agent/conns.h"
 
-#define TRIES 4 /* at a fingerprint that other CPUs date meanwhile */
-
-/* conn_count_displaced adds one. Returns false if other CPUs won every try. A count that
- * has reached its maximum stays there. */
+/* conn_count_displaced returns false if the count is at its limit or changes all the time.
+ * Functions of their own, so that the verifier looks at each once. */
 __noinline bool conn_count_displaced(__u32 line)
 {
 	struct conn_line *s = conn_line_at(line);
-	__u64 was;
 
-	for (int i = 0; s && i < TRIES; i++) {
-		was = READ_ONCE(s->fingerprint[0]);
-		if ((was & DISPLACED) == DISPLACED ||
-		    compare_and_swap(&s->fingerprint[0], was, was + ONE_DISPLACED))
-			return true;
-	}
-	return false;
+	return s && displaced_inc(&s->fingerprint[0]);
 }
 
-/* conn_uncount_displaced may fail: then searches read the alternate line in vain. */
 __noinline int conn_uncount_displaced(__u32 line)
 {
 	struct conn_line *s = conn_line_at(line);
-	__u64 was;
 
-	for (int i = 0; s && i < TRIES; i++) {
-		was = READ_ONCE(s->fingerprint[0]);
-		if ((was & DISPLACED) == DISPLACED ||
-		    compare_and_swap(&s->fingerprint[0], was, was - ONE_DISPLACED))
-			break;
-	}
+	if (s)
+		displaced_dec(&s->fingerprint[0]);
 	return 0;
 }
 
@@ -145,6 +130,8 @@ __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c,
 		__sync_fetch_and_xor(&s->fingerprint[0], CLAIMED ^ fingerprint);
 	return (at & (2 * SLOTS - 1)) | (established ? AT_ESTABLISHED : 0);
 }
+
+#define TRIES 4 /* while other CPUs date the same entry */
 
 /* conn_change sets bits of an entry's fingerprint, or frees its slot if `bits` is 0. Returns
  * false if they are set already, or the entry is no longer there. */

@@ -22,7 +22,7 @@ func Conns(m *ebpf.Map) (all [][]byte, err error) {
 			}
 			slot := line.Slot[k]
 			slot.C.SeenNs = 0
-			entry, err := binary.Append([]byte{byte(fingerprint & IsEstablished >> 16)}, binary.NativeEndian, slot)
+			entry, err := binary.Append([]byte{byte(fingerprint & IsEstablished >> 21)}, binary.NativeEndian, slot)
 			if err != nil {
 				return nil, err
 			}

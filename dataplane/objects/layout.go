@@ -59,5 +59,5 @@ const (
 const (
 	LineSlots     = len(AgentConnLine{}.Fingerprint)
 	NoDigest      = 1<<22 - 1 // the largest fingerprint without a digest
-	IsEstablished = 1 << 16   // in a fingerprint
+	IsEstablished = 1 << 21   // in a fingerprint
 )

@@ -28,8 +28,8 @@ func ConnsOf(t testing.TB, a *agent.Agent) *ConnTable {
 // Bits of a fingerprint (bpf/agent/conns.h).
 const (
 	ConnDigest       = ^uint64(objects.NoDigest)
-	ConnInAlternate  = 1 << 17
-	ConnOneDisplaced = 1 << 18
+	ConnInAlternate  = 1 << 20
+	ConnOneDisplaced = OneDisplaced
 	ConnDisplaced    = 15 * ConnOneDisplaced
 )
 

@@ -66,7 +66,7 @@ const linkPin = "link"
 // layout is an empty directory beside the maps, named after the meaning of the bits
 // of their entries, which the shape of a map does not show. A change of it counts on.
 const (
-	Layout  = "layout-2"
+	Layout  = "layout-3"
 	layouts = "layout-*"
 )
 
