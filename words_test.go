@@ -53,6 +53,24 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
+// vague are the subjects and verbs that hide a noun: "what it knows" is "its entry".
+var vague = regexp.MustCompile(`(?i)\b(who|whose|whom|what|says|told|hears?|heard)\b`)
+
+// TestPlainSubjects: comments and messages of the product's pure packages name the
+// packet, the flow or the server.
+func TestPlainSubjects(t *testing.T) {
+	for _, file := range tracked(t, "topo/*.go", "policy/*.go", "table/*.go", "weights/*.go", "wire/*.go", "config/*.go") {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for number, line := range strings.Split(read(t, file), "\n") {
+			if word := vague.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q hides a noun: %s", file, number+1, word, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
 // longest is how many words a paragraph of the documents may have.
 const longest = 150
 

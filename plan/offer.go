@@ -8,8 +8,8 @@ import (
 	"proffer/topo"
 )
 
-// Offered is what an earlier agent left: the services that it offered, by the numbers of
-// their loads, and the addresses whose fragments it took.
+// Offered is an earlier agent's state: the services that it offered, by the numbers of
+// their loads, and the addresses of which it took fragments.
 type Offered struct {
 	Loads  map[topo.VIP]uint32
 	Marked []netip.Addr

@@ -234,7 +234,7 @@ func (p *Plan) Summary() string {
 	var parts []string
 	for _, c := range []struct {
 		verb       Verb
-		noun, what string
+		noun, done string
 	}{
 		{AddServer, "server", "added"}, {RemoveService, "service", "removed"}, {ReplaceTable, "table", "replaced"},
 		{MakeTable, "table", "made"}, {RemoveServer, "server", "removed"},
@@ -249,7 +249,7 @@ func (p *Plan) Summary() string {
 			c.noun += "s"
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s %s", n, c.noun, c.what))
+			parts = append(parts, fmt.Sprintf("%d %s %s", n, c.noun, c.done))
 		}
 	}
 	if p.has(SetKeys) {

@@ -1,5 +1,5 @@
-// Package plan says how a load balancer gets from the configuration that its data
-// plane holds to another one, as a list of steps in an order that is safe while
+// Package plan brings a load balancer from the configuration that its data
+// plane holds to the next configuration, as a list of steps in an order that is safe while
 // packets flow. A plan is a value: it can be printed, compared and tested without a
 // kernel. dataplane/lb executes it.
 package plan
@@ -33,7 +33,7 @@ type Service struct {
 // Buckets is the number of lists.
 func (s *Service) Buckets() int { return s.Tables[0].Buckets() }
 
-// fingerprint tells apart what tables are made from.
+// fingerprint tells apart the pools that tables are made from.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
@@ -131,7 +131,7 @@ func (s *State) Servers() (all []topo.Server) {
 	return all
 }
 
-// locatorOf is what servers differ by.
+// locatorOf is the identity of a server.
 func locatorOf(s topo.Server) [8]byte {
 	a := s.Locator.Addr().As16()
 	return [8]byte(a[:8])

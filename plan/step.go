@@ -22,7 +22,7 @@ const (
 	MarkVIP                   // fragments to an address: to a service, or dropped
 	UnmarkVIP                 // fragments to an address: to the kernel
 	Wait                      // until no packet reads a record that was replaced or removed
-	FreeTable                 // a slot whose table no record names
+	FreeTable                 // a slot with a table that no record names
 	RemoveServer              // its record and its number
 
 	AddOffering    // at an agent: start the load of a service, then offer it
@@ -37,7 +37,7 @@ type Step struct {
 	VIP     topo.VIP    // of the service; of a mark its address alone
 	Server  topo.Server // that joins or leaves the service
 	Keys    string      // the ids, the one that signs first
-	Count   int         // lists of a table; servers whose keys are derived; number of a load
+	Count   int         // lists of a table; servers with derived keys; number of a load
 	Changed int         // lists of today that differ from the table before
 	First   bool        // the service begins
 }
@@ -99,7 +99,7 @@ func (s Step) ofServer() string {
 // about is the step of a service.
 func about(verb Verb, svc *Service) Step { return Step{Verb: verb, Service: svc.Name, VIP: svc.VIP} }
 
-// mark is what an address says of fragments.
+// mark is a step about an address's treatment of fragments.
 func mark(verb Verb, addr netip.Addr, service string) Step {
 	return Step{Verb: verb, VIP: topo.VIP{Addr: addr}, Service: service}
 }

@@ -12,7 +12,7 @@ import (
 // their bucket, so that recovery would not find it. The paper's failure rate is
 // failures / flows.
 //
-// Both tables have the same buckets and number servers alike; removed says of
+// Both tables have the same buckets and number servers alike; removed reports of
 // each number whether that server is gone.
 func Failures(before, after *Table, removed []bool) (failures, flows int) {
 	if before.buckets != after.buckets {

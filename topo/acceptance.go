@@ -44,7 +44,7 @@ func (a Acceptance) Spell(threshold int) string {
 	return a.spell(strconv.Itoa(threshold))
 }
 
-// Pattern is what Spell returns, with C in the threshold's place.
+// Pattern is the spelling with C for the threshold.
 func (a Acceptance) Pattern() string { return a.spell("C") }
 
 func (a Acceptance) spell(threshold string) string {

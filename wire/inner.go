@@ -78,7 +78,7 @@ func (h IP) ipv4(protocol uint8, payload int) []byte {
 	return b
 }
 
-// Checksum is that of an upper-layer packet whose own field is zero. It covers the
+// Checksum is that of an upper-layer packet with zero in its own field. It covers the
 // addresses, too (RFC 8200 §8.1); IPv4's pseudo-header adds up to the same.
 func (h IP) Checksum(protocol uint8, upper []byte) uint16 {
 	pseudo := append(h.Source.AsSlice(), h.Destination.AsSlice()...)

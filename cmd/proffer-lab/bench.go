@@ -56,7 +56,7 @@ Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
 	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best one with nothing else on it; the last one unless said")
 	flags.IntVar(&f.runs, "runs", 8, "runs of each row, `N`")
-	flags.StringVar(&f.rows, "rows", "", "only the rows whose names match `REGEXP`")
+	flags.StringVar(&f.rows, "rows", "", "only the rows with names that match `REGEXP`")
 	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")
 	return cmd
 }

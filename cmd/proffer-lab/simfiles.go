@@ -31,7 +31,7 @@ func newDraft(path string) (*draft, error) {
 	return &draft{file, path}, nil
 }
 
-// discard removes what was not kept.
+// discard removes files that were not kept.
 func (d *draft) discard() {
 	if d != nil {
 		d.Close()
@@ -98,7 +98,7 @@ func (files simFiles) keep(log io.Writer, rows []study.Row) error {
 	return nil
 }
 
-// checkOutput refuses what no file or column can be made of.
+// checkOutput refuses names that no file or column can be made of.
 func (f *simFlags) checkOutput() error {
 	for i, p := range f.percentiles {
 		switch {

@@ -102,7 +102,7 @@ func (l *LB) fromClient(eth link, p ip, raw []byte) Answer {
 		return drop(Truncated)
 	case u.kind == tooBig && p.six && u.mtu < 1280:
 		return drop(SmallMTU)
-	case svc.Dispatch == topo.Single:
+	case !svc.Dispatch.Signals():
 		return l.single(p, raw, u, svc)
 	default:
 		return l.hunt(p, raw, u, svc)
@@ -266,7 +266,7 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		return drop(NoNeighbour)
 	}
 	usual := len(svc.Via) + 1
-	if svc.Dispatch == topo.Hunt {
+	if svc.Dispatch.Signals() {
 		usual += svc.Choices
 	}
 	told, ok := tooBigFor(p, raw, u, l.MTU-cost(usual, svc.Wire == topo.Insert))

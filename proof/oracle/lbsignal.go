@@ -34,7 +34,7 @@ func (l *LB) fromDomain(outer ip) Answer {
 		return drop(SegmentsLeft)
 	case own && server != l.Locator || !own && !l.isServer(server):
 		return drop(Stranger)
-	case svc == nil || svc.Dispatch != topo.Hunt:
+	case svc == nil || !svc.Dispatch.Signals():
 		return drop(NotOurService)
 	case !l.believed(s, own):
 		return drop(BadTag)

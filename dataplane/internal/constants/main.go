@@ -1,7 +1,7 @@
 // Command constants writes a package's constants_gen.go from the enums of the C
 // programs, and constants_gen_test.go with all values that have a name in Go. It runs
-// in the package's own folder. Its argument is the folder bpf, whose
-// core/constants.bpf.c it compiles and reads the BTF of.
+// in the package's own folder. Its argument is the folder bpf. It
+// compiles core/constants.bpf.c there and reads its BTF.
 package main
 
 import (
