@@ -37,6 +37,49 @@ static __always_inline __u16 signal_function(const struct sr *sr)
 	return bpf_ntohs(*(const volatile __be16 *)&sr->sid.function_be);
 }
 
+/* sender_flaw finds the sender of a signal, scr->sender: a configured server, or for rs this
+ * LB (NO_SERVER). Returns the reason to drop the packet, or COUNTERS. */
+static __always_inline enum counter sender_flaw(struct scratch *scr)
+{
+	const struct sr *sr = &scr->sr;
+	__u16 fn = signal_function(sr);
+	__u32 *server;
+
+	scr->sender = NO_SERVER;
+	if (sr->left > scr->packet.inserted) /* an inserted list ends in the packet's destination */
+		return LB_DROP_SEGMENTS_LEFT;
+	if (!is_inside(sr->sender_be))
+		return LB_DROP_OUTSIDE;
+	if (fn == FN_RECOVER_STICKINESS)
+		return sr->sender_be == self.locator_be ? COUNTERS : LB_DROP_UNKNOWN_SENDER;
+	server = bpf_map_lookup_elem(&server_by_locator, &sr->sender_be);
+	if (!server)
+		return LB_DROP_UNKNOWN_SENDER;
+	scr->sender = *server;
+	return COUNTERS;
+}
+
+/* from_server handles a signal about a flow of a service. */
+static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
+				       const struct service *svc)
+{
+	struct packet *p = &scr->packet;
+	struct sr *sr = &scr->sr;
+
+	p->hash = digest(&p->t);
+	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
+		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
+	switch (signal_function(sr)) {
+	case FN_CREATE_STICKINESS:
+	case FN_REMOVE_STICKINESS:
+		return forward_answer(ctx, scr, svc);
+	case FN_NOT_MINE:
+		return handle_not_mine(ctx, sr, p, svc, scr->sender);
+	default:
+		return continue_list(ctx, sr, p, svc);
+	}
+}
+
 /* from_domain handles a packet for one of our SIDs. A function of its own, so that client
  * packets have its stack. */
 __noinline int from_domain(struct xdp_md *ctx)
@@ -45,51 +88,29 @@ __noinline int from_domain(struct xdp_md *ctx)
 	struct ipv6hdr *ip = take(&c, sizeof(*ip));
 	struct scratch *scr = scratch();
 	const struct service *svc;
-	__u32 number = NO_SERVER, *server;
-	struct packet *p;
-	struct sr *sr;
+	enum counter reason;
 	bool answer;
 	__u16 fn;
 	int how;
 
 	if (!scr || !ip)
 		return XDP_ABORTED;
-	p = &scr->packet;
-	sr = &scr->sr;
 	fn = bpf_ntohs(((const struct sid *)&ip->daddr)->function_be);
 	if (!fn)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	answer = fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS;
 	if (!answer && fn != FN_NOT_MINE && fn != FN_RECOVER_STICKINESS)
 		return verdict(LB_DROP_UNKNOWN_FUNCTION, XDP_DROP);
-	how = open_sr(ctx, sr, p, answer ? OUTWARD : INWARD);
+	how = open_sr(ctx, &scr->sr, &scr->packet, answer ? OUTWARD : INWARD);
 	if (how != OPENED)
 		return malformed_sr(how);
-	fn = signal_function(sr);
-	if (sr->left >
-	    p->inserted) /* the last segment of an inserted list is the packet's destination */
-		return verdict(LB_DROP_SEGMENTS_LEFT, XDP_DROP);
-	if (!is_inside(sr->sender_be))
-		return verdict(LB_DROP_OUTSIDE, XDP_DROP);
-	if (sr->sender_be != self.locator_be || fn != FN_RECOVER_STICKINESS) {
-		server = bpf_map_lookup_elem(&server_by_locator, &sr->sender_be);
-		if (!server || fn == FN_RECOVER_STICKINESS)
-			return verdict(LB_DROP_UNKNOWN_SENDER, XDP_DROP);
-		number = *server;
-	}
-	scr->sender = number;
-	svc = has_ports(p) ? service_of(p) : NULL;
+	reason = sender_flaw(scr);
+	if (reason != COUNTERS)
+		return verdict(reason, XDP_DROP);
+	svc = has_ports(&scr->packet) ? service_of(&scr->packet) : NULL;
 	if (!svc || tracking_of(svc) != TRACK_FLOWS)
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
-	p->hash = digest(&p->t);
-	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
-		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
-	fn = signal_function(sr);
-	if (fn == FN_CREATE_STICKINESS || fn == FN_REMOVE_STICKINESS)
-		return forward_answer(ctx, scr, svc);
-	if (fn == FN_NOT_MINE)
-		return handle_not_mine(ctx, sr, p, svc, number);
-	return continue_list(ctx, sr, p, svc);
+	return from_server(ctx, scr, svc);
 }
 
 /* is_ip: the version of the IP header is that of the frame's type. */
