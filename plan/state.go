@@ -37,16 +37,16 @@ func (s *Service) Buckets() int { return s.Tables[0].Buckets() }
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
-	said := make([]byte, 0, 20*len(pool)+12)
-	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Dispatch)<<8|uint32(svc.Select))
-	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Buckets))
-	said = binary.LittleEndian.AppendUint32(said, uint32(svc.Choices))
+	made := make([]byte, 0, 20*len(pool)+12)
+	made = binary.LittleEndian.AppendUint32(made, uint32(svc.Dispatch)<<8|uint32(svc.Select))
+	made = binary.LittleEndian.AppendUint32(made, uint32(svc.Buckets))
+	made = binary.LittleEndian.AppendUint32(made, uint32(svc.Choices))
 	for _, s := range pool {
 		locator := s.Locator.Addr().As16()
-		said = append(said, locator[:]...)
-		said = binary.LittleEndian.AppendUint32(said, uint32(s.Weight))
+		made = append(made, locator[:]...)
+		made = binary.LittleEndian.AppendUint32(made, uint32(s.Weight))
 	}
-	return sha256.Sum256(said)
+	return sha256.Sum256(made)
 }
 
 // Want builds the state of a configuration. Tables that have has are not built again:

@@ -86,8 +86,8 @@ static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum c
 	return transmit(why);
 }
 
-/* refuse sends the RST of a last candidate whose accept queue is full. A function of its
- * own to keep the stack small; its arguments are never NULL, but the verifier wants proof. */
+/* refuse sends the RST of a last candidate with a full accept queue. It is a separate
+ * function to keep the stack small; its arguments are never NULL, but the verifier wants proof. */
 __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o)
 {
 	const struct next_hop *hop;

@@ -95,8 +95,8 @@ static __always_inline __u64 no_digest(__u64 fingerprint)
 	return fingerprint;
 }
 
-/* slots_with returns a bit for each slot whose fingerprint has this digest; for 0 the free
- * slots. No step depends on the one before. */
+/* slots_with returns a bit for each slot with this digest in its fingerprint; for 0 the free
+ * slots. No step depends on the step before. */
 static __always_inline __u64 slots_with(const struct conn_line *s, __u64 fingerprint)
 {
 	__u64 slots = 0;

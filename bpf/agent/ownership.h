@@ -5,7 +5,7 @@
 #include "agent/owner.h"
 #include "agent/request.h"
 
-/* owned_by_table is true of flows whose sockets are out of sight: our entry is then the
+/* owned_by_table is true of flows with sockets out of sight: the agent's entry is then the
  * only evidence of ownership. */
 static __always_inline bool owned_by_table(const struct request *r)
 {

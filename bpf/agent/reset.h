@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* reset.h: the RST of a last candidate whose accept queue is full. Linux would drop the SYN
+/* reset.h: the RST of a last candidate with a full accept queue. Linux would drop the SYN
  * in silence, even with tcp_abort_on_overflow. */
 #pragma once
 #include "packet/rst.h"

@@ -49,7 +49,7 @@ struct socket {
 	__u32 number;	 /* request: snt_isn; full socket: rcv_nxt; TIME_WAIT: snd_nxt;
 			  * listener: whether the packet acknowledges a cookie */
 	__u32 listening; /* find_listener finds a listener … */
-	__u32 full;	 /* … whose accept queue is full */
+	__u32 full;	 /* … its accept queue is full */
 	__u32 queue;
 };
 

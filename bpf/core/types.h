@@ -19,7 +19,7 @@ enum limits {
 	MAX_OFFERED = 64,    /* services of an agent */
 	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
 	MAX_THRESHOLD = 65535,		 /* busy count that a policy may name */
-	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB may be told to wait for */
+	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB's configuration may name */
 };
 
 /* A flow, as the client sends it: also the 40 bytes that SipHash and the digest read. IPv4

@@ -28,10 +28,10 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 	return send_listed(ctx, p, svc, plan);
 }
 
-/* offer_again offers a connection that has an entry, or whose SYN came before, or whose list is
+/* offer_again offers a connection that has an entry, or a repeated SYN, or to a list that is
  * not of two. A repeated SYN has the retry bit: servers that took or passed on the connection
  * do so again. From the third SYN on the list is rotated, and every second time its first
- * server must take the connection, as a later one may be down. A function of its own, as it is
+ * server must take the connection, as a later one may be down. It is a separate function, as it is
  * rare. */
 __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   __u64 word, __u32 times)
@@ -56,7 +56,7 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 	return send_listed(ctx, p, svc, plan);
 }
 
-/* tag_of_last signs an offer to two servers, whose SRH has the second segment alone. */
+/* tag_of_last signs an offer to two servers: its SRH has the second segment alone. */
 __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, const struct sid *last)
 {
 	struct scratch *scr = scratch();
@@ -68,8 +68,8 @@ __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, cons
 	return route_tag(key, p, &scr->route, 0, 1);
 }
 
-/* offer_to_two writes what send_listed would for two candidates, of which the second must take
- * the connection, without a list. */
+/* offer_to_two writes the frame of send_listed for two candidates, without a list. The second
+ * candidate must take the connection. */
 static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 					const struct service *svc, const struct candidates *b)
 {

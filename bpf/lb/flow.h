@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* flow.h: what the LB knows of a flow (6LB Table II): which server took it, in the word of
+/* flow.h: the LB's state of a flow (6LB Table II): the server that took it, in the word of
  * an entry of lines.h.
  *
  *   (none)        cs of a SYN-ACK       -> embryonic

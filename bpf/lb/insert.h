@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* insert.h: how a flow gets a slot of lines.h: a free one of its two lines, else that of the
- * oldest embryonic entry there, else one whose entry can move to its alternate line, if need be
- * after a third entry has moved. */
+/* insert.h: a new flow gets a slot of lines.h: a free slot of its two lines, else the slot of
+ * the oldest embryonic entry there, else the slot of an entry that can move to its alternate
+ * line, if need be after a third entry has moved. */
 #pragma once
 #include "lb/lines.h"
 
@@ -154,7 +154,7 @@ enum rivals {
 	HELD,	/* the flow has an entry, or another CPU adds it and has an earlier slot */
 };
 
-/* rivals_in looks in one line, whose slots begin at number `first`, for other entries of the
+/* rivals_in looks in one line, with slots from number `first` on, for other entries of the
  * flow that this CPU adds in slot `own`. */
 __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {

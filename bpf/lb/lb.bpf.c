@@ -131,7 +131,7 @@ int lb(struct xdp_md *ctx)
 	struct ipv6hdr *ip = c.pos;
 	struct scratch *scr = scratch();
 	struct packet *p;
-	int said;
+	int action;
 
 	if (!scr)
 		return XDP_ABORTED;
@@ -141,9 +141,9 @@ int lb(struct xdp_md *ctx)
 	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
 		if (ip->nexthdr != IPPROTO_ICMPV6)
 			return from_domain(ctx);
-		said = unquote(ctx);
-		if (said != UNQUOTED)
-			return said;
+		action = unquote(ctx);
+		if (action != UNQUOTED)
+			return action;
 	}
 	p = &scr->packet;
 	c = frame_at(ctx, 0);

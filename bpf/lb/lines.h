@@ -3,7 +3,7 @@
  * line: four slots, each a fingerprint and a word.
  *
  *   fingerprint  digest 43 | in alternate 1 | displaced 4 | seen 16 (table/slots.h)
- *   word         what is known of the flow (flow.h); 0: no entry yet, or no longer
+ *   word         state of the flow (flow.h); 0: no entry yet, or no longer
  *
  * A flow's entry is in its primary line or in its alternate one. The fingerprint and
  * either line give the other line, so an entry can move. A reader skips the alternate line
@@ -55,7 +55,7 @@ static __always_inline __u16 seen_now(void)
 #define WORD_MOVING (1ULL << 15)
 
 /* Lifetime of an embryonic entry: a SYN-ACK is retransmitted after 1, 3 and 7 s (RFC 6298 §5).
- * A flow whose entry ended is recovered. */
+ * A flow without an entry is recovered. */
 #define EMBRYONIC_TICKS (10000000000ULL >> SEEN_SHIFT)
 
 #define exchange(at, now) __sync_lock_test_and_set(at, now)
@@ -190,7 +190,7 @@ static __always_inline void uncount_displaced(__u32 line)
 		displaced_dec(l->fingerprint);
 }
 
-/* free_slot frees a slot whose word is 0. */
+/* free_slot frees a slot with word 0. */
 static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 {
 	__u64 was = slot_free(&l->fingerprint[i]);

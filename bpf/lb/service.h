@@ -12,7 +12,7 @@
  * before a slot has its number, and reuses it once no packet reads it. */
 enum service_slot {
 	NO_RECORD = 0,		/* an empty slot, which ends a chain */
-	SERVICE_GONE = 1,	/* a slot whose service was removed; record 1 is no service's */
+	SERVICE_GONE = 1,	/* a slot of a removed service; record 1 is no service's */
 	SERVICE_SLOT_BITS = 13, /* at most a quarter of the slots is used */
 	MAX_PROBES = 64,	/* the longest chain that user space makes */
 };
@@ -151,8 +151,8 @@ static __always_inline struct service *service_of(const struct packet *p)
 	return service_at(&p->t.vip, p->t.vip_port_be, p->t.protocol);
 }
 
-/* vip_at returns what marks an address as a VIP: the service that takes its
- * fragments, or one without buckets. */
+/* vip_at returns the record that marks an address as a VIP: the service that takes its
+ * fragments, or a service without buckets. */
 static __always_inline struct service *vip_at(const struct in6_addr *a)
 {
 	return service_at(a, 0, 0);

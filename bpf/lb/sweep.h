@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* sweep.h: removes the flows whose time has run out. The daemon runs sweep_flows by
+/* sweep.h: removes the flows after their time has run out. The daemon runs sweep_flows by
  * BPF_PROG_RUN, some lines at a time, with a struct sweep as the frame. (A syscall program may
  * sleep, and then Linux 6.1 lets it use no map with a lock.) */
 #pragma once

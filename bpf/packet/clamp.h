@@ -78,8 +78,8 @@ __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most
 	return lower_mss(ctx, tcp, sizeof(struct tcphdr) + o.at, was, most);
 }
 
-/* clamp_mss lowers the MSS of a SYN-ACK whose IP header starts the frame to that of a packet of
- * mtu bytes. Options that cannot be parsed stay. The MSS is the first option of all common
+/* clamp_mss lowers the MSS of a SYN-ACK to that of a packet of mtu bytes. Its IP header starts
+ * the frame. Options that cannot be parsed stay. The MSS is the first option of all common
  * stacks. */
 static __always_inline bool clamp_mss(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {

@@ -71,9 +71,9 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
 #define QUOTE4_LONG (MIN_MTU4 - 28)
 #define QUOTE_SHORT 64
 
-/* write_too_big turns the frame, whose first header is p's, into the report that it is too big
- * for mtu. The frame has no Ethernet header until link_to writes it. A function of its own for
- * the verifier. */
+/* write_too_big turns the frame, which starts with p's IP header, into the report that it is
+ * too big for mtu. The frame has no Ethernet header until link_to writes it. It is a separate
+ * function for the verifier. */
 __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	__u32 size = ctx->data_end - ctx->data, quote, headers;

@@ -318,13 +318,13 @@ static __always_inline enum reading read_icmp4(struct cursor *c, struct packet *
 	return read_quote(c, p, quoted->protocol);
 }
 
-/* read_transport reads what follows the IP header; c is at it. */
+/* read_transport reads the header after the IP header; c is at it. */
 static __always_inline enum reading read_transport(struct cursor *c, struct packet *p,
 						   __u8 protocol)
 {
 	set_word(&p->t.protocol, protocol);
 	if (p->kind != KIND_OTHER)
-		return READ; /* the kind already names what precedes the transport header */
+		return READ; /* the kind already names a header before the transport header */
 	if (protocol == IPPROTO_TCP)
 		return read_tcp(c, p);
 	if (protocol == IPPROTO_UDP)
@@ -359,7 +359,7 @@ static __always_inline int read_network(struct cursor *c, struct packet *p)
 	return -1;
 }
 
-/* read_at reads the packet whose IP header is at an offset of the frame. */
+/* read_at reads the packet with its IP header at an offset of the frame. */
 static __always_inline enum reading read_at(void *data, void *end, __u32 at, struct packet *p,
 					    enum direction d)
 {

@@ -246,8 +246,8 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 	}
 }
 
-/* open_sr parses a frame whose IPv6 destination is a SID of this node: the segments, and the
- * packet that came with them. A function of its own, so that the verifier looks at it once. */
+/* open_sr parses a frame to a SID of this node: the segments, and the packet that came with
+ * them. It is a separate function, so that the verifier looks at it once. */
 __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum direction d)
 {
 	enum opened how;

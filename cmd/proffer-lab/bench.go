@@ -54,7 +54,7 @@ Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
-	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best one with nothing else on it; the last one unless said")
+	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best a CPU with nothing else on it; the last by default")
 	flags.IntVar(&f.runs, "runs", 8, "runs of each row, `N`")
 	flags.StringVar(&f.rows, "rows", "", "only the rows with names that match `REGEXP`")
 	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")

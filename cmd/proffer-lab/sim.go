@@ -52,8 +52,8 @@ func newSim() *cobra.Command {
 on all cores. Every policy meets the same requests; the same seed gives the same
 result on any machine. Ctrl-C prints and writes the rows that are complete.
 
-Farms: A (6LB), B, B:c1:K, B:v1:K, B:hom (HLB), or a file. --list explains what they
-and the policies are; --example prints a farm file with comments.
+Farms: A (6LB), B, B:c1:K, B:v1:K, B:hom (HLB), or a file. --list explains farms
+and policies; --example prints a farm file with comments.
 
 --json prints an array of rows: policy, farm, rho, seeds, mean_ms, mean_ci_ms,
 p50_ms, p90_ms, p90_ci_ms, p99_ms, refused, hops, events, events_per_s. Means and

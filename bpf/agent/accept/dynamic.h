@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* dynamic.h: as static, and c moves by one at the end of a window of offers whose share of
- * acceptances left ½ ± ε (6LB Algorithm 2; SRLB's printing resets its counters at every
+/* dynamic.h: as static, and c moves by one at the end of a window of offers if their
+ * share of acceptances left ½ ± ε (6LB Algorithm 2; SRLB's printing resets its counters at every
  * offer, which cannot be meant). */
 #pragma once
 #include "agent/accept/static.h"

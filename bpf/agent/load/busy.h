@@ -14,8 +14,8 @@ static __always_inline __u64 busy_load(const struct offering *o, const struct lo
 	return l->asking + here->queue + pending_count(l, epoch_of(now), o->cores);
 }
 
-/* busy_on_in counts a request. Only of an established flow, whose removal always takes back
- * the count. */
+/* busy_on_in counts a request of an established flow: its removal always takes back the
+ * count. */
 static __always_inline void busy_on_in(struct conn *c)
 {
 	struct load *l;

@@ -57,7 +57,7 @@ static __always_inline void load_on_cancel(struct load *l, __u32 epoch)
 	pending_remove(l, epoch);
 }
 
-/* … or whose client finished the handshake, whose datagram was answered, or whose entry is
+/* … when its client finished the handshake, its datagram was answered, or its entry is
  * removed. */
 static __always_inline void load_on_arrival(struct conn *c)
 {

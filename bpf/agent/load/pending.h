@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* pending.h: connections that were accepted and whose handshake is unfinished, counted by
- * the epoch of their acceptance, so that those which never finish it expire. Go's twin is
+/* pending.h: accepted connections with an unfinished handshake, counted by the epoch of
+ * their acceptance, so that connections that never finish it expire. Go's twin is
  * policy.Pending. */
 #pragma once
 #include "core/types.h"
@@ -18,8 +18,8 @@ static __always_inline __u64 *pending_epoch(struct load *l, __u32 epoch)
 	return (__u64 *)&l->pending[epoch % PENDING_EPOCHS];
 }
 
-/* pending_add counts an accepted connection whose handshake is unfinished. A CPU that fails
- * to begin the epoch finds it begun by another. */
+/* pending_add counts an accepted connection with an unfinished handshake. If the exchange
+ * fails, another CPU began the epoch. */
 static __always_inline void pending_add(struct load *l, __u32 epoch)
 {
 	__u64 *word = pending_epoch(l, epoch), was = *word;

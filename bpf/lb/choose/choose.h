@@ -17,7 +17,7 @@ enum dispatch {
 	DISPATCH_HUNT = 1,
 };
 
-/* What the LB does with the flows of a service. */
+/* The LB's treatment of a service's flows. */
 enum tracking {
 	TRACK_UNKNOWN, /* no such dispatch: packets are dropped */
 	TRACK_NONE,    /* each packet goes to the first candidate in dt; no entry, no signals */

@@ -4,7 +4,7 @@
 #pragma once
 #include "lb/service.h"
 
-/* hash_of_addresses is of what a fragment and the whole packet have in common. */
+/* hash_of_addresses covers the fields that a fragment and the whole packet have in common. */
 __noinline __u64 hash_of_addresses(const struct packet *p)
 {
 	struct tuple t = {};
