@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* pending.h: accepted connections with an unfinished handshake, counted by the epoch of
  * their acceptance, so that connections that never finish it expire. Go's twin is
- * policy.Pending. */
+ * objects.Expected. */
 #pragma once
 #include "core/types.h"
 
