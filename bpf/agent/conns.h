@@ -181,7 +181,7 @@ static __always_inline __u32 conn_line_of(__u64 hash, int at)
 	return at & AT_ALTERNATE ? conn_alternate(primary, conn_fingerprint(hash)) : primary;
 }
 
-/* conn_at returns the entry at the place that a search returned. */
+/* conn_at returns the entry in the slot that a search returned. */
 static __always_inline struct conn *conn_at(__u64 hash, int at)
 {
 	struct conn_line *s = conn_line_at(conn_line_of(hash, at));

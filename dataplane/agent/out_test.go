@@ -311,6 +311,6 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		r.Send(t, c.frame).Is(t, c.what, rig.XDPDrop, nil, c.why)
 	}
 	for _, c := range rig.BadSRHs(rig.SID(rig.ServerLocator(rig.Here), wire.ConnectAvail, 1)) {
-		r.Send(t, rig.WithSRH(plain, c.Header)).Is(t, c.What, rig.XDPDrop, nil, "drop_malformed_srh")
+		r.Send(t, rig.WithSRH(plain, c.Header)).Is(t, c.Name, rig.XDPDrop, nil, "drop_malformed_srh")
 	}
 }

@@ -264,7 +264,7 @@ func testServerMalformed(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.Altered(good, rig.AtUpper+40+12, 4<<4)).Is(t, "data offset 4", rig.XDPDrop, nil, "drop_malformed_transport")
 	r.Send(t, rig.Altered(inserted, rig.AtUpper+56+12, 4<<4)).Is(t, "inserted, data offset 4", rig.XDPDrop, nil, "drop_malformed_transport")
 	for _, c := range rig.BadSRHs(rig.SID(rig.LbLocator, wire.CreateStickiness, 5)) {
-		r.Send(t, rig.WithSRH(good, c.Header)).Is(t, c.What, rig.XDPDrop, nil, "drop_malformed_srh")
+		r.Send(t, rig.WithSRH(good, c.Header)).Is(t, c.Name, rig.XDPDrop, nil, "drop_malformed_srh")
 	}
 	to := rig.SID(rig.LbLocator, wire.CreateStickiness, 5)
 	last := wire.SRH(wire.ProtoIPv6, 0, to)

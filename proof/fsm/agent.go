@@ -6,7 +6,7 @@ import (
 	"proffer/wire"
 )
 
-// State of what the kernel holds for exactly the flow.
+// State of the socket that the kernel holds for exactly the flow.
 type State uint8
 
 const (
@@ -28,7 +28,7 @@ type Host struct {
 	Busy      bool // the policy would rather not
 }
 
-// Agent is what a server knows of the flow: LISTEN is no entry.
+// Agent is a server's state of the flow: LISTEN is no entry.
 type Agent struct {
 	Conn     Conn
 	Asking   uint32
@@ -187,7 +187,7 @@ func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn
 	return c, false, []string{"established"}
 }
 
-// steered is ackStickiness. What is not here goes back, never to the stack, which
+// steered is ackStickiness. A packet of no flow here goes back, never to the stack, which
 // would reset a connection that lives elsewhere.
 func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 	c, embryonic := a.find(now)
@@ -310,7 +310,7 @@ func (a *Agent) answered(c *Conn) {
 	}
 }
 
-// arrived: what was accepted is there, or never will be.
+// arrived: an accepted connection is there, or never will be.
 func (a *Agent) arrived(c *Conn) {
 	if c.Flags&Pending == 0 {
 		return
@@ -372,7 +372,7 @@ func signal(c *Conn, f wire.Function, why string) Outcome {
 	}
 }
 
-// Sweep forgets what has run out of time.
+// Sweep removes expired entries.
 func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
 	c := &a.Conn
 	limit := idle

@@ -3,10 +3,10 @@
 // tables leave open. A row of the paper is marked "II" or "III" beside its case;
 // all others are the completions of docs/failures.md. The real programs are held
 // against it message by message (dataplane/exhaustive*_test.go), so it is also
-// the place to read what they do.
+// their specification.
 //
-// One flow, one service, wire and keys aside; servers are all up. Whatever reads
-// the clock or the host's sockets gets them as arguments.
+// One flow, one service, wire and keys aside; servers are all up. The clock and the
+// host's sockets are arguments.
 package fsm
 
 import (
@@ -15,7 +15,7 @@ import (
 	"proffer/wire"
 )
 
-// TCP is what the machines read of a segment.
+// TCP holds the fields of a segment that the machines read.
 type TCP struct {
 	Flags    uint8
 	Seq, Ack uint32
@@ -49,7 +49,7 @@ type SID struct {
 	Place      int // wire.RecoverStickiness at the LB: where in the list to go on
 }
 
-// Packet is a segment of TCP at a node: for which of its SIDs, from whom, and
+// Packet is a segment of TCP at a node: for which of its SIDs, from which node, and
 // whether the route goes on from there.
 type Packet struct {
 	TCP
@@ -58,7 +58,7 @@ type Packet struct {
 	Others bool
 }
 
-// Act is what becomes of a packet.
+// Act is a node's action on a packet.
 type Act uint8
 
 const (
@@ -70,11 +70,11 @@ const (
 	Refuse      // answered by a RST to the client
 )
 
-// Outcome is what a node does with a packet, and the counters that say why.
+// Outcome is a node's action on a packet, and the counters that explain it.
 type Outcome struct {
 	Act   Act
 	Route []SID
-	RST   bool // what is sent is the RST that takes the packet's place
+	RST   bool // the RST that replaces the packet is sent
 	Why   []string
 }
 

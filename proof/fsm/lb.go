@@ -13,7 +13,7 @@ type Pool struct {
 	Candidates, Members []Node
 }
 
-// LB is what a load balancer knows of the flow. LB_LISTEN and HUNTING of the
+// LB is a load balancer's state of the flow. LB_LISTEN and HUNTING of the
 // paper are both "no entry": an offer makes none.
 type LB struct {
 	Flow      Flow      // STEER(s)
@@ -184,7 +184,7 @@ func steer(server Node, generation uint16) Outcome {
 	}
 }
 
-// question asks whose the packet is; the last asked decides.
+// question asks servers for the packet's flow; the last server asked decides.
 func question(list []Node, why ...string) Outcome {
 	out := Outcome{Act: Send, Why: why}
 	for _, node := range list {
@@ -193,8 +193,8 @@ func question(list []Node, why ...string) Outcome {
 	return out
 }
 
-// establish steers a packet of an embryonic flow. Only the acknowledgement of what its own
-// server said makes a flow; of something else it is another server's.
+// establish steers a packet of an embryonic flow. Only an acknowledgement of its own
+// server's SYN-ACK establishes the flow; any other belongs to another server.
 func (l *LB) establish(pool Pool, now time.Duration, s TCP) Outcome {
 	e := l.Embryonic
 	out := steer(e.Server, e.Generation)
@@ -319,7 +319,7 @@ func goOn(pool Pool, in Packet) Outcome {
 	return out
 }
 
-// Sweep forgets what has run out of time.
+// Sweep removes expired entries.
 func (l LB) Sweep(now, linger, idle time.Duration) LB {
 	limit := idle
 	if l.Flow.Over() {

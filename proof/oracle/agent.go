@@ -23,7 +23,7 @@ type Agent struct {
 	refused  map[uint16]uint32      // by slot: a new offer takes the slot of an old one
 }
 
-// Receive answers one frame from the link and remembers what it accepted.
+// Receive answers one frame from the link and remembers an accepted flow.
 func (a *Agent) Receive(frame []byte) Answer {
 	eth, rest, ok := parseLink(frame)
 	if !ok || eth.kind != kindIPv6 {
@@ -47,8 +47,8 @@ func (a *Agent) Receive(frame []byte) Answer {
 	return a.perform(eth, s, service)
 }
 
-// perform is the function that the packet asks for (6LB Table III, with what it
-// leaves out).
+// perform is the function that the packet asks for (6LB Table III, with the
+// transitions that it leaves out).
 func (a *Agent) perform(eth link, s *signal, service Offering) Answer {
 	_, more := s.next()
 	generation, waiting := a.waits[s.upper.flow]
@@ -65,7 +65,7 @@ func (a *Agent) perform(eth link, s *signal, service Offering) Answer {
 		switch {
 		case more:
 			return a.passOn(s)
-		case s.upper.kind == tcp: // whose stack has an answer
+		case s.upper.kind == tcp: // TCP's stack has an answer
 			return a.deliver(eth, s)
 		default:
 			return drop(NoServer)
@@ -134,7 +134,7 @@ func (a *Agent) deliver(eth link, s *signal) Answer {
 	}
 	answer := a.send(a.MAC, append(p.append(nil), p.trailer...), Forwarded)
 	answer.Action = Deliver
-	copy(answer.Frame[6:12], eth.from[:]) // it stays from whom it came
+	copy(answer.Frame[6:12], eth.from[:]) // the source address stays
 	return answer
 }
 

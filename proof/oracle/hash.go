@@ -11,7 +11,7 @@ import (
 // The hashes of docs/wire.md, without package wire: the judge shares no code with
 // those it judges but SipHash and the layout of a flow.
 
-// tagOf is what a node with that locator signs with; segments in the order of the SRH.
+// tagOf is the tag by a node with that locator; segments in the order of the SRH.
 func tagOf(key topo.Key, f policy.Flow, sender netip.Prefix, segments []netip.Addr) []byte {
 	flow := f.Bytes()
 	data := append(flow[:], sender.Addr().AsSlice()[:8]...)

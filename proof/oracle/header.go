@@ -183,7 +183,7 @@ func checksum(parts ...[]byte) uint16 {
 	return ^total
 }
 
-// pseudo is what upper-layer checksums cover besides (RFC 8200 §8.1, RFC 9293
+// pseudo is the pseudo-header that upper-layer checksums cover (RFC 8200 §8.1, RFC 9293
 // §3.1).
 func pseudo(src, dst netip.Addr, protocol byte, length int) []byte {
 	b := append(src.AsSlice(), dst.AsSlice()...)
@@ -206,7 +206,7 @@ const routingTypeSegment = 4
 
 // parseSegments reads b, which starts with a routing header, and returns how
 // long that is. RFC 8754 §4.3.1.1 looks at Last Entry only when segments are
-// left; a header whose list does not fit is dropped here in any case.
+// left; a header shorter than its list is dropped here in any case.
 func parseSegments(b []byte) (*segments, int, Reason) {
 	if len(b) < 8 || b[2] != routingTypeSegment {
 		return nil, 0, BadSRH

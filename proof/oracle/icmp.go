@@ -108,9 +108,9 @@ func (l *LB) aboutOurs(outer ip) Answer {
 	if !near {
 		return drop(NoNeighbour)
 	}
-	told, ok := tooBigFor(p, quoted[header:], u, mtu-header)
+	report, ok := tooBigFor(p, quoted[header:], u, mtu-header)
 	if !ok {
 		return drop(BadTooBig)
 	}
-	return l.send(mac, told, ToldTooBig)
+	return l.send(mac, report, ToldTooBig)
 }

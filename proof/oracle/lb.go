@@ -9,13 +9,13 @@ import (
 	"proffer/topo"
 )
 
-// LB is a load balancer whose tables have no end and no clock.
+// LB is a load balancer with tables of no end and no clock.
 type LB struct {
 	Node
 	Key      policy.DigestKey
 	Services []topo.Service
 	Keys     []topo.SignalKey
-	// ServerKey is what a server signs with.
+	// ServerKey is the key that a server signs with.
 	ServerKey func(k topo.SignalKey, locator netip.Prefix) topo.Key
 
 	tables    map[*topo.Service][]*table.Table // of today, then of the history
@@ -29,7 +29,7 @@ type owner struct {
 	server     netip.Prefix
 	generation uint16
 	announced  uint16 // generation of the client's last SYN
-	expects    uint32 // of an embryonic flow: what the client acknowledges
+	expects    uint32 // of an embryonic flow: the number that the client acknowledges
 	client     bool   // has closed
 	closed     bool   // the server has
 	reset      bool
@@ -44,7 +44,7 @@ type seen struct {
 	times  int
 }
 
-// Receive answers one frame and remembers what it learnt from it.
+// Receive answers one frame and remembers the flow that it reports.
 func (l *LB) Receive(frame []byte) Answer {
 	eth, rest, ok := parseLink(frame)
 	if !ok {
@@ -134,7 +134,7 @@ func (l *LB) withoutService(eth link, p ip, u upper) Answer {
 }
 
 // hunt finds the server of a packet of a service with flows (6LB Table II, with
-// what it leaves out).
+// the transitions that it leaves out).
 func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	if u.opens() {
 		return l.offer(p, raw, u, svc)
@@ -161,7 +161,7 @@ func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	return l.ask(p, raw, u, svc)
 }
 
-// ask finds out whose the flow of a packet is. The order turns with every packet
+// ask finds the server of a packet's flow. The order turns with every packet
 // that comes again; datagrams are thought to do so from the fourth of a flow on,
 // and then every second packet asks no server and is offered.
 func (l *LB) ask(p ip, raw []byte, u upper, svc *topo.Service) Answer {
@@ -269,11 +269,11 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	if svc.Dispatch.Signals() {
 		usual += svc.Choices
 	}
-	told, ok := tooBigFor(p, raw, u, l.MTU-cost(usual, svc.Wire == topo.Insert))
+	report, ok := tooBigFor(p, raw, u, l.MTU-cost(usual, svc.Wire == topo.Insert))
 	if !ok {
 		return drop(TooBig)
 	}
-	return l.send(mac, told, ToldTooBig)
+	return l.send(mac, report, ToldTooBig)
 }
 
 // sawBefore counts how often this packet of the flow came before.

@@ -9,9 +9,9 @@ import (
 	"proffer/topo"
 )
 
-// wish is what a list of servers is asked.
+// wish is the request to a list of servers.
 type wish struct {
-	question   bool         // first: whose is this?
+	question   bool         // first: is the flow yours?
 	offer      bool         // then: take it?
 	first      netip.Prefix // the server that is offered it before the candidates
 	except     netip.Prefix // the server that is left out
@@ -66,7 +66,7 @@ func (l *LB) visitors(svc *topo.Service, f policy.Flow, w wish) (list []visitor)
 	return list
 }
 
-// toMany sends a packet along a list. What does not fit is left for another
+// toMany sends a packet along a list. Servers that do not fit are left for another
 // round, for which the last segment brings the packet back.
 func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Reason) Answer {
 	list := l.visitors(svc, u.flow, w)

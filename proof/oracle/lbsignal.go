@@ -75,7 +75,7 @@ func (l *LB) isServer(p netip.Prefix) bool {
 	return false
 }
 
-// answered is createStickiness and removeStickiness, whose packet goes on to the
+// answered is createStickiness and removeStickiness. Its packet goes on to the
 // client, unless another server was first.
 func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 	mac, near := l.Neighbours.Lookup(s.upper.flow.Client.Addr())
@@ -85,10 +85,10 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 	case !near:
 		return drop(NoNeighbour)
 	}
-	says := owner{server: server, generation: s.sid.generation, announced: s.sid.generation}
+	claim := owner{server: server, generation: s.sid.generation, announced: s.sid.generation}
 	if s.sid.function == removeStickiness || s.upper.flags&flagRST != 0 { // no word of a life
-		l.forget(s.upper, says)
-	} else if !l.learn(s.upper, says) {
+		l.forget(s.upper, claim)
+	} else if !l.learn(s.upper, claim) {
 		return l.reject(s, svc, server)
 	}
 	p, ok := s.decapsulated()
@@ -104,17 +104,17 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 }
 
 // learn returns false if another server took this very connection before.
-func (l *LB) learn(u upper, says owner) bool {
+func (l *LB) learn(u upper, claim owner) bool {
 	o, known := l.flows[u.flow]
-	if known && o.generation == says.generation {
-		return o.server == says.server
+	if known && o.generation == claim.generation {
+		return o.server == claim.server
 	}
-	if known && !o.over() && o.server != says.server && o.announced != says.generation {
+	if known && !o.over() && o.server != claim.server && o.announced != claim.generation {
 		return true // late: it changes nothing
 	}
 	e, waiting := l.embryonic[u.flow]
 	opening := u.kind == udp || u.kind == tcp && u.flags&flagSYN != 0
-	if opening && !known && waiting && e.generation == says.generation && e.server != says.server {
+	if opening && !known && waiting && e.generation == claim.generation && e.server != claim.server {
 		return false
 	}
 	if l.flows == nil {
@@ -126,23 +126,23 @@ func (l *LB) learn(u upper, says owner) bool {
 	delete(l.embryonic, u.flow)
 	if opening {
 		delete(l.flows, u.flow)
-		says.expects = u.seq + 1
-		l.embryonic[u.flow] = says
+		claim.expects = u.seq + 1
+		l.embryonic[u.flow] = claim
 	} else {
-		l.flows[u.flow] = says
+		l.flows[u.flow] = claim
 	}
 	return true
 }
 
-func (l *LB) forget(u upper, says owner) {
+func (l *LB) forget(u upper, claim owner) {
 	o, known := l.flows[u.flow]
 	if !known {
-		if e, waiting := l.embryonic[u.flow]; waiting && e.generation == says.generation && e.server == says.server {
+		if e, waiting := l.embryonic[u.flow]; waiting && e.generation == claim.generation && e.server == claim.server {
 			delete(l.embryonic, u.flow)
 		}
 		return
 	}
-	if o.generation != says.generation || o.server != says.server {
+	if o.generation != claim.generation || o.server != claim.server {
 		return
 	}
 	o.reset = o.reset || u.flags&flagRST != 0
@@ -221,8 +221,8 @@ func (l *LB) again(s *signal, svc *topo.Service, w wish, why Reason) Answer {
 	return l.toMany(p, append(p.append(nil), p.trailer...), s.upper, svc, w, why)
 }
 
-// clamped lowers the MSS that a SYN offers (RFC 9293 §3.7.1) to what a packet of
-// mtu bytes has room for.
+// clamped lowers the MSS that a SYN offers (RFC 9293 §3.7.1) to the payload of a
+// packet of mtu bytes.
 func clamped(p ip, mtu int) ip {
 	most := mtu - 40
 	if p.six {

@@ -13,7 +13,7 @@ import (
 	"proffer/topo"
 )
 
-// Action is what becomes of a frame.
+// Action is a node's action on a frame.
 type Action uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 
 func (a Action) String() string { return [...]string{"pass", "drop", "transmit", "deliver"}[a] }
 
-// Answer is what must become of one frame, and why.
+// Answer is the required action on one frame, and its reason.
 type Answer struct {
 	Action Action
 	Frame  []byte
@@ -62,7 +62,7 @@ const (
 	NoServer      Reason = "no server"
 	Forwarded     Reason = "forwarded"
 	Offered       Reason = "offered"
-	Asked         Reason = "asked whose it is"
+	Asked         Reason = "asked for its owner"
 	Steered       Reason = "steered"
 	Unwrapped     Reason = "unwrapped"
 	GivenBack     Reason = "given back"
@@ -75,7 +75,7 @@ const (
 func pass(why Reason) Answer { return Answer{Action: Pass, Why: why} }
 func drop(why Reason) Answer { return Answer{Action: Drop, Why: why} }
 
-// Node is what LB and Agent have in common.
+// Node holds the fields that LB and Agent have in common.
 type Node struct {
 	Locator    netip.Prefix
 	MAC        topo.MAC

@@ -127,7 +127,7 @@ type path struct {
 	tag      func(covered []netip.Addr) netip.Addr // the sender's address
 }
 
-// bytes is what the path costs: RFC 8986 §5.2, or sender and destination in the
+// bytes is the cost of the path: RFC 8986 §5.2, or sender and destination in the
 // list as well.
 func (w path) bytes() int { return cost(len(w.segments), w.insert) }
 

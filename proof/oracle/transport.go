@@ -8,7 +8,7 @@ import (
 	"proffer/topo"
 )
 
-// kind is what a packet is to a load balancer.
+// kind is a load balancer's class of a packet.
 type kind uint8
 
 const (
@@ -19,8 +19,8 @@ const (
 	echo   // ICMP echo request
 )
 
-// upper is what stands behind the IP header: whose flow it is, as if it went
-// inward, and what it says.
+// upper holds the facts of the header behind the IP header. The flow is written as if
+// the packet went inward.
 type upper struct {
 	kind   kind
 	flow   policy.Flow
@@ -28,7 +28,7 @@ type upper struct {
 	cut    bool   // too little is there to read them
 	padded bool   // unless the link's padding is read for them
 	broken bool   // an ICMP error with a useless quote
-	bad    Reason // of a header whose ports could be read
+	bad    Reason // of a header with readable ports
 	seq    uint32
 	ack    uint32
 	flags  byte // of TCP
@@ -123,7 +123,7 @@ func parseUDP(p ip) upper {
 	return u
 }
 
-// parseICMP: RFC 4443 §3.2 and §4.1, RFC 792. What is quoted went the other way.
+// parseICMP: RFC 4443 §3.2 and §4.1, RFC 792. The quoted packet went the other way.
 func parseICMP(p ip, echoRequest, unreachable byte, header int) upper {
 	u := upper{flow: flowOf(p.src, 0, p.dst, 0, topo.TCP)}
 	b := p.payload

@@ -234,7 +234,7 @@ func (r *Agent) MustConn(t testing.TB, p Packet) objects.AgentConn {
 	return c
 }
 
-// SetLoad changes what service 0 is doing.
+// SetLoad changes the load of service 0.
 func (r *Agent) SetLoad(t testing.TB, change func(*objects.AgentLoad)) {
 	t.Helper()
 	var l objects.AgentLoad
@@ -260,8 +260,8 @@ func (r *Agent) Asking(t testing.TB) uint32 {
 // ByTable makes the agent's own table the truth, so that a test needs no sockets.
 func ByTable(o *topo.Offering) { o.Owner = topo.Table }
 
-// Begin makes the agent take p's flow and the kernel hold its connection, whose
-// socket it returns.
+// Begin makes the agent take p's flow and the kernel hold its connection. It returns
+// the connection's socket.
 func (r *Agent) Begin(t testing.TB, p Packet) int {
 	t.Helper()
 	l := Listen(t, p.Dst.Port(), 128)

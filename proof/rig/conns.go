@@ -60,7 +60,7 @@ func (w *ConnTable) Write(t testing.TB, at uint32, s *objects.AgentConnLine) {
 	}
 }
 
-// ConnEntry is what an agent knows of a flow.
+// ConnEntry is an agent's state of a flow.
 type ConnEntry struct {
 	Conn        objects.AgentConn
 	Established bool

@@ -79,7 +79,7 @@ const Dropped = 0xff
 
 type ecn struct{ Inner, Outer, Want byte }
 
-// Congestion is RFC 6040, figure 4: what becomes of the inner ECN field.
+// Congestion is RFC 6040, figure 4: the inner ECN field after decapsulation.
 var Congestion = []ecn{
 	{0, 0, 0}, {0, 2, 0}, {0, 1, 0}, {0, 3, Dropped}, // Not-ECT
 	{2, 0, 2}, {2, 2, 2}, {2, 1, 1}, {2, 3, 3}, // ECT(0)
@@ -97,7 +97,7 @@ func NoWindow(ip []byte) {
 	binary.BigEndian.PutUint16(tcp[16:], h.Checksum(wire.ProtoTCP, tcp))
 }
 
-// Unidentified makes an IPv4 header one without identification, whose packet may be
+// Unidentified removes the identification of an IPv4 header; its packet may be
 // fragmented.
 func Unidentified(header []byte) {
 	clear(header[4:8])

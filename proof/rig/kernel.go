@@ -58,12 +58,12 @@ func Dial(t testing.TB, from, to uint16) int {
 	return fd
 }
 
-// Eventually waits for what the kernel is about to do.
-func Eventually(t testing.TB, what string, done func() bool) {
+// Eventually waits for an event in the kernel.
+func Eventually(t testing.TB, event string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
+			t.Fatalf("%s did not happen", event)
 		}
 	}
 }

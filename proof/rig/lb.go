@@ -45,7 +45,7 @@ func Hunting(choices, servers int, change ...func(*topo.Service)) topo.Service {
 	return svc
 }
 
-// Send is rig.send to an LB that has forgotten what it saw, unless it remembers:
+// Send is rig.send to an LB that has forgotten earlier packets, unless it remembers:
 // most tests send one packet many times.
 func (r *LB) Send(t testing.TB, frame []byte) Outcome {
 	t.Helper()
@@ -62,7 +62,7 @@ func (r *LB) ForgetRetries(t testing.TB) {
 	}
 }
 
-// What a service may be beside.
+// Variants of a service.
 func Inserting(s *topo.Service) { s.Wire = topo.Insert }
 func Over4(s *topo.Service)     { s.VIP.Addr = Vip4 }
 func OverUDP(s *topo.Service)   { s.VIP.Protocol = topo.UDP }
@@ -211,8 +211,8 @@ func Offer(p Packet, flags wire.Flags, servers ...int) (segments []netip.Addr) {
 	return segments
 }
 
-// Sent is what must leave for a client's packet: along the segments, towards the
-// first of which is the neighbour hop.
+// Sent is the frame that must leave for a client's packet: along the segments, by the
+// neighbour hop towards the first segment.
 func Sent(p Packet, hop topo.MAC, segments []netip.Addr, change ...func(*Route)) []byte {
 	r := Route{From: LbLocator, Segments: segments, Hop: 64}
 	for _, c := range change {
@@ -227,23 +227,23 @@ func Insert(r *Route) { r.Insert = true }
 // SignedBy makes a route carry the tag of a key.
 func SignedBy(key topo.Key) func(*Route) { return func(r *Route) { r.Key = &key } }
 
-// Offered is what must leave for a SYN: p offered to the servers, in order.
+// Offered is the frame that must leave for a SYN: p offered to the servers, in order.
 func Offered(p Packet, servers []int) []byte {
 	return Sent(p, HopMAC(servers[0]), Offer(p, 0, servers...))
 }
 
-// Recovered is what must leave for a packet of an unknown flow.
+// Recovered is the frame that must leave for a packet of an unknown flow.
 func Recovered(p Packet, servers []int) []byte {
 	return Sent(p, HopMAC(servers[0]), Ask(wire.RecoverStickiness, 0, servers...))
 }
 
-// ToOne is what must leave for one server only.
+// ToOne is the frame that must leave for one server only.
 func ToOne(p Packet, server int, function wire.Function, generation uint16) []byte {
 	return Sent(p, HopMAC(server), Ask(function, generation, server))
 }
 
-// SignalFrom is what server i sends the LB around its answer p, or around a
-// client's packet that it gives back.
+// SignalFrom is server i's signal to the LB around its answer p, or around a
+// client's packet that the server gives back.
 func SignalFrom(i int, p Packet, function wire.Function, generation uint16, change ...func(*Route)) []byte {
 	return SignalTo(i, p, SID(LbLocator, function, generation), change...)
 }
@@ -257,7 +257,7 @@ func SignalTo(i int, p Packet, to netip.Addr, change ...func(*Route)) []byte {
 	return wire.Frame(HereMAC, HopMAC(i), r.Around(p))
 }
 
-// Unwrapped is what must leave for the client.
+// Unwrapped is the frame that must leave for the client.
 func Unwrapped(p Packet) []byte {
 	p.Hop--
 	p.To, p.From = RouterMAC, HereMAC
@@ -322,7 +322,7 @@ func (r *LB) Embryonic(t testing.TB, f policy.Flow) (e Embryonic, known bool) {
 func IsMissing(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }
 
 // Lean is a service over a farm that stands still, in which half of the servers
-// drain: who takes flows differs, who is known does not.
+// drain: the servers that take flows differ from the servers that the LB knows.
 func Lean(upper bool, choices int, change ...func(*topo.Service)) topo.Service {
 	drain := func(s *topo.Service) {
 		for i := range s.Servers {

@@ -21,7 +21,7 @@ type Packet struct {
 	Options  []byte // a multiple of 4
 	Payload  []byte
 
-	about   *Packet // "packet too big": what was, and for which link
+	about   *Packet // "packet too big": the packet that was, and for which link
 	linkMTU int
 }
 

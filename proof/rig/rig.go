@@ -93,7 +93,7 @@ func InVirtualTime(spec *ebpf.CollectionSpec) error {
 // Hits is the set of counters that the tests of one program have reached.
 type Hits map[string]bool
 
-// Rig is a loaded program with what a test asks of every one.
+// Rig is a loaded program with the questions that tests ask of all programs.
 type Rig struct {
 	plane interface {
 		Counters() ([]dataplane.Counter, error)
@@ -106,7 +106,7 @@ type Rig struct {
 	Ctx   any // of the next run, or nil
 }
 
-// Outcome is what a program did with one frame.
+// Outcome is a program's action on one frame.
 type Outcome struct {
 	Action  uint32
 	Frame   []byte
@@ -175,14 +175,14 @@ func (h Hits) Covers(t *testing.T, names []string, except map[string]string) {
 }
 
 // Is checks action, counters and frame; want nil: the frame is not compared.
-func (o Outcome) Is(t testing.TB, what string, action uint32, want []byte, reasons ...string) {
+func (o Outcome) Is(t testing.TB, label string, action uint32, want []byte, reasons ...string) {
 	t.Helper()
 	slices.Sort(reasons)
 	if o.Action != action || !slices.Equal(o.Reasons, reasons) {
-		t.Errorf("%s: action %d for %v, want %d for %v", what, o.Action, o.Reasons, action, reasons)
+		t.Errorf("%s: action %d for %v, want %d for %v", label, o.Action, o.Reasons, action, reasons)
 	}
 	if want != nil && !slices.Equal(o.Frame, want) {
-		t.Errorf("%s:\n got %x\nwant %x", what, o.Frame, want)
+		t.Errorf("%s:\n got %x\nwant %x", label, o.Frame, want)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // WithSRH puts a routing header between the outer header of an encapsulated
-// frame and what follows it.
+// frame and the packet inside.
 func WithSRH(frame, header []byte) []byte {
 	out := slices.Concat(frame[:AtUpper], header, frame[AtUpper:])
 	binary.BigEndian.PutUint16(out[AtLength:], uint16(len(out)-AtUpper))
@@ -18,7 +18,7 @@ func WithSRH(frame, header []byte) []byte {
 }
 
 type badSRH struct {
-	What   string
+	Name   string
 	Header []byte
 }
 
@@ -40,7 +40,7 @@ func BadSRHs(a netip.Addr) []badSRH {
 	}
 }
 
-// BadTLVs leaves the segment list alone and lets what follows it lie.
+// BadTLVs returns headers with a valid segment list and invalid TLVs.
 func BadTLVs(a netip.Addr) []badSRH {
 	with := func(tlv ...byte) []byte {
 		header := append(wire.SRH(wire.ProtoIPv6, 0, a), tlv...)
