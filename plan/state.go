@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
+	"reflect"
 	"slices"
 
 	"proffer/table"
@@ -154,10 +156,18 @@ func LongestHeader(svc *topo.Service) int {
 	}
 }
 
-// sameRecord reports whether packets read the same of two services beside the table.
+// sameRecord reports whether packets read the same of two services beside the table. A
+// field counts unless it is named here, so a new key needs no change.
 func sameRecord(a, b *Service) bool {
-	return a.Dispatch == b.Dispatch && a.Wire == b.Wire && a.Fragments == b.Fragments &&
-		slices.Equal(a.Via, b.Via) && a.Buckets() == b.Buckets() &&
+	record := func(s *Service) topo.Service {
+		r := s.Service
+		r.Name = ""                              // for people
+		r.Select, r.Choices, r.Buckets = 0, 0, 0 // the table's
+		r.Servers, r.Version, r.History = nil, 0, nil
+		r.Via = append([]netip.Addr{}, r.Via...) // none is none
+		return r
+	}
+	return reflect.DeepEqual(record(a), record(b)) && a.Buckets() == b.Buckets() &&
 		LongestHeader(&a.Service) == LongestHeader(&b.Service)
 }
 

@@ -47,6 +47,15 @@ type trial struct {
 	run   func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error)
 }
 
+// registeredTrials are the experiments there are. The file of each registers it, in the
+// declaration of a package variable; the slice is only read once main runs.
+var registeredTrials []func(*experimentFlags) trial
+
+func registerTrial(t func(*experimentFlags) trial) bool {
+	registeredTrials = append(registeredTrials, t)
+	return true
+}
+
 func newExperiment() *cobra.Command {
 	f := &experimentFlags{}
 	cmd := &cobra.Command{
@@ -73,8 +82,8 @@ docs/peers.md the comparison with other load balancers.`,
 	flags.IntVar(&f.servers, "servers", 12, "servers of the farm, `N`")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write rows and figure into `DIR`")
-	for _, t := range []trial{resiliencyTrial(f), latencyTrial(f), lbKillTrial(f), lossTrial(f), floodTrial(f), forgeTrial(f), peersTrial(f)} {
-		cmd.AddCommand(f.command(t))
+	for _, newTrial := range registeredTrials {
+		cmd.AddCommand(f.command(newTrial(f)))
 	}
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(floodTrial)
+
 func floodTrial(f *experimentFlags) trial {
 	var e experiment.Flood
 	return trial{

@@ -8,6 +8,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(forgeTrial)
+
 func forgeTrial(f *experimentFlags) trial {
 	var e experiment.Forge
 	return trial{

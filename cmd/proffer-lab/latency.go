@@ -8,6 +8,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(latencyTrial)
+
 func latencyTrial(f *experimentFlags) trial {
 	var e experiment.Latency
 	return trial{

@@ -9,6 +9,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(lbKillTrial)
+
 func lbKillTrial(f *experimentFlags) trial {
 	var e experiment.LBKill
 	return trial{

@@ -8,6 +8,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(lossTrial)
+
 func lossTrial(f *experimentFlags) trial {
 	var e experiment.Loss
 	return trial{

@@ -9,6 +9,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(peersTrial)
+
 func peersTrial(f *experimentFlags) trial {
 	var e experiment.Peers
 	return trial{

@@ -8,6 +8,8 @@ import (
 	"proffer/lab/experiment"
 )
 
+var _ = registerTrial(resiliencyTrial)
+
 func resiliencyTrial(f *experimentFlags) trial {
 	var e experiment.Resiliency
 	var methods []string
