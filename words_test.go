@@ -56,12 +56,13 @@ func TestRetiredWords(t *testing.T) {
 // vague are the subjects and verbs that hide a noun: "what it knows" is "its entry".
 var vague = regexp.MustCompile(`(?i)\b(who|whose|whom|what|says|said|told|hears?|heard)\b`)
 
-// TestPlainSubjects: comments and messages of the product and its proof name the
+// TestPlainSubjects: comments and messages of the product, its proof and its laboratory name the
 // packet, the flow or the server.
 func TestPlainSubjects(t *testing.T) {
 	for _, file := range tracked(t, "topo/*.go", "policy/*.go", "table/*.go", "weights/*.go", "wire/*.go", "config/*.go",
 		"dataplane/*.go", "plan/*.go", "nexthop/*.go", "loadpage/*.go", "api/*.go", "control/*.go", "daemon/*.go",
-		"cmd/*.go", "proof/*.go", "bpf/*.c", "bpf/*.h") {
+		"cmd/*.go", "proof/*.go", "lab/testbed/*.go", "lab/traffic/*.go",
+		"bpf/*.c", "bpf/*.h") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

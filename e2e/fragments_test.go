@@ -90,7 +90,7 @@ func TestFragmentsDropped(t *testing.T) {
 				t.Error("a datagram in one piece is not answered")
 			}
 			for name, e := range servers {
-				for _, d := range e.Heard() {
+				for _, d := range e.Received() {
 					if d.ID != "small" {
 						t.Errorf("%s heard %d bytes", name, len(d.Text))
 					}
@@ -146,7 +146,7 @@ func TestFragmentsHashed(t *testing.T) {
 				}
 				whole := func(d traffic.Datagram) bool { return d.From.Addr() == client && len(d.Text) == large }
 				for name, e := range servers {
-					if slices.ContainsFunc(e.Heard(), whole) != (name == by) {
+					if slices.ContainsFunc(e.Received(), whole) != (name == by) {
 						t.Errorf("the large datagram of %s, which %s answered, came to %s", client, by, name)
 					}
 				}

@@ -123,7 +123,7 @@ func TestTwoDatagramsAtOnce(t *testing.T) {
 			clear(at)
 			heard := 0
 			for name, e := range servers {
-				for _, d := range e.Heard() {
+				for _, d := range e.Received() {
 					at[d.From] = append(at[d.From], name)
 					heard++
 				}

@@ -31,7 +31,7 @@ const (
 	lbSerial      = 0x100
 	serverSerial  = 0x200
 	transitSerial = 0x300
-	appSerial     = 0x8000 // the link between a server and what is behind it
+	appSerial     = 0x8000 // the link between a server and the node behind it
 )
 
 // SIDBlock holds every locator: RFC 9602 sets it aside for SIDs.
@@ -90,7 +90,7 @@ func host(p netip.Prefix, id uint16) netip.Addr {
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// everywhere is what a default route leads to.
+// everywhere is the destination of a default route.
 func everywhere(gateway netip.Addr) netip.Prefix {
 	if gateway.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

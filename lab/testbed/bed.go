@@ -10,8 +10,8 @@
 // The network may be hostile: it loses frames, its LBs die and come back, its
 // path to the client is narrow, its servers know no agent.
 //
-// Everything a bed made disappears with Close, and what a killed run left
-// behind disappears with the next Up. Nothing but the kernel is needed: no
+// Everything a bed made disappears with Close, and the remains of a killed run
+// disappear with the next Up. Nothing but the kernel is needed: no
 // program is executed to build a bed.
 package testbed
 
@@ -60,7 +60,7 @@ type Bed struct {
 	ClientAddrs4 []netip.Addr
 
 	state    *os.File // holds the lock of a live run
-	programs programs // what the router's interfaces may carry
+	programs programs // that the router's interfaces may carry
 	fresh    fresh    // sysctls
 	box      *delayBox
 	delayNS  *Node
@@ -68,15 +68,15 @@ type Bed struct {
 	close    sync.Once
 	closed   error
 
-	mu        sync.Mutex // held by what changes the bed while it runs; guards the rest
+	mu        sync.Mutex // held by methods that change the bed while it runs; guards the rest
 	announced []*Node    // the next hops to the VIPs
 	lossy     bool       // every link has the losing programs
 	over      bool       // closed
 }
 
-// Up builds a bed, after removing what killed runs left behind. When it fails
+// Up builds a bed, after removing the remains of killed runs. When it fails
 // or ctx ends before it is done, nothing is left of the bed. Once it returns,
-// ctx has no say any more: the caller closes the bed.
+// ctx has no effect any more: the caller closes the bed.
 func Up(ctx context.Context, c Config) (bed *Bed, err error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (b *Bed) build(ctx context.Context, c Config) error {
 	return b.setLoss(c.Loss)
 }
 
-// shut closes what create opened.
+// shut closes the nodes that create opened.
 func shut(nodes []*Node) {
 	for _, n := range nodes {
 		n.space.close()
@@ -248,7 +248,7 @@ func (b *Bed) DelayDrops() uint64 {
 }
 
 // Close ends every process in the bed and removes all that Up made. Only the
-// first call does anything; all return what it met.
+// first call has an effect; all calls return its error.
 func (b *Bed) Close() error {
 	b.close.Do(func() {
 		b.mu.Lock()

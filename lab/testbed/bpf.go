@@ -9,7 +9,7 @@ import (
 )
 
 // The router's few filters are some instructions each. They need no compiler
-// and no loader; what the daemons run is another package's affair.
+// and no loader; the daemons' programs are another package's affair.
 
 // instruction is struct bpf_insn of linux/bpf.h on a little-endian machine.
 type instruction struct {

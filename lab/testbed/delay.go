@@ -159,7 +159,7 @@ func (l *lane) sleep() *unix.Timespec {
 	return &left
 }
 
-// receive queues what has arrived; false means that the interface is gone.
+// receive queues the frames that have arrived; false means that the interface is gone.
 // A frame's delay begins when it is read, so that it is never too short.
 func (l *lane) receive() bool {
 	const batch = 64 // then see whether something is due
@@ -182,8 +182,8 @@ func (l *lane) receive() bool {
 	return true
 }
 
-// countOverruns adds what the kernel dropped because we read too slowly, which
-// takes more than one batch. The kernel's count starts again when it is read.
+// countOverruns adds the frames that the kernel dropped because we read too slowly,
+// after more than one batch. The kernel's count starts again when it is read.
 func (l *lane) countOverruns() {
 	if stats, err := unix.GetsockoptTpacketStats(l.in, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 		l.dropped.Add(uint64(stats.Drops))

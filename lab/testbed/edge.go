@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The edge of the SR domain (RFC 8754 §5.1): what comes from the client does
-// not pass the router if it is for a SID, claims to come from one, or has a
+// The edge of the SR domain (RFC 8754 §5.1): a packet from the client does
+// not pass the router if it is for a SID, has a SID as its source, or has a
 // routing header.
 
 func (b *Bed) guard() error {
@@ -18,7 +18,7 @@ func (b *Bed) guard() error {
 	return wrap("testbed: edge", err)
 }
 
-// EdgeDrops counts what the edge refused. It fails once the bed is closed.
+// EdgeDrops counts the packets that the edge dropped. It fails once the bed is closed.
 func (b *Bed) EdgeDrops() (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,9 +28,8 @@ func (b *Bed) EdgeDrops() (uint64, error) {
 	return b.programs.shared.edge.Load(), nil
 }
 
-// guarding drops what may not enter. r2 goes along the headers, r3 is the end
-// of the frame; what is cut off before its end goes to the kernel, which knows
-// what to do with it.
+// guarding drops packets that may not enter. r2 goes along the headers, r3 is the end
+// of the frame; a truncated packet goes to the kernel, which drops it.
 func guarding(array *os.File) *assembly {
 	const (
 		data, dataEnd         = 76, 80 // in struct __sk_buff
@@ -79,5 +78,5 @@ func guarding(array *os.File) *assembly {
 	return a
 }
 
-// host16 is what reading the first two bytes as a number gives on this machine.
+// host16 is the first two bytes as a number in this machine's byte order.
 func host16(bytes [16]byte) int32 { return int32(binary.NativeEndian.Uint16(bytes[:2])) }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs are what the router's interfaces may carry, and the memory that
-// these share with us.
+// programs are those that the router's interfaces may carry, and the memory that
+// they share with us.
 //
 //	frame from a node ──▶ XDP: pass or lose ──▶ tc ingress, the client's: edge ──▶ kernel
 //	frame to a node ◀── tc egress: loseOut ◀── kernel
@@ -38,13 +38,13 @@ const (
 	atEdge      = int16(unsafe.Offsetof(shared{}.edge))
 )
 
-// What a program of either kind returns (linux/bpf.h, linux/pkt_cls.h).
+// Return values of programs of either kind (linux/bpf.h, linux/pkt_cls.h).
 const (
 	xdpDrop, xdpPass = 1, 2
 	tcPass, tcDrop   = 0, 2
 )
 
-// load fills p; what it opened is closed by close, also after an error.
+// load fills p; close closes the files that it opened, also after an error.
 func (p *programs) load() (err error) {
 	if p.array, err = newArray(uint32(unsafe.Sizeof(shared{}))); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (p *programs) close() error {
 	return errors.Join(errs...)
 }
 
-// passing is the smallest program there is. A veth end takes what its peer
-// returns by XDP_TX only from NAPI, and the kernel wakes NAPI for it only if an
+// passing is the smallest program there is. A veth end takes the frames that
+// its peer returns by XDP_TX only from NAPI, and the kernel wakes NAPI for it only if an
 // XDP program sits on the end: GRO alone makes the driver queue the frames and
 // forget them until some other frame comes (veth_xdp_flush, measured on 6.18).
 // So each of the router's ends carries this at least.
@@ -110,7 +110,7 @@ func (b *Bed) receive(name string, program *os.File) error {
 }
 
 // filter puts a tc program on an interface: netlink.HANDLE_MIN_INGRESS sees
-// what arrives after XDP, HANDLE_MIN_EGRESS what leaves.
+// packets that arrive after XDP, HANDLE_MIN_EGRESS packets that leave.
 func (s *space) filter(name string, where uint32, program *os.File) error {
 	link, err := s.netlink.LinkByName(name)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Kill lets a host die at once: an LB, a server with what is Behind it, or a
+// Kill lets a host die at once: an LB, a server with the application Behind it, or a
 // transit. Its cable goes first, so that nothing it held sends a goodbye, no FIN
 // and no RST; then its processes end by SIGKILL, and its namespace and pins
-// disappear. The router turns to the other next hops in the same instant. What
-// this process itself has open inside stays open, cut off.
+// disappear. The router turns to the other next hops in the same instant. Sockets
+// of this process inside stay open, cut off.
 func (b *Bed) Kill(n *Node) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *Bed) mortal(n *Node) error {
 	return nil
 }
 
-// bury removes what there is of a node, be it whole or half built.
+// bury removes a node, be it whole or half built.
 func (b *Bed) bury(n *Node) error {
 	errs := []error{b.Router.space.cut(n.Link)}
 	for _, dying := range []*Node{n.app, n} {

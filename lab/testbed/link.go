@@ -121,8 +121,8 @@ func (s *space) dress(name string) error {
 }
 
 // start brings an interface up and stops GRO from joining frames, wherever it
-// is on (an XDP program turns it on, too): a capture shows and a counter counts
-// what was on the link.
+// is on (an XDP program turns it on, too): captures and counters have the frames
+// that were on the link.
 func (s *space) start(name string) error {
 	const nothingFits = 1 // bytes
 	link, err := s.netlink.LinkByName(name)

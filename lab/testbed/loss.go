@@ -10,7 +10,7 @@ import (
 
 // Frames are lost on the router's end of each link: those from the node before
 // the router sees them, those to the node after it has sent them. So both ends'
-// own programs see what a bad cable would show them.
+// programs see the same losses as with a bad cable.
 
 const maxLoss = 0.5 // each way; TCP hardly moves beyond
 

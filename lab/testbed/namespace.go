@@ -73,11 +73,11 @@ func shareNamespaceDir() error {
 	return wrap("testbed: share "+namespaceDir, unix.Mount("", namespaceDir, "none", unix.MS_SHARED|unix.MS_REC, ""))
 }
 
-func wrap(what string, err error) error {
+func wrap(action string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", action, err)
 }
 
 // space is a namespace while the bed is being built: the ways into it that do

@@ -23,13 +23,13 @@ type Node struct {
 	gateway, gateway4 netip.Addr // the router on that link
 	plan              plan
 	space             space
-	app               *Node // what Behind put behind it
-	kind              Kind  // of what is itself Behind a server
+	app               *Node // the node that Behind put behind it
+	kind              Kind  // of a node that is itself Behind a server
 	dead              bool  // guarded by bed.mu
 	bed               *Bed
 }
 
-// Traffic is what crossed an interface. A frame that XDP sends back counts as
+// Traffic counts the frames that crossed an interface. A frame that XDP sends back counts as
 // received and as sent.
 type Traffic struct {
 	RxPackets, TxPackets uint64
@@ -70,7 +70,7 @@ func (n *Node) path() string { return filepath.Join(namespaceDir, n.Namespace) }
 func (n *Node) Loopback() netip.Addr { return host(n.Locator, 1) }
 
 // Do runs f on the calling goroutine with its thread inside the namespace.
-// What f creates (sockets, files below /proc/net) belongs there for good;
+// Sockets and files below /proc/net that f opens belong there for good;
 // goroutines that f starts do not run there.
 func (n *Node) Do(f func() error) error {
 	return elsewhere(func() error {

@@ -21,8 +21,8 @@ type ethtoolRequest struct {
 	_     [16]byte // the rest of the union
 }
 
-// offload makes a veth end send what a wire would carry: whole checksums and
-// frames within the MTU. The kernel leaves the checksum of a locally made
+// offload makes a veth end send frames as on a wire: whole checksums and
+// lengths within the MTU. The kernel leaves the checksum of a locally made
 // packet partial for the device to finish; veth never does, so a program that
 // sends the packet elsewhere (XDP_TX, redirect) would freeze it wrong.
 func (s *space) offload(name string) error {

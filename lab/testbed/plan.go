@@ -22,14 +22,14 @@ type plan struct {
 	loopback []netip.Prefix          // addresses of its lo
 	device   []netip.Prefix          // further addresses of its eth0
 	sources  []netip.Addr            // preferred sources of its default routes
-	routed   []netip.Prefix          // what the router sends its way
+	routed   []netip.Prefix          // the prefixes that the router sends its way
 	mtu      int                     // of the router's routes to it; 0 = the link's
-	end      *netlink.SEG6LocalEncap // what its kernel does at its SID, if it has one
+	end      *netlink.SEG6LocalEncap // its kernel's behaviour at its SID, if it has one
 }
 
 // quiet spares every namespace the second that duplicate address detection
 // takes, and the router solicitations without an answer. A namespace inherits the
-// machine's rp_filter, which would drop what comes back another way.
+// machine's rp_filter, which would drop packets that come back another way.
 func quiet() []sysctl {
 	return []sysctl{
 		{"net/ipv6/conf/all/accept_dad", "0"},
@@ -88,8 +88,8 @@ func planServer(n *Node, i int) {
 	}
 }
 
-// serving is what a namespace needs that has the VIPs and listens there. It
-// must not tell its link that it has them: by itself Linux answers ARP for any
+// serving are the settings of a namespace that has the VIPs and listens there. It
+// must not announce the VIPs on its link: by default Linux answers ARP for any
 // address of the machine, and asks with any as the sender.
 func serving() []sysctl {
 	return []sysctl{
@@ -100,7 +100,7 @@ func serving() []sysctl {
 	}
 }
 
-// validate refuses what no bed can be built from.
+// validate returns an error for a configuration that no bed can be built from.
 func (c Config) validate() error {
 	switch {
 	case c.Servers < 1 || c.Servers > MaxServers:

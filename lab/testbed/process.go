@@ -26,7 +26,7 @@ type Process struct {
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // what Wait returns; valid once done is closed
+	err  error // returned by Wait; valid once done is closed
 }
 
 // Start runs a program inside the node with this process's environment; its
@@ -96,7 +96,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed once the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end and returns what exec.Cmd.Wait did.
+// Wait waits for the end and returns the error of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
@@ -123,7 +123,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Log returns what the process has written so far, trimmed.
+// Log returns the process's output so far, trimmed.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(p.LogFile)
 	if err != nil {

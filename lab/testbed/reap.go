@@ -56,7 +56,7 @@ func claim() (dir *os.File, run string, err error) {
 	}
 }
 
-// Reap removes what runs left behind whose process is gone: processes inside
+// Reap removes the remains of runs without their process: processes inside
 // their namespaces (and no others), the namespaces, their files. It returns
 // how many runs it removed. Up calls it first.
 func Reap() (removed int, err error) {
@@ -127,9 +127,8 @@ func identify(path string) (identity, error) {
 	return identity{st.Dev, st.Ino}, err
 }
 
-// endStrays ends all processes whose network namespace is one of the run's,
-// ours excepted: children of what was started there, and whatever else moved
-// in. They have the given time to obey SIGTERM; with none they are killed.
+// endStrays ends all processes in the run's network namespaces, except this
+// one: descendants of processes started there, and processes that moved in. They have the given time to obey SIGTERM; with none they are killed.
 func endStrays(run string, grace time.Duration) error {
 	paths, err := namespaces(run)
 	if err != nil {

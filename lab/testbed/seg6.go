@@ -40,24 +40,24 @@ func planTransit(n *Node, j int) {
 	}
 }
 
-// Action is what an agentless server's kernel does at its SID (RFC 8986 §4).
+// Action is the behaviour of an agentless server's kernel at its SID (RFC 8986 §4).
 type Action int
 
 const (
 	// DT6 decapsulates IPv6 and looks the inner destination up in the table
 	// of local addresses: for the VIP on the server's lo.
 	DT6 Action = iota
-	// DX6 decapsulates IPv6 and sends the packet to what is Behind the server:
+	// DX6 decapsulates IPv6 and sends the packet to the node Behind the server:
 	// Linux delivers nothing of it to its own lo.
 	DX6
-	// DX4 decapsulates IPv4 and sends the packet to what is Behind the
+	// DX4 decapsulates IPv4 and sends the packet to the node Behind the
 	// server, or else to the VIP on its lo.
 	DX4
 )
 
 // Agentless makes a server a plain SRv6 host: without an agent its kernel ends
-// the SID locator:d7:: by this action, which replaces the one before. What is
-// to be Behind the server is put there first. End.DT4 and End.DT46 would want
+// the SID locator:d7:: by this action, which replaces the one before. A node
+// Behind the server is made first. End.DT4 and End.DT46 would want
 // a VRF, which not every kernel has.
 func (b *Bed) Agentless(server *Node, action Action) error {
 	b.mu.Lock()
@@ -84,8 +84,8 @@ func (b *Bed) Agentless(server *Node, action Action) error {
 
 // encap is the kernel's name for the action on this server. The next hop is
 // the VIP itself, to which the server has a route: to lo, or by way of the
-// application, whose own address would do for DX6 but not for DX4 (Linux
-// then asks the link for the VIP).
+// application. The application's address would do for DX6 but not for DX4
+// (Linux then asks the link for the VIP).
 func (a Action) encap(server *Node) (*netlink.SEG6LocalEncap, error) {
 	plain := server.app == nil
 	routed := !plain && server.app.kind == RoutedVeth

@@ -75,8 +75,8 @@ func (b Bulk) Run(ctx context.Context, duration time.Duration) ([]Transfer, erro
 	return t.Stop(), ctx.Err()
 }
 
-// Bytes tells how far each stream is, in the order of Dial.From. An upload
-// counts what it has sent; a stream that is stuck stops counting.
+// Bytes returns the progress of each stream, in the order of Dial.From. An upload
+// counts the bytes that it has sent; a stream that is stuck stops counting.
 func (t *Transfers) Bytes() []int64 {
 	moved := make([]int64, len(t.streams))
 	for i, s := range t.streams {
@@ -85,8 +85,8 @@ func (t *Transfers) Bytes() []int64 {
 	return moved
 }
 
-// Stop ends all streams in good order: what is under way arrives. Whichever is
-// stuck is given its Timeout.
+// Stop ends all streams in good order: bytes under way arrive. A stuck stream
+// is given its Timeout.
 func (t *Transfers) Stop() []Transfer {
 	t.once.Do(func() { close(t.stop) })
 	t.running.Wait()
@@ -114,7 +114,7 @@ func (s *stream) transfer() Transfer {
 	if s.err != nil {
 		t.Cause = s.err.Error()
 	}
-	// What a send and an end say after a RST. A FIN before it would not have
+	// Errors of a send and of a shutdown after a RST. A FIN before it would not have
 	// broken an upload.
 	if errors.Is(s.err, unix.EPIPE) || errors.Is(s.err, unix.ENOTCONN) {
 		t.Outcome = Reset
@@ -172,7 +172,7 @@ func (s *stream) upload(stop <-chan struct{}) error {
 	return s.verdict(in)
 }
 
-// verdict ends an upload and compares what was sent with what came.
+// verdict ends an upload and compares the bytes sent with the bytes received.
 func (s *stream) verdict(in *bufio.Reader) error {
 	s.wait()
 	if err := s.conn.(*net.TCPConn).CloseWrite(); err != nil {

@@ -12,8 +12,8 @@ import (
 // BulkServer is the far side of Bulk. A connection begins with a line and is
 // sent the server's name:
 //
-//	put <stream>   the client sends the stream's pattern up to its FIN and is
-//	               told how many bytes came and what was wrong with them
+//	put <stream>   the client sends the stream's pattern up to its FIN and gets
+//	               the number of bytes received and the error in them
 //	get <stream>   the server sends the pattern until the client's FIN
 type BulkServer struct {
 	name  string

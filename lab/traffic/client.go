@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Request is one connection to make: when it is due, what service it asks for
-// and from which address. Without From the kernel chooses.
+// Request is one connection to make: when it is due, the service time that it asks for
+// and the client's address. Without From the kernel chooses.
 type Request struct {
 	At, Service time.Duration
 	From        netip.AddrPort
@@ -29,7 +29,7 @@ type Client struct {
 	Progress func(done, total int) // called at most ten times a second, and at the end; nil: none
 }
 
-// Result is what a run recorded, in order of the requests.
+// Result holds a run's rows, in order of the requests.
 type Result struct {
 	Rows     []Row
 	Schedule Schedule

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// conns are what a server of long connections has open, so that Close can end
-// it all.
+// conns are the connections that a server of long connections has open, so that
+// Close can end them all.
 type conns struct {
 	mu       sync.Mutex
 	open     map[io.Closer]bool

@@ -7,7 +7,7 @@ import (
 )
 
 // Cores is one Machine in virtual time. All that run get the same service, so
-// one number tells what everyone has got: the attained service V,
+// one number is the service of each of them: the attained service V,
 //
 //	dV/dt = min(1, cores/n)    with n requests running
 //

@@ -87,7 +87,7 @@ func (d Dial) begin(ctx context.Context, began time.Time, i, fd int) error {
 	return connect(fd, sockaddr(d.To))
 }
 
-// settle takes over a socket whose SYN has left and waits for the answer.
+// settle takes over a socket after its SYN has left and waits for the answer.
 func settle(ctx context.Context, fd int, deadline time.Time) (net.Conn, error) {
 	file := os.NewFile(uintptr(fd), "connection")
 	defer file.Close() // silent has a copy

@@ -21,7 +21,7 @@ type Drops struct {
 	SYNRetransmits  uint64 // SYNs and SYN-ACKs sent again
 }
 
-// Since returns what was added after before.
+// Since returns the drops after before.
 func (d Drops) Since(before Drops) Drops {
 	return Drops{
 		ListenDrops:     d.ListenDrops - before.ListenDrops,

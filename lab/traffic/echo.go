@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// Echo is a TCP server whose connections live long. It answers each line
+// Echo is a TCP server of long connections. It answers each line
 //
 //	<id> <n>
 //
 // with its own name before it, for as long as the client likes, and never
-// speaks first: an idle connection stays open and silent. Its books tell
-// whether a connection was served once, and by whom.
+// speaks first: an idle connection stays open and silent. Its books show
+// whether a connection was served once, and by which server.
 type Echo struct {
 	name  string
 	conns conns
@@ -53,7 +53,7 @@ func (e *Echo) Opened() map[string]int {
 }
 
 // Accepted returns, by the client's address, how many connections have come,
-// those that never said a word included: a client served twice shows here even
+// silent connections included: a client served twice shows here even
 // if it speaks to one server only.
 func (e *Echo) Accepted() map[netip.AddrPort]int {
 	e.mu.Lock()

@@ -19,28 +19,28 @@ import (
 type EchoUDP struct {
 	name string
 
-	mu     sync.Mutex
-	socks  []*net.UDPConn
-	closed bool
-	heard  []Datagram
+	mu       sync.Mutex
+	socks    []*net.UDPConn
+	closed   bool
+	received []Datagram
 }
 
-// Datagram is one that was answered.
+// Datagram is an answered datagram.
 type Datagram struct {
 	From netip.AddrPort
 	To   netip.Addr // the service's address, even if the socket listens on all
 	ID   string
-	Text string // what came after the id
+	Text string // after the id
 }
 
 // NewEchoUDP returns a server that Serve makes answer. A name has no spaces.
 func NewEchoUDP(name string) *EchoUDP { return &EchoUDP{name: name} }
 
-// Heard lists the datagrams answered so far, in that order.
-func (e *EchoUDP) Heard() []Datagram {
+// Received lists the datagrams answered so far, in that order.
+func (e *EchoUDP) Received() []Datagram {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.heard)
+	return slices.Clone(e.received)
 }
 
 // Serve answers on conn, bound to the service's address or to all, until Close,
@@ -97,14 +97,14 @@ func (e *EchoUDP) answer(conn *net.UDPConn, datagram, control []byte, from netip
 	to := destination(control)
 	id, text, _ := strings.Cut(string(datagram), " ")
 	e.mu.Lock()
-	e.heard = append(e.heard, Datagram{From: plain(from), To: to, ID: id, Text: text})
+	e.received = append(e.received, Datagram{From: plain(from), To: to, ID: id, Text: text})
 	e.mu.Unlock()
 	// An error means that there is no way back: no peer to report to.
 	_, _, _ = conn.WriteMsgUDPAddrPort([]byte(e.name+" "+string(datagram)), control, from)
 }
 
-// prepareUDP makes the kernel say to which address a datagram came, and keep
-// those of 5,000 clients that speak at once: by default it drops the 257th.
+// prepareUDP makes the kernel report the address to which a datagram came, and keep
+// the datagrams of 5,000 clients that send at once: by default it drops the 257th.
 func prepareUDP(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -114,18 +114,18 @@ func prepareUDP(conn *net.UDPConn) error {
 	if conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Is4() {
 		level, option = unix.IPPROTO_IP, unix.IP_PKTINFO
 	}
-	var told, kept error
+	var asked, kept error
 	err = raw.Control(func(fd uintptr) {
-		told = os.NewSyscallError("ask for destinations", unix.SetsockoptInt(int(fd), level, option, 1))
+		asked = os.NewSyscallError("ask for destinations", unix.SetsockoptInt(int(fd), level, option, 1))
 		kept = os.NewSyscallError("set SO_RCVBUFFORCE (needs CAP_NET_ADMIN)",
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20))
 	})
-	return errors.Join(err, told, kept)
+	return errors.Join(err, asked, kept)
 }
 
 // destination reads the control message (RFC 3542 §6.2, ip(7)) and makes of it
 // the one that sends from there: the same, but by any interface, since the
-// answer to what came in by lo or eth0 goes where the route leads.
+// answer to a datagram that came in by lo or eth0 goes where the route leads.
 func destination(control []byte) netip.Addr {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) != 1 {
@@ -135,7 +135,7 @@ func destination(control []byte) netip.Addr {
 	var addr, device []byte
 	switch len(data) {
 	case unix.SizeofInet4Pktinfo:
-		device, addr = data[:4], data[8:12] // and ipi_spec_dst, the source of what is sent, is the same
+		device, addr = data[:4], data[8:12] // and ipi_spec_dst, the source of the answer, is the same
 	case unix.SizeofInet6Pktinfo:
 		addr, device = data[:16], data[16:20]
 	default:

@@ -65,7 +65,7 @@ func TestDatagramsAreAnsweredFromTheServicesAddress(t *testing.T) {
 				t.Logf("an exchange of %d flows took %v", n, time.Since(began))
 				assertOutcomes(t, answers, map[Outcome]int{OK: n})
 			}
-			assertHeard(t, echo.Heard(), to.Addr(), from(c.to, n))
+			assertHeard(t, echo.Received(), to.Addr(), from(c.to, n))
 			if flows.Servers()[n-1] != "s1" {
 				t.Errorf("held by %q, want s1", flows.Servers()[n-1])
 			}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchange takes over a connection whose SYN has left, up to its close. The row
+// exchange takes over a connection after its SYN has left, up to its close. The row
 // is booked unless the run was cancelled before it was complete.
 func (r *run) exchange(ctx context.Context, fd int, row Row) {
 	// A non-blocking descriptor goes to Go's poller: waiting costs no thread.

@@ -22,7 +22,7 @@ type Flood struct {
 }
 
 // Run returns after For. When ctx ends or the interface fails, it returns the
-// error and what was sent so far.
+// error and the frames sent so far.
 func (f Flood) Run(ctx context.Context) (Sent, error) {
 	var syns *synMaker
 	err := inside(f.Enter, func() error {

@@ -17,7 +17,7 @@ import (
 // others of a test.
 type flow struct {
 	conn    net.Conn // nil: dead
-	id, end string   // end: what ends a message
+	id, end string   // end: the end of a message
 	next    func() (string, error)
 	mortal  bool // an end is for ever
 	server  string
@@ -91,8 +91,8 @@ func (f *flow) parse(text string) (server string, round int, err error) {
 	return fields[0], round, err
 }
 
-// standing is how a flow stands after an exchange that ended so. EPIPE is what a
-// send fails after a FIN and a RST, and the FIN came first.
+// standing is how a flow stands after an exchange that ended so. EPIPE is the error of a
+// send after a FIN and a RST, and the FIN came first.
 func standing(err error) Outcome {
 	switch outcome := outcomeOf(err); {
 	case errors.Is(err, io.EOF), errors.Is(err, unix.EPIPE):

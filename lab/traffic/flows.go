@@ -17,7 +17,7 @@ const (
 	Silent Outcome = "silent" // no answer in time; a later one may come
 )
 
-// Answer is what one flow got in an exchange.
+// Answer is the outcome of one flow's exchange.
 type Answer struct {
 	From    netip.AddrPort // the client's end
 	Server  string         // the server that answered; empty: none

@@ -18,9 +18,9 @@ type Forge struct {
 	Enter     func() error       // as Client's
 }
 
-// Sent is what really left.
+// Sent counts the frames that really left.
 type Sent struct {
-	Frames  int // that the interface took; what it drops at once, for want of room or of a far end, does not count
+	Frames  int // that the interface took; frames that it drops at once, for want of room or of a far end, do not count
 	Elapsed time.Duration
 }
 
@@ -28,7 +28,7 @@ type Sent struct {
 func (s Sent) Rate() float64 { return float64(s.Frames) / s.Elapsed.Seconds() }
 
 // Run returns when all has been sent. When ctx ends or the interface fails, it
-// returns the error and what was sent so far. A frame that finds the interface's
+// returns the error and the frames sent so far. A frame that finds the interface's
 // queue full is sent again.
 func (f Forge) Run(ctx context.Context) (sent Sent, err error) {
 	if f.Frames <= 0 && f.For <= 0 {

@@ -77,7 +77,7 @@ func (out *injector) send(first, n int, frame func(int) []byte) (sent int, err e
 }
 
 // flush sends the first n frames. The kernel names an error only if it is the
-// first frame's, so what is left over is asked for again.
+// first frame's, so the remaining frames are sent again.
 func (out *injector) flush(n int) (sent int, err error) {
 	for sent < n {
 		left, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(out.fd),

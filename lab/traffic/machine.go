@@ -1,15 +1,15 @@
 // Package load makes traffic and takes it: an open-loop client that sends each
 // request when it is due and reports when it could not, and an HTTP server
-// whose service times are slept on virtual cores, so that 48 two-core servers
-// fit on two real ones (docs/testbed.md). What a run recorded is replayed exactly
+// with service times that are slept on virtual cores, so that 48 two-core servers
+// fit on two real ones (docs/testbed.md). The rows of a run are replayed exactly
 // by Replay: the yardstick of how true the measured times are.
 //
-// What must survive failures (docs/failures.md) is seen by flows that live long
-// (Flows and Echo), by streams of which every byte is checked (Bulk) and by
-// Steady requests; what must not do harm is Forge's and Flood's.
+// Long flows (Flows and Echo), streams of which every byte is checked (Bulk) and
+// Steady requests show whether connections survive failures (docs/failures.md);
+// Forge and Flood send the packets that must not do harm.
 package traffic
 
-// Machine is what one server has.
+// Machine is the capacity of one server.
 type Machine struct {
 	Cores      int
 	Workers    int // requests it has in hand at once; the others wait in order of arrival

@@ -2,7 +2,7 @@ package traffic
 
 import "time"
 
-// pacer spreads what leaves at a rate. It has no clock.
+// pacer spreads frames at a rate. It has no clock.
 type pacer struct {
 	rate  float64 // a second; 0: no pace
 	given int
@@ -23,7 +23,7 @@ func (p *pacer) due(now time.Duration) int {
 }
 
 // rest is how long to sleep after so many of the due have left. Twice a
-// millisecond is what lets it catch up; a device whose queue is full needs less
+// millisecond lets it catch up; a device with a full queue needs less
 // to empty it.
 func (p *pacer) rest(due, left int) time.Duration {
 	switch {

@@ -16,14 +16,14 @@ type pattern struct {
 	at    int64 // right so far
 }
 
-// chunk is what a transfer moves at a time.
+// chunk is the size of a transfer's reads and writes.
 const chunk = 64 << 10
 
 func newPattern(name string) *pattern {
 	return &pattern{bytes: rand.NewChaCha8(sha256.Sum256([]byte(name)))}
 }
 
-// check compares what came with what should have.
+// check compares the bytes received with the pattern.
 func (p *pattern) check(got []byte) error {
 	if cap(p.want) < len(got) {
 		p.want = make([]byte, len(got))

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Replay serves again, in virtual time and without any network, what each server
-// served: rows at their intended starts, with their services, on the server that
+// Replay serves again, in virtual time and without any network, the requests of
+// each server: rows at their intended starts, with their services, on the server that
 // answered them, each a Machine. It returns their response times in the order of
-// rows; rows without an answer have 0. What the measured latencies have more
+// rows; rows without an answer have 0. The excess of the measured latencies
 // is the network's, the system's and the measurement's share.
 func Replay(rows []Row, m Machine) []time.Duration {
 	responses := make([]time.Duration, len(rows))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Row is what is known of one request. Instants count from the start of the run.
+// Row is the record of one request. Instants count from the start of the run.
 type Row struct {
 	ID             int            // its place in the trace, sent as X-Proffer-Id
 	From           netip.AddrPort // the client's end of the connection
@@ -13,7 +13,7 @@ type Row struct {
 	Started        time.Duration  // when its SYN left
 	Connected      time.Duration  // when its SYN-ACK was seen; 0: never
 	Done           time.Duration  // when the whole answer was there, or the failure
-	Service        time.Duration  // what one core works on it
+	Service        time.Duration  // one core's work on it
 	Server         string         // the server that answered; empty: none
 	Outcome        Outcome
 	SYNRetransmits int    // before it was connected

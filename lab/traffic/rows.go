@@ -60,7 +60,7 @@ func WriteRows(w io.Writer, rows []Row) error {
 	return nil
 }
 
-// ReadRows reads what WriteRows wrote.
+// ReadRows reads the output of WriteRows.
 func ReadRows(r io.Reader) ([]Row, error) {
 	file, columns := csv.NewReader(r), columns()
 	file.FieldsPerRecord = len(columns)
@@ -140,7 +140,7 @@ func text[T ~string](name string, field func(*Row) *T) column {
 	}
 }
 
-// A client whose address the kernel chose is not known.
+// The address of a client is unknown if the kernel chose it.
 func writeClient(r *Row) string {
 	if !r.From.IsValid() {
 		return ""

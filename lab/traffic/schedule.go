@@ -9,7 +9,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// ErrLate is in the error of a run whose requests did not leave on time.
+// ErrLate is in the error of a run with requests that did not leave on time.
 var ErrLate = errors.New("the generator could not keep its schedule")
 
 // Schedule states how late the generator sent its requests: Started − Intended.

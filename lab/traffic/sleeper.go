@@ -53,7 +53,7 @@ func (s *sleeper) ring(now time.Duration) {
 	s.settle(now)
 }
 
-// settle wakes what is done by now and sets the alarm to the next completion.
+// settle wakes the requests that are done by now and sets the alarm to the next completion.
 // The caller holds mu.
 func (s *sleeper) settle(now time.Duration) {
 	for _, done := range s.cores.Advance(now) {

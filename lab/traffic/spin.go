@@ -13,7 +13,7 @@ const slice = time.Millisecond
 
 // Spin keeps one CPU busy for a share of every millisecond, 0 to 1, until ctx
 // ends, and returns the CPU time that it got: less than it asked for where
-// others wanted the CPU too. What a slice did not get is not made up for.
+// others wanted the CPU too. A slice's missing time is not made up for.
 func Spin(ctx context.Context, share float64) (burnt time.Duration) {
 	runtime.LockOSThread() // the clock is the thread's
 	defer runtime.UnlockOSThread()

@@ -19,7 +19,7 @@ type timer struct {
 	file *os.File // fd's owner
 }
 
-// never is the delay, or the instant, of what is not set.
+// never is the delay, or the instant, of a timer that is not set.
 const never = time.Duration(1<<63 - 1)
 
 func newTimer() (*timer, error) {
@@ -30,7 +30,7 @@ func newTimer() (*timer, error) {
 	return &timer{fd: fd, file: os.NewFile(uintptr(fd), "timerfd")}, nil
 }
 
-// set replaces what was set before: wake after delay, at once if that is not
+// set replaces the earlier setting: wake after delay, at once if that is not
 // positive, or never. Not after close: the descriptor may be another's by then.
 func (t *timer) set(delay time.Duration) {
 	var when unix.ItimerSpec // zero disarms
