@@ -10,8 +10,8 @@ import (
 // layers lists every package from the bottom; one may import only those of the
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
-	{"topo"},
-	{"lab/queue", "lab/stats", "lab/trace", "policy", "weights"},
+	{"schema", "topo"},
+	{"lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "plan", "proof/fsm", "proof/oracle"},
 	{"api", "dataplane/agent", "dataplane/lb", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},

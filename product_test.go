@@ -8,7 +8,7 @@ import (
 
 // apart are the folders whose packages are no part of the product, which an
 // operator trusts with CAP_BPF.
-var apart = []string{"lab", "proof", "e2e", "dataplane/bench", "cmd/proffer-lab", "cmd/internal/clitest"}
+var apart = []string{"lab", "proof", "e2e", "dataplane/bench", "cmd/proffer-lab", "cmd/internal/clitest", "schema/schematest"}
 
 func isProduct(pkg string) bool {
 	for _, dir := range apart {

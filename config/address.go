@@ -6,33 +6,29 @@ import (
 	"net"
 	"net/netip"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
 // ParseLocator reads the locator of a node, as the files spell it.
 func ParseLocator(s string) (netip.Prefix, error) {
-	k := locator()
-	p, err := k.read(s)
-	if err != nil {
-		return p, errors.New(k.refusal(s, err))
-	}
-	return p, nil
+	return locator().Parse(s)
 }
 
-func locator() kind[netip.Prefix] {
+func locator() schema.Kind[netip.Prefix] {
 	const want = "an IPv6 /64 prefix such as 5f00:0:1:1::/64"
-	return kind[netip.Prefix]{want, asText, func(s string) (netip.Prefix, error) {
+	return schema.Text(want, func(s string) (netip.Prefix, error) {
 		if p, err := netip.ParsePrefix(s); err != nil || p.Bits() != 64 {
-			return netip.Prefix{}, errNot
+			return netip.Prefix{}, schema.ErrNot
 		}
 		return prefix(s)
-	}}
+	})
 }
 
 // domain is a prefix of SR nodes. A prefix around all addresses would be no
 // domain at all.
-func domain() kind[netip.Prefix] {
-	return kind[netip.Prefix]{"an IPv6 prefix such as 5f00:0:1::/48", asText, prefix}
+func domain() schema.Kind[netip.Prefix] {
+	return schema.Text("an IPv6 prefix such as 5f00:0:1::/48", prefix)
 }
 
 // prefix reads an IPv6 prefix that packets can come from and go to.
@@ -40,7 +36,7 @@ func prefix(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil || !p.Addr().Is6():
-		return netip.Prefix{}, errNot
+		return netip.Prefix{}, schema.ErrNot
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf("has bits behind the prefix (write %s)", p.Masked())
 	case unusable(p.Addr()) != "":
@@ -49,21 +45,21 @@ func prefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func vip() kind[netip.Addr] {
+func vip() schema.Kind[netip.Addr] {
 	const want = "an IPv6 or IPv4 address that clients can reach, such as 2001:db8:f::1 or 192.0.2.1"
-	return kind[netip.Addr]{want, asText, address}
+	return schema.Text(want, address)
 }
 
 // sid is the address of a segment.
-func sid() kind[netip.Addr] {
+func sid() schema.Kind[netip.Addr] {
 	const want = "an IPv6 address such as 5f00:0:9:1::1"
-	return kind[netip.Addr]{want, asText, func(s string) (netip.Addr, error) {
+	return schema.Text(want, func(s string) (netip.Addr, error) {
 		a, err := address(s)
 		if err == nil && a.Is4() {
-			return a, errNot
+			return a, schema.ErrNot
 		}
 		return a, err
-	}}
+	})
 }
 
 // address reads one that packets can be sent to from elsewhere.
@@ -71,7 +67,7 @@ func address(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	switch {
 	case err != nil || a.Zone() != "":
-		return netip.Addr{}, errNot
+		return netip.Addr{}, schema.ErrNot
 	case a.Is4In6():
 		return netip.Addr{}, fmt.Errorf("is IPv4 written as IPv6 (write %s)", a.Unmap())
 	case unusable(a) != "":
@@ -100,13 +96,13 @@ func unusable(a netip.Addr) string {
 
 // mac is a unicast link-layer address: bit 0 of the first byte marks a group
 // (IEEE 802), and zero would say that there is none.
-func mac() kind[topo.MAC] {
+func mac() schema.Kind[topo.MAC] {
 	const want = "the link address of one host, such as 02:00:00:00:00:01"
-	return kind[topo.MAC]{want, asEither, func(s string) (topo.MAC, error) {
+	return schema.TextOrNumber(want, func(s string) (topo.MAC, error) {
 		hw, err := net.ParseMAC(s)
 		if err != nil || len(hw) != len(topo.MAC{}) || s[2] != ':' || hw[0]&1 != 0 || topo.MAC(hw) == (topo.MAC{}) {
-			return topo.MAC{}, errNot
+			return topo.MAC{}, schema.ErrNot
 		}
 		return topo.MAC(hw), nil
-	}}
+	})
 }

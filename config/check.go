@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
 // checkAgent finds the mistakes of an agent's file that no single value shows.
-func checkAgent(d *document, a *topo.Agent) {
+func checkAgent(d *schema.Document, a *topo.Agent) {
 	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
 	elsewhere := without(topo.Measures(), topo.Measure.Sockets)
@@ -18,37 +19,37 @@ func checkAgent(d *document, a *topo.Agent) {
 		vips.add(d, at+".vip", o.VIP)
 		checkOutside(d, at+".vip", o.VIP.Addr, a.Locator)
 		if o.Acceptance.Adapts() && o.Threshold > o.Workers {
-			d.failKey(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
+			d.Failf(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
 		switch {
 		case !o.Measure.Sockets():
 		case o.VIP.Protocol == topo.UDP:
-			d.failKey(at+".load", "%q counts open connections, and udp has none; want %s", o.Measure, elsewhere)
+			d.Failf(at+".load", "%q counts open connections, and udp has none; want %s", o.Measure, elsewhere)
 		case o.Owner != topo.Socket:
-			d.failKey(at+".load", "%q counts the sockets of this namespace, and owner is %s; want %s", o.Measure, o.Owner, elsewhere)
+			d.Failf(at+".load", "%q counts the sockets of this namespace, and owner is %s; want %s", o.Measure, o.Owner, elsewhere)
 		}
 	}
 }
 
-func checkNode(d *document, n topo.Node) {
+func checkNode(d *schema.Document, n topo.Node) {
 	domain := unique[netip.Prefix]{}
 	for i, p := range n.Domain {
 		domain.add(d, fmt.Sprintf("node.domain[%d]", i), p)
 	}
 }
 
-func checkOutside(d *document, key string, vip netip.Addr, own netip.Prefix) {
+func checkOutside(d *schema.Document, key string, vip netip.Addr, own netip.Prefix) {
 	if own.Contains(vip) {
-		d.failKey(key, "%q lies in this node's locator %s; want an address outside, for SIDs fill that prefix", vip, own)
+		d.Failf(key, "%q lies in this node's locator %s; want an address outside, for SIDs fill that prefix", vip, own)
 	}
 }
 
 // unique maps each value to the key that has it, where only one key may.
 type unique[T comparable] map[T]string
 
-func (u unique[T]) add(d *document, key string, v T) {
+func (u unique[T]) add(d *schema.Document, key string, v T) {
 	if first, taken := u[v]; taken {
-		d.failKey(key, "\"%v\" is already that of %s (line %d); want each only once", v, first, d.locate(first).line)
+		d.Failf(key, "\"%v\" is already that of %s (line %d); want each only once", v, first, d.Line(first))
 		return
 	}
 	u[v] = key

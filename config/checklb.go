@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
 // checkLB finds the mistakes of a load balancer's file that no single value shows.
-func checkLB(d *document, lb *topo.LB) {
+func checkLB(d *schema.Document, lb *topo.LB) {
 	checkNode(d, lb.Node)
 	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
 	hosts := map[netip.Prefix]bool{}
@@ -23,50 +24,50 @@ func checkLB(d *document, lb *topo.LB) {
 		checkPools(d, at, s, lb.Locator, hosts)
 	}
 	if len(hosts) > MaxServers {
-		d.failKey("services", "have %d servers together, with those of their history; want at most %d", len(hosts), MaxServers)
+		d.Failf("services", "have %d servers together, with those of their history; want at most %d", len(hosts), MaxServers)
 	}
 }
 
 // checkWire: an SRH of the papers' kind ends with the client's own destination,
 // which is IPv6, and speaks to an agent.
-func checkWire(d *document, at string, s topo.Service) {
+func checkWire(d *schema.Document, at string, s topo.Service) {
 	switch {
 	case s.Wire != topo.Insert:
 	case !s.Dispatch.Offers():
-		d.failKey(at+".wire", "%q goes only with dispatch: %s; want encap", s.Wire, with(topo.Dispatches(), topo.Dispatch.Offers))
+		d.Failf(at+".wire", "%q goes only with dispatch: %s; want encap", s.Wire, with(topo.Dispatches(), topo.Dispatch.Offers))
 	case s.VIP.Addr.Is4():
-		d.failKey(at+".wire", "%q needs IPv6 packets, and the vip is %s; want encap", s.Wire, s.VIP.Addr)
+		d.Failf(at+".wire", "%q needs IPv6 packets, and the vip is %s; want encap", s.Wire, s.VIP.Addr)
 	}
 }
 
-func checkVia(d *document, at string, s topo.Service, own netip.Prefix) {
+func checkVia(d *schema.Document, at string, s topo.Service, own netip.Prefix) {
 	for i, sid := range s.Via {
 		if own.Contains(sid) {
-			d.failKey(fmt.Sprintf("%s.via[%d]", at, i), "%q lies in this LB's own locator %s; want the SID of a node on the way", sid, own)
+			d.Failf(fmt.Sprintf("%s.via[%d]", at, i), "%q lies in this LB's own locator %s; want the SID of a node on the way", sid, own)
 		}
 	}
 }
 
 // checkFragments: fragments show no ports, so all packets of a VIP go to
 // the one pool that hashed has for it.
-func checkFragments(d *document, at string, s topo.Service, hashed map[netip.Addr]string) {
+func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[netip.Addr]string) {
 	if s.Fragments != topo.HashFragments {
 		return
 	}
 	first, taken := hashed[s.VIP.Addr]
 	switch {
 	case s.Dispatch.Signals():
-		d.failKey(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Signals))
+		d.Failf(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Signals))
 	case taken:
-		d.failKey(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
-			s.Fragments, first, d.locate(first).line, s.VIP.Addr)
+		d.Failf(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
+			s.Fragments, first, d.Line(first), s.VIP.Addr)
 	default:
 		hashed[s.VIP.Addr] = at + ".fragments"
 	}
 }
 
 // checkPools adds the locators of all servers, of now and before, to hosts.
-func checkPools(d *document, at string, s topo.Service, own netip.Prefix, hosts map[netip.Prefix]bool) {
+func checkPools(d *schema.Document, at string, s topo.Service, own netip.Prefix, hosts map[netip.Prefix]bool) {
 	pool := func(list string, servers []topo.Server) {
 		checkServers(d, list, servers, s.VIP.Addr, own)
 		for _, server := range servers {
@@ -78,23 +79,23 @@ func checkPools(d *document, at string, s topo.Service, own netip.Prefix, hosts 
 	for i, v := range s.History {
 		entry := fmt.Sprintf("%s.history[%d]", at, i)
 		if v.Version >= newer {
-			d.failKey(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, holder)
+			d.Failf(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, holder)
 		}
 		newer, holder = v.Version, entry
 		pool(entry+".servers", v.Servers)
 	}
 }
 
-func checkServers(d *document, list string, servers []topo.Server, vip netip.Addr, own netip.Prefix) {
+func checkServers(d *schema.Document, list string, servers []topo.Server, vip netip.Addr, own netip.Prefix) {
 	names, locators := unique[string]{}, unique[netip.Prefix]{}
 	for i, server := range servers {
 		at := fmt.Sprintf("%s[%d]", list, i)
 		names.add(d, at+".name", server.Name)
 		locators.add(d, at+".locator", server.Locator)
 		if server.Locator == own {
-			d.failKey(at+".locator", "%q is the locator of this LB; want the server's own", server.Locator)
+			d.Failf(at+".locator", "%q is the locator of this LB; want the server's own", server.Locator)
 		} else if server.Locator.Contains(vip) {
-			d.failKey(at+".locator", "%q contains the service's vip %s; want a prefix of SIDs only", server.Locator, vip)
+			d.Failf(at+".locator", "%q contains the service's vip %s; want a prefix of SIDs only", server.Locator, vip)
 		}
 	}
 }

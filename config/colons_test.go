@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 	"testing"
-
-	"proffer/topo"
 )
 
 // TestAddressesInFlowLists: an address means the same wherever it stands.
@@ -35,20 +33,5 @@ func TestAddressesInFlowLists(t *testing.T) {
 	want := struct{ via, domain string }{"[5f00:0:9:1::1 5f00:0:9:2::1 ::9]", "[5f00:0:1::/48 5f00:0:2::/47]"}
 	if via, domain := fmt.Sprint(got.Services[0].Via), fmt.Sprint(got.Domain); via != want.via || domain != want.domain {
 		t.Errorf("got %s and %s, want %v", via, domain, want)
-	}
-}
-
-// TestColonsThatEndKeys stay: joining is for text alone.
-func TestColonsThatEndKeys(t *testing.T) {
-	const want = "services[0].via[0]: is a mapping; want an IPv6 address"
-	for _, list := range []string{"[a: b]", `["a":b]`, "['a': b]", "[{a: b}]", "[{a: 5f00::1}]"} {
-		text := fmt.Sprintf("services:\n- {vip: 2001:db8::1, via: %s}\n", list)
-		wantRefusal(t, []byte(text), want)
-	}
-	var s topo.Service
-	doc := newDocument("x")
-	doc.parse([]byte("{name:a, vip: 2001:db8::1, port: 80, dispatch: hunt, servers: [{name: s:1, locator: 5f00::/64}]}"), service(&s))
-	if err := doc.err(); err != nil || s.Name != "a" || s.Servers[0].Name != "s:1" {
-		t.Errorf("%v, %+v", err, s)
 	}
 }

@@ -2,15 +2,13 @@
 // of topo, and back. It exists so that nothing behind it meets an impossible
 // value: its results can be loaded into the data plane as they are.
 //
-// The way of a file, and the order of this package's files:
+// The files of LB and agent, and those of their signal keys, are tables of keys that
+// schema reads:
 //
-//  1. yaml.go, colons.go: bytes → syntax tree, refusing files that could exhaust memory
-//  2. cursor.go: a node of the tree, and the errors found there
-//  3. entry.go: tables of keys read through cursors
-//  4. kind.go, address.go, row.go: the values of a key
-//  5. node.go, lb.go, agent.go, keys.go, farm.go: the tables of the files
-//  6. check.go, checklb.go, checkfarm.go: mistakes that no single value shows, such as
-//     duplicates
+//  1. kind.go, address.go, row.go: the values of a key
+//  2. node.go, lb.go, agent.go, keys.go: the tables; retired.go: keys of earlier files
+//  3. check.go, checklb.go: mistakes that no single value shows, such as duplicates
+//  4. marshal.go: the way back
 //
 // It is pure: bytes come in, no file is opened and no clock is read.
 package config
@@ -19,6 +17,7 @@ import (
 	"cmp"
 	"slices"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
@@ -28,16 +27,16 @@ const MaxServers = 4096
 // ParseLB reads the configuration of a load balancer. file is only a name for
 // errors. The servers of a service and of its history come out sorted by
 // locator; the keys of signals stay in the file that KeyFile names. The error
-// joins one *Error for each mistake found, in the order of the file.
+// joins one *schema.Error for each mistake found, in the order of the file.
 func ParseLB(file string, data []byte) (*topo.LB, error) {
 	lb := new(topo.LB)
-	doc := newDocument(file)
-	doc.parse(data, lbFile(lb))
-	if doc.ok() {
+	doc := &schema.Document{File: file, Retired: retired}
+	doc.Parse(data, lbFile(lb))
+	if doc.OK() {
 		completeLB(lb)
 		checkLB(doc, lb)
 	}
-	if err := doc.err(); err != nil {
+	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	for i := range lb.Services {
@@ -50,13 +49,13 @@ func ParseLB(file string, data []byte) (*topo.LB, error) {
 // of cores of a service that does not state it. Errors are as of ParseLB.
 func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
 	agent := new(topo.Agent)
-	doc := newDocument(file)
-	doc.parse(data, agentFile(agent))
-	if doc.ok() {
+	doc := &schema.Document{File: file, Retired: retired}
+	doc.Parse(data, agentFile(agent))
+	if doc.OK() {
 		completeAgent(agent, cpus)
 		checkAgent(doc, agent)
 	}
-	if err := doc.err(); err != nil {
+	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	return agent, nil

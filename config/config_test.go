@@ -2,26 +2,16 @@ package config
 
 import (
 	"net/netip"
-	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"proffer/schema/schematest"
 	"proffer/topo"
 )
 
 const cpus = 6 // no default of the files, so that a default is seen to come from here
-
-func read(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
 
 func vipAt(port uint16) topo.VIP {
 	return topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: port}
@@ -96,7 +86,7 @@ func TestParseLB(t *testing.T) {
 			},
 		},
 	} {
-		got, err := ParseLB(file, read(t, file))
+		got, err := ParseLB(file, schematest.Read(t, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +125,7 @@ func TestParseAgent(t *testing.T) {
 			},
 		},
 	} {
-		got, err := ParseAgent(file, read(t, file), cpus)
+		got, err := ParseAgent(file, schematest.Read(t, file), cpus)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,14 +137,14 @@ func TestParseAgent(t *testing.T) {
 
 func TestMarshalRoundTrip(t *testing.T) {
 	for _, file := range []string{"lb.yaml", "lb-short.yaml"} {
-		lb, err := ParseLB(file, read(t, file))
+		lb, err := ParseLB(file, schematest.Read(t, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		sameLB(t, lb)
 	}
 	for _, file := range []string{"agent.yaml", "agent-short.yaml"} {
-		agent, err := ParseAgent(file, read(t, file), cpus)
+		agent, err := ParseAgent(file, schematest.Read(t, file), cpus)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,18 +155,18 @@ func TestMarshalRoundTrip(t *testing.T) {
 // TestGoodFilesHaveEverything: a key or field that they left out could get lost
 // on the way to a noun and back, and no test would see it.
 func TestGoodFilesHaveEverything(t *testing.T) {
-	lb, err := ParseLB("lb.yaml", read(t, "lb.yaml"))
+	lb, err := ParseLB("lb.yaml", schematest.Read(t, "lb.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := ParseAgent("agent.yaml", read(t, "agent.yaml"), cpus)
+	agent, err := ParseAgent("agent.yaml", schematest.Read(t, "agent.yaml"), cpus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKeys(t, "lb.yaml", string(read(t, "lb.yaml")), lbFile(lb))
-	wantKeys(t, "MarshalLB", string(MarshalLB(lb)), lbFile(lb))
-	wantKeys(t, "agent.yaml", string(read(t, "agent.yaml")), agentFile(agent))
-	wantKeys(t, "MarshalAgent", string(MarshalAgent(agent)), agentFile(agent))
+	schematest.Keys(t, "lb.yaml", string(schematest.Read(t, "lb.yaml")), lbFile(lb))
+	schematest.Keys(t, "MarshalLB", string(MarshalLB(lb)), lbFile(lb))
+	schematest.Keys(t, "agent.yaml", string(schematest.Read(t, "agent.yaml")), agentFile(agent))
+	schematest.Keys(t, "MarshalAgent", string(MarshalAgent(agent)), agentFile(agent))
 	fields := map[string]bool{"topo.Node.Keys": true} // of another file
 	noteFields(reflect.ValueOf(*lb), fields)
 	noteFields(reflect.ValueOf(*agent), fields)
@@ -187,16 +177,6 @@ func TestGoodFilesHaveEverything(t *testing.T) {
 		if !set {
 			t.Errorf("%s is zero wherever it stands", field)
 		}
-	}
-}
-
-func wantKeys(t *testing.T, where, text string, keys []entry) {
-	t.Helper()
-	for _, e := range keys {
-		if !regexp.MustCompile(`[{ \n]` + e.key + `:`).MatchString("\n" + text) {
-			t.Errorf("%s does not have %s", where, e.key)
-		}
-		wantKeys(t, where, text, e.inside)
 	}
 }
 
@@ -236,7 +216,7 @@ func sameAgent(t *testing.T, want *topo.Agent) {
 }
 
 func TestCoresAreAtLeastOne(t *testing.T) {
-	agent, err := ParseAgent("agent.yaml", read(t, "agent-short.yaml"), 0)
+	agent, err := ParseAgent("agent.yaml", schematest.Read(t, "agent-short.yaml"), 0)
 	if err != nil || agent.Services[0].Cores != 1 {
 		t.Fatalf("%v, %+v", err, agent)
 	}
@@ -268,7 +248,7 @@ func TestAccepts(t *testing.T) {
 
 // TestMarshalLeavesDefaults: values of zero that a file may not have.
 func TestMarshalLeavesDefaults(t *testing.T) {
-	lb, err := ParseLB("lb.yaml", read(t, "lb-short.yaml"))
+	lb, err := ParseLB("lb.yaml", schematest.Read(t, "lb-short.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

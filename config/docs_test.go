@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/schema/schematest"
 	"proffer/topo"
 )
 
@@ -28,8 +29,8 @@ func TestOperatorsFiles(t *testing.T) {
 		t.Error(err)
 	}
 	uncommented := func(s string) string { return strings.ReplaceAll(s, "# ", "") }
-	wantKeys(t, "the LB's file", uncommented(lb), lbFile(new(topo.LB)))
-	wantKeys(t, "the agent's file", uncommented(agent), agentFile(new(topo.Agent)))
+	schematest.Keys(t, "the LB's file", uncommented(lb), lbFile(new(topo.LB)))
+	schematest.Keys(t, "the agent's file", uncommented(agent), agentFile(new(topo.Agent)))
 	said := regexp.MustCompile(`(?m)^ *(\w+): ([^ ]+) .*default (\S+)$`).FindAllStringSubmatch(lb+agent, -1)
 	for _, m := range said {
 		if m[2] != m[3] {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
@@ -23,50 +24,49 @@ func ParseAgentKeys(file string, data []byte) ([]topo.SignalKey, error) {
 	return parseKeys(file, data, agentKey)
 }
 
-func parseKeys(file string, data []byte, table func(*topo.SignalKey) []entry) ([]topo.SignalKey, error) {
+func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.Entry) ([]topo.SignalKey, error) {
 	var keys []topo.SignalKey
-	doc := newDocument(file)
-	doc.hidden = true
-	doc.parse(data, keysFile(&keys, table))
-	if doc.ok() {
+	doc := &schema.Document{File: file, Hidden: true}
+	doc.Parse(data, keysFile(&keys, table))
+	if doc.OK() {
 		checkKeys(doc, keys)
 	}
-	if err := doc.err(); err != nil {
+	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	return keys, nil
 }
 
-func keysFile(keys *[]topo.SignalKey, table func(*topo.SignalKey) []entry) []entry {
-	return []entry{need("keys", sequence(keys, 1, MaxKeys, table))}
+func keysFile(keys *[]topo.SignalKey, table func(*topo.SignalKey) []schema.Entry) []schema.Entry {
+	return []schema.Entry{schema.Need("keys", schema.Sequence(keys, 1, MaxKeys, table))}
 }
 
-func lbKey(k *topo.SignalKey) []entry    { return signalKey(k, "master") }
-func agentKey(k *topo.SignalKey) []entry { return signalKey(k, "server") }
+func lbKey(k *topo.SignalKey) []schema.Entry    { return signalKey(k, "master") }
+func agentKey(k *topo.SignalKey) []schema.Entry { return signalKey(k, "server") }
 
-func signalKey(k *topo.SignalKey, back string) []entry {
-	return []entry{
-		need("id", assign(whole(1, 255), func(n int) { k.ID = uint8(n) })),
-		need("farm", scalar(&k.Farm, hexKey("32 hex digits, the same on every node"))),
-		need(back, scalar(&k.Server, hexKey("32 hex digits; `proffer keys` makes them"))),
+func signalKey(k *topo.SignalKey, back string) []schema.Entry {
+	return []schema.Entry{
+		schema.Need("id", schema.Whole(1, 255).Set(func(n int) { k.ID = uint8(n) })),
+		schema.Need("farm", hexKey("32 hex digits, the same on every node").Into(&k.Farm)),
+		schema.Need(back, hexKey("32 hex digits; `proffer keys` makes them").Into(&k.Server)),
 	}
 }
 
-func candidateKey() kind[topo.Key] {
+func candidateKey() schema.Kind[topo.Key] {
 	return hexKey("32 hex digits, the same on every LB; make one with `openssl rand -hex 16`")
 }
 
-func hexKey(want string) kind[topo.Key] {
-	return kind[topo.Key]{want, asEither, func(s string) (key topo.Key, err error) {
+func hexKey(want string) schema.Kind[topo.Key] {
+	return schema.TextOrNumber(want, func(s string) (key topo.Key, err error) {
 		b, err := hex.DecodeString(s)
 		if err != nil || len(b) != len(key) {
-			return key, errNot
+			return key, schema.ErrNot
 		}
 		return topo.Key(b), nil
-	}}
+	})
 }
 
-func checkKeys(d *document, keys []topo.SignalKey) {
+func checkKeys(d *schema.Document, keys []topo.SignalKey) {
 	ids := unique[uint8]{}
 	for i, k := range keys {
 		ids.add(d, fmt.Sprintf("keys[%d].id", i), k.ID)

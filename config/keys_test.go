@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/schema/schematest"
 	"proffer/topo"
 )
 
@@ -19,7 +20,7 @@ var someKeys = []topo.SignalKey{
 func asAgent(lbKeys string) string { return strings.ReplaceAll(lbKeys, "master:", "server:") }
 
 func TestParseKeys(t *testing.T) {
-	text := string(read(t, "keys.yaml"))
+	text := string(schematest.Read(t, "keys.yaml"))
 	lb, err := ParseLBKeys("keys.yaml", []byte(text))
 	if err != nil || !reflect.DeepEqual(lb, someKeys) {
 		t.Errorf("%v, %v", err, lb)
@@ -107,7 +108,7 @@ func wantSilence(t *testing.T, err error, text string) {
 }
 
 func FuzzParseKeys(f *testing.F) {
-	good := string(read(new(testing.T), "keys.yaml"))
+	good := string(schematest.Read(f, "keys.yaml"))
 	f.Add(good)
 	f.Add(asAgent(good))
 	f.Add(strings.ReplaceAll(good, ": ", ":"))
@@ -115,7 +116,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		keys, err := ParseLBKeys("keys", []byte(text))
 		if err != nil {
-			positioned(t, err, text)
+			schematest.Positioned(t, err, text)
 			wantSilence(t, err, text)
 			return
 		}

@@ -1,6 +1,9 @@
 package config
 
-import "proffer/topo"
+import (
+	"proffer/schema"
+	"proffer/topo"
+)
 
 // Limits of one service.
 const (
@@ -11,50 +14,50 @@ const (
 )
 
 // lbFile is the table of a load balancer's file.
-func lbFile(lb *topo.LB) []entry {
+func lbFile(lb *topo.LB) []schema.Entry {
 	n := &lb.Node
-	return []entry{
-		need("node", mapping(node(n, optional("name", "lb", scalar(&n.Name, name()))))),
-		optional("control", "/run/proffer/lb.sock", scalar(&n.Control, socket())),
-		need("candidate_key", secret(&lb.CandidateKey, candidateKey())),
+	return []schema.Entry{
+		schema.Need("node", schema.Mapping(node(n, schema.Optional("name", "lb", schema.Name().Into(&n.Name))))),
+		schema.Optional("control", "/run/proffer/lb.sock", socket().Into(&n.Control)),
+		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey)),
 		signalKeys(n),
-		optional("flow_table", "{}", mapping(flowTable(&lb.Flows, "262144", within(1, topo.MaxAge)))),
-		need("services", sequence(&lb.Services, 1, topo.MaxServices, service)),
+		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge)))),
+		schema.Need("services", schema.Sequence(&lb.Services, 1, topo.MaxServices, service)),
 	}
 }
 
 // service has no fallback for its name: that is its VIP and port.
-func service(s *topo.Service) []entry {
+func service(s *topo.Service) []schema.Entry {
 	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
-	return []entry{
-		optional("name", "", scalar(&s.Name, name())),
-		need("vip", scalar(&s.VIP.Addr, vip())),
-		optional("protocol", "tcp", scalar(&s.VIP.Protocol, oneOf(topo.TCP, topo.UDP))),
-		need("port", scalar(&s.VIP.Port, port())),
-		need("dispatch", scalar(&s.Dispatch, oneOf(topo.Dispatches()...))),
-		offering.optional("select", "hash", scalar(&s.Select, oneOf(topo.Hash, topo.Random))),
-		offering.optional("choices", "2", scalar(&s.Choices, whole(1, topo.MaxChoices))),
-		optional("buckets", "65537", scalar(&s.Buckets, whole(1, maxBuckets))),
-		optional("wire", "encap", scalar(&s.Wire, oneOf(topo.Encap, topo.Insert))),
-		optional("via", "", scalars(&s.Via, topo.MaxVia, sid())),
-		optional("fragments", "drop", scalar(&s.Fragments, oneOf(topo.DropFragments, topo.HashFragments))),
-		need("servers", sequence(&s.Servers, 1, MaxServers, server)),
-		optional("version", "0", scalar(&s.Version, whole(0, maxVersion))),
-		optional("history", "", sequence(&s.History, 1, maxHistory, version)),
+	return []schema.Entry{
+		schema.Optional("name", "", schema.Name().Into(&s.Name)),
+		schema.Need("vip", vip().Into(&s.VIP.Addr)),
+		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&s.VIP.Protocol)),
+		port(&s.VIP.Port),
+		schema.Need("dispatch", schema.OneOf(topo.Dispatches()...).Into(&s.Dispatch)),
+		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select)),
+		offering.Optional("choices", "2", schema.Whole(1, topo.MaxChoices).Into(&s.Choices)),
+		schema.Optional("buckets", "65537", schema.Whole(1, maxBuckets).Into(&s.Buckets)),
+		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire)),
+		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia)),
+		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments)),
+		schema.Need("servers", schema.Sequence(&s.Servers, 1, MaxServers, server)),
+		schema.Optional("version", "0", schema.Whole(0, maxVersion).Into(&s.Version)),
+		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version)),
 	}
 }
 
-func server(s *topo.Server) []entry {
-	return []entry{
-		need("name", scalar(&s.Name, name())),
-		need("locator", scalar(&s.Locator, locator())),
-		optional("weight", "1", scalar(&s.Weight, whole(0, maxWeight))),
+func server(s *topo.Server) []schema.Entry {
+	return []schema.Entry{
+		schema.Need("name", schema.Name().Into(&s.Name)),
+		schema.Need("locator", locator().Into(&s.Locator)),
+		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight)),
 	}
 }
 
-func version(v *topo.Version) []entry {
-	return []entry{
-		need("version", scalar(&v.Version, whole(0, maxVersion))),
-		need("servers", sequence(&v.Servers, 1, MaxServers, server)),
+func version(v *topo.Version) []schema.Entry {
+	return []schema.Entry{
+		schema.Need("version", schema.Whole(0, maxVersion).Into(&v.Version)),
+		schema.Need("servers", schema.Sequence(&v.Servers, 1, MaxServers, server)),
 	}
 }

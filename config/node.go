@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"proffer/schema"
 	"proffer/topo"
 )
 
@@ -12,29 +13,29 @@ const maxDomain = 16
 
 // node is the table of a machine. Its pin has no fallback: it is named after the
 // node.
-func node(n *topo.Node, name entry) []entry {
-	return []entry{
+func node(n *topo.Node, name schema.Entry) []schema.Entry {
+	return []schema.Entry{
 		name,
-		need("locator", scalar(&n.Locator, locator())),
-		need("interface", scalar(&n.Interface, link())),
-		optional("pin", "", scalar(&n.Pin, pin())),
-		optional("domain", "", scalars(&n.Domain, maxDomain, domain())),
+		schema.Need("locator", locator().Into(&n.Locator)),
+		schema.Need("interface", link().Into(&n.Interface)),
+		schema.Optional("pin", "", pin().Into(&n.Pin)),
+		schema.Optional("domain", "", domain().List(&n.Domain, maxDomain)),
 	}
 }
 
-func signalKeys(n *topo.Node) entry {
-	return optional("signal_keys", "", scalar(&n.KeyFile, keyFile()))
+func signalKeys(n *topo.Node) schema.Entry {
+	return schema.Optional("signal_keys", "", keyFile().Into(&n.KeyFile))
 }
 
-func flowTable(f *topo.FlowTable, entries string, age kind[time.Duration], more ...entry) []entry {
-	return append([]entry{
-		optional("entries", entries, scalar(&f.Entries, flows())),
-		optional("idle", "5m", scalar(&f.Idle, age)),
-		optional("linger", "10s", scalar(&f.Linger, age)),
+func flowTable(f *topo.FlowTable, entries string, age schema.Kind[time.Duration], more ...schema.Entry) []schema.Entry {
+	return append([]schema.Entry{
+		schema.Optional("entries", entries, flows().Into(&f.Entries)),
+		schema.Optional("idle", "5m", age.Into(&f.Idle)),
+		schema.Optional("linger", "10s", age.Into(&f.Linger)),
 	}, more...)
 }
 
-func flows() kind[int] { return whole(64, 16777216) }
+func flows() schema.Kind[int] { return schema.Whole(64, 16777216) }
 
 func completeNode(n *topo.Node, role string) {
 	if n.Pin == "" {

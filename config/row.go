@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"proffer/schema"
 )
 
 // with joins the names of the values that have a property: "hunt", "busy or page".
@@ -30,6 +32,6 @@ func either(names []string) string {
 }
 
 // onlyWith holds while the value of a key has a property.
-func onlyWith[T fmt.Stringer](key string, all []T, has func(T) bool, value *T) *condition {
-	return &condition{key + ": " + with(all, has), func() bool { return has(*value) }}
+func onlyWith[T fmt.Stringer](key string, all []T, has func(T) bool, value *T) *schema.Condition {
+	return schema.When(key+": "+with(all, has), func() bool { return has(*value) })
 }

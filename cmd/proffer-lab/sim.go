@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/config"
 	"proffer/lab/experiment"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 	"proffer/lab/study"
 	"proffer/lab/trace"
@@ -96,7 +96,7 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	case f.list:
 		return listSim(cmd.OutOrStdout())
 	case f.example:
-		_, err := cmd.OutOrStdout().Write(config.FarmExample)
+		_, err := cmd.OutOrStdout().Write(farm.Example)
 		return err
 	}
 	s, err := f.study(cmd)
@@ -155,7 +155,7 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 	if err := errors.Join(f.checkOutput(), f.checkSearch()); err != nil {
 		return nil, err
 	}
-	farm, setting, err := f.setting()
+	file, setting, err := f.setting()
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 			return nil, cli.BadUsagef("--requests %d: %w", f.requests, err)
 		}
 	}
-	loads, err := f.loads(farm, setting)
+	loads, err := f.loads(file, setting)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (f *simFlags) parsePolicies() ([]sim.Policy, error) {
 }
 
 // setting finds the farm; the file is nil for one that has a name.
-func (f *simFlags) setting() (*config.Farm, *study.Setting, error) {
+func (f *simFlags) setting() (*farm.File, *study.Setting, error) {
 	if !strings.ContainsAny(f.farm, "./") {
 		setting, err := study.Named(f.farm)
 		if err != nil {
@@ -216,12 +216,12 @@ func (f *simFlags) setting() (*config.Farm, *study.Setting, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read farm: %w", err)
 	}
-	farm, err := config.ParseFarm(f.farm, data)
+	file, err := farm.Parse(f.farm, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	setting, err := study.FromFile(farm, f.readTrace)
-	return farm, setting, err
+	setting, err := study.FromFile(file, f.readTrace)
+	return file, setting, err
 }
 
 // readTrace opens a trace file beside the farm file.
@@ -240,14 +240,14 @@ func (f *simFlags) readTrace(path string) (*trace.File, error) {
 const defaultRho = 0.88
 
 // loads are those of --rho, or the farm file's.
-func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, error) {
+func (f *simFlags) loads(file *farm.File, s *study.Setting) ([]study.Load, error) {
 	if len(f.rhos) > 0 && !s.Open() {
-		return nil, cli.BadUsagef("--rho: %s itself states when requests come (arrivals.process: %s); leave --rho out", f.farm, farm.Arrivals.Process)
+		return nil, cli.BadUsagef("--rho: %s itself states when requests come (arrivals.process: %s); leave --rho out", f.farm, file.Arrivals.Process)
 	}
 	if len(f.rhos) == 0 {
 		load, stated, err := s.Stated()
 		if stated {
-			return f.stated(farm, load, err)
+			return f.stated(file, load, err)
 		}
 		f.rhos = []float64{defaultRho}
 	}
@@ -272,13 +272,13 @@ func (f *simFlags) loads(farm *config.Farm, s *study.Setting) ([]study.Load, err
 }
 
 // stated names the place in the farm file that asks for too much.
-func (f *simFlags) stated(farm *config.Farm, load study.Load, err error) ([]study.Load, error) {
+func (f *simFlags) stated(file *farm.File, load study.Load, err error) ([]study.Load, error) {
 	if err == nil && load.Overload() && !f.bounded {
 		err = endless(load)
 	}
 	if err != nil {
-		key := map[config.Process]string{config.Poisson: ".rate", config.Stepped: ".steps", config.Diurnal: ".high", config.Recorded: ".file"}
-		return nil, farm.Mistake("arrivals"+key[farm.Arrivals.Process], err.Error())
+		key := map[farm.Process]string{farm.Poisson: ".rate", farm.Stepped: ".steps", farm.Diurnal: ".high", farm.Recorded: ".file"}
+		return nil, file.Mistake("arrivals"+key[file.Arrivals.Process], err.Error())
 	}
 	return []study.Load{load}, nil
 }

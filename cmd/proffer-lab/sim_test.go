@@ -16,7 +16,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
-	"proffer/config"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 )
 
@@ -46,7 +46,7 @@ func TestSimList(t *testing.T) {
 
 func TestSimExampleRuns(t *testing.T) {
 	code, example, stderr := play(t, "sim", "--example")
-	if code != cli.OK || stderr != "" || example != string(config.FarmExample) {
+	if code != cli.OK || stderr != "" || example != string(farm.Example) {
 		t.Fatalf("exit %d, %s\n%s", code, stderr, example)
 	}
 	file := farmFile(t, example)

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"proffer/config"
+	"proffer/schema"
 )
 
 // Figure is one that can be drawn.
@@ -81,7 +81,7 @@ func isPart(number, part string) bool {
 func unknown(name string, all []Figure) error {
 	nearest, least := "", 1<<30
 	for _, f := range all {
-		if d := config.Distance(name, f.Name); d < least {
+		if d := schema.Distance(name, f.Name); d < least {
 			nearest, least = f.Name, d
 		}
 	}

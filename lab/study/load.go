@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"proffer/config"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 )
 
@@ -25,7 +25,7 @@ func (l Load) Overload() bool { return l.End >= 1 }
 // Open reports whether the rate of arrivals is for At to choose; a farm file may still
 // propose one.
 func (s *Setting) Open() bool {
-	return s.arrivals.Process == "" || s.arrivals.Process == config.Poisson
+	return s.arrivals.Process == "" || s.arrivals.Process == farm.Poisson
 }
 
 // At is a Poisson stream that uses the share rho of the farm.
@@ -38,22 +38,22 @@ func (s *Setting) At(rho float64) (Load, error) {
 func (s *Setting) Stated() (load Load, stated bool, err error) {
 	a := s.arrivals
 	unit := 1.0
-	if a.Unit == config.Rho {
+	if a.Unit == farm.Rho {
 		unit = s.Farm.Capacity(s.Farm.Default)
 	}
 	switch a.Process {
-	case config.Stepped:
+	case farm.Stepped:
 		load, err = s.stepped(unit)
-	case config.Diurnal:
+	case farm.Diurnal:
 		load, err = s.diurnal(a.Low*unit, a.High*unit)
-	case config.Recorded:
+	case farm.Recorded:
 		load, err = s.replay()
 	default:
 		if a.Rate == 0 {
 			return Load{}, false, nil
 		}
 		load, err = s.At(a.Rate * unit / s.Farm.Capacity(s.Farm.Default))
-		if a.Unit == config.Rho {
+		if a.Unit == farm.Rho {
 			load, err = s.At(a.Rate) // to the last bit what --rho gives
 		}
 	}

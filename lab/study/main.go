@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proffer/config"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 	"proffer/lab/trace"
 )
@@ -85,21 +85,21 @@ func newStudy(farm, policies, rhos string, seeds, requests int) (*Study, error) 
 }
 
 // open finds a farm by name, or reads a farm file.
-func open(farm string) (*Setting, error) {
-	if !strings.ContainsAny(farm, "./") {
-		return Named(farm)
+func open(name string) (*Setting, error) {
+	if !strings.ContainsAny(name, "./") {
+		return Named(name)
 	}
-	data, err := os.ReadFile(farm)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := config.ParseFarm(farm, data)
+	file, err := farm.Parse(name, data)
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(parsed, func(path string) (*trace.File, error) {
+	return FromFile(file, func(path string) (*trace.File, error) {
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(farm), path)
+			path = filepath.Join(filepath.Dir(name), path)
 		}
 		file, err := os.Open(path)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"proffer/config"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 	"proffer/lab/trace"
 )
@@ -19,7 +19,7 @@ type Setting struct {
 	Name string
 	Farm sim.Farm // its Default is the workload, without arrivals
 
-	arrivals config.Arrivals // the zero value: Poisson, at a rate that is open
+	arrivals farm.Arrivals   // the zero value: Poisson, at a rate that is open
 	recorded []time.Duration // arrivals.process: trace
 }
 
@@ -55,10 +55,10 @@ func Named(name string) (*Setting, error) {
 // FromFile is the farm that a file describes. read opens a trace file by the
 // path that the farm file has. Errors name the place in the farm file, or in the
 // trace.
-func FromFile(f *config.Farm, read func(path string) (*trace.File, error)) (*Setting, error) {
+func FromFile(f *farm.File, read func(path string) (*trace.File, error)) (*Setting, error) {
 	b := builder{file: f, read: read, traces: map[string]*trace.File{}}
 	s := &Setting{Name: f.Name, arrivals: f.Arrivals}
-	if f.Arrivals.Process == config.Recorded {
+	if f.Arrivals.Process == farm.Recorded {
 		s.recorded = b.scaled("arrivals.rate_factor", 1/f.Arrivals.Factor, b.column("arrivals.file", f.Arrivals.File, atColumn))
 	}
 	s.Farm = b.farm()
@@ -78,8 +78,8 @@ const DefaultRequests = 80_000
 func (s *Setting) SetRequests(n int) error {
 	w := &s.Farm.Default
 	switch {
-	case n < 1 || n > config.MaxRequests:
-		return fmt.Errorf("want 1 to %d", config.MaxRequests)
+	case n < 1 || n > farm.MaxRequests:
+		return fmt.Errorf("want 1 to %d", farm.MaxRequests)
 	case s.recorded != nil && n > len(s.recorded):
 		return fmt.Errorf("the trace of arrivals has only %d", len(s.recorded))
 	case w.To > 0 && int(w.From*float64(n)) >= int(w.To*float64(n)):
@@ -100,7 +100,7 @@ func (s *Setting) Describe() string {
 
 // builder turns a farm file's words into those of sim, up to the first mistake.
 type builder struct {
-	file   *config.Farm
+	file   *farm.File
 	read   func(path string) (*trace.File, error)
 	traces map[string]*trace.File
 	err    error
@@ -108,18 +108,18 @@ type builder struct {
 
 func (b *builder) farm() sim.Farm {
 	f := b.file
-	farm := sim.Farm{
+	built := sim.Farm{
 		Name: f.Name, LBs: f.LBs, HopMin: f.HopLeast, HopMax: f.HopMost,
 		ClientRTT: b.times("client_rtt", f.ClientRTT),
 		FlowTable: f.FlowTable, Penalty: f.Penalty, Table: f.Table, Choices: f.Choices,
 	}
 	for i, g := range f.Groups {
 		server := sim.Server{Cores: g.Cores, Speed: g.Speed, Workers: g.Workers, Backlog: g.Backlog, Group: i, Weight: g.Weight, Threshold: g.Threshold}
-		if g.Discipline == config.FIFO {
+		if g.Discipline == farm.FIFO {
 			server.Discipline = sim.FIFO
 		}
 		for range g.Count {
-			farm.Servers = append(farm.Servers, server)
+			built.Servers = append(built.Servers, server)
 		}
 	}
 	for _, work := range f.Background {
@@ -127,17 +127,17 @@ func (b *builder) farm() sim.Farm {
 		for i := work.First; i <= work.Last; i++ {
 			background.Servers = append(background.Servers, i)
 		}
-		farm.Background = append(farm.Background, background)
+		built.Background = append(built.Background, background)
 	}
-	farm.Events = events(f.Events)
-	return farm
+	built.Events = events(f.Events)
+	return built
 }
 
-func events(list []config.FarmEvent) (events []sim.Event) {
-	kinds := map[config.EventKind]sim.EventKind{config.Join: sim.Join, config.Drain: sim.Drain, config.Fail: sim.Fail, config.FailLB: sim.FailLB}
+func events(list []farm.Event) (events []sim.Event) {
+	kinds := map[farm.EventKind]sim.EventKind{farm.Join: sim.Join, farm.Drain: sim.Drain, farm.Fail: sim.Fail, farm.FailLB: sim.FailLB}
 	for _, v := range list {
 		event := sim.Event{At: v.At, Kind: kinds[v.Kind], LB: v.LB}
-		if v.Kind != config.FailLB {
+		if v.Kind != farm.FailLB {
 			for i := v.First; i <= v.Last; i++ {
 				event.Servers = append(event.Servers, i)
 			}
@@ -149,7 +149,7 @@ func events(list []config.FarmEvent) (events []sim.Event) {
 
 func (b *builder) work(recorded int) sim.Workload {
 	f := b.file
-	stages := map[config.Stages]int{config.CPU: 1, config.CPUIO: 2, config.CPUIOCPU: 3}
+	stages := map[farm.Stages]int{farm.CPU: 1, farm.CPUIO: 2, farm.CPUIOCPU: 3}
 	return sim.Workload{
 		Requests: cmp.Or(f.Requests, recorded, DefaultRequests),
 		Service:  b.times("service", f.Service),
@@ -159,23 +159,23 @@ func (b *builder) work(recorded int) sim.Workload {
 	}
 }
 
-func (b *builder) times(key string, t config.Times) sim.Distribution {
+func (b *builder) times(key string, t farm.Times) sim.Distribution {
 	switch t.Family {
-	case config.Exponential:
+	case farm.Exponential:
 		return sim.Exponential(t.Mean)
-	case config.Lognormal:
+	case farm.Lognormal:
 		return sim.Lognormal(t.Mean, t.SD)
-	case config.Hyperexponential:
+	case farm.Hyperexponential:
 		return sim.Hyperexponential(t.Mean, t.SD)
-	case config.Pareto:
+	case farm.Pareto:
 		return sim.Pareto(t.Mean, t.Shape)
-	case config.Weibull:
+	case farm.Weibull:
 		return sim.Weibull(t.Mean, t.Shape)
-	case config.Bimodal:
+	case farm.Bimodal:
 		return sim.Bimodal(t.Short, t.Long, t.LongShare)
-	case config.Sampled:
+	case farm.Sampled:
 		return sim.Sampled(b.services(key, t))
-	case config.Traced:
+	case farm.Traced:
 		return sim.Listed(b.services(key, t))
 	default:
 		return sim.Deterministic(t.Mean)
@@ -188,7 +188,7 @@ const (
 )
 
 // services is the column of service times, scaled.
-func (b *builder) services(key string, t config.Times) []time.Duration {
+func (b *builder) services(key string, t farm.Times) []time.Duration {
 	return b.scaled(key+".duration_factor", t.Factor, b.column(key+".file", t.File, serviceColumn))
 }
 

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"proffer/config"
+	"proffer/lab/farm"
 	"proffer/lab/sim"
 	"proffer/lab/trace"
+	"proffer/schema"
 )
 
 // traces are files by name.
@@ -29,11 +30,11 @@ func (t traces) read(path string) (*trace.File, error) {
 const oneServer = "servers: [{count: 1, cores: 2, speed: 2, discipline: fifo}]\n"
 
 func setting(text string, files traces) (*Setting, error) {
-	farm, err := config.ParseFarm("farm.yaml", []byte(text))
+	file, err := farm.Parse("farm.yaml", []byte(text))
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(farm, files.read)
+	return FromFile(file, files.read)
 }
 
 func wantSetting(t *testing.T, text string, files traces) *Setting {
@@ -65,7 +66,7 @@ func TestNamed(t *testing.T) {
 }
 
 func TestFromFile(t *testing.T) {
-	data, err := os.ReadFile("../../config/testdata/farm.yaml")
+	data, err := os.ReadFile("../farm/testdata/farm.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +246,7 @@ func TestLoadsRefuseCenturies(t *testing.T) {
 // FuzzRun runs every farm that is accepted, with few requests.
 func FuzzRun(f *testing.F) {
 	for _, file := range []string{"farm.example.yaml", "testdata/farm.yaml", "testdata/farm-short.yaml"} {
-		data, err := os.ReadFile("../../config/" + file)
+		data, err := os.ReadFile("../farm/" + file)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -253,11 +254,11 @@ func FuzzRun(f *testing.F) {
 	}
 	recorded := func(string) (*trace.File, error) { return trace.Read("t", strings.NewReader("0 1\n5 0\n9 2\n")) }
 	f.Fuzz(func(t *testing.T, data string) {
-		farm, err := config.ParseFarm("farm.yaml", []byte(data))
-		if err != nil || farm.Servers() > 200 || farm.LBs > 20 || farm.FlowTable > 1<<16 {
+		file, err := farm.Parse("farm.yaml", []byte(data))
+		if err != nil || file.Servers() > 200 || file.LBs > 20 || file.FlowTable > 1<<16 {
 			return
 		}
-		s, err := FromFile(farm, recorded)
+		s, err := FromFile(file, recorded)
 		if err != nil {
 			wantOneLine(t, err)
 			return
@@ -294,7 +295,7 @@ func FuzzRun(f *testing.F) {
 
 func wantOneLine(t *testing.T, err error) {
 	t.Helper()
-	var mistake *config.Error
+	var mistake *schema.Error
 	if strings.Contains(err.Error(), "\n") {
 		t.Fatalf("not one line: %q", err)
 	}

@@ -1,16 +1,19 @@
-package config
+package farm
 
 import (
+	"flag"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"proffer/schema/schematest"
 )
 
-func TestParseFarm(t *testing.T) {
+func TestParse(t *testing.T) {
 	const ms = time.Millisecond
-	for file, want := range map[string]Farm{
+	for file, want := range map[string]File{
 		"farm.yaml": {
 			Name: "every:key",
 			Groups: []Group{
@@ -20,7 +23,7 @@ func TestParseFarm(t *testing.T) {
 			LBs: 4, HopLeast: 50 * time.Microsecond, HopMost: 2 * ms,
 			ClientRTT: Times{Family: Lognormal, Mean: 20 * ms, SD: 10 * ms},
 			FlowTable: 4096, Table: 1021, Choices: 3, Penalty: 40 * time.Second,
-			Events: []FarmEvent{{At: 10 * time.Second, Kind: Join, First: 3, Last: 4}, {At: time.Minute, Kind: FailLB, LB: 3}},
+			Events: []Event{{At: 10 * time.Second, Kind: Join, First: 3, Last: 4}, {At: time.Minute, Kind: FailLB, LB: 3}},
 			Background: []Background{
 				{First: 0, Last: 2, Cores: 0.5},
 				{First: 4, Last: 4, Cores: 4, From: time.Minute, To: 2 * time.Minute},
@@ -43,7 +46,7 @@ func TestParseFarm(t *testing.T) {
 			CountTo:  1,
 		},
 	} {
-		got, err := ParseFarm("some/where/"+file, read(t, file))
+		got, err := Parse("some/where/"+file, schematest.Read(t, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,38 +56,29 @@ func TestParseFarm(t *testing.T) {
 	}
 }
 
-// TestFarmExample: it can be run as it is, and shows every key there is.
-func TestFarmExample(t *testing.T) {
-	farm, err := ParseFarm("example.yaml", FarmExample)
+// TestExample: it can be run as it is, and shows every key there is.
+func TestExample(t *testing.T) {
+	farm, err := Parse("example.yaml", Example)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if farm.Servers() != 36 {
 		t.Errorf("%d servers", farm.Servers())
 	}
-	wantShown(t, farmFile(new(Farm)))
+	schematest.Keys(t, "the example", string(Example), table(new(File)))
 }
 
-func wantShown(t *testing.T, keys []entry) {
-	for _, e := range keys {
-		if !regexp.MustCompile(`[{ \n]` + e.key + `:`).Match(FarmExample) {
-			t.Errorf("the example does not show %s", e.key)
-		}
-		wantShown(t, e.inside)
-	}
-}
-
-// TestFarmExampleAlternatives uncomments each alternative that the example offers.
-func TestFarmExampleAlternatives(t *testing.T) {
+// TestExampleAlternatives uncomments each alternative that the example offers.
+func TestExampleAlternatives(t *testing.T) {
 	alternative := regexp.MustCompile(`(?m)^# (?:distribution|process): .*\n(?:^# (?:mean|sd|shape|short|long|long_share|file|duration_factor|rate|low|high|period|rate_factor): .*\n)*`)
-	blocks := alternative.FindAllString(string(FarmExample), -1)
+	blocks := alternative.FindAllString(string(Example), -1)
 	for _, block := range blocks {
 		block = strings.ReplaceAll("\n"+block, "\n# ", "\n  ")
 		file := "servers: [{count: 4, cores: 1}]\nservice:" + block
 		if strings.Contains(block, "process:") {
-			file = string(read(t, "farm-short.yaml")) + "arrivals:" + block
+			file = string(schematest.Read(t, "farm-short.yaml")) + "arrivals:" + block
 		}
-		if err := parseOne("farm", file); err != nil {
+		if _, err := Parse("farm.yaml", []byte(file)); err != nil {
 			t.Errorf("%v\n%s", err, file)
 		}
 	}
@@ -93,8 +87,8 @@ func TestFarmExampleAlternatives(t *testing.T) {
 	}
 }
 
-func TestFarmMistake(t *testing.T) {
-	farm, err := ParseFarm("farm.yaml", read(t, "farm.yaml"))
+func TestMistake(t *testing.T) {
+	farm, err := Parse("farm.yaml", schematest.Read(t, "farm.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,4 +101,17 @@ func TestFarmMistake(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
+
+func TestRefuses(t *testing.T) {
+	schematest.Refused(t, "farm", *update, func(data []byte) error {
+		_, err := Parse("farm.yaml", data)
+		return err
+	})
+}
+
+func TestSchema(t *testing.T) {
+	schematest.Published(t, "farm", Schema, table(new(File)))
 }

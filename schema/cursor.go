@@ -1,4 +1,4 @@
-package config
+package schema
 
 import (
 	"fmt"
@@ -9,48 +9,60 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// document is one file while it is read: the positions of its values and
+// Document is one file while it is read: the positions of its values and
 // its mistakes.
-type document struct {
-	file     string
-	hidden   bool                // it holds secrets, which no error may repeat
+type Document struct {
+	File    string // only a name for errors
+	Hidden  bool   // it holds secrets, which no error may repeat
+	Retired []Retired
+
 	where    map[string]position // key path → its value
 	mistakes []*Error
 }
 
-func newDocument(file string) *document {
-	return &document{file: file, where: map[string]position{}}
-}
-
-func (d *document) parse(data []byte, keys []entry) {
+// Parse reads the file by the table of its keys. Its mistakes come out of Err.
+func (d *Document) Parse(data []byte, keys []Entry) {
+	d.where = map[string]position{}
 	node, fault := root(data)
 	switch {
-	case fault != nil && d.hidden:
+	case fault != nil && d.Hidden:
 		d.fail(fault.at, "", fault.problem)
 	case fault != nil:
 		d.fail(fault.at, "", fault.problem+fault.detail)
 	case node == nil:
 		d.fail(start, "", "the file is empty; want a mapping with "+knownKeys(keys))
 	default:
-		mapping(keys).read(cursor{doc: d, node: node, at: nodeStart(node), hidden: d.hidden})
+		Mapping(keys).read(cursor{doc: d, node: node, at: nodeStart(node), hidden: d.Hidden})
 	}
 }
 
-func (d *document) ok() bool   { return len(d.mistakes) == 0 }
-func (d *document) err() error { return join(d.mistakes) }
+// OK reports whether no mistake was found so far.
+func (d *Document) OK() bool { return len(d.mistakes) == 0 }
 
-func (d *document) fail(at position, key, problem string) {
-	d.mistakes = append(d.mistakes, &Error{d.file, at.line, at.column, key, problem})
+// Err joins one *Error for each mistake found, in the order of the file.
+func (d *Document) Err() error { return join(d.mistakes) }
+
+// Failf adds a mistake that no single value shows, at a key path.
+func (d *Document) Failf(key, format string, args ...any) {
+	d.mistakes = append(d.mistakes, d.Mistake(key, fmt.Sprintf(format, args...)))
 }
 
-// failKey reports a mistake by key path alone.
-func (d *document) failKey(key, format string, args ...any) {
-	d.fail(d.locate(key), key, fmt.Sprintf(format, args...))
+// Mistake is an error at a key path, such as "arrivals.file".
+func (d *Document) Mistake(key, problem string) *Error {
+	at := d.locate(key)
+	return &Error{d.File, at.line, at.column, key, problem}
+}
+
+// Line is that of the value of a key path.
+func (d *Document) Line(key string) int { return d.locate(key).line }
+
+func (d *Document) fail(at position, key, problem string) {
+	d.mistakes = append(d.mistakes, &Error{d.File, at.line, at.column, key, problem})
 }
 
 // locate finds the value of a key path. One that is there only by default
 // stands at the mapping that lacks it.
-func (d *document) locate(key string) position {
+func (d *Document) locate(key string) position {
 	for key != "" {
 		if at, known := d.where[key]; known {
 			return at
@@ -62,7 +74,7 @@ func (d *document) locate(key string) position {
 
 // cursor is a position in a document: a node and the path of keys that leads to it.
 type cursor struct {
-	doc  *document
+	doc  *Document
 	path string
 	node ast.Node
 	at   position
@@ -97,7 +109,7 @@ func (c cursor) child(path string, node ast.Node) cursor {
 func (c cursor) absent(name, text string) cursor {
 	file, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
-		panic(fmt.Sprintf("config: default of %s: %v", name, err)) // our own table is wrong
+		panic(fmt.Sprintf("schema: default of %s: %v", name, err)) // our own table is wrong
 	}
 	return cursor{c.doc, c.key(name), file.Docs[0].Body, c.at, c.hidden}
 }

@@ -1,13 +1,13 @@
-package config
+package schema
 
 import "strconv"
 
 // suggest names the most similar key of a table, and all its keys.
-func suggest(key string, keys []entry) string {
+func suggest(key string, keys []Entry) string {
 	best, least := "", max(1, len(key)/3)
 	for _, e := range keys {
-		if d := Distance(key, e.key); d <= least {
-			best, least = e.key, d-1
+		if d := Distance(key, e.Key); d <= least {
+			best, least = e.Key, d-1
 		}
 	}
 	known := "want " + knownKeys(keys)

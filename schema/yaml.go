@@ -1,4 +1,4 @@
-package config
+package schema
 
 import (
 	"errors"
@@ -13,10 +13,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits that no honest file meets: the largest lists MaxServers servers of
-// three keys in a service and in each of its maxHistory pools before. The parser
-// recurses into nesting and its time is quadratic in the keys of one mapping in
-// block style.
+// Limits that no honest file meets: the largest, of an LB, lists 4096 servers
+// of three keys in a service and in each of its 32 pools before. The parser recurses
+// into nesting and its time is quadratic in the keys of one mapping in block style.
 const (
 	maxBytes     = 12 << 20
 	maxKeys      = 1 << 19
