@@ -75,7 +75,7 @@ func (b *Bench) Check() error {
 }
 
 // Run measures, on a thread and in a network namespace of its own, which end with
-// it. show gets the progress, and note what the reader should know beforehand.
+// it. show gets the progress, and note the remarks for the reader.
 func (b *Bench) Run(ctx context.Context, show func(Step), note func(string)) (report *BenchReport, err error) {
 	s := newBenchSession(b)
 	s.show, s.note = show, note
@@ -192,8 +192,8 @@ func (s *benchSession) floorOf(row *benchRow) (floor *benchRow) {
 	return floor
 }
 
-// measure makes passes over all rows, so that what changes on the machine changes
-// for all.
+// measure makes passes over all rows, so that a change of the machine's speed
+// meets all rows.
 func (s *benchSession) measure(ctx context.Context) error {
 	p := pace{began: time.Now(), total: len(s.rows) * (s.Runs + 1), guess: 200 * time.Millisecond, show: s.show}
 	for run := range s.Runs + 1 {

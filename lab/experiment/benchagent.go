@@ -35,7 +35,7 @@ type agentService struct {
 	owner     topo.Owner
 }
 
-// What the agent's services are for. The flows that it knows have no sockets: the
+// The uses of the agent's services. The flows that it knows have no sockets: the
 // service's own table has them, as where servers are containers
 // with sockets out of sight. Known flows take the same path either way.
 var (
@@ -121,7 +121,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 		s.waitOutRow("hunt", agentWaiting, few, true), s.waitOutRow("hunt-insert", agentIn, few, false))
 }
 
-// agentRow is a row whose packets are each of another flow.
+// agentRow is a row with packets of different flows.
 func (s *benchSession) agentRow(mode, kind string, flows int, p func() pass) *benchRow {
 	row := &benchRow{program: "agent", mode: mode, kind: kind, flows: flows, floor: "line", setup: s.loadAgent}
 	next := uint32(0)
@@ -217,7 +217,7 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 	return row
 }
 
-// establishedRow is the first packet of each client whose SYN was taken.
+// establishedRow is the first packet of each client after its SYN was taken.
 func (s *benchSession) establishedRow(flows int) *benchRow {
 	row := &benchRow{program: "agent", mode: "hunt", kind: "established", flows: flows, floor: "line", setup: s.loadAgent}
 	first := uint32(agentFlows) // those before are known for good

@@ -9,8 +9,8 @@ import (
 	"proffer/wire"
 )
 
-// floorBench is one floor in a bench. It counts nothing: its verdict tells
-// whether it found what it looked for.
+// floorBench is one floor in a bench. It counts nothing: its verdict shows
+// whether it found the flow.
 type floorBench struct {
 	*inkernel.Floors
 	floor string
@@ -22,7 +22,7 @@ func (f floorBench) Run(cpu, packets int, d *inkernel.Drill) (inkernel.Run, erro
 
 func (f floorBench) Counters() ([]dataplane.Counter, error) { return nil, nil }
 
-// floorBenches are the floors whose tables have the flows of the session.
+// floorBenches are the floors with tables that have the flows of the session.
 type floorBenches struct {
 	*inkernel.Floors
 	known map[string]uint32 // flows in each table

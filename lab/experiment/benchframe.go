@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	benchBytes = 192 // of every frame; what the packet does not fill is the link's padding
+	benchBytes = 192 // of every frame; the rest after the packet is the link's padding
 	benchISN   = 7_000_000
 	benchAway  = 9_000_000 // the server's ISN
 )

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// goal is what a row is to cost at most. Its ns were chosen on a machine where
-// line and loop took what lineFew, lineMany and loop say, so what decides here is
+// goal is a row's highest cost. Its ns were chosen on a machine where
+// line and loop took lineFew, lineMany and loop, so the decision here is by
 // the ratio to the same floor of the same run.
 type goal struct {
 	row   string
@@ -23,9 +23,9 @@ const (
 	loop, loopNs         = "floor//loop/1", 7
 )
 
-// goals are those of the bench's usual rows. What asks a large table stands
-// beside line at a million flows, where the cache has none of them; what mostly
-// computes, as the agent about an offer, beside line at a thousand.
+// goals are those of the bench's usual rows. A row that reads a large table
+// stands beside line at a million flows, where the cache has none of them; a row that
+// mostly computes, as the agent's of an offer, beside line at a thousand.
 var goals = []goal{
 	{"lb/hunt/steer/1000", lineFew, 35, 1.5},
 	{"lb/hunt/steer/1000000", lineMany, 120, 1.5},
@@ -42,14 +42,14 @@ func scaled(row, floor string, ns, floorNs float64) goal {
 	return goal{row, floor, ns, ns / floorNs}
 }
 
-// mostBytes is what a flow may take of the flow table, where it holds the flows
-// that it was made for: four fifths of its places.
+// mostBytes is the highest size of a flow in the flow table, where it holds the flows
+// that it was made for: four fifths of its slots.
 const mostBytes = 32
 
 // mostInstructions is how many the verifier may look at of a program.
 const mostInstructions = 20_000
 
-// printGoals writes those goals whose rows have been measured.
+// printGoals writes the goals of measured rows.
 func (r *BenchReport) printGoals(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	title := "\ngoal\tbeside\tns there\t×\tns here\t×\n"

@@ -13,7 +13,7 @@ import (
 	"proffer/wire"
 )
 
-// benchMode is a service whose packets are measured.
+// benchMode is a service with packets to measure.
 type benchMode struct {
 	name     string
 	dispatch topo.Dispatch
@@ -76,12 +76,12 @@ func benchServiceList() (services []topo.Service) {
 	return services
 }
 
-// What LBs are loaded for.
+// The uses of loaded LBs.
 const (
 	lbKnown     = "known"      // flows that stay known throughout, on many servers
 	lbOneServer = "one server" // the same, on one server: it signals
 	lbEmpty     = "empty"      // between two runs
-	lbFull      = "full"       // of flows whose clients have not answered
+	lbFull      = "full"       // of flows without an answer from their clients
 	lbSigned    = "signed"     // the farm has signal keys
 )
 
@@ -117,12 +117,12 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	return l, nil
 }
 
-// newLBBench loads an LB whose table has room for so many flows.
+// newLBBench loads an LB with a table that has room for so many flows.
 func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	cfg := &topo.LB{
 		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice, Keys: keys},
 		CandidateKey: candidateKey,
-		// What is over is swept at once, so that a table can be filled again.
+		// Closed flows are swept at once, so that a table can be filled again.
 		Flows:    topo.FlowTable{Entries: entries, Idle: time.Hour, Linger: 1},
 		Services: benchServiceList(),
 	}
@@ -179,7 +179,7 @@ func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
 	return nil
 }
 
-// known is what data of a flow meets that the LB knows.
+// known are the counts of data of a flow that the LB knows.
 func (m *benchMode) known() counts {
 	if !m.dispatch.Signals() {
 		return counts{"deliver": 1}
@@ -217,7 +217,7 @@ func (m *benchMode) fromClient(flags byte) inkernel.Drill {
 	address, port := s.atClient()
 	d := inkernel.Drill{
 		Frame:   framed(benchMAC, s.packet()),
-		Changed: 32, // the hop, and what an outer header takes the place of
+		Changed: 32, // the hop, and the bytes that an outer header replaces
 		Address: wire.EthernetBytes + address,
 		Port:    wire.EthernetBytes + port,
 		Flags:   wire.EthernetBytes + s.ipBytes() + 13,

@@ -40,7 +40,7 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	return unlike(rows)
 }
 
-// unlike leaves out rows whose name another has, as few flows make them.
+// unlike leaves out rows with the name of an earlier row, as few flows make them.
 func unlike(rows []*benchRow) (out []*benchRow) {
 	seen := map[string]bool{}
 	for _, r := range rows {
@@ -146,7 +146,7 @@ func (s *benchSession) untimed(p pass) error {
 }
 
 // forget makes an LB have no entry of these flows: their server resets them, and
-// what is over is swept.
+// closed flows are swept.
 func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) error {
 	p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, int(count), counts{"stickiness_removed": 1})
 	p.drill.First = first

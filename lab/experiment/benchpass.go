@@ -17,8 +17,8 @@ type benched interface {
 // must not meet.
 type counts map[string]float64
 
-// pass is packets of one kind on their way through a program, and what must
-// become of them.
+// pass is packets of one kind on their way through a program, and the
+// verdicts on them.
 type pass struct {
 	in      benched
 	drill   inkernel.Drill

@@ -13,7 +13,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// BenchReport is what a bench found.
+// BenchReport holds a bench's results.
 type BenchReport struct {
 	Rows []BenchResult
 
@@ -136,7 +136,7 @@ func (r *BenchReport) Holds() error {
 	if float64(r.clean) >= leastClean*float64(r.runs) {
 		return nil
 	}
-	busy := fmt.Sprintf("the CPU was too busy to measure: %d of %d runs were clean (as fast before and after as the CPU can be); stop what else runs on it, or choose another with --cpu", r.clean, r.runs)
+	busy := fmt.Sprintf("the CPU was too busy to measure: %d of %d runs were clean (as fast before and after as the CPU can be); stop other processes on it, or choose another with --cpu", r.clean, r.runs)
 	if r.counted > 0 {
 		busy += fmt.Sprintf("; in %d runs the kernel kept statistics of BPF programs (kernel.bpf_stats_enabled, or a tool that turns them on): stop that", r.counted)
 	}
@@ -176,7 +176,7 @@ func powers(most int) (marks []float64) {
 	return marks
 }
 
-// curves are what depends on flows: known flows of every mode, and the floors.
+// curves are the rows that depend on flows: known flows of every mode, and the floors.
 func (r *BenchReport) curves() (curves []figures.Curve) {
 	for _, row := range r.Rows {
 		name := row.Mode

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// cpuTime is what all CPUs of the machine did since it started, in ticks. Busy has
+// cpuTime is the time of all CPUs since the machine started, in ticks. Busy has
 // softirq in it.
 type cpuTime struct{ busy, all, softirq uint64 }
 

@@ -1,5 +1,5 @@
 // Package experiment runs the real daemons on a testbed farm under load and
-// reports what they did: the papers' experiments, each by its name.
+// reports their results: the papers' experiments, each by its name.
 package experiment
 
 import (
@@ -57,7 +57,7 @@ type Settings struct {
 	OnFull   topo.OnFull
 	Programs string // path of the proffer binary
 
-	// LB and Agent change what is configured otherwise, before each start.
+	// LB and Agent change the usual configuration, before each start.
 	LB    func(*topo.LB)
 	Agent func(*testbed.Node, *topo.Agent)
 }
@@ -212,7 +212,7 @@ func (f *Farm) ready(ctx context.Context, nodes ...*testbed.Node) error {
 	return group.Wait()
 }
 
-// Launch starts the daemon of a node, whose last one has ended, and returns when
+// Launch starts the daemon of a node, after the last daemon has ended, and returns when
 // it answers.
 func (f *Farm) Launch(ctx context.Context, n *testbed.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)

@@ -19,7 +19,7 @@ import (
 // Flood floods the service with SYNs of clients that do not exist, beside flows
 // that are established and others that try to be (docs/failures.md: "SYN flood"). The
 // machine that sends the flood is the one that serves, so the same is done with
-// as much CPU burnt instead: the difference is what the flood does to the tables.
+// as much CPU burnt instead: the difference is the flood's effect on the tables.
 type Flood struct {
 	Rates    []int // SYNs a second; 0: as many as go
 	For      time.Duration
@@ -68,8 +68,8 @@ func (e Flood) settings() Settings {
 	}
 }
 
-// Run runs every rate on one farm. What is complete when it fails is in the
-// report.
+// Run runs every rate on one farm. Complete rows are in the report even if it
+// fails.
 func (e Flood) Run(ctx context.Context, show func(Step)) (r *FloodReport, err error) {
 	r = &FloodReport{experiment: e}
 	p := &pace{began: time.Now(), total: 2 * len(e.Rates), guess: e.For + time.Second, show: show}

@@ -12,13 +12,13 @@ import (
 	"proffer/lab/figures"
 )
 
-// FloodReport is what a Flood found.
+// FloodReport holds a Flood's results.
 type FloodReport struct {
 	experiment Flood
 	rows       []FloodRow
 }
 
-// FloodRow is what one rate did.
+// FloodRow is the result of one rate.
 type FloodRow struct {
 	Rate         int     `json:"rate"`          // asked for; 0: as many as go
 	SentPPS      float64 `json:"sent_pps"`      // SYNs a second that left
@@ -36,7 +36,7 @@ type FloodRow struct {
 // Summaries are the rows, one a rate.
 func (r *FloodReport) Summaries() []FloodRow { return slices.Clone(r.rows) }
 
-// JSON is what --json prints: an array, a row a rate.
+// JSON is the output of --json: an array, a row a rate.
 func (r *FloodReport) JSON() any { return r.rows }
 
 // Holds is the promise: no established flow is lost. How many new ones come

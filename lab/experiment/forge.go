@@ -17,7 +17,7 @@ import (
 // Forge sends SRv6 without a key to every node (docs/failures.md:
 // "spoofed SR packets from outside", "malformed SRH", "forged client RST or
 // FIN"). The edge of the domain is open, so that addresses inside can be spoofed:
-// what holds then is the nodes' own doing.
+// the nodes alone resist then.
 //
 // The functions without a tag, `as` and `dt`, are forged from outside the domain
 // only: a host that can spoof the domain's addresses may send them (docs/wire.md).
@@ -145,7 +145,7 @@ func (a *attacked) send(ctx context.Context, frame func(int) []byte, n int) (int
 	return sent.Frames, sleep(ctx, frameRest)
 }
 
-// seen is what there is to see of a farm at one moment.
+// seen is a farm's visible state at one moment.
 type seen struct {
 	maps     map[string]string // by node: the sum of its flow tables
 	entries  int

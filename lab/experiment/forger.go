@@ -67,7 +67,7 @@ func (f *forger) function() wire.Function {
 	return wire.Function(1 + f.rng.IntN(0xffff))
 }
 
-// cut ends the frame early. Mostly its IPv6 header agrees: a router drops what is
+// cut ends the frame early. Mostly its IPv6 header agrees: a router drops a packet
 // shorter than its length field (RFC 8200 §3).
 func (f *forger) cut() {
 	f.frame = f.frame[:wire.EthernetBytes+f.rng.IntN(len(f.frame)-wire.EthernetBytes)]
@@ -134,7 +134,7 @@ func (f *forger) answer(from, to netip.Addr) {
 	f.put(from, to, wire.ProtoIPv6, f.inner())
 }
 
-// segments is a packet with an SRH, whose lengths and pointers are right in three of
+// segments is a packet with an SRH. Its lengths and pointers are right in three of
 // four.
 func (f *forger) segments(from, to netip.Addr) {
 	var list []netip.Addr
@@ -149,7 +149,7 @@ func (f *forger) segments(from, to netip.Addr) {
 	f.put(from, to, wire.ProtoRouting, append(header, f.inner()...))
 }
 
-// inner is what a client might have sent, or a server answered.
+// inner is a packet as of a client, or as a server's answer.
 func (f *forger) inner() []byte {
 	from, to := f.client(), f.vip
 	if f.rng.IntN(2) == 0 {

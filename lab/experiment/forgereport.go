@@ -11,13 +11,13 @@ import (
 	"text/tabwriter"
 )
 
-// ForgeReport is what a Forge found.
+// ForgeReport holds a Forge's results.
 type ForgeReport struct {
 	Packets     int               `json:"packets"`
 	Signals     int               `json:"signals"`      // of them: forged or malformed SRv6
 	Floods      int               `json:"floods"`       // of them: RSTs and FINs without SRv6
 	Seen        uint64            `json:"seen"`         // signals that the daemons' programs counted
-	ChangedMaps int               `json:"changed_maps"` // nodes whose flow tables the signals changed
+	ChangedMaps int               `json:"changed_maps"` // nodes with flow tables that the signals changed
 	Delivered   uint64            `json:"delivered"`    // TCP segments that any kernel got of the signals
 	Accepted    int               `json:"accepted"`     // connections that came of all
 	Entries     int               `json:"entries"`      // flow table entries gained or lost by all
@@ -29,7 +29,7 @@ type ForgeReport struct {
 	Seed        uint64            `json:"seed"`
 }
 
-// signals books what the signals did.
+// signals books the effects of the signals.
 func (r *ForgeReport) signals(before, after seen) {
 	for name, sum := range before.maps {
 		if after.maps[name] != sum {
@@ -48,7 +48,7 @@ func (r *ForgeReport) signals(before, after seen) {
 	}
 }
 
-// floods books what all frames did.
+// floods books the effects of all frames.
 func (r *ForgeReport) floods(before, end seen) {
 	r.Packets = r.Signals + r.Floods
 	r.Accepted = end.accepted - before.accepted
@@ -56,7 +56,7 @@ func (r *ForgeReport) floods(before, end seen) {
 	r.Asking = int64(int32(end.asking)) // a counter below zero is to look like one
 }
 
-// JSON is what --json prints.
+// JSON is the output of --json.
 func (r *ForgeReport) JSON() any { return r }
 
 // Holds is the promise: forged signals change nothing and reach no application, and RSTs
@@ -65,9 +65,9 @@ func (r *ForgeReport) Holds() error {
 	var errs []error
 	for _, c := range []struct {
 		is   int64
-		what string
+		name string
 	}{
-		{int64(r.ChangedMaps), "nodes whose flow tables forged signals changed"},
+		{int64(r.ChangedMaps), "nodes with flow tables that forged signals changed"},
 		{int64(r.Delivered), "TCP segments of forged signals that came to a kernel"},
 		{int64(r.Accepted), "connections accepted of forged frames"},
 		{int64(r.Entries), "flow table entries more (or, below 0, fewer) than before"},
@@ -75,7 +75,7 @@ func (r *ForgeReport) Holds() error {
 		{r.Asking, "requests in progress though none is"},
 	} {
 		if c.is != 0 {
-			errs = append(errs, fmt.Errorf("%d %s, want 0", c.is, c.what))
+			errs = append(errs, fmt.Errorf("%d %s, want 0", c.is, c.name))
 		}
 	}
 	if r.Seen*2 < uint64(r.Signals) {

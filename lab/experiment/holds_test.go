@@ -85,7 +85,7 @@ func TestForgeHolds(t *testing.T) {
 	good := ForgeReport{Signals: 10, Seen: 6}
 	holds(t, "good", good.Holds(), "")
 	for what, spoil := range map[string]func(*ForgeReport){
-		"1 nodes whose flow tables":   func(r *ForgeReport) { r.ChangedMaps = 1 },
+		"1 nodes with flow tables":    func(r *ForgeReport) { r.ChangedMaps = 1 },
 		"2 TCP segments":              func(r *ForgeReport) { r.Delivered = 2 },
 		"3 connections":               func(r *ForgeReport) { r.Accepted = 3 },
 		"-4 flow table entries":       func(r *ForgeReport) { r.Entries = -4 },

@@ -13,7 +13,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// LatencyReport is what a Latency found, in the order of ways.
+// LatencyReport holds a Latency's results, in the order of ways.
 type LatencyReport struct {
 	experiment Latency
 	took       [][]time.Duration // in order of connections
@@ -57,7 +57,7 @@ func microseconds(took []time.Duration) []float64 {
 	return us
 }
 
-// JSON is what --json prints: an array, a row a way.
+// JSON is the output of --json: an array, a row a way.
 func (r *LatencyReport) JSON() any { return r.Summaries() }
 
 // Holds is that each way was the one it is named after; how long it took decides

@@ -28,7 +28,7 @@ type LBKill struct {
 	Programs   string // path of the proffer binary
 }
 
-// longestStall is what a client may be kept waiting: two lost SYNs would be three
+// longestStall is a client's longest permitted wait: two lost SYNs would be three
 // seconds, one is a second (RFC 6298 §2.1).
 const longestStall = 1500 * time.Millisecond
 
@@ -145,14 +145,14 @@ func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func
 		}
 		k := kill{At: time.Since(began), LB: rng.IntN(e.LBs), Host: i%2 == 0}
 		lb := farm.Bed.LBs[k.LB]
-		show(Step{Doing: fmt.Sprintf("killing %s", k.what(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
+		show(Step{Doing: fmt.Sprintf("killing %s", k.victim(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
 		if k.Host {
 			err = farm.replaceHost(ctx, lb, e.Every/2)
 		} else {
 			err = farm.replaceDaemon(ctx, lb)
 		}
 		if err != nil {
-			return kills, fmt.Errorf("kill %s: %w", k.what(lb.Name), err)
+			return kills, fmt.Errorf("kill %s: %w", k.victim(lb.Name), err)
 		}
 		k.Back = time.Since(began)
 		kills = append(kills, k)

@@ -19,14 +19,14 @@ type kill struct {
 	Host     bool // else its daemon alone
 }
 
-func (k kill) what(name string) string {
+func (k kill) victim(name string) string {
 	if k.Host {
 		return "the host of " + name
 	}
 	return "the daemon of " + name
 }
 
-// LBKillReport is what an LBKill found.
+// LBKillReport holds an LBKill's results.
 type LBKillReport struct {
 	experiment LBKill
 	kills      []kill
@@ -36,7 +36,7 @@ type LBKillReport struct {
 	carrying   int
 }
 
-// LBKillSummary is what --json prints.
+// LBKillSummary is the output of --json.
 type LBKillSummary struct {
 	Kills        int     `json:"kills"`
 	HostKills    int     `json:"host_kills"`
@@ -82,7 +82,7 @@ func (r *LBKillReport) Summary() LBKillSummary {
 	return s
 }
 
-// JSON is what --json prints.
+// JSON is the output of --json.
 func (r *LBKillReport) JSON() any { return r.Summary() }
 
 // Holds is the promise: no request fails, no flow is lost, no client waits long.

@@ -58,8 +58,8 @@ func (e Loss) Check() error {
 	return nil
 }
 
-// Run runs every way at every loss, on a farm each. What is complete when it
-// fails is in the report.
+// Run runs every way at every loss, on a farm each. Complete rows are in the
+// report even if it fails.
 func (e Loss) Run(ctx context.Context, show func(Step)) (*LossReport, error) {
 	r := &LossReport{experiment: e}
 	ways := []string{lossHunt, lossSingle, lossRoute}

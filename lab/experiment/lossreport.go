@@ -12,7 +12,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// lossy is what one way did at one loss.
+// lossy is the result of one way at one loss.
 type lossy struct {
 	loss   float64
 	way    string
@@ -21,7 +21,7 @@ type lossy struct {
 	frames uint64         // that were lost
 }
 
-// LossReport is what a Loss found.
+// LossReport holds a Loss's results.
 type LossReport struct {
 	experiment Loss
 	results    []*lossy
@@ -65,7 +65,7 @@ func (r *LossReport) Summaries() []LossRow {
 	return rows
 }
 
-// JSON is what --json prints: an array, a row a way and loss.
+// JSON is the output of --json: an array, a row a way and loss.
 func (r *LossReport) JSON() any { return r.Summaries() }
 
 // Holds is the promise: no request is served twice, and hunting resets no client that

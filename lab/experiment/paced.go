@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// streamRate is what one bulk stream may move, in bytes a second: streams that
-// fill the machine's cores would show its limits, not what a death does.
+// streamRate is the highest rate of one bulk stream, in bytes a second: streams that
+// fill the machine's cores would show its limits, not the effect of a death.
 const streamRate = 1 << 20
 
-// streamBuffer bounds what an upload still has to read at its end: a quarter of a
+// streamBuffer bounds the bytes that an upload still has to read at its end: a quarter of a
 // second's worth.
 const streamBuffer = streamRate / 4
 
-// paced is a listener whose connections move no more than streamRate each way:
+// paced is a listener with connections that move at most streamRate each way:
 // TCP's own window holds the other end back.
 type paced struct{ net.Listener }
 

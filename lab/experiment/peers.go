@@ -14,7 +14,7 @@ import (
 	"proffer/lab/testbed"
 )
 
-// Peers measures Proffer's LB beside what a user would otherwise run: the same
+// Peers measures Proffer's LB beside its alternatives: the same
 // clients, network and HTTP servers, and in the balancer's place, one after the
 // other and again in the next round:
 //
@@ -193,7 +193,7 @@ func untilStill(ctx context.Context, counter func() (uint64, error)) error {
 	return err
 }
 
-// perform does a task and takes down what it cost. The kernel counts the run time of
+// perform does a task and takes down its cost. The kernel counts the run time of
 // eBPF programs only where it is asked for, because that takes time as well.
 func (c *contest) perform(ctx context.Context, t task, b *balancer) (d done, err error) {
 	if err := c.settle(ctx); err != nil {

@@ -77,7 +77,7 @@ http {
 }
 `
 
-// bulkFile is what a download gets again and again.
+// bulkFile is the file of downloads, requested again and again.
 const (
 	bulkFile  = "bulk"
 	bulkBytes = 8 << 20

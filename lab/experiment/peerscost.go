@@ -31,14 +31,14 @@ func (c cost) minus(d cost) cost {
 
 func (c cost) plus(d cost) cost { return c.minus(cost{}.minus(d)) }
 
-// own is what the balancer needs by itself.
+// own is the balancer's own time.
 func (c cost) own() time.Duration { return c.processes + c.programs.Time }
 
 // tick is the unit of the times in /proc/stat: USER_HZ is 100 wherever Linux
 // shows it.
 const tick = 10 * time.Millisecond
 
-// spent is what a balancer and the machine have spent so far.
+// spent is the time of a balancer and the machine so far.
 func (b *balancer) spent() (c cost, err error) {
 	if c.processes, err = processTimes(b.processes); err != nil {
 		return c, err
@@ -59,7 +59,7 @@ func (b *balancer) spent() (c cost, err error) {
 	return c, err
 }
 
-// programs is what the eBPF programs ran that these have loaded.
+// programs is the run time of the eBPF programs that these processes have loaded.
 func programs(loaders []*testbed.Process) (sum dataplane.Ran, err error) {
 	for _, p := range loaders {
 		ran, err := dataplane.RunTime(p.Pid())

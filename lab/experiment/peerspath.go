@@ -13,7 +13,7 @@ type path struct {
 	servers  []uint64 // connections that each server's kernel took
 }
 
-// counts is what the kernels have counted so far.
+// counts are the kernels' counters so far.
 func (c *contest) counts() (p path, err error) {
 	frames, err := c.place().Counters()
 	if err != nil {
@@ -44,9 +44,9 @@ func (p path) minus(before path) path {
 // check is that so many connections and no others came the way of a peer.
 func (p path) check(peer string, connections uint64) error {
 	var errs []error
-	want := func(holds bool, what string, n uint64) {
+	want := func(holds bool, name string, n uint64) {
 		if !holds {
-			errs = append(errs, fmt.Errorf("%s: %d %s, of %d made", peer, n, what, connections))
+			errs = append(errs, fmt.Errorf("%s: %d %s, of %d made", peer, n, name, connections))
 		}
 	}
 	served, reached := uint64(0), uint64(0)

@@ -18,7 +18,7 @@ func (r *PeersReport) Print(w io.Writer) error {
 	if err := printRates(w, rows); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nCPU time of the balancer; route's is what softirq and machine are counted over")
+	fmt.Fprintln(w, "\nCPU time of the balancer; softirq and machine are counted over route's")
 	if err := printCosts(w, rows); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (r *PeersReport) Save(dir string) ([]string, error) {
 	return append(paths, path), err
 }
 
-// figure is what the balancers need.
+// figure draws the balancers' CPU time.
 func (r *PeersReport) figure() (*figures.Figure, error) {
 	g := figures.Groups{
 		Title:       fmt.Sprintf("CPU time of the balancer, %d servers", r.experiment.Servers),

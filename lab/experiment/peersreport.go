@@ -9,7 +9,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// PeersReport is what a Peers found.
+// PeersReport holds a Peers's results.
 type PeersReport struct {
 	experiment Peers
 	turns      []*turn
@@ -53,7 +53,7 @@ type PeersRow struct {
 	Errors  int `json:"errors"`
 }
 
-// sum adds up what a peer did of a task.
+// sum adds up a peer's turns of a task.
 func (r *PeersReport) sum(peer, task string) (all done) {
 	for _, t := range r.turns {
 		for _, d := range t.done {
@@ -86,10 +86,10 @@ func (d done) rate() float64 { return d.work / d.took.Seconds() }
 // run time of eBPF programs is already; it is never less than own. On a kernel
 // that does not take softirq time out of the process that it interrupts
 // (CONFIG_IRQ_TIME_ACCOUNTING), a proxy's own has some of it, too. Machine is all
-// that the machine did over what it did for route.
+// CPU time of the machine over its time for route.
 type reading struct{ own, around, machine float64 }
 
-// read is 0 for route, which is what the others are held against.
+// read is 0 for route, the base of the others.
 func (r *PeersReport) read(peer, task string) reading {
 	if peer == byRoute {
 		return reading{}
@@ -129,8 +129,8 @@ func quantile(latencies []float64, q float64) float64 {
 	return stats.Quantile(slices.Sorted(slices.Values(latencies)), q)
 }
 
-// over is how far a peer's p50 is above another's, in per cent: the median of what it
-// is in each round, because machines are faster at one time than at another.
+// over is how far a peer's p50 is above another's, in per cent: the median over the
+// rounds, because machines are faster at one time than at another.
 func (r *PeersReport) over(peer, other string) float64 {
 	ours, theirs := r.p50s(peer), r.p50s(other)
 	over := make([]float64, len(ours))
@@ -191,7 +191,7 @@ func (r *PeersReport) row(peer string) PeersRow {
 	return row
 }
 
-// JSON is what --json prints: an array, a row a peer.
+// JSON is the output of --json: an array, a row a peer.
 func (r *PeersReport) JSON() any { return r.Summaries() }
 
 // cheaper is how many times less of HAProxy's CPU time a connection Proffer's LB
@@ -211,8 +211,8 @@ func (r *PeersReport) Holds() error {
 }
 
 // Went is that every connection went the way that it is named after, that something
-// was answered in every task, and that no client of Proffer's met an error: those of
-// others are told, and theirs. It is no matter of time.
+// was answered in every task, and that no client of Proffer's met an error: errors
+// of others are reported as theirs. Times do not matter.
 func (r *PeersReport) Went() error {
 	var errs []error
 	for _, t := range r.turns {

@@ -15,11 +15,11 @@ import (
 	"proffer/lab/traffic"
 )
 
-// task is what every peer has to do.
+// task is the work of every peer.
 type task struct {
 	name  string
 	do    func(*contest, context.Context) (done, error)
-	costs bool // what it costs is asked for
+	costs bool // its cost is measured
 }
 
 // The tasks by name: connections of one request each; requests on connections
@@ -43,7 +43,7 @@ func tasks() []task {
 	}
 }
 
-// done is what came of a task once.
+// done is the outcome of a task once.
 type done struct {
 	task   string
 	work   float64 // connections, requests or bytes, complete
@@ -79,7 +79,7 @@ func (c *contest) download(ctx context.Context) (done, error) {
 	return sum.done(sum.bytes), err
 }
 
-// summary is what wrk found.
+// summary is wrk's result.
 type summary struct {
 	requests, bytes float64
 	took            time.Duration
@@ -99,7 +99,7 @@ end
 `
 
 // wrk asks for a path as often as it goes, and waits ten times its usual two seconds:
-// what is slow is no error. It knows whole seconds only, and ends in good order when
+// a slow answer is no error. It knows whole seconds only, and ends in good order when
 // interrupted.
 func (c *contest) wrk(ctx context.Context, path string, args ...string) (summary, error) {
 	script := filepath.Join(c.bed.Dir, "tell.lua")
@@ -126,7 +126,7 @@ func parseSummary(out string) (s summary, err error) {
 			return s, nil
 		}
 	}
-	return s, fmt.Errorf("wrk says %q, and no summary", out)
+	return s, fmt.Errorf("wrk printed %q, and no summary", out)
 }
 
 // upload sends zeros on one connection for as long as it may: curl calls that a
@@ -145,7 +145,7 @@ func (c *contest) upload(ctx context.Context) (d done, err error) {
 	}
 	var seconds float64
 	if _, err := fmt.Sscanf(p.stdout.String(), "%f %f", &d.work, &seconds); err != nil {
-		return d, fmt.Errorf("curl says %q: %w", &p.stdout, err)
+		return d, fmt.Errorf("curl printed %q: %w", &p.stdout, err)
 	}
 	d.took = time.Duration(seconds * float64(time.Second))
 	return d, nil

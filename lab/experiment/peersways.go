@@ -50,10 +50,10 @@ func peers() []peer {
 	}
 }
 
-// balancer is what stands in the balancer's place.
+// balancer is the set of processes in the balancer's place.
 type balancer struct {
-	processes []*testbed.Process // whose CPU time is the balancer's
-	loaders   []*testbed.Process // whose eBPF programs' time is
+	processes []*testbed.Process // their CPU time is the balancer's
+	loaders   []*testbed.Process // their eBPF programs' time is
 	agents    []*testbed.Process
 	balanced  func(context.Context) (uint64, error) // connections, by its own books; nil: it has none
 	stop      func() error
@@ -62,12 +62,12 @@ type balancer struct {
 // place is the node where balancers stand.
 func (c *contest) place() *testbed.Node { return c.bed.LBs[0] }
 
-// routeTable is the router's for what comes from the balancer's place: by its
+// routeTable is the router's for packets from the balancer's place: by its
 // main table it would send the VIP's packets back there.
 const routeTable = 100
 
 // startForwarding makes the balancer's place a router, and the bed's router spread
-// what it forwards over these servers.
+// the forwarded packets over these servers.
 func (c *contest) startForwarding(to []*testbed.Node) (*balancer, error) {
 	rule := netlink.NewRule()
 	rule.Family, rule.IifName, rule.Table = unix.AF_INET6, c.place().Link, routeTable
@@ -92,7 +92,7 @@ func (c *contest) startForwarding(to []*testbed.Node) (*balancer, error) {
 	return &balancer{stop: stop}, nil
 }
 
-// nextHops are the nodes as the router sees them, in whose network it is called.
+// nextHops are the nodes as the router sees them; the caller is in the router's network.
 func nextHops(to []*testbed.Node) (hops []*netlink.NexthopInfo, err error) {
 	for _, n := range to {
 		link, err := netlink.LinkByName(n.Link)
@@ -105,7 +105,7 @@ func nextHops(to []*testbed.Node) (hops []*netlink.NexthopInfo, err error) {
 }
 
 // forward lets the balancer's place forward packets, or not. A router looks for no
-// sockets: Linux does not forward what finds one, and for a minute the place has
+// sockets: Linux does not forward a packet that finds one, and for a minute the place has
 // one in TIME_WAIT for each connection of a proxy that stood there.
 func (c *contest) forward(on bool) error {
 	forwarding, demux := "0", "1"

@@ -9,7 +9,7 @@ import (
 	"proffer/topo"
 )
 
-// pool is a service whose servers are replaced, with a reload of all LBs.
+// pool is a service with servers that are replaced, with a reload of all LBs.
 type pool struct {
 	version int
 	history []topo.Version // newest first

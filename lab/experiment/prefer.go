@@ -12,8 +12,8 @@ import (
 // instead of 30), and no real-time class: that starves the kernel's own threads.
 const preferred = -10
 
-// preferThisProcess asks the scheduler to run this process, and what it starts
-// from now on, before others. That it may not is no error: the schedule is
+// preferThisProcess asks the scheduler to run this process, and its later
+// children, before others. A missing permission is no error: the schedule is
 // checked anyway.
 //
 // Sending a packet here walks it through the whole farm inside one system call;

@@ -17,7 +17,7 @@ import (
 	"proffer/topo"
 )
 
-// Result is what one policy did.
+// Result is the outcome of one policy.
 type Result struct {
 	Policy topo.Policy
 	Rows   []traffic.Row
@@ -27,7 +27,7 @@ type Result struct {
 	machine traffic.Machine
 }
 
-// Report is what an SRLB experiment found, in the order of its policies.
+// Report holds an SRLB experiment's results, in the order of its policies.
 type Report struct {
 	Seed     uint64          `json:"seed"`
 	Load     float64         `json:"load"`
@@ -39,7 +39,7 @@ type Report struct {
 	results    []*Result
 }
 
-// Unclaimed is a policy whose run measured the generator rather than the farm.
+// Unclaimed is a policy with a run that measured the generator rather than the farm.
 type Unclaimed struct {
 	Policy string `json:"policy"`
 	Reason string `json:"reason"`

@@ -49,8 +49,8 @@ const (
 // again after 200 ms, and then after twice as long.
 const exchangeWithin = 5 * time.Second
 
-// Run runs every method on a farm of its own. What is complete when it fails is
-// in the report.
+// Run runs every method on a farm of its own. Complete rows are in the report
+// even if it fails.
 func (e Resiliency) Run(ctx context.Context, show func(Step)) (*ResiliencyReport, error) {
 	report := &ResiliencyReport{}
 	p := &pace{began: time.Now(), total: len(e.Methods) * (e.Changes + 1), guess: time.Second, show: show}

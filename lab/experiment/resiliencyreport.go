@@ -12,7 +12,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// Change is what one replacement did to the flows.
+// Change is one replacement's effect on the flows.
 type Change struct {
 	Number    int  `json:"change"` // the first is 1
 	Cold      bool `json:"cold"`   // the LB that took over was started just then
@@ -25,7 +25,7 @@ type Change struct {
 	fates []fate
 }
 
-// fate is what a change did to one flow.
+// fate is a change's effect on one flow.
 type fate struct {
 	Flow    netip.AddrPort
 	Server  string
@@ -33,7 +33,7 @@ type fate struct {
 	Removed bool // with its server
 }
 
-// resilience is what one method did.
+// resilience is one method's result.
 type resilience struct {
 	method     Method
 	experiment Resiliency
@@ -41,7 +41,7 @@ type resilience struct {
 	changes    []Change
 }
 
-// ResiliencyReport is what a Resiliency found, in the order of its methods.
+// ResiliencyReport holds a Resiliency's results, in the order of its methods.
 type ResiliencyReport struct{ results []*resilience }
 
 // ResiliencyRow sums up one method.
@@ -83,14 +83,14 @@ func (r *resilience) summary() ResiliencyRow {
 	return row
 }
 
-// JSON is what --json prints: an array, a row a method.
+// JSON is the output of --json: an array, a row a method.
 func (r *ResiliencyReport) JSON() any { return r.Summaries() }
 
-// Holds is the promise: with the history no flow is lost whose server is there.
+// Holds is the promise: with the history no flow of a remaining server is lost.
 func (r *ResiliencyReport) Holds() error {
 	for _, row := range r.Summaries() {
 		if row.Method == WithHistory && row.ExtraResets > 0 {
-			return fmt.Errorf("hunt lost %d of %d flows whose servers are still there, want 0", row.ExtraResets, row.Flows)
+			return fmt.Errorf("hunt lost %d of %d flows of servers that are still there, want 0", row.ExtraResets, row.Flows)
 		}
 	}
 	return nil

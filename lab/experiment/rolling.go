@@ -12,7 +12,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// rolling is a farm whose servers are replaced one by one under its flows.
+// rolling is a farm with servers that are replaced one by one under its flows.
 type rolling struct {
 	farm   *Farm
 	bed    *testbed.Bed
@@ -61,7 +61,7 @@ const openRate = 2000
 // it. The first has the flows; then every second.
 func cold(lb int) bool { return lb%2 == 1 }
 
-// countFirst finds out what share of the flows their first candidates took.
+// countFirst counts the share of the flows that their first candidates took.
 func (r *rolling) countFirst(ctx context.Context) error {
 	if r.method == ByHash {
 		r.firstTakes = 1
@@ -151,7 +151,7 @@ func (r *rolling) judge(c *Change, gone string, answers []traffic.Answer) error 
 	return nil
 }
 
-// recovered counts what an LB learnt of flows that it did not know.
+// recovered counts the unknown flows that an LB recovered.
 func (r *rolling) recovered(ctx context.Context, lb *testbed.Node) (uint64, error) {
 	return r.farm.Count(ctx, []*testbed.Node{lb}, "stickiness_recovered")
 }
@@ -160,7 +160,7 @@ func (r *rolling) recovered(ctx context.Context, lb *testbed.Node) (uint64, erro
 // other way and the run shows nothing.
 func (r *rolling) enough(c Change) error {
 	if r.method != ByHash && c.Recovered*10 < c.Live*9 {
-		return fmt.Errorf("the new LB recovered %d of %d live flows, want at least 90 %%: who served the others?", c.Recovered, c.Live)
+		return fmt.Errorf("the new LB recovered %d of %d live flows, want at least 90 %%: no counter explains the others", c.Recovered, c.Live)
 	}
 	return nil
 }

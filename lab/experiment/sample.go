@@ -8,7 +8,7 @@ import (
 
 const sampleEvery = 50 * time.Millisecond
 
-// Loads are what the servers were doing at sampled instants of a run.
+// Loads are the servers' loads at sampled instants of a run.
 type Loads struct {
 	Seconds  []float64 // since the run's start
 	Busy     []float64 // requests in hand, mean over the servers

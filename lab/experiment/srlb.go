@@ -58,13 +58,13 @@ func (e SRLB) runDuration() time.Duration {
 	return time.Duration(float64(e.Requests) / e.rate() * float64(time.Second))
 }
 
-// machine is what a server has.
+// machine is a server's capacity.
 func (e SRLB) machine() traffic.Machine {
 	return traffic.Machine{Cores: e.Cores, Workers: e.Workers, Discipline: traffic.Sharing}
 }
 
-// Run runs every policy. What is complete when it fails is in the report; a
-// policy whose generator could not keep its schedule is among the unclaimed.
+// Run runs every policy. Complete results are in the report even if it
+// fails; a policy is unclaimed if its generator could not keep its schedule.
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
 	preferThisProcess()
@@ -87,7 +87,7 @@ func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error)
 	return report, bed.Close()
 }
 
-// tries of a run whose generator could not keep its schedule: a busy machine is
+// tries of a run until its generator keeps its schedule: a busy machine is
 // often busy for a moment only.
 const tries = 2
 
@@ -98,7 +98,7 @@ func (e SRLB) clients() int { return (e.Requests + ports - 1) / ports }
 func (e SRLB) try(ctx context.Context, bed *testbed.Bed, i int, arrivals []trace.Arrival, progress func(Progress)) (result *Result, err error) {
 	after := time.Duration(len(e.Policies)-1-i) * (e.runDuration() + aroundRun)
 	for k := range tries {
-		// Other client addresses each run: what TIME_WAIT remembers stays apart.
+		// Other client addresses each run, apart from sockets in TIME_WAIT.
 		first := (i*tries + k) * e.clients()
 		requests := requestsFrom(arrivals, bed.ClientAddrs[first:first+e.clients()])
 		start := time.Now()

@@ -9,8 +9,8 @@ type Step struct {
 	Left        time.Duration
 }
 
-// pace reports the steps of an experiment, and estimates what is left of it from
-// what the steps so far took. Until one is done, each is guessed.
+// pace reports the steps of an experiment, and estimates the time left from
+// the time of the steps so far. Until a step is done, each is guessed.
 type pace struct {
 	began time.Time
 	done  int
