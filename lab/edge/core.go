@@ -24,7 +24,7 @@ func (c *core) at(now int64) {
 }
 
 // offer takes a packet that comes now and returns when it leaves, or drops it.
-// cost is what it takes on an idle core, warm what it takes on a busy one.
+// cost is its time on an idle core, warm its time on a busy core.
 func (c *core) offer(now, cost, warm int64) (leaves int64, ok bool) {
 	c.at(now)
 	if c.count == len(c.leaves) {

@@ -3,7 +3,7 @@
 // service's time on a core, bounded rings before the cores, and every 30 ms a
 // step of a weigher of package weights, the object that a daemon runs.
 //
-//	flow begins → LB: the core whose turn it is, by the weights
+//	flow begins → LB: the next core, by the weights
 //	every packet → counted by the LB → the core's ring, or dropped if it is full
 //	30 ms        → loads from the counters (model) or from reports (monitor)
 //	             → PID → weights of the next flows

@@ -22,7 +22,7 @@ func Run(f Farm, p Policy, t Traffic, seed uint64) (Result, error) {
 	return e.result(), nil
 }
 
-// weigher is one whose servers come and go; a core is a server to it.
+// weigher is a weigher with servers that come and go; a core is a server to it.
 type weigher interface {
 	weights.Weigher
 	Join(core int)
@@ -88,7 +88,7 @@ func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
 // starts, one after the other on an idle core.
 const calibrationPackets = 1000
 
-// calibrate is what the servers report as their costs.
+// calibrate returns the costs that the servers report.
 func (f Farm) calibrate(seed uint64) (costs weights.Costs) {
 	rng := rand.New(rand.NewPCG(seed, calibrationStream))
 	for _, s := range f.Servers {
@@ -162,7 +162,7 @@ func (e *engine) send(p packet, service int) {
 	}
 }
 
-// plan finds what is next that is no packet.
+// plan finds the next event that is no packet.
 func (e *engine) plan() {
 	e.agenda = min(e.tickAt, e.countAt)
 	if e.monitor != nil {
@@ -170,7 +170,7 @@ func (e *engine) plan() {
 	}
 }
 
-// attend does what is due at the instant e.agenda.
+// attend does the events of the instant e.agenda.
 func (e *engine) attend() {
 	now := e.agenda
 	if now == e.countAt {

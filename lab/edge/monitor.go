@@ -2,9 +2,9 @@ package edge
 
 import "math/rand/v2"
 
-// monitor is what an LB knows that asks its servers: the last report of each
-// core. Servers report every Period, each at an instant of its own, so what is
-// compared is up to a Period old and not of the same time.
+// monitor is the state of an LB that asks its servers: the last report of each
+// core. Servers report every Period, each at an instant of its own, so the compared
+// reports are up to a Period old and of different instants.
 type monitor struct {
 	engine *engine
 	noise  float64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The three experiments of EdgeBalance §4. What the paper does not say is chosen
+// The three experiments of EdgeBalance §4. Inputs that the paper leaves open are chosen
 // here, and named in docs/edge.md.
 
 const (
@@ -29,15 +29,15 @@ func nodes(n int, cost time.Duration) []Server {
 // PredictionRate is the packets a second of Figure 3.
 const PredictionRate = 500_000
 
-// Prediction is Figure 3: short flows at a constant rate to one core whose chain
-// of functions has the given cost a packet.
+// Prediction is Figure 3: short flows at a constant rate to one core with a chain
+// of functions of the given cost a packet.
 func Prediction(cost time.Duration) (Farm, Traffic) {
 	f := Farm{Servers: nodes(1, cost), Ring: ring, Warm: warm, Jitter: jitter}
 	return f, Traffic{For: 2 * time.Second, WarmUp: Period,
 		Classes: []Class{{PerSecond: PredictionRate / 10, Packets: 10, Gap: time.Millisecond}}}
 }
 
-// heavy is what Figure 4 asks of its two servers together, in cores.
+// heavy is Figure 4's load of its two servers together, in cores.
 const heavy = 1.9
 
 // HeterogeneousRate is the packets a second of Figure 4.

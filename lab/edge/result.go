@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Result is what a run showed.
+// Result is the outcome of a run.
 type Result struct {
 	// Packets of the whole run: Offered = Served + Dropped + Waiting.
 	Offered, Served, Dropped, Waiting uint64

@@ -21,7 +21,7 @@ const (
 const never = math.MaxInt64
 
 // source makes the packets of a class in the order of time. The gap is the same
-// for all its flows, so what was sent first is due first again: a ring will do.
+// for all its flows, so the first flow is due first again: a ring will do.
 type source struct {
 	Class
 	rng     *rand.Rand

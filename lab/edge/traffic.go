@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Traffic is what comes, and for how long.
+// Traffic is the classes of flows, and their duration.
 type Traffic struct {
 	Classes []Class
 	For     time.Duration
@@ -26,7 +26,7 @@ type Class struct {
 	Gap       time.Duration // between two packets of a flow
 }
 
-// Load is what the class asks of one core at the given cost, once it is in
+// Load is the class's load of one core at the given cost, once it is in
 // equilibrium.
 func (c Class) Load(cost time.Duration) float64 {
 	if c.Elephants > 0 {

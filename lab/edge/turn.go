@@ -2,7 +2,7 @@ package edge
 
 // turn is weighted round robin in which the heavy do not come in bunches: every
 // flow gives each core credit of its weight, the richest gets the flow and pays
-// what all were given. After any number of flows each core is within one flow of
+// the sum of the credits. After any number of flows each core is within one flow of
 // its share for two cores, and within a few for many.
 type turn struct {
 	weights []float64

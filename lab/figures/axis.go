@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// set prepares an axis whose values reach up to most.
+// set prepares an axis with values up to most.
 func (a Axis) set(axis *plot.Axis, most float64, numbers int, blank bool) {
 	axis.Min, axis.Max = a.From, a.To
 	if a.From == 0 && a.To == 0 {

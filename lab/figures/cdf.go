@@ -17,7 +17,7 @@ type Responses struct {
 }
 
 // tail is the share of requests that the x axis of a CDF covers for the slowest
-// policy. The rest would squeeze what matters into the left edge.
+// policy. The rest would squeeze the curves into the left edge.
 const tail = 0.995
 
 // CDF draws the distribution of response times, one curve a policy: SRLB

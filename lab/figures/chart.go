@@ -31,7 +31,7 @@ type Panel struct {
 type Axis struct {
 	Label    string
 	Column   string    // in the CSV
-	From, To float64   // both 0: from 0 to what the curves need
+	From, To float64   // both 0: from 0 to the curves' largest value
 	Log      bool      // From must be more than 0
 	Marks    []float64 // where numbers stand; none: at round numbers
 }
@@ -41,7 +41,7 @@ type Curve struct {
 	Name   string
 	Points []Point
 	Kind   Kind
-	Of     string // Model, Published: the curve whose colour it has
+	Of     string // Model, Published: the curve that gives it its colour
 }
 
 // Kind is the origin of a curve.
@@ -117,7 +117,7 @@ func (p Panel) extent(of func(Point) float64) float64 {
 	return most
 }
 
-// bar is what is drawn of an interval.
+// bar is the drawn part of an interval.
 func bar(p Point) float64 {
 	if math.IsInf(p.Half, 0) || math.IsNaN(p.Half) {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// maxPoints bounds what is drawn of one curve: more would not be seen, and
+// maxPoints bounds the drawn points of one curve: more would be invisible, and
 // would make the SVG megabytes.
 const maxPoints = 2000
 
@@ -58,7 +58,7 @@ func addCurve(p *plot.Plot, points plotter.XYs, style draw.LineStyle, step plott
 	return nil
 }
 
-// named checks what every figure needs: curves, each with a name of its own.
+// named checks that a figure has curves, each with a name of its own.
 func named(names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("no curves to draw")
@@ -77,10 +77,10 @@ func named(names []string) error {
 }
 
 // finite checks the values of one curve.
-func finite(name, what string, values []float64) error {
+func finite(name, column string, values []float64) error {
 	for i, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("curve %q: %s %d is %v", name, what, i, v)
+			return fmt.Errorf("curve %q: %s %d is %v", name, column, i, v)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package figures draws what an experiment measured, as Figures 3 and 4 of the
+// Package figures draws the results of an experiment, as Figures 3 and 4 of the
 // SRLB paper do, and keeps the numbers behind each picture beside it. A figure
 // is saved three times: SVG for the web, PNG for a glance, CSV for readers that
 // wants to draw it otherwise. The same input gives the same bytes.
@@ -31,7 +31,7 @@ const (
 )
 
 // A Figure is one or more panels above each other that share their x axis, and
-// the table of what they show.
+// the table of their values.
 type Figure struct {
 	title  string
 	legend []sample
@@ -77,8 +77,8 @@ func (f *Figure) Save(dir, name string) ([]string, error) {
 	return paths, nil
 }
 
-// svg keeps text as text. Liberation Sans, whose widths place it, has those of
-// Arial and Helvetica, one of which is everywhere.
+// svg keeps text as text. Its place is by the widths of Liberation Sans. Arial and
+// Helvetica have the same widths, and every system has one of the three.
 func (f *Figure) svg() ([]byte, error) {
 	canvas := vgsvg.New(width, f.height())
 	f.draw(draw.New(canvas))

@@ -69,8 +69,8 @@ func checkLoads(names []string, policies []Load) error {
 		if len(l.Busy) != n || len(l.Fairness) != n {
 			return fmt.Errorf("curve %q: %d times, %d loads, %d fairness indices; want as many of each", l.Name, n, len(l.Busy), len(l.Fairness))
 		}
-		for what, values := range map[string][]float64{"time": l.Seconds, "load": l.Busy, "fairness index": l.Fairness} {
-			if err := finite(l.Name, what, values); err != nil {
+		for column, values := range map[string][]float64{"time": l.Seconds, "load": l.Busy, "fairness index": l.Fairness} {
+			if err := finite(l.Name, column, values); err != nil {
 				return err
 			}
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // table is the numbers of a figure in long form: the name of a curve, then its
-// values, a row a point. Units are part of the column names. What there is not,
+// values, a row a point. Units are part of the column names. A missing value,
 // NaN, is an empty cell.
 type table struct {
 	columns []string

@@ -1,7 +1,7 @@
-// Package guest boots small virtual machines, for what needs a kernel of its
+// Package guest boots small virtual machines, for tests that need a kernel of their
 // own: all namespaces of a machine share the secret of its SYN cookies, so only
-// two kernels show whose cookie an ACK carries; and another kernel may refuse
-// what this one takes.
+// two kernels show which cookie an ACK carries; and another kernel may refuse
+// programs that this kernel takes.
 //
 // A guest is Debian's kernel under QEMU, with an initramfs that is made here and
 // nothing else: no disk, no distribution. Its only link takes the place of a
@@ -33,7 +33,7 @@ const (
 )
 
 // Place is where a guest is plugged in: Do runs a function in a network
-// namespace, whose eth0 becomes the guest's.
+// namespace. Its eth0 becomes the guest's.
 type Place interface {
 	Do(func() error) error
 }
@@ -43,7 +43,7 @@ type Config struct {
 	Name   string // in errors and the process list
 	Place  Place
 	Kernel string            // Debian package; "" means DefaultKernel
-	Files  map[string][]byte // what the guest has besides busybox, by path; all may be executed
+	Files  map[string][]byte // the guest's files besides busybox, by path; all may be executed
 }
 
 // Guest is a running virtual machine with busybox in /bin, eth0 down and
@@ -54,8 +54,8 @@ type Guest struct {
 	machine *machine
 	busy    sync.Mutex // held by the one conversation on the line
 	line    net.Conn
-	say     *json.Encoder
-	hear    *json.Decoder
+	send    *json.Encoder
+	receive *json.Decoder
 	close   sync.Once
 	closed  error
 }
@@ -103,7 +103,7 @@ func boot(ctx context.Context, c Config) (*Guest, error) {
 	}
 	g := &Guest{
 		name: c.Name, place: c.Place, machine: m,
-		line: line, say: json.NewEncoder(line), hear: json.NewDecoder(line),
+		line: line, send: json.NewEncoder(line), receive: json.NewDecoder(line),
 	}
 	if _, err := g.Run(ctx, "true"); err != nil {
 		err = errors.Join(err, g.Close())
@@ -112,7 +112,7 @@ func boot(ctx context.Context, c Config) (*Guest, error) {
 	return g, nil
 }
 
-// Run runs a program in the guest to its end and returns what it wrote to
+// Run runs a program in the guest to its end and returns its
 // stdout; another exit code than 0 is an ExitError. A program that shall stay is
 // started by the shell: Run(ctx, "sh", "-c", "daemon >/log 2>&1 &").
 //
@@ -137,8 +137,8 @@ func (g *Guest) ask(ctx context.Context, r call.Request) (reply call.Reply, err 
 	defer g.busy.Unlock()
 	stop := context.AfterFunc(ctx, func() { g.line.SetDeadline(time.Now()) })
 	defer stop()
-	if err = g.say.Encode(r); err == nil {
-		err = g.hear.Decode(&reply)
+	if err = g.send.Encode(r); err == nil {
+		err = g.receive.Decode(&reply)
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -146,11 +146,11 @@ func (g *Guest) ask(ctx context.Context, r call.Request) (reply call.Reply, err 
 	return reply, err
 }
 
-// Console returns what the kernel and process 1 have printed so far.
+// Console returns the output of the kernel and of process 1 so far.
 func (g *Guest) Console() string { return strings.TrimSpace(g.machine.console.String()) }
 
 // Close ends the guest as a power cut does and unplugs it. Only the first call
-// does anything; all return what it met.
+// has an effect; all calls return its error.
 func (g *Guest) Close() error {
 	g.close.Do(func() {
 		g.machine.kill()

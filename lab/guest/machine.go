@@ -20,7 +20,7 @@ type machine struct {
 	done    chan struct{} // closed when it has ended
 }
 
-// console collects what QEMU prints while others read it.
+// console collects QEMU's output while other goroutines read it.
 type console struct {
 	mu   sync.Mutex
 	text bytes.Buffer

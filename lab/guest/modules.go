@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// wanted are the modules a guest needs: its link, its line, what the agent hangs its
-// program on the way out on, and the bench's link.
+// wanted are the modules a guest needs: its link, its line, the queueing discipline of
+// the agent's program on the way out, and the bench's link.
 func wanted() []string {
 	return []string{"virtio_pci", "virtio_net", "virtio_console", "sch_ingress", "cls_bpf", "veth"}
 }

@@ -12,7 +12,7 @@ import (
 func changeFigures() []Figure {
 	return []Figure{{
 		"hlb-23", "farm B c1:2: mean response time and weights when the strong servers get other work after 30 s",
-		"simulated, not the Wikipedia testbed: 128 servers, 60 % of all cores; one core's worth of other work on each strong server, so 90 % of what is left", changed,
+		"simulated, not the Wikipedia testbed: 128 servers, 60 % of all cores; one core's worth of other work on each strong server, so 90 % of the rest", changed,
 	}}
 }
 

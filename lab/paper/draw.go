@@ -32,7 +32,7 @@ func (e *Interrupted) Error() string {
 // Draw draws the figures one after the other, on all cores, and saves each in dir
 // as soon as it is complete. It returns the files that are complete, also when
 // ctx ends: then the error is an *Interrupted. Output depends on the options
-// alone, to the bit, but for what is Measured.
+// alone, to the bit, except for Measured figures.
 func Draw(ctx context.Context, list []Figure, o Options, dir string, progress func(Progress)) ([]string, error) {
 	if err := writable(dir); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ type drawing struct {
 	options  Options
 	progress func(Progress)
 	begun    time.Time
-	spent    time.Duration // as planned, of what is done
+	spent    time.Duration // as planned, of the cells done
 	total    time.Duration
 }
 

@@ -11,8 +11,8 @@ import (
 	"proffer/weights"
 )
 
-// EdgeBalance §4, Figures 3 to 5. The paper leaves much open; docs/edge.md says
-// what was chosen and which of its numbers exclude each other.
+// EdgeBalance §4, Figures 3 to 5. The paper leaves much open; docs/edge.md has
+// the inputs chosen, and the numbers of the paper that exclude each other.
 
 func edgeFigures() []Figure {
 	return []Figure{
@@ -22,7 +22,7 @@ func edgeFigures() []Figure {
 	}
 }
 
-// packetCost is what one packet of a run takes.
+// packetCost is the time of one packet of a run.
 const packetCost = 70 * time.Nanosecond
 
 var edgePolicies = map[string]edge.Policy{
@@ -88,7 +88,7 @@ func drawPrediction(s sweep, m measured) (*figures.Figure, error) {
 
 // The numbers kept of a run of Figure 4.
 const (
-	edgeServed  = iota // % of what is offered
+	edgeServed  = iota // % of the offered packets
 	edgeLatency        // µs
 	edgeApart          // % of CPU
 )

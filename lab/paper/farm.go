@@ -28,10 +28,10 @@ func at(farm sim.Farm, policy string, rho float64, o Options) setup {
 	return s
 }
 
-// requestCost is what one request of a run takes.
+// requestCost is the time of one request of a run.
 const requestCost = 1300 * time.Nanosecond
 
-// cell runs s and keeps what read takes from the result.
+// cell runs s and keeps the numbers that read takes from the result.
 func (s setup) cell(read func(sim.Result) []float64) cell {
 	return cell{time.Duration(s.work.Requests) * requestCost, func(seed uint64) ([]float64, error) {
 		r, err := s.run(seed)
@@ -101,11 +101,11 @@ func box(m measured, cell int) figures.Box {
 	return figures.Box{Low: scale(low, 1e-3), Middle: scale(middle, 1e-3), High: scale(high, 1e-3), Value: scale(value, 1e-3), Half: scale(half, 1e-3)}
 }
 
-func overSeeds(o Options, what string) string {
+func overSeeds(o Options, note string) string {
 	if o.Quick {
-		what = "a sketch: " + what
+		note = "a sketch: " + note
 	}
-	return fmt.Sprintf("%s; mean over %d seeds, error bars are its 95 %% interval", what, o.Seeds)
+	return fmt.Sprintf("%s; mean over %d seeds, error bars are its 95 %% interval", note, o.Seeds)
 }
 
 // ratio is how many times one cell's number is another's, run by run: both met

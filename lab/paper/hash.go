@@ -21,7 +21,7 @@ func hashFigures() []Figure {
 		{"6lb-11b", "mean response time against table size, 64 to 65536, under SR_4 and SC",
 			"simulated, not the testbed: small tables cost less than there, SR_4 stays below SC at every size; below it is the cause, the unevenness of the servers' first places", tableSizes},
 		{"6lb-11d", "extra connection resets when x of 48 servers go and the LB changes",
-			"the numbers x are ours; connections are long-lived, so the static:8 servers fill up to 8 and then take what is passed on", resets},
+			"the numbers x are ours; connections are long-lived, so the static:8 servers fill up to 8 and then take the flows passed on", resets},
 	}
 }
 
@@ -120,7 +120,7 @@ func failureChart(m measured, ks []float64, runs int) figures.Chart {
 	return c
 }
 
-// tableSizes is 6LB Figure 11b: farm A, whose lists come from a table, at ρ = 0.71.
+// tableSizes is 6LB Figure 11b: farm A with lists from a table, at ρ = 0.71.
 func tableSizes(o Options) plan {
 	sizes := o.some(64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 	response := sweep{[]string{"hunt:static:4"}, sizes}

@@ -27,7 +27,7 @@ func percentile90(m *queue.Model) float64 { return m.Percentile(90) }
 
 var modelPolicies = []queue.Policy{queue.Single, 2, 4, 8}
 
-var loadAxis = figures.Axis{Label: "load λ, of what a server can do", Column: "load", From: 0, To: 1}
+var loadAxis = figures.Axis{Label: "load λ, of a server's capacity", Column: "load", From: 0, To: 1}
 
 // modelled is one measure of a policy over the load.
 func modelled(p queue.Policy, delay float64, of func(*queue.Model) float64) (figures.Curve, error) {

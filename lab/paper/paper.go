@@ -1,7 +1,7 @@
 // Package paper draws the simulated and computed figures of the four papers
 // again (6LB 2018, SRLB 2017, HLB 2022), and two of our own, each from the
 // simulator, the model or the consistent-hash table that the rest of Proffer
-// uses, and one from the bench. A figure is a plan: what is measured with every seed, and how the
+// uses, and one from the bench. A figure is a plan: the cells measured with every seed, and how the
 // measurements are drawn. Where a paper leaves an input open, or a figure can
 // only be had in another form, Figure.Differs states it.
 package paper

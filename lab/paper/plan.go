@@ -9,7 +9,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// plan is what a figure needs. Cells are independent of each other.
+// plan is the cells of a figure and their drawing. Cells are independent of each other.
 type plan struct {
 	cells []cell
 	seeds int // 0: as many as asked for
@@ -48,7 +48,7 @@ func computed(draw func() (*figures.Figure, error)) plan {
 type measured [][][]float64
 
 // at is the mean over seeds of one number of a cell, and half its 95 % interval.
-// Both are rounded, as study's rows are, to what does not differ between
+// Both are rounded, as study's rows are, to digits that do not differ between
 // machines.
 func (m measured) at(cell, number int) (mean, half float64) {
 	return m.of(cell, func(v []float64) float64 { return v[number] })

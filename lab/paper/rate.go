@@ -14,7 +14,7 @@ import (
 // Figures of the 6LB testbed over the load and the like (6LB §VI-B), simulated on
 // farm A.
 
-const testbed = "simulated, not the testbed; ρ is of what the cores can do, where the paper's is of the rate at which connections drop"
+const testbed = "simulated, not the testbed; ρ is of the cores' capacity, the paper's of the rate at which connections drop"
 
 func rateFigures() []Figure {
 	return []Figure{
@@ -30,7 +30,7 @@ func responseAxis(top float64) figures.Axis {
 }
 
 func rhoAxis(from float64) figures.Axis {
-	return figures.Axis{Label: "load ρ, of what the farm can do", Column: "load", From: from, To: 1}
+	return figures.Axis{Label: "load ρ, of the farm's capacity", Column: "load", From: from, To: 1}
 }
 
 var hunting = []string{"single", "hunt:static:4", "hunt:static:8", "hunt:static:16", "hunt:dynamic"}
@@ -51,7 +51,7 @@ type overLoadText struct {
 	published   []figures.Curve
 }
 
-// overLoad draws the mean of the hunting policies with the model, whose units
+// overLoad draws the mean of the hunting policies with the model. Its units
 // are fitted on single as in the paper.
 func overLoad(o Options, farm sim.Farm, text overLoadText, rhos []float64) plan {
 	s := sweep{hunting, rhos}
@@ -179,7 +179,7 @@ func centralized(o Options) plan {
 	return p
 }
 
-// variance is 6LB Figure 11f: lognormal service whose median is that of the
+// variance is 6LB Figure 11f: lognormal service with the median of the
 // exponential of mean 190 ms; the rate stays.
 func variance(o Options) plan {
 	s := sweep{[]string{"single", "rr", "hunt:dynamic", "guided"}, o.some(0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)}

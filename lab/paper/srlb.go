@@ -7,10 +7,10 @@ import (
 )
 
 // Figures of the SRLB paper (§V): 12 servers, one LB, 20,000 requests of 100 ms.
-// What it calls RR is a random server, our single.
+// Its RR is a random server, our single.
 
 func srlbFigures() []Figure {
-	const simulated = "simulated, not the testbed; ρ is of what the cores can do; the paper's RR is single"
+	const simulated = "simulated, not the testbed; ρ is of the cores' capacity; the paper's RR is single"
 	return []Figure{
 		{"srlb-2", "12 servers: mean response time against load", simulated, srlbResponses},
 		{"srlb-3", "12 servers: distribution of the response time at ρ = .88", simulated, func(o Options) plan {

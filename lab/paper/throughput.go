@@ -31,7 +31,7 @@ func throughput(o Options) plan {
 }
 
 // packetRates are millions of packets a second of each name at each number of
-// flows. A sketch takes what it gets, whatever else the CPU does.
+// flows. A sketch takes any measurement, even of a busy CPU.
 func (s sweep) packetRates(o Options) ([]float64, error) {
 	b := &experiment.Bench{Runs: 8, Rows: regexp.MustCompile(`^lb/(hunt|single)/steer/`)}
 	if o.Quick {

@@ -22,7 +22,7 @@ const (
 	fast, slow  = 2.0, 1.0
 )
 
-// scene is what an LB knows.
+// scene is an LB's knowledge.
 type scene struct {
 	name    string
 	seen    float64 // share of the traffic that it places; the rest is split evenly
@@ -69,7 +69,7 @@ func markov(Options) plan {
 		g := figures.Groups{
 			Title:      "HLB Figure 2: two servers of speeds 2:1, full load, queues up to 32",
 			Notes:      []string{"published: wcmp and sed are best if all is seen and weights are right; lsq and sed beat wcmp if half is seen; wrong weights harm wcmp and sed"},
-			GroupLabel: "what the LB sees and believes", GroupColumn: "scenario",
+			GroupLabel: "knowledge of the LB", GroupColumn: "scenario",
 			Series: names,
 			Panels: []figures.BoxPanel{{Y: figures.Axis{Label: "weighted duration (1/slow server's rate)", Column: "duration"}, Columns: []string{"weighted_duration"}}},
 		}

@@ -10,7 +10,7 @@ import (
 	"proffer/lab/sim"
 )
 
-// Figures of what HLB's LBs believe: their weights and scores against the queues
+// Figures of the beliefs of HLB's LBs: their weights and scores against the queues
 // (HLB §VI-B2, §VI-C2).
 
 func weightFigures() []Figure {

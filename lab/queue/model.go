@@ -1,5 +1,5 @@
-// Package queue is the analytic model of hunting (6LB §V): what a farm of many
-// servers does at a given load, with no simulation and no randomness. Flows
+// Package queue is the analytic model of hunting (6LB §V): a farm of many
+// servers at a given load, with no simulation and no randomness. Flows
 // arrive as a Poisson process of rate λ a server, service is exponential with
 // mean 1 (so times are in units of the mean service time), each server works
 // first come first served on one core, the two candidates of a flow are any two
@@ -13,7 +13,7 @@ import (
 	"math"
 )
 
-// Policy is what the model can describe: c of hunt:static:c (SR_c of the paper),
+// Policy is a policy that the model describes: c of hunt:static:c (SR_c of the paper),
 // where the first candidate takes a flow if it has less than c, or Single.
 type Policy int
 

@@ -24,9 +24,9 @@ type Interval struct {
 // interval; the means of long batches are nearly independent, and Student's t
 // with Batches − 1 degrees of freedom is taken over those.
 //
-// What does not fill a batch is left out at the front, where the queues were
-// still filling; the mean is over everything. Fewer than two values tell nothing
-// about their scatter: Half is then +Inf.
+// Values that do not fill a batch are left out at the front, where the queues were
+// still filling; the mean is over all values. Fewer than two values have no
+// scatter: Half is then +Inf.
 func MeanCI95(latencies []float64) Interval {
 	batches := min(MaxBatches, len(latencies))
 	if batches < 2 {

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Summary is what the tables show of a sample, in the sample's own unit.
+// Summary has the numbers of a sample that the tables show, in the sample's own unit.
 type Summary struct {
 	N                   int
 	Mean, P50, P90, P99 float64

@@ -15,7 +15,7 @@ type Arrival struct{ At, Service time.Duration }
 
 // The two streams of a seed. They are separate so that another mean leaves every
 // arrival in place, and another rate every service time: common random numbers,
-// which is what makes two runs comparable request by request.
+// which make two runs comparable request by request.
 const (
 	arrivalStream = 1
 	serviceStream = 2

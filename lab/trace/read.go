@@ -20,7 +20,7 @@ const (
 
 const wantedLine = `want "` + atColumn + ` ` + serviceColumn + `", such as "0.25 0.019"`
 
-// File is what a trace file holds. A column that it lacks is 0 in every Arrival.
+// File is the content of a trace file. A column that it lacks is 0 in every Arrival.
 type File struct {
 	Arrivals          []Arrival // At counts from the first arrival
 	HasAt, HasService bool
@@ -47,7 +47,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line,
 // seconds, the instant of arrival from any origin and the service time. With a
 // header it is a CSV file that has one or both of the columns arrival_s and
 // service_s among others. Empty lines and those that begin with # are skipped.
-// name is only a name for errors, which name the line and what it should hold.
+// name is only a name for errors, which name the line and its required content.
 func Read(name string, r io.Reader) (*File, error) {
 	f := &reader{}
 	lines := bufio.NewScanner(r)
@@ -77,7 +77,7 @@ func Read(name string, r io.Reader) (*File, error) {
 
 const maxLine = 1 << 16
 
-// line takes in a line and returns what is wrong with it.
+// line takes in a line and returns the error in it.
 func (f *reader) line(line string) string {
 	if f.fields == 0 {
 		f.comma = strings.Contains(line, ",")

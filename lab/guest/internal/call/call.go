@@ -7,7 +7,7 @@ type Request struct {
 	Args []string // the program, looked up in /bin, and its arguments
 }
 
-// Reply is what came of it.
+// Reply is the outcome of a call.
 type Reply struct {
 	Error          string // why the program did not start, or ""
 	Code           int    // exit code, -1 if a signal ended it

@@ -1,6 +1,6 @@
 // Command init is process 1 of a guest. It mounts the kernel's file systems,
-// loads the modules beside it, and runs what its line asks for. When it ends,
-// for whatever reason, the kernel panics and QEMU ends with it.
+// loads the modules beside it, and runs the programs that its line asks for. When it
+// ends, for whatever reason, the kernel panics and QEMU ends with it.
 package main
 
 import (
@@ -30,8 +30,8 @@ func main() {
 	}
 }
 
-// parent is process 1: it inherits every process whose own parent has ended,
-// and takes note of their ends, lest they stay as zombies. It ends with the
+// parent is process 1: it inherits every process after its parent has ended,
+// and waits for its end, lest it stay as a zombie. It ends with the
 // child that does all the work, which may wait for programs of its own in peace.
 func parent() error {
 	if err := prepare(); err != nil {
