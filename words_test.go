@@ -36,17 +36,21 @@ var spared = regexp.MustCompile(`/dev/shm|Was: "shm"|is now .page|nobody is the 
 // TestRetiredWords: a retired word comes back neither in names nor in comments, docs
 // or messages.
 func TestRetiredWords(t *testing.T) {
-	var words []string
+	var words, titles []string
 	for word := range retired {
 		words = append(words, word)
+		titles = append(titles, strings.ToUpper(word[:1])+word[1:])
 	}
-	whole := regexp.MustCompile(`(?i)\b(` + strings.Join(words, "|") + `)\b`)
+	// A word alone or between underscores, or a part of a name in CamelCase.
+	whole := regexp.MustCompile(`(?i:(?:^|[^a-z])(` + strings.Join(words, "|") + `)(?:[^a-z]|$))|(` + strings.Join(titles, "|") + `)(?:[^a-z]|$)`)
 	for _, file := range tracked(t, "*.go", "*.c", "*.h", "*.md") {
 		if file == "words_test.go" {
 			continue
 		}
 		for number, line := range strings.Split(read(t, file), "\n") {
-			if word := whole.FindString(line); word != "" && !spared.MatchString(line) {
+			found := whole.FindStringSubmatch(line)
+			if found != nil && !spared.MatchString(line) {
+				word := found[1] + found[2]
 				t.Errorf("%s:%d: %q is now %q: %s", file, number+1, word, retired[strings.ToLower(word)], strings.TrimSpace(line))
 			}
 		}

@@ -78,7 +78,7 @@ func TestDaemonThatCannotAnswer(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestWithoutDaemon(t *testing.T) {
 	path := socket(t)
 	_, err := Ask(t.Context(), path)
 	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "no daemon answers at "+path+": is it running") {

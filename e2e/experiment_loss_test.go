@@ -7,9 +7,9 @@ import (
 	"proffer/lab/experiment"
 )
 
-// TestLostFramesServeNobodyTwice: one frame in fifty is lost on every link. How
+// TestLostFramesServeOnce: one frame in fifty is lost on every link. How
 // many connections are answered in time is the network's doing.
-func TestLostFramesServeNobodyTwice(t *testing.T) {
+func TestLostFramesServeOnce(t *testing.T) {
 	e := experiment.Loss{Losses: []float64{0.02}, Requests: 300, Servers: 4, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(experiment.Step) {})
 	if err != nil {

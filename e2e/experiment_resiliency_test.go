@@ -10,10 +10,10 @@ import (
 	"proffer/lab/experiment"
 )
 
-// TestNobodyIsLostWhoseServerIsThere: three replacements, each with another LB,
+// TestFlowsOfLivingServersSurvive: three replacements, each with another LB,
 // two of which are started just then. Consistent hashing alone loses flows all
 // the same, or the changes would prove nothing.
-func TestNobodyIsLostWhoseServerIsThere(t *testing.T) {
+func TestFlowsOfLivingServersSurvive(t *testing.T) {
 	e := experiment.Resiliency{
 		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash},
 		Flows:   100, Changes: 3, Servers: 6, Buckets: 4096, Seed: 3, Programs: proffer,

@@ -76,9 +76,9 @@ func printed(t *testing.T, text, name string) int {
 	return n
 }
 
-// TestStatusOfNobody: without a daemon the answer is an error that names the
+// TestStatusWithoutDaemon: without a daemon the answer is an error that names the
 // socket.
-func TestStatusOfNobody(t *testing.T) {
+func TestStatusWithoutDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "unused.sock")
 	out, err := exec.Command(proffer, "status", "--control", socket).CombinedOutput()
 	var exit *exec.ExitError

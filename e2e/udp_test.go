@@ -252,9 +252,9 @@ func TestUDPIdle(t *testing.T) {
 	}
 }
 
-// TestUDPNobodyAnswers: a service that only listens is for `single`, whose flows
+// TestUDPWithoutAnswer: a service that only listens is for `single`, whose flows
 // stay together without a word from a server.
-func TestUDPNobodyAnswers(t *testing.T) {
+func TestUDPWithoutAnswer(t *testing.T) {
 	const flows, each = 40, 5
 	bed := up(t, testbed.Config{Servers: 3})
 	heard := make(chan [2]string, flows*each)
@@ -299,9 +299,9 @@ func TestUDPNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestUDPNobodyListens: the client gets the error from the VIP, as if it had asked a
+// TestUDPWithoutListener: the client gets the error from the VIP, as if it had asked a
 // server (RFC 4443 §3.1, RFC 1122 §4.1.3.1).
-func TestUDPNobodyListens(t *testing.T) {
+func TestUDPWithoutListener(t *testing.T) {
 	for _, policy := range []string{"hunt:static:0", "single"} {
 		bed := up(t, testbed.Config{Servers: 3})
 		farm := start(t, bed, overUDP(bed, settings(t, policy)))

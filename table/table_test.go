@@ -106,9 +106,9 @@ func slowWeighted(servers []Server, m, c int) *Table {
 	return f.table()
 }
 
-// TestNobodyTwice holds for every list, also where servers are fewer than
+// TestNoServerTwice holds for every list, also where servers are fewer than
 // choices, where the printed algorithm does not end.
-func TestNobodyTwice(t *testing.T) {
+func TestNoServerTwice(t *testing.T) {
 	for _, m := range []int{1, 2, 7, 64, 1000, 4096, 65537} {
 		for n := range 7 {
 			for c := 1; c <= MaxChoices; c++ {

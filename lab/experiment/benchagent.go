@@ -39,12 +39,12 @@ type agentService struct {
 // service's own table has them, as where servers are containers
 // with sockets out of sight. Known flows take the same path either way.
 var (
-	agentWilling = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket}
-	agentBusy    = agentService{netip.MustParseAddr("2001:db8:f::2"), 0, topo.Socket}
-	agentTaking  = agentService{netip.MustParseAddr("2001:db8:f::3"), 4, topo.Table}
-	agentWaiting = agentService{netip.MustParseAddr("2001:db8:f::4"), 4, topo.Table}
-	agentIn      = agentService{netip.MustParseAddr("2001:db8:f::5"), 4, topo.Table} // by inserted segments
-	agentNobody  = agentService{vip: netip.MustParseAddr("2001:db8:f::6")}           // no service
+	agentWilling  = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket}
+	agentBusy     = agentService{netip.MustParseAddr("2001:db8:f::2"), 0, topo.Socket}
+	agentTaking   = agentService{netip.MustParseAddr("2001:db8:f::3"), 4, topo.Table}
+	agentWaiting  = agentService{netip.MustParseAddr("2001:db8:f::4"), 4, topo.Table}
+	agentIn       = agentService{netip.MustParseAddr("2001:db8:f::5"), 4, topo.Table} // by inserted segments
+	agentUnserved = agentService{vip: netip.MustParseAddr("2001:db8:f::6")}           // no service
 )
 
 const (
@@ -95,7 +95,7 @@ func (a *agentBench) Close() error {
 func (s *benchSession) agentRows() (rows []*benchRow) {
 	rows = append(rows,
 		s.agentRow("hunt", "not-ours", benchPackets, func() pass {
-			p := s.toAgent(agentNobody, wire.ACK, benchPackets, counts{"pass_not_sid": 1})
+			p := s.toAgent(agentUnserved, wire.ACK, benchPackets, counts{"pass_not_sid": 1})
 			p.drill.Changed = 0
 			return p
 		}),
@@ -261,7 +261,7 @@ func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want
 // notOursOutRow is packets of no service.
 func (s *benchSession) notOursOutRow() *benchRow {
 	row := s.agentRow("hunt", "egress-not-ours", 1, func() pass {
-		return s.fromAgent(agentNobody, wire.ACK, benchPackets, counts{"out_not_ours": 1})
+		return s.fromAgent(agentUnserved, wire.ACK, benchPackets, counts{"out_not_ours": 1})
 	})
 	row.floor = "loop-egress"
 	return row

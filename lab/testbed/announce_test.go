@@ -128,7 +128,7 @@ func TestFlowsSpreadOverTheAnnounced(t *testing.T) {
 	}
 }
 
-func TestNobodyAnnounced(t *testing.T) {
+func TestNotAnnounced(t *testing.T) {
 	b := up(t, Config{Servers: 1, LBs: 2})
 	who(t, b.LBs...)
 	announce(t, b)

@@ -256,7 +256,7 @@ func (b *Bed) Close() error {
 		b.over = true
 		deadline := time.Now().Add(grace) // for children of children, too
 		errs := []error{b.spawner.stopAll()}
-		errs = append(errs, endStrays(b.Run, time.Until(deadline)))
+		errs = append(errs, endDisplaced(b.Run, time.Until(deadline)))
 		if b.box != nil {
 			b.box.close()
 		}

@@ -155,7 +155,7 @@ func TestDeadProcessIsNot(t *testing.T) {
 	}
 }
 
-func TestWhoCannotDie(t *testing.T) {
+func TestCannotDie(t *testing.T) {
 	b := up(t, Config{Servers: 1})
 	for _, n := range []*Node{b.Router, b.Client} {
 		if err := b.Kill(n); err == nil {

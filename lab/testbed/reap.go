@@ -81,7 +81,7 @@ func Reap() (removed int, err error) {
 			continue // alive, or just closed
 		}
 		if err == nil {
-			err = errors.Join(endStrays(r.Name(), 0), removeRun(r.Name()), dir.Close())
+			err = errors.Join(endDisplaced(r.Name(), 0), removeRun(r.Name()), dir.Close())
 		}
 		if err != nil {
 			return removed, fmt.Errorf("testbed: reap run %s: %w", r.Name(), err)
@@ -127,9 +127,9 @@ func identify(path string) (identity, error) {
 	return identity{st.Dev, st.Ino}, err
 }
 
-// endStrays ends all processes in the run's network namespaces, except this
+// endDisplaced ends all processes in the run's network namespaces, except this
 // one: descendants of processes started there, and processes that moved in. They have the given time to obey SIGTERM; with none they are killed.
-func endStrays(run string, grace time.Duration) error {
+func endDisplaced(run string, grace time.Duration) error {
 	paths, err := namespaces(run)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func endStrays(run string, grace time.Duration) error {
 	return wrap("run "+run, endInside(theirs, grace))
 }
 
-// endInside is endStrays for these namespaces.
+// endInside is endDisplaced for these namespaces.
 func endInside(spaces map[identity]bool, grace time.Duration) error {
 	const rounds = 10 // a process may fork while we look
 	for range rounds {

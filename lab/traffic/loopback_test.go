@@ -151,7 +151,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestNobodyListensIsRefused(t *testing.T) {
+func TestNoListenerIsRefused(t *testing.T) {
 	client := Client{To: netip.MustParseAddrPort("[::1]:1")}
 	result, err := client.Run(context.Background(), []Request{{}, {At: ms}})
 	if err != nil || Count(result.Rows, Refused) != 2 {

@@ -77,7 +77,7 @@ func TestServerSendsAndDigestsBytes(t *testing.T) {
 
 // Requests sleep on the virtual cores together, and a closed server lets go of
 // those that still do.
-func TestServerCountsWhoSleepsAndWakesThemAtClose(t *testing.T) {
+func TestServerCountsSleepersAndWakesThemAtClose(t *testing.T) {
 	server := newTestServer(t, Machine{Cores: 2, Workers: 3, Discipline: FIFO})
 	woken := make(chan bool)
 	for range 5 {

@@ -112,5 +112,5 @@ func (l *LB) aboutOurs(outer ip) Answer {
 	if !ok {
 		return drop(BadTooBig)
 	}
-	return l.send(mac, report, ToldTooBig)
+	return l.send(mac, report, ReportedTooBig)
 }

@@ -273,7 +273,7 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	if !ok {
 		return drop(TooBig)
 	}
-	return l.send(mac, report, ToldTooBig)
+	return l.send(mac, report, ReportedTooBig)
 }
 
 // sawBefore counts how often this packet of the flow came before.

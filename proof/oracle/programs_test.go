@@ -174,7 +174,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	}
 	if keys == nil {
 		more = append(more, oracle.Conflict, oracle.ExtHeader, oracle.TooBig, oracle.SmallMTU, oracle.Echoed,
-			oracle.ToldTooBig, oracle.BadTooBig)
+			oracle.ReportedTooBig, oracle.BadTooBig)
 	} else {
 		more = append(more, oracle.BadTag)
 	}
