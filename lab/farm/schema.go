@@ -3,7 +3,7 @@ package farm
 import _ "embed"
 
 // Schema is the published JSON Schema (draft 2020-12) of a farm file, for editors. It
-// says less than the parser.
+// checks less than the parser.
 //
 //go:embed farm.schema.json
 var Schema []byte

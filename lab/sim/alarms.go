@@ -41,10 +41,10 @@ func (a *alarms) set(i int32, at int64) {
 
 func (a *alarms) at(i int32) int64 { return a.tree[a.half+int(i)] }
 
-// first is the earliest instant, whose its station.
+// first is the earliest instant, earliest its station.
 func (a *alarms) first() int64 { return a.tree[1] }
 
-func (a *alarms) whose() int32 {
+func (a *alarms) earliest() int32 {
 	tree := a.tree
 	at := tree[1]
 	node := 1

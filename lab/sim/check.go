@@ -10,7 +10,7 @@ import (
 	"proffer/topo"
 )
 
-// check refuses what cannot be run.
+// check returns an error for a farm, policy or workload that cannot run.
 func check(f Farm, p Policy, w Workload) error {
 	for _, problem := range []string{checkFarm(f), checkWorkload(w), checkPolicy(f, p)} {
 		if problem != "" {
@@ -20,16 +20,16 @@ func check(f Farm, p Policy, w Workload) error {
 	return nil
 }
 
-// rule is something wrong, said as the user should read it.
+// rule is a flaw, in the words of the error.
 type rule struct {
 	broken bool
-	says   string
+	text   string
 }
 
 func first(rules ...rule) string {
 	for _, r := range rules {
 		if r.broken {
-			return r.says
+			return r.text
 		}
 	}
 	return ""

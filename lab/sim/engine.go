@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// Engine is one run. A policy sees of it what part.go exports.
+// Engine is one run. A policy sees the methods that part.go exports.
 type Engine struct {
 	farm   Farm
 	work   Workload
@@ -45,11 +45,11 @@ type Engine struct {
 	result tally
 }
 
-// server is what is known about a server beyond its queues.
+// server is the state of a server beyond its queues.
 type server struct {
 	room     int32
 	assigned int32   // sent there by an LB, neither finished nor refused
-	taken    int32   // accepted and not finished: what is busy to an agent
+	taken    int32   // accepted and not finished: busy to an agent
 	pending  float64 // ns of service of those on their way to the cores
 	disk     float64 // ns of service of those on their way to the disk
 }
@@ -92,8 +92,8 @@ func (e *Engine) step() bool {
 		return false
 	case due == at:
 		e.now = at
-		e.complete(e.alarms.whose())
-	case e.hops.heap[0].what == ticking && e.stuck():
+		e.complete(e.alarms.earliest())
+	case e.hops.heap[0].kind == ticking && e.stuck():
 		return false
 	default:
 		next := e.hops.pop()
@@ -107,11 +107,11 @@ func (e *Engine) step() bool {
 // still open was lost by a fault: timers alone would tick for ever.
 func (e *Engine) stuck() bool {
 	return e.alarms.first() == never && e.coming == never &&
-		!slices.ContainsFunc(e.hops.heap, func(next event) bool { return next.what != ticking })
+		!slices.ContainsFunc(e.hops.heap, func(next event) bool { return next.kind != ticking })
 }
 
 func (e *Engine) handle(next event) {
-	switch next.what {
+	switch next.kind {
 	case atLB:
 		e.atLB(next.request)
 	case atServer:

@@ -16,11 +16,11 @@ type Event struct {
 	LB      int   // FailLB
 }
 
-// EventKind is what happens.
+// EventKind is the change that an event makes.
 type EventKind uint8
 
 const (
-	Join   EventKind = iota // the servers take flows from now on; a server whose first event this is was absent before
+	Join   EventKind = iota // the servers take flows from now on; a server was absent before if this is its first event
 	Drain                   // the servers get no new flow and finish those that they have
 	Fail                    // the servers stop: connections are lost, SYNs unanswered
 	FailLB                  // the LB stops for good, and its state is lost; the others get its flows
@@ -46,7 +46,7 @@ func (f Farm) inOrder() []Event {
 	return slices.SortedStableFunc(slices.Values(f.Events), func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 }
 
-// checkEvents refuses an event that names what is not there, or leaves the farm
+// checkEvents rejects an event that names an absent server or LB, or leaves the farm
 // without a server or an LB.
 func checkEvents(f Farm) string {
 	n, lbs := len(f.Servers), f.LBs
@@ -157,7 +157,7 @@ func (e *Engine) lose(i int32) {
 	e.bury(i)
 }
 
-// release gives back what a request without an answer takes at its server.
+// release gives back the room of a request without an answer at its server.
 func (e *Engine) release(r *Request) {
 	if r.phase == working {
 		r.demand = 0
@@ -177,7 +177,7 @@ func (e *Engine) bury(i int32) {
 
 // failLB loses an LB's state. The other LBs get its flows: one that the new LB
 // finds goes on, any other is reset. A flow that no server has accepted yet goes
-// on: its client repeats what is lost.
+// on: its client repeats lost packets.
 func (e *Engine) failLB(lb int32) {
 	if e.dead == nil {
 		e.dead = make([]bool, e.farm.LBs)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Farm is what a run runs on: servers behind load balancers behind an edge
+// Farm is the farm of a run: servers behind load balancers behind an edge
 // router that gives every flow to one of them, at random.
 type Farm struct {
 	Name    string
@@ -20,12 +20,12 @@ type Farm struct {
 	ClientRTT      Distribution // the zero value: the client is one hop away
 
 	FlowTable  int           // lsq, sed, learned: buckets of an LB's flow table, one flow each; 0: never full (HLB Figure 19)
-	Penalty    time.Duration // what a refusal adds to the client's time; 0: refusals are counted apart
+	Penalty    time.Duration // added to the client's time by a refusal; 0: refusals are counted apart
 	Background []Background
 	Events     []Event  // in any order
 	Table      int      // buckets of the consistent-hash table (6LB) that gives the lists of servers; 0: drawn without one
 	Choices    int      // hunt: servers in a list; 0: 2
-	Default    Workload // what Load fills in
+	Default    Workload // filled in by Load
 }
 
 // Server is one machine. Up to Workers requests are in hand at once and up to
@@ -53,7 +53,7 @@ const (
 func (d Discipline) String() string { return [...]string{"sharing", "fifo"}[d] }
 
 // Background takes Cores cores' worth of work from each named server while it
-// lasts: what is left, a hundredth at least, is shared by all its cores (HLB
+// lasts: the rest, a hundredth at least, is shared by all its cores (HLB
 // Figure 23).
 type Background struct {
 	Servers  []int
@@ -95,8 +95,8 @@ func FarmA() Farm {
 }
 
 // FarmB is the farm of HLB §VI-A3: 128 FIFO servers behind four LBs, exponential
-// service of mean 500 ms, the middle half of the requests counting. kind says
-// how the second half of the servers differs from the first, which have one
+// service of mean 500 ms, the middle half of the requests counting. kind is
+// the difference of the second half of the servers from the first, which have one
 // core of speed 1: "hom" not at all, "c1:K" by K cores, "v1:K" by speed K.
 func FarmB(kind string) (Farm, error) {
 	other := Server{Cores: 1, Speed: 1, Discipline: FIFO, Backlog: 64}
@@ -149,7 +149,7 @@ func (f Farm) Load(rho float64) Workload {
 
 // Capacity is how many requests a second the farm could serve at best if they
 // were spread ideally: where the first of its two resources, cores and disks,
-// is busy all the time. That is what utilisation 1 means here, also for
+// is busy all the time. That is utilisation 1 here, also for
 // requests of several stages.
 func (f Farm) Capacity(w Workload) float64 {
 	power := 0.0

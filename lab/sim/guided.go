@@ -69,7 +69,7 @@ func (g *guided) Served(r *Request) {
 	g.gauges[r.server].add(r.service / g.stations[r.server].speed)
 }
 
-// Report is what the accepting SYN-ACK and the flow's end carry.
+// Report fills in the load report of the accepting SYN-ACK and of the flow's end.
 func (g *guided) Report(r *Request) {
 	r.report, r.idle = g.metric(r.server), g.idle(r.server)
 }

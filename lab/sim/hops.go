@@ -1,6 +1,6 @@
 package sim
 
-// action is what happens when an event is due.
+// action is the engine's step when an event is due.
 type action uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 type event struct {
 	at      int64 // ns
 	order   uint32
-	what    action
+	kind    action
 	request int32
 }
 
@@ -30,9 +30,9 @@ type hops struct {
 	order uint32
 }
 
-func (h *hops) push(at int64, what action, request int32) {
+func (h *hops) push(at int64, kind action, request int32) {
 	h.order++
-	e := event{at, h.order, what, request}
+	e := event{at, h.order, kind, request}
 	h.heap = append(h.heap, e)
 	heap, i := h.heap, len(h.heap)-1
 	for i > 0 {

@@ -32,7 +32,7 @@ type acceptor struct {
 	threshold  int // static: c
 }
 
-// hunt is 6LB: a server takes an offer or passes it on by what it has in hand; the
+// hunt is 6LB: a server takes an offer or passes it on by its busy count; the
 // last of the list must take it.
 type hunt struct {
 	*Engine

@@ -68,7 +68,7 @@ func TestConservation(t *testing.T) {
 func TestLostRequest(t *testing.T) {
 	for _, name := range []string{"jsq", "learned"} {
 		e := newEngine(smallFarm(), mustParse(t, name), smallFarm().Load(0.5), 1)
-		for e.sent < 100 || e.hops.heap[0].what != data {
+		for e.sent < 100 || e.hops.heap[0].kind != data {
 			e.step()
 		}
 		e.hops.pop()

@@ -66,8 +66,8 @@ func parseLearning(p *Policy, options string) error {
 	return nil
 }
 
-// stepLength is how often learned and awcmp update their weights unless the
-// policy says otherwise (HLB §V-C).
+// stepLength is the time between updates of the weights of learned and awcmp, unless
+// the policy has another (HLB §V-C).
 const stepLength = 500e6 // ns
 
 // learned is HLB: the weights come from flow durations, every stepLength.

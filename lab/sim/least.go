@@ -3,8 +3,8 @@ package sim
 import "math"
 
 // least finds the server with the least key in log₂ N, and a random one of them
-// if several have it: a tournament tree whose nodes hold the least key below and
-// how many have it. So a policy that looks at all servers need not walk them.
+// if several have it: a tournament tree with nodes that hold the least key below and
+// its count. So a policy that looks at all servers need not walk them.
 type least struct {
 	tree []rank
 	half int

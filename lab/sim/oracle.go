@@ -11,14 +11,14 @@ var _ = Register(Family{
 	New: func(e *Engine, p Policy) any { return newOracle(e, p.TwoChoices) },
 })
 
-// oracle sends a request where all that is to be done before it and for it takes
-// least: the work that is left, what is on its way and its own included, for the
+// oracle sends a request where the work before it and its own takes least: the work
+// that is left, requests on their way and its own included, for the
 // server's power (HLB §V-C). It is the paper's Oracle: it knows the remaining
 // service of every request.
 //
 // The time left shrinks while nothing happens, and not everywhere alike: by
 // running/cores. Servers of one power and slope keep their order, so there is one
-// index for each of these pairs, of what would have been left at instant 0; a
+// index for each of these pairs, of the work that would have been left at instant 0; a
 // choice compares the heads of the indexes.
 type oracle struct {
 	*Engine

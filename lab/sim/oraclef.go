@@ -112,7 +112,7 @@ func tooMany(key float64) int {
 	return 0
 }
 
-// Changed matters under sharing only: FIFO plans by what it gave.
+// Changed matters under sharing only: FIFO plans by the requests it gave.
 func (p *finisher) Changed(server int32) {
 	s := &p.farm.Servers[server]
 	if s.Discipline == FIFO {
@@ -148,7 +148,7 @@ func (p *finisher) Member(server int32) {
 
 // firstEnd is an instant before which the server, if it gets one more request,
 // completes none of those that it has, in ns: with one more it is no faster than
-// it is now, and what is on its way needs the average of that.
+// it is now, and a request on its way needs the average of that.
 func (p *finisher) firstEnd(server int32) float64 {
 	s, st := &p.servers[server], &p.stations[server]
 	if st.waiting > 0 {
@@ -230,7 +230,7 @@ func (p *finisher) give(server int32, r *Request) {
 // share is how long a request of this demand takes at a sharing server of speed
 // 1 if no request comes after it: with n in hand each gets cores/n, and those that
 // need less leave before. Requests on their way or waiting count as in hand,
-// those on their way as needing what the average of them does. It is +Inf if the
+// those on their way as needing their average. It is +Inf if the
 // answer cannot be under most.
 func (p *finisher) share(server int32, demand, most float64) float64 {
 	needs := p.gather(server)
@@ -256,7 +256,7 @@ func (p *finisher) share(server int32, demand, most float64) float64 {
 	return took + float64((demand-got)*max(1, left/cores))
 }
 
-// gather lists what those that a server was given still need.
+// gather lists the service that a server's requests still need.
 func (p *finisher) gather(server int32) []float64 {
 	st := &p.stations[server]
 	st.advance(p.now)

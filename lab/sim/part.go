@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// What a policy is to the engine, and what it may ask of it. Family.New returns a
+// The engine's view of a policy, and the methods that a policy may call. Family.New returns a
 // Chooser or an Offerer; the other interfaces are looked for in the same value.
 
 // Chooser decides at the LB, alone.
@@ -26,7 +26,7 @@ type Leader interface {
 	Lead(r *Request) int32
 }
 
-// Reporter is an Offerer whose servers report on the way, in the signals that
+// Reporter is an Offerer with servers that report on the way, in the signals that
 // pass the LB: the accepting SYN-ACK and the flow's end.
 type Reporter interface {
 	Served(r *Request)    // the server has completed r
@@ -42,8 +42,8 @@ type Tracker interface {
 }
 
 // Member is called whenever a server begins to take flows, or does no longer:
-// Engine.In says which. A policy that is not one may go on choosing a server that
-// is out; the flow's hash then leads to another.
+// Engine.In returns which. A policy that is no Member may go on choosing a server
+// that is out; the flow's hash then leads to another.
 type Member interface {
 	Member(server int32)
 }
@@ -60,7 +60,7 @@ type Watcher interface {
 	Changed(server int32)
 }
 
-// Farm is what the run runs on.
+// Farm is the farm of the run.
 func (e *Engine) Farm() Farm { return e.farm }
 
 // Now is the virtual time since the run began.
@@ -80,7 +80,7 @@ func (e *Engine) Word(r *Request) uint64 { return e.choice.at(uint64(r.number)) 
 func (e *Engine) Hash(r *Request) uint64 { return e.flowHash(r) }
 
 // Draw fills list with different servers, drawn by the flow's hash.
-// It returns how many: fewer if fewer take flows, or if the farm has a table, whose
+// It returns how many: fewer if fewer take flows, or if the farm has a table: its
 // lists are as long as the policy needs.
 func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.flowHash(r)) }
 

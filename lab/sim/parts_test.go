@@ -56,8 +56,8 @@ func TestAlarmsAndLeast(t *testing.T) {
 			a.set(int32(i), times[i])
 			l.set(int32(i), keys[i])
 			at := slices.Min(times)
-			if a.first() != at || at != never && int(a.whose()) != slices.Index(times, at) {
-				t.Fatalf("%v: first %d of %d (seed %d)", times, a.first(), a.whose(), partsSeed)
+			if a.first() != at || at != never && int(a.earliest()) != slices.Index(times, at) {
+				t.Fatalf("%v: first %d of %d (seed %d)", times, a.first(), a.earliest(), partsSeed)
 			}
 			word := rng.Uint64()
 			want := pick(keys, word)

@@ -23,7 +23,7 @@ type Family struct {
 	Sees  Sight
 	Names []Spelling
 
-	// Parse reads the options after NAME: into p, whose Name is set; nil: there
+	// Parse reads the options after NAME: into p, which has its Name; nil: there
 	// are none.
 	Parse func(p *Policy, options string) error
 
@@ -39,12 +39,12 @@ type Spelling struct {
 	Drawn string // colour and dash, as "blue dashed"; empty: whichever is left
 }
 
-// Sight is what a policy knows of the servers.
+// Sight is a policy's knowledge of the servers.
 type Sight uint8
 
 const (
 	Nothing    Sight = iota // no load
-	Polled                  // what servers answer now and then
+	Polled                  // the servers' answers now and then
 	OwnFlows                // the flows in its own LB's table
 	Offers                  // nothing: the servers decide, and may report
 	Everything              // the servers themselves
@@ -74,7 +74,7 @@ type Policy struct {
 	TwoChoices bool          // look at two random servers only (…2)
 	Choices    int           // servers that a request is offered to at most; 0: the LB decides alone
 	Every      time.Duration // between polls or new weights; 0: the papers'
-	Settings   any           // what its file read from the options
+	Settings   any           // read from the options by its file
 }
 
 func (p Policy) String() string { return p.Name }
@@ -87,7 +87,7 @@ func (p Policy) every(usual int64) int64 {
 	return usual
 }
 
-// Spellings are those that have a meaning: by what their families see, then
+// Spellings are those that have a meaning: by the sight of their families, then
 // by name.
 func Spellings() (all []Spelling) {
 	for _, f := range sorted() {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Snapshot is what a probe sees. Its slices are used again for the next one.
+// Snapshot is the state at a probe. Its slices are used again for the next one.
 type Snapshot struct {
 	Now     time.Duration
 	Busy    []int32     // of each server: requests accepted and not finished
-	Left    []float64   // of each server: ms that its cores need for what they have and what is on its way
+	Left    []float64   // of each server: ms that its cores need for their requests and for those on their way
 	Weights [][]float64 // lsq, sed, learned: of each LB and server; else nil
-	Scores  [][]float64 // and what the LB compares, (flows + 1) / weight
+	Scores  [][]float64 // and the LB's scores, (flows + 1) / weight
 	Gain    []float64   // learned: the Kalman gain of each LB's last step
 }
 

@@ -1,6 +1,6 @@
 package sim
 
-// What happens at the servers once the data is there.
+// The servers' steps once the data is there.
 
 // data begins the work. From here on it counts where it lies, not as pending.
 func (e *Engine) data(i int32) {

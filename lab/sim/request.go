@@ -20,7 +20,7 @@ type Request struct {
 	list    [maxChoices]int32 // candidates, when the policy hunts
 	offered uint8             // how many are in list
 	visit   uint8             // which of them has the offer
-	least   uint8             // guided: the least metric so far and whose it is
+	least   uint8             // guided: the least metric so far and the position of its server
 	leastOf uint8
 	report  uint8 // guided: the report of the accepting SYN-ACK or the end
 	idle    bool

@@ -8,7 +8,7 @@ import (
 	"proffer/lab/stats"
 )
 
-// Result is what a run shows. Times are flow completion times in milliseconds,
+// Result is the outcome of a run. Times are flow completion times in milliseconds,
 // of the requests that count.
 type Result struct {
 	Policy string
@@ -165,7 +165,7 @@ func (e *Engine) close() Result {
 	return r
 }
 
-// busy is what each server did of what it could have done, without background
+// busy is each server's work as a share of its capacity, without background
 // work.
 func (e *Engine) busy() []float64 {
 	busy := make([]float64, len(e.farm.Servers))

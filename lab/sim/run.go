@@ -83,7 +83,7 @@ func (e *Engine) build() {
 	}
 }
 
-// install makes the policy and finds what it cares for.
+// install makes the policy and finds the interfaces that it has.
 func (e *Engine) install() {
 	made := families[e.policy.Base].New(e, e.policy)
 	e.chooser, _ = made.(Chooser)

@@ -58,8 +58,8 @@ func newSampler(d Distribution, seed, stream uint64) *sampler {
 // coarse drops the last bits, in which math.Log differs between machines.
 func coarse(x float64) float64 { return float64(math.Round(x*(1<<36)) / (1 << 36)) }
 
-// draw returns the next time in whole nanoseconds: what rounding leaves open in
-// the last bit of a logarithm is gone then.
+// draw returns the next time in whole nanoseconds, so that the last bit of a
+// logarithm, which differs between machines, is gone.
 func (s *sampler) draw() float64 {
 	switch s.Kind {
 	case ExponentialKind:

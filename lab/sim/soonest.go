@@ -34,7 +34,7 @@ func (p pace) least(q pace) pace {
 	return pace{min(p.alone, q.alone), min(p.full, q.full), min(p.crowd, q.crowd)}
 }
 
-// slack is what rounding may do to a bound, in ns.
+// slack is the largest rounding error of a bound, in ns.
 const slack = 1
 
 func newSoonest(leaves []pace) *soonest {

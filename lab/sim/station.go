@@ -3,7 +3,7 @@ package sim
 import "math"
 
 // station is one queue with the cores, or the disk, that serve it. All that run
-// get the same service, so one number tells what everyone has got, the attained
+// get the same service, so one number is the service of each of them, the attained
 // service V:
 //
 //	dV/dt = speed · min(1, cores/n)    with n requests running
@@ -42,7 +42,7 @@ func (s *station) advance(now int64) {
 	s.at = now
 }
 
-// work is what is left to do, in ns of service, as of the last advance.
+// work is the work left, in ns of service, as of the last advance.
 func (s *station) work() float64 {
 	return s.queued + s.owed - float64(float64(len(s.running))*s.attained)
 }

@@ -150,9 +150,9 @@ func (e *Engine) atServer(i int32) {
 	}
 	on, back := e.pair(r, passedOn+uint64(r.visit))
 	last := r.Last()
-	to, what, after := int32(0), atServer, on
+	to, kind, after := int32(0), atServer, on
 	if last {
-		to, what, after = r.list[r.leastOf], returned, back
+		to, kind, after = r.list[r.leastOf], returned, back
 		r.hops++
 	} else {
 		r.visit++
@@ -161,7 +161,7 @@ func (e *Engine) atServer(i int32) {
 	e.unassign(r, r.server)
 	r.server = to
 	e.assign(r, to)
-	e.hops.push(e.now+after, what, i)
+	e.hops.push(e.now+after, kind, i)
 }
 
 // accept lets the kernel answer: with a SYN-ACK, or a RST if there is no room.

@@ -6,7 +6,7 @@ import "time"
 type Workload struct {
 	Requests int
 	Arrivals Arrivals
-	Service  Distribution // what a request needs of one core of speed 1
+	Service  Distribution // of a request's work on one core of speed 1
 
 	// Stages makes a request pass the server's one disk too, which all share
 	// (HLB Figures 6 and 22): 0 or 1 CPU, 2 CPU-IO, 3 CPU-IO-CPU, where the two
@@ -61,12 +61,12 @@ func Poisson(perSecond float64) Arrivals {
 	return Arrivals{steps: []Step{{PerSecond: perSecond}}}
 }
 
-// Stepped is a Poisson stream whose rate changes; the last step goes on for ever.
+// Stepped is a Poisson stream with a rate that changes; the last step goes on for ever.
 func Stepped(steps ...Step) Arrivals {
 	return Arrivals{steps: steps}
 }
 
-// Diurnal is a Poisson stream whose rate rises from low to high and falls back
+// Diurnal is a Poisson stream with a rate that rises from low to high and falls back
 // in every period, as a parabola up and a parabola down, in 96 steps.
 func Diurnal(low, high float64, period time.Duration) Arrivals {
 	const parts = 96

@@ -13,7 +13,7 @@ import (
 // Load is one workload, and how much of the farm it asks for.
 type Load struct {
 	Rho   float64       // of the farm's capacity, on average over the requests
-	End   float64       // of what it can serve in the long run, at the rate of the last requests
+	End   float64       // of its capacity in the long run, at the rate of the last requests
 	Lasts time.Duration // until the last request comes, on average
 	Work  sim.Workload
 }
@@ -54,7 +54,7 @@ func (s *Setting) Stated() (load Load, stated bool, err error) {
 		}
 		load, err = s.At(a.Rate * unit / s.Farm.Capacity(s.Farm.Default))
 		if a.Unit == farm.Rho {
-			load, err = s.At(a.Rate) // to the last bit what --rho gives
+			load, err = s.At(a.Rate) // to the last bit the load of --rho
 		}
 	}
 	return load, true, err
@@ -98,7 +98,7 @@ func (s *Setting) replay() (Load, error) {
 	return s.load(rate/s.Farm.Capacity(s.Farm.Default), rate, lasts, sim.At(list))
 }
 
-// load puts it together and refuses what could outlast 64 bits of nanoseconds.
+// load builds a Load and rejects one that could outlast 64 bits of nanoseconds.
 func (s *Setting) load(rho, end float64, lasts time.Duration, arrivals sim.Arrivals) (Load, error) {
 	work, farm := s.Farm.Default, s.lasting()
 	work.Arrivals = arrivals
@@ -129,7 +129,7 @@ func seconds(x float64) time.Duration {
 	return math.MaxInt64
 }
 
-// lasting is the farm without what background work takes for ever.
+// lasting is the farm without the cores that background work takes for ever.
 func (s *Setting) lasting() sim.Farm {
 	farm := s.Farm
 	farm.Servers = slices.Clone(farm.Servers)
@@ -144,5 +144,5 @@ func (s *Setting) lasting() sim.Farm {
 	return farm
 }
 
-// round drops what differs between machines.
+// round drops the digits that differ between machines.
 func round(x, parts float64) float64 { return math.Round(x*parts) / parts }

@@ -28,7 +28,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	policies := flags.String("policies", strings.Join(sim.Policies(), ","), "policies to compare, a `list` with commas")
 	rhos := flags.String("rho", "0.88", "loads, a `list` with commas")
 	seeds := flags.Int("seeds", 10, "runs of each policy at each load")
-	requests := flags.Int("requests", 0, "requests a run; 0: as the farm says")
+	requests := flags.Int("requests", 0, "requests a run; 0: the farm's number")
 	asJSON := flags.Bool("json", false, "print a JSON array instead of the table")
 	if err := flags.Parse(args); err != nil {
 		return 2

@@ -143,7 +143,7 @@ func cell(v any) string {
 	}
 }
 
-// stated says whether any row has a field that may be left out.
+// stated is true if any row has the field, which may be left out.
 func stated(rows []Row, field int) bool {
 	return slices.ContainsFunc(rows, func(r Row) bool { return !reflect.ValueOf(r).Field(field).IsZero() })
 }

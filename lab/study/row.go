@@ -9,8 +9,8 @@ import (
 	"proffer/lab/stats"
 )
 
-// Row is what one policy did at one load: means over the seeds of each run's
-// mean and percentiles, in ms, and sums of what is counted. A CI is half the
+// Row is one policy's result at one load: means over the seeds of each run's
+// mean and percentiles, in ms, and sums of the counts. A CI is half the
 // width of the 95 % Student interval over seeds; with one seed there is none.
 type Row struct {
 	Policy   string  `json:"policy"`
@@ -47,7 +47,7 @@ type Percentile struct {
 	CI         Number  `json:"ci_ms"`
 }
 
-// Group is what servers that a farm file lists together did, all requests of all
+// Group is the result of servers that a farm file lists together, all requests of all
 // runs counting: the share of their power that completed requests took, the mean
 // over runs, and how many requests they refused.
 type Group struct {
@@ -58,7 +58,7 @@ type Group struct {
 	Refused     int    `json:"refused"`
 }
 
-// run is what is kept of a sim.Result.
+// run is the part of a sim.Result that is kept.
 type run struct {
 	mean, p50, p90, p99, hops float64
 	refused, counted, events  int
@@ -150,7 +150,7 @@ func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
 	return row
 }
 
-// sumGroups adds up what the groups did in all runs.
+// sumGroups adds up the groups' results of all runs.
 func sumGroups(runs []run) []Group {
 	all := slices.Clone(runs[0].groups)
 	for i := range all {

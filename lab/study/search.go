@@ -28,9 +28,9 @@ type Search struct {
 	Workers  int
 }
 
-// Found is the answer for one policy. Servers is the fewest whose mean over seeds
-// reaches the goal; Low and High are the fewest of which that may be true, and is
-// true, by the 95 % interval of that mean. 0: none of up to most times as many
+// Found is the answer for one policy. Servers is the fewest with a mean over seeds
+// that reaches the goal; Low and High are the fewest that may reach it, and that
+// reach it, by the 95 % interval of that mean. 0: none of up to most times as many
 // servers as the farm has.
 type Found struct {
 	Policy  string  `json:"policy"`
@@ -44,7 +44,7 @@ type Found struct {
 	Tried   []Tried `json:"tried"` // by number of servers
 }
 
-// Tried is what one number of servers gave.
+// Tried is the result of one number of servers.
 type Tried struct {
 	Servers int     `json:"servers"`
 	Rho     float64 `json:"rho"`
@@ -53,7 +53,7 @@ type Tried struct {
 	Refused int     `json:"refused"`
 }
 
-// At is what was found with Servers; false: nothing was.
+// At is the result with Servers; false: there is none.
 func (f Found) At() (Tried, bool) {
 	i := slices.IndexFunc(f.Tried, func(t Tried) bool { return t.Servers == f.Servers })
 	if i < 0 {
@@ -74,7 +74,7 @@ type SearchProgress struct {
 // most is how many times its servers a farm may get.
 const most = 64
 
-// Check refuses what cannot be searched.
+// Check returns an error for a search that cannot run.
 func (s *Search) Check() error {
 	switch {
 	case s.Seeds < 2:
@@ -85,8 +85,8 @@ func (s *Search) Check() error {
 	return nil
 }
 
-// Run returns what is found for each policy. When ctx ends it returns at once
-// what is complete, and an *Interrupted.
+// Run returns the answer for each policy. When ctx ends it returns at once
+// the complete answers, and an *Interrupted.
 func (s *Search) Run(ctx context.Context, progress func(SearchProgress)) ([]Found, error) {
 	found := []Found{}
 	begun := time.Now()
@@ -199,7 +199,7 @@ func (h *pursuit) tooFew() int {
 	}
 }
 
-// load is the same requests, as a share of what another farm can serve.
+// load is the same requests, as a share of another farm's capacity.
 func (h *pursuit) load(s *Setting) Load {
 	l := h.Load
 	bigger := s.Farm.Capacity(l.Work) / h.Setting.Farm.Capacity(l.Work)

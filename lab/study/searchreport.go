@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteFoundJSON writes an array of what a search found.
+// WriteFoundJSON writes an array of a search's answers.
 func WriteFoundJSON(w io.Writer, found []Found) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -23,7 +23,7 @@ type Setting struct {
 	recorded []time.Duration // arrivals.process: trace
 }
 
-// Names lists the farms that Named knows, with what they are.
+// Names lists the farms that Named knows, with their descriptions.
 func Names() [][2]string {
 	return [][2]string{
 		{"A", "6LB §VI: 48 servers of 2 cores (sharing, 32 workers, backlog 128), 2 LBs, exponential service of 190 ms"},
@@ -34,7 +34,7 @@ func Names() [][2]string {
 	}
 }
 
-// ErrNoName is the error of a farm whose name Named does not know.
+// ErrNoName is the error of a farm with a name that Named does not know.
 var ErrNoName = errors.New("want A, B, B:c1:K, B:v1:K, B:hom or a FILE.yaml")
 
 // Named is one of the papers' farms.

@@ -21,7 +21,7 @@ import (
 	"proffer/lab/sim"
 )
 
-// Study is what to run: Seeds seeds from First on.
+// Study is a set of runs: Seeds seeds from First on.
 type Study struct {
 	Setting  *Setting
 	Policies []sim.Policy
@@ -31,7 +31,7 @@ type Study struct {
 	Workers  int    // runs at once; 0: as many as Go may use cores
 
 	Percentiles []float64 // in rows besides p50, p90 and p99; above 0, at most 100
-	Groups      bool      // rows have what each group of servers did
+	Groups      bool      // rows have the results of each group of servers
 	CDF         bool      // rows have the whole distribution, for WriteCDF
 
 	// Each gets every run with a Row of each request, in the order of loads,
@@ -80,7 +80,7 @@ type outcome struct {
 	job
 	run    run
 	result sim.Result // if the study has an Each
-	part   int64      // what it added to meter.parts
+	part   int64      // its share of meter.parts
 	took   time.Duration
 	err    error
 }
@@ -164,7 +164,7 @@ func (s *Study) one(ctx context.Context, j job, m *meter) outcome {
 	return o
 }
 
-// book holds what is known of each run, in the order of rows and seeds.
+// book holds the state of each run, in the order of rows and seeds.
 type book struct {
 	*Study
 	runs     [][]run
@@ -199,7 +199,7 @@ func (b *book) add(o outcome) error {
 	return b.give()
 }
 
-// give hands on the runs whose turn it is.
+// give hands on the runs that are next in order.
 func (b *book) give() error {
 	for {
 		result, there := b.early[b.given]
@@ -226,8 +226,8 @@ func (b *book) rows() []Row {
 	return rows
 }
 
-// progress expects of a run what the runs of its row took, else those of its
-// policy, else all.
+// progress expects a run to take the mean time of the runs of its row, else of its
+// policy, else of all.
 func (b *book) progress() Progress {
 	byPolicy, all := make([]mean, len(b.Policies)), mean{}
 	for i, spent := range b.spent {
@@ -274,7 +274,7 @@ func (e *Interrupted) Error() string {
 	return fmt.Sprintf("interrupted: %d of %d rows are complete; missing: %s", e.Rows, e.Of, strings.Join(e.Missing, "; "))
 }
 
-// interrupted takes in what has just been completed and closes the book.
+// interrupted takes in runs that have just been completed and closes the book.
 func (b *book) interrupted(done <-chan outcome) ([]Row, error) {
 	for len(done) > 0 {
 		if o := <-done; o.err == nil {
