@@ -1,5 +1,5 @@
-// Package api asks a running daemon for its status, and answers for it: HTTP with
-// JSON on a unix socket, GET /status.
+// Package api asks a running daemon for its status, and serves it: HTTP with JSON on a
+// unix socket, GET /status.
 package api
 
 import (
@@ -51,8 +51,8 @@ type LoadStatus struct {
 	PageAge *float64 `json:"page_age_s,omitempty"`
 }
 
-// Listen takes the control socket. A socket that a killed daemon left is
-// replaced, one that answers is not.
+// Listen takes the control socket. The socket of a killed daemon is replaced, the
+// socket of a running daemon is not.
 func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of control socket %s: %w", path, err)
@@ -77,10 +77,10 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// lastAnswers is how long answers that have begun may take once Serve is to end.
+// lastAnswers is the longest time that answers in progress delay the end of Serve.
 const lastAnswers = time.Second
 
-// Serve answers on l until ctx ends and the answers that have begun are given.
+// Serve answers on l until ctx ends and the answers in progress are complete.
 func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) error {
 	server := &http.Server{Handler: handler(status), ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)

@@ -22,7 +22,7 @@ type Plane interface {
 	Unresolved() (netip.Addr, error)
 }
 
-// NextHops is where next hops come from.
+// NextHops is the source of next hops.
 type NextHops interface {
 	Table
 	Resolver
@@ -42,12 +42,12 @@ type Resolver interface {
 
 // Clock paces the upkeep.
 type Clock interface {
-	// Tick sends at the end of each period until stop is called. A tick that
-	// nothing waits for may be dropped.
+	// Tick sends at the end of each period until stop is called. A tick without a
+	// receiver may be dropped.
 	Tick(period time.Duration) (ticks <-chan time.Time, stop func())
 }
 
-// Page is where a program reports its load.
+// Page is the page on which a program reports its load.
 type Page interface {
 	Read() (busy uint32, written time.Duration)
 }
@@ -102,8 +102,8 @@ func (c *Controller) refresh() {
 // Flows is how many entries the last sweep kept.
 func (c *Controller) Flows() uint64 { return c.flows.Load() }
 
-// Start brings the next hops in; after it packets can be sent. Neighbours that
-// do not answer for a second are left to be found later, and so are all if ctx
+// Start copies the next hops into the plane; after it packets can be sent. Neighbours
+// that do not answer for a second are left to a later refresh, and so are all if ctx
 // ends.
 func (c *Controller) Start(ctx context.Context) error {
 	c.refresh()

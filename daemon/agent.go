@@ -59,8 +59,8 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	return d.run(ctx)
 }
 
-// openPages opens the load page of every service that reads one; those that are
-// open are to be closed in any case.
+// openPages opens the load page of every service that reads one. The caller closes the
+// returned pages even after an error.
 func openPages(cfg *topo.Agent, host *Host, pages map[int]control.Page) (closeAll func(), err error) {
 	var open []Page
 	closeAll = func() {

@@ -1,7 +1,7 @@
-// Package daemon runs a data plane from its configuration file to its detaching:
-// it loads and attaches the plane, keeps it up to date, answers questions and
-// reloads. The kernel, the clock and the plane come in through interfaces, so that
-// all of it is tested without root.
+// Package daemon runs a data plane from its configuration file to its detaching: it
+// loads and attaches the plane, keeps it up to date, answers questions and reloads. The
+// kernel, the clock and the plane are interfaces, so that the daemon is tested without
+// root.
 package daemon
 
 import (
@@ -29,7 +29,7 @@ type Plane interface {
 	Counters() ([]dataplane.Counter, error)
 }
 
-// Attachment puts a plane on its link and takes it off.
+// Attachment attaches a plane to its link and detaches it.
 type Attachment interface {
 	Attach() error
 	Close() error
@@ -96,8 +96,8 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	return d.serve(ctx, socket)
 }
 
-// attach brings the next hops in before the first packet comes. A daemon that is
-// to end meanwhile is not attached.
+// attach copies the next hops before the first packet comes. If ctx has ended
+// meanwhile, the plane is not attached.
 func (d *daemon) attach(ctx context.Context) error {
 	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -118,8 +118,8 @@ func (d *daemon) announce() {
 		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)
 }
 
-// serve does everything that goes on while packets flow, until ctx ends or one of
-// its parts fails.
+// serve runs the daemon's goroutines while packets flow, until ctx ends or one of them
+// fails.
 func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
@@ -137,8 +137,8 @@ func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	return group.Wait()
 }
 
-// reloads applies the configuration again at every SIGHUP; one with a mistake
-// changes nothing.
+// reloads applies the configuration again at every SIGHUP; a configuration with a
+// mistake changes nothing.
 func (d *daemon) reloads(ctx context.Context) {
 	for {
 		select {

@@ -58,7 +58,7 @@ func signalKeys(path string, parse func(string, []byte) ([]topo.SignalKey, error
 	return parse(path, data)
 }
 
-// sameNode refuses a reload that changes constants of the loaded programs.
+// sameNode returns an error for a reload that changes constants of the loaded programs.
 func sameNode(was, is *topo.Node, flows, wanted topo.FlowTable) error {
 	switch {
 	case was.Name != is.Name:

@@ -78,8 +78,8 @@ func (kernelClock) Now() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// onHangup catches SIGHUP from now on: one that comes while the programs are
-// loaded shall not end the daemon, and is a reload afterwards.
+// onHangup catches SIGHUP from now on: a signal while the programs are loaded does not
+// end the daemon, and causes a reload afterwards.
 func onHangup() (hangups <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, unix.SIGHUP)

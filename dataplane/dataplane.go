@@ -1,7 +1,7 @@
-// Package dataplane has the parts that belong to no single data plane: whether a host can run one,
-// how long eBPF programs run, the dump of pinned flow tables, and the values that data
-// planes report. The data planes are in lb and agent; bench runs either over and over.
-// Only dataplane and proof import cilium/ebpf.
+// Package dataplane has the parts that belong to no single data plane: whether a host
+// can run one, how long eBPF programs run, the dump of pinned flow tables, and the
+// values that data planes report. The data planes are in lb and agent; bench runs
+// either many times. Only dataplane and proof import cilium/ebpf.
 package dataplane
 
 // Counter is one named reason and how often it was met.
@@ -15,8 +15,8 @@ type Swept struct {
 	Kept, Removed uint64
 }
 
-// Verified is how many instructions of a packet's program the kernel's verifier went
-// through when it was loaded: its patience ends at a million.
+// Verified is the number of instructions of a packet's program that the kernel's
+// verifier went through when it was loaded. Its limit is a million.
 type Verified struct {
 	Program      string
 	Instructions uint32

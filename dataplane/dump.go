@@ -18,10 +18,10 @@ import (
 // flowTables are the names under which an LB and an agent pin their flows.
 func flowTables() []string { return []string{"flows", "conns"} }
 
-// DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash
-// of all that they hold, but for when each flow was last seen, and the number of
-// entries. Equal hashes say that nothing has been learnt or forgotten meanwhile.
-// Packets of flows that come while it reads may spoil it.
+// DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash of
+// their content, except the time when each flow was last seen, and the number of
+// entries. Equal hashes mean that no entry was added, changed or removed meanwhile.
+// Packets of flows during the dump may change the hash.
 func DumpPinned(dir string) (sha string, entries int, err error) {
 	var paths []string
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

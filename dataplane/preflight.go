@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldest is the first kernel that has all the programs use.
+// oldest is the first kernel with all features that the programs use.
 var oldest = [2]int{6, 1}
 
 const kernelBTF = "/sys/kernel/btf/vmlinux"

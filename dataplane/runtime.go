@@ -25,14 +25,14 @@ func CountRunTime() (stop func() error, err error) {
 	return counting.Close, nil
 }
 
-// Ran is how often eBPF programs ran and how long, while it was counted.
+// Ran is the number and the duration of eBPF programs' runs while they were counted.
 type Ran struct {
 	Runs uint64
 	Time time.Duration
 }
 
 // RunTime adds up the run times of all programs that a process holds open, whichever
-// process loaded them: /proc/PID/fdinfo (proc(5)) has it of each.
+// process loaded them: /proc/PID/fdinfo (proc(5)) has the run time of each program.
 func RunTime(pid int) (sum Ran, err error) {
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {

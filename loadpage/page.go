@@ -18,14 +18,14 @@ import (
 //
 //	offset  size  field
 //	     0     8  magic, the bytes "PROFFER1"
-//	     8     8  written: CLOCK_MONOTONIC in ns when the writer last spoke
+//	     8     8  written: CLOCK_MONOTONIC in ns of the last write
 //	    16     4  busy: its busy count now
 //	    20  4076  zero
 //
-// The agent makes the page; any program maps it (MAP_SHARED), and stores busy
-// and then written, at least every half second even if nothing changed. One
-// that is silent for a second counts as gone. Several processes of one service
-// may share the page by adding to and subtracting from busy atomically.
+// The agent makes the page; any program maps it (MAP_SHARED), and stores busy and then
+// written, at least every half second even if nothing changed. A page that is not
+// written for a second counts as lost. Several processes of one service may share the
+// page by adding to and subtracting from busy atomically.
 const (
 	PageSize      = 4096
 	PageMagic     = "PROFFER1"
@@ -33,8 +33,8 @@ const (
 	BusyOffset    = 16
 )
 
-// Page is the reader's side of one page. It reads the file rather than mapping
-// it: a writer that cuts the file short would end the agent by SIGBUS.
+// Page is the reader's side of one page. It reads the file rather than mapping it: a
+// writer that truncates the file would end the agent by SIGBUS.
 type Page struct {
 	file *os.File
 }
@@ -56,7 +56,8 @@ func OpenPage(path string) (*Page, error) {
 	return &Page{file: f}, nil
 }
 
-// initialise gives a new file its size and magic, and refuses another file.
+// initialise gives a new file its size and magic, and returns an error for a file that
+// is no page.
 func initialise(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -98,7 +99,8 @@ func (p *Page) Read() (busy uint32, written time.Duration) {
 // Close stops reading; the file stays for its writer.
 func (p *Page) Close() error { return p.file.Close() }
 
-// WritePage is the writer's side for programs in Go, and the example for others.
+// WritePage is the writer's side for programs in Go, and an example for other
+// languages.
 func WritePage(mem []byte, busy uint32, now time.Duration) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&mem[BusyOffset])), busy)
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&mem[WrittenOffset])), uint64(now))

@@ -1,7 +1,6 @@
-// Package nexthop copies the kernel's routes and neighbours of one link, for a
-// data plane that sends packets past the kernel's forwarding (DESIGN: no FIB
-// lookup on the fast path, no `forwarding=1` on servers), and keeps the
-// neighbours it names resolved.
+// Package nexthop copies the kernel's routes and neighbours of one link, for a data
+// plane that sends packets past the kernel's forwarding (no FIB lookup on the fast
+// path, no `forwarding=1` on servers), and keeps their neighbours resolved.
 package nexthop
 
 import (
@@ -16,7 +15,7 @@ import (
 	"proffer/topo"
 )
 
-// usable are the states of neighbours that may be sent to.
+// usable are the states of neighbours that can receive packets.
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 	netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
@@ -65,7 +64,7 @@ func forward[U any](w *Watcher, updates <-chan U, matters func(U) bool) {
 	}
 }
 
-// Changes has a value whenever Read may answer otherwise than before.
+// Changes has a value whenever the result of Read may have changed.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
 // Close ends the watch.
@@ -120,8 +119,8 @@ func (w *Watcher) Resolve(addr netip.Addr) error {
 	return w.use(gateway)
 }
 
-// use tells the kernel that we send to this neighbour: it resolves it, or
-// confirms it when it has gone stale.
+// use makes the kernel treat this neighbour as in use: the kernel resolves it, or
+// confirms it if it is stale.
 func (w *Watcher) use(addr netip.Addr) error {
 	err := netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: w.dev.Index,

@@ -16,15 +16,15 @@ import (
 // families are the address families of next hops.
 func families() []int { return []int{unix.AF_INET6, unix.AF_INET} }
 
-// route is one that leaves by our link.
+// route is a route that leaves by our link.
 type route struct {
 	prefix  netip.Prefix
 	gateway netip.Addr // invalid: the prefix is on the link
 	metric  int
 }
 
-// routes are those of the main table that leave by our link, for each prefix
-// the one that the kernel prefers there: of the lowest metric.
+// routes are those of the main table that leave by our link, for each prefix the route
+// that the kernel prefers: the lowest metric.
 func (w *Watcher) routes() ([]route, error) {
 	var ours []route
 	for _, family := range families() {
@@ -35,7 +35,7 @@ func (w *Watcher) routes() ([]route, error) {
 		}
 		for _, r := range all {
 			gateway, leaves := w.gateway(&r)
-			// A route for one type of service is none for all packets.
+			// A route for one type of service is not for all packets.
 			if leaves && r.Type == unix.RTN_UNICAST && r.Tos == 0 {
 				ours = append(ours, route{prefixOf(family, r.Dst), gateway, r.Priority})
 			}
@@ -75,8 +75,8 @@ func (r route) addTo(hops topo.NextHops) bool {
 	return known
 }
 
-// gatewayOf is a next hop's address. An IPv4 route may go by an IPv6 neighbour
-// (RFC 5549), which the kernel tells apart as "via".
+// gatewayOf is a next hop's address. An IPv4 route may go by an IPv6 neighbour (RFC
+// 5549), which the kernel reports as "via".
 func gatewayOf(gw net.IP, via netlink.Destination) netip.Addr {
 	if v, ok := via.(*netlink.Via); ok {
 		return addrOf(v.Addr)

@@ -51,7 +51,7 @@ func (p *Plan) keys() {
 }
 
 // join adds the servers that a service did not have. The keys of all servers are
-// derived again if these or the farm's keys are others.
+// derived again if the servers or the farm's keys changed.
 func (p *Plan) join() {
 	eachBeyond(p.Want, p.Have, func(svc *Service, s topo.Server) {
 		p.add(Step{Verb: AddServer, Service: svc.Name, Server: s})
@@ -94,8 +94,8 @@ func (s *State) byVIP() map[topo.VIP]*Service {
 	return all
 }
 
-// services makes room first. Where the record stays, it is right for the table before
-// and for the new one, which takes its slot.
+// services makes room first. A record that stays is right for the old table and for the
+// new table, which takes its slot.
 func (p *Plan) services() {
 	wanted := p.Want.byVIP()
 	for i := range p.Have.Services {
@@ -201,7 +201,7 @@ func (p *Plan) release() {
 	p.Steps = append(p.Steps, freed...)
 }
 
-// leave removes servers from services, and so from the LB those that no service has.
+// leave removes servers from services; a server without a service leaves the LB.
 func (p *Plan) leave() {
 	eachBeyond(p.Have, p.Want, func(svc *Service, s topo.Server) {
 		p.add(Step{Verb: RemoveServer, Service: svc.Name, Server: s})
@@ -229,7 +229,7 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// Summary counts the steps that an operator asks for first.
+// Summary counts the steps that matter most to an operator.
 func (p *Plan) Summary() string {
 	var parts []string
 	for _, c := range []struct {

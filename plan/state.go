@@ -16,7 +16,7 @@ import (
 	"proffer/topo"
 )
 
-// State is a configuration as packets meet it, or will.
+// State is a configuration as packets meet it, now or after a plan.
 type State struct {
 	Keys      []topo.SignalKey
 	Services  []Service
@@ -51,8 +51,8 @@ func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
 	return sha256.Sum256(made)
 }
 
-// Want builds the state of a configuration. Tables that have has are not built again:
-// after a change of the pool the table before is one of the history.
+// Want builds the state of a configuration. Tables of the state have are not built
+// again: after a change of the pool the table before is one of the history.
 func Want(cfg *topo.LB, have *State) (*State, error) {
 	if len(cfg.Services) > topo.MaxServices {
 		return nil, fmt.Errorf("%d services: at most %d", len(cfg.Services), topo.MaxServices)

@@ -30,7 +30,7 @@ const (
 	RemoveOffering // its load stays, as old flows may count in it
 )
 
-// Step is one action. Two steps that are equal do the same.
+// Step is one action. Equal steps have the same effect.
 type Step struct {
 	Verb    Verb
 	Service string

@@ -193,8 +193,7 @@ func addKey(keys []topo.SignalKey, random io.Reader) ([]topo.SignalKey, error) {
 	return append(keys, k), nil
 }
 
-// freeID is above all others: the id of a key that was dropped may still be on
-// some node, with that key.
+// freeID is above all other ids: a node may still have a dropped key under its id.
 func freeID(keys []topo.SignalKey) uint8 {
 	var id uint8
 	taken := map[uint8]bool{0: true} // on the wire: no tag

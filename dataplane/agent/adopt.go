@@ -64,8 +64,8 @@ func vipOf(key objects.LBServiceKey) topo.VIP {
 	return vip
 }
 
-// writeLoad starts a service's load. Where an earlier agent left
-// it, its threshold and the counts of its flows stay; open sockets are counted again.
+// writeLoad starts a service's load. If an earlier agent left it, its threshold and the
+// counts of its flows stay; open sockets are counted again.
 func (a *Agent) writeLoad(s *topo.Offering, number uint32, known bool) error {
 	var l objects.AgentLoad
 	if known {

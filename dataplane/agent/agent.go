@@ -37,10 +37,11 @@ type Agent struct {
 
 const defaultEmbryonic = 16384 // flows in their handshake
 
-// New loads the programs for cfg and fills their maps; Attach makes them work.
+// New loads the programs for cfg and fills their maps; Attach attaches them.
 func New(cfg *topo.Agent) (*Agent, error) { return NewWith(cfg, nil) }
 
-// NewWith is NewAgent for those that change the programs before they are loaded: benches and proofs.
+// NewWith is New for benches and proofs, which change the programs before they are
+// loaded.
 func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent, err error) {
 	dev, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
@@ -86,7 +87,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	return a, a.SetKeys(cfg.Keys)
 }
 
-// Objects are the programs and maps in the kernel, for those that measure or prove them.
+// Objects are the programs and maps in the kernel, for benches and proofs.
 func (a *Agent) Objects() *objects.AgentObjects { return &a.objs }
 
 // prepare sets the programs' constants, and the size of their maps.
@@ -112,8 +113,9 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 	return nil
 }
 
-// load brings the programs into the kernel; those that count sockets run at
-// every state change of every socket of the host, so only if they are wanted.
+// load loads the programs into the kernel. The programs that count sockets run at every
+// state change of every socket of the host, so they are loaded only if a service needs
+// them.
 func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) error {
 	options := &ebpf.CollectionOptions{MapReplacements: adopted}
 	if a.countsSockets() {
@@ -202,7 +204,7 @@ func offeringOf(s *topo.Offering, number uint32) (objects.AgentOffering, error) 
 	return o, err
 }
 
-// vipKey stands for the address of a service, which fragments are known by.
+// vipKey is the key of a service's address alone: fragments have no port.
 func vipKey(v topo.VIP) objects.LBServiceKey {
 	key := objects.ServiceKey(v)
 	key.PortBe, key.Protocol = 0, 0
@@ -210,7 +212,7 @@ func vipKey(v topo.VIP) objects.LBServiceKey {
 }
 
 // SetKeys gives the programs the keys that this agent signs with and checks LBs by.
-// Without keys it takes and sends signals that carry no tag.
+// Without keys the agent accepts and sends signals without a tag.
 func (a *Agent) SetKeys(keys []topo.SignalKey) error {
 	return plane.WriteKeys(a.objs.Signing, a.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Server })
 }
@@ -226,8 +228,8 @@ func (a *Agent) Attach() error {
 			return err
 		}
 	}
-	// XDP before egress: it fails where another agent runs, the egress of which
-	// filter ours would replace.
+	// XDP before egress: XDP fails if another agent runs, and our filter would
+	// replace the filter of that agent.
 	if err := a.AttachXDP(a.objs.AgentIn); err != nil {
 		return err
 	}
@@ -260,8 +262,8 @@ func (a *Agent) attachSockets() error {
 	return nil
 }
 
-// Report hands on the page of service i: the busy count and when its
-// writer wrote it (CLOCK_MONOTONIC; 0: never).
+// Report copies the page of service i to the programs: the busy count and the time of
+// its writing (CLOCK_MONOTONIC; 0: never).
 func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	b, err := binary.Append(nil, binary.NativeEndian, objects.AgentReported{WrittenNs: uint64(written), Busy: busy})
 	if err == nil {
@@ -299,7 +301,7 @@ func (a *Agent) Close() error {
 	return errors.Join(append(errs, a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
-// closePrograms is agentPrograms.Close for a set that may be incomplete.
+// closePrograms closes a set of programs that may be incomplete.
 func closePrograms(p *objects.AgentPrograms) error {
 	var errs []error
 	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentOut, p.SweepConns, p.SocketChanged, p.SocketsOpen} {
@@ -308,7 +310,8 @@ func closePrograms(p *objects.AgentPrograms) error {
 	return errors.Join(errs...)
 }
 
-// netnsCookie names the network namespace of this process for ever.
+// netnsCookie identifies the network namespace of this process; the kernel never uses
+// it again.
 func netnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -322,7 +325,7 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// Verified reports it of the agent's programs.
+// Verified reports the verifier's work on the agent's programs.
 func (a *Agent) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.AgentProgAgentIn: a.objs.AgentIn, objects.AgentProgAgentOut: a.objs.AgentOut,

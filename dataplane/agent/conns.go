@@ -10,14 +10,15 @@ import (
 	"proffer/dataplane/objects"
 )
 
-// connLines is how many lines hold so many established flows and embryonic ones, with as
-// many free slots as established flows, so that hardly any flow meets two full lines.
+// connLines is the number of lines that hold so many established and embryonic flows,
+// with as many free slots as established flows, so that hardly any flow meets two full
+// lines.
 func connLines(flows, embryonic int) uint32 {
 	return uint32((2*flows + embryonic + objects.LineSlots - 1) / objects.LineSlots)
 }
 
-// connKey makes the digests' key part of the programs: the one of the table that
-// is adopted, or a new one.
+// connKey makes the digests' key part of the programs: the key of an adopted table, or
+// a new key.
 func connKey(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) (key objects.AgentDigestKey, err error) {
 	if m := adopted[objects.AgentMapConnKey]; m != nil {
 		err = m.Lookup(uint32(0), &key)

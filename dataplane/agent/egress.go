@@ -20,8 +20,8 @@ type egress struct {
 	qdisc  *netlink.Clsact // nil if it was there before us
 }
 
-// attachEgress adds the program as the link's first filter; one that an agent
-// left behind when it was killed is replaced.
+// attachEgress adds the program as the link's first filter. It replaces the filter of a
+// killed agent.
 func attachEgress(dev *net.Interface, prog *ebpf.Program) (*egress, error) {
 	e := &egress{}
 	qdisc := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
@@ -62,7 +62,7 @@ func (e *egress) removeQdisc() error {
 	return netlink.QdiscDel(e.qdisc)
 }
 
-// close removes the filter, and the qdisc if it was ours.
+// close removes the filter, and the qdisc if this agent added it.
 func (e *egress) close() error {
 	if err := errors.Join(netlink.FilterDel(e.filter), e.removeQdisc()); err != nil {
 		return fmt.Errorf("detach from egress: %w", err)
@@ -70,8 +70,8 @@ func (e *egress) close() error {
 	return nil
 }
 
-// leftBehind reports whether the link's only filter is one that a killed agent
-// left: then its qdisc is ours to remove.
+// leftBehind reports whether the link's only filter is that of a killed agent: then the
+// qdisc is this agent's to remove.
 func leftBehind(dev *net.Interface) bool {
 	link, err := netlink.LinkByIndex(dev.Index)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// netnsID returns the number by which this network namespace knows the one at
-// path, such as /run/netns/NAME or /proc/PID/ns/net; it gives it one if need be.
+// netnsID returns the number that this network namespace has for the namespace at path,
+// such as /run/netns/NAME or /proc/PID/ns/net. It assigns a number if there is none.
 func netnsID(path string) (int32, error) {
 	f, err := os.Open(path)
 	if err != nil {

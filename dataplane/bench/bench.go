@@ -138,8 +138,8 @@ func (b *Bench) Run(cpu, packets int, d *Drill) (r Run, err error) {
 	return r, nil
 }
 
-// uninterrupted runs f while no signal reaches the thread, which is locked: one
-// that does makes the kernel begin a run again, with packets that went before.
+// uninterrupted runs f while no signal reaches the thread, which is locked: after a
+// signal the kernel begins a run again, with packets that went before.
 func uninterrupted(f func() error) (err error) {
 	all, was := unix.Sigset_t{}, unix.Sigset_t{}
 	for i := range all.Val {
@@ -152,7 +152,7 @@ func uninterrupted(f func() error) (err error) {
 	return f()
 }
 
-// both passes the packets that are only looked at, then those that are timed.
+// both passes the packets that are only checked, then the packets that are timed.
 func (b *Bench) both(packets int, d *Drill, r *Run) error {
 	if err := b.tryUndo(min(packets, benchTried), d); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (b *Bench) both(packets int, d *Drill, r *Run) error {
 	return err
 }
 
-// counted is how many runs of the program the kernel's statistics know.
+// counted is the number of the program's runs in the kernel's statistics.
 func (b *Bench) counted() (uint64, error) {
 	stats, err := b.prog.Stats()
 	if err != nil {
@@ -178,11 +178,11 @@ func (b *Bench) counted() (uint64, error) {
 	return stats.RunCount, nil
 }
 
-// benchTried is how many packets of a run are looked at and not timed.
+// benchTried is the number of packets of a run that are checked and not timed.
 const benchTried = 2
 
-// tryUndo passes the first packets and demands that the frame is then as it was,
-// but for the bytes that make it another flow's.
+// tryUndo passes the first packets and demands that the frame is then as it was, except
+// the bytes of its flow.
 func (b *Bench) tryUndo(packets int, d *Drill) error {
 	out := make([]byte, len(d.Frame)+256)
 	run := ebpf.RunOptions{Data: d.Frame, DataOut: out, Repeat: uint32(packets)}
@@ -201,7 +201,7 @@ func (b *Bench) tryUndo(packets int, d *Drill) error {
 	return nil
 }
 
-// pass returns how long a packet takes.
+// pass returns the time of a packet.
 func (b *Bench) pass(packets int, d *Drill) (took time.Duration, err error) {
 	if packets <= 0 {
 		return 0, nil
@@ -261,8 +261,8 @@ type LB struct {
 	*Bench
 }
 
-// asOnNIC makes packets leave by XDP_TX: the bench's link is a veth, which gets
-// them otherwise (count.h).
+// asOnNIC makes packets leave by XDP_TX: the bench's link is a veth, to which count.h
+// would redirect them.
 func asOnNIC(spec *ebpf.CollectionSpec) error {
 	return spec.Variables["redirect_to"].Set(uint32(0))
 }
@@ -286,7 +286,7 @@ func NewLB(cfg *topo.LB, tags int) (*LB, error) {
 // Close frees both.
 func (b *LB) Close() error { return errors.Join(b.LB.Close(), b.Bench.Close()) }
 
-// Memory is how many bytes the kernel holds for the program's tables.
+// Memory is the number of bytes that the kernel holds for the program's tables.
 func (b *Bench) Memory() (bytes uint64, err error) {
 	info, err := b.prog.Info()
 	if err != nil {

@@ -32,9 +32,9 @@ func (l *LB) Plan(cfg *topo.LB) (*plan.Plan, error) {
 	return plan.New(have, want), nil
 }
 
-// Apply executes a plan while packets flow: each meets a service as it was or as it
-// is, with the whole table that belongs to it. The constants of the programs do not
-// change, and nothing is written that stays as it was.
+// Apply executes a plan while packets flow: each packet meets the old or the new
+// service, with the whole table that belongs to it. The constants of the programs do
+// not change, and unchanged records are not written.
 func (l *LB) Apply(p *plan.Plan) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *LB) held(want *plan.State) *plan.State {
 	return plan.Held(services, l.adopted().Strangers)
 }
 
-// tidy leaves nothing behind of a plan that failed.
+// tidy removes the remains of a plan that failed.
 func (l *LB) tidy() error {
 	if err := l.markVIPs(l.state); err != nil {
 		return err // a mark may still name an old table

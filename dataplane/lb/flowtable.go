@@ -13,10 +13,10 @@ import (
 )
 
 // fullPercent of the entries are used when the table holds the flows that it was made
-// for: up to there hardly ever a flow finds no place.
+// for: up to that share hardly any flow finds no slot.
 const fullPercent = 80
 
-// linesFor is how many lines hold so many flows.
+// linesFor is the number of lines that hold so many flows.
 func linesFor(flows int) uint32 {
 	return uint32((flows*100 + fullPercent*objects.LineEntries - 1) / (fullPercent * objects.LineEntries))
 }
@@ -34,7 +34,8 @@ func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 	return nil
 }
 
-// fits reports whether there is memory for the table, unless it is there.
+// fits returns an error if there is no memory for the table; an adopted table has its
+// memory.
 func (l *LB) fits(flows int, adopted bool) error {
 	if adopted {
 		return nil

@@ -35,10 +35,11 @@ type LB struct {
 	retired  []placed    // that no record names any more
 }
 
-// New loads the program for cfg and fills its maps; Attach makes it work.
+// New loads the program for cfg and fills its maps; Attach attaches it.
 func New(cfg *topo.LB) (*LB, error) { return NewWith(cfg, nil) }
 
-// NewWith is NewLB for those that change the programs before they are loaded: benches and proofs.
+// NewWith is New for benches and proofs, which change the programs before they are
+// loaded.
 func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
 	dev, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
@@ -93,7 +94,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	return l, l.Configure(cfg)
 }
 
-// Objects are the programs and maps in the kernel, for those that measure or prove them.
+// Objects are the programs and maps in the kernel, for benches and proofs.
 func (l *LB) Objects() *objects.LBObjects { return &l.objs }
 
 // prepare sets the programs' constants, and the size of their maps.
@@ -133,7 +134,7 @@ func (l *LB) Close() error {
 	return errors.Join(errs...)
 }
 
-// Verified reports it of the LB's program.
+// Verified reports the verifier's work on the LB's program.
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{objects.LBProgLb: l.objs.Lb}, objects.LBProgLb)
 }

@@ -13,10 +13,10 @@ import (
 
 const serviceSlots = 1 << objects.ServiceSlotBits
 
-// records are the services as packets find them. A slot's number is one store, and
-// a record is written before its number stands anywhere: a packet meets a service as
-// it was or as it is. So a record that a packet may still read is kept until all packets that are on
-// their way have ended; then it is free for another service.
+// records are the services as packets find them. A slot's number is one store, and a
+// record is written before its number is: a packet meets the old or the new service. So
+// a record that a packet may still read is kept until the packets in progress have
+// ended; then it is free for another service.
 type records struct {
 	m      *ebpf.Map
 	memory []byte
@@ -63,7 +63,7 @@ func firstPlace(key *objects.LBServiceKey) uint32 {
 	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - objects.ServiceSlotBits))
 }
 
-// slotFor is where a new service goes: the first slot of its chain that is free.
+// slotFor is the slot for a new service: the first free slot of its chain.
 func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
 	first := firstPlace(key)
 	for i := range uint32(objects.MaxProbes) {
@@ -74,12 +74,12 @@ func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
 	return 0, fmt.Errorf("no slot for another service: too many hash to one slot")
 }
 
-// set makes a slot name a record.
+// set writes a record's number into a slot.
 func (r *records) set(slot uint32, number uint32) {
 	atomic.StoreUint64(&r.slots[slot], uint64(number))
 }
 
-// put makes a service's record, or changes it.
+// put adds or replaces a service's record.
 func (r *records) put(record objects.LBService) error {
 	key := record.Key
 	old, known := r.have[key]
@@ -102,7 +102,7 @@ func (r *records) put(record objects.LBService) error {
 	return nil
 }
 
-// write writes a record where no packet reads and returns its number.
+// write writes a record under a number that no packet reads, and returns the number.
 func (r *records) write(record *objects.LBService) (uint32, error) {
 	if len(r.free) == 0 {
 		if err := r.settle(); err != nil {

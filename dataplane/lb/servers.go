@@ -12,8 +12,8 @@ import (
 	"proffer/topo"
 )
 
-// numbers gives every server a number that stays its own while it is known:
-// entries of flows name servers by it, and outlive daemons and configurations.
+// numbers gives every server a number that it keeps while it has a record: entries of
+// flows name servers by it, and outlive daemons and configurations.
 type numbers struct {
 	known map[uint64]uint32 // by locator
 	m     *ebpf.Map
@@ -74,8 +74,8 @@ func (n *numbers) ofPool(pool []topo.Server) []uint16 {
 	return out
 }
 
-// drop takes the numbers of all others back; an entry that still names one of
-// them meets a server that does not know the flow, and is dropped then.
+// drop frees the numbers of all other servers. A packet of an entry that still has such
+// a number goes to a server that does not know the flow; its nm removes the entry.
 func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error) {
 	kept := map[uint64]uint32{}
 	for _, s := range keep {
@@ -105,7 +105,7 @@ func (l *LB) writeServers(all []topo.Server) error {
 	return nil
 }
 
-// dropServers forgets all servers but these.
+// dropServers removes all servers except these.
 func (l *LB) dropServers(all []topo.Server) error {
 	l.servers = all
 	dropped, err := l.numbers.drop(all)

@@ -11,7 +11,7 @@ import (
 	"proffer/topo"
 )
 
-// placed is a service as it stands in the maps.
+// placed is a service in the maps.
 type placed struct {
 	record objects.LBService
 	svc    plan.Service
@@ -25,16 +25,15 @@ type change struct {
 	old, new placed
 }
 
-// remove makes a service's packets the kernel's again.
+// remove leaves a service's packets to the kernel again.
 func (l *LB) remove(vip topo.VIP) {
 	l.records.delete(objects.ServiceKey(vip))
 	l.retired = append(l.retired, l.services[vip])
 	delete(l.services, vip)
 }
 
-// writeServices gives services their tables, and then records that name them.
-// Where the record stays, it is right for the table before and for this one,
-// which takes its slot.
+// writeServices gives services their tables, and then records that name them. A record
+// that stays is right for the old table and for the new table, which takes its slot.
 func (l *LB) writeServices(steps []plan.Step, want *plan.State) error {
 	var changes []change
 	defer func() {
@@ -81,7 +80,7 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 	return c, nil
 }
 
-// abandon gives up a table that no record names.
+// abandon frees a table that no record names.
 func (l *LB) abandon(c *change) {
 	if c.keeps {
 		c.new.table.Close() // the old one is in the slot
@@ -116,7 +115,7 @@ func (l *LB) commit(c *change) error {
 	}
 }
 
-// release ends the tables that no record names any more.
+// release frees the tables that no record names any more.
 func (l *LB) release() error {
 	var at []uint32
 	for _, p := range l.retired {

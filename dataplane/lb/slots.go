@@ -8,12 +8,12 @@ import (
 	"proffer/dataplane/internal/plane"
 )
 
-// slots are the places for tables in the outer map `tables`.
+// slots are the slots for tables in the outer map `tables`.
 //
-// Linux lets an update of an outer map return when no program runs any more that
-// ran before it (a grace period of RCU): then no packet reads the slot's old table,
-// nor any other element that was taken out of a map until then. The waiting takes
-// 10 ms and no CPU time, so many slots change at once.
+// An update of an outer map returns after the programs that ran before it have ended (a
+// grace period of RCU): then no packet reads the slot's old table, nor any other
+// element that was removed from a map before. The wait takes 10 ms and no CPU time, so
+// many slots change at once.
 type slots struct {
 	m    *ebpf.Map
 	none *ebpf.Map // held by slots without a table, where deleting is one wait a slot
@@ -69,7 +69,7 @@ func (s *slots) giveBack(at []uint32) error {
 	return err
 }
 
-// wait returns when the packets are gone that are on their way now.
+// wait returns after the packets in progress have ended.
 func (s *slots) wait() error {
 	if err := s.m.Put(s.spare(), s.none); err != nil {
 		return fmt.Errorf("wait for the packets on their way: %w", err)

@@ -28,10 +28,10 @@ func write(svc *plan.Service, n *numbers) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// fill lists the servers of each bucket: the candidates of today, then those
-// that earlier tables had there, the latest first: a flow is recovered from the
-// union. A server that left the pool is gone and gets no question: a question
-// ends where its host is down. (One that shall finish its flows drains.)
+// fill lists the servers of each bucket: the candidates of today, then those of earlier
+// tables, the latest first: a flow is recovered from the union. A server that left the
+// pool gets no question: a question is lost at a host that is down. (A server that is
+// to finish its flows drains.)
 func fill(out []objects.LBCandidates, svc *plan.Service, n *numbers) {
 	pool := n.ofPool(svc.Servers)
 	members := [][]uint16{pool}

@@ -1,5 +1,5 @@
-// Package cli is the frame of both commands, proffer and proffer-lab: exit
-// codes, usage errors, help and version, so that a user finds them alike.
+// Package cli is the frame of both commands, proffer and proffer-lab: exit codes, usage
+// errors, help and version, so that they are the same in both.
 package cli
 
 import (

@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Root completes a command that has a name and texts: flags and words that are
-// wrong are usage errors, help knows every verb, --version prints the build.
-// Cobra's templates stay as they are: for another one it takes text/template, for
-// which the linker keeps every exported method, 3 MiB in proffer.
+// Root completes a command that has a name and texts: wrong flags and words are usage
+// errors, help lists every verb, --version prints the build. Cobra's templates stay as
+// they are: a changed template needs text/template, and then the linker keeps every
+// exported method, 3 MiB in proffer.
 func Root(root *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -26,7 +26,7 @@ func Root(root *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// help is cobra's, but a verb that does not exist is wrong usage.
+// help is cobra's, but an unknown verb is a usage error.
 func help(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]",
@@ -47,8 +47,8 @@ func help(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// Elsewhere are verbs of the other program: each is refused with the command to
-// run instead. How gives the reason, as "moved to".
+// Elsewhere are verbs of the other program: each is a usage error that names the
+// command to run instead. How gives the reason, as "moved to".
 func Elsewhere(how, program string, verbs ...string) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, verb := range verbs {

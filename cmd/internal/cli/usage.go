@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// UsageError is a mistake in how the command was called.
+// UsageError is a mistake in the command's arguments.
 type UsageError struct{ error }
 
 func (e UsageError) Unwrap() error { return e.error }
@@ -18,7 +18,7 @@ func BadUsage(err error) error { return UsageError{err} }
 // BadUsagef is BadUsage of a new error.
 func BadUsagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// NoArguments refuses words after a verb that takes flags only.
+// NoArguments returns a usage error for words after a verb that takes flags only.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -26,8 +26,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return BadUsagef("%s takes no argument, got %q; see `%[1]s --help`", cmd.CommandPath(), args[0])
 }
 
-// VerbOnly refuses a word that is no verb of cmd, which has verbs and does
-// nothing itself.
+// VerbOnly returns a usage error for a word that is no verb of cmd, which has verbs and
+// does nothing itself.
 func VerbOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

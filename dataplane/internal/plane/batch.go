@@ -40,8 +40,9 @@ func Prune[K, V comparable](m *ebpf.Map, have, want map[K]V) (map[K]V, error) {
 	return gone, err
 }
 
-// PutAll writes elements and returns how many, from the first on. A batch that
-// fails does not say reliably how far it came, so all go one by one then.
+// PutAll writes elements and returns how many, from the first on. A batch that fails
+// does not report reliably how many it wrote, so the elements are then written one by
+// one.
 func PutAll[K, V any](m *ebpf.Map, keys []K, values []V) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil

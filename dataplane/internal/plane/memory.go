@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// room is the memory that a new map may take, and the limit that leaves no more.
+// room is the memory that a new map may take, and the limit that bounds it.
 type room struct {
 	bytes uint64
 	of    string
 }
 
 // MemoryLeft returns the tightest room of this process, read from the machine's root
-// directory: the memory that the kernel could give without swapping, and that the process's
-// control group (v2) and those around it may still take. Maps are charged to them.
-// A limit that cannot be read does not bound.
+// directory: the memory that the kernel could give without swapping, and that the
+// process's control group (v2) and those around it may still take. Maps are charged to
+// them. A limit that cannot be read is no bound.
 func MemoryLeft(root fs.FS) room {
 	least := room{math.MaxUint64, ""}
 	if left, ok := numberAfter(root, "proc/meminfo", "MemAvailable:"); ok {
@@ -79,7 +79,7 @@ func numberAfter(root fs.FS, file, word string) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// Fits refuses a flow table that would not find its memory.
+// Fits returns an error for a flow table larger than the memory left.
 func (r room) Fits(flows int, bytes uint64) error {
 	if bytes <= r.bytes {
 		return nil

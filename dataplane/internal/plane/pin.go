@@ -25,8 +25,8 @@ type Pins struct {
 }
 
 // Open finds the objects that an earlier daemon left behind for the link dev. A reason
-// for not pinning is no error: a data plane works without. A daemon that lives
-// is one: its objects are not left behind.
+// for not pinning is no error: a data plane works without pins. A running daemon on the
+// link is an error: its objects are in use.
 func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	if dir == "" {
 		return Pins{}, "no directory is configured", nil
@@ -63,8 +63,9 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 
 const linkPin = "link"
 
-// layout is an empty directory beside the maps, named after the meaning of the bits
-// of their entries, which the shape of a map does not show. A change of it counts on.
+// layout is an empty directory beside the maps, named after the meaning of the bits of
+// their entries, which the shape of a map does not show. A change of the layout
+// increments the number.
 const (
 	Layout  = "layout-3"
 	layouts = "layout-*"
@@ -103,8 +104,8 @@ func leftAttached(path string, dev int) link.Link {
 	return nil
 }
 
-// Adopt returns the pinned maps of these names that still have the shape which
-// spec wants, if they are of our layout; the others start empty.
+// Adopt returns the pinned maps of these names that have the shape of spec, if they are
+// of this layout; the other maps start empty.
 func (p *Pins) Adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
 	maps := map[string]*ebpf.Map{}
 	for _, name := range names {
@@ -126,7 +127,7 @@ func (p *Pins) Adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebp
 
 func (p *Pins) Path(name string) string { return filepath.Join(p.dir, name) }
 
-// Keep gives maps their names.
+// Keep pins maps under their names.
 func (p *Pins) Keep(maps map[string]*ebpf.Map) error {
 	if p.dir == "" {
 		return nil
@@ -150,7 +151,7 @@ func (p *Pins) Keep(maps map[string]*ebpf.Map) error {
 	return nil
 }
 
-// keepLink gives the attached link its name.
+// keepLink pins the attached link.
 func (p *Pins) keepLink(l link.Link) error {
 	if p.dir == "" {
 		return nil
@@ -169,7 +170,7 @@ func (p *Pins) Unlock() error {
 	return p.lock.Close()
 }
 
-// remove takes all names away: objects that are not held open end.
+// remove unpins all objects: those that no process holds open end.
 func (p *Pins) remove() error {
 	if p.dir == "" {
 		return nil

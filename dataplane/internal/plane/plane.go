@@ -115,9 +115,9 @@ func CounterNames(spec *ebpf.CollectionSpec) ([]string, error) {
 	return names, nil
 }
 
-// AttachXDP puts the program on the link, in the driver when it can and else in
-// the stack, and remembers which. Where an earlier daemon's program is still at
-// work, this one takes its place between two packets.
+// AttachXDP puts the program on the link, in the driver when it can and else in the
+// stack, and remembers which. If an earlier daemon's program is still attached, this
+// program replaces it between two packets.
 func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 	if p.Pins.link != nil {
 		if err := p.Pins.link.Update(prog); err != nil {
@@ -155,7 +155,7 @@ func modeOf(dev int) string {
 // Adopted reports whether an earlier daemon's data plane was taken over.
 func (p *Plane) Adopted() bool { return p.Pins.link != nil }
 
-// Unpinned is the reason why nothing of this plane outlives its daemon; empty: it does.
+// Unpinned is the reason why this plane does not outlive its daemon; empty: it does.
 func (p *Plane) Unpinned() string { return p.WhyUnpinned }
 
 // Mode is where XDP runs: "native" or "generic".
@@ -219,7 +219,7 @@ func (p *Plane) Unresolved() (netip.Addr, error) {
 	return netip.AddrFrom16([16]byte(record.RawSample)).Unmap(), nil
 }
 
-// tick is how often the kernel counts jiffies, by which the programs tell time.
+// tick is the period of the kernel's jiffies, the programs' clock.
 func tick() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
@@ -237,8 +237,8 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Close detaches first, so that no packet meets half a data plane. Its
-// pins go with it: a daemon that ends in good order leaves nothing.
+// Close detaches first, so that no packet meets half a data plane. It removes the pins:
+// a daemon that ends in good order leaves nothing behind.
 func (p *Plane) Close() error {
 	var errs []error
 	if p.XDP != nil {

@@ -23,8 +23,8 @@ func (p *Plane) SweepAt(now time.Duration) (dataplane.Swept, error) {
 	return p.sweepLines(now, 0, p.Lines)
 }
 
-// SweepTurn does so in the lines of its turn. Kept counts the flows that all turns kept, each
-// when it was the last time.
+// SweepTurn removes the expired flows in the lines of its turn. Kept is the sum over
+// all turns of the flows that each kept at its last sweep.
 func (p *Plane) SweepTurn() (dataplane.Swept, error) {
 	swept, err := p.sweepLines(Monotonic(), p.TurnsLine(p.turn), p.TurnsLine(p.turn+1))
 	if err != nil {
@@ -43,8 +43,8 @@ func (p *Plane) TurnsLine(turn int) uint32 {
 	return uint32(uint64(p.Lines) * uint64(turn) / SweepTurns)
 }
 
-// sweepLines sweeps piece by piece: a program that runs by itself, for no packet, holds
-// up those of its CPU. The LB's has its own clock.
+// sweepLines sweeps piece by piece: a long run of the program would delay the packets
+// of its CPU. The LB's has its own clock.
 func (p *Plane) sweepLines(now time.Duration, from, to uint32) (sum dataplane.Swept, err error) {
 	for at := from; at < to; at += sweptAtOnce {
 		swept, err := p.sweepSome(now, at, min(sweptAtOnce, to-at))
