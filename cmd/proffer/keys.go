@@ -38,7 +38,7 @@ agents' files made from it, are on every node, and every daemon has read its own
 
   1. proffer keys new --from lb.keys > next.keys      all accept the new key
   2. proffer keys promote next.keys --id 2 > lb.keys  all sign with it
-  3. proffer keys drop lb.keys --id 1 > next.keys     the old one is worth nothing
+  3. proffer keys drop lb.keys --id 1 > next.keys     the old key is worth nothing
 
 A node drops signals that are signed with a key that it does not have yet, or
 no longer.`,
@@ -86,7 +86,7 @@ second step of a rotation.`, promoteKey)
 func newKeysDrop() *cobra.Command {
 	return newRotation("drop", "Print a file without one of its keys",
 		`Prints a load balancer's FILE without key N: the last step of a rotation. The key
-that signs cannot be dropped: promote another one and wait for every node to have
+that signs cannot be dropped: promote another key and wait for every node to have
 read it.`, dropKey)
 }
 
@@ -151,7 +151,7 @@ masters. From the same FILE comes always the same.`,
 	return cmd
 }
 
-// oneFile demands one argument behind a verb.
+// oneFile returns a usage error unless the verb has one argument.
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
@@ -182,7 +182,7 @@ func printed(cmd *cobra.Command, file []byte) error {
 // addKey puts a new key behind the others.
 func addKey(keys []topo.SignalKey, random io.Reader) ([]topo.SignalKey, error) {
 	if len(keys) == config.MaxKeys {
-		return nil, cli.BadUsagef("--from: there are %d keys already, the most there can be; drop one first", len(keys))
+		return nil, cli.BadUsagef("--from: there are %d keys already, the maximum; drop a key first", len(keys))
 	}
 	k := topo.SignalKey{ID: freeID(keys)}
 	for _, secret := range [][]byte{k.Farm[:], k.Server[:]} {
@@ -217,7 +217,7 @@ func dropKey(keys []topo.SignalKey, at int) ([]topo.SignalKey, error) {
 	case len(keys) == 1:
 		return nil, errors.New("it is the only key; for signals without tags take signal_keys out of every configuration")
 	case at == 0:
-		return nil, errors.New("it is the key that signs; promote another one first")
+		return nil, errors.New("it is the key that signs; promote another key first")
 	}
 	return slices.Delete(keys, at, at+1), nil
 }

@@ -190,7 +190,7 @@ func TestKeysRefuse(t *testing.T) {
 	}{
 		{[]string{"rotate"}, "unknown verb \"keys rotate\"; see `proffer help keys` for the list\n"},
 		{[]string{"new", "lb.keys"}, "proffer keys new takes no argument, got \"lb.keys\"; see `proffer keys new --help`\n"},
-		{[]string{"new", "--from", keyFile(t, full)}, "--from: there are 8 keys already, the most there can be; drop one first\n"},
+		{[]string{"new", "--from", keyFile(t, full)}, "--from: there are 8 keys already, the maximum; drop a key first\n"},
 		{[]string{"promote"}, "FILE is missing: a load balancer's file of signal keys; see `proffer keys promote --help`\n"},
 		{[]string{"drop", file, "1", "--id", "1"}, "proffer keys drop takes one FILE, got \"1\" too; see `proffer keys drop --help`\n"},
 		{[]string{"promote", file}, "--id N is missing: the key to promote\n"},
@@ -198,7 +198,7 @@ func TestKeysRefuse(t *testing.T) {
 		{[]string{"promote", file, "--id", "3"}, "--id 3: " + file + " has the keys 1, 2, 9\n"},
 		{[]string{"promote", file, "--id", "0"}, "--id 0: " + file + " has the keys 1, 2, 9\n"},
 		{[]string{"promote", file, "--id", "256"}, "invalid argument \"256\" for \"--id\" flag"},
-		{[]string{"drop", file, "--id", "1"}, "--id 1: it is the key that signs; promote another one first\n"},
+		{[]string{"drop", file, "--id", "1"}, "--id 1: it is the key that signs; promote another key first\n"},
 		{[]string{"drop", single, "--id", "1"}, "--id 1: it is the only key; for signals without tags take signal_keys out of every configuration\n"},
 		{[]string{"server", file}, "--locator PREFIX is missing: the server's, as in node.locator of its agent\n"},
 		{[]string{"server", file, "--locator", "5f00::/48"}, "--locator: \"5f00::/48\" is not an IPv6 /64 prefix such as 5f00:0:1:1::/64\n"},

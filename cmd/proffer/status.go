@@ -54,7 +54,8 @@ each counter.`,
 	return cmd
 }
 
-// ask asks the daemon at socket, or without one the first of defaults that answers.
+// ask asks the daemon at socket, or without a socket the first of defaults that
+// answers.
 func ask(ctx context.Context, socket string, defaults []string) (api.Status, error) {
 	if socket != "" {
 		return api.Ask(ctx, socket)
@@ -70,7 +71,7 @@ func ask(ctx context.Context, socket string, defaults []string) (api.Status, err
 		}
 	}
 	if len(errs) == 0 {
-		return api.Status{}, fmt.Errorf("no daemon answers at %s: is one running? Give the `control` path of its configuration with --control",
+		return api.Status{}, fmt.Errorf("no daemon answers at %s: is a daemon running? Give the `control` path of its configuration with --control",
 			strings.Join(defaults, " or "))
 	}
 	return api.Status{}, errors.Join(errs...)

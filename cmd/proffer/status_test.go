@@ -13,7 +13,7 @@ func TestStatusOfNone(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "lb.sock"), filepath.Join(dir, "agent.sock")}
 	_, err := ask(t.Context(), "", paths)
-	want := "no daemon answers at " + paths[0] + " or " + paths[1] + ": is one running? Give the `control` path of its configuration with --control"
+	want := "no daemon answers at " + paths[0] + " or " + paths[1] + ": is a daemon running? Give the `control` path of its configuration with --control"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -23,10 +23,10 @@ func netnsID(path string) (int32, error) {
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("number network namespace %s (is it one?): %w", path, err)
+		return 0, fmt.Errorf("number network namespace %s (is it a namespace?): %w", path, err)
 	}
 	if id < 0 {
-		return 0, fmt.Errorf("network namespace %s has got no number", path)
+		return 0, fmt.Errorf("network namespace %s has no number", path)
 	}
 	return int32(id), nil
 }

@@ -39,7 +39,7 @@ func (l *LB) Apply(p *plan.Plan) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.Have != l.state {
-		return errors.New("apply a configuration: another one was applied after this one was planned")
+		return errors.New("apply a configuration: another configuration was applied after the plan was made")
 	}
 	for _, steps := range p.Phases() {
 		if err := l.execute(steps, p.Want); err != nil {

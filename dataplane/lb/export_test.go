@@ -13,8 +13,8 @@ import (
 
 // The parts of an LB that its tests look at.
 
-// FirstPlace is firstPlace.
-func FirstPlace(key *objects.LBServiceKey) uint32 { return firstPlace(key) }
+// ServiceSlot is serviceSlot.
+func ServiceSlot(key *objects.LBServiceKey) uint32 { return serviceSlot(key) }
 
 // LookupByLength looks an address up among hops.
 func LookupByLength(hops topo.NextHops, a netip.Addr) (topo.MAC, bool) {

@@ -54,8 +54,8 @@ func (r *records) close() error {
 	return unix.Munmap(r.memory)
 }
 
-// firstPlace is first_place of bpf/lb/service.h.
-func firstPlace(key *objects.LBServiceKey) uint32 {
+// serviceSlot is service_slot of bpf/lb/service.h.
+func serviceSlot(key *objects.LBServiceKey) uint32 {
 	words := (*[5]uint32)(unsafe.Pointer(key))
 	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
 	h ^= uint64(words[2]) | uint64(words[3])<<32
@@ -65,7 +65,7 @@ func firstPlace(key *objects.LBServiceKey) uint32 {
 
 // slotFor is the slot for a new service: the first free slot of its chain.
 func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
-	first := firstPlace(key)
+	first := serviceSlot(key)
 	for i := range uint32(objects.MaxProbes) {
 		if at := (first + i) % serviceSlots; r.slots[at] <= objects.ServiceGone {
 			return at, nil

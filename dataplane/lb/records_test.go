@@ -19,9 +19,9 @@ func chained(n int) (vips []topo.VIP) {
 			v := topo.VIP{Addr: netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 15: byte(host)}), Port: port}
 			key := objects.ServiceKey(v)
 			if len(vips) == 0 {
-				first = lb.FirstPlace(&key)
+				first = lb.ServiceSlot(&key)
 			}
-			if lb.FirstPlace(&key) == first && len(vips) < n {
+			if lb.ServiceSlot(&key) == first && len(vips) < n {
 				vips = append(vips, v)
 			}
 		}

@@ -111,7 +111,7 @@ func testSweepTurns(t *testing.T) {
 		}
 	}
 	for _, f := range []policy.Flow{first, second} {
-		fp, _ := r.Table.Places(f)
+		fp, _ := r.Table.LinesOf(f)
 		r.Table.Put(t, f, rig.Entry{Fingerprint: word.Fingerprint | fp<<rig.DigestShift, Word: word.Word})
 	}
 	for i, step := range []struct {
@@ -139,7 +139,7 @@ func testSweepTurns(t *testing.T) {
 
 // turnOf is the turn of the line where put puts a flow.
 func turnOf(r *rig.LB, f policy.Flow) (turn int) {
-	_, lines := r.Table.Places(f)
+	_, lines := r.Table.LinesOf(f)
 	for lines[0] >= r.TurnsLine(turn+1) {
 		turn++
 	}

@@ -141,7 +141,7 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 	return row
 }
 
-// fullFloorRow makes entries in a full table, each in the place of another.
+// fullFloorRow makes entries in a full table, each instead of an older entry.
 func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
 	var f *inkernel.Floors

@@ -67,7 +67,7 @@ func (r *BenchReport) printGoals(w io.Writer) error {
 		title = ""
 	}
 	if r.flowBytes > 0 {
-		fmt.Fprintf(t, "bytes a flow, four fifths of the places taken: %d or less, here %.1f: %s\n",
+		fmt.Fprintf(t, "bytes a flow, four fifths of the slots taken: %d or less, here %.1f: %s\n",
 			mostBytes, r.flowBytes, met(r.flowBytes <= mostBytes))
 	}
 	for _, v := range r.verified {

@@ -21,7 +21,7 @@ goal                            beside                  ns there  ×     ns here
 lb/hunt/steer/1000              floor//line/1000        35        1.50  89       1.48  met
 lb/hunt/mixed/100000            lb/single/mixed/100000  –         1.03  103      1.03  met
 agent/hunt/offer-accept/100000  floor//line/1000        100       4.17  251      4.18  not met
-bytes a flow, four fifths of the places taken: 32 or less, here 20.0: met
+bytes a flow, four fifths of the slots taken: 32 or less, here 20.0: met
 `
 	var b strings.Builder
 	if err := r.printGoals(&b); err != nil {

@@ -223,7 +223,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row.setup = func() (err error) {
 		if lb, err = s.lb(lbFull); err == nil && lb.known[lbFull] == 0 {
 			lb.known[lbFull] = insertEntries
-			_, err = fill(insertEntries * 2) // more than there are places
+			_, err = fill(insertEntries * 2) // more than there are slots
 		}
 		return err
 	}

@@ -22,12 +22,12 @@ var _ = Register(Family{
 // choice compares the heads of the indexes.
 type oracle struct {
 	*Engine
-	two     bool
-	place   []int32             // the position of each server among those of its power
-	alike   map[float64][]int32 // the servers of each power
-	ranks   []ranking
-	numbers map[slope]int32 // of rankings
-	where   []int32         // the ranking of each server
+	two      bool
+	position []int32             // of each server among those of its power
+	alike    map[float64][]int32 // the servers of each power
+	ranks    []ranking
+	numbers  map[slope]int32 // of rankings
+	where    []int32         // the ranking of each server
 }
 
 // slope is the power of a server and how fast the time that its work takes shrinks.
@@ -42,7 +42,7 @@ type ranking struct {
 func newOracle(e *Engine, two bool) *oracle {
 	p := &oracle{Engine: e, two: two, where: make([]int32, len(e.servers)), alike: map[float64][]int32{}, numbers: map[slope]int32{}}
 	for i, s := range e.farm.Servers {
-		p.place = append(p.place, int32(len(p.alike[s.Power()])))
+		p.position = append(p.position, int32(len(p.alike[s.Power()])))
 		p.alike[s.Power()] = append(p.alike[s.Power()], int32(i))
 	}
 	for s := range p.where {
@@ -74,7 +74,7 @@ func (p *oracle) Changed(server int32) {
 		return
 	}
 	if old := p.where[server]; !p.in(server) && old != none {
-		p.ranks[old].heads.set(p.place[server], math.Inf(1))
+		p.ranks[old].heads.set(p.position[server], math.Inf(1))
 		p.where[server] = none
 	}
 	if !p.in(server) {
@@ -83,10 +83,10 @@ func (p *oracle) Changed(server int32) {
 	ns, falls := p.left(server)
 	rank := p.rank(slope{p.farm.Servers[server].Power(), falls})
 	if old := p.where[server]; old != rank && old != none {
-		p.ranks[old].heads.set(p.place[server], math.Inf(1))
+		p.ranks[old].heads.set(p.position[server], math.Inf(1))
 	}
 	p.where[server] = rank
-	p.ranks[rank].heads.set(p.place[server], ns+float64(falls*float64(p.now)))
+	p.ranks[rank].heads.set(p.position[server], ns+float64(falls*float64(p.now)))
 }
 
 func (p *oracle) rank(s slope) int32 {

@@ -27,16 +27,16 @@ var _ = Register(Family{
 // are not foreseen.
 type finisher struct {
 	*Engine
-	two     bool
-	of      []int32     // the class of each server
-	place   []int32     // and its position among those of the class
-	alike   [][]int32   // of each class, its servers
-	heads   []*least    // of each class, by position
-	classes *soonest    // all
-	crowded *soonest    // servers without a core to spare, of classes of several
-	tight   int         // sharing classes of several of which none has a core to spare
-	free    [][]float64 // FIFO: per server, ns, when each core is free, the first one first
-	needs   []float64   // scratch
+	two      bool
+	of       []int32     // the class of each server
+	position []int32     // among those of the class
+	alike    [][]int32   // of each class, its servers
+	heads    []*least    // of each class, by position
+	classes  *soonest    // all
+	crowded  *soonest    // servers without a core to spare, of classes of several
+	tight    int         // sharing classes of several of which none has a core to spare
+	free     [][]float64 // FIFO: per server, ns, when each core is free, the first one first
+	needs    []float64   // scratch
 }
 
 type class struct {
@@ -57,7 +57,7 @@ func newFinisher(e *Engine, two bool) *finisher {
 			p.alike = append(p.alike, nil)
 		}
 		p.of = append(p.of, of)
-		p.place = append(p.place, int32(len(p.alike[of])))
+		p.position = append(p.position, int32(len(p.alike[of])))
 		p.alike[of] = append(p.alike[of], int32(i))
 		p.free = append(p.free, make([]float64, s.Cores))
 		servers = append(servers, paceOf(s))
@@ -86,7 +86,7 @@ func (p *finisher) rank(server int32, key float64) {
 	class := p.of[server]
 	head := p.heads[class]
 	before := head.best()
-	head.set(p.place[server], key)
+	head.set(p.position[server], key)
 	now := head.best()
 	switch {
 	case p.farm.Servers[server].Discipline == FIFO:

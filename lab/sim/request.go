@@ -42,7 +42,7 @@ const (
 	buried                 // lost, and its data is on its way still
 )
 
-// requests hands out places and takes them back.
+// requests hands out slots and takes them back.
 type requests struct {
 	all  []Request
 	free int32

@@ -29,7 +29,7 @@ type Result struct {
 	Reset     int           // of all requests: an LB failed, and the next did not find the server
 	Recovered int           // of all requests: an LB failed, and the next found the server
 	Repeated  int           // SYNs sent again because a server had failed
-	Untracked int           // of all requests, those that found no place in a flow table
+	Untracked int           // of all requests, those that found no slot in a flow table
 	Packets   int           // data packets sampled by learned; not among Events
 	Events    int           // processed, of all requests
 	Lasted    time.Duration // virtual time

@@ -59,7 +59,7 @@ func (e *Engine) atLB(i int32) {
 		if e.track != nil {
 			e.track.Open(r.lb, r.server)
 		}
-	} else { // a flow that finds no place is spread by hash alone (HLB §IV-A2)
+	} else { // a flow that finds no slot is spread by hash alone (HLB §IV-A2)
 		r.server = e.one(r)
 	}
 	e.assign(r, r.server)
@@ -97,7 +97,7 @@ func (e *Engine) choices() int {
 	return e.policy.Choices
 }
 
-// enter looks for a place in the LB's flow table.
+// enter looks for a slot in the LB's flow table.
 func (e *Engine) enter(r *Request) bool {
 	if e.tables == nil {
 		r.bucket = 0

@@ -7,7 +7,7 @@ import (
 
 // Row is the record of one request. Instants count from the start of the run.
 type Row struct {
-	ID             int            // its place in the trace, sent as X-Proffer-Id
+	ID             int            // its position in the trace, sent as X-Proffer-Id
 	From           netip.AddrPort // the client's end of the connection
 	Intended       time.Duration  // when it was due
 	Started        time.Duration  // when its SYN left

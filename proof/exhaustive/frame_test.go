@@ -37,7 +37,7 @@ func sidAddress(s fsm.SID) netip.Addr {
 		flags |= wire.Final
 	}
 	return wire.SID{
-		Locator: locatorOf(s.Node), Function: s.Function, Generation: s.Generation, Flags: flags, Report: uint16(s.Place),
+		Locator: locatorOf(s.Node), Function: s.Function, Generation: s.Generation, Flags: flags, Report: uint16(s.Position),
 	}.Addr()
 }
 
@@ -45,7 +45,7 @@ func sidAt(b []byte) fsm.SID {
 	s := wire.ParseSID(netip.AddrFrom16([16]byte(b)))
 	return fsm.SID{
 		Node: nodeOf(s.Locator), Function: s.Function, Generation: s.Generation,
-		Retry: s.Flags&wire.Retry != 0, Final: s.Flags&wire.Final != 0, Place: int(s.Report),
+		Retry: s.Flags&wire.Retry != 0, Final: s.Flags&wire.Final != 0, Position: int(s.Report),
 	}
 }
 

@@ -67,7 +67,7 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 	}
 	data := fsm.TCP{Flags: wire.ACK | wire.PSH, Seq: isnA + 1, Ack: isnOf(x, isnA) + 500, Payload: 10}
 	goOn := from("rs that comes back", nodeOf(rig.LbLocator), wire.RecoverStickiness, isnA, data)
-	goOn.packet.Place = 1
+	goOn.packet.Position = 1
 	all := []lbMessage{
 		client("SYN a", fsm.TCP{Flags: wire.SYN, Seq: isnA}),
 		client("SYN b", fsm.TCP{Flags: wire.SYN, Seq: isnB}),

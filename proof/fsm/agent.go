@@ -172,8 +172,7 @@ func (h Host) owns(s TCP) (mine bool, generation uint16) {
 	return false, 0
 }
 
-// settle finds a flow that is ours its place among the established, once its
-// client shows that it is there.
+// settle establishes a flow of this server, once a packet proves its client.
 func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn, embryonic bool, why []string) {
 	c, embryonic = a.find(now)
 	if !in.establishes() || c != nil && !embryonic {

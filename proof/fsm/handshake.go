@@ -46,7 +46,7 @@ type SID struct {
 	Generation uint16
 	Retry      bool
 	Final      bool
-	Place      int // wire.RecoverStickiness at the LB: where in the list to go on
+	Position   int // wire.RecoverStickiness at the LB: at which the list continues
 }
 
 // Packet is a segment of TCP at a node: for which of its SIDs, from which node, and

@@ -307,11 +307,11 @@ const placeCandidates = 16
 func goOn(pool Pool, in Packet) Outcome {
 	like := SID{Generation: in.Generation, Retry: in.Retry, Final: in.Final}
 	if in.opens() {
-		out := offerTo(pool.Candidates[max(in.Place-placeCandidates, 0):], 0, like)
+		out := offerTo(pool.Candidates[max(in.Position-placeCandidates, 0):], 0, like)
 		out.Why = []string{"list_continued"}
 		return out
 	}
-	out := question(pool.Members[in.Place:], "list_continued")
+	out := question(pool.Members[in.Position:], "list_continued")
 	for i := range out.Route {
 		like.Node, like.Function = out.Route[i].Node, wire.RecoverStickiness
 		out.Route[i] = like

@@ -60,7 +60,7 @@ func echoReply(p ip) []byte {
 	p.payload, p.hop = body, 64
 	p.src, p.dst = p.dst, p.src
 	b := p.append(nil)
-	if !p.six { // its addresses changed places, which changes no sum
+	if !p.six { // its addresses are exchanged, which changes no sum
 		copy(b[12:16], p.src.AsSlice())
 		copy(b[16:20], p.dst.AsSlice())
 	}

@@ -17,7 +17,7 @@ type wish struct {
 	except     netip.Prefix // the server that is left out
 	turn       int          // of the order in each lap
 	forced     int          // so many must take it
-	from       int          // place in the list to start at
+	from       int          // position in the list to start at
 	generation uint16
 	flags      byte
 }

@@ -67,7 +67,7 @@ type ConnEntry struct {
 	Known       bool
 }
 
-// Find returns a flow's entry and its place.
+// Find returns a flow's entry and its slot.
 func (w *ConnTable) Find(t testing.TB, f policy.Flow) (line uint32, slot int, e ConnEntry) {
 	t.Helper()
 	lines, fingerprint := w.Lines(f)

@@ -70,8 +70,9 @@ func TableOf(t testing.TB, l *lb.LB, cfg *topo.LB) LineTable {
 	return LineTable{l.Objects().Flows, policy.NewDigestKey(cfg.CandidateKey)}
 }
 
-// Places are the lines where a flow's entry may be, and its fingerprint (bpf/lb/lines.h).
-func (lt LineTable) Places(f policy.Flow) (fp uint64, lines [2]uint32) {
+// LinesOf returns the lines where a flow's entry may be, and its fingerprint
+// (bpf/lb/lines.h).
+func (lt LineTable) LinesOf(f policy.Flow) (fp uint64, lines [2]uint32) {
 	hash := lt.Key.Digest(f)
 	primary, alternate := LinesOf(hash, lt.m.MaxEntries())
 	return FingerprintIn(hash), [2]uint32{primary, alternate}
@@ -103,7 +104,7 @@ func (lt LineTable) line(t testing.TB, at uint32) (l objects.LBLine) {
 // Get finds the entry of a flow.
 func (lt LineTable) Get(t testing.TB, f policy.Flow) Entry {
 	t.Helper()
-	fp, lines := lt.Places(f)
+	fp, lines := lt.LinesOf(f)
 	for _, at := range lines {
 		l := lt.line(t, at)
 		for i := range l.Fingerprint {
@@ -118,7 +119,7 @@ func (lt LineTable) Get(t testing.TB, f policy.Flow) Entry {
 // Put makes the entry of a flow e: the one it has, or the first free one of its primary line.
 func (lt LineTable) Put(t testing.TB, f policy.Flow, e Entry) {
 	t.Helper()
-	fp, lines := lt.Places(f)
+	fp, lines := lt.LinesOf(f)
 	for _, wanted := range []uint64{fp, 0} {
 		for _, at := range lines {
 			l := lt.line(t, at)
@@ -140,7 +141,7 @@ func (lt LineTable) Put(t testing.TB, f policy.Flow, e Entry) {
 			return
 		}
 	}
-	t.Fatalf("no place for %v", f)
+	t.Fatalf("no slot for %v", f)
 }
 
 // Count is how many entries there are, and how many of them are embryonic.

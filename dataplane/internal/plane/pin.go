@@ -43,7 +43,7 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	p.dir = dir
 	if p.lock, err = net.Listen("unix", "@proffer"+dir); err != nil {
 		if errors.Is(err, unix.EADDRINUSE) {
-			return Pins{}, "", fmt.Errorf("%s already has an XDP program of a daemon that runs: stop that one first", dev.Name)
+			return Pins{}, "", fmt.Errorf("%s already has an XDP program of a running daemon: stop that daemon first", dev.Name)
 		}
 		return Pins{}, "", fmt.Errorf("lock %s: %w", dir, err)
 	}
