@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// apart are the folders whose packages are no part of the product, which an
+// apart are the folders with packages that are no part of the product, which an
 // operator trusts with CAP_BPF.
 var apart = []string{"lab", "proof", "e2e", "dataplane/bench", "cmd/proffer-lab", "cmd/internal/clitest", "schema/schematest"}
 

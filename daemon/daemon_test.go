@@ -43,7 +43,7 @@ func TestOrder(t *testing.T) {
 	m := newMachine(t, lbFile)
 	p := m.start(LB)
 	if line := m.logs("msg=ready"); !strings.Contains(line, "role=lb node=lb interface=eth9 xdp=native adopted=true control="+m.socket+" servers=2 next_hops_known=1 flow_table_mib=20") {
-		t.Errorf("the log says %s", line)
+		t.Errorf("the log has %s", line)
 	}
 	p.end()
 	m.wantEvents("preflight", "load", "watch eth9 (socket)", "refresh (socket)", "next hops (socket)", "attach (socket)", "unwatch", "close")

@@ -88,7 +88,7 @@ func TestReloadOfMistake(t *testing.T) {
 	m.change("dispatch: hunt", "dispatch: hint")
 	m.hangup()
 	if line := m.logs("configuration not reloaded, the old one stays"); !strings.Contains(line, m.file+":8:15: services[0].dispatch") {
-		t.Errorf("the log says %s", line)
+		t.Errorf("the log has %s", line)
 	}
 	m.wantReloads(0, 1)
 	m.change("dispatch: hint", "dispatch: single")
@@ -132,7 +132,7 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 		m.hangup()
 		want := c.key + " cannot change while the daemon runs: restart it"
 		if line := m.logs("configuration"); !strings.Contains(line, want) {
-			t.Errorf("the log says %s, want %s", line, want)
+			t.Errorf("the log has %s, want %s", line, want)
 		}
 		p.end()
 	}

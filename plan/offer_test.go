@@ -37,7 +37,7 @@ offer no service at [2001:db8::2]:80
 }
 
 // TestOffersKeepLoads: through any sequence of agents no two services share a load, a
-// service that stays keeps its own, and what the maps hold is what is wanted.
+// service that stays keeps its own, and the maps hold the wanted services.
 func TestOffersKeepLoads(t *testing.T) {
 	rng, have := rand.New(rand.NewPCG(3, 4)), Offered{Loads: map[topo.VIP]uint32{}}
 	for i := range 1000 {

@@ -257,7 +257,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// farm makes servers of weight 1 whose identities are in ascending order.
+// farm makes servers of weight 1 with identities in ascending order.
 func farm(name string, n int) []Server {
 	servers := make([]Server, n)
 	for i := range servers {

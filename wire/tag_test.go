@@ -60,10 +60,10 @@ func TestTagCovers(t *testing.T) {
 	}
 }
 
-// TestGeneration: 0 says "none" and belongs to no connection.
+// TestGeneration: 0 means "none" and belongs to no connection.
 func TestGeneration(t *testing.T) {
 	if Generation(0) == 0 || Generation(1) == 0 {
-		t.Error("generation 0 says \"none\" and may belong to no connection")
+		t.Error("generation 0 means \"none\" and may belong to no connection")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {

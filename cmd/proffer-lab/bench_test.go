@@ -44,7 +44,7 @@ func TestBenchHelpNamesEveryField(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupted: it ends, says so, and prints nothing that it has not measured.
+// TestBenchInterrupted: bench ends, reports so, and prints nothing that it has not measured.
 func TestBenchInterrupted(t *testing.T) {
 	code, stdout, stderr := call(t, "bench", "--flows", "1", "--rows", "loop$|not-ours")
 	if want := "interrupted; everything the bench made is removed"; code != cli.Failed || stdout != "" || !strings.Contains(stderr, want) {

@@ -52,7 +52,7 @@ func TestFiguresList(t *testing.T) {
 	}
 }
 
-// TestFiguresAll: --all needs no root, so it leaves out what is measured.
+// TestFiguresAll: --all needs no root, so it leaves out measured figures.
 func TestFiguresAll(t *testing.T) {
 	all, err := (&figuresFlags{all: true}).choose(nil)
 	if err != nil || len(all) != len(paper.Figures())-1 {

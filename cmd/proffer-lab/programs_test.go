@@ -31,7 +31,7 @@ func TestFindProffer(t *testing.T) {
 	}
 }
 
-// TestProfferMissing: the error says where it was looked for and what to do.
+// TestProfferMissing: the error has the places searched and the remedy.
 func TestProfferMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	dir := t.TempDir()

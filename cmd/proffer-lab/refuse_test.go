@@ -23,7 +23,7 @@ func TestOutThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestWithoutProffer: what runs daemons says so before it makes anything.
+// TestWithoutProffer: a verb that runs daemons fails before it makes anything.
 func TestWithoutProffer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	out := filepath.Join(t.TempDir(), "out")
@@ -35,7 +35,7 @@ func TestWithoutProffer(t *testing.T) {
 	}
 }
 
-// TestNotRoot: without root what touches the kernel says so and makes nothing.
+// TestNotRoot: without root a verb that needs the kernel fails and makes nothing.
 func TestNotRoot(t *testing.T) {
 	clitest.WantRoot(t, clitest.OpenDir(t), []string{"demo"}, []string{"experiment", "loss"}, []string{"bench"}, []string{"figures", "6lb-13"})
 }

@@ -287,6 +287,6 @@ func TestSimInterrupted(t *testing.T) {
 	}
 	want := regexp.MustCompile(`(?m)^proffer-lab: interrupted: \d+ of \d+ rows are complete; missing: rho 0.5: .*; rho 0.9: all policies$`)
 	if !want.MatchString(stderr.String()) {
-		t.Errorf("what is missing is not said:\n%s", stderr.String())
+		t.Errorf("the error does not name the missing rows:\n%s", stderr.String())
 	}
 }

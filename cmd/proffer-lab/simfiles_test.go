@@ -50,7 +50,7 @@ service: {distribution: exponential, mean: 100ms}
 `
 
 // TestSimRequestLog: a line a request of every run, in order; times ascend, and
-// what the lines say is what the rows sum up.
+// the lines have the sums of the rows.
 func TestSimRequestLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "requests.csv")
 	code, stdout, stderr := play(t, "sim", "--farm", farmFile(t, twoGroups), "--policies", "single,jsq", "--rho", "0.95",
@@ -162,7 +162,7 @@ func TestSimOutputRefused(t *testing.T) {
 	wantLine(t, []string{"sim", "--cdf", "/proc/none/cdf.csv"}, cli.Failed, "write /proc/none/cdf.csv: ")
 }
 
-// TestSimInterruptedLeavesNoFile: what is not complete does not exist.
+// TestSimInterruptedLeavesNoFile: an incomplete file does not exist.
 func TestSimInterruptedLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ must be an address of a local interface, such as lo, or of an application behind
 this host (owner: table). docs/operators.md describes FILE.
 
 SIGHUP reads the signal keys again. If the agent is killed, its programs go on
-answering, and the next one takes over their flows.`,
+answering, and the next agent takes over their flows.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, path, daemon.Agent) },
 	}

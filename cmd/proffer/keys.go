@@ -23,10 +23,10 @@ func newKeys() *cobra.Command {
 		Short: "Make and rotate the keys that sign signals",
 		Long: `Writes files of signal keys, which signal_keys in the configuration of a load
 balancer or an agent names. Every load balancer has the same file; every agent
-has one of its own, made from it by ` + "`proffer keys server`" + `, so that a server cannot
+has a file of its own, made from it by ` + "`proffer keys server`" + `, so that a server cannot
 sign for another server. The first key of a file signs, all of them are accepted.
 Nothing is changed in place: the new file goes to stdout. It is secret; do not
-write it over the one that is read.
+write it over the file that is read.
 
   umask 077
   proffer keys new > lb.keys
@@ -55,8 +55,8 @@ func newKeysNew() *cobra.Command {
 		Use:   "new [--from FILE]",
 		Short: "Print a load balancer's file with a new key",
 		Long: `Prints a load balancer's file of one random key, or with --from FILE its keys
-and a new one behind them: the first step of a rotation. The new key's id is the
-next above all others, and the first free one after 255.`,
+and a new key behind them: the first step of a rotation. The new key's id is the
+next above all others, and after 255 the first free id.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var keys []topo.SignalKey
@@ -127,7 +127,7 @@ func newKeysServer() *cobra.Command {
 		Short: "Print the file of one server's agent",
 		Long: `Prints the file of the agent with the node.locator PREFIX, made from a load
 balancer's FILE: the farm's keys, and keys of the server's own in place of their
-masters. From the same FILE comes always the same.`,
+masters. The same FILE always gives the same keys.`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if locator == "" {

@@ -42,7 +42,7 @@ func keyFile(t *testing.T, text string) string {
 	return path
 }
 
-// printedBy is what `proffer keys` prints.
+// printedBy is the output of `proffer keys`.
 func printedBy(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := call(t, append([]string{"keys"}, args...)...)
@@ -153,7 +153,7 @@ func TestKeysServer(t *testing.T) {
 }
 
 // TestRotation walks the three steps. At each, whatever of two neighbouring
-// files a node has, it accepts what any other one signs.
+// files a node has, it accepts the signatures of every other file.
 func TestRotation(t *testing.T) {
 	before := printedBy(t, "new")
 	added := printedBy(t, "new", "--from", keyFile(t, before))
@@ -163,11 +163,11 @@ func TestRotation(t *testing.T) {
 	for i := range files[1:] {
 		for _, pair := range [][2]string{{files[i], files[i+1]}, {files[i+1], files[i]}} {
 			signer, checker := parsed(t, pair[0])[0], parsed(t, pair[1])
-			heard := false
+			accepted := false
 			for _, k := range checker {
-				heard = heard || k == signer
+				accepted = accepted || k == signer
 			}
-			if !heard {
+			if !accepted {
 				t.Errorf("step %d: key %d is not accepted", i+1, signer.ID)
 			}
 		}

@@ -21,8 +21,8 @@ the kernel untouched. docs/operators.md describes FILE.
 
 SIGHUP reads FILE and its signal keys again and applies services, servers, weights
 and history while packets flow; a file with a mistake changes nothing. If the
-daemon is killed, its programs go on forwarding, and the next one takes over
-their flows.`,
+daemon is killed, its programs go on forwarding, and the next daemon takes
+over their flows.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, path, daemon.LB) },
 	}

@@ -43,7 +43,7 @@ func write(t *testing.T, format, link string) (path, socket string) {
 	return path, socket
 }
 
-// wantUntouched says that no program is on lo and no socket was made.
+// wantUntouched demands that no program is on lo and no socket was made.
 func wantUntouched(t *testing.T, socket string) {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -116,7 +116,7 @@ func TestStatusWithoutDaemon(t *testing.T) {
 	}
 }
 
-// TestNotRoot: without root a daemon says so and makes nothing.
+// TestNotRoot: without root a daemon fails and makes nothing.
 func TestNotRoot(t *testing.T) {
 	dir := clitest.OpenDir(t)
 	var calls [][]string

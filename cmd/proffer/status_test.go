@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestStatusOfNone: one line for both default sockets, with what to do.
+// TestStatusOfNone: one line for both default sockets, with the remedy.
 func TestStatusOfNone(t *testing.T) {
 	dir := t.TempDir()
 	paths := []string{filepath.Join(dir, "lb.sock"), filepath.Join(dir, "agent.sock")}
