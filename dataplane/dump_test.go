@@ -28,7 +28,7 @@ func pinned(t *testing.T, path string, value any) *ebpf.Map {
 	return m
 }
 
-// TestDumpPinned: what counts is what is known of flows, not when they were last
+// TestDumpPinned: the entries of flows count, not when they were last
 // seen, nor where in a table they are.
 func TestDumpPinned(t *testing.T) {
 	rig.NeedRoot(t)
@@ -87,7 +87,7 @@ func TestDumpPinned(t *testing.T) {
 	}
 	put(32, 7, 1, 9)
 	if sum(40) == full {
-		t.Error("what is known of a flow does not count")
+		t.Error("a flow's entry does not count")
 	}
 	put(32, 7, 1, 8)
 	put(0, 39, 1, 0)

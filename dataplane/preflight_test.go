@@ -25,7 +25,7 @@ func TestKernelRecent(t *testing.T) {
 	}
 }
 
-// TestPreflightHere: what the other tests of this package need is there.
+// TestPreflightHere: this host has the features that the other tests need.
 func TestPreflightHere(t *testing.T) {
 	if err := Preflight(); err != nil {
 		t.Fatal(err)

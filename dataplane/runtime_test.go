@@ -11,7 +11,7 @@ import (
 	"proffer/proof/rig"
 )
 
-// TestRunTime: what a program of this process ran is in the sum, once, however
+// TestRunTime: the run time of a program of this process is in the sum, once, however
 // often it is open, and only its run time while the kernel counted.
 func TestRunTime(t *testing.T) {
 	rig.NeedRoot(t)

@@ -65,7 +65,7 @@ func TestAgent(t *testing.T) {
 		{"out", testOut},
 		{"out, both families and wires", testOutWires},
 		{"out, deferred", testDeferred},
-		{"out, said again", testSaidAgain},
+		{"out, repeated", testOutRepeated},
 		{"asking", testAsking},
 		{"asking, RST", testAskingReset},
 		{"sweep", testSweepConns},
@@ -74,7 +74,7 @@ func TestAgent(t *testing.T) {
 	}
 	t.Run("every counter", func(t *testing.T) {
 		seen.Covers(t, rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)).Names, map[string]string{
-			"drop_no_headroom": "what the agent puts on a packet is no longer than what it took off",
+			"drop_no_headroom": "the headers that the agent adds are no longer than those it removed",
 		})
 	})
 }
@@ -83,7 +83,7 @@ func TestAgent(t *testing.T) {
 // segment must be taken, whatever its function.
 func testOffered(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {
-		what      string
+		label     string
 		functions []wire.Function
 		asking    uint32
 		action    uint32
@@ -97,20 +97,20 @@ func testOffered(t *testing.T, seen rig.Hits) {
 		{"cf though another follows", []wire.Function{wire.ConnectForce, wire.ConnectForce}, 4, rig.XDPPass, "accept_force"},
 		{"ca at the last candidate", []wire.Function{wire.ConnectAvail}, 4, rig.XDPPass, "accept_force"},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 			rig.Listen(t, rig.HuntPort, 128)
 			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = c.asking })
 			p := rig.Inward(rig.HuntPort, wire.SYN)
 			s := rig.To(p, wire.Generation(p.Seq), c.functions...)
 			if c.action == rig.XDPTX {
-				r.Send(t, s.Frame()).Is(t, c.what, rig.XDPTX, s.Onward(rig.HopMAC(2)), c.why)
+				r.Send(t, s.Frame()).Is(t, c.label, rig.XDPTX, s.Onward(rig.HopMAC(2)), c.why)
 				if _, known := r.Conn(t, p.Flow()); known {
 					t.Error("an offer that was passed on left an entry")
 				}
 				return
 			}
-			r.Send(t, s.Frame()).Is(t, c.what, rig.XDPPass, rig.Delivered(p), c.why)
+			r.Send(t, s.Frame()).Is(t, c.label, rig.XDPPass, rig.Delivered(p), c.why)
 			want := objects.AgentConn{
 				SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint32(rig.Start >> objects.EpochShift),
 				NextIn: rig.ClientISN + 1, Flags: objects.ConnPending, Generation: wire.Generation(rig.ClientISN), State: objects.ConnWait,

@@ -13,7 +13,7 @@ func (a *Agent) AttachSockets() error { return a.attachSockets() }
 // NetnsID is netnsID.
 func NetnsID(path string) (int32, error) { return netnsID(path) }
 
-// Die leaves what a killed agent leaves: the pins, what they hold, and the
+// Die leaves a killed agent's remains: the pins, their objects, and the
 // filter on the way out.
 func (a *Agent) Die() {
 	a.Pins.Unlock() // the kernel does it for a process that ends

@@ -27,7 +27,7 @@ func testSteered(t *testing.T, seen rig.Hits) {
 	other := rig.To(p, generation+1, wire.AckStickiness)
 	r.Send(t, other.Frame()).Is(t, "not the kernel's, another generation", rig.XDPTX, other.Returned(), "give_back_not_mine")
 	if c := r.MustConn(t, opening); c.State != objects.ConnWait || c.Flags != objects.ConnPending {
-		t.Errorf("what the kernel does not own changed the entry: %+v", c)
+		t.Errorf("a packet of a flow that the kernel does not own changed the entry: %+v", c)
 	}
 	rig.Reset(t, l)
 	rig.Established(t, opening, opening.Seq)
@@ -44,7 +44,7 @@ func testSteered(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "the second", rig.XDPPass, rig.Delivered(p), "steered")
 }
 
-// testNotMine: what is steered here by mistake goes back, whatever it came in;
+// testNotMine: a packet steered here by mistake goes back, on either wire;
 // our stack would reset a flow that lives elsewhere.
 func testNotMine(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
@@ -102,20 +102,20 @@ func testStale(t *testing.T, seen rig.Hits) {
 	r.Send(t, s.Frame()).Is(t, "closed", rig.XDPTX, s.Returned(), "give_back_not_mine")
 }
 
-// testAdopted: what the kernel has and the agent forgot becomes known again, as
+// testAdopted: a flow that the kernel has and the agent forgot gets an entry again, as
 // the kernel's connection: an LB that names another connection gets a signal.
 func testAdopted(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	p := rig.Inward(rig.HuntPort, wire.ACK)
 	rig.Established(t, p, rig.ClientISN)
 	generation := wire.Generation(rig.ClientISN)
-	for what, c := range map[string]struct {
+	for label, c := range map[string]struct {
 		named uint16
 		state uint16
 	}{"same": {generation, objects.ConnDirect}, "another": {generation + 1, objects.ConnWait}} {
-		r.Send(t, rig.To(p, c.named, wire.AckStickiness).Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "steered_adopted")
+		r.Send(t, rig.To(p, c.named, wire.AckStickiness).Frame()).Is(t, label, rig.XDPPass, rig.Delivered(p), "steered_adopted")
 		if got := r.MustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != objects.LocatorBits(rig.LbLocator) {
-			t.Errorf("%s: adopted as %+v", what, got)
+			t.Errorf("%s: adopted as %+v", label, got)
 		}
 		forget(r, t, p)
 	}
@@ -150,7 +150,7 @@ func testOtherGeneration(t *testing.T, seen rig.Hits) {
 			t.Errorf("known %v, %+v", known, c)
 		}
 	}
-	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "told", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "signalled", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
 }
 
 // testRecovered: the owner signals again, to the LB that asked; others pass the
@@ -192,7 +192,7 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 }
 
 // testRecoveredLate: the generation is that of the client's first number still
-// after megabytes, because the socket counts what it received.
+// after megabytes, because the socket counts the bytes received.
 func testRecoveredLate(t *testing.T, r *rig.Agent, l int) {
 	const sent = 3000
 	p := rig.Inward(rig.HuntPort, wire.ACK)
@@ -279,7 +279,7 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 		return func(t *testing.T, r *rig.Agent) { answerOut(r, t, rig.Outward(rig.HuntPort, flags), 0) }
 	}
 	for _, c := range []struct {
-		what  string
+		label string
 		steps []func(*testing.T, *rig.Agent)
 		age   time.Duration
 	}{
@@ -290,7 +290,7 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 		{"both closed", []func(*testing.T, *rig.Agent){in(wire.FIN|wire.ACK, ""), out(wire.FIN | wire.ACK)}, linger},
 		{"reset by the server", []func(*testing.T, *rig.Agent){in(wire.ACK, ""), out(wire.RST)}, linger},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
 			r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
 			for _, step := range c.steps {

@@ -34,7 +34,7 @@ func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why strin
 func testLoad(t *testing.T, seen rig.Hits) {
 	const now = uint64(1000 * time.Second)
 	for _, c := range []struct {
-		what    string
+		label   string
 		measure topo.Measure
 		busy    uint32
 		written uint64
@@ -51,7 +51,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		{"page, written after the clock's tick", topo.Page, 3, now + 4e6, "accept_avail"},
 		{"page, never written", topo.Page, 0, 0, "pass_on_unknown_load"},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure, o.Cores = c.measure, 0 }))
 			rig.Listen(t, rig.HuntPort, 128)
 			r.SetLoad(t, func(l *objects.AgentLoad) {
@@ -126,15 +126,15 @@ func testUnknown(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testExpected: what was accepted and has not arrived is load for a second, at
+// testExpected: a connection accepted and not arrived is load for a second, at
 // most as much as there are cores.
 func testExpected(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Threshold, o.Cores = 2, 3 }))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
-	offer := func(what, want string) {
+	offer := func(label, want string) {
 		t.Helper()
 		if _, why := verdictOn(r, t, &p); why != want {
-			t.Errorf("%s: %s, want %s", what, why, want)
+			t.Errorf("%s: %s, want %s", label, why, want)
 		}
 	}
 	offer("none expected", "accept_avail")

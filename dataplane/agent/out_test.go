@@ -23,12 +23,12 @@ func answerOut(r *rig.Agent, t testing.TB, p rig.Packet, segments uint32) rig.Ou
 	return r.Out.Send(t, p.Frame())
 }
 
-// signalled is what must leave for the LB around p.
+// signalled is the frame that must leave for the LB around p.
 func signalled(p rig.Packet, function wire.Function, generation uint16) []byte {
 	return wrappedIn(rig.InnerTCP(p), p.Reversed(), rig.HopMAC(0xb), p.From, rig.SID(rig.LbLocator, function, generation))
 }
 
-// wrappedIn is what must leave around an answer of flow f.
+// wrappedIn is the frame that must leave around an answer of flow f.
 func wrappedIn(in rig.Inner, f policy.Flow, hop, from topo.MAC, to netip.Addr) []byte {
 	f.Protocol = in.Flow.Protocol
 	in.Flow = f
@@ -70,9 +70,9 @@ func testOut(t *testing.T, seen rig.Hits) {
 	testOutNotOurs(t, r)
 }
 
-// testSaidAgain: the server's repetitions go straight to the client, since
-// the LB that it was said through may be dead; what is new signals.
-func testSaidAgain(t *testing.T, seen rig.Hits) {
+// testOutRepeated: the server's repetitions go straight to the client, since
+// the LB of the first signal may be dead; new data signals.
+func testOutRepeated(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
 	generation := wire.Generation(rig.ClientISN)
 	r.Accept(t, rig.Inward(rig.HuntPort, wire.SYN))
@@ -93,7 +93,7 @@ func testOutNotOurs(t *testing.T, r *rig.Agent) {
 	p := rig.Outward(rig.HuntPort, wire.ACK).Frame()
 	arp := make([]byte, 42)
 	arp[12], arp[13] = 8, 6
-	for what, frame := range map[string][]byte{
+	for label, frame := range map[string][]byte{
 		"ARP":                     arp,
 		"a VLAN tag":              slices.Concat(p[:12], []byte{0x81, 0, 0x45, 0x05}, p[12:]),
 		"UDP, which it is not":    rig.Altered(p, rig.AtNext, 17),
@@ -104,7 +104,7 @@ func testOutNotOurs(t *testing.T, r *rig.Agent) {
 		"ICMPv6 too big":          rig.InnerTooBig(rig.Inner{}, rig.Inward(rig.HuntPort, 0)).Frame(rig.HereMAC, rig.RouterMAC),
 	} {
 		r.Out.Ctx = nil
-		r.Out.Send(t, frame).Is(t, what, tcUnspec, frame, "out_not_ours")
+		r.Out.Send(t, frame).Is(t, label, tcUnspec, frame, "out_not_ours")
 	}
 }
 
@@ -165,9 +165,9 @@ func testAsking(t *testing.T, seen rig.Hits) {
 		}
 	}
 	for _, c := range []struct {
-		what string
-		do   func()
-		want uint32
+		label string
+		do    func()
+		want  uint32
 	}{
 		{"the handshake's end", in(0, 0), 0},
 		{"a request", in(0, 100), 1},
@@ -187,7 +187,7 @@ func testAsking(t *testing.T, seen rig.Hits) {
 	} {
 		c.do()
 		if got := r.Asking(t); got != c.want {
-			t.Errorf("%s: %d requests in progress, want %d", c.what, got, c.want)
+			t.Errorf("%s: %d requests in progress, want %d", c.label, got, c.want)
 		}
 	}
 	in(161, 1)()
@@ -211,13 +211,13 @@ func testAskingReset(t *testing.T, seen rig.Hits) {
 	}
 	send(wire.ACK|wire.PSH, p.Seq+1, 10)
 	for _, c := range []struct {
-		what string
-		seq  uint32
-		want uint32
+		label string
+		seq   uint32
+		want  uint32
 	}{{"one before", p.Seq, 1}, {"one after", p.Seq + 2, 1}, {"far away", p.Seq + 1<<31, 1}, {"exact", p.Seq + 1, 0}} {
 		send(wire.RST, c.seq, 0)
 		if got := r.Asking(t); got != c.want {
-			t.Errorf("RST %s: %d requests in progress, want %d", c.what, got, c.want)
+			t.Errorf("RST %s: %d requests in progress, want %d", c.label, got, c.want)
 		}
 	}
 }
@@ -230,13 +230,13 @@ func testCongestion(t *testing.T, seen rig.Hits) {
 		p.Class = 0xb8 | c.Inner
 		s := rig.To(p, 0, wire.Deliver)
 		s.Class = 0x28 | c.Outer // of another DSCP, which stays outside (RFC 2983)
-		what := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
+		label := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
 		if c.Want == rig.Dropped {
-			r.Send(t, s.Frame()).Is(t, what, rig.XDPDrop, nil, "drop_congested")
+			r.Send(t, s.Frame()).Is(t, label, rig.XDPDrop, nil, "drop_congested")
 			continue
 		}
 		p.Class = 0xb8 | c.Want
-		r.Send(t, s.Frame()).Is(t, what, rig.XDPPass, rig.Delivered(p), "deliver")
+		r.Send(t, s.Frame()).Is(t, label, rig.XDPPass, rig.Delivered(p), "deliver")
 	}
 }
 
@@ -249,7 +249,7 @@ func testAgentUntouched(t *testing.T, seen rig.Hits) {
 	elsewhere := rig.To(rig.Inward(rig.HuntPort, wire.SYN), 1, wire.ConnectAvail, wire.ConnectForce)
 	elsewhere.Segments[0] = rig.SID(rig.ServerLocator(9), wire.ConnectAvail, 1)
 	for _, c := range []struct {
-		what  string
+		label string
 		frame []byte
 		why   string
 	}{
@@ -262,11 +262,11 @@ func testAgentUntouched(t *testing.T, seen rig.Hits) {
 		{"another node's SID", elsewhere.Frame(), "pass_not_sid"},
 		{"own address", toSelf.Frame(), "pass_own_address"},
 	} {
-		r.Send(t, c.frame).Is(t, c.what, rig.XDPPass, c.frame, c.why)
+		r.Send(t, c.frame).Is(t, c.label, rig.XDPPass, c.frame, c.why)
 	}
 }
 
-// testAgentMalformed: what is for our SIDs and cannot be understood.
+// testAgentMalformed: malformed packets for the agent's SIDs.
 func testAgentMalformed(t *testing.T, seen rig.Hits) {
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
@@ -286,7 +286,7 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 	datagram := rig.Inward(rig.HuntPort, 0)
 	datagram.Payload = []byte("datagram")
 	for _, c := range []struct {
-		what  string
+		label string
 		frame []byte
 		why   string
 	}{
@@ -297,7 +297,7 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		{"no transport header we know", rig.Altered(plain, rig.AtUpper+6, 132), "drop_not_our_service"},
 		{"fragment of an offer", rig.Altered(plain, rig.AtUpper+6, 44), "drop_not_our_service"},
 		{"TCP for a SID", rig.Altered(plain, rig.AtNext, 6), "drop_nothing_inside"},
-		{"IPv4 said, IPv6 there", rig.Altered(plain, rig.AtNext, 4), "drop_nothing_inside"},
+		{"IPv4 named, IPv6 inside", rig.Altered(plain, rig.AtNext, 4), "drop_nothing_inside"},
 		{"fragment for a SID", rig.Altered(plain, rig.AtNext, 44), "drop_nothing_inside"},
 		{"data offset 4", rig.Altered(plain, rig.AtUpper+40+12, 4<<4), "drop_malformed_transport"},
 		{"data offset 6 of 20 bytes", rig.Altered(plain, rig.AtUpper+40+12, 6<<4), "drop_malformed_transport"},
@@ -308,7 +308,7 @@ func testAgentMalformed(t *testing.T, seen rig.Hits) {
 		{"rj with a segment left", rig.To(rig.Inward(rig.HuntPort, wire.RST), 1, wire.Reject, wire.Reject).Frame(), "drop_segments_left"},
 		{"dt with a segment left", rig.To(ackOnly, 0, wire.Deliver, wire.Deliver).Frame(), "drop_segments_left"}, // RFC 8986 §4.6, S02
 	} {
-		r.Send(t, c.frame).Is(t, c.what, rig.XDPDrop, nil, c.why)
+		r.Send(t, c.frame).Is(t, c.label, rig.XDPDrop, nil, c.why)
 	}
 	for _, c := range rig.BadSRHs(rig.SID(rig.ServerLocator(rig.Here), wire.ConnectAvail, 1)) {
 		r.Send(t, rig.WithSRH(plain, c.Header)).Is(t, c.Name, rig.XDPDrop, nil, "drop_malformed_srh")

@@ -21,14 +21,14 @@ import (
 // is ours only if this agent accepted its offer too.
 func testCookie(t *testing.T, seen rig.Hits) {
 	for _, c := range []struct {
-		what   string
+		label  string
 		client netip.Addr
 		vip    netip.Addr
 	}{
 		{"IPv6", netip.MustParseAddr("2001:db8:c::9"), rig.VipAddr},
 		{"IPv4", netip.MustParseAddr("192.0.2.9"), rig.Vip4},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.VIP.Addr = c.vip }))
 			always := []byte("2") // tcp_syncookies: even if there is room
 			if err := os.WriteFile("/proc/sys/net/ipv4/tcp_syncookies", always, 0o644); err != nil {
@@ -47,7 +47,7 @@ func testCookie(t *testing.T, seen rig.Hits) {
 			wrong := p
 			wrong.Ack += 1000 // its lowest bits say which MSS
 			r.Send(t, rig.To(wrong, generation, wire.AckStickiness).Frame()).Is(t, "another cookie", rig.XDPPass, rig.Delivered(wrong), "steered_embryonic")
-			late := p // what the cookie was made of has changed
+			late := p // the fields that the cookie covers have changed
 			late.Seq++
 			r.Send(t, rig.To(late, generation, wire.AckStickiness).Frame()).Is(t, "not its first packet", rig.XDPPass, rig.Delivered(late), "steered_embryonic")
 			r.Send(t, s.Frame()).Is(t, "ours", rig.XDPPass, rig.Delivered(p), "established", "acknowledged", "steered")
@@ -116,9 +116,9 @@ func testRejected(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(opening.Seq)
 	end := opening
 	end.Flags, end.Seq = wire.RST, opening.Seq+1
-	stale := func(what string, s rig.SR) {
+	stale := func(label string, s rig.SR) {
 		t.Helper()
-		r.Send(t, s.Frame()).Is(t, what, rig.XDPDrop, nil, "drop_reject_stale")
+		r.Send(t, s.Frame()).Is(t, label, rig.XDPDrop, nil, "drop_reject_stale")
 	}
 	stale("of no flow", rig.To(end, generation, wire.Reject))
 	r.Accept(t, opening)
@@ -169,8 +169,8 @@ func TestRejectTimeWait(t *testing.T) {
 	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.Reject).Frame()).Is(t, "in TIME_WAIT", rig.XDPDrop, nil, "drop_reject_stale")
 }
 
-// testOwnerTable: where no socket can be asked, the agent's own entries say whose
-// a flow is, and the packet goes to the host of the VIP.
+// testOwnerTable: where no socket is visible, the agent's own entries decide the
+// owner of a flow, and the packet goes to the host of the VIP.
 func testOwnerTable(t *testing.T, seen rig.Hits) {
 	guest := topo.MAC{2, 0, 0, 0, 9, 9}
 	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.MAC = guest }))
@@ -248,7 +248,7 @@ func testOwnerNetns(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// TestAdoptAfterKill: what an agent learnt outlives it, also when the services
+// TestAdoptAfterKill: an agent's entries outlive it, also when the services
 // come in another order; but not openings if their table has another size. What is
 // no longer offered is forgotten.
 func TestAdoptAfterKill(t *testing.T) {

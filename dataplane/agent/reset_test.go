@@ -24,8 +24,8 @@ func checkResets(t *testing.T, r *rig.Agent, p rig.Packet, payload int) {
 			want := answer.Frame()
 			binary.BigEndian.PutUint32(want[rig.AtVersion:], 6<<28|wire.FlowLabel(p.Flow()))
 			rig.NoWindow(want[wire.EthernetBytes:])
-			what := fmt.Sprintf("last: %d bytes of options, %d of payload, seq %#x", options, payload, seq)
-			r.Send(t, rig.To(p, wire.Generation(seq), wire.ConnectForce).Frame()).Is(t, what, rig.XDPTX, want, "refuse_full_reset")
+			label := fmt.Sprintf("last: %d bytes of options, %d of payload, seq %#x", options, payload, seq)
+			r.Send(t, rig.To(p, wire.Generation(seq), wire.ConnectForce).Frame()).Is(t, label, rig.XDPTX, want, "refuse_full_reset")
 		}
 	}
 }

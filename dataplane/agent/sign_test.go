@@ -46,18 +46,18 @@ func testTags(t *testing.T, seen rig.Hits) {
 	old, new := signalKeys()
 	good := func(keys ...topo.SignalKey) {
 		t.Helper()
-		for what, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
+		for label, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
 			for _, k := range keys {
 				if out := r.Send(t, s.Signed(k).Frame()); out.Action == rig.XDPDrop && out.Reasons[0] == "drop_bad_tag" {
-					t.Errorf("%s by key %d: %v", what, k.ID, out.Reasons)
+					t.Errorf("%s by key %d: %v", label, k.ID, out.Reasons)
 				}
 			}
 		}
 	}
-	bad := func(what string, key topo.SignalKey) {
+	bad := func(label string, key topo.SignalKey) {
 		t.Helper()
 		for request, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
-			r.Send(t, s.Signed(key).Frame()).Is(t, request+" "+what, rig.XDPDrop, nil, "drop_bad_tag")
+			r.Send(t, s.Signed(key).Frame()).Is(t, request+" "+label, rig.XDPDrop, nil, "drop_bad_tag")
 		}
 	}
 	rotate := func(keys ...topo.SignalKey) {
@@ -86,22 +86,22 @@ func testTags(t *testing.T, seen rig.Hits) {
 
 // testTagCovers: a tag is worth nothing for another flow, list, sender, or SID.
 func testTagCovers(t *testing.T, r *rig.Agent, key topo.SignalKey) {
-	for what, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
+	for label, s := range requests(rig.Inward(rig.HuntPort, wire.SYN)) {
 		frame := s.Signed(key).Frame()
 		last := len(frame) - 20 // of TCP's header
 		for spoiled, at := range map[string]int{"client's port": last + 1, "client": clientAt(s), "tag": tagAt(s)} {
-			r.Send(t, rig.Altered(frame, at, frame[at]^1)).Is(t, what+", another "+spoiled, rig.XDPDrop, nil, "drop_bad_tag")
+			r.Send(t, rig.Altered(frame, at, frame[at]^1)).Is(t, label+", another "+spoiled, rig.XDPDrop, nil, "drop_bad_tag")
 		}
 		signed := s.Signed(key)
 		signed.Segments[len(signed.Segments)-1] = rig.WithFlags(signed.Segments[len(signed.Segments)-1], wire.Retry)
 		altered := signed.Frame()
 		copy(altered[tagAt(s)-7:tagAt(s)+1], frame[tagAt(s)-7:])
-		r.Send(t, altered).Is(t, what+", another list", rig.XDPDrop, nil, "drop_bad_tag")
+		r.Send(t, altered).Is(t, label+", another list", rig.XDPDrop, nil, "drop_bad_tag")
 		signed = s.Signed(key)
 		signed.LB = rig.OtherLB
 		stolen := signed.Frame()
 		copy(stolen[tagAt(s)-7:tagAt(s)+1], frame[tagAt(s)-7:])
-		r.Send(t, stolen).Is(t, what+", another sender", rig.XDPDrop, nil, "drop_bad_tag")
+		r.Send(t, stolen).Is(t, label+", another sender", rig.XDPDrop, nil, "drop_bad_tag")
 	}
 }
 
@@ -146,7 +146,7 @@ func TestTwinTag(t *testing.T) {
 		if i%2 == 0 {
 			s = s.Inserted()
 		}
-		s.Segments = append(s.Segments[:len(s.Segments)-1], rig.SID(rig.LbLocator, wire.RecoverStickiness, 9)) // whose way we know
+		s.Segments = append(s.Segments[:len(s.Segments)-1], rig.SID(rig.LbLocator, wire.RecoverStickiness, 9)) // a known next hop
 		if out := r.Send(t, s.Signed(key).Frame()); out.Reasons[0] == "drop_bad_tag" {
 			t.Fatalf("round %d: %v", i, out.Reasons)
 		}
@@ -166,7 +166,7 @@ func testUnsigned(t *testing.T, r *rig.Agent) {
 	r.Send(t, rig.To(p, 0, wire.Deliver).Frame()).Is(t, "dt without a tag", rig.XDPPass, rig.Delivered(p), "deliver")
 }
 
-// testSignatures: what the agent sends is signed by the server's own key.
+// testSignatures: the agent's signals are signed by the server's own key.
 func testSignatures(t *testing.T, r *rig.Agent, key topo.SignalKey) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		p := rig.Inward(rig.HuntPort, wire.SYN)

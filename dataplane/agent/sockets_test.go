@@ -19,9 +19,9 @@ func newSocketsRig(t *testing.T, seen rig.Hits) *rig.Agent {
 }
 
 // open waits until the agent counts so many connections, and no others come.
-func open(r *rig.Agent, t *testing.T, what string, want uint32) {
+func open(r *rig.Agent, t *testing.T, label string, want uint32) {
 	t.Helper()
-	rig.Eventually(t, fmt.Sprintf("%s: %d open", what, want), func() bool {
+	rig.Eventually(t, fmt.Sprintf("%s: %d open", label, want), func() bool {
 		load, err := r.Load(0)
 		return err == nil && load.Open == want
 	})

@@ -36,7 +36,7 @@ func listenUDP(t testing.TB, at netip.AddrPort) {
 }
 
 // testUDP: a flow of datagrams from its first offer to its answers. There is no
-// handshake: an answer and what follows it are one.
+// handshake: an answer and the packets after it are one.
 func testUDP(t *testing.T, seen rig.Hits) {
 	for _, four := range []bool{false, true} {
 		t.Run(fmt.Sprint("IPv4 ", four), func(t *testing.T) { testUDPOf(t, seen, four) })
@@ -59,8 +59,8 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 	listenUDP(t, p.Dst)
 
 	lap := rig.ToWith(in, 0, wire.RecoverStickiness, wire.ConnectAvail)
-	r.Send(t, lap.Frame()).Is(t, "first lap: who has it?", rig.XDPTX, lap.Onward(rig.HopMAC(2)), "pass_on_not_mine")
-	r.Send(t, offer.Frame()).Is(t, "second lap: who wants it?", rig.XDPPass, in.Delivered(), "accept_avail")
+	r.Send(t, lap.Frame()).Is(t, "first lap: question", rig.XDPTX, lap.Onward(rig.HopMAC(2)), "pass_on_not_mine")
+	r.Send(t, offer.Frame()).Is(t, "second lap: offer", rig.XDPPass, in.Delivered(), "accept_avail")
 	c, _ := r.Conn(t, in.Flow)
 	if c.State != objects.ConnWait || c.Flags != objects.ConnPending || c.Generation == 0 {
 		t.Fatalf("accepted as %+v", c)
@@ -73,7 +73,7 @@ func testUDPOf(t *testing.T, seen rig.Hits, four bool) {
 		t.Errorf("repeated, it is %+v", c)
 	}
 	again.Segments[0] = rig.SID(rig.ServerLocator(rig.Here), wire.RecoverStickiness, 0)
-	r.Send(t, again.Frame()).Is(t, "whose is it?", rig.XDPPass, in.Delivered(), "recovered")
+	r.Send(t, again.Frame()).Is(t, "question", rig.XDPPass, in.Delivered(), "recovered")
 	if _, known := r.Settled(t, in.Flow); known {
 		t.Error("it is established without an answer")
 	}
@@ -293,7 +293,7 @@ func testOutWires(t *testing.T, seen rig.Hits) {
 		wrappedIn(in, p.Reversed(), rig.HopMAC(0xb), rig.HereMAC, rig.SID(rig.LbLocator, wire.CreateStickiness, generation)), "signal_create")
 }
 
-// signalInserted is what must leave for the LB with p inside its own segments.
+// signalInserted is the frame that must leave for the LB with p inside its own segments.
 func signalInserted(p rig.Packet, to, from netip.Addr) []byte {
 	return wire.Frame(rig.HopMAC(0xb), p.From, wire.Route{From: from, Segments: []netip.Addr{to}}.Insert(p.Ip()))
 }

@@ -43,7 +43,7 @@ func steered(t *testing.T) (*bench.LB, int, *bench.Drill) {
 	return b, cpu, &bench.Drill{Frame: q.Frame(), Changed: 32, Address: 36, Port: 54, Flows: 1, First: flow}
 }
 
-// TestBench: what is measured is the program's own way with the packet, and every
+// TestBench: the bench measures the program itself, and every
 // packet is counted.
 func TestBench(t *testing.T) {
 	b, cpu, d := steered(t)
@@ -93,11 +93,11 @@ func TestBenchStatistics(t *testing.T) {
 	}
 }
 
-// TestBenchMistakes: a bench that does not measure what it should is an error.
+// TestBenchMistakes: a bench that measures another path is an error.
 func TestBenchMistakes(t *testing.T) {
 	b, cpu, good := steered(t)
 	for _, c := range []struct {
-		what   string
+		label  string
 		change func(*bench.Drill)
 		cpu    int
 		want   string
@@ -113,7 +113,7 @@ func TestBenchMistakes(t *testing.T) {
 		d := *good
 		c.change(&d)
 		if _, err := b.Run(c.cpu, 1000, &d); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.what, err)
+			t.Errorf("%s: %v", c.label, err)
 		}
 	}
 }

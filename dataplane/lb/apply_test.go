@@ -29,11 +29,11 @@ func largeFarm(n, drained int) []topo.Server {
 	return servers
 }
 
-// cpuTime is what this process, or this thread, has used, in ms.
-func cpuTime(b *testing.B, who int) float64 {
+// cpuTime is the CPU time of this process, or of this thread, in ms.
+func cpuTime(b *testing.B, owner int) float64 {
 	b.Helper()
 	var u unix.Rusage
-	if err := unix.Getrusage(who, &u); err != nil {
+	if err := unix.Getrusage(owner, &u); err != nil {
 		b.Fatal(err)
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
@@ -123,7 +123,7 @@ func BenchmarkSetNextHops(b *testing.B) {
 	reportCPU(b, before, stop)
 }
 
-// reportCPU stops the traffic and reports what an operation took beside it.
+// reportCPU stops the traffic and reports an operation's CPU time beside it.
 func reportCPU(b *testing.B, before float64, stop func() (int, float64)) {
 	b.Helper()
 	cpu := cpuTime(b, unix.RUSAGE_SELF) - before

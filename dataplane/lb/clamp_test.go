@@ -25,7 +25,7 @@ func testClamp(t *testing.T, seen rig.Hits) {
 	nop := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 	scale, stamps := []byte{3, 3, 7}, []byte{8, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 	type layout struct {
-		what    string
+		label   string
 		options []byte
 		at      int // of the MSS; -1: it must stay
 	}
@@ -66,7 +66,7 @@ func testClamp(t *testing.T, seen rig.Hits) {
 				if l.at >= 0 && value > most {
 					why = append(why, "mss_clamped")
 				}
-				out.Is(t, fmt.Sprintf("%v: %s, %d", p.Src, l.what, value), rig.XDPTX, rig.Unwrapped(clamped), why...)
+				out.Is(t, fmt.Sprintf("%v: %s, %d", p.Src, l.label, value), rig.XDPTX, rig.Unwrapped(clamped), why...)
 			}
 		}
 	}

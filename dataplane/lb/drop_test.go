@@ -26,7 +26,7 @@ func testPassUntouched(t *testing.T, seen rig.Hits) {
 	toSelf := rig.Inward(rig.HuntPort, wire.SYN)
 	toSelf.Dst = netip.AddrPortFrom(wire.Own(rig.LbLocator), rig.HuntPort)
 	for _, c := range []struct {
-		what  string
+		label string
 		frame []byte
 		why   string
 	}{
@@ -52,11 +52,11 @@ func testPassUntouched(t *testing.T, seen rig.Hits) {
 		{"own address", toSelf.Frame(), "pass_own_address"},
 		{"own address, cut short", toSelf.Frame()[:60], "pass_own_address"},
 	} {
-		r.Send(t, c.frame).Is(t, c.what, rig.XDPPass, c.frame, c.why)
+		r.Send(t, c.frame).Is(t, c.label, rig.XDPPass, c.frame, c.why)
 	}
 }
 
-// testClientMalformed: what is for a VIP and cannot be understood is dropped.
+// testClientMalformed: a malformed packet for a VIP is dropped.
 func testClientMalformed(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Hunting(2, 4, rig.Over4), rig.Hunting(2, 4, rig.OverUDP))
 	for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN))} {
@@ -64,7 +64,7 @@ func testClientMalformed(t *testing.T, seen rig.Hits) {
 		header := len(plain) - 20
 		for cut := header; cut < len(plain); cut++ {
 			why := "drop_truncated"
-			if cut >= header+4 { // the ports say whose it is
+			if cut >= header+4 { // the ports name the service
 				why = "drop_malformed_transport"
 			}
 			r.Send(t, plain[:cut]).Is(t, fmt.Sprintf("cut to %d bytes", cut), rig.XDPDrop, nil, why)
@@ -120,8 +120,8 @@ func testUnknownDispatch(t *testing.T, seen rig.Hits) {
 			t.Fatal(err)
 		}
 	}
-	drop := func(what string, frame []byte, reason string) {
-		r.Send(t, frame).Is(t, what, rig.XDPDrop, nil, reason)
+	drop := func(label string, frame []byte, reason string) {
+		r.Send(t, frame).Is(t, label, rig.XDPDrop, nil, reason)
 	}
 	drop("SYN", rig.Inward(rig.HuntPort, wire.SYN).Frame(), "drop_unknown_dispatch")
 	drop("ACK", rig.Inward(rig.HuntPort, wire.ACK).Frame(), "drop_unknown_dispatch")
@@ -177,7 +177,7 @@ type xdpContext struct {
 	Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32
 }
 
-// testUnwrap: the signals of servers, and what is none.
+// testUnwrap: the signals of servers, and packets that are none.
 func testUnwrap(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4), rig.Service(81, topo.Single, 1, 4))
 	p := rig.SynAck(rig.HuntPort)
@@ -192,7 +192,7 @@ func testUnwrap(t *testing.T, seen rig.Hits) {
 	udp := p
 	udp.Protocol = topo.UDP
 	for _, c := range []struct {
-		what  string
+		label string
 		frame []byte
 		why   string
 	}{
@@ -209,9 +209,9 @@ func testUnwrap(t *testing.T, seen rig.Hits) {
 		{"hop limit", rig.SignalFrom(1, dying, wire.CreateStickiness, generation), "drop_hop_limit"},
 		{"no neighbour", rig.SignalFrom(1, lost, wire.CreateStickiness, generation), "drop_no_next_hop"},
 	} {
-		r.Send(t, c.frame).Is(t, c.what, rig.XDPDrop, nil, c.why)
+		r.Send(t, c.frame).Is(t, c.label, rig.XDPDrop, nil, c.why)
 		if n, _ := r.Table.Count(t); n != 0 {
-			t.Fatalf("%s: it left %d entries", c.what, n)
+			t.Fatalf("%s: it left %d entries", c.label, n)
 		}
 	}
 	addr, err := r.Unresolved()
@@ -230,14 +230,14 @@ func testUnwrapCongestion(t *testing.T, seen rig.Hits) {
 			p.Class = 0xb8 | c.Inner
 			frame := rig.SignalFrom(1, p, wire.CreateStickiness, 5)
 			frame[rig.AtVersion+1] = frame[rig.AtVersion+1]&^0x30 | c.Outer<<4
-			what := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
+			label := fmt.Sprintf("inner %02b, outer %02b", c.Inner, c.Outer)
 			if c.Want == rig.Dropped {
-				r.Send(t, frame).Is(t, what, rig.XDPDrop, nil, "drop_congested")
+				r.Send(t, frame).Is(t, label, rig.XDPDrop, nil, "drop_congested")
 				continue
 			}
 			q := p
 			q.Class = 0xb8 | c.Want
-			r.Send(t, frame).Is(t, what, rig.XDPTX, rig.Unwrapped(q), "stickiness_repeated")
+			r.Send(t, frame).Is(t, label, rig.XDPTX, rig.Unwrapped(q), "stickiness_repeated")
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (l *LB) NumberOf(locator netip.Prefix) (uint32, bool) {
 // Numbered is how many servers have a number.
 func (l *LB) Numbered() int { return len(l.numbers.known) }
 
-// Die is SIGKILL: the kernel closes what the process held.
+// Die is SIGKILL: the kernel closes the process's files.
 func (l *LB) Die(t *testing.T) {
 	t.Helper()
 	if err := errors.Join(l.Lost.Close(), l.XDP.Close(), l.Pins.Unlock(), l.objs.Close()); err != nil {

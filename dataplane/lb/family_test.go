@@ -67,8 +67,8 @@ func TestIPv4NextHops(t *testing.T) {
 	}
 }
 
-// testLBUDP: an unknown datagram is a question, then an offer; what a server
-// answers pins it, once the client sends more.
+// testLBUDP: an unknown datagram is a question, then an offer; a server's
+// answer pins the flow, once the client sends more.
 func testLBUDP(t *testing.T, seen rig.Hits) {
 	for _, change := range []func(*topo.Service){func(*topo.Service) {}, rig.Inserting, rig.Over4} {
 		svc := rig.Hunting(2, 8, rig.OverUDP, change, func(s *topo.Service) {
@@ -205,8 +205,8 @@ func testLBFragments(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// fragmentsOf are a first and a later fragment of p: what they say inside is
-// no concern of the LB (RFC 8200 §4.5, RFC 791 §3.1).
+// fragmentsOf are a first and a later fragment of p: the LB
+// does not read their payload (RFC 8200 §4.5, RFC 791 §3.1).
 func fragmentsOf(p rig.Packet) [][]byte {
 	if p.Src.Addr().Is4() {
 		first, later := p.Ip(), p.Ip()

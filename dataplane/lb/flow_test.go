@@ -21,7 +21,7 @@ func testCreate(t *testing.T, seen rig.Hits) {
 	f := answer.Reversed()
 	const old, young = 111, 222
 	for _, c := range []struct {
-		what       string
+		label      string
 		server     int
 		generation uint16
 		why        string
@@ -33,13 +33,13 @@ func testCreate(t *testing.T, seen rig.Hits) {
 		{"another server, newer connection", 4, young, "stickiness_created", 4, young},
 		{"the same again", 4, young, "stickiness_repeated", 4, young},
 	} {
-		r.Send(t, rig.SignalFrom(c.server, answer, wire.CreateStickiness, c.generation)).Is(t, c.what, rig.XDPTX, rig.Unwrapped(answer), c.why)
+		r.Send(t, rig.SignalFrom(c.server, answer, wire.CreateStickiness, c.generation)).Is(t, c.label, rig.XDPTX, rig.Unwrapped(answer), c.why)
 		e, known := r.Embryonic(t, f)
 		if !known || e.Server != c.owner || e.Generation != c.of || e.Expects != rig.ServerISN+1 {
-			t.Errorf("%s: embryonic %+v, known %v", c.what, e, known)
+			t.Errorf("%s: embryonic %+v, known %v", c.label, e, known)
 		}
 		if _, known := r.Flow(t, f); known {
-			t.Errorf("%s: a flow before its client's ACK", c.what)
+			t.Errorf("%s: a flow before its client's ACK", c.label)
 		}
 	}
 	answer.Flags = wire.ACK // which is to say that the client has acknowledged that server's
@@ -78,7 +78,7 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 	second.Seq += 1 << 20
 	g1, g2 := wire.Generation(first.Seq), wire.Generation(second.Seq)
 	late := []struct {
-		what  string
+		label string
 		frame []byte
 		why   string
 	}{
@@ -97,10 +97,10 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 		for _, i := range order {
 			out := r.Send(t, late[i].frame)
 			if out.Action != rig.XDPTX || len(out.Reasons) != 1 || out.Reasons[0] != late[i].why {
-				t.Errorf("%s in %v: %d for %v", late[i].what, order, out.Action, out.Reasons)
+				t.Errorf("%s in %v: %d for %v", late[i].label, order, out.Action, out.Reasons)
 			}
 			if e, _ := r.Flow(t, first.Flow()); e.Server != 2 || e.Generation != g2 || e.Closed != 0 {
-				t.Fatalf("%s in %v: %+v", late[i].what, order, e)
+				t.Fatalf("%s in %v: %+v", late[i].label, order, e)
 			}
 		}
 	})
@@ -110,7 +110,7 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.SignalFrom(6, own, wire.CreateStickiness, 100)).Is(t, "after its end", rig.XDPTX, rig.Unwrapped(own), "stickiness_recovered")
 }
 
-// testEmbryonic: only the ACK of what the server said makes a flow. An ACK of
+// testEmbryonic: only the ACK of the server's SYN-ACK establishes a flow. An ACK of
 // anything else is of a connection with another server.
 func testEmbryonic(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
@@ -154,7 +154,7 @@ func testRemove(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(rig.ClientISN)
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
 	for _, c := range []struct {
-		what       string
+		label      string
 		flags      byte
 		server     int
 		generation uint16
@@ -169,15 +169,15 @@ func testRemove(t *testing.T, seen rig.Hits) {
 	} {
 		p := rig.Outward(rig.HuntPort, c.flags)
 		frame := rig.SignalFrom(c.server, p, wire.RemoveStickiness, c.generation)
-		r.Send(t, frame).Is(t, c.what+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
+		r.Send(t, frame).Is(t, c.label+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
 		if c.closed == 0 {
-			r.Send(t, frame).Is(t, c.what+", of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
+			r.Send(t, frame).Is(t, c.label+", of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		}
 		r.Confirm(t, rig.Inward(rig.HuntPort, wire.SYN))
-		r.Send(t, frame).Is(t, c.what, rig.XDPTX, rig.Unwrapped(p), c.why)
+		r.Send(t, frame).Is(t, c.label, rig.XDPTX, rig.Unwrapped(p), c.why)
 		if e, _ := r.Flow(t, p.Reversed()); e.Closed != c.closed {
-			t.Errorf("%s: closed by %d, want %d", c.what, e.Closed, c.closed)
+			t.Errorf("%s: closed by %d, want %d", c.label, e.Closed, c.closed)
 		}
 		r.Table.Put(t, p.Reversed(), rig.Entry{})
 	}

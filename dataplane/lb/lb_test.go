@@ -86,11 +86,11 @@ func testOffer(t *testing.T, seen rig.Hits) {
 				p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
 				p.Seq = uint32(100*c.choices+10*c.servers) + uint32(how)
 				list := r.List(t, 0, p.Flow())
-				what := fmt.Sprintf("%d of %d, %v", c.choices, c.servers, how)
+				label := fmt.Sprintf("%d of %d, %v", c.choices, c.servers, how)
 				out := r.Send(t, p.Frame())
-				out.Is(t, what, rig.XDPTX, rig.Offered(p, list), "offer")
+				out.Is(t, label, rig.XDPTX, rig.Offered(p, list), "offer")
 				if added := len(out.Frame) - len(p.Frame()); added != c.extra || len(list) != min(c.choices, c.servers) {
-					t.Fatalf("%s: %d candidates cost %d bytes, want %d", what, len(list), added, c.extra)
+					t.Fatalf("%s: %d candidates cost %d bytes, want %d", label, len(list), added, c.extra)
 				}
 			}
 		}
@@ -143,17 +143,17 @@ func testVia(t *testing.T, seen rig.Hits) {
 			change := func(w *rig.Route) { w.Insert = by == topo.Insert }
 			p := rig.Inward(rig.HuntPort, wire.SYN)
 			p.Seq += uint32(10*n) + uint32(by)
-			what := fmt.Sprintf("%d, %v", n, by)
+			label := fmt.Sprintf("%d, %v", n, by)
 			list := r.List(t, 0, p.Flow())
 			want := rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Offer(p, 0, list...)), change)
-			r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, want, "offer")
+			r.Send(t, p.Frame()).Is(t, label, rig.XDPTX, want, "offer")
 			p.Flags = wire.ACK
 			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(wire.RecoverStickiness, 0, list...)), change)
-			r.Send(t, p.Frame()).Is(t, what+", unknown", rig.XDPTX, want, "recover")
+			r.Send(t, p.Frame()).Is(t, label+", unknown", rig.XDPTX, want, "recover")
 			r.Accepted(t, list[1], p)
 			p.Ack = rig.ServerISN + 1
 			want = rig.Sent(p, rig.TransitMAC, slices.Concat(way, rig.Ask(wire.AckStickiness, wire.Generation(p.Seq), list[1])), change)
-			r.Send(t, p.Frame()).Is(t, what+", steered", rig.XDPTX, want, "steer", "flow_established")
+			r.Send(t, p.Frame()).Is(t, label+", steered", rig.XDPTX, want, "steer", "flow_established")
 			r.Table.Put(t, p.Flow(), rig.Entry{})
 		}
 	}
@@ -271,10 +271,10 @@ func testDataOffsets(t *testing.T, seen rig.Hits) {
 				p.Options = bytes.Repeat([]byte{1}, 4*words) // no operation
 				p.Payload = bytes.Repeat([]byte{0x5a}, payload)
 				list := r.List(t, svc, p.Flow())
-				what := fmt.Sprintf("offset %d, payload %d", 5+words, payload)
-				r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, rig.Offered(p, list), "offer")
+				label := fmt.Sprintf("offset %d, payload %d", 5+words, payload)
+				r.Send(t, p.Frame()).Is(t, label, rig.XDPTX, rig.Offered(p, list), "offer")
 				p.Flags = wire.ACK
-				r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, rig.Recovered(p, list), "recover")
+				r.Send(t, p.Frame()).Is(t, label, rig.XDPTX, rig.Recovered(p, list), "recover")
 			}
 		}
 	}

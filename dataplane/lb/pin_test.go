@@ -71,7 +71,7 @@ func namesBelow(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestTakeover: docs/failures.md, LB process crashes: what it left goes on forwarding,
+// TestTakeover: docs/failures.md, LB process crashes: its program goes on forwarding,
 // and the next one has its flows, by the same numbers of servers, although its
 // configuration is another.
 func TestTakeover(t *testing.T) {
@@ -89,7 +89,7 @@ func TestTakeover(t *testing.T) {
 	opening.Src = netip.AddrPortFrom(rig.ClientAddr, 1)
 	r.Accepted(t, 6, opening)
 	mode, id := first.Mode(), attached(t)
-	if _, err := lb.NewWith(cfg, rig.InVirtualTime); err == nil || !strings.Contains(err.Error(), "a daemon that runs") {
+	if _, err := lb.NewWith(cfg, rig.InVirtualTime); err == nil || !strings.Contains(err.Error(), "a running daemon") {
 		t.Errorf("a second one beside the first: %v", err)
 	}
 	first.Die(t)
@@ -168,8 +168,8 @@ func TestTakeoverOtherLayout(t *testing.T) {
 			first := started(t, cfg)
 			rig.LBAround(t, rig.Hits{}, first, cfg).Learn(t, 5, rig.ClientISN)
 			first.Die(t)
-			said := first.PinnedAt(plane.Layout)
-			if err := os.Remove(said); err != nil {
+			layout := first.PinnedAt(plane.Layout)
+			if err := os.Remove(layout); err != nil {
 				t.Fatal(err)
 			}
 			if other != "" {
@@ -209,7 +209,7 @@ func TestPinsElsewhere(t *testing.T) {
 		rig.Enter(t)
 		other := started(t, cfg)
 		if other.Adopted() {
-			t.Error("it adopted what is another namespace's")
+			t.Error("it adopted another namespace's maps")
 		}
 		if n := len(namesBelow(t, cfg.Pin)); n != 2*len(before) {
 			t.Errorf("%d names, want twice %v", n, before)

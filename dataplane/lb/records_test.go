@@ -11,7 +11,7 @@ import (
 	"proffer/wire"
 )
 
-// chained returns VIPs whose services all have the same first slot.
+// chained returns VIPs of services with the same first slot.
 func chained(n int) (vips []topo.VIP) {
 	var first uint32
 	for port := uint16(1); len(vips) < n; port++ {
@@ -29,9 +29,9 @@ func chained(n int) (vips []topo.VIP) {
 	return vips
 }
 
-// TestServiceTable: whatever is put into the table of services and taken out of it, and
-// in whatever order, packets find what is there and nothing else; also where many
-// hash to one slot. A chain that cannot be longer refuses one more.
+// TestServiceTable: after additions and removals in any order, packets find the services
+// in the table and no others, also if many hash to one slot. A service beyond the
+// longest chain is an error.
 func TestServiceTable(t *testing.T) {
 	r, rng := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4)), rig.Random(t)
 	vips := chained(objects.MaxProbes + 1)

@@ -180,8 +180,8 @@ func TestMostServices(t *testing.T) {
 	wantTables(r, t, topo.MaxServices)
 }
 
-// TestApplyFailsHalfway: where the kernel's maps refuse the last of many services, the
-// LB knows what it holds: the next plan starts there and leaves nothing behind.
+// TestApplyFailsHalfway: if the kernel's maps have no room for the last of many services,
+// the LB knows its state: the next plan starts there and leaves nothing behind.
 func TestApplyFailsHalfway(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4))
 	stale, err := r.Plan(r.Cfg)

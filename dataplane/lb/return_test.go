@@ -18,7 +18,7 @@ func without(list []int, server int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(s int) bool { return s == server })
 }
 
-// final is what must leave for a SYN that one server had no listener for: the
+// final is the frame that must leave for a SYN that one server had no listener for: the
 // others must take it, and the last one's stack decides.
 func final(p rig.Packet, servers []int) []netip.Addr {
 	segments := rig.Ask(wire.ConnectForce, wire.Generation(p.Seq), servers...)
@@ -28,7 +28,7 @@ func final(p rig.Packet, servers []int) []netip.Addr {
 	return segments
 }
 
-// testGivenBack: what a server does not want goes to the others, once; a stale
+// testGivenBack: a packet that a server gives back goes to the others, once; a stale
 // entry goes if it names this server for this generation, and only then.
 func testGivenBack(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
@@ -51,15 +51,15 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 		r.Learn(t, list[1], p.Seq)
 		p.Flags = wire.ACK
 		for _, c := range []struct {
-			what       string
+			label      string
 			server     int
 			generation uint16
 		}{{"another server's", list[2], generation}, {"another generation's", list[1], generation + 1}} {
 			others := without(list, c.server)
 			back(c.server, p, c.generation).
-				Is(t, c.what, rig.XDPTX, forward(p, others, rig.Ask(wire.RecoverStickiness, 0, others...)), "recover_returned")
+				Is(t, c.label, rig.XDPTX, forward(p, others, rig.Ask(wire.RecoverStickiness, 0, others...)), "recover_returned")
 			if _, known := r.Flow(t, p.Flow()); !known {
-				t.Fatalf("%s word removed the entry", c.what)
+				t.Fatalf("%s word removed the entry", c.label)
 			}
 		}
 		back(list[1], p, generation).
@@ -99,7 +99,7 @@ func testGivenBackAlone(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.SignalFrom(7, p, wire.NotMine, 5)).Is(t, "from the one that is gone", rig.XDPDrop, nil, "drop_unknown_sender")
 }
 
-// crowd is a service whose buckets have many members: every server of the farm
+// crowd is a service with buckets of many members: every server of the farm
 // was a candidate of every flow once, alone in its pool. The farm stands still.
 func crowd(members int, change ...func(*topo.Service)) topo.Service {
 	return rig.Hunting(1, members, append(change, func(s *topo.Service) {
@@ -116,7 +116,7 @@ type visit struct {
 }
 
 // walk follows a packet of a flow through its lists as the servers and the LB
-// pass it on: every one of them gives it to the next. It returns whom it met.
+// pass it on: every one of them gives it to the next. It returns the servers met.
 func walk(r *rig.LB, t *testing.T, p rig.Packet, insert bool) (met []visit, rounds int) {
 	t.Helper()
 	frame := p.Frame()
@@ -199,13 +199,13 @@ func testContinued(t *testing.T, seen rig.Hits) {
 			}
 			p.Hop = 100
 			p.Payload = make([]byte, length-(len(p.Ip())))
-			what := fmt.Sprintf("%d members, %v, %d via, %d bytes", c.members, svc.Wire, len(svc.Via), length)
+			label := fmt.Sprintf("%d members, %v, %d via, %d bytes", c.members, svc.Wire, len(svc.Via), length)
 			least := 64 // two segments
 			if insert {
 				least = 72
 			}
 			if rig.MTU-length < least+16*len(svc.Via) {
-				r.Send(t, p.Frame()).Is(t, what, rig.XDPTX, nil, "too_big")
+				r.Send(t, p.Frame()).Is(t, label, rig.XDPTX, nil, "too_big")
 				continue
 			}
 			want := r.Union(t, 0, p.Flow())
@@ -215,14 +215,14 @@ func testContinued(t *testing.T, seen rig.Hits) {
 			for i, v := range met {
 				got[i] = v.server
 				if v.function != wire.RecoverStickiness {
-					t.Fatalf("%s: %v", what, met)
+					t.Fatalf("%s: %v", label, met)
 				}
 			}
 			if len(want) != c.members || !slices.Equal(got, want) {
-				t.Fatalf("%s: %d rounds met %v, want %v", what, rounds, got, want)
+				t.Fatalf("%s: %d rounds met %v, want %v", label, rounds, got, want)
 			}
 			if length > 1460-24 && rounds < 2 {
-				t.Fatalf("%s: one round", what)
+				t.Fatalf("%s: one round", label)
 			}
 		}
 		p := rig.Inward(rig.HuntPort, wire.ACK)
@@ -266,9 +266,9 @@ func TestReturnedTooBig(t *testing.T) {
 	checkTooBig(t, "given back", out.Frame[14:], p, rig.MTU-plan.LongestHeader(&r.Cfg.Services[0]))
 }
 
-// checkTooBig holds an ICMP "too big" against what the client must see: from the
+// checkTooBig holds an ICMP "too big" against the frame that the client must see: from the
 // VIP, about p as the client sent it, with room for every header of ours.
-func checkTooBig(t *testing.T, what string, ip []byte, p rig.Packet, mtu int) {
+func checkTooBig(t *testing.T, label string, ip []byte, p rig.Packet, mtu int) {
 	t.Helper()
 	original := p.Ip()
 	var src, dst netip.Addr
@@ -276,31 +276,31 @@ func checkTooBig(t *testing.T, what string, ip []byte, p rig.Packet, mtu int) {
 	if p.Src.Addr().Is6() {
 		src, dst, icmp = netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40])), ip[40:]
 		if int(binary.BigEndian.Uint16(ip[4:])) != len(icmp) || ip[6] != 58 || len(ip) > 1280 || ip[7] != 64 {
-			t.Errorf("%s: IPv6 header %x of %d bytes", what, ip[:40], len(ip))
+			t.Errorf("%s: IPv6 header %x of %d bytes", label, ip[:40], len(ip))
 		}
 		if got := (wire.IP{Source: src, Destination: dst}).Checksum(wire.ProtoICMPv6, icmp); got != 0 {
-			t.Errorf("%s: checksum gives %#x", what, got)
+			t.Errorf("%s: checksum gives %#x", label, got)
 		}
 		if icmp[0] != 2 || icmp[1] != 0 || binary.BigEndian.Uint32(icmp[4:]) != uint32(max(mtu, 1280)) {
-			t.Errorf("%s: ICMPv6 %x, want MTU %d", what, icmp[:8], mtu)
+			t.Errorf("%s: ICMPv6 %x, want MTU %d", label, icmp[:8], mtu)
 		}
 	} else {
 		src, dst, icmp = netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20])), ip[20:]
 		if int(binary.BigEndian.Uint16(ip[2:])) != len(ip) || ip[9] != 1 || len(ip) > 576 || wire.Checksum(ip[:20]) != 0 {
-			t.Errorf("%s: IPv4 header %x of %d bytes", what, ip[:20], len(ip))
+			t.Errorf("%s: IPv4 header %x of %d bytes", label, ip[:20], len(ip))
 		}
 		if got := wire.Checksum(icmp); got != 0 {
-			t.Errorf("%s: checksum gives %#x", what, got)
+			t.Errorf("%s: checksum gives %#x", label, got)
 		}
 		if icmp[0] != 3 || icmp[1] != 4 || binary.BigEndian.Uint16(icmp[4:]) != 0 || binary.BigEndian.Uint16(icmp[6:]) != uint16(mtu) {
-			t.Errorf("%s: ICMP %x, want MTU %d", what, icmp[:8], mtu)
+			t.Errorf("%s: ICMP %x, want MTU %d", label, icmp[:8], mtu)
 		}
 	}
 	if src != p.Dst.Addr() || dst != p.Src.Addr() {
-		t.Errorf("%s: from %v to %v", what, src, dst)
+		t.Errorf("%s: from %v to %v", label, src, dst)
 	}
 	quote := icmp[8:]
 	if len(quote) < 64 || !slices.Equal(quote, original[:len(quote)]) {
-		t.Errorf("%s: quotes\n%x of\n%x", what, quote, original)
+		t.Errorf("%s: quotes\n%x of\n%x", label, quote, original)
 	}
 }

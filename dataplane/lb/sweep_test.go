@@ -12,18 +12,18 @@ import (
 	"proffer/wire"
 )
 
-// life is what happens to a flow before it is left alone.
+// life is the packets of a flow before it is left alone.
 type life struct {
-	what string
-	live func(*testing.T, *rig.LB)
-	age  time.Duration // the longest that its entry may be silent
+	label string
+	live  func(*testing.T, *rig.LB)
+	age   time.Duration // the longest that its entry may be silent
 }
 
-func say(flags byte) func(*testing.T, *rig.LB) {
+func clientSends(flags byte) func(*testing.T, *rig.LB) {
 	return func(t *testing.T, r *rig.LB) { r.Send(t, rig.Inward(rig.HuntPort, flags).Frame()) }
 }
 
-func told(flags byte) func(*testing.T, *rig.LB) {
+func serverSends(flags byte) func(*testing.T, *rig.LB) {
 	return func(t *testing.T, r *rig.LB) {
 		r.Send(t, rig.SignalFrom(1, rig.Outward(rig.HuntPort, flags), wire.RemoveStickiness, wire.Generation(rig.ClientISN)))
 	}
@@ -43,13 +43,13 @@ func testSweepFlows(t *testing.T, seen rig.Hits) {
 	const idle, linger = 5 * time.Minute, 10 * time.Second
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
 	for _, c := range []life{
-		{"established", say(wire.ACK), idle},
-		{"client closed", say(wire.FIN | wire.ACK), idle},
-		{"server closed", told(wire.FIN | wire.ACK), idle},
-		{"both closed", all(say(wire.FIN|wire.ACK), told(wire.FIN|wire.ACK)), linger},
-		{"both closed, server first", all(told(wire.FIN|wire.ACK), say(wire.FIN|wire.ACK)), linger},
-		{"reset by the server", told(wire.RST), linger},
-		{"forged client RST", say(wire.RST | wire.ACK), idle},
+		{"established", clientSends(wire.ACK), idle},
+		{"client closed", clientSends(wire.FIN | wire.ACK), idle},
+		{"server closed", serverSends(wire.FIN | wire.ACK), idle},
+		{"both closed", all(clientSends(wire.FIN|wire.ACK), serverSends(wire.FIN|wire.ACK)), linger},
+		{"both closed, server first", all(serverSends(wire.FIN|wire.ACK), clientSends(wire.FIN|wire.ACK)), linger},
+		{"reset by the server", serverSends(wire.RST), linger},
+		{"forged client RST", clientSends(wire.RST | wire.ACK), idle},
 	} {
 		r.At(t, rig.Start)
 		r.Learn(t, 1, rig.ClientISN)
@@ -61,7 +61,7 @@ func testSweepFlows(t *testing.T, seen rig.Hits) {
 			r.At(t, rig.Start+s.after)
 			got, err := r.Sweep()
 			if err != nil || got != s.want {
-				t.Errorf("%s, after %v: %+v, %v, want %+v", c.what, s.after, got, err, s.want)
+				t.Errorf("%s, after %v: %+v, %v, want %+v", c.label, s.after, got, err, s.want)
 			}
 		}
 	}

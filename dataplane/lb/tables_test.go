@@ -18,7 +18,7 @@ import (
 	"proffer/wire"
 )
 
-// numberOf is what the maps call server i.
+// numberOf is the number of server i in the maps.
 func numberOf(r *rig.LB, i int) (uint32, bool) {
 	return r.NumberOf(rig.ServerLocator(i))
 }

@@ -23,7 +23,7 @@ func newSigningRig(t *testing.T, seen rig.Hits, keys []topo.SignalKey, services 
 	return rig.LoadLB(t, seen, cfg)
 }
 
-// signedSignal is what server i sends with its own key.
+// signedSignal is a signal of server i with its own key.
 func signedSignal(i int, k topo.SignalKey, p rig.Packet, function wire.Function, generation uint16, change ...func(*rig.Route)) []byte {
 	to := rig.WithKey(rig.SID(rig.LbLocator, function, generation), k.ID)
 	return rig.SignalTo(i, p, to, append(change, rig.SignedBy(wire.ServerKey(k.Server, rig.ServerLocator(i))))...)
@@ -47,8 +47,8 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 		p := rig.Inward(rig.HuntPort, wire.SYN)
 		generation := wire.Generation(p.Seq)
 		for _, stage := range []struct {
-			what string
-			next []byte
+			label string
+			next  []byte
 		}{
 			{"nothing", signedSignal(1, rig.OldKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried)},
 			{"embryonic", confirmation(p).Frame()},
@@ -56,14 +56,14 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 		} {
 			before := state(r, t, p.Flow())
 			for _, c := range forgeries(generation, carried) {
-				r.Send(t, c.frame).Is(t, stage.what+": "+c.what, rig.XDPDrop, nil, "drop_bad_tag")
+				r.Send(t, c.frame).Is(t, stage.label+": "+c.label, rig.XDPDrop, nil, "drop_bad_tag")
 				if after := state(r, t, p.Flow()); after != before {
-					t.Fatalf("%s: %s changed\n%sto\n%s", stage.what, c.what, before, after)
+					t.Fatalf("%s: %s changed\n%sto\n%s", stage.label, c.label, before, after)
 				}
 			}
 			if stage.next != nil {
 				if out := r.Send(t, stage.next); out.Action != rig.XDPTX {
-					t.Fatalf("%s: action %d for %v", stage.what, out.Action, out.Reasons)
+					t.Fatalf("%s: action %d for %v", stage.label, out.Action, out.Reasons)
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func confirmation(p rig.Packet) rig.Packet {
 }
 
 type forgery struct {
-	what  string
+	label string
 	frame []byte
 }
 
@@ -112,7 +112,7 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 		rig.Packet
 		function wire.Function
 	}{{rig.SynAck(rig.HuntPort), wire.CreateStickiness}, {rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness}, {closing, wire.RemoveStickiness}, {given, wire.NotMine}} {
-		what := func(s string) string { return fmt.Sprintf("%s, %s", p.function, s) }
+		label := func(s string) string { return fmt.Sprintf("%s, %s", p.function, s) }
 		plain := rig.SID(rig.LbLocator, p.function, generation)
 		with := func(id uint8, key topo.Key) []byte {
 			return rig.SignalTo(1, p.Packet, rig.WithKey(plain, id), carried, rig.SignedBy(key))
@@ -124,30 +124,30 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 			at = rig.AtUpper + 8 + 2*16 // the first segment
 		}
 		all = append(all,
-			forgery{what("without a tag"), rig.SignalTo(1, p.Packet, plain, carried)},
-			forgery{what("without a tag, key named"), rig.SignalTo(1, p.Packet, rig.WithKey(plain, 7), carried)},
-			forgery{what("a key that no node has"), with(9, own)},
-			forgery{what("key 0"), with(0, own)},
-			forgery{what("the farm's key"), with(7, rig.OldKeys.Farm)},
-			forgery{what("the master key"), with(7, rig.OldKeys.Server)},
-			forgery{what("another server's key"), with(7, wire.ServerKey(rig.OldKeys.Server, rig.ServerLocator(2)))},
-			forgery{what("one bit of the tag"), rig.Altered(good, at+15, good[at+15]^1)},
-			forgery{what("one bit of the tag"), rig.Altered(good, at+8, good[at+8]^0x80)},
-			forgery{what("another server's name"), rig.Altered(good, at+7, 2)},
-			forgery{what("another generation"), rig.Altered(good, rig.AtDst+11, good[rig.AtDst+11]^1)},
-			forgery{what("a flag"), rig.Altered(good, rig.AtDst+12, 1)},
-			forgery{what("a report"), rig.Altered(good, rig.AtDst+15, 1)},
+			forgery{label("without a tag"), rig.SignalTo(1, p.Packet, plain, carried)},
+			forgery{label("without a tag, key named"), rig.SignalTo(1, p.Packet, rig.WithKey(plain, 7), carried)},
+			forgery{label("a key that no node has"), with(9, own)},
+			forgery{label("key 0"), with(0, own)},
+			forgery{label("the farm's key"), with(7, rig.OldKeys.Farm)},
+			forgery{label("the master key"), with(7, rig.OldKeys.Server)},
+			forgery{label("another server's key"), with(7, wire.ServerKey(rig.OldKeys.Server, rig.ServerLocator(2)))},
+			forgery{label("one bit of the tag"), rig.Altered(good, at+15, good[at+15]^1)},
+			forgery{label("one bit of the tag"), rig.Altered(good, at+8, good[at+8]^0x80)},
+			forgery{label("another server's name"), rig.Altered(good, at+7, 2)},
+			forgery{label("another generation"), rig.Altered(good, rig.AtDst+11, good[rig.AtDst+11]^1)},
+			forgery{label("a flag"), rig.Altered(good, rig.AtDst+12, 1)},
+			forgery{label("a report"), rig.Altered(good, rig.AtDst+15, 1)},
 		)
 	}
 	// In an inserted header the segment that is signed is the one in the list.
 	return slices.DeleteFunc(all, func(f forgery) bool {
-		_, what, _ := strings.Cut(f.what, ", ")
-		return f.frame[rig.AtNext] == wire.ProtoRouting && (what == "another generation" || what == "a flag" || what == "a report")
+		_, label, _ := strings.Cut(f.label, ", ")
+		return f.frame[rig.AtNext] == wire.ProtoRouting && (label == "another generation" || label == "a flag" || label == "a report")
 	})
 }
 
-// testSigned: what asks a server for something carries the farm's tag; what only
-// goes to its owner, or to one that needs no agent, does not.
+// testSigned: a request to a server carries the farm's tag; a packet that only
+// goes to its flow's server, or to a server without an agent, does not.
 func testSigned(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys, rig.NewKeys},
@@ -190,7 +190,7 @@ func testSigned(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// checkReject holds the tag of an rj against what it must be.
+// checkReject compares the tag of an rj with the right tag.
 func checkReject(r *rig.LB, t *testing.T, frame []byte, f policy.Flow, generation uint16, insert bool) {
 	t.Helper()
 	segments := segmentsOf(frame, insert)

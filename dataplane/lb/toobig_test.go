@@ -34,44 +34,44 @@ func testTooBigMade(t *testing.T, seen rig.Hits) {
 		if svc.VIP.Addr.Is4() {
 			p = rig.OverIPv4(p)
 		}
-		what := func(length int) string { return fmt.Sprintf("%v, %v, %d bytes", svc.VIP, svc.Wire, length) }
+		label := func(length int) string { return fmt.Sprintf("%v, %v, %d bytes", svc.VIP, svc.Wire, length) }
 		for _, length := range []int{limit, rig.MTU - header, rig.MTU - header + 1, rig.MTU - one, rig.MTU - one + 1, rig.MTU} {
-			check(r, t, what(length)+", unknown", rig.Sized(p, length), length <= rig.MTU-header, "recover", limit)
+			check(r, t, label(length)+", unknown", rig.Sized(p, length), length <= rig.MTU-header, "recover", limit)
 		}
 		r.Accepted(t, 5, p)
 		confirmed := p
 		confirmed.Ack = rig.ServerISN + 1
 		r.Send(t, confirmed.Frame())
 		for _, length := range []int{rig.MTU - one, rig.MTU - one + 1, rig.MTU} {
-			check(r, t, what(length)+", steered", rig.Sized(p, length), length <= rig.MTU-one, "steer", limit)
+			check(r, t, label(length)+", steered", rig.Sized(p, length), length <= rig.MTU-one, "steer", limit)
 		}
 		about := rig.TooBig(rig.Sized(p.Reply(wire.ACK), rig.MTU-one-47), 1400)
 		if svc.VIP.Addr.Is4() {
 			about = rig.TooBig(rig.Sized(p.Reply(wire.ACK), rig.MTU-one-27), 1400)
 		}
-		r.Send(t, about.Frame()).Is(t, what(0)+", an error", rig.XDPDrop, nil, "drop_too_big")
+		r.Send(t, about.Frame()).Is(t, label(0)+", an error", rig.XDPDrop, nil, "drop_too_big")
 	}
 }
 
 // check sends a packet that does or does not fit.
-func check(r *rig.LB, t *testing.T, what string, p rig.Packet, fits bool, why string, limit int) {
+func check(r *rig.LB, t *testing.T, label string, p rig.Packet, fits bool, why string, limit int) {
 	t.Helper()
 	out := r.Send(t, p.Frame())
 	if fits {
-		out.Is(t, what, rig.XDPTX, nil, why)
+		out.Is(t, label, rig.XDPTX, nil, why)
 		return
 	}
-	out.Is(t, what, rig.XDPTX, nil, "too_big")
+	out.Is(t, label, rig.XDPTX, nil, "too_big")
 	if out.Action == rig.XDPTX {
-		checkTooBig(t, what, out.Frame[14:], p, limit)
+		checkTooBig(t, label, out.Frame[14:], p, limit)
 		if !slices.Equal(out.Frame[:12], slices.Concat(rig.RouterMAC[:], rig.HereMAC[:])) {
-			t.Errorf("%s: link header %x", what, out.Frame[:14])
+			t.Errorf("%s: link header %x", label, out.Frame[:14])
 		}
 	}
 }
 
 // TestTooBigOnSmallLink: with the smallest of links every packet is near its
-// limit, and what is quoted is short.
+// limit, and the quote is short.
 func TestTooBigOnSmallLink(t *testing.T) {
 	const small = 1280
 	rig.Enter(t)
@@ -113,11 +113,11 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		c.p.Hop--
 		for _, quote := range []int{1232, 256} {
 			out := r.Send(t, rig.AboutOurs(frame, 1450, quote))
-			what := fmt.Sprintf("%v, %d bytes quoted", c.p.Dst, quote)
-			out.Is(t, what, rig.XDPTX, nil, "too_big_translated")
-			checkTooBig(t, what, out.Frame[14:], c.p, 1450-c.header)
+			label := fmt.Sprintf("%v, %d bytes quoted", c.p.Dst, quote)
+			out.Is(t, label, rig.XDPTX, nil, "too_big_translated")
+			checkTooBig(t, label, out.Frame[14:], c.p, 1450-c.header)
 			if !slices.Equal(out.Frame[:12], slices.Concat(rig.RouterMAC[:], rig.HereMAC[:])) {
-				t.Errorf("%s: link header %x", what, out.Frame[:14])
+				t.Errorf("%s: link header %x", label, out.Frame[:14])
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 	lost.Src = netip.MustParseAddrPort("[2001:db8:dead::1]:1")
 	nested := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), 1000), 1400)
 	for _, c := range []struct {
-		what   string
+		label  string
 		frame  []byte
 		action uint32
 		why    string
@@ -157,7 +157,7 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		if c.action != rig.XDPPass {
 			want = nil
 		}
-		r.Send(t, c.frame).Is(t, c.what, c.action, want, c.why)
+		r.Send(t, c.frame).Is(t, c.label, c.action, want, c.why)
 	}
 }
 
@@ -170,23 +170,23 @@ func testTooBigSteered(t *testing.T, seen rig.Hits) {
 		answer := rig.Sized(p.Reply(wire.ACK), 600)
 		word := rig.TooBig(answer, 1300)
 		list := r.List(t, i, p.Flow())
-		what := fmt.Sprint(p.Dst, " ", p.Protocol)
-		r.Send(t, word.Frame()).Is(t, what+", unknown", rig.XDPTX, rig.Recovered(word, list), "recover")
+		label := fmt.Sprint(p.Dst, " ", p.Protocol)
+		r.Send(t, word.Frame()).Is(t, label+", unknown", rig.XDPTX, rig.Recovered(word, list), "recover")
 		r.Accepted(t, 5, p)
 		generation := wire.Generation(p.Seq)
 		if p.Protocol == topo.UDP {
 			generation = 1
 		}
-		r.Send(t, word.Frame()).Is(t, what+", embryonic", rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, label+", embryonic", rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
 		if _, known := r.Flow(t, p.Flow()); known {
-			t.Errorf("%s: a router's word confirmed a flow", what)
+			t.Errorf("%s: a router's word confirmed a flow", label)
 		}
 		r.Confirm(t, p)
 		before, _ := r.Flow(t, p.Flow())
 		r.At(t, r.Now+1e9)
-		r.Send(t, word.Frame()).Is(t, what, rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, label, rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
 		if after, _ := r.Flow(t, p.Flow()); after != before {
-			t.Errorf("%s: the entry became %+v", what, after)
+			t.Errorf("%s: the entry became %+v", label, after)
 		}
 	}
 	single := rig.TooBig(rig.Sized(rig.Outward(81, wire.ACK), 600), 1300)

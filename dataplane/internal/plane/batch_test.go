@@ -10,7 +10,7 @@ import (
 	"proffer/proof/rig"
 )
 
-// TestUpdate: what is remembered is what the kernel holds, also where a call
+// TestUpdate: the remembered elements are those in the kernel, also where a call
 // ends half-way: a map that is full, an element that is gone already.
 func TestUpdate(t *testing.T) {
 	rig.NeedRoot(t)
@@ -20,7 +20,7 @@ func TestUpdate(t *testing.T) {
 	}
 	defer m.Close()
 	have := map[uint32]uint32{}
-	same := func(what string) {
+	same := func(label string) {
 		t.Helper()
 		held := map[uint32]uint32{}
 		var k, v uint32
@@ -28,7 +28,7 @@ func TestUpdate(t *testing.T) {
 			held[k] = v
 		}
 		if !maps.Equal(held, have) {
-			t.Errorf("%s: the kernel has %v, remembered %v", what, held, have)
+			t.Errorf("%s: the kernel has %v, remembered %v", label, held, have)
 		}
 	}
 	if err := plane.Update(m, have, map[uint32]uint32{1: 10, 2: 20}); err != nil || len(have) != 2 {

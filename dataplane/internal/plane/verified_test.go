@@ -10,7 +10,7 @@ import (
 )
 
 // TestVerified: the programs leave the verifier most of its patience, and a change that adds
-// to them notices what that costs.
+// to them notices its cost.
 func TestVerified(t *testing.T) {
 	const most = 20_000
 	rig.Enter(t)

@@ -92,7 +92,7 @@ func (l *ledger) arrive(epoch uint32) {
 	}
 }
 
-// expect notes one, and forgets those whose place in the ring it takes.
+// expect notes a connection, and forgets those of the epoch that it replaces in the ring.
 func (l *ledger) expect(epoch uint32) {
 	kept := (*l)[:0]
 	for _, e := range *l {
@@ -112,7 +112,7 @@ func (l *ledger) expected(epoch, limit uint32) (n uint32) {
 	return min(n, limit)
 }
 
-// act draws what happens next: mostly in the present, arrivals of the last two
+// act draws the next step: mostly in the present, arrivals of the last two
 // rings, now and then a leap past all of them.
 func act(rng *rand.Rand, epoch *uint32) twin.TwinAcceptIn {
 	switch n := rng.IntN(100); {
