@@ -249,8 +249,8 @@ func testOwnerNetns(t *testing.T, seen rig.Hits) {
 }
 
 // TestAdoptAfterKill: an agent's entries outlive it, also when the services
-// come in another order; but not openings if their table has another size. What is
-// no longer offered is forgotten.
+// come in another order; but not embryonic ones if their table has another size.
+// Entries of services that are no longer offered are removed.
 func TestAdoptAfterKill(t *testing.T) {
 	rig.Enter(t)
 	pin := t.TempDir()
