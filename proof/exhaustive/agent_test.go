@@ -134,7 +134,7 @@ func newAgentTree(t testing.TB) *agentTree {
 
 var secondLB = locatorOf(0xc)
 
-// agentAlphabet is what two LBs, the server's own stack and its load may do to
+// agentAlphabet is the actions of two LBs, the server's own stack and its load on
 // the connections a and b.
 func agentAlphabet() []agentMessage {
 	lb1, lb2 := nodeOf(rig.LbLocator), nodeOf(secondLB)
@@ -250,7 +250,7 @@ func connAs(e rig.ConnEntry) (c fsm.Conn) {
 	}
 }
 
-// matches reports whether the programs remember what the model does.
+// matches reports whether the programs have the model's state.
 func (x *agentTree) matches(m *fsm.Agent) bool {
 	for i, p := range x.have.load.Pending {
 		if p.Epoch != m.Expected[i].Epoch || p.Count != m.Expected[i].Count {
@@ -260,7 +260,7 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 	return connAs(x.have.conn.entry) == m.Conn && x.have.load.Asking == m.Asking
 }
 
-// agentPlace is where a sequence has led: what follows depends on nothing else.
+// agentPlace is the state after a sequence: later steps depend on nothing else.
 type agentPlace struct {
 	state agentState
 	now   time.Duration
@@ -338,7 +338,7 @@ func (x *agentTree) step(m *agentMessage, model fsm.Agent, now time.Duration, ca
 	return model, now, true
 }
 
-// pass is what is no packet: time, or a change of the server.
+// pass is a step without a packet: time, or a change of the server.
 func (x *agentTree) pass(m *agentMessage, now time.Duration) {
 	if m.change != nil {
 		s := x.have

@@ -116,7 +116,7 @@ func (n *smallFarm) open() {
 	n.says(fsm.TCP{Flags: wire.SYN, Seq: isn})
 }
 
-// again is what the client's timer sends.
+// again is the frame that the client's timer sends.
 func (n *smallFarm) again() {
 	c := &n.client
 	switch {

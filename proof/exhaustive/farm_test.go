@@ -16,7 +16,7 @@ import (
 	"proffer/wire"
 )
 
-// A client, two LBs and two servers whose programs exchange real frames over a
+// A client, two LBs and two servers with programs that exchange real frames over a
 // network that loses, doubles, delays and reorders any of them, while routes
 // change between the LBs and servers get busy. A schedule is a list of numbers;
 // each chooses the next event. A failing schedule is shrunk to a short one.
@@ -28,7 +28,7 @@ type flying struct {
 	hops  int
 }
 
-// mostHops is what no packet may exceed: an offer that visits two servers, comes
+// mostHops bounds the hops of a packet: an offer that visits two servers, comes
 // back and visits them again, and the answer by the LB, is eight programs.
 const mostHops = 10
 
@@ -45,7 +45,7 @@ type nodeServer struct {
 	kernel kernel
 }
 
-// smallFarm is all of it, with what has happened.
+// smallFarm is all of it, with its history.
 type smallFarm struct {
 	t        testing.TB
 	lbs      [2]nodeLB
@@ -236,7 +236,7 @@ func (n *smallFarm) speaks(i int, s fsm.TCP, hops int) {
 	n.launch(got.Frame, hops)
 }
 
-// serverAgain is what a server's timer sends.
+// serverAgain is the frame that a server's timer sends.
 func (n *smallFarm) serverAgain(i int) {
 	if s, ok := n.servers[i].kernel.again(); ok {
 		n.speaks(i, s, 0)

@@ -49,7 +49,7 @@ func sidAt(b []byte) fsm.SID {
 	}
 }
 
-// tcpPacket is a test's packet for what the machines read.
+// tcpPacket is a test's packet with the fields that the machines read.
 func tcpPacket(s fsm.TCP, in bool) rig.Packet {
 	p := rig.Inward(rig.HuntPort, s.Flags)
 	if !in {

@@ -22,7 +22,7 @@ type kernel struct {
 	tries      uint32 // of requests: each has numbers of its own
 }
 
-// host is what the agent sees of it.
+// host is the agent's view of it.
 func (k *kernel) host() fsm.Host {
 	return fsm.Host{
 		State: k.state, ClientISN: k.isn, ServerISN: k.own, Next: k.next, Sent: k.sent,

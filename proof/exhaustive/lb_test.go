@@ -173,7 +173,7 @@ func (x *lbTree) restore(was lbState) {
 	x.have = was
 }
 
-// as is what the program remembers, in the model's words.
+// as is the program's state, in the model's words.
 func (s *lbState) as() (m fsm.LB) {
 	if f, known := s.entry.Flow(); known {
 		m.Flow = fsm.Flow{
@@ -190,7 +190,7 @@ func (s *lbState) as() (m fsm.LB) {
 	return m
 }
 
-// lbPlace is where a sequence has led: what follows depends on nothing else.
+// lbPlace is the state after a sequence: later steps depend on nothing else.
 type lbPlace struct {
 	state lbState
 	now   time.Duration

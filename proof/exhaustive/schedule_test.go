@@ -61,7 +61,7 @@ func (n *smallFarm) happen(what uint32) {
 	}
 }
 
-// trouble is what happens to a node.
+// trouble is a node's failure.
 func (n *smallFarm) trouble(i int, kind uint32) {
 	k := &n.servers[i].kernel
 	switch kind {
@@ -181,13 +181,13 @@ func (n *smallFarm) calm(rounds int, until func() bool) {
 	}
 }
 
-// settled: the client has what it wanted, or knows that it will not get it.
+// settled: the client has its answer, or an error.
 func (n *smallFarm) settled() bool {
 	c := &n.client
 	return c.state != callerOpening && (c.state != callerLive || c.una == c.next)
 }
 
-// schedule runs one and returns what went wrong.
+// schedule runs one schedule and returns its failure.
 func (n *smallFarm) schedule(choices []uint32) string {
 	n.begin()
 	for _, what := range choices {
@@ -251,7 +251,7 @@ func (n *smallFarm) end() {
 	n.forgotten()
 }
 
-// forgotten checks what is left when all time limits have passed.
+// forgotten checks the entries left after all time limits have passed.
 func (n *smallFarm) forgotten() {
 	n.pass(5*time.Minute + 11*time.Second)
 	for i := range 2 {
@@ -318,7 +318,7 @@ func TestSchedules(t *testing.T) {
 	n.hits.Covers(t, farmProtocol, nil)
 }
 
-// tell shows what went wrong, as shortly as it can.
+// tell shows a failure, as shortly as it can.
 func (n *smallFarm) tell(choices []uint32) {
 	short := n.shrink(choices)
 	n.tracing = true

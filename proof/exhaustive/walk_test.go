@@ -167,7 +167,7 @@ const (
 	isnB = rig.ClientISN + 1_000_000
 )
 
-// isnOf is what a server answers a SYN with.
+// isnOf is a server's initial sequence number for a SYN.
 func isnOf(server fsm.Node, clientISN uint32) uint32 {
 	return clientISN*3 + uint32(server)*100_000
 }

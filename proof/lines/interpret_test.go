@@ -28,7 +28,7 @@ type instruction struct {
 	to  int // where a jump or a call goes
 }
 
-// Where things are: the upper half of an address says what, the lower one where.
+// The address space: the upper half of an address is the object, the lower half the offset.
 const (
 	atStack = (iota + 1) << 32
 	atLines
@@ -44,7 +44,7 @@ const (
 	frameBytes = 128 // of stack, a call
 )
 
-// shared is what all CPUs see.
+// shared is the memory of all CPUs.
 type shared struct {
 	lines [fewLines * objects.LineBytes]byte
 	now   uint64
@@ -103,7 +103,7 @@ func codeOf(spec *ebpf.CollectionSpec, programs ...string) *code {
 	return c
 }
 
-// call begins a function; what it points to lies at the top of the stack.
+// call begins a function; its pointers are to the top of the stack.
 func (c *code) call(function string, args ...uint64) (p cpu) {
 	at, ok := c.entry[function]
 	if !ok {

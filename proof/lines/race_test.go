@@ -32,7 +32,7 @@ type deed struct {
 	word uint64
 }
 
-// race is what two CPUs do at the same time, a few deeds each.
+// race is the deeds of two CPUs at the same time, a few each.
 type race struct {
 	what  string
 	spots []spot // of the flows
@@ -47,7 +47,7 @@ const (
 	raceNow   = 1000 * time.Second
 )
 
-// content is what a table knows: the word of each flow.
+// content is a table's content: the word of each flow.
 type content [mostFlows]uint64
 
 // ended holds the CPUs' results and the table they left.

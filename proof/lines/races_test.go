@@ -26,7 +26,7 @@ func among(first spot, more ...spot) []spot {
 	return slices.Concat([]spot{first}, slices.Repeat([]spot{{0, 1}}, 8), more)
 }
 
-// filled is lines 0 and 1; the first entry is as it says.
+// filled is lines 0 and 1 with the given first entry.
 func filled(word uint64, age time.Duration) []entry {
 	all := []entry{{0, 0, word, age}}
 	for i := 1; i < 8; i++ {

@@ -120,7 +120,7 @@ func agentSeeds() (seeds [][]byte) {
 }
 
 // mutator makes frames: first every seed cut at every byte and with every bit
-// of its headers flipped, then any mixture of what can go wrong.
+// of its headers flipped, then any mixture of these errors.
 type mutator struct {
 	rng   *rand.Rand
 	seeds [][]byte
@@ -189,7 +189,7 @@ func (m *mutator) damage(b []byte) []byte {
 		binary.BigEndian.PutUint16(b[rig.AtLength:], uint16(len(b)-rig.AtUpper))
 	case 8: // a routing header of random make
 		return m.route(b)
-	case 9: // one field of what may be a routing header
+	case 9: // one field of a possible routing header
 		b[rig.AtUpper+1+any(4)] = []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 254, 255, random()}[any(12)]
 	case 10: // padding
 		return append(b, make([]byte, 1+any(20))...)

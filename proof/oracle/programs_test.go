@@ -79,7 +79,7 @@ func agree(got rig.Outcome, frame []byte, want oracle.Answer) error {
 	return fmt.Errorf("the program and the oracle disagree")
 }
 
-// decodes checks that a stranger's decoder understands what was transmitted, down
+// decodes checks that an independent decoder understands the transmitted frame, down
 // to the transport header, and that every length is exact.
 func decodes(frame []byte) error {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
@@ -261,7 +261,7 @@ func reasons(more ...oracle.Reason) map[oracle.Reason]bool {
 	return must
 }
 
-// FuzzLB and FuzzAgent let Go find what the mutator does not.
+// FuzzLB and FuzzAgent let Go find frames that the mutator does not.
 func FuzzLB(f *testing.F)    { newLBJudge(f, nil).fuzz(f) }
 func FuzzAgent(f *testing.F) { newAgentJudge(f).fuzz(f) }
 

@@ -10,7 +10,7 @@ import (
 	"proffer/wire"
 )
 
-// either is a frame and what may leave for it: by one table or by the other.
+// either is a frame and the two frames that may leave for it, one for each table.
 type either struct {
 	frame    []byte
 	one, two []byte
