@@ -56,20 +56,29 @@ func TestAgainstSlowTwin(t *testing.T) {
 	}
 }
 
-// TestOracleFOfOwnSpeeds: the search over servers of which no two are alike finds
-// what the twin finds by looking at every one.
+// TestOracleFOfOwnSpeeds: the search over servers of which no two are alike, or over
+// some of each speed, finds what the twin finds by looking at every one.
 func TestOracleFOfOwnSpeeds(t *testing.T) {
+	mixed := ownSpeeds(40, FIFO)
+	for i := range mixed.Servers {
+		if i%3 == 0 {
+			mixed.Servers[i].Discipline, mixed.Servers[i].Cores = Sharing, 1+i%4
+		}
+	}
+	shared, classes := ownSpeeds(40, Sharing), ownSpeeds(20, Sharing)
+	for i := range classes.Servers {
+		classes.Servers[i].Speed, classes.Servers[i].Cores = 1+float64(i%3)/7, 1+i%3
+	}
 	p := mustParse(t, "oraclef")
-	for _, rho := range []float64{0.5, 0.9, 1.2} {
-		for seed := uint64(1); seed <= 3; seed++ {
-			f := ownSpeeds(40, FIFO)
-			for i := range f.Servers {
-				if i%3 == 0 {
-					f.Servers[i].Discipline, f.Servers[i].Cores = Sharing, 1+i%4
-				}
+	for name, f := range map[string]Farm{"mixed": mixed, "shared": shared, "classes": classes} {
+		f.Default.Requests, f.Default.KeepRows = 2000, true
+		for _, rho := range []float64{0.5, 0.9, 1.2} {
+			for seed := uint64(1); seed <= 3; seed++ {
+				t.Run(fmt.Sprintf("%s/%v/%d", name, rho, seed), func(t *testing.T) {
+					t.Parallel()
+					compare(t, f, p, f.Load(rho), seed)
+				})
 			}
-			f.Default.Requests, f.Default.KeepRows = 2000, true
-			compare(t, f, p, f.Load(rho), seed)
 		}
 	}
 }

@@ -231,5 +231,5 @@ var goldenRows = map[string]string{
 	"jsq":           "661e5a61279d1c54",
 	"jiq":           "501c61167d1aa66c",
 	"oracle":        "de8bd208274c127d",
-	"oraclef":       "34d2f92c96fb52e3",
+	"oraclef":       "bdfbc637eb4c1122",
 }

@@ -19,12 +19,12 @@ var _ = Register(Family{
 //
 // FIFO: the request starts when a core has done all it was given, which is one
 // number a server. Sharing: a server with a core to spare finishes a request in
-// its bare service time, any other is played forward. Servers of one speed and
-// discipline make a class, which ranks them by that number, the instant or the
-// requests too many. Two searches find the earliest end: of the classes' first
-// servers, and, where none of a class has a core to spare, of all servers, since
-// the one with the fewest requests too many may not be the first of them. Disks
-// are not foreseen.
+// its bare service time, in any other the requests that it has stand in the way.
+// Servers of one speed and discipline make a class, which ranks them by that number,
+// the instant or the requests too many. Two searches find the earliest end: of the
+// classes' first servers, and, where none of a class has a core to spare, of all
+// servers, since the one with the fewest requests too many may not be the first of
+// them. Disks are not foreseen.
 type finisher struct {
 	*Engine
 	two      bool
@@ -34,6 +34,8 @@ type finisher struct {
 	heads    []*least    // of each class, by position
 	classes  *soonest    // all
 	crowded  *soonest    // servers without a core to spare, of classes of several
+	stale    []int32     // servers with an old leaf in crowded
+	isStale  []bool      // of each server
 	tight    int         // sharing classes of several of which none has a core to spare
 	free     [][]float64 // FIFO: per server, ns, when each core is free, the first one first
 	needs    []float64   // scratch
@@ -45,7 +47,7 @@ type class struct {
 }
 
 func newFinisher(e *Engine, two bool) *finisher {
-	p := &finisher{Engine: e, two: two}
+	p := &finisher{Engine: e, two: two, isStale: make([]bool, len(e.farm.Servers))}
 	var classes, servers []pace
 	numbers := map[class]int32{}
 	for i, s := range e.farm.Servers {
@@ -61,7 +63,7 @@ func newFinisher(e *Engine, two bool) *finisher {
 		p.alike[of] = append(p.alike[of], int32(i))
 		p.free = append(p.free, make([]float64, s.Cores))
 		servers = append(servers, paceOf(s))
-		classes[of] = classes[of].least(paceOf(s))
+		classes[of].full = min(classes[of].full, paceOf(s).full) // of one speed, not of one size
 	}
 	p.classes, p.crowded = newSoonest(classes), newSoonest(servers)
 	for _, m := range p.alike {
@@ -74,11 +76,10 @@ func newFinisher(e *Engine, two bool) *finisher {
 }
 
 func paceOf(s Server) pace {
-	p := pace{1 / s.speed(), 1 / s.Power(), 1/s.speed() + 1/s.Power()}
 	if s.Discipline == FIFO {
-		p.full, p.crowd = p.alone, math.Inf(1)
+		return pace{1 / s.speed(), 1 / s.speed()}
 	}
-	return p
+	return pace{1 / s.speed(), 1 / s.Power()}
 }
 
 // rank sets the number by which the server stands in its class.
@@ -88,19 +89,22 @@ func (p *finisher) rank(server int32, key float64) {
 	before := head.best()
 	head.set(p.position[server], key)
 	now := head.best()
+	sharing := p.farm.Servers[server].Discipline == Sharing
+	several := len(p.alike[class]) > 1
 	switch {
-	case p.farm.Servers[server].Discipline == FIFO:
-		p.classes.set(class, now)
 	case now == math.Inf(1): // none takes flows
-		p.classes.set(class, now)
-		p.tight -= tooMany(before)
-	case len(p.alike[class]) > 1:
-		p.classes.set(class, 0)
+		p.classes.set(class, out)
+	case !sharing:
+		at := out
+		at[0] = now
+		p.classes.set(class, at)
+	case !several && now > 0:
+		p.classes.set(class, p.ready(server))
+	case !several || before == math.Inf(1):
+		p.classes.set(class, atOnce)
+	}
+	if sharing && several {
 		p.tight += tooMany(now) - tooMany(before)
-	case now > 0:
-		p.classes.set(class, p.firstEnd(server))
-	default:
-		p.classes.set(class, 0)
 	}
 }
 
@@ -123,13 +127,23 @@ func (p *finisher) Changed(server int32) {
 		key = math.Inf(1)
 	}
 	p.rank(server, key)
-	switch {
-	case len(p.alike[p.of[server]]) == 1:
-	case key == 0 || key == math.Inf(1):
-		p.crowded.set(server, math.Inf(1))
-	default:
-		p.crowded.set(server, 0)
+	if len(p.alike[p.of[server]]) > 1 && !p.isStale[server] {
+		p.stale, p.isStale[server] = append(p.stale, server), true
 	}
+}
+
+// refresh sets the leaves of crowded that changed since its last search. At equal
+// speeds most requests find a core to spare and need no search.
+func (p *finisher) refresh() {
+	for _, server := range p.stale {
+		p.isStale[server] = false
+		if p.in(server) && p.isFull(server) {
+			p.crowded.set(server, p.ready(server))
+		} else {
+			p.crowded.set(server, out)
+		}
+	}
+	p.stale = p.stale[:0]
 }
 
 // Member matters under FIFO only. A server that has failed has nothing left to do.
@@ -146,20 +160,21 @@ func (p *finisher) Member(server int32) {
 	}
 }
 
-// firstEnd is an instant before which the server, if it gets one more request,
-// completes none of those that it has, in ns: with one more it is no faster than
-// it is now, and a request on its way needs the average of that.
-func (p *finisher) firstEnd(server int32) float64 {
-	s, st := &p.servers[server], &p.stations[server]
-	if st.waiting > 0 {
-		return 0
+// ready is when a server without a core to spare would be rid of the requests in the
+// way of the next, but for the q that need most, had its cores nothing else to do.
+// They have, so no such instant comes earlier before the next change.
+func (p *finisher) ready(server int32) ready {
+	needs := p.inTheWay(server)
+	sum, power := 0.0, p.farm.Servers[server].Power()
+	for _, need := range needs {
+		sum += need
 	}
-	first := float64(p.alarms.at(server))
-	if coming := int(s.assigned) - len(st.running); coming > 0 {
-		need := s.pending / float64(coming) * float64(s.assigned)
-		first = min(first, float64(p.now)+need/p.farm.Servers[server].Power())
+	at := atOnce
+	for q := range min(len(needs), len(at)-1) {
+		at[q] = float64(p.now) + sum/power
+		sum -= needs[len(needs)-1-q]
 	}
-	return first
+	return at
 }
 
 func (p *finisher) Choose(_ int32, r *Request) int32 {
@@ -171,25 +186,38 @@ func (p *finisher) Choose(_ int32, r *Request) int32 {
 func (p *finisher) pick(r *Request) int32 {
 	if p.two {
 		first, second := p.Engine.two(r)
-		if p.finish(second, r, never) < p.finish(first, r, never) {
+		if p.finish(second, r) < p.finish(first, r) {
 			return second
 		}
 		return first
 	}
-	now, word := float64(p.now), p.choice.at(uint64(r.number))
-	class, best := p.classes.find(now, r.demand, math.Inf(1), func(class int32, best float64) float64 {
-		return p.finish(p.head(class, word), r, best+slack)
-	})
-	if p.tight == 0 {
-		return p.head(class, word)
+	word := p.choice.at(uint64(r.number))
+	class, best := int32(0), math.Inf(1)
+	if len(p.alike) > 1 || p.tight > 0 {
+		class, best = p.classes.find(float64(p.now), r.demand, best, func(class int32, best float64) float64 {
+			return p.try(p.classes, class, p.head(class, word), r, best)
+		})
 	}
-	server, _ := p.crowded.find(now, r.demand, best, func(server int32, best float64) float64 {
-		return p.finish(server, r, best+slack)
-	})
-	if server == none {
-		return p.head(class, word)
+	if p.tight > 0 {
+		p.refresh()
+		server, _ := p.crowded.find(float64(p.now), r.demand, best, func(server int32, best float64) float64 {
+			return p.try(p.crowded, server, server, r, best)
+		})
+		if server != none {
+			return server
+		}
 	}
-	return server
+	return p.head(class, word)
+}
+
+// try is finish for a leaf of a tree. It raises the bound of a leaf that does not end
+// first: ready rises with time, and the next search leaves the server out.
+func (p *finisher) try(t *soonest, leaf, server int32, r *Request, best float64) float64 {
+	end := p.finish(server, r)
+	if end > best && (t == p.crowded || len(p.alike[leaf]) == 1) && p.isFull(server) {
+		t.set(leaf, p.ready(server))
+	}
+	return end
 }
 
 // head is the server of a class that stands first, which of equals is up to the
@@ -198,17 +226,23 @@ func (p *finisher) head(class int32, word uint64) int32 {
 	return p.alike[class][p.heads[class].choose(word)]
 }
 
-// finish is when the server would be done with r, in ns; +Inf if not before most.
-func (p *finisher) finish(server int32, r *Request, most float64) float64 {
+// isFull reports that no core of a sharing server is to spare.
+func (p *finisher) isFull(server int32) bool {
 	s := &p.farm.Servers[server]
-	need := r.demand / s.speed()
-	if s.Discipline == FIFO {
-		return max(p.free[server][0], float64(p.now)) + need
+	return s.Discipline == Sharing && int(p.servers[server].assigned) >= s.Cores
+}
+
+// finish is when the server would be done with r, in ns.
+func (p *finisher) finish(server int32, r *Request) float64 {
+	s := &p.farm.Servers[server]
+	begin, need := float64(p.now), r.demand
+	switch {
+	case s.Discipline == FIFO:
+		begin = max(p.free[server][0], begin)
+	case p.isFull(server):
+		need = p.share(server, need)
 	}
-	if int(p.servers[server].assigned) < s.Cores {
-		return float64(p.now) + need
-	}
-	return float64(p.now) + p.share(server, r.demand, (most-float64(p.now))*s.speed())/s.speed()
+	return begin + need/s.speed()
 }
 
 // give books r on the core that is free first.
@@ -227,50 +261,41 @@ func (p *finisher) give(server int32, r *Request) {
 	p.rank(server, free[0])
 }
 
-// share is how long a request of this demand takes at a sharing server of speed
-// 1 if no request comes after it: with n in hand each gets cores/n, and those that
-// need less leave before. Requests on their way or waiting count as in hand,
-// those on their way as needing their average. It is +Inf if the
-// answer cannot be under most.
-func (p *finisher) share(server int32, demand, most float64) float64 {
-	needs := p.gather(server)
-	cores := float64(p.farm.Servers[server].Cores)
-	ahead := demand
-	for _, need := range needs {
-		ahead += min(need, demand)
+// share is how long a request of this demand takes at a sharing server of speed 1
+// without a core to spare if no request comes after it. With n others there, a unit
+// of its service takes max(1, (n+1) / cores), and those that need less leave before:
+//
+//	∫ max(1, (n(u)+1) / cores) du = demand + Σ min(need, demand) / cores
+//
+// from 0 to demand, n(u) being how many need more than u, over the requests in the way.
+func (p *finisher) share(server int32, demand float64) float64 {
+	sum := 0.0
+	for _, need := range p.inTheWay(server) {
+		sum += lesser(need, demand)
 	}
-	if ahead/cores >= most { // all cores busy all the time
-		return math.Inf(1)
-	}
-	slices.Sort(needs)
-	took, got := 0.0, 0.0
-	left := float64(len(needs) + 1) // still there, r included
-	for _, need := range needs {
-		if need >= demand {
-			break
-		}
-		took += float64((need - got) * max(1, left/cores))
-		got = need
-		left--
-	}
-	return took + float64((demand-got)*max(1, left/cores))
+	return demand + sum/float64(p.farm.Servers[server].Cores)
 }
 
-// gather lists the service that a server's requests still need.
-func (p *finisher) gather(server int32) []float64 {
+// inTheWay lists the service that a server's requests still need, the least first, but
+// for the cores−1 that need most: a core for each of them does not slow others down.
+// Requests on their way or waiting count as in hand, those on their way as needing
+// the average of them.
+func (p *finisher) inTheWay(server int32) []float64 {
 	st := &p.stations[server]
-	st.advance(p.now)
-	p.needs = p.needs[:0]
+	attained := st.attained + float64(float64(p.now-st.at)*st.rate)
+	needs := p.needs[:0]
 	for _, j := range st.running {
-		p.needs = append(p.needs, j.finish-st.attained)
+		needs = append(needs, j.finish-attained)
 	}
 	for i, n := st.head, st.waiting; n > 0; n-- {
-		p.needs = append(p.needs, p.requests.all[i].demand)
+		needs = append(needs, p.requests.all[i].demand)
 		i = p.requests.all[i].next
 	}
-	coming := int(p.servers[server].assigned) - len(p.needs)
+	coming := int(p.servers[server].assigned) - len(needs)
 	for range coming {
-		p.needs = append(p.needs, p.servers[server].pending/float64(coming))
+		needs = append(needs, p.servers[server].pending/float64(coming))
 	}
-	return p.needs
+	slices.Sort(needs)
+	p.needs = needs
+	return needs[:len(needs)-p.farm.Servers[server].Cores+1]
 }
