@@ -39,8 +39,6 @@ func (a *alarms) set(i int32, at int64) {
 	}
 }
 
-func (a *alarms) at(i int32) int64 { return a.tree[a.half+int(i)] }
-
 // first is the earliest instant, earliest its station.
 func (a *alarms) first() int64 { return a.tree[1] }
 
