@@ -10,6 +10,7 @@ import (
 // TestEdgeBalanceFigures draws sketches of them twice: they can be drawn, and are
 // functions of their options.
 func TestEdgeBalanceFigures(t *testing.T) {
+	t.Parallel()
 	list, err := Named([]string{"edgebalance-3", "edgebalance-4", "edgebalance-5"})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // of it up to ρ = .9; SR_2 does up to .8 and is 3.8 % off at .9,
 // where so low a threshold needs more servers to look like infinitely many.
 func TestMeanFieldAgreesWithSimulation(t *testing.T) {
+	t.Parallel()
 	const seeds = 6
 	service := 100 * time.Millisecond
 	farm := sim.Farm{Name: "mean field", LBs: 1, Default: sim.Workload{

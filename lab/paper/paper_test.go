@@ -33,6 +33,7 @@ func draw(t *testing.T, list []Figure) string {
 // TestEveryFigureDraws twice, with the same bytes. EdgeBalance's have their own
 // test, and so has what is measured.
 func TestEveryFigureDraws(t *testing.T) {
+	t.Parallel()
 	all := slices.DeleteFunc(Figures(), func(f Figure) bool { return strings.HasPrefix(f.Name, "edgebalance") || f.Measured() })
 	once, again := draw(t, all), draw(t, all)
 	for _, f := range all {

@@ -48,6 +48,7 @@ func TestPublishedIsDrawn(t *testing.T) {
 
 // TestErrorBars: what a figure's notes promise, each curve of ours has.
 func TestErrorBars(t *testing.T) {
+	t.Parallel()
 	list, err := Named([]string{"6lb-10a", "6lb-11a", "6lb-11e", "srlb-2", "hlb-10", "hlb-12a", "hlb-12b", "hlb-13", "hlb-14", "hlb-17", "hlb-19", "hlb-22"})
 	if err != nil {
 		t.Fatal(err)

@@ -99,6 +99,7 @@ func average(t *testing.T, f Farm, name string, rho float64) (got figure) {
 // learned is 24.64 % under lsq's and 25.59 % under sed's; the independent
 // simulation found 24 ± 3 % with ages and 36 % with durations of completed flows.
 func TestLearnedAgainstItsKin(t *testing.T) {
+	t.Parallel()
 	f, err := FarmB("c1:2")
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +122,7 @@ func TestLearnedAgainstItsKin(t *testing.T) {
 // where 1.073 come without), and single at .95 has a mean of 1951 ms once the
 // farm is warm.
 func TestCorrections(t *testing.T) {
+	t.Parallel()
 	f, err := FarmB("c1:2")
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ var (
 )
 
 func TestMM1(t *testing.T) {
+	t.Parallel()
 	for _, rho := range []float64{0.3, 0.6, 0.8} {
 		assertMean(t, queueOf(oneCore, Exponential(service10)), rho, serviceMean/(1-rho))
 	}
@@ -64,6 +65,7 @@ func TestMM1(t *testing.T) {
 
 // TestMMk: FIFO by Erlang's C; sharing has the same mean.
 func TestMMk(t *testing.T) {
+	t.Parallel()
 	for _, k := range []int{2, 5} {
 		const rho = 0.75
 		load := rho * float64(k)
@@ -86,6 +88,7 @@ func erlangC(k int, load float64) float64 {
 // TestMG1: FIFO by Pollaczek and Khinchine; sharing is insensitive to the
 // distribution.
 func TestMG1(t *testing.T) {
+	t.Parallel()
 	const rho = 0.6
 	sharing := Server{Cores: 1, Discipline: Sharing, Workers: 1 << 20}
 	for _, c := range []struct {
@@ -107,6 +110,7 @@ func TestMG1(t *testing.T) {
 
 // TestSpeed: a server of speed v is one whose service is 1/v of it.
 func TestSpeed(t *testing.T) {
+	t.Parallel()
 	fast := Server{Cores: 1, Speed: 4, Discipline: FIFO}
 	assertMean(t, queueOf(fast, Exponential(service10)), 0.5, serviceMean/4/(1-0.5))
 }
@@ -114,6 +118,7 @@ func TestSpeed(t *testing.T) {
 // TestTandem: CPU and disk in a row are, by Burke, two queues of their own; the
 // disk shares, which changes no mean of exponential services.
 func TestTandem(t *testing.T) {
+	t.Parallel()
 	f := queueOf(oneCore, Exponential(service10))
 	f.Default.Stages, f.Default.IO = 2, Exponential(5*time.Millisecond)
 	const rho = 0.8 // of the cores; the disk's is half of it
@@ -123,6 +128,7 @@ func TestTandem(t *testing.T) {
 // TestBackground: work that takes half of the cores makes the server half as
 // fast.
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	f := queueOf(oneCore, Exponential(service10))
 	f.Background = []Background{{Servers: []int{0}, Cores: 0.5}}
 	assertMean(t, f, 0.3, 20/(1-0.6))
@@ -130,6 +136,7 @@ func TestBackground(t *testing.T) {
 
 // TestFullServerRefuses: M/M/1/K by its stationary distribution.
 func TestFullServerRefuses(t *testing.T) {
+	t.Parallel()
 	const rho, room = 0.9, 5
 	f := queueOf(oneCore, Exponential(service10))
 	f.Servers[0].Backlog = room - 1
