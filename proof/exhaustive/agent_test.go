@@ -110,7 +110,7 @@ type agentTree struct {
 	beyond   []fsm.SID
 	slots    [2]int
 	have     agentState
-	known    map[agentPlace]int
+	known    map[agentVisit]int
 	runs     int
 	hits     rig.Hits
 }
@@ -119,7 +119,7 @@ func newAgentTree(t testing.TB) *agentTree {
 	t.Helper()
 	rig.Enter(t)
 	x := &agentTree{
-		t: t, hits: rig.Hits{}, known: map[agentPlace]int{}, frames: map[fsm.Packet][]byte{}, alphabet: agentAlphabet(),
+		t: t, hits: rig.Hits{}, known: map[agentVisit]int{}, frames: map[fsm.Packet][]byte{}, alphabet: agentAlphabet(),
 		beyond: []fsm.SID{{Node: firstServer + 2, Function: wire.ConnectForce}},
 	}
 	x.serverProbe = newServerProbe(t, topo.Node{Locator: rig.ServerLocator(1)}, topo.NextHops{
@@ -260,8 +260,8 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 	return connAs(x.have.conn.entry) == m.Conn && x.have.load.Asking == m.Asking
 }
 
-// agentPlace is the state after a sequence: later steps depend on nothing else.
-type agentPlace struct {
+// agentVisit is the state after a sequence: later steps depend on nothing else.
+type agentVisit struct {
 	state agentState
 	now   time.Duration
 	left  int
@@ -271,8 +271,8 @@ type agentPlace struct {
 func (x *agentTree) walk(left int, model fsm.Agent, now time.Duration, came trail) (steps int) {
 	was := x.have
 	now += time.Millisecond
-	place := agentPlace{was, now, left}
-	if steps, known := x.known[place]; known {
+	visit := agentVisit{was, now, left}
+	if steps, known := x.known[visit]; known {
 		return steps
 	}
 	for i := range x.alphabet {
@@ -289,7 +289,7 @@ func (x *agentTree) walk(left int, model fsm.Agent, now time.Duration, came trai
 		}
 		x.restore(was)
 	}
-	x.known[place] = steps
+	x.known[visit] = steps
 	return steps
 }
 

@@ -116,7 +116,7 @@ type lbTree struct {
 	slots    [4]int
 	entry    slot[rig.Entry]
 	have     lbState
-	known    map[lbPlace]int
+	known    map[lbVisit]int
 	runs     int
 	hits     rig.Hits
 }
@@ -144,7 +144,7 @@ func newLBTree(t testing.TB) *lbTree {
 	f := rig.Inward(rig.HuntPort, wire.SYN).Flow()
 	x := &lbTree{
 		probe: newProbe(t, l.Objects().Lb, l.Names, l.Objects().Counters), t: t, lb: l,
-		pool: poolOf(t, cfg, f), syns: rig.PagesOf(t, l.Objects().Syns), hits: rig.Hits{}, known: map[lbPlace]int{},
+		pool: poolOf(t, cfg, f), syns: rig.PagesOf(t, l.Objects().Syns), hits: rig.Hits{}, known: map[lbVisit]int{},
 	}
 	x.alphabet = lbAlphabet(x.pool)
 	table := rig.TableOf(t, l, cfg)
@@ -190,8 +190,8 @@ func (s *lbState) as() (m fsm.LB) {
 	return m
 }
 
-// lbPlace is the state after a sequence: later steps depend on nothing else.
-type lbPlace struct {
+// lbVisit is the state after a sequence: later steps depend on nothing else.
+type lbVisit struct {
 	state lbState
 	now   time.Duration
 	left  int
@@ -202,8 +202,8 @@ type lbPlace struct {
 func (x *lbTree) walk(left int, model fsm.LB, now time.Duration, came trail) (steps int) {
 	was := x.have
 	now += time.Millisecond
-	place := lbPlace{was, now, left}
-	if steps, known := x.known[place]; known {
+	visit := lbVisit{was, now, left}
+	if steps, known := x.known[visit]; known {
 		return steps
 	}
 	for i := range x.alphabet {
@@ -218,7 +218,7 @@ func (x *lbTree) walk(left int, model fsm.LB, now time.Duration, came trail) (st
 		}
 		x.restore(was)
 	}
-	x.known[place] = steps
+	x.known[visit] = steps
 	return steps
 }
 
