@@ -1,6 +1,7 @@
 # make alone prints what each target does.
 SHELL := bash
-GO ?= go
+# Go of go.mod's version, fetched where the installed one is too old.
+WITH_GO := .ci/with-go
 VERSION := $(shell git describe --always --dirty 2>/dev/null)
 # Where git does not answer, go would fail to ask it for the commit.
 STAMP := -buildvcs=$(if $(VERSION),auto,false) -ldflags "-X proffer/cmd/internal/cli.version=$(VERSION)"
@@ -14,20 +15,20 @@ demo: build ## show 30,000 real connections a policy finding free servers (root;
 	@build/proffer-lab demo
 
 test: tools ## check everything: objects, style, units, programs, end to end (root; installs what it lacks)
-	@.ci/check
+	@$(WITH_GO) .ci/check
 
 build: ## build/proffer and build/proffer-lab from the committed eBPF objects (needs Go only)
 	@mkdir -p build
-	@$(GO) build $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
+	@$(WITH_GO) go build $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
 
 generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
-	@$(GO) generate ./...
+	@$(WITH_GO) go generate ./...
 
 lint: ## gofmt, vet, staticcheck, the import rule
-	@.ci/lint
+	@$(WITH_GO) .ci/lint
 
 bench: build ## what a packet costs (root; < 3 minutes), speed of the pure parts, the simulator beside SimPy (from PyPI)
-	@.ci/bench
+	@$(WITH_GO) .ci/bench
 
 clean: ## remove what make and the demo wrote
 	@rm -rf build demo-out

@@ -11,10 +11,10 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"schema", "topo"},
-	{"lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
+	{"history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"dataplane/objects", "table", "wire"},
-	{"config", "dataplane", "plan", "proof/fsm", "proof/oracle"},
-	{"api", "dataplane/agent", "dataplane/lb", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
+	{"config", "dataplane", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
+	{"api", "dataplane/agent", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "lab/testbed", "lab/traffic", "loadpage", "nexthop"},
 	{"control", "dataplane/bench", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/sim"},

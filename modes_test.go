@@ -12,7 +12,7 @@ import (
 // or a load measure with a name. It asks the value's row (topo), so that another
 // mode is another row. The laboratory and the judges choose modes by name.
 func TestRowsAreAsked(t *testing.T) {
-	compared := regexp.MustCompile(`([!=]= *|case .*)topo\.(Single|Hunt|Always|Static|Dynamic|Busy|Sockets|Page)\b`)
+	compared := regexp.MustCompile(`([!=]= *|case .*)topo\.(Single|Stateless|Hunt|Always|Static|Dynamic|Busy|Sockets|Page)\b`)
 	checked := 0
 	for _, file := range tracked(t, "*.go") {
 		if strings.HasSuffix(file, "_test.go") || !product(file) {

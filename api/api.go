@@ -24,11 +24,15 @@ type Status struct {
 	Interface string            `json:"interface"`
 	XDP       string            `json:"xdp"` // "native" or "generic"
 	PID       int               `json:"pid"`
-	Adopted   bool              `json:"adopted"` // took over an earlier daemon's state
-	Reloads   uint64            `json:"reloads"` // configurations applied since the start
-	Refused   uint64            `json:"refused"` // … and those that had a mistake
-	Flows     uint64            `json:"flows"`   // entries in the flow table at the last sweep
+	Adopted   bool              `json:"adopted"`               // took over an earlier daemon's state
+	Reloads   uint64            `json:"reloads"`               // configurations applied since the start
+	Refused   uint64            `json:"refused"`               // … and those that had a mistake
+	Flows     uint64            `json:"flows"`                 // entries in the flow table at the last sweep
+	NoNextHop []string          `json:"no_next_hop,omitempty"` // addresses that packets cannot reach, with reasons
+	Advice    []string          `json:"advice,omitempty"`      // settings of the host that lose packets
+	BadTags   []string          `json:"bad_tags,omitempty"`    // senders of signals without a valid tag
 	Services  []ServiceStatus   `json:"services"`
+	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by
 	Counters  map[string]uint64 `json:"counters"`
 }
 

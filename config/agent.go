@@ -18,8 +18,8 @@ func agentFile(a *topo.Agent) []schema.Entry {
 	}
 }
 
-// offering has no fallback for three keys: a name is the VIP and port, the cores
-// are those of the machine, the MAC is that of its link.
+// offering has no fallback for some keys: a name is the VIP and port, the cores
+// are those of the machine, the MAC is that of its link, a page is the agent's with mode 0660.
 func offering(o *topo.Offering) []schema.Entry {
 	adapting := onlyWith("acceptance", topo.Acceptances(), topo.Acceptance.Adapts, &o.Acceptance)
 	paging := onlyWith("load", topo.Measures(), topo.Measure.Page, &o.Measure)
@@ -31,12 +31,16 @@ func offering(o *topo.Offering) []schema.Entry {
 		schema.Need("vip", vip().Into(&o.VIP.Addr)),
 		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&o.VIP.Protocol)),
 		port(&o.VIP.Port),
+		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire)),
 		schema.Need("acceptance", acceptance().Set(decide)),
 		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o))),
 		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers)),
 		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores)),
 		schema.Optional("load", "busy", schema.OneOf(topo.Measures()...).Into(&o.Measure)),
 		paging.Need("page", page().Into(&o.Page)),
+		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner)),
+		paging.Optional("page_group", "", account("group").Into(&o.PageGroup)),
+		paging.Optional("page_mode", "", permissions().Into(&o.PageMode)),
 		schema.Optional("on_full", "rst", schema.OneOf(topo.Reset, topo.Drop).Into(&o.OnFull)),
 		schema.Optional("owner", "socket", owner().Set(own)),
 		unseen.Optional("mac", "", mac().Into(&o.MAC)),

@@ -18,6 +18,7 @@ func checkAgent(d *schema.Document, a *topo.Agent) {
 		names.add(d, at+".name", o.Name)
 		vips.add(d, at+".vip", o.VIP)
 		checkOutside(d, at+".vip", o.VIP.Addr, a.Locator)
+		checkFamily(d, at+".wire", o.Wire, o.VIP.Addr)
 		if o.Acceptance.Adapts() && o.Threshold > o.Workers {
 			d.Failf(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
@@ -35,6 +36,29 @@ func checkNode(d *schema.Document, n topo.Node) {
 	domain := unique[netip.Prefix]{}
 	for i, p := range n.Domain {
 		domain.add(d, fmt.Sprintf("node.domain[%d]", i), p)
+	}
+	checkInside(d, "node.locator", n.Locator, n.Domain)
+}
+
+// checkInside: packets of a node outside the domain are dropped. An empty domain is every
+// address.
+func checkInside(d *schema.Document, key string, locator netip.Prefix, domain []netip.Prefix) {
+	if len(domain) == 0 || !locator.IsValid() {
+		return
+	}
+	for _, p := range domain {
+		if p.Overlaps(locator) {
+			return
+		}
+	}
+	d.Failf(key, "%q lies outside node.domain (line %d), so this node's packets would be dropped; want a locator inside, or its prefix in the domain", locator, d.Line("node.domain"))
+}
+
+// checkFamily: an SRH of the papers' kind ends with the client's own destination,
+// which is IPv6.
+func checkFamily(d *schema.Document, key string, w topo.Wire, vip netip.Addr) {
+	if w == topo.Insert && vip.Is4() {
+		d.Failf(key, "%q needs IPv6 packets, and the vip is %s; want encap", w, vip)
 	}
 }
 

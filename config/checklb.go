@@ -21,23 +21,20 @@ func checkLB(d *schema.Document, lb *topo.LB) {
 		checkWire(d, at, s)
 		checkVia(d, at, s, lb.Locator)
 		checkFragments(d, at, s, hashed)
-		checkPools(d, at, s, lb.Locator, hosts)
+		checkPools(d, at, s, lb, hosts)
 	}
 	if len(hosts) > MaxServers {
 		d.Failf("services", "have %d servers together, with those of their history; want at most %d", len(hosts), MaxServers)
 	}
 }
 
-// checkWire: an SRH of the papers' kind ends with the client's own destination,
-// which is IPv6, and speaks to an agent.
+// checkWire: an SRH of the papers' kind speaks to an agent.
 func checkWire(d *schema.Document, at string, s topo.Service) {
-	switch {
-	case s.Wire != topo.Insert:
-	case !s.Dispatch.Offers():
+	if s.Wire == topo.Insert && !s.Dispatch.Offers() {
 		d.Failf(at+".wire", "%q goes only with dispatch: %s; want encap", s.Wire, with(topo.Dispatches(), topo.Dispatch.Offers))
-	case s.VIP.Addr.Is4():
-		d.Failf(at+".wire", "%q needs IPv6 packets, and the vip is %s; want encap", s.Wire, s.VIP.Addr)
+		return
 	}
+	checkFamily(d, at+".wire", s.Wire, s.VIP.Addr)
 }
 
 func checkVia(d *schema.Document, at string, s topo.Service, own netip.Prefix) {
@@ -56,8 +53,8 @@ func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[ne
 	}
 	first, taken := hashed[s.VIP.Addr]
 	switch {
-	case s.Dispatch.Signals():
-		d.Failf(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Signals))
+	case s.Dispatch.Tracks():
+		d.Failf(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Tracks))
 	case taken:
 		d.Failf(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
 			s.Fragments, first, d.Line(first), s.VIP.Addr)
@@ -67,9 +64,9 @@ func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[ne
 }
 
 // checkPools adds the locators of all servers, of now and before, to hosts.
-func checkPools(d *schema.Document, at string, s topo.Service, own netip.Prefix, hosts map[netip.Prefix]bool) {
+func checkPools(d *schema.Document, at string, s topo.Service, lb *topo.LB, hosts map[netip.Prefix]bool) {
 	pool := func(list string, servers []topo.Server) {
-		checkServers(d, list, servers, s.VIP.Addr, own)
+		checkServers(d, list, servers, s.VIP.Addr, lb)
 		for _, server := range servers {
 			hosts[server.Locator] = true
 		}
@@ -86,13 +83,14 @@ func checkPools(d *schema.Document, at string, s topo.Service, own netip.Prefix,
 	}
 }
 
-func checkServers(d *schema.Document, list string, servers []topo.Server, vip netip.Addr, own netip.Prefix) {
+func checkServers(d *schema.Document, list string, servers []topo.Server, vip netip.Addr, lb *topo.LB) {
 	names, locators := unique[string]{}, unique[netip.Prefix]{}
 	for i, server := range servers {
 		at := fmt.Sprintf("%s[%d]", list, i)
 		names.add(d, at+".name", server.Name)
 		locators.add(d, at+".locator", server.Locator)
-		if server.Locator == own {
+		checkInside(d, at+".locator", server.Locator, lb.Domain)
+		if server.Locator == lb.Locator {
 			d.Failf(at+".locator", "%q is the locator of this LB; want the server's own", server.Locator)
 		} else if server.Locator.Contains(vip) {
 			d.Failf(at+".locator", "%q contains the service's vip %s; want a prefix of SIDs only", server.Locator, vip)

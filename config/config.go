@@ -45,6 +45,14 @@ func ParseLB(file string, data []byte) (*topo.LB, error) {
 	return lb, nil
 }
 
+// LBMistake is an error at the value of a key in a load balancer's file, by facts that the file
+// does not have.
+func LBMistake(file string, data []byte, key, problem string) error {
+	doc := &schema.Document{File: file, Retired: retired}
+	doc.Parse(data, lbFile(new(topo.LB)))
+	return doc.Mistake(key, problem)
+}
+
 // ParseAgent reads the configuration of a server's agent. cpus is the number
 // of cores of a service that does not state it. Errors are as of ParseLB.
 func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
@@ -76,6 +84,7 @@ func sortServers(servers []topo.Server) {
 
 func completeLB(lb *topo.LB) {
 	completeNode(&lb.Node, "lb")
+	lb.State = cmp.Or(lb.State, "/var/lib/proffer/lb-"+lb.Name+".json")
 	for i := range lb.Services {
 		s := &lb.Services[i]
 		s.Name = cmp.Or(s.Name, vipName(s.VIP))

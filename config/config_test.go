@@ -51,13 +51,14 @@ func TestParseLB(t *testing.T) {
 	for file, want := range map[string]*topo.LB{
 		"lb.yaml": {
 			Node:         node,
+			State:        "/var/lib/farm/one.json",
 			CandidateKey: topo.Key{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
 			Flows:        topo.FlowTable{Entries: 1024, Idle: 90 * time.Second, Linger: 1500 * time.Millisecond},
 			Services: []topo.Service{
 				{Name: "web", VIP: vipAt(80), Dispatch: topo.Hunt, Choices: 3, Buckets: 65537, Servers: []topo.Server{
 					s1, host("s2", "5f00:0:2:2::/64"), host("s10", "5f00:0:2:10::/64"),
 				}},
-				{Name: "[2001:db8:f::1]:443", VIP: vipAt(443), Dispatch: topo.Single, Buckets: 65537, Servers: []topo.Server{s1}},
+				{Name: "[2001:db8:f::1]:443", VIP: vipAt(443), Dispatch: topo.Single, Recovery: topo.AgentsRecovery, Buckets: 65537, Servers: []topo.Server{s1}},
 				{
 					Name: "papers", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::2"), Port: 80},
 					Dispatch: topo.Hunt, Select: topo.Random, Choices: 1, Buckets: 8191, Wire: topo.Insert,
@@ -69,7 +70,7 @@ func TestParseLB(t *testing.T) {
 					},
 				},
 				{
-					Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Dispatch: topo.Single, Buckets: 65537,
+					Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Dispatch: topo.Stateless, Buckets: 65537,
 					Fragments: topo.HashFragments, Servers: []topo.Server{weighted("d1", "5f00:0:2:53::/64", 0)},
 				},
 			},
@@ -79,6 +80,7 @@ func TestParseLB(t *testing.T) {
 				Name: "lb", Locator: node.Locator, Interface: "eth0",
 				Control: "/run/proffer/lb.sock", Pin: "/sys/fs/bpf/proffer/lb-lb",
 			},
+			State:        "/var/lib/proffer/lb-lb.json",
 			CandidateKey: topo.Key{15: 1},
 			Flows:        topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 			Services: []topo.Service{
@@ -108,7 +110,7 @@ func TestParseAgent(t *testing.T) {
 			Flows: topo.FlowTable{Entries: 64, Idle: time.Minute, Linger: time.Second, Embryonic: 128},
 			Services: []topo.Offering{
 				{Name: "web", VIP: vipAt(80), Acceptance: topo.Static, Threshold: 4, Workers: 16, Cores: 2, Measure: topo.Sockets, OnFull: topo.Drop},
-				{Name: "api", VIP: api, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Measure: topo.Page, Page: "/run/proffer/web.load"},
+				{Name: "api", VIP: api, Wire: topo.Insert, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Measure: topo.Page, Page: "/run/proffer/web.load", PageOwner: "www-data", PageGroup: "33", PageMode: 0o600},
 				{Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Workers: 32, Cores: cpus, Owner: topo.Table, MAC: topo.MAC{2, 0, 0, 0, 0, 10}},
 				{Name: "jail", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.80"), Port: 80}, Workers: 32, Cores: cpus, Owner: topo.Netns, Netns: "/run/netns/web"},
 			},
@@ -224,12 +226,12 @@ func TestCoresAreAtLeastOne(t *testing.T) {
 
 // TestAccepts holds files that look like mistakes and are none.
 func TestAccepts(t *testing.T) {
-	const head = "node: {locator: 5f00:0:1:1::/64, interface: eth0}\ncandidate_key: 00000000000000000000000000000001\nservices:\n"
+	const head = "node: {locator: 5f00:0:1:1::/64, interface: eth0, domain: any}\nsignal_keys: none\ncandidate_key: 00000000000000000000000000000001\nservices:\n"
 	const pool = "servers: [{name: s1, locator: 5f00:0:2:1::/64}]"
 	for title, services := range map[string]string{
 		"one port of two protocols":                 "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP}\n- {vip: 192.0.2.1, port: 53, protocol: udp, dispatch: hunt, PP}",
-		"two ports of one VIP, one hashes":          "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.1, port: 54, dispatch: single, PP}",
-		"two VIPs whose fragments are hashed":       "- {vip: 192.0.2.1, port: 53, dispatch: single, fragments: hash, PP}\n- {vip: 192.0.2.2, port: 53, dispatch: single, fragments: hash, PP}",
+		"two ports of one VIP, one hashes":          "- {vip: 192.0.2.1, port: 53, dispatch: stateless, fragments: hash, PP}\n- {vip: 192.0.2.1, port: 54, dispatch: single, PP}",
+		"two VIPs whose fragments are hashed":       "- {vip: 192.0.2.1, port: 53, dispatch: stateless, fragments: hash, PP}\n- {vip: 192.0.2.2, port: 53, dispatch: stateless, fragments: hash, PP}",
 		"no server takes new flows":                 "- {vip: 192.0.2.1, port: 53, dispatch: hunt, servers: [{name: s1, locator: 5f00:0:2:1::/64, weight: 0}]}",
 		"another name at a locator of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s2, locator: 5f00:0:2:1::/64}]}]}",
 		"another locator of a name of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s1, locator: 5f00:0:2:2::/64}]}]}",
@@ -253,7 +255,7 @@ func TestMarshalLeavesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	few := *lb
-	few.Pin, few.Flows.Embryonic = "", 0
+	few.Pin, few.State, few.Flows.Embryonic = "", "", 0
 	few.Services = []topo.Service{lb.Services[0]}
 	few.Services[0].Buckets = 0
 	if got, err := ParseLB("written", MarshalLB(&few)); err != nil || !reflect.DeepEqual(got, lb) {

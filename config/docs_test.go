@@ -31,7 +31,7 @@ func TestOperatorsFiles(t *testing.T) {
 	uncommented := func(s string) string { return strings.ReplaceAll(s, "# ", "") }
 	schematest.Keys(t, "the LB's file", uncommented(lb), lbFile(new(topo.LB)))
 	schematest.Keys(t, "the agent's file", uncommented(agent), agentFile(new(topo.Agent)))
-	said := regexp.MustCompile(`(?m)^ *(\w+): ([^ ]+) .*default (\S+)$`).FindAllStringSubmatch(lb+agent, -1)
+	said := regexp.MustCompile(`(?m)^ *(\w+): ([^ \n]+) .*default (\S+)$`).FindAllStringSubmatch(lb+agent, -1)
 	for _, m := range said {
 		if m[2] != m[3] {
 			t.Errorf("%s: shows %s beside the default %s", m[1], m[2], m[3])

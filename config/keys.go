@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 
 	"proffer/schema"
 	"proffer/topo"
@@ -15,30 +16,36 @@ const MaxKeys = 8
 // the master of all servers' keys. The first signs, all are accepted. Errors are
 // as of ParseLB, and never repeat the file's text.
 func ParseLBKeys(file string, data []byte) ([]topo.SignalKey, error) {
-	return parseKeys(file, data, lbKey)
+	return parseKeys(file, data, lbKey, netip.Prefix{})
 }
 
 // ParseAgentKeys reads the file of an agent's signal keys; their Server is that
-// server's own, as wire.ServerKey derives it. All else is as of ParseLBKeys.
-func ParseAgentKeys(file string, data []byte) ([]topo.SignalKey, error) {
-	return parseKeys(file, data, agentKey)
+// server's own, as wire.ServerKey derives it. A file that names the locator of another server
+// than this one is a mistake. All else is as of ParseLBKeys.
+func ParseAgentKeys(file string, data []byte, server netip.Prefix) ([]topo.SignalKey, error) {
+	return parseKeys(file, data, agentKey, server)
 }
 
-func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.Entry) ([]topo.SignalKey, error) {
+// parseKeys reads a file that is of one server, if it names a locator.
+func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.Entry, server netip.Prefix) ([]topo.SignalKey, error) {
 	var keys []topo.SignalKey
+	var of netip.Prefix
 	doc := &schema.Document{File: file, Hidden: true}
-	doc.Parse(data, keysFile(&keys, table))
+	entries := []schema.Entry{schema.Need("keys", schema.Sequence(&keys, 1, MaxKeys, table))}
+	if server.IsValid() {
+		entries = append(entries, schema.Optional("locator", "", locator().Into(&of)))
+	}
+	doc.Parse(data, entries)
 	if doc.OK() {
 		checkKeys(doc, keys)
+	}
+	if doc.OK() && of.IsValid() && of != server {
+		doc.Failf("locator", "is of another server; want the file that `proffer keys server --locator %s` makes", server)
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	return keys, nil
-}
-
-func keysFile(keys *[]topo.SignalKey, table func(*topo.SignalKey) []schema.Entry) []schema.Entry {
-	return []schema.Entry{schema.Need("keys", schema.Sequence(keys, 1, MaxKeys, table))}
 }
 
 func lbKey(k *topo.SignalKey) []schema.Entry    { return signalKey(k, "master") }
@@ -81,10 +88,11 @@ func MarshalLBKeys(keys []topo.SignalKey) []byte {
 	return w.Bytes()
 }
 
-// MarshalAgentKeys writes a file that ParseAgentKeys reads back as keys.
-func MarshalAgentKeys(keys []topo.SignalKey) []byte {
+// MarshalAgentKeys writes the file of a server that ParseAgentKeys reads back as keys.
+func MarshalAgentKeys(keys []topo.SignalKey, server netip.Prefix) []byte {
 	var w writer
 	w.line("# Signal keys of one server's agent. Secret. The first signs, all are accepted.")
+	w.line("locator: %s", server)
 	w.keys(keys, "server")
 	return w.Bytes()
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"strings"
@@ -16,6 +17,21 @@ var someKeys = []topo.SignalKey{
 	{ID: 255, Farm: topo.Key{32}, Server: topo.Key{48}},
 }
 
+var thisServer = netip.MustParsePrefix("5f00:0:2:1::/64")
+
+// TestKeysOfAnotherServer: a file that another server's agent has is refused; the LB's keys
+// have no server.
+func TestKeysOfAnotherServer(t *testing.T) {
+	other := netip.MustParsePrefix("5f00:0:2:2::/64")
+	_, err := ParseAgentKeys("s2.keys", MarshalAgentKeys(someKeys, other), thisServer)
+	if err == nil || !strings.Contains(err.Error(), "s2.keys:2:10: locator: is of another server; want the file that `proffer keys server --locator 5f00:0:2:1::/64` makes") {
+		t.Errorf("another server's keys: %v", err)
+	}
+	if _, err := ParseLBKeys("lb.keys", append([]byte("locator: 5f00:0:2:1::/64\n"), MarshalLBKeys(someKeys)...)); err == nil {
+		t.Error("an LB's keys are a server's")
+	}
+}
+
 // asAgent makes an agent's file of a load balancer's.
 func asAgent(lbKeys string) string { return strings.ReplaceAll(lbKeys, "master:", "server:") }
 
@@ -25,7 +41,7 @@ func TestParseKeys(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(lb, someKeys) {
 		t.Errorf("%v, %v", err, lb)
 	}
-	agent, err := ParseAgentKeys("keys.yaml", []byte(asAgent(text)))
+	agent, err := ParseAgentKeys("keys.yaml", []byte(asAgent(text)), thisServer)
 	if err != nil || !reflect.DeepEqual(agent, someKeys) {
 		t.Errorf("%v, %v", err, agent)
 	}
@@ -48,7 +64,7 @@ keys:
 	if err != nil || !reflect.DeepEqual(back, someKeys) {
 		t.Errorf("%v, %v", err, back)
 	}
-	back, err = ParseAgentKeys("written", MarshalAgentKeys(someKeys))
+	back, err = ParseAgentKeys("written", MarshalAgentKeys(someKeys, thisServer), thisServer)
 	if err != nil || !reflect.DeepEqual(back, someKeys) {
 		t.Errorf("%v, %v", err, back)
 	}
@@ -89,7 +105,7 @@ func TestKeysRefuse(t *testing.T) {
 		}
 		wantSilence(t, err, text)
 	}
-	_, err := ParseAgentKeys("keys", fmt.Appendf(nil, "keys: [{id: 1, farm: %s, master: %[1]s}]", k))
+	_, err := ParseAgentKeys("keys", fmt.Appendf(nil, "keys: [{id: 1, farm: %s, master: %[1]s}]", k), thisServer)
 	if err == nil || !strings.Contains(err.Error(), "keys[0].server: is missing") {
 		t.Errorf("a load balancer's file for an agent: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"proffer/policy"
@@ -52,12 +53,43 @@ func pin() schema.Kind[string] {
 	return k
 }
 
+// keyFile reads none as the empty path.
+func state() schema.Kind[string] {
+	return file("the absolute path of the file that records the pools served, such as /var/lib/proffer/lb.json", 4095)
+}
+
 func keyFile() schema.Kind[string] {
-	return file("the absolute path of the file of signal keys, such as /etc/proffer/signal.keys", 4095)
+	k := file("the absolute path of the file of signal keys, such as /etc/proffer/signal.keys, or the word "+noKeys, 4095)
+	absolute := k.Read
+	k.Read = func(s string) (string, error) {
+		if s == noKeys {
+			return "", nil
+		}
+		return absolute(s)
+	}
+	return k
 }
 
 func page() schema.Kind[string] {
 	return file("the absolute path of the page that holds the load, such as /run/proffer/web.load", 4095)
+}
+
+// account is the name or the number of a user or a group.
+func account(of string) schema.Kind[string] {
+	return schema.Word("the name or number of a "+of+" such as www-data", 32, func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
+	})
+}
+
+// permissions are those of a file (chmod(1)).
+func permissions() schema.Kind[uint32] {
+	return schema.Text("four octal digits from 0000 to 0777 such as 0660", func(s string) (uint32, error) {
+		mode, err := strconv.ParseUint(s, 8, 32)
+		if err != nil || len(s) != 4 || mode > 0o777 {
+			return 0, schema.ErrNot
+		}
+		return uint32(mode), nil
+	})
 }
 
 // decision is how an agent accepts, with the threshold when it is static.

@@ -19,6 +19,7 @@ func lbFile(lb *topo.LB) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("node", schema.Mapping(node(n, schema.Optional("name", "lb", schema.Name().Into(&n.Name))))),
 		schema.Optional("control", "/run/proffer/lb.sock", socket().Into(&n.Control)),
+		schema.Optional("state", "", state().Into(&lb.State)),
 		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey)),
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge)))),
@@ -29,6 +30,7 @@ func lbFile(lb *topo.LB) []schema.Entry {
 // service has no fallback for its name: that is its VIP and port.
 func service(s *topo.Service) []schema.Entry {
 	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
+	keeping := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Keeps, &s.Dispatch)
 	return []schema.Entry{
 		schema.Optional("name", "", schema.Name().Into(&s.Name)),
 		schema.Need("vip", vip().Into(&s.VIP.Addr)),
@@ -41,7 +43,8 @@ func service(s *topo.Service) []schema.Entry {
 		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire)),
 		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia)),
 		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments)),
-		schema.Need("servers", schema.Sequence(&s.Servers, 1, MaxServers, server)),
+		keeping.Optional("recovery", "history", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
+		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server)),
 		schema.Optional("version", "0", schema.Whole(0, maxVersion).Into(&s.Version)),
 		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version)),
 	}

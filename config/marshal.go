@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"strconv"
@@ -17,11 +18,23 @@ import (
 func MarshalLB(lb *topo.LB) []byte {
 	var w writer
 	w.node(lb.Node)
+	w.given(lb.State != "", "state: %q", lb.State)
 	w.line("candidate_key: \"%x\"", lb.CandidateKey[:])
 	w.flowTable(lb.Flows)
 	w.line("services:")
 	for _, s := range lb.Services {
 		w.service(s)
+	}
+	return w.Bytes()
+}
+
+// MarshalPools writes the pools of services, each under its VIP, as the keys of a service that
+// a load balancer's file has.
+func MarshalPools(services []topo.Service) []byte {
+	var w writer
+	for _, s := range services {
+		w.line("    # %s", s.VIP)
+		w.pools(s)
 	}
 	return w.Bytes()
 }
@@ -54,9 +67,13 @@ func (w *writer) node(n topo.Node) {
 	w.line("  locator: %s", n.Locator)
 	w.line("  interface: %q", n.Interface)
 	w.given(n.Pin != "", "  pin: %q", n.Pin)
-	w.given(len(n.Domain) > 0, "  domain: %s", listed(n.Domain))
+	if len(n.Domain) > 0 {
+		w.line("  domain: %s", listed(n.Domain))
+	} else {
+		w.line("  domain: %s", anyDomain)
+	}
 	w.line("control: %q", n.Control)
-	w.given(n.KeyFile != "", "signal_keys: %q", n.KeyFile)
+	w.line("signal_keys: %q", cmp.Or(n.KeyFile, noKeys))
 }
 
 // given writes the line of a key that has a value.
@@ -94,6 +111,11 @@ func (w *writer) service(s topo.Service) {
 	w.line("    wire: %s", s.Wire)
 	w.given(len(s.Via) > 0, "    via: %s", listed(s.Via))
 	w.line("    fragments: %s", s.Fragments)
+	w.given(s.Dispatch.Keeps(), "    recovery: %s", s.Recovery)
+	w.pools(s)
+}
+
+func (w *writer) pools(s topo.Service) {
 	w.line("    version: %d", s.Version)
 	w.servers("    ", s.Servers)
 	w.given(len(s.History) > 0, "    history:")
@@ -112,6 +134,7 @@ func (w *writer) servers(indent string, servers []topo.Server) {
 
 func (w *writer) offering(o topo.Offering) {
 	w.vip(o.Name, o.VIP)
+	w.line("    wire: %s", o.Wire)
 	w.line("    acceptance: %s", o.Acceptance.Spell(o.Threshold))
 	if o.Acceptance.Adapts() {
 		epsilon := strconv.FormatFloat(o.Epsilon, 'f', -1, 64)
@@ -122,6 +145,9 @@ func (w *writer) offering(o topo.Offering) {
 	w.line("    load: %s", o.Measure)
 	if o.Measure.Page() {
 		w.line("    page: %q", o.Page)
+		w.given(o.PageOwner != "", "    page_owner: %q", o.PageOwner)
+		w.given(o.PageGroup != "", "    page_group: %q", o.PageGroup)
+		w.given(o.PageMode != 0, "    page_mode: \"%04o\"", o.PageMode)
 	}
 	w.line("    on_full: %s", o.OnFull)
 	w.owner(o)

@@ -11,6 +11,13 @@ import (
 // maxDomain bounds the prefixes of an SR domain.
 const maxDomain = 16
 
+// The words for a node without a domain and without signal keys. They are no fallbacks, so
+// that a node is open on purpose only.
+const (
+	anyDomain = "any"
+	noKeys    = "none"
+)
+
 // node is the table of a machine. Its pin has no fallback: it is named after the
 // node.
 func node(n *topo.Node, name schema.Entry) []schema.Entry {
@@ -19,12 +26,12 @@ func node(n *topo.Node, name schema.Entry) []schema.Entry {
 		schema.Need("locator", locator().Into(&n.Locator)),
 		schema.Need("interface", link().Into(&n.Interface)),
 		schema.Optional("pin", "", pin().Into(&n.Pin)),
-		schema.Optional("domain", "", domain().List(&n.Domain, maxDomain)),
+		schema.Need("domain", domain().ListOr(anyDomain, &n.Domain, maxDomain)),
 	}
 }
 
 func signalKeys(n *topo.Node) schema.Entry {
-	return schema.Optional("signal_keys", "", keyFile().Into(&n.KeyFile))
+	return schema.Need("signal_keys", keyFile().Into(&n.KeyFile))
 }
 
 func flowTable(f *topo.FlowTable, entries string, age schema.Kind[time.Duration], more ...schema.Entry) []schema.Entry {

@@ -63,7 +63,7 @@ func TestRefusesTooMany(t *testing.T) {
 
 	lb.Services = lb.Services[:2]
 	web.Servers = manyServers(MaxServers + 1)
-	wantRefusal(t, MarshalLB(lb), "services[0].servers: has 4097 elements; want a list of 1 to 4096 mappings")
+	wantRefusal(t, MarshalLB(lb), "services[0].servers: has 4097 elements; want a list of 0 to 4096 mappings")
 	web.Servers, web.Version = manyServers(1), maxHistory+1
 	for v := maxHistory; v >= 0; v-- {
 		web.History = append(web.History, topo.Version{Version: v, Servers: manyServers(1)})

@@ -22,10 +22,15 @@ func rowLists() []rowList {
 	condition := func(word, key string) string {
 		return `("` + word + `": \{ "properties": \{ "` + key + `": \{ "enum": )[^}]*( \})`
 	}
+	otherwise := func(key string) string {
+		return `("if": \{ "properties": \{ "dispatch": \{ "enum": )[^}]*( \} \} \},\s+"else": \{ "properties": \{ "` + key + `")`
+	}
 	return []rowList{
 		{lb, described("dispatch"), meanings(topo.Dispatches(), topo.Dispatch.String, func(d topo.Dispatch) string { return d.Row().Meaning })},
 		{lb, enumerated("dispatch"), schemaEnum(modes)},
-		{lb, condition("if", "dispatch"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Offers)))},
+		{lb, otherwise("select"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Offers)))},
+		{lb, otherwise("fragments"), schemaEnum(split(without(topo.Dispatches(), topo.Dispatch.Tracks)))},
+		{lb, otherwise("recovery"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Keeps)))},
 		{agent, described("acceptance"), meanings(topo.Acceptances(), topo.Acceptance.Pattern, func(a topo.Acceptance) string { return a.Row().Meaning })},
 		{agent, `("acceptance": \{[^}]*"pattern": "\^\()[^"]*(\)\$")`, strings.ReplaceAll(strings.Join(policies, "|"), ":C", ":(0|[1-9][0-9]{0,4})")},
 		{agent, condition("then", "acceptance"), schemaEnum(split(with(topo.Acceptances(), topo.Acceptance.Adapts)))},
@@ -86,14 +91,6 @@ func TestRowsExplained(t *testing.T) {
 	}
 	for _, m := range topo.Measures() {
 		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("- **`%s`**", m))
-	}
-}
-
-// TestOneCondition: lb.schema.json has one condition for modes that offer and that signal.
-func TestOneCondition(t *testing.T) {
-	offers, signals := with(topo.Dispatches(), topo.Dispatch.Offers), with(topo.Dispatches(), topo.Dispatch.Signals)
-	if offers != signals {
-		t.Errorf("modes that offer: %s; modes that signal: %s", offers, signals)
 	}
 }
 

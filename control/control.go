@@ -17,9 +17,22 @@ import (
 
 // Plane is the data plane under control.
 type Plane interface {
+	Follower
+	Suspicious
+	Checker
 	SetNextHops(topo.NextHops) error
 	SweepTurn() (dataplane.Swept, error)
 	Unresolved() (netip.Addr, error)
+}
+
+// Follower gives the link's address and MTU of now to the programs.
+type Follower interface {
+	Follow() (changed string, err error)
+}
+
+// Suspicious reports the senders of signals without a valid tag.
+type Suspicious interface {
+	Suspects() ([]dataplane.Suspect, error)
 }
 
 // NextHops is the source of next hops.
@@ -60,26 +73,28 @@ type Reporter interface {
 const (
 	sweepEvery   = time.Second
 	refreshEvery = 15 * time.Second
-	reportEvery  = time.Millisecond
 
 	resolveWithin = time.Second // Start waits so long for neighbours to answer
 )
 
 // Controller keeps one data plane.
 type Controller struct {
-	plane   Plane
-	hops    NextHops
-	clock   Clock
-	log     *slog.Logger
-	targets atomic.Pointer[[]netip.Addr] // their next hops must always be known
-	asked   chan netip.Addr              // packets had no next hop for them
-	flows   atomic.Uint64
+	plane    Plane
+	hops     NextHops
+	clock    Clock
+	log      *slog.Logger
+	targets  atomic.Pointer[[]netip.Addr] // their next hops must always be known
+	asked    chan netip.Addr              // packets had no next hop for them
+	flows    atomic.Uint64
+	lacking  lacking
+	suspects map[netip.Prefix]uint64 // packets of each, when it was last logged
+	problems problems
 }
 
 // New makes the controller of a plane that must always know the next hops of
 // targets.
 func New(plane Plane, hops NextHops, targets []netip.Addr, clock Clock, log *slog.Logger) *Controller {
-	c := &Controller{plane: plane, hops: hops, clock: clock, log: log, asked: make(chan netip.Addr)}
+	c := &Controller{plane: plane, hops: hops, clock: clock, log: log, asked: make(chan netip.Addr), lacking: lacking{asked: map[string]string{}}}
 	c.targets.Store(&targets)
 	return c
 }
@@ -125,9 +140,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. An error after Start does not stop the packets, so
-// it is logged and Run goes on.
-func (c *Controller) Run(ctx context.Context) {
+// Run works until ctx ends or the link is gone. Any other error after Start does not stop the
+// packets, so it is logged and Run goes on.
+func (c *Controller) Run(ctx context.Context) error {
 	sweep, stopSweep := c.clock.Tick(sweepEvery)
 	defer stopSweep()
 	refresh, stopRefresh := c.clock.Tick(refreshEvery)
@@ -136,15 +151,20 @@ func (c *Controller) Run(ctx context.Context) {
 		var err error
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-c.hops.Changes():
 			_, err = c.update()
+			err = errors.Join(c.follow(), err)
 		case addr := <-c.asked:
-			err = c.hops.Resolve(addr)
+			c.resolve(addr)
 		case <-refresh:
-			err = c.hops.Refresh(*c.targets.Load())
+			err = c.reread()
 		case <-sweep:
-			err = c.sweep()
+			err = errors.Join(c.follow(), c.check(), c.sweep())
+			c.retry()
+		}
+		if errors.Is(err, dataplane.ErrLinkGone) {
+			return err
 		}
 		if err != nil {
 			c.log.Error("upkeep of the data plane", "error", err)
@@ -174,12 +194,44 @@ func (c *Controller) update() (missing int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read next hops: %w", err)
 	}
-	for _, t := range *c.targets.Load() {
-		if _, ok := hops.Lookup(t); !ok {
-			missing++
+	return missing + c.lacks(hops), c.plane.SetNextHops(hops)
+}
+
+// reread resolves the targets again, and reads all next hops whether a change was signalled
+// or not.
+func (c *Controller) reread() error {
+	refreshed := c.hops.Refresh(*c.targets.Load())
+	_, err := c.update()
+	c.forget()
+	return errors.Join(refreshed, err, c.suspect())
+}
+
+// suspect logs the senders that have sent more signals without a valid tag since the last
+// look.
+func (c *Controller) suspect() error {
+	found, err := c.plane.Suspects()
+	if err != nil {
+		return err
+	}
+	now := map[netip.Prefix]uint64{}
+	for _, s := range found {
+		if now[s.Sender] = s.Packets; c.suspects[s.Sender] != s.Packets {
+			c.log.Warn("signals without a valid tag: has the sender another key file?", "sender", s.Sender, "packets", s.Packets)
 		}
 	}
-	return missing, c.plane.SetNextHops(hops)
+	c.suspects = now
+	return nil
+}
+
+// follow logs a change of the link, with which the kernel may have forgotten neighbours, or of
+// the namespaces behind it.
+func (c *Controller) follow() error {
+	changed, err := c.plane.Follow()
+	if changed != "" {
+		c.log.Warn("a change is followed", "change", changed)
+		c.refresh()
+	}
+	return err
 }
 
 func (c *Controller) sweep() error {
@@ -188,27 +240,8 @@ func (c *Controller) sweep() error {
 		return err
 	}
 	c.flows.Store(swept.Kept)
-	return nil
-}
-
-// Reports copies each page to the data plane every millisecond, so that an offer
-// meets a fresh report, until ctx ends. The keys are the services' numbers.
-func Reports(ctx context.Context, clock Clock, pages map[int]Page, to Reporter) error {
-	ticks, stop := clock.Tick(reportEvery)
-	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks:
-		}
-		var errs []error
-		for service, page := range pages {
-			busy, written := page.Read()
-			errs = append(errs, to.Report(service, busy, written))
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+	if swept.Recounted > 0 {
+		c.log.Warn("counts of requests in progress were wrong, and are right again", "loads", swept.Recounted)
 	}
+	return nil
 }

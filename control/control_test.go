@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -35,6 +36,9 @@ type bench struct {
 	refreshed int
 	targets   []netip.Addr // of the last refresh
 	sweeps    []time.Time
+	suspects  []dataplane.Suspect
+	change    string // of the link, not followed yet
+	problems  []string
 
 	changes chan struct{}
 	lost    chan netip.Addr
@@ -90,6 +94,26 @@ func (b *bench) SweepTurn() (dataplane.Swept, error) {
 	defer b.mu.Unlock()
 	b.sweeps = append(b.sweeps, time.Now())
 	return dataplane.Swept{Kept: uint64(len(b.sweeps))}, b.fails["SweepTurn"]
+}
+
+func (b *bench) Follow() (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change := b.change
+	b.change = ""
+	return change, b.fails["Follow"]
+}
+
+func (b *bench) Suspects() ([]dataplane.Suspect, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.suspects), b.fails["Suspects"]
+}
+
+func (b *bench) Problems() ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.problems), b.fails["Problems"]
 }
 
 func (b *bench) Unresolved() (netip.Addr, error) {
@@ -272,7 +296,7 @@ func TestRunSweepsAndRefreshes(t *testing.T) {
 func TestRunOutlivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench()
-		for _, method := range []string{"Read", "SetNextHops", "SweepTurn", "Resolve", "Refresh"} {
+		for _, method := range []string{"Read", "SetNextHops", "SweepTurn", "Resolve", "Refresh", "Follow", "Problems"} {
 			b.fails[method] = errors.New(method + " is broken")
 		}
 		stop := running(t, b, c)
@@ -284,7 +308,7 @@ func TestRunOutlivesErrors(t *testing.T) {
 		if len(b.sweeps) != 20 || len(b.resolved) != 1 || b.refreshed != 1 {
 			t.Errorf("%d sweeps, %v resolved, %d refreshes", len(b.sweeps), b.resolved, b.refreshed)
 		}
-		for _, method := range []string{"Read", "SweepTurn", "Resolve", "Refresh"} {
+		for _, method := range []string{"Read", "SweepTurn", "Resolve", "Refresh", "Follow", "Problems"} {
 			if !strings.Contains(b.logged(), method+" is broken") {
 				t.Errorf("an error of %s is not logged", method)
 			}
@@ -293,6 +317,80 @@ func TestRunOutlivesErrors(t *testing.T) {
 			t.Errorf("a failed sweep reports %d flows", c.Flows())
 		}
 	})
+}
+
+// TestRunFollowsLink: a change is followed within a second, and logged once; a link that is gone
+// ends the upkeep, and so the daemon.
+func TestRunFollowsLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(t.Context()) }()
+		b.with(func() { b.change = "MTU 1500 is now 1400" })
+		time.Sleep(3*sweepEvery + time.Millisecond)
+		if n := strings.Count(b.logged(), `msg="a change is followed" change="MTU 1500 is now 1400"`); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, b.logged())
+		}
+		b.with(func() { b.fails["Follow"] = fmt.Errorf("eth0: %w", dataplane.ErrLinkGone) })
+		time.Sleep(sweepEvery)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, dataplane.ErrLinkGone) {
+				t.Errorf("upkeep ended with %v", err)
+			}
+		default:
+			t.Fatal("upkeep goes on without its link")
+		}
+	})
+}
+
+// TestRunRetries: a target without a next hop is asked for each second until it has one.
+func TestRunRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		defer running(t, b, c)()
+		b.learn(other) // the target's is still missing
+		time.Sleep(3*sweepEvery + time.Millisecond)
+		synctest.Wait()
+		if want := []netip.Addr{server, server, server}; !slices.Equal(b.resolved, want) {
+			t.Errorf("asked for %v, want %v", b.resolved, want)
+		}
+		b.learn(server)
+		time.Sleep(3 * sweepEvery)
+		synctest.Wait()
+		if len(b.resolved) != 3 {
+			t.Errorf("asked for %v after it was known", b.resolved)
+		}
+	})
+}
+
+// TestRunChecks: a problem is logged when it comes and when it goes, and listed meanwhile.
+func TestRunChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		defer running(t, b, c)()
+		const problem = "eth0 has another program before ours"
+		b.with(func() { b.problems = []string{problem} })
+		time.Sleep(3*sweepEvery + time.Millisecond)
+		synctest.Wait()
+		if n := strings.Count(b.logged(), "level=ERROR"); n != 1 || !slices.Equal(c.Problems(), []string{problem}) {
+			t.Errorf("%d errors, problems %q:\n%s", n, c.Problems(), b.logged())
+		}
+		b.with(func() { b.problems = nil })
+		time.Sleep(2 * sweepEvery)
+		synctest.Wait()
+		if n := strings.Count(b.logged(), "meet the programs again"); n != 1 || len(c.Problems()) > 0 {
+			t.Errorf("%d ends, problems %q:\n%s", n, c.Problems(), b.logged())
+		}
+	})
+}
+
+// with changes the bench beside its controller.
+func (b *bench) with(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }
 
 // TestListenEndsWithAnAddressInHand: the bubble would not end if Listen waited

@@ -41,7 +41,7 @@ func TestReportsCopyEveryPage(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+time.Microsecond)
 		defer cancel()
-		if err := Reports(ctx, bubble{}, map[int]Page{0: &counting{}, 3: &counting{busy: 1000}}, r); err != nil {
+		if err := Reports(ctx, bubble{}, NewPages(map[int]Page{0: &counting{}, 3: &counting{busy: 1000}}), r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.last) != 2 || r.last[0] != 100 || r.last[3] != 1100 {
@@ -54,8 +54,48 @@ func TestReportsCopyEveryPage(t *testing.T) {
 func TestReportsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reporter{last: map[int]uint32{}, fail: errors.New("map gone")}
-		if err := Reports(t.Context(), bubble{}, map[int]Page{0: &counting{}}, r); !errors.Is(err, r.fail) {
+		if err := Reports(t.Context(), bubble{}, NewPages(map[int]Page{0: &counting{}}), r); !errors.Is(err, r.fail) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestReportsOfOtherPages: the pages change while they are copied; without any the copying
+// pauses, and it goes on with the next.
+func TestReportsOfOtherPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &reporter{last: map[int]uint32{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		pages := NewPages(nil)
+		done := make(chan error, 1)
+		go func() { done <- Reports(ctx, bubble{}, pages, r) }()
+		change := func(to map[int]Page) {
+			if err := pages.Change(to, func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10*reportEvery + reportEvery/2)
+			synctest.Wait()
+		}
+		first, second := &counting{}, &counting{}
+		change(map[int]Page{1: first})
+		if r.last[1] != 10 {
+			t.Errorf("after the first page came: %v", r.last)
+		}
+		change(nil)
+		change(map[int]Page{2: second})
+		if first.busy != 10 || r.last[2] != 10 {
+			t.Errorf("after the second: %v, the first was read %d times", r.last, first.busy)
+		}
+		refused := errors.New("refused")
+		if err := pages.Change(nil, func() error { return refused }); !errors.Is(err, refused) {
+			t.Errorf("a change that fails: %v", err)
+		}
+		if _, kept := pages.Of(2); !kept {
+			t.Error("a change that failed took the pages")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"proffer/api"
 	"proffer/control"
 	"proffer/dataplane"
+	"proffer/plan"
 	"proffer/topo"
 )
 
@@ -19,15 +22,18 @@ type AgentPlane interface {
 	control.Reporter
 	Load(service int) (dataplane.Load, error)
 	SetKeys([]topo.SignalKey) error
+	Offer([]topo.Offering) ([]plan.Step, error)
 }
 
 // agent is the role of a server's agent.
 type agent struct {
-	path  string
-	cfg   *topo.Agent
-	plane AgentPlane
-	pages map[int]control.Page // by the number of the service
-	clock Clock
+	path   string
+	now    atomic.Pointer[topo.Agent]
+	mu     sync.Mutex // held while services change in the plane and in now, and while both are read
+	plane  AgentPlane
+	host   *Host
+	pages  *control.Pages
+	closer func() // of the pages
 }
 
 // Agent runs the agent that the file at path describes, until ctx ends.
@@ -41,61 +47,76 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	pages := map[int]control.Page{}
-	closePages, err := openPages(cfg, host, pages)
-	defer closePages()
+	r := &agent{path: path, host: host}
+	r.now.Store(cfg)
+	pages, closePages, err := openPages(cfg, host)
+	r.closer = closePages
+	defer func() { r.closer() }()
 	if err != nil {
 		return err
 	}
-	plane, err := host.Agent(cfg)
-	if err != nil {
+	r.pages = control.NewPages(pages)
+	if r.plane, err = host.Agent(cfg); err != nil {
 		return err
 	}
-	r := &agent{path: path, cfg: cfg, plane: plane, pages: pages, clock: host.Clock}
-	d := daemon{role: r, name: "agent", node: cfg.Node, plane: plane, host: host, hangups: hangups}
-	if len(pages) > 0 {
-		d.reports = func(ctx context.Context) error { return control.Reports(ctx, host.Clock, pages, plane) }
-	}
+	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return control.Reports(ctx, host.Clock, r.pages, r.plane) })
 	return d.run(ctx)
+}
+
+// localVIPs are the VIPs with sockets in the agent's own network namespace.
+func (r *agent) localVIPs() (vips []netip.Addr) {
+	for _, s := range r.now.Load().Services {
+		if s.Owner == topo.Socket && !slices.Contains(vips, s.VIP.Addr) {
+			vips = append(vips, s.VIP.Addr)
+		}
+	}
+	return vips
 }
 
 // openPages opens the load page of every service that reads one. The caller closes the
 // returned pages even after an error.
-func openPages(cfg *topo.Agent, host *Host, pages map[int]control.Page) (closeAll func(), err error) {
+func openPages(cfg *topo.Agent, host *Host) (pages map[int]control.Page, closeAll func(), err error) {
 	var open []Page
+	pages = map[int]control.Page{}
 	closeAll = func() {
 		for _, page := range open {
 			page.Close() // only read: nothing can be lost
 		}
 	}
-	for i, s := range cfg.Services {
+	for i := range cfg.Services {
+		s := &cfg.Services[i]
 		if !s.Measure.Page() {
 			continue
 		}
-		page, err := host.Page(s.Page)
+		page, err := host.Page(s)
 		if err != nil {
-			return closeAll, err
+			return pages, closeAll, err
 		}
 		open, pages[i] = append(open, page), page
 	}
-	return closeAll, nil
+	return pages, closeAll, nil
 }
 
-func (r *agent) ready() []any { return []any{"services", len(r.cfg.Services)} }
+func (r *agent) ready() []any { return []any{"services", len(r.now.Load().Services)} }
 
 func (r *agent) describe(s *api.Status) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var errs []error
-	for i, o := range r.cfg.Services {
+	for i, o := range r.now.Load().Services {
 		l, err := r.plane.Load(i)
 		errs = append(errs, err)
 		load := &api.LoadStatus{Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
-		if page, ok := r.pages[i]; ok {
+		if page, ok := r.pages.Of(i); ok {
 			load.PageBusy, load.PageAge = r.pageStatus(page)
 		}
 		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Measure)
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
 	}
-	return errors.Join(errs...)
+	var err error
+	s.BadTags, err = named(r.plane, nil)
+	return errors.Join(append(errs, err)...)
 }
 
 // pageStatus returns a page's busy count, and for how many seconds it has not been
@@ -104,22 +125,58 @@ func (r *agent) pageStatus(page control.Page) (*uint32, *float64) {
 	busy, written := page.Read()
 	age := -1.0
 	if written > 0 {
-		age = (r.clock.Now() - written).Abs().Seconds()
+		age = (r.host.Clock.Now() - written).Abs().Seconds()
 	}
 	return &busy, &age
 }
 
-// reload reads the signal keys again; the services stay.
+// drain passes every offer on that another server can take.
+func (r *agent) drain() error {
+	services := slices.Clone(r.now.Load().Services)
+	for i := range services {
+		services[i].Acceptance, services[i].Threshold = topo.Static, 0
+	}
+	_, err := r.plane.Offer(services)
+	return err
+}
+
+// reload reads the file again and goes over to its services, pages and signal keys.
 func (r *agent) reload() ([]netip.Addr, error) {
 	next, err := readAgent(r.path)
 	if err != nil {
 		return nil, err
 	}
-	if err := sameNode(&r.cfg.Node, &next.Node, r.cfg.Flows, next.Flows); err != nil {
+	now := r.now.Load()
+	if err := sameNode(&now.Node, &next.Node, now.Flows, next.Flows); err != nil {
 		return nil, err
 	}
-	if !slices.Equal(next.Services, r.cfg.Services) {
-		return nil, fixed("services")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pages, closePages, err := openPages(next, r.host)
+	if err == nil {
+		err = r.pages.Change(pages, func() error { return r.offer(next.Services) })
 	}
+	if err != nil {
+		closePages()
+		return nil, err
+	}
+	r.closer()
+	r.closer = closePages
+	r.now.Store(next)
 	return nil, r.plane.SetKeys(next.Keys)
+}
+
+// offer gives the plane its services and logs the way.
+func (r *agent) offer(services []topo.Offering) error {
+	steps, err := r.plane.Offer(services)
+	if err != nil {
+		return err
+	}
+	count := map[plan.Verb]int{}
+	for _, step := range steps {
+		count[step.Verb]++
+		r.host.Log.Debug("reload", "step", step.String())
+	}
+	r.host.Log.Info("reload", "added", count[plan.AddOffering], "kept", count[plan.KeepOffering], "removed", count[plan.RemoveOffering])
+	return nil
 }

@@ -6,6 +6,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,28 +27,41 @@ type Plane interface {
 	control.Plane
 	Attachment
 	Describer
+	Advice() []string // facts about the link that cost speed or packets
 	Counters() ([]dataplane.Counter, error)
 }
 
-// Attachment attaches a plane to its link and detaches it.
+// Attachment attaches a plane to its link and detaches it. Close leaves pinned programs
+// attached.
 type Attachment interface {
 	Attach() error
+	Detach() error
 	Close() error
 }
 
 // Describer describes how a plane is attached.
 type Describer interface {
-	Mode() string     // of XDP: native or generic
-	Adopted() bool    // took over an earlier daemon's state
-	Unpinned() string // why flows end with this process; empty: they do not
+	Mode() string  // of XDP: native or generic
+	Adopted() bool // took over an earlier daemon's state
+	Lasting
+}
+
+// Lasting describes the flows that outlive daemons.
+type Lasting interface {
+	Unpinned() string  // why flows end with this process; empty: they do not
+	Forgotten() string // flows of an earlier daemon that are lost; empty: none
 }
 
 // role holds the differences between an LB and an agent.
 type role interface {
+	drainer
 	ready() []any // more for the log when ready
 	describe(*api.Status) error
 	reload() (targets []netip.Addr, err error)
 }
+
+// drainer has a plane take only those new flows that no other node can take.
+type drainer interface{ drain() error }
 
 // daemon runs one loaded plane.
 type daemon struct {
@@ -56,24 +70,27 @@ type daemon struct {
 	node    topo.Node
 	plane   Plane
 	host    *Host
-	targets []netip.Addr                // their next hops must always be known
-	reports func(context.Context) error // copies load pages until the context ends; or nil
+	targets []netip.Addr                  // their next hops must always be known
+	before  func() error                  // before the plane is attached; or nil
+	tasks   []func(context.Context) error // of the role, until the context ends
 	hangups <-chan os.Signal
 	upkeep  *control.Controller
+	vips    func() []netip.Addr // to be addresses of this host; nil: none
+	answers bool                // this host's packets leave through the plane
+
+	attached bool
 
 	reloaded, refused atomic.Uint64
 }
 
-// run attaches the plane, serves until ctx ends or the socket fails, and detaches
-// the plane in any case. No goroutine outlives it.
+// run attaches the plane and serves until ctx ends or the socket fails. No goroutine
+// outlives it.
 func (d *daemon) run(ctx context.Context) (err error) {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	defer func() {
-		if closeErr := d.plane.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("detach: %w", closeErr)
-		}
-		d.host.Log.Info("detached", "role", d.name)
+		d.notify(isEnding)
+		err = d.leave(err)
 	}()
 	socket, err := api.Listen(d.node.Control)
 	if err != nil {
@@ -89,11 +106,35 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	if err := d.attach(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	d.attached = true
 	d.announce()
-	ctx, cancel := context.WithCancel(ctx)
+	d.notify(isReady)
+	ctx, cancel := d.drained(ctx)
 	defer cancel()
 	listening.Go(func() { d.upkeep.Listen(ctx) })
 	return d.serve(ctx, socket)
+}
+
+// leave is the end after err, or nil. Programs that never were attached, or that shall go on,
+// stay as they are.
+func (d *daemon) leave(err error) error {
+	log, goOn := d.host.Log, d.plane.Unpinned() == "" && !d.host.Detach && !errors.Is(err, dataplane.ErrLinkGone)
+	var left error
+	if d.attached && !goOn {
+		left = d.plane.Detach()
+	}
+	if left = errors.Join(left, d.plane.Close()); err == nil && left != nil {
+		err = fmt.Errorf("detach: %w", left)
+	}
+	switch {
+	case !d.attached:
+		log.Info("ended before it was attached", "role", d.name)
+	case goOn:
+		log.Info("ended; the programs go on, and the next daemon takes them over: `proffer detach` removes them", "role", d.name)
+	default:
+		log.Info("detached", "role", d.name)
+	}
+	return err
 }
 
 // attach copies the next hops before the first packet comes. If ctx has ended
@@ -101,6 +142,11 @@ func (d *daemon) run(ctx context.Context) (err error) {
 func (d *daemon) attach(ctx context.Context) error {
 	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
 		return err
+	}
+	if d.before != nil {
+		if err := d.before(); err != nil {
+			return err
+		}
 	}
 	return d.plane.Attach()
 }
@@ -111,11 +157,33 @@ func (d *daemon) announce() {
 	if why := d.plane.Unpinned(); why != "" {
 		log.Warn("flows will not outlive this process", "reason", why)
 	}
+	if lost := d.plane.Forgotten(); lost != "" {
+		log.Warn("the earlier daemon's flows are forgotten; open connections are recovered where servers know them", "lost", lost)
+	}
 	if len(d.node.Keys) == 0 {
 		log.Warn("signals are not authenticated: `proffer help keys` explains how to change that")
 	}
+	for _, a := range d.plane.Advice() {
+		log.Warn("the link costs speed or packets", "advice", a)
+	}
+	for _, a := range d.advice() {
+		log.Warn("a setting of this host loses packets", "advice", a)
+	}
 	log.Info("ready", append([]any{"role", d.name, "node", d.node.Name, "interface", d.node.Interface,
 		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)
+}
+
+// advice is about the settings of the host now.
+func (d *daemon) advice() []string {
+	var vips []netip.Addr
+	if d.vips != nil {
+		vips = d.vips()
+	}
+	list, err := d.host.Advice(d.node.Interface, vips, d.answers)
+	if err != nil {
+		list = append(list, fmt.Sprintf("the settings of %s cannot be checked: %v", d.node.Interface, err))
+	}
+	return list
 }
 
 // serve runs the daemon's goroutines while packets flow, until ctx ends or one of them
@@ -123,16 +191,13 @@ func (d *daemon) announce() {
 func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
-	group.Go(func() error {
-		d.upkeep.Run(ctx)
-		return nil
-	})
+	group.Go(func() error { return d.upkeep.Run(ctx) })
 	group.Go(func() error {
 		d.reloads(ctx)
 		return nil
 	})
-	if d.reports != nil {
-		group.Go(func() error { return d.reports(ctx) })
+	for _, task := range d.tasks {
+		group.Go(func() error { return task(ctx) })
 	}
 	return group.Wait()
 }
@@ -146,18 +211,24 @@ func (d *daemon) reloads(ctx context.Context) {
 			return
 		case <-d.hangups:
 		}
-		targets, err := d.reload()
-		if err != nil {
-			d.refused.Add(1)
-			d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
-			continue
-		}
-		if targets != nil {
-			d.upkeep.SetTargets(targets)
-		}
-		d.reloaded.Add(1)
-		d.host.Log.Info("configuration reloaded")
+		d.notify(isReloading(d.host.Clock.Now()))
+		d.reloadOnce()
+		d.notify(isReady)
 	}
+}
+
+func (d *daemon) reloadOnce() {
+	targets, err := d.reload()
+	if err != nil {
+		d.refused.Add(1)
+		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
+		return
+	}
+	if targets != nil {
+		d.upkeep.SetTargets(targets)
+	}
+	d.reloaded.Add(1)
+	d.host.Log.Info("configuration reloaded")
 }
 
 // status describes the daemon now.
@@ -173,8 +244,11 @@ func (d *daemon) status() (api.Status, error) {
 		Reloads:   d.reloaded.Load(),
 		Refused:   d.refused.Load(),
 		Flows:     d.upkeep.Flows(),
+		NoNextHop: d.upkeep.Lacking(),
+		Problems:  d.upkeep.Problems(),
 		Counters:  map[string]uint64{},
 	}
+	s.Advice = append(d.plane.Advice(), d.advice()...)
 	counters, err := d.plane.Counters()
 	if err != nil {
 		return s, err

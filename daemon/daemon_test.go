@@ -9,12 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"proffer/api"
+	"proffer/dataplane"
 	"proffer/topo"
 )
 
-const lbFile = `node: {locator: 5f00:0:1:1::/64, interface: eth9}
+const lbFile = `node: {locator: 5f00:0:1:1::/64, interface: eth9, domain: any}
+signal_keys: none
 control: %s
+state: STATE
 candidate_key: 000102030405060708090a0b0c0d0e0f
 services:
   - name: web
@@ -24,7 +29,8 @@ services:
     servers: [{name: s1, locator: 5f00:0:2:1::/64}, {name: s2, locator: 5f00:0:2:2::/64}]
 `
 
-const agentFile = `node: {name: s1, locator: 5f00:0:2:1::/64, interface: eth9}
+const agentFile = `node: {name: s1, locator: 5f00:0:2:1::/64, interface: eth9, domain: any}
+signal_keys: none
 control: %s
 services:
   - {name: web, vip: 2001:db8:f::1, port: 80, acceptance: static:4}
@@ -38,7 +44,7 @@ var daemons = []struct {
 }{{LB, lbFile}, {Agent, agentFile}}
 
 // TestOrder: the socket is taken before the link is watched, next hops are there
-// before the first packet, and the plane is detached when all else has ended.
+// before the first packet, and the plane is closed, not detached, when all else has ended.
 func TestOrder(t *testing.T) {
 	m := newMachine(t, lbFile)
 	p := m.start(LB)
@@ -47,15 +53,48 @@ func TestOrder(t *testing.T) {
 	}
 	p.end()
 	m.wantEvents("preflight", "load", "watch eth9 (socket)", "refresh (socket)", "next hops (socket)", "attach (socket)", "unwatch", "close")
-	m.logs("msg=detached role=lb")
+	m.logs("the programs go on, and the next daemon takes them over: `proffer detach` removes them\" role=lb")
+}
+
+// TestDetachesAtEnd: the plane is detached before it is closed where that is asked for, where
+// nothing is pinned, so that no other daemon would find it, and where the link is gone.
+func TestDetachesAtEnd(t *testing.T) {
+	for name, set := range map[string]func(*machine){
+		"asked for":    func(m *machine) { m.detach = true },
+		"not pinned":   func(m *machine) { m.unpinned = "no bpffs" },
+		"link deleted": func(m *machine) { m.fails["follow"] = dataplane.ErrLinkGone },
+	} {
+		for _, d := range daemons {
+			m := newMachine(t, d.file)
+			set(m)
+			p := m.running(d.run)
+			if name == "link deleted" {
+				m.clock.tick(t, time.Second)
+			} else {
+				p.stop()
+			}
+			if err := p.wait(); (err != nil) != (name == "link deleted") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if events := m.happened(); !slices.Equal(events[len(events)-2:], []string{"detach", "close"}) {
+				t.Errorf("%s: it ended with %q", name, events)
+			}
+			m.logs("msg=detached")
+		}
+	}
 }
 
 // TestWarnings: the warnings that an operator should see.
 func TestWarnings(t *testing.T) {
 	m := newMachine(t, lbFile)
+	m.unpinned, m.advised = "no bpffs", []string{"XDP runs in the stack: the driver has none"}
 	p := m.start(LB)
 	m.logs(`msg="flows will not outlive this process" reason="no bpffs"`)
 	m.logs("signals are not authenticated: `proffer help keys`")
+	m.logs(`level=WARN msg="the link costs speed or packets" advice="XDP runs in the stack: the driver has none"`)
+	if got := m.status().Advice; !slices.Equal(got, m.advised) {
+		t.Errorf("status has the advice %q", got)
+	}
 	p.end()
 }
 
@@ -152,7 +191,7 @@ func TestUpkeep(t *testing.T) {
 	}
 	m.clock.tick(t, 15*time.Second)
 	m.clock.tick(t, time.Second) // the refresh has ended
-	if events := m.happened(); !slices.Equal(events[before:], []string{"refresh (socket)"}) {
+	if events := m.happened(); !slices.Equal(events[before:], []string{"refresh (socket)", "next hops (socket)"}) {
 		t.Errorf("upkeep did %q", events[before:])
 	}
 	select {
@@ -192,5 +231,79 @@ func TestDetachFails(t *testing.T) {
 	p.stop()
 	if err := p.wait(); !errors.Is(err, want) || !strings.HasPrefix(err.Error(), "detach: ") {
 		t.Errorf("it ended with: %v", err)
+	}
+}
+
+// TestLinkGone: if its link is deleted, a daemon ends with an error, so that its supervisor
+// starts it again.
+func TestLinkGone(t *testing.T) {
+	m := newMachine(t, lbFile)
+	p := m.running(LB)
+	m.mu.Lock()
+	m.fails["follow"] = dataplane.ErrLinkGone
+	m.mu.Unlock()
+	m.clock.tick(t, time.Second)
+	if err := p.wait(); !errors.Is(err, dataplane.ErrLinkGone) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestForgotten: the flows that a start loses are logged.
+func TestForgotten(t *testing.T) {
+	m := newMachine(t, lbFile)
+	m.forgotten = "7 flows: the entries are of layout-1"
+	p := m.start(LB)
+	m.logs(`lost="7 flows: the entries are of layout-1"`)
+	p.end()
+}
+
+// TestDrain: a daemon that is to drain goes on until its table of flows is empty, its time is
+// over or another signal comes; an agent passes on all that it can, and then all is detached.
+func TestDrain(t *testing.T) {
+	for name, end := range map[string]func(*machine){
+		"empty":  func(m *machine) { m.clock.tick(t, drainLook) },
+		"late":   func(m *machine) { m.clock.tick(t, 90*time.Second) },
+		"signal": func(m *machine) { signalSelf(t) },
+	} {
+		for _, d := range daemons {
+			m := newMachine(t, d.file)
+			m.detach, m.drain = true, 90*time.Second
+			p := m.running(d.run)
+			if name != "empty" {
+				m.clock.tick(t, time.Second)
+				m.clock.tick(t, time.Second) // the first sweep has ended: there are flows
+			}
+			p.stop()
+			m.logs("draining")
+			if d.file == agentFile {
+				m.awaits("offer (socket)")
+				m.mu.Lock()
+				for _, o := range m.offered {
+					if o.Acceptance != topo.Static || o.Threshold != 0 {
+						t.Errorf("draining, it offers %+v", o)
+					}
+				}
+				m.mu.Unlock()
+			}
+			if name != "empty" {
+				m.clock.tick(t, drainLook)
+				m.status() // it goes on
+			}
+			end(m)
+			if err := p.wait(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if events := m.happened(); !slices.Equal(events[len(events)-2:], []string{"detach", "close"}) {
+				t.Errorf("%s: it ended with %q", name, events)
+			}
+		}
+	}
+}
+
+// signalSelf is a second SIGTERM for the daemons of this process.
+func signalSelf(t *testing.T) {
+	t.Helper()
+	if err := unix.Kill(os.Getpid(), unix.SIGTERM); err != nil {
+		t.Error(err)
 	}
 }

@@ -61,16 +61,34 @@ func (c *clock) Now() time.Duration {
 // plane is both kinds of data plane.
 type plane struct{ *machine }
 
-func (p plane) Attach() error { return p.happens("attach") }
+func (p plane) Attach() error     { return p.happens("attach") }
+func (p plane) Forgotten() string { return p.forgotten }
+func (p plane) Detach() error     { return p.happens("detach") }
 
 func (p plane) Close() error {
 	close(p.lost)
 	return p.happens("close")
 }
 
+func (p plane) Suspects() ([]dataplane.Suspect, error) {
+	return []dataplane.Suspect{
+		{Sender: netip.MustParsePrefix("5f00:0:2:2::/64"), Packets: 3},
+		{Sender: netip.MustParsePrefix("5f00:0:9:9::/64"), Packets: 1},
+	}, p.fails["suspects"]
+}
+
+func (p plane) Problems() ([]string, error) { return p.problems, nil }
+
+func (p plane) Follow() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "", p.fails["follow"]
+}
+
 func (p plane) Mode() string     { return "native" }
 func (p plane) Adopted() bool    { return true }
-func (p plane) Unpinned() string { return "no bpffs" }
+func (p plane) Advice() []string { return p.advised }
+func (p plane) Unpinned() string { return p.unpinned }
 
 func (p plane) Counters() ([]dataplane.Counter, error) {
 	p.mu.Lock()
@@ -118,6 +136,12 @@ func (p plane) Apply(*plan.Plan) error {
 func (p plane) Resolved() (ready, all int) { return 1, 2 }
 func (p plane) FlowTableBytes() uint64     { return 20 << 20 }
 
+func (p plane) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return map[topo.VIP][]bool{vips[0]: p.needed}, p.fails["needed"]
+}
+
 func (p plane) Load(service int) (dataplane.Load, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,6 +154,14 @@ func (p plane) SetKeys(keys []topo.SignalKey) error {
 	defer p.mu.Unlock()
 	p.keys = keys
 	return err
+}
+
+func (p plane) Offer(services []topo.Offering) ([]plan.Step, error) {
+	err := p.happens("offer")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offered = services
+	return plan.Offers(plan.Offered{}, services), err
 }
 
 func (p plane) Report(service int, busy uint32, _ time.Duration) error {
@@ -172,8 +204,10 @@ func (p *page) Close() error {
 }
 
 // weigher gives a service's two servers the weights 1 and, in seconds, the time.
-type weigher struct{}
+type weigher struct{ servers int }
 
 func (weigher) Observe(time.Duration, weights.Sample) {}
 
-func (weigher) Weights(now time.Duration) []float64 { return []float64{1, now.Seconds()} }
+func (w weigher) Weights(now time.Duration) []float64 {
+	return []float64{1, now.Seconds()}[:w.servers]
+}

@@ -11,17 +11,15 @@ import (
 )
 
 // readLB reads a load balancer's file and the key file that it names.
-func readLB(path string) (*topo.LB, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
+func readLB(path string) (cfg *topo.LB, text []byte, err error) {
+	if text, err = readFile(path); err != nil {
+		return nil, nil, err
 	}
-	cfg, err := config.ParseLB(path, data)
-	if err != nil {
-		return nil, err
+	if cfg, err = config.ParseLB(path, text); err != nil {
+		return nil, nil, err
 	}
 	cfg.Keys, err = signalKeys(cfg.KeyFile, config.ParseLBKeys)
-	return cfg, err
+	return cfg, text, err
 }
 
 // readAgent reads an agent's file and the key file that it names.
@@ -34,7 +32,9 @@ func readAgent(path string) (*topo.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Keys, err = signalKeys(cfg.KeyFile, config.ParseAgentKeys)
+	cfg.Keys, err = signalKeys(cfg.KeyFile, func(path string, data []byte) ([]topo.SignalKey, error) {
+		return config.ParseAgentKeys(path, data, cfg.Locator)
+	})
 	return cfg, err
 }
 
@@ -54,6 +54,13 @@ func signalKeys(path string, parse func(string, []byte) ([]topo.SignalKey, error
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read signal keys: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read signal keys: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		return nil, fmt.Errorf("signal keys %s: mode %04o gives every user of this host the keys: `chmod 600 %[1]s`", path, mode)
 	}
 	return parse(path, data)
 }

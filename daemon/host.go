@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"io"
+	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"proffer/dataplane"
 	agentplane "proffer/dataplane/agent"
 	lbplane "proffer/dataplane/lb"
+	"proffer/hostcheck"
 	"proffer/loadpage"
 	"proffer/nexthop"
 	"proffer/topo"
@@ -23,12 +27,21 @@ import (
 type Host struct {
 	Log       *slog.Logger
 	Clock     Clock
-	Preflight func() error // why no plane can be loaded here
+	Wall      func() time.Time // outlives the machine's restarts, and may jump
+	Preflight func() error     // why no plane can be loaded here
 	LB        func(*topo.LB) (LBPlane, error)
 	Agent     func(*topo.Agent) (AgentPlane, error)
 	NextHops  func(link string) (NextHops, error)
-	Page      func(path string) (Page, error)
+	Page      func(*topo.Offering) (Page, error)
 	Weigher   func(*topo.Service) weights.Weigher
+	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
+	Notify    func(state string) error                                             // to the service manager
+
+	// Detach has a daemon detach its programs at its end; else they go on, with their flows,
+	// and the next daemon takes them over.
+	Detach bool
+	// Drain is how long a daemon that is to end waits before for its flows to end.
+	Drain time.Duration
 }
 
 // Clock is the time of a daemon.
@@ -54,14 +67,29 @@ func Linux(log *slog.Logger) *Host {
 	return &Host{
 		Log:       log,
 		Clock:     kernelClock{},
+		Wall:      time.Now,
 		Preflight: dataplane.Preflight,
 		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
-		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link) },
-		Page:      func(path string) (Page, error) { return loadpage.OpenPage(path) },
-		Weigher:   control.Configured,
+		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
+		Page: func(o *topo.Offering) (Page, error) {
+			return loadpage.OpenPage(o.Page, loadpage.Access{Owner: o.PageOwner, Group: o.PageGroup, Mode: fs.FileMode(cmp.Or(o.PageMode, defaultPageMode))})
+		},
+		Weigher: control.Configured,
+		Notify:  notify,
+		Advice:  advice,
 	}
 }
+
+// advice names the settings of this host that lose packets: of the link, and the VIPs that
+// are to be its addresses.
+func advice(link string, vips []netip.Addr, answers bool) ([]string, error) {
+	of, err := hostcheck.Link(link, answers)
+	return append(hostcheck.VIPs(vips), of...), err
+}
+
+// defaultPageMode lets a page's owner and group write it.
+const defaultPageMode = 0o660
 
 type kernelClock struct{}
 

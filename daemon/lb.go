@@ -4,10 +4,12 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"proffer/api"
 	"proffer/control"
+	"proffer/history"
 	"proffer/plan"
 	"proffer/topo"
 )
@@ -18,6 +20,7 @@ type LBPlane interface {
 	Planner
 	Resolved() (ready, all int) // how many of the servers have a next hop
 	FlowTableBytes() uint64
+	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
 }
 
 // Planner goes from one configuration to another by a plan.
@@ -33,13 +36,17 @@ type lb struct {
 	now     atomic.Pointer[topo.LB]
 	plane   LBPlane
 	host    *Host
+
+	mu     sync.Mutex      // a change at a time
+	record *history.Record // of the pools that were served
+	full   *topo.LB        // that the plane has: with the recorded pools
 }
 
 // LB runs the load balancer that the file at path describes, until ctx ends.
 func LB(ctx context.Context, path string, host *Host) error {
 	hangups, stop := onHangup()
 	defer stop()
-	cfg, err := readLB(path)
+	cfg, text, err := readLB(path)
 	if err != nil {
 		return err
 	}
@@ -48,10 +55,19 @@ func LB(ctx context.Context, path string, host *Host) error {
 	}
 	r := &lb{path: path, started: cfg, host: host}
 	r.now.Store(cfg)
-	if r.plane, err = host.LB(r.weighed(cfg)); err != nil {
+	if err := r.openRecord(cfg.State); err != nil {
+		return err
+	}
+	if err := r.noneGoesBack(cfg, text); err != nil {
+		return err
+	}
+	r.record, r.full = r.follow(cfg, keepAll)
+	if r.plane, err = host.LB(r.full); err != nil {
 		return err
 	}
 	d := daemon{role: r, name: "lb", node: cfg.Node, plane: r.plane, host: host, targets: targetsOf(cfg), hangups: hangups}
+	d.before = func() error { return r.record.Write(cfg.State) }
+	d.tasks = append(d.tasks, r.forgetting)
 	return d.run(ctx)
 }
 
@@ -64,30 +80,35 @@ func (r *lb) describe(s *api.Status) error {
 	for _, svc := range r.now.Load().Services {
 		s.Services = append(s.Services, api.ServiceStatus{Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode()})
 	}
-	return nil
+	var err error
+	s.BadTags, err = named(r.plane, serversOf(r.now.Load()))
+	return err
 }
+
+// drain does nothing: routers send packets to this LB for as long as its route is announced.
+func (r *lb) drain() error { return nil }
 
 // reload reads the file again and applies it.
 func (r *lb) reload() ([]netip.Addr, error) {
-	next, err := readLB(r.path)
+	next, text, err := readLB(r.path)
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := sameNode(&r.started.Node, &next.Node, r.started.Flows, next.Flows); err != nil {
 		return nil, err
 	}
 	if next.CandidateKey != r.started.CandidateKey {
 		return nil, fixed("candidate_key")
 	}
-	p, err := r.plane.Plan(r.weighed(next))
-	if err != nil {
+	if next.State != r.started.State {
+		return nil, fixed("state")
+	}
+	if err := r.noneGoesBack(next, text); err != nil {
 		return nil, err
 	}
-	for _, step := range p.Steps {
-		r.host.Log.Debug("reload", "step", step.String())
-	}
-	r.host.Log.Info("reload", "plan", p.Summary())
-	if err := r.plane.Apply(p); err != nil {
+	if err := r.change(r.follow(next, keepAll)); err != nil {
 		return nil, err
 	}
 	r.now.Store(next)

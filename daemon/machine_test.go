@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
+	"proffer/control"
 	"proffer/topo"
 	"proffer/weights"
 )
@@ -27,25 +28,39 @@ const patience = 10 * time.Second
 
 // machine is a host with a kernel, clock and planes that a test controls.
 type machine struct {
-	t       *testing.T
-	file    string // the configuration
-	socket  string
-	clock   *clock
-	lines   chan string // of the log
-	loading func()      // happens while a plane is loaded
-	lost    chan netip.Addr
-	changes chan struct{}
+	t      *testing.T
+	file   string // the configuration
+	socket string
+	clock  *clock
+	lines  chan string // of the log
+	drain  time.Duration
+	detach bool // at the daemon's end
+	// weights are those of the configuration
+	weightless bool
+	loading    func() // happens while a plane is loaded
+	lost       chan netip.Addr
+	// why flows end with the daemon; empty: they do not
+	unpinned string
+	problems []string
+	// flows of an earlier daemon that are lost
+	forgotten string
+	changes   chan struct{}
+	advised   []string
 
 	mu      sync.Mutex
 	events  []string         // in the order of time
 	fails   map[string]error // by event
+	states  []string         // that the service manager got
+	advice  string           // about the host's settings
 	hops    topo.NextHops
 	planned *topo.LB
 	applied *topo.LB
 	keys    []topo.SignalKey
-	targets []netip.Addr // of the last refresh
+	offered []topo.Offering // by a reload
+	targets []netip.Addr    // of the last refresh
 	reports map[int]uint32
 	swept   uint64
+	needed  []bool // earlier pools with flows
 	page    page
 }
 
@@ -58,9 +73,12 @@ func newMachine(t *testing.T, configuration string) *machine {
 		clock: newClock(), lines: make(chan string, 1000), lost: make(chan netip.Addr), changes: make(chan struct{}, 1),
 		fails: map[string]error{}, hops: topo.NextHops{netip.MustParsePrefix("::/0"): {2}}, reports: map[int]uint32{},
 	}
-	m.configure(fmt.Sprintf(configuration, m.socket))
+	m.configure(strings.ReplaceAll(fmt.Sprintf(configuration, m.socket), "STATE", m.pools()))
 	return m
 }
+
+// pools is the path of the LB's record.
+func (m *machine) pools() string { return filepath.Join(filepath.Dir(m.file), "state", "pools.json") }
 
 func (m *machine) configure(text string) {
 	m.t.Helper()
@@ -72,17 +90,37 @@ func (m *machine) configure(text string) {
 // host is the machine as a daemon sees it.
 func (m *machine) host() *Host {
 	return &Host{
+		Detach:    m.detach,
+		Drain:     m.drain,
 		Log:       slog.New(slog.NewTextHandler(m, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock:     m.clock,
+		Wall:      func() time.Time { return time.Unix(1_800_000_000, 0).Add(m.clock.Now()) },
 		Preflight: func() error { return m.happens("preflight") },
-		Weigher:   func(*topo.Service) weights.Weigher { return weigher{} },
+		Weigher: func(svc *topo.Service) weights.Weigher {
+			if m.weightless {
+				return control.Configured(svc)
+			}
+			return weigher{len(svc.Servers)}
+		},
 		LB: func(cfg *topo.LB) (LBPlane, error) {
 			m.applied = cfg
 			return plane{m}, m.load()
 		},
-		Agent:    func(*topo.Agent) (AgentPlane, error) { return plane{m}, m.load() },
+		Agent: func(*topo.Agent) (AgentPlane, error) { return plane{m}, m.load() },
+		Notify: func(state string) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.states = append(m.states, state)
+			return nil
+		},
+		Advice: func(link string, vips []netip.Addr, answers bool) ([]string, error) {
+			if m.advice == "" {
+				return nil, nil
+			}
+			return []string{fmt.Sprintf("%s %s %v %v", m.advice, link, vips, answers)}, nil
+		},
 		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
-		Page:     func(path string) (Page, error) { return &m.page, m.happens("open " + path) },
+		Page:     func(o *topo.Offering) (Page, error) { return &m.page, m.happens("open " + o.Page) },
 	}
 }
 

@@ -87,7 +87,7 @@ func TestReloadOfMistake(t *testing.T) {
 	p := m.running(LB)
 	m.change("dispatch: hunt", "dispatch: hint")
 	m.hangup()
-	if line := m.logs("configuration not reloaded, the old one stays"); !strings.Contains(line, m.file+":8:15: services[0].dispatch") {
+	if line := m.logs("configuration not reloaded, the old one stays"); !strings.Contains(line, m.file+":10:15: services[0].dispatch") {
 		t.Errorf("the log has %s", line)
 	}
 	m.wantReloads(0, 1)
@@ -119,12 +119,12 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 		{LB, lbFile, "interface: eth9", "interface: eth8", "node.interface"},
 		{LB, lbFile, "interface: eth9", "interface: eth9, name: lb2", "node.name"},
 		{LB, lbFile, "interface: eth9", "interface: eth9, pin: /sys/fs/bpf/new", "node.pin"},
-		{LB, lbFile, "interface: eth9", "interface: eth9, domain: [5f00::/16]", "node.domain"},
+		{LB, lbFile, "domain: any", "domain: [5f00::/16]", "node.domain"},
 		{LB, lbFile, "node.sock", "new.sock", "control"},
+		{LB, lbFile, "pools.json", "other.json", "state"},
 		{LB, lbFile, "candidate_key: 00", "flow_table: {entries: 4096}\ncandidate_key: 00", "flow_table"},
 		{LB, lbFile, "candidate_key: 00", "candidate_key: 01", "candidate_key"},
 		{Agent, agentFile, "5f00:0:2:1::/64", "5f00:0:2:2::/64", "node.locator"},
-		{Agent, agentFile, "name: web", "name: shop", "services"},
 	} {
 		m := newMachine(t, c.file)
 		p := m.running(c.run)
@@ -164,7 +164,7 @@ func TestReloadOfKeys(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, keys, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.change("services:", "signal_keys: "+file+"\nservices:")
+	m.change("signal_keys: none", "signal_keys: "+file)
 	p := m.running(Agent)
 	if err := os.WriteFile(file, fmt.Appendf(nil, keys, 2), 0o600); err != nil {
 		t.Fatal(err)
@@ -182,5 +182,38 @@ func TestReloadOfKeys(t *testing.T) {
 	m.hangup()
 	m.logs("read signal keys: open " + file)
 	m.wantReloads(1, 1)
+	p.end()
+}
+
+// TestAgentReload: on SIGHUP the file's services go to the plane, with the pages that they read;
+// those no longer read are closed. If the plane refuses them, all stays.
+func TestAgentReload(t *testing.T) {
+	m := newMachine(t, agentFile)
+	p := m.running(Agent)
+	m.change("acceptance: static:4}\n  - {name: api", "acceptance: static:9}\n  - {name: api")
+	m.change("acceptance: static:4, load: page, page: /run/load}", "acceptance: always}\n  - {name: new, vip: 2001:db8:f::3, port: 80, acceptance: always, load: page, page: /run/new}")
+	broken := m.fail("offer")
+	m.hangup()
+	m.logs(broken.Error())
+	m.wantReloads(0, 1)
+	if n := len(m.status().Services); n != 2 {
+		t.Errorf("status shows %d services, which were refused", n)
+	}
+	m.mu.Lock()
+	delete(m.fails, "offer")
+	m.page.closed = false
+	m.mu.Unlock()
+	m.hangup()
+	m.logs("msg=reload added=3 kept=0 removed=0")
+	m.logs("configuration reloaded")
+	m.wantReloads(1, 1)
+	m.mu.Lock()
+	if len(m.offered) != 3 || m.offered[0].Threshold != 9 || m.offered[2].Page != "/run/new" || !m.page.closed {
+		t.Errorf("the plane was given %+v, the old page closed: %v", m.offered, m.page.closed)
+	}
+	m.mu.Unlock()
+	if services := m.status().Services; len(services) != 3 || services[0].Mode != "static:9, load busy" || services[1].Load.PageBusy != nil || services[2].Load.PageBusy == nil {
+		t.Errorf("status shows %+v", services)
+	}
 	p.end()
 }

@@ -4,6 +4,15 @@
 // either many times. Only dataplane and proof import cilium/ebpf.
 package dataplane
 
+import (
+	"errors"
+	"net/netip"
+)
+
+// ErrLinkGone ends a plane: its link was deleted, and a link of the same name is another one,
+// which takes another attachment.
+var ErrLinkGone = errors.New("the link is gone")
+
 // Counter is one named reason and how often it was met.
 type Counter struct {
 	Name  string
@@ -13,6 +22,14 @@ type Counter struct {
 // Swept counts the flows that a sweep found.
 type Swept struct {
 	Kept, Removed uint64
+	Unmoved       uint32 // requests that an agent's recount has to count again
+	Recounted     int    // loads with a count of requests that a recount has set right
+}
+
+// Suspect is a sender of signals without a valid tag, as they name it.
+type Suspect struct {
+	Sender  netip.Prefix // its locator
+	Packets uint64
 }
 
 // Verified is the number of instructions of a packet's program that the kernel's

@@ -75,7 +75,7 @@ func TestDumpPinned(t *testing.T) {
 	}
 	full := sum(40)
 	put(7, 7, 99, 8)
-	write(other, 1, objects.AgentLoad{Asking: 1})
+	write(other, 1, objects.AgentLoad{Asking: [2]uint32{1}})
 	if sum(40) != full {
 		t.Error("when a flow was last seen counts, or a map that is no flow table")
 	}

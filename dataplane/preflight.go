@@ -1,9 +1,9 @@
 package dataplane
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -18,8 +18,8 @@ const kernelBTF = "/sys/kernel/btf/vmlinux"
 
 // Preflight returns in one line the reason why this host cannot run a data plane, or nil.
 func Preflight() error {
-	if os.Geteuid() != 0 {
-		return errors.New("not root: Proffer loads eBPF programs and attaches them to links; run it with sudo")
+	if err := capable(); err != nil {
+		return err
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -38,6 +38,43 @@ func Preflight() error {
 		return fmt.Errorf("lift the limit of locked memory for eBPF maps: %w", err)
 	}
 	return nil
+}
+
+// needed are the capabilities without which the kernel refuses a part of a data plane
+// (capabilities(7)). CAP_SYS_ADMIN stands for the last two.
+var needed = []struct {
+	name        string
+	number      int
+	asSysAdmin  bool
+	consequence string
+}{
+	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN, false, "attach programs to links and write neighbours"},
+	{"CAP_BPF", unix.CAP_BPF, true, "load programs and maps"},
+	{"CAP_PERFMON", unix.CAP_PERFMON, true, "have programs verified that compare pointers"},
+}
+
+// capable returns an error that names the capabilities that this process lacks.
+func capable() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return fmt.Errorf("read the capabilities of this process: %w", err)
+	}
+	return lacks(uint64(have[0].Effective) | uint64(have[1].Effective)<<32)
+}
+
+func lacks(effective uint64) error {
+	has := func(number int) bool { return effective>>number&1 != 0 }
+	var missing []string
+	for _, c := range needed {
+		if !has(c.number) && !(c.asSysAdmin && has(unix.CAP_SYS_ADMIN)) {
+			missing = append(missing, fmt.Sprintf("%s (%s)", c.name, c.consequence))
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return fmt.Errorf("missing %s: run it with sudo, or with these capabilities", strings.Join(missing, ", "))
 }
 
 // kernelRecent refuses a release, as uname prints it, older than oldest.

@@ -3,6 +3,8 @@ package dataplane
 import (
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestKernelRecent(t *testing.T) {
@@ -29,5 +31,34 @@ func TestKernelRecent(t *testing.T) {
 func TestPreflightHere(t *testing.T) {
 	if err := Preflight(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCapabilities: the missing ones are named, and no others; the number of the user does not
+// count.
+func TestCapabilities(t *testing.T) {
+	all := uint64(1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON)
+	for _, c := range []struct {
+		effective uint64
+		missing   string // separated by spaces
+	}{
+		{all, ""},
+		{1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN, ""},
+		{^uint64(0), ""},
+		{0, "CAP_NET_ADMIN CAP_BPF CAP_PERFMON"},
+		{1 << unix.CAP_SYS_ADMIN, "CAP_NET_ADMIN"},
+		{all &^ (1 << unix.CAP_BPF), "CAP_BPF"},
+		{all &^ (1 << unix.CAP_PERFMON), "CAP_PERFMON"},
+	} {
+		err := lacks(c.effective)
+		if (err == nil) != (c.missing == "") {
+			t.Errorf("%x: %v, want %q", c.effective, err, c.missing)
+			continue
+		}
+		for _, n := range needed {
+			if named := err != nil && strings.Contains(err.Error(), n.name+" ("); named != strings.Contains(c.missing, n.name) {
+				t.Errorf("%x: %v, want %q", c.effective, err, c.missing)
+			}
+		}
 	}
 }

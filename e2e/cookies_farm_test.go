@@ -103,7 +103,7 @@ httpd -h /www -p '[%[2]s]:%[5]d'
 killall proffer
 while pidof proffer; do sleep 0.1; done
 sed "s/static:[0-9]*/$1/" %s >/now.yaml
-proffer agent --config /now.yaml >>%s 2>&1 &
+proffer agent --config /now.yaml --detach >>%s 2>&1 &
 until agent-status; do
 	sleep 0.1
 	pidof proffer || exit 1
@@ -148,14 +148,14 @@ func (f *cookieFarm) accept(t *testing.T, acceptance string) {
 	f.all(t, "accept", acceptance)
 }
 
-// restartLB makes the LB forget every flow: a daemon that ends in good order leaves
+// restartLB makes the LB forget every flow: a daemon with --detach leaves
 // nothing behind.
 func (f *cookieFarm) restartLB(t *testing.T) {
 	t.Helper()
 	if err := f.lb.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	f.lb = restart(t, f.bed, f.bed.LBs[0], "lb")
+	f.lb = restart(t, f.bed, f.bed.LBs[0], "lb", "--detach")
 }
 
 // candidateKey changes the key that decides every flow's candidates, from the

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -11,40 +10,53 @@ import (
 	"proffer/topo"
 )
 
-// TestHuntingFindsFreeServers is the paper's main result, small: the same
-// arrivals, at ρ = .88, spread by hash and hunted. Our simulation gives 2.1 to
-// 2.3 for the ratio of the means.
+// TestHuntingFindsFreeServers is the paper's main result, small: the same arrivals, at
+// ρ = .88, spread by hash and hunted. Means over other arrivals vary by 13 %; here the
+// arrivals are fixed, and so are the candidates of each, so that runs differ by the machine's
+// noise alone. An exact replay gives 2.19 for the ratio of the means with C = 4, and 1.38 with
+// C = 12, three times too high.
 func TestHuntingFindsFreeServers(t *testing.T) {
-	const tries = 5
-	e := experiment.SRLB{Load: 0.88, Servers: 12, Cores: 2, Workers: 32, Requests: 6000,
-		Mean: 40 * time.Millisecond, Seed: 2, Programs: proffer, Policies: []topo.Policy{parsed(t, "single"), parsed(t, "hunt:static:4")}}
-	var report *experiment.Report
-	var err error
-	for range tries {
-		report, err = e.Run(t.Context(), func(experiment.Progress) {})
-		if err == nil || !strings.Contains(err.Error(), lateness) {
-			break
+	const least = 1.8
+	single := summarized(t, "single")
+	if single.First != 1 {
+		t.Errorf("the first candidate took %.2f by hash", single.First)
+	}
+	for _, policy := range []string{"hunt:static:4", "hunt:dynamic"} {
+		hunt := summarized(t, policy)
+		if ratio := single.Mean / hunt.Mean; ratio < least {
+			t.Errorf("mean %.1f ms by hash, %.1f ms by %s: ratio %.2f, want %.1f", single.Mean*1e3, hunt.Mean*1e3, policy, ratio, least)
 		}
-		t.Log(err)
+		if hunt.Resets+hunt.Refusals+hunt.Timeouts+hunt.Errors != 0 {
+			t.Errorf("%s: %d resets, %d refusals, %d timeouts, %d errors", policy, hunt.Resets, hunt.Refusals, hunt.Timeouts, hunt.Errors)
+		}
+		if hunt.Fairness <= single.Fairness {
+			t.Errorf("fairness %.3f by hash, %.3f by %s", single.Fairness, hunt.Fairness, policy)
+		}
+		if hunt.First <= 0.4 || hunt.First >= 1 {
+			t.Errorf("the first candidate took %.2f by %s", hunt.First, policy)
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
+}
+
+// summarized runs one policy, again while the machine is too busy to send on time.
+func summarized(t *testing.T, spelt string) experiment.PolicySummary {
+	t.Helper()
+	const tries = 5
+	e := experiment.SRLB{Load: 0.88, Servers: 12, Cores: 2, Workers: 32, Requests: 8000,
+		Mean: 40 * time.Millisecond, Seed: 1, Programs: proffer, Policies: []topo.Policy{parsed(t, spelt)}}
+	for range tries {
+		report, err := e.Run(t.Context(), func(experiment.Progress) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Policies) == 1 {
+			t.Logf("%+v", report.Policies[0])
+			return report.Policies[0]
+		}
+		t.Log(report.Unclaimed)
 	}
-	single, hunt := report.Policies[0], report.Policies[1]
-	t.Logf("single %+v", single)
-	t.Logf("hunt   %+v", hunt)
-	if ratio := single.Mean / hunt.Mean; ratio < 1.3 {
-		t.Errorf("mean %.1f ms alone, %.1f ms hunting: ratio %.2f", single.Mean*1e3, hunt.Mean*1e3, ratio)
-	}
-	if hunt.Resets+hunt.Refusals+hunt.Timeouts+hunt.Errors != 0 {
-		t.Errorf("hunting: %d resets, %d refusals, %d timeouts, %d errors", hunt.Resets, hunt.Refusals, hunt.Timeouts, hunt.Errors)
-	}
-	if hunt.Fairness <= single.Fairness {
-		t.Errorf("fairness %.3f alone, %.3f hunting", single.Fairness, hunt.Fairness)
-	}
-	if hunt.First <= 0.5 || hunt.First >= 1 || single.First != 1 {
-		t.Errorf("the first candidate took %.2f alone, %.2f hunting", single.First, hunt.First)
-	}
+	t.Fatalf("%s: late %d times: free the machine", spelt, tries)
+	return experiment.PolicySummary{}
 }
 
 func parsed(t *testing.T, spelt string) topo.Policy {

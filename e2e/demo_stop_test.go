@@ -33,13 +33,18 @@ func (d *demo) running(t *testing.T) {
 	})
 }
 
-// TestDemoInterrupted: Ctrl-C, or SIGTERM, at any moment leaves nothing.
+// TestDemoInterrupted: Ctrl-C, a closed terminal (SIGHUP) or any other signal that ends
+// processes, at any moment, leaves nothing.
 func TestDemoInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		signal os.Signal
+		signal unix.Signal
 		wait   bool
-	}{{"SIGINT", unix.SIGINT, true}, {"SIGTERM", unix.SIGTERM, true}, {"SIGINT at the start", unix.SIGINT, false}} {
+	}{
+		{"SIGINT", unix.SIGINT, true}, {"SIGTERM", unix.SIGTERM, true}, {"SIGHUP", unix.SIGHUP, true},
+		{"SIGQUIT", unix.SIGQUIT, true}, {"SIGUSR1", unix.SIGUSR1, true}, {"SIGXFSZ", unix.SIGXFSZ, true},
+		{"SIGINT at the start", unix.SIGINT, false}, {"SIGHUP at the start", unix.SIGHUP, false},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := startDemo(t, long...)
 			if c.wait {
@@ -47,21 +52,98 @@ func TestDemoInterrupted(t *testing.T) {
 			} else {
 				eventually(t, "the demo has begun", func() bool { return len(remains(t, d.Process.Pid)) > 0 })
 			}
-			if err := d.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
-			if code := d.finish(t); code != 1 {
-				t.Errorf("exit %d, want 1", code)
-			}
+			d.interrupt(t, c.signal)
 			if text := d.stderr.String(); !strings.Contains(text, "interrupted") || strings.Contains(text, "panic") {
 				t.Errorf("it said:\n%s", text)
 			}
-			if d.stdout.Len() > 0 {
-				t.Errorf("it claims a result:\n%s", d.stdout.String())
-			}
-			d.wantNone(t)
 		})
 	}
+}
+
+// interrupt sends a signal and wants an end without a result or remains.
+func (d *demo) interrupt(t *testing.T, signal unix.Signal) {
+	t.Helper()
+	if err := d.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	if code := d.finish(t); code != 1 {
+		t.Errorf("exit %d, want 1", code)
+	}
+	if d.stdout.Len() > 0 {
+		t.Errorf("it claims a result:\n%s", d.stdout.String())
+	}
+	d.wantNone(t)
+}
+
+// TestDemoWithoutReader: stderr is a pipe without a reader, as after `| head`; the demo goes
+// on.
+func TestDemoWithoutReader(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	d := newDemo(t, long...)
+	d.Stderr = write
+	d.begin(t)
+	write.Close()
+	d.running(t)
+	d.interrupt(t, unix.SIGTERM)
+}
+
+// TestDemoSavesAsItGoes: the rows of a policy are there when its run is over, so that an
+// interruption in the next run does not cost them.
+func TestDemoSavesAsItGoes(t *testing.T) {
+	for range 10 { // again while the machine is too busy to send on time
+		d := startDemo(t, small...)
+		path := filepath.Join(d.out, "rows-single.csv")
+		eventually(t, "the first policy's rows are written, or the demo ended", func() bool {
+			_, err := os.Stat(path)
+			return err == nil || len(d.ended) > 0
+		})
+		if len(d.ended) > 0 && strings.Contains(d.stderr.String(), lateness) {
+			continue
+		}
+		d.interrupt(t, unix.SIGHUP)
+		wantRows(t, path, "single")
+		return
+	}
+	t.Fatal("10 times late: free the machine")
+}
+
+// TestDemoFullDisk: where files cannot be written the result is printed all the same, what
+// can be written is, and the exit code tells.
+func TestDemoFullDisk(t *testing.T) {
+	for range 10 { // again while the machine is too busy to send on time
+		d := newDemo(t, small...)
+		if err := os.MkdirAll(d.out, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, full := range []string{"rows-single.csv", "cdf.svg"} {
+			if err := os.Symlink("/dev/full", filepath.Join(d.out, full)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.begin(t)
+		code := d.finish(t)
+		d.wantNone(t)
+		text := d.stderr.String()
+		if strings.Contains(text, lateness) {
+			continue
+		}
+		for _, full := range []string{"rows-single.csv", "figure cdf"} {
+			if !strings.Contains(text, full) {
+				t.Errorf("it does not say that %s is not written:\n%s", full, text)
+			}
+		}
+		if code != 1 || !strings.Contains(text, "no space left on device") {
+			t.Errorf("exit %d:\n%s", code, text)
+		}
+		wantReport(t, d)
+		wantRows(t, filepath.Join(d.out, "rows-hunt-static-4.csv"), "hunt:static:4")
+		return
+	}
+	t.Fatal("10 times late: free the machine")
 }
 
 // TestDemoKilled: what SIGKILL leaves, the next run removes.

@@ -35,15 +35,26 @@ type demo struct {
 
 func startDemo(t *testing.T, args ...string) *demo {
 	t.Helper()
+	d := newDemo(t, args...)
+	d.begin(t)
+	return d
+}
+
+func newDemo(t *testing.T, args ...string) *demo {
+	t.Helper()
 	d := &demo{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
 	d.Cmd = exec.Command(profferLab, append([]string{"demo", "--out", d.out}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
 	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	return d
+}
+
+func (d *demo) begin(t *testing.T) {
+	t.Helper()
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { d.ended <- d.Wait() }()
-	return d
 }
 
 // finish waits for the end and returns the exit code.
@@ -115,7 +126,7 @@ func retried(t *testing.T, n int) []*demo {
 			case code == 0:
 			case code == 1 && strings.Contains(d.stderr.String(), lateness):
 				late = true
-				if d.stdout.Len() > 0 {
+				if d.stdout.Len() > 0 && !strings.Contains(d.stderr.String(), "no result for 1 of 2 policies") {
 					t.Errorf("a late demo claims a result:\n%s", d.stdout.String())
 				}
 			default:

@@ -40,5 +40,5 @@ func TestForgePrintsWhatItPromises(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wantFields(t, object, "packets", "signals", "floods", "seen", "changed_maps", "delivered", "accepted", "entries",
-		"flows", "lost", "asking", "counters", "servers", "seed")
+		"flows", "lost", "asking", "recounted", "counters", "servers", "seed")
 }

@@ -8,10 +8,11 @@ import (
 	"proffer/lab/experiment"
 )
 
-// TestLBsDieUnnoticed: a host and a daemon die under traffic. How long a request
+// TestLBsDieUnnoticed: a host and a daemon die under traffic; the router sends frames to the
+// dead host for half a second. How long a request
 // waits is for the experiment to say, not for a test.
 func TestLBsDieUnnoticed(t *testing.T) {
-	e := experiment.LBKill{Every: 2 * time.Second, For: 6 * time.Second, LBs: 2, Servers: 4,
+	e := experiment.LBKill{Every: 2 * time.Second, For: 6 * time.Second, Detect: 500 * time.Millisecond, LBs: 2, Servers: 4,
 		Rate: 100, Idle: 200, Bulk: 4, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(experiment.Step) {})
 	if err != nil {
@@ -27,6 +28,9 @@ func TestLBsDieUnnoticed(t *testing.T) {
 	}
 	if s.Requests != 600 || s.IdleFlows != 200 || s.BulkFlows != 4 || s.BulkBytes == 0 {
 		t.Errorf("there was too little traffic: %+v", s)
+	}
+	if s.Swallowed < 10 {
+		t.Errorf("%d frames met the dead host in %.0f ms: its death was known before", s.Swallowed, s.Detect)
 	}
 	if s.Failed+s.IdleLost+s.BulkLost != 0 {
 		t.Errorf("%v", report.Holds())
@@ -44,6 +48,6 @@ func TestLBKillPrintsWhatItPromises(t *testing.T) {
 	if err := json.Unmarshal(out, &object); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	wantFields(t, object, "kills", "host_kills", "requests", "failed", "longest_stall_ms", "idle_flows", "idle_lost",
+	wantFields(t, object, "kills", "host_kills", "requests", "failed", "detect_ms", "swallowed", "longest_stall_ms", "idle_flows", "idle_lost",
 		"bulk_flows", "bulk_lost", "bulk_bytes", "carrying", "lbs", "servers", "seed")
 }

@@ -44,7 +44,7 @@ func TestLossPrintsWhatItPromises(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for i, method := range []string{"hunt", "single", "route"} {
-		wantFields(t, rows[i], "loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "lost_frames")
+		wantFields(t, rows[i], "loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "accepted_twice", "requested_twice", "lost_frames")
 		if rows[i]["method"] != method || rows[i]["ok"] != 20.0 || rows[i]["lost_frames"] != 0.0 {
 			t.Errorf("%v", rows[i])
 		}

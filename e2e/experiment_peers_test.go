@@ -85,6 +85,7 @@ func wantPeersJSON(t *testing.T, report *experiment.PeersReport) {
 		wantFields(t, row, "way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "p50_over_route", "p50_over_ecmp", "late_p99_us",
 			"cpu_us_per_connection", "cpu_us_per_request", "cpu_s_per_gb", "cpu_s_per_upload_gb",
 			"with_softirq_us_per_connection", "with_softirq_us_per_request", "with_softirq_s_per_gb", "with_softirq_s_per_upload_gb",
+			"with_agents_us_per_connection", "with_agents_us_per_request", "with_agents_s_per_gb", "with_agents_s_per_upload_gb",
 			"machine_us_per_connection", "machine_us_per_request", "machine_s_per_gb", "machine_s_per_upload_gb",
 			"agents_us_per_connection", "runs_per_connection", "ns_per_run", "connections", "errors")
 	}

@@ -15,7 +15,7 @@ import (
 // the same, or the changes would prove nothing.
 func TestFlowsOfLivingServersSurvive(t *testing.T) {
 	e := experiment.Resiliency{
-		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash},
+		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash, experiment.Presuming},
 		Flows:   100, Changes: 3, Servers: 6, Buckets: 4096, Seed: 3, Programs: proffer,
 	}
 	report, err := e.Run(t.Context(), func(experiment.Step) {})
@@ -26,7 +26,7 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 		t.Error(err)
 	}
 	rows := report.Summaries()
-	hunt, single := rows[0], rows[1]
+	hunt, stateless, single := rows[0], rows[1], rows[2]
 	for _, row := range rows {
 		t.Logf("%s: %d removed, %d extra resets, %d recovered", row.Method, row.Removed, row.ExtraResets, row.Recovered)
 		if row.Removed == 0 || row.Removed > 80 {
@@ -39,7 +39,10 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 	if hunt.FirstTakes < 0.3 || hunt.FirstTakes > 0.7 {
 		t.Errorf("the first candidates took %.2f of the flows: recovery by the second was hardly tried", hunt.FirstTakes)
 	}
-	if single.ExtraResets == 0 {
+	if single.ExtraResets != 0 {
+		t.Errorf("single: %d extra resets: the oldest pool names the owner of each", single.ExtraResets)
+	}
+	if stateless.ExtraResets == 0 {
 		t.Error("consistent hashing lost no flow")
 	}
 	wantResiliencyRows(t, report)

@@ -131,7 +131,7 @@ func TestFragmentsHashed(t *testing.T) {
 		t.Run(spelt, func(t *testing.T) {
 			bed := up(t, testbed.Config{Servers: 3, Clients: 8})
 			vip := netip.MustParseAddr(spelt)
-			s := settings(t, "single")
+			s := settings(t, "stateless")
 			datagrams(&s, vip, topo.HashFragments)
 			servers := echoDatagrams(t, bed, vip)
 			farm := start(t, bed, s)

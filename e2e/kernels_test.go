@@ -42,6 +42,11 @@ cat /lb.log
 		}
 	}
 	files["/etc/much.yaml"] = regexp.MustCompile(`entries: \d+`).ReplaceAll(files[configuration(bed, lb)], []byte("entries: 16777216"))
+	files["/etc/many.yaml"] = []byte(`node: {name: s1, locator: "5f00:0:2:1::/64", interface: eth0, domain: ["5f00::/16"]}
+signal_keys: none
+flow_table: {entries: 1048576}
+services: [{vip: "2001:db8:f::1", port: 80, acceptance: always}]
+`)
 	files["/bin/cramped"] = []byte(`#!/bin/sh
 mount -t cgroup2 none /sys/fs/cgroup
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
@@ -49,6 +54,7 @@ mkdir -p /sys/fs/cgroup/small/one
 echo 128M >/sys/fs/cgroup/small/memory.max
 echo $$ >/sys/fs/cgroup/small/one/cgroup.procs
 proffer lb --config /etc/much.yaml 2>&1
+proffer agent --config /etc/many.yaml 2>&1
 `)
 	files["/bin/measure"] = []byte(`#!/bin/sh
 proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hunt/not-ours)/' 2>&1
@@ -68,6 +74,9 @@ proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent
 	const want = "a table of 16777216 flows takes 320 MiB and memory.max of cgroup /small leaves "
 	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("the LB in a small control group: %v\n%s", err, out)
+	}
+	if want := "a table of 1048576 flows takes 177 MiB and memory.max of cgroup /small leaves "; !strings.Contains(out, want) {
+		t.Errorf("the agent in a small control group:\n%s", out)
 	}
 	out, err = g.Run(ctx, "measure")
 	measured := regexp.MustCompile(`(?m)^lb +hunt +steer .*\n(agent +hunt +not-ours .*)$`).MatchString(out)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"proffer/lab/testbed"
@@ -161,5 +163,41 @@ func TestOwnerNetns(t *testing.T) {
 		if n := counter(t, farm, name, bed.Servers...); n > 0 {
 			t.Errorf("%s: %d", name, n)
 		}
+	}
+}
+
+// TestOwnerNetnsRestarts: a container restarts, and its network namespace is another one under
+// the same name; the agent asks that one within seconds, and the flows at other servers do
+// not notice.
+func TestOwnerNetnsRestarts(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2})
+	server, other := bed.Servers[0], bed.Servers[1]
+	app := behind(t, bed, server, testbed.RoutedVeth)
+	s := settings(t, "hunt:static:30")
+	s.Agent = func(n *testbed.Node, a *topo.Agent) {
+		if n == server {
+			a.Services[0].Owner, a.Services[0].Netns = topo.Netns, filepath.Join("/run/netns", app.Namespace)
+		}
+	}
+	echo(t, other, bed.VIP)
+	inside := echo(t, app, bed.VIP)
+	farm := start(t, bed, s)
+	open(t, bed, 20000, 30)
+	for i := range 3 {
+		inside.Close()
+		next, err := bed.Restart(app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		app, inside = next, echo(t, next, bed.VIP)
+		first := 21000 + 1000*i
+		eventually(t, fmt.Sprintf("restart %d: the container has connections", i+1), func() bool {
+			flows := open(t, bed, first, 9)
+			first += 9
+			return slices.Contains(flows.Servers(), app.Name)
+		})
+	}
+	if log := farm.Daemon(server).Log(); !strings.Contains(log, "the network namespace at /run/netns/"+app.Namespace) {
+		t.Errorf("the agent's log names no change of the namespace:\n%s", log)
 	}
 }

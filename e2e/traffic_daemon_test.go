@@ -3,11 +3,13 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ func kill(t *testing.T, p *testbed.Process) {
 	<-p.Done()
 }
 
-// forget ends a daemon in good order: nothing of what it knew is left.
+// forget ends a daemon of a farm that is not Lasting: no part of its state is left.
 func forget(t *testing.T, p *testbed.Process) {
 	t.Helper()
 	if err := p.Stop(); err != nil {
@@ -35,9 +37,9 @@ func forget(t *testing.T, p *testbed.Process) {
 
 // restart runs a node's daemon on its configuration until the test ends and
 // returns when it answers.
-func restart(t *testing.T, bed *testbed.Bed, n *testbed.Node, role string) *testbed.Process {
+func restart(t *testing.T, bed *testbed.Bed, n *testbed.Node, role string, flags ...string) *testbed.Process {
 	t.Helper()
-	p, err := n.Start(context.Background(), proffer, role, "--config", configuration(bed, n))
+	p, err := n.Start(context.Background(), proffer, append([]string{role, "--config", configuration(bed, n)}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,32 +65,82 @@ func daemons(bed *testbed.Bed) map[string]*testbed.Node {
 	return map[string]*testbed.Node{"lb": bed.LBs[0], "agent": bed.Servers[0]}
 }
 
-// TestDetach: a daemon that is asked to end leaves nothing on its link, one that
-// is killed leaves nothing in the way of the next, and the service works again.
+// TestDetach: however a daemon ends, its programs go on, and the next daemon takes them over;
+// proffer detach removes them once no daemon runs, or --detach at a daemon's end. The filters
+// and the qdisc of another person stay.
 func TestDetach(t *testing.T) {
 	for _, role := range []string{"lb", "agent"} {
 		t.Run(role, func(t *testing.T) {
 			bed := up(t, testbed.Config{Servers: 1})
 			serve(t, bed)
-			p := start(t, bed, settings(t, "hunt:static:4")).Daemon(daemons(bed)[role])
+			s := settings(t, "hunt:static:4")
+			s.Lasting = true
+			p := start(t, bed, s).Daemon(daemons(bed)[role])
 			n := daemons(bed)[role]
-			for _, how := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL, unix.SIGKILL, unix.SIGTERM} {
+			for _, how := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL, unix.SIGTERM} {
 				works(t, bed)
+				end(t, p, how)
 				wantAttached(t, n, role)
-				if err := p.Signal(how); err != nil {
-					t.Fatal(err)
-				}
-				err := p.Wait()
-				if how != unix.SIGKILL {
-					if err != nil {
-						t.Errorf("after %v: %v: %s", how, err, p.Log())
-					}
-					wantNothingLeft(t, bed, n)
-				}
+				works(t, bed)
 				p = restart(t, bed, n, role)
 			}
+			stdout, stderr, err := try(t, n, proffer, "detach")
+			if err == nil || !strings.Contains(stderr, "a daemon is running") {
+				t.Errorf("detached beside a running daemon: %v\n%s%s", err, stdout, stderr)
+			}
+			wantAttached(t, n, role)
 			works(t, bed)
+			end(t, p, unix.SIGTERM)
+			if out := in(t, n, proffer, "detach"); !strings.Contains(out, n.Pin()) {
+				t.Errorf("detach prints %q", out)
+			}
+			wantNothingLeft(t, bed, n)
+			if out := in(t, n, proffer, "detach"); out != "" {
+				t.Errorf("detach again prints %q", out)
+			}
+			intrude(t, n, testbed.ForeignFilter)
+			p = restart(t, bed, n, role, "--detach")
+			works(t, bed)
+			end(t, p, unix.SIGTERM)
+			if xdp, programs := attached(t, n); xdp || programs > 0 {
+				t.Errorf("after --detach: XDP %v, %d programs on the way out", xdp, programs)
+			}
+			if out := in(t, n, "tc", "filter", "show", "dev", "eth0", "egress"); !strings.Contains(out, "pref 1 bpf") || !strings.Contains(out, "foreign") {
+				t.Errorf("the filters of another person are now %q", out)
+			}
 		})
+	}
+}
+
+// intrude attaches a program of another person until the test ends or remove is called.
+func intrude(t *testing.T, n *testbed.Node, f testbed.Foreign) (remove func()) {
+	t.Helper()
+	detach, err := n.Intrude(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := false
+	remove = func() {
+		if removed {
+			return
+		}
+		removed = true
+		if err := detach(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(remove)
+	return remove
+}
+
+// end ends a daemon by a signal, to which it answers by exit code 0 if it can.
+func end(t *testing.T, p *testbed.Process, how unix.Signal) {
+	t.Helper()
+	if err := p.Signal(how); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil && how != unix.SIGKILL {
+		t.Errorf("after %v: %v: %s", how, err, p.Log())
 	}
 }
 
@@ -99,8 +151,9 @@ func works(t *testing.T, bed *testbed.Bed) {
 	}
 }
 
-// attached lists the programs on a node's eth0.
-func attached(t *testing.T, n *testbed.Node) (xdp bool, filters []string) {
+// attached reports whether a node's eth0 has an XDP program, and the number of tcx programs on
+// its way out.
+func attached(t *testing.T, n *testbed.Node) (xdp bool, out uint32) {
 	t.Helper()
 	err := n.Do(func() error {
 		eth0, err := netlink.LinkByName("eth0")
@@ -108,61 +161,50 @@ func attached(t *testing.T, n *testbed.Node) (xdp bool, filters []string) {
 			return err
 		}
 		xdp = eth0.Attrs().Xdp != nil && eth0.Attrs().Xdp.Attached
-		for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-			found, err := netlink.FilterList(eth0, parent)
-			if err != nil {
-				return err
-			}
-			for _, f := range found {
-				filters = append(filters, f.Type())
-			}
+		const progQuery, tcxEgress = 16, 47 // linux/bpf.h
+		query := struct {
+			ifindex, kind, flags, attached uint32
+			ids                            uint64
+			count, unused                  uint32
+		}{ifindex: uint32(eth0.Attrs().Index), kind: tcxEgress}
+		_, _, errno := unix.Syscall(unix.SYS_BPF, progQuery, uintptr(unsafe.Pointer(&query)), unsafe.Sizeof(query))
+		if out = query.count; errno != 0 {
+			return fmt.Errorf("query the tcx programs: %w", errno)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return xdp, filters
+	return xdp, out
 }
 
 // hasClsact reports whether eth0 has the qdisc that filters hang on.
-func hasClsact(t *testing.T, n *testbed.Node) (has bool) {
+func hasClsact(t *testing.T, n *testbed.Node) bool {
 	t.Helper()
-	err := n.Do(func() error {
-		eth0, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		qdiscs, err := netlink.QdiscList(eth0)
-		for _, q := range qdiscs {
-			has = has || q.Type() == "clsact"
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return has
+	return strings.Contains(in(t, n, "tc", "qdisc", "show", "dev", "eth0"), "clsact")
 }
 
 func wantAttached(t *testing.T, n *testbed.Node, role string) {
 	t.Helper()
-	want := 0
+	want := uint32(0)
 	if role == "agent" {
 		want = 1 // the program on the way out
 	}
-	if xdp, filters := attached(t, n); !xdp || len(filters) != want || hasClsact(t, n) != (want > 0) {
-		t.Errorf("a running %s has XDP %v, filters %v; want true and %d of them", role, xdp, filters, want)
+	if xdp, out := attached(t, n); !xdp || out != want || hasClsact(t, n) {
+		t.Errorf("%s has XDP %v, %d programs on the way out, clsact %v; want true, %d and false", role, xdp, out, hasClsact(t, n), want)
 	}
 }
 
 func wantNothingLeft(t *testing.T, bed *testbed.Bed, n *testbed.Node) {
 	t.Helper()
-	if xdp, filters := attached(t, n); xdp || len(filters) > 0 || hasClsact(t, n) {
-		t.Errorf("left on eth0 of %s: XDP %v, filters %v, clsact %v", n.Name, xdp, filters, hasClsact(t, n))
+	if xdp, out := attached(t, n); xdp || out > 0 || hasClsact(t, n) {
+		t.Errorf("left on eth0 of %s: XDP %v, %d programs on the way out, clsact %v", n.Name, xdp, out, hasClsact(t, n))
 	}
-	if _, err := os.Lstat(control(bed, n)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the control socket is left: %v", err)
+	for _, path := range []string{control(bed, n), n.Pin()} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/binary"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -201,13 +202,16 @@ func (w *recorded) wantUnwrapped(t *testing.T) {
 	}
 }
 
-// signedSource is the LB's address that a packet must come from: its own where
+// signedSource is the LB's address that a packet must come from: with its label where
 // nothing changes a state, else the tag of what the packet shows (docs/wire.md).
 func (w *recorded) signedSource(t *testing.T, p pair) netip.Addr {
 	t.Helper()
 	lb, way := w.bed.LBs[0], p.out.way()
 	if fn := function(way[0]); fn == wire.AckStickiness || fn == wire.Deliver {
-		return lb.Loopback()
+		a := lb.Locator.Addr().As16()
+		// of an inserted packet the label is the client's, the address has the LB's
+		binary.BigEndian.PutUint32(a[12:], wire.FlowLabel(policy.Flow{Client: p.in.tcp.from, VIP: p.in.tcp.to}))
+		return netip.AddrFrom16(a)
 	}
 	file := filepath.Join(w.bed.Dir, lb.Name+".keys")
 	text, err := os.ReadFile(file)

@@ -5,8 +5,11 @@ package loadpage
 import (
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -39,9 +42,16 @@ type Page struct {
 	file *os.File
 }
 
-// OpenPage makes the page at path if it is not there. A writer's page that is
-// there stays as it is.
-func OpenPage(path string) (*Page, error) {
+// Access is the right to write a page: its owner and group, by name or number, empty for the
+// agent's own, and its permissions.
+type Access struct {
+	Owner, Group string
+	Mode         fs.FileMode
+}
+
+// OpenPage makes the page at path if it is not there, for the writers that have access. A page
+// that is there stays as it is.
+func OpenPage(path string, access Access) (*Page, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of load page %s: %w", path, err)
 	}
@@ -49,11 +59,68 @@ func OpenPage(path string) (*Page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open load page %s: %w", path, err)
 	}
-	if err := initialise(f); err != nil {
+	if err := prepare(f, access); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("prepare load page %s: %w", path, err)
 	}
 	return &Page{file: f}, nil
+}
+
+// prepare gives a new file to its writers, then its content.
+func prepare(f *os.File, access Access) error {
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		err = access.give(f)
+	}
+	if err != nil {
+		return err
+	}
+	return initialise(f)
+}
+
+// give changes owner, group and permissions: the umask has taken the group's away.
+func (a Access) give(f *os.File) error {
+	uid, err := number(a.Owner, func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	if err != nil {
+		return err
+	}
+	gid, err := number(a.Group, func(name string) (string, error) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	})
+	if err != nil {
+		return err
+	}
+	if uid >= 0 || gid >= 0 {
+		if err := f.Chown(uid, gid); err != nil {
+			return fmt.Errorf("%w (CAP_CHOWN)", err)
+		}
+	}
+	return f.Chmod(a.Mode)
+}
+
+// number is that of an account; -1 for none.
+func number(name string, lookup func(string) (string, error)) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		return n, nil
+	}
+	text, err := lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(text)
 }
 
 // initialise gives a new file its size and magic, and returns an error for a file that

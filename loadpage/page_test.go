@@ -31,7 +31,7 @@ func mapped(t *testing.T, path string) []byte {
 
 func open(t *testing.T, path string) *Page {
 	t.Helper()
-	p, err := OpenPage(path)
+	p, err := OpenPage(path, Access{Mode: 0o660})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestLayout(t *testing.T) {
 // TestWordSurvivesTheAgent: an agent that starts again finds the last word.
 func TestWordSurvivesTheAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.load")
-	first, err := OpenPage(path)
+	first, err := OpenPage(path, Access{Mode: 0o660})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		"/proc/proffer/web.load":     "no such file",
 	} {
 		before, _ := os.ReadFile(filepath.Join(dir, "text"))
-		p, err := OpenPage(path)
+		p, err := OpenPage(path, Access{Mode: 0o660})
 		if err == nil {
 			p.Close()
 			t.Errorf("%s: no error", path)
@@ -184,7 +184,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 func TestTruncatedPageDoesNotKill(t *testing.T) {
 	const env = "PROFFER_TRUNCATE"
 	if path := os.Getenv(env); path != "" {
-		p, err := OpenPage(path)
+		p, err := OpenPage(path, Access{Mode: 0o660})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,5 +199,36 @@ func TestTruncatedPageDoesNotKill(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		line, _, _ := strings.Cut(string(out), "\n\n")
 		t.Errorf("reading a truncated page ended the process: %v\n%s", err, line)
+	}
+}
+
+// TestAccess: a new page has the owner, the group and the permissions that were asked for,
+// whatever the umask, and a page that is there keeps its own.
+func TestAccess(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root, to give a file away")
+	}
+	defer unix.Umask(unix.Umask(0o077))
+	path := filepath.Join(t.TempDir(), "web.load")
+	open := func(a Access) {
+		t.Helper()
+		p, err := OpenPage(path, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	for _, a := range []Access{{"daemon", "65534", 0o620}, {"root", "root", 0o600}} { // the second finds it
+		open(a)
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Uid != 1 || st.Gid != 65534 || st.Mode&0o777 != 0o620 {
+			t.Errorf("the page belongs to %d:%d with mode %04o", st.Uid, st.Gid, st.Mode&0o777)
+		}
+	}
+	if _, err := OpenPage(path+"2", Access{Owner: "no-such-user"}); err == nil {
+		t.Error("a page for a user that does not exist")
 	}
 }

@@ -6,11 +6,15 @@ package nexthop
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
+	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"proffer/topo"
 )
@@ -19,81 +23,116 @@ import (
 const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 	netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
 
+// share bounds the time for reading routes: at most one tenth of a CPU, however many
+// routes there are and however often they change.
+const share = 10
+
 // Watcher knows the next hops of one link.
 type Watcher struct {
 	dev     *net.Interface
+	log     *slog.Logger
+	buffer  int
 	changes chan struct{}
-	stop    chan struct{}
+
+	mu        sync.Mutex
+	socket    *nl.NetlinkSocket // nil: the subscription was lost
+	closed    bool
+	stale     bool      // the routes have changed since they were read
+	notBefore time.Time // when they may be read again
+	later     bool      // a signal is due then
+	kept      []route   // those read last that packets need
+	leftOut   int       // routes that had no room
 }
 
 // Watch starts listening for changes of the link's routes and neighbours.
-func Watch(dev string) (*Watcher, error) {
+func Watch(dev string, log *slog.Logger) (*Watcher, error) { return watch(dev, log, receiveBuffer) }
+
+func watch(dev string, log *slog.Logger, buffer int) (*Watcher, error) {
 	l, err := net.InterfaceByName(dev)
 	if err != nil {
 		return nil, fmt.Errorf("link %q: %w", dev, err)
 	}
-	w := &Watcher{dev: l, changes: make(chan struct{}, 1), stop: make(chan struct{})}
-	routes := make(chan netlink.RouteUpdate, 64)
-	if err := netlink.RouteSubscribe(routes, w.stop); err != nil {
-		return nil, fmt.Errorf("watch routes: %w", err)
+	w := &Watcher{dev: l, log: log, buffer: buffer, changes: make(chan struct{}, 1), stale: true}
+	if err := w.subscribe(); err != nil {
+		return nil, err
 	}
-	neighbours := make(chan netlink.NeighUpdate, 64)
-	if err := netlink.NeighSubscribe(neighbours, w.stop); err != nil {
-		close(w.stop)
-		return nil, fmt.Errorf("watch neighbours: %w", err)
-	}
-	go forward(w, routes, func(u netlink.RouteUpdate) bool {
-		return slices.Contains(families(), u.Family)
-	})
-	go forward(w, neighbours, func(u netlink.NeighUpdate) bool {
-		return u.LinkIndex == l.Index
-	})
 	return w, nil
-}
-
-// forward turns updates that matter into one pending change.
-func forward[U any](w *Watcher, updates <-chan U, matters func(U) bool) {
-	for u := range updates {
-		if !matters(u) {
-			continue
-		}
-		select {
-		case w.changes <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // Changes has a value whenever the result of Read may have changed.
 func (w *Watcher) Changes() <-chan struct{} { return w.changes }
 
 // Close ends the watch.
-func (w *Watcher) Close() { close(w.stop) }
-
-// Read returns the next hops of the link as the kernel has them now, and how
-// many of its routes wait for their gateway to be resolved.
-func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
-	hops = topo.NextHops{}
-	for _, family := range families() {
-		if err := w.addNeighbours(hops, family); err != nil {
-			return nil, 0, err
-		}
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.socket != nil {
+		w.socket.Close()
 	}
-	routes, err := w.routes()
+}
+
+// Read returns the next hops of the link, at most topo.MaxHops, and how many of its
+// routes wait for their gateway to be resolved. Neighbours are as the kernel has them now,
+// and so are routes, unless their last reading took long.
+func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
+	routes, err := w.current()
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, r := range routes {
-		if !r.addTo(hops) {
-			waiting++
+	neighbours := topo.NextHops{}
+	for _, family := range families() {
+		if err := w.addNeighbours(neighbours, family); err != nil {
+			return nil, 0, err
 		}
+	}
+	hops, waiting, leftOut := nextHops(routes, neighbours, topo.MaxHops)
+	if leftOut != w.leftOut {
+		w.leftOut = leftOut
+		w.log.Warn("routes without room: their packets go by shorter prefixes", "link", w.dev.Name, "left_out", leftOut, "room", topo.MaxHops)
 	}
 	return hops, waiting, nil
 }
 
+// current returns the routes that packets need, and reads them if they may have changed. A
+// lost subscription is renewed before: no change after that is missed.
+func (w *Watcher) current() ([]route, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.socket == nil {
+		if err := w.subscribe(); err != nil {
+			return nil, err
+		}
+	}
+	if w.stale && time.Now().Before(w.notBefore) {
+		w.signalAt(w.notBefore)
+		return w.kept, nil
+	}
+	if !w.stale {
+		return w.kept, nil
+	}
+	w.stale = false
+	began := time.Now()
+	kept, err := w.routes()
+	took := time.Since(began)
+	w.notBefore = time.Now().Add((share - 1) * took)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		w.stale = true
+		return nil, err
+	}
+	if err != nil { // the kernel changed routes meanwhile: some may be missing
+		w.stale = true
+		w.signalAt(w.notBefore)
+	}
+	w.kept = kept
+	return kept, nil
+}
+
+// addNeighbours adds the usable neighbours. A reading that is interrupted by a change is
+// followed by that change's signal.
 func (w *Watcher) addNeighbours(hops topo.NextHops, family int) error {
 	neighbours, err := netlink.NeighList(w.dev.Index, family)
-	if err != nil {
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
 	}
 	for _, n := range neighbours {
@@ -105,16 +144,19 @@ func (w *Watcher) addNeighbours(hops topo.NextHops, family int) error {
 	return nil
 }
 
-// Resolve asks the kernel to find addr's neighbour, which shows up as a change.
+// Resolve asks the kernel to find addr's neighbour, which shows up as a change. It returns
+// an error if the kernel has no route to addr.
 func (w *Watcher) Resolve(addr netip.Addr) error {
 	gateway := addr.Unmap()
-	if routes, err := netlink.RouteGet(gateway.AsSlice()); err == nil && len(routes) > 0 {
-		if routes[0].LinkIndex != w.dev.Index {
-			return fmt.Errorf("resolve %s: the route leaves by another link than %s", addr, w.dev.Name)
-		}
-		if gw := gatewayOf(routes[0].Gw, routes[0].Via); gw.IsValid() {
-			gateway = gw
-		}
+	routes, err := netlink.RouteGet(gateway.AsSlice())
+	if err != nil {
+		return fmt.Errorf("no route to %s: %w", addr, err)
+	}
+	if len(routes) == 0 || routes[0].LinkIndex != w.dev.Index {
+		return fmt.Errorf("resolve %s: the route leaves by another link than %s", addr, w.dev.Name)
+	}
+	if gw := gatewayOf(routes[0].Gw, routes[0].Via); gw.IsValid() {
+		gateway = gw
 	}
 	return w.use(gateway)
 }
@@ -136,15 +178,19 @@ func (w *Watcher) use(addr netip.Addr) error {
 }
 
 // Refresh confirms every gateway of the link and every neighbour on the way to targets.
-// Called more often than neighbours go stale and are forgotten (60 s).
+// Called more often than neighbours go stale and are forgotten (60 s). The next reading
+// includes the routes, whether the kernel reported a change or not.
 func (w *Watcher) Refresh(targets []netip.Addr) error {
 	var errs []error
 	for _, t := range targets {
 		errs = append(errs, w.Resolve(t))
 	}
-	routes, err := w.routes()
+	w.mu.Lock()
+	w.stale = true
+	w.mu.Unlock()
+	routes, err := w.current()
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	done := map[netip.Addr]bool{}
 	for _, r := range routes {
@@ -154,4 +200,14 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isDead is true of the types of routes that send nothing (RTN_THROW: in the main table
+// there is no other to look in).
+func isDead(routeType int) bool {
+	switch routeType {
+	case unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT, unix.RTN_THROW:
+		return true
+	}
+	return false
 }

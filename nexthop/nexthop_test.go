@@ -44,7 +44,7 @@ func newHost(t *testing.T) *host {
 	h := &host{space: a, router: b}
 	a.do(h.route("::/0", gateway.String(), "eth0"))
 	a.do(func() (err error) {
-		h.w, err = Watch("eth0")
+		h.w, err = Watch("eth0", quiet)
 		return err
 	})
 	t.Cleanup(h.w.Close)
@@ -64,8 +64,12 @@ func (h *host) route(dst, via, dev string) func() error {
 	}
 }
 
+// read reads without the pause after a reading.
 func (h *host) read() (hops topo.NextHops, waiting int) {
 	h.t.Helper()
+	h.w.mu.Lock()
+	h.w.notBefore = time.Time{}
+	h.w.mu.Unlock()
 	h.do(func() (err error) {
 		hops, waiting, err = h.w.Read()
 		return err
@@ -180,9 +184,9 @@ func TestNeighbourChangesItsMAC(t *testing.T) {
 
 func TestRoutesComeAndGo(t *testing.T) {
 	h := newHost(t)
-	h.resolved()
+	h.resolved(near)
 	dst := netip.MustParsePrefix("2001:db8:99::/48")
-	h.changed("the new route is there", h.route(dst.String(), gateway.String(), "eth0"), func(hops topo.NextHops, _ int) bool { return hops[dst] == h.mac() })
+	h.changed("the new route is there", h.route(dst.String(), near.String(), "eth0"), func(hops topo.NextHops, _ int) bool { return hops[dst] == h.mac() })
 	eth0 := h.link("eth0")
 	remove := func() error {
 		_, prefix, _ := net.ParseCIDR(dst.String())
@@ -218,7 +222,7 @@ func TestOtherLinksAreNotOurs(t *testing.T) {
 }
 
 func TestWatchOfNoLink(t *testing.T) {
-	if w, err := Watch("nosuch0"); err == nil || !strings.Contains(err.Error(), `link "nosuch0"`) {
+	if w, err := Watch("nosuch0", quiet); err == nil || !strings.Contains(err.Error(), `link "nosuch0"`) {
 		t.Fatalf("%v, %v", w, err)
 	}
 }

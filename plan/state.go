@@ -143,7 +143,7 @@ func locatorOf(s topo.Server) [8]byte {
 // many servers as an offer has, and the way back (docs/wire.md).
 func LongestHeader(svc *topo.Service) int {
 	n := len(svc.Via) + 1
-	if svc.Dispatch.Signals() {
+	if svc.Signals() {
 		n += svc.Candidates()
 	}
 	switch {

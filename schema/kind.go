@@ -86,18 +86,33 @@ func (k Kind[T]) refusal(written string, err error) string {
 // List reads a list of one to most values of the kind. An empty list would
 // leave open whether it means the same as none.
 func (k Kind[T]) List(dst *[]T, most int) Value {
-	want := fmt.Sprintf("a list of 1 to %d, each %s", most, k.Want)
-	read := func(c cursor) {
-		items, ok := c.items(1, most, want)
-		if !ok {
-			return
+	want := k.listed(most)
+	return Value{Want: want, read: func(c cursor) { k.list(c, dst, most, want) }}
+}
+
+// ListOr is List, and a word in its place that leaves dst as it is.
+func (k Kind[T]) ListOr(word string, dst *[]T, most int) Value {
+	want := k.listed(most) + ", or the word " + word
+	return Value{Want: want, read: func(c cursor) {
+		if !slices.Contains(asText, c.form()) || c.literal() != word {
+			k.list(c, dst, most, want)
 		}
-		*dst = make([]T, len(items))
-		for i, item := range items {
-			k.Into(&(*dst)[i]).read(item)
-		}
+	}}
+}
+
+func (k Kind[T]) listed(most int) string {
+	return fmt.Sprintf("a list of 1 to %d, each %s", most, k.Want)
+}
+
+func (k Kind[T]) list(c cursor, dst *[]T, most int, want string) {
+	items, ok := c.items(1, most, want)
+	if !ok {
+		return
 	}
-	return Value{Want: want, read: read}
+	*dst = make([]T, len(items))
+	for i, item := range items {
+		k.Into(&(*dst)[i]).read(item)
+	}
 }
 
 // Secret reads a value that no error may repeat.

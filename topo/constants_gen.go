@@ -4,21 +4,24 @@ package topo
 
 // enum limits
 const (
-	MaxChoices   = 4
-	MaxMembers   = 15
-	MaxVia       = 3
-	MaxSegments  = 16
-	MaxServices  = 1024
-	MaxOffered   = 64
-	MaxOfferings = 128
-	MaxThreshold = 65535
-	MaxAgeS      = 14400
+	MaxChoices    = 4
+	MaxMembers    = 240
+	BucketMembers = 15
+	MaxVia        = 3
+	MaxSegments   = 16
+	MaxServices   = 1024
+	MaxHops       = 65536
+	MaxOffered    = 64
+	MaxOfferings  = 128
+	MaxThreshold  = 65535
+	MaxAgeS       = 14400
 )
 
 // enum dispatch
 const (
-	Single Dispatch = 0
-	Hunt   Dispatch = 1
+	Single    Dispatch = 0
+	Hunt      Dispatch = 1
+	Stateless Dispatch = 2
 )
 
 // enum wire
@@ -31,6 +34,12 @@ const (
 const (
 	DropFragments Fragments = 0
 	HashFragments Fragments = 1
+)
+
+// enum recovery
+const (
+	HistoryRecovery Recovery = 0
+	AgentsRecovery  Recovery = 1
 )
 
 // enum acceptance

@@ -3,9 +3,10 @@
 package topo
 
 var named = []interface{ String() string }{
-	Single, Hunt,
+	Single, Hunt, Stateless,
 	Encap, Insert,
 	DropFragments, HashFragments,
+	HistoryRecovery, AgentsRecovery,
 	Always, Static, Dynamic,
 	Busy, Sockets, Page,
 	Reset, Drop,

@@ -15,20 +15,28 @@ type DispatchRow struct {
 	// `choices` and `wire: insert` go with the mode.
 	Offers bool
 	// Signals: the agents of the servers signal, so that the LB remembers flows and
-	// recovers them from `history`. Without signals all packets go by hash, so
-	// that `fragments: hash` goes with the mode.
+	// recovers them from `history`.
 	Signals bool
+	// Keeps: the client's own packets make the entries of flows, so that `recovery` goes
+	// with the mode. A mode that neither keeps nor has signals sends each packet by hash,
+	// so that `fragments: hash` goes with it.
+	Keeps bool
 }
 
 var dispatches = [...]DispatchRow{
 	Single: {
 		Name:    "single",
-		Meaning: "one server by hash, no state, no agent needed",
+		Meaning: "one server by hash, which keeps the flow; no agent needed",
+		Keeps:   true,
 	},
 	Hunt: {
 		Name:    "hunt",
 		Meaning: "offered to a list of candidates, of which the first with room takes it",
 		Offers:  true, Signals: true,
+	},
+	Stateless: {
+		Name:    "stateless",
+		Meaning: "each packet to one server by hash: a change of the pool resets the flows that then hash to another server",
 	},
 }
 
@@ -39,6 +47,13 @@ func (d Dispatch) Row() DispatchRow { return dispatches[d] }
 func (d Dispatch) String() string   { return dispatches[d].Name }
 func (d Dispatch) Offers() bool     { return dispatches[d].Offers }
 func (d Dispatch) Signals() bool    { return dispatches[d].Signals }
+func (d Dispatch) Keeps() bool      { return dispatches[d].Keeps }
+func (d Dispatch) Tracks() bool     { return d.Signals() || d.Keeps() }
+
+// Signals: agents of the service's servers signal to the LB.
+func (s *Service) Signals() bool {
+	return s.Dispatch.Signals() || s.Dispatch.Keeps() && s.Recovery == AgentsRecovery
+}
 
 // Candidates is the length of the service's lists where there are servers enough.
 func (s *Service) Candidates() int {
@@ -50,7 +65,7 @@ func (s *Service) Candidates() int {
 
 // Past lists the pools that a flow of the service may be recovered from.
 func (s *Service) Past() []Version {
-	if !s.Dispatch.Signals() {
+	if !s.Dispatch.Tracks() {
 		return nil
 	}
 	return s.History

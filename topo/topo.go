@@ -105,6 +105,17 @@ func (f Fragments) String() string {
 	}[f]
 }
 
+// Recovery is how an LB finds the server of a flow without an entry, where the client's
+// own packets make the entries.
+type Recovery uint8
+
+func (r Recovery) String() string {
+	return [...]string{
+		HistoryRecovery: "history", // the server that the pools before name
+		AgentsRecovery:  "agents",  // the owner, which all its servers' agents know
+	}[r]
+}
+
 // Version is the pool of a service as it once was.
 type Version struct {
 	Version int
@@ -122,6 +133,7 @@ type Service struct {
 	Wire      Wire
 	Via       []netip.Addr // transit SIDs before the candidates
 	Fragments Fragments
+	Recovery  Recovery
 	Servers   []Server // sorted by locator
 	Version   int      // of Servers
 
@@ -150,7 +162,8 @@ type FlowTable struct {
 // LB is all that one load balancer runs on.
 type LB struct {
 	Node
-	CandidateKey Key // farm-wide and never rotated: it decides every list
+	CandidateKey Key    // farm-wide and never rotated: it decides every list
+	State        string // the file that records the pools that were served
 	Flows        FlowTable
 	Services     []Service
 }
@@ -180,6 +193,7 @@ func (o Owner) String() string {
 type Offering struct {
 	Name       string
 	VIP        VIP
+	Wire       Wire // as the LBs' services
 	Acceptance Acceptance
 	Threshold  int     // Static: c. Dynamic: the first c
 	Window     int     // Dynamic: offers a window
@@ -188,6 +202,9 @@ type Offering struct {
 	Cores      int     // at most this many accepted, not arrived connections count as load
 	Measure    Measure
 	Page       string // Measure Page: path of the page
+	PageOwner  string // user and group that a new page is given to; empty: the agent's
+	PageGroup  string
+	PageMode   uint32 // permissions of a new page
 	OnFull     OnFull
 	Owner      Owner
 	Netns      string // Netns: path of the namespace

@@ -18,6 +18,9 @@ const (
 
 // enum sid_flags
 const (
-	Retry Flags = 1
-	Final Flags = 2
+	Retry        Flags = 1
+	Final        Flags = 2
+	Held         Flags = 4
+	ClientClosed Flags = 64
+	ServerClosed Flags = 128
 )

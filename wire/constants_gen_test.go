@@ -4,5 +4,5 @@ package wire
 
 var named = []interface{ String() string }{
 	None, ConnectAvail, ConnectForce, AckStickiness, RecoverStickiness, Deliver, Reject, CreateStickiness, RemoveStickiness, NotMine,
-	Retry, Final,
+	Retry, Final, Held, ClientClosed, ServerClosed,
 }

@@ -30,7 +30,7 @@ func TestNamesOfOthers(t *testing.T) {
 	if name := Function(0x1234).String(); name != "1234" {
 		t.Errorf("an unknown function is called %q", name)
 	}
-	if name := Flags(0x80).String(); name != "0x80" {
+	if name := Flags(0x20).String(); name != "0x20" {
 		t.Errorf("an unknown flag is called %q", name)
 	}
 }

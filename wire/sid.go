@@ -1,9 +1,13 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
+
+	"proffer/policy"
 )
 
 // SID is a segment identifier (RFC 8986 §3.1): locator 64 bits, function 16, and an
@@ -21,17 +25,21 @@ type SID struct {
 type Flags uint8
 
 func (f Flags) String() string {
-	switch f {
-	case 0:
-		return "none"
-	case Retry:
-		return "retry"
-	case Final:
-		return "final"
-	case Retry | Final:
-		return "retry+final"
+	names := []struct {
+		flag Flags
+		name string
+	}{{Retry, "retry"}, {Final, "final"}, {Held, "held"}, {ClientClosed, "client closed"}, {ServerClosed, "server closed"}}
+	var set []string
+	for _, n := range names {
+		if f&n.flag != 0 {
+			set = append(set, n.name)
+		}
+		f &^= n.flag
 	}
-	return fmt.Sprintf("%#02x", uint8(f))
+	if f != 0 {
+		set = append(set, fmt.Sprintf("%#02x", uint8(f)))
+	}
+	return cmp.Or(strings.Join(set, "+"), "none")
 }
 
 // Offsets in a SID.
@@ -66,9 +74,15 @@ func ParseSID(addr netip.Addr) SID {
 	}
 }
 
-// Own is a node's own address, locator::1: the sender's of packets without a tag.
+// Own is a node's own address, locator::1.
 func Own(locator netip.Prefix) netip.Addr {
 	return Tagged(locator, [8]byte{7: 1})
+}
+
+// Untagged is the sender's address of a flow's packets without a tag: the interface identifier
+// is the flow label, so that a receiver's queues tell flows apart.
+func Untagged(locator netip.Prefix, f policy.Flow) netip.Addr {
+	return Tagged(locator, [8]byte(binary.BigEndian.AppendUint64(nil, uint64(FlowLabel(f)))))
 }
 
 // Tagged is a node's address with a tag for interface identifier.

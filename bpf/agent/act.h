@@ -2,6 +2,7 @@
 /* act.h: the actions on a request: deliver to our stack, pass on to the next segment,
  * refuse with a RST, give back to the LB. */
 #pragma once
+#include "core/limit.h"
 #include "packet/nexthop.h"
 #include "agent/request.h"
 #include "agent/reset.h"
@@ -101,6 +102,8 @@ __noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (!spend(LIMIT_REFUSAL, 1))
+		return verdict(AGENT_DROP_LIMIT_REFUSAL, XDP_DROP);
 	rst = reset_for(p);
 	done = strip(ctx, sr, p, INWARD);
 	if (!done)
@@ -117,12 +120,12 @@ __noinline int encapsulate_in(struct xdp_md *ctx, const struct packet *p, const 
 {
 	if (!p || !to || !hop)
 		return FRAME_TRUNCATED;
-	return add_outer(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED),
-			 to, hop->mac, protocol_inside(p));
+	return add_outer(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : UNTAGGED, to, hop->mac,
+			 protocol_inside(p));
 }
 
 /* give_back returns the packet in [lb::nm]: the LB removes its entry of the flow, or
- * offers the flow to other servers. */
+ * offers the flow to other servers, or learns that the flow is alive. */
 static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
 {
 	struct sid to = make_sid(r->sr->sender_be, FN_NOT_MINE, named_generation(r));
@@ -133,6 +136,8 @@ static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum
 
 	if (k)
 		to.key_id = k->id;
+	if (why == AGENT_GIVE_BACK_LIVE)
+		to.flags = SID_HELD;
 	lb = sid_address(&to);
 	hop = next_hop_to(&lb);
 	if (!hop)

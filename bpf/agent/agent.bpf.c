@@ -16,7 +16,7 @@
 #include "agent/sweep.h"
 #include "agent/wrap.h"
 
-SEC("xdp")
+SEC("xdp.frags")
 int agent_in(struct xdp_md *ctx)
 {
 	enum counter why = not_for_us(ctx);
@@ -35,6 +35,7 @@ int agent_in(struct xdp_md *ctx)
 		return verdict(why, XDP_DROP);
 
 	decide(ctx, r.sr, r.p, r.o, &d);
+	answer_held(r.sr, &d);
 	switch (d.act) {
 	case ACT_DELIVER:
 		return deliver(ctx, &r, d.why);
@@ -53,12 +54,14 @@ int agent_in(struct xdp_md *ctx)
 SEC("tc")
 int agent_out(struct __sk_buff *skb)
 {
+	const struct offering *o;
 	enum function fn;
 	struct packet p;
 	struct conn_entry e;
 	__u64 now;
 
-	if (!read_outward(skb, &p))
+	o = read_outward(skb, &p);
+	if (!o)
 		return verdict(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
 	now = now_ns();
 	e = conn_find(&p, now);
@@ -69,7 +72,7 @@ int agent_out(struct __sk_buff *skb)
 	fn = signal_to_send(&e, &p);
 	if (fn == FN_NONE)
 		return verdict(AGENT_OUT_DIRECT, TC_ACT_UNSPEC);
-	if (!wrap(skb, &p, e.c, fn))
+	if (!wrap(skb, &p, e.c, o->wire, fn))
 		return verdict(AGENT_SIGNAL_DEFERRED, TC_ACT_UNSPEC);
 	if (fn == FN_CREATE_STICKINESS)
 		return verdict(AGENT_SIGNAL_CREATE, TC_ACT_UNSPEC);

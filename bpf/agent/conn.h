@@ -64,7 +64,7 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 		.offering = o->index,
 		.epoch = epoch_of(now),
 		.next_in = p->seq + 1,
-		.flags = CONN_PENDING | (p->inserted ? CONN_INSERT : 0),
+		.flags = CONN_PENDING,
 		.generation = new_generation(p, now),
 		.state = CONN_WAIT,
 	};
@@ -109,7 +109,6 @@ static __always_inline struct conn *conn_adopt(const struct packet *p, const str
 		.lb_be = lb_be,
 		.offering = o->index,
 		.next_in = p->seq,
-		.flags = p->inserted ? CONN_INSERT : 0,
 		.generation = generation,
 		.state = CONN_DIRECT,
 	};
@@ -122,31 +121,27 @@ static __always_inline struct conn *conn_adopt(const struct packet *p, const str
 }
 
 /* signal_to_lb puts the flow into WAIT for this LB. */
-static __always_inline void signal_to_lb(struct conn *c, __be64 lb_be, bool inserted)
+static __always_inline void signal_to_lb(struct conn *c, __be64 lb_be)
 {
 	c->lb_be = lb_be;
-	if (inserted)
-		set_flag(c, CONN_INSERT);
-	else
-		clear_flag(c, CONN_INSERT);
 	c->state = CONN_WAIT;
 }
 
-/* is_new_payload is true of payload past the last seen, and of any datagram's. */
-static __always_inline bool is_new_payload(struct conn *c, const struct packet *p)
+/* end_of is the sequence number after a packet's payload and FIN. */
+static __always_inline __u32 end_of(const struct packet *p)
 {
-	__u32 end = p->seq + !!(p->flags & TCP_SYN) + p->payload;
-	bool fresh;
-
-	if (p->kind == KIND_UDP)
-		return p->payload;
-	fresh = p->payload && (__s32)(end - c->next_in) > 0;
-	if (p->flags & TCP_FIN)
-		end++;
-	if ((__s32)(end - c->next_in) > 0 && (p->payload || p->flags & TCP_FIN))
-		c->next_in = end;
-	return fresh;
+	return p->seq + !!(p->flags & TCP_SYN) + p->payload + !!(p->flags & TCP_FIN);
 }
+
+/* is_past is true of payload or a FIN past the last seen. */
+static __always_inline bool is_past(const struct conn *c, const struct packet *p)
+{
+	return (p->payload || p->flags & TCP_FIN) && (__s32)(end_of(p) - c->next_in) > 0;
+}
+
+/* The sequence numbers that may be missing before a packet where no socket can be asked for
+ * its window: more than a flight loses, and 1 in 4096 of all. */
+#define MAX_GAP (1 << 20)
 
 static __always_inline bool conn_closed(const struct conn *c)
 {

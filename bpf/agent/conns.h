@@ -9,7 +9,8 @@
  * which follows from the digest and either line; it never moves. A search reads the
  * alternate line only if the primary line counts displaced entries. A new flow takes a free
  * slot of either line, or the slot of the embryonic entry that was not seen for longest: no
- * flood of SYNs costs an established flow its slot.
+ * flood of SYNs costs an established flow its slot while it meets any. Else an established
+ * entry may give way (evict.h).
  *
  * A fingerprint without a digest is free. A CPU claims a slot by swapping its fingerprint
  * for CLAIMED, writes the flow and its entry, and then writes the flow's fingerprint.
@@ -191,4 +192,22 @@ static __always_inline struct conn *conn_at(__u64 hash, int at)
 		return NULL;
 	asm volatile("%0 &= %1" : "+r"(i) : "i"(SLOTS - 1)); /* the verifier has not seen it */
 	return &s->slot[i].c;
+}
+
+/* conn_count_displaced returns false if the count is at its limit or changes all the time.
+ * Functions of their own, so that the verifier looks at each once. */
+__noinline bool conn_count_displaced(__u32 line)
+{
+	struct conn_line *s = conn_line_at(line);
+
+	return s && displaced_inc(&s->fingerprint[0]);
+}
+
+__noinline int conn_uncount_displaced(__u32 line)
+{
+	struct conn_line *s = conn_line_at(line);
+
+	if (s)
+		displaced_dec(&s->fingerprint[0]);
+	return 0;
 }

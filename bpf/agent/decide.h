@@ -22,6 +22,46 @@ static __always_inline bool aborts(struct xdp_md *ctx, const struct packet *p,
 	return held.established && held.expects == p->seq;
 }
 
+/* is_in_window is true of a sequence number that the stack takes: the next one expected, one
+ * before it, or one in the window of the flow's socket. A client or a stranger chooses any
+ * other, and the stack drops that packet. A function of its own: a gap is rare. */
+__noinline bool is_in_window(struct xdp_md *ctx, const struct packet *p, const struct offering *o,
+			     __u32 next_in)
+{
+	struct holding held;
+	__s32 gap;
+
+	if (!p || !o)
+		return false;
+	gap = p->seq - next_in;
+	if (gap <= 0)
+		return true;
+	if (o->owner == OWNER_TABLE)
+		return gap <= MAX_GAP;
+	find_owner(ctx, p, o, &held);
+	return held.established && (__s32)(held.edge - p->seq) >= 0;
+}
+
+/* advance counts payload and a FIN of the client that the stack takes. */
+static __always_inline void advance(struct xdp_md *ctx, const struct request *r,
+				    const struct conn_entry *e)
+{
+	const struct packet *p = r->p;
+	struct conn *c = e->c;
+	bool asks;
+
+	if (!is_past(c, p) || !is_in_window(ctx, p, r->o, c->next_in))
+		return;
+	asks = p->payload && (__s32)(end_of(p) - !!(p->flags & TCP_FIN) - c->next_in) > 0;
+	if (p->flags & TCP_FIN)
+		set_flag(c, CONN_CLIENT_FIN);
+	if (e->embryonic)
+		return;
+	c->next_in = end_of(p);
+	if (asks)
+		load_on_in(c);
+}
+
 /* observe updates the entry by a packet from the client. An ICMP message has neither flags
  * nor payload and changes only the date. */
 static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
@@ -31,13 +71,14 @@ static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
 	struct conn *c = e->c;
 
 	c->seen_ns = now;
-	if (!e->embryonic) {
+	if (!e->embryonic)
 		load_on_arrival(c);
-		if (is_new_payload(c, p))
-			load_on_in(c);
+	if (p->kind != KIND_UDP)
+		advance(ctx, r, e);
+	else if (!e->embryonic && p->payload) {
+		c->next_in += c->next_in < TALKS; /* counts datagrams */
+		load_on_in(c);
 	}
-	if (p->flags & TCP_FIN)
-		set_flag(c, CONN_CLIENT_FIN);
 	if (p->flags & TCP_RST && aborts(ctx, p, r->o, c)) {
 		set_flag(c, CONN_CLOSED);
 		load_on_out(c);
@@ -95,5 +136,25 @@ __noinline int decide(struct xdp_md *ctx, struct sr *sr, struct packet *p, const
 		return 0;
 	facts = *p; /* Linux 6.1 takes no map key from a caller's memory */
 	*d = decide_request(ctx, &r);
+	return 0;
+}
+
+static __always_inline bool is_offer(const struct sr *sr)
+{
+	return sr->sid.function_be == bpf_htons(FN_CONNECT_AVAIL) ||
+	       sr->sid.function_be == bpf_htons(FN_CONNECT_FORCE);
+}
+
+/* answer_held decides again on an offer of which the LB has an established flow with this server:
+ * no other server may have it before this one has released the flow, and the LB has to be
+ * informed of a flow that is alive. A function of its own for the verifier. */
+__noinline int answer_held(const struct sr *sr, struct decision *d)
+{
+	if (!sr || !d || !(sr->sid.flags & SID_HELD) || !is_offer(sr))
+		return 0;
+	if (d->act == ACT_PASS_ON || d->act == ACT_PASS_ON_OFFER)
+		*d = decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_RELEASED);
+	else if (d->why == AGENT_ACCEPT_CHALLENGED)
+		*d = decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_LIVE);
 	return 0;
 }

@@ -1,25 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* insert.h: writing entries of the agent's table of flows (conns.h). */
 #pragma once
-#include "agent/conns.h"
-
-/* conn_count_displaced returns false if the count is at its limit or changes all the time.
- * Functions of their own, so that the verifier looks at each once. */
-__noinline bool conn_count_displaced(__u32 line)
-{
-	struct conn_line *s = conn_line_at(line);
-
-	return s && displaced_inc(&s->fingerprint[0]);
-}
-
-__noinline int conn_uncount_displaced(__u32 line)
-{
-	struct conn_line *s = conn_line_at(line);
-
-	if (s)
-		displaced_dec(&s->fingerprint[0]);
-	return 0;
-}
+#include "agent/evict.h"
 
 /* conn_vacate changes a slot's fingerprint, if it is still `was`, to CLAIMED or free. */
 static __always_inline bool conn_vacate(__u32 line, struct conn_line *s, __u32 i, __u64 was,
@@ -35,15 +17,6 @@ static __always_inline bool conn_vacate(__u32 line, struct conn_line *s, __u32 i
 #define FREE_RANK (1ULL << 17)
 #define EMBRYONIC_RANK (1ULL << 16)
 #define STALE_RANK (EMBRYONIC_RANK | 1000) /* embryonic, not seen for a second */
-
-/* larger_of is the larger of two numbers below 2^63, without a branch. */
-static __always_inline __u64 larger_of(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	asm volatile("%0 s>>= 63" : "+r"(less));
-	return a + ((b - a) & less);
-}
 
 /* rank_of ranks an embryonic entry's slot higher the longer it was not seen, any other slot
  * 0; the slot's number is in the last three bits. */
@@ -105,6 +78,8 @@ __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c,
 		return -1;
 	if (at < 0)
 		at = conn_slot_for(hash, c->seen_ns);
+	if (at < 0)
+		at = conn_make_room(hash, c->seen_ns);
 	if (at < 0)
 		return -1;
 	line = conn_line_of(hash, at);

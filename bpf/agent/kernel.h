@@ -50,6 +50,8 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
+	__u32 rcv_wup; /* rcv_nxt when the window was last announced */
+	__u32 rcv_wnd; /* that window */
 	__u64 bytes_received;
 } KERNEL;
 

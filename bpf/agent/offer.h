@@ -16,7 +16,7 @@ static __always_inline bool is_repeated(const struct request *r, struct conn_ent
 	if (r->p->kind == KIND_UDP) {
 		*noted = establish(r, e, 0, now);
 		if (noted->c)
-			signal_to_lb(noted->c, r->sr->sender_be, r->p->inserted);
+			signal_to_lb(noted->c, r->sr->sender_be);
 		return true;
 	}
 	if (e.c->generation != generation_of(r->p->seq))

@@ -9,6 +9,7 @@ struct holding {
 	bool established; /* by a full socket */
 	bool cookie;	  /* by a valid SYN cookie alone, which any server may have sent */
 	__u32 expects;	  /* next sequence number of the full socket */
+	__u32 edge;	  /* the right edge of its window */
 	__u16 generation; /* of the connection; 0 in TIME_WAIT */
 };
 
@@ -88,6 +89,7 @@ __noinline int find_owner(struct xdp_md *ctx, const struct packet *p, const stru
 	if (virtual_sockets) {
 		holding_from(held, p, virtual_socket.state, virtual_socket.rcv_isn,
 			     virtual_socket.number);
+		held->edge = virtual_socket.number + virtual_socket.window;
 		return 0;
 	}
 	sk = find_socket(ctx, &p->t, o);
@@ -110,9 +112,11 @@ __noinline int find_owner(struct xdp_md *ctx, const struct packet *p, const stru
 		break;
 	default:
 		tp = (void *)bpf_skc_to_tcp_sock(sk);
-		if (tp)
-			holding_from(held, p, BPF_TCP_ESTABLISHED,
-				     tp->rcv_nxt - (__u32)tp->bytes_received - 1, tp->rcv_nxt);
+		if (!tp)
+			break;
+		holding_from(held, p, BPF_TCP_ESTABLISHED,
+			     tp->rcv_nxt - (__u32)tp->bytes_received - 1, tp->rcv_nxt);
+		held->edge = tp->rcv_wup + tp->rcv_wnd;
 	}
 	bpf_sk_release(sk);
 	return 0;

@@ -3,8 +3,8 @@
  * there are. act.h carries them out. */
 #pragma once
 #include "packet/auth.h"
+#include "packet/suspects.h"
 #include "agent/conn.h"
-#include "core/domain.h"
 #include "packet/scratch.h"
 
 /* not_for_us returns why the kernel gets the frame untouched, or COUNTERS. */
@@ -16,6 +16,8 @@ static __always_inline enum counter not_for_us(struct xdp_md *ctx)
 
 	if (!eth || !ip || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->version != 6)
 		return AGENT_PASS_NOT_IPV6;
+	if (!is_to_us(eth))
+		return AGENT_PASS_OTHER_HOST;
 	if (!is_own(&ip->daddr))
 		return AGENT_PASS_NOT_SID;
 	return ((const struct sid *)&ip->daddr)->function_be ? COUNTERS : AGENT_PASS_OWN_ADDRESS;
@@ -87,6 +89,10 @@ static __always_inline bool is_authentic(struct xdp_md *ctx, const struct reques
 static __always_inline enum counter cannot_read(enum opened how)
 {
 	switch (how) {
+	case FROM_OUTSIDE:
+		return AGENT_DROP_OUTSIDE;
+	case WITH_TLVS:
+		return AGENT_DROP_TLV;
 	case MALFORMED_SRH:
 		return AGENT_DROP_MALFORMED_SRH;
 	case MALFORMED_TRANSPORT:
@@ -106,12 +112,15 @@ static __always_inline enum counter read_request(struct xdp_md *ctx, struct requ
 
 	if (how)
 		return cannot_read(how);
-	if (!is_inside(r->sr->sender_be))
-		return AGENT_DROP_OUTSIDE;
 	r->o = offering_of(r->p);
+	if (r->o && r->p->inserted != (r->o->wire == WIRE_INSERT))
+		return AGENT_DROP_WRONG_WIRE;
 	if (r->p->kind == KIND_FRAGMENT && function_of(r) == FN_DELIVER)
 		r->o = vip_of(r->p);
 	if (!r->o)
 		return AGENT_DROP_NOT_OUR_SERVICE;
-	return is_authentic(ctx, r) ? COUNTERS : AGENT_DROP_BAD_TAG;
+	if (is_authentic(ctx, r))
+		return COUNTERS;
+	note_suspect(r->sr->sender_be);
+	return AGENT_DROP_BAD_TAG;
 }

@@ -4,18 +4,20 @@
 #include "agent/conn.h"
 #include "packet/rewrite.h"
 
-/* read_outward parses a packet of a service on its way out. The linear part of a
- * super-packet is enough: it holds the headers. */
-static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
+/* read_outward parses a packet on its way out and returns its service, or NULL. The linear part
+ * of a super-packet is enough: it holds the headers. */
+static __always_inline const struct offering *read_outward(struct __sk_buff *skb, struct packet *p)
 {
 	struct cursor c = frame_at(skb, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	enum reading how;
 
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
-		return false;
+		return NULL;
 	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
-	return (how == READ || how == TRUNCATED) && p->kind != KIND_TOO_BIG && offering_of(p);
+	if ((how != READ && how != IN_PART) || p->kind == KIND_TOO_BIG)
+		return NULL;
+	return offering_of(p);
 }
 
 /* sent_before is true of a retransmission. */
@@ -27,6 +29,15 @@ static __always_inline bool sent_before(struct conn *c, const struct packet *p)
 	if (!before)
 		c->next_out = end;
 	return before && !(p->flags & TCP_RST) && (p->payload || p->flags & TCP_FIN);
+}
+
+/* acknowledge_in makes the server's acknowledgement the end of the client's data: the stack may
+ * have dropped a packet that this agent counted (checksum, timestamp, window), and the client's
+ * next request would seem to have been seen. */
+static __always_inline void acknowledge_in(const struct conn_entry *e, const struct packet *p)
+{
+	if (p->kind == KIND_TCP && p->flags & TCP_ACK && !(p->flags & TCP_RST) && !e->embryonic)
+		e->c->next_in = p->ack;
 }
 
 /* signal_to_send returns the function in which an outward packet goes by the LB, or
@@ -45,8 +56,10 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 		set_flag(c, CONN_CLOSED);
 	if (p->flags & TCP_FIN)
 		set_flag(c, CONN_SERVER_FIN);
-	if (p->payload || ends)
+	if (p->payload || ends) {
+		acknowledge_in(e, p);
 		load_on_out(c);
+	}
 	if (ends)
 		set_flag(c, CONN_REMOVAL_DUE);
 	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))

@@ -51,6 +51,7 @@ struct socket {
 	__u32 listening; /* find_listener finds a listener … */
 	__u32 full;	 /* … its accept queue is full */
 	__u32 queue;
+	__u32 window; /* full socket: bytes after rcv_nxt that it takes */
 };
 
 const volatile bool virtual_sockets = false;

@@ -12,7 +12,7 @@ static __always_inline void sync_generation(const struct request *r, struct conn
 	if (generation)
 		c->generation = generation;
 	if (c->generation != named_generation(r)) {
-		signal_to_lb(c, r->sr->sender_be, r->p->inserted);
+		signal_to_lb(c, r->sr->sender_be);
 	} else if (c->state == CONN_WAIT) {
 		c->state = CONN_DIRECT;
 		count(AGENT_ACKNOWLEDGED);
@@ -92,7 +92,7 @@ static __always_inline struct decision decide_recover(struct xdp_md *ctx, const 
 	if (noted->c) {
 		if (held.generation)
 			noted->c->generation = held.generation;
-		signal_to_lb(noted->c, r->sr->sender_be, r->p->inserted);
+		signal_to_lb(noted->c, r->sr->sender_be);
 	}
 	return decided(ACT_DELIVER, AGENT_RECOVERED);
 }

@@ -1,16 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* sweep.h: the removal of expired entries. */
 #pragma once
-#include "agent/conn.h"
+#include "agent/recount.h"
+#include "table/ages.h"
 
-static __always_inline bool conn_expired(const struct conn *c, bool established,
+/* is_orphan is true of an entry with a service that is no longer offered, or has another load. */
+__noinline bool is_orphan(const struct conn_slot *slot)
+{
+	const struct offering *o;
+
+	if (!slot)
+		return false;
+	o = offering_at(&slot->t.vip, slot->t.vip_port_be, slot->t.protocol);
+	return !o || o->index != slot->c.offering;
+}
+
+static __always_inline bool conn_expired(const struct conn_slot *slot, bool established,
 					 const struct sweep *s)
 {
+	const struct conn *c = &slot->c;
 	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
 
+	if (s->orphans && is_orphan(slot))
+		return true;
 	if (!established)
 		return age > EMBRYONIC_NS;
-	return age > (conn_closed(c) ? s->linger_ns : s->idle_ns);
+	return age > (conn_closed(c) ? linger_ns : idle_ns);
 }
 
 /* sweep_line is the callback of bpf_loop. The load that an entry counted for is taken
@@ -30,14 +45,15 @@ static long sweep_line(__u64 i, struct sweep *s)
 		c = &line->slot[k].c;
 		if (was >= CLAIMED || no_digest(was))
 			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s)) {
+		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s)) {
 			s->kept += was / ESTABLISHED & 1;
+			s->unmoved += !recount_request(c);
 			continue;
 		}
 		stall();
 		if (!compare_and_swap(&line->fingerprint[k], was, was | CLAIMED))
 			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s)) {
+		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s)) {
 			__sync_fetch_and_xor(&line->fingerprint[k], ~was & CLAIMED);
 			continue;
 		}

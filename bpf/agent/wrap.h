@@ -2,22 +2,11 @@
 /* wrap.h: putting a packet to the client into a signal to the LB. */
 #pragma once
 #include "packet/auth.h"
+#include "packet/front.h"
 #include "packet/nexthop.h"
 #include "packet/rewrite.h"
 #include "packet/srv6.h"
 #include <linux/pkt_cls.h>
-
-/* The headers before the packet, written in one piece; on the stack the IP header is
- * aligned. */
-struct front {
-	__u16 unused;
-	__u8 to[ETH_ALEN];
-	__u8 from[ETH_ALEN];
-	__be16 proto;
-	struct ipv6hdr ip;
-};
-
-#define FRONT_BYTES (ETH_BYTES + (__u32)sizeof(struct ipv6hdr))
 
 static __always_inline bool front_towards(struct __sk_buff *skb, const __u8 *to, struct front *f)
 {
@@ -37,13 +26,14 @@ static __always_inline bool encapsulate_out(struct __sk_buff *skb, const struct 
 					    const struct sid *to, const struct key *key,
 					    struct front *f)
 {
-	__be64 tag = key ? tag_of_one(key, &p->t, to) : bpf_cpu_to_be64(UNTAGGED);
-	struct in6_addr from = own_address(tag), lb = sid_address(to);
+	__u32 label = flow_label(&p->t);
+	struct in6_addr from = own_address(key ? tag_of_one(key, &p->t, to) : UNTAGGED, label);
+	struct in6_addr lb = sid_address(to);
 	__u32 length = skb->len - ETH_BYTES;
 
 	if (bpf_skb_adjust_room(skb, sizeof(f->ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return false;
-	outer_header(&f->ip, &from, &lb, p->class, flow_label(&p->t), length,
+	outer_header(&f->ip, &from, &lb, p->class, label, length,
 		     p->family == 6 ? IPPROTO_IPV6 : IPPROTO_IPIP);
 	bpf_skb_store_bytes(skb, 0, f->to, FRONT_BYTES, 0);
 	return true;
@@ -72,7 +62,7 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 		},
 		.client = p->t.client,
 		.lb = *to,
-		.self = own_address(bpf_cpu_to_be64(UNTAGGED)),
+		.self = own_address(UNTAGGED, flow_label(&p->t)),
 	};
 	struct cursor c = frame_at(skb, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip));
@@ -85,7 +75,7 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 
 		tag_segment(&s, &in.client);
 		tag_segment(&s, &in.lb);
-		in.self = own_address(tag_end(&s, 2));
+		in.self = own_address(tag_end(&s, 2), 0);
 	}
 	if (bpf_skb_adjust_room(skb, sizeof(in), BPF_ADJ_ROOM_NET, 0))
 		return false;
@@ -97,12 +87,15 @@ static __always_inline bool insert_out(struct __sk_buff *skb, const struct packe
 	return true;
 }
 
+_Static_assert(CONN_CLIENT_FIN << 3 == SID_CLIENT_CLOSED &&
+		       CONN_SERVER_FIN << 3 == SID_SERVER_CLOSED,
+	       "the flags of a signal are those of the entry");
+
 /* wrap makes the packet a signal. Returns false if it must go straight to the client: it is
  * a super-packet, or near the MTU, or the LB has no next hop. */
 static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
-				 const struct conn *c, enum function fn)
+				 const struct conn *c, __u8 wire, enum function fn)
 {
-	__u8 wire = c->flags & CONN_INSERT && p->family == 6 ? WIRE_INSERT : WIRE_ENCAP;
 	struct sid sid = make_sid(c->lb_be, fn, c->generation);
 	const struct signal_key *k = signing_key();
 	const struct key *key = k ? &k->key : NULL;
@@ -112,6 +105,7 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 
 	if (skb->gso_segs > 1 || skb->len - ETH_BYTES + route_bytes(1, wire) > self.mtu)
 		return false;
+	sid.flags = (c->flags & CONN_CLOSED) << 3;
 	if (k)
 		sid.key_id = k->id;
 	lb = sid_address(&sid);

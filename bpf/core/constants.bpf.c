@@ -3,7 +3,7 @@
  * from which Go's constants are generated (dataplane/internal/constants). */
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
-#include "lb/choose/choose.h"
+#include "lb/crowd.h"
 #include "lb/service.h"
 
 #define GENERATE(name) enum name generated_##name
@@ -14,6 +14,7 @@ GENERATE(sid_flags);
 GENERATE(dispatch);
 GENERATE(wire);
 GENERATE(fragments);
+GENERATE(recovery);
 GENERATE(acceptance);
 GENERATE(measure);
 GENERATE(on_full);
@@ -22,3 +23,4 @@ GENERATE(conn_state);
 GENERATE(conn_flags);
 GENERATE(pending_ring);
 GENERATE(service_slot);
+GENERATE(crowding);

@@ -7,7 +7,7 @@
 
 /* One record a CPU: the counters of a packet are in one or two cache lines. A power of two, to
  * mask an index: Linux 6.1 loses the bound of an index on the stack. */
-#define MAX_COUNTERS 64
+#define MAX_COUNTERS 128
 
 struct counts {
 	__u64 of[MAX_COUNTERS];

@@ -12,10 +12,12 @@
 
 enum limits {
 	MAX_CHOICES = 4,     /* candidates of one offer */
-	MAX_MEMBERS = 15,    /* of one bucket: the candidates and those of earlier pools */
+	MAX_MEMBERS = 240,   /* of one bucket: the candidates and those of earlier pools */
+	BUCKET_MEMBERS = 15, /* in one record (lb/crowd.h) */
 	MAX_VIA = 3,	     /* transit SIDs before the candidates */
 	MAX_SEGMENTS = 16,   /* of one route; a power of two, so that an index can be masked */
 	MAX_SERVICES = 1024, /* of an LB */
+	MAX_HOPS = 65536,    /* next hops of a node: routes and neighbours of its link */
 	MAX_OFFERED = 64,    /* services of an agent */
 	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
 	MAX_THRESHOLD = 65535,		 /* busy count that a policy may name */
@@ -48,6 +50,10 @@ struct sid {
 enum sid_flags {
 	SID_RETRY = 1, /* an offer for a SYN that came before */
 	SID_FINAL = 2, /* an offer that is not given back: no listener means a RST */
+	SID_HELD = 4, /* ca, cf: the LB has an established flow of this five-tuple with this server,
+			* which gives back a SYN that it does not take; nm: that flow is alive */
+	SID_CLIENT_CLOSED = 64,	 /* cs, rms: this side of the connection has closed it, as far */
+	SID_SERVER_CLOSED = 128, /* as the server knows */
 };
 
 enum function {
@@ -64,9 +70,9 @@ enum function {
 	FN_NOT_MINE = 0x40,	      /* nm, LB: this server has no such flow, or no listener */
 };
 
-/* The interface identifier of an outer source address is the tag (auth.h), or 1, the node's own
- * address, for packets without a tag. */
-#define UNTAGGED 1
+/* The interface identifier of an outer source address is the tag (auth.h), or for packets without
+ * a tag the flow label, by which a receiver's queues tell flows apart. */
+#define UNTAGGED 0
 
 /* The node that runs the program; set before loading. */
 struct node {
@@ -92,6 +98,12 @@ enum fragments {
 	FRAGMENTS_HASH = 1, /* the whole service is hashed by addresses */
 };
 
+/* The server of a flow without an entry, where the client's own packets make the entries. */
+enum recovery {
+	RECOVERY_HISTORY = 0, /* the one that the history names */
+	RECOVERY_AGENTS = 1,  /* the owner, which the servers' agents know */
+};
+
 struct service {
 	struct service_key key;
 	__u32 table;	/* index of its table in the map `tables` */
@@ -100,18 +112,20 @@ struct service {
 	__u8 wire;	/* enum wire */
 	__u8 fragments; /* enum fragments */
 	__u8 vias;
-	__u16 mtu; /* largest client packet that leaves room for every usual list */
-	__u16 zero;
+	__u16 mtu;     /* largest client packet that leaves room for every usual list */
+	__u8 recovery; /* enum recovery */
+	__u8 zero;
 	struct in6_addr via[MAX_VIA];
 };
 
 /* A bucket of a service's table, and the result of choose(). The first `choices` servers are
  * the flow's candidates, in order of preference; the others were candidates in earlier pools,
- * the latest pool first. */
+ * the latest pool first. Where no agent can be asked, there is one other at most: the last
+ * server is the presumed owner of a flow without an entry. */
 struct candidates {
 	__u8 choices;
 	__u8 members;
-	__u16 server[MAX_MEMBERS];
+	__u16 server[BUCKET_MEMBERS];
 };
 
 struct server {
@@ -132,13 +146,13 @@ enum conn_state {
 };
 
 enum conn_flags {
-	CONN_ASKING = 1,      /* payload went inward, none outward since */
+	CONN_ASKING = 1,      /* payload went inward, none outward since: in asking[0] */
 	CONN_PENDING = 2,     /* accepted, its handshake unfinished */
 	CONN_REMOVAL_DUE = 4, /* rms did not fit its packet */
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
-	CONN_INSERT = 32,   /* signals are inserted, as its packets are */
-	CONN_NEXT_OUT = 64, /* next_out is valid */
+	CONN_NEXT_OUT = 64,    /* next_out is valid */
+	CONN_ASKING_ODD = 128, /* as CONN_ASKING, in asking[1] */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 
@@ -173,7 +187,8 @@ struct offering {
 	__u8 owner;  /* enum owner */
 	__s32 netns; /* id of the namespace of its sockets; -1: this one */
 	__u8 mac[6]; /* of the VIP's owner, if not this host (macvlan) */
-	__u16 zero;
+	__u8 wire;   /* enum wire */
+	__u8 zero;
 };
 
 enum owner {
@@ -199,8 +214,15 @@ struct load {
 	__u32 attempts;
 	__u32 accepted;
 	struct pending pending[PENDING_EPOCHS];
-	__u32 asking; /* connections with a request in progress; atomic */
-	__u32 open;   /* established sockets; atomic */
+	__u32 asking[2]; /* connections with a request in progress; atomic (agent/recount.h) */
+};
+
+/* The argument and result of two programs that change loads, which user space never writes. */
+struct load_change {
+	__u32 load;	 /* set_threshold: its number */
+	__u32 threshold; /* set_threshold: c from now on */
+	__u32 ended;	 /* end_recount: which count of each load */
+	__u32 wrong;	 /* end_recount: how many were wrong */
 };
 
 /* Agent: a program's load report, copied by the daemon from the load page. */
@@ -221,13 +243,19 @@ struct next_hop {
 	__u16 ready; /* 0: on this link, its neighbour not resolved yet */
 };
 
+/* A sender of signals without a valid tag (packet/suspects.h). */
+struct suspect {
+	__be64 sender_be; /* its locator */
+	__u64 packets;
+};
+
 /* The sweep's argument and result. */
 struct sweep {
 	__u64 now_ns; /* the agent's */
-	__u64 idle_ns;
-	__u64 linger_ns;
-	__u32 from; /* LB: the first line, and how many */
+	__u32 from;   /* LB: the first line, and how many */
 	__u32 count;
 	__u64 kept;
 	__u64 removed;
+	__u32 orphans; /* agent: 1 to remove the entries of services that are not offered */
+	__u32 unmoved; /* agent: requests that a recount left where they are */
 };

@@ -3,27 +3,49 @@
  * it, or the candidates of a new flow. */
 #pragma once
 #include "lb/flow.h"
+#include "lb/kept.h"
 #include "lb/retry.h"
 #include "lb/send.h"
+
+/* may_ask spends a token for each server of a question. A packet with payload, or that came
+ * before, is more likely of a flow that lives than any other: those are a second kind. */
+static __always_inline bool may_ask(const struct packet *p, const struct service *svc,
+				    enum limit limit)
+{
+	const struct candidates *b = choose(p, svc);
+
+	return spend(limit, b ? b->members : 0);
+}
 
 /* recover asks the servers that may have a packet's flow. A packet that comes again had no
  * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
  * so theirs is rotated from the fourth on, and then every second one is offered without a
- * question. */
+ * question, as is one for which no question is left. */
 __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
+	enum limit limit = LIMIT_STRAY;
 
-	if (!plan || !p)
+	if (!plan || !p || !svc)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
+	if (p->payload || plan->rotate)
+		limit = LIMIT_QUESTION;
 	if (p->kind == KIND_UDP) {
 		plan->parts = PART_QUESTION | PART_OFFER;
 		plan->reason = LB_OFFER_DATAGRAM;
 		if (plan->rotate > 2 && plan->rotate % 2)
 			plan->parts = PART_OFFER;
 		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
+	}
+	if (plan->parts & PART_QUESTION && !may_ask(p, svc, limit)) {
+		if (p->kind != KIND_UDP)
+			return verdict(limit == LIMIT_STRAY ? LB_DROP_LIMIT_STRAY
+							    : LB_DROP_LIMIT_QUESTION,
+				       XDP_DROP);
+		plan->parts = PART_OFFER;
+		plan->reason = LB_OFFER_UNASKED;
 	}
 	return send_listed(ctx, p, svc, plan);
 }
@@ -47,11 +69,15 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 		plan->forced = times > 1 && times % 2;
 		plan->reason = LB_OFFER_RETRY;
 	}
-	if (word & WORD_ESTABLISHED && announced(word) != plan->generation)
-		flow_change(p->hash, word, announce(word, plan->generation));
 	if (word && times < 2) { /* otherwise that server did not answer */
 		plan->first = server_in_word(word);
 		plan->reason = LB_OFFER_AGAIN;
+		if (is_held(word, plan->generation) && !spend(LIMIT_HELD, 1)) {
+			plan->reason = LB_OFFER_UNMARKED;
+		} else if (is_held(word, plan->generation)) {
+			plan->of_first = SID_HELD;
+			flow_change(p->hash, word, announce(word, plan->generation));
+		}
 	}
 	return send_listed(ctx, p, svc, plan);
 }
@@ -76,7 +102,7 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	const struct server *first = server_at(b->server[0]), *second;
 	const struct signal_key *k = signing_key();
 	__u16 generation = generation_of(p->seq);
-	__be64 tag = bpf_cpu_to_be64(UNTAGGED);
+	__be64 tag = UNTAGGED;
 	enum rewritten done;
 	struct sid to, last;
 
@@ -124,7 +150,10 @@ static __always_inline bool acknowledges(const struct packet *p, __u64 embryonic
  * another server, which the entry's server would reset. */
 static __always_inline __u64 flow_establish(const struct packet *p, __u64 embryonic)
 {
-	__u64 word = established_word(server_in_word(embryonic), generation_in_word(embryonic));
+	__u64 word = established_word(p, server_in_word(embryonic), generation_in_word(embryonic));
+
+	if (p->kind == KIND_UDP)
+		word |= WORD_BRIEF;
 
 	if (acknowledges(p, embryonic)) {
 		if (flow_change(p->hash, embryonic, word))
@@ -134,15 +163,29 @@ static __always_inline __u64 flow_establish(const struct packet *p, __u64 embryo
 	return p->kind == KIND_TCP && p->flags & TCP_ACK ? 0 : embryonic;
 }
 
+/* flow_advance returns the word of a flow's entry after a packet that may change it: of an
+ * embryonic one, or of one that only two datagrams have met. A function of its own, as it is
+ * rare. */
+__noinline __u64 flow_advance(const struct packet *p, __u64 word)
+{
+	if (!p)
+		return word;
+	if (!(word & WORD_ESTABLISHED))
+		return flow_establish(p, word);
+	if (p->kind == KIND_UDP)
+		flow_change(p->hash, word, word & ~WORD_BRIEF);
+	return word;
+}
+
 /* flow_of returns the word of a packet's flow, or 0. */
 static __always_inline __u64 flow_of(const struct packet *p)
 {
 	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
 					     : flow_find_inline(p->hash, true);
 
-	if (word && !(word & WORD_ESTABLISHED))
-		return flow_establish(p, word);
-	if (both_closed(word) && p->payload) /* perhaps of a later connection */
+	if (word && (word & (WORD_ESTABLISHED | WORD_BRIEF)) != WORD_ESTABLISHED)
+		word = flow_advance(p, word);
+	else if (both_closed(word) && p->payload) /* perhaps of a later connection */
 		return 0;
 	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
 		flow_close(p->hash, word, CLOSED_CLIENT);
@@ -181,6 +224,18 @@ static __always_inline void first_candidate(const struct packet *p, const struct
 	};
 }
 
+/* send_kept sends a packet of a service with entries by its clients' packets. */
+static __always_inline int send_kept(struct xdp_md *ctx, struct packet *p,
+				     const struct service *svc, struct destination *d)
+{
+	if (steer_kept(p, d))
+		return send_to(ctx, p, svc, d);
+	if (!opens(p) && svc->recovery == RECOVERY_AGENTS)
+		return recover(ctx, p, svc);
+	begin_flow(p, svc, d);
+	return send_routed(ctx, p, svc, d);
+}
+
 /* dispatch sends a packet of a service to the server of its flow, or to those that may
  * take or have it. */
 static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const struct service *svc,
@@ -190,6 +245,8 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 
 	if (tracking == TRACK_UNKNOWN)
 		return verdict(LB_DROP_UNKNOWN_DISPATCH, XDP_DROP);
+	if (tracking == TRACK_CLIENT)
+		return send_kept(ctx, p, svc, d);
 	if (tracking == TRACK_NONE)
 		first_candidate(p, svc, d);
 	else if (opens(p))

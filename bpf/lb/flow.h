@@ -14,18 +14,26 @@
  *   15       the entry is being moved   the same
  *   16-31    generation                 the same
  *   32-47    announced: generation of   32-63: the acknowledgement number that the
- *            the last SYN                      client's next packet must have
+ *            the last SYN that the             client's next packet must have
+ *            server was asked about
  *   48-50    enum closed, or-ed
+ *   51       a UDP flow of two datagrams
+ *   52       UDP
+ *   53-62    hash of its service
+ *   63       made by the client's packets (kept.h)
  *
- * Established entries are never evicted: while both lines are full, a new flow has no
- * entry and each of its packets is recovered. Embryonic entries give way to new ones, the
- * oldest first, so a flood of SYNs evicts only embryonic entries. */
+ * Which entries give way to new ones: evict.h. */
 #pragma once
 #include "lb/lines.h"
-#include "packet/parse.h"
+#include "lb/service.h"
 
 #define WORD_SERVER 0x3fffULL /* MAX_SERVERS - 1 */
 #define WORD_CLOSED 48
+#define WORD_BRIEF (1ULL << 51)
+#define WORD_UDP (1ULL << 52)
+#define WORD_SERVICE (0x7ffULL << 52) /* the service, with its protocol */
+
+_Static_assert(MAX_SERVERS == WORD_SERVER + 1, "a word has no room for the number of a server");
 
 static __always_inline __u32 server_in_word(__u64 word)
 {
@@ -57,10 +65,20 @@ static __always_inline __u64 closed_by(__u64 flow, enum closed side)
 	return flow | (__u64)side << WORD_CLOSED;
 }
 
-static __always_inline __u64 established_word(__u32 server, __u16 generation)
+/* service_bits are those of a word by which entries of a service are counted. One service in
+ * 1024 shares the bits of another one, and their shares of the table. */
+static __always_inline __u64 service_bits(const struct tuple *t)
+{
+	__u64 h = service_hash(&t->vip, t->vip_port_be | (__u32)t->protocol << 16);
+
+	return (h & WORD_SERVICE & ~WORD_UDP) | (t->protocol == IPPROTO_UDP ? WORD_UDP : 0);
+}
+
+static __always_inline __u64 established_word(const struct packet *p, __u32 server,
+					      __u16 generation)
 {
 	return (server & WORD_SERVER) | WORD_ESTABLISHED | (__u64)generation << 16 |
-	       (__u64)generation << 32;
+	       (__u64)generation << 32 | service_bits(&p->t);
 }
 
 static __always_inline __u64 embryonic_word(__u32 server, __u16 generation, __u32 expects)
@@ -78,6 +96,13 @@ static __always_inline bool both_closed(__u64 flow)
 static __always_inline bool is_over(__u64 flow)
 {
 	return flow >> WORD_CLOSED & CLOSED_RESET || both_closed(flow);
+}
+
+/* is_held: a SYN of that generation must not become another server's before the flow's own
+ * server has released the flow. */
+static __always_inline bool is_held(__u64 flow, __u16 generation)
+{
+	return flow & WORD_ESTABLISHED && !is_over(flow) && generation_in_word(flow) != generation;
 }
 
 /* flow_close adds the side that closed a flow to its word, whatever else changes meanwhile. */

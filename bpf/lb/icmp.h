@@ -8,7 +8,7 @@
 #define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
 
 /* quoted_inner returns the offset of the client's packet in an ICMP error that quotes one of
- * our outer packets, or 0. */
+ * our outer packets, or 0: the quote is of a connection of the host's own, or cut short. */
 static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, QUOTED_AT);
@@ -41,7 +41,9 @@ __noinline int unquote(struct xdp_md *ctx)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
 	at = quoted_inner(ctx);
-	if (!at || mtu <= at - QUOTED_AT)
+	if (!at)
+		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+	if (mtu <= at - QUOTED_AT)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
 		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
@@ -58,14 +60,15 @@ __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u
 
 	if (!mtu)
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	if (!p || (p->reading != READ && p->reading != TRUNCATED) || !has_ports(p) ||
-	    !service_of(p))
+	if (!p || (p->reading != READ && p->reading != IN_PART) || !has_ports(p) || !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (!spend(LIMIT_TOO_BIG, 1))
+		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG_TRANSLATED);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* insert.h: a new flow gets a slot of lines.h: a free slot of its two lines, else the slot of
- * the oldest embryonic entry there, else the slot of an entry that can move to its alternate
- * line, if need be after a third entry has moved. */
+ * an entry there that is spent, else the slot of an entry that can move to its alternate
+ * line, if need be after a third entry has moved, else the slot of an entry that gives way
+ * (evict.h). */
 #pragma once
-#include "lb/lines.h"
+#include "lb/evict.h"
 
 /* claim takes a free slot of a line: 0 to 3, or LINE_SLOTS. Functions here are noinline so that
  * the verifier looks at each once. */
@@ -12,53 +13,6 @@ __noinline int claim(__u32 line, __u64 fp)
 	struct line *l = line_at(line);
 
 	return l ? slot_claim(l->fingerprint, LINE_SLOTS, fp) : LINE_SLOTS;
-}
-
-#define NO_EMBRYONIC (-1)
-
-/* oldest_embryonic returns the rank of a line's oldest embryonic entry, or NO_EMBRYONIC: its
- * age, then whether this is its primary line (such an entry goes first, as no other line counts
- * it), and in the last two bits its slot, inverted. */
-__noinline int oldest_embryonic(__u32 line, __u16 now)
-{
-	struct line *l = line_at(line);
-	__u64 fp, word;
-	int oldest = NO_EMBRYONIC, is;
-
-	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
-		fp = READ_ONCE(l->fingerprint[i]);
-		word = READ_ONCE(l->word[i]);
-		is = (age_of(fp, now) * 2 + !(fp & IN_ALTERNATE)) * LINE_SLOTS +
-		     (LINE_SLOTS - 1 - i);
-		if (word && !(word & (WORD_ESTABLISHED | WORD_MOVING)) && is > oldest)
-			oldest = is;
-	}
-	return oldest;
-}
-
-/* evict_embryonic gives the slot of an embryonic entry to another fingerprint. The slot is free
- * at no time, so a third flow cannot take it. */
-__noinline bool evict_embryonic(__u32 line, __u32 i, __u64 fp)
-{
-	struct line *l = line_at(line);
-	__u64 word, was;
-
-	if (!l)
-		return false;
-	i &= LINE_SLOTS - 1;
-	word = READ_ONCE(l->word[i]);
-	if (!word || word & (WORD_ESTABLISHED | WORD_MOVING) ||
-	    !compare_and_swap(&l->word[i], word, 0))
-		return false;
-	stall();
-	was = READ_ONCE(l->fingerprint[i]);
-	if (!compare_and_swap(&l->fingerprint[i], was, fp | (was & DISPLACED))) {
-		release_slot(line, i); /* another CPU dated the entry or changed the count */
-		return false;
-	}
-	if (was & IN_ALTERNATE)
-		uncount_displaced(alternate_line(line, was));
-	return true;
 }
 
 static __always_inline bool has_free(const struct line *l)
@@ -83,7 +37,28 @@ static __always_inline __u32 claim_alternate(__u32 line, __u64 fp, __u32 primary
 	return i;
 }
 
-/* relocate moves an entry to its other line, if that has a free slot. */
+/* take_room takes a free slot of line l, or a spent entry's, for an entry that moves there: 0
+ * to 3, or LINE_SLOTS. */
+static __always_inline int take_room(__u32 line, const struct line *l, __u64 fp, __u32 primary)
+{
+	__u64 rank = 0;
+	__u32 i;
+
+	if (!has_free(l)) {
+		rank = readiest_spent(line, seen_now());
+		if (!(rank >> RANK_WAY))
+			return LINE_SLOTS;
+	}
+	if (fp & IN_ALTERNATE && !count_displaced(primary))
+		return LINE_SLOTS;
+	stall();
+	i = rank ? evict(line, fp, rank) : claim(line, fp);
+	if (i == LINE_SLOTS && fp & IN_ALTERNATE)
+		uncount_displaced(primary);
+	return i;
+}
+
+/* relocate moves an entry to its other line, if that has room. */
 __noinline bool relocate(__u32 line, __u32 i)
 {
 	struct line *from = line_at(line), *to;
@@ -99,10 +74,7 @@ __noinline bool relocate(__u32 line, __u32 i)
 	to = line_at(alternate);
 	if (!to || alternate == line || is_free(fp) || !word || word & WORD_MOVING)
 		return false;
-	if (fp & IN_ALTERNATE)
-		k = claim(alternate, fp & ~(IN_ALTERNATE | DISPLACED));
-	else
-		k = claim_alternate(alternate, fp & ~DISPLACED, line);
+	k = take_room(alternate, to, (fp ^ IN_ALTERNATE) & ~DISPLACED, line);
 	if (k == LINE_SLOTS)
 		return false;
 	k &= LINE_SLOTS - 1;
@@ -125,7 +97,7 @@ __noinline bool relocate(__u32 line, __u32 i)
 }
 
 /* make_room frees a slot of a line by one move. */
-__noinline bool make_room(__u32 line)
+static __always_inline bool make_room(__u32 line)
 {
 	for (__u32 i = 0; i < LINE_SLOTS; i++)
 		if (relocate(line, i))
@@ -225,46 +197,69 @@ __noinline int claim_either(__u64 hash)
 				    : LINE_SLOTS + claim_alternate(alternate, fp, primary);
 }
 
-/* evict_oldest takes the slot of the oldest embryonic entry in a flow's two lines: its number;
- * NO_SLOT if another CPU changed the entry meanwhile; or NO_EMBRYONIC. */
-__noinline int evict_oldest(__u64 hash)
+#define NO_VICTIM (-1)
+
+/* take_better takes the slot of the entry with the higher rank, of one in each of a flow's
+ * lines: its number; NO_SLOT if another CPU changed the entry meanwhile; or NO_VICTIM. */
+__noinline int take_better(__u64 hash, __u64 first, __u64 second)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now();
-	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp), i;
-	__u16 now = fp;
-	int first = oldest_embryonic(primary, now), second = oldest_embryonic(alternate, now);
+	__u32 primary = primary_line(hash), i;
 
-	if (first == NO_EMBRYONIC && second == NO_EMBRYONIC)
-		return NO_EMBRYONIC;
+	if (!((first | second) >> RANK_WAY))
+		return NO_VICTIM;
 	if (second >> 2 <= first >> 2) {
-		i = LINE_SLOTS - 1 - (first & (LINE_SLOTS - 1));
-		return evict_embryonic(primary, i, fp) ? i : NO_SLOT;
+		i = evict(primary, fp, first);
+		return i < LINE_SLOTS ? i : NO_SLOT;
 	}
-	i = LINE_SLOTS - 1 - (second & (LINE_SLOTS - 1));
 	if (!count_displaced(primary))
 		return NO_SLOT;
-	if (evict_embryonic(alternate, i, fp | IN_ALTERNATE))
-		return LINE_SLOTS + i;
-	uncount_displaced(primary);
-	return NO_SLOT;
+	i = evict(alternate_line(primary, fp), fp | IN_ALTERNATE, second);
+	if (i == LINE_SLOTS)
+		uncount_displaced(primary);
+	return LINE_SLOTS + i;
 }
 
-/* claim_slot takes a slot for a flow: a free one, an embryonic entry's, or one that a move
- * frees. */
-static __always_inline __u32 claim_slot(__u64 hash)
+/* take_spent is take_better among spent entries. */
+static __always_inline int take_spent(__u64 hash, __u32 primary, __u32 alternate)
 {
-	__u32 primary = primary_line(hash);
+	__u16 now = seen_now();
+
+	return take_better(hash, readiest_spent(primary, now), readiest_spent(alternate, now));
+}
+
+/* take_readiest is take_better among all entries that give way to a flow of a service. */
+static __always_inline int take_readiest(__u64 hash, __u32 primary, __u32 alternate, __u64 service)
+{
+	return take_better(hash, readiest(primary, alternate, service),
+			   readiest(alternate, primary, service));
+}
+
+/* move_aside frees a slot of either line by moves. */
+static __always_inline bool move_aside(__u32 primary, __u32 alternate)
+{
+	return make_room(primary) || make_room(alternate) || make_path(primary);
+}
+
+/* claim_slot takes a slot for a flow of a service: a free one, a spent entry's, one that a
+ * move frees, or one of an entry that gives way. Its number, or NO_SLOT. */
+static __always_inline __u32 claim_slot(__u64 hash, __u64 service)
+{
+	__u32 primary = primary_line(hash),
+	      alternate = alternate_line(primary, fingerprint_of(hash));
 	int i = claim_either(hash);
 
-	if (i >= NO_SLOT)
-		i = evict_oldest(hash);
-	if (i == NO_EMBRYONIC && !make_room(primary) &&
-	    !make_room(alternate_line(primary, fingerprint_of(hash))) && !make_path(primary))
-		return NO_SLOT;
-	if (i < 0 || i >= NO_SLOT)
+	if (i == NO_SLOT)
+		i = take_spent(hash, primary, alternate);
+	if (i == NO_VICTIM && !move_aside(primary, alternate)) {
+		i = take_readiest(hash, primary, alternate, service);
+		if (i == NO_VICTIM)
+			return NO_SLOT;
+	}
+	if (i < 0 || i == NO_SLOT)
 		i = claim_either(hash);
-	return i < NO_SLOT ? i
-			   : claim_either(hash); /* another CPU dated the entry that was there */
+	return i == NO_SLOT ? claim_either(hash)
+			    : i; /* another CPU dated the entry that was there */
 }
 
 enum added {
@@ -285,8 +280,8 @@ __noinline int await_rivals(__u64 hash, __u32 slot)
 	return met;
 }
 
-/* flow_add adds an entry for a flow that has none: enum added. */
-__noinline int flow_add(__u64 hash, __u64 word)
+/* flow_add adds an entry for a flow of a service that has none: enum added. */
+__noinline int flow_add(__u64 hash, __u64 word, __u64 service)
 {
 	__u32 line = primary_line(hash), slot;
 	struct line *l;
@@ -294,7 +289,7 @@ __noinline int flow_add(__u64 hash, __u64 word)
 
 	if (!word)
 		return LINES_FULL;
-	slot = claim_slot(hash);
+	slot = claim_slot(hash, service);
 	if (slot >= NO_SLOT)
 		return LINES_FULL;
 	if (slot >= LINE_SLOTS)

@@ -1,35 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /* lb.bpf.c: the load balancer, XDP on its one link.
  *
- *   client's packet for a VIP    parse -> service -> flow -> steer | offer | recover
- *   packet for one of our SIDs   parse -> sender -> service -> tag
+ *   client's packet for a VIP    parse -> service -> flow -> steer | offer | recover | begin
+ *   packet for one of our SIDs   tail call of lb_signal:
+ *                                parse -> sender -> service -> tag
  *                                  cs, rms: apply the signal -> to the client
  *                                  nm, rs:  -> to other servers
  *   packet too big about our     -> packet too big about the client's packet, to the client
  *     outer packet
+ *   packet for a VIP's port that -> refused, to the client
+ *     no service has
+ *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
-#include "core/domain.h"
 #include "lb/icmp.h"
+#include "lb/long.h"
 #include "lb/signalled.h"
 #include "lb/sweep.h"
-
-/* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
-{
-	struct packet *p = &scr->packet;
-	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
-	int reason;
-
-	if (!svc)
-		return without_ports(ctx, p);
-	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
-		reason = drop_reason(p);
-		if (reason != COUNTERS)
-			return verdict(reason, XDP_DROP);
-	}
-	p->hash = digest(&p->t);
-	return dispatch(ctx, p, svc, &scr->destination);
-}
 
 /* signal_function reads the function again, so that the verifier joins the ways of all functions. */
 static __always_inline __u16 signal_function(const struct sr *sr)
@@ -48,8 +34,6 @@ static __always_inline enum counter sender_flaw(struct scratch *scr)
 	scr->sender = NO_SERVER;
 	if (sr->left > scr->packet.inserted) /* an inserted list ends in the packet's destination */
 		return LB_DROP_SEGMENTS_LEFT;
-	if (!is_inside(sr->sender_be))
-		return LB_DROP_OUTSIDE;
 	if (fn == FN_RECOVER_STICKINESS)
 		return sr->sender_be == self.locator_be ? COUNTERS : LB_DROP_UNKNOWN_SENDER;
 	server = bpf_map_lookup_elem(&server_by_locator, &sr->sender_be);
@@ -69,6 +53,8 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	p->hash = digest(&p->t);
 	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
+	if (!may_signal(p, svc, scr->sender))
+		return verdict(LB_DROP_NOT_CANDIDATE, XDP_DROP);
 	switch (signal_function(sr)) {
 	case FN_CREATE_STICKINESS:
 	case FN_REMOVE_STICKINESS:
@@ -80,8 +66,7 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	}
 }
 
-/* from_domain handles a packet for one of our SIDs. A function of its own, so that client
- * packets have its stack. */
+/* from_domain handles a packet for one of our SIDs. */
 __noinline int from_domain(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -108,9 +93,83 @@ __noinline int from_domain(struct xdp_md *ctx)
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	svc = has_ports(&scr->packet) ? service_of(&scr->packet) : NULL;
-	if (!svc || tracking_of(svc) != TRACK_FLOWS)
+	if (!svc || !is_signalled(svc))
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
+	if (scr->packet.inserted != (svc->wire == WIRE_INSERT && fn != FN_NOT_MINE))
+		return verdict(LB_DROP_WRONG_WIRE, XDP_DROP);
 	return from_server(ctx, scr, svc);
+}
+
+/* lb_signal handles the packets for our SIDs. */
+SEC("xdp.frags")
+int lb_signal(struct xdp_md *ctx)
+{
+	return from_domain(ctx);
+}
+
+/* lb_odd handles the packets for a VIP that show no ports of a service. */
+SEC("xdp.frags")
+int lb_odd(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+
+	return scr ? without_ports(ctx, &scr->packet) : XDP_ABORTED;
+}
+
+/* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
+ * client packets keep the whole stack. The kernel empties an array of programs that no process
+ * and no pin holds, so it is pinned while lb is attached. */
+enum {
+	SIGNAL_PROGRAM,
+	ODD_PROGRAM,
+	PROGRAMS
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, PROGRAMS);
+	__type(key, __u32);
+	__array(values, int(void *));
+} programs SEC(".maps") = {
+	.values = { [SIGNAL_PROGRAM] = (void *)&lb_signal, [ODD_PROGRAM] = (void *)&lb_odd }
+};
+
+/* Set by the bench, which calls lb more often than a run may make tail calls (33), for signals. */
+const volatile bool without_tail_calls = false;
+
+static __always_inline int to_signals(struct xdp_md *ctx)
+{
+	if (without_tail_calls)
+		return from_domain(ctx);
+	bpf_tail_call(ctx, &programs, SIGNAL_PROGRAM);
+	return XDP_ABORTED; /* the array is empty: user space let go of it */
+}
+
+/* to_odd sends a packet for a VIP on to lb_odd. The host's own go to the kernel. */
+static __always_inline int to_odd(struct xdp_md *ctx, const struct packet *p)
+{
+	if (!vip_of(ctx, p))
+		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
+	bpf_tail_call(ctx, &programs, ODD_PROGRAM);
+	return XDP_ABORTED;
+}
+
+/* from_client handles a packet that may be for a VIP. */
+static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
+{
+	struct packet *p = &scr->packet;
+	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
+	int reason;
+
+	if (!svc)
+		return to_odd(ctx, p);
+	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
+		reason = drop_reason(ctx, p);
+		if (reason != COUNTERS)
+			return verdict(reason, XDP_DROP);
+	}
+	p->hash = digest(&p->t);
+	return dispatch(ctx, p, svc, &scr->destination);
 }
 
 /* is_ip: the version of the IP header is that of the frame's type. */
@@ -123,7 +182,7 @@ static __always_inline bool is_ip(const struct ethhdr *eth, const struct cursor 
 	return eth->h_proto == bpf_htons(*first >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int lb(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -137,10 +196,12 @@ int lb(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	if (!is_ip(eth, &c))
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
+	if (!is_to_us(eth))
+		return verdict(LB_PASS_OTHER_HOST, XDP_PASS);
 	scr->quoted_mtu = 0;
 	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
 		if (ip->nexthdr != IPPROTO_ICMPV6)
-			return from_domain(ctx);
+			return to_signals(ctx);
 		action = unquote(ctx);
 		if (action != UNQUOTED)
 			return action;
@@ -152,6 +213,44 @@ int lb(struct xdp_md *ctx)
 	if (scr->quoted_mtu || p->reading == NOT_IP)
 		return translate_too_big(ctx, p, scr->quoted_mtu);
 	return from_client(ctx, scr);
+}
+
+/* read_long reads the packet of a frame that may be long. Generic XDP (6.18) copies a packet of
+ * several buffers without its mac_len, so that tc sees it from its IP header on. */
+static __always_inline enum reading read_long(struct __sk_buff *skb, struct packet *p, bool *bare)
+{
+	struct cursor c = frame_at(skb, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	*bare = skb->gso_size && eth && !is_to_us(eth);
+	if (!*bare && !is_ip(eth, &c))
+		return NOT_IP;
+	c = frame_at(skb, 0);
+	return *bare ? read_at(c.pos, c.end, 0, p, INWARD)
+		     : read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
+}
+
+/* lb_long has the packets that lb leaves to the stack, LB_PASS_LONG, on tc's way in. */
+SEC("tc")
+int lb_long(struct __sk_buff *skb)
+{
+	struct scratch *scr = scratch();
+	const struct service *svc;
+	struct packet *p;
+	bool bare;
+
+	if (!scr || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	p = &scr->packet;
+	p->reading = read_long(skb, p, &bare);
+	if (p->reading != READ && p->reading != IN_PART)
+		return TC_ACT_UNSPEC;
+	svc = long_service(p);
+	if (!svc || !svc->buckets || p->length + route_bytes(svc->vias + 1, WIRE_ENCAP) <= self.mtu)
+		return TC_ACT_UNSPEC;
+	if (bare && bpf_skb_change_head(skb, ETH_BYTES, 0))
+		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);
+	return send_long(skb, scr, svc);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -11,21 +11,26 @@
 #define TRY_AGAIN COUNTERS /* another CPU changed the entry since the decision */
 #define MAX_TRIES 16
 
+/* Time in which a server that lives answers a SYN for its flow: it takes it, releases the flow or
+ * reports it alive. One tick more than a second, as the first is no whole one. */
+#define ANSWER_TICKS (1000000000ULL / (1ULL << SEEN_SHIFT) + 2)
+
 /* replaces: a server may take over an entry of another generation if the old connection is
- * over, if it is the same server, or if the client sent a SYN of that generation here. Any
- * other signal is a late duplicate. */
-static __always_inline bool replaces(__u64 flow, __u32 server, __u16 generation)
+ * over, if it is the same server, or if the entry's server was asked about a SYN of that
+ * generation and answered nothing. Any other signal is a late duplicate, or a lie. */
+static __always_inline bool replaces(__u64 hash, __u64 flow, __u32 server, __u16 generation)
 {
-	return is_over(flow) || server_in_word(flow) == server || announced(flow) == generation;
+	return is_over(flow) || server_in_word(flow) == server ||
+	       (announced(flow) == generation && flow_age(hash, flow) >= ANSWER_TICKS);
 }
 
 /* store_word replaces the word that flow_find returned, or adds the entry if that was 0. */
-static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word,
+static __always_inline enum counter store_word(const struct packet *p, __u64 was, __u64 word,
 					       enum counter reason)
 {
 	if (was)
-		return flow_change(hash, was, word) ? reason : TRY_AGAIN;
-	switch (flow_add(hash, word)) {
+		return flow_change(p->hash, was, word) ? reason : TRY_AGAIN;
+	switch (flow_add(p->hash, word, service_bits(&p->t))) {
 	case ADDED:
 		return reason;
 	case LINES_FULL:
@@ -35,45 +40,59 @@ static __always_inline enum counter store_word(__u64 hash, __u64 was, __u64 word
 	}
 }
 
+/* sides_closed are those that a signal names, as enum closed. */
+static __always_inline enum closed sides_closed(const struct sr *sr)
+{
+	_Static_assert(SID_CLIENT_CLOSED == CLOSED_CLIENT << 6 && SID_SERVER_CLOSED == CLOSED_SERVER
+											       << 6,
+		       "the flags of a signal are the sides of a word");
+	return sr->sid.flags >> 6;
+}
+
 /* try_create applies createStickiness. Within one generation the first server keeps the flow. */
-static __always_inline int try_create(const struct packet *p, __u32 server, __u16 generation)
+static __always_inline int try_create(const struct packet *p, __u32 server, __u16 generation,
+				      enum closed closed)
 {
 	bool handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN), same;
 	__u64 word = flow_find(p->hash, false);
 
 	same = word && generation_in_word(word) == generation;
 	if (word & WORD_ESTABLISHED) {
+		if (same && server_in_word(word) == server)
+			return store_word(p, word, closed_by(word, closed), LB_STICKINESS_REPEATED);
 		if (same) {
 			flow_find(p->hash, true);
-			return server_in_word(word) == server ? LB_STICKINESS_REPEATED
-							      : LB_STICKINESS_CONFLICT;
+			return LB_STICKINESS_CONFLICT;
 		}
-		if (!replaces(word, server, generation))
-			return LB_CREATE_OLD_GENERATION;
+		if (!replaces(p->hash, word, server, generation))
+			return p->kind == KIND_TCP && handshake ? LB_DROP_NOT_RELEASED
+								: LB_CREATE_OLD_GENERATION;
 	}
 	if (!handshake) /* data: the client has acknowledged this server's SYN-ACK */
-		return store_word(p->hash, word, established_word(server, generation),
+		return store_word(p, word,
+				  closed_by(established_word(p, server, generation), closed),
 				  LB_STICKINESS_RECOVERED);
 	if (same && server_in_word(word) != server)
 		return LB_STICKINESS_CONFLICT;
 	if (same && p->kind == KIND_UDP)
-		return store_word(p->hash, word, word, LB_STICKINESS_REPEATED);
-	return store_word(p->hash, word, embryonic_word(server, generation, p->seq + 1),
+		return store_word(p, word, word, LB_STICKINESS_REPEATED);
+	return store_word(p, word, embryonic_word(server, generation, p->seq + 1),
 			  same ? LB_STICKINESS_REPEATED : LB_STICKINESS_CREATED);
 }
 
-/* try_remove applies removeStickiness. */
-static __always_inline int try_remove(const struct packet *p, __u32 server, __u16 generation)
+/* try_remove applies removeStickiness. A flow that it is the first signal of has an entry, too:
+ * a cs that comes later than its rms would make one that nothing closes. */
+static __always_inline int try_remove(const struct packet *p, __u32 server, __u16 generation,
+				      enum closed closed)
 {
-	__u64 word = flow_find(p->hash, false), closed;
+	__u64 word = flow_find(p->hash, false), was = word;
 
-	if (!word)
-		return LB_REMOVE_UNKNOWN;
-	if (generation_in_word(word) != generation || server_in_word(word) != server)
+	if (word && (generation_in_word(word) != generation || server_in_word(word) != server))
 		return word & WORD_ESTABLISHED ? LB_REMOVE_OLD_GENERATION : LB_REMOVE_UNKNOWN;
-	closed = closed_by(word, p->flags & TCP_RST ? CLOSED_RESET : CLOSED_SERVER);
-	return store_word(p->hash, word, word & WORD_ESTABLISHED ? closed : 0,
-			  LB_STICKINESS_REMOVED);
+	if (!(word & WORD_ESTABLISHED))
+		word = established_word(p, server, generation);
+	closed |= p->flags & TCP_RST ? CLOSED_RESET : CLOSED_SERVER;
+	return store_word(p, was, closed_by(word, closed), LB_STICKINESS_REMOVED);
 }
 
 /* is_create tells createStickiness from removeStickiness. A RST in a cs removes: the connection
@@ -89,9 +108,10 @@ static long try_signal(__u64 i, struct scratch **at)
 {
 	struct scratch *scr = *at;
 	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
+	enum closed closed = sides_closed(&scr->sr);
 
-	scr->outcome = is_create(scr) ? try_create(&scr->packet, scr->sender, generation)
-				      : try_remove(&scr->packet, scr->sender, generation);
+	scr->outcome = is_create(scr) ? try_create(&scr->packet, scr->sender, generation, closed)
+				      : try_remove(&scr->packet, scr->sender, generation, closed);
 	return scr->outcome != TRY_AGAIN;
 }
 
@@ -103,6 +123,26 @@ static __always_inline int apply_signal(struct scratch *scr)
 	if (scr->outcome != TRY_AGAIN)
 		return scr->outcome;
 	return is_create(scr) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;
+}
+
+/* report_alive applies notMine of a server that has a live connection of the flow: no SYN that it
+ * was asked about is another server's. */
+static __always_inline void report_alive(const struct packet *p, __u32 server)
+{
+	__u64 word = flow_find(p->hash, false);
+
+	if (word & WORD_ESTABLISHED && server_in_word(word) == server)
+		flow_change(p->hash, word, announce(word, generation_in_word(word)));
+}
+
+/* release applies notMine of a server that was asked about a SYN: it removes the entry of an
+ * earlier connection with it. */
+static __always_inline bool release(const struct packet *p, __u32 server, __u16 generation)
+{
+	__u64 word = flow_find(p->hash, false);
+
+	return server_in_word(word) == server && is_held(word, generation) &&
+	       flow_change(p->hash, word, 0);
 }
 
 /* remove_stale applies notMine: it removes an entry that names this server and generation. */

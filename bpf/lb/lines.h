@@ -173,6 +173,33 @@ static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 	return flow_find(hash, touch);
 }
 
+/* age_in returns the ticks since an entry with this word was last seen, or 0 if the line has
+ * none. */
+static __always_inline __u16 age_in(const struct line *l, __u64 fp, __u64 word, __u16 now)
+{
+	__u64 was;
+
+#pragma unroll
+	for (int i = 0; l && i < LINE_SLOTS; i++) {
+		was = READ_ONCE(l->fingerprint[i]);
+		if (same_fingerprint(was, fp) && READ_ONCE(l->word[i]) == word)
+			return age_of(was, now);
+	}
+	return 0;
+}
+
+/* flow_age returns the ticks since a flow's entry, with this word, was last seen, or 0 if there
+ * is none. */
+__noinline __u32 flow_age(__u64 hash, __u64 word)
+{
+	__u64 fp = fingerprint_of(hash);
+	__u32 primary = primary_line(hash);
+	__u16 now = seen_now();
+	__u16 age = age_in(line_at(primary), fp, word, now);
+
+	return age ?: age_in(line_at(alternate_line(primary, fp)), fp, word, now);
+}
+
 /* count_displaced counts an entry of this primary line as displaced. Returns false if the count
  * is at its limit or changes all the time. */
 __noinline bool count_displaced(__u32 line)

@@ -12,14 +12,14 @@
 #include "packet/auth.h"
 #include "lb/counters.h"
 #include "packet/nexthop.h"
-#include "lb/choose/choose.h"
+#include "lb/crowd.h"
 #include "packet/scratch.h"
 
 #define NO_SERVER 0xffffffff
 
-/* XDP has 256 bytes before a frame and keeps 40 of them (struct xdp_frame): room for eleven
- * segments on either wire. */
-#define MAX_LISTED 11
+/* Some drivers leave 192 bytes before a frame (ixgbe, i40e, ice), of which XDP keeps 40 (struct
+ * xdp_frame): room for seven segments on either wire. */
+#define MAX_LISTED 7
 
 enum parts {
 	PART_QUESTION = 1,
@@ -33,12 +33,15 @@ struct plan {
 	__u32 from;   /* position at which the list starts */
 	__u32 reason; /* enum counter, of sending it */
 	__u16 generation;
-	__u8 flags;  /* enum sid_flags */
-	__u8 parts;  /* enum parts, or-ed */
-	__u8 forced; /* number of offered servers, from the first, that must take it */
-	__u8 zero[3];
+	__u8 flags;    /* enum sid_flags */
+	__u8 parts;    /* enum parts, or-ed */
+	__u8 forced;   /* number of offered servers, from the first, that must take it */
+	__u8 of_first; /* enum sid_flags, of `first` */
+	__u8 zero[2];
 
 	/* State of the walk. */
+	__u32 members;				/* of the bucket */
+	__u32 crowded;				/* more than its record has room for */
 	__u32 asked;				/* servers of the question */
 	__u32 choices;				/* candidates of the offer */
 	__u32 before;				/* 1 if `first` precedes them */
@@ -48,6 +51,7 @@ struct plan {
 	__u32 offered;				/* servers listed in the offer */
 	__u32 too_many;				/* a server did not fit */
 	__u32 key_id;				/* of the tag that signs it, or 0 */
+	__u32 unready;				/* servers left out, without next hop */
 };
 
 /* In a map, as the verifier would follow each number on the stack. */
@@ -87,7 +91,26 @@ struct listing {
 	struct route *r;
 	struct plan *p;
 	const struct candidates *b;
+	const struct crowd *crowd; /* of b, if plan.crowded */
 };
+
+/* member_at returns the number of a server of the list's bucket. */
+static __always_inline __u32 member_at(const struct listing *l, __u32 at)
+{
+	if (l->p->crowded)
+		return crowd_member(l->crowd, at);
+	return at < BUCKET_MEMBERS ? l->b->server[at] : NO_SERVER;
+}
+
+/* count_members finds the members of the list's bucket. */
+static __always_inline void count_members(struct listing *l, const struct packet *p,
+					  const struct service *svc)
+{
+	l->p->members = l->b->members;
+	l->p->crowded = l->p->members > BUCKET_MEMBERS;
+	if (l->p->crowded)
+		l->p->members = gather(p, svc);
+}
 
 /* add_server appends a server's SID. */
 static __always_inline void add_server(struct route *r, const struct server *s, struct sid sid)
@@ -119,9 +142,7 @@ static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *
 	}
 	if (at >= n)
 		at -= n;
-	if (at >= MAX_MEMBERS)
-		return NO_SERVER;
-	number = l->b->server[at];
+	number = member_at(l, at);
 	return *position >= POSITION_CANDIDATES && number == l->p->first ? NO_SERVER : number;
 }
 
@@ -137,8 +158,10 @@ static long list_server(__u64 i, struct listing *l)
 	if (position < p->from || number == NO_SERVER || number == p->except)
 		return 0;
 	s = server_at(number);
-	if (!s || !s->ready)
+	if (!s || !s->ready) {
+		p->unready += !!s;
 		return 0;
+	}
 	p->too_many = l->r->n >= p->room;
 	if (p->too_many)
 		return 1;
@@ -146,6 +169,8 @@ static long list_server(__u64 i, struct listing *l)
 		fn = ++p->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
 	sid = make_sid(0, fn, p->generation);
 	sid.flags = p->flags;
+	if (position == POSITION_FIRST)
+		sid.flags |= p->of_first;
 	sid.key_id = p->key_id;
 	add_server(l->r, s, sid);
 	p->last = position;
@@ -157,7 +182,7 @@ static __always_inline void size_parts(struct plan *p, const struct candidates *
 {
 	__u32 question = p->parts & PART_QUESTION, offer = p->parts / PART_OFFER;
 
-	p->asked = question * b->members;
+	p->asked = question * p->members;
 	p->choices = offer * b->choices;
 	p->before = offer * (p->first != NO_SERVER);
 	if (!p->rotate)
@@ -216,7 +241,7 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 	size_parts(p, l->b);
 	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
 	if (l->r->n == start)
-		return p->too_many ? LIST_TOO_BIG : LIST_EMPTY;
+		return p->too_many ? LIST_TOO_BIG : p->unready ? LIST_NO_HOP : LIST_EMPTY;
 	if (p->too_many && l->r->n < start + 2)
 		return LIST_TOO_BIG;
 	if (p->too_many)

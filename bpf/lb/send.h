@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* send.h: forwarding: into the SR domain along a route, and errors to the client. */
 #pragma once
+#include "core/limit.h"
 #include "lb/counters.h"
 #include "lb/list.h"
+#include "packet/cut.h"
 #include "packet/icmp.h"
 
 /* rewrite_failed is the verdict on a packet that could not be rewritten. */
@@ -20,6 +22,23 @@ __noinline int rewrite_failed(enum rewritten how)
 	}
 }
 
+/* is_for_long: lb_long can send a packet that is too long for XDP. */
+static __always_inline bool is_for_long(const struct packet *p)
+{
+	return (p->divisible || p->length > self.mtu) && p->kind != KIND_TOO_BIG;
+}
+
+/* to_long leaves a packet to lb_long, which the kernel's stack runs next. */
+static __always_inline int to_long(struct xdp_md *ctx, const struct packet *p)
+{
+	__u8 here[ETH_ALEN];
+
+	own_mac(here);
+	if (link_to(ctx, here, p->family))
+		return verdict(LB_DROP_TRUNCATED, XDP_DROP);
+	return verdict(LB_PASS_LONG, XDP_PASS);
+}
+
 /* too_big reports to the client that a packet is longer than its route allows. The packet may
  * have come from a server, so the report has the client's next hop. Functions here are noinline
  * for the verifier; hence the tests for NULL, which never happens. */
@@ -29,11 +48,15 @@ __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct 
 
 	if (!p || !svc)
 		return XDP_ABORTED;
+	if (is_for_long(p))
+		return to_long(ctx, p);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (!spend(LIMIT_TOO_BIG, 1))
+		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, svc->mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG);
@@ -56,16 +79,34 @@ __noinline int forward(struct xdp_md *ctx, struct packet *p, const struct servic
 	return done ? rewrite_failed(done) : transmit(r->reason);
 }
 
+/* measure_room computes the room for a list beside a packet, and cuts a segment that lb_long could
+ * send, but not along a list. Returns 0, or for a super-packet, which its sender repeats as
+ * segments, -1. A function of its own: each way out of it would be one through the list. */
+__noinline int measure_room(struct xdp_md *ctx, struct packet *p, const struct service *svc,
+			    struct plan *plan)
+{
+	if (!p || !svc || !plan)
+		return -1;
+	plan->room = room_for(p, svc->wire);
+	if (plan->room >= svc->vias + 2U || p->kind != KIND_TCP || !is_for_long(p))
+		return 0;
+	if (p->length > self.mtu || cut_segment(ctx, p))
+		return -1;
+	count(LB_CUT);
+	plan->room = MAX_LISTED;
+	return 0;
+}
+
 /* send_listed sends a packet to the servers of a plan. */
 __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   struct plan *plan)
 {
-	struct listing l = { .p = plan };
+	struct listing l = { .p = plan, .crowd = crowd_of_cpu() };
 	struct scratch *scr = scratch();
 	const struct signal_key *k;
 	enum listed how;
 
-	if (!p || !svc || !plan || !scr)
+	if (!p || !svc || !plan || !scr || !l.crowd)
 		return XDP_ABORTED;
 	l.r = &scr->route;
 	l.b = choose(p, svc);
@@ -73,7 +114,9 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (l.b->members < 2) /* no other server: the one that gave the packet back decides */
 		plan->except = NO_SERVER;
-	plan->room = room_for(p, svc->wire);
+	count_members(&l, p, svc);
+	if (measure_room(ctx, p, svc, plan))
+		return verdict(LB_DROP_SUPER_PACKET, XDP_DROP);
 	k = signing_key();
 	plan->key_id = k ? k->id : 0;
 	how = plan->room ? list_servers(&l, svc) : LIST_TOO_BIG;
@@ -105,7 +148,7 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	if (!s->ready || begin_route(&scr->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	sid = make_sid(0, d->function, d->generation);
-	if (d->function == FN_REJECT) {
+	if (d->function == FN_REJECT || d->function == FN_CONNECT_FORCE) {
 		k = signing_key();
 		sid.key_id = k ? k->id : 0;
 	}
@@ -129,7 +172,6 @@ static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const s
 	to = make_sid(s->locator_be, d->function, d->generation);
 	done = dec_hop_limit(ctx, p);
 	if (!done)
-		done = add_outer(ctx, p, 0, bpf_cpu_to_be64(UNTAGGED), &to, s->mac,
-				 protocol_inside(p));
+		done = add_outer(ctx, p, 0, UNTAGGED, &to, s->mac, protocol_inside(p));
 	return done ? rewrite_failed(done) : transmit(d->reason);
 }

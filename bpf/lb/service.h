@@ -71,14 +71,19 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-/* service_slot needs no secret: senders of packets do not choose services. */
-static __always_inline __u32 service_slot(const struct service_key *key)
+/* service_hash needs no secret: senders of packets do not choose services. */
+static __always_inline __u64 service_hash(const struct in6_addr *vip, __u32 port_and_protocol)
 {
-	const __u64 *half = (const void *)&key->vip;
+	const __u64 *half = (const void *)vip;
 	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
 
-	h += *(const __u32 *)&key->port_be;
-	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL >> (64 - SERVICE_SLOT_BITS);
+	h += port_and_protocol;
+	return (h ^ h >> 32) * 0xbf58476d1ce4e5b9ULL;
+}
+
+static __always_inline __u32 service_slot(const struct service_key *key)
+{
+	return service_hash(&key->vip, *(const __u32 *)&key->port_be) >> (64 - SERVICE_SLOT_BITS);
 }
 
 static __always_inline bool same_service(const struct service_key *a, const struct service_key *b)

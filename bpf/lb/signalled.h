@@ -6,6 +6,7 @@
 #include "lb/dispatch.h"
 #include "lb/learn.h"
 #include "packet/rst.h"
+#include "packet/suspects.h"
 
 /* The keys of servers, by server number and key id. */
 struct signer {
@@ -35,7 +36,56 @@ __noinline int signed_by(struct xdp_md *ctx, const struct sr *sr, const struct p
 	signer.key_id = sr->sid.key_id;
 	key = server == NO_SERVER ? farm_key(sr->sid.key_id)
 				  : bpf_map_lookup_elem(&server_keys, &signer);
-	return key && authentic(ctx, sr, p, key, &scr->route);
+	if (key && authentic(ctx, sr, p, key, &scr->route))
+		return true;
+	note_suspect(sr->sender_be);
+	return false;
+}
+
+/* The arguments of is_member. */
+struct membership {
+	const struct crowd *crowd;
+	__u32 server;
+	bool found;
+};
+
+/* is_member is the callback of bpf_loop; 1 ends it. */
+static long is_member(__u64 i, struct membership *m)
+{
+	m->found = crowd_member(m->crowd, i) == m->server;
+	return m->found;
+}
+
+/* is_asked: a question about the flow goes to that server. */
+static __always_inline bool is_asked(const struct packet *p, const struct service *svc,
+				     __u32 server)
+{
+	struct membership m = { .crowd = crowd_of_cpu(), .server = server };
+	const struct candidates *b = choose(p, svc);
+
+	if (!b || !m.crowd)
+		return false;
+	if (b->members > BUCKET_MEMBERS) {
+		bpf_loop(gather(p, svc), is_member, &m, 0);
+		return m.found;
+	}
+	for (__u32 i = 0; i < BUCKET_MEMBERS; i++)
+		if (i < b->members && b->server[i] == server)
+			return true;
+	return false;
+}
+
+/* may_signal: the sender may have the flow: the flow's entry names that server, which may be
+ * draining, or it is one that is asked. This LB (NO_SERVER) may. A function of its own for the
+ * verifier. */
+__noinline int may_signal(const struct packet *p, const struct service *svc, __u32 sender)
+{
+	__u64 word;
+
+	if (!p || !svc || sender == NO_SERVER)
+		return true;
+	word = flow_find(p->hash, false);
+	return (word && server_in_word(word) == sender) || is_asked(p, svc, sender);
 }
 
 /* send_to_client decapsulates a server's answer and forwards it to the client. */
@@ -112,11 +162,53 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	reason = apply_signal(scr);
+	if (reason == LB_DROP_NOT_RELEASED)
+		return verdict(reason, XDP_DROP);
 	if (reason == LB_STICKINESS_CONFLICT) {
 		count(reason);
 		return reject(ctx, &scr->sr, p, svc, scr->sender);
 	}
 	return send_to_client(ctx, &scr->sr, p, svc, hop, reason);
+}
+
+/* challenge sends a SYN back to the server with the live connection of its five-tuple: the stack
+ * there answers by a challenge ACK (RFC 9293 §3.10.7.4). */
+static __always_inline int challenge(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
+				     const struct service *svc, __u32 server)
+{
+	struct destination d = {
+		.server = server,
+		.function = FN_CONNECT_FORCE,
+		.reason = LB_OFFER_CHALLENGE,
+		.generation = bpf_ntohs(sr->sid.generation_be),
+	};
+	enum rewritten done;
+
+	report_alive(p, server);
+	done = strip(ctx, sr, p, INWARD);
+	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
+}
+
+/* plan_returned fills the plan of a packet that a server gave back. An offer that no server took
+ * is final; the SYN of a flow that its server released is as new. */
+static __always_inline void plan_returned(struct plan *plan, const struct packet *p, __u32 server,
+					  __u16 generation)
+{
+	plan->except = server;
+	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
+		if (remove_stale(p, server, generation))
+			count(LB_STALE_REMOVED);
+		plan->parts = p->kind == KIND_UDP ? PART_QUESTION | PART_OFFER : PART_QUESTION;
+		plan->reason = LB_RECOVER_RETURNED;
+		return;
+	}
+	plan->generation = generation;
+	if (opens(p) && release(p, server, generation)) {
+		count(LB_STALE_REMOVED);
+		return;
+	}
+	plan->forced = MAX_CHOICES;
+	plan->flags = SID_FINAL;
 }
 
 /* handle_not_mine sends a client's packet that a server gave back in nm to the other servers:
@@ -126,23 +218,14 @@ static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *
 					   struct packet *p, const struct service *svc,
 					   __u32 server)
 {
-	__u16 generation = bpf_ntohs(sr->sid.generation_be);
 	struct plan *plan = new_plan(PART_OFFER, LB_OFFER_RETURNED);
 	enum rewritten done;
 
 	if (!plan)
 		return XDP_ABORTED;
-	plan->except = server;
-	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
-		if (remove_stale(p, server, generation))
-			count(LB_STALE_REMOVED);
-		plan->parts = p->kind == KIND_UDP ? PART_QUESTION | PART_OFFER : PART_QUESTION;
-		plan->reason = LB_RECOVER_RETURNED;
-	} else {
-		plan->generation = generation;
-		plan->forced = MAX_CHOICES;
-		plan->flags = SID_FINAL;
-	}
+	if (sr->sid.flags & SID_HELD && opens(p))
+		return challenge(ctx, sr, p, svc, server);
+	plan_returned(plan, p, server, bpf_ntohs(sr->sid.generation_be));
 	done = strip(ctx, sr, p, INWARD);
 	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
 }

@@ -3,17 +3,7 @@
  * BPF_PROG_RUN, some lines at a time, with a struct sweep as the frame. (A syscall program may
  * sleep, and then Linux 6.1 lets it use no map with a lock.) */
 #pragma once
-#include "lb/flow.h"
-
-/* timed_out: the entry was not seen for longer than its limit. The rest of the tick in which it
- * was last seen counts as seen. */
-static __always_inline bool timed_out(__u64 fp, __u64 word, __u16 now, const struct sweep *s)
-{
-	if (!(word & WORD_ESTABLISHED))
-		return embryonic_expired(fp, word, now);
-	return (__u64)age_of(fp, now) << SEEN_SHIFT >
-	       (is_over(word) ? s->linger_ns : s->idle_ns) + (1ULL << SEEN_SHIFT);
-}
+#include "lb/evict.h"
 
 /* sweep_flow_line is the callback of bpf_loop. */
 static long sweep_flow_line(__u64 i, struct sweep *s)
@@ -31,7 +21,7 @@ static long sweep_flow_line(__u64 i, struct sweep *s)
 		fp = READ_ONCE(l->fingerprint[k]);
 		if (!word || word & WORD_MOVING)
 			continue;
-		if (!timed_out(fp, word, now, s)) {
+		if (way_of_spent(word, age_of(fp, now)) != WAY_EXPIRED) {
 			s->kept++;
 		} else if (compare_and_swap(&l->word[k], word, 0)) {
 			free_slot(line, l, k);

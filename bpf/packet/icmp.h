@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* icmp.h: ICMP to clients: packet too big (RFC 4443 §3.2), fragmentation needed (RFC 1191 §4),
- * and echo replies. */
+ * port unreachable, and echo replies. */
 #pragma once
 #include "packet/rewrite.h"
 
@@ -15,14 +15,22 @@ static __always_inline __s64 sum_of(void *data, __u32 bytes, __s64 sum)
 	return sum;
 }
 
-/* quote6 writes an ICMPv6 packet too big before the first `bytes` (a constant) of the packet
- * that follows it. Its source is the VIP, an address that the client knows. */
+/* pseudo_sum is the sum of the rest of a pseudo-header (RFC 8200 §8.1). On the stack it would make
+ * the deepest chain of calls too deep for Linux 6.1. */
+static __always_inline __u32 pseudo_sum(__u32 length, __u32 protocol)
+{
+	__u64 sum = (__u64)bpf_htonl(length) + bpf_htonl(protocol);
+
+	return sum + (sum >> 32);
+}
+
+/* quote6 writes an ICMPv6 error before the first `bytes` (a constant) of the packet that follows
+ * it. Its source is the VIP, an address that the client knows. */
 static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct packet *p,
-					     __u32 bytes, __u32 mtu)
+					     __u32 bytes, __u8 type, __u8 code, __u32 rest)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct ipv6hdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);
-	__be32 pseudo[2] = { bpf_htonl(sizeof(struct icmp) + bytes), bpf_htonl(IPPROTO_ICMPV6) };
 	struct icmp *icmp = (void *)(ip + 1);
 	__s64 sum;
 
@@ -30,15 +38,15 @@ static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct pa
 		return FRAME_TRUNCATED;
 	outer_header(ip, &p->t.vip, &p->t.client, 0, flow_label(&p->t), sizeof(*icmp) + bytes,
 		     IPPROTO_ICMPV6);
-	*icmp = (struct icmp){ .type = ICMP6_TOO_BIG, .rest = bpf_htonl(mtu) };
-	sum = bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr), 0);
-	sum = bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), sum);
+	*icmp = (struct icmp){ .type = type, .code = code, .rest = bpf_htonl(rest) };
+	sum = bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr),
+			    pseudo_sum(sizeof(*icmp) + bytes, IPPROTO_ICMPV6));
 	icmp->check = folded(sum_of(icmp, sizeof(*icmp) + bytes, sum));
 	return REWRITTEN;
 }
 
 static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct packet *p,
-					     __u32 bytes, __u32 mtu)
+					     __u32 bytes, __u8 type, __u8 code, __u32 rest)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct iphdr *ip = take(&c, sizeof(*ip) + sizeof(struct icmp) + bytes);
@@ -56,11 +64,7 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
 		.daddr = p->t.client.s6_addr32[3],
 	};
 	ip->check = folded(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
-	*icmp = (struct icmp){
-		.type = ICMP4_UNREACHABLE,
-		.code = ICMP4_FRAG_NEEDED,
-		.rest = bpf_htonl(mtu),
-	};
+	*icmp = (struct icmp){ .type = type, .code = code, .rest = bpf_htonl(rest) };
 	icmp->check = folded(sum_of(icmp, sizeof(*icmp) + bytes, 0));
 	return REWRITTEN;
 }
@@ -76,30 +80,52 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
  * function for the verifier. */
 __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
-	__u32 size = ctx->data_end - ctx->data, quote, headers;
-	bool six;
+	__u32 size = ctx->data_end - ctx->data, quote;
 
 	if (!p)
 		return FRAME_TRUNCATED;
-	six = p->family == 6;
-	headers = six ? 48 : 28;
-	quote = six ? QUOTE6_LONG : QUOTE4_LONG;
+	quote = p->family == 6 ? QUOTE6_LONG : QUOTE4_LONG;
 	if (size < ETH_BYTES + quote)
 		quote = QUOTE_SHORT;
 	if (size < ETH_BYTES + quote)
 		return FRAME_TRUNCATED;
-	if (mtu < (six ? MIN_MTU6 : MIN_MTU4))
-		mtu = six ? MIN_MTU6 : MIN_MTU4;
+	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - bpf_xdp_get_buff_len(ctx))) ||
+	    bpf_xdp_adjust_head(ctx, p->family == 6 ? -48 : -28)) /* the headers before it */
+		return NO_HEADROOM;
+	if (mtu < (p->family == 6 ? MIN_MTU6 : MIN_MTU4))
+		mtu = p->family == 6 ? MIN_MTU6 : MIN_MTU4;
 	if (mtu > 0xffff) /* IPv4 has 16 bits for it, and no packet is longer */
 		mtu = 0xffff;
-	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - size)) ||
-	    bpf_xdp_adjust_head(ctx, -(int)headers))
+	if (p->family == 6)
+		return quote == QUOTE_SHORT ? quote6(ctx, p, QUOTE_SHORT, ICMP6_TOO_BIG, 0, mtu)
+					    : quote6(ctx, p, QUOTE6_LONG, ICMP6_TOO_BIG, 0, mtu);
+	return quote == QUOTE_SHORT
+		       ? quote4(ctx, p, QUOTE_SHORT, ICMP4_UNREACHABLE, ICMP4_FRAG_NEEDED, mtu)
+		       : quote4(ctx, p, QUOTE4_LONG, ICMP4_UNREACHABLE, ICMP4_FRAG_NEEDED, mtu);
+}
+
+/* An IP header and the ports behind it: all that a sender needs to find its socket. */
+#define QUOTE6_PORTS 48
+#define QUOTE4_PORTS 28
+
+/* write_port_unreachable turns a datagram into the report that its port is not served. It quotes
+ * the headers alone, and so is at most twice as long as the datagram. The frame has no Ethernet
+ * header until link_to writes it. */
+__noinline int write_port_unreachable(struct xdp_md *ctx, const struct packet *p)
+{
+	__u32 size = ctx->data_end - ctx->data, quote;
+
+	if (!p)
+		return FRAME_TRUNCATED;
+	quote = p->family == 6 ? QUOTE6_PORTS : QUOTE4_PORTS; /* the headers before it, too */
+	if (size < ETH_BYTES + quote)
+		return FRAME_TRUNCATED;
+	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - bpf_xdp_get_buff_len(ctx))) ||
+	    bpf_xdp_adjust_head(ctx, -(int)quote))
 		return NO_HEADROOM;
-	if (six)
-		return quote == QUOTE_SHORT ? quote6(ctx, p, QUOTE_SHORT, mtu)
-					    : quote6(ctx, p, QUOTE6_LONG, mtu);
-	return quote == QUOTE_SHORT ? quote4(ctx, p, QUOTE_SHORT, mtu)
-				    : quote4(ctx, p, QUOTE4_LONG, mtu);
+	if (p->family == 6)
+		return quote6(ctx, p, QUOTE6_PORTS, ICMP6_UNREACHABLE, ICMP6_PORT, 0);
+	return quote4(ctx, p, QUOTE4_PORTS, ICMP4_UNREACHABLE, ICMP4_PORT, 0);
 }
 
 /* write_echo_reply turns an echo request into its reply, which differs in type and direction

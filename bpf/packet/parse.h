@@ -22,12 +22,17 @@ struct icmp {
 enum icmp_types {
 	ICMP4_UNREACHABLE = 3, /* code 4: fragmentation needed (RFC 1191 §4) */
 	ICMP4_ECHO = 8,
-	ICMP6_TOO_BIG = 2, /* RFC 4443 §3.2 */
+	ICMP6_UNREACHABLE = 1, /* RFC 4443 §3.1 */
+	ICMP6_TOO_BIG = 2,     /* RFC 4443 §3.2 */
 	ICMP6_ECHO = 128,
 	ICMP6_ECHO_REPLY = 129,
+	ICMP6_DISCOVERY = 133, /* the first of five messages of neighbour discovery (RFC 4861 §4) */
+	ICMP6_REDIRECT = 137,  /* the last */
 };
 
+#define ICMP4_PORT 3 /* of ICMP4_UNREACHABLE */
 #define ICMP4_FRAG_NEEDED 4
+#define ICMP6_PORT 4 /* of ICMP6_UNREACHABLE */
 
 struct cursor {
 	void *pos;
@@ -103,13 +108,15 @@ struct packet {
 	__u8 hop_limit; /* limit, or TTL */
 	__u8 inserted;	/* an SRH is between IP and transport header (WIRE_INSERT) */
 	__u8 reading;	/* LB: enum reading, of the frame's first packet */
-	__u8 zero[7];
+	__u8 divisible; /* IPv4 without DF: a router may fragment it (RFC 791 §2.3) */
+	__u8 zero[6];
 };
 
 enum reading {
 	READ,
 	NOT_IP,	   /* or another version */
-	TRUNCATED, /* the frame ends before the IP header's length; ports may be known */
+	TRUNCATED, /* the frame ends within the headers */
+	IN_PART,   /* its first part ends before the IP header's length, but has the headers */
 	MALFORMED, /* a transport header that does not fit */
 };
 
@@ -198,7 +205,12 @@ static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 	return ip->nexthdr;
 }
 
-#define IP_FRAGMENT 0x3fff /* more fragments, or an offset (RFC 791 §3.1) */
+/* The flags and offset of an IPv4 header (RFC 791 §3.1). */
+enum fragment_word {
+	IP_DONT_FRAGMENT = 0x4000,
+	IP_MORE_FRAGMENTS = 0x2000,
+	IP_FRAGMENT = 0x3fff, /* more fragments, or an offset */
+};
 
 static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
 {
@@ -208,6 +220,7 @@ static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
 	p->hop_limit = ip->ttl;
 	p->t.client = mapped(ip->saddr);
 	p->t.vip = mapped(ip->daddr);
+	p->divisible = !(ip->frag_off & bpf_htons(IP_DONT_FRAGMENT));
 	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
 		p->kind = KIND_FRAGMENT;
 	else if (ip->ihl != 5)
@@ -377,7 +390,7 @@ static __always_inline enum reading read_at(void *data, void *end, __u32 at, str
 	r = read_transport(&c, p, protocol);
 	if (d == OUTWARD)
 		reverse(&p->t);
-	return r == READ && data + at + p->length > end ? TRUNCATED : r;
+	return r == READ && data + at + p->length > end ? IN_PART : r;
 }
 
 /* opens: the packet is the first of a connection. */

@@ -65,11 +65,9 @@ static __always_inline enum rewritten set_class(struct xdp_md *ctx, struct packe
 	return REWRITTEN;
 }
 
-/* dec_hop_limit decrements the packet's hop limit (RFC 8200 §3) or TTL. */
-static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct packet *p)
+/* count_hop decrements the hop limit (RFC 8200 §3) or TTL of the packet at a cursor. */
+static __always_inline enum rewritten count_hop(struct cursor c, struct packet *p)
 {
-	struct cursor c = frame_at(ctx, ETH_BYTES);
-
 	if (p->hop_limit <= 1)
 		return HOP_LIMIT_EXCEEDED;
 	if (p->family == 6) {
@@ -90,6 +88,11 @@ static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct p
 	}
 	p->hop_limit--;
 	return REWRITTEN;
+}
+
+static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct packet *p)
+{
+	return count_hop(frame_at(ctx, ETH_BYTES), p);
 }
 
 /* remove_srh removes the SRH between the packet's IP and transport headers. */
@@ -173,10 +176,11 @@ static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct
 						const __u8 *mac, __u8 next)
 {
 	__u32 bytes = sizeof(struct ipv6hdr) + srh_bytes;
-	struct in6_addr from = own_address(tag);
+	struct in6_addr from;
 	struct ipv6hdr *outer;
 	struct ethhdr *eth;
 	struct cursor c;
+	__u32 label;
 
 	if (bpf_xdp_adjust_head(ctx, -(int)bytes))
 		return NO_HEADROOM;
@@ -185,9 +189,10 @@ static __always_inline enum rewritten add_outer(struct xdp_md *ctx, const struct
 	outer = take(&c, sizeof(*outer));
 	if (!eth || !outer)
 		return FRAME_TRUNCATED;
+	label = flow_label(&p->t); /* not before the call, over which it would need stack */
+	from = own_address(tag, label);
 	link_header(eth, mac, 6);
-	outer_header(outer, &from, (const void *)to, p->class, flow_label(&p->t),
-		     srh_bytes + p->length, next);
+	outer_header(outer, &from, (const void *)to, p->class, label, srh_bytes + p->length, next);
 	return REWRITTEN;
 }
 
@@ -258,7 +263,7 @@ static __always_inline enum rewritten insert(struct xdp_md *ctx, const struct pa
 					     struct route *r, __be64 tag)
 {
 	__u32 bytes = route_bytes(r->n, WIRE_INSERT);
-	struct in6_addr from = own_address(tag);
+	struct in6_addr from = own_address(tag, flow_label(&p->t));
 	struct ipv6hdr *ip;
 	struct ethhdr *eth;
 	struct cursor c;
@@ -294,7 +299,7 @@ static __always_inline enum rewritten apply_route(struct xdp_md *ctx, const stru
 						  struct route *r, const struct key *key)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
-	__u64 tag = bpf_cpu_to_be64(UNTAGGED);
+	__u64 tag = UNTAGGED;
 	struct ipv6hdr *ip;
 
 	if (r->n < 1 || r->n >= MAX_IN_ROUTE)

@@ -74,7 +74,7 @@ static __always_inline enum rewritten write_rst(struct xdp_md *ctx, struct packe
 {
 	__u32 bytes = ip_bytes(p) + sizeof(struct tcphdr);
 
-	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + bytes - (ctx->data_end - ctx->data))))
+	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + bytes - bpf_xdp_get_buff_len(ctx))))
 		return NO_HEADROOM;
 	p->length = bytes;
 	p->payload = 0;

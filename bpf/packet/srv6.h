@@ -6,9 +6,12 @@
  *           the packet's own destination, transport header (6LB §II) */
 #pragma once
 #include "packet/parse.h"
+#include "core/domain.h"
 #include "core/siphash.h"
 
-const volatile struct node self = {};
+/* self is no constant: the link's address and MTU change while the programs run. Its section is
+ * a map of its own, which the daemon writes. */
+struct node self SEC(".data.self") = {};
 
 #define OUTER_HOP_LIMIT 64
 #define SRH_TYPE 4 /* RFC 8754 §2 */
@@ -70,7 +73,8 @@ struct sr {
 	__u32 left;
 	__u8 class; /* of the outer header */
 	__u8 hop_limit;
-	__u8 zero[2];
+	__u8 with_tlvs; /* bytes follow the segment list */
+	__u8 zero;
 };
 
 /* overhead is the number of bytes before the packet inside. */
@@ -81,47 +85,13 @@ static __always_inline __u32 overhead(const struct sr *sr, const struct packet *
 
 enum opened {
 	OPENED,
+	FROM_OUTSIDE, /* of the SR domain */
+	WITH_TLVS,    /* no node of a farm writes any */
 	SR_TRUNCATED,
 	MALFORMED_SRH,
 	MALFORMED_TRANSPORT,
 	NOTHING_INSIDE, /* neither a packet nor a transport header */
 };
-
-#define TLV_PAD1 0 /* RFC 8754 §2.1.1.1: one byte without a length */
-
-/* The state of a walk over TLVs: offsets in the packet. */
-struct walk {
-	struct xdp_md *ctx;
-	__u32 at;
-	__u32 end;
-	bool broken;
-};
-
-/* next_tlv is the callback of bpf_loop; 1 ends the walk. */
-static long next_tlv(__u64 i, struct walk *w)
-{
-	__u8 tlv[2] = {};
-
-	if (w->at >= w->end)
-		return 1;
-	w->broken = bpf_xdp_load_bytes(w->ctx, w->at++, &tlv[0], 1);
-	if (w->broken || tlv[0] == TLV_PAD1)
-		return w->broken;
-	w->broken = w->at >= w->end || bpf_xdp_load_bytes(w->ctx, w->at, &tlv[1], 1);
-	w->at += 1 + tlv[1];
-	return w->broken;
-}
-
-/* tlvs_fit: the TLVs between two offsets of the packet end where their header does (RFC 8754
- * §2.1). */
-static __always_inline bool tlvs_fit(struct xdp_md *ctx, __u32 at, __u32 end)
-{
-	struct walk w = { .ctx = ctx, .at = at, .end = end };
-
-	if (at < end)
-		bpf_loop(end - at, next_tlv, &w, 0);
-	return !w.broken && w.at == w.end;
-}
 
 /* read_srh reads the header behind the IPv6 header by the rules of RFC 8754 §4.3.1.1 and
  * returns the next header, or a negative number. *size is for the verifier, which does not
@@ -131,7 +101,7 @@ static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct
 {
 	struct srh *srh = take(c, sizeof(*srh));
 	struct in6_addr *list = c->pos;
-	__u32 bytes, entries, left, tlvs;
+	__u32 bytes, entries, left;
 
 	if (!srh)
 		return -1;
@@ -147,6 +117,7 @@ static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct
 	left = srh->segments_left;
 	sr->srh_bytes = *size;
 	sr->signed_segments = entries;
+	sr->with_tlvs = bytes != entries * sizeof(struct in6_addr);
 	sr->left = left;
 	if (left) {
 		struct in6_addr *next = list + (left - 1);
@@ -155,16 +126,27 @@ static __always_inline int read_srh(struct xdp_md *ctx, struct cursor *c, struct
 			return -1;
 		sr->next = *next;
 	}
-	tlvs = SRH_AT + sizeof(*srh) + entries * sizeof(struct in6_addr);
-	if (!tlvs_fit(ctx, tlvs, SRH_AT + *size))
-		return -1;
 	return srh->next_header;
 }
 
+/* read_sender reads the sender of a packet that has the SRH inside: the route's first segment. */
+static __always_inline int read_sender(struct xdp_md *ctx, struct sr *sr)
+{
+	__u32 last = sr->signed_segments - 1;
+	struct sid first;
+
+	if (bpf_xdp_load_bytes(ctx, SRH_AT + sizeof(struct srh) + last * sizeof(first), &first,
+			       sizeof(first)))
+		return -1;
+	sr->sender_be = first.locator_be;
+	__builtin_memcpy(&sr->tag, &first.function_be, sizeof(sr->tag));
+	sr->signed_segments = last;
+	return 0;
+}
+
 /* read_inserted completes the facts of a packet that has the SRH inside: its destination is the
- * route's last segment, the sender the first. */
-static __always_inline int read_inserted(struct xdp_md *ctx, struct sr *sr, struct packet *p,
-					 __u32 size)
+ * route's last segment. */
+static __always_inline int read_inserted(struct xdp_md *ctx, struct packet *p, __u32 size)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	struct {
@@ -172,26 +154,26 @@ static __always_inline int read_inserted(struct xdp_md *ctx, struct sr *sr, stru
 		struct srh srh;
 		struct sid list[];
 	} *h = take(&c, sizeof(*h) + sizeof(struct sid));
-	__u32 last = sr->signed_segments - 1;
-	struct sid first;
 
-	if (!h || bpf_xdp_load_bytes(ctx, SRH_AT + sizeof(h->srh) + last * sizeof(first), &first,
-				     sizeof(first)))
+	if (!h)
 		return -1;
 	read_ip6(&h->ip, p);
 	p->kind = KIND_OTHER;
 	__builtin_memcpy(&p->t.vip, &h->list[0], sizeof(p->t.vip));
 	p->length -= size;
-	p->inserted = 1;
 	p->ip = ETH_BYTES;
 	p->l4 = SRH_AT + size;
-	sr->sender_be = first.locator_be;
-	__builtin_memcpy(&sr->tag, &first.function_be, sizeof(sr->tag));
-	sr->signed_segments = last;
 	return 0;
 }
 
-/* unfold is open_sr without the direction. */
+/* is_transport: an SRH before this header is inside the packet. */
+static __always_inline bool is_transport(int next)
+{
+	return next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMPV6;
+}
+
+/* unfold is open_sr without the direction. The sender comes first: a packet from outside costs
+ * its headers, whatever it carries. */
 static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);
@@ -207,14 +189,21 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 	sr->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
 	sr->hop_limit = ip->hop_limit;
 	room = length_of(ip->payload_len);
-	if (c.pos + room > c.end)
+	if (c.pos + room > c.end && SRH_AT + room > bpf_xdp_get_buff_len(ctx))
 		return SR_TRUNCATED;
 	inside = ip->nexthdr;
 	if (inside == IPPROTO_ROUTING) {
 		inside = read_srh(ctx, &c, sr, room, &size);
 		if (inside < 0)
 			return MALFORMED_SRH;
+		p->inserted = is_transport(inside);
+		if (p->inserted && read_sender(ctx, sr))
+			return SR_TRUNCATED;
 	}
+	if (!is_inside(sr->sender_be))
+		return FROM_OUTSIDE;
+	if (sr->with_tlvs)
+		return WITH_TLVS;
 	protocol = inside;
 	if (inside == IPPROTO_IPV6 || inside == IPPROTO_IPIP) {
 		p->ip = SRH_AT + sr->srh_bytes;
@@ -228,9 +217,8 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 			return SR_TRUNCATED;
 		p->l4 = p->ip + ip_bytes(p);
 		c.pos = (void *)(long)ctx->data + frame_offset(&p->l4);
-	} else if (size &&
-		   (inside == IPPROTO_TCP || inside == IPPROTO_UDP || inside == IPPROTO_ICMPV6)) {
-		if (read_inserted(ctx, sr, p, size))
+	} else if (p->inserted) {
+		if (read_inserted(ctx, p, size))
 			return SR_TRUNCATED;
 		c = frame_at(ctx, frame_offset(&p->l4));
 	} else {
@@ -280,14 +268,22 @@ static __always_inline int ecn_inward(__u8 inner, __u8 outer)
 	return inner;
 }
 
-/* own_mac copies through volatile reads: with a cast the compiler would use the zeros that the
- * constant has before loading. */
 static __always_inline void own_mac(__u8 *to)
 {
-	const volatile __u16 *from = (const void *)self.mac;
+	const __u16 *from = (const void *)self.mac;
 
 	for (int i = 0; i < ETH_ALEN / 2; i++)
 		((__u16 *)to)[i] = from[i];
+}
+
+/* is_to_us: the frame is for this node's link address. The kernel forwards no other (RFC 1812
+ * §5.3.4, RFC 1122 §3.3.6), and neither do we. */
+static __always_inline bool is_to_us(const struct ethhdr *eth)
+{
+	const volatile __u16 *own = (const void *)self.mac;
+	const __u16 *to = (const void *)eth->h_dest;
+
+	return !((to[0] ^ own[0]) | (to[1] ^ own[1]) | (to[2] ^ own[2]));
 }
 
 /* link_header addresses a frame that this node sends. Link addresses have even offsets in all
@@ -315,12 +311,13 @@ static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_ad
 	copy_address(&ip->daddr, to);
 }
 
-/* own_address is this node's address with an interface identifier: a tag. */
-static __always_inline struct in6_addr own_address(__be64 identifier)
+/* own_address is the address that this node sends a flow's packets from: tag is UNTAGGED, or its
+ * interface identifier. */
+static __always_inline struct in6_addr own_address(__be64 tag, __u32 label)
 {
 	struct in6_addr a;
 
 	*(__be64 *)&a = self.locator_be;
-	*((__be64 *)&a + 1) = identifier;
+	*((__be64 *)&a + 1) = tag ?: bpf_cpu_to_be64(label);
 	return a;
 }

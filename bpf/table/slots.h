@@ -72,3 +72,12 @@ static __always_inline __u64 slot_free(__u64 *slot)
 {
 	return __sync_fetch_and_and(slot, DISPLACED);
 }
+
+/* larger_of is the larger of two numbers below 2^63, without a branch. */
+static __always_inline __u64 larger_of(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	asm volatile("%0 s>>= 63" : "+r"(less));
+	return a + ((b - a) & less);
+}

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,12 +35,13 @@ them, sends the same Poisson arrivals through each policy, and draws the
 SRLB paper's Figures 3 and 4. Needs root; removes all it made, also on
 Ctrl-C.
 
-Policies: single, hunt:always, hunt:static:C, hunt:dynamic.
+Policies: single, hunt:always, hunt:static:C, hunt:dynamic, stateless.
 
 --json prints one object: seed, load, and for each policy requests, resets,
 refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept,
-syn_synack_p50_s. --out gets results.json, cdf and load as SVG, PNG and CSV, and
-the raw rows, one a request.`,
+syn_synack_p50_s. --out gets the raw rows, one a request, as soon as a policy is
+done, and at the end, after the result is printed, results.json, cdf and load as
+SVG, PNG and CSV.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, f) },
 	}
@@ -77,40 +76,22 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	show := newProgress(cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
 		f.srlb.Servers, len(f.srlb.Policies), experiment.Left(f.srlb.Duration()))
+	f.srlb.Out = f.out
 	report, err := f.srlb.Run(cmd.Context(), func(s experiment.Progress) { show.update(demoLine(s)) })
 	show.end()
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted after %d of %d policies; everything the demo made is removed", len(report.Policies), len(f.srlb.Policies))
 	}
-	if err != nil {
-		return err
-	}
 	if len(report.Policies) == 0 {
-		return errors.New(report.Unclaimed[0].Reason)
-	}
-	paths, err := report.Save(f.out)
-	if err != nil {
+		if err == nil {
+			err = errors.New(report.Unclaimed[0].Reason)
+		}
 		return err
 	}
-	if err := f.show(cmd, report, paths); err != nil {
-		return err
-	}
+	err = errors.Join(err, showResult(cmd, report, f.json, f.out))
 	if n := len(report.Unclaimed); n > 0 {
-		return fmt.Errorf("no result for %d of %d policies", n, n+len(report.Policies))
+		err = errors.Join(err, fmt.Errorf("no result for %d of %d policies: %s", n, n+len(report.Policies), report.Unclaimed[0].Reason))
 	}
-	return nil
-}
-
-func (f *demoFlags) show(cmd *cobra.Command, report *experiment.Report, paths []string) error {
-	if f.json {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(report)
-	}
-	if err := report.Print(cmd.OutOrStdout()); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "\nwritten: %s\n", strings.Join(paths, " "))
 	return err
 }
 

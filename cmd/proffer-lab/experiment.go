@@ -147,23 +147,25 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
 }
 
-// showResult prints the result, and writes it into out unless that is empty.
+// showResult prints the result, and then writes it into out unless that is empty: a full
+// disk costs the files, not the result.
 func showResult(cmd *cobra.Command, found result, asJSON bool, out string) error {
-	if asJSON {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(found.JSON()); err != nil {
-			return err
-		}
-	} else if err := found.Print(cmd.OutOrStdout()); err != nil {
+	err := printResult(cmd.OutOrStdout(), found, asJSON)
+	if out == "" {
 		return err
 	}
-	if out == "" {
-		return nil
-	}
-	paths, err := found.Save(out)
+	paths, failed := found.Save(out)
 	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
-	return err
+	return errors.Join(err, failed)
+}
+
+func printResult(w io.Writer, found result, asJSON bool) error {
+	if !asJSON {
+		return found.Print(w)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(found.JSON())
 }
 
 // stepLine is the line of progress, and whether it is the last.

@@ -30,7 +30,8 @@ that came to any node's kernel are counted.
 that our programs counted as dropped), changed_maps (nodes with tables that the
 signals changed), delivered (segments of signals that came to a kernel),
 accepted (connections), entries (gained or lost by all frames), flows, lost,
-asking (requests in progress by the agents' counters, afterwards), counters
+asking (requests in progress by the agents' counters, afterwards), recounted
+(counts of them that a recount had to set right), counters
 (the counters of the signals), servers, seed. --out gets the counters;
 there is no figure.
 

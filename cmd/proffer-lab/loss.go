@@ -22,9 +22,12 @@ there. Each server keeps a book of the requests that it served.
 
 --json prints an array of rows, one a method and loss: loss, method, requests,
 ok, failed, resets (of those: a RST to the SYN or later), served_twice, unserved
-(answered, and in no server's books), lost_frames.
+(answered, and in no server's books), accepted_twice (connections with two sockets),
+requested_twice (connections with request sockets on two servers after two SYNs at
+most; a third SYN meets the candidates in another order), lost_frames.
 
-Fails if a request was served twice, or if a method has more resets than the
+Fails if a request was served twice, if a connection was accepted or requested
+twice, or if a method has more resets than the
 plain route. A connection that is not answered within a minute has failed; that
 is the network's doing: hunting crosses more links.`,
 		example: `  proffer-lab experiment loss

@@ -4,13 +4,30 @@ package main
 
 import (
 	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"proffer/cmd/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(newRoot())) }
+func main() {
+	// A pipe without a reader, as `| head` leaves it, is a write error and no end: the
+	// handler keeps Go from ending the process at a write to stdout or stderr.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	os.Exit(cli.Main(newRoot(), endings()...))
+}
+
+// endings are the signals that end a process unless it handles them (signal(7)), but for
+// SIGKILL and those of its own faults: namespaces and daemons are to go with it. SIGHUP is
+// a closed terminal.
+func endings() []os.Signal {
+	return []os.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTERM,
+		unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR, unix.SIGSYS,
+	}
+}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

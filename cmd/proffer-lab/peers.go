@@ -32,14 +32,18 @@ its answer, clients and servers on CPUs of their own; p50_over_route and
 p50_over_ecmp, how much more the p50 is than that of route and of ecmp in the same
 round, in per cent (the median of all rounds); late_p99_us, how late the client
 sent them; and CPU time a connection, a request, and a GB (10⁹ bytes) of each
-direction, counted in three ways, which are 0 for route, and the first for ecmp:
+direction, counted in four ways, which are 0 for route, and the first for ecmp:
 
   cpu_us_per_connection, cpu_us_per_request, cpu_s_per_gb, cpu_s_per_upload_gb:
       the balancer's own: user and system time of its process (as /proc/PID/stat
       has them) and the run time of its eBPF programs (BPF_ENABLE_STATS)
   with_softirq_us_per_connection, with_softirq_us_per_request,
   with_softirq_s_per_gb, with_softirq_s_per_upload_gb:
-      and the machine's softirq time (/proc/stat) over that of route
+      and the machine's softirq time (/proc/stat) over that of route, without the
+      agents' programs
+  with_agents_us_per_connection, with_agents_us_per_request,
+  with_agents_s_per_gb, with_agents_s_per_upload_gb:
+      and Proffer's agents on the servers, programs and processes
   machine_us_per_connection, machine_us_per_request, machine_s_per_gb,
   machine_s_per_upload_gb:
       all CPU time of the machine over that of route; may be negative
@@ -51,9 +55,8 @@ connections are those made of one request, errors those that wrk and our
 client met.
 
 Fails if a connection went another way than its own, by the counters of
-kernels and daemons, if a client of hunt or single met an error, or if the LB of
-hunt needs more than a 20th of HAProxy's cpu_us_per_connection. Latencies decide
-nothing: see docs/peers.md for their worth and that of the CPU times.`,
+kernels and daemons, or if a client of hunt or single met an error. Latencies and
+CPU times decide nothing: see docs/peers.md for their worth.`,
 		example: `  proffer-lab experiment peers --out out
   proffer-lab experiment peers --servers 12 --rounds 10 --json`,
 		flags: func(cmd *cobra.Command) {

@@ -24,7 +24,8 @@ every reload. Then all flows exchange data. 6LB Figure 11d does this once.
 
 Methods: hunt asks the candidates of today's pool and of all earlier ones in the
 configuration; hunt-no-history asks today's candidates only, as the paper does;
-single asks no server (consistent hashing).
+single asks no server and presumes the one that the flow's hash met in the oldest
+pool in the configuration; stateless asks no server (consistent hashing).
 
 Flows are offered with acceptance static at half a server's share of flows, by
 the load measure sockets, so that about half of them end up with each candidate.
@@ -36,13 +37,13 @@ the LBs' counters, over all changes), first_takes (share of flows with their
 first candidate), seed, servers, buckets, per_change: change, cold, live,
 removed, extra_resets, silent, recovered.
 
-Fails if hunt has any extra reset, or if the new LB of a hunting method recovers
+Fails if hunt or single has any extra reset, or if the new LB of a hunting method recovers
 less than 90 % of the live flows.`,
 		example: `  proffer-lab experiment resiliency
   proffer-lab experiment resiliency --methods hunt --flows 5000 --changes 15 --json`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
-			flags.StringSliceVar(&methods, "methods", []string{"hunt", "hunt-no-history", "single"}, "methods to compare, `LIST` with commas")
+			flags.StringSliceVar(&methods, "methods", []string{"hunt", "hunt-no-history", "single", "stateless"}, "methods to compare, `LIST` with commas")
 			flags.IntVar(&e.Flows, "flows", 1000, "long flows, `N`")
 			flags.IntVar(&e.Changes, "changes", 10, "replacements of a server, each with another LB, `N`")
 			flags.IntVar(&e.Buckets, "buckets", 4096, "lists in the table of candidates, `M`")

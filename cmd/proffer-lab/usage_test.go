@@ -19,7 +19,7 @@ func wantLine(t *testing.T, args []string, wantCode int, want string) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	const policies = "want single, hunt:always, hunt:static:C or hunt:dynamic\n"
+	const policies = "want single, hunt:always, hunt:static:C, hunt:dynamic or stateless\n"
 	for _, c := range []struct {
 		args string // separated by spaces
 		want string // the line begins so; with its \n: the whole line

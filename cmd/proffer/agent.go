@@ -8,21 +8,24 @@ import (
 )
 
 func newAgent() *cobra.Command {
-	var path string
+	var flags daemonFlags
 	cmd := &cobra.Command{
 		Use:   "agent --config FILE",
 		Short: "Run the agent of this server, in the foreground",
-		Long: `Runs the agent until SIGTERM or Ctrl-C, then detaches it. It decides on the
-offers for the configured services by their local load, hands the accepted
-packets to this host's TCP, and signals so to the load balancer. The VIP of each service
-must be an address of a local interface, such as lo, or of an application behind
-this host (owner: table). docs/operators.md describes FILE.
+		Long: `Runs the agent until SIGTERM or Ctrl-C. It decides on the offers for the
+configured services by their local load, hands the accepted packets to this
+host's TCP, and signals so to the load balancer. The VIP of each service must be
+an address of a local interface, such as lo, or of an application behind this
+host (owner: table). docs/operators.md describes FILE.
 
-SIGHUP reads the signal keys again. If the agent is killed, its programs go on
-answering, and the next agent takes over their flows.`,
+SIGHUP reads FILE and its signal keys again and applies services, thresholds and
+load pages while packets flow; a file with a mistake changes nothing. However
+the agent ends, its programs go on answering, and the next agent takes over
+their flows. proffer detach removes them, or --detach at the agent's end. While
+no agent runs, next hops stay as they were, and no load page is read.`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, path, daemon.Agent) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, flags, daemon.Agent) },
 	}
-	configFlag(cmd, &path)
+	flags.add(cmd)
 	return cmd
 }

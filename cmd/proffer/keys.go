@@ -144,7 +144,7 @@ masters. The same FILE always gives the same keys.`,
 			for i := range keys {
 				keys[i].Server = wire.ServerKey(keys[i].Server, at)
 			}
-			return printed(cmd, config.MarshalAgentKeys(keys))
+			return printed(cmd, config.MarshalAgentKeys(keys, at))
 		},
 	}
 	cmd.Flags().StringVar(&locator, "locator", "", "locator of the server, a /64 `PREFIX`")
@@ -215,7 +215,7 @@ func promoteKey(keys []topo.SignalKey, at int) ([]topo.SignalKey, error) {
 func dropKey(keys []topo.SignalKey, at int) ([]topo.SignalKey, error) {
 	switch {
 	case len(keys) == 1:
-		return nil, errors.New("it is the only key; for signals without tags take signal_keys out of every configuration")
+		return nil, errors.New("it is the only key; for signals without tags write signal_keys: none in every configuration")
 	case at == 0:
 		return nil, errors.New("it is the key that signs; promote another key first")
 	}

@@ -141,7 +141,7 @@ func TestKeysServer(t *testing.T) {
 	for i, k := range want {
 		want[i].Server = wire.ServerKey(k.Server, netip.MustParsePrefix("5f00:0:2:1::/64"))
 	}
-	keys, err := config.ParseAgentKeys("printed", []byte(got))
+	keys, err := config.ParseAgentKeys("printed", []byte(got), netip.MustParsePrefix("5f00:0:2:1::/64"))
 	if err != nil || !reflect.DeepEqual(keys, want) {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -199,7 +199,7 @@ func TestKeysRefuse(t *testing.T) {
 		{[]string{"promote", file, "--id", "0"}, "--id 0: " + file + " has the keys 1, 2, 9\n"},
 		{[]string{"promote", file, "--id", "256"}, "invalid argument \"256\" for \"--id\" flag"},
 		{[]string{"drop", file, "--id", "1"}, "--id 1: it is the key that signs; promote another key first\n"},
-		{[]string{"drop", single, "--id", "1"}, "--id 1: it is the only key; for signals without tags take signal_keys out of every configuration\n"},
+		{[]string{"drop", single, "--id", "1"}, "--id 1: it is the only key; for signals without tags write signal_keys: none in every configuration\n"},
 		{[]string{"server", file}, "--locator PREFIX is missing: the server's, as in node.locator of its agent\n"},
 		{[]string{"server", file, "--locator", "5f00::/48"}, "--locator: \"5f00::/48\" is not an IPv6 /64 prefix such as 5f00:0:1:1::/64\n"},
 		{[]string{"server", file, "--locator", "5f00:0:2:1::1/64"}, "--locator: \"5f00:0:2:1::1/64\" has bits behind the prefix (write 5f00:0:2:1::/64); want an IPv6 /64 prefix"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,35 +12,46 @@ import (
 )
 
 func newLB() *cobra.Command {
-	var path string
+	var flags daemonFlags
 	cmd := &cobra.Command{
 		Use:   "lb --config FILE",
 		Short: "Run the load balancer on this host, in the foreground",
-		Long: `Runs the load balancer until SIGTERM or Ctrl-C, then detaches it. Packets for
-the configured services are offered or steered to servers; all others pass to
-the kernel untouched. docs/operators.md describes FILE.
+		Long: `Runs the load balancer until SIGTERM or Ctrl-C. Packets for the configured
+services are offered or steered to servers; all others pass to the kernel
+untouched. docs/operators.md describes FILE.
 
 SIGHUP reads FILE and its signal keys again and applies services, servers, weights
-and history while packets flow; a file with a mistake changes nothing. If the
-daemon is killed, its programs go on forwarding, and the next daemon takes
-over their flows.`,
+and history while packets flow; a file with a mistake changes nothing. However
+the daemon ends, its programs go on forwarding, and the next daemon takes over
+their flows. proffer detach removes them, or --detach at the daemon's end. While
+no daemon runs, next hops stay as they were.`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, path, daemon.LB) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, flags, daemon.LB) },
 	}
-	configFlag(cmd, &path)
+	flags.add(cmd)
 	return cmd
 }
 
-// runDaemon runs a daemon from the file that --config names.
-func runDaemon(cmd *cobra.Command, path string, run func(context.Context, string, *daemon.Host) error) error {
-	if path == "" {
-		return cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
-	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	return run(cmd.Context(), path, daemon.Linux(log))
+// daemonFlags are those of every daemon.
+type daemonFlags struct {
+	config string
+	detach bool
+	drain  time.Duration
 }
 
-// configFlag adds the flag that every daemon needs.
-func configFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVarP(path, "config", "c", "", "configuration `FILE` (YAML; required)")
+func (f *daemonFlags) add(cmd *cobra.Command) {
+	cmd.Use += " [--detach] [--drain DURATION]"
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `FILE` (YAML; required)")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "detach the programs and forget their flows when the daemon ends")
+	cmd.Flags().DurationVar(&f.drain, "drain", 0, "at SIGTERM wait for the flows to end, at most `DURATION` such as 10m, then detach")
+}
+
+// runDaemon runs a daemon from the file that --config names.
+func runDaemon(cmd *cobra.Command, f daemonFlags, run func(context.Context, string, *daemon.Host) error) error {
+	if f.config == "" {
+		return cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
+	}
+	host := daemon.Linux(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+	host.Detach, host.Drain = f.detach || f.drain > 0, f.drain
+	return run(cmd.Context(), f.config, host)
 }

@@ -6,11 +6,12 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"proffer/cmd/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(newRoot())) }
+func main() { os.Exit(cli.Main(newRoot(), os.Interrupt, unix.SIGTERM)) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -23,7 +24,7 @@ own, proffer-lab.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
-	cli.Root(root, newLB(), newAgent(), newStatus(), newKeys())
+	cli.Root(root, newLB(), newAgent(), newStatus(), newKeys(), newPools(), newDetach(), newVersion())
 	root.AddCommand(cli.Elsewhere("moved to", "proffer-lab", "demo", "experiment", "bench", "sim", "model", "figures")...)
 	return root
 }

@@ -13,7 +13,8 @@ import (
 	"proffer/cmd/internal/clitest"
 )
 
-const lbYAML = `node: {locator: 5f00:0:1:1::/64, interface: %s}
+const lbYAML = `node: {locator: 5f00:0:1:1::/64, interface: %s, domain: any}
+signal_keys: none
 control: %s
 candidate_key: 000102030405060708090a0b0c0d0e0f
 services:
@@ -23,7 +24,8 @@ services:
     servers: [{name: s1, locator: 5f00:0:2:1::/64}]
 `
 
-const agentYAML = `node: {name: s1, locator: 5f00:0:2:1::/64, interface: %s}
+const agentYAML = `node: {name: s1, locator: 5f00:0:2:1::/64, interface: %s, domain: any}
+signal_keys: none
 control: %s
 services:
   - vip: 2001:db8:f::1
@@ -64,11 +66,11 @@ func wantUntouched(t *testing.T, socket string) {
 
 func TestMistakeInConfiguration(t *testing.T) {
 	for _, c := range []struct{ verb, format, old, new, want string }{
-		{"lb", lbYAML, "dispatch:", "dispath:", `%s:7:5: services[0].dispath: unknown key; did you mean dispatch? want name, vip, protocol, port, dispatch, select, choices, buckets, wire, via, fragments, servers, version, history`},
-		{"lb", lbYAML, "port: 80", "port: 0", `%s:6:11: services[0].port: "0" is not a whole number from 1 to 65535`},
-		{"agent", agentYAML, "acceptance:", "aceptance:", `%s:6:5: services[0].aceptance: unknown key; did you mean acceptance? want name, vip, protocol, port, acceptance, dynamic, workers, cores, load, page, on_full, owner, mac`},
-		{"agent", agentYAML, "static:4", "static:65536", `%s:6:17: services[0].acceptance: "static:65536" is not always, static:C with C from 0 to 65535, or dynamic`},
-		{"agent", agentYAML, "static:4", "sometimes", `%s:6:17: services[0].acceptance: "sometimes" is not always, static:C with C from 0 to 65535, or dynamic`},
+		{"lb", lbYAML, "dispatch:", "dispath:", `%s:8:5: services[0].dispath: unknown key; did you mean dispatch? want name, vip, protocol, port, dispatch, select, choices, buckets, wire, via, fragments, recovery, servers, version, history`},
+		{"lb", lbYAML, "port: 80", "port: 0", `%s:7:11: services[0].port: "0" is not a whole number from 1 to 65535`},
+		{"agent", agentYAML, "acceptance:", "aceptance:", `%s:7:5: services[0].aceptance: unknown key; did you mean acceptance? want name, vip, protocol, port, wire, acceptance, dynamic, workers, cores, load, page, page_owner, page_group, page_mode, on_full, owner, mac`},
+		{"agent", agentYAML, "static:4", "static:65536", `%s:7:17: services[0].acceptance: "static:65536" is not always, static:C with C from 0 to 65535, or dynamic`},
+		{"agent", agentYAML, "static:4", "sometimes", `%s:7:17: services[0].acceptance: "sometimes" is not always, static:C with C from 0 to 65535, or dynamic`},
 	} {
 		path, socket := write(t, strings.Replace(c.format, c.old, c.new, 1), "lo")
 		want := fmt.Sprintf(c.want, path)
@@ -119,7 +121,7 @@ func TestStatusWithoutDaemon(t *testing.T) {
 // TestNotRoot: without root a daemon fails and makes nothing.
 func TestNotRoot(t *testing.T) {
 	dir := clitest.OpenDir(t)
-	var calls [][]string
+	calls := [][]string{{"detach"}}
 	for verb, format := range map[string]string{"lb": lbYAML, "agent": agentYAML} {
 		path := filepath.Join(dir, verb+".yaml")
 		text := fmt.Sprintf(format, "lo", filepath.Join(dir, verb+".sock"))

@@ -81,6 +81,18 @@ func ask(ctx context.Context, socket string, defaults []string) (api.Status, err
 func printStatus(w io.Writer, s api.Status, all bool) error {
 	fmt.Fprintf(w, "%s %s  %s on %s, XDP %s, pid %d, %d flows\n\n",
 		s.Role, s.Node, s.Locator, s.Interface, s.XDP, s.PID, s.Flows)
+	for _, advice := range s.Advice {
+		fmt.Fprintf(w, "advice: %s\n", advice)
+	}
+	for _, sender := range s.BadTags {
+		fmt.Fprintf(w, "no valid tag from %s\n", sender)
+	}
+	for _, addr := range s.NoNextHop {
+		fmt.Fprintf(w, "no next hop to %s\n", addr)
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(w, "problem: %s\n", p)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, svc := range s.Services {
 		fmt.Fprintf(t, "service\t%s\t%s\t%s\t%s\n", svc.Name, svc.VIP, svc.Mode, loadText(svc.Load))

@@ -53,5 +53,5 @@ func TestVerbsThatMoved(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "status", "keys")
+	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "status", "keys", "pools", "detach", "version")
 }

@@ -20,6 +20,8 @@ func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	names := []string{objects.AgentMapConns, objects.AgentMapConnKey, objects.AgentMapLoads, objects.AgentMapOfferings}
 	found := a.Pins.Adopt(spec, names...)
 	if len(found) == len(names) {
+		a.before = found[objects.AgentMapOfferings] // this agent's are in a map of its own
+		delete(found, objects.AgentMapOfferings)
 		return found
 	}
 	for _, m := range found {
@@ -35,12 +37,15 @@ func (a *Agent) lasting() map[string]*ebpf.Map {
 	}
 }
 
-// offered reads the services of an earlier agent.
-func (a *Agent) offered() (have plan.Offered, err error) {
+// offeredIn reads the services in a map of offerings; nil has none.
+func offeredIn(m *ebpf.Map) (have plan.Offered, err error) {
 	have.Loads = map[topo.VIP]uint32{}
+	if m == nil {
+		return have, nil
+	}
 	var key objects.LBServiceKey
 	var o objects.AgentOffering
-	it := a.objs.Offerings.Iterate()
+	it := m.Iterate()
 	for it.Next(&key, &o) {
 		vip := vipOf(key)
 		if key == vipKey(vip) {
@@ -50,7 +55,7 @@ func (a *Agent) offered() (have plan.Offered, err error) {
 		}
 	}
 	if err := it.Err(); err != nil {
-		return have, fmt.Errorf("read the services of an earlier agent: %w", err)
+		return have, fmt.Errorf("read the services: %w", err)
 	}
 	return have, nil
 }
@@ -62,20 +67,4 @@ func vipOf(key objects.LBServiceKey) topo.VIP {
 		vip.Protocol = topo.UDP
 	}
 	return vip
-}
-
-// writeLoad starts a service's load. If an earlier agent left it, its threshold and the
-// counts of its flows stay; open sockets are counted again.
-func (a *Agent) writeLoad(s *topo.Offering, number uint32, known bool) error {
-	var l objects.AgentLoad
-	if known {
-		if err := a.objs.Loads.Lookup(number, &l); err != nil {
-			return err
-		}
-	}
-	l.Open = 0
-	if !known || !s.Acceptance.Adapts() {
-		l.Threshold = uint32(s.Threshold)
-	}
-	return a.objs.Loads.Put(number, l)
 }

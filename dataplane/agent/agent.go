@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -18,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane"
+	"proffer/dataplane/internal/hook"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
-	"proffer/plan"
 	"proffer/topo"
 )
 
@@ -30,9 +31,16 @@ type Agent struct {
 	objs     objects.AgentObjects
 	services []topo.Offering
 	numbers  []uint32 // of the services' loads
-	egress   *egress
+	egress   *hook.Egress
+	silence  silence
+	mu       sync.Mutex // guards services and numbers
+	before   *ebpf.Map  // services of an earlier agent, until its programs are replaced
 	sockets  link.Link
 	reports  *ebpf.Memory
+	grace    *plane.Grace
+	spaces   map[topo.VIP]int32 // numbers of the services' namespaces, as written
+	counting uint32             // in which count requests begin
+	unmoved  uint32             // requests in the other count, of this recount
 }
 
 const defaultEmbryonic = 16384 // flows in their handshake
@@ -51,7 +59,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if err != nil {
 		return nil, fmt.Errorf("read the agent programs: %w", err)
 	}
-	a := &Agent{Plane: plane.Plane{Dev: dev, FlowTable: cfg.Flows}, services: cfg.Services}
+	a := &Agent{Plane: plane.Plane{Dev: dev, FlowTable: cfg.Flows}, services: cfg.Services, spaces: map[topo.VIP]int32{}}
 	if a.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
@@ -66,6 +74,12 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if err != nil {
 		return nil, err
 	}
+	if adopted == nil {
+		bytes := uint64(a.Lines) * uint64(spec.Maps[objects.AgentMapConns].ValueSize)
+		if err := plane.MemoryLeft(os.DirFS("/")).Fits(cfg.Flows.Entries, bytes); err != nil {
+			return nil, errors.Join(err, a.Pins.Unlock())
+		}
+	}
 	if err := a.load(spec, adopted); err != nil {
 		return nil, plane.LoadError("agent", err)
 	}
@@ -74,7 +88,11 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	a.Counts, a.HopMap, a.Sweeper = a.objs.Counters, a.objs.NextHops, a.objs.SweepConns
+	a.Counts, a.HopMap, a.Sweeper, a.Self = a.objs.Counters, a.objs.NextHops, a.objs.SweepConns, a.objs.Self
+	a.SuspectMap = a.objs.Suspects
+	if a.grace, err = plane.NewGrace(); err != nil {
+		return nil, err
+	}
 	if a.Lost, err = ringbuf.NewReader(a.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}
@@ -92,7 +110,7 @@ func (a *Agent) Objects() *objects.AgentObjects { return &a.objs }
 
 // prepare sets the programs' constants, and the size of their maps.
 func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) error {
-	if err := plane.Constants(spec, &cfg.Node, a.Dev); err != nil {
+	if err := a.Constants(spec, &cfg.Node); err != nil {
 		return err
 	}
 	cookie, err := netnsCookie()
@@ -118,97 +136,27 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 // them.
 func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) error {
 	options := &ebpf.CollectionOptions{MapReplacements: adopted}
-	if a.countsSockets() {
+	if countsSockets(a.services) {
 		return spec.LoadAndAssign(&a.objs, options)
 	}
 	var some struct {
-		AgentIn    *ebpf.Program `ebpf:"agent_in"`
-		AgentOut   *ebpf.Program `ebpf:"agent_out"`
-		SweepConns *ebpf.Program `ebpf:"sweep_conns"`
+		AgentIn      *ebpf.Program `ebpf:"agent_in"`
+		AgentOut     *ebpf.Program `ebpf:"agent_out"`
+		SweepConns   *ebpf.Program `ebpf:"sweep_conns"`
+		EndRecount   *ebpf.Program `ebpf:"end_recount"`
+		SetThreshold *ebpf.Program `ebpf:"set_threshold"`
 		objects.AgentMaps
+		objects.AgentVariables
 	}
 	if err := spec.LoadAndAssign(&some, options); err != nil {
 		return err
 	}
-	a.objs.AgentIn, a.objs.AgentOut, a.objs.SweepConns = some.AgentIn, some.AgentOut, some.SweepConns
-	a.objs.AgentMaps = some.AgentMaps
+	a.objs.AgentPrograms = objects.AgentPrograms{
+		AgentIn: some.AgentIn, AgentOut: some.AgentOut, SweepConns: some.SweepConns,
+		EndRecount: some.EndRecount, SetThreshold: some.SetThreshold,
+	}
+	a.objs.AgentMaps, a.objs.AgentVariables = some.AgentMaps, some.AgentVariables
 	return nil
-}
-
-func (a *Agent) countsSockets() bool {
-	for _, s := range a.services {
-		if s.Measure.Sockets() {
-			return true
-		}
-	}
-	return false
-}
-
-// fill plans and writes the services; an earlier agent's figures of their load stay.
-func (a *Agent) fill() error {
-	have, err := a.offered()
-	if err != nil {
-		return err
-	}
-	steps := plan.Offers(have, a.services)
-	for i := range a.services {
-		a.numbers = append(a.numbers, uint32(steps[i].Count))
-	}
-	for i, step := range steps {
-		if err := a.execute(i, step); err != nil {
-			return fmt.Errorf("%s: %w", step, err)
-		}
-	}
-	return nil
-}
-
-// execute executes step i; the first steps are those of the agent's services.
-func (a *Agent) execute(i int, step plan.Step) error {
-	switch step.Verb {
-	case plan.RemoveOffering:
-		return a.objs.Offerings.Delete(objects.ServiceKey(step.VIP))
-	case plan.UnmarkVIP:
-		return a.objs.Offerings.Delete(vipKey(step.VIP))
-	}
-	s, number := &a.services[i], uint32(step.Count)
-	o, err := offeringOf(s, number)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		a.writeLoad(s, number, step.Verb == plan.KeepOffering),
-		a.objs.Offerings.Put(objects.ServiceKey(s.VIP), o),
-		a.objs.Offerings.Put(vipKey(s.VIP), o))
-}
-
-// offeringOf is the service as the programs read it.
-func offeringOf(s *topo.Offering, number uint32) (objects.AgentOffering, error) {
-	o := objects.AgentOffering{
-		Index:      number,
-		Cores:      uint32(s.Cores),
-		Window:     uint32(s.Window),
-		EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
-		Workers:    uint32(s.Workers),
-		Acceptance: uint8(s.Acceptance),
-		Measure:    uint8(s.Measure),
-		OnFull:     uint8(s.OnFull),
-		Owner:      uint8(s.Owner),
-		Netns:      -1,
-		Mac:        s.MAC,
-	}
-	if s.Owner != topo.Netns {
-		return o, nil
-	}
-	id, err := netnsID(s.Netns)
-	o.Netns = id
-	return o, err
-}
-
-// vipKey is the key of a service's address alone: fragments have no port.
-func vipKey(v topo.VIP) objects.LBServiceKey {
-	key := objects.ServiceKey(v)
-	key.PortBe, key.Protocol = 0, 0
-	return key
 }
 
 // SetKeys gives the programs the keys that this agent signs with and checks LBs by.
@@ -217,25 +165,49 @@ func (a *Agent) SetKeys(keys []topo.SignalKey) error {
 	return plane.WriteKeys(a.objs.Signing, a.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Server })
 }
 
-// Attach starts counting sockets, then answering and signalling; from now on
-// flows outlive this process.
+// Attach starts answering, signalling and counting sockets; from now on flows outlive this
+// process.
 func (a *Agent) Attach() error {
-	if err := a.Pins.Keep(a.lasting()); err != nil {
+	if err := a.Plane.Attach(a.objs.AgentIn, a.lasting(), a.attachRest); err != nil {
 		return err
 	}
-	if a.countsSockets() {
-		if err := a.attachSockets(); err != nil {
-			return err
+	if err := a.settle(); err != nil {
+		return err
+	}
+	_, err := a.Recount()
+	return err
+}
+
+// attachRest attaches the programs that need no XDP. It comes after XDP, which fails if another
+// agent runs.
+func (a *Agent) attachRest() (err error) {
+	if a.egress, err = hook.AttachEgress(a.wayOut(), a.objs.AgentOut); err != nil {
+		return err
+	}
+	return a.replaceSockets()
+}
+
+// wayOut is the place of the program on the way out.
+func (a *Agent) wayOut() hook.Place {
+	return hook.Place{Dev: a.Dev, Pin: a.Pins.Place(hook.EgressPin), Mark: a.Pins.Place(hook.QdiscMark)}
+}
+
+// replaceSockets ends the counting of an earlier agent, as two would count twice, and begins
+// this one's if a service asks for it.
+func (a *Agent) replaceSockets() error {
+	pin := a.Pins.Place(hook.SocketsPin)
+	if old, err := link.LoadPinnedLink(pin, nil); err == nil {
+		if err := errors.Join(os.Remove(pin), old.Close()); err != nil {
+			return fmt.Errorf("end the counting of sockets: %w", err)
 		}
 	}
-	// XDP before egress: XDP fails if another agent runs, and our filter would
-	// replace the filter of that agent.
-	if err := a.AttachXDP(a.objs.AgentIn); err != nil {
+	if !countsSockets(a.services) {
+		return nil
+	}
+	if err := a.attachSockets(); err != nil || pin == "" {
 		return err
 	}
-	var err error
-	a.egress, err = attachEgress(a.Dev, a.objs.AgentOut)
-	return err
+	return a.sockets.Pin(pin)
 }
 
 // attachSockets counts the changes from now on, then the sockets open before; a
@@ -265,6 +237,8 @@ func (a *Agent) attachSockets() error {
 // Report copies the page of service i to the programs: the busy count and the time of
 // its writing (CLOCK_MONOTONIC; 0: never).
 func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	b, err := binary.Append(nil, binary.NativeEndian, objects.AgentReported{WrittenNs: uint64(written), Busy: busy})
 	if err == nil {
 		_, err = a.reports.WriteAt(b, int64(a.numbers[i])*int64(len(b)))
@@ -278,33 +252,53 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 // Load reads the load of service i.
 func (a *Agent) Load(i int) (dataplane.Load, error) {
 	var l objects.AgentLoad
-	if err := a.objs.Loads.Lookup(a.numbers[i], &l); err != nil {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i >= len(a.numbers) {
+		return dataplane.Load{}, fmt.Errorf("read load of service %d: there are %d now", i, len(a.numbers))
+	}
+	number := a.numbers[i]
+	if err := a.objs.Loads.Lookup(number, &l); err != nil {
 		return dataplane.Load{}, fmt.Errorf("read load of service %d: %w", i, err)
+	}
+	var open uint32
+	if err := a.objs.OpenSockets.Lookup(a.numbers[i], &open); err != nil {
+		return dataplane.Load{}, fmt.Errorf("read open sockets of service %d: %w", i, err)
 	}
 	return dataplane.Load{
 		Threshold: l.Threshold,
-		Asking:    l.Asking,
-		Open:      l.Open,
+		Asking:    objects.Asking(&l),
+		Open:      open,
 		Expected:  objects.Expected(&l, uint32(uint64(plane.Monotonic())>>objects.EpochShift)),
 	}, nil
 }
 
-// Close detaches the programs and frees their maps.
+// Detach detaches the programs and removes their pins.
+func (a *Agent) Detach() error {
+	errs := []error{a.Plane.Detach()}
+	if a.egress != nil {
+		errs = append(errs, a.egress.Detach())
+		a.egress = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Close frees the memory of this process; pinned programs go on.
 func (a *Agent) Close() error {
 	errs := []error{a.Plane.Close()}
 	if a.egress != nil {
-		errs = append(errs, a.egress.close())
+		errs = append(errs, a.egress.Close())
 	}
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}
-	return errors.Join(append(errs, a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
+	return errors.Join(append(errs, a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
 // closePrograms closes a set of programs that may be incomplete.
 func closePrograms(p *objects.AgentPrograms) error {
 	var errs []error
-	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentOut, p.SweepConns, p.SocketChanged, p.SocketsOpen} {
+	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.SocketChanged, p.SocketsOpen} {
 		errs = append(errs, prog.Close())
 	}
 	return errors.Join(errs...)

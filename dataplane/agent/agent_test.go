@@ -34,11 +34,14 @@ func TestAgent(t *testing.T) {
 		{"offer, reuseport", testReuseport},
 		{"offer, no listener", testNoListener},
 		{"offer, repeated", testRepeated},
+		{"held", testHeld},
+		{"limit of refusals", testLimitRefusals},
 		{"offer, retried", testPassedOnBefore},
 		{"offer, TIME_WAIT", testTimeWait},
 		{"offer, no place", testNoPlace},
 		{"flood", testFlood},
 		{"table full", testConnsFull},
+		{"table full, order", testConnsGiveWay},
 		{"dynamic", testDynamic},
 		{"sockets", testSockets},
 		{"steered", testSteered},
@@ -56,6 +59,7 @@ func TestAgent(t *testing.T) {
 		{"udp", testUDP},
 		{"IPv4", testIPv4},
 		{"insert", testInsert},
+		{"wrong wire", testWrongWire},
 		{"domain", testDomain},
 		{"tags", testTags},
 		{"deliver", testDeliver},
@@ -69,6 +73,7 @@ func TestAgent(t *testing.T) {
 		{"asking", testAsking},
 		{"asking, RST", testAskingReset},
 		{"sweep", testSweepConns},
+		{"recount", testRecount},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}
@@ -100,7 +105,7 @@ func testOffered(t *testing.T, seen rig.Hits) {
 		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
 			rig.Listen(t, rig.HuntPort, 128)
-			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = c.asking })
+			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = c.asking })
 			p := rig.Inward(rig.HuntPort, wire.SYN)
 			s := rig.To(p, wire.Generation(p.Seq), c.functions...)
 			if c.action == rig.XDPTX {
@@ -143,14 +148,7 @@ func testPassOn(t *testing.T, seen rig.Hits) {
 	tlv := append(wire.SRH(wire.ProtoIPv6, 1, s.Segments[2]), 4, 6, 0, 0, 0, 0, 0, 0) // PadN, RFC 8754 §2.1.1.2
 	tlv[1]++
 	s.At, s.Segments = 0, []netip.Addr{s.Segments[1]}
-	frame := rig.WithSRH(s.Frame(), tlv)
-	want := slices.Clone(frame)
-	copy(want[0:6], hopMACBytes(3))
-	copy(want[6:12], rig.HereMAC[:])
-	want[rig.AtHop]--
-	copy(want[rig.AtDst:], tlv[8:24])
-	want[rig.AtUpper+3] = 0
-	r.Send(t, frame).Is(t, "with a TLV", rig.XDPTX, want, "pass_on_busy")
+	r.Send(t, rig.WithSRH(s.Frame(), tlv)).Is(t, "with a TLV", rig.XDPDrop, nil, "drop_tlv")
 	for _, hop := range []byte{0, 1} {
 		s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 		s.Hop = hop
@@ -163,8 +161,6 @@ func testPassOn(t *testing.T, seen rig.Hits) {
 		t.Errorf("unresolved %v, %v", addr, err)
 	}
 }
-
-func hopMACBytes(i int) []byte { m := rig.HopMAC(i); return m[:] }
 
 // testFullQueue: an accept queue that the kernel would refuse at is no place
 // for an offer; the last candidate answers in the kernel's stead.
@@ -257,7 +253,7 @@ func testRepeated(t *testing.T, seen rig.Hits) {
 	r.Begin(t, alive)
 	rig.Listen(t, rig.HuntPort, 128)
 	r.Accept(t, p)
-	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 100 })
 	again := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
 	again.LB = rig.OtherLB
 	r.At(t, rig.Start+time.Second)
@@ -277,6 +273,48 @@ func testRepeated(t *testing.T, seen rig.Hits) {
 	r.Send(t, s.Frame()).Is(t, "new connection of a dead one's ports", rig.XDPTX, s.Onward(rig.HopMAC(2)), "pass_on_busy")
 }
 
+// testHeld: an offer of which the LB has an established flow with this server is taken, or goes
+// back: released for the others, or reported alive. Without that mark it is passed on as ever.
+func testHeld(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	asked := func(p rig.Packet, functions ...wire.Function) rig.SR {
+		s := rig.To(p, wire.Generation(p.Seq), functions...)
+		s.Segments[0] = rig.WithFlags(s.Segments[0], wire.Held)
+		return s
+	}
+	two := []wire.Function{wire.ConnectAvail, wire.ConnectForce}
+	s := asked(p, two...)
+	r.Send(t, s.Frame()).Is(t, "no listener", rig.XDPTX, s.Returned(), "give_back_released")
+	alive := rig.Inward(rig.HuntPort, wire.SYN)
+	alive.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
+	r.Begin(t, alive)
+	rig.Listen(t, rig.HuntPort, 128)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 100 })
+	r.Send(t, s.Frame()).Is(t, "busy", rig.XDPTX, s.Returned(), "give_back_released")
+	last := asked(p, wire.ConnectForce)
+	r.Send(t, last.Frame()).Is(t, "must be taken", rig.XDPPass, rig.Delivered(p), "accept_force")
+	r.Send(t, s.Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
+	alive.Seq += 5555
+	for _, functions := range [][]wire.Function{two, {wire.ConnectForce}} {
+		s = asked(alive, functions...)
+		back := rig.WithFlags(rig.SID(s.LB, wire.NotMine, wire.Generation(alive.Seq)), wire.Held)
+		route := s.In.Route(wire.Untagged(rig.ServerLocator(rig.Here), s.In.Flow), s.In.Class, wire.DefaultHopLimit, back)
+		want := wire.Frame(rig.HopMAC(0xb), rig.HereMAC, route.Encap(s.In.Ip))
+		r.Send(t, s.Frame()).Is(t, "a live connection", rig.XDPTX, want, "give_back_live")
+	}
+	if c := r.MustConn(t, alive); c.Generation != wire.Generation(rig.ClientISN) {
+		t.Errorf("a SYN that went back changed the generation: %+v", c)
+	}
+	other := rig.Inward(rig.HuntPort, wire.SYN)
+	other.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+2)
+	s = asked(other, two...)
+	r.Send(t, s.Frame()).Is(t, "released", rig.XDPTX, s.Returned(), "give_back_released")
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 0 })
+	retry := rig.To(other, wire.Generation(other.Seq), two...).Flagged(wire.Retry)
+	r.Send(t, retry.Frame()).Is(t, "released before", rig.XDPTX, retry.Onward(rig.HopMAC(2)), "pass_on_again")
+}
+
 // testPassedOnBefore: a retransmitted SYN goes past an agent that passed it on, for a
 // minute: someone further on may have taken it.
 func testPassedOnBefore(t *testing.T, seen rig.Hits) {
@@ -284,9 +322,9 @@ func testPassedOnBefore(t *testing.T, seen rig.Hits) {
 	rig.Listen(t, rig.HuntPort, 128)
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	first := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
-	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 4 })
 	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
-	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 0 })
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 0 })
 	retry := first.Flagged(wire.Retry)
 	r.At(t, rig.Start+59*time.Second)
 	r.Send(t, retry.Frame()).Is(t, "again", rig.XDPTX, retry.Onward(rig.HopMAC(2)), "pass_on_again")
@@ -310,7 +348,7 @@ func testPassedOnBefore(t *testing.T, seen rig.Hits) {
 
 	p.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+2)
 	first = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce)
-	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 4 })
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 4 })
 	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
 	last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, last.Frame()).Is(t, "again, and the last", rig.XDPPass, rig.Delivered(p), "accept_force")

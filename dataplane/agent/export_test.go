@@ -23,7 +23,7 @@ func (a *Agent) Die() {
 // Offered counts the entries of services and of their addresses.
 func (a *Agent) Offered(t *testing.T) int {
 	t.Helper()
-	have, err := a.offered()
+	have, err := offeredIn(a.objs.Offerings)
 	if err != nil {
 		t.Fatal(err)
 	}

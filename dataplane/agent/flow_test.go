@@ -47,7 +47,7 @@ func testSteered(t *testing.T, seen rig.Hits) {
 // testNotMine: a packet steered here by mistake goes back, on either wire;
 // our stack would reset a flow that lives elsewhere.
 func testNotMine(t *testing.T, seen rig.Hits) {
-	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort))
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort), rig.Offering(83, rig.Inserts))
 	rig.Listen(t, rig.HuntPort, 128)
 	for _, flags := range []byte{wire.ACK, wire.FIN | wire.ACK, wire.RST, wire.SYN | wire.ACK} {
 		p := rig.Inward(rig.HuntPort, flags)
@@ -58,6 +58,7 @@ func testNotMine(t *testing.T, seen rig.Hits) {
 		p.Class = 0xbb
 		back.In = rig.InnerTCP(p)
 		r.Send(t, s.Frame()).Is(t, fmt.Sprintf("flags %#02x", flags), rig.XDPTX, back.Returned(), "give_back_not_mine")
+		p.Dst = netip.AddrPortFrom(rig.VipAddr, 83)
 		r.Send(t, rig.To(p, 77, wire.AckStickiness).Inserted().Frame()).Is(t, "inserted", rig.XDPTX, rig.To(p, 77, wire.AckStickiness).Returned(), "give_back_not_mine")
 	}
 	opening := rig.Inward(rig.HuntPort, wire.SYN)

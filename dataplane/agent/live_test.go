@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -28,7 +29,7 @@ func TestSignalsOnTheWire(t *testing.T) {
 		{topo.Insert, "2001:db8:c::9", rig.VipAddr},
 	} {
 		t.Run(fmt.Sprint(c.wire, " ", c.client), func(t *testing.T) {
-			r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.VIP.Addr = c.vip }))
+			r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.VIP.Addr, o.Wire = c.vip, c.wire }))
 			if err := r.Attach(); err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +107,7 @@ func checkSignal(t *testing.T, got []byte, p rig.Packet, by topo.Wire) {
 	l4 := rig.AtUpper + 40
 	switch {
 	case by == topo.Insert:
-		want := wire.SRH(wire.ProtoTCP, 1, wire.Own(rig.ServerLocator(rig.Here)), lb, p.Src.Addr())
+		want := wire.SRH(wire.ProtoTCP, 1, wire.Untagged(rig.ServerLocator(rig.Here), p.Flow()), lb, p.Src.Addr())
 		if header := got[rig.AtUpper : rig.AtUpper+56]; !slices.Equal(header, want) {
 			t.Errorf("header\n got %x\nwant %x", header, want)
 		}
@@ -122,5 +123,27 @@ func checkSignal(t *testing.T, got []byte, p rig.Packet, by topo.Wire) {
 	tcp[16], tcp[17] = 0, 0
 	if want := (wire.IP{Source: p.Dst.Addr(), Destination: p.Src.Addr()}).Checksum(wire.ProtoTCP, tcp); sent != want {
 		t.Errorf("checksum %04x, want %04x", sent, want)
+	}
+}
+
+// TestFollowsLink: a packet is passed on from the link's address of now.
+func TestFollowsLink(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
+	dev, err := netlink.LinkByName(rig.Device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 0x77}
+	if err := netlink.LinkSetHardwareAddr(dev, mac); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := r.Follow(); err != nil || changed == "" {
+		t.Fatalf("it followed %q, %v", changed, err)
+	}
+	p := rig.Inward(rig.HuntPort, wire.SYN) // without a listener
+	frame := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Frame()
+	copy(frame, mac)
+	if out := r.Send(t, frame); out.Action != rig.XDPTX || !slices.Equal(out.Frame[6:12], mac) {
+		t.Errorf("passed on from %x for %v, want %x", out.Frame[6:12], out.Reasons, []byte(mac))
 	}
 }

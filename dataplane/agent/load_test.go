@@ -54,16 +54,17 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure, o.Cores = c.measure, 0 }))
 			rig.Listen(t, rig.HuntPort, 128)
-			r.SetLoad(t, func(l *objects.AgentLoad) {
-				switch c.measure {
-				case topo.Busy:
-					l.Asking, l.Open = c.busy, 99
-				case topo.Sockets:
-					l.Open, l.Asking = c.busy, 99
-				default:
-					l.Open, l.Asking = 99, 99
-				}
-			})
+			asking, open := uint32(99), uint32(99)
+			switch c.measure {
+			case topo.Busy:
+				asking = c.busy
+			case topo.Sockets:
+				open = c.busy
+			}
+			r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = asking })
+			if err := r.Objects().OpenSockets.Put(uint32(0), open); err != nil {
+				t.Fatal(err)
+			}
 			if err := r.Report(0, c.busy, time.Duration(c.written)); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +171,7 @@ func testDynamic(t *testing.T, seen rig.Hits) {
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for i := range 2000 {
 		busy := rng.Uint32N(12)
-		r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = busy })
+		r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = busy })
 		taken, _ := verdictOn(r, t, &p)
 		if want := twin.Offer(busy); taken != want {
 			t.Fatalf("offer %d, busy %d: taken %v, want %v", i, busy, taken, want)

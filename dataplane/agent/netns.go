@@ -1,16 +1,29 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"proffer/dataplane/objects"
+	"proffer/topo"
 )
 
+// noNamespace is a number that no network namespace has: lookups find no socket.
+const noNamespace = math.MaxInt32
+
 // netnsID returns the number that this network namespace has for the namespace at path,
-// such as /run/netns/NAME or /proc/PID/ns/net. It assigns a number if there is none.
+// such as /run/netns/NAME. It assigns a number if there is none. A path where nothing is, as
+// while a container restarts, has noNamespace.
 func netnsID(path string) (int32, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return noNamespace, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("open network namespace: %w", err)
 	}
@@ -29,4 +42,61 @@ func netnsID(path string) (int32, error) {
 		return 0, fmt.Errorf("network namespace %s has no number", path)
 	}
 	return int32(id), nil
+}
+
+// Follow is plane.Follow, and follows the paths of the services' network namespaces: that of
+// a container that restarts is another one at the same path.
+func (a *Agent) Follow() (changed string, err error) {
+	changed, err = a.Plane.Follow()
+	changes, errSpaces := a.followNamespaces()
+	if changed != "" {
+		changes = append([]string{changed}, changes...)
+	}
+	return strings.Join(changes, ", "), errors.Join(err, errSpaces)
+}
+
+// followNamespaces gives the programs the numbers of the namespaces that are at the paths
+// now. The number of a namespace that is gone may soon be another one's.
+func (a *Agent) followNamespaces() (changes []string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.services {
+		s := &a.services[i]
+		if s.Owner != topo.Netns {
+			continue
+		}
+		id, errID := netnsID(s.Netns)
+		if errID != nil { // it is no namespace yet, or no more
+			id = noNamespace
+		}
+		if id == a.spaces[s.VIP] {
+			continue
+		}
+		if err := a.writeOffering(s, a.numbers[i], id); err != nil {
+			return changes, fmt.Errorf("follow the network namespace of service %s: %w", s.Name, err)
+		}
+		is := "is another one"
+		if id == noNamespace {
+			is = "is gone"
+		}
+		changes = append(changes, fmt.Sprintf("the network namespace at %s %s", s.Netns, is))
+	}
+	return changes, nil
+}
+
+// writeOffering writes a service as the programs read it.
+func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) error {
+	o := offeringOf(s, number, namespace)
+	a.spaces[s.VIP] = namespace
+	return errors.Join(
+		a.objs.Offerings.Put(objects.ServiceKey(s.VIP), o),
+		a.objs.Offerings.Put(vipKey(s.VIP), o))
+}
+
+// namespaceOf is the number of the namespace with a service's sockets; -1: this one.
+func namespaceOf(s *topo.Offering) (int32, error) {
+	if s.Owner != topo.Netns {
+		return -1, nil
+	}
+	return netnsID(s.Netns)
 }

@@ -24,15 +24,19 @@ func answerOut(r *rig.Agent, t testing.TB, p rig.Packet, segments uint32) rig.Ou
 }
 
 // signalled is the frame that must leave for the LB around p.
-func signalled(p rig.Packet, function wire.Function, generation uint16) []byte {
-	return wrappedIn(rig.InnerTCP(p), p.Reversed(), rig.HopMAC(0xb), p.From, rig.SID(rig.LbLocator, function, generation))
+func signalled(p rig.Packet, function wire.Function, generation uint16, closed ...wire.Flags) []byte {
+	to := rig.SID(rig.LbLocator, function, generation)
+	for _, side := range closed {
+		to = rig.WithFlags(to, side)
+	}
+	return wrappedIn(rig.InnerTCP(p), p.Reversed(), rig.HopMAC(0xb), p.From, to)
 }
 
 // wrappedIn is the frame that must leave around an answer of flow f.
 func wrappedIn(in rig.Inner, f policy.Flow, hop, from topo.MAC, to netip.Addr) []byte {
 	f.Protocol = in.Flow.Protocol
 	in.Flow = f
-	return wire.Frame(hop, from, in.Route(wire.Own(rig.ServerLocator(rig.Here)), in.Class, wire.DefaultHopLimit, to).Encap(in.Ip))
+	return wire.Frame(hop, from, in.Route(wire.Untagged(rig.ServerLocator(rig.Here), f), in.Class, wire.DefaultHopLimit, to).Encap(in.Ip))
 }
 
 // testOut: the signal of each answer of the service.
@@ -51,22 +55,26 @@ func testOut(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), 0, wire.RecoverStickiness).Frame())
 	answerOut(r, t, p, 0).Is(t, "before the LB knows again", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
 	p.Flags = wire.FIN | wire.ACK
-	answerOut(r, t, p, 0).Is(t, "FIN before the LB knows", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "FIN before the LB knows", tcUnspec, signalled(p, wire.CreateStickiness, generation, wire.ServerClosed), "signal_create")
 	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), generation, wire.AckStickiness).Frame())
 	p.Flags = wire.ACK
-	answerOut(r, t, p, 0).Is(t, "the removal still due", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "the removal still due", tcUnspec, signalled(p, wire.RemoveStickiness, generation, wire.ServerClosed), "signal_remove")
 	answerOut(r, t, p, 0).Is(t, "nothing to say", tcUnspec, p.Frame(), "out_direct")
 	for _, flags := range []byte{wire.FIN | wire.ACK, wire.FIN | wire.ACK | wire.PSH, wire.RST, wire.RST | wire.ACK} {
 		p.Seq += 100
 		p.Flags, p.Payload = flags, []byte("last words")
-		answerOut(r, t, p, 0).Is(t, fmt.Sprintf("flags %#02x", flags), tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
+		closed := []wire.Flags{wire.ServerClosed}
+		if flags&wire.RST != 0 {
+			closed = append(closed, wire.ClientClosed)
+		}
+		answerOut(r, t, p, 0).Is(t, fmt.Sprintf("flags %#02x", flags), tcUnspec, signalled(p, wire.RemoveStickiness, generation, closed...), "signal_remove")
 	}
 	p.Flags = wire.FIN | wire.ACK
 	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "FIN", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "FIN", tcUnspec, signalled(p, wire.RemoveStickiness, generation, wire.ClientClosed, wire.ServerClosed), "signal_remove")
 	answerOut(r, t, p, 0).Is(t, "FIN again", tcUnspec, p.Frame(), "out_direct")
 	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "another", tcUnspec, signalled(p, wire.RemoveStickiness, generation), "signal_remove")
+	answerOut(r, t, p, 0).Is(t, "another", tcUnspec, signalled(p, wire.RemoveStickiness, generation, wire.ClientClosed, wire.ServerClosed), "signal_remove")
 	testOutNotOurs(t, r)
 }
 
@@ -128,7 +136,7 @@ func testDeferred(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.To(rig.Inward(rig.HuntPort, wire.ACK), generation, wire.AckStickiness).Frame())
 	large.Payload, large.Flags, large.Seq = append(large.Payload, 0), wire.FIN|wire.ACK, large.Seq+2000
 	answerOut(r, t, large, 0).Is(t, "no room to remove", tcUnspec, large.Frame(), "signal_deferred")
-	answerOut(r, t, small, 0).Is(t, "the next small one", tcUnspec, signalled(small, wire.RemoveStickiness, generation), "signal_remove")
+	answerOut(r, t, small, 0).Is(t, "the next small one", tcUnspec, signalled(small, wire.RemoveStickiness, generation, wire.ServerClosed), "signal_remove")
 	answerOut(r, t, small, 0).Is(t, "and no other", tcUnspec, small.Frame(), "out_direct")
 
 	if err := r.SetNextHops(topo.NextHops{}); err != nil {
@@ -136,7 +144,7 @@ func testDeferred(t *testing.T, seen rig.Hits) {
 	}
 	small.Flags, small.Seq = wire.FIN|wire.ACK, large.Seq+2000
 	answerOut(r, t, small, 0).Is(t, "no neighbour", tcUnspec, small.Frame(), "signal_deferred")
-	if addr, err := r.Unresolved(); err != nil || addr != rig.SID(rig.LbLocator, wire.RemoveStickiness, generation) {
+	if addr, err := r.Unresolved(); err != nil || addr != rig.WithFlags(rig.SID(rig.LbLocator, wire.RemoveStickiness, generation), wire.ServerClosed) {
 		t.Errorf("unresolved %v, %v", addr, err)
 	}
 }
@@ -149,9 +157,10 @@ func testAsking(t *testing.T, seen rig.Hits) {
 	opening.Seq = 0xfffffff0 // the numbers wrap
 	generation := wire.Generation(opening.Seq)
 	r.Accept(t, opening)
-	seq := opening.Seq + 1
+	seq, acked := opening.Seq+1, uint32(0)
 	in := func(at uint32, length int) func() {
 		return func() {
+			acked = max(acked, at+uint32(length))
 			p := rig.Inward(rig.HuntPort, wire.ACK|wire.PSH)
 			p.Seq, p.Payload = seq+at, make([]byte, length)
 			r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame())
@@ -160,7 +169,7 @@ func testAsking(t *testing.T, seen rig.Hits) {
 	out := func(flags byte, length int) func() {
 		return func() {
 			p := rig.Outward(rig.HuntPort, flags)
-			p.Payload = make([]byte, length)
+			p.Ack, p.Payload = seq+acked, make([]byte, length)
 			answerOut(r, t, p, 0)
 		}
 	}
@@ -258,6 +267,7 @@ func testAgentUntouched(t *testing.T, seen rig.Hits) {
 		{"IPv4", rig.Altered(rig.Altered(plain, rig.AtEtherType, 8), rig.AtEtherType+1, 0), "pass_not_ipv6"},
 		{"IPv6 header cut short", plain[:53], "pass_not_ipv6"},
 		{"version 4", rig.Altered(plain, rig.AtVersion, 0x45), "pass_not_ipv6"},
+		{"to another link address", rig.Altered(rig.To(rig.Inward(rig.HuntPort, wire.SYN), 1, wire.ConnectForce).Frame(), 0, 0xff), "pass_other_host"},
 		{"to the VIP itself", plain, "pass_not_sid"},
 		{"another node's SID", elsewhere.Frame(), "pass_not_sid"},
 		{"own address", toSelf.Frame(), "pass_own_address"},

@@ -241,10 +241,8 @@ func testOwnerNetns(t *testing.T, seen rig.Hits) {
 	if again, err := agent.NetnsID(fmt.Sprintf("/proc/self/fd/%d", there.Fd())); err != nil || again < 0 {
 		t.Errorf("its number, again: %d, %v", again, err)
 	}
-	for _, path := range []string{"/run/netns/there-is-none", os.DevNull} {
-		if _, err := agent.NetnsID(path); err == nil {
-			t.Errorf("%s has a number", path)
-		}
+	if _, err := agent.NetnsID(os.DevNull); err == nil {
+		t.Errorf("%s has a number", os.DevNull)
 	}
 }
 

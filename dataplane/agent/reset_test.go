@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"testing"
+	"time"
 
 	"proffer/proof/rig"
 	"proffer/wire"
@@ -35,4 +37,25 @@ func TestResetAcknowledgesPayload(t *testing.T) {
 	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
 	rig.Queue(t, rig.Listen(t, rig.HuntPort, 1), rig.HuntPort, 2)
 	checkResets(t, r, rig.Inward(rig.HuntPort, wire.SYN), 100)
+}
+
+// testLimitRefusals: a CPU sends 1,000 RSTs a second; beyond, SYNs are dropped.
+func testLimitRefusals(t *testing.T, seen rig.Hits) {
+	const refusals = 1000 // bpf/core/limit.h
+	rig.Enter(t)
+	for _, a := range []netip.Addr{rig.VipAddr, rig.ClientAddr} {
+		rig.AddLocal(t, a)
+	}
+	r := rig.LoadAgent(t, seen, rig.AgentConfig(1024, rig.Offering(rig.HuntPort)), rig.Limited(t))
+	rig.Queue(t, rig.Listen(t, rig.HuntPort, 1), rig.HuntPort, 2)
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	frame := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()
+	for range refusals - 1 {
+		r.Run(t, frame)
+	}
+	r.Send(t, frame).Is(t, "the last", rig.XDPTX, nil, "refuse_full_reset")
+	r.Send(t, frame).Is(t, "one too many", rig.XDPDrop, nil, "drop_limit_refusal")
+	r.At(t, r.Now+time.Millisecond)
+	r.Send(t, frame).Is(t, "a millisecond later", rig.XDPTX, nil, "refuse_full_reset")
+	r.Send(t, frame).Is(t, "and again", rig.XDPDrop, nil, "drop_limit_refusal")
 }

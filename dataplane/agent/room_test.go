@@ -51,7 +51,7 @@ func testFlood(t *testing.T, seen rig.Hits) {
 	const flows, embryonic = 200, 100_000
 	rig.NewAgent(t, seen, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(flows, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
-	cfg.Flows.Embryonic = 512
+	cfg.Flows.Embryonic = 2048 // so that no line has established entries alone
 	r := rig.LoadAgent(t, seen, cfg, rig.InVirtualTime)
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	for i := range flows {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"proffer/dataplane"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -18,6 +19,9 @@ func signalKeys() (old, new topo.SignalKey) {
 	return old, new
 }
 
+// insertedPort is that of a service of `wire: insert`.
+const insertedPort = 83
+
 // requests are one packet for every function that must be signed, by both wires
 // and several lengths of the list.
 func requests(p rig.Packet) map[string]rig.SR {
@@ -25,6 +29,9 @@ func requests(p rig.Packet) map[string]rig.SR {
 	later, end := p, p
 	later.Flags, later.Seq = wire.ACK, p.Seq+1
 	end.Flags, end.Seq = wire.RST, p.Seq+1
+	syn, rst := p, end // to the service of the other wire
+	syn.Dst = netip.AddrPortFrom(p.Dst.Addr(), insertedPort)
+	rst.Dst = syn.Dst
 	return map[string]rig.SR{
 		"ca":           rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce),
 		"ca, four":     rig.To(p, generation, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectAvail, wire.ConnectForce),
@@ -32,16 +39,16 @@ func requests(p rig.Packet) map[string]rig.SR {
 		"rs":           rig.To(later, 0, wire.RecoverStickiness, wire.RecoverStickiness),
 		"rs, last":     rig.To(later, 0, wire.RecoverStickiness),
 		"rj":           rig.To(end, generation, wire.Reject),
-		"ca, inserted": rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce).Inserted(),
-		"cf, inserted": rig.To(p, generation, wire.ConnectForce).Inserted(),
-		"rj, inserted": rig.To(end, generation, wire.Reject).Inserted(),
+		"ca, inserted": rig.To(syn, generation, wire.ConnectAvail, wire.ConnectForce).Inserted(),
+		"cf, inserted": rig.To(syn, generation, wire.ConnectForce).Inserted(),
+		"rj, inserted": rig.To(rst, generation, wire.Reject).Inserted(),
 		"ca, IPv4":     rig.To(rig.OverIPv4(p), generation, wire.ConnectAvail, wire.ConnectForce),
 	}
 }
 
 // testTags: with keys, whatever changes state must be signed by an LB.
 func testTags(t *testing.T, seen rig.Hits) {
-	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable),
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(insertedPort, rig.ByTable, rig.Inserts),
 		rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.VIP.Addr = rig.Vip4 }))
 	old, new := signalKeys()
 	good := func(keys ...topo.SignalKey) {
@@ -126,7 +133,7 @@ func clientAt(s rig.SR) int {
 
 // TestTwinTag: Go's tag is the program's, of any flow, key and list.
 func TestTwinTag(t *testing.T) {
-	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, rig.ByTable))
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(insertedPort, rig.ByTable, rig.Inserts))
 	rng := rig.Random(t)
 	for i := range 500 {
 		key := topo.SignalKey{ID: uint8(1 + rng.UintN(255))}
@@ -139,6 +146,9 @@ func TestTwinTag(t *testing.T) {
 		}
 		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Src = rig.RandomFlow(rng).Client
+		if i%2 == 0 {
+			p.Dst = netip.AddrPortFrom(rig.VipAddr, insertedPort)
+		}
 		s := rig.To(p, uint16(rng.Uint32()), slices.Repeat([]wire.Function{wire.RecoverStickiness}, 1+i%12)...)
 		for j, a := range s.Segments {
 			s.Segments[j] = rig.WithFlags(a, wire.Flags(rng.Uint32()))
@@ -150,6 +160,7 @@ func TestTwinTag(t *testing.T) {
 		if out := r.Send(t, s.Signed(key).Frame()); out.Reasons[0] == "drop_bad_tag" {
 			t.Fatalf("round %d: %v", i, out.Reasons)
 		}
+		p.Dst = netip.AddrPortFrom(rig.VipAddr, rig.HuntPort)
 		lost := rig.To(p, 9, wire.AckStickiness)
 		r.Send(t, lost.Frame()).Is(t, "nm", rig.XDPTX, lost.Returned(key), "give_back_not_mine")
 	}
@@ -172,13 +183,16 @@ func testSignatures(t *testing.T, r *rig.Agent, key topo.SignalKey) {
 		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, 5000+uint16(by))
 		generation := wire.Generation(p.Seq)
+		if by == topo.Insert {
+			p.Dst = netip.AddrPortFrom(rig.VipAddr, insertedPort)
+		}
 		offer, lost := rig.To(p, generation, wire.ConnectForce), rig.To(p, generation+1, wire.AckStickiness)
 		if by == topo.Insert {
 			offer, lost = offer.Inserted(), lost.Inserted()
 		}
 		r.Send(t, lost.Frame()).Is(t, "nm", rig.XDPTX, lost.Returned(key), "give_back_not_mine")
 		r.Send(t, offer.Signed(key).Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(p), "accept_force")
-		answer := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
+		answer := rig.Outward(p.Dst.Port(), wire.SYN|wire.ACK)
 		answer.Dst = p.Src
 		to := rig.WithKey(rig.SID(rig.LbLocator, wire.CreateStickiness, generation), key.ID)
 		covered := []netip.Addr{to}
@@ -201,7 +215,7 @@ func testSignatures(t *testing.T, r *rig.Agent, key topo.SignalKey) {
 // sender is in its list, its source is the client.
 func testDomain(t *testing.T, seen rig.Hits) {
 	rig.NewAgent(t, seen, rig.Offering(rig.HuntPort)) // for its namespace
-	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort, rig.ByTable))
+	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(insertedPort, rig.ByTable, rig.Inserts))
 	cfg.Domain = []netip.Prefix{netip.MustParsePrefix("fd12::/16"), netip.MustParsePrefix("fd00:0:0:b::/64")}
 	r := rig.LoadAgent(t, seen, cfg, rig.InVirtualTime)
 	p := rig.Inward(rig.HuntPort, wire.SYN)
@@ -209,7 +223,12 @@ func testDomain(t *testing.T, seen rig.Hits) {
 		"fd00:0:0:b::/64": true, "fd12:7:8:9::/64": true,
 		"fd00:0:0:c::/64": false, "fd13::/64": false, "2001:db8:c::/64": false, // the client's
 	} {
-		for _, s := range []rig.SR{rig.To(p, 0, wire.Deliver), rig.To(p, 0, wire.Deliver).Inserted()} {
+		for _, port := range []uint16{rig.HuntPort, insertedPort} {
+			p.Dst = netip.AddrPortFrom(rig.VipAddr, port)
+			s := rig.To(p, 0, wire.Deliver)
+			if port == insertedPort {
+				s = s.Inserted()
+			}
 			s.LB = netip.MustParsePrefix(locator)
 			if inside {
 				r.Send(t, s.Frame()).Is(t, locator, rig.XDPPass, rig.Delivered(p), "deliver")
@@ -217,5 +236,23 @@ func testDomain(t *testing.T, seen rig.Hits) {
 				r.Send(t, s.Frame()).Is(t, locator, rig.XDPDrop, nil, "drop_outside")
 			}
 		}
+	}
+}
+
+// TestSuspects: the agent counts requests without a valid tag by the LB that they name.
+func TestSuspects(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, rig.ByTable))
+	old, other := signalKeys()
+	if err := r.SetKeys([]topo.SignalKey{old}); err != nil {
+		t.Fatal(err)
+	}
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	for range 3 {
+		r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Signed(other).Frame()).Is(t, "another key", rig.XDPDrop, nil, "drop_bad_tag")
+	}
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Signed(old).Frame())
+	found, err := r.Suspects()
+	if want := (dataplane.Suspect{Sender: rig.LbLocator, Packets: 3}); err != nil || len(found) != 1 || found[0] != want {
+		t.Errorf("suspects %v, %v, want %v", found, err, want)
 	}
 }

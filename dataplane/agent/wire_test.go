@@ -190,7 +190,9 @@ func testRefused4(t *testing.T, r *rig.Agent, p rig.Packet) {
 // testInsert: the papers' wire. The packet's own header is the outer one, and its
 // destination the last segment.
 func testInsert(t *testing.T, seen rig.Hits) {
-	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort), udpOffering())
+	datagrams := udpOffering()
+	datagrams.Wire = topo.Insert
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.Inserts), datagrams)
 	rig.Listen(t, rig.HuntPort, 128)
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	p.Class = 0xb9
@@ -198,10 +200,10 @@ func testInsert(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(p.Seq)
 	offer := rig.To(p, generation, wire.ConnectAvail, wire.ConnectForce).Inserted()
 	r.Send(t, offer.Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(p), "accept_avail")
-	if c := r.MustConn(t, p); c.Flags != objects.ConnPending|objects.ConnInsert || c.LbBe != objects.LocatorBits(rig.LbLocator) {
+	if c := r.MustConn(t, p); c.Flags != objects.ConnPending || c.LbBe != objects.LocatorBits(rig.LbLocator) {
 		t.Errorf("accepted as %+v", c)
 	}
-	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = 100 })
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 100 })
 	p.Seq++
 	offer = rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Inserted()
 	r.Send(t, offer.Frame()).Is(t, "passed on", rig.XDPTX, offer.Onward(rig.HopMAC(2)), "pass_on_busy")
@@ -222,6 +224,38 @@ func testInsert(t *testing.T, seen rig.Hits) {
 	datagram := rig.InnerUDP(rig.Inward(udpPort, 0))
 	listenUDP(t, rig.Inward(udpPort, 0).Dst)
 	r.Send(t, rig.ToWith(datagram, 0, wire.ConnectForce).Inserted().Frame()).Is(t, "datagram", rig.XDPPass, datagram.Delivered(), "accept_force")
+}
+
+// testWrongWire: with `wire: encap` the sender of an inserted packet is a name in its list, so
+// no function is asked for in the form that the service does not have.
+func testWrongWire(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable), rig.Offering(insertedPort, rig.ByTable, rig.Inserts))
+	for _, port := range []uint16{rig.HuntPort, insertedPort} {
+		p := rig.Inward(port, wire.SYN)
+		right := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
+		if port == insertedPort {
+			right = right.Inserted()
+		}
+		r.Send(t, right.Frame()).Is(t, "the service's wire", rig.XDPPass, rig.Delivered(p), "accept_force")
+		before := r.MustConn(t, p)
+		for _, signal := range wire.Signals() {
+			p.Flags = wire.ACK
+			switch signal.Function {
+			case wire.ConnectAvail, wire.ConnectForce:
+				p.Flags = wire.SYN
+			case wire.Reject:
+				p.Flags = wire.RST
+			}
+			wrong := rig.To(p, wire.Generation(p.Seq)+1, signal.Function)
+			if port != insertedPort {
+				wrong = wrong.Inserted()
+			}
+			r.Send(t, wrong.Frame()).Is(t, fmt.Sprint(port, " ", signal.Function), rig.XDPDrop, nil, "drop_wrong_wire")
+		}
+		if after := r.MustConn(t, p); after != before {
+			t.Errorf("%d: packets of the wrong wire made of %+v %+v", port, before, after)
+		}
+	}
 }
 
 // testTooBig: an ICMP error about a flow's packet is a packet of the flow, and
@@ -259,29 +293,26 @@ func testTooBig(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testOutWires: an answer's signal travels as the flow's packets came.
+// testOutWires: an answer's signal travels as its service wants it.
 func testOutWires(t *testing.T, seen rig.Hits) {
-	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable),
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable, rig.Inserts),
 		rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.VIP.Addr = rig.Vip4 }))
 	opening := rig.Inward(rig.HuntPort, wire.SYN)
 	generation := wire.Generation(opening.Seq)
 	r.Send(t, rig.To(opening, generation, wire.ConnectForce).Inserted().Frame()).Is(t, "offer", rig.XDPPass, rig.Delivered(opening), "accept_force")
 	p := rig.Outward(rig.HuntPort, wire.SYN|wire.ACK)
 	p.Class, p.Payload = 0xb9, []byte("data")
-	answerOut(r, t, p, 0).Is(t, "inserted", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "inserted", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Untagged(rig.ServerLocator(rig.Here), p.Reversed())), "signal_create")
 	long := p
 	long.Payload = make([]byte, rig.MTU-60-56+1)
 	answerOut(r, t, long, 0).Is(t, "no room", tcUnspec, long.Frame(), "signal_deferred")
 	long.Payload = long.Payload[1:]
-	answerOut(r, t, long, 0).Is(t, "just room", tcUnspec, signalInserted(long, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_create")
+	answerOut(r, t, long, 0).Is(t, "just room", tcUnspec, signalInserted(long, rig.SID(rig.LbLocator, wire.CreateStickiness, generation), wire.Untagged(rig.ServerLocator(rig.Here), p.Reversed())), "signal_create")
 	q := rig.Inward(rig.HuntPort, wire.ACK)
 	q.Seq++
 	r.Send(t, rig.To(q, generation, wire.AckStickiness).Inserted().Frame())
 	p.Flags = wire.FIN | wire.ACK
-	answerOut(r, t, p, 0).Is(t, "removal", tcUnspec, signalInserted(p, rig.SID(rig.LbLocator, wire.RemoveStickiness, generation), wire.Own(rig.ServerLocator(rig.Here))), "signal_remove")
-	r.Send(t, rig.To(q, 0, wire.RecoverStickiness).Frame()).Is(t, "an LB of the other wire", rig.XDPPass, rig.Delivered(q), "recovered")
-	p.Seq += 100
-	answerOut(r, t, p, 0).Is(t, "encapsulated", tcUnspec, signalled(p, wire.CreateStickiness, generation), "signal_create")
+	answerOut(r, t, p, 0).Is(t, "removal", tcUnspec, signalInserted(p, rig.WithFlags(rig.SID(rig.LbLocator, wire.RemoveStickiness, generation), wire.ServerClosed), wire.Untagged(rig.ServerLocator(rig.Here), p.Reversed())), "signal_remove")
 
 	opening = rig.OverIPv4(opening)
 	r.Accept(t, opening)

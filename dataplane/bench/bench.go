@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"proffer/dataplane"
 	"proffer/dataplane/lb"
 	"proffer/dataplane/objects"
 	"proffer/topo"
@@ -259,12 +260,24 @@ func (b *Bench) prepare(cpu int, d *Drill) error {
 type LB struct {
 	*lb.LB
 	*Bench
+	cfg *topo.LB
+}
+
+// Verified reports the verifier's work on the programs that ship: in the bench, lb contains
+// the programs that it otherwise makes tail calls to.
+func (b *LB) Verified() ([]dataplane.Verified, error) {
+	shipped, err := lb.New(b.cfg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := shipped.Verified()
+	return all, errors.Join(err, shipped.Close())
 }
 
 // asOnNIC makes packets leave by XDP_TX: the bench's link is a veth, to which count.h
-// would redirect them.
+// would redirect them. None is too many.
 func asOnNIC(spec *ebpf.CollectionSpec) error {
-	return spec.Variables["redirect_to"].Set(uint32(0))
+	return errors.Join(spec.Variables["redirect_to"].Set(uint32(0)), spec.Variables["unlimited"].Set(true))
 }
 
 // NewLB loads the LB of cfg as NewLB does, with room for so many tags.
@@ -274,13 +287,14 @@ func NewLB(cfg *topo.LB, tags int) (*LB, error) {
 		return nil, err
 	}
 	l, err := lb.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
-		return errors.Join(asOnNIC(spec), b.surround(spec.Programs[objects.LBProgLb]))
+		return errors.Join(asOnNIC(spec), spec.Variables["without_tail_calls"].Set(true),
+			b.surround(spec.Programs[objects.LBProgLb]))
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	b.prog = l.Objects().Lb
-	return &LB{l, b}, nil
+	return &LB{l, b, cfg}, nil
 }
 
 // Close frees both.

@@ -24,12 +24,12 @@ func steered(t *testing.T) (*bench.LB, int, *bench.Drill) {
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
 		t.Fatal(err)
 	}
-	b, err := bench.NewLB(rig.LBConfig(rig.Hunting(2, 8)), 0)
+	b, err := bench.NewLB(rig.LBConfig(rig.Hunting(2, 8, rig.Members)), 0)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
 	t.Cleanup(func() { b.Close() })
-	r := &rig.LB{LB: b.LB, Cfg: rig.LBConfig(rig.Hunting(2, 8))}
+	r := &rig.LB{LB: b.LB, Cfg: rig.LBConfig(rig.Hunting(2, 8, rig.Members))}
 	r.Resolve(t, 8)
 	const flow = 7 << 14 // of clientAddr, which ends in 7
 	p := rig.Outward(rig.HuntPort, wire.ACK)

@@ -20,7 +20,7 @@ func padded(options ...[]byte) []byte {
 // testClamp: the MSS of an answer to a SYN leaves room for our headers, wherever
 // it stands among the options, and whatever is malformed stays as it is.
 func testClamp(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members), rig.Hunting(2, 8, rig.Over4, rig.Members))
 	const room = rig.MTU - (40 + 8 + 2*16)
 	nop := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 	scale, stamps := []byte{3, 3, 7}, []byte{8, 10, 1, 2, 3, 4, 5, 6, 7, 8}

@@ -16,7 +16,7 @@ import (
 // testCreate: the first server with cs has the flow; a SYN-ACK makes an embryonic entry, anything
 // else means that the server's kernel vouches for it.
 func testCreate(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members))
 	answer := rig.SynAck(rig.HuntPort)
 	f := answer.Reversed()
 	const old, young = 111, 222
@@ -55,7 +55,7 @@ func testCreate(t *testing.T, seen rig.Hits) {
 // testCreateInserted: the same in the client's own header, (server, lb::cs,
 // client), 56 bytes.
 func testCreateInserted(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Inserting))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Inserting, rig.Members))
 	answer := rig.SynAck(rig.HuntPort)
 	frame := rig.SignalFrom(3, answer, wire.CreateStickiness, 111, rig.Insert)
 	if added := len(frame) - len(answer.Frame()); added != 56 {
@@ -69,34 +69,74 @@ func testCreateInserted(t *testing.T, seen rig.Hits) {
 	r.Send(t, rig.SignalFrom(3, answer, wire.RemoveStickiness, 111, rig.Insert)).Is(t, "FIN", rig.XDPTX, rig.Unwrapped(answer), "stickiness_removed")
 }
 
+// testWrongWire: an inserted packet names its own sender, so a service of `wire: encap` takes
+// none, not even of a server that would be believed; nor the other way round. A packet
+// that is given back is always encapsulated.
+func testWrongWire(t *testing.T, seen rig.Hits) {
+	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
+		r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members, func(s *topo.Service) { s.Wire = by }))
+		wrong := func(w *rig.Route) { w.Insert = by != topo.Insert }
+		p := rig.Inward(rig.HuntPort, wire.SYN)
+		generation := wire.Generation(p.Seq)
+		for _, stage := range []struct {
+			label string
+			next  func()
+		}{
+			{"nothing", func() { r.Accepted(t, 3, p) }},
+			{"embryonic", func() { r.Confirm(t, p) }},
+			{"flow", nil},
+		} {
+			before := state(r, t, p.Flow())
+			for label, frame := range map[string][]byte{
+				"cs":  rig.SignalFrom(3, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, wrong),
+				"rms": rig.SignalFrom(3, rig.Outward(rig.HuntPort, wire.RST), wire.RemoveStickiness, generation, wrong),
+				"rs": wire.Frame(rig.HereMAC, rig.RouterMAC, rig.Route{
+					From: rig.LbLocator, Segments: []netip.Addr{rig.SID(rig.LbLocator, wire.RecoverStickiness, 0)}, Hop: 63, Insert: by != topo.Insert,
+				}.Around(rig.Inward(rig.HuntPort, wire.ACK))),
+				"nm": rig.SignalFrom(3, rig.Inward(rig.HuntPort, wire.ACK), wire.NotMine, generation, rig.Insert),
+			} {
+				r.Send(t, frame).Is(t, fmt.Sprint(by, ", ", stage.label, ": ", label), rig.XDPDrop, nil, "drop_wrong_wire")
+			}
+			if after := state(r, t, p.Flow()); after != before {
+				t.Errorf("%v, %s: changed\n%sto\n%s", by, stage.label, before, after)
+			}
+			if stage.next != nil {
+				stage.next()
+			}
+		}
+	}
+}
+
 // testGenerations: every order in which the signals of two connections of one
 // five-tuple can arrive. Whatever comes late, the newer one, once confirmed,
-// stays; and its own server, a SYN or the old one's end let another in.
+// stays; and its own server, that server's silence or the old one's end let another in.
 func testGenerations(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members))
 	first, second := rig.Inward(rig.HuntPort, wire.SYN), rig.Inward(rig.HuntPort, wire.SYN)
 	second.Seq += 1 << 20
 	g1, g2 := wire.Generation(first.Seq), wire.Generation(second.Seq)
 	late := []struct {
-		label string
-		frame []byte
-		why   string
+		label  string
+		frame  []byte
+		action uint32
+		why    string
 	}{
-		{"late SYN-ACK", rig.SignalFrom(1, rig.SynAck(rig.HuntPort), wire.CreateStickiness, g1), "create_old_generation"},
-		{"late recovery", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness, g1), "create_old_generation"},
-		{"late FIN", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.FIN|wire.ACK), wire.RemoveStickiness, g1), "remove_old_generation"},
-		{"late RST", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.RST), wire.RemoveStickiness, g1), "remove_old_generation"},
+		{"late SYN-ACK", rig.SignalFrom(1, rig.SynAck(rig.HuntPort), wire.CreateStickiness, g1), rig.XDPDrop, "drop_not_released"},
+		{"late recovery", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness, g1), rig.XDPTX, "create_old_generation"},
+		{"late FIN", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.FIN|wire.ACK), wire.RemoveStickiness, g1), rig.XDPTX, "remove_old_generation"},
+		{"late RST", rig.SignalFrom(1, rig.Outward(rig.HuntPort, wire.RST), wire.RemoveStickiness, g1), rig.XDPTX, "remove_old_generation"},
 	}
 	r.Learn(t, 1, first.Seq)
 	r.Send(t, rig.SignalFrom(2, rig.SynAck(rig.HuntPort), wire.CreateStickiness, g2)).
-		Is(t, "another server, unannounced", rig.XDPTX, rig.Unwrapped(rig.SynAck(rig.HuntPort)), "create_old_generation")
-	r.Send(t, second.Frame()) // announces
+		Is(t, "another server, unannounced", rig.XDPDrop, nil, "drop_not_released")
+	r.Send(t, second.Frame()) // asks the server
+	r.At(t, rig.Start+silence)
 	r.Accepted(t, 2, second)
 	r.Confirm(t, second)
 	rig.Permute(len(late), func(order []int) {
 		for _, i := range order {
 			out := r.Send(t, late[i].frame)
-			if out.Action != rig.XDPTX || len(out.Reasons) != 1 || out.Reasons[0] != late[i].why {
+			if out.Action != late[i].action || len(out.Reasons) != 1 || out.Reasons[0] != late[i].why {
 				t.Errorf("%s in %v: %d for %v", late[i].label, order, out.Action, out.Reasons)
 			}
 			if e, _ := r.Flow(t, first.Flow()); e.Server != 2 || e.Generation != g2 || e.Closed != 0 {
@@ -113,7 +153,7 @@ func testGenerations(t *testing.T, seen rig.Hits) {
 // testEmbryonic: only the ACK of the server's SYN-ACK establishes a flow. An ACK of
 // anything else is of a connection with another server.
 func testEmbryonic(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 7, rig.Members))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	generation := wire.Generation(p.Seq)
 	r.Accepted(t, 5, p)
@@ -125,7 +165,7 @@ func testEmbryonic(t *testing.T, seen rig.Hits) {
 		q.Flags, q.Ack = c.flags, c.ack
 		want, why := rig.ToOne(q, 5, wire.AckStickiness, generation), "steer"
 		if c.flags == wire.ACK {
-			want, why = rig.Recovered(q, r.List(t, 0, q.Flow())), "recover"
+			want, why = rig.Recovered(q, r.Union(t, 0, q.Flow())), "recover"
 		}
 		r.Send(t, q.Frame()).Is(t, fmt.Sprintf("%+v", c), rig.XDPTX, want, why)
 		if _, known := r.Flow(t, p.Flow()); known {
@@ -145,14 +185,14 @@ func testEmbryonic(t *testing.T, seen rig.Hits) {
 	r.Accepted(t, 5, old)
 	r.At(t, rig.Start+10*time.Second)
 	old.Flags, old.Ack = wire.ACK, rig.ServerISN+1
-	r.Send(t, old.Frame()).Is(t, "ten seconds later", rig.XDPTX, rig.Recovered(old, r.List(t, 0, old.Flow())), "recover")
+	r.Send(t, old.Frame()).Is(t, "ten seconds later", rig.XDPTX, rig.Recovered(old, r.Union(t, 0, old.Flow())), "recover")
 }
 
 // testRemove: the server's FIN or RST closes its side, of its own generation
 // only; the signal's packet reaches the client in any case.
 func testRemove(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(rig.ClientISN)
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members))
 	for _, c := range []struct {
 		label      string
 		flags      byte
@@ -169,7 +209,11 @@ func testRemove(t *testing.T, seen rig.Hits) {
 	} {
 		p := rig.Outward(rig.HuntPort, c.flags)
 		frame := rig.SignalFrom(c.server, p, wire.RemoveStickiness, c.generation)
-		r.Send(t, frame).Is(t, c.label+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
+		r.Send(t, frame).Is(t, c.label+", unknown flow", rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
+		if e, known := r.Flow(t, p.Reversed()); !known || int(e.Server) != c.server || e.Closed == 0 {
+			t.Errorf("%s, unknown flow: %+v, %v", c.label, e, known)
+		}
+		r.Table.Put(t, p.Reversed(), rig.Entry{})
 		r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
 		if c.closed == 0 {
 			r.Send(t, frame).Is(t, c.label+", of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
@@ -181,15 +225,16 @@ func testRemove(t *testing.T, seen rig.Hits) {
 		}
 		r.Table.Put(t, p.Reversed(), rig.Entry{})
 	}
-	r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
 	p := rig.Outward(rig.HuntPort, wire.RST)
 	for _, function := range []wire.Function{wire.RemoveStickiness, wire.CreateStickiness} { // whatever its server waits for
-		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST of an embryonic flow", rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
-		if _, known := r.Embryonic(t, p.Reversed()); known {
-			t.Error("an embryonic entry after its RST")
-		}
-		r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, "RST again", rig.XDPTX, rig.Unwrapped(p), "remove_unknown")
 		r.Accepted(t, 2, rig.Inward(rig.HuntPort, wire.SYN))
+		for _, label := range []string{"RST of an embryonic flow", "RST again"} {
+			r.Send(t, rig.SignalFrom(2, p, function, generation)).Is(t, label, rig.XDPTX, rig.Unwrapped(p), "stickiness_removed")
+			if e, known := r.Flow(t, p.Reversed()); !known || e.Closed != 4 {
+				t.Errorf("%s: %+v, %v", label, e, known)
+			}
+		}
+		r.Table.Put(t, p.Reversed(), rig.Entry{})
 	}
 }
 
@@ -198,7 +243,7 @@ func testRemove(t *testing.T, seen rig.Hits) {
 func testFlowsFull(t *testing.T, seen rig.Hits) {
 	const entries = 64
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg := rig.LBConfig(rig.Hunting(2, 7, rig.Members))
 	cfg.Flows.Entries = entries
 	r := rig.LoadLB(t, seen, cfg)
 	client := func(i int, flags byte) rig.Packet {
@@ -210,13 +255,13 @@ func testFlowsFull(t *testing.T, seen rig.Hits) {
 	for i := range 4 * entries {
 		answer := client(i, wire.SYN).Reply(wire.SYN | wire.ACK)
 		answer.Seq, answer.Ack = rig.ServerISN, rig.ClientISN+1
-		frame := rig.SignalFrom(i%8, answer, wire.CreateStickiness, generation)
+		frame := rig.SignalFrom(i%7, answer, wire.CreateStickiness, generation)
 		p := client(i, wire.ACK)
 		if r.Send(t, frame).Reasons[0] == "table_full" {
 			full++
 			continue
 		}
-		r.Send(t, p.Frame()).Is(t, fmt.Sprint("flow ", i), rig.XDPTX, rig.ToOne(p, i%8, wire.AckStickiness, generation), "steer", "flow_established")
+		r.Send(t, p.Frame()).Is(t, fmt.Sprint("flow ", i), rig.XDPTX, rig.ToOne(p, i%7, wire.AckStickiness, generation), "steer", "flow_established")
 	}
 	places := int(r.Lines) * objects.LineEntries
 	if all, _ := r.Table.Count(t); all != places || full != 4*entries-places || places < entries {
@@ -225,16 +270,16 @@ func testFlowsFull(t *testing.T, seen rig.Hits) {
 	for i := range 4 * entries {
 		p := client(i, wire.ACK)
 		if e, known := r.Flow(t, p.Flow()); known {
-			if int(e.Server) != i%8 || e.Generation != generation {
+			if int(e.Server) != i%7 || e.Generation != generation {
 				t.Errorf("flow %d became %+v", i, e)
 			}
-			r.Send(t, p.Frame()).Is(t, "with entry", rig.XDPTX, rig.ToOne(p, i%8, wire.AckStickiness, generation), "steer")
+			r.Send(t, p.Frame()).Is(t, "with entry", rig.XDPTX, rig.ToOne(p, i%7, wire.AckStickiness, generation), "steer")
 			continue
 		}
-		r.Send(t, p.Frame()).Is(t, "without entry", rig.XDPTX, rig.Recovered(p, r.List(t, 0, p.Flow())), "recover")
+		r.Send(t, p.Frame()).Is(t, "without entry", rig.XDPTX, rig.Recovered(p, r.Union(t, 0, p.Flow())), "recover")
 		back := rig.Outward(rig.HuntPort, wire.ACK)
 		back.Dst = p.Src
-		r.Send(t, rig.SignalFrom(i%8, back, wire.CreateStickiness, generation)).Is(t, "recovered without a place", rig.XDPTX, rig.Unwrapped(back), "table_full")
+		r.Send(t, rig.SignalFrom(i%7, back, wire.CreateStickiness, generation)).Is(t, "recovered without a place", rig.XDPTX, rig.Unwrapped(back), "table_full")
 	}
 }
 
@@ -242,7 +287,7 @@ func testFlowsFull(t *testing.T, seen rig.Hits) {
 // leave every established flow where it is.
 func testEmbryonicFlood(t *testing.T, seen rig.Hits) {
 	const live, flood = 200, 200_000
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members))
 	client := func(i int) rig.Packet {
 		p := rig.Inward(rig.HuntPort, wire.SYN)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"proffer/dataplane"
+	"proffer/dataplane/internal/hook"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
 	"proffer/plan"
@@ -32,7 +33,8 @@ type LB struct {
 	records  *records
 	slots    *slots
 	state    *plan.State // that the maps hold
-	retired  []placed    // that no record names any more
+	long     *hook.Egress
+	retired  []placed // that no record names any more
 }
 
 // New loads the program for cfg and fills its maps; Attach attaches it.
@@ -66,6 +68,9 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 		return nil, err
 	}
 	adopted := l.Pins.Adopt(spec, objects.LBMapFlows, objects.LBMapServerByLocator)
+	before := adopted[objects.LBMapServerByLocator] // this LB's are in a map of its own
+	delete(adopted, objects.LBMapServerByLocator)
+	defer before.Close()
 	if err := l.fits(cfg.Flows.Entries, adopted[objects.LBMapFlows] != nil); err != nil {
 		return nil, err
 	}
@@ -77,11 +82,12 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	l.Counts, l.HopMap, l.Sweeper = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows
+	l.Counts, l.HopMap, l.Sweeper, l.Self = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows, l.objs.Self
+	l.SuspectMap = l.objs.Suspects
 	if l.Lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}
-	if l.numbers, err = readNumbers(l.objs.ServerByLocator); err != nil {
+	if l.numbers, err = takeNumbers(before, l.objs.ServerByLocator); err != nil {
 		return nil, err
 	}
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {
@@ -99,7 +105,7 @@ func (l *LB) Objects() *objects.LBObjects { return &l.objs }
 
 // prepare sets the programs' constants, and the size of their maps.
 func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) error {
-	if err := plane.Constants(spec, &cfg.Node, l.Dev); err != nil {
+	if err := l.Constants(spec, &cfg.Node); err != nil {
 		return err
 	}
 	if err := l.sizeFlows(spec, cfg); err != nil {
@@ -113,18 +119,40 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 
 // Attach puts the program on the link; from now on flows outlive this process.
 func (l *LB) Attach() error {
-	err := l.Pins.Keep(map[string]*ebpf.Map{
+	return l.Plane.Attach(l.objs.Lb, map[string]*ebpf.Map{
 		objects.LBMapFlows: l.objs.Flows, objects.LBMapServerByLocator: l.objs.ServerByLocator,
-	})
-	if err != nil {
-		return err
-	}
-	return l.AttachXDP(l.objs.Lb)
+		objects.LBMapPrograms: l.objs.Programs,
+	}, l.attachLong)
 }
 
-// Close detaches the program and frees its maps.
+// attachLong attaches the program for packets that XDP leaves to the stack as too long.
+func (l *LB) attachLong() (err error) {
+	l.long, err = hook.AttachEgress(hook.Place{
+		Dev: l.Dev, Pin: l.Pins.Place(hook.IngressPin), Mark: l.Pins.Place(hook.QdiscMark), In: true,
+	}, l.objs.LbLong)
+	return err
+}
+
+// Detach detaches the programs.
+func (l *LB) Detach() error {
+	err := l.Plane.Detach()
+	if l.long != nil {
+		err = errors.Join(err, l.long.Detach())
+		l.long = nil
+	}
+	return err
+}
+
+func (l *LB) closeLong() error {
+	if l.long == nil {
+		return nil
+	}
+	return l.long.Close()
+}
+
+// Close frees the memory of this process; a pinned program goes on.
 func (l *LB) Close() error {
-	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.objs.Close()}
+	errs := []error{l.Plane.Close(), l.closeLong(), l.slots.close(), l.records.close(), l.objs.Close()}
 	for _, p := range l.services {
 		errs = append(errs, p.table.Close())
 	}
@@ -134,7 +162,10 @@ func (l *LB) Close() error {
 	return errors.Join(errs...)
 }
 
-// Verified reports the verifier's work on the LB's program.
+// Verified reports the verifier's work on the LB's programs.
 func (l *LB) Verified() ([]dataplane.Verified, error) {
-	return plane.VerifiedOf(map[string]*ebpf.Program{objects.LBProgLb: l.objs.Lb}, objects.LBProgLb)
+	return plane.VerifiedOf(map[string]*ebpf.Program{
+		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal,
+		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbLong: l.objs.LbLong,
+	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbOdd, objects.LBProgLbLong)
 }

@@ -30,20 +30,41 @@ func TestLB(t *testing.T) {
 		{"offer, header fields", testOuterHeader},
 		{"offer, data offsets", testDataOffsets},
 		{"unknown flow", testRecover},
-		{"single", testSingle},
+		{"stateless", testStateless},
+		{"single, entries", testKept},
+		{"single, the client closes", testKeptCloses},
+		{"single, the pool changes", testKeptDrain},
+		{"single, recovered by history", testKeptRecovered},
+		{"single, recovered by agents", testKeptAsks},
+		{"single, table full", testKeptFull},
 		{"steer", testSteer},
+		{"sources vary", testSourcesVary},
 		{"pass untouched", testPassUntouched},
+		{"another host's", testOtherHost},
+		{"limits of questions", testLimitQuestions},
+		{"limits of answers", testLimitAnswers},
+		{"limit of held SYNs", testLimitHeld},
+		{"unserved port", testRefusePort},
 		{"client's malformed", testClientMalformed},
 		{"unknown dispatch", testUnknownDispatch},
 		{"no way out", testNoWayOut},
 		{"create stickiness", testCreate},
 		{"create stickiness, inserted", testCreateInserted},
+		{"wrong wire", testWrongWire},
 		{"generations", testGenerations},
+		{"candidates only", testCandidatesOnly},
+		{"candidates of many", testCandidatesOfMany},
+		{"no takeover", testNoTakeover},
+		{"released", testReleased},
 		{"embryonic", testEmbryonic},
 		{"remove stickiness", testRemove},
 		{"reject", testReject},
 		{"sweep", testSweepFlows},
 		{"table full", testFlowsFull},
+		{"table full, order", testGivesWay},
+		{"table full, conversations", testConversation},
+		{"table full, shares", testShares},
+		{"table full, idle shares", testIdleShares},
 		{"flood", testEmbryonicFlood},
 		{"unwrap", testUnwrap},
 		{"unwrap, congestion", testUnwrapCongestion},
@@ -62,6 +83,9 @@ func TestLB(t *testing.T) {
 		{"too big, translated", testTooBigTranslated},
 		{"too big, about a flow", testTooBigSteered},
 		{"fragments", testLBFragments},
+		{"long", testLong},
+		{"long, fragments", testLongFragments},
+		{"long, super-packets", testSuperPackets},
 		{"MSS", testClamp},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
@@ -122,7 +146,7 @@ func testOfferInserted(t *testing.T, seen rig.Hits) {
 		rig.VipAddr.AsSlice(),
 		rig.SID(rig.ServerLocator(list[1]), wire.ConnectForce, generation).AsSlice(),
 		rig.SID(rig.ServerLocator(list[0]), wire.ConnectAvail, generation).AsSlice(),
-		wire.Own(rig.LbLocator).AsSlice(),
+		wire.Untagged(rig.LbLocator, p.Flow()).AsSlice(),
 		p.Ip()[wire.IPv6Bytes:])
 	if !bytes.Equal(got, want) {
 		t.Errorf("written out:\n got %x\nwant %x", got, want)
@@ -212,7 +236,7 @@ func testQuestionTurns(t *testing.T, seen rig.Hits) {
 // connection or its TIME_WAIT; also if the flow is not confirmed yet, and if its
 // owner is no candidate.
 func testOwnerFirst(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(3, 8, rig.Members))
 	r.Remembers = true
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	list := r.List(t, 0, p.Flow())
@@ -222,7 +246,7 @@ func testOwnerFirst(t *testing.T, seen rig.Hits) {
 	r.Send(t, p.Frame()).Is(t, "SYN again, of an embryonic flow", rig.XDPTX, want, "offer_again")
 	r.Confirm(t, p)
 	p.Seq += 12345
-	want = rig.Sent(p, rig.HopMAC(list[2]), rig.Offer(p, 0, list[2], list[0], list[1]))
+	want = rig.Sent(p, rig.HopMAC(list[2]), held(rig.Offer(p, 0, list[2], list[0], list[1])))
 	r.Send(t, p.Frame()).Is(t, "ports used again", rig.XDPTX, want, "offer_again")
 	if e, _ := r.Flow(t, p.Flow()); e.Announced != wire.Generation(p.Seq) {
 		t.Errorf("announced %d, want %d", e.Announced, wire.Generation(p.Seq))
@@ -231,6 +255,7 @@ func testOwnerFirst(t *testing.T, seen rig.Hits) {
 	for slices.Contains(list, stranger) {
 		stranger++
 	}
+	r.Table.Put(t, p.Flow(), rig.Entry{})
 	r.Accepted(t, stranger, p)
 	p.Seq += 777
 	want = rig.Sent(p, rig.HopMAC(stranger), rig.Offer(p, 0, stranger, list[0], list[1], list[2]))
@@ -307,16 +332,16 @@ func testRecover(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testSingle: every packet to the one server of its flow, no state.
-func testSingle(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 3), rig.Service(81, topo.Single, 1, 5))
+// testStateless: every packet to the one server of its flow, no state.
+func testStateless(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(2, 3), rig.Service(81, topo.Stateless, 1, 5))
 	for _, flags := range []byte{wire.SYN, wire.ACK, wire.FIN | wire.ACK, wire.RST} {
 		for i := range 20 {
 			p := rig.Inward(81, flags)
 			p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
-			r.Send(t, p.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(p, r.List(t, 1, p.Flow())[0], wire.Deliver, 0), "deliver")
+			r.Send(t, p.Frame()).Is(t, "stateless", rig.XDPTX, rig.ToOne(p, r.List(t, 1, p.Flow())[0], wire.Deliver, 0), "deliver")
 			if _, known := r.Flow(t, p.Flow()); known {
-				t.Fatal("a single service has an entry")
+				t.Fatal("a stateless service has an entry")
 			}
 		}
 	}
@@ -326,7 +351,7 @@ func testSingle(t *testing.T, seen rig.Hits) {
 // they travel inserted.
 func testSteer(t *testing.T, seen rig.Hits) {
 	for extra, change := range map[int]func(*topo.Service){40: func(*topo.Service) {}, 56: rig.Inserting} {
-		r := rig.NewLB(t, seen, rig.Hunting(2, 8, change))
+		r := rig.NewLB(t, seen, rig.Hunting(2, 8, change, rig.Members))
 		r.Learn(t, 5, rig.ClientISN)
 		generation := wire.Generation(rig.ClientISN)
 		p := rig.Inward(rig.HuntPort, wire.ACK)

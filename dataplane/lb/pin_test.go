@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -71,13 +73,42 @@ func namesBelow(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// TestSignalsOutliveDaemon: the attached program still reaches lb_signal, although the kernel
+// empties an array of programs that neither a pin nor a process holds.
+func TestSignalsOutliveDaemon(t *testing.T) {
+	rig.Enter(t)
+	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	first := started(t, cfg)
+	id := attached(t)
+	first.Die(t)
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	data := rig.Inward(rig.HuntPort, wire.ACK)
+	frame := rig.SignalFrom(6, data, wire.NotMine, wire.Generation(rig.ClientISN))
+	for range 50 { // a worker of the kernel empties it, later
+		action, err := p.Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, 4096)})
+		if err != nil || action != rig.XDPDrop { // lb_signal has no next hop; XDP_ABORTED without it
+			t.Fatalf("a signal to the attached program: action %d, %v", action, err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	second := started(t, cfg)
+	if err := errors.Join(second.Detach(), second.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTakeover: docs/failures.md, LB process crashes: its program goes on forwarding,
 // and the next one has its flows, by the same numbers of servers, although its
 // configuration is another.
 func TestTakeover(t *testing.T) {
 	rig.Enter(t)
 	dir := filepath.Join(bpffs(t), "proffer", "lb")
-	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 	cfg.Pin = dir
 	first := started(t, cfg)
 	if first.Adopted() || first.Unpinned() != "" {
@@ -97,9 +128,9 @@ func TestTakeover(t *testing.T) {
 		t.Fatalf("program %d became %d when its daemon died", id, attached(t))
 	}
 
-	svc := rig.Hunting(3, 12)
+	svc := rig.Hunting(3, 12, rig.Members)
 	svc.Servers = append(svc.Servers[9:], svc.Servers[2:7]...) // others first, some gone
-	next := rig.LBConfig(rig.Service(81, topo.Single, 1, 3), svc)
+	next := rig.LBConfig(rig.Service(81, topo.Stateless, 1, 3), svc)
 	next.Pin = dir
 	second, err := lb.NewWith(next, rig.InVirtualTime)
 	if err != nil {
@@ -120,7 +151,7 @@ func TestTakeover(t *testing.T) {
 	opening.Flags, opening.Ack = wire.ACK, rig.ServerISN+1
 	r.Send(t, opening.Frame()).Is(t, "an embryonic entry of before", rig.XDPTX,
 		rig.ToOne(opening, 6, wire.AckStickiness, wire.Generation(rig.ClientISN)), "flow_established", "steer")
-	if err := second.Close(); err != nil {
+	if err := errors.Join(second.Detach(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || attached(t) != 0 {
@@ -131,7 +162,7 @@ func TestTakeover(t *testing.T) {
 // TestTakeoverResized: a table of another size starts empty, the rest goes on.
 func TestTakeoverResized(t *testing.T) {
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 	cfg.Pin = filepath.Join(bpffs(t), "lb")
 	first := started(t, cfg)
 	r := rig.LBAround(t, rig.Hits{}, first, cfg)
@@ -141,6 +172,9 @@ func TestTakeoverResized(t *testing.T) {
 	cfg.Flows.Entries *= 2
 	second := started(t, cfg)
 	defer second.Close()
+	if want := "1 flows: the table has "; !strings.HasPrefix(second.Forgotten(), want) {
+		t.Errorf("forgotten: %q, want %q", second.Forgotten(), want)
+	}
 	r = rig.LBAround(t, rig.Hits{}, second, cfg)
 	if _, known := r.Flow(t, rig.Inward(rig.HuntPort, wire.ACK).Flow()); known || !second.Adopted() {
 		t.Errorf("adopted %v, and the small table too: %v", second.Adopted(), known)
@@ -163,7 +197,7 @@ func TestTakeoverOtherLayout(t *testing.T) {
 	for _, other := range []string{"", "layout-1"} {
 		t.Run(other, func(t *testing.T) {
 			rig.Enter(t)
-			cfg := rig.LBConfig(rig.Hunting(2, 8))
+			cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 			cfg.Pin = filepath.Join(bpffs(t), "lb")
 			first := started(t, cfg)
 			rig.LBAround(t, rig.Hits{}, first, cfg).Learn(t, 5, rig.ClientISN)
@@ -179,6 +213,9 @@ func TestTakeoverOtherLayout(t *testing.T) {
 			}
 			second := started(t, cfg)
 			defer second.Close()
+			if want := "1 flows: the entries are of "; !strings.HasPrefix(second.Forgotten(), want) {
+				t.Errorf("forgotten: %q, want %q", second.Forgotten(), want)
+			}
 			if n, _ := rig.TableOf(t, second, cfg).Count(t); n != 0 || !second.Adopted() {
 				t.Errorf("adopted %v, and %d flows too", second.Adopted(), n)
 			}
@@ -200,7 +237,7 @@ func TestTakeoverOtherLayout(t *testing.T) {
 // directory and nothing in it.
 func TestPinsElsewhere(t *testing.T) {
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 	cfg.Pin = filepath.Join(bpffs(t), "lb")
 	l := started(t, cfg)
 	defer l.Close()
@@ -214,11 +251,11 @@ func TestPinsElsewhere(t *testing.T) {
 		if n := len(namesBelow(t, cfg.Pin)); n != 2*len(before) {
 			t.Errorf("%d names, want twice %v", n, before)
 		}
-		if err := other.Close(); err != nil {
+		if err := errors.Join(other.Detach(), other.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if after := namesBelow(t, cfg.Pin); len(before) != 4 || len(after) != 4 {
+	if after := namesBelow(t, cfg.Pin); len(before) != 7 || len(after) != 7 {
 		t.Errorf("%v became %v", before, after)
 	}
 	if attached(t) == 0 {
@@ -233,7 +270,7 @@ func TestUnpinned(t *testing.T) {
 		{"", "no directory is configured"},
 		{filepath.Join(t.TempDir(), "a", "b"), "is not in a BPF filesystem"},
 	} {
-		cfg := rig.LBConfig(rig.Hunting(2, 8))
+		cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 		cfg.Pin = c.dir
 		l := started(t, cfg)
 		if !strings.Contains(l.Unpinned(), c.why) || l.Adopted() || attached(t) == 0 || l.Mode() != "native" {
@@ -250,4 +287,47 @@ func TestUnpinned(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFailedStart: an LB that is loaded beside the programs of an earlier one and ends before
+// it is attached leaves these the numbers of their servers.
+func TestFailedStart(t *testing.T) {
+	rig.Enter(t)
+	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	first := started(t, cfg)
+	defer first.Close()
+	r := rig.LBAround(t, rig.Hits{}, first, cfg)
+	p, opening := candidateAbove(t, r, 1, 1), candidateAbove(t, r, 1, 1000)
+	old, other := r.List(t, 0, p.Flow())[0], r.List(t, 0, opening.Flow())[0]
+	r.Accepted(t, old, p)
+	id := attached(t)
+	if err := first.Pins.Unlock(); err != nil { // as of a daemon that ended; its program goes on
+		t.Fatal(err)
+	}
+	next := rig.LBConfig(rig.Hunting(2, 2))
+	next.Pin = cfg.Pin
+	successor, err := lb.NewWith(next, rig.InVirtualTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := successor.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if attached(t) != id {
+		t.Errorf("program %d is now %d", id, attached(t))
+	}
+	p.Flags, p.Ack = wire.ACK, rig.ServerISN+1
+	r.Send(t, p.Frame()).Is(t, "its flow", rig.XDPTX, rig.ToOne(p, old, wire.AckStickiness, wire.Generation(rig.ClientISN)), "flow_established", "steer")
+	r.Accepted(t, other, opening) // by a server that the successor does not have
+}
+
+// candidateAbove is a SYN, from this port or a later one, with a first candidate above number n.
+func candidateAbove(t *testing.T, r *rig.LB, n int, port uint16) rig.Packet {
+	t.Helper()
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	for p.Src = netip.AddrPortFrom(rig.ClientAddr, port); r.List(t, 0, p.Flow())[0] <= n; port++ {
+		p.Src = netip.AddrPortFrom(rig.ClientAddr, port)
+	}
+	return p
 }

@@ -32,7 +32,7 @@ func rejected(answer rig.Packet, server int, generation uint16, change ...func(*
 // testReject: a second SYN-ACK of one generation, from another server, never
 // reaches the client; its request ends by the client's RST in an rj.
 func testReject(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.Members))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	generation := wire.Generation(p.Seq)
 	second := rig.SynAck(rig.HuntPort)
@@ -49,13 +49,13 @@ func testReject(t *testing.T, seen rig.Hits) {
 	if e, _ := r.Flow(t, p.Flow()); e.Server != 5 {
 		t.Errorf("the second server has the flow: %+v", e)
 	}
-	r.Reconfigure(t, rig.Hunting(2, 8, rig.Over4))
+	r.Reconfigure(t, rig.Hunting(2, 8, rig.Over4, rig.Members))
 	q, second4 := rig.OverIPv4(p), rig.OverIPv4(rig.SynAck(rig.HuntPort))
 	r.Accepted(t, 5, q)
 	r.Confirm(t, q)
 	r.Send(t, rig.SignalFrom(6, second4, wire.CreateStickiness, generation)).
 		Is(t, "IPv4", rig.XDPTX, rejected(second4, 6, generation), "reject", "stickiness_conflict")
-	r.Reconfigure(t, rig.Hunting(2, 8, rig.Inserting))
+	r.Reconfigure(t, rig.Hunting(2, 8, rig.Inserting, rig.Members))
 	second.Flags = wire.SYN | wire.ACK
 	r.Send(t, rig.SignalFrom(6, second, wire.CreateStickiness, generation, rig.Insert)).
 		Is(t, "inserted", rig.XDPTX, rejected(second, 6, generation, rig.Insert), "reject", "stickiness_conflict")

@@ -94,7 +94,7 @@ func TestReleaseWaits(t *testing.T) {
 		{[]topo.Service{rig.Hunting(2, 4), rig.Lean(true, 2, rig.At81)}, 0, -1},
 		{[]topo.Service{rig.Hunting(2, 4), rig.Lean(true, 3, rig.At81)}, 1, -1},
 		{[]topo.Service{rig.Hunting(3, 4), rig.Lean(true, 2, rig.At81)}, 1, -1},
-		{[]topo.Service{rig.Hunting(2, 5), rig.Service(82, topo.Single, 1, 3)}, 1, 11},
+		{[]topo.Service{rig.Hunting(2, 5), rig.Service(82, topo.Stateless, 1, 3)}, 1, 11},
 		{[]topo.Service{rig.Hunting(2, 3)}, 1, 4},
 	} {
 		clear(before)
@@ -119,18 +119,18 @@ func TestReleaseWaits(t *testing.T) {
 // nothing behind; the next configuration is taken.
 func TestApplyFails(t *testing.T) {
 	before := rig.Hunting(2, 4)
-	r := rig.NewLB(t, rig.Hits{}, before, rig.Service(82, topo.Single, 1, 3))
+	r := rig.NewLB(t, rig.Hits{}, before, rig.Service(82, topo.Stateless, 1, 3))
 	p := rig.Inward(rig.HuntPort, wire.ACK)
 	old := rig.Recovered(p, rig.Candidates(t, &before, before.Servers, p.Flow()))
 	next := rig.Hunting(3, 4)
-	heavy := rig.Service(82, topo.Single, 1, 3)
+	heavy := rig.Service(82, topo.Stateless, 1, 3)
 	heavy.Servers[0].Weight = 1 << 16
 	if err := r.Configure(rig.LBConfig(next, heavy)); err == nil {
 		t.Error("took a weight of 65536")
 	}
 	wantTables(r, t, 2)
 	r.Send(t, p.Frame()).Is(t, "as before", rig.XDPTX, old, "recover")
-	r.Reconfigure(t, next, rig.Service(82, topo.Single, 1, 3))
+	r.Reconfigure(t, next, rig.Service(82, topo.Stateless, 1, 3))
 	wantTables(r, t, 2)
 	r.Send(t, p.Frame()).Is(t, "the next", rig.XDPTX, rig.Recovered(p, rig.Candidates(t, &next, next.Servers, p.Flow())), "recover")
 }

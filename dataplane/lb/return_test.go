@@ -39,7 +39,7 @@ func testGivenBack(t *testing.T, seen rig.Hits) {
 		generation := wire.Generation(p.Seq)
 		back := func(server int, p rig.Packet, generation uint16) rig.Outcome {
 			p.Hop--
-			return r.Send(t, rig.SignalFrom(server, p, wire.NotMine, generation, change))
+			return r.Send(t, rig.SignalFrom(server, p, wire.NotMine, generation))
 		}
 		forward := func(p rig.Packet, servers []int, segments []netip.Addr) []byte {
 			p.Hop--
@@ -88,7 +88,7 @@ func testGivenBackAlone(t *testing.T, seen rig.Hits) {
 	p.Flags = wire.ACK
 	r.Send(t, rig.SignalFrom(0, p, wire.NotMine, 5)).Is(t, "data", rig.XDPTX, rig.Recovered(p, []int{0}), "recover_returned")
 
-	r.Reconfigure(t, rig.Hunting(2, 8))
+	r.Reconfigure(t, rig.Hunting(2, 8, rig.Members))
 	r.Learn(t, 7, rig.ClientISN)
 	r.Reconfigure(t, rig.Hunting(2, 6))
 	list := r.List(t, 0, p.Flow())
@@ -116,12 +116,13 @@ type visit struct {
 }
 
 // walk follows a packet of a flow through its lists as the servers and the LB
-// pass it on: every one of them gives it to the next. It returns the servers met.
+// pass it on: every one of them gives it to the next. Before each frame are the 192 bytes
+// that the narrowest drivers leave. It returns the servers met.
 func walk(r *rig.LB, t *testing.T, p rig.Packet, insert bool) (met []visit, rounds int) {
 	t.Helper()
 	frame := p.Frame()
-	for rounds = 1; rounds < 30; rounds++ {
-		out := r.Send(t, frame)
+	for rounds = 1; rounds < 140; rounds++ {
+		out := sendNarrow(r, t, frame)
 		if out.Action != rig.XDPTX {
 			t.Fatalf("round %d: action %d for %v", rounds, out.Action, out.Reasons)
 		}
@@ -145,6 +146,18 @@ func walk(r *rig.LB, t *testing.T, p rig.Packet, insert bool) (met []visit, roun
 	}
 	t.Fatal("a list without end")
 	return nil, 0
+}
+
+// sendNarrow sends a frame with 192 bytes before it, as ixgbe, i40e and ice do: metadata take
+// the rest of XDP's 256.
+func sendNarrow(r *rig.LB, t *testing.T, frame []byte) rig.Outcome {
+	t.Helper()
+	const metadata = 256 - 192
+	r.Ctx = xdpContext{Data: metadata, DataEnd: uint32(metadata + len(frame))}
+	out := r.Send(t, append(make([]byte, metadata), frame...))
+	r.Ctx = nil
+	out.Frame = out.Frame[metadata:]
+	return out
 }
 
 // segmentsOf reads a frame's route, first segment to last.
@@ -185,19 +198,20 @@ func testContinued(t *testing.T, seen rig.Hits) {
 	}{
 		{15, nil}, {15, []func(*topo.Service){rig.Inserting}}, {14, nil}, {7, []func(*topo.Service){rig.Over4}},
 		{15, []func(*topo.Service){rig.ViaTransit(1)}},
+		{16, nil}, {29, []func(*topo.Service){rig.Inserting}}, {30, nil}, {132, nil},
 	} {
 		svc := crowd(c.members, c.change...)
 		r := rig.NewLB(t, seen, svc)
 		insert := svc.Wire == topo.Insert
 		for length := 60; length <= rig.MTU-24; length++ {
 			if length > 80 && length < rig.MTU-270 {
-				continue // a list of 14 fits all of them
+				continue // the MTU has room for any list
 			}
 			p := rig.Inward(rig.HuntPort, wire.ACK)
 			if !svc.VIP.Addr.Is6() {
 				p = rig.OverIPv4(p)
 			}
-			p.Hop = 100
+			p.Hop = 200
 			p.Payload = make([]byte, length-(len(p.Ip())))
 			label := fmt.Sprintf("%d members, %v, %d via, %d bytes", c.members, svc.Wire, len(svc.Via), length)
 			least := 64 // two segments
@@ -244,7 +258,7 @@ func testGoneOn(t *testing.T, r *rig.LB, p rig.Packet, insert bool) {
 		slices.Contains(met, rig.SID(rig.ServerLocator(union[2]), wire.RecoverStickiness, 0)) {
 		t.Errorf("from place 3 on: %v for %v", met, out.Reasons)
 	}
-	past := rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), 40)
+	past := rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 0), topo.MaxMembers)
 	back.Segments = []netip.Addr{past}
 	r.Send(t, wire.Frame(rig.HereMAC, rig.RouterMAC, back.Around(p))).Is(t, "past the end", rig.XDPDrop, nil, "drop_no_server")
 }

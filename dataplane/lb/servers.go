@@ -19,17 +19,23 @@ type numbers struct {
 	m     *ebpf.Map
 }
 
-// readNumbers takes over the numbers that an earlier daemon gave.
-func readNumbers(m *ebpf.Map) (*numbers, error) {
-	n := &numbers{known: map[uint64]uint32{}, m: m}
-	var locator uint64
-	var number uint32
-	all := m.Iterate()
-	for all.Next(&locator, &number) {
-		n.known[locator] = number
+// takeNumbers copies the numbers that an earlier daemon gave, or none, to m: its programs go
+// on by its own map until they are replaced.
+func takeNumbers(before, m *ebpf.Map) (*numbers, error) {
+	n, given := &numbers{known: map[uint64]uint32{}, m: m}, map[uint64]uint32{}
+	if before != nil {
+		var locator uint64
+		var number uint32
+		all := before.Iterate()
+		for all.Next(&locator, &number) {
+			given[locator] = number
+		}
+		if err := all.Err(); err != nil {
+			return nil, fmt.Errorf("read the servers' numbers: %w", err)
+		}
 	}
-	if err := all.Err(); err != nil {
-		return nil, fmt.Errorf("read the servers' numbers: %w", err)
+	if err := plane.Update(m, n.known, given); err != nil {
+		return nil, fmt.Errorf("copy the servers' numbers: %w", err)
 	}
 	return n, nil
 }

@@ -160,11 +160,17 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) objects.LBS
 		Dispatch:  uint8(svc.Dispatch),
 		Wire:      uint8(svc.Wire),
 		Fragments: uint8(svc.Fragments),
+		Recovery:  uint8(svc.Recovery),
 		Vias:      uint8(len(svc.Via)),
-		Mtu:       uint16(min(mtu-plan.LongestHeader(svc), 0xffff)),
+		Mtu:       roomIn(svc, mtu),
 	}
 	for i, via := range svc.Via {
 		r.Via[i].In6U.U6Addr8 = via.As16()
 	}
 	return r
+}
+
+// roomIn is the longest packet of the service that fits the MTU with our headers.
+func roomIn(svc *topo.Service, mtu int) uint16 {
+	return uint16(max(0, min(mtu-plan.LongestHeader(svc), 0xffff)))
 }

@@ -41,7 +41,7 @@ func all(steps ...func(*testing.T, *rig.LB)) func(*testing.T, *rig.LB) {
 // lingering after both sides closed or the server reset, the idle one otherwise.
 func testSweepFlows(t *testing.T, seen rig.Hits) {
 	const idle, linger = 5 * time.Minute, 10 * time.Second
-	r := rig.NewLB(t, seen, rig.Hunting(2, 4))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 4, rig.Members))
 	for _, c := range []life{
 		{"established", clientSends(wire.ACK), idle},
 		{"client closed", clientSends(wire.FIN | wire.ACK), idle},
@@ -65,16 +65,57 @@ func testSweepFlows(t *testing.T, seen rig.Hits) {
 			}
 		}
 	}
+	testClosedEarly(t, r)
 	testTouch(t, r)
 	testLongestAge(t)
 	testSweepTurns(t)
+}
+
+// testClosedEarly: a flow that closes before the LB knows it as established leaves no entry for
+// the idle time, however its signals and packets are ordered.
+func testClosedEarly(t *testing.T, r *rig.LB) {
+	generation := wire.Generation(rig.ClientISN)
+	signal := func(function wire.Function, flags byte, closed wire.Flags) []byte {
+		p := rig.Outward(rig.HuntPort, flags)
+		return rig.SignalTo(1, p, rig.WithFlags(rig.SID(rig.LbLocator, function, generation), closed))
+	}
+	synAck := rig.SignalFrom(1, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation)
+	client := rig.Inward(rig.HuntPort, wire.FIN|wire.ACK)
+	client.Seq, client.Ack = rig.ClientISN+1, rig.ServerISN+1
+	fin := client.Frame()
+	const finAck, data, both = wire.FIN | wire.ACK, wire.ACK, wire.ClientClosed | wire.ServerClosed
+	for _, c := range []struct {
+		label  string
+		frames [][]byte
+	}{
+		{"FIN of the client establishes it", [][]byte{synAck, fin, signal(wire.RemoveStickiness, finAck, wire.ServerClosed)}},
+		{"rms before its SYN-ACK's cs", [][]byte{signal(wire.RemoveStickiness, finAck, both), synAck}},
+		{"rms before cs of data", [][]byte{signal(wire.RemoveStickiness, finAck, wire.ServerClosed), signal(wire.CreateStickiness, data, 0), fin}},
+		{"RST before cs of data", [][]byte{signal(wire.CreateStickiness, wire.RST, both), signal(wire.CreateStickiness, data, 0)}},
+		{"rms while it is embryonic", [][]byte{synAck, signal(wire.RemoveStickiness, finAck, wire.ServerClosed), fin}},
+		{"cs of the server's FIN", [][]byte{signal(wire.CreateStickiness, finAck, wire.ServerClosed), fin}},
+		{"cs after both FINs", [][]byte{signal(wire.CreateStickiness, data, both)}},
+		{"cs again after both FINs", [][]byte{signal(wire.CreateStickiness, data, 0), signal(wire.CreateStickiness, data, both)}},
+	} {
+		r.Table.Empty(t)
+		r.At(t, rig.Start)
+		for i, frame := range c.frames {
+			if out := r.Send(t, frame); out.Action != rig.XDPTX {
+				t.Errorf("%s, frame %d: action %d for %v", c.label, i, out.Action, out.Reasons)
+			}
+		}
+		r.At(t, rig.Start+r.Cfg.Flows.Linger+2*rig.Unit)
+		if got, err := r.Sweep(); err != nil || got != (dataplane.Swept{Removed: 1}) {
+			t.Errorf("%s: after the linger time %+v, %v, want one entry removed", c.label, got, err)
+		}
+	}
 }
 
 // testLongestAge: the longest time that may be configured is one that the table can
 // tell, for as long as some rounds of the sweep take.
 func testLongestAge(t *testing.T) {
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 4))
+	cfg := rig.LBConfig(rig.Hunting(2, 4, rig.Members))
 	cfg.Flows.Idle = topo.MaxAge
 	r := rig.LoadLB(t, rig.Hits{}, cfg)
 	for after, want := range map[time.Duration]dataplane.Swept{
@@ -96,7 +137,7 @@ func testLongestAge(t *testing.T) {
 // is its turn again.
 func testSweepTurns(t *testing.T) {
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 4))
+	cfg := rig.LBConfig(rig.Hunting(2, 4, rig.Members))
 	cfg.Flows.Entries = 10_000
 	r := rig.LoadLB(t, rig.Hits{}, cfg)
 	r.At(t, rig.Start)

@@ -10,31 +10,55 @@ import (
 
 	"proffer/dataplane/objects"
 	"proffer/plan"
+	"proffer/topo"
 )
 
 // write makes a map of a service's buckets.
 func write(svc *plan.Service, n *numbers) (*ebpf.Map, error) {
-	m, err := newTable(svc.Buckets())
+	elements := buckets(svc, n)
+	m, err := newTable(len(elements))
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(m.FD(), 0, svc.Buckets()*objects.BucketBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(m.FD(), 0, len(elements)*objects.BucketBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		m.Close()
-		return nil, fmt.Errorf("map a table of %d buckets into memory: %w", svc.Buckets(), err)
+		return nil, fmt.Errorf("map a table of %d elements into memory: %w", len(elements), err)
 	}
 	defer unix.Munmap(mem)
-	fill(unsafe.Slice((*objects.LBCandidates)(unsafe.Pointer(&mem[0])), svc.Buckets()), svc, n)
+	copy(unsafe.Slice((*objects.LBCandidates)(unsafe.Pointer(&mem[0])), len(elements)), elements)
 	return m, nil
 }
 
-// fill lists the servers of each bucket: the candidates of today, then those of earlier
+// buckets lists the servers of each bucket: the candidates of today, then those of earlier
 // tables, the latest first: a flow is recovered from the union. A server that left the
 // pool gets no question: a question is lost at a host that is down. (A server that is
-// to finish its flows drains.)
-func fill(out []objects.LBCandidates, svc *plan.Service, n *numbers) {
+// to finish its flows drains.) Behind the buckets are the members for which their records
+// have no room.
+func buckets(svc *plan.Service, n *numbers) []objects.LBCandidates {
+	pools := pastPools(svc, n)
+	out := make([]objects.LBCandidates, svc.Buckets())
+	var members []uint16
+	for i := range svc.Buckets() {
+		members = add(members[:0], svc.Tables[0].Bucket(i), pools[0])
+		out[i].Choices = uint8(len(members))
+		if svc.Signals() {
+			for j := 1; j < len(pools); j++ {
+				members = add(members, svc.Tables[j].Bucket(i), pools[j])
+			}
+		} else {
+			members = addPresumed(members, svc, i, pools)
+		}
+		out = put(out, i, members)
+	}
+	return out
+}
+
+// pastPools are the numbers of the servers of today's pool and of those of the history, as
+// far as they are in today's.
+func pastPools(svc *plan.Service, n *numbers) [][]uint16 {
 	pool := n.ofPool(svc.Servers)
-	members := [][]uint16{pool}
+	pools := [][]uint16{pool}
 	for _, v := range svc.Past() {
 		past := n.ofPool(v.Servers)
 		for i, number := range past {
@@ -42,40 +66,66 @@ func fill(out []objects.LBCandidates, svc *plan.Service, n *numbers) {
 				past[i] = noServer
 			}
 		}
-		members = append(members, past)
+		pools = append(pools, past)
 	}
-	for i := range out {
-		addServers(&out[i], svc.Tables[0].Bucket(i), pool)
-		out[i].Choices = out[i].Members
-		for j := 1; j < len(members); j++ {
-			addServers(&out[i], svc.Tables[j].Bucket(i), members[j])
-		}
-	}
+	return pools
 }
 
-// addServers appends the servers of a list that are not there yet, while there is room.
-func addServers(b *objects.LBCandidates, list []uint16, numbers []uint16) {
-	for _, at := range list {
-		number := numbers[at]
-		full := int(b.Members) == len(b.Server)
-		if number != noServer && !full && !slices.Contains(b.Server[:b.Members], number) {
-			b.Server[b.Members] = number
-			b.Members++
+// addPresumed appends the presumed owner of flows without an entry, where no agent can be
+// asked: the candidate of the oldest pool, as far as it is still in the pool of today. Most
+// flows without an entry here are as old as a pool that the history still has.
+func addPresumed(members []uint16, svc *plan.Service, bucket int, pools [][]uint16) []uint16 {
+	for j := len(pools) - 1; j > 0; j-- {
+		for _, at := range svc.Tables[j].Bucket(bucket) {
+			if pools[j][at] != noServer {
+				return add(members, []uint16{at}, pools[j])
+			}
 		}
 	}
+	return members
+}
+
+// add appends the servers of a list that are not there yet, while there is room.
+func add(members, list, numbers []uint16) []uint16 {
+	for _, at := range list {
+		if number := numbers[at]; number != noServer && len(members) < topo.MaxMembers && !slices.Contains(members, number) {
+			members = append(members, number)
+		}
+	}
+	return members
+}
+
+// put writes the members of a bucket. Those beyond its record follow the buckets
+// (bpf/lb/crowd.h).
+func put(out []objects.LBCandidates, bucket int, members []uint16) []objects.LBCandidates {
+	b := &out[bucket]
+	b.Members = uint8(len(members))
+	if len(members) <= len(b.Server) {
+		copy(b.Server[:], members)
+		return out
+	}
+	next := uint32(len(out))
+	copy(b.Server[:], members[:objects.RecordMembers])
+	b.Server[objects.RecordMembers], b.Server[objects.RecordMembers+1] = uint16(next), uint16(next>>16)
+	for rest := range slices.Chunk(members[objects.RecordMembers:], objects.CrowdMembers) {
+		var element [objects.CrowdMembers]uint16
+		copy(element[:], rest)
+		out = append(out, *(*objects.LBCandidates)(unsafe.Pointer(&element)))
+	}
+	return out
 }
 
 // newTable makes an empty table, which can be written through memory.
-func newTable(buckets int) (*ebpf.Map, error) {
+func newTable(elements int) (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Type:       ebpf.Array,
 		KeySize:    4,
 		ValueSize:  uint32(objects.BucketBytes),
-		MaxEntries: uint32(buckets),
+		MaxEntries: uint32(elements),
 		Flags:      unix.BPF_F_INNER_MAP | unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make a table of %d buckets: %w", buckets, err)
+		return nil, fmt.Errorf("make a table of %d elements: %w", elements, err)
 	}
 	return m, nil
 }

@@ -14,6 +14,7 @@ import (
 	"proffer/dataplane/objects"
 	"proffer/policy"
 	"proffer/proof/rig"
+	"proffer/table"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -66,7 +67,7 @@ func TestNumbersStay(t *testing.T) {
 }
 
 // TestUnion: today's candidates, then those of the history, the latest first,
-// each once; no server that left, and no more than there is room for.
+// each once; no server that left.
 func TestUnion(t *testing.T) {
 	all := rig.Farm(40)
 	svc := rig.Hunting(2, 0)
@@ -74,48 +75,107 @@ func TestUnion(t *testing.T) {
 	for v := range 12 {
 		svc.History = append(svc.History, topo.Version{Version: 12 - v, Servers: all[3*v : 3*v+4]})
 	}
-	others := rig.Service(81, topo.Single, 1, 40) // where the others still are
+	others := rig.Service(81, topo.Stateless, 1, 40) // where the others still are
 	r := rig.NewLB(t, rig.Hits{}, svc, others)
-	if full := wantUnion(r, t); full == 0 {
-		t.Error("no bucket was full")
+	if long := wantUnion(r, t); long == 0 {
+		t.Error("no bucket had more members than its record has room for")
 	}
 	svc.History = slices.Clone(svc.History[1:3])
 	r.Reconfigure(t, svc, others)
-	if full := wantUnion(r, t); full != 0 {
-		t.Errorf("%d buckets were full", full)
+	if long := wantUnion(r, t); long != 0 {
+		t.Errorf("%d buckets had more members than their records have room for", long)
 	}
 }
 
-// wantUnion compares the first service's table in the kernel with the union, and
-// returns for how many flows there was no room for more.
-func wantUnion(r *rig.LB, t *testing.T) (full int) {
+// TestNoMemberUnasked: after ten changes of a pool of 48 servers with lists drawn at random,
+// each bucket names each server that it ever had a flow for. (With fifteen members a bucket,
+// 12 % of the oldest flows were not asked for.)
+func TestNoMemberUnasked(t *testing.T) {
+	all := rig.Farm(58)
+	svc := rig.Hunting(2, 0, func(s *topo.Service) { s.Select, s.Buckets = topo.Random, 4099 })
+	svc.Servers = all
+	for change := range 10 { // one server comes, another drains
+		pool := slices.Clone(all[:57-change])
+		for i := range 9 - change {
+			pool[i].Weight = 0
+		}
+		svc.History = append(svc.History, topo.Version{Version: 10 - change, Servers: pool})
+	}
+	r := rig.NewLB(t, rig.Hits{}, svc)
+	was := svc.History[9]
+	oldest, err := table.Of(&svc, was.Servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unasked, long := 0, 0
+	for bucket := range svc.Buckets {
+		members, _ := membersOf(r, t, bucket)
+		if len(members) > topo.BucketMembers {
+			long++
+		}
+		for _, at := range oldest.Bucket(bucket) {
+			if number, _ := numberOf(r, int(was.Servers[at].Locator.Addr().As16()[7])); !slices.Contains(members, uint16(number)) {
+				unasked++
+			}
+		}
+	}
+	if unasked > 0 || long == 0 {
+		t.Errorf("%d of %d candidates of the oldest pool unasked; %d buckets long", unasked, 2*svc.Buckets, long)
+	}
+}
+
+// membersOf reads a bucket of the first service's table in the kernel, and the elements
+// behind the buckets that it goes on in.
+func membersOf(r *rig.LB, t *testing.T, bucket int) (members []uint16, choices uint8) {
 	t.Helper()
-	table := r.TableOf(r.Cfg.Services[0].VIP)
+	m := r.TableOf(r.Cfg.Services[0].VIP)
+	var b objects.LBCandidates
+	if err := m.Lookup(uint32(bucket), &b); err != nil {
+		t.Fatal(err)
+	}
+	all := int(b.Members)
+	if all <= topo.BucketMembers {
+		return b.Server[:all], b.Choices
+	}
+	members = slices.Clone(b.Server[:objects.RecordMembers])
+	next := uint32(b.Server[objects.RecordMembers]) | uint32(b.Server[objects.RecordMembers+1])<<16
+	for len(members) < all {
+		var more [objects.CrowdMembers]uint16
+		if err := m.Lookup(next, &more); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, more[:min(len(more), all-len(members))]...)
+		next++
+	}
+	return members, b.Choices
+}
+
+// wantUnion compares the first service's table in the kernel with the union, and
+// returns how many flows had more members than a record has room for.
+func wantUnion(r *rig.LB, t *testing.T) (long int) {
+	t.Helper()
 	for i := range 200 {
 		p := rig.Inward(rig.HuntPort, wire.ACK)
 		p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(i+1))
 		want := r.Union(t, 0, p.Flow())
-		want = want[:min(len(want), 15)]
-		var b objects.LBCandidates
-		if err := table.Lookup(uint32(policy.NewDigestKey(rig.CandidateKeyOfTests).Digest(p.Flow())>>32*rig.BucketsOfTests>>32), &b); err != nil {
-			t.Fatal(err)
-		}
+		bucket := policy.NewDigestKey(rig.CandidateKeyOfTests).Digest(p.Flow()) >> 32 * rig.BucketsOfTests >> 32
+		members, choices := membersOf(r, t, int(bucket))
 		var got []int
-		for _, number := range b.Server[:b.Members] {
+		for _, number := range members {
 			for s := range 40 {
 				if n, ok := numberOf(r, s); ok && n == uint32(number) {
 					got = append(got, s)
 				}
 			}
 		}
-		if !slices.Equal(got, want) || b.Choices != 2 {
-			t.Fatalf("flow %d: %v (%d choices), want %v", i, got, b.Choices, want)
+		if !slices.Equal(got, want) || choices != 2 {
+			t.Fatalf("flow %d: %v (%d choices), want %v", i, got, choices, want)
 		}
-		if len(got) == 15 {
-			full++
+		if len(got) > topo.BucketMembers {
+			long++
 		}
 	}
-	return full
+	return long
 }
 
 // wantTables checks that the kernel holds one table a service and that the other
@@ -159,7 +219,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	for i := range 40 { // more tables than there is room for at a time
 		services := []topo.Service{rig.Hunting(2, 4+i%2)}
 		for port := range i % 6 {
-			services = append(services, rig.Service(uint16(1000+port), topo.Single, 1, 3))
+			services = append(services, rig.Service(uint16(1000+port), topo.Stateless, 1, 3))
 		}
 		r.Cfg.Services = services
 		if err := r.Configure(r.Cfg); err != nil {
@@ -167,10 +227,10 @@ func TestServicesComeAndGo(t *testing.T) {
 		}
 		wantTables(r, t, len(services))
 	}
-	r.Reconfigure(t, rig.Hunting(2, 4), rig.Service(81, topo.Single, 1, 3))
-	r.Reconfigure(t, rig.Service(81, topo.Single, 1, 3))
+	r.Reconfigure(t, rig.Hunting(2, 4), rig.Service(81, topo.Stateless, 1, 3))
+	r.Reconfigure(t, rig.Service(81, topo.Stateless, 1, 3))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
-	r.Send(t, p.Frame()).Is(t, "a service that is gone", rig.XDPPass, p.Frame(), "pass_not_service")
+	r.Send(t, p.Frame()).Is(t, "a service that is gone", rig.XDPTX, nil, "refuse_port")
 	p = rig.Inward(81, wire.SYN)
 	r.Send(t, p.Frame()).Is(t, "one that stays", rig.XDPTX, nil, "deliver")
 	r.Reconfigure(t)
@@ -217,7 +277,7 @@ func TestHopsByLength(t *testing.T) {
 func TestCounters(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 4))
 	for range 3 {
-		r.Run(t, rig.Inward(8080, wire.SYN).Frame())
+		r.Run(t, rig.Inward(8080, wire.RST).Frame())
 	}
 	all, err := r.Counters()
 	if err != nil {
@@ -229,7 +289,7 @@ func TestCounters(t *testing.T) {
 	}
 	for i, c := range all {
 		want, oneByOne := uint64(0), uint64(0)
-		if c.Name == "pass_not_service" {
+		if c.Name == "drop_unserved" {
 			want = 3
 		}
 		for _, counts := range perCPU {

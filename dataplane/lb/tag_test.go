@@ -42,7 +42,7 @@ func state(r *rig.LB, t *testing.T, f policy.Flow) string {
 // changes nothing: neither without state nor of an embryonic flow nor of a flow.
 func testLBTags(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
-		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8, func(s *topo.Service) { s.Wire = by }))
+		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8, rig.Members, func(s *topo.Service) { s.Wire = by }))
 		carried := func(w *rig.Route) { w.Insert = by == topo.Insert }
 		p := rig.Inward(rig.HuntPort, wire.SYN)
 		generation := wire.Generation(p.Seq)
@@ -71,7 +71,7 @@ func testLBTags(t *testing.T, seen rig.Hits) {
 		r.Send(t, signedSignal(1, rig.OldKeys, closing, wire.RemoveStickiness, generation, carried)).
 			Is(t, "FIN", rig.XDPTX, rig.Unwrapped(closing), "stickiness_removed")
 		p.Flags = wire.ACK
-		out := r.Send(t, signedSignal(1, rig.OldKeys, p, wire.NotMine, generation, carried))
+		out := r.Send(t, signedSignal(1, rig.OldKeys, p, wire.NotMine, generation))
 		if !slices.Equal(out.Reasons, []string{"recover_returned", "stale_removed"}) {
 			t.Errorf("a signed nm: %v", out.Reasons)
 		}
@@ -112,6 +112,10 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 		rig.Packet
 		function wire.Function
 	}{{rig.SynAck(rig.HuntPort), wire.CreateStickiness}, {rig.Outward(rig.HuntPort, wire.ACK), wire.CreateStickiness}, {closing, wire.RemoveStickiness}, {given, wire.NotMine}} {
+		carried := carried
+		if p.function == wire.NotMine {
+			carried = func(*rig.Route) {}
+		}
 		label := func(s string) string { return fmt.Sprintf("%s, %s", p.function, s) }
 		plain := rig.SID(rig.LbLocator, p.function, generation)
 		with := func(id uint8, key topo.Key) []byte {
@@ -151,7 +155,7 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 func testSigned(t *testing.T, seen rig.Hits) {
 	for _, by := range []topo.Wire{topo.Encap, topo.Insert} {
 		r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys, rig.NewKeys},
-			rig.Hunting(3, 8, rig.ViaTransit(1), func(s *topo.Service) { s.Wire = by }), rig.Service(81, topo.Single, 1, 8))
+			rig.Hunting(3, 8, rig.ViaTransit(1), func(s *topo.Service) { s.Wire = by }), rig.Service(81, topo.Stateless, 1, 8))
 		carried := func(w *rig.Route) { w.Insert = by == topo.Insert }
 		signed := func(segments []netip.Addr) []netip.Addr {
 			for i := range segments {
@@ -167,13 +171,13 @@ func testSigned(t *testing.T, seen rig.Hits) {
 		r.Send(t, p.Frame()).Is(t, "question", rig.XDPTX,
 			rig.Sent(p, rig.TransitMAC, signed(rig.Ask(wire.RecoverStickiness, 0, list...)), carried, rig.SignedBy(rig.OldKeys.Farm)), "recover")
 		generation := wire.Generation(p.Seq)
-		r.Send(t, signedSignal(5, rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
+		r.Send(t, signedSignal(list[0], rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
 		out := r.Send(t, confirmation(p).Frame())
 		out.Is(t, "steer", rig.XDPTX, rig.Sent(confirmation(p), rig.TransitMAC,
-			[]netip.Addr{rig.Transit(0), rig.SID(rig.ServerLocator(5), wire.AckStickiness, generation)}, carried), "steer", "flow_established")
-		out = r.Send(t, signedSignal(6, rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
+			[]netip.Addr{rig.Transit(0), rig.SID(rig.ServerLocator(list[0]), wire.AckStickiness, generation)}, carried), "steer", "flow_established")
+		out = r.Send(t, signedSignal(list[1], rig.NewKeys, rig.SynAck(rig.HuntPort), wire.CreateStickiness, generation, carried))
 		out.Is(t, "reject", rig.XDPTX, nil, "reject", "stickiness_conflict")
-		checkReject(r, t, out.Frame, p.Flow(), generation, by == topo.Insert)
+		checkReject(r, t, out.Frame, p.Flow(), list[1], generation, by == topo.Insert)
 		q := rig.Inward(81, wire.ACK)
 		r.Send(t, q.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(q, r.List(t, 1, q.Flow())[0], wire.Deliver, 0), "deliver")
 	}
@@ -191,10 +195,10 @@ func testSigned(t *testing.T, seen rig.Hits) {
 }
 
 // checkReject compares the tag of an rj with the right tag.
-func checkReject(r *rig.LB, t *testing.T, frame []byte, f policy.Flow, generation uint16, insert bool) {
+func checkReject(r *rig.LB, t *testing.T, frame []byte, f policy.Flow, server int, generation uint16, insert bool) {
 	t.Helper()
 	segments := segmentsOf(frame, insert)
-	last := rig.WithKey(rig.SID(rig.ServerLocator(6), wire.Reject, generation), rig.OldKeys.ID)
+	last := rig.WithKey(rig.SID(rig.ServerLocator(server), wire.Reject, generation), rig.OldKeys.ID)
 	covered, at := []netip.Addr{last}, 30
 	if insert {
 		covered, at = []netip.Addr{rig.VipAddr, last, rig.Transit(0)}, rig.AtUpper+8+3*16+8
@@ -208,7 +212,7 @@ func checkReject(r *rig.LB, t *testing.T, frame []byte, f policy.Flow, generatio
 // testRotation: both are accepted, the new one signs, the old one is dropped; at
 // no time is a signal refused that an honest server may send.
 func testRotation(t *testing.T, seen rig.Hits) {
-	r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8))
+	r := newSigningRig(t, seen, []topo.SignalKey{rig.OldKeys}, rig.Hunting(2, 8, rig.Members))
 	isn := uint32(1)
 	for i, stage := range []struct {
 		keys []topo.SignalKey
@@ -253,14 +257,16 @@ func testRotation(t *testing.T, seen rig.Hits) {
 // testLBDomain: segments come from inside only.
 func testLBDomain(t *testing.T, seen rig.Hits) {
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, 8))
+	inserted := rig.Service(83, topo.Hunt, 2, 8)
+	rig.Inserting(&inserted)
+	rig.Members(&inserted)
+	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members), inserted)
 	cfg.Domain = []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/48"), netip.PrefixFrom(rig.ServerLocator(2).Addr(), 63)}
 	r := rig.LoadLB(t, seen, cfg)
-	p := rig.SynAck(rig.HuntPort)
 	for i := range 8 {
 		inside := i == 2 || i == 3
-		for _, how := range []func(*rig.Route){func(*rig.Route) {}, rig.Insert} {
-			out := r.Send(t, rig.SignalFrom(i, p, wire.CreateStickiness, uint16(5+i), how))
+		for port, how := range map[uint16]func(*rig.Route){rig.HuntPort: func(*rig.Route) {}, 83: rig.Insert} {
+			out := r.Send(t, rig.SignalFrom(i, rig.SynAck(port), wire.CreateStickiness, uint16(5+i), how))
 			if inside != (out.Action == rig.XDPTX) || !inside && !slices.Equal(out.Reasons, []string{"drop_outside"}) {
 				t.Errorf("from server %d: action %d for %v", i, out.Action, out.Reasons)
 			}

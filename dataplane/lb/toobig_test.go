@@ -20,7 +20,7 @@ import (
 // family, exactly where the room ends; errors are not.
 func testTooBigMade(t *testing.T, seen rig.Hits) {
 	for _, change := range []func(*topo.Service){func(*topo.Service) {}, rig.Inserting, rig.Over4, rig.ViaTransit(2)} {
-		svc := rig.Hunting(2, 8, change)
+		svc := rig.Hunting(2, 8, change, rig.Members)
 		r := rig.NewLB(t, seen, svc)
 		header, one := 64, 40
 		if svc.Wire == topo.Insert {
@@ -121,7 +121,7 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 			}
 		}
 	}
-	r.Learn(t, 5, rig.ClientISN)
+	r.Learn(t, r.List(t, 0, rig.Inward(rig.HuntPort, 0).Flow())[0], rig.ClientISN)
 	p := rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), 1400)
 	frame := r.Send(t, p.Frame()).Frame
 	p.Hop--
@@ -143,9 +143,9 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		{"parameter problem", rig.Altered(good, rig.AtUpper, 4), rig.XDPPass, "pass_own_address"},
 		{"neighbour solicitation", rig.Altered(good, rig.AtUpper, 135), rig.XDPPass, "pass_own_address"},
 		{"cut in its header", good[:rig.AtUpper+7], rig.XDPPass, "pass_own_address"},
-		{"about a stranger's", rig.Altered(good, outerAt+8, 9), rig.XDPDrop, "drop_malformed_too_big"},
-		{"about TCP of ours", rig.Altered(good, outerAt+6, 6), rig.XDPDrop, "drop_malformed_too_big"},
-		{"quotes IPv4", rig.Altered(good, outerAt, 0x45), rig.XDPDrop, "drop_malformed_too_big"},
+		{"about a stranger's", rig.Altered(good, outerAt+8, 9), rig.XDPPass, "pass_own_address"},
+		{"about TCP of ours", rig.Altered(good, outerAt+6, 6), rig.XDPPass, "pass_own_address"},
+		{"quotes IPv4", rig.Altered(good, outerAt, 0x45), rig.XDPPass, "pass_own_address"},
 		{"about no service", rig.Altered(good, outerAt+40+39, 9), rig.XDPDrop, "drop_malformed_too_big"},
 		{"quotes too little", rig.AboutOurs(frame, 1400, 80), rig.XDPDrop, "drop_malformed_too_big"},
 		{"quotes ports, but too little for ours", rig.AboutOurs(frame, 1400, 90), rig.XDPDrop, "drop_malformed_too_big"},
@@ -164,7 +164,7 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 // testTooBigSteered: a router's word about an answer goes where the flow is, and
 // neither keeps an entry alive nor needs one.
 func testTooBigSteered(t *testing.T, seen rig.Hits) {
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4), rig.Hunting(2, 8, rig.OverUDP), rig.Service(81, topo.Single, 1, 8))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4), rig.Hunting(2, 8, rig.OverUDP), rig.Service(81, topo.Stateless, 1, 8))
 	udp := rig.Datagram(rig.HuntPort, "x")
 	for i, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.SYN), rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)), udp} {
 		answer := rig.Sized(p.Reply(wire.ACK), 600)
@@ -172,23 +172,25 @@ func testTooBigSteered(t *testing.T, seen rig.Hits) {
 		list := r.List(t, i, p.Flow())
 		label := fmt.Sprint(p.Dst, " ", p.Protocol)
 		r.Send(t, word.Frame()).Is(t, label+", unknown", rig.XDPTX, rig.Recovered(word, list), "recover")
-		r.Accepted(t, 5, p)
+		r.Accepted(t, list[0], p)
 		generation := wire.Generation(p.Seq)
 		if p.Protocol == topo.UDP {
 			generation = 1
 		}
-		r.Send(t, word.Frame()).Is(t, label+", embryonic", rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, label+", embryonic", rig.XDPTX, rig.ToOne(word, list[0], wire.AckStickiness, generation), "steer")
 		if _, known := r.Flow(t, p.Flow()); known {
 			t.Errorf("%s: a router's word confirmed a flow", label)
 		}
 		r.Confirm(t, p)
 		before, _ := r.Flow(t, p.Flow())
 		r.At(t, r.Now+1e9)
-		r.Send(t, word.Frame()).Is(t, label, rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, generation), "steer")
+		r.Send(t, word.Frame()).Is(t, label, rig.XDPTX, rig.ToOne(word, list[0], wire.AckStickiness, generation), "steer")
 		if after, _ := r.Flow(t, p.Flow()); after != before {
 			t.Errorf("%s: the entry became %+v", label, after)
 		}
 	}
+	list := r.List(t, 0, rig.Inward(rig.HuntPort, 0).Flow())
+	list4 := r.List(t, 1, rig.OverIPv4(rig.Inward(rig.HuntPort, 0)).Flow())
 	single := rig.TooBig(rig.Sized(rig.Outward(81, wire.ACK), 600), 1300)
 	r.Send(t, single.Frame()).Is(t, "single", rig.XDPTX, rig.ToOne(single, r.List(t, 3, single.Flow())[0], wire.Deliver, 0), "deliver")
 	for _, c := range []struct {
@@ -197,18 +199,18 @@ func testTooBigSteered(t *testing.T, seen rig.Hits) {
 	}{{1279, false}, {0, false}, {1280, true}, {1 << 20, true}} {
 		word := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), 600), c.mtu)
 		if c.ok {
-			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPTX, rig.ToOne(word, 5, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
+			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPTX, rig.ToOne(word, list[0], wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
 		} else {
 			r.Send(t, word.Frame()).Is(t, fmt.Sprint(c.mtu), rig.XDPDrop, nil, "drop_small_mtu")
 		}
 	}
 	four := rig.TooBig(rig.Sized(rig.OverIPv4(rig.Outward(rig.HuntPort, wire.ACK)), 600), 576)
-	r.Send(t, four.Frame()).Is(t, "IPv4 has no such limit", rig.XDPTX, rig.ToOne(four, 5, wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
+	r.Send(t, four.Frame()).Is(t, "IPv4 has no such limit", rig.XDPTX, rig.ToOne(four, list4[0], wire.AckStickiness, wire.Generation(rig.ClientISN)), "steer")
 	word := rig.TooBig(rig.Outward(rig.HuntPort, wire.ACK), 1400).Frame()
 	for cut := rig.AtUpper + 8; cut < rig.AtUpper+8+44; cut++ {
 		short := slices.Clone(word[:cut])
 		binary.BigEndian.PutUint16(short[rig.AtLength:], uint16(cut-rig.AtUpper))
-		r.Send(t, short).Is(t, fmt.Sprintf("quotes %d bytes", cut-rig.AtUpper-8), rig.XDPPass, short, "pass_not_service")
+		r.Send(t, short).Is(t, fmt.Sprintf("quotes %d bytes", cut-rig.AtUpper-8), rig.XDPDrop, nil, "drop_unserved")
 		padded := slices.Concat(short, word[cut:])
 		r.Send(t, padded).Is(t, fmt.Sprintf("quotes %d bytes, the rest is padding", cut-rig.AtUpper-8), rig.XDPDrop, nil, "drop_malformed_transport")
 	}

@@ -76,8 +76,15 @@ type AgentLoad struct {
 		Epoch uint32
 		Count uint32
 	}
-	Asking uint32
-	Open   uint32
+	Asking [2]uint32
+}
+
+type AgentLoadChange struct {
+	_         structs.HostLayout
+	Load      uint32
+	Threshold uint32
+	Ended     uint32
+	Wrong     uint32
 }
 
 type AgentOffering struct {
@@ -93,7 +100,8 @@ type AgentOffering struct {
 	Owner      uint8
 	Netns      int32
 	Mac        [6]uint8
-	Zero       uint16
+	Wire       uint8
+	Zero       uint8
 }
 
 type AgentReported struct {
@@ -103,15 +111,21 @@ type AgentReported struct {
 	Zero      uint32
 }
 
-type AgentSweep struct {
+type AgentSuspect struct {
 	_        structs.HostLayout
-	NowNs    uint64
-	IdleNs   uint64
-	LingerNs uint64
-	From     uint32
-	Count    uint32
-	Kept     uint64
-	Removed  uint64
+	SenderBe uint64
+	Packets  uint64
+}
+
+type AgentSweep struct {
+	_       structs.HostLayout
+	NowNs   uint64
+	From    uint32
+	Count   uint32
+	Kept    uint64
+	Removed uint64
+	Orphans uint32
+	Unmoved uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -123,29 +137,38 @@ const (
 	AgentMapCountedSockets = "counted_sockets"
 	AgentMapCounters       = "counters"
 	AgentMapFarmKeys       = "farm_keys"
+	AgentMapLimits         = "limits"
 	AgentMapLoads          = "loads"
 	AgentMapNextHops       = "next_hops"
 	AgentMapOfferings      = "offerings"
+	AgentMapOpenSockets    = "open_sockets"
 	AgentMapPassedOnOffers = "passed_on_offers"
 	AgentMapReports        = "reports"
 	AgentMapScratchOfCpu   = "scratch_of_cpu"
 	AgentMapSigning        = "signing"
+	AgentMapSuspects       = "suspects"
 	AgentMapUnresolved     = "unresolved"
 	AgentProgAgentIn       = "agent_in"
 	AgentProgAgentOut      = "agent_out"
+	AgentProgEndRecount    = "end_recount"
+	AgentProgSetThreshold  = "set_threshold"
 	AgentProgSocketChanged = "socket_changed"
 	AgentProgSocketsOpen   = "sockets_open"
 	AgentProgSweepConns    = "sweep_conns"
 	AgentVarBlocks         = "blocks"
 	AgentVarConnLines      = "conn_lines"
 	AgentVarCountersEnd    = "counters_end"
+	AgentVarCounting       = "counting"
 	AgentVarDomain         = "domain"
 	AgentVarFlowKey        = "flow_key"
+	AgentVarIdleNs         = "idle_ns"
+	AgentVarLingerNs       = "linger_ns"
 	AgentVarNetnsCookie    = "netns_cookie"
 	AgentVarRedirectTo     = "redirect_to"
 	AgentVarSelf           = "self"
 	AgentVarStalls         = "stalls"
 	AgentVarTickNs         = "tick_ns"
+	AgentVarUnlimited      = "unlimited"
 	AgentVarVirtualNowNs   = "virtual_now_ns"
 	AgentVarVirtualSocket  = "virtual_socket"
 	AgentVarVirtualSockets = "virtual_sockets"
@@ -196,6 +219,8 @@ type AgentSpecs struct {
 type AgentProgramSpecs struct {
 	AgentIn       *ebpf.ProgramSpec `ebpf:"agent_in"`
 	AgentOut      *ebpf.ProgramSpec `ebpf:"agent_out"`
+	EndRecount    *ebpf.ProgramSpec `ebpf:"end_recount"`
+	SetThreshold  *ebpf.ProgramSpec `ebpf:"set_threshold"`
 	SocketChanged *ebpf.ProgramSpec `ebpf:"socket_changed"`
 	SocketsOpen   *ebpf.ProgramSpec `ebpf:"sockets_open"`
 	SweepConns    *ebpf.ProgramSpec `ebpf:"sweep_conns"`
@@ -210,13 +235,16 @@ type AgentMapSpecs struct {
 	CountedSockets *ebpf.MapSpec `ebpf:"counted_sockets"`
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
 	FarmKeys       *ebpf.MapSpec `ebpf:"farm_keys"`
+	Limits         *ebpf.MapSpec `ebpf:"limits"`
 	Loads          *ebpf.MapSpec `ebpf:"loads"`
 	NextHops       *ebpf.MapSpec `ebpf:"next_hops"`
 	Offerings      *ebpf.MapSpec `ebpf:"offerings"`
+	OpenSockets    *ebpf.MapSpec `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
+	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
 	Unresolved     *ebpf.MapSpec `ebpf:"unresolved"`
 }
 
@@ -227,13 +255,17 @@ type AgentVariableSpecs struct {
 	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
 	ConnLines      *ebpf.VariableSpec `ebpf:"conn_lines"`
 	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
+	Counting       *ebpf.VariableSpec `ebpf:"counting"`
 	Domain         *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey        *ebpf.VariableSpec `ebpf:"flow_key"`
+	IdleNs         *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LingerNs       *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NetnsCookie    *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self           *ebpf.VariableSpec `ebpf:"self"`
 	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Unlimited      *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
@@ -265,13 +297,16 @@ type AgentMaps struct {
 	CountedSockets *ebpf.Map `ebpf:"counted_sockets"`
 	Counters       *ebpf.Map `ebpf:"counters"`
 	FarmKeys       *ebpf.Map `ebpf:"farm_keys"`
+	Limits         *ebpf.Map `ebpf:"limits"`
 	Loads          *ebpf.Map `ebpf:"loads"`
 	NextHops       *ebpf.Map `ebpf:"next_hops"`
 	Offerings      *ebpf.Map `ebpf:"offerings"`
+	OpenSockets    *ebpf.Map `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
 	Reports        *ebpf.Map `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.Map `ebpf:"signing"`
+	Suspects       *ebpf.Map `ebpf:"suspects"`
 	Unresolved     *ebpf.Map `ebpf:"unresolved"`
 }
 
@@ -282,13 +317,16 @@ func (m *AgentMaps) Close() error {
 		m.CountedSockets,
 		m.Counters,
 		m.FarmKeys,
+		m.Limits,
 		m.Loads,
 		m.NextHops,
 		m.Offerings,
+		m.OpenSockets,
 		m.PassedOnOffers,
 		m.Reports,
 		m.ScratchOfCpu,
 		m.Signing,
+		m.Suspects,
 		m.Unresolved,
 	)
 }
@@ -300,13 +338,17 @@ type AgentVariables struct {
 	Blocks         *ebpf.Variable `ebpf:"blocks"`
 	ConnLines      *ebpf.Variable `ebpf:"conn_lines"`
 	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
+	Counting       *ebpf.Variable `ebpf:"counting"`
 	Domain         *ebpf.Variable `ebpf:"domain"`
 	FlowKey        *ebpf.Variable `ebpf:"flow_key"`
+	IdleNs         *ebpf.Variable `ebpf:"idle_ns"`
+	LingerNs       *ebpf.Variable `ebpf:"linger_ns"`
 	NetnsCookie    *ebpf.Variable `ebpf:"netns_cookie"`
 	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
 	Self           *ebpf.Variable `ebpf:"self"`
 	Stalls         *ebpf.Variable `ebpf:"stalls"`
 	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
+	Unlimited      *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
 	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`
@@ -319,6 +361,8 @@ type AgentVariables struct {
 type AgentPrograms struct {
 	AgentIn       *ebpf.Program `ebpf:"agent_in"`
 	AgentOut      *ebpf.Program `ebpf:"agent_out"`
+	EndRecount    *ebpf.Program `ebpf:"end_recount"`
+	SetThreshold  *ebpf.Program `ebpf:"set_threshold"`
 	SocketChanged *ebpf.Program `ebpf:"socket_changed"`
 	SocketsOpen   *ebpf.Program `ebpf:"sockets_open"`
 	SweepConns    *ebpf.Program `ebpf:"sweep_conns"`
@@ -328,6 +372,8 @@ func (p *AgentPrograms) Close() error {
 	return _AgentClose(
 		p.AgentIn,
 		p.AgentOut,
+		p.EndRecount,
+		p.SetThreshold,
 		p.SocketChanged,
 		p.SocketsOpen,
 		p.SweepConns,

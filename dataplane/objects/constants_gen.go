@@ -16,6 +16,13 @@ const (
 	MaxProbes       = 64
 )
 
+// enum crowding
+const (
+	RecordMembers = 13
+	CrowdMembers  = 16
+	CrowdElements = 15
+)
+
 // enum conn_state
 const (
 	ConnWait   = 1
@@ -29,7 +36,7 @@ const (
 	ConnRemovalDue = 4
 	ConnClientFin  = 8
 	ConnServerFin  = 16
-	ConnInsert     = 32
 	ConnNextOut    = 64
+	ConnAskingOdd  = 128
 	ConnClosed     = 24
 )

@@ -46,6 +46,10 @@ func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 	return n
 }
 
+// Asking is the number of requests in progress. An error makes it 0 at worst, until the next
+// recount.
+func Asking(l *AgentLoad) uint32 { return uint32(max(0, int32(l.Asking[0]+l.Asking[1]))) }
+
 // BucketBytes is the size of a list of servers in a table.
 const BucketBytes = int(unsafe.Sizeof(LBCandidates{}))
 

@@ -80,7 +80,8 @@ type LBService struct {
 	Fragments uint8
 	Vias      uint8
 	Mtu       uint16
-	Zero      uint16
+	Recovery  uint8
+	Zero      uint8
 	Via       [3]struct {
 		_    structs.HostLayout
 		In6U struct {
@@ -117,15 +118,21 @@ type LBSigner struct {
 	KeyId  uint32
 }
 
-type LBSweep struct {
+type LBSuspect struct {
 	_        structs.HostLayout
-	NowNs    uint64
-	IdleNs   uint64
-	LingerNs uint64
-	From     uint32
-	Count    uint32
-	Kept     uint64
-	Removed  uint64
+	SenderBe uint64
+	Packets  uint64
+}
+
+type LBSweep struct {
+	_       structs.HostLayout
+	NowNs   uint64
+	From    uint32
+	Count   uint32
+	Kept    uint64
+	Removed uint64
+	Orphans uint32
+	Unmoved uint32
 }
 
 type LBTuple struct {
@@ -154,35 +161,46 @@ type LBTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LBMapCounters        = "counters"
-	LBMapFarmKeys        = "farm_keys"
-	LBMapFlows           = "flows"
-	LBMapNextHops        = "next_hops"
-	LBMapPlans           = "plans"
-	LBMapScratchOfCpu    = "scratch_of_cpu"
-	LBMapServerByLocator = "server_by_locator"
-	LBMapServerKeys      = "server_keys"
-	LBMapServers         = "servers"
-	LBMapServiceSlots    = "service_slots"
-	LBMapServices        = "services"
-	LBMapSigning         = "signing"
-	LBMapSyns            = "syns"
-	LBMapTables          = "tables"
-	LBMapUnresolved      = "unresolved"
-	LBProgLb             = "lb"
-	LBProgSweepFlows     = "sweep_flows"
-	LBVarBlocks          = "blocks"
-	LBVarCountersEnd     = "counters_end"
-	LBVarDomain          = "domain"
-	LBVarFlowKey         = "flow_key"
-	LBVarLines           = "lines"
-	LBVarNoCandidates    = "no_candidates"
-	LBVarRedirectTo      = "redirect_to"
-	LBVarSelf            = "self"
-	LBVarStalls          = "stalls"
-	LBVarTickNs          = "tick_ns"
-	LBVarVirtualNowNs    = "virtual_now_ns"
-	LBVarVirtualTime     = "virtual_time"
+	LBMapCounters         = "counters"
+	LBMapCrowds           = "crowds"
+	LBMapFarmKeys         = "farm_keys"
+	LBMapFlows            = "flows"
+	LBMapLimits           = "limits"
+	LBMapNextHops         = "next_hops"
+	LBMapPlans            = "plans"
+	LBMapPrograms         = "programs"
+	LBMapScratchOfCpu     = "scratch_of_cpu"
+	LBMapServerByLocator  = "server_by_locator"
+	LBMapServerKeys       = "server_keys"
+	LBMapServers          = "servers"
+	LBMapServiceSlots     = "service_slots"
+	LBMapServices         = "services"
+	LBMapSigning          = "signing"
+	LBMapSuspects         = "suspects"
+	LBMapSyns             = "syns"
+	LBMapTables           = "tables"
+	LBMapUnresolved       = "unresolved"
+	LBProgLb              = "lb"
+	LBProgLbLong          = "lb_long"
+	LBProgLbOdd           = "lb_odd"
+	LBProgLbSignal        = "lb_signal"
+	LBProgSweepFlows      = "sweep_flows"
+	LBVarBlocks           = "blocks"
+	LBVarCountersEnd      = "counters_end"
+	LBVarDomain           = "domain"
+	LBVarFlowKey          = "flow_key"
+	LBVarIdleNs           = "idle_ns"
+	LBVarLines            = "lines"
+	LBVarLingerNs         = "linger_ns"
+	LBVarNoCandidates     = "no_candidates"
+	LBVarRedirectTo       = "redirect_to"
+	LBVarSelf             = "self"
+	LBVarStalls           = "stalls"
+	LBVarTickNs           = "tick_ns"
+	LBVarUnlimited        = "unlimited"
+	LBVarVirtualNowNs     = "virtual_now_ns"
+	LBVarVirtualTime      = "virtual_time"
+	LBVarWithoutTailCalls = "without_tail_calls"
 )
 
 // LoadLB returns the embedded CollectionSpec for LB.
@@ -228,6 +246,9 @@ type LBSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBProgramSpecs struct {
 	Lb         *ebpf.ProgramSpec `ebpf:"lb"`
+	LbLong     *ebpf.ProgramSpec `ebpf:"lb_long"`
+	LbOdd      *ebpf.ProgramSpec `ebpf:"lb_odd"`
+	LbSignal   *ebpf.ProgramSpec `ebpf:"lb_signal"`
 	SweepFlows *ebpf.ProgramSpec `ebpf:"sweep_flows"`
 }
 
@@ -236,10 +257,13 @@ type LBProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
+	Limits          *ebpf.MapSpec `ebpf:"limits"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
 	Plans           *ebpf.MapSpec `ebpf:"plans"`
+	Programs        *ebpf.MapSpec `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
@@ -247,6 +271,7 @@ type LBMapSpecs struct {
 	ServiceSlots    *ebpf.MapSpec `ebpf:"service_slots"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
 	Signing         *ebpf.MapSpec `ebpf:"signing"`
+	Suspects        *ebpf.MapSpec `ebpf:"suspects"`
 	Syns            *ebpf.MapSpec `ebpf:"syns"`
 	Tables          *ebpf.MapSpec `ebpf:"tables"`
 	Unresolved      *ebpf.MapSpec `ebpf:"unresolved"`
@@ -256,18 +281,22 @@ type LBMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBVariableSpecs struct {
-	Blocks       *ebpf.VariableSpec `ebpf:"blocks"`
-	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
-	Domain       *ebpf.VariableSpec `ebpf:"domain"`
-	FlowKey      *ebpf.VariableSpec `ebpf:"flow_key"`
-	Lines        *ebpf.VariableSpec `ebpf:"lines"`
-	NoCandidates *ebpf.VariableSpec `ebpf:"no_candidates"`
-	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
-	Self         *ebpf.VariableSpec `ebpf:"self"`
-	Stalls       *ebpf.VariableSpec `ebpf:"stalls"`
-	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
-	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.VariableSpec `ebpf:"virtual_time"`
+	Blocks           *ebpf.VariableSpec `ebpf:"blocks"`
+	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
+	Domain           *ebpf.VariableSpec `ebpf:"domain"`
+	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
+	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
+	Lines            *ebpf.VariableSpec `ebpf:"lines"`
+	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
+	NoCandidates     *ebpf.VariableSpec `ebpf:"no_candidates"`
+	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Self             *ebpf.VariableSpec `ebpf:"self"`
+	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
+	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
+	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
+	VirtualTime      *ebpf.VariableSpec `ebpf:"virtual_time"`
+	WithoutTailCalls *ebpf.VariableSpec `ebpf:"without_tail_calls"`
 }
 
 // LBObjects contains all objects after they have been loaded into the kernel.
@@ -291,10 +320,13 @@ func (o *LBObjects) Close() error {
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
+	Crowds          *ebpf.Map `ebpf:"crowds"`
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
+	Limits          *ebpf.Map `ebpf:"limits"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
 	Plans           *ebpf.Map `ebpf:"plans"`
+	Programs        *ebpf.Map `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
@@ -302,6 +334,7 @@ type LBMaps struct {
 	ServiceSlots    *ebpf.Map `ebpf:"service_slots"`
 	Services        *ebpf.Map `ebpf:"services"`
 	Signing         *ebpf.Map `ebpf:"signing"`
+	Suspects        *ebpf.Map `ebpf:"suspects"`
 	Syns            *ebpf.Map `ebpf:"syns"`
 	Tables          *ebpf.Map `ebpf:"tables"`
 	Unresolved      *ebpf.Map `ebpf:"unresolved"`
@@ -310,10 +343,13 @@ type LBMaps struct {
 func (m *LBMaps) Close() error {
 	return _LBClose(
 		m.Counters,
+		m.Crowds,
 		m.FarmKeys,
 		m.Flows,
+		m.Limits,
 		m.NextHops,
 		m.Plans,
+		m.Programs,
 		m.ScratchOfCpu,
 		m.ServerByLocator,
 		m.ServerKeys,
@@ -321,6 +357,7 @@ func (m *LBMaps) Close() error {
 		m.ServiceSlots,
 		m.Services,
 		m.Signing,
+		m.Suspects,
 		m.Syns,
 		m.Tables,
 		m.Unresolved,
@@ -331,18 +368,22 @@ func (m *LBMaps) Close() error {
 //
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBVariables struct {
-	Blocks       *ebpf.Variable `ebpf:"blocks"`
-	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
-	Domain       *ebpf.Variable `ebpf:"domain"`
-	FlowKey      *ebpf.Variable `ebpf:"flow_key"`
-	Lines        *ebpf.Variable `ebpf:"lines"`
-	NoCandidates *ebpf.Variable `ebpf:"no_candidates"`
-	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
-	Self         *ebpf.Variable `ebpf:"self"`
-	Stalls       *ebpf.Variable `ebpf:"stalls"`
-	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
-	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.Variable `ebpf:"virtual_time"`
+	Blocks           *ebpf.Variable `ebpf:"blocks"`
+	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
+	Domain           *ebpf.Variable `ebpf:"domain"`
+	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
+	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
+	Lines            *ebpf.Variable `ebpf:"lines"`
+	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
+	NoCandidates     *ebpf.Variable `ebpf:"no_candidates"`
+	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
+	Self             *ebpf.Variable `ebpf:"self"`
+	Stalls           *ebpf.Variable `ebpf:"stalls"`
+	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
+	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
+	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`
+	VirtualTime      *ebpf.Variable `ebpf:"virtual_time"`
+	WithoutTailCalls *ebpf.Variable `ebpf:"without_tail_calls"`
 }
 
 // LBPrograms contains all programs after they have been loaded into the kernel.
@@ -350,12 +391,18 @@ type LBVariables struct {
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBPrograms struct {
 	Lb         *ebpf.Program `ebpf:"lb"`
+	LbLong     *ebpf.Program `ebpf:"lb_long"`
+	LbOdd      *ebpf.Program `ebpf:"lb_odd"`
+	LbSignal   *ebpf.Program `ebpf:"lb_signal"`
 	SweepFlows *ebpf.Program `ebpf:"sweep_flows"`
 }
 
 func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
+		p.LbLong,
+		p.LbOdd,
+		p.LbSignal,
 		p.SweepFlows,
 	)
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,7 @@ type benchRow struct {
 	program, mode, kind string
 	flows               int
 	floor               string // kind of the floor that it stands on
+	loop                string // kind of the bench's own loop around it
 
 	setup    func() error // once
 	prepare  func() error // before each run, untimed
@@ -167,6 +169,8 @@ func newBenchSession(b *Bench) *benchSession {
 		if b.Rows == nil || b.Rows.MatchString(r.name()) {
 			wanted[r.name()] = true
 			wanted[s.floorOf(r).name()] = true
+			wanted[s.loopOf(r).name()] = true
+			wanted[s.loopOf(s.floorOf(r)).name()] = true
 			chosen++
 		}
 	}
@@ -190,6 +194,11 @@ func (s *benchSession) floorOf(row *benchRow) (floor *benchRow) {
 		}
 	}
 	return floor
+}
+
+// loopOf is the bench's own loop around a row.
+func (s *benchSession) loopOf(row *benchRow) *benchRow {
+	return s.floorOf(&benchRow{floor: cmp.Or(row.loop, "loop"), flows: 1})
 }
 
 // measure makes passes over all rows, so that a change of the machine's speed

@@ -33,18 +33,19 @@ type agentService struct {
 	vip       netip.Addr
 	threshold int
 	owner     topo.Owner
+	wire      topo.Wire
 }
 
 // The uses of the agent's services. The flows that it knows have no sockets: the
 // service's own table has them, as where servers are containers
 // with sockets out of sight. Known flows take the same path either way.
 var (
-	agentWilling  = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket}
-	agentBusy     = agentService{netip.MustParseAddr("2001:db8:f::2"), 0, topo.Socket}
-	agentTaking   = agentService{netip.MustParseAddr("2001:db8:f::3"), 4, topo.Table}
-	agentWaiting  = agentService{netip.MustParseAddr("2001:db8:f::4"), 4, topo.Table}
-	agentIn       = agentService{netip.MustParseAddr("2001:db8:f::5"), 4, topo.Table} // by inserted segments
-	agentUnserved = agentService{vip: netip.MustParseAddr("2001:db8:f::6")}           // no service
+	agentWilling  = agentService{netip.MustParseAddr("2001:db8:f::1"), 4, topo.Socket, topo.Encap}
+	agentBusy     = agentService{netip.MustParseAddr("2001:db8:f::2"), 0, topo.Socket, topo.Encap}
+	agentTaking   = agentService{netip.MustParseAddr("2001:db8:f::3"), 4, topo.Table, topo.Encap}
+	agentWaiting  = agentService{netip.MustParseAddr("2001:db8:f::4"), 4, topo.Table, topo.Encap}
+	agentIn       = agentService{netip.MustParseAddr("2001:db8:f::5"), 4, topo.Table, topo.Insert}
+	agentUnserved = agentService{vip: netip.MustParseAddr("2001:db8:f::6")} // no service
 )
 
 const (
@@ -65,7 +66,7 @@ func (s *benchSession) loadAgent() error {
 	for i, svc := range []agentService{agentWilling, agentBusy, agentTaking, agentWaiting, agentIn} {
 		cfg.Services = append(cfg.Services, topo.Offering{
 			Name: fmt.Sprint("service", i), VIP: topo.VIP{Addr: svc.vip, Port: benchPort},
-			Acceptance: topo.Static, Threshold: svc.threshold, Cores: 2, Workers: 32, Owner: svc.owner,
+			Acceptance: topo.Static, Threshold: svc.threshold, Cores: 2, Workers: 32, Owner: svc.owner, Wire: svc.wire,
 		})
 	}
 	a, err := inkernel.NewAgent(cfg)
@@ -110,7 +111,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 	for _, r := range rows {
 		r.floor = "line"
 	}
-	rows[0].floor, rows[0].flows = "loop", 1
+	rows[0].flows = 1
 	for _, n := range s.Flows {
 		if n <= agentFlows {
 			rows = append(rows, s.agentSteerRow(n))
@@ -263,7 +264,7 @@ func (s *benchSession) notOursOutRow() *benchRow {
 	row := s.agentRow("hunt", "egress-not-ours", 1, func() pass {
 		return s.fromAgent(agentUnserved, wire.ACK, benchPackets, counts{"out_not_ours": 1})
 	})
-	row.floor = "loop-egress"
+	row.loop = "loop-egress"
 	return row
 }
 
@@ -284,7 +285,7 @@ func (s *benchSession) directOutRow(flows int) *benchRow {
 func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once bool) *benchRow {
 	row := &benchRow{program: "agent", mode: mode, kind: "egress-wait", flows: flows, floor: "line", setup: s.loadAgent}
 	if once {
-		row.floor = "loop-egress-once"
+		row.loop = "loop-egress-once"
 	}
 	first := uint32(0) // the agent still has those of the run before
 	row.prepare = func() error {

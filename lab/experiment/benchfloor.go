@@ -76,6 +76,7 @@ func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 // outFloorRow is the bare loop of a program on the way out.
 func (s *benchSession) outFloorRow(kind string, packets int, once bool) *benchRow {
 	row := s.floorRow(kind, inkernel.FloorLoopOut, 1)
+	row.loop = kind
 	row.measure = func() (inkernel.Run, error) {
 		p := floorPass(s.floors.Floors, inkernel.FloorLoopOut, packets)
 		p.drill.Flows, p.drill.Once, p.verdict = 1, once, tcOK

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	inkernel "proffer/dataplane/bench"
@@ -23,7 +24,7 @@ type benchMode struct {
 
 // benchModes are all ways to dispatch, by each wire and address family.
 func benchModes() (modes []benchMode) {
-	for i, d := range []topo.Dispatch{topo.Hunt, topo.Single} {
+	for i, d := range []topo.Dispatch{topo.Hunt, topo.Single, topo.Stateless} {
 		vip6, vip4 := fmt.Sprintf("2001:db8:f::%d", 2*i+1), fmt.Sprintf("203.0.113.%d", i+1)
 		inserted := fmt.Sprintf("2001:db8:f::%d", 2*i+2)
 		modes = append(modes,
@@ -79,6 +80,7 @@ func benchServiceList() (services []topo.Service) {
 // The uses of loaded LBs.
 const (
 	lbKnown     = "known"      // flows that stay known throughout, on many servers
+	lbKept      = "kept"       // the same, of modes in which clients' packets make the entries
 	lbOneServer = "one server" // the same, on one server: it signals
 	lbEmpty     = "empty"      // between two runs
 	lbFull      = "full"       // of flows without an answer from their clients
@@ -89,6 +91,8 @@ const (
 type lbBench struct {
 	*inkernel.LB
 	keys  []topo.SignalKey
+	cfg   *topo.LB
+	hops  topo.NextHops
 	known map[string]uint32          // flows of each mode that it has
 	fresh uint32                     // number of the next unused flow
 	tags  map[wire.Function][]uint64 // of each function's signals
@@ -102,6 +106,8 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	switch purpose {
 	case lbKnown:
 		l, err = newLBBench(s.knownEntries())
+	case lbKept: // half full at most: in a fuller one embryonic entries of a piece meet each other
+		l, err = newLBBench(2*s.knownEntries() + insertEntries/4)
 	case lbOneServer:
 		l, err = newLBBench(othersAtMost * 5 / 4)
 	case lbSigned:
@@ -114,7 +120,10 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	}
 	s.lbs[purpose] = l
 	s.open = append(s.open, l)
-	return l, nil
+	if purpose != lbKnown && purpose != lbKept {
+		err = l.signalledBy(1)
+	}
+	return l, err
 }
 
 // newLBBench loads an LB with a table that has room for so many flows.
@@ -144,7 +153,7 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	if err := l.SetNextHops(hops); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &lbBench{l, keys, map[string]uint32{}, 1 << 29, map[wire.Function][]uint64{}}, nil
+	return &lbBench{l, keys, cfg, hops, map[string]uint32{}, 1 << 29, map[wire.Function][]uint64{}}, nil
 }
 
 // knownEntries is the size of the table of those flows that are known throughout.
@@ -162,8 +171,14 @@ func (s *benchSession) knownEntries() int {
 // know makes an LB have flows 0 to n-1 of a mode: their servers say so in data,
 // which is how an LB learns of flows that it has not seen begin.
 func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
-	if !m.dispatch.Signals() {
+	if !m.dispatch.Tracks() {
 		return nil
+	}
+	if m.dispatch.Keeps() {
+		return s.keep(l, m, n)
+	}
+	if err := l.signalledBy(benchServers); err != nil {
+		return err
 	}
 	for server := 0; l.known[m.name] < n; server++ {
 		first := l.known[m.name]
@@ -176,12 +191,60 @@ func (s *benchSession) know(l *lbBench, m benchMode, n uint32) error {
 		}
 		l.known[m.name] += count
 	}
+	return l.signalledBy(0)
+}
+
+// signalledBy makes the first n servers members of every bucket, which may signal about any flow:
+// each was alone in a pool.
+func (l *lbBench) signalledBy(n int) error {
+	cfg := *l.cfg
+	cfg.Services = slices.Clone(cfg.Services)
+	for i := range len(benchModes()) {
+		s := &cfg.Services[i]
+		s.History = nil
+		for k := range n {
+			s.History = append(s.History, topo.Version{Version: n - k, Servers: s.Servers[k : k+1]})
+		}
+	}
+	if err := l.Configure(&cfg); err != nil {
+		return err
+	}
+	return l.SetNextHops(l.hops)
+}
+
+// keep is know of a mode in which the clients' own packets make the entries: in pieces, as
+// embryonic entries give way to each other.
+func (s *benchSession) keep(l *lbBench, m benchMode, n uint32) error {
+	piece := max(n/256, 16)
+	for l.known[m.name] < n {
+		count := min(piece, n-l.known[m.name])
+		for _, p := range []pass{l.fromClient(m, wire.SYN, int(count), isBegun), l.fromClient(m, wire.ACK, int(count), isEstablished)} {
+			p.drill.First = l.known[m.name]
+			if err := s.untimed(p); err != nil {
+				return err
+			}
+		}
+		l.known[m.name] += count
+	}
 	return nil
+}
+
+var (
+	isBegun       = counts{"deliver": 1, "flow_begun": 1}
+	isEstablished = counts{"steer": 1, "flow_established": 1}
+)
+
+// home is the LB that has the mode's known flows.
+func (m *benchMode) home() string {
+	if m.dispatch.Keeps() {
+		return lbKept
+	}
+	return lbKnown
 }
 
 // known are the counts of data of a flow that the LB knows.
 func (m *benchMode) known() counts {
-	if !m.dispatch.Signals() {
+	if !m.dispatch.Tracks() {
 		return counts{"deliver": 1}
 	}
 	return counts{"steer": 1}

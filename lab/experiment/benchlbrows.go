@@ -3,6 +3,8 @@ package experiment
 import (
 	"time"
 
+	"proffer/topo"
+
 	inkernel "proffer/dataplane/bench"
 	"proffer/wire"
 )
@@ -12,14 +14,17 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
 		for _, n := range s.Flows {
-			if i == 0 || n <= othersAtMost || !m.dispatch.Signals() {
+			if i == 0 || n <= othersAtMost || m.dispatch.Keeps() && m.wire == topo.Encap || !m.dispatch.Tracks() {
 				rows = append(rows, s.steerRow(m, n))
 			}
 		}
-		if !m.dispatch.Signals() {
+		if m.dispatch.Keeps() && m.wire == topo.Encap {
+			rows = append(rows, s.beginRow(m))
 			if single.name == "" {
 				single = m
 			}
+		}
+		if !m.dispatch.Signals() {
 			continue
 		}
 		rows = append(rows,
@@ -70,7 +75,7 @@ func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
 	row := s.lbRow(m, "steer", flows)
 	var lb *lbBench
 	row.setup = func() (err error) {
-		if lb, err = s.lb(lbKnown); err != nil {
+		if lb, err = s.lb(m.home()); err != nil {
 			return err
 		}
 		return s.know(lb, m, uint32(flows))
@@ -103,14 +108,41 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 	return row
 }
 
+// beginRow is SYNs of new flows that make entries, into an empty table.
+func (s *benchSession) beginRow(m benchMode) *benchRow {
+	row := s.lbRow(m, "begin", benchMade)
+	var lb *lbBench
+	row.setup = func() (err error) {
+		lb, err = s.lb(lbEmpty)
+		return err
+	}
+	row.measure = func() (inkernel.Run, error) {
+		p := lb.fromClient(m, wire.SYN, benchMade, isBegun)
+		return p.run(s.CPU)
+	}
+	row.cleanup = func() error {
+		if err := s.untimed(lb.fromClient(m, wire.ACK, benchMade, isEstablished)); err != nil {
+			return err
+		}
+		if err := s.untimed(lb.fromClient(m, wire.RST, benchMade, counts{"steer": 1})); err != nil {
+			return err
+		}
+		return lb.sweep()
+	}
+	return row
+}
+
 // mixedRow is nine packets of known flows to each SYN of a new one.
 func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row := s.steerRow(m, flows)
 	row.kind = "mixed"
 	row.measure = func() (inkernel.Run, error) {
-		lb := s.lbs[lbKnown]
+		lb := s.lbs[m.home()]
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
-		if m.dispatch.Signals() {
+		switch {
+		case m.dispatch.Keeps():
+			p.want = counts{"steer": 0.9, "deliver": 0.1, "flow_begun": 0.1}
+		case m.dispatch.Signals():
 			p.want = counts{"steer": 0.9, "offer": 0.1}
 		}
 		p.drill.Flows, p.drill.OpensEvery = uint32(flows), 10
@@ -176,6 +208,8 @@ func (lb *lbBench) sweep() error {
 var (
 	isNew       = counts{"stickiness_created": 1, "mss_clamped": 1}
 	isRecovered = counts{"stickiness_recovered": 1}
+	// takes is a new flow in the place of an embryonic one, or an expired one.
+	takes = counts{"stickiness_created": 1, "mss_clamped": 1, "evicted_embryonic": anyNumber, "evicted_expired": anyNumber}
 )
 
 // newRow is the signals around SYN-ACKs of new flows, into an empty table.
@@ -216,7 +250,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "new-full", benchMade)
 	var lb *lbBench
 	fill := func(n int) (inkernel.Run, error) {
-		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, isNew)
+		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, takes)
 		p.drill.First = lb.unused(n)
 		return p.run(s.CPU)
 	}

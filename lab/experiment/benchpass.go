@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 
 	"proffer/dataplane"
 	inkernel "proffer/dataplane/bench"
@@ -16,6 +17,9 @@ type benched interface {
 // counts is how often a packet meets each reason; those that are not named it
 // must not meet.
 type counts map[string]float64
+
+// anyNumber is no share of the packets: the counter may move as it likes.
+var anyNumber = math.NaN()
 
 // pass is packets of one kind on their way through a program, and the
 // verdicts on them.

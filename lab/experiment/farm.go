@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -56,6 +55,7 @@ type Settings struct {
 	Page     func(server string) string // load: page only: the path of each server's page
 	OnFull   topo.OnFull
 	Programs string // path of the proffer binary
+	Lasting  bool   // a daemon that ends leaves its programs and flows to the next
 
 	// LB and Agent change the usual configuration, before each start.
 	LB    func(*topo.LB)
@@ -111,7 +111,11 @@ func (f *Farm) start(nodes ...*testbed.Node) error {
 		if err != nil {
 			return err
 		}
-		p, err := n.Start(context.Background(), f.settings.Programs, role, "--config", f.path(n, "yaml"))
+		args := []string{role, "--config", f.path(n, "yaml")}
+		if !f.settings.Lasting {
+			args = append(args, "--detach")
+		}
+		p, err := n.Start(context.Background(), f.settings.Programs, args...)
 		if err != nil {
 			return fmt.Errorf("start %s on %s: %w", role, n.Name, err)
 		}
@@ -127,7 +131,7 @@ func (f *Farm) configure(n *testbed.Node) (role string, err error) {
 		return "lb", f.write(n, config.MarshalLB(lb), config.MarshalLBKeys(lb.Keys))
 	}
 	agent := f.agent(n)
-	return "agent", f.write(n, config.MarshalAgent(agent), config.MarshalAgentKeys(agent.Keys))
+	return "agent", f.write(n, config.MarshalAgent(agent), config.MarshalAgentKeys(agent.Keys, agent.Locator))
 }
 
 func (f *Farm) write(n *testbed.Node, configuration, keys []byte) error {
@@ -147,6 +151,7 @@ func (f *Farm) path(n *testbed.Node, suffix string) string {
 func (f *Farm) lb(n *testbed.Node) *topo.LB {
 	lb := &topo.LB{
 		Node:         f.node(n),
+		State:        f.path(n, "pools"),
 		CandidateKey: candidateKey,
 		Flows:        topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 		Services:     []topo.Service{f.Service},
@@ -182,11 +187,20 @@ func (f *Farm) node(n *testbed.Node) topo.Node {
 
 func (f *Farm) control(n *testbed.Node) string { return f.path(n, "sock") }
 
+// wire is that of the service as the LBs' configuration has it.
+func (f *Farm) wire() topo.Wire {
+	for _, n := range f.Bed.LBs {
+		return f.lb(n).Services[0].Wire
+	}
+	return f.Service.Wire
+}
+
 func (f *Farm) offering(n *testbed.Node) topo.Offering {
 	s := f.settings
 	o := topo.Offering{
 		Name:       f.Service.Name,
 		VIP:        f.Service.VIP,
+		Wire:       f.wire(),
 		Acceptance: s.Policy.Acceptance,
 		Threshold:  s.Policy.Threshold,
 		Workers:    s.Workers,
@@ -321,25 +335,34 @@ type Servers struct {
 
 // Serve starts them.
 func Serve(bed *testbed.Bed, m traffic.Machine) (*Servers, error) {
+	return serveWeb(bed.Servers, netip.AddrPortFrom(bed.VIP, testbed.Port), m)
+}
+
+func serveWeb(nodes []*testbed.Node, at netip.AddrPort, m traffic.Machine) (*Servers, error) {
 	clock, err := traffic.NewClock()
 	if err != nil {
 		return nil, fmt.Errorf("start the virtual cores: %w", err)
 	}
 	s := &Servers{clock: clock}
-	for _, n := range bed.Servers {
-		var l net.Listener
-		err := n.Do(func() (err error) {
-			l, err = traffic.Listen(netip.AddrPortFrom(bed.VIP, testbed.Port), Backlog)
-			return err
-		})
+	for _, n := range nodes {
+		l, err := listenAt(n, at, Backlog)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen on %s: %w", n.Name, err), s.Close())
+			return nil, errors.Join(err, s.Close())
 		}
 		server := traffic.NewServer(n.Name, m, clock)
 		s.All = append(s.All, server)
 		go server.Serve(l) // ends with Close
 	}
 	return s, nil
+}
+
+// books are the requests that each server served, by its name.
+func (s *Servers) books() map[string][]string {
+	books := map[string][]string{}
+	for i, server := range s.All {
+		books[fmt.Sprintf("s%d", i+1)] = server.Served()
+	}
+	return books
 }
 
 // Close ends all servers.

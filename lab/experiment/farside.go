@@ -20,23 +20,34 @@ type farSide interface {
 // farSides are servers on the VIP, one a server node.
 type farSides []farSide
 
-// serveOn starts the servers that make makes.
+// serveOn starts the servers that make makes on all server nodes.
 func serveOn(bed *testbed.Bed, port uint16, make func(name string) farSide) (farSides, error) {
+	return serveAt(bed.Servers, netip.AddrPortFrom(bed.VIP, port), make)
+}
+
+func serveAt(nodes []*testbed.Node, at netip.AddrPort, make func(name string) farSide) (farSides, error) {
 	var all farSides
-	for _, n := range bed.Servers {
-		var l net.Listener
-		err := n.Do(func() (err error) {
-			l, err = traffic.Listen(netip.AddrPortFrom(bed.VIP, port), manyBacklog)
-			return err
-		})
+	for _, n := range nodes {
+		l, err := listenAt(n, at, manyBacklog)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen on %s: %w", n.Name, err), all.Close())
+			return nil, errors.Join(err, all.Close())
 		}
 		server := make(n.Name)
 		all = append(all, server)
 		go server.Serve(l) // ends with Close
 	}
 	return all, nil
+}
+
+func listenAt(n *testbed.Node, at netip.AddrPort, backlog int) (l net.Listener, err error) {
+	err = n.Do(func() (err error) {
+		l, err = traffic.Listen(at, backlog)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", n.Name, err)
+	}
+	return l, nil
 }
 
 // manyBacklog holds all flows that are opened at once.

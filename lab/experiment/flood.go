@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"runtime"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
@@ -17,7 +12,9 @@ import (
 )
 
 // Flood floods the service with SYNs of clients that do not exist, beside flows
-// that are established and others that try to be (docs/failures.md: "SYN flood"). The
+// that are established and others that try to be (docs/failures.md: "SYN flood"). A
+// displaced flow lives on, because its server is asked for it: so the counters of that
+// must stand still while the established flows speak. The
 // machine that sends the flood is the one that serves, so the same is done with
 // as much CPU burnt instead: the difference is the flood's effect on the tables.
 type Flood struct {
@@ -65,8 +62,13 @@ func (e Flood) settings() Settings {
 		Workers:  32,
 		Cores:    2,
 		Programs: e.Programs,
+		LB:       func(lb *topo.LB) { lb.Flows.Entries = e.entries() },
+		Agent:    func(_ *testbed.Node, a *topo.Agent) { a.Flows.Entries, a.Flows.Embryonic = e.entries(), e.entries() },
 	}
 }
+
+// entries is the size of the tables: room for the flows, and soon full of embryonic ones.
+func (e Flood) entries() int { return max(4096, 4*e.Flows) }
 
 // Run runs every rate on one farm. Complete rows are in the report even if it
 // fails.
@@ -117,9 +119,11 @@ func (e Flood) measure(ctx context.Context, farm *Farm, r *FloodReport, p *pace)
 			return err
 		}
 		p.end(fmt.Sprintf("burning %.0f %% of the CPUs instead", 100*row.CPU))
-		if row.TriedSpin, row.OKSpin, err = f.spin(ctx, row.CPU); err != nil {
+		spun, err := f.spin(ctx, row.CPU)
+		if err != nil {
 			return err
 		}
+		row.TriedSpin, row.OKSpin, row.P90Spin = spun.n, len(spun.took), spun.p90()
 		r.rows = append(r.rows, row)
 		p.end(fmt.Sprintf("%s SYNs a second", rateName(rate)))
 	}
@@ -131,115 +135,4 @@ func rateName(rate int) string {
 		return "as many as go"
 	}
 	return fmt.Sprint(rate)
-}
-
-// flooded is a farm under floods.
-type flooded struct {
-	farm       *Farm
-	bed        *testbed.Bed
-	experiment Flood
-	flows      *traffic.Flows
-	ends       []netip.AddrPort // of the tries to come
-	floods     uint64
-}
-
-func (f *flooded) service() netip.AddrPort { return netip.AddrPortFrom(f.bed.VIP, testbed.Port) }
-
-// flood floods once, lets the flows speak in the middle and afterwards, and tries
-// new connections all the time.
-func (f *flooded) flood(ctx context.Context, rate int) (row FloodRow, err error) {
-	e := f.experiment
-	offers, err := f.farm.Count(ctx, f.bed.LBs, "offer")
-	if err != nil {
-		return row, err
-	}
-	before, err := readCPU("/proc/stat")
-	if err != nil {
-		return row, err
-	}
-	f.floods++
-	flood := traffic.Flood{
-		Interface: "eth0", To: f.service(), Clients: testbed.ClientNet(), Rate: float64(rate), For: e.For,
-		Seed: e.Seed + f.floods, Enter: f.bed.Client.Enter,
-	}
-	var sent traffic.Sent
-	var during cpuTime
-	var meanwhile []traffic.Answer
-	group, running := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		if sent, err = flood.Run(running); err == nil {
-			during, err = readCPU("/proc/stat")
-		}
-		return err
-	})
-	group.Go(func() error {
-		if err := sleep(running, e.For/2); err != nil {
-			return err
-		}
-		meanwhile = f.flows.Exchange(running, floodWithin)
-		return running.Err()
-	})
-	group.Go(func() (err error) {
-		row.Tried, row.OK, err = f.try(running)
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return row, err
-	}
-	row.Rate, row.SentPPS, row.CPU = rate, sent.Rate(), during.share(before)
-	row.Established = e.Flows
-	row.Lost, row.SilentDuring = lostOf(f.flows.Exchange(ctx, floodWithin), meanwhile)
-	if err := ctx.Err(); err != nil {
-		return row, err
-	}
-	after, err := f.farm.Count(ctx, f.bed.LBs, "offer")
-	row.Offered = after - offers
-	return row, err
-}
-
-// lostOf counts the flows that do not live after a flood, and those that gave no
-// answer during it.
-func lostOf(after, during []traffic.Answer) (lost, silent int) {
-	for i := range after {
-		if after[i].Outcome != traffic.OK {
-			lost++
-		}
-		if during[i].Outcome == traffic.Silent {
-			silent++
-		}
-	}
-	return lost, silent
-}
-
-// try opens new connections one after the other, each of which speaks once. One
-// that has not had its answer in time failed.
-func (f *flooded) try(ctx context.Context) (tried, ok int, err error) {
-	n := f.experiment.tries()
-	flows, err := traffic.OpenFlows(ctx, traffic.Dial{
-		To: f.service(), From: f.ends[:n], Rate: tryRate, Timeout: floodWithin, Enter: f.bed.Client.Enter,
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	defer flows.Close()
-	f.ends = f.ends[n:]
-	for _, a := range flows.Exchange(ctx, floodWithin) {
-		if a.Outcome == traffic.OK {
-			ok++
-		}
-	}
-	return n, ok, ctx.Err()
-}
-
-// spin keeps every CPU as busy as the flood did and tries new connections.
-func (f *flooded) spin(ctx context.Context, share float64) (tried, ok int, err error) {
-	burning, stop := context.WithCancel(ctx)
-	var burners sync.WaitGroup
-	for range runtime.NumCPU() {
-		burners.Go(func() { traffic.Spin(burning, share) })
-	}
-	tried, ok, err = f.try(ctx)
-	stop()
-	burners.Wait()
-	return tried, ok, err
 }

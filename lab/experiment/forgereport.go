@@ -24,6 +24,7 @@ type ForgeReport struct {
 	Flows       int               `json:"flows"`        // that lived meanwhile
 	Lost        int               `json:"lost"`         // of them
 	Asking      int64             `json:"asking"`       // requests in progress afterwards, by the agents: none are
+	Recounted   uint64            `json:"recounted"`    // counts of them that a recount had to set right
 	Counters    map[string]uint64 `json:"counters"`     // of the signals
 	Servers     int               `json:"servers"`
 	Seed        uint64            `json:"seed"`
@@ -53,7 +54,8 @@ func (r *ForgeReport) floods(before, end seen) {
 	r.Packets = r.Signals + r.Floods
 	r.Accepted = end.accepted - before.accepted
 	r.Entries = end.entries - before.entries
-	r.Asking = int64(int32(end.asking)) // a counter below zero is to look like one
+	r.Asking = int64(end.asking)
+	r.Recounted = end.counters["agent.recounted"] - before.counters["agent.recounted"]
 }
 
 // JSON is the output of --json.
@@ -73,6 +75,7 @@ func (r *ForgeReport) Holds() error {
 		{int64(r.Entries), "flow table entries more (or, below 0, fewer) than before"},
 		{int64(r.Lost), "live flows lost"},
 		{r.Asking, "requests in progress though none is"},
+		{int64(r.Recounted), "counts of requests in progress that were wrong"},
 	} {
 		if c.is != 0 {
 			errs = append(errs, fmt.Errorf("%d %s, want 0", c.is, c.name))

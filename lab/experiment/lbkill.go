@@ -20,6 +20,7 @@ import (
 // or joins").
 type LBKill struct {
 	Every, For time.Duration
+	Detect     time.Duration // from the death of a host to the withdrawal of its route
 	LBs        int
 	Servers    int
 	Rate       float64 // short connections a second
@@ -32,6 +33,9 @@ type LBKill struct {
 // seconds, one is a second (RFC 6298 §2.1).
 const longestStall = 1500 * time.Millisecond
 
+// mostDetect is the longest time of detection with which a SYN is lost once only.
+const mostDetect = 900 * time.Millisecond
+
 // Check returns an error for settings that cannot be run.
 func (e LBKill) Check() error {
 	switch {
@@ -41,6 +45,8 @@ func (e LBKill) Check() error {
 		return fmt.Errorf("--every %v: want 2s to 1m", e.Every)
 	case e.For < 2*e.Every || e.For > time.Hour:
 		return fmt.Errorf("--for %v: want at least twice --every, and at most 1h", e.For)
+	case e.Detect < 0 || e.Detect > mostDetect:
+		return fmt.Errorf("--detect %v: want 0s to %v: a SYN that is sent again after a second must not go there, too", e.Detect, mostDetect)
 	case !(e.Rate >= 1 && e.Rate <= 2000):
 		return fmt.Errorf("--rate %v: want 1 to 2000", e.Rate)
 	case e.Servers < 1 || e.Servers > testbed.MaxServers:
@@ -97,6 +103,10 @@ func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show fu
 		return nil, err
 	}
 	r := &LBKillReport{experiment: e}
+	swallowed, err := farm.Bed.Swallowed()
+	if err != nil {
+		return nil, err
+	}
 	group, running := errgroup.WithContext(ctx)
 	began := time.Now()
 	group.Go(func() (err error) {
@@ -107,7 +117,7 @@ func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show fu
 		r.kills, err = e.kill(running, farm, began, show)
 		return err
 	})
-	err := group.Wait()
+	err = group.Wait()
 	r.bulk = t.bulk.Stop()
 	if err != nil {
 		return nil, err
@@ -117,6 +127,10 @@ func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show fu
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if r.swallowed, err = farm.Bed.Swallowed(); err != nil {
+		return nil, err
+	}
+	r.swallowed -= swallowed
 	r.carrying, err = farm.carrying(ctx)
 	return r, err
 }
@@ -147,7 +161,7 @@ func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func
 		lb := farm.Bed.LBs[k.LB]
 		show(Step{Doing: fmt.Sprintf("killing %s", k.victim(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
 		if k.Host {
-			err = farm.replaceHost(ctx, lb, e.Every/2)
+			err = farm.replaceHost(ctx, lb, e.Detect, e.Every/2)
 		} else {
 			err = farm.replaceDaemon(ctx, lb)
 		}
@@ -160,8 +174,15 @@ func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func
 	return kills, nil
 }
 
-// replaceHost kills an LB's host, builds it again after a while and announces it.
-func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, after time.Duration) error {
+// replaceHost lets an LB's host die. The router goes on sending to it until its death is
+// detected; after a while the host is built again and announced.
+func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, detect, after time.Duration) error {
+	if err := f.Bed.Fail(lb); err != nil {
+		return err
+	}
+	if err := sleep(ctx, detect); err != nil {
+		return err
+	}
 	if err := f.Bed.Kill(lb); err != nil {
 		return err
 	}

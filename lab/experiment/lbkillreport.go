@@ -34,6 +34,7 @@ type LBKillReport struct {
 	idle       []traffic.Answer
 	bulk       []traffic.Transfer
 	carrying   int
+	swallowed  uint64 // frames on the cables of dead hosts
 }
 
 // LBKillSummary is the output of --json.
@@ -41,7 +42,9 @@ type LBKillSummary struct {
 	Kills        int     `json:"kills"`
 	HostKills    int     `json:"host_kills"`
 	Requests     int     `json:"requests"`
-	Failed       int     `json:"failed"` // resets, refusals, timeouts, anything but an answer
+	Failed       int     `json:"failed"`    // resets, refusals, timeouts, anything but an answer
+	Detect       float64 `json:"detect_ms"` // from a host's death to the withdrawal of its route
+	Swallowed    uint64  `json:"swallowed"` // frames to and from dead hosts meanwhile
 	LongestStall float64 `json:"longest_stall_ms"`
 	IdleFlows    int     `json:"idle_flows"`
 	IdleLost     int     `json:"idle_lost"`
@@ -60,6 +63,7 @@ func (r *LBKillReport) Summary() LBKillSummary {
 	s := LBKillSummary{
 		Kills: len(r.kills), Requests: len(r.requests.Rows), IdleFlows: len(r.idle), BulkFlows: len(r.bulk),
 		Carrying: r.carrying, LBs: e.LBs, Servers: e.Servers, Seed: e.Seed,
+		Detect: e.Detect.Seconds() * 1e3, Swallowed: r.swallowed,
 		LongestStall: float64(r.requests.Longest().Latency()) / float64(time.Millisecond),
 	}
 	s.Failed = s.Requests - traffic.Count(r.requests.Rows, traffic.OK)
@@ -91,6 +95,9 @@ func (r *LBKillReport) Holds() error {
 	var errs []error
 	if s.Failed > 0 {
 		errs = append(errs, fmt.Errorf("%d of %d requests failed, want 0: %s", s.Failed, s.Requests, r.firstFailure()))
+	}
+	if s.Detect > 0 && s.Swallowed == 0 {
+		errs = append(errs, errors.New("no frame met a dead host: its route was withdrawn before it died"))
 	}
 	if s.Carrying < s.LBs {
 		errs = append(errs, fmt.Errorf("%d of %d LBs carry traffic in the end, want all: some came back to nothing", s.Carrying, s.LBs))
@@ -132,11 +139,12 @@ func (r *LBKillReport) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `%d LBs, %d servers, one LB killed every %v for %v, seed %d
 
 kills        %d, of which %d hosts and %d daemons; %d LBs carry traffic in the end
+detection    %v from a host's death to the withdrawal of its route; %d frames met a dead host
 requests     %d, of which %d failed; the longest took %.0f ms
 idle flows   %d, of which %d were lost
 bulk flows   %d, of which %d were lost; %.1f GB moved, every byte checked
 `, s.LBs, s.Servers, r.experiment.Every, r.experiment.For, s.Seed, s.Kills, s.HostKills, s.Kills-s.HostKills, s.Carrying,
-		s.Requests, s.Failed, s.LongestStall, s.IdleFlows, s.IdleLost, s.BulkFlows, s.BulkLost, float64(s.BulkBytes)/1e9)
+		r.experiment.Detect, s.Swallowed, s.Requests, s.Failed, s.LongestStall, s.IdleFlows, s.IdleLost, s.BulkFlows, s.BulkLost, float64(s.BulkBytes)/1e9)
 	return err
 }
 

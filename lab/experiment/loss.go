@@ -98,6 +98,13 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
+	answers := &traffic.SYNACKs{}
+	defer func() { err = errors.Join(err, answers.Close()) }()
+	for _, n := range bed.Servers {
+		if err := answers.Watch(n.Name, "eth0", n.Enter); err != nil {
+			return nil, err
+		}
+	}
 	if err := bed.SetLoss(loss); err != nil {
 		return nil, err
 	}
@@ -111,7 +118,14 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 	if err != nil {
 		return nil, err
 	}
-	return &lossy{loss: loss, way: way, rows: run.Rows, served: timesServed(servers), frames: lost}, bed.SetLoss(0)
+	answered := answers.Most()
+	if ok := traffic.Count(run.Rows, traffic.OK); len(answered) < ok {
+		return nil, fmt.Errorf("SYN-ACKs to %d clients were seen on the servers' links, and %d had an answer", len(answered), ok)
+	}
+	return &lossy{
+		loss: loss, way: way, rows: run.Rows, frames: lost,
+		served: timesServed(servers), accepted: timesAccepted(servers), answered: answered,
+	}, bed.SetLoss(0)
 }
 
 // direct makes packets for the VIP go that way, until stop.
@@ -151,9 +165,20 @@ func routeTo(bed *testbed.Bed, n *testbed.Node) error {
 // timesServed counts by the servers' books how often each request was served.
 func timesServed(servers *Servers) map[string]int {
 	times := map[string]int{}
-	for _, s := range servers.All {
-		for _, id := range s.Served() {
+	for _, served := range servers.books() {
+		for _, id := range served {
 			times[id]++
+		}
+	}
+	return times
+}
+
+// timesAccepted counts the connections of each client, on all servers.
+func timesAccepted(servers *Servers) map[netip.AddrPort]int {
+	times := map[netip.AddrPort]int{}
+	for _, s := range servers.All {
+		for client, n := range s.Accepted() {
+			times[client] += n
 		}
 	}
 	return times

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +20,9 @@ type lossy struct {
 	rows   []traffic.Row
 	served map[string]int // how often, by the request's id
 	frames uint64         // that were lost
+
+	accepted map[netip.AddrPort]int // connections, by the client's end
+	answered map[netip.AddrPort]int // servers that answered one SYN of it
 }
 
 // LossReport holds a Loss's results.
@@ -37,7 +41,12 @@ type LossRow struct {
 	Resets      int     `json:"resets"` // of those: a RST, to the SYN or later
 	ServedTwice int     `json:"served_twice"`
 	Unserved    int     `json:"unserved"` // answered, and in no server's books
-	LostFrames  uint64  `json:"lost_frames"`
+	// Accepted is connections of which two servers, or a server twice, have a socket; Doubled
+	// those for which two servers had a request socket after two SYNs at most. A third SYN
+	// meets the candidates in another order, as a host may be down.
+	Accepted   int    `json:"accepted_twice"`
+	Doubled    int    `json:"requested_twice"`
+	LostFrames uint64 `json:"lost_frames"`
 }
 
 func (l *lossy) summary() LossRow {
@@ -51,6 +60,12 @@ func (l *lossy) summary() LossRow {
 		}
 		if r.Outcome == traffic.OK && times == 0 {
 			row.Unserved++
+		}
+		if l.accepted[r.From] > 1 {
+			row.Accepted++
+		}
+		if l.answered[r.From] > 1 && r.SYNRetransmits <= 1 {
+			row.Doubled++
 		}
 	}
 	return row
@@ -86,6 +101,12 @@ func (r *LossReport) Holds() error {
 		if row.Unserved > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d answered requests are in no server's books, want 0", at, row.Unserved))
 		}
+		if row.Accepted > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d connections were accepted twice, want 0", at, row.Accepted))
+		}
+		if row.Doubled > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d connections had request sockets on two servers after at most two SYNs, want 0", at, row.Doubled))
+		}
 		if row.Resets > resets[row.Loss] {
 			errs = append(errs, fmt.Errorf("%s: %d resets, want at most %d, as without a load balancer: %s", at, row.Resets, resets[row.Loss], r.firstReset(row)))
 		}
@@ -112,10 +133,10 @@ func (r *LossReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%d servers, %d connections each, %d a second, seed %d\n\n", e.Servers, e.Requests, lossRate, e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "loss\tmethod\trequests\tok\tfailed\tresets\tserved twice\tunserved\tlost frames\t")
+	fmt.Fprintln(t, "loss\tmethod\trequests\tok\tfailed\tresets\tserved twice\tunserved\taccepted twice\trequested twice\tlost frames\t")
 	for _, row := range r.Summaries() {
-		fmt.Fprintf(t, "%.3g %%\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", 100*row.Loss, row.Method,
-			row.Requests, row.OK, row.Failed, row.Resets, row.ServedTwice, row.Unserved, row.LostFrames)
+		fmt.Fprintf(t, "%.3g %%\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", 100*row.Loss, row.Method,
+			row.Requests, row.OK, row.Failed, row.Resets, row.ServedTwice, row.Unserved, row.Accepted, row.Doubled, row.LostFrames)
 	}
 	return t.Flush()
 }
@@ -135,11 +156,11 @@ func (r *LossReport) Save(dir string) ([]string, error) {
 		for _, row := range l.rows {
 			id := strconv.Itoa(row.ID)
 			rows = append(rows, []string{strconv.FormatFloat(l.loss, 'g', -1, 64), l.way, id, row.From.String(), string(row.Outcome), row.Server,
-				seconds(row.Intended), seconds(row.Done), strconv.Itoa(row.SYNRetransmits), strconv.Itoa(l.served[id]), strings.ReplaceAll(row.Cause, "\n", " ")})
+				seconds(row.Intended), seconds(row.Done), strconv.Itoa(row.SYNRetransmits), strconv.Itoa(l.served[id]), strconv.Itoa(l.accepted[row.From]), strconv.Itoa(l.answered[row.From]), strings.ReplaceAll(row.Cause, "\n", " ")})
 		}
 	}
 	path, err := saveRows(dir, "loss-rows.csv", []string{"loss", "method", "id", "client", "outcome", "server",
-		"intended_s", "done_s", "syn_retransmits", "times_served", "cause"}, rows)
+		"intended_s", "done_s", "syn_retransmits", "times_served", "times_accepted", "servers_answered", "cause"}, rows)
 	return append(paths, path), err
 }
 

@@ -36,8 +36,8 @@ func TestPeersHold(t *testing.T) {
 		return &PeersReport{turns: []*turn{took(byRoute, 0), took(byECMP, 0), took(byHunt, ours), took(bySingle, ours), took(byHAProxy, haproxys), took(byNginx, haproxys)}}
 	}
 	const us = time.Microsecond
-	holds(t, "a 20th", report(3*us, 60*us).Holds(), "")
-	holds(t, "more", report(4*us, 60*us).Holds(), "hunt needs 4.00 µs of CPU a connection and haproxy 60.00, want at most a 20th")
+	holds(t, "cheaper", report(3*us, 60*us).Holds(), "")
+	holds(t, "dearer: no CPU time decides", report(100*us, 60*us).Holds(), "")
 	for _, c := range []struct {
 		turn  int
 		spoil func(*turn)
@@ -58,7 +58,7 @@ func TestPeersHold(t *testing.T) {
 	} {
 		r := report(3*us, 60*us)
 		c.spoil(r.turns[c.turn])
-		holds(t, c.what, r.Went(), c.what)
+		holds(t, c.what, r.Holds(), c.what)
 	}
 	r := report(3*us, 60*us)
 	for _, others := range []int{0, 1, 4, 5} {
@@ -67,7 +67,7 @@ func TestPeersHold(t *testing.T) {
 	holds(t, "errors of others", r.Went(), "")
 }
 
-// TestPeersReadings: the three ways of counting, on numbers that are easy.
+// TestPeersReadings: the four ways of counting, on numbers that are easy.
 func TestPeersReadings(t *testing.T) {
 	one := func(peer string, c cost) *turn {
 		return &turn{peer: peer, done: []done{{task: requesting, work: 10, took: time.Second, cost: c}}}
@@ -75,18 +75,18 @@ func TestPeersReadings(t *testing.T) {
 	s := time.Second
 	r := &PeersReport{turns: []*turn{
 		one(byRoute, cost{softirq: 10 * s, busy: 20 * s}),
-		one(byHunt, cost{processes: s, programs: dataplane.Ran{Time: 4 * s}, softirq: 20 * s, busy: 40 * s}),
+		one(byHunt, cost{processes: s, programs: dataplane.Ran{Time: 4 * s}, agents: 3 * s, inAgents: 2 * s, softirq: 20 * s, busy: 40 * s}),
 		one(bySingle, cost{programs: dataplane.Ran{Time: 4 * s}, softirq: 11 * s, busy: 10 * s}),
 		one(byHAProxy, cost{processes: 50 * s, softirq: 30 * s, busy: 100 * s}),
 		one(byHAProxy, cost{processes: 50 * s, softirq: 30 * s, busy: 100 * s}), // another round
 	}}
 	for peer, want := range map[string]reading{
 		byRoute:   {},
-		byHunt:    {own: 0.5, around: 1.1, machine: 2}, // what is around the programs is 10 s − 4 s
-		bySingle:  {own: 0.4, around: 0.4, machine: -1},
-		byHAProxy: {own: 5, around: 7, machine: 8},
+		byHunt:    {own: 0.5, around: 0.9, withAgents: 1.2, machine: 2}, // softirq around the programs is 10 s − 4 s − 2 s
+		bySingle:  {own: 0.4, around: 0.4, withAgents: 0.4, machine: -1},
+		byHAProxy: {own: 5, around: 7, withAgents: 7, machine: 8},
 	} {
-		if got := r.read(peer, requesting); got != want {
+		if got := r.read(peer, requesting); math.Abs(got.around-want.around)+math.Abs(got.withAgents-want.withAgents)+math.Abs(got.own-want.own)+math.Abs(got.machine-want.machine) > 1e-9 {
 			t.Errorf("%s: %+v, want %+v", peer, got, want)
 		}
 	}
@@ -191,5 +191,22 @@ func TestInstalled(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), program) {
 			t.Errorf("%v does not say %q", err, program)
 		}
+	}
+}
+
+// TestPeersRatios: a proxy's process stands beside all of ours, never more than its process
+// beside less.
+func TestPeersRatios(t *testing.T) {
+	s := time.Second
+	r := &PeersReport{turns: []*turn{
+		{peer: byRoute, done: []done{{task: connecting, work: 10, cost: cost{softirq: 10 * s, busy: 20 * s}}}},
+		{peer: byHunt, done: []done{{task: connecting, work: 10, cost: cost{programs: dataplane.Ran{Time: 4 * s}, agents: 5 * s, inAgents: 2 * s, softirq: 22 * s, busy: 40 * s}}}},
+		{peer: byHAProxy, done: []done{{task: connecting, work: 10, cost: cost{processes: 60 * s, softirq: 80 * s, busy: 100 * s}}}},
+	}}
+	var b strings.Builder
+	r.printRatios(&b)
+	want := "A connection costs the process of haproxy 6.0 times as much as the LB of hunt, its programs and the softirq time around them; 4.0 times as much as LB and agents; of the machine 4.0 times.\n"
+	if got, _, _ := strings.Cut(b.String(), "A connection costs the process of nginx"); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -15,6 +15,7 @@ type cost struct {
 	processes time.Duration // of the balancer, in user and kernel mode
 	programs  dataplane.Ran // the balancer's eBPF programs
 	agents    time.Duration // of the agents' eBPF programs and processes, on the servers
+	inAgents  time.Duration // of the agents' eBPF programs alone: part of softirq
 	softirq   time.Duration // of the whole machine
 	busy      time.Duration // of the whole machine, all that is not idle
 }
@@ -24,6 +25,7 @@ func (c cost) minus(d cost) cost {
 		processes: c.processes - d.processes,
 		programs:  dataplane.Ran{Runs: c.programs.Runs - d.programs.Runs, Time: c.programs.Time - d.programs.Time},
 		agents:    c.agents - d.agents,
+		inAgents:  c.inAgents - d.inAgents,
 		softirq:   c.softirq - d.softirq,
 		busy:      c.busy - d.busy,
 	}
@@ -54,6 +56,7 @@ func (b *balancer) spent() (c cost, err error) {
 		return c, err
 	}
 	c.agents += ran.Time
+	c.inAgents = ran.Time
 	machine, err := readCPU("/proc/stat")
 	c.softirq, c.busy = time.Duration(machine.softirq)*tick, time.Duration(machine.busy)*tick
 	return c, err

@@ -52,18 +52,20 @@ func printCosts(w io.Writer, rows []PeersRow) error {
 	for _, row := range rows[1:] {
 		line(row.Way, "own", row.OwnConnection, row.OwnRequest, row.OwnDownload, row.OwnUpload)
 		line("", "with softirq", row.AroundConnection, row.AroundRequest, row.AroundDownload, row.AroundUpload)
+		line("", "with agents", row.WithAgentsConnection, row.WithAgentsRequest, row.WithAgentsDownload, row.WithAgentsUpload)
 		line("", "machine", row.MachineConnection, row.MachineRequest, row.MachineDownload, row.MachineUpload)
 	}
 	return t.Flush()
 }
 
-// printRatios prints how many times as much a proxy needs, by each way of counting.
+// printRatios prints how many times as much a proxy needs: its process alone, beside all of
+// ours, so that no way of counting favours us.
 func (r *PeersReport) printRatios(w io.Writer) {
 	ours := r.read(byHunt, connecting)
 	for _, proxy := range []string{byHAProxy, byNginx} {
 		theirs := r.read(proxy, connecting)
-		fmt.Fprintf(w, "A connection by %s costs %s times as much as by %s; with softirq %s times; of the machine %s times.\n", proxy,
-			times(theirs.own, ours.own), byHunt, times(theirs.around, ours.around), times(theirs.machine, ours.machine))
+		fmt.Fprintf(w, "A connection costs the process of %s %s times as much as the LB of %s, its programs and the softirq time around them; %s times as much as LB and agents; of the machine %s times.\n",
+			proxy, times(theirs.own, ours.around), byHunt, times(theirs.own, ours.withAgents), times(theirs.machine, ours.machine))
 	}
 }
 
@@ -85,13 +87,13 @@ func (r *PeersReport) Save(dir string) ([]string, error) {
 	if err != nil {
 		return paths, err
 	}
-	columns := []string{"way", "round", "task", "work", "seconds", "errors", "processes_s", "programs_s", "runs", "agents_s", "softirq_s", "busy_s"}
+	columns := []string{"way", "round", "task", "work", "seconds", "errors", "processes_s", "programs_s", "runs", "agents_s", "agent_programs_s", "softirq_s", "busy_s"}
 	var rows [][]string
 	for _, t := range r.turns {
 		for _, d := range t.done {
 			c := d.cost
 			rows = append(rows, []string{t.peer, strconv.Itoa(t.round + 1), d.task, strconv.FormatFloat(d.work, 'f', 0, 64), seconds(d.took),
-				strconv.Itoa(d.errors), seconds(c.processes), seconds(c.programs.Time), strconv.FormatUint(c.programs.Runs, 10), seconds(c.agents), seconds(c.softirq), seconds(c.busy)})
+				strconv.Itoa(d.errors), seconds(c.processes), seconds(c.programs.Time), strconv.FormatUint(c.programs.Runs, 10), seconds(c.agents), seconds(c.inAgents), seconds(c.softirq), seconds(c.busy)})
 		}
 	}
 	path, err := saveRows(dir, "peers-rows.csv", columns, rows)
@@ -104,7 +106,7 @@ func (r *PeersReport) figure() (*figures.Figure, error) {
 		Title:       fmt.Sprintf("CPU time of the balancer, %d servers", r.experiment.Servers),
 		Notes:       []string{"With softirq: and the machine's softirq time over that of routing to one server."},
 		GroupColumn: "way",
-		Series:      []string{"own", "with softirq"},
+		Series:      []string{"own", "with softirq", "with agents"},
 	}
 	for _, p := range peers()[1:] {
 		g.Groups = append(g.Groups, p.name)
@@ -121,7 +123,7 @@ func (r *PeersReport) figure() (*figures.Figure, error) {
 		boxes := make([][]figures.Box, len(g.Groups))
 		for i, name := range g.Groups {
 			read := r.read(name, panel.task).in(panel.unit)
-			boxes[i] = []figures.Box{{Value: read.own}, {Value: read.around}}
+			boxes[i] = []figures.Box{{Value: read.own}, {Value: read.around}, {Value: read.withAgents}}
 		}
 		g.Panels = append(g.Panels, figures.BoxPanel{Y: figures.Axis{Label: panel.label}, Columns: []string{panel.column}, Boxes: boxes})
 	}

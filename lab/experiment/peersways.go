@@ -39,7 +39,7 @@ func peers() []peer {
 			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, "offer", "offer_again", "offer_retry")
 		}},
 		{bySingle, func(ctx context.Context, c *contest) (*balancer, error) {
-			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Single}, "deliver")
+			return c.startProffer(ctx, topo.Policy{Dispatch: topo.Single}, "steer")
 		}},
 		{byHAProxy, func(_ context.Context, c *contest) (*balancer, error) {
 			return c.startProxy(haproxyConf, haproxyServer, "haproxy", "-db", "-f")

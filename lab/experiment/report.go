@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,8 @@ type Report struct {
 
 	experiment SRLB
 	results    []*Result
+	kept       []string // paths of rows that are written
+	unkept     error    // the rows that could not be written
 }
 
 // Unclaimed is a policy with a run that measured the generator rather than the farm.
@@ -167,33 +170,49 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Save writes pictures, results.json and the raw rows into dir, and returns
-// their paths.
+// JSON is the output of --json.
+func (r *Report) JSON() any { return r }
+
+// keep writes a result's rows. That they cannot be written does not end the run: Save
+// returns the error.
+func (r *Report) keep(result *Result) {
+	dir := r.experiment.Out
+	if dir == "" {
+		return
+	}
+	path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
+	if err := errors.Join(makeFolder(dir), writeRows(path, result.Rows)); err != nil {
+		r.unkept = errors.Join(r.unkept, err)
+		return
+	}
+	r.kept = append(r.kept, path)
+}
+
+// Save writes pictures and results.json into dir, as far as it can, and returns their
+// paths and those of the rows.
 func (r *Report) Save(dir string) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the output folder: %w", err)
+	if err := makeFolder(dir); err != nil {
+		return nil, err
 	}
 	paths, err := r.draw(dir)
-	if err != nil {
-		return paths, err
-	}
 	path := filepath.Join(dir, "results.json")
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return paths, fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		return paths, fmt.Errorf("write results: %w", err)
-	}
-	paths = append(paths, path)
-	for _, result := range r.results {
-		path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
-		if err := writeRows(path, result.Rows); err != nil {
-			return paths, err
-		}
+	if failed := r.write(path); failed != nil {
+		err = errors.Join(err, failed)
+	} else {
 		paths = append(paths, path)
 	}
-	return paths, nil
+	return append(paths, r.kept...), errors.Join(err, r.unkept)
+}
+
+func (r *Report) write(path string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
 }
 
 func (r *Report) draw(dir string) ([]string, error) {
@@ -214,11 +233,8 @@ func (r *Report) draw(dir string) ([]string, error) {
 		return nil, err
 	}
 	paths, err := cdf.Save(dir, "cdf")
-	if err != nil {
-		return paths, err
-	}
-	more, err := over.Save(dir, "load")
-	return append(paths, more...), err
+	more, failed := over.Save(dir, "load")
+	return append(paths, more...), errors.Join(err, failed)
 }
 
 func writeRows(path string, rows []traffic.Row) error {

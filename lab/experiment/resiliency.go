@@ -18,11 +18,16 @@ type Method string
 const (
 	WithHistory    Method = "hunt"            // asks the candidates of today's and of earlier pools
 	WithoutHistory Method = "hunt-no-history" // asks today's candidates: 6LB
-	ByHash         Method = "single"          // asks no server: consistent hashing
+	Presuming      Method = "single"          // asks no server: presumes that of the oldest pool
+	ByHash         Method = "stateless"       // asks no server: consistent hashing
 )
 
 // Methods are all of them.
-func Methods() []Method { return []Method{WithHistory, WithoutHistory, ByHash} }
+func Methods() []Method { return []Method{WithHistory, WithoutHistory, Presuming, ByHash} }
+
+// hunts reports whether the LBs ask the servers, and keeps whether they have the history.
+func (m Method) hunts() bool { return m == WithHistory || m == WithoutHistory }
+func (m Method) keeps() bool { return m == WithHistory || m == Presuming }
 
 // Resiliency is the experiment of 6LB §VI-B.5 (Figure 11d), made harder: the
 // servers are replaced one after the other under flows that live on, and with
@@ -75,8 +80,11 @@ func (e Resiliency) settings(m Method, servers *pool) Settings {
 		Measure:  topo.Sockets,
 		Programs: e.Programs,
 	}
-	if m == ByHash {
+	switch m {
+	case Presuming:
 		s.Policy = topo.Policy{Dispatch: topo.Single}
+	case ByHash:
+		s.Policy = topo.Policy{Dispatch: topo.Stateless}
 	}
 	s.LB = func(lb *topo.LB) {
 		lb.Services[0].Buckets = e.Buckets
@@ -93,7 +101,7 @@ func (e Resiliency) Check() error {
 	seen := map[Method]bool{}
 	for _, m := range e.Methods {
 		if !known(m) {
-			return fmt.Errorf("--methods: unknown method %q: want hunt, hunt-no-history or single", m)
+			return fmt.Errorf("--methods: unknown method %q: want hunt, hunt-no-history, single or stateless", m)
 		}
 		if seen[m] {
 			return fmt.Errorf("--methods: %s stands there twice", m)
@@ -123,7 +131,7 @@ func (e Resiliency) run(ctx context.Context, m Method, p *pace) (_ *resilience, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	servers := newPool(bed.Servers, e.Servers, m == WithHistory, e.Seed)
+	servers := newPool(bed.Servers, e.Servers, m.keeps(), e.Seed)
 	echoes, err := serveOn(bed, testbed.Port, newEcho)
 	if err != nil {
 		return nil, err

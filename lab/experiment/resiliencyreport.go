@@ -89,8 +89,8 @@ func (r *ResiliencyReport) JSON() any { return r.Summaries() }
 // Holds is the promise: with the history no flow of a remaining server is lost.
 func (r *ResiliencyReport) Holds() error {
 	for _, row := range r.Summaries() {
-		if row.Method == WithHistory && row.ExtraResets > 0 {
-			return fmt.Errorf("hunt lost %d of %d flows of servers that are still there, want 0", row.ExtraResets, row.Flows)
+		if row.Method.keeps() && row.ExtraResets > 0 {
+			return fmt.Errorf("%s lost %d of %d flows of servers that are still there, want 0", row.Method, row.ExtraResets, row.Flows)
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func cold(lb int) bool { return lb%2 == 1 }
 
 // countFirst counts the share of the flows that their first candidates took.
 func (r *rolling) countFirst(ctx context.Context) error {
-	if r.method == ByHash {
+	if !r.method.hunts() {
 		r.firstTakes = 1
 		return nil
 	}
@@ -159,7 +159,7 @@ func (r *rolling) recovered(ctx context.Context, lb *testbed.Node) (uint64, erro
 // enough reports whether the new LB recovered the flows, or they were served in some
 // other way and the run shows nothing.
 func (r *rolling) enough(c Change) error {
-	if r.method != ByHash && c.Recovered*10 < c.Live*9 {
+	if r.method.hunts() && c.Recovered*10 < c.Live*9 {
 		return fmt.Errorf("the new LB recovered %d of %d live flows, want at least 90 %%: no counter explains the others", c.Recovered, c.Live)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 // returns its path.
 func saveRows(dir, name string, columns []string, rows [][]string) (string, error) {
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return path, fmt.Errorf("make the output folder: %w", err)
+	if err := makeFolder(dir); err != nil {
+		return path, err
 	}
 	f, err := os.Create(path)
 	if err != nil {
@@ -24,4 +24,11 @@ func saveRows(dir, name string, columns []string, rows [][]string) (string, erro
 		return path, fmt.Errorf("write rows to %s: %w", path, err)
 	}
 	return path, f.Close()
+}
+
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the output folder: %w", err)
+	}
+	return nil
 }

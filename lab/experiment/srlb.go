@@ -27,6 +27,7 @@ type SRLB struct {
 	Mean     time.Duration
 	Seed     uint64
 	Programs string // path of the proffer binary
+	Out      string // gets the rows of each policy when its run is over; empty: nowhere
 }
 
 // Progress is how far a run is.
@@ -64,7 +65,7 @@ func (e SRLB) machine() traffic.Machine {
 }
 
 // Run runs every policy. Complete results are in the report even if it
-// fails; a policy is unclaimed if its generator could not keep its schedule.
+// fails, or their rows cannot be written; a policy is unclaimed if its generator could not keep its schedule.
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
 	preferThisProcess()
@@ -82,6 +83,7 @@ func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error)
 			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
 		default:
 			report.add(result)
+			report.keep(result)
 		}
 	}
 	return report, bed.Close()
@@ -151,7 +153,16 @@ func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests
 		return nil, err
 	}
 	r := &Result{Policy: p, Rows: run.Rows, Loads: loads, drops: after.since(before), machine: e.machine()}
-	return r, errors.Join(run.Schedule.Kept(), locate(farm, r.Rows), servedOnce(servers, r.Rows))
+	return conclude(r, run.Schedule.Kept(), farm, servers.books())
+}
+
+// conclude makes a run's rows a result, if the client kept its schedule and every request was
+// answered by a candidate of its flow, which served it once.
+func conclude(r *Result, late error, farm *Farm, books map[string][]string) (*Result, error) {
+	if err := errors.Join(late, locate(farm, r.Rows), servedOnce(books, r.Rows)); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // locate fills in how many servers saw each request's offer: the list of its
@@ -185,15 +196,15 @@ func locate(farm *Farm, rows []traffic.Row) error {
 }
 
 // servedOnce checks that every answered request was served once, by the server
-// that answered it.
-func servedOnce(servers *Servers, rows []traffic.Row) error {
+// that answered it. The books are the requests that each server served.
+func servedOnce(books map[string][]string, rows []traffic.Row) error {
 	by := map[string]string{}
-	for i, s := range servers.All {
-		for _, id := range s.Served() {
+	for server, served := range books {
+		for _, id := range served {
 			if _, twice := by[id]; twice {
 				return fmt.Errorf("request %s was served twice", id)
 			}
-			by[id] = fmt.Sprintf("s%d", i+1)
+			by[id] = server
 		}
 	}
 	for _, r := range rows {

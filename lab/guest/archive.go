@@ -20,7 +20,7 @@ type archive struct {
 // file adds an executable file, and before it the folders it is in.
 func (a *archive) file(name string, content []byte) {
 	a.parents(name)
-	a.entry(name, unix.S_IFREG|0o755, content)
+	a.entry(name, unix.S_IFREG|0o700, content)
 }
 
 func (a *archive) parents(name string) {

@@ -17,7 +17,7 @@ import (
 func throughputFigures() []Figure {
 	return []Figure{{
 		"6lb-13", "packets a second of one core against known flows, hunt and single; measured: needs root, not in --all",
-		"the programs alone, without a NIC; our single keeps no table of flows, which the paper's Maglev does", throughput,
+		"the programs alone, without a NIC; single has a table of flows, as the paper's Maglev", throughput,
 	}}
 }
 

@@ -46,6 +46,29 @@ func (b *Bed) Behind(server *Node, kind Kind) (*Node, error) {
 	return app, nil
 }
 
+// Restart ends the application's namespace behind a server and makes another one under its
+// name, as when a container restarts. Nothing runs in it. Sockets of this process inside the
+// old one stay open, cut off.
+func (b *Bed) Restart(app *Node) (*Node, error) {
+	b.mu.Lock()
+	server := app.server
+	err := b.serving(server)
+	if err == nil {
+		err = errors.Join(app.vanish(), server.inside(func() error {
+			if app.kind == RoutedVeth {
+				return server.space.cut(appDevice)
+			}
+			return nil
+		}))
+		server.app = nil
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("testbed: restart %s: %w", app.Name, err)
+	}
+	return b.Behind(server, app.kind)
+}
+
 // serving returns the reason why a node is no server that runs, if so.
 func (b *Bed) serving(server *Node) error {
 	switch {
@@ -62,7 +85,7 @@ func (b *Bed) serving(server *Node) error {
 func (b *Bed) planApp(server *Node, kind Kind) *Node {
 	i := slices.Index(b.Servers, server) + 1
 	app := b.node(server.Name + "-app")
-	app.Link, app.kind = "", kind
+	app.Link, app.kind, app.server = "", kind, server
 	app.plan = plan{
 		sysctls:  append(append(forwarding("0"), quiet()...), serving()...),
 		loopback: vips(),

@@ -114,7 +114,7 @@ func TestApplicationDiesWithItsServer(t *testing.T) {
 		}
 		kill(t, b, server)
 		wantGone(t, p.Pid())
-		for _, path := range []string{app.path(), app.Pin()} {
+		for _, path := range []string{app.Path(), app.Pin()} {
 			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s is left (%v)", path, err)
 			}

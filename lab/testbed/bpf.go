@@ -97,11 +97,18 @@ func (a *assembly) load(kind uint32, name string) (*os.File, error) {
 		a.code[at].offset = int16(a.labels[to] - at - 1)
 	}
 	license := []byte("GPL\x00")
+	flags := uint32(0)
+	if kind == unix.BPF_PROG_TYPE_XDP {
+		flags = unix.BPF_F_XDP_HAS_FRAGS // links may have an MTU of 9000
+	}
 	attributes := struct { // union bpf_attr for BPF_PROG_LOAD, its beginning
 		kind, instructions uint32
 		program            *instruction
 		license            *byte
-	}{kind, uint32(len(a.code)), &a.code[0], &license[0]}
+		_                  [2]uint32 // log_level, log_size
+		_                  uint64    // log_buf
+		_, flags           uint32    // kern_version
+	}{kind: kind, instructions: uint32(len(a.code)), program: &a.code[0], license: &license[0], flags: flags}
 	f, err := bpf(unix.BPF_PROG_LOAD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes), name)
 	runtime.KeepAlive(&attributes)
 	return f, wrap("load BPF program "+name, err)

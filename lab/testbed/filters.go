@@ -14,14 +14,14 @@ import (
 // programs are those that the router's interfaces may carry, and the memory that
 // they share with us.
 //
-//	frame from a node ──▶ XDP: pass or lose ──▶ tc ingress, the client's: edge ──▶ kernel
-//	frame to a node ◀── tc egress: loseOut ◀── kernel
+//	frame from a node ──▶ XDP: pass, lose or dark ──▶ tc ingress, the client's: edge ──▶ kernel
+//	frame to a node ◀── tc egress: loseOut or darkOut ◀── kernel
 type programs struct {
-	pass, lose    *os.File // XDP
-	loseOut, edge *os.File // tc
-	array         *os.File
-	memory        []byte // the array's only value, mapped
-	shared        *shared
+	pass, lose, dark       *os.File // XDP
+	loseOut, darkOut, edge *os.File // tc
+	array                  *os.File
+	memory                 []byte // the array's only value, mapped
+	shared                 *shared
 }
 
 // shared is the value's layout: the programs know the offsets.
@@ -30,12 +30,14 @@ type shared struct {
 	_         uint32
 	lost      atomic.Uint64
 	edge      atomic.Uint64
+	swallowed atomic.Uint64
 }
 
 const (
 	atThreshold = int16(unsafe.Offsetof(shared{}.threshold))
 	atLost      = int16(unsafe.Offsetof(shared{}.lost))
 	atEdge      = int16(unsafe.Offsetof(shared{}.edge))
+	atSwallowed = int16(unsafe.Offsetof(shared{}.swallowed))
 )
 
 // Return values of programs of either kind (linux/bpf.h, linux/pkt_cls.h).
@@ -63,6 +65,8 @@ func (p *programs) load() (err error) {
 		{&p.pass, unix.BPF_PROG_TYPE_XDP, "pass", passing()},
 		{&p.lose, unix.BPF_PROG_TYPE_XDP, "lose", losing(p.array, xdpDrop, xdpPass)},
 		{&p.loseOut, unix.BPF_PROG_TYPE_SCHED_CLS, "lose out", losing(p.array, tcDrop, tcPass)},
+		{&p.dark, unix.BPF_PROG_TYPE_XDP, "dark", swallowing(p.array, xdpDrop)},
+		{&p.darkOut, unix.BPF_PROG_TYPE_SCHED_CLS, "dark out", swallowing(p.array, tcDrop)},
 		{&p.edge, unix.BPF_PROG_TYPE_SCHED_CLS, "edge", guarding(p.array)},
 	} {
 		if *l.to, err = l.code.load(l.kind, l.name); err != nil {
@@ -74,7 +78,7 @@ func (p *programs) load() (err error) {
 
 func (p *programs) close() error {
 	var errs []error
-	for _, f := range []*os.File{p.pass, p.lose, p.loseOut, p.edge, p.array} {
+	for _, f := range []*os.File{p.pass, p.lose, p.dark, p.loseOut, p.darkOut, p.edge, p.array} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -110,7 +114,8 @@ func (b *Bed) receive(name string, program *os.File) error {
 }
 
 // filter puts a tc program on an interface: netlink.HANDLE_MIN_INGRESS sees
-// packets that arrive after XDP, HANDLE_MIN_EGRESS packets that leave.
+// packets that arrive after XDP, HANDLE_MIN_EGRESS packets that leave. The program takes
+// the place of the one that was there.
 func (s *space) filter(name string, where uint32, program *os.File) error {
 	link, err := s.netlink.LinkByName(name)
 	if err != nil {
@@ -123,7 +128,7 @@ func (s *space) filter(name string, where uint32, program *os.File) error {
 	if err := s.netlink.QdiscAdd(both); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add clsact to %s: %w", name, err)
 	}
-	err = s.netlink.FilterAdd(&netlink.BpfFilter{
+	err = s.netlink.FilterReplace(&netlink.BpfFilter{
 		FilterAttrs:  netlink.FilterAttrs{LinkIndex: index, Parent: where, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL},
 		Fd:           int(program.Fd()),
 		Name:         program.Name(),

@@ -81,7 +81,7 @@ func (s *space) cut(name string) error {
 // name goes first: no process enters any more.
 func (n *Node) vanish() error {
 	n.dead = true
-	ns, err := os.Open(n.path())
+	ns, err := os.Open(n.Path())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (n *Node) vanish() error {
 		return err
 	}
 	return errors.Join(
-		unname(n.path()),
+		unname(n.Path()),
 		endInside(map[identity]bool{id: true}, 0),
 		removePins(n.Pin()))
 }

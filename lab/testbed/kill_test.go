@@ -45,7 +45,7 @@ func TestKilledLB(t *testing.T) {
 	if err := process.Wait(); err == nil {
 		t.Error("the process of a dead host ended well")
 	}
-	for _, path := range []string{dying.path(), dying.Pin()} {
+	for _, path := range []string{dying.Path(), dying.Pin()} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s survived (%v)", path, err)
 		}
@@ -178,7 +178,7 @@ func TestInterruptedRevival(t *testing.T) {
 	if err := b.Revive(ctx, b.LBs[0]); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := os.Stat(b.LBs[0].path()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(b.LBs[0].Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("half a host is left (%v)", err)
 	}
 	revive(t, b, b.LBs[0])
@@ -199,7 +199,7 @@ func TestFailedRevival(t *testing.T) {
 	if err := b.Revive(t.Context(), lb); !errors.Is(err, unix.EEXIST) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := os.Stat(lb.path()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(lb.Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("half a host is left (%v)", err)
 	}
 	revive(t, b, lb)

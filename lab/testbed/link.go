@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -163,6 +164,9 @@ func (s *space) forget(name string, a netip.Prefix) error {
 	if err == nil {
 		err = s.netlink.AddrDel(link, &netlink.Addr{IPNet: ipNet(a)})
 	}
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // taken before
+		return nil
+	}
 	return wrap(fmt.Sprintf("take %s from %s", a, name), err)
 }
 
@@ -196,7 +200,7 @@ func (s *space) route(name string, routes ...netlink.Route) error {
 	}
 	for _, r := range routes {
 		r.LinkIndex = link.Attrs().Index
-		if err := s.netlink.RouteAdd(&r); err != nil {
+		if err := s.netlink.RouteAdd(&r); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("add route to %s via %s: %w", r.Dst, name, err)
 		}
 	}

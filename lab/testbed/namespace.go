@@ -105,7 +105,7 @@ func (n *Node) create() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make network namespace: %w", err)
 		}
-		if err := name(n.path()); err != nil {
+		if err := name(n.Path()); err != nil {
 			return err
 		}
 		if err := setAll(n.bed.fresh.differing(n.plan.sysctls)); err != nil {

@@ -24,7 +24,8 @@ type Node struct {
 	plan              plan
 	space             space
 	app               *Node // the node that Behind put behind it
-	kind              Kind  // of a node that is itself Behind a server
+	kind              Kind  // of a node that is itself Behind a server,
+	server            *Node // which is this
 	dead              bool  // guarded by bed.mu
 	bed               *Bed
 }
@@ -63,7 +64,8 @@ func (n *Node) MAC() (mac net.HardwareAddr, err error) {
 	return mac, err
 }
 
-func (n *Node) path() string { return filepath.Join(namespaceDir, n.Namespace) }
+// Path is where the namespace is named.
+func (n *Node) Path() string { return filepath.Join(namespaceDir, n.Namespace) }
 
 // Loopback is the node's address inside its locator that the kernel answers
 // at: locator::1, on lo.
@@ -83,7 +85,7 @@ func (n *Node) Do(f func() error) error {
 
 // Enter moves the calling thread into the namespace for good. The caller has
 // locked its goroutine to the thread and never unlocks it.
-func (n *Node) Enter() error { return enter(n.path()) }
+func (n *Node) Enter() error { return enter(n.Path()) }
 
 // DialContext connects from inside the namespace; it fits http.Transport. The
 // address must be numeric.

@@ -3,8 +3,10 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +36,9 @@ type Server struct {
 	http    http.Server
 	once    sync.Once
 
-	mu     sync.Mutex
-	served []string
+	mu       sync.Mutex
+	served   []string
+	accepted map[netip.AddrPort]int
 }
 
 // NewServer returns a server that Serve makes answer.
@@ -47,6 +50,8 @@ func NewServer(name string, m Machine, clock *Clock) *Server {
 	routes.HandleFunc("PUT /bytes", digestBytes)
 	routes.HandleFunc("POST /bytes", digestBytes)
 	s.http.Handler = s.signed(routes)
+	s.accepted = map[netip.AddrPort]int{}
+	s.http.ConnState = s.accept
 	return s
 }
 
@@ -86,6 +91,23 @@ func (s *Server) Served() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.served)
+}
+
+// Accepted counts the connections of each client so far.
+func (s *Server) Accepted() map[netip.AddrPort]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.accepted)
+}
+
+func (s *Server) accept(conn net.Conn, state http.ConnState) {
+	from, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if state != http.StateNew || !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted[from.AddrPort()]++
 }
 
 func (s *Server) signed(next http.Handler) http.Handler {

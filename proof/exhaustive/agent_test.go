@@ -77,8 +77,8 @@ func (s *serverProbe) tell(t testing.TB, h fsm.Host) {
 	case h.State == fsm.NoSocket: // no cookie
 		number = 0
 	}
-	b := make([]byte, 0, 24)
-	for _, word := range []uint32{state, h.ClientISN, number, listening, full, 0} {
+	b := make([]byte, 0, 28)
+	for _, word := range []uint32{state, h.ClientISN, number, listening, full, 0, h.Window} {
 		b = binary.NativeEndian.AppendUint32(b, word)
 	}
 	writeAt(t, s.sockets, b, 0)
@@ -173,19 +173,27 @@ func agentAlphabet() []agentMessage {
 	stray := func(flags uint8) func(k kernel) fsm.TCP {
 		return func(kernel) fsm.TCP { return fsm.TCP{Flags: flags, Seq: isnA + 1000, Ack: 12345} }
 	}
+	beyond := func(flags uint8, bytes uint32) func(k kernel) fsm.TCP {
+		return func(k kernel) fsm.TCP { return fsm.TCP{Flags: flags, Seq: isnA + 1<<30, Ack: k.sent, Payload: bytes} }
+	}
 	reject := func(kernel) fsm.TCP { return fsm.TCP{Flags: wire.RST, Seq: isnA + 1} }
 	ca, cf := fsm.SID{Function: wire.ConnectAvail}, fsm.SID{Function: wire.ConnectForce}
 	retry, final := ca, cf
 	retry.Retry, final.Final = true, true
+	held := ca
+	held.Held = true
 	return []agentMessage{
 		opening("ca a lb1", lb1, isnA, ca, true),
 		opening("ca a lb2 retry", lb2, isnA, retry, true),
 		opening("cf a lb1", lb1, isnA, cf, false),
 		opening("ca b lb1", lb1, isnB, ca, true),
+		opening("ca b lb1 held", lb1, isnB, held, true),
 		opening("cf b lb2 final", lb2, isnB, final, false),
 		client("as a lb1 ACK", lb1, wire.AckStickiness, isnA, false, next(wire.ACK, 0)),
 		client("as a lb1 stray ACK", lb1, wire.AckStickiness, isnA, false, stray(wire.ACK)),
 		client("as a lb2 data", lb2, wire.AckStickiness, isnA, false, next(wire.ACK|wire.PSH, 10)),
+		client("as a lb1 data beyond", lb1, wire.AckStickiness, isnA, false, beyond(wire.ACK|wire.PSH, 1)),
+		client("as a lb1 FIN beyond", lb1, wire.AckStickiness, isnA, false, beyond(wire.FIN|wire.ACK, 0)),
 		client("as a lb1 FIN", lb1, wire.AckStickiness, isnA, false, next(wire.FIN|wire.ACK, 0)),
 		client("as a lb1 RST", lb1, wire.AckStickiness, isnA, false, next(wire.RST, 0)),
 		client("as a lb1 stray RST", lb1, wire.AckStickiness, isnA, false, stray(wire.RST)),
@@ -257,7 +265,7 @@ func (x *agentTree) matches(m *fsm.Agent) bool {
 			return false
 		}
 	}
-	return connAs(x.have.conn.entry) == m.Conn && x.have.load.Asking == m.Asking
+	return connAs(x.have.conn.entry) == m.Conn && objects.Asking(&x.have.load) == m.Asking
 }
 
 // agentVisit is the state after a sequence: later steps depend on nothing else.

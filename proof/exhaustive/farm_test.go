@@ -138,7 +138,9 @@ func (n *smallFarm) launch(frame []byte, hops int) {
 		n.fail("a packet goes round: %d hops", hops)
 		return
 	}
-	n.air = append(n.air, flying{slices.Clone(frame), hops})
+	f := flying{slices.Clone(frame), hops}
+	copy(f.frame, rig.HereMAC[:]) // every node's here
+	n.air = append(n.air, f)
 }
 
 // arrive is a frame where it goes to.

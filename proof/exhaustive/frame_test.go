@@ -36,6 +36,15 @@ func sidAddress(s fsm.SID) netip.Addr {
 	if s.Final {
 		flags |= wire.Final
 	}
+	if s.Held {
+		flags |= wire.Held
+	}
+	if s.Closed&fsm.ClosedClient != 0 {
+		flags |= wire.ClientClosed
+	}
+	if s.Closed&fsm.ClosedServer != 0 {
+		flags |= wire.ServerClosed
+	}
 	return wire.SID{
 		Locator: locatorOf(s.Node), Function: s.Function, Generation: s.Generation, Flags: flags, Report: uint16(s.Position),
 	}.Addr()
@@ -43,9 +52,16 @@ func sidAddress(s fsm.SID) netip.Addr {
 
 func sidAt(b []byte) fsm.SID {
 	s := wire.ParseSID(netip.AddrFrom16([16]byte(b)))
+	closed := uint8(0)
+	if s.Flags&wire.ClientClosed != 0 {
+		closed |= fsm.ClosedClient
+	}
+	if s.Flags&wire.ServerClosed != 0 {
+		closed |= fsm.ClosedServer
+	}
 	return fsm.SID{
-		Node: nodeOf(s.Locator), Function: s.Function, Generation: s.Generation,
-		Retry: s.Flags&wire.Retry != 0, Final: s.Flags&wire.Final != 0, Position: int(s.Report),
+		Closed: closed, Node: nodeOf(s.Locator), Function: s.Function, Generation: s.Generation,
+		Retry: s.Flags&wire.Retry != 0, Final: s.Flags&wire.Final != 0, Held: s.Flags&wire.Held != 0, Position: int(s.Report),
 	}
 }
 
@@ -75,7 +91,7 @@ func frameOf(m fsm.Packet, beyond ...fsm.SID) []byte {
 	if !in {
 		f = policy.Flow{Client: p.Dst, VIP: p.Src}
 	}
-	return wire.Frame(rig.HereMAC, rig.RouterMAC, rig.Inner{Flow: f}.Route(wire.Own(locatorOf(m.From)), 0, 63, segments...).Encap(p.Ip()))
+	return wire.Frame(rig.HereMAC, rig.RouterMAC, rig.Inner{Flow: f}.Route(wire.Untagged(locatorOf(m.From), f), 0, 63, segments...).Encap(p.Ip()))
 }
 
 // sight is a frame as another node reads it: where it goes, from whom, and what it

@@ -22,11 +22,13 @@ type kernel struct {
 	tries      uint32 // of requests: each has numbers of its own
 }
 
+const kernelWindow = 60_000
+
 // host is the agent's view of it.
 func (k *kernel) host() fsm.Host {
 	return fsm.Host{
 		State: k.state, ClientISN: k.isn, ServerISN: k.own, Next: k.next, Sent: k.sent,
-		Listening: !k.deaf, Backlog: k.full,
+		Listening: !k.deaf, Backlog: k.full, Window: kernelWindow,
 	}
 }
 
@@ -94,7 +96,7 @@ func (k *kernel) takeRequest(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	case s.Flags&wire.ACK == 0 || k.full:
 		return answer, false
 	}
-	if int32(s.Seq-k.next) < 0 || s.Seq-k.next > 60_000 {
+	if int32(s.Seq-k.next) < 0 || s.Seq-k.next > kernelWindow {
 		return k.ackNow(), true
 	}
 	k.state = fsm.Full

@@ -1,6 +1,7 @@
 package exhaustive_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -49,10 +50,19 @@ func poolOf(t testing.TB, cfg *topo.LB, f policy.Flow) (p fsm.Pool) {
 	return p
 }
 
-// lbAlphabet is what the client, the candidates x and y, and an LB's own list that
-// goes on may say of the connections a and b.
+// stranger is a server of the farm that is no candidate.
+func stranger(pool fsm.Pool) fsm.Node {
+	z := fsm.Node(firstServer)
+	for slices.Contains(pool.Members, z) {
+		z++
+	}
+	return z
+}
+
+// lbAlphabet is what the client, the candidates x and y, a server z that is none, and an LB's
+// own list that goes on may say of the connections a and b.
 func lbAlphabet(pool fsm.Pool) []lbMessage {
-	x, y := pool.Candidates[0], pool.Candidates[1]
+	x, y, z := pool.Candidates[0], pool.Candidates[1], stranger(pool)
 	client := func(name string, s fsm.TCP) lbMessage {
 		return lbMessage{name: name, packet: fsm.Packet{TCP: s}}
 	}
@@ -66,8 +76,15 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 		return fsm.TCP{Flags: flags, Seq: isnOf(who, isn) + ahead, Ack: isn + 1}
 	}
 	data := fsm.TCP{Flags: wire.ACK | wire.PSH, Seq: isnA + 1, Ack: isnOf(x, isnA) + 500, Payload: 10}
+	synB := fsm.TCP{Flags: wire.SYN, Seq: isnB}
+	alive := from("nm x b SYN, held", x, wire.NotMine, isnB, synB)
+	alive.packet.Held = true
 	goOn := from("rs that comes back", nodeOf(rig.LbLocator), wire.RecoverStickiness, isnA, data)
 	goOn.packet.Position = 1
+	closed := func(m lbMessage, sides uint8) lbMessage {
+		m.packet.Closed = sides
+		return m
+	}
 	all := []lbMessage{
 		client("SYN a", fsm.TCP{Flags: wire.SYN, Seq: isnA}),
 		client("SYN b", fsm.TCP{Flags: wire.SYN, Seq: isnB}),
@@ -75,6 +92,7 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 		client("ACK a to y", fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: isnOf(y, isnA) + 1}),
 		client("ACK of nothing", fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: 12345}),
 		client("data", data),
+		client("FIN a to x at once", fsm.TCP{Flags: wire.FIN | wire.ACK, Seq: isnA + 1, Ack: isnOf(x, isnA) + 1}),
 		client("FIN", fsm.TCP{Flags: wire.FIN | wire.ACK, Seq: isnA + 11, Ack: isnOf(x, isnA) + 500}),
 		client("RST", fsm.TCP{Flags: wire.RST, Seq: isnA + 1}),
 		from("cs x a SYN-ACK", x, wire.CreateStickiness, isnA, says(x, wire.SYN|wire.ACK, isnA, 0)),
@@ -85,10 +103,18 @@ func lbAlphabet(pool fsm.Pool) []lbMessage {
 		from("cs y b data", y, wire.CreateStickiness, isnB, says(y, wire.ACK, isnB, 1)),
 		from("rms x a FIN", x, wire.RemoveStickiness, isnA, says(x, wire.FIN|wire.ACK, isnA, 1)),
 		from("rms x a RST", x, wire.RemoveStickiness, isnA, says(x, wire.RST, isnA, 1)),
+		closed(from("cs x a FIN", x, wire.CreateStickiness, isnA, says(x, wire.FIN|wire.ACK, isnA, 1)), fsm.ClosedServer),
+		closed(from("rms x a FIN, both closed", x, wire.RemoveStickiness, isnA, says(x, wire.FIN|wire.ACK, isnA, 1)), fsm.ClosedClient|fsm.ClosedServer),
 		from("rms y a FIN", y, wire.RemoveStickiness, isnA, says(y, wire.FIN|wire.ACK, isnA, 1)),
 		from("nm x a data", x, wire.NotMine, isnA, data),
 		from("nm x a SYN", x, wire.NotMine, isnA, fsm.TCP{Flags: wire.SYN, Seq: isnA}),
+		from("nm x b SYN", x, wire.NotMine, isnB, synB),
+		alive,
+		from("cs y b SYN-ACK", y, wire.CreateStickiness, isnB, says(y, wire.SYN|wire.ACK, isnB, 0)),
+		from("cs z a data", z, wire.CreateStickiness, isnA, says(z, wire.ACK, isnA, 1)),
+		from("rms z a RST", z, wire.RemoveStickiness, isnA, says(z, wire.RST, isnA, 1)),
 		goOn,
+		{name: "2 s", after: 2 * time.Second},
 		{name: "11 s", after: 11 * time.Second},
 		{name: "301 s", after: 301 * time.Second},
 	}
@@ -268,4 +294,5 @@ var lbProtocol = []string{
 	"list_continued", "flow_established", "stickiness_created", "stickiness_recovered",
 	"stickiness_repeated", "stickiness_removed", "stickiness_conflict", "create_old_generation",
 	"remove_unknown", "remove_old_generation", "stale_removed", "reject", "drop_stickiness_conflict",
+	"offer_challenge", "drop_not_candidate", "drop_not_released",
 }

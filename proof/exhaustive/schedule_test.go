@@ -264,8 +264,8 @@ func (n *smallFarm) forgotten() {
 		if err := n.servers[i].agent.Objects().Loads.Lookup(uint32(0), &l); err != nil {
 			n.t.Fatal(err)
 		}
-		if n.wrong == "" && (s.flows[i].Word != 0 || s.conns[i].Known || l.Asking != 0) {
-			n.fail("left over: %+v %+v asking %d", s.flows[i], s.conns[i].Conn, l.Asking)
+		if n.wrong == "" && (s.flows[i].Word != 0 || s.conns[i].Known || objects.Asking(&l) != 0) {
+			n.fail("left over: %+v %+v asking %d", s.flows[i], s.conns[i].Conn, objects.Asking(&l))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"time"
 
 	"proffer/wire"
@@ -22,6 +23,7 @@ type Host struct {
 	ClientISN uint32
 	ServerISN uint32
 	Next      uint32 // sequence number that a full socket expects
+	Window    uint32 // bytes after it that it takes
 	Sent      uint32 // next own sequence number, in TIME_WAIT
 	Listening bool
 	Backlog   bool // the accept queue is full
@@ -83,7 +85,7 @@ func (c *Conn) sure(now time.Duration) bool {
 func (a Agent) In(h Host, now time.Duration, in Packet) (Agent, Outcome) {
 	switch in.Function {
 	case wire.ConnectAvail, wire.ConnectForce:
-		return a, a.offered(h, now, in)
+		return a, answerHeld(in, a.offered(h, now, in))
 	case wire.AckStickiness:
 		return a, a.steered(h, now, in)
 	case wire.RecoverStickiness:
@@ -102,6 +104,20 @@ func giveBack(in Packet, why string) Outcome {
 		Act: Send, Why: []string{why},
 		Route: []SID{{Node: in.From, Function: wire.NotMine, Generation: in.Generation}},
 	}
+}
+
+// answerHeld is the answer about an offer of which the LB has a flow with this server.
+func answerHeld(in Packet, out Outcome) Outcome {
+	switch {
+	case !in.Held:
+		return out
+	case out.Act == PassOn:
+		return giveBack(in, "give_back_released")
+	case slices.Contains(out.Why, "accept_challenged"):
+		out = giveBack(in, "give_back_live")
+		out.Route[0].Held = true
+	}
+	return out
 }
 
 // offered is connectAvail and connectForce.
@@ -267,23 +283,25 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 // observe keeps the facts of a packet of the client.
 func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic bool) {
 	c.Seen = now
-	expected := s.Seq == c.Next
 	if !embryonic {
 		a.arrived(c)
-		a.asked(c, s)
-		expected = s.Seq == c.Next // a FIN or payload beside the RST moved it
 	}
-	if s.has(wire.FIN) {
-		c.Flags |= ClientFIN
+	if h.takes(s, c.Next) {
+		a.asked(c, s, embryonic)
 	}
-	if s.has(wire.RST) && (expected || h.State == Full && h.Next == s.Seq) {
+	if s.has(wire.RST) && (s.Seq == c.Next || h.State == Full && h.Next == s.Seq) {
 		c.Flags |= ClientFIN | ServerFIN
 		a.answered(c)
 	}
 }
 
-// asked: payload that was not there before went inward.
-func (a *Agent) asked(c *Conn, s TCP) {
+// takes reports whether the stack takes a packet by its sequence number.
+func (h Host) takes(s TCP, next uint32) bool {
+	return int32(s.Seq-next) <= 0 || h.State == Full && int32(h.Next+h.Window-s.Seq) >= 0
+}
+
+// asked: payload or a FIN that was not there before went inward.
+func (a *Agent) asked(c *Conn, s TCP, embryonic bool) {
 	end := s.Seq + s.Payload
 	if s.has(wire.SYN) {
 		end++
@@ -292,9 +310,16 @@ func (a *Agent) asked(c *Conn, s TCP) {
 	if s.has(wire.FIN) {
 		end++
 	}
-	if (s.Payload > 0 || s.has(wire.FIN)) && int32(end-c.Next) > 0 {
-		c.Next = end
+	if s.Payload == 0 && !s.has(wire.FIN) || int32(end-c.Next) <= 0 {
+		return
 	}
+	if s.has(wire.FIN) {
+		c.Flags |= ClientFIN
+	}
+	if embryonic {
+		return
+	}
+	c.Next = end
 	if fresh && c.Flags&Asking == 0 {
 		c.Flags |= Asking
 		a.Asking++
@@ -337,6 +362,9 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 		c.Flags |= Owes
 	}
 	if s.Payload > 0 || s.has(wire.FIN|wire.RST) {
+		if s.has(wire.ACK) && !s.has(wire.RST) && !embryonic {
+			c.Next = s.Ack // whatever the stack did not take
+		}
 		a.answered(c)
 	}
 	switch {
@@ -367,7 +395,7 @@ func (c *Conn) repeats(s TCP) bool {
 func signal(c *Conn, f wire.Function, why string) Outcome {
 	return Outcome{
 		Act: Send, Why: []string{why},
-		Route: []SID{{Node: c.LB, Function: f, Generation: c.Generation}},
+		Route: []SID{{Node: c.LB, Function: f, Generation: c.Generation, Closed: uint8(c.Flags & (ClientFIN | ServerFIN) / ClientFIN)}},
 	}
 }
 

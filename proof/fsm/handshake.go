@@ -46,7 +46,9 @@ type SID struct {
 	Generation uint16
 	Retry      bool
 	Final      bool
-	Position   int // wire.RecoverStickiness at the LB: at which the list continues
+	Held       bool
+	Closed     uint8 // wire.CreateStickiness and RemoveStickiness: the sides that the server knows to have closed
+	Position   int   // wire.RecoverStickiness at the LB: at which the list continues
 }
 
 // Packet is a segment of TCP at a node: for which of its SIDs, from which node, and

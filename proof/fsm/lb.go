@@ -26,7 +26,7 @@ type Flow struct {
 	Known      bool
 	Server     Node
 	Generation uint16
-	Announced  uint16 // of the last SYN
+	Announced  uint16 // of the last SYN that the server was asked about
 	Closed     uint8
 	Seen       time.Duration
 }
@@ -40,6 +40,22 @@ const (
 
 // Over reports whether only the linger time is left of a flow.
 func (f Flow) Over() bool { return f.Closed&ClosedReset != 0 || f.Closed&3 == 3 }
+
+// held reports whether the flow's server must release it before another server has a
+// connection of that generation.
+func (f Flow) held(generation uint16) bool {
+	return f.Known && !f.Over() && f.Generation != generation
+}
+
+// silence is the time in which a server that lives answers a question.
+const silence = 5 * unit
+
+// keeps reports whether a signal of a server leaves the flow as it is: its own server has not
+// released it, nor been asked in vain.
+func (f Flow) keeps(now time.Duration, in Packet) bool {
+	asked := f.Announced == in.Generation && dated(now)-f.Seen >= silence
+	return f.held(in.Generation) && f.Server != in.From && !asked
+}
 
 func (f *Flow) touch(now time.Duration) { f.Seen = dated(now) }
 
@@ -67,6 +83,13 @@ func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
 	switch in.Function {
 	case wire.None:
 		return l, l.client(pool, now, in.TCP)
+	case wire.RecoverStickiness:
+		return l, goOn(pool, in)
+	}
+	if !l.mayHave(pool, now, in.From) {
+		return l, Outcome{Why: []string{"drop_not_candidate"}}
+	}
+	switch in.Function {
 	case wire.CreateStickiness:
 		if in.has(wire.RST) { // no word of a connection that lives
 			return l, l.remove(now, in)
@@ -76,10 +99,14 @@ func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
 		return l, l.remove(now, in)
 	case wire.NotMine:
 		return l, l.notMine(pool, now, in)
-	case wire.RecoverStickiness:
-		return l, goOn(pool, in)
 	}
 	return l, Outcome{Why: []string{"drop_unknown_function"}}
+}
+
+// mayHave reports whether a server may have the flow: it is one that would be asked, or has it.
+func (l *LB) mayHave(pool Pool, now time.Duration, server Node) bool {
+	return slices.Contains(pool.Members, server) || l.Flow.Known && l.Flow.Server == server ||
+		l.Embryonic.alive(now) && l.Embryonic.Server == server
 }
 
 // client is a packet of the client.
@@ -110,18 +137,19 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 	if times > 0 {
 		why = "offer_retry"
 	}
-	last := NoNode
+	last, held := NoNode, false
 	if l.Flow.Known {
 		last = l.Flow.Server
-		if l.Flow.Announced != s.generation() {
-			l.Flow.Announced = s.generation()
-			l.Flow.touch(now)
-		}
 	} else if l.Embryonic.alive(now) {
 		last = l.Embryonic.Server
 	}
 	if last != NoNode && times < 2 { // else it does not answer
 		first, why = last, "offer_again"
+		held = l.Flow.held(s.generation())
+	}
+	if held { // asked, from now on
+		l.Flow.Announced = s.generation()
+		l.Flow.touch(now)
 	}
 	n := len(pool.Candidates)
 	var list []Node
@@ -138,6 +166,7 @@ func (l *LB) offer(pool Pool, now time.Duration, s TCP) Outcome {
 		forced = 1
 	}
 	out := offerTo(list, forced, SID{Generation: s.generation(), Retry: times > 0})
+	out.Route[0].Held = held
 	out.Why = []string{why}
 	return out
 }
@@ -202,6 +231,9 @@ func (l *LB) establish(pool Pool, now time.Duration, s TCP) Outcome {
 	case s.has(wire.ACK) && s.Ack == e.Expects:
 		l.Flow = established(now, e.Server, e.Generation)
 		l.Embryonic = Embryonic{}
+		if s.has(wire.FIN) {
+			l.Flow.Closed = ClosedClient
+		}
 		out.Why = append(out.Why, "flow_established")
 	case s.has(wire.ACK):
 		return l.recover(pool, now, s)
@@ -221,15 +253,19 @@ func (l *LB) create(now time.Duration, in Packet) Outcome {
 	case l.Flow.Known && l.Flow.Generation == in.Generation:
 		l.Flow.touch(now)
 		if l.Flow.Server == in.From {
+			l.Flow.Closed |= in.Closed
 			return Outcome{Act: Client, Why: []string{"stickiness_repeated"}}
 		}
 		return conflict(in, true)
-	case l.Flow.Known && !l.Flow.Over() && l.Flow.Server != in.From && l.Flow.Announced != in.Generation:
+	case l.Flow.keeps(now, in) && in.has(wire.SYN):
+		return Outcome{Why: []string{"drop_not_released"}}
+	case l.Flow.keeps(now, in):
 		return Outcome{Act: Client, Why: []string{"create_old_generation"}}
 	case in.has(wire.SYN) && held && e.Generation == in.Generation && e.Server != in.From:
 		return conflict(in, false)
 	case !in.has(wire.SYN): // its kernel vouches for it
 		l.Embryonic, l.Flow = Embryonic{}, established(now, in.From, in.Generation)
+		l.Flow.Closed = in.Closed
 		return Outcome{Act: Client, Why: []string{"stickiness_recovered"}}
 	}
 	l.Flow = Flow{} // II: HUNTING + createStickiness
@@ -253,26 +289,27 @@ func conflict(in Packet, acknowledged bool) Outcome {
 }
 
 // remove is removeStickiness(s); II: STEER(s). The entry goes when both sides
-// have closed, after a while without packets.
+// have closed, after a while without packets. A flow without an entry gets a closed one: a
+// createStickiness that comes later changes nothing.
 func (l *LB) remove(now time.Duration, in Packet) Outcome {
 	f, e := &l.Flow, l.Embryonic
-	why := "stickiness_removed"
 	switch {
 	case f.Known && (f.Generation != in.Generation || f.Server != in.From):
-		why = "remove_old_generation"
+		return Outcome{Act: Client, Why: []string{"remove_old_generation"}}
 	case f.Known:
 		f.touch(now)
-		if in.has(wire.RST) {
-			f.Closed |= ClosedReset
-		} else {
-			f.Closed |= ClosedServer
-		}
-	case e.alive(now) && e.Generation == in.Generation && e.Server == in.From:
-		l.Embryonic = Embryonic{}
+	case e.alive(now) && (e.Generation != in.Generation || e.Server != in.From):
+		return Outcome{Act: Client, Why: []string{"remove_unknown"}}
 	default:
-		why = "remove_unknown"
+		l.Embryonic, *f = Embryonic{}, established(now, in.From, in.Generation)
 	}
-	return Outcome{Act: Client, Why: []string{why}}
+	f.Closed |= in.Closed
+	if in.has(wire.RST) {
+		f.Closed |= ClosedReset
+	} else {
+		f.Closed |= ClosedServer
+	}
+	return Outcome{Act: Client, Why: []string{"stickiness_removed"}}
 }
 
 // notMine is a client's packet that a server gave back: others are asked, once.
@@ -282,6 +319,26 @@ func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
 			return list // no other server: it has the last word
 		}
 		return slices.DeleteFunc(slices.Clone(list), func(n Node) bool { return n == in.From })
+	}
+	f := &l.Flow
+	if in.opens() && in.Held { // a live connection, which its stack answers for
+		if f.Known && f.Server == in.From {
+			f.Announced = f.Generation
+			f.touch(now)
+		}
+		return Outcome{
+			Act: Send, Why: []string{"offer_challenge"},
+			Route: []SID{{Node: in.From, Function: wire.ConnectForce, Generation: in.Generation}},
+		}
+	}
+	if in.opens() && f.held(in.Generation) && f.Server == in.From {
+		*f = Flow{}
+		out := offerTo(but(pool.Candidates), 0, SID{Generation: in.Generation})
+		out.Why = append(out.Why, "stale_removed")
+		if out.Act == Send {
+			out.Why = append(out.Why, "offer_returned")
+		}
+		return out
 	}
 	if in.opens() { // no listener there: they must take it, or refuse it
 		out := offerTo(but(pool.Candidates), len(pool.Candidates), SID{Generation: in.Generation, Final: true})
@@ -301,7 +358,7 @@ func (l *LB) notMine(pool Pool, now time.Duration, in Packet) Outcome {
 }
 
 // Positions of a list that goes on: members, the first server, candidates.
-const placeCandidates = 16
+const placeCandidates = 241
 
 // goOn sends a packet to the rest of a list that did not fit it.
 func goOn(pool Pool, in Packet) Outcome {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"proffer/dataplane/objects"
+	"proffer/proof/machine"
 	"proffer/proof/rig"
 )
 
@@ -88,7 +89,7 @@ type track struct {
 func newTrack(t *testing.T, c *code, r *race) *track {
 	t.Helper()
 	k := &track{T: t, race: r, code: c, hashes: hashesAt(r.spots), met: map[ended]bool{}, seed: maphash.MakeSeed(), known: map[uint64]bool{}}
-	k.sweep = objects.LBSweep{Count: 1, IdleNs: uint64(5 * time.Minute), LingerNs: uint64(10 * time.Second)}
+	k.sweep = objects.LBSweep{Count: 1}
 	k.start.now = uint64(raceNow)
 	var used [fewLines]int
 	for _, e := range r.has {
@@ -98,10 +99,10 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 		if primary := k.spots[e.flow].primary; e.line != primary {
 			fp |= rig.Away
 			first := k.start.lines[int(primary)*objects.LineBytes:][:8]
-			write(first, read(first)+rig.OneDisplaced)
+			machine.Write(first, machine.Read(first)+rig.OneDisplaced)
 		}
-		write(at[:8], read(at[:8])&rig.Displaced|fp)
-		write(at[8*objects.LineEntries:][:8], e.word)
+		machine.Write(at[:8], machine.Read(at[:8])&rig.Displaced|fp)
+		machine.Write(at[8*objects.LineEntries:][:8], e.word)
 	}
 	var err error
 	if k.first, err = k.left(&k.start); err != nil {
@@ -137,7 +138,7 @@ func (k *track) next(m *moment, i int) bool {
 		p.begun++
 	}
 	if !k.step(&p.cpu, &m.shared) {
-		told := p.reg[0]
+		told := p.Reg[0]
 		switch k.do[i][p.begun-1].call {
 		case "flow_change":
 			told = uint64(uint8(told)) // a bool
@@ -162,7 +163,7 @@ func (k *track) call(d deed) cpu {
 	case "flow_find":
 		return k.code.call(d.call, hash, 1)
 	case "flow_add":
-		return k.code.call(d.call, hash, d.word)
+		return k.code.call(d.call, hash, d.word, d.word)
 	}
 	return k.code.call(d.call, hash, d.was, d.word)
 }
@@ -247,7 +248,7 @@ func (k *track) left(m *moment) (c content, err error) {
 	for line := range uint32(fewLines) {
 		for i := range objects.LineEntries {
 			at := m.lines[int(line)*objects.LineBytes:][8*i:]
-			fp, word := read(at[:8]), read(at[8*objects.LineEntries:][:8])
+			fp, word := machine.Read(at[:8]), machine.Read(at[8*objects.LineEntries:][:8])
 			if (fp < rig.Away) != (word == 0) || word&rig.WordMoving != 0 {
 				return c, fmt.Errorf("line %d, entry %d: fingerprint %x, word %x", line, i, fp, word)
 			}

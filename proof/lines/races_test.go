@@ -11,6 +11,10 @@ import (
 
 const (
 	embryonic = 3 | 99<<16 // a word
+	reset     = 3 | rig.WordEstablished | 99<<16 | 4<<48
+	other     = 1 << 53 // in a word: another service
+	idle      = 2 * time.Minute
+	recent    = 5 * time.Second
 )
 
 func add(flow int) deed                     { return addAs(flow, rig.WordOf(flow)) }
@@ -35,10 +39,10 @@ func filled(word uint64, age time.Duration) []entry {
 	return all
 }
 
-// crammed is that and line 2, whose first entry alone, an embryonic entry, can leave it.
-func crammed(age time.Duration) ([]spot, []entry) {
+// crammed is that and line 2, whose first entry alone can leave it.
+func crammed(word uint64, age time.Duration) ([]spot, []entry) {
 	spots := among(spot{0, 2}, spot{2, 3}, spot{2, 2}, spot{2, 2}, spot{2, 2}, spot{2, 2})
-	has := append(filled(rig.WordOf(0), 0), entry{2, 9, embryonic, age})
+	has := append(filled(rig.WordOf(0), 0), entry{2, 9, word, age})
 	for i := 10; i < 13; i++ {
 		has = append(has, entry{2, i, rig.WordOf(i), 0})
 	}
@@ -57,8 +61,14 @@ func races() []race {
 	out, primary, still := spot{0, 2}, spot{2, 0}, spot{0, 1}
 	full8 := filled(rig.WordOf(0), 0)
 	beside := []spot{still, still}
-	crammedAt, crammedWith := crammed(0)
-	_, crammedVoid := crammed(waited)
+	idle8, crowd := filled(rig.WordOf(0), idle), filled(rig.WordOf(0)|other, recent)
+	for i := range crowd {
+		crowd[i].word |= other
+	}
+	crammedAt, crammedWith := crammed(embryonic, 0)
+	_, crammedVoid := crammed(embryonic, waited)
+	_, crammedOver := crammed(reset, recent)
+	removeOver := becomes(9, reset, 0)
 	do := func(a, b []deed) [2][]deed { return [2][]deed{a, b} }
 	d := func(all ...deed) []deed { return all }
 	return []race{
@@ -70,8 +80,6 @@ func races() []race {
 			do(d(add(8)), d(removeFlow(0), addAs(9, rig.WordOf(0)))), balk | full},
 		{"removed while it moves, and added", among(out), full8,
 			do(d(add(8)), d(removeFlow(0), addAs(0, rig.WordOf(6)))), balk | full | withdraw},
-		{"swept while it moves", among(out), filled(rig.WordOf(0), time.Hour),
-			do(d(add(8)), d(sweepLine(0), sweepLine(2))), full},
 		{"added again while it moves to its primary line", among(primary), full8, do(d(add(8)), d(addAs(0, rig.WordOf(9)))), 0},
 		{"added again while it moves out", among(out), full8, do(d(add(8)), d(addAs(0, rig.WordOf(9)))), full},
 		{"two want the one place that can be made", among(out, still), full8, do(d(add(8)), d(add(9))), full},
@@ -88,6 +96,23 @@ func races() []race {
 		{"a void one is added and is established", beside, alone(1, embryonic, waited),
 			do(d(add(0)), d(becomes(0, embryonic, rig.WordOf(2)))), 0},
 		{"a void one is added and swept", beside, alone(1, embryonic, waited), do(d(add(0)), d(sweepLine(1))), yield},
+
+		{"an idle entry is found that would make room", among(still), idle8, do(d(add(8)), d(find(0))), evictQuiet | full},
+		{"an idle entry is changed that would make room", among(still), idle8,
+			do(d(add(8)), d(becomes(0, rig.WordOf(0), rig.WordOf(5)), find(0))), evictQuiet | full},
+		{"an idle entry is removed that would make room, and its place taken", among(still, still), idle8,
+			do(d(add(8)), d(removeFlow(0), add(9))), evictQuiet | full},
+		{"an idle entry is removed that would make room, and added", among(still), idle8,
+			do(d(add(8)), d(removeFlow(0), addAs(0, rig.WordOf(6)))), evictQuiet | full},
+		{"two want an idle entry's place", among(still, still), idle8, do(d(add(8)), d(add(9))), evictQuiet | full},
+		{"an idle entry is found that would make room in the other line", among(still),
+			slices.Replace(filled(rig.WordOf(0), 0), 4, 5, entry{1, 4, rig.WordOf(4), idle}), do(d(add(8)), d(find(4))), evictQuiet | full},
+		{"an expired entry is swept that would make room", among(still), filled(rig.WordOf(0), time.Hour), do(d(add(8)), d(sweepLine(0), find(0))), full},
+		{"one that is over is closed again while it makes room", among(still), filled(reset, recent),
+			do(d(add(8)), d(becomes(0, reset, reset|1<<48), find(0))), evictQuiet | full},
+		{"an entry moves to the place of one that is over and is found", crammedAt, crammedOver, do(d(add(8)), d(find(9), find(0))), evictQuiet | full},
+		{"an entry moves to the place of one that is over and is added", crammedAt, crammedOver, do(d(add(8)), d(removeOver, add(9))), balk | evictQuiet | full | withdraw},
+		{"an entry in excess is found that would make room", among(still), crowd, do(d(add(8)), d(find(0))), evictQuiet | full},
 
 		{"added twice", beside, nil, do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
 		{"added twice, in two lines", []spot{still, out, out, out}, []entry{{0, 1, rig.WordOf(1), 0}, {0, 2, rig.WordOf(2), 0}, {0, 3, rig.WordOf(3), 0}},

@@ -19,11 +19,12 @@ const (
 type may uint8
 
 const (
-	balk     may = 1 << iota // a change finds its entry moving
-	evict                    // an add takes the entry of another embryonic flow
-	full                     // an add finds no place: another CPU was faster
-	withdraw                 // an add takes what a move leaves again for the flow's entry
-	yield                    // an add waits too long for what the other one makes up its mind on
+	balk       may = 1 << iota // a change finds its entry moving
+	evict                      // an add takes the entry of another embryonic flow
+	evictQuiet                 // an add takes the entry of a flow that sent nothing of late
+	full                       // an add finds no place: another CPU was faster
+	withdraw                   // an add takes what a move leaves again for the flow's entry
+	yield                      // an add waits too long for what the other one makes up its mind on
 )
 
 // serial returns all ends of the race if each deed takes no time.
@@ -106,7 +107,8 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 	left[d.flow] = d.word
 	all = append(all, plainly{added, left})
 	for f, word := range c {
-		if may&evict != 0 && word != 0 && word&rig.WordEstablished == 0 {
+		waits := word != 0 && word&rig.WordEstablished == 0
+		if may&evict != 0 && waits || may&evictQuiet != 0 && k.quiet(f, c) {
 			without := left
 			without[f] = 0
 			all = append(all, plainly{added, without})
@@ -124,6 +126,13 @@ func (k *track) plainAdd(d deed, c content, may may) (all []plainly) {
 		all = append(all, plainly{exists, left})
 	}
 	return all
+}
+
+// quiet reports whether a flow has its entry of before the race, which was old then.
+func (k *track) quiet(flow int, c content) bool {
+	return slices.ContainsFunc(k.has, func(e entry) bool {
+		return e.flow == flow && e.word == c[flow] && e.word&rig.WordEstablished != 0 && e.age > 4*time.Second
+	})
 }
 
 // void reports whether a flow's entry is embryonic and has waited too long.

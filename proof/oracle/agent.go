@@ -12,6 +12,7 @@ import (
 type Offering struct {
 	Listening bool // a process accepts connections, and has room
 	Takes     bool // offers that could be passed on too
+	Wire      topo.Wire
 }
 
 // Agent is a server's agent over a kernel without a connection: whatever it
@@ -26,7 +27,7 @@ type Agent struct {
 // Receive answers one frame from the link and remembers an accepted flow.
 func (a *Agent) Receive(frame []byte) Answer {
 	eth, rest, ok := parseLink(frame)
-	if !ok || eth.kind != kindIPv6 {
+	if !ok || eth.kind != kindIPv6 || eth.to != a.MAC {
 		return pass(NotForUs)
 	}
 	outer, ok := parseIPv6(rest)
@@ -43,6 +44,9 @@ func (a *Agent) Receive(frame []byte) Answer {
 	service, ours := a.Services[s.upper.vip()]
 	if !ours {
 		return drop(NotOurService)
+	}
+	if s.inserted != (service.Wire == topo.Insert) {
+		return drop(WrongWire)
 	}
 	return a.perform(eth, s, service)
 }
@@ -103,11 +107,15 @@ func (a *Agent) offered(eth link, s *signal, service Offering) Answer {
 	}
 	h := digest(s.upper)
 	place, mark := uint16(h), uint32(h>>32)|1
+	passOn := a.passOn
+	if s.sid.flags&flagHeld != 0 { // released, for others
+		passOn = a.giveBack
+	}
 	switch {
 	case more && s.sid.flags&flagRetry != 0 && a.refused[place] == mark:
-		return a.passOn(s)
+		return passOn(s)
 	case !service.Listening && more:
-		return a.passOn(s)
+		return passOn(s)
 	case !service.Listening && s.sid.flags&flagFinal != 0:
 		return a.deliver(eth, s)
 	case !service.Listening:
@@ -117,7 +125,7 @@ func (a *Agent) offered(eth link, s *signal, service Offering) Answer {
 			a.refused = map[uint16]uint32{}
 		}
 		a.refused[place] = mark
-		return a.passOn(s)
+		return passOn(s)
 	}
 	if a.waits == nil {
 		a.waits = map[policy.Flow]uint16{}
@@ -149,7 +157,7 @@ func (a *Agent) giveBack(s *signal) Answer {
 	case !ok:
 		return drop(Congested)
 	}
-	w := path{segments: []netip.Addr{to}, tag: func([]netip.Addr) netip.Addr { return a.ownAddress() }}
+	w := path{segments: []netip.Addr{to}, tag: func([]netip.Addr) netip.Addr { return a.untagged(s.upper.flow) }}
 	return a.send(mac, w.put(p, labelOf(s.upper.flow)), GivenBack)
 }
 

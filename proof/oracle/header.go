@@ -230,22 +230,6 @@ func parseSegments(b []byte) (*segments, int, Reason) {
 	return s, total, ""
 }
 
-// fits: every TLV ends inside the header (RFC 8754 §2.1).
-func fits(tlvs []byte) bool {
-	const pad1 = 0
-	for len(tlvs) > 0 {
-		if tlvs[0] == pad1 {
-			tlvs = tlvs[1:]
-			continue
-		}
-		if len(tlvs) < 2 || len(tlvs) < 2+int(tlvs[1]) {
-			return false
-		}
-		tlvs = tlvs[2+int(tlvs[1]):]
-	}
-	return true
-}
-
 func (s *segments) append(b []byte) []byte {
 	length := (16*len(s.list) + len(s.tlvs)) / 8
 	b = append(b, s.next, byte(length), routingTypeSegment, byte(s.left), byte(s.last), s.flags)

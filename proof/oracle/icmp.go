@@ -27,19 +27,12 @@ func tooBigFor(p ip, raw []byte, u upper, mtu int) ([]byte, bool) {
 		icmp[0], icmp[1] = 3, 4
 	}
 	icmp = append(icmp, raw[:quote]...)
-	from, to := u.flow.VIP.Addr(), u.flow.Client.Addr()
-	if !p.six {
-		binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
-		return append(header4(from, to, len(icmp)), icmp...), true
-	}
-	binary.BigEndian.PutUint16(icmp[2:], checksum(pseudo(from, to, nextICMP6, len(icmp)), icmp))
-	answer := ip{six: true, label: labelOf(u.flow), next: nextICMP6, hop: 64, src: from, dst: to, payload: icmp}
-	return answer.append(nil), true
+	return icmpFrom(u, p.six, icmp), true
 }
 
-// header4 is a fresh IPv4 header of an ICMP message, which may be fragmented.
-func header4(from, to netip.Addr, length int) []byte {
-	h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, nextICMP4, 0, 0}
+// header4 is a fresh IPv4 header of a packet that may be fragmented.
+func header4(from, to netip.Addr, next byte, length int) []byte {
+	h := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, next, 0, 0}
 	binary.BigEndian.PutUint16(h[2:], uint16(20+length))
 	h = append(append(h, from.AsSlice()...), to.AsSlice()...)
 	binary.BigEndian.PutUint16(h[10:], checksum(h))
@@ -67,6 +60,56 @@ func echoReply(p ip) []byte {
 	return append(b, p.trailer...)
 }
 
+// unreachableFor is the error to the sender of a datagram for a port that is not served (RFC
+// 4443 §3.1, RFC 792), with the datagram's headers.
+func unreachableFor(p ip, raw []byte, u upper) []byte {
+	icmp := []byte{1, 4, 0, 0, 0, 0, 0, 0}
+	if !p.six {
+		icmp[0], icmp[1] = 3, 3
+		return icmpFrom(u, p.six, append(icmp, raw[:28]...))
+	}
+	return icmpFrom(u, p.six, append(icmp, raw[:48]...))
+}
+
+// icmpFrom is a message of the VIP to the client, with its checksum.
+func icmpFrom(u upper, six bool, icmp []byte) []byte {
+	from, to := u.flow.VIP.Addr(), u.flow.Client.Addr()
+	if !six {
+		binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
+		return append(header4(from, to, nextICMP4, len(icmp)), icmp...)
+	}
+	binary.BigEndian.PutUint16(icmp[2:], checksum(pseudo(from, to, nextICMP6, len(icmp)), icmp))
+	answer := ip{six: true, label: labelOf(u.flow), next: nextICMP6, hop: 64, src: from, dst: to, payload: icmp}
+	return answer.append(nil)
+}
+
+// resetFor is the RST that refuses a segment (RFC 9293 §3.10.7.1).
+func resetFor(u upper) []byte {
+	length := u.data
+	for _, flag := range []byte{flagSYN, flagFIN} {
+		if u.flags&flag != 0 {
+			length++
+		}
+	}
+	seg := make([]byte, 20)
+	binary.BigEndian.PutUint16(seg, u.flow.VIP.Port())
+	binary.BigEndian.PutUint16(seg[2:], u.flow.Client.Port())
+	seg[12], seg[13] = 5<<4, flagRST
+	if u.flags&flagACK != 0 {
+		binary.BigEndian.PutUint32(seg[4:], u.ack)
+	} else {
+		seg[13] |= flagACK
+		binary.BigEndian.PutUint32(seg[8:], u.seq+uint32(length))
+	}
+	from, to := u.flow.VIP.Addr(), u.flow.Client.Addr()
+	binary.BigEndian.PutUint16(seg[16:], checksum(pseudo(from, to, nextTCP, len(seg)), seg))
+	if from.Is4() {
+		return append(header4(from, to, nextTCP, len(seg)), seg...)
+	}
+	answer := ip{six: true, label: labelOf(u.flow), next: nextTCP, hop: 64, src: from, dst: to, payload: seg}
+	return answer.append(nil)
+}
+
 // aboutOurs is a router's word that one of this node's outer packets was too big,
 // handed on to the client (RFC 2473 §7.1).
 func (l *LB) aboutOurs(outer ip) Answer {
@@ -78,15 +121,15 @@ func (l *LB) aboutOurs(outer ip) Answer {
 	quoted := b[8:]
 	ours, ok := parseIPv6(quoted)
 	if !ok || !l.Locator.Contains(ours.src) {
-		return drop(BadTooBig)
+		return pass(NotForUs)
 	}
 	header := 40
 	switch {
 	case ours.next == nextIPv6 || ours.next == nextIPv4:
 	case ours.next == nextRouting && len(quoted) >= 48 && quoted[42] == routingTypeSegment:
 		header += 8 + 8*int(quoted[41])
-	default:
-		return drop(BadTooBig)
+	default: // the host's own
+		return pass(NotForUs)
 	}
 	if len(quoted) < header || mtu <= header {
 		return drop(BadTooBig)

@@ -28,11 +28,17 @@ type LB struct {
 type owner struct {
 	server     netip.Prefix
 	generation uint16
-	announced  uint16 // generation of the client's last SYN
 	expects    uint32 // of an embryonic flow: the number that the client acknowledges
 	client     bool   // has closed
 	closed     bool   // the server has
 	reset      bool
+	kept       bool // the client's packets made the entry
+}
+
+// closedAs is o after a word of its server about the sides that have closed.
+func (o owner) closedAs(claim owner) owner {
+	o.client, o.closed = o.client || claim.client, o.closed || claim.closed
+	return o
 }
 
 func (o owner) over() bool { return o.reset || o.client && o.closed }
@@ -60,7 +66,7 @@ func (l *LB) Receive(frame []byte) Answer {
 		ok = false
 	}
 	switch {
-	case !ok:
+	case !ok || eth.to != l.MAC:
 		return pass(NotForUs)
 	case !l.Locator.Contains(p.dst):
 		return l.fromClient(eth, p, rest)
@@ -93,7 +99,7 @@ func (l *LB) fromClient(eth link, p ip, raw []byte) Answer {
 		svc = l.service(u)
 	}
 	if svc == nil {
-		return l.withoutService(eth, p, u)
+		return l.withoutService(eth, p, raw, u)
 	}
 	switch {
 	case u.bad != "":
@@ -102,15 +108,17 @@ func (l *LB) fromClient(eth link, p ip, raw []byte) Answer {
 		return drop(Truncated)
 	case u.kind == tooBig && p.six && u.mtu < 1280:
 		return drop(SmallMTU)
+	case svc.Dispatch.Keeps():
+		return l.kept(p, raw, u, svc)
 	case !svc.Dispatch.Signals():
-		return l.single(p, raw, u, svc)
+		return l.stateless(p, raw, u, svc)
 	default:
 		return l.hunt(p, raw, u, svc)
 	}
 }
 
 // withoutService is a packet that shows no port of a service.
-func (l *LB) withoutService(eth link, p ip, u upper) Answer {
+func (l *LB) withoutService(eth link, p ip, raw []byte, u upper) Answer {
 	if u.broken { // it may have been about a service, or not
 		return Answer{Action: Drop, Why: Truncated, Either: true}
 	}
@@ -120,17 +128,38 @@ func (l *LB) withoutService(eth link, p ip, u upper) Answer {
 	switch {
 	case u.cut:
 		return Answer{Action: Drop, Why: Truncated, Either: u.padded}
-	case u.ports:
-		return pass(NotForUs)
+	case u.bad != "":
+		return drop(u.bad)
 	case !p.whole:
 		return drop(Truncated)
 	case p.hides():
 		return drop(ExtHeader)
 	case u.kind == echo:
 		return l.send(eth.from, echoReply(p), Echoed)
-	default:
+	case u.kind == tcp && u.flags&flagRST == 0 && isOneNode(p.src):
+		return l.send(eth.from, resetFor(u), Refused)
+	case u.kind == udp && isOneNode(p.src):
+		return l.send(eth.from, unreachableFor(p, raw, u), Refused)
+	case isDiscovery(p):
 		return pass(NotForUs)
+	default:
+		return drop(NotServed)
 	}
+}
+
+// isOneNode: an address that may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2).
+func isOneNode(a netip.Addr) bool {
+	if a.Is4() {
+		b := a.As4()
+		return b[0] != 0 && !a.IsLoopback() && b[0] < 224
+	}
+	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
+}
+
+// isDiscovery: neighbour discovery of a node on the link (RFC 4861 §4, §7.1.1).
+func isDiscovery(p ip) bool {
+	b := append(slices.Clone(p.payload), p.trailer...)
+	return p.six && p.next == nextICMP6 && p.hop == 255 && len(b) > 0 && b[0] >= 133 && b[0] <= 137
 }
 
 // hunt finds the server of a packet of a service with flows (6LB Table II, with
@@ -152,7 +181,9 @@ func (l *LB) hunt(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	if o, known := l.embryonic[u.flow]; known {
 		if u.kind == udp || u.kind == tcp && u.flags&flagACK != 0 && u.ack == o.expects {
 			delete(l.embryonic, u.flow)
-			l.flows[u.flow] = owner{server: o.server, generation: o.generation, announced: o.generation}
+			l.flows[u.flow] = owner{
+				server: o.server, generation: o.generation, client: u.kind == tcp && u.flags&flagFIN != 0,
+			}
 		} else if u.kind == tcp && u.flags&flagACK != 0 { // of a connection with another server
 			return l.ask(p, raw, u, svc)
 		}
@@ -192,19 +223,17 @@ func (l *LB) offer(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		}
 	}
 	if o, known := l.flows[u.flow]; known {
-		o.announced = w.generation
-		l.flows[u.flow] = o
-		w.first = o.server
+		w.first, w.held = o.server, !o.over() && o.generation != w.generation
 	} else if o, known := l.embryonic[u.flow]; known {
 		w.first = o.server
 	}
 	if times > 1 { // it does not answer
-		w.first = netip.Prefix{}
+		w.first, w.held = netip.Prefix{}, false
 	}
 	return l.toMany(p, raw, u, svc, w, Offered)
 }
 
-func (l *LB) single(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+func (l *LB) stateless(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	list := l.candidates(svc, u.flow)
 	if len(list) == 0 {
 		return drop(NoServer)
@@ -212,13 +241,13 @@ func (l *LB) single(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 	return l.toOne(p, raw, u, svc, list[0], deliverHere, 0, Forwarded)
 }
 
-// toOne sends a packet to one server. Only rj is signed.
+// toOne sends a packet to one server. Only rj and cf are signed.
 func (l *LB) toOne(p ip, raw []byte, u upper, svc *topo.Service, server netip.Prefix, function, generation uint16, why Reason) Answer {
 	if _, near := l.Neighbours.Lookup(server.Addr()); !near {
 		return drop(NoNeighbour)
 	}
 	last := sid{locator: server, function: function, generation: generation}
-	signed := function == rejectSecond && len(l.Keys) > 0
+	signed := (function == rejectSecond || function == connectForce) && len(l.Keys) > 0
 	if signed {
 		last.key = l.Keys[0].ID
 	}
@@ -229,7 +258,7 @@ func (l *LB) toOne(p ip, raw []byte, u upper, svc *topo.Service, server netip.Pr
 // path is a path that this LB signs, or not.
 func (l *LB) path(svc *topo.Service, u upper, segments []netip.Addr, signed bool) path {
 	return path{segments: segments, insert: svc.Wire == topo.Insert, tag: func(covered []netip.Addr) netip.Addr {
-		a := l.ownAddress().As16()
+		a := l.untagged(u.flow).As16()
 		if signed {
 			tag := tagOf(l.Keys[0].Farm, u.flow, l.Locator, covered)
 			copy(a[8:], tag)
@@ -258,6 +287,9 @@ func (l *LB) forward(p ip, raw []byte, u upper, svc *topo.Service, w path, why R
 // a size that has room for every usual one: a question to as many servers as an
 // offer has, and the way back.
 func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
+	if l.isLong(p, u) {
+		return l.leave(p)
+	}
 	if u.kind == tooBig { // no error about an error (RFC 4443 §2.4)
 		return drop(TooBig)
 	}
@@ -266,8 +298,8 @@ func (l *LB) tellTooBig(p ip, raw []byte, u upper, svc *topo.Service) Answer {
 		return drop(NoNeighbour)
 	}
 	usual := len(svc.Via) + 1
-	if svc.Dispatch.Signals() {
-		usual += svc.Choices
+	if svc.Signals() {
+		usual += svc.Candidates()
 	}
 	report, ok := tooBigFor(p, raw, u, l.MTU-cost(usual, svc.Wire == topo.Insert))
 	if !ok {

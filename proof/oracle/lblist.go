@@ -14,6 +14,7 @@ type wish struct {
 	question   bool         // first: is the flow yours?
 	offer      bool         // then: take it?
 	first      netip.Prefix // the server that is offered it before the candidates
+	held       bool         // it has a flow of those ports, and must release it
 	except     netip.Prefix // the server that is left out
 	turn       int          // of the order in each lap
 	forced     int          // so many must take it
@@ -22,10 +23,10 @@ type wish struct {
 	flags      byte
 }
 
-// A list has 20 positions: fifteen for the members of a bucket, which are asked; one
+// A list has 245 positions: 240 for the members of a bucket, which are asked; one
 // for the server that is offered the packet first; four for the candidates.
 const (
-	members    = 15
+	members    = 240
 	firstPlace = members
 	places     = members + 1 + topo.MaxChoices
 )
@@ -71,6 +72,13 @@ func (l *LB) visitors(svc *topo.Service, f policy.Flow, w wish) (list []visitor)
 func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Reason) Answer {
 	list := l.visitors(svc, u.flow, w)
 	room := l.room(p, svc.Wire == topo.Insert)
+	if room < len(svc.Via)+2 && u.kind == tcp && l.isLong(p, u) {
+		if p.length() > l.MTU {
+			return drop(TooBig)
+		}
+		p = cutShort(p)
+		room = l.room(p, svc.Wire == topo.Insert)
+	}
 	if room == 0 {
 		return l.tellTooBig(p, raw, u, svc)
 	}
@@ -98,7 +106,11 @@ func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Re
 				s.function = connectForce
 			}
 		}
+		if v.place == firstPlace && w.held {
+			s.flags |= flagHeld
+		}
 		if again && i == room-1 {
+			s.flags = w.flags
 			s.locator, s.function, s.report = l.Locator, recoverStickiness, uint16(w.turn<<8|v.place)
 		}
 		if len(l.Keys) > 0 {
@@ -113,8 +125,9 @@ func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Re
 	return l.forward(p, raw, u, svc, path, why)
 }
 
-// mostSegments is how many have room before a frame: XDP leaves 216 bytes.
-const mostSegments = 11
+// mostSegments is how many have room before a frame: some drivers leave 192 bytes, and XDP
+// keeps 40 of them.
+const mostSegments = 7
 
 // room is how many segments fit beside a packet.
 func (l *LB) room(p ip, insert bool) int {

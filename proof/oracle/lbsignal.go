@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"proffer/policy"
 	"proffer/topo"
@@ -34,10 +35,14 @@ func (l *LB) fromDomain(outer ip) Answer {
 		return drop(SegmentsLeft)
 	case own && server != l.Locator || !own && !l.isServer(server):
 		return drop(Stranger)
-	case svc == nil || !svc.Dispatch.Signals():
+	case svc == nil || !svc.Signals():
 		return drop(NotOurService)
+	case s.inserted != (svc.Wire == topo.Insert && function != notMine):
+		return drop(WrongWire)
 	case !l.believed(s, own):
 		return drop(BadTag)
+	case !own && !l.mayHave(svc, s.upper.flow, server):
+		return drop(NotCandidate)
 	case answer:
 		return l.answered(s, svc, server)
 	case own:
@@ -45,6 +50,13 @@ func (l *LB) fromDomain(outer ip) Answer {
 	default:
 		return l.givenBack(s, svc, server)
 	}
+}
+
+// mayHave reports whether a server may have a flow: it is one of those that are asked, or has it.
+func (l *LB) mayHave(svc *topo.Service, f policy.Flow, server netip.Prefix) bool {
+	o, known := l.flows[f]
+	e, waiting := l.embryonic[f]
+	return known && o.server == server || waiting && e.server == server || slices.Contains(l.union(svc, f), server)
 }
 
 // believed reports whether a signal carries its sender's tag. An LB without keys
@@ -85,9 +97,13 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 	case !near:
 		return drop(NoNeighbour)
 	}
-	claim := owner{server: server, generation: s.sid.generation, announced: s.sid.generation}
+	claim := owner{server: server, generation: s.sid.generation}
+	claim.client = s.sid.flags&flagClientClosed != 0
+	claim.closed = s.sid.flags&flagServerClosed != 0
 	if s.sid.function == removeStickiness || s.upper.flags&flagRST != 0 { // no word of a life
 		l.forget(s.upper, claim)
+	} else if s.upper.kind == tcp && s.upper.flags&flagSYN != 0 && l.keeps(s.upper, claim) {
+		return drop(NotReleased)
 	} else if !l.learn(s.upper, claim) {
 		return l.reject(s, svc, server)
 	}
@@ -97,7 +113,7 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 	}
 	p.hop--
 	if s.upper.kind == tcp && s.upper.flags&flagSYN != 0 {
-		usual := len(svc.Via) + 1 + svc.Choices
+		usual := len(svc.Via) + 1 + svc.Candidates()
 		p = clamped(p, l.MTU-cost(usual, svc.Wire == topo.Insert))
 	}
 	return l.send(mac, append(p.append(nil), p.trailer...), Unwrapped)
@@ -107,9 +123,12 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 func (l *LB) learn(u upper, claim owner) bool {
 	o, known := l.flows[u.flow]
 	if known && o.generation == claim.generation {
+		if o.server == claim.server {
+			l.flows[u.flow] = o.closedAs(claim)
+		}
 		return o.server == claim.server
 	}
-	if known && !o.over() && o.server != claim.server && o.announced != claim.generation {
+	if l.keeps(u, claim) {
 		return true // late: it changes nothing
 	}
 	e, waiting := l.embryonic[u.flow]
@@ -134,19 +153,37 @@ func (l *LB) learn(u upper, claim owner) bool {
 	return true
 }
 
+// keeps reports whether a flow is another server's, in another connection, which that server has
+// neither ended nor released. Time, in which it might fall silent, stands still.
+func (l *LB) keeps(u upper, claim owner) bool {
+	o, known := l.flows[u.flow]
+	return known && !o.over() && o.server != claim.server && o.generation != claim.generation
+}
+
+// forget closes a flow, and knows of it from now on.
 func (l *LB) forget(u upper, claim owner) {
 	o, known := l.flows[u.flow]
+	e, waiting := l.embryonic[u.flow]
+	if known {
+		waiting = false
+	} else if !waiting {
+		e = claim
+	} else {
+		o = e
+	}
+	if (known || waiting) && (o.generation != claim.generation || o.server != claim.server) {
+		return
+	}
 	if !known {
-		if e, waiting := l.embryonic[u.flow]; waiting && e.generation == claim.generation && e.server == claim.server {
-			delete(l.embryonic, u.flow)
-		}
-		return
+		o = owner{server: e.server, generation: e.generation}
+		delete(l.embryonic, u.flow)
 	}
-	if o.generation != claim.generation || o.server != claim.server {
-		return
-	}
+	o = o.closedAs(claim)
 	o.reset = o.reset || u.flags&flagRST != 0
 	o.closed = o.closed || u.flags&flagRST == 0
+	if l.flows == nil {
+		l.flows = map[policy.Flow]owner{}
+	}
 	l.flows[u.flow] = o
 }
 
@@ -174,10 +211,7 @@ func (l *LB) reject(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 		label: labelOf(u.flow), payload: seg, whole: true,
 	}
 	if !p.six {
-		p.header = header4(p.src, p.dst, len(seg))
-		p.header[9] = nextTCP
-		p.header[10], p.header[11] = 0, 0
-		binary.BigEndian.PutUint16(p.header[10:], checksum(p.header))
+		p.header = header4(p.src, p.dst, nextTCP, len(seg))
 	}
 	return l.toOne(p, nil, u, svc, server, rejectSecond, s.sid.generation, Rejected)
 }
@@ -187,9 +221,16 @@ func (l *LB) reject(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 func (l *LB) givenBack(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 	u := s.upper
 	w := wish{except: server}
-	if u.opens() || u.kind == udp && s.sid.generation == 0 {
+	o, known := l.flows[u.flow]
+	switch {
+	case u.opens() && s.sid.flags&flagHeld != 0:
+		return l.challenged(s, svc, server)
+	case u.opens() && known && !o.over() && o.server == server && o.generation != s.sid.generation:
+		delete(l.flows, u.flow) // released
+		w.offer, w.generation = true, s.sid.generation
+	case u.opens() || u.kind == udp && s.sid.generation == 0:
 		w.offer, w.generation, w.flags, w.forced = true, s.sid.generation, flagFinal, topo.MaxChoices
-	} else {
+	default:
 		for _, entries := range []map[policy.Flow]owner{l.flows, l.embryonic} {
 			if o, known := entries[u.flow]; known && o.server == server && o.generation == s.sid.generation {
 				delete(entries, u.flow)
@@ -201,6 +242,15 @@ func (l *LB) givenBack(s *signal, svc *topo.Service, server netip.Prefix) Answer
 		w.except = netip.Prefix{}
 	}
 	return l.again(s, svc, w, GivenBack)
+}
+
+// challenged is a SYN for a live connection, which the stack of its server answers.
+func (l *LB) challenged(s *signal, svc *topo.Service, server netip.Prefix) Answer {
+	p, ok := s.decapsulated()
+	if !ok {
+		return drop(Congested)
+	}
+	return l.toOne(p, append(p.append(nil), p.trailer...), s.upper, svc, server, connectForce, s.sid.generation, Offered)
 }
 
 // goOn is a packet that comes back for the rest of its list.

@@ -12,7 +12,7 @@ import (
 )
 
 // judgedPorts are services of the LB under the oracle's eyes, and one that is none.
-var judgedPorts = []uint16{rig.HuntPort, 81, 90, 91, 92, 8080}
+var judgedPorts = []uint16{rig.HuntPort, 81, 90, 91, 92, 93, 94, 8080}
 
 // lbSeeds has a frame of every shape that the LB meets.
 func lbSeeds() (seeds [][]byte) {
@@ -31,9 +31,11 @@ func lbSeeds() (seeds [][]byte) {
 	seeds = append(seeds, rig.Echo(rig.Inward(0, 0), 128, []byte("ping")), rig.Echo(rig.OverIPv4(rig.Inward(0, 0)), 8, []byte("pin")))
 	for _, room := range []int{0, 60, 100} { // beside the largest packets
 		seeds = append(seeds, rig.Sized(rig.Inward(90, wire.ACK), rig.MTU-room).Frame(), rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), rig.MTU-room).Frame(),
-			rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)), rig.MTU-room).Frame())
+			rig.Sized(rig.OverIPv4(rig.Inward(rig.HuntPort, wire.SYN)), rig.MTU-room).Frame(),
+			rig.Divisible(rig.Inward(rig.HuntPort, wire.ACK), rig.MTU-room), rig.Divisible(rig.Inward(90, wire.ACK), rig.MTU-room))
 	}
-	for _, report := range []uint16{0, 5, 19, 200} {
+	seeds = append(seeds, rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), rig.MTU+1000).Frame()) // joined from two
+	for _, report := range []uint16{0, 5, 19, 242, 255} {
 		for _, p := range []rig.Packet{rig.Inward(rig.HuntPort, wire.ACK), rig.Datagram(92, "x"), rig.Inward(90, wire.SYN)} {
 			to := rig.WithFlags(rig.WithReport(rig.SID(rig.LbLocator, wire.RecoverStickiness, 3), report), 2)
 			back := rig.Route{From: rig.LbLocator, Segments: []netip.Addr{to}, Hop: 63}
@@ -56,7 +58,7 @@ func signalSeeds(sign func(server int, p rig.Packet, to netip.Addr, change ...fu
 	}
 	generation := wire.Generation(rig.ClientISN)
 	for server := range 2 {
-		for _, p := range []rig.Packet{rig.SynAck(rig.HuntPort), rig.SynAck(90), rig.SynAck(91)} {
+		for _, p := range []rig.Packet{rig.SynAck(rig.HuntPort), rig.SynAck(90), rig.SynAck(91), rig.SynAck(94)} {
 			p.Options = rig.MSS(1460)
 			for _, function := range []wire.Function{wire.CreateStickiness, wire.RemoveStickiness, wire.ConnectAvail} {
 				to := rig.SID(rig.LbLocator, function, generation)
@@ -83,10 +85,13 @@ func signalSeeds(sign func(server int, p rig.Packet, to netip.Addr, change ...fu
 	return append(seeds, sign(0, lost, rig.SID(rig.LbLocator, wire.CreateStickiness, 1)))
 }
 
+// insertedPort is that of the agent's service of `wire: insert`.
+const insertedPort = 83
+
 // agentSeeds has a frame of every shape that the agent meets.
 func agentSeeds() (seeds [][]byte) {
-	for _, port := range []uint16{rig.HuntPort, 81, 82, 8080} {
-		for _, flags := range []wire.Flags{0, wire.Retry, wire.Final} {
+	for _, port := range []uint16{rig.HuntPort, 81, 82, insertedPort, 8080} {
+		for _, flags := range []wire.Flags{0, wire.Retry, wire.Final, wire.Held} {
 			p := rig.Inward(port, wire.SYN)
 			s := rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(flags)
 			seeds = append(seeds, s.Frame(), s.Inserted().Frame())
@@ -108,7 +113,11 @@ func agentSeeds() (seeds [][]byte) {
 				p.Flags = wire.ACK
 			}
 			p.Payload = []byte("payload")
-			seeds = append(seeds, rig.To(p, wire.Generation(p.Seq), functions...).Frame())
+			s := rig.To(p, wire.Generation(p.Seq), functions...)
+			if port == insertedPort {
+				s = s.Inserted()
+			}
+			seeds = append(seeds, s.Frame())
 		}
 	}
 	p := rig.Inward(81, wire.SYN)

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -43,15 +44,18 @@ const (
 	ExtHeader      Reason = "extension header, option or fragment before the ports"
 	BadTransport   Reason = "malformed transport header"
 	BadSRH         Reason = "malformed SRH"
-	BadTLV         Reason = "TLV past the end of its SRH"
+	WithTLV        Reason = "bytes behind a segment list"
 	NotEncaps      Reason = "no packet inside"
 	BadFunction    Reason = "no function of this node"
 	SegmentsLeft   Reason = "segments left at a function that ends the route"
 	Stranger       Reason = "sender is no server"
 	BadTag         Reason = "not the sender's tag"
 	NotOurService  Reason = "inner packet is of no service here"
+	WrongWire      Reason = "inserted where the service encapsulates, or the other way round"
 	NotSYN         Reason = "offer of something else than a SYN"
 	Stale          Reason = "a RST for nothing that waits"
+	NotCandidate   Reason = "sender is not one that may have the flow"
+	NotReleased    Reason = "another server's flow, which that has not released"
 	Conflict       Reason = "another server has the connection"
 	HopLimit       Reason = "hop limit"
 	Congested      Reason = "congestion that the inner packet cannot express"
@@ -64,11 +68,15 @@ const (
 	Offered        Reason = "offered"
 	Asked          Reason = "asked for its owner"
 	Steered        Reason = "steered"
+	Begun          Reason = "sent to the server that its new entry names"
+	Kept           Reason = "sent to the server that has it"
 	Unwrapped      Reason = "unwrapped"
 	GivenBack      Reason = "given back"
 	GoneOn         Reason = "list continued"
 	Rejected       Reason = "second acceptance rejected"
 	Echoed         Reason = "echoed"
+	Refused        Reason = "refused: no service has the port"
+	NotServed      Reason = "for a VIP, and of no service"
 	ReportedTooBig Reason = "sender informed that it was too big"
 )
 
@@ -98,8 +106,11 @@ const (
 
 // Flags of a SID.
 const (
-	flagRetry = 1
-	flagFinal = 2
+	flagRetry        = 1
+	flagFinal        = 2
+	flagHeld         = 4
+	flagClientClosed = 64
+	flagServerClosed = 128
 )
 
 // sid is an address as RFC 8986 §3.1 takes it apart: locator 64 bits, function
@@ -134,10 +145,10 @@ func (s sid) address() netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// ownAddress is locator::1, whence a node without keys sends.
-func (n *Node) ownAddress() netip.Addr {
+// untagged is the source of a flow's packets without a tag: below the locator the flow label.
+func (n *Node) untagged(f policy.Flow) netip.Addr {
 	a := n.Locator.Addr().As16()
-	a[15] = 1
+	binary.BigEndian.PutUint32(a[12:], labelOf(f))
 	return netip.AddrFrom16(a)
 }
 

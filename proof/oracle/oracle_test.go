@@ -79,8 +79,8 @@ func TestOffer(t *testing.T) {
 	if want := wire(t, "0200000000fe 020000000011 86dd 62"); !bytes.Equal(got.Frame[:15], want) {
 		t.Errorf("starts with %x, want %x", got.Frame[:15], want)
 	}
-	if want := wire(t, "003c 29 40", lbSelf, "fd00000000000200 00cf"); !bytes.Equal(got.Frame[18:18+len(want)], want) {
-		t.Errorf("outer header goes on with %x, want %x", got.Frame[18:18+len(want)], want)
+	if want := wire(t, "ebf7cd 003c 29 40", "fd0000000000000b 00000000 000bf7cd", "fd00000000000200 00cf"); !bytes.Equal(got.Frame[15:15+len(want)], want) { // the label twice
+		t.Errorf("outer header goes on with %x, want %x", got.Frame[15:15+len(want)], want)
 	}
 	if want := wire(t, "6 2e 12345 0014 06 3b", client, vip, synTCP); !bytes.Equal(got.Frame[54:], want) {
 		t.Errorf("inner packet %x, want %x", got.Frame[54:], want)
@@ -104,13 +104,6 @@ func TestSegments(t *testing.T) {
 	} {
 		if _, _, bad := parseSegments(wire(t, c.header)); bad != c.bad {
 			t.Errorf("%s: %q, want %q", c.header, bad, c.bad)
-		}
-	}
-	for tlvs, want := range map[string]bool{
-		"": true, "0000": true, "0402 0000": true, "0403 0000": false, "04": false, "00 04": false,
-	} {
-		if fits(wire(t, tlvs)) != want {
-			t.Errorf("TLVs %s fit: %v", tlvs, !want)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 // TestAllOrders: docs/failures.md, createStickiness lost, reordered, duplicated: the
 // messages of two connections of one five-tuple in all 720 orders. The program
 // does as the oracle demands; and nothing of the older connection touches the
-// newer one, once that is confirmed.
+// newer one, once that is confirmed. Time stands still, so the first server, which is asked and
+// does not answer, keeps its flow: the newer one is confirmed where it comes first.
 func TestAllOrders(t *testing.T) {
 	j := newLBJudge(t, nil)
 	port, confirmed := uint16(0), 0
@@ -35,7 +36,7 @@ func TestAllOrders(t *testing.T) {
 			confirmed++
 		}
 	})
-	if port != 720 || confirmed < 100 {
+	if port != 720 || confirmed < 40 {
 		t.Errorf("%d orders, %d of which confirmed the newer connection", port, confirmed)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
@@ -31,6 +32,8 @@ type judge struct {
 	seeds [][]byte
 	netns *os.File
 	must  map[oracle.Reason]bool // not met yet
+
+	programs map[string]*ebpf.Program // of the frame's way
 }
 
 const rememberAtMost = 1 << 15 // half the program's table, which must not fill
@@ -139,22 +142,40 @@ func judgedHops() topo.NextHops {
 }
 
 // judgedServices: many candidates and few, in all their wires and families; a
-// history, transit, a service without flows, and one of datagrams.
+// history, transit, a service without flows, and one of datagrams. Servers 0 and 1, of whose
+// signals the seeds are, may have any flow of the most.
 func judgedServices() []topo.Service {
+	signalling := topo.Version{Version: 2, Servers: rig.Farm(2)}
 	many := rig.Hunting(3, 8, func(s *topo.Service) {
-		s.History = []topo.Version{{Version: 1, Servers: rig.Farm(8)[2:7]}, {Version: 0, Servers: rig.Farm(9)[5:]}}
+		s.History = []topo.Version{signalling, {Version: 1, Servers: rig.Farm(8)[2:7]}, {Version: 0, Servers: rig.Farm(9)[5:]}}
 	})
 	four := rig.Hunting(2, 8, rig.Over4)
 	inserted := rig.Service(90, topo.Hunt, 4, 8)
 	rig.Inserting(&inserted)
+	four.History, inserted.History = []topo.Version{signalling}, []topo.Version{signalling}
 	few := rig.Service(91, topo.Hunt, 4, 2)
 	rig.ViaTransit(1)(&few)
 	datagrams := rig.Service(92, topo.Hunt, 2, 8)
 	rig.OverUDP(&datagrams)
-	datagrams.History = []topo.Version{{Version: 1, Servers: rig.Farm(8)[4:]}}
+	datagrams.History = []topo.Version{signalling, {Version: 1, Servers: rig.Farm(8)[4:]}}
 	datagrams4 := datagrams
 	rig.Over4(&datagrams4)
-	return []topo.Service{many, four, inserted, few, datagrams, datagrams4, rig.Service(81, topo.Single, 1, 5)}
+	return append([]topo.Service{many, four, inserted, few, datagrams, datagrams4, rig.Service(81, topo.Stateless, 1, 5)}, keptServices()...)
+}
+
+// keptServices: clients' packets make the entries, and the history or the agents recover
+// them, in both families and of datagrams.
+func keptServices() (all []topo.Service) {
+	for port, how := range map[uint16]topo.Recovery{93: topo.HistoryRecovery, 94: topo.AgentsRecovery} {
+		for _, change := range []func(*topo.Service){func(*topo.Service) {}, rig.Over4, rig.OverUDP} {
+			svc := rig.Service(port, topo.Single, 1, 8)
+			svc.Recovery, svc.Servers[3].Weight = how, 0
+			svc.History = []topo.Version{{Version: 1, Servers: rig.Farm(9)[2:]}, {Version: 0, Servers: rig.Farm(9)}}
+			change(&svc)
+			all = append(all, svc)
+		}
+	}
+	return all
 }
 
 // newLBJudge holds the LB, with these keys, against the oracle.
@@ -173,6 +194,9 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 		oracle.GivenBack, oracle.Rejected, oracle.GoneOn,
 	}
 	if keys == nil {
+		more = append(more, oracle.Begun, oracle.Kept)
+	}
+	if keys == nil {
 		more = append(more, oracle.Conflict, oracle.ExtHeader, oracle.TooBig, oracle.SmallMTU, oracle.Echoed,
 			oracle.ReportedTooBig, oracle.BadTooBig)
 	} else {
@@ -181,6 +205,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	return &judge{
 		must: reasons(more...),
 		Rig:  &r.Rig, lines: &r.Table, seeds: lbSeeds(), netns: currentNetns(t),
+		programs: map[string]*ebpf.Program{"lb": r.Objects().Lb, "lb_signal": r.Objects().LbSignal, "lb_odd": r.Objects().LbOdd},
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: rig.LbLocator, MAC: rig.HereMAC, MTU: rig.MTU, Neighbours: judgedHops()},
 			Key:  r.Table.Key, Services: cfg.Services, Keys: keys,
@@ -210,9 +235,11 @@ func newAgentJudge(t testing.TB) *judge {
 	t.Helper()
 	eager := rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Acceptance = topo.Always })
 	busy := rig.Offering(81, func(o *topo.Offering) { o.Threshold = 0 })
-	r := rig.NewAgentOf(t, rig.Hits{}, 2*rememberAtMost, eager, busy, rig.Offering(82))
+	inserted := rig.Offering(insertedPort, rig.Inserts, func(o *topo.Offering) { o.Acceptance = topo.Always })
+	r := rig.NewAgentOf(t, rig.Hits{}, 2*rememberAtMost, eager, busy, inserted, rig.Offering(82))
 	rig.Listen(t, rig.HuntPort, 128)
 	rig.Listen(t, 81, 128)
+	rig.Listen(t, insertedPort, 128)
 	if err := r.SetNextHops(judgedHops()); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +250,7 @@ func newAgentJudge(t testing.TB) *judge {
 			Node: oracle.Node{Locator: rig.ServerLocator(rig.Here), MAC: rig.HereMAC, MTU: rig.MTU, Neighbours: judgedHops()},
 			Services: map[topo.VIP]oracle.Offering{
 				eager.VIP:                     {Listening: true, Takes: true},
+				inserted.VIP:                  {Listening: true, Takes: true, Wire: topo.Insert},
 				busy.VIP:                      {Listening: true},
 				{Addr: rig.VipAddr, Port: 82}: {},
 			},
@@ -254,7 +282,7 @@ func (j *judge) mutate(t *testing.T) {
 // reasons that the mutated frames of each program must meet.
 func reasons(more ...oracle.Reason) map[oracle.Reason]bool {
 	must := map[oracle.Reason]bool{}
-	for _, why := range append(more, oracle.NotForUs, oracle.Truncated, oracle.BadTransport, oracle.BadSRH, oracle.BadTLV,
+	for _, why := range append(more, oracle.NotForUs, oracle.Truncated, oracle.BadTransport, oracle.BadSRH, oracle.WithTLV, oracle.WrongWire,
 		oracle.NotEncaps, oracle.BadFunction, oracle.NotOurService, oracle.HopLimit, oracle.Congested, oracle.NoNeighbour) {
 		must[why] = true
 	}

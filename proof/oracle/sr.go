@@ -39,8 +39,8 @@ func open(outer ip) (s *signal, bad Reason) {
 	rest, next := outer.payload, outer.next
 	if next == nextRouting {
 		route, n, bad := parseSegments(rest)
-		if bad == "" && !fits(route.tlvs) {
-			bad = BadTLV
+		if bad == "" && len(route.tlvs) > 0 {
+			bad = WithTLV
 		}
 		if bad != "" {
 			return s, bad

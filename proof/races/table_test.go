@@ -177,7 +177,7 @@ func crowdedRig(t *testing.T, cfg *topo.LB) *rig.LB {
 func TestCrowdedTable(t *testing.T) {
 	const steps = 60_000
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, crowdServes))
+	cfg := rig.LBConfig(rig.Hunting(2, crowdServes, rig.Members))
 	workers := max(runtime.NumCPU(), 2)
 	cfg.Flows.Entries = workers * ownFlows * 70 / 100
 	r := crowdedRig(t, cfg)
@@ -243,7 +243,7 @@ func everywhere(r *rig.LB, t testing.TB) {
 func TestTableFill(t *testing.T) {
 	const entries, churn = 50_000, 60_000
 	rig.Enter(t)
-	cfg := rig.LBConfig(rig.Hunting(2, crowdServes))
+	cfg := rig.LBConfig(rig.Hunting(2, crowdServes, rig.Members))
 	cfg.Flows.Entries = entries
 	r := rig.LoadLB(t, rig.Hits{}, cfg)
 	everywhere(r, t)

@@ -66,7 +66,8 @@ func AgentConfig(entries int, services ...topo.Offering) *topo.Agent {
 // LoadAgent loads the agent into the test's namespace.
 func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) *Agent {
 	t.Helper()
-	a, err := agent.NewWith(cfg, change)
+	var spec *ebpf.CollectionSpec
+	a, err := agent.NewWith(cfg, keeping(&spec, change))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -76,7 +77,7 @@ func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.Colle
 		}
 	})
 	r := &Agent{Agent: a}
-	r.Rig = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentIn, clock: clockOf(t, a.Objects().AgentIn), seen: seen}
+	r.Rig = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentIn, Spec: spec, clock: clockOf(t, a.Objects().AgentIn), seen: seen}
 	r.Out = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentOut, clock: r.Rig.clock, seen: seen}
 	r.At(t, Start)
 	err = r.SetNextHops(topo.NextHops{
@@ -168,7 +169,7 @@ func (s SR) Signed(k topo.SignalKey) SR {
 }
 
 func (s SR) Frame() []byte {
-	route := s.In.Route(wire.Own(s.LB), s.Class, s.Hop, s.Segments...)
+	route := s.In.Route(wire.Untagged(s.LB, s.In.Flow), s.Class, s.Hop, s.Segments...)
 	if s.key != nil {
 		route = route.Signed(*s.key, s.In.Flow, s.LB, s.Wire, s.In.Ip)
 	}
@@ -198,7 +199,7 @@ func (s SR) Returned(keys ...topo.SignalKey) []byte {
 	if len(keys) > 0 {
 		to.KeyID = keys[0].ID
 	}
-	route := s.In.Route(wire.Own(here), s.In.Class, wire.DefaultHopLimit, to.Addr())
+	route := s.In.Route(wire.Untagged(here, s.In.Flow), s.In.Class, wire.DefaultHopLimit, to.Addr())
 	if len(keys) > 0 {
 		route = route.Signed(keys[0].Server, s.In.Flow, here, topo.Encap, s.In.Ip)
 	}
@@ -256,6 +257,9 @@ func (r *Agent) Asking(t testing.TB) uint32 {
 	}
 	return l.Asking
 }
+
+// Inserts makes the service one of `wire: insert`.
+func Inserts(o *topo.Offering) { o.Wire = topo.Insert }
 
 // ByTable makes the agent's own table the truth, so that a test needs no sockets.
 func ByTable(o *topo.Offering) { o.Owner = topo.Table }

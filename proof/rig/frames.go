@@ -70,6 +70,7 @@ const (
 	AtLength    = 18
 	AtNext      = 20
 	AtHop       = 21
+	AtSrc       = 22
 	AtDst       = 38
 	AtUpper     = 54
 )
@@ -102,6 +103,15 @@ func NoWindow(ip []byte) {
 func Unidentified(header []byte) {
 	clear(header[4:8])
 	Resum(header)
+}
+
+// Divisible is p in IPv4 without DF, of so many bytes.
+func Divisible(p Packet, length int) []byte {
+	frame := Sized(OverIPv4(p), length).Frame()
+	header := frame[wire.EthernetBytes : wire.EthernetBytes+wire.IPv4Bytes]
+	header[6] = 0
+	Resum(header)
+	return frame
 }
 
 // Resum writes the checksum of an IPv4 header.

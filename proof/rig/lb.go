@@ -76,6 +76,13 @@ func ViaTransit(n int) func(*topo.Service) {
 	}
 }
 
+// Members makes every server one that may have any flow: each was alone in the pool once.
+func Members(s *topo.Service) {
+	for i := range s.Servers {
+		s.History = append(s.History, topo.Version{Version: len(s.Servers) - i, Servers: s.Servers[i : i+1]})
+	}
+}
+
 func Transit(i int) netip.Addr {
 	return SID(netip.MustParsePrefix("fd00:0:0:7::/64"), 0xe, uint16(i+1))
 }
@@ -99,10 +106,23 @@ func NewLB(t testing.TB, seen Hits, services ...topo.Service) *LB {
 	return LoadLB(t, seen, LBConfig(services...))
 }
 
+// NewLimitedLB is NewLB with the limits of the cost of packets.
+func NewLimitedLB(t testing.TB, seen Hits, services ...topo.Service) *LB {
+	t.Helper()
+	Enter(t)
+	return loadLB(t, seen, LBConfig(services...), Limited(t))
+}
+
 // LoadLB loads the LB in the namespace where the test is.
 func LoadLB(t testing.TB, seen Hits, cfg *topo.LB) *LB {
 	t.Helper()
-	l, err := lb.NewWith(cfg, InVirtualTime)
+	return loadLB(t, seen, cfg, InVirtualTime)
+}
+
+func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) *LB {
+	t.Helper()
+	var spec *ebpf.CollectionSpec
+	l, err := lb.NewWith(cfg, keeping(&spec, change))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -111,7 +131,9 @@ func LoadLB(t testing.TB, seen Hits, cfg *topo.LB) *LB {
 			t.Error(err)
 		}
 	})
-	return LBAround(t, seen, l, cfg)
+	r := LBAround(t, seen, l, cfg)
+	r.Spec = spec
+	return r
 }
 
 // LBAround is a rig of an LB that the caller closes.
@@ -282,10 +304,17 @@ func (r *LB) Accepted(t testing.TB, i int, p Packet) {
 	}
 	answer := p.Reply(wire.SYN | wire.ACK)
 	answer.Seq, answer.Ack = ServerISN, p.Seq+1
-	out := r.Send(t, SignalFrom(i, answer, wire.CreateStickiness, generation))
+	out := r.Send(t, SignalFrom(i, answer, wire.CreateStickiness, generation, r.wireOf(p)))
 	if out.Action != XDPTX || !slices.Contains(out.Reasons, "stickiness_created") {
 		t.Fatalf("create stickiness: action %d for %v", out.Action, out.Reasons)
 	}
+}
+
+// wireOf makes a signal about p's flow travel as its service wants it.
+func (r *LB) wireOf(p Packet) func(*Route) {
+	at := topo.VIP{Addr: p.Dst.Addr(), Port: p.Dst.Port(), Protocol: p.Protocol}
+	i := slices.IndexFunc(r.Cfg.Services, func(s topo.Service) bool { return s.VIP == at })
+	return func(w *Route) { w.Insert = i >= 0 && r.Cfg.Services[i].Wire == topo.Insert }
 }
 
 // Confirm is the client's wire.ACK to that.

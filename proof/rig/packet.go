@@ -155,7 +155,7 @@ func (r Route) Around(p Packet) []byte {
 		by = topo.Insert
 	}
 	route := wire.Route{
-		From: wire.Own(r.From), Segments: r.Segments, Class: p.Class, Label: wire.FlowLabel(flow), HopLimit: r.Hop,
+		From: wire.Untagged(r.From, flow), Segments: r.Segments, Class: p.Class, Label: wire.FlowLabel(flow), HopLimit: r.Hop,
 	}
 	if r.Key != nil {
 		route = route.Signed(*r.Key, flow, r.From, by, packet)

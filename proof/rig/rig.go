@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -79,8 +80,12 @@ func Enter(t testing.TB) {
 	}
 }
 
-// InVirtualTime makes the programs' clock ours, and their verdict XDP_TX.
+// InVirtualTime makes the programs' clock ours, their verdict XDP_TX, and the packets that they
+// may send as many as the test likes.
 func InVirtualTime(spec *ebpf.CollectionSpec) error {
+	if err := spec.Variables["unlimited"].Set(true); err != nil {
+		return err
+	}
 	if err := spec.Variables["virtual_time"].Set(true); err != nil {
 		return err
 	}
@@ -88,6 +93,36 @@ func InVirtualTime(spec *ebpf.CollectionSpec) error {
 		m.Flags |= Mmapable
 	}
 	return spec.Variables["redirect_to"].Set(uint32(0))
+}
+
+// Limited is InVirtualTime with the limits of the cost of packets. It keeps the test, which has
+// entered its namespace, on one CPU: each CPU has its own limits.
+func Limited(t testing.TB) func(*ebpf.CollectionSpec) error {
+	t.Helper()
+	var all, one unix.CPUSet
+	err := unix.SchedGetaffinity(0, &all)
+	for cpu := range 1024 {
+		if all.IsSet(cpu) && one.Count() == 0 {
+			one.Set(cpu)
+		}
+	}
+	if err == nil {
+		err = unix.SchedSetaffinity(0, &one)
+	}
+	if err != nil {
+		t.Fatalf("stay on one CPU: %v", err)
+	}
+	return func(spec *ebpf.CollectionSpec) error {
+		return errors.Join(InVirtualTime(spec), spec.Variables["unlimited"].Set(false))
+	}
+}
+
+// keeping is a change of a specification that keeps it, too.
+func keeping(spec **ebpf.CollectionSpec, change func(*ebpf.CollectionSpec) error) func(*ebpf.CollectionSpec) error {
+	return func(s *ebpf.CollectionSpec) error {
+		*spec = s
+		return change(s)
+	}
 }
 
 // Hits is the set of counters that the tests of one program have reached.
@@ -100,7 +135,8 @@ type Rig struct {
 	}
 	Names []string
 	Prog  *ebpf.Program
-	clock *ebpf.Map // its one value: virtual_now_ns
+	Spec  *ebpf.CollectionSpec // of all programs, as they were loaded
+	clock *ebpf.Map            // its one value: virtual_now_ns
 	Now   time.Duration
 	seen  Hits
 	Ctx   any // of the next run, or nil

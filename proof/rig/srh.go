@@ -40,16 +40,31 @@ func BadSRHs(a netip.Addr) []badSRH {
 	}
 }
 
-// BadTLVs returns headers with a valid segment list and invalid TLVs.
-func BadTLVs(a netip.Addr) []badSRH {
+// WithTLVs returns headers with a valid segment list and bytes behind it: TLVs by RFC 8754
+// §2.1 or none, the longest of them as many as a header has room for.
+func WithTLVs(a netip.Addr) []badSRH {
 	with := func(tlv ...byte) []byte {
 		header := append(wire.SRH(wire.ProtoIPv6, 0, a), tlv...)
 		header[1] += byte(len(tlv) / 8)
 		return header
 	}
 	return []badSRH{
+		{"Pad1", with(make([]byte, 8)...)},
+		{"PadN", with(4, 6, 0, 0, 0, 0, 0, 0)},
 		{"TLV of 255 bytes in 8", with(124, 255, 0, 0, 0, 0, 0, 0)},
-		{"one byte too long", with(4, 7, 0, 0, 0, 0, 0, 0)},
 		{"type without length at the end", with(4, 5, 0, 0, 0, 0, 0, 124)},
+		{"163 times eight Pad1", with(make([]byte, 8*163)...)},
+		{"253 times eight Pad1", with(make([]byte, 8*253)...)},
 	}
+}
+
+// WithExtension puts an extension header of RFC 8200 §4 between the first IPv6 header of a
+// frame and its next, length times eight bytes longer than the least.
+func WithExtension(frame []byte, kind byte, length int) []byte {
+	header := make([]byte, 8+8*length)
+	header[0], header[1] = frame[AtNext], byte(length)
+	out := slices.Concat(frame[:AtUpper], header, frame[AtUpper:])
+	binary.BigEndian.PutUint16(out[AtLength:], uint16(len(out)-AtUpper))
+	out[AtNext] = kind
+	return out
 }

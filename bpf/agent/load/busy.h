@@ -11,31 +11,57 @@
 static __always_inline __u64 busy_load(const struct offering *o, const struct load *l,
 				       const struct listener *here, __u64 now)
 {
-	return l->asking + here->queue + pending_count(l, epoch_of(now), o->cores);
+	__s32 asking = l->asking[0] + l->asking[1];
+
+	if (asking < 0) /* until the next recount */
+		asking = 0;
+	return asking + here->queue + pending_count(l, epoch_of(now), o->cores);
+}
+
+/* The count of the requests that begin: asking[0] or asking[1] of their load. */
+volatile __u32 counting SEC(".data.counting") = 0;
+
+#define ASKING_IN_EITHER (CONN_ASKING | CONN_ASKING_ODD)
+
+static __always_inline __u32 asking_flag(__u32 count)
+{
+	return count ? CONN_ASKING_ODD : CONN_ASKING;
+}
+
+static __always_inline void uncount_asking(struct load *l, __u32 flags)
+{
+	if (flags & CONN_ASKING)
+		__sync_fetch_and_add(&l->asking[0], -1);
+	if (flags & CONN_ASKING_ODD)
+		__sync_fetch_and_add(&l->asking[1], -1);
 }
 
 /* busy_on_in counts a request of an established flow: its removal always takes back the
  * count. */
 static __always_inline void busy_on_in(struct conn *c)
 {
+	__u32 count = counting & 1;
 	struct load *l;
 
-	if (!set_flag(c, CONN_ASKING))
+	stall();
+	if (c->flags & ASKING_IN_EITHER || !set_flag(c, asking_flag(count)))
 		return;
 	l = load_at(c->offering);
 	if (l)
-		__sync_fetch_and_add(&l->asking, 1);
+		__sync_fetch_and_add(&l->asking[count], 1);
 }
 
 static __always_inline void busy_on_out(struct conn *c)
 {
 	struct load *l;
+	__u32 was;
 
-	if (!clear_flag(c, CONN_ASKING))
+	if (!(c->flags & ASKING_IN_EITHER))
 		return;
+	was = __sync_fetch_and_and(&c->flags, ~ASKING_IN_EITHER);
 	l = load_at(c->offering);
 	if (l)
-		__sync_fetch_and_add(&l->asking, -1);
+		uncount_asking(l, was);
 }
 
 static __always_inline void busy_on_arrival(struct conn *c)

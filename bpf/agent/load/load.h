@@ -24,7 +24,7 @@ __noinline __u64 load_of(const struct offering *o, const struct listener *here, 
 	case MEASURE_BUSY:
 		return busy_load(o, l, here, now);
 	case MEASURE_SOCKETS:
-		return sockets_load(l);
+		return sockets_load(o);
 	case MEASURE_PAGE:
 		return page_load(o, now);
 	}

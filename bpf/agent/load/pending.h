@@ -3,7 +3,7 @@
  * their acceptance, so that connections that never finish it expire. Go's twin is
  * objects.Expected. */
 #pragma once
-#include "core/types.h"
+#include "core/stall.h"
 
 static __always_inline __u32 epoch_of(__u64 now)
 {
@@ -29,13 +29,21 @@ static __always_inline void pending_add(struct load *l, __u32 epoch)
 		__sync_fetch_and_add(word, PENDING_ONE);
 }
 
-/* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. */
+#define REMOVE_TRIES 4 /* while other CPUs count in the same epoch; the rest expires */
+
+/* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. The
+ * count of an epoch never falls below 0. */
 static __always_inline void pending_remove(struct load *l, __u32 epoch)
 {
-	__u64 *word = pending_epoch(l, epoch), was = *word;
+	__u64 *word = pending_epoch(l, epoch), was;
 
-	if ((__u32)was == epoch && was >= PENDING_ONE)
-		__sync_fetch_and_add(word, -PENDING_ONE);
+	for (int i = 0; i < REMOVE_TRIES; i++) {
+		was = READ_ONCE(*word);
+		if ((__u32)was != epoch || was < PENDING_ONE)
+			return;
+		if (compare_and_swap(word, was, was - PENDING_ONE))
+			return;
+	}
 }
 
 /* pending_count counts the pending connections of the last PENDING_EPOCHS epochs, at most

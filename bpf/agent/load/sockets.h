@@ -35,17 +35,29 @@ static __always_inline const struct offering *offering_of_socket(struct sock *sk
 	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num), IPPROTO_TCP);
 }
 
-static __always_inline __u64 sockets_load(const struct load *l)
+/* The counted sockets of each load. Every agent counts for itself: an earlier agent's
+ * programs do not count here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_OFFERINGS);
+	__type(key, __u32);
+	__type(value, __u32);
+} open_sockets SEC(".maps");
+
+static __always_inline __u64 sockets_load(const struct offering *o)
 {
-	return l->open;
+	__u32 i = o->index;
+	const __u32 *open = bpf_map_lookup_elem(&open_sockets, &i);
+
+	return open ? *open : NO_LOAD;
 }
 
 static __always_inline void add_open(__u32 index, __u32 n)
 {
-	struct load *l = load_at(index);
+	__u32 *open = bpf_map_lookup_elem(&open_sockets, &index);
 
-	if (l)
-		__sync_fetch_and_add(&l->open, n);
+	if (open)
+		__sync_fetch_and_add(open, n);
 }
 
 static __always_inline void socket_opened(struct sock *sk)

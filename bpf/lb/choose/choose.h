@@ -11,22 +11,26 @@
 #pragma once
 #include "lb/choose/hunt.h"
 #include "lb/choose/single.h"
+#include "lb/choose/stateless.h"
 
 enum dispatch {
 	DISPATCH_SINGLE = 0,
 	DISPATCH_HUNT = 1,
+	DISPATCH_STATELESS = 2,
 };
 
 /* The LB's treatment of a service's flows. */
 enum tracking {
 	TRACK_UNKNOWN, /* no such dispatch: packets are dropped */
 	TRACK_NONE,    /* each packet goes to the first candidate in dt; no entry, no signals */
+	TRACK_CLIENT,  /* new flows go to the first candidate in dt; client packets make entries */
 	TRACK_FLOWS,   /* SYNs are offered to the candidates; signals make and remove entries */
 };
 
-#define DISPATCHES(ROW)                                 \
-	ROW(DISPATCH_SINGLE, TRACK_NONE, choose_single) \
-	ROW(DISPATCH_HUNT, TRACK_FLOWS, choose_hunt)
+#define DISPATCHES(ROW)                                   \
+	ROW(DISPATCH_SINGLE, TRACK_CLIENT, choose_single) \
+	ROW(DISPATCH_HUNT, TRACK_FLOWS, choose_hunt)      \
+	ROW(DISPATCH_STATELESS, TRACK_NONE, choose_stateless)
 
 static __always_inline enum tracking tracking_of(const struct service *svc)
 {
@@ -38,6 +42,15 @@ static __always_inline enum tracking tracking_of(const struct service *svc)
 #undef ROW
 	}
 	return TRACK_UNKNOWN;
+}
+
+/* is_signalled: the service's servers have agents that signal about its flows. */
+static __always_inline bool is_signalled(const struct service *svc)
+{
+	enum tracking tracking = tracking_of(svc);
+
+	return tracking == TRACK_FLOWS ||
+	       (tracking == TRACK_CLIENT && svc->recovery == RECOVERY_AGENTS);
 }
 
 /* choose returns the candidates of a packet's flow, or NULL if there are none. */

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* single.h: one server by consistent hashing, as a load balancer without agents and
- * without state has it: the table's buckets have one candidate each. */
+/* single.h: one server by consistent hashing (Maglev): the table's buckets have one candidate
+ * each. The flow's own packets make its entry (lb/kept.h), so no server needs an agent. */
 #pragma once
 #include "lb/service.h"
 
-/* hash_of_addresses covers the fields that a fragment and the whole packet have in common. */
-__noinline __u64 hash_of_addresses(const struct packet *p)
-{
-	struct tuple t = {};
-
-	if (!p)
-		return 0;
-	t.client = p->t.client;
-	t.vip = p->t.vip;
-	return digest(&t);
-}
-
-/* A service that takes fragments is hashed by addresses alone, so that a fragment goes
- * where the whole packet would. */
 static __always_inline const struct candidates *choose_single(const struct packet *p,
 							      const struct service *svc)
 {
-	return bucket_at(svc, svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash);
+	return bucket_at(svc, p->hash);
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -21,10 +20,10 @@ const (
 	Usage  = 2
 )
 
-// Main runs a command as a process until it ends, SIGTERM or Ctrl-C, and returns
+// Main runs a command as a process until it ends or gets one of these signals, and returns
 // the exit code.
-func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+func Main(root *cobra.Command, signals ...os.Signal) int {
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	return Run(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
 }

@@ -33,6 +33,7 @@ func packages() map[string][]enum {
 			{c: "dispatch", prefix: "DISPATCH_", kind: "Dispatch"},
 			{c: "wire", prefix: "WIRE_", kind: "Wire"},
 			{c: "fragments", prefix: "FRAGMENTS_", suffix: "Fragments", kind: "Fragments"},
+			{c: "recovery", prefix: "RECOVERY_", suffix: "Recovery", kind: "Recovery"},
 			{c: "acceptance", prefix: "ACCEPT_", kind: "Acceptance"},
 			{c: "measure", prefix: "MEASURE_", kind: "Measure"},
 			{c: "on_full", prefix: "FULL_", kind: "OnFull"},
@@ -41,6 +42,7 @@ func packages() map[string][]enum {
 		"objects": {
 			{c: "pending_ring"},
 			{c: "service_slot"},
+			{c: "crowding"},
 			{c: "conn_state"},
 			{c: "conn_flags"},
 		},

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/internal/hook"
+	"proffer/dataplane/objects"
 )
 
 // Pins is a directory of a BPF filesystem with the names of objects that outlive
@@ -19,9 +23,13 @@ import (
 // zero value pins nothing.
 type Pins struct {
 	dir  string
-	link link.Link    // left attached by an earlier daemon, or nil
-	read bool         // its maps have the layout of this daemon's
-	lock net.Listener // held while the daemon lives; the kernel lets it go with it
+	link link.Link // left attached by an earlier daemon, or nil
+	read bool      // its maps have the layout of this daemon's
+	lock *os.File  // held while the daemon lives; the kernel lets it go with it
+	// Forgotten are the flows of an earlier daemon that cannot be adopted, with the reason.
+	Forgotten string
+
+	next []string // names of pins that wait for the programs that use them
 }
 
 // Open finds the objects that an earlier daemon left behind for the link dev. A reason
@@ -34,40 +42,54 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	if !onBPFFS(filepath.Dir(dir)) {
 		return Pins{}, fmt.Sprintf("%s is not in a BPF filesystem: `mount -t bpf bpf /sys/fs/bpf`, or set node.pin", dir), nil
 	}
-	var ns unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
-		return Pins{}, fmt.Sprintf("find the network namespace: %v", err), nil
+	ns, err := hook.Namespace()
+	if err != nil {
+		return Pins{}, err.Error(), nil
 	}
-	// Nodes of one name in several namespaces share the file system.
-	dir = filepath.Join(dir, fmt.Sprintf("%d-%s", ns.Ino, dev.Name))
+	// Nodes of one name in several namespaces share the file system. A link keeps its number
+	// if its name changes.
+	dir = filepath.Join(dir, fmt.Sprintf("%d-%d", ns, dev.Index))
 	p.dir = dir
-	if p.lock, err = net.Listen("unix", "@proffer"+dir); err != nil {
-		if errors.Is(err, unix.EADDRINUSE) {
+	if p.lock, err = lockDir(dir); err != nil {
+		if errors.Is(err, errLocked) {
 			return Pins{}, "", fmt.Errorf("%s already has an XDP program of a running daemon: stop that daemon first", dev.Name)
 		}
-		return Pins{}, "", fmt.Errorf("lock %s: %w", dir, err)
+		return Pins{}, err.Error(), nil
 	}
-	p.link = leftAttached(filepath.Join(dir, linkPin), dev.Index)
+	p.link = leftAttached(filepath.Join(dir, hook.XDPPin), dev.Index)
 	if p.link == nil { // then nothing of it sees packets
-		os.RemoveAll(dir)
+		if err := p.empty(); err != nil {
+			return Pins{}, "", errors.Join(err, p.lock.Close())
+		}
 	}
 	if _, err := os.Stat(p.Path(Layout)); err == nil {
 		p.read = true
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		p.lock.Close()
-		return Pins{}, err.Error(), nil
-	}
 	return p, "", nil
 }
 
-const linkPin = "link"
+const (
+	programPin = "program" // of XDP, to return to
+	nextSuffix = "-next"   // of a pin before Commit
+)
+
+// empty removes all pins and leaves the directory, which is the lock.
+func (p *Pins) empty() error {
+	entries, err := os.ReadDir(p.dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(p.Path(e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	return nil
+}
 
 // layout is an empty directory beside the maps, named after the meaning of the bits of
 // their entries, which the shape of a map does not show. A change of the layout
 // increments the number.
 const (
-	Layout  = "layout-3"
+	Layout  = "layout-4"
 	layouts = "layout-*"
 )
 
@@ -109,14 +131,19 @@ func leftAttached(path string, dev int) link.Link {
 func (p *Pins) Adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebpf.Map {
 	maps := map[string]*ebpf.Map{}
 	for _, name := range names {
-		if p.link == nil || !p.read {
+		if p.link == nil {
 			break
+		}
+		if !p.read {
+			p.forgetLayout(name)
+			continue
 		}
 		m, err := ebpf.LoadPinnedMap(p.Path(name), nil)
 		if err != nil {
 			continue
 		}
 		if spec.Maps[name].Compatible(m) != nil {
+			p.forget(name, m, fmt.Sprintf("the table has %d lines now, it had %d", spec.Maps[name].MaxEntries, m.MaxEntries()))
 			m.Close()
 			continue
 		}
@@ -125,25 +152,88 @@ func (p *Pins) Adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebp
 	return maps
 }
 
+// forgetLayout notes the entries of a map of another layout.
+func (p *Pins) forgetLayout(name string) {
+	m, err := ebpf.LoadPinnedMap(p.Path(name), nil)
+	if err != nil {
+		return
+	}
+	defer m.Close()
+	was := "a layout without a number"
+	if others, err := filepath.Glob(p.Path(layouts)); err == nil && len(others) > 0 {
+		was = filepath.Base(others[0])
+	}
+	p.forget(name, m, fmt.Sprintf("the entries are of %s, this version reads %s", was, Layout))
+}
+
+// forget notes the entries of a table of flows that is not adopted.
+func (p *Pins) forget(name string, m *ebpf.Map, reason string) {
+	var entries [][]byte
+	err := errors.New("its entries have another size")
+	switch {
+	case name == objects.LBMapFlows && int(m.ValueSize()) == objects.LineBytes:
+		entries, err = objects.Lines(m)
+	case name == objects.AgentMapConns && int(m.ValueSize()) == binary.Size(objects.AgentConnLine{}):
+		entries, err = objects.Conns(m)
+	case name != objects.LBMapFlows && name != objects.AgentMapConns:
+		return
+	}
+	number := fmt.Sprint(len(entries))
+	if err != nil {
+		number = fmt.Sprintf("those in %d lines of %d bytes", m.MaxEntries(), m.ValueSize())
+	}
+	p.Forgotten = fmt.Sprintf("%s flows: %s", number, reason)
+}
+
 func (p *Pins) Path(name string) string { return filepath.Join(p.dir, name) }
 
-// Keep pins maps under their names.
-func (p *Pins) Keep(maps map[string]*ebpf.Map) error {
+// Pinner is an object that can be pinned.
+type Pinner interface{ Pin(string) error }
+
+// Stage pins objects beside those of an earlier daemon, which stay in use until Commit.
+func (p *Pins) Stage(objects map[string]Pinner) error {
 	if p.dir == "" {
 		return nil
 	}
+	for name, o := range objects {
+		os.Remove(p.Path(name + nextSuffix)) // of a daemon that was killed meanwhile
+		if err := o.Pin(p.Path(name + nextSuffix)); err != nil {
+			return errors.Join(fmt.Errorf("pin %s: %w", name, err), p.Unstage())
+		}
+		p.next = append(p.next, name)
+	}
+	return nil
+}
+
+// Unstage takes back the pins since Stage.
+func (p *Pins) Unstage() (err error) {
+	for _, name := range p.next {
+		if e := os.Remove(p.Path(name + nextSuffix)); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	p.next = nil
+	return err
+}
+
+// Commit puts the new pins into the place of the old ones, now that the programs that use
+// them are attached.
+func (p *Pins) Commit() error {
+	if p.dir == "" {
+		return nil
+	}
+	for _, name := range p.next {
+		if err := os.Rename(p.Path(name+nextSuffix), p.Path(name)); err != nil {
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	p.next = nil
 	others, err := filepath.Glob(p.Path(layouts))
 	if err != nil {
 		return fmt.Errorf("find pinned maps: %w", err)
 	}
 	for _, other := range others {
 		os.Remove(other)
-	}
-	for name, m := range maps {
-		os.Remove(p.Path(name)) // one of another shape, or layout
-		if err := m.Pin(p.Path(name)); err != nil {
-			return fmt.Errorf("pin map %s: %w", name, err)
-		}
 	}
 	if err := os.Mkdir(p.Path(Layout), 0o700); err != nil {
 		return fmt.Errorf("pin the layout of the maps: %w", err)
@@ -156,18 +246,21 @@ func (p *Pins) keepLink(l link.Link) error {
 	if p.dir == "" {
 		return nil
 	}
-	if err := l.Pin(p.Path(linkPin)); err != nil {
+	if err := l.Pin(p.Path(hook.XDPPin)); err != nil {
 		return fmt.Errorf("pin the link: %w", err)
 	}
 	return nil
 }
 
-// Unlock lets the next daemon in.
+// Unlock lets the next daemon in. Where nothing is pinned, nothing is left.
 func (p *Pins) Unlock() error {
 	if p.lock == nil {
 		return nil
 	}
-	return p.lock.Close()
+	p.tidy()
+	lock := p.lock
+	p.lock = nil
+	return lock.Close()
 }
 
 // remove unpins all objects: those that no process holds open end.
@@ -175,9 +268,22 @@ func (p *Pins) remove() error {
 	if p.dir == "" {
 		return nil
 	}
-	err := os.RemoveAll(p.dir)
-	for dir := filepath.Dir(p.dir); os.Remove(dir) == nil; dir = filepath.Dir(dir) {
-		continue // parents that are empty now
+	return p.empty()
+}
+
+// tidy removes the directory and its parents as far as they are empty.
+func (p *Pins) tidy() {
+	for dir := p.dir; ; dir = filepath.Dir(dir) {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return
+		}
 	}
-	return err
+}
+
+// Place is the path of a pin, empty if nothing is pinned.
+func (p *Pins) Place(name string) string {
+	if p.dir == "" {
+		return ""
+	}
+	return p.Path(name)
 }

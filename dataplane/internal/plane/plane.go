@@ -20,17 +20,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane"
+	"proffer/dataplane/internal/hook"
 	"proffer/dataplane/objects"
 	"proffer/topo"
 )
 
 // Plane is the common part of the LB's and the agent's data planes.
 type Plane struct {
-	Dev         *net.Interface
+	Dev         *net.Interface // as it was last read
+	Self        *ebpf.Variable // this node, as the programs read it
+	locator     uint64
 	XDP         link.Link
 	mode        string
+	whyGeneric  string // why XDP does not run in the driver; empty: it does
 	Names       []string
 	Counts      *ebpf.Map
+	SuspectMap  *ebpf.Map // of senders without a valid tag
 	HopMap      *ebpf.Map
 	hops        map[objects.LBPrefix]objects.LBNextHop // in nextHops
 	CurrentHops topo.NextHops
@@ -44,21 +49,11 @@ type Plane struct {
 	WhyUnpinned string // why nothing is pinned; empty: it is
 }
 
-// self describes this node to its programs.
-func self(n *topo.Node, dev *net.Interface) (objects.LBNode, error) {
-	if len(dev.HardwareAddr) != 6 {
-		return objects.LBNode{}, fmt.Errorf("%s has no Ethernet address: choose an Ethernet link", dev.Name)
-	}
-	return objects.LBNode{
-		LocatorBe: objects.LocatorBits(n.Locator),
-		Mac:       [6]byte(dev.HardwareAddr),
-		Mtu:       uint16(min(dev.MTU, 65535)),
-	}, nil
-}
-
-// Constants sets the constants of every program.
-func Constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) error {
-	me, err := self(n, dev)
+// Constants sets the constants of every program, and the state of the link as it is now.
+func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
+	dev := p.Dev
+	p.locator = objects.LocatorBits(n.Locator)
+	me, err := self(p.locator, dev)
 	if err != nil {
 		return err
 	}
@@ -72,7 +67,9 @@ func Constants(spec *ebpf.CollectionSpec, n *topo.Node, dev *net.Interface) erro
 	}
 	err = errors.Join(
 		spec.Variables["self"].Set(me),
-		spec.Variables["redirect_to"].Set(redirectTo))
+		spec.Variables["redirect_to"].Set(redirectTo),
+		spec.Variables["idle_ns"].Set(uint64(p.FlowTable.Idle)),
+		spec.Variables["linger_ns"].Set(uint64(p.FlowTable.Linger)))
 	if v := spec.Variables["tick_ns"]; v != nil {
 		err = errors.Join(err, v.Set(uint64(tick())))
 	}
@@ -124,20 +121,28 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 			return fmt.Errorf("replace the program on %s: %w", p.Dev.Name, err)
 		}
 		p.XDP, p.mode = p.Pins.link, modeOf(p.Dev.Index)
+		if p.mode == generic {
+			p.whyGeneric = "an earlier daemon put it there; `proffer detach` and a start try the driver again"
+		}
 		return nil
 	}
 	var err error
 	for _, m := range []struct {
 		name string
 		flag link.XDPAttachFlags
-	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}} {
+	}{{"native", link.XDPDriverMode}, {generic, link.XDPGenericMode}} {
 		p.XDP, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.Dev.Index, Flags: m.flag})
 		if err == nil {
 			p.mode = m.name
 			return p.Pins.keepLink(p.XDP)
 		}
-		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s already has an XDP program: stop the program that put it there, or `ip link set dev %s xdp off`", p.Dev.Name, p.Dev.Name)
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			if other := hook.Occupied(p.Dev); other != nil {
+				return other
+			}
+		}
+		if m.name != generic {
+			p.whyGeneric = hook.WhyGeneric(p.Dev.Index, prog, err)
 		}
 	}
 	return fmt.Errorf("attach to %s: %w", p.Dev.Name, err)
@@ -147,9 +152,27 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 func modeOf(dev int) string {
 	l, err := netlink.LinkByIndex(dev)
 	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
-		return "generic"
+		return generic
 	}
 	return "native"
+}
+
+const generic = "generic" // mode: XDP runs in the stack
+
+// Advice is the facts about the link that cost speed or packets, each with its remedy if there
+// is one.
+func (p *Plane) Advice() (all []string) {
+	if p.whyGeneric != "" {
+		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", p.Dev.Name, p.whyGeneric))
+	}
+	vlans, err := hook.StrippedVLANs(p.Dev)
+	if err != nil {
+		vlans = err.Error()
+	}
+	if vlans != "" {
+		all = append(all, vlans)
+	}
+	return all
 }
 
 // Adopted reports whether an earlier daemon's data plane was taken over.
@@ -157,6 +180,9 @@ func (p *Plane) Adopted() bool { return p.Pins.link != nil }
 
 // Unpinned is the reason why this plane does not outlive its daemon; empty: it does.
 func (p *Plane) Unpinned() string { return p.WhyUnpinned }
+
+// Forgotten are the flows of an earlier daemon that could not be adopted; empty: none.
+func (p *Plane) Forgotten() string { return p.Pins.Forgotten }
 
 // Mode is where XDP runs: "native" or "generic".
 func (p *Plane) Mode() string { return p.mode }
@@ -189,6 +215,11 @@ func (p *Plane) SetNextHops(want topo.NextHops) error {
 	}
 	if p.hops == nil {
 		p.hops = map[objects.LBPrefix]objects.LBNextHop{}
+	}
+	if len(p.hops)+len(hops) > topo.MaxHops { // no room for both
+		if _, err := Prune(p.HopMap, p.hops, hops); err != nil {
+			return fmt.Errorf("delete next hops: %w", err)
+		}
 	}
 	if err := Update(p.HopMap, p.hops, hops); err != nil {
 		return fmt.Errorf("write next hops: %w", err)
@@ -237,12 +268,58 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Close detaches first, so that no packet meets half a data plane. It removes the pins:
-// a daemon that ends in good order leaves nothing behind.
+// revert undoes AttachXDP.
+func (p *Plane) revert() error {
+	if p.Pins.link == nil {
+		return p.Detach()
+	}
+	old, err := ebpf.LoadPinnedProgram(p.Pins.Path(programPin), nil)
+	if err != nil {
+		return fmt.Errorf("return to the program before: %w", err)
+	}
+	defer old.Close()
+	p.XDP = nil
+	return p.Pins.link.Update(old)
+}
+
+// Attach attaches the XDP program, and then the rest by a function, which may be nil. From now
+// on flows outlive this process. If a part fails, an earlier daemon's programs and pins are as
+// they were.
+func (p *Plane) Attach(prog *ebpf.Program, maps map[string]*ebpf.Map, rest func() error) error {
+	pinned := map[string]Pinner{programPin: prog}
+	for name, m := range maps {
+		pinned[name] = m
+	}
+	if err := p.Pins.Stage(pinned); err != nil {
+		return err
+	}
+	if err := p.AttachXDP(prog); err != nil {
+		return errors.Join(err, p.Pins.Unstage())
+	}
+	if rest != nil {
+		if err := rest(); err != nil {
+			return errors.Join(err, p.revert(), p.Pins.Unstage())
+		}
+	}
+	return p.Pins.Commit()
+}
+
+// Detach detaches the program, so that no packet meets half a data plane, and removes the
+// pins.
+func (p *Plane) Detach() error {
+	if p.XDP == nil {
+		return nil
+	}
+	return errors.Join(p.Pins.remove(), p.XDP.Detach())
+}
+
+// Close frees the memory of this process; pinned programs go on.
 func (p *Plane) Close() error {
 	var errs []error
 	if p.XDP != nil {
-		errs = append(errs, p.Pins.remove(), p.XDP.Close())
+		errs = append(errs, p.XDP.Close())
+	} else if p.Pins.link != nil {
+		errs = append(errs, p.Pins.link.Close())
 	}
 	if p.Lost != nil {
 		errs = append(errs, p.Lost.Close())

@@ -1,7 +1,9 @@
 package plane
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +40,9 @@ func (p *Plane) SweepTurn() (dataplane.Swept, error) {
 	return swept, nil
 }
 
+// Whole reports whether the whole table has been swept as often as any part of it.
+func (p *Plane) Whole() bool { return p.turn == 0 }
+
 // TurnsLine is where a turn begins.
 func (p *Plane) TurnsLine(turn int) uint32 {
 	return uint32(uint64(p.Lines) * uint64(turn) / SweepTurns)
@@ -45,37 +50,46 @@ func (p *Plane) TurnsLine(turn int) uint32 {
 
 // sweepLines sweeps piece by piece: a long run of the program would delay the packets
 // of its CPU. The LB's has its own clock.
-func (p *Plane) sweepLines(now time.Duration, from, to uint32) (sum dataplane.Swept, err error) {
-	for at := from; at < to; at += sweptAtOnce {
-		swept, err := p.sweepSome(now, at, min(sweptAtOnce, to-at))
-		if err != nil {
-			return sum, err
+func (p *Plane) sweepLines(now time.Duration, from, to uint32) (dataplane.Swept, error) {
+	return p.walk(objects.LBSweep{NowNs: uint64(now)}, sweptAtOnce, from, to)
+}
+
+// Walk visits all entries and removes none, or those of services that are not offered.
+func (p *Plane) Walk(orphans bool) (dataplane.Swept, error) {
+	how := objects.LBSweep{} // at time 0 no entry has expired
+	if orphans {
+		how.Orphans = 1
+	}
+	return p.walk(how, sweptAtOnce/8, 0, p.Lines)
+}
+
+func (p *Plane) walk(how objects.LBSweep, atOnce, from, to uint32) (sum dataplane.Swept, err error) {
+	for at := from; at < to; at += atOnce {
+		some := how
+		some.From, some.Count = at, min(atOnce, to-at)
+		if err := RunRecord(p.Sweeper, &some); err != nil {
+			return sum, fmt.Errorf("sweep flows: %w", err)
 		}
-		sum.Kept += swept.Kept
-		sum.Removed += swept.Removed
+		sum.Kept += some.Kept
+		sum.Removed += some.Removed
+		sum.Unmoved += some.Unmoved
 	}
 	return sum, nil
 }
 
-func (p *Plane) sweepSome(now time.Duration, from, count uint32) (dataplane.Swept, error) {
-	in := objects.LBSweep{
-		From:     from,
-		Count:    count,
-		NowNs:    uint64(now),
-		IdleNs:   uint64(p.FlowTable.Idle),
-		LingerNs: uint64(p.FlowTable.Linger),
-	}
-	var out objects.LBSweep
-	data, err := binary.Append(nil, binary.NativeEndian, in)
+// RunRecord runs an XDP program that has no packet: its frame is a record, which it changes.
+func RunRecord[T any](prog *ebpf.Program, record *T) error {
+	data, err := binary.Append(nil, binary.NativeEndian, record)
 	if err != nil {
-		return dataplane.Swept{}, fmt.Errorf("sweep flows: %w", err)
+		return err
 	}
 	run := ebpf.RunOptions{Data: data, DataOut: make([]byte, len(data))}
-	if _, err := p.Sweeper.Run(&run); err != nil {
-		return dataplane.Swept{}, fmt.Errorf("sweep flows: %w", err)
+	const done = 1 // XDP_DROP
+	if code, err := prog.Run(&run); err != nil || code != done {
+		return fmt.Errorf("%s returned %d: %w", prog, code, cmp.Or(err, errAborted))
 	}
-	if _, err := binary.Decode(run.DataOut, binary.NativeEndian, &out); err != nil {
-		return dataplane.Swept{}, fmt.Errorf("sweep flows: %w", err)
-	}
-	return dataplane.Swept{Kept: out.Kept, Removed: out.Removed}, nil
+	_, err = binary.Decode(run.DataOut, binary.NativeEndian, record)
+	return err
 }
+
+var errAborted = errors.New("the frame is no record of this program")

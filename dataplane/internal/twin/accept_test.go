@@ -3,6 +3,7 @@ package twin_test
 import (
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -188,4 +189,47 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("place %d of the ring holds %d, want %d: EPOCH_SHIFT is not %d", i, p.Count, want, objects.EpochShift)
 		}
 	}
+}
+
+// TestPendingAtOnce: CPUs that count in one place of the ring, each in its epoch, never leave
+// a count below 0.
+func TestPendingAtOnce(t *testing.T) {
+	const rounds = 3000
+	objs := loadTwin(t)
+	in := make([]twin.TwinAcceptIn, batch)
+	for i := range in {
+		epoch := uint64(i/8) * ring // of two adds, four removals and two counts
+		in[i] = twin.TwinAcceptIn{Act: twin.TwinActACT_PENDING_REMOVE, NowNs: epoch << objects.EpochShift, Value: math.MaxUint32}
+		switch i % 8 {
+		case 0, 2:
+			in[i].Act = twin.TwinActACT_PENDING_ADD
+		case 5, 7:
+			in[i].Act = twin.TwinActACT_PENDING_COUNT
+		}
+	}
+	if err := objs.AcceptIns.Set(in); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			out := make([]twin.TwinAcceptOut, batch)
+			for range rounds {
+				if code, err := objs.TwinAccept.Run(&ebpf.RunOptions{}); err != nil || code != 0 {
+					t.Errorf("%d, %v", code, err)
+					return
+				}
+				if err := objs.AcceptOuts.Get(out); err != nil {
+					t.Error(err)
+				}
+				for i := range out {
+					if n := out[i].Answer; n > batch && in[i].Act == twin.TwinActACT_PENDING_COUNT {
+						t.Errorf("%d connections are pending", n)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -91,8 +91,7 @@ type TwinLoad struct {
 		Epoch uint32
 		Count uint32
 	}
-	Asking uint32
-	Open   uint32
+	Asking [2]uint32
 }
 
 type TwinOffering struct {
@@ -108,7 +107,8 @@ type TwinOffering struct {
 	Owner      uint8
 	Netns      int32
 	Mac        [6]uint8
-	Zero       uint16
+	Wire       uint8
+	Zero       uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -125,6 +125,7 @@ const (
 	TwinVarFlowKey     = "flow_key"
 	TwinVarHashIns     = "hash_ins"
 	TwinVarHashOuts    = "hash_outs"
+	TwinVarStalls      = "stalls"
 	TwinVarTested      = "tested"
 )
 
@@ -192,6 +193,7 @@ type TwinVariableSpecs struct {
 	FlowKey    *ebpf.VariableSpec `ebpf:"flow_key"`
 	HashIns    *ebpf.VariableSpec `ebpf:"hash_ins"`
 	HashOuts   *ebpf.VariableSpec `ebpf:"hash_outs"`
+	Stalls     *ebpf.VariableSpec `ebpf:"stalls"`
 	Tested     *ebpf.VariableSpec `ebpf:"tested"`
 }
 
@@ -237,6 +239,7 @@ type TwinVariables struct {
 	FlowKey    *ebpf.Variable `ebpf:"flow_key"`
 	HashIns    *ebpf.Variable `ebpf:"hash_ins"`
 	HashOuts   *ebpf.Variable `ebpf:"hash_outs"`
+	Stalls     *ebpf.Variable `ebpf:"stalls"`
 	Tested     *ebpf.Variable `ebpf:"tested"`
 }
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* stateless.h: one server by consistent hashing for each packet, without entries: a flow
+ * follows each change of its bucket, which resets it. */
+#pragma once
+#include "lb/service.h"
+
+/* hash_of_addresses covers the fields that a fragment and the whole packet have in common. */
+__noinline __u64 hash_of_addresses(const struct packet *p)
+{
+	struct tuple t = {};
+
+	if (!p)
+		return 0;
+	t.client = p->t.client;
+	t.vip = p->t.vip;
+	return digest(&t);
+}
+
+/* A service that takes fragments is hashed by addresses alone, so that a fragment goes
+ * where the whole packet would. */
+static __always_inline const struct candidates *choose_stateless(const struct packet *p,
+								 const struct service *svc)
+{
+	return bucket_at(svc, svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* refuse.h: packets for a VIP's port that no service has. A kernel that forwards would send them
+ * back to the router, and the router here again, until their hops end. */
+#pragma once
+#include "packet/rst.h"
+#include "lb/send.h"
+
+/* is_one_node: the address may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2): it is not
+ * unspecified, a loopback or a multicast address. */
+static __always_inline bool is_one_node(const struct in6_addr *a)
+{
+	__u8 first = a->s6_addr[12];
+
+	if (is_mapped(a))
+		return first && first != 127 && first < 224;
+	return a->s6_addr[0] != 0xff && (upper_half(a) || lower_half(a) & ~bpf_cpu_to_be64(1));
+}
+
+/* is_discovery: the packet is of neighbour discovery. No router forwards it with this hop limit
+ * (RFC 4861 §7.1.1). */
+static __always_inline bool is_discovery(struct xdp_md *ctx, const struct packet *p)
+{
+	struct cursor c = frame_at(ctx, SRH_AT);
+	const __u8 *type = take(&c, 1);
+
+	return type && p->family == 6 && p->t.protocol == IPPROTO_ICMPV6 && p->hop_limit == 255 &&
+	       *type >= ICMP6_DISCOVERY && *type <= ICMP6_REDIRECT;
+}
+
+/* reset_port turns a segment into the RST that refuses it (RFC 9293 §3.10.7.1). */
+static __always_inline int reset_port(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 syn = !!(p->flags & TCP_SYN), fin = !!(p->flags & TCP_FIN);
+	struct rst rst = {
+		.from = p->t.vip,
+		.to = p->t.client,
+		.from_port_be = p->t.vip_port_be,
+		.to_port_be = p->t.client_port_be,
+		.flags = TCP_RST,
+		.label = flow_label(&p->t),
+	};
+
+	if (p->flags & TCP_ACK) {
+		rst.seq = p->ack;
+	} else {
+		rst.flags |= TCP_ACK;
+		rst.ack = p->seq + p->payload + syn + fin;
+	}
+	return write_rst(ctx, p, &rst);
+}
+
+/* refuse_port answers the sender by the neighbour that the packet came from. */
+__noinline int refuse_port(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	__u8 back[ETH_ALEN] __attribute__((aligned(2)));
+	int done;
+
+	if (!p || !eth)
+		return XDP_ABORTED;
+	if (!is_one_node(&p->t.client) || (p->kind == KIND_TCP && p->flags & TCP_RST))
+		return verdict(LB_DROP_UNSERVED, XDP_DROP);
+	if (!spend(LIMIT_REFUSAL, 1))
+		return verdict(LB_DROP_LIMIT_REFUSAL, XDP_DROP);
+	__builtin_memcpy(back, eth->h_source, sizeof(back));
+	done = p->kind == KIND_TCP ? reset_port(ctx, p) : write_port_unreachable(ctx, p);
+	if (!done)
+		done = link_to(ctx, back, p->family);
+	return done ? rewrite_failed(done) : transmit(LB_REFUSE_PORT);
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fourCapabilities are all that a daemon needs.
+const fourCapabilities = "CAP_BPF CAP_PERFMON CAP_NET_ADMIN CAP_SYS_RESOURCE"
+
+// settingsOf reads a unit's settings; each stands once.
+func settingsOf(t *testing.T, text string) map[string]string {
+	t.Helper()
+	settings := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		key, value, ok := strings.Cut(line, "=")
+		if !ok || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if _, twice := settings[key]; twice {
+			t.Errorf("%s stands twice", key)
+		}
+		settings[key] = value
+	}
+	return settings
+}
+
+// TestUnits: a unit for each daemon, which systemd takes as it is, with a verb and flags that
+// this program has, the four capabilities and no other.
+func TestUnits(t *testing.T) {
+	for _, verb := range []string{"lb", "agent"} {
+		text, err := os.ReadFile("../../dist/proffer-" + verb + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := settingsOf(t, string(text))
+		for key, want := range map[string]string{
+			"Type":                     "notify",
+			"ExecStart":                "/usr/local/bin/proffer " + verb + " --config /etc/proffer/" + verb + ".yaml",
+			"ExecReload":               "/bin/kill -HUP $MAINPID",
+			"Restart":                  "on-failure",
+			"CapabilityBoundingSet":    fourCapabilities,
+			"NoNewPrivileges":          "yes",
+			"RuntimeDirectoryPreserve": "yes",
+		} {
+			if s[key] != want {
+				t.Errorf("%s: %s=%s, want %s", verb, key, s[key], want)
+			}
+		}
+		cmd, rest, err := newRoot().Find(strings.Fields(s["ExecStart"])[1:])
+		if err != nil || cmd.Name() != verb || cmd.ParseFlags(rest) != nil {
+			t.Errorf("%s: ExecStart=%s: %v", verb, s["ExecStart"], err)
+		}
+		verifyUnit(t, verb, strings.ReplaceAll(string(text), "/usr/local/bin/proffer", "/bin/true"))
+	}
+}
+
+// verifyUnit has systemd check a unit; it complains about anything that it does not know.
+func verifyUnit(t *testing.T, verb, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "proffer-"+verb+".service")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("systemd-analyze", "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify %s: %v\n%s", file, err, out)
+	}
+}
+
+// TestCapabilitiesAreDocumented: those of the units.
+func TestCapabilitiesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range strings.Fields(fourCapabilities) {
+		if !slices.Contains(strings.FieldsFunc(string(text), func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') }), c) {
+			t.Errorf("docs/operators.md does not name %s", c)
+		}
+	}
+}
+
+// TestVersion: the verb prints the line of the flag.
+func TestVersion(t *testing.T) {
+	_, flag, _ := call(t, "--version")
+	if code, verb, _ := call(t, "version"); code != 0 || verb != flag || !strings.HasPrefix(verb, "proffer version ") {
+		t.Errorf("exit %d, %q, by the flag %q", code, verb, flag)
+	}
+}

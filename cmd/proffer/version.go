@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"proffer/cmd/internal/cli"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print which build this is",
+		Long: `Prints the version of the source, the compiler and the platform in one line, as
+--version does. docs/upgrading.md tells how to go from one version to another.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "proffer version "+cli.Version())
+			return err
+		},
+	}
+}

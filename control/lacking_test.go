@@ -1,0 +1,97 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"proffer/dataplane"
+)
+
+// TestRunReadsByTimer: next hops that no message reported are copied by the timer, even if a
+// target cannot be resolved.
+func TestRunReadsByTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		b.fails["Refresh"] = errors.New("no route")
+		stop := running(t, b, c)
+		defer stop()
+		b.with(func() { b.hops[netip.PrefixFrom(server, 64)] = router })
+		time.Sleep(refreshEvery + time.Millisecond)
+		synctest.Wait()
+		if hops, _ := b.given(); hops[netip.PrefixFrom(server, 64)] != router {
+			t.Errorf("the plane has %v", hops)
+		}
+	})
+}
+
+// TestLacking: status and log name each address without a next hop, and why; an address
+// leaves the list when it has one, or no packet for it comes.
+func TestLacking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		stop := running(t, b, c)
+		defer stop()
+		c.update()
+		list := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := c.Lacking(); !slices.Equal(got, want) {
+				t.Errorf("no next hop to %q, want %q", got, want)
+			}
+		}
+		logs := func(part string, times int) {
+			t.Helper()
+			if n := strings.Count(b.logged(), part); n != times {
+				t.Errorf("the log has %q %d times, want %d:\n%s", part, n, times, b.logged())
+			}
+		}
+		list("5f00:0:2:1::")
+		b.lost <- other
+		list("5f00:0:2:1::", "5f00:0:2:2::")
+		logs("address=5f00:0:2:2::", 0) // its neighbour may answer yet
+		b.with(func() { b.fails["Resolve"] = errors.New("no route to host") })
+		for range 3 {
+			b.lost <- netip.MustParseAddr("2001:db8::9")
+		}
+		list("2001:db8::9 (no route to host)", "5f00:0:2:1::", "5f00:0:2:2::")
+		logs(`address=2001:db8::9 reason="no route to host"`, 1)
+		time.Sleep(refreshEvery + time.Millisecond)
+		list("2001:db8::9 (no route to host)", "5f00:0:2:1::", "5f00:0:2:2::")
+		logs(`address=5f00:0:2:2:: reason="its neighbour does not answer"`, 1)
+		b.learn(other)
+		b.learn(server)
+		list("2001:db8::9 (no route to host)")
+		time.Sleep(refreshEvery)
+		list()
+		for i := range 3 * mostLacking {
+			b.lost <- netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i+1))
+		}
+		synctest.Wait()
+		if n := len(c.Lacking()); n != mostLacking {
+			t.Errorf("%d addresses are listed", n)
+		}
+	})
+}
+
+// TestSuspects: the log names a sender without a valid tag, and again only if more come.
+func TestSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		defer running(t, b, c)()
+		sender := netip.MustParsePrefix("5f00:0:2:7::/64")
+		for i, packets := range []uint64{3, 3, 4, 4} {
+			b.with(func() { b.suspects = []dataplane.Suspect{{Sender: sender, Packets: packets}} })
+			time.Sleep(refreshEvery)
+			synctest.Wait()
+			if n, want := strings.Count(b.logged(), "sender=5f00:0:2:7::/64"), 1+i/2; n != want {
+				t.Errorf("look %d: logged %d times, want %d:\n%s", i, n, want, b.logged())
+			}
+		}
+	})
+}

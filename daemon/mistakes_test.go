@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReloadOutsideDomain: a server with packets that would be dropped is refused at a reload
+// as it is at a start.
+func TestReloadOutsideDomain(t *testing.T) {
+	m := newMachine(t, strings.Replace(lbFile, "domain: any", "domain: [5f00::/16]", 1))
+	p := m.running(LB)
+	m.change("{name: s2, locator: 5f00:0:2:2::/64}", "{name: s2, locator: 5f01:0:2:2::/64}")
+	m.hangup()
+	if line := m.logs("configuration not reloaded"); !strings.Contains(line, "lies outside node.domain (line 1), so this node's packets would be dropped") {
+		t.Errorf("the log has %s", line)
+	}
+	m.wantReloads(0, 1)
+	p.end()
+}
+
+// TestReloadOfEmptyPool: a pool may become empty, and the LB goes on.
+func TestReloadOfEmptyPool(t *testing.T) {
+	m := newMachine(t, lbFile)
+	p := m.running(LB)
+	m.change("servers: [{name: s1, locator: 5f00:0:2:1::/64}, {name: s2, locator: 5f00:0:2:2::/64}]", "servers: []")
+	m.hangup()
+	m.logs("configuration reloaded")
+	if mode := m.status().Services[0].Mode; mode != "hunt, 0 of 0 servers" {
+		t.Errorf("status shows %q", mode)
+	}
+	p.end()
+}
+
+// TestKeyFiles: keys that every user of the host can read are refused, at the start and at a
+// reload, and so are those of another server.
+func TestKeyFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s1.keys")
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours, others := fmt.Sprintf(keys, 1), "locator: 5f00:0:2:7::/64\n"+fmt.Sprintf(keys, 1)
+	m := newMachine(t, agentFile)
+	m.change("signal_keys: none", "signal_keys: "+file)
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{ours, 0o644, "mode 0644 gives every user of this host the keys: `chmod 600 " + file + "`"},
+		{ours, 0o602, "mode 0602 gives every user"},
+		{others, 0o600, "s1.keys:1:10: locator: is of another server; want the file that `proffer keys server --locator 5f00:0:2:1::/64` makes"},
+	} {
+		write(c.text, c.mode)
+		if err := m.start(Agent).exits(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("start: %v, want %s", err, c.want)
+		}
+	}
+	write(ours, 0o640)
+	p := m.running(Agent)
+	write(ours, 0o604)
+	m.hangup()
+	m.logs("mode 0604 gives every user")
+	write(others, 0o600)
+	m.hangup()
+	m.logs("is of another server")
+	p.end()
+}
+
+// TestBadTagsAreNamed: status names the senders of signals without a valid tag, a server by its
+// name.
+func TestBadTagsAreNamed(t *testing.T) {
+	m := newMachine(t, lbFile)
+	p := m.running(LB)
+	if got, want := m.status().BadTags, []string{"5f00:0:2:2::/64 (server s2): 3 packets", "5f00:0:9:9::/64: 1 packets"}; !slices.Equal(got, want) {
+		t.Errorf("status names %q, want %q", got, want)
+	}
+	p.end()
+}
+
+// TestAdvice: settings of the host that lose packets are in the log at the start and in
+// status; an agent's VIPs are to be addresses of its host, and its answers leave by the link.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		run        entry
+		file, want string
+	}{
+		{LB, lbFile, "mend eth9 [] false"},
+		{Agent, agentFile, "mend eth9 [2001:db8:f::1 2001:db8:f::2] true"},
+		{Agent, strings.Replace(agentFile, "static:4, load", "static:4, owner: table, load", 1), "mend eth9 [2001:db8:f::1] true"},
+	} {
+		m := newMachine(t, c.file)
+		m.advice = "mend"
+		p := m.start(c.run)
+		m.logs(`msg="a setting of this host loses packets" advice="` + c.want + `"`)
+		m.logs("msg=ready")
+		if got := m.status().Advice; !slices.Equal(got, []string{c.want}) {
+			t.Errorf("status has %q, want %q", got, c.want)
+		}
+		p.end()
+	}
+}
+
+// TestAdviceAfterReload: the VIPs are those of the services now.
+func TestAdviceAfterReload(t *testing.T) {
+	m := newMachine(t, agentFile)
+	m.advice = "mend"
+	p := m.running(Agent)
+	m.change("vip: 2001:db8:f::1, ", "vip: 2001:db8:f::7, ")
+	m.hangup()
+	m.logs("configuration reloaded")
+	if got, want := m.status().Advice, "mend eth9 [2001:db8:f::7 2001:db8:f::2] true"; !slices.Equal(got, []string{want}) {
+		t.Errorf("status has %q, want %q", got, want)
+	}
+	p.end()
+}

@@ -1,0 +1,144 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"proffer/config"
+	"proffer/history"
+	"proffer/topo"
+)
+
+// forgetEvery is how often the LB looks for earlier pools without flows.
+const forgetEvery = time.Minute
+
+// moment is the time now.
+func (r *lb) moment() history.Moment {
+	return history.Moment{Wall: r.host.Wall(), Steady: r.host.Clock.Now()}
+}
+
+// openRecord reads the record of the pools that this LB has served before.
+func (r *lb) openRecord(path string) (err error) {
+	r.record, err = history.Read(path, r.moment())
+	var corrupt *history.Corrupt
+	if errors.As(err, &corrupt) {
+		r.host.Log.Warn("the record of earlier pools is lost: flows of pools that `history` does not have are not recovered, and a lower version is not noticed",
+			"error", corrupt)
+		return nil
+	}
+	return err
+}
+
+// noneGoesBack refuses versions below those that were served.
+func (r *lb) noneGoesBack(cfg *topo.LB, text []byte) error {
+	var errs []error
+	for i, svc := range cfg.Services {
+		newest, known := r.record.Newest(svc.VIP)
+		if !known || svc.Version >= newest {
+			continue
+		}
+		problem := fmt.Sprintf("%d is below %d, which this LB has served by its record %s; want a version of %d or more for this pool, too; "+
+			"or remove the record while the daemon is stopped, which forgets all earlier pools", svc.Version, newest, cfg.State, newest)
+		errs = append(errs, config.LBMistake(r.path, text, fmt.Sprintf("services[%d].version", i), problem))
+	}
+	return errors.Join(errs...)
+}
+
+// keepAll forgets no pool.
+func keepAll(topo.VIP, topo.Version, time.Duration) bool { return false }
+
+// follow is the record after cfg, and cfg with the record's pools.
+func (r *lb) follow(cfg *topo.LB, forget func(topo.VIP, topo.Version, time.Duration) bool) (*history.Record, *topo.LB) {
+	weighed := r.weighed(cfg)
+	next := r.record.Next(weighed, r.moment(), forget)
+	for _, svc := range cfg.Services {
+		if n := r.record.Past(svc.VIP); n == history.Most && next.Past(svc.VIP) == n && !next.Equal(r.record) {
+			r.host.Log.Warn("the oldest recorded pool is forgotten: its flows are not recovered", "service", svc.Name, "pools", n)
+		}
+	}
+	return next, next.Complete(weighed)
+}
+
+// change brings the plane to a configuration and its record to the disk, the record first: after
+// a crash it has pools too many rather than too few.
+func (r *lb) change(next *history.Record, full *topo.LB) error {
+	p, err := r.plane.Plan(full)
+	if err != nil {
+		return err
+	}
+	for _, step := range p.Steps {
+		r.host.Log.Debug("reload", "step", step.String())
+	}
+	r.host.Log.Info("reload", "plan", p.Summary())
+	if err := next.Write(r.started.State); err != nil {
+		return err
+	}
+	if err := r.plane.Apply(p); err != nil {
+		return errors.Join(err, r.record.Write(r.started.State))
+	}
+	r.record, r.full = next, full
+	return nil
+}
+
+// forgetting forgets pools from time to time until ctx ends.
+func (r *lb) forgetting(ctx context.Context) error {
+	ticks, stop := r.host.Clock.Tick(forgetEvery)
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+		if err := r.forget(); err != nil {
+			r.host.Log.Error("forget earlier pools", "error", err)
+		}
+	}
+}
+
+// forget forgets the pools that were followed by another for longer than a flow lives without
+// packets. Where servers can be asked for a flow, the pool of any flow in the table stays.
+func (r *lb) forget() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cfg, idle := r.now.Load(), r.started.Flows.Idle
+	old := func(_ topo.VIP, _ topo.Version, age time.Duration) bool { return age > idle }
+	if next, _ := r.follow(cfg, old); next.Equal(r.record) {
+		return nil
+	}
+	var asked []topo.VIP
+	for i := range cfg.Services {
+		if svc := &cfg.Services[i]; svc.Signals() && r.record.Past(svc.VIP) > 0 {
+			asked = append(asked, svc.VIP)
+		}
+	}
+	needed, err := r.plane.Needed(asked)
+	if err != nil {
+		return err
+	}
+	next, full := r.follow(cfg, func(vip topo.VIP, v topo.Version, age time.Duration) bool {
+		return age > idle && !r.isNeeded(vip, v, needed[vip])
+	})
+	if next.Equal(r.record) {
+		return nil
+	}
+	return r.change(next, full)
+}
+
+// isNeeded reports whether flows of an earlier pool are in the table. The flags are in the order
+// of the history that the plane has.
+func (r *lb) isNeeded(vip topo.VIP, v topo.Version, needed []bool) bool {
+	i := slices.IndexFunc(r.full.Services, func(s topo.Service) bool { return s.VIP == vip })
+	if i < 0 {
+		return false
+	}
+	for k, past := range r.full.Services[i].History {
+		if k < len(needed) && needed[k] && history.Same(past, v) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,4 @@
+package hook
+
+// StrippedAmong is StrippedVLANs among given links.
+var StrippedAmong = stripped

@@ -1,0 +1,114 @@
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// The pins beside those of maps and programs.
+const (
+	XDPPin     = "link"    // XDP's link
+	EgressPin  = "egress"  // the tcx link on the way out
+	IngressPin = "ingress" // … on the way in
+	QdiscMark  = "clsact"  // a directory: the qdisc was made for us
+	SocketsPin = "sockets" // the link that counts sockets
+)
+
+// Namespace is the number of this network namespace, with which the names of our directories
+// of pins begin.
+func Namespace() (uint64, error) {
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
+		return 0, fmt.Errorf("find the network namespace: %w", err)
+	}
+	return ns.Ino, nil
+}
+
+// Pinned lists the directories of pins that daemons made for links of this network namespace,
+// in all BPF file systems.
+func Pinned() (dirs []string, err error) {
+	ns, err := Namespace()
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := bpfMounts()
+	if err != nil {
+		return nil, err
+	}
+	prefix := fmt.Sprintf("%d-", ns)
+	for _, mount := range mounts {
+		err := filepath.WalkDir(mount, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrPermission) {
+				return err
+			}
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), prefix) && isState(path) {
+				dirs = append(dirs, path)
+			}
+			return nil // it went meanwhile
+		})
+		if err != nil {
+			return nil, fmt.Errorf("search %s: %w", mount, err)
+		}
+	}
+	return dirs, nil
+}
+
+// isState reports whether a directory has the mark of a layout of ours, or our link.
+func isState(dir string) bool {
+	layouts, err := filepath.Glob(filepath.Join(dir, "layout-*"))
+	if err == nil && len(layouts) > 0 {
+		return true
+	}
+	_, err = os.Lstat(filepath.Join(dir, XDPPin))
+	return err == nil
+}
+
+// bpfMounts lists the BPF file systems, each once.
+func bpfMounts() (points []string, err error) {
+	text, err := os.ReadFile("/proc/self/mountinfo") // proc(5)
+	if err != nil {
+		return nil, fmt.Errorf("find the BPF file systems: %w", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !ok || !strings.HasPrefix(after, "bpf ") || len(fields) < 5 || seen[fields[2]] {
+			continue
+		}
+		seen[fields[2]] = true // the device
+		points = append(points, unescaped.Replace(fields[4]))
+	}
+	return points, nil
+}
+
+// unescaped undoes mountinfo's way to write a path.
+var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// isOursOn reports whether this program runs by a link that a daemon pinned.
+func isOursOn(id ebpf.ProgramID) bool {
+	dirs, err := Pinned()
+	if err != nil {
+		return false
+	}
+	for _, dir := range dirs {
+		l, err := link.LoadPinnedLink(filepath.Join(dir, XDPPin), nil)
+		if err != nil {
+			continue
+		}
+		info, err := l.Info()
+		l.Close()
+		if err == nil && info.Program == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"errors"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"proffer/lab/testbed"
+)
+
+// ethtool changes a setting of a link in this thread's namespace.
+func ethtool[V any](link string, value *V) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	request := struct { // ifreq of linux/if.h with ifr_data in use
+		name  [unix.IFNAMSIZ]byte
+		value *V
+		_     [16]byte
+	}{value: value}
+	copy(request.name[:], link)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	runtime.KeepAlive(value)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// joining makes the LB's link one whose driver refuses XDP, as its far end has more queues to send
+// with than this end has to receive; and where joined segments come in, as on a NIC without XDP
+// or from a virtual machine's host: the router joins the client's.
+func joining(t *testing.T, bed *testbed.Bed, lb *testbed.Node) {
+	t.Helper()
+	queues := struct {
+		command                 uint32
+		_                       [4]uint32 // the most
+		receive, send, _, _both uint32
+	}{command: unix.ETHTOOL_SCHANNELS, receive: 1, send: 2}
+	err := bed.Router.Do(func() error {
+		if err := ethtool(lb.Link, &queues); err != nil {
+			return err
+		}
+		for _, set := range []struct {
+			link    string
+			command uint32
+		}{
+			{bed.Client.Link, unix.ETHTOOL_SGRO},
+			{lb.Link, unix.ETHTOOL_STXCSUM}, {lb.Link, unix.ETHTOOL_SSG}, {lb.Link, unix.ETHTOOL_STSO},
+		} {
+			on := struct{ command, on uint32 }{set.command, 1}
+			if err := ethtool(set.link, &on); err != nil {
+				return err
+			}
+		}
+		l, err := netlink.LinkByName(bed.Client.Link)
+		if err == nil {
+			err = errors.Join(netlink.LinkSetGROMaxSize(l, 1<<16), netlink.LinkSetGROIPv4MaxSize(l, 1<<16))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("links of %s and of the client: %v", lb.Link, err)
+	}
+}
+
+// TestGenericUpload: docs/failures.md, A.6 super-packets, why generic: where XDP runs in the stack
+// the segments that GRO joined arrive, none is answered with packet too big, and the daemon has
+// the kernel's reason.
+func TestGenericUpload(t *testing.T) {
+	const streams, size = 2, 20_000_000
+	first := 20000
+	for _, spelt := range []string{testbed.VIP, testbed.VIP4} {
+		for _, policy := range []string{"hunt:static:1", "single"} {
+			t.Run(policy+" "+spelt, func(t *testing.T) {
+				vip := netip.MustParseAddr(spelt)
+				bed := up(t, testbed.Config{Servers: 3})
+				joining(t, bed, bed.LBs[0])
+				bulks(t, bed, bed.Servers...)
+				s := settings(t, policy)
+				familyOf(&s, vip)
+				farm := start(t, bed, s)
+				const why = "XDP expects number of rx queues not less than peer tx queues"
+				now := status(t, farm, bed.LBs[0])
+				if now.XDP != "generic" || !strings.Contains(strings.Join(now.Advice, "; "), why) {
+					t.Errorf("XDP %s: %q", now.XDP, now.Advice)
+				}
+				if log := farm.Daemon(bed.LBs[0]).Log(); !strings.Contains(log, why) {
+					t.Errorf("the log lacks the reason:\n%s", log)
+				}
+				first += streams
+				up := begin(t, bed, vip, true, first, streams)
+				move(t, "upwards", up, size)
+				finish(t, "upwards", up)
+				for _, name := range []string{"sent_in_segments", "pass_long"} {
+					if n := counter(t, farm, name, bed.LBs[0]); n == 0 {
+						t.Errorf("%s is 0: no segments were joined", name)
+					}
+				}
+				if n := counter(t, farm, "too_big", bed.LBs[0]); n > 100 { // single: the client learns the size first
+					t.Errorf("%d packets were answered with packet too big", n)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"errors"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"proffer/lab/testbed"
+	"proffer/topo"
+)
+
+// TestUnservedPort: an LB host that forwards, and a VIP's port without a service: ten datagrams
+// are answered by the LB and go round nowhere. A forwarding kernel would return each to the
+// router, and the router to the LB, until their hops end.
+func TestUnservedPort(t *testing.T) {
+	const datagrams, unserved = 10, 9999
+	bed := up(t, testbed.Config{Servers: 2})
+	s := settings(t, "hunt:static:4")
+	s.LB = func(lb *topo.LB) {
+		four := lb.Services[0]
+		four.Name, four.VIP.Addr = "web4", bed.VIP4
+		lb.Services = append(lb.Services, four)
+	}
+	setSysctl(t, bed.LBs[0], "net/ipv4/ip_forward", "1")
+	setSysctl(t, bed.LBs[0], "net/ipv6/conf/all/forwarding", "1")
+	farm := start(t, bed, s)
+	c := record(t, bed)
+	for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
+		to := netip.AddrPortFrom(vip, unserved).String()
+		for range datagrams {
+			conn, err := bed.Client.DialContext(t.Context(), "udp", to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write([]byte("datagram")); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			conn.SetReadDeadline(time.Now().Add(patience / 60)) // each that fails costs so much
+			if _, err := conn.Read(make([]byte, 9)); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a datagram to %s: %v, want refused", to, err)
+			}
+		}
+		if conn, err := bed.Client.DialContext(t.Context(), "tcp", to); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a connection to %s: %v, %v, want refused", to, conn, err)
+		}
+	}
+	settled(t, bed)
+	c.stop(t)
+	out, err := exec.Command(program(t, "tshark"), "-r", c.file, "-n", "-Y", "udp.port == 9999", "-T", "fields", "-e", "frame.number").Output()
+	if err != nil {
+		t.Fatalf("tshark: %v", err)
+	}
+	// each datagram and its answer, on the client's link and on the LB's
+	if frames := len(strings.Fields(string(out))); frames != 2*4*datagrams {
+		t.Errorf("%d datagrams made %d frames, want %d", 2*datagrams, frames, 2*4*datagrams)
+	}
+	if n := counter(t, farm, "refuse_port", bed.LBs[0]); n != 2*(datagrams+1) {
+		t.Errorf("refused %d, want %d", n, 2*(datagrams+1))
+	}
+}

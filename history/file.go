@@ -1,0 +1,193 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"proffer/topo"
+)
+
+// format is the version of the file's layout.
+const format = 1
+
+// The file's JSON.
+type (
+	fileJSON struct {
+		Format   int           `json:"format"`
+		Services []serviceJSON `json:"services"`
+	}
+	serviceJSON struct {
+		VIP      netip.Addr `json:"vip"`
+		Port     uint16     `json:"port"`
+		Protocol uint8      `json:"protocol"` // IANA's number
+		Pool     poolJSON   `json:"pool"`
+		Past     []poolJSON `json:"past,omitempty"` // the newest first
+	}
+	poolJSON struct {
+		Version int          `json:"version"`
+		Until   *time.Time   `json:"until,omitempty"`
+		Servers []serverJSON `json:"servers"`
+	}
+	serverJSON struct {
+		Name    string       `json:"name"`
+		Locator netip.Prefix `json:"locator"`
+		Weight  int          `json:"weight"`
+	}
+)
+
+// Corrupt is a file that was no record, and where it lies now.
+type Corrupt struct {
+	Path, Moved string
+	Err         error
+}
+
+func (c *Corrupt) Error() string {
+	return fmt.Sprintf("%s is no record of pools (%v); it is %s now", c.Path, c.Err, c.Moved)
+}
+
+func (c *Corrupt) Unwrap() error { return c.Err }
+
+// Read reads the record at path; without a file there it is empty. A file that is no record
+// is moved aside, and the error is a *Corrupt beside an empty record; after any other error
+// there is no record.
+func Read(path string, at Moment) (*Record, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Record{}, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the record of pools: %w: let the daemon read it, or name another file in `state`", err)
+	}
+	r, err := parse(data, at)
+	if err == nil {
+		return r, nil
+	}
+	moved := path + ".corrupt"
+	for i := 2; exists(moved); i++ {
+		moved = fmt.Sprintf("%s.corrupt-%d", path, i)
+	}
+	if err := os.Rename(path, moved); err != nil {
+		return nil, fmt.Errorf("move a corrupt record of pools aside: %w", err)
+	}
+	return &Record{}, &Corrupt{path, moved, err}
+}
+
+// Load is Read without a change of any file.
+func Load(path string) (*Record, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the record of pools: %w", err)
+	}
+	r, err := parse(data, Moment{})
+	if err != nil {
+		return nil, fmt.Errorf("%s is no record of pools: %w", path, err)
+	}
+	return r, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func parse(data []byte, at Moment) (*Record, error) {
+	var f fileJSON
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return nil, err
+	}
+	if f.Format != format {
+		return nil, fmt.Errorf("format %d, not %d", f.Format, format)
+	}
+	r := &Record{services: map[topo.VIP]served{}}
+	for _, s := range f.Services {
+		vip := topo.VIP{Addr: s.VIP, Port: s.Port}
+		if s.Protocol == topo.UDP.Number() {
+			vip.Protocol = topo.UDP
+		}
+		is := served{now: s.Pool.version()}
+		for _, p := range s.Past {
+			if p.Until == nil {
+				return nil, fmt.Errorf("version %d of %s has no end", p.Version, vip)
+			}
+			age := max(at.Wall.Sub(*p.Until), 0) // the clock may have been set back
+			is.past = append(is.past, past{p.version(), *p.Until, at.Steady - age})
+		}
+		r.services[vip] = is
+	}
+	return r, nil
+}
+
+func (p poolJSON) version() topo.Version {
+	v := topo.Version{Version: p.Version}
+	for _, s := range p.Servers {
+		v.Servers = append(v.Servers, topo.Server{Name: s.Name, Locator: s.Locator, Weight: s.Weight})
+	}
+	return v
+}
+
+// Write replaces the file at path by the record: after a crash there is the old record or the
+// new one.
+func (r *Record) Write(path string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write the record of pools: %w: make room, or name another file in `state`", err)
+		}
+	}()
+	data, err := json.MarshalIndent(r.file(), "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	fresh, err := os.CreateTemp(dir, filepath.Base(path)+".new-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(fresh.Name()) // after the renaming there is none
+	_, err = fresh.Write(append(data, '\n'))
+	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (r *Record) file() fileJSON {
+	f := fileJSON{Format: format, Services: []serviceJSON{}}
+	for _, vip := range r.sorted() {
+		s := r.services[vip]
+		j := serviceJSON{VIP: vip.Addr, Port: vip.Port, Protocol: vip.Protocol.Number(), Pool: poolOf(s.now)}
+		for _, p := range s.past {
+			pool := poolOf(p.Version)
+			pool.Until = &p.until
+			j.Past = append(j.Past, pool)
+		}
+		f.Services = append(f.Services, j)
+	}
+	return f
+}
+
+func poolOf(v topo.Version) poolJSON {
+	p := poolJSON{Version: v.Version, Servers: []serverJSON{}}
+	for _, s := range v.Servers {
+		p.Servers = append(p.Servers, serverJSON{s.Name, s.Locator, s.Weight})
+	}
+	return p
+}

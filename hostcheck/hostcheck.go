@@ -1,0 +1,89 @@
+// Package hostcheck finds the settings of a host with which packets would be lost without a
+// word, and names the command that mends each: a VIP that is no address of its server, and on
+// a veth link checksums that are left to a device that has none, and frames that do not wake
+// the other end.
+package hostcheck
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// VIPs returns advice for each address that is none of this network namespace: its packets
+// would be forwarded or dropped.
+func VIPs(vips []netip.Addr) (advice []string) {
+	for _, vip := range vips {
+		routes, err := netlink.RouteGet(vip.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			continue
+		}
+		advice = append(advice, fmt.Sprintf("VIP %s is no address of this host: `ip addr add %s dev lo`", vip, netip.PrefixFrom(vip, vip.BitLen())))
+	}
+	return advice
+}
+
+// Link returns advice for a veth link; a link of another kind needs none. answers: this
+// host's own packets leave by it through a program.
+func Link(name string, answers bool) ([]string, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("check link %q: %w", name, err)
+	}
+	if link.Type() != "veth" {
+		return nil, nil
+	}
+	var advice []string
+	if answers {
+		advice = append(advice, checksums(name, "answers inside signals carry no checksum")...)
+	}
+	peer, err := netlink.LinkByIndex(link.Attrs().ParentIndex)
+	if err != nil || link.Attrs().NetNsID >= 0 {
+		return append(advice, fmt.Sprintf("%s is a veth and its other end is out of sight: there frames need `ethtool -K PEER gro on tx off`", name)), nil
+	}
+	other := peer.Attrs().Name
+	if on, err := hasFeature(other, unix.ETHTOOL_GGRO); err == nil && !on && peer.Attrs().Xdp != nil && !peer.Attrs().Xdp.Attached {
+		advice = append(advice, fmt.Sprintf("%s, the other end of %s, takes no frames of our programs: `ethtool -K %[1]s gro on`", other, name))
+	}
+	return append(advice, checksums(other, "packets that this host sends there carry no checksum")...), nil
+}
+
+// checksums returns advice for a link that leaves checksums to a device.
+func checksums(name, then string) []string {
+	if on, err := hasFeature(name, unix.ETHTOOL_GTXCSUM); err != nil || !on {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s leaves checksums to a device that has none, so %s: `ethtool -K %[1]s tx off`", name, then)}
+}
+
+// value is struct ethtool_value of linux/ethtool.h.
+type value struct{ command, data uint32 }
+
+// request is struct ifreq of linux/if.h with ifr_data in use.
+type request struct {
+	name  [unix.IFNAMSIZ]byte
+	value *value
+	_     [16]byte // the rest of the union
+}
+
+// hasFeature reads a feature of a link by its command ETHTOOL_G….
+func hasFeature(name string, command uint32) (bool, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("read a feature of %s: %w", name, err)
+	}
+	defer unix.Close(socket)
+	v := value{command: command}
+	r := request{value: &v}
+	copy(r.name[:unix.IFNAMSIZ-1], name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&r)))
+	runtime.KeepAlive(&v)
+	if errno != 0 {
+		return false, fmt.Errorf("read a feature of %s: %w", name, errno)
+	}
+	return v.data != 0, nil
+}
