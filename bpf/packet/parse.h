@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* parse.h: a packet of a service, parsed once into facts: flow, lengths, flags. Decisions read
- * the facts, so no pointer into the frame outlives a change of its head. A cursor has one
- * bounds check a header. */
+ * the facts, so no pointer into the frame outlives a change of its head. */
 #pragma once
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -10,6 +9,7 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include "core/types.h"
+#include "packet/cursor.h"
 
 /* linux/icmp.h needs half of the C library */
 struct icmp {
@@ -33,22 +33,6 @@ enum icmp_types {
 #define ICMP4_PORT 3 /* of ICMP4_UNREACHABLE */
 #define ICMP4_FRAG_NEEDED 4
 #define ICMP6_PORT 4 /* of ICMP6_UNREACHABLE */
-
-struct cursor {
-	void *pos;
-	void *end;
-};
-
-/* take returns the next n bytes and moves past them, or NULL at packet end. */
-static __always_inline void *take(struct cursor *c, __u64 n)
-{
-	void *p = c->pos;
-
-	if (p + n > c->end)
-		return NULL;
-	c->pos = p + n;
-	return p;
-}
 
 /* length_of reads a length field and shows Linux 6.1 that it has 16 bits. */
 static __always_inline __u32 length_of(__be16 field)
