@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* limit.h: the cost that packets may have for other nodes. Each CPU has a token bucket for each
  * kind of cost (RFC 4443 §2.4(f)), which is refilled by the coarse clock and holds the tokens of a
- * second. Stray packets have a bucket of their own, so they take nothing from the recovery of flows. */
+ * second. Packets that a forger sends once take nothing from those that come again, as the
+ * packets of a live flow do, and datagrams take nothing from segments. */
 #pragma once
 #include "core/clock.h"
 
 enum limit {
-	LIMIT_STRAY,	/* a server asked about a packet that shows no sign of a live flow */
-	LIMIT_QUESTION, /* … about a packet with payload, or that came before */
+	LIMIT_STRAY,	/* a server asked about a segment without payload, or an ICMP error */
+	LIMIT_QUESTION, /* … about one with payload */
+	LIMIT_REPEATED, /* … about one that came before */
+	LIMIT_DATAGRAM, /* … about a datagram */
 	LIMIT_HELD,	/* a server asked about a SYN for the ports of its flow */
 	LIMIT_REFUSAL,	/* a RST or port unreachable */
 	LIMIT_TOO_BIG,	/* a packet too big */
@@ -18,7 +21,8 @@ enum limit {
 /* Tokens that a CPU gets in a second. */
 enum limit_rates {
 	STRAY_TOKENS = 20000, /* as for LIMIT_HELD */
-	QUESTION_TOKENS = 200000,
+	QUESTION_TOKENS = 100000, /* as for LIMIT_REPEATED */
+	DATAGRAM_TOKENS = 200000,
 	ANSWER_TOKENS = 1000, /* of each other kind */
 };
 
@@ -48,7 +52,10 @@ static __always_inline __s64 token_ns(__u32 limit)
 	case LIMIT_HELD:
 		return LIMIT_SECOND / STRAY_TOKENS;
 	case LIMIT_QUESTION:
+	case LIMIT_REPEATED:
 		return LIMIT_SECOND / QUESTION_TOKENS;
+	case LIMIT_DATAGRAM:
+		return LIMIT_SECOND / DATAGRAM_TOKENS;
 	default:
 		return LIMIT_SECOND / ANSWER_TOKENS;
 	}

@@ -7,8 +7,17 @@
 #include "lb/retry.h"
 #include "lb/send.h"
 
-/* may_ask spends a token for each server of a question. A packet with payload, or that came
- * before, is more likely of a flow that lives than any other: those are a second kind. */
+/* limit_of is the limit of questions about a packet that came so often before. */
+static __always_inline enum limit limit_of(const struct packet *p, __u32 times)
+{
+	if (p->kind == KIND_UDP)
+		return LIMIT_DATAGRAM;
+	if (times)
+		return LIMIT_REPEATED;
+	return p->payload ? LIMIT_QUESTION : LIMIT_STRAY;
+}
+
+/* may_ask spends a token for each server of a question. */
 static __always_inline bool may_ask(const struct packet *p, const struct service *svc,
 				    enum limit limit)
 {
@@ -24,14 +33,13 @@ static __always_inline bool may_ask(const struct packet *p, const struct service
 __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
-	enum limit limit = LIMIT_STRAY;
+	enum limit limit;
 
 	if (!plan || !p || !svc)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
-	if (p->payload || plan->rotate)
-		limit = LIMIT_QUESTION;
+	limit = limit_of(p, plan->rotate);
 	if (p->kind == KIND_UDP) {
 		plan->parts = PART_QUESTION | PART_OFFER;
 		plan->reason = LB_OFFER_DATAGRAM;
@@ -41,9 +49,7 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 	}
 	if (plan->parts & PART_QUESTION && !may_ask(p, svc, limit)) {
 		if (p->kind != KIND_UDP)
-			return verdict(limit == LIMIT_STRAY ? LB_DROP_LIMIT_STRAY
-							    : LB_DROP_LIMIT_QUESTION,
-				       XDP_DROP);
+			return verdict(LB_DROP_LIMIT_STRAY - LIMIT_STRAY + limit, XDP_DROP);
 		plan->parts = PART_OFFER;
 		plan->reason = LB_OFFER_UNASKED;
 	}

@@ -13,7 +13,8 @@ import (
 // Tokens that a CPU gets in a second (bpf/core/limit.h).
 const (
 	strayTokens = 20_000
-	questions   = 200_000
+	questions   = 100_000 // about segments with payload, and as many about repeated ones
+	datagrams   = 200_000
 	answers     = 1000
 )
 
@@ -21,7 +22,7 @@ const (
 func spent(r *rig.LB, t *testing.T, why string, frame func(i int) []byte) (n int) {
 	t.Helper()
 	for counted := total(r, t, why); ; n++ {
-		if n > 2*strayTokens && n > 2*questions/7 {
+		if n > 2*strayTokens && n > 2*datagrams/7 {
 			t.Fatalf("%s: no limit within %d frames", why, n)
 		}
 		r.Run(t, frame(n))
@@ -80,19 +81,29 @@ func testLimitQuestions(t *testing.T, seen rig.Hits) {
 	if n := spent(r, t, "recover", ack); n != strayTokens/1000 {
 		t.Errorf("%d stray packets within %d ms, want %d", n, members, strayTokens/1000)
 	}
-	data := rig.Inward(rig.HuntPort, wire.ACK|wire.PSH)
+	data, datagram := rig.Inward(rig.HuntPort, wire.ACK|wire.PSH), rig.Datagram(rig.HuntPort, "datagram")
 	data.Payload = []byte("payload")
 	r.At(t, r.Now+time.Hour)
-	sent := spent(r, t, "recover", func(i int) []byte { return from(data, i).Frame() })
-	if sent < questions/members-1000 || sent > questions/members { // some are of the flows above
-		t.Errorf("%d questions at once, want at most %d", sent, questions/members)
+	if n := spent(r, t, "offer_datagram", func(i int) []byte { return from(datagram, i).Frame() }); n != datagrams/members {
+		t.Errorf("%d datagrams at once asked %d servers each, want %d", n, members, datagrams/members)
 	}
-	r.Send(t, from(data, 65_535).Frame()).Is(t, "a question too many", rig.XDPDrop, nil, "drop_limit_question")
-	datagram := rig.Datagram(rig.HuntPort, "datagram")
-	list := r.List(t, 1, datagram.Flow())
-	want := rig.Sent(datagram, rig.HopMAC(list[0]), rig.Ask(wire.ConnectAvail, 0, list...))
+	unasked := from(datagram, 65_535)
+	list := r.List(t, 1, unasked.Flow())
+	want := rig.Sent(unasked, rig.HopMAC(list[0]), rig.Ask(wire.ConnectAvail, 0, list...))
 	copy(want[rig.AtUpper+8:], rig.SID(rig.ServerLocator(list[1]), wire.ConnectForce, 0).AsSlice())
-	r.Send(t, datagram.Frame()).Is(t, "a datagram", rig.XDPTX, want, "offer_unasked")
+	r.Send(t, unasked.Frame()).Is(t, "a datagram too many", rig.XDPTX, want, "offer_unasked")
+	if n := spent(r, t, "recover", func(i int) []byte { return from(data, i).Frame() }); n != questions/members {
+		t.Errorf("behind datagrams %d segments at once, want %d", n, questions/members)
+	}
+	late := func(i int) []byte { return from(data, 40_000+i).Frame() }
+	for i := range 1000 {
+		r.Send(t, late(i)).Is(t, "a segment too many", rig.XDPDrop, nil, "drop_limit_question")
+		r.Send(t, late(i)).Is(t, "that comes again", rig.XDPTX, nil, "recover")
+	}
+	if n := spent(r, t, "recover", func(i int) []byte { return late(i % 10) }); n != questions/members-1000 {
+		t.Errorf("%d segments came again, want %d", n, questions/members-1000)
+	}
+	r.Send(t, late(0)).Is(t, "once too often", rig.XDPDrop, nil, "drop_limit_repeated")
 }
 
 // testLimitAnswers: so many answers of each kind a second, and no kind at the cost of another.
