@@ -5,14 +5,25 @@
  *
  *   write the next flow's address and port -> target -> restore the frame
  *
+ * The packets are of one kind, or of several that follow each other as those of a connection
+ * do: the steps of a lane.
+ *
  * The floors (floors.h) run in target's place too, for comparison. */
 #include "packet/parse.h"
 #include "bench/floors.h"
 
-#define FRAME 256 /* bytes of a template; every frame has at least BLOCK of them */
-#define BLOCK 32  /* restored at a time */
+#define BLOCK 32 /* bytes that are restored at a time */
 #define BLOCKS 5
 #define VERDICTS 8
+#define STEPS 8 /* at most; a power of two */
+
+/* One kind of packets. */
+struct step {
+	__u32 address_at, port_at; /* of the client, in the frame */
+	__u32 times;		   /* of a connection, one after the other */
+	__u32 ahead;		   /* so many connections before the last step's */
+	__u8 frame[BLOCKS * BLOCK]; /* its first bytes; the rest is the same in all steps */
+};
 
 /* The state of one CPU's run; each CPU has its own flows. */
 struct lane {
@@ -20,16 +31,19 @@ struct lane {
 	__u32 first;		   /* number of the first flow */
 	__u32 length;		   /* of the frame */
 	__u32 blocks;		   /* at the frame's begin that the target changes */
-	__u32 address_at, port_at; /* of the client, in the frame */
 	__u32 tag_at;		   /* 0: no tag */
 	__u32 opens_every;	   /* one packet in so many opens a flow; 0: none */
 	__u32 flags_at;		   /* of TCP: SYN or ACK */
 	__u32 opened;		   /* number of the next flow to open */
+	__u32 steps;		   /* of a connection; 1: every packet is of the first kind */
+	__u32 at;		   /* the next packet's step */
+	__u32 left;		   /* packets of this step */
+	__u32 connection;	   /* so far */
 	__u64 seed;
 	__u64 packets; /* so far */
 	__u64 damaged; /* packets that could not be restored */
 	__u64 verdict[VERDICTS];
-	__u8 frame[FRAME];
+	struct step step[STEPS];
 };
 
 struct {
@@ -67,9 +81,31 @@ static __always_inline void *within(void *data, void *end, __u32 at, __u32 n)
 	return data + at + n > end ? NULL : data + at;
 }
 
-/* next_flow is the number of the packet's flow. */
-static __always_inline __u32 next_flow(struct lane *l)
+static __always_inline const struct step *next_step(const struct lane *l)
 {
+	__u32 at = l->at;
+
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(STEPS - 1));
+	return &l->step[at];
+}
+
+/* pass_step moves on to the next packet's step. */
+static __always_inline void pass_step(struct lane *l)
+{
+	if (l->steps < 2 || --l->left)
+		return;
+	if (++l->at == l->steps) {
+		l->at = 0;
+		l->connection++;
+	}
+	l->left = next_step(l)->times;
+}
+
+/* next_flow is the number of the packet's flow. */
+static __always_inline __u32 next_flow(struct lane *l, const struct step *s)
+{
+	if (l->steps > 1)
+		return l->first + l->connection + s->ahead;
 	if (!l->flows)
 		return l->first + (__u32)l->packets;
 	l->seed = l->seed * 6364136223846793005ULL + 1442695040888963407ULL; /* Knuth's MMIX */
@@ -80,7 +116,8 @@ static __always_inline __u32 next_flow(struct lane *l)
  * bits of the client's address and the last 14 of its port. */
 static __always_inline void write_flow(struct lane *l, void *data, void *end)
 {
-	__u32 flow = next_flow(l), i = flow - l->first;
+	const struct step *s = next_step(l);
+	__u32 flow = next_flow(l, s), i = flow - l->first;
 	__be16 *address, *port;
 	__u8 *flags;
 	__be64 *tag, *value;
@@ -95,10 +132,10 @@ static __always_inline void write_flow(struct lane *l, void *data, void *end)
 			flow = l->opened++;
 	}
 	l->packets++;
-	address = within(data, end, l->address_at, sizeof(*address));
+	address = within(data, end, s->address_at, sizeof(*address));
 	if (address)
 		*address = bpf_htons(flow >> 14);
-	port = within(data, end, l->port_at, sizeof(*port));
+	port = within(data, end, s->port_at, sizeof(*port));
 	if (port)
 		*port = bpf_htons(0x4000 | (flow & 0x3fff));
 	if (!l->tag_at)
@@ -109,11 +146,11 @@ static __always_inline void write_flow(struct lane *l, void *data, void *end)
 		*tag = *value;
 }
 
-/* restore writes the frame's first blocks again. */
+/* restore writes the frame's first blocks again, or those of the next step. */
 static __always_inline bool restore(const struct lane *l, void *data, void *end)
 {
 	__u64 *to = data;
-	const __u64 *from = (const void *)l->frame;
+	const __u64 *from = (const void *)next_step(l)->frame;
 
 	if (data + BLOCKS * BLOCK > end)
 		return false;
@@ -148,6 +185,7 @@ int around(struct xdp_md *ctx)
 	write_flow(l, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	verdict = target(ctx);
 	l->verdict[(__u32)verdict % VERDICTS]++;
+	pass_step(l);
 	growth = (int)frame_bytes(ctx) - (int)l->length;
 	whole = !growth || !bpf_xdp_adjust_head(ctx, growth);
 	if (!whole || !restore(l, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
@@ -176,6 +214,7 @@ int around_out(struct __sk_buff *skb)
 	write_flow(l, (void *)(long)skb->data, (void *)(long)skb->data_end);
 	verdict = target_out(skb);
 	l->verdict[(__u32)verdict % VERDICTS]++;
+	pass_step(l);
 	growth = (int)skb->len - (int)l->length;
 	whole = !growth || !bpf_skb_adjust_room(skb, -growth, BPF_ADJ_ROOM_NET, 0);
 	if (!whole || !restore(l, (void *)(long)skb->data, (void *)(long)skb->data_end))

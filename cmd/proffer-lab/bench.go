@@ -38,10 +38,10 @@ row is about. Needs root; touches no link of this machine.
 Rows are named PROGRAM/MODE/CASE/FLOWS, as lb/hunt/steer/1000.
 
 --json prints an array of rows: program (floor, lb or agent), mode, case, flows,
-min_ns, median_ns and spread_ns (10th to 90th percentile) of the clean runs or
-null, clean_runs, runs, floor_ratio (min_ns over that of the floor of as many
-flows), net_ns and net_floor_ratio (the same without the bench's own loop). Times
-are of one packet. The table is followed by the goals of those rows
+packets (that a time is of: 1, or those of a whole connection), min_ns, median_ns
+and spread_ns (10th to 90th percentile) of the clean runs or null, clean_runs,
+runs, floor_ratio (min_ns over that of the floor of as many flows and packets),
+net_ns and net_floor_ratio (the same without the bench's own loop). The table is followed by the goals of those rows
 that have one (docs/bench.md). --out gets a figure of ns a packet against flows
 as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
 docs/bench.md explains each row.

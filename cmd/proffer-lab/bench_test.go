@@ -36,7 +36,7 @@ func TestBenchWrongUsage(t *testing.T) {
 // TestBenchHelpNamesEveryField: they are the interface of the bench.
 func TestBenchHelpNamesEveryField(t *testing.T) {
 	_, text, _ := call(t, "help", "bench")
-	for _, word := range []string{"program", "mode", "case", "flows", "min_ns", "median_ns", "spread_ns",
+	for _, word := range []string{"program", "mode", "case", "flows", "packets", "min_ns", "median_ns", "spread_ns",
 		"clean_runs", "runs", "floor_ratio", "floor, lb or agent", "SVG", "PNG", "CSV", "bench.md"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help bench does not name %s", word)

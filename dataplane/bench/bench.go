@@ -30,12 +30,20 @@ type Bench struct {
 	tags  *ebpf.Map
 }
 
-// Drill describes the frames that a program gets.
-type Drill struct {
-	Frame   []byte // the first; at least 160 bytes
-	Changed int    // bytes at its begin that the program changes, at most 160
+// Step is one kind of the packets of a connection.
+type Step struct {
+	Frame   []byte // at least 160 bytes
 	Address int    // where the last 16 bits of the client's address are
 	Port    int    // where the client's port is
+	Times   int    // how many of them follow each other; 0: one
+	Ahead   int    // of so many connections that began later than the last step's
+}
+
+// Drill describes the frames that a program gets.
+type Drill struct {
+	Step           // the only one, or the first
+	After   []Step // the others of a connection, with frames of the same length; each connection is another flow
+	Changed int    // bytes at a frame's begin that the program changes, at most 160
 
 	Flows uint32 // random among so many from First on; 0: one after another
 	First uint32
@@ -59,7 +67,8 @@ type Run struct {
 	Statistics bool // the kernel kept statistics meanwhile: two reads of a clock a packet
 }
 
-const benchSmallest = 160 // BLOCKS * BLOCK of bench.bpf.c
+// A frame's length: BLOCKS * BLOCK of bench.bpf.c, and where within looks.
+const benchSmallest, benchLargest = 160, 256
 
 // newBench makes the maps of the outer program, which runs on no program yet.
 func newBench(tags int) (*Bench, error) {
@@ -190,8 +199,9 @@ func (b *Bench) tryUndo(packets int, d *Drill) error {
 	if _, err := b.prog.Run(&run); err != nil || d.Once {
 		return err
 	}
-	want := slices.Clone(d.Frame)
-	for _, part := range [][2]int{{d.Address, 2}, {d.Port, 2}, {d.Tag, 8}, {d.Flags, 1}} {
+	next := d.after(packets)
+	want := slices.Clone(next.Frame)
+	for _, part := range [][2]int{{next.Address, 2}, {next.Port, 2}, {d.Tag, 8}, {d.Flags, 1}} {
 		if at := part[0]; at > 0 {
 			copy(want[at:at+part[1]], run.DataOut[at:])
 		}
@@ -202,13 +212,34 @@ func (b *Bench) tryUndo(packets int, d *Drill) error {
 	return nil
 }
 
+// Packets is how many packets a connection has, or 1.
+func (d *Drill) Packets() (n int) {
+	for _, s := range d.steps() {
+		n += max(s.Times, 1)
+	}
+	return n
+}
+
+func (d *Drill) steps() []Step { return append([]Step{d.Step}, d.After...) }
+
+// after is the step of the packet that follows so many.
+func (d *Drill) after(packets int) Step {
+	packets %= d.Packets()
+	for _, s := range d.steps() {
+		if packets -= max(s.Times, 1); packets < 0 {
+			return s
+		}
+	}
+	return d.Step
+}
+
 // pass returns the time of a packet.
 func (b *Bench) pass(packets int, d *Drill) (took time.Duration, err error) {
 	if packets <= 0 {
 		return 0, nil
 	}
 	if !d.Once {
-		_, took, err = b.prog.Benchmark(d.Frame, packets, nil)
+		_, took, err = b.prog.Benchmark(d.after(benchTried).Frame, packets, nil)
 		return took, err
 	}
 	for range packets {
@@ -228,18 +259,27 @@ func (b *Bench) prepare(cpu int, d *Drill) error {
 		First:      d.First,
 		Length:     uint32(len(d.Frame)),
 		Blocks:     uint32(d.Changed+31) / 32,
-		AddressAt:  uint32(d.Address),
-		PortAt:     uint32(d.Port),
 		TagAt:      uint32(d.Tag),
 		OpensEvery: uint32(d.OpensEvery),
 		FlagsAt:    uint32(d.Flags),
 		Opened:     d.Opened,
 		Seed:       rand.Uint64(),
 	}
-	if len(d.Frame) < benchSmallest || len(d.Frame) > len(lane.Frame) || d.Changed > benchSmallest {
-		return fmt.Errorf("prepare the bench: a frame of %d bytes of which %d change", len(d.Frame), d.Changed)
+	for _, s := range d.steps() {
+		if int(lane.Steps) == len(lane.Step) || len(s.Frame) != len(d.Frame) {
+			return fmt.Errorf("prepare the bench: step %d has a frame of %d bytes; want %d steps at most, of %d bytes", lane.Steps+1, len(s.Frame), len(lane.Step), len(d.Frame))
+		}
+		if len(s.Frame) < benchSmallest || len(s.Frame) > benchLargest || d.Changed > benchSmallest {
+			return fmt.Errorf("prepare the bench: a frame of %d bytes of which %d change", len(s.Frame), d.Changed)
+		}
+		to := &lane.Step[lane.Steps]
+		to.AddressAt, to.PortAt, to.Times, to.Ahead = uint32(s.Address), uint32(s.Port), uint32(max(s.Times, 1)), uint32(s.Ahead)
+		copy(to.Frame[:], s.Frame)
+		lane.Steps++
 	}
-	copy(lane.Frame[:], d.Frame)
+	if lane.Left = lane.Step[0].Times; lane.Steps > 1 {
+		lane.Blocks = benchSmallest / 32
+	}
 	if err := b.lanes.Put(uint32(cpu), lane); err != nil {
 		return fmt.Errorf("prepare the bench: %w", err)
 	}

@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,13 +35,13 @@ func steered(t *testing.T) (*bench.LB, int, *bench.Drill) {
 	const flow = 7 << 14 // of clientAddr, which ends in 7
 	p := rig.Outward(rig.HuntPort, wire.ACK)
 	p.Payload = make([]byte, 100)
-	d := &bench.Drill{Frame: rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)), Changed: 64, Address: 92, Port: 96, First: flow}
+	d := &bench.Drill{Step: bench.Step{Frame: rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)), Address: 92, Port: 96}, Changed: 64, First: flow}
 	if _, err := b.Run(cpu, 1, d); err != nil {
 		t.Fatal(err)
 	}
 	q := rig.Inward(rig.HuntPort, wire.ACK)
 	q.Payload = make([]byte, 100)
-	return b, cpu, &bench.Drill{Frame: q.Frame(), Changed: 32, Address: 36, Port: 54, Flows: 1, First: flow}
+	return b, cpu, &bench.Drill{Step: bench.Step{Frame: q.Frame(), Address: 36, Port: 54}, Changed: 32, Flows: 1, First: flow}
 }
 
 // TestBench: the bench measures the program itself, and every
@@ -79,6 +80,36 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBenchSteps: the packets of a connection follow each other, each connection is
+// another flow, and a step may be ahead of the others.
+func TestBenchSteps(t *testing.T) {
+	b, cpu, data := steered(t)
+	p := rig.Outward(rig.HuntPort, wire.ACK)
+	p.Payload = make([]byte, 100)
+	signal := bench.Step{Frame: rig.SignalFrom(1, p, wire.CreateStickiness, wire.Generation(rig.ClientISN)), Address: 92, Port: 96, Ahead: 2}
+	answer := data.Step
+	answer.Frame = append(answer.Frame, make([]byte, len(signal.Frame)-len(answer.Frame))...)
+	answer.Times = 3
+	d := &bench.Drill{Step: signal, After: []bench.Step{answer}, First: data.First + 1, Changed: 64}
+	before, err := b.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.Run(cpu, 1000, d); err != nil || d.Packets() != 4 || r.Verdicts[rig.XDPTX] != 1000 {
+		t.Fatalf("run of connections of %d packets: %+v, %v", d.Packets(), r, err)
+	}
+	after, err := b.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range after { // the signals about the first two connections went before
+		want := map[string]uint64{"stickiness_recovered": 250, "steer": 744, "recover": 6}[c.Name]
+		if got := c.Value - before[i].Value; got != want {
+			t.Errorf("counter %s moved by %d, want %d", c.Name, got, want)
+		}
+	}
+}
+
 // TestBenchStatistics: statistics take longer than some programs, so a run with
 // them is marked.
 func TestBenchStatistics(t *testing.T) {
@@ -105,6 +136,8 @@ func TestBenchMistakes(t *testing.T) {
 		{"the Ethernet header stays spoilt", func(d *bench.Drill) { d.Changed = 0 }, cpu, "came back as"},
 		{"a short frame", func(d *bench.Drill) { d.Frame = d.Frame[:100] }, cpu, "a frame of 100 bytes"},
 		{"a long frame", func(d *bench.Drill) { d.Frame = make([]byte, 300) }, cpu, "a frame of 300 bytes"},
+		{"steps of unlike frames", func(d *bench.Drill) { d.After = []bench.Step{{Frame: make([]byte, 200)}} }, cpu, "a frame of 200 bytes; want 8 steps"},
+		{"nine steps", func(d *bench.Drill) { d.After = slices.Repeat([]bench.Step{d.Step}, 8) }, cpu, "step 9 has"},
 		{"another CPU", func(d *bench.Drill) {}, 0, "not pinned to CPU 0"},
 	} {
 		if c.cpu != cpu && runtime.NumCPU() < 2 {

@@ -19,17 +19,26 @@ type BenchLane struct {
 	First      uint32
 	Length     uint32
 	Blocks     uint32
-	AddressAt  uint32
-	PortAt     uint32
 	TagAt      uint32
 	OpensEvery uint32
 	FlagsAt    uint32
 	Opened     uint32
+	Steps      uint32
+	At         uint32
+	Left       uint32
+	Connection uint32
 	Seed       uint64
 	Packets    uint64
 	Damaged    uint64
 	Verdict    [8]uint64
-	Frame      [256]uint8
+	Step       [8]struct {
+		_         structs.HostLayout
+		AddressAt uint32
+		PortAt    uint32
+		Times     uint32
+		Ahead     uint32
+		Frame     [160]uint8
+	}
 }
 
 // Names of all BPF objects in the ELF.

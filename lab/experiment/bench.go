@@ -126,6 +126,7 @@ func benchPlace() error {
 type benchRow struct {
 	program, mode, kind string
 	flows               int
+	packets             int    // that its time is of; 0: one
 	floor               string // kind of the floor that it stands on
 	loop                string // kind of the bench's own loop around it
 
@@ -238,6 +239,7 @@ func (s *benchSession) once(row *benchRow) error {
 	if err != nil {
 		return err
 	}
+	r.ns *= float64(max(row.packets, 1))
 	row.readings = append(row.readings, r)
 	return call(row.cleanup)
 }

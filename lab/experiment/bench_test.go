@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -104,7 +105,7 @@ func TestBenchRows(t *testing.T) {
 	}
 	cases := map[string]bool{}
 	for _, row := range rows {
-		for _, field := range []string{"program", "mode", "case", "flows", "min_ns", "median_ns", "spread_ns", "clean_runs", "runs", "floor_ratio", "net_ns", "net_floor_ratio"} {
+		for _, field := range []string{"program", "mode", "case", "flows", "packets", "min_ns", "median_ns", "spread_ns", "clean_runs", "runs", "floor_ratio", "net_ns", "net_floor_ratio"} {
 			if _, ok := row[field]; !ok {
 				t.Errorf("row %v lacks %s", row, field)
 			}
@@ -120,6 +121,9 @@ func TestBenchRows(t *testing.T) {
 		"lb hunt steer", "lb hunt offer", "lb hunt new-filling", "lb hunt new-full", "lb hunt establish", "lb hunt recover",
 		"lb hunt recovered", "lb hunt signal", "lb hunt signal-removed", "lb hunt mixed", "lb single mixed",
 		"lb hunt offer-signed", "lb hunt new-filling-signed", "lb hunt signal-signed",
+		"floor  loop-3", "floor  loop-104", "lb hunt opening", "lb hunt opening-apart", "lb hunt opening-apart-full",
+		"lb hunt opening-end-apart", "lb hunt connection-1", "lb hunt connection-10", "lb hunt connection-100",
+		"lb hunt connection-1-apart", "lb hunt connection-1-apart-full",
 		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer",
 		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
 		"agent hunt established", "agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
@@ -137,6 +141,30 @@ func TestBenchRows(t *testing.T) {
 	paths, err := report.Save(t.TempDir())
 	if err != nil || len(paths) != 3 {
 		t.Errorf("drawn: %v, %v", paths, err)
+	}
+}
+
+// TestBenchConnection: a connection's time is that of all its packets, and longer than that
+// of the fewer packets of another.
+func TestBenchConnection(t *testing.T) {
+	report, err := bench(t, 2, `^lb/hunt/(opening|connection-(1|10|100))/`, 1_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0.0
+	for name, packets := range map[string]int{"opening/20000": 3, "connection-1/20000": 5, "connection-10/17857": 14, "connection-100/2403": 104} {
+		row, loop := report.row("lb/hunt/"+name), report.row(fmt.Sprintf("floor//loop-%d/1", packets))
+		if row == nil || loop == nil {
+			t.Errorf("%s or its loop was not measured", name)
+			continue
+		}
+		if row.Packets != packets || row.Min < float64(10*packets) || math.Abs(row.Net+loop.Min-row.Min) > 0.001 {
+			t.Errorf("%s: %+v beside %+v", name, row, loop)
+		}
+		last = max(last, row.Net)
+	}
+	if long := report.row("lb/hunt/connection-100/2403"); last != long.Net {
+		t.Errorf("100 packets of data take %.0f ns, a shorter connection %.0f", long.Net, last)
 	}
 }
 

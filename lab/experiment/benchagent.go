@@ -253,9 +253,9 @@ func (s *benchSession) fromAgent(svc agentService, flags byte, packets int, want
 	address, port := a.atClient()
 	return pass{
 		in: agentOut{s.agent.Out(), s.agent}, packets: packets, want: want, verdict: tcUnspec,
-		drill: inkernel.Drill{
+		drill: inkernel.Drill{Step: inkernel.Step{
 			Frame: framed(benchMAC, a.packet()), Address: wire.EthernetBytes + address, Port: wire.EthernetBytes + port,
-		},
+		}},
 	}
 }
 

@@ -39,6 +39,7 @@ func (s *benchSession) floorRows() (rows []*benchRow) {
 	} {
 		rows = append(rows, s.floorRow(f.kind, f.program, 1))
 	}
+	rows = append(rows, s.connectionLoops()...)
 	rows = append(rows, s.outFloorRow("loop-egress", benchPackets, false), s.outFloorRow("loop-egress-once", benchOnce, true))
 	for _, n := range s.Flows {
 		rows = append(rows, s.floorRow("line", inkernel.FloorLine, n))

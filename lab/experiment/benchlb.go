@@ -279,10 +279,8 @@ func (m *benchMode) fromClient(flags byte) inkernel.Drill {
 	}
 	address, port := s.atClient()
 	d := inkernel.Drill{
-		Frame:   framed(benchMAC, s.packet()),
+		Step:    inkernel.Step{Frame: framed(benchMAC, s.packet()), Address: wire.EthernetBytes + address, Port: wire.EthernetBytes + port},
 		Changed: 32, // the hop, and the bytes that an outer header replaces
-		Address: wire.EthernetBytes + address,
-		Port:    wire.EthernetBytes + port,
 		Flags:   wire.EthernetBytes + s.ipBytes() + 13,
 	}
 	if m.wire == topo.Insert {
@@ -309,18 +307,19 @@ func (m *benchMode) fromServer(server int, function wire.Function, flags byte, k
 	to, from := benchSID(benchLBSelf, function, key), wire.Own(benchServer(server))
 	address, port := s.atClient()
 	if m.wire == topo.Insert {
-		return inkernel.Drill{
+		return inkernel.Drill{Changed: 160, Step: inkernel.Step{
 			Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}}.Insert(s.packet())),
-			Changed: 160,
 			Address: wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + wire.SegmentBytes - 2, // the last segment
 			Port:    wire.EthernetBytes + wire.IPv6Bytes + wire.SRHBytes + 3*wire.SegmentBytes + 2,
-		}
+		}}
 	}
 	d := inkernel.Drill{
-		Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}, HopLimit: wire.DefaultHopLimit}.Encap(s.packet())),
 		Changed: wire.EthernetBytes + wire.IPv6Bytes + 8, // to the hop limit
-		Address: wire.EthernetBytes + wire.IPv6Bytes + address,
-		Port:    wire.EthernetBytes + wire.IPv6Bytes + port,
+		Step: inkernel.Step{
+			Frame:   framed(benchMAC, wire.Route{From: from, Segments: []netip.Addr{to}, HopLimit: wire.DefaultHopLimit}.Encap(s.packet())),
+			Address: wire.EthernetBytes + wire.IPv6Bytes + address,
+			Port:    wire.EthernetBytes + wire.IPv6Bytes + port,
+		},
 	}
 	if m.vip.Is4() { // to the checksum
 		d.Changed += 4

@@ -39,6 +39,9 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 		s.signalRow(hunt, min(othersAtMost, s.most())),
 		s.mixedRow(hunt, min(100_000, s.most())), s.mixedRow(single, min(100_000, s.most())),
 		s.signedOfferRow(hunt), s.signedNewRow(hunt), s.signedSignalRow(hunt))
+	for _, c := range connections() {
+		rows = append(rows, s.connectionRow(hunt, c))
+	}
 	if s.second >= 0 {
 		rows = append(rows, s.contendedRow(hunt, few))
 	}
@@ -180,12 +183,17 @@ func (s *benchSession) untimed(p pass) error {
 // forget makes an LB have no entry of these flows: their server resets them, and
 // closed flows are swept.
 func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) error {
-	p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, int(count), counts{"stickiness_removed": 1})
-	p.drill.First = first
-	if err := s.untimed(p); err != nil {
+	if err := s.reset(lb, m, first, count); err != nil {
 		return err
 	}
 	return lb.sweep()
+}
+
+// reset is their server's resets.
+func (s *benchSession) reset(lb *lbBench, m benchMode, first, count uint32) error {
+	p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, int(count), counts{"stickiness_removed": 1})
+	p.drill.First = first
+	return s.untimed(p)
 }
 
 // sweep waits until closed flows have been removed: the table knows times to a
@@ -249,20 +257,29 @@ func (s *benchSession) removedRow(m benchMode) *benchRow {
 func (s *benchSession) fullRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "new-full", benchMade)
 	var lb *lbBench
-	fill := func(n int) (inkernel.Run, error) {
-		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, takes)
-		p.drill.First = lb.unused(n)
-		return p.run(s.CPU)
-	}
 	row.setup = func() (err error) {
-		if lb, err = s.lb(lbFull); err == nil && lb.known[lbFull] == 0 {
-			lb.known[lbFull] = insertEntries
-			_, err = fill(insertEntries * 2) // more than there are slots
-		}
+		lb, err = s.fullTable(m)
 		return err
 	}
-	row.measure = func() (inkernel.Run, error) { return fill(benchMade) }
+	row.measure = func() (inkernel.Run, error) { return s.fill(lb, m, benchMade) }
 	return row
+}
+
+// fullTable is an LB without room for another flow that is embryonic.
+func (s *benchSession) fullTable(m benchMode) (*lbBench, error) {
+	lb, err := s.lb(lbFull)
+	if err == nil && lb.known[lbFull] == 0 {
+		lb.known[lbFull] = insertEntries
+		_, err = s.fill(lb, m, insertEntries*2) // more than there are slots
+	}
+	return lb, err
+}
+
+// fill makes an LB have n new flows that wait for their clients.
+func (s *benchSession) fill(lb *lbBench, m benchMode, n int) (inkernel.Run, error) {
+	p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, takes)
+	p.drill.First = lb.unused(n)
+	return p.run(s.CPU)
 }
 
 // signalRow is signals that a server repeats about known flows.

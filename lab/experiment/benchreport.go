@@ -22,18 +22,20 @@ type BenchReport struct {
 	verified             []dataplane.Verified
 }
 
-// BenchResult is one row. Times are ns a packet, the bench's own loop included, but for Net.
+// BenchResult is one row. Times are ns a packet, or a whole connection of Packets, the bench's
+// own loop included, but for Net.
 type BenchResult struct {
 	Program string   `json:"program"` // floor, lb or agent
 	Mode    string   `json:"mode"`    // how the service dispatches, and by which wire
 	Case    string   `json:"case"`
 	Flows   int      `json:"flows"`
+	Packets int      `json:"packets"` // that a time is of: 1, or those of a connection
 	Min     float64  `json:"min_ns"`
 	Median  *float64 `json:"median_ns"` // of the clean runs; null without any
 	Spread  *float64 `json:"spread_ns"` // of the clean runs, 10th to 90th percentile
 	Clean   int      `json:"clean_runs"`
 	Runs    int      `json:"runs"`
-	// FloorRatio is Min over that of the floor of as many flows.
+	// FloorRatio is Min over that of the floor of as many flows and packets.
 	FloorRatio float64 `json:"floor_ratio"`
 	// Net is Min without the bench's own loop, and NetRatio that over the floor's Net.
 	Net      float64 `json:"net_ns"`
@@ -58,9 +60,10 @@ func (s *benchSession) report() *BenchReport {
 	for _, row := range s.rows {
 		r := row.result(best)
 		floor := s.floorOf(row)
-		r.FloorRatio = r.Min / least(floor.readings)
+		packets := float64(r.Packets)
+		r.FloorRatio = r.Min / (packets * least(floor.readings))
 		r.Net = s.net(row)
-		r.NetRatio = r.Net / max(s.net(floor), leastNet)
+		r.NetRatio = r.Net / (packets * max(s.net(floor), leastNet))
 		report.Rows = append(report.Rows, r)
 		report.clean += r.Clean
 		report.runs += r.Runs
@@ -113,7 +116,7 @@ func least(readings []timing) float64 {
 
 func (r *benchRow) result(best time.Duration) BenchResult {
 	out := BenchResult{
-		Program: r.program, Mode: r.mode, Case: r.kind, Flows: r.flows,
+		Program: r.program, Mode: r.mode, Case: r.kind, Flows: r.flows, Packets: max(r.packets, 1),
 		Min: least(r.readings), Runs: len(r.readings),
 	}
 	ns := clean(r.readings, best)
