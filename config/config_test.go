@@ -237,6 +237,7 @@ func TestAccepts(t *testing.T) {
 		"another locator of a name of before":       "- {vip: 192.0.2.1, port: 53, dispatch: hunt, PP, version: 1, history: [{version: 0, servers: [{name: s1, locator: 5f00:0:2:2::/64}]}]}",
 		"one server with four choices and one list": "- {vip: 192.0.2.1, port: 53, dispatch: hunt, choices: 4, buckets: 1, PP}",
 		"SIDs on the way to a single server":        "- {vip: 192.0.2.1, port: 53, dispatch: single, via: [5f00:0:9::1, 5f00:0:9::2, 5f00:0:9::1], PP}",
+		"no server at all, now and before":          "- {vip: 192.0.2.1, port: 53, dispatch: hunt, servers: [], version: 1, history: [{version: 0, servers: []}]}",
 		"the values of absent keys":                 "- {vip: 2001:db8::1, port: 53, dispatch: single, wire: encap, fragments: drop, protocol: tcp, version: 0, PP}",
 	} {
 		lb, err := ParseLB("lb.yaml", []byte(head+strings.ReplaceAll(services, "PP", pool)))

@@ -53,11 +53,11 @@ func pin() schema.Kind[string] {
 	return k
 }
 
-// keyFile reads none as the empty path.
 func state() schema.Kind[string] {
 	return file("the absolute path of the file that records the pools served, such as /var/lib/proffer/lb.json", 4095)
 }
 
+// keyFile reads none as the empty path.
 func keyFile() schema.Kind[string] {
 	k := file("the absolute path of the file of signal keys, such as /etc/proffer/signal.keys, or the word "+noKeys, 4095)
 	absolute := k.Read

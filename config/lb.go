@@ -61,6 +61,6 @@ func server(s *topo.Server) []schema.Entry {
 func version(v *topo.Version) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("version", schema.Whole(0, maxVersion).Into(&v.Version)),
-		schema.Need("servers", schema.Sequence(&v.Servers, 1, MaxServers, server)),
+		schema.Need("servers", schema.Sequence(&v.Servers, 0, MaxServers, server)),
 	}
 }

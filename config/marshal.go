@@ -126,6 +126,10 @@ func (w *writer) pools(s topo.Service) {
 }
 
 func (w *writer) servers(indent string, servers []topo.Server) {
+	if len(servers) == 0 {
+		w.line("%sservers: []", indent)
+		return
+	}
 	w.line("%sservers:", indent)
 	for _, s := range servers {
 		w.line("%s  - {name: %q, locator: %s, weight: %d}", indent, s.Name, s.Locator, s.Weight)

@@ -47,7 +47,7 @@ func TestRefusesTooMany(t *testing.T) {
 		{before: manyServers(1), want: ""}, // one of the others
 		{before: lb.Services[1].Servers, want: "services: have 4099 servers together"},
 		{before: manyServers(MaxServers), want: ""},
-		{before: manyServers(MaxServers + 1), want: "services[0].history[0].servers: has 4097 elements; want a list of 1 to 4096 mappings"},
+		{before: manyServers(MaxServers + 1), want: "services[0].history[0].servers: has 4097 elements; want a list of 0 to 4096 mappings"},
 	} {
 		few := *lb
 		few.Services = append([]topo.Service{*web}, c.others...)

@@ -33,7 +33,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesFail: an agent that cannot see its load any more ends and is detached.
+// TestPagesFail: an agent that cannot see its load any more ends.
 func TestPagesFail(t *testing.T) {
 	m := newMachine(t, agentFile)
 	p := m.running(Agent)

@@ -97,7 +97,7 @@ func newRotation(verb, short, long string, change func([]topo.SignalKey, int) ([
 		Use:   verb + " FILE --id N",
 		Short: short,
 		Long:  long,
-		Args:  oneFile,
+		Args:  oneFile(keysOfLB),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("id") {
 				return cli.BadUsage(errors.New("--id N is missing: the key to " + verb))
@@ -128,7 +128,7 @@ func newKeysServer() *cobra.Command {
 		Long: `Prints the file of the agent with the node.locator PREFIX, made from a load
 balancer's FILE: the farm's keys, and keys of the server's own in place of their
 masters. The same FILE always gives the same keys.`,
-		Args: oneFile,
+		Args: oneFile(keysOfLB),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if locator == "" {
 				return cli.BadUsage(errors.New("--locator PREFIX is missing: the server's, as in node.locator of its agent"))
@@ -151,15 +151,19 @@ masters. The same FILE always gives the same keys.`,
 	return cmd
 }
 
-// oneFile returns a usage error unless the verb has one argument.
-func oneFile(cmd *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return cli.BadUsagef("FILE is missing: a load balancer's file of signal keys; see `%s --help`", cmd.CommandPath())
-	case 1:
-		return nil
-	default:
-		return cli.BadUsagef("%s takes one FILE, got %q too; see `%[1]s --help`", cmd.CommandPath(), args[1])
+const keysOfLB = "a load balancer's file of signal keys"
+
+// oneFile returns a usage error unless the verb has one argument, which is described.
+func oneFile(description string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return cli.BadUsagef("FILE is missing: %s; see `%s --help`", description, cmd.CommandPath())
+		case 1:
+			return nil
+		default:
+			return cli.BadUsagef("%s takes one FILE, got %q too; see `%[1]s --help`", cmd.CommandPath(), args[1])
+		}
 	}
 }
 
@@ -174,7 +178,7 @@ func readKeys(path string) ([]topo.SignalKey, error) {
 
 func printed(cmd *cobra.Command, file []byte) error {
 	if _, err := cmd.OutOrStdout().Write(file); err != nil {
-		return fmt.Errorf("write keys: %w", err)
+		return fmt.Errorf("print: %w", err)
 	}
 	return nil
 }

@@ -233,7 +233,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 func TestKeysThatCannotBeWritten(t *testing.T) {
 	var stderr strings.Builder
 	code := cli.Run(t.Context(), newRoot(), []string{"keys", "new"}, fullDisk{}, &stderr)
-	if want := "proffer: write keys: disk full\n"; code != cli.Failed || stderr.String() != want {
+	if want := "proffer: print: disk full\n"; code != cli.Failed || stderr.String() != want {
 		t.Errorf("exit %d, %q", code, stderr.String())
 	}
 }

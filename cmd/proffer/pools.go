@@ -15,7 +15,7 @@ func newPools() *cobra.Command {
 configuration), as the keys version, servers and history of each service: for the
 file of another load balancer that has served none of them. Pools with equal
 versions are numbered again, the newest with the highest number.`,
-		Args: oneFile,
+		Args: oneFile("the record of a load balancer, `state` in its configuration"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			record, err := history.Load(args[0])
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"proffer/cmd/internal/cli"
 	"proffer/config"
 	"proffer/history"
 	"proffer/topo"
@@ -17,9 +18,9 @@ import (
 func TestPools(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lb.json")
 	record := &history.Record{}
-	for version := range 3 {
-		svc := topo.Service{VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: 80}, Version: version,
-			Servers: []topo.Server{{Name: "s1", Locator: netip.MustParsePrefix("5f00:0:2:1::/64"), Weight: 3 - version}}}
+	one := topo.Server{Name: "s1", Locator: netip.MustParsePrefix("5f00:0:2:1::/64"), Weight: 3}
+	for version, servers := range [][]topo.Server{{one}, {}, {one}} {
+		svc := topo.Service{VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: 80}, Version: version, Servers: servers}
 		record = record.Next(&topo.LB{Services: []topo.Service{svc}}, history.Moment{}, func(topo.VIP, topo.Version, time.Duration) bool { return false })
 	}
 	if err := record.Write(path); err != nil {
@@ -47,4 +48,5 @@ services:
 	if code, _, stderr := call(t, "pools", path); code != 1 || !strings.Contains(stderr, path+" is no record of pools") {
 		t.Errorf("an empty record: exit %d, %s", code, stderr)
 	}
+	wantLine(t, []string{"pools"}, cli.Usage, "FILE is missing: the record of a load balancer, `state` in its configuration; see `proffer pools --help`\n")
 }

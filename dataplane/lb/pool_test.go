@@ -28,4 +28,14 @@ func TestEmptyPool(t *testing.T) {
 			r.Send(t, rig.Inward(s.port, wire.SYN).Frame()).Is(t, fmt.Sprintf("pools %v, port %d", c, s.port), action, nil, why)
 		}
 	}
+	for _, servers := range []int{3, 0} {
+		r.Reconfigure(t, rig.Hunting(2, servers, func(s *topo.Service) {
+			s.Version, s.History = 2, []topo.Version{{Version: 1}, {Version: 0, Servers: rig.Farm(3)}}
+		}))
+		action, why := uint32(rig.XDPTX), "recover"
+		if servers == 0 {
+			action, why = rig.XDPDrop, "drop_no_server"
+		}
+		r.Send(t, rig.Inward(rig.HuntPort, wire.ACK).Frame()).Is(t, fmt.Sprintf("%d servers after an empty pool", servers), action, nil, why)
+	}
 }
