@@ -145,5 +145,5 @@ static __always_inline bool is_past(const struct conn *c, const struct packet *p
 
 static __always_inline bool conn_closed(const struct conn *c)
 {
-	return (c->flags & CONN_CLOSED) == CONN_CLOSED;
+	return (c->flags & CONN_CLOSED) == CONN_CLOSED || c->flags & CONN_DOUBTED;
 }

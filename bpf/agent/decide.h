@@ -6,22 +6,6 @@
 #include "agent/stickiness.h"
 #include "core/clock.h"
 
-/* aborts is true of a RST that the stack accepts (RFC 9293 §3.10.7.4: its sequence number
- * is the next one expected). XDP is ahead of the stack within a batch, so the payload that
- * this agent has delivered counts too. */
-static __always_inline bool aborts(struct xdp_md *ctx, const struct packet *p,
-				   const struct offering *o, const struct conn *c)
-{
-	struct holding held;
-
-	if (p->seq == c->next_in)
-		return true;
-	if (o->owner == OWNER_TABLE)
-		return false;
-	find_owner(ctx, p, o, &held);
-	return held.established && held.expects == p->seq;
-}
-
 /* is_in_window is true of a sequence number that the stack takes: the next one expected, one
  * before it, or one in the window of the flow's socket. A client or a stranger chooses any
  * other, and the stack drops that packet. A function of its own: a gap is rare. */
@@ -62,6 +46,36 @@ static __always_inline void advance(struct xdp_md *ctx, const struct request *r,
 		load_on_in(c);
 }
 
+/* reset_by_client ends the flow by a RST that the stack accepts (RFC 9293 §3.10.7.4: its
+ * sequence number is the next one expected). XDP is ahead of the stack within a batch, so a
+ * RST behind payload that only this agent has counted may be accepted, too: the entry then
+ * goes after linger, and until then counts its request, unless the client goes on. */
+static __always_inline void reset_by_client(struct xdp_md *ctx, const struct request *r,
+					    struct conn *c)
+{
+	const struct packet *p = r->p;
+	struct holding held = {};
+
+	if (r->o->owner != OWNER_TABLE)
+		find_owner(ctx, p, r->o, &held);
+	if (held.established ? held.expects == p->seq : c->next_in == p->seq) {
+		set_flag(c, CONN_CLOSED);
+		load_on_out(c);
+	} else if (c->next_in == p->seq) {
+		set_flag(c, CONN_DOUBTED);
+	}
+}
+
+/* go_on takes the numbers of the socket, which outlived a RST. */
+static __always_inline void go_on(struct xdp_md *ctx, const struct request *r, struct conn *c)
+{
+	struct holding held;
+
+	find_owner(ctx, r->p, r->o, &held);
+	if (held.established && clear_flag(c, CONN_DOUBTED))
+		c->next_in = held.expects;
+}
+
 /* observe updates the entry by a packet from the client. An ICMP message has neither flags
  * nor payload and changes only the date. */
 static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
@@ -73,16 +87,16 @@ static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
 	c->seen_ns = now;
 	if (!e->embryonic)
 		load_on_arrival(c);
+	if (c->flags & CONN_DOUBTED && !(p->flags & TCP_RST))
+		go_on(ctx, r, c);
 	if (p->kind != KIND_UDP)
 		advance(ctx, r, e);
 	else if (!e->embryonic && p->payload) {
 		c->next_in += c->next_in < TALKS; /* counts datagrams */
 		load_on_in(c);
 	}
-	if (p->flags & TCP_RST && aborts(ctx, p, r->o, c)) {
-		set_flag(c, CONN_CLOSED);
-		load_on_out(c);
-	}
+	if (p->flags & TCP_RST)
+		reset_by_client(ctx, r, c);
 }
 
 /* by_function decides, and sets `noted` to the entry that the packet updates, if any. */

@@ -151,6 +151,7 @@ enum conn_flags {
 	CONN_REMOVAL_DUE = 4, /* rms did not fit its packet */
 	CONN_CLIENT_FIN = 8,
 	CONN_SERVER_FIN = 16,
+	CONN_DOUBTED = 32,     /* the client's RST may be one that the stack dropped */
 	CONN_NEXT_OUT = 64,    /* next_out is valid */
 	CONN_ASKING_ODD = 128, /* as CONN_ASKING, in asking[1] */
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"testing"
+	"time"
 
 	"proffer/proof/rig"
 	"proffer/topo"
@@ -97,5 +98,52 @@ func TestStackDropsRequest(t *testing.T) {
 	answer(wire.RST, 0, 0)
 	if is, want := r.MustConn(t, p).NextIn, p.Seq+101; is != want {
 		t.Errorf("a RST, which acknowledges nothing, left next_in %d, want %d", is, want)
+	}
+}
+
+// TestResetBehindLostData: a client's RST behind payload that the stack did not take, a byte
+// ahead in the window or with a bad checksum, ends no request; the flow goes on with the
+// socket's numbers, and is over after linger if the client does not.
+func TestResetBehindLostData(t *testing.T) {
+	sweep := func(r *rig.Agent) {
+		t.Helper()
+		if _, err := r.SweepAt(rig.Start + 11*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ahead := range []uint32{0, 1000} {
+		for _, goesOn := range []bool{true, false} {
+			r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
+			p := rig.Inward(rig.HuntPort, wire.SYN)
+			r.Begin(t, p) // and the socket expects p.Seq + 1
+			r.Acknowledge(t, p)
+			send := func(flags byte, seq uint32, length int) {
+				q := rig.Inward(rig.HuntPort, flags)
+				q.Seq, q.Ack, q.Payload = seq, 9000, make([]byte, length)
+				r.Send(t, rig.To(q, wire.Generation(p.Seq), wire.AckStickiness).Frame())
+			}
+			asking := func(label string, want uint32) {
+				t.Helper()
+				if n := r.Asking(t); n != want {
+					t.Errorf("%d ahead, %s: %d requests in progress, want %d", ahead, label, n, want)
+				}
+			}
+			send(wire.ACK|wire.PSH, p.Seq+1+ahead, 1)
+			send(wire.RST, p.Seq+2+ahead, 0)
+			asking("RST", 1)
+			if !goesOn {
+				sweep(r)
+				asking("after linger", 0)
+				continue
+			}
+			answer := rig.Outward(rig.HuntPort, wire.ACK|wire.PSH)
+			answer.Ack, answer.Payload = p.Seq+1, make([]byte, 10)
+			answerOut(r, t, answer, 0)
+			asking("answer", 0)
+			send(wire.ACK|wire.PSH, p.Seq+1, 1)
+			asking("next request", 1)
+			sweep(r)
+			asking("a long request", 1)
+		}
 	}
 }

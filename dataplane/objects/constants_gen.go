@@ -36,6 +36,7 @@ const (
 	ConnRemovalDue = 4
 	ConnClientFin  = 8
 	ConnServerFin  = 16
+	ConnDoubted    = 32
 	ConnNextOut    = 64
 	ConnAskingOdd  = 128
 	ConnClosed     = 24

@@ -59,6 +59,7 @@ const (
 	Owes      = 4 // has a removal to signal
 	ClientFIN = 8
 	ServerFIN = 16
+	Doubted   = 32 // the client's RST may be one that the stack dropped
 	Spoke     = 64
 )
 
@@ -286,12 +287,20 @@ func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic boo
 	if !embryonic {
 		a.arrived(c)
 	}
+	if c.Flags&Doubted != 0 && !s.has(wire.RST) && h.State == Full {
+		c.Flags &^= Doubted
+		c.Next = h.Next
+	}
 	if h.takes(s, c.Next) {
 		a.asked(c, s, embryonic)
 	}
-	if s.has(wire.RST) && (s.Seq == c.Next || h.State == Full && h.Next == s.Seq) {
+	switch {
+	case !s.has(wire.RST):
+	case h.State == Full && h.Next == s.Seq, h.State != Full && c.Next == s.Seq:
 		c.Flags |= ClientFIN | ServerFIN
 		a.answered(c)
+	case c.Next == s.Seq:
+		c.Flags |= Doubted
 	}
 }
 
@@ -361,7 +370,7 @@ func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
 	switch {
 	case !c.Established:
 		limit = waiting
-	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN:
+	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN, c.Flags&Doubted != 0:
 		limit = linger
 	}
 	if now-c.Seen > limit {
