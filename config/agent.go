@@ -19,7 +19,7 @@ func agentFile(a *topo.Agent) []schema.Entry {
 }
 
 // offering has no fallback for some keys: a name is the VIP and port, the cores
-// are those of the machine, the MAC is that of its link, a page is the agent's with mode 0660.
+// are those of the machine, the MAC is that of its link, a page keeps its owner, group and mode.
 func offering(o *topo.Offering) []schema.Entry {
 	adapting := onlyWith("acceptance", topo.Acceptances(), topo.Acceptance.Adapts, &o.Acceptance)
 	paging := onlyWith("load", topo.Measures(), topo.Measure.Page, &o.Measure)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -73,7 +72,7 @@ func Linux(log *slog.Logger) *Host {
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Page: func(o *topo.Offering) (Page, error) {
-			return loadpage.OpenPage(o.Page, loadpage.Access{Owner: o.PageOwner, Group: o.PageGroup, Mode: fs.FileMode(cmp.Or(o.PageMode, defaultPageMode))})
+			return loadpage.OpenPage(o.Page, loadpage.Access{Owner: o.PageOwner, Group: o.PageGroup, Mode: fs.FileMode(o.PageMode)})
 		},
 		Weigher: control.Configured,
 		Notify:  notify,
@@ -87,9 +86,6 @@ func advice(link string, vips []netip.Addr, answers bool) ([]string, error) {
 	of, err := hostcheck.Link(link, answers)
 	return append(hostcheck.VIPs(vips), of...), err
 }
-
-// defaultPageMode lets a page's owner and group write it.
-const defaultPageMode = 0o660
 
 type kernelClock struct{}
 

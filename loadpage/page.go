@@ -3,6 +3,7 @@
 package loadpage
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -42,15 +44,19 @@ type Page struct {
 	file *os.File
 }
 
-// Access is the right to write a page: its owner and group, by name or number, empty for the
-// agent's own, and its permissions.
+// Access is the right to write a page: its owner and group, by name or number, and its
+// permissions. An empty one is the agent's own, or 0660, for a page that the agent makes, and
+// leaves a page that is there as it is.
 type Access struct {
 	Owner, Group string
 	Mode         fs.FileMode
 }
 
-// OpenPage makes the page at path if it is not there, for the writers that have access. A page
-// that is there stays as it is.
+// defaultMode lets a page's owner and group write it.
+const defaultMode = 0o660
+
+// OpenPage opens the page at path for the writers that have access, and makes it if it is not
+// there.
 func OpenPage(path string, access Access) (*Page, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of load page %s: %w", path, err)
@@ -66,20 +72,51 @@ func OpenPage(path string, access Access) (*Page, error) {
 	return &Page{file: f}, nil
 }
 
-// prepare gives a new file to its writers, then its content.
+// prepare gives a page to its writers; a new one has its content afterwards, so that one that
+// could not be given is new again at the next start.
 func prepare(f *os.File, access Access) error {
 	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		err = access.give(f)
-	}
 	if err != nil {
 		return err
 	}
-	return initialise(f)
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("not a regular file")
+	}
+	if info.Size() > 0 {
+		if err := isPage(f, info); err != nil {
+			return err
+		}
+		return access.give(f, info)
+	}
+	access.Mode = cmp.Or(access.Mode, defaultMode) // the umask has taken the group's away
+	if err := access.give(f, info); err != nil {
+		return err
+	}
+	if err := f.Truncate(PageSize); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(PageMagic), 0)
+	return err
 }
 
-// give changes owner, group and permissions: the umask has taken the group's away.
-func (a Access) give(f *os.File) error {
+// isPage returns an error for a file that is no page.
+func isPage(f *os.File, info fs.FileInfo) error {
+	if info.Size() < PageSize {
+		return fmt.Errorf("%d bytes long, want %d: not a load page", info.Size(), PageSize)
+	}
+	var magic [8]byte
+	if _, err := f.ReadAt(magic[:], 0); err != nil {
+		return err
+	}
+	if string(magic[:]) != PageMagic {
+		return fmt.Errorf("does not begin with %q: not a load page", PageMagic)
+	}
+	return nil
+}
+
+// give changes permissions, owner and group where they differ. The owner comes last: changing
+// the permissions of another user's file takes CAP_FOWNER.
+func (a Access) give(f *os.File, info fs.FileInfo) error {
 	uid, err := number(a.Owner, func(name string) (string, error) {
 		u, err := user.Lookup(name)
 		if err != nil {
@@ -100,12 +137,18 @@ func (a Access) give(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if uid >= 0 || gid >= 0 {
-		if err := f.Chown(uid, gid); err != nil {
-			return fmt.Errorf("%w (CAP_CHOWN)", err)
+	if a.Mode != 0 && a.Mode != info.Mode().Perm() {
+		if err := f.Chmod(a.Mode); err != nil {
+			return fmt.Errorf("%w (CAP_FOWNER)", err)
 		}
 	}
-	return f.Chmod(a.Mode)
+	is := info.Sys().(*syscall.Stat_t)
+	if uid >= 0 && uid != int(is.Uid) || gid >= 0 && gid != int(is.Gid) {
+		if err := f.Chown(uid, gid); err != nil {
+			return fmt.Errorf("%w (CAP_CHOWN, or for a group be its member)", err)
+		}
+	}
+	return nil
 }
 
 // number is that of an account; -1 for none.
@@ -121,35 +164,6 @@ func number(name string, lookup func(string) (string, error)) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(text)
-}
-
-// initialise gives a new file its size and magic, and returns an error for a file that
-// is no page.
-func initialise(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	switch {
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("not a regular file")
-	case info.Size() == 0:
-		if err := f.Truncate(PageSize); err != nil {
-			return err
-		}
-		_, err := f.WriteAt([]byte(PageMagic), 0)
-		return err
-	case info.Size() < PageSize:
-		return fmt.Errorf("%d bytes long, want %d: not a load page", info.Size(), PageSize)
-	}
-	var magic [8]byte
-	if _, err := f.ReadAt(magic[:], 0); err != nil {
-		return err
-	}
-	if string(magic[:]) != PageMagic {
-		return fmt.Errorf("does not begin with %q: not a load page", PageMagic)
-	}
-	return nil
 }
 
 // Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:

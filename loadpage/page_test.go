@@ -202,33 +202,67 @@ func TestTruncatedPageDoesNotKill(t *testing.T) {
 	}
 }
 
-// TestAccess: a new page has the owner, the group and the permissions that were asked for,
-// whatever the umask, and a page that is there keeps its own.
+// TestAccess: a page has the owner, the group and the permissions that are asked for, whatever
+// the umask. Without a word about them a new page is the agent's, and one that is there stays.
 func TestAccess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root, to give a file away")
 	}
 	defer unix.Umask(unix.Umask(0o077))
 	path := filepath.Join(t.TempDir(), "web.load")
-	open := func(a Access) {
-		t.Helper()
-		p, err := OpenPage(path, a)
+	for _, c := range []struct {
+		access         Access
+		uid, gid, mode uint32
+	}{
+		{Access{}, 0, 0, 0o660},
+		{Access{"daemon", "65534", 0o620}, 1, 65534, 0o620},
+		{Access{}, 1, 65534, 0o620},
+		{Access{Group: "root"}, 1, 0, 0o620},
+	} {
+		p, err := OpenPage(path, c.access)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.Close()
-	}
-	for _, a := range []Access{{"daemon", "65534", 0o620}, {"root", "root", 0o600}} { // the second finds it
-		open(a)
 		var st unix.Stat_t
 		if err := unix.Stat(path, &st); err != nil {
 			t.Fatal(err)
 		}
-		if st.Uid != 1 || st.Gid != 65534 || st.Mode&0o777 != 0o620 {
-			t.Errorf("the page belongs to %d:%d with mode %04o", st.Uid, st.Gid, st.Mode&0o777)
+		if st.Uid != c.uid || st.Gid != c.gid || st.Mode&0o777 != c.mode {
+			t.Errorf("%+v: the page belongs to %d:%d with mode %04o", c.access, st.Uid, st.Gid, st.Mode&0o777)
 		}
 	}
 	if _, err := OpenPage(path+"2", Access{Owner: "no-such-user"}); err == nil {
 		t.Error("a page for a user that does not exist")
+	}
+	if p, err := OpenPage(path+"2", Access{Owner: "daemon"}); err != nil {
+		t.Errorf("after a start that failed: %v", err)
+	} else {
+		p.Close()
+	}
+}
+
+// TestAccessWithFewCapabilities: with the capabilities of the agent's unit a page is its group's,
+// if the agent is in that group, and with CAP_CHOWN its owner's, at the next start, too.
+func TestAccessWithFewCapabilities(t *testing.T) {
+	if page := os.Getenv("PROFFER_TEST_PAGE"); page != "" { // the process below
+		p, err := OpenPage(page, Access{Owner: os.Getenv("PROFFER_TEST_OWNER"), Group: os.Getenv("PROFFER_TEST_GROUP")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		return
+	}
+	for _, c := range []struct{ owner, group, capabilities string }{
+		{"", "daemon", "-all"}, {"daemon", "", "-all,+chown"}, {"daemon", "daemon", "-all,+chown"},
+	} {
+		page := filepath.Join(t.TempDir(), "web.load")
+		for _, start := range []string{"first", "next"} {
+			cmd := exec.Command("setpriv", "--bounding-set="+c.capabilities, "--inh-caps=-all", "--groups=1", os.Args[0], "-test.run=^TestAccessWithFewCapabilities$")
+			cmd.Env = append(os.Environ(), "PROFFER_TEST_PAGE="+page, "PROFFER_TEST_OWNER="+c.owner, "PROFFER_TEST_GROUP="+c.group)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("owner %q, group %q, %s start: %v\n%s", c.owner, c.group, start, err, out)
+			}
+		}
 	}
 }
