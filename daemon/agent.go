@@ -59,7 +59,7 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	if r.plane, err = host.Agent(cfg); err != nil {
 		return err
 	}
-	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
+	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.plane.Attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
 	d.tasks = append(d.tasks, func(ctx context.Context) error { return control.Reports(ctx, host.Clock, r.pages, r.plane) })
 	return d.run(ctx)
 }

@@ -71,7 +71,7 @@ type daemon struct {
 	plane   Plane
 	host    *Host
 	targets []netip.Addr                  // their next hops must always be known
-	before  func() error                  // before the plane is attached; or nil
+	attach  func() error                  // the plane, when its next hops are known
 	tasks   []func(context.Context) error // of the role, until the context ends
 	hangups <-chan os.Signal
 	upkeep  *control.Controller
@@ -103,7 +103,10 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	}
 	defer hops.Close()
 	d.upkeep = control.New(d.plane, hops, d.targets, d.host.Clock, d.host.Log)
-	if err := d.attach(ctx); err != nil || ctx.Err() != nil {
+	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := d.attach(); err != nil {
 		return err
 	}
 	d.attached = true
@@ -135,20 +138,6 @@ func (d *daemon) leave(err error) error {
 		log.Info("detached", "role", d.name)
 	}
 	return err
-}
-
-// attach copies the next hops before the first packet comes. If ctx has ended
-// meanwhile, the plane is not attached.
-func (d *daemon) attach(ctx context.Context) error {
-	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	if d.before != nil {
-		if err := d.before(); err != nil {
-			return err
-		}
-	}
-	return d.plane.Attach()
 }
 
 // announce logs that the daemon is ready, with warnings for its operator.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -61,12 +62,22 @@ func LB(ctx context.Context, path string, host *Host) error {
 	if err := r.noneGoesBack(cfg, text); err != nil {
 		return err
 	}
+	earlier := r.record
 	r.record, r.full = r.follow(cfg, keepAll)
 	if r.plane, err = host.LB(r.full); err != nil {
 		return err
 	}
 	d := daemon{role: r, name: "lb", node: cfg.Node, plane: r.plane, host: host, targets: targetsOf(cfg), hangups: hangups}
-	d.before = func() error { return r.record.Write(cfg.State) }
+	d.attach = func() error {
+		if err := r.record.Write(cfg.State); err != nil {
+			return err
+		}
+		err := r.plane.Attach()
+		if err != nil { // none of the pools was served
+			err = errors.Join(err, earlier.Write(cfg.State))
+		}
+		return err
+	}
 	d.tasks = append(d.tasks, r.forgetting)
 	return d.run(ctx)
 }

@@ -164,6 +164,34 @@ func TestRecordOfFailedChange(t *testing.T) {
 	p.end()
 }
 
+// TestRecordOfFailedStart: pools of a daemon that could not attach its programs were not served:
+// their version stops no way back.
+func TestRecordOfFailedStart(t *testing.T) {
+	first := steady(t)
+	text, err := os.ReadFile(first.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(version string, fails bool) error {
+		m := steady(t)
+		m.configure(strings.ReplaceAll(strings.Replace(string(text), "port: 80", "port: 80\n    version: "+version, 1), first.socket, m.socket))
+		if fails {
+			m.fail("attach")
+			return m.start(LB).exits()
+		}
+		m.running(LB).end()
+		return nil
+	}
+	for _, lower := range []string{"5", "6"} { // before any pool was served, and after
+		if err := run("7", true); err == nil {
+			t.Fatal("it started")
+		}
+		if err := run(lower, false); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestPoolsAreForgotten: a pool goes when it was followed for longer than `idle`, unless flows
 // of it are in the table.
 func TestPoolsAreForgotten(t *testing.T) {
