@@ -19,26 +19,26 @@
 
 /* One kind of packets. */
 struct step {
-	__u32 address_at, port_at; /* of the client, in the frame */
-	__u32 times;		   /* of a connection, one after the other */
-	__u32 ahead;		   /* so many connections before the last step's */
+	__u32 address_at, port_at;  /* of the client, in the frame */
+	__u32 times;		    /* of a connection, one after the other */
+	__u32 ahead;		    /* so many connections before the last step's */
 	__u8 frame[BLOCKS * BLOCK]; /* its first bytes; the rest is the same in all steps */
 };
 
 /* The state of one CPU's run; each CPU has its own flows. */
 struct lane {
-	__u32 flows;		   /* random among so many; 0: in sequence */
-	__u32 first;		   /* number of the first flow */
-	__u32 length;		   /* of the frame */
-	__u32 blocks;		   /* at the frame's begin that the target changes */
-	__u32 tag_at;		   /* 0: no tag */
-	__u32 opens_every;	   /* one packet in so many opens a flow; 0: none */
-	__u32 flags_at;		   /* of TCP: SYN or ACK */
-	__u32 opened;		   /* number of the next flow to open */
-	__u32 steps;		   /* of a connection; 1: every packet is of the first kind */
-	__u32 at;		   /* the next packet's step */
-	__u32 left;		   /* packets of this step */
-	__u32 connection;	   /* so far */
+	__u32 flows;	   /* random among so many; 0: in sequence */
+	__u32 first;	   /* number of the first flow */
+	__u32 length;	   /* of the frame */
+	__u32 blocks;	   /* at the frame's begin that the target changes */
+	__u32 tag_at;	   /* 0: no tag */
+	__u32 opens_every; /* one packet in so many opens a flow; 0: none */
+	__u32 flags_at;	   /* of TCP: SYN or ACK */
+	__u32 opened;	   /* number of the next flow to open */
+	__u32 steps;	   /* of a connection; 1: every packet is of the first kind */
+	__u32 at;	   /* the next packet's step */
+	__u32 left;	   /* packets of this step */
+	__u32 connection;  /* so far */
 	__u64 seed;
 	__u64 packets; /* so far */
 	__u64 damaged; /* packets that could not be restored */

@@ -20,7 +20,7 @@ enum limit {
 
 /* Tokens that a CPU gets in a second. */
 enum limit_rates {
-	STRAY_TOKENS = 20000, /* as for LIMIT_HELD */
+	STRAY_TOKENS = 20000,	  /* as for LIMIT_HELD */
 	QUESTION_TOKENS = 100000, /* as for LIMIT_REPEATED */
 	DATAGRAM_TOKENS = 200000,
 	ANSWER_TOKENS = 1000, /* of each other kind */
