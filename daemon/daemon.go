@@ -41,8 +41,9 @@ type Attachment interface {
 
 // Describer describes how a plane is attached.
 type Describer interface {
-	Mode() string  // of XDP: native or generic
-	Adopted() bool // took over an earlier daemon's state
+	Mode() string      // of XDP: native or generic
+	Adopted() bool     // took over an earlier daemon's state
+	Interface() string // the link's name now
 	Lasting
 }
 
@@ -168,9 +169,9 @@ func (d *daemon) advice() []string {
 	if d.vips != nil {
 		vips = d.vips()
 	}
-	list, err := d.host.Advice(d.node.Interface, vips, d.answers)
+	list, err := d.host.Advice(d.plane.Interface(), vips, d.answers)
 	if err != nil {
-		list = append(list, fmt.Sprintf("the settings of %s cannot be checked: %v", d.node.Interface, err))
+		list = append(list, fmt.Sprintf("the settings of %s cannot be checked: %v", d.plane.Interface(), err))
 	}
 	return list
 }
@@ -226,7 +227,7 @@ func (d *daemon) status() (api.Status, error) {
 		Role:      d.name,
 		Node:      d.node.Name,
 		Locator:   d.node.Locator.String(),
-		Interface: d.node.Interface,
+		Interface: d.plane.Interface(),
 		XDP:       d.plane.Mode(),
 		PID:       os.Getpid(),
 		Adopted:   d.plane.Adopted(),

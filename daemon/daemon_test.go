@@ -210,7 +210,7 @@ func TestStatus(t *testing.T) {
 	m := newMachine(t, lbFile)
 	p := m.running(LB)
 	s := m.status()
-	if s.Role != "lb" || s.Node != "lb" || s.Locator != "5f00:0:1:1::/64" || s.Interface != "eth9" || s.XDP != "native" || s.PID != os.Getpid() || !s.Adopted || s.Counters["steered"] != 7 {
+	if s.Role != "lb" || s.Node != "lb" || s.Locator != "5f00:0:1:1::/64" || s.Interface != "wan0" || s.XDP != "native" || s.PID != os.Getpid() || !s.Adopted || s.Counters["steered"] != 7 {
 		t.Errorf("the LB answers %+v", s)
 	}
 	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, 2 of 2 servers"}}; !slices.Equal(s.Services, want) {

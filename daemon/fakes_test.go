@@ -85,10 +85,11 @@ func (p plane) Follow() (string, error) {
 	return "", p.fails["follow"]
 }
 
-func (p plane) Mode() string     { return "native" }
-func (p plane) Adopted() bool    { return true }
-func (p plane) Advice() []string { return p.advised }
-func (p plane) Unpinned() string { return p.unpinned }
+func (p plane) Mode() string      { return "native" }
+func (p plane) Adopted() bool     { return true }
+func (p plane) Interface() string { return "wan0" } // renamed since the start
+func (p plane) Advice() []string  { return p.advised }
+func (p plane) Unpinned() string  { return p.unpinned }
 
 func (p plane) Counters() ([]dataplane.Counter, error) {
 	p.mu.Lock()

@@ -95,9 +95,9 @@ func TestAdvice(t *testing.T) {
 		run        entry
 		file, want string
 	}{
-		{LB, lbFile, "mend eth9 [] false"},
-		{Agent, agentFile, "mend eth9 [2001:db8:f::1 2001:db8:f::2] true"},
-		{Agent, strings.Replace(agentFile, "static:4, load", "static:4, owner: table, load", 1), "mend eth9 [2001:db8:f::1] true"},
+		{LB, lbFile, "mend wan0 [] false"},
+		{Agent, agentFile, "mend wan0 [2001:db8:f::1 2001:db8:f::2] true"},
+		{Agent, strings.Replace(agentFile, "static:4, load", "static:4, owner: table, load", 1), "mend wan0 [2001:db8:f::1] true"},
 	} {
 		m := newMachine(t, c.file)
 		m.advice = "mend"
@@ -119,7 +119,7 @@ func TestAdviceAfterReload(t *testing.T) {
 	m.change("vip: 2001:db8:f::1, ", "vip: 2001:db8:f::7, ")
 	m.hangup()
 	m.logs("configuration reloaded")
-	if got, want := m.status().Advice, "mend eth9 [2001:db8:f::7 2001:db8:f::2] true"; !slices.Equal(got, []string{want}) {
+	if got, want := m.status().Advice, "mend wan0 [2001:db8:f::7 2001:db8:f::2] true"; !slices.Equal(got, []string{want}) {
 		t.Errorf("status has %q, want %q", got, want)
 	}
 	p.end()

@@ -146,6 +146,9 @@ func TestLinkFollowed(t *testing.T) {
 		eventually(t, "the new name is logged", func() bool {
 			return strings.Contains(farm.Daemon(n).Log(), "name eth0 is now wan0")
 		})
+		if s := status(t, farm, n); s.Interface != "wan0" || strings.Contains(fmt.Sprint(s.Advice), "cannot be checked") {
+			t.Errorf("status of %s: interface %s, advice %q", n.Name, s.Interface, s.Advice)
+		}
 		alive(t, role+" with another name", flows)
 		end(t, farm.Daemon(n), unix.SIGKILL)
 		changed(t, bed, n, `interface: "eth0"`, `interface: "wan0"`)

@@ -13,8 +13,9 @@ import (
 )
 
 // TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's
-// programs, and with the bench around them the agent's, too; TestCookies has it run those. And there control groups are those of
-// version 2, whatever this machine has: their limit refuses a table.
+// programs, and with the bench around them the agent's, too; TestCookies has it run those. There
+// control groups are those of version 2, whatever this machine has: their limit refuses a table.
+// And there is no tcx: a daemon's end leaves neither its filter nor its qdisc.
 func TestOldestKernel(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	farm := start(t, bed, settings(t, "hunt:static:4"))
@@ -56,6 +57,32 @@ echo $$ >/sys/fs/cgroup/small/one/cgroup.procs
 proffer lb --config /etc/much.yaml 2>&1
 proffer agent --config /etc/many.yaml 2>&1
 `)
+	files["/bin/leave"] = fmt.Appendf(nil, `#!/bin/sh
+run() {
+	proffer lb --config %s "$@" >/lb.log 2>&1 &
+	until grep -q ready /lb.log; do
+		sleep 0.1
+		pidof proffer >/dev/null || cat /lb.log
+	done
+	tc qdisc show dev eth0
+}
+left() { echo "left by $1: $(tc qdisc show dev eth0 | grep clsact)."; }
+ip link set eth0 up
+run --detach
+kill $!
+wait $!
+left "a daemon without pins"
+mount -t bpf bpf /sys/fs/bpf
+run --detach
+kill $!
+wait $!
+left "a daemon with pins"
+run
+kill -9 $!
+wait $!
+proffer detach
+left "proffer detach"
+`, configuration(bed, lb))
 	files["/bin/measure"] = []byte(`#!/bin/sh
 proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent/hunt/not-ours)/' 2>&1
 `)
@@ -82,6 +109,10 @@ proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent
 	measured := regexp.MustCompile(`(?m)^lb +hunt +steer .*\n(agent +hunt +not-ours .*)$`).MatchString(out)
 	if !measured || err != nil && !strings.Contains(out, "the CPU was too busy to measure") {
 		t.Errorf("the bench on an old kernel: %v\n%s", err, out)
+	}
+	out, err = g.Run(ctx, "leave")
+	if err != nil || strings.Count(out, "qdisc clsact") != 3 || strings.Count(out, ": .\n") != 3 {
+		t.Errorf("the end of daemons without tcx: %v\n%s", err, out)
 	}
 	out, err = g.Run(ctx, "balance")
 	if err != nil {

@@ -31,7 +31,6 @@ type Agent struct {
 	objs     objects.AgentObjects
 	services []topo.Offering
 	numbers  []uint32 // of the services' loads
-	egress   *hook.Egress
 	silence  silence
 	mu       sync.Mutex // guards services and numbers
 	before   *ebpf.Map  // services of an earlier agent, until its programs are replaced
@@ -59,7 +58,8 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if err != nil {
 		return nil, fmt.Errorf("read the agent programs: %w", err)
 	}
-	a := &Agent{Plane: plane.Plane{Dev: dev, FlowTable: cfg.Flows}, services: cfg.Services, spaces: map[topo.VIP]int32{}}
+	a := &Agent{Plane: plane.Plane{FlowTable: cfg.Flows}, services: cfg.Services, spaces: map[topo.VIP]int32{}}
+	a.Dev.Store(dev)
 	if a.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
@@ -179,33 +179,32 @@ func (a *Agent) Attach() error {
 }
 
 // attachRest attaches the programs that need no XDP. It comes after XDP, which fails if another
-// agent runs.
+// agent runs. Until the rest is there, an earlier agent's sockets are counted by its programs.
 func (a *Agent) attachRest() (err error) {
-	if a.egress, err = hook.AttachEgress(a.wayOut(), a.objs.AgentOut); err != nil {
+	if countsSockets(a.services) {
+		if err := a.attachSockets(); err != nil {
+			return err
+		}
+	}
+	if a.TC, err = hook.AttachTC(a.wayOut(), a.objs.AgentOut); err != nil {
 		return err
 	}
-	return a.replaceSockets()
+	return a.pinSockets()
 }
 
 // wayOut is the place of the program on the way out.
 func (a *Agent) wayOut() hook.Place {
-	return hook.Place{Dev: a.Dev, Pin: a.Pins.Place(hook.EgressPin), Mark: a.Pins.Place(hook.QdiscMark)}
+	return hook.Place{Dev: a.Dev.Load(), Pin: a.Pins.Place(hook.EgressPin), Mark: a.Pins.Place(hook.QdiscMark)}
 }
 
-// replaceSockets ends the counting of an earlier agent, as two would count twice, and begins
-// this one's if a service asks for it.
-func (a *Agent) replaceSockets() error {
+// pinSockets puts the counting of sockets into the place of an earlier agent's, which ends.
+func (a *Agent) pinSockets() error {
 	pin := a.Pins.Place(hook.SocketsPin)
-	if old, err := link.LoadPinnedLink(pin, nil); err == nil {
-		if err := errors.Join(os.Remove(pin), old.Close()); err != nil {
-			return fmt.Errorf("end the counting of sockets: %w", err)
-		}
+	if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("end the counting of sockets: %w", err)
 	}
-	if !countsSockets(a.services) {
+	if a.sockets == nil || pin == "" {
 		return nil
-	}
-	if err := a.attachSockets(); err != nil || pin == "" {
-		return err
 	}
 	return a.sockets.Pin(pin)
 }
@@ -273,22 +272,9 @@ func (a *Agent) Load(i int) (dataplane.Load, error) {
 	}, nil
 }
 
-// Detach detaches the programs and removes their pins.
-func (a *Agent) Detach() error {
-	errs := []error{a.Plane.Detach()}
-	if a.egress != nil {
-		errs = append(errs, a.egress.Detach())
-		a.egress = nil
-	}
-	return errors.Join(errs...)
-}
-
 // Close frees the memory of this process; pinned programs go on.
 func (a *Agent) Close() error {
 	errs := []error{a.Plane.Close()}
-	if a.egress != nil {
-		errs = append(errs, a.egress.Close())
-	}
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}

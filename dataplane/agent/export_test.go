@@ -17,7 +17,7 @@ func NetnsID(path string) (int32, error) { return netnsID(path) }
 // filter on the way out.
 func (a *Agent) Die() {
 	a.Pins.Unlock() // the kernel does it for a process that ends
-	a.Pins, a.egress = plane.Pins{}, nil
+	a.Pins, a.TC = plane.Pins{}, nil
 }
 
 // Offered counts the entries of services and of their addresses.

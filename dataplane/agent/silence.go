@@ -19,22 +19,15 @@ type silence struct {
 // Problems lists why packets may pass the agent's programs by.
 func (a *Agent) Problems() ([]string, error) {
 	found, err := a.Plane.Problems()
-	if err != nil || a.egress == nil {
+	if err != nil || a.TC == nil {
 		return found, err
-	}
-	bypassed, err := a.egress.Bypassed()
-	if err != nil {
-		return nil, err
-	}
-	if bypassed != "" {
-		found = append(found, bypassed)
 	}
 	unanswered, err := a.unanswered()
 	if err != nil {
 		return nil, err
 	}
 	if unanswered >= unansweredMost {
-		found = append(found, fmt.Sprintf("the last flows that were accepted, at least %d, had no answer on the way out of %s: it leaves by another link, or a program before ours takes it", unansweredMost, a.Dev.Name))
+		found = append(found, fmt.Sprintf("the last flows that were accepted, at least %d, had no answer on the way out of %s: it leaves by another link, or a program before ours takes it", unansweredMost, a.Dev.Load().Name))
 	}
 	return found, nil
 }

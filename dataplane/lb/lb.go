@@ -33,8 +33,7 @@ type LB struct {
 	records  *records
 	slots    *slots
 	state    *plan.State // that the maps hold
-	long     *hook.Egress
-	retired  []placed // that no record names any more
+	retired  []placed    // that no record names any more
 }
 
 // New loads the program for cfg and fills its maps; Attach attaches it.
@@ -52,12 +51,13 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 		return nil, fmt.Errorf("read the lb programs: %w", err)
 	}
 	l := &LB{
-		Plane:    plane.Plane{Dev: dev, FlowTable: cfg.Flows},
+		Plane:    plane.Plane{FlowTable: cfg.Flows},
 		node:     cfg.Node,
 		written:  map[uint32]objects.LBServer{},
 		signers:  map[objects.LBSigner]objects.LBKey{},
 		services: map[topo.VIP]placed{},
 	}
+	l.Dev.Store(dev)
 	if l.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
@@ -127,32 +127,15 @@ func (l *LB) Attach() error {
 
 // attachLong attaches the program for packets that XDP leaves to the stack as too long.
 func (l *LB) attachLong() (err error) {
-	l.long, err = hook.AttachEgress(hook.Place{
-		Dev: l.Dev, Pin: l.Pins.Place(hook.IngressPin), Mark: l.Pins.Place(hook.QdiscMark), In: true,
+	l.TC, err = hook.AttachTC(hook.Place{
+		Dev: l.Dev.Load(), Pin: l.Pins.Place(hook.IngressPin), Mark: l.Pins.Place(hook.QdiscMark), In: true,
 	}, l.objs.LbLong)
 	return err
 }
 
-// Detach detaches the programs.
-func (l *LB) Detach() error {
-	err := l.Plane.Detach()
-	if l.long != nil {
-		err = errors.Join(err, l.long.Detach())
-		l.long = nil
-	}
-	return err
-}
-
-func (l *LB) closeLong() error {
-	if l.long == nil {
-		return nil
-	}
-	return l.long.Close()
-}
-
 // Close frees the memory of this process; a pinned program goes on.
 func (l *LB) Close() error {
-	errs := []error{l.Plane.Close(), l.closeLong(), l.slots.close(), l.records.close(), l.objs.Close()}
+	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.objs.Close()}
 	for _, p := range l.services {
 		errs = append(errs, p.table.Close())
 	}

@@ -4,13 +4,13 @@ package lb
 func (l *LB) Follow() (changed string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := l.Dev.MTU
+	was := l.Dev.Load().MTU
 	changed, err = l.Plane.Follow()
-	if err != nil || l.Dev.MTU == was {
+	if err != nil || l.Dev.Load().MTU == was {
 		return changed, err
 	}
 	for vip, at := range l.services {
-		at.record.Mtu = roomIn(&at.svc.Service, l.Dev.MTU)
+		at.record.Mtu = roomIn(&at.svc.Service, l.Dev.Load().MTU)
 		if err := l.records.put(at.record); err != nil {
 			return changed, err
 		}

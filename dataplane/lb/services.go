@@ -76,7 +76,7 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 			return c, errors.Join(err, c.new.table.Close())
 		}
 	}
-	c.new.record = serviceRecord(&svc.Service, slot, svc.Buckets(), l.Dev.MTU)
+	c.new.record = serviceRecord(&svc.Service, slot, svc.Buckets(), l.Dev.Load().MTU)
 	return c, nil
 }
 

@@ -1,6 +1,7 @@
 package hook_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -54,9 +55,9 @@ func place(t *testing.T) hook.Place {
 	return hook.Place{Dev: dev, Pin: filepath.Join(dir, "egress"), Mark: filepath.Join(dir, "clsact")}
 }
 
-func attach(t *testing.T, at hook.Place) *hook.Egress {
+func attach(t *testing.T, at hook.Place) *hook.TC {
 	t.Helper()
-	e, err := hook.AttachEgress(at, leaving(t, ebpf.SchedCLS, "ours", -1))
+	e, err := hook.AttachTC(at, leaving(t, ebpf.SchedCLS, "ours", -1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestFiltersOfOthersStay(t *testing.T) {
 	wantFilters(t, "beside others", "1 theirs", "2 proffer_agent_out", "3 theirs")
 	second := attach(t, at)
 	wantFilters(t, "after an earlier agent", "1 theirs", "2 proffer_agent_out", "3 theirs")
-	if text, err := second.Bypassed(); err != nil || !strings.Contains(text, "bpf filter at priority 1 before our program") {
+	if text, err := second.Bypassed(rig.Device); err != nil || !strings.Contains(text, "bpf filter at priority 1 before our program") {
 		t.Errorf("behind another filter: %q, %v", text, err)
 	}
 	if err := second.Detach(); err != nil {
@@ -147,7 +148,7 @@ func TestFiltersOfOthersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	fourth := attach(t, at)
-	if text, err := fourth.Bypassed(); err != nil || text != "" {
+	if text, err := fourth.Bypassed(rig.Device); err != nil || text != "" {
 		t.Errorf("alone: %q, %v", text, err)
 	}
 	if err := fourth.Detach(); err != nil || hasQdisc(t, dev) {
@@ -157,8 +158,36 @@ func TestFiltersOfOthersStay(t *testing.T) {
 	if err := netlink.QdiscDel(qdisc(dev)); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := fifth.Bypassed(); err != nil || !strings.Contains(text, "was detached by another program") {
+	if text, err := fifth.Bypassed(rig.Device); err != nil || !strings.Contains(text, "was detached by another program") {
 		t.Errorf("without its qdisc: %q, %v", text, err)
+	}
+}
+
+// TestRemove: a directory of pins leads to the filter and the qdisc of a daemon that is gone,
+// although another person detached its XDP program.
+func TestRemove(t *testing.T) {
+	at := place(t).WithoutTCX()
+	dir, err := hook.Dir(filepath.Dir(at.Pin), at.Dev)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Pin, at.Mark, at.In = filepath.Join(dir, hook.IngressPin), filepath.Join(dir, hook.QdiscMark), true
+	attach(t, at)
+	xdp, err := link.AttachXDP(link.XDPOptions{Program: leaving(t, ebpf.XDP, "ours", 2), Interface: at.Dev.Index})
+	if err == nil {
+		err = errors.Join(xdp.Pin(filepath.Join(dir, hook.XDPPin)), xdp.Detach(), xdp.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hook.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) || hasQdisc(t, at.Dev.Index) {
+		t.Errorf("the directory: %v; the qdisc stays: %v", err, hasQdisc(t, at.Dev.Index))
 	}
 }
 
@@ -172,14 +201,14 @@ func TestBesideTCX(t *testing.T) {
 	}
 	defer theirs.Close()
 	e := attach(t, at)
-	if text, err := e.Bypassed(); err != nil || text != "" {
+	if text, err := e.Bypassed(rig.Device); err != nil || text != "" {
 		t.Errorf("beside one that was there before: %q, %v", text, err)
 	}
 	before, err := link.AttachTCX(link.TCXOptions{Interface: at.Dev.Index, Program: leaving(t, ebpf.SchedCLS, "intruder", 0), Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := e.Bypassed(); err != nil || !strings.Contains(text, "intruder (id ") {
+	if text, err := e.Bypassed(rig.Device); err != nil || !strings.Contains(text, "intruder (id ") {
 		t.Errorf("behind another: %q, %v", text, err)
 	}
 	if err := before.Close(); err != nil {
@@ -196,7 +225,7 @@ func TestBesideTCX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := again.Bypassed(); err != nil || !strings.Contains(text, "was detached by another program") {
+	if text, err := again.Bypassed(rig.Device); err != nil || !strings.Contains(text, "was detached by another program") {
 		t.Errorf("detached: %q, %v", text, err)
 	}
 	last := attach(t, at)

@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove takes the programs that a directory of pins names off their link, and removes the
-// directory.
+// Remove takes the programs of a directory of pins off their link, and removes the directory.
 func Remove(dir string) error {
-	dev, err := detachXDP(filepath.Join(dir, XDPPin))
-	if err == nil && dev != nil {
+	err := detachXDP(filepath.Join(dir, XDPPin))
+	if dev := deviceOf(dir); err == nil && dev != nil {
 		err = errors.Join(
-			RemoveEgress(Place{Dev: dev, Pin: filepath.Join(dir, EgressPin)}),
-			RemoveEgress(Place{Dev: dev, Pin: filepath.Join(dir, IngressPin), Mark: filepath.Join(dir, QdiscMark), In: true}))
+			removeTC(Place{Dev: dev, Pin: filepath.Join(dir, EgressPin)}),
+			removeTC(Place{Dev: dev, Pin: filepath.Join(dir, IngressPin), Mark: filepath.Join(dir, QdiscMark), In: true}))
 	}
 	if err == nil {
 		err = os.RemoveAll(dir)
@@ -31,29 +30,21 @@ func Remove(dir string) error {
 	return nil
 }
 
-// detachXDP ends a pinned link and returns its device, or nil if there is none any more.
-func detachXDP(pin string) (*net.Interface, error) {
+// detachXDP ends a pinned link, if there is one that is still on a device.
+func detachXDP(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {
-		return nil, nil // it never had a link: its daemon ended before
+		return nil // it never had a link: its daemon ended before
 	}
 	defer l.Close()
-	info, err := l.Info()
-	if err != nil || info.XDP() == nil || info.XDP().Ifindex == 0 {
-		return nil, err
-	}
-	dev := &net.Interface{Index: int(info.XDP().Ifindex)}
-	if d, err := netlink.LinkByIndex(dev.Index); err == nil {
-		dev.Name = d.Attrs().Name
-	}
 	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) {
-		return nil, err
+		return err
 	}
-	return dev, nil
+	return nil
 }
 
 // RemoveStray removes our filters from every link of this network namespace that has no XDP
-// program: agents without pins leave them if they are killed.
+// program: daemons without pins leave them if they are killed.
 func RemoveStray() (removed []string, err error) {
 	all, err := netlink.LinkList()
 	if err != nil {
@@ -61,7 +52,7 @@ func RemoveStray() (removed []string, err error) {
 	}
 	for _, l := range all {
 		if xdp := l.Attrs().Xdp; xdp != nil && xdp.Attached {
-			continue // perhaps of a running agent
+			continue // perhaps of a running daemon
 		}
 		dev := &net.Interface{Index: l.Attrs().Index, Name: l.Attrs().Name}
 		for _, at := range []Place{{Dev: dev}, {Dev: dev, In: true}} {
@@ -70,7 +61,7 @@ func RemoveStray() (removed []string, err error) {
 				continue // perhaps a link that just went
 			}
 			removed = append(removed, dev.Name)
-			err = errors.Join(err, removeFilters(at))
+			err = errors.Join(err, removeTC(at))
 		}
 	}
 	return removed, err

@@ -86,35 +86,36 @@ func linkOf(id ebpf.ProgramID, dev int) (at link.ID, found bool, err error) {
 	return 0, false, it.Err()
 }
 
-// Bypassed returns why packets may leave without meeting the program, or that it is gone; empty:
-// it is the first that they meet.
-func (e *Egress) Bypassed() (string, error) {
+// Bypassed returns why packets of the link, which has this name now, may not meet the program;
+// empty: it is the first that they meet.
+func (t *TC) Bypassed(dev string) (string, error) {
 	var before []string
 	var there bool
 	var err error
-	if e.tcx != nil {
-		before, there, err = e.beforeTCX()
+	if t.tcx != nil {
+		before, there, err = t.beforeTCX()
 	} else {
-		before, there, err = e.beforeFilter()
+		before, there, err = t.beforeFilter()
 	}
+	way := t.place.on(dev)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("look at egress of %s: %w", e.place.Dev.Name, err)
+		return "", fmt.Errorf("look at %s: %w", way, err)
 	case !there:
-		return fmt.Sprintf("the program on the way out of %s was detached by another program: answers carry no signals; restart the agent", e.place.Dev.Name), nil
+		return fmt.Sprintf("the program on %s was detached by another program: %s; restart the daemon", way, t.place.cost()), nil
 	case len(before) > 0:
-		return fmt.Sprintf("on the way out of %s packets meet %s before our program: those that it takes carry no signals", e.place.Dev.Name, strings.Join(before, ", ")), nil
+		return fmt.Sprintf("on %s packets meet %s before our program; if it takes them, %s", way, strings.Join(before, ", "), t.place.cost()), nil
 	}
 	return "", nil
 }
 
 // beforeTCX lists the tcx programs before ours.
-func (e *Egress) beforeTCX() (before []string, there bool, err error) {
-	info, err := e.tcx.Info()
+func (t *TC) beforeTCX() (before []string, there bool, err error) {
+	info, err := t.tcx.Info()
 	if err != nil {
 		return nil, false, err
 	}
-	all, err := link.QueryPrograms(link.QueryOptions{Target: e.place.Dev.Index, Attach: e.place.attach()})
+	all, err := link.QueryPrograms(link.QueryOptions{Target: t.place.Dev.Index, Attach: t.place.attach()})
 	if err != nil {
 		return nil, false, err
 	}
@@ -128,8 +129,8 @@ func (e *Egress) beforeTCX() (before []string, there bool, err error) {
 }
 
 // beforeFilter lists the filters before ours.
-func (e *Egress) beforeFilter() (before []string, there bool, err error) {
-	all, err := filtersOf(e.place.Dev, e.place.parent())
+func (t *TC) beforeFilter() (before []string, there bool, err error) {
+	all, err := filtersOf(t.place.Dev, t.place.parent())
 	if err != nil {
 		return nil, false, err
 	}
@@ -137,7 +138,7 @@ func (e *Egress) beforeFilter() (before []string, there bool, err error) {
 		switch {
 		case isOurs(f):
 			there = true
-		case f.Attrs().Priority < e.filter.Priority:
+		case f.Attrs().Priority < t.filter.Priority:
 			before = append(before, fmt.Sprintf("%s filter at priority %d", f.Type(), f.Attrs().Priority))
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,9 +25,29 @@ const (
 	SocketsPin = "sockets" // the link that counts sockets
 )
 
-// Namespace is the number of this network namespace, with which the names of our directories
-// of pins begin.
-func Namespace() (uint64, error) {
+// Dir is the directory below base for the pins of a link. Nodes of one name in several network
+// namespaces share the file system, and a link keeps its number if its name changes.
+func Dir(base string, dev *net.Interface) (string, error) {
+	ns, err := namespace()
+	return filepath.Join(base, fmt.Sprintf("%d-%d", ns, dev.Index)), err
+}
+
+// deviceOf is the link of a directory of pins of this network namespace; nil: it is gone.
+func deviceOf(dir string) *net.Interface {
+	_, number, _ := strings.Cut(filepath.Base(dir), "-")
+	index, err := strconv.Atoi(number)
+	if err != nil {
+		return nil
+	}
+	l, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return nil
+	}
+	return &net.Interface{Index: index, Name: l.Attrs().Name}
+}
+
+// namespace is the number of this network namespace.
+func namespace() (uint64, error) {
 	var ns unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
 		return 0, fmt.Errorf("find the network namespace: %w", err)
@@ -35,7 +58,7 @@ func Namespace() (uint64, error) {
 // Pinned lists the directories of pins that daemons made for links of this network namespace,
 // in all BPF file systems.
 func Pinned() (dirs []string, err error) {
-	ns, err := Namespace()
+	ns, err := namespace()
 	if err != nil {
 		return nil, err
 	}

@@ -29,16 +29,17 @@ func self(locator uint64, dev *net.Interface) (objects.LBNode, error) {
 // Follow reads the link again and gives its address and MTU of now to the programs. It
 // returns the changes, and dataplane.ErrLinkGone for a link that was deleted.
 func (p *Plane) Follow() (changed string, err error) {
-	now, err := linkNow(p.Dev)
+	was := p.Dev.Load()
+	now, err := linkNow(was)
 	if err != nil {
 		return "", err
 	}
 	var changes []string
 	for _, c := range []struct{ part, was, is string }{
-		{"name", p.Dev.Name, now.Name},
-		{"address", p.Dev.HardwareAddr.String(), now.HardwareAddr.String()},
-		{"state", updown(p.Dev), updown(now)},
-		{"MTU", fmt.Sprint(p.Dev.MTU), fmt.Sprint(now.MTU)},
+		{"name", was.Name, now.Name},
+		{"address", was.HardwareAddr.String(), now.HardwareAddr.String()},
+		{"state", updown(was), updown(now)},
+		{"MTU", fmt.Sprint(was.MTU), fmt.Sprint(now.MTU)},
 	} {
 		if c.was != c.is {
 			changes = append(changes, fmt.Sprintf("%s %s is now %s", c.part, c.was, c.is))
@@ -52,22 +53,29 @@ func (p *Plane) Follow() (changed string, err error) {
 		err = p.Self.Set(me)
 	}
 	if err != nil {
-		return "", fmt.Errorf("follow link %s: %w", p.Dev.Name, err)
+		return "", fmt.Errorf("follow link %s: %w", was.Name, err)
 	}
-	p.Dev = now
+	p.Dev.Store(now)
 	return strings.Join(changes, ", "), nil
 }
 
-// Problems lists why packets may pass the XDP program by.
-func (p *Plane) Problems() ([]string, error) {
+// Problems lists why packets may pass the programs by.
+func (p *Plane) Problems() (found []string, err error) {
 	if p.XDP == nil {
 		return nil, nil
 	}
-	gone, err := hook.XDPGone(p.XDP, p.Dev)
-	if err != nil || gone == "" {
-		return nil, err
+	dev := p.Dev.Load()
+	gone, err := hook.XDPGone(p.XDP, dev)
+	bypassed := ""
+	if err == nil && p.TC != nil {
+		bypassed, err = p.TC.Bypassed(dev.Name)
 	}
-	return []string{gone}, nil
+	for _, problem := range []string{gone, bypassed} {
+		if problem != "" {
+			found = append(found, problem)
+		}
+	}
+	return found, err
 }
 
 func updown(dev *net.Interface) string {

@@ -42,13 +42,10 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	if !onBPFFS(filepath.Dir(dir)) {
 		return Pins{}, fmt.Sprintf("%s is not in a BPF filesystem: `mount -t bpf bpf /sys/fs/bpf`, or set node.pin", dir), nil
 	}
-	ns, err := hook.Namespace()
+	dir, err = hook.Dir(dir, dev)
 	if err != nil {
 		return Pins{}, err.Error(), nil
 	}
-	// Nodes of one name in several namespaces share the file system. A link keeps its number
-	// if its name changes.
-	dir = filepath.Join(dir, fmt.Sprintf("%d-%d", ns, dev.Index))
 	p.dir = dir
 	if p.lock, err = lockDir(dir); err != nil {
 		if errors.Is(err, errLocked) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -27,10 +28,11 @@ import (
 
 // Plane is the common part of the LB's and the agent's data planes.
 type Plane struct {
-	Dev         *net.Interface // as it was last read
-	Self        *ebpf.Variable // this node, as the programs read it
+	Dev         atomic.Pointer[net.Interface] // as it was last read
+	Self        *ebpf.Variable                // this node, as the programs read it
 	locator     uint64
 	XDP         link.Link
+	TC          *hook.TC // a program beside it, once it is attached
 	mode        string
 	whyGeneric  string // why XDP does not run in the driver; empty: it does
 	Names       []string
@@ -51,7 +53,7 @@ type Plane struct {
 
 // Constants sets the constants of every program, and the state of the link as it is now.
 func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
-	dev := p.Dev
+	dev := p.Dev.Load()
 	p.locator = objects.LocatorBits(n.Locator)
 	me, err := self(p.locator, dev)
 	if err != nil {
@@ -116,11 +118,12 @@ func CounterNames(spec *ebpf.CollectionSpec) ([]string, error) {
 // stack, and remembers which. If an earlier daemon's program is still attached, this
 // program replaces it between two packets.
 func (p *Plane) AttachXDP(prog *ebpf.Program) error {
+	dev := p.Dev.Load()
 	if p.Pins.link != nil {
 		if err := p.Pins.link.Update(prog); err != nil {
-			return fmt.Errorf("replace the program on %s: %w", p.Dev.Name, err)
+			return fmt.Errorf("replace the program on %s: %w", dev.Name, err)
 		}
-		p.XDP, p.mode = p.Pins.link, modeOf(p.Dev.Index)
+		p.XDP, p.mode = p.Pins.link, modeOf(dev.Index)
 		if p.mode == generic {
 			p.whyGeneric = "an earlier daemon put it there; `proffer detach` and a start try the driver again"
 		}
@@ -131,21 +134,21 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 		name string
 		flag link.XDPAttachFlags
 	}{{"native", link.XDPDriverMode}, {generic, link.XDPGenericMode}} {
-		p.XDP, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: p.Dev.Index, Flags: m.flag})
+		p.XDP, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Index, Flags: m.flag})
 		if err == nil {
 			p.mode = m.name
 			return p.Pins.keepLink(p.XDP)
 		}
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-			if other := hook.Occupied(p.Dev); other != nil {
+			if other := hook.Occupied(dev); other != nil {
 				return other
 			}
 		}
 		if m.name != generic {
-			p.whyGeneric = hook.WhyGeneric(p.Dev.Index, prog, err)
+			p.whyGeneric = hook.WhyGeneric(dev.Index, prog, err)
 		}
 	}
-	return fmt.Errorf("attach to %s: %w", p.Dev.Name, err)
+	return fmt.Errorf("attach to %s: %w", dev.Name, err)
 }
 
 // modeOf is where XDP runs on a link that has a program.
@@ -162,10 +165,11 @@ const generic = "generic" // mode: XDP runs in the stack
 // Advice is the facts about the link that cost speed or packets, each with its remedy if there
 // is one.
 func (p *Plane) Advice() (all []string) {
+	dev := p.Dev.Load()
 	if p.whyGeneric != "" {
-		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", p.Dev.Name, p.whyGeneric))
+		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", dev.Name, p.whyGeneric))
 	}
-	vlans, err := hook.StrippedVLANs(p.Dev)
+	vlans, err := hook.StrippedVLANs(dev)
 	if err != nil {
 		vlans = err.Error()
 	}
@@ -174,6 +178,9 @@ func (p *Plane) Advice() (all []string) {
 	}
 	return all
 }
+
+// Interface is the link's name now.
+func (p *Plane) Interface() string { return p.Dev.Load().Name }
 
 // Adopted reports whether an earlier daemon's data plane was taken over.
 func (p *Plane) Adopted() bool { return p.Pins.link != nil }
@@ -304,18 +311,26 @@ func (p *Plane) Attach(prog *ebpf.Program, maps map[string]*ebpf.Map, rest func(
 	return p.Pins.Commit()
 }
 
-// Detach detaches the program, so that no packet meets half a data plane, and removes the
-// pins.
+// Detach detaches the programs, XDP first, so that no packet meets half a data plane, and then
+// removes the pins.
 func (p *Plane) Detach() error {
 	if p.XDP == nil {
 		return nil
 	}
-	return errors.Join(p.Pins.remove(), p.XDP.Detach())
+	errs := []error{p.XDP.Detach()}
+	if p.TC != nil {
+		errs = append(errs, p.TC.Detach())
+		p.TC = nil
+	}
+	return errors.Join(append(errs, p.Pins.remove())...)
 }
 
 // Close frees the memory of this process; pinned programs go on.
 func (p *Plane) Close() error {
 	var errs []error
+	if p.TC != nil {
+		errs = append(errs, p.TC.Close())
+	}
 	if p.XDP != nil {
 		errs = append(errs, p.XDP.Close())
 	} else if p.Pins.link != nil {

@@ -1,5 +1,5 @@
-// Package hook is where programs meet a link: it puts a program on the way out beside those of
-// other people, and describes the programs that stand in the way of ours.
+// Package hook is where programs meet a link: it puts a program of tc beside those of other
+// people, and describes the programs that stand in the way of ours.
 package hook
 
 import (
@@ -56,46 +56,56 @@ func (p Place) attach() ebpf.AttachType {
 	return ebpf.AttachTCXEgress
 }
 
-func (p Place) String() string {
+// on describes the place on a link of this name.
+func (p Place) on(dev string) string {
 	if p.In {
-		return "ingress of " + p.Dev.Name
+		return "the way into " + dev
 	}
-	return "egress of " + p.Dev.Name
+	return "the way out of " + dev
 }
 
-// Egress is a program on the way out of a link, or in: by a tcx link, the first of all, or where the
+// cost is the fate of packets that do not meet our program.
+func (p Place) cost() string {
+	if p.In {
+		return "packets that are too long for one frame are lost"
+	}
+	return "answers carry no signals"
+}
+
+// TC is a program on the way out of a link, or in: by a tcx link, the first of all, or where the
 // kernel has none (before 6.6) by a filter on clsact.
-type Egress struct {
+type TC struct {
 	place  Place
+	made   bool // the qdisc, by this process
 	tcx    link.Link
 	filter *netlink.BpfFilter
 }
 
-// AttachEgress adds the program, or puts it into the place of an earlier agent's.
-func AttachEgress(at Place, prog *ebpf.Program) (*Egress, error) {
-	e := &Egress{place: at}
-	err := e.attachTCX(prog)
+// AttachTC adds the program, or puts it into the place of an earlier daemon's.
+func AttachTC(at Place, prog *ebpf.Program) (*TC, error) {
+	t := &TC{place: at}
+	err := t.attachTCX(prog)
 	switch {
-	case err == nil: // an agent before tcx may have left its filter
-		return e, removeFilters(at)
+	case err == nil: // a daemon before tcx may have left its filter
+		return t, t.removeFilters()
 	case errors.Is(err, link.ErrNotSupported):
-		err = e.attachFilter(prog)
+		err = t.attachFilter(prog)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("attach to %v: %w", at, err)
+		return nil, fmt.Errorf("attach to %s: %w", at.on(at.Dev.Name), err)
 	}
-	return e, nil
+	return t, nil
 }
 
-func (e *Egress) attachTCX(prog *ebpf.Program) error {
-	at := e.place
+func (t *TC) attachTCX(prog *ebpf.Program) error {
+	at := t.place
 	if at.withoutTCX {
 		return link.ErrNotSupported
 	}
 	if left := leftTCX(at); left != nil {
 		err := left.Update(prog)
 		if err == nil {
-			e.tcx = left
+			t.tcx = left
 			return nil
 		}
 		left.Close()
@@ -109,7 +119,7 @@ func (e *Egress) attachTCX(prog *ebpf.Program) error {
 	if err != nil {
 		return err
 	}
-	e.tcx = l
+	t.tcx = l
 	if at.Pin == "" {
 		return nil
 	}
@@ -120,7 +130,7 @@ func (e *Egress) attachTCX(prog *ebpf.Program) error {
 	return nil
 }
 
-// leftTCX is the pinned link of an earlier agent, if it is one of this device.
+// leftTCX is the pinned link of an earlier daemon, if it is one of this device.
 func leftTCX(at Place) link.Link {
 	if at.Pin == "" {
 		return nil
@@ -137,11 +147,11 @@ func leftTCX(at Place) link.Link {
 	return nil
 }
 
-// attachFilter takes the place of an earlier agent's filter, or the first free priority: the
+// attachFilter takes the place of an earlier daemon's filter, or the first free priority: the
 // filters of others stay as they are.
-func (e *Egress) attachFilter(prog *ebpf.Program) error {
-	at := e.place
-	if err := makeQdisc(at); err != nil {
+func (t *TC) attachFilter(prog *ebpf.Program) error {
+	at := t.place
+	if err := t.makeQdisc(); err != nil {
 		return err
 	}
 	all, err := filtersOf(at.Dev, at.parent())
@@ -162,9 +172,9 @@ func (e *Egress) attachFilter(prog *ebpf.Program) error {
 			attrs.Parent = at.parent()
 		}
 	}
-	e.filter = &netlink.BpfFilter{FilterAttrs: attrs, Fd: prog.FD(), Name: at.filter(), DirectAction: true}
-	if err := add(e.filter); err != nil {
-		return errors.Join(err, removeQdisc(at))
+	t.filter = &netlink.BpfFilter{FilterAttrs: attrs, Fd: prog.FD(), Name: at.filter(), DirectAction: true}
+	if err := add(t.filter); err != nil {
+		return errors.Join(err, t.removeQdisc())
 	}
 	return nil
 }
@@ -204,12 +214,14 @@ func qdiscOf(dev *net.Interface) *netlink.Clsact {
 }
 
 // makeQdisc adds clsact where there is none, and notes that.
-func makeQdisc(at Place) error {
+func (t *TC) makeQdisc() error {
+	at := t.place
 	err := netlink.QdiscAdd(qdiscOf(at.Dev))
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
-	if err == nil && at.Mark != "" {
+	t.made = err == nil
+	if t.made && at.Mark != "" {
 		err = os.Mkdir(at.Mark, 0o700)
 	}
 	if err != nil {
@@ -219,10 +231,13 @@ func makeQdisc(at Place) error {
 }
 
 // removeQdisc removes clsact if it was made for us and has no filters.
-func removeQdisc(at Place) error {
-	if at.Mark == "" || os.Remove(at.Mark) != nil {
+func (t *TC) removeQdisc() error {
+	at := t.place
+	marked := at.Mark != "" && os.Remove(at.Mark) == nil
+	if !t.made && !marked {
 		return nil
 	}
+	t.made = false
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
 		if all, err := filtersOf(at.Dev, parent); err != nil || len(all) > 0 {
 			return err
@@ -232,7 +247,8 @@ func removeQdisc(at Place) error {
 }
 
 // removeFilters removes our filters, and the qdisc if it was made for them.
-func removeFilters(at Place) error {
+func (t *TC) removeFilters() error {
+	at := t.place
 	all, err := filtersOf(at.Dev, at.parent())
 	if err != nil { // a link without clsact has an empty list
 		return err
@@ -243,44 +259,44 @@ func removeFilters(at Place) error {
 			err = errors.Join(err, netlink.FilterDel(f))
 		}
 	}
-	return errors.Join(err, removeQdisc(at))
+	return errors.Join(err, t.removeQdisc())
 }
 
 // Detach removes the program, and the qdisc if it was made for it and is empty.
-func (e *Egress) Detach() error {
-	if e.tcx == nil {
-		return e.place.detached(removeFilters(e.place))
+func (t *TC) Detach() error {
+	if t.tcx == nil {
+		return t.place.detached(t.removeFilters())
 	}
-	if e.place.Pin != "" {
-		os.Remove(e.place.Pin)
+	if t.place.Pin != "" {
+		os.Remove(t.place.Pin)
 	}
-	err := e.tcx.Detach()
+	err := t.tcx.Detach()
 	if errors.Is(err, unix.ENOLINK) {
 		err = nil // its interface is gone, or another person detached it
 	}
-	return e.place.detached(errors.Join(err, e.tcx.Close()))
+	return t.place.detached(errors.Join(err, t.tcx.Close()))
 }
 
 func (p Place) detached(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("detach from %v: %w", p, err)
+	return fmt.Errorf("detach from %s: %w", p.on(p.Dev.Name), err)
 }
 
 // Close lets the program go; a pinned one, and a filter, stay.
-func (e *Egress) Close() error {
-	if e.tcx == nil {
+func (t *TC) Close() error {
+	if t.tcx == nil {
 		return nil
 	}
-	return e.tcx.Close()
+	return t.tcx.Close()
 }
 
-// RemoveEgress removes from a link all that daemons left at a place. The caller removes the
-// pins.
-func RemoveEgress(at Place) error {
+// removeTC removes from a link all that daemons left at a place. The caller removes the pins.
+func removeTC(at Place) error {
+	t := &TC{place: at}
 	if left := leftTCX(at); left != nil {
-		return (&Egress{place: at, tcx: left}).Detach()
+		t.tcx = left
 	}
-	return at.detached(removeFilters(at))
+	return t.Detach()
 }
