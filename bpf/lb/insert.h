@@ -105,6 +105,10 @@ static __always_inline bool make_room(__u32 line)
 	return false;
 }
 
+/* Entries of a line for which make_path looks further: with more of them a new flow at a full table
+ * costs more than three times the dearest packet at one with room (TestCost). */
+#define PATHS 2
+
 /* make_path frees a slot of a line by two moves: first one in a line to which an entry of this
  * line can move. */
 static __always_inline bool make_path(__u32 line)
@@ -112,7 +116,7 @@ static __always_inline bool make_path(__u32 line)
 	struct line *l = line_at(line);
 	__u32 alternate;
 
-	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
+	for (__u32 i = 0; l && i < PATHS; i++) {
 		alternate = alternate_line(line, READ_ONCE(l->fingerprint[i]));
 		if (alternate != line && make_room(alternate))
 			return make_room(line);

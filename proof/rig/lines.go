@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -163,9 +164,29 @@ func (lt LineTable) Count(t testing.TB) (all, embryonicCount int) {
 // Empty removes all entries.
 func (lt LineTable) Empty(t testing.TB) {
 	t.Helper()
+	lt.write(t, func(*objects.LBLine) {})
+}
+
+// Fill fills all slots with established flows of other services, in which a packet came at
+// that time.
+func (lt LineTable) Fill(t testing.TB, now time.Duration) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(4, 4))
+	lt.write(t, func(l *objects.LBLine) {
+		for i := range l.Word {
+			l.Fingerprint[i] = rng.Uint64()>>DigestShift<<DigestShift | uint64(uint16(now/Unit))
+			l.Word[i] = rng.Uint64()>>54<<53 | WordEstablished
+		}
+	})
+}
+
+// write writes all lines.
+func (lt LineTable) write(t testing.TB, fill func(*objects.LBLine)) {
+	t.Helper()
 	keys, values := make([]uint32, lt.m.MaxEntries()), make([]objects.LBLine, lt.m.MaxEntries())
 	for i := range keys {
 		keys[i] = uint32(i)
+		fill(&values[i])
 	}
 	if _, err := lt.m.BatchUpdate(keys, values, nil); err != nil {
 		t.Fatal(err)
