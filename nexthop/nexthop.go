@@ -37,11 +37,12 @@ type Watcher struct {
 	mu        sync.Mutex
 	socket    *nl.NetlinkSocket // nil: the subscription was lost
 	closed    bool
-	stale     bool      // the routes have changed since they were read
-	notBefore time.Time // when they may be read again
-	later     bool      // a signal is due then
-	kept      []route   // those read last that packets need
-	leftOut   int       // routes that had no room
+	stale     bool          // the routes have changed since they were read
+	notBefore time.Time     // when they may be read again
+	later     bool          // a signal is due then
+	kept      []route       // those read last that packets need
+	leftOut   int           // routes that had no room
+	known     topo.NextHops // neighbours read last
 }
 
 // Watch starts listening for changes of the link's routes and neighbours.
@@ -80,11 +81,9 @@ func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	neighbours := topo.NextHops{}
-	for _, family := range families() {
-		if err := w.addNeighbours(neighbours, family); err != nil {
-			return nil, 0, err
-		}
+	neighbours, err := w.neighbours()
+	if err != nil {
+		return nil, 0, err
 	}
 	hops, waiting, leftOut := nextHops(routes, neighbours, topo.MaxHops)
 	if leftOut != w.leftOut {
@@ -128,20 +127,34 @@ func (w *Watcher) current() ([]route, error) {
 	return kept, nil
 }
 
-// addNeighbours adds the usable neighbours. A reading that is interrupted by a change is
-// followed by that change's signal.
-func (w *Watcher) addNeighbours(hops topo.NextHops, family int) error {
-	neighbours, err := netlink.NeighList(w.dev.Index, family)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
-	}
-	for _, n := range neighbours {
-		addr := addrOf(n.IP)
-		if addr.IsValid() && n.State&usable != 0 && len(n.HardwareAddr) == 6 {
-			hops[alone(addr)] = topo.MAC(n.HardwareAddr)
+// neighbours are the usable ones. A reading that is interrupted by a change is followed by that
+// change's signal: messages are compared with the neighbours read last, and wait for a reading.
+func (w *Watcher) neighbours() (topo.NextHops, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known = topo.NextHops{}
+	for _, family := range families() {
+		all, err := netlink.NeighList(w.dev.Index, family)
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil, fmt.Errorf("list neighbours of %s: %w", w.dev.Name, err)
+		}
+		for i := range all {
+			if addr, mac, ok := usableOf(&all[i]); ok {
+				w.known[alone(addr)] = mac
+			}
 		}
 	}
-	return nil
+	return w.known, nil
+}
+
+// usableOf is a neighbour's address, and its link address if it has one that can receive
+// packets.
+func usableOf(n *netlink.Neigh) (addr netip.Addr, mac topo.MAC, ok bool) {
+	addr = addrOf(n.IP)
+	if !addr.IsValid() || n.State&usable == 0 || len(n.HardwareAddr) != 6 {
+		return addr, mac, false
+	}
+	return addr, topo.MAC(n.HardwareAddr), true
 }
 
 // Resolve asks the kernel to find addr's neighbour, which shows up as a change. It returns

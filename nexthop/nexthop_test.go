@@ -226,3 +226,27 @@ func TestWatchOfNoLink(t *testing.T) {
 		t.Fatalf("%v, %v", w, err)
 	}
 }
+
+// TestConfirmedNeighbourIsNoChange: the kernel doubts and confirms each neighbour again and again,
+// and a reading with a large table costs many milliseconds.
+func TestConfirmedNeighbourIsNoChange(t *testing.T) {
+	h := newHost(t)
+	h.changed("the neighbour is known", func() error { return h.w.Resolve(near) }, func(hops topo.NextHops, _ int) bool { return hops[alone(near)] == h.mac() })
+	eth0, mac := h.index("eth0"), h.mac()
+	signals := 0
+	for i := range 10 {
+		state := []int{netlink.NUD_REACHABLE, netlink.NUD_STALE}[i%2]
+		h.do(func() error {
+			return netlink.NeighSet(&netlink.Neigh{LinkIndex: eth0, Family: familyOf(near), IP: near.AsSlice(), HardwareAddr: mac[:], State: state})
+		})
+		select {
+		case <-h.w.Changes():
+			signals++
+		case <-time.After(20 * time.Millisecond):
+		}
+		h.read()
+	}
+	if signals > 5 { // some may be late, or of other neighbours
+		t.Errorf("%d of 10 confirmations were changes", signals)
+	}
+}

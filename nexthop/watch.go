@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -42,18 +43,20 @@ func (w *Watcher) receive(s *nl.NetlinkSocket) {
 			w.lose(s, err)
 			return
 		}
-		routes, neighbours := false, false
+		routes, others := false, false
 		for _, m := range messages {
 			switch m.Header.Type {
 			case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 				routes = routes || isOurFamily(m)
-			case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH, unix.RTM_NEWLINK, unix.RTM_DELLINK:
-				neighbours = neighbours || w.isOurLink(m)
+			case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+				others = others || w.isOurLink(m) && w.isNews(m)
+			case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+				others = others || w.isOurLink(m)
 			}
 		}
 		if routes {
 			w.routesChanged()
-		} else if neighbours {
+		} else if others {
 			w.signal()
 		}
 	}
@@ -61,6 +64,24 @@ func (w *Watcher) receive(s *nl.NetlinkSocket) {
 
 func isOurFamily(m syscall.NetlinkMessage) bool {
 	return len(m.Data) > 0 && slices.Contains(families(), int(m.Data[0]))
+}
+
+// isNews reports whether a message of a neighbour changes where packets go. Most do not: the kernel
+// has confirmed a neighbour, or doubts it.
+func (w *Watcher) isNews(m syscall.NetlinkMessage) bool {
+	n, err := netlink.NeighDeserialize(m.Data)
+	if err != nil {
+		return true
+	}
+	addr, mac, is := usableOf(n)
+	if !addr.IsValid() {
+		return false
+	}
+	is = is && m.Header.Type == unix.RTM_NEWNEIGH
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, was := w.known[alone(addr)]
+	return is != was || is && mac != known
 }
 
 // isOurLink reads struct ndmsg or ifinfomsg, with the number of the link at byte 4.
