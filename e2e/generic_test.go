@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/testbed"
+	"proffer/topo"
 )
 
 // ethtool changes a setting of a link in this thread's namespace.
@@ -78,37 +80,47 @@ func joining(t *testing.T, bed *testbed.Bed, lb *testbed.Node) {
 func TestGenericUpload(t *testing.T) {
 	const streams, size = 2, 20_000_000
 	first := 20000
-	for _, spelt := range []string{testbed.VIP, testbed.VIP4} {
-		for _, policy := range []string{"hunt:static:1", "single"} {
-			t.Run(policy+" "+spelt, func(t *testing.T) {
-				vip := netip.MustParseAddr(spelt)
-				bed := up(t, testbed.Config{Servers: 3})
-				joining(t, bed, bed.LBs[0])
-				bulks(t, bed, bed.Servers...)
-				s := settings(t, policy)
-				familyOf(&s, vip)
-				farm := start(t, bed, s)
-				const why = "XDP expects number of rx queues not less than peer tx queues"
-				now := status(t, farm, bed.LBs[0])
-				if now.XDP != "generic" || !strings.Contains(strings.Join(now.Advice, "; "), why) {
-					t.Errorf("XDP %s: %q", now.XDP, now.Advice)
+	for _, c := range []struct {
+		policy, vip string
+		wire        topo.Wire
+	}{
+		{"hunt:static:1", testbed.VIP, topo.Encap},
+		{"hunt:static:1", testbed.VIP4, topo.Encap},
+		{"hunt:static:1", testbed.VIP, topo.Insert},
+		{"single", testbed.VIP, topo.Encap},
+		{"single", testbed.VIP4, topo.Encap},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.policy, c.vip, c.wire), func(t *testing.T) {
+			vip := netip.MustParseAddr(c.vip)
+			bed := up(t, testbed.Config{Servers: 3})
+			joining(t, bed, bed.LBs[0])
+			bulks(t, bed, bed.Servers...)
+			s := settings(t, c.policy)
+			familyOf(&s, vip)
+			lb, agent := s.LB, s.Agent
+			s.LB = func(cfg *topo.LB) { lb(cfg); cfg.Services[0].Wire = c.wire }
+			s.Agent = func(n *testbed.Node, a *topo.Agent) { agent(n, a); a.Services[0].Wire = c.wire }
+			farm := start(t, bed, s)
+			const why = "XDP expects number of rx queues not less than peer tx queues"
+			now := status(t, farm, bed.LBs[0])
+			if now.XDP != "generic" || !strings.Contains(strings.Join(now.Advice, "; "), why) {
+				t.Errorf("XDP %s: %q", now.XDP, now.Advice)
+			}
+			if log := farm.Daemon(bed.LBs[0]).Log(); !strings.Contains(log, why) {
+				t.Errorf("the log lacks the reason:\n%s", log)
+			}
+			first += streams
+			up := begin(t, bed, vip, true, first, streams)
+			move(t, "upwards", up, size)
+			finish(t, "upwards", up)
+			for _, name := range []string{"sent_in_segments", "pass_long"} {
+				if n := counter(t, farm, name, bed.LBs[0]); n == 0 {
+					t.Errorf("%s is 0: no segments were joined", name)
 				}
-				if log := farm.Daemon(bed.LBs[0]).Log(); !strings.Contains(log, why) {
-					t.Errorf("the log lacks the reason:\n%s", log)
-				}
-				first += streams
-				up := begin(t, bed, vip, true, first, streams)
-				move(t, "upwards", up, size)
-				finish(t, "upwards", up)
-				for _, name := range []string{"sent_in_segments", "pass_long"} {
-					if n := counter(t, farm, name, bed.LBs[0]); n == 0 {
-						t.Errorf("%s is 0: no segments were joined", name)
-					}
-				}
-				if n := counter(t, farm, "too_big", bed.LBs[0]); n > 100 { // single: the client learns the size first
-					t.Errorf("%d packets were answered with packet too big", n)
-				}
-			})
-		}
+			}
+			if n := counter(t, farm, "too_big", bed.LBs[0]); n > 100 { // single: the client learns the size first
+				t.Errorf("%d packets were answered with packet too big", n)
+			}
+		})
 	}
 }

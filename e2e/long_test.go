@@ -53,6 +53,25 @@ func TestClientWithoutDF(t *testing.T) {
 	}
 }
 
+// TestDatagramFitsNoList: datagrams without DF of an unknown flow that leave room for one segment,
+// and not for a list, are answered.
+func TestDatagramFitsNoList(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 3})
+	s := settings(t, "hunt:always")
+	datagrams(&s, bed.VIP4, topo.DropFragments)
+	echoDatagrams(t, bed, bed.VIP4)
+	farm := start(t, bed, s)
+	sizes := []int{testbed.MTU - 64, testbed.MTU - 63, testbed.MTU - 41, testbed.MTU - 40, testbed.MTU - 39}
+	for _, size := range sizes {
+		c := speaker(t, bed, bed.ClientAddrs4[0], bed.VIP4)
+		whatever(t, c)
+		answered(t, c, strings.Repeat("x", size-20-8))
+	}
+	if n := counter(t, farm, "pass_long", bed.LBs[0]); n != 4 {
+		t.Errorf("%d datagrams were left to the stack, want 4", n)
+	}
+}
+
 func testLongDatagrams(t *testing.T, policy, first string) {
 	const flows, each, longest = 8, 20, 1500 - 20 - 8
 	bed := up(t, testbed.Config{Servers: 3})

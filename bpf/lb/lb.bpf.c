@@ -246,7 +246,7 @@ int lb_long(struct __sk_buff *skb)
 	if (p->reading != READ && p->reading != IN_PART)
 		return TC_ACT_UNSPEC;
 	svc = long_service(p);
-	if (!svc || !svc->buckets || p->length + route_bytes(svc->vias + 1, WIRE_ENCAP) <= self.mtu)
+	if (!svc || !svc->buckets || !is_left(p, svc))
 		return TC_ACT_UNSPEC;
 	if (bare && bpf_skb_change_head(skb, ETH_BYTES, 0))
 		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);

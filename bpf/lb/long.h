@@ -3,9 +3,10 @@
  * them to the stack (LB_PASS_LONG), where tc's way in sends them as several:
  *
  *   super-packets      segments that GRO, or a virtual link's other end, joined into one packet:
- *                      the link segments them again, with our headers before each
+ *                      the link segments them again, with our headers in each
  *   IPv4 without DF    two fragments, as a router may (RFC 791 §2.3); the server's stack joins
- *                      them. Fragments show no ports, so dt carries them. */
+ *                      them. Fragments show no ports, so dt carries them. A datagram that one
+ *                      segment fits, but no list, goes whole. */
 #pragma once
 #include "lb/verdicts.h"
 #include "packet/front.h"
@@ -58,6 +59,13 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 	return COUNTERS;
 }
 
+/* is_left: lb leaves such packets of a service to the stack, all others are its own. */
+static __always_inline bool is_left(const struct packet *p, const struct service *svc)
+{
+	return p->length + route_bytes(svc->vias + 1, svc->wire) > self.mtu ||
+	       (p->kind == KIND_UDP && p->divisible);
+}
+
 /* room_before makes room before a packet. One that the kernel knows as encapsulated can be
  * segmented, but not shortened, as the second fragment is. */
 static __always_inline bool room_before(struct __sk_buff *skb, __u32 bytes)
@@ -72,34 +80,80 @@ static __always_inline bool room_before(struct __sk_buff *skb, __u32 bytes)
 	       !bpf_skb_adjust_room(skb, bytes - six, BPF_ADJ_ROOM_MAC, 0);
 }
 
-/* add_front puts the route's headers before the packet. */
+/* list_front is the SRH of a route of which n segments are listed, left of them to visit. */
+static __always_inline struct srh list_front(__u8 next, __u32 n, __u32 left)
+{
+	return (struct srh){
+		.next_header = next,
+		.length = 2 * n,
+		.type = SRH_TYPE,
+		.segments_left = left,
+		.last_entry = n - 1,
+	};
+}
+
+/* write_front writes the route's headers, and n of its segments from begin on. */
+static __always_inline bool write_front(struct __sk_buff *skb, const struct route *r,
+					struct front *f, const struct srh *srh, __u32 begin,
+					__u32 n)
+{
+	f->proto = bpf_htons(ETH_P_IPV6);
+	__builtin_memcpy(f->to, r->mac, sizeof(f->to));
+	own_mac(f->from);
+	if (bpf_skb_store_bytes(skb, 0, f->to, FRONT_BYTES, 0))
+		return false;
+	return !n || (!bpf_skb_store_bytes(skb, SRH_AT, srh, sizeof(*srh), 0) &&
+		      !bpf_skb_store_bytes(skb, SRH_AT + sizeof(*srh),
+					   &r->list[begin % MAX_SEGMENTS], list_bytes(n), 0));
+}
+
+/* encapsulate_long puts the route's headers before the packet (RFC 8986 §5.2, H.Encaps.Red). */
+static __always_inline bool encapsulate_long(struct __sk_buff *skb, const struct packet *p,
+					     struct route *r, const struct in6_addr *from)
+{
+	__u32 bytes = route_bytes(r->n, WIRE_ENCAP), shown = r->n - 1;
+	__u32 length = skb->len - ETH_BYTES + bytes - sizeof(struct ipv6hdr);
+	struct srh srh = list_front(protocol_inside(p), shown, shown);
+	struct front f = {};
+
+	outer_header(&f.ip, from, (const void *)segment_of(r, 0), p->class, flow_label(&p->t),
+		     length, shown ? IPPROTO_ROUTING : protocol_inside(p));
+	return length <= 0xffff && room_before(skb, bytes) &&
+	       write_front(skb, r, &f, &srh, FIRST_SEGMENT - shown, shown);
+}
+
+/* insert_long puts (sender, segments…, destination) into the packet itself. */
+static __always_inline bool insert_long(struct __sk_buff *skb, struct route *r,
+					const struct in6_addr *from)
+{
+	__u32 bytes = route_bytes(r->n, WIRE_INSERT);
+	__u32 length = skb->len - ETH_BYTES + bytes - sizeof(struct ipv6hdr);
+	struct cursor c = frame_at(skb, ETH_BYTES);
+	struct ipv6hdr *ip = take(&c, sizeof(*ip));
+	struct front f = {};
+	struct srh srh;
+
+	if (!ip || length > 0xffff)
+		return false;
+	f.ip = *ip;
+	srh = list_front(f.ip.nexthdr, r->n + 2, r->n);
+	copy_address((void *)segment_of(r, r->n), &f.ip.daddr);
+	copy_address((void *)&r->list[FIRST_SEGMENT + 1], from);
+	copy_address(&f.ip.daddr, (const void *)segment_of(r, 0));
+	f.ip.nexthdr = IPPROTO_ROUTING;
+	f.ip.payload_len = bpf_htons(length);
+	return !bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_NET, 0) &&
+	       write_front(skb, r, &f, &srh, FIRST_SEGMENT - r->n, r->n + 2);
+}
+
+/* add_front adds the route's headers, by the wire of its service. */
 static __always_inline bool add_front(struct __sk_buff *skb, const struct packet *p,
 				      struct route *r)
 {
-	__u32 bytes = route_bytes(r->n, WIRE_ENCAP), shown = r->n - 1;
-	__u32 label = flow_label(&p->t), length = skb->len - ETH_BYTES;
-	struct in6_addr from = own_address(UNTAGGED, label);
-	struct front f = { .proto = bpf_htons(ETH_P_IPV6) };
-	struct srh srh = {
-		.next_header = protocol_inside(p),
-		.length = 2 * shown,
-		.type = SRH_TYPE,
-		.segments_left = shown,
-		.last_entry = shown - 1,
-	};
+	struct in6_addr from = own_address(UNTAGGED, flow_label(&p->t));
 
-	if (length + bytes - sizeof(f.ip) > 0xffff || !room_before(skb, bytes))
-		return false;
-	__builtin_memcpy(f.to, r->mac, sizeof(f.to));
-	own_mac(f.from);
-	outer_header(&f.ip, &from, (const void *)segment_of(r, 0), p->class, label,
-		     length + bytes - sizeof(f.ip), shown ? IPPROTO_ROUTING : protocol_inside(p));
-	if (bpf_skb_store_bytes(skb, 0, f.to, FRONT_BYTES, 0))
-		return false;
-	return !shown || (!bpf_skb_store_bytes(skb, SRH_AT, &srh, sizeof(srh), 0) &&
-			  !bpf_skb_store_bytes(skb, SRH_AT + sizeof(srh),
-					       &r->list[(FIRST_SEGMENT - shown) % MAX_SEGMENTS],
-					       list_bytes(shown), 0));
+	return r->wire == WIRE_INSERT ? insert_long(skb, r, &from)
+				      : encapsulate_long(skb, p, r, &from);
 }
 
 /* write_piece makes the IPv4 header at an offset of the frame that of a fragment. */
@@ -175,29 +229,34 @@ __noinline int send_in_fragments(struct __sk_buff *skb, struct scratch *scr)
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* send_in_segments sends a super-packet. The kernel shortens the segments by our headers. */
-__noinline int send_in_segments(struct __sk_buff *skb, struct scratch *scr)
+/* send_whole sends a datagram, or a super-packet, of which the kernel shortens the segments by our
+ * headers. */
+__noinline int send_whole(struct __sk_buff *skb, struct scratch *scr, enum counter reason)
 {
 	if (!scr || !add_front(skb, &scr->packet, &scr->route))
 		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);
-	count(LB_SENT_IN_SEGMENTS);
+	count(reason);
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* send_long sends a client's packet that one frame cannot carry. */
+/* send_long sends a client's packet that XDP left to the stack. */
 static __always_inline int send_long(struct __sk_buff *skb, struct scratch *scr,
 				     const struct service *svc)
 {
-	bool joined = skb->gso_size;
+	const struct packet *p = &scr->packet;
+	bool joined = skb->gso_size, whole;
 	enum counter reason;
 
-	if (!joined && (!scr->packet.divisible || scr->packet.length > self.mtu))
+	if (!joined && (!p->divisible || p->length > self.mtu))
 		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);
-	scr->packet.hash = digest(&scr->packet.t);
-	reason = long_route(scr, svc, joined);
+	whole = joined || p->length + route_bytes(svc->vias + 1, svc->wire) <= self.mtu;
+	scr->packet.hash = digest(&p->t);
+	reason = long_route(scr, svc, whole);
 	if (reason != COUNTERS)
 		return verdict(reason, TC_ACT_SHOT);
 	if (count_hop(frame_at(skb, ETH_BYTES), &scr->packet))
 		return verdict(LB_DROP_HOP_LIMIT, TC_ACT_SHOT);
-	return joined ? send_in_segments(skb, scr) : send_in_fragments(skb, scr);
+	if (!whole)
+		return send_in_fragments(skb, scr);
+	return send_whole(skb, scr, joined ? LB_SENT_IN_SEGMENTS : LB_DELIVER);
 }

@@ -158,7 +158,7 @@ func (l live) receive(t *testing.T, n int) (inner [][]byte, to netip.Addr) {
 			continue
 		}
 		to = netip.AddrFrom16([16]byte(b[rig.AtDst:]))
-		if len(b) > 14+rig.MTU || int(binary.BigEndian.Uint16(b[rig.AtLength:])) != len(b)-rig.AtUpper || b[rig.AtNext] != 4 && b[rig.AtNext] != 41 {
+		if len(b) > 14+rig.MTU || int(binary.BigEndian.Uint16(b[rig.AtLength:])) != len(b)-rig.AtUpper {
 			t.Fatalf("%d bytes, header %x", len(b), b[14:rig.AtUpper])
 		}
 		if buffer[0]&needsChecksum != 0 {
@@ -166,9 +166,30 @@ func (l live) receive(t *testing.T, n int) (inner [][]byte, to netip.Addr) {
 			at := start + binary.NativeEndian.Uint16(buffer[8:])
 			binary.BigEndian.PutUint16(b[at:], wire.Checksum(b[start:]))
 		}
-		inner = append(inner, b[rig.AtUpper:])
+		inner = append(inner, unwrapped(t, b))
 	}
 	return inner, to
+}
+
+// unwrapped is the packet in a frame to one server, encapsulated or with an SRH inside.
+func unwrapped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	const inserted = 8 + 3*16
+	switch b[rig.AtNext] {
+	case 4, 41:
+		return b[rig.AtUpper:]
+	case 43:
+		srh := b[rig.AtUpper : rig.AtUpper+inserted]
+		if !bytes.Equal(srh[1:8], []byte{6, 4, 1, 2, 0, 0, 0}) || !bytes.Equal(srh[24:40], b[rig.AtDst:rig.AtUpper]) || !rig.LbLocator.Contains(netip.AddrFrom16([16]byte(srh[40:]))) {
+			t.Fatalf("SRH %x", srh)
+		}
+		b[rig.AtNext] = srh[0]
+		binary.BigEndian.PutUint16(b[rig.AtLength:], uint16(len(b)-rig.AtUpper-inserted))
+		copy(b[rig.AtDst:], srh[8:24])
+		return slices.Concat(b[14:rig.AtUpper], b[rig.AtUpper+inserted:])
+	}
+	t.Fatalf("next header %d", b[rig.AtNext])
+	return nil
 }
 
 // counted waits until a counter has moved, and notes it.
@@ -204,6 +225,16 @@ func testLongFragments(t *testing.T, seen rig.Hits) {
 		}
 	}
 	l.counted(t, seen, "sent_in_fragments")
+	for _, length := range []int{rig.MTU - 63, rig.MTU - 40} { // room for a segment, and not for a list
+		frame := rig.Divisible(datagram, length)
+		r.Send(t, frame).Is(t, fmt.Sprint("no list fits, ", length), rig.XDPPass, leftToStack(frame), "pass_long")
+		l.send(t, frame, 0)
+		whole, to := l.receive(t, 1)
+		if want := rig.SID(rig.ServerLocator(first), wire.Deliver, 0); to != want || len(whole[0]) != length || !bytes.Equal(whole[0][20:], frame[34:]) {
+			t.Errorf("%d bytes: %d went to %v, want %v", length, len(whole[0]), to, want)
+		}
+	}
+	l.counted(t, seen, "deliver")
 }
 
 func wantPieces(t *testing.T, whole []byte, pieces [][]byte) {
@@ -230,14 +261,16 @@ func wantPieces(t *testing.T, whole []byte, pieces [][]byte) {
 // with its own sequence number and checksum.
 func testSuperPackets(t *testing.T, seen rig.Hits) {
 	const mss, length = 1440, 9000
-	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4))
+	r := rig.NewLB(t, seen, rig.Hunting(2, 8), rig.Hunting(2, 8, rig.Over4), rig.Hunting(2, 8, rig.Inserting, func(s *topo.Service) { s.VIP.Port = 81 }))
 	six := rig.Inward(rig.HuntPort, wire.ACK)
-	for i, p := range []rig.Packet{six, rig.OverIPv4(six)} {
+	packets := []rig.Packet{six, rig.OverIPv4(six), rig.Inward(81, wire.ACK)}
+	headers := []int{40, 40, 56}
+	for i, p := range packets {
 		r.Accepted(t, r.List(t, i, p.Flow())[0], p)
 		r.Confirm(t, p)
 	}
 	l := goLive(t, r)
-	for svc, p := range []rig.Packet{six, rig.OverIPv4(six)} {
+	for svc, p := range packets {
 		long := rig.Sized(p, length)
 		frame := long.Frame()
 		header := len(frame) - len(long.Payload)
@@ -246,7 +279,8 @@ func testSuperPackets(t *testing.T, seen rig.Hits) {
 		pseudo := ^h.Checksum(wire.ProtoTCP, make([]byte, len(frame)-at)) // the link completes it
 		binary.BigEndian.PutUint16(frame[at+16:], pseudo)
 		l.send(t, frame, mss)
-		n := (len(long.Payload) + mss - 41) / (mss - 40)
+		room := mss - headers[svc]
+		n := (len(long.Payload) + room - 1) / room
 		pieces, to := l.receive(t, n)
 		if want := rig.SID(rig.ServerLocator(r.List(t, svc, p.Flow())[0]), wire.AckStickiness, wire.Generation(p.Seq)); to != want {
 			t.Errorf("%v: to %v, want %v", p.Dst, to, want)
