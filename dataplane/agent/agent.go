@@ -209,14 +209,18 @@ func (a *Agent) pinSockets() error {
 	return a.sockets.Pin(pin)
 }
 
-// attachSockets counts the changes from now on, then the sockets open before; a
-// socket that is seen twice is marked and counted once.
-func (a *Agent) attachSockets() error {
-	var err error
+// attachSockets counts the changes from now on, then the sockets open before.
+func (a *Agent) attachSockets() (err error) {
 	a.sockets, err = link.AttachTracing(link.TracingOptions{Program: a.objs.SocketChanged})
 	if err != nil {
 		return fmt.Errorf("watch socket states: %w", err)
 	}
+	return a.countOpen()
+}
+
+// countOpen counts each open socket in the load of its service now. A socket is marked with the
+// load that counts it, so it is counted once.
+func (a *Agent) countOpen() error {
 	iter, err := link.AttachIter(link.IterOptions{Program: a.objs.SocketsOpen})
 	if err != nil {
 		return fmt.Errorf("count open sockets: %w", err)

@@ -93,10 +93,18 @@ func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) 
 		a.objs.Offerings.Put(vipKey(s.VIP), o))
 }
 
-// namespaceOf is the number of the namespace with a service's sockets; -1: this one.
-func namespaceOf(s *topo.Offering) (int32, error) {
-	if s.Owner != topo.Netns {
-		return -1, nil
+// namespacesOf are the numbers of the namespaces with the services' sockets; -1: this one.
+func namespacesOf(services []topo.Offering) ([]int32, error) {
+	spaces := make([]int32, len(services))
+	for i, s := range services {
+		spaces[i] = -1
+		if s.Owner != topo.Netns {
+			continue
+		}
+		var err error
+		if spaces[i], err = netnsID(s.Netns); err != nil {
+			return nil, fmt.Errorf("service %s: %w", s.Name, err)
+		}
 	}
-	return netnsID(s.Netns)
+	return spaces, nil
 }

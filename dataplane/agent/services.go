@@ -17,9 +17,13 @@ func (a *Agent) fill() error {
 	if err != nil {
 		return err
 	}
+	spaces, err := namespacesOf(a.services)
+	if err != nil {
+		return err
+	}
 	for i, step := range plan.Offers(have, a.services)[:len(a.services)] {
 		a.numbers = append(a.numbers, uint32(step.Count))
-		if err := a.offer(&a.services[i], step); err != nil {
+		if err := a.offer(&a.services[i], step, spaces[i]); err != nil {
 			return fmt.Errorf("%s: %w", step, err)
 		}
 	}
@@ -56,6 +60,10 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	if err != nil {
 		return nil, err
 	}
+	spaces, err := namespacesOf(services)
+	if err != nil { // before anything changes
+		return nil, err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	steps = plan.Offers(have, services)
@@ -73,7 +81,7 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	numbers := make([]uint32, len(services))
 	for i, step := range wanted {
 		numbers[i] = uint32(step.Count)
-		err := a.offer(&services[i], step)
+		err := a.offer(&services[i], step, spaces[i])
 		if err == nil && step.Verb == plan.KeepOffering {
 			err = a.setKept(&services[i], numbers[i])
 		}
@@ -82,7 +90,10 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 		}
 	}
 	a.services, a.numbers = services, numbers
-	return steps, nil
+	if a.sockets == nil {
+		return steps, nil
+	}
+	return steps, a.countOpen()
 }
 
 // remove executes a step that leaves a service, or the fragments to an address.
@@ -95,14 +106,12 @@ func (a *Agent) remove(step plan.Step) error {
 }
 
 // offer executes the step of a service. A new load has no reader yet.
-func (a *Agent) offer(s *topo.Offering, step plan.Step) error {
+func (a *Agent) offer(s *topo.Offering, step plan.Step, namespace int32) error {
 	number := uint32(step.Count)
-	namespace, err := namespaceOf(s)
-	if err == nil && step.Verb == plan.AddOffering {
-		err = a.setThreshold(number, uint32(s.Threshold))
-	}
-	if err != nil {
-		return err
+	if step.Verb == plan.AddOffering {
+		if err := a.setThreshold(number, uint32(s.Threshold)); err != nil {
+			return err
+		}
 	}
 	return a.writeOffering(s, number, namespace)
 }

@@ -3,7 +3,6 @@ package remains
 
 import (
 	"errors"
-	"fmt"
 
 	"proffer/dataplane/internal/hook"
 	"proffer/dataplane/internal/plane"
@@ -27,9 +26,6 @@ func Remove() (removed []string, err error) {
 	if len(errs) > 0 { // a filter may be the running daemon's
 		return removed, errors.Join(errs...)
 	}
-	links, err := hook.RemoveStray()
-	for _, name := range links {
-		removed = append(removed, fmt.Sprintf("the filter on the way out of %s", name))
-	}
-	return removed, err
+	filters, err := hook.RemoveStray()
+	return append(removed, filters...), err
 }

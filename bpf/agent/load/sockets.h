@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* sockets.h: the load measure `sockets`: established connections of a service, counted
  * where the kernel changes their state. A counted socket carries a struct counted_socket,
- * so that a socket which was open before the agent started, or is seen twice, is counted
- * once and uncounted once. */
+ * so that a socket which was open before its service was offered, or is seen twice, is
+ * counted once and uncounted once. */
 #pragma once
 #include "agent/kernel.h"
 #include "agent/load/loads.h"
@@ -60,16 +60,23 @@ static __always_inline void add_open(__u32 index, __u32 n)
 		__sync_fetch_and_add(open, n);
 }
 
+/* socket_opened counts an established socket in the load of its service now. */
 static __always_inline void socket_opened(struct sock *sk)
 {
 	const struct offering *o = offering_of_socket(sk);
+	__u32 now = o ? o->index + 1 : 0, before;
 	struct counted_socket *m;
 
-	if (!o)
+	m = bpf_sk_storage_get(&counted_sockets, sk, NULL, o ? BPF_SK_STORAGE_GET_F_CREATE : 0);
+	if (!m)
 		return;
-	m = bpf_sk_storage_get(&counted_sockets, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (m && !__sync_lock_test_and_set(&m->counted, o->index + 1))
-		add_open(o->index, 1);
+	before = __sync_lock_test_and_set(&m->counted, now);
+	if (before == now)
+		return;
+	if (before)
+		add_open(before - 1, -1);
+	if (now)
+		add_open(now - 1, 1);
 }
 
 static __always_inline void socket_closed(struct sock *sk)
@@ -98,8 +105,8 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 } KERNEL;
 
-/* sockets_open counts the sockets that were open before socket_changed was attached; the
- * kernel holds each socket's lock meanwhile. */
+/* sockets_open counts the sockets that were open before socket_changed was attached, or
+ * before a reload; the kernel holds each socket's lock meanwhile. */
 SEC("iter/tcp")
 int sockets_open(struct bpf_iter__tcp *ctx)
 {

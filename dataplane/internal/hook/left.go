@@ -60,7 +60,7 @@ func RemoveStray() (removed []string, err error) {
 			if e != nil || !slices.ContainsFunc(filters, isOurs) {
 				continue // perhaps a link that just went
 			}
-			removed = append(removed, dev.Name)
+			removed = append(removed, "the filter on "+at.on(dev.Name))
 			err = errors.Join(err, removeTC(at))
 		}
 	}
