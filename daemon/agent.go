@@ -30,6 +30,7 @@ type agent struct {
 	path   string
 	now    atomic.Pointer[topo.Agent]
 	mu     sync.Mutex // held while services change in the plane and in now, and while both are read
+	drains bool       // no reload may take new flows again
 	plane  AgentPlane
 	host   *Host
 	pages  *control.Pages
@@ -132,6 +133,9 @@ func (r *agent) pageStatus(page control.Page) (*uint32, *float64) {
 
 // drain passes every offer on that another server can take.
 func (r *agent) drain() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drains = true
 	services := slices.Clone(r.now.Load().Services)
 	for i := range services {
 		services[i].Acceptance, services[i].Threshold = topo.Static, 0
@@ -152,6 +156,9 @@ func (r *agent) reload() ([]netip.Addr, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.drains {
+		return nil, errors.New("the agent drains, and takes no new flows until it ends")
+	}
 	pages, closePages, err := openPages(next, r.host)
 	if err == nil {
 		err = r.pages.Change(pages, func() error { return r.offer(next.Services) })

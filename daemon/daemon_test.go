@@ -285,6 +285,9 @@ func TestDrain(t *testing.T) {
 				}
 				m.mu.Unlock()
 			}
+			if name == "late" {
+				m.reloadsWhileDraining(d.file == agentFile)
+			}
 			if name != "empty" {
 				m.clock.tick(t, drainLook)
 				m.status() // it goes on
@@ -296,6 +299,25 @@ func TestDrain(t *testing.T) {
 			if events := m.happened(); !slices.Equal(events[len(events)-2:], []string{"detach", "close"}) {
 				t.Errorf("%s: it ended with %q", name, events)
 			}
+		}
+	}
+}
+
+// reloadsWhileDraining demands that a reload changes nothing at an agent, which would take new
+// flows again.
+func (m *machine) reloadsWhileDraining(isAgent bool) {
+	m.t.Helper()
+	m.hangup()
+	if !isAgent {
+		m.logs("configuration reloaded")
+		return
+	}
+	m.logs("the agent drains")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range m.offered {
+		if o.Threshold != 0 {
+			m.t.Errorf("after a reload it offers %+v", o)
 		}
 	}
 }
