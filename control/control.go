@@ -132,7 +132,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		select {
 		case <-c.hops.Changes():
 		case <-late:
-			c.log.Warn("some next hops do not answer yet", "missing", missing)
+			c.log.Warn("some next hops do not answer yet", "missing", missing, "addresses", someOf(c.lost()))
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -153,7 +153,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.hops.Changes():
-			_, err = c.update()
+			err = c.renew()
 			err = errors.Join(c.follow(), err)
 		case addr := <-c.asked:
 			c.resolve(addr)
@@ -201,7 +201,7 @@ func (c *Controller) update() (missing int, err error) {
 // or not.
 func (c *Controller) reread() error {
 	refreshed := c.hops.Refresh(*c.targets.Load())
-	_, err := c.update()
+	err := c.renew()
 	c.forget()
 	return errors.Join(refreshed, err, c.suspect())
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"proffer/topo"
@@ -63,6 +64,41 @@ func (c *Controller) lacks(hops topo.NextHops) (missing int) {
 		}
 	}
 	return len(list)
+}
+
+// lost lists the targets without a next hop at the last reading.
+func (c *Controller) lost() []string {
+	c.lacking.mu.Lock()
+	defer c.lacking.mu.Unlock()
+	return slices.Clone(c.lacking.targets)
+}
+
+// renew is update, and logs the targets that have lost their next hops, or have them again.
+func (c *Controller) renew() error {
+	before := c.lost()
+	_, err := c.update()
+	now := c.lost()
+	if gone := except(now, before); len(gone) > 0 {
+		c.log.Warn("next hops are lost", "missing", len(gone), "addresses", someOf(gone))
+	}
+	if back := except(before, now); len(back) > 0 {
+		c.log.Info("next hops are known again", "addresses", someOf(back))
+	}
+	return err
+}
+
+// except lists the addresses that are not among others.
+func except(list, others []string) []string {
+	known := map[string]bool{}
+	for _, a := range others {
+		known[a] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(a string) bool { return known[a] })
+}
+
+// someOf bounds a list in the log.
+func someOf(list []string) string {
+	return strings.Join(list[:min(len(list), mostLacking)], " ")
 }
 
 // mostRetried bounds the requests of a second.

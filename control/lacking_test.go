@@ -79,6 +79,34 @@ func TestLacking(t *testing.T) {
 	})
 }
 
+// TestLostTargets: the log names a server when its next hop is lost, once, and when it is known
+// again.
+func TestLostTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		b.learn(server)
+		defer running(t, b, c)()
+		c.update()
+		logged := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			for i, part := range []string{`"next hops are lost" missing=1 addresses=5f00:0:2:1::`, `"next hops are known again" addresses=5f00:0:2:1::`} {
+				if n := strings.Count(b.logged(), part); n != want[i] {
+					t.Errorf("the log has %s %d times, want %d:\n%s", part, n, want[i], b.logged())
+				}
+			}
+		}
+		logged(0, 0)
+		b.with(func() { clear(b.hops) })
+		b.changes <- struct{}{}
+		logged(1, 0)
+		time.Sleep(3 * refreshEvery)
+		logged(1, 0)
+		b.learn(server)
+		logged(1, 1)
+	})
+}
+
 // TestSuspects: the log names a sender without a valid tag, and again only if more come.
 func TestSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
