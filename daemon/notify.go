@@ -21,14 +21,11 @@ func isReloading(now time.Duration) string {
 }
 
 // notify sends a state to the service manager that started this process, if one did. A
-// socket with an @ is an abstract one.
+// socket with an @ is an abstract one, as for package net.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return nil
-	}
-	if strings.HasPrefix(path, "@") {
-		path = "\x00" + path[1:]
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
