@@ -53,6 +53,7 @@ func TestClockJumps(t *testing.T) {
 // guestLB puts a machine of its own in the LB's place, which balances as the LB did.
 func guestLB(t *testing.T, bed *testbed.Bed, lb *testbed.Node) *guest.Guest {
 	t.Helper()
+	changed(t, bed, lb, "idle: 5m0s", "idle: 1m")
 	files := map[string][]byte{
 		"/bin/proffer": built(t, "proffer"),
 		"/bin/balance": fmt.Appendf(nil, `#!/bin/sh -e
@@ -77,7 +78,7 @@ cat /lb.log
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[path] = []byte(strings.ReplaceAll(string(content), "idle: 300", "idle: 60"))
+		files[path] = content
 	}
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-" + lb.Name, Place: lb, Files: files})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"proffer/proof/rig"
 )
 
-// slow is a program that takes tens of milliseconds, as a packet does whose CPU is busy with
+// slow is a program that takes tens of milliseconds, as a packet may on a CPU that is busy with
 // interrupts. Its state is 1 while it runs and 2 afterwards.
 type slow struct {
 	prog  *ebpf.Program
