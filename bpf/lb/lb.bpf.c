@@ -93,7 +93,7 @@ __noinline int from_domain(struct xdp_md *ctx)
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	svc = has_ports(&scr->packet) ? service_of(&scr->packet) : NULL;
-	if (!svc || !is_signalled(svc))
+	if (!svc || !is_signalled(svc) || (answer && scr->packet.kind == KIND_TOO_BIG))
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	if (scr->packet.inserted != (svc->wire == WIRE_INSERT && fn != FN_NOT_MINE))
 		return verdict(LB_DROP_WRONG_WIRE, XDP_DROP);

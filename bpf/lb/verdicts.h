@@ -79,6 +79,8 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
 	case KIND_ECHO:
+		if (!is_one_node(&p->t.client))
+			return verdict(LB_DROP_UNSERVED, XDP_DROP);
 		if (!spend(LIMIT_ECHO, 1))
 			return verdict(LB_DROP_LIMIT_ECHO, XDP_DROP);
 		return write_echo_reply(ctx, p) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)

@@ -201,6 +201,7 @@ func testUnwrap(t *testing.T, seen rig.Hits) {
 		{"inner source no VIP", rig.SignalFrom(1, stranger, wire.CreateStickiness, generation), "drop_not_from_vip"},
 		{"inner source another port", rig.SignalFrom(1, otherPort, wire.CreateStickiness, generation), "drop_not_from_vip"},
 		{"inner protocol another", rig.SignalFrom(1, udp, wire.CreateStickiness, generation), "drop_not_from_vip"},
+		{"inner source a router", rig.SignalFrom(1, rig.TooBig(rig.Sized(rig.Inward(rig.HuntPort, wire.ACK), 200), 1400), wire.CreateStickiness, generation), "drop_not_from_vip"},
 		{"inner packet inward", rig.SignalFrom(1, rig.Inward(rig.HuntPort, wire.ACK), wire.CreateStickiness, generation), "drop_not_from_vip"},
 		{"given back, outward", rig.SignalFrom(1, p, wire.NotMine, generation), "drop_not_from_vip"},
 		{"a service without flows", rig.SignalFrom(1, rig.Outward(81, wire.SYN|wire.ACK), wire.CreateStickiness, generation), "drop_not_from_vip"},

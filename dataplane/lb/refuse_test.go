@@ -70,7 +70,12 @@ func testRefusePort(t *testing.T, seen rig.Hits) {
 		if p.Src.Addr().Is4() {
 			p.Dst = netip.AddrPortFrom(rig.Vip4, p.Dst.Port())
 		}
+		kind := byte(128)
+		if p.Src.Addr().Is4() {
+			kind = 8
+		}
 		r.Send(t, p.Frame()).Is(t, "from "+from, rig.XDPDrop, nil, "drop_unserved")
+		r.Send(t, rig.Echo(p, kind, nil)).Is(t, "echo from "+from, rig.XDPDrop, nil, "drop_unserved")
 	}
 	solicitation := rig.Inward(0, 0)
 	solicitation.Hop = 255

@@ -134,7 +134,7 @@ func (l *LB) withoutService(eth link, p ip, raw []byte, u upper) Answer {
 		return drop(Truncated)
 	case p.hides():
 		return drop(ExtHeader)
-	case u.kind == echo:
+	case u.kind == echo && isOneNode(p.src):
 		return l.send(eth.from, echoReply(p), Echoed)
 	case u.kind == tcp && u.flags&flagRST == 0 && isOneNode(p.src):
 		return l.send(eth.from, resetFor(u), Refused)

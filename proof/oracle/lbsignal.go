@@ -35,7 +35,7 @@ func (l *LB) fromDomain(outer ip) Answer {
 		return drop(SegmentsLeft)
 	case own && server != l.Locator || !own && !l.isServer(server):
 		return drop(Stranger)
-	case svc == nil || !svc.Signals():
+	case svc == nil || !svc.Signals() || answer && s.upper.kind == tooBig: // its source may be any router
 		return drop(NotOurService)
 	case s.inserted != (svc.Wire == topo.Insert && function != notMine):
 		return drop(WrongWire)
