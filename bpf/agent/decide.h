@@ -26,7 +26,8 @@ __noinline bool is_in_window(struct xdp_md *ctx, const struct packet *p, const s
 	return held.established && (__s32)(held.edge - p->seq) >= 0;
 }
 
-/* advance counts payload and a FIN of the client that the stack takes. */
+/* advance counts payload and a FIN of the client that the stack takes. A FIN behind a gap is no
+ * end of the client's data: packets of before are to be counted yet. */
 static __always_inline void advance(struct xdp_md *ctx, const struct request *r,
 				    const struct conn_entry *e)
 {
@@ -41,7 +42,8 @@ static __always_inline void advance(struct xdp_md *ctx, const struct request *r,
 		set_flag(c, CONN_CLIENT_FIN);
 	if (e->embryonic)
 		return;
-	c->next_in = end_of(p);
+	if (asks || (__s32)(p->seq - c->next_in) <= 0)
+		c->next_in = end_of(p);
 	if (asks)
 		load_on_in(c);
 }

@@ -63,6 +63,10 @@ func testOutsideWindow(t *testing.T, r *rig.Agent, inside uint32) {
 			t.Errorf("%s: %d requests in progress, want 0", c.label, n)
 		}
 	}
+	send(wire.ACK|wire.FIN, next+inside, 0)
+	if is := r.MustConn(t, p); is.NextIn != next || r.Asking(t) != 0 {
+		t.Errorf("a FIN %d ahead: next_in is %d with %d requests in progress, want %d and 0", inside, is.NextIn, r.Asking(t), next)
+	}
 	send(wire.ACK|wire.PSH, next, 10)
 	send(wire.ACK|wire.PSH, next+10+inside, 10) // a packet before it was lost
 	is := r.MustConn(t, p)

@@ -21,7 +21,9 @@ func (a *Agent) asked(c *Conn, s TCP, embryonic bool) {
 	if embryonic {
 		return
 	}
-	c.Next = end
+	if fresh || int32(s.Seq-c.Next) <= 0 {
+		c.Next = end
+	}
 	if fresh && c.Flags&Asking == 0 {
 		c.Flags |= Asking
 		a.Asking++
