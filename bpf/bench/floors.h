@@ -194,6 +194,38 @@ int clock(struct xdp_md *ctx)
 	return ctx->data && bpf_ktime_get_ns() ? XDP_TX : XDP_ABORTED;
 }
 
+#define CALLS 10
+
+static __noinline __u64 called(__u64 n)
+{
+	asm volatile("" : "+r"(n));
+	return n;
+}
+
+/* calls is loop and CALLS calls of a function that does nothing. */
+SEC("xdp")
+int calls(struct xdp_md *ctx)
+{
+	__u64 n = frame_bytes(ctx);
+
+#pragma unroll
+	for (int i = 0; i < CALLS; i++)
+		n = called(n);
+	return n ? XDP_TX : XDP_ABORTED;
+}
+
+/* helpers is loop and CALLS calls of a helper that reads a number. */
+SEC("xdp")
+int helpers(struct xdp_md *ctx)
+{
+	__u64 n = frame_bytes(ctx);
+
+#pragma unroll
+	for (int i = 0; i < CALLS; i++)
+		n |= bpf_get_numa_node_id();
+	return n ? XDP_TX : XDP_ABORTED;
+}
+
 /* loop_out is loop for tc. */
 SEC("tc")
 int loop_out(struct __sk_buff *skb)

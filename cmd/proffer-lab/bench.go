@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 
@@ -21,34 +23,46 @@ type benchFlags struct {
 	runs  int
 	rows  string
 	flows []string
+
+	beside string
 }
 
 func newBench() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
-		Use:   "bench [--rows REGEXP] [--json] [--out DIR]",
+		Use:   "bench [--rows REGEXP] [--beside BINARY] [--json] [--out DIR]",
 		Short: "Measure the cost of a packet on this machine, beside the floors under it",
 		Long: `Runs the programs that the daemons attach, unchanged, over frames of changing
 flows inside the kernel (BPF_PROG_RUN), and beside them programs that do only a
-part of the same: the floors. Passes over all rows alternate, on one CPU; a run is
-clean if the CPU was as fast just before and after it as it ever was. After each
-run the programs' own counters must say that its packets took the path that the
-row is about. Needs root; touches no link of this machine.
+part of the same: the floors. Turns of all rows alternate, on one CPU, each of four
+short runs, and just before a run come short runs of its floor and of the bench's own
+loop. A run is clean if the CPU was as fast just before and after it as it ever was,
+by multiplications, dependent reads and branches. After each run the programs' own
+counters must say that its packets took the path that the row is about. Needs root;
+touches no link of this machine.
 
 Rows are named PROGRAM/MODE/CASE/FLOWS, as lb/hunt/steer/1000.
 
 --json prints an array of rows: program (floor, lb or agent), mode, case, flows,
 packets (that a time is of: 1, or those of a whole connection), min_ns, median_ns
 and spread_ns (10th to 90th percentile) of the clean runs or null, clean_runs,
-runs, floor_ratio (min_ns over that of the floor of as many flows and packets),
-net_ns and net_floor_ratio (the same without the bench's own loop). The table is followed by the goals of those rows
-that have one (docs/bench.md). --out gets a figure of ns a packet against flows
+runs, floor_ratio (min_ns over that of the floor of as many packets), net_ns (min_ns
+without the bench's own loop) and net_floor_ratio (the median of a run's time over its
+floor's just before, both without their loops). The table is followed by the goals of those rows
+that have one (docs/bench.md) and by the cost of a call on this host. --out gets a figure of ns a packet against flows
 as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
 docs/bench.md explains each row.
 
+--beside BINARY measures another build of proffer-lab, an older one, too: either
+build's bench has four turns of the same rows, one after the other, on the same CPU.
+The table has the rows of both: min_ns and net_ns, the least of all turns, the same of
+the other build, and this build's over the other's. With --json an array of program,
+mode, case, flows, other_min_ns, min_ns, ratio, other_net_ns, net_ns and net_ratio.
+
 Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 		Example: `  proffer-lab bench
-  proffer-lab bench --rows '^lb/hunt/' --flows 1e3,1e6 --json`,
+  proffer-lab bench --rows '^lb/hunt/' --flows 1e3,1e6 --json
+  proffer-lab bench --rows '^lb/hunt/(offer|new)' --beside /tmp/before/proffer-lab`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -56,7 +70,8 @@ Fails if less than a third of the runs were clean: then the CPU was too busy.`,
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
 	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best a CPU with nothing else on it; the last by default")
-	flags.IntVar(&f.runs, "runs", 8, "runs of each row, `N`")
+	flags.IntVar(&f.runs, "runs", 8, "turns of each row, `N`, four short runs each")
+	flags.StringVar(&f.beside, "beside", "", "another build of proffer-lab, `BINARY`, that measures the same rows in turns with this one")
 	flags.StringVar(&f.rows, "rows", "", "only the rows with names that match `REGEXP`")
 	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")
 	return cmd
@@ -70,6 +85,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err == nil {
 		err = b.Check()
 	}
+	if err == nil && f.beside != "" && f.out != "" {
+		err = errors.New("--beside has no figure: leave out --out")
+	}
 	if err != nil {
 		return cli.BadUsage(err)
 	}
@@ -82,22 +100,40 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	show := newProgress(cmd.ErrOrStderr())
-	report, err := b.Run(cmd.Context(), func(s experiment.Step) { show.update(stepLine(s)) }, func(line string) {
-		fmt.Fprintln(cmd.ErrOrStderr(), line)
-	})
-	show.end()
-	if cmd.Context().Err() != nil {
-		return errors.New("interrupted; everything the bench made is removed")
+	update, note := func(s experiment.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+	var report *experiment.BenchReport
+	var builds *experiment.BuildsReport
+	if f.beside == "" {
+		report, err = b.Run(cmd.Context(), update, note)
+	} else {
+		builds, err = f.builds(cmd.Context(), b, update, note)
 	}
-	if err != nil {
+	show.end()
+	switch {
+	case cmd.Context().Err() != nil:
+		return errors.New("interrupted; everything the bench made is removed")
+	case err != nil:
 		return err
+	case builds != nil && f.json:
+		return printJSON(cmd.OutOrStdout(), builds.JSON())
+	case builds != nil:
+		return builds.Print(cmd.OutOrStdout())
 	}
 	return errors.Join(showResult(cmd, report, f.json, f.out), report.Holds())
 }
 
+// builds measures another build beside this one.
+func (f *benchFlags) builds(ctx context.Context, b *experiment.Bench, show func(experiment.Step), note func(string)) (*experiment.BuildsReport, error) {
+	this, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this binary: %w", err)
+	}
+	return (&experiment.BenchBuilds{Bench: b, Other: f.beside, This: this}).Run(ctx, show, note)
+}
+
 // bench reads the flags.
 func (f *benchFlags) bench() (*experiment.Bench, error) {
-	b := &experiment.Bench{CPU: f.cpu, Runs: f.runs}
+	b := &experiment.Bench{CPU: f.cpu, Turns: f.runs}
 	for _, text := range f.flows {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || n != float64(int(n)) {

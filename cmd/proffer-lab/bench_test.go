@@ -27,6 +27,7 @@ func TestBenchWrongUsage(t *testing.T) {
 		{"--flows NaN", "--flows: \"NaN\" is not a whole number"},
 		{"--flows many", "--flows: \"many\" is not a whole number"},
 		{"--rows nothing-is-named-so", "--rows \"nothing-is-named-so\" matches none; they are named as lb/hunt/steer/1000 is\n"},
+		{"--beside x --out .", "--beside has no figure: leave out --out\n"},
 		{"--rows (", "--rows: error parsing regexp: "},
 	} {
 		wantLine(t, append([]string{"bench"}, strings.Split(c.args, " ")...), cli.Usage, c.want)
@@ -37,7 +38,7 @@ func TestBenchWrongUsage(t *testing.T) {
 func TestBenchHelpNamesEveryField(t *testing.T) {
 	_, text, _ := call(t, "help", "bench")
 	for _, word := range []string{"program", "mode", "case", "flows", "packets", "min_ns", "median_ns", "spread_ns",
-		"clean_runs", "runs", "floor_ratio", "floor, lb or agent", "SVG", "PNG", "CSV", "bench.md"} {
+		"clean_runs", "runs", "floor_ratio", "net_ns", "net_floor_ratio", "other_min_ns", "other_net_ns", "net_ratio", "floor, lb or agent", "SVG", "PNG", "CSV", "bench.md"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help bench does not name %s", word)
 		}

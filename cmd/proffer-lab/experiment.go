@@ -163,9 +163,13 @@ func printResult(w io.Writer, found result, asJSON bool) error {
 	if !asJSON {
 		return found.Print(w)
 	}
+	return printJSON(w, found.JSON())
+}
+
+func printJSON(w io.Writer, value any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(found.JSON())
+	return enc.Encode(value)
 }
 
 // stepLine is the line of progress, and whether it is the last.

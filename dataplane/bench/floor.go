@@ -23,6 +23,8 @@ const (
 	FloorHashInsert    = objects.BenchProgHashInsert
 	FloorLRUHashInsert = objects.BenchProgLruHashInsert
 	FloorClock         = objects.BenchProgClock
+	FloorCalls         = objects.BenchProgCalls
+	FloorHelpers       = objects.BenchProgHelpers
 )
 
 // Floors are some of the floors, with tables in common.

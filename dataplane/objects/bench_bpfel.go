@@ -53,10 +53,12 @@ const (
 	BenchProgAdjustHead    = "adjust_head"
 	BenchProgAround        = "around"
 	BenchProgAroundOut     = "around_out"
+	BenchProgCalls         = "calls"
 	BenchProgClock         = "clock"
 	BenchProgEncapsulate   = "encapsulate"
 	BenchProgHash          = "hash"
 	BenchProgHashInsert    = "hash_insert"
+	BenchProgHelpers       = "helpers"
 	BenchProgLoop          = "loop"
 	BenchProgLoopOut       = "loop_out"
 	BenchProgLruHash       = "lru_hash"
@@ -111,10 +113,12 @@ type BenchProgramSpecs struct {
 	AdjustHead    *ebpf.ProgramSpec `ebpf:"adjust_head"`
 	Around        *ebpf.ProgramSpec `ebpf:"around"`
 	AroundOut     *ebpf.ProgramSpec `ebpf:"around_out"`
+	Calls         *ebpf.ProgramSpec `ebpf:"calls"`
 	Clock         *ebpf.ProgramSpec `ebpf:"clock"`
 	Encapsulate   *ebpf.ProgramSpec `ebpf:"encapsulate"`
 	Hash          *ebpf.ProgramSpec `ebpf:"hash"`
 	HashInsert    *ebpf.ProgramSpec `ebpf:"hash_insert"`
+	Helpers       *ebpf.ProgramSpec `ebpf:"helpers"`
 	Loop          *ebpf.ProgramSpec `ebpf:"loop"`
 	LoopOut       *ebpf.ProgramSpec `ebpf:"loop_out"`
 	LruHash       *ebpf.ProgramSpec `ebpf:"lru_hash"`
@@ -193,10 +197,12 @@ type BenchPrograms struct {
 	AdjustHead    *ebpf.Program `ebpf:"adjust_head"`
 	Around        *ebpf.Program `ebpf:"around"`
 	AroundOut     *ebpf.Program `ebpf:"around_out"`
+	Calls         *ebpf.Program `ebpf:"calls"`
 	Clock         *ebpf.Program `ebpf:"clock"`
 	Encapsulate   *ebpf.Program `ebpf:"encapsulate"`
 	Hash          *ebpf.Program `ebpf:"hash"`
 	HashInsert    *ebpf.Program `ebpf:"hash_insert"`
+	Helpers       *ebpf.Program `ebpf:"helpers"`
 	Loop          *ebpf.Program `ebpf:"loop"`
 	LoopOut       *ebpf.Program `ebpf:"loop_out"`
 	LruHash       *ebpf.Program `ebpf:"lru_hash"`
@@ -209,10 +215,12 @@ func (p *BenchPrograms) Close() error {
 		p.AdjustHead,
 		p.Around,
 		p.AroundOut,
+		p.Calls,
 		p.Clock,
 		p.Encapsulate,
 		p.Hash,
 		p.HashInsert,
+		p.Helpers,
 		p.Loop,
 		p.LoopOut,
 		p.LruHash,

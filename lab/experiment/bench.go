@@ -20,16 +20,17 @@ import (
 // under them (docs/bench.md).
 type Bench struct {
 	CPU   int            // that measures
-	Runs  int            // of each row
+	Turns int            // of each row, benchParts runs each
 	Flows []int          // numbers of flows that a table has
 	Rows  *regexp.Regexp // which rows; nil: all
 }
 
 const (
-	benchPackets  = 250_000 // of a run
+	benchPackets  = 250_000 // of a turn
 	benchMade     = 100_000 // of one that makes entries, and another takes out
 	benchOnce     = 20_000  // of one that is a call of the kernel for each packet
-	mostRuns      = 10_000
+	benchParts    = 4       // short runs of a turn
+	mostTurns     = 10_000
 	tableEntries  = 1 << 24   // at most (config), of which four fifths are filled
 	othersAtMost  = 1_000_000 // known flows of the modes after the first
 	insertEntries = 1 << 20   // of the tables in which entries are made
@@ -48,8 +49,8 @@ func LastCPU() (int, error) {
 // Check returns an error for settings that cannot be measured.
 func (b *Bench) Check() error {
 	switch {
-	case b.Runs < 1 || b.Runs > mostRuns:
-		return fmt.Errorf("--runs %d: want 1 to %d", b.Runs, mostRuns)
+	case b.Turns < 1 || b.Turns > mostTurns:
+		return fmt.Errorf("--runs %d: want 1 to %d", b.Turns, mostTurns)
 	case len(b.Flows) == 0:
 		return errors.New("--flows: name at least one number of flows")
 	}
@@ -128,12 +129,14 @@ type benchRow struct {
 	flows               int
 	packets             int    // that its time is of; 0: one
 	floor               string // kind of the floor that it stands on
+	beside              int    // flows of that floor; 0: as many as the row has
 	loop                string // kind of the bench's own loop around it
 
-	setup    func() error // once
-	prepare  func() error // before each run, untimed
-	measure  func() (inkernel.Run, error)
-	cleanup  func() error // after each run
+	setup    func() error                 // once
+	prepare  func() error                 // before each turn, untimed
+	pass     func() pass                  // of a turn
+	whole    func() (inkernel.Run, error) // a turn that has no parts, instead of pass
+	cleanup  func() error                 // after each turn
 	readings []timing
 }
 
@@ -185,12 +188,13 @@ func newBenchSession(b *Bench) *benchSession {
 // floorOf is the floor under a row: that of as many flows, or else of the next
 // more, or of the most.
 func (s *benchSession) floorOf(row *benchRow) (floor *benchRow) {
+	flows := cmp.Or(row.beside, row.flows)
 	for _, r := range s.rows {
 		if r.program != "floor" || r.kind != row.floor {
 			continue
 		}
-		if floor == nil || r.flows >= row.flows && (floor.flows < row.flows || r.flows < floor.flows) ||
-			r.flows < row.flows && floor.flows < r.flows {
+		if floor == nil || r.flows >= flows && (floor.flows < flows || r.flows < floor.flows) ||
+			r.flows < flows && floor.flows < r.flows {
 			floor = r
 		}
 	}
@@ -205,43 +209,90 @@ func (s *benchSession) loopOf(row *benchRow) *benchRow {
 // measure makes passes over all rows, so that a change of the machine's speed
 // meets all rows.
 func (s *benchSession) measure(ctx context.Context) error {
-	p := pace{began: time.Now(), total: len(s.rows) * (s.Runs + 1), guess: 200 * time.Millisecond, show: s.show}
-	for run := range s.Runs + 1 {
+	p := pace{began: time.Now(), total: len(s.rows) * (s.Turns + 1), guess: 200 * time.Millisecond, show: s.show}
+	for turn := range s.Turns + 1 {
 		for _, row := range s.rows {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			p.begin(row.name())
 			var err error
-			if run == 0 {
+			if turn == 0 {
 				err = call(row.setup)
 			} else {
-				err = s.once(row)
+				err = s.turn(row)
 			}
 			if err != nil {
 				return fmt.Errorf("measure %s: %w", row.name(), err)
 			}
 			p.end(row.name())
 		}
-		if run == 0 && len(s.lbs) > 0 {
+		if turn == 0 && len(s.lbs) > 0 {
 			s.note(s.memory())
 		}
 	}
 	return nil
 }
 
-// once takes one reading of a row.
-func (s *benchSession) once(row *benchRow) error {
+// turn takes readings of a row: short runs, each beside short runs of its floor and of their
+// loops.
+func (s *benchSession) turn(row *benchRow) error {
 	if err := call(row.prepare); err != nil {
 		return err
 	}
-	r, err := timed(row.measure)
+	if row.whole != nil {
+		if err := s.read(row, row.whole); err != nil {
+			return err
+		}
+		return call(row.cleanup)
+	}
+	p := row.pass()
+	for i := range benchParts {
+		part := p.part(i)
+		if err := s.read(row, func() (inkernel.Run, error) { return part.run(s.CPU) }); err != nil {
+			return err
+		}
+	}
+	return call(row.cleanup)
+}
+
+// read takes one reading of a row between those of its neighbours.
+func (s *benchSession) read(row *benchRow, measure func() (inkernel.Run, error)) error {
+	packets := float64(max(row.packets, 1))
+	loop, floor := s.loopOf(row), s.floorOf(row)
+	r, err := timed(func() (r timing, err error) {
+		if r.loop, err = s.short(loop); err != nil {
+			return r, err
+		}
+		under := r.loop
+		if bottom := s.loopOf(floor); bottom != loop {
+			if under, err = s.short(bottom); err != nil {
+				return r, err
+			}
+		}
+		line, err := s.short(floor)
+		if err != nil {
+			return r, err
+		}
+		run, err := measure()
+		r.ns, r.counted = float64(run.Took), run.Statistics
+		r.ratio = (r.ns - r.loop) / max(line-under, leastNet)
+		return r, err
+	})
 	if err != nil {
 		return err
 	}
-	r.ns *= float64(max(row.packets, 1))
+	r.ns *= packets
+	r.loop *= packets
 	row.readings = append(row.readings, r)
-	return call(row.cleanup)
+	return nil
+}
+
+// short is a short run of a floor: ns a packet.
+func (s *benchSession) short(floor *benchRow) (ns float64, err error) {
+	p := floor.pass().part(0)
+	r, err := p.run(s.CPU)
+	return float64(r.Took), err
 }
 
 func call(f func() error) error {

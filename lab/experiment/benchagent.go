@@ -52,6 +52,7 @@ const (
 	agentEntries = 65536 // as agents have without a word about it in their configuration
 	agentFlows   = 10_000
 	agentPiece   = 4096 // flows that wait at a time
+	fewFlows     = 1000 // of the floor beside rows that compute more than they read
 )
 
 // loadAgent loads the agent once, in the thread's namespace, with a listener.
@@ -109,7 +110,7 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 			return p
 		}))
 	for _, r := range rows {
-		r.floor = "line"
+		r.beside = fewFlows
 	}
 	rows[0].flows = 1
 	for _, n := range s.Flows {
@@ -126,11 +127,11 @@ func (s *benchSession) agentRows() (rows []*benchRow) {
 func (s *benchSession) agentRow(mode, kind string, flows int, p func() pass) *benchRow {
 	row := &benchRow{program: "agent", mode: mode, kind: kind, flows: flows, floor: "line", setup: s.loadAgent}
 	next := uint32(0)
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		with := p()
 		with.drill.First = next
 		next += uint32(with.packets)
-		return with.run(s.CPU)
+		return with
 	}
 	return row
 }
@@ -205,40 +206,37 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 		}
 		return s.own(uint32(flows))
 	}
-	pass := func(packets int, random uint32) pass {
+	data := func(packets int, random uint32) pass {
 		p := s.asked(agentTaking, wire.ACK, packets, counts{"steered": 1}, wire.AckStickiness)
 		p.drill.Flows = random
 		return p
 	}
-	row.prepare = func() error { return s.untimed(pass(flows, 0)) }
-	row.measure = func() (inkernel.Run, error) {
-		p := pass(benchPackets, uint32(flows))
-		return p.run(s.CPU)
-	}
+	row.prepare = func() error { return s.untimed(data(flows, 0)) }
+	row.pass = func() pass { return data(benchPackets, uint32(flows)) }
 	return row
 }
 
 // establishedRow is the first packet of each client after its SYN was taken.
 func (s *benchSession) establishedRow(flows int) *benchRow {
 	row := &benchRow{program: "agent", mode: "hunt", kind: "established", flows: flows, floor: "line", setup: s.loadAgent}
-	first := uint32(agentFlows) // those before are known for good
-	row.prepare = func() error { return s.take(agentTaking, first, uint32(flows), false) }
-	row.measure = func() (inkernel.Run, error) {
-		p := s.asked(agentTaking, wire.ACK, flows, counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
+	first, n := uint32(agentFlows), benchParts*flows // those before are known for good
+	row.prepare = func() error { return s.take(agentTaking, first, uint32(n), false) }
+	row.pass = func() pass {
+		p := s.asked(agentTaking, wire.ACK, n, counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
 		p.drill.First = first
-		return p.run(s.CPU)
+		return p
 	}
 	row.cleanup = func() error { // the server resets them
-		p := s.fromAgent(agentTaking, wire.RST|wire.ACK, flows, counts{"signal_remove": 1})
+		p := s.fromAgent(agentTaking, wire.RST|wire.ACK, n, counts{"signal_remove": 1})
 		p.drill.First, p.drill.Changed, p.drill.Once = first, 160, true
 		if err := s.untimed(p); err != nil {
 			return err
 		}
 		swept, err := s.agent.Sweep()
-		if err == nil && swept.Removed < uint64(flows) {
-			err = fmt.Errorf("sweep: %d of %d flows were removed", swept.Removed, flows)
+		if err == nil && swept.Removed < uint64(n) {
+			err = fmt.Errorf("sweep: %d of %d flows were removed", swept.Removed, n)
 		}
-		first += uint32(flows)
+		first += uint32(n)
 		return err
 	}
 	return row
@@ -272,10 +270,10 @@ func (s *benchSession) notOursOutRow() *benchRow {
 func (s *benchSession) directOutRow(flows int) *benchRow {
 	row := s.agentSteerRow(flows)
 	row.kind, row.prepare = "egress-direct", nil
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := s.fromAgent(agentTaking, wire.ACK, benchPackets, counts{"out_direct": 1})
 		p.drill.Flows = uint32(flows)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
@@ -292,14 +290,14 @@ func (s *benchSession) waitOutRow(mode string, svc agentService, flows int, once
 		first += uint32(flows)
 		return s.take(svc, first, uint32(flows), svc == agentIn)
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := s.fromAgent(svc, wire.SYN|wire.ACK, benchPackets, counts{"signal_create": 1})
 		p.drill.Flows, p.drill.First = uint32(flows), first
 		p.drill.Changed, p.drill.Once = 160, once
 		if once {
 			p.packets = benchOnce
 		}
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }

@@ -110,8 +110,8 @@ func (s *benchSession) begin(lb *lbBench, m benchMode, c connection, first uint3
 	return nil
 }
 
-// connectionRow is whole connections, one after the other, each another flow. The LB forgets
-// them after each run.
+// connectionRow is whole connections, one after the other, each another flow. They are over
+// after the turn.
 func (s *benchSession) connectionRow(m benchMode, c connection) *benchRow {
 	row := s.lbRow(m, c.name, c.together())
 	row.packets, row.loop = c.packets(), c.loop()
@@ -129,19 +129,19 @@ func (s *benchSession) connectionRow(m benchMode, c connection) *benchRow {
 		stages := c.stages(m)
 		made = uint32(c.together() + stages[1].Ahead) // those of which the server's answer has come
 		first = lb.unused(c.together() + stages[0].Ahead)
+		if !c.full {
+			if err := lb.sweep(benchMade); err != nil {
+				return err
+			}
+		}
 		return s.begin(lb, m, c, first)
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := c.pass(lb, m, c.together())
 		p.drill.First = first
-		return p.run(s.CPU)
+		return p
 	}
-	row.cleanup = func() error {
-		if c.full { // the entries that are over give way to the next
-			return s.reset(lb, m, first, made)
-		}
-		return s.forget(lb, m, first, made)
-	}
+	row.cleanup = func() error { return s.reset(lb, m, first, made) } // in a full table they give way to the next
 	return row
 }
 
@@ -154,10 +154,10 @@ func (s *benchSession) connectionLoops() (rows []*benchRow) {
 	for _, c := range connections() {
 		row := s.floorRow(c.loop(), inkernel.FloorLoop, 1)
 		row.packets, row.loop = c.packets(), c.loop()
-		row.measure = func() (inkernel.Run, error) {
+		row.pass = func() pass {
 			p := c.pass(floorBench{s.floors.Floors, inkernel.FloorLoop}, m, c.together())
 			p.want = nil
-			return p.run(s.CPU)
+			return p
 		}
 		rows = append(rows, row)
 	}

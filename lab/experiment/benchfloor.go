@@ -36,6 +36,7 @@ func (s *benchSession) floorRows() (rows []*benchRow) {
 	for _, f := range []struct{ kind, program string }{
 		{"loop", inkernel.FloorLoop}, {"adjust-head", inkernel.FloorAdjustHead},
 		{"encapsulate", inkernel.FloorEncapsulate}, {"clock", inkernel.FloorClock},
+		{"calls", inkernel.FloorCalls}, {"helpers", inkernel.FloorHelpers},
 	} {
 		rows = append(rows, s.floorRow(f.kind, f.program, 1))
 	}
@@ -66,10 +67,10 @@ func floorPass(in *inkernel.Floors, floor string, packets int) pass {
 func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: flows, floor: "line"}
 	row.setup = s.loadFloors
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := floorPass(s.floors.Floors, program, benchPackets)
 		p.drill.Flows = uint32(flows)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
@@ -78,10 +79,10 @@ func (s *benchSession) floorRow(kind, program string, flows int) *benchRow {
 func (s *benchSession) outFloorRow(kind string, packets int, once bool) *benchRow {
 	row := s.floorRow(kind, inkernel.FloorLoopOut, 1)
 	row.loop = kind
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := floorPass(s.floors.Floors, inkernel.FloorLoopOut, packets)
 		p.drill.Flows, p.drill.Once, p.verdict = 1, once, tcOK
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
@@ -115,7 +116,7 @@ func (s *benchSession) loadFloors() error {
 	flows := min(s.Flows[len(s.Flows)-1], othersAtMost)
 	f, err := inkernel.NewFloors(flows*5/4+4096, s.lineCount(), inkernel.FloorLoop, inkernel.FloorAdjustHead,
 		inkernel.FloorEncapsulate, inkernel.FloorClock, inkernel.FloorLine, inkernel.FloorHash,
-		inkernel.FloorLRUHash, inkernel.FloorHashInsert, inkernel.FloorLRUHashInsert, inkernel.FloorLoopOut)
+		inkernel.FloorLRUHash, inkernel.FloorHashInsert, inkernel.FloorLRUHashInsert, inkernel.FloorLoopOut, inkernel.FloorCalls, inkernel.FloorHelpers)
 	if err != nil {
 		return fmt.Errorf("load the floors: %w", err)
 	}
@@ -135,11 +136,8 @@ func (s *benchSession) fillingFloorRow(kind, program string) *benchRow {
 		f, err = inkernel.NewFloors(insertEntries, 1, program)
 		return err
 	}
-	row.measure = func() (inkernel.Run, error) {
-		defer func() { f.Close() }()
-		p := floorPass(f, program, benchMade)
-		return p.run(s.CPU)
-	}
+	row.pass = func() pass { return floorPass(f, program, benchMade) }
+	row.cleanup = func() error { return f.Close() }
 	return row
 }
 
@@ -148,20 +146,19 @@ func (s *benchSession) fullFloorRow(kind, program string) *benchRow {
 	row := &benchRow{program: "floor", kind: kind, flows: benchMade, floor: "line"}
 	var f *inkernel.Floors
 	next := uint32(0)
-	insert := func(packets int) (inkernel.Run, error) {
+	insert := func(packets int) pass {
 		p := floorPass(f, program, packets)
 		p.drill.First = next
 		next += uint32(packets)
-		return p.run(s.CPU)
+		return p
 	}
 	row.setup = func() (err error) {
 		if f, err = inkernel.NewFloors(insertEntries, 1, program); err != nil {
 			return err
 		}
 		s.open = append(s.open, f)
-		_, err = insert(insertEntries * 5 / 4)
-		return err
+		return s.untimed(insert(insertEntries * 5 / 4))
 	}
-	row.measure = func() (inkernel.Run, error) { return insert(benchMade) }
+	row.pass = func() pass { return insert(benchMade) }
 	return row
 }

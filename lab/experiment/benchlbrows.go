@@ -1,11 +1,12 @@
 package experiment
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"proffer/topo"
 
-	inkernel "proffer/dataplane/bench"
 	"proffer/wire"
 )
 
@@ -70,7 +71,11 @@ func (s *benchSession) most() int {
 }
 
 func (s *benchSession) lbRow(m benchMode, kind string, flows int) *benchRow {
-	return &benchRow{program: "lb", mode: m.name, kind: kind, flows: flows, floor: "line"}
+	row := &benchRow{program: "lb", mode: m.name, kind: kind, flows: flows, floor: "line"}
+	if !strings.HasPrefix(kind, "steer") { // it reads the tables of a million flows
+		row.beside = othersAtMost
+	}
+	return row
 }
 
 // steerRow is data of known flows.
@@ -83,10 +88,10 @@ func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
 		}
 		return s.know(lb, m, uint32(flows))
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		p.drill.Flows = uint32(flows)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
@@ -103,10 +108,10 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 		lb, err = s.lb(purpose)
 		return err
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := lb.fromClient(m, flags, benchPackets, want)
 		p.drill.First = lb.unused(benchPackets)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
@@ -115,22 +120,23 @@ func (s *benchSession) strangersRow(m benchMode, kind, purpose string, flags byt
 func (s *benchSession) beginRow(m benchMode) *benchRow {
 	row := s.lbRow(m, "begin", benchMade)
 	var lb *lbBench
+	first := uint32(0)
 	row.setup = func() (err error) {
 		lb, err = s.lb(lbEmpty)
 		return err
 	}
-	row.measure = func() (inkernel.Run, error) {
-		p := lb.fromClient(m, wire.SYN, benchMade, isBegun)
-		return p.run(s.CPU)
+	fromClient := func(flags byte, want counts) pass {
+		p := lb.fromClient(m, flags, benchMade, want)
+		p.drill.First = first
+		return p
 	}
+	row.prepare = func() error {
+		first = lb.unused(benchMade)
+		return lb.sweep(benchMade)
+	}
+	row.pass = func() pass { return fromClient(wire.SYN, isBegun) }
 	row.cleanup = func() error {
-		if err := s.untimed(lb.fromClient(m, wire.ACK, benchMade, isEstablished)); err != nil {
-			return err
-		}
-		if err := s.untimed(lb.fromClient(m, wire.RST, benchMade, counts{"steer": 1})); err != nil {
-			return err
-		}
-		return lb.sweep()
+		return errors.Join(s.untimed(fromClient(wire.ACK, isEstablished)), s.untimed(fromClient(wire.RST, counts{"steer": 1})))
 	}
 	return row
 }
@@ -139,7 +145,7 @@ func (s *benchSession) beginRow(m benchMode) *benchRow {
 func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 	row := s.steerRow(m, flows)
 	row.kind = "mixed"
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		lb := s.lbs[m.home()]
 		p := lb.fromClient(m, wire.ACK, benchPackets, m.known())
 		switch {
@@ -150,28 +156,36 @@ func (s *benchSession) mixedRow(m benchMode, flows int) *benchRow {
 		}
 		p.drill.Flows, p.drill.OpensEvery = uint32(flows), 10
 		p.drill.Opened = lb.unused(benchPackets / 10)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }
 
-// A signal's row makes flows 0 … benchMade-1 in a table of their own and takes
-// them out again after each run.
-func (s *benchSession) makingRow(m benchMode, kind, purpose string, prepare, measure func(*lbBench) pass) *benchRow {
+// A signal's row makes flows in a table that has few others, which are over after the turn.
+func (s *benchSession) makingRow(m benchMode, kind, purpose string, prepare, made func(*lbBench) pass) *benchRow {
 	row := s.lbRow(m, kind, benchMade)
 	var lb *lbBench
+	first := uint32(0)
 	row.setup = func() (err error) {
 		lb, err = s.lb(purpose)
 		return err
 	}
-	if prepare != nil {
-		row.prepare = func() error { return s.untimed(prepare(lb)) }
+	of := func(p pass) pass {
+		p.drill.First = first
+		return p
 	}
-	row.measure = func() (inkernel.Run, error) {
-		p := measure(lb)
-		return p.run(s.CPU)
+	row.prepare = func() error {
+		others := 0
+		if purpose != lbSigned { // where the tags are of the same flows again
+			first, others = lb.unused(benchMade), benchMade
+		}
+		if err := lb.sweep(others); err != nil || prepare == nil {
+			return err
+		}
+		return s.untimed(of(prepare(lb)))
 	}
-	row.cleanup = func() error { return s.forget(lb, m, 0, benchMade) }
+	row.pass = func() pass { return of(made(lb)) }
+	row.cleanup = func() error { return s.reset(lb, m, first, benchMade) }
 	return row
 }
 
@@ -180,26 +194,17 @@ func (s *benchSession) untimed(p pass) error {
 	return err
 }
 
-// forget makes an LB have no entry of these flows: their server resets them, and
-// closed flows are swept.
-func (s *benchSession) forget(lb *lbBench, m benchMode, first, count uint32) error {
-	if err := s.reset(lb, m, first, count); err != nil {
-		return err
-	}
-	return lb.sweep()
-}
-
-// reset is their server's resets.
+// reset is the server's resets of these flows: their entries may go.
 func (s *benchSession) reset(lb *lbBench, m benchMode, first, count uint32) error {
 	p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, int(count), counts{"stickiness_removed": 1})
 	p.drill.First = first
 	return s.untimed(p)
 }
 
-// sweep waits until closed flows have been removed: the table knows times to a
-// quarter of a second.
-func (lb *lbBench) sweep() error {
-	known := uint64(0)
+// sweep waits until closed flows have been removed but for so many: the table knows times to
+// a quarter of a second.
+func (lb *lbBench) sweep(most int) error {
+	known := uint64(most)
 	for _, n := range lb.known {
 		known += uint64(n)
 	}
@@ -261,7 +266,7 @@ func (s *benchSession) fullRow(m benchMode) *benchRow {
 		lb, err = s.fullTable(m)
 		return err
 	}
-	row.measure = func() (inkernel.Run, error) { return s.fill(lb, m, benchMade) }
+	row.pass = func() pass { return lb.filling(m, benchMade) }
 	return row
 }
 
@@ -270,16 +275,16 @@ func (s *benchSession) fullTable(m benchMode) (*lbBench, error) {
 	lb, err := s.lb(lbFull)
 	if err == nil && lb.known[lbFull] == 0 {
 		lb.known[lbFull] = insertEntries
-		_, err = s.fill(lb, m, insertEntries*2) // more than there are slots
+		err = s.untimed(lb.filling(m, insertEntries*2)) // more than there are slots
 	}
 	return lb, err
 }
 
-// fill makes an LB have n new flows that wait for their clients.
-func (s *benchSession) fill(lb *lbBench, m benchMode, n int) (inkernel.Run, error) {
+// filling is n new flows that wait for their clients.
+func (lb *lbBench) filling(m benchMode, n int) pass {
 	p := lb.fromServer(m, 0, wire.CreateStickiness, wire.SYN|wire.ACK, n, takes)
 	p.drill.First = lb.unused(n)
-	return p.run(s.CPU)
+	return p
 }
 
 // signalRow is signals that a server repeats about known flows.
@@ -296,10 +301,10 @@ func (s *benchSession) signalRow(m benchMode, flows int) *benchRow {
 		lb.known[m.name] = uint32(flows)
 		return s.untimed(p)
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		p := s.lbs[lbOneServer].fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1})
 		p.drill.Flows = uint32(flows)
-		return p.run(s.CPU)
+		return p
 	}
 	return row
 }

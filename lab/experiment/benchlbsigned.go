@@ -32,10 +32,7 @@ func (s *benchSession) signedNewRow(m benchMode) *benchRow {
 	row.cleanup = func() error {
 		lb := s.lbs[lbSigned]
 		p := lb.fromServer(m, 0, wire.RemoveStickiness, wire.RST|wire.ACK, benchMade, counts{"stickiness_removed": 1})
-		if err := s.untimed(lb.signed(m, p, wire.RemoveStickiness)); err != nil {
-			return err
-		}
-		return lb.sweep()
+		return s.untimed(lb.signed(m, p, wire.RemoveStickiness))
 	}
 	return row
 }
@@ -47,23 +44,23 @@ func (s *benchSession) signedSignalRow(m benchMode) *benchRow {
 	row.kind, row.flows = "signal-signed", flows
 	row.prepare = func() error {
 		lb := s.lbs[lbSigned]
+		if err := lb.sweep(0); err != nil {
+			return err
+		}
 		return s.untimed(lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchMade, isRecovered), wire.CreateStickiness))
 	}
-	row.measure = func() (inkernel.Run, error) {
+	row.pass = func() pass {
 		lb := s.lbs[lbSigned]
 		p := lb.signed(m, lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, benchPackets, counts{"stickiness_repeated": 1}), wire.CreateStickiness)
-		p.drill.Flows = flows
-		return p.run(s.CPU)
+		p.drill.Flows, p.drill.Tags = flows, p.drill.Tags[:flows]
+		return p
 	}
 	return row
 }
 
-// Numbers of the flows of steer-contended: the known ones, and those that the
-// second CPU makes.
 const (
-	contendedKnown = 1 << 28
-	contendedMade  = insertEntries / 2
-	contendedStep  = 5_000 // packets of the second CPU between two looks at the first
+	contendedMade = insertEntries / 2 // at most, by the second CPU
+	contendedStep = 5_000             // packets of the second CPU between two looks at the first
 )
 
 // contendedRow is data of known flows while another CPU makes flows through the
@@ -72,27 +69,32 @@ func (s *benchSession) contendedRow(m benchMode, flows int) *benchRow {
 	row := s.lbRow(m, "steer-contended", flows)
 	var lb *lbBench
 	made := 0
+	var known, others uint32 // the first of the known flows and of those that the second CPU makes
 	row.setup = func() (err error) {
 		lb, err = s.lb(lbEmpty)
 		return err
 	}
 	row.prepare = func() error {
+		if err := lb.sweep(benchMade); err != nil {
+			return err
+		}
+		known, others = lb.unused(flows), lb.unused(contendedMade)
 		p := lb.fromServer(m, 0, wire.CreateStickiness, wire.ACK, flows, isRecovered)
-		p.drill.First = contendedKnown
+		p.drill.First = known
 		return s.untimed(p)
 	}
-	row.measure = func() (r inkernel.Run, err error) {
-		r, made, err = s.contend(lb, m, flows)
+	row.whole = func() (r inkernel.Run, err error) {
+		r, made, err = s.contend(lb, m, flows, known, others)
 		return r, err
 	}
 	row.cleanup = func() error {
-		return errors.Join(s.forget(lb, m, contendedKnown, uint32(flows)), s.forget(lb, m, 0, uint32(made)))
+		return errors.Join(s.reset(lb, m, known, uint32(flows)), s.reset(lb, m, others, uint32(made)))
 	}
 	return row
 }
 
 // contend measures while the second CPU makes flows, and returns how many it made.
-func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r inkernel.Run, made int, err error) {
+func (s *benchSession) contend(lb *lbBench, m benchMode, flows int, known, others uint32) (r inkernel.Run, made int, err error) {
 	before, err := lb.Counters()
 	if err != nil {
 		return r, 0, err
@@ -103,7 +105,7 @@ func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r inkernel.
 		other <- onCPU(s.second, func() error {
 			d := m.fromServer(0, wire.CreateStickiness, wire.ACK, 0)
 			for made < contendedMade && (!over.Load() || made == 0) {
-				d.First = uint32(made)
+				d.First = others + uint32(made)
 				r, err := lb.Run(s.second, contendedStep, &d)
 				if made == 0 {
 					close(running)
@@ -117,7 +119,7 @@ func (s *benchSession) contend(lb *lbBench, m benchMode, flows int) (r inkernel.
 	}()
 	<-running
 	d := m.fromClient(wire.ACK)
-	d.Flows, d.First = uint32(flows), contendedKnown
+	d.Flows, d.First = uint32(flows), known
 	r, err = lb.Run(s.CPU, benchPackets, &d)
 	exhausted := made >= contendedMade
 	over.Store(true)

@@ -43,6 +43,22 @@ const (
 // many, as where two digests are alike.
 const straying = 10_000
 
+// part is the i-th of benchParts parts of a pass, each about as many packets.
+func (p pass) part(i int) pass {
+	each := p.packets / p.drill.Packets() / benchParts // connections, or packets
+	p.packets = each * p.drill.Packets()
+	if p.drill.Flows == 0 {
+		p.drill.First += uint32(i * each)
+		if p.drill.Tags != nil {
+			p.drill.Tags = p.drill.Tags[i*each:][:each]
+		}
+	}
+	if p.drill.OpensEvery > 0 {
+		p.drill.Opened += uint32(i * each / p.drill.OpensEvery)
+	}
+	return p
+}
+
 // run makes a pass on a CPU where the thread is. It is an error if the packets
 // took another path than the one that the pass is about.
 func (p *pass) run(cpu int) (r inkernel.Run, err error) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"proffer/dataplane"
 	"proffer/lab/figures"
@@ -37,7 +36,8 @@ type BenchResult struct {
 	Runs    int      `json:"runs"`
 	// FloorRatio is Min over that of the floor of as many flows and packets.
 	FloorRatio float64 `json:"floor_ratio"`
-	// Net is Min without the bench's own loop, and NetRatio that over the floor's Net.
+	// Net is Min without the least of the bench's own loop. NetRatio is the median of a reading's
+	// over its floor's just before, both without their loops, of the clean runs, or of all.
 	Net      float64 `json:"net_ns"`
 	NetRatio float64 `json:"net_floor_ratio"`
 }
@@ -60,10 +60,8 @@ func (s *benchSession) report() *BenchReport {
 	for _, row := range s.rows {
 		r := row.result(best)
 		floor := s.floorOf(row)
-		packets := float64(r.Packets)
-		r.FloorRatio = r.Min / (packets * least(floor.readings))
+		r.FloorRatio = r.Min / (float64(r.Packets) * least(floor.readings))
 		r.Net = s.net(row)
-		r.NetRatio = r.Net / (packets * max(s.net(floor), leastNet))
 		report.Rows = append(report.Rows, r)
 		report.clean += r.Clean
 		report.runs += r.Runs
@@ -81,7 +79,14 @@ const leastNet = 1
 
 // net is a row's least time without the bench's own loop.
 func (s *benchSession) net(row *benchRow) float64 {
-	return least(row.readings) - least(s.loopOf(row).readings)
+	loop := least(s.loopOf(row).readings)
+	if s.loopOf(row) == row {
+		return 0
+	}
+	for _, r := range row.readings {
+		loop = min(loop, r.loop)
+	}
+	return least(row.readings) - loop
 }
 
 // verified reports the programs that were loaded.
@@ -114,17 +119,31 @@ func least(readings []timing) float64 {
 	return ns
 }
 
-func (r *benchRow) result(best time.Duration) BenchResult {
+func (r *benchRow) result(best spins) BenchResult {
 	out := BenchResult{
 		Program: r.program, Mode: r.mode, Case: r.kind, Flows: r.flows, Packets: max(r.packets, 1),
 		Min: least(r.readings), Runs: len(r.readings),
 	}
-	ns := clean(r.readings, best)
-	if out.Clean = len(ns); out.Clean > 0 {
+	readings := clean(r.readings, best)
+	out.Clean = len(readings)
+	if len(readings) == 0 {
+		readings = r.readings
+	}
+	ns, ratios := sorted(readings, func(t timing) float64 { return t.ns }), sorted(readings, func(t timing) float64 { return t.ratio })
+	out.NetRatio = stats.Quantile(ratios, 0.5)
+	if out.Clean > 0 {
 		median, spread := stats.Quantile(ns, 0.5), stats.Quantile(ns, 0.9)-stats.Quantile(ns, 0.1)
 		out.Median, out.Spread = &median, &spread
 	}
 	return out
+}
+
+func sorted(readings []timing, of func(timing) float64) (all []float64) {
+	for _, r := range readings {
+		all = append(all, of(r))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // JSON is the array of rows.
@@ -142,7 +161,7 @@ func (r *BenchReport) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.0f\t%.0f\t%s\t%s\t%d/%d\t%.2f\t%.2f\n",
 			row.Program, row.Mode, row.Case, row.Flows, row.Min, row.Net, median, spread, row.Clean, row.Runs, row.FloorRatio, row.NetRatio)
 	}
-	return errors.Join(t.Flush(), r.printGoals(w))
+	return errors.Join(t.Flush(), r.printCalls(w), r.printGoals(w))
 }
 
 // leastClean is the share of clean runs below which nothing has been measured.

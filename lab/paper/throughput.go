@@ -33,9 +33,9 @@ func throughput(o Options) plan {
 // packetRates are millions of packets a second of each name at each number of
 // flows. A sketch takes any measurement, even of a busy CPU.
 func (s sweep) packetRates(o Options) ([]float64, error) {
-	b := &experiment.Bench{Runs: 8, Rows: regexp.MustCompile(`^lb/(hunt|single)/steer/`)}
+	b := &experiment.Bench{Turns: 8, Rows: regexp.MustCompile(`^lb/(hunt|single)/steer/`)}
 	if o.Quick {
-		b.Runs = 2
+		b.Turns = 2
 	}
 	for _, n := range s.xs {
 		b.Flows = append(b.Flows, int(n))
