@@ -51,15 +51,51 @@ func TestUnservedPort(t *testing.T) {
 	}
 	settled(t, bed)
 	c.stop(t)
-	out, err := exec.Command(program(t, "tshark"), "-r", c.file, "-n", "-Y", "udp.port == 9999", "-T", "fields", "-e", "frame.number").Output()
-	if err != nil {
-		t.Fatalf("tshark: %v", err)
-	}
 	// each datagram and its answer, on the client's link and on the LB's
-	if frames := len(strings.Fields(string(out))); frames != 2*4*datagrams {
+	if frames := c.count(t, "udp.port == 9999"); frames != 2*4*datagrams {
 		t.Errorf("%d datagrams made %d frames, want %d", 2*datagrams, frames, 2*4*datagrams)
 	}
 	if n := counter(t, farm, "refuse_port", bed.LBs[0]); n != 2*(datagrams+1) {
 		t.Errorf("refused %d, want %d", n, 2*(datagrams+1))
+	}
+}
+
+// count is the number of frames that a filter of tshark's matches.
+func (c *capture) count(t *testing.T, filter string) int {
+	t.Helper()
+	out, err := exec.Command(program(t, "tshark"), "-r", c.file, "-n", "-Y", filter, "-T", "fields", "-e", "frame.number").Output()
+	if err != nil {
+		t.Fatalf("tshark: %v", err)
+	}
+	return len(strings.Fields(string(out)))
+}
+
+// TestErrorsEndAtLB: an LB host that forwards, and servers to which there is no route: each ICMP
+// error about an offer ends at the LB, as its destination is no address of the host.
+func TestErrorsEndAtLB(t *testing.T) {
+	const syns = 3 // each an error, which the router's limit allows
+
+	for _, policy := range []string{"hunt:static:4", "single"} { // with tags, with flow labels
+		t.Run(policy, func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 2})
+			s := settings(t, policy)
+			lb := bed.LBs[0]
+			setSysctl(t, lb, "net/ipv6/conf/all/forwarding", "1")
+			farm := start(t, bed, s)
+			for _, n := range bed.Servers {
+				in(t, bed.Router, "ip", "-6", "route", "del", n.Locator.String())
+				in(t, bed.Router, "ip", "-6", "route", "add", "unreachable", n.Locator.String())
+			}
+			c := record(t, bed)
+			for i := range syns {
+				sendRaw(t, bed, bareSYN(bed, 1000+i, 1, 0))
+			}
+			eventuallyIs(t, "errors about offers", syns, func() uint64 { return counter(t, farm, "drop_icmp_error", lb) })
+			settled(t, bed)
+			c.stop(t)
+			if frames := c.count(t, "icmpv6.type == 1 && ipv6.dst == "+lb.Locator.String()); frames != syns {
+				t.Errorf("%d errors made %d frames", syns, frames)
+			}
+		})
 	}
 }

@@ -68,6 +68,7 @@ enum counter {
 	LB_DROP_TLV,
 	LB_DROP_NOTHING_INSIDE,
 	LB_DROP_MALFORMED_TOO_BIG,
+	LB_DROP_ICMP_ERROR,
 	LB_DROP_SMALL_MTU,
 	LB_DROP_UNSERVED,
 	LB_DROP_LIMIT_STRAY, /* these in the order of enum limit */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* icmp.h: ICMP errors about the LB's own outer packets. A router reports that one of
- * them was too big; the client gets the report for its packet (RFC 2473 §7.1). */
+ * them was too big; the client gets the report for its packet (RFC 2473 §7.1). All others end
+ * here: their destination is no address of the host, so a kernel that forwards would send them
+ * back to the router. */
 #pragma once
 #include "lb/verdicts.h"
 
@@ -28,8 +30,8 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 #define UNQUOTED (-1)
 
 /* unquote strips the frame of a packet too big about one of our outer packets to the client's
- * packet that it quotes, and returns UNQUOTED; else it returns a verdict. A function of its
- * own, as it is rare. */
+ * packet that it quotes, and returns UNQUOTED; else it returns a verdict on the ICMP packet. A
+ * function of its own, as it is rare. */
 __noinline int unquote(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
@@ -37,12 +39,14 @@ __noinline int unquote(struct xdp_md *ctx)
 	struct scratch *scr = scratch();
 	__u32 at, mtu;
 
-	if (!icmp || !scr || icmp->type != ICMP6_TOO_BIG)
+	if (!icmp || !scr || icmp->type >= ICMP6_ECHO)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
 	at = quoted_inner(ctx);
 	if (!at)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
+	if (icmp->type != ICMP6_TOO_BIG)
+		return verdict(LB_DROP_ICMP_ERROR, XDP_DROP);
 	if (mtu <= at - QUOTED_AT)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))

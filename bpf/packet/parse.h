@@ -24,7 +24,7 @@ enum icmp_types {
 	ICMP4_ECHO = 8,
 	ICMP6_UNREACHABLE = 1, /* RFC 4443 §3.1 */
 	ICMP6_TOO_BIG = 2,     /* RFC 4443 §3.2 */
-	ICMP6_ECHO = 128,
+	ICMP6_ECHO = 128,      /* the first that is no error */
 	ICMP6_ECHO_REPLY = 129,
 	ICMP6_DISCOVERY = 133, /* the first of five messages of neighbour discovery (RFC 4861 §4) */
 	ICMP6_REDIRECT = 137,  /* the last */

@@ -140,7 +140,10 @@ func testTooBigTranslated(t *testing.T, seen rig.Hits) {
 		action uint32
 		why    string
 	}{
-		{"parameter problem", rig.Altered(good, rig.AtUpper, 4), rig.XDPPass, "pass_own_address"},
+		{"unreachable", rig.Altered(good, rig.AtUpper, 1), rig.XDPDrop, "drop_icmp_error"},
+		{"parameter problem", rig.Altered(good, rig.AtUpper, 4), rig.XDPDrop, "drop_icmp_error"},
+		{"unreachable, about a stranger's", rig.Altered(rig.Altered(good, rig.AtUpper, 1), outerAt+8, 9), rig.XDPPass, "pass_own_address"},
+		{"an answer to an echo", rig.Altered(good, rig.AtUpper, 129), rig.XDPPass, "pass_own_address"},
 		{"neighbour solicitation", rig.Altered(good, rig.AtUpper, 135), rig.XDPPass, "pass_own_address"},
 		{"cut in its header", good[:rig.AtUpper+7], rig.XDPPass, "pass_own_address"},
 		{"about a stranger's", rig.Altered(good, outerAt+8, 9), rig.XDPPass, "pass_own_address"},

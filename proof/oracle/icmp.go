@@ -111,10 +111,10 @@ func resetFor(u upper) []byte {
 }
 
 // aboutOurs is a router's word that one of this node's outer packets was too big,
-// handed on to the client (RFC 2473 §7.1).
+// handed on to the client (RFC 2473 §7.1). Other errors about them end here.
 func (l *LB) aboutOurs(outer ip) Answer {
 	b := append(slices.Clone(outer.payload), outer.trailer...)
-	if len(b) < 8 || b[0] != 2 {
+	if len(b) < 8 || b[0] >= 128 {
 		return pass(NotForUs)
 	}
 	mtu := int(binary.BigEndian.Uint32(b[4:]))
@@ -130,6 +130,9 @@ func (l *LB) aboutOurs(outer ip) Answer {
 		header += 8 + 8*int(quoted[41])
 	default: // the host's own
 		return pass(NotForUs)
+	}
+	if b[0] != 2 {
+		return drop(ErrorAboutOurs)
 	}
 	if len(quoted) < header || mtu <= header {
 		return drop(BadTooBig)

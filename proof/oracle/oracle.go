@@ -62,6 +62,7 @@ const (
 	TooBig         Reason = "too big"
 	SmallMTU       Reason = "a link smaller than IPv6 allows"
 	BadTooBig      Reason = "too big about nothing of ours"
+	ErrorAboutOurs Reason = "another ICMP error about a packet of ours"
 	NoNeighbour    Reason = "no neighbour"
 	NoServer       Reason = "no server"
 	Forwarded      Reason = "forwarded"

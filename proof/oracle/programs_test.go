@@ -198,7 +198,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	}
 	if keys == nil {
 		more = append(more, oracle.Conflict, oracle.ExtHeader, oracle.TooBig, oracle.SmallMTU, oracle.Echoed,
-			oracle.ReportedTooBig, oracle.BadTooBig)
+			oracle.ReportedTooBig, oracle.BadTooBig, oracle.ErrorAboutOurs)
 	} else {
 		more = append(more, oracle.BadTag)
 	}
