@@ -64,7 +64,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestFailuresAreTested: every test that docs/failures.md names exists.
+// TestFailuresAreTested: every test that docs/failures.md names exists, and no case has two rows.
 func TestFailuresAreTested(t *testing.T) {
 	var sources strings.Builder
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
@@ -84,5 +84,12 @@ func TestFailuresAreTested(t *testing.T) {
 		if !strings.Contains(sources.String(), "func "+n[1]+"(") {
 			t.Errorf("docs/failures.md names %s, which does not exist", n[1])
 		}
+	}
+	cases := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\|([^|]+)\|.+\|.+\|$`).FindAllStringSubmatch(read(t, "docs/failures.md"), -1) {
+		if cases[row[1]] && !strings.HasPrefix(row[1], "-") {
+			t.Errorf("docs/failures.md has%stwice", row[1])
+		}
+		cases[row[1]] = true
 	}
 }
