@@ -59,7 +59,8 @@ proffer agent --config /etc/many.yaml 2>&1
 `)
 	files["/bin/leave"] = fmt.Appendf(nil, `#!/bin/sh
 run() {
-	proffer lb --config %s "$@" >/lb.log 2>&1 &
+	: >/lb.log
+	proffer lb --config %s "$@" >>/lb.log 2>&1 &
 	until grep -q ready /lb.log; do
 		sleep 0.1
 		pidof proffer >/dev/null || cat /lb.log
