@@ -8,7 +8,8 @@
 #include "agent/reset.h"
 #include "packet/scratch.h"
 
-static __always_inline int cannot_rewrite(enum rewritten how)
+/* cannot_rewrite is a function of its own, as it is rare. */
+__noinline int cannot_rewrite(enum rewritten how)
 {
 	switch (how) {
 	case HOP_LIMIT_EXCEEDED:
@@ -29,20 +30,20 @@ static __always_inline bool is_mac_set(const __u8 *mac)
 
 /* address_to_vip addresses the frame to the interface that has the VIP. The source stays:
  * a bridge behind this link learns from that address. */
-static __always_inline enum rewritten address_to_vip(struct xdp_md *ctx, const struct request *r,
-						     const __u8 *from)
+static __always_inline enum rewritten address_to_vip(struct xdp_md *ctx, const struct offering *o,
+						     __u8 family, const __u8 *from)
 {
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
 	if (!eth)
 		return FRAME_TRUNCATED;
-	if (is_mac_set(r->o->mac))
-		__builtin_memcpy(eth->h_dest, r->o->mac, ETH_ALEN);
+	if (is_mac_set(o->mac))
+		__builtin_memcpy(eth->h_dest, o->mac, ETH_ALEN);
 	else
 		own_mac(eth->h_dest);
 	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
-	eth->h_proto = bpf_htons(r->p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 	return REWRITTEN;
 }
 
@@ -59,8 +60,8 @@ static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum c
 	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = address_to_vip(ctx, r, from);
-	return done ? cannot_rewrite(done) : verdict(why, XDP_PASS);
+		done = address_to_vip(ctx, r->o, r->p->family, from);
+	return done ? cannot_rewrite(done) : counted(why, XDP_PASS);
 }
 
 /* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has checked that

@@ -13,29 +13,22 @@
 #include "agent/act.h"
 #include "agent/decide.h"
 #include "agent/signal.h"
+#include "agent/steady.h"
 #include "agent/sweep.h"
 #include "agent/wrap.h"
 
-SEC("xdp.frags")
-int agent_in(struct xdp_md *ctx)
+/* act_on reads a packet for one of our SIDs, decides on it, and acts. */
+static __always_inline int act_on(struct xdp_md *ctx, struct scratch *scr)
 {
-	enum counter why = not_for_us(ctx);
-	struct scratch *scr = scratch();
+	struct request r = { .sr = &scr->sr, .p = &scr->packet };
 	struct decision d = {};
-	struct request r = {};
+	enum counter why = read_request(ctx, &r);
 
-	if (why != COUNTERS)
-		return verdict(why, XDP_PASS);
-	if (!scr)
-		return XDP_ABORTED;
-	r.sr = &scr->sr;
-	r.p = &scr->packet;
-	why = read_request(ctx, &r);
 	if (why != COUNTERS)
 		return verdict(why, XDP_DROP);
-
 	decide(ctx, r.sr, r.p, r.o, &d);
-	answer_held(r.sr, &d);
+	if (r.sr->sid.flags & SID_HELD)
+		answer_held(r.sr, &d);
 	switch (d.act) {
 	case ACT_DELIVER:
 		return deliver(ctx, &r, d.why);
@@ -51,6 +44,21 @@ int agent_in(struct xdp_md *ctx)
 	}
 }
 
+SEC("xdp.frags")
+int agent_in(struct xdp_md *ctx)
+{
+	enum counter why = not_for_us(ctx);
+	struct scratch *scr = scratch();
+
+	if (why != COUNTERS)
+		return counted(why, XDP_PASS);
+	if (!scr)
+		return XDP_ABORTED;
+	if (is_steered(ctx) && deliver_steady(ctx, &scr->packet))
+		return counted(AGENT_STEERED, XDP_PASS);
+	return act_on(ctx, scr);
+}
+
 SEC("tc")
 int agent_out(struct __sk_buff *skb)
 {
@@ -60,19 +68,20 @@ int agent_out(struct __sk_buff *skb)
 	struct conn_entry e;
 	__u64 now;
 
-	o = read_outward(skb, &p);
-	if (!o)
-		return verdict(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
+	if (!read_outward(skb, &p))
+		return counted(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
 	now = now_ns();
 	e = conn_find(&p, now);
 	if (!e.c)
-		return verdict(AGENT_OUT_NO_FLOW, TC_ACT_UNSPEC);
+		return verdict(offering_of(&p) ? AGENT_OUT_NO_FLOW : AGENT_OUT_NOT_OURS,
+			       TC_ACT_UNSPEC);
 
 	e.c->seen_ns = now;
 	fn = signal_to_send(&e, &p);
 	if (fn == FN_NONE)
-		return verdict(AGENT_OUT_DIRECT, TC_ACT_UNSPEC);
-	if (!wrap(skb, &p, e.c, o->wire, fn))
+		return counted(AGENT_OUT_DIRECT, TC_ACT_UNSPEC);
+	o = offered_at(e.c->offering);
+	if (!o || !wrap(skb, &p, e.c, o->wire, fn))
 		return verdict(AGENT_SIGNAL_DEFERRED, TC_ACT_UNSPEC);
 	if (fn == FN_CREATE_STICKINESS)
 		return verdict(AGENT_SIGNAL_CREATE, TC_ACT_UNSPEC);

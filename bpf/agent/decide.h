@@ -2,9 +2,9 @@
 /* decide.h: the decision on a request, by the function of its SID (6LB Table III, and the
  * transitions that it leaves out). */
 #pragma once
+#include "agent/clock.h"
 #include "agent/offer.h"
 #include "agent/stickiness.h"
-#include "core/clock.h"
 
 /* is_in_window is true of a sequence number that the stack takes: the next one expected, one
  * before it, or one in the window of the flow's socket. A client or a stranger chooses any
@@ -166,7 +166,7 @@ static __always_inline bool is_offer(const struct sr *sr)
  * informed of a flow that is alive. A function of its own for the verifier. */
 __noinline int answer_held(const struct sr *sr, struct decision *d)
 {
-	if (!sr || !d || !(sr->sid.flags & SID_HELD) || !is_offer(sr))
+	if (!sr || !d || !is_offer(sr))
 		return 0;
 	if (d->act == ACT_PASS_ON || d->act == ACT_PASS_ON_OFFER)
 		*d = decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_RELEASED);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* flags.h: the flags of an entry, which any CPU may change. Both functions return true if
  * they changed the flag: a counter beside the flag moves exactly once however many CPUs see
- * the cause. */
+ * the cause. A flag that is as it should be costs no atomic. */
 #pragma once
 #include "core/types.h"
 
 static __always_inline bool set_flag(struct conn *c, __u32 flag)
 {
-	return !(__sync_fetch_and_or(&c->flags, flag) & flag);
+	return (c->flags & flag) != flag && !(__sync_fetch_and_or(&c->flags, flag) & flag);
 }
 
 static __always_inline bool clear_flag(struct conn *c, __u32 flag)

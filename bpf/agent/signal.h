@@ -4,20 +4,18 @@
 #include "agent/conn.h"
 #include "packet/rewrite.h"
 
-/* read_outward parses a packet on its way out and returns its service, or NULL. The linear part
- * of a super-packet is enough: it holds the headers. */
-static __always_inline const struct offering *read_outward(struct __sk_buff *skb, struct packet *p)
+/* read_outward parses a packet on its way out. False: it is no service's. The linear part of a
+ * super-packet is enough: it holds the headers. */
+static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
 {
 	struct cursor c = frame_at(skb, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	enum reading how;
 
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
-		return NULL;
+		return false;
 	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
-	if ((how != READ && how != IN_PART) || p->kind == KIND_TOO_BIG)
-		return NULL;
-	return offering_of(p);
+	return (how == READ || how == IN_PART) && p->kind != KIND_TOO_BIG && may_be_offered(p);
 }
 
 /* sent_before is true of a retransmission. */

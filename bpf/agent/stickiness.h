@@ -2,6 +2,7 @@
 /* stickiness.h: the decisions on packets of a flow that a server may own: ackStickiness,
  * recoverStickiness and reject. */
 #pragma once
+#include "agent/clock.h"
 #include "agent/ownership.h"
 
 /* sync_generation gives the entry the kernel's generation, if known, and signals to an LB

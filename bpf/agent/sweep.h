@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* sweep.h: the removal of expired entries. */
 #pragma once
+#include "agent/clock.h"
 #include "agent/recount.h"
 #include "table/ages.h"
 
@@ -67,9 +68,9 @@ static long sweep_line(__u64 i, struct sweep *s)
 	return 0;
 }
 
-/* sweep_conns removes expired entries; the daemon runs it over some lines at a time. Its
- * frame is struct sweep, never a packet. An XDP program, since a syscall program may sleep,
- * and then Linux 6.1 lets it use no map with a lock. */
+/* sweep_conns removes expired entries, and sets the clock; the daemon runs it over some lines
+ * at a time. Its frame is struct sweep, never a packet. An XDP program, since a syscall program
+ * may sleep, and then Linux 6.1 lets it use no map with a lock. */
 SEC("xdp")
 int sweep_conns(struct xdp_md *ctx)
 {
@@ -79,6 +80,7 @@ int sweep_conns(struct xdp_md *ctx)
 	if (!data)
 		return XDP_ABORTED;
 	s = *data;
+	set_clock();
 	bpf_loop(s.count, sweep_line, &s, 0);
 	c = frame_at(ctx, 0);
 	data = take(&c, sizeof(*data));

@@ -9,14 +9,6 @@ const volatile __u64 tick_ns = 1000000; /* set before loading */
 const volatile bool virtual_time = false;
 __u64 virtual_now_ns = 0;
 
-/* now_ns is CLOCK_MONOTONIC, which user space compares with its own clock. */
-static __always_inline __u64 now_ns(void)
-{
-	if (virtual_time)
-		return virtual_now_ns;
-	return bpf_ktime_get_coarse_ns();
-}
-
 /* ticked_ns is the kernel's count of ticks, for ages alone: one load. */
 static __always_inline __u64 ticked_ns(void)
 {

@@ -34,11 +34,17 @@ static __always_inline void count(__u32 counter)
  * with NAPI (XDP or GRO). */
 const volatile __u32 redirect_to = 0;
 
-/* verdict counts the reason. A function of its own: few packets end there. */
-__noinline int verdict(__u32 reason, int action)
+/* counted counts the reason, without a call. */
+static __always_inline int counted(__u32 reason, int action)
 {
 	count(reason);
 	return action;
+}
+
+/* verdict counts the reason. A function of its own: few packets end there. */
+__noinline int verdict(__u32 reason, int action)
+{
+	return counted(reason, action);
 }
 
 /* transmit sends the packet out of the link on which it came, and counts the reason. */

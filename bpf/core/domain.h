@@ -15,11 +15,16 @@ struct block {
 const volatile struct block domain[MAX_BLOCKS] = {};
 const volatile __u32 blocks = 0;
 
-/* is_inside is a function of its own: each block is another way out for the verifier. */
-__noinline bool is_inside(__be64 locator_be)
+/* is_in_block is a function of its own: each block is another way out for the verifier. */
+__noinline bool is_in_block(__be64 locator_be)
 {
 	for (__u32 i = 0; i < MAX_BLOCKS && i < blocks; i++)
 		if ((locator_be & domain[i].mask_be) == domain[i].net_be)
 			return true;
-	return !blocks;
+	return false;
+}
+
+static __always_inline bool is_inside(__be64 locator_be)
+{
+	return !blocks || is_in_block(locator_be);
 }

@@ -175,13 +175,13 @@ enum on_full {
 	FULL_DROP = 1,
 };
 
-/* Agent: how a service is offered; constant while loaded. */
+/* Agent: how a service is offered. User space writes it by words of 64 bits, of which a packet
+ * may meet some old and some new. */
 struct offering {
-	__u32 index; /* of its load */
+	__u32 index; /* of its load, and of this record */
 	__u32 cores;
 	__u32 window;
 	__u32 epsilon_ppm;
-	__u32 workers;	 /* the largest threshold */
 	__u8 acceptance; /* enum acceptance */
 	__u8 measure;	 /* enum measure, of its load */
 	__u8 on_full;
@@ -190,6 +190,8 @@ struct offering {
 	__u8 mac[6]; /* of the VIP's owner, if not this host (macvlan) */
 	__u8 wire;   /* enum wire */
 	__u8 zero;
+	__u32 workers; /* the largest threshold */
+	__u32 none;
 };
 
 enum owner {

@@ -44,14 +44,14 @@ func offeredIn(m *ebpf.Map) (have plan.Offered, err error) {
 		return have, nil
 	}
 	var key objects.LBServiceKey
-	var o objects.AgentOffering
+	var number uint32
 	it := m.Iterate()
-	for it.Next(&key, &o) {
+	for it.Next(&key, &number) {
 		vip := vipOf(key)
 		if key == vipKey(vip) {
 			have.Marked = append(have.Marked, vip.Addr)
 		} else {
-			have.Loads[vip] = o.Index
+			have.Loads[vip] = number
 		}
 	}
 	if err := it.Err(); err != nil {

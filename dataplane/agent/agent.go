@@ -36,6 +36,7 @@ type Agent struct {
 	before   *ebpf.Map  // services of an earlier agent, until its programs are replaced
 	sockets  link.Link
 	reports  *ebpf.Memory
+	offered  offered
 	grace    *plane.Grace
 	spaces   map[topo.VIP]int32 // numbers of the services' namespaces, as written
 	counting uint32             // in which count requests begin
@@ -99,7 +100,10 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if a.reports, err = a.objs.Reports.Memory(); err != nil {
 		return nil, fmt.Errorf("map the load reports: %w", err)
 	}
-	if err := errors.Join(a.objs.ConnKey.Put(uint32(0), key), a.fill()); err != nil {
+	if a.offered, err = newOffered(a.objs.Offered, a.objs.OfferedBits); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(a.objs.ConnKey.Put(uint32(0), key), a.fill(), a.setClock()); err != nil {
 		return nil, err
 	}
 	return a, a.SetKeys(cfg.Keys)
@@ -282,7 +286,7 @@ func (a *Agent) Close() error {
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}
-	return errors.Join(append(errs, a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
+	return errors.Join(append(errs, a.offered.close(), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
 // closePrograms closes a set of programs that may be incomplete.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
 )
 
@@ -15,6 +16,14 @@ import (
 // lines.
 func connLines(flows, embryonic int) uint32 {
 	return uint32((2*flows + embryonic + objects.LineSlots - 1) / objects.LineSlots)
+}
+
+// setClock sets the programs' clock, as each sweep does.
+func (a *Agent) setClock() error {
+	if err := plane.RunRecord(a.Sweeper, &objects.LBSweep{}); err != nil {
+		return fmt.Errorf("set the programs' clock: %w", err)
+	}
+	return nil
 }
 
 // connKey makes the digests' key part of the programs: the key of an adopted table, or

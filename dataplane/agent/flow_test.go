@@ -152,6 +152,7 @@ func testOtherGeneration(t *testing.T, seen rig.Hits) {
 		}
 	}
 	r.Send(t, rig.To(p, generation, wire.AckStickiness).Frame()).Is(t, "signalled", rig.XDPPass, rig.Delivered(p), "acknowledged", "steered")
+	r.Send(t, s.Frame()).Is(t, "another generation, of a flow answered directly", rig.XDPPass, rig.Delivered(p), "steered_other_generation")
 }
 
 // testRecovered: the owner signals again, to the LB that asked; others pass the

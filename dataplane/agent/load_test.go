@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -110,12 +111,13 @@ func testUnknown(t *testing.T, seen rig.Hits) {
 		s := rig.Offering(rig.HuntPort)
 		r, key := rig.NewAgent(t, seen, s), objects.ServiceKey(s.VIP)
 		rig.Listen(t, rig.HuntPort, 128)
+		var number uint32
 		var o objects.AgentOffering
-		if err := r.Objects().Offerings.Lookup(key, &o); err != nil {
+		if err := errors.Join(r.Objects().Offerings.Lookup(key, &number), r.Objects().Offered.Lookup(number, &o)); err != nil {
 			t.Fatal(err)
 		}
 		change(&o)
-		if err := r.Objects().Offerings.Put(key, o); err != nil {
+		if err := r.Objects().Offered.Put(number, o); err != nil {
 			t.Fatal(err)
 		}
 		p := rig.Inward(rig.HuntPort, wire.SYN)

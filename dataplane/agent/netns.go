@@ -88,9 +88,13 @@ func (a *Agent) followNamespaces() (changes []string, err error) {
 func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) error {
 	o := offeringOf(s, number, namespace)
 	a.spaces[s.VIP] = namespace
+	if err := a.offered.set(&o); err != nil {
+		return err
+	}
+	a.offered.add(s.VIP)
 	return errors.Join(
-		a.objs.Offerings.Put(objects.ServiceKey(s.VIP), o),
-		a.objs.Offerings.Put(vipKey(s.VIP), o))
+		a.objs.Offerings.Put(objects.ServiceKey(s.VIP), number),
+		a.objs.Offerings.Put(vipKey(s.VIP), number))
 }
 
 // namespacesOf are the numbers of the namespaces with the services' sockets; -1: this one.

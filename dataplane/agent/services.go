@@ -90,6 +90,7 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 		}
 	}
 	a.services, a.numbers = services, numbers
+	a.offered.keep(services)
 	if a.sockets == nil {
 		return steps, nil
 	}

@@ -93,7 +93,6 @@ type AgentOffering struct {
 	Cores      uint32
 	Window     uint32
 	EpsilonPpm uint32
-	Workers    uint32
 	Acceptance uint8
 	Measure    uint8
 	OnFull     uint8
@@ -102,6 +101,8 @@ type AgentOffering struct {
 	Mac        [6]uint8
 	Wire       uint8
 	Zero       uint8
+	Workers    uint32
+	None       uint32
 }
 
 type AgentReported struct {
@@ -140,6 +141,8 @@ const (
 	AgentMapLimits         = "limits"
 	AgentMapLoads          = "loads"
 	AgentMapNextHops       = "next_hops"
+	AgentMapOffered        = "offered"
+	AgentMapOfferedBits    = "offered_bits"
 	AgentMapOfferings      = "offerings"
 	AgentMapOpenSockets    = "open_sockets"
 	AgentMapPassedOnOffers = "passed_on_offers"
@@ -168,6 +171,7 @@ const (
 	AgentVarSelf           = "self"
 	AgentVarStalls         = "stalls"
 	AgentVarTickNs         = "tick_ns"
+	AgentVarTicksBeganNs   = "ticks_began_ns"
 	AgentVarUnlimited      = "unlimited"
 	AgentVarVirtualNowNs   = "virtual_now_ns"
 	AgentVarVirtualSocket  = "virtual_socket"
@@ -238,6 +242,8 @@ type AgentMapSpecs struct {
 	Limits         *ebpf.MapSpec `ebpf:"limits"`
 	Loads          *ebpf.MapSpec `ebpf:"loads"`
 	NextHops       *ebpf.MapSpec `ebpf:"next_hops"`
+	Offered        *ebpf.MapSpec `ebpf:"offered"`
+	OfferedBits    *ebpf.MapSpec `ebpf:"offered_bits"`
 	Offerings      *ebpf.MapSpec `ebpf:"offerings"`
 	OpenSockets    *ebpf.MapSpec `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
@@ -265,6 +271,7 @@ type AgentVariableSpecs struct {
 	Self           *ebpf.VariableSpec `ebpf:"self"`
 	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
+	TicksBeganNs   *ebpf.VariableSpec `ebpf:"ticks_began_ns"`
 	Unlimited      *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
@@ -300,6 +307,8 @@ type AgentMaps struct {
 	Limits         *ebpf.Map `ebpf:"limits"`
 	Loads          *ebpf.Map `ebpf:"loads"`
 	NextHops       *ebpf.Map `ebpf:"next_hops"`
+	Offered        *ebpf.Map `ebpf:"offered"`
+	OfferedBits    *ebpf.Map `ebpf:"offered_bits"`
 	Offerings      *ebpf.Map `ebpf:"offerings"`
 	OpenSockets    *ebpf.Map `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
@@ -320,6 +329,8 @@ func (m *AgentMaps) Close() error {
 		m.Limits,
 		m.Loads,
 		m.NextHops,
+		m.Offered,
+		m.OfferedBits,
 		m.Offerings,
 		m.OpenSockets,
 		m.PassedOnOffers,
@@ -348,6 +359,7 @@ type AgentVariables struct {
 	Self           *ebpf.Variable `ebpf:"self"`
 	Stalls         *ebpf.Variable `ebpf:"stalls"`
 	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
+	TicksBeganNs   *ebpf.Variable `ebpf:"ticks_began_ns"`
 	Unlimited      *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`

@@ -55,6 +55,8 @@ func recorded() map[string]recordedPath {
 		"agent/hunt/offer-accept/100000":  {lineHundred, 5.1},
 		"agent/hunt/offer-pass-on/100000": {lineHundred, 3.55},
 		"agent/hunt/established/1000":     {lineFew, 13.75},
+		"agent/hunt/steer/1000":           {lineFew, 2.6},
+		"agent/hunt/egress-direct/1000":   {lineFew, 2.3},
 	}
 }
 
@@ -64,7 +66,7 @@ func TestBenchRegression(t *testing.T) {
 	const sessions = 5
 	ratios, clock := map[string]float64{}, 0.0
 	for range sessions {
-		report, err := bench(t, 4, `^(floor//clock|lb/hunt/(steer|offer|new-filling)|agent/hunt/(not-ours|established|offer-.*))/`, 1000, 100_000)
+		report, err := bench(t, 4, `^(floor//clock|lb/hunt/(steer|offer|new-filling)|agent/hunt/(not-ours|established|steer|egress-direct|offer-.*))/`, 1000, 100_000)
 		if err != nil {
 			t.Fatal(err)
 		}
