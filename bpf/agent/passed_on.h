@@ -29,15 +29,13 @@ static __always_inline __u32 seconds(__u64 ns)
 	return ns / 1000000000ULL;
 }
 
-/* passed_on_slot returns the slot of the packet's offer, and its digest. */
+/* passed_on_slot returns the slot of the packet's offer, and its digest: the flow's and the
+ * sequence number, mixed. */
 static __always_inline struct passed_on *passed_on_slot(const struct packet *p, __u32 *digest)
 {
-	const __u64 *word = (const void *)&p->t;
-	__u64 h = p->seq;
+	__u64 h = mix(p->hash ^ p->seq);
 	__u32 at;
 
-	for (int i = 0; i < TUPLE_WORDS; i++)
-		h = mix(h ^ word[i]);
 	at = h % PASSED_ON_SLOTS;
 	*digest = h >> 32 | 1;
 	return bpf_map_lookup_elem(&passed_on_offers, &at);

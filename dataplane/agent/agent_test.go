@@ -1,10 +1,8 @@
 package agent_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -337,8 +335,9 @@ func testPassedOnBefore(t *testing.T, seen rig.Hits) {
 	other.Src = netip.AddrPortFrom(rig.ClientAddr, rig.ClientPort+1)
 	s = rig.To(other, wire.Generation(other.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, s.Frame()).Is(t, "of another client", rig.XDPPass, rig.Delivered(other), "accept_avail")
-	neighbour := p // in the table
-	for neighbour.Seq++; passedOnHash(neighbour)%65536 != passedOnHash(p)%65536; neighbour.Seq++ {
+	neighbour, digest := p, rig.ConnsOf(t, r.Agent).Key.Digest(p.Flow()) // in the table
+	slot := func(p rig.Packet) uint64 { return policy.Mix(digest^uint64(p.Seq)) % 65536 }
+	for neighbour.Seq++; slot(neighbour) != slot(p); neighbour.Seq++ {
 		continue
 	}
 	s = rig.To(neighbour, wire.Generation(neighbour.Seq), wire.ConnectAvail, wire.ConnectForce).Flagged(wire.Retry)
@@ -352,16 +351,6 @@ func testPassedOnBefore(t *testing.T, seen rig.Hits) {
 	r.Send(t, first.Frame()).Is(t, "passed on", rig.XDPTX, first.Onward(rig.HopMAC(2)), "pass_on_busy")
 	last := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Flagged(wire.Retry)
 	r.Send(t, last.Frame()).Is(t, "again, and the last", rig.XDPPass, rig.Delivered(p), "accept_force")
-}
-
-// passedOnHash is the hash by which bpf/agent/passed_on.h finds the slot of p's offer.
-func passedOnHash(p rig.Packet) uint64 {
-	h, b := uint64(p.Seq), slices.Concat(p.Src.Addr().AsSlice(), p.Dst.Addr().AsSlice())
-	b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, p.Src.Port()), p.Dst.Port())
-	for b = append(b, 6, 0, 0, 0); len(b) > 0; b = b[8:] {
-		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b))
-	}
-	return h
 }
 
 // testTimeWait: a flow's own TIME_WAIT hides neither the listener nor its load.

@@ -126,8 +126,9 @@ func newAgentTree(t testing.TB) *agentTree {
 		hostPrefix: rig.RouterMAC, rig.LbLocator: rig.HopMAC(0xb), secondLB: rig.HopMAC(0xc), rig.ServerLocator(2): rig.HopMAC(2),
 	})
 	f := rig.Inward(rig.HuntPort, wire.SYN).Flow()
-	x.slots = [2]int{passedOnSlot(f, isnA), passedOnSlot(f, isnB)}
-	x.have.conn = slot[rig.ConnEntry]{table: rig.ConnsOf(t, x.agent), f: f}
+	table := rig.ConnsOf(t, x.agent)
+	x.slots = [2]int{digestSlot(table.Key, f, isnA), digestSlot(table.Key, f, isnB)}
+	x.have.conn = slot[rig.ConnEntry]{table: table, f: f}
 	x.have.kernel.server = firstServer + 1
 	return x
 }

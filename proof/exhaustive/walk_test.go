@@ -14,7 +14,6 @@ import (
 	"proffer/policy"
 	"proffer/proof/fsm"
 	"proffer/proof/rig"
-	"proffer/topo"
 )
 
 // Every sequence of messages up to a depth runs through the real programs and
@@ -135,23 +134,8 @@ func (p *probe) send(t testing.TB, frame []byte) rig.Outcome {
 	return out
 }
 
-// passedOnSlot is where an agent remembers an offer that it passed on (bpf/agent/passed_on.h).
-func passedOnSlot(f policy.Flow, isn uint32) (slot int) {
-	var b [40]byte
-	client, vip := f.Client.Addr().As16(), f.VIP.Addr().As16()
-	copy(b[:], client[:])
-	copy(b[16:], vip[:])
-	binary.BigEndian.PutUint16(b[32:], f.Client.Port())
-	binary.BigEndian.PutUint16(b[34:], f.VIP.Port())
-	b[36] = topo.TCP.Number()
-	h := uint64(isn)
-	for i := range 5 {
-		h = policy.Mix(h ^ binary.LittleEndian.Uint64(b[8*i:]))
-	}
-	return int(h % 65536)
-}
-
-// digestSlot is where the LB remembers that a packet came before (bpf/lb/retry.h).
+// digestSlot is where the LB remembers that a packet came before (bpf/lb/retry.h), and an agent
+// that it passed on an offer (bpf/agent/passed_on.h).
 func digestSlot(key policy.DigestKey, f policy.Flow, isn uint32) int {
 	return int(policy.Mix(key.Digest(f)^uint64(isn)) % 65536)
 }

@@ -13,7 +13,7 @@ import (
 // ConnTable reads and writes an agent's table of flows.
 type ConnTable struct {
 	M   *ebpf.Map
-	key policy.DigestKey
+	Key policy.DigestKey
 }
 
 func ConnsOf(t testing.TB, a *agent.Agent) *ConnTable {
@@ -35,7 +35,7 @@ const (
 
 // Lines returns a flow's primary and alternate line, and the digest in its fingerprint.
 func (w *ConnTable) Lines(f policy.Flow) (lines [2]uint32, fingerprint uint64) {
-	hash, n := w.key.Digest(f), uint64(w.M.MaxEntries())
+	hash, n := w.Key.Digest(f), uint64(w.M.MaxEntries())
 	primary := uint64(uint32(hash<<10|hash>>54)) * n >> 32
 	fingerprint = hash & ConnDigest
 	alternate := int64(fingerprint>>22*0x9e3779b97f4a7c15>>32*n>>32) - int64(primary)

@@ -100,7 +100,6 @@ type TwinOffering struct {
 	Cores      uint32
 	Window     uint32
 	EpsilonPpm uint32
-	Workers    uint32
 	Acceptance uint8
 	Measure    uint8
 	OnFull     uint8
@@ -109,6 +108,8 @@ type TwinOffering struct {
 	Mac        [6]uint8
 	Wire       uint8
 	Zero       uint8
+	Workers    uint32
+	None       uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -116,6 +117,8 @@ type TwinOffering struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	TwinMapLoads       = "loads"
+	TwinMapOffered     = "offered"
+	TwinMapOfferedBits = "offered_bits"
 	TwinMapOfferings   = "offerings"
 	TwinMapState       = "state"
 	TwinProgTwinAccept = "twin_accept"
@@ -179,9 +182,11 @@ type TwinProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TwinMapSpecs struct {
-	Loads     *ebpf.MapSpec `ebpf:"loads"`
-	Offerings *ebpf.MapSpec `ebpf:"offerings"`
-	State     *ebpf.MapSpec `ebpf:"state"`
+	Loads       *ebpf.MapSpec `ebpf:"loads"`
+	Offered     *ebpf.MapSpec `ebpf:"offered"`
+	OfferedBits *ebpf.MapSpec `ebpf:"offered_bits"`
+	Offerings   *ebpf.MapSpec `ebpf:"offerings"`
+	State       *ebpf.MapSpec `ebpf:"state"`
 }
 
 // TwinVariableSpecs contains global variables before they are loaded into the kernel.
@@ -217,14 +222,18 @@ func (o *TwinObjects) Close() error {
 //
 // It can be passed to LoadTwinObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TwinMaps struct {
-	Loads     *ebpf.Map `ebpf:"loads"`
-	Offerings *ebpf.Map `ebpf:"offerings"`
-	State     *ebpf.Map `ebpf:"state"`
+	Loads       *ebpf.Map `ebpf:"loads"`
+	Offered     *ebpf.Map `ebpf:"offered"`
+	OfferedBits *ebpf.Map `ebpf:"offered_bits"`
+	Offerings   *ebpf.Map `ebpf:"offerings"`
+	State       *ebpf.Map `ebpf:"state"`
 }
 
 func (m *TwinMaps) Close() error {
 	return _TwinClose(
 		m.Loads,
+		m.Offered,
+		m.OfferedBits,
 		m.Offerings,
 		m.State,
 	)
