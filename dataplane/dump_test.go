@@ -17,7 +17,7 @@ import (
 // pinned makes an array with such values and pins it.
 func pinned(t *testing.T, path string, value any) *ebpf.Map {
 	t.Helper()
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(value)), MaxEntries: 10})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(value)), MaxEntries: 11})
 	if err != nil {
 		t.Fatal(err)
 	}

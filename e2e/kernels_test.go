@@ -99,7 +99,7 @@ proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, err := g.Run(ctx, "cramped")
-	const want = "a table of 16777216 flows takes 320 MiB and memory.max of cgroup /small leaves "
+	const want = "a table of 16777216 flows takes 340 MiB and memory.max of cgroup /small leaves "
 	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("the LB in a small control group: %v\n%s", err, out)
 	}

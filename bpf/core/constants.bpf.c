@@ -4,6 +4,7 @@
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
 #include "lb/crowd.h"
+#include "lb/lines.h"
 #include "lb/service.h"
 
 #define GENERATE(name) enum name generated_##name
@@ -24,3 +25,4 @@ GENERATE(conn_flags);
 GENERATE(pending_ring);
 GENERATE(service_slot);
 GENERATE(crowding);
+GENERATE(hinting);

@@ -131,11 +131,11 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	return done ? rewrite_failed(done) : transmit(LB_OFFER);
 }
 
-/* offer offers a new connection to its candidates. The flow's line, its candidates and its
+/* offer offers a new connection to its candidates. The flow's hints, its candidates and its
  * SYN's slot are seldom in the cache, so they are read in a row. */
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
-	__u64 word = flow_find_inline(p->hash, false);
+	__u64 word = flow_seek_inline(p->hash);
 	const struct candidates *b = choose(p, svc);
 	__u32 times = seen_before(p);
 
@@ -183,12 +183,9 @@ __noinline __u64 flow_advance(const struct packet *p, __u64 word)
 	return word;
 }
 
-/* flow_of returns the word of a packet's flow, or 0. */
-static __always_inline __u64 flow_of(const struct packet *p)
+/* flow_of returns the word of a packet's flow after the packet, or 0. */
+static __always_inline __u64 flow_of(const struct packet *p, __u64 word)
 {
-	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
-					     : flow_find_inline(p->hash, true);
-
 	if (word && (word & (WORD_ESTABLISHED | WORD_BRIEF)) != WORD_ESTABLISHED)
 		word = flow_advance(p, word);
 	else if (both_closed(word) && p->payload) /* perhaps of a later connection */
@@ -198,11 +195,10 @@ static __always_inline __u64 flow_of(const struct packet *p)
 	return word;
 }
 
-/* steer makes the flow's server a packet's destination; false if the flow has none. */
-static __always_inline bool steer(const struct packet *p, struct destination *d)
+/* steer makes the server of a flow with that word a packet's destination; false if there is none. */
+static __always_inline bool steer(const struct packet *p, __u64 word, struct destination *d)
 {
-	__u64 word = flow_of(p);
-
+	word = flow_of(p, word);
 	*d = (struct destination){
 		.server = server_in_word(word),
 		.generation = generation_in_word(word),
@@ -230,13 +226,11 @@ static __always_inline void first_candidate(const struct packet *p, const struct
 	};
 }
 
-/* send_kept sends a packet of a service with entries by its clients' packets. */
-static __always_inline int send_kept(struct xdp_md *ctx, struct packet *p,
-				     const struct service *svc, struct destination *d)
+/* send_unknown sends a packet without an entry. */
+static __always_inline int send_unknown(struct xdp_md *ctx, struct packet *p,
+					const struct service *svc, struct destination *d)
 {
-	if (steer_kept(p, d))
-		return send_to(ctx, p, svc, d);
-	if (!opens(p) && svc->recovery == RECOVERY_AGENTS)
+	if (tracking_of(svc) == TRACK_FLOWS || (!opens(p) && svc->recovery == RECOVERY_AGENTS))
 		return recover(ctx, p, svc);
 	begin_flow(p, svc, d);
 	return send_routed(ctx, p, svc, d);
@@ -248,16 +242,18 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 				    struct destination *d)
 {
 	enum tracking tracking = tracking_of(svc);
+	__u64 word = 0;
 
 	if (tracking == TRACK_UNKNOWN)
 		return verdict(LB_DROP_UNKNOWN_DISPATCH, XDP_DROP);
-	if (tracking == TRACK_CLIENT)
-		return send_kept(ctx, p, svc, d);
+	if (tracking == TRACK_FLOWS && opens(p))
+		return offer(ctx, p, svc);
+	if (tracking != TRACK_NONE)
+		word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
+					       : flow_find_inline(p->hash, true);
 	if (tracking == TRACK_NONE)
 		first_candidate(p, svc, d);
-	else if (opens(p))
-		return offer(ctx, p, svc);
-	else if (!steer(p, d))
-		return recover(ctx, p, svc);
+	else if (tracking == TRACK_CLIENT ? !steer_kept(p, word, d) : !steer(p, word, d))
+		return send_unknown(ctx, p, svc, d);
 	return send_to(ctx, p, svc, d);
 }

@@ -217,6 +217,7 @@ __noinline int evict(__u32 line, __u64 fp, __u64 rank)
 		free_slot(line, l, i); /* another CPU dated the entry or changed the count */
 		return LINE_SLOTS;
 	}
+	set_hint(line, i, hint_of(fp));
 	if (was & IN_ALTERNATE)
 		uncount_displaced(alternate_line(line, was));
 	return i;

@@ -11,8 +11,11 @@
 __noinline int claim(__u32 line, __u64 fp)
 {
 	struct line *l = line_at(line);
+	__u32 i = l ? slot_claim(l->fingerprint, LINE_SLOTS, fp) : LINE_SLOTS;
 
-	return l ? slot_claim(l->fingerprint, LINE_SLOTS, fp) : LINE_SLOTS;
+	if (i < LINE_SLOTS)
+		set_hint(line, i, hint_of(fp));
+	return i;
 }
 
 static __always_inline bool has_free(const struct line *l)
@@ -135,6 +138,7 @@ enum rivals {
 __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {
 	struct line *l = line_at(line);
+	__u32 expired = LINE_SLOTS;
 	enum rivals met = ALONE;
 	__u16 now = seen_now();
 	__u64 was, word;
@@ -148,16 +152,19 @@ __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 			continue;
 		word = READ_ONCE(l->word[i]);
 		if (word && !(word & WORD_MOVING) && embryonic_expired(was, word, now)) {
-			if (compare_and_swap(&l->word[i], word, 0))
-				free_slot(line, l, i);
+			if (expired == LINE_SLOTS && compare_and_swap(&l->word[i], word, 0))
+				expired = i;
 			else
 				met = BEHIND; /* it was established or removed: look again */
 		} else if (word || first + i < own) {
-			return HELD;
+			met = HELD;
+			break;
 		} else {
 			met = BEHIND;
 		}
 	}
+	if (expired < LINE_SLOTS)
+		free_slot(line, l, expired);
 	return met;
 }
 

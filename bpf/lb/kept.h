@@ -63,12 +63,10 @@ __noinline __u64 observe_client(const struct packet *p, __u64 word)
 	return fresh;
 }
 
-/* steer_kept makes the flow's server a packet's destination; false if the flow has none. */
-static __always_inline bool steer_kept(const struct packet *p, struct destination *d)
+/* steer_kept makes the server of a flow with that word a packet's destination; false if there is
+ * none. */
+static __always_inline bool steer_kept(const struct packet *p, __u64 word, struct destination *d)
 {
-	__u64 word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
-					     : flow_find_inline(p->hash, true);
-
 	if (word && ((word & (WORD_ESTABLISHED | WORD_BRIEF)) != WORD_ESTABLISHED ||
 		     p->flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 		word = observe_client(p, word);

@@ -139,7 +139,7 @@ static __always_inline void report_alive(const struct packet *p, __u32 server)
  * earlier connection with it. */
 static __always_inline bool release(const struct packet *p, __u32 server, __u16 generation)
 {
-	__u64 word = flow_find(p->hash, false);
+	__u64 word = flow_seek(p->hash);
 
 	return server_in_word(word) == server && is_held(word, generation) &&
 	       flow_change(p->hash, word, 0);

@@ -15,7 +15,12 @@
  * worst it dates another flow's entry.
  *
  * A CPU that moves an entry sets WORD_MOVING, which stops changes, writes the new slot,
- * and then empties the old one. A reader that misses reads the primary line again. */
+ * and then empties the old one. A reader that misses reads the primary line again.
+ *
+ * Each slot has a hint, a byte of its flow's digest. The hints of sixteen lines share a cache
+ * line, so they tell in most cases that a flow has no entry where its lines would have to come
+ * from memory. A CPU writes the hint of a slot that it owns: before the word, and 0 before it
+ * frees the slot. So there is no word without its hint; a hint without a word costs a search. */
 #pragma once
 #include "core/clock.h"
 #include "core/digest.h"
@@ -28,10 +33,24 @@ struct line {
 	__u64 word[LINE_SLOTS];
 };
 
-/* Mapped, so that the values begin on a page and a line is a cache line. */
+enum hinting {
+	HINTED_LINES = 16, /* lines that share a cache line of hints */
+	HINT_SHIFT = 40,   /* where a fingerprint has the hint */
+};
+
+/* The hints of each of these lines: a byte a slot. */
+struct hints {
+	__u32 of[HINTED_LINES];
+};
+
+_Static_assert(sizeof(struct hints) == sizeof(struct line), "hints lie behind the lines");
+_Static_assert(LINE_SLOTS == sizeof(__u32), "a hint is a byte");
+
+/* The lines, and behind them their hints: both are adopted, or neither. Mapped, so that the
+ * values begin on a page and a line is a cache line. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set before loading, as `lines` */
+	__uint(max_entries, 2); /* set before loading, as `lines` */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct line);
@@ -104,6 +123,64 @@ static __always_inline struct line *line_at(__u32 i)
 	return bpf_map_lookup_elem(&flows, &i);
 }
 
+/* hints_of returns the hints of a line. */
+static __always_inline __u32 *hints_of(__u32 line)
+{
+	struct hints *h = (void *)line_at(lines + line / HINTED_LINES);
+
+	return h ? &h->of[line % HINTED_LINES] : NULL;
+}
+
+static __always_inline __u8 hint_of(__u64 fp)
+{
+	return fp >> HINT_SHIFT;
+}
+
+/* set_hint writes the hint of a slot that this CPU owns. */
+static __always_inline void set_hint(__u32 line, __u32 i, __u8 hint)
+{
+	volatile __u8 *of = (void *)hints_of(line);
+
+	if (of)
+		of[i % LINE_SLOTS] = hint;
+}
+
+/* is_among is not 0 if one of four hints is that of a pattern, which repeats it. */
+static __always_inline __u32 is_among(__u32 hints, __u32 pattern)
+{
+	__u32 differ = hints ^ pattern;
+
+	return (differ - 0x01010101) & ~differ & 0x80808080;
+}
+
+/* is_hinted: a flow may have an entry. False: it has none. The primary line's hints are read
+ * again, as an entry may have moved there meanwhile. */
+static __always_inline bool is_hinted(__u64 hash)
+{
+	__u64 fp = fingerprint_of(hash);
+	__u32 primary = primary_line(hash), pattern = hint_of(fp) * 0x01010101;
+	__u32 *one = hints_of(primary), *other = hints_of(alternate_line(primary, fp));
+	__u32 found;
+
+	if (!one || !other)
+		return true;
+	found = is_among(READ_ONCE(*one), pattern);
+	stall();
+	found |= is_among(READ_ONCE(*other), pattern);
+	stall();
+	return found | is_among(READ_ONCE(*one), pattern);
+}
+
+/* fetch_hints has the hints of a flow's primary line come from memory, if they are not there: a
+ * later change of a slot would wait for them. */
+static __always_inline void fetch_hints(__u64 hash)
+{
+	const __u32 *hints = hints_of(primary_line(hash));
+
+	if (hints)
+		READ_ONCE(*hints);
+}
+
 /* search_line returns the word of a flow in one line, or 0. With touch it dates an established
  * entry. */
 static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch)
@@ -173,6 +250,17 @@ static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 	return flow_find(hash, touch);
 }
 
+/* flow_seek_inline is flow_find for a flow that seldom has an entry. */
+static __always_inline __u64 flow_seek_inline(__u64 hash)
+{
+	return is_hinted(hash) ? flow_find(hash, false) : 0;
+}
+
+__noinline __u64 flow_seek(__u64 hash)
+{
+	return flow_seek_inline(hash);
+}
+
 /* age_in returns the ticks since an entry with this word was last seen, or 0 if the line has
  * none. */
 static __always_inline __u16 age_in(const struct line *l, __u64 fp, __u64 word, __u16 now)
@@ -220,8 +308,10 @@ static __always_inline void uncount_displaced(__u32 line)
 /* free_slot frees a slot with word 0. */
 static __always_inline void free_slot(__u32 line, struct line *l, __u32 i)
 {
-	__u64 was = slot_free(&l->fingerprint[i]);
+	__u64 was;
 
+	set_hint(line, i, 0);
+	was = slot_free(&l->fingerprint[i]);
 	if (was & IN_ALTERNATE)
 		uncount_displaced(alternate_line(line, was));
 }

@@ -85,6 +85,8 @@ __noinline int may_signal(const struct packet *p, const struct service *svc, __u
 	if (!p || !svc || sender == NO_SERVER)
 		return true;
 	word = flow_find(p->hash, false);
+	if (!word)
+		fetch_hints(p->hash);
 	return (word && server_in_word(word) == sender) || is_asked(p, svc, sender);
 }
 

@@ -24,7 +24,7 @@ func linesFor(flows int) uint32 {
 // sizeFlows makes the table as large as cfg wants it.
 func (l *LB) sizeFlows(spec *ebpf.CollectionSpec, cfg *topo.LB) error {
 	l.Lines = linesFor(cfg.Flows.Entries)
-	spec.Maps[objects.LBMapFlows].MaxEntries = l.Lines
+	spec.Maps[objects.LBMapFlows].MaxEntries = objects.TableElements(l.Lines)
 	if err := spec.Variables["lines"].Set(l.Lines); err != nil {
 		return fmt.Errorf("set the size of the flow table: %w", err)
 	}
@@ -44,4 +44,6 @@ func (l *LB) fits(flows int, adopted bool) error {
 }
 
 // FlowTableBytes is the memory that the table of flows takes.
-func (l *LB) FlowTableBytes() uint64 { return uint64(l.Lines) * uint64(objects.LineBytes) }
+func (l *LB) FlowTableBytes() uint64 {
+	return uint64(objects.TableElements(l.Lines)) * uint64(objects.LineBytes)
+}

@@ -23,6 +23,12 @@ const (
 	CrowdElements = 15
 )
 
+// enum hinting
+const (
+	HintedLines = 16
+	HintShift   = 40
+)
+
 // enum conn_state
 const (
 	ConnWait   = 1

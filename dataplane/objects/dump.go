@@ -36,7 +36,7 @@ func Conns(m *ebpf.Map) (all [][]byte, err error) {
 // Lines returns the entries of an LB's table: the digest and the word of each.
 func Lines(m *ebpf.Map) (all [][]byte, err error) {
 	var l LBLine
-	for i := range m.MaxEntries() {
+	for i := range TableLines(m.MaxEntries()) {
 		if err := m.Lookup(i, &l); err != nil {
 			return nil, err
 		}

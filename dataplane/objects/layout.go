@@ -59,6 +59,14 @@ const (
 	LineBytes   = int(unsafe.Sizeof(LBLine{}))
 )
 
+// TableElements is the size of the map of a table of so many lines, and their hints.
+func TableElements(lines uint32) uint32 { return lines + (lines+HintedLines-1)/HintedLines }
+
+// TableLines undoes TableElements.
+func TableLines(elements uint32) uint32 {
+	return uint32(uint64(elements) * HintedLines / (HintedLines + 1))
+}
+
 // The agent's table of flows (bpf/agent/conns.h).
 const (
 	LineSlots     = len(AgentConnLine{}.Fingerprint)

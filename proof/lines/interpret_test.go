@@ -40,7 +40,7 @@ const (
 
 // shared is the memory of all CPUs.
 type shared struct {
-	lines [fewLines * objects.LineBytes]byte
+	lines [(fewLines + 1) * objects.LineBytes]byte // and the hints behind them
 	now   uint64
 }
 
@@ -85,6 +85,11 @@ func (c *code) call(function string, args ...uint64) cpu {
 	return cpu{CPU: c.Call(function, atStack+argBytes, args...)}
 }
 
+// hints are those of a line's slots.
+func (s *shared) hints(line uint32) []byte {
+	return s.lines[fewLines*objects.LineBytes:][line*uint32(objects.LineEntries):][:objects.LineEntries]
+}
+
 // step runs p up to its next look at the lines, from one if it stands before it.
 // False: it has returned.
 func (c *code) step(p *cpu, s *shared) bool {
@@ -122,7 +127,7 @@ func (w *seen) Help(_ *machine.Code, helper asm.BuiltinFunc, p *machine.CPU) {
 	}
 	key := binary.LittleEndian.Uint32(w.stack[p.Reg[2]-atStack:])
 	clear(p.Reg[:6])
-	if key < fewLines {
+	if key <= fewLines {
 		p.Reg[0] = atLines + uint64(key)*uint64(objects.LineBytes)
 	}
 }

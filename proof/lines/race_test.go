@@ -103,6 +103,7 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 		}
 		machine.Write(at[:8], machine.Read(at[:8])&rig.Displaced|fp)
 		machine.Write(at[8*objects.LineEntries:][:8], e.word)
+		k.start.hints(e.line)[used[e.line]-1] = rig.HintOf(fp)
 	}
 	var err error
 	if k.first, err = k.left(&k.start); err != nil {
@@ -114,10 +115,11 @@ func newTrack(t *testing.T, c *code, r *race) *track {
 
 // hashesAt finds a hash for each flow that leads to its spot.
 func hashesAt(spots []spot) (hashes []uint64) {
-	fp := uint64(0)
+	n := uint64(0)
 	for _, s := range spots {
 		for found := false; !found; {
-			fp++
+			n++
+			fp := n | n<<(objects.HintShift-rig.DigestShift)                     // with a hint
 			hash := fp<<rig.DigestShift | uint64(s.primary)<<(rig.DigestShift-2) // of what fingerprints do not hold, the upper bits choose among four lines
 			if primary, alternate := rig.LinesOf(hash, fewLines); primary == s.primary && alternate == s.alternate {
 				hashes, found = append(hashes, hash), true
@@ -160,7 +162,7 @@ func (k *track) call(d deed) cpu {
 	}
 	hash := k.hashes[d.flow]
 	switch d.call {
-	case "flow_find":
+	case "flow_find", "flow_seek":
 		return k.code.call(d.call, hash, 1)
 	case "flow_add":
 		return k.code.call(d.call, hash, d.word, d.word)
@@ -242,7 +244,8 @@ func inTurns(turns []byte) string {
 }
 
 // left reads the table at rest and holds it against lines.h: no entry is half made,
-// none is moving, none twice, none where no reader looks for it, and displaced entries are counted.
+// none is moving, none twice, none where no reader looks for it, each has its hint, and displaced entries are
+// counted.
 func (k *track) left(m *moment) (c content, err error) {
 	var counted [fewLines]int
 	for line := range uint32(fewLines) {
@@ -251,6 +254,9 @@ func (k *track) left(m *moment) (c content, err error) {
 			fp, word := machine.Read(at[:8]), machine.Read(at[8*objects.LineEntries:][:8])
 			if (fp < rig.Away) != (word == 0) || word&rig.WordMoving != 0 {
 				return c, fmt.Errorf("line %d, entry %d: fingerprint %x, word %x", line, i, fp, word)
+			}
+			if m.hints(line)[i] != rig.HintOf(fp) {
+				return c, fmt.Errorf("line %d, entry %d: fingerprint %x, hint %x", line, i, fp, m.hints(line)[i])
 			}
 			if i == 0 {
 				counted[line] += int(fp & rig.Displaced / rig.OneDisplaced)

@@ -20,6 +20,7 @@ const (
 func add(flow int) deed                     { return addAs(flow, rig.WordOf(flow)) }
 func addAs(flow int, word uint64) deed      { return deed{call: "flow_add", flow: flow, word: word} }
 func find(flow int) deed                    { return deed{call: "flow_find", flow: flow} }
+func seek(flow int) deed                    { return deed{call: "flow_seek", flow: flow} }
 func becomes(flow int, was, to uint64) deed { return deed{"flow_change", flow, was, to} }
 func removeFlow(flow int) deed              { return becomes(flow, rig.WordOf(flow), 0) }
 func sweepLine(line int) deed               { return deed{call: "sweep_flow_line", flow: line} }
@@ -74,6 +75,8 @@ func races() []race {
 	return []race{
 		{"found while it moves out", among(out), full8, do(d(add(8)), d(find(0))), 0},
 		{"found while it moves to its primary line", among(primary), full8, do(d(add(8)), d(find(0))), 0},
+		{"sought while it moves out", among(out), full8, do(d(add(8)), d(seek(0))), 0},
+		{"sought while it moves to its primary line", among(primary), full8, do(d(add(8)), d(seek(0))), 0},
 		{"changed while it moves", among(out), full8,
 			do(d(add(8)), d(becomes(0, rig.WordOf(0), rig.WordOf(5)), find(0))), balk | full},
 		{"removed while it moves, and its place taken", among(out, spot{0, 3}), full8,
@@ -114,6 +117,10 @@ func races() []race {
 		{"an entry moves to the place of one that is over and is added", crammedAt, crammedOver, do(d(add(8)), d(removeOver, add(9))), balk | evictQuiet | full | withdraw},
 		{"an entry in excess is found that would make room", among(still), crowd, do(d(add(8)), d(find(0))), evictQuiet | full},
 
+		{"sought while it takes an idle entry's place", among(still), idle8, do(d(add(8)), d(seek(8), seek(0))), evictQuiet},
+		{"sought while it is removed and added", beside, alone(0, rig.WordOf(0), 0), do(d(seek(0), seek(0)), d(removeFlow(0), addAs(0, rig.WordOf(3)))), 0},
+		{"sought while its old place is taken", beside, alone(0, rig.WordOf(0), 0), do(d(seek(1)), d(removeFlow(0), add(1))), 0},
+
 		{"added twice", beside, nil, do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
 		{"added twice, in two lines", []spot{still, out, out, out}, []entry{{0, 1, rig.WordOf(1), 0}, {0, 2, rig.WordOf(2), 0}, {0, 3, rig.WordOf(3), 0}},
 			do(d(add(0)), d(addAs(0, rig.WordOf(2)))), yield},
@@ -145,7 +152,7 @@ func TestLineRaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := codeOf(spec, "lb", "sweep_flows")
+	c := codeOf(spec, "lb", "lb_signal", "sweep_flows")
 	for _, r := range races() {
 		t.Run(r.what, func(t *testing.T) {
 			k := newTrack(t, c, &r)

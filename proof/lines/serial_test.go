@@ -69,7 +69,7 @@ func (k *track) plain(d deed, c content, may may) (all []plainly) {
 		all = append(all, plainly{told, left})
 	}
 	switch d.call {
-	case "flow_find":
+	case "flow_find", "flow_seek":
 		if k.void(d.flow, c) {
 			then(0)
 		} else {

@@ -21,18 +21,22 @@ func CrowdFlow(flow uint32) Packet {
 }
 
 // WellFormed holds the table at rest against lines.h: no entry is half made or
-// moving, none twice, and each line counts its displaced entries.
+// moving, none twice, each has its hint, and each line counts its displaced entries.
 func (r *LB) WellFormed(t testing.TB) {
 	t.Helper()
 	all, counted := map[uint64]bool{}, make([]int, r.Lines)
 	for at := range r.Lines {
 		l := r.Table.line(t, at)
+		hints, _, _ := r.Table.hints(t, at)
 		for i, fp := range l.Fingerprint {
 			if i == 0 {
 				counted[at] += int(fp & Displaced / OneDisplaced)
 			}
 			if (fp < Away) != (l.Word[i] == 0) || l.Word[i]&WordMoving != 0 {
 				t.Errorf("line %d, entry %d: fingerprint %x, word %x", at, i, fp, l.Word[i])
+			}
+			if hints[i] != HintOf(fp) {
+				t.Errorf("line %d, entry %d: fingerprint %x, hint %x", at, i, fp, hints[i])
 			}
 			if fp < Away {
 				continue

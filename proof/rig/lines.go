@@ -1,9 +1,11 @@
 package rig
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -75,7 +77,7 @@ func TableOf(t testing.TB, l *lb.LB, cfg *topo.LB) LineTable {
 // (bpf/lb/lines.h).
 func (lt LineTable) LinesOf(f policy.Flow) (fp uint64, lines [2]uint32) {
 	hash := lt.Key.Digest(f)
-	primary, alternate := LinesOf(hash, lt.m.MaxEntries())
+	primary, alternate := LinesOf(hash, lt.lines())
 	return FingerprintIn(hash), [2]uint32{primary, alternate}
 }
 
@@ -101,6 +103,22 @@ func (lt LineTable) line(t testing.TB, at uint32) (l objects.LBLine) {
 	}
 	return l
 }
+
+func (lt LineTable) lines() uint32 { return objects.TableLines(lt.m.MaxEntries()) }
+
+// hints returns the hints of a line's slots, their element, and its number.
+func (lt LineTable) hints(t testing.TB, at uint32) (of []byte, element []byte, number uint32) {
+	t.Helper()
+	number = lt.lines() + at/objects.HintedLines
+	element, err := lt.m.LookupBytes(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return element[at%objects.HintedLines*4:][:4], element, number
+}
+
+// HintOf is the hint of a fingerprint.
+func HintOf(fp uint64) byte { return byte(fp >> objects.HintShift) }
 
 // Get finds the entry of a flow.
 func (lt LineTable) Get(t testing.TB, f policy.Flow) Entry {
@@ -132,7 +150,9 @@ func (lt LineTable) Put(t testing.TB, f policy.Flow, e Entry) {
 					t.Fatalf("no slot for %v in its primary line", f)
 				}
 				l.Fingerprint[i], l.Word[i] = l.Fingerprint[i]&Displaced|e.Fingerprint, e.Word
-				if err := lt.m.Put(at, l); err != nil {
+				of, element, number := lt.hints(t, at)
+				of[i] = HintOf(l.Fingerprint[i])
+				if err := errors.Join(lt.m.Put(at, l), lt.m.Put(number, element)); err != nil {
 					t.Fatal(err)
 				}
 				return
@@ -148,7 +168,7 @@ func (lt LineTable) Put(t testing.TB, f policy.Flow, e Entry) {
 // Count is how many entries there are, and how many of them are embryonic.
 func (lt LineTable) Count(t testing.TB) (all, embryonicCount int) {
 	t.Helper()
-	for at := range lt.m.MaxEntries() {
+	for at := range lt.lines() {
 		for _, word := range lt.line(t, at).Word {
 			if word != 0 {
 				all++
@@ -161,7 +181,7 @@ func (lt LineTable) Count(t testing.TB) (all, embryonicCount int) {
 	return all, embryonicCount
 }
 
-// Empty removes all entries.
+// Empty removes all entries, and their hints.
 func (lt LineTable) Empty(t testing.TB) {
 	t.Helper()
 	lt.write(t, func(*objects.LBLine) {})
@@ -180,13 +200,20 @@ func (lt LineTable) Fill(t testing.TB, now time.Duration) {
 	})
 }
 
-// write writes all lines.
+// write writes all lines, and their hints.
 func (lt LineTable) write(t testing.TB, fill func(*objects.LBLine)) {
 	t.Helper()
 	keys, values := make([]uint32, lt.m.MaxEntries()), make([]objects.LBLine, lt.m.MaxEntries())
 	for i := range keys {
 		keys[i] = uint32(i)
+	}
+	for i := range int(lt.lines()) {
 		fill(&values[i])
+		element := &values[int(lt.lines())+i/objects.HintedLines]
+		hints := (*[objects.LineBytes]byte)(unsafe.Pointer(element))[i%objects.HintedLines*objects.LineEntries:]
+		for k, fp := range values[i].Fingerprint {
+			hints[k] = HintOf(fp)
+		}
 	}
 	if _, err := lt.m.BatchUpdate(keys, values, nil); err != nil {
 		t.Fatal(err)

@@ -43,6 +43,7 @@ func packages() map[string][]enum {
 			{c: "pending_ring"},
 			{c: "service_slot"},
 			{c: "crowding"},
+			{c: "hinting"},
 			{c: "conn_state"},
 			{c: "conn_flags"},
 		},

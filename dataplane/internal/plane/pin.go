@@ -140,7 +140,7 @@ func (p *Pins) Adopt(spec *ebpf.CollectionSpec, names ...string) map[string]*ebp
 			continue
 		}
 		if spec.Maps[name].Compatible(m) != nil {
-			p.forget(name, m, fmt.Sprintf("the table has %d lines now, it had %d", spec.Maps[name].MaxEntries, m.MaxEntries()))
+			p.forget(name, m, fmt.Sprintf("the table has %d elements now, it had %d", spec.Maps[name].MaxEntries, m.MaxEntries()))
 			m.Close()
 			continue
 		}
