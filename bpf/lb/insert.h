@@ -138,7 +138,6 @@ enum rivals {
 __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {
 	struct line *l = line_at(line);
-	__u32 expired = LINE_SLOTS;
 	enum rivals met = ALONE;
 	__u16 now = seen_now();
 	__u64 was, word;
@@ -152,19 +151,16 @@ __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 			continue;
 		word = READ_ONCE(l->word[i]);
 		if (word && !(word & WORD_MOVING) && embryonic_expired(was, word, now)) {
-			if (expired == LINE_SLOTS && compare_and_swap(&l->word[i], word, 0))
-				expired = i;
+			if (compare_and_swap(&l->word[i], word, 0))
+				release_slot(line, i);
 			else
 				met = BEHIND; /* it was established or removed: look again */
 		} else if (word || first + i < own) {
-			met = HELD;
-			break;
+			return HELD;
 		} else {
 			met = BEHIND;
 		}
 	}
-	if (expired < LINE_SLOTS)
-		free_slot(line, l, expired);
 	return met;
 }
 
@@ -191,6 +187,19 @@ __noinline int rivals(__u64 hash, __u32 own)
 	met = rivals_in(alternate, fp, own, LINE_SLOTS);
 	return met == ALONE ? rivals_in(primary, fp, own, 0)
 			    : met; /* a rival may have moved to the primary line meanwhile */
+}
+
+/* is_alone is rivals, of an entry in its primary line, where that line alone shows that there is
+ * no other entry. */
+static __always_inline bool is_alone(const struct line *l, __u64 fp, __u32 own)
+{
+	__u64 displaced = READ_ONCE(l->fingerprint[0]);
+
+#pragma unroll
+	for (__u32 i = 0; i < LINE_SLOTS; i++)
+		if (i != own && same_fingerprint(READ_ONCE(l->fingerprint[i]), fp))
+			return false;
+	return !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED);
 }
 
 #define NO_SLOT (2 * LINE_SLOTS) /* slots are 0 to 7 */
@@ -252,14 +261,17 @@ static __always_inline bool move_aside(__u32 primary, __u32 alternate)
 	return make_room(primary) || make_room(alternate) || make_path(primary);
 }
 
-/* claim_slot takes a slot for a flow of a service: a free one, a spent entry's, one that a
- * move frees, or one of an entry that gives way. Its number, or NO_SLOT. */
+/* claim_slot takes a slot for a flow of a service, the primary line of which had no free one: a
+ * free one, a spent entry's, one that a move frees, or one of an entry that gives way. Its
+ * number, or NO_SLOT. */
 static __always_inline __u32 claim_slot(__u64 hash, __u64 service)
 {
-	__u32 primary = primary_line(hash),
-	      alternate = alternate_line(primary, fingerprint_of(hash));
-	int i = claim_either(hash);
+	__u64 fp = fingerprint_of(hash) | seen_now();
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp);
+	int i = NO_SLOT;
 
+	if (alternate != primary)
+		i = LINE_SLOTS + claim_alternate(alternate, fp, primary);
 	if (i == NO_SLOT)
 		i = take_spent(hash, primary, alternate);
 	if (i == NO_VICTIM && !move_aside(primary, alternate)) {
@@ -273,45 +285,55 @@ static __always_inline __u32 claim_slot(__u64 hash, __u64 service)
 			    : i; /* another CPU dated the entry that was there */
 }
 
+/* any_slot hides the number of a slot from the verifier, behind one that it does not know, so that
+ * it looks at the code that follows once for all slots. */
+static __always_inline __u32 any_slot(__u64 slot, __u64 unknown)
+{
+	asm volatile("%0 ^= %1" : "+r"(slot) : "r"(unknown));
+	asm volatile("%0 ^= %1" : "+r"(slot) : "r"(unknown));
+	asm volatile("%0 &= %1" : "+r"(slot) : "i"(NO_SLOT - 1));
+	return slot;
+}
+
 enum added {
 	ADDED,
 	LINES_FULL,
 	EXISTS, /* another CPU added the flow: flow_find returns its word */
 };
 
-#define PATIENCE 16 /* times that rivals are looked at until they are ALONE or HELD */
-
-/* await_rivals waits until other CPUs that add the flow have written their words or given up. */
-__noinline int await_rivals(__u64 hash, __u32 slot)
-{
-	int met = BEHIND;
-
-	for (int i = 0; i < PATIENCE && met == BEHIND; i++)
-		met = rivals(hash, slot);
-	return met;
-}
+#define PATIENCE \
+	16 /* times that rivals are looked at until they are ALONE or HELD: other CPUs
+		     * that add the flow have written their words by then, or given up */
 
 /* flow_add adds an entry for a flow of a service that has none: enum added. */
 __noinline int flow_add(__u64 hash, __u64 word, __u64 service)
 {
+	__u64 fp = fingerprint_of(hash);
 	__u32 line = primary_line(hash), slot;
-	struct line *l;
-	int met;
+	struct line *l = line_at(line);
+	int met = BEHIND;
 
-	if (!word)
+	if (!word || !l)
 		return LINES_FULL;
-	slot = claim_slot(hash, service);
+	slot = slot_claim(l->fingerprint, LINE_SLOTS, fp | seen_now());
+	if (slot < LINE_SLOTS)
+		set_hint(line, slot, hint_of(fp));
+	else
+		slot = claim_slot(hash, service);
 	if (slot >= NO_SLOT)
 		return LINES_FULL;
-	if (slot >= LINE_SLOTS)
-		line = alternate_line(line, fingerprint_of(hash));
-	l = line_at(line);
-	if (!l)
-		return LINES_FULL;
+	slot = any_slot(slot, hash);
+	if (slot >= LINE_SLOTS) {
+		line = alternate_line(line, fp);
+		l = line_at(line);
+		if (!l)
+			return LINES_FULL;
+	}
 	stall();
-	met = rivals(hash, slot);
-	if (met == BEHIND)
-		met = await_rivals(hash, slot);
+	if (slot < LINE_SLOTS && is_alone(l, fp, slot))
+		met = ALONE;
+	for (int i = 0; i < PATIENCE && met == BEHIND; i++)
+		met = rivals(hash, slot);
 	slot &= LINE_SLOTS - 1;
 	if (met == ALONE) {
 		stall();
