@@ -53,7 +53,10 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	p->hash = digest(&p->t);
 	if (signing_key() && !signed_by(ctx, sr, p, scr->sender))
 		return verdict(LB_DROP_BAD_TAG, XDP_DROP);
-	if (!may_signal(p, svc, scr->sender))
+	scr->word = flow_find(p->hash, false);
+	if (!scr->word)
+		fetch_hints(p->hash);
+	if (!may_signal(p, svc, scr->sender, scr->word))
 		return verdict(LB_DROP_NOT_CANDIDATE, XDP_DROP);
 	switch (signal_function(sr)) {
 	case FN_CREATE_STICKINESS:

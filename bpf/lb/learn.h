@@ -51,10 +51,9 @@ static __always_inline enum closed sides_closed(const struct sr *sr)
 
 /* try_create applies createStickiness. Within one generation the first server keeps the flow. */
 static __always_inline int try_create(const struct packet *p, __u32 server, __u16 generation,
-				      enum closed closed)
+				      enum closed closed, __u64 word)
 {
 	bool handshake = p->kind == KIND_UDP || (p->kind == KIND_TCP && p->flags & TCP_SYN), same;
-	__u64 word = flow_find(p->hash, false);
 
 	same = word && generation_in_word(word) == generation;
 	if (word & WORD_ESTABLISHED) {
@@ -83,9 +82,9 @@ static __always_inline int try_create(const struct packet *p, __u32 server, __u1
 /* try_remove applies removeStickiness. A flow that it is the first signal of has an entry, too:
  * a cs that comes later than its rms would make one that nothing closes. */
 static __always_inline int try_remove(const struct packet *p, __u32 server, __u16 generation,
-				      enum closed closed)
+				      enum closed closed, __u64 word)
 {
-	__u64 word = flow_find(p->hash, false), was = word;
+	__u64 was = word;
 
 	if (word && (generation_in_word(word) != generation || server_in_word(word) != server))
 		return word & WORD_ESTABLISHED ? LB_REMOVE_OLD_GENERATION : LB_REMOVE_UNKNOWN;
@@ -103,15 +102,19 @@ static __always_inline bool is_create(const struct scratch *scr)
 	       !(scr->packet.flags & TCP_RST);
 }
 
-/* try_signal is the callback of bpf_loop; 1 ends it. */
+/* try_signal is the callback of bpf_loop; 1 ends it. It has the flow's word of may_signal first. */
 static long try_signal(__u64 i, struct scratch **at)
 {
 	struct scratch *scr = *at;
 	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
 	enum closed closed = sides_closed(&scr->sr);
 
-	scr->outcome = is_create(scr) ? try_create(&scr->packet, scr->sender, generation, closed)
-				      : try_remove(&scr->packet, scr->sender, generation, closed);
+	if (i)
+		scr->word = flow_find(scr->packet.hash, false);
+	scr->outcome =
+		is_create(scr)
+			? try_create(&scr->packet, scr->sender, generation, closed, scr->word)
+			: try_remove(&scr->packet, scr->sender, generation, closed, scr->word);
 	return scr->outcome != TRY_AGAIN;
 }
 

@@ -75,18 +75,14 @@ static __always_inline bool is_asked(const struct packet *p, const struct servic
 	return false;
 }
 
-/* may_signal: the sender may have the flow: the flow's entry names that server, which may be
- * draining, or it is one that is asked. This LB (NO_SERVER) may. A function of its own for the
- * verifier. */
-__noinline int may_signal(const struct packet *p, const struct service *svc, __u32 sender)
+/* may_signal: the sender may have the flow: the word of the flow's entry names that server, which
+ * may be draining, or it is one that is asked. This LB (NO_SERVER) may. A function of its own for
+ * the verifier. */
+__noinline int may_signal(const struct packet *p, const struct service *svc, __u32 sender,
+			  __u64 word)
 {
-	__u64 word;
-
 	if (!p || !svc || sender == NO_SERVER)
 		return true;
-	word = flow_find(p->hash, false);
-	if (!word)
-		fetch_hints(p->hash);
 	return (word && server_in_word(word) == sender) || is_asked(p, svc, sender);
 }
 
