@@ -24,5 +24,6 @@ GENERATE(conn_state);
 GENERATE(conn_flags);
 GENERATE(pending_ring);
 GENERATE(service_slot);
+GENERATE(sender_slots);
 GENERATE(crowding);
 GENERATE(hinting);

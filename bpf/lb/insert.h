@@ -301,9 +301,9 @@ enum added {
 	EXISTS, /* another CPU added the flow: flow_find returns its word */
 };
 
-#define PATIENCE \
-	16 /* times that rivals are looked at until they are ALONE or HELD: other CPUs
-		     * that add the flow have written their words by then, or given up */
+/* Times that rivals are looked at until they are ALONE or HELD: other CPUs that add the flow have
+ * written their words by then, or given up. */
+#define PATIENCE 16
 
 /* flow_add adds an entry for a flow of a service that has none: enum added. */
 __noinline int flow_add(__u64 hash, __u64 word, __u64 service)

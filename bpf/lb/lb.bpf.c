@@ -29,18 +29,14 @@ static __always_inline enum counter sender_flaw(struct scratch *scr)
 {
 	const struct sr *sr = &scr->sr;
 	__u16 fn = signal_function(sr);
-	__u32 *server;
 
 	scr->sender = NO_SERVER;
 	if (sr->left > scr->packet.inserted) /* an inserted list ends in the packet's destination */
 		return LB_DROP_SEGMENTS_LEFT;
 	if (fn == FN_RECOVER_STICKINESS)
 		return sr->sender_be == self.locator_be ? COUNTERS : LB_DROP_UNKNOWN_SENDER;
-	server = bpf_map_lookup_elem(&server_by_locator, &sr->sender_be);
-	if (!server)
-		return LB_DROP_UNKNOWN_SENDER;
-	scr->sender = *server;
-	return COUNTERS;
+	scr->sender = number_of(sr->sender_be);
+	return scr->sender == NO_SERVER ? LB_DROP_UNKNOWN_SENDER : COUNTERS;
 }
 
 /* from_server handles a signal about a flow of a service. */

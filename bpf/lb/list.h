@@ -15,8 +15,6 @@
 #include "lb/crowd.h"
 #include "packet/scratch.h"
 
-#define NO_SERVER 0xffffffff
-
 /* Some drivers leave 192 bytes before a frame (ixgbe, i40e, ice), of which XDP keeps 40 (struct
  * xdp_frame): room for seven segments on either wire. */
 #define MAX_LISTED 7

@@ -6,6 +6,7 @@
 #include "packet/parse.h"
 
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
+#define NO_SERVER 0xffffffff
 
 /* Services by VIP, port and protocol: a hash table with linear probing, of which a packet reads
  * two cache lines without a call. A slot has the number of a record. User space writes a record
@@ -70,6 +71,25 @@ struct {
 	__type(key, __be64);
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
+
+/* The numbers of most servers, by a hash of their locators: a packet reads one cache line, and the
+ * server's record shows whether it is that server's. Of servers with the same slot one has it; the
+ * others are in server_by_locator, as all are. */
+enum sender_slots {
+	SENDER_SLOT_BITS = 15,
+	SENDERS_IN_LINE = 32,
+};
+
+struct sender_line {
+	__u16 number[SENDERS_IN_LINE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, (1 << SENDER_SLOT_BITS) / SENDERS_IN_LINE);
+	__type(key, __u32);
+	__type(value, struct sender_line);
+} senders SEC(".maps");
 
 /* service_hash needs no secret: senders of packets do not choose services. */
 static __always_inline __u64 service_hash(const struct in6_addr *vip, __u32 port_and_protocol)
@@ -169,6 +189,22 @@ static __always_inline struct server *server_at(__u32 i)
 	struct server *s = bpf_map_lookup_elem(&servers, &i);
 
 	return s && s->locator_be ? s : NULL;
+}
+
+/* number_of returns the number of the server with a locator, or NO_SERVER. */
+static __always_inline __u32 number_of(__be64 locator_be)
+{
+	__u32 slot = locator_be * 0x9e3779b97f4a7c15ULL >> (64 - SENDER_SLOT_BITS);
+	__u32 line = slot / SENDERS_IN_LINE, number, *known;
+	const struct sender_line *near = bpf_map_lookup_elem(&senders, &line);
+	const struct server *s;
+
+	number = near ? near->number[slot % SENDERS_IN_LINE] : 0;
+	s = bpf_map_lookup_elem(&servers, &number);
+	if (s && s->locator_be == locator_be)
+		return number;
+	known = bpf_map_lookup_elem(&server_by_locator, &locator_be);
+	return known ? *known : NO_SERVER;
 }
 
 /* bucket_at returns the list of servers that a service's table has for a hash. */

@@ -56,12 +56,12 @@ static long is_member(__u64 i, struct membership *m)
 	return m->found;
 }
 
-/* is_asked: a question about the flow goes to that server. */
-static __always_inline bool is_asked(const struct packet *p, const struct service *svc,
-				     __u32 server)
+/* is_asked: a question about the flow goes to that server. A function of its own for the
+ * verifier. */
+__noinline int is_asked(const struct packet *p, const struct service *svc, __u32 server)
 {
 	struct membership m = { .crowd = crowd_of_cpu(), .server = server };
-	const struct candidates *b = choose(p, svc);
+	const struct candidates *b = p && svc ? choose(p, svc) : NULL;
 
 	if (!b || !m.crowd)
 		return false;
@@ -76,14 +76,12 @@ static __always_inline bool is_asked(const struct packet *p, const struct servic
 }
 
 /* may_signal: the sender may have the flow: the word of the flow's entry names that server, which
- * may be draining, or it is one that is asked. This LB (NO_SERVER) may. A function of its own for
- * the verifier. */
-__noinline int may_signal(const struct packet *p, const struct service *svc, __u32 sender,
-			  __u64 word)
+ * may be draining, or it is one that is asked. This LB (NO_SERVER) may. */
+static __always_inline bool may_signal(const struct packet *p, const struct service *svc,
+				       __u32 sender, __u64 word)
 {
-	if (!p || !svc || sender == NO_SERVER)
-		return true;
-	return (word && server_in_word(word) == sender) || is_asked(p, svc, sender);
+	return sender == NO_SERVER || (word && server_in_word(word) == sender) ||
+	       is_asked(p, svc, sender);
 }
 
 /* send_to_client decapsulates a server's answer and forwards it to the client. */

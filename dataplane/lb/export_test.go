@@ -98,3 +98,6 @@ func (l *LB) Die(t *testing.T) {
 
 // PinnedAt is where a map is pinned.
 func (l *LB) PinnedAt(name string) string { return l.Pins.Path(name) }
+
+// SenderSlot is senderSlot.
+func SenderSlot(locator uint64) uint32 { return senderSlot(locator) }

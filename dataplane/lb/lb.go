@@ -87,7 +87,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.Lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}
-	if l.numbers, err = takeNumbers(before, l.objs.ServerByLocator); err != nil {
+	if l.numbers, err = takeNumbers(before, l.objs.ServerByLocator, newSenders(l.objs.Senders)); err != nil {
 		return nil, err
 	}
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {

@@ -17,12 +17,13 @@ import (
 type numbers struct {
 	known map[uint64]uint32 // by locator
 	m     *ebpf.Map
+	near  *senders
 }
 
 // takeNumbers copies the numbers that an earlier daemon gave, or none, to m: its programs go
 // on by its own map until they are replaced.
-func takeNumbers(before, m *ebpf.Map) (*numbers, error) {
-	n, given := &numbers{known: map[uint64]uint32{}, m: m}, map[uint64]uint32{}
+func takeNumbers(before, m *ebpf.Map, near *senders) (*numbers, error) {
+	n, given := &numbers{known: map[uint64]uint32{}, m: m, near: near}, map[uint64]uint32{}
 	if before != nil {
 		var locator uint64
 		var number uint32
@@ -37,7 +38,7 @@ func takeNumbers(before, m *ebpf.Map) (*numbers, error) {
 	if err := plane.Update(m, n.known, given); err != nil {
 		return nil, fmt.Errorf("copy the servers' numbers: %w", err)
 	}
-	return n, nil
+	return n, near.add(given)
 }
 
 // take gives numbers to servers that have none.
@@ -60,7 +61,7 @@ func (n *numbers) take(servers []topo.Server) error {
 	if err := plane.Update(n.m, n.known, fresh); err != nil {
 		return fmt.Errorf("number the servers: %w", err)
 	}
-	return nil
+	return n.near.add(fresh)
 }
 
 func (n *numbers) of(s topo.Server) uint32 { return n.known[objects.LocatorBits(s.Locator)] }
@@ -90,7 +91,7 @@ func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error
 	if dropped, err = plane.Prune(n.m, n.known, kept); err != nil {
 		return dropped, fmt.Errorf("take the numbers of servers back: %w", err)
 	}
-	return dropped, nil
+	return dropped, n.near.drop(dropped)
 }
 
 // writeServers writes every server's record, with the next hop if it is known.

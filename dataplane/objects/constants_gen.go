@@ -16,6 +16,12 @@ const (
 	MaxProbes       = 64
 )
 
+// enum sender_slots
+const (
+	SenderSlotBits = 15
+	SendersInLine  = 32
+)
+
 // enum crowding
 const (
 	RecordMembers = 13

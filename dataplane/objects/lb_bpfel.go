@@ -63,6 +63,11 @@ type LBPrefix struct {
 	}
 }
 
+type LBSenderLine struct {
+	_      structs.HostLayout
+	Number [32]uint16
+}
+
 type LBServer struct {
 	_         structs.HostLayout
 	LocatorBe uint64
@@ -170,6 +175,7 @@ const (
 	LBMapPlans            = "plans"
 	LBMapPrograms         = "programs"
 	LBMapScratchOfCpu     = "scratch_of_cpu"
+	LBMapSenders          = "senders"
 	LBMapServerByLocator  = "server_by_locator"
 	LBMapServerKeys       = "server_keys"
 	LBMapServers          = "servers"
@@ -265,6 +271,7 @@ type LBMapSpecs struct {
 	Plans           *ebpf.MapSpec `ebpf:"plans"`
 	Programs        *ebpf.MapSpec `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
+	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
@@ -328,6 +335,7 @@ type LBMaps struct {
 	Plans           *ebpf.Map `ebpf:"plans"`
 	Programs        *ebpf.Map `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
+	Senders         *ebpf.Map `ebpf:"senders"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
 	Servers         *ebpf.Map `ebpf:"servers"`
@@ -351,6 +359,7 @@ func (m *LBMaps) Close() error {
 		m.Plans,
 		m.Programs,
 		m.ScratchOfCpu,
+		m.Senders,
 		m.ServerByLocator,
 		m.ServerKeys,
 		m.Servers,
