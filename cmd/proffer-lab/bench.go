@@ -59,7 +59,7 @@ The table has the rows of both: min_ns and net_ns, the least of all turns, the s
 the other build, and this build's over the other's. With --json an array of program,
 mode, case, flows, other_min_ns, min_ns, ratio, other_net_ns, net_ns and net_ratio.
 
-Fails if less than a third of the runs were clean: then the CPU was too busy.`,
+Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
 		Example: `  proffer-lab bench
   proffer-lab bench --rows '^lb/hunt/' --flows 1e3,1e6 --json
   proffer-lab bench --rows '^lb/hunt/(offer|new)' --beside /tmp/before/proffer-lab`,
