@@ -28,7 +28,8 @@ func TestOldestKernel(t *testing.T) {
 uname -r
 ip link set lo up
 ip link set eth0 up
-proffer lb --config %s >/lb.log 2>&1 &
+: >/lb.log
+proffer lb --config %s >>/lb.log 2>&1 &
 until grep -q ready /lb.log; do
 	sleep 0.1
 	pidof proffer >/dev/null || break
