@@ -27,7 +27,7 @@ generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 lint: ## gofmt, vet, staticcheck, the import rule
 	@$(WITH_GO) .ci/lint
 
-bench: build ## what a packet costs (root; < 3 minutes), speed of the pure parts, the simulator beside SimPy (from PyPI)
+bench: build ## what a packet costs (root; minutes), speed of the pure parts, the simulator beside SimPy (from PyPI)
 	@$(WITH_GO) .ci/bench
 
 clean: ## remove what make and the demo wrote

@@ -70,7 +70,7 @@ Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
 	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best a CPU with nothing else on it; the last by default")
-	flags.IntVar(&f.runs, "runs", 8, "turns of each row, `N`, four short runs each")
+	flags.IntVar(&f.runs, "runs", 4, "turns of each row, `N`, four short runs each")
 	flags.StringVar(&f.beside, "beside", "", "another build of proffer-lab, `BINARY`, that measures the same rows in turns with this one")
 	flags.StringVar(&f.rows, "rows", "", "only the rows with names that match `REGEXP`")
 	flags.StringSliceVar(&f.flows, "flows", []string{"1", "1e3", "1e4", "1e5", "1e6", "4e6"}, "numbers of known flows, `LIST` with commas")
