@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* act.h: the actions on a request: deliver to our stack, pass on to the next segment,
- * refuse with a RST, give back to the LB. */
+/* act.h: the usual actions on a request: deliver to our stack, pass on to the next segment.
+ * return.h has the others. */
 #pragma once
-#include "core/limit.h"
 #include "packet/nexthop.h"
 #include "agent/request.h"
-#include "agent/reset.h"
-#include "packet/scratch.h"
 
 /* cannot_rewrite is a function of its own, as it is rare. */
 __noinline int cannot_rewrite(enum rewritten how)
@@ -86,65 +83,4 @@ static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum c
 	srh->segments_left--;
 	link_header(eth, hop->mac, 6);
 	return transmit(why);
-}
-
-/* refuse sends the RST of a last candidate with a full accept queue. It is a separate
- * function to keep the stack small; its arguments are never NULL, but the verifier wants proof. */
-__noinline int refuse(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o)
-{
-	const struct next_hop *hop;
-	enum rewritten done;
-	struct rst rst;
-
-	if (!sr || !p || !o)
-		return XDP_ABORTED;
-	if (o->on_full == FULL_DROP)
-		return verdict(AGENT_REFUSE_FULL_DROP, XDP_DROP);
-	hop = next_hop_to(&p->t.client);
-	if (!hop)
-		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (!spend(LIMIT_REFUSAL, 1))
-		return verdict(AGENT_DROP_LIMIT_REFUSAL, XDP_DROP);
-	rst = reset_for(p);
-	done = strip(ctx, sr, p, INWARD);
-	if (!done)
-		done = write_rst(ctx, p, &rst);
-	if (!done)
-		done = link_to(ctx, hop->mac, p->family);
-	return done ? cannot_rewrite(done) : transmit(AGENT_REFUSE_FULL_RESET);
-}
-
-/* encapsulate_in puts the packet into [to]. A function of its own to keep the stack small;
- * its arguments are never NULL, but the verifier wants proof. */
-__noinline int encapsulate_in(struct xdp_md *ctx, const struct packet *p, const struct sid *to,
-			      const struct key *key, const struct next_hop *hop)
-{
-	if (!p || !to || !hop)
-		return FRAME_TRUNCATED;
-	return add_outer(ctx, p, 0, key ? tag_of_one(key, &p->t, to) : UNTAGGED, to, hop->mac,
-			 protocol_inside(p));
-}
-
-/* give_back returns the packet in [lb::nm]: the LB removes its entry of the flow, or
- * offers the flow to other servers, or learns that the flow is alive. */
-static __always_inline int give_back(struct xdp_md *ctx, struct request *r, enum counter why)
-{
-	struct sid to = make_sid(r->sr->sender_be, FN_NOT_MINE, named_generation(r));
-	const struct signal_key *k = signing_key();
-	const struct next_hop *hop;
-	enum rewritten done;
-	struct in6_addr lb;
-
-	if (k)
-		to.key_id = k->id;
-	if (why == AGENT_GIVE_BACK_LIVE)
-		to.flags = SID_HELD;
-	lb = sid_address(&to);
-	hop = next_hop_to(&lb);
-	if (!hop)
-		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	done = strip(ctx, r->sr, r->p, INWARD);
-	if (!done)
-		done = encapsulate_in(ctx, r->p, &to, k ? &k->key : NULL, hop);
-	return done ? cannot_rewrite(done) : transmit(why);
 }

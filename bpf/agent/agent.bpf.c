@@ -7,11 +7,13 @@
  *        rs      the LB has none   -> deliver (WAIT) | pass on
  *        rj      rejected SYN-ACK  -> deliver the RST that ends the request socket
  *        dt      decapsulate       -> deliver
+ *        refuse, give back: tail call of agent_return
  *   out  tc, the service's packets to its clients:
  *        WAIT    in [lb::cs]; closing: in [lb::rms]; else straight to the client;
  *        TC_ACT_UNSPEC lets the filters that follow decide */
 #include "agent/act.h"
 #include "agent/decide.h"
+#include "agent/return.h"
 #include "agent/signal.h"
 #include "agent/steady.h"
 #include "agent/sweep.h"
@@ -36,9 +38,8 @@ static __always_inline int act_on(struct xdp_md *ctx, struct scratch *scr)
 	case ACT_PASS_ON_OFFER:
 		return pass_on(ctx, &r, d.why);
 	case ACT_REFUSE:
-		return refuse(ctx, r.sr, r.p, r.o);
 	case ACT_GIVE_BACK:
-		return give_back(ctx, &r, d.why);
+		return to_return(ctx, scr, d.why);
 	default:
 		return verdict(d.why, XDP_DROP);
 	}

@@ -34,6 +34,7 @@ func (a *Agent) lasting() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		objects.AgentMapConns: a.objs.Conns, objects.AgentMapConnKey: a.objs.ConnKey,
 		objects.AgentMapLoads: a.objs.Loads, objects.AgentMapOfferings: a.objs.Offerings,
+		objects.AgentMapPrograms: a.objs.Programs,
 	}
 }
 

@@ -145,6 +145,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 	}
 	var some struct {
 		AgentIn      *ebpf.Program `ebpf:"agent_in"`
+		AgentReturn  *ebpf.Program `ebpf:"agent_return"`
 		AgentOut     *ebpf.Program `ebpf:"agent_out"`
 		SweepConns   *ebpf.Program `ebpf:"sweep_conns"`
 		EndRecount   *ebpf.Program `ebpf:"end_recount"`
@@ -156,8 +157,8 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		return err
 	}
 	a.objs.AgentPrograms = objects.AgentPrograms{
-		AgentIn: some.AgentIn, AgentOut: some.AgentOut, SweepConns: some.SweepConns,
-		EndRecount: some.EndRecount, SetThreshold: some.SetThreshold,
+		AgentIn: some.AgentIn, AgentReturn: some.AgentReturn, AgentOut: some.AgentOut,
+		SweepConns: some.SweepConns, EndRecount: some.EndRecount, SetThreshold: some.SetThreshold,
 	}
 	a.objs.AgentMaps, a.objs.AgentVariables = some.AgentMaps, some.AgentVariables
 	return nil
@@ -292,7 +293,7 @@ func (a *Agent) Close() error {
 // closePrograms closes a set of programs that may be incomplete.
 func closePrograms(p *objects.AgentPrograms) error {
 	var errs []error
-	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.SocketChanged, p.SocketsOpen} {
+	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentReturn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.SocketChanged, p.SocketsOpen} {
 		errs = append(errs, prog.Close())
 	}
 	return errors.Join(errs...)
@@ -316,6 +317,7 @@ func netnsCookie() (uint64, error) {
 // Verified reports the verifier's work on the agent's programs.
 func (a *Agent) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
-		objects.AgentProgAgentIn: a.objs.AgentIn, objects.AgentProgAgentOut: a.objs.AgentOut,
-	}, objects.AgentProgAgentIn, objects.AgentProgAgentOut)
+		objects.AgentProgAgentIn: a.objs.AgentIn, objects.AgentProgAgentReturn: a.objs.AgentReturn,
+		objects.AgentProgAgentOut: a.objs.AgentOut,
+	}, objects.AgentProgAgentIn, objects.AgentProgAgentReturn, objects.AgentProgAgentOut)
 }

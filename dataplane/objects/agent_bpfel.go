@@ -146,6 +146,7 @@ const (
 	AgentMapOfferings      = "offerings"
 	AgentMapOpenSockets    = "open_sockets"
 	AgentMapPassedOnOffers = "passed_on_offers"
+	AgentMapPrograms       = "programs"
 	AgentMapReports        = "reports"
 	AgentMapScratchOfCpu   = "scratch_of_cpu"
 	AgentMapSigning        = "signing"
@@ -153,6 +154,7 @@ const (
 	AgentMapUnresolved     = "unresolved"
 	AgentProgAgentIn       = "agent_in"
 	AgentProgAgentOut      = "agent_out"
+	AgentProgAgentReturn   = "agent_return"
 	AgentProgEndRecount    = "end_recount"
 	AgentProgSetThreshold  = "set_threshold"
 	AgentProgSocketChanged = "socket_changed"
@@ -223,6 +225,7 @@ type AgentSpecs struct {
 type AgentProgramSpecs struct {
 	AgentIn       *ebpf.ProgramSpec `ebpf:"agent_in"`
 	AgentOut      *ebpf.ProgramSpec `ebpf:"agent_out"`
+	AgentReturn   *ebpf.ProgramSpec `ebpf:"agent_return"`
 	EndRecount    *ebpf.ProgramSpec `ebpf:"end_recount"`
 	SetThreshold  *ebpf.ProgramSpec `ebpf:"set_threshold"`
 	SocketChanged *ebpf.ProgramSpec `ebpf:"socket_changed"`
@@ -247,6 +250,7 @@ type AgentMapSpecs struct {
 	Offerings      *ebpf.MapSpec `ebpf:"offerings"`
 	OpenSockets    *ebpf.MapSpec `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
+	Programs       *ebpf.MapSpec `ebpf:"programs"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
@@ -312,6 +316,7 @@ type AgentMaps struct {
 	Offerings      *ebpf.Map `ebpf:"offerings"`
 	OpenSockets    *ebpf.Map `ebpf:"open_sockets"`
 	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
+	Programs       *ebpf.Map `ebpf:"programs"`
 	Reports        *ebpf.Map `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.Map `ebpf:"signing"`
@@ -334,6 +339,7 @@ func (m *AgentMaps) Close() error {
 		m.Offerings,
 		m.OpenSockets,
 		m.PassedOnOffers,
+		m.Programs,
 		m.Reports,
 		m.ScratchOfCpu,
 		m.Signing,
@@ -373,6 +379,7 @@ type AgentVariables struct {
 type AgentPrograms struct {
 	AgentIn       *ebpf.Program `ebpf:"agent_in"`
 	AgentOut      *ebpf.Program `ebpf:"agent_out"`
+	AgentReturn   *ebpf.Program `ebpf:"agent_return"`
 	EndRecount    *ebpf.Program `ebpf:"end_recount"`
 	SetThreshold  *ebpf.Program `ebpf:"set_threshold"`
 	SocketChanged *ebpf.Program `ebpf:"socket_changed"`
@@ -384,6 +391,7 @@ func (p *AgentPrograms) Close() error {
 	return _AgentClose(
 		p.AgentIn,
 		p.AgentOut,
+		p.AgentReturn,
 		p.EndRecount,
 		p.SetThreshold,
 		p.SocketChanged,

@@ -106,7 +106,7 @@ func agentMeter(t *testing.T, keys []topo.SignalKey, row socketRow) *meter {
 		}
 		seeds = append(seeds, signedRequests(keys[0])...)
 	}
-	return newMeter(t, &r.Rig, seeds, map[string]*ebpf.Program{"agent_in": r.Objects().AgentIn}, "agent_in")
+	return newMeter(t, &r.Rig, seeds, map[string]*ebpf.Program{"agent_in": r.Objects().AgentIn, "agent_return": r.Objects().AgentReturn}, "agent_in")
 }
 
 // signedRequests have a good tag over one segment and over many.
