@@ -12,6 +12,7 @@
  *        WAIT    in [lb::cs]; closing: in [lb::rms]; else straight to the client;
  *        TC_ACT_UNSPEC lets the filters that follow decide */
 #include "agent/act.h"
+#include "agent/adopt.h"
 #include "agent/decide.h"
 #include "agent/return.h"
 #include "agent/signal.h"

@@ -19,6 +19,10 @@
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are retransmitted (RFC 6298) */
 
+/* Of an entry of which no LB is known (adopt.h). No LB names it, so the next packet of an LB is
+ * decided by the kernel's socket, and its sender is then the LB to signal to. */
+#define NO_GENERATION 0
+
 /* The result of a search. */
 struct conn_entry {
 	struct conn *c;	      /* or NULL */

@@ -129,8 +129,11 @@ static __always_inline struct decision decide_request(struct xdp_md *ctx, const 
 
 	if ((fn == FN_REJECT || fn == FN_DELIVER) && has_next_node(r))
 		return decided(ACT_DROP, AGENT_DROP_SEGMENTS_LEFT);
-	if (fn == FN_DELIVER)
+	if (fn == FN_DELIVER) {
+		if (opens(r->p))
+			conns_may_lack();
 		return decided(ACT_DELIVER, AGENT_DELIVER);
+	}
 	now = now_ns();
 	d = by_function(ctx, r, conn_find(r->p, now), now, &noted);
 	if (noted.c)

@@ -3,6 +3,7 @@
  * slot and no embryonic entry. None gives way that was seen within RECENT_NS, and no idle TCP
  * flow of sockets out of sight: its entry is the only evidence of its owner. */
 #pragma once
+#include "agent/complete.h"
 #include "agent/conns.h"
 #include "agent/counters.h"
 #include "agent/load/load.h"
@@ -79,6 +80,8 @@ __noinline bool conn_evict(__u32 line, __u32 i, __u64 now)
 	i &= SLOTS - 1;
 	slot = &s->slot[i];
 	was = READ_ONCE(s->fingerprint[i]);
+	if (slot->t.protocol == IPPROTO_TCP && (slot->c.flags & CONN_CLOSED) != CONN_CLOSED)
+		conns_may_lack(); /* before: no search finds an entry while it is claimed */
 	if (was >= CLAIMED || !(was & ESTABLISHED) ||
 	    !compare_and_swap(&s->fingerprint[i], was, was | CLAIMED))
 		return false;

@@ -17,11 +17,13 @@ typedef struct {
 
 struct sock_common {
 	unsigned char skc_state;
+	__be16 skc_dport;
 	__u16 skc_num; /* local port, in the host's order */
 	unsigned short skc_family;
 	possible_net_t skc_net;
 	__be32 skc_rcv_saddr;
 	__u32 skc_tw_snd_nxt;
+	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 } KERNEL;
 

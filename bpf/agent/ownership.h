@@ -2,6 +2,7 @@
 /* ownership.h: whether this server owns a flow, by its entry or by the kernel's sockets, and
  * when an entry becomes established. */
 #pragma once
+#include "agent/complete.h"
 #include "agent/owner.h"
 #include "agent/request.h"
 
@@ -47,5 +48,7 @@ static __always_inline struct conn_entry establish(const struct request *r, stru
 		return e;
 	c = e.c ? conn_establish(r->p, &e)
 		: conn_adopt(r->p, r->o, r->sr->sender_be, generation, now, e.at);
+	if (!c)
+		conns_may_lack();
 	return (struct conn_entry){ .c = c };
 }

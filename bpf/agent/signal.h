@@ -62,6 +62,8 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 		set_flag(c, CONN_REMOVAL_DUE);
 	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
 		return FN_NONE;
+	if (!c->lb_be) /* adopted, and no LB has sent a packet yet */
+		return FN_NONE;
 	if (c->state == CONN_WAIT)
 		return FN_CREATE_STICKINESS;
 	return c->flags & CONN_REMOVAL_DUE ? FN_REMOVE_STICKINESS : FN_NONE;

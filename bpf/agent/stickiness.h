@@ -12,6 +12,8 @@ static __always_inline void sync_generation(const struct request *r, struct conn
 {
 	if (generation)
 		c->generation = generation;
+	if (!c->lb_be)
+		c->lb_be = r->sr->sender_be;
 	if (c->generation != named_generation(r)) {
 		signal_to_lb(c, r->sr->sender_be);
 	} else if (c->state == CONN_WAIT) {
@@ -41,14 +43,17 @@ static __always_inline struct decision verify_steered(struct xdp_md *ctx, const 
 	struct holding held = {};
 	bool same = false;
 
-	if (e.c) {
+	if (e.c && e.c->generation != NO_GENERATION) {
 		same = e.c->generation == named_generation(r);
 		why = same ? AGENT_STEERED : AGENT_STEERED_OTHER_GENERATION;
 	}
 	find_holding(ctx, r, &e, &held);
-	if (!held.mine)
-		return same && e.embryonic ? decided(ACT_DELIVER, AGENT_STEERED_EMBRYONIC)
-					   : decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_NOT_MINE);
+	if (!held.mine) {
+		if (!same || !e.embryonic)
+			return decided(ACT_GIVE_BACK, AGENT_GIVE_BACK_NOT_MINE);
+		conns_may_lack(); /* the stack decides */
+		return decided(ACT_DELIVER, AGENT_STEERED_EMBRYONIC);
+	}
 	*noted = establish(r, e, held.generation ? held.generation : named_generation(r), now);
 	if (!noted->c)
 		return decided(ACT_DELIVER, AGENT_STEERED);
@@ -87,6 +92,8 @@ static __always_inline struct decision decide_recover(struct xdp_md *ctx, const 
 	struct holding held;
 
 	find_holding(ctx, r, &e, &held);
+	if (held.cookie)
+		conns_may_lack(); /* this or another server's stack takes it */
 	if (!held.mine)
 		return pass_on_unowned(r);
 	*noted = establish(r, e, held.generation, now);

@@ -2,7 +2,9 @@
 /* sweep.h: the removal of expired entries. */
 #pragma once
 #include "agent/clock.h"
+#include "agent/complete.h"
 #include "agent/recount.h"
+#include "agent/socket.h"
 #include "table/ages.h"
 
 /* is_orphan is true of an entry with a service that is no longer offered, or has another load. */
@@ -29,11 +31,51 @@ static __always_inline bool conn_expired(const struct conn_slot *slot, bool esta
 	return age > (conn_closed(c) ? linger_ns : idle_ns);
 }
 
+struct sweeping {
+	struct sweep s;
+	struct xdp_md *ctx;
+};
+
+/* has_socket is true of an entry with a connection that the kernel still has. */
+__noinline bool has_socket(struct xdp_md *ctx, const struct conn_slot *slot)
+{
+	const struct offering *o = slot ? offered_at(slot->c.offering) : NULL;
+	struct bpf_sock *sk;
+	bool full;
+
+	if (!o || o->owner == OWNER_TABLE || slot->t.protocol != IPPROTO_TCP)
+		return false;
+	if (virtual_sockets) /* a proof has the agent forget connections that its kernel keeps */
+		return false;
+	sk = find_socket(ctx, &slot->t, o);
+	if (!sk)
+		return false;
+	full = is_full_socket(sk->state);
+	bpf_sk_release(sk);
+	return full;
+}
+
+/* outlives is true of a silent connection, which keeps its entry for another while. That of a RST
+ * which the stack may have dropped gets an entry with the socket's numbers (adopt.h). */
+static __always_inline bool outlives(const struct sweeping *w, struct conn_slot *slot)
+{
+	__u32 flags = slot->c.flags;
+
+	if ((flags & CONN_CLOSED) == CONN_CLOSED || is_orphan(slot) || !has_socket(w->ctx, slot))
+		return false;
+	if (flags & CONN_DOUBTED)
+		conns_may_lack();
+	else
+		slot->c.seen_ns = w->s.now_ns;
+	return !(flags & CONN_DOUBTED);
+}
+
 /* sweep_line is the callback of bpf_loop. The load that an entry counted for is taken
  * back. The entry is read again once it is claimed: the flow may have begun again in
  * between, within one unit of its date. */
-static long sweep_line(__u64 i, struct sweep *s)
+static long sweep_line(__u64 i, struct sweeping *w)
 {
+	struct sweep *s = &w->s;
 	__u32 at = s->from + i;
 	struct conn_line *line = conn_line_at(at);
 	struct conn *c;
@@ -46,7 +88,8 @@ static long sweep_line(__u64 i, struct sweep *s)
 		c = &line->slot[k].c;
 		if (was >= CLAIMED || no_digest(was))
 			continue;
-		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s)) {
+		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s) ||
+		    (was & ESTABLISHED && outlives(w, &line->slot[k]))) {
 			s->kept += was / ESTABLISHED & 1;
 			s->unmoved += !recount_request(c);
 			continue;
@@ -75,17 +118,18 @@ SEC("xdp")
 int sweep_conns(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, 0);
-	struct sweep *data = take(&c, sizeof(*data)), s;
+	struct sweep *data = take(&c, sizeof(*data));
+	struct sweeping w = { .ctx = ctx };
 
 	if (!data)
 		return XDP_ABORTED;
-	s = *data;
+	w.s = *data;
 	set_clock();
-	bpf_loop(s.count, sweep_line, &s, 0);
+	bpf_loop(w.s.count, sweep_line, &w, 0);
 	c = frame_at(ctx, 0);
 	data = take(&c, sizeof(*data));
 	if (!data)
 		return XDP_ABORTED;
-	*data = s;
+	*data = w.s;
 	return XDP_DROP;
 }

@@ -157,6 +157,12 @@ enum conn_flags {
 	CONN_CLOSED = CONN_CLIENT_FIN | CONN_SERVER_FIN,
 };
 
+enum completeness { /* of the agent's table (agent/complete.h) */
+	CONNS_INCOMPLETE = 0,
+	CONNS_SOUGHT = 1,
+	CONNS_COMPLETE = 2,
+};
+
 /* Agent: a cache of the kernel's socket of a flow. */
 struct conn {
 	__u64 seen_ns;

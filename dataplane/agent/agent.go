@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -41,6 +40,8 @@ type Agent struct {
 	spaces   map[topo.VIP]int32 // numbers of the services' namespaces, as written
 	counting uint32             // in which count requests begin
 	unmoved  uint32             // requests in the other count, of this recount
+	seeking  sync.Mutex         // held while the sockets without an entry are sought
+	trusted  int                // sweeps of the whole table since they were
 }
 
 const defaultEmbryonic = 16384 // flows in their handshake
@@ -150,6 +151,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		SweepConns   *ebpf.Program `ebpf:"sweep_conns"`
 		EndRecount   *ebpf.Program `ebpf:"end_recount"`
 		SetThreshold *ebpf.Program `ebpf:"set_threshold"`
+		AdoptConns   *ebpf.Program `ebpf:"adopt_conns"`
 		objects.AgentMaps
 		objects.AgentVariables
 	}
@@ -158,7 +160,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 	}
 	a.objs.AgentPrograms = objects.AgentPrograms{
 		AgentIn: some.AgentIn, AgentReturn: some.AgentReturn, AgentOut: some.AgentOut,
-		SweepConns: some.SweepConns, EndRecount: some.EndRecount, SetThreshold: some.SetThreshold,
+		SweepConns: some.SweepConns, EndRecount: some.EndRecount, SetThreshold: some.SetThreshold, AdoptConns: some.AdoptConns,
 	}
 	a.objs.AgentMaps, a.objs.AgentVariables = some.AgentMaps, some.AgentVariables
 	return nil
@@ -180,7 +182,7 @@ func (a *Agent) Attach() error {
 		return err
 	}
 	_, err := a.Recount()
-	return err
+	return errors.Join(err, a.Complete())
 }
 
 // attachRest attaches the programs that need no XDP. It comes after XDP, which fails if another
@@ -226,17 +228,7 @@ func (a *Agent) attachSockets() (err error) {
 // countOpen counts each open socket in the load of its service now. A socket is marked with the
 // load that counts it, so it is counted once.
 func (a *Agent) countOpen() error {
-	iter, err := link.AttachIter(link.IterOptions{Program: a.objs.SocketsOpen})
-	if err != nil {
-		return fmt.Errorf("count open sockets: %w", err)
-	}
-	defer iter.Close()
-	r, err := iter.Open()
-	if err != nil {
-		return fmt.Errorf("count open sockets: %w", err)
-	}
-	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
+	if err := visitSockets(a.objs.SocketsOpen); err != nil {
 		return fmt.Errorf("count open sockets: %w", err)
 	}
 	return nil
@@ -293,7 +285,7 @@ func (a *Agent) Close() error {
 // closePrograms closes a set of programs that may be incomplete.
 func closePrograms(p *objects.AgentPrograms) error {
 	var errs []error
-	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentReturn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.SocketChanged, p.SocketsOpen} {
+	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentReturn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.AdoptConns, p.SocketChanged, p.SocketsOpen} {
 		errs = append(errs, prog.Close())
 	}
 	return errors.Join(errs...)

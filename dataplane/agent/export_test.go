@@ -29,3 +29,12 @@ func (a *Agent) Offered(t *testing.T) int {
 	}
 	return len(have.Loads) + len(have.Marked)
 }
+
+// Doubt is doubt.
+func (a *Agent) Doubt() error { return a.doubt() }
+
+// KeepComplete is keepComplete.
+func (a *Agent) KeepComplete() error { return a.keepComplete() }
+
+// AdoptConns is adoptConns.
+func (a *Agent) AdoptConns() error { return a.adoptConns() }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 
 	"proffer/dataplane"
@@ -34,6 +35,7 @@ func (a *Agent) SweepTurn() (dataplane.Swept, error) {
 	a.unmoved += swept.Unmoved
 	if err == nil && a.Whole() {
 		swept.Recounted, err = a.endRecount(a.unmoved)
+		err = errors.Join(err, a.keepComplete())
 	}
 	return swept, err
 }

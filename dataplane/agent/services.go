@@ -66,6 +66,9 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.doubt(); err != nil { // a service to come may have sockets
+		return nil, err
+	}
 	steps = plan.Offers(have, services)
 	wanted, gone := steps[:len(services)], steps[len(services):]
 	for _, step := range gone {
@@ -91,10 +94,10 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	}
 	a.services, a.numbers = services, numbers
 	a.offered.keep(services)
-	if a.sockets == nil {
-		return steps, nil
+	if a.sockets != nil {
+		err = a.countOpen()
 	}
-	return steps, a.countOpen()
+	return steps, errors.Join(err, a.Complete())
 }
 
 // remove executes a step that leaves a service, or the fragments to an address.

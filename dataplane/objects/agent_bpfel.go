@@ -105,6 +105,13 @@ type AgentOffering struct {
 	None       uint32
 }
 
+type AgentRemembered struct {
+	_       structs.HostLayout
+	Sk      uint64
+	FoundNs uint64
+	First   [12]uint64
+}
+
 type AgentReported struct {
 	_         structs.HostLayout
 	WrittenNs uint64
@@ -133,52 +140,55 @@ type AgentSweep struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	AgentMapConnKey        = "conn_key"
-	AgentMapConns          = "conns"
-	AgentMapCountedSockets = "counted_sockets"
-	AgentMapCounters       = "counters"
-	AgentMapFarmKeys       = "farm_keys"
-	AgentMapLimits         = "limits"
-	AgentMapLoads          = "loads"
-	AgentMapNextHops       = "next_hops"
-	AgentMapOffered        = "offered"
-	AgentMapOfferedBits    = "offered_bits"
-	AgentMapOfferings      = "offerings"
-	AgentMapOpenSockets    = "open_sockets"
-	AgentMapPassedOnOffers = "passed_on_offers"
-	AgentMapPrograms       = "programs"
-	AgentMapReports        = "reports"
-	AgentMapScratchOfCpu   = "scratch_of_cpu"
-	AgentMapSigning        = "signing"
-	AgentMapSuspects       = "suspects"
-	AgentMapUnresolved     = "unresolved"
-	AgentProgAgentIn       = "agent_in"
-	AgentProgAgentOut      = "agent_out"
-	AgentProgAgentReturn   = "agent_return"
-	AgentProgEndRecount    = "end_recount"
-	AgentProgSetThreshold  = "set_threshold"
-	AgentProgSocketChanged = "socket_changed"
-	AgentProgSocketsOpen   = "sockets_open"
-	AgentProgSweepConns    = "sweep_conns"
-	AgentVarBlocks         = "blocks"
-	AgentVarConnLines      = "conn_lines"
-	AgentVarCountersEnd    = "counters_end"
-	AgentVarCounting       = "counting"
-	AgentVarDomain         = "domain"
-	AgentVarFlowKey        = "flow_key"
-	AgentVarIdleNs         = "idle_ns"
-	AgentVarLingerNs       = "linger_ns"
-	AgentVarNetnsCookie    = "netns_cookie"
-	AgentVarRedirectTo     = "redirect_to"
-	AgentVarSelf           = "self"
-	AgentVarStalls         = "stalls"
-	AgentVarTickNs         = "tick_ns"
-	AgentVarTicksBeganNs   = "ticks_began_ns"
-	AgentVarUnlimited      = "unlimited"
-	AgentVarVirtualNowNs   = "virtual_now_ns"
-	AgentVarVirtualSocket  = "virtual_socket"
-	AgentVarVirtualSockets = "virtual_sockets"
-	AgentVarVirtualTime    = "virtual_time"
+	AgentMapConnKey           = "conn_key"
+	AgentMapConns             = "conns"
+	AgentMapCountedSockets    = "counted_sockets"
+	AgentMapCounters          = "counters"
+	AgentMapFarmKeys          = "farm_keys"
+	AgentMapLimits            = "limits"
+	AgentMapListeners         = "listeners"
+	AgentMapLoads             = "loads"
+	AgentMapNextHops          = "next_hops"
+	AgentMapOffered           = "offered"
+	AgentMapOfferedBits       = "offered_bits"
+	AgentMapOfferings         = "offerings"
+	AgentMapOpenSockets       = "open_sockets"
+	AgentMapPassedOnOffers    = "passed_on_offers"
+	AgentMapPrograms          = "programs"
+	AgentMapReports           = "reports"
+	AgentMapScratchOfCpu      = "scratch_of_cpu"
+	AgentMapSigning           = "signing"
+	AgentMapSuspects          = "suspects"
+	AgentMapUnresolved        = "unresolved"
+	AgentProgAdoptConns       = "adopt_conns"
+	AgentProgAgentIn          = "agent_in"
+	AgentProgAgentOut         = "agent_out"
+	AgentProgAgentReturn      = "agent_return"
+	AgentProgEndRecount       = "end_recount"
+	AgentProgSetThreshold     = "set_threshold"
+	AgentProgSocketChanged    = "socket_changed"
+	AgentProgSocketsOpen      = "sockets_open"
+	AgentProgSweepConns       = "sweep_conns"
+	AgentVarBlocks            = "blocks"
+	AgentVarConnLines         = "conn_lines"
+	AgentVarConnsCompleteness = "conns_completeness"
+	AgentVarCountersEnd       = "counters_end"
+	AgentVarCounting          = "counting"
+	AgentVarDomain            = "domain"
+	AgentVarFlowKey           = "flow_key"
+	AgentVarIdleNs            = "idle_ns"
+	AgentVarLingerNs          = "linger_ns"
+	AgentVarNetnsCookie       = "netns_cookie"
+	AgentVarRedirectTo        = "redirect_to"
+	AgentVarSelf              = "self"
+	AgentVarStalls            = "stalls"
+	AgentVarTickNs            = "tick_ns"
+	AgentVarTicksBeganNs      = "ticks_began_ns"
+	AgentVarUnlimited         = "unlimited"
+	AgentVarVirtualNowNs      = "virtual_now_ns"
+	AgentVarVirtualSocket     = "virtual_socket"
+	AgentVarVirtualSockets    = "virtual_sockets"
+	AgentVarVirtualTime       = "virtual_time"
 )
 
 // LoadAgent returns the embedded CollectionSpec for Agent.
@@ -223,6 +233,7 @@ type AgentSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type AgentProgramSpecs struct {
+	AdoptConns    *ebpf.ProgramSpec `ebpf:"adopt_conns"`
 	AgentIn       *ebpf.ProgramSpec `ebpf:"agent_in"`
 	AgentOut      *ebpf.ProgramSpec `ebpf:"agent_out"`
 	AgentReturn   *ebpf.ProgramSpec `ebpf:"agent_return"`
@@ -243,6 +254,7 @@ type AgentMapSpecs struct {
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
 	FarmKeys       *ebpf.MapSpec `ebpf:"farm_keys"`
 	Limits         *ebpf.MapSpec `ebpf:"limits"`
+	Listeners      *ebpf.MapSpec `ebpf:"listeners"`
 	Loads          *ebpf.MapSpec `ebpf:"loads"`
 	NextHops       *ebpf.MapSpec `ebpf:"next_hops"`
 	Offered        *ebpf.MapSpec `ebpf:"offered"`
@@ -262,25 +274,26 @@ type AgentMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type AgentVariableSpecs struct {
-	Blocks         *ebpf.VariableSpec `ebpf:"blocks"`
-	ConnLines      *ebpf.VariableSpec `ebpf:"conn_lines"`
-	CountersEnd    *ebpf.VariableSpec `ebpf:"counters_end"`
-	Counting       *ebpf.VariableSpec `ebpf:"counting"`
-	Domain         *ebpf.VariableSpec `ebpf:"domain"`
-	FlowKey        *ebpf.VariableSpec `ebpf:"flow_key"`
-	IdleNs         *ebpf.VariableSpec `ebpf:"idle_ns"`
-	LingerNs       *ebpf.VariableSpec `ebpf:"linger_ns"`
-	NetnsCookie    *ebpf.VariableSpec `ebpf:"netns_cookie"`
-	RedirectTo     *ebpf.VariableSpec `ebpf:"redirect_to"`
-	Self           *ebpf.VariableSpec `ebpf:"self"`
-	Stalls         *ebpf.VariableSpec `ebpf:"stalls"`
-	TickNs         *ebpf.VariableSpec `ebpf:"tick_ns"`
-	TicksBeganNs   *ebpf.VariableSpec `ebpf:"ticks_began_ns"`
-	Unlimited      *ebpf.VariableSpec `ebpf:"unlimited"`
-	VirtualNowNs   *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
-	VirtualSocket  *ebpf.VariableSpec `ebpf:"virtual_socket"`
-	VirtualSockets *ebpf.VariableSpec `ebpf:"virtual_sockets"`
-	VirtualTime    *ebpf.VariableSpec `ebpf:"virtual_time"`
+	Blocks            *ebpf.VariableSpec `ebpf:"blocks"`
+	ConnLines         *ebpf.VariableSpec `ebpf:"conn_lines"`
+	ConnsCompleteness *ebpf.VariableSpec `ebpf:"conns_completeness"`
+	CountersEnd       *ebpf.VariableSpec `ebpf:"counters_end"`
+	Counting          *ebpf.VariableSpec `ebpf:"counting"`
+	Domain            *ebpf.VariableSpec `ebpf:"domain"`
+	FlowKey           *ebpf.VariableSpec `ebpf:"flow_key"`
+	IdleNs            *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LingerNs          *ebpf.VariableSpec `ebpf:"linger_ns"`
+	NetnsCookie       *ebpf.VariableSpec `ebpf:"netns_cookie"`
+	RedirectTo        *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Self              *ebpf.VariableSpec `ebpf:"self"`
+	Stalls            *ebpf.VariableSpec `ebpf:"stalls"`
+	TickNs            *ebpf.VariableSpec `ebpf:"tick_ns"`
+	TicksBeganNs      *ebpf.VariableSpec `ebpf:"ticks_began_ns"`
+	Unlimited         *ebpf.VariableSpec `ebpf:"unlimited"`
+	VirtualNowNs      *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
+	VirtualSocket     *ebpf.VariableSpec `ebpf:"virtual_socket"`
+	VirtualSockets    *ebpf.VariableSpec `ebpf:"virtual_sockets"`
+	VirtualTime       *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
 
 // AgentObjects contains all objects after they have been loaded into the kernel.
@@ -309,6 +322,7 @@ type AgentMaps struct {
 	Counters       *ebpf.Map `ebpf:"counters"`
 	FarmKeys       *ebpf.Map `ebpf:"farm_keys"`
 	Limits         *ebpf.Map `ebpf:"limits"`
+	Listeners      *ebpf.Map `ebpf:"listeners"`
 	Loads          *ebpf.Map `ebpf:"loads"`
 	NextHops       *ebpf.Map `ebpf:"next_hops"`
 	Offered        *ebpf.Map `ebpf:"offered"`
@@ -332,6 +346,7 @@ func (m *AgentMaps) Close() error {
 		m.Counters,
 		m.FarmKeys,
 		m.Limits,
+		m.Listeners,
 		m.Loads,
 		m.NextHops,
 		m.Offered,
@@ -352,31 +367,33 @@ func (m *AgentMaps) Close() error {
 //
 // It can be passed to LoadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AgentVariables struct {
-	Blocks         *ebpf.Variable `ebpf:"blocks"`
-	ConnLines      *ebpf.Variable `ebpf:"conn_lines"`
-	CountersEnd    *ebpf.Variable `ebpf:"counters_end"`
-	Counting       *ebpf.Variable `ebpf:"counting"`
-	Domain         *ebpf.Variable `ebpf:"domain"`
-	FlowKey        *ebpf.Variable `ebpf:"flow_key"`
-	IdleNs         *ebpf.Variable `ebpf:"idle_ns"`
-	LingerNs       *ebpf.Variable `ebpf:"linger_ns"`
-	NetnsCookie    *ebpf.Variable `ebpf:"netns_cookie"`
-	RedirectTo     *ebpf.Variable `ebpf:"redirect_to"`
-	Self           *ebpf.Variable `ebpf:"self"`
-	Stalls         *ebpf.Variable `ebpf:"stalls"`
-	TickNs         *ebpf.Variable `ebpf:"tick_ns"`
-	TicksBeganNs   *ebpf.Variable `ebpf:"ticks_began_ns"`
-	Unlimited      *ebpf.Variable `ebpf:"unlimited"`
-	VirtualNowNs   *ebpf.Variable `ebpf:"virtual_now_ns"`
-	VirtualSocket  *ebpf.Variable `ebpf:"virtual_socket"`
-	VirtualSockets *ebpf.Variable `ebpf:"virtual_sockets"`
-	VirtualTime    *ebpf.Variable `ebpf:"virtual_time"`
+	Blocks            *ebpf.Variable `ebpf:"blocks"`
+	ConnLines         *ebpf.Variable `ebpf:"conn_lines"`
+	ConnsCompleteness *ebpf.Variable `ebpf:"conns_completeness"`
+	CountersEnd       *ebpf.Variable `ebpf:"counters_end"`
+	Counting          *ebpf.Variable `ebpf:"counting"`
+	Domain            *ebpf.Variable `ebpf:"domain"`
+	FlowKey           *ebpf.Variable `ebpf:"flow_key"`
+	IdleNs            *ebpf.Variable `ebpf:"idle_ns"`
+	LingerNs          *ebpf.Variable `ebpf:"linger_ns"`
+	NetnsCookie       *ebpf.Variable `ebpf:"netns_cookie"`
+	RedirectTo        *ebpf.Variable `ebpf:"redirect_to"`
+	Self              *ebpf.Variable `ebpf:"self"`
+	Stalls            *ebpf.Variable `ebpf:"stalls"`
+	TickNs            *ebpf.Variable `ebpf:"tick_ns"`
+	TicksBeganNs      *ebpf.Variable `ebpf:"ticks_began_ns"`
+	Unlimited         *ebpf.Variable `ebpf:"unlimited"`
+	VirtualNowNs      *ebpf.Variable `ebpf:"virtual_now_ns"`
+	VirtualSocket     *ebpf.Variable `ebpf:"virtual_socket"`
+	VirtualSockets    *ebpf.Variable `ebpf:"virtual_sockets"`
+	VirtualTime       *ebpf.Variable `ebpf:"virtual_time"`
 }
 
 // AgentPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AgentPrograms struct {
+	AdoptConns    *ebpf.Program `ebpf:"adopt_conns"`
 	AgentIn       *ebpf.Program `ebpf:"agent_in"`
 	AgentOut      *ebpf.Program `ebpf:"agent_out"`
 	AgentReturn   *ebpf.Program `ebpf:"agent_return"`
@@ -389,6 +406,7 @@ type AgentPrograms struct {
 
 func (p *AgentPrograms) Close() error {
 	return _AgentClose(
+		p.AdoptConns,
 		p.AgentIn,
 		p.AgentOut,
 		p.AgentReturn,

@@ -53,3 +53,10 @@ const (
 	ConnAskingOdd  = 128
 	ConnClosed     = 24
 )
+
+// enum completeness
+const (
+	ConnsIncomplete = 0
+	ConnsSought     = 1
+	ConnsComplete   = 2
+)

@@ -79,6 +79,9 @@ func (s *benchSession) loadAgent() error {
 	if s.agent.listener, err = net.Listen("tcp6", fmt.Sprintf("[::]:%d", benchPort)); err != nil {
 		return fmt.Errorf("listen for the agent: %w", err)
 	}
+	if err := a.Complete(); err != nil {
+		return err
+	}
 	return a.SetNextHops(topo.NextHops{
 		benchLBSelf:    {2, 0, 0, 0, 0, 0xb},
 		benchServer(1): {2, 0, 0, 0, 1, 1},

@@ -47,6 +47,7 @@ func packages() map[string][]enum {
 			{c: "hinting"},
 			{c: "conn_state"},
 			{c: "conn_flags"},
+			{c: "completeness"},
 		},
 		"wire": {
 			{c: "function", prefix: "FN_", kind: "Function", hex: true},
