@@ -30,7 +30,7 @@ static __always_inline bool may_ask(const struct packet *p, const struct service
  * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
  * so theirs is rotated from the fourth on, and then every second one is offered without a
  * question, as is one for which no question is left. */
-__noinline int recover(struct xdp_md *ctx, struct packet *p, const struct service *svc)
+__noinline int recover(const struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
 	enum limit limit;
@@ -53,7 +53,7 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
 		plan->parts = PART_OFFER;
 		plan->reason = LB_OFFER_UNASKED;
 	}
-	return send_listed(ctx, p, svc, plan);
+	return TO_LIST;
 }
 
 /* offer_again offers a connection that has an entry, or a repeated SYN, or to a list that is
@@ -61,8 +61,7 @@ __noinline int recover(struct xdp_md *ctx, struct packet *p, const struct servic
  * do so again. From the third SYN on the list is rotated, and every second time its first
  * server must take the connection, as a later one may be down. It is a separate function, as it is
  * rare. */
-__noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct service *svc,
-			   __u64 word, __u32 times)
+__noinline int offer_again(const struct packet *p, __u64 word, __u32 times)
 {
 	struct plan *plan = new_plan(PART_OFFER, LB_OFFER);
 
@@ -85,7 +84,7 @@ __noinline int offer_again(struct xdp_md *ctx, struct packet *p, const struct se
 			flow_change(p->hash, word, announce(word, plan->generation));
 		}
 	}
-	return send_listed(ctx, p, svc, plan);
+	return TO_LIST;
 }
 
 /* tag_of_last signs an offer to two servers: its SRH has the second segment alone. */
@@ -115,7 +114,7 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	second = server_at(b->server[1]);
 	if (!first || !first->ready || !second || !second->ready ||
 	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
-		return offer_again(ctx, p, svc, 0, 0);
+		return offer_again(p, 0, 0);
 	to = make_sid(first->locator_be, FN_CONNECT_AVAIL, generation);
 	last = make_sid(second->locator_be, FN_CONNECT_FORCE, generation);
 	if (k) {
@@ -140,7 +139,7 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 	__u32 times = seen_before(p);
 
 	if (word || times || !b || b->choices != 2 || svc->wire != WIRE_ENCAP || svc->vias)
-		return offer_again(ctx, p, svc, word, times);
+		return offer_again(p, word, times);
 	return offer_to_two(ctx, p, svc, b);
 }
 
@@ -231,7 +230,7 @@ static __always_inline int send_unknown(struct xdp_md *ctx, struct packet *p,
 					const struct service *svc, struct destination *d)
 {
 	if (tracking_of(svc) == TRACK_FLOWS || (!opens(p) && svc->recovery == RECOVERY_AGENTS))
-		return recover(ctx, p, svc);
+		return recover(p, svc);
 	begin_flow(p, svc, d);
 	return send_routed(ctx, p, svc, d);
 }

@@ -6,6 +6,7 @@
  *                                parse -> sender -> service -> tag
  *                                  cs, rms: apply the signal -> to the client
  *                                  nm, rs:  -> to other servers
+ *   question, offer to a list    tail call of lb_list
  *   packet too big about our     -> packet too big about the client's packet, to the client
  *     outer packet
  *   packet for a VIP's port that -> refused, to the client
@@ -99,11 +100,56 @@ __noinline int from_domain(struct xdp_md *ctx)
 	return from_server(ctx, scr, svc);
 }
 
+int lb_signal(struct xdp_md *ctx);
+int lb_odd(struct xdp_md *ctx);
+int lb_list(struct xdp_md *ctx);
+
+/* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
+ * client packets keep the whole stack. The kernel empties an array of programs that no process
+ * and no pin holds, so it is pinned while lb is attached. */
+enum {
+	SIGNAL_PROGRAM,
+	ODD_PROGRAM,
+	LIST_PROGRAM,
+	PROGRAMS
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, PROGRAMS);
+	__type(key, __u32);
+	__array(values, int(void *));
+} programs SEC(".maps") = { .values = { [SIGNAL_PROGRAM] = (void *)&lb_signal,
+					[ODD_PROGRAM] = (void *)&lb_odd,
+					[LIST_PROGRAM] = (void *)&lb_list } };
+
+/* Set by the bench, which calls lb more often than a run may make tail calls (33), for signals
+ * and lists. */
+const volatile bool without_tail_calls = false;
+
+/* lb_list sends packets to the servers of a plan: questions, and offers that are not plain. */
+SEC("xdp.frags")
+int lb_list(struct xdp_md *ctx)
+{
+	return send_planned(ctx);
+}
+
+/* with_list returns an action, after TO_LIST that of lb_list. */
+static __always_inline int with_list(struct xdp_md *ctx, int action)
+{
+	if (action != TO_LIST)
+		return action;
+	if (without_tail_calls)
+		return send_planned(ctx);
+	bpf_tail_call(ctx, &programs, LIST_PROGRAM);
+	return XDP_ABORTED; /* the array is empty: user space let go of it */
+}
+
 /* lb_signal handles the packets for our SIDs. */
 SEC("xdp.frags")
 int lb_signal(struct xdp_md *ctx)
 {
-	return from_domain(ctx);
+	return with_list(ctx, from_domain(ctx));
 }
 
 /* lb_odd handles the packets for a VIP that show no ports of a service. */
@@ -115,33 +161,12 @@ int lb_odd(struct xdp_md *ctx)
 	return scr ? without_ports(ctx, &scr->packet) : XDP_ABORTED;
 }
 
-/* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
- * client packets keep the whole stack. The kernel empties an array of programs that no process
- * and no pin holds, so it is pinned while lb is attached. */
-enum {
-	SIGNAL_PROGRAM,
-	ODD_PROGRAM,
-	PROGRAMS
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, PROGRAMS);
-	__type(key, __u32);
-	__array(values, int(void *));
-} programs SEC(".maps") = {
-	.values = { [SIGNAL_PROGRAM] = (void *)&lb_signal, [ODD_PROGRAM] = (void *)&lb_odd }
-};
-
-/* Set by the bench, which calls lb more often than a run may make tail calls (33), for signals. */
-const volatile bool without_tail_calls = false;
-
 static __always_inline int to_signals(struct xdp_md *ctx)
 {
 	if (without_tail_calls)
-		return from_domain(ctx);
+		return with_list(ctx, from_domain(ctx));
 	bpf_tail_call(ctx, &programs, SIGNAL_PROGRAM);
-	return XDP_ABORTED; /* the array is empty: user space let go of it */
+	return XDP_ABORTED;
 }
 
 /* to_odd sends a packet for a VIP on to lb_odd. The host's own go to the kernel. */
@@ -211,7 +236,7 @@ int lb(struct xdp_md *ctx)
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
 	if (scr->quoted_mtu || p->reading == NOT_IP)
 		return translate_too_big(ctx, p, scr->quoted_mtu);
-	return from_client(ctx, scr);
+	return with_list(ctx, from_client(ctx, scr));
 }
 
 /* read_long reads the packet of a frame that may be long. Generic XDP (6.18) copies a packet of

@@ -60,11 +60,17 @@ struct {
 	__type(value, struct plan);
 } plans SEC(".maps");
 
+static __always_inline struct plan *plan_of_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&plans, &zero);
+}
+
 /* new_plan returns this CPU's plan, emptied. */
 static __always_inline struct plan *new_plan(__u8 parts, enum counter reason)
 {
-	__u32 zero = 0;
-	struct plan *p = bpf_map_lookup_elem(&plans, &zero);
+	struct plan *p = plan_of_cpu();
 
 	if (p)
 		*p = (struct plan){

@@ -97,6 +97,9 @@ __noinline int measure_room(struct xdp_md *ctx, struct packet *p, const struct s
 	return 0;
 }
 
+/* For an action: the packet goes to the servers of this CPU's plan, by send_planned. */
+#define TO_LIST (-1)
+
 /* send_listed sends a packet to the servers of a plan. */
 __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   struct plan *plan)
@@ -128,6 +131,17 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return too_big(ctx, p, svc);
 	l.r->reason = plan->reason;
 	return forward(ctx, p, svc, l.r, k ? &k->key : NULL);
+}
+
+/* send_planned sends this CPU's packet to the servers of this CPU's plan. */
+static __always_inline int send_planned(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+	const struct service *svc = scr ? service_of(&scr->packet) : NULL;
+
+	if (!svc) /* removed since its plan was made */
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	return send_listed(ctx, &scr->packet, svc, plan_of_cpu());
 }
 
 /* send_routed sends a packet to one server by any route: through transit SIDs, inserted,

@@ -223,7 +223,7 @@ static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *
 		return challenge(ctx, sr, p, svc, server);
 	plan_returned(plan, p, server, bpf_ntohs(sr->sid.generation_be));
 	done = strip(ctx, sr, p, INWARD);
-	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
+	return done ? rewrite_failed(done) : TO_LIST;
 }
 
 /* continue_list sends a packet to the servers that its list had no room for. */
@@ -244,5 +244,5 @@ static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr
 	else if (opens(p))
 		plan->parts = PART_OFFER;
 	done = strip(ctx, sr, p, INWARD);
-	return done ? rewrite_failed(done) : send_listed(ctx, p, svc, plan);
+	return done ? rewrite_failed(done) : TO_LIST;
 }

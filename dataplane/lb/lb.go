@@ -149,6 +149,6 @@ func (l *LB) Close() error {
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal,
-		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbLong: l.objs.LbLong,
-	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbOdd, objects.LBProgLbLong)
+		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbLong: l.objs.LbLong,
+	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbLong)
 }

@@ -187,6 +187,7 @@ const (
 	LBMapTables           = "tables"
 	LBMapUnresolved       = "unresolved"
 	LBProgLb              = "lb"
+	LBProgLbList          = "lb_list"
 	LBProgLbLong          = "lb_long"
 	LBProgLbOdd           = "lb_odd"
 	LBProgLbSignal        = "lb_signal"
@@ -252,6 +253,7 @@ type LBSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBProgramSpecs struct {
 	Lb         *ebpf.ProgramSpec `ebpf:"lb"`
+	LbList     *ebpf.ProgramSpec `ebpf:"lb_list"`
 	LbLong     *ebpf.ProgramSpec `ebpf:"lb_long"`
 	LbOdd      *ebpf.ProgramSpec `ebpf:"lb_odd"`
 	LbSignal   *ebpf.ProgramSpec `ebpf:"lb_signal"`
@@ -400,6 +402,7 @@ type LBVariables struct {
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBPrograms struct {
 	Lb         *ebpf.Program `ebpf:"lb"`
+	LbList     *ebpf.Program `ebpf:"lb_list"`
 	LbLong     *ebpf.Program `ebpf:"lb_long"`
 	LbOdd      *ebpf.Program `ebpf:"lb_odd"`
 	LbSignal   *ebpf.Program `ebpf:"lb_signal"`
@@ -409,6 +412,7 @@ type LBPrograms struct {
 func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
+		p.LbList,
 		p.LbLong,
 		p.LbOdd,
 		p.LbSignal,
