@@ -37,34 +37,35 @@ enum way {
 	WAY_EXPIRED,
 };
 
-/* is_less is 1 if a is less than b, else 0; without a branch: the verifier follows both ways.
- * Both are below 2^63. */
-static __always_inline __u64 is_less(__u64 a, __u64 b)
-{
-	a -= b;
-	asm volatile("%0 >>= 63" : "+r"(a));
-	return a;
-}
-
 /* either is a if the condition is 1, b if it is 0. */
 static __always_inline __u64 either(__u64 condition, __u64 a, __u64 b)
 {
 	return b ^ ((a ^ b) & -condition);
 }
 
+/* The limits of established entries, in ticks, which a search over entries reads once. */
+struct lifetimes {
+	__u64 over, idle;
+};
+
+static __always_inline struct lifetimes lifetimes(void)
+{
+	return (struct lifetimes){ linger_ns >> SEEN_SHIFT, idle_ns >> SEEN_SHIFT };
+}
+
 /* way_of_spent is the way of an entry that is expired, embryonic or over; WAY_STAYS of any
  * other. The rest of the tick in which it was last seen counts as seen. */
-static __always_inline __u64 way_of_spent(__u64 word, __u64 age)
+static __always_inline __u64 way_of_spent(__u64 word, __u64 age, struct lifetimes limit)
 {
 	__u64 established = word >> 14 & 1, closed = word >> WORD_CLOSED;
-	__u64 over = established & (closed >> 2 | (closed & closed >> 1));
-	__u64 limit = either(over, linger_ns, idle_ns) >> SEEN_SHIFT, way;
+	__u64 over = established & (closed >> 2 | (closed & closed >> 1)), most, way;
 
 	_Static_assert(WORD_ESTABLISHED == 1 << 14 && CLOSED_RESET == 4 &&
 			       (CLOSED_CLIENT | CLOSED_SERVER) == 3,
 		       "the bits of a word");
+	most = either(over, limit.over, limit.idle) + 1;
 	way = either(established, over * WAY_OVER * is_less(RECENT_TICKS - 1, age), WAY_EMBRYONIC);
-	way = either(is_less(either(established, limit + 1, EMBRYONIC_TICKS - 1), age), WAY_EXPIRED,
+	way = either(is_less(either(established, most, EMBRYONIC_TICKS - 1), age), WAY_EXPIRED,
 		     way);
 	return way * is_less(0, word >> 1 | (word & 1)) *
 	       (1 - (word >> 15 & 1)); /* there, and not moving */
@@ -74,7 +75,7 @@ static __always_inline __u64 way_of_spent(__u64 word, __u64 age)
  * the verifier looks at each once. */
 __noinline int way_of(__u64 word, __u16 age)
 {
-	int way = way_of_spent(word, age);
+	int way = way_of_spent(word, age, lifetimes());
 
 	if (way || !word || word & WORD_MOVING || age < RECENT_TICKS)
 		return way;
@@ -118,7 +119,7 @@ __noinline __s64 weigh(__u32 line, __u64 one, __u64 other)
 
 /* excess_of returns how many slots of two lines the service of an entry has more than a new
  * flow's, or the services of its protocol have more. */
-__noinline __s64 excess_of(__u32 line, __u32 other, __u64 word, __u64 service)
+static __always_inline __s64 excess_of(__u32 line, __u32 other, __u64 word, __u64 service)
 {
 	__s64 more = weigh(line, word, service), services;
 
@@ -149,21 +150,37 @@ static __always_inline __u64 rank_of(__u64 way, __u32 excess, __u64 fp, __u16 ag
 	return way << RANK_WAY | (excess & 15) << (RANK_WAY - 4) | last;
 }
 
-/* readiest_spent returns the rank of the entry in a line that gives way first, of those that
- * are expired, embryonic or over. */
-__noinline __u64 readiest_spent(__u32 line, __u16 now)
+/* ages_of is age_of without a branch, for the verifier. */
+static __always_inline __u16 ages_of(__u64 fp, __u16 now)
 {
-	struct line *l = line_at(line);
+	__u16 age = now - (__u16)fp;
+
+	return age * is_less(age, FUTURE_AGE);
+}
+
+/* spent_in returns the rank of the entry in a line that gives way first, of those that are
+ * expired, embryonic or over. Without a branch. */
+static __always_inline __u64 spent_in(const struct line *l, __u16 now, struct lifetimes limit)
+{
 	__u64 fp, word, rank = 0;
 	__u16 age;
 
-	for (__u32 i = 0; l && i < LINE_SLOTS; i++) {
+#pragma unroll
+	for (__u32 i = 0; i < LINE_SLOTS; i++) {
 		word = READ_ONCE(l->word[i]);
 		fp = READ_ONCE(l->fingerprint[i]);
-		age = age_of(fp, now);
-		rank = larger_of(rank, rank_of(way_of_spent(word, age), 0, fp, age, i));
+		age = ages_of(fp, now);
+		rank = larger_of(rank, rank_of(way_of_spent(word, age, limit), 0, fp, age, i));
 	}
 	return rank;
+}
+
+/* readiest_spent is spent_in as a function, where the chain of calls has room for it. */
+__noinline __u64 readiest_spent(__u32 line, __u16 now)
+{
+	struct line *l = line_at(line);
+
+	return l ? spent_in(l, now, lifetimes()) : 0;
 }
 
 /* readiest returns the rank of the entry in a line that gives way first to a flow of a service
@@ -190,22 +207,19 @@ __noinline __u64 readiest(__u32 line, __u32 other, __u64 service)
 	return rank;
 }
 
-/* evict gives the slot of an entry that still gives way to another fingerprint. The slot is free
- * at no time, so a third flow cannot take it. Returns the slot, or LINE_SLOTS. */
-__noinline int evict(__u32 line, __u64 fp, __u64 rank)
+/* evict_from gives the slot of an entry that still gives way to another fingerprint. The slot is
+ * free at no time, so a third flow cannot take it. Returns the slot, or LINE_SLOTS. */
+static __always_inline int evict_from(__u32 line, struct line *l, __u64 fp, __u64 rank)
 {
-	struct line *l = line_at(line);
 	__u64 word, was, i = ~rank;
 	__u16 age;
 
-	if (!l)
-		return LINE_SLOTS;
 	asm volatile("%0 &= %1" : "+r"(i) : "i"(LINE_SLOTS - 1)); /* the verifier sees the mask */
 	word = READ_ONCE(
 		l->word[i]); /* before the date, which then is not that of an earlier entry */
 	was = READ_ONCE(l->fingerprint[i]);
-	age = age_of(was, seen_now());
-	if (way_of_spent(word, age) == WAY_STAYS &&
+	age = ages_of(was, seen_now());
+	if (way_of_spent(word, age, lifetimes()) == WAY_STAYS &&
 	    (age < RECENT_TICKS || !word || word & WORD_MOVING))
 		return LINE_SLOTS;
 	if (!compare_and_swap(&l->word[i], word, 0))
@@ -221,4 +235,12 @@ __noinline int evict(__u32 line, __u64 fp, __u64 rank)
 	if (was & IN_ALTERNATE)
 		uncount_displaced(alternate_line(line, was));
 	return i;
+}
+
+/* evict is evict_from as a function, where a slot is seldom taken. */
+__noinline int evict(__u32 line, __u64 fp, __u64 rank)
+{
+	struct line *l = line_at(line);
+
+	return l ? evict_from(line, l, fp, rank) : LINE_SLOTS;
 }

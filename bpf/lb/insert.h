@@ -189,17 +189,33 @@ __noinline int rivals(__u64 hash, __u32 own)
 			    : met; /* a rival may have moved to the primary line meanwhile */
 }
 
-/* is_alone is rivals, of an entry in its primary line, where that line alone shows that there is
- * no other entry. */
-static __always_inline bool is_alone(const struct line *l, __u64 fp, __u32 own)
+/* matches counts the slots of a line with the fingerprint of a flow. Without a branch. */
+static __always_inline __u64 matches(const struct line *l, __u64 fp)
 {
-	__u64 displaced = READ_ONCE(l->fingerprint[0]);
+	__u64 n = 0;
 
 #pragma unroll
 	for (__u32 i = 0; i < LINE_SLOTS; i++)
-		if (i != own && same_fingerprint(READ_ONCE(l->fingerprint[i]), fp))
-			return false;
-	return !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED);
+		n += is_less((READ_ONCE(l->fingerprint[i]) ^ fp) >> DIGEST_SHIFT, 1);
+	return n;
+}
+
+/* is_alone is rivals where the fingerprints show that there is no other entry: the only one is
+ * in slot `own`. */
+static __always_inline bool is_alone(const struct line *l, const struct line *other, __u64 fp,
+				     __u32 own)
+{
+	__u64 displaced = READ_ONCE(l->fingerprint[0]), here = is_less(own, LINE_SLOTS);
+
+	if (matches(l, fp) != here)
+		return false;
+	if (here && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
+		return true;
+	stall();
+	if (!other || other == l || matches(other, fp) != 1 - here)
+		return false;
+	stall();
+	return matches(l, fp) == here;
 }
 
 #define NO_SLOT (2 * LINE_SLOTS) /* slots are 0 to 7 */
@@ -240,14 +256,6 @@ __noinline int take_better(__u64 hash, __u64 first, __u64 second)
 	return LINE_SLOTS + i;
 }
 
-/* take_spent is take_better among spent entries. */
-static __always_inline int take_spent(__u64 hash, __u32 primary, __u32 alternate)
-{
-	__u16 now = seen_now();
-
-	return take_better(hash, readiest_spent(primary, now), readiest_spent(alternate, now));
-}
-
 /* take_readiest is take_better among all entries that give way to a flow of a service. */
 static __always_inline int take_readiest(__u64 hash, __u32 primary, __u32 alternate, __u64 service)
 {
@@ -261,19 +269,47 @@ static __always_inline bool move_aside(__u32 primary, __u32 alternate)
 	return make_room(primary) || make_room(alternate) || make_path(primary);
 }
 
-/* claim_slot takes a slot for a flow of a service, the primary line of which had no free one: a
- * free one, a spent entry's, one that a move frees, or one of an entry that gives way. Its
- * number, or NO_SLOT. */
-static __always_inline __u32 claim_slot(__u64 hash, __u64 service)
+/* take_spent takes the slot of the spent entry that gives way first, of those in a flow's two
+ * lines: its number; NO_SLOT if another CPU changed the entry meanwhile; or NO_VICTIM. One
+ * function for both lines, as a full table has a new flow end here in most cases. */
+__noinline int take_spent(__u64 hash)
 {
-	__u64 fp = fingerprint_of(hash) | seen_now();
+	__u64 fp = fingerprint_of(hash) | seen_now(), first, second;
 	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp);
-	int i = NO_SLOT;
+	__u32 line = primary, i;
+	struct line *l = line_at(primary), *other = line_at(alternate);
+	struct lifetimes limit = lifetimes();
 
-	if (alternate != primary)
-		i = LINE_SLOTS + claim_alternate(alternate, fp, primary);
-	if (i == NO_SLOT)
-		i = take_spent(hash, primary, alternate);
+	if (!l || !other)
+		return NO_VICTIM;
+	first = spent_in(l, fp, limit);
+	second = spent_in(other, fp, limit);
+	if (!((first | second) >> RANK_WAY))
+		return NO_VICTIM;
+	if (second >> 2 > first >> 2) {
+		if (!count_displaced(primary))
+			return NO_SLOT;
+		fp |= IN_ALTERNATE;
+		first = second;
+		line = alternate;
+		l = other;
+	}
+	i = evict_from(line, l, fp, first);
+	if (i < LINE_SLOTS)
+		return fp & IN_ALTERNATE ? LINE_SLOTS + i : i;
+	if (fp & IN_ALTERNATE)
+		uncount_displaced(primary);
+	return NO_SLOT;
+}
+
+/* force_slot takes a slot where no free one and no spent entry was found: one that a move frees,
+ * or one of an entry that gives way. Its number, or NO_SLOT. */
+__noinline int force_slot(__u64 hash, __u64 service, int found)
+{
+	__u32 primary = primary_line(hash),
+	      alternate = alternate_line(primary, fingerprint_of(hash));
+	int i = found;
+
 	if (i == NO_VICTIM && !move_aside(primary, alternate)) {
 		i = take_readiest(hash, primary, alternate, service);
 		if (i == NO_VICTIM)
@@ -283,6 +319,21 @@ static __always_inline __u32 claim_slot(__u64 hash, __u64 service)
 		i = claim_either(hash);
 	return i == NO_SLOT ? claim_either(hash)
 			    : i; /* another CPU dated the entry that was there */
+}
+
+/* claim_slot takes a slot for a flow of a service, the primary line of which had no free one: a
+ * free one, a spent entry's, or one of force_slot. Its number, or NO_SLOT. */
+static __always_inline __u32 claim_slot(__u64 hash, const struct line *other, __u64 service)
+{
+	__u64 fp = fingerprint_of(hash) | seen_now();
+	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp);
+	int i = NO_SLOT;
+
+	if (alternate != primary && has_free(other))
+		i = LINE_SLOTS + claim_alternate(alternate, fp, primary);
+	if (i == NO_SLOT)
+		i = take_spent(hash);
+	return i < 0 || i == NO_SLOT ? force_slot(hash, service, i) : i;
 }
 
 /* any_slot hides the number of a slot from the verifier, behind one that it does not know, so that
@@ -310,30 +361,28 @@ __noinline int flow_add(__u64 hash, __u64 word, __u64 service)
 {
 	__u64 fp = fingerprint_of(hash);
 	__u32 line = primary_line(hash), slot;
-	struct line *l = line_at(line);
+	struct line *l = line_at(line), *other = line_at(alternate_line(line, fp));
 	int met = BEHIND;
 
-	if (!word || !l)
+	if (!word || !l || !other)
 		return LINES_FULL;
 	slot = slot_claim(l->fingerprint, LINE_SLOTS, fp | seen_now());
 	if (slot < LINE_SLOTS)
 		set_hint(line, slot, hint_of(fp));
 	else
-		slot = claim_slot(hash, service);
+		slot = claim_slot(hash, other, service);
 	if (slot >= NO_SLOT)
 		return LINES_FULL;
 	slot = any_slot(slot, hash);
-	if (slot >= LINE_SLOTS) {
-		line = alternate_line(line, fp);
-		l = line_at(line);
-		if (!l)
-			return LINES_FULL;
-	}
 	stall();
-	if (slot < LINE_SLOTS && is_alone(l, fp, slot))
+	if (is_alone(l, other, fp, slot))
 		met = ALONE;
 	for (int i = 0; i < PATIENCE && met == BEHIND; i++)
 		met = rivals(hash, slot);
+	if (slot >= LINE_SLOTS) {
+		line = alternate_line(line, fp);
+		l = other;
+	}
 	slot &= LINE_SLOTS - 1;
 	if (met == ALONE) {
 		stall();

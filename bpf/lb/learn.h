@@ -102,27 +102,34 @@ static __always_inline bool is_create(const struct scratch *scr)
 	       !(scr->packet.flags & TCP_RST);
 }
 
-/* try_signal is the callback of bpf_loop; 1 ends it. It has the flow's word of may_signal first. */
-static long try_signal(__u64 i, struct scratch **at)
+/* try_signal applies a signal to the flow's word in scr. */
+static __always_inline enum counter try_signal(const struct scratch *scr)
 {
-	struct scratch *scr = *at;
 	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
 	enum closed closed = sides_closed(&scr->sr);
 
-	if (i)
-		scr->word = flow_find(scr->packet.hash, false);
-	scr->outcome =
-		is_create(scr)
-			? try_create(&scr->packet, scr->sender, generation, closed, scr->word)
-			: try_remove(&scr->packet, scr->sender, generation, closed, scr->word);
+	return is_create(scr)
+		       ? try_create(&scr->packet, scr->sender, generation, closed, scr->word)
+		       : try_remove(&scr->packet, scr->sender, generation, closed, scr->word);
+}
+
+/* try_again is the callback of bpf_loop; 1 ends it. */
+static long try_again(__u64 i, struct scratch **at)
+{
+	struct scratch *scr = *at;
+
+	scr->word = flow_find(scr->packet.hash, false);
+	scr->outcome = try_signal(scr);
 	return scr->outcome != TRY_AGAIN;
 }
 
-/* apply_signal applies the signal of a packet to its flow, and returns the counter of the
- * outcome. */
+/* apply_signal applies the signal of a packet to its flow, which has the word of may_signal
+ * first, and returns the counter of the outcome. */
 static __always_inline int apply_signal(struct scratch *scr)
 {
-	bpf_loop(MAX_TRIES, try_signal, &scr, 0);
+	scr->outcome = try_signal(scr);
+	if (scr->outcome == TRY_AGAIN)
+		bpf_loop(MAX_TRIES - 1, try_again, &scr, 0);
 	if (scr->outcome != TRY_AGAIN)
 		return scr->outcome;
 	return is_create(scr) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;

@@ -91,16 +91,18 @@ static __always_inline bool same_fingerprint(__u64 a, __u64 b)
 	return (a ^ b) < 1ULL << DIGEST_SHIFT;
 }
 
+#define FUTURE_AGE 0xff00 /* from here on: of an entry that was dated after the clock was read */
+
 /* age_of returns the ticks since an entry was last seen. Another CPU may have dated it after
  * this one read its clock: then 0. */
 static __always_inline __u16 age_of(__u64 fp, __u16 now)
 {
 	__u16 age = now - (__u16)fp;
 
-	return age < 0xff00 ? age : 0;
+	return age < FUTURE_AGE ? age : 0;
 }
 
-_Static_assert(MAX_AGE_S * 1000000000ULL >> SEEN_SHIFT < 0xff00, "MAX_AGE_S is beyond age_of");
+_Static_assert(MAX_AGE_S * 1000000000ULL >> SEEN_SHIFT < FUTURE_AGE, "MAX_AGE_S is beyond age_of");
 
 /* embryonic_expired: the entry counts as absent, whether or not the sweep removed it. */
 static __always_inline bool embryonic_expired(__u64 fp, __u64 word, __u16 now)

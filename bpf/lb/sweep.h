@@ -21,7 +21,7 @@ static long sweep_flow_line(__u64 i, struct sweep *s)
 		fp = READ_ONCE(l->fingerprint[k]);
 		if (!word || word & WORD_MOVING)
 			continue;
-		if (way_of_spent(word, age_of(fp, now)) != WAY_EXPIRED) {
+		if (way_of_spent(word, age_of(fp, now), lifetimes()) != WAY_EXPIRED) {
 			s->kept++;
 		} else if (compare_and_swap(&l->word[k], word, 0)) {
 			free_slot(line, l, k);

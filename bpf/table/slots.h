@@ -81,3 +81,12 @@ static __always_inline __u64 larger_of(__u64 a, __u64 b)
 	asm volatile("%0 s>>= 63" : "+r"(less));
 	return a + ((b - a) & less);
 }
+
+/* is_less is 1 if a is less than b, else 0; without a branch: the verifier follows both ways.
+ * Both are below 2^63. */
+static __always_inline __u64 is_less(__u64 a, __u64 b)
+{
+	a -= b;
+	asm volatile("%0 >>= 63" : "+r"(a));
+	return a;
+}
