@@ -18,15 +18,18 @@ const volatile struct digest_key flow_key = {};
 
 static __always_inline __u64 digest(const struct tuple *t)
 {
+	__u32 k0 = flow_key.word[0], k1 = flow_key.word[1], k2, k3;
 	const __u32 *w = (const void *)t;
 	__u64 x = 0, y = 0;
 
 	for (int i = 0; i < 2 * TUPLE_PAIRS; i += 2) {
-		__u32 k0 = flow_key.word[i], k1 = flow_key.word[i + 1];
-		__u32 k2 = flow_key.word[i + 2], k3 = flow_key.word[i + 3];
-
+		k2 = flow_key.word[i + 2];
+		k3 = flow_key.word[i + 3];
 		x += (__u64)(w[i] + k0) * (__u32)(w[i + 1] + k1);
 		y += (__u64)(w[i] + k2) * (__u32)(w[i + 1] + k3);
+		k0 = k2;
+		k1 = k3;
+		asm volatile("" : "+r"(x), "+r"(y)); /* pairs at once would need the stack */
 	}
 	x = (x ^ x >> 32) * flow_key.odd[0] + y;
 	x = (x ^ x >> 32) * flow_key.odd[1];

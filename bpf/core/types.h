@@ -77,7 +77,7 @@ enum function {
 /* The node that runs the program; set before loading. */
 struct node {
 	__be64 locator_be;
-	__u8 mac[6];
+	__u8 mac[6]; /* read together with mtu */
 	__u16 mtu;
 };
 
@@ -130,7 +130,7 @@ struct candidates {
 
 struct server {
 	__be64 locator_be; /* 0: the number is free */
-	__u8 mac[6];	   /* of its next hop */
+	__u8 mac[6];	   /* of its next hop; read together with ready */
 	__u16 ready;	   /* 0: next hop not resolved */
 };
 

@@ -30,16 +30,15 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 #define UNQUOTED (-1)
 
 /* unquote strips the frame of a packet too big about one of our outer packets to the client's
- * packet that it quotes, and returns UNQUOTED; else it returns a verdict on the ICMP packet. A
- * function of its own, as it is rare. */
-__noinline int unquote(struct xdp_md *ctx)
+ * packet that it quotes, and returns UNQUOTED and the MTU for that; else it returns a verdict on
+ * the ICMP packet. */
+static __always_inline int unquote(struct xdp_md *ctx, __u32 *quoted)
 {
 	struct cursor c = frame_at(ctx, SRH_AT);
 	struct icmp *icmp = take(&c, sizeof(*icmp));
-	struct scratch *scr = scratch();
 	__u32 at, mtu;
 
-	if (!icmp || !scr || icmp->type >= ICMP6_ECHO)
+	if (!icmp || icmp->type >= ICMP6_ECHO)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
 	mtu = bpf_ntohl(icmp->rest);
 	at = quoted_inner(ctx);
@@ -51,19 +50,16 @@ __noinline int unquote(struct xdp_md *ctx)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))
 		return verdict(LB_DROP_NO_HEADROOM, XDP_DROP);
-	scr->quoted_mtu = mtu - (at - QUOTED_AT);
+	*quoted = mtu - (at - QUOTED_AT);
 	return UNQUOTED;
 }
 
 /* translate_too_big sends the client a packet too big about its own packet in place of a
- * router's about our outer one (RFC 2473 §7.1). Without such a report mtu is 0: then the frame
- * is not IP. */
+ * router's about our outer one (RFC 2473 §7.1). */
 __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	const struct next_hop *hop;
 
-	if (!mtu)
-		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	if (!p || (p->reading != READ && p->reading != IN_PART) || !has_ports(p) || !service_of(p))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
@@ -76,4 +72,29 @@ __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u
 	if (write_too_big(ctx, p, mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG_TRANSLATED);
+}
+
+/* is_icmp_to_us: the frame has an ICMP packet for one of this node's SIDs or its own address. */
+static __always_inline bool is_icmp_to_us(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	const struct ipv6hdr *ip = take(&c, sizeof(*ip));
+
+	return ip && ip->version == 6 && ip->nexthdr == IPPROTO_ICMPV6 && is_own(&ip->daddr);
+}
+
+static __always_inline int icmp_to_us(struct xdp_md *ctx, struct scratch *scr)
+{
+	struct packet *p = &scr->packet;
+	struct cursor c;
+	__u32 mtu = 0;
+	int action;
+
+	action = unquote(ctx, &mtu);
+	if (action != UNQUOTED)
+		return action;
+	c = frame_at(ctx, 0);
+	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
+	barrier(); /* from here on the verifier looks at all kinds of packets at once */
+	return translate_too_big(ctx, p, mtu);
 }

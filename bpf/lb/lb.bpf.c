@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /* lb.bpf.c: the load balancer, XDP on its one link.
  *
- *   client's packet for a VIP    parse -> service -> flow -> steer | offer | recover | begin
+ *   client's packet for a VIP    parse -> steady? flow -> steer
+ *                                      -> service -> flow -> steer | offer | recover | begin
  *   packet for one of our SIDs   tail call of lb_signal:
  *                                parse -> sender -> service -> tag
  *                                  cs, rms: apply the signal -> to the client
@@ -16,7 +17,9 @@
 #include "lb/icmp.h"
 #include "lb/long.h"
 #include "lb/signalled.h"
+#include "lb/steady.h"
 #include "lb/sweep.h"
+#include "packet/quick.h"
 
 /* signal_function reads the function again, so that the verifier joins the ways of all functions. */
 static __always_inline __u16 signal_function(const struct sr *sr)
@@ -152,13 +155,15 @@ int lb_signal(struct xdp_md *ctx)
 	return with_list(ctx, from_domain(ctx));
 }
 
-/* lb_odd handles the packets for a VIP that show no ports of a service. */
+/* lb_odd handles the packets for a VIP that show no ports of a service, and ICMP to this node. */
 SEC("xdp.frags")
 int lb_odd(struct xdp_md *ctx)
 {
 	struct scratch *scr = scratch();
 
-	return scr ? without_ports(ctx, &scr->packet) : XDP_ABORTED;
+	if (!scr)
+		return XDP_ABORTED;
+	return is_icmp_to_us(ctx) ? icmp_to_us(ctx, scr) : without_ports(ctx, &scr->packet);
 }
 
 static __always_inline int to_signals(struct xdp_md *ctx)
@@ -169,31 +174,33 @@ static __always_inline int to_signals(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-/* to_odd sends a packet for a VIP on to lb_odd. The host's own go to the kernel. */
-static __always_inline int to_odd(struct xdp_md *ctx, const struct packet *p)
+static __always_inline int to_odd(struct xdp_md *ctx)
 {
-	if (!vip_of(ctx, p))
-		return verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
 	bpf_tail_call(ctx, &programs, ODD_PROGRAM);
 	return XDP_ABORTED;
 }
 
 /* from_client handles a packet that may be for a VIP. */
-static __always_inline int from_client(struct xdp_md *ctx, struct scratch *scr)
+static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 {
-	struct packet *p = &scr->packet;
-	const struct service *svc = has_ports(p) ? service_of(p) : NULL;
-	int reason;
+	struct scratch *scr;
+	const struct service *svc;
+	int action, reason;
 
-	if (!svc)
-		return to_odd(ctx, p);
+	p->hash = digest(&p->t);
+	action = send_steady(ctx, p);
+	if (action != UNDECIDED)
+		return action;
+	svc = has_ports(p) ? service_of(p) : NULL;
+	if (!svc) /* of the host, or for a VIP */
+		return vip_of(ctx, p) ? to_odd(ctx) : verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
 	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
 		reason = drop_reason(ctx, p);
 		if (reason != COUNTERS)
 			return verdict(reason, XDP_DROP);
 	}
-	p->hash = digest(&p->t);
-	return dispatch(ctx, p, svc, &scr->destination);
+	scr = scratch(); /* again, as the pointer would need stack until here */
+	return scr ? with_list(ctx, dispatch(ctx, p, svc, &scr->destination)) : XDP_ABORTED;
 }
 
 /* is_ip: the version of the IP header is that of the frame's type. */
@@ -206,37 +213,39 @@ static __always_inline bool is_ip(const struct ethhdr *eth, const struct cursor 
 	return eth->h_proto == bpf_htons(*first >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
-SEC("xdp.frags")
-int lb(struct xdp_md *ctx)
+/* from_any handles a frame that may not be of a whole packet for a VIP. */
+static __always_inline int from_any(struct xdp_md *ctx, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	struct ipv6hdr *ip = c.pos;
-	struct scratch *scr = scratch();
-	struct packet *p;
-	int action;
 
-	if (!scr)
-		return XDP_ABORTED;
 	if (!is_ip(eth, &c))
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
 	if (!is_to_us(eth))
 		return verdict(LB_PASS_OTHER_HOST, XDP_PASS);
-	scr->quoted_mtu = 0;
-	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr)) {
-		if (ip->nexthdr != IPPROTO_ICMPV6)
-			return to_signals(ctx);
-		action = unquote(ctx);
-		if (action != UNQUOTED)
-			return action;
-	}
-	p = &scr->packet;
+	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr))
+		return ip->nexthdr == IPPROTO_ICMPV6 ? to_odd(ctx) : to_signals(ctx);
 	c = frame_at(ctx, 0);
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
+	return p->reading == NOT_IP ? verdict(LB_PASS_NOT_IP, XDP_PASS) : UNDECIDED;
+}
+
+SEC("xdp.frags")
+int lb(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+	int action;
+
+	if (!scr)
+		return XDP_ABORTED;
+	if (!read_quick(ctx, &scr->packet)) {
+		action = from_any(ctx, &scr->packet);
+		if (action != UNDECIDED)
+			return action;
+	}
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
-	if (scr->quoted_mtu || p->reading == NOT_IP)
-		return translate_too_big(ctx, p, scr->quoted_mtu);
-	return with_list(ctx, from_client(ctx, scr));
+	return from_client(ctx, &scr->packet);
 }
 
 /* read_long reads the packet of a frame that may be long. Generic XDP (6.18) copies a packet of

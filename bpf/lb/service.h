@@ -9,13 +9,26 @@
 #define NO_SERVER 0xffffffff
 
 /* Services by VIP, port and protocol: a hash table with linear probing, of which a packet reads
- * two cache lines without a call. A slot has the number of a record. User space writes a record
- * before a slot has its number, and reuses it once no packet reads it. */
+ * two cache lines without a call. User space writes a record before a slot has its number, and
+ * reuses it once no packet reads it. A slot:
+ *
+ *   0-13    number of the service's record
+ *   14-15   enum plain
+ *   16-63   if that is not 0: the lower 48 bits of the service's hash */
 enum service_slot {
 	NO_RECORD = 0,		/* an empty slot, which ends a chain */
 	SERVICE_GONE = 1,	/* a slot of a removed service; record 1 is no service's */
 	SERVICE_SLOT_BITS = 13, /* at most a quarter of the slots is used */
 	MAX_PROBES = 64,	/* the longest chain that user space makes */
+	RECORD_NUMBER_BITS = 14,
+	SLOT_HASH_SHIFT = 16,
+};
+
+/* Whether packets of a service's known flows need an outer header alone (lb/steady.h). */
+enum plain {
+	PLAIN_NO = 0,
+	PLAIN_FLOWS = 1,  /* TRACK_FLOWS */
+	PLAIN_CLIENT = 2, /* TRACK_CLIENT */
 };
 
 struct {
@@ -92,7 +105,7 @@ struct {
 } senders SEC(".maps");
 
 /* service_hash needs no secret: senders of packets do not choose services. */
-static __always_inline __u64 service_hash(const struct in6_addr *vip, __u32 port_and_protocol)
+static __always_inline __u64 service_hash(const struct in6_addr *vip, __u64 port_and_protocol)
 {
 	const __u64 *half = (const void *)vip;
 	__u64 h = half[0] * 0x9e3779b97f4a7c15ULL ^ half[1];
@@ -119,7 +132,22 @@ static __always_inline __u32 record_at(__u32 slot)
 {
 	__u64 *number = bpf_map_lookup_elem(&service_slots, &slot);
 
-	return number ? *(volatile __u64 *)number : NO_RECORD;
+	return number ? *(volatile __u64 *)number & ((1 << RECORD_NUMBER_BITS) - 1) : NO_RECORD;
+}
+
+/* Keeps the enum in the object's BTF, for Go. */
+const volatile enum plain not_plain = PLAIN_NO;
+
+/* plain_at returns how plain the service of a flow is, by the first slot of its chain alone. */
+static __always_inline enum plain plain_at(const struct tuple *t)
+{
+	__u64 ports = *(const __u64 *)&t->client_port_be; /* and the protocol */
+	__u64 h = service_hash(&t->vip, ports >> 16), *at;
+	__u32 slot = h >> (64 - SERVICE_SLOT_BITS);
+
+	at = bpf_map_lookup_elem(&service_slots, &slot);
+	h = at ? *(volatile __u64 *)at ^ h << SLOT_HASH_SHIFT : 0;
+	return h >> SLOT_HASH_SHIFT ? PLAIN_NO : h >> RECORD_NUMBER_BITS;
 }
 
 /* A search along a chain. */

@@ -126,6 +126,13 @@ static __always_inline struct in6_addr mapped(__be32 v4)
 	return a;
 }
 
+/* copy_mapped writes a mapped address by 8 bytes at a time, as it is read. */
+static __always_inline void copy_mapped(struct in6_addr *to, __be32 v4)
+{
+	((__u64 *)to)[0] = 0;
+	((__u64 *)to)[1] = bpf_htonl(0xffff) | (__u64)v4 << 32;
+}
+
 static __always_inline bool is_mapped(const struct in6_addr *a)
 {
 	return !a->s6_addr32[0] && !a->s6_addr32[1] && a->s6_addr32[2] == bpf_htonl(0xffff);
@@ -202,8 +209,8 @@ static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
 	p->length = length_of(ip->tot_len);
 	p->class = ip->tos;
 	p->hop_limit = ip->ttl;
-	p->t.client = mapped(ip->saddr);
-	p->t.vip = mapped(ip->daddr);
+	copy_mapped(&p->t.client, ip->saddr);
+	copy_mapped(&p->t.vip, ip->daddr);
 	p->divisible = !(ip->frag_off & bpf_htons(IP_DONT_FRAGMENT));
 	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
 		p->kind = KIND_FRAGMENT;

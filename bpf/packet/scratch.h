@@ -8,11 +8,9 @@ struct scratch {
 	struct sr sr;
 	struct route route;
 	struct destination destination;
-	__u64 word;	  /* LB: of the flow that a signal is about */
-	__u32 quoted_mtu; /* LB: MTU for the packet inside that a router quoted as too big, or 0 */
-	__u32 sender;	  /* LB: number of the server that signals, or NO_SERVER */
-	__u32 outcome;	  /* enum counter: LB: of its signal; agent: of a packet that it returns */
-	__u32 zero;
+	__u64 word;    /* LB: of the flow that a signal is about */
+	__u32 sender;  /* LB: number of the server that signals, or NO_SERVER */
+	__u32 outcome; /* enum counter: LB: of its signal; agent: of a packet that it returns */
 };
 
 struct {

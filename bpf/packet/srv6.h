@@ -276,14 +276,19 @@ static __always_inline void own_mac(__u8 *to)
 		((__u16 *)to)[i] = from[i];
 }
 
+#define LINK_ADDRESS 0xffffffffffffULL /* in the first eight bytes of a frame, or of own_link */
+
+/* own_link is this node's link address, and its MTU in the upper 16 bits. */
+static __always_inline __u64 own_link(void)
+{
+	return *(const volatile __u64 *)self.mac;
+}
+
 /* is_to_us: the frame is for this node's link address. The kernel forwards no other (RFC 1812
  * §5.3.4, RFC 1122 §3.3.6), and neither do we. */
 static __always_inline bool is_to_us(const struct ethhdr *eth)
 {
-	const volatile __u16 *own = (const void *)self.mac;
-	const __u16 *to = (const void *)eth->h_dest;
-
-	return !((to[0] ^ own[0]) | (to[1] ^ own[1]) | (to[2] ^ own[2]));
+	return !((*(const __u64 *)eth ^ own_link()) & LINK_ADDRESS);
 }
 
 /* link_header addresses a frame that this node sends. Link addresses have even offsets in all

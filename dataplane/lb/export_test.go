@@ -101,3 +101,16 @@ func (l *LB) PinnedAt(name string) string { return l.Pins.Path(name) }
 
 // SenderSlot is senderSlot.
 func SenderSlot(locator uint64) uint32 { return senderSlot(locator) }
+
+// Unplain makes packets of all services take the general way, until records are put again.
+func (l *LB) Unplain() {
+	for slot := range l.records.slots {
+		l.records.set(uint32(slot), uint64(l.records.numberIn(uint32(slot))))
+	}
+}
+
+// Plain returns how plain a service is, by its slot.
+func (l *LB) Plain(v topo.VIP) uint64 {
+	slot := l.records.slots[l.records.at[objects.ServiceKey(v)]]
+	return slot >> objects.RecordNumberBits % (1 << (objects.SlotHashShift - objects.RecordNumberBits))
+}

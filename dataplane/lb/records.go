@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
+	"proffer/topo"
 )
 
 const serviceSlots = 1 << objects.ServiceSlotBits
@@ -56,11 +57,40 @@ func (r *records) close() error {
 
 // serviceSlot is service_slot of bpf/lb/service.h.
 func serviceSlot(key *objects.LBServiceKey) uint32 {
+	return uint32(serviceHash(key) >> (64 - objects.ServiceSlotBits))
+}
+
+// serviceHash is service_hash of bpf/lb/service.h.
+func serviceHash(key *objects.LBServiceKey) uint64 {
 	words := (*[5]uint32)(unsafe.Pointer(key))
 	h := (uint64(words[0]) | uint64(words[1])<<32) * 0x9e3779b97f4a7c15
 	h ^= uint64(words[2]) | uint64(words[3])<<32
 	h += uint64(words[4])
-	return uint32((h ^ h>>32) * 0xbf58476d1ce4e5b9 >> (64 - objects.ServiceSlotBits))
+	return (h ^ h>>32) * 0xbf58476d1ce4e5b9
+}
+
+// plainOf is how plain a service is: whether packets of its known flows need an outer header
+// alone.
+func plainOf(s *objects.LBService) uint64 {
+	if s.Key.PortBe == 0 || s.Wire != uint8(topo.Encap) || s.Vias > 0 || int(s.Dispatch) >= len(topo.Dispatches()) {
+		return objects.PlainNo
+	}
+	switch row := topo.Dispatch(s.Dispatch).Row(); {
+	case row.Keeps:
+		return objects.PlainClient
+	case row.Signals:
+		return objects.PlainFlows
+	}
+	return objects.PlainNo
+}
+
+// slotValue is the slot of a service's record (enum service_slot of bpf/lb/service.h).
+func slotValue(s *objects.LBService, number uint32) uint64 {
+	plain := plainOf(s)
+	if plain == objects.PlainNo {
+		return uint64(number)
+	}
+	return serviceHash(&s.Key)<<objects.SlotHashShift | plain<<objects.RecordNumberBits | uint64(number)
 }
 
 // slotFor is the slot for a new service: the first free slot of its chain.
@@ -74,9 +104,14 @@ func (r *records) slotFor(key *objects.LBServiceKey) (uint32, error) {
 	return 0, fmt.Errorf("no slot for another service: too many hash to one slot")
 }
 
-// set writes a record's number into a slot.
-func (r *records) set(slot uint32, number uint32) {
-	atomic.StoreUint64(&r.slots[slot], uint64(number))
+// set writes a slot.
+func (r *records) set(slot uint32, value uint64) {
+	atomic.StoreUint64(&r.slots[slot], value)
+}
+
+// numberIn returns the number of the record in a slot.
+func (r *records) numberIn(slot uint32) uint32 {
+	return uint32(r.slots[slot] % (1 << objects.RecordNumberBits))
 }
 
 // put adds or replaces a service's record.
@@ -92,12 +127,12 @@ func (r *records) put(record objects.LBService) error {
 	}
 	at := r.at[key]
 	if known {
-		r.left = append(r.left, uint32(r.slots[at]))
+		r.left = append(r.left, r.numberIn(at))
 	} else if at, err = r.slotFor(&key); err != nil {
 		r.free = append(r.free, number)
 		return err
 	}
-	r.set(at, number)
+	r.set(at, slotValue(&record, number))
 	r.have[key], r.at[key] = record, at
 	return nil
 }
@@ -125,7 +160,7 @@ func (r *records) write(record *objects.LBService) (uint32, error) {
 // unless they end there.
 func (r *records) delete(key objects.LBServiceKey) {
 	at := r.at[key]
-	r.left = append(r.left, uint32(r.slots[at]))
+	r.left = append(r.left, r.numberIn(at))
 	r.set(at, objects.ServiceGone)
 	delete(r.have, key)
 	delete(r.at, key)

@@ -10,10 +10,19 @@ const (
 
 // enum service_slot
 const (
-	NoRecord        = 0
-	ServiceGone     = 1
-	ServiceSlotBits = 13
-	MaxProbes       = 64
+	NoRecord         = 0
+	ServiceGone      = 1
+	ServiceSlotBits  = 13
+	MaxProbes        = 64
+	RecordNumberBits = 14
+	SlotHashShift    = 16
+)
+
+// enum plain
+const (
+	PlainNo     = 0
+	PlainFlows  = 1
+	PlainClient = 2
 )
 
 // enum sender_slots

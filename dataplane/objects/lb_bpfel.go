@@ -200,6 +200,7 @@ const (
 	LBVarLines            = "lines"
 	LBVarLingerNs         = "linger_ns"
 	LBVarNoCandidates     = "no_candidates"
+	LBVarNotPlain         = "not_plain"
 	LBVarRedirectTo       = "redirect_to"
 	LBVarSelf             = "self"
 	LBVarStalls           = "stalls"
@@ -298,6 +299,7 @@ type LBVariableSpecs struct {
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NoCandidates     *ebpf.VariableSpec `ebpf:"no_candidates"`
+	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self             *ebpf.VariableSpec `ebpf:"self"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
@@ -387,6 +389,7 @@ type LBVariables struct {
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
 	NoCandidates     *ebpf.Variable `ebpf:"no_candidates"`
+	NotPlain         *ebpf.Variable `ebpf:"not_plain"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Self             *ebpf.Variable `ebpf:"self"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`

@@ -42,6 +42,7 @@ func packages() map[string][]enum {
 		"objects": {
 			{c: "pending_ring"},
 			{c: "service_slot"},
+			{c: "plain"},
 			{c: "sender_slots"},
 			{c: "crowding"},
 			{c: "hinting"},

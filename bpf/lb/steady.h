@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* steady.h: a shorter way for the most frequent packets: those of known flows that neither begin
+ * nor end a connection.
+ *
+ *   plain_at -> flow_find_inline -> settle -> write_steady
+ *
+ * Any other packet takes the general way (dispatch.h) untouched, where these would fare alike. The
+ * service's record is not read: its slot tells whether packets of its flows need an outer header
+ * alone (enum plain), and the flow's digest covers address and port of the service. */
+#pragma once
+#include "lb/dispatch.h"
+
+#define UNDECIDED (-1)
+
+/* is_steady: the packet is whole, and neither begins nor ends a connection. */
+static __always_inline bool is_steady(const struct packet *p)
+{
+	return p->reading == READ && (p->kind == KIND_TCP || p->kind == KIND_UDP) &&
+	       !(p->flags & (TCP_SYN | TCP_FIN | TCP_RST));
+}
+
+/* is_settled: a packet that is steady leaves a flow with this word as it is. */
+static __always_inline bool is_settled(__u64 word)
+{
+	return (word & (WORD_ESTABLISHED | WORD_BRIEF | CLOSED_BITS)) == WORD_ESTABLISHED;
+}
+
+/* settle returns the word of a flow after a packet that establishes it, or 0 for the general way. */
+static __always_inline __u64 settle(const struct packet *p, __u64 word, enum plain plain)
+{
+	if (word)
+		word = plain == PLAIN_CLIENT ? observe_client(p, word) : flow_advance(p, word);
+	return is_settled(word & ~WORD_BRIEF) ? word : 0;
+}
+
+/* asked_of is the second half of the SID to the server of a flow. */
+static __always_inline __be64 asked_of(__u64 word, enum plain plain)
+{
+	if (plain == PLAIN_CLIENT && word & WORD_KEPT)
+		return bpf_htons(FN_DELIVER);
+	return bpf_htons(FN_ACK_STICKINESS) | (__be64)bpf_htons(generation_in_word(word)) << 16;
+}
+
+/* write_steady sends a packet to a server. */
+static __always_inline int write_steady(struct xdp_md *ctx, const struct packet *p,
+					const struct server *s, __be64 asked)
+{
+	__u64 own = own_link(), to = READ_ONCE(*(const __u64 *)s->mac), *outer;
+	__u32 label;
+	struct cursor c;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(struct ipv6hdr)))
+		return rewrite_failed(NO_HEADROOM);
+	c = frame_at(ctx, 0);
+	outer = take(&c, ETH_BYTES + sizeof(struct ipv6hdr));
+	if (!outer)
+		return rewrite_failed(FRAME_TRUNCATED);
+	label = flow_label(&p->t);
+	outer[0] = (to & LINK_ADDRESS) | own << 48;
+	outer = (void *)outer + ETH_ALEN;
+	outer[0] = (own & LINK_ADDRESS) | (__u64)bpf_htons(ETH_P_IPV6) << 48;
+	outer[1] = bpf_htonl(6U << 28 | (__u32)p->class << 20 | label) |
+		   (__u64)bpf_htons(p->length) << 32 | (__u64)protocol_inside(p) << 48 |
+		   (__u64)OUTER_HOP_LIMIT << 56;
+	outer[2] = self.locator_be;
+	outer[3] = bpf_cpu_to_be64(label);
+	outer[4] = s->locator_be;
+	outer[5] = asked;
+	return transmit(LB_STEER);
+}
+
+/* send_steady sends the packet of a known flow of a plain service. UNDECIDED: the packet is as it
+ * was, and takes the general way. */
+static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
+{
+	const struct server *s;
+	enum plain plain;
+	__u64 word;
+
+	if (!is_steady(p))
+		return UNDECIDED;
+	plain = plain_at(&p->t);
+	if (!plain || p->length + sizeof(struct ipv6hdr) > own_link() >> 48)
+		return UNDECIDED;
+	word = flow_find_inline(p->hash, true);
+	if (!is_settled(word)) {
+		word = settle(p, word, plain);
+		if (!word)
+			return UNDECIDED;
+	}
+	s = server_at(server_in_word(word));
+	if (!s || !s->ready || dec_hop_limit(ctx, p))
+		return UNDECIDED;
+	return write_steady(ctx, p, s, asked_of(word, plain));
+}
