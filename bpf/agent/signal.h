@@ -38,6 +38,14 @@ static __always_inline void acknowledge_in(const struct conn_entry *e, const str
 		e->c->next_in = p->ack;
 }
 
+/* note_syn_ack notes the acknowledgement that ends the handshake of an embryonic entry. The kernel
+ * may still have a request socket of an earlier SYN: its SYN-ACK acknowledges another number. */
+static __always_inline void note_syn_ack(struct conn *c, const struct packet *p)
+{
+	if (p->flags & TCP_ACK && p->ack == c->next_in)
+		c->next_out = p->seq + 1;
+}
+
 /* signal_to_send returns the function in which an outward packet goes by the LB, or
  * FN_NONE. Of an embryonic connection only the SYN-ACK is a signal: any other packet may be
  * of an older connection that the kernel still has. Retransmitted data or FIN goes straight
@@ -60,6 +68,8 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 	}
 	if (ends)
 		set_flag(c, CONN_REMOVAL_DUE);
+	if (p->flags & TCP_SYN && e->embryonic)
+		note_syn_ack(c, p);
 	if (p->kind == KIND_TCP && !(p->flags & TCP_SYN) && (e->embryonic || sent_before(c, p)))
 		return FN_NONE;
 	if (!c->lb_be) /* adopted, and no LB has sent a packet yet */

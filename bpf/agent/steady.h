@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* steady.h: a shorter way for the most frequent packets: segments of an established flow of which
- * nothing is to be learnt but data. Any other packet takes the general way (decide.h), where these
- * would fare alike. */
+/* steady.h: a shorter way for the most frequent packets: segments of which nothing is to be learnt
+ * but data, the end of a handshake, and a FIN. Any other packet takes the general way (decide.h),
+ * where these would fare alike. */
 #pragma once
 #include "agent/act.h"
 #include "agent/stickiness.h"
@@ -60,7 +60,7 @@ static __always_inline bool read_addresses(struct cursor *c, const struct ipv6hd
 	return false;
 }
 
-/* read_segment reads a segment that neither begins nor ends a connection; false: another packet.
+/* read_segment reads a segment without SYN or RST; false: another packet.
  * It reads again the facts that read_addresses wrote, so that the verifier looks at the rest once
  * for both families. */
 static __always_inline bool read_segment(struct xdp_md *ctx, struct packet *p)
@@ -74,8 +74,7 @@ static __always_inline bool read_segment(struct xdp_md *ctx, struct packet *p)
 		return false;
 	c = frame_at(ctx, frame_offset(&p->l4));
 	tcp = take(&c, sizeof(*tcp));
-	if (!tcp || tcp->doff * 4 < sizeof(*tcp) ||
-	    ((const __u8 *)tcp)[13] & (TCP_SYN | TCP_FIN | TCP_RST))
+	if (!tcp || tcp->doff * 4 < sizeof(*tcp) || ((const __u8 *)tcp)[13] & (TCP_SYN | TCP_RST))
 		return false;
 	headers = READ_ONCE(p->l4) - SRH_AT + tcp->doff * 4;
 	p->payload = READ_ONCE(p->length) - headers;
@@ -84,63 +83,94 @@ static __always_inline bool read_segment(struct xdp_md *ctx, struct packet *p)
 	set_ports(&p->t, tcp->source, tcp->dest);
 	set_word(&p->t.protocol, IPPROTO_TCP);
 	p->seq = bpf_ntohl(tcp->seq);
+	p->ack = bpf_ntohl(tcp->ack_seq);
+	p->flags = ((const __u8 *)tcp)[13];
 	return true;
 }
 
-/* find_steady returns the segment's entry if it would be delivered by it alone, or NULL. */
-static __always_inline struct conn *find_steady(const struct packet *p)
-{
-	struct conn_entry e = {};
-	struct conn_line *line;
-	__u64 hash = digest(&p->t), now = now_ns(), at;
-
-	line = conn_line_at(conn_primary(hash));
-	if (!line)
-		return NULL;
-	e.at = find_in_line(line, &p->t, conn_fingerprint(hash), now);
-	if (e.at < AT_ESTABLISHED)
-		return NULL;
-	at = e.at;
-	asm volatile("%0 &= %1" : "+r"(at) : "i"(SLOTS - 1));
-	e.c = &line->slot[at].c;
-	if (e.c->state != CONN_DIRECT || e.c->flags & (CONN_PENDING | CONN_DOUBTED) ||
-	    !is_sure(&e, now))
-		return NULL;
-	if (p->payload && (__s32)(p->seq - e.c->next_in) > 0) /* a gap */
-		return NULL;
-	return e.c;
-}
-
-/* deliver_steady delivers a segment of an established flow. False: the packet is as it was, and
- * takes the general way. A function of its own, as the general way has no room for its stack. */
-__noinline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
+/* find_segment finds the segment's entry, if that is in its primary line and of a service with
+ * outer headers; and the service. */
+static __always_inline const struct offering *find_segment(struct packet *p, struct conn_entry *e,
+							   __u64 now)
 {
 	const struct offering *o;
+	struct conn_line *line;
+	__u64 at;
+
+	p->hash = digest(&p->t);
+	line = conn_line_at(conn_primary(p->hash));
+	if (!line)
+		return NULL;
+	e->at = find_in_line(line, &p->t, conn_fingerprint(p->hash), now);
+	if (e->at < 0)
+		return NULL;
+	at = e->at;
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(SLOTS - 1));
+	e->c = &line->slot[at].c;
+	e->embryonic = !(e->at & AT_ESTABLISHED);
+	o = offered_at(e->c->offering);
+	return o && o->wire == WIRE_ENCAP ? o : NULL;
+}
+
+/* is_steady is true of a segment that would be delivered by its entry alone. */
+static __always_inline bool is_steady(const struct conn_entry *e, const struct packet *p, __u64 now)
+{
+	if (e->c->flags & CONN_DOUBTED)
+		return false;
+	if ((p->payload || p->flags & TCP_FIN) && (__s32)(p->seq - e->c->next_in) > 0) /* a gap */
+		return false;
+	return is_sure(e, p, now);
+}
+
+/* observe_segment updates the entry as observe and advance would. */
+static __always_inline void observe_segment(struct conn *c, const struct packet *p, __u64 now)
+{
+	__u32 end = p->seq + p->payload;
+
+	c->seen_ns = now;
+	stop_signalling(c);
+	load_on_arrival(c);
+	if (p->payload && (__s32)(end - c->next_in) > 0) {
+		c->next_in = end;
+		load_on_in(c);
+	}
+	if (p->flags & TCP_FIN && (__s32)(end + 1 - c->next_in) > 0) {
+		c->next_in = end + 1;
+		set_flag(c, CONN_CLIENT_FIN);
+	}
+}
+
+/* deliver_steady delivers a segment by its entry. False: the packet is as it was, and takes the
+ * general way. A function of its own, as the general way has no room for its stack. */
+__noinline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
+{
+	struct conn_entry e = {};
+	const struct offering *o;
 	struct ipv6hdr *outer;
-	struct cursor c;
-	struct conn *conn;
 	struct ethhdr *eth;
+	struct cursor c;
 	__u8 from[ETH_ALEN];
+	__u64 now;
 
 	if (!p || !read_segment(ctx, p))
 		return false;
-	conn = find_steady(p);
-	if (!conn)
+	now = now_ns();
+	o = find_segment(p, &e, now);
+	if (!o || !is_steady(&e, p, now))
 		return false;
-	o = offered_at(conn->offering);
 	c = frame_at(ctx, 0);
 	eth = take(&c, sizeof(*eth));
 	outer = take(&c, sizeof(*outer));
-	if (!o || o->wire != WIRE_ENCAP || !eth || !outer ||
-	    ((const struct sid *)&outer->daddr)->generation_be != bpf_htons(conn->generation))
+	if (!eth || !outer ||
+	    ((const struct sid *)&outer->daddr)->generation_be != bpf_htons(e.c->generation))
+		return false;
+	if (e.embryonic && !conn_change(p->hash, e.at, ESTABLISHED))
 		return false;
 	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
 	if (bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
 		return false;
-	conn->seen_ns = now_ns();
-	if (p->payload && (__s32)(p->seq + p->payload - conn->next_in) > 0) {
-		conn->next_in = p->seq + p->payload;
-		load_on_in(conn);
-	}
+	observe_segment(e.c, p, now);
+	if (e.embryonic)
+		count(AGENT_ESTABLISHED);
 	return !address_to_vip(ctx, o, p->family, from);
 }

@@ -5,6 +5,15 @@
 #include "agent/clock.h"
 #include "agent/ownership.h"
 
+/* stop_signalling ends WAIT: the LB has an entry of the flow. */
+static __always_inline void stop_signalling(struct conn *c)
+{
+	if (c->state == CONN_DIRECT)
+		return;
+	c->state = CONN_DIRECT;
+	count(AGENT_ACKNOWLEDGED);
+}
+
 /* sync_generation gives the entry the kernel's generation, if known, and signals to an LB
  * that named another one. */
 static __always_inline void sync_generation(const struct request *r, struct conn *c,
@@ -14,23 +23,30 @@ static __always_inline void sync_generation(const struct request *r, struct conn
 		c->generation = generation;
 	if (!c->lb_be)
 		c->lb_be = r->sr->sender_be;
-	if (c->generation != named_generation(r)) {
+	if (c->generation != named_generation(r))
 		signal_to_lb(c, r->sr->sender_be);
-	} else if (c->state == CONN_WAIT) {
-		c->state = CONN_DIRECT;
-		count(AGENT_ACKNOWLEDGED);
-	}
+	else
+		stop_signalling(c);
 }
 
 #define TRUST_NS 1000000000ULL
 
-/* is_sure is true of an entry that needs no lookup in the kernel: LB and agent name the
- * same connection, it was seen a moment ago and neither side has begun to close it. An
- * older entry may be of a connection that has ended, while its five-tuple lives on another
- * server and the LB's entry is as old. */
-static __always_inline bool is_sure(const struct conn_entry *e, __u64 now)
+/* ends_handshake is true of the client's answer to the SYN-ACK of an embryonic entry, which went
+ * out here (note_syn_ack): this server's stack sent it, whatever another server sent. */
+static __always_inline bool ends_handshake(const struct conn *c, const struct packet *p)
 {
-	return !e->embryonic && !(e->c->flags & CONN_CLOSED) && now - e->c->seen_ns < TRUST_NS;
+	return c->next_out && p->ack == c->next_out && p->seq == c->next_in &&
+	       (p->flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
+}
+
+/* is_sure is true of an entry that needs no lookup in the kernel: LB and agent name the
+ * same connection, it was seen a moment ago and neither side has begun to close it; an embryonic
+ * entry, if the packet ends its handshake. An older entry may be of a connection that has ended,
+ * while its five-tuple lives on another server and the LB's entry is as old. */
+static __always_inline bool is_sure(const struct conn_entry *e, const struct packet *p, __u64 now)
+{
+	return !(e->c->flags & CONN_CLOSED) && now - e->c->seen_ns < TRUST_NS &&
+	       (!e->embryonic || ends_handshake(e->c, p));
 }
 
 /* verify_steered decides ackStickiness by the kernel's sockets. A packet of no flow of
@@ -66,10 +82,11 @@ static __always_inline struct decision decide_steered(struct xdp_md *ctx, const 
 						      struct conn_entry e, __u64 now,
 						      struct conn_entry *noted)
 {
-	if (!e.c || e.c->generation != named_generation(r) || !is_sure(&e, now))
+	if (!e.c || e.c->generation != named_generation(r) || !is_sure(&e, r->p, now))
 		return verify_steered(ctx, r, e, now, noted);
-	sync_generation(r, e.c, 0);
-	*noted = e;
+	*noted = establish(r, e, e.c->generation, now);
+	if (noted->c)
+		stop_signalling(noted->c);
 	return decided(ACT_DELIVER, AGENT_STEERED);
 }
 

@@ -173,7 +173,7 @@ struct conn {
 	__u32 flags;	/* enum conn_flags, or-ed; changed by atomics only */
 	__u16 generation;
 	__u16 state;	/* enum conn_state */
-	__u32 next_out; /* the same outward */
+	__u32 next_out; /* the same outward; embryonic: after the SYN-ACK, or 0 */
 };
 
 enum on_full {

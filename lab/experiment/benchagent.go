@@ -219,11 +219,15 @@ func (s *benchSession) agentSteerRow(flows int) *benchRow {
 	return row
 }
 
-// establishedRow is the first packet of each client after its SYN was taken.
+// establishedRow is the first packet of each client after the SYN-ACK.
 func (s *benchSession) establishedRow(flows int) *benchRow {
 	row := &benchRow{program: "agent", mode: "hunt", kind: "established", flows: flows, floor: "line", setup: s.loadAgent}
 	first, n := uint32(agentFlows), benchParts*flows // those before are known for good
-	row.prepare = func() error { return s.take(agentTaking, first, uint32(n), false) }
+	row.prepare = func() error {
+		answers := s.fromAgent(agentTaking, wire.SYN|wire.ACK, n, counts{"signal_create": 1})
+		answers.drill.First, answers.drill.Changed, answers.drill.Once = first, 160, true
+		return errors.Join(s.take(agentTaking, first, uint32(n), false), s.untimed(answers))
+	}
 	row.pass = func() pass {
 		p := s.asked(agentTaking, wire.ACK, n, counts{"established": 1, "acknowledged": 1, "steered": 1}, wire.AckStickiness)
 		p.drill.First = first

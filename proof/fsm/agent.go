@@ -46,7 +46,7 @@ type Conn struct {
 	LB          Node
 	Generation  uint16
 	Next        uint32 // after the last payload or FIN seen inward
-	Out         uint32 // the same outward, if Spoke
+	Out         uint32 // the same outward, if Spoke; embryonic: after the SYN-ACK
 	Epoch       uint32
 	Flags       uint32
 	Seen        time.Duration
@@ -77,9 +77,13 @@ func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 }
 
 // sure reports whether an entry needs no word of the kernel's: an old one may be of
-// a connection that is over while its five-tuple lives elsewhere.
-func (c *Conn) sure(now time.Duration) bool {
-	return c.Flags&(ClientFIN|ServerFIN) == 0 && now-c.Seen < time.Second
+// a connection that is over while its five-tuple lives elsewhere, and an embryonic one of
+// a SYN that another server took, unless the packet answers this server's SYN-ACK.
+func (c *Conn) sure(now time.Duration, in Packet) bool {
+	if c.Flags&(ClientFIN|ServerFIN) != 0 || now-c.Seen >= time.Second {
+		return false
+	}
+	return c.Established || c.Out != 0 && in.Ack == c.Out && in.Seq == c.Next && in.establishes()
 }
 
 // In is one packet for a SID of the server.
@@ -216,7 +220,8 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 		why = []string{"steered_other_generation"}
 	}
 	generation := uint16(0)
-	if !same || embryonic || !c.sure(now) {
+	named := in.Generation
+	if !same || !c.sure(now, in) {
 		mine, kernel := h.owns(in.TCP)
 		switch {
 		case !mine && !(same && embryonic):
@@ -224,16 +229,15 @@ func (a *Agent) steered(h Host, now time.Duration, in Packet) Outcome {
 		case !mine:
 			return deliver("steered_embryonic")
 		}
-		if generation = kernel; kernel == 0 {
-			kernel = in.Generation
+		if generation = kernel; kernel != 0 {
+			named = kernel
 		}
-		var settled []string
-		c, embryonic, settled = a.settle(now, in, kernel)
-		if c == nil {
-			return deliver("steered")
-		}
-		why = append(why, settled...)
 	}
+	c, embryonic, settled := a.settle(now, in, named)
+	if c == nil {
+		return deliver("steered")
+	}
+	why = append(why, settled...)
 	if generation != 0 {
 		c.Generation = generation
 	}
@@ -330,6 +334,9 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 			c.Next = s.Ack // whatever the stack did not take
 		}
 		a.answered(c)
+	}
+	if embryonic && s.has(wire.SYN) && s.Ack == c.Next {
+		c.Out = s.Seq + 1
 	}
 	switch {
 	case embryonic && !s.has(wire.SYN): // a request may answer for an earlier SYN

@@ -64,13 +64,21 @@ static __always_inline void busy_on_out(struct conn *c)
 		uncount_asking(l, was);
 }
 
-static __always_inline void busy_on_arrival(struct conn *c)
+/* uncount_pending is a function of its own, so that the verifier looks at it once. */
+__noinline int uncount_pending(struct conn *c)
 {
 	struct load *l;
 
-	if (!clear_flag(c, CONN_PENDING))
-		return;
+	if (!c || !clear_flag(c, CONN_PENDING))
+		return 0;
 	l = load_at(c->offering);
 	if (l)
 		pending_remove(l, c->epoch);
+	return 0;
+}
+
+static __always_inline void busy_on_arrival(struct conn *c)
+{
+	if (c->flags & CONN_PENDING)
+		uncount_pending(c);
 }
