@@ -20,16 +20,22 @@
 #include "agent/sweep.h"
 #include "agent/wrap.h"
 
-/* act_on reads a packet for one of our SIDs, decides on it, and acts. */
-static __always_inline int act_on(struct xdp_md *ctx, struct scratch *scr)
+/* act_on reads a packet for one of our SIDs, decides on it, and acts. A function of its own, so
+ * that steady packets make no call. */
+__noinline int act_on(struct xdp_md *ctx)
 {
-	struct request r = { .sr = &scr->sr, .p = &scr->packet };
+	struct scratch *scr = scratch();
 	struct decision d = {};
-	enum counter why = read_request(ctx, &r);
+	enum counter why;
+	struct request r;
 
+	if (!scr)
+		return XDP_ABORTED;
+	r = (struct request){ .sr = &scr->sr, .p = &scr->packet };
+	why = read_request(ctx, &r);
 	if (why != COUNTERS)
 		return verdict(why, XDP_DROP);
-	decide(ctx, r.sr, r.p, r.o, &d);
+	decide(ctx, r.o, &d);
 	if (r.sr->sid.flags & SID_HELD)
 		answer_held(r.sr, &d);
 	switch (d.act) {
@@ -58,7 +64,7 @@ int agent_in(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	if (is_steered(ctx) && deliver_steady(ctx, &scr->packet))
 		return counted(AGENT_STEERED, XDP_PASS);
-	return act_on(ctx, scr);
+	return act_on(ctx);
 }
 
 SEC("tc")

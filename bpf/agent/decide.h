@@ -143,17 +143,17 @@ static __always_inline struct decision decide_request(struct xdp_md *ctx, const 
 	return d;
 }
 
-/* decide is a function of its own, so that the verifier looks at it once. dt is an End.DT6
+/* decide is a function of its own, so that the verifier looks at it once. It finds the packet that
+ * read_request read by itself: Linux 6.1 takes no map key from a caller's memory. dt is an End.DT6
  * or DT4 and ends a route (RFC 8986 §4.6), as rj does. */
-__noinline int decide(struct xdp_md *ctx, struct sr *sr, struct packet *p, const struct offering *o,
-		      struct decision *d)
+__noinline int decide(struct xdp_md *ctx, const struct offering *o, struct decision *d)
 {
-	struct packet facts;
-	struct request r = { sr, &facts, o };
+	struct scratch *scr = scratch();
+	struct request r;
 
-	if (!sr || !p || !o || !d)
+	if (!scr || !o || !d)
 		return 0;
-	facts = *p; /* Linux 6.1 takes no map key from a caller's memory */
+	r = (struct request){ &scr->sr, &scr->packet, o };
 	*d = decide_request(ctx, &r);
 	return 0;
 }

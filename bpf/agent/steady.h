@@ -142,7 +142,7 @@ static __always_inline void observe_segment(struct conn *c, const struct packet 
 
 /* deliver_steady delivers a segment by its entry. False: the packet is as it was, and takes the
  * general way. A function of its own, as the general way has no room for its stack. */
-__noinline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
+static __always_inline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
 {
 	struct conn_entry e = {};
 	const struct offering *o;
@@ -152,7 +152,7 @@ __noinline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
 	__u8 from[ETH_ALEN];
 	__u64 now;
 
-	if (!p || !read_segment(ctx, p))
+	if (!read_segment(ctx, p))
 		return false;
 	now = now_ns();
 	o = find_segment(p, &e, now);
