@@ -269,9 +269,9 @@ static __always_inline bool move_aside(__u32 primary, __u32 alternate)
 	return make_room(primary) || make_room(alternate) || make_path(primary);
 }
 
-/* take_spent takes the slot of the spent entry that gives way first, of those in a flow's two
- * lines: its number; NO_SLOT if another CPU changed the entry meanwhile; or NO_VICTIM. One
- * function for both lines, as a full table has a new flow end here in most cases. */
+/* take_spent takes a free slot of a flow's alternate line, or that of the spent entry that gives
+ * way first, of those in both lines: its number; NO_SLOT if another CPU was quicker; or
+ * NO_VICTIM. One function, as a full table has a new flow end here in most cases. */
 __noinline int take_spent(__u64 hash)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now(), first, second;
@@ -282,6 +282,11 @@ __noinline int take_spent(__u64 hash)
 
 	if (!l || !other)
 		return NO_VICTIM;
+	if (l != other && has_free(other)) {
+		i = claim_alternate(alternate, fp, primary);
+		if (i < LINE_SLOTS)
+			return LINE_SLOTS + i;
+	}
 	first = spent_in(l, fp, limit);
 	second = spent_in(other, fp, limit);
 	if (!((first | second) >> RANK_WAY))
@@ -302,8 +307,8 @@ __noinline int take_spent(__u64 hash)
 	return NO_SLOT;
 }
 
-/* force_slot takes a slot where no free one and no spent entry was found: one that a move frees,
- * or one of an entry that gives way. Its number, or NO_SLOT. */
+/* force_slot takes a slot where take_spent found none: one that a move frees, or one of an entry
+ * that gives way. Its number, or NO_SLOT. */
 __noinline int force_slot(__u64 hash, __u64 service, int found)
 {
 	__u32 primary = primary_line(hash),
@@ -319,21 +324,6 @@ __noinline int force_slot(__u64 hash, __u64 service, int found)
 		i = claim_either(hash);
 	return i == NO_SLOT ? claim_either(hash)
 			    : i; /* another CPU dated the entry that was there */
-}
-
-/* claim_slot takes a slot for a flow of a service, the primary line of which had no free one: a
- * free one, a spent entry's, or one of force_slot. Its number, or NO_SLOT. */
-static __always_inline __u32 claim_slot(__u64 hash, const struct line *other, __u64 service)
-{
-	__u64 fp = fingerprint_of(hash) | seen_now();
-	__u32 primary = primary_line(hash), alternate = alternate_line(primary, fp);
-	int i = NO_SLOT;
-
-	if (alternate != primary && has_free(other))
-		i = LINE_SLOTS + claim_alternate(alternate, fp, primary);
-	if (i == NO_SLOT)
-		i = take_spent(hash);
-	return i < 0 || i == NO_SLOT ? force_slot(hash, service, i) : i;
 }
 
 /* any_slot hides the number of a slot from the verifier, behind one that it does not know, so that
@@ -361,19 +351,26 @@ __noinline int flow_add(__u64 hash, __u64 word, __u64 service)
 {
 	__u64 fp = fingerprint_of(hash);
 	__u32 line = primary_line(hash), slot;
-	struct line *l = line_at(line), *other = line_at(alternate_line(line, fp));
+	struct line *l = line_at(line), *other;
 	int met = BEHIND;
 
-	if (!word || !l || !other)
+	if (!word || !l)
 		return LINES_FULL;
 	slot = slot_claim(l->fingerprint, LINE_SLOTS, fp | seen_now());
-	if (slot < LINE_SLOTS)
+	if (slot < LINE_SLOTS) {
 		set_hint(line, slot, hint_of(fp));
-	else
-		slot = claim_slot(hash, other, service);
+	} else {
+		slot = take_spent(hash);
+		if (slot >= NO_SLOT)
+			slot = force_slot(hash, service, slot);
+	}
 	if (slot >= NO_SLOT)
 		return LINES_FULL;
 	slot = any_slot(slot, hash);
+	l = line_at(primary_line(hash));
+	other = line_at(alternate_line(primary_line(hash), fp));
+	if (!l || !other)
+		return LINES_FULL;
 	stall();
 	if (is_alone(l, other, fp, slot))
 		met = ALONE;

@@ -102,36 +102,36 @@ static __always_inline bool is_create(const struct scratch *scr)
 	       !(scr->packet.flags & TCP_RST);
 }
 
-/* try_signal applies a signal to the flow's word in scr. */
-static __always_inline enum counter try_signal(const struct scratch *scr)
+/* try_signal applies this CPU's signal to the flow's word: the one of may_signal first. A function
+ * of its own for the verifier. */
+__noinline int try_signal(bool again)
 {
-	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
-	enum closed closed = sides_closed(&scr->sr);
+	struct scratch *scr = scratch();
+	enum closed closed;
+	__u16 generation;
 
+	if (!scr)
+		return LB_TABLE_FULL;
+	generation = bpf_ntohs(scr->sr.sid.generation_be);
+	closed = sides_closed(&scr->sr);
+	if (again)
+		scr->word = flow_find(scr->packet.hash, false);
 	return is_create(scr)
 		       ? try_create(&scr->packet, scr->sender, generation, closed, scr->word)
 		       : try_remove(&scr->packet, scr->sender, generation, closed, scr->word);
 }
 
-/* try_again is the callback of bpf_loop; 1 ends it. */
-static long try_again(__u64 i, struct scratch **at)
+/* apply_signal applies the signal of a packet to its flow, and returns the counter of the
+ * outcome. */
+static __always_inline int apply_signal(const struct scratch *scr)
 {
-	struct scratch *scr = *at;
+	__u32 outcome = TRY_AGAIN;
 
-	scr->word = flow_find(scr->packet.hash, false);
-	scr->outcome = try_signal(scr);
-	return scr->outcome != TRY_AGAIN;
-}
-
-/* apply_signal applies the signal of a packet to its flow, which has the word of may_signal
- * first, and returns the counter of the outcome. */
-static __always_inline int apply_signal(struct scratch *scr)
-{
-	scr->outcome = try_signal(scr);
-	if (scr->outcome == TRY_AGAIN)
-		bpf_loop(MAX_TRIES - 1, try_again, &scr, 0);
-	if (scr->outcome != TRY_AGAIN)
-		return scr->outcome;
+	for (int i = 0; i < MAX_TRIES && outcome == TRY_AGAIN; i++)
+		outcome = try_signal(i);
+	asm volatile("" : "+r"(outcome)); /* its bounds, which only the compiler knows */
+	if (outcome != TRY_AGAIN)
+		return outcome;
 	return is_create(scr) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;
 }
 

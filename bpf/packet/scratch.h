@@ -10,7 +10,7 @@ struct scratch {
 	struct destination destination;
 	__u64 word;    /* LB: of the flow that a signal is about */
 	__u32 sender;  /* LB: number of the server that signals, or NO_SERVER */
-	__u32 outcome; /* enum counter: LB: of its signal; agent: of a packet that it returns */
+	__u32 outcome; /* agent: enum counter, of a packet that it returns */
 };
 
 struct {
