@@ -20,6 +20,8 @@ struct sock_common {
 	__be16 skc_dport;
 	__u16 skc_num; /* local port, in the host's order */
 	unsigned short skc_family;
+	unsigned char skc_ipv6only : 1;
+	int skc_bound_dev_if;
 	possible_net_t skc_net;
 	__be32 skc_rcv_saddr;
 	__u32 skc_tw_snd_nxt;

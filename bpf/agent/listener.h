@@ -83,14 +83,22 @@ static __always_inline void find_datagram_socket(struct xdp_md *ctx, const struc
  * address may listen since. */
 #define REMEMBERED_NS 1000000000ULL
 
-#define FIRST_BYTES 96 /* of a socket: they distinguish a listener */
+/* Distinguishes a listener. No field changes as long as it listens. */
+struct identity {
+	__u64 net;
+	__u64 address[2];
+	__u32 device;
+	__u16 port;
+	__u8 state;
+	__u8 ipv6only;
+};
 
 /* The last listener that a look-up found for a service. Another CPU may write a record meanwhile:
  * so each is held against the socket itself. */
 struct remembered {
 	__u64 sk;	/* its address in the kernel */
 	__u64 found_ns; /* 0: none */
-	__u64 first[FIRST_BYTES / 8];
+	struct identity identity;
 };
 
 struct {
@@ -105,58 +113,93 @@ static __always_inline struct remembered *remembered_at(__u32 index)
 	return bpf_map_lookup_elem(&listeners, &index);
 }
 
-static __always_inline void remember_listener(struct sock *sk, __u32 index)
+/* The facts of a listener that an offer needs. */
+struct listening {
+	struct identity identity;
+	struct queue queue;
+	struct sock_reuseport *of; /* its group, or NULL */
+};
+
+/* SEE fills a struct listening from a socket: DIRECTLY by loads, where the verifier knows the
+ * pointer's type; BY_HELPER in Linux 6.1, where it cannot learn that of a remembered address.
+ * The memory may be another socket's by now, or anything's: no read of it is a fault. */
+#define SEE(seen, sk, READ)                                                              \
+	do {                                                                             \
+		struct identity *id = &(seen)->identity;                                 \
+		READ(&id->net, &(sk)->__sk_common.skc_net.net);                          \
+		READ(&id->address[0], (__u64 *)&(sk)->__sk_common.skc_v6_rcv_saddr);     \
+		READ(&id->address[1], (__u64 *)&(sk)->__sk_common.skc_v6_rcv_saddr + 1); \
+		READ(&id->device, &(sk)->__sk_common.skc_bound_dev_if);                  \
+		READ(&id->port, &(sk)->__sk_common.skc_num);                             \
+		READ(&id->state, &(sk)->__sk_common.skc_state);                          \
+		READ(&(seen)->queue.length, &(sk)->sk_ack_backlog);                      \
+		READ(&(seen)->queue.most, &(sk)->sk_max_ack_backlog);                    \
+		READ(&(seen)->of, &(sk)->sk_reuseport_cb);                               \
+	} while (0)
+
+#define DIRECTLY(to, from) (*(to) = (typeof(*(to)))(*(from)))
+#define BY_HELPER(to, from) bpf_core_read(to, sizeof(*(to)), from)
+
+static __always_inline void remember_listener(struct sock *sk, const struct listening *seen,
+					      __u32 index)
 {
 	struct remembered *r = remembered_at(index);
 
-	if (!r || bpf_probe_read_kernel(r->first, sizeof(r->first), sk))
+	if (!r)
 		return;
 	r->sk = (__u64)sk;
 	r->found_ns = now_ns();
+	r->identity = seen->identity;
 }
 
-/* DIFFER is true if a field of two sockets differs, as so many bytes, `at` behind its beginning;
- * and on a kernel that has it elsewhere. */
-#define DIFFER(type, a, b, field, at)                                                            \
-	(bpf_core_field_offset(struct sock_common, field) + (at) + sizeof(type) > FIRST_BYTES || \
-	 *(const type *)((const void *)(a) + bpf_core_field_offset(struct sock_common, field) +  \
-			 (at)) !=                                                                \
-		 *(const type *)((const void *)(b) +                                             \
-				 bpf_core_field_offset(struct sock_common, field) + (at)))
+extern void *bpf_rdonly_cast(const void *at, __u32 type) __ksym __weak;
 
-/* same_listener: a socket that listens keeps its ports, its family and state and the bytes
- * behind them (whether IPv6 only, its device), its namespace and its address. */
-static __always_inline bool same_listener(const __u64 *a, const __u64 *b)
+static __always_inline void see_again(struct listening *seen, __u64 at)
 {
-	__u32 state = bpf_core_field_offset(struct sock_common, skc_state);
+	struct sock *sk = (struct sock *)at;
 
-	if (state >= FIRST_BYTES || *((const __u8 *)a + state) != BPF_TCP_LISTEN)
-		return false;
-	return !(DIFFER(__u32, a, b, skc_dport, 0) || DIFFER(__u64, a, b, skc_family, 0) ||
-		 DIFFER(__u64, a, b, skc_net, 0) || DIFFER(__u64, a, b, skc_v6_rcv_saddr, 0) ||
-		 DIFFER(__u64, a, b, skc_v6_rcv_saddr, 8));
+	if (bpf_rdonly_cast) {
+		sk = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+		SEE(seen, sk, DIRECTLY);
+		seen->identity.ipv6only = BPF_CORE_READ_BITFIELD(&sk->__sk_common, skc_ipv6only);
+	} else {
+		SEE(seen, sk, BY_HELPER);
+		seen->identity.ipv6only =
+			BPF_CORE_READ_BITFIELD_PROBED(&sk->__sk_common, skc_ipv6only);
+	}
 }
 
-/* recall_listener is find_listener for a flow that surely has no connection, by the listener of
- * an offer before. Returns false if that no longer listens, was found a while ago, or if it
- * depends on the flow which member of its group would have to take it. */
-__noinline bool recall_listener(const struct offering *o, struct listener *l)
+static __always_inline bool same_listener(const struct identity *a, const struct identity *b)
+{
+	const __u64 *v = (const void *)a, *w = (const void *)b;
+
+	return !((v[0] ^ w[0]) | (v[1] ^ w[1]) | (v[2] ^ w[2]) | (v[3] ^ w[3]));
+}
+
+/* recall_listener is find_listener by the listener of an offer before, for an `unknown` flow, which
+ * has no entry: while the table is complete it has no connection either. Returns false if the
+ * kernel has to be asked: the table is incomplete, the listener is gone or was found a while ago,
+ * or it depends on the flow which member of its group would have to take it. */
+__noinline bool recall_listener(const struct offering *o, struct listener *l, bool unknown)
 {
 	struct remembered *r = o ? remembered_at(o->index) : NULL;
+	struct listening seen = {};
 	struct group g = {};
-	__u64 first[FIRST_BYTES / 8];
-	struct queue q;
-	struct sock *sk;
 
-	if (!r || !l || now_ns() - r->found_ns >= REMEMBERED_NS)
+	if (!r || !l || !unknown || o->owner != OWNER_SOCKET || !conns_have_all() ||
+	    now_ns() - r->found_ns >= REMEMBERED_NS)
 		return false;
-	sk = (struct sock *)r->sk;
-	if (bpf_probe_read_kernel(first, sizeof(first), sk) || !same_listener(first, r->first) ||
-	    !read_queue(sk, &q) || bpf_core_read(&g.of, sizeof(g.of), &sk->sk_reuseport_cb))
+	see_again(&seen, r->sk);
+	if (seen.identity.state != BPF_TCP_LISTEN || !same_listener(&seen.identity, &r->identity))
 		return false;
-	*l = (struct listener){ .found = true, .full = is_full(&q), .queue = q.length };
-	if (!g.of)
+	*l = (struct listener){
+		.found = true,
+		.full = is_full(&seen.queue),
+		.queue = seen.queue.length,
+	};
+	if (!seen.of)
 		return true;
+	g.of = seen.of;
 	add_queues(&g);
 	l->queue = g.queue;
 	l->full = false;
@@ -164,27 +207,32 @@ __noinline bool recall_listener(const struct offering *o, struct listener *l)
 }
 
 /* read_listener adds up the accept queues of the listener's group. */
-static __always_inline void read_listener(struct tcp_sock *tp, struct listener *l)
+static __always_inline void read_listener(struct tcp_sock *tp, struct listener *l, __u32 index)
 {
 	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
-	struct group g = { .of = sk->sk_reuseport_cb };
+	struct listening seen = {};
+	struct group g = {};
 
+	SEE(&seen, sk, DIRECTLY);
+	seen.identity.ipv6only = BPF_CORE_READ_BITFIELD(&sk->__sk_common, skc_ipv6only);
+	remember_listener(sk, &seen, index);
 	l->found = true;
-	l->queue = sk->sk_ack_backlog;
-	l->full = l->queue > sk->sk_max_ack_backlog;
-	if (!g.of)
+	l->queue = seen.queue.length;
+	l->full = is_full(&seen.queue);
+	if (!seen.of)
 		return;
+	g.of = seen.of;
 	add_queues(&g);
 	l->queue = g.queue;
 }
 
 /* find_listener finds the socket that would accept a new connection of this flow, or
  * receive its datagram. A socket in TIME_WAIT hides the listener from the flow's own tuple,
- * so the second lookup has a tuple that only a listener matches. An `unknown` flow has no entry:
- * while the table is complete it has no connection either. A function of its own, so that the
- * verifier looks at it once; its arguments are never NULL, but the verifier wants proof. */
+ * so the second lookup has a tuple that only a listener matches. A function of its
+ * own, so that the verifier looks at it once; its arguments are never NULL, but the verifier wants
+ * proof. */
 __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const struct offering *o,
-			     struct listener *l, bool unknown)
+			     struct listener *l)
 {
 	struct tuple wildcard = {};
 	struct tcp_sock *tp;
@@ -206,8 +254,6 @@ __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const st
 		find_datagram_socket(ctx, t, o, l);
 		return 0;
 	}
-	if (unknown && o->owner == OWNER_SOCKET && conns_have_all() && recall_listener(o, l))
-		return 0;
 	sk = find_socket(ctx, t, o);
 	if (sk && sk->state != BPF_TCP_LISTEN) {
 		l->established = sk->state != BPF_TCP_TIME_WAIT &&
@@ -220,10 +266,8 @@ __noinline int find_listener(struct xdp_md *ctx, const struct tuple *t, const st
 	if (!sk)
 		return 0;
 	tp = sk->state == BPF_TCP_LISTEN ? (void *)bpf_skc_to_tcp_sock(sk) : NULL;
-	if (tp) {
-		read_listener(tp, l);
-		remember_listener(&tp->inet_conn.icsk_inet.sk, o->index);
-	}
+	if (tp)
+		read_listener(tp, l, o->index);
 	bpf_sk_release(sk);
 	return 0;
 }

@@ -103,7 +103,8 @@ static __always_inline struct decision decide_offer(struct xdp_md *ctx, const st
 		return decided(ACT_DROP, AGENT_DROP_NOT_A_SYN);
 	if (is_repeated(r, e, now, noted))
 		return decided(ACT_DELIVER, AGENT_ACCEPT_REPEATED);
-	find_listener(ctx, &r->p->t, r->o, &here, (__u32)e.at >> 31);
+	if (!recall_listener(r->o, &here, (__u32)e.at >> 31))
+		find_listener(ctx, &r->p->t, r->o, &here);
 	if (is_live(r, &e, &here))
 		return decided(ACT_DELIVER, AGENT_ACCEPT_CHALLENGED);
 	if (may_be_second(r) && was_passed_on(r->p, now))

@@ -154,3 +154,20 @@ func TestListenerElsewhere(t *testing.T) {
 	}
 	r.offers("its memory is gone", "pass_on_no_listener", false)
 }
+
+// TestListenerOfAnotherService: a service that gets the number of one that is gone does not get its
+// listener.
+func TestListenerOfAnotherService(t *testing.T) {
+	r := newRemembering(t)
+	rig.Listen(t, rig.HuntPort, 128)
+	r.offers("the first service", "accept_avail", true)
+	for _, port := range []uint16{83, 84} { // the second gets the number
+		if _, err := r.Offer([]topo.Offering{rig.Offering(port)}); err != nil {
+			t.Fatal(err)
+		}
+		r.p = rig.Inward(port, wire.SYN)
+		if _, why := verdictOn(r.Agent, t, &r.p); why != "pass_on_no_listener" {
+			t.Errorf("a service without a listener: %s", why)
+		}
+	}
+}

@@ -88,6 +88,10 @@ func (a *Agent) followNamespaces() (changes []string, err error) {
 func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) error {
 	o := offeringOf(s, number, namespace)
 	a.spaces[s.VIP] = namespace
+	none := objects.AgentRemembered{} // the number may have been another service's
+	if err := a.objs.Listeners.Put(number, none); err != nil {
+		return fmt.Errorf("forget the listener of service %s: %w", s.Name, err)
+	}
 	if err := a.offered.set(&o); err != nil {
 		return err
 	}

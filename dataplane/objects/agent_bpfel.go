@@ -106,10 +106,18 @@ type AgentOffering struct {
 }
 
 type AgentRemembered struct {
-	_       structs.HostLayout
-	Sk      uint64
-	FoundNs uint64
-	First   [12]uint64
+	_        structs.HostLayout
+	Sk       uint64
+	FoundNs  uint64
+	Identity struct {
+		_        structs.HostLayout
+		Net      uint64
+		Address  [2]uint64
+		Device   uint32
+		Port     uint16
+		State    uint8
+		Ipv6only uint8
+	}
 }
 
 type AgentReported struct {
