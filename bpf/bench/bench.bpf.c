@@ -173,6 +173,15 @@ __noinline int target(struct xdp_md *ctx)
 	return verdict;
 }
 
+/* target_signal is replaced by the program for signals, if that is another one. */
+__noinline int target_signal(struct xdp_md *ctx)
+{
+	int verdict = ctx->data ? XDP_TX : XDP_ABORTED;
+
+	asm volatile("" : "+r"(verdict));
+	return verdict;
+}
+
 SEC("xdp")
 int around(struct xdp_md *ctx)
 {
@@ -184,6 +193,8 @@ int around(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	write_flow(l, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	verdict = target(ctx);
+	if (verdict == BENCH_SIGNAL)
+		verdict = target_signal(ctx);
 	l->verdict[(__u32)verdict % VERDICTS]++;
 	pass_step(l);
 	growth = (int)frame_bytes(ctx) - (int)l->length;

@@ -268,3 +268,6 @@ struct sweep {
 	__u32 orphans; /* agent: 1 to remove the entries of services that are not offered */
 	__u32 unmoved; /* agent: requests that a recount left where they are */
 };
+
+/* Of lb in the bench, beside the actions of XDP: lb_signal has the packet. */
+#define BENCH_SIGNAL 7

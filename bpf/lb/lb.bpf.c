@@ -126,8 +126,8 @@ struct {
 					[ODD_PROGRAM] = (void *)&lb_odd,
 					[LIST_PROGRAM] = (void *)&lb_list } };
 
-/* Set by the bench, which calls lb more often than a run may make tail calls (33), for signals
- * and lists. */
+/* Set by the bench, which calls lb more often than a run may make tail calls (33). A list is then
+ * lb's own, and the bench calls lb_signal: together their stacks are too large. */
 const volatile bool without_tail_calls = false;
 
 /* lb_list sends packets to the servers of a plan: questions, and offers that are not plain. */
@@ -169,7 +169,7 @@ int lb_odd(struct xdp_md *ctx)
 static __always_inline int to_signals(struct xdp_md *ctx)
 {
 	if (without_tail_calls)
-		return with_list(ctx, from_domain(ctx));
+		return BENCH_SIGNAL;
 	bpf_tail_call(ctx, &programs, SIGNAL_PROGRAM);
 	return XDP_ABORTED;
 }
@@ -193,7 +193,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 		return action;
 	svc = has_ports(p) ? service_of(p) : NULL;
 	if (!svc) /* of the host, or for a VIP */
-		return vip_of(ctx, p) ? to_odd(ctx) : verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
+		return is_for_vip(ctx, p) ? to_odd(ctx) : verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
 	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
 		reason = drop_reason(ctx, p);
 		if (reason != COUNTERS)

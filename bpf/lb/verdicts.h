@@ -59,6 +59,12 @@ static __always_inline const struct service *vip_of(struct xdp_md *ctx, const st
 	return vip_at(&to);
 }
 
+/* is_for_vip: the frame's packet is for a VIP. A function of its own, for its stack. */
+__noinline bool is_for_vip(struct xdp_md *ctx, const struct packet *p)
+{
+	return p && vip_of(ctx, p);
+}
+
 /* without_ports decides on a packet that shows no ports, or those of no service. */
 __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 {

@@ -23,7 +23,8 @@ func NewAgent(cfg *topo.Agent) (*Agent, error) {
 		return nil, err
 	}
 	a, err := agent.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
-		return errors.Join(asOnNIC(spec), b.surround(spec.Programs[objects.AgentProgAgentIn]), b.surround(spec.Programs[objects.AgentProgAgentOut]))
+		in, out := spec.Programs[objects.AgentProgAgentIn], spec.Programs[objects.AgentProgAgentOut]
+		return errors.Join(asOnNIC(spec), b.surround(in, in), b.surround(out, out))
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())

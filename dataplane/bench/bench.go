@@ -92,20 +92,22 @@ func newBench(tags int) (*Bench, error) {
 	return b, nil
 }
 
-// surround links the outer program around p, in the target's place. The code of
-// p stays as it is.
-func (b *Bench) surround(p *ebpf.ProgramSpec) error {
-	outer, target := b.spec.Programs[objects.BenchProgAround], "target"
+// surround links the outer program around p, in the target's place, and beside it the program
+// for signals. Their code stays as it is.
+func (b *Bench) surround(p, signals *ebpf.ProgramSpec) error {
+	outer := b.spec.Programs[objects.BenchProgAround]
 	if p.Type == ebpf.SchedCLS {
-		outer, target = b.spec.Programs[objects.BenchProgAroundOut], "target_out"
+		outer = b.spec.Programs[objects.BenchProgAroundOut]
 	}
+	own := p.Instructions.Name()
+	targets := map[string]string{"target": own, "target_out": own, "target_signal": signals.Instructions.Name()}
 	var main asm.Instructions
 	for _, in := range outer.Instructions {
-		if in.Symbol() == target {
+		if targets[in.Symbol()] != "" {
 			break
 		}
 		if in.IsFunctionCall() {
-			in = in.WithReference(p.Instructions.Name())
+			in = in.WithReference(targets[in.Reference()])
 		}
 		main = append(main, in)
 	}
@@ -114,8 +116,26 @@ func (b *Bench) surround(p *ebpf.ProgramSpec) error {
 			return fmt.Errorf("link the bench: %w", err)
 		}
 	}
-	p.Instructions = append(main, p.Instructions...)
+	p.Instructions = append(append(main, p.Instructions...), without(signals.Instructions, p.Instructions)...)
 	return nil
+}
+
+// without leaves out the functions that others have, too.
+func without(functions, others asm.Instructions) (rest asm.Instructions) {
+	known := map[string]bool{}
+	for _, in := range others {
+		known[in.Symbol()] = true
+	}
+	var symbol string
+	for _, in := range functions {
+		if in.Symbol() != "" {
+			symbol = in.Symbol()
+		}
+		if !known[symbol] {
+			rest = append(rest, in)
+		}
+	}
+	return rest
 }
 
 // Close frees the bench's resources.
@@ -328,7 +348,7 @@ func NewLB(cfg *topo.LB, tags int) (*LB, error) {
 	}
 	l, err := lb.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
 		return errors.Join(asOnNIC(spec), spec.Variables["without_tail_calls"].Set(true),
-			b.surround(spec.Programs[objects.LBProgLb]))
+			b.surround(spec.Programs[objects.LBProgLb], spec.Programs[objects.LBProgLbSignal]))
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/bench"
@@ -151,7 +152,8 @@ func TestBenchMistakes(t *testing.T) {
 	}
 }
 
-// TestBenchShips: the program's code stands in the bench as it is in the object.
+// TestBenchShips: the program's code stands in the bench as it is in the object, and so does that
+// of the program for signals.
 func TestBenchShips(t *testing.T) {
 	rig.NeedRoot(t)
 	b, err := bench.NewEmpty(0)
@@ -159,36 +161,53 @@ func TestBenchShips(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		objects.LBProgLb: objects.LoadLB, objects.AgentProgAgentIn: objects.LoadAgent, objects.AgentProgAgentOut: objects.LoadAgent,
+	for _, c := range []struct {
+		name, signals string
+		load          func() (*ebpf.CollectionSpec, error)
+		calls         []string
+	}{
+		{objects.LBProgLb, objects.LBProgLbSignal, objects.LoadLB, []string{"lb", "lb_signal"}},
+		{objects.AgentProgAgentIn, objects.AgentProgAgentIn, objects.LoadAgent, []string{"agent_in", "agent_in"}},
+		{objects.AgentProgAgentOut, objects.AgentProgAgentOut, objects.LoadAgent, []string{"agent_out"}},
 	} {
-		spec, err := load()
+		spec, err := c.load()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := spec.Programs[name]
+		p, signals := spec.Programs[c.name], spec.Programs[c.signals].Copy()
 		before := p.Copy().Instructions
-		if err := b.Surround(p); err != nil {
+		if err := b.Surround(p, signals); err != nil {
 			t.Fatal(err)
 		}
-		around := len(p.Instructions) - len(before)
+		around := slices.IndexFunc(p.Instructions, func(in asm.Instruction) bool { return in.Symbol() == c.name })
 		if around < 20 || around > 400 {
-			t.Errorf("%s: %d instructions are around it", name, around)
+			t.Errorf("%s: %d instructions are around it", c.name, around)
 		}
-		calls := 0
+		var calls []string
 		for _, in := range p.Instructions[:around] {
-			if in.IsFunctionCall() && in.Reference() == before.Name() {
-				calls++
+			if in.IsFunctionCall() {
+				calls = append(calls, in.Reference())
 			}
 		}
-		if calls != 1 {
-			t.Errorf("%s is called %d times", name, calls)
+		if !slices.Equal(calls, c.calls) {
+			t.Errorf("%s: the bench calls %v, want %v", c.name, calls, c.calls)
 		}
-		for i, in := range before {
-			if got := p.Instructions[around+i]; got.OpCode != in.OpCode || got.Constant != in.Constant || got.Reference() != in.Reference() {
-				t.Errorf("%s: instruction %d is %v, and was %v", name, i, got, in)
-				break
-			}
+		holds(t, p.Instructions, before)
+		holds(t, p.Instructions, signals.Instructions)
+	}
+}
+
+// holds: each function of a program stands somewhere in the bench.
+func holds(t *testing.T, all, program asm.Instructions) {
+	t.Helper()
+	at := 0
+	for i, in := range program {
+		if in.Symbol() != "" {
+			at = slices.IndexFunc(all, func(other asm.Instruction) bool { return other.Symbol() == in.Symbol() }) - i
+		}
+		if got := all[at+i]; got.OpCode != in.OpCode || got.Constant != in.Constant || got.Reference() != in.Reference() {
+			t.Errorf("%s: instruction %d is %v, and was %v", program.Name(), i, got, in)
+			return
 		}
 	}
 }
