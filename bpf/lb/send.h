@@ -133,8 +133,9 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	return forward(ctx, p, svc, l.r, k ? &k->key : NULL);
 }
 
-/* send_planned sends this CPU's packet to the servers of this CPU's plan. */
-static __always_inline int send_planned(struct xdp_md *ctx)
+/* send_planned sends this CPU's packet to the servers of this CPU's plan. A function of its own,
+ * as lb has no stack left for it. */
+__noinline int send_planned(struct xdp_md *ctx)
 {
 	struct scratch *scr = scratch();
 	const struct service *svc = scr ? service_of(&scr->packet) : NULL;
