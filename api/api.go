@@ -46,13 +46,23 @@ type ServiceStatus struct {
 
 // LoadStatus is a service's load as its agent measures it.
 type LoadStatus struct {
-	Threshold uint32  `json:"threshold"`
-	Asking    uint32  `json:"asking"`
-	Expected  uint32  `json:"expected"`
-	Open      uint32  `json:"open"`
-	PageBusy  *uint32 `json:"page_busy,omitempty"`
-	// PageAge is how long ago the page was written; negative: never.
-	PageAge *float64 `json:"page_age_s,omitempty"`
+	Threshold uint32 `json:"threshold"`
+	Asking    uint32 `json:"asking"`
+	Expected  uint32 `json:"expected"`
+	Open      uint32 `json:"open"`
+	// Word is the application's own, where that is the load.
+	Word *WordStatus `json:"word,omitempty"`
+}
+
+// WordStatus is the last word of an application about its load.
+type WordStatus struct {
+	Source  string  `json:"source"`
+	From    string  `json:"from"`
+	Of      string  `json:"of,omitempty"`
+	Busy    uint32  `json:"busy"`
+	Workers uint32  `json:"workers,omitempty"` // that the application has
+	Age     float64 `json:"age_s"`             // since it was true; negative: there was none
+	Trouble string  `json:"trouble,omitempty"` // why it is no load now
 }
 
 // Listen takes the control socket. The socket of a killed daemon is replaced, the

@@ -51,11 +51,10 @@ func answering(t *testing.T, path string, status func() (Status, error)) {
 }
 
 func TestStatusArrivesAsItWasGiven(t *testing.T) {
-	busy, age := uint32(3), -1.0
 	want := Status{Role: "agent", Node: "s1", Locator: "5f00:0:2:1::/64", Interface: "eth0", XDP: "native", PID: 7, Flows: 1 << 40,
 		Services: []ServiceStatus{
 			{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "static:4, load page",
-				Load: &LoadStatus{Threshold: 4, Asking: 1, Expected: 2, Open: 3, PageBusy: &busy, PageAge: &age}},
+				Load: &LoadStatus{Threshold: 4, Asking: 1, Expected: 2, Open: 3, Word: &WordStatus{Source: "apache", From: "/run/httpd.pid", Busy: 5, Workers: 9, Age: 0.25, Trouble: "none"}}},
 			{Name: "api", Mode: "always, load busy"},
 		},
 		Counters: map[string]uint64{"accept_avail": 1<<64 - 1, "pass_on_busy": 0},

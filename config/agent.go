@@ -19,10 +19,15 @@ func agentFile(a *topo.Agent) []schema.Entry {
 }
 
 // offering has no fallback for some keys: a name is the VIP and port, the cores
-// are those of the machine, the MAC is that of its link, a page keeps its owner, group and mode.
+// are those of the machine, the MAC is that of its link, a page keeps its owner, group and mode,
+// and where a load is read from depends on its source.
 func offering(o *topo.Offering) []schema.Entry {
 	adapting := onlyWith("acceptance", topo.Acceptances(), topo.Acceptance.Adapts, &o.Acceptance)
-	paging := onlyWith("load", topo.Measures(), topo.Measure.Page, &o.Measure)
+	load := &topo.Load{}
+	reads := func(l topo.Load) { *load, o.Measure, o.Source = l, l.Measure, l.Source }
+	paging := onlyWith("load", topo.Loads(), topo.Load.File, load)
+	asking := onlyWith("load", topo.Loads(), topo.Load.From, load)
+	parted := onlyWith("load", topo.Loads(), topo.Load.Of, load)
 	unseen := schema.When("owner: table", func() bool { return o.Owner == topo.Table })
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
@@ -36,7 +41,9 @@ func offering(o *topo.Offering) []schema.Entry {
 		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o))),
 		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers)),
 		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores)),
-		schema.Optional("load", "busy", schema.OneOf(topo.Measures()...).Into(&o.Measure)),
+		schema.Optional("load", "busy", schema.OneOf(topo.Loads()...).Set(reads)),
+		asking.Optional("load_from", "", endpoint().Into(&o.From)),
+		parted.Optional("load_of", "", part().Into(&o.Of)),
 		paging.Need("page", page().Into(&o.Page)),
 		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner)),
 		paging.Optional("page_group", "", account("group").Into(&o.PageGroup)),

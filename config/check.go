@@ -12,7 +12,7 @@ import (
 func checkAgent(d *schema.Document, a *topo.Agent) {
 	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
-	elsewhere := without(topo.Measures(), topo.Measure.Sockets)
+	elsewhere := without(topo.Loads(), topo.Load.Sockets)
 	for i, o := range a.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		names.add(d, at+".name", o.Name)
@@ -22,6 +22,7 @@ func checkAgent(d *schema.Document, a *topo.Agent) {
 		if o.Acceptance.Adapts() && o.Threshold > o.Workers {
 			d.Failf(at+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
 		}
+		checkSource(d, at, &o)
 		switch {
 		case !o.Measure.Sockets():
 		case o.VIP.Protocol == topo.UDP:

@@ -5,7 +5,7 @@
 // The files of LB and agent, and those of their signal keys, are tables of keys that
 // schema reads:
 //
-//  1. kind.go, address.go, row.go: the values of a key
+//  1. kind.go, address.go, source.go, row.go: the values of a key
 //  2. node.go, lb.go, agent.go, keys.go: the tables; retired.go: keys of earlier files
 //  3. check.go, checklb.go: mistakes that no single value shows, such as duplicates
 //  4. marshal.go: the way back
@@ -97,5 +97,6 @@ func completeAgent(agent *topo.Agent, cpus int) {
 		o := &agent.Services[i]
 		o.Name = cmp.Or(o.Name, vipName(o.VIP))
 		o.Cores = cmp.Or(o.Cores, max(cpus, 1))
+		o.From, o.Of = cmp.Or(o.From, o.Source.Row().Default), cmp.Or(o.Of, o.Source.Row().OfDefault)
 	}
 }

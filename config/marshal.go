@@ -146,8 +146,10 @@ func (w *writer) offering(o topo.Offering) {
 	}
 	w.line("    workers: %d", o.Workers)
 	w.line("    cores: %d", o.Cores)
-	w.line("    load: %s", o.Measure)
-	if o.Measure.Page() {
+	w.line("    load: %s", o.Load())
+	w.given(o.From != "", "    load_from: %q", o.From)
+	w.given(o.Of != "", "    load_of: %q", o.Of)
+	if o.Load().File() {
 		w.line("    page: %q", o.Page)
 		w.given(o.PageOwner != "", "    page_owner: %q", o.PageOwner)
 		w.given(o.PageGroup != "", "    page_group: %q", o.PageGroup)

@@ -18,7 +18,7 @@ type rowList struct{ file, at, text string }
 // rowLists are what the schemas and docs/operators.md say of the rows.
 func rowLists() []rowList {
 	const lb, agent, operators = "lb.schema.json", "agent.schema.json", "../docs/operators.md"
-	modes, policies, loads := names(topo.Dispatches(), topo.Dispatch.String), names(topo.Acceptances(), topo.Acceptance.Pattern), names(topo.Measures(), topo.Measure.String)
+	modes, policies, loads := names(topo.Dispatches(), topo.Dispatch.String), names(topo.Acceptances(), topo.Acceptance.Pattern), names(topo.Loads(), topo.Load.String)
 	condition := func(word, key string) string {
 		return `("` + word + `": \{ "properties": \{ "` + key + `": \{ "enum": )[^}]*( \})`
 	}
@@ -34,10 +34,14 @@ func rowLists() []rowList {
 		{agent, described("acceptance"), meanings(topo.Acceptances(), topo.Acceptance.Pattern, func(a topo.Acceptance) string { return a.Row().Meaning })},
 		{agent, `("acceptance": \{[^}]*"pattern": "\^\()[^"]*(\)\$")`, strings.ReplaceAll(strings.Join(policies, "|"), ":C", ":(0|[1-9][0-9]{0,4})")},
 		{agent, condition("then", "acceptance"), schemaEnum(split(with(topo.Acceptances(), topo.Acceptance.Adapts)))},
-		{agent, described("load"), meanings(topo.Measures(), topo.Measure.String, func(m topo.Measure) string { return m.Row().Meaning })},
+		{agent, described("load"), meanings(topo.Loads(), topo.Load.String, topo.Load.Meaning)},
 		{agent, enumerated("load"), schemaEnum(loads)},
-		{agent, condition("if", "load"), schemaEnum(split(with(topo.Measures(), topo.Measure.Page)))},
-		{agent, condition("then", "load"), schemaEnum(split(without(topo.Measures(), topo.Measure.Sockets)))},
+		{agent, loading(`"then": \{ "required": \["page"\] \}`), schemaEnum(split(with(topo.Loads(), topo.Load.File)))},
+		{agent, loading(`"else": \{ "properties": \{ "load_from": false`), schemaEnum(split(with(topo.Loads(), topo.Load.From)))},
+		{agent, loading(`"then": \{ "required": \["load_from"\] \}`), schemaEnum(split(with(topo.Loads(), topo.Load.FromNeeded)))},
+		{agent, loading(`"else": \{ "properties": \{ "load_of": false`), schemaEnum(split(with(topo.Loads(), topo.Load.Of)))},
+		{agent, loading(`"then": \{ "required": \["load_of"\] \}`), schemaEnum(split(with(topo.Loads(), topo.Load.OfNeeded)))},
+		{agent, condition("then", "load"), schemaEnum(split(without(topo.Loads(), topo.Load.Sockets)))},
 		{operators, commented("dispatch"), strings.Join(modes, " | ")},
 		{operators, commented("acceptance"), strings.Join(policies, " | ")},
 		{operators, commented("load"), strings.Join(loads, " | ")},
@@ -54,6 +58,11 @@ func enumerated(key string) string {
 
 func commented(key string) string {
 	return `(?m)^( +` + key + `: .*# )[^;\n]*((?:;.*)?)$`
+}
+
+// loading is the list of loads that a rule of the schema is about.
+func loading(rule string) string {
+	return `("if": \{ "properties": \{ "load": \{ "enum": )[^}]*( \} \}, "required": \["load"\] \},\s+` + rule + `)`
 }
 
 // TestRowsListed holds the schemas and docs/operators.md to the rows of topo; -update
@@ -89,8 +98,8 @@ func TestRowsExplained(t *testing.T) {
 	for _, a := range topo.Acceptances() {
 		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("| `%s`", a.Pattern()))
 	}
-	for _, m := range topo.Measures() {
-		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("- **`%s`**", m))
+	for _, l := range topo.Loads() {
+		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("- **`%s`**", l))
 	}
 }
 

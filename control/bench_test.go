@@ -43,6 +43,8 @@ func newBench() (*bench, *Controller) {
 // bubble is the time of a synctest bubble.
 type bubble struct{}
 
+func (bubble) Now() time.Duration { return time.Duration(time.Now().UnixNano()) }
+
 func (bubble) Tick(period time.Duration) (<-chan time.Time, func()) {
 	t := time.NewTicker(period)
 	return t.C, t.Stop

@@ -60,16 +60,6 @@ type Clock interface {
 	Tick(period time.Duration) (ticks <-chan time.Time, stop func())
 }
 
-// Page is the page on which a program reports its load.
-type Page interface {
-	Read() (busy uint32, written time.Duration)
-}
-
-// Reporter takes the pages' reports, by the number of their service.
-type Reporter interface {
-	Report(service int, busy uint32, written time.Duration) error
-}
-
 const (
 	sweepEvery   = time.Second
 	refreshEvery = 15 * time.Second

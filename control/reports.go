@@ -2,91 +2,181 @@ package control
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"proffer/loadsource"
 )
 
-const reportEvery = time.Millisecond
+// Source is an application's own word about its load.
+type Source interface {
+	Read(ctx context.Context, now time.Duration) (loadsource.Reading, error)
+	Every() time.Duration
+}
 
-// Pages are the load pages of a plane's services, by the number of the service.
-type Pages struct {
+// Reporter takes the readings, by the number of their service.
+type Reporter interface {
+	Report(service int, busy uint32, written time.Duration) error
+	// Asked reports whether an offer met the report of a service since the last call.
+	Asked(service int) (bool, error)
+}
+
+// StampClock paces the reading, and stamps the words.
+type StampClock interface {
+	Clock
+	Now() time.Duration // CLOCK_MONOTONIC
+}
+
+const (
+	needed      = time.Second            // after an offer, a source is read at its own pace
+	unneeded    = 100                    // else so many times more seldom,
+	seldomest   = 400 * time.Millisecond // but never more seldom than this: it would be stale
+	leisure     = 20                     // reading takes one part of so many of the time
+	afterError  = 50 * time.Millisecond
+	warnedAgain = time.Minute
+)
+
+// Named is a source under the name of its service.
+type Named struct {
+	Source
+	Service, Load string
+}
+
+// Reports copies the words of applications into a data plane.
+type Reports struct {
+	clock StampClock
+	log   *slog.Logger
+	to    Reporter
+
 	mu      sync.Mutex
-	open    map[int]Page
-	changed chan struct{} // there are other pages
+	of      map[int]*watch
+	changed chan struct{} // there are other sources
 }
 
-// NewPages makes them.
-func NewPages(open map[int]Page) *Pages { return &Pages{open: open, changed: make(chan struct{}, 1)} }
-
-// Of is the page of a service, if it has one.
-func (p *Pages) Of(service int) (Page, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	page, ok := p.open[service]
-	return page, ok
+// NewReports makes them, of the sources of a plane's services, by the number of the service.
+func NewReports(of map[int]Named, clock StampClock, log *slog.Logger) *Reports {
+	return &Reports{clock: clock, log: log, of: watches(of, clock.Now()), changed: make(chan struct{}, 1)}
 }
 
-// Change goes over to other pages. No page is copied while the services get other numbers in
-// renumber; if it fails, the pages stay.
-func (p *Pages) Change(to map[int]Page, renumber func() error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func watches(of map[int]Named, now time.Duration) map[int]*watch {
+	all := map[int]*watch{}
+	for service, source := range of {
+		all[service] = &watch{Named: source, service: service, good: now, asked: now}
+	}
+	return all
+}
+
+// Word is the last word of an application.
+type Word struct {
+	loadsource.Reading
+	Trouble string // why it is no load now; empty: it is
+}
+
+// Of is the word about a service, if one is asked for.
+func (r *Reports) Of(service int) (Word, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.of[service]
+	if !ok {
+		return Word{}, false
+	}
+	return w.word, true
+}
+
+// Change goes over to other sources. Nothing is copied while the services get other numbers in
+// renumber; if it fails, the sources stay.
+func (r *Reports) Change(to map[int]Named, renumber func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := renumber(); err != nil {
 		return err
 	}
-	p.open = to
+	for _, w := range r.of {
+		w.over = true
+	}
+	r.of = watches(to, r.clock.Now())
 	select {
-	case p.changed <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default:
 	}
 	return nil
 }
 
-// copy copies each page and returns how many there are.
-func (p *Pages) copy(to Reporter) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for service, page := range p.open {
-		busy, written := page.Read()
-		errs = append(errs, to.Report(service, busy, written))
-	}
-	return len(p.open), errors.Join(errs...)
-}
-
-// Reports copies each page to the data plane every millisecond, so that an offer
-// meets a fresh report, until ctx ends. Without pages it waits for some.
-func Reports(ctx context.Context, clock Clock, pages *Pages, to Reporter) error {
-	for {
-		if err := reportSome(ctx, clock, pages, to); err != nil || ctx.Err() != nil {
+// Run reads each source at its own pace and copies its word, so that an offer meets a fresh one,
+// until ctx ends. Without sources it waits for some.
+func (r *Reports) Run(ctx context.Context, to Reporter) error {
+	r.to = to
+	for ctx.Err() == nil {
+		if err := r.run(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-pages.changed:
-		}
 	}
+	return nil
 }
 
-// reportSome copies for as long as there are pages.
-func reportSome(ctx context.Context, clock Clock, pages *Pages, to Reporter) error {
-	pages.mu.Lock()
-	some := len(pages.open)
-	pages.mu.Unlock()
-	if some == 0 {
-		return nil
+// run works until the sources change.
+func (r *Reports) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	r.mu.Lock()
+	for _, w := range r.of {
+		group.Go(func() error { return r.watch(ctx, w) })
 	}
-	ticks, stop := clock.Tick(reportEvery)
-	defer stop()
+	r.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-r.changed:
+	}
+	cancel()
+	return group.Wait()
+}
+
+// watch copies the word of a source.
+func (r *Reports) watch(ctx context.Context, w *watch) error {
+	pace := w.Every()
+	ticks, stop := r.clock.Tick(pace)
+	defer func() { stop() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticks:
 		}
-		if n, err := pages.copy(to); n == 0 || err != nil {
+		next, err := r.look(ctx, w)
+		if err != nil {
 			return err
 		}
+		if next != pace {
+			stop()
+			pace = next
+			ticks, stop = r.clock.Tick(pace)
+		}
 	}
+}
+
+// look reads a source, copies its word and returns when to look again.
+func (r *Reports) look(ctx context.Context, w *watch) (time.Duration, error) {
+	began := r.clock.Now()
+	reading, failed := w.Read(ctx, began)
+	now := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.over || ctx.Err() != nil {
+		return w.Every(), nil
+	}
+	if failed == nil {
+		if err := r.to.Report(w.service, reading.Busy, reading.Written); err != nil {
+			return 0, err
+		}
+	}
+	asked, err := r.to.Asked(w.service)
+	if asked {
+		w.asked = now
+	}
+	w.note(reading, failed, now, r.log)
+	return w.pace(now-began, now-w.asked, failed), err
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,14 +28,14 @@ type AgentPlane interface {
 
 // agent is the role of a server's agent.
 type agent struct {
-	path   string
-	now    atomic.Pointer[topo.Agent]
-	mu     sync.Mutex // held while services change in the plane and in now, and while both are read
-	drains bool       // no reload may take new flows again
-	plane  AgentPlane
-	host   *Host
-	pages  *control.Pages
-	closer func() // of the pages
+	path    string
+	now     atomic.Pointer[topo.Agent]
+	mu      sync.Mutex // held while services change in the plane and in now, and while both are read
+	drains  bool       // no reload may take new flows again
+	plane   AgentPlane
+	host    *Host
+	reports *control.Reports
+	closer  func() // of their sources
 }
 
 // Agent runs the agent that the file at path describes, until ctx ends.
@@ -50,18 +51,18 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	}
 	r := &agent{path: path, host: host}
 	r.now.Store(cfg)
-	pages, closePages, err := openPages(cfg, host)
-	r.closer = closePages
+	sources, closeSources, err := openSources(cfg, host)
+	r.closer = closeSources
 	defer func() { r.closer() }()
 	if err != nil {
 		return err
 	}
-	r.pages = control.NewPages(pages)
+	r.reports = control.NewReports(sources, host.Clock, host.Log)
 	if r.plane, err = host.Agent(cfg); err != nil {
 		return err
 	}
 	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.plane.Attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return control.Reports(ctx, host.Clock, r.pages, r.plane) })
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) })
 	return d.run(ctx)
 }
 
@@ -75,14 +76,14 @@ func (r *agent) localVIPs() (vips []netip.Addr) {
 	return vips
 }
 
-// openPages opens the load page of every service that reads one. The caller closes the
-// returned pages even after an error.
-func openPages(cfg *topo.Agent, host *Host) (pages map[int]control.Page, closeAll func(), err error) {
-	var open []Page
-	pages = map[int]control.Page{}
+// openSources opens the source of every service with an application's own word as its load. The
+// caller closes the returned sources even after an error.
+func openSources(cfg *topo.Agent, host *Host) (sources map[int]control.Named, closeAll func(), err error) {
+	var open []Source
+	sources = map[int]control.Named{}
 	closeAll = func() {
-		for _, page := range open {
-			page.Close() // only read: nothing can be lost
+		for _, source := range open {
+			source.Close() // only read: nothing can be lost
 		}
 	}
 	for i := range cfg.Services {
@@ -90,13 +91,13 @@ func openPages(cfg *topo.Agent, host *Host) (pages map[int]control.Page, closeAl
 		if !s.Measure.Page() {
 			continue
 		}
-		page, err := host.Page(s)
+		source, err := host.Source(s)
 		if err != nil {
-			return pages, closeAll, err
+			return sources, closeAll, err
 		}
-		open, pages[i] = append(open, page), page
+		open, sources[i] = append(open, source), control.Named{Source: source, Service: s.Name, Load: s.Load().String()}
 	}
-	return pages, closeAll, nil
+	return sources, closeAll, nil
 }
 
 func (r *agent) ready() []any { return []any{"services", len(r.now.Load().Services)} }
@@ -109,10 +110,10 @@ func (r *agent) describe(s *api.Status) error {
 		l, err := r.plane.Load(i)
 		errs = append(errs, err)
 		load := &api.LoadStatus{Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
-		if page, ok := r.pages.Of(i); ok {
-			load.PageBusy, load.PageAge = r.pageStatus(page)
+		if word, ok := r.reports.Of(i); ok {
+			load.Word = r.word(&o, word)
 		}
-		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Measure)
+		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Load())
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
 	}
 	var err error
@@ -120,15 +121,13 @@ func (r *agent) describe(s *api.Status) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// pageStatus returns a page's busy count, and for how many seconds it has not been
-// written, or how far its writer's clock is from ours; -1: never written.
-func (r *agent) pageStatus(page control.Page) (*uint32, *float64) {
-	busy, written := page.Read()
-	age := -1.0
-	if written > 0 {
-		age = (r.host.Clock.Now() - written).Abs().Seconds()
+// word is an application's, with its age, or how far its clock is from ours; -1: there was none.
+func (r *agent) word(o *topo.Offering, w control.Word) *api.WordStatus {
+	s := &api.WordStatus{Source: o.Load().String(), From: cmp.Or(o.From, o.Page), Of: o.Of, Busy: w.Busy, Workers: w.Workers, Age: -1, Trouble: w.Trouble}
+	if w.Written > 0 {
+		s.Age = (r.host.Clock.Now() - w.Written).Abs().Seconds()
 	}
-	return &busy, &age
+	return s
 }
 
 // drain passes every offer on that another server can take.
@@ -144,7 +143,7 @@ func (r *agent) drain() error {
 	return err
 }
 
-// reload reads the file again and goes over to its services, pages and signal keys.
+// reload reads the file again and goes over to its services, sources and signal keys.
 func (r *agent) reload() ([]netip.Addr, error) {
 	next, err := readAgent(r.path)
 	if err != nil {
@@ -159,16 +158,16 @@ func (r *agent) reload() ([]netip.Addr, error) {
 	if r.drains {
 		return nil, errors.New("the agent drains, and takes no new flows until it ends")
 	}
-	pages, closePages, err := openPages(next, r.host)
+	sources, closeSources, err := openSources(next, r.host)
 	if err == nil {
-		err = r.pages.Change(pages, func() error { return r.offer(next.Services) })
+		err = r.reports.Change(sources, func() error { return r.offer(next.Services) })
 	}
 	if err != nil {
-		closePages()
+		closeSources()
 		return nil, err
 	}
 	r.closer()
-	r.closer = closePages
+	r.closer = closeSources
 	r.now.Store(next)
 	return nil, r.plane.SetKeys(next.Keys)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/loadsource"
 	"proffer/plan"
 	"proffer/topo"
 	"proffer/weights"
@@ -165,6 +167,8 @@ func (p plane) Offer(services []topo.Offering) ([]plan.Step, error) {
 	return plan.Offers(plan.Offered{}, services), err
 }
 
+func (p plane) Asked(int) (bool, error) { return false, nil }
+
 func (p plane) Report(service int, busy uint32, _ time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,10 +198,14 @@ func (h nextHops) Refresh(targets []netip.Addr) error {
 
 func (h nextHops) Close() { h.happens("unwatch") }
 
-// page was written at 5 s.
+// page is an application's word, true at 5 s.
 type page struct{ closed bool }
 
-func (p *page) Read() (uint32, time.Duration) { return 3, 5 * time.Second }
+func (p *page) Read(context.Context, time.Duration) (loadsource.Reading, error) {
+	return loadsource.Reading{Busy: 3, Workers: 8, Written: 5 * time.Second}, nil
+}
+
+func (p *page) Every() time.Duration { return time.Millisecond }
 
 func (p *page) Close() error {
 	p.closed = true

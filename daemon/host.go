@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -16,7 +15,7 @@ import (
 	agentplane "proffer/dataplane/agent"
 	lbplane "proffer/dataplane/lb"
 	"proffer/hostcheck"
-	"proffer/loadpage"
+	"proffer/loadsource"
 	"proffer/nexthop"
 	"proffer/topo"
 	"proffer/weights"
@@ -31,7 +30,7 @@ type Host struct {
 	LB        func(*topo.LB) (LBPlane, error)
 	Agent     func(*topo.Agent) (AgentPlane, error)
 	NextHops  func(link string) (NextHops, error)
-	Page      func(*topo.Offering) (Page, error)
+	Source    func(*topo.Offering) (Source, error)
 	Weigher   func(*topo.Service) weights.Weigher
 	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Notify    func(state string) error                                             // to the service manager
@@ -55,9 +54,9 @@ type NextHops interface {
 	Close()
 }
 
-// Page is a load page that is open until Close.
-type Page interface {
-	control.Page
+// Source is an application's own word, until Close.
+type Source interface {
+	control.Source
 	io.Closer
 }
 
@@ -71,12 +70,10 @@ func Linux(log *slog.Logger) *Host {
 		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
-		Page: func(o *topo.Offering) (Page, error) {
-			return loadpage.OpenPage(o.Page, loadpage.Access{Owner: o.PageOwner, Group: o.PageGroup, Mode: fs.FileMode(o.PageMode)})
-		},
-		Weigher: control.Configured,
-		Notify:  notify,
-		Advice:  advice,
+		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
+		Weigher:   control.Configured,
+		Notify:    notify,
+		Advice:    advice,
 	}
 }
 

@@ -120,7 +120,7 @@ func (m *machine) host() *Host {
 			return []string{fmt.Sprintf("%s %s %v %v", m.advice, link, vips, answers)}, nil
 		},
 		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
-		Page:     func(o *topo.Offering) (Page, error) { return &m.page, m.happens("open " + o.Page) },
+		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },
 	}
 }
 

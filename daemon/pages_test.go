@@ -4,10 +4,12 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"proffer/api"
 )
 
-// TestPages: reports are copied by the daemon's clock, and status shows a page's
-// count and age.
+// TestPages: reports are copied by the daemon's clock, and status shows an
+// application's word and its age.
 func TestPages(t *testing.T) {
 	m := newMachine(t, agentFile)
 	m.clock.set(7 * time.Second)
@@ -21,11 +23,12 @@ func TestPages(t *testing.T) {
 	}
 	m.mu.Unlock()
 	services := m.status().Services
-	if web := services[0]; web.Load.PageBusy != nil || web.Mode != "static:4, load busy" || web.Load.Threshold != 4 {
+	if web := services[0]; web.Load.Word != nil || web.Mode != "static:4, load busy" || web.Load.Threshold != 4 {
 		t.Errorf("a service without page: %+v, %+v", web, web.Load)
 	}
-	if api := services[1].Load; api.PageBusy == nil || *api.PageBusy != 3 || *api.PageAge != 2 || api.Asking != 1 {
-		t.Errorf("a service with a page: %+v", api)
+	want := api.WordStatus{Source: "page", From: "/run/load", Busy: 3, Workers: 8, Age: 2}
+	if api := services[1].Load; api.Word == nil || *api.Word != want || api.Asking != 1 {
+		t.Errorf("a service with a page: %+v, %+v", api, api.Word)
 	}
 	p.end()
 	if !m.page.closed {

@@ -185,7 +185,7 @@ func TestReloadOfKeys(t *testing.T) {
 	p.end()
 }
 
-// TestAgentReload: on SIGHUP the file's services go to the plane, with the pages that they read;
+// TestAgentReload: on SIGHUP the file's services go to the plane, with the sources of their loads;
 // those no longer read are closed. If the plane refuses them, all stays.
 func TestAgentReload(t *testing.T) {
 	m := newMachine(t, agentFile)
@@ -212,7 +212,7 @@ func TestAgentReload(t *testing.T) {
 		t.Errorf("the plane was given %+v, the old page closed: %v", m.offered, m.page.closed)
 	}
 	m.mu.Unlock()
-	if services := m.status().Services; len(services) != 3 || services[0].Mode != "static:9, load busy" || services[1].Load.PageBusy != nil || services[2].Load.PageBusy == nil {
+	if services := m.status().Services; len(services) != 3 || services[0].Mode != "static:9, load busy" || services[1].Load.Word != nil || services[2].Load.Word == nil {
 		t.Errorf("status shows %+v", services)
 	}
 	p.end()

@@ -15,6 +15,7 @@ import (
 	"proffer/lab/experiment"
 	"proffer/lab/testbed"
 	"proffer/loadpage"
+	"proffer/loadsource"
 	"proffer/topo"
 )
 
@@ -155,7 +156,7 @@ func TestPageDrivesAcceptance(t *testing.T) {
 		}
 	}
 
-	says(", page never written")
+	says(", page: the page was never written")
 	meets(all("pass_on_unknown_load", "accept_force"))
 	w := startWriter(t, bed)
 	for _, step := range []struct {
@@ -165,7 +166,7 @@ func TestPageDrivesAcceptance(t *testing.T) {
 		{0, all("accept_avail")},
 		{3, all("accept_avail")},
 		{4, all("pass_on_busy", "accept_force")},
-		{1 << 31, all("pass_on_busy", "accept_force")},
+		{loadsource.MostBusy, all("pass_on_busy", "accept_force")},
 		{3, all("accept_avail")},
 	} {
 		w.say(step.busy, step.busy)
@@ -174,7 +175,10 @@ func TestPageDrivesAcceptance(t *testing.T) {
 	}
 	w.hush()
 	meets(all("pass_on_unknown_load", "accept_force"))
-	says(", page stale for ")
+	says(" s old: the page is not written any more")
+	w.say(1<<32-1, 1<<32-1)
+	meets(all("pass_on_unknown_load", "accept_force"))
+	says(": 4294967295 requests in progress cannot be")
 	w.say(0, 0)
 	meets(all("accept_avail"))
 	says(", page busy 0")

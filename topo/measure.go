@@ -9,7 +9,7 @@ type MeasureRow struct {
 	Meaning string // one line, the schema's
 
 	Sockets bool // counts the kernel's TCP sockets in the agent's own network namespace
-	Page    bool // reads the load page that Offering.Page names
+	Page    bool // is the word of the program that Offering.Source names
 }
 
 var measures = [...]MeasureRow{
@@ -24,7 +24,7 @@ var measures = [...]MeasureRow{
 	},
 	Page: {
 		Name:    "page",
-		Meaning: "the number on a page that a program writes",
+		Meaning: "the application's own word",
 		Page:    true,
 	},
 }

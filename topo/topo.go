@@ -201,7 +201,10 @@ type Offering struct {
 	Workers    int     // Dynamic: n, the largest c
 	Cores      int     // at most this many accepted, not arrived connections count as load
 	Measure    Measure
-	Page       string // Measure Page: path of the page
+	Source     Source // Measure Page: the program that reports
+	From       string // address that the source is read from
+	Of         string // the part of the program that takes the service's requests
+	Page       string // PageSource: path of the page
 	PageOwner  string // user and group that a new page is given to; empty: the agent's
 	PageGroup  string
 	PageMode   uint32 // permissions of a new page
@@ -210,6 +213,9 @@ type Offering struct {
 	Netns      string // Netns: path of the namespace
 	MAC        MAC    // Table: link address that the VIP answers at, if not the host's (macvlan)
 }
+
+// Load is the value of the key `load`.
+func (o *Offering) Load() Load { return Load{o.Measure, o.Source} }
 
 // Agent is all that the agent of one server runs on.
 type Agent struct {

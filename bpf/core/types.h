@@ -234,11 +234,11 @@ struct load_change {
 	__u32 wrong;	 /* end_recount: how many were wrong */
 };
 
-/* Agent: a program's load report, copied by the daemon from the load page. */
+/* Agent: an application's own word about its load, copied by the daemon. */
 struct reported {
-	__u64 written_ns; /* CLOCK_MONOTONIC, by the writer; 0: never */
+	__u64 written_ns; /* CLOCK_MONOTONIC, when it was true; 0: never */
 	__u32 busy;
-	__u32 zero;
+	__u32 asked; /* 1: an offer met it since the daemon looked */
 };
 
 /* Next hops that user space resolved, for packets to other nodes than servers. */

@@ -111,14 +111,24 @@ func loadText(l *api.LoadStatus) string {
 		return ""
 	}
 	text := fmt.Sprintf("threshold %d, asking %d, expected %d, open %d", l.Threshold, l.Asking, l.Expected, l.Open)
-	switch {
-	case l.PageAge == nil:
+	if l.Word == nil {
 		return text
-	case *l.PageAge < 0:
-		return text + ", page never written"
-	case *l.PageAge > 1:
-		return text + fmt.Sprintf(", page stale for %.1f s", *l.PageAge)
-	default:
-		return text + fmt.Sprintf(", page busy %d", *l.PageBusy)
 	}
+	return text + ", " + wordText(l.Word)
+}
+
+// wordText is an application's own word: "apache busy 3 of 25, 4 ms old".
+func wordText(w *api.WordStatus) string {
+	text := w.Source
+	if w.Age >= 0 {
+		text += fmt.Sprintf(" busy %d", w.Busy)
+		if w.Workers > 0 {
+			text += fmt.Sprintf(" of %d", w.Workers)
+		}
+		text += fmt.Sprintf(", %.3f s old", w.Age)
+	}
+	if w.Trouble != "" {
+		text += ": " + w.Trouble
+	}
+	return text
 }

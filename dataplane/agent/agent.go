@@ -4,13 +4,11 @@ package agent
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -230,21 +228,6 @@ func (a *Agent) attachSockets() (err error) {
 func (a *Agent) countOpen() error {
 	if err := visitSockets(a.objs.SocketsOpen); err != nil {
 		return fmt.Errorf("count open sockets: %w", err)
-	}
-	return nil
-}
-
-// Report copies the page of service i to the programs: the busy count and the time of
-// its writing (CLOCK_MONOTONIC; 0: never).
-func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b, err := binary.Append(nil, binary.NativeEndian, objects.AgentReported{WrittenNs: uint64(written), Busy: busy})
-	if err == nil {
-		_, err = a.reports.WriteAt(b, int64(a.numbers[i])*int64(len(b)))
-	}
-	if err != nil {
-		return fmt.Errorf("report load of service %d: %w", i, err)
 	}
 	return nil
 }

@@ -85,6 +85,22 @@ func testLoad(t *testing.T, seen rig.Hits) {
 			t.Error(why, "though the load was not asked for")
 		}
 	})
+	t.Run("page, asked", func(t *testing.T) {
+		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure = topo.Page }))
+		rig.Listen(t, rig.HuntPort, 128)
+		p := rig.Inward(rig.HuntPort, wire.SYN)
+		for step, want := range []bool{false, true, false, true} {
+			if want {
+				verdictOn(r, t, &p)
+				if err := r.Report(0, 3, time.Duration(now)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if asked, err := r.Asked(0); err != nil || asked != want {
+				t.Errorf("step %d: asked %v, %v; want %v", step, asked, err, want)
+			}
+		}
+	})
 	t.Run("accept queue", func(t *testing.T) {
 		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Cores = 0 }))
 		l := rig.Listen(t, rig.HuntPort, 128)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* page.h: the load measure `page`: the number on the load page that a program writes. The
- * daemon copies the page into a map. */
+/* page.h: the load measure `page`: the application's own word. The daemon copies it into a
+ * map, the more often the more offers meet it. */
 #pragma once
 #include "agent/load/loads.h"
 
-#define STALE_NS 1000000000ULL /* a page not written for longer has lost its writer */
+#define STALE_NS 1000000000ULL /* an older word is no load */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -17,9 +17,13 @@ struct {
 static __always_inline __u64 page_load(const struct offering *o, __u64 now)
 {
 	__u32 i = o->index;
-	const struct reported *r = bpf_map_lookup_elem(&reports, &i);
+	struct reported *r = bpf_map_lookup_elem(&reports, &i);
 
-	if (!r || !r->written_ns)
+	if (!r)
+		return NO_LOAD;
+	if (!r->asked)
+		r->asked = 1;
+	if (!r->written_ns)
 		return NO_LOAD;
 	if (now + STALE_NS < r->written_ns || r->written_ns + STALE_NS < now)
 		return NO_LOAD; /* long ago, or by another clock */

@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"proffer/dataplane/objects"
+)
+
+// The record of a report, and the field that the programs write.
+const (
+	reportBytes = int64(unsafe.Sizeof(objects.AgentReported{}))
+	reportBusy  = int64(unsafe.Offsetof(objects.AgentReported{}.Busy))
+	reportAsked = int64(unsafe.Offsetof(objects.AgentReported{}.Asked))
+)
+
+// Report copies the word of the application of service i to the programs: the busy count and the
+// time when it was true (CLOCK_MONOTONIC; 0: never).
+func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
+	var word [reportBusy + 4]byte
+	binary.NativeEndian.PutUint64(word[:], uint64(written))
+	binary.NativeEndian.PutUint32(word[reportBusy:], busy)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, err := a.reports.WriteAt(word[:], int64(a.numbers[i])*reportBytes); err != nil {
+		return fmt.Errorf("report load of service %d: %w", i, err)
+	}
+	return nil
+}
+
+// Asked reports whether an offer met the report of service i since the last call.
+func (a *Agent) Asked(i int) (bool, error) {
+	var asked [4]byte
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := int64(a.numbers[i])*reportBytes + reportAsked
+	_, err := a.reports.ReadAt(asked[:], at)
+	met := asked != [4]byte{}
+	if err == nil && met {
+		_, err = a.reports.WriteAt(make([]byte, len(asked)), at)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read whether offers met the load of service %d: %w", i, err)
+	}
+	return met, nil
+}

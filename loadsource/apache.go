@@ -1,0 +1,277 @@
+package loadsource
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"proffer/topo"
+)
+
+// apache reads the scoreboard of Apache httpd 2.4 (its include/scoreboard.h) on Linux with 64
+// bits: shared memory that httpd's first process maps and keeps through graceful restarts. It is
+// read through /proc, as by default no file has its name, and a mapping that shrinks would end
+// the reader.
+type apache struct {
+	pidFile string
+	board   *scoreboard
+}
+
+func openApache(o *topo.Offering) (Source, error) { return &apache{pidFile: o.From}, nil }
+
+func (a *apache) Every() time.Duration { return everyScoreboard }
+
+// Read looks for the scoreboard again after each error: httpd may have started again.
+func (a *apache) Read(_ context.Context, now time.Duration) (Reading, error) {
+	if a.board == nil {
+		board, err := findScoreboard("/proc", a.pidFile)
+		if err != nil {
+			return Reading{}, err
+		}
+		a.board = board
+	}
+	r, err := a.board.count()
+	if err != nil {
+		return r, errors.Join(err, a.Close())
+	}
+	r.Written = now
+	return r, nil
+}
+
+func (a *apache) Close() error {
+	if a.board == nil {
+		return nil
+	}
+	board := a.board
+	a.board = nil
+	return board.mem.Close()
+}
+
+// findScoreboard finds it among the shared memory of httpd's first process.
+func findScoreboard(proc, pidFile string) (*scoreboard, error) {
+	pid, err := readPID(pidFile)
+	if err != nil {
+		return nil, err
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", proc, pid))
+	if err != nil {
+		return nil, ofProcess(pid, err)
+	}
+	mem, err := os.Open(fmt.Sprintf("%s/%d/mem", proc, pid))
+	if err != nil {
+		return nil, ofProcess(pid, err)
+	}
+	found := 0
+	for _, at := range sharedMemory(string(maps)) {
+		found++
+		if l, ok := layoutAt(mem, at); ok {
+			return &scoreboard{mem, l}, nil
+		}
+	}
+	mem.Close()
+	return nil, fmt.Errorf("process %d of %s has no scoreboard of httpd 2.4 in its shared memory (%d mappings): is it httpd, of 64 bits?", pid, pidFile, found)
+}
+
+// readPID reads the PID file of httpd.
+func readPID(path string) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("httpd's PID file: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0, fmt.Errorf("httpd's PID file: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid < 1 {
+		return 0, fmt.Errorf("httpd's PID file %s has no process number", path)
+	}
+	return pid, nil
+}
+
+// ofProcess is an error of a process' files in /proc.
+func ofProcess(pid int, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("read the memory of httpd (process %d): %w: the agent needs CAP_SYS_PTRACE", pid, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("httpd (process %d) does not run", pid)
+	default:
+		return fmt.Errorf("read the memory of httpd (process %d): %w", pid, err)
+	}
+}
+
+// mapping is a part of a process' memory.
+type mapping struct{ at, size int64 }
+
+// sharedMemory lists the shared mappings that can be written (proc_pid_maps(5)).
+func sharedMemory(maps string) (all []mapping) {
+	for lines := bufio.NewScanner(strings.NewReader(maps)); lines.Scan(); {
+		var from, to int64
+		var mode string
+		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &mode); n == 3 && mode == "rw-s" && from < to {
+			all = append(all, mapping{from, to - from})
+		}
+	}
+	return all
+}
+
+// A scoreboard is the length of all, by APR; global_score; a process_score for each of
+// server_limit processes; and a worker_score for each of their thread_limit threads.
+const (
+	aprLength      = 8
+	globalScore    = 56
+	processScore   = 40
+	workerNumber   = 8  // offset of thread_num
+	workerStatus   = 20 // offset of status
+	workerBegan    = 64 // offset of start_time
+	workerAnswered = 72 // offset of stop_time
+	longestBoard   = 64 << 20
+	aprServers     = aprLength
+	aprThreads     = aprLength + 4
+	boardsHeader   = aprLength + globalScore
+	smallestBoard  = boardsHeader + processScore
+)
+
+// workerScores are the sizes of worker_score in httpd 2.4: today's, without client64, and
+// without duration.
+var workerScores = []int64{336, 272, 264}
+
+// layout is that of a scoreboard.
+type layout struct{ at, servers, threads, worker int64 }
+
+// layoutAt reads the layout of a scoreboard from its limits and its length, which must be those
+// of each other.
+func layoutAt(mem io.ReaderAt, m mapping) (layout, bool) {
+	var head [boardsHeader]byte
+	if _, err := mem.ReadAt(head[:], m.at); err != nil {
+		return layout{}, false
+	}
+	size := int64(binary.NativeEndian.Uint64(head[:]))
+	l := layout{
+		at:      m.at,
+		servers: int64(int32(binary.NativeEndian.Uint32(head[aprServers:]))),
+		threads: int64(int32(binary.NativeEndian.Uint32(head[aprThreads:]))),
+	}
+	if size < smallestBoard || size > min(m.size, longestBoard) || l.servers < 1 || l.threads < 1 {
+		return l, false
+	}
+	for _, l.worker = range workerScores {
+		if l.size() == size {
+			return l, true
+		}
+	}
+	return l, false
+}
+
+func (l layout) size() int64 {
+	return boardsHeader + processScore*l.servers + l.worker*l.servers*l.threads
+}
+
+// process and thread are the addresses of a process_score, and of its worker_scores.
+func (l layout) process(i int64) int64 { return l.at + boardsHeader + processScore*i }
+func (l layout) thread(i int64) int64  { return l.process(l.servers) + l.worker*l.threads*i }
+
+// scoreboard is one that was found.
+type scoreboard struct {
+	mem interface {
+		io.ReaderAt
+		io.Closer
+	}
+	layout layout
+}
+
+var errGone = errors.New("httpd's first process has ended")
+
+// count counts the workers with a request. Rows are read of those processes alone that there
+// are.
+func (s *scoreboard) count() (r Reading, err error) {
+	l := s.layout
+	if now, ok := layoutAt(s.mem, mapping{l.at, l.size()}); !ok || now != l {
+		return r, errGone
+	}
+	processes := make([]byte, processScore*l.servers)
+	if _, err := s.mem.ReadAt(processes, l.process(0)); err != nil {
+		return r, errGone
+	}
+	rows, c := make([]byte, l.worker*l.threads), workerCount{}
+	for i := range l.servers {
+		if binary.NativeEndian.Uint32(processes[processScore*i:]) == 0 {
+			continue
+		}
+		if _, err := s.mem.ReadAt(rows, l.thread(i)); err != nil {
+			return r, errGone
+		}
+		if err := c.add(l, rows, i); err != nil {
+			return r, err
+		}
+	}
+	return c.reading(), nil
+}
+
+// Statuses of a worker (scoreboard.h, SERVER_*).
+const (
+	workerStarting = 1
+	workerReading  = 3
+	workerWriting  = 4
+	workerLogging  = 6
+	workerDNS      = 7
+	workerGraceful = 9
+	workerStatuses = 11
+)
+
+// workerCount counts workers. A graceful restart may overwrite the status of workers that read,
+// answer, keep a connection alive, or end; then their times tell them apart: a request began
+// after the last was answered. Times are written with ExtendedStatus, as Debian has it; without,
+// all these workers count until they end.
+type workerCount struct {
+	workers, busy uint32
+	unsure        uint32 // without times
+	timed         bool   // some worker has times
+}
+
+func (c *workerCount) reading() Reading {
+	r := Reading{Busy: c.busy, Workers: c.workers}
+	if !c.timed {
+		r.Busy += c.unsure
+	}
+	return r
+}
+
+// add counts the workers of a process. A row has its own number, so that memory which is no
+// scoreboard is noticed.
+func (c *workerCount) add(l layout, rows []byte, process int64) error {
+	for i := range l.threads {
+		row := rows[l.worker*i:]
+		status, number := row[workerStatus], int64(binary.NativeEndian.Uint32(row[workerNumber:]))
+		if status >= workerStatuses || status > workerStarting && number != process*l.threads+i {
+			return fmt.Errorf("httpd's scoreboard is of an unknown layout: worker %d has number %d, status %d", process*l.threads+i, number, status)
+		}
+		began, answered := binary.NativeEndian.Uint64(row[workerBegan:]), binary.NativeEndian.Uint64(row[workerAnswered:])
+		c.timed = c.timed || began != 0
+		if status <= workerStarting {
+			continue
+		}
+		c.workers++
+		switch status {
+		case workerReading, workerWriting, workerLogging, workerDNS:
+			c.busy++
+		case workerGraceful:
+			if began > answered {
+				c.busy++
+			} else if began == 0 {
+				c.unsure++
+			}
+		}
+	}
+	return nil
+}

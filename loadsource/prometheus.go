@@ -1,0 +1,65 @@
+package loadsource
+
+import (
+	"bytes"
+	"fmt"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"proffer/topo"
+)
+
+func openPrometheus(o *topo.Offering) (Source, error) {
+	want, err := topo.ParseMetric(o.Of)
+	if err != nil {
+		return nil, fmt.Errorf("load_of %q: %w", o.Of, err)
+	}
+	ask, release := overHTTP(o.From)
+	return answered{ask, func(answer []byte) (Reading, error) { return parsePrometheus(answer, want) }, release}, nil
+}
+
+// parsePrometheus adds up the series of a metric, in Prometheus' text format.
+func parsePrometheus(answer []byte, want topo.Metric) (Reading, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(answer))
+	if err != nil {
+		return Reading{}, err
+	}
+	family := families[want.Name]
+	if family == nil {
+		return Reading{}, fmt.Errorf("the exporter has no metric %s", want.Name)
+	}
+	sum, found := 0.0, false
+	for _, series := range family.Metric {
+		if !has(series, want.Labels) {
+			continue
+		}
+		switch {
+		case series.Gauge != nil:
+			sum += series.Gauge.GetValue()
+		case series.Untyped != nil:
+			sum += series.Untyped.GetValue()
+		default:
+			return Reading{}, fmt.Errorf("the metric %s is no gauge but a %s", want.Name, family.GetType())
+		}
+		found = true
+	}
+	if !found {
+		return Reading{}, fmt.Errorf("no series of the metric %s has the labels", want.Name)
+	}
+	busy, err := count(sum)
+	return Reading{Busy: busy}, err
+}
+
+// has reports whether a series has labels.
+func has(series *dto.Metric, want map[string]string) bool {
+	matched := 0
+	for _, l := range series.Label {
+		if value, ok := want[l.GetName()]; ok && value == l.GetValue() {
+			matched++
+		}
+	}
+	return matched == len(want)
+}
