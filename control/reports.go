@@ -20,8 +20,8 @@ type Source interface {
 // Reporter takes the readings, by the number of their service.
 type Reporter interface {
 	Report(service int, busy uint32, written time.Duration) error
-	// Asked reports whether an offer met the report of a service since the last call.
-	Asked(service int) (bool, error)
+	// Asked counts the offers that met the report of a service since the last call.
+	Asked(service int) (offers uint32, err error)
 }
 
 // StampClock paces the reading, and stamps the words.
@@ -31,9 +31,10 @@ type StampClock interface {
 }
 
 const (
-	needed      = time.Second            // after an offer, a source is read at its own pace
-	unneeded    = 100                    // else so many times more seldom,
-	seldomest   = 400 * time.Millisecond // but never more seldom than this: it would be stale
+	needed      = time.Second            // after an offer, a source is looked at
+	seldom      = 10                     // at least at a tenth of its own pace,
+	unneeded    = 100                    // and later at a hundredth,
+	seldomest   = 400 * time.Millisecond // but always before its word is stale
 	leisure     = 20                     // reading takes one part of so many of the time
 	afterError  = 50 * time.Millisecond
 	warnedAgain = time.Minute
@@ -64,7 +65,7 @@ func NewReports(of map[int]Named, clock StampClock, log *slog.Logger) *Reports {
 func watches(of map[int]Named, now time.Duration) map[int]*watch {
 	all := map[int]*watch{}
 	for service, source := range of {
-		all[service] = &watch{Named: source, service: service, good: now, asked: now}
+		all[service] = &watch{Named: source, service: service, good: now, asked: now, looked: now, period: source.Every()}
 	}
 	return all
 }
@@ -173,10 +174,7 @@ func (r *Reports) look(ctx context.Context, w *watch) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	asked, err := r.to.Asked(w.service)
-	if asked {
-		w.asked = now
-	}
+	offers, err := r.to.Asked(w.service)
 	w.note(reading, failed, now, r.log)
-	return w.pace(now-began, now-w.asked, failed), err
+	return w.pace(offers, began, now, failed), err
 }

@@ -53,8 +53,11 @@ func (w *counting) fails(err error) {
 type reporter struct {
 	mu   sync.Mutex
 	last map[int]uint32
-	met  bool // by offers
 	fail error
+
+	rate  int       // of offers of each service, a second
+	began time.Time // the offers
+	asked map[int]time.Time
 }
 
 func (r *reporter) Report(service int, busy uint32, written time.Duration) error {
@@ -67,16 +70,27 @@ func (r *reporter) Report(service int, busy uint32, written time.Duration) error
 	return r.fail
 }
 
-func (r *reporter) Asked(int) (bool, error) {
+// Asked makes up offers at a steady rate.
+func (r *reporter) Asked(service int) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.met, nil
+	if r.rate == 0 {
+		return 0, nil
+	}
+	last, ok := r.asked[service]
+	if !ok {
+		last = r.began
+	}
+	offers := time.Since(last) * time.Duration(r.rate) / time.Second
+	r.asked[service] = last.Add(offers * time.Second / time.Duration(r.rate))
+	return uint32(offers), nil
 }
 
-func (r *reporter) meet(met bool) {
+func (r *reporter) offers(rate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.met = met
+	r.rate, r.began = rate, time.Now()
+	clear(r.asked)
 }
 
 func page(busy uint32) *counting { return &counting{every: time.Millisecond, busy: busy} }
@@ -99,7 +113,7 @@ type reporting struct {
 
 func startReports(t *testing.T, of map[int]*counting) *reporting {
 	t.Helper()
-	r := &reporting{to: &reporter{last: map[int]uint32{}, met: true}, log: &strings.Builder{}}
+	r := &reporting{to: &reporter{last: map[int]uint32{}, rate: 10_000, began: time.Now(), asked: map[int]time.Time{}}, log: &strings.Builder{}}
 	r.Reports = NewReports(named(of), bubble{}, slog.New(slog.NewTextHandler(r.log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -189,33 +203,36 @@ func TestNoWordAfterAChange(t *testing.T) {
 	})
 }
 
-// TestReportsByNeed: a source is read at its own pace while offers meet it and a second longer,
-// then seldom, but often enough not to be stale, and at its own pace again from the next offer.
+// TestReportsByNeed: a source is looked at about once an offer, at most at its own pace and at
+// least at a tenth of it, as long as offers come and a second longer; then seldom, but often
+// enough not to be stale, and with the next offers as before.
 func TestReportsByNeed(t *testing.T) {
-	for every, seldom := range map[time.Duration]time.Duration{
-		time.Millisecond: 100 * time.Millisecond, 50 * time.Millisecond: 400 * time.Millisecond,
+	const ms = time.Millisecond
+	for every, paces := range map[time.Duration]map[int]time.Duration{
+		1 * ms:  {10_000: ms, 1000: ms, 200: 5 * ms, 20: 10 * ms, 2: 10 * ms, 0: 100 * ms},
+		50 * ms: {10_000: 50 * ms, 5: 200 * ms, 2: 400 * ms, 0: 400 * ms},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			source := &counting{every: every}
-			r := startReports(t, map[int]*counting{0: source})
-			defer r.end()
-			reads := func(during, pace time.Duration) {
-				t.Helper()
-				source.read()
-				pass(during)
-				if got, want := source.read(), uint32(during/pace); got != want {
-					t.Errorf("every %v: read %d times in %v, want %d", every, got, during, want)
+		for rate, pace := range paces {
+			synctest.Test(t, func(t *testing.T) {
+				source := &counting{every: every}
+				r := startReports(t, map[int]*counting{0: source})
+				for _, now := range []int{rate, 0, rate} {
+					r.to.offers(now)
+					want := pace
+					if now == 0 {
+						want = min(100*every, seldomest)
+					}
+					pass(2 * time.Second)
+					source.read()
+					pass(20 * time.Second)
+					got := 20 * time.Second / time.Duration(max(source.read(), 1))
+					if got < want*9/10 || got > want*11/10 {
+						t.Errorf("every %v, %d offers a second: every %v, want %v", every, now, got, want)
+					}
 				}
-			}
-			reads(4*time.Second, every)
-			r.to.meet(false)
-			reads(time.Second, every)
-			pass(seldom)
-			reads(4*time.Second, seldom)
-			r.to.meet(true)
-			pass(seldom)
-			reads(time.Second, every)
-		})
+				r.end()
+			})
+		}
 	}
 }
 

@@ -16,21 +16,31 @@ type watch struct {
 	word    Word
 	good    time.Duration // when there was a load last, or the watch began
 	asked   time.Duration // when an offer met the load last, or the watch began
+	looked  time.Duration // last
+	period  time.Duration // between two looks
 	unknown bool          // and logged
 	warned  time.Duration // when that was logged last
 }
 
-// pace is the time from look to look at a source that took some time, and that no offer has met
-// for some.
-func (w *watch) pace(took, unmet time.Duration, failed error) time.Duration {
+// pace is the time to the next look, after one that began and ended, since the last of which some
+// offers came: as long as between two offers.
+func (w *watch) pace(offers uint32, began, ended time.Duration, failed error) time.Duration {
 	every := w.Every()
-	if unmet > needed {
-		every *= unneeded
+	switch since := ended - w.looked; {
+	case offers > 0:
+		w.asked = ended
+		w.period = min(max(since/time.Duration(offers), every), seldom*every)
+	case ended-w.asked > needed:
+		w.period = unneeded * every
+	default:
+		w.period = min(2*w.period, seldom*every)
 	}
+	w.looked = ended
+	next := max(w.period, leisure*(ended-began))
 	if failed != nil {
-		every = max(every, afterError)
+		next = max(next, afterError)
 	}
-	return min(max(every, leisure*took), max(seldomest, w.Every()))
+	return min(next, max(seldomest, every))
 }
 
 // note keeps the word for the status, and logs once that there is no load any more, or is one

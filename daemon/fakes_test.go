@@ -167,7 +167,7 @@ func (p plane) Offer(services []topo.Offering) ([]plan.Step, error) {
 	return plan.Offers(plan.Offered{}, services), err
 }
 
-func (p plane) Asked(int) (bool, error) { return false, nil }
+func (p plane) Asked(int) (uint32, error) { return 1, nil }
 
 func (p plane) Report(service int, busy uint32, _ time.Duration) error {
 	p.mu.Lock()

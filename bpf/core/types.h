@@ -238,7 +238,7 @@ struct load_change {
 struct reported {
 	__u64 written_ns; /* CLOCK_MONOTONIC, when it was true; 0: never */
 	__u32 busy;
-	__u32 asked; /* 1: an offer met it since the daemon looked */
+	__u32 asked; /* offers that met it since the daemon looked */
 };
 
 /* Next hops that user space resolved, for packets to other nodes than servers. */

@@ -89,15 +89,15 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure = topo.Page }))
 		rig.Listen(t, rig.HuntPort, 128)
 		p := rig.Inward(rig.HuntPort, wire.SYN)
-		for step, want := range []bool{false, true, false, true} {
-			if want {
+		for step, want := range []uint32{0, 1, 0, 3} {
+			for range want {
 				verdictOn(r, t, &p)
 				if err := r.Report(0, 3, time.Duration(now)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if asked, err := r.Asked(0); err != nil || asked != want {
-				t.Errorf("step %d: asked %v, %v; want %v", step, asked, err, want)
+				t.Errorf("step %d: asked %d times, %v; want %d", step, asked, err, want)
 			}
 		}
 	})

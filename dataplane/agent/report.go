@@ -30,19 +30,19 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	return nil
 }
 
-// Asked reports whether an offer met the report of service i since the last call.
-func (a *Agent) Asked(i int) (bool, error) {
+// Asked counts the offers that met the report of service i since the last call.
+func (a *Agent) Asked(i int) (offers uint32, err error) {
 	var asked [4]byte
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := int64(a.numbers[i])*reportBytes + reportAsked
-	_, err := a.reports.ReadAt(asked[:], at)
-	met := asked != [4]byte{}
-	if err == nil && met {
+	_, err = a.reports.ReadAt(asked[:], at)
+	offers = binary.NativeEndian.Uint32(asked[:])
+	if err == nil && offers > 0 {
 		_, err = a.reports.WriteAt(make([]byte, len(asked)), at)
 	}
 	if err != nil {
-		return false, fmt.Errorf("read whether offers met the load of service %d: %w", i, err)
+		return 0, fmt.Errorf("read how many offers met the load of service %d: %w", i, err)
 	}
-	return met, nil
+	return offers, nil
 }

@@ -21,8 +21,7 @@ static __always_inline __u64 page_load(const struct offering *o, __u64 now)
 
 	if (!r)
 		return NO_LOAD;
-	if (!r->asked)
-		r->asked = 1;
+	r->asked++; /* some may be lost */
 	if (!r->written_ns)
 		return NO_LOAD;
 	if (now + STALE_NS < r->written_ns || r->written_ns + STALE_NS < now)
