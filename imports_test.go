@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
-	{"api", "dataplane/agent", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "lab/testbed", "lab/traffic", "loadsource", "nexthop"},
+	{"api", "dataplane/agent", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop"},
 	{"control", "dataplane/bench", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/sim"},

@@ -38,10 +38,12 @@ type Status struct {
 
 // ServiceStatus is one service of a daemon; an LB leaves the load out.
 type ServiceStatus struct {
-	Name string      `json:"name"`
-	VIP  string      `json:"vip"` // address and port
-	Mode string      `json:"mode"`
-	Load *LoadStatus `json:"load,omitempty"`
+	Name string `json:"name"`
+	VIP  string `json:"vip"` // address and port
+	Mode string `json:"mode"`
+	// Listener names the processes that take its connections; an LB leaves it out.
+	Listener string      `json:"listener,omitempty"`
+	Load     *LoadStatus `json:"load,omitempty"`
 }
 
 // LoadStatus is a service's load as its agent measures it.

@@ -36,6 +36,9 @@ type agent struct {
 	host    *Host
 	reports *control.Reports
 	closer  func() // of their sources
+
+	listening listening
+	reloaded  chan struct{} // the services may be others
 }
 
 // Agent runs the agent that the file at path describes, until ctx ends.
@@ -49,7 +52,7 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &agent{path: path, host: host}
+	r := &agent{path: path, host: host, reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
 	sources, closeSources, err := openSources(cfg, host)
 	r.closer = closeSources
@@ -62,7 +65,7 @@ func Agent(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.plane.Attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) })
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners)
 	return d.run(ctx)
 }
 
@@ -114,7 +117,11 @@ func (r *agent) describe(s *api.Status) error {
 			load.Word = r.word(&o, word)
 		}
 		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Load())
-		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Load: load})
+		line, warning := r.listening.of(o.VIP)
+		if warning != "" {
+			s.Advice = append(s.Advice, fmt.Sprintf("service %s: %s", o.Name, warning))
+		}
+		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Listener: line, Load: load})
 	}
 	var err error
 	s.BadTags, err = named(r.plane, nil)
@@ -169,6 +176,10 @@ func (r *agent) reload() ([]netip.Addr, error) {
 	r.closer()
 	r.closer = closeSources
 	r.now.Store(next)
+	select {
+	case r.reloaded <- struct{}{}:
+	default:
+	}
 	return nil, r.plane.SetKeys(next.Keys)
 }
 

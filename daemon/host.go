@@ -15,6 +15,7 @@ import (
 	agentplane "proffer/dataplane/agent"
 	lbplane "proffer/dataplane/lb"
 	"proffer/hostcheck"
+	"proffer/listeners"
 	"proffer/loadsource"
 	"proffer/nexthop"
 	"proffer/topo"
@@ -31,6 +32,7 @@ type Host struct {
 	Agent     func(*topo.Agent) (AgentPlane, error)
 	NextHops  func(link string) (NextHops, error)
 	Source    func(*topo.Offering) (Source, error)
+	Listeners func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
 	Weigher   func(*topo.Service) weights.Weigher
 	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Notify    func(state string) error                                             // to the service manager
@@ -71,6 +73,7 @@ func Linux(log *slog.Logger) *Host {
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
+		Listeners: func(vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) { return listeners.Of("/proc", vips) },
 		Weigher:   control.Configured,
 		Notify:    notify,
 		Advice:    advice,

@@ -19,6 +19,7 @@ import (
 
 	"proffer/api"
 	"proffer/control"
+	"proffer/listeners"
 	"proffer/topo"
 	"proffer/weights"
 )
@@ -62,6 +63,7 @@ type machine struct {
 	swept   uint64
 	needed  []bool // earlier pools with flows
 	page    page
+	listens map[topo.VIP][]listeners.Process
 }
 
 // newMachine writes a configuration; its %s is the path of the control socket.
@@ -118,6 +120,11 @@ func (m *machine) host() *Host {
 				return nil, nil
 			}
 			return []string{fmt.Sprintf("%s %s %v %v", m.advice, link, vips, answers)}, nil
+		},
+		Listeners: func([]topo.VIP) (map[topo.VIP][]listeners.Process, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.listens, m.fails["listeners"]
 		},
 		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
 		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },

@@ -140,6 +140,7 @@ func TestScoreboardDrivesAcceptance(t *testing.T) {
 		c.Close()
 	}
 	meets(", apache busy 0 of ", "accept_avail")
+	meets("listener  apache2 (process ", "accept_avail")
 	for _, p := range processes { // httpd's first process ends, and the others serve on
 		orphan(t, p)
 	}

@@ -172,3 +172,26 @@ func TestApacheWithACrash(t *testing.T) {
 	reads(t, s, 0)
 	c.wait.Wait()
 }
+
+// TestApacheWithFewCapabilities: CAP_SYS_PTRACE is enough to read a scoreboard, and is named where
+// it is missing.
+func TestApacheWithFewCapabilities(t *testing.T) {
+	if pidFile := os.Getenv("PROFFER_TEST_PID_FILE"); pidFile != "" { // the process below
+		s := open(t, topo.Offering{Source: topo.Apache, From: pidFile})
+		got, err := s.Read(t.Context(), now())
+		fmt.Println(got.Workers > 0, err)
+		return
+	}
+	a, _ := startApache(t, "prefork", "")
+	reads(t, a.source(), 0)
+	for capabilities, want := range map[string]string{
+		"-all,+sys_ptrace": "true <nil>",
+		"-all":             "permission denied: the agent needs CAP_SYS_PTRACE",
+	} {
+		cmd := exec.Command("setpriv", "--bounding-set="+capabilities, "--inh-caps=-all", os.Args[0], "-test.run=^TestApacheWithFewCapabilities$")
+		cmd.Env = append(os.Environ(), "PROFFER_TEST_PID_FILE="+filepath.Join(a.dir, "httpd.pid"))
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s; want %s", capabilities, err, out, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ type MeasureRow struct {
 	Meaning string // one line, the schema's
 
 	Sockets bool // counts the kernel's TCP sockets in the agent's own network namespace
+	Payload bool // goes by the direction of payload, which TLS 1.3 and HTTP/2 hide
 	Page    bool // is the word of the program that Offering.Source names
 }
 
@@ -16,6 +17,7 @@ var measures = [...]MeasureRow{
 	Busy: {
 		Name:    "busy",
 		Meaning: "requests in progress, accept queue, and accepted but not arrived",
+		Payload: true,
 	},
 	Sockets: {
 		Name:    "sockets",

@@ -1,6 +1,9 @@
 package topo
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Source is the program that the measure `page` gets its number from.
 type Source uint8
@@ -20,7 +23,8 @@ type SourceRow struct {
 	Name    string
 	Meaning string // one line, the schema's
 
-	File bool // reads the load page that Offering.Page names
+	File     bool     // reads the load page that Offering.Page names
+	Programs []string // that report it, by the names of their files; none: any
 
 	From    []string // how a value of load_from may begin; none: there is no load_from
 	FromEG  string   // such values, in words
@@ -41,11 +45,12 @@ var sources = [...]SourceRow{
 		File:    true,
 	},
 	Apache: {
-		Name:    "apache",
-		Meaning: "workers of Apache httpd with a request, from its scoreboard",
-		From:    []string{"/"},
-		FromEG:  "the absolute path of httpd's PID file such as /run/apache2/apache2.pid",
-		Default: "/run/apache2/apache2.pid",
+		Name:     "apache",
+		Meaning:  "workers of Apache httpd with a request, from its scoreboard",
+		Programs: []string{"apache2", "httpd"},
+		From:     []string{"/"},
+		FromEG:   "the absolute path of httpd's PID file such as /run/apache2/apache2.pid",
+		Default:  "/run/apache2/apache2.pid",
 	},
 	PHPFPM: {
 		Name:      "php-fpm",
@@ -57,24 +62,27 @@ var sources = [...]SourceRow{
 		takes:     func(of string) bool { return strings.HasPrefix(of, "/") },
 	},
 	Nginx: {
-		Name:    "nginx",
-		Meaning: "requests that nginx reads or answers, from stub_status",
-		From:    []string{"http:", "https:"},
-		FromEG:  "the address of stub_status such as http://127.0.0.1:8080/nginx_status",
+		Name:     "nginx",
+		Meaning:  "requests that nginx reads or answers, from stub_status",
+		Programs: []string{"nginx"},
+		From:     []string{"http:", "https:"},
+		FromEG:   "the address of stub_status such as http://127.0.0.1:8080/nginx_status",
 	},
 	HAProxy: {
-		Name:    "haproxy",
-		Meaning: "sessions of a backend of HAProxy, its queue included",
-		From:    []string{"unix:", "http:", "https:"},
-		FromEG:  "HAProxy's stats socket such as unix:/run/haproxy/admin.sock, or its page such as http://127.0.0.1:8404/stats",
-		Of:      "the name of a backend such as web",
+		Name:     "haproxy",
+		Meaning:  "sessions of a backend of HAProxy, its queue included",
+		Programs: []string{"haproxy"},
+		From:     []string{"unix:", "http:", "https:"},
+		FromEG:   "HAProxy's stats socket such as unix:/run/haproxy/admin.sock, or its page such as http://127.0.0.1:8404/stats",
+		Of:       "the name of a backend such as web",
 	},
 	Envoy: {
-		Name:    "envoy",
-		Meaning: "active requests of a connection manager of Envoy",
-		From:    []string{"http:", "https:"},
-		FromEG:  "the address of Envoy's admin interface such as http://127.0.0.1:9901",
-		Of:      "the stat_prefix of an HTTP connection manager such as ingress_http",
+		Name:     "envoy",
+		Meaning:  "active requests of a connection manager of Envoy",
+		Programs: []string{"envoy"},
+		From:     []string{"http:", "https:"},
+		FromEG:   "the address of Envoy's admin interface such as http://127.0.0.1:9901",
+		Of:       "the stat_prefix of an HTTP connection manager such as ingress_http",
 	},
 	Prometheus: {
 		Name:    "prometheus",
@@ -103,6 +111,16 @@ func (s Source) Reads(from string) bool {
 		}
 	}
 	return false
+}
+
+// SourceOf is the source that a program reports its load by.
+func SourceOf(program string) (Source, bool) {
+	for s, row := range sources {
+		if slices.Contains(row.Programs, program) {
+			return Source(s), true
+		}
+	}
+	return 0, false
 }
 
 // Load is a value of the key `load`: a measure, or a source of the measure `page`.

@@ -96,6 +96,9 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, svc := range s.Services {
 		fmt.Fprintf(t, "service\t%s\t%s\t%s\t%s\n", svc.Name, svc.VIP, svc.Mode, loadText(svc.Load))
+		if svc.Listener != "" {
+			fmt.Fprintf(t, "\tlistener\t%s\n", svc.Listener)
+		}
 	}
 	fmt.Fprintln(t)
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {

@@ -124,7 +124,7 @@ type AgentReported struct {
 	_         structs.HostLayout
 	WrittenNs uint64
 	Busy      uint32
-	Zero      uint32
+	Asked     uint32
 }
 
 type AgentSuspect struct {

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"proffer/listeners"
+	"proffer/topo"
+)
+
+const lookEvery = time.Minute
+
+// listening is the processes behind the agent's services, at the last look.
+type listening struct {
+	mu    sync.Mutex
+	lines map[topo.VIP]string // a reader's line for each service
+	warns map[topo.VIP]string // why the load of a service cannot be right
+}
+
+// of returns the line of a service, and the warning.
+func (l *listening) of(vip topo.VIP) (line, warning string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines[vip], l.warns[vip]
+}
+
+// listeners looks at the processes behind the services now and every minute, until ctx ends.
+func (r *agent) listeners(ctx context.Context) error {
+	ticks, stop := r.host.Clock.Tick(lookEvery)
+	defer stop()
+	for {
+		r.lookAtListeners()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		case <-r.reloaded:
+		}
+	}
+}
+
+// lookAtListeners logs the load of each service, the process behind it and the reason, when one of
+// them has changed.
+func (r *agent) lookAtListeners() {
+	services := r.now.Load().Services
+	var vips []topo.VIP
+	for _, o := range services {
+		if o.Owner == topo.Socket {
+			vips = append(vips, o.VIP)
+		}
+	}
+	found, err := r.host.Listeners(vips)
+	if err != nil {
+		r.host.Log.Warn("the processes behind the services cannot be seen", "error", err)
+		return
+	}
+	r.listening.mu.Lock()
+	defer r.listening.mu.Unlock()
+	lines, warns := map[topo.VIP]string{}, map[topo.VIP]string{}
+	for i := range services {
+		o := &services[i]
+		if !slices.Contains(vips, o.VIP) {
+			continue
+		}
+		line, reason, warning := explain(o, found[o.VIP])
+		lines[o.VIP], warns[o.VIP] = line, warning
+		switch {
+		case warning != "" && r.listening.warns[o.VIP] != warning:
+			r.host.Log.Warn("the load of a service cannot be right", "service", o.Name, "load", o.Load(), "listener", line, "reason", warning)
+		case warning == "" && r.listening.lines[o.VIP] != line:
+			r.host.Log.Info("the load of a service", "service", o.Name, "load", o.Load(), "listener", line, "reason", reason)
+		}
+	}
+	r.listening.lines, r.listening.warns = lines, warns
+}
+
+// explain names the processes behind a service, the reason for its load, and why that load cannot
+// be right, if it cannot.
+func explain(o *topo.Offering, found []listeners.Process) (line, reason, warning string) {
+	var names []string
+	own := "" // the load that one of the programs reports
+	for _, p := range found {
+		names = append(names, p.String())
+		if s, ok := topo.SourceOf(p.Name); ok {
+			own = s.String()
+		}
+	}
+	line = strings.Join(names, ", ")
+	programs := o.Source.Row().Programs
+	switch {
+	case len(found) == 0:
+		return "none", "no process listens yet", ""
+	case o.Measure.Page() && len(programs) > 0 && !slices.ContainsFunc(found, func(p listeners.Process) bool { return p.PID == 0 || slices.Contains(programs, p.Name) }):
+		return line, "", fmt.Sprintf("load: %s is the word of %s, and another program listens: its requests are not in that count", o.Load(), strings.Join(programs, " or "))
+	case o.Measure.Page():
+		return line, "configured: the application's own word", ""
+	case o.Measure.Row().Payload && encrypted(o.VIP.Port) && slices.ContainsFunc(found, func(p listeners.Process) bool { return p.TLS }):
+		return line, "", fmt.Sprintf("load: %s goes by the direction of payload, which TLS 1.3 and HTTP/2 hide%s", o.Load(), instead(own))
+	default:
+		return line, "configured, or the default: a measure of the agent's own" + instead(own), ""
+	}
+}
+
+// instead names the load that a program reports itself.
+func instead(own string) string {
+	if own == "" {
+		return ""
+	}
+	return "; the program has a word of its own: load: " + own
+}
+
+// encrypted reports whether a port is one of HTTPS.
+func encrypted(port uint16) bool { return port == 443 || port == 8443 }
