@@ -16,6 +16,7 @@
 #include "agent/insert.h"
 #include "agent/load/load.h"
 #include "core/siphash.h"
+#include "packet/scratch.h"
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are retransmitted (RFC 6298) */
 
@@ -62,17 +63,9 @@ static __always_inline __u16 new_generation(const struct packet *p, __u64 now)
 static __always_inline bool conn_accept(const struct packet *p, const struct offering *o,
 					const struct conn_entry *old, __be64 lb_be, __u64 now)
 {
-	struct conn fresh = {
-		.seen_ns = now,
-		.lb_be = lb_be,
-		.offering = o->index,
-		.epoch = epoch_of(now),
-		.next_in = p->seq + 1,
-		.flags = CONN_PENDING,
-		.generation = new_generation(p, now),
-		.state = CONN_WAIT,
-	};
 	struct load *l = load_at(o->index);
+	struct scratch *scr = scratch();
+	__u32 epoch = epoch_of(now);
 
 	if (old->expired)
 		load_on_arrival(old->expired);
@@ -80,12 +73,22 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 		load_on_arrival(old->c);
 		load_on_out(old->c);
 	}
-	if (!l)
+	if (!l || !scr)
 		return false;
-	load_on_accept(l, fresh.epoch);
-	if (conn_put(&p->t, p->hash, &fresh, old->at, 0) >= 0)
+	scr->entry = (struct conn){
+		.seen_ns = now,
+		.lb_be = lb_be,
+		.offering = o->index,
+		.epoch = epoch,
+		.next_in = p->seq + 1,
+		.flags = CONN_PENDING,
+		.generation = new_generation(p, now),
+		.state = CONN_WAIT,
+	};
+	load_on_accept(l, epoch);
+	if (conn_put(&p->t, p->hash, &scr->entry, old->at, 0) >= 0)
 		return true;
-	load_on_cancel(l, fresh.epoch);
+	load_on_cancel(l, epoch);
 	return false;
 }
 
@@ -108,7 +111,11 @@ static __always_inline struct conn *conn_establish(const struct packet *p,
 static __always_inline struct conn *conn_adopt(const struct packet *p, const struct offering *o,
 					       __be64 lb_be, __u16 generation, __u64 now, int at)
 {
-	struct conn fresh = {
+	struct scratch *scr = scratch();
+
+	if (!scr)
+		return NULL;
+	scr->entry = (struct conn){
 		.seen_ns = now,
 		.lb_be = lb_be,
 		.offering = o->index,
@@ -116,8 +123,7 @@ static __always_inline struct conn *conn_adopt(const struct packet *p, const str
 		.generation = generation,
 		.state = CONN_DIRECT,
 	};
-
-	at = conn_put(&p->t, p->hash, &fresh, at, ESTABLISHED);
+	at = conn_put(&p->t, p->hash, &scr->entry, at, ESTABLISHED);
 	if (at >= 0)
 		return conn_at(p->hash, at);
 	count(AGENT_TABLE_FULL);

@@ -8,9 +8,10 @@ struct scratch {
 	struct sr sr;
 	struct route route;
 	struct destination destination;
-	__u64 word;    /* LB: of the flow that a signal is about */
-	__u32 sender;  /* LB: number of the server that signals, or NO_SERVER */
-	__u32 outcome; /* agent: enum counter, of a packet that it returns */
+	struct conn entry; /* agent: of a flow, to be written into the table */
+	__u64 word;	   /* LB: of the flow that a signal is about */
+	__u32 sender;	   /* LB: number of the server that signals, or NO_SERVER */
+	__u32 outcome;	   /* agent: enum counter, of a packet that it returns */
 };
 
 struct {
