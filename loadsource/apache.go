@@ -73,7 +73,7 @@ func findScoreboard(proc, pidFile string) (*scoreboard, error) {
 	for _, at := range sharedMemory(string(maps)) {
 		found++
 		if l, ok := layoutAt(mem, at); ok {
-			return &scoreboard{mem, l}, nil
+			return &scoreboard{mem: mem, layout: l}, nil
 		}
 	}
 	mem.Close()
@@ -192,6 +192,10 @@ type scoreboard struct {
 
 var errGone = errors.New("httpd's first process has ended")
 
+// readAtOnce bounds the rows of one read, which is a call of the kernel, to those that the cache
+// holds.
+const readAtOnce = 32 << 10
+
 // count counts the workers with a request. Rows are read of those processes alone that there
 // are.
 func (s *scoreboard) count() (r Reading, err error) {
@@ -203,17 +207,28 @@ func (s *scoreboard) count() (r Reading, err error) {
 	if _, err := s.mem.ReadAt(processes, l.process(0)); err != nil {
 		return r, errGone
 	}
-	rows, c := make([]byte, l.worker*l.threads), workerCount{}
-	for i := range l.servers {
-		if binary.NativeEndian.Uint32(processes[processScore*i:]) == 0 {
+	live := func(i int64) bool {
+		return i < l.servers && binary.NativeEndian.Uint32(processes[processScore*i:]) != 0
+	}
+	stride := l.worker * l.threads
+	rows, c := make([]byte, max(stride, readAtOnce)), workerCount{}
+	for i := int64(0); i < l.servers; i++ {
+		n := int64(0)
+		for live(i+n) && (n+1)*stride <= int64(len(rows)) {
+			n++
+		}
+		if n == 0 {
 			continue
 		}
-		if _, err := s.mem.ReadAt(rows, l.thread(i)); err != nil {
+		if _, err := s.mem.ReadAt(rows[:n*stride], l.thread(i)); err != nil {
 			return r, errGone
 		}
-		if err := c.add(l, rows, i); err != nil {
-			return r, err
+		for j := range n {
+			if err := c.add(l, rows[j*stride:], i+j); err != nil {
+				return r, err
+			}
 		}
+		i += n - 1
 	}
 	return c.reading(), nil
 }

@@ -53,7 +53,7 @@ func FuzzScoreboard(f *testing.F) {
 		if !ok {
 			return
 		}
-		r, err := (&scoreboard{mem, l}).count()
+		r, err := (&scoreboard{mem: mem, layout: l}).count()
 		sane(t, r, err)
 		if err == nil && (r.Busy > r.Workers || int64(r.Workers) > l.servers*l.threads) {
 			t.Fatalf("%+v of %+v", r, l)
