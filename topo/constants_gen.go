@@ -4,17 +4,16 @@ package topo
 
 // enum limits
 const (
-	MaxChoices    = 4
-	MaxMembers    = 240
-	BucketMembers = 15
-	MaxVia        = 3
-	MaxSegments   = 16
-	MaxServices   = 1024
-	MaxHops       = 65536
-	MaxOffered    = 64
-	MaxOfferings  = 128
-	MaxThreshold  = 65535
-	MaxAgeS       = 14400
+	MaxChoices   = 4
+	MaxMembers   = 240
+	MaxVia       = 3
+	MaxSegments  = 16
+	MaxServices  = 1024
+	MaxHops      = 65536
+	MaxOffered   = 64
+	MaxOfferings = 128
+	MaxThreshold = 65535
+	MaxAgeS      = 14400
 )
 
 // enum dispatch

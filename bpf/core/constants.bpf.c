@@ -26,5 +26,6 @@ GENERATE(completeness);
 GENERATE(pending_ring);
 GENERATE(service_slot);
 GENERATE(sender_slots);
+GENERATE(bucket_layout);
 GENERATE(crowding);
 GENERATE(hinting);

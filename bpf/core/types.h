@@ -13,7 +13,6 @@
 enum limits {
 	MAX_CHOICES = 4,     /* candidates of one offer */
 	MAX_MEMBERS = 240,   /* of one bucket: the candidates and those of earlier pools */
-	BUCKET_MEMBERS = 15, /* in one record (lb/crowd.h) */
 	MAX_VIA = 3,	     /* transit SIDs before the candidates */
 	MAX_SEGMENTS = 16,   /* of one route; a power of two, so that an index can be masked */
 	MAX_SERVICES = 1024, /* of an LB */
@@ -116,16 +115,6 @@ struct service {
 	__u8 recovery; /* enum recovery */
 	__u8 zero;
 	struct in6_addr via[MAX_VIA];
-};
-
-/* A bucket of a service's table, and the result of choose(). The first `choices` servers are
- * the flow's candidates, in order of preference; the others were candidates in earlier pools,
- * the latest pool first. Where no agent can be asked, there is one other at most: the last
- * server is the presumed owner of a flow without an entry. */
-struct candidates {
-	__u8 choices;
-	__u8 members;
-	__u16 server[BUCKET_MEMBERS];
 };
 
 struct server {

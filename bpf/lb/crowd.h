@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* crowd.h: the members of a bucket with more of them than its record has room for. The record
- * has the first RECORD_MEMBERS, and then the number of an element of the table, behind the
- * buckets, from which on the others follow, CROWD_MEMBERS an element (dataplane/lb/tables.go). */
+/* crowd.h: all members of a bucket. Of more than three, the bucket names the first FIRST_MEMBERS;
+ * the others are in elements of the table behind the buckets, ELEMENT_MEMBERS an element
+ * (dataplane/lb/tables.go). */
 #pragma once
 #include "lb/choose/choose.h"
 
 enum crowding {
-	RECORD_MEMBERS = 13, /* in the record of a bucket that has more than BUCKET_MEMBERS */
-	CROWD_MEMBERS = 16,  /* an element */
-	CROWD_ELEMENTS = (MAX_MEMBERS - RECORD_MEMBERS + CROWD_MEMBERS - 1) / CROWD_MEMBERS,
+	ELEMENT_MEMBERS = 4,
+	CROWD_ELEMENTS = (MAX_MEMBERS - FIRST_MEMBERS + ELEMENT_MEMBERS - 1) / ELEMENT_MEMBERS,
+	CROWD_START = ELEMENT_MEMBERS - FIRST_MEMBERS,
 };
 
-/* All members: those of the record, and from CROWD_MEMBERS on the others. */
+/* The members from CROWD_START on, so that whole elements follow the first two. */
 struct crowd {
-	__u16 server[CROWD_MEMBERS + CROWD_ELEMENTS * CROWD_MEMBERS];
+	__u16 server[256];
 };
 
-_Static_assert(sizeof(struct candidates) == CROWD_MEMBERS * sizeof(__u16), "an element's size");
-_Static_assert(sizeof(struct crowd) == 512, "crowd_member masks its index");
+_Static_assert((1 + CROWD_ELEMENTS) * ELEMENT_MEMBERS <= 256, "all have room");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -43,8 +42,8 @@ struct gathering {
 /* copy_element is the callback of bpf_loop; 1 ends it. */
 static long copy_element(__u64 i, struct gathering *g)
 {
-	__u32 at = g->next + i, to = (i + 1) * CROWD_MEMBERS & 255 & ~(CROWD_MEMBERS - 1);
-	const struct candidates *more = bpf_map_lookup_elem(g->table, &at);
+	__u32 at = g->next + i, to = (i + 1) * ELEMENT_MEMBERS & 255 & ~(ELEMENT_MEMBERS - 1);
+	const __u64 *more = bpf_map_lookup_elem(g->table, &at);
 
 	if (more)
 		__builtin_memcpy(&g->crowd->server[to], more, sizeof(*more));
@@ -52,29 +51,30 @@ static long copy_element(__u64 i, struct gathering *g)
 }
 
 /* gather copies the members of a flow's bucket to this CPU's crowd and returns their number. If
- * user space replaced the table meanwhile, these are the record's alone. */
+ * user space replaced the table meanwhile, these are the first two alone. */
 __noinline int gather(const struct packet *p, const struct service *svc)
 {
 	struct gathering g = { .crowd = crowd_of_cpu() };
-	const struct candidates *b;
-	__u32 at = svc ? svc->table : 0, members;
+	__u64 bucket = p && svc ? choose(p, svc) : 0;
+	__u32 at = svc ? svc->table : 0, members = members_of(bucket);
 
-	g.table = bpf_map_lookup_elem(&tables, &at);
-	b = p && svc ? choose(p, svc) : NULL;
-	if (!g.crowd || !b || !g.table)
+	if (!g.crowd)
 		return 0;
-	members = b->members;
-	g.next = b->server[RECORD_MEMBERS] | (__u32)b->server[RECORD_MEMBERS + 1] << 16;
-	__builtin_memcpy(g.crowd->server, b->server, RECORD_MEMBERS * sizeof(__u16));
-	bpf_loop((members - RECORD_MEMBERS + CROWD_MEMBERS - 1) / CROWD_MEMBERS % CROWD_MEMBERS,
-		 copy_element, &g, 0);
-	return choose(p, svc) == b ? members : RECORD_MEMBERS;
+	for (__u32 i = 0; i < NAMED_MEMBERS; i++)
+		g.crowd->server[CROWD_START + i] = named_member(bucket, i);
+	if (members <= NAMED_MEMBERS)
+		return members;
+	g.table = bpf_map_lookup_elem(&tables, &at);
+	if (!g.table)
+		return FIRST_MEMBERS;
+	g.next = (bucket >> REST_SHIFT & ((1 << (CHOICES_SHIFT - REST_SHIFT)) - 1)) * 2;
+	bpf_loop((members - FIRST_MEMBERS + ELEMENT_MEMBERS - 1) / ELEMENT_MEMBERS, copy_element,
+		 &g, 0);
+	return choose(p, svc) == bucket ? members : FIRST_MEMBERS;
 }
 
 /* crowd_member returns the number of a member that gather found. */
 static __always_inline __u32 crowd_member(const struct crowd *c, __u32 at)
 {
-	if (at >= RECORD_MEMBERS)
-		at += CROWD_MEMBERS - RECORD_MEMBERS;
-	return c->server[at & 255];
+	return c->server[(at + CROWD_START) & 255];
 }

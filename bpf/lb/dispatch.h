@@ -21,9 +21,7 @@ static __always_inline enum limit limit_of(const struct packet *p, __u32 times)
 static __always_inline bool may_ask(const struct packet *p, const struct service *svc,
 				    enum limit limit)
 {
-	const struct candidates *b = choose(p, svc);
-
-	return spend(limit, b ? b->members : 0);
+	return spend(limit, members_of(choose(p, svc)));
 }
 
 /* recover asks the servers that may have a packet's flow. A packet that comes again had no
@@ -102,16 +100,16 @@ __noinline __u64 tag_of_last(const struct key *key, const struct packet *p, cons
 /* offer_to_two writes the frame of send_listed for two candidates, without a list. The second
  * candidate must take the connection. */
 static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
-					const struct service *svc, const struct candidates *b)
+					const struct service *svc, __u64 bucket)
 {
-	const struct server *first = server_at(b->server[0]), *second;
+	const struct server *first = server_at(named_member(bucket, 0)), *second;
 	const struct signal_key *k = signing_key();
 	__u16 generation = generation_of(p->seq);
 	__be64 tag = UNTAGGED;
 	enum rewritten done;
 	struct sid to, last;
 
-	second = server_at(b->server[1]);
+	second = server_at(named_member(bucket, 1));
 	if (!first || !first->ready || !second || !second->ready ||
 	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
 		return offer_again(p, 0, 0);
@@ -135,12 +133,12 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const struct service *svc)
 {
 	__u64 word = flow_seek_inline(p->hash);
-	const struct candidates *b = choose(p, svc);
+	__u64 bucket = choose(p, svc);
 	__u32 times = seen_before(p);
 
-	if (word || times || !b || b->choices != 2 || svc->wire != WIRE_ENCAP || svc->vias)
+	if (word || times || choices_of(bucket) != 2 || svc->wire != WIRE_ENCAP || svc->vias)
 		return offer_again(p, word, times);
-	return offer_to_two(ctx, p, svc, b);
+	return offer_to_two(ctx, p, svc, bucket);
 }
 
 /* acknowledges: the packet acknowledges the server's SYN-ACK, which establishes the flow. */
@@ -216,10 +214,10 @@ static __always_inline bool steer(const struct packet *p, __u64 word, struct des
 static __always_inline void first_candidate(const struct packet *p, const struct service *svc,
 					    struct destination *d)
 {
-	const struct candidates *b = choose(p, svc);
+	__u64 bucket = choose(p, svc);
 
 	*d = (struct destination){
-		.server = b && b->choices ? b->server[0] : NO_SERVER,
+		.server = choices_of(bucket) ? named_member(bucket, 0) : NO_SERVER,
 		.function = FN_DELIVER,
 		.reason = LB_DELIVER,
 	};

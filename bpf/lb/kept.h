@@ -3,7 +3,7 @@
  * (TRACK_CLIENT). The LB sees the client's side alone:
  *
  *   (none)        SYN, datagram      -> embryonic, with the first candidate
- *   (none)        other TCP packets  -> embryonic, with the presumed owner (struct candidates)
+ *   (none)        other TCP packets  -> embryonic, with the presumed owner (enum bucket_layout)
  *   embryonic     the next packet    -> established
  *   established   FIN, RST           -> over, removed after `linger` without packets
  *   over          SYN                -> established: the five-tuple stays with its server
@@ -112,24 +112,22 @@ __noinline __u32 keep(const struct packet *p, __u32 server)
  * or for TCP's data the presumed owner; and adds an entry. */
 __noinline int begin_flow(const struct packet *p, const struct service *svc, struct destination *d)
 {
-	const struct candidates *b;
+	__u64 bucket;
 	__u32 last;
 
 	if (!p || !svc || !d)
 		return 0;
-	b = choose(p, svc);
+	bucket = choose(p, svc);
 	d->server = NO_SERVER;
 	d->function = FN_DELIVER;
 	d->generation = 0;
 	d->reason = LB_DELIVER;
-	if (!b)
-		return 0;
-	last = b->members - 1;
+	last = members_of(bucket) - 1;
 	if (opens(p) || p->kind == KIND_UDP) {
-		if (b->choices)
-			d->server = b->server[0];
-	} else if (last < BUCKET_MEMBERS) {
-		d->server = b->server[last];
+		if (choices_of(bucket))
+			d->server = named_member(bucket, 0);
+	} else if (last < NAMED_MEMBERS) {
+		d->server = named_member(bucket, last);
 		d->reason = LB_RECOVER_PRESUMED;
 	}
 	if (d->server == NO_SERVER || p->kind == KIND_TOO_BIG || p->flags & (TCP_FIN | TCP_RST))

@@ -39,7 +39,6 @@ struct plan {
 
 	/* State of the walk. */
 	__u32 members;				/* of the bucket */
-	__u32 crowded;				/* more than its record has room for */
 	__u32 asked;				/* servers of the question */
 	__u32 choices;				/* candidates of the offer */
 	__u32 before;				/* 1 if `first` precedes them */
@@ -94,27 +93,9 @@ enum listed {
 struct listing {
 	struct route *r;
 	struct plan *p;
-	const struct candidates *b;
-	const struct crowd *crowd; /* of b, if plan.crowded */
+	const struct crowd *crowd; /* the members of the bucket */
+	__u64 bucket;
 };
-
-/* member_at returns the number of a server of the list's bucket. */
-static __always_inline __u32 member_at(const struct listing *l, __u32 at)
-{
-	if (l->p->crowded)
-		return crowd_member(l->crowd, at);
-	return at < BUCKET_MEMBERS ? l->b->server[at] : NO_SERVER;
-}
-
-/* count_members finds the members of the list's bucket. */
-static __always_inline void count_members(struct listing *l, const struct packet *p,
-					  const struct service *svc)
-{
-	l->p->members = l->b->members;
-	l->p->crowded = l->p->members > BUCKET_MEMBERS;
-	if (l->p->crowded)
-		l->p->members = gather(p, svc);
-}
 
 /* add_server appends a server's SID. */
 static __always_inline void add_server(struct route *r, const struct server *s, struct sid sid)
@@ -146,7 +127,7 @@ static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *
 	}
 	if (at >= n)
 		at -= n;
-	number = member_at(l, at);
+	number = crowd_member(l->crowd, at);
 	return *position >= POSITION_CANDIDATES && number == l->p->first ? NO_SERVER : number;
 }
 
@@ -182,12 +163,12 @@ static long list_server(__u64 i, struct listing *l)
 }
 
 /* size_parts computes the number of servers of each part. */
-static __always_inline void size_parts(struct plan *p, const struct candidates *b)
+static __always_inline void size_parts(struct plan *p, __u64 bucket)
 {
 	__u32 question = p->parts & PART_QUESTION, offer = p->parts / PART_OFFER;
 
 	p->asked = question * p->members;
-	p->choices = offer * b->choices;
+	p->choices = offer * choices_of(bucket);
 	p->before = offer * (p->first != NO_SERVER);
 	if (!p->rotate)
 		return;
@@ -242,7 +223,7 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 
 	if (ok)
 		return ok;
-	size_parts(p, l->b);
+	size_parts(p, l->bucket);
 	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
 	if (l->r->n == start)
 		return p->too_many ? LIST_TOO_BIG : p->unready ? LIST_NO_HOP : LIST_EMPTY;

@@ -112,12 +112,10 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	if (!p || !svc || !plan || !scr || !l.crowd)
 		return XDP_ABORTED;
 	l.r = &scr->route;
-	l.b = choose(p, svc);
-	if (!l.b)
-		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (l.b->members < 2) /* no other server: the one that gave the packet back decides */
+	l.bucket = choose(p, svc);
+	plan->members = gather(p, svc);
+	if (plan->members < 2) /* no other server: the one that gave the packet back decides */
 		plan->except = NO_SERVER;
-	count_members(&l, p, svc);
 	if (measure_room(ctx, p, svc, plan))
 		return verdict(LB_DROP_SUPER_PACKET, XDP_DROP);
 	k = signing_key();

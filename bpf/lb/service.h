@@ -48,8 +48,45 @@ struct {
 	__type(value, struct service);
 } services SEC(".maps");
 
-/* Keeps the layout of the candidates in the object's BTF, for Go. */
-const volatile struct candidates no_candidates = {};
+/* A bucket of a service's table, and the result of choose(), is a word, so that a packet reads
+ * eight bytes of a cache line that 8 buckets share. The first of its members are the flow's
+ * candidates, in order of preference; the others were candidates in earlier pools, the latest
+ * pool first. Where no agent can be asked, there is one other at most: the last member is the
+ * presumed owner of a flow without an entry. The numbers of up to three members are in the word:
+ *
+ *   0-13, 14-27, 28-41   numbers of the members
+ *   53-55                how many are candidates
+ *   56-63                how many members there are
+ *
+ * Of more members it has the first two, and in bits 28-52 half the number of the table's element
+ * from which on the others follow (lb/crowd.h). */
+enum bucket_layout {
+	NUMBER_BITS = 14,
+	NAMED_MEMBERS = 3, /* at most, without others behind the buckets */
+	FIRST_MEMBERS = 2, /* named, where others are behind the buckets */
+	REST_SHIFT = FIRST_MEMBERS * NUMBER_BITS,
+	CHOICES_SHIFT = 53,
+	MEMBERS_SHIFT = 56,
+};
+
+_Static_assert(MAX_SERVERS == 1 << NUMBER_BITS && MAX_CHOICES < 8 && MAX_MEMBERS < 256,
+	       "a bucket has the bits for them");
+
+static __always_inline __u32 choices_of(__u64 bucket)
+{
+	return bucket >> CHOICES_SHIFT & 7;
+}
+
+static __always_inline __u32 members_of(__u64 bucket)
+{
+	return bucket >> MEMBERS_SHIFT;
+}
+
+/* named_member returns the number of one of the first two members, or of three. */
+static __always_inline __u32 named_member(__u64 bucket, __u32 at)
+{
+	return bucket >> at * NUMBER_BITS & (MAX_SERVERS - 1);
+}
 
 struct table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -58,7 +95,7 @@ struct table {
 	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 	__uint(key_size,
 	       sizeof(__u32)); /* without BTF types, which Linux 6.1 would demand of Go's maps, too */
-	__uint(value_size, sizeof(struct candidates));
+	__uint(value_size, sizeof(__u64));
 };
 
 /* Twice the services: all may get another table at once (dataplane/lb/slots.go, which keeps one
@@ -235,15 +272,17 @@ static __always_inline __u32 number_of(__be64 locator_be)
 	return known ? *known : NO_SERVER;
 }
 
-/* bucket_at returns the list of servers that a service's table has for a hash. */
-static __always_inline const struct candidates *bucket_at(const struct service *svc, __u64 hash)
+/* bucket_at returns the bucket that a service's table has for a hash: 0 has no members. */
+static __always_inline __u64 bucket_at(const struct service *svc, __u64 hash)
 {
 	__u32 at = svc->table;
+	__u64 *bucket;
 	void *table;
 
 	table = bpf_map_lookup_elem(&tables, &at);
 	if (!table)
-		return NULL;
+		return 0;
 	at = (hash >> 32) * svc->buckets >> 32; /* table.Table.Index */
-	return bpf_map_lookup_elem(table, &at);
+	bucket = bpf_map_lookup_elem(table, &at);
+	return bucket ? *bucket : 0;
 }

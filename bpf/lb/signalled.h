@@ -61,18 +61,16 @@ static long is_member(__u64 i, struct membership *m)
 __noinline int is_asked(const struct packet *p, const struct service *svc, __u32 server)
 {
 	struct membership m = { .crowd = crowd_of_cpu(), .server = server };
-	const struct candidates *b = p && svc ? choose(p, svc) : NULL;
+	__u64 bucket = p && svc ? choose(p, svc) : 0;
+	__u32 members = members_of(bucket), named;
 
-	if (!b || !m.crowd)
-		return false;
-	if (b->members > BUCKET_MEMBERS) {
-		bpf_loop(gather(p, svc), is_member, &m, 0);
-		return m.found;
-	}
-	for (__u32 i = 0; i < BUCKET_MEMBERS; i++)
-		if (i < b->members && b->server[i] == server)
+	named = members > NAMED_MEMBERS ? FIRST_MEMBERS : members;
+	for (__u32 i = 0; i < NAMED_MEMBERS; i++)
+		if (i < named && named_member(bucket, i) == server)
 			return true;
-	return false;
+	if (m.crowd && members > NAMED_MEMBERS)
+		bpf_loop(gather(p, svc), is_member, &m, 0);
+	return m.found;
 }
 
 /* may_signal: the sender may have the flow: the word of the flow's entry names that server, which

@@ -114,3 +114,9 @@ func (l *LB) Plain(v topo.VIP) uint64 {
 	slot := l.records.slots[l.records.at[objects.ServiceKey(v)]]
 	return slot >> objects.RecordNumberBits % (1 << (objects.SlotHashShift - objects.RecordNumberBits))
 }
+
+// Put is put, and Load is load.
+var (
+	Put  = put
+	Load = load
+)

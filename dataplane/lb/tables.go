@@ -15,7 +15,11 @@ import (
 
 // write makes a map of a service's buckets.
 func write(svc *plan.Service, n *numbers) (*ebpf.Map, error) {
-	elements := buckets(svc, n)
+	return load(buckets(svc, n))
+}
+
+// load makes a map of a table's elements.
+func load(elements []uint64) (*ebpf.Map, error) {
 	m, err := newTable(len(elements))
 	if err != nil {
 		return nil, err
@@ -26,22 +30,22 @@ func write(svc *plan.Service, n *numbers) (*ebpf.Map, error) {
 		return nil, fmt.Errorf("map a table of %d elements into memory: %w", len(elements), err)
 	}
 	defer unix.Munmap(mem)
-	copy(unsafe.Slice((*objects.LBCandidates)(unsafe.Pointer(&mem[0])), len(elements)), elements)
+	copy(unsafe.Slice((*uint64)(unsafe.Pointer(&mem[0])), len(elements)), elements)
 	return m, nil
 }
 
 // buckets lists the servers of each bucket: the candidates of today, then those of earlier
 // tables, the latest first: a flow is recovered from the union. A server that left the
 // pool gets no question: a question is lost at a host that is down. (A server that is
-// to finish its flows drains.) Behind the buckets are the members for which their records
-// have no room.
-func buckets(svc *plan.Service, n *numbers) []objects.LBCandidates {
+// to finish its flows drains.) Behind the buckets are the members for which these have no
+// room.
+func buckets(svc *plan.Service, n *numbers) []uint64 {
 	pools := pastPools(svc, n)
-	out := make([]objects.LBCandidates, svc.Buckets())
+	out := make([]uint64, svc.Buckets())
 	var members []uint16
 	for i := range svc.Buckets() {
 		members = add(members[:0], svc.Tables[0].Bucket(i), pools[0])
-		out[i].Choices = uint8(len(members))
+		choices := len(members)
 		if svc.Signals() {
 			for j := 1; j < len(pools); j++ {
 				members = add(members, svc.Tables[j].Bucket(i), pools[j])
@@ -49,7 +53,7 @@ func buckets(svc *plan.Service, n *numbers) []objects.LBCandidates {
 		} else {
 			members = addPresumed(members, svc, i, pools)
 		}
-		out = put(out, i, members)
+		out = put(out, i, members, choices)
 	}
 	return out
 }
@@ -95,24 +99,31 @@ func add(members, list, numbers []uint16) []uint16 {
 	return members
 }
 
-// put writes the members of a bucket. Those beyond its record follow the buckets
-// (bpf/lb/crowd.h).
-func put(out []objects.LBCandidates, bucket int, members []uint16) []objects.LBCandidates {
-	b := &out[bucket]
-	b.Members = uint8(len(members))
-	if len(members) <= len(b.Server) {
-		copy(b.Server[:], members)
-		return out
+// put writes a bucket (bpf/lb/service.h), and behind all buckets the members for which it has no
+// room (bpf/lb/crowd.h).
+func put(out []uint64, bucket int, members []uint16, choices int) []uint64 {
+	word := uint64(len(members))<<objects.MembersShift | uint64(choices)<<objects.ChoicesShift
+	named := members
+	if len(members) > objects.NamedMembers {
+		named = members[:objects.FirstMembers]
+		if len(out)%2 != 0 { // the bucket has half the number
+			out = append(out, 0)
+		}
+		word |= uint64(len(out)/2) << objects.RestShift
+		for four := range slices.Chunk(members[objects.FirstMembers:], objects.ElementMembers) {
+			out = append(out, packed(four, 16))
+		}
 	}
-	next := uint32(len(out))
-	copy(b.Server[:], members[:objects.RecordMembers])
-	b.Server[objects.RecordMembers], b.Server[objects.RecordMembers+1] = uint16(next), uint16(next>>16)
-	for rest := range slices.Chunk(members[objects.RecordMembers:], objects.CrowdMembers) {
-		var element [objects.CrowdMembers]uint16
-		copy(element[:], rest)
-		out = append(out, *(*objects.LBCandidates)(unsafe.Pointer(&element)))
-	}
+	out[bucket] = word | packed(named, objects.NumberBits)
 	return out
+}
+
+// packed is a word of numbers of so many bits, the first in the lowest.
+func packed(list []uint16, bits int) (word uint64) {
+	for i, number := range list {
+		word |= uint64(number) << (i * bits)
+	}
+	return word
 }
 
 // newTable makes an empty table, which can be written through memory.

@@ -31,11 +31,21 @@ const (
 	SendersInLine  = 32
 )
 
+// enum bucket_layout
+const (
+	NumberBits   = 14
+	NamedMembers = 3
+	FirstMembers = 2
+	RestShift    = 28
+	ChoicesShift = 53
+	MembersShift = 56
+)
+
 // enum crowding
 const (
-	RecordMembers = 13
-	CrowdMembers  = 16
-	CrowdElements = 15
+	ElementMembers = 4
+	CrowdElements  = 60
+	CrowdStart     = 2
 )
 
 // enum hinting

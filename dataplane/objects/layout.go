@@ -50,8 +50,8 @@ func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 // recount.
 func Asking(l *AgentLoad) uint32 { return uint32(max(0, int32(l.Asking[0]+l.Asking[1]))) }
 
-// BucketBytes is the size of a list of servers in a table.
-const BucketBytes = int(unsafe.Sizeof(LBCandidates{}))
+// BucketBytes is the size of an element of a table.
+const BucketBytes = 8
 
 // The LB's table of flows (bpf/lb/lines.h).
 const (

@@ -19,13 +19,6 @@ type LBBlock struct {
 	MaskBe uint64
 }
 
-type LBCandidates struct {
-	_       structs.HostLayout
-	Choices uint8
-	Members uint8
-	Server  [15]uint16
-}
-
 type LBKey struct {
 	_  structs.HostLayout
 	K0 uint64
@@ -199,7 +192,6 @@ const (
 	LBVarIdleNs           = "idle_ns"
 	LBVarLines            = "lines"
 	LBVarLingerNs         = "linger_ns"
-	LBVarNoCandidates     = "no_candidates"
 	LBVarNotPlain         = "not_plain"
 	LBVarRedirectTo       = "redirect_to"
 	LBVarSelf             = "self"
@@ -298,7 +290,6 @@ type LBVariableSpecs struct {
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
-	NoCandidates     *ebpf.VariableSpec `ebpf:"no_candidates"`
 	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self             *ebpf.VariableSpec `ebpf:"self"`
@@ -388,7 +379,6 @@ type LBVariables struct {
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
-	NoCandidates     *ebpf.Variable `ebpf:"no_candidates"`
 	NotPlain         *ebpf.Variable `ebpf:"not_plain"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Self             *ebpf.Variable `ebpf:"self"`

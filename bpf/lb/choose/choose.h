@@ -53,9 +53,8 @@ static __always_inline bool is_signalled(const struct service *svc)
 	       (tracking == TRACK_CLIENT && svc->recovery == RECOVERY_AGENTS);
 }
 
-/* choose returns the candidates of a packet's flow, or NULL if there are none. */
-static __always_inline const struct candidates *choose(const struct packet *p,
-						       const struct service *svc)
+/* choose returns the bucket with the candidates of a packet's flow (enum bucket_layout). */
+static __always_inline __u64 choose(const struct packet *p, const struct service *svc)
 {
 	switch (svc->dispatch) {
 #define ROW(dispatch, tracking, function) \
@@ -64,5 +63,5 @@ static __always_inline const struct candidates *choose(const struct packet *p,
 		DISPATCHES(ROW)
 #undef ROW
 	}
-	return NULL;
+	return 0;
 }

@@ -5,8 +5,7 @@
 #pragma once
 #include "lb/service.h"
 
-static __always_inline const struct candidates *choose_hunt(const struct packet *p,
-							    const struct service *svc)
+static __always_inline __u64 choose_hunt(const struct packet *p, const struct service *svc)
 {
 	return bucket_at(svc, p->hash);
 }

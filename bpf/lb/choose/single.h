@@ -4,8 +4,7 @@
 #pragma once
 #include "lb/service.h"
 
-static __always_inline const struct candidates *choose_single(const struct packet *p,
-							      const struct service *svc)
+static __always_inline __u64 choose_single(const struct packet *p, const struct service *svc)
 {
 	return bucket_at(svc, p->hash);
 }

@@ -18,8 +18,7 @@ __noinline __u64 hash_of_addresses(const struct packet *p)
 
 /* A service that takes fragments is hashed by addresses alone, so that a fragment goes
  * where the whole packet would. */
-static __always_inline const struct candidates *choose_stateless(const struct packet *p,
-								 const struct service *svc)
+static __always_inline __u64 choose_stateless(const struct packet *p, const struct service *svc)
 {
 	return bucket_at(svc, svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash);
 }

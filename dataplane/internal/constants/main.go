@@ -44,6 +44,7 @@ func packages() map[string][]enum {
 			{c: "service_slot"},
 			{c: "plain"},
 			{c: "sender_slots"},
+			{c: "bucket_layout"},
 			{c: "crowding"},
 			{c: "hinting"},
 			{c: "conn_state"},
