@@ -48,10 +48,13 @@ type ServiceStatus struct {
 
 // LoadStatus is a service's load as its agent measures it.
 type LoadStatus struct {
-	Threshold uint32 `json:"threshold"`
-	Asking    uint32 `json:"asking"`
-	Expected  uint32 `json:"expected"`
-	Open      uint32 `json:"open"`
+	Measure   string      `json:"measure"`           // in use
+	Instead   string      `json:"instead,omitempty"` // why it is not the configured one
+	Threshold uint32      `json:"threshold"`
+	Asking    uint32      `json:"asking"`
+	Expected  uint32      `json:"expected"`
+	Open      uint32      `json:"open"`
+	Work      *WorkStatus `json:"work,omitempty"`
 	// Word is the application's own, where that is the load.
 	Word *WordStatus `json:"word,omitempty"`
 }
@@ -65,6 +68,14 @@ type WordStatus struct {
 	Workers uint32  `json:"workers,omitempty"` // that the application has
 	Age     float64 `json:"age_s"`             // since it was true; negative: there was none
 	Trouble string  `json:"trouble,omitempty"` // why it is no load now
+}
+
+// WorkStatus has the parts of the load measure work, but for the listener's queue.
+type WorkStatus struct {
+	Unread  uint32 `json:"unread"`
+	Run     uint32 `json:"run"`
+	Blocked uint32 `json:"blocked"`
+	Out     uint32 `json:"out"`
 }
 
 // Listen takes the control socket. The socket of a killed daemon is replaced, the

@@ -41,7 +41,7 @@ func offering(o *topo.Offering) []schema.Entry {
 		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o))),
 		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers)),
 		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores)),
-		schema.Optional("load", "busy", schema.OneOf(topo.Loads()...).Set(reads)),
+		schema.Optional("load", "work", schema.OneOf(topo.Loads()...).Set(reads)),
 		asking.Optional("load_from", "", endpoint().Into(&o.From)),
 		parted.Optional("load_of", "", part().Into(&o.Of)),
 		paging.Need("page", page().Into(&o.Page)),

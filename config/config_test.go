@@ -111,8 +111,8 @@ func TestParseAgent(t *testing.T) {
 			Services: []topo.Offering{
 				{Name: "web", VIP: vipAt(80), Acceptance: topo.Static, Threshold: 4, Workers: 16, Cores: 2, Measure: topo.Sockets, OnFull: topo.Drop},
 				{Name: "api", VIP: api, Wire: topo.Insert, Acceptance: topo.Dynamic, Window: 20, Epsilon: 0.05, Workers: 32, Cores: cpus, Measure: topo.Page, Page: "/run/proffer/web.load", PageOwner: "www-data", PageGroup: "33", PageMode: 0o600},
-				{Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Workers: 32, Cores: cpus, Owner: topo.Table, MAC: topo.MAC{2, 0, 0, 0, 0, 10}},
-				{Name: "jail", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.80"), Port: 80}, Workers: 32, Cores: cpus, Owner: topo.Netns, Netns: "/run/netns/web"},
+				{Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Workers: 32, Cores: cpus, Measure: topo.Work, Owner: topo.Table, MAC: topo.MAC{2, 0, 0, 0, 0, 10}},
+				{Name: "jail", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.80"), Port: 80}, Workers: 32, Cores: cpus, Measure: topo.Work, Owner: topo.Netns, Netns: "/run/netns/web"},
 				{Name: "shop", VIP: topo.VIP{Addr: netip.MustParseAddr("192.0.2.81"), Port: 80}, Acceptance: topo.Static, Threshold: 4, Workers: 32, Cores: cpus, Measure: topo.Page, Source: topo.Prometheus, From: "http://127.0.0.1:9100/metrics", Of: `requests{app="shop"}`},
 			},
 		},
@@ -123,8 +123,8 @@ func TestParseAgent(t *testing.T) {
 			},
 			Flows: topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second, Embryonic: 16384},
 			Services: []topo.Offering{
-				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Acceptance: topo.Always, Workers: 32, Cores: cpus},
-				{Name: "[2001:db8:f::1]:81", VIP: vipAt(81), Acceptance: topo.Dynamic, Threshold: 1, Window: 50, Epsilon: 0.1, Workers: 32, Cores: cpus},
+				{Name: "[2001:db8:f::1]:80", VIP: vipAt(80), Acceptance: topo.Always, Workers: 32, Cores: cpus, Measure: topo.Work},
+				{Name: "[2001:db8:f::1]:81", VIP: vipAt(81), Acceptance: topo.Dynamic, Threshold: 1, Window: 50, Epsilon: 0.1, Workers: 32, Cores: cpus, Measure: topo.Work},
 				{Name: "[2001:db8:f::1]:82", VIP: vipAt(82), Workers: 32, Cores: cpus, Measure: topo.Page, Source: topo.Apache, From: "/run/apache2/apache2.pid"},
 				{Name: "[2001:db8:f::1]:83", VIP: vipAt(83), Workers: 32, Cores: cpus, Measure: topo.Page, Source: topo.PHPFPM, From: "unix:/run/php/php8.2-fpm.sock", Of: "/status"},
 			},

@@ -21,9 +21,15 @@ import (
 type AgentPlane interface {
 	Plane
 	control.Reporter
-	Load(service int) (dataplane.Load, error)
+	LoadReader
 	SetKeys([]topo.SignalKey) error
 	Offer([]topo.Offering) ([]plan.Step, error)
+}
+
+// LoadReader reads the services' loads.
+type LoadReader interface {
+	Load(service int) (dataplane.Load, error)
+	NoWork() string // why the load measure work cannot be counted; empty: it can, or need not
 }
 
 // agent is the role of a server's agent.
@@ -64,9 +70,17 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	if r.plane, err = host.Agent(cfg); err != nil {
 		return err
 	}
-	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.plane.Attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
+	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
 	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners)
 	return d.run(ctx)
+}
+
+// attach attaches the plane, and warns if it counts another load than it should.
+func (r *agent) attach() error {
+	if why := r.plane.NoWork(); why != "" {
+		r.host.Log.Warn("the load measure work cannot be counted here; busy is used instead", "reason", why)
+	}
+	return r.plane.Attach()
 }
 
 // localVIPs are the VIPs with sockets in the agent's own network namespace.
@@ -112,11 +126,17 @@ func (r *agent) describe(s *api.Status) error {
 	for i, o := range r.now.Load().Services {
 		l, err := r.plane.Load(i)
 		errs = append(errs, err)
-		load := &api.LoadStatus{Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
+		load := &api.LoadStatus{Measure: l.Measure.String(), Instead: l.Instead, Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
+		if w := l.Work; w != nil {
+			load.Work = &api.WorkStatus{Unread: w.Unread + w.Early, Run: w.Run, Blocked: w.Blocked, Out: w.Out}
+		}
 		if word, ok := r.reports.Of(i); ok {
 			load.Word = r.word(&o, word)
 		}
 		mode := fmt.Sprintf("%s, load %s", o.Acceptance.Spell(o.Threshold), o.Load())
+		if l.Instead != "" {
+			mode = fmt.Sprintf("%s, load %s instead of %s: %s", o.Acceptance.Spell(o.Threshold), l.Measure, o.Load(), l.Instead)
+		}
 		line, warning := r.listening.of(o.VIP)
 		if warning != "" {
 			s.Advice = append(s.Advice, fmt.Sprintf("service %s: %s", o.Name, warning))

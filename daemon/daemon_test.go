@@ -98,6 +98,15 @@ func TestWarnings(t *testing.T) {
 	p.end()
 }
 
+// TestWarnsOfNoWork: the load measure that an agent has instead of work.
+func TestWarnsOfNoWork(t *testing.T) {
+	m := newMachine(t, agentFile)
+	m.fails["count work"] = errors.New("no tracepoints")
+	p := m.start(Agent)
+	m.logs(`level=WARN msg="the load measure work cannot be counted here; busy is used instead" reason="no tracepoints"`)
+	p.end()
+}
+
 // TestStartFails: the error names every failure, and nothing stays.
 func TestStartFails(t *testing.T) {
 	loaded := []string{"preflight", "load"}

@@ -151,6 +151,15 @@ func (p plane) Load(service int) (dataplane.Load, error) {
 	return dataplane.Load{Threshold: 4, Asking: uint32(service)}, p.fails["load of a service"]
 }
 
+func (p plane) NoWork() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.fails["count work"]; err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func (p plane) SetKeys(keys []topo.SignalKey) error {
 	err := p.happens("set keys")
 	p.mu.Lock()

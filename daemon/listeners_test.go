@@ -31,7 +31,7 @@ func TestListeners(t *testing.T) {
 	}
 	const none = "no process listens yet"
 	p := m.start(Agent)
-	has(m.logs(none), "level=INFO", "service=web", "load=busy", "listener=none")
+	has(m.logs(none), "level=INFO", "service=web", "load=work", "listener=none")
 	has(m.logs(none), "level=INFO", "service=api", "load=apache", "listener=none")
 
 	nginx := listeners.Process{PID: 7, Name: "nginx", Cgroup: "system.slice/nginx.service"}

@@ -23,7 +23,7 @@ func TestPages(t *testing.T) {
 	}
 	m.mu.Unlock()
 	services := m.status().Services
-	if web := services[0]; web.Load.Word != nil || web.Mode != "static:4, load busy" || web.Load.Threshold != 4 {
+	if web := services[0]; web.Load.Word != nil || web.Mode != "static:4, load work" || web.Load.Threshold != 4 {
 		t.Errorf("a service without page: %+v, %+v", web, web.Load)
 	}
 	want := api.WordStatus{Source: "page", From: "/run/load", Busy: 3, Workers: 8, Age: 2}

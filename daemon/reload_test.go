@@ -212,7 +212,7 @@ func TestAgentReload(t *testing.T) {
 		t.Errorf("the plane was given %+v, the old page closed: %v", m.offered, m.page.closed)
 	}
 	m.mu.Unlock()
-	if services := m.status().Services; len(services) != 3 || services[0].Mode != "static:9, load busy" || services[1].Load.Word != nil || services[2].Load.Word == nil {
+	if services := m.status().Services; len(services) != 3 || services[0].Mode != "static:9, load work" || services[1].Load.Word != nil || services[2].Load.Word == nil {
 		t.Errorf("status shows %+v", services)
 	}
 	p.end()

@@ -7,6 +7,8 @@ package dataplane
 import (
 	"errors"
 	"net/netip"
+
+	"proffer/topo"
 )
 
 // ErrLinkGone ends a plane: its link was deleted, and a link of the same name is another one,
@@ -41,8 +43,20 @@ type Verified struct {
 
 // Load is a service's load, as its agent sees it.
 type Load struct {
-	Threshold uint32 // c of static and dynamic acceptance
-	Asking    uint32 // connections with a request in progress
-	Expected  uint32 // accepted in the last second and not arrived, uncapped
-	Open      uint32 // established sockets; counted for the signal `sockets` only
+	Measure   topo.Measure // in use
+	Instead   string       // why it is not the configured one; empty: it is
+	Work      *Work        // the parts of the load measure `work`; nil: it is not in use
+	Threshold uint32       // c of static and dynamic acceptance
+	Asking    uint32       // connections with a request in progress
+	Expected  uint32       // accepted in the last second and not arrived, uncapped
+	Open      uint32       // established sockets; counted for the signal `sockets` only
+}
+
+// Work is a service's requests in progress, by the place that each is at.
+type Work struct {
+	Unread  uint32 // accepted connections with data that no task has read
+	Early   uint32 // such connections in the accept queue
+	Run     uint32 // tasks that run, or would if there were a CPU
+	Blocked uint32 // tasks that sleep within a request
+	Out     uint32 // connections to others that owe an answer
 }

@@ -53,6 +53,7 @@ const (
 	Busy    Measure = 0
 	Sockets Measure = 1
 	Page    Measure = 2
+	Work    Measure = 3
 )
 
 // enum on_full

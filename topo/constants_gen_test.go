@@ -8,7 +8,7 @@ var named = []interface{ String() string }{
 	DropFragments, HashFragments,
 	HistoryRecovery, AgentsRecovery,
 	Always, Static, Dynamic,
-	Busy, Sockets, Page,
+	Busy, Sockets, Page, Work,
 	Reset, Drop,
 	Socket, Netns, Table,
 }

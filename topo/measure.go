@@ -8,9 +8,11 @@ type MeasureRow struct {
 	Name    string
 	Meaning string // one line, the schema's
 
-	Sockets bool // counts the kernel's TCP sockets in the agent's own network namespace
-	Payload bool // goes by the direction of payload, which TLS 1.3 and HTTP/2 hide
-	Page    bool // is the word of the program that Offering.Source names
+	Sockets bool    // counts the kernel's TCP sockets in the agent's own network namespace
+	Payload bool    // goes by the direction of payload, which TLS 1.3 and HTTP/2 hide
+	Page    bool    // is the word of the program that Offering.Source names
+	Work    bool    // counts the work of the service's processes, where the kernel allows it
+	Instead Measure // where it does not
 }
 
 var measures = [...]MeasureRow{
@@ -29,6 +31,12 @@ var measures = [...]MeasureRow{
 		Meaning: "the application's own word",
 		Page:    true,
 	},
+	Work: {
+		Name:    "work",
+		Meaning: "requests that the server's processes have in hand or before them, of any protocol",
+		Work:    true,
+		Instead: Busy,
+	},
 }
 
 // Measures lists the load measures.
@@ -38,3 +46,4 @@ func (m Measure) Row() MeasureRow { return measures[m] }
 func (m Measure) String() string  { return measures[m].Name }
 func (m Measure) Sockets() bool   { return measures[m].Sockets }
 func (m Measure) Page() bool      { return measures[m].Page }
+func (m Measure) Work() bool      { return measures[m].Work }

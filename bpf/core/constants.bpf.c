@@ -29,3 +29,4 @@ GENERATE(sender_slots);
 GENERATE(bucket_layout);
 GENERATE(crowding);
 GENERATE(hinting);
+GENERATE(work_term);

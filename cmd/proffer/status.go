@@ -114,6 +114,9 @@ func loadText(l *api.LoadStatus) string {
 		return ""
 	}
 	text := fmt.Sprintf("threshold %d, asking %d, expected %d, open %d", l.Threshold, l.Asking, l.Expected, l.Open)
+	if w := l.Work; w != nil {
+		text += fmt.Sprintf(", unread %d, run %d, blocked %d, out %d", w.Unread, w.Run, w.Blocked, w.Out)
+	}
 	if l.Word == nil {
 		return text
 	}

@@ -31,6 +31,16 @@ func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 }
 
 func (a *Agent) lasting() map[string]*ebpf.Map {
+	maps := a.lastingFlows()
+	if a.work != nil {
+		for _, name := range workMaps {
+			maps[name] = a.work.coll.Maps[name]
+		}
+	}
+	return maps
+}
+
+func (a *Agent) lastingFlows() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		objects.AgentMapConns: a.objs.Conns, objects.AgentMapConnKey: a.objs.ConnKey,
 		objects.AgentMapLoads: a.objs.Loads, objects.AgentMapOfferings: a.objs.Offerings,

@@ -29,9 +29,11 @@ type Agent struct {
 	services []topo.Offering
 	numbers  []uint32 // of the services' loads
 	silence  silence
-	mu       sync.Mutex // guards services and numbers
+	mu       sync.Mutex // guards services, numbers and work
 	before   *ebpf.Map  // services of an earlier agent, until its programs are replaced
 	sockets  link.Link
+	work     *work  // nil: not counted …
+	noWork   string // … for this reason; empty: no service needs it
 	reports  *ebpf.Memory
 	offered  offered
 	grace    *plane.Grace
@@ -70,11 +72,15 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 		return nil, err
 	}
 	adopted := a.adopt(spec)
+	known := a.adoptWork()
+	if works := known[objects.AgentMapWorks]; works != nil {
+		adopted = with(adopted, objects.AgentMapWorks, works)
+	}
 	key, err := connKey(spec, adopted)
 	if err != nil {
 		return nil, err
 	}
-	if adopted == nil {
+	if adopted[objects.AgentMapConns] == nil {
 		bytes := uint64(a.Lines) * uint64(spec.Maps[objects.AgentMapConns].ValueSize)
 		if err := plane.MemoryLeft(os.DirFS("/")).Fits(cfg.Flows.Entries, bytes); err != nil {
 			return nil, errors.Join(err, a.Pins.Unlock())
@@ -102,6 +108,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if a.offered, err = newOffered(a.objs.Offered, a.objs.OfferedBits); err != nil {
 		return nil, err
 	}
+	a.beginWork(a.services, known)
 	if err := errors.Join(a.objs.ConnKey.Put(uint32(0), key), a.fill(), a.setClock()); err != nil {
 		return nil, err
 	}
@@ -180,7 +187,7 @@ func (a *Agent) Attach() error {
 		return err
 	}
 	_, err := a.Recount()
-	return errors.Join(err, a.Complete())
+	return errors.Join(err, a.Complete(), a.recountWork())
 }
 
 // attachRest attaches the programs that need no XDP. It comes after XDP, which fails if another
@@ -194,7 +201,7 @@ func (a *Agent) attachRest() (err error) {
 	if a.TC, err = hook.AttachTC(a.wayOut(), a.objs.AgentOut); err != nil {
 		return err
 	}
-	return a.pinSockets()
+	return errors.Join(a.pinSockets(), a.work.pin(&a.Pins))
 }
 
 // wayOut is the place of the program on the way out.
@@ -248,7 +255,14 @@ func (a *Agent) Load(i int) (dataplane.Load, error) {
 	if err := a.objs.OpenSockets.Lookup(a.numbers[i], &open); err != nil {
 		return dataplane.Load{}, fmt.Errorf("read open sockets of service %d: %w", i, err)
 	}
+	var w *dataplane.Work
+	if a.measureOf(&a.services[i]).Work() {
+		w = a.work.read(number)
+	}
 	return dataplane.Load{
+		Measure:   a.measureOf(&a.services[i]),
+		Instead:   a.whyInstead(&a.services[i]),
+		Work:      w,
 		Threshold: l.Threshold,
 		Asking:    objects.Asking(&l),
 		Open:      open,
@@ -262,7 +276,7 @@ func (a *Agent) Close() error {
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}
-	return errors.Join(append(errs, a.offered.close(), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
+	return errors.Join(append(errs, a.work.close(), a.offered.close(), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
 // closePrograms closes a set of programs that may be incomplete.

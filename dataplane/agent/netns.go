@@ -60,6 +60,7 @@ func (a *Agent) Follow() (changed string, err error) {
 func (a *Agent) followNamespaces() (changes []string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	moved := false
 	for i := range a.services {
 		s := &a.services[i]
 		if s.Owner != topo.Netns {
@@ -79,14 +80,18 @@ func (a *Agent) followNamespaces() (changes []string, err error) {
 		if id == noNamespace {
 			is = "is gone"
 		}
+		moved = true
 		changes = append(changes, fmt.Sprintf("the network namespace at %s %s", s.Netns, is))
+	}
+	if moved {
+		return changes, a.work.offer(a.services, a.numbers)
 	}
 	return changes, nil
 }
 
 // writeOffering writes a service as the programs read it.
 func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) error {
-	o := offeringOf(s, number, namespace)
+	o := offeringOf(s, a.measureOf(s), number, namespace)
 	a.spaces[s.VIP] = namespace
 	none := objects.AgentRemembered{} // the number may have been another service's
 	if err := a.objs.Listeners.Put(number, none); err != nil {

@@ -35,7 +35,7 @@ func (a *Agent) SweepTurn() (dataplane.Swept, error) {
 	a.unmoved += swept.Unmoved
 	if err == nil && a.Whole() {
 		swept.Recounted, err = a.endRecount(a.unmoved)
-		err = errors.Join(err, a.keepComplete())
+		err = errors.Join(err, a.keepComplete(), a.recountWork())
 	}
 	return swept, err
 }

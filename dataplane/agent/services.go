@@ -27,7 +27,7 @@ func (a *Agent) fill() error {
 			return fmt.Errorf("%s: %w", step, err)
 		}
 	}
-	return nil
+	return a.work.offer(a.services, a.numbers)
 }
 
 // settle ends a takeover: with the old programs the services that only they offered are gone.
@@ -69,6 +69,9 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	if err := a.doubt(); err != nil { // a service to come may have sockets
 		return nil, err
 	}
+	if err := a.startWork(services); err != nil {
+		return nil, err
+	}
 	steps = plan.Offers(have, services)
 	wanted, gone := steps[:len(services)], steps[len(services):]
 	for _, step := range gone {
@@ -94,8 +97,11 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	}
 	a.services, a.numbers = services, numbers
 	a.offered.keep(services)
+	if err = a.endWork(); err == nil {
+		err = errors.Join(a.work.offer(services, numbers), a.work.recount(a.grace))
+	}
 	if a.sockets != nil {
-		err = a.countOpen()
+		err = errors.Join(err, a.countOpen())
 	}
 	return steps, errors.Join(err, a.Complete())
 }
@@ -138,7 +144,7 @@ func countsSockets(services []topo.Offering) bool {
 }
 
 // offeringOf is the service as the programs read it.
-func offeringOf(s *topo.Offering, number uint32, namespace int32) objects.AgentOffering {
+func offeringOf(s *topo.Offering, measure topo.Measure, number uint32, namespace int32) objects.AgentOffering {
 	return objects.AgentOffering{
 		Index:      number,
 		Cores:      uint32(s.Cores),
@@ -146,7 +152,7 @@ func offeringOf(s *topo.Offering, number uint32, namespace int32) objects.AgentO
 		EpsilonPpm: uint32(math.Round(s.Epsilon * 1e6)),
 		Workers:    uint32(s.Workers),
 		Acceptance: uint8(s.Acceptance),
-		Measure:    uint8(s.Measure),
+		Measure:    uint8(measure),
 		OnFull:     uint8(s.OnFull),
 		Owner:      uint8(s.Owner),
 		Netns:      namespace,

@@ -144,6 +144,11 @@ type AgentSweep struct {
 	Unmoved uint32
 }
 
+type AgentWork struct {
+	_      structs.HostLayout
+	Counts [16]int32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -168,6 +173,7 @@ const (
 	AgentMapSigning           = "signing"
 	AgentMapSuspects          = "suspects"
 	AgentMapUnresolved        = "unresolved"
+	AgentMapWorks             = "works"
 	AgentProgAdoptConns       = "adopt_conns"
 	AgentProgAgentIn          = "agent_in"
 	AgentProgAgentOut         = "agent_out"
@@ -276,6 +282,7 @@ type AgentMapSpecs struct {
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
 	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
 	Unresolved     *ebpf.MapSpec `ebpf:"unresolved"`
+	Works          *ebpf.MapSpec `ebpf:"works"`
 }
 
 // AgentVariableSpecs contains global variables before they are loaded into the kernel.
@@ -344,6 +351,7 @@ type AgentMaps struct {
 	Signing        *ebpf.Map `ebpf:"signing"`
 	Suspects       *ebpf.Map `ebpf:"suspects"`
 	Unresolved     *ebpf.Map `ebpf:"unresolved"`
+	Works          *ebpf.Map `ebpf:"works"`
 }
 
 func (m *AgentMaps) Close() error {
@@ -368,6 +376,7 @@ func (m *AgentMaps) Close() error {
 		m.Signing,
 		m.Suspects,
 		m.Unresolved,
+		m.Works,
 	)
 }
 

@@ -79,3 +79,13 @@ const (
 	ConnsSought     = 1
 	ConnsComplete   = 2
 )
+
+// enum work_term
+const (
+	WorkUnread  = 0
+	WorkEarly   = 1
+	WorkRun     = 2
+	WorkBlocked = 3
+	WorkOut     = 4
+	WorkTerms   = 8
+)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* busy.h: the load measure `busy`: requests in progress, connections in the accept queue,
- * and pending connections. A request is in progress from payload inward to payload outward;
+/* busy.h: the load measure `busy`: requests in progress and connections in the accept queue. A request is in progress from payload inward to payload outward;
  * a connection is pending from its acceptance to the end of its handshake. */
 #pragma once
 #include "agent/flags.h"
@@ -8,14 +7,13 @@
 #include "agent/load/loads.h"
 #include "agent/load/pending.h"
 
-static __always_inline __u64 busy_load(const struct offering *o, const struct load *l,
-				       const struct listener *here, __u64 now)
+static __always_inline __u64 busy_load(const struct load *l, const struct listener *here)
 {
 	__s32 asking = l->asking[0] + l->asking[1];
 
 	if (asking < 0) /* until the next recount */
 		asking = 0;
-	return asking + here->queue + pending_count(l, epoch_of(now), o->cores);
+	return asking + here->queue;
 }
 
 /* The count of the requests that begin: asking[0] or asking[1] of their load. */

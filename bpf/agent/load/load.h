@@ -5,30 +5,40 @@
 #include "agent/load/busy.h"
 #include "agent/load/page.h"
 #include "agent/load/sockets.h"
+#include "agent/load/work.h"
 
 enum measure {
 	MEASURE_BUSY = 0,
 	MEASURE_SOCKETS = 1,
 	MEASURE_PAGE = 2,
+	MEASURE_WORK = 3,
 };
 
-/* load_of returns the load of a service, or NO_LOAD; `here` is its listener. A function of
+/* load_of returns the load of a service, or NO_LOAD; `here` is its listener. Where requests
+ * are counted, pending connections will bring some. A function of
  * its own: the verifier follows the ways of each measure once. */
 __noinline __u64 load_of(const struct offering *o, const struct listener *here, __u64 now)
 {
 	const struct load *l = o && here ? load_at(o->index) : NULL;
+	__u64 load;
 
 	if (!l)
 		return NO_LOAD;
 	switch (o->measure) {
 	case MEASURE_BUSY:
-		return busy_load(o, l, here, now);
+		load = busy_load(l, here);
+		break;
 	case MEASURE_SOCKETS:
 		return sockets_load(o);
 	case MEASURE_PAGE:
 		return page_load(o, now);
+	case MEASURE_WORK:
+		load = work_load(o, here);
+		break;
+	default:
+		return NO_LOAD;
 	}
-	return NO_LOAD;
+	return load == NO_LOAD ? NO_LOAD : load + pending_count(l, epoch_of(now), o->cores);
 }
 
 /* Connections are counted whatever the measure, for `proffer status`: */

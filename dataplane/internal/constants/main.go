@@ -50,6 +50,7 @@ func packages() map[string][]enum {
 			{c: "conn_state"},
 			{c: "conn_flags"},
 			{c: "completeness"},
+			{c: "work_term"},
 		},
 		"wire": {
 			{c: "function", prefix: "FN_", kind: "Function", hex: true},

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+)
+
+// recounts are the programs of a recount: of the host's tasks, and of the sockets in a network
+// namespace.
+var recounts = []string{objects.WorkProgRecountTasks, objects.WorkProgRecountSockets, objects.WorkProgRecountUnix}
+
+// halfWords are the words of one of the two counts of a service's terms.
+const halfWords = int(unsafe.Sizeof(objects.AgentWork{})) / 16
+
+// recount counts again while the programs count (bpf/work/count.h). If it cannot visit all
+// tasks and sockets, the old counts stay, beside the new ones.
+func (w *work) recount(grace *plane.Grace) error {
+	if w == nil {
+		return nil
+	}
+	turn := atomic.AddUint64(&w.turn[0], 1)
+	if err := grace.Wait(); err != nil {
+		return err
+	}
+	if err := w.visit(recounts[0]); err != nil {
+		return err
+	}
+	for _, space := range w.spaces {
+		err := within(space, func() error { return errors.Join(w.visit(recounts[1]), w.visit(recounts[2])) })
+		if errors.Is(err, errNotEntered) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := grace.Wait(); err != nil {
+		return err
+	}
+	for at := int((turn^1)&1) * halfWords; at < len(w.counts); at += 2 * halfWords {
+		for i := range halfWords {
+			atomic.StoreUint64(&w.counts[at+i], 0)
+		}
+	}
+	return nil
+}
+
+// visit runs a program for each task or socket.
+func (w *work) visit(name string) error {
+	iter, err := link.AttachIter(link.IterOptions{Program: w.coll.Programs[name]})
+	if err != nil {
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	defer iter.Close()
+	r, err := iter.Open()
+	if err != nil {
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("run %s: %w", name, err)
+	}
+	return nil
+}
+
+var errNotEntered = errors.New("no way into a network namespace")
+
+// within runs do in a network namespace; an empty path is this one. A service manager may
+// withhold the right to enter, and a container that restarts has no namespace.
+func within(path string, do func() error) error {
+	if path == "" {
+		return do()
+	}
+	here, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("find the network namespace: %w", err)
+	}
+	defer here.Close()
+	there, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotEntered, err)
+	}
+	defer there.Close()
+	runtime.LockOSThread()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("%w: enter %s: %w", errNotEntered, path, err)
+	}
+	err = do()
+	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); back != nil {
+		return errors.Join(err, back) // the thread ends with its goroutine
+	}
+	runtime.UnlockOSThread()
+	return err
+}

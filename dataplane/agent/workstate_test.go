@@ -1,0 +1,278 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/objects"
+	"proffer/proof/rig"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+func byWork(o *topo.Offering) { o.Measure, o.Cores = topo.Work, 0 }
+
+// TestWorkQueue: a connection in the accept queue is one request, whether it has sent data or
+// not, and so is one that is accepted with data; the agent decides by that.
+func TestWorkQueue(t *testing.T) {
+	r := newWorkRig(t)
+	l := rig.Listen(t, workPort, 128)
+	p := rig.Inward(workPort, wire.SYN)
+	offered := func(label string, work uint32, want string) {
+		t.Helper()
+		rig.Eventually(t, label, func() bool { return sum(workOf(r, t)) == work })
+		if _, why := verdictOn(r, t, &p); why != want {
+			t.Errorf("%s: %s, want %s", label, why, want)
+		}
+	}
+	fds := clients(t, 3, 20000, "")
+	rig.Queued(t, 3, l)
+	offered("three queued", 0, "accept_avail")
+	for i, fd := range fds[:2] {
+		send(t, fd, "GET")
+		offered("queued with data", uint32(i+1), "accept_avail")
+	}
+	fds = append(fds, clients(t, 1, 20003, "GET")...)
+	offered("a fourth, with data", 3, "pass_on_busy")
+	accepted, _, err := unix.Accept(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered("one accepted", 3, "accept_avail") // until it is read, three at least
+	defer unix.Close(accepted)
+	for _, fd := range fds {
+		rig.Reset(t, fd)
+	}
+	offered("all reset", 0, "accept_avail")
+}
+
+func send(t *testing.T, fd int, text string) {
+	t.Helper()
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWorkRecount: counts that are wrong are right after a recount and the next, and till then
+// no load is below 0.
+func TestWorkRecount(t *testing.T) {
+	r := newWorkRig(t)
+	rig.Listen(t, workPort, 128)
+	clients(t, 2, 20000, "GET")
+	rig.Eventually(t, "two unread", func() bool { return workOf(r, t).Early == 2 })
+	p := rig.Inward(workPort, wire.SYN)
+	for _, wrong := range []int32{-7, 7, -1 << 31} {
+		var w objects.AgentWork
+		for i := range w.Counts {
+			w.Counts[i] = wrong
+		}
+		if err := r.Objects().Works.Put(uint32(0), w); err != nil {
+			t.Fatal(err)
+		}
+		if wrong < 0 {
+			if _, why := verdictOn(r, t, &p); why != "accept_avail" {
+				t.Errorf("counts of %d: %s", wrong, why)
+			}
+		}
+		for range 3 {
+			if err := r.RecountWork(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w := workOf(r, t); w.Early != 2 || sum(w) != 2 {
+			t.Errorf("counts of %d, counted again: %+v", wrong, *w)
+		}
+	}
+}
+
+// TestWorkRestart: requests in progress outlast the agent, whether it is killed or not.
+func TestWorkRestart(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
+	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
+	cfg.Pin = mountBPF(t) + "/s1"
+	start := func() *rig.Agent {
+		t.Helper()
+		r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
+		if err := r.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := start()
+	_, open := serveSlowly(t, workPort)
+	fds := clients(t, 5, 22000, request)
+	settles(r, t, "5 slow requests", 5, 5)
+	r.Die()
+	next := start()
+	if !next.Adopted() {
+		t.Fatal("nothing was adopted")
+	}
+	fds = append(fds, clients(t, 5, 23000, request)...)
+	settles(next, t, "5 more", 10, 10)
+	open()
+	answered(t, fds)
+	settles(next, t, "answered", 0, 0)
+}
+
+// TestWorkStartsLate: connections and requests that came before the agent are counted as far
+// as the kernel has their data, and the others from their next request on.
+func TestWorkStartsLate(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
+	l := rig.Listen(t, workPort, 128)
+	clients(t, 3, 20000, "GET")
+	rig.Queued(t, 3, l)
+	r := rig.LoadAgent(t, rig.Hits{}, rig.AgentConfig(64, rig.Offering(workPort, byWork)), rig.InVirtualTime)
+	if err := r.RecountWork(); err != nil {
+		t.Fatal(err)
+	}
+	if w := workOf(r, t); w.Early != 3 {
+		t.Errorf("%+v, 3 were sent before", *w)
+	}
+}
+
+// twoPorts serves two ports in a process, with a thread a connection; the requests of the first
+// wait for a gate.
+const twoPorts = `
+import os, socket, sys, threading
+def listen(port, gate):
+    l = socket.socket(socket.AF_INET6); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    l.bind((sys.argv[1], port)); l.listen(512)
+    def serve(c):
+        while c.recv(4096):
+            if gate:
+                os.close(os.open(gate, os.O_RDONLY))
+            c.send(b"ok")
+    while True:
+        threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
+threading.Thread(target=listen, args=(8002, None)).start()
+listen(8000, sys.argv[2])
+`
+
+// TestWorkOfTwoServices: a process with two services, and two processes that share a port.
+func TestWorkOfTwoServices(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork), rig.Offering(8002, byWork))
+	path, open := gate(t)
+	for range 2 {
+		serve(t, workPort, "python3", "-c", twoPorts, rig.VipAddr.String(), path)
+	}
+	listens(t, 8002)
+	var quick []int
+	for i := range 20 {
+		quick = append(quick, rig.Dial(t, uint16(24000+i), 8002))
+		send(t, quick[i], request)
+	}
+	answered(t, quick)
+	slow := clients(t, 20, 22000, request)
+	settles(r, t, "20 slow requests", 20, 20)
+	if l, err := r.Load(1); err != nil || sum(l.Work) != 0 {
+		t.Errorf("the other service: %+v, %v", l.Work, err)
+	}
+	open()
+	answered(t, slow)
+	settles(r, t, "answered", 0, 0)
+}
+
+// TestWorkInContainer: the sockets are in another network namespace than the agent.
+func TestWorkInContainer(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace, the container's
+	path := fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+	container, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer container.Close()
+	_, open := serveSlowly(t, workPort)
+	queued := clients(t, 5, 22000, "")
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork, func(o *topo.Offering) {
+		o.Owner, o.Netns = topo.Netns, fmt.Sprintf("/proc/self/fd/%d", container.Fd())
+	}))
+	if err := r.RecountWork(); err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range queued {
+		send(t, fd, request)
+	}
+	settles(r, t, "5 slow requests", 5, 5)
+	if err := r.RecountWork(); err != nil {
+		t.Fatal(err)
+	}
+	settles(r, t, "counted again", 5, 5)
+	open()
+	answered(t, queued)
+	settles(r, t, "answered", 0, 0)
+}
+
+// TestWorkInstead: where work cannot be counted, the load is busy, and nothing is attached.
+func TestWorkInstead(t *testing.T) {
+	for reason, change := range map[string]func(*topo.Offering){
+		"udp has no connections":       func(o *topo.Offering) { o.VIP.Protocol = topo.UDP },
+		"the sockets are out of sight": rig.ByTable,
+	} {
+		r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork, change))
+		l, err := r.Load(0)
+		if err != nil || l.Measure != topo.Busy || l.Instead != reason || l.Work != nil || r.NoWork() != "" || r.CountsWork() {
+			t.Errorf("%+v, %v, want busy: %s", l, err, reason)
+		}
+	}
+}
+
+// TestWorkOfReload: a reload that needs no work any more detaches the programs, and one that
+// needs it again attaches them; they outlive the agent.
+func TestWorkOfReload(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
+	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
+	cfg.Pin = mountBPF(t) + "/s1"
+	r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
+	if err := r.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	pinned := func() int {
+		t.Helper()
+		links, err := filepath.Glob(cfg.Pin + "/*/work*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(links)
+	}
+	if n := pinned(); n < 10 {
+		t.Errorf("%d maps and links are pinned", n)
+	}
+	if _, err := r.Offer([]topo.Offering{rig.Offering(workPort)}); err != nil || r.CountsWork() || pinned() > 0 {
+		t.Errorf("%v; counts %v, %d pins are left", err, r.CountsWork(), pinned())
+	}
+	if l, err := r.Load(0); err != nil || l.Measure != topo.Busy || l.Instead != "" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	serveSlowly(t, workPort)
+	if _, err := r.Offer(cfg.Services); err != nil || !r.CountsWork() || pinned() < 10 {
+		t.Errorf("%v; counts %v, %d pins", err, r.CountsWork(), pinned())
+	}
+	clients(t, 5, 22000, request)
+	settles(r, t, "5 slow requests", 5, 5)
+	r.Die()
+	if r = rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime); !r.CountsWork() {
+		t.Error("not counted after a start")
+	}
+}
+
+// TestWorkRefused: a kernel that refuses the programs has busy instead, and the agent decides by
+// it.
+func TestWorkRefused(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork))
+	rig.Listen(t, workPort, 128)
+	if err := r.RefuseWork("no tracepoints"); err != nil {
+		t.Fatal(err)
+	}
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 4 })
+	p := rig.Inward(workPort, wire.SYN)
+	if _, why := verdictOn(r, t, &p); why != "pass_on_busy" {
+		t.Error(why)
+	}
+	if l, err := r.Load(0); err != nil || l.Measure != topo.Busy || l.Instead != "no tracepoints" || r.NoWork() != l.Instead {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"proffer/lab/guest"
+	"proffer/lab/testbed"
+)
+
+// TestWorkOnOldestKernel: Linux 6.1 takes the programs that count work, and counts the requests
+// of a service that forks: three that sleep, and none once they are answered.
+func TestWorkOnOldestKernel(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 1})
+	files := map[string][]byte{
+		"/bin/proffer": built(t, "proffer"),
+		"/etc/agent.yaml": []byte(`node: {name: s1, locator: "5f00:0:2:1::/64", interface: eth0, domain: ["5f00::/16"]}
+signal_keys: none
+services: [{vip: "2001:db8:f::1", port: 80, acceptance: always, load: work}]
+`),
+		"/bin/slow": []byte("#!/bin/sh\nread line\nsleep 3\necho done\n"),
+		"/bin/count": []byte(`#!/bin/sh
+uname -r
+ip link set lo up
+ip link set eth0 up
+ip addr add 2001:db8:f::1/128 dev lo
+proffer agent --config /etc/agent.yaml >/log 2>&1 &
+until grep -q ready /log || ! pidof proffer >/dev/null; do sleep 0.1; done
+cat /log
+nc -ll -p 80 -e /bin/slow >/dev/null 2>&1 &
+sleep 1
+for i in 1 2 3; do echo GET | nc 2001:db8:f::1 80 >/dev/null 2>&1 & done
+sleep 1.5
+proffer status --control /run/proffer/agent.sock
+sleep 5
+proffer status --control /run/proffer/agent.sock
+killall proffer nc
+`),
+	}
+	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-agent", Place: bed.Servers[0], Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := g.Run(ctx, "count")
+	if err != nil || !strings.HasPrefix(out, "6.1.") || strings.Contains(out, "cannot be counted") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Count(out, "run 0, blocked 3, out 0") != 1 || strings.Count(out, "run 0, blocked 0, out 0") != 1 {
+		t.Errorf("three requests, and none:\n%s", out)
+	}
+}
