@@ -12,6 +12,7 @@ struct scratch {
 	__u64 word;	   /* LB: of the flow that a signal is about */
 	__u32 sender;	   /* LB: number of the server that signals, or NO_SERVER */
 	__u32 outcome;	   /* agent: enum counter, of a packet that it returns */
+	struct next_hop hop __attribute__((aligned(8))); /* where the packet goes */
 };
 
 struct {

@@ -2,10 +2,13 @@ package lb_test
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
 
+	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -62,6 +65,87 @@ func TestIPv4NextHops(t *testing.T) {
 		want := rig.Unwrapped(p)
 		copy(want, mac[:])
 		r.Send(t, rig.SignalFrom(1, p, wire.CreateStickiness, 5)).Is(t, client, rig.XDPTX, want, "stickiness_recovered")
+	}
+}
+
+// TestDefaultRoutes: whichever routes come and go beside the default ones, a packet goes by the
+// longest prefix.
+func TestDefaultRoutes(t *testing.T) {
+	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8, rig.Members), rig.Hunting(2, 8, rig.Over4, rig.Members))
+	clients := []string{"192.0.2.7", "192.0.2.6", "192.0.3.1", "192.1.0.1", "10.0.0.1", "2001:db8:1:2::7", "2001:db8:1:3::7", "2001:db9::1", "2a00::1", "::7"}
+	routes := []string{"0.0.0.0/0", "::/0", "192.0.2.7/32", "192.0.2.0/24", "192.0.0.0/15", "128.0.0.0/1", "0.0.0.0/5",
+		"2001:db8:1:2::7/128", "2001:db8:1:2::/64", "2001:db8::/32", "2000::/5", "::/3", "::/64", "::7/128"}
+	rng := rand.New(rand.NewPCG(5, 6))
+	hops := topo.NextHops{}
+	for range 300 {
+		prefix := netip.MustParsePrefix(routes[rng.IntN(len(routes))])
+		if rng.IntN(3) == 0 && prefix.Bits() > 0 || rng.IntN(9) == 0 {
+			delete(hops, prefix)
+		} else {
+			hops[prefix] = rig.HopMAC(rng.IntN(8))
+		}
+		if err := r.SetNextHops(maps.Clone(hops)); err != nil {
+			t.Fatal(err)
+		}
+		for i, client := range clients {
+			p := rig.Outward(rig.HuntPort, wire.ACK)
+			if a := netip.MustParseAddr(client); a.Is4() {
+				p = rig.OverIPv4(p)
+			}
+			p.Dst = netip.AddrPortFrom(netip.MustParseAddr(client), uint16(rig.ClientPort+i))
+			mac, known := hops.Lookup(p.Dst.Addr())
+			if _, other := hops.Lookup(netip.IPv6Unspecified()); p.Dst.Addr().Is4() && !known && other {
+				continue // the programs' table has IPv4 inside of IPv6
+			}
+			got := r.Run(t, rig.SignalFrom(1, p, wire.CreateStickiness, 5))
+			if sent := got.Action == rig.XDPTX; sent != known || sent && topo.MAC(got.Frame[:6]) != mac {
+				t.Fatalf("%v: %s goes to % x (action %d), want %v, %v", hops, client, got.Frame[:6], got.Action, mac, known)
+			}
+		}
+	}
+}
+
+// TestDefaultRoutesChange: while routes change, a packet goes by the longest prefix of before or
+// of after the change; then by the default route without a search, which is gone from the table here.
+func TestDefaultRoutesChange(t *testing.T) {
+	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8, rig.Members))
+	p := rig.Outward(rig.HuntPort, wire.ACK)
+	p.Dst = netip.MustParseAddrPort("[2001:db8:1:2::7]:4711")
+	frame := rig.SignalFrom(1, p, wire.CreateStickiness, 5)
+	all, longer := netip.MustParsePrefix("::/0"), netip.MustParsePrefix("2001:db8::/32")
+	// A default route that no packet here may take: there is a longer one at that time.
+	routes := []topo.NextHops{{all: rig.HopMAC(1)}, {all: rig.HopMAC(2), longer: rig.HopMAC(3)}}
+	set := func(hops topo.NextHops) {
+		if err := r.SetNextHops(hops); err != nil {
+			t.Error(err)
+		}
+	}
+	set(routes[0])
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 2000 {
+			set(routes[(i+1)%2])
+		}
+	}()
+	for changing := true; changing; {
+		select {
+		case <-done:
+			changing = false
+		default:
+		}
+		got := r.Run(t, frame)
+		if mac := topo.MAC(got.Frame[:6]); got.Action != rig.XDPTX || mac != rig.HopMAC(1) && mac != rig.HopMAC(3) {
+			t.Errorf("while routes change, a packet goes to %v (action %d)", mac, got.Action)
+			<-done
+			return
+		}
+	}
+	if err := r.HopMap.Delete(objects.LBPrefix{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Run(t, frame); got.Action != rig.XDPTX || topo.MAC(got.Frame[:6]) != rig.HopMAC(1) {
+		t.Errorf("a packet by the default route searches for it (action %d)", got.Action)
 	}
 }
 

@@ -157,6 +157,7 @@ const (
 	AgentMapConns             = "conns"
 	AgentMapCountedSockets    = "counted_sockets"
 	AgentMapCounters          = "counters"
+	AgentMapDefaultHops       = "default_hops"
 	AgentMapFarmKeys          = "farm_keys"
 	AgentMapLimits            = "limits"
 	AgentMapListeners         = "listeners"
@@ -266,6 +267,7 @@ type AgentMapSpecs struct {
 	Conns          *ebpf.MapSpec `ebpf:"conns"`
 	CountedSockets *ebpf.MapSpec `ebpf:"counted_sockets"`
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
+	DefaultHops    *ebpf.MapSpec `ebpf:"default_hops"`
 	FarmKeys       *ebpf.MapSpec `ebpf:"farm_keys"`
 	Limits         *ebpf.MapSpec `ebpf:"limits"`
 	Listeners      *ebpf.MapSpec `ebpf:"listeners"`
@@ -335,6 +337,7 @@ type AgentMaps struct {
 	Conns          *ebpf.Map `ebpf:"conns"`
 	CountedSockets *ebpf.Map `ebpf:"counted_sockets"`
 	Counters       *ebpf.Map `ebpf:"counters"`
+	DefaultHops    *ebpf.Map `ebpf:"default_hops"`
 	FarmKeys       *ebpf.Map `ebpf:"farm_keys"`
 	Limits         *ebpf.Map `ebpf:"limits"`
 	Listeners      *ebpf.Map `ebpf:"listeners"`
@@ -360,6 +363,7 @@ func (m *AgentMaps) Close() error {
 		m.Conns,
 		m.CountedSockets,
 		m.Counters,
+		m.DefaultHops,
 		m.FarmKeys,
 		m.Limits,
 		m.Listeners,

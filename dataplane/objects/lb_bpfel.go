@@ -19,6 +19,13 @@ type LBBlock struct {
 	MaskBe uint64
 }
 
+type LBDefaults struct {
+	_      structs.HostLayout
+	Hop    [2]uint64
+	Zones  [2048]uint64
+	Hashed [1024]uint64
+}
+
 type LBKey struct {
 	_  structs.HostLayout
 	K0 uint64
@@ -161,6 +168,7 @@ type LBTuple struct {
 const (
 	LBMapCounters         = "counters"
 	LBMapCrowds           = "crowds"
+	LBMapDefaultHops      = "default_hops"
 	LBMapFarmKeys         = "farm_keys"
 	LBMapFlows            = "flows"
 	LBMapLimits           = "limits"
@@ -259,6 +267,7 @@ type LBProgramSpecs struct {
 type LBMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
+	DefaultHops     *ebpf.MapSpec `ebpf:"default_hops"`
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Limits          *ebpf.MapSpec `ebpf:"limits"`
@@ -323,6 +332,7 @@ func (o *LBObjects) Close() error {
 type LBMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
+	DefaultHops     *ebpf.Map `ebpf:"default_hops"`
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	Limits          *ebpf.Map `ebpf:"limits"`
@@ -347,6 +357,7 @@ func (m *LBMaps) Close() error {
 	return _LBClose(
 		m.Counters,
 		m.Crowds,
+		m.DefaultHops,
 		m.FarmKeys,
 		m.Flows,
 		m.Limits,

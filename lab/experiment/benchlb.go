@@ -143,9 +143,9 @@ func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	if err != nil {
 		return nil, err
 	}
-	hops := topo.NextHops{
-		netip.PrefixFrom(benchClient(6), 64): {2, 0, 0, 0, 0, 0xfe},
-		netip.PrefixFrom(benchClient(4), 16): {2, 0, 0, 0, 0, 0xfe},
+	hops := topo.NextHops{ // clients are anywhere, servers are not
+		netip.PrefixFrom(netip.IPv6Unspecified(), 0): {2, 0, 0, 0, 0, 0xfe},
+		netip.PrefixFrom(netip.IPv4Unspecified(), 0): {2, 0, 0, 0, 0, 0xfe},
 	}
 	for i := range benchServers {
 		hops[benchServer(i)] = topo.MAC{2, 0, 0, 0, 1, byte(i)}

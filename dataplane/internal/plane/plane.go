@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -39,6 +40,8 @@ type Plane struct {
 	Counts      *ebpf.Map
 	SuspectMap  *ebpf.Map // of senders without a valid tag
 	HopMap      *ebpf.Map
+	DefaultHops *ebpf.Map
+	defaults    *defaults
 	hops        map[objects.LBPrefix]objects.LBNextHop // in nextHops
 	CurrentHops topo.NextHops
 	Lost        *ringbuf.Reader
@@ -223,17 +226,30 @@ func (p *Plane) SetNextHops(want topo.NextHops) error {
 	if p.hops == nil {
 		p.hops = map[objects.LBPrefix]objects.LBNextHop{}
 	}
+	if p.defaults == nil {
+		var err error
+		if p.defaults, err = newDefaults(p.DefaultHops); err != nil {
+			return err
+		}
+	}
+	bits := bitsOfRoutes(want)
+	p.defaults.cover(bits)
 	if len(p.hops)+len(hops) > topo.MaxHops { // no room for both
 		if _, err := Prune(p.HopMap, p.hops, hops); err != nil {
 			return fmt.Errorf("delete next hops: %w", err)
 		}
 	}
-	if err := Update(p.HopMap, p.hops, hops); err != nil {
+	longer := maps.Clone(hops) // first, so that no packet takes a new default route meanwhile
+	delete(longer, prefixKey(ipv6))
+	delete(longer, prefixKey(ipv4))
+	if err := errors.Join(Update(p.HopMap, p.hops, longer), Update(p.HopMap, p.hops, hops)); err != nil {
 		return fmt.Errorf("write next hops: %w", err)
 	}
+	p.defaults.serve(want)
 	if _, err := Prune(p.HopMap, p.hops, hops); err != nil {
 		return fmt.Errorf("delete next hops: %w", err)
 	}
+	p.defaults.uncover(bits)
 	p.CurrentHops = want
 	return nil
 }
@@ -339,7 +355,7 @@ func (p *Plane) Close() error {
 	if p.Lost != nil {
 		errs = append(errs, p.Lost.Close())
 	}
-	return errors.Join(append(errs, p.Pins.Unlock())...)
+	return errors.Join(append(errs, p.defaults.close(), p.Pins.Unlock())...)
 }
 
 // LoadError keeps the verifier's reason and drops its megabytes.
