@@ -13,6 +13,11 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
+/* Of a type that __sk_buff points to. The compiler writes the names of such types by their places
+ * in its memory, which depend on the folder's name: with one of the two written as a whole, the
+ * object is the same everywhere. */
+const volatile struct bpf_sock *const no_socket = 0;
+
 #define MAX_REST 128 /* bytes of a second fragment: those of our longest header (96), and up to 7 */
 
 /* long_service is the service of a packet that may be long, or NULL. */

@@ -200,6 +200,7 @@ const (
 	LBVarIdleNs           = "idle_ns"
 	LBVarLines            = "lines"
 	LBVarLingerNs         = "linger_ns"
+	LBVarNoSocket         = "no_socket"
 	LBVarNotPlain         = "not_plain"
 	LBVarRedirectTo       = "redirect_to"
 	LBVarSelf             = "self"
@@ -299,6 +300,7 @@ type LBVariableSpecs struct {
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
+	NoSocket         *ebpf.VariableSpec `ebpf:"no_socket"`
 	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self             *ebpf.VariableSpec `ebpf:"self"`
@@ -390,6 +392,7 @@ type LBVariables struct {
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
+	NoSocket         *ebpf.Variable `ebpf:"no_socket"`
 	NotPlain         *ebpf.Variable `ebpf:"not_plain"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Self             *ebpf.Variable `ebpf:"self"`
