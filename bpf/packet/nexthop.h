@@ -56,9 +56,10 @@ __noinline __u64 default_hop(const struct in6_addr *addr)
 	upper = addr->s6_addr32[0] | (__u64)addr->s6_addr32[1] << 32;
 	lower = addr->s6_addr32[2] | (__u64)addr->s6_addr32[3] << 32;
 	mapped = !upper && addr->s6_addr32[2] == bpf_htonl(0xffff);
-	zone = bpf_ntohs(mapped ? addr->s6_addr16[6] : addr->s6_addr16[0]);
+	zone = bpf_ntohs(mapped ? addr->s6_addr16[6] : addr->s6_addr16[0]) | ZONES * mapped;
+	asm volatile("%0 &= %1" : "+r"(zone) : "i"(2 * ZONES - 1)); /* for Linux 6.1 */
 	hash = (mapped ? lower : upper) * 0x9e3779b97f4a7c15ULL >> 48;
-	bits = d->zones[(ZONES * mapped + zone) / 64] >> zone % 64;
+	bits = d->zones[zone / 64] >> zone % 64;
 	bits |= d->hashed[hash / 64] >> hash % 64;
 	return bits & 1 ? 0 : *(const volatile __u64 *)&d->hop[mapped];
 }
