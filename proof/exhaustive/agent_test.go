@@ -177,7 +177,6 @@ func agentAlphabet() []agentMessage {
 	beyond := func(flags uint8, bytes uint32) func(k kernel) fsm.TCP {
 		return func(k kernel) fsm.TCP { return fsm.TCP{Flags: flags, Seq: isnA + 1<<30, Ack: k.sent, Payload: bytes} }
 	}
-	others := func(kernel) fsm.TCP { return fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: 12345} }
 	reject := func(kernel) fsm.TCP { return fsm.TCP{Flags: wire.RST, Seq: isnA + 1} }
 	ca, cf := fsm.SID{Function: wire.ConnectAvail}, fsm.SID{Function: wire.ConnectForce}
 	retry, final := ca, cf
@@ -193,7 +192,7 @@ func agentAlphabet() []agentMessage {
 		opening("cf b lb2 final", lb2, isnB, final, false),
 		client("as a lb1 ACK", lb1, wire.AckStickiness, isnA, false, next(wire.ACK, 0)),
 		client("as a lb1 stray ACK", lb1, wire.AckStickiness, isnA, false, stray(wire.ACK)),
-		client("as a lb1 ACK of another's SYN-ACK", lb1, wire.AckStickiness, isnA, false, others),
+		client("as a lb1 ACK of another's SYN-ACK", lb1, wire.AckStickiness, isnA, false, func(kernel) fsm.TCP { return fsm.TCP{Flags: wire.ACK, Seq: isnA + 1, Ack: 12345} }),
 		client("as a lb2 data", lb2, wire.AckStickiness, isnA, false, next(wire.ACK|wire.PSH, 10)),
 		client("as a lb1 data beyond", lb1, wire.AckStickiness, isnA, false, beyond(wire.ACK|wire.PSH, 1)),
 		client("as a lb1 FIN beyond", lb1, wire.AckStickiness, isnA, false, beyond(wire.FIN|wire.ACK, 0)),
