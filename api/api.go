@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 )
 
 // Status is a daemon's answer.
@@ -48,15 +50,28 @@ type ServiceStatus struct {
 
 // LoadStatus is a service's load as its agent measures it.
 type LoadStatus struct {
-	Measure   string      `json:"measure"`           // in use
-	Instead   string      `json:"instead,omitempty"` // why it is not the configured one
-	Threshold uint32      `json:"threshold"`
-	Asking    uint32      `json:"asking"`
-	Expected  uint32      `json:"expected"`
-	Open      uint32      `json:"open"`
-	Work      *WorkStatus `json:"work,omitempty"`
+	Measure   string   `json:"measure"`           // in use
+	Instead   string   `json:"instead,omitempty"` // why it is not the configured one
+	Threshold uint32   `json:"threshold"`
+	Asking    uint32   `json:"asking"`
+	Expected  uint32   `json:"expected"`
+	Open      uint32   `json:"open"`
+	Cores     float64  `json:"cores"`          // that its processes may use
+	Busy      *uint32  `json:"busy,omitempty"` // by the measure; none: not known, nor Idle
+	Idle      *float64 `json:"idle,omitempty"` // cores
+	Answers   uint64   `json:"answers"`        // since the agent's tables began
+	// ServiceTime is how long a request takes that does not queue, once the agent has learned it.
+	ServiceTime *ServiceTimeStatus `json:"service_time,omitempty"`
+	Work        *WorkStatus        `json:"work,omitempty"`
 	// Word is the application's own, where that is the load.
 	Word *WordStatus `json:"word,omitempty"`
+}
+
+// ServiceTimeStatus is a mean, and how sure it is.
+type ServiceTimeStatus struct {
+	Mean    float64 `json:"mean_s"`
+	Error   float64 `json:"error"`   // relative standard error
+	Answers float64 `json:"answers"` // that it rests on
 }
 
 // WordStatus is the last word of an application about its load.
@@ -136,6 +151,15 @@ func handler(status func() (Status, error)) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s) // fails only if the client has gone
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		s, err := status()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+		writeMetrics(w, &s) // fails only if the client has gone
 	})
 	return mux
 }

@@ -44,6 +44,7 @@ type agent struct {
 	closer  func() // of their sources
 
 	listening listening
+	speeds    speeds
 	reloaded  chan struct{} // the services may be others
 }
 
@@ -71,7 +72,7 @@ func Agent(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners)
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn)
 	return d.run(ctx)
 }
 
@@ -127,6 +128,11 @@ func (r *agent) describe(s *api.Status) error {
 		l, err := r.plane.Load(i)
 		errs = append(errs, err)
 		load := &api.LoadStatus{Measure: l.Measure.String(), Instead: l.Instead, Threshold: l.Threshold, Asking: l.Asking, Expected: l.Expected, Open: l.Open}
+		load.Cores, load.Answers, load.ServiceTime = r.cores(&o), l.Answered, r.speeds.of(o.VIP)
+		if l.Known {
+			idle := max(0, load.Cores-float64(l.Busy))
+			load.Busy, load.Idle = &l.Busy, &idle
+		}
 		if w := l.Work; w != nil {
 			load.Work = &api.WorkStatus{Unread: w.Unread + w.Early, Run: w.Run, Blocked: w.Blocked, Out: w.Out}
 		}

@@ -148,7 +148,9 @@ func (p plane) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 func (p plane) Load(service int) (dataplane.Load, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return dataplane.Load{Threshold: 4, Asking: uint32(service)}, p.fails["load of a service"]
+	l := p.loads
+	l.Threshold, l.Asking = 4, uint32(service)
+	return l, p.fails["load of a service"]
 }
 
 func (p plane) NoWork() string {

@@ -33,6 +33,7 @@ type Host struct {
 	NextHops  func(link string) (NextHops, error)
 	Source    func(*topo.Offering) (Source, error)
 	Listeners func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
+	Cores     func([]listeners.Process) (cores float64, seen bool)
 	Weigher   func(*topo.Service) weights.Weigher
 	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Notify    func(state string) error                                             // to the service manager
@@ -73,6 +74,7 @@ func Linux(log *slog.Logger) *Host {
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
+		Cores:     func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
 		Listeners: func(vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) { return listeners.Of("/proc", vips) },
 		Weigher:   control.Configured,
 		Notify:    notify,

@@ -17,8 +17,16 @@ const lookEvery = time.Minute
 // listening is the processes behind the agent's services, at the last look.
 type listening struct {
 	mu    sync.Mutex
+	found map[topo.VIP][]listeners.Process
 	lines map[topo.VIP]string // a reader's line for each service
 	warns map[topo.VIP]string // why the load of a service cannot be right
+}
+
+// processes returns those of a service.
+func (l *listening) processes(vip topo.VIP) []listeners.Process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found[vip]
 }
 
 // of returns the line of a service, and the warning.
@@ -34,6 +42,7 @@ func (r *agent) listeners(ctx context.Context) error {
 	defer stop()
 	for {
 		r.lookAtListeners()
+		r.lookAtCores()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -75,7 +84,7 @@ func (r *agent) lookAtListeners() {
 			r.host.Log.Info("the load of a service", "service", o.Name, "load", o.Load(), "listener", line, "reason", reason)
 		}
 	}
-	r.listening.lines, r.listening.warns = lines, warns
+	r.listening.found, r.listening.lines, r.listening.warns = found, lines, warns
 }
 
 // explain names the processes behind a service, the reason for its load, and why that load cannot

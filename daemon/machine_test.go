@@ -19,6 +19,7 @@ import (
 
 	"proffer/api"
 	"proffer/control"
+	"proffer/dataplane"
 	"proffer/listeners"
 	"proffer/topo"
 	"proffer/weights"
@@ -64,6 +65,8 @@ type machine struct {
 	needed  []bool // earlier pools with flows
 	page    page
 	listens map[topo.VIP][]listeners.Process
+	cores   float64        // of processes that listen
+	loads   dataplane.Load // of every service, but for Threshold and Asking
 }
 
 // newMachine writes a configuration; its %s is the path of the control socket.
@@ -125,6 +128,11 @@ func (m *machine) host() *Host {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return m.listens, m.fails["listeners"]
+		},
+		Cores: func(of []listeners.Process) (float64, bool) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.cores, len(of) > 0
 		},
 		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
 		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },

@@ -47,10 +47,25 @@ type Load struct {
 	Instead   string       // why it is not the configured one; empty: it is
 	Work      *Work        // the parts of the load measure `work`; nil: it is not in use
 	Threshold uint32       // c of static and dynamic acceptance
+	Busy      uint32       // without the connections that wait to be accepted and have sent nothing
+	Known     bool         // Busy is; an application's own word may not be
 	Asking    uint32       // connections with a request in progress
+	Answered  uint64       // requests: payload inward, then outward
 	Expected  uint32       // accepted in the last second and not arrived, uncapped
 	Open      uint32       // established sockets; counted for the signal `sockets` only
 }
+
+// InService is how many requests make progress: on so many CPUs, or waiting for something else than
+// a CPU, which only the load measure `work` sees. The others queue.
+func (l *Load) InService(cores float64) float64 {
+	if w := l.Work; w != nil {
+		return min(float64(w.Run), cores) + float64(max(w.Blocked, w.Out))
+	}
+	return min(float64(l.Busy), cores)
+}
+
+// Busy is their number.
+func (w *Work) Busy() uint32 { return w.Unread + w.Early + w.Run + max(w.Blocked, w.Out) }
 
 // Work is a service's requests in progress, by the place that each is at.
 type Work struct {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestWorkOnOldestKernel: Linux 6.1 takes the programs that count work, and counts the requests
-// of a service that forks: three that sleep, and none once they are answered.
+// of a service that forks: three that sleep, and none once they are answered; the service has the
+// quota of its cgroup.
 func TestWorkOnOldestKernel(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	files := map[string][]byte{
@@ -25,10 +26,15 @@ uname -r
 ip link set lo up
 ip link set eth0 up
 ip addr add 2001:db8:f::1/128 dev lo
+mkdir -p /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/web
+echo 50000 100000 >/sys/fs/cgroup/web/cpu.max
+sh -c 'echo $$ >/sys/fs/cgroup/web/cgroup.procs; exec nc -ll -p 80 -e /bin/slow >/dev/null 2>&1' &
 proffer agent --config /etc/agent.yaml >/log 2>&1 &
 until grep -q ready /log || ! pidof proffer >/dev/null; do sleep 0.1; done
 cat /log
-nc -ll -p 80 -e /bin/slow >/dev/null 2>&1 &
 sleep 1
 for i in 1 2 3; do echo GET | nc 2001:db8:f::1 80 >/dev/null 2>&1 & done
 sleep 1.5
@@ -55,5 +61,8 @@ killall proffer nc
 	}
 	if strings.Count(out, "run 0, blocked 3, out 0") != 1 || strings.Count(out, "run 0, blocked 0, out 0") != 1 {
 		t.Errorf("three requests, and none:\n%s", out)
+	}
+	if strings.Count(out, "0.5 cores, busy 3, idle 0, ") != 1 || strings.Count(out, "0.5 cores, busy 0, idle 0.5, ") != 1 {
+		t.Errorf("half a core:\n%s", out)
 	}
 }

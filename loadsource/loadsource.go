@@ -35,10 +35,10 @@ type Source interface {
 const (
 	// Within is how long an answer may take.
 	Within = 250 * time.Millisecond
-	// Stale is the age of a word that is no load any more (bpf/agent/load/page.h).
-	Stale = time.Second
-	// MostBusy bounds a load: no agent has room for more flows.
-	MostBusy = 1 << 24
+	// Stale is the age of a word that is no load any more.
+	Stale time.Duration = topo.StaleNs
+	// MostBusy bounds a load.
+	MostBusy = topo.MostBusy
 
 	longestAnswer = 4 << 20
 )

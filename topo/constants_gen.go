@@ -14,6 +14,8 @@ const (
 	MaxOfferings = 128
 	MaxThreshold = 65535
 	MaxAgeS      = 14400
+	StaleNs      = 1000000000
+	MostBusy     = 16777216
 )
 
 // enum dispatch

@@ -71,7 +71,7 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 		load_on_arrival(old->expired);
 	if (old->c) {
 		load_on_arrival(old->c);
-		load_on_out(old->c);
+		load_on_end(old->c);
 	}
 	if (!l || !scr)
 		return false;

@@ -62,7 +62,7 @@ static __always_inline void reset_by_client(struct xdp_md *ctx, const struct req
 		find_owner(ctx, p, r->o, &held);
 	if (held.established ? held.expects == p->seq : c->next_in == p->seq) {
 		set_flag(c, CONN_CLOSED);
-		load_on_out(c);
+		load_on_end(c);
 	} else if (c->next_in == p->seq) {
 		set_flag(c, CONN_DOUBTED);
 	}

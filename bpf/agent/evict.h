@@ -90,7 +90,7 @@ __noinline bool conn_evict(__u32 line, __u32 i, __u64 now)
 		return false;
 	}
 	load_on_arrival(&slot->c);
-	load_on_out(&slot->c);
+	load_on_end(&slot->c);
 	__sync_fetch_and_and(&s->fingerprint[i], DISPLACED);
 	if (was & IN_ALTERNATE)
 		conn_uncount_displaced(conn_alternate(line, was));

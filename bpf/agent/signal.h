@@ -64,7 +64,10 @@ static __always_inline enum function signal_to_send(const struct conn_entry *e,
 		set_flag(c, CONN_SERVER_FIN);
 	if (p->payload || ends) {
 		acknowledge_in(e, p);
-		load_on_out(c);
+		if (p->payload)
+			load_on_answer(c);
+		else
+			load_on_end(c);
 	}
 	if (ends)
 		set_flag(c, CONN_REMOVAL_DUE);

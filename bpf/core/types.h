@@ -21,6 +21,8 @@ enum limits {
 	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
 	MAX_THRESHOLD = 65535,		 /* busy count that a policy may name */
 	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB's configuration may name */
+	STALE_NS = 1000000000, /* age of an application's own word that is no load any more */
+	MOST_BUSY = 1 << 24,   /* of such a word: no agent has room for more flows */
 };
 
 /* A flow, as the client sends it: also the 40 bytes that SipHash and the digest read. IPv4
@@ -213,6 +215,7 @@ struct load {
 	__u32 accepted;
 	struct pending pending[PENDING_EPOCHS];
 	__u32 asking[2]; /* connections with a request in progress; atomic (agent/recount.h) */
+	__u64 answered;	 /* requests; atomic */
 };
 
 /* The argument and result of two programs that change loads, which user space never writes. */

@@ -99,6 +99,9 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		if svc.Listener != "" {
 			fmt.Fprintf(t, "\tlistener\t%s\n", svc.Listener)
 		}
+		if svc.Load != nil {
+			fmt.Fprintf(t, "\tspeed\t%s\n", speedText(svc.Load))
+		}
 	}
 	fmt.Fprintln(t)
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
@@ -121,6 +124,20 @@ func loadText(l *api.LoadStatus) string {
 		return text
 	}
 	return text + ", " + wordText(l.Word)
+}
+
+// speedText has a service's cores and service time: "0.5 cores, busy 1, idle 0, answers 40,
+// service time 0.025 s ± 3 %".
+func speedText(l *api.LoadStatus) string {
+	text := fmt.Sprintf("%.3g cores", l.Cores)
+	if l.Busy != nil && l.Idle != nil {
+		text += fmt.Sprintf(", busy %d, idle %.3g", *l.Busy, *l.Idle)
+	}
+	text += fmt.Sprintf(", answers %d", l.Answers)
+	if s := l.ServiceTime; s != nil {
+		text += fmt.Sprintf(", service time %.3g s ± %.0f %%", s.Mean, 100*s.Error)
+	}
+	return text
 }
 
 // wordText is an application's own word: "apache busy 3 of 25, 4 ms old".

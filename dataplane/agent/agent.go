@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -240,7 +241,7 @@ func (a *Agent) countOpen() error {
 }
 
 // Load reads the load of service i.
-func (a *Agent) Load(i int) (dataplane.Load, error) {
+func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 	var l objects.AgentLoad
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,15 +260,33 @@ func (a *Agent) Load(i int) (dataplane.Load, error) {
 	if a.measureOf(&a.services[i]).Work() {
 		w = a.work.read(number)
 	}
-	return dataplane.Load{
+	now := plane.Monotonic()
+	load := dataplane.Load{
 		Measure:   a.measureOf(&a.services[i]),
 		Instead:   a.whyInstead(&a.services[i]),
 		Work:      w,
 		Threshold: l.Threshold,
 		Asking:    objects.Asking(&l),
+		Answered:  l.Answered,
 		Open:      open,
-		Expected:  objects.Expected(&l, uint32(uint64(plane.Monotonic())>>objects.EpochShift)),
-	}, nil
+		Expected:  objects.Expected(&l, uint32(uint64(now)>>objects.EpochShift)),
+	}
+	load.Busy, load.Known, err = a.busy(&load, number, now)
+	return load, err
+}
+
+// busy is the number of the measure in use, as offers meet it; false: it is not known.
+func (a *Agent) busy(l *dataplane.Load, number uint32, now time.Duration) (uint32, bool, error) {
+	switch {
+	case l.Measure.Page():
+		return a.reported(number, now)
+	case l.Measure.Sockets():
+		return l.Open, true, nil
+	case l.Work != nil:
+		return l.Work.Busy(), true, nil
+	default:
+		return l.Asking, true, nil
+	}
 }
 
 // Close frees the memory of this process; pinned programs go on.

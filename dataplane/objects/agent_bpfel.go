@@ -76,7 +76,8 @@ type AgentLoad struct {
 		Epoch uint32
 		Count uint32
 	}
-	Asking [2]uint32
+	Asking   [2]uint32
+	Answered uint64
 }
 
 type AgentLoadChange struct {

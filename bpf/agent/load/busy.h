@@ -49,7 +49,7 @@ static __always_inline void busy_on_in(struct conn *c)
 		__sync_fetch_and_add(&l->asking[count], 1);
 }
 
-static __always_inline void busy_on_out(struct conn *c)
+static __always_inline void busy_on_out(struct conn *c, bool answers)
 {
 	struct load *l;
 	__u32 was;
@@ -58,8 +58,11 @@ static __always_inline void busy_on_out(struct conn *c)
 		return;
 	was = __sync_fetch_and_and(&c->flags, ~ASKING_IN_EITHER);
 	l = load_at(c->offering);
-	if (l)
-		uncount_asking(l, was);
+	if (!l)
+		return;
+	uncount_asking(l, was);
+	if (answers && was & ASKING_IN_EITHER)
+		__sync_fetch_and_add(&l->answered, 1);
 }
 
 /* uncount_pending is a function of its own, so that the verifier looks at it once. */

@@ -49,10 +49,16 @@ static __always_inline void load_on_in(struct conn *c)
 	busy_on_in(c);
 }
 
-/* … payload went outward, or the connection ended, … */
-static __always_inline void load_on_out(struct conn *c)
+/* … payload went outward, … */
+static __always_inline void load_on_answer(struct conn *c)
 {
-	busy_on_out(c);
+	busy_on_out(c, true);
+}
+
+/* … the connection ended, … */
+static __always_inline void load_on_end(struct conn *c)
+{
+	busy_on_out(c, false);
 }
 
 /* … an offer was accepted, … */

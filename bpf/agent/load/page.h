@@ -4,8 +4,6 @@
 #pragma once
 #include "agent/load/loads.h"
 
-#define STALE_NS 1000000000ULL /* an older word is no load */
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

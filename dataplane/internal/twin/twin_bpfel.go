@@ -91,7 +91,8 @@ type TwinLoad struct {
 		Epoch uint32
 		Count uint32
 	}
-	Asking [2]uint32
+	Asking   [2]uint32
+	Answered uint64
 }
 
 type TwinOffering struct {
