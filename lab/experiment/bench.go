@@ -154,6 +154,7 @@ type benchSession struct {
 	open   []io.Closer
 	floors *floorBenches
 	agent  *agentBench
+	work   *workBench
 	lbs    map[string]*lbBench
 }
 
@@ -166,7 +167,7 @@ func newBenchSession(b *Bench) *benchSession {
 			}
 		}
 	}
-	s.rows = slices.Concat(s.floorRows(), s.lbRows(), s.agentRows())
+	s.rows = slices.Concat(s.floorRows(), s.lbRows(), s.agentRows(), s.workRows())
 	wanted := map[string]bool{}
 	chosen := 0
 	for _, r := range s.rows {

@@ -139,6 +139,7 @@ func TestBenchRows(t *testing.T) {
 		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer",
 		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
 		"agent hunt established", "agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
+		"work  switch", "work  threads", "work  events", "floor  switch-alone", "floor  switch-hooks", "floor  threads-alone", "floor  events-alone",
 	} {
 		if !cases[want] {
 			t.Errorf("there is no row %q", want)
