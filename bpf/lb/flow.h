@@ -108,9 +108,11 @@ static __always_inline bool is_held(__u64 flow, __u16 generation)
 /* flow_close adds the side that closed a flow to its word, whatever else changes meanwhile. */
 __noinline int flow_close(__u64 hash, __u64 word, enum closed side)
 {
-	for (int i = 0; i < 3 && word & WORD_ESTABLISHED && closed_by(word, side) != word; i++) {
-		if (flow_change(hash, word, closed_by(word, side)))
+	for (int i = 0; i < MAX_TRIES; i += 4) { /* few, for the verifier */
+		if (!(word & WORD_ESTABLISHED) || closed_by(word, side) == word ||
+		    flow_change(hash, word, closed_by(word, side)))
 			break;
+		pause_before(i);
 		word = flow_find(hash, false);
 	}
 	return 0;

@@ -63,7 +63,7 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	case FN_REMOVE_STICKINESS:
 		return forward_answer(ctx, scr, svc);
 	case FN_NOT_MINE:
-		return handle_not_mine(ctx, sr, p, svc, scr->sender);
+		return handle_not_mine(ctx, scr, svc);
 	default:
 		return continue_list(ctx, sr, p, svc);
 	}

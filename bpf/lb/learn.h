@@ -9,7 +9,6 @@
 #include "packet/scratch.h"
 
 #define TRY_AGAIN COUNTERS /* another CPU changed the entry since the decision */
-#define MAX_TRIES 16
 
 /* Time in which a server that lives answers a SYN for its flow: it takes it, releases the flow or
  * reports it alive. One tick more than a second, as the first is no whole one. */
@@ -122,17 +121,18 @@ __noinline int try_signal(bool again)
 }
 
 /* apply_signal applies the signal of a packet to its flow, and returns the counter of the
- * outcome. */
-static __always_inline int apply_signal(const struct scratch *scr)
+ * outcome, or TRY_AGAIN if other CPUs prevented all tries. */
+static __always_inline int apply_signal(void)
 {
 	__u32 outcome = TRY_AGAIN;
 
-	for (int i = 0; i < MAX_TRIES && outcome == TRY_AGAIN; i++)
+	for (int i = 0; i < MAX_TRIES && outcome == TRY_AGAIN; i++) {
+		if (i)
+			pause_before(i);
 		outcome = try_signal(i);
+	}
 	asm volatile("" : "+r"(outcome)); /* its bounds, which only the compiler knows */
-	if (outcome != TRY_AGAIN)
-		return outcome;
-	return is_create(scr) ? LB_STICKINESS_CONFLICT : LB_REMOVE_UNKNOWN;
+	return outcome;
 }
 
 /* report_alive applies notMine of a server that has a live connection of the flow: no SYN that it
@@ -145,21 +145,20 @@ static __always_inline void report_alive(const struct packet *p, __u32 server)
 		flow_change(p->hash, word, announce(word, generation_in_word(word)));
 }
 
-/* release applies notMine of a server that was asked about a SYN: it removes the entry of an
- * earlier connection with it. */
-static __always_inline bool release(const struct packet *p, __u32 server, __u16 generation)
+/* remove_stale applies notMine to the word of a flow: it removes an entry that names this server,
+ * and this generation; or, for a SYN that the server was asked about, an earlier connection with
+ * it. Returns LB_STALE_REMOVED, LB_REMOVE_UNKNOWN if there is no such entry, or TRY_AGAIN. A
+ * function of its own for the verifier. */
+__noinline int remove_stale(__u64 hash, __u64 word, __u32 server, __u16 generation, bool opening)
 {
-	__u64 word = flow_seek(p->hash);
-
-	return server_in_word(word) == server && is_held(word, generation) &&
-	       flow_change(p->hash, word, 0);
-}
-
-/* remove_stale applies notMine: it removes an entry that names this server and generation. */
-static __always_inline bool remove_stale(const struct packet *p, __u32 server, __u16 generation)
-{
-	__u64 word = flow_find(p->hash, false);
-
-	return word && server_in_word(word) == server && generation_in_word(word) == generation &&
-	       flow_change(p->hash, word, 0);
+	for (int i = 0; i < MAX_TRIES; i++) {
+		if (!word || server_in_word(word) != server ||
+		    !(opening ? is_held(word, generation) : generation_in_word(word) == generation))
+			return LB_REMOVE_UNKNOWN;
+		if (flow_change(hash, word, 0))
+			return LB_STALE_REMOVED;
+		pause_before(i);
+		word = flow_seek(hash);
+	}
+	return TRY_AGAIN;
 }

@@ -353,6 +353,22 @@ static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u
 	return false;
 }
 
+#define MAX_TRIES 16 /* of a change that other CPUs prevent */
+
+static long do_nothing(__u64 i, void *unused)
+{
+	return 0;
+}
+
+/* pause_before waits before the next try of a change, twice as long each time: another CPU is
+ * between two steps of its own, as it moves the entry. All waits together end after a fraction of
+ * a millisecond, as that CPU may be one that the hypervisor has stopped. */
+__noinline int pause_before(__u32 tried)
+{
+	bpf_loop(1U << (tried % MAX_TRIES), do_nothing, NULL, 0);
+	return 0;
+}
+
 /* flow_change replaces the word of a flow and dates the entry; a fresh word of 0 removes it.
  * Returns false if the word changed since flow_find. */
 __noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)

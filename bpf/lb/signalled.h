@@ -155,7 +155,9 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	reason = apply_signal(scr);
+	reason = apply_signal();
+	if (reason == TRY_AGAIN) /* its server repeats the packet, and with it the signal */
+		return verdict(LB_DROP_CONTENDED, XDP_DROP);
 	if (reason == LB_DROP_NOT_RELEASED)
 		return verdict(reason, XDP_DROP);
 	if (reason == LB_STICKINESS_CONFLICT) {
@@ -183,24 +185,20 @@ static __always_inline int challenge(struct xdp_md *ctx, const struct sr *sr, st
 	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
-/* plan_returned fills the plan of a packet that a server gave back. An offer that no server took
- * is final; the SYN of a flow that its server released is as new. */
-static __always_inline void plan_returned(struct plan *plan, const struct packet *p, __u32 server,
-					  __u16 generation)
+/* plan_returned fills the plan of a packet that a server gave back, which removed a stale entry or
+ * not. An offer that no server took is final; the SYN of a flow that its server released is as
+ * new. */
+static __always_inline void plan_returned(struct plan *plan, const struct packet *p,
+					  __u16 generation, bool removed)
 {
-	plan->except = server;
 	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
-		if (remove_stale(p, server, generation))
-			count(LB_STALE_REMOVED);
 		plan->parts = p->kind == KIND_UDP ? PART_QUESTION | PART_OFFER : PART_QUESTION;
 		plan->reason = LB_RECOVER_RETURNED;
 		return;
 	}
 	plan->generation = generation;
-	if (opens(p) && release(p, server, generation)) {
-		count(LB_STALE_REMOVED);
+	if (removed)
 		return;
-	}
 	plan->forced = MAX_CHOICES;
 	plan->flags = SID_FINAL;
 }
@@ -208,18 +206,28 @@ static __always_inline void plan_returned(struct plan *plan, const struct packet
 /* handle_not_mine sends a client's packet that a server gave back in nm to the other servers:
  * the flow is not that server's, or the server has no listener. They are asked once, and the
  * last one decides. */
-static __always_inline int handle_not_mine(struct xdp_md *ctx, const struct sr *sr,
-					   struct packet *p, const struct service *svc,
-					   __u32 server)
+static __always_inline int handle_not_mine(struct xdp_md *ctx, struct scratch *scr,
+					   const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_OFFER, LB_OFFER_RETURNED);
+	__u16 generation = bpf_ntohs(scr->sr.sid.generation_be);
+	const struct sr *sr = &scr->sr;
+	struct packet *p = &scr->packet;
+	__u32 stale = LB_REMOVE_UNKNOWN;
 	enum rewritten done;
 
 	if (!plan)
 		return XDP_ABORTED;
 	if (sr->sid.flags & SID_HELD && opens(p))
-		return challenge(ctx, sr, p, svc, server);
-	plan_returned(plan, p, server, bpf_ntohs(sr->sid.generation_be));
+		return challenge(ctx, sr, p, svc, scr->sender);
+	if (opens(p) || p->kind != KIND_UDP || generation)
+		stale = remove_stale(p->hash, scr->word, scr->sender, generation, opens(p));
+	if (stale == TRY_AGAIN) /* the client repeats the packet */
+		return verdict(LB_DROP_CONTENDED, XDP_DROP);
+	if (stale == LB_STALE_REMOVED)
+		count(LB_STALE_REMOVED);
+	plan->except = scr->sender;
+	plan_returned(plan, p, generation, stale == LB_STALE_REMOVED);
 	done = strip(ctx, sr, p, INWARD);
 	return done ? rewrite_failed(done) : TO_LIST;
 }

@@ -59,6 +59,7 @@ func TestLB(t *testing.T) {
 		{"embryonic", testEmbryonic},
 		{"remove stickiness", testRemove},
 		{"reject", testReject},
+		{"contended", testContended},
 		{"sweep", testSweepFlows},
 		{"table full", testFlowsFull},
 		{"table full, order", testGivesWay},

@@ -33,7 +33,7 @@ type worker struct {
 	rng   *rand.Rand
 	own   map[uint32]sentTo // must be true, as no other worker touches these
 	first uint32            // of these flows
-	late  int               // signals that had to be said again
+	lost  int               // signals that other CPUs kept from having an effect
 	full  int
 	sent  int
 }
@@ -41,14 +41,32 @@ type worker struct {
 const (
 	ownFlows    = 150
 	sharedFlows = 8
+	mostLost    = 60 // of a thousand times as many
 	crowdServes = 8
 )
 
 func (c *worker) run(frame []byte) ([]byte, error) {
 	c.sent++
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	_, err := c.prog.Run(&o)
+	did, err := c.prog.Run(&o)
+	if did == rig.XDPDrop {
+		return nil, err
+	}
 	return o.DataOut, err
+}
+
+// say sends a signal about a flow of this CPU's own, which has an effect unless it is dropped; then
+// its sender repeats it, as TCP does.
+func (c *worker) say(frame []byte) error {
+	for {
+		out, err := c.run(frame)
+		if err != nil || out != nil {
+			return err
+		}
+		if c.lost++; c.lost > mostLost {
+			return errors.New("signals are lost all the time")
+		}
+	}
 }
 
 // where sends data and returns its outcome.
@@ -73,37 +91,16 @@ func (c *worker) where(flow uint32) (sentTo, error) {
 	}
 }
 
-// tell signals that a server has a flow, by an answer.
-func (c *worker) tell(flow uint32, s sentTo) error {
+// has is the signal that a server has a flow, in an answer.
+func has(flow uint32, s sentTo) []byte {
 	p := rig.Outward(rig.HuntPort, wire.ACK)
 	p.Dst = rig.CrowdClient(flow)
-	_, err := c.run(rig.SignalFrom(s.server-1, p, wire.CreateStickiness, s.generation))
-	return err
+	return rig.SignalFrom(s.server-1, p, wire.CreateStickiness, s.generation)
 }
 
-// disown signals that a server does not have it.
-func (c *worker) disown(flow uint32, s sentTo) error {
-	_, err := c.run(rig.SignalFrom(s.server-1, rig.CrowdFlow(flow), wire.NotMine, s.generation))
-	return err
-}
-
-// patience is how often a signal is said while another CPU moves the entry: that CPU may have lost
-// its turn to another task in between.
-const patience = 10_000
-
-// until says a signal of a flow, again if it did nothing, until the flow is where it ought to be.
-func (c *worker) until(want sentTo, flow uint32, say func() error) error {
-	for said := range patience {
-		if err := say(); err != nil {
-			return err
-		}
-		is, err := c.where(flow)
-		if err != nil || is == want {
-			c.late += said
-			return err
-		}
-	}
-	return fmt.Errorf("flow %d does not become %+v", flow, want)
+// lacks is the signal that it does not have it.
+func lacks(flow uint32, s sentTo) []byte {
+	return rig.SignalFrom(s.server-1, rig.CrowdFlow(flow), wire.NotMine, s.generation)
 }
 
 // step does something to a flow that is this CPU's alone, and holds what becomes
@@ -114,7 +111,7 @@ func (c *worker) step() error {
 	switch dice := c.rng.IntN(10); {
 	case was.server == 0:
 		was = sentTo{1 + c.rng.IntN(crowdServes), uint16(1 + c.rng.IntN(65535))}
-		if err := c.tell(flow, was); err != nil {
+		if err := c.say(has(flow, was)); err != nil {
 			return err
 		}
 		is, err := c.where(flow)
@@ -127,14 +124,13 @@ func (c *worker) step() error {
 		}
 		c.own[flow] = was
 	case dice < 2: // forget it
-		if err := c.until(sentTo{}, flow, func() error { return c.disown(flow, was) }); err != nil {
+		if err := c.say(lacks(flow, was)); err != nil {
 			return err
 		}
 		delete(c.own, flow)
-		return nil
 	case dice < 4: // its server signals another generation
 		was.generation = uint16(1 + c.rng.IntN(65535))
-		if err := c.until(was, flow, func() error { return c.tell(flow, was) }); err != nil {
+		if err := c.say(has(flow, was)); err != nil {
 			return err
 		}
 		c.own[flow] = was
@@ -155,9 +151,9 @@ func (c *worker) quarrel() error {
 	var err error
 	switch c.rng.IntN(3) {
 	case 0:
-		err = c.tell(flow, s)
+		_, err = c.run(has(flow, s))
 	case 1:
-		err = c.disown(flow, s)
+		_, err = c.run(lacks(flow, s))
 	}
 	if err != nil {
 		return err
@@ -186,7 +182,7 @@ func crowdedRig(t *testing.T, cfg *topo.LB) *rig.LB {
 // that is too small for them, so that entries are moved all the time. What one CPU
 // did to its own flows is there for its next packet, whatever the others do beside.
 func TestCrowdedTable(t *testing.T) {
-	const steps = 60_000
+	const steps = 1000 * mostLost
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, crowdServes, rig.Members))
 	workers := max(runtime.NumCPU(), 2)
@@ -221,9 +217,9 @@ func TestCrowdedTable(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	kept, late, full := 0, 0, 0
+	kept, lost, full := 0, 0, 0
 	for _, c := range crowds {
-		kept, late, full = kept+len(c.own), late+c.late, full+c.full
+		kept, lost, full = kept+len(c.own), lost+c.lost, full+c.full
 		for flow, want := range c.own {
 			if e, known := r.Table.Get(t, rig.CrowdFlow(flow).Flow()).Flow(); !known || int(e.Server)+1 != want.server || e.Generation != want.generation {
 				t.Errorf("at the end flow %d is %+v, want %+v", flow, e, want)
@@ -231,9 +227,9 @@ func TestCrowdedTable(t *testing.T) {
 		}
 	}
 	r.WellFormed(t)
-	t.Logf("%d flows at the end, %d found no place, %d signals said again", kept, full, late)
-	if kept < workers*ownFlows/3 || full == 0 || late > steps/1000 {
-		t.Errorf("%d flows at the end, %d found no place, %d signals said again", kept, full, late)
+	t.Logf("%d flows at the end, %d found no place, %d signals lost", kept, full, lost)
+	if kept < workers*ownFlows/3 || full == 0 {
+		t.Errorf("%d flows at the end, %d found no place", kept, full)
 	}
 }
 
@@ -264,7 +260,7 @@ func TestTableFill(t *testing.T) {
 	flows := make([]uint32, entries)
 	for i := range flows {
 		flows[i] = uint32(i)
-		if err := c.tell(flows[i], is); err != nil {
+		if err := c.say(has(flows[i], is)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,11 +270,11 @@ func TestTableFill(t *testing.T) {
 	}
 	for next := range uint32(churn) {
 		at := &flows[c.rng.IntN(entries)]
-		if err := c.disown(*at, is); err != nil {
+		if err := c.say(lacks(*at, is)); err != nil {
 			t.Fatal(err)
 		}
 		*at = entries + next
-		if err := c.tell(*at, is); err != nil {
+		if err := c.say(has(*at, is)); err != nil {
 			t.Fatal(err)
 		}
 	}
