@@ -189,10 +189,10 @@ func (w *workBench) count() (end func() error, err error) {
 func (w *workBench) reads(service string, unread uint32) error {
 	i := slices.Index(workServers, service)
 	l, err := w.agent.Load(i)
-	if err != nil || l.Work == nil || l.Work.Unread != unread {
-		return fmt.Errorf("the work of %s is %+v (%w), not %d unread: this is another path than that to measure", service, l.Work, err, unread)
+	if err == nil && (l.Work == nil || l.Work.Unread != unread) {
+		err = fmt.Errorf("the work of %s is %+v, not %d unread: this is another path than that to measure", service, l.Work, unread)
 	}
-	return nil
+	return err
 }
 
 // hookSwitches attaches programs that do nothing to the tracepoints that a stranger's switch
