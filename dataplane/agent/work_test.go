@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -87,7 +87,7 @@ func listens(t *testing.T, port int) {
 		if err != nil || err4 != nil {
 			t.Fatal(err, err4)
 		}
-		return strings.Contains(string(found)+string(four), fmt.Sprintf(":%04X 0", port))
+		return regexp.MustCompile(fmt.Sprintf(":%04X 0+:0000 0A ", port)).Match(append(found, four...))
 	})
 }
 
