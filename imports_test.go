@@ -15,7 +15,7 @@ var layers = [][]string{
 	{"dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
 	{"api", "dataplane/agent", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop"},
-	{"control", "dataplane/bench", "proof/rig"},
+	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/sim"},
 	{"lab/figures"},

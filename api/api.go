@@ -88,6 +88,7 @@ type WordStatus struct {
 // WorkStatus has the parts of the load measure work, but for the listener's queue.
 type WorkStatus struct {
 	Unread  uint32 `json:"unread"`
+	Early   uint32 `json:"early"` // of the unread: those in the listener's queue
 	Run     uint32 `json:"run"`
 	Blocked uint32 `json:"blocked"`
 	Out     uint32 `json:"out"`

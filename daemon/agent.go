@@ -134,7 +134,7 @@ func (r *agent) describe(s *api.Status) error {
 			load.Busy, load.Idle = &l.Busy, &idle
 		}
 		if w := l.Work; w != nil {
-			load.Work = &api.WorkStatus{Unread: w.Unread + w.Early, Run: w.Run, Blocked: w.Blocked, Out: w.Out}
+			load.Work = &api.WorkStatus{Unread: w.Unread + w.Early, Early: w.Early, Run: w.Run, Blocked: w.Blocked, Out: w.Out}
 		}
 		if word, ok := r.reports.Of(i); ok {
 			load.Word = r.word(&o, word)

@@ -29,6 +29,9 @@ func TestExperimentWrongUsage(t *testing.T) {
 		{"resiliency --seed -1", "invalid argument \"-1\" for \"--seed\" flag"},
 		{"latency --connections 0", "--connections 0: want 1 to 100000\n"},
 		{"latency --servers 1", "--servers 1: want 2 to 250"},
+		{"load --programs nonesuch", "--programs: unknown program \"nonesuch\": want nginx-h1, "},
+		{"load --each 100ms", "--each 100ms: want 200ms to 1m\n"},
+		{"load --idle 1001", "--idle 1001: want 0 to 1000\n"},
 		{"lbkill --lbs 1", "--lbs 1: want 2 to 16"},
 		{"lbkill --every 1s", "--every 1s: want 2s to 1m\n"},
 		{"lbkill --every 5s --for 9s", "--for 9s: want at least twice --every, and at most 1h\n"},
@@ -67,6 +70,7 @@ func TestExperimentWrongUsage(t *testing.T) {
 func trials() map[string][]string {
 	return map[string][]string{
 		"resiliency": {"method", "changes", "flows", "removed", "extra_resets", "silent", "recovered", "first_takes", "per_change", "cold", "live"},
+		"load":       {"program", "requests", "signal", "default", "bias", "bias_requests", "correlation", "idle"},
 		"latency":    {"method", "connections", "p50_us", "p90_us", "p99_us", "mean_us"},
 		"lbkill":     {"kills", "host_kills", "requests", "failed", "detect_ms", "swallowed", "longest_stall_ms", "idle_flows", "idle_lost", "bulk_flows", "bulk_lost", "bulk_bytes"},
 		"loss":       {"loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "accepted_twice", "requested_twice", "lost_frames"},

@@ -39,7 +39,7 @@ sim, model and figures compute; they need no root.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
-	cli.Root(root, newDemo(), newExperiment(), newBench(), newSim(), newModel(), newFigures())
+	cli.Root(root, newDemo(), newExperiment(), newBench(), newSim(), newModel(), newFigures(), newServe())
 	root.AddCommand(cli.Elsewhere("is a verb of", "proffer", "lb", "agent", "status", "keys")...)
 	return root
 }

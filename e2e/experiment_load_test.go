@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"proffer/lab/experiment"
+)
+
+// TestLoadTruth: the default reads 0 with idle connections of redis and nginx and follows the
+// requests in progress; busy counts the connections of redis that wait in BLPOP, which shows that
+// the experiment sees a signal that is wrong.
+func TestLoadTruth(t *testing.T) {
+	e := experiment.Load{
+		Programs: []string{"nginx-h1", "redis"}, Each: 300 * time.Millisecond, Idle: 100, Seed: 1, Proffer: proffer, Lab: profferLab,
+	}
+	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, row := range report.Rows() {
+		t.Logf("%+v", row)
+		if row.Requests == "wait" {
+			seen = append(seen, row.Program+" "+row.Signal)
+		}
+		if row.Default && (row.Idle >= 1 || row.R < 0.6 || row.Bias < -0.8 || row.Bias > 1) {
+			t.Errorf("the default has another load: %+v", row)
+		}
+		if row.Default != (row.Signal == "work") {
+			t.Errorf("the default is %s", row.Signal)
+		}
+		if row.Program == "redis" && row.Signal == "busy" && row.Idle != 50 {
+			t.Errorf("busy reads %v of 50 that wait in BLPOP", row.Idle)
+		}
+	}
+	if want := []string{"nginx-h1 work", "nginx-h1 busy", "nginx-h1 nginx", "redis work", "redis busy"}; !slices.Equal(seen, want) {
+		t.Errorf("rows of %v, want %v", seen, want)
+	}
+	paths, err := report.Save(t.TempDir())
+	if err != nil || len(paths) != 4 {
+		t.Errorf("it wrote %v, %v", paths, err)
+	}
+	wantLoadJSON(t, report)
+}
+
+// wantLoadJSON: the fields are an interface.
+func wantLoadJSON(t *testing.T, report *experiment.LoadReport) {
+	t.Helper()
+	text, err := json.Marshal(report.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]any
+	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != 15 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, row := range rows {
+		wantFields(t, row, "program", "requests", "signal", "default", "bias", "bias_requests", "correlation", "idle")
+	}
+}

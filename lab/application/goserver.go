@@ -1,0 +1,82 @@
+package application
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ServeGo serves HTTP/2 over TLS at an address, as the program of goSecure, until it fails. The
+// process that runs it is this program's own binary.
+func ServeGo(address, cert, key string) error {
+	burn := burner()
+	return http.ListenAndServeTLS(address, cert, key, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cpu, _ := strconv.Atoi(r.URL.Query().Get("cpu")) // a client's own numbers
+		wait, _ := strconv.Atoi(r.URL.Query().Get("wait"))
+		burn(time.Duration(cpu) * time.Microsecond)
+		if wait > 0 {
+			if err := askBehind(r.Context(), wait); err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+		}
+		fmt.Fprintln(w, "ok")
+	}))
+}
+
+// askBehind waits for the server behind, on a connection of its own: one of many that stay open.
+func askBehind(ctx context.Context, us int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/?wait=%d", slowAt, us), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := behindClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
+
+var behindClient = http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+
+// burner returns a function that takes so much CPU time: by count, as a goroutine has no clock of
+// its own.
+func burner() func(time.Duration) {
+	block := make([]byte, 4096)
+	each := time.Hour
+	for range 50 {
+		began := time.Now()
+		for range 10 {
+			sha256.Sum256(block)
+		}
+		each = min(each, time.Since(began)/10)
+	}
+	each = max(each, 1)
+	return func(d time.Duration) {
+		for range d / each {
+			sha256.Sum256(block)
+		}
+	}
+}
+
+func goSecure() *Program {
+	return &Program{
+		Name: "go-h2", Dial: dialWeb(true, asked), Share: 4,
+		Start: func(ctx context.Context, s *Site) error {
+			cert, key, err := s.certify()
+			if err != nil {
+				return err
+			}
+			if err := s.behind(); err != nil {
+				return err
+			}
+			if err := s.run(s.Lab, "serve", "h2", s.At.String(), cert, key); err != nil {
+				return err
+			}
+			return s.answersWeb(ctx, true)
+		},
+	}
+}
