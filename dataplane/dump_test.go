@@ -93,14 +93,14 @@ func TestDumpPinned(t *testing.T) {
 	put(0, 39, 1, 0)
 	var line objects.AgentConnLine
 	line.Fingerprint[3] = objects.NoDigest + 1 | 1
-	line.Slot[3].C = objects.AgentConn{SeenNs: 1, Generation: 3}
+	line.Slot[3] = objects.AgentConn{Seen: 1, Generation: 3}
 	write(conns, 1, &line)
 	waiting := sum(40)
 	if waiting == full {
 		t.Error("it does not count which table an entry is in")
 	}
 	line.Fingerprint[5], line.Fingerprint[3], line.Slot[5], line.Slot[3] = line.Fingerprint[3]|2, 0, line.Slot[3], line.Slot[5]
-	line.Slot[5].C.SeenNs = 2
+	line.Slot[5].Seen = 2
 	write(conns, 7, &line)
 	write(conns, 1, &objects.AgentConnLine{})
 	if sum(40) != waiting {

@@ -38,11 +38,11 @@ static __always_inline bool is_connected(__u32 state)
 static __always_inline bool adopt(const struct tuple *t, const struct conn *fresh)
 {
 	__u64 hash = digest(t);
-	int at = conn_find_slot(t, hash, fresh->seen_ns);
+	int at = conn_find_slot(t, hash, seen_ns(fresh));
 
 	if (at >= 0)
 		return at & AT_ESTABLISHED || conn_change(hash, at, ESTABLISHED);
-	at = conn_slot_for(hash, fresh->seen_ns);
+	at = conn_slot_for(hash, seen_ns(fresh));
 	return at >= 0 && conn_put(t, hash, fresh, at, ESTABLISHED) >= 0;
 }
 
@@ -52,7 +52,7 @@ SEC("iter/tcp")
 int adopt_conns(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *sk = ctx->sk_common;
-	struct conn fresh = { .seen_ns = now_ns(), .state = CONN_DIRECT };
+	struct conn fresh = { .seen = now_ns() >> SEEN_SHIFT, .state = CONN_DIRECT };
 	const struct offering *o;
 	struct tcp_sock *tp;
 	struct tuple t;

@@ -84,7 +84,7 @@ int agent_out(struct __sk_buff *skb)
 		return verdict(offering_of(&p) ? AGENT_OUT_NO_FLOW : AGENT_OUT_NOT_OURS,
 			       TC_ACT_UNSPEC);
 
-	e.c->seen_ns = now;
+	e.c->seen = now >> SEEN_SHIFT;
 	fn = signal_to_send(&e, &p);
 	if (fn == FN_NONE)
 		return counted(AGENT_OUT_DIRECT, TC_ACT_UNSPEC);

@@ -43,7 +43,7 @@ static __always_inline struct conn_entry conn_find(struct packet *p, __u64 now)
 		return e;
 	e.c = conn_at(p->hash, e.at);
 	e.embryonic = !(e.at & AT_ESTABLISHED);
-	if (e.c && e.embryonic && (__s64)(now - e.c->seen_ns) > (__s64)EMBRYONIC_NS) {
+	if (e.c && e.embryonic && age_of(e.c, now) > EMBRYONIC_NS) {
 		e.expired = e.c;
 		e.c = NULL;
 	}
@@ -76,7 +76,7 @@ static __always_inline bool conn_accept(const struct packet *p, const struct off
 	if (!l || !scr)
 		return false;
 	scr->entry = (struct conn){
-		.seen_ns = now,
+		.seen = now >> SEEN_SHIFT,
 		.lb_be = lb_be,
 		.offering = o->index,
 		.epoch = epoch,
@@ -103,7 +103,7 @@ static __always_inline struct conn *conn_establish(const struct packet *p,
 		count(AGENT_ESTABLISHED);
 		return e->c;
 	}
-	at = conn_find_slot(&p->t, p->hash, e->c->seen_ns); /* another CPU was faster? */
+	at = conn_find_slot(&p->t, p->hash, seen_ns(e->c)); /* another CPU was faster? */
 	return at >= 0 && at & AT_ESTABLISHED ? conn_at(p->hash, at) : NULL;
 }
 
@@ -116,7 +116,7 @@ static __always_inline struct conn *conn_adopt(const struct packet *p, const str
 	if (!scr)
 		return NULL;
 	scr->entry = (struct conn){
-		.seen_ns = now,
+		.seen = now >> SEEN_SHIFT,
 		.lb_be = lb_be,
 		.offering = o->index,
 		.next_in = p->seq,

@@ -27,14 +27,9 @@
 
 #define SLOTS 8 /* of a line; a power of two, so that an index can be masked */
 
-struct conn_slot {
-	struct tuple t;
-	struct conn c;
-};
-
 struct conn_line {
 	__u64 fingerprint[SLOTS];
-	struct conn_slot slot[SLOTS];
+	struct conn slot[SLOTS];
 };
 
 /* Mapped, so that values begin on a page and fingerprints are one cache line. */
@@ -69,7 +64,23 @@ static __always_inline __u64 conn_fingerprint(__u64 hash)
 
 static __always_inline __u16 conn_seen(__u64 now)
 {
-	return now >> 20;
+	return now >> SEEN_SHIFT;
+}
+
+#define FUTURE (1 << 12) /* a few seconds: another CPU's clock may be ahead, by ticks */
+
+/* age_of is how long an entry was not seen, in ns by units of 2^SEEN_SHIFT. */
+static __always_inline __u64 age_of(const struct conn *c, __u64 now)
+{
+	__u32 age = (__u32)(now >> SEEN_SHIFT) - c->seen;
+
+	return age >= (__u32)-FUTURE ? 0 : (__u64)age << SEEN_SHIFT;
+}
+
+/* seen_ns is when an entry was seen, as age_of and conn_seen want it. */
+static __always_inline __u64 seen_ns(const struct conn *c)
+{
+	return (__u64)c->seen << SEEN_SHIFT;
 }
 
 static __always_inline __u32 conn_primary(__u64 hash)
@@ -115,12 +126,23 @@ static __always_inline __u64 first_slot(__u64 slots)
 	return 0x34572610 >> (low * 0x1d >> 5 & 7) * 4 & 7;
 }
 
-static __always_inline bool same_flow(const struct tuple *a, const struct tuple *b)
+/* flow_of is an entry's flow, but for its last three bytes, which are not zero. */
+static __always_inline const struct tuple *flow_of(const struct conn *c)
 {
-	const __u64 *v = (const void *)a, *w = (const void *)b;
-	__u64 differ = 0;
+	return (const struct tuple *)c;
+}
 
-	for (int i = 0; i < (int)sizeof(*a) / 8; i++)
+#define NO_FLOW_BITS (8 * (int)sizeof(((struct tuple *)0)->zero)) /* of a flow's last word */
+
+_Static_assert(__builtin_offsetof(struct conn, offering) == __builtin_offsetof(struct tuple, zero),
+	       "an entry begins with its flow");
+
+static __always_inline bool is_of_flow(const struct conn *c, const struct tuple *t)
+{
+	const __u64 *v = (const void *)c, *w = (const void *)t;
+	__u64 differ = (v[TUPLE_PAIRS - 1] ^ w[TUPLE_PAIRS - 1]) << NO_FLOW_BITS;
+
+	for (int i = 0; i < TUPLE_PAIRS - 1; i++)
 		differ |= v[i] ^ w[i];
 	return !differ;
 }
@@ -139,7 +161,7 @@ static __always_inline int find_in_line(struct conn_line *s, const struct tuple 
 	if (!at)
 		return -1;
 	at = first_slot(at);
-	if (!same_flow(&s->slot[at].t, t))
+	if (!is_of_flow(&s->slot[at], t))
 		return -1;
 	was = READ_ONCE(s->fingerprint[at]);
 	if ((__u16)was != conn_seen(now))
@@ -191,7 +213,7 @@ static __always_inline struct conn *conn_at(__u64 hash, int at)
 	if (!s)
 		return NULL;
 	asm volatile("%0 &= %1" : "+r"(i) : "i"(SLOTS - 1)); /* the verifier has not seen it */
-	return &s->slot[i].c;
+	return &s->slot[i];
 }
 
 /* conn_count_displaced returns false if the count is at its limit or changes all the time.

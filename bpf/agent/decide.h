@@ -86,7 +86,7 @@ static __always_inline void observe(struct xdp_md *ctx, const struct request *r,
 	const struct packet *p = r->p;
 	struct conn *c = e->c;
 
-	c->seen_ns = now;
+	c->seen = now >> SEEN_SHIFT;
 	if (!e->embryonic)
 		load_on_arrival(c);
 	if (c->flags & CONN_DOUBTED && !(p->flags & TCP_RST))

@@ -25,31 +25,33 @@ enum way {
 
 /* may_recover is true of a flow that the agent finds again without its entry, or that loses
  * little: a UDP flow is offered again. */
-static __always_inline bool may_recover(const struct tuple *t)
+static __always_inline bool may_recover(const struct conn *c)
 {
-	const struct offering *o = offering_at(&t->vip, t->vip_port_be, t->protocol);
+	const struct offering *o = offering_at(&c->vip, c->vip_port_be, c->protocol);
 
-	return o && (o->owner != OWNER_TABLE || t->protocol == IPPROTO_UDP);
+	return o && (o->owner != OWNER_TABLE || c->protocol == IPPROTO_UDP);
 }
 
 /* conn_way returns how readily an established entry gives way: enum way. Functions here are
  * noinline so that the verifier looks at each once. */
-__noinline int conn_way(const struct conn_slot *slot, __u64 now)
+__noinline int conn_way(const struct conn *c, __u64 now)
 {
-	__u64 age;
 	__u32 closed;
+	__u64 age;
 
-	if (!slot || now < slot->c.seen_ns + RECENT_NS)
+	if (!c)
 		return WAY_STAYS;
-	age = now - slot->c.seen_ns;
-	closed = slot->c.flags & CONN_CLOSED;
+	age = age_of(c, now);
+	if (age < RECENT_NS)
+		return WAY_STAYS;
+	closed = c->flags & CONN_CLOSED;
 	if (closed == CONN_CLOSED)
 		return WAY_OVER;
 	if (closed && age >= HALF_CLOSED_NS)
 		return WAY_HALF_CLOSED;
-	if (slot->t.protocol == IPPROTO_UDP && slot->c.next_in < TALKS)
+	if (c->protocol == IPPROTO_UDP && c->next_in < TALKS)
 		return WAY_BRIEF;
-	return (age >= IDLE_NS || age > idle_ns) && may_recover(&slot->t) ? WAY_IDLE : WAY_STAYS;
+	return (age >= IDLE_NS || age > idle_ns) && may_recover(c) ? WAY_IDLE : WAY_STAYS;
 }
 
 /* conn_readiest returns the way of the entry in a line that gives way first, and in the last
@@ -72,25 +74,25 @@ __noinline int conn_readiest(__u32 line, __u64 now)
 __noinline bool conn_evict(__u32 line, __u32 i, __u64 now)
 {
 	struct conn_line *s = conn_line_at(line);
-	struct conn_slot *slot;
+	struct conn *c;
 	__u64 was;
 
 	if (!s)
 		return false;
 	i &= SLOTS - 1;
-	slot = &s->slot[i];
+	c = &s->slot[i];
 	was = READ_ONCE(s->fingerprint[i]);
-	if (slot->t.protocol == IPPROTO_TCP && (slot->c.flags & CONN_CLOSED) != CONN_CLOSED)
+	if (c->protocol == IPPROTO_TCP && (c->flags & CONN_CLOSED) != CONN_CLOSED)
 		conns_may_lack(); /* before: no search finds an entry while it is claimed */
 	if (was >= CLAIMED || !(was & ESTABLISHED) ||
 	    !compare_and_swap(&s->fingerprint[i], was, was | CLAIMED))
 		return false;
-	if (!conn_way(slot, now)) { /* the flow was seen in between */
+	if (!conn_way(c, now)) { /* the flow was seen in between */
 		__sync_fetch_and_xor(&s->fingerprint[i], ~was & CLAIMED);
 		return false;
 	}
-	load_on_arrival(&slot->c);
-	load_on_end(&slot->c);
+	load_on_arrival(c);
+	load_on_end(c);
 	__sync_fetch_and_and(&s->fingerprint[i], DISPLACED);
 	if (was & IN_ALTERNATE)
 		conn_uncount_displaced(conn_alternate(line, was));

@@ -5,12 +5,18 @@
 #pragma once
 #include "core/types.h"
 
+/* flags_word is the word that has the flags in its lowest byte. */
+static __always_inline __u32 *flags_word(struct conn *c)
+{
+	return (__u32 *)&c->flags;
+}
+
 static __always_inline bool set_flag(struct conn *c, __u32 flag)
 {
-	return (c->flags & flag) != flag && !(__sync_fetch_and_or(&c->flags, flag) & flag);
+	return (c->flags & flag) != flag && !(__sync_fetch_and_or(flags_word(c), flag) & flag);
 }
 
 static __always_inline bool clear_flag(struct conn *c, __u32 flag)
 {
-	return c->flags & flag && __sync_fetch_and_and(&c->flags, ~flag) & flag;
+	return c->flags & flag && __sync_fetch_and_and(flags_word(c), ~flag) & flag;
 }

@@ -65,6 +65,22 @@ static __always_inline int conn_slot_for(__u64 hash, __u64 now)
 	return second < (int)EMBRYONIC_RANK * SLOTS ? -1 : (second & (SLOTS - 1)) | AT_ALTERNATE;
 }
 
+/* write_entry writes an entry of which `c` has all but its flow. */
+static __always_inline void write_entry(struct conn *to, const struct tuple *t,
+					const struct conn *c)
+{
+	const __u64 *flow = (const void *)t, *rest = (const void *)c;
+	__u64 *word = (void *)to;
+	int i;
+
+	for (i = 0; i < TUPLE_PAIRS - 1; i++)
+		word[i] = flow[i];
+	word[i] = flow[i] | rest[i];
+	stall();
+	while (++i < (int)sizeof(*to) / 8)
+		word[i] = rest[i];
+}
+
 /* conn_put writes the entry of a flow, ESTABLISHED or not, over its old entry `at`, if that
  * is not negative. Returns where it is; negative: no slot, or another CPU is writing it. */
 __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c, int at,
@@ -77,9 +93,9 @@ __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c,
 	if (!t || !c)
 		return -1;
 	if (at < 0)
-		at = conn_slot_for(hash, c->seen_ns);
+		at = conn_slot_for(hash, seen_ns(c));
 	if (at < 0)
-		at = conn_make_room(hash, c->seen_ns);
+		at = conn_make_room(hash, seen_ns(c));
 	if (at < 0)
 		return -1;
 	line = conn_line_of(hash, at);
@@ -95,10 +111,8 @@ __noinline int conn_put(const struct tuple *t, __u64 hash, const struct conn *c,
 			conn_uncount_displaced(conn_primary(hash));
 		return -1;
 	}
-	s->slot[i].t = *t;
-	stall();
-	s->slot[i].c = *c;
-	fingerprint |= conn_seen(c->seen_ns) | established | (at & AT_ALTERNATE ? IN_ALTERNATE : 0);
+	write_entry(&s->slot[i], t, c);
+	fingerprint |= conn_seen(seen_ns(c)) | established | (at & AT_ALTERNATE ? IN_ALTERNATE : 0);
 	if (i) /* no atomic: it would wait for the slot's memory */
 		*(volatile __u64 *)&s->fingerprint[i] = fingerprint;
 	else

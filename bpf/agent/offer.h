@@ -22,7 +22,7 @@ static __always_inline bool is_repeated(const struct request *r, struct conn_ent
 	if (e.c->generation != generation_of(r->p->seq))
 		return false;
 	e.c->lb_be = r->sr->sender_be;
-	e.c->seen_ns = now;
+	e.c->seen = now >> SEEN_SHIFT;
 	return true;
 }
 

@@ -21,11 +21,11 @@ __noinline bool recount_request(struct conn *c)
 	struct load *l;
 
 	for (int i = 0; c && i < MOVE_TRIES; i++) {
-		was = READ_ONCE(c->flags);
+		was = READ_ONCE(*flags_word(c));
 		if (!(was & other))
 			return true;
 		stall();
-		if (!compare_and_swap(&c->flags, was, (was & ~other) | ours))
+		if (!compare_and_swap(flags_word(c), was, (was & ~other) | ours))
 			continue;
 		l = load_at(c->offering);
 		if (!l)

@@ -106,7 +106,7 @@ static __always_inline const struct offering *find_segment(struct packet *p, str
 		return NULL;
 	at = e->at;
 	asm volatile("%0 &= %1" : "+r"(at) : "i"(SLOTS - 1));
-	e->c = &line->slot[at].c;
+	e->c = &line->slot[at];
 	e->embryonic = !(e->at & AT_ESTABLISHED);
 	o = offered_at(e->c->offering);
 	return o && o->wire == WIRE_ENCAP ? o : NULL;
@@ -127,7 +127,7 @@ static __always_inline void observe_segment(struct conn *c, const struct packet 
 {
 	__u32 end = p->seq + p->payload;
 
-	c->seen_ns = now;
+	c->seen = now >> SEEN_SHIFT;
 	stop_signalling(c);
 	load_on_arrival(c);
 	if (p->payload && (__s32)(end - c->next_in) > 0) {

@@ -45,7 +45,7 @@ static __always_inline bool ends_handshake(const struct conn *c, const struct pa
  * while its five-tuple lives on another server and the LB's entry is as old. */
 static __always_inline bool is_sure(const struct conn_entry *e, const struct packet *p, __u64 now)
 {
-	return !(e->c->flags & CONN_CLOSED) && now - e->c->seen_ns < TRUST_NS &&
+	return !(e->c->flags & CONN_CLOSED) && age_of(e->c, now) < TRUST_NS &&
 	       (!e->embryonic || ends_handshake(e->c, p));
 }
 

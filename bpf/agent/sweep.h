@@ -8,23 +8,22 @@
 #include "table/ages.h"
 
 /* is_orphan is true of an entry with a service that is no longer offered, or has another load. */
-__noinline bool is_orphan(const struct conn_slot *slot)
+__noinline bool is_orphan(const struct conn *c)
 {
 	const struct offering *o;
 
-	if (!slot)
+	if (!c)
 		return false;
-	o = offering_at(&slot->t.vip, slot->t.vip_port_be, slot->t.protocol);
-	return !o || o->index != slot->c.offering;
+	o = offering_at(&c->vip, c->vip_port_be, c->protocol);
+	return !o || o->index != c->offering;
 }
 
-static __always_inline bool conn_expired(const struct conn_slot *slot, bool established,
+static __always_inline bool conn_expired(const struct conn *c, bool established,
 					 const struct sweep *s)
 {
-	const struct conn *c = &slot->c;
-	__u64 age = s->now_ns > c->seen_ns ? s->now_ns - c->seen_ns : 0;
+	__u64 age = s->now_ns ? age_of(c, s->now_ns) : 0; /* a recount has no time */
 
-	if (s->orphans && is_orphan(slot))
+	if (s->orphans && is_orphan(c))
 		return true;
 	if (!established)
 		return age > EMBRYONIC_NS;
@@ -37,17 +36,17 @@ struct sweeping {
 };
 
 /* has_socket is true of an entry with a connection that the kernel still has. */
-__noinline bool has_socket(struct xdp_md *ctx, const struct conn_slot *slot)
+__noinline bool has_socket(struct xdp_md *ctx, const struct conn *c)
 {
-	const struct offering *o = slot ? offered_at(slot->c.offering) : NULL;
+	const struct offering *o = c ? offered_at(c->offering) : NULL;
 	struct bpf_sock *sk;
 	bool full;
 
-	if (!o || o->owner == OWNER_TABLE || slot->t.protocol != IPPROTO_TCP)
+	if (!o || o->owner == OWNER_TABLE || c->protocol != IPPROTO_TCP)
 		return false;
 	if (virtual_sockets) /* a proof has the agent forget connections that its kernel keeps */
 		return false;
-	sk = find_socket(ctx, &slot->t, o);
+	sk = find_socket(ctx, flow_of(c), o);
 	if (!sk)
 		return false;
 	full = is_full_socket(sk->state);
@@ -57,16 +56,16 @@ __noinline bool has_socket(struct xdp_md *ctx, const struct conn_slot *slot)
 
 /* outlives is true of a silent connection, which keeps its entry for another while. That of a RST
  * which the stack may have dropped gets an entry with the socket's numbers (adopt.h). */
-static __always_inline bool outlives(const struct sweeping *w, struct conn_slot *slot)
+static __always_inline bool outlives(const struct sweeping *w, struct conn *c)
 {
-	__u32 flags = slot->c.flags;
+	__u32 flags = c->flags;
 
-	if ((flags & CONN_CLOSED) == CONN_CLOSED || is_orphan(slot) || !has_socket(w->ctx, slot))
+	if ((flags & CONN_CLOSED) == CONN_CLOSED || is_orphan(c) || !has_socket(w->ctx, c))
 		return false;
 	if (flags & CONN_DOUBTED)
 		conns_may_lack();
 	else
-		slot->c.seen_ns = w->s.now_ns;
+		c->seen = w->s.now_ns >> SEEN_SHIFT;
 	return !(flags & CONN_DOUBTED);
 }
 
@@ -85,11 +84,11 @@ static long sweep_line(__u64 i, struct sweeping *w)
 		return 1;
 	for (int k = 0; k < SLOTS; k++) {
 		was = READ_ONCE(line->fingerprint[k]);
-		c = &line->slot[k].c;
+		c = &line->slot[k];
 		if (was >= CLAIMED || no_digest(was))
 			continue;
-		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s) ||
-		    (was & ESTABLISHED && outlives(w, &line->slot[k]))) {
+		if (!conn_expired(c, was & ESTABLISHED, s) ||
+		    (was & ESTABLISHED && outlives(w, c))) {
 			s->kept += was / ESTABLISHED & 1;
 			s->unmoved += !recount_request(c);
 			continue;
@@ -97,7 +96,7 @@ static long sweep_line(__u64 i, struct sweeping *w)
 		stall();
 		if (!compare_and_swap(&line->fingerprint[k], was, was | CLAIMED))
 			continue;
-		if (!conn_expired(&line->slot[k], was & ESTABLISHED, s)) {
+		if (!conn_expired(c, was & ESTABLISHED, s)) {
 			__sync_fetch_and_xor(&line->fingerprint[k], ~was & CLAIMED);
 			continue;
 		}

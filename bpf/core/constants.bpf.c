@@ -22,6 +22,7 @@ GENERATE(on_full);
 GENERATE(owner);
 GENERATE(conn_state);
 GENERATE(conn_flags);
+GENERATE(conn_date);
 GENERATE(completeness);
 GENERATE(pending_ring);
 GENERATE(service_slot);

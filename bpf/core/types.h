@@ -154,18 +154,29 @@ enum completeness { /* of the agent's table (agent/complete.h) */
 	CONNS_COMPLETE = 2,
 };
 
-/* Agent: a cache of the kernel's socket of a flow. */
-struct conn {
-	__u64 seen_ns;
-	__be64 lb_be;	/* locator of the LB to signal to */
-	__u32 offering; /* index of its load */
-	__u32 epoch;	/* time of its acceptance, in epochs of the pending ring */
-	__u32 next_in;	/* sequence number after the last payload or FIN seen inward */
-	__u32 flags;	/* enum conn_flags, or-ed; changed by atomics only */
-	__u16 generation;
-	__u16 state;	/* enum conn_state */
-	__u32 next_out; /* the same outward; embryonic: after the SYN-ACK, or 0 */
+enum conn_date {
+	SEEN_SHIFT = 20, /* an entry is dated in 2^20 ns */
 };
+
+/* Agent: a flow, and a cache of the kernel's socket of it: a cache line. */
+struct conn {
+	struct in6_addr client; /* to `protocol`: as struct tuple */
+	struct in6_addr vip;
+	__be16 client_port_be;
+	__be16 vip_port_be;
+	__u8 protocol;
+	__u8 offering;	/* index of its load */
+	__u16 epoch;	/* time of its acceptance, in epochs of the pending ring */
+	__be64 lb_be;	/* locator of the LB to signal to */
+	__u32 seen;	/* in 2^20 ns, which wraps after 52 days */
+	__u32 next_in;	/* sequence number after the last payload or FIN seen inward */
+	__u32 next_out; /* the same outward; embryonic: after the SYN-ACK, or 0 */
+	__u8 flags;	/* enum conn_flags, or-ed; changed by atomics only, of these 32 bits */
+	__u8 state;	/* enum conn_state */
+	__u16 generation;
+};
+
+_Static_assert(sizeof(struct conn) == 64 && MAX_OFFERINGS <= 256, "an entry is a cache line");
 
 enum on_full {
 	FULL_RESET = 0,

@@ -114,10 +114,10 @@ func testOffered(t *testing.T, seen rig.Hits) {
 				return
 			}
 			r.Send(t, s.Frame()).Is(t, c.label, rig.XDPPass, rig.Delivered(p), c.why)
-			want := objects.AgentConn{
-				SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint32(rig.Start >> objects.EpochShift),
+			want := rig.ConnOf(p.Flow(), objects.AgentConn{
+				Seen: rig.Seen(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), Epoch: uint16(rig.Start >> objects.EpochShift),
 				NextIn: rig.ClientISN + 1, Flags: objects.ConnPending, Generation: wire.Generation(rig.ClientISN), State: objects.ConnWait,
-			}
+			})
 			if got := r.MustConn(t, p); got != want {
 				t.Errorf("entry %+v, want %+v", got, want)
 			}
@@ -256,7 +256,7 @@ func testRepeated(t *testing.T, seen rig.Hits) {
 	again.LB = rig.OtherLB
 	r.At(t, rig.Start+time.Second)
 	r.Send(t, again.Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
-	if c := r.MustConn(t, p); c.LbBe != objects.LocatorBits(rig.OtherLB) || c.SeenNs != uint64(rig.Start+time.Second) {
+	if c := r.MustConn(t, p); c.LbBe != objects.LocatorBits(rig.OtherLB) || c.Seen != rig.Seen(rig.Start+time.Second) {
 		t.Errorf("its SYN by another LB left %+v", c)
 	}
 

@@ -26,8 +26,8 @@ func TestClock(t *testing.T) {
 	offer := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce)
 	before := monotonic(t)
 	r.Send(t, offer.Frame()).Is(t, "an offer", rig.XDPPass, rig.Delivered(p), "accept_force")
-	after, seen := monotonic(t), time.Duration(r.MustConn(t, p).SeenNs)
-	if most := 4 * time.Duration(tick.Nano()); seen < before-most || seen > after+most {
+	after, seen := monotonic(t), time.Duration(r.MustConn(t, p).Seen)*rig.ConnUnit
+	if most := 4*time.Duration(tick.Nano()) + rig.ConnUnit; seen < before-most || seen > after+most {
 		t.Errorf("the programs' clock shows %v between %v and %v", seen, before, after)
 	}
 }

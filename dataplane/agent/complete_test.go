@@ -114,7 +114,7 @@ func TestIncomplete(t *testing.T) {
 		cause func(t *testing.T, r *rig.Agent, live rig.Packet)
 	}{
 		{"evicted", func(t *testing.T, r *rig.Agent, live rig.Packet) {
-			r.At(t, rig.Start+time.Minute)
+			r.At(t, rig.Start+time.Minute+rig.ConnUnit)
 			evict(t, r, live)
 		}},
 		{"no room", func(t *testing.T, r *rig.Agent, live rig.Packet) {
@@ -211,7 +211,7 @@ func evict(t *testing.T, r *rig.Agent, live rig.Packet) {
 		table := rig.ConnsOf(t, r.Agent)
 		if e := table.Get(t, p.Flow()); e.Known {
 			e.Established = true
-			e.Conn.SeenNs = uint64(rig.Start + time.Minute)
+			e.Conn.Seen = rig.Seen(rig.Start + time.Minute)
 			table.Put(t, p.Flow(), e)
 		}
 	}

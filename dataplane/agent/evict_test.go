@@ -103,7 +103,7 @@ func testConnsGiveWay(t *testing.T, seen rig.Hits) {
 				c.live(r, p)
 				r.all = append(r.all, p)
 			}
-			r.At(t, rig.Start+c.after)
+			r.At(t, rig.Start+c.after+rig.ConnUnit)
 			why := r.offered(r.flow(c.protocol))
 			if gave := slices.Contains(why, "evicted"); gave != c.gives || slices.Contains(why, "table_full") == c.gives {
 				t.Errorf("a new flow met %v", why)

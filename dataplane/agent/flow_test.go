@@ -86,7 +86,7 @@ func testStale(t *testing.T, seen rig.Hits) {
 	r.At(t, rig.Start+time.Minute)
 	r.Send(t, s.Frame()).Is(t, "there after a minute", rig.XDPPass, rig.Delivered(p), "steered")
 	rig.Reset(t, fd)
-	r.At(t, rig.Start+time.Minute+time.Second-1)
+	r.At(t, rig.Start+time.Minute+time.Second-rig.ConnUnit)
 	r.Send(t, s.Frame()).Is(t, "gone, but lately seen", rig.XDPPass, rig.Delivered(p), "steered")
 	r.At(t, rig.Start+time.Minute+2*time.Second)
 	r.Send(t, s.Frame()).Is(t, "gone", rig.XDPTX, s.Returned(), "give_back_not_mine")
@@ -112,7 +112,7 @@ func testAdopted(t *testing.T, seen rig.Hits) {
 	generation := wire.Generation(rig.ClientISN)
 	for label, c := range map[string]struct {
 		named uint16
-		state uint16
+		state uint8
 	}{"same": {generation, objects.ConnDirect}, "another": {generation + 1, objects.ConnWait}} {
 		r.Send(t, rig.To(p, c.named, wire.AckStickiness).Frame()).Is(t, label, rig.XDPPass, rig.Delivered(p), "steered_adopted")
 		if got := r.MustConn(t, p); got.State != c.state || got.Generation != generation || got.LbBe != objects.LocatorBits(rig.LbLocator) {
@@ -164,10 +164,10 @@ func testRecovered(t *testing.T, seen rig.Hits) {
 	l := rig.Listen(t, rig.HuntPort, 128)
 	question := rig.To(p, 0, wire.RecoverStickiness, wire.RecoverStickiness)
 	r.Send(t, question.Frame()).Is(t, "mine, forgotten", rig.XDPPass, rig.Delivered(p), "recovered")
-	want := objects.AgentConn{
-		SeenNs: uint64(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), NextIn: p.Seq,
+	want := rig.ConnOf(p.Flow(), objects.AgentConn{
+		Seen: rig.Seen(rig.Start), LbBe: objects.LocatorBits(rig.LbLocator), NextIn: p.Seq,
 		Generation: wire.Generation(rig.ClientISN), State: objects.ConnWait,
-	}
+	})
 	if c := r.MustConn(t, p); c != want {
 		t.Errorf("entry %+v, want %+v", c, want)
 	}
@@ -301,7 +301,7 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 			for _, s := range []struct {
 				after time.Duration
 				want  dataplane.Swept
-			}{{-time.Second, dataplane.Swept{Kept: 1}}, {c.age, dataplane.Swept{Kept: 1}}, {c.age + 1, dataplane.Swept{Removed: 1}}, {c.age + 2, dataplane.Swept{}}} {
+			}{{-time.Second, dataplane.Swept{Kept: 1}}, {c.age - rig.ConnUnit, dataplane.Swept{Kept: 1}}, {c.age + 2*rig.ConnUnit, dataplane.Swept{Removed: 1}}, {c.age + 3*rig.ConnUnit, dataplane.Swept{}}} {
 				got, err := r.SweepAt(rig.Start + s.after)
 				if err != nil || got != s.want {
 					t.Errorf("after %v: %+v, %v, want %+v", s.after, got, err, s.want)

@@ -34,7 +34,7 @@ func TestHandshakeByEntry(t *testing.T) {
 		{"to another server's SYN-ACK", answered, with(ack, func(p *rig.Packet) { p.Ack++ }), 0, []string{"steered_embryonic"}, false},
 		{"with another sequence number", answered, with(ack, func(p *rig.Packet) { p.Seq++ }), 0, []string{"steered_embryonic"}, false},
 		{"no acknowledgement", answered, with(ack, func(p *rig.Packet) { p.Flags = wire.PSH }), 0, []string{"steered_embryonic"}, false},
-		{"after a second", answered, ack, time.Second, []string{"steered_embryonic"}, false},
+		{"after a second", answered, ack, time.Second + rig.ConnUnit, []string{"steered_embryonic"}, false},
 		{"to the SYN-ACK of an earlier SYN", with(answered, func(p *rig.Packet) { p.Ack-- }), ack, 0, []string{"steered_embryonic"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,46 +14,39 @@ import (
 )
 
 type AgentConn struct {
-	_          structs.HostLayout
-	SeenNs     uint64
-	LbBe       uint64
-	Offering   uint32
-	Epoch      uint32
-	NextIn     uint32
-	Flags      uint32
-	Generation uint16
-	State      uint16
-	NextOut    uint32
+	_      structs.HostLayout
+	Client struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	Vip struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	ClientPortBe uint16
+	VipPortBe    uint16
+	Protocol     uint8
+	Offering     uint8
+	Epoch        uint16
+	LbBe         uint64
+	Seen         uint32
+	NextIn       uint32
+	NextOut      uint32
+	Flags        uint8
+	State        uint8
+	Generation   uint16
 }
 
 type AgentConnLine struct {
 	_           structs.HostLayout
 	Fingerprint [8]uint64
-	Slot        [8]struct {
-		_ structs.HostLayout
-		T struct {
-			_      structs.HostLayout
-			Client struct {
-				_    structs.HostLayout
-				In6U struct {
-					_       structs.HostLayout
-					U6Addr8 [16]uint8
-				}
-			}
-			Vip struct {
-				_    structs.HostLayout
-				In6U struct {
-					_       structs.HostLayout
-					U6Addr8 [16]uint8
-				}
-			}
-			ClientPortBe uint16
-			VipPortBe    uint16
-			Protocol     uint8
-			Zero         [3]uint8
-		}
-		C AgentConn
-	}
+	Slot        [8]AgentConn
 }
 
 type AgentDigestKey struct {

@@ -73,6 +73,11 @@ const (
 	ConnClosed     = 24
 )
 
+// enum conn_date
+const (
+	SeenShift = 20
+)
+
 // enum completeness
 const (
 	ConnsIncomplete = 0

@@ -21,7 +21,7 @@ func Conns(m *ebpf.Map) (all [][]byte, err error) {
 				continue
 			}
 			slot := line.Slot[k]
-			slot.C.SeenNs = 0
+			slot.Seen = 0
 			entry, err := binary.Append([]byte{byte(fingerprint & IsEstablished >> 21)}, binary.NativeEndian, slot)
 			if err != nil {
 				return nil, err

@@ -256,7 +256,7 @@ func connAs(e rig.ConnEntry) (c fsm.Conn) {
 	binary.NativeEndian.PutUint64(lb[:], v.LbBe)
 	return fsm.Conn{
 		Known: true, Established: e.Established, Direct: v.State == 2, LB: fsm.Node(binary.BigEndian.Uint16(lb[6:])),
-		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: v.Epoch, Flags: v.Flags, Seen: time.Duration(v.SeenNs),
+		Generation: v.Generation, Next: v.NextIn, Out: v.NextOut, Epoch: uint32(v.Epoch), Flags: uint32(v.Flags), Seen: time.Duration(v.Seen) * rig.ConnUnit,
 	}
 }
 

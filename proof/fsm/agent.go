@@ -49,7 +49,7 @@ type Conn struct {
 	Out         uint32 // the same outward, if Spoke; embryonic: after the SYN-ACK
 	Epoch       uint32
 	Flags       uint32
-	Seen        time.Duration
+	Seen        time.Duration // by tick
 }
 
 // Flags of an entry.
@@ -63,6 +63,12 @@ const (
 	Spoke     = 64
 )
 
+// tick is now by the unit of an entry's age.
+func tick(now time.Duration) time.Duration { return now >> 20 << 20 }
+
+// age is how long the entry was not seen.
+func (c *Conn) age(now time.Duration) time.Duration { return tick(now) - c.Seen }
+
 // Epoch counts expected arrivals, 2^27 ns at a time.
 type Epoch struct{ Epoch, Count uint32 }
 
@@ -70,7 +76,7 @@ const waiting = 60 * time.Second // how long an embryonic entry counts
 
 func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 	c = &a.Conn
-	if !c.Known || !c.Established && now-c.Seen > waiting {
+	if !c.Known || !c.Established && c.age(now) > waiting {
 		return nil, true
 	}
 	return c, !c.Established
@@ -80,7 +86,7 @@ func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 // a connection that is over while its five-tuple lives elsewhere, and an embryonic one of
 // a SYN that another server took, unless the packet answers this server's SYN-ACK.
 func (c *Conn) sure(now time.Duration, in Packet) bool {
-	if c.Flags&(ClientFIN|ServerFIN) != 0 || now-c.Seen >= time.Second {
+	if c.Flags&(ClientFIN|ServerFIN) != 0 || c.age(now) >= time.Second {
 		return false
 	}
 	return c.Established || c.Out != 0 && in.Ack == c.Out && in.Seq == c.Next && in.establishes()
@@ -137,7 +143,7 @@ func (a *Agent) offered(h Host, now time.Duration, in Packet) Outcome {
 	case !in.opens():
 		return Outcome{Why: []string{"drop_not_a_syn"}}
 	case c != nil && c.Generation == in.generation(): // III: WAIT + connect…; not III: DIRECT
-		c.LB, c.Seen = in.From, now
+		c.LB, c.Seen = in.From, tick(now)
 		return deliver("accept_repeated")
 	case h.State == Full: // port reused, or forged: its stack challenges it
 		return deliver("accept_challenged")
@@ -170,7 +176,7 @@ func (a *Agent) accept(now time.Duration, in Packet) {
 	epoch := uint32(now >> 27)
 	a.Conn = Conn{
 		Known: true, LB: in.From, Generation: in.generation(), Next: in.Seq + 1,
-		Epoch: epoch, Flags: Pending, Seen: now,
+		Epoch: epoch, Flags: Pending, Seen: tick(now),
 	}
 	e := &a.Expected[epoch%8]
 	if e.Epoch != epoch {
@@ -200,7 +206,7 @@ func (a *Agent) settle(now time.Duration, in Packet, generation uint16) (c *Conn
 		return c, embryonic, nil
 	}
 	if c == nil { // the agent was restarted, or forgot it
-		a.Conn = Conn{Known: true, Established: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: now}
+		a.Conn = Conn{Known: true, Established: true, Direct: true, LB: in.From, Generation: generation, Next: in.Seq, Seen: tick(now)}
 		return &a.Conn, false, nil
 	}
 	c.Established = true
@@ -287,7 +293,7 @@ func (a *Agent) reject(h Host, now time.Duration, in Packet) Outcome {
 
 // observe keeps the facts of a packet of the client.
 func (a *Agent) observe(h Host, now time.Duration, s TCP, c *Conn, embryonic bool) {
-	c.Seen = now
+	c.Seen = tick(now)
 	if !embryonic {
 		a.arrived(c)
 	}
@@ -319,7 +325,7 @@ func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	if c == nil {
 		return a, Outcome{Act: Client, Why: []string{"out_no_flow"}}
 	}
-	c.Seen = now
+	c.Seen = tick(now)
 	if s.has(wire.RST) {
 		c.Flags |= ClientFIN | ServerFIN
 	}
@@ -380,7 +386,7 @@ func (a Agent) Sweep(now, linger, idle time.Duration) Agent {
 	case c.Flags&(ClientFIN|ServerFIN) == ClientFIN|ServerFIN, c.Flags&Doubted != 0:
 		limit = linger
 	}
-	if now-c.Seen > limit {
+	if c.age(now) > limit {
 		a.arrived(c)
 		a.answered(c)
 		*c = Conn{}

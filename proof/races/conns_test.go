@@ -126,7 +126,7 @@ func TestConnsCrowd(t *testing.T) {
 			if line.Fingerprint[k] <= objects.NoDigest {
 				continue
 			}
-			p := openingOf(int(objects.PortBits(slot.T.ClientPortBe)) - 1)
+			p := openingOf(int(objects.PortBits(slot.ClientPortBe)) - 1)
 			in, fingerprint := conns.Lines(p.Flow())
 			alternate := line.Fingerprint[k]&rig.ConnInAlternate != 0
 			if alternate {
@@ -134,7 +134,7 @@ func TestConnsCrowd(t *testing.T) {
 				in[0] = in[1]
 			}
 			if in[0] != at || line.Fingerprint[k]&rig.ConnDigest != fingerprint ||
-				slot.C.Generation != wire.Generation(p.Seq) && slot.C.Generation != wire.Generation(p.Seq+begunAgain) {
+				slot.Generation != wire.Generation(p.Seq) && slot.Generation != wire.Generation(p.Seq+begunAgain) {
 				t.Errorf("line %d, slot %d has fingerprint %x and %+v; want lines %v, fingerprint %x, generation %d or %d", at, k, line.Fingerprint[k], slot, in, fingerprint, wire.Generation(p.Seq), wire.Generation(p.Seq+begunAgain))
 			}
 		}
@@ -225,7 +225,7 @@ func TestConnsDisplaced(t *testing.T) {
 			line := conns.Line(t, at)
 			for k, fingerprint := range line.Fingerprint {
 				if fingerprint > objects.NoDigest && fingerprint&rig.ConnInAlternate != 0 {
-					in, _ := conns.Lines(openingOf(int(objects.PortBits(line.Slot[k].T.ClientPortBe)) - 1).Flow())
+					in, _ := conns.Lines(openingOf(int(objects.PortBits(line.Slot[k].ClientPortBe)) - 1).Flow())
 					displaced[in[0]]++
 				}
 			}

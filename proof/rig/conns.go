@@ -2,6 +2,7 @@ package rig
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -77,7 +78,7 @@ func (w *ConnTable) Find(t testing.TB, f policy.Flow) (line uint32, slot int, e 
 			if s.Fingerprint[k]&ConnDigest != fingerprint || s.Fingerprint[k]&ConnInAlternate != 0 != (i == 1) {
 				continue
 			}
-			return at, k, ConnEntry{s.Slot[k].C, s.Fingerprint[k]&objects.IsEstablished != 0, true}
+			return at, k, ConnEntry{s.Slot[k], s.Fingerprint[k]&objects.IsEstablished != 0, true}
 		}
 	}
 	return 0, 0, e
@@ -88,6 +89,20 @@ func (w *ConnTable) Get(t testing.TB, f policy.Flow) ConnEntry {
 	_, _, e := w.Find(t, f)
 	return e
 }
+
+// ConnOf is an entry of flow f, with the rest of c.
+func ConnOf(f policy.Flow, c objects.AgentConn) objects.AgentConn {
+	key := flowKey(f)
+	c.Client.In6U.U6Addr8, c.Vip.In6U.U6Addr8 = key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8
+	c.ClientPortBe, c.VipPortBe, c.Protocol = key.ClientPortBe, key.VipPortBe, f.Protocol.Number()
+	return c
+}
+
+// ConnUnit is the resolution of an entry's age.
+const ConnUnit = time.Duration(1) << objects.SeenShift
+
+// Seen is a time as entries have it.
+func Seen(at time.Duration) uint32 { return uint32(at / ConnUnit) }
 
 // Put writes a flow's entry in its slot, or one of its primary line, or frees its slot.
 func (w *ConnTable) Put(t testing.TB, f policy.Flow, e ConnEntry) {
@@ -113,11 +128,8 @@ func (w *ConnTable) Put(t testing.TB, f policy.Flow, e ConnEntry) {
 	}
 	left := s.Fingerprint[k] & ConnDisplaced
 	if s.Fingerprint[k] = left; e.Known {
-		key, to := flowKey(f), &s.Slot[k]
-		to.T.Client.In6U.U6Addr8, to.T.Vip.In6U.U6Addr8 = key.Client.In6U.U6Addr8, key.Vip.In6U.U6Addr8
-		to.T.ClientPortBe, to.T.VipPortBe, to.T.Protocol = key.ClientPortBe, key.VipPortBe, f.Protocol.Number()
-		to.C = e.Conn
-		s.Fingerprint[k] |= fingerprint | e.Conn.SeenNs>>20&0xffff
+		s.Slot[k] = ConnOf(f, e.Conn)
+		s.Fingerprint[k] |= fingerprint | uint64(e.Conn.Seen&0xffff)
 		if e.Established {
 			s.Fingerprint[k] |= objects.IsEstablished
 		}

@@ -56,7 +56,7 @@ static __always_inline void busy_on_out(struct conn *c, bool answers)
 
 	if (!(c->flags & ASKING_IN_EITHER))
 		return;
-	was = __sync_fetch_and_and(&c->flags, ~ASKING_IN_EITHER);
+	was = __sync_fetch_and_and(flags_word(c), ~ASKING_IN_EITHER);
 	l = load_at(c->offering);
 	if (!l)
 		return;

@@ -32,14 +32,15 @@ static __always_inline void pending_add(struct load *l, __u32 epoch)
 #define REMOVE_TRIES 4 /* while other CPUs count in the same epoch; the rest expires */
 
 /* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. The
- * count of an epoch never falls below 0. */
-static __always_inline void pending_remove(struct load *l, __u32 epoch)
+ * count of an epoch never falls below 0. Of an epoch 16 bits are enough: an entry is embryonic for
+ * less than 2^16 of them. */
+static __always_inline void pending_remove(struct load *l, __u16 epoch)
 {
 	__u64 *word = pending_epoch(l, epoch), was;
 
 	for (int i = 0; i < REMOVE_TRIES; i++) {
 		was = READ_ONCE(*word);
-		if ((__u32)was != epoch || was < PENDING_ONE)
+		if ((__u16)was != epoch || was < PENDING_ONE)
 			return;
 		if (compare_and_swap(word, was, was - PENDING_ONE))
 			return;

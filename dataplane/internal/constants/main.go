@@ -49,6 +49,7 @@ func packages() map[string][]enum {
 			{c: "hinting"},
 			{c: "conn_state"},
 			{c: "conn_flags"},
+			{c: "conn_date"},
 			{c: "completeness"},
 			{c: "work_term"},
 		},
