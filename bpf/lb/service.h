@@ -24,11 +24,13 @@ enum service_slot {
 	SLOT_HASH_SHIFT = 16,
 };
 
-/* Whether packets of a service's known flows need an outer header alone (lb/steady.h). */
+/* Whether packets of a service's known flows, or all of its packets, need an outer header alone
+ * (lb/steady.h). */
 enum plain {
 	PLAIN_NO = 0,
 	PLAIN_FLOWS = 1,  /* TRACK_FLOWS */
 	PLAIN_CLIENT = 2, /* TRACK_CLIENT */
+	PLAIN_HASH = 3,	  /* TRACK_NONE; the digest of the whole tuple chooses the server */
 };
 
 struct {
@@ -175,8 +177,9 @@ static __always_inline __u32 record_at(__u32 slot)
 /* Keeps the enum in the object's BTF, for Go. */
 const volatile enum plain not_plain = PLAIN_NO;
 
-/* plain_at returns how plain the service of a flow is, by the first slot of its chain alone. */
-static __always_inline enum plain plain_at(const struct tuple *t)
+/* plain_at returns enum plain of the service of a flow, above RECORD_NUMBER_BITS, and the number of
+ * its record, by the first slot of its chain alone; or 0. */
+static __always_inline __u32 plain_at(const struct tuple *t)
 {
 	__u64 ports = *(const __u64 *)&t->client_port_be; /* and the protocol */
 	__u64 h = service_hash(&t->vip, ports >> 16), *at;
@@ -184,7 +187,7 @@ static __always_inline enum plain plain_at(const struct tuple *t)
 
 	at = bpf_map_lookup_elem(&service_slots, &slot);
 	h = at ? *(volatile __u64 *)at ^ h << SLOT_HASH_SHIFT : 0;
-	return h >> SLOT_HASH_SHIFT ? PLAIN_NO : h >> RECORD_NUMBER_BITS;
+	return h >> SLOT_HASH_SHIFT ? 0 : h;
 }
 
 /* A search along a chain. */

@@ -3,10 +3,12 @@
  * nor end a connection.
  *
  *   plain_at -> flow_find_inline -> settle -> write_steady
+ *            -> hashed ----------------------^   of a service without flows
  *
  * Any other packet takes the general way (dispatch.h) untouched, where these would fare alike. The
  * service's record is not read: its slot tells whether packets of its flows need an outer header
- * alone (enum plain), and the flow's digest covers address and port of the service. */
+ * alone (enum plain), and the flow's digest covers address and port of the service. Without flows
+ * the record names the table. */
 #pragma once
 #include "lb/dispatch.h"
 
@@ -41,9 +43,23 @@ static __always_inline __be64 asked_of(__u64 word, enum plain plain)
 	return bpf_htons(FN_ACK_STICKINESS) | (__be64)bpf_htons(generation_in_word(word)) << 16;
 }
 
+/* hashed returns the server of a packet of a service without flows, or NULL for the general way. */
+static __always_inline const struct server *hashed(const struct packet *p, __u32 record)
+{
+	const struct service *svc = bpf_map_lookup_elem(&services, &record);
+	struct service_key key = { .vip = p->t.vip };
+	__u64 bucket;
+
+	set_word(&key.port_be, p->t.vip_port_be | (__u32)p->t.protocol << 16);
+	if (!svc || !same_service(&svc->key, &key))
+		return NULL;
+	bucket = bucket_at(svc, p->hash);
+	return choices_of(bucket) ? server_at(named_member(bucket, 0)) : NULL;
+}
+
 /* write_steady sends a packet to a server. */
 static __always_inline int write_steady(struct xdp_md *ctx, const struct packet *p,
-					const struct server *s, __be64 asked)
+					const struct server *s, __be64 asked, __u32 reason)
 {
 	__u64 own = own_link(), to = READ_ONCE(*(const __u64 *)s->mac), *outer;
 	__u32 label;
@@ -66,30 +82,39 @@ static __always_inline int write_steady(struct xdp_md *ctx, const struct packet 
 	outer[3] = bpf_cpu_to_be64(label);
 	outer[4] = s->locator_be;
 	outer[5] = asked;
-	return transmit(LB_STEER);
+	return transmit(reason);
 }
 
-/* send_steady sends the packet of a known flow of a plain service. UNDECIDED: the packet is as it
+/* send_steady sends the packet of a known flow, or of a service without flows, if it is plain. UNDECIDED: the packet is as it
  * was, and takes the general way. */
 static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
 {
+	__u32 slot, plain, reason = LB_STEER;
 	const struct server *s;
-	enum plain plain;
+	__be64 asked;
 	__u64 word;
 
 	if (!is_steady(p))
 		return UNDECIDED;
-	plain = plain_at(&p->t);
+	slot = plain_at(&p->t);
+	plain = slot >> RECORD_NUMBER_BITS;
 	if (!plain || p->length + sizeof(struct ipv6hdr) > own_link() >> 48)
 		return UNDECIDED;
-	word = flow_find_inline(p->hash, true);
-	if (!is_settled(word)) {
-		word = settle(p, word, plain);
-		if (!word)
-			return UNDECIDED;
+	if (plain == PLAIN_HASH) {
+		s = hashed(p, slot & ((1 << RECORD_NUMBER_BITS) - 1));
+		asked = bpf_htons(FN_DELIVER);
+		reason = LB_DELIVER;
+	} else {
+		word = flow_find_inline(p->hash, true);
+		if (!is_settled(word)) {
+			word = settle(p, word, plain);
+			if (!word)
+				return UNDECIDED;
+		}
+		s = server_at(server_in_word(word));
+		asked = asked_of(word, plain);
 	}
-	s = server_at(server_in_word(word));
 	if (!s || !s->ready || dec_hop_limit(ctx, p))
 		return UNDECIDED;
-	return write_steady(ctx, p, s, asked_of(word, plain));
+	return write_steady(ctx, p, s, asked, reason);
 }

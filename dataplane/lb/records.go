@@ -69,8 +69,8 @@ func serviceHash(key *objects.LBServiceKey) uint64 {
 	return (h ^ h>>32) * 0xbf58476d1ce4e5b9
 }
 
-// plainOf is how plain a service is: whether packets of its known flows need an outer header
-// alone.
+// plainOf is how plain a service is: whether packets of its known flows, or all of its packets, need
+// an outer header alone.
 func plainOf(s *objects.LBService) uint64 {
 	if s.Key.PortBe == 0 || s.Wire != uint8(topo.Encap) || s.Vias > 0 || int(s.Dispatch) >= len(topo.Dispatches()) {
 		return objects.PlainNo
@@ -80,8 +80,10 @@ func plainOf(s *objects.LBService) uint64 {
 		return objects.PlainClient
 	case row.Signals:
 		return objects.PlainFlows
+	case s.Fragments == uint8(topo.HashFragments):
+		return objects.PlainNo
 	}
-	return objects.PlainNo
+	return objects.PlainHash
 }
 
 // slotValue is the slot of a service's record (enum service_slot of bpf/lb/service.h).

@@ -98,7 +98,7 @@ func TestSteady(t *testing.T) {
 	general := rig.LoadLB(t, rig.Hits{}, rig.LBConfig(rig.Hunting(2, 4)))
 	short.Remembers, general.Remembers = true, true
 	general.Unplain()
-	steered := 0
+	steered, delivered := 0, 0
 	for i := range 12_000 {
 		if rng.IntN(100) == 0 {
 			services := randomServices(rng)
@@ -123,9 +123,12 @@ func TestSteady(t *testing.T) {
 		if slices.Equal(got.Reasons, []string{"steer"}) {
 			steered++
 		}
+		if slices.Equal(got.Reasons, []string{"deliver"}) {
+			delivered++
+		}
 	}
-	if steered < 1000 {
-		t.Errorf("%d packets were steered; want 1000", steered)
+	if steered < 1000 || delivered < 50 {
+		t.Errorf("%d packets were steered, %d delivered; want 1000 and 50", steered, delivered)
 	}
 }
 
@@ -139,7 +142,10 @@ func TestPlain(t *testing.T) {
 	}{
 		{"hunt", func(*topo.Service) {}, 1},
 		{"single", func(s *topo.Service) { s.Dispatch, s.Choices = topo.Single, 1 }, 2},
-		{"stateless", func(s *topo.Service) { s.Dispatch, s.Choices = topo.Stateless, 1 }, 0},
+		{"stateless", func(s *topo.Service) { s.Dispatch, s.Choices = topo.Stateless, 1 }, 3},
+		{"stateless, with fragments", func(s *topo.Service) {
+			s.Dispatch, s.Choices, s.Fragments = topo.Stateless, 1, topo.HashFragments
+		}, 0},
 		{"inserted", rig.Inserting, 0},
 		{"through transit SIDs", rig.ViaTransit(1), 0},
 	} {

@@ -23,6 +23,7 @@ const (
 	PlainNo     = 0
 	PlainFlows  = 1
 	PlainClient = 2
+	PlainHash   = 3
 )
 
 // enum sender_slots
