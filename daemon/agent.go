@@ -45,7 +45,8 @@ type agent struct {
 
 	listening listening
 	speeds    speeds
-	reloaded  chan struct{} // the services may be others
+	unsure    map[topo.VIP]string // why the work of a service is not counted again
+	reloaded  chan struct{}       // the services may be others
 }
 
 // Agent runs the agent that the file at path describes, until ctx ends.
@@ -146,6 +147,9 @@ func (r *agent) describe(s *api.Status) error {
 		line, warning := r.listening.of(o.VIP)
 		if warning != "" {
 			s.Advice = append(s.Advice, fmt.Sprintf("service %s: %s", o.Name, warning))
+		}
+		if l.NoRecount != "" {
+			s.Advice = append(s.Advice, fmt.Sprintf("service %s: its work is not counted again: %s", o.Name, l.NoRecount))
 		}
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Listener: line, Load: load})
 	}

@@ -43,6 +43,7 @@ func (r *agent) listeners(ctx context.Context) error {
 	for {
 		r.lookAtListeners()
 		r.lookAtCores()
+		r.lookAtRecounts()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -85,6 +86,24 @@ func (r *agent) lookAtListeners() {
 		}
 	}
 	r.listening.found, r.listening.lines, r.listening.warns = found, lines, warns
+}
+
+// lookAtRecounts warns of services with work that is never counted again, once for each reason.
+func (r *agent) lookAtRecounts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := map[topo.VIP]string{}
+	for i, o := range r.now.Load().Services {
+		l, err := r.plane.Load(i)
+		if err != nil || l.NoRecount == "" {
+			continue
+		}
+		now[o.VIP] = l.NoRecount
+		if r.unsure[o.VIP] != l.NoRecount {
+			r.host.Log.Warn("the work of a service is not counted again, so an error would stay", "service", o.Name, "reason", l.NoRecount)
+		}
+	}
+	r.unsure = now
 }
 
 // explain names the processes behind a service, the reason for its load, and why that load cannot

@@ -65,6 +65,36 @@ func TestListeners(t *testing.T) {
 	p.end()
 }
 
+// TestNoRecount: work that is not counted again is logged once, and in the advice of status.
+func TestNoRecount(t *testing.T) {
+	m := newMachine(t, agentFile)
+	why := "enter /run/netns/a: operation not permitted: " + topo.Needs("CAP_SYS_ADMIN")
+	m.loads.NoRecount = why
+	p := m.start(Agent)
+	for _, service := range []string{"service=web", "service=api"} {
+		for {
+			line := <-m.lines
+			if strings.Contains(line, "is not counted again") {
+				if !strings.Contains(line, "level=WARN") || !strings.Contains(line, service) || !strings.Contains(line, why) {
+					t.Error(line)
+				}
+				break
+			}
+		}
+	}
+	m.clock.tick(t, lookEvery)
+	m.clock.tick(t, lookEvery) // the look of the first has ended
+	if s := m.status(); !slices.Contains(s.Advice, "service web: its work is not counted again: "+why) {
+		t.Errorf("status: %q", s.Advice)
+	}
+	p.end()
+	for len(m.lines) > 0 {
+		if line := <-m.lines; strings.Contains(line, "is not counted again") {
+			t.Errorf("logged again: %s", line)
+		}
+	}
+}
+
 // TestExplain: the loads that cannot be right behind a program, and those that may be.
 func TestExplain(t *testing.T) {
 	unseen := listeners.Process{}

@@ -45,6 +45,7 @@ type Verified struct {
 type Load struct {
 	Measure   topo.Measure // in use
 	Instead   string       // why it is not the configured one; empty: it is
+	NoRecount string       // why that measure's counts are never set right; empty: they are
 	Work      *Work        // the parts of the load measure `work`; nil: it is not in use
 	Threshold uint32       // c of static and dynamic acceptance
 	Busy      uint32       // without the connections that wait to be accepted and have sent nothing

@@ -102,7 +102,7 @@ func readPID(path string) (int, error) {
 func ofProcess(pid int, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("read the memory of httpd (process %d): %w: the agent needs CAP_SYS_PTRACE", pid, err)
+		return fmt.Errorf("read the memory of httpd (process %d): %w: %s", pid, err, topo.Needs("CAP_SYS_PTRACE"))
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("httpd (process %d) does not run", pid)
 	default:

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"proffer/topo"
 )
 
 // fourCapabilities are all that a daemon needs.
@@ -56,6 +58,26 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: ExecStart=%s: %v", verb, s["ExecStart"], err)
 		}
 		verifyUnit(t, verb, strings.ReplaceAll(string(text), "/usr/local/bin/proffer", "/bin/true"))
+	}
+}
+
+// TestCapabilitiesByNeed: the agent's unit has a line for each capability that a setting needs,
+// left out as it ships, which systemd takes; the documents name it.
+func TestCapabilitiesByNeed(t *testing.T) {
+	unit, err := os.ReadFile("../../dist/proffer-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"CAP_SYS_PTRACE", "CAP_SYS_ADMIN", "CAP_CHOWN"} {
+		line := "CapabilityBoundingSet=" + c
+		if strings.Count(string(unit), "\n# "+line+" ") != 1 || !strings.Contains(string(guide), c) || !strings.Contains(topo.Needs(c), line+" ") {
+			t.Errorf("%s: not in the unit, the guide or the advice", c)
+		}
+		verifyUnit(t, "agent", strings.ReplaceAll(string(unit), "/usr/local/bin/proffer", "/bin/true")+"\n[Service]\n"+line+"\n")
 	}
 }
 

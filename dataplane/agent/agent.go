@@ -265,6 +265,7 @@ func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 		Measure:   a.measureOf(&a.services[i]),
 		Instead:   a.whyInstead(&a.services[i]),
 		Work:      w,
+		NoRecount: a.work.whyNoRecount(&a.services[i]),
 		Threshold: l.Threshold,
 		Asking:    objects.Asking(&l),
 		Answered:  l.Answered,

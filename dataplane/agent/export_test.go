@@ -13,19 +13,6 @@ func (a *Agent) AttachSockets() error { return a.attachSockets() }
 // CountsWork reports whether the programs are attached.
 func (a *Agent) CountsWork() bool { return a.work != nil }
 
-// RefuseWork has the kernel refuse the programs that count work.
-func (a *Agent) RefuseWork(reason string) error {
-	a.mu.Lock()
-	w, services := a.work, a.services
-	a.work, a.noWork = nil, reason
-	a.mu.Unlock()
-	if err := w.close(); err != nil {
-		return err
-	}
-	_, err := a.Offer(services)
-	return err
-}
-
 // RecountWork is recountWork.
 func (a *Agent) RecountWork() error { return a.recountWork() }
 

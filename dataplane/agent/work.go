@@ -27,10 +27,11 @@ import (
 type work struct {
 	coll   *ebpf.Collection
 	links  map[string]link.Link
-	counts []uint64 // of each service, as the programs count
-	turn   []uint64 // the number of recounts
-	ports  []uint64 // a bit for each port
-	spaces []string // network namespaces of services, by path; empty: this one
+	counts []uint64          // of each service, as the programs count
+	turn   []uint64          // the number of recounts
+	ports  []uint64          // a bit for each port
+	barred map[string]string // of these, those that are not entered, and why
+	spaces []string          // network namespaces of services, by path; empty: this one
 }
 
 // The knowledge of sockets and tasks outlives an agent, with the counts.

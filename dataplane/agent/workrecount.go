@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/topo"
 )
 
 // recounts are the programs of a recount: of the host's tasks, and of the sockets in a network
@@ -36,14 +38,9 @@ func (w *work) recount(grace *plane.Grace) error {
 	if err := w.visit(recounts[0]); err != nil {
 		return err
 	}
-	for _, space := range w.spaces {
-		err := within(space, func() error { return errors.Join(w.visit(recounts[1]), w.visit(recounts[2])) })
-		if errors.Is(err, errNotEntered) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	all, err := w.visitSpaces()
+	if err != nil || !all {
+		return err
 	}
 	if err := grace.Wait(); err != nil {
 		return err
@@ -54,6 +51,36 @@ func (w *work) recount(grace *plane.Grace) error {
 		}
 	}
 	return nil
+}
+
+// visitSpaces visits the sockets of each network namespace. Of those that it may not enter it
+// remembers the reason.
+func (w *work) visitSpaces() (all bool, err error) {
+	w.barred = map[string]string{}
+	all = true
+	for _, space := range w.spaces {
+		err := within(space, func() error { return errors.Join(w.visit(recounts[1]), w.visit(recounts[2])) })
+		if errors.Is(err, errNotEntered) {
+			all = false
+			if errors.Is(err, fs.ErrPermission) {
+				w.barred[space] = fmt.Sprintf("%v: %s", err, topo.Needs("CAP_SYS_ADMIN"))
+			}
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return all, nil
+}
+
+// whyNoRecount is the reason why the work of a service is not counted again; empty: it is, or
+// need not be.
+func (w *work) whyNoRecount(s *topo.Offering) string {
+	if w == nil || !s.Measure.Work() || whyNoWork(s) != "" {
+		return ""
+	}
+	return w.barred[s.Netns]
 }
 
 // visit runs a program for each task or socket.

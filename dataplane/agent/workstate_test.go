@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -259,20 +261,94 @@ func TestWorkOfReload(t *testing.T) {
 	}
 }
 
-// TestWorkRefused: a kernel that refuses the programs has busy instead, and the agent decides by
-// it.
-func TestWorkRefused(t *testing.T) {
-	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork))
-	rig.Listen(t, workPort, 128)
-	if err := r.RefuseWork("no tracepoints"); err != nil {
-		t.Fatal(err)
+// refuse has the kernel refuse this thread a command of bpf(2) for good, as a container's policy
+// may.
+func refuse(t *testing.T, command uint32) {
+	t.Helper()
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_BPF},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}, // its first argument
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: command},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+// TestWorkRefused: where the kernel takes the agent's programs, but lets none be attached to a
+// tracepoint, the load is busy, the agent decides by it, and the reason is named.
+func TestWorkRefused(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
+	refuse(t, unix.BPF_RAW_TRACEPOINT_OPEN)
+	r := rig.LoadAgent(t, rig.Hits{}, rig.AgentConfig(64, rig.Offering(workPort, byWork)), rig.InVirtualTime)
+	rig.Listen(t, workPort, 128)
 	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking[0] = 4 })
 	p := rig.Inward(workPort, wire.SYN)
 	if _, why := verdictOn(r, t, &p); why != "pass_on_busy" {
 		t.Error(why)
 	}
-	if l, err := r.Load(0); err != nil || l.Measure != topo.Busy || l.Instead != "no tracepoints" || r.NoWork() != l.Instead {
+	l, err := r.Load(0)
+	if err != nil || l.Measure != topo.Busy || !strings.Contains(l.Instead, "operation not permitted") || !strings.Contains(l.Instead, "attach ") || r.NoWork() != l.Instead || r.CountsWork() {
 		t.Errorf("%+v, %v", l, err)
+	}
+	t.Log(l.Instead)
+}
+
+// TestWorkNotEntered: without the capability to enter the namespace of its sockets, a service's
+// work counts on, and the missing capability is named until the agent has it.
+func TestWorkNotEntered(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace, the container's
+	container, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer container.Close()
+	_, open := serveSlowly(t, workPort)
+	queued := clients(t, 5, 22000, "")
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork, func(o *topo.Offering) {
+		o.Owner, o.Netns = topo.Netns, fmt.Sprintf("/proc/self/fd/%d", container.Fd())
+	}))
+	recounted := func(label, want string) {
+		t.Helper()
+		if err := r.RecountWork(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := r.Load(0); err != nil || (l.NoRecount == "") != (want == "") || !strings.Contains(l.NoRecount, want) {
+			t.Errorf("%s: %+v, %v", label, l, err)
+		}
+	}
+	recounted("with all capabilities", "")
+	mayAdminister(t, false)
+	recounted("without CAP_SYS_ADMIN", "operation not permitted: "+topo.Needs("CAP_SYS_ADMIN"))
+	for _, fd := range queued {
+		send(t, fd, request)
+	}
+	settles(r, t, "5 slow requests", 5, 5)
+	mayAdminister(t, true)
+	recounted("with it again", "")
+	settles(r, t, "counted again", 5, 5)
+	open()
+	answered(t, queued)
+	settles(r, t, "answered", 0, 0)
+}
+
+// mayAdminister gives this thread CAP_SYS_ADMIN, or takes it.
+func mayAdminister(t *testing.T, may bool) {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	sets[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+	if may {
+		sets[0].Effective |= 1 << unix.CAP_SYS_ADMIN
+	}
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		t.Fatal(err)
 	}
 }
