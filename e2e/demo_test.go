@@ -79,7 +79,8 @@ func remains(t *testing.T, pid int) (left []string) {
 func remainsOf(t *testing.T, run string) (left []string) {
 	t.Helper()
 	state := "/run/proffer/testbed/" + run
-	for _, pattern := range []string{state + "*", "/run/netns/proffer-" + run + "*"} {
+	group := "proffer-" + run + "*"
+	for _, pattern := range []string{state + "*", "/run/netns/" + group, "/sys/fs/cgroup/" + group, "/sys/fs/cgroup/*/" + group} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

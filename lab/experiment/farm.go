@@ -365,6 +365,15 @@ func (s *Servers) books() map[string][]string {
 	return books
 }
 
+// busy are the requests that each server has in hand.
+func (s *Servers) busy() []float64 {
+	busy := make([]float64, len(s.All))
+	for i, server := range s.All {
+		busy[i] = float64(server.Busy())
+	}
+	return busy
+}
+
 // Close ends all servers.
 func (s *Servers) Close() error {
 	var errs []error

@@ -20,10 +20,10 @@ type sampler struct {
 	ended chan Loads
 }
 
-// sample watches the servers until stop.
-func sample(servers *Servers) *sampler {
+// sample watches the requests that the servers have in hand, until stop.
+func sample(busy func() []float64) *sampler {
 	s := &sampler{quit: make(chan struct{}), ended: make(chan Loads)}
-	go s.run(servers)
+	go s.run(busy)
 	return s
 }
 
@@ -32,7 +32,7 @@ func (s *sampler) stop() Loads {
 	return <-s.ended
 }
 
-func (s *sampler) run(servers *Servers) {
+func (s *sampler) run(busy func() []float64) {
 	var l Loads
 	start := time.Now()
 	tick := time.NewTicker(sampleEvery)
@@ -43,17 +43,15 @@ func (s *sampler) run(servers *Servers) {
 			s.ended <- l
 			return
 		case <-tick.C:
-			l.add(time.Since(start).Seconds(), servers)
+			l.add(time.Since(start).Seconds(), busy())
 		}
 	}
 }
 
-func (l *Loads) add(at float64, servers *Servers) {
-	busy := make([]float64, len(servers.All))
+func (l *Loads) add(at float64, busy []float64) {
 	sum := 0.0
-	for i, s := range servers.All {
-		busy[i] = float64(s.Busy())
-		sum += busy[i]
+	for _, b := range busy {
+		sum += b
 	}
 	l.Seconds = append(l.Seconds, at)
 	l.Busy = append(l.Busy, sum/float64(len(busy)))

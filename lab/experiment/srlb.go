@@ -141,7 +141,7 @@ func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests
 	if err != nil {
 		return nil, err
 	}
-	sampler := sample(servers)
+	sampler := sample(servers.busy)
 	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter, Progress: progress}
 	run, err := client.Run(ctx, requests)
 	loads := sampler.stop()

@@ -99,7 +99,7 @@ func removeRun(run string) error {
 	for _, p := range paths {
 		errs = append(errs, unname(p))
 	}
-	errs = append(errs, removePins(pins(run)), os.RemoveAll(filepath.Join(stateDir, run)))
+	errs = append(errs, removeQuotas(controlGroups, run), removePins(pins(run)), os.RemoveAll(filepath.Join(stateDir, run)))
 	return errors.Join(errs...)
 }
 

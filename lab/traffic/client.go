@@ -25,6 +25,7 @@ type Request struct {
 type Client struct {
 	To       netip.AddrPort
 	Timeout  time.Duration         // from the intended start; 0: 10 s
+	Choose   func() netip.AddrPort // asked for the address of each request when it is due; nil: To
 	Enter    func() error          // moves the calling thread, which ends with the run, to the client's namespace; nil: stay
 	Progress func(done, total int) // called at most ten times a second, and at the end; nil: none
 }

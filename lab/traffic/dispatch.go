@@ -39,8 +39,12 @@ func (r *run) waitUntil(ctx context.Context, wake *timer, at time.Duration) bool
 func (r *run) start(ctx context.Context, id int, s socket) {
 	request := r.requests[id]
 	row := Row{ID: id, From: request.From, Intended: request.At, Service: request.Service, Started: r.now()}
+	to := r.To
+	if r.Choose != nil {
+		to = r.Choose()
+	}
 	if s.err == nil {
-		s.err = connect(s.fd, sockaddr(r.To))
+		s.err = connect(s.fd, sockaddr(to))
 	}
 	if s.err != nil {
 		unix.Close(s.fd) // -1 if there is none: no harm
