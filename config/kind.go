@@ -70,8 +70,19 @@ func keyFile() schema.Kind[string] {
 	return k
 }
 
+// page is the path of a file, or of a socket that hands a page over.
 func page() schema.Kind[string] {
-	return file("the absolute path of the page that holds the load, such as /run/proffer/web.load", 4095)
+	k := file("the absolute path of the page that holds the load, such as /run/proffer/web.load, or unix: and that of the socket that hands it over, of at most 103 bytes", 4095)
+	absolute, short := k.Read, file("", 103)
+	k.Read = func(s string) (string, error) {
+		at, handed := topo.HandedAt(s)
+		if !handed {
+			return absolute(s)
+		}
+		_, err := short.Read(at)
+		return s, err
+	}
+	return k
 }
 
 // account is the name or the number of a user or a group.

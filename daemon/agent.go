@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,14 @@ type AgentPlane interface {
 	Offer([]topo.Offering) ([]plan.Step, error)
 }
 
+// handing is a source that hands a page of the plane over, and owns it from then on.
+type handing interface{ Give(page *os.File) error }
+
 // LoadReader reads the services' loads.
 type LoadReader interface {
 	Load(service int) (dataplane.Load, error)
-	NoWork() string // why the load measure work cannot be counted; empty: it can, or need not
+	Page(service int) (*os.File, error) // that programs map
+	NoWork() string                     // why the load measure work cannot be counted; empty: it can, or need not
 }
 
 // agent is the role of a server's agent.
@@ -71,6 +76,9 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	r.reports = control.NewReports(sources, host.Clock, host.Log)
 	if r.plane, err = host.Agent(cfg); err != nil {
 		return err
+	}
+	if err := r.handPages(sources); err != nil {
+		return errors.Join(err, r.plane.Close())
 	}
 	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
 	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn)
@@ -117,6 +125,22 @@ func openSources(cfg *topo.Agent, host *Host) (sources map[int]control.Named, cl
 		open, sources[i] = append(open, source), control.Named{Source: source, Service: s.Name, Load: s.Load().String()}
 	}
 	return sources, closeAll, nil
+}
+
+// handPages gives each source that hands a page over its service's.
+func (r *agent) handPages(sources map[int]control.Named) error {
+	for i, source := range sources {
+		if to, hands := source.Source.(handing); hands {
+			page, err := r.plane.Page(i)
+			if err != nil {
+				return err
+			}
+			if err := to.Give(page); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (r *agent) ready() []any { return []any{"services", len(r.now.Load().Services)} }
@@ -197,7 +221,12 @@ func (r *agent) reload() ([]netip.Addr, error) {
 	}
 	sources, closeSources, err := openSources(next, r.host)
 	if err == nil {
-		err = r.reports.Change(sources, func() error { return r.offer(next.Services) })
+		err = r.reports.Change(sources, func() error {
+			if err := r.offer(next.Services); err != nil {
+				return err
+			}
+			return r.handPages(sources)
+		})
 	}
 	if err != nil {
 		closeSources()

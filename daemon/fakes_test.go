@@ -153,6 +153,10 @@ func (p plane) Load(service int) (dataplane.Load, error) {
 	return l, p.fails["load of a service"]
 }
 
+func (p plane) Page(service int) (*os.File, error) {
+	return os.CreateTemp(p.t.TempDir(), "page")
+}
+
 func (p plane) NoWork() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -109,21 +109,31 @@ func pageOf(bed *testbed.Bed) func(string) string {
 // without the zeros.
 func decisionsOn(t *testing.T, farm *experiment.Farm, conns int) map[string]int {
 	t.Helper()
+	since := decisionsFrom(t, farm)
+	for range conns {
+		dial(t, farm.Bed).Close()
+	}
+	return since()
+}
+
+// decisionsFrom counts from now on.
+func decisionsFrom(t *testing.T, farm *experiment.Farm) (since func() map[string]int) {
+	t.Helper()
 	names := []string{"accept_avail", "accept_force", "pass_on_busy", "pass_on_unknown_load"}
 	met := map[string]int{}
 	for _, name := range names {
 		met[name] = -int(counter(t, farm, name, farm.Bed.Servers...))
 	}
-	for range conns {
-		dial(t, farm.Bed).Close()
-	}
-	for _, name := range names {
-		met[name] += int(counter(t, farm, name, farm.Bed.Servers...))
-		if met[name] == 0 {
-			delete(met, name)
+	return func() map[string]int {
+		t.Helper()
+		for _, name := range names {
+			met[name] += int(counter(t, farm, name, farm.Bed.Servers...))
+			if met[name] == 0 {
+				delete(met, name)
+			}
 		}
+		return met
 	}
-	return met
 }
 
 // TestPageDrivesAcceptance: the program's report counts, not what the kernel

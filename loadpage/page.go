@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -114,9 +115,15 @@ func isPage(f *os.File, info fs.FileInfo) error {
 	return nil
 }
 
+// writable is a file, or the path of a socket.
+type writable interface {
+	Chmod(fs.FileMode) error
+	Chown(uid, gid int) error
+}
+
 // give changes permissions, owner and group where they differ. The owner comes last: changing
 // the permissions of another user's file takes CAP_FOWNER.
-func (a Access) give(f *os.File, info fs.FileInfo) error {
+func (a Access) give(f writable, info fs.FileInfo) error {
 	uid, err := number(a.Owner, func(name string) (string, error) {
 		u, err := user.Lookup(name)
 		if err != nil {
@@ -169,12 +176,18 @@ func number(name string, lookup func(string) (string, error)) (int, error) {
 // Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:
 // never, or the file is no longer a whole page).
 func (p *Page) Read() (busy uint32, written time.Duration) {
+	busy, written, _ = Word(p.file)
+	return busy, written
+}
+
+// Word reads a page, or as much of it as there is.
+func Word(page io.ReaderAt) (busy uint32, written time.Duration, err error) {
 	var b [BusyOffset + 4]byte
-	if n, _ := p.file.ReadAt(b[:], 0); n < len(b) {
-		return 0, 0
+	if _, err := page.ReadAt(b[:], 0); err != nil {
+		return 0, 0, fmt.Errorf("read a load page: %w", err)
 	}
 	written = time.Duration(binary.NativeEndian.Uint64(b[WrittenOffset:]))
-	return binary.NativeEndian.Uint32(b[BusyOffset:]), written
+	return binary.NativeEndian.Uint32(b[BusyOffset:]), written, nil
 }
 
 // Close stops reading; the file stays for its writer.

@@ -43,8 +43,10 @@ const (
 	longestAnswer = 4 << 20
 )
 
-// The pace of sources: that of memory, of the scoreboard, which is larger, and of a request.
+// The pace of sources: that of memory, of the scoreboard, which is larger, and of a request. The data
+// plane reads a page that it handed over itself; the daemon watches it for the log.
 const (
+	everyHanded     = time.Second
 	everyPage       = time.Millisecond
 	everyScoreboard = 10 * time.Millisecond
 	everyRequest    = 50 * time.Millisecond

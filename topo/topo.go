@@ -9,6 +9,7 @@ package topo
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -204,7 +205,7 @@ type Offering struct {
 	Source     Source // Measure Page: the program that reports
 	From       string // address that the source is read from
 	Of         string // the part of the program that takes the service's requests
-	Page       string // PageSource: path of the page
+	Page       string // PageSource: path of the page; "unix:" and of the socket that hands it over
 	PageOwner  string // user and group that a new page is given to; empty: the agent's
 	PageGroup  string
 	PageMode   uint32 // permissions of a new page
@@ -212,6 +213,16 @@ type Offering struct {
 	Owner      Owner
 	Netns      string // Netns: path of the namespace
 	MAC        MAC    // Table: link address that the VIP answers at, if not the host's (macvlan)
+}
+
+// HandedAt is the path of the socket that hands a page over, of a value of `page`; false: the page
+// is a file.
+func HandedAt(page string) (socket string, handed bool) { return strings.CutPrefix(page, "unix:") }
+
+// Handed reports whether a program maps its page from the data plane.
+func (o *Offering) Handed() bool {
+	_, handed := HandedAt(o.Page)
+	return handed && o.Measure.Page() && o.Source.Row().File
 }
 
 // Load is the value of the key `load`.

@@ -244,6 +244,14 @@ struct reported {
 	__u32 asked; /* offers that met it since the daemon looked */
 };
 
+/* Agent: a load page, which a program writes (loadpage/). */
+struct load_page {
+	__u64 magic;
+	__u64 written_ns; /* CLOCK_MONOTONIC; 0: never */
+	__u32 busy;
+	__u32 zero[1019];
+};
+
 /* Next hops that user space resolved, for packets to other nodes than servers. */
 struct prefix {
 	__u32 bits;

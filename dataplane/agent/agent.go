@@ -36,6 +36,7 @@ type Agent struct {
 	work     *work  // nil: not counted …
 	noWork   string // … for this reason; empty: no service needs it
 	reports  *ebpf.Memory
+	handed   handed
 	offered  offered
 	grace    *plane.Grace
 	spaces   map[topo.VIP]int32 // numbers of the services' namespaces, as written
@@ -61,7 +62,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if err != nil {
 		return nil, fmt.Errorf("read the agent programs: %w", err)
 	}
-	a := &Agent{Plane: plane.Plane{FlowTable: cfg.Flows}, services: cfg.Services, spaces: map[topo.VIP]int32{}}
+	a := &Agent{Plane: plane.Plane{FlowTable: cfg.Flows}, services: cfg.Services, spaces: map[topo.VIP]int32{}, handed: handed{}}
 	a.Dev.Store(dev)
 	if a.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
@@ -272,15 +273,15 @@ func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 		Open:      open,
 		Expected:  objects.Expected(&l, uint32(uint64(now)>>objects.EpochShift)),
 	}
-	load.Busy, load.Known, err = a.busy(&load, number, now)
+	load.Busy, load.Known, err = a.busy(&load, &a.services[i], number, now)
 	return load, err
 }
 
 // busy is the number of the measure in use, as offers meet it; false: it is not known.
-func (a *Agent) busy(l *dataplane.Load, number uint32, now time.Duration) (uint32, bool, error) {
+func (a *Agent) busy(l *dataplane.Load, s *topo.Offering, number uint32, now time.Duration) (uint32, bool, error) {
 	switch {
 	case l.Measure.Page():
-		return a.reported(number, now)
+		return a.word(s, number, now)
 	case l.Measure.Sockets():
 		return l.Open, true, nil
 	case l.Work != nil:
@@ -296,7 +297,7 @@ func (a *Agent) Close() error {
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}
-	return errors.Join(append(errs, a.work.close(), a.offered.close(), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
+	return errors.Join(append(errs, a.work.close(), a.offered.close(), a.handed.keep(nil), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
 // closePrograms closes a set of programs that may be incomplete.

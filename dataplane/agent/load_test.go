@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"proffer/dataplane/objects"
+	"proffer/loadpage"
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
@@ -29,6 +32,79 @@ func verdictOn(r *rig.Agent, t *testing.T, p *rig.Packet) (taken bool, why strin
 	}
 	out.Is(t, "offer", out.Action, want, out.Reasons...)
 	return out.Action == rig.XDPPass, out.Reasons[0]
+}
+
+func byHandedPage(o *topo.Offering) {
+	o.Measure, o.Cores, o.Page = topo.Page, 0, "unix:/run/proffer/test.sock"
+}
+
+// handedPage maps the page of service 0, as a program does.
+func handedPage(t *testing.T, r *rig.Agent) []byte {
+	t.Helper()
+	f, err := r.Page(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	page, err := unix.Mmap(int(f.Fd()), 0, loadpage.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(page) })
+	return page
+}
+
+// TestHandedPages: a service keeps its page through a reload, has its own beside another's, and its
+// load is the number on it; a service without one, at the same number, has no page.
+func TestHandedPages(t *testing.T) {
+	first, second := rig.Offering(rig.HuntPort, byHandedPage), rig.Offering(rig.HuntPort+1, byHandedPage)
+	r := rig.NewAgent(t, rig.Hits{}, first)
+	page := handedPage(t, r)
+	write := func(page []byte, busy uint32) {
+		t.Helper()
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			t.Fatal(err)
+		}
+		loadpage.WritePage(page, busy, time.Duration(now.Nano()))
+	}
+	want := func(label string, service int, busy uint32, known bool) {
+		t.Helper()
+		if l, err := r.Load(service); err != nil || l.Known != known || known && l.Busy != busy {
+			t.Errorf("%s: %+v, %v; want busy %d (%v)", label, l, err, busy, known)
+		}
+	}
+	offer := func(services ...topo.Offering) {
+		t.Helper()
+		if _, err := r.Offer(services); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(page[:8]) != loadpage.PageMagic {
+		t.Errorf("the page begins with %q", page[:8])
+	}
+	want("never written", 0, 0, false)
+	write(page, 7)
+	want("written", 0, 7, true)
+	offer(second, first)
+	want("another service's", 0, 0, false)
+	want("after a reload", 1, 7, true)
+	write(handedPage(t, r), 2)
+	want("the other's", 0, 2, true)
+	want("not the other's", 1, 7, true)
+	plain := second
+	plain.Page = "/run/proffer/test.load"
+	offer(plain, first)
+	want("of a file", 0, 0, false)
+	if f, err := r.Page(0); err == nil {
+		f.Close()
+		t.Error("a service with a file has a page to hand over")
+	}
+	offer(first)
+	offer(first, second)
+	want("a service that comes again", 1, 0, false)
+	write(page, topo.MostBusy+1)
+	want("more than the most", 0, 0, false)
 }
 
 // testLoad: each load measure against the threshold 4.
@@ -67,6 +143,36 @@ func testLoad(t *testing.T, seen rig.Hits) {
 				t.Fatal(err)
 			}
 			if err := r.Report(0, c.busy, time.Duration(c.written)); err != nil {
+				t.Fatal(err)
+			}
+			p := rig.Inward(rig.HuntPort, wire.SYN)
+			if _, why := verdictOn(r, t, &p); why != c.why {
+				t.Errorf("%s, want %s", why, c.why)
+			}
+		})
+	}
+	for _, c := range []struct {
+		label   string
+		busy    uint32
+		written uint64
+		why     string
+	}{
+		{"fresh and below", 3, now, "accept_avail"},
+		{"fresh and at", 4, now, "pass_on_busy"},
+		{"a second old", 3, now - 1e9, "accept_avail"},
+		{"more than a second old", 3, now - 1e9 - 1, "pass_on_unknown_load"},
+		{"a second ahead", 3, now + 1e9, "accept_avail"},
+		{"more than a second ahead", 3, now + 1e9 + 1, "pass_on_unknown_load"},
+		{"at the clock's end", 3, 1<<64 - 1, "pass_on_unknown_load"},
+		{"never written", 3, 0, "pass_on_unknown_load"},
+		{"the most", topo.MostBusy, now, "pass_on_busy"},
+		{"more than the most", topo.MostBusy + 1, now, "pass_on_unknown_load"},
+	} {
+		t.Run("handed page, "+c.label, func(t *testing.T) {
+			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, byHandedPage))
+			rig.Listen(t, rig.HuntPort, 128)
+			loadpage.WritePage(handedPage(t, r), c.busy, time.Duration(c.written))
+			if err := r.Report(0, 3, time.Duration(now)); err != nil { // which no program wrote
 				t.Fatal(err)
 			}
 			p := rig.Inward(rig.HuntPort, wire.SYN)

@@ -97,6 +97,9 @@ func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) 
 	if err := a.objs.Listeners.Put(number, none); err != nil {
 		return fmt.Errorf("forget the listener of service %s: %w", s.Name, err)
 	}
+	if err := a.handPage(s, number); err != nil {
+		return err
+	}
 	if err := a.offered.set(&o); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"proffer/dataplane/objects"
-	"proffer/topo"
 )
 
 // The record of a report, and the field that the programs write.
@@ -31,15 +30,13 @@ func (a *Agent) Report(i int, busy uint32, written time.Duration) error {
 	return nil
 }
 
-// reported reads back a word; false: it is no load any more (bpf/agent/load/page.h).
-func (a *Agent) reported(number uint32, now time.Duration) (busy uint32, known bool, err error) {
+// reported reads back a word.
+func (a *Agent) reported(number uint32) (busy uint32, written time.Duration, err error) {
 	var word [reportBusy + 4]byte
 	if _, err := a.reports.ReadAt(word[:], int64(number)*reportBytes); err != nil {
-		return 0, false, fmt.Errorf("read back a reported load: %w", err)
+		return 0, 0, fmt.Errorf("read back a reported load: %w", err)
 	}
-	written := time.Duration(binary.NativeEndian.Uint64(word[:]))
-	known = written > 0 && (now-written).Abs() <= topo.StaleNs
-	return binary.NativeEndian.Uint32(word[reportBusy:]), known, nil
+	return binary.NativeEndian.Uint32(word[reportBusy:]), time.Duration(binary.NativeEndian.Uint64(word[:])), nil
 }
 
 // Asked counts the offers that met the report of service i since the last call.

@@ -97,6 +97,9 @@ func (a *Agent) Offer(services []topo.Offering) (steps []plan.Step, err error) {
 	}
 	a.services, a.numbers = services, numbers
 	a.offered.keep(services)
+	if err := a.handed.keep(services); err != nil {
+		return nil, err
+	}
 	if err = a.endWork(); err == nil {
 		err = errors.Join(a.work.offer(services, numbers), a.work.recount(a.grace))
 	}

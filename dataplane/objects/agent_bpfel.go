@@ -161,6 +161,7 @@ const (
 	AgentMapOfferedBits       = "offered_bits"
 	AgentMapOfferings         = "offerings"
 	AgentMapOpenSockets       = "open_sockets"
+	AgentMapPages             = "pages"
 	AgentMapPassedOnOffers    = "passed_on_offers"
 	AgentMapPrograms          = "programs"
 	AgentMapReports           = "reports"
@@ -271,6 +272,7 @@ type AgentMapSpecs struct {
 	OfferedBits    *ebpf.MapSpec `ebpf:"offered_bits"`
 	Offerings      *ebpf.MapSpec `ebpf:"offerings"`
 	OpenSockets    *ebpf.MapSpec `ebpf:"open_sockets"`
+	Pages          *ebpf.MapSpec `ebpf:"pages"`
 	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
 	Programs       *ebpf.MapSpec `ebpf:"programs"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
@@ -341,6 +343,7 @@ type AgentMaps struct {
 	OfferedBits    *ebpf.Map `ebpf:"offered_bits"`
 	Offerings      *ebpf.Map `ebpf:"offerings"`
 	OpenSockets    *ebpf.Map `ebpf:"open_sockets"`
+	Pages          *ebpf.Map `ebpf:"pages"`
 	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
 	Programs       *ebpf.Map `ebpf:"programs"`
 	Reports        *ebpf.Map `ebpf:"reports"`
@@ -367,6 +370,7 @@ func (m *AgentMaps) Close() error {
 		m.OfferedBits,
 		m.Offerings,
 		m.OpenSockets,
+		m.Pages,
 		m.PassedOnOffers,
 		m.Programs,
 		m.Reports,
