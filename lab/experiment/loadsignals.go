@@ -94,11 +94,7 @@ func (r *signalReader) read() ([]float64, error) {
 	}
 	all = append(all, float64(load.Asking+queue+load.Expected))
 	if r.word != nil {
-		busy, err := r.word.last()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, busy)
+		all = append(all, float64(r.word.busy.Load()))
 	}
 	return all, nil
 }
@@ -169,16 +165,12 @@ func (q *acceptQueue) length() (uint32, error) {
 	}
 }
 
-// ownWord asks an application for its own word, at the pace that the agent would at most.
+// ownWord asks an application for its own word, at the pace that the agent would at most. A word
+// that does not come in time leaves the one before, as at the agent for a second.
 type ownWord struct {
-	now    atomic.Pointer[worded]
+	busy   atomic.Uint32
 	stop   context.CancelFunc
 	asking sync.WaitGroup
-}
-
-type worded struct {
-	busy float64
-	err  error
 }
 
 func newOwnWord(ctx context.Context, o *topo.Offering) (*ownWord, error) {
@@ -188,31 +180,29 @@ func newOwnWord(ctx context.Context, o *topo.Offering) (*ownWord, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &ownWord{stop: cancel}
-	w.now.Store(askWord(ctx, source))
+	if err := w.ask(ctx, source); err != nil {
+		cancel()
+		return nil, errors.Join(err, source.Close())
+	}
 	w.asking.Go(func() {
 		defer source.Close()
 		for pauseFor(ctx, source.Every()) == nil {
-			if now := askWord(ctx, source); ctx.Err() == nil {
-				w.now.Store(now)
-			}
+			_ = w.ask(ctx, source) // late: the next may come in time
 		}
 	})
 	return w, nil
 }
 
-func askWord(ctx context.Context, source loadsource.Source) *worded {
-	var r loadsource.Reading
+func (w *ownWord) ask(ctx context.Context, source loadsource.Source) error {
 	var ts unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	if err == nil {
-		r, err = source.Read(ctx, time.Duration(ts.Nano()))
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
 	}
-	return &worded{float64(r.Busy), err}
-}
-
-func (w *ownWord) last() (float64, error) {
-	now := w.now.Load()
-	return now.busy, now.err
+	r, err := source.Read(ctx, time.Duration(ts.Nano()))
+	if err == nil {
+		w.busy.Store(r.Busy)
+	}
+	return err
 }
 
 func (w *ownWord) close() {
