@@ -42,7 +42,7 @@ func TestProductImportsNoLaboratory(t *testing.T) {
 // TestProfferLinksNoLaboratory: no traffic generator, forger, simulator or plot
 // is in the binary that runs with CAP_BPF; the laboratory's binary has them.
 func TestProfferLinksNoLaboratory(t *testing.T) {
-	for _, family := range []string{"proffer/lab/", "proffer/proof/", "gonum.org/v1/gonum/", "gonum.org/v1/plot/", "github.com/gopacket/"} {
+	for _, family := range []string{"proffer/lab/", "proffer/proof/", "gonum.org/v1/gonum/", "gonum.org/v1/plot/", "github.com/gopacket/", "google.golang.org/grpc/"} {
 		for _, pkg := range linked(t, "./cmd/proffer") {
 			if strings.HasPrefix(pkg+"/", family) {
 				t.Errorf("proffer links %s", pkg)

@@ -70,6 +70,9 @@ func newServe() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "grpc" {
+				return application.ServeGRPC(args[1], args[2], args[3])
+			}
 			return application.ServeGo(args[1], args[2], args[3])
 		},
 	}

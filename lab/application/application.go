@@ -61,7 +61,15 @@ func (p *Program) Kinds() []Kind {
 	return slices.DeleteFunc([]Kind{CPU, Wait, Mixed}, func(k Kind) bool { return slices.Contains(p.Without, k) })
 }
 
-// manyRead is the reason of an exception.
+// queued are the exceptions of a program that has many requests on a connection, or in one thread.
+func queued(kinds ...Kind) map[Kind]string {
+	all := map[Kind]string{}
+	for _, k := range kinds {
+		all[k] = manyRead
+	}
+	return all
+}
+
 const manyRead = "a process reads many requests at once, and those that queue within it are not seen"
 
 // Need is a program or module, by its path or pattern, and the Debian package that has it.
@@ -71,7 +79,7 @@ type Need struct{ Path, Package string }
 func Programs() []*Program {
 	return []*Program{
 		nginxPlain(), nginxSecure(), apachePrefork(), apacheEvent(), phpFPM(),
-		goSecure(), node(), nodeTimers(), gunicorn(), java(), redis(),
+		goSecure(), goRPC(), node(), nodeTimers(), gunicorn(), java(), redis(), memcached(), postgres(), mosquitto(), unbound(),
 	}
 }
 

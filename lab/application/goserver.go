@@ -63,20 +63,23 @@ func burner() func(time.Duration) {
 }
 
 func goSecure() *Program {
-	return &Program{
-		Name: "go-h2", Dial: dialWeb(true, asked), Share: 4,
-		Start: func(ctx context.Context, s *Site) error {
-			cert, key, err := s.certify()
-			if err != nil {
-				return err
-			}
-			if err := s.behind(); err != nil {
-				return err
-			}
-			if err := s.run(s.Lab, "serve", "h2", s.At.String(), cert, key); err != nil {
-				return err
-			}
-			return s.answersWeb(ctx, true)
-		},
+	dial := dialWeb(true, asked)
+	return &Program{Name: "go-h2", Dial: dial, Share: 4, Start: startGo("h2", dial), Exceptions: queued(CPU, Mixed)}
+}
+
+// startGo starts a server that is in the binary of proffer-lab.
+func startGo(kind string, dial func(context.Context, *Site) (Conn, error)) func(context.Context, *Site) error {
+	return func(ctx context.Context, s *Site) error {
+		cert, key, err := s.certify()
+		if err != nil {
+			return err
+		}
+		if err := s.behind(); err != nil {
+			return err
+		}
+		if err := s.run(s.Lab, "serve", kind, s.At.String(), cert, key); err != nil {
+			return err
+		}
+		return s.answers(ctx, dial)
 	}
 }

@@ -109,7 +109,7 @@ func nginxPlain() *Program {
 func nginxSecure() *Program {
 	return &Program{
 		Name: "nginx-h2", Needs: nginxNeeds, Dial: dialWeb(true, nginxPath), Share: 4, Word: stubStatus,
-		Exceptions: map[Kind]string{CPU: manyRead, Mixed: manyRead},
+		Exceptions: queued(CPU, Mixed),
 		Start: func(ctx context.Context, s *Site) error {
 			if err := s.behind(); err != nil {
 				return err

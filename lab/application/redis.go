@@ -90,6 +90,6 @@ func redis() *Program {
 			}
 			return s.answers(ctx, dialRedis)
 		},
-		Exceptions: map[Kind]string{CPU: manyRead, Wait: manyRead, Mixed: manyRead},
+		Exceptions: queued(CPU, Wait, Mixed),
 	}
 }

@@ -44,9 +44,12 @@ func nodeTimers() *Program {
 	}
 }
 
+const handedOver = "a thread that got its request from another one, and sleeps as one does that waits for a thread, is not seen"
+
 func java() *Program {
 	return &Program{
 		Name: "java", Needs: []Need{{"javac", "default-jdk-headless"}}, Dial: dialWeb(false, asked),
+		Exceptions: map[Kind]string{Wait: handedOver, Mixed: handedOver},
 		Start: func(ctx context.Context, s *Site) error {
 			path, err := s.write("Server.java", javaServer)
 			if err != nil {
