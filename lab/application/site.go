@@ -85,7 +85,22 @@ func (s *Site) Stop() error {
 	for _, c := range s.ends {
 		errs = append(errs, c.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.free())...)
+}
+
+// free returns when no process listens at the service any more: a thousand of them take a while to
+// end.
+func (s *Site) free() error {
+	for tries := 0; ; tries++ {
+		l, err := s.Server.Listen("tcp", s.At.String())
+		if err == nil {
+			return l.Close()
+		}
+		if tries == 500 {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // slowAt is where another server is, on the program's own host, that answers after a time.
