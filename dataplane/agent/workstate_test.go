@@ -178,16 +178,17 @@ func TestWorkOfTwoServices(t *testing.T) {
 	settles(r, t, "answered", 0, 0)
 }
 
-// TestWorkInContainer: the sockets are in another network namespace than the agent.
+// TestWorkInContainer: the server is in other namespaces than the agent, of networks, processes
+// and control groups.
 func TestWorkInContainer(t *testing.T) {
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace, the container's
-	path := fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
-	container, err := os.Open(path)
+	container, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer container.Close()
-	_, open := serveSlowly(t, workPort)
+	path, open := gate(t)
+	serve(t, workPort, "unshare", "--pid", "--cgroup", "--ipc", "--fork", "--kill-child", "python3", "-c", slowThreads, rig.VipAddr.String(), fmt.Sprint(workPort), path)
 	queued := clients(t, 5, 22000, "")
 	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort, byWork, func(o *topo.Offering) {
 		o.Owner, o.Netns = topo.Netns, fmt.Sprintf("/proc/self/fd/%d", container.Fd())
