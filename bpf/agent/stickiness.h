@@ -31,22 +31,28 @@ static __always_inline void sync_generation(const struct request *r, struct conn
 
 #define TRUST_NS 1000000000ULL
 
-/* ends_handshake is true of the client's answer to the SYN-ACK of an embryonic entry, which went
- * out here (note_syn_ack): this server's stack sent it, whatever another server sent. */
-static __always_inline bool ends_handshake(const struct conn *c, const struct packet *p)
+/* is_next is true of the client's next packet, which acknowledges all that went out here: no other
+ * connection has both numbers. Of an embryonic entry it ends the handshake: this server's SYN-ACK
+ * went out (note_syn_ack), whatever another server sent. */
+static __always_inline bool is_next(const struct conn *c, const struct packet *p)
 {
-	return c->next_out && p->ack == c->next_out && p->seq == c->next_in &&
+	return p->ack == c->next_out && p->seq == c->next_in &&
 	       (p->flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK;
 }
 
 /* is_sure is true of an entry that needs no lookup in the kernel: LB and agent name the
- * same connection, it was seen a moment ago and neither side has begun to close it; an embryonic
- * entry, if the packet ends its handshake. An older entry may be of a connection that has ended,
+ * same connection, it was seen a moment ago; if a side has begun to close it, or of an embryonic
+ * entry, for its next packet alone. An older entry may be of a connection that has ended,
  * while its five-tuple lives on another server and the LB's entry is as old. */
 static __always_inline bool is_sure(const struct conn_entry *e, const struct packet *p, __u64 now)
 {
-	return !(e->c->flags & CONN_CLOSED) && age_of(e->c, now) < TRUST_NS &&
-	       (!e->embryonic || ends_handshake(e->c, p));
+	__u8 flags = e->c->flags;
+
+	if (age_of(e->c, now) >= TRUST_NS)
+		return false;
+	if (e->embryonic)
+		return !(flags & CONN_CLOSED) && e->c->next_out && is_next(e->c, p);
+	return !(flags & CONN_CLOSED) || (flags & CONN_NEXT_OUT && is_next(e->c, p));
 }
 
 /* verify_steered decides ackStickiness by the kernel's sockets. A packet of no flow of

@@ -84,12 +84,18 @@ func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 
 // sure reports whether an entry needs no word of the kernel's: an old one may be of
 // a connection that is over while its five-tuple lives elsewhere, and an embryonic one of
-// a SYN that another server took, unless the packet answers this server's SYN-ACK.
+// a SYN that another server took, unless the packet answers this server's SYN-ACK. Once a side
+// closes, the entry is enough for the packet that is next and acknowledges all that went out.
 func (c *Conn) sure(now time.Duration, in Packet) bool {
-	if c.Flags&(ClientFIN|ServerFIN) != 0 || c.age(now) >= time.Second {
+	closing := c.Flags&(ClientFIN|ServerFIN) != 0
+	next := in.Ack == c.Out && in.Seq == c.Next && in.establishes()
+	switch {
+	case c.age(now) >= time.Second:
 		return false
+	case !c.Established:
+		return next && c.Out != 0 && !closing
 	}
-	return c.Established || c.Out != 0 && in.Ack == c.Out && in.Seq == c.Next && in.establishes()
+	return !closing || next && c.Flags&Spoke != 0
 }
 
 // In is one packet for a SID of the server.
