@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"proffer/topo"
@@ -152,6 +153,13 @@ func phpFPM() *Program {
 				return err
 			}
 			if err := s.run(fpm.find(), "-n", "-y", conf); err != nil {
+				return err
+			}
+			err = s.until(ctx, func() error {
+				_, err := os.Stat(filepath.Join(s.Dir, "status.fpm"))
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			pass := `location ~ \.php$ { include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME %[1]s/work.php; fastcgi_pass unix:%[1]s/fpm.sock; }`

@@ -28,7 +28,7 @@ func dialPostgres(ctx context.Context, s *Site) (Conn, error) {
 	}
 	c := &pg{conn, bufio.NewReader(conn)}
 	hello := "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
-	if err := c.send(nil, hello); err == nil {
+	if err = c.send(nil, hello); err == nil {
 		err = c.ready()
 	}
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 // resp is a client of redis.
 type resp struct {
 	net.Conn
-	r    *bufio.Reader
-	idle bool // it has a command that waits for a message
+	r *bufio.Reader
 }
 
 // burnLua takes so many µs of CPU time, about.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"gonum.org/v1/gonum/stat"
@@ -172,7 +173,10 @@ func (r *LoadReport) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "program\trequests\tmean\tsignal\tidle\tbias\trequests\tr\tworst\tread 0\t")
 	var notes []string
-	for _, result := range r.results {
+	for i, result := range r.results {
+		if i > 0 && result.program != r.results[i-1].program {
+			fmt.Fprintln(t, strings.Repeat("\t", 10)) // a line without text, which keeps the columns
+		}
 		for k, row := range result.rows {
 			head, mark := "\t\t", ""
 			if k == 0 {
