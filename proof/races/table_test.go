@@ -124,8 +124,15 @@ func (c *worker) step() error {
 		}
 		c.own[flow] = was
 	case dice < 2: // forget it
-		if err := c.say(lacks(flow, was)); err != nil {
-			return err
+		// Again if the entry is still there: a search may miss one that moves twice meanwhile.
+		for is, said := was, 0; is == was && said < 4; said++ {
+			err := c.say(lacks(flow, was))
+			if err == nil {
+				is, err = c.where(flow)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		delete(c.own, flow)
 	case dice < 4: // its server signals another generation
