@@ -189,10 +189,13 @@ func (w *workBench) count() (end func() error, err error) {
 func (w *workBench) reads(service string, unread uint32) error {
 	i := slices.Index(workServers, service)
 	l, err := w.agent.Load(i)
-	if err == nil && (l.Work == nil || l.Work.Unread != unread) {
-		err = fmt.Errorf("the work of %s is %+v, not %d unread: this is another path than that to measure", service, l.Work, unread)
+	if err != nil {
+		return fmt.Errorf("%s has no work, this is another path than that to measure: %w", service, err)
 	}
-	return err
+	if l.Work == nil || l.Work.Unread != unread {
+		return fmt.Errorf("the work of %s is %+v, not %d unread: this is another path than that to measure", service, l.Work, unread)
+	}
+	return nil
 }
 
 // hookSwitches attaches programs that do nothing to the tracepoints that a stranger's switch
