@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 )
 
-// memcached has no request that waits. One that takes CPU time reads many long values.
+// memcached has no request that waits. One that takes CPU time looks for many keys that are not
+// there, so that its answer is one line.
 func memcached() *Program {
 	return &Program{
 		Name: "memcached", Needs: []Need{{"memcached", "memcached"}}, Dial: dialMemcached, Without: []Kind{Wait, Mixed},
@@ -18,30 +20,13 @@ func memcached() *Program {
 			if err != nil {
 				return err
 			}
-			if err := s.answers(ctx, dialMemcached); err != nil {
-				return err
-			}
-			return fillMemcached(ctx, s)
+			return s.answers(ctx, dialMemcached)
 		},
 	}
 }
 
-// memcachedValue has the length of a value; a request asks for as many as it has CPU time in units
-// of 100 µs.
-const memcachedValue = 200_000
-
-func fillMemcached(ctx context.Context, s *Site) error {
-	conn, err := dialMemcached(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	c := conn.(*lines)
-	if _, err := fmt.Fprintf(c.Conn, "set v 0 0 %d\r\n%s\r\n", memcachedValue, strings.Repeat("v", memcachedValue)); err != nil {
-		return err
-	}
-	return c.until(ctx, "STORED\r\n")
-}
+// keyTakes is about the CPU time in which memcached finds that it has no such key.
+const keyTakes = 100 * time.Nanosecond
 
 // lines is a client of a program that answers with lines.
 type lines struct {
@@ -54,14 +39,11 @@ func dialMemcached(ctx context.Context, s *Site) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lines{conn, bufio.NewReaderSize(conn, 1<<18)}, nil
+	return &lines{conn, bufio.NewReader(conn)}, nil
 }
 
 func (c *lines) Ask(ctx context.Context, r Request) error {
-	keys := strings.Repeat(" v", int(r.CPU.Microseconds()/100))
-	if keys == "" {
-		keys = " none"
-	}
+	keys := strings.Repeat(" k", 1+int(r.CPU/keyTakes))
 	if _, err := io.WriteString(c.Conn, "get"+keys+"\r\n"); err != nil {
 		return fmt.Errorf("memcached: %w", err)
 	}
@@ -73,14 +55,11 @@ func (c *lines) until(ctx context.Context, last string) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	for {
-		line, err := c.r.ReadSlice('\n')
-		if err == bufio.ErrBufferFull {
-			continue
-		}
+		line, err := c.r.ReadString('\n')
 		if err != nil {
 			return fmt.Errorf("memcached: %w", err)
 		}
-		if string(line) == last {
+		if line == last {
 			return nil
 		}
 	}

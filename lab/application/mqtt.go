@@ -2,6 +2,7 @@ package application
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"time"
 )
 
 // mosquitto is a one-way service: a publisher gets no answer. The request is in
@@ -54,7 +56,7 @@ func dialMQTT(ctx context.Context, s *Site) (Conn, error) {
 		if *conn, err = s.dial(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.r = bufio.NewReaderSize(*conn, 1<<16)
+		c.r = bufio.NewReader(*conn)
 		if err := c.begin(*conn, conn == &c.in); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -83,7 +85,7 @@ func mqttText(text string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...)
 }
 
-func mqttSend(conn net.Conn, kind byte, body []byte) error {
+func mqttSend(conn io.Writer, kind byte, body []byte) error {
 	head := binary.AppendUvarint([]byte{kind}, uint64(len(body))) // 7 bits a byte, the lowest first
 	if _, err := conn.Write(append(head, body...)); err != nil {
 		return fmt.Errorf("MQTT: %w", err)
@@ -110,13 +112,24 @@ func (c *mqtt) next(kind byte) error {
 	return nil
 }
 
-// Ask publishes a message, of 1 MB for each 5 ms that it is to take, and waits for it.
+// nobodyTakes is about the CPU time in which mosquitto takes a message that nobody has subscribed to.
+const nobodyTakes = 2 * time.Microsecond
+
+// Ask publishes messages for nobody, as many as take the CPU time, and one that it waits for.
 func (c *mqtt) Ask(ctx context.Context, r Request) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	message := make([]byte, 1+200*r.CPU.Microseconds())
-	if err := mqttSend(c.out, mqttPublish, append(mqttText(c.topic), message...)); err != nil {
+	var all bytes.Buffer
+	for range r.CPU / nobodyTakes {
+		if err := mqttSend(&all, mqttPublish, mqttText("nobody")); err != nil {
+			return err
+		}
+	}
+	if err := mqttSend(&all, mqttPublish, mqttText(c.topic)); err != nil {
 		return err
+	}
+	if _, err := c.out.Write(all.Bytes()); err != nil {
+		return fmt.Errorf("MQTT: %w", err)
 	}
 	return c.next(mqttPublish)
 }
