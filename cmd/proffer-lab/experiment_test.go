@@ -66,6 +66,13 @@ func TestExperimentWrongUsage(t *testing.T) {
 		{"apache --period 1ms", "--period 1ms: want 1ms to 1s, and a quota of a millisecond at least"},
 		{"apache --mean 1us", "--mean 1µs: want 1ms to 1s\n"},
 		{"apache --for 2s --quick", "--for 500ms: want 1s to 10m\n"},
+		{"gain --programs redis", "--programs: unknown program \"redis\": want nginx-h1, "},
+		{"gain --policy single", "--policy single: want a hunting policy, such as hunt:static:2\n"},
+		{"gain --servers 1", "--servers 1: want 2 to 250\n"},
+		{"gain --share 0.01", "--share 0.01: want 0.1 to 1 of a core\n"},
+		{"gain --mean 2s", "--mean 2s: want 1ms to 1s\n"},
+		{"gain --load 1", "--load 1: want more than 0, less than 1\n"},
+		{"gain --for 1ms", "--for 1ms: want 1s to 10m\n"},
 		{"forge --servers 1", "--servers 1: want 2 to 250\n"},
 	} {
 		wantLine(t, append([]string{"experiment"}, strings.Split(c.args, " ")...), cli.Usage, c.want)
@@ -80,6 +87,7 @@ func trials() map[string][]string {
 			"requests", "refusals", "failed", "mean_s", "mean", "mean_ci", "p50", "p90", "p99", "fairness", "busy", "first_accept", "fidelity",
 			"mean_single_over_this", "server_cores", "machine_cores", "unclaimed"},
 		"load":    {"program", "requests", "signal", "default", "bias", "bias_requests", "correlation", "idle"},
+		"gain":    {"program", "load", "policy", "requests", "failed", "mean_s", "p50_s", "p90_s", "gain_s", "gain_share", "offered", "late_s"},
 		"latency": {"method", "connections", "p50_us", "p90_us", "p99_us", "mean_us"},
 		"lbkill":  {"kills", "host_kills", "requests", "failed", "detect_ms", "swallowed", "longest_stall_ms", "idle_flows", "idle_lost", "bulk_flows", "bulk_lost", "bulk_bytes"},
 		"loss":    {"loss", "method", "requests", "ok", "failed", "resets", "served_twice", "unserved", "accepted_twice", "requested_twice", "lost_frames"},

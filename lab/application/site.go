@@ -28,6 +28,7 @@ type Site struct {
 	At             netip.AddrPort // the service
 	Dir            string         // an empty folder of the program
 	Lab            string         // path of the proffer-lab binary
+	Quota          *testbed.Quota // of the program's CPU time; nil: none
 
 	processes []*testbed.Process
 	ends      []io.Closer
@@ -42,7 +43,11 @@ const unhurried = 10
 
 // run starts a program on the server.
 func (s *Site) run(name string, args ...string) error {
-	cmd := exec.Command("nice", append([]string{"-n", strconv.Itoa(unhurried), name}, args...)...)
+	args = append([]string{"-n", strconv.Itoa(unhurried), name}, args...)
+	cmd := exec.Command("nice", args...)
+	if s.Quota != nil {
+		cmd = s.Quota.Command("nice", args...)
+	}
 	cmd.Dir = s.Dir
 	p, err := s.Server.StartCommand(cmd)
 	if err != nil {
