@@ -112,16 +112,16 @@ func (c *mqtt) next(kind byte) error {
 	return nil
 }
 
-// nobodyTakes is about the CPU time in which mosquitto takes a message that nobody has subscribed to.
-const nobodyTakes = 2 * time.Microsecond
+// unheardTakes is about the CPU time in which mosquitto takes a message without a subscriber.
+const unheardTakes = 2 * time.Microsecond
 
-// Ask publishes messages for nobody, as many as take the CPU time, and one that it waits for.
+// Ask publishes messages without a subscriber, as many as take the CPU time, and one that it waits for.
 func (c *mqtt) Ask(ctx context.Context, r Request) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	var all bytes.Buffer
-	for range r.CPU / nobodyTakes {
-		if err := mqttSend(&all, mqttPublish, mqttText("nobody")); err != nil {
+	for range r.CPU / unheardTakes {
+		if err := mqttSend(&all, mqttPublish, mqttText("unheard")); err != nil {
 			return err
 		}
 	}
