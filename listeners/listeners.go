@@ -1,5 +1,5 @@
 // Package listeners finds the processes that take the connections of a service on this host, by
-// the tables of sockets in /proc/net and the open files of each process.
+// the kernel's sockets that listen and the open files of each process.
 package listeners
 
 import (
@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"proffer/topo"
 )
@@ -48,26 +50,18 @@ func (p Process) String() string {
 // that share a socket the first one, their parent. proc is /proc.
 func Of(proc string, vips []topo.VIP) (map[topo.VIP][]Process, error) {
 	at := map[uint64][]topo.VIP{} // by the inode of a socket
-	for _, file := range []struct {
-		name     string
-		protocol topo.Protocol
-		state    string // listening, or of UDP without a peer
-	}{{"tcp", topo.TCP, "0A"}, {"tcp6", topo.TCP, "0A"}, {"udp", topo.UDP, "07"}, {"udp6", topo.UDP, "07"}} {
-		f, err := os.Open(filepath.Join(proc, "net", file.name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a kernel without IPv6
-		}
+	for _, protocol := range []topo.Protocol{topo.TCP, topo.UDP} {
+		all, err := listening(proc, protocol)
 		if err != nil {
-			return nil, fmt.Errorf("read the sockets: %w", err)
+			return nil, err
 		}
-		for _, s := range sockets(f, file.state) {
+		for _, s := range all {
 			for _, vip := range vips {
-				if vip.Protocol == file.protocol && serves(s.local, vip) {
+				if vip.Protocol == protocol && serves(s.local, vip) {
 					at[s.inode] = append(at[s.inode], vip)
 				}
 			}
 		}
-		f.Close()
 	}
 	if len(at) == 0 {
 		return map[topo.VIP][]Process{}, nil
@@ -84,10 +78,37 @@ func serves(local netip.AddrPort, vip topo.VIP) bool {
 	return addr == vip.Addr || addr.IsUnspecified() && (addr.Is6() || vip.Addr.Is4())
 }
 
-// socket is a line of /proc/net/tcp or its like.
+// socket is one that listens.
 type socket struct {
 	local netip.AddrPort
 	inode uint64
+}
+
+// listening returns the sockets that listen, or, of UDP, have no peer. Those of TCP are asked of the
+// kernel by state: its table in /proc/net has every connection, and takes a second to read where
+// there are some hundred thousands. Kernels without tcp_diag have that table alone.
+func listening(proc string, protocol topo.Protocol) (all []socket, err error) {
+	if protocol == topo.TCP {
+		if all, err = diagnosed(); !errors.Is(err, unix.ENOENT) {
+			return all, err
+		}
+	}
+	files, state := []string{"tcp", "tcp6"}, "0A"
+	if protocol == topo.UDP {
+		files, state = []string{"udp", "udp6"}, "07"
+	}
+	for _, name := range files {
+		f, err := os.Open(filepath.Join(proc, "net", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a kernel without IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the sockets: %w", err)
+		}
+		all = append(all, sockets(f, state)...)
+		f.Close()
+	}
+	return all, nil
 }
 
 // sockets reads those of a state (proc_net_tcp of the kernel's documentation).
