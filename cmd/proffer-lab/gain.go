@@ -17,7 +17,7 @@ func gainTrial(f *experimentFlags) trial {
 	var e experiment.Gain
 	return trial{
 		name:  "gain",
-		short: "measure what hunting by the default load gains, beside hunting by the true one",
+		short: "measure the gain of hunting by the default load, beside hunting by the true one",
 		long: `Runs a program on each of some servers, real CPU time under a quota of their
 control groups, and sends the same requests three times: with the policy single,
 with the hunting policy and the default load, and with the hunting policy and the
@@ -28,12 +28,12 @@ Debian has must be installed; the error names the package of one that is missing
 The programs: ` + strings.Join(experiment.GainPrograms(), ", ") + `. nginx
 compresses one of three texts, whatever the CPU time that is asked for. Two short
 runs before warm a program up, and measure the CPU time that a request takes, so
-what the farm can serve.
+the capacity of the farm.
 
 --json prints an array of rows: program; load: single (none), default or true;
 policy; requests that were answered and failed; mean_s, p50_s and p90_s of the
 answered; gain_s, how much p90 is less than that of single; gain_share, that of the
-true load's gain; offered, the load over what the farm can serve; and late_s, how
+true load's gain; offered, the load over that capacity; and late_s, how
 late requests left on average.
 
 Fails if a request failed, if requests left late by more than a tenth of the

@@ -18,7 +18,7 @@ import (
 	"proffer/topo"
 )
 
-// Gain is what hunting is worth on real programs, on real CPU time under quotas: the p90 of
+// Gain is the worth of hunting on real programs, on real CPU time under quotas: the p90 of
 // `single`, of a hunting policy by the default load, and of the same by the true number of
 // requests in progress, which is on a load page. Each request has a connection of its own.
 type Gain struct {
@@ -39,7 +39,7 @@ func GainPrograms() []string {
 	return []string{"nginx-h1", "nginx-h2", "apache-php", "php-fpm", "go-h2", "node", "gunicorn", "java"}
 }
 
-// gainWay is how the servers of a run are chosen, and what their agents take for the load.
+// gainWay is how the servers of a run are chosen, and the load measure of their agents.
 type gainWay struct {
 	name    string
 	policy  string
