@@ -12,13 +12,16 @@ import (
 // TestCountersAreDocumented holds docs/counters.md to the programs' enums.
 func TestCountersAreDocumented(t *testing.T) {
 	doc := read(t, "docs/counters.md")
-	lb, agent, ok := strings.Cut(doc, "## Agent")
-	if !ok {
-		t.Fatal("docs/counters.md has no section Agent")
+	sections := map[string]string{}
+	for section := range strings.SplitSeq(doc, "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
 	}
 	for _, c := range []struct{ source, prefix, section string }{
-		{"bpf/lb/counters.h", "LB", lb},
-		{"bpf/agent/counters.h", "AGENT", agent},
+		{"bpf/lb/counters.h", "LB", sections["LB"]},
+		{"bpf/agent/counters.h", "AGENT", sections["Agent"]},
+		{"bpf/edge/counters.h", "EDGE", sections["Edge LB"]},
+		{"bpf/edge/node_counters.h", "NODE", sections["Edge node"]},
 	} {
 		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)
 		if len(names) == 0 {

@@ -12,9 +12,9 @@ import (
 var layers = [][]string{
 	{"schema", "topo"},
 	{"history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
-	{"dataplane/objects", "table", "wire"},
+	{"balancer", "dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
-	{"api", "dataplane/agent", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop"},
+	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/edgenode", "dataplane/lb", "dataplane/remains", "hostcheck", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/sim"},

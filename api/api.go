@@ -20,7 +20,7 @@ import (
 
 // Status is a daemon's answer.
 type Status struct {
-	Role      string            `json:"role"` // "lb" or "agent"
+	Role      string            `json:"role"` // "lb", "agent", "edge" or "node"
 	Node      string            `json:"node"`
 	Locator   string            `json:"locator"`
 	Interface string            `json:"interface"`
@@ -33,9 +33,18 @@ type Status struct {
 	NoNextHop []string          `json:"no_next_hop,omitempty"` // addresses that packets cannot reach, with reasons
 	Advice    []string          `json:"advice,omitempty"`      // settings of the host that lose packets
 	BadTags   []string          `json:"bad_tags,omitempty"`    // senders of signals without a valid tag
+	Reports   *ReportsStatus    `json:"reports,omitempty"`     // of an agent's loads, to LBs
 	Services  []ServiceStatus   `json:"services"`
+	Edge      *EdgeStatus       `json:"edge,omitempty"`     // of an edge LB or a datapath node
 	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by
 	Counters  map[string]uint64 `json:"counters"`
+}
+
+// ReportsStatus counts the requests of LBs for a server's load.
+type ReportsStatus struct {
+	Answered uint64 `json:"answered"`
+	Refused  uint64 `json:"refused"` // malformed, or without a valid tag
+	Limited  uint64 `json:"limited"` // above the most a second
 }
 
 // ServiceStatus is one service of a daemon; an LB leaves the load out.
@@ -46,6 +55,49 @@ type ServiceStatus struct {
 	// Listener names the processes that take its connections; an LB leaves it out.
 	Listener string      `json:"listener,omitempty"`
 	Load     *LoadStatus `json:"load,omitempty"`
+	// Learning has the servers as an LB has learned them.
+	Learning *LearningStatus `json:"learning,omitempty"`
+	// Servers has how they answer, as an LB sees it.
+	Servers []HealthStatus `json:"servers,omitempty"`
+}
+
+// HealthStatus is how a server answers, over all services of the LB.
+type HealthStatus struct {
+	Name        string  `json:"name"`
+	State       string  `json:"state"`             // "answers" or "down"
+	Since       float64 `json:"since_s"`           // that the state is so
+	Silent      float64 `json:"silent_s"`          // since its last answer, or since it is known
+	Doubt       float64 `json:"doubt"`             // evidence that it answers nothing
+	Pause       float64 `json:"pause_s,omitempty"` // of a server that is down: between two probes
+	Probes      uint64  `json:"probes,omitempty"`  // … and those that it had
+	Offered     uint32  `json:"offered"`           // new connections that were offered to it first
+	Repeated    uint32  `json:"repeated"`          // SYNs of such that came again
+	Answered    uint32  `json:"answered"`          // new connections that it answered, or passed on
+	Unreachable uint32  `json:"unreachable"`       // ICMP errors about packets to it
+}
+
+// LearningStatus has the servers of a service as an LB has learned them.
+type LearningStatus struct {
+	Counting   string          `json:"counting"`             // which flows are a server's occupancy
+	Conversion *float64        `json:"conversion,omitempty"` // part of the latest flows that came to life
+	Silent     float64         `json:"silent_s"`             // a flow without packets counts so long; 0: as long as its entry lives
+	Gain       float64         `json:"gain"`                 // Kalman gain of the last step
+	Noise      float64         `json:"noise"`                // variance of a measurement
+	Wrong      uint64          `json:"wrong_counts"`         // of flows at a server of this LB, which recounts have set right
+	Servers    []LearnedStatus `json:"servers"`
+}
+
+// LearnedStatus is a server of a service that learns.
+type LearnedStatus struct {
+	Name        string   `json:"name"`
+	Established uint32   `json:"established"`
+	Embryonic   uint32   `json:"embryonic"`
+	Samples     int      `json:"samples"`          // durations that the mean is of
+	Mean        *float64 `json:"mean_s,omitempty"` // of flows
+	Filter      float64  `json:"filter"`           // the same, smoothed, beside the average of all servers
+	Variance    float64  `json:"variance"`         // of that
+	Weight      float64  `json:"weight"`
+	Why         string   `json:"why"`
 }
 
 // LoadStatus is a service's load as its agent measures it.

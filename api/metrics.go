@@ -50,32 +50,126 @@ func serviceTime(of func(*ServiceTimeStatus) float64) func(*LoadStatus) (float64
 	}
 }
 
-// writeMetrics writes a status in the text format of Prometheus. A value that is not known is left out.
-func writeMetrics(w io.Writer, s *Status) error {
-	for _, m := range loadMetrics {
-		family := &dto.MetricFamily{Name: &m.name, Help: &m.help, Type: &m.kind}
-		for _, svc := range s.Services {
-			if svc.Load == nil {
-				continue
+// learnedMetric is one of a server of a service that learns.
+type learnedMetric struct {
+	name, help string
+	of         func(*LearnedStatus) (value float64, known bool)
+}
+
+var learnedMetrics = []learnedMetric{
+	{"proffer_server_established_flows", "Established flows that count at the server.",
+		func(s *LearnedStatus) (float64, bool) { return float64(s.Established), true }},
+	{"proffer_server_embryonic_flows", "Embryonic flows of the server.",
+		func(s *LearnedStatus) (float64, bool) { return float64(s.Embryonic), true }},
+	{"proffer_server_flow_seconds", "Mean duration of the server's flows.",
+		func(s *LearnedStatus) (float64, bool) {
+			if s.Mean == nil {
+				return 0, false
 			}
-			if value, known := m.of(svc.Load); known {
-				family.Metric = append(family.Metric, m.sample(svc.Name, svc.VIP, value))
+			return *s.Mean, true
+		}},
+	{"proffer_server_filter", "The same, smoothed, beside the average of all servers.",
+		func(s *LearnedStatus) (float64, bool) { return s.Filter, true }},
+	{"proffer_server_weight", "Weight that was learned, of 1 over all servers.",
+		func(s *LearnedStatus) (float64, bool) { return s.Weight, true }},
+}
+
+// healthMetrics are written for each server of an LB's service.
+var healthMetrics = []struct {
+	name, help string
+	kind       dto.MetricType
+	of         func(*HealthStatus) float64
+}{
+	{"proffer_server_down", "1: the server answers nothing, and gets no new flows but probes.", dto.MetricType_GAUGE,
+		func(s *HealthStatus) float64 {
+			if s.State == "down" {
+				return 1
+			}
+			return 0
+		}},
+	{"proffer_server_offered_total", "New connections that were offered to the server first, over all services.", dto.MetricType_COUNTER,
+		func(s *HealthStatus) float64 { return float64(s.Offered) }},
+	{"proffer_server_answered_total", "New connections that the server answered or passed on.", dto.MetricType_COUNTER,
+		func(s *HealthStatus) float64 { return float64(s.Answered) }},
+	{"proffer_server_repeated_total", "SYNs to the server that came again.", dto.MetricType_COUNTER,
+		func(s *HealthStatus) float64 { return float64(s.Repeated) }},
+	{"proffer_server_unreachable_total", "ICMP errors about packets to the server.", dto.MetricType_COUNTER,
+		func(s *HealthStatus) float64 { return float64(s.Unreachable) }},
+}
+
+// writeHealth writes how servers answer.
+func writeHealth(w io.Writer, services []ServiceStatus) error {
+	for _, m := range healthMetrics {
+		var all []*dto.Metric
+		for _, svc := range services {
+			for i := range svc.Servers {
+				all = append(all, sample(m.kind, m.of(&svc.Servers[i]), "service", svc.Name, "vip", svc.VIP, "server", svc.Servers[i].Name))
 			}
 		}
-		if len(family.Metric) == 0 {
-			continue
-		}
-		if _, err := expfmt.MetricFamilyToText(w, family); err != nil {
-			return fmt.Errorf("write %s: %w", m.name, err)
+		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (m *metric) sample(service, vip string, value float64) *dto.Metric {
-	keys := []string{"service", "vip"}
-	s := &dto.Metric{Label: []*dto.LabelPair{{Name: &keys[0], Value: &service}, {Name: &keys[1], Value: &vip}}}
-	if m.kind == dto.MetricType_COUNTER {
+// writeMetrics writes a status in the text format of Prometheus. A value that is not known is left out.
+func writeMetrics(w io.Writer, s *Status) error {
+	for _, m := range loadMetrics {
+		var all []*dto.Metric
+		for _, svc := range s.Services {
+			if svc.Load == nil {
+				continue
+			}
+			if value, known := m.of(svc.Load); known {
+				all = append(all, sample(m.kind, value, "service", svc.Name, "vip", svc.VIP))
+			}
+		}
+		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
+			return err
+		}
+	}
+	for _, m := range learnedMetrics {
+		var all []*dto.Metric
+		for _, svc := range s.Services {
+			if svc.Learning == nil {
+				continue
+			}
+			for i := range svc.Learning.Servers {
+				server := &svc.Learning.Servers[i]
+				if value, known := m.of(server); known {
+					all = append(all, sample(dto.MetricType_GAUGE, value, "service", svc.Name, "vip", svc.VIP, "server", server.Name))
+				}
+			}
+		}
+		if err := writeFamily(w, m.name, m.help, dto.MetricType_GAUGE, all); err != nil {
+			return err
+		}
+	}
+	if err := writeCores(w, s.Edge); err != nil {
+		return err
+	}
+	return writeHealth(w, s.Services)
+}
+
+func writeFamily(w io.Writer, name, help string, kind dto.MetricType, all []*dto.Metric) error {
+	if len(all) == 0 {
+		return nil
+	}
+	family := &dto.MetricFamily{Name: &name, Help: &help, Type: &kind, Metric: all}
+	if _, err := expfmt.MetricFamilyToText(w, family); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// sample is a value with labels, of which each name precedes its value.
+func sample(kind dto.MetricType, value float64, labels ...string) *dto.Metric {
+	s := &dto.Metric{}
+	for i := 0; i < len(labels); i += 2 {
+		s.Label = append(s.Label, &dto.LabelPair{Name: &labels[i], Value: &labels[i+1]})
+	}
+	if kind == dto.MetricType_COUNTER {
 		s.Counter = &dto.Counter{Value: &value}
 	} else {
 		s.Gauge = &dto.Gauge{Value: &value}

@@ -50,6 +50,12 @@ func vip() schema.Kind[netip.Addr] {
 	return schema.Text(want, address)
 }
 
+// hostAddress is that of a server.
+func hostAddress() schema.Kind[netip.Addr] {
+	const want = "the server's IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3"
+	return schema.Text(want, address)
+}
+
 // sid is the address of a segment.
 func sid() schema.Kind[netip.Addr] {
 	const want = "an IPv6 address such as 5f00:0:9:1::1"

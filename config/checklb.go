@@ -12,7 +12,8 @@ import (
 func checkLB(d *schema.Document, lb *topo.LB) {
 	checkNode(d, lb.Node)
 	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
-	hosts := map[netip.Prefix]bool{}
+	hosts := hosts{}
+	learning := 0
 	for i, s := range lb.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		names.add(d, at+".name", s.Name)
@@ -22,6 +23,10 @@ func checkLB(d *schema.Document, lb *topo.LB) {
 		checkVia(d, at, s, lb.Locator)
 		checkFragments(d, at, s, hashed)
 		checkPools(d, at, s, lb, hosts)
+		if s.Dispatch.Seats() {
+			learning++
+			checkLearning(d, at, s, learning)
+		}
 	}
 	if len(hosts) > MaxServers {
 		d.Failf("services", "have %d servers together, with those of their history; want at most %d", len(hosts), MaxServers)
@@ -35,6 +40,24 @@ func checkWire(d *schema.Document, at string, s topo.Service) {
 		return
 	}
 	checkFamily(d, at+".wire", s.Wire, s.VIP.Addr)
+}
+
+// checkLearning: the data plane has room for so many services that learn, the n-th of which is s, and
+// their servers.
+func checkLearning(d *schema.Document, at string, s topo.Service, n int) {
+	if n > topo.MaxLearned {
+		d.Failf(at+".dispatch", "%q is that of more than %d services; want another one", s.Dispatch, topo.MaxLearned)
+	}
+	if s.Signals() && s.VIP.Protocol == topo.UDP {
+		d.Failf(at+".recovery", "%q goes with protocol: tcp where dispatch is %s, as each first datagram would ask all servers; want %s",
+			s.Recovery, s.Dispatch, topo.HistoryRecovery)
+	}
+	if s.Signals() && len(s.Servers) > topo.MaxMembers {
+		d.Failf(at+".servers", "are %d, and dispatch %s with recovery: %s asks at most %d", len(s.Servers), s.Dispatch, s.Recovery, topo.MaxMembers)
+	}
+	if len(s.Servers) > topo.MaxSeats {
+		d.Failf(at+".servers", "are %d, and dispatch %s goes with at most %d", len(s.Servers), s.Dispatch, topo.MaxSeats)
+	}
 }
 
 func checkVia(d *schema.Document, at string, s topo.Service, own netip.Prefix) {
@@ -63,14 +86,15 @@ func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[ne
 	}
 }
 
-// checkPools adds the locators of all servers, of now and before, to hosts.
-func checkPools(d *schema.Document, at string, s topo.Service, lb *topo.LB, hosts map[netip.Prefix]bool) {
+// checkPools adds all servers, of now and before, to those of the farm.
+func checkPools(d *schema.Document, at string, s topo.Service, lb *topo.LB, all hosts) {
 	pool := func(list string, servers []topo.Server) {
 		checkServers(d, list, servers, s.VIP.Addr, lb)
-		for _, server := range servers {
-			hosts[server.Locator] = true
+		for i := range servers {
+			all.add(d, fmt.Sprintf("%s[%d]", list, i), &servers[i])
 		}
 	}
+	checkDeliveries(d, at, s, all)
 	pool(at+".servers", s.Servers)
 	newer, holder := s.Version, at
 	for i, v := range s.History {
@@ -84,10 +108,15 @@ func checkPools(d *schema.Document, at string, s topo.Service, lb *topo.LB, host
 }
 
 func checkServers(d *schema.Document, list string, servers []topo.Server, vip netip.Addr, lb *topo.LB) {
-	names, locators := unique[string]{}, unique[netip.Prefix]{}
+	names, locators, addresses := unique[string]{}, unique[netip.Prefix]{}, unique[netip.Addr]{}
 	for i, server := range servers {
 		at := fmt.Sprintf("%s[%d]", list, i)
 		names.add(d, at+".name", server.Name)
+		if !server.Delivery.SRv6() {
+			addresses.add(d, at+".address", server.Address)
+			checkAddress(d, at+".address", server.Address, vip, lb)
+			continue
+		}
 		locators.add(d, at+".locator", server.Locator)
 		checkInside(d, at+".locator", server.Locator, lb.Domain)
 		if server.Locator == lb.Locator {

@@ -26,7 +26,7 @@ const MaxServers = 4096
 
 // ParseLB reads the configuration of a load balancer. file is only a name for
 // errors. The servers of a service and of its history come out sorted by
-// locator; the keys of signals stay in the file that KeyFile names. The error
+// locator or address; the keys of signals stay in the file that KeyFile names. The error
 // joins one *schema.Error for each mistake found, in the order of the file.
 func ParseLB(file string, data []byte) (*topo.LB, error) {
 	lb := new(topo.LB)
@@ -78,7 +78,7 @@ func sortPools(s *topo.Service) {
 
 func sortServers(servers []topo.Server) {
 	slices.SortFunc(servers, func(a, b topo.Server) int {
-		return a.Locator.Addr().Compare(b.Locator.Addr())
+		return a.At().Compare(b.At())
 	})
 }
 

@@ -73,6 +73,18 @@ func TestParseLB(t *testing.T) {
 					Name: "udp:192.0.2.53:53", VIP: udp("192.0.2.53", 53), Dispatch: topo.Stateless, Buckets: 65537,
 					Fragments: topo.HashFragments, Servers: []topo.Server{weighted("d1", "5f00:0:2:53::/64", 0)},
 				},
+				{
+					Name: "bare", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::3"), Port: 80}, Dispatch: topo.Single, Buckets: 65537,
+					Servers: []topo.Server{
+						{Name: "k3", Delivery: topo.ByVXLAN, Address: netip.MustParseAddr("10.0.0.4"), VNI: 100, MAC: topo.MAC{2, 0, 0, 0, 0, 7}, Weight: 1},
+						{Name: "k2", Delivery: topo.ByL2, Address: netip.MustParseAddr("2001:db8:2::3"), Weight: 1},
+						{Name: "k1", Delivery: topo.ByDT6, Locator: netip.MustParsePrefix("5f00:0:2:21::/64"), Weight: 1},
+					},
+				},
+				{
+					Name: "[2001:db8:f::4]:80", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::4"), Port: 80},
+					Dispatch: topo.Learned, LearnEvery: 250 * time.Millisecond, Buckets: 65537, Servers: []topo.Server{s1},
+				},
 			},
 		},
 		"lb-short.yaml": {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"proffer/schema"
 	"proffer/topo"
 )
@@ -11,6 +13,10 @@ const (
 	maxHistory = 32
 	maxVersion = 1<<53 - 1 // the last whole number that every reader of JSON has
 	maxWeight  = 65535
+	maxVNI     = 1<<24 - 1 // RFC 7348 §5
+
+	// deviceMAC is the link address of each server's vxlan device: no two are on one link.
+	deviceMAC = "02:00:00:00:00:01"
 )
 
 // lbFile is the table of a load balancer's file.
@@ -30,7 +36,8 @@ func lbFile(lb *topo.LB) []schema.Entry {
 // service has no fallback for its name: that is its VIP and port.
 func service(s *topo.Service) []schema.Entry {
 	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
-	keeping := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Keeps, &s.Dispatch)
+	recovering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Recovers, &s.Dispatch)
+	learning := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Learns, &s.Dispatch)
 	return []schema.Entry{
 		schema.Optional("name", "", schema.Name().Into(&s.Name)),
 		schema.Need("vip", vip().Into(&s.VIP.Addr)),
@@ -43,7 +50,8 @@ func service(s *topo.Service) []schema.Entry {
 		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire)),
 		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia)),
 		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments)),
-		keeping.Optional("recovery", "history", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
+		recovering.Optional("recovery", "history", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
+		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery)),
 		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server)),
 		schema.Optional("version", "0", schema.Whole(0, maxVersion).Into(&s.Version)),
 		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version)),
@@ -51,9 +59,16 @@ func service(s *topo.Service) []schema.Entry {
 }
 
 func server(s *topo.Server) []schema.Entry {
+	routed := onlyWith("delivery", topo.Deliveries(), topo.Delivery.SRv6, &s.Delivery)
+	addressed := onlyWith("delivery", topo.Deliveries(), topo.Delivery.Addressed, &s.Delivery)
+	tunnelled := onlyWith("delivery", topo.Deliveries(), topo.Delivery.Tunnel, &s.Delivery)
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&s.Name)),
-		schema.Need("locator", locator().Into(&s.Locator)),
+		schema.Optional("delivery", "agent", schema.OneOf(topo.Deliveries()...).Into(&s.Delivery)),
+		routed.Need("locator", locator().Into(&s.Locator)),
+		addressed.Need("address", hostAddress().Into(&s.Address)),
+		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI)),
+		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC)),
 		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight)),
 	}
 }

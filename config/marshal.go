@@ -111,7 +111,8 @@ func (w *writer) service(s topo.Service) {
 	w.line("    wire: %s", s.Wire)
 	w.given(len(s.Via) > 0, "    via: %s", listed(s.Via))
 	w.line("    fragments: %s", s.Fragments)
-	w.given(s.Dispatch.Keeps(), "    recovery: %s", s.Recovery)
+	w.given(s.Dispatch.Recovers(), "    recovery: %s", s.Recovery)
+	w.given(s.Dispatch.Learns() && s.LearnEvery != 0, "    learn_every: %s", s.LearnEvery)
 	w.pools(s)
 }
 
@@ -132,8 +133,21 @@ func (w *writer) servers(indent string, servers []topo.Server) {
 	}
 	w.line("%sservers:", indent)
 	for _, s := range servers {
-		w.line("%s  - {name: %q, locator: %s, weight: %d}", indent, s.Name, s.Locator, s.Weight)
+		w.line("%s  - {name: %q, %s, weight: %d}", indent, s.Name, deliveryOf(&s), s.Weight)
 	}
+}
+
+// deliveryOf has the keys of a server's delivery.
+func deliveryOf(s *topo.Server) string {
+	text := fmt.Sprintf("delivery: %s", s.Delivery)
+	if s.Delivery.SRv6() {
+		return text + fmt.Sprintf(", locator: %s", s.Locator)
+	}
+	text += fmt.Sprintf(", address: %q", s.Address)
+	if s.Delivery.Tunnel() {
+		text += fmt.Sprintf(", vni: %d, mac: %q", s.VNI, net.HardwareAddr(s.MAC[:]))
+	}
+	return text
 }
 
 func (w *writer) offering(o topo.Offering) {

@@ -30,7 +30,13 @@ func rowLists() []rowList {
 		{lb, enumerated("dispatch"), schemaEnum(modes)},
 		{lb, otherwise("select"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Offers)))},
 		{lb, otherwise("fragments"), schemaEnum(split(without(topo.Dispatches(), topo.Dispatch.Tracks)))},
-		{lb, otherwise("recovery"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Keeps)))},
+		{lb, otherwise("recovery"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Recovers)))},
+		{lb, otherwise("learn_every"), schemaEnum(split(with(topo.Dispatches(), topo.Dispatch.Learns)))},
+		{lb, described("delivery"), meanings(topo.Deliveries(), topo.Delivery.String, func(d topo.Delivery) string { return d.Row().Meaning })},
+		{lb, enumerated("delivery"), schemaEnum(names(topo.Deliveries(), topo.Delivery.String))},
+		{lb, delivered("locator"), schemaEnum(split(with(topo.Deliveries(), topo.Delivery.SRv6)))},
+		{lb, delivered("address"), schemaEnum(split(with(topo.Deliveries(), topo.Delivery.Addressed)))},
+		{lb, delivered("vni"), schemaEnum(split(with(topo.Deliveries(), topo.Delivery.Tunnel)))},
 		{agent, described("acceptance"), meanings(topo.Acceptances(), topo.Acceptance.Pattern, func(a topo.Acceptance) string { return a.Row().Meaning })},
 		{agent, `("acceptance": \{[^}]*"pattern": "\^\()[^"]*(\)\$")`, strings.ReplaceAll(strings.Join(policies, "|"), ":C", ":(0|[1-9][0-9]{0,4})")},
 		{agent, condition("then", "acceptance"), schemaEnum(split(with(topo.Acceptances(), topo.Acceptance.Adapts)))},
@@ -43,9 +49,15 @@ func rowLists() []rowList {
 		{agent, loading(`"then": \{ "required": \["load_of"\] \}`), schemaEnum(split(with(topo.Loads(), topo.Load.OfNeeded)))},
 		{agent, condition("then", "load"), schemaEnum(split(without(topo.Loads(), topo.Load.Sockets)))},
 		{operators, commented("dispatch"), strings.Join(modes, " | ")},
+		{operators, `(?m)(#     delivery: )[^;\n]*(;.*)$`, strings.Join(names(topo.Deliveries(), topo.Delivery.String), " | ")},
 		{operators, commented("acceptance"), strings.Join(policies, " | ")},
 		{operators, commented("load"), strings.Join(loads, " | ")},
 	}
+}
+
+// delivered is the list of deliveries that need a key.
+func delivered(key string) string {
+	return `("if": \{ "properties": \{ "delivery": \{ "enum": )[^}]*( \} \}(?:, "required": \["delivery"\])? \},\s+"then": \{ "required": \["` + key + `"\])`
 }
 
 func described(key string) string {
@@ -88,12 +100,12 @@ func TestRowsListed(t *testing.T) {
 	}
 }
 
-// TestRowsExplained: docs/hunting.md explains every dispatch mode, acceptance policy and
-// load measure.
+// TestRowsExplained: docs/choosers.md explains every dispatch mode, docs/hunting.md every
+// acceptance policy and load measure.
 func TestRowsExplained(t *testing.T) {
-	hunting := readFile(t, "../docs/hunting.md")
+	choosers, hunting := readFile(t, "../docs/choosers.md"), readFile(t, "../docs/hunting.md")
 	for _, d := range topo.Dispatches() {
-		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("`%s`", d))
+		wantIn(t, "docs/choosers.md", choosers, fmt.Sprintf("| `%s`", d))
 	}
 	for _, a := range topo.Acceptances() {
 		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("| `%s`", a.Pattern()))

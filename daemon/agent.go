@@ -50,6 +50,7 @@ type agent struct {
 
 	listening listening
 	speeds    speeds
+	reporting reporting
 	unsure    map[topo.VIP]string // why the work of a service is not counted again
 	reloaded  chan struct{}       // the services may be others
 }
@@ -81,7 +82,7 @@ func Agent(ctx context.Context, path string, host *Host) error {
 		return errors.Join(err, r.plane.Close())
 	}
 	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn)
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn, r.report)
 	return d.run(ctx)
 }
 
@@ -177,6 +178,7 @@ func (r *agent) describe(s *api.Status) error {
 		}
 		s.Services = append(s.Services, api.ServiceStatus{Name: o.Name, VIP: o.VIP.String(), Mode: mode, Listener: line, Load: load})
 	}
+	s.Reports = r.reporting.status()
 	var err error
 	s.BadTags, err = named(r.plane, nil)
 	return errors.Join(append(errs, err)...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -219,10 +220,13 @@ func TestStatus(t *testing.T) {
 	m := newMachine(t, lbFile)
 	p := m.running(LB)
 	s := m.status()
+	if got, want := strings.Join(s.NoNextHop, "\n"), "10.0.0.9 (server silent is no neighbour on this link, which delivery: l2 needs)"; !strings.Contains(got, want) {
+		t.Errorf("no next hop to %q, want %q", got, want)
+	}
 	if s.Role != "lb" || s.Node != "lb" || s.Locator != "5f00:0:1:1::/64" || s.Interface != "wan0" || s.XDP != "native" || s.PID != os.Getpid() || !s.Adopted || s.Counters["steered"] != 7 {
 		t.Errorf("the LB answers %+v", s)
 	}
-	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, 2 of 2 servers"}}; !slices.Equal(s.Services, want) {
+	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, 2 of 2 servers"}}; !reflect.DeepEqual(s.Services, want) {
 		t.Errorf("services %+v, want %+v", s.Services, want)
 	}
 	m.fail("counters")

@@ -136,8 +136,60 @@ func (p plane) Apply(*plan.Plan) error {
 	return err
 }
 
-func (p plane) Resolved() (ready, all int) { return 1, 2 }
-func (p plane) FlowTableBytes() uint64     { return 20 << 20 }
+func (p plane) Resolved() (without []topo.Server, all int) { return []topo.Server{silent}, 2 }
+
+// silent is a server that does not answer on the link.
+var silent = topo.Server{Name: "silent", Delivery: topo.ByL2, Address: netip.MustParseAddr("10.0.0.9")}
+
+func (p plane) Seats(svc *topo.Service) ([]dataplane.Seat, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]dataplane.Seat, len(svc.Servers))
+	for i := range all {
+		if all[i].Ready = true; i < len(p.seats) {
+			all[i] = p.seats[i]
+		}
+	}
+	return all, p.fails["seats"]
+}
+
+func (p plane) Recount() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recounts++
+	return p.recounts % 2, p.fails["recount"]
+}
+
+func (p plane) Spread(_ *topo.Service, s dataplane.Spread) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spread = append(p.spread, s)
+	return p.fails["spread"]
+}
+
+func (p plane) Health(servers []topo.Server) ([]dataplane.Health, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]dataplane.Health, len(servers))
+	for i, s := range servers {
+		all[i] = p.healths[s.Name]
+	}
+	return all, p.fails["health"]
+}
+
+func (p plane) SetDown(servers []topo.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = servers
+}
+
+func (p plane) Probe(_ topo.VIP, server netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probes = append(p.probes, server)
+}
+
+func (p plane) FlowTableBytes() uint64 { return 20 << 20 }
 
 func (p plane) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 	p.mu.Lock()
@@ -234,4 +286,52 @@ func (weigher) Observe(time.Duration, weights.Sample) {}
 
 func (w weigher) Weights(now time.Duration) []float64 {
 	return []float64{1, now.Seconds()}[:w.servers]
+}
+
+func (p plane) Begun(svc *topo.Service) ([]uint32, error) {
+	return make([]uint32, len(svc.Servers)), p.fails["begun"]
+}
+
+func (p plane) Queues(_ *topo.Service, queues []dataplane.Queue) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range queues {
+		p.queues[q.Server] = q
+	}
+	return p.fails["queues"]
+}
+
+// line is a socket for reports, of which a test is the other end.
+type line struct {
+	sent, arrives chan packet
+	closed        chan struct{}
+}
+
+// packet is a datagram, and the address of the other end.
+type packet struct {
+	at netip.AddrPort
+	b  []byte
+}
+
+func newLine() *line {
+	return &line{make(chan packet, 1000), make(chan packet, 1000), make(chan struct{})}
+}
+
+func (l *line) Send(to netip.AddrPort, b []byte) error {
+	l.sent <- packet{to, b}
+	return nil
+}
+
+func (l *line) Receive() ([]byte, netip.AddrPort, error) {
+	select {
+	case p := <-l.arrives:
+		return p.b, p.at, nil
+	case <-l.closed:
+		return nil, netip.AddrPort{}, os.ErrClosed
+	}
+}
+
+func (l *line) Close() error {
+	close(l.closed)
+	return nil
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -13,11 +14,14 @@ import (
 	"proffer/control"
 	"proffer/dataplane"
 	agentplane "proffer/dataplane/agent"
+	"proffer/dataplane/edge"
+	"proffer/dataplane/edgenode"
 	lbplane "proffer/dataplane/lb"
 	"proffer/hostcheck"
 	"proffer/listeners"
 	"proffer/loadsource"
 	"proffer/nexthop"
+	"proffer/report"
 	"proffer/topo"
 	"proffer/weights"
 )
@@ -30,10 +34,13 @@ type Host struct {
 	Preflight func() error     // why no plane can be loaded here
 	LB        func(*topo.LB) (LBPlane, error)
 	Agent     func(*topo.Agent) (AgentPlane, error)
+	Edge      func(*topo.EdgeLB) (EdgePlane, error)
+	Datapath  func(*topo.Datapath) (DatapathPlane, error)
 	NextHops  func(link string) (NextHops, error)
 	Source    func(*topo.Offering) (Source, error)
 	Listeners func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
 	Cores     func([]listeners.Process) (cores float64, seen bool)
+	Reports   func(ctx context.Context, locator netip.Prefix, port uint16) (ReportSocket, error)
 	Weigher   func(*topo.Service) weights.Weigher
 	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Notify    func(state string) error                                             // to the service manager
@@ -72,13 +79,18 @@ func Linux(log *slog.Logger) *Host {
 		Preflight: dataplane.Preflight,
 		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
+		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
+		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return edgenode.New(cfg) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
 		Cores:     func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
 		Listeners: func(vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) { return listeners.Of("/proc", vips) },
-		Weigher:   control.Configured,
-		Notify:    notify,
-		Advice:    advice,
+		Reports: func(ctx context.Context, locator netip.Prefix, port uint16) (ReportSocket, error) {
+			return report.Open(ctx, locator, port)
+		},
+		Weigher: control.Configured,
+		Notify:  notify,
+		Advice:  advice,
 	}
 }
 

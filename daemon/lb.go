@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -19,7 +20,10 @@ import (
 type LBPlane interface {
 	Plane
 	Planner
-	Resolved() (ready, all int) // how many of the servers have a next hop
+	Tallier
+	Queuer
+	Healths
+	Resolved() (without []topo.Server, all int) // servers, and those without a next hop
 	FlowTableBytes() uint64
 	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
 }
@@ -41,6 +45,13 @@ type lb struct {
 	mu     sync.Mutex      // a change at a time
 	record *history.Record // of the pools that were served
 	full   *topo.LB        // that the plane has: with the recorded pools
+
+	learners map[topo.VIP]*control.Learner
+	learnFor *topo.LB // the configuration that they are of
+
+	health healths
+
+	wrongCounts uint64 // that recounts have set right
 }
 
 // LB runs the load balancer that the file at path describes, until ctx ends.
@@ -54,7 +65,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &lb{path: path, started: cfg, host: host}
+	r := &lb{path: path, started: cfg, host: host, health: newHealths()}
 	r.now.Store(cfg)
 	if err := r.openRecord(cfg.State); err != nil {
 		return err
@@ -78,22 +89,40 @@ func LB(ctx context.Context, path string, host *Host) error {
 		}
 		return err
 	}
-	d.tasks = append(d.tasks, r.forgetting)
+	d.tasks = append(d.tasks, r.forgetting, r.learning, r.observing, r.polling)
 	return d.run(ctx)
 }
 
 func (r *lb) ready() []any {
-	ready, all := r.plane.Resolved()
-	return []any{"servers", all, "next_hops_known", ready, "flow_table_mib", r.plane.FlowTableBytes() >> 20}
+	without, all := r.plane.Resolved()
+	return []any{"servers", all, "next_hops_known", all - len(without), "flow_table_mib", r.plane.FlowTableBytes() >> 20}
 }
 
 func (r *lb) describe(s *api.Status) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, svc := range r.now.Load().Services {
-		s.Services = append(s.Services, api.ServiceStatus{Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode()})
+		s.Services = append(s.Services, api.ServiceStatus{Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(), Learning: r.learned(&svc), Servers: r.answersOf(&svc)})
 	}
+	without, _ := r.plane.Resolved()
+	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
 	var err error
 	s.BadTags, err = named(r.plane, serversOf(r.now.Load()))
 	return err
+}
+
+// unreached lists the servers that have no way although their address may have a next hop.
+func unreached(servers []topo.Server) (list []string) {
+	for i := range servers {
+		s := &servers[i]
+		switch d := s.Delivery.Row(); {
+		case d.Neighbour:
+			list = append(list, fmt.Sprintf("%s (server %s is no neighbour on this link, which delivery: %s needs)", s.Address, s.Name, s.Delivery))
+		case d.Tunnel && s.Address.Is4():
+			list = append(list, fmt.Sprintf("%s (server %s has no next hop, or this link no IPv4 address for delivery: %s)", s.Address, s.Name, s.Delivery))
+		}
+	}
+	return list
 }
 
 // drain does nothing: routers send packets to this LB for as long as its route is announced.
@@ -136,8 +165,8 @@ func targetsOf(cfg *topo.LB) []netip.Addr {
 	var addrs []netip.Addr
 	for _, svc := range cfg.Services {
 		addrs = append(addrs, svc.Via...)
-		for _, s := range svc.Servers {
-			addrs = append(addrs, s.Locator.Addr())
+		for i := range svc.Servers {
+			addrs = append(addrs, svc.Servers[i].At())
 		}
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)

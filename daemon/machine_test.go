@@ -62,11 +62,20 @@ type machine struct {
 	targets []netip.Addr    // of the last refresh
 	reports map[int]uint32
 	swept   uint64
-	needed  []bool // earlier pools with flows
-	page    page
-	listens map[topo.VIP][]listeners.Process
-	cores   float64        // of processes that listen
-	loads   dataplane.Load // of every service, but for Threshold and Asking
+	seats   []dataplane.Seat
+	spread  []dataplane.Spread
+	healths map[string]dataplane.Health // by the server's name
+	down    []topo.Server
+	probes  []netip.Addr
+
+	queues   map[int]dataplane.Queue // of the servers, by the last report
+	line     *line                   // the socket for reports
+	recounts int
+	needed   []bool // earlier pools with flows
+	page     page
+	listens  map[topo.VIP][]listeners.Process
+	cores    float64        // of processes that listen
+	loads    dataplane.Load // of every service, but for Threshold and Asking
 }
 
 // newMachine writes a configuration; its %s is the path of the control socket.
@@ -76,7 +85,7 @@ func newMachine(t *testing.T, configuration string) *machine {
 	m := &machine{
 		t: t, file: filepath.Join(dir, "node.yaml"), socket: filepath.Join(dir, "node.sock"),
 		clock: newClock(), lines: make(chan string, 1000), lost: make(chan netip.Addr), changes: make(chan struct{}, 1),
-		fails: map[string]error{}, hops: topo.NextHops{netip.MustParsePrefix("::/0"): {2}}, reports: map[int]uint32{},
+		fails: map[string]error{}, hops: topo.NextHops{netip.MustParsePrefix("::/0"): {2}}, reports: map[int]uint32{}, queues: map[int]dataplane.Queue{}, line: newLine(),
 	}
 	m.configure(strings.ReplaceAll(fmt.Sprintf(configuration, m.socket), "STATE", m.pools()))
 	return m
@@ -133,6 +142,11 @@ func (m *machine) host() *Host {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return m.cores, len(of) > 0
+		},
+		Reports: func(_ context.Context, _ netip.Prefix, port uint16) (ReportSocket, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.line, m.fails["open reports"]
 		},
 		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
 		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },

@@ -59,7 +59,7 @@ func (r *lb) follow(cfg *topo.LB, forget func(topo.VIP, topo.Version, time.Durat
 			r.host.Log.Warn("the oldest recorded pool is forgotten: its flows are not recovered", "service", svc.Name, "pools", n)
 		}
 	}
-	return next, next.Complete(weighed)
+	return next, r.health.detour(next.Complete(weighed))
 }
 
 // change brings the plane to a configuration and its record to the disk, the record first: after

@@ -11,12 +11,9 @@ import (
 )
 
 const (
-	sampleEvery = 20 * time.Millisecond // the loads, if the services are few …
+	sampleEvery = 50 * time.Millisecond // the loads, if the services are few …
 	perService  = 2 * time.Millisecond  // … or else so long for each
 	coresEvery  = 5 * time.Second       // quotas and CPUs change while processes run
-
-	quietAfter = 50 // samples without a request: a second
-	quietPace  = 5  // then so many ticks a sample
 )
 
 // speeds has the agent's knowledge of its services: their cores and service times.
@@ -24,8 +21,6 @@ type speeds struct {
 	mu     sync.Mutex
 	gauges map[topo.VIP]*control.Gauge
 	cores  map[topo.VIP]float64
-	quiet  int    // samples in a row without a request
-	last   uint64 // answers of all services
 }
 
 // of is the service time of a service; nil: it is not known yet.
@@ -59,14 +54,11 @@ func (r *agent) learn(ctx context.Context) error {
 	defer stop()
 	looks, stopLooks := r.host.Clock.Tick(coresEvery)
 	defer stopLooks()
-	for tick := 0; ; tick++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-samples:
-			if r.speeds.quiet > quietAfter && tick%quietPace > 0 {
-				continue
-			}
 			if err := r.sample(); err != nil {
 				return err
 			}
@@ -82,7 +74,6 @@ func (r *agent) sample() error {
 	defer r.mu.Unlock()
 	services := r.now.Load().Services
 	gauges := map[topo.VIP]*control.Gauge{}
-	answers, serving := uint64(0), 0.0
 	for i := range services {
 		o := &services[i]
 		l, err := r.plane.Load(i)
@@ -90,8 +81,6 @@ func (r *agent) sample() error {
 			return err
 		}
 		cores := r.cores(o)
-		answers += l.Answered
-		serving += l.InService(cores)
 		r.speeds.mu.Lock()
 		g := r.speeds.gauges[o.VIP]
 		if g == nil {
@@ -106,10 +95,6 @@ func (r *agent) sample() error {
 	r.speeds.mu.Lock()
 	defer r.speeds.mu.Unlock()
 	r.speeds.gauges = gauges
-	r.speeds.quiet++
-	if serving > 0 || answers != r.speeds.last {
-		r.speeds.quiet, r.speeds.last = 0, answers
-	}
 	return nil
 }
 

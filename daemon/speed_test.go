@@ -43,12 +43,12 @@ func TestSpeed(t *testing.T) {
 	if l := web(); *l.Busy != 0 || *l.Idle != 0.5 || l.ServiceTime != nil {
 		t.Errorf("idle: %+v", l)
 	}
-	sampled(1000, 1, dataplane.Work{Unread: 3, Run: 2, Blocked: 1}) // 50 answers a second
+	sampled(1000, 1, dataplane.Work{Unread: 3, Run: 2, Blocked: 1}) // an answer a sample
 	l := web()
 	if *l.Busy != 6 || *l.Idle != 0 || l.Answers != 1000 {
 		t.Errorf("busy: %+v", l)
 	}
-	if want := (0.5 + 1) / 50; l.ServiceTime == nil || math.Abs(l.ServiceTime.Mean/want-1) > 0.01 || l.ServiceTime.Error > 0.05 || l.ServiceTime.Answers < 100 {
+	if want := (0.5 + 1) * sampleEvery.Seconds(); l.ServiceTime == nil || math.Abs(l.ServiceTime.Mean/want-1) > 0.01 || l.ServiceTime.Error > 0.05 || l.ServiceTime.Answers < 100 {
 		t.Errorf("the service time is %+v, want %v s", l.ServiceTime, want)
 	}
 	m.mu.Lock()

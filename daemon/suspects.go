@@ -27,7 +27,9 @@ func serversOf(cfg *topo.LB) map[netip.Prefix]string {
 	names := map[netip.Prefix]string{cfg.Locator: "this LB"}
 	for _, svc := range cfg.Services {
 		for _, s := range svc.Servers {
-			names[s.Locator] = "server " + s.Name
+			if s.Locator.IsValid() {
+				names[s.Locator] = "server " + s.Name
+			}
 		}
 	}
 	return names

@@ -7,6 +7,7 @@ package dataplane
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"proffer/topo"
 )
@@ -24,8 +25,41 @@ type Counter struct {
 // Swept counts the flows that a sweep found.
 type Swept struct {
 	Kept, Removed uint64
+	Recoloured    uint32 // entries of an LB that count by another colour
 	Unmoved       uint32 // requests that an agent's recount has to count again
 	Recounted     int    // loads with a count of requests that a recount has set right
+}
+
+// Seat is a server of a service that chooses among all of its servers.
+type Seat struct {
+	Established, Embryonic uint32          // its flows that count
+	Begun, Lived           uint32          // flows so far, and those that came to life; they wrap
+	Durations              []time.Duration // of flows, sampled since the last reading
+	Ready                  bool            // its next hop is known
+}
+
+// Spread is how the new flows of a service are spread over its servers, where it chooses among all.
+type Spread struct {
+	Counting topo.Counting
+	Inverses []uint32      // of each server (policy.Inverses)
+	Shares   []float64     // of new flows, where they are dealt (topo.Choice)
+	Silent   time.Duration // after which a flow without packets does not count; 0: never
+	Owed     []int         // the servers that the next flows are for, one each
+}
+
+// Queue is the requests in hand of a server, as its agent reported them.
+type Queue struct {
+	Server   int    // of the service
+	Requests uint32 // of all LBs
+	Begun    uint32 // Seat.Begun when it was asked
+}
+
+// Health has the counts of a server's answers, over all services. They wrap.
+type Health struct {
+	Offered     uint32 // new TCP connections that were offered to it before all others
+	Repeated    uint32 // SYNs of such that came again
+	Answered    uint32 // new connections that it answered, or passed on
+	Unreachable uint32 // ICMP errors about packets to it
 }
 
 // Suspect is a sender of signals without a valid tag, as they name it.
@@ -70,7 +104,7 @@ func (w *Work) Busy() uint32 { return w.Unread + w.Early + w.Run + max(w.Blocked
 
 // Work is a service's requests in progress, by the place that each is at.
 type Work struct {
-	Unread  uint32 // accepted connections with data that no task has read
+	Unread  uint32 // accepted connections with data that no task has read, or that waits behind another in the hand of one
 	Early   uint32 // such connections in the accept queue
 	Run     uint32 // tasks that run, or would if there were a CPU
 	Blocked uint32 // tasks that sleep within a request

@@ -18,7 +18,7 @@ import (
 func TestBurstWithDelay(t *testing.T) {
 	const servers, burst = 12, 500
 	const oneWay = 100 * time.Millisecond
-	bed := up(t, testbed.Config{Servers: servers, Delay: oneWay})
+	bed := up(t, testbed.Config{Servers: servers, Delay: testbed.Delay{Mean: oneWay}})
 	serve(t, bed)
 	farm := start(t, bed, settings(t, "hunt:static:2")) // as many as there are cores
 	client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}

@@ -42,8 +42,8 @@ func TestHuntingFindsFreeServers(t *testing.T) {
 func summarized(t *testing.T, spelt string) experiment.PolicySummary {
 	t.Helper()
 	const tries = 5
-	e := experiment.SRLB{Load: 0.88, Servers: 12, Cores: 2, Workers: 32, Requests: 8000,
-		Mean: 40 * time.Millisecond, Seed: 1, Programs: proffer, Policies: []topo.Policy{parsed(t, spelt)}}
+	e := experiment.SRLB{Kinds: experiment.Kinds{Servers: 12, Cores: 2, Workers: 32}, Load: 0.88, Requests: 8000,
+		Mean: 40 * time.Millisecond, Seed: 1, Programs: proffer, Policies: []experiment.Compared{{Policy: parsed(t, spelt)}}}
 	for range tries {
 		report, err := e.Run(t.Context(), func(experiment.Progress) {})
 		if err != nil {

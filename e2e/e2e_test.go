@@ -88,7 +88,9 @@ func start(t *testing.T, bed *testbed.Bed, s experiment.Settings) *experiment.Fa
 	}
 	var daemons []*testbed.Process
 	for _, n := range slices.Concat(bed.LBs, bed.Servers) {
-		daemons = append(daemons, farm.Daemon(n))
+		if p := farm.Daemon(n); p != nil { // a server without an agent has none
+			daemons = append(daemons, p)
+		}
 	}
 	t.Cleanup(func() {
 		for _, p := range daemons {

@@ -104,7 +104,7 @@ proffer-lab bench --runs 1 --flows 1e3 --rows '^(floor//line|lb/hunt/steer|agent
 	if err == nil || !strings.Contains(out, want) {
 		t.Errorf("the LB in a small control group: %v\n%s", err, out)
 	}
-	if want := "a table of 1048576 flows takes 145 MiB and memory.max of cgroup /small leaves "; !strings.Contains(out, want) {
+	if want := "a table of 1048576 flows takes 147 MiB and memory.max of cgroup /small leaves "; !strings.Contains(out, want) {
 		t.Errorf("the agent in a small control group:\n%s", out)
 	}
 	out, err = g.Run(ctx, "measure")

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"proffer/topo"
@@ -36,9 +37,13 @@ type (
 		Servers []serverJSON `json:"servers"`
 	}
 	serverJSON struct {
-		Name    string       `json:"name"`
-		Locator netip.Prefix `json:"locator"`
-		Weight  int          `json:"weight"`
+		Name     string       `json:"name"`
+		Delivery string       `json:"delivery,omitempty"` // none: by an agent
+		Locator  netip.Prefix `json:"locator,omitzero"`
+		Address  netip.Addr   `json:"address,omitzero"`
+		VNI      int          `json:"vni,omitempty"`
+		MAC      topo.MAC     `json:"mac,omitzero"`
+		Weight   int          `json:"weight"`
 	}
 )
 
@@ -113,25 +118,42 @@ func parse(data []byte, at Moment) (*Record, error) {
 		if s.Protocol == topo.UDP.Number() {
 			vip.Protocol = topo.UDP
 		}
-		is := served{now: s.Pool.version()}
+		now, err := s.Pool.version()
+		if err != nil {
+			return nil, err
+		}
+		is := served{now: now}
 		for _, p := range s.Past {
 			if p.Until == nil {
 				return nil, fmt.Errorf("version %d of %s has no end", p.Version, vip)
 			}
+			v, err := p.version()
+			if err != nil {
+				return nil, err
+			}
 			age := max(at.Wall.Sub(*p.Until), 0) // the clock may have been set back
-			is.past = append(is.past, past{p.version(), *p.Until, at.Steady - age})
+			is.past = append(is.past, past{v, *p.Until, at.Steady - age})
 		}
 		r.services[vip] = is
 	}
 	return r, nil
 }
 
-func (p poolJSON) version() topo.Version {
+func (p poolJSON) version() (topo.Version, error) {
 	v := topo.Version{Version: p.Version}
 	for _, s := range p.Servers {
-		v.Servers = append(v.Servers, topo.Server{Name: s.Name, Locator: s.Locator, Weight: s.Weight})
+		server := topo.Server{Name: s.Name, Locator: s.Locator, Address: s.Address, VNI: s.VNI, MAC: s.MAC, Weight: s.Weight}
+		i := slices.IndexFunc(topo.Deliveries(), func(d topo.Delivery) bool { return d.String() == s.Delivery })
+		if s.Delivery != "" && i < 0 {
+			return v, fmt.Errorf("server %s has delivery %q, which this version does not know", s.Name, s.Delivery)
+		}
+		server.Delivery = topo.Delivery(max(i, 0))
+		if !server.At().IsValid() {
+			return v, fmt.Errorf("server %s has neither locator nor address", s.Name)
+		}
+		v.Servers = append(v.Servers, server)
 	}
-	return v
+	return v, nil
 }
 
 // Write replaces the file at path by the record: after a crash there is the old record or the
@@ -187,7 +209,11 @@ func (r *Record) file() fileJSON {
 func poolOf(v topo.Version) poolJSON {
 	p := poolJSON{Version: v.Version, Servers: []serverJSON{}}
 	for _, s := range v.Servers {
-		p.Servers = append(p.Servers, serverJSON{s.Name, s.Locator, s.Weight})
+		j := serverJSON{Name: s.Name, Locator: s.Locator, Address: s.Address, VNI: s.VNI, MAC: s.MAC, Weight: s.Weight}
+		if s.Delivery != topo.ByAgent {
+			j.Delivery = s.Delivery.String()
+		}
+		p.Servers = append(p.Servers, j)
 	}
 	return p
 }

@@ -58,7 +58,7 @@ func (r *Record) Next(cfg *topo.LB, at Moment, forget func(topo.VIP, topo.Versio
 
 // Same reports whether two pools make the same tables, under the same version.
 func Same(a, b topo.Version) bool {
-	same := func(x, y topo.Server) bool { return x.Locator == y.Locator && x.Weight == y.Weight }
+	same := func(x, y topo.Server) bool { return x.At() == y.At() && x.Weight == y.Weight }
 	return a.Version == b.Version && slices.EqualFunc(a.Servers, b.Servers, same)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,19 @@ const (
 // on the last page, which the data plane still reads, and asks again.
 func Report(ctx context.Context, socket string, busy func() uint32) error {
 	var w writer
+	return w.keep(ctx, socket, busy)
+}
+
+// writer is a program's side of a page.
+type writer struct {
+	conn *net.UnixConn // nil: none is open
+	over chan struct{} // closed with the connection's end
+	mu   sync.Mutex    // of page
+	page []byte        // nil: there was none yet
+}
+
+// keep asks for the page of the agent of now, and writes on it several times a second, until ctx ends.
+func (w *writer) keep(ctx context.Context, socket string, busy func() uint32) error {
 	defer w.close()
 	ticks := time.NewTicker(writeEvery)
 	defer ticks.Stop()
@@ -27,7 +41,7 @@ func Report(ctx context.Context, socket string, busy func() uint32) error {
 		if w.ended() {
 			w.renew(socket) // or later: the agent may restart
 		}
-		if err := w.write(busy()); err != nil {
+		if err := w.write(busy); err != nil {
 			return err
 		}
 		select {
@@ -36,13 +50,6 @@ func Report(ctx context.Context, socket string, busy func() uint32) error {
 		case <-ticks.C:
 		}
 	}
-}
-
-// writer is a program's side of a page.
-type writer struct {
-	conn *net.UnixConn // nil: none is open
-	over chan struct{} // closed with the connection's end
-	page []byte        // nil: there was none yet
 }
 
 func (w *writer) ended() bool {
@@ -65,15 +72,19 @@ func (w *writer) renew(socket string) {
 	if err != nil {
 		return
 	}
-	w.unmap()
-	w.conn, w.page, w.over = conn, page, make(chan struct{})
+	w.replace(page)
+	w.conn, w.over = conn, make(chan struct{})
 	go func(over chan struct{}) {
 		defer close(over)
 		conn.Read(make([]byte, 1)) // the agent sends nothing more
 	}(w.over)
 }
 
-func (w *writer) write(busy uint32) error {
+// write writes the number that busy returns. No other write comes between the two.
+func (w *writer) write(busy func() uint32) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := busy()
 	if w.page == nil {
 		return nil
 	}
@@ -81,19 +92,22 @@ func (w *writer) write(busy uint32) error {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return fmt.Errorf("stamp a load page: %w", err)
 	}
-	WritePage(w.page, busy, time.Duration(now.Nano()))
+	WritePage(w.page, n, time.Duration(now.Nano()))
 	return nil
 }
 
-func (w *writer) unmap() {
+// replace has another page written from now on; nil: none.
+func (w *writer) replace(page []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.page != nil {
 		unix.Munmap(w.page)
-		w.page = nil
 	}
+	w.page = page
 }
 
 func (w *writer) close() {
-	w.unmap()
+	w.replace(nil)
 	if w.conn != nil {
 		w.conn.Close()
 		<-w.over

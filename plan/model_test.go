@@ -47,7 +47,7 @@ func (m *model) apply(s Step) error {
 	case SetKeys:
 		m.keys = m.want.Keys
 	case AddServer:
-		m.servers[locatorOf(s.Server)] = true
+		m.servers[s.Server.ID()] = true
 	case RemoveServer:
 		return m.removeServer(s.Server)
 	case Wait:
@@ -113,9 +113,9 @@ func (m *model) free(vip topo.VIP) error {
 }
 
 func (m *model) removeServer(s topo.Server) error {
-	wanted := slices.ContainsFunc(m.want.Servers(), func(o topo.Server) bool { return locatorOf(o) == locatorOf(s) })
+	wanted := slices.ContainsFunc(m.want.Servers(), func(o topo.Server) bool { return o.ID() == s.ID() })
 	if !wanted {
-		delete(m.servers, locatorOf(s))
+		delete(m.servers, s.ID())
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (m *model) removeServer(s topo.Server) error {
 func (m *model) readable() error {
 	for slot, svc := range m.tables {
 		for _, s := range svc.Servers {
-			if !m.servers[locatorOf(s)] {
+			if !m.servers[s.ID()] {
 				return fmt.Errorf("the table in slot %d lists %s, which has no number", slot, s.Name)
 			}
 		}

@@ -50,37 +50,44 @@ func (p *Plan) keys() {
 	p.add(Step{Verb: SetKeys, Keys: strings.Join(ids, ", ")})
 }
 
-// join adds the servers that a service did not have. The keys of all servers are
+// join adds the servers that a service did not have, or that it has by another delivery. The keys of all servers are
 // derived again if the servers or the farm's keys changed.
 func (p *Plan) join() {
-	eachBeyond(p.Want, p.Have, func(svc *Service, s topo.Server) {
+	eachBeyond(p.Want, p.Have, wayTo, func(svc *Service, s topo.Server) {
 		p.add(Step{Verb: AddServer, Service: svc.Name, Server: s})
 	})
 	leaves := len(p.Have.Strangers) > 0
-	eachBeyond(p.Have, p.Want, func(*Service, topo.Server) { leaves = true })
+	eachBeyond(p.Have, p.Want, (*topo.Server).ID, func(*Service, topo.Server) { leaves = true })
 	if p.has(SetKeys) || len(p.Want.Keys) > 0 && (leaves || p.has(AddServer)) {
 		p.add(Step{Verb: DeriveKeys, Count: len(p.Want.Servers())})
 	}
 }
 
-// eachBeyond visits the servers of the services of a that those of b do not have.
-func eachBeyond(a, b *State, visit func(*Service, topo.Server)) {
+// wayTo is all that the record of a server is made from.
+func wayTo(s *topo.Server) topo.Server {
+	way := *s
+	way.Name, way.Weight = "", 0
+	return way
+}
+
+// eachBeyond visits the servers of the services of a that those of b do not have, by a key.
+func eachBeyond[K comparable](a, b *State, key func(*topo.Server) K, visit func(*Service, topo.Server)) {
 	others := b.byVIP()
 	for i := range a.Services {
 		svc := &a.Services[i]
-		var there map[[8]byte]bool
+		var there map[K]bool
 		if other := others[svc.VIP]; other != nil {
 			if slices.Equal(other.Servers, svc.Servers) {
 				continue
 			}
-			there = map[[8]byte]bool{}
-			for _, s := range other.Servers {
-				there[locatorOf(s)] = true
+			there = map[K]bool{}
+			for i := range other.Servers {
+				there[key(&other.Servers[i])] = true
 			}
 		}
-		for _, s := range svc.Servers {
-			if !there[locatorOf(s)] {
-				visit(svc, s)
+		for i := range svc.Servers {
+			if !there[key(&svc.Servers[i])] {
+				visit(svc, svc.Servers[i])
 			}
 		}
 	}
@@ -203,15 +210,15 @@ func (p *Plan) release() {
 
 // leave removes servers from services; a server without a service leaves the LB.
 func (p *Plan) leave() {
-	eachBeyond(p.Have, p.Want, func(svc *Service, s topo.Server) {
+	eachBeyond(p.Have, p.Want, (*topo.Server).ID, func(svc *Service, s topo.Server) {
 		p.add(Step{Verb: RemoveServer, Service: svc.Name, Server: s})
 	})
 	wanted := map[[8]byte]bool{}
 	for _, s := range p.Want.Servers() {
-		wanted[locatorOf(s)] = true
+		wanted[s.ID()] = true
 	}
 	for _, s := range p.Have.Strangers {
-		if !wanted[locatorOf(s)] {
+		if !wanted[s.ID()] {
 			p.add(Step{Verb: RemoveServer, Server: s})
 		}
 	}

@@ -76,6 +76,31 @@ func must(t *testing.T, cfg *topo.LB, have *State) *State {
 	return want
 }
 
+// TestPlanDelivery: a server with another delivery is written again, and neither leaves nor joins a
+// table.
+func TestPlanDelivery(t *testing.T) {
+	cfg := func(d topo.Delivery, vni int) *topo.LB {
+		s := topo.Server{Name: "s", Delivery: d, Address: netip.MustParseAddr("10.0.0.3"), VNI: vni, Weight: 1}
+		return &topo.LB{Services: []topo.Service{{
+			Name: "web", Dispatch: topo.Single, Buckets: 7, VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8::1"), Port: 80}, Servers: []topo.Server{s},
+		}}}
+	}
+	have := must(t, cfg(topo.ByVXLAN, 100), &State{})
+	for _, c := range []struct {
+		d    topo.Delivery
+		vni  int
+		want string
+	}{
+		{topo.ByVXLAN, 100, ""},
+		{topo.ByVXLAN, 101, "add server s 10.0.0.3 weight 1 to web\n"},
+		{topo.ByL2, 0, "add server s 10.0.0.3 weight 1 to web\nmake a table for web: 7 lists\nserve web at [2001:db8::1]:80 by its new table and settings\nwait for the packets on their way\nfree the old table of web\n"},
+	} {
+		if got := New(have, must(t, cfg(c.d, c.vni), have)).String(); got != c.want {
+			t.Errorf("%v, %d: got\n%swant\n%s", c.d, c.vni, got, c.want)
+		}
+	}
+}
+
 // TestPlan: a plan's steps lead a data plane from any state to any other one; between
 // two steps each service is as it was or as it is wanted, and no packet reads a table
 // with a server that has no number. There is no step where nothing differs.

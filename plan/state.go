@@ -44,8 +44,8 @@ func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
 	made = binary.LittleEndian.AppendUint32(made, uint32(svc.Buckets))
 	made = binary.LittleEndian.AppendUint32(made, uint32(svc.Choices))
 	for _, s := range pool {
-		locator := s.Locator.Addr().As16()
-		made = append(made, locator[:]...)
+		at := s.At().As16()
+		made = append(made, at[:]...)
 		made = binary.LittleEndian.AppendUint32(made, uint32(s.Weight))
 	}
 	return sha256.Sum256(made)
@@ -124,7 +124,7 @@ func (s *State) Servers() (all []topo.Server) {
 	seen := map[[8]byte]bool{}
 	for i := range s.Services {
 		for _, server := range s.Services[i].Servers {
-			if id := locatorOf(server); !seen[id] {
+			if id := server.ID(); !seen[id] {
 				seen[id] = true
 				all = append(all, server)
 			}
@@ -133,15 +133,35 @@ func (s *State) Servers() (all []topo.Server) {
 	return all
 }
 
-// locatorOf is the identity of a server.
-func locatorOf(s topo.Server) [8]byte {
-	a := s.Locator.Addr().As16()
-	return [8]byte(a[:8])
+// LongestHeader is the header that a client's packet leaves room for: a question to as
+// many servers as an offer has, and the way back (docs/wire.md); or the longest of any server's
+// delivery.
+func LongestHeader(svc *topo.Service) int {
+	longest := 0
+	for i := range svc.Servers {
+		longest = max(longest, headerTo(svc, &svc.Servers[i]))
+	}
+	if len(svc.Servers) == 0 {
+		return routeHeader(svc)
+	}
+	return longest
 }
 
-// LongestHeader is the header that a client's packet leaves room for: a question to as
-// many servers as an offer has, and the way back (docs/wire.md).
-func LongestHeader(svc *topo.Service) int {
+// headerTo is the longest header of a packet to a server.
+func headerTo(svc *topo.Service, s *topo.Server) int {
+	switch d := s.Delivery.Row(); {
+	case d.Tunnel && s.Address.Is4():
+		return topo.VXLANBytes + 20
+	case d.Tunnel:
+		return topo.VXLANBytes + 40
+	case d.Neighbour:
+		return 0
+	}
+	return routeHeader(svc)
+}
+
+// routeHeader is the longest header of segments.
+func routeHeader(svc *topo.Service) int {
 	n := len(svc.Via) + 1
 	if svc.Signals() {
 		n += svc.Candidates()
@@ -164,6 +184,7 @@ func sameRecord(a, b *Service) bool {
 		r.Name = ""                              // for people
 		r.Select, r.Choices, r.Buckets = 0, 0, 0 // the table's
 		r.Servers, r.Version, r.History = nil, 0, nil
+		r.LearnEvery = 0                         // the daemon's
 		r.Via = append([]netip.Addr{}, r.Via...) // none is none
 		return r
 	}
@@ -178,12 +199,12 @@ func changed(a, b *Service) (n int) {
 	}
 	id := map[[8]byte]int{}
 	for i, s := range b.Servers {
-		id[locatorOf(s)] = i
+		id[s.ID()] = i
 	}
 	was := make([]int, len(a.Servers))
 	for i, s := range a.Servers {
 		was[i] = -1
-		if now, ok := id[locatorOf(s)]; ok {
+		if now, ok := id[s.ID()]; ok {
 			was[i] = now
 		}
 	}

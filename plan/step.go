@@ -51,7 +51,7 @@ func (s Step) String() string {
 		}
 		return "sign signals with the first of keys " + s.Keys + " and accept all of them"
 	case AddServer:
-		return fmt.Sprintf("add server %s %s weight %d to %s", s.Server.Name, s.Server.Locator, s.Server.Weight, s.Service)
+		return fmt.Sprintf("add server %s %s weight %d to %s", s.Server.Name, s.Server.Where(), s.Server.Weight, s.Service)
 	case DeriveKeys:
 		return fmt.Sprintf("derive the keys of %d servers", s.Count)
 	case RemoveService:
@@ -90,9 +90,9 @@ func (s Step) ofServer() string {
 	case s.Verb == RemoveOffering:
 		return fmt.Sprintf("offer no service at %s", s.VIP)
 	case s.Service == "":
-		return fmt.Sprintf("remove server %s of an earlier configuration", s.Server.Locator)
+		return fmt.Sprintf("remove server %s of an earlier configuration", s.Server.Where())
 	default:
-		return fmt.Sprintf("remove server %s %s from %s", s.Server.Name, s.Server.Locator, s.Service)
+		return fmt.Sprintf("remove server %s %s from %s", s.Server.Name, s.Server.Where(), s.Service)
 	}
 }
 

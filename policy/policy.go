@@ -27,11 +27,11 @@ func Parse(s string) (topo.Policy, error) {
 		}
 		return topo.Policy{Dispatch: d, Acceptance: acceptance, Threshold: threshold}, nil
 	}
-	return topo.Policy{}, fmt.Errorf("unknown policy %q: want %s", s, either(spellings()))
+	return topo.Policy{}, fmt.Errorf("unknown policy %q: want %s", s, either(Spellings()))
 }
 
-// spellings lists every policy, with C for a threshold.
-func spellings() (all []string) {
+// Spellings lists every policy, with C for a threshold.
+func Spellings() (all []string) {
 	for _, d := range topo.Dispatches() {
 		if !d.Signals() {
 			all = append(all, d.String())

@@ -24,11 +24,11 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	choices := ": want " + either(spellings())
+	choices := ": want " + either(Spellings())
 	const threshold = " is not a whole number from 0 to 65535"
 	for spelling, want := range map[string]string{
 		"":                  `unknown policy ""` + choices,
-		"rr":                `unknown policy "rr"` + choices,
+		"random":            `unknown policy "random"` + choices,
 		"Single":            `unknown policy "Single"` + choices,
 		"single:":           `unknown policy "single:"` + choices,
 		"hunt":              `unknown policy "hunt"` + choices,
@@ -84,8 +84,8 @@ func TestParseAcceptance(t *testing.T) {
 func TestSpellings(t *testing.T) {
 	want := []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic"}
 	for _, spelling := range want {
-		if !slices.Contains(spellings(), spelling) {
-			t.Errorf("%q is not among %q", spelling, spellings())
+		if !slices.Contains(Spellings(), spelling) {
+			t.Errorf("%q is not among %q", spelling, Spellings())
 		}
 	}
 	if got := either(want[:3]); got != "single, hunt:always or hunt:static:C" {

@@ -23,7 +23,7 @@ func Of(svc *topo.Service, pool []topo.Server) (*Table, error) {
 		if s.Weight < 0 || s.Weight > 0xffff {
 			return nil, fmt.Errorf("table: server %s has weight %d: want 0 to 65535", s.Name, s.Weight)
 		}
-		servers[i] = Server{ID: s.Locator.Addr().String(), Weight: uint16(s.Weight)}
+		servers[i] = Server{ID: s.At().String(), Weight: uint16(s.Weight)}
 	}
 	return Build(servers, buckets, choices)
 }

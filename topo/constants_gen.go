@@ -9,6 +9,8 @@ const (
 	MaxVia       = 3
 	MaxSegments  = 16
 	MaxServices  = 1024
+	MaxLearned   = 31
+	MaxSeats     = 1024
 	MaxHops      = 65536
 	MaxOffered   = 64
 	MaxOfferings = 128
@@ -18,11 +20,45 @@ const (
 	MostBusy     = 16777216
 )
 
+// enum edge_limits
+const (
+	MaxEdgeServers  = 256
+	MaxEdgeCores    = 64
+	MaxEdgeServices = 512
+	MaxInstances    = 4096
+	MaxEdgePrefixes = 4096
+	MaxChain        = 8
+	MaxRows         = 256
+	EdgeAges        = 20
+	MaxExpiring     = 256
+	MaxSlots        = 4096
+	MaxLbs          = 64
+	MaxNatPools     = 16
+	NatPortWords    = 1024
+	MaxRules        = 32
+	MaxPatterns     = 8
+	MaxPatternBytes = 16
+)
+
 // enum dispatch
 const (
-	Single    Dispatch = 0
-	Hunt      Dispatch = 1
-	Stateless Dispatch = 2
+	Single         Dispatch = 0
+	Hunt           Dispatch = 1
+	Stateless      Dispatch = 2
+	Learned        Dispatch = 3
+	LearnedLiteral Dispatch = 4
+	LearnedAges    Dispatch = 5
+	Learned2       Dispatch = 6
+	Lsq            Dispatch = 7
+	Lsq2           Dispatch = 8
+	Sed            Dispatch = 9
+	Sed2           Dispatch = 10
+	Ecmp           Dispatch = 11
+	Wcmp           Dispatch = 12
+	Rr             Dispatch = 13
+	Awcmp          Dispatch = 14
+	WrrFeedback    Dispatch = 15
+	Gsq2           Dispatch = 16
 )
 
 // enum wire
@@ -41,6 +77,13 @@ const (
 const (
 	HistoryRecovery Recovery = 0
 	AgentsRecovery  Recovery = 1
+)
+
+// enum counting
+const (
+	AllCounting     Counting = 0
+	LiteralCounting Counting = 1
+	FloodCounting   Counting = 2
 )
 
 // enum acceptance

@@ -3,10 +3,11 @@
 package topo
 
 var named = []interface{ String() string }{
-	Single, Hunt, Stateless,
+	Single, Hunt, Stateless, Learned, LearnedLiteral, LearnedAges, Learned2, Lsq, Lsq2, Sed, Sed2, Ecmp, Wcmp, Rr, Awcmp, WrrFeedback, Gsq2,
 	Encap, Insert,
 	DropFragments, HashFragments,
 	HistoryRecovery, AgentsRecovery,
+	AllCounting, LiteralCounting, FloodCounting,
 	Always, Static, Dynamic,
 	Busy, Sockets, Page, Work,
 	Reset, Drop,

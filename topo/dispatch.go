@@ -1,6 +1,9 @@
 package topo
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Dispatch names the chooser that gives the candidates of a service's new flows.
 type Dispatch uint8
@@ -21,6 +24,16 @@ type DispatchRow struct {
 	// with the mode. A mode that neither keeps nor has signals sends each packet by hash,
 	// so that `fragments: hash` goes with it.
 	Keeps bool
+	// Choice is how a server is chosen among all of the service, and Weights the source of their
+	// weights. Counting is which flows of a server count for its score.
+	Choice   Choice
+	Weights  Weighting
+	Counting Counting
+	Ages     bool // of flows are sampled, beside their durations
+	// Polls is how often the agents of the servers are asked for their loads; 0: never.
+	Polls time.Duration
+	// Published: speeds are learned by HLB's filter, which follows slowly.
+	Published bool
 }
 
 var dispatches = [...]DispatchRow{
@@ -38,6 +51,76 @@ var dispatches = [...]DispatchRow{
 		Name:    "stateless",
 		Meaning: "each packet to one server by hash: a change of the pool resets the flows that then hash to another server",
 	},
+	Learned: {
+		Name:    "learned",
+		Meaning: "the server with the fewest flows for its speed, which the LB learns from the packets; no agent needed",
+		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: AllCounting,
+	},
+	LearnedLiteral: {
+		Name:    "learned:literal",
+		Meaning: "as HLB's paper has it: a flow counts from its first data packet on, so that new flows herd",
+		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: LiteralCounting, Published: true,
+	},
+	LearnedAges: {
+		Name:    "learned:ages",
+		Meaning: "learned from the ages of flows at their packets, as HLB's paper has it, where ends are not seen",
+		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: AllCounting, Ages: true, Published: true,
+	},
+	Learned2: {
+		Name:    "learned2",
+		Meaning: "the better of two random servers by their flows and their learned speed",
+		Keeps:   true, Choice: BetterOfTwo, Weights: FromDurations, Counting: AllCounting,
+	},
+	Lsq: {
+		Name:    "lsq",
+		Meaning: "the server with the fewest of this LB's flows",
+		Keeps:   true, Choice: LeastOfAll, Weights: Alike, Counting: AllCounting,
+	},
+	Lsq2: {
+		Name:    "lsq2",
+		Meaning: "of two random servers the one with the fewest of this LB's flows",
+		Keeps:   true, Choice: BetterOfTwo, Weights: Alike, Counting: AllCounting,
+	},
+	Sed: {
+		Name:    "sed",
+		Meaning: "the server with the fewest flows for its speed, which `weight` states",
+		Keeps:   true, Choice: LeastOfAll, Weights: Configured, Counting: AllCounting,
+	},
+	Sed2: {
+		Name:    "sed2",
+		Meaning: "the better of two random servers by their flows and their stated speed",
+		Keeps:   true, Choice: BetterOfTwo, Weights: Configured, Counting: AllCounting,
+	},
+	Ecmp: {
+		Name:    "ecmp",
+		Meaning: "a server by hash, all alike",
+		Keeps:   true, Choice: ByWeight, Weights: Alike, Counting: AllCounting,
+	},
+	Wcmp: {
+		Name:    "wcmp",
+		Meaning: "a server by hash, in proportion to its `weight`",
+		Keeps:   true, Choice: ByWeight, Weights: Configured, Counting: AllCounting,
+	},
+	Rr: {
+		Name:    "rr",
+		Meaning: "the servers in turn",
+		Keeps:   true, Choice: InTurn, Weights: Alike, Counting: AllCounting,
+	},
+	Awcmp: {
+		Name:    "awcmp",
+		Meaning: "a server by hash, in proportion to its cores / (1 + requests in hand), which its agent reports each 500 ms",
+		Keeps:   true, Choice: ByWeight, Weights: FromLoads, Counting: AllCounting, Polls: 500 * time.Millisecond,
+	},
+	WrrFeedback: {
+		Name:    "wrr-feedback",
+		Meaning: "the servers in turn, less often the more of a server's workers are busy, which its agent reports each 200 ms",
+		Keeps:   true, Choice: InTurn, Weights: FromWorkers, Counting: AllCounting, Polls: 200 * time.Millisecond,
+	},
+	Gsq2: {
+		Name:    "gsq2",
+		Meaning: "of two random servers the one with the fewest requests in hand, which its agent reports each 5 ms",
+		Keeps:   true, Choice: LesserQueue, Weights: Alike, Counting: AllCounting, Polls: 5 * time.Millisecond,
+	},
 }
 
 // Dispatches lists the dispatch modes.
@@ -48,11 +131,33 @@ func (d Dispatch) String() string   { return dispatches[d].Name }
 func (d Dispatch) Offers() bool     { return dispatches[d].Offers }
 func (d Dispatch) Signals() bool    { return dispatches[d].Signals }
 func (d Dispatch) Keeps() bool      { return dispatches[d].Keeps }
-func (d Dispatch) Tracks() bool     { return d.Signals() || d.Keeps() }
+func (d Dispatch) Learns() bool     { return dispatches[d].Weights == FromDurations }
+
+// Polls: the LB asks the agents of the servers for their loads.
+func (d Dispatch) Polls() bool { return dispatches[d].Polls > 0 }
+
+// Seats: the service has a tally, in which all of its servers have a seat, with the flows that count
+// there.
+func (d Dispatch) Seats() bool  { return dispatches[d].Choice != ByTable }
+func (d Dispatch) Tracks() bool { return d.Signals() || d.Keeps() }
+
+// Recovers: an LB finds the server of a flow without an entry as `recovery` has it.
+func (d Dispatch) Recovers() bool { return d.Keeps() }
+
+// Counting is which flows of a server are its occupancy, by which it is chosen.
+type Counting uint8
+
+func (c Counting) String() string {
+	return [...]string{
+		AllCounting:     "all",     // established and embryonic ones
+		LiteralCounting: "literal", // established ones
+		FloodCounting:   "flood",   // established ones, as most SYNs are forged: the best of a few servers
+	}[c]
+}
 
 // Signals: agents of the service's servers signal to the LB.
 func (s *Service) Signals() bool {
-	return s.Dispatch.Signals() || s.Dispatch.Keeps() && s.Recovery == AgentsRecovery
+	return s.Dispatch.Signals() || s.Dispatch.Recovers() && s.Recovery == AgentsRecovery
 }
 
 // Candidates is the length of the service's lists where there are servers enough.
@@ -74,7 +179,11 @@ func (s *Service) Past() []Version {
 // Mode describes the service's dispatch for `proffer status`.
 func (s *Service) Mode() string {
 	if !s.Dispatch.Offers() {
-		return fmt.Sprintf("%s, %d servers", s.Dispatch, len(s.Servers))
+		mode := fmt.Sprintf("%s, %d servers", s.Dispatch, len(s.Servers))
+		if by := deliveriesOf(s.Servers); by != "" {
+			mode += " (" + by + ")"
+		}
+		return mode
 	}
 	return fmt.Sprintf("%s, %d of %d servers", s.Dispatch, min(s.Choices, len(s.Servers)), len(s.Servers))
 }

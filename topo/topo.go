@@ -41,9 +41,13 @@ type SignalKey struct {
 
 // Server is a host that takes flows of a service.
 type Server struct {
-	Name    string
-	Locator netip.Prefix
-	Weight  int // its share of new flows; 0 drains it
+	Name     string
+	Delivery Delivery
+	Locator  netip.Prefix // of deliveries over SRv6
+	Address  netip.Addr   // of the others
+	VNI      int          // ByVXLAN: the network that the server's device has
+	MAC      MAC          // ByVXLAN: link address of that device
+	Weight   int          // its share of new flows; 0 drains it
 }
 
 // Protocol of a service.
@@ -135,8 +139,10 @@ type Service struct {
 	Via       []netip.Addr // transit SIDs before the candidates
 	Fragments Fragments
 	Recovery  Recovery
-	Servers   []Server // sorted by locator
-	Version   int      // of Servers
+	// LearnEvery is the time between two steps of learning.
+	LearnEvery time.Duration
+	Servers    []Server // sorted by Server.At
+	Version    int      // of Servers
 
 	// History holds the pools before this one, the newest first: the horizon
 	// within which a flow is recovered. Shared by all LBs with the rest.

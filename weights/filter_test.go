@@ -138,3 +138,57 @@ func TestFilterStepsOnceAnInstant(t *testing.T) {
 		t.Error("a later step changed nothing")
 	}
 }
+
+// TestLatestStay: such a reservoir has the mean of the last k samples.
+func TestLatestStay(t *testing.T) {
+	const k = 32
+	rng := rand.New(rand.NewPCG(seed, 4))
+	f := NewFilter(1, FilterSettings{Reservoir: k, Latest: true})
+	var all []float64
+	for range 10 * k {
+		x := rng.ExpFloat64()
+		all = append(all, x)
+		f.Observe(0, Sample{Value: x, Random: rng.Uint64()})
+		sum, last := 0.0, all[max(0, len(all)-k):]
+		for _, x := range last {
+			sum += x
+		}
+		if got, want := f.Learned(0).Mean, sum/float64(len(last)); math.Abs(got-want) > 1e-9 {
+			t.Fatalf("mean %v after %d samples, want %v (seed %d)", got, len(all), want, seed)
+		}
+	}
+}
+
+// TestQuickFilterFollows: of two servers the fast one becomes as slow as the other. Within 5 s,
+// 10 steps of 40 samples, its weight goes nine tenths of the way; the published filter's does not.
+func TestQuickFilterFollows(t *testing.T) {
+	const runs = 40
+	for _, c := range []struct {
+		settings FilterSettings
+		least    float64
+		most     float64
+	}{{QuickFilter(), 0.9, 1.05}, {PublishedFilter(), 0, 0.5}} {
+		way := 0.0
+		for run := range uint64(runs) {
+			rng := rand.New(rand.NewPCG(seed, run))
+			f, step := NewFilter(2, c.settings), time.Duration(0)
+			after := func(steps int, fast float64) float64 {
+				for range steps {
+					step++
+					for range 40 {
+						for server, mean := range []float64{fast, 2} {
+							f.Observe(step, Sample{Server: server, Value: mean * rng.ExpFloat64(), Random: rng.Uint64()})
+						}
+					}
+					f.Weights(step)
+				}
+				return math.Log(f.weights[0] / f.weights[1])
+			}
+			before := after(200, 1)
+			way += (1 - after(10, 2)/before) / runs
+		}
+		if way < c.least || way > c.most {
+			t.Errorf("%+v: after 10 steps %.2f of the way, want %v to %v (seed %d)", c.settings, way, c.least, c.most, seed)
+		}
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-const tick = 30 * time.Millisecond
-
 // twoNodes is the example of docs/edge.md: two servers, one of them first .10 above
 // the average of both; their loads follow their weights at once, by gain a
 // weight. It returns that one's distance from the average, tick by tick.
@@ -157,26 +155,6 @@ func weighed(c *PID, at time.Duration, loads []float64) []float64 {
 		c.Observe(at, Sample{Server: core, Value: load})
 	}
 	return c.Weights(at)
-}
-
-func TestMeterPredictsCostTimesRate(t *testing.T) {
-	m := NewMeter(Costs{{700, 1400}, {500, 1000}})
-	m.Loads(5*time.Second, [][]uint64{{9, 9}, {9, 9}}) // the origin
-	loads := m.Loads(5*time.Second+tick, [][]uint64{{9 + 10_000, 9 + 5_000}, {9, 9 + 6_000}})
-	if want := (10_000*700 + 5_000*1400) / 30e6; math.Abs(loads[0]-want) > 1e-12 {
-		t.Errorf("load %v, want %v", loads[0], want)
-	}
-	want := 6_000 * 1000 / 30e6
-	if math.Abs(loads[1]-want) > 1e-12 {
-		t.Errorf("load %v, want %v", loads[1], want)
-	}
-	if loads = m.Loads(5*time.Second, [][]uint64{{0, 0}, {0, 0}}); loads[1] != want {
-		t.Error("a clock that went back changed a load")
-	}
-	loads = m.Loads(5*time.Second+2*tick, [][]uint64{{0, 0}, {0, 3_000}}) // both started again
-	if loads[0] != 0 || math.Abs(loads[1]-0.1) > 1e-12 {
-		t.Errorf("loads %v after the counters started again, want 0 and .1", loads)
-	}
 }
 
 // TestPIDKeepsTime: the first call sets the origin, and a clock that goes back

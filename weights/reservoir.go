@@ -3,11 +3,14 @@ package weights
 // Reservoir keeps k samples of a stream (HLB Algorithm 1): a new one takes the
 // place of a random old one, so that a sample survives a geometrically
 // distributed number of others and fresh ones weigh most. The paper writes
-// `randomId % N` with N the number of servers; k is meant.
+// `randomId % N` with N the number of servers; k is meant. With latest it takes the place of the
+// oldest, so that those kept are half as old on average.
 type Reservoir struct {
 	samples []float64
 	filled  int
 	sum     float64
+	latest  bool
+	oldest  int // the position of the oldest sample of a full reservoir, with latest
 }
 
 // NewReservoir returns an empty reservoir of k ≥ 1 samples.
@@ -22,9 +25,27 @@ func (r *Reservoir) Add(x float64, random uint64) {
 		r.sum += x
 		return
 	}
-	at := (random >> 32) * uint64(len(r.samples)) >> 32
+	at := int((random >> 32) * uint64(len(r.samples)) >> 32)
+	if r.latest {
+		at, r.oldest = r.oldest, (r.oldest+1)%len(r.samples)
+	}
 	r.sum += x - r.samples[at]
 	r.samples[at] = x
+}
+
+// condensed is how many samples old ones count as.
+const condensed = 8
+
+// condense makes many samples a few, each their mean.
+func (r *Reservoir) condense() {
+	if r.filled <= condensed {
+		return
+	}
+	mean := r.Mean()
+	r.filled, r.sum, r.oldest = condensed, condensed*mean, 0
+	for i := range r.samples[:condensed] {
+		r.samples[i] = mean
+	}
 }
 
 // Len is the number of samples held, at most k.

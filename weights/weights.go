@@ -1,9 +1,9 @@
 // Package weights decides how large a share of the new flows each server gets.
 // A Weigher takes samples one at a time and returns weights: configured ones
-// (Static), ones learned from how long flows last (Filter, HLB §IV-B), or ones
-// that level predicted loads (PID, EdgeBalance §3). The package has no clock and
-// no randomness of its own, and its arithmetic gives the same bits on every
-// machine, so that the daemon and the simulators run the same object.
+// (Static), ones learned from how long flows last (Filter, HLB §IV-B), ones by
+// the servers' own reports (Polled), or ones that level predicted loads (PID, EdgeBalance §3; Leveller, by how long flows live).
+// The package has no clock and no randomness of its own, and its arithmetic gives the
+// same bits on every machine, so that the daemon and the simulators run the same object.
 package weights
 
 import "time"
@@ -25,6 +25,9 @@ type Weigher interface {
 type Sample struct {
 	Server int     // its position in the weights
 	Value  float64 // Filter: a flow's duration, in any unit; PID: the load, 1 a whole core
+	ByAge  *ByAge  // Leveller: the load by the age of its flows
+	Report *Report // Polled: the server's own
+	Cost   float64 // Leveller: the core's cost of a flow; only ratios count
 
 	// Random is a uniformly random word for a weigher that keeps only some
 	// samples (Filter).

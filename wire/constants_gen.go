@@ -24,3 +24,22 @@ const (
 	ClientClosed Flags = 64
 	ServerClosed Flags = 128
 )
+
+// enum argument
+const (
+	ArgumentIpv6 = 0
+	ArgumentIpv4 = 4
+)
+
+// enum edge_wire
+const (
+	EdgeServiceBits = 9
+	EdgeCoreBits    = 6
+	EdgeServerBits  = 8
+	EdgeCoreShift   = 9
+	EdgeServerShift = 15
+	EdgeUpdate      = 8388608
+	EdgeInstance    = 8388607
+	EdgeMarkTo      = 592
+	EdgeMarkFrom    = 594
+)

@@ -33,7 +33,7 @@ func Signals() []Signal {
 		{AckStickiness, "as", "ackStickiness", LB, Server, false, "steered: the LB knows that the server has the flow"},
 		{RecoverStickiness, "rs", "recoverStickiness", LB, Server, true, "deliver and signal `cs` again if the flow is the server's, else pass the packet on"},
 		{Reject, "rj", "reject", LB, Server, true, "end the request: another server had the connection first"},
-		{Deliver, "dt", "deliver", LB, Server, false, "decapsulate and deliver (End.DT6); the argument is always 0"},
+		{Deliver, "dt", "deliver", LB, Server, false, "decapsulate and deliver (End.DT6); the argument is 0, and 4 to a kernel's End.DX4"},
 		{CreateStickiness, "cs", "createStickiness", Server, LB, true, "the server took the connection"},
 		{RemoveStickiness, "rms", "removeStickiness", Server, LB, true, "the server closed the connection"},
 		{NotMine, "nm", "notMine", Server, LB, true, "the server has no such flow (data), or no listener (SYN): ask the others"},

@@ -170,9 +170,13 @@ func Checksum(parts ...[]byte) uint16 {
 
 // Frame puts an Ethernet header before a packet of either family.
 func Frame(to, from topo.MAC, packet []byte) []byte {
-	kind := []byte{0x86, 0xdd}
+	return slices.Concat(to[:], from[:], etherType(packet), packet)
+}
+
+// etherType is the type of a frame with a packet of either family.
+func etherType(packet []byte) []byte {
 	if packet[0]>>4 == 4 {
-		kind = []byte{0x08, 0x00}
+		return []byte{0x08, 0x00}
 	}
-	return slices.Concat(to[:], from[:], kind, packet)
+	return []byte{0x86, 0xdd}
 }

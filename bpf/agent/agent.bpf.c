@@ -79,7 +79,7 @@ int agent_out(struct __sk_buff *skb)
 	if (!read_outward(skb, &p))
 		return counted(AGENT_OUT_NOT_OURS, TC_ACT_UNSPEC);
 	now = now_ns();
-	e = conn_find(&p, now);
+	e = conn_find(&p, now, false);
 	if (!e.c)
 		return verdict(offering_of(&p) ? AGENT_OUT_NO_FLOW : AGENT_OUT_NOT_OURS,
 			       TC_ACT_UNSPEC);

@@ -32,12 +32,15 @@ struct conn_entry {
 	bool embryonic;	      /* or no entry */
 };
 
-/* conn_find finds the packet's entry, and makes the packet's hash its digest. */
-static __always_inline struct conn_entry conn_find(struct packet *p, __u64 now)
+/* conn_find finds the packet's entry, and makes the packet's hash its digest. Most packets that
+ * are `sought` have none. */
+static __always_inline struct conn_entry conn_find(struct packet *p, __u64 now, bool sought)
 {
-	struct conn_entry e = { .embryonic = true };
+	struct conn_entry e = { .at = -1, .embryonic = true };
 
 	p->hash = digest(&p->t);
+	if (sought && !conn_is_hinted(p->hash))
+		return e;
 	e.at = conn_find_slot(&p->t, p->hash, now);
 	if (e.at < 0)
 		return e;

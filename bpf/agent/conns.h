@@ -12,9 +12,11 @@
  * flood of SYNs costs an established flow its slot while it meets any. Else an established
  * entry may give way (evict.h).
  *
- * A fingerprint without a digest is free. A CPU claims a slot by swapping its fingerprint
- * for CLAIMED, writes the flow and its entry, and then writes the flow's fingerprint.
- * (Without a barrier: later packets of a flow follow the delivery of its first.) The digest
+ * Each slot has a hint (table/hints.h), and is free if that is 0. A CPU claims a free slot by its
+ * hint, in the word of the line's hints, which is in the cache; any other by swapping its
+ * fingerprint for CLAIMED, and then writes the hint. It writes the flow and its entry, and then
+ * the flow's fingerprint. (Without a barrier: later packets of a flow follow the delivery of its
+ * first.) To free a slot that it claimed it clears the digest, and then the hint. The digest
  * has a key that outlives the agent with the table, so that no sender can aim at a line; the
  * five-tuple is compared, so that no flow is mistaken for another. Two CPUs that accept
  * offers of one flow at once make two entries; searches find the same one first, and the
@@ -23,6 +25,7 @@
 #include "core/digest.h"
 #include "core/stall.h"
 #include "packet/parse.h"
+#include "table/hints.h"
 #include "table/slots.h"
 
 #define SLOTS 8 /* of a line; a power of two, so that an index can be masked */
@@ -40,6 +43,16 @@ struct {
 	__type(key, __u32);
 	__type(value, struct conn_line);
 } conns SEC(".maps");
+
+/* The hints of each line: a byte a slot. They are adopted with the lines, or neither is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as many as lines */
+	__type(key, __u32);
+	__type(value, __u64);
+} conn_hints SEC(".maps");
+
+_Static_assert(SLOTS == sizeof(__u64), "a hint is a byte");
 
 /* The digests' key, for the agent that adopts the table; this one's is `flow_key`. */
 struct {
@@ -98,6 +111,24 @@ static __always_inline struct conn_line *conn_line_at(__u32 i)
 	return bpf_map_lookup_elem(&conns, &i);
 }
 
+static __always_inline __u64 *conn_hints_of(__u32 line)
+{
+	return bpf_map_lookup_elem(&conn_hints, &line);
+}
+
+/* conn_is_hinted: a flow may have an entry. False: it has none. */
+static __always_inline bool conn_is_hinted(__u64 hash)
+{
+	__u64 fingerprint = conn_fingerprint(hash);
+	__u32 primary = conn_primary(hash);
+	const __u64 *one = conn_hints_of(primary);
+	const __u64 *other = conn_hints_of(conn_alternate(primary, fingerprint));
+
+	if (!one || !other)
+		return true;
+	return is_among(READ_ONCE(*one), fingerprint) | is_among(READ_ONCE(*other), fingerprint);
+}
+
 /* no_digest is 1 for a fingerprint without a digest, else 0: a free slot, or the difference
  * of two fingerprints with one digest. Without a branch: the verifier follows both ways. */
 static __always_inline __u64 no_digest(__u64 fingerprint)
@@ -107,8 +138,8 @@ static __always_inline __u64 no_digest(__u64 fingerprint)
 	return fingerprint;
 }
 
-/* slots_with returns a bit for each slot with this digest in its fingerprint; for 0 the free
- * slots. No step depends on the step before. */
+/* slots_with returns a bit for each slot with this digest in its fingerprint. No step depends on
+ * the step before. */
 static __always_inline __u64 slots_with(const struct conn_line *s, __u64 fingerprint)
 {
 	__u64 slots = 0;
@@ -116,6 +147,22 @@ static __always_inline __u64 slots_with(const struct conn_line *s, __u64 fingerp
 	for (int i = 0; i < SLOTS; i++)
 		slots |= no_digest(READ_ONCE(s->fingerprint[i]) ^ fingerprint) << i;
 	return slots;
+}
+
+#define ALL_BUT_TOP (~(EACH_HINT << 7))
+
+/* free_slots has a 1 in each byte of a line's hints that is 0. */
+static __always_inline __u64 free_slots(__u64 hints)
+{
+	return ~(((hints & ALL_BUT_TOP) + ALL_BUT_TOP) | hints | ALL_BUT_TOP) >> 7;
+}
+
+/* free_slot_of is the first of free_slots, but 0 last: its fingerprint takes an atomic. */
+static __always_inline __u64 free_slot_of(__u64 free)
+{
+	free &= ~1ULL;
+	free |= is_less(free, 1);
+	return (free & -free) * 0x0001020304050607ULL >> 56;
 }
 
 /* first_slot is the lowest bit's number, by a de Bruijn sequence of 8 bits. */
@@ -232,4 +279,14 @@ __noinline int conn_uncount_displaced(__u32 line)
 	if (s)
 		displaced_dec(&s->fingerprint[0]);
 	return 0;
+}
+
+/* conn_free frees a slot that this CPU claimed, when its fingerprint was `was`. */
+static __always_inline void conn_free(__u32 line, struct conn_line *s, __u32 i, __u64 was)
+{
+	slot_free(&s->fingerprint[i]);
+	stall();
+	write_hint(conn_hints_of(line), i, 0);
+	if (was & IN_ALTERNATE)
+		conn_uncount_displaced(conn_alternate(line, was));
 }

@@ -135,7 +135,7 @@ static __always_inline struct decision decide_request(struct xdp_md *ctx, const 
 		return decided(ACT_DELIVER, AGENT_DELIVER);
 	}
 	now = now_ns();
-	d = by_function(ctx, r, conn_find(r->p, now), now, &noted);
+	d = by_function(ctx, r, conn_find(r->p, now, fn != FN_ACK_STICKINESS), now, &noted);
 	if (noted.c)
 		observe(ctx, r, &noted, now);
 	if (d.act == ACT_PASS_ON_OFFER)

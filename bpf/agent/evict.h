@@ -93,9 +93,7 @@ __noinline bool conn_evict(__u32 line, __u32 i, __u64 now)
 	}
 	load_on_arrival(c);
 	load_on_end(c);
-	__sync_fetch_and_and(&s->fingerprint[i], DISPLACED);
-	if (was & IN_ALTERNATE)
-		conn_uncount_displaced(conn_alternate(line, was));
+	conn_free(line, s, i, was);
 	count(AGENT_EVICTED);
 	return true;
 }

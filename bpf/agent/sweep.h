@@ -102,9 +102,7 @@ static long sweep_line(__u64 i, struct sweeping *w)
 		}
 		load_on_arrival(c);
 		load_on_end(c);
-		__sync_fetch_and_and(&line->fingerprint[k], DISPLACED);
-		if (was & IN_ALTERNATE)
-			conn_uncount_displaced(conn_alternate(at, was));
+		conn_free(at, line, k, was);
 		s->removed += was / ESTABLISHED & 1;
 	}
 	return 0;

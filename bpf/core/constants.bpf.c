@@ -3,6 +3,7 @@
  * from which Go's constants are generated (dataplane/internal/constants). */
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
+#include "edge/types.h"
 #include "lb/crowd.h"
 #include "lb/lines.h"
 #include "lb/service.h"
@@ -10,16 +11,23 @@
 #define GENERATE(name) enum name generated_##name
 
 GENERATE(limits);
+GENERATE(edge_limits);
+GENERATE(edge_wire);
 GENERATE(function);
 GENERATE(sid_flags);
 GENERATE(dispatch);
 GENERATE(wire);
 GENERATE(fragments);
 GENERATE(recovery);
+GENERATE(counting);
+GENERATE(tally_layout);
+GENERATE(alias_layout);
 GENERATE(acceptance);
 GENERATE(measure);
 GENERATE(on_full);
 GENERATE(owner);
+GENERATE(delivery);
+GENERATE(argument);
 GENERATE(conn_state);
 GENERATE(conn_flags);
 GENERATE(conn_date);
@@ -30,4 +38,6 @@ GENERATE(sender_slots);
 GENERATE(bucket_layout);
 GENERATE(crowding);
 GENERATE(hinting);
+GENERATE(hinted);
 GENERATE(work_term);
+GENERATE(work_sharing);

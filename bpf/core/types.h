@@ -16,6 +16,8 @@ enum limits {
 	MAX_VIA = 3,	     /* transit SIDs before the candidates */
 	MAX_SEGMENTS = 16,   /* of one route; a power of two, so that an index can be masked */
 	MAX_SERVICES = 1024, /* of an LB */
+	MAX_LEARNED = 31,    /* services of an LB with a tally: those that choose among seats */
+	MAX_SEATS = 1024,    /* servers of one of them */
 	MAX_HOPS = 65536,    /* next hops of a node: routes and neighbours of its link */
 	MAX_OFFERED = 64,    /* services of an agent */
 	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
@@ -115,14 +117,95 @@ struct service {
 	__u8 vias;
 	__u16 mtu;     /* largest client packet that leaves room for every usual list */
 	__u8 recovery; /* enum recovery */
-	__u8 zero;
+	__u8 tally;    /* number of its tally; 0: it does not learn */
 	struct in6_addr via[MAX_VIA];
 };
 
+/* Which flows of a server are its occupancy, by which it is chosen (HLB §IV-A). */
+enum counting {
+	COUNT_ALL = 0,	   /* established and embryonic ones, from the SYN on */
+	COUNT_LITERAL = 1, /* the paper's: established ones alone */
+	COUNT_FLOOD = 2,   /* those, and the best of a few servers, as most SYNs are forged */
+};
+
+/* The tree over a tally's servers: each node is the least of TREE_ARY below it, in a cache line. */
+enum tally_layout {
+	TREE_ARY = 8,
+	TREE_TOP = 16,	  /* values that a choice looks at */
+	SEAT_SAMPLES = 8, /* durations of a seat, the last ones; a power of two */
+	DATE_SHIFT = 22,  /* durations are in 2^22 ns = 4.2 ms */
+};
+
+/* A server in the tally of a service: a cache line. The last four fields may lose a change where
+ * CPUs meet. */
+struct seat {
+	__u64 count[2]; /* its flows, by colour: 2^32 an established one, 1 an embryonic one; atomic */
+	__u32 inverse; /* 2^16 * the largest weight / its weight; 0: it gets no new flows */
+	__u32 server;  /* its number */
+	__u32 begun;   /* flows so far */
+	__u32 lived;   /* those that came to life */
+	__u32 ended;   /* durations so far */
+	__u16 sample[SEAT_SAMPLES];
+	__u32 zero;
+	__u64 reported; /* by user space: requests in hand << 32 | begun when the server was asked */
+};
+
+/* The servers of a service that chooses among them, with the flows that count there (lb/tally.h). */
+struct tally {
+	struct service_key key; /* of the service; 0: the tally is free */
+	__u32 seats;		/* up to the last one in use */
+	__u32 turn;		/* changes since user space refreshed the tree: breaks ties */
+	__u32 counting;		/* enum counting */
+	__u32 silent;		/* an established flow is not counted after so many 2^28 ns */
+	__u32 colour;		/* of new flows; a recount changes it */
+	__u32 ages;		/* 1: ages of flows are sampled, too, beside durations */
+	__u32 ranked;		/* 1: the tree has the least of all scores */
+	__u32 rows;		/* in use */
+	__u32 walk;		/* rows visited in turn so far; atomic */
+	__u32 zero[2];
+	__u64 top[TREE_TOP];
+	__u64 node[MAX_SEATS / TREE_ARY];
+	__u64 leaf[MAX_SEATS];
+	struct seat seat[MAX_SEATS];
+	__u64 row[MAX_SEATS]; /* of seats (table/alias.h), for choices by weight, in turn, of two */
+};
+
+_Static_assert(sizeof(struct seat) == 64 && __builtin_offsetof(struct tally, top) == 64,
+	       "a seat and the head of a tally are cache lines");
+_Static_assert(MAX_SEATS == TREE_TOP * TREE_ARY * TREE_ARY, "the tree has three levels");
+
+/* The way to a server. */
+enum delivery {
+	DELIVERY_NONE = 0,  /* its next hop is not resolved */
+	DELIVERY_AGENT = 1, /* over SRv6, to its agent, or to a kernel that does as dt asks */
+	DELIVERY_SEG6 = 2,  /* over SRv6, to its kernel, which has a SID for each family */
+	DELIVERY_L2 = 3,    /* to its link address */
+	DELIVERY_VXLAN = 4, /* to a device of its kernel */
+};
+
 struct server {
-	__be64 locator_be; /* 0: the number is free */
+	__be64 locator_be; /* 0: the number is free; of a server without one: a hash */
 	__u8 mac[6];	   /* of its next hop; read together with ready */
-	__u16 ready;	   /* 0: next hop not resolved */
+	__u16 ready;	   /* enum delivery */
+};
+
+/* How a server answers, as one CPU saw it (lb/health.h). The counts wrap. */
+struct health {
+	__u32 offered;
+	__u32 repeated;
+	__u32 answered;
+	__u32 unreachable;
+};
+
+/* The servers that are down: a bit each, by number. */
+struct down {
+	__u64 bits[256];
+};
+
+/* The argument of dt to a kernel: a SID serves one family. */
+enum argument {
+	ARGUMENT_IPV6 = 0,
+	ARGUMENT_IPV4 = 4,
 };
 
 enum closed {
@@ -276,9 +359,16 @@ struct sweep {
 	__u32 count;
 	__u64 kept;
 	__u64 removed;
+	__u32 recolour; /* LB: 1 to give counted entries the colour of now */
+	__u32 recoloured;
+	__u32 first;   /* LB: renew_tally's first seat */
+	__u32 afresh;  /* LB: 1 to give all seats other turns */
+	__u32 owed;    /* LB: 1 to make the seats of renew_tally the best until they change */
 	__u32 orphans; /* agent: 1 to remove the entries of services that are not offered */
 	__u32 unmoved; /* agent: requests that a recount left where they are */
+	__u32 zero;
 };
 
-/* Of lb in the bench, beside the actions of XDP: lb_signal has the packet. */
+/* Of lb in the bench, beside the actions of XDP: lb_kept or lb_signal has the packet. */
+#define BENCH_KEPT 6
 #define BENCH_SIGNAL 7

@@ -55,7 +55,7 @@ static long copy_element(__u64 i, struct gathering *g)
 __noinline int gather(const struct packet *p, const struct service *svc)
 {
 	struct gathering g = { .crowd = crowd_of_cpu() };
-	__u64 bucket = p && svc ? choose(p, svc) : 0;
+	__u64 bucket = bucket_of(p, svc);
 	__u32 at = svc ? svc->table : 0, members = members_of(bucket);
 
 	if (!g.crowd)
@@ -70,7 +70,7 @@ __noinline int gather(const struct packet *p, const struct service *svc)
 	g.next = (bucket >> REST_SHIFT & ((1 << (CHOICES_SHIFT - REST_SHIFT)) - 1)) * 2;
 	bpf_loop((members - FIRST_MEMBERS + ELEMENT_MEMBERS - 1) / ELEMENT_MEMBERS, copy_element,
 		 &g, 0);
-	return choose(p, svc) == bucket ? members : FIRST_MEMBERS;
+	return bucket_of(p, svc) == bucket ? members : FIRST_MEMBERS;
 }
 
 /* crowd_member returns the number of a member that gather found. */

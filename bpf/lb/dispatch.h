@@ -4,6 +4,7 @@
 #pragma once
 #include "lb/flow.h"
 #include "lb/kept.h"
+#include "lb/probe.h"
 #include "lb/retry.h"
 #include "lb/send.h"
 
@@ -54,18 +55,56 @@ __noinline int recover(const struct packet *p, const struct service *svc)
 	return TO_LIST;
 }
 
+/* leaves_first: the server of a flow's entry is down, and has no connection that a SYN of the
+ * five-tuple could end. */
+static __always_inline bool leaves_first(__u64 word, __u16 generation)
+{
+	return is_down(server_in_word(word)) && !is_held(word, generation);
+}
+
+/* note_offer counts the offer of a plan at its first server. From the second repetition on another
+ * candidate is first. */
+static __always_inline void note_offer(const struct plan *plan, __u64 bucket, __u32 times)
+{
+	if (plan->first != NO_SERVER)
+		return;
+	if (choices_of(bucket) && times == 1)
+		note_repeated(named_member(bucket, 0));
+	else if (choices_of(bucket) && !times)
+		note_offered(named_member(bucket, 0));
+}
+
+/* begin_probe offers a new connection to a server that is down, if it is to be probed. The server
+ * must take it, so that its answer shows. */
+static __always_inline void begin_probe(struct plan *plan, const struct service *svc, __u64 bucket)
+{
+	__u64 probe = take_probe(svc, bucket);
+
+	if (!probe)
+		return;
+	plan->first = named_member(probe, 0);
+	plan->forced = 1;
+	plan->reason = LB_OFFER_PROBE;
+	note_offered(plan->first);
+}
+
 /* offer_again offers a connection that has an entry, or a repeated SYN, or to a list that is
- * not of two. A repeated SYN has the retry bit: servers that took or passed on the connection
+ * not of two, or a probe. A repeated SYN has the retry bit: servers that took or passed on the connection
  * do so again. From the third SYN on the list is rotated, and every second time its first
  * server must take the connection, as a later one may be down. It is a separate function, as it is
  * rare. */
-__noinline int offer_again(const struct packet *p, __u64 word, __u32 times)
+__noinline int offer_again(const struct packet *p, const struct service *svc, __u64 bucket,
+			   __u64 word, __u32 times)
 {
 	struct plan *plan = new_plan(PART_OFFER, LB_OFFER);
 
-	if (!plan || !p)
+	if (!plan || !p || !svc)
 		return XDP_ABORTED;
 	plan->generation = generation_of(p->seq);
+	if (word && leaves_first(word, plan->generation))
+		word = 0;
+	else if (!word && !times)
+		begin_probe(plan, svc, bucket);
 	if (times) {
 		plan->flags = SID_RETRY;
 		plan->rotate = times / 2;
@@ -82,6 +121,7 @@ __noinline int offer_again(const struct packet *p, __u64 word, __u32 times)
 			flow_change(p->hash, word, announce(word, plan->generation));
 		}
 	}
+	note_offer(plan, bucket, times);
 	return TO_LIST;
 }
 
@@ -110,9 +150,10 @@ static __always_inline int offer_to_two(struct xdp_md *ctx, struct packet *p,
 	struct sid to, last;
 
 	second = server_at(named_member(bucket, 1));
-	if (!first || !first->ready || !second || !second->ready ||
-	    p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
-		return offer_again(p, 0, 0);
+	if (!first || first->ready != DELIVERY_AGENT || !second ||
+	    second->ready != DELIVERY_AGENT || p->length + route_bytes(2, WIRE_ENCAP) > self.mtu)
+		return offer_again(p, svc, bucket, 0, 0);
+	note_offered(named_member(bucket, 0));
 	to = make_sid(first->locator_be, FN_CONNECT_AVAIL, generation);
 	last = make_sid(second->locator_be, FN_CONNECT_FORCE, generation);
 	if (k) {
@@ -136,8 +177,9 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 	__u64 bucket = choose(p, svc);
 	__u32 times = seen_before(p);
 
-	if (word || times || choices_of(bucket) != 2 || svc->wire != WIRE_ENCAP || svc->vias)
-		return offer_again(p, word, times);
+	if (word || times || choices_of(bucket) != 2 || svc->wire != WIRE_ENCAP || svc->vias ||
+	    has_probe(svc))
+		return offer_again(p, svc, bucket, word, times);
 	return offer_to_two(ctx, p, svc, bucket);
 }
 
@@ -175,9 +217,10 @@ __noinline __u64 flow_advance(const struct packet *p, __u64 word)
 		return word;
 	if (!(word & WORD_ESTABLISHED))
 		return flow_establish(p, word);
-	if (p->kind == KIND_UDP)
-		flow_change(p->hash, word, word & ~WORD_BRIEF);
-	return word;
+	if (p->kind != KIND_UDP)
+		return word;
+	flow_change(p->hash, word, word & ~WORD_BRIEF);
+	return word & ~WORD_BRIEF;
 }
 
 /* flow_of returns the word of a packet's flow after the packet, or 0. */
@@ -223,14 +266,27 @@ static __always_inline void first_candidate(const struct packet *p, const struct
 	};
 }
 
+/* For an action: the packet begins a flow of which the client's packets make the entry. */
+#define TO_KEPT (-4)
+
+/* begin_kept begins the flow of this CPU's packet, without an entry, and sends the packet. */
+static __always_inline int begin_kept(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+	const struct service *svc = scr ? service_of(&scr->packet) : NULL;
+
+	if (!svc) /* removed meanwhile */
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	begin_flow(&scr->packet, svc, &scr->destination);
+	return send_to(ctx, &scr->packet, svc, &scr->destination);
+}
+
 /* send_unknown sends a packet without an entry. */
-static __always_inline int send_unknown(struct xdp_md *ctx, struct packet *p,
-					const struct service *svc, struct destination *d)
+static __always_inline int send_unknown(const struct packet *p, const struct service *svc)
 {
 	if (tracking_of(svc) == TRACK_FLOWS || (!opens(p) && svc->recovery == RECOVERY_AGENTS))
 		return recover(p, svc);
-	begin_flow(p, svc, d);
-	return send_routed(ctx, p, svc, d);
+	return TO_KEPT;
 }
 
 /* dispatch sends a packet of a service to the server of its flow, or to those that may
@@ -247,10 +303,10 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 		return offer(ctx, p, svc);
 	if (tracking != TRACK_NONE)
 		word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
-					       : flow_find_inline(p->hash, true);
+					       : flow_find_inline(p->hash, true, NULL);
 	if (tracking == TRACK_NONE)
 		first_candidate(p, svc, d);
-	else if (tracking == TRACK_CLIENT ? !steer_kept(p, word, d) : !steer(p, word, d))
-		return send_unknown(ctx, p, svc, d);
+	else if (tracking == TRACK_CLIENT ? !steer_kept(p, svc, word, d) : !steer(p, word, d))
+		return send_unknown(p, svc);
 	return send_to(ctx, p, svc, d);
 }

@@ -3,8 +3,9 @@
  *
  *   in this order           once it was not seen for
  *   expired                 its limit: embryonic 10 s, over `linger`, any other `idle`
- *   embryonic               -
- *   over                    RECENT
+ *   embryonic               -; of a flow that learns, which has its server from its entry alone,
+ *                           RECENT
+ *   over                    RECENT; and of flows that learn, those that the client closed
  *   -- here an entry moves to its other line instead, if that makes room --
  *   half-closed             HALF_CLOSED_S
  *   brief                   RECENT; a UDP flow of two datagrams
@@ -57,14 +58,19 @@ static __always_inline struct lifetimes lifetimes(void)
  * other. The rest of the tick in which it was last seen counts as seen. */
 static __always_inline __u64 way_of_spent(__u64 word, __u64 age, struct lifetimes limit)
 {
-	__u64 established = word >> 14 & 1, closed = word >> WORD_CLOSED;
+	__u64 learned = is_learned(word), embryonic = learned & word >> 46;
+	__u64 established = word >> 14 & 1 & ~embryonic, closed = word >> WORD_CLOSED;
 	__u64 over = established & (closed >> 2 | (closed & closed >> 1)), most, way;
+	__u64 recent = is_less(age, RECENT_TICKS);
 
 	_Static_assert(WORD_ESTABLISHED == 1 << 14 && CLOSED_RESET == 4 &&
-			       (CLOSED_CLIENT | CLOSED_SERVER) == 3,
+			       (CLOSED_CLIENT | CLOSED_SERVER) == 3 &&
+			       WORD_EMBRYONIC == 1ULL << 46 &&
+			       WORD_CLIENT_CLOSED == 1ULL << WORD_CLOSED,
 		       "the bits of a word");
 	most = either(over, limit.over, limit.idle) + 1;
-	way = either(established, over * WAY_OVER * is_less(RECENT_TICKS - 1, age), WAY_EMBRYONIC);
+	way = either(established, (over | (learned & closed)) * WAY_OVER * (recent ^ 1),
+		     WAY_EMBRYONIC * ((recent & embryonic) ^ 1));
 	way = either(is_less(either(established, most, EMBRYONIC_TICKS - 1), age), WAY_EXPIRED,
 		     way);
 	return way * is_less(0, word >> 1 | (word & 1)) *
@@ -224,6 +230,7 @@ static __always_inline int evict_from(__u32 line, struct line *l, __u64 fp, __u6
 		return LINE_SLOTS;
 	if (!compare_and_swap(&l->word[i], word, 0))
 		return LINE_SLOTS;
+	tally_change(word, 0);
 	count(LB_EVICTED_EXCESS - WAY_EXCESS + (rank >> RANK_WAY));
 	stall();
 	was = READ_ONCE(l->fingerprint[i]);

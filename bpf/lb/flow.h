@@ -20,18 +20,19 @@
  *   51       a UDP flow of two datagrams
  *   52       UDP
  *   53-62    hash of its service
- *   63       made by the client's packets (kept.h)
+ *   63       made by the client's packets (kept.h); of flows that learn: word.h
  *
  * Which entries give way to new ones: evict.h. */
 #pragma once
 #include "lb/lines.h"
 #include "lb/service.h"
+#include "lb/word.h"
 
-#define WORD_SERVER 0x3fffULL /* MAX_SERVERS - 1 */
 #define WORD_CLOSED 48
 #define WORD_BRIEF (1ULL << 51)
 #define WORD_UDP (1ULL << 52)
 #define WORD_SERVICE (0x7ffULL << 52) /* the service, with its protocol */
+#define WORD_KEPT (1ULL << 63)	      /* of the client's making: its packets go in dt */
 
 _Static_assert(MAX_SERVERS == WORD_SERVER + 1, "a word has no room for the number of a server");
 
@@ -55,9 +56,10 @@ static __always_inline __u16 announced(__u64 flow)
 	return flow >> 32;
 }
 
+/* announce takes an entry that the client's packets made over: its bits have another meaning. */
 static __always_inline __u64 announce(__u64 flow, __u16 generation)
 {
-	return (flow & ~(0xffffULL << 32)) | (__u64)generation << 32;
+	return (flow & ~(0xffffULL << 32 | WORD_KEPT)) | (__u64)generation << 32;
 }
 
 static __always_inline __u64 closed_by(__u64 flow, enum closed side)

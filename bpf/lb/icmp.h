@@ -4,7 +4,9 @@
  * here: their destination is no address of the host, so a kernel that forwards would send them
  * back to the router. */
 #pragma once
+#include "lb/health.h"
 #include "lb/verdicts.h"
+#include "lb/vxlan.h"
 
 /* Offset of our outer header in a router's ICMP error. */
 #define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
@@ -21,10 +23,24 @@ static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 		return 0;
 	if (outer->nexthdr == IPPROTO_IPV6 || outer->nexthdr == IPPROTO_IPIP)
 		return QUOTED_AT + sizeof(*outer);
+	if (outer->nexthdr == IPPROTO_UDP) /* VXLAN alone has such a source */
+		return QUOTED_AT + sizeof(*outer) + VXLAN_BYTES;
 	srh = take(&c, sizeof(*srh));
 	if (!srh || outer->nexthdr != IPPROTO_ROUTING || srh->type != SRH_TYPE)
 		return 0;
 	return QUOTED_AT + sizeof(*outer) + sizeof(*srh) + srh->length * 8;
+}
+
+/* note_error counts an ICMP error at the server that the quoted outer packet was on its way to. */
+static __always_inline void note_error(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, QUOTED_AT);
+	const struct ipv6hdr *outer = take(&c, sizeof(*outer));
+	__u32 server = outer ? number_of(((const struct sid *)&outer->daddr)->locator_be)
+			     : NO_SERVER;
+
+	if (server != NO_SERVER)
+		note_unreachable(server);
 }
 
 #define UNQUOTED (-1)
@@ -44,8 +60,10 @@ static __always_inline int unquote(struct xdp_md *ctx, __u32 *quoted)
 	at = quoted_inner(ctx);
 	if (!at)
 		return verdict(LB_PASS_OWN_ADDRESS, XDP_PASS);
-	if (icmp->type != ICMP6_TOO_BIG)
+	if (icmp->type != ICMP6_TOO_BIG) {
+		note_error(ctx);
 		return verdict(LB_DROP_ICMP_ERROR, XDP_DROP);
+	}
 	if (mtu <= at - QUOTED_AT)
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (bpf_xdp_adjust_head(ctx, at - ETH_BYTES))

@@ -8,21 +8,69 @@
  *   established   FIN, RST           -> over, removed after `linger` without packets
  *   over          SYN                -> established: the five-tuple stays with its server
  *
- * No packet moves a flow to another server, so a forged one cannot. An entry that an agent's
- * signal made, by recovery, is steered in `as`, which ends the signalling. */
+ * No packet moves a flow to another server, so a forged one cannot; but for a SYN of a flow that is
+ * embryonic or over, at a server that is down (lb/health.h). An entry that an agent's
+ * signal made, by recovery, is steered in `as`, which ends the signalling. Where flows have
+ * seats, that packet gives it one: the entry becomes one of the client's making. If the `as` is lost,
+ * the signal comes again, and so does this. */
 #pragma once
 #include "lb/counters.h"
 #include "lb/flow.h"
 #include "lb/insert.h"
+#include "lb/learned.h"
 #include "lb/list.h"
+#include "lb/probe.h"
 #include "packet/scratch.h"
 
-/* The entry is of the client's making: its packets go in dt. An embryonic one expects no number,
- * where a signal names one. Generation 1 keeps its word from being 0. */
-#define WORD_KEPT (1ULL << 63)
+/* An embryonic entry of the client's making expects no number, where a signal names one.
+ * Generation 1 keeps its word from being 0. */
 #define KEPT_GENERATION 1
 
 #define CLOSED_BITS (7ULL << WORD_CLOSED)
+
+/* A search for a server's seat. */
+struct seat_search {
+	__u32 tally, server;
+	__u32 found; /* 1 + the seat, or 0 */
+};
+
+/* next_seat is the callback of bpf_loop; 1 ends it. */
+static long next_seat(__u64 i, struct seat_search *s)
+{
+	const struct tally *t = tally_at(s->tally);
+
+	if (!t)
+		return 1;
+	s->found = i + 1;
+	below(i, MAX_SEATS);
+	if (READ_ONCE(t->seat[i].server) == s->server)
+		return 1;
+	s->found = 0;
+	return 0;
+}
+
+/* take_seat counts a flow that was recovered at its server. A function of its own, as it is rare. */
+__noinline int take_seat(const struct packet *p, __u32 tally, __u64 word)
+{
+	struct seat_search s = { .tally = tally, .server = server_in_word(word) };
+	struct tally *t = tally_at(tally);
+	__u64 fresh, i;
+
+	if (!p || !t)
+		return 0;
+	bpf_loop(MAX_SEATS, next_seat, &s, 0);
+	if (!s.found)
+		return 0;
+	i = s.found - 1;
+	fresh = opening_word(p, s.server, tally, i, 0);
+	fresh = (fresh & ~(WORD_EMBRYONIC | WORD_BRIEF)) | WORD_COUNTED;
+	if (!flow_change(p->hash, word, fresh))
+		return 0;
+	count(LB_FLOW_SEATED);
+	if (t->ranked)
+		renew_path(t, i, false, false);
+	return 0;
+}
 
 /* establish_kept returns the word of an embryonic entry after the next packet of its client.
  * A repeated SYN is no sign that the server answered. */
@@ -38,14 +86,36 @@ static __always_inline __u64 establish_kept(const struct packet *p, __u64 word)
 	return established_word(p, server_in_word(word), generation_in_word(word)) | kept;
 }
 
-/* observe_client returns a flow's word after a packet of its client. If another CPU changes the
- * entry at once, its change stays. A function of its own, as few packets need it. */
-__noinline __u64 observe_client(const struct packet *p, __u64 word)
+/* is_embryonic: no server is known to have answered the flow. */
+static __always_inline bool is_embryonic(__u64 word)
+{
+	return is_learned(word) ? word & WORD_EMBRYONIC : !(word & WORD_ESTABLISHED);
+}
+
+/* leave_down ends the flow of a SYN, if it is embryonic or over and its server is down: the SYN
+ * begins another one. A function of its own, as it is rare. */
+__noinline int leave_down(const struct packet *p, __u64 word)
+{
+	__u64 over = is_learned(word) ? WORD_CLIENT_CLOSED : CLOSED_BITS;
+	bool embryonic = is_embryonic(word);
+
+	if (!p)
+		return false;
+	if (embryonic)
+		note_repeated(server_in_word(word));
+	if (!is_down(server_in_word(word)) || !(embryonic || word & over) ||
+	    !flow_change(p->hash, word, 0))
+		return false;
+	if (is_learned(word))
+		note_change(word, 0);
+	return true;
+}
+
+/* observe_kept is observe_client for a flow that does not learn. */
+static __always_inline __u64 observe_kept(const struct packet *p, __u64 word)
 {
 	__u64 fresh = word;
 
-	if (!p)
-		return word;
 	if (!(word & WORD_ESTABLISHED))
 		fresh = establish_kept(p, word);
 	else if (p->kind == KIND_UDP)
@@ -63,21 +133,42 @@ __noinline __u64 observe_client(const struct packet *p, __u64 word)
 	return fresh;
 }
 
+/* observe_client returns a flow's word after a packet of its client, or 0 for a SYN that begins
+ * another flow. If another CPU changes the entry at once, its change stays. A function of its own, as
+ * few packets need it. */
+__noinline __u64 observe_client(const struct packet *p, __u64 word)
+{
+	__u64 fresh;
+
+	if (!p || (opens(p) && leave_down(p, word)))
+		return p ? 0 : word;
+	fresh = is_learned(word) ? observe_learned(p, word) : observe_kept(p, word);
+	if (p->kind == KIND_TCP && p->flags & TCP_ACK && !(p->flags & TCP_RST) &&
+	    is_embryonic(word) && !is_embryonic(fresh))
+		note_answered(server_in_word(word));
+	return fresh;
+}
+
 /* steer_kept makes the server of a flow with that word a packet's destination; false if there is
  * none. */
-static __always_inline bool steer_kept(const struct packet *p, __u64 word, struct destination *d)
+static __always_inline bool steer_kept(const struct packet *p, const struct service *svc,
+				       __u64 word, struct destination *d)
 {
-	if (word && ((word & (WORD_ESTABLISHED | WORD_BRIEF)) != WORD_ESTABLISHED ||
+	__u64 was = word;
+
+	if (word && ((word & (WORD_ESTABLISHED | WORD_BRIEF | CLOSED_BITS)) != WORD_ESTABLISHED ||
 		     p->flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 		word = observe_client(p, word);
 	*d = (struct destination){
 		.server = server_in_word(word),
 		.function = FN_DELIVER,
-		.reason = LB_STEER,
+		.reason = was && !word ? LB_FLOW_MOVED : LB_STEER,
 	};
 	if (word & WORD_ESTABLISHED && !(word & WORD_KEPT)) {
 		d->function = FN_ACK_STICKINESS;
 		d->generation = generation_in_word(word);
+		if (svc->tally && !(word & CLOSED_BITS))
+			take_seat(p, svc->tally, word);
 	}
 	if (!word || server_at(d->server))
 		return word;
@@ -86,52 +177,87 @@ static __always_inline bool steer_kept(const struct packet *p, __u64 word, struc
 	return false;
 }
 
-/* keep adds an embryonic entry, and returns the server that the flow has: another one, if
- * another CPU was first. */
-__noinline __u32 keep(const struct packet *p, __u32 server)
+/* keep adds an embryonic entry with a server, which counts in a seat (seat_of), and returns the
+ * server that the flow has: another one, if another CPU was first; or NO_SERVER, if there is no
+ * slot for the entry. */
+__noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 seat)
 {
-	__u64 word;
+	__u64 word, service;
 
 	if (!p)
 		return server;
-	switch (flow_add(p->hash, embryonic_word(server, KEPT_GENERATION, 0),
-			 service_bits(&p->t))) {
+	word = embryonic_word(server, KEPT_GENERATION, 0);
+	service = service_bits(&p->t);
+	if (seat) {
+		word = opening_word(p, server, tally, seat - 1, begins(p) ? date_now() : 0);
+		service = word & WORD_SERVICE;
+	}
+	switch (flow_add(p->hash, word, service)) {
 	case ADDED:
 		count(LB_FLOW_BEGUN);
+		if (opens(p))
+			note_offered(server);
+		if (seat)
+			note_begun(word);
 		return server;
 	case LINES_FULL:
 		count(LB_TABLE_FULL);
-		return server;
+		return NO_SERVER;
 	default:
 		word = flow_find(p->hash, false);
 		return word ? server_in_word(word) : server;
 	}
 }
 
+/* choose_first is choose_new, or the bucket of a server that is to be probed. A flow that has just
+ * left a server that is down is no probe: its client has waited. A function of its own for the
+ * verifier. */
+__noinline __u64 choose_first(const struct packet *p, const struct service *svc, bool moved)
+{
+	__u64 probe = 0;
+
+	if (!p || !svc)
+		return 0;
+	if (moved)
+		count(LB_FLOW_MOVED);
+	else if (opens(p) && has_probe(svc))
+		probe = take_probe(svc, bucket_of(p, svc));
+	if (probe)
+		count(LB_FLOW_PROBE);
+	return probe ?: choose_new(p, svc, begins(p));
+}
+
 /* begin_flow makes a server the destination of a packet without an entry: the first candidate,
- * or for TCP's data the presumed owner; and adds an entry. */
+ * or for TCP's data the presumed owner; and adds an entry. Without an entry the flow's packets find
+ * their server by the digest, so the first does, too. */
 __noinline int begin_flow(const struct packet *p, const struct service *svc, struct destination *d)
 {
+	__u32 last, server = NO_SERVER;
 	__u64 bucket;
-	__u32 last;
 
 	if (!p || !svc || !d)
 		return 0;
-	bucket = choose(p, svc);
-	d->server = NO_SERVER;
+	bucket = choose_first(p, svc, d->reason == LB_FLOW_MOVED);
 	d->function = FN_DELIVER;
 	d->generation = 0;
 	d->reason = LB_DELIVER;
 	last = members_of(bucket) - 1;
-	if (opens(p) || p->kind == KIND_UDP) {
+	if (begins(p)) {
 		if (choices_of(bucket))
-			d->server = named_member(bucket, 0);
+			server = named_member(bucket, 0);
 	} else if (last < NAMED_MEMBERS) {
-		d->server = named_member(bucket, last);
+		server = named_member(bucket, last);
 		d->reason = LB_RECOVER_PRESUMED;
 	}
-	if (d->server == NO_SERVER || p->kind == KIND_TOO_BIG || p->flags & (TCP_FIN | TCP_RST))
+	d->server = server;
+	if (server == NO_SERVER || p->kind == KIND_TOO_BIG || p->flags & (TCP_FIN | TCP_RST))
 		return 0;
-	d->server = keep(p, d->server);
+	last = begins(p) && last ? 0 : seat_of(bucket); /* which is the last member's */
+	d->server = keep(p, server, svc->tally, last);
+	if (d->server != NO_SERVER)
+		return 0;
+	bucket = choose_new(p, svc, false);
+	last = svc->recovery == RECOVERY_HISTORY ? members_of(bucket) - 1 : 0;
+	d->server = last < NAMED_MEMBERS ? named_member(bucket, last) : server;
 	return 0;
 }

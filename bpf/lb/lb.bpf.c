@@ -6,14 +6,18 @@
  *   packet for one of our SIDs   tail call of lb_signal:
  *                                parse -> sender -> service -> tag
  *                                  cs, rms: apply the signal -> to the client
- *                                  nm, rs:  -> to other servers
+ *                                  nm, rs:  tail call of lb_returned -> to other servers
  *   question, offer to a list    tail call of lb_list
+ *   new flow that the client's   tail call of lb_kept
+ *     packets make known
+ *   to a server without agent    tail call of lb_agentless
  *   packet too big about our     -> packet too big about the client's packet, to the client
  *     outer packet
  *   packet for a VIP's port that -> refused, to the client
  *     no service has
  *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
+#include "lb/agentless.h"
 #include "lb/icmp.h"
 #include "lb/long.h"
 #include "lb/signalled.h"
@@ -62,10 +66,8 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	case FN_CREATE_STICKINESS:
 	case FN_REMOVE_STICKINESS:
 		return forward_answer(ctx, scr, svc);
-	case FN_NOT_MINE:
-		return handle_not_mine(ctx, scr, svc);
 	default:
-		return continue_list(ctx, sr, p, svc);
+		return TO_RETURNED;
 	}
 }
 
@@ -106,6 +108,9 @@ __noinline int from_domain(struct xdp_md *ctx)
 int lb_signal(struct xdp_md *ctx);
 int lb_odd(struct xdp_md *ctx);
 int lb_list(struct xdp_md *ctx);
+int lb_kept(struct xdp_md *ctx);
+int lb_returned(struct xdp_md *ctx);
+int lb_agentless(struct xdp_md *ctx);
 
 /* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
  * client packets keep the whole stack. The kernel empties an array of programs that no process
@@ -114,6 +119,9 @@ enum {
 	SIGNAL_PROGRAM,
 	ODD_PROGRAM,
 	LIST_PROGRAM,
+	KEPT_PROGRAM,
+	RETURNED_PROGRAM,
+	AGENTLESS_PROGRAM,
 	PROGRAMS
 };
 
@@ -124,10 +132,13 @@ struct {
 	__array(values, int(void *));
 } programs SEC(".maps") = { .values = { [SIGNAL_PROGRAM] = (void *)&lb_signal,
 					[ODD_PROGRAM] = (void *)&lb_odd,
-					[LIST_PROGRAM] = (void *)&lb_list } };
+					[LIST_PROGRAM] = (void *)&lb_list,
+					[KEPT_PROGRAM] = (void *)&lb_kept,
+					[RETURNED_PROGRAM] = (void *)&lb_returned,
+					[AGENTLESS_PROGRAM] = (void *)&lb_agentless } };
 
 /* Set by the bench, which calls lb more often than a run may make tail calls (33). A list is then
- * lb's own, and the bench calls lb_signal: together their stacks are too large. */
+ * lb's own, and the bench calls lb_signal and lb_kept: together their stacks are too large. */
 const volatile bool without_tail_calls = false;
 
 /* lb_list sends packets to the servers of a plan: questions, and offers that are not plain. */
@@ -137,22 +148,72 @@ int lb_list(struct xdp_md *ctx)
 	return send_planned(ctx);
 }
 
-/* with_list returns an action, after TO_LIST that of lb_list. */
+/* with_kept returns an action, after TO_KEPT that of lb_kept. */
+static __always_inline int with_kept(struct xdp_md *ctx, int action)
+{
+	if (action != TO_KEPT)
+		return action;
+	if (without_tail_calls)
+		return BENCH_KEPT;
+	bpf_tail_call(ctx, &programs, KEPT_PROGRAM);
+	return XDP_ABORTED;
+}
+
+/* lb_agentless sends packets to servers without an agent, but those of known flows that need an
+ * outer header alone. */
+SEC("xdp.frags")
+int lb_agentless(struct xdp_md *ctx)
+{
+	return send_agentless(ctx);
+}
+
+/* with_agentless returns an action, after TO_AGENTLESS that of lb_agentless. */
+static __always_inline int with_agentless(struct xdp_md *ctx, int action)
+{
+	if (action != TO_AGENTLESS)
+		return action;
+	bpf_tail_call(ctx, &programs, AGENTLESS_PROGRAM);
+	return XDP_ABORTED; /* the array is empty: user space let go of it */
+}
+
+/* lb_kept begins flows of which the clients' packets make the entries. */
+SEC("xdp.frags")
+int lb_kept(struct xdp_md *ctx)
+{
+	return with_agentless(ctx, begin_kept(ctx));
+}
+
+/* with_list returns an action, after TO_LIST that of lb_list, and after TO_AGENTLESS that of
+ * lb_agentless. */
 static __always_inline int with_list(struct xdp_md *ctx, int action)
 {
 	if (action != TO_LIST)
-		return action;
+		return with_agentless(ctx, action);
 	if (without_tail_calls)
 		return send_planned(ctx);
 	bpf_tail_call(ctx, &programs, LIST_PROGRAM);
-	return XDP_ABORTED; /* the array is empty: user space let go of it */
+	return XDP_ABORTED;
+}
+
+/* lb_returned sends packets that came back to other servers. */
+SEC("xdp.frags")
+int lb_returned(struct xdp_md *ctx)
+{
+	return with_list(ctx, send_on(ctx));
 }
 
 /* lb_signal handles the packets for our SIDs. */
 SEC("xdp.frags")
 int lb_signal(struct xdp_md *ctx)
 {
-	return with_list(ctx, from_domain(ctx));
+	int action = from_domain(ctx);
+
+	if (action != TO_RETURNED)
+		return action;
+	if (without_tail_calls)
+		return XDP_ABORTED; /* the bench has no such packet */
+	bpf_tail_call(ctx, &programs, RETURNED_PROGRAM);
+	return XDP_ABORTED;
 }
 
 /* lb_odd handles the packets for a VIP that show no ports of a service, and ICMP to this node. */
@@ -163,7 +224,9 @@ int lb_odd(struct xdp_md *ctx)
 
 	if (!scr)
 		return XDP_ABORTED;
-	return is_icmp_to_us(ctx) ? icmp_to_us(ctx, scr) : without_ports(ctx, &scr->packet);
+	if (is_icmp_to_us(ctx))
+		return icmp_to_us(ctx, scr);
+	return with_list(ctx, without_ports(ctx, &scr->packet));
 }
 
 static __always_inline int to_signals(struct xdp_md *ctx)
@@ -200,7 +263,9 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 			return verdict(reason, XDP_DROP);
 	}
 	scr = scratch(); /* again, as the pointer would need stack until here */
-	return scr ? with_list(ctx, dispatch(ctx, p, svc, &scr->destination)) : XDP_ABORTED;
+	if (!scr)
+		return XDP_ABORTED;
+	return with_list(ctx, with_kept(ctx, dispatch(ctx, p, svc, &scr->destination)));
 }
 
 /* is_ip: the version of the IP header is that of the frame's type. */

@@ -17,13 +17,13 @@
  * A CPU that moves an entry sets WORD_MOVING, which stops changes, writes the new slot,
  * and then empties the old one. A reader that misses reads the primary line again.
  *
- * Each slot has a hint, a byte of its flow's digest. The hints of sixteen lines share a cache
- * line, so they tell in most cases that a flow has no entry where its lines would have to come
- * from memory. A CPU writes the hint of a slot that it owns: before the word, and 0 before it
- * frees the slot. So there is no word without its hint; a hint without a word costs a search. */
+ * Each slot has a hint (table/hints.h), written before the word. The hints of sixteen lines share
+ * a cache line. */
 #pragma once
 #include "core/clock.h"
 #include "core/digest.h"
+#include "lb/tally.h"
+#include "table/hints.h"
 #include "table/slots.h"
 
 #define LINE_SLOTS 4
@@ -33,9 +33,8 @@ struct line {
 	__u64 word[LINE_SLOTS];
 };
 
-enum hinting {
+enum hinted {
 	HINTED_LINES = 16, /* lines that share a cache line of hints */
-	HINT_SHIFT = 40,   /* where a fingerprint has the hint */
 };
 
 /* The hints of each of these lines: a byte a slot. */
@@ -133,44 +132,27 @@ static __always_inline __u32 *hints_of(__u32 line)
 	return h ? &h->of[line % HINTED_LINES] : NULL;
 }
 
-static __always_inline __u8 hint_of(__u64 fp)
-{
-	return fp >> HINT_SHIFT;
-}
-
 /* set_hint writes the hint of a slot that this CPU owns. */
 static __always_inline void set_hint(__u32 line, __u32 i, __u8 hint)
 {
-	volatile __u8 *of = (void *)hints_of(line);
-
-	if (of)
-		of[i % LINE_SLOTS] = hint;
-}
-
-/* is_among is not 0 if one of four hints is that of a pattern, which repeats it. */
-static __always_inline __u32 is_among(__u32 hints, __u32 pattern)
-{
-	__u32 differ = hints ^ pattern;
-
-	return (differ - 0x01010101) & ~differ & 0x80808080;
+	write_hint(hints_of(line), i % LINE_SLOTS, hint);
 }
 
 /* is_hinted: a flow may have an entry. False: it has none. The primary line's hints are read
  * again, as an entry may have moved there meanwhile. */
 static __always_inline bool is_hinted(__u64 hash)
 {
-	__u64 fp = fingerprint_of(hash);
-	__u32 primary = primary_line(hash), pattern = hint_of(fp) * 0x01010101;
+	__u64 fp = fingerprint_of(hash), first, second;
+	__u32 primary = primary_line(hash);
 	__u32 *one = hints_of(primary), *other = hints_of(alternate_line(primary, fp));
-	__u32 found;
 
 	if (!one || !other)
 		return true;
-	found = is_among(READ_ONCE(*one), pattern);
+	first = READ_ONCE(*one);
 	stall();
-	found |= is_among(READ_ONCE(*other), pattern);
+	second = (__u64)READ_ONCE(*other) << 32;
 	stall();
-	return found | is_among(READ_ONCE(*one), pattern);
+	return is_among(first | second, fp) | is_among(READ_ONCE(*one) | second, fp);
 }
 
 /* fetch_hints has the hints of a flow's primary line come from memory, if they are not there: a
@@ -184,8 +166,9 @@ static __always_inline void fetch_hints(__u64 hash)
 }
 
 /* search_line returns the word of a flow in one line, or 0. With touch it dates an established
- * entry. */
-static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch)
+ * entry; dated, unless it is NULL, is then 1 if that had another date. */
+static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch,
+					 __u32 *dated)
 {
 	__u64 word, was;
 
@@ -198,8 +181,11 @@ static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bo
 		if (!word || !same_fingerprint(READ_ONCE(l->fingerprint[i]), fp) ||
 		    embryonic_expired(was, word, now))
 			continue;
-		if (touch && word & WORD_ESTABLISHED && (__u16)was != now)
+		if (touch && word & WORD_ESTABLISHED && (__u16)was != now) {
 			*(volatile __u16 *)&l->fingerprint[i] = now; /* the low half */
+			if (dated)
+				*dated = 1;
+		}
 		return word;
 	}
 	return 0;
@@ -217,7 +203,7 @@ __noinline __u64 flow_find(__u64 hash, bool touch)
 	if (!l)
 		return 0;
 	displaced = READ_ONCE(l->fingerprint[0]);
-	first = search_line(l, fp, now, touch);
+	first = search_line(l, fp, now, touch, NULL);
 	if (first && !(first & WORD_MOVING))
 		return first;
 	if (!first && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
@@ -226,17 +212,18 @@ __noinline __u64 flow_find(__u64 hash, bool touch)
 	if (!away)
 		return 0;
 	stall();
-	second = search_line(away, fp, now, touch);
+	second = search_line(away, fp, now, touch, NULL);
 	if (second && !(second & WORD_MOVING))
 		return second;
-	again = search_line(l, fp, now, touch);
+	again = search_line(l, fp, now, touch, NULL);
 	if (again && !(again & WORD_MOVING))
 		return again;
 	return (first ? first : second) & ~WORD_MOVING;
 }
 
-/* flow_find_inline is flow_find without a call where the primary line decides. */
-static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
+/* flow_find_inline is flow_find without a call where the primary line decides, which may set dated
+ * (search_line). */
+static __always_inline __u64 flow_find_inline(__u64 hash, bool touch, __u32 *dated)
 {
 	struct line *l = line_at(primary_line(hash));
 	__u64 displaced, word;
@@ -244,7 +231,7 @@ static __always_inline __u64 flow_find_inline(__u64 hash, bool touch)
 	if (!l)
 		return 0;
 	displaced = READ_ONCE(l->fingerprint[0]);
-	word = search_line(l, fingerprint_of(hash), seen_now(), touch);
+	word = search_line(l, fingerprint_of(hash), seen_now(), touch, dated);
 	if (word && !(word & WORD_MOVING))
 		return word;
 	if (!word && !((displaced | READ_ONCE(l->fingerprint[0])) & DISPLACED))
@@ -376,6 +363,9 @@ __noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
 	__u64 fp = fingerprint_of(hash);
 	__u32 primary = primary_line(hash);
 
-	return change_in_line(primary, fp, word, fresh) ||
-	       change_in_line(alternate_line(primary, fp), fp, word, fresh);
+	if (!change_in_line(primary, fp, word, fresh) &&
+	    !change_in_line(alternate_line(primary, fp), fp, word, fresh))
+		return false;
+	tally_change(word, fresh);
+	return true;
 }

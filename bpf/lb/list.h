@@ -143,7 +143,7 @@ static long list_server(__u64 i, struct listing *l)
 	if (position < p->from || number == NO_SERVER || number == p->except)
 		return 0;
 	s = server_at(number);
-	if (!s || !s->ready) {
+	if (!s || s->ready != DELIVERY_AGENT) {
 		p->unready += !!s;
 		return 0;
 	}

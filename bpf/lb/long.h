@@ -8,6 +8,7 @@
  *                      them. Fragments show no ports, so dt carries them. A datagram that one
  *                      segment fits, but no list, goes whole. */
 #pragma once
+#include "lb/long_agentless.h"
 #include "lb/verdicts.h"
 #include "packet/front.h"
 #include <linux/if_packet.h>
@@ -17,8 +18,6 @@
  * in its memory, which depend on the folder's name: with one of the two written as a whole, the
  * object is the same everywhere. */
 const volatile struct bpf_sock *const no_socket = 0;
-
-#define MAX_REST 128 /* bytes of a second fragment: those of our longest header (96), and up to 7 */
 
 /* long_service is the service of a packet that may be long, or NULL. */
 static __always_inline const struct service *long_service(const struct packet *p)
@@ -58,6 +57,14 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 	s = server_at(d.server);
 	if (!s)
 		return LB_DROP_NO_SERVER;
+	if (s->ready == DELIVERY_SEG6) {
+		d.function = FN_DELIVER;
+		d.generation = argument_of(p);
+		count(LB_BY_SEG6);
+	}
+	scr->destination = d;
+	if (s->ready > DELIVERY_SEG6)
+		return COUNTERS;
 	if (!s->ready || begin_route(&scr->route, svc))
 		return LB_DROP_NO_NEXT_HOP;
 	add_server(&scr->route, s, make_sid(0, d.function, d.generation));
@@ -68,21 +75,8 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 static __always_inline bool is_left(const struct packet *p, const struct service *svc)
 {
 	return p->length + route_bytes(svc->vias + 1, svc->wire) > self.mtu ||
+	       (!is_signalled(svc) && p->length > svc->mtu) || /* by a server's longest header */
 	       (p->kind == KIND_UDP && p->divisible);
-}
-
-/* room_before makes room before a packet. One that the kernel knows as encapsulated can be
- * segmented, but not shortened, as the second fragment is. */
-static __always_inline bool room_before(struct __sk_buff *skb, __u32 bytes)
-{
-	const __u32 six =
-		sizeof(struct ipv6hdr) - sizeof(struct iphdr); /* bpf_skb_change_proto's */
-
-	if (skb->gso_size)
-		return !bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_MAC,
-					    BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
-	return !bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0) &&
-	       !bpf_skb_adjust_room(skb, bytes - six, BPF_ADJ_ROOM_MAC, 0);
 }
 
 /* list_front is the SRH of a route of which n segments are listed, left of them to visit. */
@@ -161,30 +155,6 @@ static __always_inline bool add_front(struct __sk_buff *skb, const struct packet
 				      : encapsulate_long(skb, p, r, &from);
 }
 
-/* write_piece makes the IPv4 header at an offset of the frame that of a fragment. */
-static __always_inline bool write_piece(struct __sk_buff *skb, __u32 at, __u32 length, __u16 word)
-{
-	struct cursor c = frame_at(skb, frame_offset(&at));
-	struct iphdr *ip = take(&c, sizeof(*ip));
-
-	if (!ip)
-		return false;
-	ip->check = replace_word(ip->check, ip->tot_len, bpf_htons(length));
-	ip->check = replace_word(ip->check, ip->frag_off, bpf_htons(word));
-	ip->tot_len = bpf_htons(length);
-	ip->frag_off = bpf_htons(word);
-	return true;
-}
-
-/* fragment_word reads the flags and offset of the packet's IPv4 header. */
-static __always_inline __u16 fragment_word(struct __sk_buff *skb)
-{
-	struct cursor c = frame_at(skb, ETH_BYTES);
-	struct iphdr *ip = take(&c, sizeof(*ip));
-
-	return ip ? bpf_ntohs(ip->frag_off) : 0;
-}
-
 /* write_length writes the payload length of the outer header. */
 static __always_inline bool write_length(struct __sk_buff *skb, __u16 length)
 {
@@ -192,14 +162,6 @@ static __always_inline bool write_length(struct __sk_buff *skb, __u16 length)
 
 	return !bpf_skb_store_bytes(skb, ETH_BYTES + offsetof(struct ipv6hdr, payload_len), &field,
 				    sizeof(field), 0);
-}
-
-/* rest_bytes is 1 to MAX_REST bytes, in a form that shows Linux 6.1 the bounds. */
-static __always_inline __u32 rest_bytes(__u32 n)
-{
-	n--;
-	asm volatile("%0 &= %1" : "+r"(n) : "i"(MAX_REST - 1));
-	return n + 1;
 }
 
 /* send_in_fragments sends the packet as two. The first has all that fits a frame; the rest waits
@@ -250,6 +212,7 @@ static __always_inline int send_long(struct __sk_buff *skb, struct scratch *scr,
 {
 	const struct packet *p = &scr->packet;
 	bool joined = skb->gso_size, whole;
+	const struct server *s;
 	enum counter reason;
 
 	if (!joined && (!p->divisible || p->length > self.mtu))
@@ -261,6 +224,11 @@ static __always_inline int send_long(struct __sk_buff *skb, struct scratch *scr,
 		return verdict(reason, TC_ACT_SHOT);
 	if (count_hop(frame_at(skb, ETH_BYTES), &scr->packet))
 		return verdict(LB_DROP_HOP_LIMIT, TC_ACT_SHOT);
+	s = server_at(scr->destination.server);
+	if (s && s->ready == DELIVERY_L2)
+		return send_l2_long(skb, p, s);
+	if (s && s->ready == DELIVERY_VXLAN)
+		return send_vxlan_long(skb, scr, s);
 	if (!whole)
 		return send_in_fragments(skb, scr);
 	return send_whole(skb, scr, joined ? LB_SENT_IN_SEGMENTS : LB_DELIVER);

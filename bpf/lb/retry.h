@@ -10,6 +10,7 @@
 #define SYN_SLOTS 65536
 #define SYN_RETRY_S 64 /* later retransmissions, by tcp_syn_retries, count as first ones */
 #define MAX_TIMES 255
+#define ROTATED_FROM 2 /* repetitions of a SYN, from which on its list is rotated */
 
 struct seen {
 	__u32 digest;
@@ -23,6 +24,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct seen);
 } syns SEC(".maps");
+
+/* times_seen returns how often the SYN of a flow came, by its sequence number, as far as that is
+ * remembered. */
+static __always_inline __u32 times_seen(__u64 hash, __u32 seq)
+{
+	__u64 h = mix(hash ^ seq);
+	__u32 at = h % SYN_SLOTS;
+	const struct seen *s = bpf_map_lookup_elem(&syns, &at);
+
+	return s && s->digest == h >> 32 ? s->times : 0;
+}
 
 /* seen_before counts a packet by its flow and sequence number, and returns how often it came
  * before. */

@@ -100,6 +100,9 @@ __noinline int measure_room(struct xdp_md *ctx, struct packet *p, const struct s
 /* For an action: the packet goes to the servers of this CPU's plan, by send_planned. */
 #define TO_LIST (-1)
 
+/* For an action: the packet goes to the server of this CPU's destination, by lb_agentless. */
+#define TO_AGENTLESS (-2)
+
 /* send_listed sends a packet to the servers of a plan. */
 __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   struct plan *plan)
@@ -143,6 +146,12 @@ __noinline int send_planned(struct xdp_md *ctx)
 	return send_listed(ctx, &scr->packet, svc, plan_of_cpu());
 }
 
+/* argument_of is that of dt to a server's kernel. */
+static __always_inline __u16 argument_of(const struct packet *p)
+{
+	return p->family == 6 ? ARGUMENT_IPV6 : ARGUMENT_IPV4;
+}
+
 /* send_routed sends a packet to one server by any route: through transit SIDs, inserted,
  * signed. */
 __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
@@ -158,6 +167,10 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	s = server_at(d->server);
 	if (!s)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (s->ready > DELIVERY_AGENT) {
+		scr->destination = *d;
+		return TO_AGENTLESS;
+	}
 	if (!s->ready || begin_route(&scr->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	sid = make_sid(0, d->function, d->generation);
@@ -179,7 +192,7 @@ static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const s
 	enum rewritten done;
 	struct sid to;
 
-	if (!s || !s->ready || svc->wire != WIRE_ENCAP || svc->vias ||
+	if (!s || s->ready != DELIVERY_AGENT || svc->wire != WIRE_ENCAP || svc->vias ||
 	    p->length + sizeof(struct ipv6hdr) > self.mtu)
 		return send_routed(ctx, p, svc, d);
 	to = make_sid(s->locator_be, d->function, d->generation);

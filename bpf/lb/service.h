@@ -57,6 +57,7 @@ struct {
  * presumed owner of a flow without an entry. The numbers of up to three members are in the word:
  *
  *   0-13, 14-27, 28-41   numbers of the members
+ *   42-52                where the service learns: 1 + the last member's seat in its tally; 0: none
  *   53-55                how many are candidates
  *   56-63                how many members there are
  *
@@ -67,11 +68,13 @@ enum bucket_layout {
 	NAMED_MEMBERS = 3, /* at most, without others behind the buckets */
 	FIRST_MEMBERS = 2, /* named, where others are behind the buckets */
 	REST_SHIFT = FIRST_MEMBERS * NUMBER_BITS,
+	SEAT_SHIFT = NAMED_MEMBERS * NUMBER_BITS,
 	CHOICES_SHIFT = 53,
 	MEMBERS_SHIFT = 56,
 };
 
-_Static_assert(MAX_SERVERS == 1 << NUMBER_BITS && MAX_CHOICES < 8 && MAX_MEMBERS < 256,
+_Static_assert(MAX_SERVERS == 1 << NUMBER_BITS && MAX_CHOICES < 8 && MAX_MEMBERS < 256 &&
+		       MAX_SEATS < 1 << (CHOICES_SHIFT - SEAT_SHIFT),
 	       "a bucket has the bits for them");
 
 static __always_inline __u32 choices_of(__u64 bucket)
@@ -82,6 +85,12 @@ static __always_inline __u32 choices_of(__u64 bucket)
 static __always_inline __u32 members_of(__u64 bucket)
 {
 	return bucket >> MEMBERS_SHIFT;
+}
+
+/* seat_of is 1 + the seat of the last member of a bucket of a service that learns, or 0. */
+static __always_inline __u32 seat_of(__u64 bucket)
+{
+	return bucket >> SEAT_SHIFT & ((1 << (CHOICES_SHIFT - SEAT_SHIFT)) - 1);
 }
 
 /* named_member returns the number of one of the first two members, or of three. */

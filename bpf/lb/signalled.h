@@ -61,7 +61,7 @@ static long is_member(__u64 i, struct membership *m)
 __noinline int is_asked(const struct packet *p, const struct service *svc, __u32 server)
 {
 	struct membership m = { .crowd = crowd_of_cpu(), .server = server };
-	__u64 bucket = p && svc ? choose(p, svc) : 0;
+	__u64 bucket = bucket_of(p, svc);
 	__u32 members = members_of(bucket), named;
 
 	named = members > NAMED_MEMBERS ? FIRST_MEMBERS : members;
@@ -141,6 +141,26 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
+/* note_answer counts the answer of a server to a new connection, after its signal had the outcome
+ * `reason`. If the connection was offered to another server first, that server answered, too, as it
+ * passed the offer on; unless the SYN had come so often that the list was rotated. A function of its
+ * own for the verifier. */
+__noinline int note_answer(const struct service *svc, __u32 reason)
+{
+	const struct scratch *scr = scratch();
+	const struct packet *p;
+	__u32 first;
+
+	if (!scr || !svc || reason != LB_STICKINESS_CREATED)
+		return 0;
+	p = &scr->packet;
+	note_answered(scr->sender);
+	first = named_member(bucket_of(p, svc), 0);
+	if (first != scr->sender && times_seen(p->hash, p->ack - 1) - 1 < ROTATED_FROM)
+		note_answered(first);
+	return 0;
+}
+
 /* forward_answer applies the createStickiness or removeStickiness of a server's answer and
  * forwards the answer. */
 static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *scr,
@@ -156,6 +176,7 @@ static __always_inline int forward_answer(struct xdp_md *ctx, struct scratch *sc
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	reason = apply_signal();
+	note_answer(svc, reason);
 	if (reason == TRY_AGAIN) /* its server repeats the packet, and with it the signal */
 		return verdict(LB_DROP_CONTENDED, XDP_DROP);
 	if (reason == LB_DROP_NOT_RELEASED)
@@ -251,4 +272,20 @@ static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr
 		plan->parts = PART_OFFER;
 	done = strip(ctx, sr, p, INWARD);
 	return done ? rewrite_failed(done) : TO_LIST;
+}
+
+/* For an action: the packet came back, and goes on to other servers. */
+#define TO_RETURNED (-3)
+
+/* send_on sends this CPU's packet, which came back in a signal, to other servers. */
+static __always_inline int send_on(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+	const struct service *svc = scr ? service_of(&scr->packet) : NULL;
+
+	if (!svc) /* removed meanwhile */
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	if (scr->sr.sid.function_be == bpf_htons(FN_NOT_MINE))
+		return handle_not_mine(ctx, scr, svc);
+	return continue_list(ctx, &scr->sr, &scr->packet, svc);
 }

@@ -38,7 +38,7 @@ static __always_inline __u64 settle(const struct packet *p, __u64 word, enum pla
 /* asked_of is the second half of the SID to the server of a flow. */
 static __always_inline __be64 asked_of(__u64 word, enum plain plain)
 {
-	if (plain == PLAIN_CLIENT && word & WORD_KEPT)
+	if (plain == PLAIN_CLIENT)
 		return bpf_htons(FN_DELIVER);
 	return bpf_htons(FN_ACK_STICKINESS) | (__be64)bpf_htons(generation_in_word(word)) << 16;
 }
@@ -55,6 +55,18 @@ static __always_inline const struct server *hashed(const struct packet *p, __u32
 		return NULL;
 	bucket = bucket_at(svc, p->hash);
 	return choices_of(bucket) ? server_at(named_member(bucket, 0)) : NULL;
+}
+
+static __always_inline bool is_srv6(const struct server *s)
+{
+	return s->ready == DELIVERY_AGENT || s->ready == DELIVERY_SEG6;
+}
+
+/* asked_of_kernel is the second half of the SID that a server's kernel ends. */
+static __always_inline __be64 asked_of_kernel(const struct packet *p)
+{
+	count(LB_BY_SEG6);
+	return bpf_htons(FN_DELIVER) | (__be64)bpf_htons(argument_of(p)) << 16;
 }
 
 /* write_steady sends a packet to a server. */
@@ -89,7 +101,7 @@ static __always_inline int write_steady(struct xdp_md *ctx, const struct packet 
  * was, and takes the general way. */
 static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 slot, plain, reason = LB_STEER;
+	__u32 slot, plain, reason = LB_STEER, dated = 0;
 	const struct server *s;
 	__be64 asked;
 	__u64 word;
@@ -105,16 +117,22 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
 		asked = bpf_htons(FN_DELIVER);
 		reason = LB_DELIVER;
 	} else {
-		word = flow_find_inline(p->hash, true);
+		word = flow_find_inline(p->hash, true, &dated);
 		if (!is_settled(word)) {
 			word = settle(p, word, plain);
 			if (!word)
 				return UNDECIDED;
+		} else if (dated && word & WORD_AGES && is_learned(word)) {
+			sample_age(word);
 		}
+		if (plain == PLAIN_CLIENT && !(word & WORD_KEPT))
+			return UNDECIDED; /* an agent's signal made it: it may take a seat */
 		s = server_at(server_in_word(word));
 		asked = asked_of(word, plain);
 	}
-	if (!s || !s->ready || dec_hop_limit(ctx, p))
+	if (!s || !is_srv6(s) || dec_hop_limit(ctx, p))
 		return UNDECIDED;
+	if (s->ready == DELIVERY_SEG6)
+		asked = asked_of_kernel(p);
 	return write_steady(ctx, p, s, asked, reason);
 }

@@ -20,6 +20,7 @@ struct icmp {
 };
 
 enum icmp_types {
+	ICMP4_ECHO_REPLY = 0,
 	ICMP4_UNREACHABLE = 3, /* code 4: fragmentation needed (RFC 1191 §4) */
 	ICMP4_ECHO = 8,
 	ICMP6_UNREACHABLE = 1, /* RFC 4443 §3.1 */

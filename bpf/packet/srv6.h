@@ -5,7 +5,7 @@
  *   insert  the client's IPv6 header, SRH with all segments from the sender to
  *           the packet's own destination, transport header (6LB §II) */
 #pragma once
-#include "packet/parse.h"
+#include "packet/header.h"
 #include "core/domain.h"
 #include "core/siphash.h"
 
@@ -13,9 +13,7 @@
  * a map of its own, which the daemon writes. */
 struct node self SEC(".data.self") = {};
 
-#define OUTER_HOP_LIMIT 64
-#define SRH_TYPE 4 /* RFC 8754 §2 */
-#define ETH_BYTES ((__u32)sizeof(struct ethhdr))
+#define SRH_TYPE 4					   /* RFC 8754 §2 */
 #define SRH_AT (ETH_BYTES + (__u32)sizeof(struct ipv6hdr)) /* in the frame */
 
 struct srh {
@@ -250,24 +248,6 @@ __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum
 	return how;
 }
 
-#define ECN_CE 3
-#define ECN_ECT1 1
-#define ECN_ECT0 2
-
-/* ecn_inward is the class of a packet that leaves a tunnel: it gets the congestion marks of the
- * outer header (RFC 6040 §4.2, figure 4). Negative: a mark that the packet cannot carry, so it
- * must be dropped. */
-static __always_inline int ecn_inward(__u8 inner, __u8 outer)
-{
-	__u8 in = inner & 3, out = outer & 3;
-
-	if (out == ECN_CE && !in)
-		return -1;
-	if (out == ECN_CE || (out == ECN_ECT1 && in == ECN_ECT0))
-		return (inner & ~3) | out;
-	return inner;
-}
-
 static __always_inline void own_mac(__u8 *to)
 {
 	const __u16 *from = (const void *)self.mac;
@@ -275,8 +255,6 @@ static __always_inline void own_mac(__u8 *to)
 	for (int i = 0; i < ETH_ALEN / 2; i++)
 		((__u16 *)to)[i] = from[i];
 }
-
-#define LINK_ADDRESS 0xffffffffffffULL /* in the first eight bytes of a frame, or of own_link */
 
 /* own_link is this node's link address, and its MTU in the upper 16 bits. */
 static __always_inline __u64 own_link(void)

@@ -3,13 +3,14 @@
  * work. */
 #pragma once
 #include "work/files.h"
+#include "work/held.h"
 
 #define FUTEX_TURNS 6 /* recounts, 30 s */
 
-/* A task that has answered may wait for other tasks, or for a set of files, without a request:
- * so do the threads of a pool, and event loops without a connection. If no wait for work came
- * before, another task handed the request over, and may have it back. Where tasks hand requests
- * over, as in Go's runtime, none that waits for another has a request of its own. */
+/* A task that holds no request may wait for other tasks, or for a set of files: so do the
+ * threads of a pool, and event loops without a connection. In a process where the task that
+ * reads a request answers it, one that waits for another has a request while it holds it. Where
+ * tasks hand requests over, as in Go's runtime, the task that waits is not the one that has it. */
 static __always_inline bool is_blocked(struct task_struct *task, const struct work_task *w,
 				       enum call call)
 {
@@ -19,14 +20,12 @@ static __always_inline bool is_blocked(struct task_struct *task, const struct wo
 		return false;
 	switch (call) {
 	case CALL_FUTEX:
-		if (w->sent || !w->own)
-			return false;
-		process = task_known(task->group_leader);
-		return process && !process->hands_over;
+		process = w->held ? task_known(task->group_leader) : NULL;
+		return process && process->answers && !process->hands_over;
 	case CALL_POLLS:
 	case CALL_SELECTS:
 	case CALL_EPOLLS:
-		return !w->sent;
+		return w->held;
 	default:
 		return true;
 	}
@@ -40,9 +39,10 @@ static __always_inline void task_sleeps(struct task_struct *task, struct work_ta
 	if (w->state == TASK_IDLE && made.call != CALL_FUTEX)
 		return; /* it has read nothing: whatever it waits for, it has no request */
 	w->in_futex = made.call == CALL_FUTEX;
+	w->round_over |= w->in_futex;
 	if (waits_for_work(task, w, &made)) {
 		w->read = 0;
-		w->sent = 0;
+		end_round(w);
 		set_state(w, TASK_IDLE);
 		return;
 	}
@@ -52,8 +52,6 @@ static __always_inline void task_sleeps(struct task_struct *task, struct work_ta
 		set_state(w, TASK_BLOCKED);
 		return;
 	}
-	if (w->in_futex)
-		w->own = 0;
 	set_state(w, TASK_ASLEEP);
 }
 

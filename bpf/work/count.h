@@ -3,7 +3,8 @@
  *
  * A socket or task remembers the count that has it. It moves to another one by an exchange of
  * that word, so each count stays right however many CPUs, or agents in a takeover, see the
- * cause. A recount changes the turn, moves each socket and task that there is to the counts
+ * cause. The word of several requests has their number, less one, above the count. A recount
+ * changes the turn, moves each socket and task that there is to the counts
  * of the new turn, and sets those of the old one to 0: a rest there was an error, as of a
  * socket that is gone. */
 #pragma once
@@ -27,11 +28,23 @@ static __always_inline __u32 turn_now(void)
 }
 
 #define UNCOUNTED 0
+#define NUMBER_SHIFT 16 /* counts are fewer: MAX_OFFERINGS services have 16 each */
 
 /* count_of names the count of a service's term; `service` is one more than its number. */
 static __always_inline __u32 count_of(__u32 service, enum work_term term)
 {
 	return service * 2 * WORK_TERMS + (turn_now() & 1) * WORK_TERMS + term;
+}
+
+/* several is a count that has n requests, which may be below 0. */
+static __always_inline __u32 several(__u32 count, __s32 n)
+{
+	return count | (__u32)(n - 1) << NUMBER_SHIFT;
+}
+
+static __always_inline __s32 number_of(__u32 counted)
+{
+	return (__s16)(counted >> NUMBER_SHIFT) + 1;
 }
 
 /* term_of is the term of a count. */
@@ -40,15 +53,25 @@ static __always_inline enum work_term term_of(__u32 counted)
 	return counted % WORK_TERMS;
 }
 
-static __always_inline void add_count(__u32 counted, __s32 n)
+/* counted_now is the same in the turn that counts now. */
+static __always_inline __u32 counted_now(__u32 counted)
+{
+	__u32 service = (__u16)counted / (2 * WORK_TERMS);
+
+	return several(count_of(service, term_of(counted)), number_of(counted));
+}
+
+/* add_count adds the word's requests to its count, or takes them away: the sign is 1 or -1. */
+static __always_inline void add_count(__u32 counted, __s32 sign)
 {
 	struct work *w;
 
 	if (!counted)
 		return;
-	w = work_at(counted / (2 * WORK_TERMS) - 1);
+	w = work_at((__u16)counted / (2 * WORK_TERMS) - 1);
 	if (w)
-		__sync_fetch_and_add(&w->counts[counted % (2 * WORK_TERMS)], n);
+		__sync_fetch_and_add(&w->counts[counted % (2 * WORK_TERMS)],
+				     sign * number_of(counted));
 }
 
 /* count_in moves a socket or task to a count, or to none. */

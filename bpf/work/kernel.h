@@ -22,7 +22,8 @@ typedef struct {
 
 struct sock_common {
 	unsigned char skc_state;
-	__u16 skc_num; /* local port, in the host's order */
+	__u16 skc_num;	       /* local port, in the host's order */
+	unsigned int skc_hash; /* of addresses and ports */
 	unsigned short skc_family;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_rcv_saddr;

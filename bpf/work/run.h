@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* run.h: tasks of members that run. A task that was woken from a wait for work counts as soon
- * as it reads. */
+/* run.h: tasks of members that run. A task that was woken counts as soon as it has a CPU, and
+ * after a wait for work as soon as it reads. */
 #pragma once
-#include "work/socket.h"
-#include "work/task.h"
+#include "work/held.h"
 
 /* member returns the record of the current task if its process is a member, or NULL. A thread
  * that was there before its process became one has none yet. */
@@ -31,12 +30,12 @@ static __always_inline void task_reads(struct work_task *w)
 		set_state(w, TASK_RUNS);
 }
 
-/* request_read: a task has read of a request. It and its process are members from now on. */
-static __always_inline void request_read(struct task_struct *task, struct work_socket *s)
+/* request_read: a task has read of a request, all or not. It and its process are members from now on. */
+static __always_inline void request_read(struct task_struct *task, const struct sock *sk,
+					 struct work_socket *s, bool all)
 {
 	struct work_task *w = task_known(task) ?: task_learnt(task), *process;
 
-	s->reader = task->pid;
 	if (!w)
 		return;
 	if (!w->service) {
@@ -45,22 +44,15 @@ static __always_inline void request_read(struct task_struct *task, struct work_s
 			process->service = s->service;
 	}
 	w->service = s->service;
-	if (!w->read && w->state == TASK_IDLE)
-		w->own = 1;
+	w->last = sk->__sk_common.skc_hash;
 	w->read = 1;
-	w->sent = 0;
+	hold(task, w, s, all);
 	set_state(w, TASK_RUNS);
 }
 
-/* task_wakes: a task may run again. A blocked task stays blocked until it has a CPU: till then
- * its answer counts as owed, too. */
-static __always_inline void task_wakes(struct work_task *w)
-{
-	if (w->state == TASK_ASLEEP)
-		set_state(w, TASK_RUNS);
-}
-
-/* task_goes_on: a task has a CPU. */
+/* task_goes_on: a task has a CPU. A blocked task stays blocked until then: so long its answer
+ * counts as owed, too. A task that waits for another one, and was woken, seldom has a request
+ * that is not counted elsewhere, so the kernel need not report each task that wakes. */
 static __always_inline void task_goes_on(struct work_task *w)
 {
 	if (w->state == TASK_ASLEEP || w->state == TASK_BLOCKED)
@@ -85,10 +77,15 @@ static __always_inline void task_begins(struct task_struct *parent, struct task_
 /* recount_task looks at a task of any process. A task that sleeps does not run. */
 static __always_inline void recount_task(struct task_struct *task, struct work_task *w)
 {
-	__u32 was = w->counted;
+	__u32 was = w->counted, behind = w->behind;
 
-	if (w->state == TASK_RUNS && task->__state && !task->on_cpu)
+	if (w->state == TASK_RUNS && task->__state && !task->on_cpu) {
 		count_if(&w->counted, was, UNCOUNTED);
-	else if (was)
-		count_if(&w->counted, was, count_of(was / (2 * WORK_TERMS), term_of(was)));
+		count_if(&w->behind, behind, UNCOUNTED);
+		return;
+	}
+	if (was)
+		count_if(&w->counted, was, counted_now(was));
+	if (behind)
+		count_if(&w->behind, behind, counted_now(behind));
 }

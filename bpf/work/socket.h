@@ -12,8 +12,13 @@ struct work_socket {
 	__u32 counted;
 	__u32 service; /* one more than its number, of a connection of a service */
 	__u32 since;   /* the recount in which the connection began to owe an answer */
-	__u32 reader;  /* the task that read of it last */
-	__u32 ended;   /* no task will read it */
+	__u32 reader;  /* the task that read of it last … */
+	__u32 round;   /* … in this round of its own */
+	__u32 asker;   /* of a connection to others: the client's that it was sent on for */
+	__u8 held;     /* it has not been answered since */
+	__u8 ended;    /* no task will read it */
+	__u8 shared;   /* it was sent on for one while it owed an answer to another */
+	__u8 zero;
 };
 
 struct {

@@ -15,16 +15,20 @@ enum task_state {
 
 struct work_task {
 	__u32 counted;
+	__u32 behind;  /* the count of the requests that it holds, but for the one at work */
 	__u32 service; /* one more than the number of the service that it worked for last */
 	__u32 since;   /* the recount in which it began to wait for another task */
+	__u32 round;   /* the number of rounds (held.h) */
+	__u32 last;    /* the service's connection that it read of last, by its hash */
+	__u16 held;    /* requests that it has read in this round, and not answered */
 	__u8 state;    /* enum task_state */
-	__u8 read;     /* of a request, since it last waited for work */
-	__u8 sent;     /* to a client, since then */
-	__u8 own;      /* it waited for this work itself: no other task handed it over */
+	__u8 read;     /* of a request, in this round */
 	__u8 in_futex; /* it waits for another task */
 	__u8 epoll_works;
-	__u8 hands_over; /* of a process: a task answers a request that another one has read */
-	__u8 zero;
+	__u8 answers;	  /* a request that it read itself; of a process: a task does */
+	__u8 hands_over;  /* of a process: a task answers a request that another one has read */
+	__u8 round_over;  /* the next read begins a round */
+	__u8 left;	  /* data of the request that it read last, so that this counts as unread */
 	__s32 epoll_fd;	  /* the last one that it waited on … */
 	__u32 epoll_turn; /* … looked at in this recount: whether it holds a service's socket */
 };
@@ -51,6 +55,19 @@ static __always_inline struct work_task *task_learnt(struct task_struct *task)
 	return bpf_task_storage_get(&work_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
+/* count_behind counts the requests that a task holds, but for the one that it works on. One that
+ * it has read a part of is taken away: it counts as unread and by its task. */
+static __always_inline void count_behind(struct work_task *w)
+{
+	bool works = w->state == TASK_RUNS || w->state == TASK_BLOCKED;
+	__s32 n = w->held ? w->held - 1 : -w->left;
+
+	if (works && n)
+		count_in(&w->behind, several(count_of(w->service, WORK_UNREAD), n));
+	else
+		count_in(&w->behind, UNCOUNTED);
+}
+
 static __always_inline void set_state(struct work_task *w, enum task_state state)
 {
 	if (w->state == TASK_GONE)
@@ -62,4 +79,5 @@ static __always_inline void set_state(struct work_task *w, enum task_state state
 		count_in(&w->counted, count_of(w->service, WORK_BLOCKED));
 	else
 		count_in(&w->counted, UNCOUNTED);
+	count_behind(w);
 }

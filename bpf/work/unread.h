@@ -46,15 +46,17 @@ static __always_inline void unread_begins(struct sock *sk, struct work_socket *s
 	count_in(&s->counted, count_of(s->service, unread_term(sk)));
 }
 
-/* unread_ends: a task has read. */
-static __always_inline void unread_ends(struct sock *sk, struct work_socket *s)
+/* unread_ends: a task has read. Returns false if it left data. */
+static __always_inline bool unread_ends(struct sock *sk, struct work_socket *s)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	bool all = tp && !has_unread(tp);
 
-	if (tp && !has_unread(tp))
+	if (all)
 		count_in(&s->counted, UNCOUNTED);
 	else if (term_of(s->counted) == WORK_EARLY)
 		count_in(&s->counted, count_of(s->service, WORK_UNREAD));
+	return all;
 }
 
 static __always_inline bool is_readable(int state)

@@ -4,10 +4,10 @@
  *
  *   a connection opens or ends    remember its service | count it no more
  *   a segment brings data         unread                                    unread.h
- *   a task reads                  read: the task is a member, and runs      unread.h, run.h
+ *   a task reads                  read: the task is a member, and runs      unread.h, run.h, held.h
  *   a task sends                  to others: they owe an answer             out.h
  *   a task sleeps                 for work: idle; else blocked              blocked.h, files.h
- *   a task wakes, goes on, ends   run                                       run.h
+ *   a task goes on, ends          run                                       run.h
  *
  * Most sockets and tasks of a host are no service's: each program looks at one pointer then.
  * All programs hang on raw tracepoints, as some kernels and machines have no others. */
@@ -33,6 +33,7 @@ int BPF_PROG(socket_turns, struct sock *sk, int before, int after)
 	if (s) {
 		s->ended = 1;
 		count_in(&s->counted, UNCOUNTED);
+		connection_ends(s);
 	}
 	return 0;
 }
@@ -53,16 +54,17 @@ int BPF_PROG(data_read, struct sock *sk)
 {
 	struct work_socket *s = socket_known(sk);
 	struct work_task *w;
+	bool all;
 
 	if (!s || !sk->sk_lock.owned)
 		return 0;
 	if (s->service) {
-		unread_ends(sk, s);
-		request_read(bpf_get_current_task_btf(), s);
+		all = unread_ends(sk, s);
+		request_read(bpf_get_current_task_btf(), sk, s, all);
 		return 0;
 	}
-	count_in(&s->counted, UNCOUNTED);
 	w = member(bpf_get_current_task_btf());
+	out_ends(s, w);
 	if (w)
 		task_reads(w);
 	return 0;
@@ -71,10 +73,10 @@ int BPF_PROG(data_read, struct sock *sk)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(data_sent, struct sock *sk, int length, int flags)
 {
-	struct work_task *w = length > 0 ? member(bpf_get_current_task_btf()) : NULL;
+	struct work_task *w = is_sent(length) ? member(bpf_get_current_task_btf()) : NULL;
 
 	if (w)
-		out_begins(sk, w);
+		out_begins(sk, w, length);
 	return 0;
 }
 
@@ -82,10 +84,10 @@ int BPF_PROG(data_sent, struct sock *sk, int length, int flags)
 SEC("fexit/tcp_sendmsg")
 int BPF_PROG(data_sent_tcp, struct sock *sk, void *message, unsigned long size, int length)
 {
-	struct work_task *w = length > 0 ? member(bpf_get_current_task_btf()) : NULL;
+	struct work_task *w = is_sent(length) ? member(bpf_get_current_task_btf()) : NULL;
 
 	if (w)
-		out_begins(sk, w);
+		out_begins(sk, w, length);
 	return 0;
 }
 
@@ -102,7 +104,7 @@ int BPF_PROG(data_received, struct sock *sk, int length, int flags)
 	s = w ? socket_known(sk) : NULL;
 	if (!s)
 		return 0;
-	count_in(&s->counted, UNCOUNTED);
+	out_ends(s, w);
 	task_reads(w);
 	return 0;
 }
@@ -118,16 +120,6 @@ int BPF_PROG(task_switches, bool preempt, struct task_struct *before, struct tas
 	w = task_known(after);
 	if (w)
 		task_goes_on(w);
-	return 0;
-}
-
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(task_woken, struct task_struct *task)
-{
-	struct work_task *w = task_known(task);
-
-	if (w)
-		task_wakes(w);
 	return 0;
 }
 

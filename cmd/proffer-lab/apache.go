@@ -22,7 +22,7 @@ PHP loop of exponential length on every server, real CPU time under a quota of
 its control group, and agents that read Apache's scoreboard. The length of each
 loop is in its URL, so that all policies of a load have the same arrivals. Every
 run is repeated on the testbed's virtual cores. Needs the Debian packages
-apache2-bin and libapache2-mod-php. The whole takes 25 minutes, --quick three.
+apache2-bin and libapache2-mod-php. The whole takes 32 minutes, --quick three.
 
 First all servers are kept busy, which measures the share of a core that each
 gets and λ₀, the rate that the farm can sustain; loads are shares of that.
@@ -47,6 +47,7 @@ long requests took decides nothing: docs/results-apache.md reads the figures.`,
 		flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.StringSliceVar(&e.Figures, "figures", nil, "figures to make, `LIST` with commas; none: all")
+			flags.Float64SliceVar(&e.Loads, "loads", nil, "loads of the figures over ρ, `LIST` with commas; none: 0.45,0.61,0.71,0.80,0.88,0.95")
 			flags.IntVar(&e.Servers, "servers", 8, "servers of the farm, `N`")
 			flags.Float64Var(&e.Share, "share", 0.15, "quota of a server, in `CORES`")
 			flags.DurationVar(&e.Period, "period", 10*time.Millisecond, "over which a quota counts, `D`")
@@ -58,7 +59,9 @@ long requests took decides nothing: docs/results-apache.md reads the figures.`,
 			e.Seed, e.Workers = f.seed, 32
 			if quick {
 				e.For /= 4
-				e.Loads = []float64{0.61, 0.88}
+				if len(e.Loads) == 0 {
+					e.Loads = []float64{0.61, 0.88}
+				}
 			}
 			return e.Check()
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,13 +36,20 @@ them, sends the same Poisson arrivals through each policy, and draws the
 SRLB paper's Figures 3 and 4. Needs root; removes all it made, also on
 Ctrl-C.
 
-Policies: single, hunt:always, hunt:static:C, hunt:dynamic, stateless.
+Policies: ` + strings.Join(policy.Spellings(), ", ") + `.
+
+--fast-servers makes the last N servers faster, by cores that are --speed times as
+fast, or by --fast-cores. Each server's configured weight is then its capacity; with
+:inverted behind a policy that heeds weights each kind has the weight of the other, as
+an operator's mistake.
 
 --json prints one object: seed, load, and for each policy requests, resets,
-refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept,
+refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept, fast_share,
 syn_synack_p50_s. --out gets the raw rows, one a request, as soon as a policy is
 done, and at the end, after the result is printed, results.json, cdf and load as
 SVG, PNG and CSV.`,
+		Example: `  proffer-lab demo
+  proffer-lab demo --policies single,learned --fast-servers 6 --speed 2 --lbs 2`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, f) },
 	}
@@ -51,6 +59,10 @@ SVG, PNG and CSV.`,
 	flags.IntVar(&f.srlb.Servers, "servers", 12, "servers, `N`")
 	flags.IntVar(&f.srlb.Cores, "cores", 2, "virtual cores a server, `K`")
 	flags.IntVar(&f.srlb.Workers, "workers", 32, "workers a server, `W`")
+	flags.IntVar(&f.srlb.Fast, "fast-servers", 0, "servers that are faster than the others, `N` of --servers")
+	flags.Float64Var(&f.srlb.Speed, "speed", 0, "their cores are `X` times as fast (default 1)")
+	flags.IntVar(&f.srlb.FastCores, "fast-cores", 0, "they have `K` virtual cores each (default --cores)")
+	flags.IntVar(&f.srlb.LBs, "lbs", 1, "load balancers, `N`")
 	flags.IntVar(&f.srlb.Requests, "requests", 30000, "requests a policy, `N`")
 	flags.DurationVar(&f.srlb.Mean, "mean", 20*time.Millisecond, "mean service `TIME`")
 	flags.Uint64Var(&f.srlb.Seed, "seed", 1, "seed of arrivals and service times")
@@ -101,7 +113,7 @@ func (f *demoFlags) check() error {
 	s.Policies = nil
 	seen := map[string]bool{}
 	for _, spelt := range f.policies {
-		p, err := policy.Parse(spelt)
+		p, err := experiment.ParseCompared(spelt)
 		if err != nil {
 			return fmt.Errorf("--policies: %w", err)
 		}
@@ -116,20 +128,14 @@ func (f *demoFlags) check() error {
 		return errors.New("--policies: name at least one")
 	case !(s.Load > 0 && s.Load < 1):
 		return fmt.Errorf("--load %v: want more than 0 and less than 1; at 1 and above queues grow without end", s.Load)
-	case s.Servers < 1 || s.Servers > testbed.MaxServers:
-		return fmt.Errorf("--servers %d: want 1 to %d", s.Servers, testbed.MaxServers)
-	case s.Cores < 1 || s.Cores > 1024:
-		return fmt.Errorf("--cores %d: want 1 to 1024", s.Cores)
-	case s.Workers < 1 || s.Workers > 65535:
-		return fmt.Errorf("--workers %d: want 1 to 65535", s.Workers)
-	case s.Workers < s.Cores:
-		return fmt.Errorf("--workers %d: fewer than --cores %d, so some cores could never work", s.Workers, s.Cores)
+	case s.LBs < 1 || s.LBs > testbed.MaxLBs:
+		return fmt.Errorf("--lbs %d: want 1 to %d", s.LBs, testbed.MaxLBs)
 	case s.Requests < 1 || s.Requests > 10_000_000:
 		return fmt.Errorf("--requests %d: want 1 to 10000000", s.Requests)
 	case s.Mean < time.Millisecond || s.Mean > time.Minute:
 		return fmt.Errorf("--mean %v: want 1ms to 1m", s.Mean)
 	}
-	return nil
+	return s.Kinds.Check()
 }
 
 // writable fails early rather than after minutes of measuring.
@@ -147,7 +153,7 @@ func writable(dir string) error {
 
 // demoLine is the line of progress, and whether it is the last of its run.
 func demoLine(s experiment.Progress) (string, bool) {
-	line := fmt.Sprintf("[%d/%d] %-14s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
+	line := fmt.Sprintf("[%d/%d] %-15s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
 	if s.Try > 1 {
 		line += " (again: the machine was too busy)"
 	}

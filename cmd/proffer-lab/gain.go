@@ -48,7 +48,7 @@ median latency, or if the default has less than 80 % of the true load's gain.`,
 			flags.Float64Var(&e.Share, "share", 0.2, "quota of a server, in `CORES`")
 			flags.DurationVar(&e.Mean, "mean", 10*time.Millisecond, "mean CPU `TIME` that a request asks for")
 			flags.Float64Var(&e.Load, "load", 0.85, "offered load as a share of the farm's capacity, 0 < `RHO` < 1")
-			flags.DurationVar(&e.For, "for", 20*time.Second, "how long requests arrive in each run, `D`")
+			flags.DurationVar(&e.For, "for", 30*time.Second, "how long requests arrive in each run, `D`")
 		},
 		check: func() error {
 			e.Seed = f.seed

@@ -23,8 +23,9 @@ func loadTrial(f *experimentFlags) trial {
 an agent with no setting for them, and asks them requests that take CPU time, that
 wait, or either: 2, 4, 8 and 16 clients, which think between two requests. A
 hundred times a second the requests in progress are counted at the clients and
-each signal is read beside that. Programs that Debian has must be installed; the
-error names the package of one that is missing.
+each signal is read beside that. Idle connections that had an answer each are
+open all the while. Programs that Debian has must be installed; the error names
+the package of one that is missing.
 
 The programs: ` + strings.Join(application.Names(), ", ") + `.
 
@@ -33,12 +34,13 @@ program; requests (cpu, wait or mixed); signal: the load measure, or the source 
 the application's own word; default, whether an agent uses it without a setting;
 bias, the mean of the signal less that of the requests in progress, in parts of the
 latter, and bias_requests, in requests; correlation; and idle, the mean of the signal
-with idle connections. --servers and its like have no effect: there is one server.
+with idle connections alone. --servers and its like have no effect: there is one server.
 
 Fails if the default reads more than 0 with idle connections, is off by more than
 15 % and one request, has a correlation below .95, or reads 0 in more than 2 % of
-the samples with a request of more than 5 ms, for a program that is no exception:
-the table names the exceptions.`,
+the samples with a request of more than 5 ms. The table names the programs that are
+exceptions; of them the application's own word must keep all of that, or the program
+that the table names as the same one made visible.`,
 		example: `  proffer-lab experiment load --quick
   proffer-lab experiment load --programs nginx-h1,redis --out out`,
 		flags: func(cmd *cobra.Command) {
@@ -46,7 +48,7 @@ the table names the exceptions.`,
 			flags.StringSliceVar(&e.Programs, "programs", nil, "programs, separated by commas, `LIST` (default all)")
 			flags.DurationVar(&e.Each, "each", 3*time.Second, "how long each of four levels of load takes, `D`")
 			flags.IntVar(&e.Idle, "idle", 1000, "idle connections, `N`")
-			flags.BoolVar(&e.Quick, "quick", false, "levels of 600 ms")
+			flags.BoolVar(&e.Quick, "quick", false, "levels of 500 ms")
 		},
 		check: func() error {
 			e.Seed = f.seed
@@ -64,16 +66,14 @@ the table names the exceptions.`,
 
 // newServe is the verb of the programs that the experiment load runs from this binary.
 func newServe() *cobra.Command {
-	return &cobra.Command{
-		Use:    "serve KIND ADDRESS CERTIFICATE KEY",
+	page := ""
+	cmd := &cobra.Command{
+		Use:    "serve KIND ARGUMENT...",
 		Short:  "Serve requests of the experiment load",
 		Hidden: true,
-		Args:   cobra.ExactArgs(4),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if args[0] == "grpc" {
-				return application.ServeGRPC(args[1], args[2], args[3])
-			}
-			return application.ServeGo(args[1], args[2], args[3])
-		},
+		Args:   cobra.MinimumNArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return application.Serve(args[0], page, args[1:]) },
 	}
+	cmd.Flags().StringVar(&page, "page", "", "report the load at the agent's `SOCKET`")
+	return cmd
 }

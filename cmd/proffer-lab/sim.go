@@ -38,9 +38,12 @@ type simFlags struct {
 
 	percentiles []float64
 	groups      bool
+	servers     bool
 	cdf, log    string // files
 
 	search, until string
+
+	simFarm
 }
 
 func newSim() *cobra.Command {
@@ -60,9 +63,11 @@ p50_ms, p90_ms, p90_ci_ms, p99_ms, refused, hops, events, events_per_s. Means an
 percentiles are means over the seeds of those of each run, a ci is half the 95 %
 Student interval over seeds, null with one seed. refused and events are sums over
 all runs; hops is how many servers a request visited, on average; events_per_s is
-per core. With --bounded a row of too much load also has bounded: true.
+per core. With --bounded a row of too much load also has bounded: true; unsettled: true
+marks a row with times that still rose or fell while the requests came (! in the table).
 --percentiles and --groups add percentiles (percentile, ms, ci_ms) and groups (group,
-servers, utilisation, served, refused). docs/simulator.md explains the model.`,
+servers, utilisation, served, refused); --per-server adds per_server (server, group,
+accepted, passed_on, refused, share, mean_ms). docs/simulator.md explains the model.`,
 		Example: `  proffer-lab sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
   proffer-lab sim --search servers --until 'p99<=500' --policies single,guided --rho 0.71
   proffer-lab sim --example > farm.yaml && proffer-lab sim --farm farm.yaml --json`,
@@ -82,6 +87,8 @@ servers, utilisation, served, refused). docs/simulator.md explains the model.`,
 	flags.StringVar(&f.out, "out", "", "write rows.json and rows.csv into `DIR`")
 	flags.Float64SliceVar(&f.percentiles, "percentiles", nil, "more percentiles, such as 50,99.9: `LIST` with commas")
 	flags.BoolVar(&f.groups, "groups", false, "also utilisation and refusals of each group of servers")
+	flags.BoolVar(&f.servers, "per-server", false, "also the requests that each server accepted, passed on and refused, its share and mean time")
+	f.simFarm.add(flags)
 	flags.StringVar(&f.cdf, "cdf", "", "write the distribution of the response times as CSV into `FILE`")
 	flags.StringVar(&f.log, "request-log", "", "write a line for each request of each run as CSV into `FILE`")
 	flags.StringVar(&f.search, "search", "", "find the fewest `servers` that reach the goal of --until, for each policy")
@@ -164,12 +171,20 @@ func (f *simFlags) study(cmd *cobra.Command) (*study.Study, error) {
 			return nil, cli.BadUsagef("--requests %d: %w", f.requests, err)
 		}
 	}
+	if err := f.apply(cmd.Flags(), setting); err != nil {
+		return nil, err
+	}
 	loads, err := f.loads(file, setting)
 	if err != nil {
 		return nil, err
 	}
+	for _, load := range loads {
+		if err := load.Reaches(); err != nil {
+			return nil, cli.BadUsagef("--count-from: %w", err)
+		}
+	}
 	s := &study.Study{Setting: setting, Policies: policies, Loads: loads, Seeds: f.seeds,
-		First: f.first, Percentiles: f.percentiles, Groups: f.groups, CDF: f.cdf != ""}
+		First: f.first, Percentiles: f.percentiles, Groups: f.groups, Servers: f.servers, CDF: f.cdf != ""}
 	if err := s.Check(); err != nil {
 		return nil, cli.BadUsagef("--policies: %w", err)
 	}

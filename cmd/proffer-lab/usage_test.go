@@ -6,6 +6,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
+	"proffer/policy"
 )
 
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -19,7 +20,8 @@ func wantLine(t *testing.T, args []string, wantCode int, want string) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	const policies = "want single, hunt:always, hunt:static:C, hunt:dynamic or stateless\n"
+	all := policy.Spellings()
+	policies := "want " + strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1] + "\n"
 	for _, c := range []struct {
 		args string // separated by spaces
 		want string // the line begins so; with its \n: the whole line
@@ -48,6 +50,19 @@ func TestWrongUsage(t *testing.T) {
 		{"demo --cores 0", "--cores 0: want 1 to 1024\n"},
 		{"demo --workers 0", "--workers 0: want 1 to 65535\n"},
 		{"demo --cores 4 --workers 3", "--workers 3: fewer than --cores 4, so some cores could never work\n"},
+		{"demo --fast-servers -1", "--fast-servers -1: want 0 to 12, the number of servers\n"},
+		{"demo --fast-servers 13 --speed 2", "--fast-servers 13: want 0 to 12, the number of servers\n"},
+		{"demo --fast-servers 6", "--fast-servers 6: say how fast by --speed or --fast-cores\n"},
+		{"demo --speed 2", "--speed 2: of how many servers? --fast-servers is 0\n"},
+		{"demo --fast-cores 4", "--fast-cores 4: of how many servers? --fast-servers is 0\n"},
+		{"demo --fast-servers 6 --speed -2", "--speed -2: want 0.1 to 10 times\n"},
+		{"demo --fast-servers 6 --speed NaN", "--speed NaN: want 0.1 to 10 times\n"},
+		{"demo --fast-servers 6 --fast-cores 33", "--fast-cores 33: want 1 to 32, the number of workers\n"},
+		{"demo --lbs 0", "--lbs 0: want 1 to 16\n"},
+		{"demo --lbs 17", "--lbs 17: want 1 to 16\n"},
+		{"demo --policies learned:inverted", "--policies: policy \"learned:inverted\": learned heeds no configured weights\n"},
+		{"demo --policies random:inverted", "--policies: unknown policy \"random\": " + policies},
+		{"demo --policies single:inverted,single:inverted", "--policies: single:inverted stands there twice\n"},
 		{"demo --requests 0", "--requests 0: want 1 to 10000000\n"},
 		{"demo --requests -1", "--requests -1: want 1 to 10000000\n"},
 		{"demo --requests 10000001", "--requests 10000001: want 1 to 10000000\n"},
@@ -78,9 +93,9 @@ func TestHelpIsComplete(t *testing.T) {
 // TestDemoHelpNamesEveryPolicyAndField: they are the interface of the demo.
 func TestDemoHelpNamesEveryPolicyAndField(t *testing.T) {
 	_, text, _ := call(t, "help", "demo")
-	for _, word := range []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic",
+	for _, word := range []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic", "learned",
 		"seed", "load", "requests", "resets", "refusals", "timeouts", "mean_s", "p50_s", "p90_s", "p99_s",
-		"fairness", "first_accept", "syn_synack_p50_s", "results.json", "SVG", "PNG"} {
+		"fairness", "first_accept", "fast_share", ":inverted", "syn_synack_p50_s", "results.json", "SVG", "PNG"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help demo does not name %s", word)
 		}

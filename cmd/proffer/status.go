@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 )
 
 // controls are the default sockets of the daemons.
-var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock"}
+var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock", "/run/proffer/edge.sock", "/run/proffer/node.sock"}
 
 func newStatus() *cobra.Command {
 	var socket string
@@ -29,7 +30,8 @@ func newStatus() *cobra.Command {
 		Use:   "status [--control PATH] [--all] [--json]",
 		Short: "Ask a running daemon for its services, load and counters",
 		Long: `Asks the daemon on this host that has this control socket;
-without --control, the load balancer or else the agent at their default sockets.
+without --control, the first of load balancer, agent, edge load balancer and
+datapath node that answers at its default socket.
 Counters that are 0 are left out unless --all is given; docs/counters.md explains
 each counter.`,
 		Args: cli.NoArguments,
@@ -79,13 +81,20 @@ func ask(ctx context.Context, socket string, defaults []string) (api.Status, err
 
 // printStatus writes a status for a reader.
 func printStatus(w io.Writer, s api.Status, all bool) error {
-	fmt.Fprintf(w, "%s %s  %s on %s, XDP %s, pid %d, %d flows\n\n",
-		s.Role, s.Node, s.Locator, s.Interface, s.XDP, s.PID, s.Flows)
+	if s.Edge != nil {
+		fmt.Fprintf(w, "%s %s  on %s, pid %d, %d flows\n\n", s.Role, s.Node, s.Interface, s.PID, s.Flows)
+	} else {
+		fmt.Fprintf(w, "%s %s  %s on %s, XDP %s, pid %d, %d flows\n\n",
+			s.Role, s.Node, s.Locator, s.Interface, s.XDP, s.PID, s.Flows)
+	}
 	for _, advice := range s.Advice {
 		fmt.Fprintf(w, "advice: %s\n", advice)
 	}
 	for _, sender := range s.BadTags {
 		fmt.Fprintf(w, "no valid tag from %s\n", sender)
+	}
+	if r := s.Reports; r != nil && r.Refused+r.Limited > 0 {
+		fmt.Fprintf(w, "requests for the load: %d answered, %d without a valid tag or malformed, %d above the most a second\n", r.Answered, r.Refused, r.Limited)
 	}
 	for _, addr := range s.NoNextHop {
 		fmt.Fprintf(w, "no next hop to %s\n", addr)
@@ -102,7 +111,12 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		if svc.Load != nil {
 			fmt.Fprintf(t, "\tspeed\t%s\n", speedText(svc.Load))
 		}
+		if svc.Learning != nil {
+			printLearning(t, svc.Learning)
+		}
+		printHealth(t, svc.Servers)
 	}
+	printCores(t, s.Edge)
 	fmt.Fprintln(t)
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
 		if n := s.Counters[name]; n > 0 || all {
@@ -110,6 +124,58 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		}
 	}
 	return t.Flush()
+}
+
+// printCores writes a line a core.
+func printCores(w io.Writer, e *api.EdgeStatus) {
+	if e == nil {
+		return
+	}
+	if e.Balancer != "" {
+		fmt.Fprintf(w, "balancer %s, another node was wanted %d times\n", e.Balancer, e.Wishes)
+	}
+	for _, c := range e.Cores {
+		text := fmt.Sprintf("core\t%s/%d\t%d packets", c.Node, c.Core, c.Packets)
+		if c.Load != nil && c.Weight != nil && c.Flows != nil {
+			text += fmt.Sprintf("\t%d flows\tload %.1f %%\tweight %.3f", *c.Flows, 100**c.Load, *c.Weight)
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+// printLearning writes a line a server.
+func printLearning(w io.Writer, l *api.LearningStatus) {
+	text := "counting " + l.Counting
+	if l.Conversion != nil {
+		text += fmt.Sprintf(", %.0f %% of new flows come to life", 100**l.Conversion)
+	}
+	if l.Silent > 0 {
+		text += fmt.Sprintf(", silent after %.0f s", l.Silent)
+	}
+	fmt.Fprintf(w, "\tlearning\t%s, gain %.3g, noise %.3g\n", text, l.Gain, l.Noise)
+	for _, s := range l.Servers {
+		mean := "none"
+		if s.Mean != nil {
+			mean = fmt.Sprintf("%.3f s", *s.Mean)
+		}
+		fmt.Fprintf(w, "\t%s\testablished %d, embryonic %d\tmean %s of %d, filter %.3f ± %.3f\tweight %.4f: %s\n",
+			s.Name, s.Established, s.Embryonic, mean, s.Samples, s.Filter, math.Sqrt(s.Variance), s.Weight, s.Why)
+	}
+}
+
+// printHealth writes a line for each server that is down, or is doubted.
+func printHealth(w io.Writer, servers []api.HealthStatus) {
+	for _, s := range servers {
+		if s.State != "down" && s.Doubt < 1 {
+			continue
+		}
+		text := fmt.Sprintf("%s since %.1f s", s.State, s.Since)
+		if s.State == "down" {
+			text += fmt.Sprintf(", %d probes, one in %.0f s", s.Probes, s.Pause)
+		}
+		fmt.Fprintf(w, "\t%s\t%s\tno answer for %.1f s\toffered %d, repeated %d, answered %d, unreachable %d\n",
+			s.Name, text, s.Silent, s.Offered, s.Repeated, s.Answered, s.Unreachable)
+	}
 }
 
 func loadText(l *api.LoadStatus) string {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"proffer/api"
 )
 
 // TestStatusOfNone: one line for both default sockets, with the remedy.
@@ -36,5 +38,60 @@ func TestStatusOfStale(t *testing.T) {
 	_, err = ask(t.Context(), "", paths)
 	if err == nil || !strings.HasPrefix(err.Error(), "no daemon answers at "+paths[1]+": ") || strings.Contains(err.Error(), paths[0]) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestStatusOfLearning: a line a server, with its flows, the mean, the filter, the weight and why.
+func TestStatusOfLearning(t *testing.T) {
+	mean, part := 0.25, 0.975
+	var out strings.Builder
+	err := printStatus(&out, api.Status{Role: "lb", Services: []api.ServiceStatus{{
+		Name: "web", VIP: "[2001:db8::1]:80", Mode: "learned, 2 servers",
+		Learning: &api.LearningStatus{
+			Counting: "all", Conversion: &part, Silent: 12, Gain: 0.02, Noise: 0.1,
+			Servers: []api.LearnedStatus{
+				{Name: "s1", Established: 4, Embryonic: 1, Samples: 128, Mean: &mean, Filter: 1.25, Variance: 0.01, Weight: 0.4, Why: "flows last 1.25 of the average"},
+				{Name: "s2", Filter: 0.5, Variance: 100, Weight: 0.6, Why: "no samples: average assumed"},
+			},
+		},
+	}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"counting all, 98 % of new flows come to life, silent after 12 s, gain 0.02, noise 0.1\n",
+		"weight 0.4000: flows last 1.25 of the average\n", "established 4, embryonic 1 ", "mean 0.250 s of 128, filter 1.250 ± 0.100",
+		"mean none of 0, filter 0.500 ± 10.000 ", "weight 0.6000: no samples: average assumed\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// TestStatusOfHealth: a line for each server that is down or doubted, and none for others.
+func TestStatusOfHealth(t *testing.T) {
+	var out strings.Builder
+	err := printStatus(&out, api.Status{Role: "lb", Services: []api.ServiceStatus{{
+		Name: "web", VIP: "[2001:db8::1]:80", Mode: "hunt, 2 of 3 servers",
+		Servers: []api.HealthStatus{
+			{Name: "well", State: "answers", Offered: 5, Answered: 5},
+			{Name: "doubted", State: "answers", Since: 60, Doubt: 9.2, Silent: 0.5, Offered: 7, Answered: 5},
+			{Name: "dead", State: "down", Since: 3.5, Silent: 4.25, Probes: 2, Pause: 4, Offered: 9, Repeated: 3, Answered: 1, Unreachable: 6},
+		},
+	}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"dead     down since 3.5 s, 2 probes, one in 4 s  no answer for 4.2 s   offered 9, repeated 3, answered 1, unreachable 6\n",
+		"doubted  answers since 60.0 s                    no answer for 0.5 s   offered 7, repeated 0, answered 5, unreachable 0\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "well") {
+		t.Errorf("a server that answers has a line:\n%s", out.String())
 	}
 }

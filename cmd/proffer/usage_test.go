@@ -25,6 +25,8 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		{"lb", "--config FILE is missing: the node's YAML configuration\n"},
 		{"agent", "--config FILE is missing: the node's YAML configuration\n"},
+		{"edge", "--config FILE is missing: the node's YAML configuration\n"},
+		{"node", "--config FILE is missing: the node's YAML configuration\n"},
 		{"agent --config=", "--config FILE is missing: the node's YAML configuration\n"},
 		{"lb --config", "flag needs an argument: --config; see `proffer lb --help`\n"},
 		{"balance", "unknown verb \"balance\"; see `proffer help` for the list\n"},
@@ -53,5 +55,5 @@ func TestVerbsThatMoved(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "status", "keys", "pools", "detach", "version")
+	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "node", "status", "keys", "pools", "server-setup", "detach", "version")
 }

@@ -14,10 +14,10 @@ import (
 // State that outlives an agent that was killed: its flows, and the loads that count
 // some of them, by the numbers that the services had.
 
-// adopt returns an earlier agent's state: the flows with the key of their digests and
-// the loads and services that they number, all or nothing.
+// adopt returns an earlier agent's state: the flows with their hints, the key of their digests
+// and the loads and services that they number, all or nothing.
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
-	names := []string{objects.AgentMapConns, objects.AgentMapConnKey, objects.AgentMapLoads, objects.AgentMapOfferings}
+	names := []string{objects.AgentMapConns, objects.AgentMapConnHints, objects.AgentMapConnKey, objects.AgentMapLoads, objects.AgentMapOfferings}
 	found := a.Pins.Adopt(spec, names...)
 	if len(found) == len(names) {
 		a.before = found[objects.AgentMapOfferings] // this agent's are in a map of its own
@@ -42,7 +42,7 @@ func (a *Agent) lasting() map[string]*ebpf.Map {
 
 func (a *Agent) lastingFlows() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		objects.AgentMapConns: a.objs.Conns, objects.AgentMapConnKey: a.objs.ConnKey,
+		objects.AgentMapConns: a.objs.Conns, objects.AgentMapConnHints: a.objs.ConnHints, objects.AgentMapConnKey: a.objs.ConnKey,
 		objects.AgentMapLoads: a.objs.Loads, objects.AgentMapOfferings: a.objs.Offerings,
 		objects.AgentMapPrograms: a.objs.Programs,
 	}

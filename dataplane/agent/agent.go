@@ -83,7 +83,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 		return nil, err
 	}
 	if adopted[objects.AgentMapConns] == nil {
-		bytes := uint64(a.Lines) * uint64(spec.Maps[objects.AgentMapConns].ValueSize)
+		bytes := uint64(a.Lines) * uint64(spec.Maps[objects.AgentMapConns].ValueSize+spec.Maps[objects.AgentMapConnHints].ValueSize)
 		if err := plane.MemoryLeft(os.DirFS("/")).Fits(cfg.Flows.Entries, bytes); err != nil {
 			return nil, errors.Join(err, a.Pins.Unlock())
 		}
@@ -133,7 +133,9 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
 	a.Lines = connLines(cfg.Flows.Entries, cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
-	spec.Maps[objects.AgentMapConns].MaxEntries = a.Lines
+	for _, name := range []string{objects.AgentMapConns, objects.AgentMapConnHints} {
+		spec.Maps[name].MaxEntries = a.Lines
+	}
 	if err := spec.Variables["conn_lines"].Set(a.Lines); err != nil {
 		return fmt.Errorf("set the size of the table of flows: %w", err)
 	}
@@ -257,11 +259,11 @@ func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 	if err := a.objs.OpenSockets.Lookup(a.numbers[i], &open); err != nil {
 		return dataplane.Load{}, fmt.Errorf("read open sockets of service %d: %w", i, err)
 	}
+	now := plane.Monotonic()
 	var w *dataplane.Work
 	if a.measureOf(&a.services[i]).Work() {
-		w = a.work.read(number)
+		w = a.work.read(number, now)
 	}
-	now := plane.Monotonic()
 	load := dataplane.Load{
 		Measure:   a.measureOf(&a.services[i]),
 		Instead:   a.whyInstead(&a.services[i]),

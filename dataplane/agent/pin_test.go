@@ -63,6 +63,23 @@ func TestReturnsOutliveDaemon(t *testing.T) {
 	}
 }
 
+// TestHintsOutliveDaemon: the next daemon's programs find a flow of before by its hint, as a
+// repeated offer shows.
+func TestHintsOutliveDaemon(t *testing.T) {
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
+	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort, rig.ByTable))
+	cfg.Pin = mountBPF(t) + "/s1"
+	first := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
+	if err := first.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	first.Accept(t, p)
+	first.Die()
+	r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
+	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
+}
+
 // TestEarlierLayout: the flows of an earlier layout, with entries of 80 bytes, are not read but
 // named, and their connections are found by the kernel's sockets.
 func TestEarlierLayout(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -203,9 +204,9 @@ func namespaceAt(path string) (uint64, error) {
 	return ns.Ino, nil
 }
 
-// read returns the work of a service.
-func (w *work) read(number uint32) *dataplane.Work {
-	at := w.counts[int(number)*2*halfWords:]
+// read returns the work of a service, at a time of CLOCK_MONOTONIC.
+func (w *work) read(number uint32, now time.Duration) *dataplane.Work {
+	at := w.counts[int(number)*workWords:]
 	term := func(i int) uint32 {
 		n := int32(0)
 		for half := range 2 {
@@ -216,8 +217,18 @@ func (w *work) read(number uint32) *dataplane.Work {
 	}
 	return &dataplane.Work{
 		Unread: term(objects.WorkUnread), Early: term(objects.WorkEarly), Run: term(objects.WorkRun),
-		Blocked: term(objects.WorkBlocked), Out: term(objects.WorkOut),
+		Blocked: term(objects.WorkBlocked), Out: max(term(objects.WorkOut), w.shared(number, now)),
 	}
+}
+
+// shared is 1 while an answer is likely owed on a connection to others that many requests share
+// (bpf/work/works.h).
+func (w *work) shared(number uint32, now time.Duration) uint32 {
+	last := time.Duration(atomic.LoadUint64(&w.counts[int(number)*workWords+2*halfWords]))
+	if last != 0 && (now-last).Abs() < objects.WorkSharedMs*time.Millisecond {
+		return 1
+	}
+	return 0
 }
 
 // close ends the counting, unless it is pinned; nil counts nothing.

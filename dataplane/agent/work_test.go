@@ -124,8 +124,8 @@ func nginx(t *testing.T, port int, server string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr error; worker_processes 2; user root;
-events { worker_connections 4096; }
+	text := fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr error; worker_processes 2; user root; worker_rlimit_nofile 16384;
+events { worker_connections 16000; }
 http { access_log off; keepalive_timeout 600; keepalive_requests 1000000; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
 %[2]s }`, dir, server)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
@@ -218,14 +218,15 @@ func TestWorkCrash(t *testing.T) {
 	settles(r, t, "killed", 0, 0)
 }
 
-// handsOver has a thread that reads each request, and another that answers it. The first waits
-// for a third one then.
+// handsOver has a thread that answers a connection's first request, and reads its second one, which
+// another answers. The first waits for a third one then.
 const handsOver = `
 import queue, socket, sys, threading
 l = socket.socket(socket.AF_INET6); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 l.bind((sys.argv[1], int(sys.argv[2]))); l.listen(512)
 given, never = queue.Queue(), threading.Event()
 def read(c):
+    c.send(c.recv(4096))
     c.recv(4096)
     given.put(c)
     never.wait()
@@ -242,9 +243,18 @@ while True:
 func TestWorkHandsOver(t *testing.T) {
 	r := newWorkRig(t)
 	serve(t, workPort, "python3", "-c", handsOver, rig.VipAddr.String(), fmt.Sprint(workPort))
-	answered(t, clients(t, 10, 22000, request))
-	if err := r.RecountWork(); err != nil {
+	ask := func(from uint16) {
+		t.Helper()
+		fds := clients(t, 10, from, request)
+		answered(t, fds)
+		sendAll(t, fds, request)
+		answered(t, fds)
+	}
+	ask(22000)
+	if err := r.RecountWork(); err != nil { // the threads that slept before the first such answer
 		t.Fatal(err)
 	}
 	settles(r, t, "answered", 0, 0)
+	ask(23000)
+	settles(r, t, "answered again", 0, 0)
 }

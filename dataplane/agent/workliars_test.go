@@ -3,11 +3,14 @@ package agent_test
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"proffer/proof/rig"
@@ -92,25 +95,55 @@ func TestWorkHalfRequests(t *testing.T) {
 	}
 }
 
-// TestWorkIdleTLS: idle connections of TLS 1.3, without a handshake, with half of one and with a
-// whole one, are no work.
+// TestWorkIdleTLS: 10,000 idle connections of TLS 1.3 are no work, nor are some without a handshake
+// and with half of one.
 func TestWorkIdleTLS(t *testing.T) {
 	r := newWorkRig(t)
 	cert, key := certify(t)
 	nginx(t, workPort, fmt.Sprintf(`server { listen %s ssl; ssl_protocols TLSv1.3; ssl_certificate %s; ssl_certificate_key %s; }`, at(workPort), cert, key))
-	clients(t, 300, 20000, "")
-	clients(t, 300, 21000, "\x16\x03\x01\x02\x00\x01\x00")
-	for _, fd := range clients(t, 300, 22000, "") {
-		f := os.NewFile(uintptr(fd), "")
-		conn, err := net.FileConn(f) // its own descriptor
-		if err != nil {
-			t.Fatal(err)
-		}
-		secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-		t.Cleanup(func() { conn.Close() })
-		if err := secure.Handshake(); err != nil {
-			t.Fatal(err)
-		}
+	const whole, more = 10000, 300
+	allowDescriptors(t, 2*whole)
+	clients(t, more, 20000, "")
+	clients(t, more, 21000, "\x16\x03\x01\x02\x00\x01\x00")
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, fd := range clients(t, whole, 22000, "") {
+		group.Go(func() error { return tls.Client(blocking(fd), &tls.Config{InsecureSkipVerify: true}).Handshake() })
 	}
-	settles(r, t, "900 idle connections", 0, 0)
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	settles(r, t, "10,600 idle connections", 0, 0)
 }
+
+// allowDescriptors lets this process have so many open.
+func allowDescriptors(t *testing.T, n uint64) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	limit.Cur, limit.Max = max(limit.Cur, n), max(limit.Max, n)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blocking is a connection by its descriptor, without another one.
+type blocking int
+
+func (b blocking) Read(p []byte) (int, error) {
+	n, err := unix.Read(int(b), p)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+func (b blocking) Write(p []byte) (int, error)    { return unix.Write(int(b), p) }
+func (blocking) Close() error                     { return nil }
+func (blocking) LocalAddr() net.Addr              { return nil }
+func (blocking) RemoteAddr() net.Addr             { return nil }
+func (blocking) SetDeadline(time.Time) error      { return nil }
+func (blocking) SetReadDeadline(time.Time) error  { return nil }
+func (blocking) SetWriteDeadline(time.Time) error { return nil }

@@ -22,8 +22,11 @@ import (
 // namespace.
 var recounts = []string{objects.WorkProgRecountTasks, objects.WorkProgRecountSockets, objects.WorkProgRecountUnix}
 
-// halfWords are the words of one of the two counts of a service's terms.
-const halfWords = int(unsafe.Sizeof(objects.AgentWork{})) / 16
+// halfWords are the words of one of the two counts of a service's terms, workWords all of the service's.
+const (
+	halfWords = objects.WorkTerms / 2
+	workWords = int(unsafe.Sizeof(objects.AgentWork{})) / 8
+)
 
 // recount counts again while the programs count (bpf/work/count.h). If it cannot visit all
 // tasks and sockets, the old counts stay, beside the new ones.
@@ -45,7 +48,7 @@ func (w *work) recount(grace *plane.Grace) error {
 	if err := grace.Wait(); err != nil {
 		return err
 	}
-	for at := int((turn^1)&1) * halfWords; at < len(w.counts); at += 2 * halfWords {
+	for at := int((turn^1)&1) * halfWords; at < len(w.counts); at += workWords {
 		for i := range halfWords {
 			atomic.StoreUint64(&w.counts[at+i], 0)
 		}

@@ -24,7 +24,7 @@ func NewAgent(cfg *topo.Agent) (*Agent, error) {
 	}
 	a, err := agent.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
 		in, out := spec.Programs[objects.AgentProgAgentIn], spec.Programs[objects.AgentProgAgentOut]
-		return errors.Join(asOnNIC(spec), b.surround(in, in), b.surround(out, out))
+		return errors.Join(asOnNIC(spec), b.surround(in, in, in), b.surround(out, out, out))
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -92,15 +92,15 @@ func newBench(tags int) (*Bench, error) {
 	return b, nil
 }
 
-// surround links the outer program around p, in the target's place, and beside it the program
-// for signals. Their code stays as it is.
-func (b *Bench) surround(p, signals *ebpf.ProgramSpec) error {
+// surround links the outer program around p, in the target's place, and beside it the programs
+// for signals and for new flows of clients. Their code stays as it is.
+func (b *Bench) surround(p, signals, kept *ebpf.ProgramSpec) error {
 	outer := b.spec.Programs[objects.BenchProgAround]
 	if p.Type == ebpf.SchedCLS {
 		outer = b.spec.Programs[objects.BenchProgAroundOut]
 	}
 	own := p.Instructions.Name()
-	targets := map[string]string{"target": own, "target_out": own, "target_signal": signals.Instructions.Name()}
+	targets := map[string]string{"target": own, "target_out": own, "target_signal": signals.Instructions.Name(), "target_kept": kept.Instructions.Name()}
 	var main asm.Instructions
 	for _, in := range outer.Instructions {
 		if targets[in.Symbol()] != "" {
@@ -116,7 +116,10 @@ func (b *Bench) surround(p, signals *ebpf.ProgramSpec) error {
 			return fmt.Errorf("link the bench: %w", err)
 		}
 	}
-	p.Instructions = append(append(main, p.Instructions...), without(signals.Instructions, p.Instructions)...)
+	for _, more := range []*ebpf.ProgramSpec{p, signals, kept} {
+		main = append(main, without(more.Instructions, main)...)
+	}
+	p.Instructions = main
 	return nil
 }
 
@@ -348,7 +351,7 @@ func NewLB(cfg *topo.LB, tags int) (*LB, error) {
 	}
 	l, err := lb.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
 		return errors.Join(asOnNIC(spec), spec.Variables["without_tail_calls"].Set(true),
-			b.surround(spec.Programs[objects.LBProgLb], spec.Programs[objects.LBProgLbSignal]))
+			b.surround(spec.Programs[objects.LBProgLb], spec.Programs[objects.LBProgLbSignal], spec.Programs[objects.LBProgLbKept]))
 	})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())

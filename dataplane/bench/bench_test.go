@@ -152,8 +152,8 @@ func TestBenchMistakes(t *testing.T) {
 	}
 }
 
-// TestBenchShips: the program's code stands in the bench as it is in the object, and so does that
-// of the program for signals.
+// TestBenchShips: the program's code stands in the bench as it is in the object, and so do those
+// of the programs for signals and for new flows of clients.
 func TestBenchShips(t *testing.T) {
 	rig.NeedRoot(t)
 	b, err := bench.NewEmpty(0)
@@ -162,21 +162,21 @@ func TestBenchShips(t *testing.T) {
 	}
 	defer b.Close()
 	for _, c := range []struct {
-		name, signals string
-		load          func() (*ebpf.CollectionSpec, error)
-		calls         []string
+		name, signals, kept string
+		load                func() (*ebpf.CollectionSpec, error)
+		calls               []string
 	}{
-		{objects.LBProgLb, objects.LBProgLbSignal, objects.LoadLB, []string{"lb", "lb_signal"}},
-		{objects.AgentProgAgentIn, objects.AgentProgAgentIn, objects.LoadAgent, []string{"agent_in", "agent_in"}},
-		{objects.AgentProgAgentOut, objects.AgentProgAgentOut, objects.LoadAgent, []string{"agent_out"}},
+		{objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbKept, objects.LoadLB, []string{"lb", "lb_signal", "lb_kept"}},
+		{objects.AgentProgAgentIn, objects.AgentProgAgentIn, objects.AgentProgAgentIn, objects.LoadAgent, []string{"agent_in", "agent_in", "agent_in"}},
+		{objects.AgentProgAgentOut, objects.AgentProgAgentOut, objects.AgentProgAgentOut, objects.LoadAgent, []string{"agent_out"}},
 	} {
 		spec, err := c.load()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, signals := spec.Programs[c.name], spec.Programs[c.signals].Copy()
+		p, signals, kept := spec.Programs[c.name], spec.Programs[c.signals].Copy(), spec.Programs[c.kept].Copy()
 		before := p.Copy().Instructions
-		if err := b.Surround(p, signals); err != nil {
+		if err := b.Surround(p, signals, kept); err != nil {
 			t.Fatal(err)
 		}
 		around := slices.IndexFunc(p.Instructions, func(in asm.Instruction) bool { return in.Symbol() == c.name })
@@ -194,6 +194,7 @@ func TestBenchShips(t *testing.T) {
 		}
 		holds(t, p.Instructions, before)
 		holds(t, p.Instructions, signals.Instructions)
+		holds(t, p.Instructions, kept.Instructions)
 	}
 }
 

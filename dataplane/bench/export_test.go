@@ -6,4 +6,6 @@ import "github.com/cilium/ebpf"
 func NewEmpty(tags int) (*Bench, error) { return newBench(tags) }
 
 // Surround is surround.
-func (b *Bench) Surround(p, signals *ebpf.ProgramSpec) error { return b.surround(p, signals) }
+func (b *Bench) Surround(p, signals, kept *ebpf.ProgramSpec) error {
+	return b.surround(p, signals, kept)
+}

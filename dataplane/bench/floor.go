@@ -46,7 +46,7 @@ func NewFloors(flows, lines int, floors ...string) (*Floors, error) {
 			delete(spec.Programs, name)
 			continue
 		}
-		if err := b.surround(p, p); err != nil {
+		if err := b.surround(p, p, p); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 	}

@@ -19,6 +19,9 @@ func (l *LB) writeServerKeys(keys []topo.SignalKey, servers []topo.Server) error
 	want := map[objects.LBSigner]objects.LBKey{}
 	for _, k := range keys {
 		for _, s := range servers {
+			if s.Delivery != topo.ByAgent {
+				continue
+			}
 			signer := objects.LBSigner{Server: l.numbers.of(s), KeyId: uint32(k.ID)}
 			want[signer] = objects.KeyOf(wire.ServerKey(k.Server, s.Locator))
 		}

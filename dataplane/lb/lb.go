@@ -28,10 +28,13 @@ type LB struct {
 	numbers  *numbers
 	servers  []topo.Server
 	written  map[uint32]objects.LBServer // by number
+	tunnels  map[uint32]objects.LBTunnel
 	signers  map[objects.LBSigner]objects.LBKey
 	services map[topo.VIP]placed
 	records  *records
 	slots    *slots
+	tallies  *tallies
+	health   *health
 	state    *plan.State // that the maps hold
 	retired  []placed    // that no record names any more
 }
@@ -54,6 +57,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 		Plane:    plane.Plane{FlowTable: cfg.Flows},
 		node:     cfg.Node,
 		written:  map[uint32]objects.LBServer{},
+		tunnels:  map[uint32]objects.LBTunnel{},
 		signers:  map[objects.LBSigner]objects.LBKey{},
 		services: map[topo.VIP]placed{},
 	}
@@ -67,7 +71,11 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
 		return nil, err
 	}
-	adopted := l.Pins.Adopt(spec, objects.LBMapFlows, objects.LBMapServerByLocator)
+	adopted := l.Pins.Adopt(spec, objects.LBMapFlows, objects.LBMapServerByLocator, objects.LBMapTallies)
+	if adopted[objects.LBMapFlows] == nil { // then its counts are of no flows
+		adopted[objects.LBMapTallies].Close()
+		delete(adopted, objects.LBMapTallies)
+	}
 	before := adopted[objects.LBMapServerByLocator] // this LB's are in a map of its own
 	delete(adopted, objects.LBMapServerByLocator)
 	defer before.Close()
@@ -91,6 +99,12 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 		return nil, err
 	}
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {
+		return nil, err
+	}
+	if l.tallies, err = newTallies(l.objs.Tallies, l.objs.RenewTally); err != nil {
+		return nil, err
+	}
+	if l.health, err = newHealth(l.objs.HealthOfServers, l.objs.DownServers, l.objs.Probes); err != nil {
 		return nil, err
 	}
 	if l.records, err = newRecords(l.objs.Services, l.objs.ServiceSlots, l.slots.wait); err != nil {
@@ -121,7 +135,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 func (l *LB) Attach() error {
 	return l.Plane.Attach(l.objs.Lb, map[string]*ebpf.Map{
 		objects.LBMapFlows: l.objs.Flows, objects.LBMapServerByLocator: l.objs.ServerByLocator,
-		objects.LBMapPrograms: l.objs.Programs,
+		objects.LBMapPrograms: l.objs.Programs, objects.LBMapTallies: l.objs.Tallies,
 	}, l.attachLong)
 }
 
@@ -135,7 +149,7 @@ func (l *LB) attachLong() (err error) {
 
 // Close frees the memory of this process; a pinned program goes on.
 func (l *LB) Close() error {
-	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.objs.Close()}
+	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.tallies.close(), l.health.close(), l.objs.Close()}
 	for _, p := range l.services {
 		errs = append(errs, p.table.Close())
 	}
@@ -148,7 +162,7 @@ func (l *LB) Close() error {
 // Verified reports the verifier's work on the LB's programs.
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
-		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal,
-		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbLong: l.objs.LbLong,
-	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbLong)
+		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal, objects.LBProgLbKept: l.objs.LbKept, objects.LBProgLbReturned: l.objs.LbReturned,
+		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbAgentless: l.objs.LbAgentless, objects.LBProgLbLong: l.objs.LbLong,
+	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbReturned, objects.LBProgLbKept, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbAgentless, objects.LBProgLbLong)
 }

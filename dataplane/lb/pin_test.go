@@ -255,7 +255,7 @@ func TestPinsElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if after := namesBelow(t, cfg.Pin); len(before) != 7 || len(after) != 7 {
+	if after := namesBelow(t, cfg.Pin); len(before) != 8 || len(after) != 8 {
 		t.Errorf("%v became %v", before, after)
 	}
 	if attached(t) == 0 {

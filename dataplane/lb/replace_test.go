@@ -34,7 +34,7 @@ func TestRecordsApart(t *testing.T) {
 			default:
 			}
 			record := r.RecordOf(services[changes%2].VIP)
-			record.Zero++ // which no packet reads
+			record.Tally++ // which no packet reads
 			if err := r.PutRecord(record); err != nil {
 				ended <- err
 				return

@@ -15,7 +15,7 @@ import (
 // numbers gives every server a number that it keeps while it has a record: entries of
 // flows name servers by it, and outlive daemons and configurations.
 type numbers struct {
-	known map[uint64]uint32 // by locator
+	known map[uint64]uint32 // by identity, of most servers the locator
 	m     *ebpf.Map
 	near  *senders
 }
@@ -48,15 +48,15 @@ func (n *numbers) take(servers []topo.Server) error {
 		taken[number] = true
 	}
 	fresh, next := map[uint64]uint32{}, uint32(0)
-	for _, s := range servers {
-		locator := objects.LocatorBits(s.Locator)
-		if _, ok := n.known[locator]; ok {
+	for i := range servers {
+		id := objects.ServerBits(&servers[i])
+		if _, ok := n.known[id]; ok {
 			continue
 		}
 		for taken[next] {
 			next++
 		}
-		fresh[locator], taken[next] = next, true
+		fresh[id], taken[next] = next, true
 	}
 	if err := plane.Update(n.m, n.known, fresh); err != nil {
 		return fmt.Errorf("number the servers: %w", err)
@@ -64,7 +64,7 @@ func (n *numbers) take(servers []topo.Server) error {
 	return n.near.add(fresh)
 }
 
-func (n *numbers) of(s topo.Server) uint32 { return n.known[objects.LocatorBits(s.Locator)] }
+func (n *numbers) of(s topo.Server) uint32 { return n.known[objects.ServerBits(&s)] }
 
 // noServer stands for a server without a number.
 const noServer = 0xffff
@@ -74,7 +74,7 @@ func (n *numbers) ofPool(pool []topo.Server) []uint16 {
 	out := make([]uint16, len(pool))
 	for i, s := range pool {
 		out[i] = noServer
-		if number, ok := n.known[objects.LocatorBits(s.Locator)]; ok {
+		if number, ok := n.known[objects.ServerBits(&s)]; ok {
 			out[i] = uint16(number)
 		}
 	}
@@ -86,7 +86,7 @@ func (n *numbers) ofPool(pool []topo.Server) []uint16 {
 func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error) {
 	kept := map[uint64]uint32{}
 	for _, s := range keep {
-		kept[objects.LocatorBits(s.Locator)] = n.of(s)
+		kept[objects.ServerBits(&s)] = n.of(s)
 	}
 	if dropped, err = plane.Prune(n.m, n.known, kept); err != nil {
 		return dropped, fmt.Errorf("take the numbers of servers back: %w", err)
@@ -96,12 +96,15 @@ func (n *numbers) drop(keep []topo.Server) (dropped map[uint64]uint32, err error
 
 // writeServers writes every server's record, with the next hop if it is known.
 func (l *LB) writeServers(all []topo.Server) error {
-	hops := byLength(l.CurrentHops)
+	hops, source := byLength(l.CurrentHops), sourceOf(l.Dev.Load())
+	if err := l.writeTunnels(all, source); err != nil {
+		return err
+	}
 	want := make(map[uint32]objects.LBServer, len(all))
 	for _, s := range all {
-		record := objects.LBServer{LocatorBe: objects.LocatorBits(s.Locator)}
-		if mac, ok := hops.lookup(s.Locator.Addr()); ok {
-			record.Mac, record.Ready = mac, 1
+		record := objects.LBServer{LocatorBe: objects.ServerBits(&s)}
+		if mac, ok := hops.to(&s); ok && (!s.Delivery.Tunnel() || s.Address.Is6() || source.IsValid()) {
+			record.Mac, record.Ready = mac, readiness(s.Delivery.Row())
 		}
 		want[l.numbers.of(s)] = record
 	}
@@ -110,6 +113,20 @@ func (l *LB) writeServers(all []topo.Server) error {
 	}
 	l.servers = all
 	return nil
+}
+
+// readiness is the way to a server with a next hop (enum delivery).
+func readiness(d topo.DeliveryRow) uint16 {
+	switch {
+	case d.Seg6:
+		return objects.DeliverySeg6
+	case d.SRv6:
+		return objects.DeliveryAgent
+	case d.Tunnel:
+		return objects.DeliveryVxlan
+	default:
+		return objects.DeliveryL2
+	}
 }
 
 // dropServers removes all servers except these.
@@ -123,7 +140,7 @@ func (l *LB) dropServers(all []topo.Server) error {
 	if e := plane.Update(l.objs.Servers, l.written, none); e != nil {
 		err = errors.Join(err, fmt.Errorf("drop servers: %w", e))
 	}
-	return err
+	return errors.Join(err, l.dropTunnels(all))
 }
 
 // SetNextHops gives the programs the neighbours towards clients and servers.
@@ -136,16 +153,16 @@ func (l *LB) SetNextHops(hops topo.NextHops) error {
 	return l.writeServers(l.servers)
 }
 
-// Resolved counts the servers that have a next hop.
-func (l *LB) Resolved() (ready, all int) {
+// Resolved counts the servers, and lists those without a next hop.
+func (l *LB) Resolved() (without []topo.Server, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.servers {
-		if l.written[l.numbers.of(s)].Ready != 0 {
-			ready++
+		if l.written[l.numbers.of(s)].Ready == 0 {
+			without = append(without, s)
 		}
 	}
-	return ready, len(l.servers)
+	return without, len(l.servers)
 }
 
 // hopsByLength are next hops with the lengths of their prefixes, longest first:
@@ -167,6 +184,16 @@ func byLength(hops topo.NextHops) hopsByLength {
 		}
 	}
 	return h
+}
+
+// to is the next hop to a server. One that gets packets at its link address is a neighbour itself:
+// a gateway would send them back.
+func (h hopsByLength) to(s *topo.Server) (topo.MAC, bool) {
+	if !s.Delivery.Row().Neighbour {
+		return h.lookup(s.At())
+	}
+	mac := h.hops[netip.PrefixFrom(s.Address, s.Address.BitLen())]
+	return mac, mac != topo.MAC{}
 }
 
 // lookup is topo.NextHops.Lookup.

@@ -28,6 +28,7 @@ type change struct {
 // remove leaves a service's packets to the kernel again.
 func (l *LB) remove(vip topo.VIP) {
 	l.records.delete(objects.ServiceKey(vip))
+	l.tallies.leave(vip)
 	l.retired = append(l.retired, l.services[vip])
 	delete(l.services, vip)
 }
@@ -67,7 +68,11 @@ func (l *LB) writeServices(steps []plan.Step, want *plan.State) error {
 func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 	c.keeps, c.new.svc = keeps, *svc
 	c.old, c.known = l.services[svc.VIP]
-	if c.new.table, err = write(svc, l.numbers); err != nil {
+	tally, seats, err := l.tallies.take(svc, l.numbers)
+	if err != nil {
+		return c, err
+	}
+	if c.new.table, err = write(svc, l.numbers, seats); err != nil {
 		return c, err
 	}
 	slot := c.old.record.Table
@@ -76,7 +81,9 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 			return c, errors.Join(err, c.new.table.Close())
 		}
 	}
+	l.health.forget(slot)
 	c.new.record = serviceRecord(&svc.Service, slot, svc.Buckets(), l.Dev.Load().MTU)
+	c.new.record.Tally = tally
 	return c, nil
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // write makes a map of a service's buckets.
-func write(svc *plan.Service, n *numbers) (*ebpf.Map, error) {
-	return load(buckets(svc, n))
+func write(svc *plan.Service, n *numbers, seats seating) (*ebpf.Map, error) {
+	return load(buckets(svc, n, seats))
 }
 
 // load makes a map of a table's elements.
@@ -39,10 +39,14 @@ func load(elements []uint64) (*ebpf.Map, error) {
 // pool gets no question: a question is lost at a host that is down. (A server that is
 // to finish its flows drains.) Behind the buckets are the members for which these have no
 // room.
-func buckets(svc *plan.Service, n *numbers) []uint64 {
+func buckets(svc *plan.Service, n *numbers, seats seating) []uint64 {
+	if svc.Dispatch.Seats() && svc.Signals() {
+		return bucketsOfAll(svc, n)
+	}
 	pools := pastPools(svc, n)
 	out := make([]uint64, svc.Buckets())
 	var members []uint16
+	idle := withoutWeight(svc.Servers, pools[0])
 	for i := range svc.Buckets() {
 		members = add(members[:0], svc.Tables[0].Bucket(i), pools[0])
 		choices := len(members)
@@ -50,10 +54,66 @@ func buckets(svc *plan.Service, n *numbers) []uint64 {
 			for j := 1; j < len(pools); j++ {
 				members = add(members, svc.Tables[j].Bucket(i), pools[j])
 			}
+			idleLast(members[choices:], idle)
 		} else {
 			members = addPresumed(members, svc, i, pools)
 		}
 		out = put(out, i, members, choices)
+		if last := len(members) - 1; last >= 0 && len(members) <= objects.NamedMembers {
+			out[i] |= seats.bits(members[last])
+		}
+	}
+	return out
+}
+
+// withoutWeight has the numbers of a pool's servers that get no new flows: they drain, or are down.
+func withoutWeight(servers []topo.Server, numbers []uint16) map[uint16]bool {
+	idle := map[uint16]bool{}
+	for i, s := range servers {
+		if s.Weight == 0 {
+			idle[numbers[i]] = true
+		}
+	}
+	return idle
+}
+
+// idleLast moves servers that get no new flows behind the others, the earlier members last: a question
+// is lost at a host that is down, and the last member may be probed (bpf/lb/probe.h).
+func idleLast(members []uint16, idle map[uint16]bool) {
+	if len(idle) == 0 {
+		return
+	}
+	var last []uint16
+	first := members[:0]
+	for _, m := range members {
+		if idle[m] {
+			last = append(last, m)
+		} else {
+			first = append(first, m)
+		}
+	}
+	slices.Reverse(last)
+	copy(members[len(first):], last)
+}
+
+// bucketsOfAll lists all servers in each bucket, from its candidate on: a flow may be at any of them.
+// Buckets with the same candidate share their elements.
+func bucketsOfAll(svc *plan.Service, n *numbers) []uint64 {
+	pool := n.ofPool(svc.Servers)
+	out, made := make([]uint64, svc.Buckets()), map[int]uint64{}
+	idle := withoutWeight(svc.Servers, pool)
+	for i := range svc.Buckets() {
+		first, choices := 0, 0
+		for _, at := range svc.Tables[0].Bucket(i) {
+			first, choices = int(at), 1
+		}
+		if _, is := made[first]; !is {
+			members := slices.Concat(pool[first:], pool[:first])
+			idleLast(members[choices:], idle)
+			out = put(out, i, members, choices)
+			made[first] = out[i]
+		}
+		out[i] = made[first]
 	}
 	return out
 }

@@ -128,25 +128,33 @@ type AgentSuspect struct {
 }
 
 type AgentSweep struct {
-	_       structs.HostLayout
-	NowNs   uint64
-	From    uint32
-	Count   uint32
-	Kept    uint64
-	Removed uint64
-	Orphans uint32
-	Unmoved uint32
+	_          structs.HostLayout
+	NowNs      uint64
+	From       uint32
+	Count      uint32
+	Kept       uint64
+	Removed    uint64
+	Recolour   uint32
+	Recoloured uint32
+	First      uint32
+	Afresh     uint32
+	Owed       uint32
+	Orphans    uint32
+	Unmoved    uint32
+	Zero       uint32
 }
 
 type AgentWork struct {
-	_      structs.HostLayout
-	Counts [16]int32
+	_        structs.HostLayout
+	Counts   [16]int32
+	SharedNs uint64
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	AgentMapConnHints         = "conn_hints"
 	AgentMapConnKey           = "conn_key"
 	AgentMapConns             = "conns"
 	AgentMapCountedSockets    = "counted_sockets"
@@ -258,6 +266,7 @@ type AgentProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type AgentMapSpecs struct {
+	ConnHints      *ebpf.MapSpec `ebpf:"conn_hints"`
 	ConnKey        *ebpf.MapSpec `ebpf:"conn_key"`
 	Conns          *ebpf.MapSpec `ebpf:"conns"`
 	CountedSockets *ebpf.MapSpec `ebpf:"counted_sockets"`
@@ -329,6 +338,7 @@ func (o *AgentObjects) Close() error {
 //
 // It can be passed to LoadAgentObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AgentMaps struct {
+	ConnHints      *ebpf.Map `ebpf:"conn_hints"`
 	ConnKey        *ebpf.Map `ebpf:"conn_key"`
 	Conns          *ebpf.Map `ebpf:"conns"`
 	CountedSockets *ebpf.Map `ebpf:"counted_sockets"`
@@ -356,6 +366,7 @@ type AgentMaps struct {
 
 func (m *AgentMaps) Close() error {
 	return _AgentClose(
+		m.ConnHints,
 		m.ConnKey,
 		m.Conns,
 		m.CountedSockets,

@@ -2,6 +2,15 @@
 
 package objects
 
+// enum delivery
+const (
+	DeliveryNone  = 0
+	DeliveryAgent = 1
+	DeliverySeg6  = 2
+	DeliveryL2    = 3
+	DeliveryVxlan = 4
+)
+
 // enum pending_ring
 const (
 	PendingEpochs = 8
@@ -38,8 +47,23 @@ const (
 	NamedMembers = 3
 	FirstMembers = 2
 	RestShift    = 28
+	SeatShift    = 42
 	ChoicesShift = 53
 	MembersShift = 56
+)
+
+// enum tally_layout
+const (
+	TreeAry     = 8
+	TreeTop     = 16
+	SeatSamples = 8
+	DateShift   = 22
+)
+
+// enum alias_layout
+const (
+	AliasOther = 16
+	AliasPart  = 32
 )
 
 // enum crowding
@@ -51,8 +75,12 @@ const (
 
 // enum hinting
 const (
+	HintShift = 40
+)
+
+// enum hinted
+const (
 	HintedLines = 16
-	HintShift   = 40
 )
 
 // enum conn_state
@@ -94,4 +122,9 @@ const (
 	WorkBlocked = 3
 	WorkOut     = 4
 	WorkTerms   = 8
+)
+
+// enum work_sharing
+const (
+	WorkSharedMs = 100
 )

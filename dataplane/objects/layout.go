@@ -25,6 +25,12 @@ func LocatorBits(p netip.Prefix) uint64 {
 	return binary.NativeEndian.Uint64(a[:8])
 }
 
+// ServerBits is a server's identity as the programs compare it.
+func ServerBits(s *topo.Server) uint64 {
+	id := s.ID()
+	return binary.NativeEndian.Uint64(id[:])
+}
+
 // PortBits is a port as it stands in a packet, read in this machine's order.
 func PortBits(port uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
@@ -49,6 +55,12 @@ func Expected(l *AgentLoad, epoch uint32) (n uint32) {
 // Asking is the number of requests in progress. An error makes it 0 at worst, until the next
 // recount.
 func Asking(l *AgentLoad) uint32 { return uint32(max(0, int32(l.Asking[0]+l.Asking[1]))) }
+
+// AliasRow is the word of a row of an alias table (bpf/table/alias.h): the number that has a part of
+// the row, policy.Row's, and the number that has the rest.
+func AliasRow(own, other uint16, part uint32) uint64 {
+	return uint64(part)<<AliasPart | uint64(other)<<AliasOther | uint64(own)
+}
 
 // BucketBytes is the size of an element of a table.
 const BucketBytes = 8

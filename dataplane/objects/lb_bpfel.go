@@ -26,6 +26,19 @@ type LBDefaults struct {
 	Hashed [1024]uint64
 }
 
+type LBDown struct {
+	_    structs.HostLayout
+	Bits [256]uint64
+}
+
+type LBHealth struct {
+	_           structs.HostLayout
+	Offered     uint32
+	Repeated    uint32
+	Answered    uint32
+	Unreachable uint32
+}
+
 type LBKey struct {
 	_  structs.HostLayout
 	K0 uint64
@@ -63,6 +76,19 @@ type LBPrefix struct {
 	}
 }
 
+type LBSeat struct {
+	_        structs.HostLayout
+	Count    [2]uint64
+	Inverse  uint32
+	Server   uint32
+	Begun    uint32
+	Lived    uint32
+	Ended    uint32
+	Sample   [8]uint16
+	Zero     uint32
+	Reported uint64
+}
+
 type LBSenderLine struct {
 	_      structs.HostLayout
 	Number [32]uint16
@@ -86,7 +112,7 @@ type LBService struct {
 	Vias      uint8
 	Mtu       uint16
 	Recovery  uint8
-	Zero      uint8
+	Tally     uint8
 	Via       [3]struct {
 		_    structs.HostLayout
 		In6U struct {
@@ -130,14 +156,61 @@ type LBSuspect struct {
 }
 
 type LBSweep struct {
-	_       structs.HostLayout
-	NowNs   uint64
-	From    uint32
-	Count   uint32
-	Kept    uint64
-	Removed uint64
-	Orphans uint32
-	Unmoved uint32
+	_          structs.HostLayout
+	NowNs      uint64
+	From       uint32
+	Count      uint32
+	Kept       uint64
+	Removed    uint64
+	Recolour   uint32
+	Recoloured uint32
+	First      uint32
+	Afresh     uint32
+	Owed       uint32
+	Orphans    uint32
+	Unmoved    uint32
+	Zero       uint32
+}
+
+type LBTally struct {
+	_        structs.HostLayout
+	Key      LBServiceKey
+	Seats    uint32
+	Turn     uint32
+	Counting uint32
+	Silent   uint32
+	Colour   uint32
+	Ages     uint32
+	Ranked   uint32
+	Rows     uint32
+	Walk     uint32
+	Zero     [2]uint32
+	Top      [16]uint64
+	Node     [128]uint64
+	Leaf     [1024]uint64
+	Seat     [1024]LBSeat
+	Row      [1024]uint64
+}
+
+type LBTunnel struct {
+	_  structs.HostLayout
+	To struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	From struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	Mac   [6]uint8
+	Zero  uint16
+	VniBe uint32
 }
 
 type LBTuple struct {
@@ -169,11 +242,14 @@ const (
 	LBMapCounters         = "counters"
 	LBMapCrowds           = "crowds"
 	LBMapDefaultHops      = "default_hops"
+	LBMapDownServers      = "down_servers"
 	LBMapFarmKeys         = "farm_keys"
 	LBMapFlows            = "flows"
+	LBMapHealthOfServers  = "health_of_servers"
 	LBMapLimits           = "limits"
 	LBMapNextHops         = "next_hops"
 	LBMapPlans            = "plans"
+	LBMapProbes           = "probes"
 	LBMapPrograms         = "programs"
 	LBMapScratchOfCpu     = "scratch_of_cpu"
 	LBMapSenders          = "senders"
@@ -186,12 +262,18 @@ const (
 	LBMapSuspects         = "suspects"
 	LBMapSyns             = "syns"
 	LBMapTables           = "tables"
+	LBMapTallies          = "tallies"
+	LBMapTunnels          = "tunnels"
 	LBMapUnresolved       = "unresolved"
 	LBProgLb              = "lb"
+	LBProgLbAgentless     = "lb_agentless"
+	LBProgLbKept          = "lb_kept"
 	LBProgLbList          = "lb_list"
 	LBProgLbLong          = "lb_long"
 	LBProgLbOdd           = "lb_odd"
+	LBProgLbReturned      = "lb_returned"
 	LBProgLbSignal        = "lb_signal"
+	LBProgRenewTally      = "renew_tally"
 	LBProgSweepFlows      = "sweep_flows"
 	LBVarBlocks           = "blocks"
 	LBVarCountersEnd      = "counters_end"
@@ -254,12 +336,16 @@ type LBSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBProgramSpecs struct {
-	Lb         *ebpf.ProgramSpec `ebpf:"lb"`
-	LbList     *ebpf.ProgramSpec `ebpf:"lb_list"`
-	LbLong     *ebpf.ProgramSpec `ebpf:"lb_long"`
-	LbOdd      *ebpf.ProgramSpec `ebpf:"lb_odd"`
-	LbSignal   *ebpf.ProgramSpec `ebpf:"lb_signal"`
-	SweepFlows *ebpf.ProgramSpec `ebpf:"sweep_flows"`
+	Lb          *ebpf.ProgramSpec `ebpf:"lb"`
+	LbAgentless *ebpf.ProgramSpec `ebpf:"lb_agentless"`
+	LbKept      *ebpf.ProgramSpec `ebpf:"lb_kept"`
+	LbList      *ebpf.ProgramSpec `ebpf:"lb_list"`
+	LbLong      *ebpf.ProgramSpec `ebpf:"lb_long"`
+	LbOdd       *ebpf.ProgramSpec `ebpf:"lb_odd"`
+	LbReturned  *ebpf.ProgramSpec `ebpf:"lb_returned"`
+	LbSignal    *ebpf.ProgramSpec `ebpf:"lb_signal"`
+	RenewTally  *ebpf.ProgramSpec `ebpf:"renew_tally"`
+	SweepFlows  *ebpf.ProgramSpec `ebpf:"sweep_flows"`
 }
 
 // LBMapSpecs contains maps before they are loaded into the kernel.
@@ -269,11 +355,14 @@ type LBMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	DefaultHops     *ebpf.MapSpec `ebpf:"default_hops"`
+	DownServers     *ebpf.MapSpec `ebpf:"down_servers"`
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
+	HealthOfServers *ebpf.MapSpec `ebpf:"health_of_servers"`
 	Limits          *ebpf.MapSpec `ebpf:"limits"`
 	NextHops        *ebpf.MapSpec `ebpf:"next_hops"`
 	Plans           *ebpf.MapSpec `ebpf:"plans"`
+	Probes          *ebpf.MapSpec `ebpf:"probes"`
 	Programs        *ebpf.MapSpec `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
@@ -286,6 +375,8 @@ type LBMapSpecs struct {
 	Suspects        *ebpf.MapSpec `ebpf:"suspects"`
 	Syns            *ebpf.MapSpec `ebpf:"syns"`
 	Tables          *ebpf.MapSpec `ebpf:"tables"`
+	Tallies         *ebpf.MapSpec `ebpf:"tallies"`
+	Tunnels         *ebpf.MapSpec `ebpf:"tunnels"`
 	Unresolved      *ebpf.MapSpec `ebpf:"unresolved"`
 }
 
@@ -335,11 +426,14 @@ type LBMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	DefaultHops     *ebpf.Map `ebpf:"default_hops"`
+	DownServers     *ebpf.Map `ebpf:"down_servers"`
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
+	HealthOfServers *ebpf.Map `ebpf:"health_of_servers"`
 	Limits          *ebpf.Map `ebpf:"limits"`
 	NextHops        *ebpf.Map `ebpf:"next_hops"`
 	Plans           *ebpf.Map `ebpf:"plans"`
+	Probes          *ebpf.Map `ebpf:"probes"`
 	Programs        *ebpf.Map `ebpf:"programs"`
 	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.Map `ebpf:"senders"`
@@ -352,6 +446,8 @@ type LBMaps struct {
 	Suspects        *ebpf.Map `ebpf:"suspects"`
 	Syns            *ebpf.Map `ebpf:"syns"`
 	Tables          *ebpf.Map `ebpf:"tables"`
+	Tallies         *ebpf.Map `ebpf:"tallies"`
+	Tunnels         *ebpf.Map `ebpf:"tunnels"`
 	Unresolved      *ebpf.Map `ebpf:"unresolved"`
 }
 
@@ -360,11 +456,14 @@ func (m *LBMaps) Close() error {
 		m.Counters,
 		m.Crowds,
 		m.DefaultHops,
+		m.DownServers,
 		m.FarmKeys,
 		m.Flows,
+		m.HealthOfServers,
 		m.Limits,
 		m.NextHops,
 		m.Plans,
+		m.Probes,
 		m.Programs,
 		m.ScratchOfCpu,
 		m.Senders,
@@ -377,6 +476,8 @@ func (m *LBMaps) Close() error {
 		m.Suspects,
 		m.Syns,
 		m.Tables,
+		m.Tallies,
+		m.Tunnels,
 		m.Unresolved,
 	)
 }
@@ -408,21 +509,29 @@ type LBVariables struct {
 //
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBPrograms struct {
-	Lb         *ebpf.Program `ebpf:"lb"`
-	LbList     *ebpf.Program `ebpf:"lb_list"`
-	LbLong     *ebpf.Program `ebpf:"lb_long"`
-	LbOdd      *ebpf.Program `ebpf:"lb_odd"`
-	LbSignal   *ebpf.Program `ebpf:"lb_signal"`
-	SweepFlows *ebpf.Program `ebpf:"sweep_flows"`
+	Lb          *ebpf.Program `ebpf:"lb"`
+	LbAgentless *ebpf.Program `ebpf:"lb_agentless"`
+	LbKept      *ebpf.Program `ebpf:"lb_kept"`
+	LbList      *ebpf.Program `ebpf:"lb_list"`
+	LbLong      *ebpf.Program `ebpf:"lb_long"`
+	LbOdd       *ebpf.Program `ebpf:"lb_odd"`
+	LbReturned  *ebpf.Program `ebpf:"lb_returned"`
+	LbSignal    *ebpf.Program `ebpf:"lb_signal"`
+	RenewTally  *ebpf.Program `ebpf:"renew_tally"`
+	SweepFlows  *ebpf.Program `ebpf:"sweep_flows"`
 }
 
 func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
+		p.LbAgentless,
+		p.LbKept,
 		p.LbList,
 		p.LbLong,
 		p.LbOdd,
+		p.LbReturned,
 		p.LbSignal,
+		p.RenewTally,
 		p.SweepFlows,
 	)
 }

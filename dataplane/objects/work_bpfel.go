@@ -49,7 +49,6 @@ const (
 	WorkProgTaskEnds       = "task_ends"
 	WorkProgTaskMade       = "task_made"
 	WorkProgTaskSwitches   = "task_switches"
-	WorkProgTaskWoken      = "task_woken"
 )
 
 // LoadWork returns the embedded CollectionSpec for Work.
@@ -106,7 +105,6 @@ type WorkProgramSpecs struct {
 	TaskEnds       *ebpf.ProgramSpec `ebpf:"task_ends"`
 	TaskMade       *ebpf.ProgramSpec `ebpf:"task_made"`
 	TaskSwitches   *ebpf.ProgramSpec `ebpf:"task_switches"`
-	TaskWoken      *ebpf.ProgramSpec `ebpf:"task_woken"`
 }
 
 // WorkMapSpecs contains maps before they are loaded into the kernel.
@@ -188,7 +186,6 @@ type WorkPrograms struct {
 	TaskEnds       *ebpf.Program `ebpf:"task_ends"`
 	TaskMade       *ebpf.Program `ebpf:"task_made"`
 	TaskSwitches   *ebpf.Program `ebpf:"task_switches"`
-	TaskWoken      *ebpf.Program `ebpf:"task_woken"`
 }
 
 func (p *WorkPrograms) Close() error {
@@ -205,7 +202,6 @@ func (p *WorkPrograms) Close() error {
 		p.TaskEnds,
 		p.TaskMade,
 		p.TaskSwitches,
-		p.TaskWoken,
 	)
 }
 

@@ -42,8 +42,11 @@ type Program struct {
 	Word func(*Site) (*topo.Offering, error)
 
 	UDP        bool
-	Without    []Kind // requests that it cannot be asked
-	Exceptions map[Kind]string
+	Without    []Kind          // requests that it is not asked
+	Exceptions map[Kind]string // why the default does not see its requests
+	// Cure is the name of the program that does the same so that its requests are seen, if the
+	// application does not know of them itself.
+	Cure string
 }
 
 // Kind is the kind of requests: those that take CPU time, those that wait, or either.
@@ -61,16 +64,14 @@ func (p *Program) Kinds() []Kind {
 	return slices.DeleteFunc([]Kind{CPU, Wait, Mixed}, func(k Kind) bool { return slices.Contains(p.Without, k) })
 }
 
-// queued are the exceptions of a program that has many requests on a connection, or in one thread.
-func queued(kinds ...Kind) map[Kind]string {
+// excepting is an exception of kinds of requests.
+func excepting(why string, kinds ...Kind) map[Kind]string {
 	all := map[Kind]string{}
 	for _, k := range kinds {
-		all[k] = manyRead
+		all[k] = why
 	}
 	return all
 }
-
-const manyRead = "a process reads many requests at once, and those that queue within it are not seen"
 
 // Need is a program or module, by its path or pattern, and the Debian package that has it.
 type Need struct{ Path, Package string }
@@ -78,8 +79,8 @@ type Need struct{ Path, Package string }
 // Programs lists all programs.
 func Programs() []*Program {
 	return []*Program{
-		nginxPlain(), nginxSecure(), apachePrefork(), apacheEvent(), phpFPM(),
-		goSecure(), goRPC(), node(), nodeTimers(), gunicorn(), java(), redis(), memcached(), postgres(), mosquitto(), unbound(),
+		nginxPlain(), nginxSecure(), nginxProxy(), apachePrefork(), apacheEvent(), phpFPM(),
+		goSecure(), inThreads(goSecure()), goRPC(), inThreads(goRPC()), proxyRPC(), node(), nodeTimers(), gunicorn(), java(), redis(), memcached(), postgres(), daemonSSH(), mosquitto(), unbound(),
 	}
 }
 

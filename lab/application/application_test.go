@@ -1,6 +1,7 @@
 package application
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,5 +31,33 @@ func TestNamed(t *testing.T) {
 	}
 	if _, err := Named([]string{"redis", "siege"}); err == nil || !strings.Contains(err.Error(), `"siege"`) {
 		t.Error("a program that there is not:", err)
+	}
+}
+
+// TestServe: a kind that there is not, and arguments that it does not take, are named.
+func TestServe(t *testing.T) {
+	for _, args := range [][]string{{"gopher"}, {"h2", "[::1]:1"}, {"sessions"}} {
+		if err := Serve(args[0], "", args[1:]); err == nil || !strings.Contains(err.Error(), args[0]) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestCures: each is a program that is asked for all that the other one is an exception of.
+func TestCures(t *testing.T) {
+	for _, p := range Programs() {
+		if p.Cure == "" {
+			continue
+		}
+		cures, err := Named([]string{p.Cure})
+		if err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+			continue
+		}
+		for kind := range p.Exceptions {
+			if !slices.Contains(cures[0].Kinds(), kind) || cures[0].Exceptions[kind] != "" {
+				t.Errorf("%s: %s does not cure %s", p.Name, p.Cure, kind)
+			}
+		}
 	}
 }

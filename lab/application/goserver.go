@@ -7,13 +7,17 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"proffer/loadpage"
 )
 
-// ServeGo serves HTTP/2 over TLS at an address, as the program of goSecure, until it fails. The
-// process that runs it is this program's own binary.
-func ServeGo(address, cert, key string) error {
+// serveGo serves HTTP/2 over TLS, as the program of goSecure: at an address, with a certificate and
+// its key.
+func serveGo(args []string, busy *loadpage.Counter) error {
 	burn := burner()
-	return http.ListenAndServeTLS(address, cert, key, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.ListenAndServeTLS(args[0], args[1], args[2], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		busy.Add()
+		defer busy.Done()
 		cpu, _ := strconv.Atoi(r.URL.Query().Get("cpu")) // a client's own numbers
 		wait, _ := strconv.Atoi(r.URL.Query().Get("wait"))
 		burn(time.Duration(cpu) * time.Microsecond)
@@ -64,7 +68,27 @@ func burner() func(time.Duration) {
 
 func goSecure() *Program {
 	dial := dialWeb(true, asked)
-	return &Program{Name: "go-h2", Dial: dial, Share: 4, Start: startGo("h2", dial), Exceptions: queued(CPU, Mixed)}
+	return &Program{
+		Name: "go-h2", Dial: dial, Share: 4, Start: startGo("h2", dial), Word: handedPage,
+		Exceptions: excepting(goroutines, CPU, Mixed), Cure: "go-h2" + threads,
+	}
+}
+
+const (
+	goroutines = "goroutines that compute keep those waiting that read, and the program does not know of requests unread"
+	threads    = "-threads"
+)
+
+// inThreads is a program in Go that computes, with a thread for each request: by GOMAXPROCS alone.
+func inThreads(p *Program) *Program {
+	start := p.Start
+	p.Name += threads
+	p.Without, p.Exceptions, p.Cure = []Kind{Wait}, nil, ""
+	p.Start = func(ctx context.Context, s *Site) error {
+		s.Env = append(s.Env, "GOMAXPROCS=32")
+		return start(ctx, s)
+	}
+	return p
 }
 
 // startGo starts a server that is in the binary of proffer-lab.
@@ -77,7 +101,7 @@ func startGo(kind string, dial func(context.Context, *Site) (Conn, error)) func(
 		if err := s.behind(); err != nil {
 			return err
 		}
-		if err := s.run(s.Lab, "serve", kind, s.At.String(), cert, key); err != nil {
+		if err := s.runServed(kind, s.Page, s.At.String(), cert, key); err != nil {
 			return err
 		}
 		return s.answers(ctx, dial)

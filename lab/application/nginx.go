@@ -9,8 +9,8 @@ import (
 	"proffer/topo"
 )
 
-// nginxConf: a request waits for another server, or has a text compressed. %[4]s is the rest of
-// a server's settings.
+// nginxConf: a request waits for another server, or has a text compressed, as %[4]s has it, which is
+// the rest of a server's settings.
 const nginxConf = `daemon off; user root; pid %[1]s/pid; error_log stderr error; worker_processes 2;
 events { worker_connections 4096; }
 http {
@@ -21,12 +21,37 @@ http {
 		listen %[2]s backlog=1024 %[3]s;
 		root %[1]s;
 		location = /wait { proxy_pass http://` + slowAt + `; }
-		location /text { gzip on; default_type text/plain; }
 		%[4]s
 	}
 	server { listen unix:%[1]s/status.sock; location / { stub_status; } }
 }
 `
+
+// compressed has nginx compress a text itself, and compressedBehind another nginx: of streams on one
+// connection nginx reads the next when it has compressed the one before.
+const (
+	compressed       = "location /text { gzip on; default_type text/plain; }"
+	compressedBehind = "location /text { proxy_pass http://unix:%s/text.sock; proxy_http_version 1.1; proxy_set_header Accept-Encoding gzip; }"
+)
+
+// compressorConf is that of the nginx behind. It answers when a text is compressed as a whole.
+const compressorConf = `daemon off; user root; pid %[1]s/behind.pid; error_log stderr error; worker_processes 2;
+events {}
+http {
+	access_log off; gzip_types text/plain; gzip_comp_level 9; gzip_min_length 1000; gzip_buffers 4 128k;
+	client_body_temp_path body2; proxy_temp_path proxy2; fastcgi_temp_path f2; uwsgi_temp_path u2; scgi_temp_path s2;
+	server { listen unix:%[1]s/text.sock; root %[1]s; ` + compressed + ` }
+}
+`
+
+// compressor starts it.
+func (s *Site) compressor() error {
+	conf, err := s.write("behind.conf", fmt.Sprintf(compressorConf, s.Dir))
+	if err != nil {
+		return err
+	}
+	return s.run("nginx", "-e", "stderr", "-p", s.Dir, "-c", conf)
+}
 
 var nginxNeeds = []Need{{"nginx", "nginx-light"}}
 
@@ -101,20 +126,38 @@ func nginxPlain() *Program {
 			if err := s.behind(); err != nil {
 				return err
 			}
-			return nginx(ctx, s, false, "")
+			return nginx(ctx, s, false, compressed)
 		},
 	}
 }
 
+const oneByOne = "nginx reads a stream when it has compressed the one before, and knows of none that waits"
+
 func nginxSecure() *Program {
 	return &Program{
 		Name: "nginx-h2", Needs: nginxNeeds, Dial: dialWeb(true, nginxPath), Share: 4, Word: stubStatus,
-		Exceptions: queued(CPU, Mixed),
+		Exceptions: excepting(oneByOne, CPU, Mixed), Cure: "nginx-h2-proxy",
 		Start: func(ctx context.Context, s *Site) error {
 			if err := s.behind(); err != nil {
 				return err
 			}
-			return nginx(ctx, s, true, "")
+			return nginx(ctx, s, true, compressed)
+		},
+	}
+}
+
+// nginxProxy has another server compress, and only gives streams on.
+func nginxProxy() *Program {
+	return &Program{
+		Name: "nginx-h2-proxy", Needs: nginxNeeds, Dial: dialWeb(true, nginxPath), Share: 4, Word: stubStatus,
+		Start: func(ctx context.Context, s *Site) error {
+			if err := s.behind(); err != nil {
+				return err
+			}
+			if err := s.compressor(); err != nil {
+				return err
+			}
+			return nginx(ctx, s, true, fmt.Sprintf(compressedBehind, s.Dir))
 		},
 	}
 }

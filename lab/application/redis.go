@@ -89,6 +89,5 @@ func redis() *Program {
 			}
 			return s.answers(ctx, dialRedis)
 		},
-		Exceptions: queued(CPU, Wait, Mixed),
 	}
 }

@@ -18,11 +18,14 @@ func startNode(how string) func(context.Context, *Site) error {
 		if err := s.behind(); err != nil {
 			return err
 		}
+		if err := makePage(s); err != nil {
+			return err
+		}
 		path, err := s.write("server.js", nodeServer)
 		if err != nil {
 			return err
 		}
-		if err := s.run("node", path, s.At.Addr().String(), fmt.Sprint(s.At.Port()), slowAt, how); err != nil {
+		if err := s.run("node", path, s.At.Addr().String(), fmt.Sprint(s.At.Port()), slowAt, how, pageFile(s)); err != nil {
 			return err
 		}
 		return s.answersWeb(ctx, false)
@@ -32,32 +35,32 @@ func startNode(how string) func(context.Context, *Site) error {
 var nodeNeeds = []Need{{"node", "nodejs"}}
 
 func node() *Program {
-	return &Program{Name: "node", Needs: nodeNeeds, Dial: dialWeb(false, asked), Start: startNode("behind")}
+	return &Program{Name: "node", Needs: nodeNeeds, Dial: dialWeb(false, asked), Start: startNode("behind"), Word: filePage}
 }
 
 const timers = "a request that waits for a timer in an event loop looks as an idle connection does"
 
 func nodeTimers() *Program {
 	return &Program{
-		Name: "node-timers", Needs: nodeNeeds, Dial: dialWeb(false, asked), Start: startNode("timer"), Without: []Kind{CPU},
-		Exceptions: map[Kind]string{Wait: timers, Mixed: timers},
+		Name: "node-timers", Needs: nodeNeeds, Dial: dialWeb(false, asked), Start: startNode("timer"), Word: filePage, Without: []Kind{CPU},
+		Exceptions: excepting(timers, Wait, Mixed),
 	}
 }
 
-const handedOver = "a thread that got its request from another one, and sleeps as one does that waits for a thread, is not seen"
-
 func java() *Program {
 	return &Program{
-		Name: "java", Needs: []Need{{"javac", "default-jdk-headless"}}, Dial: dialWeb(false, asked),
-		Exceptions: map[Kind]string{Wait: handedOver, Mixed: handedOver},
+		Name: "java", Needs: []Need{{"javac", "default-jdk-headless"}}, Dial: dialWeb(false, asked), Word: filePage,
 		Start: func(ctx context.Context, s *Site) error {
+			if err := makePage(s); err != nil {
+				return err
+			}
 			path, err := s.write("Server.java", javaServer)
 			if err != nil {
 				return err
 			}
 			// HttpServer closes idle connections beyond 200 by itself.
 			err = s.run("java", "-Dsun.net.httpserver.maxIdleConnections=2000", "-Dsun.net.httpserver.idleInterval=3600",
-				"-Dsun.net.httpserver.nodelay=true", path, s.At.Addr().String(), fmt.Sprint(s.At.Port()))
+				"-Dsun.net.httpserver.nodelay=true", path, s.At.Addr().String(), fmt.Sprint(s.At.Port()), pageFile(s))
 			if err != nil {
 				return err
 			}

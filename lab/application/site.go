@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -28,7 +29,9 @@ type Site struct {
 	At             netip.AddrPort // the service
 	Dir            string         // an empty folder of the program
 	Lab            string         // path of the proffer-lab binary
+	Page           string         // path of the socket at which the agent hands a load page over; empty: it does not
 	Quota          *testbed.Quota // of the program's CPU time; nil: none
+	Env            []string       // that a program has beside this process's
 
 	processes []*testbed.Process
 	ends      []io.Closer
@@ -42,13 +45,16 @@ const readyWithin = 30 * time.Second
 const unhurried = 10
 
 // run starts a program on the server.
-func (s *Site) run(name string, args ...string) error {
-	args = append([]string{"-n", strconv.Itoa(unhurried), name}, args...)
+func (s *Site) run(name string, args ...string) error { return s.runAt(unhurried, name, args...) }
+
+// runAt starts one that the scheduler prefers so much less than this process.
+func (s *Site) runAt(nice int, name string, args ...string) error {
+	args = append([]string{"-n", strconv.Itoa(nice), name}, args...)
 	cmd := exec.Command("nice", args...)
 	if s.Quota != nil {
 		cmd = s.Quota.Command("nice", args...)
 	}
-	cmd.Dir = s.Dir
+	cmd.Dir, cmd.Env = s.Dir, append(os.Environ(), s.Env...)
 	p, err := s.Server.StartCommand(cmd)
 	if err != nil {
 		return err

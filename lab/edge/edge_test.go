@@ -20,6 +20,7 @@ func policies() []Policy {
 		{Kind: Model, PID: weights.TunedGains()},
 		{Kind: Monitor, PID: weights.PublishedGains(), Noise: ReportNoise},
 		{Kind: Static},
+		{Kind: Model, Learns: true},
 	}
 }
 
@@ -100,11 +101,12 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-var golden5 = [4]string{
+var golden5 = [5]string{
 	"33103 32994 105 49.804µs 0.276855 b2bef809932cddec",
 	"33103 32991 106 58.37µs 0.429769 7cf67b74482fe698",
 	"33103 33036 63 50.204µs 0.257972 dc4e5d3916472aca",
 	"33103 32425 673 69.405µs 0.717335 7f0fc239c9144a70",
+	"33103 32972 127 50.596µs 0.232287 bb94079a7d76ae7",
 }
 
 // TestSwappedServers: which of two servers comes first in the list changes only

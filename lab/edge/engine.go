@@ -2,9 +2,9 @@ package edge
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
+	"proffer/balancer"
 	"proffer/weights"
 )
 
@@ -22,32 +22,15 @@ func Run(f Farm, p Policy, t Traffic, seed uint64) (Result, error) {
 	return e.result(), nil
 }
 
-// weigher is a weigher with servers that come and go; a core is a server to it.
-type weigher interface {
-	weights.Weigher
-	Join(core int)
-	Leave(core int)
-}
-
-func newWeigher(p Policy, cores int) weigher {
-	if p.Kind == Static {
-		return weights.NewStatic(slices.Repeat([]float64{1}, cores))
-	}
-	return weights.NewPID(cores, p.PID)
-}
-
 type engine struct {
 	farm    Farm
 	traffic Traffic
 	sources []*source
 	cores   []core
 	cost    *rand.Rand
-	turn    *turn
-	packets [][]uint64 // by core and service, as the LB counts them
-
-	meter   *weights.Meter
-	monitor *monitor // nil: not asked
-	weigher weigher
+	lbs     []*lb
+	ecmp    *rand.Rand // which LB a flow comes to
+	monitor *monitor   // nil: not asked
 
 	agenda  int64 // ns, the first of those below
 	tickAt  int64
@@ -57,28 +40,32 @@ type engine struct {
 }
 
 func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
-	e := &engine{farm: f, traffic: t, cost: rand.New(rand.NewPCG(seed, costStream)), countAt: int64(t.WarmUp)}
+	e := &engine{farm: f, traffic: t, cost: rand.New(rand.NewPCG(seed, costStream)),
+		ecmp: rand.New(rand.NewPCG(seed, ecmpStream)), countAt: int64(t.WarmUp)}
 	for i, c := range t.Classes {
 		e.sources = append(e.sources, newSource(c, seed, i))
 	}
 	for i, s := range f.Servers {
 		for range s.Cores {
 			e.cores = append(e.cores, core{server: i, leaves: make([]int64, f.Ring)})
-			e.packets = append(e.packets, make([]uint64, len(s.Cost)))
 		}
 	}
 	e.seen = make([]int64, len(e.cores))
-	e.meter = weights.NewMeter(f.calibrate(seed))
-	e.weigher = newWeigher(p, len(e.cores))
+	costs := f.calibrate(seed)
+	for i := range max(1, f.LBs) {
+		e.lbs = append(e.lbs, newLB(p, f.Overload, costs, seed, i))
+	}
 	if p.Kind == Monitor {
 		e.monitor = newMonitor(e, p, seed)
 	}
 	for i, s := range f.Servers {
 		if s.Spare {
-			e.each(i, e.weigher.Leave)
+			e.each(i, func(core int) { e.all(func(lb *lb) { lb.Leave(core) }) })
 		}
 	}
-	e.turn = newTurn(e.weigher.Weights(0))
+	for _, lb := range e.lbs {
+		lb.turn.weights = lb.Tick(0, balancer.Reading{Packets: lb.packets}).Weights
+	}
 	e.tickAt = int64(Period)
 	e.plan()
 	return e
@@ -93,13 +80,13 @@ func (f Farm) calibrate(seed uint64) (costs weights.Costs) {
 	rng := rand.New(rand.NewPCG(seed, calibrationStream))
 	for _, s := range f.Servers {
 		for range s.Cores {
-			var row []float64
+			var row []weights.Curve
 			for _, c := range s.Cost {
 				sum := 0.0
 				for range calibrationPackets {
 					sum += f.vary(float64(c), rng)
 				}
-				row = append(row, sum/calibrationPackets)
+				row = append(row, weights.Fixed(sum/calibrationPackets))
 			}
 			costs = append(costs, row)
 		}
@@ -132,7 +119,7 @@ func (e *engine) loop() {
 		}
 		var p packet
 		if first {
-			p = s.open(int32(e.turn.next()))
+			p = s.open(e.route())
 		} else {
 			p = s.pending.pop()
 		}
@@ -152,8 +139,16 @@ func (e *engine) next() (source *source, at int64, first bool) {
 	return source, at, first
 }
 
+// route is the LB and the core of a new flow.
+func (e *engine) route() (lb uint16, core int32) {
+	if len(e.lbs) > 1 {
+		lb = uint16(e.ecmp.IntN(len(e.lbs)))
+	}
+	return lb, e.lbs[lb].next()
+}
+
 func (e *engine) send(p packet, service int) {
-	e.packets[p.core][service]++
+	e.lbs[p.lb].count(p, service)
 	c := &e.cores[p.core]
 	cold := e.farm.vary(float64(e.farm.Servers[c.server].Cost[service]), e.cost)
 	leaves, ok := c.offer(p.at, int64(cold), int64(cold*(1-e.farm.Warm)))
@@ -189,19 +184,26 @@ func (e *engine) attend() {
 
 func (e *engine) tick(now int64) {
 	at := time.Duration(now)
-	predicted := e.meter.Loads(at, e.packets)
-	observed := predicted
-	if e.monitor != nil {
-		observed = e.monitor.loads
+	predicted, enlarge := make([]float64, len(e.cores)), false
+	for _, lb := range e.lbs {
+		reading := balancer.Reading{Packets: lb.packets, Others: e.others(lb)}
+		if e.monitor != nil {
+			reading.Measured = e.monitor.loads
+		}
+		d := lb.Tick(at, reading)
+		lb.turn.weights = d.Weights
+		enlarge = enlarge || d.Enlarge
 	}
-	for i, load := range observed {
-		e.weigher.Observe(at, weights.Sample{Server: i, Value: load})
+	for _, lb := range e.lbs {
+		copy(lb.last, lb.Own())
+		for i := range predicted {
+			predicted[i] += lb.last[i].Sum(0, weights.Ages)
+		}
 	}
-	e.tally.sample(now, predicted, e.measure(now), e.weigher.Weights(at))
-	if e.farm.Overload > 0 && e.average(predicted) > e.farm.Overload {
+	e.tally.sample(now, predicted, e.measure(now), e.lbs[0].turn.weights)
+	if enlarge {
 		e.enlarge()
 	}
-	e.turn.weights = e.weigher.Weights(at)
 }
 
 // measure is how busy each core was since the last tick.
@@ -215,18 +217,6 @@ func (e *engine) measure(now int64) []float64 {
 	return shares
 }
 
-// average of the members' loads.
-func (e *engine) average(loads []float64) float64 {
-	sum, n := 0.0, 0
-	for i, load := range loads {
-		if !e.farm.Servers[e.cores[i].server].Spare {
-			sum += load
-			n++
-		}
-	}
-	return sum / float64(n)
-}
-
 // enlarge lets the first spare server take flows.
 func (e *engine) enlarge() {
 	servers := append([]Server(nil), e.farm.Servers...) // the caller's stay as they are
@@ -234,7 +224,7 @@ func (e *engine) enlarge() {
 		if servers[i].Spare {
 			servers[i].Spare = false
 			e.farm.Servers = servers
-			e.each(i, e.weigher.Join)
+			e.each(i, func(core int) { e.all(func(lb *lb) { lb.Join(core) }) })
 			return
 		}
 	}
@@ -248,10 +238,15 @@ func (e *engine) served(now int64) (sum uint64) {
 }
 
 func (e *engine) offered() (sum uint64) {
-	for _, services := range e.packets {
-		for _, n := range services {
-			sum += n
-		}
+	for _, lb := range e.lbs {
+		sum += lb.offered()
 	}
 	return sum
+}
+
+// all does something with each LB.
+func (e *engine) all(do func(lb *lb)) {
+	for _, lb := range e.lbs {
+		do(lb)
+	}
 }

@@ -22,6 +22,11 @@ type Farm struct {
 	// Overload is the average predicted load above which the first spare server
 	// joins. 0: none ever does.
 	Overload float64
+
+	// LBs is their number, 0 being 1; ECMP spreads the flows over them. If loads are Shared,
+	// each LB knows the loads that the others cause, as they were a tick ago.
+	LBs    int
+	Shared bool
 }
 
 // Server is a datapath node.
@@ -49,9 +54,11 @@ func (k Kind) String() string { return [...]string{"model", "monitor", "static"}
 
 // Policy is how new flows are spread.
 type Policy struct {
-	Kind  Kind
-	PID   weights.Gains
-	Noise float64 // of a Monitor's reports, in cores
+	Kind   Kind
+	PID    weights.Gains
+	Learns bool    // Model: the Leveller in place of the PID
+	Noise  float64 // of a Monitor's reports, in cores
+	Random bool    // new flows go at random by the weights, not in turn
 }
 
 // Period is the time between two ticks (EdgeBalance §4).

@@ -16,6 +16,9 @@ const (
 	phaseStream
 	calibrationStream
 	classStream // and on
+
+	ecmpStream   = 1000
+	choiceStream = 1001 // and on: one an LB
 )
 
 const never = math.MaxInt64
@@ -36,7 +39,9 @@ type source struct {
 // or 0 for ever.
 type packet struct {
 	at   int64
+	born int64
 	core int32
+	lb   uint16
 	left int32
 }
 
@@ -75,8 +80,8 @@ func (s *source) due() (at int64, first bool) {
 }
 
 // open begins the flow that is due.
-func (s *source) open(core int32) packet {
-	p := packet{at: s.begins, core: core, left: s.length()}
+func (s *source) open(lb uint16, core int32) packet {
+	p := packet{at: s.begins, born: s.begins, core: core, lb: lb, left: s.length()}
 	s.advance()
 	return p
 }

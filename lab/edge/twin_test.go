@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"proffer/balancer"
 	"proffer/weights"
 )
 
@@ -14,8 +15,14 @@ import (
 // packet that a core ever had. It counts by looking at all of them again.
 
 type twinPacket struct {
-	at          int64
+	at, born    int64
 	class, flow int
+}
+
+// sending is a packet sent to a core, with the age of its flow.
+type sending struct {
+	at    int64
+	class int
 }
 
 type twinJob struct{ comes, begins, leaves int64 }
@@ -24,12 +31,12 @@ type twin struct {
 	farm    Farm
 	server  []int // of each core
 	jobs    [][]twinJob
-	sent    [][][]int64 // by core and service: when
+	sent    [][][]sending // by core and service
 	dropped uint64
 	waits   []int64
 	spare   []bool
 	meter   *weights.Meter
-	pid     *weights.PID // also for Static: without gains
+	weigher balancer.Weigher // also for Static: a PID without gains
 }
 
 // twinTraffic is every packet until the end, in order.
@@ -64,7 +71,7 @@ func twinTraffic(traffic Traffic, seed uint64) (packets []twinPacket) {
 				if at > int64(traffic.For) {
 					break
 				}
-				packets = append(packets, twinPacket{at, class, flow})
+				packets = append(packets, twinPacket{at, int64(clock), class, flow})
 			}
 			flow++
 		}
@@ -108,17 +115,17 @@ func (w *twin) busy(core int, from, to int64) (sum int64) {
 	return sum
 }
 
-func (w *twin) counts(until int64) [][]uint64 {
-	counts := make([][]uint64, len(w.sent))
+func (w *twin) counts(until int64) [][]weights.Packets {
+	counts := make([][]weights.Packets, len(w.sent))
 	for core, services := range w.sent {
-		for _, times := range services {
-			n := uint64(0)
-			for _, at := range times {
-				if at < until {
-					n++
+		for _, packets := range services {
+			var p weights.Packets
+			for _, s := range packets {
+				if s.at < until {
+					p[s.class]++
 				}
 			}
-			counts[core] = append(counts[core], n)
+			counts[core] = append(counts[core], p)
 		}
 	}
 	return counts
@@ -131,20 +138,19 @@ func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, o
 		for range s.Cores {
 			w.server = append(w.server, i)
 			w.jobs = append(w.jobs, nil)
-			w.sent = append(w.sent, make([][]int64, len(s.Cost)))
+			w.sent = append(w.sent, make([][]sending, len(s.Cost)))
 		}
 	}
-	gains := p.PID
-	if p.Kind == Static {
-		gains = weights.Gains{}
+	w.meter, w.weigher = weights.NewMeter(w.farm.calibrate(seed)), weights.NewPID(len(w.server), p.PID)
+	if p.Learns {
+		w.weigher = weights.NewLeveller(len(w.server))
 	}
-	w.meter, w.pid = weights.NewMeter(w.farm.calibrate(seed)), weights.NewPID(len(w.server), gains)
 	for core, server := range w.server {
 		if w.spare[server] {
-			w.pid.Leave(core)
+			w.weigher.Leave(core)
 		}
 	}
-	turns := newTurn(w.pid.Weights(0)) // which the PID changes in place
+	turns := newTurn(w.weigher.Weights(0)) // which a weigher changes in place
 	costs := rand.New(rand.NewPCG(seed, costStream))
 	homes := map[int]int{}
 	tick := int64(Period)
@@ -162,7 +168,7 @@ func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, o
 			homes[packet.flow] = core
 		}
 		service := traffic.Classes[packet.class].Service
-		w.sent[core][service] = append(w.sent[core][service], packet.at)
+		w.sent[core][service] = append(w.sent[core][service], sending{packet.at, weights.AgeClass(time.Duration(packet.at - packet.born))})
 		cost := float64(w.farm.Servers[w.server[core]].Cost[service]) * (1 + w.farm.Jitter*(2*costs.Float64()-1))
 		w.offer(core, packet.at, cost, packet.at >= int64(traffic.WarmUp))
 	}
@@ -172,11 +178,14 @@ func (w *twin) play(p Policy, traffic Traffic, seed uint64) (samples []Sample, o
 func (w *twin) tick(now int64) Sample {
 	// What comes at the very instant of a tick comes after it.
 	at := time.Duration(now)
-	loads := w.meter.Loads(at, w.counts(now))
-	for core, load := range loads {
-		w.pid.Observe(at, weights.Sample{Server: core, Value: load})
+	w.meter.Read(at, w.counts(now))
+	var loads []float64
+	for core := range w.server {
+		s := w.meter.Sample(core)
+		loads = append(loads, s.Value)
+		w.weigher.Observe(at, s)
 	}
-	s := Sample{At: at, Predicted: slices.Clone(loads), Weights: slices.Clone(w.pid.Weights(at))}
+	s := Sample{At: at, Predicted: loads, Weights: slices.Clone(w.weigher.Weights(at))}
 	sum, members := 0.0, 0.0
 	for core, server := range w.server {
 		s.Measured = append(s.Measured, float64(w.busy(core, now-int64(Period), now))/float64(Period))
@@ -189,7 +198,7 @@ func (w *twin) tick(now int64) Sample {
 		w.spare[join] = false
 		for core, server := range w.server {
 			if server == join {
-				w.pid.Join(core)
+				w.weigher.Join(core)
 			}
 		}
 	}

@@ -52,6 +52,11 @@ func (e Apache) Check() error {
 			return fmt.Errorf("--figures: unknown figure %q: want %s", name, orList(apacheFigureNames()))
 		}
 	}
+	for _, load := range e.Loads {
+		if !(load > 0 && load < 1) {
+			return fmt.Errorf("--loads: %v: want loads above 0 and below 1", load)
+		}
+	}
 	switch {
 	case e.Servers < 2 || e.Servers > testbed.MaxServers:
 		return fmt.Errorf("--servers %d: want 2 to %d: an offer goes from one to another", e.Servers, testbed.MaxServers)
@@ -73,8 +78,8 @@ func (e Apache) Ready() error {
 	return err
 }
 
-// machine is a server on virtual cores.
-func (e Apache) machine() traffic.Machine { return traffic.Machine{Cores: 1, Workers: e.Workers} }
+// kinds are the servers on virtual cores.
+func (e Apache) kinds() Kinds { return Kinds{Servers: e.Servers, Cores: 1, Workers: e.Workers} }
 
 // apacheRun is the state of one Run.
 type apacheRun struct {

@@ -84,6 +84,33 @@ func TestApacheHolds(t *testing.T) {
 	}
 }
 
+// TestApacheLate: lateness is held to the time that a request takes on its share of a core, and on
+// a virtual core to its row's.
+func TestApacheLate(t *testing.T) {
+	r := &apacheRun{Apache: Apache{Share: 0.1}}
+	late := func(by time.Duration) []traffic.Row {
+		return []traffic.Row{{Started: by, Service: 15 * time.Millisecond}}
+	}
+	for _, c := range []struct {
+		virtual bool
+		late    time.Duration
+		kept    bool
+	}{
+		{false, 2 * time.Millisecond, true},
+		{false, 4 * time.Millisecond, false},
+		{true, 200 * time.Microsecond, true},
+		{true, 2 * time.Millisecond, false},
+	} {
+		rows := late(c.late)
+		if err := r.kept(cell{virtual: c.virtual}, rows); (err == nil) != c.kept {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if rows[0].Service != 15*time.Millisecond {
+			t.Errorf("%+v: the row's service is %v now", c, rows[0].Service)
+		}
+	}
+}
+
 // TestCalibration: the cost of a request beside its loop, and the farm's capacity.
 func TestCalibration(t *testing.T) {
 	second := time.Second
@@ -104,7 +131,7 @@ func TestApacheReport(t *testing.T) {
 		if c.policy == "single" {
 			latency *= 2
 		}
-		result := &Result{machine: e.machine(), Loads: Loads{Seconds: []float64{0, 1}, Busy: []float64{1, 2}, Fairness: []float64{1, 0.5}}}
+		result := &Result{kinds: e.kinds(), Loads: Loads{Seconds: []float64{0, 1}, Busy: []float64{1, 2}, Fairness: []float64{1, 0.5}}}
 		for i := range 4 {
 			at := time.Duration(i) * time.Second
 			result.Rows = append(result.Rows, traffic.Row{Intended: at, Done: at + latency, Service: e.Mean, Server: "s1", Outcome: traffic.OK})

@@ -92,7 +92,7 @@ func (r *ApacheReport) fidelity(result *apacheResult) float64 {
 			rows[i].Service = time.Duration((rows[i].Service.Seconds() + k.Overhead) / k.Share * 1e9)
 		}
 	}
-	return traffic.Fidelity(rows, result.machine)
+	return traffic.Fidelity(rows, result.kinds.named)
 }
 
 // busyMean is the mean of busy workers while requests arrived.

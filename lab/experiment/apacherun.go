@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"proffer/lab/testbed"
@@ -49,11 +50,11 @@ func (r *apacheRun) serve(ctx context.Context, c cell) (web, error) {
 		return h, nil
 	}
 	if !central(c.policy) {
-		return Serve(r.bed, r.machine())
+		return Serve(r.bed, r.kinds().machine(0))
 	}
 	var all virtualWebs
 	for i, n := range r.bed.Servers {
-		s, err := serveWeb([]*testbed.Node{n}, netip.AddrPortFrom(r.bed.VIP, webPort(c.policy)(i)), r.machine())
+		s, err := serveWeb([]*testbed.Node{n}, netip.AddrPortFrom(r.bed.VIP, webPort(c.policy)(i)), r.kinds().machine(0))
 		if err != nil {
 			return nil, errors.Join(err, all.Close())
 		}
@@ -120,14 +121,27 @@ func (r *apacheRun) drive(ctx context.Context, c cell, farm *Farm, servers web, 
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Rows: run.Rows, Loads: loads, drops: after.since(before), machine: r.machine()}
+	result := &Result{Rows: run.Rows, Loads: loads, drops: after.since(before), kinds: r.kinds()}
 	if !central(c.policy) {
 		err = locate(farm, result.Rows)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &apacheResult{result, c, used}, run.Schedule.Kept()
+	return &apacheResult{result, c, used}, r.kept(c, run.Rows)
+}
+
+// kept is nil if the requests left on time, beside the time that each takes alone on its server: a
+// loop of the CPU time in its row takes longer on a share of a core.
+func (r *apacheRun) kept(c cell, rows []traffic.Row) error {
+	if c.virtual {
+		return traffic.ScheduleOf(rows).Kept()
+	}
+	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].Service = time.Duration(float64(rows[i].Service) / r.Share)
+	}
+	return traffic.ScheduleOf(rows).Kept()
 }
 
 // requestTimeout is longer than any request waits in a queue that is not full.

@@ -97,14 +97,18 @@ func (c connection) pass(in benched, m benchMode, connections int) pass {
 
 // begin takes the connections that are ahead of a run's first to the steps where they are then.
 func (s *benchSession) begin(lb *lbBench, m benchMode, c connection, first uint32) error {
-	for _, stage := range c.stages(m) {
+	return s.beginStages(lb, c.name, c.stages(m), first)
+}
+
+func (s *benchSession) beginStages(lb *lbBench, name string, stages []stage, first uint32) error {
+	for _, stage := range stages {
 		if stage.Ahead == 0 {
 			continue
 		}
 		p := pass{in: lb, packets: stage.Ahead, want: stage.want, verdict: xdpTX}
 		p.drill = inkernel.Drill{Step: stage.Step, First: first, Changed: 160}
 		if err := s.untimed(p); err != nil {
-			return fmt.Errorf("begin %s: %w", c.name, err)
+			return fmt.Errorf("begin %s: %w", name, err)
 		}
 	}
 	return nil

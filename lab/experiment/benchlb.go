@@ -32,7 +32,7 @@ func benchModes() (modes []benchMode) {
 			benchMode{d.String() + "-insert", d, topo.Insert, netip.MustParseAddr(inserted)},
 			benchMode{d.String() + "-ipv4", d, topo.Encap, netip.MustParseAddr(vip4)})
 	}
-	return modes
+	return append(modes, benchMode{topo.Learned.String(), topo.Learned, topo.Encap, netip.MustParseAddr("2001:db8:f::7")})
 }
 
 const (
@@ -218,7 +218,11 @@ func (s *benchSession) keep(l *lbBench, m benchMode, n uint32) error {
 	piece := max(n/256, 16)
 	for l.known[m.name] < n {
 		count := min(piece, n-l.known[m.name])
-		for _, p := range []pass{l.fromClient(m, wire.SYN, int(count), isBegun), l.fromClient(m, wire.ACK, int(count), isEstablished)} {
+		passes := []pass{l.fromClient(m, wire.SYN, int(count), isBegun), l.fromClient(m, wire.ACK, int(count), isEstablished)}
+		if m.dispatch.Learns() { // until the second packet of data the entry may give way
+			passes = append(passes, l.fromClient(m, wire.ACK, int(count), counts{"steer": 1}))
+		}
+		for _, p := range passes {
 			p.drill.First = l.known[m.name]
 			if err := s.untimed(p); err != nil {
 				return err

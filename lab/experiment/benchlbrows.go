@@ -14,6 +14,10 @@ import (
 func (s *benchSession) lbRows() (rows []*benchRow) {
 	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
+		if m.dispatch.Learns() {
+			rows = append(rows, s.steerRow(m, min(1000, s.most())), s.steerRow(m, min(othersAtMost, s.most())))
+			continue
+		}
 		for _, n := range s.Flows {
 			if i == 0 || n <= othersAtMost || m.dispatch.Keeps() && m.wire == topo.Encap || !m.dispatch.Tracks() {
 				rows = append(rows, s.steerRow(m, n))
@@ -43,6 +47,7 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	for _, c := range connections() {
 		rows = append(rows, s.connectionRow(hunt, c))
 	}
+	rows = append(rows, s.learnedRows()...)
 	if s.second >= 0 {
 		rows = append(rows, s.contendedRow(hunt, few))
 	}

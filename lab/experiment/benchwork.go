@@ -198,10 +198,10 @@ func (w *workBench) reads(service string, unread uint32) error {
 	return nil
 }
 
-// hookSwitches attaches programs that do nothing to the tracepoints that a stranger's switch
+// hookSwitches attaches a program that does nothing to the tracepoint that a stranger's switch
 // meets.
 func (w *workBench) hookSwitches() (func() error, error) {
-	h, err := inkernel.Hook("sched_switch", "sched_wakeup")
+	h, err := inkernel.Hook("sched_switch")
 	if err != nil {
 		return nil, err
 	}

@@ -51,11 +51,13 @@ type Settings struct {
 	Choices  int // of hunt; 0 means 2
 	Workers  int
 	Cores    int
+	Weights  []int // of the servers; nil: all have 1
 	Measure  topo.Measure
 	Page     func(server string) string // load: page only: the path of each server's page
 	OnFull   topo.OnFull
 	Programs string // path of the proffer binary
 	Lasting  bool   // a daemon that ends leaves its programs and flows to the next
+	NoAgents bool   // the servers' kernels take the packets, by End.DT6
 
 	// LB and Agent change the usual configuration, before each start.
 	LB    func(*topo.LB)
@@ -76,8 +78,10 @@ func Start(ctx context.Context, bed *testbed.Bed, s Settings) (*Farm, error) {
 	f := &Farm{Bed: bed, Service: service(bed, s), settings: s, daemons: map[*testbed.Node]*testbed.Process{}}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	nodes := append(append([]*testbed.Node{}, bed.LBs...), bed.Servers...)
-	err := f.start(nodes...)
+	nodes, err := f.daemonNodes()
+	if err == nil {
+		err = f.start(nodes...)
+	}
 	if err == nil {
 		err = f.ready(ctx, nodes...)
 	}
@@ -85,6 +89,19 @@ func Start(ctx context.Context, bed *testbed.Bed, s Settings) (*Farm, error) {
 		return nil, errors.Join(err, f.Stop())
 	}
 	return f, nil
+}
+
+// daemonNodes are the nodes that have daemons; the kernels of the others are set up.
+func (f *Farm) daemonNodes() ([]*testbed.Node, error) {
+	if !f.settings.NoAgents {
+		return slices.Concat(f.Bed.LBs, f.Bed.Servers), nil
+	}
+	for _, n := range f.Bed.Servers {
+		if err := f.Bed.Agentless(n, testbed.DT6); err != nil {
+			return nil, err
+		}
+	}
+	return f.Bed.LBs, nil
 }
 
 // service describes the bed's service as the LBs will see it.
@@ -98,10 +115,25 @@ func service(bed *testbed.Bed, s Settings) topo.Service {
 	if s.Policy.Dispatch.Offers() {
 		svc.Choices = max(s.Choices, 2)
 	}
-	for _, n := range bed.Servers {
-		svc.Servers = append(svc.Servers, topo.Server{Name: n.Name, Locator: n.Locator, Weight: 1})
+	for i, n := range bed.Servers {
+		svc.Servers = append(svc.Servers, topo.Server{Name: n.Name, Locator: n.Locator, Weight: s.weight(i), Delivery: s.delivery()})
 	}
 	return svc
+}
+
+// weight is that of server i.
+func (s Settings) weight(i int) int {
+	if s.Weights == nil {
+		return 1
+	}
+	return s.Weights[i]
+}
+
+func (s Settings) delivery() topo.Delivery {
+	if s.NoAgents {
+		return topo.ByDT6
+	}
+	return topo.ByAgent
 }
 
 // start runs the daemons of nodes, with fresh configurations.
@@ -333,23 +365,23 @@ type Servers struct {
 	All   []*traffic.Server
 }
 
-// Serve starts them.
-func Serve(bed *testbed.Bed, m traffic.Machine) (*Servers, error) {
-	return serveWeb(bed.Servers, netip.AddrPortFrom(bed.VIP, testbed.Port), m)
+// Serve starts them: each with a machine of its own, or all with the one that is given.
+func Serve(bed *testbed.Bed, machines ...traffic.Machine) (*Servers, error) {
+	return serveWeb(bed.Servers, netip.AddrPortFrom(bed.VIP, testbed.Port), machines...)
 }
 
-func serveWeb(nodes []*testbed.Node, at netip.AddrPort, m traffic.Machine) (*Servers, error) {
+func serveWeb(nodes []*testbed.Node, at netip.AddrPort, machines ...traffic.Machine) (*Servers, error) {
 	clock, err := traffic.NewClock()
 	if err != nil {
 		return nil, fmt.Errorf("start the virtual cores: %w", err)
 	}
 	s := &Servers{clock: clock}
-	for _, n := range nodes {
+	for i, n := range nodes {
 		l, err := listenAt(n, at, Backlog)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		server := traffic.NewServer(n.Name, m, clock)
+		server := traffic.NewServer(n.Name, machines[i%len(machines)], clock)
 		s.All = append(s.All, server)
 		go server.Serve(l) // ends with Close
 	}

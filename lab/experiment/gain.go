@@ -36,7 +36,7 @@ type Gain struct {
 
 // GainPrograms are the programs that speak HTTP and can be asked for CPU time.
 func GainPrograms() []string {
-	return []string{"nginx-h1", "nginx-h2", "apache-php", "php-fpm", "go-h2", "node", "gunicorn", "java"}
+	return []string{"nginx-h1", "nginx-h2", "apache-php", "apache-event", "php-fpm", "go-h2", "go-grpc", "node", "gunicorn", "java"}
 }
 
 // gainWay is how the servers of a run are chosen, and the load measure of their agents.

@@ -29,11 +29,14 @@ type Load struct {
 }
 
 const (
-	quickLevel = 600 * time.Millisecond
+	quickLevel = 500 * time.Millisecond
 	// lookEvery is the time between two samples.
 	lookEvery = 10 * time.Millisecond
 	// loadDNSPort is that of the UDP service.
 	loadDNSPort = 53
+	// loadWordPort is that of a service without connections: its agent hands a load page over, on which
+	// programs write their own word.
+	loadWordPort = 81
 )
 
 // levels are the numbers of clients. Each thinks between two requests.
@@ -86,7 +89,7 @@ func (e Load) Run(ctx context.Context, show func(Step)) (_ *LoadReport, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }() // and all that runs in it
-	farm, err := Start(ctx, bed, e.settings())
+	farm, err := Start(ctx, bed, e.settings(loadPage(bed)))
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +102,11 @@ func (e Load) Run(ctx context.Context, show func(Step)) (_ *LoadReport, err erro
 	return r, nil
 }
 
-// settings: a service over TCP and one over UDP, with the default load.
-func (e Load) settings() Settings {
+// loadPage is the path of the socket at which the agent hands its load page over.
+func loadPage(bed *testbed.Bed) string { return filepath.Join(bed.Dir, "page.sock") }
+
+// settings: a service over TCP and one over UDP, with the default load, and the page.
+func (e Load) settings(page string) Settings {
 	return Settings{
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Always},
 		Measure:  topo.Work,
@@ -113,9 +119,10 @@ func (e Load) settings() Settings {
 			lb.Services = append(lb.Services, dns)
 		},
 		Agent: func(_ *testbed.Node, a *topo.Agent) {
-			dns := a.Services[0]
+			dns, word := a.Services[0], a.Services[0]
 			dns.Name, dns.VIP.Port, dns.VIP.Protocol = "dns", loadDNSPort, topo.UDP
-			a.Services = append(a.Services, dns)
+			word.Name, word.VIP.Port, word.Measure, word.Page = "word", loadWordPort, topo.Page, "unix:"+page
+			a.Services = append(a.Services, dns, word)
 		},
 	}
 }
@@ -134,7 +141,7 @@ func (e Load) judge(ctx context.Context, farm *Farm, program *application.Progra
 	bed := farm.Bed
 	site := &application.Site{
 		Client: bed.Client, Server: bed.Servers[0], At: netip.AddrPortFrom(bed.VIP, testbed.Port),
-		Dir: filepath.Join(bed.Dir, program.Name), Lab: e.Lab,
+		Dir: filepath.Join(bed.Dir, program.Name), Lab: e.Lab, Page: loadPage(bed),
 	}
 	if program.UDP {
 		site.At = netip.AddrPortFrom(bed.VIP, loadDNSPort)
@@ -154,10 +161,16 @@ func (e Load) judge(ctx context.Context, farm *Farm, program *application.Progra
 	return t.measure(ctx, p, r)
 }
 
-// measure takes the samples with idle connections, and then those of each kind of requests.
-func (t *trialOf) measure(ctx context.Context, p *pace, r *LoadReport) error {
+// measure takes the samples with idle connections alone, and then those of each kind of requests
+// beside them.
+func (t *trialOf) measure(ctx context.Context, p *pace, r *LoadReport) (err error) {
 	name := t.program.Name
-	idle, err := t.idle(ctx)
+	conns, err := t.open(ctx, t.Idle)
+	defer func() { err = errors.Join(err, closeAll(conns)) }()
+	var idle []float64
+	if err == nil {
+		idle, err = t.idle(ctx, conns)
+	}
 	if err != nil {
 		return fmt.Errorf("idle connections: %w", err)
 	}

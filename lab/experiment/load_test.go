@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proffer/lab/application"
+	"proffer/topo"
 )
 
 // readings are samples of a load that goes up and down, of which a signal makes what it does.
@@ -41,19 +42,76 @@ func TestLoadJudges(t *testing.T) {
 	} {
 		t.Run(c.label, func(t *testing.T) {
 			r := &LoadReport{}
-			p := &application.Program{Name: "a", Exceptions: map[application.Kind]string{application.Wait: "known"}}
+			p := &application.Program{Name: "a"}
 			r.add(p, application.CPU, []string{"work"}, readings(c.signal), []float64{c.idle})
-			if why := r.results[0].wrong(); !strings.HasPrefix(why, c.want) || (why == "") != (c.want == "") {
+			if why := r.results[0].wrong(0); !strings.HasPrefix(why, c.want) || (why == "") != (c.want == "") {
 				t.Errorf("%q is wrong, want %q", why, c.want)
 			}
 			if failed := r.Holds(); (failed == nil) != (c.want == "") {
 				t.Error("the experiment says", failed)
 			}
-			r.results[0].kind = application.Wait
-			if failed := r.Holds(); failed != nil {
-				t.Error("of an exception the experiment says", failed)
-			}
 		})
+	}
+}
+
+// TestLoadExceptions: a program is an exception for a kind of requests, of which its own word is to be
+// right. That a word is wrong is no matter where the default is right.
+func TestLoadExceptions(t *testing.T) {
+	right, wrong := func(truth float64) float64 { return truth }, func(truth float64) float64 { return truth / 2 }
+	has := func(*application.Site) (*topo.Offering, error) { return nil, nil }
+	for _, c := range []struct {
+		label     string
+		kind      application.Kind
+		byDefault func(float64) float64
+		word      func(float64) float64 // nil: it has none
+		holds     bool
+	}{
+		{"an exception with a word that is right", application.Wait, wrong, right, true},
+		{"an exception with a word that is wrong", application.Wait, wrong, wrong, false},
+		{"an exception without a word", application.Wait, wrong, nil, false},
+		{"an exception by which the default is right", application.Wait, right, nil, true},
+		{"no exception, a word that is right", application.CPU, wrong, right, false},
+		{"no exception, a word that is wrong", application.CPU, right, wrong, true},
+	} {
+		p := &application.Program{Name: "a", Exceptions: map[application.Kind]string{application.Wait: "known"}}
+		signals := []string{"work"}
+		samples := readings(func(_ int, truth float64) float64 { return c.byDefault(truth) })
+		if c.word != nil {
+			p.Word, signals = has, []string{"work", "busy", "page"}
+			for i, s := range samples {
+				samples[i].read = append(s.read, 0, c.word(s.truth))
+			}
+		}
+		r := &LoadReport{}
+		r.add(p, c.kind, signals, samples, []float64{0, 500, 0})
+		if err := r.Holds(); (err == nil) != c.holds {
+			t.Errorf("%s: %v", c.label, err)
+		}
+	}
+}
+
+// TestLoadCures: an exception whose own word is wrong has a program that cures it, which keeps the
+// figures under the same requests.
+func TestLoadCures(t *testing.T) {
+	for _, c := range []struct {
+		label string
+		kind  application.Kind // of the cure's requests
+		cure  float64          // the cure's signal, of the truth
+		want  string
+	}{
+		{"cured", application.CPU, 1, ""},
+		{"the cure is wrong", application.CPU, 0.5, "b, which cures it: the default is wrong: bias -50 %"},
+		{"the cure has other requests", application.Mixed, 1, "b, which cures it, is not run"},
+	} {
+		r := &LoadReport{}
+		signal := func(part float64) []sampled {
+			return readings(func(_ int, truth float64) float64 { return part * truth })
+		}
+		r.add(&application.Program{Name: "a", Exceptions: map[application.Kind]string{application.CPU: "known"}, Cure: "b"}, application.CPU, []string{"work"}, signal(0.5), nil)
+		r.add(&application.Program{Name: "b"}, c.kind, []string{"work"}, signal(c.cure), nil)
+		if err := r.Holds(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.label, err)
+		}
 	}
 }
 

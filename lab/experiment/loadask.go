@@ -54,13 +54,8 @@ func request(rng *rand.Rand, kind application.Kind) application.Request {
 }
 
 // idle reads the signals while connections are open that had an answer each, or wait for work as
-// the program's clients do. They are open during all requests after it, too.
-func (t *trialOf) idle(ctx context.Context) (means []float64, err error) {
-	conns, err := t.open(ctx, t.Idle)
-	defer func() { err = errors.Join(err, closeAll(conns)) }()
-	if err != nil {
-		return nil, err
-	}
+// the program's clients do.
+func (t *trialOf) idle(ctx context.Context, conns []application.Conn) (means []float64, err error) {
 	for i, c := range conns {
 		if rests, ok := c.(interface{ Rest(int) error }); ok {
 			if err := rests.Rest(i); err != nil {

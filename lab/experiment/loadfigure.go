@@ -8,12 +8,13 @@ import (
 	"proffer/lab/figures"
 )
 
-// figure has, for the default and for busy, each program's mean beside that of the requests in
-// progress, by kind of requests; the lowest correlation; and the mean with idle connections.
+// figure has, for the default, busy and the application's own word, each program's mean beside that of
+// the requests in progress, by kind of requests; the lowest correlation; and the mean with idle
+// connections.
 func (r *LoadReport) figure() (*figures.Figure, error) {
 	g := figures.Groups{
 		Title:      "The load that the agent reads, beside the requests in progress",
-		GroupLabel: "program", GroupColumn: "program", Series: []string{"default", "busy"},
+		GroupLabel: "program", GroupColumn: "program", Series: []string{"default", "busy", "its own word"}, Dots: true,
 	}
 	for _, result := range r.results {
 		if !slices.Contains(g.Groups, result.program.Name) {
@@ -42,21 +43,28 @@ func (r *LoadReport) figure() (*figures.Figure, error) {
 	return figures.NewGroups(g)
 }
 
-// panel has two bars for each program, the default and busy, of its rows.
+// panel has three dots for each program, of its rows.
 func (r *LoadReport) panel(g figures.Groups, label, column string, to float64, of func([]LoadRow) float64) figures.BoxPanel {
 	p := figures.BoxPanel{Y: figures.Axis{Label: label, To: to}, Columns: []string{column}}
 	for _, program := range g.Groups {
-		var byDefault, busy []LoadRow
-		for _, row := range r.Rows() {
-			if row.Program == program && row.Default {
-				byDefault = append(byDefault, row)
+		var byDefault, busy, word []LoadRow
+		for _, result := range r.results {
+			if result.program.Name != program {
+				continue
 			}
-			if row.Program == program && row.Signal == "busy" {
-				busy = append(busy, row)
+			for i, row := range result.rows {
+				switch {
+				case row.Default:
+					byDefault = append(byDefault, row)
+				case i == result.own():
+					word = append(word, row)
+				default:
+					busy = append(busy, row)
+				}
 			}
 		}
 		boxes := make([]figures.Box, len(g.Series))
-		for i, rows := range [][]LoadRow{byDefault, busy} {
+		for i, rows := range [][]LoadRow{byDefault, busy, word} {
 			boxes[i].Value = math.NaN()
 			if len(rows) > 0 {
 				boxes[i].Value = of(rows)

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -26,7 +22,7 @@ type LoadReport struct {
 type loadResult struct {
 	program *application.Program
 	kind    application.Kind
-	rows    []LoadRow
+	rows    []LoadRow    // the default first, and last the application's own word if it has one
 	errors  []loadErrors // of the rows
 	samples []sampled
 }
@@ -50,7 +46,7 @@ type loadErrors struct {
 	worst  float64 // the greatest error of a sample
 }
 
-// The figures that the default is to keep.
+// The figures that a signal is to keep.
 const (
 	mostBias     = 0.15
 	mostOver     = 1.0
@@ -139,9 +135,9 @@ func (r *LoadReport) Rows() (rows []LoadRow) {
 // JSON is the output of --json: an array of rows.
 func (r *LoadReport) JSON() any { return r.Rows() }
 
-// wrong names the figure that the default does not keep; empty: none.
-func (r *loadResult) wrong() string {
-	row, e := r.rows[0], r.errors[0]
+// wrong names the figure that a row does not keep; empty: none.
+func (r *loadResult) wrong(i int) string {
+	row, e := r.rows[i], r.errors[i]
 	switch {
 	case row.Idle >= mostIdleRead:
 		return fmt.Sprintf("%.1f with idle connections", row.Idle)
@@ -155,51 +151,75 @@ func (r *loadResult) wrong() string {
 	return ""
 }
 
-// Holds is that the default keeps its figures for each program but the exceptions.
+// own is the row of the application's own word; 0: it has none.
+func (r *loadResult) own() int {
+	if r.program.Word == nil {
+		return 0
+	}
+	return len(r.rows) - 1
+}
+
+// mark is the last column of a row.
+func (r *loadResult) mark(i int) string {
+	switch why := r.wrong(i); {
+	case i == 0:
+		return why
+	case i != r.own() || r.wrong(0) == "":
+		return "" // no more than information
+	case why == "":
+		return "keeps them"
+	default:
+		return why
+	}
+}
+
+// holds is that the default keeps the figures, or for an exception the application's own word.
+func (r *loadResult) holds() error {
+	why, own := r.wrong(0), r.own()
+	switch {
+	case why == "":
+		return nil
+	case r.program.Exceptions[r.kind] == "":
+		return fmt.Errorf("the default is wrong: %s", why)
+	case own == 0:
+		return fmt.Errorf("the default is wrong: %s, and the application has no word of its own", why)
+	}
+	if why = r.wrong(own); why != "" {
+		return fmt.Errorf("the default is wrong, and so is the application's own word: %s", why)
+	}
+	return nil
+}
+
+// cured is that the program that cures another one keeps the figures under the same requests; else it
+// adds the reason.
+func (r *LoadReport) cured(of *loadResult, wrong error) error {
+	for _, result := range r.results {
+		if result.program.Name != of.program.Cure || result.kind != of.kind {
+			continue
+		}
+		err := result.holds()
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%w; %s, which cures it: %w", wrong, of.program.Cure, err)
+	}
+	return fmt.Errorf("%w; %s, which cures it, is not run", wrong, of.program.Cure)
+}
+
+// Holds is that each program has a load that keeps the figures: by default, or, if it is an exception,
+// by its own word, or by the one that cures it.
 func (r *LoadReport) Holds() error {
 	var errs []error
 	for _, result := range r.results {
-		if why := result.wrong(); why != "" && result.program.Exceptions[result.kind] == "" {
-			errs = append(errs, fmt.Errorf("%s, %s: the default is wrong: %s", result.program.Name, result.kind, why))
+		err := result.holds()
+		if err != nil && result.program.Cure != "" && result.program.Exceptions[result.kind] != "" {
+			err = r.cured(result, err)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s, %s: %w", result.program.Name, result.kind, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Print writes the table.
-func (r *LoadReport) Print(w io.Writer) error {
-	e := r.experiment
-	fmt.Fprintf(w, "Signals beside the requests in progress; %v clients, %v each; %d idle connections; seed %d\n\n", levels, e.each(), e.Idle, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "program\trequests\tmean\tsignal\tidle\tbias\trequests\tr\tworst\tread 0\t")
-	var notes []string
-	for i, result := range r.results {
-		if i > 0 && result.program != r.results[i-1].program {
-			fmt.Fprintln(t, strings.Repeat("\t", 10)) // a line without text, which keeps the columns
-		}
-		for k, row := range result.rows {
-			head, mark := "\t\t", ""
-			if k == 0 {
-				head = fmt.Sprintf("%s\t%s\t%.1f", row.Program, row.Requests, result.errors[k].mean)
-				mark = result.wrong()
-			}
-			fmt.Fprintf(t, "%s\t%s\t%.1f\t%+.0f %%\t%+.1f\t%.2f\t%.0f\t%.1f %%\t%s\n", head, row.Signal, row.Idle, 100*row.Bias, row.Over, row.R,
-				result.errors[k].worst, 100*result.errors[k].missed, mark)
-		}
-		if why := result.program.Exceptions[result.kind]; why != "" {
-			notes = append(notes, fmt.Sprintf("%s: %s", result.program.Name, why))
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for i, note := range slices.Compact(notes) {
-		if i == 0 {
-			fmt.Fprintln(w, "\nExceptions:")
-		}
-		fmt.Fprintln(w, note)
-	}
-	return nil
 }
 
 // Save writes the picture and all samples into dir.

@@ -5,9 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -15,7 +12,6 @@ import (
 	"proffer/api"
 	"proffer/lab/application"
 	"proffer/lab/testbed"
-	"proffer/loadsource"
 	"proffer/topo"
 )
 
@@ -27,7 +23,13 @@ type signalReader struct {
 	farm  *Farm
 	udp   bool
 	queue *acceptQueue
-	word  *ownWord
+	word  word // nil: it has none
+}
+
+// word is an application's own.
+type word interface {
+	read() (float64, error)
+	close()
 }
 
 func newSignalReader(ctx context.Context, farm *Farm, p *application.Program, site *application.Site) (_ *signalReader, err error) {
@@ -52,7 +54,7 @@ func newSignalReader(ctx context.Context, farm *Farm, p *application.Program, si
 		r.close()
 		return nil, err
 	}
-	if r.word, err = newOwnWord(ctx, o); err != nil {
+	if r.word, err = wordOf(ctx, o); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -93,10 +95,11 @@ func (r *signalReader) read() ([]float64, error) {
 		all = append(all, float64(max(queue, w.Early)+w.Unread-w.Early+w.Run+max(w.Blocked, w.Out)))
 	}
 	all = append(all, float64(load.Asking+queue+load.Expected))
-	if r.word != nil {
-		all = append(all, float64(r.word.busy.Load()))
+	if r.word == nil {
+		return all, nil
 	}
-	return all, nil
+	own, err := r.word.read()
+	return append(all, own), err
 }
 
 func (r *signalReader) close() {
@@ -163,49 +166,4 @@ func (q *acceptQueue) length() (uint32, error) {
 			}
 		}
 	}
-}
-
-// ownWord asks an application for its own word, at the pace that the agent would at most. A word
-// that does not come in time leaves the one before, as at the agent for a second.
-type ownWord struct {
-	busy   atomic.Uint32
-	stop   context.CancelFunc
-	asking sync.WaitGroup
-}
-
-func newOwnWord(ctx context.Context, o *topo.Offering) (*ownWord, error) {
-	source, err := loadsource.Open(o)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	w := &ownWord{stop: cancel}
-	if err := w.ask(ctx, source); err != nil {
-		cancel()
-		return nil, errors.Join(err, source.Close())
-	}
-	w.asking.Go(func() {
-		defer source.Close()
-		for pauseFor(ctx, source.Every()) == nil {
-			_ = w.ask(ctx, source) // late: the next may come in time
-		}
-	})
-	return w, nil
-}
-
-func (w *ownWord) ask(ctx context.Context, source loadsource.Source) error {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
-	r, err := source.Read(ctx, time.Duration(ts.Nano()))
-	if err == nil {
-		w.busy.Store(r.Busy)
-	}
-	return err
-}
-
-func (w *ownWord) close() {
-	w.stop()
-	w.asking.Wait()
 }

@@ -15,17 +15,16 @@ import (
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 	"proffer/lab/traffic"
-	"proffer/topo"
 )
 
 // Result is the outcome of one policy.
 type Result struct {
-	Policy topo.Policy
+	Policy Compared
 	Rows   []traffic.Row
 	Loads  Loads
 
-	drops   dropped
-	machine traffic.Machine
+	drops dropped
+	kinds Kinds
 }
 
 // Report holds an SRLB experiment's results, in the order of its policies.
@@ -68,13 +67,14 @@ type PolicySummary struct {
 	SYNACK   float64 `json:"syn_synack_p50_s"`
 	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
 	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single
+	Fast     float64 `json:"fast_share"`            // of the answers: those by the faster servers
 }
 
 func (r *Report) add(result *Result) {
 	r.results = append(r.results, result)
 	r.Policies = append(r.Policies, result.summary())
 	for _, s := range r.Policies {
-		if s.Policy != (topo.Policy{}).String() {
+		if s.Policy != (Compared{}).String() {
 			continue
 		}
 		for i := range r.Policies {
@@ -88,10 +88,13 @@ func (r *Report) add(result *Result) {
 // are counted.
 func (r *Result) summary() PolicySummary {
 	var connects []float64
-	first, answered := 0, 0
+	first, fast, answered := 0, 0, 0
 	for _, row := range r.Rows {
 		if row.Outcome == traffic.OK {
 			answered++
+			if r.kinds.fast(serverIndex(row.Server)) {
+				fast++
+			}
 			connects = append(connects, (row.Connected - row.Started).Seconds())
 		}
 		if row.Hops == 1 {
@@ -117,7 +120,8 @@ func (r *Result) summary() PolicySummary {
 		Fairness: r.fairness(),
 		First:    float64(first) / float64(max(answered, 1)),
 		SYNACK:   stats.Quantile(connects, 0.5),
-		Fidelity: traffic.Fidelity(r.Rows, r.machine),
+		Fidelity: traffic.Fidelity(r.Rows, r.kinds.named),
+		Fast:     float64(fast) / float64(max(answered, 1)),
 	}
 }
 
@@ -148,18 +152,18 @@ func (r *Result) fairness() float64 {
 // Print writes the table.
 func (r *Report) Print(w io.Writer) error {
 	e := r.experiment
-	fmt.Fprintf(w, "%d servers × %d cores × %d workers, load %.2f, mean service %v, %d requests a policy, seed %d\n\n",
-		e.Servers, e.Cores, e.Workers, e.Load, e.Mean, e.Requests, e.Seed)
+	fmt.Fprintf(w, "%s, %d LBs, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
+		e.Kinds, max(e.LBs, 1), e.Load, e.Mean, e.Requests, e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tmean ms\t±95 %\tp50\tp90\tp99\tvs single\tfairness\t1st takes\tSYN-ACK ms\tresets\trefusals\ttimeouts\t")
+	fmt.Fprintln(t, "policy\tmean ms\t±95 %\tp50\tp90\tp99\tvs single\tfairness\t1st takes\tfast serve\tSYN-ACK ms\tresets\trefusals\ttimeouts\t")
 	for _, p := range r.Policies {
 		ratio := "–"
 		if p.VsSingle > 0 {
 			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%.2f\t%d\t%d\t%d\t\n",
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%.0f %%\t%.2f\t%d\t%d\t%d\t\n",
 			p.Policy, p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
-			p.Fairness, p.First*100, p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
+			p.Fairness, p.First*100, p.Fast*100, p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -223,7 +227,7 @@ func (r *Report) draw(dir string) ([]string, error) {
 		responses = append(responses, figures.Responses{Name: name, Seconds: result.latencies()})
 		loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
 	}
-	at := fmt.Sprintf("%d servers, ρ = %.2f", r.experiment.Servers, r.Load)
+	at := fmt.Sprintf("%s, ρ = %.3g", r.experiment.Kinds.short(), r.Load)
 	cdf, err := figures.CDF("Response time, "+at, responses)
 	if err != nil {
 		return nil, err

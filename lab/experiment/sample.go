@@ -10,9 +10,10 @@ const sampleEvery = 50 * time.Millisecond
 
 // Loads are the servers' loads at sampled instants of a run.
 type Loads struct {
-	Seconds  []float64 // since the run's start
-	Busy     []float64 // requests in hand, mean over the servers
-	Fairness []float64 // Jain's index of them
+	Seconds  []float64   // since the run's start
+	Busy     []float64   // requests in hand, mean over the servers
+	Fairness []float64   // Jain's index of them
+	Servers  [][]float64 // requests in hand, a server
 }
 
 type sampler struct {
@@ -56,4 +57,5 @@ func (l *Loads) add(at float64, busy []float64) {
 	l.Seconds = append(l.Seconds, at)
 	l.Busy = append(l.Busy, sum/float64(len(busy)))
 	l.Fairness = append(l.Fairness, stats.Jain(busy))
+	l.Servers = append(l.Servers, busy)
 }

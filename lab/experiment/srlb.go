@@ -12,18 +12,16 @@ import (
 	"proffer/lab/trace"
 	"proffer/lab/traffic"
 	"proffer/policy"
-	"proffer/topo"
 )
 
 // SRLB is the experiment of SRLB §V: Poisson arrivals of exponential requests
 // on a farm of prefork servers, one run a policy on the same arrivals.
 type SRLB struct {
-	Policies []topo.Policy
+	Kinds
+	LBs      int // 0 means 1
+	Policies []Compared
 	Load     float64 // ρ, of the farm's capacity
-	Servers  int
-	Cores    int // a server
-	Workers  int // a server
-	Requests int // a policy
+	Requests int     // a policy
 	Mean     time.Duration
 	Seed     uint64
 	Programs string // path of the proffer binary
@@ -32,7 +30,7 @@ type SRLB struct {
 
 // Progress is how far a run is.
 type Progress struct {
-	Policy      topo.Policy
+	Policy      Compared
 	Run, Runs   int // the first is 1
 	Try         int // 2: the machine was too busy for the first
 	Done, Total int // requests of this run
@@ -52,16 +50,11 @@ func (e SRLB) Duration() time.Duration {
 
 // rate of arrivals, a second.
 func (e SRLB) rate() float64 {
-	return e.Load * float64(e.Servers*e.Cores) / e.Mean.Seconds()
+	return e.Load * e.Capacity() / e.Mean.Seconds()
 }
 
 func (e SRLB) runDuration() time.Duration {
 	return time.Duration(float64(e.Requests) / e.rate() * float64(time.Second))
-}
-
-// machine is a server's capacity.
-func (e SRLB) machine() traffic.Machine {
-	return traffic.Machine{Cores: e.Cores, Workers: e.Workers, Discipline: traffic.Sharing}
 }
 
 // Run runs every policy. Complete results are in the report even if it
@@ -69,7 +62,7 @@ func (e SRLB) machine() traffic.Machine {
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
 	preferThisProcess()
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: e.clients() * tries * len(e.Policies)})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: e.clients() * tries * len(e.Policies)})
 	if err != nil {
 		return report, err
 	}
@@ -124,36 +117,9 @@ func requestsFrom(arrivals []trace.Arrival, clients []netip.Addr) []traffic.Requ
 	return requests
 }
 
-// run measures one policy on the bed, with daemons and servers of its own.
-func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p topo.Policy, requests []traffic.Request, progress func(done, total int)) (_ *Result, err error) {
-	servers, err := Serve(bed, e.machine())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, servers.Close()) }()
-	farm, err := Start(ctx, bed, Settings{Policy: p, Workers: e.Workers, Cores: e.Cores, Programs: e.Programs})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, farm.Stop()) }()
-
-	before, err := drops(bed)
-	if err != nil {
-		return nil, err
-	}
-	sampler := sample(servers.busy)
-	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter, Progress: progress}
-	run, err := client.Run(ctx, requests)
-	loads := sampler.stop()
-	if err != nil {
-		return nil, err
-	}
-	after, err := drops(bed)
-	if err != nil {
-		return nil, err
-	}
-	r := &Result{Policy: p, Rows: run.Rows, Loads: loads, drops: after.since(before), machine: e.machine()}
-	return conclude(r, run.Schedule.Kept(), farm, servers.books())
+// run measures one policy on the bed.
+func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p Compared, requests []traffic.Request, progress func(done, total int)) (*Result, error) {
+	return webRun{kinds: e.Kinds, policy: p, weights: e.weights(p.Inverted), programs: e.Programs, requests: requests, progress: progress}.run(ctx, bed)
 }
 
 // conclude makes a run's rows a result, if the client kept its schedule and every request was
@@ -166,16 +132,26 @@ func conclude(r *Result, late error, farm *Farm, books map[string][]string) (*Re
 }
 
 // locate fills in how many servers saw each request's offer: the list of its
-// flow is known (Farm.Candidates), and so is the server that answered.
+// flow is known (Farm.Candidates), and so is the server that answered. Where the LB chooses by
+// more than the flow's hash there is no list, and one server saw it.
 func locate(farm *Farm, rows []traffic.Row) error {
 	number := map[string]int{}
 	for i, s := range farm.Service.Servers {
 		number[s.Name] = i
 	}
+	hashed, lb := !farm.Service.Dispatch.Seats(), ""
+	if len(farm.Bed.LBs) == 1 { // else the router chose by a hash of its own
+		lb = farm.Bed.LBs[0].Name
+	}
 	vip := netip.AddrPortFrom(farm.Service.VIP.Addr, farm.Service.VIP.Port)
 	for i := range rows {
 		row := &rows[i]
 		if row.Server == "" {
+			continue
+		}
+		row.LB = lb
+		if !hashed {
+			row.Hops = 1
 			continue
 		}
 		list, err := farm.Candidates(policy.Flow{Client: row.From, VIP: vip})
@@ -190,7 +166,6 @@ func locate(farm *Farm, rows []traffic.Row) error {
 		if row.Hops == 0 {
 			return fmt.Errorf("request %d from %s was answered by %s, which was not among its candidates", row.ID, row.From, row.Server)
 		}
-		row.LB = farm.Bed.LBs[0].Name
 	}
 	return nil
 }

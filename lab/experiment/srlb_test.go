@@ -25,7 +25,7 @@ func concluded(t *testing.T) (*Result, *Farm, map[string][]string) {
 	for i, name := range []string{"s1", "s2", "s3", "s4"} {
 		farm.Service.Servers = append(farm.Service.Servers, topo.Server{Name: name, Locator: benchServer(i), Weight: 1})
 	}
-	r, books := &Result{Loads: Loads{Seconds: []float64{0}, Fairness: []float64{1}}}, map[string][]string{}
+	r, books := &Result{kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: 1, Speed: 2}, Loads: Loads{Seconds: []float64{0}, Fairness: []float64{1}}}, map[string][]string{}
 	for i, id := range []string{"0", "1", "2"} {
 		from := netip.AddrPortFrom(netip.MustParseAddr("2001:db8:c::1"), uint16(1024+i))
 		server := farm.Service.Servers[candidates(t, farm, from)[1]].Name

@@ -35,6 +35,12 @@ func check(d *schema.Document, f *File) {
 	if f.HopLeast > f.HopMost {
 		d.Failf("hop.least", "%s is above hop.most, %s", schema.Short(f.HopLeast), schema.Short(f.HopMost))
 	}
+	if f.Antagonists.Least > f.Antagonists.Most {
+		d.Failf("antagonists.least", "%v is above most, %v", f.Antagonists.Least, f.Antagonists.Most)
+	}
+	if f.Until > 0 && f.After >= f.Until {
+		d.Failf("counted.until", "%s is not after counted.after, %s", schema.Short(f.Until), schema.Short(f.After))
+	}
 	if f.CountFrom >= f.CountTo {
 		d.Failf("counted", "from %v to %v is no request at all; want from below to", f.CountFrom, f.CountTo)
 	}

@@ -23,12 +23,15 @@ type File struct {
 	Penalty            time.Duration // added to a refused request; 0: refusals are counted apart
 	Background         []Background
 	Events             []Event
+	Antagonists        Antagonists
+	Flood              Flood
 	Service            Times
 	Stages             Stages
 	IO                 Times // of the disk; only when Stages have one
 	Arrivals           Arrivals
-	Requests           int // 0: not stated
-	CountFrom, CountTo float64
+	Requests           int           // 0: not stated
+	CountFrom, CountTo float64       // shares of the requests
+	After, Until       time.Duration // instants of arrival; Until 0: to the end
 
 	doc *schema.Document // positions of the keys
 }
@@ -48,6 +51,20 @@ type Background struct {
 	First, Last int
 	From, To    time.Duration
 	Cores       float64
+}
+
+// Antagonists take a share of the speed of every server, drawn again and again.
+// Every 0: there are none.
+type Antagonists struct {
+	Every       time.Duration
+	Idle        float64 // probability of no share
+	Least, Most float64 // else from Least to Most
+}
+
+// Flood is SYNs with forged sources, so many a request. Times 0: there are none.
+type Flood struct {
+	Times   float64
+	Expires time.Duration // the life of such an entry of an LB
 }
 
 // Event happens to the servers from First to Last, or to the LB.

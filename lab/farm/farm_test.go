@@ -34,7 +34,9 @@ func TestParse(t *testing.T) {
 			Arrivals: Arrivals{Process: Stepped, Unit: PerSecond, Steps: []Step{
 				{Lasting: 30 * time.Second}, {Lasting: time.Minute, Rate: 12.5}, {Rate: 30},
 			}},
-			Requests: 5000, CountFrom: 0.25, CountTo: 0.75,
+			Requests: 5000, CountFrom: 0.25, CountTo: 0.75, After: 10 * time.Second, Until: 3 * time.Minute,
+			Antagonists: Antagonists{Every: 5 * time.Second, Idle: 0.25, Least: 0.1, Most: 0.7},
+			Flood:       Flood{Times: 5, Expires: 3 * time.Second},
 		},
 		"farm-short.yaml": {
 			Name:   "farm-short",

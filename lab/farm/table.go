@@ -33,6 +33,11 @@ func table(f *File) []schema.Entry {
 		schema.Optional("refusal_penalty", "0s", schema.Within(0, longestService).Into(&f.Penalty)),
 		schema.Optional("background", "", schema.Sequence(&f.Background, 1, 64, background)),
 		schema.Optional("events", "", schema.Sequence(&f.Events, 1, 1024, event)),
+		schema.Optional("antagonists", "", schema.Mapping(antagonists(&f.Antagonists))),
+		schema.Optional("syn_flood", "", schema.Mapping([]schema.Entry{
+			schema.Need("times", schema.Fraction(0.001, 1000).Into(&f.Flood.Times)),
+			schema.Optional("expires", "10s", schema.Within(time.Millisecond, longestService).Into(&f.Flood.Expires)),
+		})),
 		schema.Need("service", schema.Mapping(times(&f.Service))),
 		schema.Optional("stages", "cpu", schema.OneOf(CPU, CPUIO, CPUIOCPU).Into(&f.Stages)),
 		hasIO.Need("io", schema.Mapping(times(&f.IO))),
@@ -41,6 +46,8 @@ func table(f *File) []schema.Entry {
 		schema.Optional("counted", "{}", schema.Mapping([]schema.Entry{
 			schema.Optional("from", "0", schema.Fraction(0, 1).Into(&f.CountFrom)),
 			schema.Optional("to", "1", schema.Fraction(0, 1).Into(&f.CountTo)),
+			schema.Optional("after", "0s", schema.Within(0, longestStretch).Into(&f.After)),
+			schema.Optional("until", "", schema.Within(1, longestStretch).Into(&f.Until)),
 		})),
 	}
 }
@@ -66,6 +73,15 @@ func background(b *Background) []schema.Entry {
 		schema.Need("cores", schema.Fraction(0.001, 1024).Into(&b.Cores)),
 		schema.Optional("from", "0s", schema.Within(0, longestStretch).Into(&b.From)),
 		schema.Optional("to", "", schema.Within(1, longestStretch).Into(&b.To)),
+	}
+}
+
+func antagonists(a *Antagonists) []schema.Entry {
+	return []schema.Entry{
+		schema.Optional("every", "10s", schema.Within(time.Millisecond, longestStretch).Into(&a.Every)),
+		schema.Optional("idle", "0.5", schema.Fraction(0, 1).Into(&a.Idle)),
+		schema.Optional("least", "0.2", schema.Fraction(0, 0.99).Into(&a.Least)),
+		schema.Optional("most", "0.8", schema.Fraction(0, 0.99).Into(&a.Most)),
 	}
 }
 

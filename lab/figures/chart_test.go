@@ -154,3 +154,32 @@ func TestPublishedBoxes(t *testing.T) {
 		t.Errorf("the axis reaches to %v, want the published value", top)
 	}
 }
+
+// TestCrowdedGroups: the names of many groups stand aslant, those of few do not; dots are no bars.
+func TestCrowdedGroups(t *testing.T) {
+	picture := func(groups int, dots bool) (slanted int, text string) {
+		g := Groups{Title: "t", Series: []string{"a"}, Dots: dots, Panels: []BoxPanel{{Y: Axis{To: 2}, Columns: []string{"x"}}}}
+		for range groups {
+			g.Groups = append(g.Groups, "a program")
+			g.Panels[0].Boxes = append(g.Panels[0].Boxes, []Box{{Value: 1}})
+		}
+		f, err := NewGroups(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		svg, err := f.svg()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(svg), "rotate("), string(svg)
+	}
+	few, bars := picture(4, false)
+	many, _ := picture(30, false)
+	_, dots := picture(4, true)
+	if many-few != 30 {
+		t.Errorf("of 30 names %d stand aslant, of 4 %d", many, few)
+	}
+	if dots == bars {
+		t.Error("dots are drawn as bars")
+	}
+}

@@ -20,6 +20,7 @@ type Groups struct {
 	Groups      []string
 	Series      []string
 	Panels      []BoxPanel
+	Dots        bool // a dot in place of a bar: for many groups
 }
 
 // BoxPanel holds a box for each group and, inside, each series. Columns name
@@ -61,19 +62,34 @@ func NewGroups(g Groups) (*Figure, error) {
 		if last {
 			p.X.Label.Text = g.GroupLabel
 		}
-		p.Add(boxes{content.Boxes, content.Published, styles})
+		p.Add(boxes{content.Boxes, content.Published, styles, g.Dots})
 		p.X.Min, p.X.Max = -0.5, float64(len(g.Groups))-0.5
 		p.X.Tick.Marker = g.ticks(!last)
+		if last && g.crowded() {
+			p.X.Tick.Label.Rotation = math.Pi / 4
+			p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
+		}
 		content.Y.set(&p.Y, content.extent(), 5, false)
 		f.panels = append(f.panels, p)
 	}
 	for i, name := range g.Series {
-		f.legend = append(f.legend, sample{name: name, line: styles[i]})
+		s := sample{name: name, line: styles[i]}
+		if g.Dots {
+			s = sample{name: name, mark: dot(styles[i], i)}
+		}
+		f.legend = append(f.legend, s)
 	}
 	if g.published() {
 		f.legend = append(f.legend, sample{name: "published", mark: ring(ink)})
 	}
 	return f, nil
+}
+
+// crowded reports whether the names of the groups are too long to stand beside each other.
+func (g Groups) crowded() bool {
+	const ofPanel = 0.8 // the part of a figure's width that its panels have
+	most := width * ofPanel / vg.Length(max(len(g.Groups), 1))
+	return slices.ContainsFunc(g.Groups, func(name string) bool { return letters(tickSize).Width(name) > most })
 }
 
 func (g Groups) published() bool {
@@ -164,6 +180,13 @@ type boxes struct {
 	boxes     [][]Box
 	published []PublishedBox
 	styles    []draw.LineStyle
+	dots      bool
+}
+
+// dot is the mark of a series.
+func dot(style draw.LineStyle, series int) *draw.GlyphStyle {
+	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.CrossGlyph{}, draw.TriangleGlyph{}}
+	return &draw.GlyphStyle{Color: style.Color, Radius: 3.2, Shape: shapes[series%len(shapes)]}
 }
 
 // position of a box on the x axis, and the distance between two.
@@ -181,6 +204,10 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 			}
 			x, pitch := position(i, j, len(group))
 			half := (toX(pitch) - toX(0)) * 0.38
+			if b.dots {
+				box.dot(c, p, toX(x), *dot(b.styles[j], j))
+				continue
+			}
 			box.plot(c, p, toX(x), half, b.styles[j])
 		}
 		if i > 0 {
@@ -194,6 +221,15 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 			c.DrawGlyph(*ring(ink), vg.Point{X: toX(x), Y: toY(value.Value)})
 		}
 	}
+}
+
+func (b Box) dot(c draw.Canvas, p *plot.Plot, x vg.Length, mark draw.GlyphStyle) {
+	_, toY := p.Transforms(&c)
+	y := toY(b.Value)
+	if b.Value > p.Y.Max {
+		mark.Shape, y = draw.PyramidGlyph{}, c.Max.Y-4
+	}
+	c.DrawGlyph(mark, vg.Point{X: x, Y: y})
 }
 
 func (b Box) plot(c draw.Canvas, p *plot.Plot, x, half vg.Length, style draw.LineStyle) {

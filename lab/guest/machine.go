@@ -69,7 +69,7 @@ func arguments(name, kernel string) []string {
 	const initramfs, tap, line = firstExtra, firstExtra + 1, firstExtra + 2
 	return []string{
 		"-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "256", // MiB
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "512", // MiB
 		"-kernel", kernel, "-initrd", fmt.Sprintf("/dev/fd/%d", initramfs),
 		// panic=-1: reboot at once, which -no-reboot makes the end. An emulated timer
 		// that a busy host makes late is no broken one.

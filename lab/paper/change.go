@@ -23,7 +23,7 @@ const (
 )
 
 func changed(o Options) plan {
-	names := []string{"lsq", "gsq2", "sed", "learned:ages", "learned", "guided"}
+	names := []string{"lsq", "gsq2", "sed", "learned:ages", "learned:completed", "guided"}
 	farm := farmB("c1:2", 4)
 	other := sim.Background{From: changeAt * time.Second, Cores: 1}
 	for i := 64; i < 128; i++ {
@@ -57,7 +57,7 @@ func changed(o Options) plan {
 				}
 			}
 			fct.Curves = append(fct.Curves, a)
-			if name == "sed" || name == "learned" || name == "learned:ages" {
+			if name == "sed" || name == "learned:completed" || name == "learned:ages" {
 				weights.Curves = append(weights.Curves, b)
 			}
 		}

@@ -19,6 +19,7 @@ func edgeFigures() []Figure {
 		{"edgebalance-3", "predicted and measured CPU against the cost of a packet", "the size of the error is an assumption (4 % saved on a busy core); its sign and growth are not", prediction},
 		{"edgebalance-4", "throughput, latency and CPU difference against the elephant's share", "latency is the core's alone; the published loss of round robin is more than two such servers can lose", elephant},
 		{"edgebalance-5", "CPU of two servers after the traffic doubles", "flow lifetimes are chosen; with them the published gains swing", doubling},
+		{"edge-lives", "time until an elephant is levelled, and the difference afterwards, against how long flows live", "no published value: a rule for every life is ours", lives},
 	}
 }
 
@@ -30,6 +31,7 @@ var edgePolicies = map[string]edge.Policy{
 	"monitor":     {Kind: edge.Monitor, PID: weights.PublishedGains(), Noise: edge.ReportNoise},
 	"round robin": {Kind: edge.Static},
 	"tuned":       {Kind: edge.Model, PID: weights.TunedGains()},
+	"levelled":    {Kind: edge.Model, Learns: true},
 }
 
 func edgeCell(policy string, farm edge.Farm, traffic edge.Traffic, rate float64, read func(edge.Result) []float64) cell {
@@ -94,7 +96,7 @@ const (
 )
 
 func elephant(o Options) plan {
-	s := sweep{[]string{"model", "monitor", "round robin"}, o.some(steps(7, 47, 10)...)}
+	s := sweep{[]string{"model", "monitor", "round robin", "levelled"}, o.some(steps(7, 47, 10)...)}
 	return plan{
 		cells: s.cells(func(name string, x float64) cell {
 			farm, traffic := edge.Heterogeneous(x / 100)
@@ -141,7 +143,7 @@ const cpuSlice = 480 * time.Millisecond
 const lifetimeTail = 2
 
 func doubling(Options) plan {
-	names := []string{"round robin", "model", "tuned"}
+	names := []string{"round robin", "model", "tuned", "levelled"}
 	var cells []cell
 	for _, name := range names {
 		farm, traffic := edge.Dynamic(lifetimeTail)
@@ -190,7 +192,8 @@ func drawDoubling(names []string, m measured) (*figures.Figure, error) {
 	}
 	soon, _ := m.at(1, 0)
 	ours, _ := m.at(2, 0)
-	c.Notes = []string{fmt.Sprintf("level within 4 points first: model %.1f s after the server joined (published 1), tuned %.1f; under round robin the means stay so after %.0f s (published 35)", soon, ours, settled(m, 0))}
+	learned, _ := m.at(3, 0)
+	c.Notes = []string{fmt.Sprintf("level within 4 points first: model %.1f s after the server joined (published 1), tuned %.1f, levelled %.1f; under round robin the means stay so after %.0f s (published 35)", soon, ours, learned, settled(m, 0))}
 	return figures.NewChart(c)
 }
 

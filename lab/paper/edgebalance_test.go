@@ -11,7 +11,7 @@ import (
 // functions of their options.
 func TestEdgeBalanceFigures(t *testing.T) {
 	t.Parallel()
-	list, err := Named([]string{"edgebalance-3", "edgebalance-4", "edgebalance-5"})
+	list, err := Named([]string{"edgebalance-3", "edgebalance-4", "edgebalance-5", "edge-lives"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,8 +21,8 @@ func TestEdgeBalanceFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(files) != 9 {
-			t.Fatalf("files %v: want SVG, PNG and CSV of three figures", files)
+		if len(files) != 12 {
+			t.Fatalf("files %v: want SVG, PNG and CSV of four figures", files)
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)

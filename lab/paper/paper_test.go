@@ -30,11 +30,11 @@ func draw(t *testing.T, list []Figure) string {
 	return dir
 }
 
-// TestEveryFigureDraws twice, with the same bytes. EdgeBalance's have their own
+// TestEveryFigureDraws twice, with the same bytes. The edge's have their own
 // test, and so has what is measured.
 func TestEveryFigureDraws(t *testing.T) {
 	t.Parallel()
-	all := slices.DeleteFunc(Figures(), func(f Figure) bool { return strings.HasPrefix(f.Name, "edgebalance") || f.Measured() })
+	all := slices.DeleteFunc(Figures(), func(f Figure) bool { return strings.HasPrefix(f.Name, "edge") || f.Measured() })
 	once, again := draw(t, all), draw(t, all)
 	for _, f := range all {
 		for _, extension := range []string{".svg", ".png", ".csv"} {

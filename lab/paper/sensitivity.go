@@ -35,7 +35,7 @@ func scaled(s setup, rho, f float64) setup {
 // hlbPeriods is HLB Figure 17.
 func hlbPeriods(o Options) plan {
 	periods := o.some(0.1, 0.2, 0.5, 1, 2, 5)
-	s := sweep{[]string{"awcmp", "learned:ages", "learned"}, periods}
+	s := sweep{[]string{"awcmp", "learned:ages", "learned:completed"}, periods}
 	p := plan{cells: s.cells(func(name string, period float64) cell {
 		f := stepLength / period
 		return scaled(at(farmB("c1:2", 4), name, 0.9, o), 0.9, f).cell(func(r sim.Result) []float64 {
@@ -108,7 +108,7 @@ func gains(run setup, seed uint64, until int) ([]float64, error) {
 // hlbTable is HLB Figure 19.
 func hlbTable(o Options) plan {
 	sizes := o.some(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
-	s := sweep{[]string{"lsq", "sed", "learned:ages", "learned"}, sizes}
+	s := sweep{[]string{"lsq", "sed", "learned:ages", "learned:completed"}, sizes}
 	loads := []float64{0.7, 0.9}
 	var p plan
 	for _, rho := range loads {

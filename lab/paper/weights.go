@@ -53,7 +53,7 @@ func weightRatio(weights [][]float64) float64 {
 
 // hlbShares is HLB Figure 12b.
 func hlbShares(o Options) plan {
-	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"lsq", "sed", "learned:ages", "learned", "guided", "oracle"}, nil}
+	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"lsq", "sed", "learned:ages", "learned:completed", "guided", "oracle"}, nil}
 	p := plan{cells: g.cells(func(load, cores, policy string) cell {
 		rho := map[string]float64{"70 %": 0.7, "90 %": 0.9}[load]
 		return at(farmB("c"+cores, 4), policy, rho, o).cell(func(r sim.Result) []float64 {
@@ -170,7 +170,7 @@ const (
 
 // hlbScores is HLB Figure 15.
 func hlbScores(o Options) plan {
-	names := []string{"sed", "learned:ages", "learned"}
+	names := []string{"sed", "learned:ages", "learned:completed"}
 	var p plan
 	for _, name := range names {
 		run := at(farmB("c1:2", 8), name, 0.9, o)

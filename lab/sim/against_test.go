@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -34,14 +35,21 @@ func TestAgainstSlowTwin(t *testing.T) {
 	tight.FlowTable = 8
 	staged := smallFarm()
 	staged.Default.Stages, staged.Default.IO = 3, Exponential(5*time.Millisecond)
-	for name, farm := range map[string]Farm{"plain": smallFarm(), "far": far, "tight table": tight, "three stages": staged} {
-		for _, spelling := range append(Policies(), "hunt:static:0", "learned:ages:8", "guided:7") {
+	rivals := smallFarm()
+	rivals.Antagonists = Antagonists{Every: 200 * time.Millisecond, Idle: 0.5, Least: 0.2, Most: 0.8}
+	flooded := far
+	flooded.Flood = Flood{Times: 5, Expires: 300 * time.Millisecond}
+	for name, farm := range map[string]Farm{"plain": smallFarm(), "far": far, "tight table": tight, "three stages": staged, "antagonists": rivals, "flood": flooded} {
+		for _, spelling := range append(Policies(), "hunt:static:0", "learned:ages:8", "guided:7", "learned2:ages:literal", "learned:ages:syn", "learned2:literal", "prequal:sync:inflight", "prequal:perfect:sync") {
 			p, err := ParsePolicy(spelling)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if p.Choices > len(farm.Servers) {
 				continue
+			}
+			if farm.Flood.Times > 0 && !slices.Contains([]string{"learned", "lsq", "sed"}, p.Base) {
+				continue // it does not feel the flood
 			}
 			if p.Base == "oraclef" && farm.Default.Stages > 1 {
 				continue // it does not foresee disks; its twin would have to agree on how not to

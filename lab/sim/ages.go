@@ -50,10 +50,12 @@ func (p *ages) draw(lb, server int32) {
 	p.drawn[pair] = p.now
 }
 
-func (p *ages) Open(lb, server int32) {
+func (p *ages) Open(lb, server int32) { p.begin(lb, server, p.now) }
+
+func (p *ages) begin(lb, server int32, opened int64) {
 	p.draw(lb, server)
 	pair := p.pair(lb, server)
-	p.begun[pair] = append(p.begun[pair], p.now)
+	p.begun[pair] = append(p.begun[pair], opened)
 	p.counting.Open(lb, server)
 }
 

@@ -46,6 +46,7 @@ const (
 const (
 	maxServers    = 1 << 24
 	maxPacketRate = 1e6
+	mostFlood     = 1000.0
 )
 
 func checkFarm(f Farm) string {
@@ -62,6 +63,9 @@ func checkFarm(f Farm) string {
 		rule{f.FlowTable < 0, fmt.Sprintf("a flow table of %d buckets", f.FlowTable)},
 		rule{f.Penalty < 0, fmt.Sprintf("a penalty of %v", f.Penalty)},
 		rule{checkTimes(f.ClientRTT) != "", "client RTT: " + checkTimes(f.ClientRTT)},
+		rule{checkAntagonists(f.Antagonists) != "", "antagonists: " + checkAntagonists(f.Antagonists)},
+		rule{!(f.Flood.Times >= 0 && f.Flood.Times <= mostFlood), fmt.Sprintf("%v forged SYNs a request: want 0 to %v", f.Flood.Times, mostFlood)},
+		rule{f.Flood.Times > 0 && f.Flood.Expires <= 0, fmt.Sprintf("a forged SYN is forgotten after %v: want more than 0", f.Flood.Expires)},
 	); problem != "" {
 		return problem
 	}
@@ -107,6 +111,8 @@ func checkWorkload(w Workload) string {
 		rule{w.Requests < 1 || w.Requests > math.MaxInt32, fmt.Sprintf("%d requests: want 1 to %d", w.Requests, math.MaxInt32)},
 		rule{w.Stages < 0 || w.Stages > 3, fmt.Sprintf("%d stages: want 1 to 3", w.Stages)},
 		rule{!(w.From >= 0 && w.From <= w.To && w.To <= 1), fmt.Sprintf("requests from %v to %v count: want 0 ≤ from ≤ to ≤ 1", w.From, w.To)},
+		rule{w.After < 0 || w.Until < 0 || w.Until > 0 && w.Until <= w.After,
+			fmt.Sprintf("requests from %v to %v count: want 0 ≤ from < to", w.After, w.Until)},
 		rule{!(w.PacketRate >= 0 && w.PacketRate <= maxPacketRate), fmt.Sprintf("%v data packets a second: want 0 to %v", w.PacketRate, maxPacketRate)},
 		rule{w.ProbeEvery < 0, fmt.Sprintf("a probe every %v", w.ProbeEvery)},
 		rule{w.Service.none(), "no service time"},

@@ -1,6 +1,10 @@
 package sim
 
-import "math"
+import (
+	"math"
+
+	"proffer/policy"
+)
 
 // The policies that count the flows in their own LB's table: lsq, sed and
 // learned. All choose the least (flows + offset) / weight.
@@ -53,10 +57,15 @@ func (p *counting) rescore(lb int32) {
 }
 
 func (p *counting) Choose(lb int32, r *Request) int32 {
+	return p.pick(lb, p.choice.at(uint64(r.number)), p.flowHash(r))
+}
+
+// pick is the server of the least score, by the word, or of two, by the hash.
+func (p *counting) pick(lb int32, word, hash uint64) int32 {
 	if !p.two {
-		return p.scores[lb].choose(p.choice.at(uint64(r.number)))
+		return p.scores[lb].choose(word)
 	}
-	first, second := p.Engine.two(r)
+	first, second := p.twoOf(hash)
 	if p.score(lb, second) < p.score(lb, first) {
 		return second
 	}
@@ -67,12 +76,35 @@ func (p *counting) Open(lb, server int32) { p.count(lb, server, 1) }
 
 func (p *counting) Close(lb, server int32, _ int64) { p.count(lb, server, -1) }
 
+// Spoofed: an entry counts, whether its flow comes to life or not.
+func (p *counting) Spoofed(lb int32, word uint64) int32 {
+	server := p.pick(lb, word, policy.Mix(word))
+	p.count(lb, server, 1)
+	return server
+}
+
+func (p *counting) Expired(lb, server int32) { p.count(lb, server, -1) }
+
 func (p *counting) count(lb, server int32, by float64) {
 	p.flows[lb][server] += by
 	if !p.two {
 		p.scores[lb].set(server, p.score(lb, server))
 	}
 }
+
+// owe makes a server the best until its flows change; of two, the better one until the next step.
+func (p *counting) owe(lb, server int32) {
+	if p.two {
+		p.weights[lb][server] = owedWeight
+		return
+	}
+	p.scores[lb].set(server, owedScore)
+}
+
+const (
+	owedScore  = -1      // less than any
+	owedWeight = 1 << 16 // where all sum to 1
+)
 
 func (p *counting) Member(server int32) {
 	for lb := range p.scores {

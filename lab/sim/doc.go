@@ -14,13 +14,16 @@
 //
 // Where the code is: farm.go and workload.go describe a run, engine.go is the
 // loop, way.go and queue.go the way above, station.go one queue with its cores,
-// hops.go and alarms.go the two heaps of coming events, least.go the index that
-// policies find the best server with. A policy is one file. Everything is a function of
+// hops.go and alarms.go the two heaps of coming events, antagonist.go and flood.go the
+// farm's other work and forged SYNs, least.go the index that policies find the best
+// server with. A policy is one file. Everything is a function of
 // the seed, to the bit.
 //
 // An event is one of these: a client sends, a SYN reaches an LB or a server, data
-// reaches a server, a core or a disk finishes a stage, a signal or a FIN reaches
-// an LB that has to know, a timer fires. The data packets that learned samples
+// reaches a server, or an LB that tells embryonic flows apart, a core or a disk finishes a
+// stage, a signal or a FIN reaches an LB that has to know, a probe reaches a server or an
+// LB, a forged SYN reaches an LB or is forgotten, an antagonist changes its share, a timer
+// fires. The data packets that learned samples
 // are drawn in batches and are no events.
 //
 // The one thing not proved equal on every machine is the tail of math/rand's

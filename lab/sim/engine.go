@@ -29,9 +29,15 @@ type Engine struct {
 	tables   []flowTable
 	chooser  Chooser // nil: the LB offers
 	offerer  Offerer // nil: the LB decides alone
-	leader   Leader  // these six: nil if the policy does not care
+	leader   Leader  // these and the next: nil if the policy does not care
 	reporter Reporter
+	measure  Gauge
+	acceptor Acceptor
 	track    Tracker
+	life     Establisher
+	flooded  Flooded
+	messages Messenger
+	waiter   Waiter
 	watch    Watcher
 	member   Member
 	keeper   Keeper
@@ -40,6 +46,9 @@ type Engine struct {
 	fault    error  // of an event
 	timers   []timer
 	ends     bool // the end of a flow concerns its LB
+	signals  bool // servers signal to the LB: the SYN-ACK and the end pass it
+	rival    rival
+	forgery  forgery
 	stopped  bool // by Workload.Watch
 
 	result tally
@@ -93,7 +102,7 @@ func (e *Engine) step() bool {
 	case due == at:
 		e.now = at
 		e.complete(e.alarms.earliest())
-	case e.hops.heap[0].kind == ticking && e.stuck():
+	case (e.hops.heap[0].kind == ticking || e.hops.heap[0].kind == redrawing) && e.stuck():
 		return false
 	default:
 		next := e.hops.pop()
@@ -107,7 +116,7 @@ func (e *Engine) step() bool {
 // still open was lost by a fault: timers alone would tick for ever.
 func (e *Engine) stuck() bool {
 	return e.alarms.first() == never && e.coming == never &&
-		!slices.ContainsFunc(e.hops.heap, func(next event) bool { return next.kind != ticking })
+		!slices.ContainsFunc(e.hops.heap, func(next event) bool { return next.kind != ticking && next.kind != redrawing })
 }
 
 func (e *Engine) handle(next event) {
@@ -132,6 +141,16 @@ func (e *Engine) handle(next event) {
 		e.shift(int(next.request))
 	case happening:
 		e.happen(int(next.request))
+	case arriving:
+		e.messages.Arrived(next.request)
+	case established:
+		e.establish(&e.requests.all[next.request])
+	case redrawing:
+		e.disturb(next.request)
+	case spoofing:
+		e.spoof()
+	case expiring:
+		e.expire(next.request)
 	}
 }
 
@@ -147,7 +166,11 @@ const (
 const hopPairs = passedOn + maxChoices
 
 func (e *Engine) pair(r *Request, which uint64) (int64, int64) {
-	word := e.hop.at(uint64(r.number)*hopPairs + which)
+	return e.hopsOf(e.hop.at(uint64(r.number)*hopPairs + which))
+}
+
+// hopsOf are two hops from the halves of a word.
+func (e *Engine) hopsOf(word uint64) (int64, int64) {
 	least := int64(e.farm.HopMin)
 	return least + int64((word>>32)*e.hopSpan>>32), least + int64((word&0xffffffff)*e.hopSpan>>32)
 }

@@ -213,7 +213,7 @@ func (e *Engine) reroute(r *Request) {
 
 // adopt moves a flow to another LB.
 func (e *Engine) adopt(r *Request) {
-	tracked := r.bucket != none && e.track != nil
+	tracked, alive := r.bucket != none && e.track != nil, r.alive
 	if tracked {
 		e.untrack(r)
 	}
@@ -221,6 +221,9 @@ func (e *Engine) adopt(r *Request) {
 	if tracked && e.enter(r) {
 		r.opened = e.now
 		e.track.Open(r.lb, r.server)
+		if alive {
+			e.establish(r)
+		}
 	}
 }
 
@@ -229,8 +232,11 @@ func (e *Engine) untrack(r *Request) {
 	if e.tables != nil {
 		e.tables[r.lb][r.bucket] = false
 	}
+	if r.alive {
+		e.life.Finished(r.lb, r.server, r.opened)
+	}
 	e.track.Close(r.lb, r.server, r.opened)
-	r.bucket = none
+	r.bucket, r.alive = none, false
 }
 
 // keeps reports whether an LB that knows nothing of the flow finds its server.

@@ -22,10 +22,14 @@ type Farm struct {
 	FlowTable  int           // lsq, sed, learned: buckets of an LB's flow table, one flow each; 0: never full (HLB Figure 19)
 	Penalty    time.Duration // added to the client's time by a refusal; 0: refusals are counted apart
 	Background []Background
-	Events     []Event  // in any order
-	Table      int      // buckets of the consistent-hash table (6LB) that gives the lists of servers; 0: drawn without one
-	Choices    int      // hunt: servers in a list; 0: 2
-	Default    Workload // filled in by Load
+	Events     []Event // in any order
+
+	Antagonists Antagonists
+	Flood       Flood
+
+	Table   int      // buckets of the consistent-hash table (6LB) that gives the lists of servers; 0: drawn without one
+	Choices int      // hunt: servers in a list; 0: 2
+	Default Workload // filled in by Load
 }
 
 // Server is one machine. Up to Workers requests are in hand at once and up to
@@ -148,7 +152,7 @@ func (f Farm) Load(rho float64) Workload {
 }
 
 // Capacity is how many requests a second the farm could serve at best if they
-// were spread ideally: where the first of its two resources, cores and disks,
+// were spread ideally and antagonists took their mean share: where the first of its two resources, cores and disks,
 // is busy all the time. That is utilisation 1 here, also for
 // requests of several stages.
 func (f Farm) Capacity(w Workload) float64 {
@@ -156,6 +160,7 @@ func (f Farm) Capacity(w Workload) float64 {
 	for _, s := range f.Servers {
 		power += s.Power()
 	}
+	power *= 1 - f.Antagonists.mean()
 	cores := power / w.Service.mean().Seconds()
 	if !w.hasIO() {
 		return cores

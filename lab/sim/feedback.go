@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"time"
 
 	"proffer/weights"
 )
@@ -19,6 +20,7 @@ var _ = Register(Family{
 // so that turns are spread and never come in bursts.
 type feedback struct {
 	*Engine
+	weigher *weights.Polled
 	weights []float64
 	turn    []*least // per LB: when each server's next turn is
 }
@@ -26,7 +28,7 @@ type feedback struct {
 const pollInterval = 200e6 // ns
 
 func newFeedback(e *Engine, policy Policy) *feedback {
-	p := &feedback{Engine: e, weights: make([]float64, len(e.servers))}
+	p := &feedback{Engine: e, weigher: weights.NewFeedback(len(e.servers))}
 	for lb := range e.farm.LBs {
 		t := newLeast(len(e.servers))
 		for s := range e.servers { // LBs do not walk in step
@@ -42,10 +44,10 @@ func newFeedback(e *Engine, policy Policy) *feedback {
 
 func (p *feedback) poll() {
 	for s := range p.servers {
-		inHand := p.farm.Servers[s].inHand()
-		busy := float64(min(int(p.servers[s].taken), inHand)) / float64(inHand)
-		p.weights[s] = 0.1 + float64(0.9*weights.Exp(-8*busy*busy))
+		workers := p.farm.Servers[s].inHand()
+		p.weigher.Observe(time.Duration(p.now), weights.Sample{Server: s, Report: &weights.Report{Busy: float64(p.servers[s].taken), Workers: float64(workers)}})
 	}
+	p.weights = p.weigher.Weights(time.Duration(p.now))
 }
 
 func (p *feedback) Choose(lb int32, r *Request) int32 {

@@ -19,14 +19,17 @@ func (g *gauge) add(ns float64) {
 // its report: mean service × queue factor, where n counts the new one
 // (FIFO: 1 + max(0, n − k)/k; sharing: max(1, n/k)).
 func (g *guided) metric(server int32) uint8 {
-	s := &g.farm.Servers[server]
-	k := float64(s.Cores)
-	n := float64(g.servers[server].taken + 1)
-	factor := max(1, n/k)
-	if s.Discipline == FIFO {
-		factor = 1 + max(0, n-k)/k
-	}
+	factor := g.farm.Servers[server].queueFactor(float64(g.servers[server].taken + 1))
 	return logarithm(g.gauges[server].mean * factor)
+}
+
+// queueFactor is how much longer than its service the last of n requests takes.
+func (s *Server) queueFactor(n float64) float64 {
+	k := float64(s.Cores)
+	if s.Discipline == FIFO {
+		return 1 + max(0, n-k)/k
+	}
+	return max(1, n/k)
 }
 
 const noMetric = math.MaxUint8

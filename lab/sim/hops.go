@@ -4,15 +4,20 @@ package sim
 type action uint8
 
 const (
-	atLB      action = iota // the SYN reaches the LB
-	atServer                // the SYN, an offer if it hunts, reaches a server
-	returned                // a returned offer reaches the server that must take it
-	data                    // the request reaches the server that accepted
-	accepted                // the accepting SYN-ACK passes the LB
-	closing                 // the flow's end reaches the LB
-	ticking                 // a periodic job; request is its number
-	shifting                // background work begins or ends; request is its number
-	happening               // an event of the farm; request is its number
+	atLB        action = iota // the SYN reaches the LB
+	atServer                  // the SYN, an offer if it hunts, reaches a server
+	returned                  // a returned offer reaches the server that must take it
+	data                      // the request reaches the server that accepted
+	accepted                  // the accepting SYN-ACK passes the LB
+	closing                   // the flow's end reaches the LB
+	ticking                   // a periodic job; request is its number
+	shifting                  // background work begins or ends; request is its number
+	happening                 // an event of the farm; request is its number
+	arriving                  // a message of the policy arrives; request is its number
+	established               // the first data of the flow passes its LB
+	redrawing                 // an antagonist changes its share; request is its server
+	spoofing                  // a SYN with a forged source reaches an LB
+	expiring                  // an LB forgets such a SYN; request is its number
 )
 
 // event is a packet on its way, or a timer.

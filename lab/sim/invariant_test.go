@@ -33,7 +33,7 @@ func mustRun(t testing.TB, f Farm, p Policy, w Workload, seed uint64) Result {
 // refused + in flight, and every server's books agree with its queues.
 func TestConservation(t *testing.T) {
 	const seed = 11
-	for _, name := range []string{"rr", "lsq", "hunt:dynamic", "guided", "oracle", "learned"} {
+	for _, name := range []string{"rr", "lsq", "hunt:dynamic", "guided", "oracle", "learned", "prequal", "prequal:sync", "c3", "ledp"} {
 		f := smallFarm()
 		f.Default.Stages, f.Default.IO = 3, Exponential(5*time.Millisecond)
 		e := newEngine(f, mustParse(t, name), f.Load(1.05), seed)
@@ -108,7 +108,7 @@ func TestCommonRandomNumbers(t *testing.T) {
 // by more than chance does.
 func TestPermutation(t *testing.T) {
 	const seeds = 8
-	for _, name := range []string{"rr", "wrr-feedback", "wcmp", "lsq", "sed2", "learned", "hunt:static:2", "guided", "jsq", "jiq", "oracle", "oraclef"} {
+	for _, name := range []string{"rr", "wrr-feedback", "wcmp", "lsq", "sed2", "learned", "hunt:static:2", "guided", "jsq", "jiq", "oracle", "oraclef", "prequal", "c3", "lsqp"} {
 		f := smallFarm()
 		f.Penalty = time.Second
 		f.Default.Requests, f.Default.KeepRows = 10_000, false
@@ -190,7 +190,7 @@ func TestGoldenSeeds(t *testing.T) {
 // same run.
 func TestSameOnAnyCores(t *testing.T) {
 	f := smallFarm()
-	names := []string{"learned", "guided", "wrr-feedback", "oraclef"}
+	names := []string{"learned", "guided", "wrr-feedback", "oraclef", "prequal", "c3"}
 	want := map[string]string{}
 	for _, name := range names {
 		want[name] = digest(mustRun(t, f, mustParse(t, name), f.Load(0.9), 9))
@@ -215,21 +215,30 @@ func TestSameOnAnyCores(t *testing.T) {
 // goldenRows are the sums of all rows of seed 42. A change of them is a change of
 // what every seed gives: say so in the commit.
 var goldenRows = map[string]string{
-	"single":        "3b9ac9f84b243e99",
-	"rr":            "ae37009b1a497fee",
-	"wrr-feedback":  "64241bfba9e7ef7f",
-	"wcmp":          "8298de1990d3203d",
-	"awcmp":         "a66dfaeef8d86c7e",
-	"lsq":           "ab3a89989622a064",
-	"gsq2":          "6cfdffc018f215d3",
-	"sed":           "8800ccbde1cbc440",
-	"learned:ages":  "1aef3d30569a31b5",
-	"learned:32":    "6670095a48d20523",
-	"hunt:static:4": "a85254906e73ad70",
-	"hunt:dynamic":  "1fcb0fa22ee6ff8a",
-	"guided":        "88f6e698db2b5011",
-	"jsq":           "661e5a61279d1c54",
-	"jiq":           "501c61167d1aa66c",
-	"oracle":        "de8bd208274c127d",
-	"oraclef":       "bdfbc637eb4c1122",
+	"single":           "3b9ac9f84b243e99",
+	"rr":               "ae37009b1a497fee",
+	"wrr-feedback":     "64241bfba9e7ef7f",
+	"wcmp":             "8298de1990d3203d",
+	"awcmp":            "a66dfaeef8d86c7e",
+	"lsq":              "ab3a89989622a064",
+	"gsq2":             "6cfdffc018f215d3",
+	"sed":              "8800ccbde1cbc440",
+	"learned:ages":     "1aef3d30569a31b5",
+	"learned:32":       "cca7da8693e226a8",
+	"hunt:static:4":    "a85254906e73ad70",
+	"hunt:dynamic":     "1fcb0fa22ee6ff8a",
+	"guided":           "88f6e698db2b5011",
+	"jsq":              "661e5a61279d1c54",
+	"c3":               "76851bf319d3778c",
+	"learned:literal":  "94f76fe7ff5fc696",
+	"learned:syn":      "f62687c82246bd99",
+	"ledp":             "cd618609df59d061",
+	"lsqp":             "8d193802cabd8d35",
+	"prequal":          "4f6570d0ce6861ac",
+	"prequal:inflight": "5bbf439f6019ad49",
+	"prequal:perfect":  "c53b14d2fa9b1557",
+	"prequal:sync":     "e5f8d0033f4a9d82",
+	"jiq":              "501c61167d1aa66c",
+	"oracle":           "de8bd208274c127d",
+	"oraclef":          "bdfbc637eb4c1122",
 }

@@ -12,17 +12,24 @@ import (
 var _ = Register(Family{
 	Name: "learned", Pairs: true, Sees: OwnFlows,
 	Names: []Spelling{
-		{"learned", "HLB: power learned from the durations of completed flows, reservoir 128; learned:K has another size", "vermillion solid"},
+		{"learned", "HLB: power learned from the durations of completed flows, the latest 128; learned:K has another number. It follows a server that changes its speed. A flow counts from its SYN, while most SYNs come to life", "vermillion solid"},
 		{"learned2", "the same of two random servers", ""},
+		{"learned:completed", "HLB with its published filter, which follows slowly: a reservoir of 128 and little drift", ""},
 		{"learned:ages", "HLB with the ages of flows at data packets, reservoir 32 (Algorithm 1, the authors' code)", "vermillion dashed"},
 		{"learned:ages:fixed", "HLB with a Kalman filter that does not adapt (HLB-FIX)", "vermillion dotted"},
+		{"learned:literal", "HLB where a flow counts from its first data packet, as the paper has it", ""},
+		{"learned:syn", "HLB where a flow counts from its SYN, even in a flood of SYNs", ""},
 	},
 	Parse: parseLearning,
 	New: func(e *Engine, p Policy) any {
-		if p.Settings.(learning).completed {
-			return newLearned(e, p)
+		switch l := newLearner(e, p); p.Settings.(learning).from {
+		case atData:
+			return literal{l}
+		case atAnySYN:
+			return l
+		default:
+			return newWatchful(e, l)
 		}
-		return newAges(e, p)
 	},
 })
 
@@ -31,28 +38,50 @@ type learning struct {
 	completed bool    // durations of completed flows, not ages at data packets
 	reservoir int     // samples kept of each server
 	fixedR    float64 // R stays at this (HLB-FIX); 0: it adapts
+	published bool    // the filter is HLB's, not Proffer's
+	from      begin
 }
+
+// begin is when a flow begins to count.
+type begin uint8
+
+const (
+	atSYN    begin = iota // while most SYNs come to life
+	atAnySYN              // also in a flood
+	atData                // at the first data packet
+)
 
 // parseLearning reads, in any order:
 //
-//	completed  durations of completed flows, reservoir 128 (the HLB paper's text); the default
+//	completed  durations of completed flows, reservoir 128 (the HLB paper's text)
 //	ages       ages at data packets, reservoir 32 (its Algorithm 1 and the authors' code)
 //	K          a reservoir of K samples
 //	fixed      R = 0.5 throughout (HLB-FIX)
+//	literal    a flow counts from its first data packet (HLB §IV-A)
+//	syn        a flow counts from its SYN, also in a flood of SYNs
+//
+// All of the paper's have its filter; without any, durations of completed flows have
+// weights.QuickFilter.
 func parseLearning(p *Policy, options string) error {
 	s := learning{completed: true}
 	for o := range strings.SplitSeq(options, ":") {
 		k, err := strconv.Atoi(o)
 		switch {
-		case o == "completed" || !p.Refined():
+		case !p.Refined():
+		case o == "completed":
+			s.published = true
 		case o == "ages":
-			s.completed = false
+			s.completed, s.published = false, true
 		case o == "fixed":
-			s.fixedR = 0.5
+			s.fixedR, s.published = 0.5, true
+		case o == "literal":
+			s.from, s.published = atData, true
+		case o == "syn":
+			s.from = atAnySYN
 		case err == nil && k > 0 && k <= 1<<20:
 			s.reservoir = k
 		default:
-			return fmt.Errorf("%q: want ages, completed, fixed or the size of a reservoir", o)
+			return fmt.Errorf("%q: want ages, completed, fixed, literal, syn or the size of a reservoir", o)
 		}
 	}
 	switch {
@@ -64,6 +93,19 @@ func parseLearning(p *Policy, options string) error {
 	}
 	p.Settings = s
 	return nil
+}
+
+// filter are the parameters of the filters.
+func (l learning) filter() weights.FilterSettings {
+	s := weights.QuickFilter()
+	if l.published {
+		s = weights.PublishedFilter()
+	}
+	s.Reservoir = l.reservoir
+	if l.fixedR != 0 {
+		s.Noise, s.Alpha = l.fixedR, 0
+	}
+	return s
 }
 
 // stepLength is the time between updates of the weights of learned and awcmp, unless
@@ -79,13 +121,8 @@ type learned struct {
 }
 
 func newLearned(e *Engine, policy Policy) *learned {
-	chosen := policy.Settings.(learning)
+	settings := policy.Settings.(learning).filter()
 	n := len(e.servers)
-	settings := weights.PublishedFilter()
-	settings.Reservoir = chosen.reservoir
-	if chosen.fixedR != 0 {
-		settings.Noise, settings.Alpha = chosen.fixedR, 0
-	}
 	p := &learned{
 		counting: newCounting(e, policy.TwoChoices, func(int) float64 { return 1 / float64(n) }),
 		random:   newDraws(e.result.seed, packetStream),
@@ -96,6 +133,32 @@ func newLearned(e *Engine, policy Policy) *learned {
 	e.timers = append(e.timers, timer{policy.every(stepLength), p.step})
 	return p
 }
+
+// learner is learned or ages, for the rules of when a flow counts.
+type learner interface {
+	Chooser
+	Tracker
+	Flooded
+	Member
+	scorer
+	gains() []float64
+	begin(lb, server int32, opened int64) // as Open, of a flow that began earlier
+	pick(lb int32, word, hash uint64) int32
+	count(lb, server int32, by float64)
+	owe(lb, server int32)
+	filters() []*weights.Filter // per LB
+}
+
+func newLearner(e *Engine, p Policy) learner {
+	if p.Settings.(learning).completed {
+		return newLearned(e, p)
+	}
+	return newAges(e, p)
+}
+
+func (p *learned) begin(lb, server int32, _ int64) { p.Open(lb, server) }
+
+func (p *learned) filters() []*weights.Filter { return p.weighers }
 
 func (p *learned) word() uint64 {
 	p.drawn++

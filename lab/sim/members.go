@@ -128,9 +128,11 @@ func (e *Engine) one(r *Request) int32 {
 }
 
 // two draws two servers by the flow's hash, the same one twice if there is but one.
-func (e *Engine) two(r *Request) (first, second int32) {
+func (e *Engine) two(r *Request) (first, second int32) { return e.twoOf(e.flowHash(r)) }
+
+func (e *Engine) twoOf(hash uint64) (first, second int32) {
 	var list [2]int32
-	if e.draw(list[:], e.flowHash(r)) == 1 {
+	if e.draw(list[:], hash) == 1 {
 		list[1] = list[0]
 	}
 	return list[0], list[1]

@@ -28,6 +28,7 @@ type oracle struct {
 	ranks    []ranking
 	numbers  map[slope]int32 // of rankings
 	where    []int32         // the ranking of each server
+	ties     []int32         // scratch
 }
 
 // slope is the power of a server and how fast the time that its work takes shrinks.
@@ -56,7 +57,7 @@ func newOracle(e *Engine, two bool) *oracle {
 // time shrinks.
 func (p *oracle) left(server int32) (ns, falls float64) {
 	cpu := &p.stations[server]
-	power := p.farm.Servers[server].Power()
+	power := p.power(server)
 	cpu.advance(p.now)
 	ns = (cpu.work() + p.servers[server].pending) / power
 	falls = cpu.slope() / power
@@ -70,7 +71,7 @@ func (p *oracle) left(server int32) (ns, falls float64) {
 }
 
 func (p *oracle) Changed(server int32) {
-	if p.two {
+	if p.two || p.everyOne() {
 		return
 	}
 	if old := p.where[server]; !p.in(server) && old != none {
@@ -103,6 +104,9 @@ func (p *oracle) Choose(_ int32, r *Request) int32 {
 	if p.two {
 		return p.chooseOfTwo(r)
 	}
+	if p.everyOne() {
+		return p.chooseOfAll(r)
+	}
 	own := r.demand + r.second
 	best, at := math.Inf(1), 0
 	for i := range p.ranks {
@@ -122,8 +126,39 @@ func (p *oracle) chooseOfTwo(r *Request) int32 {
 	return first
 }
 
+// everyOne reports that each server has a speed of its own, which changes: an index
+// for each pair of power and slope would not end.
+func (p *oracle) everyOne() bool { return p.farm.Antagonists.Every > 0 }
+
+// chooseOfAll looks at every server.
+func (p *oracle) chooseOfAll(r *Request) int32 {
+	best, ties := math.Inf(1), p.ties[:0]
+	for s := range int32(len(p.servers)) {
+		if !p.in(s) {
+			continue
+		}
+		switch key := p.with(r, s); {
+		case key < best:
+			best, ties = key, append(ties[:0], s)
+		case key == best:
+			ties = append(ties, s)
+		}
+	}
+	p.ties = ties
+	return ties[below(p.choice.at(uint64(r.number)), len(ties))]
+}
+
+// power is the server's, at present where it changes.
+func (p *oracle) power(server int32) float64 {
+	s := &p.farm.Servers[server]
+	if p.everyOne() {
+		return float64(s.Cores) * p.stations[server].speed
+	}
+	return s.Power()
+}
+
 // with is the time until the server would have done all its work and r.
 func (p *oracle) with(r *Request, server int32) float64 {
 	ns, _ := p.left(server)
-	return ns + (r.demand+r.second)/p.farm.Servers[server].Power()
+	return ns + (r.demand+r.second)/p.power(server)
 }

@@ -26,12 +26,34 @@ type Leader interface {
 	Lead(r *Request) int32
 }
 
-// Reporter is an Offerer with servers that report on the way, in the signals that
-// pass the LB: the accepting SYN-ACK and the flow's end.
+// Reporter is a policy with servers that report on the way, in the signals that
+// pass the LB: the accepting SYN-ACK, which takes a hop more for that, and the
+// flow's end.
 type Reporter interface {
-	Served(r *Request)    // the server has completed r
 	Report(r *Request)    // the server writes a signal of r
 	Signalled(r *Request) // the signal passes r.LB()
+}
+
+// Gauge measures at the servers: r is complete.
+type Gauge interface {
+	Served(r *Request)
+}
+
+// Acceptor counts at the servers: r has just been accepted.
+type Acceptor interface {
+	Accepted(r *Request)
+}
+
+// Messenger has messages of its own, such as probes.
+type Messenger interface {
+	// Arrived is a message that Engine.Send has sent, at the end of its way.
+	Arrived(message int32)
+}
+
+// Waiter is a Chooser that asks before it chooses.
+type Waiter interface {
+	// Ask reports whether the request waits at its LB, until Engine.Proceed.
+	Ask(request int32, r *Request) bool
 }
 
 // Tracker follows the flows that an LB has in its table: when they begin, and
@@ -39,6 +61,24 @@ type Reporter interface {
 type Tracker interface {
 	Open(lb, server int32)
 	Close(lb, server int32, opened int64)
+}
+
+// Establisher is a Tracker that knows embryonic flows from established ones.
+type Establisher interface {
+	// Established: the first data of a flow, which began at the instant opened (ns),
+	// passes the LB.
+	Established(lb, server int32, opened int64)
+	// Finished: such a flow ends. Close follows.
+	Finished(lb, server int32, opened int64)
+}
+
+// Flooded has an entry for every SYN, also for SYNs with forged sources
+// (Farm.Flood).
+type Flooded interface {
+	// Spoofed gives such a SYN a server, by a random word.
+	Spoofed(lb int32, word uint64) (server int32)
+	// Expired: the LB forgets it.
+	Expired(lb, server int32)
 }
 
 // Member is called whenever a server begins to take flows, or does no longer:
@@ -92,6 +132,14 @@ func (e *Engine) In(server int32) bool { return e.in(server) }
 func (e *Engine) Every(period time.Duration, job func()) {
 	e.timers = append(e.timers, timer{int64(period), job})
 }
+
+// Send lets a message of a Messenger arrive after a while.
+func (e *Engine) Send(after time.Duration, message int32) {
+	e.hops.push(e.now+int64(after), arriving, message)
+}
+
+// Proceed lets a request that waits at its LB go on.
+func (e *Engine) Proceed(request int32) { e.forward(request) }
 
 // LB is the number of the LB that the flow goes through.
 func (r *Request) LB() int { return int(r.lb) }

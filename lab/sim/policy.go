@@ -46,12 +46,13 @@ const (
 	Nothing    Sight = iota // no load
 	Polled                  // the servers' answers now and then
 	OwnFlows                // the flows in its own LB's table
+	Reports                 // the servers' own numbers in packets that pass, or in answers to probes
 	Offers                  // nothing: the servers decide, and may report
 	Everything              // the servers themselves
 )
 
 func (s Sight) String() string {
-	return [...]string{"no load", "polled load", "its LB's own flows", "servers that are asked", "every server"}[s]
+	return [...]string{"no load", "polled load", "its LB's own flows", "reports of servers", "servers that are asked", "every server"}[s]
 }
 
 // families is the registry.

@@ -26,8 +26,10 @@ func TestParsePolicy(t *testing.T) {
 		"guided:1":         `policy "guided:1": "1" candidates: want 2 to 8`,
 		"guided:9":         `policy "guided:9": "9" candidates: want 2 to 8`,
 		"guided:04":        `policy "guided:04": "04" candidates`,
-		"learned:":         `policy "learned:": "": want ages, completed, fixed or the size of a reservoir`,
+		"learned:":         `policy "learned:": "": want ages, completed, fixed, literal, syn or the size of a reservoir`,
 		"learned:0":        `policy "learned:0": "0": want`,
+		"prequal:fast":     `policy "prequal:fast": "fast": want inflight, perfect or sync`,
+		"c3:2":             `unknown policy "c3:2"`,
 		"learned:finished": `policy "learned:finished": "finished": want`,
 	} {
 		if _, err := ParsePolicy(name); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -35,7 +37,7 @@ func TestParsePolicy(t *testing.T) {
 		}
 	}
 	p, err := ParsePolicy("learned2:completed:128:fixed")
-	if err != nil || !p.TwoChoices || p.Settings != (learning{true, 128, 0.5}) {
+	if err != nil || !p.TwoChoices || p.Settings != (learning{completed: true, reservoir: 128, fixedR: 0.5, published: true}) {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
@@ -66,8 +68,13 @@ func TestRunRefuses(t *testing.T) {
 		"arrivals: the instants do not ascend":                func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = At([]time.Duration{2, 1}) },
 		"arrivals: step 0: -1 a second":                       func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(-1) },
 		"arrivals: the last step has no arrivals":             func(_ *Farm, w *Workload, _ *Policy) { w.Arrivals = Poisson(0) },
-		"no policy": func(_ *Farm, _ *Workload, p *Policy) { *p = Policy{} },
-		"policy guided:8 offers to 8 servers, there are 7": func(_ *Farm, _ *Workload, p *Policy) { *p, _ = ParsePolicy("guided:8") },
+		"requests from 2s to 1s count":                        func(_ *Farm, w *Workload, _ *Policy) { w.After, w.Until = 2*time.Second, time.Second },
+		"antagonists: shares from 0.9 to 0.2":                 func(f *Farm, _ *Workload, _ *Policy) { f.Antagonists = Antagonists{Every: 1, Least: 0.9, Most: 0.2} },
+		"antagonists: idle with probability 2":                func(f *Farm, _ *Workload, _ *Policy) { f.Antagonists = Antagonists{Every: 1, Idle: 2} },
+		"-1 forged SYNs a request":                            func(f *Farm, _ *Workload, _ *Policy) { f.Flood.Times = -1 },
+		"a forged SYN is forgotten after 0s":                  func(f *Farm, _ *Workload, _ *Policy) { f.Flood.Times = 1 },
+		"no policy":                                           func(_ *Farm, _ *Workload, p *Policy) { *p = Policy{} },
+		"policy guided:8 offers to 8 servers, there are 7":    func(_ *Farm, _ *Workload, p *Policy) { *p, _ = ParsePolicy("guided:8") },
 	} {
 		f := smallFarm()
 		w, p := f.Load(0.5), mustParse(t, "jsq")

@@ -24,6 +24,10 @@ type Request struct {
 	leastOf uint8
 	report  uint8 // guided: the report of the accepting SYN-ACK or the end
 	idle    bool
+	alive   bool  // its first data has passed its LB
+	tag     int32 // these two: the policy's own, such as a report
+	note    float64
+	arrived int64 // ns, when its server accepted it
 	hops    uint8
 	stage   uint8
 	tries   uint8 // SYNs that were repeated

@@ -24,6 +24,9 @@ type Result struct {
 
 	Served    []int         // requests that each server completed, of all
 	Rejected  []int         // and refused
+	Accepted  []int         // and accepted
+	PassedOn  []int         // offers that each server passed on
+	Times     []float64     // mean time, in ms, of each server's requests that count; NaN: it has none
 	Busy      []float64     // share of each server's power that completed requests took, until the end
 	Lost      int           // of all requests: connections of a server that failed, or SYNs that none answered
 	Reset     int           // of all requests: an LB failed, and the next did not find the server
@@ -50,10 +53,17 @@ type Row struct {
 type tally struct {
 	seed      uint64
 	from, to  int
+	after     int64 // ns, these two: the instants of arrival that count
+	until     int64
+	counted   int
 	penalty   int64
 	times     []float64 // ms, of requests from to to; unanswered: does not count as a time
 	served    []int
 	turned    []int     // requests that each server refused
+	accepted  []int     // and accepted
+	passed    []int     // and passed on
+	sums      []float64 // ms, of those that each server served and that count
+	numbers   []int     // of these
 	worked    []float64 // ns of service, of those that each completed
 	open      int       // sent, not answered
 	done      int
@@ -75,12 +85,17 @@ const unanswered = -1
 func (t *tally) begin(f Farm, w Workload, seed uint64) {
 	t.seed, t.penalty = seed, int64(f.Penalty)
 	t.from, t.to = w.counted()
+	t.after, t.until = int64(w.After), never
+	if w.Until > 0 {
+		t.until = int64(w.Until)
+	}
 	t.times = make([]float64, t.to-t.from)
 	for i := range t.times {
 		t.times[i] = unanswered
 	}
 	t.served, t.turned = make([]int, len(f.Servers)), make([]int, len(f.Servers))
-	t.worked = make([]float64, len(f.Servers))
+	t.worked, t.sums = make([]float64, len(f.Servers)), make([]float64, len(f.Servers))
+	t.accepted, t.passed, t.numbers = make([]int, len(f.Servers)), make([]int, len(f.Servers)), make([]int, len(f.Servers))
 	if w.KeepRows {
 		t.rows = make([]Row, w.Requests)
 	}
@@ -100,8 +115,7 @@ func (t *tally) refuse(at int64, r *Request) {
 	t.rejected++
 	t.turned[r.server]++
 	t.hops += int(r.hops)
-	n := int(r.number)
-	if n >= t.from && n < t.to {
+	if t.counts(r) {
 		t.refused++
 	}
 	took := int64(-1)
@@ -134,13 +148,24 @@ func (t *tally) end(at int64, r *Request, how early) {
 	}
 }
 
-func (t *tally) record(at, took int64, r *Request, refused bool) {
+// counts reports whether the request is one of those that count.
+func (t *tally) counts(r *Request) bool {
 	n := int(r.number)
-	if n >= t.from && n < t.to {
-		t.times[n-t.from] = float64(took) / 1e6
+	return n >= t.from && n < t.to && r.start >= t.after && r.start < t.until
+}
+
+func (t *tally) record(at, took int64, r *Request, refused bool) {
+	if t.counts(r) {
+		t.counted++
+		ms := float64(took) / 1e6
+		t.times[int(r.number)-t.from] = ms
+		if took >= 0 && !refused {
+			t.sums[r.server] += ms
+			t.numbers[r.server]++
+		}
 	}
 	if t.rows != nil {
-		row := &t.rows[n]
+		row := &t.rows[r.number]
 		row.At, row.Service, row.FCT = time.Duration(r.start), time.Duration(r.service), time.Duration(took)
 		row.Begun, row.Ended = time.Duration(r.begun), time.Duration(at)
 		row.LB, row.Server, row.Hops, row.Refused = int(r.lb), int(r.server), int(r.hops), refused
@@ -152,7 +177,8 @@ func (e *Engine) close() Result {
 	t := &e.result
 	r := Result{
 		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
-		Counted: t.to - t.from, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
+		Counted: t.counted, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
+		Accepted: t.accepted, PassedOn: t.passed, Times: t.means(),
 		Hops: float64(t.hops) / float64(max(1, t.done+t.rejected+t.lost+t.reset)),
 		Lost: t.lost, Reset: t.reset, Recovered: t.recovered, Repeated: t.repeated,
 		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
@@ -163,6 +189,15 @@ func (e *Engine) close() Result {
 	}
 	r.summarize()
 	return r
+}
+
+// means are the mean times of the servers.
+func (t *tally) means() []float64 {
+	means := make([]float64, len(t.sums))
+	for i, sum := range t.sums {
+		means[i] = sum / float64(t.numbers[i]) // NaN without a number
+	}
+	return means
 }
 
 // busy is each server's work as a share of its capacity, without background

@@ -90,10 +90,17 @@ func (e *Engine) install() {
 	e.offerer, _ = made.(Offerer)
 	e.leader, _ = made.(Leader)
 	e.reporter, _ = made.(Reporter)
+	e.measure, _ = made.(Gauge)
+	e.acceptor, _ = made.(Acceptor)
 	e.track, _ = made.(Tracker)
+	e.life, _ = made.(Establisher)
+	e.flooded, _ = made.(Flooded)
+	e.messages, _ = made.(Messenger)
+	e.waiter, _ = made.(Waiter)
 	e.watch, _ = made.(Watcher)
 	e.member, _ = made.(Member)
 	e.keeper, _ = made.(Keeper)
+	e.signals = e.offerer != nil || e.reporter != nil
 	e.ends = e.reporter != nil || e.track != nil
 	if e.track != nil && e.farm.FlowTable > 0 {
 		for range e.farm.LBs {
@@ -113,6 +120,8 @@ func (e *Engine) arm() {
 	for i, v := range e.farm.Events {
 		e.hops.push(int64(v.At), happening, int32(i))
 	}
+	e.armRivals()
+	e.armFlood()
 	for i, b := range e.farm.Background {
 		e.hops.push(int64(b.From), shifting, int32(2*i))
 		if b.To > 0 {
@@ -133,14 +142,21 @@ func (e *Engine) shift(number int) {
 		taken = -taken
 	}
 	for _, i := range b.Servers {
-		s := &e.stations[i]
-		s.advance(e.now)
-		s.lost += taken
-		f := e.farm.Servers[i]
-		s.speed = f.speed() * max(leastLeft, 1-s.lost/float64(f.Cores))
-		e.alarms.set(int32(i), s.settle())
-		if e.watch != nil {
-			e.watch.Changed(int32(i))
-		}
+		e.stations[i].lost += taken
+		e.pace(int32(i))
+	}
+}
+
+// pace gives a server the speed that other work leaves it.
+func (e *Engine) pace(server int32) {
+	s, f := &e.stations[server], e.farm.Servers[server]
+	s.advance(e.now)
+	s.speed = f.speed() * max(leastLeft, 1-s.lost/float64(f.Cores))
+	if e.rival.share != nil {
+		s.speed *= 1 - e.rival.share[server]
+	}
+	e.alarms.set(server, s.settle())
+	if e.watch != nil {
+		e.watch.Changed(server)
 	}
 }

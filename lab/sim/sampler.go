@@ -22,6 +22,9 @@ const (
 	hopStream
 	choiceStream
 	packetStream
+	probeStream
+	rivalStream
+	floodStream
 )
 
 // sampler draws from one Distribution.

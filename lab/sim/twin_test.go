@@ -32,6 +32,14 @@ type slow struct {
 	heard   func(lb, server int, metric uint8, idle bool)
 	tables  []map[int]bool
 	observe func() // jiq: after everything that changes a load
+
+	report   func(r *flow) func()       // a server writes a signal; the result is the LB reading it
+	accepted func(r *flow)              // a server has accepted it
+	served   func(r *flow)              // a server has completed it
+	alive    func(r *flow)              // its first data passes the LB
+	ask      func(r *flow, next func()) // the LB asks before it chooses
+	spoofed  func(r *flow)              // a forged SYN
+	expired  func(r *flow)
 }
 
 type errand struct {
@@ -74,6 +82,12 @@ type flow struct {
 	visit   int
 	bucket  int
 	metrics []uint8
+	word    uint64 // that breaks ties
+	alive   bool
+	forged  bool
+	begun   int64 // accepted by its server
+	before  int   // requests in flight there, it included
+	asked   int   // prequal: the server that the probes led to
 }
 
 func newSlow(f Farm, p Policy, w Workload, seed uint64) *slow {
@@ -99,6 +113,12 @@ func (s *slow) after(wait int64, rank int, do func()) {
 
 func (s *slow) run() []Row {
 	s.schedule()
+	if s.farm.Antagonists.Every > 0 {
+		s.antagonize()
+	}
+	if s.farm.Flood.Times > 0 && s.spoofed != nil {
+		s.flood()
+	}
 	for len(s.rows) > 0 && (s.open > 0 || slices.ContainsFunc(s.todo, func(e errand) bool { return e.rank == 0 })) {
 		next := errand{at: never}
 		for _, e := range s.todo {
@@ -135,7 +155,7 @@ func (s *slow) schedule() {
 	service := newSampler(s.work.Service, s.seed, serviceStream)
 	io := newSampler(s.work.IO, s.seed, ioStream)
 	rtt := newSampler(s.farm.ClientRTT, s.seed, rttStream)
-	hash, split := newDraws(s.seed, hashStream), newDraws(s.seed, splitStream)
+	hash, split, choice := newDraws(s.seed, hashStream), newDraws(s.seed, splitStream), newDraws(s.seed, choiceStream)
 	s.rows = make([]Row, s.work.Requests)
 	for i := range s.work.Requests {
 		at, more := clock.next()
@@ -144,7 +164,7 @@ func (s *slow) schedule() {
 			return
 		}
 		demand := service.draw()
-		r := &flow{number: uint64(i), hash: hash.at(2*uint64(i) + 1), stages: []float64{demand}}
+		r := &flow{number: uint64(i), hash: hash.at(2*uint64(i) + 1), word: choice.at(uint64(i)), stages: []float64{demand}}
 		r.At, r.Service = dur(at), dur(int64(demand))
 		r.LB = below(hash.at(2*uint64(i)), s.farm.LBs)
 		if s.work.hasIO() {

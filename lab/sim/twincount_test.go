@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/policy"
 	"proffer/weights"
 )
 
@@ -23,6 +24,11 @@ func (s *slow) counting(best func(func(int, int) float64) func(int, *flow) int, 
 		}
 		return n / weight(lb, server)
 	})
+	s.spoofed = func(r *flow) {
+		r.Server = s.choose(r.LB, r)
+		table = append(table, r)
+	}
+	s.expired = func(r *flow) { table = slices.DeleteFunc(table, func(x *flow) bool { return x == r }) }
 	return &table
 }
 
@@ -32,24 +38,21 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 		drawn   []int64
 	}
 	var lbs []view
-	settings := weights.PublishedFilter()
-	settings.Reservoir = s.p.Settings.(learning).reservoir
-	if s.p.Settings.(learning).fixedR > 0 {
-		settings.Noise, settings.Alpha = s.p.Settings.(learning).fixedR, 0
-	}
+	chosen := s.p.Settings.(learning)
 	for range s.farm.LBs {
-		lbs = append(lbs, view{weigher: weights.NewFilter(len(s.hosts), settings), drawn: make([]int64, len(s.hosts))})
+		lbs = append(lbs, view{weigher: weights.NewFilter(len(s.hosts), chosen.filter()), drawn: make([]int64, len(s.hosts))})
 	}
-	table := s.counting(best, func(lb, server int) float64 { return lbs[lb].weigher.Weights(0)[server] })
+	weight := func(lb, server int) float64 { return lbs[lb].weigher.Weights(0)[server] }
+	table := s.counting(best, weight)
 	rng := newPacketRNG(s.seed)
 	packets := func(lb, server int) { // that have come since the last look
 		var since []int64
 		for _, r := range *table {
-			if r.LB == lb && r.Server == server {
+			if r.LB == lb && r.Server == server && !r.forged {
 				since = append(since, r.opened)
 			}
 		}
-		for at := lbs[lb].drawn[server]; len(since) > 0 && !s.p.Settings.(learning).completed; {
+		for at := lbs[lb].drawn[server]; len(since) > 0 && !chosen.completed; {
 			at += int64(rng.ExpFloat64() / (s.work.PacketRate / 1e9 * float64(len(since))))
 			if at >= s.now {
 				break
@@ -66,10 +69,17 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 	s.ended = func(r *flow) {
 		packets(r.LB, r.Server)
 		ended(r)
-		if s.p.Settings.(learning).completed {
+		if chosen.completed {
 			drawn++
 			lbs[r.LB].weigher.Observe(0, weights.Sample{Server: r.Server, Value: float64(s.now - r.opened), Random: random.at(drawn)})
 		}
+	}
+	judge := func() {}
+	switch chosen.from {
+	case atData:
+		s.literally()
+	case atSYN:
+		judge = s.watchfully(table, weight)
 	}
 	s.every(stepLength, func() {
 		for lb := range lbs {
@@ -80,11 +90,85 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 		for _, v := range lbs {
 			v.weigher.Weights(time.Duration(s.now))
 		}
+		judge()
 	})
 }
 
+// literally lets flows begin at their first data packet.
+func (s *slow) literally() {
+	begun, ended := s.begun, s.ended
+	s.begun = func(*flow) {}
+	s.alive = begun
+	s.ended = func(r *flow) {
+		if r.alive {
+			ended(r)
+		}
+	}
+	s.spoofed = func(*flow) {}
+	s.expired = func(*flow) {}
+}
+
+// watchfully leaves embryonic flows out where most SYNs do not come to life. The
+// result looks for a flood.
+func (s *slow) watchfully(table *[]*flow, weight func(lb, server int) float64) func() {
+	type tally struct {
+		syns, lives float64
+		flooded     bool
+	}
+	lbs := make([]tally, s.farm.LBs)
+	usual, begun := s.choose, s.begun
+	s.choose = func(lb int, r *flow) int {
+		if !lbs[lb].flooded {
+			return usual(lb, r)
+		}
+		score := func(server int) float64 {
+			n := 1.0
+			for _, x := range *table {
+				if x.LB == lb && x.Server == server && x.alive {
+					n++
+				}
+			}
+			return n / weight(lb, server)
+		}
+		word := r.word
+		drawn := []int{below(word, len(s.hosts))}
+		for len(drawn) < floodChoices(len(s.hosts)) {
+			word = policy.Mix(word + golden)
+			drawn = append(drawn, below(word, len(s.hosts)))
+		}
+		return slices.MinFunc(drawn, func(a, b int) int {
+			if score(a) < score(b) {
+				return -1
+			}
+			return 1 - b2i(score(a) == score(b))
+		})
+	}
+	s.begun = func(r *flow) { lbs[r.LB].syns++; begun(r) }
+	s.alive = func(r *flow) { lbs[r.LB].lives++ }
+	s.spoofed = func(r *flow) {
+		lbs[r.LB].syns++
+		r.Server = s.choose(r.LB, r)
+		*table = append(*table, r)
+	}
+	return func() {
+		for lb, t := range lbs {
+			if t.syns >= floodSYNs {
+				lbs[lb].flooded = t.lives < floodShare*t.syns
+			}
+			lbs[lb].syns, lbs[lb].lives = t.syns/2, t.lives/2
+		}
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // workLeft is what the oracle knows, request by request.
-func (h *host) workLeft() float64 {
+func (h *host) workLeft(power float64) float64 {
 	cpu, disk := 0.0, 0.0
 	for _, r := range h.assigned {
 		for i, stage := range r.stages {
@@ -98,5 +182,5 @@ func (h *host) workLeft() float64 {
 			}
 		}
 	}
-	return cpu/h.Power() + disk
+	return cpu/power + disk
 }

@@ -44,15 +44,19 @@ func drawn(hash uint64, members, n int) (list []int) {
 
 // metric is docs/guided.md, "Report", by math.Log2.
 func (h *host) metric() uint8 {
-	n, k := float64(h.taken+1), float64(h.Cores)
-	factor := max(1, n/k)
-	if h.Discipline == FIFO {
-		factor = 1 + max(0, n-k)/k
-	}
 	if h.mean.mean == 0 {
 		return 0
 	}
-	return uint8(min(254, max(0, math.Floor(8*math.Log2(h.mean.mean*factor/1000)))))
+	return uint8(min(254, max(0, math.Floor(8*math.Log2(h.mean.mean*h.queueing(float64(h.taken+1))/1000)))))
+}
+
+// queueing is how much longer than alone the last of n requests takes.
+func (h *host) queueing(n float64) float64 {
+	k := float64(h.Cores)
+	if h.Discipline == FIFO {
+		return 1 + max(0, n-k)/k
+	}
+	return max(1, n/k)
 }
 
 func (s *slow) guide() {

@@ -18,7 +18,7 @@ func (s *slow) install() {
 			if s.p.TwoChoices {
 				return s.two(r, at)
 			}
-			return pick(s.keys(at), choice.at(r.number))
+			return pick(s.keys(at), r.word)
 		}
 	}
 	switch s.p.Base {
@@ -45,11 +45,15 @@ func (s *slow) install() {
 	case "oracle":
 		s.choose = func(_ int, r *flow) int {
 			at := func(server int) float64 {
-				own := r.stages[0]
+				own, h := r.stages[0], s.hosts[server]
 				if len(r.stages) > 2 {
 					own += r.stages[2]
 				}
-				return s.hosts[server].workLeft() + own/s.hosts[server].Power()
+				power := h.Power()
+				if s.farm.Antagonists.Every > 0 {
+					power = h.cpu.speed * h.cpu.cores
+				}
+				return h.workLeft(power) + own/power
 			}
 			if s.p.TwoChoices {
 				return s.two(r, at)
@@ -64,6 +68,14 @@ func (s *slow) install() {
 		s.hunt()
 	case "guided":
 		s.guide()
+	case "lsqp":
+		s.viewed(best, func(n, _ float64, _ *host) float64 { return n })
+	case "ledp":
+		s.viewed(best, func(n, mean float64, h *host) float64 { return max(1, mean) * h.queueing(n+1) })
+	case "c3":
+		s.replicas(best)
+	case "prequal":
+		s.probes()
 	}
 }
 

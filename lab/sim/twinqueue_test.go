@@ -69,8 +69,11 @@ func (s *slow) finish(h *host, q *queue) {
 	switch {
 	case len(r.stages) == 0:
 		h.taken--
-		h.mean.add(float64(r.Service) / h.speed())
+		h.mean.add(float64(r.Service) / h.cpu.speed)
 		s.unassign(r)
+		if s.served != nil {
+			s.served(r)
+		}
 		s.answer(r, false)
 	case r.onDisk:
 		s.enqueue(h, &h.disk, r)

@@ -17,6 +17,14 @@ func (s *slow) hunts() bool { return s.lists != nil }
 
 func (s *slow) atLB(r *flow) {
 	r.opened = s.now
+	if s.ask != nil {
+		s.ask(r, func() { s.forward(r) })
+		return
+	}
+	s.forward(r)
+}
+
+func (s *slow) forward(r *flow) {
 	switch {
 	case s.hunts():
 		r.list = s.lists(r)
@@ -103,15 +111,31 @@ func (s *slow) accept(r *flow) {
 		return
 	}
 	h.taken++
+	if r.begun = s.now; s.accepted != nil {
+		s.accepted(r)
+	}
 	wait := s.hop(r, synAck, 0)
-	if s.hunts() {
+	if s.signals() {
 		s.signal(r, wait)
 		wait += s.hop(r, synAck, 1)
+	}
+	if s.alive != nil {
+		s.after(wait+s.hop(r, toData, 0)+2*r.far, 2, func() {
+			if r.bucket != none {
+				r.alive = true
+				s.alive(r)
+			}
+		})
 	}
 	s.after(wait+s.hop(r, toData, 0)+s.hop(r, toData, 1)+2*r.far, 2, func() { s.enqueue(h, &h.cpu, r) })
 }
 
+func (s *slow) signals() bool { return s.hunts() || s.report != nil }
+
 func (s *slow) signal(r *flow, wait int64) {
+	if s.report != nil {
+		s.after(wait, 2, s.report(r))
+	}
 	if s.heard != nil {
 		h := s.hosts[r.Server]
 		metric, idle := h.metric(), h.taken < h.Cores
@@ -131,9 +155,13 @@ func (s *slow) answer(r *flow, refused bool) {
 	}
 	r.FCT = dur(took)
 	s.rows[r.number] = r.Row
-	if s.hunts() {
-		s.signal(r, s.hop(r, toReply, 1))
-	} else if s.begun != nil {
+	switch end := s.hop(r, toReply, 1); {
+	case s.signals():
+		s.signal(r, end)
+		if s.begun != nil {
+			s.after(end, 2, func() { s.forget(r) })
+		}
+	case s.begun != nil:
 		s.after(s.hop(r, toReply, 0)+s.hop(r, toReply, 1)+2*r.far, 2, func() { s.forget(r) })
 	}
 }

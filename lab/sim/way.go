@@ -49,6 +49,17 @@ func (e *Engine) atLB(i int32) {
 	if e.dead != nil && e.dead[r.lb] {
 		e.reroute(r)
 	}
+	if e.waiter == nil || !e.waiter.Ask(i, r) {
+		e.forward(i)
+	}
+}
+
+// forward sends the SYN to the server, or the first server, that the LB chooses.
+func (e *Engine) forward(i int32) {
+	r := &e.requests.all[i]
+	if e.dead != nil && e.dead[r.lb] { // while it waited
+		e.reroute(r)
+	}
 	if e.offerer != nil {
 		e.list(r)
 		r.server = r.list[0]
@@ -150,6 +161,7 @@ func (e *Engine) atServer(i int32) {
 	}
 	on, back := e.pair(r, passedOn+uint64(r.visit))
 	last := r.Last()
+	e.result.passed[r.server]++
 	to, kind, after := int32(0), atServer, on
 	if last {
 		to, kind, after = r.list[r.leastOf], returned, back
@@ -177,16 +189,23 @@ func (e *Engine) accept(i int32) {
 		return
 	}
 	s.taken++
-	r.phase = accepting
+	r.phase, r.arrived = accepting, e.now
+	e.result.accepted[r.server]++
+	if e.acceptor != nil {
+		e.acceptor.Accepted(r)
+	}
 	ack, more := e.pair(r, synAck)
 	if e.reporter != nil {
 		e.reporter.Report(r)
 		e.hops.push(e.now+ack, accepted, i)
 	}
-	if e.offerer != nil {
+	if e.signals {
 		ack += more
 	}
 	first, second := e.pair(r, toData)
+	if e.life != nil {
+		e.hops.push(e.now+ack+first+2*r.far, established, i)
+	}
 	e.hops.push(e.now+ack+first+second+2*r.far, data, i)
 }
 
@@ -213,20 +232,22 @@ func (e *Engine) reply(i int32) {
 	}
 	back, end := e.pair(r, toReply)
 	e.result.complete(e.now+back+r.far, r)
+	if e.measure != nil {
+		e.measure.Served(r)
+	}
 	if e.reporter != nil {
-		e.reporter.Served(r)
 		e.reporter.Report(r)
 	}
 	e.end(i, back+end+2*r.far, end)
 }
 
 // end signals to the LB that a flow is over, by the client's FIN or, if the policy
-// hunts, by the server's own signal.
+// has signals, by the server's own.
 func (e *Engine) end(i int32, byClient, bySignal int64) {
 	switch {
 	case !e.ends:
 		e.requests.give(i)
-	case e.offerer != nil:
+	case e.signals:
 		e.hops.push(e.now+bySignal, closing, i)
 	default:
 		e.hops.push(e.now+byClient, closing, i)
@@ -238,10 +259,17 @@ func (e *Engine) forget(i int32) {
 	r := &e.requests.all[i]
 	if e.reporter != nil && !r.gone {
 		e.reporter.Signalled(r)
-	} else if r.bucket != none {
-		if e.track != nil {
-			e.untrack(r)
-		}
+	}
+	if e.track != nil && r.bucket != none {
+		e.untrack(r)
 	}
 	e.requests.give(i)
+}
+
+// establish is the first data of a flow at its LB.
+func (e *Engine) establish(r *Request) {
+	if r.bucket != none && !r.gone && !r.alive {
+		r.alive = true
+		e.life.Established(r.lb, r.server, r.opened)
+	}
 }

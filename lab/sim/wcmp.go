@@ -1,6 +1,11 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"proffer/weights"
+)
 
 var _ = Register(Family{
 	Name:  "wcmp",
@@ -20,20 +25,26 @@ var _ = Register(Family{
 // (HLB §I-B3 and §V-C leave the formula open).
 type byWeight struct {
 	*Engine
-	factor func(server int) float64
-	upTo   []float64 // running sum of the weights
+	weights []float64
+	upTo    []float64 // running sum of those of members
 }
 
 func newByWeight(e *Engine) *byWeight {
-	p := &byWeight{e, func(int) float64 { return 1 }, make([]float64, len(e.servers))}
+	p := &byWeight{e, make([]float64, len(e.servers)), make([]float64, len(e.servers))}
+	for i, s := range e.farm.Servers {
+		p.weights[i] = s.Power()
+	}
 	p.weigh()
 	return p
 }
 
 func newAdaptive(e *Engine, policy Policy) *byWeight {
-	p := newByWeight(e)
+	p, weigher := newByWeight(e), weights.NewAdaptive(len(e.servers))
 	e.timers = append(e.timers, timer{policy.every(stepLength), func() {
-		p.factor = func(s int) float64 { return 1 / (1 + float64(e.servers[s].taken)) }
+		for i, s := range e.farm.Servers {
+			weigher.Observe(time.Duration(e.now), weights.Sample{Server: i, Report: &weights.Report{Busy: float64(e.servers[i].taken), Cores: s.Power()}})
+		}
+		p.weights = weigher.Weights(time.Duration(e.now))
 		p.weigh()
 	}})
 	return p
@@ -41,9 +52,9 @@ func newAdaptive(e *Engine, policy Policy) *byWeight {
 
 func (p *byWeight) weigh() {
 	sum := 0.0
-	for i, s := range p.farm.Servers {
+	for i, w := range p.weights {
 		if p.in(int32(i)) {
-			sum += float64(s.Power() * p.factor(i))
+			sum += w
 		}
 		p.upTo[i] = sum
 	}

@@ -18,6 +18,10 @@ type Workload struct {
 	// which they count; both 0: all do.
 	From, To float64
 
+	// After and Until are the instants of arrival, since the run began, between which
+	// requests count, of those that From and To leave; Until 0: to the end.
+	After, Until time.Duration
+
 	// PacketRate is how many data packets a second a flow in progress has, a
 	// Poisson process; learned samples ages at them. 0 means 5. From 2 to 300 the
 	// p90 of farm B hardly depends on it.

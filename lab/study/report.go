@@ -105,6 +105,11 @@ func extraNames(rows []Row) (names []string) {
 	for _, g := range rows[0].Groups {
 		names = append(names, fmt.Sprintf("group%d_utilisation", g.Group), fmt.Sprintf("group%d_refused", g.Group))
 	}
+	for _, s := range rows[0].Servers {
+		for _, column := range []string{"accepted", "passed_on", "refused", "share", "mean_ms"} {
+			names = append(names, fmt.Sprintf("server%d_%s", s.Server, column))
+		}
+	}
 	return names
 }
 
@@ -128,6 +133,9 @@ func (r Row) extra() (cells []string) {
 	for _, g := range r.Groups {
 		cells = append(cells, cell(g.Utilisation), strconv.Itoa(g.Refused))
 	}
+	for _, s := range r.Servers {
+		cells = append(cells, strconv.Itoa(s.Accepted), strconv.Itoa(s.PassedOn), strconv.Itoa(s.Refused), cell(s.Share), cell(s.Mean))
+	}
 	return cells
 }
 
@@ -146,15 +154,6 @@ func cell(v any) string {
 // stated is true if any row has the field, which may be left out.
 func stated(rows []Row, field int) bool {
 	return slices.ContainsFunc(rows, func(r Row) bool { return !reflect.ValueOf(r).Field(field).IsZero() })
-}
-
-func overloaded(rows []Row) bool {
-	for _, r := range rows {
-		if r.Overload {
-			return true
-		}
-	}
-	return false
 }
 
 // Print writes a table for people.
@@ -176,14 +175,37 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 			r.Mean.text(1), r.MeanCI.text(1), r.P50.text(1), r.P90.text(1), r.P90CI.text(1), r.P99.text(1),
 			r.refusals(), r.Hops.text(2), (r.Speed / 1e6).text(1))
 	}
-	if err := errors.Join(t.Flush(), printExtra(w, rows)); err != nil {
+	if err := errors.Join(t.Flush(), printExtra(w, rows), printServers(w, rows)); err != nil {
 		return err
 	}
-	if !overloaded(rows) {
+	return printMarks(w, rows, requests)
+}
+
+// printMarks explains the marks before a load.
+func printMarks(w io.Writer, rows []Row, requests int) (err error) {
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Unsettled }) {
+		_, err = fmt.Fprintf(w, "\n! Not settled: the times still rose or fell while these requests came, so the mean is\n  not that of a long run, and ± does not tell. More --requests, here %d, and a later\n  --count-from show it.\n", requests)
+	}
+	if err == nil && slices.ContainsFunc(rows, func(r Row) bool { return r.Overload }) {
+		_, err = fmt.Fprintf(w, "\n* More than the farm can serve: queues grow as long as requests come, so these\n  numbers depend on how many come, here %d.\n", requests)
+	}
+	return err
+}
+
+// printServers writes a line for each server, if the study has them.
+func printServers(w io.Writer, rows []Row) error {
+	if len(rows) == 0 || len(rows[0].Servers) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\n* More than the farm can serve: queues grow as long as requests come, so these\n  numbers depend on how many come, here %d.\n", requests)
-	return err
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "rho\tpolicy\tserver\tgroup\taccepted\tpassed on\trefused\tshare\tmean\t")
+	for _, r := range rows {
+		for _, s := range r.Servers {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s %%\t%s\t\n", r.load(), r.Policy, s.Server, s.Group, s.Accepted, s.PassedOn, s.Refused, (100 * s.Share).text(2), s.Mean.text(1))
+		}
+	}
+	return t.Flush()
 }
 
 // printExtra writes tables of Percentiles and Groups, if the study has any.
@@ -215,8 +237,11 @@ func printExtra(w io.Writer, rows []Row) error {
 
 func (r Row) load() string {
 	text := strconv.FormatFloat(round(r.Rho, 1e4), 'g', -1, 64)
-	if r.Overload {
+	switch {
+	case r.Overload:
 		return "*" + text
+	case r.Unsettled:
+		return "!" + text
 	}
 	return text
 }

@@ -29,12 +29,15 @@ type Row struct {
 	Speed    Number  `json:"events_per_s"`
 	Overload bool    `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
 
+	Unsettled bool `json:"unsettled,omitempty"` // the times still rose or fell: see settle.go
+
 	Lost      int `json:"lost,omitempty"`      // of all requests in all runs: see sim.Result
 	Reset     int `json:"reset,omitempty"`     // as are these
 	Recovered int `json:"recovered,omitempty"` // flows
 
 	Percentiles []Percentile `json:"percentiles,omitempty"` // Study.Percentiles
 	Groups      []Group      `json:"groups,omitempty"`      // Study.Groups
+	Servers     []Server     `json:"per_server,omitempty"`  // Study.Servers
 
 	Counted int      `json:"-"` // requests that count, in all runs
 	CDF     []Number `json:"-"` // Study.CDF: ms, at each of cdfShares
@@ -67,6 +70,8 @@ type run struct {
 
 	percentiles, cdf []float64 // as many as the study asks for
 	groups           []Group
+	servers          []Server
+	batches          []float64 // ms, means of batches in order of arrival
 }
 
 func (s *Study) summary(r sim.Result, cpu time.Duration) run {
@@ -81,6 +86,10 @@ func (s *Study) summary(r sim.Result, cpu time.Duration) run {
 	if s.Groups {
 		out.groups = s.Setting.groups(r)
 	}
+	if s.Servers {
+		out.servers = s.Setting.servers(r)
+	}
+	out.batches = stats.BatchMeans(r.Latencies, settleBatches)
 	return out
 }
 
@@ -146,7 +155,8 @@ func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
 		value, _ := estimate(runs, func(r run) float64 { return r.cdf[i] })
 		row.CDF = append(row.CDF, value)
 	}
-	row.Groups = sumGroups(runs)
+	row.Groups, row.Servers = sumGroups(runs), sumServers(runs)
+	row.Unsettled = !row.Overload && unsettled(runs)
 	return row
 }
 

@@ -130,6 +130,8 @@ func (b *builder) farm() sim.Farm {
 		built.Background = append(built.Background, background)
 	}
 	built.Events = events(f.Events)
+	built.Antagonists = sim.Antagonists(f.Antagonists)
+	built.Flood = sim.Flood(f.Flood)
 	return built
 }
 
@@ -156,6 +158,7 @@ func (b *builder) work(recorded int) sim.Workload {
 		Stages:   stages[f.Stages],
 		IO:       b.times("io", f.IO),
 		From:     f.CountFrom, To: f.CountTo,
+		After: f.After, Until: f.Until,
 	}
 }
 

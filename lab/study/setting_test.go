@@ -78,6 +78,8 @@ func TestFromFile(t *testing.T) {
 		Name: "every:key", LBs: 4, Servers: []sim.Server{sharing, sharing, sharing, fifo, fifo},
 		HopMin: 50 * time.Microsecond, HopMax: 2 * ms, ClientRTT: sim.Lognormal(20*ms, 10*ms),
 		FlowTable: 4096, Penalty: 40 * time.Second, Table: 1021, Choices: 3,
+		Antagonists: sim.Antagonists{Every: 5 * time.Second, Idle: 0.25, Least: 0.1, Most: 0.7},
+		Flood:       sim.Flood{Times: 5, Expires: 3 * time.Second},
 		Events: []sim.Event{
 			{At: 10 * time.Second, Kind: sim.Join, Servers: []int{3, 4}},
 			{At: time.Minute, Kind: sim.FailLB, LB: 3},
@@ -89,6 +91,7 @@ func TestFromFile(t *testing.T) {
 		Default: sim.Workload{
 			Requests: 5000, Service: sim.Hyperexponential(190*ms, 400*ms),
 			Stages: 3, IO: sim.Listed([]time.Duration{ms, 3 * ms}), From: 0.25, To: 0.75,
+			After: 10 * time.Second, Until: 3 * time.Minute,
 		},
 	}
 	if !reflect.DeepEqual(s.Farm, want) {

@@ -35,14 +35,14 @@ var errClosed = errors.New("the testbed is closed")
 
 // Config describes the bed; the zero value of every field but Servers works.
 type Config struct {
-	Servers   int           // 1 to MaxServers
-	LBs       int           // to MaxLBs; 0 means 1. All are announced
-	Transits  int           // to MaxTransits: SRv6 endpoints with the kernel as their only software
-	Clients   int           // addresses of the client; 0 means 4. In IPv4 it has as many, to MaxClients4
-	Delay     time.Duration // one way, between client and router in each direction; 0 = no delay box
-	ClientMTU int           // bytes, of the router's route to the client, 1280 to MTU; 0 means MTU
-	Loss      float64       // probability, 0 to 0.5: see SetLoss
-	OpenEdge  bool          // the router lets SRv6 in from the client
+	Servers   int     // 1 to MaxServers
+	LBs       int     // to MaxLBs; 0 means 1. All are announced
+	Transits  int     // to MaxTransits: SRv6 endpoints with the kernel as their only software
+	Clients   int     // addresses of the client; 0 means 4. In IPv4 it has as many, to MaxClients4
+	Delay     Delay   // one way, between client and router in each direction
+	ClientMTU int     // bytes, of the router's route to the client, 1280 to MTU; 0 means MTU
+	Loss      float64 // probability, 0 to 0.5: see SetLoss
+	OpenEdge  bool    // the router lets SRv6 in from the client
 }
 
 // Bed is a running testbed. Its methods may be called from any goroutine.
@@ -146,7 +146,7 @@ func (b *Bed) plan(c Config) {
 	b.LBs = b.nodes(c.LBs, "lb", planLB)
 	b.Servers = b.nodes(c.Servers, "s", planServer)
 	b.Transits = b.nodes(c.Transits, "t", planTransit)
-	if c.Delay > 0 {
+	if c.Delay.Mean > 0 {
 		b.delayNS = b.node("delay")
 		b.delayNS.plan.sysctls = []sysctl{ // it forwards frames and must not speak itself
 			{"net/ipv6/conf/all/disable_ipv6", "1"},
@@ -245,6 +245,14 @@ func (b *Bed) DelayDrops() uint64 {
 		return 0
 	}
 	return b.box.drops()
+}
+
+// DelayLate is how long after their time the delay box has sent frames, on average.
+func (b *Bed) DelayLate() time.Duration {
+	if b.box == nil {
+		return 0
+	}
+	return b.box.late()
 }
 
 // Close ends every process in the bed and removes all that Up made. Only the

@@ -228,7 +228,9 @@ func TestInterruptedUpLeavesNothing(t *testing.T) {
 
 func TestImpossibleConfigs(t *testing.T) {
 	for _, c := range []Config{{}, {Servers: -1}, {Servers: MaxServers + 1}, {Servers: 1, Clients: -1},
-		{Servers: 1, Clients: MaxClients + 1}, {Servers: 1, Delay: -1}, {Servers: 1, Delay: time.Hour},
+		{Servers: 1, Clients: MaxClients + 1}, {Servers: 1, Delay: Delay{Mean: -1}}, {Servers: 1, Delay: Delay{Mean: time.Hour}},
+		{Servers: 1, Delay: Delay{Mean: 1, Deviation: 2}}, {Servers: 1, Delay: Delay{Deviation: -1}},
+		{Servers: 1, Delay: Delay{Mean: 1, Correlation: 1}}, {Servers: 1, Delay: Delay{Mean: 1, Correlation: math.NaN()}},
 		{Servers: 1, LBs: -1}, {Servers: 1, LBs: MaxLBs + 1}, {Servers: 1, Transits: -1}, {Servers: 1, Transits: MaxTransits + 1},
 		{Servers: 1, Loss: -0.1}, {Servers: 1, Loss: 0.6}, {Servers: 1, Loss: math.NaN()},
 		{Servers: 1, ClientMTU: 1279}, {Servers: 1, ClientMTU: MTU + 1}} {

@@ -11,7 +11,7 @@ import (
 // and its child, reports run and pids, and waits to be killed. It gives up by
 // itself after a minute.
 func liveUntilKilled() error {
-	b, err := Up(context.Background(), Config{Servers: 3, LBs: 2, Delay: time.Millisecond})
+	b, err := Up(context.Background(), Config{Servers: 3, LBs: 2, Delay: Delay{Mean: time.Millisecond}})
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package testbed
 
 import (
+	"container/heap"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"sync"
@@ -15,14 +17,15 @@ import (
 
 // The delay box stands in for a long way between client and router, since not
 // every kernel has netem. It is a cable with memory: a frame that enters one
-// end leaves the other the delay later, in order and unchanged.
+// end leaves the other its delay later, unchanged (delays.go). As with netem, a frame
+// of a shorter delay overtakes others; of equal delays, all stay in order.
 //
 //	client eth0 ── client [delay] router ── client [router]
 //
 // One thread a direction reads, keeps and sends; nothing is shared between them.
 
 const (
-	maxDelay    = 500 * time.Millisecond
+	maxDelay    = 500 * time.Millisecond // of any frame
 	maxFrame    = 14 + MTU
 	queueFrames = 8192 // a direction: 12 MB, 480 MB/s at 25 ms
 )
@@ -34,7 +37,7 @@ type delayBox struct {
 }
 
 // layDelay lays the client's cable through the delay box.
-func (b *Bed) layDelay(delay time.Duration) error {
+func (b *Bed) layDelay(delay Delay) error {
 	const toClient, toRouter = "client", "router"
 	box := &b.delayNS.space
 	if err := b.joinRouter(b.Client, end{box, toRouter}); err != nil {
@@ -50,7 +53,7 @@ func (b *Bed) layDelay(delay time.Duration) error {
 }
 
 // newDelayBox joins two interfaces of the thread's namespace.
-func newDelayBox(a, b string, delay time.Duration) (*delayBox, error) {
+func newDelayBox(a, b string, delay Delay) (*delayBox, error) {
 	left, err := tap(a)
 	if err != nil {
 		return nil, err
@@ -67,8 +70,8 @@ func newDelayBox(a, b string, delay time.Duration) (*delayBox, error) {
 		return nil, err
 	}
 	box := &delayBox{stop: stop, lanes: [2]*lane{
-		{in: left, out: right, delay: delay},
-		{in: right, out: left, delay: delay},
+		newLane(left, right, delay, 1),
+		newLane(right, left, delay, 2),
 	}}
 	for _, l := range box.lanes {
 		box.group.Go(func() { l.run(stop) })
@@ -78,6 +81,12 @@ func newDelayBox(a, b string, delay time.Duration) (*delayBox, error) {
 
 func (b *delayBox) drops() uint64 {
 	return b.lanes[0].dropped.Load() + b.lanes[1].dropped.Load()
+}
+
+// late is how long after their time frames have left, on average.
+func (b *delayBox) late() time.Duration {
+	late := b.lanes[0].late.Load() + b.lanes[1].late.Load()
+	return time.Duration(late / max(1, b.lanes[0].sent.Load()+b.lanes[1].sent.Load()))
 }
 
 // close stops both directions; frames on their way are lost, uncounted.
@@ -114,30 +123,35 @@ func tap(name string) (int, error) {
 	return fd, nil
 }
 
-// lane is one direction. The queue is a ring; slots keep their buffers.
+// lane is one direction.
 type lane struct {
 	in, out int
-	delay   time.Duration
+	delays  *delays
 	dropped atomic.Uint64
+	sent    atomic.Int64
+	late    atomic.Int64 // ns, of all that were sent
 
-	queue       [queueFrames]frame
-	first, size int
-	overflow    [maxFrame + 1]byte // where frames go that find the queue full
+	queue    inOrderOfDue
+	spare    []*frame // not in the queue
+	received uint64
 }
 
+// frame keeps its buffer, one byte too long to spot frames that are.
 type frame struct {
-	due  time.Time
-	data []byte
+	due    time.Time
+	number uint64 // of equal ones, the first to come is the first to leave
+	size   int
+	data   [maxFrame + 1]byte
 }
 
-// run forwards until stop is readable. The kernel wakes it on the nanosecond
-// timer of ppoll: Go's own timers are some ms late.
+func newLane(in, out int, d Delay, seed uint64) *lane {
+	return &lane{in: in, out: out, delays: newDelays(d, rand.New(rand.NewPCG(seed, 0)))}
+}
+
+// run forwards until stop is readable. The thread ends with it.
 func (l *lane) run(stop int) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	const exact, usual = 1, 0 // ns; by default the kernel may be 50 µs late
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, exact, 0, 0, 0)
-	defer unix.Prctl(unix.PR_SET_TIMERSLACK, usual, 0, 0, 0)
+	punctual()
 	for {
 		fds := []unix.PollFd{{Fd: int32(l.in), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
 		if _, err := unix.Ppoll(fds, l.sleep(), nil); err != nil && !errors.Is(err, unix.EINTR) {
@@ -150,12 +164,21 @@ func (l *lane) run(stop int) {
 	}
 }
 
+// punctual makes the kernel run this thread when its time has come: ppoll is late by 50 µs unless the
+// slack is less (Go's own timers, by ms), and beside busy CPUs a thread of less weight waits for
+// ms. No real-time class: such a thread would spin for a lock of Go's runtime that another holds.
+// Without the permission it is late, as late shows.
+func punctual() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // ns
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20)
+}
+
 // sleep is how long the first frame has to wait; nil means for ever.
 func (l *lane) sleep() *unix.Timespec {
-	if l.size == 0 {
+	if len(l.queue) == 0 {
 		return nil
 	}
-	left := unix.NsecToTimespec(max(0, time.Until(l.queue[l.first].due).Nanoseconds()))
+	left := unix.NsecToTimespec(max(0, time.Until(l.queue[0].due).Nanoseconds()))
 	return &left
 }
 
@@ -164,22 +187,41 @@ func (l *lane) sleep() *unix.Timespec {
 func (l *lane) receive() bool {
 	const batch = 64 // then see whether something is due
 	for range batch {
-		n, err := unix.Read(l.in, l.slot())
+		f := l.free()
+		n, err := unix.Read(l.in, f.data[:])
+		keep := err == nil && n <= maxFrame && len(l.queue) < queueFrames
+		if keep {
+			l.keep(f, n)
+			continue
+		}
+		l.spare = append(l.spare, f)
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 			return true
 		case err != nil:
 			return false
-		case l.size == queueFrames || n > maxFrame:
-			l.dropped.Add(1)
-		default:
-			f := &l.queue[(l.first+l.size)%queueFrames]
-			f.due, f.data = time.Now().Add(l.delay), f.data[:n]
-			l.size++
 		}
+		l.dropped.Add(1)
 	}
 	l.countOverruns()
 	return true
+}
+
+// free is a frame to read into.
+func (l *lane) free() *frame {
+	last := len(l.spare) - 1
+	if last < 0 {
+		return new(frame)
+	}
+	f := l.spare[last]
+	l.spare = l.spare[:last]
+	return f
+}
+
+func (l *lane) keep(f *frame, size int) {
+	f.due, f.number, f.size = time.Now().Add(l.delays.next()), l.received, size
+	l.received++
+	heap.Push(&l.queue, f)
 }
 
 // countOverruns adds the frames that the kernel dropped because we read too slowly,
@@ -190,27 +232,34 @@ func (l *lane) countOverruns() {
 	}
 }
 
-// slot is the buffer for the next frame, one byte too long to spot frames that are.
-func (l *lane) slot() []byte {
-	if l.size == queueFrames {
-		return l.overflow[:]
-	}
-	f := &l.queue[(l.first+l.size)%queueFrames]
-	if f.data == nil {
-		f.data = make([]byte, maxFrame+1)
-	}
-	f.data = f.data[:maxFrame+1]
-	return f.data
-}
-
 // send lets go of the frames that are due.
 func (l *lane) send() {
-	for l.size > 0 && !time.Now().Before(l.queue[l.first].due) {
-		f := &l.queue[l.first]
-		if _, err := unix.Write(l.out, f.data); err != nil {
+	for len(l.queue) > 0 && !time.Now().Before(l.queue[0].due) {
+		f := heap.Pop(&l.queue).(*frame)
+		l.late.Add(time.Since(f.due).Nanoseconds())
+		l.sent.Add(1)
+		if _, err := unix.Write(l.out, f.data[:f.size]); err != nil {
 			l.dropped.Add(1)
 		}
-		l.first = (l.first + 1) % queueFrames
-		l.size--
+		l.spare = append(l.spare, f)
 	}
+}
+
+// inOrderOfDue is a heap of frames.
+type inOrderOfDue []*frame
+
+func (q inOrderOfDue) Len() int      { return len(q) }
+func (q inOrderOfDue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q inOrderOfDue) Less(i, j int) bool {
+	if !q[i].due.Equal(q[j].due) {
+		return q[i].due.Before(q[j].due)
+	}
+	return q[i].number < q[j].number
+}
+func (q *inOrderOfDue) Push(x any) { *q = append(*q, x.(*frame)) }
+func (q *inOrderOfDue) Pop() any {
+	last := len(*q) - 1
+	f := (*q)[last]
+	*q = (*q)[:last]
+	return f
 }

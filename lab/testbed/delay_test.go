@@ -3,11 +3,14 @@ package testbed
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 )
 
 // echo answers datagrams on a node until the test ends.
-func echo(t *testing.T, n *Node, addr netip.Addr) netip.AddrPort {
+func echo(t testing.TB, n *Node, addr netip.Addr) netip.AddrPort {
 	t.Helper()
 	var server net.PacketConn
 	at := netip.AddrPortFrom(addr, Port)
@@ -57,7 +60,7 @@ func exchange(t *testing.T, c net.Conn, size int) time.Duration {
 
 func TestDelayIsTwicePerRoundTrip(t *testing.T) {
 	const delay = 10 * time.Millisecond
-	b := up(t, Config{Servers: 1, Delay: delay})
+	b := up(t, Config{Servers: 1, Delay: Delay{Mean: delay}})
 	at := echo(t, b.Servers[0], b.Servers[0].Addr)
 	c, err := b.Client.DialContext(t.Context(), "udp6", at.String())
 	if err != nil {
@@ -80,7 +83,7 @@ func TestDelayIsTwicePerRoundTrip(t *testing.T) {
 func TestMTU(t *testing.T) {
 	const headers = 40 + 8 // IPv6, UDP
 	for _, delay := range []time.Duration{0, time.Millisecond} {
-		b := up(t, Config{Servers: 1, Delay: delay})
+		b := up(t, Config{Servers: 1, Delay: Delay{Mean: delay}})
 		at := echo(t, b.Servers[0], b.Servers[0].Addr)
 		c, err := b.Client.DialContext(t.Context(), "udp6", at.String())
 		if err != nil {
@@ -112,7 +115,7 @@ func whole(t *testing.T, c net.Conn) {
 // A stream crosses the box unchanged in both directions.
 func TestDelayedStream(t *testing.T) {
 	const size = 4 << 20
-	b := up(t, Config{Servers: 1, Delay: 2 * time.Millisecond})
+	b := up(t, Config{Servers: 1, Delay: Delay{Mean: 2 * time.Millisecond}})
 	l, err := b.Servers[0].Listen("tcp6", netip.AddrPortFrom(b.Servers[0].Addr, Port).String())
 	if err != nil {
 		t.Fatal(err)
@@ -146,4 +149,78 @@ func TestDelayedStream(t *testing.T) {
 		t.Fatal("the stream changed on its way")
 	}
 	t.Logf("delay box dropped %d frames", b.DelayDrops())
+}
+
+// crossed are numbered datagrams that a node sends itself at a rate through the box and the far
+// side's echo: the numbers in the order in which they come back, and how long each took.
+func crossed(t testing.TB, b *Bed, n int, every time.Duration) (order []int, took []time.Duration) {
+	t.Helper()
+	at := echo(t, b.Servers[0], b.Servers[0].Addr)
+	c, err := b.Client.DialContext(t.Context(), "udp6", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	go func() {
+		for i := range n {
+			if early := time.Duration(i)*every - time.Since(began); early > 0 {
+				time.Sleep(early)
+			}
+			packet := binary.BigEndian.AppendUint64(nil, uint64(i))
+			c.Write(binary.BigEndian.AppendUint64(packet, uint64(time.Since(began))))
+		}
+	}()
+	c.SetReadDeadline(time.Now().Add(time.Duration(n)*every + 3*time.Second))
+	packet := make([]byte, 16)
+	for len(order) < n {
+		if _, err := io.ReadFull(c, packet); err != nil {
+			t.Logf("%d of %d came back, the box dropped %d: %v", len(order), n, b.DelayDrops(), err)
+			break
+		}
+		order = append(order, int(binary.BigEndian.Uint64(packet)))
+		took = append(took, time.Since(began)-time.Duration(binary.BigEndian.Uint64(packet[8:])))
+	}
+	return order, took
+}
+
+// TestDelayKeepsOrder: with a fixed delay datagrams stay in order; with one that deviates each has
+// its own, and some overtake others. None is lost, none comes before its time.
+func TestDelayKeepsOrder(t *testing.T) {
+	for _, deviation := range []time.Duration{0, 5 * time.Millisecond} {
+		d := Delay{Mean: 5 * time.Millisecond, Deviation: deviation, Correlation: 0.25}
+		order, took := crossed(t, up(t, Config{Servers: 1, Delay: d}), 500, time.Millisecond/2)
+		if sorted := slices.IsSorted(order); sorted != (deviation == 0) {
+			t.Errorf("deviation %v: in order: %v", deviation, sorted)
+		}
+		if least, want := slices.Min(took), 2*d.at(0); deviation > 0 && least < want || deviation == 0 && least < 2*d.Mean {
+			t.Errorf("deviation %v: a datagram took %v both ways", deviation, least)
+		}
+		slices.Sort(order)
+		if len(order) != 500 || len(slices.Compact(order)) != 500 {
+			t.Errorf("deviation %v: %d came, want 500, each once", deviation, len(order))
+		}
+	}
+}
+
+// BenchmarkDelay has 20,000 frames a second cross the box in each direction: the time above two
+// delays of 10 ms, with that of the kernel and both programs.
+func BenchmarkDelay(b *testing.B) {
+	const delay = 10 * time.Millisecond
+	bed, err := Up(b.Context(), Config{Servers: 1, Delay: Delay{Mean: delay}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer bed.Close()
+	for b.Loop() {
+		_, took := crossed(b, bed, 20_000, 50*time.Microsecond)
+		slices.Sort(took)
+		for _, part := range []float64{0.5, 0.99} {
+			more := took[int(part*float64(len(took)))] - 2*delay
+			b.ReportMetric(float64(more.Microseconds()), fmt.Sprintf("µs-p%.0f", 100*part))
+		}
+		b.ReportMetric(float64(bed.DelayLate().Microseconds()), "µs-late")
+		b.ReportMetric(float64(20_000-len(took)), "lost")
+		b.ReportMetric(float64(bed.DelayDrops()), "box-drops")
+	}
 }

@@ -207,7 +207,7 @@ func TestFailedRevival(t *testing.T) {
 }
 
 func TestCloseWithDeadAndRevived(t *testing.T) {
-	b := up(t, Config{Servers: 3, LBs: 2, Delay: time.Millisecond})
+	b := up(t, Config{Servers: 3, LBs: 2, Delay: Delay{Mean: time.Millisecond}})
 	for _, n := range []*Node{b.LBs[0], b.Servers[0], b.Servers[1]} {
 		kill(t, b, n)
 	}

@@ -148,7 +148,7 @@ func echoes(t *testing.T, b *Bed, to *Node, datagrams int) (arrived int) {
 // TCP gets through, by IPv4 and IPv6, with a delay box and without.
 func TestStreamUnderLoss(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Millisecond} {
-		b := up(t, Config{Servers: 1, Delay: delay, Loss: 0.02})
+		b := up(t, Config{Servers: 1, Delay: Delay{Mean: delay}, Loss: 0.02})
 		stream(t, b.Client, b.Servers[0], 200_000)
 		if n := lost(t, b); n == 0 {
 			t.Error("nothing was lost")

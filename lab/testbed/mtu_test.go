@@ -16,7 +16,7 @@ import (
 func TestNarrowPath(t *testing.T) {
 	const mtu = 1300
 	for _, delay := range []time.Duration{0, time.Millisecond} {
-		b := up(t, Config{Servers: 1, Delay: delay, ClientMTU: mtu})
+		b := up(t, Config{Servers: 1, Delay: Delay{Mean: delay}, ClientMTU: mtu})
 		for _, f := range []struct {
 			vip, client netip.Addr
 			headers     int

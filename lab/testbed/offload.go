@@ -48,3 +48,21 @@ func ethtool(socket int, name string, value ethtoolValue) error {
 	}
 	return nil
 }
+
+// WholeFrames makes a veth end of the calling thread's namespace send frames as on a wire, and
+// take those that a program redirects to it.
+func WholeFrames(name string) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open socket: %w", err)
+	}
+	defer unix.Close(socket)
+	s := space{ethtool: socket}
+	if err := s.offload(name); err != nil {
+		return err
+	}
+	if err := ethtool(socket, name, ethtoolValue{unix.ETHTOOL_SGRO, 1}); err != nil { // GRO has NAPI
+		return fmt.Errorf("turn GRO of %s on: %w", name, err)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -111,10 +112,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("testbed: %d transits: say 0 to %d", c.Transits, MaxTransits)
 	case c.Clients < 0 || c.Clients > MaxClients:
 		return fmt.Errorf("testbed: %d client addresses: say 1 to %d, or 0 for %d", c.Clients, MaxClients, defaultClients)
-	case c.Delay < 0 || c.Delay > maxDelay:
-		return fmt.Errorf("testbed: one-way delay of %v: say 0 to %v", c.Delay, maxDelay)
 	case c.ClientMTU != 0 && (c.ClientMTU < minMTU || c.ClientMTU > MTU):
 		return fmt.Errorf("testbed: MTU of %d bytes towards the client: say %d to %d, or 0 for %d", c.ClientMTU, minMTU, MTU, MTU)
 	}
-	return validLoss(c.Loss)
+	return errors.Join(c.Delay.validate(), validLoss(c.Loss))
 }

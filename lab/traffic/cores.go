@@ -9,11 +9,11 @@ import (
 // Cores is one Machine in virtual time. All that run get the same service, so
 // one number is the service of each of them: the attained service V,
 //
-//	dV/dt = min(1, cores/n)    with n requests running
+//	dV/dt = speed·min(1, cores/n)    with n requests running
 //
 // and a request of demand d that starts at V is finished when V + d is reached.
 // A heap by that number makes an event cost O(log n). FIFO is the same with at
-// most Cores running, where the rate is always 1.
+// most Cores running, where the rate is always the speed.
 //
 // It has no clock: completions are booked at their exact instants however late
 // Advance is called, and a request that waited starts at the instant at which a
@@ -52,6 +52,13 @@ func (c *Cores) Arrive(at, demand time.Duration) int {
 	c.waiting = append(c.waiting, request{job, float64(demand)})
 	c.start()
 	return job
+}
+
+// SetSpeed changes the speed of every core from the instant at on: as other work on the
+// machine would.
+func (c *Cores) SetSpeed(at time.Duration, speed float64) {
+	c.book(at)
+	c.machine.Speed = speed
 }
 
 // Next is the instant of the next completion, if nothing arrives before it, that
@@ -121,9 +128,9 @@ func (c *Cores) nextFinish() float64 {
 	return c.now + (c.running[0].finish-c.attained)/c.rate()
 }
 
-// rate is the share of a core that each running request has.
+// rate is the service that each running request gets in a unit of time.
 func (c *Cores) rate() float64 {
-	return min(1, float64(c.machine.Cores)/float64(max(1, len(c.running))))
+	return c.machine.speed() * min(1, float64(c.machine.Cores)/float64(max(1, len(c.running))))
 }
 
 func round(ns float64) time.Duration { return time.Duration(math.Round(ns)) }

@@ -25,9 +25,9 @@ func slowCores(m Machine, arrivals []trace.Arrival) []Completion {
 	now := 0.0
 	for i := 0; i < len(arrivals) || len(hand) > 0; {
 		n := min(len(hand), m.running())
-		rate := 1.0
+		rate := m.speed()
 		if n > m.Cores {
-			rate = float64(m.Cores) / float64(n)
+			rate *= float64(m.Cores) / float64(n)
 		}
 		first, step := -1, 0.0
 		for j, r := range hand[:n] {
@@ -74,8 +74,8 @@ func TestCoresAreTheDefinition(t *testing.T) {
 	const seed = 4
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for round := range 600 {
-		m := Machine{Cores: 1 + rng.IntN(4), Workers: 1 + rng.IntN(12), Discipline: Discipline(rng.IntN(2))}
-		rate := (0.3 + rng.Float64()) * float64(min(m.Cores, m.Workers)) / 0.020
+		m := Machine{Cores: 1 + rng.IntN(4), Workers: 1 + rng.IntN(12), Discipline: Discipline(rng.IntN(2)), Speed: []float64{0, 0.5, 2.5}[rng.IntN(3)]}
+		rate := (0.3 + rng.Float64()) * m.speed() * float64(min(m.Cores, m.Workers)) / 0.020
 		arrivals := trace.Poisson(rng.Uint64(), 200, rate, 20*ms)
 		want, got := slowCores(m, arrivals), fastCores(m, arrivals, rng)
 		if err := sameCompletions(got, want); err != nil {
@@ -109,11 +109,11 @@ func TestCoresByHand(t *testing.T) {
 		machine Machine
 		want    []Completion
 	}{ // three requests of 10, 20 and 30 ms, all at 0
-		{"one core shared", Machine{1, 9, Sharing}, []Completion{{0, 30 * ms}, {1, 50 * ms}, {2, 60 * ms}}},
-		{"two cores shared", Machine{2, 9, Sharing}, []Completion{{0, 15 * ms}, {1, 25 * ms}, {2, 35 * ms}}},
-		{"one worker", Machine{2, 1, Sharing}, []Completion{{0, 10 * ms}, {1, 30 * ms}, {2, 60 * ms}}},
-		{"two cores fifo", Machine{2, 9, FIFO}, []Completion{{0, 10 * ms}, {1, 20 * ms}, {2, 40 * ms}}},
-		{"one worker of fifo", Machine{2, 1, FIFO}, []Completion{{0, 10 * ms}, {1, 30 * ms}, {2, 60 * ms}}},
+		{"one core shared", Machine{Cores: 1, Workers: 9, Discipline: Sharing}, []Completion{{0, 30 * ms}, {1, 50 * ms}, {2, 60 * ms}}},
+		{"two cores shared", Machine{Cores: 2, Workers: 9, Discipline: Sharing}, []Completion{{0, 15 * ms}, {1, 25 * ms}, {2, 35 * ms}}},
+		{"one worker", Machine{Cores: 2, Workers: 1, Discipline: Sharing}, []Completion{{0, 10 * ms}, {1, 30 * ms}, {2, 60 * ms}}},
+		{"two cores fifo", Machine{Cores: 2, Workers: 9, Discipline: FIFO}, []Completion{{0, 10 * ms}, {1, 20 * ms}, {2, 40 * ms}}},
+		{"one worker of fifo", Machine{Cores: 2, Workers: 1, Discipline: FIFO}, []Completion{{0, 10 * ms}, {1, 30 * ms}, {2, 60 * ms}}},
 	} {
 		cores := NewCores(c.machine)
 		for _, demand := range []time.Duration{10 * ms, 20 * ms, 30 * ms} {
@@ -122,6 +122,19 @@ func TestCoresByHand(t *testing.T) {
 		if got := cores.Advance(time.Hour); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestSpeedChangesAtAnInstant: two requests of 30 ms share a core for 20 ms, at a speed of 2;
+// then each has 10 ms left, which takes 40 ms on half a core at a speed of a half.
+func TestSpeedChangesAtAnInstant(t *testing.T) {
+	cores := NewCores(Machine{Cores: 1, Workers: 9, Speed: 2})
+	cores.Arrive(0, 30*ms)
+	cores.Arrive(0, 30*ms)
+	cores.SetSpeed(20*ms, 0.5)
+	want := []Completion{{0, 60 * ms}, {1, 60 * ms}}
+	if got := cores.Advance(time.Hour); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -62,13 +62,13 @@ func TestCoresMeetQueueingTheory(t *testing.T) {
 		arrivals []trace.Arrival
 		want     float64
 	}{
-		{"M/M/1-PS", Machine{1, many, Sharing}, one, 1 / (1 - rho)},
-		{"M/D/1-PS", Machine{1, many, Sharing}, even, 1 / (1 - rho)},
-		{"M/M/1", Machine{1, many, FIFO}, one, 1 / (1 - rho)},
-		{"M/D/1", Machine{1, many, FIFO}, even, 1 + rho/(2*(1-rho))},
-		{"M/M/2-PS", Machine{2, many, Sharing}, two, 1 / (1 - rho*rho)},
-		{"M/M/2", Machine{2, many, FIFO}, two, 1 / (1 - rho*rho)},
-		{"M/M/2 of 2 workers", Machine{2, 2, Sharing}, two, 1 / (1 - rho*rho)},
+		{"M/M/1-PS", Machine{Cores: 1, Workers: many, Discipline: Sharing}, one, 1 / (1 - rho)},
+		{"M/D/1-PS", Machine{Cores: 1, Workers: many, Discipline: Sharing}, even, 1 / (1 - rho)},
+		{"M/M/1", Machine{Cores: 1, Workers: many, Discipline: FIFO}, one, 1 / (1 - rho)},
+		{"M/D/1", Machine{Cores: 1, Workers: many, Discipline: FIFO}, even, 1 + rho/(2*(1-rho))},
+		{"M/M/2-PS", Machine{Cores: 2, Workers: many, Discipline: Sharing}, two, 1 / (1 - rho*rho)},
+		{"M/M/2", Machine{Cores: 2, Workers: many, Discipline: FIFO}, two, 1 / (1 - rho*rho)},
+		{"M/M/2 of 2 workers", Machine{Cores: 2, Workers: 2, Discipline: Sharing}, two, 1 / (1 - rho*rho)},
 	} {
 		got := meanResponse(t, c.machine, c.arrivals) / 0.020
 		if math.Abs(got/c.want-1) > 0.03 {
@@ -83,7 +83,7 @@ func TestDisciplinesConserveWork(t *testing.T) {
 	const seed = 6
 	arrivals := trace.Poisson(seed, 5000, 0.95/0.020, 20*ms)
 	ends := map[Machine]time.Duration{}
-	for _, m := range []Machine{{1, 1, Sharing}, {1, 7, Sharing}, {1, 1 << 30, Sharing}, {1, 7, FIFO}} {
+	for _, m := range []Machine{{Cores: 1, Workers: 1}, {Cores: 1, Workers: 7}, {Cores: 1, Workers: 1 << 30}, {Cores: 1, Workers: 7, Discipline: FIFO}} {
 		cores := NewCores(m)
 		for _, a := range arrivals {
 			cores.Arrive(a.At, a.Service)
@@ -91,7 +91,7 @@ func TestDisciplinesConserveWork(t *testing.T) {
 		finished := cores.Advance(math.MaxInt64)
 		ends[m] = finished[len(finished)-1].At
 	}
-	want := ends[Machine{1, 1, Sharing}]
+	want := ends[Machine{Cores: 1, Workers: 1, Discipline: Sharing}]
 	for m, end := range ends {
 		if (end - want).Abs() > time.Microsecond {
 			t.Errorf("%+v (seed %d) ends at %v, want %v", m, seed, end, want)

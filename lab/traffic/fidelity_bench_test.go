@@ -28,7 +28,7 @@ func BenchmarkFidelity(b *testing.B) {
 
 func report(b *testing.B, result Result, m Machine) {
 	rows := result.Rows
-	b.ReportMetric(Fidelity(rows, m), "replay")
+	b.ReportMetric(Fidelity(rows, Alike(m)), "replay")
 	b.ReportMetric(float64(len(rows)-Count(rows, OK)), "not-ok")
 	b.ReportMetric(float64(meanOf(rows, Row.Latency).Microseconds()), "mean-µs")
 	b.ReportMetric(float64(result.Schedule.P50.Microseconds()), "lag-p50-µs")

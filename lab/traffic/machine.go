@@ -14,13 +14,25 @@ type Machine struct {
 	Cores      int
 	Workers    int // requests it has in hand at once; the others wait in order of arrival
 	Discipline Discipline
+	Speed      float64 // of a core; 0 means 1, at which a request takes its service time
 }
+
+// speed is that of a core.
+func (m Machine) speed() float64 {
+	if m.Speed == 0 {
+		return 1
+	}
+	return m.Speed
+}
+
+// Capacity is the service time that it works off in a second, in seconds.
+func (m Machine) Capacity() float64 { return m.speed() * float64(m.Cores) }
 
 // Discipline is how the cores are given to the requests in hand.
 type Discipline uint8
 
 const (
-	Sharing Discipline = iota // processor sharing: n requests run at min(1, cores/n) each
+	Sharing Discipline = iota // processor sharing: n requests run at speed·min(1, cores/n) each
 	FIFO                      // at most cores requests run, in order of arrival
 )
 

@@ -8,14 +8,14 @@ import (
 
 // Replay serves again, in virtual time and without any network, the requests of
 // each server: rows at their intended starts, with their services, on the server that
-// answered them, each a Machine. It returns their response times in the order of
+// answered them, of which machine has the capacity. It returns their response times in the order of
 // rows; rows without an answer have 0. The excess of the measured latencies
 // is the network's, the system's and the measurement's share.
-func Replay(rows []Row, m Machine) []time.Duration {
+func Replay(rows []Row, machine func(server string) Machine) []time.Duration {
 	responses := make([]time.Duration, len(rows))
 	for server, jobs := range byServer(rows) {
 		if server != "" {
-			replayServer(rows, jobs, m, responses)
+			replayServer(rows, jobs, machine(server), responses)
 		}
 	}
 	return responses
@@ -23,9 +23,9 @@ func Replay(rows []Row, m Machine) []time.Duration {
 
 // Fidelity is the mean latency of the rows that ended OK over the mean that
 // Replay gives them: 1.02 means that 2 % of the measured time is not queueing.
-func Fidelity(rows []Row, m Machine) float64 {
+func Fidelity(rows []Row, machine func(server string) Machine) float64 {
 	var measured, exact time.Duration
-	for i, response := range Replay(rows, m) {
+	for i, response := range Replay(rows, machine) {
 		if rows[i].Outcome == OK {
 			measured += rows[i].Latency()
 			exact += response
@@ -33,6 +33,9 @@ func Fidelity(rows []Row, m Machine) float64 {
 	}
 	return float64(measured) / float64(exact)
 }
+
+// Alike are servers of one machine.
+func Alike(m Machine) func(server string) Machine { return func(string) Machine { return m } }
 
 // byServer returns the indices of each server's rows by intended start.
 func byServer(rows []Row) map[string][]int {

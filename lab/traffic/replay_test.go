@@ -16,7 +16,7 @@ func TestReplayKeepsServersApart(t *testing.T) {
 	}
 	// On a: alone until 10 ms, then both share and end together at 30 ms.
 	want := []time.Duration{10 * ms, 20 * ms, 30 * ms, 0}
-	if got := Replay(rows, Machine{Cores: 1, Workers: 2}); !slices.Equal(got, want) {
+	if got := Replay(rows, Alike(Machine{Cores: 1, Workers: 2})); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -28,7 +28,7 @@ func TestFidelityComparesWhatWasAnswered(t *testing.T) {
 		{Server: "a", Intended: 90 * ms, Service: 10 * ms, Done: time.Hour, Outcome: Reset},
 		{Intended: 90 * ms, Service: 10 * ms, Done: time.Hour, Outcome: Refused},
 	}
-	if got := Fidelity(rows, Machine{Cores: 1, Workers: 2}); math.Abs(got-1.05) > 1e-12 {
+	if got := Fidelity(rows, Alike(Machine{Cores: 1, Workers: 2})); math.Abs(got-1.05) > 1e-12 {
 		t.Errorf("got %v, want 21 ms / 20 ms", got)
 	}
 }

@@ -79,6 +79,9 @@ func (s *Server) Busy() int {
 	return inHand
 }
 
+// SetSpeed changes the speed of the virtual cores from now on: other work on the server.
+func (s *Server) SetSpeed(speed float64) { s.sleeper.setSpeed(speed) }
+
 // InService is the number of requests that make progress.
 func (s *Server) InService() int {
 	_, inService := s.sleeper.counts()

@@ -67,6 +67,15 @@ func (s *sleeper) settle(now time.Duration) {
 	s.alarm.set(next)
 }
 
+// setSpeed changes the speed of the cores from now on.
+func (s *sleeper) setSpeed(speed float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	s.cores.SetSpeed(now, speed)
+	s.settle(now)
+}
+
 func (s *sleeper) counts() (inHand, inService int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,8 +87,7 @@ func (a *Agent) find(now time.Duration) (c *Conn, embryonic bool) {
 // a SYN that another server took, unless the packet answers this server's SYN-ACK. Once a side
 // closes, the entry is enough for the packet that is next and acknowledges all that went out.
 func (c *Conn) sure(now time.Duration, in Packet) bool {
-	closing := c.Flags&(ClientFIN|ServerFIN) != 0
-	next := in.Ack == c.Out && in.Seq == c.Next && in.establishes()
+	closing, next := c.Flags&(ClientFIN|ServerFIN) != 0, in.Ack == c.Out && in.Seq == c.Next && in.establishes()
 	switch {
 	case c.age(now) >= time.Second:
 		return false

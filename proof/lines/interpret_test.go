@@ -52,14 +52,7 @@ type cpu struct {
 
 // codeOf takes programs apart, with the constants that have been set.
 func codeOf(spec *ebpf.CollectionSpec, programs ...string) *code {
-	c := &code{}
-	for _, v := range spec.Variables {
-		if v.SectionName == ".rodata" {
-			end := int(v.Offset) + len(v.Value)
-			c.consts = append(c.consts, make([]byte, max(0, end-len(c.consts)))...)
-			copy(c.consts[v.Offset:], v.Value)
-		}
-	}
+	c := &code{consts: constsOf(spec)}
 	var specs []*ebpf.ProgramSpec
 	for _, program := range programs {
 		specs = append(specs, spec.Programs[program])
@@ -78,6 +71,18 @@ func codeOf(spec *ebpf.CollectionSpec, programs ...string) *code {
 		return 0
 	})
 	return c
+}
+
+// constsOf are a program's constants, with those that have been set.
+func constsOf(spec *ebpf.CollectionSpec) (consts []byte) {
+	for _, v := range spec.Variables {
+		if v.SectionName == ".rodata" {
+			end := int(v.Offset) + len(v.Value)
+			consts = append(consts, make([]byte, max(0, end-len(consts)))...)
+			copy(consts[v.Offset:], v.Value)
+		}
+	}
+	return consts
 }
 
 // call begins a function; its pointers are to the top of the stack.

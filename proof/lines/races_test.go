@@ -152,7 +152,7 @@ func TestLineRaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := codeOf(spec, "lb", "lb_signal", "sweep_flows")
+	c := codeOf(spec, "lb", "lb_signal", "lb_returned", "sweep_flows")
 	for _, r := range races() {
 		t.Run(r.what, func(t *testing.T) {
 			k := newTrack(t, c, &r)

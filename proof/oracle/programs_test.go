@@ -205,7 +205,10 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 	return &judge{
 		must: reasons(more...),
 		Rig:  &r.Rig, lines: &r.Table, seeds: lbSeeds(), netns: currentNetns(t),
-		programs: map[string]*ebpf.Program{"lb": r.Objects().Lb, "lb_signal": r.Objects().LbSignal, "lb_odd": r.Objects().LbOdd, "lb_list": r.Objects().LbList},
+		programs: map[string]*ebpf.Program{
+			"lb": r.Objects().Lb, "lb_signal": r.Objects().LbSignal, "lb_odd": r.Objects().LbOdd, "lb_list": r.Objects().LbList,
+			"lb_kept": r.Objects().LbKept, "lb_returned": r.Objects().LbReturned, "lb_agentless": r.Objects().LbAgentless,
+		},
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: rig.LbLocator, MAC: rig.HereMAC, MTU: rig.MTU, Neighbours: judgedHops()},
 			Key:  r.Table.Key, Services: cfg.Services, Keys: keys,

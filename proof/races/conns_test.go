@@ -84,13 +84,13 @@ func TestConnsOldest(t *testing.T) {
 }
 
 // TestConnsCrowd: CPUs that take slots of a few lines, establish, end and sweep flows at once
-// lose no established flow and never write one slot together. In the end the lines count no
-// fewer displaced entries than there are, and hardly more: a CPU that loses every try leaves
-// the count. (In real time: flows of one tick compete for the same slot.)
+// lose no established flow and never write one slot together: its next packet and a repeated
+// offer find it. In the end each slot has its hint, and the lines count no fewer displaced entries
+// than there are, and hardly more: a CPU that loses every try leaves the count. (In real time: flows of one tick compete for the same slot.)
 func TestConnsCrowd(t *testing.T) {
 	const crowd, rounds, lines = 4, 40_000, 4
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
-	cfg := rig.AgentConfig(1, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Acceptance = topo.Always }))
+	cfg := rig.AgentConfig(1, rig.Offering(rig.HuntPort, rig.ByTable, func(o *topo.Offering) { o.Threshold = 0 }))
 	cfg.Flows.Embryonic, cfg.Flows.Linger = lines*objects.LineSlots-2, 1
 	r := rig.LoadAgent(t, rig.Hits{}, cfg, func(spec *ebpf.CollectionSpec) error { return spec.Variables["stalls"].Set(true) })
 	var wg, sweeper sync.WaitGroup
@@ -119,6 +119,7 @@ func TestConnsCrowd(t *testing.T) {
 		return
 	}
 	conns := rig.ConnsOf(t, r.Agent)
+	conns.Hinted(t)
 	displaced := make([]int, lines)
 	for at := range uint32(lines) {
 		line := conns.Line(t, at)
@@ -191,7 +192,7 @@ func TestConnsFill(t *testing.T) {
 }
 
 // TestConnsDisplaced: after any sequence of packets and sweeps the lines count their
-// displaced entries.
+// displaced entries, and each slot has its hint.
 func TestConnsDisplaced(t *testing.T) {
 	const lines, steps = 3, 10_000
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
@@ -220,6 +221,7 @@ func TestConnsDisplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		conns.Hinted(t)
 		displaced := [lines]int{}
 		for at := range uint32(lines) {
 			line := conns.Line(t, at)
@@ -265,12 +267,12 @@ const begunAgain = 1_000_000_000
 // churn begins flows and holds five of them; it ends the oldest and begins it again at once.
 // It returns the flows that it holds.
 func churn(r *rig.Agent, t *testing.T, who, rounds int) (held []rig.Packet) {
-	run := func(p rig.Packet, flags byte, function wire.Function) bool {
+	run := func(p rig.Packet, flags byte, functions ...wire.Function) bool {
 		generation := wire.Generation(p.Seq)
 		if p.Flags = flags; flags != wire.SYN {
 			p.Seq++
 		}
-		o := ebpf.RunOptions{Data: rig.To(p, generation, function).Frame(), DataOut: make([]byte, 512)}
+		o := ebpf.RunOptions{Data: rig.To(p, generation, functions...).Frame(), DataOut: make([]byte, 512)}
 		action, err := r.Objects().AgentIn.Run(&o)
 		if err != nil {
 			t.Error(err)
@@ -292,6 +294,10 @@ func churn(r *rig.Agent, t *testing.T, who, rounds int) (held []rig.Packet) {
 		for _, p := range held {
 			if !run(p, wire.ACK, wire.AckStickiness) {
 				t.Errorf("flow %v of %d in round %d is lost", p.Src, who, round)
+				return held
+			}
+			if !run(p, wire.SYN, wire.ConnectAvail, wire.ConnectForce) { // a new flow is passed on
+				t.Errorf("flow %v of %d in round %d is new to its repeated offer", p.Src, who, round)
 				return held
 			}
 		}

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 
 // ConnTable reads and writes an agent's table of flows.
 type ConnTable struct {
-	M   *ebpf.Map
-	Key policy.DigestKey
+	M     *ebpf.Map
+	hints *ebpf.Map
+	Key   policy.DigestKey
 }
 
 func ConnsOf(t testing.TB, a *agent.Agent) *ConnTable {
@@ -23,7 +25,7 @@ func ConnsOf(t testing.TB, a *agent.Agent) *ConnTable {
 	if err := a.Objects().ConnKey.Lookup(uint32(0), &key); err != nil {
 		t.Fatal(err)
 	}
-	return &ConnTable{a.Objects().Conns, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
+	return &ConnTable{a.Objects().Conns, a.Objects().ConnHints, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
 }
 
 // Bits of a fingerprint (bpf/agent/conns.h).
@@ -36,7 +38,12 @@ const (
 
 // Lines returns a flow's primary and alternate line, and the digest in its fingerprint.
 func (w *ConnTable) Lines(f policy.Flow) (lines [2]uint32, fingerprint uint64) {
-	hash, n := w.Key.Digest(f), uint64(w.M.MaxEntries())
+	return ConnLinesOf(w.Key.Digest(f), w.M.MaxEntries())
+}
+
+// ConnLinesOf is Lines of a digest, in a table of so many lines.
+func ConnLinesOf(hash uint64, among uint32) (lines [2]uint32, fingerprint uint64) {
+	n := uint64(among)
 	primary := uint64(uint32(hash<<10|hash>>54)) * n >> 32
 	fingerprint = hash & ConnDigest
 	alternate := int64(fingerprint>>22*0x9e3779b97f4a7c15>>32*n>>32) - int64(primary)
@@ -54,10 +61,33 @@ func (w *ConnTable) Line(t testing.TB, at uint32) (s objects.AgentConnLine) {
 	return s
 }
 
+// Write writes a line, and its hints.
 func (w *ConnTable) Write(t testing.TB, at uint32, s *objects.AgentConnLine) {
 	t.Helper()
-	if err := w.M.Put(at, s); err != nil {
+	if err := errors.Join(w.M.Put(at, s), w.hints.Put(at, connHints(s))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// connHints are a line's hints: none of a free slot.
+func connHints(s *objects.AgentConnLine) (hints [objects.LineSlots]byte) {
+	for k, fp := range s.Fingerprint {
+		hints[k] = HintOf(fp)
+	}
+	return hints
+}
+
+// Hinted fails the test if a slot at rest has not its hint.
+func (w *ConnTable) Hinted(t testing.TB) {
+	t.Helper()
+	for at := range w.M.MaxEntries() {
+		var hints [objects.LineSlots]byte
+		if err := w.hints.Lookup(at, &hints); err != nil {
+			t.Fatal(err)
+		}
+		if line := w.Line(t, at); hints != connHints(&line) {
+			t.Errorf("line %d has fingerprints %x and hints %x", at, line.Fingerprint, hints)
+		}
 	}
 }
 

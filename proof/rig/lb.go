@@ -119,6 +119,12 @@ func LoadLB(t testing.TB, seen Hits, cfg *topo.LB) *LB {
 	return loadLB(t, seen, cfg, InVirtualTime)
 }
 
+// LoadLBWith is LoadLB with another change of the programs before they are loaded.
+func LoadLBWith(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) *LB {
+	t.Helper()
+	return loadLB(t, seen, cfg, change)
+}
+
 func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) *LB {
 	t.Helper()
 	var spec *ebpf.CollectionSpec
@@ -159,14 +165,24 @@ func (r *LB) Reconfigure(t testing.TB, services ...topo.Service) {
 // HopMAC is the neighbour towards server i.
 func HopMAC(i int) topo.MAC { return topo.MAC{2, 0, 0, 0, 1, byte(i)} }
 
+// NumberOf is the number of a server of the farm, by its locator or the end of its address.
+func NumberOf(s *topo.Server) int {
+	if s.Locator.IsValid() {
+		return int(s.Locator.Addr().As16()[7])
+	}
+	return int(s.Address.As16()[15])
+}
+
 // Resolve gives the first n servers a next hop each, and the clients one.
 func (r *LB) Resolve(t testing.TB, n int) {
 	t.Helper()
 	hops := topo.NextHops{}
 	for _, svc := range r.Cfg.Services {
 		for _, s := range svc.Servers {
-			if len(hops) < n {
-				hops[s.Locator] = HopMAC(int(s.Locator.Addr().As16()[7]))
+			if at := s.Locator; len(hops) < n && at.IsValid() {
+				hops[at] = HopMAC(NumberOf(&s))
+			} else if len(hops) < n {
+				hops[netip.PrefixFrom(s.Address, s.Address.BitLen())] = HopMAC(NumberOf(&s))
 			}
 		}
 	}
@@ -209,7 +225,7 @@ func Candidates(t testing.TB, svc *topo.Service, pool []topo.Server, f policy.Fl
 		t.Fatal(err)
 	}
 	for _, i := range tab.Lookup(policy.NewDigestKey(CandidateKeyOfTests).Digest(f)) {
-		list = append(list, int(pool[i].Locator.Addr().As16()[7]))
+		list = append(list, NumberOf(&pool[i]))
 	}
 	return list
 }

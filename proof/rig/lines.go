@@ -117,8 +117,13 @@ func (lt LineTable) hints(t testing.TB, at uint32) (of []byte, element []byte, n
 	return element[at%objects.HintedLines*4:][:4], element, number
 }
 
-// HintOf is the hint of a fingerprint.
-func HintOf(fp uint64) byte { return byte(fp >> objects.HintShift) }
+// HintOf is the hint of a fingerprint; 0 of a free slot (bpf/table/hints.h).
+func HintOf(fp uint64) byte {
+	if fp < 1<<DigestShift {
+		return 0
+	}
+	return max(1, byte(fp>>objects.HintShift))
+}
 
 // Get finds the entry of a flow.
 func (lt LineTable) Get(t testing.TB, f policy.Flow) Entry {
@@ -179,6 +184,19 @@ func (lt LineTable) Count(t testing.TB) (all, embryonicCount int) {
 		}
 	}
 	return all, embryonicCount
+}
+
+// Words returns the words of all entries.
+func (lt LineTable) Words(t testing.TB) (all []uint64) {
+	t.Helper()
+	for at := range lt.lines() {
+		for _, word := range lt.line(t, at).Word {
+			if word != 0 {
+				all = append(all, word)
+			}
+		}
+	}
+	return all
 }
 
 // Empty removes all entries, and their hints.

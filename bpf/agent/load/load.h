@@ -33,7 +33,7 @@ __noinline __u64 load_of(const struct offering *o, const struct listener *here, 
 	case MEASURE_PAGE:
 		return page_load(o, now);
 	case MEASURE_WORK:
-		load = work_load(o, here);
+		load = work_load(o, here, now);
 		break;
 	default:
 		return NO_LOAD;

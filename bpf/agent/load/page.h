@@ -40,7 +40,7 @@ static __always_inline const volatile struct load_page *page_at(__u32 i)
  * any number. */
 static __always_inline __u64 word_load(__u64 written_ns, __u32 busy, __u64 now)
 {
-	if (!written_ns || now + STALE_NS < written_ns || written_ns + STALE_NS < now)
+	if (!written_ns || now + STALE_NS - written_ns > 2 * STALE_NS)
 		return NO_LOAD;
 	return busy <= MOST_BUSY ? busy : NO_LOAD;
 }
@@ -48,15 +48,21 @@ static __always_inline __u64 word_load(__u64 written_ns, __u32 busy, __u64 now)
 static __always_inline __u64 page_load(const struct offering *o, __u64 now)
 {
 	const volatile struct load_page *page;
-	__u32 i = o->index;
+	__u32 i = o->index, busy;
 	struct reported *r;
+	__u64 written_ns;
 
 	page = page_at(i);
-	if (page)
-		return word_load(page->written_ns, page->busy, now);
-	r = bpf_map_lookup_elem(&reports, &i);
-	if (!r)
-		return NO_LOAD;
-	r->asked++; /* some may be lost */
-	return word_load(r->written_ns, r->busy, now);
+	if (page) {
+		written_ns = page->written_ns;
+		busy = page->busy;
+	} else {
+		r = bpf_map_lookup_elem(&reports, &i);
+		if (!r)
+			return NO_LOAD;
+		r->asked++; /* some may be lost */
+		written_ns = r->written_ns;
+		busy = r->busy;
+	}
+	return word_load(written_ns, busy, now);
 }

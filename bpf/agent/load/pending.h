@@ -29,7 +29,7 @@ static __always_inline void pending_add(struct load *l, __u32 epoch)
 		__sync_fetch_and_add(word, PENDING_ONE);
 }
 
-#define REMOVE_TRIES 4 /* while other CPUs count in the same epoch; the rest expires */
+#define REMOVE_TRIES 3 /* while other CPUs count in the same epoch; the rest expires */
 
 /* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. The
  * count of an epoch never falls below 0. Of an epoch 16 bits are enough: an entry is embryonic for

@@ -6,12 +6,13 @@
 #include "agent/load/loads.h"
 #include "work/works.h"
 
-static __always_inline __u64 work_load(const struct offering *o, const struct listener *here)
+static __always_inline __u64 work_load(const struct offering *o, const struct listener *here,
+				       __u64 now)
 {
 	const struct work *w = work_at(o->index);
 
 	if (!w)
 		return NO_LOAD;
 	return larger(here->queue, work_of(w, WORK_EARLY)) + work_of(w, WORK_UNREAD) +
-	       work_of(w, WORK_RUN) + larger(work_of(w, WORK_BLOCKED), work_of(w, WORK_OUT));
+	       work_of(w, WORK_RUN) + larger(work_of(w, WORK_BLOCKED), out_of(w, now));
 }

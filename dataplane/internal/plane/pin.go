@@ -86,7 +86,7 @@ func (p *Pins) empty() error {
 // their entries, which the shape of a map does not show. A change of the layout
 // increments the number.
 const (
-	Layout  = "layout-6"
+	Layout  = "layout-8"
 	layouts = "layout-*"
 )
 

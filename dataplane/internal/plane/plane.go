@@ -76,7 +76,7 @@ func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
 		spec.Variables["idle_ns"].Set(uint64(p.FlowTable.Idle)),
 		spec.Variables["linger_ns"].Set(uint64(p.FlowTable.Linger)))
 	if v := spec.Variables["tick_ns"]; v != nil {
-		err = errors.Join(err, v.Set(uint64(tick())))
+		err = errors.Join(err, v.Set(uint64(Tick())))
 	}
 	if v := spec.Variables["domain"]; v != nil {
 		err = errors.Join(err, v.Set(blocks), spec.Variables["blocks"].Set(uint32(len(n.Domain))))
@@ -221,7 +221,7 @@ func (p *Plane) SetNextHops(want topo.NextHops) error {
 		if mac != (topo.MAC{}) {
 			hop.Ready = 1
 		}
-		hops[prefixKey(prefix)] = hop
+		hops[PrefixKey(prefix)] = hop
 	}
 	if p.hops == nil {
 		p.hops = map[objects.LBPrefix]objects.LBNextHop{}
@@ -240,8 +240,8 @@ func (p *Plane) SetNextHops(want topo.NextHops) error {
 		}
 	}
 	longer := maps.Clone(hops) // first, so that no packet takes a new default route meanwhile
-	delete(longer, prefixKey(ipv6))
-	delete(longer, prefixKey(ipv4))
+	delete(longer, PrefixKey(ipv6))
+	delete(longer, PrefixKey(ipv4))
 	if err := errors.Join(Update(p.HopMap, p.hops, longer), Update(p.HopMap, p.hops, hops)); err != nil {
 		return fmt.Errorf("write next hops: %w", err)
 	}
@@ -254,7 +254,8 @@ func (p *Plane) SetNextHops(want topo.NextHops) error {
 	return nil
 }
 
-func prefixKey(p netip.Prefix) objects.LBPrefix {
+// PrefixKey is a prefix as the programs look it up.
+func PrefixKey(p netip.Prefix) objects.LBPrefix {
 	key := objects.LBPrefix{Bits: uint32(p.Bits())}
 	if p.Addr().Is4() {
 		key.Bits += 96 // IPv4 addresses are mapped
@@ -273,8 +274,8 @@ func (p *Plane) Unresolved() (netip.Addr, error) {
 	return netip.AddrFrom16([16]byte(record.RawSample)).Unmap(), nil
 }
 
-// tick is the period of the kernel's jiffies, the programs' clock.
-func tick() time.Duration {
+// Tick is the period of the kernel's jiffies, the programs' clock.
+func Tick() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
 		panic(err) // the kernel always has this clock

@@ -63,6 +63,11 @@ func (p *Plane) Walk(orphans bool) (dataplane.Swept, error) {
 	return p.walk(how, sweptAtOnce/8, 0, p.Lines)
 }
 
+// Recolour sweeps the whole table, and has its entries count by the colour of now.
+func (p *Plane) Recolour() (dataplane.Swept, error) {
+	return p.walk(objects.LBSweep{Recolour: 1}, sweptAtOnce/8, 0, p.Lines)
+}
+
 func (p *Plane) walk(how objects.LBSweep, atOnce, from, to uint32) (sum dataplane.Swept, err error) {
 	for at := from; at < to; at += atOnce {
 		some := how
@@ -73,6 +78,7 @@ func (p *Plane) walk(how objects.LBSweep, atOnce, from, to uint32) (sum dataplan
 		sum.Kept += some.Kept
 		sum.Removed += some.Removed
 		sum.Unmoved += some.Unmoved
+		sum.Recoloured += some.Recoloured
 	}
 	return sum, nil
 }

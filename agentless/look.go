@@ -1,0 +1,101 @@
+package agentless
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// host is the machine, or the network namespace, of the calling thread.
+type host struct{}
+
+// setting reads a sysctl that is a number.
+func (*host) setting(path string) (int, error) {
+	text, err := os.ReadFile(filepath.Join("/proc/sys", path))
+	if err != nil {
+		return 0, fmt.Errorf("read a setting: %w", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the setting %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// linksOf names the links that have an address.
+func (*host) linksOf(a netip.Addr) (links []string, err error) {
+	all, err := netlink.AddrList(nil, family(a))
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, at := range all {
+		if !at.IP.Equal(a.AsSlice()) {
+			continue
+		}
+		link, err := net.InterfaceByIndex(at.LinkIndex)
+		if err != nil {
+			return nil, fmt.Errorf("find the link of address %s: %w", a, err)
+		}
+		links = append(links, link.Name)
+	}
+	return links, nil
+}
+
+// seg6local is the action of the main table's route to a prefix; nil: it has none.
+func (*host) seg6local(to netip.Prefix) (*netlink.SEG6LocalEncap, error) {
+	dst := &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())}
+	routes, err := netlink.RouteListFiltered(unix.AF_INET6, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list routes to %s: %w", to, err)
+	}
+	for _, r := range routes {
+		if encap, is := r.Encap.(*netlink.SEG6LocalEncap); is {
+			return encap, nil
+		}
+	}
+	return nil, nil
+}
+
+// route is the link that packets for an address leave by, or that they are for this host.
+func (*host) route(a netip.Addr) (link string, local bool, err error) {
+	routes, err := netlink.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return "", false, fmt.Errorf("no route to %s", a)
+	}
+	if routes[0].Type == unix.RTN_LOCAL {
+		return "", true, nil
+	}
+	out, err := net.InterfaceByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return "", false, fmt.Errorf("find the link of the route to %s: %w", a, err)
+	}
+	return out.Name, false, nil
+}
+
+// link is that with a name; nil: there is none.
+func (*host) link(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return link, nil
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"io"
+	"strconv"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// EdgeStatus is the cores of an edge LB's nodes, or of a datapath node.
+type EdgeStatus struct {
+	Balancer string       `json:"balancer,omitempty"` // of an LB
+	Wishes   uint64       `json:"wishes"`             // for another node, as the cores were full
+	Cores    []CoreStatus `json:"cores"`
+}
+
+// CoreStatus is a core of a datapath node; the node leaves out load, weight and flows.
+type CoreStatus struct {
+	Node    string   `json:"node"`
+	Core    int      `json:"core"`
+	Load    *float64 `json:"load,omitempty"`   // as predicted; 1: the core works all the time
+	Weight  *float64 `json:"weight,omitempty"` // for new flows; 1 is the average, 0 none
+	Packets uint64   `json:"packets"`          // since the start
+	Flows   *uint64  `json:"flows,omitempty"`  // begun since the start
+}
+
+// coreMetrics are written for each core.
+var coreMetrics = []struct {
+	name, help string
+	kind       dto.MetricType
+	of         func(*CoreStatus) (value float64, known bool)
+}{
+	{"proffer_core_load", "Load of the core as predicted, 1 if it works all the time.", dto.MetricType_GAUGE,
+		func(c *CoreStatus) (float64, bool) { return known(c.Load) }},
+	{"proffer_core_weight", "Weight of the core for new flows.", dto.MetricType_GAUGE,
+		func(c *CoreStatus) (float64, bool) { return known(c.Weight) }},
+	{"proffer_core_packets_total", "Packets of the core.", dto.MetricType_COUNTER,
+		func(c *CoreStatus) (float64, bool) { return float64(c.Packets), true }},
+	{"proffer_core_flows_total", "Flows begun at the core.", dto.MetricType_COUNTER,
+		func(c *CoreStatus) (float64, bool) { return known(c.Flows) }},
+}
+
+func known[T uint64 | float64](v *T) (float64, bool) {
+	if v == nil {
+		return 0, false
+	}
+	return float64(*v), true
+}
+
+// writeCores writes the cores of an edge LB or a node.
+func writeCores(w io.Writer, e *EdgeStatus) error {
+	if e == nil {
+		return nil
+	}
+	for _, m := range coreMetrics {
+		var all []*dto.Metric
+		for i := range e.Cores {
+			c := &e.Cores[i]
+			if value, known := m.of(c); known {
+				all = append(all, sample(m.kind, value, "node", c.Node, "core", strconv.Itoa(c.Core)))
+			}
+		}
+		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}

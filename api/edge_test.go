@@ -1,0 +1,32 @@
+package api
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestCoreMetrics: an LB's cores have all metrics, a node's those that it knows.
+func TestCoreMetrics(t *testing.T) {
+	load, weight, flows := 0.25, 1.5, uint64(7)
+	s := &Status{Edge: &EdgeStatus{Cores: []CoreStatus{{Node: "n1", Core: 1, Load: &load, Weight: &weight, Packets: 9, Flows: &flows}, {Node: "n2", Packets: 3}}}}
+	var text bytes.Buffer
+	if err := writeMetrics(&text, s); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(text.String()) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	const want = `proffer_core_load{node="n1",core="1"} 0.25
+proffer_core_weight{node="n1",core="1"} 1.5
+proffer_core_packets_total{node="n1",core="1"} 9
+proffer_core_packets_total{node="n2",core="0"} 3
+proffer_core_flows_total{node="n1",core="1"} 7
+`
+	if got := strings.Join(lines, ""); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

@@ -1,0 +1,95 @@
+package balancer
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"proffer/weights"
+)
+
+const tick = 30 * time.Millisecond
+
+// sent is packets so far of cores with one service.
+func sent(counts ...uint64) [][]weights.Packets {
+	var all [][]weights.Packets
+	for _, n := range counts {
+		all = append(all, []weights.Packets{{n}})
+	}
+	return all
+}
+
+func two(t *testing.T, s Settings) *Balancer {
+	t.Helper()
+	s.Costs = weights.Costs{{weights.Fixed(1000)}, {weights.Fixed(1000)}}
+	if s.Weigher == nil {
+		s.Weigher = weights.NewPID(2, weights.PublishedGains())
+	}
+	b, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Tick(tick, Reading{Packets: sent(0, 0)})
+	return b
+}
+
+// TestOtherLBsCount: a core that another LB loads gets less.
+func TestOtherLBsCount(t *testing.T) {
+	b := two(t, Settings{})
+	others := make([]weights.ByAge, 2)
+	others[1][3] = 0.5
+	d := b.Tick(2*tick, Reading{Packets: sent(6000, 6000), Others: others})
+	if math.Abs(d.Loads[0]-0.2) > 1e-9 || math.Abs(d.Loads[1]-0.7) > 1e-9 || d.Weights[1] >= d.Weights[0] {
+		t.Errorf("loads %v, weights %v: want .2 and .7, and the second to get less", d.Loads, d.Weights)
+	}
+	if own := b.Own(); math.Abs(own[1].Sum(0, weights.Ages)-0.2) > 1e-9 {
+		t.Errorf("own loads %v: want .2 without the others'", own)
+	}
+}
+
+// TestMonitorWeighsByMeasured: and by predictions where no measurement came.
+func TestMonitorWeighsByMeasured(t *testing.T) {
+	for _, monitor := range []bool{false, true} {
+		b := two(t, Settings{Monitor: monitor})
+		d := b.Tick(2*tick, Reading{Packets: sent(6000, 6000), Measured: []float64{0.9, math.NaN()}})
+		if less := d.Weights[0] < d.Weights[1]; less != monitor {
+			t.Errorf("monitor %v: weights %v for measured .9 and predicted .2", monitor, d.Weights)
+		}
+	}
+}
+
+// TestOverloadWishesOnce in its patience, until a replica joins; a spare core's load does
+// not count.
+func TestOverloadWishesOnce(t *testing.T) {
+	b := two(t, Settings{Overload: 0.95, Patience: time.Second})
+	b.Leave(1)
+	packets, wishes := uint64(0), 0
+	for n := 2; n <= 50; n++ { // 1.5 s
+		packets += 29_000 // .967 of a core
+		if b.Tick(time.Duration(n)*tick, Reading{Packets: sent(packets, 0)}).Enlarge {
+			wishes++
+		}
+	}
+	if wishes != 2 {
+		t.Errorf("%d wishes in 1.5 s with a patience of 1 s, want 2", wishes)
+	}
+	b.Join(1)
+	if b.Tick(60*tick, Reading{Packets: sent(packets+10*29_000, 0)}).Enlarge {
+		t.Error("a wish after the replica joined: the average is .48")
+	}
+	if !b.Tick(61*tick, Reading{Packets: sent(packets+11*29_000, 30_000)}).Enlarge {
+		t.Error("no wish for two cores that are full")
+	}
+	calm := two(t, Settings{})
+	if calm.Tick(2*tick, Reading{Packets: sent(60_000, 60_000)}).Enlarge {
+		t.Error("a wish without a bound")
+	}
+}
+
+func TestAbsurdCosts(t *testing.T) {
+	_, err := New(Settings{Costs: weights.Costs{{weights.Fixed(0)}}})
+	if err == nil || !strings.Contains(err.Error(), "costs 0 ns a packet") {
+		t.Errorf("got %v", err)
+	}
+}

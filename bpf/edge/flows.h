@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* flows.h: the LB's flows. An entry has a partner if functions change the packets' tuple: then the
+ * tuple before and the tuple after have an entry each, which name each other, and which a sweep
+ * removes together. The map is the kernel's hash: an insertion is atomic, and no entry gives way
+ * to another (an LRU map would break flows). */
+#pragma once
+#include "edge/age.h"
+#include "edge/types.h"
+#include "core/clock.h"
+#include "core/stall.h"
+
+enum {
+	EDGE_INSTANCE_SHIFT = 24, /* of an instance's number in a flow's word */
+	EDGE_SEEN_SHIFT = 28,	  /* dates are in 2^28 ns, so that most packets write none */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct edge_flow);
+} edge_flows SEC(".maps");
+
+const volatile __u64 edge_idle_ns = 300000000000ULL; /* without packets, then it is removed */
+
+static __always_inline struct edge_flow *edge_flow_of(__u64 hash)
+{
+	return bpf_map_lookup_elem(&edge_flows, &hash);
+}
+
+static __always_inline __u64 edge_date(void)
+{
+	return ticked_ns() >> EDGE_SEEN_SHIFT;
+}
+
+static __always_inline void edge_touch(struct edge_flow *f)
+{
+	__u64 now = edge_date();
+
+	if (f->seen != now)
+		f->seen = now;
+}
+
+/* edge_insert adds a flow, or finds that of another CPU. NULL: the table is full. */
+static __always_inline struct edge_flow *edge_insert(__u64 hash, __u64 word, __u64 partner)
+{
+	struct edge_flow fresh = { .word = word, .partner = partner, .seen = edge_date() };
+
+	bpf_map_update_elem(&edge_flows, &hash, &fresh, BPF_NOEXIST);
+	return edge_flow_of(hash);
+}
+
+/* edge_is_idle: no packet of a tuple came for so long. */
+static __always_inline bool edge_is_idle(const struct edge_flow *f)
+{
+	return edge_date() - READ_ONCE(f->seen) >= edge_idle_ns >> EDGE_SEEN_SHIFT;
+}
+
+/* edge_expire removes a flow and its partner if both are idle. */
+static __always_inline __u32 edge_expire(__u64 hash)
+{
+	struct edge_flow *f = edge_flow_of(hash), *other;
+	__u64 partner;
+
+	if (!f || !edge_is_idle(f))
+		return 0;
+	partner = f->partner;
+	other = partner ? edge_flow_of(partner) : NULL;
+	if (other && other->partner == hash && !edge_is_idle(other))
+		return 0;
+	bpf_map_delete_elem(&edge_flows, &hash);
+	if (!other || other->partner != hash)
+		return 1;
+	bpf_map_delete_elem(&edge_flows, &partner);
+	return 2;
+}

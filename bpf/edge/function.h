@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* function.h: the interface of a network function. A function is an XDP program of its own, in a
+ * file of bpf/edge/functions/, which node.bpf.c includes, with a row in dataplane/edgenode:
+ *
+ *	SEC("xdp")
+ *	int node_example(struct xdp_md *ctx)
+ *	{
+ *		struct node_state *s = node_state();
+ *
+ *		if (!s)
+ *			return XDP_ABORTED;
+ *		... the packet is first in the frame, behind a link header ...
+ *		return next_function(ctx, s);
+ *	}
+ *
+ * It reads the packet's facts in s->packet, and s->inward: the packet goes to the client network.
+ * If it changes the packet, it keeps the facts and the checksums true and sets s->changed. To drop
+ * the packet it returns verdict(reason, XDP_DROP). Its settings and its state are in maps of its
+ * own: settings by s->slot, which names its place in the chain, the same in both directions; inward
+ * packets meet the chain in reverse order. */
+#pragma once
+#include "core/clock.h"
+#include "core/stall.h"
+#include "edge/node_counters.h"
+#include "edge/tuple.h"
+#include "edge/tunnel.h"
+
+/* A packet on its way through a chain. A CPU has one at a time. */
+struct node_state {
+	struct packet packet;
+	struct edge_outer outer;
+	__u32 changed; /* its headers or its payload */
+	__u32 inward;
+	__u32 first;  /* index of its chain in node_functions */
+	__u32 passed; /* functions */
+	__u32 length; /* of the chain */
+	__u32 slot;   /* of the function that has it now */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct node_state);
+} node_state_of_cpu SEC(".maps");
+
+enum {
+	CHAIN_PROGRAMS = MAX_CHAIN + 1, /* the functions, and node_out */
+};
+
+/* The programs of all chains: for each service the outward order, then the inward one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2 * MAX_EDGE_SERVICES * CHAIN_PROGRAMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} node_functions SEC(".maps");
+
+static __always_inline struct node_state *node_state(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&node_state_of_cpu, &zero);
+}
+
+/* call_function gives the packet to the function after so many. */
+static __always_inline int call_function(struct xdp_md *ctx, struct node_state *s)
+{
+	__u32 place = s->inward ? s->length - 1 - s->passed : s->passed;
+
+	s->slot = edge_service_of(s->outer.vni) * MAX_CHAIN + place % MAX_CHAIN;
+	bpf_tail_call(ctx, &node_functions, s->first + s->passed);
+	return verdict(NODE_DROP_NO_FUNCTION, XDP_DROP);
+}
+
+static __always_inline int next_function(struct xdp_md *ctx, struct node_state *s)
+{
+	s->passed++;
+	return call_function(ctx, s);
+}
+
+/* The result of a sweep of a function's flows. */
+struct node_sweep {
+	__u64 kept;
+	__u64 removed;
+};
+
+/* report_sweep writes the result into the frame. */
+static __always_inline int report_sweep(struct xdp_md *ctx, const struct node_sweep *s)
+{
+	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct node_sweep *record = take(&c, sizeof(*record));
+
+	if (!record)
+		return XDP_ABORTED;
+	*record = *s;
+	return XDP_DROP;
+}

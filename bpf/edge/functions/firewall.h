@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* firewall.h: a stateful firewall. The first packet of a connection meets the rules in order, and
+ * the first rule that fits decides; without a rule the connection is denied. The packets after it,
+ * in both directions, pass by the connection's state. A TCP connection begins with a SYN. */
+#pragma once
+#include "edge/function.h"
+#include "table/ages.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_SLOTS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct firewall_setting);
+} firewall_settings SEC(".maps");
+
+/* A connection at a place of a chain. */
+struct firewall_key {
+	struct tuple t; /* the same in both directions */
+	__u32 slot;
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct firewall_key);
+	__type(value, struct firewall_state);
+} firewall_states SEC(".maps");
+
+static __always_inline bool is_in_net(const struct in6_addr *a, const struct firewall_net *n)
+{
+	const __u64 *addr = (const void *)a, *net = (const void *)&n->net,
+		    *mask = (const void *)&n->mask;
+
+	return !(((addr[0] & mask[0]) ^ net[0]) | ((addr[1] & mask[1]) ^ net[1]));
+}
+
+static __always_inline bool fits(const struct firewall_rule *r, const struct tuple *t)
+{
+	__u16 port = bpf_ntohs(t->vip_port_be);
+
+	return (!r->protocol || r->protocol == t->protocol) && port >= r->low && port <= r->high &&
+	       is_in_net(&t->client, &r->source) && is_in_net(&t->vip, &r->destination);
+}
+
+/* is_allowed looks for the rule of a connection's first packet. */
+__noinline bool is_allowed(const struct firewall_setting *set, const struct tuple *t)
+{
+	if (!set || !t)
+		return false;
+	for (__u32 i = 0; i < MAX_RULES && i < set->rules; i++)
+		if (fits(&set->rule[i], t))
+			return set->rule[i].allow;
+	return false;
+}
+
+/* admit decides on a packet without state. */
+static __always_inline enum counter admit(const struct node_state *s, const struct firewall_key *k)
+{
+	struct firewall_state fresh = { .seen = ticked_ns() };
+	const struct firewall_setting *set;
+	const struct packet *p = &s->packet;
+	struct tuple t = p->t;
+	__u32 slot = k->slot;
+
+	if (p->kind == KIND_TOO_BIG || (p->kind == KIND_TCP && !opens(p)))
+		return NODE_DROP_FIREWALL_STATE;
+	set = bpf_map_lookup_elem(&firewall_settings, &slot);
+	if (!set || !is_allowed(set, &t))
+		return NODE_DROP_FIREWALL_DENIED;
+	if (bpf_map_update_elem(&firewall_states, k, &fresh, BPF_ANY))
+		return NODE_DROP_FIREWALL_FULL;
+	count(NODE_FIREWALL_ADMITTED);
+	return COUNTERS;
+}
+
+/* note_packet keeps a connection's state. */
+static __always_inline void note_packet(const struct node_state *s, struct firewall_state *f)
+{
+	const struct packet *p = &s->packet;
+	__u64 now = ticked_ns();
+
+	if (f->seen != now)
+		f->seen = now;
+	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
+		f->closed |= s->inward ? FIREWALL_FIN_INWARD : FIREWALL_FIN_OUTWARD;
+	if (p->kind == KIND_TCP && p->flags & TCP_RST)
+		f->closed = FIREWALL_CLOSED;
+}
+
+SEC("xdp")
+int node_firewall(struct xdp_md *ctx)
+{
+	struct node_state *s = node_state();
+	struct firewall_key k = {};
+	struct firewall_state *f;
+	enum counter reason;
+
+	if (!s)
+		return XDP_ABORTED;
+	k.t = s->packet.t;
+	k.slot = s->slot;
+	symmetric(&k.t);
+	f = bpf_map_lookup_elem(&firewall_states, &k);
+	if (f && !(f->closed == FIREWALL_CLOSED && opens(&s->packet))) {
+		note_packet(s, f);
+		return next_function(ctx, s);
+	}
+	reason = admit(s, &k);
+	return reason == COUNTERS ? next_function(ctx, s) : verdict(reason, XDP_DROP);
+}
+
+/* firewall_expire is the callback of bpf_for_each_map_elem: it removes a connection that is over. */
+static long firewall_expire(void *map, const struct firewall_key *key,
+			    const struct firewall_state *f, struct node_sweep *s)
+{
+	__u64 age = f->closed == FIREWALL_CLOSED ? linger_ns : idle_ns;
+	struct firewall_key k = *key;
+
+	if (ticked_ns() - f->seen < age) {
+		s->kept++;
+		return 0;
+	}
+	bpf_map_delete_elem(&firewall_states, &k);
+	s->removed++;
+	return 0;
+}
+
+/* sweep_firewall removes the connections that are over, as sweep_nat does. */
+SEC("xdp")
+int sweep_firewall(struct xdp_md *ctx)
+{
+	struct node_sweep s = {};
+
+	bpf_for_each_map_elem(&firewall_states, firewall_expire, &s, 0);
+	return report_sweep(ctx, &s);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* nat.h: source NAT (RFC 3022 §2.2) of TCP, UDP and ICMP echo. A new flow of the client network gets
+ * a port of its core's range, by an atomic bitmap; two bindings, one a direction, translate its
+ * packets. The binding for answers is there before that for questions, and a port is free again
+ * after both are gone, so no live port is given twice. The maps are no LRU: a binding never goes
+ * while its flow lives. */
+#pragma once
+#include "edge/function.h"
+#include "edge/replace.h"
+#include "table/ages.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct nat_setting);
+} nat_settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct tuple);
+	__type(value, struct nat_binding);
+} nat_out SEC(".maps"), nat_in SEC(".maps");
+
+/* A bit a port: 1 is taken. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_NAT_POOLS *NAT_PORT_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} nat_ports SEC(".maps");
+
+static __always_inline __u64 *nat_word(__u32 pool, __u32 port)
+{
+	__u32 at = pool * NAT_PORT_WORDS + port / 64;
+
+	return bpf_map_lookup_elem(&nat_ports, &at);
+}
+
+static __always_inline void nat_release(__u32 pool, __u32 port)
+{
+	__u64 *word = nat_word(pool, port);
+
+	if (word)
+		__sync_fetch_and_and(word, ~(1ULL << port % 64));
+}
+
+/* lowest_free is the number of the lowest bit that is 0, or 64. */
+static __always_inline __u32 lowest_free(__u64 taken)
+{
+	__u64 bit = ~taken & (taken + 1);
+	__u32 n = 0;
+
+	if (!bit)
+		return 64;
+	for (int half = 32; half; half /= 2)
+		if (bit >> half) {
+			bit >>= half;
+			n += half;
+		}
+	return n;
+}
+
+/* A search for a port in the range of a core. */
+struct nat_search {
+	__u32 pool;
+	__u32 first; /* port of the range */
+	__u32 words; /* of the range */
+	__u32 start; /* the word to begin with */
+	__u32 port;  /* 0: none is free */
+	__u32 zero;
+};
+
+/* take_port is the callback of bpf_loop: 1 ends it. */
+static long take_port(__u64 i, struct nat_search *s)
+{
+	__u32 port = s->first + (s->start + (__u32)i) % (s->words ?: 1) * 64;
+	__u64 *word = nat_word(s->pool, port), taken;
+	__u32 free;
+
+	if (!word)
+		return 1;
+	for (int tries = 0; tries < 4; tries++) { /* other CPUs take ports of the word, too */
+		taken = READ_ONCE(*word);
+		free = lowest_free(taken);
+		if (free == 64)
+			return 0;
+		if (compare_and_swap(word, taken, taken | 1ULL << free)) {
+			s->port = port + free;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* nat_allocate takes a free port for a core, or returns 0. */
+static __always_inline __u32 nat_allocate(const struct nat_setting *set, __u32 core, __u32 random)
+{
+	struct nat_search s = {
+		.pool = set->pool,
+		.first = set->first + core * set->ports,
+		.words = set->ports / 64,
+	};
+
+	if (s.first + set->ports > 65536 || !s.words)
+		return 0;
+	s.start = random % s.words;
+	bpf_loop(s.words, take_port, &s, 0);
+	return s.port;
+}
+
+/* nat_bind makes both bindings of a flow and returns the outward one, or NULL with the reason. */
+static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
+						    const struct nat_setting *set,
+						    const struct in6_addr *public, __u32 core,
+						    enum counter *reason)
+{
+	struct nat_binding out = { .addr = *public, .pool = set->pool, .seen = ticked_ns() };
+	struct nat_binding in = { .addr = t->client, .pool = set->pool, .seen = ticked_ns() };
+	__u32 port = nat_allocate(set, core, bpf_get_prandom_u32());
+	struct tuple question = *t, answer = *t;
+	struct nat_binding *bound;
+
+	*reason = NODE_DROP_NAT_EXHAUSTED;
+	if (!port)
+		return NULL;
+	in.port_be = t->client_port_be;
+	out.port_be = bpf_htons(port);
+	answer.client = *public;
+	answer.client_port_be = out.port_be;
+	if (t->protocol == IPPROTO_ICMP || t->protocol == IPPROTO_ICMPV6) /* one identifier */
+		answer.vip_port_be = out.port_be;
+	reverse(&answer);
+	*reason = NODE_DROP_NAT_FULL;
+	if (bpf_map_update_elem(&nat_in, &answer, &in, BPF_NOEXIST)) {
+		nat_release(set->pool, port);
+		return NULL;
+	}
+	if (!bpf_map_update_elem(&nat_out, &question, &out, BPF_NOEXIST)) {
+		count(NODE_NAT_BOUND);
+		return bpf_map_lookup_elem(&nat_out, &question);
+	}
+	bound = bpf_map_lookup_elem(&nat_out, &question); /* another CPU's, if it is there */
+	bpf_map_delete_elem(&nat_in, &answer);
+	nat_release(set->pool, port);
+	return bound;
+}
+
+/* nat_seen notes a packet of a binding. */
+static __always_inline void nat_seen(struct nat_binding *b, const struct packet *p)
+{
+	__u64 now = ticked_ns();
+	__u8 closed = 0;
+
+	if (b->seen != now)
+		b->seen = now;
+	if (p->kind != KIND_TCP)
+		return;
+	if (p->flags & TCP_FIN)
+		closed = NAT_FIN;
+	if (p->flags & TCP_RST)
+		closed |= NAT_RST;
+	if (closed)
+		b->closed |= closed;
+	else if (opens(p))
+		b->closed = 0; /* the ports are used again */
+}
+
+/* nat_outward translates the source of a packet of the client network. */
+static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_state *s,
+						const struct nat_setting *set)
+{
+	const struct in6_addr *public = s->packet.family == 6 ? &set->public6 : &set->public4;
+	struct packet *p = &s->packet;
+	enum counter reason = COUNTERS;
+	struct nat_binding *b;
+	struct tuple t = p->t;
+
+	if (!*(const __u64 *)public && !*((const __u64 *)public + 1))
+		return NODE_DROP_NAT_FAMILY;
+	b = bpf_map_lookup_elem(&nat_out, &t);
+	if (!b)
+		b = nat_bind(&t, set, public, edge_core(s->outer.vni), &reason);
+	if (!b)
+		return reason;
+	nat_seen(b, p);
+	return replace_end(ctx, p, END_SOURCE, &b->addr, b->port_be) ? COUNTERS
+								     : NODE_DROP_MALFORMED;
+}
+
+/* nat_inward translates the destination of an answer. */
+static __always_inline enum counter nat_inward(struct xdp_md *ctx, struct node_state *s)
+{
+	struct packet *p = &s->packet;
+	struct nat_binding *b;
+	struct tuple t = p->t;
+
+	b = bpf_map_lookup_elem(&nat_in, &t);
+	if (!b)
+		return NODE_DROP_NAT_UNKNOWN;
+	nat_seen(b, p);
+	return replace_end(ctx, p, END_DESTINATION, &b->addr, b->port_be) ? COUNTERS
+									  : NODE_DROP_MALFORMED;
+}
+
+SEC("xdp")
+int node_nat(struct xdp_md *ctx)
+{
+	struct node_state *s = node_state();
+	const struct nat_setting *set;
+	enum counter reason;
+	__u32 slot;
+
+	if (!s)
+		return XDP_ABORTED;
+	slot = s->slot;
+	set = bpf_map_lookup_elem(&nat_settings, &slot);
+	if (!set)
+		return XDP_ABORTED;
+	if (s->packet.kind == KIND_TOO_BIG)
+		return verdict(NODE_DROP_NAT_ERROR, XDP_DROP);
+	reason = s->inward ? nat_inward(ctx, s) : nat_outward(ctx, s, set);
+	if (reason != COUNTERS)
+		return verdict(reason, XDP_DROP);
+	s->changed = 1;
+	return next_function(ctx, s);
+}
+
+/* nat_age is the time without packets after which both bindings go. */
+static __always_inline __u64 nat_age(const struct nat_binding *out, const struct nat_binding *in)
+{
+	__u8 both = out->closed & in->closed, any = out->closed | in->closed;
+
+	return both & NAT_FIN || any & NAT_RST ? linger_ns : idle_ns;
+}
+
+/* nat_expire is the callback of bpf_for_each_map_elem: it removes a flow that is over. */
+static long nat_expire(void *map, const struct tuple *question, const struct nat_binding *out,
+		       struct node_sweep *s)
+{
+	struct tuple key = *question, answer = *question;
+	__be16 port = out->port_be;
+	__u32 pool = out->pool;
+	struct nat_binding *in;
+
+	answer.client = out->addr;
+	answer.client_port_be = port;
+	if (key.protocol == IPPROTO_ICMP || key.protocol == IPPROTO_ICMPV6)
+		answer.vip_port_be = port;
+	reverse(&answer);
+	in = bpf_map_lookup_elem(&nat_in, &answer);
+	if (in && ticked_ns() - (out->seen > in->seen ? out->seen : in->seen) < nat_age(out, in)) {
+		s->kept++;
+		return 0;
+	}
+	bpf_map_delete_elem(&nat_out, &key);
+	bpf_map_delete_elem(&nat_in, &answer);
+	nat_release(pool, bpf_ntohs(port));
+	s->removed++;
+	return 0;
+}
+
+/* sweep_nat removes the bindings of flows that are over, and frees their ports. The daemon runs it
+ * by BPF_PROG_RUN with a struct node_sweep as the frame. */
+SEC("xdp")
+int sweep_nat(struct xdp_md *ctx)
+{
+	struct node_sweep s = {};
+
+	bpf_for_each_map_elem(&nat_out, nat_expire, &s, 0);
+	return report_sweep(ctx, &s);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* instances.h: the nodes, and the choice of an instance (server, core) for a new flow of a
+ * service: in turn by weight, in one read of an alias table. At random by weight, chance alone would
+ * load instances unevenly. The weights are user space's; it fills the table that the service does not use and then names it by one store. */
+#pragma once
+#include "edge/flows.h"
+#include "edge/tuple.h"
+#include "table/alias.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_EDGE_SERVERS);
+	__type(key, __u32);
+	__type(value, struct edge_end);
+} edge_nodes SEC(".maps");
+
+/* The server numbers of nodes, by the address that their packets come from. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_EDGE_SERVERS);
+	__type(key, struct in6_addr);
+	__type(value, __u32);
+} edge_senders SEC(".maps");
+
+/* The addresses of this host: packets for them are its own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct in6_addr);
+	__type(value, __u32);
+} edge_own SEC(".maps");
+
+/* The services of prefixes: of the client network, or 0 for the addresses that functions give
+ * flows, to which the world begins none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, MAX_EDGE_PREFIXES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix);
+	__type(value, __u32);
+} edge_prefixes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_EDGE_SERVICES);
+	__type(key, __u32);
+	__type(value, struct edge_service);
+} edge_services SEC(".maps");
+
+/* The rows of alias tables: numbers of instances. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_EDGE_SERVICES * MAX_ROWS);
+	__type(key, __u32);
+	__type(value, __u64);
+} edge_rows SEC(".maps");
+
+/* The turns of services so far. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_EDGE_SERVICES);
+	__type(key, __u32);
+	__type(value, __u32);
+} edge_turns SEC(".maps");
+
+/* Server, core and service of an instance, as in the VNI. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_INSTANCES);
+	__type(key, __u32);
+	__type(value, __u32);
+} edge_instances SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_INSTANCES);
+	__type(key, __u32);
+	__type(value, struct edge_count);
+} edge_counts SEC(".maps");
+
+static __always_inline struct edge_count *edge_count_of(__u64 word)
+{
+	__u32 instance = word >> EDGE_INSTANCE_SHIFT & (MAX_INSTANCES - 1);
+
+	return bpf_map_lookup_elem(&edge_counts, &instance);
+}
+
+/* edge_count_packet counts a packet of a flow. */
+static __always_inline void edge_count_packet(struct edge_count *n, __u64 word)
+{
+	__u32 class = edge_age_class(edge_age(word));
+
+	if (class < EDGE_AGES)
+		n->packets[class]++;
+}
+
+static __always_inline struct edge_end *edge_node(__u64 word)
+{
+	__u32 server = edge_server(word);
+
+	return bpf_map_lookup_elem(&edge_nodes, &server);
+}
+
+/* edge_is_ready: packets can be sent to the flow's node. */
+static __always_inline bool edge_is_ready(__u64 word)
+{
+	const struct edge_end *e = edge_node(word);
+
+	return e && e->ready;
+}
+
+/* edge_choose returns the word of a new flow but for its beginning, or 0 if its service has no
+ * instance that is ready. */
+static __always_inline __u64 edge_choose(__u32 service)
+{
+	struct edge_service *svc = bpf_map_lookup_elem(&edge_services, &service), now;
+	__u32 row, place, instance, *vni, *turns = bpf_map_lookup_elem(&edge_turns, &service);
+	__u64 *r, word;
+
+	if (!svc || !turns)
+		return 0;
+	*(__u64 *)&now = READ_ONCE(*(__u64 *)svc);
+	if (!now.rows)
+		return 0;
+	row = now.first + alias_turn(__sync_fetch_and_add(turns, 1), now.rows, &place);
+	r = bpf_map_lookup_elem(&edge_rows, &row);
+	if (!r)
+		return 0;
+	instance = alias_in(READ_ONCE(*r), place);
+	vni = bpf_map_lookup_elem(&edge_instances, &instance);
+	if (!vni || !instance)
+		return 0;
+	word = *vni | (__u64)instance << EDGE_INSTANCE_SHIFT;
+	return edge_is_ready(word) ? word : 0;
+}
+
+/* edge_service_at returns the service of an address: 0 for one that takes no new flows, -1 for one
+ * that is not the edge's. */
+static __always_inline int edge_service_at(const struct in6_addr *addr)
+{
+	struct prefix key = { .bits = 128, .addr = *addr };
+	__u32 *service = bpf_map_lookup_elem(&edge_prefixes, &key);
+
+	return service ? (int)*service : -1;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* tunnel.h: the VXLAN headers between the edge LB and its nodes: read, written and removed. Over
+ * IPv6 the UDP checksum is 0 (RFC 6935): both ends are ours, and the packet inside has its own. */
+#pragma once
+#include "edge/types.h"
+#include "packet/header.h"
+#include "packet/vxlan.h"
+
+/* The facts of a packet between LB and node. */
+struct edge_outer {
+	struct in6_addr from;
+	struct in6_addr to;
+	__u64 flow;  /* digest of the flow, as the LB knows it */
+	__u32 vni;   /* enum edge_wire */
+	__u32 bytes; /* of the headers, from the frame's beginning to the packet inside */
+	__u8 class;
+	__u8 own_mac[6]; /* of the link that the frame came by */
+	__u8 zero;
+};
+
+enum edge_read {
+	EDGE_READ,
+	EDGE_NOT_TUNNEL, /* another packet */
+	EDGE_MALFORMED,	 /* of our port, but not as docs/edge-wire.md has it */
+	EDGE_IN_FRAGMENTS,
+};
+
+/* The link header inside, which bears the flow. */
+struct edge_marks {
+	__be16 mark_to;
+	__be32 flow_upper_be;
+	__be16 mark_from;
+	__be32 flow_lower_be;
+	__be16 proto;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct edge_marks) == sizeof(struct ethhdr), "the marks are link addresses");
+
+/* The headers behind the outer IP header, as in packet/vxlan.h. */
+struct edge_vxlan {
+	struct udphdr udp;
+	__be32 flags;
+	__be32 vni_be;
+	struct edge_marks inner;
+} __attribute__((packed));
+
+/* read_outer_ip reads the outer IP header; false: the packet is no UDP. */
+static __always_inline bool read_outer_ip(struct cursor *c, struct edge_outer *o, bool *fragment)
+{
+	__u8 *first = c->pos;
+
+	if ((void *)(first + 1) > c->end)
+		return false;
+	if (*first >> 4 == 6) {
+		struct ipv6hdr *ip = take(c, sizeof(*ip));
+
+		if (!ip)
+			return false;
+		copy_address(&o->from, &ip->saddr);
+		copy_address(&o->to, &ip->daddr);
+		o->class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+		o->bytes = ETH_BYTES + sizeof(*ip);
+		*fragment = ip->nexthdr == IPPROTO_FRAGMENT;
+		return *fragment || ip->nexthdr == IPPROTO_UDP;
+	}
+	struct iphdr *ip = take(c, sizeof(*ip));
+
+	if (!ip || *(__u8 *)ip != 0x45)
+		return false;
+	copy_mapped(&o->from, ip->saddr);
+	copy_mapped(&o->to, ip->daddr);
+	o->class = ip->tos;
+	o->bytes = ETH_BYTES + sizeof(*ip);
+	*fragment = ip->frag_off & bpf_htons(IP_FRAGMENT);
+	return ip->protocol == IPPROTO_UDP;
+}
+
+/* is_marked: the link addresses inside are a flow's, and the type is that of a packet. */
+static __always_inline bool is_marked(const struct edge_marks *m)
+{
+	return m->mark_to == bpf_htons(EDGE_MARK_TO) && m->mark_from == bpf_htons(EDGE_MARK_FROM) &&
+	       (m->proto == bpf_htons(ETH_P_IP) || m->proto == bpf_htons(ETH_P_IPV6));
+}
+
+/* read_tunnel reads the headers of a frame. */
+static __always_inline enum edge_read read_tunnel(struct xdp_md *ctx, struct edge_outer *o)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	bool fragment = false;
+	struct edge_vxlan *v;
+
+	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IP) && eth->h_proto != bpf_htons(ETH_P_IPV6)))
+		return EDGE_NOT_TUNNEL;
+	__builtin_memcpy(o->own_mac, eth->h_dest, ETH_ALEN);
+	if (!read_outer_ip(&c, o, &fragment))
+		return EDGE_NOT_TUNNEL;
+	if (fragment)
+		return EDGE_IN_FRAGMENTS;
+	v = c.pos;
+	if ((void *)v + sizeof(v->udp) > c.end || v->udp.dest != bpf_htons(VXLAN_PORT))
+		return EDGE_NOT_TUNNEL;
+	if ((void *)(v + 1) > c.end || v->flags != bpf_htonl(VXLAN_VNI_VALID) ||
+	    v->vni_be & bpf_htonl(0xff) || !is_marked(&v->inner))
+		return EDGE_MALFORMED;
+	o->vni = bpf_ntohl(v->vni_be) >> 8;
+	o->flow = (__u64)bpf_ntohl(v->inner.flow_upper_be) << 32 |
+		  bpf_ntohl(v->inner.flow_lower_be);
+	o->bytes += sizeof(*v);
+	return EDGE_READ;
+}
+
+/* leave_tunnel removes the headers and reads the packet, of which the link header has no addresses
+ * yet. */
+static __always_inline enum reading leave_tunnel(struct xdp_md *ctx, const struct edge_outer *o,
+						 struct packet *p)
+{
+	if (bpf_xdp_adjust_head(ctx, o->bytes - ETH_BYTES))
+		return TRUNCATED;
+	return read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_BYTES, p, INWARD);
+}
+
+/* restore gives the packet its link header, as one for this host, and the congestion marks of the
+ * tunnel (RFC 6040). */
+static __always_inline enum rewritten restore(struct xdp_md *ctx, const struct edge_outer *o,
+					      struct packet *p)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	int class = ecn_inward(p->class, o->class);
+
+	if (!eth)
+		return FRAME_TRUNCATED;
+	if (class < 0)
+		return CONGESTED;
+	__builtin_memcpy(eth->h_dest, o->own_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, o->own_mac, ETH_ALEN);
+	eth->h_proto = bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	return set_class(ctx, p, class);
+}
+
+/* fill_edge_vxlan fills the headers behind the outer IP header of a packet of so many bytes. */
+static __always_inline void fill_edge_vxlan(struct edge_vxlan *v, const struct packet *p,
+					    __u64 flow, __u32 vni)
+{
+	v->udp.source = bpf_htons(FIRST_PORT | (flow & 0x3fff));
+	v->udp.dest = bpf_htons(VXLAN_PORT);
+	v->udp.len = bpf_htons(p->length + sizeof(*v));
+	v->udp.check = 0;
+	v->flags = bpf_htonl(VXLAN_VNI_VALID);
+	v->vni_be = bpf_htonl(vni << 8);
+	v->inner.mark_to = bpf_htons(EDGE_MARK_TO);
+	v->inner.flow_upper_be = bpf_htonl(flow >> 32);
+	v->inner.mark_from = bpf_htons(EDGE_MARK_FROM);
+	v->inner.flow_lower_be = bpf_htonl(flow);
+	v->inner.proto = bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+}
+
+static __always_inline void fill_edge_link(struct ethhdr *eth, const struct edge_end *e,
+					   __u16 proto)
+{
+	__builtin_memcpy(eth->h_dest, e->mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, e->own, ETH_ALEN);
+	eth->h_proto = bpf_htons(proto);
+}
+
+/* enter_tunnel6 puts the headers before the packet. */
+static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const struct packet *p,
+						    const struct edge_end *e, __u64 flow, __u32 vni)
+{
+	struct edge_vxlan *v;
+	struct ipv6hdr *ip;
+	struct ethhdr *eth;
+	struct cursor c;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + sizeof(*v))))
+		return NO_HEADROOM;
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
+	ip = take(&c, sizeof(*ip));
+	v = take(&c, sizeof(*v));
+	if (!eth || !ip || !v)
+		return FRAME_TRUNCATED;
+	fill_edge_link(eth, e, ETH_P_IPV6);
+	*(__be32 *)ip = bpf_htonl(6U << 28 | (__u32)p->class << 20 | (flow & 0xfffff));
+	ip->payload_len = bpf_htons(p->length + sizeof(*v));
+	ip->nexthdr = IPPROTO_UDP;
+	ip->hop_limit = OUTER_HOP_LIMIT;
+	copy_address(&ip->saddr, &e->from);
+	copy_address(&ip->daddr, &e->to);
+	fill_edge_vxlan(v, p, flow, vni);
+	return REWRITTEN;
+}
+
+/* enter_tunnel4 does so over IPv4. No router may fragment it, so it needs no identification
+ * (RFC 6864 §4.1). */
+static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const struct packet *p,
+						    const struct edge_end *e, __u64 flow, __u32 vni)
+{
+	__u16 length = p->length + sizeof(struct iphdr) + sizeof(struct edge_vxlan);
+	struct edge_vxlan *v;
+	struct ethhdr *eth;
+	struct iphdr *ip;
+	struct cursor c;
+
+	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + sizeof(*v))))
+		return NO_HEADROOM;
+	c = frame_at(ctx, 0);
+	eth = take(&c, sizeof(*eth));
+	ip = take(&c, sizeof(*ip));
+	v = take(&c, sizeof(*v));
+	if (!eth || !ip || !v)
+		return FRAME_TRUNCATED;
+	fill_edge_link(eth, e, ETH_P_IP);
+	*(__be16 *)ip = bpf_htons(0x4500 | p->class);
+	ip->tot_len = bpf_htons(length);
+	ip->id = 0;
+	ip->frag_off = bpf_htons(IP_DONT_FRAGMENT);
+	ip->ttl = OUTER_HOP_LIMIT;
+	ip->protocol = IPPROTO_UDP;
+	ip->check = folded((__u64)e->sum + bpf_htons(length) + bpf_htons(0x4500 | p->class));
+	ip->saddr = e->from.s6_addr32[3];
+	ip->daddr = e->to.s6_addr32[3];
+	fill_edge_vxlan(v, p, flow, vni);
+	return REWRITTEN;
+}
+
+/* enter_tunnel puts the packet, which is first in the frame, into VXLAN to an end. */
+static __always_inline enum rewritten enter_tunnel(struct xdp_md *ctx, const struct packet *p,
+						   const struct edge_end *e, __u64 flow, __u32 vni)
+{
+	return is_mapped(&e->to) ? enter_tunnel4(ctx, p, e, flow, vni)
+				 : enter_tunnel6(ctx, p, e, flow, vni);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* types.h: the layouts that the edge LB and the datapath nodes share with Go, and the wire between
+ * them (docs/edge-wire.md): VXLAN, with the packet's instance in the VNI and its flow in the link
+ * addresses of the frame inside. */
+#pragma once
+#include "core/types.h"
+
+/* The 24 bits of the VNI, from the highest: update 1, server 8, core 6, service 9. */
+enum edge_wire {
+	EDGE_SERVICE_BITS = 9,
+	EDGE_CORE_BITS = 6,
+	EDGE_SERVER_BITS = 8,
+	EDGE_CORE_SHIFT = EDGE_SERVICE_BITS,
+	EDGE_SERVER_SHIFT = EDGE_SERVICE_BITS + EDGE_CORE_BITS,
+	EDGE_UPDATE = 1 << 23,	  /* from a node: a function changed the packet's headers */
+	EDGE_INSTANCE = 0x7fffff, /* server, core and service */
+	EDGE_MARK_TO = 0x0250,	  /* the first bytes of the link addresses inside, both locally */
+	EDGE_MARK_FROM = 0x0252,  /* administered (IEEE 802); four bytes of the flow follow each */
+};
+
+_Static_assert(EDGE_SERVER_SHIFT + EDGE_SERVER_BITS == 23, "the VNI has 24 bits");
+
+enum edge_limits {
+	MAX_EDGE_SERVERS = 1 << EDGE_SERVER_BITS,
+	MAX_EDGE_CORES = 1 << EDGE_CORE_BITS,
+	MAX_EDGE_SERVICES = 1 << EDGE_SERVICE_BITS, /* 0 is none */
+	MAX_INSTANCES = 4096, /* (server, core, service) with a number; 0 is none */
+	MAX_EDGE_PREFIXES = 4096,
+	MAX_CHAIN = 8,				   /* functions of a service */
+	MAX_ROWS = 256,				   /* of a service's alias table */
+	EDGE_AGES = 20,				   /* classes of a flow's age */
+	MAX_EXPIRING = 256,			   /* flows of a sweep's step */
+	MAX_SLOTS = MAX_EDGE_SERVICES * MAX_CHAIN, /* places of functions in chains */
+	MAX_LBS = 64,				   /* of a node */
+	MAX_NAT_POOLS = 16,
+	NAT_PORT_WORDS = 65536 / 64, /* of a pool's bitmap */
+	MAX_RULES = 32,		     /* of a firewall */
+	MAX_PATTERNS = 8,	     /* of an IDS */
+	MAX_PATTERN_BYTES = 16,
+};
+
+/* An end of the tunnel between LB and node. IPv4 addresses are mapped. */
+struct edge_end {
+	struct in6_addr to;
+	struct in6_addr from;
+	__u8 mac[6]; /* of the next hop; read together with ready */
+	__u16 ready; /* 0: packets cannot be sent there */
+	__u8 own[6]; /* of the link */
+	__u16 cores; /* of a node */
+	__u32 link;  /* to send out of */
+	__u32 sum;   /* of the outer IPv4 header without length and TOS */
+	__u16 mtu;   /* of the link */
+	__u16 zero[3];
+};
+
+_Static_assert(sizeof(struct edge_end) == 64, "a tunnel's end is a cache line");
+
+/* LB: a flow, under the digest of its five-tuple, the same one in both directions. */
+struct edge_flow {
+	__u64 word;    /* 0-22 server, core, service as in the VNI; 24-35 number of the instance;
+			* 39-63 when the flow began, in 2^24 ns, which wraps after 6 days */
+	__u64 partner; /* digest of the tuple before or after the functions' change; 0: none */
+	__u64 seen;    /* when a packet came last, in 2^28 ns */
+};
+
+/* LB: an alias table (table/alias.h), one of two that a service has in turns. */
+struct edge_service {
+	__u32 rows;  /* 0: no instance takes new flows */
+	__u32 first; /* in edge_rows; 0: there is no such service */
+};
+
+/* LB: of an instance, on a CPU. */
+struct edge_count {
+	__u64 packets[EDGE_AGES]; /* by the age of their flow (edge/age.h) */
+	__u64 flows;		  /* begun there */
+};
+
+/* LB: the argument and result of sweep_edge. */
+struct edge_expiry {
+	__u32 count;
+	__u32 removed;
+	__u64 hash[MAX_EXPIRING];
+};
+
+/* Node: of a core and a service, on a CPU. */
+struct node_count {
+	__u64 packets;
+	__u64 bytes; /* of the packets inside */
+};
+
+/* Node: source NAT at a place of a chain. The ports from `first` on are cut into a range for each
+ * core, so that a port names its core. IPv4 addresses are mapped. */
+struct nat_setting {
+	struct in6_addr public4; /* 0: packets of the family are dropped */
+	struct in6_addr public6;
+	__u32 first; /* port; a multiple of 64 */
+	__u32 ports; /* of a core; a multiple of 64 */
+	__u32 pool;  /* of ports, below MAX_NAT_POOLS: places with one public address share it */
+	__u32 zero;
+};
+
+/* Node: a binding of source NAT, under the tuple before it; the tuple after it has another one. */
+struct nat_binding {
+	struct in6_addr addr; /* to write into the packet */
+	__be16 port_be;
+	__u8 closed; /* enum nat_closed, of the packets of this direction */
+	__u8 zero;
+	__u32 pool;
+	__u64 seen; /* when a packet of this direction came last, in ns of the kernel's ticks */
+};
+
+enum nat_closed {
+	NAT_FIN = 1,
+	NAT_RST = 2,
+};
+
+/* Node: a firewall's rule. Nets are masked; IPv4 addresses are mapped. */
+struct firewall_net {
+	struct in6_addr net;
+	struct in6_addr mask;
+};
+
+struct firewall_rule {
+	struct firewall_net source;
+	struct firewall_net destination;
+	__u16 low; /* destination port, or echo identifier */
+	__u16 high;
+	__u8 protocol; /* 0: any */
+	__u8 allow;
+	__u16 zero;
+};
+
+struct firewall_setting {
+	struct firewall_rule rule[MAX_RULES];
+	__u32 rules;
+	__u32 zero;
+};
+
+enum firewall_closed {
+	FIREWALL_FIN_OUTWARD = 1,
+	FIREWALL_FIN_INWARD = 2,
+	FIREWALL_CLOSED = 3, /* both, or reset */
+};
+
+/* Node: a connection that a firewall admitted. */
+struct firewall_state {
+	__u64 seen;   /* when a packet came last, in ns of the kernel's ticks */
+	__u32 closed; /* enum firewall_closed */
+	__u32 zero;
+};
+
+/* Node: bytes in a payload. */
+struct pattern {
+	__u64 value[2]; /* as they lie in memory; zeros behind */
+	__u64 mask[2];	/* ones where they are */
+	__u32 length;
+	__u32 drop; /* IDS: packets with it */
+};
+
+struct ids_setting {
+	struct pattern pattern[MAX_PATTERNS];
+	__u32 patterns;
+	__u32 zero;
+};
+
+struct rewriter_setting {
+	struct pattern pattern;
+	__u8 to[MAX_PATTERN_BYTES];
+};
+
+/* Node: a function that costs time. */
+struct cost_setting {
+	__u64 ns; /* of each packet, by the clock */
+};
+
+static __always_inline __u32 edge_server(__u32 vni)
+{
+	return vni >> EDGE_SERVER_SHIFT & (MAX_EDGE_SERVERS - 1);
+}
+
+static __always_inline __u32 edge_core(__u32 vni)
+{
+	return vni >> EDGE_CORE_SHIFT & (MAX_EDGE_CORES - 1);
+}
+
+static __always_inline __u32 edge_service_of(__u32 vni)
+{
+	return vni & (MAX_EDGE_SERVICES - 1);
+}

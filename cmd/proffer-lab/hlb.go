@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/lab/experiment"
+)
+
+var _ = registerTrial(hlbTrial)
+
+func hlbTrial(f *experimentFlags) trial {
+	var e experiment.HLB
+	return trial{
+		name:  "hlb",
+		short: "measure HLB's figures on real packets: servers of which half have twice the cores (HLB Figs. 7–9, 11, 14, 16, 20, 21, 23, 24)",
+		long: `Builds farms of servers on virtual cores, half of them with one core and half with
+two, behind one to eight LBs, and sends each policy the same requests. The paper's
+600 s a run are scaled down to --for, the 24 hours of its trace to a quarter of that
+each, with the rates that its text states. Each figure prints how else it differs.
+
+Figures: 7 and 8 (a day), 9 (use of servers at the peak), 11 (cores 1:1 to 1:4), 14
+and 16 (1 to 8 LBs), 20 (round trips of clients), 21 (kinds of requests), 23 (other
+work on half the servers), 24 (cost; by the rows of bench). The whole takes most of an
+hour, --quick less than four minutes. Each figure is written as soon as its runs are
+done, so that after an interruption --figures makes those that are missing.
+
+--json prints an array of figures: figure, shows, scale (how it differs), beside
+(shows, published and ours, a value of the paper's text each), costs (policy,
+connection_ns and rate_of_hash) and runs, an array of policy, lbs, cores (of a server
+of the second half), load, requests (pages, loop or files), course (steady, day or
+slowed), rtt_ms, answered, failed (refused, reset, late: an overloaded server's),
+mean_s, sd_s, p50_s, p90_s, p99_s, slow_mean_s and fast_mean_s (of the halves),
+fast_share (of answers, those by the second half), fast_queue_share, weights_ratio
+(second half over first, at the LBs) and fidelity (mean over that of an exact replay; 0: none).
+
+Fails if the generator could not keep the schedule of a run, and, without --quick, if
+at the peak (figure 9) the p90 of learned is not 15 % below lsq and 25 % below sed with
+inverted weights and within 10 % of sed with the right ones, or if its weights do not
+follow a change (figure 23) within 5 s.`,
+		example: `  proffer-lab experiment hlb --quick --out out
+  proffer-lab experiment hlb --figures 9,23 --policies lsq,sed,sed:inverted,learned --out out`,
+		flags: func(cmd *cobra.Command) {
+			flags := cmd.Flags()
+			flags.StringSliceVar(&e.Figures, "figures", nil, "figures to make, by number, `LIST` with commas; none: all")
+			flags.StringSliceVar(&e.Policies, "policies", nil, "of their policies only these, `LIST` with commas; none: all")
+			flags.IntVar(&e.Servers, "servers", 24, "servers of the farm, half of them with more cores, `N`")
+			flags.DurationVar(&e.Mean, "mean", 40*time.Millisecond, "mean service `TIME` of a request")
+			flags.DurationVar(&e.For, "for", 20*time.Second, "how long requests arrive in each run after a quarter as long to warm up, `D`")
+			flags.BoolVar(&e.Quick, "quick", false, "runs of 1.5 s, fewer policies and points: less than four minutes")
+		},
+		check: func() error {
+			e.Seed, e.Out = f.seed, f.out
+			if e.Quick {
+				e.For = min(e.For, 1500*time.Millisecond)
+			}
+			return e.Check()
+		},
+		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+			e.Programs = programs
+			return e.Run(ctx, show)
+		},
+	}
+}

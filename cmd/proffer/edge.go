@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"proffer/cmd/internal/cli"
+	"proffer/daemon"
+)
+
+func newEdge() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "edge --config FILE",
+		Short: "Run an edge load balancer on this host, in the foreground",
+		Long: `Runs the load balancer of edge mode until SIGTERM or Ctrl-C: between a client
+network and the world, it sends every flow through the network functions of a
+core of a datapath node, and levels the cores. docs/edge-operators.md describes
+FILE.
+
+SIGHUP reads FILE again and applies nodes, weights, services and prefixes while
+packets flow; a file with a mistake changes nothing. The programs and all flows
+end with the daemon.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDaemon(cmd, daemonFlags{config: file}, daemon.Edge)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (YAML; required)")
+	return cmd
+}

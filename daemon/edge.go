@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"proffer/api"
+	"proffer/config"
+	"proffer/control"
+	"proffer/topo"
+)
+
+// EdgePlane is an edge LB's data plane.
+type EdgePlane interface {
+	TunnelPlane
+	control.Edge
+	Apply(*topo.EdgeLB) error
+}
+
+// edgeLB is the role of an edge LB.
+type edgeLB struct {
+	path    string
+	started *topo.EdgeLB
+	now     atomic.Pointer[topo.EdgeLB]
+	plane   EdgePlane
+	host    *Host
+
+	mu     sync.Mutex // the levels and a change at a time
+	levels *control.Levels
+	wishes uint64 // for another node
+}
+
+// Edge runs the edge LB that the file at path describes, until ctx ends.
+func Edge(ctx context.Context, path string, host *Host) error {
+	hangups, stop := onHangup()
+	defer stop()
+	cfg, err := readEdge(path)
+	if err != nil {
+		return err
+	}
+	if err := host.Preflight(); err != nil {
+		return err
+	}
+	r := &edgeLB{path: path, started: cfg, host: host}
+	r.now.Store(cfg)
+	if r.plane, err = host.Edge(cfg); err != nil {
+		return err
+	}
+	d := tunnels{tunnelRole: r, name: "edge", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
+	if r.levels, err = control.NewLevels(r.plane, cfg); err != nil {
+		return closed(r.plane, err)
+	}
+	d.tasks = append(d.tasks, func(ctx context.Context) error { return d.each(ctx, control.LevelEvery, r.level) })
+	return d.run(ctx)
+}
+
+func readEdge(path string) (*topo.EdgeLB, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseEdge(path, data)
+}
+
+// level weighs the cores.
+func (r *edgeLB) level() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wish, err := r.levels.Tick(r.host.Clock.Now())
+	if wish {
+		r.wishes++
+		r.host.Log.Warn("the nodes' cores are full: another node is wanted")
+	}
+	return err
+}
+
+func (r *edgeLB) fars() (all []far) {
+	for _, n := range r.now.Load().Nodes {
+		all = append(all, far{n.Server, n.Addr, n.Link})
+	}
+	return all
+}
+
+// reload reads the file again and applies it.
+func (r *edgeLB) reload() error {
+	next, err := readEdge(r.path)
+	if err != nil {
+		return err
+	}
+	was := r.started
+	for key, same := range map[string]bool{
+		"name": next.Name == was.Name, "control": next.Control == was.Control, "flow_key": next.Key == was.Key,
+		"clients": next.Clients == was.Clients, "world": next.World == was.World, "flow_table": next.Flows == was.Flows,
+	} {
+		if !same {
+			return fixed(key)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	levels, err := control.NewLevels(r.plane, next)
+	if err != nil {
+		return err
+	}
+	if err := r.plane.Apply(next); err != nil {
+		return err
+	}
+	r.levels = levels
+	r.now.Store(next)
+	if _, err := levels.Tick(r.host.Clock.Now()); err != nil { // the status has no core without its counts
+		r.host.Log.Error("upkeep of the data plane", "error", err)
+	}
+	return nil
+}
+
+func (r *edgeLB) describe(s *api.Status) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cfg := r.now.Load()
+	edge := &api.EdgeStatus{Balancer: cfg.Balance.String(), Wishes: r.wishes}
+	names := map[int]string{}
+	for _, n := range cfg.Nodes {
+		names[n.Server] = n.Name
+	}
+	for _, l := range r.levels.Levels() {
+		edge.Cores = append(edge.Cores, api.CoreStatus{Node: names[l.Server], Core: l.Core, Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows})
+	}
+	s.Edge = edge
+	return nil
+}

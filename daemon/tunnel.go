@@ -1,0 +1,301 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"proffer/api"
+	"proffer/dataplane"
+	"proffer/topo"
+)
+
+// TunnelPlane is the data plane of an edge LB or a datapath node: an end of tunnels.
+type TunnelPlane interface {
+	Attach() error
+	Close() error // detaches, and forgets the flows
+	SetNextHop(far int, mac topo.MAC) error
+	Counted
+}
+
+// Counted is the upkeep and the counters of such a plane.
+type Counted interface {
+	Sweep() (dataplane.Swept, error)
+	Counters() ([]dataplane.Counter, error)
+}
+
+// far is the far end of a tunnel.
+type far struct {
+	number int // at the plane
+	addr   netip.Addr
+	link   string
+}
+
+// tunnelRole holds the differences between an edge LB and a datapath node.
+type tunnelRole interface {
+	fars() []far
+	reload() error
+	describe(*api.Status) error
+}
+
+// Periods of the upkeep. A neighbour that is in use is confirmed by the kernel; without that it is
+// forgotten, and with it the way to the far end.
+const (
+	reachEvery   = 100 * time.Millisecond // for changes of next hops
+	confirmEvery = time.Second
+	sweepEvery   = time.Second
+)
+
+// tunnels runs the plane of an edge LB or a datapath node. Its flows end with it.
+type tunnels struct {
+	tunnelRole
+	name, node, control string
+	plane               TunnelPlane
+	host                *Host
+	hangups             <-chan os.Signal
+	tasks               []func(context.Context) error // of the role, until the context ends
+
+	changing sync.Mutex // a reload or a look at next hops at a time
+	hops     map[string]NextHops
+	known    map[int]topo.MAC
+
+	kept, reloaded, refused atomic.Uint64
+}
+
+// run attaches the plane and serves until ctx ends or a part fails.
+func (d *tunnels) run(ctx context.Context) (err error) {
+	d.hops, d.known = map[string]NextHops{}, map[int]topo.MAC{}
+	defer func() {
+		d.tell(isEnding)
+		for _, h := range d.hops {
+			h.Close()
+		}
+		if left := d.plane.Close(); err == nil && left != nil {
+			err = fmt.Errorf("detach: %w", left)
+		}
+		d.host.Log.Info("detached", "role", d.name)
+	}()
+	socket, err := api.Listen(d.control)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	if err := d.reach(true); err != nil {
+		return err
+	}
+	if err := d.plane.Attach(); err != nil {
+		return err
+	}
+	d.host.Log.Info("ready", "role", d.name, "node", d.node, "links", d.links(), "control", d.control)
+	d.tell(isReady)
+	return d.serve(ctx, socket)
+}
+
+// serve runs the daemon's goroutines while packets flow.
+func (d *tunnels) serve(ctx context.Context, socket net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
+	group.Go(func() error { return d.each(ctx, reachEvery, func() error { return d.reach(false) }) })
+	group.Go(func() error { return d.each(ctx, confirmEvery, func() error { return d.reach(true) }) })
+	group.Go(func() error { return d.each(ctx, sweepEvery, d.sweep) })
+	group.Go(func() error {
+		d.reloads(ctx)
+		return nil
+	})
+	for _, task := range d.tasks {
+		group.Go(func() error { return task(ctx) })
+	}
+	return group.Wait()
+}
+
+// each calls f at the end of each period until ctx ends. An error does not stop the packets, so it is
+// logged.
+func (d *tunnels) each(ctx context.Context, period time.Duration, f func() error) error {
+	ticks, stop := d.host.Clock.Tick(period)
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+		if err := f(); err != nil {
+			d.host.Log.Error("upkeep of the data plane", "error", err)
+		}
+	}
+}
+
+func (d *tunnels) sweep() error {
+	swept, err := d.plane.Sweep()
+	d.kept.Store(swept.Kept)
+	return err
+}
+
+// reach gives the plane the next hops of all far ends as the kernel has them now. confirm has the kernel
+// look for those neighbours.
+func (d *tunnels) reach(confirm bool) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	fars := d.fars()
+	var errs []error
+	for _, link := range linksOf(fars) {
+		errs = append(errs, d.reachOver(link, fars, confirm))
+	}
+	d.forget(fars)
+	return errors.Join(errs...)
+}
+
+// reachOver is reach for the far ends on a link.
+func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
+	hops, watched := d.hops[link]
+	if !watched {
+		var err error
+		if hops, err = d.host.NextHops(link); err != nil {
+			return err
+		}
+		d.hops[link] = hops
+		confirm = true
+	}
+	if confirm {
+		for _, f := range fars {
+			if f.link == link {
+				if err := hops.Resolve(f.addr); err != nil {
+					d.host.Log.Warn("a next hop cannot be resolved", "address", f.addr, "error", err)
+				}
+			}
+		}
+	}
+	select {
+	case <-hops.Changes():
+	default:
+		if watched && !confirm {
+			return nil
+		}
+	}
+	table, _, err := hops.Read()
+	if err != nil {
+		return fmt.Errorf("read the next hops of %s: %w", link, err)
+	}
+	return d.give(link, fars, table)
+}
+
+// give writes the next hops that are not as they were.
+func (d *tunnels) give(link string, fars []far, table topo.NextHops) error {
+	for _, f := range fars {
+		if f.link != link {
+			continue
+		}
+		mac, _ := table.Lookup(f.addr)
+		if was, known := d.known[f.number]; known && was == mac {
+			continue
+		}
+		if err := d.plane.SetNextHop(f.number, mac); err != nil {
+			return err
+		}
+		d.known[f.number] = mac
+		d.host.Log.Info("next hop", "address", f.addr, "reached", mac != topo.MAC{})
+	}
+	return nil
+}
+
+// forget drops the next hops of far ends and links that are gone.
+func (d *tunnels) forget(fars []far) {
+	for number := range d.known {
+		if !slices.ContainsFunc(fars, func(f far) bool { return f.number == number }) {
+			delete(d.known, number)
+		}
+	}
+	for link, hops := range d.hops {
+		if !slices.Contains(linksOf(fars), link) {
+			hops.Close()
+			delete(d.hops, link)
+		}
+	}
+}
+
+func linksOf(fars []far) (all []string) {
+	for _, f := range fars {
+		all = append(all, f.link)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (d *tunnels) links() string { return strings.Join(linksOf(d.fars()), ",") }
+
+// reloads applies the configuration again at every SIGHUP; one with a mistake changes nothing.
+func (d *tunnels) reloads(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.hangups:
+		}
+		d.tell(isReloading(d.host.Clock.Now()))
+		d.reloadOnce()
+		d.tell(isReady)
+	}
+}
+
+func (d *tunnels) reloadOnce() {
+	d.changing.Lock()
+	err := d.reload()
+	d.known = map[int]topo.MAC{} // an end that changed has no next hop
+	d.changing.Unlock()
+	if err == nil {
+		err = d.reach(true)
+	}
+	if err != nil {
+		d.refused.Add(1)
+		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
+		return
+	}
+	d.reloaded.Add(1)
+	d.host.Log.Info("configuration reloaded")
+}
+
+// tell sends a state to the service manager; that it cannot be sent ends no daemon.
+func (d *tunnels) tell(state string) {
+	if err := d.host.Notify(state); err != nil {
+		d.host.Log.Warn("the service manager does not know", "error", err)
+	}
+}
+
+// status describes the daemon now.
+func (d *tunnels) status() (api.Status, error) {
+	s := api.Status{
+		Role: d.name, Node: d.node, Interface: d.links(), PID: os.Getpid(),
+		Reloads: d.reloaded.Load(), Refused: d.refused.Load(), Flows: d.kept.Load(),
+		NoNextHop: d.unreached(), Counters: map[string]uint64{},
+	}
+	counters, err := d.plane.Counters()
+	if err != nil {
+		return s, err
+	}
+	for _, c := range counters {
+		s.Counters[c.Name] = c.Value
+	}
+	return s, d.describe(&s)
+}
+
+// unreached lists the far ends without a next hop.
+func (d *tunnels) unreached() (list []string) {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	for _, f := range d.fars() {
+		if d.known[f.number] == (topo.MAC{}) {
+			list = append(list, fmt.Sprintf("%s (on %s)", f.addr, f.link))
+		}
+	}
+	return list
+}

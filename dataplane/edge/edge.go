@@ -1,0 +1,201 @@
+// Package edge is the data plane of EdgeBalance's load balancer: it loads
+// bpf/edge/edge.bpf.c, attaches it to its links, and gives it nodes, services and
+// weights (EdgeBalance §3).
+package edge
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"proffer/dataplane"
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/topo"
+	"proffer/weights"
+)
+
+// LB is the load balancer's data plane.
+type LB struct {
+	idle     time.Duration // after which a flow is removed
+	counters plane.Plane
+	objs     objects.EdgeObjects
+	cfg      *topo.EdgeLB
+	links    map[string]*net.Interface
+	numbers  map[uint32]uint32           // of all instances since the start, by their VNI
+	attached map[string]link.Link        // nil: not attached
+	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
+	banks    map[int]uint32              // of each service: the alias table in use, 0 or 1
+	grace    *plane.Grace
+	waits    int         // for packets on their way, so far
+	switched map[int]int // of each service: the waits before its weights changed last
+}
+
+// New loads the programs for cfg and fills their maps; Attach attaches them. No node takes
+// flows until SetNextHop.
+func New(cfg *topo.EdgeLB) (*LB, error) { return NewWith(cfg, nil) }
+
+// NewWith is New for tests, which change the programs before they are loaded.
+func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
+	l := &LB{
+		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows},
+		idle: cfg.Flows.Idle, links: map[string]*net.Interface{}, numbers: map[uint32]uint32{},
+		ends: map[int]objects.EdgeEdgeEnd{}, banks: map[int]uint32{}, switched: map[int]int{},
+	}
+	for _, name := range []string{cfg.Clients, cfg.World} {
+		if err := l.findLink(name); err != nil {
+			return nil, err
+		}
+	}
+	spec, err := objects.LoadEdge()
+	if err != nil {
+		return nil, fmt.Errorf("read the edge programs: %w", err)
+	}
+	if l.counters.Names, err = plane.CounterNames(spec); err != nil {
+		return nil, err
+	}
+	if err := l.prepare(spec, change); err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&l.objs, nil); err != nil {
+		return nil, plane.LoadError("edge", err)
+	}
+	l.counters.Counts = l.objs.Counters
+	if l.grace, err = plane.NewGrace(); err == nil {
+		err = errors.Join(l.fillOwn(), l.Apply(cfg))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// prepare sets the programs' constants and the size of the table of flows.
+func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec) error) error {
+	var macs [2]uint64
+	for i, name := range []string{l.cfg.Clients, l.cfg.World} {
+		macs[i] = binary.NativeEndian.Uint64(append(l.links[name].HardwareAddr[:6:6], 0, 0))
+	}
+	spec.Maps[objects.EdgeMapEdgeFlows].MaxEntries = uint32(l.cfg.Flows.Entries)
+	err := errors.Join(
+		spec.Variables[objects.EdgeVarEdgeMacs].Set(macs),
+		spec.Variables[objects.EdgeVarFlowKey].Set(policy.NewDigestKey(l.cfg.Key)),
+		spec.Variables[objects.EdgeVarEdgeIdleNs].Set(uint64(l.cfg.Flows.Idle)),
+		spec.Variables[objects.EdgeVarTickNs].Set(uint64(plane.Tick())))
+	if err == nil && change != nil {
+		err = change(spec)
+	}
+	if err != nil {
+		return fmt.Errorf("set the programs' constants: %w", err)
+	}
+	return nil
+}
+
+// fillOwn writes the addresses of this host.
+func (l *LB) fillOwn() error {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("list the host's addresses: %w", err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			if err := l.objs.EdgeOwn.Put(p.Addr().As16(), uint32(1)); err != nil {
+				return fmt.Errorf("write the host's address %v: %w", p.Addr(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// SetNextHop gives a node the neighbour that its packets go to. Without one, the zero MAC,
+// the node gets no packets, and its flows go to other instances.
+func (l *LB) SetNextHop(server int, mac topo.MAC) error {
+	e, known := l.ends[server]
+	if !known {
+		return fmt.Errorf("there is no node %d", server)
+	}
+	e.Mac, e.Ready = mac, 0
+	if mac != (topo.MAC{}) {
+		e.Ready = 1
+	}
+	l.ends[server] = e
+	if err := l.objs.EdgeNodes.Put(uint32(server), e); err != nil {
+		return fmt.Errorf("write the next hop of node %d: %w", server, err)
+	}
+	return nil
+}
+
+// Close detaches the programs and frees them with all flows.
+func (l *LB) Close() error { return errors.Join(l.Detach(), l.grace.Close(), l.objs.Close()) }
+
+// Counters returns every reason that the programs count.
+func (l *LB) Counters() ([]dataplane.Counter, error) { return l.counters.Counters() }
+
+// Objects are the programs and maps in the kernel, for tests.
+func (l *LB) Objects() *objects.EdgeObjects { return &l.objs }
+
+// Count is the packets of an instance so far, by the age of their flow, and its new flows.
+type Count struct {
+	Packets weights.Packets
+	Flows   uint64
+}
+
+var _ = [1]int{}[topo.EdgeAges-weights.Ages] // the classes are the programs'
+
+// Counts returns those of a service's instances, in the order of its configuration.
+func (l *LB) Counts(service int) (all []Count, err error) {
+	for _, number := range l.numbersOf(service) {
+		var perCPU []objects.EdgeEdgeCount
+		if err := l.objs.EdgeCounts.Lookup(number, &perCPU); err != nil {
+			return nil, fmt.Errorf("read the counts of service %d: %w", service, err)
+		}
+		var sum Count
+		for _, c := range perCPU {
+			for class, n := range c.Packets {
+				sum.Packets[class] += n
+			}
+			sum.Flows += c.Flows
+		}
+		all = append(all, sum)
+	}
+	return all, nil
+}
+
+// Verified reports the verifier's work on the programs.
+func (l *LB) Verified() ([]dataplane.Verified, error) {
+	return plane.VerifiedOf(map[string]*ebpf.Program{
+		objects.EdgeProgEdgeClients: l.objs.EdgeClients, objects.EdgeProgEdgeWorld: l.objs.EdgeWorld,
+		objects.EdgeProgEdgeNew: l.objs.EdgeNew, objects.EdgeProgEdgeBack: l.objs.EdgeBack,
+	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack)
+}
+
+// idleFlows reads the table of flows and calls f with the digests of those that are idle now, in
+// pieces.
+func (l *LB) idleFlows(now time.Duration, f func(hashes []uint64) error) (kept uint64, err error) {
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]uint64, sweptAtOnce), make([]objects.EdgeEdgeFlow, sweptAtOnce)
+	for {
+		n, err := l.objs.EdgeFlows.BatchLookup(&cursor, keys, values, nil)
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !last {
+			return kept, fmt.Errorf("read the flows: %w", err)
+		}
+		var idle []uint64
+		for i := range n {
+			if uint64(now)>>seenShift-values[i].Seen >= uint64(l.idle)>>seenShift {
+				idle = append(idle, keys[i])
+			}
+		}
+		kept += uint64(n - len(idle))
+		if err := f(idle); err != nil || last {
+			return kept, err
+		}
+	}
+}

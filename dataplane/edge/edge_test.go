@@ -1,0 +1,395 @@
+package edge_test
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"testing"
+	"time"
+
+	"proffer/proof/rig"
+	"proffer/topo"
+	"proffer/weights"
+	"proffer/wire"
+)
+
+// TestEdge runs every test of the programs, then asks whether together they met every reason
+// that the programs can count.
+func TestEdge(t *testing.T) {
+	seen := rig.Hits{}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, rig.Hits)
+	}{
+		{"both directions", testBothDirections},
+		{"pass untouched", testPass},
+		{"learn", testLearn},
+		{"die together", testDieTogether},
+		{"weights", testWeights},
+		{"ages", testAges},
+		{"apply", testApply},
+		{"node gone", testNodeGone},
+		{"bad packets", testBadPackets},
+		{"bad updates", testBadUpdates},
+		{"table full", testTableFull},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
+	}
+	t.Run("every counter", func(t *testing.T) {
+		seen.Covers(t, counterNames(t), map[string]string{"drop_no_headroom": "BPF_PROG_RUN leaves 256 bytes before every frame"})
+	})
+}
+
+func counterNames(t *testing.T) (names []string) {
+	all, err := newBench(t, rig.Hits{}).Counters()
+	must(t, err)
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// ordered is bpf/edge/tuple.h's: the lower half of an address counts before the upper, in the
+// machine's order, and then the port.
+func ordered(tuple [40]byte) bool {
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(tuple[at:]) }
+	port := func(at int) uint16 { return binary.LittleEndian.Uint16(tuple[at:]) }
+	for _, at := range []int{8, 0} {
+		if a, b := word(at), word(16+at); a != b {
+			return a < b
+		}
+	}
+	return port(32) <= port(34)
+}
+
+// testBothDirections: the first packet of a flow, of either family and protocol, chooses the
+// instance, and all others of both directions go there; the instance counts them.
+func testBothDirections(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	met := map[wire.Instance]uint64{}
+	for _, kind := range []string{"tcp", "udp", "echo"} {
+		for port := range 20 {
+			for _, f := range []flow{from4(kind, 1000+port), from6(kind, 1000+port)} {
+				if kind == "echo" {
+					f.to = netip.AddrPortFrom(f.to.Addr(), f.from.Port())
+				}
+				first := b.tunnelled(t, f.String(), b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+				if kind != "echo" && first.Flow != f.hash() {
+					t.Errorf("%v: digest %x, want %x", f, first.Flow, f.hash())
+				}
+				answer := f.reversed()
+				if second := b.tunnelled(t, f.String(), b.fromWorld(t, answer.packet()), answer.packet(), "steer"); second.Instance != first.Instance || second.Flow != first.Flow {
+					t.Errorf("%v: the answer went to %+v, not to %+v", f, second.Instance, first.Instance)
+				}
+				met[first.Instance] += 2
+			}
+		}
+	}
+	counts, err := b.Counts(service)
+	must(t, err)
+	for i, c := range config().Services[0].Instances {
+		if want := met[wire.Instance{Server: c.Server, Core: c.Core, Service: service}]; counts[i].Packets.Total() != want || counts[i].Flows != want/2 || want == 0 {
+			t.Errorf("instance %+v counts %+v, want %d packets", c, counts[i], want)
+		}
+	}
+	if n := b.flows(t); n != 120 {
+		t.Errorf("%d entries for 120 flows", n)
+	}
+	begun := from4("udp", 7).reversed() // by the world, for the client network
+	b.tunnelled(t, "from the world", b.fromWorld(t, begun.packet()), begun.packet(), "flow_begun", "steer")
+	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: begun.from, Dst: begun.to, Hop: 9}, 1000)
+	tooBig.Dst = begun.from // a router on the way back
+	b.tunnelled(t, "packet too big", b.fromWorld(t, tooBig.Ip()), tooBig.Ip(), "steer")
+}
+
+// testPass: packets of no flow of the client network are the kernel's, untouched.
+func testPass(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	arp := wire.Frame(b.macs["clients"], rig.RouterMAC, from4("udp", 1).packet())
+	arp[rig.AtEtherType+1] = 6
+	b.run(t, b.Objects().EdgeClients, arp).Is(t, "ARP", rig.XDPPass, arp, "pass_not_ip")
+	other := wire.Frame(topo.MAC{2, 9}, rig.RouterMAC, from4("udp", 1).packet())
+	b.run(t, b.Objects().EdgeClients, other).Is(t, "another host's", rig.XDPPass, other, "pass_other_host")
+	transit := flow{"udp", netip.AddrPortFrom(remote4, 1), netip.AddrPortFrom(remote4, 2)}
+	b.fromClient(t, transit.packet()).Is(t, "no prefix", rig.XDPPass, nil, "pass_not_edge")
+	b.fromWorld(t, transit.packet()).Is(t, "no prefix, from the world", rig.XDPPass, nil, "pass_not_edge")
+	own := from4("udp", 1)
+	own.to = netip.AddrPortFrom(lbAddr[0], 4789)
+	b.fromClient(t, own.packet()).Is(t, "the host's own", rig.XDPPass, nil, "pass_own_address")
+	plain := wire.Frame(b.macs[nodesLink], rig.RouterMAC, from4("udp", 1).packet())
+	b.run(t, b.Objects().EdgeBack, plain).Is(t, "not in a tunnel", rig.XDPPass, plain, "pass_not_tunnel")
+}
+
+// natted is the flow after source NAT.
+func natted(f flow, port int) flow {
+	f.from = netip.AddrPortFrom(public, uint16(port))
+	return f
+}
+
+// testLearn: a packet that a function changed comes back in the tunnel; the LB learns the tuple,
+// for both directions, and sends the packet on as a router. The world's answers go to the same
+// instance, and their change back is known.
+func testLearn(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	for _, kind := range []string{"tcp", "udp"} {
+		f := from4(kind, 3000)
+		to := b.tunnelled(t, kind, b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+		changed := natted(f, 40000)
+		for _, reason := range []string{"update_learned", "update_known"} {
+			out := b.fromNode(t, back(to), changed.packet())
+			out.Is(t, kind, redirect, wire.Frame(gatewayMAC, b.macs["world"], hopped(changed.packet())), reason)
+		}
+		answer := changed.reversed()
+		again := b.tunnelled(t, kind, b.fromWorld(t, answer.packet()), answer.packet(), "steer")
+		if again.Instance != to.Instance {
+			t.Errorf("%s: the answer went to %+v, not to %+v", kind, again.Instance, to.Instance)
+		}
+		changedBack := f.reversed().packet()
+		b.fromNode(t, back(again), changedBack).Is(t, kind+", answer", redirect, wire.Frame(gatewayMAC, b.macs["world"], hopped(changedBack)), "update_known")
+	}
+	over6 := from6("udp", 3000) // without a route the kernel gets the packet, and answers by ICMP
+	to := b.tunnelled(t, "IPv6", b.fromClient(t, over6.packet()), over6.packet(), "flow_begun", "steer")
+	rewritten := wire.Frame(b.macs[nodesLink], b.macs[nodesLink], over6.packet())
+	b.fromNode(t, back(to), over6.packet()).Is(t, "IPv6", rig.XDPPass, rewritten, "pass_to_router")
+	marked := from4("tcp", 3001)
+	to = b.tunnelled(t, "marked", b.fromClient(t, marked.packet()), marked.packet(), "flow_begun", "steer")
+	congested := back(to)
+	congested.Class = 3 // CE, and the packet inside cannot carry it
+	b.fromNode(t, congested, natted(marked, 40001).packet()).Is(t, "congested", rig.XDPDrop, nil, "drop_congested")
+}
+
+// hopped is a packet after a router.
+func hopped(packet []byte) []byte {
+	packet[8]--
+	packet[10], packet[11] = 0, 0
+	binary.BigEndian.PutUint16(packet[10:], wire.Checksum(packet[:20]))
+	return packet
+}
+
+// testDieTogether: the entries before and after a change are removed by one sweep, which keeps both
+// while packets of either come.
+func testDieTogether(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	f := from4("udp", 3000)
+	to := b.tunnelled(t, "udp", b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+	changed := natted(f, 40000)
+	b.fromNode(t, back(to), changed.packet()).Is(t, "change", redirect, nil, "update_learned")
+	lone := from4("udp", 3001)
+	b.fromClient(t, lone.packet())
+	sweep := func(kept, removed uint64) {
+		t.Helper()
+		swept, err := b.SweepAt(b.now)
+		must(t, err)
+		if swept.Removed != removed || b.flows(t) != int(kept) {
+			t.Errorf("after %v the sweep removed %d and left %d, want %d and %d", b.now-rig.Start, swept.Removed, b.flows(t), removed, kept)
+		}
+	}
+	sweep(3, 0)
+	b.at(t, b.now+idle/2)
+	b.fromWorld(t, changed.reversed().packet()).Is(t, "answer", redirect, nil, "steer") // the other entry's packets stop
+	b.at(t, b.now+idle*3/4)
+	sweep(2, 1)
+	b.at(t, b.now+idle/2)
+	sweep(0, 2)
+}
+
+// testWeights: new flows meet the instances in turn by their weights, so that they are a few off, and
+// none with weight 0.
+func testWeights(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen, func(cfg *topo.EdgeLB) { cfg.Flows.Entries = 40000 })
+	var before [3]float64
+	for _, shares := range [][]float64{{1, 1, 1}, {.7, 0, .3}, {0, 0, 5}, {10, 1, .5}} {
+		must(t, b.SetWeights(service, shares))
+		const n = 6000
+		for i := range n {
+			f := from4("udp", 1+i)
+			f.to = netip.AddrPortFrom(remote4, uint16(100*shares[2]))
+			if out := b.fromClient(t, f.packet()); out.Action != redirect {
+				t.Fatalf("action %d for %v", out.Action, out.Reasons)
+			}
+		}
+		counts, err := b.Counts(service)
+		must(t, err)
+		sum := shares[0] + shares[1] + shares[2]
+		for i, c := range counts {
+			want, got := n*shares[i]/sum, float64(c.Flows)-before[i]
+			if math.Abs(got-want) > 6 || shares[i] == 0 && got != 0 { // at random, 40 are usual
+				t.Errorf("weights %v: instance %d has %v new flows, want %v", shares, i, got, want)
+			}
+			before[i] = float64(c.Flows)
+		}
+	}
+	for _, bad := range [][]float64{{1, -1, 1}, {1, math.NaN(), 1}, {1, math.Inf(1), 1}, {1, 1}} {
+		if err := b.SetWeights(service, bad); err == nil {
+			t.Errorf("weights %v are taken", bad)
+		}
+	}
+}
+
+// testAges: packets are counted by the age of their flow, in both directions and after a change, and
+// once whichever number of days old; a flow that moves to another instance keeps its age.
+func testAges(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen, func(cfg *topo.EdgeLB) { cfg.Flows.Idle = 100 * 24 * time.Hour })
+	must(t, b.SetWeights(service, []float64{1, 0, 0}))
+	b.at(t, rig.Start.Truncate(weights.AgeUnit))
+	begun := b.now
+	f := from4("udp", 3000)
+	changed := natted(f, 40000)
+	to := b.tunnelled(t, "begun", b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+	b.fromNode(t, back(to), changed.packet()).Is(t, "change", redirect, nil, "update_learned")
+	want := [3]weights.Packets{{1}}
+	check := func(age time.Duration) {
+		t.Helper()
+		counts, err := b.Counts(service)
+		must(t, err)
+		for i, c := range counts {
+			if c.Packets != want[i] {
+				t.Errorf("after %v instance %d counts %v, want %v", age, i, c.Packets, want[i])
+			}
+		}
+	}
+	for units := range 1100 {
+		age := time.Duration(units)*weights.AgeUnit + weights.AgeUnit*time.Duration(units%2)/2
+		b.at(t, begun+age)
+		b.fromClient(t, f.packet())
+		b.fromWorld(t, changed.reversed().packet())
+		want[0][weights.AgeClass(age)] += 2
+	}
+	check(1100 * weights.AgeUnit)
+	const sixDays = 1<<25 - 1 // in units; then the age is 0 again
+	b.at(t, begun+sixDays*weights.AgeUnit)
+	b.fromClient(t, f.packet())
+	want[0][weights.Ages-1]++
+	check(sixDays * weights.AgeUnit)
+	b.at(t, begun+100*weights.AgeUnit)
+	must(t, b.SetWeights(service, []float64{0, 0, 1}))
+	must(t, b.SetNextHop(1, topo.MAC{}))
+	b.fromClient(t, f.packet()).Is(t, "moved", redirect, nil, "flow_moved", "steer")
+	want[2][weights.AgeClass(100*weights.AgeUnit)]++
+	check(100 * weights.AgeUnit)
+}
+
+// testNodeGone: a flow of a node that is gone goes to another one and is counted; without any
+// instance it is dropped.
+func testNodeGone(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	must(t, b.SetWeights(service, []float64{1, 0, 0}))
+	f := from4("tcp", 5)
+	b.fromClient(t, f.packet())
+	must(t, b.SetNextHop(1, topo.MAC{}))
+	b.fromClient(t, f.packet()).Is(t, "no instance", rig.XDPDrop, nil, "drop_no_instance")
+	must(t, b.SetWeights(service, []float64{0, 0, 1}))
+	moved := b.tunnelled(t, "moved", b.fromWorld(t, f.reversed().packet()), f.reversed().packet(), "flow_moved", "steer")
+	if moved.Instance.Server != 200 {
+		t.Errorf("moved to %+v", moved.Instance)
+	}
+	if again := b.tunnelled(t, "after", b.fromClient(t, f.packet()), f.packet(), "steer"); again.Instance != moved.Instance {
+		t.Errorf("from the client to %+v, from the world to %+v", again.Instance, moved.Instance)
+	}
+}
+
+// testBadPackets: packets of the client network that show no whole flow are dropped.
+func testBadPackets(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	f := from4("udp", 9)
+	whole := f.packet()
+	fragment := hopped(f.packet())
+	fragment[6] = 0x20
+	b.fromClient(t, fragment).Is(t, "fragment", rig.XDPDrop, nil, "drop_fragment")
+	b.fromClient(t, whole[:len(whole)-1]).Is(t, "cut short", rig.XDPDrop, nil, "drop_malformed")
+	gre := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.Around(47, make([]byte, 20))
+	b.fromClient(t, gre).Is(t, "GRE", rig.XDPDrop, nil, "drop_protocol")
+	timestamp := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.ICMP(13, 0, 1, make([]byte, 12))
+	b.fromClient(t, timestamp).Is(t, "ICMP without a flow", rig.XDPDrop, nil, "drop_protocol")
+	unsolicited := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public, 1234)}
+	b.fromWorld(t, unsolicited.packet()).Is(t, "to a public address", rig.XDPDrop, nil, "drop_unsolicited")
+	long := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.UDP(1, 2, make([]byte, 1600-28-69))
+	b.fromClient(t, long).Is(t, "too long", rig.XDPDrop, nil, "drop_too_big", "flow_begun")
+	if n := b.flows(t); n != 1 {
+		t.Errorf("%d entries, want that of the long packet", n)
+	}
+}
+
+// testBadUpdates: packets that are no changed packets of a node's own flows change nothing.
+func testBadUpdates(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	must(t, b.SetWeights(service, []float64{1, 0, 0}))
+	f, g := from4("udp", 21), from4("udp", 22)
+	to := b.tunnelled(t, "f", b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+	must(t, b.SetWeights(service, []float64{0, 1, 0}))
+	b.fromClient(t, g.packet())
+	changed := natted(f, 40000).packet()
+	for _, c := range []struct {
+		reason string
+		change func(*wire.Tunnel)
+		packet []byte
+	}{
+		{"drop_stranger", func(w *wire.Tunnel) { w.From = netip.MustParseAddr("192.0.2.66") }, changed},
+		{"drop_stranger", func(w *wire.Tunnel) { w.Instance.Server = 200 }, changed},
+		{"drop_stranger", func(w *wire.Tunnel) { w.Instance.Server = 17 }, changed},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Core = 2 }, changed},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 6 }, changed},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 0 }, changed},
+		{"drop_no_update", func(w *wire.Tunnel) { w.Instance.Update = false }, changed},
+		{"drop_unknown_flow", func(w *wire.Tunnel) { w.Flow++ }, changed},
+		{"drop_wrong_instance", func(w *wire.Tunnel) { w.Instance.Core = 1 }, changed},
+		{"drop_conflict", func(*wire.Tunnel) {}, g.packet()},
+		{"drop_fragment", func(*wire.Tunnel) {}, func() []byte { p := hopped(natted(f, 1).packet()); p[6] = 0x20; return p }()},
+		{"drop_malformed", func(*wire.Tunnel) {}, changed[:len(changed)-3]},
+		{"pass_not_tunnel", func(w *wire.Tunnel) { w.To = remote4 }, changed},
+	} {
+		tunnel := back(to)
+		c.change(&tunnel)
+		action := uint32(rig.XDPDrop)
+		if c.reason == "pass_not_tunnel" {
+			action = rig.XDPPass
+		}
+		b.fromNode(t, tunnel, c.packet).Is(t, c.reason, action, nil, c.reason)
+	}
+	good := back(to).Around(changed)
+	const atVXLAN = wire.EthernetBytes + wire.IPv4Bytes + wire.UDPBytes
+	for at, value := range map[int]byte{atVXLAN: 9, atVXLAN + 3: 1, atVXLAN + 7: 1, atVXLAN + 8: 4, atVXLAN + 14: 9, atVXLAN + 21: 6} {
+		b.run(t, b.Objects().EdgeBack, rig.Altered(good, at, value)).Is(t, "malformed tunnel", rig.XDPDrop, nil, "drop_malformed_tunnel")
+	}
+	b.run(t, b.Objects().EdgeBack, good[:atVXLAN+20]).Is(t, "tunnel cut short", rig.XDPDrop, nil, "drop_malformed_tunnel")
+	inPart := rig.Altered(good, wire.EthernetBytes+6, 0x20)
+	b.run(t, b.Objects().EdgeBack, inPart).Is(t, "tunnel in fragments", rig.XDPDrop, nil, "drop_fragment")
+	if n := b.flows(t); n != 2 {
+		t.Errorf("%d entries after bad updates, want 2", n)
+	}
+}
+
+// testTableFull: a flow without room is dropped and counted; those that have an entry go on.
+func testTableFull(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen, func(cfg *topo.EdgeLB) { cfg.Flows.Entries = 16 })
+	full := 0
+	for port := range 40 {
+		out := b.fromClient(t, from4("udp", 100+port).packet())
+		if out.Action == rig.XDPDrop {
+			out.Is(t, "full", rig.XDPDrop, nil, "drop_table_full")
+			full++
+		}
+	}
+	if n := b.flows(t); n != 40-full || n < 16 {
+		t.Errorf("%d entries and %d refusals of 40 flows, room for 16", n, full)
+	}
+	first := from4("udp", 100)
+	b.tunnelled(t, "first", b.fromClient(t, first.packet()), first.packet(), "steer")
+	b.at(t, b.now+idle+time.Second)
+	_, err := b.SweepAt(b.now)
+	must(t, err)
+	b.tunnelled(t, "after the sweep", b.fromClient(t, from4("udp", 139).packet()), from4("udp", 139).packet(), "flow_begun", "steer")
+}
+
+// TestVerified: the programs leave the verifier most of its patience.
+func TestVerified(t *testing.T) {
+	b := newBench(t, rig.Hits{})
+	all, err := b.Verified()
+	must(t, err)
+	for _, v := range all {
+		t.Logf("%s: %d", v.Program, v.Instructions)
+		if v.Instructions > 20_000 {
+			t.Errorf("the verifier looked at %d instructions of %s: 20,000 at most", v.Instructions, v.Program)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package edgenode_test
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"proffer/proof/rig"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+// TestNode runs every test of the programs, then asks whether together they met every reason
+// that the programs can count.
+func TestNode(t *testing.T) {
+	seen := rig.Hits{}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, rig.Hits)
+	}{
+		{"unchanged", testUnchanged},
+		{"cost", testCost},
+		{"NAT", testNAT},
+		{"NAT, exhausted", testExhausted},
+		{"NAT, over", testOver},
+		{"NAT, bad packets", testBadNAT},
+		{"firewall", testFirewall},
+		{"firewall and NAT", testOrder},
+		{"IDS", testIDS},
+		{"rewriter", testRewriter},
+		{"bad tunnels", testBadTunnels},
+		{"no way on", testNoWay},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
+	}
+	t.Run("every counter", func(t *testing.T) {
+		all, err := newBench(t, rig.Hits{}).Counters()
+		must(t, err)
+		var names []string
+		for _, c := range all {
+			names = append(names, c.Name)
+		}
+		seen.Covers(t, names, map[string]string{
+			"drop_no_headroom":   "the tunnel's own room is there",
+			"drop_firewall_full": "as the others of full maps",
+			"drop_nat_full":      "the map has room for more bindings than a node has ports",
+		})
+	})
+}
+
+// testUnchanged: a packet that no function changed goes straight to its destination, as by a
+// router, and counts at its core.
+func testUnchanged(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	for core := range 2 {
+		f := outward("tcp", 4, 1000+core)
+		for _, p := range []flow{f, f.reversed()} {
+			want := p.packet()
+			want[8]--
+			want[10], want[11] = 0, 0
+			binary.BigEndian.PutUint16(want[10:], wire.Checksum(want[:wire.IPv4Bytes]))
+			b.run(t, to(core, costly).Around(p.packet())).Is(t, "unchanged", redirect, wire.Frame(routerMAC, here, want), "direct")
+		}
+		n, err := b.Count(core, costly)
+		must(t, err)
+		if bytes := uint64(2 * len(f.packet())); n.Packets != 2 || n.Bytes != bytes {
+			t.Errorf("core %d counts %+v, want 2 packets of %d bytes", core, n, bytes)
+		}
+	}
+	over6 := outward("udp", 6, 1000) // without a route
+	b.run(t, to(0, costly).Around(over6.packet())).Is(t, "no route", rig.XDPPass, wire.Frame(here, here, over6.packet()), "pass_to_router")
+}
+
+// testCost: a packet takes at least the time that it costs.
+func testCost(t *testing.T, seen rig.Hits) {
+	const each = 5 * time.Millisecond
+	b := newBench(t, seen, func(cfg *topo.Datapath) {
+		cfg.Chains[0].Functions = []topo.Function{topo.Cost{Each: each}, topo.Cost{Each: each}}
+	})
+	begun := time.Now()
+	b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())).Is(t, "cost", redirect, nil, "direct")
+	if took := time.Since(begun); took < 2*each {
+		t.Errorf("two functions of %v took %v", each, took)
+	}
+}
+
+// testNAT: packets of a flow leave with one public port of their core's range, all checksums as of
+// new packets, and answers come back to the client network; all go back to the LB.
+func testNAT(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	given := map[netip.AddrPort]string{}
+	for core := range 2 {
+		for _, family := range []int{4, 6} {
+			for i, kind := range []string{"tcp", "udp", "echo"} {
+				f := outward(kind, family, 1000+10*core+i)
+				label := f.from.String() + " " + kind
+				there := to(core, natted)
+				out := b.run(t, there.Around(f.packet()))
+				port := portOf(t, label, out, kind)
+				after := f.after(port)
+				out.Is(t, label, redirect, back(there).Around(after.packet()), "nat_bound", "returned")
+				if low := first + core*ports; int(port) < low || int(port) >= low+ports {
+					t.Errorf("%s: core %d gave port %d", label, core, port)
+				}
+				if other := given[after.from]; other != "" {
+					t.Errorf("%s has the port of %s", label, other)
+				}
+				given[after.from] = label
+				b.run(t, there.Around(f.packet())).Is(t, label+", again", redirect, back(there).Around(after.packet()), "returned")
+				answer, home := after.reversed(), f.reversed()
+				b.run(t, there.Around(answer.packet())).Is(t, label+", answer", redirect, back(there).Around(home.packet()), "returned")
+			}
+		}
+	}
+	none := wire.IP{Source: client4, Destination: remote4, HopLimit: 50, Class: 0x28, ID: 7}.UDP(7, 80, []byte("x"))
+	none[26], none[27] = 0, 0 // no checksum, RFC 768
+	out := b.run(t, to(0, natted).Around(none))
+	if _, packet, err := wire.ParseTunnel(out.Frame); err != nil || packet[26] != 0 || packet[27] != 0 {
+		t.Errorf("a datagram without a checksum got one: %x (%v)", out.Frame, err)
+	}
+}
+
+// testExhausted: a core that has given all its ports refuses the next flow, and counts it; flows
+// that have a port go on, other cores have theirs.
+func testExhausted(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	given := map[uint16]bool{}
+	for i := range ports {
+		f := outward("udp", 4, 1000+i)
+		given[portOf(t, "flow", b.run(t, to(1, natted).Around(f.packet())), "udp")] = true
+	}
+	if len(given) != ports || given[0] {
+		t.Errorf("%d ports for %d flows", len(given), ports)
+	}
+	more := outward("udp", 4, 5000)
+	b.run(t, to(1, natted).Around(more.packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
+	b.run(t, to(1, natted).Around(outward("udp", 4, 1000).packet())).Is(t, "the first", redirect, nil, "returned")
+	b.run(t, to(0, natted).Around(more.packet())).Is(t, "another core", redirect, nil, "nat_bound", "returned")
+	b.at(t, b.now+10*time.Second)
+	_, err := b.Sweep()
+	must(t, err)
+	for i := range ports { // all ports are free again
+		b.run(t, to(1, natted).Around(outward("udp", 4, 3000+i).packet())).Is(t, "after the sweep", redirect, nil, "nat_bound", "returned")
+	}
+}
+
+// testOver: a flow's port is free after both directions were idle, or lingered after both closed,
+// or one reset, and not before.
+func testOver(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	sweep := func(label string, kept, removed uint64) {
+		t.Helper()
+		swept, err := b.Sweep()
+		must(t, err)
+		if swept.Kept != kept || swept.Removed != removed {
+			t.Errorf("%s: the sweep kept %d and removed %d, want %d and %d", label, swept.Kept, swept.Removed, kept, removed)
+		}
+	}
+	begin := func(kind string, port int) (there wire.Tunnel, f, after flow) {
+		there, f = to(0, natted), outward(kind, 4, port)
+		return there, f, f.after(portOf(t, kind, b.run(t, there.Around(f.packet())), kind))
+	}
+	there, _, idle := begin("udp", 1)
+	b.at(t, b.now+9*time.Second)
+	b.run(t, there.Around(idle.reversed().packet()))
+	b.at(t, b.now+9*time.Second)
+	sweep("an answer came 9 s ago", 1, 0)
+	b.at(t, b.now+time.Second)
+	sweep("an answer came 10 s ago", 0, 1)
+	b.run(t, there.Around(idle.reversed().packet())).Is(t, "late answer", rig.XDPDrop, nil, "drop_nat_unknown")
+
+	_, f, after := begin("tcp", 2)
+	f.flags = wire.FIN | wire.ACK
+	b.run(t, there.Around(f.packet()))
+	b.at(t, b.now+2*time.Second)
+	sweep("one side closed", 1, 0)
+	answer := after.reversed()
+	answer.flags = wire.FIN | wire.ACK
+	b.run(t, there.Around(answer.packet()))
+	sweep("both sides closed", 1, 0)
+	b.at(t, b.now+2*time.Second)
+	sweep("and lingered", 0, 1)
+
+	_, f, _ = begin("tcp", 3)
+	f.flags = wire.RST
+	b.run(t, there.Around(f.packet()))
+	b.at(t, b.now+2*time.Second)
+	sweep("reset", 0, 1)
+}
+
+// testBadNAT: packets that NAT cannot translate are dropped.
+func testBadNAT(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen, func(cfg *topo.Datapath) {
+		cfg.Chains[1].Functions = []topo.Function{topo.SourceNAT{Public4: public4, First: first, Ports: ports}}
+	})
+	stray := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public4, first), wire.ACK}
+	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "no binding", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, to(0, natted).Around(outward("udp", 6, 1).packet())).Is(t, "no address", rig.XDPDrop, nil, "drop_nat_family")
+	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: stray.to, Dst: stray.from, Hop: 9}, 1000)
+	b.run(t, to(0, natted).Around(tooBig.Ip())).Is(t, "packet too big", rig.XDPDrop, nil, "drop_nat_error")
+}
+
+// testBadTunnels: packets that are no LB's for an instance of this node are dropped, those of
+// others are the kernel's.
+func testBadTunnels(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	packet := outward("udp", 4, 1).packet()
+	for _, c := range []struct {
+		reason string
+		change func(*wire.Tunnel)
+	}{
+		{"drop_stranger", func(w *wire.Tunnel) { w.From = netip.MustParseAddr("192.0.2.66") }},
+		{"drop_stranger", func(w *wire.Tunnel) { w.To = netip.MustParseAddr("192.0.2.66") }},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Server++ }},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Core = 2 }},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 0 }},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 9 }},
+		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Update = true }},
+	} {
+		w := to(0, costly)
+		c.change(&w)
+		b.run(t, w.Around(packet)).Is(t, c.reason, rig.XDPDrop, nil, c.reason)
+	}
+	good := to(0, costly).Around(packet)
+	const atVXLAN = wire.EthernetBytes + wire.IPv4Bytes + wire.UDPBytes
+	b.run(t, rig.Altered(good, atVXLAN+7, 1)).Is(t, "reserved bit", rig.XDPDrop, nil, "drop_malformed_tunnel")
+	b.run(t, rig.Altered(good, wire.EthernetBytes+6, 0x20)).Is(t, "in fragments", rig.XDPDrop, nil, "drop_fragment")
+	b.run(t, rig.Altered(good, atVXLAN-5, 1)).Is(t, "another port", rig.XDPPass, nil, "pass_not_tunnel")
+	b.run(t, to(0, costly).Around(packet[:len(packet)-1])).Is(t, "cut short inside", rig.XDPDrop, nil, "drop_malformed")
+	congested := to(0, costly)
+	congested.Class = 3
+	b.run(t, congested.Around(packet)).Is(t, "congested", rig.XDPDrop, nil, "drop_congested")
+}
+
+// testNoWay: a changed packet without an LB's next hop is dropped, and one that meets no function.
+func testNoWay(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	must(t, b.SetNextHop(0, topo.MAC{}))
+	b.run(t, to(0, natted).Around(outward("udp", 4, 1).packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb", "nat_bound")
+	must(t, b.Objects().NodeFunctions.Delete(uint32(costly*2*(topo.MaxChain+1))))
+	b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())).Is(t, "no function", rig.XDPDrop, nil, "drop_no_function")
+}
+
+// TestVerified: the programs leave the verifier most of its patience.
+func TestVerified(t *testing.T) {
+	all, err := newBench(t, rig.Hits{}).Verified()
+	must(t, err)
+	for _, v := range all {
+		t.Logf("%s: %d", v.Program, v.Instructions)
+		if v.Instructions > 20_000 {
+			t.Errorf("the verifier looked at %d instructions of %s: 20,000 at most", v.Instructions, v.Program)
+		}
+	}
+}

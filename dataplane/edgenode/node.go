@@ -1,0 +1,242 @@
+// Package edgenode is the data plane of EdgeBalance's datapath nodes: it loads
+// bpf/edge/node.bpf.c, attaches it to a link, and puts the functions of each service's chain
+// in their places (EdgeBalance §2, §3).
+package edgenode
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"proffer/dataplane"
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+// Node is the data plane of a datapath node.
+type Node struct {
+	counters plane.Plane
+	objs     objects.EdgeNodeObjects
+	cores    *ebpf.Collection // the same programs for a cpumap; nil: all runs as XDP
+	cfg      *topo.Datapath
+	dev      *net.Interface
+	attached link.Link
+	ends     map[int]objects.EdgeNodeEdgeEnd // of LBs, by their place in cfg
+	pools    map[topo.SourceNAT]uint32       // of NAT ports
+}
+
+// New loads the programs for cfg and fills their maps; Attach attaches them. Changed packets
+// return to no LB until SetNextHop.
+func New(cfg *topo.Datapath) (*Node, error) { return NewWith(cfg, nil) }
+
+// NewWith is New for tests, which change the programs before they are loaded.
+func NewWith(cfg *topo.Datapath, change func(*ebpf.CollectionSpec) error) (_ *Node, err error) {
+	n := &Node{cfg: cfg, ends: map[int]objects.EdgeNodeEdgeEnd{}, pools: map[topo.SourceNAT]uint32{}}
+	if cfg.Server < 0 || cfg.Server >= topo.MaxEdgeServers || cfg.Cores < 1 || cfg.Cores > topo.MaxEdgeCores {
+		return nil, fmt.Errorf("node %d with %d cores: want a number up to %d, and 1 to %d cores", cfg.Server, cfg.Cores, topo.MaxEdgeServers-1, topo.MaxEdgeCores)
+	}
+	if n.dev, err = net.InterfaceByName(cfg.Link); err != nil {
+		return nil, fmt.Errorf("link %q: %w", cfg.Link, err)
+	}
+	spec, err := objects.LoadEdgeNode()
+	if err != nil {
+		return nil, fmt.Errorf("read the node programs: %w", err)
+	}
+	if n.counters.Names, err = plane.CounterNames(spec); err != nil {
+		return nil, err
+	}
+	if err := n.prepare(spec, change); err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&n.objs, nil); err != nil {
+		return nil, plane.LoadError("node", err)
+	}
+	n.counters.Counts = n.objs.Counters
+	if err := n.fill(spec); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// prepare sets the programs' constants.
+func (n *Node) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec) error) error {
+	err := errors.Join(
+		spec.Variables[objects.EdgeNodeVarNodeServer].Set(uint32(n.cfg.Server)),
+		spec.Variables[objects.EdgeNodeVarNodeCores].Set(uint32(n.cfg.Cores)),
+		spec.Variables[objects.EdgeNodeVarNodeSpreads].Set(n.cfg.Spread),
+		spec.Variables[objects.EdgeNodeVarIdleNs].Set(uint64(n.cfg.Idle)),
+		spec.Variables[objects.EdgeNodeVarLingerNs].Set(uint64(n.cfg.Linger)),
+		spec.Variables[objects.EdgeNodeVarTickNs].Set(uint64(plane.Tick())))
+	if err == nil && change != nil {
+		err = change(spec)
+	}
+	if err != nil {
+		return fmt.Errorf("set the programs' constants: %w", err)
+	}
+	return nil
+}
+
+// fill writes all that the configuration names.
+func (n *Node) fill(spec *ebpf.CollectionSpec) error {
+	for i, addr := range n.cfg.LBs {
+		e, err := plane.NewEnd(n.dev, addr)
+		if err != nil {
+			return fmt.Errorf("LB %v: %w", addr, err)
+		}
+		n.ends[i] = objects.EdgeNodeEdgeEnd(e)
+		if err := n.objs.NodeLbs.Put(addr.As16(), e); err != nil {
+			return fmt.Errorf("write LB %v: %w", addr, err)
+		}
+	}
+	for _, p := range n.cfg.Clients {
+		if err := n.objs.NodeClients.Put(plane.PrefixKey(p), uint32(1)); err != nil {
+			return fmt.Errorf("write prefix %v of the client network: %w", p, err)
+		}
+	}
+	if err := n.fillChains(n.objs.NodeFunctions, n.program); err != nil {
+		return err
+	}
+	if !n.cfg.Spread {
+		return nil
+	}
+	return n.spread(spec)
+}
+
+// spread loads the programs for a cpumap, around the maps of the first ones but the arrays of
+// programs, and gives each core its CPU.
+func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
+	spec = spec.Copy()
+	for name := range spec.Programs {
+		if name == objects.EdgeNodeProgNode || name == objects.EdgeNodeProgSweepNat || name == objects.EdgeNodeProgSweepFirewall {
+			delete(spec.Programs, name)
+			continue
+		}
+		spec.Programs[name].AttachType = ebpf.AttachXDPCPUMap
+	}
+	delete(spec.Maps, objects.EdgeNodeMapNodePrograms)
+	shared := map[string]*ebpf.Map{}
+	for name := range spec.Maps {
+		if m := n.maps()[name]; m != nil {
+			shared[name] = m
+		}
+	}
+	if n.cores, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+		return plane.LoadError("node (cpumap)", err)
+	}
+	err = n.fillChains(n.cores.Maps[objects.EdgeNodeMapNodeFunctions], func(name string) *ebpf.Program { return n.cores.Programs[name] })
+	if err != nil {
+		return err
+	}
+	core := n.cores.Programs[objects.EdgeNodeProgNodeCore].FD()
+	for c := range n.cfg.Cores {
+		const queue = 512 // packets, as in the paper's ring
+		value := struct{ Queue, Program uint32 }{queue, uint32(core)}
+		if err := n.objs.NodeCpus.Put(uint32(c), value); err != nil {
+			return fmt.Errorf("give core %d its CPU, of %d: %w", c, runtime.NumCPU(), err)
+		}
+	}
+	return nil
+}
+
+// program is one of the XDP programs that chains call.
+func (n *Node) program(name string) *ebpf.Program {
+	return map[string]*ebpf.Program{
+		objects.EdgeNodeProgNodeOut:      n.objs.NodeOut,
+		objects.EdgeNodeProgNodeCost:     n.objs.NodeCost,
+		objects.EdgeNodeProgNodeFirewall: n.objs.NodeFirewall,
+		objects.EdgeNodeProgNodeIds:      n.objs.NodeIds,
+		objects.EdgeNodeProgNodeNat:      n.objs.NodeNat,
+		objects.EdgeNodeProgNodeRewriter: n.objs.NodeRewriter,
+	}[name]
+}
+
+// SetNextHop gives an LB, by its place in the configuration, the neighbour that changed packets
+// go to.
+func (n *Node) SetNextHop(lb int, mac topo.MAC) error {
+	e, known := n.ends[lb]
+	if !known {
+		return fmt.Errorf("there is no LB %d", lb)
+	}
+	e.Mac, e.Ready = mac, 0
+	if mac != (topo.MAC{}) {
+		e.Ready = 1
+	}
+	n.ends[lb] = e
+	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), e); err != nil {
+		return fmt.Errorf("write the next hop of LB %v: %w", n.cfg.LBs[lb], err)
+	}
+	return nil
+}
+
+// Attach puts the program on the link, in the driver if it can.
+func (n *Node) Attach() (err error) {
+	if n.attached, err = plane.AttachOne(n.objs.Node, n.dev); err != nil {
+		return fmt.Errorf("attach to %s: %w", n.cfg.Link, err)
+	}
+	return nil
+}
+
+// Close detaches the programs and frees them with the functions' state.
+func (n *Node) Close() error {
+	var errs []error
+	if n.attached != nil {
+		errs = append(errs, n.attached.Close())
+	}
+	if n.cores != nil {
+		n.cores.Close()
+	}
+	return errors.Join(append(errs, n.objs.Close())...)
+}
+
+// Counters returns every reason that the programs count.
+func (n *Node) Counters() ([]dataplane.Counter, error) { return n.counters.Counters() }
+
+// Objects are the programs and maps in the kernel, for tests.
+func (n *Node) Objects() *objects.EdgeNodeObjects { return &n.objs }
+
+// Count is the packets of a service at a core so far, and their bytes.
+type Count struct{ Packets, Bytes uint64 }
+
+// Count returns that of a core and a service.
+func (n *Node) Count(core, service int) (sum Count, err error) {
+	var perCPU []objects.EdgeNodeNodeCount
+	if err := n.objs.NodeCounts.Lookup(uint32(core*topo.MaxEdgeServices+service), &perCPU); err != nil {
+		return sum, fmt.Errorf("read the count of core %d, service %d: %w", core, service, err)
+	}
+	for _, c := range perCPU {
+		sum.Packets += c.Packets
+		sum.Bytes += c.Bytes
+	}
+	return sum, nil
+}
+
+// Sweep forgets the flows that are over, and frees their ports.
+func (n *Node) Sweep() (swept dataplane.Swept, err error) {
+	for _, sweep := range []*ebpf.Program{n.objs.SweepNat, n.objs.SweepFirewall} {
+		var record objects.EdgeNodeNodeSweep
+		if err := plane.RunRecord(sweep, &record); err != nil {
+			return swept, fmt.Errorf("sweep the functions' flows: %w", err)
+		}
+		swept.Kept += record.Kept
+		swept.Removed += record.Removed
+	}
+	return swept, nil
+}
+
+// Verified reports the verifier's work on the programs.
+func (n *Node) Verified() ([]dataplane.Verified, error) {
+	names := []string{
+		objects.EdgeNodeProgNodeOut, objects.EdgeNodeProgNodeCost, objects.EdgeNodeProgNodeFirewall,
+		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter,
+	}
+	all := map[string]*ebpf.Program{objects.EdgeNodeProgNode: n.objs.Node, objects.EdgeNodeProgNodeCore: n.objs.NodeCore}
+	for _, name := range names {
+		all[name] = n.program(name)
+	}
+	return plane.VerifiedOf(all, append(names, objects.EdgeNodeProgNode, objects.EdgeNodeProgNodeCore)...)
+}

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/api"
+	"proffer/lab/testbed"
+)
+
+// edgeFile is the LB's configuration, with the weights of nodes, below 0 without the node.
+func edgeFile(dir string, weights ...int) string {
+	var nodes strings.Builder
+	for i, weight := range weights {
+		if weight >= 0 {
+			fmt.Fprintf(&nodes, "  - {name: n%[1]d, number: %[1]d, address: 192.0.2.%[2]d, link: n%[1]d, cores: %[3]d, weight: %[4]d}\n", i, 4*i+2, edgeCores, weight)
+		}
+	}
+	return fmt.Sprintf(`control: %s/edge.sock
+flow_key: "000102030405060708090a0b0c0d0e0f"
+clients: clients
+world: world
+public: [%s/32]
+nodes:
+%sservices:
+  - {number: %d, prefixes: [10.1.0.0/24], cost: 3us}
+  - {number: %d, prefixes: [10.2.0.0/24], cost: 4us}
+`, dir, edgePublic, &nodes, edgeCost, edgeNAT)
+}
+
+func nodeFile(dir string, i int) string {
+	return fmt.Sprintf(`name: n%[1]d
+control: %[2]s/n%[1]d.sock
+number: %[1]d
+link: lb
+lbs: [192.0.2.%[3]d]
+cores: %[4]d
+clients: [10.1.0.0/24, 10.2.0.0/24]
+chains:
+  - service: %[5]d
+    functions: [{function: cost, time: 2us}]
+  - service: %[6]d
+    functions:
+      - {function: cost, time: 2us}
+      - {function: firewall, rules: [{action: allow, source: 10.2.0.0/24}]}
+      - {function: nat, public4: %[7]s, first_port: %[8]d, ports: %[9]d}
+`, i, dir, 4*i+1, edgeCores, edgeCost, edgeNAT, edgePublic, 2048+i*edgeSpacing, edgePorts)
+}
+
+// runEdge runs a daemon in a namespace until the test ends, and returns when it reaches its far ends.
+func runEdge(t *testing.T, n *testbed.Node, role, file, socket string) *exec.Cmd {
+	t.Helper()
+	log, err := os.Create(file + ".log")
+	must(t, err)
+	cmd := exec.Command("ip", "netns", "exec", n.Namespace, proffer, role, "--config", file) // becomes the daemon
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			cmd.Process.Signal(unix.SIGTERM)
+			cmd.Wait()
+		}
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("%s of %s:\n%s", role, n.Name, text)
+		}
+	})
+	eventually(t, role+" on "+n.Name+" reaches its far ends", func() bool {
+		s, err := api.Ask(context.Background(), socket)
+		return err == nil && len(s.NoNextHop) == 0
+	})
+	return cmd
+}
+
+// edgeStatus is that of `proffer status --json`.
+func edgeStatus(t *testing.T, socket string) (s api.Status) {
+	t.Helper()
+	must(t, json.Unmarshal([]byte(sh(t, proffer, "status", "--control", socket, "--json")), &s))
+	return s
+}
+
+// flowsAt adds up the flows begun at the cores of each node, once they are so many together: the status
+// is that of the last tick.
+func flowsAt(t *testing.T, socket string, total uint64) (all map[string]uint64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d flows are counted", total), func() bool {
+		all = map[string]uint64{}
+		sum := uint64(0)
+		for _, c := range edgeStatus(t, socket).Edge.Cores {
+			all[c.Node] += *c.Flows
+			sum += *c.Flows
+		}
+		return sum == total
+	})
+	return all
+}
+
+// TestEdgeDaemons: the daemons of an edge LB and its nodes carry flows by their files alone. Nodes are
+// drained, removed and added by a reload; a file with a mistake changes nothing; status has the cores as
+// nodes and LB count them; nothing stays after the end.
+func TestEdgeDaemons(t *testing.T) {
+	b := newSpaces(t)
+	dir := t.TempDir()
+	asked := edgeEchoes(t, b.world)
+	talk := func(times int) {
+		t.Helper()
+		for range times {
+			for _, service := range []int{edgeCost, edgeNAT} {
+				converse(t, b.client, service)
+				<-asked
+			}
+		}
+	}
+	socket, file := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "edge.yaml")
+	for i, n := range b.node {
+		at := filepath.Join(dir, n.Name+".yaml")
+		must(t, os.WriteFile(at, []byte(nodeFile(dir, i)), 0o600))
+		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+	}
+	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
+	lb := runEdge(t, b.lb, "edge", file, socket)
+	reload := func(text string, reloads, refused uint64) {
+		t.Helper()
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		must(t, lb.Process.Signal(unix.SIGHUP))
+		eventually(t, "the file is read again", func() bool {
+			s := edgeStatus(t, socket)
+			return s.Reloads == reloads && s.Refused == refused && len(s.NoNextHop) == 0
+		})
+	}
+	talk(8)
+	begun := flowsAt(t, socket, 16)
+	if begun["n0"] < 4 || begun["n1"] < 4 {
+		t.Errorf("16 flows began as %v", begun)
+	}
+	eventually(t, "nodes and LB count the same packets of each of 4 cores", func() bool {
+		cores := edgeStatus(t, socket).Edge.Cores
+		return len(cores) == 4 && !slices.ContainsFunc(cores, func(c api.CoreStatus) bool {
+			at := edgeStatus(t, filepath.Join(dir, c.Node+".sock")).Edge.Cores[c.Core]
+			return at.Packets != c.Packets || c.Packets == 0
+		})
+	})
+	reload(edgeFile(dir, 0, 1), 1, 0) // drained
+	talk(4)
+	drained := flowsAt(t, socket, 24)
+	if drained["n0"] != begun["n0"] {
+		t.Errorf("flows began as %v, and with n0 drained as %v", begun, drained)
+	}
+	reload(strings.Replace(edgeFile(dir, 1, 1), "cost: 3us", "cost: 0s", 1), 1, 1)
+	reload(edgeFile(dir, 1, -1), 2, 1) // n1 is gone
+	talk(4)
+	if now := flowsAt(t, socket, drained["n0"]+8); len(now) != 1 {
+		t.Errorf("without n1 flows began as %v, and before as %v", now, drained)
+	}
+	reload(edgeFile(dir, 0, 1), 3, 1) // n1 is there again
+	talk(2)
+	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "core  n1/1") || !strings.Contains(text, "balancer model") {
+		t.Errorf("status prints\n%s", text)
+	}
+	must(t, lb.Process.Signal(unix.SIGTERM))
+	must(t, lb.Wait())
+	if links := inside(t, b.lb, "ip", "-o", "link"); strings.Contains(links, "xdp") {
+		t.Errorf("programs stay at\n%s", links)
+	}
+}

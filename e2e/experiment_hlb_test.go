@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"proffer/lab/experiment"
+)
+
+// hlbFields are the fields of --json.
+var (
+	hlbFigureFields = []string{"figure", "shows", "scale", "runs", "costs", "beside"}
+	hlbRunFields    = []string{"policy", "lbs", "cores", "load", "requests", "course", "rtt_ms", "answered", "failed", "mean_s", "sd_s", "p50_s", "p90_s", "p99_s",
+		"slow_mean_s", "fast_mean_s", "fast_share", "fast_queue_share", "weights_ratio", "fidelity"}
+)
+
+// TestHLBServes: a figure of each course has its runs, in which the LBs learn, and its files.
+// How long requests took decides nothing.
+func TestHLBServes(t *testing.T) {
+	e := experiment.HLB{
+		Figures: []string{"9", "23"}, Policies: []string{"learned"}, Servers: 4, Mean: 40 * time.Millisecond,
+		For: time.Second, Quick: true, Seed: 1, Programs: proffer, Out: filepath.Join(t.TempDir(), "out"),
+	}
+	var report *experiment.HLBReport
+	eventually(t, "the machine is free", func() bool {
+		var err error
+		if report, err = e.Run(t.Context(), func(experiment.Step) {}); err != nil {
+			t.Fatal(err)
+		}
+		return report.Holds() == nil // but for the generator's schedule nothing is held with Quick
+	})
+	text, err := json.Marshal(report.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []map[string]any
+	if err := json.Unmarshal(text, &all); err != nil || len(all) != 2 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for i, figure := range all {
+		wantFields(t, figure, hlbFigureFields...)
+		if want := e.Figures[i]; figure["figure"] != want || len(figure["beside"].([]any)) == 0 {
+			t.Errorf("figure %v, want %s: %v", figure["figure"], want, figure)
+		}
+		for _, one := range figure["runs"].([]any) {
+			run := one.(map[string]any)
+			t.Logf("%v", run)
+			wantFields(t, run, hlbRunFields...)
+			if run["answered"].(float64) < 50 || run["failed"] != 0.0 || run["weights_ratio"].(float64) <= 0 || run["fast_share"].(float64) <= 0.3 {
+				t.Errorf("%v", run)
+			}
+		}
+	}
+	if paths, err := report.Save(""); err != nil || len(paths) != 3+1+3*3+1 {
+		t.Errorf("it wrote %v, %v", paths, err)
+	}
+}

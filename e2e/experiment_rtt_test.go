@@ -1,0 +1,37 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"proffer/lab/experiment"
+)
+
+// TestRTTExperiment: every request is answered, by servers without agents, also beside a flood; the
+// LBs notice the flood, and change the rule by which flows count, and nothing else does. How long
+// requests take is for the experiment to judge.
+func TestRTTExperiment(t *testing.T) {
+	e := experiment.RTT{
+		RTTs: []time.Duration{0}, Servers: 4, LBs: 2, Cores: 2, Mean: 50 * time.Millisecond, Load: 0.5,
+		For: 2 * time.Second, Flood: 5, Seed: 1, Programs: proffer,
+	}
+	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Kept(); err != nil {
+		t.Error(err)
+	}
+	rows := report.Summaries()
+	if len(rows) != 3 || rows[2].Forged == 0 || rows[0].Forged+rows[1].Forged > 0 {
+		t.Errorf("%+v", rows)
+	}
+	for _, row := range rows {
+		if row.Requests < 100 || row.P90 <= 0 || row.Weights <= 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+		t.Errorf("it wrote %v, %v", paths, err)
+	}
+}

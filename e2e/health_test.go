@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"proffer/api"
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
+)
+
+// callers open connections one after another, each as soon as it is due, and keep all results.
+type callers struct {
+	bed  *testbed.Bed
+	mu   sync.Mutex
+	all  []opened
+	stop chan struct{}
+	wait sync.WaitGroup
+}
+
+// opened is a connection: when it was begun, how long it took to the answer, and whose that was.
+type opened struct {
+	began  time.Time
+	took   time.Duration
+	server string
+	err    error
+}
+
+// begin opens so many connections a second until the test ends.
+func (s *callers) begin(t *testing.T, rate int) {
+	s.stop = make(chan struct{})
+	due := time.NewTicker(time.Second / time.Duration(rate))
+	s.wait.Go(func() {
+		defer due.Stop()
+		for {
+			select {
+			case <-s.stop:
+				return
+			case <-due.C:
+				s.wait.Go(func() { s.one(t) })
+			}
+		}
+	})
+	t.Cleanup(s.end)
+}
+
+func (s *callers) end() {
+	s.mu.Lock()
+	stop := s.stop
+	s.stop = nil
+	s.mu.Unlock()
+	if stop != nil {
+		close(stop)
+	}
+	s.wait.Wait()
+}
+
+func (s *callers) one(t *testing.T) {
+	o := opened{began: time.Now()}
+	conn, err := s.bed.Client.DialContext(t.Context(), "tcp", netip.AddrPortFrom(s.bed.VIP, testbed.Port).String())
+	if o.err = err; err == nil {
+		o.server, o.err = askLine(conn, "work")
+		conn.Close()
+	}
+	o.took = time.Since(o.began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, o)
+}
+
+// since counts the connections that were begun after a time: all, those that failed or took as long
+// as a lost SYN, and those that a server answered.
+func (s *callers) since(from time.Time, server string) (all, slow, its int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.all {
+		if o.began.Before(from) {
+			continue
+		}
+		all++
+		if o.err != nil || o.took > 900*time.Millisecond {
+			slow++
+		}
+		if o.server == server {
+			its++
+		}
+	}
+	return all, slow, its
+}
+
+// healthOf is how a server answers, as the LB sees it.
+func healthOf(t *testing.T, farm *experiment.Farm, name string) api.HealthStatus {
+	t.Helper()
+	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
+		if s.Name == name {
+			return s
+		}
+	}
+	return api.HealthStatus{}
+}
+
+func downOf(t *testing.T, farm *experiment.Farm) (names []string) {
+	t.Helper()
+	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
+		if s.State == "down" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// silence has the router swallow all packets to a server: its host is dead for the LB.
+func silence(t *testing.T, bed *testbed.Bed, n *testbed.Node, kind string) {
+	t.Helper()
+	in(t, bed.Router, "ip", "-6", "route", "add", kind, n.Locator.String(), "metric", "1")
+}
+
+func revive(t *testing.T, bed *testbed.Bed, n *testbed.Node, kind string) {
+	t.Helper()
+	in(t, bed.Router, "ip", "-6", "route", "del", kind, n.Locator.String(), "metric", "1")
+}
+
+// TestSilentServer: a server behind a host that swallows everything gets no new connections any more
+// but probes: of those that begin after it is down no others lose their SYN. Flows of the other
+// servers go on, and it serves again when it is back. By offers to agents, and without agents.
+func TestSilentServer(t *testing.T) {
+	for _, c := range []struct {
+		dispatch string
+		agents   bool
+		kind     string // of the router's route: without a word, or with an ICMP error
+	}{{"hunt:always", true, "blackhole"}, {"single", false, "blackhole"}, {"learned", false, "unreachable"}} {
+		t.Run(c.dispatch, func(t *testing.T) {
+			bed := up(t, testbed.Config{Servers: 4})
+			farm := start(t, bed, settings(t, c.dispatch))
+			for _, n := range bed.Servers {
+				if !c.agents {
+					agentless(t, bed, farm.Daemon(n).Stop, n, testbed.DT6)
+				}
+				workshop(t, bed, n, 15*time.Millisecond)
+			}
+			silentServer(t, bed, farm, c.kind)
+		})
+	}
+}
+
+func silentServer(t *testing.T, bed *testbed.Bed, farm *experiment.Farm, kind string) {
+	dead, lb := bed.Servers[1], bed.LBs[0]
+	s := &callers{bed: bed}
+	s.begin(t, 150)
+	conns := map[string]int{}
+	held := keepOpen(t, bed, conns)
+	eventually(t, "all servers answer", func() bool { return healthOf(t, farm, dead.Name).Answered > 20 })
+	if _, slow, _ := s.since(time.Time{}, ""); slow > 0 {
+		t.Errorf("%d slow connections before any server died", slow)
+	}
+	probes := func() uint64 { return counter(t, farm, "offer_probe", lb) + counter(t, farm, "flow_probe", lb) }
+	silence(t, bed, dead, kind)
+	died := time.Now()
+	eventually(t, "the server is down", func() bool { return healthOf(t, farm, dead.Name).State == "down" })
+	down := time.Now()
+	t.Logf("down %v after its death, by its status", down.Sub(died).Round(time.Millisecond))
+	eventually(t, "it is probed", func() bool { return probes() > 0 })
+	for name, ask := range held {
+		if name != dead.Name && ask() != name {
+			t.Errorf("a flow of %s is lost", name)
+		}
+	}
+	time.Sleep(1500 * time.Millisecond) // so that a SYN that was lost shows
+	had := probes()
+	all, slow, its := s.since(down, dead.Name)
+	_, before, _ := s.since(died, "")
+	t.Logf("%d connections lost their SYN before; then %d of %d, by %d probes", before-slow, slow, all, had)
+	if its > 0 || uint64(slow) > had || all < 50 {
+		t.Errorf("after the server is down %d of %d connections were slow, with %d probes, and it answered %d", slow, all, had, its)
+	}
+	if kind == "unreachable" && healthOf(t, farm, dead.Name).Unreachable == 0 {
+		t.Error("the router's errors do not count")
+	}
+	revive(t, bed, dead, kind)
+	eventually(t, "the server is back", func() bool { return len(downOf(t, farm)) == 0 })
+	back := time.Now()
+	eventually(t, "it serves again", func() bool { _, _, its := s.since(back, dead.Name); return its > 10 })
+	if held[dead.Name]() != dead.Name {
+		t.Error("its flow of before is lost")
+	}
+	s.end()
+	if down := downOf(t, farm); down != nil {
+		t.Errorf("down at the end: %v", down)
+	}
+}
+
+// keepOpen opens a connection with each server, and returns how to ask it.
+func keepOpen(t *testing.T, bed *testbed.Bed, seen map[string]int) map[string]func() string {
+	t.Helper()
+	held := map[string]func() string{}
+	for len(held) < len(bed.Servers) && len(seen) < 1000 {
+		conn, err := bed.Client.DialContext(t.Context(), "tcp", netip.AddrPortFrom(bed.VIP, testbed.Port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		name, err := askLine(conn, "stay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[name]++
+		held[name] = func() string {
+			answer, err := askLine(conn, "still here")
+			if err != nil {
+				return err.Error()
+			}
+			return answer
+		}
+	}
+	return held
+}
+
+// TestFloodTakesNoServerOut: forged SYNs, five to each real one, that no client acknowledges.
+func TestFloodTakesNoServerOut(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 4})
+	farm := start(t, bed, settings(t, "single"))
+	for _, n := range bed.Servers {
+		agentless(t, bed, farm.Daemon(n).Stop, n, testbed.DT6)
+		workshop(t, bed, n, 15*time.Millisecond)
+	}
+	s := &callers{bed: bed}
+	s.begin(t, 60)
+	flood := traffic.Flood{
+		Interface: "eth0", To: netip.AddrPortFrom(bed.VIP, testbed.Port), Clients: testbed.ClientNet(),
+		Rate: 300, For: 4 * time.Second, Seed: 1, Enter: bed.Client.Enter,
+	}
+	if _, err := flood.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	for _, server := range status(t, farm, bed.LBs[0]).Services[0].Servers {
+		if server.State != "answers" || server.Probes > 0 || server.Offered < 2*server.Answered || server.Answered == 0 {
+			t.Errorf("%+v", server)
+		}
+	}
+}

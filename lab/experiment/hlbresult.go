@@ -1,0 +1,217 @@
+package experiment
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"proffer/lab/stats"
+	"proffer/lab/traffic"
+)
+
+// hlbResult is the outcome of a cell.
+type hlbResult struct {
+	cell     hlbCell
+	row      HLBRun
+	requests []hlbRequest // all, in order
+	kinds    Kinds
+	busy     Loads
+	beliefs  []belief
+	from     float64 // seconds; before, nothing counts
+}
+
+// hlbRequest is an answered request.
+type hlbRequest struct {
+	at, took     float64 // seconds
+	fast, static bool
+}
+
+// HLBRun sums up the requests of a run that count, times in seconds.
+type HLBRun struct {
+	Policy   string  `json:"policy"`
+	LBs      int     `json:"lbs"`
+	Cores    int     `json:"cores"` // of a server of the second group; one of the first has one
+	Load     float64 `json:"load"`
+	Kind     string  `json:"requests"` // their kind
+	Course   string  `json:"course"`
+	RTT      int     `json:"rtt_ms"`
+	Answered int     `json:"answered"`
+	Failed   int     `json:"failed"` // refusals, resets, timeouts and errors, of the whole run
+	Mean     float64 `json:"mean_s"`
+	SD       float64 `json:"sd_s"`
+	P50      float64 `json:"p50_s"`
+	P90      float64 `json:"p90_s"`
+	P99      float64 `json:"p99_s"`
+	SlowMean float64 `json:"slow_mean_s"` // of the first group's answers
+	FastMean float64 `json:"fast_mean_s"` // and of the second's
+	Fast     float64 `json:"fast_share"`  // of the answers: those by the second group
+	Queue    float64 `json:"fast_queue_share"`
+	Weights  float64 `json:"weights_ratio"` // second group over first, at the LBs; 0: they have none
+	Fidelity float64 `json:"fidelity"`      // mean over that of an exact replay; 0 where speeds change, or round trips are added
+}
+
+// run makes the run of a cell.
+func (r *hlbRun) run(ctx context.Context, c hlbCell) (*hlbResult, error) {
+	p, err := ParseCompared(c.policy)
+	if err != nil {
+		return nil, err
+	}
+	asked, w := r.arrivals(c), &hlbWatch{HLB: r.HLB, cell: c}
+	result, err := webRun{
+		kinds: r.kinds(c), policy: p, weights: r.weights(c, p.Inverted), programs: r.Programs,
+		requests: r.requests(asked.all), watch: w.watch,
+		progress: func(done, total int) {
+			r.step(c.String())
+		},
+	}.run(ctx, r.bed)
+	if err != nil {
+		return nil, err
+	}
+	return r.result(c, result, asked.static, w.beliefs), nil
+}
+
+// result keeps the parts of a run that the figures need.
+func (e HLB) result(c hlbCell, run *Result, static []bool, beliefs []belief) *hlbResult {
+	h := &hlbResult{cell: c, kinds: run.kinds, busy: run.Loads, beliefs: beliefs, from: c.warm(e).Seconds()}
+	failed := int(max(run.drops.synRetransmits, run.drops.listenDrops))
+	for _, row := range run.Rows {
+		if row.Outcome != traffic.OK {
+			failed++
+			continue
+		}
+		h.requests = append(h.requests, hlbRequest{
+			at: row.Intended.Seconds(), took: row.Latency().Seconds(), fast: h.kinds.second(serverIndex(row.Server)), static: static[row.ID],
+		})
+	}
+	h.sum(failed)
+	if c.course != slowed && c.rtt == 0 {
+		h.row.Fidelity = traffic.Fidelity(run.Rows, run.kinds.named)
+	}
+	return h
+}
+
+// second reports whether a server is in the second half, which has more cores or not.
+func (k Kinds) second(i int) bool { return i >= k.Servers/2 }
+
+// sum fills in the row.
+func (h *hlbResult) sum(failed int) {
+	c := h.cell
+	h.row = HLBRun{Policy: c.policy, LBs: c.lbs, Cores: c.ratio, Load: c.load, Kind: string(c.kind), Course: string(c.course), RTT: c.rtt, Failed: failed}
+	all := h.taken(func(hlbRequest) bool { return true })
+	slow := h.taken(func(r hlbRequest) bool { return !r.fast })
+	quick := h.taken(func(r hlbRequest) bool { return r.fast })
+	s, row := stats.Summarize(all), &h.row
+	row.Answered = len(all)
+	row.Mean, row.P50, row.P90, row.P99 = orZero(s.Mean), orZero(s.P50), orZero(s.P90), orZero(s.P99)
+	row.SD = deviation(all)
+	row.SlowMean, row.FastMean = orZero(stats.Summarize(slow).Mean), orZero(stats.Summarize(quick).Mean)
+	row.Fast = float64(len(quick)) / float64(max(len(all), 1))
+	row.Queue = h.queueShare()
+	row.Weights = h.weightsRatio(h.from, math.Inf(1))
+}
+
+func orZero(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// taken are the times of requests that count.
+func (h *hlbResult) taken(which func(hlbRequest) bool) (all []float64) {
+	for _, r := range h.requests {
+		if r.at >= h.from && which(r) {
+			all = append(all, r.took)
+		}
+	}
+	return all
+}
+
+func deviation(x []float64) float64 {
+	mean := orZero(stats.Summarize(x).Mean)
+	sum := 0.0
+	for _, v := range x {
+		sum += (v - mean) * (v - mean)
+	}
+	return math.Sqrt(sum / float64(max(len(x), 1)))
+}
+
+// busyOf calls f with the requests in hand of all servers, at each instant that counts.
+func (h *hlbResult) busyOf(f func(seconds float64, busy []float64)) {
+	last := 0.0
+	if n := len(h.requests); n > 0 {
+		last = h.requests[n-1].at
+	}
+	for i, at := range h.busy.Seconds {
+		if at >= h.from && at <= last {
+			f(at, h.busy.Servers[i])
+		}
+	}
+}
+
+// queueShare is that of the second group of all requests in hand.
+func (h *hlbResult) queueShare() float64 {
+	var second, all float64
+	h.busyOf(func(_ float64, busy []float64) {
+		for i, n := range busy {
+			all += n
+			if h.kinds.second(i) {
+				second += n
+			}
+		}
+	})
+	return second / max(all, 1)
+}
+
+// weightsRatio is that of the groups at the LBs, mean over them and over a time; 0: there is none.
+func (h *hlbResult) weightsRatio(from, to float64) float64 {
+	sum, n := 0.0, 0
+	for _, b := range h.beliefs {
+		if b.seconds < from || b.seconds >= to {
+			continue
+		}
+		if ratio := h.groups(b.weights()); ratio > 0 {
+			sum += ratio
+			n++
+		}
+	}
+	return sum / float64(max(n, 1))
+}
+
+// groups is the sum of the second group's values over that of the first; 0 if that has none.
+func (h *hlbResult) groups(values []float64) float64 {
+	var first, second float64
+	for i, v := range values {
+		if h.kinds.second(i) {
+			second += v
+		} else {
+			first += v
+		}
+	}
+	if first == 0 {
+		return 0
+	}
+	return second / first
+}
+
+// leastMove is the least part by which weights that follow a change have moved.
+const leastMove = 0.1
+
+// followed is how long after the servers were slowed the weights took for nine tenths of their
+// way: from their mean over the third of the time before to that of the last third. If they stay,
+// that is all the time there was.
+func (h *hlbResult) followed(at time.Duration) float64 {
+	change := at.Seconds()
+	before, after := h.weightsRatio(change*2/3, change), h.weightsRatio(change*5/3, change*2)
+	if math.Abs(after-before) < leastMove*before {
+		return change
+	}
+	goal := before + 0.9*(after-before)
+	for t := change; t < 2*change; t += askEvery.Seconds() {
+		now := h.weightsRatio(t, t+askEvery.Seconds())
+		if now > 0 && (now-goal)*(after-before) >= 0 {
+			return t + askEvery.Seconds() - change
+		}
+	}
+	return change
+}

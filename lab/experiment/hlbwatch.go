@@ -1,0 +1,119 @@
+package experiment
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"proffer/api"
+)
+
+// belief is all that an LB has of its servers at an instant, as `proffer status --json` has it.
+type belief struct {
+	seconds float64 // since the run's start
+	lb      int
+	servers []api.LearnedStatus
+}
+
+// weights of its servers.
+func (b belief) weights() []float64 {
+	return mapped(b.servers, func(s api.LearnedStatus) float64 { return s.Weight })
+}
+
+// flows that it counts at its servers.
+func (b belief) flows() []float64 {
+	return mapped(b.servers, func(s api.LearnedStatus) float64 { return float64(s.Established + s.Embryonic) })
+}
+
+// durations of flows of its servers, means; 0 where it has none.
+func (b belief) durations() []float64 {
+	return mapped(b.servers, func(s api.LearnedStatus) float64 {
+		if s.Mean == nil {
+			return 0
+		}
+		return *s.Mean
+	})
+}
+
+func mapped[T, V any](all []T, f func(T) V) []V {
+	values := make([]V, len(all))
+	for i, one := range all {
+		values[i] = f(one)
+	}
+	return values
+}
+
+// askEvery is the time between two questions to the LBs.
+const askEvery = 250 * time.Millisecond
+
+// hlbWatch asks the LBs during a run, and slows servers down in the middle.
+type hlbWatch struct {
+	HLB
+	cell    hlbCell
+	beliefs []belief
+}
+
+// watch is webRun's.
+func (w *hlbWatch) watch(ctx context.Context, farm *Farm, servers *Servers) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	var failed error
+	began := time.Now()
+	group.Go(func() { failed = w.ask(ctx, began, farm) })
+	if w.cell.course == slowed {
+		group.Go(func() { w.slow(ctx, servers) })
+	}
+	return func() error {
+		cancel()
+		group.Wait()
+		return failed
+	}
+}
+
+// slow gives the second group other work once its time has come.
+func (w *hlbWatch) slow(ctx context.Context, servers *Servers) {
+	if pauseFor(ctx, w.slowedAt()) != nil {
+		return
+	}
+	kinds := w.kinds(w.cell)
+	for i, s := range servers.All {
+		if kinds.fast(i) {
+			s.SetSpeed(slowedSpeed)
+		}
+	}
+}
+
+// slowedSpeed is that of the cores of a server with other work.
+const slowedSpeed = 0.5
+
+// ask asks all LBs again and again until the run is over.
+func (w *hlbWatch) ask(ctx context.Context, began time.Time, farm *Farm) error {
+	for {
+		now := time.Since(began).Seconds()
+		var all []belief
+		for j, n := range farm.Bed.LBs {
+			status, err := farm.Status(ctx, n)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if learning := status.Services[0].Learning; learning != nil { // an LB that learns has, after a moment
+				all = append(all, belief{now, j, inOrder(learning.Servers)})
+			}
+		}
+		if len(all) == len(farm.Bed.LBs) {
+			w.beliefs = append(w.beliefs, all...)
+		}
+		if pauseFor(ctx, askEvery) != nil {
+			return nil
+		}
+	}
+}
+
+// inOrder are servers in the order of those of the bed.
+func inOrder(servers []api.LearnedStatus) []api.LearnedStatus {
+	return slices.SortedFunc(slices.Values(servers), func(a, b api.LearnedStatus) int { return serverIndex(a.Name) - serverIndex(b.Name) })
+}

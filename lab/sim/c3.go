@@ -1,0 +1,98 @@
+package sim
+
+import "math"
+
+var _ = Register(Family{
+	Name: "c3", Sees: Reports,
+	Names: []Spelling{{"c3", "C3 (NSDI 2015): least R - 1/μ + q³/μ, by numbers in replies", ""}},
+	New:   func(e *Engine, _ Policy) any { return newC3(e) },
+})
+
+// c3 is the replica ranking of C3 (Suresh et al., NSDI 2015, §3.1), without its rate
+// control. An LB is a client; it chooses the server of least
+//
+//	R − 1/μ + q³/μ,   q = 1 + outstanding · clients + queue
+//
+// where R is the time from SYN to FIN at this LB, 1/μ the service time and queue the
+// requests left, which the server puts into its last signal; the three are
+// exponentially weighted means, which begin with R = 0, the mean service time of all
+// requests and an empty queue.
+type c3 struct {
+	*Engine
+	ranks  [][]replica // per LB and server
+	scores []*least    // per LB
+}
+
+type replica struct {
+	response, service, queue float64 // ns, ns, requests
+	outstanding              float64
+}
+
+// c3Alpha is the weight of the newest reply, on which the paper is silent.
+const c3Alpha = 0.125
+
+func newC3(e *Engine) *c3 {
+	p := &c3{Engine: e}
+	for lb := range e.farm.LBs {
+		p.ranks = append(p.ranks, make([]replica, len(e.servers)))
+		p.scores = append(p.scores, newLeast(len(e.servers)))
+		for s := range e.servers {
+			p.ranks[lb][s].service = float64(e.work.Service.mean())
+			p.update(int32(lb), int32(s))
+		}
+	}
+	return p
+}
+
+func (p *c3) update(lb, server int32) {
+	key := math.Inf(1)
+	if p.in(server) {
+		key = p.ranks[lb][server].score(float64(p.farm.LBs))
+	}
+	p.scores[lb].set(server, key)
+}
+
+func (k *replica) score(clients float64) float64 {
+	q := 1 + float64(k.outstanding*clients) + k.queue
+	return k.response - k.service + float64(q*q*q*k.service)
+}
+
+func (p *c3) Choose(lb int32, r *Request) int32 {
+	return p.scores[lb].choose(p.choice.at(uint64(r.number)))
+}
+
+func (p *c3) Open(lb, server int32) { p.outstanding(lb, server, 1) }
+
+func (p *c3) Close(lb, server int32, _ int64) { p.outstanding(lb, server, -1) }
+
+func (p *c3) outstanding(lb, server int32, by float64) {
+	p.ranks[lb][server].outstanding += by
+	p.update(lb, server)
+}
+
+// Report: the queue is without the request that leaves.
+func (p *c3) Report(r *Request) {
+	r.tag, r.note = p.servers[r.server].taken, r.service/p.stations[r.server].speed
+}
+
+// Signalled learns from a reply; from a refusal the queue alone. A SYN-ACK carries
+// nothing.
+func (p *c3) Signalled(r *Request) {
+	if r.phase != over {
+		return
+	}
+	k := &p.ranks[r.lb][r.server]
+	follow := func(mean *float64, x float64) { *mean += float64(c3Alpha * (x - *mean)) }
+	if r.begun > 0 {
+		follow(&k.response, float64(p.now-r.opened))
+		follow(&k.service, r.note)
+	}
+	follow(&k.queue, float64(r.tag))
+	p.update(r.lb, r.server)
+}
+
+func (p *c3) Member(server int32) {
+	for lb := range p.scores {
+		p.update(int32(lb), server)
+	}
+}

@@ -1,0 +1,55 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/wire"
+)
+
+// Socket sends and receives datagrams at a node's own address.
+type Socket struct{ conn *net.UDPConn }
+
+// Open opens the socket of the node with a locator at a port, or with 0 at any. The address need not be
+// there yet: datagrams come when it is.
+func Open(ctx context.Context, locator netip.Prefix, port uint16) (*Socket, error) {
+	free := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return joined(c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+		}), &err)
+	}}
+	conn, err := free.ListenPacket(ctx, "udp6", netip.AddrPortFrom(wire.Own(locator), port).String())
+	if err != nil {
+		return nil, fmt.Errorf("open the socket for reports of loads: %w", err)
+	}
+	return &Socket{conn.(*net.UDPConn)}, nil
+}
+
+// joined is the first error of a call and of the function that it called.
+func joined(call error, inside *error) error {
+	if call != nil {
+		return call
+	}
+	return *inside
+}
+
+// Send sends a datagram.
+func (s *Socket) Send(to netip.AddrPort, b []byte) error {
+	_, err := s.conn.WriteToUDPAddrPort(b, to)
+	return err
+}
+
+// Receive waits for a datagram; a longer one than a message is cut to a length that none has.
+func (s *Socket) Receive() (b []byte, from netip.AddrPort, err error) {
+	b = make([]byte, Size+1)
+	n, from, err := s.conn.ReadFromUDPAddrPort(b)
+	return b[:n], from, err
+}
+
+// Close ends a Receive.
+func (s *Socket) Close() error { return s.conn.Close() }
