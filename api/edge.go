@@ -22,6 +22,18 @@ type CoreStatus struct {
 	Weight  *float64 `json:"weight,omitempty"` // for new flows; 1 is the average, 0 none
 	Packets uint64   `json:"packets"`          // since the start
 	Flows   *uint64  `json:"flows,omitempty"`  // begun since the start
+
+	Virtual *VirtualStatus `json:"virtual,omitempty"` // of a node with virtual cores
+}
+
+// VirtualStatus is the work of a virtual core since the start, until an instant of the machine's
+// monotonic clock.
+type VirtualStatus struct {
+	At      int64  `json:"at_ns"`
+	Busy    int64  `json:"busy_ns"`
+	Stayed  int64  `json:"stayed_ns"` // of the served packets together, from arrival to the end of service
+	Served  uint64 `json:"served"`
+	Dropped uint64 `json:"dropped"`
 }
 
 // coreMetrics are written for each core.

@@ -67,13 +67,14 @@ type function struct {
 	firewall topo.Firewall
 	ids      topo.IDS
 	rewriter topo.Rewriter
+	virtual  topo.Virtual
 }
 
 func (c chain) chain() topo.Chain {
 	t := topo.Chain{Service: c.service}
 	for i := range c.functions {
 		f := &c.functions[i]
-		for _, one := range []topo.Function{f.cost, f.nat, f.firewall, f.ids, f.rewriter} {
+		for _, one := range []topo.Function{f.cost, f.nat, f.firewall, f.ids, f.rewriter, f.virtual} {
 			if one.Name() == f.name.String() {
 				t.Functions = append(t.Functions, one)
 			}
@@ -93,9 +94,9 @@ func functionOf(f *function) []schema.Entry {
 	is := func(name word) *schema.Condition {
 		return schema.When("function: "+name.String(), func() bool { return f.name == name })
 	}
-	cost, nat, firewall, ids, rewriter := is("cost"), is("nat"), is("firewall"), is("ids"), is("rewriter")
+	cost, nat, firewall, ids, rewriter, virtual := is("cost"), is("nat"), is("firewall"), is("ids"), is("rewriter"), is("virtual")
 	return []schema.Entry{
-		schema.Need("function", schema.OneOf[word]("cost", "nat", "firewall", "ids", "rewriter").Into(&f.name)),
+		schema.Need("function", schema.OneOf[word]("cost", "nat", "firewall", "ids", "rewriter", "virtual").Into(&f.name)),
 		cost.Need("time", schema.Within(time.Nanosecond, dearestFunction).Into(&f.cost.Each)),
 		nat.Optional("public4", "", hostAddress().Into(&f.nat.Public4)),
 		nat.Optional("public6", "", hostAddress().Into(&f.nat.Public6)),
@@ -105,6 +106,8 @@ func functionOf(f *function) []schema.Entry {
 		ids.Need("patterns", schema.Sequence(&f.ids.Patterns, 1, topo.MaxPatterns, pattern)),
 		rewriter.Need("from", payload().Into(&f.rewriter.From)),
 		rewriter.Need("to", payload().Into(&f.rewriter.To)),
+		virtual.Need("each", schema.Within(time.Nanosecond, dearestFunction).Into(&f.virtual.Each)),
+		virtual.Optional("queue", "512", schema.Whole(0, 65535).Into(&f.virtual.Queue)),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type DatapathPlane interface {
 	TunnelPlane
 	Count(core, service int) (edgenode.Count, error)
+	Virtual(core int) (_ edgenode.VirtualCore, there bool, _ error)
 }
 
 // datapath is the role of a datapath node.
@@ -68,7 +69,7 @@ func (r *datapath) reload() error {
 }
 
 // describe adds up the packets of each core.
-func (r *datapath) describe(s *api.Status) error {
+func (r *datapath) describe(s *api.Status) (err error) {
 	s.Edge = &api.EdgeStatus{}
 	for core := range r.cfg.Cores {
 		all := api.CoreStatus{Node: r.cfg.Name, Core: core}
@@ -79,9 +80,21 @@ func (r *datapath) describe(s *api.Status) error {
 			}
 			all.Packets += n.Packets
 		}
+		if all.Virtual, err = r.virtual(core); err != nil {
+			return err
+		}
 		s.Edge.Cores = append(s.Edge.Cores, all)
 	}
 	return nil
+}
+
+// virtual is the work of a virtual core, nil for a core of the machine.
+func (r *datapath) virtual(core int) (*api.VirtualStatus, error) {
+	v, there, err := r.plane.Virtual(core)
+	if err != nil || !there {
+		return nil, err
+	}
+	return &api.VirtualStatus{At: int64(v.At), Busy: int64(v.Busy), Stayed: int64(v.Stayed), Served: v.Served, Dropped: v.Dropped}, nil
 }
 
 // closed closes a plane that was not attached, after err.

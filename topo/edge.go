@@ -80,7 +80,7 @@ type Chain struct {
 	Functions []Function
 }
 
-// Function is a network function with its settings: Cost, SourceNAT, Firewall, IDS or Rewriter.
+// Function is a network function with its settings: Cost, SourceNAT, Firewall, IDS, Rewriter or Virtual.
 type Function interface{ Name() string }
 
 // Cost takes time of its core for each packet.
@@ -88,6 +88,15 @@ type Cost struct{ Each time.Duration }
 
 // Name is the function's name in configurations and documents.
 func (Cost) Name() string { return "cost" }
+
+// Virtual takes time of a virtual core for each packet, of which so many wait at most.
+type Virtual struct {
+	Each  time.Duration
+	Queue int // packets of Each
+}
+
+// Name is the function's name in configurations and documents.
+func (Virtual) Name() string { return "virtual" }
 
 // SourceNAT gives flows a public address, and ports of their core's range: core c has Ports
 // ports from First + c·Ports on. Both are multiples of 64.

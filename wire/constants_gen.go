@@ -42,4 +42,5 @@ const (
 	EdgeInstance    = 8388607
 	EdgeMarkTo      = 592
 	EdgeMarkFrom    = 594
+	VirtualStamp    = 1448103252
 )

@@ -16,6 +16,7 @@
 #include "edge/functions/ids.h"
 #include "edge/functions/nat.h"
 #include "edge/functions/rewriter.h"
+#include "edge/functions/virtual.h"
 
 /* This node; set before loading. */
 const volatile __u32 node_server = 0;

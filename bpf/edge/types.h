@@ -16,6 +16,7 @@ enum edge_wire {
 	EDGE_INSTANCE = 0x7fffff, /* server, core and service */
 	EDGE_MARK_TO = 0x0250,	  /* the first bytes of the link addresses inside, both locally */
 	EDGE_MARK_FROM = 0x0252,  /* administered (IEEE 802); four bytes of the flow follow each */
+	VIRTUAL_STAMP = 0x56504d54, /* begins a datagram with struct virtual_stamp */
 };
 
 _Static_assert(EDGE_SERVER_SHIFT + EDGE_SERVER_BITS == 23, "the VNI has 24 bits");
@@ -171,6 +172,29 @@ struct rewriter_setting {
 /* Node: a function that costs time. */
 struct cost_setting {
 	__u64 ns; /* of each packet, by the clock */
+};
+
+/* Node: a function that takes time of a virtual core (functions/virtual.h). */
+struct virtual_setting {
+	__u64 ns;	  /* of each packet */
+	__u64 longest_ns; /* that a packet waits */
+};
+
+struct virtual_core {
+	struct bpf_spin_lock lock;
+	__u32 zero;
+	__u64 free_ns; /* when the packets that it took are done */
+	__u64 busy_ns; /* time of all packets that it took */
+	__u64 served;
+	__u64 dropped;
+	__u64 stayed_ns; /* from arrival to the end of service, of all that it took */
+};
+
+/* The first bytes of a datagram with its instant of arrival, in the machine's byte order. */
+struct virtual_stamp {
+	__u32 magic; /* VIRTUAL_STAMP */
+	__u32 zero;
+	__u64 ns; /* of CLOCK_MONOTONIC */
 };
 
 static __always_inline __u32 edge_server(__u32 vni)

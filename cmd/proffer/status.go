@@ -139,6 +139,9 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 		if c.Load != nil && c.Weight != nil && c.Flows != nil {
 			text += fmt.Sprintf("\t%d flows\tload %.1f %%\tweight %.3f", *c.Flows, 100**c.Load, *c.Weight)
 		}
+		if v := c.Virtual; v != nil {
+			text += fmt.Sprintf("\tvirtual: served %d, dropped %d, %v a packet on average", v.Served, v.Dropped, time.Duration(v.Stayed/max(1, int64(v.Served))))
+		}
 		fmt.Fprintln(w, text)
 	}
 }

@@ -95,3 +95,17 @@ func TestStatusOfHealth(t *testing.T) {
 		t.Errorf("a server that answers has a line:\n%s", out.String())
 	}
 }
+
+// TestStatusOfVirtualCore: a node's line has the work of a virtual core.
+func TestStatusOfVirtualCore(t *testing.T) {
+	var out strings.Builder
+	err := printStatus(&out, api.Status{Role: "node", Edge: &api.EdgeStatus{Cores: []api.CoreStatus{
+		{Node: "n1", Packets: 9, Virtual: &api.VirtualStatus{Served: 8, Dropped: 1, Stayed: 80_000}}, {Node: "n1", Core: 1},
+	}}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "9 packets  virtual: served 8, dropped 1, 10µs a packet on average\n"; !strings.Contains(out.String(), want) || strings.Count(out.String(), "virtual") != 1 {
+		t.Errorf("no %q in\n%s", want, out.String())
+	}
+}

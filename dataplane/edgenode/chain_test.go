@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 		{"firewall and NAT", testOrder},
 		{"IDS", testIDS},
 		{"rewriter", testRewriter},
+		{"virtual core", testVirtual},
 		{"bad tunnels", testBadTunnels},
 		{"no way on", testNoWay},
 	} {

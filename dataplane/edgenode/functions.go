@@ -31,6 +31,8 @@ func (n *Node) functionOf(f topo.Function) (function, error) {
 		return n.ids(f)
 	case topo.Rewriter:
 		return n.rewriter(f)
+	case topo.Virtual:
+		return n.virtual(f)
 	}
 	return function{}, fmt.Errorf("unknown function %q", f.Name())
 }
@@ -128,6 +130,7 @@ func (n *Node) maps() map[string]*ebpf.Map {
 		objects.EdgeNodeMapCostSettings: o.CostSettings, objects.EdgeNodeMapNatSettings: o.NatSettings,
 		objects.EdgeNodeMapFirewallSettings: o.FirewallSettings, objects.EdgeNodeMapFirewallStates: o.FirewallStates,
 		objects.EdgeNodeMapIdsSettings: o.IdsSettings, objects.EdgeNodeMapIdsCounts: o.IdsCounts, objects.EdgeNodeMapRewriterSettings: o.RewriterSettings,
+		objects.EdgeNodeMapVirtualSettings: o.VirtualSettings, objects.EdgeNodeMapVirtualCores: o.VirtualCores,
 		objects.EdgeNodeMapScanOfCpu: o.ScanOfCpu,
 		objects.EdgeNodeMapNatOut:    o.NatOut, objects.EdgeNodeMapNatIn: o.NatIn, objects.EdgeNodeMapNatPorts: o.NatPorts,
 	}

@@ -152,6 +152,7 @@ func (n *Node) program(name string) *ebpf.Program {
 		objects.EdgeNodeProgNodeIds:      n.objs.NodeIds,
 		objects.EdgeNodeProgNodeNat:      n.objs.NodeNat,
 		objects.EdgeNodeProgNodeRewriter: n.objs.NodeRewriter,
+		objects.EdgeNodeProgNodeVirtual:  n.objs.NodeVirtual,
 	}[name]
 }
 
@@ -232,7 +233,7 @@ func (n *Node) Sweep() (swept dataplane.Swept, err error) {
 func (n *Node) Verified() ([]dataplane.Verified, error) {
 	names := []string{
 		objects.EdgeNodeProgNodeOut, objects.EdgeNodeProgNodeCost, objects.EdgeNodeProgNodeFirewall,
-		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter,
+		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter, objects.EdgeNodeProgNodeVirtual,
 	}
 	all := map[string]*ebpf.Program{objects.EdgeNodeProgNode: n.objs.Node, objects.EdgeNodeProgNodeCore: n.objs.NodeCore}
 	for _, name := range names {

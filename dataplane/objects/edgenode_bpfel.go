@@ -199,6 +199,26 @@ type EdgeNodeTuple struct {
 	Zero         [3]uint8
 }
 
+type EdgeNodeVirtualCore struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Zero     uint32
+	FreeNs   uint64
+	BusyNs   uint64
+	Served   uint64
+	Dropped  uint64
+	StayedNs uint64
+}
+
+type EdgeNodeVirtualSetting struct {
+	_         structs.HostLayout
+	Ns        uint64
+	LongestNs uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -223,6 +243,8 @@ const (
 	EdgeNodeMapNodeStateOfCpu   = "node_state_of_cpu"
 	EdgeNodeMapRewriterSettings = "rewriter_settings"
 	EdgeNodeMapScanOfCpu        = "scan_of_cpu"
+	EdgeNodeMapVirtualCores     = "virtual_cores"
+	EdgeNodeMapVirtualSettings  = "virtual_settings"
 	EdgeNodeProgNode            = "node"
 	EdgeNodeProgNodeCore        = "node_core"
 	EdgeNodeProgNodeCost        = "node_cost"
@@ -231,6 +253,7 @@ const (
 	EdgeNodeProgNodeNat         = "node_nat"
 	EdgeNodeProgNodeOut         = "node_out"
 	EdgeNodeProgNodeRewriter    = "node_rewriter"
+	EdgeNodeProgNodeVirtual     = "node_virtual"
 	EdgeNodeProgSweepFirewall   = "sweep_firewall"
 	EdgeNodeProgSweepNat        = "sweep_nat"
 	EdgeNodeVarCountersEnd      = "counters_end"
@@ -296,6 +319,7 @@ type EdgeNodeProgramSpecs struct {
 	NodeNat       *ebpf.ProgramSpec `ebpf:"node_nat"`
 	NodeOut       *ebpf.ProgramSpec `ebpf:"node_out"`
 	NodeRewriter  *ebpf.ProgramSpec `ebpf:"node_rewriter"`
+	NodeVirtual   *ebpf.ProgramSpec `ebpf:"node_virtual"`
 	SweepFirewall *ebpf.ProgramSpec `ebpf:"sweep_firewall"`
 	SweepNat      *ebpf.ProgramSpec `ebpf:"sweep_nat"`
 }
@@ -324,6 +348,8 @@ type EdgeNodeMapSpecs struct {
 	NodeStateOfCpu   *ebpf.MapSpec `ebpf:"node_state_of_cpu"`
 	RewriterSettings *ebpf.MapSpec `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.MapSpec `ebpf:"scan_of_cpu"`
+	VirtualCores     *ebpf.MapSpec `ebpf:"virtual_cores"`
+	VirtualSettings  *ebpf.MapSpec `ebpf:"virtual_settings"`
 }
 
 // EdgeNodeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -383,6 +409,8 @@ type EdgeNodeMaps struct {
 	NodeStateOfCpu   *ebpf.Map `ebpf:"node_state_of_cpu"`
 	RewriterSettings *ebpf.Map `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.Map `ebpf:"scan_of_cpu"`
+	VirtualCores     *ebpf.Map `ebpf:"virtual_cores"`
+	VirtualSettings  *ebpf.Map `ebpf:"virtual_settings"`
 }
 
 func (m *EdgeNodeMaps) Close() error {
@@ -407,6 +435,8 @@ func (m *EdgeNodeMaps) Close() error {
 		m.NodeStateOfCpu,
 		m.RewriterSettings,
 		m.ScanOfCpu,
+		m.VirtualCores,
+		m.VirtualSettings,
 	)
 }
 
@@ -439,6 +469,7 @@ type EdgeNodePrograms struct {
 	NodeNat       *ebpf.Program `ebpf:"node_nat"`
 	NodeOut       *ebpf.Program `ebpf:"node_out"`
 	NodeRewriter  *ebpf.Program `ebpf:"node_rewriter"`
+	NodeVirtual   *ebpf.Program `ebpf:"node_virtual"`
 	SweepFirewall *ebpf.Program `ebpf:"sweep_firewall"`
 	SweepNat      *ebpf.Program `ebpf:"sweep_nat"`
 }
@@ -453,6 +484,7 @@ func (p *EdgeNodePrograms) Close() error {
 		p.NodeNat,
 		p.NodeOut,
 		p.NodeRewriter,
+		p.NodeVirtual,
 		p.SweepFirewall,
 		p.SweepNat,
 	)
