@@ -54,21 +54,16 @@ func (r *lb) learning(ctx context.Context) error {
 }
 
 // learn reads the tallies of all services that have one, and takes those steps that are due.
-func (r *lb) learn(at time.Duration) (err error) {
+func (r *lb) learn(at time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cfg := r.serving()
-	learners := map[topo.VIP]*control.Learner{}
-	for i := range cfg.Services {
-		svc := &cfg.Services[i]
-		if !svc.Dispatch.Seats() {
+	err := r.renewLearners()
+	for i := range r.learnFor.Services {
+		svc := &r.learnFor.Services[i]
+		l := r.learners[svc.VIP]
+		if l == nil {
 			continue
 		}
-		l := r.learners[svc.VIP]
-		if l == nil || r.learnFor != cfg {
-			l = control.NewLearner(svc, l)
-		}
-		learners[svc.VIP] = l
 		seats, e := r.plane.Seats(svc)
 		if e != nil {
 			err = errors.Join(err, e)
@@ -80,6 +75,28 @@ func (r *lb) learn(at time.Duration) (err error) {
 			spread := l.Step(at)
 			err = errors.Join(err, r.plane.Spread(svc, spread))
 			r.noteCounting(svc, before, spread.Counting)
+		}
+	}
+	return err
+}
+
+// renewLearners makes the learners of the configuration that is served now, if they are of another one.
+// The plane gets the reports that they keep.
+func (r *lb) renewLearners() (err error) {
+	cfg := r.serving()
+	if r.learnFor == cfg {
+		return nil
+	}
+	learners := map[topo.VIP]*control.Learner{}
+	for i := range cfg.Services {
+		svc := &cfg.Services[i]
+		if !svc.Dispatch.Seats() {
+			continue
+		}
+		l := control.NewLearner(svc, r.learners[svc.VIP])
+		learners[svc.VIP] = l
+		if polls := l.Polls(); polls != nil {
+			err = errors.Join(err, r.queue(svc, polls))
 		}
 	}
 	r.learners, r.learnFor = learners, cfg

@@ -122,6 +122,7 @@ func (r *lb) ask(ctx context.Context, p *poll) (next time.Duration, err error) {
 	defer r.mu.Unlock()
 	next = noPoll
 	at := r.host.Clock.Now()
+	err = r.renewLearners()
 	for _, l := range r.learners {
 		polls := l.Polls()
 		if polls == nil {
@@ -132,7 +133,7 @@ func (r *lb) ask(ctx context.Context, p *poll) (next time.Duration, err error) {
 			continue
 		}
 		if e := p.open(ctx, r); e != nil {
-			return next, e
+			return next, errors.Join(err, e)
 		}
 		err = errors.Join(err, r.askAll(l.Service(), polls, p.socket, at))
 	}
@@ -170,6 +171,7 @@ func (r *lb) take(p *poll, d datagram) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, node := r.host.Clock.Now(), &r.now.Load().Node
+	err = r.renewLearners()
 	for waiting := len(p.arrived); ; waiting-- {
 		if m, server, ok := report.Answered(node, d.from, d.b); ok && r.learners[m.VIP] != nil && r.learners[m.VIP].Polls() != nil {
 			l := r.learners[m.VIP]

@@ -120,6 +120,36 @@ func TestPollsQueues(t *testing.T) {
 	}
 }
 
+// TestPollsReload: where a reload has new flows follow the requests in hand, the plane has those that agents
+// reported to the mode before, as soon as the status has them.
+func TestPollsReload(t *testing.T) {
+	m := newMachine(t, pollingFile("wrr-feedback"))
+	p := m.running(LB)
+	why := func() string {
+		if s := m.status().Services[0].Learning; s != nil {
+			return s.Servers[0].Why
+		}
+		return ""
+	}
+	m.clock.set(time.Second)
+	m.clock.tick(t, readEvery)
+	m.clock.tick(t, readEvery)
+	m.clock.tick(t, noPoll)
+	m.answers(t, map[int]float64{0: 7, 1: 9})
+	wantSoon(t, "no report", func() bool { return strings.Contains(why(), "7 requests in hand") })
+	m.change("dispatch: wrr-feedback", "dispatch: gsq2")
+	m.hangup()
+	m.logs("configuration reloaded")
+	m.clock.tick(t, readEvery)
+	wantSoon(t, "the report is lost", func() bool { return strings.Contains(why(), "7 requests in hand") })
+	m.mu.Lock()
+	if m.queues[0].Requests != 7 || m.queues[1].Requests != 9 {
+		t.Errorf("the plane has the queues %v, want 7 and 9", m.queues)
+	}
+	m.mu.Unlock()
+	p.end()
+}
+
 // TestPollsWeights: awcmp spreads by cores / (1 + requests in hand), wrr-feedback by the busy workers; an
 // answer that was not asked for changes nothing.
 func TestPollsWeights(t *testing.T) {

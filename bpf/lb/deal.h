@@ -81,18 +81,19 @@ __noinline int deal_two(__u32 number, __u64 hash)
 	return seated(t, score_of(t, b) < score_of(t, a) ? b : a);
 }
 
-/* queue_of is the requests in hand of a seat's server: as reported, and the flows begun since. */
+/* queue_of is the requests in hand of a seat's server: as reported, and the flows begun since, none if
+ * the count went back, where CPUs met. */
 static __always_inline __u64 queue_of(const struct tally *t, __u64 seat)
 {
 	const struct seat *s;
 	__u64 reported;
+	__s32 since;
 
 	below(seat, MAX_SEATS);
 	s = &t->seat[seat];
 	reported = READ_ONCE(s->reported);
-	return READ_ONCE(s->inverse)
-		       ? (reported >> 32) + (__u32)(READ_ONCE(s->begun) - (__u32)reported)
-		       : NO_SEAT;
+	since = READ_ONCE(s->begun) - (__u32)reported;
+	return READ_ONCE(s->inverse) ? (reported >> 32) + larger_of(since, 0) : NO_SEAT;
 }
 
 /* deal_queue is deal_two by queue_of. */

@@ -171,6 +171,80 @@ func twinChooser(t *testing.T, d topo.Dispatch, n int) {
 	}
 }
 
+// reload gives the LB its service with another mode.
+func reload(t *testing.T, r *rig.LB, d topo.Dispatch) {
+	t.Helper()
+	r.Cfg.Services[0].Dispatch = d
+	if err := r.Configure(r.Cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// share sends the SYNs of new flows, the first of them numbered, and returns how many each of two servers has.
+func share(t *testing.T, r *rig.LB, first, n int) (got [2]int) {
+	t.Helper()
+	for i := range n {
+		got[serverIn(r.Run(t, client(first+i, wire.SYN).Frame()).Frame)]++
+	}
+	return got
+}
+
+// TestQueuesFromNow: where a reload has new flows follow reports, those begun under another mode count
+// nothing, before there is a report; neither does a report to gsq2 of a time before.
+func TestQueuesFromNow(t *testing.T) {
+	const flows = 40
+	r := learner(t, rig.Hits{}, learned(2, mode(topo.Wcmp), func(s *topo.Service) { s.Servers[1].Weight = 9 }))
+	even := func(label string, first int) {
+		t.Helper()
+		if got := share(t, r, first, flows); max(got[0], got[1])-min(got[0], got[1]) > 1 {
+			t.Errorf("%s: %v flows, want as many at either server", label, got)
+		}
+	}
+	share(t, r, 0, 4*flows)
+	reload(t, r, topo.Gsq2)
+	even("after wcmp", 1000)
+	if err := r.Queues(&r.Cfg.Services[0], []dataplane.Queue{{Server: 0, Requests: 900}, {Server: 1, Requests: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	reload(t, r, topo.Wcmp)
+	share(t, r, 2000, 4*flows)
+	reload(t, r, topo.Gsq2)
+	even("after wcmp again", 3000)
+}
+
+// TestQueuesKept: a reload of gsq2 keeps the reports.
+func TestQueuesKept(t *testing.T) {
+	r := learner(t, rig.Hits{}, learned(2, mode(topo.Gsq2)))
+	if err := r.Queues(&r.Cfg.Services[0], []dataplane.Queue{{Server: 1, Requests: 900}}); err != nil {
+		t.Fatal(err)
+	}
+	reload(t, r, topo.Gsq2)
+	if got := share(t, r, 0, 40); got[1] != 0 {
+		t.Errorf("%v flows, want none at the busy server", got)
+	}
+}
+
+// TestQueuesOfAnotherSeat: a server that left and came back begins its count again. An answer to a request
+// of before, or two CPUs that lost a flow of the count, do not make its queue endless.
+func TestQueuesOfAnotherSeat(t *testing.T) {
+	r := learner(t, rig.Hits{}, learned(2, mode(topo.Gsq2)))
+	if err := r.Queues(&r.Cfg.Services[0], []dataplane.Queue{{Server: 0, Requests: 1, Begun: 5000}, {Server: 1, Requests: 30}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := share(t, r, 0, 50); got[0] < 29+10 || got[1] < 10 {
+		t.Errorf("%v flows, want the first 29 and half of the others at the server with 1 request", got)
+	}
+	at := uint32(1)
+	tally := tallyOf(t, r, 0)
+	tally.Seat[0].Reported, tally.Seat[1].Reported = 1<<32|5000, 30<<32|uint64(tally.Seat[1].Begun)
+	if err := r.Objects().Tallies.Put(at, tally); err != nil {
+		t.Fatal(err)
+	}
+	if got := share(t, r, 1000, 29); got[1] != 0 {
+		t.Errorf("%v flows, want none at the server with 30 requests", got)
+	}
+}
+
 // TestWeightsAtOnce: without any step, configured weights are those of the configuration.
 func TestWeightsAtOnce(t *testing.T) {
 	weighted := func(d topo.Dispatch) topo.Service {

@@ -101,6 +101,7 @@ func (t *tallies) begin(own *objects.LBTally, svc *plan.Service, seats seating, 
 	inverses := policy.Inverses(w)
 	for i, s := range svc.Servers {
 		at[i] = seats[n.of(s)]
+		follow(&own.Seat[at[i]], row.Choice)
 		inverse := &own.Seat[at[i]].Inverse
 		if row.Weights == topo.FromDurations && w[i] > 0 && atomic.LoadUint32(inverse) != policy.NoInverse {
 			continue
@@ -110,6 +111,17 @@ func (t *tallies) begin(own *objects.LBTally, svc *plan.Service, seats seating, 
 	deal(own, at, row.Choice.Shares(w))
 	own.Ranked, own.Ages = flag(row.Choice == topo.LeastOfAll), flag(row.Ages)
 	atomic.StoreUint32(&own.Counting, uint32(row.Counting))
+}
+
+// follow has a seat without a report count only those flows that begin from now on, where the choice is by
+// reports, and else forgets the report.
+func follow(s *objects.LBSeat, choice topo.Choice) {
+	switch {
+	case !choice.Queues():
+		atomic.StoreUint64(&s.Reported, 0)
+	case atomic.LoadUint64(&s.Reported) == 0:
+		atomic.StoreUint64(&s.Reported, uint64(atomic.LoadUint32(&s.Begun)))
+	}
 }
 
 func flag(is bool) uint32 {
@@ -364,7 +376,8 @@ func (l *LB) Begun(svc *topo.Service) ([]uint32, error) {
 	return begun, nil
 }
 
-// Queues gives new flows the requests in hand of some servers of a service.
+// Queues gives new flows the requests in hand of some servers of a service. A seat that has begun fewer
+// flows than at the request was another server's then, or this server's before it left.
 func (l *LB) Queues(svc *topo.Service, queues []dataplane.Queue) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +387,11 @@ func (l *LB) Queues(svc *topo.Service, queues []dataplane.Queue) error {
 	}
 	for _, q := range queues {
 		if seat := at[q.Server]; seat >= 0 {
-			atomic.StoreUint64(&own.Seat[seat].Reported, uint64(q.Requests)<<32|uint64(q.Begun))
+			begun := atomic.LoadUint32(&own.Seat[seat].Begun)
+			if since := int32(begun - q.Begun); since >= 0 {
+				begun = q.Begun
+			}
+			atomic.StoreUint64(&own.Seat[seat].Reported, uint64(q.Requests)<<32|uint64(begun))
 		}
 	}
 	return nil
