@@ -165,7 +165,7 @@ func (p *Poller) Answer(at time.Duration, where string, m *report.Message) (aske
 		return false, nil
 	}
 	if !m.Known {
-		s.why = "its agent does not know the service, or its load"
+		s.why = "its agent does not know the service, or its load (`load: busy` sees none of these modes)"
 		return true, nil
 	}
 	if s.lost {

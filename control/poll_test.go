@@ -125,7 +125,7 @@ func TestPollerLoses(t *testing.T) {
 				t.Errorf("step %d: queues %v, want two", step, queues)
 			}
 		}
-		why := map[bool]string{true: "no answer", false: "its agent does not know the service, or its load"}[knows]
+		why := map[bool]string{true: "no answer", false: "its agent does not know the service, or its load (`load: busy` sees none of these modes)"}[knows]
 		if len(lost) != 1 || lost[0] != (Change{"c", true, time.Second, why}) {
 			t.Errorf("lost %+v, want c once", lost)
 		}

@@ -186,10 +186,11 @@ func TestPollsWeights(t *testing.T) {
 }
 
 // TestReportsLoad: an agent answers a request for a service of its own by its load, and one for
-// another without; others, and too many, it does not answer, and counts.
+// another without, as by a load measure that does not see these flows; others, and too many, it does
+// not answer, and counts.
 func TestReportsLoad(t *testing.T) {
 	m := newMachine(t, agentFile)
-	m.loads.Known, m.loads.Busy = true, 5
+	m.loads.Known, m.loads.Busy, m.loads.Measure = true, 5, topo.Sockets
 	p := m.running(Agent)
 	lb := topo.Node{Locator: lbAt}
 	agentAt := netip.MustParsePrefix(m.status().Locator)
@@ -218,13 +219,19 @@ func TestReportsLoad(t *testing.T) {
 	if a := ask(topo.VIP{Addr: at.Addr(), Port: 9}, 4); a.Known {
 		t.Errorf("answer %+v about a service that the agent has not", a)
 	}
+	m.mu.Lock()
+	m.loads.Measure = topo.Busy
+	m.mu.Unlock()
+	if a := ask(own, 6); a.Known {
+		t.Errorf("answer %+v by a measure that sees no flow of these modes", a)
+	}
 	m.line.arrives <- packet{from, []byte("nonsense")}
 	for range 500 { // at one instant
 		m.line.arrives <- packet{from, report.Ask(&lb, agentAt, own, 5)}
 	}
 	wantSoon(t, "not all datagrams are counted", func() bool {
 		r := m.status().Reports
-		return r.Refused == 1 && r.Answered == 400 && r.Limited == 102
+		return r.Refused == 1 && r.Answered == 400 && r.Limited == 103
 	})
 	p.end()
 }

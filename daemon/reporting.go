@@ -74,7 +74,9 @@ func (r *agent) answer(from netip.Addr, b []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			m.Known, m.Report = l.Known, r.loadOf(o, float64(l.Busy))
+			// By payload only the requests of flows with an entry here are counted, which flows of
+			// modes that ask have not.
+			m.Known, m.Report = l.Known && !l.Measure.Row().Payload, r.loadOf(o, float64(l.Busy))
 		}
 	}
 	p.answered.Add(1)

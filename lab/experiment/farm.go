@@ -240,6 +240,9 @@ func (f *Farm) offering(n *testbed.Node) topo.Offering {
 		Measure:    s.Measure,
 		OnFull:     s.OnFull,
 	}
+	if f.Service.Dispatch.Row().Polls > 0 && o.Measure == topo.Busy { // which counts nothing there
+		o.Measure = topo.Sockets
+	}
 	if o.Acceptance.Adapts() { // 6LB §VI: window 50, ε = 0.1
 		o.Threshold, o.Window, o.Epsilon = 1, 50, 0.1
 	}
