@@ -25,9 +25,11 @@ type Weigher interface {
 // Settings of a balancer. A core of a node is one index throughout.
 type Settings struct {
 	Costs   weights.Costs
+	Stated  []int   // services of which the costs are not learned from measured loads
 	Weigher Weigher // of as many cores, all members
 
-	// Monitor weighs by measured loads in place of predicted ones.
+	// Monitor weighs by measured loads in place of predicted ones. Without it the costs are learned
+	// from them.
 	Monitor bool
 
 	// Overload is the average load above which another replica is wanted. 0: never.
@@ -41,7 +43,7 @@ type Settings struct {
 type Reading struct {
 	Packets  [][]weights.Packets // sent so far, by core and service
 	Others   []weights.ByAge     // the loads that other LBs cause, by core; nil: none known
-	Measured []float64           // loads as measured, NaN where not; nil: none is
+	Measured []float64           // loads until the last tick as measured, NaN where not; nil: none is
 }
 
 // Decision is the outcome of a tick; its slices are valid until the next.
@@ -68,9 +70,22 @@ func New(s Settings) (*Balancer, error) {
 		return nil, err
 	}
 	n := len(s.Costs)
-	return &Balancer{settings: s, meter: weights.NewMeter(s.Costs), member: slices.Repeat([]bool{true}, n),
-		own: make([]weights.ByAge, n), loads: make([]float64, n)}, nil
+	b := &Balancer{settings: s, meter: weights.NewMeter(s.Costs), member: slices.Repeat([]bool{true}, n),
+		own: make([]weights.ByAge, n), loads: make([]float64, n)}
+	for _, service := range s.Stated {
+		b.meter.Fix(service)
+	}
+	return b, nil
 }
+
+// SetCost gives a service another cost at a core.
+func (b *Balancer) SetCost(core, service int, c weights.Curve) { b.meter.SetCost(core, service, c) }
+
+// Cost is the cost of a service at a core as it is by now.
+func (b *Balancer) Cost(core, service int) weights.Curve { return b.meter.Cost(core, service) }
+
+// CostNow is that cost at the core's rate of packets, in ns.
+func (b *Balancer) CostNow(core, service int) float64 { return b.meter.CostNow(core, service) }
 
 // Join lets a core take new flows. A replica that joins is the one wished.
 func (b *Balancer) Join(core int) {
@@ -91,6 +106,7 @@ func (b *Balancer) Own() []weights.ByAge { return b.own }
 
 // Tick decides at a monotonic time, 30 ms after the last one.
 func (b *Balancer) Tick(at time.Duration, r Reading) Decision {
+	b.learn(r.Measured)
 	b.meter.Read(at, r.Packets)
 	for core := range b.loads {
 		s := b.meter.Sample(core)
@@ -107,6 +123,16 @@ func (b *Balancer) Tick(at time.Duration, r Reading) Decision {
 		b.settings.Weigher.Observe(at, s)
 	}
 	return Decision{Loads: b.loads, Weights: b.settings.Weigher.Weights(at), Enlarge: b.overloaded(at)}
+}
+
+// learn has the costs follow the measured loads, which belong to the packets of the last tick.
+func (b *Balancer) learn(measured []float64) {
+	if b.settings.Monitor {
+		return
+	}
+	for core, load := range measured {
+		b.meter.Learn(core, load)
+	}
 }
 
 // overloaded reports a wish for another replica, once in Patience until one joins.

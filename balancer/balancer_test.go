@@ -59,6 +59,32 @@ func TestMonitorWeighsByMeasured(t *testing.T) {
 	}
 }
 
+// TestModelLearns: predictions follow the measured loads of the tick before, but for services of which
+// the cost is stated; a monitor keeps its costs.
+func TestModelLearns(t *testing.T) {
+	for label, s := range map[string]Settings{"learns": {}, "stated": {Stated: []int{0}}, "monitor": {Monitor: true}} {
+		b := two(t, s)
+		b.SetCost(1, 0, weights.Fixed(2000))
+		for n := uint64(2); n < 400; n++ {
+			measured := []float64{0.4, math.NaN()} // of packets that are predicted to load .2
+			if n == 2 {
+				measured = nil // there was no packet
+			}
+			b.Tick(time.Duration(n)*tick, Reading{Packets: sent((n-1)*6000, (n-1)*6000), Measured: measured})
+		}
+		want := 1000.0
+		if label == "learns" {
+			want = 2000
+		}
+		if got, other := b.CostNow(0, 0), b.CostNow(1, 0); math.Abs(got-want) > 20 || other != 2000 {
+			t.Errorf("%s: costs %v and %v ns, want %v and 2000", label, got, other, want)
+		}
+		if c := b.Cost(0, 0); math.Abs(c.At(2e5)-want) > 20 || c.At(1e3) != 1000 {
+			t.Errorf("%s: costs %v", label, c)
+		}
+	}
+}
+
 // TestOverloadWishesOnce in its patience, until a replica joins; a spare core's load does
 // not count.
 func TestOverloadWishesOnce(t *testing.T) {

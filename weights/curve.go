@@ -24,6 +24,43 @@ func Fixed(ns float64) (c Curve) {
 	return c
 }
 
+// Measured is the cost of a packet at a rate.
+type Measured struct{ PerSecond, Nanoseconds float64 }
+
+// Through is the curve through measurements, which are in the order of their rates: straight between
+// two, and level before the first and behind the last.
+func Through(all ...Measured) (c Curve) {
+	for i := range c {
+		c[i] = between(all, math.Exp2(float64(firstKnot+i)))
+	}
+	return c
+}
+
+func between(all []Measured, perSecond float64) float64 {
+	for i, next := range all {
+		if perSecond > next.PerSecond {
+			continue
+		}
+		if i == 0 {
+			return next.Nanoseconds
+		}
+		was := all[i-1]
+		part := math.Log2(perSecond/was.PerSecond) / math.Log2(next.PerSecond/was.PerSecond)
+		return was.Nanoseconds + float64(part*(next.Nanoseconds-was.Nanoseconds))
+	}
+	return all[len(all)-1].Nanoseconds
+}
+
+// Average is the mean of curves, knot by knot.
+func Average(all ...Curve) (c Curve) {
+	for _, other := range all {
+		for i, ns := range other {
+			c[i] += ns / float64(len(all))
+		}
+	}
+	return c
+}
+
 // place is the knot below a rate, and the next one's part at the rate.
 func place(perSecond float64) (knot int, next float64) {
 	x := math.Log2(max(1, perSecond)) - firstKnot
@@ -49,14 +86,22 @@ func (c *Curve) move(perSecond, ns float64) {
 // dearest is a cost beyond which a measurement has failed.
 const dearest = 1e9
 
-// Check refuses costs that no packet has: a core without one would get all flows.
+// Check refuses a cost that no packet has: a core with it would get all flows, or none.
+func (c *Curve) Check() error {
+	for _, ns := range c {
+		if !(ns > 0 && ns <= dearest) {
+			return fmt.Errorf("costs %v ns a packet: want more than 0, and a second at most", ns)
+		}
+	}
+	return nil
+}
+
+// Check refuses costs that no packet has.
 func (c Costs) Check() error {
 	for core, services := range c {
 		for service, curve := range services {
-			for _, ns := range curve {
-				if !(ns > 0 && ns <= dearest) {
-					return fmt.Errorf("service %d costs %v ns a packet at core %d: want more than 0, and a second at most", service, ns, core)
-				}
+			if err := curve.Check(); err != nil {
+				return fmt.Errorf("service %d at core %d %w", service, core, err)
 			}
 		}
 	}

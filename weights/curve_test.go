@@ -24,6 +24,37 @@ func TestCurveIsStraightBetweenOctaves(t *testing.T) {
 	}
 }
 
+// TestCurveThroughMeasurements: straight between two over the logarithm of the rate, level outside.
+func TestCurveThroughMeasurements(t *testing.T) {
+	c := Through(Measured{4096, 900}, Measured{16384, 500}, Measured{1e5, 400})
+	for rate, want := range map[float64]float64{1: 900, 2048: 900, 4096: 900, 8192: 700, 16384: 500, 1 << 17: 400, 1e9: 400} {
+		if got := c.At(rate); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v packets a second cost %v ns, want %v", rate, got, want)
+		}
+	}
+	if c := Through(Measured{5000, 300}); c != Fixed(300) {
+		t.Errorf("one measurement gives %v, want 300 at all rates", c)
+	}
+	if c := Average(Fixed(300), Fixed(400), Fixed(800)); math.Abs(c.At(9999)-500) > 1e-9 {
+		t.Errorf("the average of 300, 400 and 800 is %v", c.At(9999))
+	}
+}
+
+// TestStatedCostsStay: Learn moves the costs of the services that are measured, and no others.
+func TestStatedCostsStay(t *testing.T) {
+	m := NewMeter(fixed(1000, 1000, 1000, 1000))
+	m.Fix(1)
+	m.Read(tick, sent(6000, 6000, 6000, 6000))
+	m.Learn(0, 0.6)
+	if a, b, c := m.CostNow(0, 0), m.CostNow(0, 1), m.CostNow(1, 0); a < 1001 || b != 1000 || c != 1000 {
+		t.Errorf("costs %v, %v and at the other core %v, want the first alone to be above 1000", a, b, c)
+	}
+	m.SetCost(1, 1, Fixed(7))
+	if got := m.CostNow(1, 1); got != 7 {
+		t.Errorf("cost %v, want 7 as it was set", got)
+	}
+}
+
 // TestCostsAreLearned: two chains below 1 µs, of which only the loads of their cores
 // together are measured, with an error. The figures of a busy core are wrong by up to
 // 14 points; learned, costs are right to 4 at every rate.
@@ -84,7 +115,7 @@ func TestFullCoresTeachNothing(t *testing.T) {
 func TestAbsurdCostsAreRefused(t *testing.T) {
 	for _, ns := range []float64{0, -5, math.NaN(), math.Inf(1), 2e9} {
 		err := Costs{{Fixed(700)}, {Fixed(700), Fixed(ns)}}.Check()
-		if err == nil || !strings.Contains(err.Error(), "service 1 costs") || !strings.Contains(err.Error(), "at core 1") {
+		if err == nil || !strings.Contains(err.Error(), "service 1 at core 1 costs") {
 			t.Errorf("cost %v: got %v", ns, err)
 		}
 	}

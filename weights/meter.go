@@ -15,6 +15,7 @@ type Costs [][]Curve
 // costs by it. The paper's <server i, core j> is one index here.
 type Meter struct {
 	costs Costs
+	fixed []bool // by service: Learn leaves its costs
 	sent  [][]Packets
 	rates [][]ByAge // packets a second, by core, service and age
 	total []float64 // packets a second of each core
@@ -33,6 +34,23 @@ func NewMeter(costs Costs) *Meter {
 	}
 	return m
 }
+
+// Fix has the costs of a service stay as they are, as they are stated and not measured.
+func (m *Meter) Fix(service int) {
+	m.fixed = append(m.fixed, make([]bool, max(0, service+1-len(m.fixed)))...)
+	m.fixed[service] = true
+}
+
+func (m *Meter) isFixed(service int) bool { return service < len(m.fixed) && m.fixed[service] }
+
+// SetCost gives a service another cost at a core.
+func (m *Meter) SetCost(core, service int, c Curve) { m.costs[core][service] = c }
+
+// Cost is that of a service at a core.
+func (m *Meter) Cost(core, service int) Curve { return m.costs[core][service] }
+
+// CostNow is the cost of a service's packets at a core, in ns, at the core's last rate.
+func (m *Meter) CostNow(core, service int) float64 { return m.costs[core][service].At(m.total[core]) }
 
 // Read takes the monotonic time and the packets sent so far to each core and service.
 // Samples are of the loads since the last call. If time did not advance, the loads and
@@ -88,7 +106,7 @@ func (m *Meter) predict(core int) {
 // it teaches nothing.
 func (m *Meter) Learn(core int, measured float64) {
 	const full, step = 0.95, 0.2
-	if !(measured >= 0 && measured < full) {
+	if !(measured >= 0 && measured < full) { // nor does NaN
 		return
 	}
 	const idle = 1e5 // packets a second, below which an error of measurement would weigh too much
@@ -99,6 +117,9 @@ func (m *Meter) Learn(core int, measured float64) {
 	}
 	off := measured - m.loads[core].Sum(0, Ages)
 	for service := range m.rates[core] {
+		if m.isFixed(service) {
+			continue
+		}
 		rate := m.rates[core][service].Sum(0, Ages)
 		m.costs[core][service].move(m.total[core], step*off*rate/square/nanosecond)
 	}
