@@ -132,6 +132,15 @@ func (l *LB) SetNextHop(server int, mac topo.MAC) error {
 	return nil
 }
 
+// Address is this host's address at the tunnel to a node; the zero Addr for another node.
+func (l *LB) Address(server int) netip.Addr {
+	e, known := l.ends[server]
+	if !known {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap()
+}
+
 // Close detaches the programs and frees them with all flows.
 func (l *LB) Close() error { return errors.Join(l.Detach(), l.grace.Close(), l.objs.Close()) }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -22,7 +24,8 @@ import (
 type Node struct {
 	counters plane.Plane
 	objs     objects.EdgeNodeObjects
-	cores    *ebpf.Collection // the same programs for a cpumap; nil: all runs as XDP
+	cores    *ebpf.Collection // the same programs for a cpumap, but node_core; nil: all runs as XDP
+	entries  []*ebpf.Program  // of each core: a node_core of its own, so that the kernel counts its time apart
 	cfg      *topo.Datapath
 	dev      *net.Interface
 	attached link.Link
@@ -125,22 +128,45 @@ func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
 			shared[name] = m
 		}
 	}
-	if n.cores, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+	rest := spec.Copy()
+	delete(rest.Programs, objects.EdgeNodeProgNodeCore)
+	if n.cores, err = ebpf.NewCollectionWithOptions(rest, ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
 		return plane.LoadError("node (cpumap)", err)
 	}
 	err = n.fillChains(n.cores.Maps[objects.EdgeNodeMapNodeFunctions], func(name string) *ebpf.Program { return n.cores.Programs[name] })
 	if err != nil {
 		return err
 	}
-	core := n.cores.Programs[objects.EdgeNodeProgNodeCore].FD()
 	for c := range n.cfg.Cores {
+		core, err := n.entryOf(spec)
+		if err != nil {
+			return err
+		}
 		const queue = 512 // packets, as in the paper's ring
-		value := struct{ Queue, Program uint32 }{queue, uint32(core)}
+		value := struct{ Queue, Program uint32 }{queue, uint32(core.FD())}
 		if err := n.objs.NodeCpus.Put(uint32(c), value); err != nil {
 			return fmt.Errorf("give core %d its CPU, of %d: %w", c, runtime.NumCPU(), err)
 		}
 	}
 	return nil
+}
+
+// entryOf loads the program with which packets begin at a core, around the maps of the others.
+func (n *Node) entryOf(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
+	one := spec.Copy()
+	for name := range one.Programs {
+		if name != objects.EdgeNodeProgNodeCore {
+			delete(one.Programs, name)
+		}
+	}
+	loaded, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: n.cores.Maps})
+	if err != nil {
+		return nil, plane.LoadError("node (core)", err)
+	}
+	defer loaded.Close()
+	entry := loaded.DetachProgram(objects.EdgeNodeProgNodeCore)
+	n.entries = append(n.entries, entry)
+	return entry, nil
 }
 
 // program is one of the XDP programs that chains call.
@@ -174,6 +200,33 @@ func (n *Node) SetNextHop(lb int, mac topo.MAC) error {
 	return nil
 }
 
+// Address is this node's address at the tunnel to an LB, by its place in the configuration; the zero
+// Addr for another place.
+func (n *Node) Address(lb int) netip.Addr {
+	e, known := n.ends[lb]
+	if !known {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap()
+}
+
+// Busy is for how long the kernel has run the programs of each core (dataplane.CountRunTime). Cores that
+// share CPUs run the same program, so nil: only one alone is known.
+func (n *Node) Busy() (busy []time.Duration, err error) {
+	of := n.entries
+	if !n.cfg.Spread && n.cfg.Cores == 1 {
+		of = []*ebpf.Program{n.objs.Node}
+	}
+	for _, p := range of {
+		s, err := p.Stats()
+		if err != nil {
+			return nil, fmt.Errorf("read the run time of a core's program: %w", err)
+		}
+		busy = append(busy, s.Runtime)
+	}
+	return busy, nil
+}
+
 // Attach puts the program on the link, in the driver if it can.
 func (n *Node) Attach() (err error) {
 	if n.attached, err = plane.AttachOne(n.objs.Node, n.dev); err != nil {
@@ -187,6 +240,9 @@ func (n *Node) Close() error {
 	var errs []error
 	if n.attached != nil {
 		errs = append(errs, n.attached.Close())
+	}
+	for _, p := range n.entries {
+		errs = append(errs, p.Close())
 	}
 	if n.cores != nil {
 		n.cores.Close()
