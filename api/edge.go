@@ -9,19 +9,30 @@ import (
 
 // EdgeStatus is the cores of an edge LB's nodes, or of a datapath node.
 type EdgeStatus struct {
-	Balancer string       `json:"balancer,omitempty"` // of an LB
-	Wishes   uint64       `json:"wishes"`             // for another node, as the cores were full
-	Cores    []CoreStatus `json:"cores"`
+	Balancer       string       `json:"balancer,omitempty"` // of an LB
+	Wishes         uint64       `json:"wishes"`             // for another node, as the cores were full
+	Cores          []CoreStatus `json:"cores"`
+	Costs          []CostStatus `json:"costs,omitempty"`
+	RefusedReports uint64       `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
+}
+
+// CostStatus is the cost of a packet of a service at a node.
+type CostStatus struct {
+	Node        string  `json:"node"`
+	Service     int     `json:"service"`
+	Nanoseconds float64 `json:"nanoseconds"`
+	From        string  `json:"from"` // stated, measured, average, assumed
 }
 
 // CoreStatus is a core of a datapath node; the node leaves out load, weight and flows.
 type CoreStatus struct {
-	Node    string   `json:"node"`
-	Core    int      `json:"core"`
-	Load    *float64 `json:"load,omitempty"`   // as predicted; 1: the core works all the time
-	Weight  *float64 `json:"weight,omitempty"` // for new flows; 1 is the average, 0 none
-	Packets uint64   `json:"packets"`          // since the start
-	Flows   *uint64  `json:"flows,omitempty"`  // begun since the start
+	Node     string   `json:"node"`
+	Core     int      `json:"core"`
+	Load     *float64 `json:"load,omitempty"`          // as predicted; 1: the core works all the time
+	Measured *float64 `json:"measured_load,omitempty"` // as its node measured it
+	Weight   *float64 `json:"weight,omitempty"`        // for new flows; 1 is the average, 0 none
+	Packets  uint64   `json:"packets"`                 // since the start
+	Flows    *uint64  `json:"flows,omitempty"`         // begun since the start
 
 	Virtual *VirtualStatus `json:"virtual,omitempty"` // of a node with virtual cores
 }
@@ -44,6 +55,8 @@ var coreMetrics = []struct {
 }{
 	{"proffer_core_load", "Load of the core as predicted, 1 if it works all the time.", dto.MetricType_GAUGE,
 		func(c *CoreStatus) (float64, bool) { return known(c.Load) }},
+	{"proffer_core_measured_load", "Load of the core as its node measured it.", dto.MetricType_GAUGE,
+		func(c *CoreStatus) (float64, bool) { return known(c.Measured) }},
 	{"proffer_core_weight", "Weight of the core for new flows.", dto.MetricType_GAUGE,
 		func(c *CoreStatus) (float64, bool) { return known(c.Weight) }},
 	{"proffer_core_packets_total", "Packets of the core.", dto.MetricType_COUNTER,

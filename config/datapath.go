@@ -44,6 +44,7 @@ func datapathFile(n *topo.Datapath, chains *[]chain) []schema.Entry {
 		schema.Need("clients", network().List(&n.Clients, maxEdgePrefixes)),
 		schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&n.Idle)),
 		schema.Optional("linger", "10s", schema.Within(time.Second, time.Hour).Into(&n.Linger)),
+		schema.Optional("report_key", "", reportKey().Secret(&n.ReportKey)),
 		schema.Need("chains", schema.Sequence(chains, 1, topo.MaxEdgeServices-1, chainOf)),
 	}
 }

@@ -37,6 +37,7 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 		schema.Optional("name", "edge", schema.Name().Into(&lb.Name)),
 		schema.Optional("control", "/run/proffer/edge.sock", socket().Into(&lb.Control)),
 		schema.Need("flow_key", flowKey().Secret(&lb.Key)),
+		schema.Optional("report_key", "", reportKey().Secret(&lb.ReportKey)),
 		schema.Need("clients", link().Into(&lb.Clients)),
 		schema.Need("world", link().Into(&lb.World)),
 		schema.Optional("balancer", "model", schema.OneOf(topo.Balances()...).Into(&lb.Balance)),
@@ -65,7 +66,7 @@ func edgeService(s *topo.EdgeService) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("number", serviceNumber().Into(&s.Number)),
 		schema.Need("prefixes", network().List(&s.Prefixes, maxEdgePrefixes)),
-		schema.Need("cost", schema.Within(time.Nanosecond, dearest).Into(&s.Cost)),
+		schema.Optional("cost", "", schema.Within(time.Nanosecond, dearest).Into(&s.Cost)),
 	}
 }
 
@@ -75,6 +76,15 @@ func serviceNumber() schema.Kind[int] { return schema.Whole(1, topo.MaxEdgeServi
 
 func flowKey() schema.Kind[topo.Key] {
 	return hexKey("32 hex digits, the same on every edge LB; make one with `openssl rand -hex 16`")
+}
+
+// reportKey is a key that may be absent.
+func reportKey() schema.Kind[*topo.Key] {
+	const want = "32 hex digits, the same on every edge LB and node; make one with `openssl rand -hex 16`"
+	return schema.TextOrNumber(want, func(s string) (*topo.Key, error) {
+		key, err := hexKey(want).Read(s)
+		return &key, err
+	})
 }
 
 // network is a prefix of either family.
@@ -110,6 +120,7 @@ func checkEdge(d *schema.Document, lb *topo.EdgeLB) {
 		d.Failf("world", "%q is the link to the client network (line %d), too; want another one", lb.World, d.Line("clients"))
 	}
 	checkEdgeNodes(d, lb)
+	checkReports(d, lb)
 	prefixes, numbers := unique[netip.Prefix]{}, unique[int]{}
 	for i, s := range lb.Services {
 		at := fmt.Sprintf("services[%d]", i)
@@ -120,6 +131,21 @@ func checkEdge(d *schema.Document, lb *topo.EdgeLB) {
 	}
 	for i, p := range lb.Public {
 		prefixes.add(d, fmt.Sprintf("public[%d]", i), p)
+	}
+}
+
+// checkReports: without reports costs are stated, and no load is known.
+func checkReports(d *schema.Document, lb *topo.EdgeLB) {
+	if lb.ReportKey != nil {
+		return
+	}
+	if lb.Balance == topo.ByMonitor {
+		d.Failf("balancer", "\"monitor\" needs the loads that nodes report; want a report_key, here and in the nodes' files")
+	}
+	for i, s := range lb.Services {
+		if s.Cost == 0 {
+			d.Failf(fmt.Sprintf("services[%d].cost", i), "is missing, and without a report_key no node reports it; want either")
+		}
 	}
 }
 

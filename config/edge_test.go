@@ -10,6 +10,9 @@ import (
 	"proffer/topo"
 )
 
+// reports is the report_key of the short files.
+var reports = &topo.Key{15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}
+
 func TestParseEdge(t *testing.T) {
 	key := topo.Key{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	instances := []topo.EdgeInstance{{Server: 1, Core: 0, Weight: 3}, {Server: 1, Core: 1, Weight: 3}, {Server: 200}}
@@ -28,10 +31,10 @@ func TestParseEdge(t *testing.T) {
 			},
 		},
 		"edge-short.yaml": {
-			Name: "edge", Control: "/run/proffer/edge.sock", Clients: "eth0", World: "eth1", Key: key,
+			Name: "edge", Control: "/run/proffer/edge.sock", Clients: "eth0", World: "eth1", Key: key, ReportKey: reports,
 			Flows:    topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute},
 			Nodes:    []topo.EdgeNode{{Name: "n1", Addr: addrs("192.0.2.2")[0], Link: "eth2", Cores: 1, Weight: 1}},
-			Services: []topo.EdgeService{{Number: 1, Cost: time.Microsecond, Prefixes: prefixes("10.1.0.0/16"), Instances: []topo.EdgeInstance{{Weight: 1}}}},
+			Services: []topo.EdgeService{{Number: 1, Prefixes: prefixes("10.1.0.0/16"), Instances: []topo.EdgeInstance{{Weight: 1}}}},
 		},
 	} {
 		if got, err := ParseEdge(file, schematest.Read(t, file)); err != nil || !reflect.DeepEqual(got, want) {
@@ -62,7 +65,7 @@ func TestParseDatapath(t *testing.T) {
 			},
 		},
 		"node-short.yaml": {
-			Name: "n1", Control: "/run/proffer/node.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1,
+			Name: "n1", Control: "/run/proffer/node.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1, ReportKey: reports,
 			Clients: prefixes("10.1.0.0/16"), Idle: 5 * time.Minute, Linger: 10 * time.Second,
 			Chains: []topo.Chain{{Service: 1, Functions: []topo.Function{topo.Cost{Each: 2 * time.Microsecond}}}},
 		},

@@ -3,11 +3,13 @@ package control
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"proffer/balancer"
 	"proffer/dataplane/edge"
+	"proffer/report"
 	"proffer/topo"
 	"proffer/weights"
 )
@@ -31,6 +33,7 @@ const (
 type Level struct {
 	Server, Core   int
 	Load           float64 // predicted by the packets and their costs
+	Measured       float64 // as its node reported it last; NaN: it is not known
 	Weight         float64 // for new flows
 	Packets, Flows uint64  // of all services so far
 }
@@ -39,32 +42,45 @@ type Level struct {
 type Levels struct {
 	plane   Edge
 	cfg     *topo.EdgeLB
+	nodes   *NodePoller // nil: they report nothing
 	decides *balancer.Balancer
 	levels  []Level
+	node    []int                     // of each core: its place in the configuration
 	at      map[topo.EdgeInstance]int // the core of an instance without its weight
+	costs   [][]weights.Curve         // as they were stated, measured or assumed, by core and service
+	sources [][]CostSource            // of these
 	packets [][]weights.Packets
 	written map[int][]float64 // of each service: the weights that the plane has
 }
 
-// NewLevels begins with the weights of cfg, which the plane has. It fails on costs that no packet has.
-func NewLevels(plane Edge, cfg *topo.EdgeLB) (*Levels, error) {
+// NewLevels begins with the weights of cfg, which the plane has, and with the costs of the levels before
+// it, which may be nil. It fails on costs that no packet has.
+func NewLevels(plane Edge, cfg *topo.EdgeLB, before *Levels) (*Levels, error) {
 	l := &Levels{plane: plane, cfg: cfg, at: map[topo.EdgeInstance]int{}, written: map[int][]float64{}}
+	if cfg.ReportKey != nil {
+		l.nodes = NewNodePoller(cfg, before.poller())
+	}
 	var stated []float64
 	var costs weights.Costs
-	for _, n := range cfg.Nodes {
+	for i, n := range cfg.Nodes {
 		for core := range n.Cores {
 			l.at[topo.EdgeInstance{Server: n.Server, Core: core}] = len(l.levels)
-			l.levels = append(l.levels, Level{Server: n.Server, Core: core})
+			l.levels = append(l.levels, Level{Server: n.Server, Core: core, Measured: math.NaN()})
+			l.node = append(l.node, i)
 			stated = append(stated, float64(n.Weight))
-			costs = append(costs, costsOf(cfg))
+			given, sources := l.costsAt(i)
+			l.costs, l.sources = append(l.costs, given), append(l.sources, sources)
+			costs = append(costs, slices.Clone(given))
 			l.packets = append(l.packets, make([]weights.Packets, len(cfg.Services)))
 		}
 	}
 	var err error
-	settings := balancer.Settings{Costs: costs, Weigher: weigher(cfg.Balance, stated), Overload: overload, Patience: patience}
+	settings := balancer.Settings{Costs: costs, Stated: statedCosts(cfg), Weigher: weigher(cfg.Balance, stated),
+		Monitor: cfg.Balance == topo.ByMonitor, Overload: overload, Patience: patience}
 	if l.decides, err = balancer.New(settings); err != nil {
 		return nil, err
 	}
+	l.inherit(before)
 	for core, weight := range stated {
 		if weight == 0 {
 			l.decides.Leave(core)
@@ -73,18 +89,58 @@ func NewLevels(plane Edge, cfg *topo.EdgeLB) (*Levels, error) {
 	return l, nil
 }
 
-func costsOf(cfg *topo.EdgeLB) (all []weights.Curve) {
-	for _, s := range cfg.Services {
-		all = append(all, weights.Fixed(float64(s.Cost.Nanoseconds())))
+func (l *Levels) poller() *NodePoller {
+	if l == nil {
+		return nil
+	}
+	return l.nodes
+}
+
+// costsAt is the costs of all services at a node, with their sources.
+func (l *Levels) costsAt(node int) (all []weights.Curve, sources []CostSource) {
+	for i := range l.cfg.Services {
+		c, source := l.nodes.Cost(node, &l.cfg.Services[i])
+		all, sources = append(all, c), append(sources, source)
+	}
+	return all, sources
+}
+
+// statedCosts are the services of which the file has the cost.
+func statedCosts(cfg *topo.EdgeLB) (all []int) {
+	for i, s := range cfg.Services {
+		if s.Cost != 0 {
+			all = append(all, i)
+		}
 	}
 	return all
 }
 
-func weigher(rule topo.Balance, stated []float64) balancer.Weigher {
-	if rule == topo.RoundRobin {
-		return weights.NewStatic(stated)
+// inherit takes the costs that were learned from the same ones.
+func (l *Levels) inherit(before *Levels) {
+	if before == nil {
+		return
 	}
-	return weights.NewLeveller(len(stated))
+	for core := range l.levels {
+		n := &l.cfg.Nodes[l.node[core]]
+		was, known := before.at[topo.EdgeInstance{Server: n.Server, Core: l.levels[core].Core}]
+		for service, s := range l.cfg.Services {
+			j := slices.IndexFunc(before.cfg.Services, func(b topo.EdgeService) bool { return b.Number == s.Number })
+			if known && j >= 0 && s.Cost == 0 && before.costs[was][j] == l.costs[core][service] {
+				l.decides.SetCost(core, service, before.decides.Cost(was, j))
+			}
+		}
+	}
+}
+
+func weigher(rule topo.Balance, stated []float64) balancer.Weigher {
+	switch rule {
+	case topo.RoundRobin:
+		return weights.NewStatic(stated)
+	case topo.ByMonitor:
+		return weights.NewPID(len(stated), weights.PublishedGains())
+	default:
+		return weights.NewLeveller(len(stated))
+	}
 }
 
 // Tick reads the counters, decides and writes the weights of new flows, at a monotonic time. It reports
@@ -93,11 +149,82 @@ func (l *Levels) Tick(now time.Duration) (enlarge bool, err error) {
 	if err := l.read(); err != nil {
 		return false, err
 	}
-	d := l.decides.Tick(now, balancer.Reading{Packets: l.packets})
+	if l.nodes.Changed() {
+		l.reprice()
+	}
+	d := l.decides.Tick(now, balancer.Reading{Packets: l.packets, Measured: l.measured()})
 	for i := range l.levels {
 		l.levels[i].Load, l.levels[i].Weight = d.Loads[i], d.Weights[i]
 	}
 	return d.Enlarge, l.write()
+}
+
+// reprice takes the costs that are no longer as they were.
+func (l *Levels) reprice() {
+	for core := range l.levels {
+		now, sources := l.costsAt(l.node[core])
+		l.sources[core] = sources
+		for service, c := range now {
+			if c != l.costs[core][service] {
+				l.costs[core][service] = c
+				l.decides.SetCost(core, service, c)
+			}
+		}
+	}
+}
+
+// measured is the loads of all cores until the last tick: costs are learned from those of that tick
+// alone, while a monitor keeps the last ones.
+func (l *Levels) measured() []float64 {
+	if l.nodes == nil {
+		return nil
+	}
+	all := make([]float64, len(l.levels))
+	for i := range l.levels {
+		l.levels[i].Measured = l.nodes.Load(l.node[i], l.levels[i].Core, false)
+		all[i] = l.nodes.Load(l.node[i], l.levels[i].Core, l.cfg.Balance != topo.ByMonitor)
+	}
+	return all
+}
+
+// Ask is the requests to the nodes; there are none without a key for their reports.
+func (l *Levels) Ask(at time.Duration, random func() uint64) ([]report.NodeMessage, []Change) {
+	if l.nodes == nil {
+		return nil, nil
+	}
+	return l.nodes.Ask(at, random)
+}
+
+// Answer takes the answer of the node at a place of the configuration.
+func (l *Levels) Answer(at time.Duration, node int, m *report.NodeMessage) *Change {
+	if l.nodes == nil {
+		return nil
+	}
+	return l.nodes.Answer(at, node, m)
+}
+
+// Price is the cost of a service at a node.
+type Price struct {
+	Node        string
+	Service     int
+	Nanoseconds float64 // a packet, at the rates of the node's cores on average
+	Source      CostSource
+}
+
+// Prices are those of all nodes and services, as they are by now.
+func (l *Levels) Prices() (all []Price) {
+	core := 0
+	for _, n := range l.cfg.Nodes {
+		for service, s := range l.cfg.Services {
+			sum := 0.0
+			for c := range n.Cores {
+				sum += l.decides.CostNow(core+c, service)
+			}
+			all = append(all, Price{n.Name, s.Number, sum / float64(n.Cores), l.sources[core][service]})
+		}
+		core += n.Cores
+	}
+	return all
 }
 
 // read takes the counters of all instances.

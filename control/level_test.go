@@ -45,7 +45,7 @@ func levelled(rule topo.Balance) (*counted, *topo.EdgeLB) {
 
 func newLevels(t *testing.T, plane *counted, cfg *topo.EdgeLB) *Levels {
 	t.Helper()
-	l, err := NewLevels(plane, cfg)
+	l, err := NewLevels(plane, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,10 @@ func TestLevelsPredict(t *testing.T) {
 	want := []Level{{Server: 3}, {Server: 3, Core: 1, Load: .3, Packets: 900, Flows: 9}, {Server: 1, Load: .4, Packets: 6600, Flows: 3}}
 	for i, got := range l.Levels() {
 		load := got.Load
-		got.Load, got.Weight = want[i].Load, 0
+		if !math.IsNaN(got.Measured) {
+			t.Errorf("core %d has a measured load, %v", i, got.Measured)
+		}
+		got.Load, got.Weight, got.Measured = want[i].Load, 0, 0
 		if got != want[i] || math.Abs(load-want[i].Load) > 1e-9 {
 			t.Errorf("core %d is %+v with load %v, want %+v", i, got, load, want[i])
 		}
@@ -157,7 +160,7 @@ func TestLevelsMistakes(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	cfg.Services[1].Cost = 0
-	if _, err := NewLevels(plane, cfg); err == nil || !strings.Contains(err.Error(), "costs 0 ns a packet") {
+	if _, err := NewLevels(plane, cfg, nil); err == nil || !strings.Contains(err.Error(), "costs 0 ns a packet") {
 		t.Errorf("got %v", err)
 	}
 }

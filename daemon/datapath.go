@@ -5,25 +5,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
 
 	"proffer/api"
 	"proffer/config"
+	"proffer/control"
 	"proffer/dataplane/edgenode"
+	"proffer/report"
 	"proffer/topo"
+	"proffer/weights"
 )
 
 // DatapathPlane is a datapath node's data plane.
 type DatapathPlane interface {
 	TunnelPlane
 	Count(core, service int) (edgenode.Count, error)
+	Busy() ([]time.Duration, error) // of each core, while the run time of programs is counted
 	Virtual(core int) (_ edgenode.VirtualCore, there bool, _ error)
 }
+
+// costsOf is the cost of a packet of each service.
+type costsOf map[int]weights.Curve
 
 // datapath is the role of a datapath node.
 type datapath struct {
 	path  string
 	cfg   *topo.Datapath
 	plane DatapathPlane
+	host  *Host
+
+	costs     costsOf // as they were measured at the start
+	counting  bool    // the kernel counts the run time of programs
+	mu        sync.Mutex
+	reporting reporting
 }
 
 // Datapath runs the datapath node that the file at path describes, until ctx ends.
@@ -37,12 +54,79 @@ func Datapath(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &datapath{path: path, cfg: cfg}
+	r := &datapath{path: path, cfg: cfg, host: host}
+	if costs, err := host.Costs(cfg); err != nil {
+		host.Log.Error("the costs of the chains are not measured: state them in the LBs' files", "error", err)
+	} else {
+		r.costs = costs
+	}
 	if r.plane, err = host.Datapath(cfg); err != nil {
 		return err
 	}
+	defer r.count()()
 	d := tunnels{tunnelRole: r, name: "node", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
+	d.tasks = r.reports()
 	return d.run(ctx)
+}
+
+// count has the kernel count the run time of programs for reports, until stop.
+func (r *datapath) count() (stop func()) {
+	if r.cfg.ReportKey == nil {
+		return func() {}
+	}
+	end, err := r.host.CountRunTime()
+	if err != nil {
+		r.host.Log.Warn("the loads of cores are not measured", "error", err)
+		return func() {}
+	}
+	r.counting = true
+	return func() { end() }
+}
+
+// reports answers LBs at each address of the node's.
+func (r *datapath) reports() (tasks []func(context.Context) error) {
+	if r.cfg.ReportKey == nil {
+		return nil
+	}
+	seen := map[netip.Addr]bool{}
+	for lb := range r.cfg.LBs {
+		if own := r.plane.Address(lb); !seen[own] {
+			seen[own] = true
+			tasks = append(tasks, func(ctx context.Context) error {
+				return answerAt(ctx, r.host, netip.AddrPortFrom(own, report.Port), "this node's costs and loads", func(from netip.Addr, b []byte) ([]byte, error) {
+					return r.answer(own, from.Unmap(), b)
+				})
+			})
+		}
+	}
+	return tasks
+}
+
+// answer is the answer to a datagram; nil: there is none.
+func (r *datapath) answer(own, from netip.Addr, b []byte) ([]byte, error) {
+	m, err := report.ParseNode(b, report.Link{Key: *r.cfg.ReportKey, From: from, To: own})
+	if err != nil || m.Answer || m.Server != r.cfg.Server || !slices.Contains(r.cfg.LBs, from) {
+		r.reporting.refused.Add(1)
+		return nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.reporting.limit.Take(r.host.Clock.Now()) {
+		r.reporting.limited.Add(1)
+		return nil, nil
+	}
+	m.Answer = true
+	if c, known := r.costs[m.Service]; known {
+		m.Cost = &c
+	}
+	if r.counting {
+		if m.Busy, err = r.plane.Busy(); err != nil {
+			return nil, err
+		}
+		m.At = r.host.Clock.Now()
+	}
+	r.reporting.answered.Add(1)
+	return m.Encode(report.Link{Key: *r.cfg.ReportKey, From: own, To: from}), nil
 }
 
 func readDatapath(path string) (*topo.Datapath, error) {
@@ -70,7 +154,10 @@ func (r *datapath) reload() error {
 
 // describe adds up the packets of each core.
 func (r *datapath) describe(s *api.Status) (err error) {
-	s.Edge = &api.EdgeStatus{}
+	s.Edge = &api.EdgeStatus{Costs: pricesAt(r.cfg, r.costs)}
+	if r.cfg.ReportKey != nil {
+		s.Reports = r.reporting.status()
+	}
 	for core := range r.cfg.Cores {
 		all := api.CoreStatus{Node: r.cfg.Name, Core: core}
 		for _, c := range r.cfg.Chains {
@@ -95,6 +182,17 @@ func (r *datapath) virtual(core int) (*api.VirtualStatus, error) {
 		return nil, err
 	}
 	return &api.VirtualStatus{At: int64(v.At), Busy: int64(v.Busy), Stayed: int64(v.Stayed), Served: v.Served, Dropped: v.Dropped}, nil
+}
+
+// pricesAt is the costs that a node measured, as of a core that is busy with one service alone.
+func pricesAt(cfg *topo.Datapath, costs costsOf) (all []api.CostStatus) {
+	for _, c := range cfg.Chains {
+		if curve, known := costs[c.Service]; known {
+			last := len(curve) - 1
+			all = append(all, api.CostStatus{Node: cfg.Name, Service: c.Service, Nanoseconds: curve[last], From: string(control.CostMeasured)})
+		}
+	}
+	return all
 }
 
 // closed closes a plane that was not attached, after err.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,9 @@ type edgeLB struct {
 	mu     sync.Mutex // the levels and a change at a time
 	levels *control.Levels
 	wishes uint64 // for another node
+
+	nodes          *inquiry
+	refusedReports atomic.Uint64
 }
 
 // Edge runs the edge LB that the file at path describes, until ctx ends.
@@ -42,16 +46,19 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &edgeLB{path: path, started: cfg, host: host}
+	r := &edgeLB{path: path, started: cfg, host: host, nodes: newInquiry()}
 	r.now.Store(cfg)
 	if r.plane, err = host.Edge(cfg); err != nil {
 		return err
 	}
 	d := tunnels{tunnelRole: r, name: "edge", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
-	if r.levels, err = control.NewLevels(r.plane, cfg); err != nil {
+	if r.levels, err = control.NewLevels(r.plane, cfg, nil); err != nil {
 		return closed(r.plane, err)
 	}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return d.each(ctx, control.LevelEvery, r.level) })
+	d.tasks = append(d.tasks, r.listen, func(ctx context.Context) error {
+		return d.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
+	})
+	defer r.nodes.close()
 	return d.run(ctx)
 }
 
@@ -63,11 +70,13 @@ func readEdge(path string) (*topo.EdgeLB, error) {
 	return config.ParseEdge(path, data)
 }
 
-// level weighs the cores.
-func (r *edgeLB) level() error {
+// level weighs the cores, and asks the nodes for the numbers that the next time needs.
+func (r *edgeLB) level(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wish, err := r.levels.Tick(r.host.Clock.Now())
+	now := r.host.Clock.Now()
+	wish, err := r.levels.Tick(now)
+	r.inquire(ctx, now)
 	if wish {
 		r.wishes++
 		r.host.Log.Warn("the nodes' cores are full: another node is wanted")
@@ -99,7 +108,7 @@ func (r *edgeLB) reload() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	levels, err := control.NewLevels(r.plane, next)
+	levels, err := control.NewLevels(r.plane, next, r.levels)
 	if err != nil {
 		return err
 	}
@@ -124,8 +133,13 @@ func (r *edgeLB) describe(s *api.Status) error {
 		names[n.Server] = n.Name
 	}
 	for _, l := range r.levels.Levels() {
-		edge.Cores = append(edge.Cores, api.CoreStatus{Node: names[l.Server], Core: l.Core, Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows})
+		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
+		if !math.IsNaN(l.Measured) {
+			c.Measured = &l.Measured
+		}
+		edge.Cores = append(edge.Cores, c)
 	}
+	edge.Costs, edge.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
 	s.Edge = edge
 	return nil
 }

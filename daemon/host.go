@@ -28,22 +28,24 @@ import (
 
 // Host is the machine that a daemon runs on.
 type Host struct {
-	Log       *slog.Logger
-	Clock     Clock
-	Wall      func() time.Time // outlives the machine's restarts, and may jump
-	Preflight func() error     // why no plane can be loaded here
-	LB        func(*topo.LB) (LBPlane, error)
-	Agent     func(*topo.Agent) (AgentPlane, error)
-	Edge      func(*topo.EdgeLB) (EdgePlane, error)
-	Datapath  func(*topo.Datapath) (DatapathPlane, error)
-	NextHops  func(link string) (NextHops, error)
-	Source    func(*topo.Offering) (Source, error)
-	Listeners func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
-	Cores     func([]listeners.Process) (cores float64, seen bool)
-	Reports   func(ctx context.Context, locator netip.Prefix, port uint16) (ReportSocket, error)
-	Weigher   func(*topo.Service) weights.Weigher
-	Advice    func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
-	Notify    func(state string) error                                             // to the service manager
+	Log          *slog.Logger
+	Clock        Clock
+	Wall         func() time.Time // outlives the machine's restarts, and may jump
+	Preflight    func() error     // why no plane can be loaded here
+	LB           func(*topo.LB) (LBPlane, error)
+	Agent        func(*topo.Agent) (AgentPlane, error)
+	Edge         func(*topo.EdgeLB) (EdgePlane, error)
+	Datapath     func(*topo.Datapath) (DatapathPlane, error)
+	Costs        func(*topo.Datapath) (map[int]weights.Curve, error) // of a packet of each service, before the plane is loaded
+	CountRunTime func() (stop func() error, err error)               // has the kernel count that of programs
+	NextHops     func(link string) (NextHops, error)
+	Source       func(*topo.Offering) (Source, error)
+	Listeners    func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
+	Cores        func([]listeners.Process) (cores float64, seen bool)
+	Reports      func(ctx context.Context, at netip.AddrPort) (ReportSocket, error)
+	Weigher      func(*topo.Service) weights.Weigher
+	Advice       func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
+	Notify       func(state string) error                                             // to the service manager
 
 	// Detach has a daemon detach its programs at its end; else they go on, with their flows,
 	// and the next daemon takes them over.
@@ -81,16 +83,15 @@ func Linux(log *slog.Logger) *Host {
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
 		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return edgenode.New(cfg) },
+		Costs:     edgenode.Measure, CountRunTime: dataplane.CountRunTime,
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
 		Cores:     func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
 		Listeners: func(vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) { return listeners.Of("/proc", vips) },
-		Reports: func(ctx context.Context, locator netip.Prefix, port uint16) (ReportSocket, error) {
-			return report.Open(ctx, locator, port)
-		},
-		Weigher: control.Configured,
-		Notify:  notify,
-		Advice:  advice,
+		Reports:   func(ctx context.Context, at netip.AddrPort) (ReportSocket, error) { return report.Open(ctx, at) },
+		Weigher:   control.Configured,
+		Notify:    notify,
+		Advice:    advice,
 	}
 }
 

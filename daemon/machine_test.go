@@ -143,7 +143,7 @@ func (m *machine) host() *Host {
 			defer m.mu.Unlock()
 			return m.cores, len(of) > 0
 		},
-		Reports: func(_ context.Context, _ netip.Prefix, port uint16) (ReportSocket, error) {
+		Reports: func(context.Context, netip.AddrPort) (ReportSocket, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return m.line, m.fails["open reports"]

@@ -96,7 +96,7 @@ func (p *poll) open(ctx context.Context, r *lb) (err error) {
 	if p.socket != nil {
 		return nil
 	}
-	socket, err := r.host.Reports(ctx, r.started.Locator, 0)
+	socket, err := r.host.Reports(ctx, netip.AddrPortFrom(report.At(r.started.Locator).Addr(), 0))
 	if err != nil {
 		return err
 	}

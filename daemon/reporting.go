@@ -24,9 +24,14 @@ func (p *reporting) status() *api.ReportsStatus {
 // report answers the requests of LBs for this server's loads until ctx ends. Without the socket the
 // server counts as average at those LBs, and serves.
 func (r *agent) report(ctx context.Context) error {
-	socket, err := r.host.Reports(ctx, r.now.Load().Locator, report.Port)
+	return answerAt(ctx, r.host, report.At(r.now.Load().Locator), "this server's load", r.answer)
+}
+
+// answerAt answers requests at an address until ctx ends. reported is the subject of the answers.
+func answerAt(ctx context.Context, host *Host, at netip.AddrPort, reported string, answer func(from netip.Addr, b []byte) ([]byte, error)) error {
+	socket, err := host.Reports(ctx, at)
 	if err != nil {
-		r.host.Log.Error("no LB gets this server's load", "error", err)
+		host.Log.Error("no LB gets "+reported, "error", err)
 		return nil
 	}
 	closed := context.AfterFunc(ctx, func() { socket.Close() })
@@ -39,16 +44,16 @@ func (r *agent) report(ctx context.Context) error {
 		b, from, err := socket.Receive()
 		if err != nil {
 			if ctx.Err() == nil {
-				r.host.Log.Error("no LB gets this server's load any more", "error", err)
+				host.Log.Error("no LB gets "+reported+" any more", "error", err)
 			}
 			return nil
 		}
-		answer, err := r.answer(from.Addr(), b)
+		back, err := answer(from.Addr(), b)
 		if err != nil {
 			return err
 		}
-		if answer != nil {
-			socket.Send(from, answer) // one that cannot be sent is one that is lost
+		if back != nil {
+			socket.Send(from, back) // one that cannot be sent is one that is lost
 		}
 	}
 }

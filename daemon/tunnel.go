@@ -25,8 +25,12 @@ type TunnelPlane interface {
 	Attach() error
 	Close() error // detaches, and forgets the flows
 	SetNextHop(far int, mac topo.MAC) error
+	Addressed
 	Counted
 }
+
+// Addressed has an address at each tunnel, at which it is asked for reports.
+type Addressed interface{ Address(far int) netip.Addr }
 
 // Counted is the upkeep and the counters of such a plane.
 type Counted interface {

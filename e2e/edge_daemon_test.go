@@ -28,13 +28,14 @@ func edgeFile(dir string, weights ...int) string {
 	}
 	return fmt.Sprintf(`control: %s/edge.sock
 flow_key: "000102030405060708090a0b0c0d0e0f"
+report_key: "0f0e0d0c0b0a09080706050403020100"
 clients: clients
 world: world
 public: [%s/32]
 nodes:
 %sservices:
   - {number: %d, prefixes: [10.1.0.0/24], cost: 3us}
-  - {number: %d, prefixes: [10.2.0.0/24], cost: 4us}
+  - {number: %d, prefixes: [10.2.0.0/24]}
 `, dir, edgePublic, &nodes, edgeCost, edgeNAT)
 }
 
@@ -45,6 +46,8 @@ number: %[1]d
 link: lb
 lbs: [192.0.2.%[3]d]
 cores: %[4]d
+cpus: own
+report_key: "0f0e0d0c0b0a09080706050403020100"
 clients: [10.1.0.0/24, 10.2.0.0/24]
 chains:
   - service: %[5]d

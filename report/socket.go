@@ -8,22 +8,24 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"proffer/wire"
 )
 
 // Socket sends and receives datagrams at a node's own address.
 type Socket struct{ conn *net.UDPConn }
 
-// Open opens the socket of the node with a locator at a port, or with 0 at any. The address need not be
-// there yet: datagrams come when it is.
-func Open(ctx context.Context, locator netip.Prefix, port uint16) (*Socket, error) {
+// Open opens a socket at an address of this node, at port 0 at any port. The address need not be there
+// yet: datagrams come when it is.
+func Open(ctx context.Context, at netip.AddrPort) (*Socket, error) {
+	network, level, option := "udp6", unix.SOL_IPV6, unix.IPV6_FREEBIND
+	if at.Addr().Is4() {
+		network, level, option = "udp4", unix.SOL_IP, unix.IP_FREEBIND
+	}
 	free := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		return joined(c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
+			err = unix.SetsockoptInt(int(fd), level, option, 1)
 		}), &err)
 	}}
-	conn, err := free.ListenPacket(ctx, "udp6", netip.AddrPortFrom(wire.Own(locator), port).String())
+	conn, err := free.ListenPacket(ctx, network, at.String())
 	if err != nil {
 		return nil, fmt.Errorf("open the socket for reports of loads: %w", err)
 	}
@@ -44,9 +46,9 @@ func (s *Socket) Send(to netip.AddrPort, b []byte) error {
 	return err
 }
 
-// Receive waits for a datagram; a longer one than a message is cut to a length that none has.
+// Receive waits for a datagram; a longer one than all messages is cut to a length that none has.
 func (s *Socket) Receive() (b []byte, from netip.AddrPort, err error) {
-	b = make([]byte, Size+1)
+	b = make([]byte, NodeSize+1)
 	n, from, err := s.conn.ReadFromUDPAddrPort(b)
 	return b[:n], from, err
 }

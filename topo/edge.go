@@ -16,6 +16,7 @@ type EdgeLB struct {
 	Services       []EdgeService
 	Public         []netip.Prefix // addresses that functions give to flows: the world begins none there
 	Key            Key            // of the digests of flows
+	ReportKey      *Key           // of the nodes' reports; nil: they report nothing
 	Flows          FlowTable
 }
 
@@ -25,13 +26,14 @@ type Balance uint8
 // The rules.
 const (
 	ByModel    Balance = iota // the loads that the counted packets and their costs predict are levelled
+	ByMonitor                 // the loads that the nodes report are levelled, by the paper's PID
 	RoundRobin                // the weights of the configuration
 )
 
 // Balances lists the rules.
-func Balances() []Balance { return []Balance{ByModel, RoundRobin} }
+func Balances() []Balance { return []Balance{ByModel, ByMonitor, RoundRobin} }
 
-func (b Balance) String() string { return [...]string{"model", "wrr"}[b] }
+func (b Balance) String() string { return [...]string{"model", "monitor", "wrr"}[b] }
 
 // EdgeNode is a datapath node, as its LB sees it.
 type EdgeNode struct {
@@ -46,7 +48,7 @@ type EdgeNode struct {
 // EdgeService is a chain of functions for the flows of some prefixes of the client network.
 type EdgeService struct {
 	Number    int
-	Cost      time.Duration // of a packet at a core
+	Cost      time.Duration // of a packet at a core; 0: as the nodes measured
 	Prefixes  []netip.Prefix
 	Instances []EdgeInstance
 }
@@ -71,6 +73,8 @@ type Datapath struct {
 	Chains  []Chain
 	Idle    time.Duration // after which a function forgets a flow without packets
 	Linger  time.Duration // … and one that both ends closed
+
+	ReportKey *Key // of its reports to the LBs; nil: there are none
 }
 
 // Chain is the functions of a service, in the order that outward packets meet them. Inward

@@ -137,13 +137,26 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 	for _, c := range e.Cores {
 		text := fmt.Sprintf("core\t%s/%d\t%d packets", c.Node, c.Core, c.Packets)
 		if c.Load != nil && c.Weight != nil && c.Flows != nil {
-			text += fmt.Sprintf("\t%d flows\tload %.1f %%\tweight %.3f", *c.Flows, 100**c.Load, *c.Weight)
+			text += fmt.Sprintf("\t%d flows\tload %.1f %%\t%s\tweight %.3f", *c.Flows, 100**c.Load, measuredText(c.Measured), *c.Weight)
 		}
 		if v := c.Virtual; v != nil {
 			text += fmt.Sprintf("\tvirtual: served %d, dropped %d, %v a packet on average", v.Served, v.Dropped, time.Duration(v.Stayed/max(1, int64(v.Served))))
 		}
 		fmt.Fprintln(w, text)
 	}
+	for _, c := range e.Costs {
+		fmt.Fprintf(w, "cost\t%s\tservice %d\t%.3g µs a packet\t%s\n", c.Node, c.Service, c.Nanoseconds/1000, c.From)
+	}
+	if e.RefusedReports > 0 {
+		fmt.Fprintf(w, "reports of nodes without a valid tag or malformed: %d\n", e.RefusedReports)
+	}
+}
+
+func measuredText(load *float64) string {
+	if load == nil {
+		return "not measured"
+	}
+	return fmt.Sprintf("measured %.1f %%", 100**load)
 }
 
 // printLearning writes a line a server.

@@ -109,3 +109,27 @@ func TestStatusOfVirtualCore(t *testing.T) {
 		t.Errorf("no %q in\n%s", want, out.String())
 	}
 }
+
+// TestStatusOfCosts: a line a core with both of its loads, and a line a cost with its source.
+func TestStatusOfCosts(t *testing.T) {
+	load, measured, weight, flows := 0.25, 0.3, 1.5, uint64(7)
+	var out strings.Builder
+	err := printStatus(&out, api.Status{Role: "edge", Edge: &api.EdgeStatus{Balancer: "model", RefusedReports: 3,
+		Cores: []api.CoreStatus{
+			{Node: "n1", Core: 1, Load: &load, Measured: &measured, Weight: &weight, Flows: &flows},
+			{Node: "n2", Load: &load, Weight: &weight, Flows: &flows},
+		},
+		Costs: []api.CostStatus{{Node: "n1", Service: 5, Nanoseconds: 2500, From: "measured"}},
+	}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"load 25.0 %  measured 30.0 %  weight 1.500\n", "load 25.0 %  not measured     weight 1.500\n",
+		"cost  n1    service 5  2.5 µs a packet  measured\n", "reports of nodes without a valid tag or malformed: 3\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}

@@ -30,7 +30,7 @@ func as(*topo.Datapath)       {}
 func own(cfg *topo.Datapath)  { cfg.Spread = true }
 func none(cfg *topo.Datapath) { cfg.Clients = cfg.Clients[1:] } // IPv6 alone
 
-// TestMeasure: a chain costs what its functions take, at every rate, where cores are CPUs and where they
+// TestMeasure: a chain costs the time that its functions take, at every rate, where cores are CPUs and where they
 // share them; more functions cost more.
 func TestMeasure(t *testing.T) {
 	enter(t)
@@ -43,6 +43,15 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("%s: at %v packets a second functions of %v cost %v and two %v", label, rate, each, a, b)
 			}
 		}
+	}
+}
+
+// TestMeasureVirtual: a packet of a virtual core costs the time that it takes of it.
+func TestMeasureVirtual(t *testing.T) {
+	enter(t)
+	got := measured(t, as, topo.Virtual{Each: time.Millisecond, Queue: 9}, topo.Cost{Each: time.Microsecond}, topo.Virtual{Each: time.Second / 500})
+	if got(1e3) != 3*time.Millisecond || got(1e6) != 3*time.Millisecond {
+		t.Errorf("costs %v and %v, want 3ms", got(1e3), got(1e6))
 	}
 }
 
@@ -101,7 +110,7 @@ func TestBusy(t *testing.T) {
 	must(t, err)
 	defer stop()
 	const each = 3 * time.Millisecond
-	busy := func(change func(*topo.Datapath)) []time.Duration {
+	busy := func(change func(*topo.Datapath), wait time.Duration) []time.Duration {
 		b := newBench(t, rig.Hits{}, func(cfg *topo.Datapath) {
 			cfg.Chains[0].Functions = []topo.Function{topo.Cost{Each: each}}
 			change(cfg)
@@ -109,19 +118,26 @@ func TestBusy(t *testing.T) {
 		if out := b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())); out.Action != redirect {
 			t.Fatalf("action %d", out.Action)
 		}
+		time.Sleep(wait)
 		all, err := b.Busy()
 		must(t, err)
 		return all
 	}
-	if all := busy(as); all != nil {
+	if all := busy(as, 0); all != nil {
 		t.Errorf("two cores that share CPUs are busy for %v", all)
 	}
-	all := busy(func(cfg *topo.Datapath) { cfg.Cores = 1 })
+	all := busy(func(cfg *topo.Datapath) { cfg.Cores = 1 }, 0)
 	if len(all) != 1 || all[0] < each {
 		t.Errorf("one core is busy for %v, after a packet of %v", all, each)
 	}
-	all = busy(own) // a frame of BPF_PROG_RUN goes to no other CPU
+	all = busy(own, 0) // a frame of BPF_PROG_RUN goes to no other CPU
 	if len(all) != 2 || all[0] != 0 || all[1] != 0 {
 		t.Errorf("two cores are busy for %v without a packet", all)
+	}
+	all = busy(func(cfg *topo.Datapath) {
+		cfg.Chains[0].Functions = []topo.Function{topo.Virtual{Each: each, Queue: 1}}
+	}, each)
+	if len(all) != 2 || all[0] != each || all[1] != 0 {
+		t.Errorf("two virtual cores are busy for %v, after a packet of %v at the first", all, each)
 	}
 }

@@ -211,8 +211,11 @@ func (n *Node) Address(lb int) netip.Addr {
 }
 
 // Busy is for how long the kernel has run the programs of each core (dataplane.CountRunTime). Cores that
-// share CPUs run the same program, so nil: only one alone is known.
+// share CPUs run the same program, so nil: only one alone is known. Virtual cores have times of their own.
 func (n *Node) Busy() (busy []time.Duration, err error) {
+	if n.isVirtual() {
+		return n.virtualBusy()
+	}
 	of := n.entries
 	if !n.cfg.Spread && n.cfg.Cores == 1 {
 		of = []*ebpf.Program{n.objs.Node}

@@ -38,15 +38,35 @@ func (n *Node) Virtual(core int) (v VirtualCore, there bool, err error) {
 	return v, true, nil
 }
 
+// virtualBusy is for how long each virtual core has worked.
+func (n *Node) virtualBusy() (busy []time.Duration, err error) {
+	for core := range n.cfg.Cores {
+		v, _, err := n.Virtual(core)
+		if err != nil {
+			return nil, err
+		}
+		busy = append(busy, v.Busy)
+	}
+	return busy, nil
+}
+
 func (n *Node) isVirtual() bool {
 	for _, c := range n.cfg.Chains {
-		for _, f := range c.Functions {
-			if _, is := f.(topo.Virtual); is {
-				return true
-			}
+		if virtualCost(&c) > 0 {
+			return true
 		}
 	}
 	return false
+}
+
+// virtualCost is the time that a packet of a chain takes of its virtual core; 0: it has none.
+func virtualCost(c *topo.Chain) (sum time.Duration) {
+	for _, f := range c.Functions {
+		if v, is := f.(topo.Virtual); is {
+			sum += v.Each
+		}
+	}
+	return sum
 }
 
 func (n *Node) virtual(f topo.Virtual) (function, error) {
