@@ -41,7 +41,7 @@ const (
 )
 
 func (c hlbCell) String() string {
-	text := fmt.Sprintf("%s, %d LBs, 1:%d, ρ %.3g, %s", c.policy, c.lbs, c.ratio, c.load, c.kind)
+	text := fmt.Sprintf("%s, %s, 1:%d, ρ %.3g, %s", c.policy, countedLBs(c.lbs), c.ratio, c.load, c.kind)
 	if c.rtt > 0 {
 		text += fmt.Sprintf(", RTT %d ms", c.rtt)
 	}

@@ -152,18 +152,22 @@ func (r *Result) fairness() float64 {
 // Print writes the table.
 func (r *Report) Print(w io.Writer) error {
 	e := r.experiment
-	fmt.Fprintf(w, "%s, %d LBs, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
-		e.Kinds, max(e.LBs, 1), e.Load, e.Mean, e.Requests, e.Seed)
+	fast := func(string) string { return "" }
+	if e.Fast > 0 { // else there is no such column
+		fast = func(cell string) string { return cell + "\t" }
+	}
+	fmt.Fprintf(w, "%s, %s, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
+		e.Kinds, countedLBs(max(e.LBs, 1)), e.Load, e.Mean, e.Requests, e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tmean ms\t±95 %\tp50\tp90\tp99\tvs single\tfairness\t1st takes\tfast serve\tSYN-ACK ms\tresets\trefusals\ttimeouts\t")
+	fmt.Fprintf(t, "policy\tmean ms\t±95 %%\tp50\tp90\tp99\tvs single\tfairness\t1st takes\t%sSYN-ACK ms\tresets\trefusals\ttimeouts\t\n", fast("fast serve"))
 	for _, p := range r.Policies {
 		ratio := "–"
 		if p.VsSingle > 0 {
 			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%.0f %%\t%.2f\t%d\t%d\t%d\t\n",
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%s%.2f\t%d\t%d\t%d\t\n",
 			p.Policy, p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
-			p.Fairness, p.First*100, p.Fast*100, p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
+			p.Fairness, p.First*100, fast(fmt.Sprintf("%.0f %%", p.Fast*100)), p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
@@ -108,5 +110,28 @@ func TestRefusalsCount(t *testing.T) {
 	}
 	if got := (dropped{7, 9}).since(dropped{3, 4}); got != (dropped{4, 5}) {
 		t.Errorf("since: %+v", got)
+	}
+}
+
+// TestReportPrint: the table has the fast servers' share where there are fast ones, and the number of
+// LBs.
+func TestReportPrint(t *testing.T) {
+	result, _, _ := concluded(t)
+	for _, c := range []struct {
+		lbs, fast  int
+		have, lack string
+	}{{0, 0, "workers, 1 LB, load", "fast serve"}, {2, 1, "2 LBs, load", "1 LB"}, {1, 1, "1st takes  fast serve  SYN-ACK ms", "LBs"}} {
+		r := &Report{experiment: SRLB{LBs: c.lbs, Kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: c.fast, Speed: 2}}}
+		r.add(result)
+		var out strings.Builder
+		if err := r.Print(&out); err != nil {
+			t.Fatal(err)
+		}
+		table := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if !strings.Contains(out.String(), c.have) || strings.Contains(out.String(), c.lack) || len(table) != 4 {
+			t.Errorf("%d LBs, %d fast servers: want %q and no %q:\n%s", c.lbs, c.fast, c.have, c.lack, out.String())
+		} else if utf8.RuneCountInString(table[2]) != utf8.RuneCountInString(table[3]) {
+			t.Errorf("the row is not as wide as its head:\n%s", out.String())
+		}
 	}
 }
