@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -219,6 +220,58 @@ func TestNarrowDomain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNarrowTunnel: the same in VXLAN. Over IPv6 the client learns its size; over IPv4 routers fragment
+// what the LB sends, and none reports anything.
+func TestNarrowTunnel(t *testing.T) {
+	const mtu, streams, size = 1400, 2, 3_000_000
+	bed := up(t, testbed.Config{Servers: 1})
+	server, lb := bed.Servers[0], bed.LBs[0]
+	bare(t, bed, server)
+	in(t, server, "ip", "route", "add", lb.Addr4.String()+"/32", "dev", "lo") // where it answers, never
+	at := func(addr netip.Addr, vni int) []topo.Server {
+		return []topo.Server{{Name: server.Name, Delivery: topo.ByVXLAN, Address: addr, VNI: vni, MAC: topo.MAC{2, 0, 0, 0, 0, 1}, Weight: 1}}
+	}
+	farm := agentlessFarm(t, bed, at(server.Addr, 100), at(server.Addr4, 101))
+	bareFarm{Bed: bed}.setUp(t, server)
+	bulks(t, bed, server)
+	narrow := func(family string, to netip.Addr) {
+		t.Helper()
+		in(t, bed.Router, "ip", family, "route", "add", netip.PrefixFrom(to, to.BitLen()).String(), "dev", server.Link, "mtu", "lock", fmt.Sprint(mtu))
+	}
+	narrow("-6", server.Addr)
+	narrow("-4", server.Addr4)
+	for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
+		before := counter(t, farm, "too_big_translated", lb)
+		up := begin(t, bed, vip, true, 20000, streams)
+		move(t, "over a narrow link", up, size)
+		finish(t, "over a narrow link", up)
+		if learned := counter(t, farm, "too_big_translated", lb) > before; learned != vip.Is6() {
+			t.Errorf("%v: the client learned its size: %v", vip, learned)
+		}
+	}
+	if n := fragmented(t, bed.Router); n < size/mtu {
+		t.Errorf("the router fragmented %d datagrams", n)
+	}
+	if n := counter(t, farm, "by_vxlan", lb); n < 2*streams*size/mtu {
+		t.Errorf("%d packets went in VXLAN", n)
+	}
+}
+
+// fragmented is how many IPv4 datagrams a node fragmented.
+func fragmented(t *testing.T, n *testbed.Node) (sum int) {
+	t.Helper()
+	lines := strings.Split(in(t, n, "cat", "/proc/net/snmp"), "\n")
+	values := strings.Fields(lines[1])
+	for i, name := range strings.Fields(lines[0]) {
+		if name == "FragOKs" {
+			fmt.Sscan(values[i], &sum)
+			return sum
+		}
+	}
+	t.Fatalf("no FragOKs in %q", lines[0])
+	return 0
 }
 
 // connOf makes a connection of a socket, which it takes over.
