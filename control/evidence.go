@@ -57,9 +57,17 @@ func evidence(n, hints, m, k uint64) float64 {
 	return -float64(n+min(n, hints)) * math.Log1p(-p)
 }
 
+// awaited are the connections that are reckoned with.
+type awaited bool
+
+const (
+	ripe awaited = false // those that would have been answered by now
+	all  awaited = true  // the youngest, too, as if they were not answered either
+)
+
 // doubt is the evidence that a server answers nothing since its last answer: by the service that
 // has least, of those with peers that answer.
-func (s *observed) doubt(at time.Duration) (least float64) {
+func (s *observed) doubt(at time.Duration, which awaited) (least float64) {
 	met := false
 	for _, p := range s.pools {
 		from, known := s.base.pools[p]
@@ -68,7 +76,11 @@ func (s *observed) doubt(at time.Duration) (least float64) {
 			continue
 		}
 		then := p.trail.before(at - p.patience)
-		n := less(s.trail.before(at-p.patience).offered, s.base.own.offered)
+		offered := s.sum.offered
+		if which == ripe {
+			offered = s.trail.before(at - p.patience).offered
+		}
+		n := less(offered, s.base.own.offered)
 		k := less(then.answered, from.answered)
 		if k == 0 {
 			continue

@@ -34,8 +34,10 @@ const (
 // observed is a server as far as it is known.
 type observed struct {
 	topo.Server
-	pools []*peers // that it is in, and of which the answers are seen
-	every []*peers // that it is in
+	pools    []*peers // that it is in, and of which the answers are seen
+	open     []*peers // those of them in which it gets new flows, unless it is down
+	starving []*peers // those of these that choose it by its flows
+	every    []*peers // that it is in
 
 	count dataplane.Health // at the last reading
 	known bool             // there was one
@@ -48,6 +50,7 @@ type observed struct {
 	since  time.Duration // that it is down, or is not
 	probed uint64        // connections that it was offered since it is down
 	probing
+	test probing // while it is not down
 }
 
 // base has the sums when a server answered last.
@@ -67,7 +70,7 @@ type peers struct {
 	patience time.Duration // in which connections are answered
 	sum      answers       // of its servers, while they were not down
 	trail    trail
-	probe    netip.Addr // server of the probe that the data plane has
+	probe    wish // that the data plane has
 }
 
 // HealthChange is a server that went down, or answers again.
@@ -110,6 +113,12 @@ func (h *Health) Configure(services []topo.Service) {
 			if s.every = append(s.every, p); p.shows {
 				s.pools = append(s.pools, p)
 			}
+			if p.shows && svc.Servers[j].Weight > 0 {
+				s.open = append(s.open, p)
+				if svc.Dispatch.Row().Choice.Scores() {
+					s.starving = append(s.starving, p)
+				}
+			}
 		}
 	}
 }
@@ -124,7 +133,7 @@ func (h *Health) take(server *topo.Server, known map[netip.Addr]*observed) *obse
 	if s == nil {
 		s = &observed{base: base{pools: map[*peers]answers{}}}
 	}
-	s.Server, s.pools, s.every = *server, nil, nil
+	s.Server, s.pools, s.open, s.starving, s.every = *server, nil, nil, nil, nil
 	h.at[addr] = s
 	h.servers = append(h.servers, s)
 	return s
@@ -211,7 +220,7 @@ func (h *Health) takeOut(at time.Duration) (changes []HealthChange) {
 		if s.down {
 			continue
 		}
-		if doubts[s] = s.doubt(at); doubts[s] >= enough {
+		if doubts[s] = s.doubt(at, ripe); doubts[s] >= enough {
 			suspects = append(suspects, s)
 		}
 	}
@@ -292,6 +301,6 @@ func (h *Health) Of(addr netip.Addr, at time.Duration) (ServerHealth, bool) {
 		return ServerHealth{}, false
 	}
 	return ServerHealth{
-		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - s.base.at, Doubt: s.doubt(at), Pause: s.pause, Probed: s.probed,
+		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - s.base.at, Doubt: s.doubt(at, ripe), Pause: s.pause, Probed: s.probed,
 	}, true
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -139,23 +140,29 @@ func (f *healthFarm) down() (names []string) {
 }
 
 // TestDeadServerIsOut: at 20 connections a second and server, a server that answers nothing is down
-// within a second, however many peers it has; and never one that answers.
+// within a second, in nine of ten runs, however many peers it has; and never one that answers.
 func TestDeadServerIsOut(t *testing.T) {
+	const runs = 50
 	for _, c := range []struct {
 		dispatch topo.Dispatch
 		servers  int
-	}{{topo.Single, 2}, {topo.Single, 3}, {topo.Single, 12}, {topo.Hunt, 2}, {topo.Hunt, 12}, {topo.Learned, 4}} {
-		f := newHealthFarm(t, c.dispatch, c.servers)
-		f.run(20 * time.Second)
-		f.dead["s1"] = true
-		died := f.now
-		f.run(2 * time.Second)
-		if len(f.events) != 1 || !f.events[0].Down || f.events[0].Server != "s1" {
-			t.Fatalf("%v of %d servers: %+v, want s1 down alone", c.dispatch, c.servers, f.events)
+	}{{topo.Single, 2}, {topo.Single, 3}, {topo.Single, 12}, {topo.Hunt, 2}, {topo.Hunt, 12}, {topo.Ecmp, 4}} {
+		var took []time.Duration
+		for run := range uint64(runs) {
+			f := newHealthFarm(t, c.dispatch, c.servers)
+			f.rng = rand.New(rand.NewPCG(17, run))
+			f.run(10 * time.Second)
+			f.dead["s1"] = true
+			died := f.now
+			f.run(2 * time.Second)
+			if len(f.events) != 1 || !f.events[0].Down || f.events[0].Server != "s1" {
+				t.Fatalf("%v of %d servers: %+v, want s1 down alone", c.dispatch, c.servers, f.events)
+			}
+			took = append(took, f.events[0].at-died)
 		}
-		took := f.events[0].at - died
-		t.Logf("%v, %d servers: down after %v", c.dispatch, c.servers, took)
-		if took > 1200*time.Millisecond { // the bound is of the mean; arrivals are random
+		slices.Sort(took)
+		t.Logf("%v, %d servers: down after %v, in nine of ten runs within %v", c.dispatch, c.servers, took[runs/2], took[runs*9/10])
+		if took[runs*9/10] > time.Second {
 			t.Errorf("%v of %d servers: down after %v", c.dispatch, c.servers, took)
 		}
 	}
@@ -235,6 +242,26 @@ func TestProbes(t *testing.T) {
 	f.run(4 * time.Second)
 	if n := len(f.sent["s3"]); n == before {
 		t.Error("no probe within 4 s after steady service")
+	}
+}
+
+// TestProbeSetAgain: the data plane forgets a probe with the table that it stands beside; as long as no
+// connection has come, it is set again each second.
+func TestProbeSetAgain(t *testing.T) {
+	f := newHealthFarm(t, topo.Single, 4)
+	f.dead["s3"] = true
+	f.run(5 * time.Second)
+	for range 3 {
+		f.rate = 0 // so that a probe waits
+		f.run(10 * time.Second)
+		clear(f.probes) // another table
+		f.run(1100 * time.Millisecond)
+		before := len(f.sent["s3"])
+		f.rate = 20
+		f.run(200 * time.Millisecond)
+		if n := len(f.sent["s3"]) - before; n != 1 {
+			t.Fatalf("%d probes after the first was forgotten", n)
+		}
 	}
 }
 

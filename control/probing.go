@@ -55,28 +55,71 @@ func (p *probing) step(at time.Duration, offered uint64) {
 	}
 }
 
+// wish is a probe that a service is to have, and the how manieth of its server: each is set again, as
+// the data plane forgets it with the service's table.
+type wish struct {
+	server netip.Addr
+	via    int
+}
+
 // probe notes which probes the data plane should have: of each service one at most.
 func (h *Health) probe(at time.Duration) {
-	wanted := map[*peers][]netip.Addr{}
+	wanted := map[*peers][]wish{}
 	for _, s := range h.servers {
-		if !s.down || len(s.pools) == 0 {
-			continue
-		}
-		s.step(at, s.probed)
-		if p := s.pools[s.via%len(s.pools)]; s.out {
-			wanted[p] = append(wanted[p], s.At())
+		if p, via := s.seeks(at); p != nil {
+			wanted[p] = append(wanted[p], wish{s.At(), via})
 		}
 	}
 	for _, p := range h.services {
-		addr := netip.Addr{}
+		w := wish{}
 		if list := wanted[p]; len(list) > 0 {
-			addr = list[h.turn%len(list)]
+			w = list[h.turn%len(list)]
 		}
-		if addr != p.probe {
-			p.probe = addr
-			h.probes = append(h.probes, Probe{VIP: p.vip, Server: addr})
+		if w != p.probe {
+			p.probe = w
+			h.probes = append(h.probes, Probe{VIP: p.vip, Server: w.server})
 		}
 	}
+}
+
+// seeks is the service of which a new connection is to be offered to a server, and the how manieth
+// that is; nil: none.
+func (s *observed) seeks(at time.Duration) (*peers, int) {
+	search, pools, offered := &s.probing, s.open, s.probed
+	if !s.down {
+		search, pools, offered = &s.test, s.starving, s.sum.offered
+		if !s.isSuspect(at) {
+			s.test.out = false
+			return nil, 0
+		}
+	}
+	if len(pools) == 0 {
+		return nil, 0
+	}
+	search.step(at, offered)
+	if search.pause == 0 && !search.out { // a suspect's next one at once
+		search.step(at, offered)
+	}
+	if !search.out {
+		return nil, 0
+	}
+	return pools[search.via%len(pools)], search.via
+}
+
+const (
+	// suspicion is evidence from which on a server gets new connections that show whether it answers:
+	// once in twenty by chance.
+	suspicion = 3
+	// starved is how many unanswered connections a server has at most if they keep others away. Forged
+	// SYNs are more, and do not count.
+	starved = 8
+)
+
+// isSuspect reports whether a server lacks the connections that would show that it answers nothing.
+// Where a server is chosen by its flows, those that it does not answer keep others away from it.
+func (s *observed) isSuspect(at time.Duration) bool {
+	return len(s.starving) > 0 && less(s.sum.offered, s.base.own.offered) < starved &&
+		s.doubt(at, ripe) >= suspicion && s.doubt(at, all) < enough
 }
 
 // Probes are the changes of probes since the last call, for the data plane.

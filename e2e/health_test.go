@@ -112,6 +112,26 @@ func downOf(t *testing.T, farm *experiment.Farm) (names []string) {
 	return names
 }
 
+// offeredBy is how many connections the LB has offered to a server until now: by counts that were read
+// later than another server's of before.
+func offeredBy(t *testing.T, farm *experiment.Farm, name string) (offered uint64) {
+	t.Helper()
+	var first map[string]uint64
+	eventually(t, "the counts are read", func() bool {
+		news, all := false, map[string]uint64{}
+		for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
+			all[s.Name] = uint64(s.Offered)
+			news = news || first != nil && s.Name != name && all[s.Name] > first[s.Name]
+		}
+		if first == nil {
+			first = all
+		}
+		offered = all[name]
+		return news
+	})
+	return offered
+}
+
 // silence has the router swallow all packets to a server: its host is dead for the LB.
 func silence(t *testing.T, bed *testbed.Bed, n *testbed.Node, kind string) {
 	t.Helper()
@@ -153,28 +173,28 @@ func silentServer(t *testing.T, bed *testbed.Bed, farm *experiment.Farm, kind st
 	conns := map[string]int{}
 	held := keepOpen(t, bed, conns)
 	eventually(t, "all servers answer", func() bool { return healthOf(t, farm, dead.Name).Answered > 20 })
-	if _, slow, _ := s.since(time.Time{}, ""); slow > 0 {
-		t.Errorf("%d slow connections before any server died", slow)
-	}
 	probes := func() uint64 { return counter(t, farm, "offer_probe", lb) + counter(t, farm, "flow_probe", lb) }
 	silence(t, bed, dead, kind)
 	died := time.Now()
 	eventually(t, "the server is down", func() bool { return healthOf(t, farm, dead.Name).State == "down" })
-	down := time.Now()
-	t.Logf("down %v after its death, by its status", down.Sub(died).Round(time.Millisecond))
-	eventually(t, "it is probed", func() bool { return probes() > 0 })
+	down, probed := time.Now(), probes()
+	offered := offeredBy(t, farm, dead.Name)
+	eventually(t, "it is probed", func() bool { return probes() > probed })
 	for name, ask := range held {
 		if name != dead.Name && ask() != name {
 			t.Errorf("a flow of %s is lost", name)
 		}
 	}
 	time.Sleep(1500 * time.Millisecond) // so that a SYN that was lost shows
-	had := probes()
+	more := offeredBy(t, farm, dead.Name) - offered
+	had := probes() - probed
 	all, slow, its := s.since(down, dead.Name)
-	_, before, _ := s.since(died, "")
-	t.Logf("%d connections lost their SYN before; then %d of %d, by %d probes", before-slow, slow, all, had)
-	if its > 0 || uint64(slow) > had || all < 50 {
-		t.Errorf("after the server is down %d of %d connections were slow, with %d probes, and it answered %d", slow, all, had, its)
+	begun, before, _ := s.since(died, "")
+	begun, before = begun-all, before-slow
+	t.Logf("down %v after its death, by its status; until then %d of %d connections lost their SYN (%.0f %%), and then %d of %d (%.1f %%), by %d probes",
+		down.Sub(died).Round(time.Millisecond), before, begun, 100*float64(before)/float64(max(begun, 1)), slow, all, 100*float64(slow)/float64(max(all, 1)), had)
+	if its > 0 || more > had || all < 50 {
+		t.Errorf("of %d connections after it was down %d went to the server, which answered %d, with %d probes", all, more, its, had)
 	}
 	if kind == "unreachable" && healthOf(t, farm, dead.Name).Unreachable == 0 {
 		t.Error("the router's errors do not count")

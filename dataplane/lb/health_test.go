@@ -285,6 +285,13 @@ func testProbeKept(t *testing.T, seen rig.Hits) {
 				t.Errorf("the probed server's seat: %+v", seats[down])
 			}
 		}
+		for i := range 2 { // not by chance
+			const suspect = 5 // not down, and with flows
+			r.Probe(svc.VIP, svc.Servers[suspect].At())
+			if server := at("of a suspect", client(10+i, wire.SYN), "deliver", "flow_begun", "flow_probe"); server != suspect {
+				t.Errorf("%v: the probe of a suspect went to server %d", svc.Dispatch, server)
+			}
+		}
 		r.Probe(svc.VIP, svc.Servers[down].At())
 		r.Reconfigure(t, make(8, drained(down, 4))) // which forgets it
 		hopsOf(t, r)
