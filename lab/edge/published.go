@@ -48,14 +48,20 @@ const HeterogeneousRate = heavy * float64(time.Second) / float64(chain)
 // servers.
 func Heterogeneous(share float64) (Farm, Traffic) {
 	f := Farm{Servers: nodes(2, chain), Ring: ring, Warm: warm, Jitter: jitter}
+	return f, HeterogeneousTraffic(share, chain)
+}
+
+// HeterogeneousTraffic is Figure 4's, of packets of another cost.
+func HeterogeneousTraffic(share float64, cost time.Duration) Traffic {
+	rate := heavy * float64(time.Second) / float64(cost)
 	t := Traffic{For: 4 * time.Second, WarmUp: time.Second}
 	if share > 0 {
-		gap := math.Round(float64(time.Second) / (HeterogeneousRate * share))
+		gap := math.Round(float64(time.Second) / (rate * share))
 		t.Classes = []Class{{Elephants: 1, Gap: time.Duration(gap)}}
 	}
-	mice := HeterogeneousRate * (1 - share) / 10
+	mice := rate * (1 - share) / 10
 	t.Classes = append(t.Classes, Class{PerSecond: mice, Packets: 10, Gap: time.Millisecond})
-	return f, t
+	return t
 }
 
 // Of Figure 5: when the traffic doubles, and how long a flow lasts on average.
@@ -75,9 +81,14 @@ func Dynamic(tail float64) (Farm, Traffic) {
 	const cost = 10 * chain
 	f := Farm{Servers: nodes(2, cost), Ring: ring, Warm: warm, Jitter: jitter, Overload: 0.95}
 	f.Servers[1].Spare = true
+	return f, DynamicTraffic(tail, cost)
+}
+
+// DynamicTraffic is Figure 5's, of packets of another cost.
+func DynamicTraffic(tail float64, cost time.Duration) Traffic {
 	packets := before / 15 / cost.Seconds()
 	c := Class{PerSecond: 15, Even: true, Packets: packets, Tail: tail, Gap: time.Duration(float64(Lifetime) / packets)}
 	more := c
 	more.From = Doubling
-	return f, Traffic{For: 45 * time.Second, Classes: []Class{c, more}}
+	return Traffic{For: 45 * time.Second, Classes: []Class{c, more}}
 }

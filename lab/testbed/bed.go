@@ -268,7 +268,9 @@ func (b *Bed) Close() error {
 		if b.box != nil {
 			b.box.close()
 		}
-		b.Router.space.close()
+		if b.Router != nil {
+			b.Router.space.close()
+		}
 		errs = append(errs, b.programs.close())
 		errs = append(errs, removeRun(b.Run), b.state.Close())
 		b.closed = errors.Join(errs...)

@@ -98,9 +98,13 @@ func (n *Node) defaults() (routes []netlink.Route) {
 
 // join lays a veth cable between two namespaces. Both ends are created where
 // they belong: names like eth0 never meet in the caller's namespace.
-func join(a, b end) error {
-	cable := netlink.NewVeth(netlink.LinkAttrs{Name: a.name, MTU: MTU, TxQLen: -1})
+func join(a, b end) error { return joinOf(a, b, MTU) }
+
+// joinOf is join with an MTU of its own.
+func joinOf(a, b end, mtu int) error {
+	cable := netlink.NewVeth(netlink.LinkAttrs{Name: a.name, MTU: mtu, TxQLen: -1})
 	cable.PeerName = b.name
+	cable.PeerMTU = uint32(mtu)
 	cable.PeerNamespace = netlink.NsFd(b.space.ns.Fd())
 	if err := a.space.netlink.LinkAdd(cable); err != nil {
 		return fmt.Errorf("create veth %s–%s: %w", a.name, b.name, err)

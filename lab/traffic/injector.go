@@ -63,11 +63,9 @@ func (out *injector) send(first, n int, frame func(int) []byte) (sent int, err e
 	for sent < n {
 		some := min(batch, n-sent)
 		for i := range some {
-			out.frames[i] = append(out.frames[i][:0], frame(first+sent+i)...)
-			out.vectors[i].Base = unsafe.SliceData(out.frames[i])
-			out.vectors[i].SetLen(len(out.frames[i]))
+			out.put(i, frame(first+sent+i))
 		}
-		left, err := out.flush(some)
+		left, err := out.flush(0, some)
 		sent += left
 		if err != nil || left == 0 {
 			return sent, err
@@ -76,12 +74,19 @@ func (out *injector) send(first, n int, frame func(int) []byte) (sent int, err e
 	return sent, nil
 }
 
-// flush sends the first n frames. The kernel names an error only if it is the
-// first frame's, so the remaining frames are sent again.
-func (out *injector) flush(n int) (sent int, err error) {
-	for sent < n {
+// put copies a frame into a place of the batch.
+func (out *injector) put(i int, frame []byte) {
+	out.frames[i] = append(out.frames[i][:0], frame...)
+	out.vectors[i].Base = unsafe.SliceData(out.frames[i])
+	out.vectors[i].SetLen(len(out.frames[i]))
+}
+
+// flush sends the frames of the batch from first on, before the end. The kernel names an error only if
+// it is the first frame's, so the remaining frames are sent again.
+func (out *injector) flush(first, end int) (sent int, err error) {
+	for n := end - first; sent < n; {
 		left, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(out.fd),
-			uintptr(unsafe.Pointer(&out.messages[sent])), uintptr(n-sent), unix.MSG_DONTWAIT, 0, 0)
+			uintptr(unsafe.Pointer(&out.messages[first+sent])), uintptr(n-sent), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == 0:
 			sent += int(left)
