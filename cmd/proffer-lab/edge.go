@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/lab/experiment"
+)
+
+var _ = registerTrial(edgeTrial)
+
+func edgeTrial(f *experimentFlags) trial {
+	var e experiment.Edge
+	return trial{
+		name:  "edge",
+		short: "measure EdgeBalance's figures on real daemons: an elephant flow, and a node that is added (EdgeBalance Figs. 4, 5)",
+		long: `Builds an edge (client network, LB, two datapath nodes, world), runs the real daemons,
+and sends each balancer the same datagrams: model (loads by the packets and their
+costs), monitor (loads as nodes measure them) and wrr (equal weights).
+
+Each node has one virtual core, by calculation, so that imbalance costs packets and
+latency though all share the machine's CPUs (docs/edge.md). A packet takes --cost in
+place of the paper's 0.7 µs, and packets are as much rarer; the interval over which
+loads are compared is 30 ms by that scale, a quarter of --for at most.
+
+Figures: 4 (an elephant has 7 to 47 % of the packets, mice of 10 packets the rest) and 5
+(the traffic doubles after 9 s, and a second node joins). The whole takes some five
+minutes, --quick less than four.
+
+--json prints an array, a row a run: figure, balancer, share (the elephant's),
+cpu_difference and cpu_difference_30ms (of the two cores, 1 is a core; over the scaled
+interval and over 30 ms), throughput and offered (packets a second), latency_us (mean at the core),
+weights_sd (of the first node's weight, whose mean is 1), level_s (figure 5: when loads were within 4
+points after the second node joined; 0: never) and scale. --servers has no effect.
+
+Fails if the generator could not keep the schedule of a run, and, without --quick, if
+with the elephant of 47 % model's cores are more than 3 % apart, it serves less than 1.2
+times wrr's packets or its latency is more than a third of monitor's or wrr's, or if in figure 5 its
+loads are not equal within a second.`,
+		example: `  proffer-lab experiment edge --quick --out out
+  proffer-lab experiment edge --figures 4 --balancers model,wrr`,
+		flags: func(cmd *cobra.Command) {
+			flags := cmd.Flags()
+			flags.StringSliceVar(&e.Figures, "figures", nil, "figures to make, by number, `LIST` with commas; none: all")
+			flags.StringSliceVar(&e.Balancers, "balancers", nil, "only these balancers, `LIST` with commas; none: all")
+			flags.IntSliceVar(&e.Shares, "shares", nil, "elephant's shares of the packets in figure 4, `LIST` in % with commas; none: 7,17,27,37,47")
+			flags.DurationVar(&e.Cost, "cost", 70*time.Microsecond, "`TIME` of a packet at a virtual core")
+			flags.DurationVar(&e.For, "for", 6*time.Second, "how long each run of figure 4 counts, after 1.5 s to warm up, `D`")
+			flags.BoolVar(&e.Quick, "quick", false, "shorter runs, fewer shares: less than four minutes")
+		},
+		check: func() error {
+			e.Seed = f.seed
+			if e.Quick {
+				e.For = min(e.For, 3*time.Second)
+			}
+			return e.Check()
+		},
+		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+			e.Programs = programs
+			return e.Run(ctx, show)
+		},
+	}
+}

@@ -1,0 +1,202 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"proffer/lab/edge"
+	"proffer/lab/testbed"
+	"proffer/lab/traffic"
+	"proffer/topo"
+)
+
+// Edge is EdgeBalance §4 on real daemons: an LB, and two datapath nodes of one virtual core each.
+type Edge struct {
+	Figures   []string // by number; empty: all
+	Balancers []string // only these; empty: all
+	Shares    []int    // of figure 4, in %; empty: all of the paper's
+	Cost      time.Duration
+	For       time.Duration // that a run of figure 4 counts
+	Quick     bool          // fewer shares, and a shorter figure 5
+	Seed      uint64
+	Programs  string // path of the proffer binary
+}
+
+// The paper's packet costs 0.7 µs (Figures 4 and 5); ours are dearer by a scale, and as much rarer.
+const edgePaperCost = 700 * time.Nanosecond
+
+const (
+	edgeTries  = 3
+	edgeQueue  = 512                     // packets, as in the paper's ring
+	edgeWarm   = 1500 * time.Millisecond // before a run of figure 4 counts
+	edgeSlice  = 8 * edge.Period         // of figure 5
+	edgeTail   = 2                       // of figure 5's lifetimes, as the simulator's
+	aroundEdge = 1200 * time.Millisecond // start and end of the daemons
+)
+
+// edgeBalancers are compared, as the LB's file has them.
+func edgeBalancers() (names []string) {
+	for _, b := range topo.Balances() {
+		names = append(names, b.String())
+	}
+	return names
+}
+
+// edgeCell is a run.
+type edgeCell struct {
+	figure, balancer string
+	share            int // of the packets, the elephant's, in %
+}
+
+func (c edgeCell) String() string {
+	if c.figure == "4" {
+		return fmt.Sprintf("figure 4, %s, elephant of %d %%", c.balancer, c.share)
+	}
+	return fmt.Sprintf("figure %s, %s", c.figure, c.balancer)
+}
+
+// spare: the second node joins when the LB wants it.
+func (c edgeCell) spare() bool { return c.figure == "5" }
+
+// Check returns an error for settings that cannot be run.
+func (e Edge) Check() error {
+	for _, name := range e.Figures {
+		if !slices.Contains(edgeFigures, name) {
+			return fmt.Errorf("--figures: unknown figure %q: want %s", name, orList(edgeFigures))
+		}
+	}
+	for _, name := range e.Balancers {
+		if !slices.Contains(edgeBalancers(), name) {
+			return fmt.Errorf("--balancers: unknown balancer %q: want %s", name, orList(edgeBalancers()))
+		}
+	}
+	for _, share := range e.Shares {
+		if share < 1 || share > 60 {
+			return fmt.Errorf("--shares: %d: want 1 to 60", share)
+		}
+	}
+	switch {
+	case e.Cost < 2*time.Microsecond || e.Cost > time.Millisecond:
+		return fmt.Errorf("--cost %v: want 2µs to 1ms", e.Cost)
+	case e.For < time.Second || e.For > 10*time.Minute:
+		return fmt.Errorf("--for %v: want 1s to 10m", e.For)
+	}
+	return nil
+}
+
+var edgeFigures = []string{"4", "5"}
+
+// scale is how much dearer than the paper's a packet is.
+func (e Edge) scale() float64 { return float64(e.Cost) / float64(edgePaperCost) }
+
+func asked(all, only []string) (some []string) {
+	for _, name := range all {
+		if len(only) == 0 || slices.Contains(only, name) {
+			some = append(some, name)
+		}
+	}
+	return some
+}
+
+// cells are the runs.
+func (e Edge) cells() (all []edgeCell) {
+	shares := e.Shares
+	switch {
+	case len(shares) > 0:
+	case e.Quick:
+		shares = []int{7, 27, 47}
+	default:
+		shares = []int{7, 17, 27, 37, 47}
+	}
+	for _, figure := range asked(edgeFigures, e.Figures) {
+		for _, balancer := range asked(edgeBalancers(), e.Balancers) {
+			if figure == "5" {
+				all = append(all, edgeCell{figure: figure, balancer: balancer})
+				continue
+			}
+			for _, share := range shares {
+				all = append(all, edgeCell{figure, balancer, share})
+			}
+		}
+	}
+	return all
+}
+
+// traffic is that of a cell. The generators of the paper begin flows at even intervals.
+func (c edgeCell) traffic(e Edge) edge.Traffic {
+	if c.figure == "5" {
+		t := edge.DynamicTraffic(edgeTail, e.Cost)
+		if e.Quick {
+			t.For = edge.Doubling + 8*time.Second
+		}
+		return t
+	}
+	t := edge.HeterogeneousTraffic(float64(c.share)/100, e.Cost)
+	for i := range t.Classes {
+		t.Classes[i].Even = true
+	}
+	t.WarmUp = edgeWarm
+	t.For = edgeWarm + e.For
+	return t
+}
+
+// file is the LB's, with the nodes' chain.
+func (e Edge) file(c edgeCell) edgeLBFile {
+	f := edgeLBFile{balancer: c.balancer, weights: []int{1, 1}, idle: 2 * time.Second, services: []edgeServiceFile{{
+		prefix: testbed.EdgeClients.String(), cost: e.Cost,
+		chain: func(int) []string {
+			return []string{fmt.Sprintf("{function: virtual, each: %v, queue: %d}", e.Cost, edgeQueue)}
+		},
+	}}}
+	if c.spare() {
+		f.weights[1] = 0
+	}
+	return f
+}
+
+// Run makes all runs that the figures need.
+func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err error) {
+	preferThisProcess()
+	bed, err := testbed.EdgeUp(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	report := &EdgeReport{experiment: e}
+	cells := e.cells()
+	for i, c := range cells {
+		show(Step{Doing: c.String(), Done: i, Total: len(cells), Left: e.lasts(cells[i:])})
+		if err := report.measure(ctx, bed, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	show(Step{Doing: "done", Done: len(cells), Total: len(cells)})
+	return report, nil
+}
+
+// measure runs a cell, again if the generator could not keep its schedule.
+func (r *EdgeReport) measure(ctx context.Context, bed *testbed.EdgeBed, c edgeCell) (err error) {
+	for range edgeTries {
+		var run *edgeRun
+		if run, err = r.experiment.run(ctx, bed, c); err == nil {
+			r.runs = append(r.runs, run)
+			return nil
+		}
+		if !errors.Is(err, traffic.ErrLate) {
+			return err
+		}
+	}
+	r.unclaimed = append(r.unclaimed, Unclaimed{Policy: c.String(), Reason: err.Error()})
+	return nil
+}
+
+// lasts estimates the time of runs.
+func (e Edge) lasts(cells []edgeCell) (sum time.Duration) {
+	for _, c := range cells {
+		sum += c.traffic(e).For + aroundEdge
+	}
+	return sum
+}

@@ -1,0 +1,176 @@
+package experiment
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"proffer/api"
+	"proffer/lab/edge"
+)
+
+// edgeMade is a run of two cores, sampled each tick: loads and weights as functions of the time in s. Each
+// core serves 3,000 packets a tick, which stay 30 µs; the second drops 1,000.
+func edgeMade(c edgeCell, seconds float64, loads, weights func(at float64) [2]float64) *edgeRun {
+	r := &edgeRun{cell: c}
+	var core [2]api.VirtualStatus
+	tick := edge.Period.Seconds()
+	for at := 0.0; at < seconds; at += tick {
+		load, weight := loads(at), weights(at)
+		s := edgeSample{seconds: at, weights: weight[:], predicted: load[:]}
+		for i := range core {
+			core[i].At = int64(at * 1e9)
+			core[i].Busy += int64(load[i] * tick * 1e9)
+			core[i].Served += 3000
+			core[i].Dropped += uint64(1000 * i)
+			core[i].Stayed += 3000 * 30_000
+			s.at, s.core = append(s.at, time.Duration(core[i].At)), append(s.core, core[i])
+		}
+		r.samples = append(r.samples, s)
+	}
+	return r
+}
+
+func always(a, b float64) func(float64) [2]float64 {
+	return func(float64) [2]float64 { return [2]float64{a, b} }
+}
+
+func near(t *testing.T, name string, got, want, within float64) {
+	t.Helper()
+	if math.Abs(got-want) > within || math.IsNaN(got) {
+		t.Errorf("%s is %v, want %v", name, got, want)
+	}
+}
+
+// TestEdgeRow: the numbers of a run are those of its samples after the warm-up.
+func TestEdgeRow(t *testing.T) {
+	e := Edge{Cost: 7 * time.Microsecond, For: 4 * time.Second}
+	r := edgeMade(edgeCell{"4", "model", 47}, 4, func(at float64) [2]float64 {
+		if at < 1 {
+			return [2]float64{0, 1}
+		}
+		return [2]float64{0.9, 0.87}
+	}, func(at float64) [2]float64 { return [2]float64{1 + 0.5*math.Copysign(1, math.Mod(at, 0.12)-0.055), 1} })
+	r.traffic.WarmUp = 1200 * time.Millisecond
+	row := e.row(r)
+	near(t, "cpu_difference", row.CPU, 0.03, 1e-3)
+	near(t, "cpu_difference_30ms", row.CPUTick, 0.03, 1e-3)
+	near(t, "throughput", row.Throughput, 2*3000/0.03, 2000)
+	near(t, "offered", row.Offered, 7000/0.03, 2000)
+	near(t, "latency_us", row.Latency, 30, 1e-6)
+	near(t, "weights_sd", row.Weights, 0.5, 0.05)
+	near(t, "scale", row.Scale, 10, 1e-9)
+	near(t, "share", row.Share, 0.47, 1e-9)
+	if row.Level != 0 || row.Figure != "4" || row.Balancer != "model" {
+		t.Errorf("%+v", row)
+	}
+}
+
+// TestEdgeLevel: a run of figure 5 is level when its loads first are, after the second node took flows.
+func TestEdgeLevel(t *testing.T) {
+	e := Edge{Cost: 7 * time.Microsecond, For: 4 * time.Second}
+	joined := func(at float64) [2]float64 {
+		if at < 2 {
+			return [2]float64{1, 0}
+		}
+		return [2]float64{0.5, 1.5}
+	}
+	r := edgeMade(edgeCell{"5", "model", 0}, 6, func(at float64) [2]float64 {
+		return [2]float64{1 - 0.2*max(0, min(at-2, 2)), 0.2 * max(0, min(at-2, 2))} // apart by 1 − 0.4·(at − 2)
+	}, joined)
+	if row := e.row(r); row.Level != 0 {
+		t.Errorf("loads that stay 20 points apart are level after %v s", row.Level)
+	}
+	r = edgeMade(edgeCell{"5", "model", 0}, 6, func(at float64) [2]float64 {
+		return [2]float64{1 - 0.5*max(0, min(at-2, 1)), 0.5 * max(0, min(at-2, 1))} // apart by 1 − (at − 2)
+	}, joined)
+	near(t, "level_s", e.row(r).Level, 1, 0.27)
+	if r = edgeMade(edgeCell{"5", "wrr", 0}, 3, always(1, 1), always(1, 0)); !math.IsInf(r.level(0.04), 1) {
+		t.Error("loads are level without a second node")
+	}
+}
+
+// goodEdge are runs with which all goals are met.
+func goodEdge() *EdgeReport {
+	e := Edge{Cost: 7 * time.Microsecond, For: 4 * time.Second}
+	r := &EdgeReport{experiment: e}
+	for _, share := range []int{7, 47} {
+		r.runs = append(r.runs, edgeMade(edgeCell{"4", "model", share}, 3, always(0.9, 0.89), always(1, 1)), edgeMade(edgeCell{"4", "wrr", share}, 3, always(1, 0.6), always(1, 1)))
+	}
+	r.runs = append(r.runs, edgeMade(edgeCell{"5", "model", 0}, 3, always(0.9, 0.89), always(1, 1)))
+	for _, run := range r.runs { // wrr serves half as much, and four times as late
+		for i := range run.samples {
+			for k := range run.samples[i].core {
+				if c := &run.samples[i].core[k]; run.cell.balancer == "wrr" {
+					c.Served /= 2
+					c.Stayed *= 2
+				}
+			}
+		}
+	}
+	return r
+}
+
+// TestEdgeHolds: each goal that is missed is named; with Quick only the claims are held.
+func TestEdgeHolds(t *testing.T) {
+	if err := goodEdge().Holds(); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(*EdgeReport){
+		"cores are 50.0 % apart":                  func(r *EdgeReport) { r.runs[2] = edgeMade(r.runs[2].cell, 3, always(0.9, 0.4), always(1, 1)) },
+		"serves 1.00 times wrr's packets":         func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
+		"latency is 1.00 of wrr's":                func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
+		"figure 5: model was level after 0.00 s":  func(r *EdgeReport) { r.runs[4] = edgeMade(r.runs[4].cell, 3, always(1, 0), always(1, 1)) },
+		"figure 4, wrr, elephant of 7 %: so late": func(r *EdgeReport) { r.unclaimed = []Unclaimed{{"figure 4, wrr, elephant of 7 %", "so late"}} },
+	} {
+		r := goodEdge()
+		spoil(r)
+		if err := r.Holds(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+		if r.experiment.Quick = true; (r.Holds() != nil) != (len(r.unclaimed) > 0) {
+			t.Errorf("with Quick: %v", r.Holds())
+		}
+	}
+}
+
+// TestEdgeFiles: both figures are drawn, the samples are rows, and the table has the published values.
+func TestEdgeFiles(t *testing.T) {
+	r, dir := goodEdge(), t.TempDir()
+	paths, err := r.Save(dir)
+	if err != nil || len(paths) != 3+3+1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	rows, err := os.ReadFile(filepath.Join(dir, "edge-samples.csv"))
+	if err != nil || strings.Count(string(rows), "\n") != 1+5*(len(r.runs[0].samples)-1) {
+		t.Errorf("%v: %d lines of samples", err, strings.Count(string(rows), "\n"))
+	}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"10 times the paper's cost", "above 300 µs", "5: level after, model", "47 %"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+// TestEdgeFrames: flows of a class have a tuple each, which comes again after a long time alone.
+func TestEdgeFrames(t *testing.T) {
+	f := &edgeFrames{}
+	seen := map[string]edge.Packet{}
+	for _, class := range []int{0, 1} {
+		for flow := 0; flow < edgePorts*edgeAddrs; flow += 997 {
+			p := edge.Packet{Class: class, Flow: flow}
+			source := f.source(p).String()
+			if was, twice := seen[source]; twice {
+				t.Fatalf("%+v and %+v come from %s", was, p, source)
+			}
+			seen[source] = p
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"proffer/api"
+	"proffer/lab/testbed"
+)
+
+// edgeFarm is the daemons of an edge on its bed: the LB, and datapath nodes of one core each.
+type edgeFarm struct {
+	bed      *testbed.EdgeBed
+	programs string
+	lb       edgeLBFile
+	daemons  map[*testbed.Node]*testbed.Process
+}
+
+// edgeLBFile is the parts of the LB's file that differ.
+type edgeLBFile struct {
+	balancer string
+	services []edgeServiceFile
+	weights  []int // of the nodes
+	idle     time.Duration
+}
+
+// edgeServiceFile is a service: the same chain at every node but for the ports of its NAT.
+type edgeServiceFile struct {
+	prefix string // of the client network
+	cost   time.Duration
+	chain  func(node int) []string
+}
+
+// startEdge writes the files, starts the daemons, and returns when all reach their far ends.
+func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb edgeLBFile) (_ *edgeFarm, err error) {
+	f := &edgeFarm{bed: bed, programs: programs, lb: lb, daemons: map[*testbed.Node]*testbed.Process{}}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.stop())
+		}
+	}()
+	if err := f.writeLB(); err != nil {
+		return nil, err
+	}
+	for i := range bed.Nodes {
+		if err := f.writeNode(i); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range f.nodes() {
+		role := "node"
+		if n == bed.LB {
+			role = "edge"
+		}
+		if f.daemons[n], err = n.Start(context.Background(), programs, role, "--config", f.path(n, "yaml")); err != nil {
+			return nil, err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, n := range f.nodes() {
+		group.Go(func() error { return f.ready(ctx, n) })
+	}
+	return f, group.Wait()
+}
+
+// nodes are those with a daemon.
+func (f *edgeFarm) nodes() []*testbed.Node { return append([]*testbed.Node{f.bed.LB}, f.bed.Nodes...) }
+
+// ready returns when a node's daemon reaches its far ends.
+func (f *edgeFarm) ready(ctx context.Context, n *testbed.Node) error {
+	if err := answers(ctx, f.path(n, "sock"), f.daemons[n]); err != nil {
+		return err
+	}
+	for {
+		s, err := f.status(ctx, n)
+		if err != nil || len(s.NoNextHop) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not reach %s", n.Name, strings.Join(s.NoNextHop, ", "))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (f *edgeFarm) path(n *testbed.Node, suffix string) string {
+	return filepath.Join(f.bed.Dir, n.Name+"."+suffix)
+}
+
+func (f *edgeFarm) status(ctx context.Context, n *testbed.Node) (api.Status, error) {
+	return api.Ask(ctx, f.path(n, "sock"))
+}
+
+// reweigh gives the nodes other weights while packets flow.
+func (f *edgeFarm) reweigh(weights ...int) error {
+	f.lb.weights = weights
+	if err := f.writeLB(); err != nil {
+		return err
+	}
+	return f.daemons[f.bed.LB].Signal(unix.SIGHUP)
+}
+
+// stop ends the daemons; the bed stays.
+func (f *edgeFarm) stop() error {
+	var group errgroup.Group
+	for _, p := range f.daemons {
+		group.Go(p.Stop)
+	}
+	clear(f.daemons)
+	return group.Wait()
+}
+
+func (f *edgeFarm) writeLB() error {
+	var text strings.Builder
+	fmt.Fprintf(&text, `control: %s
+flow_key: "000102030405060708090a0b0c0d0e0f"
+clients: clients
+world: world
+balancer: %s
+public: [%s/32]
+flow_table: {idle: %v}
+nodes:
+`, f.path(f.bed.LB, "sock"), f.lb.balancer, testbed.EdgePublic, f.lb.idle)
+	for i, n := range f.bed.Nodes {
+		fmt.Fprintf(&text, "  - {name: %s, number: %d, address: %s, link: %s, weight: %d}\n", n.Name, i, testbed.EdgeNodeAddr(i), n.Name, f.lb.weights[i])
+	}
+	text.WriteString("services:\n")
+	for i, s := range f.lb.services {
+		fmt.Fprintf(&text, "  - {number: %d, prefixes: [%s], cost: %v}\n", i+1, s.prefix, s.cost)
+	}
+	return f.write(f.bed.LB, text.String())
+}
+
+func (f *edgeFarm) writeNode(i int) error {
+	n := f.bed.Nodes[i]
+	var text strings.Builder
+	fmt.Fprintf(&text, `name: %s
+control: %s
+number: %d
+link: lb
+lbs: [%s]
+clients: [%s]
+chains:
+`, n.Name, f.path(n, "sock"), i, testbed.EdgeLBAddr(i), testbed.EdgeClients)
+	for k, s := range f.lb.services {
+		fmt.Fprintf(&text, "  - service: %d\n    functions: [%s]\n", k+1, strings.Join(s.chain(i), ", "))
+	}
+	return f.write(n, text.String())
+}
+
+func (f *edgeFarm) write(n *testbed.Node, text string) error {
+	if err := os.WriteFile(f.path(n, "yaml"), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("configure %s: %w", n.Name, err)
+	}
+	return nil
+}

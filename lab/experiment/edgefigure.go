@@ -1,0 +1,128 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"proffer/lab/edge"
+	"proffer/lab/figures"
+)
+
+// Save writes the figures and their samples into dir.
+func (r *EdgeReport) Save(dir string) (paths []string, err error) {
+	for _, f := range []struct {
+		name, number string
+		draw         func() figures.Chart
+	}{{"edge-4", "4", r.elephants}, {"edge-5", "5", r.doubling}} {
+		if !slices.ContainsFunc(r.runs, func(run *edgeRun) bool { return run.cell.figure == f.number }) {
+			continue
+		}
+		figure, failed := figures.NewChart(f.draw())
+		if failed == nil {
+			var some []string
+			some, failed = figure.Save(dir, f.name)
+			paths = append(paths, some...)
+		}
+		err = errors.Join(err, failed)
+	}
+	path, failed := saveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
+		"load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1"}, r.samples())
+	return append(paths, path), errors.Join(err, failed)
+}
+
+// samples are rows of the loads between one sample and the next.
+func (r *EdgeReport) samples() (rows [][]string) {
+	text := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+	for _, run := range r.runs {
+		for i, s := range run.samples[min(1, len(run.samples)):] {
+			loads := loadsBetween(run.samples[i], s)
+			rows = append(rows, []string{run.cell.figure, run.cell.balancer, strconv.Itoa(run.cell.share), text(s.seconds),
+				text(loads[0]), text(loads[1]), text(s.predicted[0]), text(s.predicted[1]), text(s.weights[0]), text(s.weights[1])})
+		}
+	}
+	return rows
+}
+
+func (r *EdgeReport) note() string {
+	e := r.experiment
+	return fmt.Sprintf("two nodes of one virtual core; packets of %v, %.0f times the paper's cost and as much rarer", e.Cost, e.scale())
+}
+
+// elephants is figure 4.
+func (r *EdgeReport) elephants() figures.Chart {
+	c := figures.Chart{
+		Title: "EdgeBalance Figure 4 on real daemons: varying fraction of elephant flow traffic",
+		Notes: []string{r.note(), "latency at the paper's cost; two such servers can lose at most 21 % of the packets, not the published 33 %"},
+		X:     figures.Axis{Label: "share of the packets that the elephant sends (%)", Column: "elephant_percent", To: 50},
+	}
+	for _, p := range []struct {
+		y  figures.Axis
+		of func(EdgeRow) float64
+	}{
+		{figures.Axis{Label: "4a: packets served (%)", Column: "served_percent", From: 60, To: 102}, func(row EdgeRow) float64 { return 100 * row.Throughput / max(1, row.Offered) }},
+		{figures.Axis{Label: "4b: latency (µs)", Column: "latency_us", From: 0.5, To: 1000, Log: true}, func(row EdgeRow) float64 { return row.Latency / row.Scale }},
+		{figures.Axis{Label: "4c: CPU difference (%)", Column: "cpu_difference_percent"}, func(row EdgeRow) float64 { return 100 * row.CPU }},
+	} {
+		c.Panels = append(c.Panels, figures.Panel{Y: p.y, Curves: r.curves(p.of)})
+	}
+	for _, published := range []struct {
+		of   string
+		at   int
+		is   float64
+		name string
+	}{
+		{"wrr", 0, 67, "published: wrr"}, {"wrr", 1, 300, "published: wrr"}, {"wrr", 2, 41, "published: wrr"},
+		{"model", 2, 3, "published bound: model"}, {"monitor", 2, 7, "published bound: monitor"},
+	} {
+		p := &c.Panels[published.at]
+		p.Curves = append(p.Curves, figures.Curve{Name: published.name, Of: published.of, Kind: figures.Published, Points: []figures.Point{{X: edgeMost, Y: published.is}}})
+	}
+	return c
+}
+
+// curves of a number over the elephant's share, one a balancer.
+func (r *EdgeReport) curves(of func(EdgeRow) float64) (all []figures.Curve) {
+	for _, balancer := range edgeBalancers() {
+		curve := figures.Curve{Name: balancer}
+		for _, row := range r.Rows() {
+			if row.Figure == "4" && row.Balancer == balancer {
+				curve.Points = append(curve.Points, figures.Point{X: 100 * row.Share, Y: of(row)})
+			}
+		}
+		if len(curve.Points) > 0 {
+			all = append(all, curve)
+		}
+	}
+	return all
+}
+
+// doubling is figure 5.
+func (r *EdgeReport) doubling() figures.Chart {
+	c := figures.Chart{
+		Title: "EdgeBalance Figure 5 on real daemons: CPU usage for a dynamic workload",
+		X:     figures.Axis{Label: "time (s)", Column: "time_s"},
+		Notes: []string{r.note()},
+	}
+	for _, run := range r.runs {
+		if run.cell.figure != "5" {
+			continue
+		}
+		name := run.cell.balancer
+		p := figures.Panel{Y: figures.Axis{Label: name + ": CPU (%)", Column: name + "_cpu_percent", To: 105}}
+		for node, called := range []string{"first node", "spare node"} {
+			curve := figures.Curve{Name: called}
+			for _, w := range windows(run.samples, edgeSlice) {
+				curve.Points = append(curve.Points, figures.Point{X: w.end - edgeSlice.Seconds()/2, Y: 100 * w.loads[node]})
+			}
+			p.Curves = append(p.Curves, curve)
+		}
+		if at, some := map[string]float64{"model": 1, "wrr": 35}[name]; some {
+			p.Curves = append(p.Curves, figures.Curve{Name: "published: level from here", Kind: figures.Published,
+				Points: []figures.Point{{X: edge.Doubling.Seconds() + at, Y: 84}}})
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	return c
+}
