@@ -68,6 +68,7 @@ SVG, PNG and CSV.`,
 	flags.Uint64Var(&f.srlb.Seed, "seed", 1, "seed of arrivals and service times")
 	flags.StringVar(&f.out, "out", "demo-out", "`FOLDER` for pictures, results and rows")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
+	cmd.AddCommand(newEdgeDemo())
 	return cmd
 }
 

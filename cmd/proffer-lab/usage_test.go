@@ -6,6 +6,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
+	"proffer/lab/experiment"
 	"proffer/policy"
 )
 
@@ -30,6 +31,10 @@ func TestWrongUsage(t *testing.T) {
 		{"--colour", "unknown flag: --colour; see `proffer-lab --help`\n"},
 		{"demo now", "proffer-lab demo takes no argument, got \"now\"; see `proffer-lab demo --help`\n"},
 		{"demo --colour", "unknown flag: --colour; see `proffer-lab demo --help`\n"},
+		{"demo edge now", "proffer-lab demo edge takes no argument, got \"now\"; see `proffer-lab demo edge --help`\n"},
+		{"demo edge --colour", "unknown flag: --colour; see `proffer-lab demo edge --help`\n"},
+		{"demo edge --for 1s", "--for 1s: want 4s to 50s\n"},
+		{"demo edge --balancer hash", "--balancer: unknown balancer \"hash\": want one of model, "},
 		{"demo --policies random", "--policies: unknown policy \"random\": " + policies},
 		{"demo --policies single,hunt", "--policies: unknown policy \"hunt\": " + policies},
 		{"demo --policies hunt:static:4,hunt:static:4", "--policies: hunt:static:4 stands there twice\n"},
@@ -99,5 +104,33 @@ func TestDemoHelpNamesEveryPolicyAndField(t *testing.T) {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help demo does not name %s", word)
 		}
+	}
+}
+
+// TestEdgeDemoHelp: it names every field of --json and every balancer.
+func TestEdgeDemoHelp(t *testing.T) {
+	clitest.Program(newRoot).WantFlags(t, "demo", "edge")
+	_, text, _ := call(t, "help", "demo", "edge")
+	for _, word := range append(balances(), "balancer", "seconds", "cores", "node", "predicted", "measured", "weight", "flows", "packets", "curl", "curl_inward", "dns",
+		"asked", "answered", "dns_p50_ms", "iperf3_up_mbit", "iperf3_down_mbit", "nat_bound", "firewall_denied", "SVG", "PNG") {
+		if !strings.Contains(text, word) {
+			t.Errorf("proffer-lab help demo edge does not name %s", word)
+		}
+	}
+}
+
+// TestLiveTable: at a terminal the table replaces itself; elsewhere the cores are a line.
+func TestLiveTable(t *testing.T) {
+	var out strings.Builder
+	v := experiment.EdgeView{Seconds: 2, Of: 20, Cores: []experiment.EdgeCore{{Node: "n0", Predicted: 0.5, Measured: 0.25, Weight: 1.5, Flows: 7, Packets: 90}, {Node: "n1"}}}
+	table := liveTable{progress: &progress{w: &out, live: true}}
+	table.update(v)
+	table.update(v)
+	first, second, two := strings.Cut(out.String(), "\x1b[4A\x1b[J")
+	if !two || first != second || !strings.Contains(first, "n0     50.0 %    25.0 %    1.50      7       90") {
+		t.Errorf("%q", out.String())
+	}
+	if line := edgeLine(v); !strings.HasPrefix(line, "[2/20 s]  n0: load 50 % predicted, 25 % measured, weight 1.50, 7 flows  n1: ") {
+		t.Errorf("%q", line)
 	}
 }

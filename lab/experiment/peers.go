@@ -48,15 +48,20 @@ func (e Peers) Check() error {
 // streamModule is where Debian has nginx's stream module.
 const streamModule = "/usr/lib/nginx/modules/ngx_stream_module.so"
 
-// installed names a missing program of the peers', and the Debian
-// package that has it.
-func installed() error {
+// installed names the missing ones of programs, and the Debian packages that have them.
+func installed(packages map[string]string) error {
 	var errs []error
-	for program, of := range map[string]string{"haproxy": "haproxy", "nginx": "nginx-light", "wrk": "wrk", "curl": "curl"} {
+	for program, of := range packages {
 		if _, err := exec.LookPath(program); err != nil {
 			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, of))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// peersInstalled names the missing programs of the peers.
+func peersInstalled() error {
+	errs := []error{installed(map[string]string{"haproxy": "haproxy", "nginx": "nginx-light", "wrk": "wrk", "curl": "curl"})}
 	if _, err := os.Stat(streamModule); err != nil {
 		errs = append(errs, fmt.Errorf("nginx's stream module is missing (%w): apt-get install libnginx-mod-stream", err))
 	}
@@ -74,7 +79,7 @@ type contest struct {
 
 // Run measures every peer in every round.
 func (e Peers) Run(ctx context.Context, show func(Step)) (_ *PeersReport, err error) {
-	if err := installed(); err != nil {
+	if err := peersInstalled(); err != nil {
 		return nil, err
 	}
 	preferThisProcess()

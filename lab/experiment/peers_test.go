@@ -182,11 +182,11 @@ func TestProcessTime(t *testing.T) {
 
 // TestInstalled: a missing program is reported with its package.
 func TestInstalled(t *testing.T) {
-	if err := installed(); err != nil {
+	if err := peersInstalled(); err != nil {
 		t.Fatalf("`make test` installs them: %v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	err := installed()
+	err := peersInstalled()
 	for _, program := range []string{"haproxy is missing: apt-get install haproxy", "nginx is missing: apt-get install nginx-light", "wrk is", "curl is"} {
 		if err == nil || !strings.Contains(err.Error(), program) {
 			t.Errorf("%v does not say %q", err, program)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proffer/cmd/internal/cli"
+	"proffer/dataplane"
+	"proffer/lab/experiment"
+	"proffer/topo"
+)
+
+// edgeDemoFlags are the flags of demo edge before they are checked.
+type edgeDemoFlags struct {
+	out  string
+	json bool
+	demo experiment.EdgeDemo
+}
+
+func newEdgeDemo() *cobra.Command {
+	f := &edgeDemoFlags{}
+	cmd := &cobra.Command{
+		Use:   "edge",
+		Short: "Show network functions at the edge, balanced by a model of their cost",
+		Long: `Builds an edge on this machine (client network, LB, two datapath nodes, world), and runs
+the real daemons in namespaces. Flows go by a firewall and source NAT: curl, iperf3 (outward,
+then inward) and DNS-like questions. The world asks the client, too, by curl and DNS-like
+questions, at addresses without NAT. A table shows the cores meanwhile: load as the LB predicts it and as
+the node measures it, weight for new flows, flows, packets. Each node has one virtual core, on
+which a packet takes 100 µs (docs/edge.md). Needs root, curl and iperf3; removes all it made, also on
+Ctrl-C.
+
+Balancers: ` + strings.Join(balances(), ", ") + `.
+
+--json prints one object: balancer, seconds, cores (node, predicted, measured, weight: means; flows,
+packets), curl, curl_inward and dns (asked, answered), dns_p50_ms, iperf3_up_mbit, iperf3_down_mbit,
+nat_bound (flows), firewall_denied (packets). --out gets the loads and weights over time as SVG, PNG and CSV.
+
+Fails if curl or the DNS-like questions got no answer at all, or NAT and firewall had no part.`,
+		Example: "  proffer-lab demo edge\n  proffer-lab demo edge --balancer wrr --for 10s --json",
+		Args:    cli.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runEdgeDemo(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.demo.Balancer, "balancer", topo.ByModel.String(), "the LB's balancer, `NAME`")
+	flags.DurationVar(&f.demo.For, "for", 20*time.Second, "how long traffic flows, `TIME`, 50s at most")
+	flags.StringVar(&f.out, "out", "demo-out", "`FOLDER` for the pictures")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
+	return cmd
+}
+
+func balances() (names []string) {
+	for _, b := range topo.Balances() {
+		names = append(names, b.String())
+	}
+	return names
+}
+
+func runEdgeDemo(cmd *cobra.Command, f *edgeDemoFlags) error {
+	if err := f.demo.Check(); err != nil {
+		return cli.BadUsage(err)
+	}
+	if !slices.Contains(balances(), f.demo.Balancer) {
+		return cli.BadUsagef("--balancer: unknown balancer %q: want one of %s", f.demo.Balancer, strings.Join(balances(), ", "))
+	}
+	if err := dataplane.Preflight(); err != nil {
+		return err
+	}
+	var err error
+	if f.demo.Programs, err = findProffer(); err != nil {
+		return err
+	}
+	if err := writable(f.out); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "building an edge with two nodes; it takes about %s\n", experiment.Left(f.demo.For+3*time.Second))
+	table := &liveTable{progress: newProgress(cmd.ErrOrStderr())}
+	found, err := f.demo.Run(cmd.Context(), table.update)
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted; everything the demo made is removed")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
+}
+
+// liveTable is a table of cores that renews itself at a terminal, and lines now and then elsewhere.
+type liveTable struct {
+	*progress
+	lines int // that stand there
+}
+
+func (t *liveTable) update(v experiment.EdgeView) {
+	if !t.live {
+		t.progress.update(edgeLine(v), false)
+		return
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%.0f of %.0f s\n", v.Seconds, v.Of)
+	if err := experiment.PrintEdgeCores(&text, v.Cores); err != nil {
+		return
+	}
+	if t.lines > 0 { // back to its first line, and clear from there
+		fmt.Fprintf(t.w, "\x1b[%dA\x1b[J", t.lines)
+	}
+	t.lines = strings.Count(text.String(), "\n")
+	io.WriteString(t.w, text.String())
+}
+
+// edgeLine is the cores in a line.
+func edgeLine(v experiment.EdgeView) string {
+	line := fmt.Sprintf("[%.0f/%.0f s]", v.Seconds, v.Of)
+	for _, c := range v.Cores {
+		line += fmt.Sprintf("  %s: load %.0f %% predicted, %.0f %% measured, weight %.2f, %d flows", c.Node, 100*c.Predicted, 100*c.Measured, c.Weight, c.Flows)
+	}
+	return line
+}

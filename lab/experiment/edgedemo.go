@@ -1,0 +1,142 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"proffer/api"
+	"proffer/lab/testbed"
+)
+
+// EdgeDemo shows an edge at work: real programs on both sides, behind source NAT and a firewall, and
+// flows that the world begins to addresses without NAT.
+type EdgeDemo struct {
+	Balancer string
+	For      time.Duration
+	Programs string // path of the proffer binary
+}
+
+const (
+	edgeDemoCost  = 100 * time.Microsecond // of a packet at a virtual core
+	edgeDemoEvery = 250 * time.Millisecond // between two samples
+	edgeDemoPorts = 8192                   // of a node's NAT
+)
+
+// The halves of the client network, and their chains. The firewall lets the client begin these flows alone.
+const (
+	edgeOpen, edgeNATted = "10.1.0.0/17", "10.1.128.0/17"
+	edgeDenied           = 25 // a port
+)
+
+// Check returns an error for settings that cannot be run.
+func (e EdgeDemo) Check() error {
+	if e.For < 4*time.Second || e.For > 50*time.Second {
+		return fmt.Errorf("--for %v: want 4s to 50s", e.For)
+	}
+	return nil
+}
+
+// EdgeCore is a core in the live table, and in the result.
+type EdgeCore struct {
+	Node      string  `json:"node"`
+	Predicted float64 `json:"predicted"` // load, as the LB predicts it; 1: works all the time
+	Measured  float64 `json:"measured"`  // … and at the node
+	Weight    float64 `json:"weight"`    // for new flows, mean 1
+	Flows     uint64  `json:"flows"`     // begun
+	Packets   uint64  `json:"packets"`
+}
+
+// EdgeView is the cores at an instant.
+type EdgeView struct {
+	Seconds, Of float64
+	Cores       []EdgeCore
+}
+
+// file is the LB's: half of the client network has an IDS, half a firewall and NAT.
+func (e EdgeDemo) file() edgeLBFile {
+	core := fmt.Sprintf("{function: virtual, each: %v, queue: %d}", edgeDemoCost, edgeQueue)
+	return edgeLBFile{balancer: e.Balancer, weights: []int{1, 1}, idle: time.Minute, services: []edgeServiceFile{
+		{prefix: edgeOpen, cost: edgeDemoCost, chain: func(int) []string {
+			return []string{core, "{function: ids, patterns: [{bytes: attack}]}"}
+		}},
+		{prefix: edgeNATted, cost: edgeDemoCost, chain: func(node int) []string {
+			return []string{core,
+				fmt.Sprintf("{function: firewall, rules: [{action: deny, protocol: tcp, ports: %d}, {action: allow, source: %s}]}", edgeDenied, edgeNATted),
+				fmt.Sprintf("{function: nat, public4: %s, first_port: %d, ports: %d}", testbed.EdgePublic, 2048+node*edgeDemoPorts, edgeDemoPorts)}
+		}},
+	}}
+}
+
+// Run runs the traffic, and shows the cores now and then.
+func (e EdgeDemo) Run(ctx context.Context, show func(EdgeView)) (_ *EdgeDemoReport, err error) {
+	if err := installed(map[string]string{"curl": "curl", "iperf3": "iperf3"}); err != nil {
+		return nil, err
+	}
+	bed, err := testbed.EdgeUp(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	farm, err := startEdge(ctx, bed, e.Programs, e.file())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, farm.stop()) }()
+	t, err := newEdgeTraffic(bed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	r := &EdgeDemoReport{experiment: e}
+	running, end := context.WithTimeout(ctx, e.For)
+	defer end()
+	group, running := errgroup.WithContext(running)
+	start := monotonic{}.Now()
+	group.Go(func() error { return r.watch(running, farm, start, show) })
+	group.Go(func() error { return t.run(running, e.For) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return r, r.sum(ctx, farm, t)
+}
+
+// watch takes samples until ctx ends.
+func (r *EdgeDemoReport) watch(ctx context.Context, farm *edgeFarm, start time.Duration, show func(EdgeView)) error {
+	ticks := time.NewTicker(edgeDemoEvery)
+	defer ticks.Stop()
+	for {
+		s, lb, err := farm.sample(ctx, start)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.samples = append(r.samples, s)
+		if n := len(r.samples); n > 1 {
+			show(r.view(lb, r.samples[n-2], s))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// view is the cores between two samples.
+func (r *EdgeDemoReport) view(lb api.Status, before, s edgeSample) EdgeView {
+	v := EdgeView{Seconds: s.seconds, Of: r.experiment.For.Seconds()}
+	loads := loadsBetween(before, s)
+	for i, c := range lb.Edge.Cores {
+		v.Cores = append(v.Cores, EdgeCore{Node: c.Node, Predicted: *c.Load, Measured: loads[i], Weight: *c.Weight, Flows: *c.Flows, Packets: c.Packets})
+	}
+	return v
+}
