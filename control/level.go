@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -51,42 +52,63 @@ type Levels struct {
 	sources [][]CostSource            // of these
 	packets [][]weights.Packets
 	written map[int][]float64 // of each service: the weights that the plane has
+	stated  []float64         // of each core
+	settled bool              // cores have joined or left, by these
 }
 
 // NewLevels begins with the weights of cfg, which the plane has, and with the costs of the levels before
-// it, which may be nil. It fails on costs that no packet has.
+// it, which may be nil. Where nothing but weights changes, their balancer goes on, with all that it has
+// learned of the flows' lives. It fails on costs that no packet has.
 func NewLevels(plane Edge, cfg *topo.EdgeLB, before *Levels) (*Levels, error) {
 	l := &Levels{plane: plane, cfg: cfg, at: map[topo.EdgeInstance]int{}, written: map[int][]float64{}}
 	if cfg.ReportKey != nil {
 		l.nodes = NewNodePoller(cfg, before.poller())
 	}
-	var stated []float64
 	var costs weights.Costs
 	for i, n := range cfg.Nodes {
 		for core := range n.Cores {
 			l.at[topo.EdgeInstance{Server: n.Server, Core: core}] = len(l.levels)
 			l.levels = append(l.levels, Level{Server: n.Server, Core: core, Measured: math.NaN()})
 			l.node = append(l.node, i)
-			stated = append(stated, float64(n.Weight))
+			l.stated = append(l.stated, float64(n.Weight))
 			given, sources := l.costsAt(i)
 			l.costs, l.sources = append(l.costs, given), append(l.sources, sources)
 			costs = append(costs, slices.Clone(given))
 			l.packets = append(l.packets, make([]weights.Packets, len(cfg.Services)))
 		}
 	}
+	if l.sameBut(before) {
+		l.decides = before.decides
+		return l, nil
+	}
 	var err error
-	settings := balancer.Settings{Costs: costs, Stated: statedCosts(cfg), Weigher: weigher(cfg.Balance, stated),
+	settings := balancer.Settings{Costs: costs, Stated: statedCosts(cfg), Weigher: weigher(cfg.Balance, l.stated),
 		Monitor: cfg.Balance == topo.ByMonitor, Overload: overload, Patience: patience}
 	if l.decides, err = balancer.New(settings); err != nil {
 		return nil, err
 	}
 	l.inherit(before)
-	for core, weight := range stated {
+	return l, nil
+}
+
+// sameBut: cores, services and their costs are those of the levels before, and the rule learns.
+func (l *Levels) sameBut(before *Levels) bool {
+	sameService := func(a, b topo.EdgeService) bool { return a.Number == b.Number && a.Cost == b.Cost }
+	return before != nil && l.cfg.Balance != topo.RoundRobin && l.cfg.Balance == before.cfg.Balance &&
+		maps.Equal(l.at, before.at) && slices.EqualFunc(l.cfg.Services, before.cfg.Services, sameService) &&
+		slices.EqualFunc(l.costs, before.costs, slices.Equal[[]weights.Curve])
+}
+
+// settle lets cores join and leave by the weights of the configuration.
+func (l *Levels) settle() {
+	for core, weight := range l.stated {
 		if weight == 0 {
 			l.decides.Leave(core)
+		} else {
+			l.decides.Join(core)
 		}
 	}
-	return l, nil
+	l.settled = true
 }
 
 func (l *Levels) poller() *NodePoller {
@@ -146,6 +168,9 @@ func weigher(rule topo.Balance, stated []float64) balancer.Weigher {
 // Tick reads the counters, decides and writes the weights of new flows, at a monotonic time. It reports
 // whether another node is wanted.
 func (l *Levels) Tick(now time.Duration) (enlarge bool, err error) {
+	if !l.settled {
+		l.settle()
+	}
 	if err := l.read(); err != nil {
 		return false, err
 	}

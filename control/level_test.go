@@ -164,3 +164,45 @@ func TestLevelsMistakes(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLevelsGoOn: a change of weights alone keeps all that was learned of the flows' lives: a node that
+// joins gets the new flows at once, and the core with an elephant none.
+func TestLevelsGoOn(t *testing.T) {
+	plane, cfg := levelled(topo.ByModel)
+	cfg.Nodes[1].Weight = 0
+	l := newLevels(t, plane, cfg)
+	n := 0
+	run := func(l *Levels, ticks int) {
+		t.Helper()
+		for range ticks {
+			n++
+			for i := range 3 {
+				plane.counts[7][i].Packets[0] += 3000
+			}
+			plane.counts[7][1].Packets[weights.Ages-1] += 15_000 // node 3, core 0
+			tick(t, l, n)
+		}
+	}
+	run(l, 200)
+	if w := plane.weights[7]; w[0] != 0 || w[1] >= w[2] {
+		t.Fatalf("weights %v while node 1 is drained and core 0 of node 3 has an elephant", w)
+	}
+	next := *cfg
+	next.Nodes = slices.Clone(cfg.Nodes)
+	next.Nodes[1].Weight = 1
+	joined, err := NewLevels(plane, &next, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run(l, 1); plane.weights[7][0] != 0 {
+		t.Error("node 1 joins before the new levels have a tick")
+	}
+	run(joined, 1)
+	if w := plane.weights[7]; w[0] <= w[1] || w[2] <= w[1] {
+		t.Errorf("weights %v after node 1 joined, as of a balancer that knows nothing", w)
+	}
+	next.Balance = topo.RoundRobin
+	if other, err := NewLevels(plane, &next, joined); err != nil || other.decides == joined.decides {
+		t.Errorf("another rule goes on with the old balancer (%v)", err)
+	}
+}
