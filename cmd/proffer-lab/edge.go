@@ -32,7 +32,7 @@ minutes, --quick less than four.
 --json prints an array, a row a run: figure, balancer, share (the elephant's),
 cpu_difference and cpu_difference_30ms (of the two cores, 1 is a core; over the scaled
 interval and over 30 ms), throughput and offered (packets a second), latency_us (mean at the core),
-weights_sd (of the first node's weight, whose mean is 1), level_s (figure 5: when loads were within 4
+weights_sd (of the first node's weight, of mean 1), level_s (figure 5: when loads were within 4
 points after the second node joined; 0: never) and scale. --servers has no effect.
 
 Fails if the generator could not keep the schedule of a run, and, without --quick, if

@@ -81,7 +81,7 @@ func TestExperimentWrongUsage(t *testing.T) {
 		{"hlb --mean 1us", "--mean 1µs: want 1ms to 1s\n"},
 		{"hlb --for 100ms --quick", "--for 100ms: want 1s to 10m\n"},
 		{"edge --figures 6", "--figures: unknown figure \"6\": want 4 or 5\n"},
-		{"edge --balancers hash", "--balancers: unknown balancer \"hash\": want model"},
+		{"edge --balancers hash", "--balancers: unknown balancer \"hash\": want model, monitor or wrr\n"},
 		{"edge --shares 70", "--shares: 70: want 1 to 60\n"},
 		{"edge --cost 1us", "--cost 1µs: want 2µs to 1ms\n"},
 		{"edge --for 100ms", "--for 100ms: want 1s to 10m\n"},

@@ -39,6 +39,9 @@ type edgeServiceFile struct {
 	chain  func(node int) []string
 }
 
+// edgeReportKey is that of every bed's reports.
+const edgeReportKey = "0f0e0d0c0b0a09080706050403020100"
+
 // startEdge writes the files, starts the daemons, and returns when all reach their far ends.
 func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb edgeLBFile) (_ *edgeFarm, err error) {
 	f := &edgeFarm{bed: bed, programs: programs, lb: lb, daemons: map[*testbed.Node]*testbed.Process{}}
@@ -125,13 +128,14 @@ func (f *edgeFarm) writeLB() error {
 	var text strings.Builder
 	fmt.Fprintf(&text, `control: %s
 flow_key: "000102030405060708090a0b0c0d0e0f"
+report_key: %q
 clients: clients
 world: world
 balancer: %s
 public: [%s/32]
 flow_table: {idle: %v}
 nodes:
-`, f.path(f.bed.LB, "sock"), f.lb.balancer, testbed.EdgePublic, f.lb.idle)
+`, f.path(f.bed.LB, "sock"), edgeReportKey, f.lb.balancer, testbed.EdgePublic, f.lb.idle)
 	for i, n := range f.bed.Nodes {
 		fmt.Fprintf(&text, "  - {name: %s, number: %d, address: %s, link: %s, weight: %d}\n", n.Name, i, testbed.EdgeNodeAddr(i), n.Name, f.lb.weights[i])
 	}
@@ -151,8 +155,9 @@ number: %d
 link: lb
 lbs: [%s]
 clients: [%s]
+report_key: %q
 chains:
-`, n.Name, f.path(n, "sock"), i, testbed.EdgeLBAddr(i), testbed.EdgeClients)
+`, n.Name, f.path(n, "sock"), i, testbed.EdgeLBAddr(i), testbed.EdgeClients, edgeReportKey)
 	for k, s := range f.lb.services {
 		fmt.Fprintf(&text, "  - service: %d\n    functions: [%s]\n", k+1, strings.Join(s.chain(i), ", "))
 	}

@@ -29,7 +29,7 @@ type EdgeRow struct {
 	Throughput float64 `json:"throughput"` // packets served, a second
 	Offered    float64 `json:"offered"`    // packets, a second
 	Latency    float64 `json:"latency_us"` // mean at the core
-	Weights    float64 `json:"weights_sd"` // of the first node's, whose mean is 1
+	Weights    float64 `json:"weights_sd"` // of the first node's, of mean 1
 	Level      float64 `json:"level_s"`    // figure 5: after the second node had joined; 0: never
 	Scale      float64 `json:"scale"`      // of a packet's cost, beside the paper's
 }
