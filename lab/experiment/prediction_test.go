@@ -1,0 +1,57 @@
+package experiment
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"proffer/topo"
+)
+
+// TestPrediction: real packets at a real node's core, which the LB predicts by the costs that the node
+// measured at its start, and as it learns. PROFFER_PREDICTION=full is Figure 3, on a machine that does nothing
+// else.
+func TestPrediction(t *testing.T) {
+	cost := []PredictedChain{{Name: "cost", Functions: []topo.Function{topo.Cost{Each: 100 * time.Microsecond}}}}
+	all := []Prediction{{Chains: cost, Payloads: []int{18}, Loads: []float64{0.2}, Settle: 300 * time.Millisecond, For: 300 * time.Millisecond}}
+	if os.Getenv("PROFFER_PREDICTION") == "full" {
+		all = []Prediction{PaperPrediction(), QuickPrediction()}
+	}
+	for _, p := range all {
+		steps := 0
+		rows, err := p.Run(t.Context(), func(Step) { steps++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := len(p.Chains) * len(p.Payloads) * len(p.Loads); len(rows) != want || steps != 2*want {
+			t.Errorf("%d rows after %d steps, want %d", len(rows), steps, want)
+		}
+		for _, r := range rows {
+			t.Logf("%-26s %5d bytes %7.0f/s measured %5.1f %% start %+5.2f learned %+5.2f points",
+				r.Chain, r.Payload, r.Rate, 100*r.Measured, 100*(r.Started-r.Measured), 100*(r.Learned-r.Measured))
+			if r.Rate == 0 || r.Measured == 0 || r.Started == 0 || r.Learned == 0 {
+				t.Errorf("%s with %d bytes: nothing was measured or predicted: %+v", r.Chain, r.Payload, r)
+			}
+		}
+		for _, by := range []struct {
+			name string
+			of   func(PredictionRow) float64
+		}{{"start", PredictionRow.ByStart}, {"learned", PredictionRow.AsLearned}} {
+			mean, most := PredictionErrors(rows, by.of)
+			t.Logf("%s: %.2f points off on average, %.2f at most", by.name, mean, most)
+		}
+	}
+}
+
+// TestPredictionErrors: in points, on average and at most.
+func TestPredictionErrors(t *testing.T) {
+	rows := []PredictionRow{{Measured: 0.5, Learned: 0.51, Started: 0.5}, {Measured: 0.5, Learned: 0.47, Started: 0.6}}
+	mean, most := PredictionErrors(rows, PredictionRow.AsLearned)
+	if math.Abs(mean-2) > 1e-9 || math.Abs(most-3) > 1e-9 {
+		t.Errorf("errors %v on average and %v at most, want 2 and 3", mean, most)
+	}
+	if mean, most = PredictionErrors(rows, PredictionRow.ByStart); math.Abs(mean-5) > 1e-9 || math.Abs(most-10) > 1e-9 {
+		t.Errorf("errors %v on average and %v at most, want 5 and 10", mean, most)
+	}
+}
