@@ -43,8 +43,8 @@ touches no link of this machine.
 
 Rows are named PROGRAM/MODE/CASE/FLOWS, as lb/hunt/steer/1000.
 
---json prints an array of rows: program (floor, lb, agent or work), mode, case, flows,
-packets (that a time is of: 1, or those of a whole connection), min_ns, median_ns
+--json prints an array of rows: program (floor, lb, agent, edge or work), mode, case,
+flows, packets (that a time is of: 1, or those of a whole connection), min_ns, median_ns
 and spread_ns (10th to 90th percentile) of the clean runs or null, clean_runs,
 runs, floor_ratio (min_ns over that of the floor of as many packets), net_ns (min_ns
 without the bench's own loop) and net_floor_ratio (the median of a run's time over its

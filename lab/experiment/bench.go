@@ -154,6 +154,7 @@ type benchSession struct {
 	open   []io.Closer
 	floors *floorBenches
 	agent  *agentBench
+	edge   *edgeBench
 	work   *workBench
 	lbs    map[string]*lbBench
 }
@@ -167,7 +168,7 @@ func newBenchSession(b *Bench) *benchSession {
 			}
 		}
 	}
-	s.rows = slices.Concat(s.floorRows(), s.lbRows(), s.agentRows(), s.workRows())
+	s.rows = slices.Concat(s.floorRows(), s.lbRows(), s.agentRows(), s.edgeRows(), s.workRows())
 	wanted := map[string]bool{}
 	chosen := 0
 	for _, r := range s.rows {

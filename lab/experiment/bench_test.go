@@ -140,6 +140,7 @@ func TestBenchRows(t *testing.T) {
 		"lb single-128 short-apart", "lb ecmp-128 short-apart", "lb learned-128 short-apart",
 		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
 		"agent hunt established", "agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",
+		"edge lb steer", "edge lb begin", "edge lb-ipv4 steer", "edge lb-ipv4 begin", "edge node through", "edge node-ipv4 through",
 		"work  switch", "work  threads", "work  events", "floor  switch-alone", "floor  switch-hooks", "floor  threads-alone", "floor  events-alone",
 	} {
 		if !cases[want] {

@@ -57,6 +57,7 @@ var goals = []goal{
 	few("agent: data of a known flow, out", 60, rowDirect),
 	// Half of the cost of the five when the goal was set, 48 times line.
 	{"agent: a connection of one request", []string{rowAccept, "agent/hunt/egress-wait/1000", "agent/hunt/established/1000", rowSteered, rowDirect}, lineFew, 0, 24},
+	few("edge LB: known flow, of 1,000", 60, "edge/lb/steer/1000"),
 	few("work: a stranger's switch", 50, "work//switch/1"),
 	few("work: a request of threads (3000: 3 % of a core at 10,000/s)", 3000, "work//threads/8"),
 	few("work: a request of an event loop (the same)", 3000, "work//events/8"),

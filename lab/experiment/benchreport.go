@@ -24,7 +24,7 @@ type BenchReport struct {
 // BenchResult is one row. Times are ns a packet, or a whole connection of Packets, the bench's
 // own loop included, but for Net.
 type BenchResult struct {
-	Program string   `json:"program"` // floor, lb, agent or work
+	Program string   `json:"program"` // floor, lb, agent, edge or work
 	Mode    string   `json:"mode"`    // how the service dispatches, and by which wire
 	Case    string   `json:"case"`
 	Flows   int      `json:"flows"`
