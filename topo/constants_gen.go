@@ -31,6 +31,7 @@ const (
 	MaxRows         = 256
 	EdgeAges        = 20
 	MaxExpiring     = 256
+	MaxNodeExpiring = 64
 	MaxSlots        = 4096
 	MaxLbs          = 64
 	MaxNatPools     = 16

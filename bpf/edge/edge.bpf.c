@@ -320,6 +320,7 @@ int sweep_edge(struct xdp_md *ctx)
 	e = (void *)(long)ctx->data;
 	if ((void *)(&e->removed + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
+	e->now = ticked_ns();
 	e->removed = s.removed;
 	return XDP_DROP;
 }

@@ -79,20 +79,48 @@ static __always_inline int next_function(struct xdp_md *ctx, struct node_state *
 	return call_function(ctx, s);
 }
 
-/* The result of a sweep of a function's flows. */
-struct node_sweep {
-	__u64 kept;
-	__u64 removed;
+/* Keeps the frame's layout in the object's BTF. */
+const struct node_expiry *const volatile node_expiry_layout = NULL;
+
+/* A step of a sweep: user space walks a function's table, and names the flows that were quiet. So a
+ * run's work is bounded, and no packet waits for a whole table. */
+struct node_sweeping {
+	struct xdp_md *ctx;
+	__u32 removed;
+	__u32 zero;
 };
 
-/* report_sweep writes the result into the frame. */
-static __always_inline int report_sweep(struct xdp_md *ctx, const struct node_sweep *s)
+/* flow_to_expire reads a flow of the step; false: there is none. */
+static __always_inline bool flow_to_expire(struct node_sweeping *s, __u64 i, struct node_flow *f)
 {
-	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	struct node_sweep *record = take(&c, sizeof(*record));
+	const __u32 first = __builtin_offsetof(struct node_expiry, flow);
 
-	if (!record)
+	return i < MAX_NODE_EXPIRING &&
+	       !bpf_xdp_load_bytes(s->ctx, first + i * sizeof(*f), f, sizeof(*f));
+}
+
+/* expiry_of is the head of the frame of a step. */
+static __always_inline struct node_expiry *expiry_of(struct xdp_md *ctx)
+{
+	struct node_expiry *e = (void *)(long)ctx->data;
+
+	return (void *)e->flow > (void *)(long)ctx->data_end ? NULL : e;
+}
+
+/* sweep_some calls a function's callback of bpf_loop for each flow of the step. */
+static __always_inline int sweep_some(struct xdp_md *ctx,
+				      long (*expire)(__u64 i, struct node_sweeping *s))
+{
+	struct node_sweeping s = { .ctx = ctx };
+	struct node_expiry *e = expiry_of(ctx);
+
+	if (!e)
 		return XDP_ABORTED;
-	*record = *s;
+	bpf_loop(e->count, expire, &s, 0);
+	e = expiry_of(ctx);
+	if (!e)
+		return XDP_ABORTED;
+	e->now = ticked_ns();
+	e->removed = s.removed;
 	return XDP_DROP;
 }

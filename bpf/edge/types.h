@@ -30,7 +30,8 @@ enum edge_limits {
 	MAX_CHAIN = 8,				   /* functions of a service */
 	MAX_ROWS = 256,				   /* of a service's alias table */
 	EDGE_AGES = 20,				   /* classes of a flow's age */
-	MAX_EXPIRING = 256,			   /* flows of a sweep's step */
+	MAX_EXPIRING = 256,			   /* flows of a step of a sweep, at the LB */
+	MAX_NODE_EXPIRING = 64,			   /* … of a function: a step's frame is below a page */
 	MAX_SLOTS = MAX_EDGE_SERVICES * MAX_CHAIN, /* places of functions in chains */
 	MAX_LBS = 64,				   /* of a node */
 	MAX_NAT_POOLS = 16,
@@ -78,6 +79,7 @@ struct edge_count {
 
 /* LB: the argument and result of sweep_edge. */
 struct edge_expiry {
+	__u64 now; /* result: the programs' clock, in ns */
 	__u32 count;
 	__u32 removed;
 	__u64 hash[MAX_EXPIRING];
@@ -87,6 +89,21 @@ struct edge_expiry {
 struct node_count {
 	__u64 packets;
 	__u64 bytes; /* of the packets inside */
+};
+
+/* Node: a flow of a function at a place of a chain. */
+struct node_flow {
+	struct tuple t;
+	__u32 slot; /* 0 where places share flows */
+	__u32 zero;
+};
+
+/* Node: the argument and result of a step of a function's sweep. */
+struct node_expiry {
+	__u64 now; /* result: the programs' clock, in ns */
+	__u32 count;
+	__u32 removed; /* result */
+	struct node_flow flow[MAX_NODE_EXPIRING];
 };
 
 /* Node: source NAT at a place of a chain. The ports from `first` on are cut into a range for each

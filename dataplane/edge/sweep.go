@@ -22,11 +22,12 @@ const (
 // Sweep removes the flows that are idle, each with its partner: the flow before and the flow after a
 // change die together. User space looks for them; a program on each CPU removes its share, by the
 // digest, after another look at the entry.
-func (l *LB) Sweep() (dataplane.Swept, error) { return l.SweepAt(plane.Monotonic()) }
-
-// SweepAt is Sweep at a time of the programs' clock.
-func (l *LB) SweepAt(now time.Duration) (swept dataplane.Swept, err error) {
-	swept.Kept, err = l.idleFlows(now, func(idle []uint64) error {
+func (l *LB) Sweep() (swept dataplane.Swept, err error) {
+	var nothing objects.EdgeEdgeExpiry // but the programs' clock
+	if err := plane.RunRecord(l.objs.SweepEdge, &nothing); err != nil {
+		return swept, fmt.Errorf("sweep flows: %w", err)
+	}
+	swept.Kept, err = l.idleFlows(time.Duration(nothing.Now), func(idle []uint64) error {
 		removed, err := l.expire(idle)
 		swept.Removed += removed
 		return err

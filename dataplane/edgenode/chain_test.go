@@ -24,6 +24,7 @@ func TestNode(t *testing.T) {
 		{"NAT", testNAT},
 		{"NAT, exhausted", testExhausted},
 		{"NAT, over", testOver},
+		{"many flows are over", testManyOver},
 		{"NAT, bad packets", testBadNAT},
 		{"firewall", testFirewall},
 		{"firewall and NAT", testOrder},
@@ -188,6 +189,27 @@ func testOver(t *testing.T, seen rig.Hits) {
 	b.run(t, there.Around(f.packet()))
 	b.at(t, b.now+2*time.Second)
 	sweep("reset", 0, 1)
+}
+
+// testManyOver: a sweep of more flows than a step of it has room for removes all that are over, and
+// no other, of every function.
+func testManyOver(t *testing.T, seen rig.Hits) {
+	const over, live = 2*topo.MaxNodeExpiring + 1, topo.MaxNodeExpiring + 2
+	b := newBench(t, seen, chained(topo.Firewall{Rules: []topo.Rule{{Allow: true}}}, topo.SourceNAT{Public4: public4, First: first, Ports: 1024}))
+	begin := func(from, flows int) {
+		for i := range flows {
+			b.run(t, to(0, costly).Around(outward("udp", 4, from+i).packet())).Is(t, "a flow", redirect, nil, "firewall_admitted", "nat_bound", "returned")
+		}
+	}
+	begin(1000, over)
+	b.at(t, b.now+9*time.Second)
+	begin(5000, live)
+	b.at(t, b.now+time.Second)
+	for _, want := range []uint64{2 * over, 0} {
+		if swept, err := b.Sweep(); err != nil || swept.Removed != want || swept.Kept != 2*live {
+			t.Errorf("the sweep removed %d flows and kept %d, want %d and %d: %v", swept.Removed, swept.Kept, want, 2*live, err)
+		}
+	}
 }
 
 // testBadNAT: packets that NAT cannot translate are dropped.

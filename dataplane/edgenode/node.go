@@ -275,19 +275,6 @@ func (n *Node) Count(core, service int) (sum Count, err error) {
 	return sum, nil
 }
 
-// Sweep forgets the flows that are over, and frees their ports.
-func (n *Node) Sweep() (swept dataplane.Swept, err error) {
-	for _, sweep := range []*ebpf.Program{n.objs.SweepNat, n.objs.SweepFirewall} {
-		var record objects.EdgeNodeNodeSweep
-		if err := plane.RunRecord(sweep, &record); err != nil {
-			return swept, fmt.Errorf("sweep the functions' flows: %w", err)
-		}
-		swept.Kept += record.Kept
-		swept.Removed += record.Removed
-	}
-	return swept, nil
-}
-
 // Verified reports the verifier's work on the programs.
 func (n *Node) Verified() ([]dataplane.Verified, error) {
 	names := []string{

@@ -53,6 +53,7 @@ type EdgeEdgeEnd struct {
 
 type EdgeEdgeExpiry struct {
 	_       structs.HostLayout
+	Now     uint64
 	Count   uint32
 	Removed uint32
 	Hash    [256]uint64

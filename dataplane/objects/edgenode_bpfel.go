@@ -94,6 +94,13 @@ type EdgeNodeFirewallSetting struct {
 	Zero  uint32
 }
 
+type EdgeNodeFirewallState struct {
+	_      structs.HostLayout
+	Seen   uint64
+	Closed uint32
+	Zero   uint32
+}
+
 type EdgeNodeIdsSetting struct {
 	_        structs.HostLayout
 	Pattern  [8]EdgeNodePattern
@@ -145,10 +152,19 @@ type EdgeNodeNodeCount struct {
 	Bytes   uint64
 }
 
-type EdgeNodeNodeSweep struct {
+type EdgeNodeNodeExpiry struct {
 	_       structs.HostLayout
-	Kept    uint64
-	Removed uint64
+	Now     uint64
+	Count   uint32
+	Removed uint32
+	Flow    [64]EdgeNodeNodeFlow
+}
+
+type EdgeNodeNodeFlow struct {
+	_    structs.HostLayout
+	T    EdgeNodeTuple
+	Slot uint32
+	Zero uint32
 }
 
 type EdgeNodePattern struct {
@@ -260,6 +276,7 @@ const (
 	EdgeNodeVarIdleNs           = "idle_ns"
 	EdgeNodeVarLingerNs         = "linger_ns"
 	EdgeNodeVarNodeCores        = "node_cores"
+	EdgeNodeVarNodeExpiryLayout = "node_expiry_layout"
 	EdgeNodeVarNodeServer       = "node_server"
 	EdgeNodeVarNodeSpreads      = "node_spreads"
 	EdgeNodeVarRedirectTo       = "redirect_to"
@@ -356,17 +373,18 @@ type EdgeNodeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeNodeVariableSpecs struct {
-	CountersEnd  *ebpf.VariableSpec `ebpf:"counters_end"`
-	IdleNs       *ebpf.VariableSpec `ebpf:"idle_ns"`
-	LingerNs     *ebpf.VariableSpec `ebpf:"linger_ns"`
-	NodeCores    *ebpf.VariableSpec `ebpf:"node_cores"`
-	NodeServer   *ebpf.VariableSpec `ebpf:"node_server"`
-	NodeSpreads  *ebpf.VariableSpec `ebpf:"node_spreads"`
-	RedirectTo   *ebpf.VariableSpec `ebpf:"redirect_to"`
-	Stalls       *ebpf.VariableSpec `ebpf:"stalls"`
-	TickNs       *ebpf.VariableSpec `ebpf:"tick_ns"`
-	VirtualNowNs *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.VariableSpec `ebpf:"virtual_time"`
+	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
+	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
+	NodeCores        *ebpf.VariableSpec `ebpf:"node_cores"`
+	NodeExpiryLayout *ebpf.VariableSpec `ebpf:"node_expiry_layout"`
+	NodeServer       *ebpf.VariableSpec `ebpf:"node_server"`
+	NodeSpreads      *ebpf.VariableSpec `ebpf:"node_spreads"`
+	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
+	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
+	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
+	VirtualTime      *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
 
 // EdgeNodeObjects contains all objects after they have been loaded into the kernel.
@@ -444,17 +462,18 @@ func (m *EdgeNodeMaps) Close() error {
 //
 // It can be passed to LoadEdgeNodeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeNodeVariables struct {
-	CountersEnd  *ebpf.Variable `ebpf:"counters_end"`
-	IdleNs       *ebpf.Variable `ebpf:"idle_ns"`
-	LingerNs     *ebpf.Variable `ebpf:"linger_ns"`
-	NodeCores    *ebpf.Variable `ebpf:"node_cores"`
-	NodeServer   *ebpf.Variable `ebpf:"node_server"`
-	NodeSpreads  *ebpf.Variable `ebpf:"node_spreads"`
-	RedirectTo   *ebpf.Variable `ebpf:"redirect_to"`
-	Stalls       *ebpf.Variable `ebpf:"stalls"`
-	TickNs       *ebpf.Variable `ebpf:"tick_ns"`
-	VirtualNowNs *ebpf.Variable `ebpf:"virtual_now_ns"`
-	VirtualTime  *ebpf.Variable `ebpf:"virtual_time"`
+	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
+	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
+	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
+	NodeCores        *ebpf.Variable `ebpf:"node_cores"`
+	NodeExpiryLayout *ebpf.Variable `ebpf:"node_expiry_layout"`
+	NodeServer       *ebpf.Variable `ebpf:"node_server"`
+	NodeSpreads      *ebpf.Variable `ebpf:"node_spreads"`
+	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
+	Stalls           *ebpf.Variable `ebpf:"stalls"`
+	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
+	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`
+	VirtualTime      *ebpf.Variable `ebpf:"virtual_time"`
 }
 
 // EdgeNodePrograms contains all programs after they have been loaded into the kernel.

@@ -14,17 +14,11 @@ struct {
 	__type(value, struct firewall_setting);
 } firewall_settings SEC(".maps");
 
-/* A connection at a place of a chain. */
-struct firewall_key {
-	struct tuple t; /* the same in both directions */
-	__u32 slot;
-	__u32 zero;
-};
-
+/* The connections; their tuples are the same in both directions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
-	__type(key, struct firewall_key);
+	__type(key, struct node_flow);
 	__type(value, struct firewall_state);
 } firewall_states SEC(".maps");
 
@@ -56,7 +50,7 @@ __noinline bool is_allowed(const struct firewall_setting *set, const struct tupl
 }
 
 /* admit decides on a packet without state. */
-static __always_inline enum counter admit(const struct node_state *s, const struct firewall_key *k)
+static __always_inline enum counter admit(const struct node_state *s, const struct node_flow *k)
 {
 	struct firewall_state fresh = { .seen = ticked_ns() };
 	const struct firewall_setting *set;
@@ -93,7 +87,7 @@ SEC("xdp")
 int node_firewall(struct xdp_md *ctx)
 {
 	struct node_state *s = node_state();
-	struct firewall_key k = {};
+	struct node_flow k = {};
 	struct firewall_state *f;
 	enum counter reason;
 
@@ -111,28 +105,25 @@ int node_firewall(struct xdp_md *ctx)
 	return reason == COUNTERS ? next_function(ctx, s) : verdict(reason, XDP_DROP);
 }
 
-/* firewall_expire is the callback of bpf_for_each_map_elem: it removes a connection that is over. */
-static long firewall_expire(void *map, const struct firewall_key *key,
-			    const struct firewall_state *f, struct node_sweep *s)
+/* firewall_expire_one is the callback of sweep_some: it removes a connection that is over. */
+static long firewall_expire_one(__u64 i, struct node_sweeping *s)
 {
-	__u64 age = f->closed == FIREWALL_CLOSED ? linger_ns : idle_ns;
-	struct firewall_key k = *key;
+	const struct firewall_state *f;
+	struct node_flow k;
 
-	if (ticked_ns() - f->seen < age) {
-		s->kept++;
+	if (!flow_to_expire(s, i, &k))
+		return 1;
+	f = bpf_map_lookup_elem(&firewall_states, &k);
+	if (!f || ticked_ns() - f->seen < (f->closed == FIREWALL_CLOSED ? linger_ns : idle_ns))
 		return 0;
-	}
 	bpf_map_delete_elem(&firewall_states, &k);
 	s->removed++;
 	return 0;
 }
 
-/* sweep_firewall removes the connections that are over, as sweep_nat does. */
+/* sweep_firewall removes those of some connections that are over, as sweep_nat does. */
 SEC("xdp")
 int sweep_firewall(struct xdp_md *ctx)
 {
-	struct node_sweep s = {};
-
-	bpf_for_each_map_elem(&firewall_states, firewall_expire, &s, 0);
-	return report_sweep(ctx, &s);
+	return sweep_some(ctx, firewall_expire_one);
 }

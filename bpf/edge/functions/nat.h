@@ -235,39 +235,47 @@ static __always_inline __u64 nat_age(const struct nat_binding *out, const struct
 	return both & NAT_FIN || any & NAT_RST ? linger_ns : idle_ns;
 }
 
-/* nat_expire is the callback of bpf_for_each_map_elem: it removes a flow that is over. */
-static long nat_expire(void *map, const struct tuple *question, const struct nat_binding *out,
-		       struct node_sweep *s)
+/* nat_expire removes the bindings of a flow that is over, and frees its port. */
+static __always_inline __u32 nat_expire(const struct tuple *question)
 {
-	struct tuple key = *question, answer = *question;
-	__be16 port = out->port_be;
-	__u32 pool = out->pool;
-	struct nat_binding *in;
+	struct nat_binding *out = bpf_map_lookup_elem(&nat_out, question), *in;
+	struct tuple answer = *question;
+	__be16 port;
+	__u32 pool;
 
+	if (!out)
+		return 0;
+	port = out->port_be;
+	pool = out->pool;
 	answer.client = out->addr;
 	answer.client_port_be = port;
-	if (key.protocol == IPPROTO_ICMP || key.protocol == IPPROTO_ICMPV6)
+	if (answer.protocol == IPPROTO_ICMP || answer.protocol == IPPROTO_ICMPV6)
 		answer.vip_port_be = port;
 	reverse(&answer);
 	in = bpf_map_lookup_elem(&nat_in, &answer);
-	if (in && ticked_ns() - (out->seen > in->seen ? out->seen : in->seen) < nat_age(out, in)) {
-		s->kept++;
+	if (in && ticked_ns() - (out->seen > in->seen ? out->seen : in->seen) < nat_age(out, in))
 		return 0;
-	}
-	bpf_map_delete_elem(&nat_out, &key);
+	bpf_map_delete_elem(&nat_out, question);
 	bpf_map_delete_elem(&nat_in, &answer);
 	nat_release(pool, bpf_ntohs(port));
-	s->removed++;
+	return 1;
+}
+
+/* nat_expire_one is the callback of sweep_some. */
+static long nat_expire_one(__u64 i, struct node_sweeping *s)
+{
+	struct node_flow f;
+
+	if (!flow_to_expire(s, i, &f))
+		return 1;
+	s->removed += nat_expire(&f.t);
 	return 0;
 }
 
-/* sweep_nat removes the bindings of flows that are over, and frees their ports. The daemon runs it
- * by BPF_PROG_RUN with a struct node_sweep as the frame. */
+/* sweep_nat removes the bindings of those of some flows that are over. The daemon runs it by
+ * BPF_PROG_RUN with a struct node_expiry as the frame. */
 SEC("xdp")
 int sweep_nat(struct xdp_md *ctx)
 {
-	struct node_sweep s = {};
-
-	bpf_for_each_map_elem(&nat_out, nat_expire, &s, 0);
-	return report_sweep(ctx, &s);
+	return sweep_some(ctx, nat_expire_one);
 }

@@ -1,0 +1,95 @@
+package edgenode
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane"
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+const sweptAtOnce = 4096 // entries that user space reads at a time
+
+// Sweep forgets the flows that are over, and frees their ports. User space looks for those that were
+// quiet, and the programs remove them, some at a time: packets wait for no whole table.
+func (n *Node) Sweep() (swept dataplane.Swept, err error) {
+	nat := table[objects.EdgeNodeTuple, objects.EdgeNodeNatBinding]{
+		n.objs.NatOut, n.objs.SweepNat,
+		func(t objects.EdgeNodeTuple, b objects.EdgeNodeNatBinding) (objects.EdgeNodeNodeFlow, uint64) {
+			return objects.EdgeNodeNodeFlow{T: t}, b.Seen
+		},
+	}
+	firewall := table[objects.EdgeNodeNodeFlow, objects.EdgeNodeFirewallState]{
+		n.objs.FirewallStates, n.objs.SweepFirewall,
+		func(f objects.EdgeNodeNodeFlow, s objects.EdgeNodeFirewallState) (objects.EdgeNodeNodeFlow, uint64) {
+			return f, s.Seen
+		},
+	}
+	shortest := uint64(min(n.cfg.Idle, n.cfg.Linger))
+	for _, sweep := range []func(uint64) (dataplane.Swept, error){nat.sweep, firewall.sweep} {
+		some, err := sweep(shortest)
+		if err != nil {
+			return swept, fmt.Errorf("sweep the functions' flows: %w", err)
+		}
+		swept.Kept += some.Kept
+		swept.Removed += some.Removed
+	}
+	return swept, nil
+}
+
+// table is the flows of a function: a map, the program that removes those that are over, and the flow
+// of an entry with the time that it was seen.
+type table[K, V any] struct {
+	flows  *ebpf.Map
+	expire *ebpf.Program
+	entry  func(K, V) (flow objects.EdgeNodeNodeFlow, seen uint64)
+}
+
+// sweep removes the flows that are over, none of which was seen in the last quiet ns.
+func (t table[K, V]) sweep(quiet uint64) (swept dataplane.Swept, err error) {
+	var step objects.EdgeNodeNodeExpiry
+	if err := plane.RunRecord(t.expire, &step); err != nil { // for the programs' clock
+		return swept, err
+	}
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]K, sweptAtOnce), make([]V, sweptAtOnce)
+	for now, last := step.Now, false; !last; {
+		count, err := t.flows.BatchLookup(&cursor, keys, values, nil)
+		if last = errors.Is(err, ebpf.ErrKeyNotExist); err != nil && !last {
+			return swept, fmt.Errorf("read %v: %w", t.flows, err)
+		}
+		var over []objects.EdgeNodeNodeFlow
+		for i := range count {
+			if flow, seen := t.entry(keys[i], values[i]); now-seen >= quiet {
+				over = append(over, flow)
+			}
+		}
+		removed, err := t.remove(over)
+		if err != nil {
+			return swept, err
+		}
+		swept.Removed += removed
+		swept.Kept += uint64(count) - removed
+	}
+	return swept, nil
+}
+
+// remove runs the program for all of these flows.
+func (t table[K, V]) remove(flows []objects.EdgeNodeNodeFlow) (removed uint64, err error) {
+	for len(flows) > 0 {
+		var step objects.EdgeNodeNodeExpiry
+		step.Count = uint32(copy(step.Flow[:], flows))
+		flows = flows[step.Count:]
+		if err := plane.RunRecord(t.expire, &step); err != nil {
+			return removed, err
+		}
+		removed += uint64(step.Removed)
+	}
+	return removed, nil
+}
+
+var _ = [1]int{}[topo.MaxNodeExpiring-len(objects.EdgeNodeNodeExpiry{}.Flow)] // the layout is the program's
