@@ -69,13 +69,14 @@ type function struct {
 	ids      topo.IDS
 	rewriter topo.Rewriter
 	virtual  topo.Virtual
+	user     topo.User
 }
 
 func (c chain) chain() topo.Chain {
 	t := topo.Chain{Service: c.service}
 	for i := range c.functions {
 		f := &c.functions[i]
-		for _, one := range []topo.Function{f.cost, f.nat, f.firewall, f.ids, f.rewriter, f.virtual} {
+		for _, one := range []topo.Function{f.cost, f.nat, f.firewall, f.ids, f.rewriter, f.virtual, f.user} {
 			if one.Name() == f.name.String() {
 				t.Functions = append(t.Functions, one)
 			}
@@ -95,9 +96,10 @@ func functionOf(f *function) []schema.Entry {
 	is := func(name word) *schema.Condition {
 		return schema.When("function: "+name.String(), func() bool { return f.name == name })
 	}
-	cost, nat, firewall, ids, rewriter, virtual := is("cost"), is("nat"), is("firewall"), is("ids"), is("rewriter"), is("virtual")
+	cost, nat, firewall, ids, rewriter := is("cost"), is("nat"), is("firewall"), is("ids"), is("rewriter")
+	virtual, user := is("virtual"), is("user")
 	return []schema.Entry{
-		schema.Need("function", schema.OneOf[word]("cost", "nat", "firewall", "ids", "rewriter", "virtual").Into(&f.name)),
+		schema.Need("function", schema.OneOf[word]("cost", "nat", "firewall", "ids", "rewriter", "virtual", "user").Into(&f.name)),
 		cost.Need("time", schema.Within(time.Nanosecond, dearestFunction).Into(&f.cost.Each)),
 		nat.Optional("public4", "", hostAddress().Into(&f.nat.Public4)),
 		nat.Optional("public6", "", hostAddress().Into(&f.nat.Public6)),
@@ -109,6 +111,7 @@ func functionOf(f *function) []schema.Entry {
 		rewriter.Need("to", payload().Into(&f.rewriter.To)),
 		virtual.Need("each", schema.Within(time.Nanosecond, dearestFunction).Into(&f.virtual.Each)),
 		virtual.Optional("queue", "512", schema.Whole(0, 65535).Into(&f.virtual.Queue)),
+		user.Need("run", schema.OneOf(topo.UserFunctions()...).Into(&f.user.Run)),
 	}
 }
 
@@ -181,8 +184,13 @@ func checkDatapath(d *schema.Document, n *topo.Datapath) {
 	for i, c := range n.Chains {
 		at := fmt.Sprintf("chains[%d]", i)
 		services.add(d, at+".service", c.Service)
+		users := unique[string]{}
 		for j, f := range c.Functions {
-			checkFunction(d, fmt.Sprintf("%s.functions[%d]", at, j), f, n.Cores)
+			at := fmt.Sprintf("%s.functions[%d]", at, j)
+			checkFunction(d, at, f, n.Cores)
+			if _, ok := f.(topo.User); ok {
+				users.add(d, at+".function", f.Name())
+			}
 		}
 	}
 }

@@ -61,6 +61,7 @@ func TestParseDatapath(t *testing.T) {
 					topo.IDS{Patterns: []topo.Pattern{{Bytes: "attack", Drop: true}, {Bytes: "12345"}}},
 					topo.Rewriter{From: "abc", To: "xyz"},
 					topo.Virtual{Each: 20 * time.Microsecond, Queue: 256},
+					topo.User{Run: topo.ByteCounter},
 				}},
 			},
 		},

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"proffer/api"
 	"proffer/config"
 	"proffer/control"
+	"proffer/dataplane"
 	"proffer/dataplane/edgenode"
 	"proffer/report"
 	"proffer/topo"
@@ -25,6 +28,20 @@ type DatapathPlane interface {
 	Count(core, service int) (edgenode.Count, error)
 	Busy() ([]time.Duration, error) // of each core, while the run time of programs is counted
 	Virtual(core int) (_ edgenode.VirtualCore, there bool, _ error)
+	Joiner
+}
+
+// Joiner gives a core its way to user space and back.
+type Joiner interface {
+	Join(core int, near, far *net.Interface, socket int) error
+}
+
+// UserCore is the functions of a core in user space.
+type UserCore interface {
+	Join(func(core int, near, far *net.Interface, socket int) error) error
+	Run(context.Context) error
+	Counters() ([]dataplane.Counter, error)
+	io.Closer
 }
 
 // costsOf is the cost of a packet of each service.
@@ -41,6 +58,8 @@ type datapath struct {
 	counting  bool    // the kernel counts the run time of programs
 	mu        sync.Mutex
 	reporting reporting
+
+	users []UserCore
 }
 
 // Datapath runs the datapath node that the file at path describes, until ctx ends.
@@ -66,7 +85,39 @@ func Datapath(ctx context.Context, path string, host *Host) error {
 	defer r.count()()
 	d := tunnels{tunnelRole: r, name: "node", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
 	d.tasks = r.reports()
+	defer func() { // after the plane, which gives them packets
+		for _, u := range r.users {
+			if left := u.Close(); left != nil {
+				host.Log.Error("end the functions in user space", "error", left)
+			}
+		}
+	}()
+	if err := r.openUsers(host); err != nil {
+		return closed(r.plane, err)
+	}
+	for _, u := range r.users {
+		d.tasks = append(d.tasks, u.Run)
+	}
 	return d.run(ctx)
+}
+
+// openUsers joins the cores with their functions in user space, each of which keeps a CPU busy.
+func (r *datapath) openUsers(host *Host) error {
+	if !r.cfg.InUserSpace() {
+		return nil
+	}
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + r.cfg.Cores) // the daemon's other work goes on beside
+	for core := range r.cfg.Cores {
+		u, err := host.UserCore(r.cfg, core)
+		if err != nil {
+			return err
+		}
+		r.users = append(r.users, u)
+		if err := u.Join(r.plane.Join); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // count has the kernel count the run time of programs for reports, until stop.
@@ -152,8 +203,17 @@ func (r *datapath) reload() error {
 	return errors.New("a node takes its file at its start alone: drain it at the LBs and restart it")
 }
 
-// describe adds up the packets of each core.
+// describe adds up the packets of each core, and the counters of its functions in user space.
 func (r *datapath) describe(s *api.Status) (err error) {
+	for _, u := range r.users {
+		all, err := u.Counters()
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			s.Counters[c.Name] += c.Value
+		}
+	}
 	s.Edge = &api.EdgeStatus{Costs: pricesAt(r.cfg, r.costs)}
 	if r.cfg.ReportKey != nil {
 		s.Reports = r.reporting.status()

@@ -23,6 +23,7 @@ import (
 	"proffer/nexthop"
 	"proffer/report"
 	"proffer/topo"
+	"proffer/userspace"
 	"proffer/weights"
 )
 
@@ -36,6 +37,7 @@ type Host struct {
 	Agent        func(*topo.Agent) (AgentPlane, error)
 	Edge         func(*topo.EdgeLB) (EdgePlane, error)
 	Datapath     func(*topo.Datapath) (DatapathPlane, error)
+	UserCore     func(*topo.Datapath, int) (UserCore, error)
 	Costs        func(*topo.Datapath) (map[int]weights.Curve, error) // of a packet of each service, before the plane is loaded
 	CountRunTime func() (stop func() error, err error)               // has the kernel count that of programs
 	NextHops     func(link string) (NextHops, error)
@@ -84,6 +86,7 @@ func Linux(log *slog.Logger) *Host {
 		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
 		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return edgenode.New(cfg) },
 		Costs:     edgenode.Measure, CountRunTime: dataplane.CountRunTime,
+		UserCore:  func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
 		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
 		Cores:     func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"regexp"
@@ -65,6 +66,8 @@ func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
 func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Count, 3), nil }
 
 func (p tunnelPlane) Count(int, int) (edgenode.Count, error) { return edgenode.Count{}, nil }
+
+func (p tunnelPlane) Join(int, *net.Interface, *net.Interface, int) error { return p.happens("join") }
 
 func (p tunnelPlane) Busy() ([]time.Duration, error) {
 	return []time.Duration{3 * time.Second}, p.happens("busy")

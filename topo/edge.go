@@ -84,7 +84,7 @@ type Chain struct {
 	Functions []Function
 }
 
-// Function is a network function with its settings: Cost, SourceNAT, Firewall, IDS, Rewriter or Virtual.
+// Function is a network function with its settings: Cost, SourceNAT, Firewall, IDS, Rewriter, Virtual or User.
 type Function interface{ Name() string }
 
 // Cost takes time of its core for each packet.
@@ -144,3 +144,34 @@ type Rewriter struct{ From, To string }
 
 // Name is the function's name in configurations and documents.
 func (Rewriter) Name() string { return "rewriter" }
+
+// User gives packets to a program in user space, which polls for them.
+type User struct{ Run UserFunction }
+
+// Name is the function's name in configurations and documents.
+func (User) Name() string { return "user" }
+
+// UserFunction is a function of package userspace.
+type UserFunction uint8
+
+// The functions in user space.
+const (
+	ByteCounter UserFunction = iota // counts packets and bytes, and changes nothing
+)
+
+// UserFunctions lists the functions.
+func UserFunctions() []UserFunction { return []UserFunction{ByteCounter} }
+
+func (f UserFunction) String() string { return [...]string{"counter"}[f] }
+
+// InUserSpace reports whether a chain has a function there.
+func (d *Datapath) InUserSpace() bool {
+	for _, c := range d.Chains {
+		for _, f := range c.Functions {
+			if _, ok := f.(User); ok {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -109,3 +109,10 @@ func ParseTunnel(frame []byte) (t Tunnel, packet []byte, err error) {
 	t.Flow = uint64(binary.BigEndian.Uint32(inner[2:]))<<32 | uint64(binary.BigEndian.Uint32(inner[8:]))
 	return t, inner[EthernetBytes:], nil
 }
+
+// SetUpdate sets the update flag of a frame that ParseTunnel takes.
+func SetUpdate(frame []byte) {
+	at := EthernetBytes + headerBytes(frame[EthernetBytes:]) + UDPBytes + vxlanBytes/2
+	vni := binary.BigEndian.Uint32(frame[at:]) | EdgeUpdate<<8
+	binary.BigEndian.PutUint32(frame[at:], vni)
+}

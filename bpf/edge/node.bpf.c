@@ -17,36 +17,12 @@
 #include "edge/functions/nat.h"
 #include "edge/functions/rewriter.h"
 #include "edge/functions/virtual.h"
+#include "edge/functions/user.h"
 
 /* This node; set before loading. */
 const volatile __u32 node_server = 0;
 const volatile __u32 node_cores = 1;
 const volatile bool node_spreads = false; /* over CPUs, by node_cpus */
-
-/* The LBs, by the address that their packets come from. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_LBS);
-	__type(key, struct in6_addr);
-	__type(value, struct edge_end);
-} node_lbs SEC(".maps");
-
-/* The prefixes of the client network: a packet from one of them is outward. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, MAX_EDGE_PREFIXES);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct prefix);
-	__type(value, __u32);
-} node_clients SEC(".maps");
-
-/* The number of functions of each service; 0: it is not here. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_EDGE_SERVICES);
-	__type(key, __u32);
-	__type(value, __u32);
-} node_chains SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -71,22 +47,6 @@ struct {
 	__type(key, __u32);
 	__array(values, int(void *));
 } node_programs SEC(".maps") = { .values = { [0] = (void *)&node_core } };
-
-/* chain_of returns the number of functions of the packet's service here, or 0. */
-static __always_inline __u32 chain_of(const struct edge_outer *o)
-{
-	__u32 service = edge_service_of(o->vni), *n;
-
-	n = bpf_map_lookup_elem(&node_chains, &service);
-	return n ? *n : 0;
-}
-
-static __always_inline struct edge_end *lb_of(const struct edge_outer *o)
-{
-	struct in6_addr from = o->from;
-
-	return bpf_map_lookup_elem(&node_lbs, &from);
-}
 
 /* is_for_node: the outer header has this node's address, as the sender's end of the tunnel has. */
 static __always_inline bool is_for_node(const struct edge_outer *o, const struct edge_end *e)
@@ -125,14 +85,6 @@ int node(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-/* is_outward: the packet's source is in the client network. */
-static __always_inline bool is_outward(const struct packet *p)
-{
-	struct prefix key = { .bits = 128, .addr = p->t.client };
-
-	return bpf_map_lookup_elem(&node_clients, &key);
-}
-
 static __always_inline void count_packet(const struct node_state *s)
 {
 	__u32 at = edge_core(s->outer.vni) * MAX_EDGE_SERVICES + edge_service_of(s->outer.vni);
@@ -165,9 +117,7 @@ int node_core(struct xdp_md *ctx)
 	count_packet(s);
 	s->changed = 0;
 	s->passed = 0;
-	s->length = chain_of(&s->outer);
-	s->inward = !is_outward(p); /* between two hosts of the client network: outward */
-	s->first = (edge_service_of(s->outer.vni) * 2 + s->inward) * CHAIN_PROGRAMS;
+	enter_chain(s);
 	return call_function(ctx, s);
 }
 

@@ -27,11 +27,11 @@ enum edge_limits {
 	MAX_EDGE_SERVICES = 1 << EDGE_SERVICE_BITS, /* 0 is none */
 	MAX_INSTANCES = 4096, /* (server, core, service) with a number; 0 is none */
 	MAX_EDGE_PREFIXES = 4096,
-	MAX_CHAIN = 8,				   /* functions of a service */
-	MAX_ROWS = 256,				   /* of a service's alias table */
-	EDGE_AGES = 20,				   /* classes of a flow's age */
-	MAX_EXPIRING = 256,			   /* flows of a step of a sweep, at the LB */
-	MAX_NODE_EXPIRING = 64,			   /* … of a function: a step's frame is below a page */
+	MAX_CHAIN = 8,		/* functions of a service */
+	MAX_ROWS = 256,		/* of a service's alias table */
+	EDGE_AGES = 20,		/* classes of a flow's age */
+	MAX_EXPIRING = 256,	/* flows of a step of a sweep, at the LB */
+	MAX_NODE_EXPIRING = 64, /* … of a function: a step's frame is below a page */
 	MAX_SLOTS = MAX_EDGE_SERVICES * MAX_CHAIN, /* places of functions in chains */
 	MAX_LBS = 64,				   /* of a node */
 	MAX_NAT_POOLS = 16,
@@ -212,6 +212,13 @@ struct virtual_stamp {
 	__u32 magic; /* VIRTUAL_STAMP */
 	__u32 zero;
 	__u64 ns; /* of CLOCK_MONOTONIC */
+};
+
+/* Node: a core's link to user space. */
+struct user_link {
+	__u32 index; /* 0: nothing handles the core's packets there */
+	__u8 mac[6];
+	__u16 zero;
 };
 
 static __always_inline __u32 edge_server(__u32 vni)

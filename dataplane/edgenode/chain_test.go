@@ -31,6 +31,7 @@ func TestNode(t *testing.T) {
 		{"IDS", testIDS},
 		{"rewriter", testRewriter},
 		{"virtual core", testVirtual},
+		{"user space", testUser},
 		{"bad tunnels", testBadTunnels},
 		{"no way on", testNoWay},
 	} {

@@ -33,6 +33,8 @@ func (n *Node) functionOf(f topo.Function) (function, error) {
 		return n.rewriter(f)
 	case topo.Virtual:
 		return n.virtual(f)
+	case topo.User:
+		return n.user(f)
 	}
 	return function{}, fmt.Errorf("unknown function %q", f.Name())
 }
@@ -131,7 +133,7 @@ func (n *Node) maps() map[string]*ebpf.Map {
 		objects.EdgeNodeMapFirewallSettings: o.FirewallSettings, objects.EdgeNodeMapFirewallStates: o.FirewallStates,
 		objects.EdgeNodeMapIdsSettings: o.IdsSettings, objects.EdgeNodeMapIdsCounts: o.IdsCounts, objects.EdgeNodeMapRewriterSettings: o.RewriterSettings,
 		objects.EdgeNodeMapVirtualSettings: o.VirtualSettings, objects.EdgeNodeMapVirtualCores: o.VirtualCores,
-		objects.EdgeNodeMapScanOfCpu: o.ScanOfCpu,
-		objects.EdgeNodeMapNatOut:    o.NatOut, objects.EdgeNodeMapNatIn: o.NatIn, objects.EdgeNodeMapNatPorts: o.NatPorts,
+		objects.EdgeNodeMapScanOfCpu: o.ScanOfCpu, objects.EdgeNodeMapUserLinks: o.UserLinks, objects.EdgeNodeMapUserPlaces: o.UserPlaces, objects.EdgeNodeMapUserSockets: o.UserSockets,
+		objects.EdgeNodeMapNatOut: o.NatOut, objects.EdgeNodeMapNatIn: o.NatIn, objects.EdgeNodeMapNatPorts: o.NatPorts,
 	}
 }

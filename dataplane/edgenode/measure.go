@@ -55,6 +55,9 @@ func Measure(cfg *topo.Datapath) (costs map[int]weights.Curve, err error) {
 	defer runtime.UnlockOSThread()
 	costs = map[int]weights.Curve{}
 	for _, c := range cfg.Chains {
+		if isInUserSpace(&c) { // the rest of its time is another thread's: the LBs' files state it
+			continue
+		}
 		if v := virtualCost(&c); v > 0 {
 			costs[c.Service] = weights.Fixed(float64(v.Nanoseconds()))
 			continue

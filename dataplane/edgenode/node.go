@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -29,6 +30,7 @@ type Node struct {
 	cfg      *topo.Datapath
 	dev      *net.Interface
 	attached link.Link
+	joined   []link.Link                     // to user space
 	ends     map[int]objects.EdgeNodeEdgeEnd // of LBs, by their place in cfg
 	pools    map[topo.SourceNAT]uint32       // of NAT ports
 }
@@ -110,12 +112,18 @@ func (n *Node) fill(spec *ebpf.CollectionSpec) error {
 	return n.spread(spec)
 }
 
+// outside are the programs that no core's chain has.
+var outside = []string{
+	objects.EdgeNodeProgNode, objects.EdgeNodeProgSweepNat, objects.EdgeNodeProgSweepFirewall,
+	objects.EdgeNodeProgNodeHand, objects.EdgeNodeProgNodeResume,
+}
+
 // spread loads the programs for a cpumap, around the maps of the first ones but the arrays of
 // programs, and gives each core its CPU.
 func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
 	spec = spec.Copy()
 	for name := range spec.Programs {
-		if name == objects.EdgeNodeProgNode || name == objects.EdgeNodeProgSweepNat || name == objects.EdgeNodeProgSweepFirewall {
+		if slices.Contains(outside, name) {
 			delete(spec.Programs, name)
 			continue
 		}
@@ -179,6 +187,7 @@ func (n *Node) program(name string) *ebpf.Program {
 		objects.EdgeNodeProgNodeNat:      n.objs.NodeNat,
 		objects.EdgeNodeProgNodeRewriter: n.objs.NodeRewriter,
 		objects.EdgeNodeProgNodeVirtual:  n.objs.NodeVirtual,
+		objects.EdgeNodeProgNodeUser:     n.objs.NodeUser,
 	}[name]
 }
 
@@ -241,8 +250,10 @@ func (n *Node) Attach() (err error) {
 // Close detaches the programs and frees them with the functions' state.
 func (n *Node) Close() error {
 	var errs []error
-	if n.attached != nil {
-		errs = append(errs, n.attached.Close())
+	for _, l := range append(n.joined, n.attached) {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
 	}
 	for _, p := range n.entries {
 		errs = append(errs, p.Close())
@@ -279,11 +290,15 @@ func (n *Node) Count(core, service int) (sum Count, err error) {
 func (n *Node) Verified() ([]dataplane.Verified, error) {
 	names := []string{
 		objects.EdgeNodeProgNodeOut, objects.EdgeNodeProgNodeCost, objects.EdgeNodeProgNodeFirewall,
-		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter, objects.EdgeNodeProgNodeVirtual,
+		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter,
+		objects.EdgeNodeProgNodeVirtual, objects.EdgeNodeProgNodeUser,
 	}
-	all := map[string]*ebpf.Program{objects.EdgeNodeProgNode: n.objs.Node, objects.EdgeNodeProgNodeCore: n.objs.NodeCore}
+	all := map[string]*ebpf.Program{
+		objects.EdgeNodeProgNode: n.objs.Node, objects.EdgeNodeProgNodeCore: n.objs.NodeCore,
+		objects.EdgeNodeProgNodeHand: n.objs.NodeHand, objects.EdgeNodeProgNodeResume: n.objs.NodeResume,
+	}
 	for _, name := range names {
 		all[name] = n.program(name)
 	}
-	return plane.VerifiedOf(all, append(names, objects.EdgeNodeProgNode, objects.EdgeNodeProgNodeCore)...)
+	return plane.VerifiedOf(all, append(names, objects.EdgeNodeProgNode, objects.EdgeNodeProgNodeCore, objects.EdgeNodeProgNodeHand, objects.EdgeNodeProgNodeResume)...)
 }

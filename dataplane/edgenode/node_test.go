@@ -116,10 +116,15 @@ func (b *bench) at(t *testing.T, now time.Duration) {
 // run passes a frame through the node and sees which counters moved.
 func (b *bench) run(t *testing.T, frame []byte) rig.Outcome {
 	t.Helper()
+	return b.runs(t, b.Objects().Node, frame)
+}
+
+func (b *bench) runs(t *testing.T, program *ebpf.Program, frame []byte) rig.Outcome {
+	t.Helper()
 	before, err := b.Counters()
 	must(t, err)
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	action, err := b.Objects().Node.Run(&o)
+	action, err := program.Run(&o)
 	must(t, err)
 	after, err := b.Counters()
 	must(t, err)

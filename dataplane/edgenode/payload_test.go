@@ -194,11 +194,15 @@ func TestBadSettings(t *testing.T) {
 		"ids: 0 patterns":                          topo.IDS{},
 		"ids: a pattern of 17 bytes":               topo.IDS{Patterns: []topo.Pattern{{Bytes: "0123456789abcdefg"}}},
 		`rewriter: "a" to "bb"`:                    topo.Rewriter{From: "a", To: "bb"},
+		"a chain has one function in user space":   topo.User{},
 		"service 1 with 9 functions":               nil,
 	} {
 		cfg := config()
 		cfg.Chains = cfg.Chains[:1]
 		cfg.Chains[0].Functions = []topo.Function{f}
+		if f == (topo.User{}) {
+			cfg.Chains[0].Functions = append(cfg.Chains[0].Functions, f)
+		}
 		if f == nil {
 			cfg.Chains[0].Functions = make([]topo.Function, 9)
 		}

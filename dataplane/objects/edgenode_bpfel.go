@@ -215,6 +215,13 @@ type EdgeNodeTuple struct {
 	Zero         [3]uint8
 }
 
+type EdgeNodeUserLink struct {
+	_     structs.HostLayout
+	Index uint32
+	Mac   [6]uint8
+	Zero  uint16
+}
+
 type EdgeNodeVirtualCore struct {
 	_    structs.HostLayout
 	Lock struct {
@@ -259,16 +266,22 @@ const (
 	EdgeNodeMapNodeStateOfCpu   = "node_state_of_cpu"
 	EdgeNodeMapRewriterSettings = "rewriter_settings"
 	EdgeNodeMapScanOfCpu        = "scan_of_cpu"
+	EdgeNodeMapUserLinks        = "user_links"
+	EdgeNodeMapUserPlaces       = "user_places"
+	EdgeNodeMapUserSockets      = "user_sockets"
 	EdgeNodeMapVirtualCores     = "virtual_cores"
 	EdgeNodeMapVirtualSettings  = "virtual_settings"
 	EdgeNodeProgNode            = "node"
 	EdgeNodeProgNodeCore        = "node_core"
 	EdgeNodeProgNodeCost        = "node_cost"
 	EdgeNodeProgNodeFirewall    = "node_firewall"
+	EdgeNodeProgNodeHand        = "node_hand"
 	EdgeNodeProgNodeIds         = "node_ids"
 	EdgeNodeProgNodeNat         = "node_nat"
 	EdgeNodeProgNodeOut         = "node_out"
+	EdgeNodeProgNodeResume      = "node_resume"
 	EdgeNodeProgNodeRewriter    = "node_rewriter"
+	EdgeNodeProgNodeUser        = "node_user"
 	EdgeNodeProgNodeVirtual     = "node_virtual"
 	EdgeNodeProgSweepFirewall   = "sweep_firewall"
 	EdgeNodeProgSweepNat        = "sweep_nat"
@@ -332,10 +345,13 @@ type EdgeNodeProgramSpecs struct {
 	NodeCore      *ebpf.ProgramSpec `ebpf:"node_core"`
 	NodeCost      *ebpf.ProgramSpec `ebpf:"node_cost"`
 	NodeFirewall  *ebpf.ProgramSpec `ebpf:"node_firewall"`
+	NodeHand      *ebpf.ProgramSpec `ebpf:"node_hand"`
 	NodeIds       *ebpf.ProgramSpec `ebpf:"node_ids"`
 	NodeNat       *ebpf.ProgramSpec `ebpf:"node_nat"`
 	NodeOut       *ebpf.ProgramSpec `ebpf:"node_out"`
+	NodeResume    *ebpf.ProgramSpec `ebpf:"node_resume"`
 	NodeRewriter  *ebpf.ProgramSpec `ebpf:"node_rewriter"`
+	NodeUser      *ebpf.ProgramSpec `ebpf:"node_user"`
 	NodeVirtual   *ebpf.ProgramSpec `ebpf:"node_virtual"`
 	SweepFirewall *ebpf.ProgramSpec `ebpf:"sweep_firewall"`
 	SweepNat      *ebpf.ProgramSpec `ebpf:"sweep_nat"`
@@ -365,6 +381,9 @@ type EdgeNodeMapSpecs struct {
 	NodeStateOfCpu   *ebpf.MapSpec `ebpf:"node_state_of_cpu"`
 	RewriterSettings *ebpf.MapSpec `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.MapSpec `ebpf:"scan_of_cpu"`
+	UserLinks        *ebpf.MapSpec `ebpf:"user_links"`
+	UserPlaces       *ebpf.MapSpec `ebpf:"user_places"`
+	UserSockets      *ebpf.MapSpec `ebpf:"user_sockets"`
 	VirtualCores     *ebpf.MapSpec `ebpf:"virtual_cores"`
 	VirtualSettings  *ebpf.MapSpec `ebpf:"virtual_settings"`
 }
@@ -427,6 +446,9 @@ type EdgeNodeMaps struct {
 	NodeStateOfCpu   *ebpf.Map `ebpf:"node_state_of_cpu"`
 	RewriterSettings *ebpf.Map `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.Map `ebpf:"scan_of_cpu"`
+	UserLinks        *ebpf.Map `ebpf:"user_links"`
+	UserPlaces       *ebpf.Map `ebpf:"user_places"`
+	UserSockets      *ebpf.Map `ebpf:"user_sockets"`
 	VirtualCores     *ebpf.Map `ebpf:"virtual_cores"`
 	VirtualSettings  *ebpf.Map `ebpf:"virtual_settings"`
 }
@@ -453,6 +475,9 @@ func (m *EdgeNodeMaps) Close() error {
 		m.NodeStateOfCpu,
 		m.RewriterSettings,
 		m.ScanOfCpu,
+		m.UserLinks,
+		m.UserPlaces,
+		m.UserSockets,
 		m.VirtualCores,
 		m.VirtualSettings,
 	)
@@ -484,10 +509,13 @@ type EdgeNodePrograms struct {
 	NodeCore      *ebpf.Program `ebpf:"node_core"`
 	NodeCost      *ebpf.Program `ebpf:"node_cost"`
 	NodeFirewall  *ebpf.Program `ebpf:"node_firewall"`
+	NodeHand      *ebpf.Program `ebpf:"node_hand"`
 	NodeIds       *ebpf.Program `ebpf:"node_ids"`
 	NodeNat       *ebpf.Program `ebpf:"node_nat"`
 	NodeOut       *ebpf.Program `ebpf:"node_out"`
+	NodeResume    *ebpf.Program `ebpf:"node_resume"`
 	NodeRewriter  *ebpf.Program `ebpf:"node_rewriter"`
+	NodeUser      *ebpf.Program `ebpf:"node_user"`
 	NodeVirtual   *ebpf.Program `ebpf:"node_virtual"`
 	SweepFirewall *ebpf.Program `ebpf:"sweep_firewall"`
 	SweepNat      *ebpf.Program `ebpf:"sweep_nat"`
@@ -499,10 +527,13 @@ func (p *EdgeNodePrograms) Close() error {
 		p.NodeCore,
 		p.NodeCost,
 		p.NodeFirewall,
+		p.NodeHand,
 		p.NodeIds,
 		p.NodeNat,
 		p.NodeOut,
+		p.NodeResume,
 		p.NodeRewriter,
+		p.NodeUser,
 		p.NodeVirtual,
 		p.SweepFirewall,
 		p.SweepNat,

@@ -1,0 +1,51 @@
+package edgenode
+
+import (
+	"fmt"
+	"net"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+)
+
+func (n *Node) user(topo.User) (function, error) {
+	return function{objects.EdgeNodeProgNodeUser, func(slot uint32) error {
+		service, place := slot/topo.MaxChain, slot%topo.MaxChain
+		var before uint32
+		if err := n.objs.UserPlaces.Lookup(service, &before); err != nil {
+			return err
+		}
+		if before != 0 && before != place+1 {
+			return fmt.Errorf("a chain has one function in user space, and this one has two")
+		}
+		return n.objs.UserPlaces.Put(service, place+1)
+	}}, nil
+}
+
+// Join gives a core its way to user space and back: packets leave by near and reach the AF_XDP socket
+// at far. Until then they are dropped.
+func (n *Node) Join(core int, near, far *net.Interface, socket int) error {
+	back, err := plane.AttachOne(n.objs.NodeResume, near)
+	if err != nil {
+		return fmt.Errorf("attach to %s: %w", near.Name, err)
+	}
+	n.joined = append(n.joined, back)
+	hand, err := plane.AttachOne(n.objs.NodeHand, far)
+	if err != nil {
+		return fmt.Errorf("attach to %s: %w", far.Name, err)
+	}
+	n.joined = append(n.joined, hand)
+	if err := n.objs.UserSockets.Put(uint32(core), uint32(socket)); err != nil {
+		return fmt.Errorf("give core %d its socket: %w", core, err)
+	}
+	link := objects.EdgeNodeUserLink{Index: uint32(near.Index), Mac: [6]byte(near.HardwareAddr)}
+	if err := n.objs.UserLinks.Put(uint32(core), link); err != nil {
+		return fmt.Errorf("give core %d its link: %w", core, err)
+	}
+	return nil
+}
+
+func isInUserSpace(c *topo.Chain) bool {
+	return (&topo.Datapath{Chains: []topo.Chain{*c}}).InUserSpace()
+}
