@@ -24,10 +24,11 @@ type CostStatus struct {
 	From        string  `json:"from"` // stated, measured, average, assumed
 }
 
-// CoreStatus is a core of a datapath node; the node leaves out load, weight and flows.
+// CoreStatus is a core of a datapath node; the node leaves out state, load, weight and flows.
 type CoreStatus struct {
 	Node     string   `json:"node"`
 	Core     int      `json:"core"`
+	State    string   `json:"state,omitempty"`         // of its node: "answers" or "down"
 	Load     *float64 `json:"load,omitempty"`          // as predicted; 1: the core works all the time
 	Measured *float64 `json:"measured_load,omitempty"` // as its node measured it
 	Weight   *float64 `json:"weight,omitempty"`        // for new flows; 1 is the average, 0 none
@@ -59,6 +60,13 @@ var coreMetrics = []struct {
 		func(c *CoreStatus) (float64, bool) { return known(c.Measured) }},
 	{"proffer_core_weight", "Weight of the core for new flows.", dto.MetricType_GAUGE,
 		func(c *CoreStatus) (float64, bool) { return known(c.Weight) }},
+	{"proffer_core_down", "1 if the core's node answers no probe.", dto.MetricType_GAUGE,
+		func(c *CoreStatus) (float64, bool) {
+			if c.State == "down" {
+				return 1, true
+			}
+			return 0, c.State != ""
+		}},
 	{"proffer_core_packets_total", "Packets of the core.", dto.MetricType_COUNTER,
 		func(c *CoreStatus) (float64, bool) { return float64(c.Packets), true }},
 	{"proffer_core_flows_total", "Flows begun at the core.", dto.MetricType_COUNTER,

@@ -9,7 +9,7 @@ import (
 // TestCoreMetrics: an LB's cores have all metrics, a node's those that it knows.
 func TestCoreMetrics(t *testing.T) {
 	load, measured, weight, flows := 0.25, 0.3, 1.5, uint64(7)
-	s := &Status{Edge: &EdgeStatus{Cores: []CoreStatus{{Node: "n1", Core: 1, Load: &load, Measured: &measured, Weight: &weight, Packets: 9, Flows: &flows}, {Node: "n2", Packets: 3}}}}
+	s := &Status{Edge: &EdgeStatus{Cores: []CoreStatus{{Node: "n1", Core: 1, State: "down", Load: &load, Measured: &measured, Weight: &weight, Packets: 9, Flows: &flows}, {Node: "n2", Packets: 3}}}}
 	var text bytes.Buffer
 	if err := writeMetrics(&text, s); err != nil {
 		t.Fatal(err)
@@ -23,6 +23,7 @@ func TestCoreMetrics(t *testing.T) {
 	const want = `proffer_core_load{node="n1",core="1"} 0.25
 proffer_core_measured_load{node="n1",core="1"} 0.3
 proffer_core_weight{node="n1",core="1"} 1.5
+proffer_core_down{node="n1",core="1"} 1
 proffer_core_packets_total{node="n1",core="1"} 9
 proffer_core_packets_total{node="n2",core="0"} 3
 proffer_core_flows_total{node="n1",core="1"} 7

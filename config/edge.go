@@ -42,6 +42,7 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 		schema.Need("world", link().Into(&lb.World)),
 		schema.Optional("balancer", "model", schema.OneOf(topo.Balances()...).Into(&lb.Balance)),
 		schema.Optional("public", "", network().List(&lb.Public, maxEdgePrefixes)),
+		schema.Optional("recovery", "tcp", schema.OneOf[word]("tcp", "all").Set(func(w word) { lb.RecoverAll = w == "all" })),
 		schema.Optional("flow_table", "{}", schema.Mapping([]schema.Entry{
 			schema.Optional("entries", "262144", flows().Into(&lb.Flows.Entries)),
 			schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&lb.Flows.Idle)),

@@ -53,7 +53,8 @@ type Levels struct {
 	packets [][]weights.Packets
 	written map[int][]float64 // of each service: the weights that the plane has
 	stated  []float64         // of each core
-	settled bool              // cores have joined or left, by these
+	down    map[int]bool      // nodes that take no new flows whatever their weight
+	settled bool              // cores have joined or left, by both
 }
 
 // NewLevels begins with the weights of cfg, which the plane has, and with the costs of the levels before
@@ -99,10 +100,17 @@ func (l *Levels) sameBut(before *Levels) bool {
 		slices.EqualFunc(l.costs, before.costs, slices.Equal[[]weights.Curve])
 }
 
-// settle lets cores join and leave by the weights of the configuration.
+// SetDown takes new flows from the cores of nodes that are down, and gives them back to those that answer
+// again. Drained ones have none.
+func (l *Levels) SetDown(down map[int]bool) {
+	l.settled = l.settled && maps.Equal(l.down, down)
+	l.down = maps.Clone(down)
+}
+
+// settle lets cores join and leave by the weights of the configuration, and by the nodes that are down.
 func (l *Levels) settle() {
 	for core, weight := range l.stated {
-		if weight == 0 {
+		if weight == 0 || l.down[l.levels[core].Server] {
 			l.decides.Leave(core)
 		} else {
 			l.decides.Join(core)

@@ -59,6 +59,35 @@ func tick(t *testing.T, l *Levels, n int) {
 	}
 }
 
+// TestLevelsDown: the cores of a node that is down have weight 0 until it answers again; a drained node
+// stays without.
+func TestLevelsDown(t *testing.T) {
+	for _, rule := range topo.Balances() {
+		plane, cfg := levelled(rule)
+		l := newLevels(t, plane, cfg)
+		for i, c := range []struct {
+			down map[int]bool
+			want []bool // takes new flows: node 1, and both cores of node 3
+		}{{nil, []bool{true, true, true}}, {map[int]bool{3: true}, []bool{true, false, false}}, {map[int]bool{1: true}, []bool{false, true, true}}, {nil, []bool{true, true, true}}} {
+			l.SetDown(c.down)
+			tick(t, l, i+1)
+			for j, w := range plane.weights[7] {
+				if w > 0 != c.want[j] {
+					t.Errorf("%v, down %v: weights %v", rule, c.down, plane.weights[7])
+				}
+			}
+		}
+		cfg.Nodes[0].Weight = 0
+		l = newLevels(t, plane, cfg)
+		l.SetDown(map[int]bool{3: true})
+		l.SetDown(nil)
+		tick(t, l, 9)
+		if w := plane.weights[7]; w[0] == 0 || w[1] != 0 || w[2] != 0 {
+			t.Errorf("%v: node 3 is drained: weights %v", rule, w)
+		}
+	}
+}
+
 // TestLevelsPredict: a core's load is the packets of its services times their costs, at the node that
 // has them, whatever the order of instances.
 func TestLevelsPredict(t *testing.T) {

@@ -190,7 +190,7 @@ func readDatapath(path string) (*topo.Datapath, error) {
 
 func (r *datapath) fars() (all []far) {
 	for i, addr := range r.cfg.LBs {
-		all = append(all, far{i, addr, r.cfg.Link})
+		all = append(all, far{number: i, addr: addr, link: r.cfg.Link})
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,14 @@ import (
 type EdgePlane interface {
 	TunnelPlane
 	control.Edge
+	Prober
 	Apply(*topo.EdgeLB) error
+}
+
+// Prober asks nodes for a sign of life.
+type Prober interface {
+	Probe() error
+	Answered(server int) (at uint64, err error) // changes when a packet of the node comes
 }
 
 // edgeLB is the role of an edge LB.
@@ -27,9 +35,11 @@ type edgeLB struct {
 	plane   EdgePlane
 	host    *Host
 
-	mu     sync.Mutex // the levels and a change at a time
-	levels *control.Levels
-	wishes uint64 // for another node
+	mu      sync.Mutex // the levels and a change at a time
+	levels  *control.Levels
+	wishes  uint64 // for another node
+	silence *control.Silence
+	down    map[int]bool // nodes that answer no probe
 
 	nodes          *inquiry
 	refusedReports atomic.Uint64
@@ -46,7 +56,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &edgeLB{path: path, started: cfg, host: host, nodes: newInquiry()}
+	r := &edgeLB{path: path, started: cfg, host: host, silence: control.NewSilence(), down: map[int]bool{}, nodes: newInquiry()}
 	r.now.Store(cfg)
 	if r.plane, err = host.Edge(cfg); err != nil {
 		return err
@@ -57,6 +67,8 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	}
 	d.tasks = append(d.tasks, r.listen, func(ctx context.Context) error {
 		return d.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
+	}, func(ctx context.Context) error {
+		return d.each(ctx, control.ProbeEvery, func() error { return r.probe(&d) })
 	})
 	defer r.nodes.close()
 	return d.run(ctx)
@@ -74,6 +86,7 @@ func readEdge(path string) (*topo.EdgeLB, error) {
 func (r *edgeLB) level(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.levels.SetDown(r.down)
 	now := r.host.Clock.Now()
 	wish, err := r.levels.Tick(now)
 	r.inquire(ctx, now)
@@ -85,10 +98,47 @@ func (r *edgeLB) level(ctx context.Context) error {
 }
 
 func (r *edgeLB) fars() (all []far) {
+	r.mu.Lock()
+	down := r.down
+	r.mu.Unlock()
 	for _, n := range r.now.Load().Nodes {
-		all = append(all, far{n.Server, n.Addr, n.Link})
+		all = append(all, far{n.Server, n.Addr, n.Link, down[n.Server]})
 	}
 	return all
+}
+
+// probe asks all nodes for a sign of life. Those that gave none to the last probes get no packets.
+func (r *edgeLB) probe(d *tunnels) error {
+	changed, err := r.look()
+	if err == nil && changed {
+		err = d.reach(true)
+	}
+	return err
+}
+
+// look reads the answers so far and sends the next probes. It reports whether another node is down, or
+// answers again.
+func (r *edgeLB) look() (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	down, servers := map[int]bool{}, map[int]bool{}
+	for _, n := range r.now.Load().Nodes {
+		answered, err := r.plane.Answered(n.Server)
+		if err != nil {
+			return false, err
+		}
+		servers[n.Server] = true
+		if r.silence.Probed(n.Server, answered) {
+			down[n.Server] = true
+		}
+		if down[n.Server] != r.down[n.Server] {
+			r.host.Log.Warn("a node is down or answers again", "node", n.Name, "down", down[n.Server])
+		}
+	}
+	r.silence.Keep(servers)
+	changed = !maps.Equal(down, r.down)
+	r.down = down
+	return changed, r.plane.Probe()
 }
 
 // reload reads the file again and applies it.
@@ -100,7 +150,7 @@ func (r *edgeLB) reload() error {
 	was := r.started
 	for key, same := range map[string]bool{
 		"name": next.Name == was.Name, "control": next.Control == was.Control, "flow_key": next.Key == was.Key,
-		"clients": next.Clients == was.Clients, "world": next.World == was.World, "flow_table": next.Flows == was.Flows,
+		"clients": next.Clients == was.Clients, "world": next.World == was.World, "flow_table": next.Flows == was.Flows, "recovery": next.RecoverAll == was.RecoverAll,
 	} {
 		if !same {
 			return fixed(key)
@@ -115,12 +165,21 @@ func (r *edgeLB) reload() error {
 	if err := r.plane.Apply(next); err != nil {
 		return err
 	}
+	levels.SetDown(r.down)
 	r.levels = levels
 	r.now.Store(next)
 	if _, err := levels.Tick(r.host.Clock.Now()); err != nil { // the status has no core without its counts
 		r.host.Log.Error("upkeep of the data plane", "error", err)
 	}
 	return nil
+}
+
+// stateOf has the words that the health of servers has.
+func stateOf(down bool) string {
+	if down {
+		return "down"
+	}
+	return "answers"
 }
 
 func (r *edgeLB) describe(s *api.Status) error {
@@ -133,7 +192,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 		names[n.Server] = n.Name
 	}
 	for _, l := range r.levels.Levels() {
-		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
+		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, State: stateOf(r.down[l.Server]), Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
 		if !math.IsNaN(l.Measured) {
 			c.Measured = &l.Measured
 		}

@@ -62,6 +62,8 @@ func (p tunnelPlane) Sweep() (dataplane.Swept, error)        { return dataplane.
 func (p tunnelPlane) Counters() ([]dataplane.Counter, error) { return nil, nil }
 func (p tunnelPlane) Apply(*topo.EdgeLB) error               { return nil }
 func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
+func (p tunnelPlane) Probe() error                           { return nil }
+func (p tunnelPlane) Answered(int) (uint64, error)           { return uint64(time.Now().UnixNano()), nil }
 
 func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Count, 3), nil }
 

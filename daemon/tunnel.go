@@ -43,6 +43,7 @@ type far struct {
 	number int // at the plane
 	addr   netip.Addr
 	link   string
+	down   bool // it answers no probe: it gets no packets
 }
 
 // tunnelRole holds the differences between an edge LB and a datapath node.
@@ -200,6 +201,9 @@ func (d *tunnels) give(link string, fars []far, table topo.NextHops) error {
 			continue
 		}
 		mac, _ := table.Lookup(f.addr)
+		if f.down {
+			mac = topo.MAC{}
+		}
 		if was, known := d.known[f.number]; known && was == mac {
 			continue
 		}

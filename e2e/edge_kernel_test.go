@@ -57,17 +57,7 @@ func newEdge(t *testing.T) *edgeBed {
 func newSpaces(t *testing.T) *edgeBed {
 	t.Helper()
 	b := &edgeBed{}
-	space := func(name string) *testbed.Node {
-		n := &testbed.Node{Name: name, Namespace: fmt.Sprintf("edge%d-%s", os.Getpid(), name)}
-		sh(t, "ip", "netns", "add", n.Namespace)
-		t.Cleanup(func() { sh(t, "ip", "netns", "del", n.Namespace) })
-		for _, setting := range []string{"net.ipv4.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"} {
-			inside(t, n, "sysctl", "-q", "-w", setting)
-		}
-		inside(t, n, "ip", "link", "set", "lo", "up")
-		return n
-	}
-	b.client, b.lb, b.world = space("c"), space("l"), space("w")
+	b.client, b.lb, b.world = newSpace(t, "c"), newSpace(t, "l"), newSpace(t, "w")
 	cable(t, b.client, "lb", "10.1.0.2/24", b.lb, "clients", "10.1.0.1/24", 1500)
 	cable(t, b.lb, "world", "198.18.0.1/24", b.world, "lb", "198.18.0.2/24", 1500)
 	inside(t, b.client, "ip", "addr", "add", "10.2.0.2/24", "dev", "lb")
@@ -75,7 +65,7 @@ func newSpaces(t *testing.T) *edgeBed {
 	inside(t, b.world, "ip", "route", "add", "default", "via", "198.18.0.1")
 	inside(t, b.lb, "ip", "route", "add", "10.2.0.0/24", "via", "10.1.0.2")
 	for i := range 2 {
-		n := space(fmt.Sprintf("n%d", i))
+		n := newSpace(t, fmt.Sprintf("n%d", i))
 		b.node = append(b.node, n)
 		cable(t, b.lb, n.Name, fmt.Sprintf("192.0.2.%d/30", 4*i+1), n, "lb", fmt.Sprintf("192.0.2.%d/30", 4*i+2), 1570)
 		cable(t, n, "client", fmt.Sprintf("10.9.%d.1/24", i), b.client, n.Name, fmt.Sprintf("10.9.%d.2/24", i), 1500)
@@ -84,6 +74,19 @@ func newSpaces(t *testing.T) *edgeBed {
 		inside(t, n, "ip", "route", "add", "198.18.0.0/24", "via", fmt.Sprintf("198.19.%d.2", i))
 	}
 	return b
+}
+
+// newSpace makes a namespace that forwards.
+func newSpace(t *testing.T, name string) *testbed.Node {
+	t.Helper()
+	n := &testbed.Node{Name: name, Namespace: fmt.Sprintf("edge%d-%s", os.Getpid(), name)}
+	sh(t, "ip", "netns", "add", n.Namespace)
+	t.Cleanup(func() { sh(t, "ip", "netns", "del", n.Namespace) })
+	for _, setting := range []string{"net.ipv4.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"} {
+		inside(t, n, "sysctl", "-q", "-w", setting)
+	}
+	inside(t, n, "ip", "link", "set", "lo", "up")
+	return n
 }
 
 // cable lays a link between two namespaces.

@@ -32,9 +32,9 @@ func TestEdgeOldestKernel(t *testing.T) {
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-edge", Place: bed.LBs[0], Files: files})
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Close()) })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	for _, pkg := range []string{"edge", "edgenode"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
 		out, err := g.Run(ctx, "run-"+pkg)
 		if err != nil || !strings.HasPrefix(out, "6.1.") || !strings.Contains(out, "\nPASS\n") {
 			t.Errorf("the tests of %s on an old kernel: %v\n%s", pkg, err, out)

@@ -15,6 +15,7 @@ type EdgeLB struct {
 	Nodes          []EdgeNode
 	Services       []EdgeService
 	Public         []netip.Prefix // addresses that functions give to flows: the world begins none there
+	RecoverAll     bool           // the nodes are asked about packets that may begin a flow, too
 	Key            Key            // of the digests of flows
 	ReportKey      *Key           // of the nodes' reports; nil: they report nothing
 	Flows          FlowTable

@@ -40,7 +40,19 @@ const (
 	EdgeServerShift = 15
 	EdgeUpdate      = 8388608
 	EdgeInstance    = 8388607
+	EdgeOwnPart     = 32767
 	EdgeMarkTo      = 592
 	EdgeMarkFrom    = 594
 	VirtualStamp    = 1448103252
+)
+
+// enum edge_message
+const (
+	MessagePacket  = 0
+	MessageRecover = 1
+	MessageOwned   = 2
+	MessageNotMine = 3
+	MessageProbe   = 4
+	MessageAlive   = 5
+	Messages       = 6
 )

@@ -43,6 +43,7 @@ type Tunnel struct {
 	Class            byte
 	Flow             uint64 // the LB's digest of the flow
 	Instance         Instance
+	Message          byte // of bpf/edge/types.h's enum edge_message
 }
 
 const (
@@ -56,12 +57,21 @@ func (t Tunnel) Around(packet []byte) []byte {
 	b := binary.BigEndian.AppendUint16(nil, edgePort|uint16(t.Flow&0x3fff))
 	b = binary.BigEndian.AppendUint16(b, VXLANPort)
 	b = binary.BigEndian.AppendUint16(b, uint16(UDPBytes+vxlanBytes+EthernetBytes+len(packet)))
-	b = append(b, 0, 0, 8, 0, 0, 0)
-	b = binary.BigEndian.AppendUint32(b, t.Instance.VNI()<<8)
-	b = append(b, t.marks()...)
-	b = append(append(b, etherType(packet)...), packet...)
+	b = append(append(append(b, 0, 0), t.vxlan(etherType(packet))...), packet...)
 	outer := IP{Source: t.From, Destination: t.To, Class: t.Class, HopLimit: DefaultHopLimit, Label: uint32(t.Flow & 0xfffff)}
 	return Frame(t.LinkTo, t.LinkFrom, outer.Around(ProtoUDP, b))
+}
+
+// Probe is the payload of a datagram by which an LB asks a node for a sign of life.
+func Probe(server int) []byte {
+	t := Tunnel{Instance: Instance{Server: server}, Message: MessageProbe}
+	return t.vxlan([]byte{8, 0})
+}
+
+// vxlan is the VXLAN header and the link header inside.
+func (t Tunnel) vxlan(etherType []byte) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, t.Instance.VNI()<<8|uint32(t.Message))
+	return append(append(b, t.marks()...), etherType...)
 }
 
 // marks are the link addresses of the frame inside.
@@ -102,9 +112,10 @@ func ParseTunnel(frame []byte) (t Tunnel, packet []byte, err error) {
 	v := ip[n+UDPBytes:]
 	inner := v[vxlanBytes:]
 	to, from := binary.BigEndian.Uint16(inner), binary.BigEndian.Uint16(inner[6:])
-	if binary.BigEndian.Uint32(v) != 0x08000000 || v[7] != 0 || to != EdgeMarkTo || from != EdgeMarkFrom {
+	if binary.BigEndian.Uint32(v) != 0x08000000 || v[7] >= Messages || to != EdgeMarkTo || from != EdgeMarkFrom {
 		return t, nil, fmt.Errorf("%w: %x", errNoTunnel, v[:vxlanBytes+EthernetBytes])
 	}
+	t.Message = v[7]
 	t.Instance = ParseInstance(binary.BigEndian.Uint32(v[4:]) >> 8)
 	t.Flow = uint64(binary.BigEndian.Uint32(inner[2:]))<<32 | uint64(binary.BigEndian.Uint32(inner[8:]))
 	return t, inner[EthernetBytes:], nil

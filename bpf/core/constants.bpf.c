@@ -13,6 +13,7 @@
 GENERATE(limits);
 GENERATE(edge_limits);
 GENERATE(edge_wire);
+GENERATE(edge_message);
 GENERATE(function);
 GENERATE(sid_flags);
 GENERATE(dispatch);

@@ -3,16 +3,18 @@
  * the world and to the nodes.
  *
  *   packet of a flow         edge_clients, edge_world: parse -> flow -> its node, in VXLAN
- *   … without an entry       tail call of edge_new: prefix -> service -> instance by weight -> entry
- *   … of a node that is gone tail call of edge_new: another instance
+ *   … that begins a flow     tail call of edge_new: prefix -> service -> instance by weight -> entry
+ *   … without an entry, or   tail call of edge_new: the nodes are asked for the flow's owner;
+ *     of a node that is gone   edge_answer: its instance -> entry; no owner: as one that begins
  *   changed packet of a node edge_back: tunnel -> flow -> learn the tuple after the change
  *                            -> its destination, by the kernel's FIB
  *   every other packet       to the kernel, untouched */
 #include "core/digest.h"
 #include "edge/counters.h"
-#include "edge/forward.h"
-#include "edge/instances.h"
-#include "edge/tunnel.h"
+#include "edge/errors.h"
+#include "edge/learn.h"
+#include "edge/recover.h"
+#include "edge/sweep.h"
 
 enum edge_side {
 	SIDE_CLIENTS,
@@ -39,13 +41,25 @@ struct {
 const volatile __u64 edge_macs[SIDES] = {};
 
 int edge_new(struct xdp_md *ctx);
+int edge_answer(struct xdp_md *ctx);
+
+enum edge_program {
+	PROGRAM_NEW,
+	PROGRAM_ANSWER,
+	PROGRAMS
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, PROGRAMS);
 	__type(key, __u32);
 	__array(values, int(void *));
-} edge_programs SEC(".maps") = { .values = { [0] = (void *)&edge_new } };
+} edge_programs SEC(".maps") = {
+	.values = {
+		[PROGRAM_NEW] = (void *)&edge_new,
+		[PROGRAM_ANSWER] = (void *)&edge_answer,
+	},
+};
 
 static __always_inline struct edge_scratch *edge_scratch(void)
 {
@@ -54,22 +68,46 @@ static __always_inline struct edge_scratch *edge_scratch(void)
 	return bpf_map_lookup_elem(&edge_scratch_of_cpu, &zero);
 }
 
-/* send_to_node sends the packet to the flow's node. */
-static __always_inline int send_to_node(struct xdp_md *ctx, struct packet *p, __u64 word)
+/* no_room answers a packet that is too long for the way to a node. */
+static __always_inline int no_room(struct xdp_md *ctx, struct edge_scratch *s,
+				   const struct edge_end *e)
 {
+	if (s->side == SIDE_WORLD)
+		reverse(&s->packet.t);
+	return too_big(ctx, &s->packet, e);
+}
+
+/* send_to_node sends the packet to the flow's node. */
+static __always_inline int send_to_node(struct xdp_md *ctx, struct edge_scratch *s, __u64 word)
+{
+	struct packet *p = &s->packet;
 	struct edge_count *n = edge_count_of(word);
 	struct edge_end *e = edge_node(word);
-	enum rewritten done;
 
 	if (!e || !n)
 		return XDP_ABORTED;
-	if (p->length + sizeof(struct ipv6hdr) + sizeof(struct edge_vxlan) > e->mtu)
-		return verdict(EDGE_DROP_TOO_BIG, XDP_DROP);
-	done = enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE);
-	if (done)
+	if (!fits_tunnel(p, e))
+		return no_room(ctx, s, e);
+	if (enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE, MESSAGE_PACKET))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
 	edge_count_packet(n, word);
 	count(EDGE_STEER);
+	return bpf_redirect(e->link, 0);
+}
+
+/* ask sends the packet to a node as a question. */
+static __always_inline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32 server)
+{
+	struct packet *p = &s->packet;
+	struct edge_end *e = bpf_map_lookup_elem(&edge_nodes, &server);
+
+	if (!e)
+		return XDP_ABORTED;
+	if (!fits_tunnel(p, e))
+		return no_room(ctx, s, e);
+	if (enter_tunnel(ctx, p, e, p->hash, server << EDGE_SERVER_SHIFT, MESSAGE_RECOVER))
+		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
+	count(EDGE_RECOVER);
 	return bpf_redirect(e->link, 0);
 }
 
@@ -81,6 +119,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	struct edge_flow *f;
 	struct packet *p;
+	bool shows;
 	__u64 word;
 
 	if (!s)
@@ -91,11 +130,13 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		return verdict(EDGE_PASS_OTHER_HOST, XDP_PASS);
 	p = &s->packet;
 	s->side = side;
-	p->reading = read_at(c.pos - sizeof(*eth), c.end, ETH_BYTES, p,
-			     side == SIDE_CLIENTS ? INWARD : OUTWARD);
+	p->reading = read_at(c.pos - sizeof(*eth), c.end, ETH_BYTES, p, INWARD);
 	if (p->reading == NOT_IP)
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
-	if (p->reading == READ && shows_flow(ctx, p)) {
+	shows = p->reading == READ && shows_flow(ctx, p);
+	if (side == SIDE_WORLD)
+		reverse(&p->t);
+	if (shows) {
 		struct tuple t = p->t;
 
 		symmetric(&t);
@@ -104,10 +145,10 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		word = f ? READ_ONCE(f->word) : 0;
 		if (f && edge_is_ready(word)) {
 			edge_touch(f);
-			return send_to_node(ctx, p, word);
+			return send_to_node(ctx, s, word);
 		}
 	}
-	bpf_tail_call(ctx, &edge_programs, 0);
+	bpf_tail_call(ctx, &edge_programs, PROGRAM_NEW);
 	return XDP_ABORTED;
 }
 
@@ -125,12 +166,15 @@ int edge_world(struct xdp_md *ctx)
 
 /* begin makes a flow's entry, or gives one of a node that is gone another instance: the flow's
  * beginning stays. */
-static __always_inline int begin(struct xdp_md *ctx, struct packet *p, __u32 service)
+static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u32 service)
 {
+	struct packet *p = &s->packet;
 	__u64 word = edge_choose(service), was;
 	struct edge_flow *f = edge_flow_of(p->hash);
 	struct edge_count *n = edge_count_of(word);
 
+	if (!service)
+		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
 	if (!word || !n)
 		return verdict(EDGE_DROP_NO_INSTANCE, XDP_DROP);
 	was = f ? READ_ONCE(f->word) : 0;
@@ -144,7 +188,31 @@ static __always_inline int begin(struct xdp_md *ctx, struct packet *p, __u32 ser
 	else if (!was)
 		count(EDGE_FLOW_BEGUN);
 	n->flows++;
-	return send_to_node(ctx, p, READ_ONCE(f->word)); /* another CPU may have been first */
+	return send_to_node(ctx, s, READ_ONCE(f->word)); /* another CPU may have been first */
+}
+
+/* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
+ * an address that functions give to flows the world begins none. */
+static __always_inline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
+{
+	struct packet *p = &s->packet;
+	struct edge_flow *f = edge_flow_of(p->hash);
+
+	count(EDGE_UNOWNED);
+	if (p->kind == KIND_ERROR)
+		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
+	if (f && f->partner && p->kind != KIND_TCP && s->side == SIDE_CLIENTS)
+		return end_flow(ctx, p, f->partner);
+	return begin(ctx, s, service);
+}
+
+/* unasked handles a packet above the limits of questions. A segment comes again. */
+static __always_inline int unasked(struct xdp_md *ctx, struct edge_scratch *s, int service)
+{
+	if (!may_begin(&s->packet) || !service)
+		return verdict(EDGE_DROP_LIMIT_RECOVER, XDP_DROP);
+	count(EDGE_UNASKED);
+	return begin(ctx, s, service);
 }
 
 /* unfit is the reason to drop a packet of the edge's prefixes that shows no flow, or COUNTERS. */
@@ -166,6 +234,7 @@ int edge_new(struct xdp_md *ctx)
 	enum counter reason;
 	struct packet *p;
 	int service;
+	__u32 first;
 
 	if (!s)
 		return XDP_ABORTED;
@@ -179,58 +248,12 @@ int edge_new(struct xdp_md *ctx)
 	reason = unfit(ctx, p);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
-	if (!service)
-		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	return begin(ctx, p, service);
-}
-
-/* stranger is the reason to drop a packet that no node of ours sent, or none for this flow, or
- * COUNTERS. */
-static __always_inline enum counter stranger(const struct edge_outer *o)
-{
-	__u32 server = edge_server(o->vni), service = edge_service_of(o->vni), *number;
-	struct edge_end *e = edge_node(o->vni);
-	struct in6_addr from = o->from;
-	struct edge_service *svc;
-
-	number = bpf_map_lookup_elem(&edge_senders, &from);
-	if (!number || *number != server)
-		return EDGE_DROP_STRANGER;
-	svc = bpf_map_lookup_elem(&edge_services, &service);
-	if (!e || edge_core(o->vni) >= e->cores || !svc || !svc->first)
-		return EDGE_DROP_IMPOSSIBLE_ID;
-	return o->vni & EDGE_UPDATE ? COUNTERS : EDGE_DROP_NO_UPDATE;
-}
-
-static __always_inline bool same_instance(const struct edge_flow *f, __u64 word)
-{
-	return !((READ_ONCE(f->word) ^ word) & EDGE_INSTANCE);
-}
-
-/* learn gives the tuple after the change, p->hash, the instance of the tuple before. */
-static __always_inline enum counter learn(const struct packet *p, const struct edge_outer *o)
-{
-	struct edge_flow *before = edge_flow_of(o->flow), *after;
-	__u64 word;
-
-	if (!before)
-		return EDGE_DROP_UNKNOWN_FLOW;
-	word = READ_ONCE(before->word);
-	if ((word ^ o->vni) & EDGE_INSTANCE)
-		return EDGE_DROP_WRONG_INSTANCE;
-	edge_touch(before);
-	if (p->hash == o->flow)
-		return EDGE_UPDATE_KNOWN;
-	after = edge_flow_of(p->hash);
-	if (after) {
-		edge_touch(after);
-		return same_instance(after, word) ? EDGE_UPDATE_KNOWN : EDGE_DROP_CONFLICT;
-	}
-	after = edge_insert(p->hash, word, o->flow);
-	if (!after)
-		return EDGE_DROP_TABLE_FULL;
-	before->partner = p->hash;
-	return same_instance(after, word) ? EDGE_UPDATE_LEARNED : EDGE_DROP_CONFLICT;
+	if (!may_have_owner(p, service))
+		return begin(ctx, s, service);
+	if (!may_ask(p))
+		return unasked(ctx, s, service);
+	first = ready_from(0);
+	return first < MAX_EDGE_SERVERS ? ask(ctx, s, first) : unowned(ctx, s, service);
 }
 
 /* updated handles a packet out of its tunnel. */
@@ -256,6 +279,61 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 	return forward(ctx, p, reason, EDGE_PASS_TO_ROUTER);
 }
 
+/* reorient puts the client network's end first in the tuple of a packet that came back as it was,
+ * and returns the service there, below 1 if there is none. */
+static __always_inline int reorient(struct edge_scratch *s)
+{
+	struct packet *p = &s->packet;
+	int service = edge_service_at(&p->t.client);
+
+	s->side = service > 0 ? SIDE_CLIENTS : SIDE_WORLD;
+	if (service > 0)
+		return service;
+	reverse(&p->t);
+	return edge_service_at(&p->t.client);
+}
+
+/* edge_answer handles a packet that went to a node as a question. */
+SEC("xdp")
+int edge_answer(struct xdp_md *ctx)
+{
+	struct edge_scratch *s = edge_scratch();
+	enum counter reason;
+	struct edge_flow *f;
+	struct packet *p;
+	struct tuple t;
+	__u32 next;
+	int service;
+
+	if (!s)
+		return XDP_ABORTED;
+	p = &s->packet;
+	p->reading = leave_tunnel(ctx, &s->outer, p);
+	if (p->reading != READ || !shows_flow(ctx, p))
+		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
+	if (restore(ctx, &s->outer, p))
+		return verdict(EDGE_DROP_CONGESTED, XDP_DROP);
+	t = p->t;
+	symmetric(&t);
+	p->hash = digest(&t);
+	service = reorient(s);
+	if (p->hash != s->outer.flow || service < 0)
+		return verdict(EDGE_DROP_OTHER_PACKET, XDP_DROP);
+	f = edge_flow_of(p->hash);
+	if (f && edge_is_ready(READ_ONCE(f->word))) /* another packet was first */
+		return send_to_node(ctx, s, READ_ONCE(f->word));
+	if (s->outer.message == MESSAGE_NOT_MINE) {
+		next = ready_from(edge_server(s->outer.vni) + 1);
+		return next < MAX_EDGE_SERVERS ? ask(ctx, s, next) : unowned(ctx, s, service);
+	}
+	reason = learn_owner(p, &s->outer);
+	if (reason != EDGE_RECOVERED)
+		return verdict(reason, XDP_DROP);
+	count(reason);
+	f = edge_flow_of(p->hash);
+	return f ? send_to_node(ctx, s, READ_ONCE(f->word)) : XDP_ABORTED;
+}
+
 /* edge_back handles the frames of a link to nodes. */
 SEC("xdp")
 int edge_back(struct xdp_md *ctx)
@@ -278,51 +356,13 @@ int edge_back(struct xdp_md *ctx)
 	reason = stranger(&s->outer);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
-	return updated(ctx, s);
-}
-
-/* Keeps the frame's layout in the object's BTF. */
-const struct edge_expiry *const volatile edge_expiry_layout = NULL;
-
-/* The argument of expire_one. */
-struct edge_sweeping {
-	struct xdp_md *ctx;
-	__u32 removed;
-	__u32 zero;
-};
-
-/* expire_one is the callback of bpf_loop. */
-static long expire_one(__u64 i, struct edge_sweeping *s)
-{
-	__u64 hash;
-
-	if (i >= MAX_EXPIRING ||
-	    bpf_xdp_load_bytes(s->ctx,
-			       __builtin_offsetof(struct edge_expiry, hash) + i * sizeof(hash),
-			       &hash, sizeof(hash)))
-		return 1;
-	s->removed += edge_expire(hash);
-	return 0;
-}
-
-/* sweep_edge removes those of some flows that are idle. The daemon looks for them, and runs it by
- * BPF_PROG_RUN on each CPU, with a struct edge_expiry as the frame. */
-SEC("xdp")
-int sweep_edge(struct xdp_md *ctx)
-{
-	struct cursor c = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
-	struct edge_sweeping s = { .ctx = ctx };
-	struct edge_expiry *e = c.pos;
-
-	if ((void *)(&e->removed + 1) > c.end)
-		return XDP_ABORTED;
-	bpf_loop(e->count, expire_one, &s, 0);
-	e = (void *)(long)ctx->data;
-	if ((void *)(&e->removed + 1) > (void *)(long)ctx->data_end)
-		return XDP_ABORTED;
-	e->now = ticked_ns();
-	e->removed = s.removed;
-	return XDP_DROP;
+	edge_note_answer(edge_server(s->outer.vni));
+	if (s->outer.message == MESSAGE_ALIVE)
+		return verdict(EDGE_ALIVE, XDP_DROP);
+	if (s->outer.message == MESSAGE_PACKET)
+		return updated(ctx, s);
+	bpf_tail_call(ctx, &edge_programs, PROGRAM_ANSWER);
+	return XDP_ABORTED;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -12,6 +12,7 @@
 enum {
 	EDGE_INSTANCE_SHIFT = 24, /* of an instance's number in a flow's word */
 	EDGE_SEEN_SHIFT = 28,	  /* dates are in 2^28 ns, so that most packets write none */
+	EDGE_OVER = 4,		  /* dates without a packet, after which the flow may be over */
 };
 
 struct {

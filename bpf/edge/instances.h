@@ -71,6 +71,14 @@ struct {
 	__type(value, __u32);
 } edge_instances SEC(".maps");
 
+/* The numbers of instances, by server, core and service. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_INSTANCES);
+	__type(key, __u32);
+	__type(value, __u32);
+} edge_numbers SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, MAX_INSTANCES);
@@ -109,29 +117,58 @@ static __always_inline bool edge_is_ready(__u64 word)
 	return e && e->ready;
 }
 
-/* edge_choose returns the word of a new flow but for its beginning, or 0 if its service has no
- * instance that is ready. */
-static __always_inline __u64 edge_choose(__u32 service)
+/* A choice of an instance. */
+struct edge_choice {
+	struct edge_service table;
+	__u32 service;
+	__u32 zero;
+	__u64 word; /* 0: none that is ready */
+};
+
+/* edge_turn takes the next turn of a service; 1: it met an instance that is ready. */
+static __always_inline long edge_turn(struct edge_choice *c)
 {
-	struct edge_service *svc = bpf_map_lookup_elem(&edge_services, &service), now;
-	__u32 row, place, instance, *vni, *turns = bpf_map_lookup_elem(&edge_turns, &service);
+	__u32 service = c->service, rows = c->table.rows, row, place, instance, *vni, *turns;
 	__u64 *r, word;
 
-	if (!svc || !turns)
-		return 0;
-	*(__u64 *)&now = READ_ONCE(*(__u64 *)svc);
-	if (!now.rows)
-		return 0;
-	row = now.first + alias_turn(__sync_fetch_and_add(turns, 1), now.rows, &place);
+	turns = bpf_map_lookup_elem(&edge_turns, &service);
+	if (!turns || !rows)
+		return 1;
+	row = c->table.first + alias_turn(__sync_fetch_and_add(turns, 1), rows, &place);
 	r = bpf_map_lookup_elem(&edge_rows, &row);
 	if (!r)
-		return 0;
+		return 1;
 	instance = alias_in(READ_ONCE(*r), place);
 	vni = bpf_map_lookup_elem(&edge_instances, &instance);
 	if (!vni || !instance)
-		return 0;
+		return 1;
 	word = *vni | (__u64)instance << EDGE_INSTANCE_SHIFT;
-	return edge_is_ready(word) ? word : 0;
+	if (!edge_is_ready(word))
+		return 0;
+	c->word = word;
+	return 1;
+}
+
+/* edge_turn_again is the callback of bpf_loop. */
+static long edge_turn_again(__u64 i, struct edge_choice *c)
+{
+	return edge_turn(c);
+}
+
+/* edge_choose returns the word of a new flow but for its beginning, or 0 if its service has no
+ * instance that is ready. The turns of nodes that are down go to the next instance, until user
+ * space has taken their weights. */
+static __always_inline __u64 edge_choose(__u32 service)
+{
+	struct edge_service *svc = bpf_map_lookup_elem(&edge_services, &service);
+	struct edge_choice c = { .service = service };
+
+	if (!svc)
+		return 0;
+	*(__u64 *)&c.table = READ_ONCE(*(__u64 *)svc);
+	if (c.table.rows && !edge_turn(&c))
+		bpf_loop(2 * c.table.rows, edge_turn_again, &c, 0);
+	return c.word;
 }
 
 /* edge_service_at returns the service of an address: 0 for one that takes no new flows, -1 for one

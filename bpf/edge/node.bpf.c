@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 /* node.bpf.c: a datapath node of EdgeBalance (§3), XDP on its link to the LBs.
  *
+ *   question of an LB node: answered by the table of flows
  *   packet in VXLAN   node: read the tunnel -> its core, by a cpumap or on this CPU
  *   at its core       node_core: out of the tunnel -> the chain of its service, by tail calls
  *   through           node_out: changed: back to the LB, with the update flag
@@ -9,6 +10,7 @@
  *
  * These programs are loaded twice where cores are CPUs: as XDP programs, and all but node for a
  * cpumap (the kernel keeps the two kinds apart in arrays of programs). */
+#include "edge/answer.h"
 #include "edge/forward.h"
 #include "edge/function.h"
 #include "edge/functions/cost.h"
@@ -20,7 +22,6 @@
 #include "edge/functions/user.h"
 
 /* This node; set before loading. */
-const volatile __u32 node_server = 0;
 const volatile __u32 node_cores = 1;
 const volatile bool node_spreads = false; /* over CPUs, by node_cpus */
 
@@ -76,6 +77,8 @@ int node(struct xdp_md *ctx)
 	lb = lb_of(&s->outer);
 	if (!lb || !is_for_node(&s->outer, lb))
 		return verdict(NODE_DROP_STRANGER, XDP_DROP);
+	if (s->outer.message != MESSAGE_PACKET)
+		return answer(ctx, s);
 	if (s->outer.vni & EDGE_UPDATE || edge_server(s->outer.vni) != node_server ||
 	    edge_core(s->outer.vni) >= node_cores || !chain_of(&s->outer))
 		return verdict(NODE_DROP_IMPOSSIBLE_ID, XDP_DROP);
@@ -115,6 +118,7 @@ int node_core(struct xdp_md *ctx)
 	if (done)
 		return verdict(NODE_DROP_CONGESTED, XDP_DROP);
 	count_packet(s);
+	note_flow(s);
 	s->changed = 0;
 	s->passed = 0;
 	enter_chain(s);
@@ -130,12 +134,14 @@ int node_out(struct xdp_md *ctx)
 
 	if (!s)
 		return XDP_ABORTED;
+	keep_flow(s);
 	if (!s->changed)
 		return forward(ctx, &s->packet, NODE_DIRECT, NODE_PASS_TO_ROUTER);
 	lb = lb_of(&s->outer);
 	if (!lb || !lb->ready)
 		return verdict(NODE_DROP_NO_LB, XDP_DROP);
-	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, s->outer.vni | EDGE_UPDATE))
+	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, s->outer.vni | EDGE_UPDATE,
+			 MESSAGE_PACKET))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_RETURNED);
 	return bpf_redirect(lb->link, 0);

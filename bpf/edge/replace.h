@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* replace.h: another address and port (or echo identifier) at one end of a packet, with the
- * checksums that follow (RFC 1624, RFC 3022 §4.1). */
+ * checksums that follow (RFC 1624, RFC 3022 §4.1), and in an ICMP error about one. */
 #pragma once
 #include "edge/tuple.h"
 
@@ -90,6 +90,133 @@ static __always_inline bool replace_port(struct xdp_md *ctx, const struct packet
 	return true;
 }
 
+/* difference is the change of a checksum by another address. */
+static __always_inline __u32 difference(const struct in6_addr *was, const struct in6_addr *is)
+{
+	return bpf_csum_diff((void *)was, sizeof(*was), (void *)is, sizeof(*is), 0);
+}
+
+/* replace_sum corrects a checksum inside an error, and returns the change that it is itself. */
+static __always_inline __u64 replace_sum(__sum16 *check, __u64 delta)
+{
+	__sum16 was = *check;
+
+	*check = changed_sum(was, delta);
+	return (__u64)(__u16)~was + *check;
+}
+
+/* replace_quoted_port writes the port of one end of the quoted packet, as far as the quote goes. d has the
+ * change of its address, and gets that of the port. It returns the sum of all changes, or -1. */
+static __always_inline __s64 replace_quoted_port(struct cursor *c, const struct packet *p,
+						 enum edge_endpoint end, __be16 port,
+						 struct edge_change *d)
+{
+	__u32 at = end == END_SOURCE,
+	      echo = p->t.protocol != IPPROTO_TCP && p->t.protocol != IPPROTO_UDP;
+	__u16 *l4 = take(c, 8);
+	__sum16 *check;
+	__u64 sum;
+
+	if (!l4)
+		return -1;
+	if (echo)
+		at = 2;
+	d->port = (__u32)(__u16)~l4[at] + port;
+	l4[at] = port;
+	sum = (__u64)d->addr + d->port;
+	if (echo)
+		return sum + replace_sum(&l4[1], d->port + (p->family == 6 ? (__u64)d->addr : 0));
+	if (p->t.protocol == IPPROTO_UDP)
+		return l4[3] ? sum + replace_sum(&l4[3], sum) : sum;
+	check = take(c, 10);
+	return check ? sum + replace_sum(&check[4], sum) : sum;
+}
+
+/* The headers of an error up to the ports that it quotes. */
+struct error6 {
+	struct ipv6hdr ip;
+	struct icmp icmp;
+	struct ipv6hdr quoted;
+};
+
+struct error4 {
+	struct iphdr ip;
+	struct icmp icmp;
+	struct iphdr quoted;
+};
+
+/* replace_error6 changes one end in an error: its own address and the other end of its quote. */
+static __always_inline bool replace_error6(struct xdp_md *ctx, const struct packet *p,
+					   enum edge_endpoint end, const struct in6_addr *to,
+					   __be16 port)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct error6 *e = take(&c, sizeof(*e));
+	struct in6_addr was, before;
+	struct edge_change d;
+	__u64 outer;
+	__s64 sum;
+
+	if (!e)
+		return false;
+	copy_address(&was, end == END_SOURCE ? &e->ip.saddr : &e->ip.daddr);
+	copy_address(&before, end == END_SOURCE ? &e->quoted.daddr : &e->quoted.saddr);
+	outer = difference(&was, to); /* of the pseudo-header */
+	d.addr = difference(&before, to);
+	sum = replace_quoted_port(&c, p, end, port, &d);
+	if (sum < 0)
+		return false;
+	copy_address(end == END_SOURCE ? &e->ip.saddr : &e->ip.daddr, to);
+	copy_address(end == END_SOURCE ? &e->quoted.daddr : &e->quoted.saddr, to);
+	e->icmp.check = changed_sum(e->icmp.check, sum + outer);
+	return true;
+}
+
+static __always_inline bool replace_error4(struct xdp_md *ctx, const struct packet *p,
+					   enum edge_endpoint end, const struct in6_addr *to,
+					   __be16 port)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct error4 *e = take(&c, sizeof(*e));
+	struct in6_addr was, before;
+	struct edge_change d;
+	__s64 sum;
+
+	if (!e)
+		return false;
+	copy_mapped(&was, end == END_SOURCE ? e->ip.saddr : e->ip.daddr);
+	copy_mapped(&before, end == END_SOURCE ? e->quoted.daddr : e->quoted.saddr);
+	d.addr = difference(&before, to);
+	sum = replace_quoted_port(&c, p, end, port, &d);
+	if (sum < 0)
+		return false;
+	e->ip.check = changed_sum(e->ip.check, difference(&was, to));
+	sum += replace_sum(&e->quoted.check, d.addr);
+	if (end == END_SOURCE) {
+		e->ip.saddr = to->s6_addr32[3];
+		e->quoted.daddr = to->s6_addr32[3];
+	} else {
+		e->ip.daddr = to->s6_addr32[3];
+		e->quoted.saddr = to->s6_addr32[3];
+	}
+	e->icmp.check = changed_sum(e->icmp.check, sum);
+	return true;
+}
+
+/* replace_error gives one end of an ICMP error's flow another address and port (RFC 5508 §4): the
+ * error's own address, and that of the packet that it quotes. */
+__noinline bool replace_error(struct xdp_md *ctx, const struct packet *p, __u32 end,
+			      const struct in6_addr *addr, __u32 port)
+{
+	struct in6_addr to;
+
+	if (!p || !addr)
+		return false;
+	copy_address(&to, addr);
+	return p->family == 6 ? replace_error6(ctx, p, end, &to, port)
+			      : replace_error4(ctx, p, end, &to, port);
+}
+
 /* replace_end gives one end of the packet, which is first in the frame, another address and port. */
 static __always_inline bool replace_end(struct xdp_md *ctx, struct packet *p,
 					enum edge_endpoint end, const struct in6_addr *addr,
@@ -103,11 +230,16 @@ static __always_inline bool replace_end(struct xdp_md *ctx, struct packet *p,
 		.port = (__u32)(__u16) ~*was_port + port,
 	};
 
-	if (!replace_address(ctx, p, end, &new, d.addr) || !replace_port(ctx, p, end, port, &d))
+	if (p->kind == KIND_ERROR) {
+		if (!replace_error(ctx, p, end, &new, port))
+			return false;
+	} else if (!replace_address(ctx, p, end, &new, d.addr) ||
+		   !replace_port(ctx, p, end, port, &d)) {
 		return false;
+	}
 	copy_address(was, &new);
 	*was_port = port;
-	if (p->kind == KIND_ECHO)
-		set_ports(&p->t, port, port);
+	if (p->t.protocol == IPPROTO_ICMP || p->t.protocol == IPPROTO_ICMPV6)
+		set_ports(&p->t, port, port); /* one identifier */
 	return true;
 }

@@ -15,7 +15,7 @@ struct edge_outer {
 	__u32 bytes; /* of the headers, from the frame's beginning to the packet inside */
 	__u8 class;
 	__u8 own_mac[6]; /* of the link that the frame came by */
-	__u8 zero;
+	__u8 message;	 /* enum edge_message */
 };
 
 enum edge_read {
@@ -101,9 +101,10 @@ static __always_inline enum edge_read read_tunnel(struct xdp_md *ctx, struct edg
 	if ((void *)v + sizeof(v->udp) > c.end || v->udp.dest != bpf_htons(VXLAN_PORT))
 		return EDGE_NOT_TUNNEL;
 	if ((void *)(v + 1) > c.end || v->flags != bpf_htonl(VXLAN_VNI_VALID) ||
-	    v->vni_be & bpf_htonl(0xff) || !is_marked(&v->inner))
+	    (bpf_ntohl(v->vni_be) & 0xff) >= MESSAGES || !is_marked(&v->inner))
 		return EDGE_MALFORMED;
 	o->vni = bpf_ntohl(v->vni_be) >> 8;
+	o->message = bpf_ntohl(v->vni_be);
 	o->flow = (__u64)bpf_ntohl(v->inner.flow_upper_be) << 32 |
 		  bpf_ntohl(v->inner.flow_lower_be);
 	o->bytes += sizeof(*v);
@@ -141,14 +142,14 @@ static __always_inline enum rewritten restore(struct xdp_md *ctx, const struct e
 
 /* fill_edge_vxlan fills the headers behind the outer IP header of a packet of so many bytes. */
 static __always_inline void fill_edge_vxlan(struct edge_vxlan *v, const struct packet *p,
-					    __u64 flow, __u32 vni)
+					    __u64 flow, __u32 vni, enum edge_message m)
 {
 	v->udp.source = bpf_htons(FIRST_PORT | (flow & 0x3fff));
 	v->udp.dest = bpf_htons(VXLAN_PORT);
 	v->udp.len = bpf_htons(p->length + sizeof(*v));
 	v->udp.check = 0;
 	v->flags = bpf_htonl(VXLAN_VNI_VALID);
-	v->vni_be = bpf_htonl(vni << 8);
+	v->vni_be = bpf_htonl(vni << 8 | m);
 	v->inner.mark_to = bpf_htons(EDGE_MARK_TO);
 	v->inner.flow_upper_be = bpf_htonl(flow >> 32);
 	v->inner.mark_from = bpf_htons(EDGE_MARK_FROM);
@@ -166,7 +167,8 @@ static __always_inline void fill_edge_link(struct ethhdr *eth, const struct edge
 
 /* enter_tunnel6 puts the headers before the packet. */
 static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const struct packet *p,
-						    const struct edge_end *e, __u64 flow, __u32 vni)
+						    const struct edge_end *e, __u64 flow, __u32 vni,
+						    enum edge_message m)
 {
 	struct edge_vxlan *v;
 	struct ipv6hdr *ip;
@@ -188,14 +190,15 @@ static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const st
 	ip->hop_limit = OUTER_HOP_LIMIT;
 	copy_address(&ip->saddr, &e->from);
 	copy_address(&ip->daddr, &e->to);
-	fill_edge_vxlan(v, p, flow, vni);
+	fill_edge_vxlan(v, p, flow, vni, m);
 	return REWRITTEN;
 }
 
 /* enter_tunnel4 does so over IPv4. No router may fragment it, so it needs no identification
  * (RFC 6864 §4.1). */
 static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const struct packet *p,
-						    const struct edge_end *e, __u64 flow, __u32 vni)
+						    const struct edge_end *e, __u64 flow, __u32 vni,
+						    enum edge_message m)
 {
 	__u16 length = p->length + sizeof(struct iphdr) + sizeof(struct edge_vxlan);
 	struct edge_vxlan *v;
@@ -221,14 +224,15 @@ static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const st
 	ip->check = folded((__u64)e->sum + bpf_htons(length) + bpf_htons(0x4500 | p->class));
 	ip->saddr = e->from.s6_addr32[3];
 	ip->daddr = e->to.s6_addr32[3];
-	fill_edge_vxlan(v, p, flow, vni);
+	fill_edge_vxlan(v, p, flow, vni, m);
 	return REWRITTEN;
 }
 
 /* enter_tunnel puts the packet, which is first in the frame, into VXLAN to an end. */
 static __always_inline enum rewritten enter_tunnel(struct xdp_md *ctx, const struct packet *p,
-						   const struct edge_end *e, __u64 flow, __u32 vni)
+						   const struct edge_end *e, __u64 flow, __u32 vni,
+						   enum edge_message m)
 {
-	return is_mapped(&e->to) ? enter_tunnel4(ctx, p, e, flow, vni)
-				 : enter_tunnel6(ctx, p, e, flow, vni);
+	return is_mapped(&e->to) ? enter_tunnel4(ctx, p, e, flow, vni, m)
+				 : enter_tunnel6(ctx, p, e, flow, vni, m);
 }

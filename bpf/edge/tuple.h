@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* tuple.h: the flow of a packet at the edge: TCP and UDP by their ports, ICMP echo by its
- * identifier, and a packet too big by the packet that it quotes. Both directions of a flow have
+ * identifier, and an ICMP error by the packet that it quotes. Both directions of a flow have
  * one tuple and so one entry: they cannot part. */
 #pragma once
 #include "packet/header.h"
+
+#define KIND_ERROR KIND_TOO_BIG /* at the edge: any ICMP error, with the tuple that it quotes */
+
+/* is_echo: an ICMP message is an echo request or its answer. */
+static __always_inline bool is_echo(__u8 type, __u8 family)
+{
+	if (family == 6)
+		return type == ICMP6_ECHO || type == ICMP6_ECHO_REPLY;
+	return type == ICMP4_ECHO || type == ICMP4_ECHO_REPLY;
+}
 
 /* read_echo gives an echo request or its answer its identifier as both ports. */
 static __always_inline bool read_echo(struct xdp_md *ctx, struct packet *p)
@@ -12,11 +22,7 @@ static __always_inline bool read_echo(struct xdp_md *ctx, struct packet *p)
 	struct icmp *icmp = take(&c, sizeof(*icmp));
 	__be16 id;
 
-	if (!icmp)
-		return false;
-	if (p->family == 4 && icmp->type != ICMP4_ECHO && icmp->type != ICMP4_ECHO_REPLY)
-		return false;
-	if (p->family == 6 && icmp->type != ICMP6_ECHO && icmp->type != ICMP6_ECHO_REPLY)
+	if (!icmp || !is_echo(icmp->type, p->family))
 		return false;
 	id = *(__be16 *)&icmp->rest;
 	set_ports(&p->t, id, id);
@@ -24,16 +30,75 @@ static __always_inline bool read_echo(struct xdp_md *ctx, struct packet *p)
 	return true;
 }
 
-/* shows_flow: the packet, as read_at read it, has a flow, and p->t names both ends with ports. */
+/* is_error: the ICMP message quotes a packet of a flow (RFC 792, RFC 4443 §3). A redirect is no
+ * router's to pass on. */
+static __always_inline bool is_error(const struct icmp *icmp, __u8 family)
+{
+	if (family == 6)
+		return icmp->type >= ICMP6_UNREACHABLE && icmp->type <= ICMP6_PARAMETER;
+	return icmp->type == ICMP4_UNREACHABLE || icmp->type == ICMP4_TIME_EXCEEDED ||
+	       icmp->type == ICMP4_PARAMETER;
+}
+
+/* read_quoted_ip reads the header of the packet that an error quotes, which went the other way: its
+ * source is the error's destination. It returns the protocol, or 0: it shows no ports. */
+static __always_inline __u8 read_quoted_ip(struct cursor *c, struct packet *p)
+{
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(c, sizeof(*ip));
+
+		if (!ip || ip->version != 6)
+			return 0;
+		copy_address(&p->t.client, &ip->daddr);
+		copy_address(&p->t.vip, &ip->saddr);
+		return ip->nexthdr;
+	}
+	struct iphdr *ip = take(c, sizeof(*ip));
+
+	if (!ip || *(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(IP_OFFSET))
+		return 0;
+	copy_mapped(&p->t.client, ip->daddr);
+	copy_mapped(&p->t.vip, ip->saddr);
+	return ip->protocol;
+}
+
+/* read_error gives an ICMP error the tuple of the packet that it quotes, in the direction of the
+ * error. */
+static __always_inline bool read_error(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, frame_offset(&p->l4));
+	struct icmp *icmp = take(&c, sizeof(*icmp));
+	__be16 *ports;
+	__u8 protocol;
+
+	if (!icmp || !is_error(icmp, p->family))
+		return false;
+	protocol = read_quoted_ip(&c, p);
+	ports = c.pos;
+	if (!protocol || (void *)(ports + 4) > c.end)
+		return false;
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+		set_ports(&p->t, ports[1], ports[0]);
+	else if (protocol == (p->family == 6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP) &&
+		 is_echo(*(__u8 *)ports, p->family))
+		set_ports(&p->t, ports[2], ports[2]);
+	else
+		return false;
+	set_word(&p->t.protocol, protocol);
+	p->kind = KIND_ERROR;
+	return true;
+}
+
+/* shows_flow: the packet, as read_at read it inward, has a flow, and p->t names both ends with ports. */
 static __always_inline bool shows_flow(struct xdp_md *ctx, struct packet *p)
 {
-	if (p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_TOO_BIG)
+	if (p->kind == KIND_TCP || p->kind == KIND_UDP || p->kind == KIND_ERROR)
 		return true;
 	if (p->kind != KIND_OTHER && p->kind != KIND_ECHO)
 		return false;
 	if (p->t.protocol != (p->family == 6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 		return false;
-	return read_echo(ctx, p);
+	return read_echo(ctx, p) || read_error(ctx, p);
 }
 
 /* is_ordered: the client's end comes before the other end, by any order. */

@@ -14,12 +14,24 @@ enum edge_wire {
 	EDGE_SERVER_SHIFT = EDGE_SERVICE_BITS + EDGE_CORE_BITS,
 	EDGE_UPDATE = 1 << 23,	  /* from a node: a function changed the packet's headers */
 	EDGE_INSTANCE = 0x7fffff, /* server, core and service */
+	EDGE_OWN_PART = 0x7fff,	  /* core and service: an instance of a node */
 	EDGE_MARK_TO = 0x0250,	  /* the first bytes of the link addresses inside, both locally */
 	EDGE_MARK_FROM = 0x0252,  /* administered (IEEE 802); four bytes of the flow follow each */
 	VIRTUAL_STAMP = 0x56504d54, /* begins a datagram with struct virtual_stamp */
 };
 
 _Static_assert(EDGE_SERVER_SHIFT + EDGE_SERVER_BITS == 23, "the VNI has 24 bits");
+
+/* The last byte of the VXLAN header. */
+enum edge_message {
+	MESSAGE_PACKET,	 /* of a flow with an entry at the LB; or back from a node, changed */
+	MESSAGE_RECOVER, /* LB: does this node own the packet's flow? */
+	MESSAGE_OWNED, /* node: yes, at the core and service of the VNI; the packet is as it came */
+	MESSAGE_NOT_MINE, /* node: no; the packet is as it came */
+	MESSAGE_PROBE,	  /* LB: does the node answer? There is no packet inside */
+	MESSAGE_ALIVE,	  /* node: yes */
+	MESSAGES,
+};
 
 enum edge_limits {
 	MAX_EDGE_SERVERS = 1 << EDGE_SERVER_BITS,
@@ -63,6 +75,12 @@ struct edge_flow {
 			* 39-63 when the flow began, in 2^24 ns, which wraps after 6 days */
 	__u64 partner; /* digest of the tuple before or after the functions' change; 0: none */
 	__u64 seen;    /* when a packet came last, in 2^28 ns */
+};
+
+/* Node: a flow that passed a chain, under the digest of its tuple before or after. */
+struct kept_flow {
+	__u32 instance; /* core and service, as in the VNI */
+	__u32 seen;	/* when a packet came last, in 2^28 ns */
 };
 
 /* LB: an alias table (table/alias.h), one of two that a service has in turns. */

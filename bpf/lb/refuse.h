@@ -27,28 +27,6 @@ static __always_inline bool is_discovery(struct xdp_md *ctx, const struct packet
 	       *type >= ICMP6_DISCOVERY && *type <= ICMP6_REDIRECT;
 }
 
-/* reset_port turns a segment into the RST that refuses it (RFC 9293 §3.10.7.1). */
-static __always_inline int reset_port(struct xdp_md *ctx, struct packet *p)
-{
-	__u32 syn = !!(p->flags & TCP_SYN), fin = !!(p->flags & TCP_FIN);
-	struct rst rst = {
-		.from = p->t.vip,
-		.to = p->t.client,
-		.from_port_be = p->t.vip_port_be,
-		.to_port_be = p->t.client_port_be,
-		.flags = TCP_RST,
-		.label = flow_label(&p->t),
-	};
-
-	if (p->flags & TCP_ACK) {
-		rst.seq = p->ack;
-	} else {
-		rst.flags |= TCP_ACK;
-		rst.ack = p->seq + p->payload + syn + fin;
-	}
-	return write_rst(ctx, p, &rst);
-}
-
 /* refuse_port answers the sender by the neighbour that the packet came from. */
 __noinline int refuse_port(struct xdp_md *ctx, struct packet *p)
 {

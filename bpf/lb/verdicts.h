@@ -4,6 +4,7 @@
 #pragma once
 #include "lb/dispatch.h"
 #include "lb/refuse.h"
+#include "packet/echo.h"
 
 /* has_ports: the packet shows the ports of its service. */
 static __always_inline bool has_ports(const struct packet *p)

@@ -52,6 +52,22 @@ static __always_inline __sum16 folded(__s64 sum)
 	return ~((sum & 0xffff) + (sum >> 16));
 }
 
+/* outer_header fills an outer IPv6 header: label of the flow, DSCP and ECN of the packet inside
+ * (RFC 6040 §4.1, normal mode: copied). */
+static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_addr *from,
+					 const struct in6_addr *to, __u8 class, __u32 label,
+					 __u16 payload, __u8 next)
+{
+	__be32 first = bpf_htonl(6U << 28 | (__u32) class << 20 | label);
+
+	*(__be32 *)ip = first;
+	ip->payload_len = bpf_htons(payload);
+	ip->nexthdr = next;
+	ip->hop_limit = OUTER_HOP_LIMIT;
+	copy_address(&ip->saddr, from);
+	copy_address(&ip->daddr, to);
+}
+
 static __always_inline void set_class6(struct ipv6hdr *ip, __u8 class)
 {
 	ip->priority = class >> 4;

@@ -23,8 +23,11 @@ enum icmp_types {
 	ICMP4_ECHO_REPLY = 0,
 	ICMP4_UNREACHABLE = 3, /* code 4: fragmentation needed (RFC 1191 §4) */
 	ICMP4_ECHO = 8,
+	ICMP4_TIME_EXCEEDED = 11,
+	ICMP4_PARAMETER = 12,
 	ICMP6_UNREACHABLE = 1, /* RFC 4443 §3.1 */
 	ICMP6_TOO_BIG = 2,     /* RFC 4443 §3.2 */
+	ICMP6_PARAMETER = 4,   /* RFC 4443 §3.4, the last error */
 	ICMP6_ECHO = 128,      /* the first that is no error */
 	ICMP6_ECHO_REPLY = 129,
 	ICMP6_DISCOVERY = 133, /* the first of five messages of neighbour discovery (RFC 4861 §4) */
@@ -201,6 +204,7 @@ static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 enum fragment_word {
 	IP_DONT_FRAGMENT = 0x4000,
 	IP_MORE_FRAGMENTS = 0x2000,
+	IP_OFFSET = 0x1fff,
 	IP_FRAGMENT = 0x3fff, /* more fragments, or an offset */
 };
 

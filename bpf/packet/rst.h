@@ -2,7 +2,8 @@
 /* rst.h: a RST in place of the packet at hand (RFC 9293 §3.10.7): a server's to the client, or
  * the client's to a server that was not first. */
 #pragma once
-#include "packet/rewrite.h"
+#include "core/siphash.h"
+#include "packet/header.h"
 
 struct rst {
 	struct in6_addr from; /* IPv4 mapped */
@@ -82,4 +83,26 @@ static __always_inline enum rewritten write_rst(struct xdp_md *ctx, struct packe
 	p->hop_limit = OUTER_HOP_LIMIT;
 	p->class = 0;
 	return p->family == 6 ? rst6(ctx, r) : rst4(ctx, r);
+}
+
+/* reset_port turns a segment into the RST that refuses it (RFC 9293 §3.10.7.1). */
+static __always_inline int reset_port(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 syn = !!(p->flags & TCP_SYN), fin = !!(p->flags & TCP_FIN);
+	struct rst rst = {
+		.from = p->t.vip,
+		.to = p->t.client,
+		.from_port_be = p->t.vip_port_be,
+		.to_port_be = p->t.client_port_be,
+		.flags = TCP_RST,
+		.label = flow_label(&p->t),
+	};
+
+	if (p->flags & TCP_ACK) {
+		rst.seq = p->ack;
+	} else {
+		rst.flags |= TCP_ACK;
+		rst.ack = p->seq + p->payload + syn + fin;
+	}
+	return write_rst(ctx, p, &rst);
 }

@@ -278,22 +278,6 @@ static __always_inline void link_header(struct ethhdr *eth, const __u8 *to, __u8
 	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
-/* outer_header fills an outer IPv6 header: label of the flow, DSCP and ECN of the packet inside
- * (RFC 6040 §4.1, normal mode: copied). */
-static __always_inline void outer_header(struct ipv6hdr *ip, const struct in6_addr *from,
-					 const struct in6_addr *to, __u8 class, __u32 label,
-					 __u16 payload, __u8 next)
-{
-	__be32 first = bpf_htonl(6U << 28 | (__u32) class << 20 | label);
-
-	*(__be32 *)ip = first;
-	ip->payload_len = bpf_htons(payload);
-	ip->nexthdr = next;
-	ip->hop_limit = OUTER_HOP_LIMIT;
-	copy_address(&ip->saddr, from);
-	copy_address(&ip->daddr, to);
-}
-
 /* own_address is the address that this node sends a flow's packets from: tag is UNTAGGED, or its
  * interface identifier. */
 static __always_inline struct in6_addr own_address(__be64 tag, __u32 label)

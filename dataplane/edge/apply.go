@@ -105,7 +105,7 @@ func (l *LB) number(next *topo.EdgeLB) error {
 				continue
 			}
 			number := uint32(len(l.numbers)) + 1
-			if err := l.objs.EdgeInstances.Put(number, vni); err != nil {
+			if err := errors.Join(l.objs.EdgeInstances.Put(number, vni), l.objs.EdgeNumbers.Put(vni, number)); err != nil {
 				return fmt.Errorf("write instance %+v of service %d: %w", i, s.Number, err)
 			}
 			l.numbers[vni] = number

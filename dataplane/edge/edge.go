@@ -34,8 +34,9 @@ type LB struct {
 	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
 	banks    map[int]uint32              // of each service: the alias table in use, 0 or 1
 	grace    *plane.Grace
-	waits    int         // for packets on their way, so far
-	switched map[int]int // of each service: the waits before its weights changed last
+	prober   *net.UDPConn // of probes; nil before the first
+	waits    int          // for packets on their way, so far
+	switched map[int]int  // of each service: the waits before its weights changed last
 }
 
 // New loads the programs for cfg and fills their maps; Attach attaches them. No node takes
@@ -45,7 +46,7 @@ func New(cfg *topo.EdgeLB) (*LB, error) { return NewWith(cfg, nil) }
 // NewWith is New for tests, which change the programs before they are loaded.
 func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
 	l := &LB{
-		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows},
+		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows, RecoverAll: cfg.RecoverAll},
 		idle: cfg.Flows.Idle, links: map[string]*net.Interface{}, numbers: map[uint32]uint32{},
 		ends: map[int]objects.EdgeEdgeEnd{}, banks: map[int]uint32{}, switched: map[int]int{},
 	}
@@ -87,6 +88,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 	err := errors.Join(
 		spec.Variables[objects.EdgeVarEdgeMacs].Set(macs),
 		spec.Variables[objects.EdgeVarFlowKey].Set(policy.NewDigestKey(l.cfg.Key)),
+		spec.Variables[objects.EdgeVarEdgeRecoversAll].Set(l.cfg.RecoverAll),
 		spec.Variables[objects.EdgeVarEdgeIdleNs].Set(uint64(l.cfg.Flows.Idle)),
 		spec.Variables[objects.EdgeVarTickNs].Set(uint64(plane.Tick())))
 	if err == nil && change != nil {
@@ -142,7 +144,13 @@ func (l *LB) Address(server int) netip.Addr {
 }
 
 // Close detaches the programs and frees them with all flows.
-func (l *LB) Close() error { return errors.Join(l.Detach(), l.grace.Close(), l.objs.Close()) }
+func (l *LB) Close() error {
+	errs := []error{l.Detach(), l.grace.Close(), l.objs.Close()}
+	if l.prober != nil {
+		errs = append(errs, l.prober.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // Counters returns every reason that the programs count.
 func (l *LB) Counters() ([]dataplane.Counter, error) { return l.counters.Counters() }
@@ -181,8 +189,8 @@ func (l *LB) Counts(service int) (all []Count, err error) {
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.EdgeProgEdgeClients: l.objs.EdgeClients, objects.EdgeProgEdgeWorld: l.objs.EdgeWorld,
-		objects.EdgeProgEdgeNew: l.objs.EdgeNew, objects.EdgeProgEdgeBack: l.objs.EdgeBack,
-	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack)
+		objects.EdgeProgEdgeNew: l.objs.EdgeNew, objects.EdgeProgEdgeBack: l.objs.EdgeBack, objects.EdgeProgEdgeAnswer: l.objs.EdgeAnswer,
+	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack, objects.EdgeProgEdgeAnswer)
 }
 
 // idleFlows reads the table of flows and calls f with the digests of those that are idle now, in

@@ -31,6 +31,16 @@ func TestEdge(t *testing.T) {
 		{"node gone", testNodeGone},
 		{"bad packets", testBadPackets},
 		{"bad updates", testBadUpdates},
+		{"recover", testRecover},
+		{"recover, NAT", testRecoverNAT},
+		{"recover, moved", testRecoverMoved},
+		{"recover, all", testRecoverAll},
+		{"recover, limits", testRecoverLimits},
+		{"recover, bad answers", testBadAnswers},
+		{"an earlier flow", testEarlierFlow},
+		{"probe", testProbe},
+		{"too big", testTooBig},
+		{"ended", testEnded},
 		{"table full", testTableFull},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
@@ -240,7 +250,9 @@ func testAges(t *testing.T, seen rig.Hits) {
 	changed := natted(f, 40000)
 	to := b.tunnelled(t, "begun", b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
 	b.fromNode(t, back(to), changed.packet()).Is(t, "change", redirect, nil, "update_learned")
-	want := [3]weights.Packets{{1}}
+	moves := from4("udp", 3001)
+	b.tunnelled(t, "begun", b.fromClient(t, moves.packet()), moves.packet(), "flow_begun", "steer")
+	want := [3]weights.Packets{{2}}
 	check := func(age time.Duration) {
 		t.Helper()
 		counts, err := b.Counts(service)
@@ -267,7 +279,8 @@ func testAges(t *testing.T, seen rig.Hits) {
 	b.at(t, begun+100*weights.AgeUnit)
 	must(t, b.SetWeights(service, []float64{0, 0, 1}))
 	must(t, b.SetNextHop(1, topo.MAC{}))
-	b.fromClient(t, f.packet()).Is(t, "moved", redirect, nil, "flow_moved", "steer")
+	asked := b.asks(t, "moved", b.fromClient(t, moves.packet()), moves.packet(), 200)
+	b.fromNode(t, notMine(asked), moves.packet()).Is(t, "moved", redirect, nil, "flow_moved", "steer", "unowned")
 	want[2][weights.AgeClass(100*weights.AgeUnit)]++
 	check(100 * weights.AgeUnit)
 }
@@ -306,10 +319,8 @@ func testBadPackets(t *testing.T, seen rig.Hits) {
 	b.fromClient(t, timestamp).Is(t, "ICMP without a flow", rig.XDPDrop, nil, "drop_protocol")
 	unsolicited := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public, 1234)}
 	b.fromWorld(t, unsolicited.packet()).Is(t, "to a public address", rig.XDPDrop, nil, "drop_unsolicited")
-	long := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.UDP(1, 2, make([]byte, 1600-28-69))
-	b.fromClient(t, long).Is(t, "too long", rig.XDPDrop, nil, "drop_too_big", "flow_begun")
-	if n := b.flows(t); n != 1 {
-		t.Errorf("%d entries, want that of the long packet", n)
+	if n := b.flows(t); n != 0 {
+		t.Errorf("%d entries after bad packets", n)
 	}
 }
 
@@ -334,6 +345,8 @@ func testBadUpdates(t *testing.T, seen rig.Hits) {
 		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 6 }, changed},
 		{"drop_impossible_id", func(w *wire.Tunnel) { w.Instance.Service = 0 }, changed},
 		{"drop_no_update", func(w *wire.Tunnel) { w.Instance.Update = false }, changed},
+		{"drop_no_update", func(w *wire.Tunnel) { w.Message = wire.MessageRecover }, changed},
+		{"drop_no_update", func(w *wire.Tunnel) { w.Message = wire.MessageProbe }, changed},
 		{"drop_unknown_flow", func(w *wire.Tunnel) { w.Flow++ }, changed},
 		{"drop_wrong_instance", func(w *wire.Tunnel) { w.Instance.Core = 1 }, changed},
 		{"drop_conflict", func(*wire.Tunnel) {}, g.packet()},
@@ -351,7 +364,7 @@ func testBadUpdates(t *testing.T, seen rig.Hits) {
 	}
 	good := back(to).Around(changed)
 	const atVXLAN = wire.EthernetBytes + wire.IPv4Bytes + wire.UDPBytes
-	for at, value := range map[int]byte{atVXLAN: 9, atVXLAN + 3: 1, atVXLAN + 7: 1, atVXLAN + 8: 4, atVXLAN + 14: 9, atVXLAN + 21: 6} {
+	for at, value := range map[int]byte{atVXLAN: 9, atVXLAN + 3: 1, atVXLAN + 7: wire.Messages, atVXLAN + 8: 4, atVXLAN + 14: 9, atVXLAN + 21: 6} {
 		b.run(t, b.Objects().EdgeBack, rig.Altered(good, at, value)).Is(t, "malformed tunnel", rig.XDPDrop, nil, "drop_malformed_tunnel")
 	}
 	b.run(t, b.Objects().EdgeBack, good[:atVXLAN+20]).Is(t, "tunnel cut short", rig.XDPDrop, nil, "drop_malformed_tunnel")

@@ -226,13 +226,22 @@ type flow struct {
 	from, to netip.AddrPort
 }
 
+// later is the flow's packet that does not begin it.
+func (f flow) later() []byte {
+	if f.kind != "tcp" {
+		return f.packet()
+	}
+	ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: 50, Class: 0x28, ID: 7}
+	return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: wire.ACK}, []byte("payload"))
+}
+
 func (f flow) reversed() flow { return flow{f.kind, f.to, f.from} }
 
 func (f flow) packet() []byte {
 	ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: 50, Class: 0x28, ID: 7}
 	switch f.kind {
 	case "tcp":
-		return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: wire.ACK}, []byte("payload"))
+		return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: wire.SYN}, []byte("payload"))
 	case "udp":
 		return ip.UDP(f.from.Port(), f.to.Port(), []byte("payload"))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"proffer/proof/rig"
+	"proffer/wire"
 )
 
 // TestTshark: tshark decodes every layer of the packets to nodes, finds no fault and every checksum
@@ -20,8 +21,13 @@ func TestTshark(t *testing.T) {
 	var want []string
 	for port := range 10 {
 		for _, f := range []flow{from4("tcp", 2000+port), from6("udp", 2000+port), from4("echo", 2000+port)} {
-			out := b.fromClient(t, f.packet())
-			to := b.tunnelled(t, f.String(), out, f.packet(), "flow_begun", "steer")
+			out := b.fromClient(t, f.later())
+			var to wire.Tunnel
+			if f.kind == "tcp" { // a question
+				to = b.asks(t, f.String(), out, f.later(), 1)
+			} else {
+				to = b.tunnelled(t, f.String(), out, f.packet(), "flow_begun", "steer")
+			}
 			outer, inner := "ip", "ip"
 			if to.To.Is6() {
 				outer = "ipv6"

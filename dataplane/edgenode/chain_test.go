@@ -26,13 +26,20 @@ func TestNode(t *testing.T) {
 		{"NAT, over", testOver},
 		{"many flows are over", testManyOver},
 		{"NAT, bad packets", testBadNAT},
+		{"NAT, errors", testErrors},
+		{"NAT, bad errors", testBadErrors},
 		{"firewall", testFirewall},
 		{"firewall and NAT", testOrder},
+		{"refused", testRefused},
 		{"IDS", testIDS},
 		{"rewriter", testRewriter},
 		{"virtual core", testVirtual},
 		{"user space", testUser},
 		{"bad tunnels", testBadTunnels},
+		{"owner", testOwner},
+		{"owner, aged", testOwnerAged},
+		{"owner, bad questions", testBadQuestions},
+		{"probe", testProbe},
 		{"no way on", testNoWay},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
@@ -47,6 +54,7 @@ func TestNode(t *testing.T) {
 		seen.Covers(t, names, map[string]string{
 			"drop_no_headroom":   "the tunnel's own room is there",
 			"drop_firewall_full": "as the others of full maps",
+			"flow_unkept":        "as the others of full maps",
 			"drop_nat_full":      "the map has room for more bindings than a node has ports",
 		})
 	})
@@ -219,10 +227,13 @@ func testBadNAT(t *testing.T, seen rig.Hits) {
 		cfg.Chains[1].Functions = []topo.Function{topo.SourceNAT{Public4: public4, First: first, Ports: ports}}
 	})
 	stray := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public4, first), wire.ACK}
+	aborted := outward("tcp", 4, 1)
+	aborted.flags = wire.RST
+	b.run(t, to(0, natted).Around(aborted.packet())).Is(t, "RST without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
 	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "no binding", rig.XDPDrop, nil, "drop_nat_unknown")
 	b.run(t, to(0, natted).Around(outward("udp", 6, 1).packet())).Is(t, "no address", rig.XDPDrop, nil, "drop_nat_family")
 	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: stray.to, Dst: stray.from, Hop: 9}, 1000)
-	b.run(t, to(0, natted).Around(tooBig.Ip())).Is(t, "packet too big", rig.XDPDrop, nil, "drop_nat_error")
+	b.run(t, to(0, natted).Around(tooBig.Ip())).Is(t, "packet too big of no binding", rig.XDPDrop, nil, "drop_nat_unknown")
 }
 
 // testBadTunnels: packets that are no LB's for an instance of this node are dropped, those of
@@ -248,7 +259,7 @@ func testBadTunnels(t *testing.T, seen rig.Hits) {
 	}
 	good := to(0, costly).Around(packet)
 	const atVXLAN = wire.EthernetBytes + wire.IPv4Bytes + wire.UDPBytes
-	b.run(t, rig.Altered(good, atVXLAN+7, 1)).Is(t, "reserved bit", rig.XDPDrop, nil, "drop_malformed_tunnel")
+	b.run(t, rig.Altered(good, atVXLAN+7, wire.Messages)).Is(t, "reserved bit", rig.XDPDrop, nil, "drop_malformed_tunnel")
 	b.run(t, rig.Altered(good, wire.EthernetBytes+6, 0x20)).Is(t, "in fragments", rig.XDPDrop, nil, "drop_fragment")
 	b.run(t, rig.Altered(good, atVXLAN-5, 1)).Is(t, "another port", rig.XDPPass, nil, "pass_not_tunnel")
 	b.run(t, to(0, costly).Around(packet[:len(packet)-1])).Is(t, "cut short inside", rig.XDPDrop, nil, "drop_malformed")

@@ -128,12 +128,13 @@ func (n *Node) maps() map[string]*ebpf.Map {
 	o := &n.objs
 	return map[string]*ebpf.Map{
 		objects.EdgeNodeMapCounters: o.Counters, objects.EdgeNodeMapNodeLbs: o.NodeLbs, objects.EdgeNodeMapNodeClients: o.NodeClients,
-		objects.EdgeNodeMapNodeChains: o.NodeChains, objects.EdgeNodeMapNodeCounts: o.NodeCounts, objects.EdgeNodeMapNodeStateOfCpu: o.NodeStateOfCpu,
+		objects.EdgeNodeMapNodeChains: o.NodeChains, objects.EdgeNodeMapNodeCounts: o.NodeCounts, objects.EdgeNodeMapNodeFlows: o.NodeFlows, objects.EdgeNodeMapNodeStateOfCpu: o.NodeStateOfCpu,
 		objects.EdgeNodeMapCostSettings: o.CostSettings, objects.EdgeNodeMapNatSettings: o.NatSettings,
 		objects.EdgeNodeMapFirewallSettings: o.FirewallSettings, objects.EdgeNodeMapFirewallStates: o.FirewallStates,
 		objects.EdgeNodeMapIdsSettings: o.IdsSettings, objects.EdgeNodeMapIdsCounts: o.IdsCounts, objects.EdgeNodeMapRewriterSettings: o.RewriterSettings,
 		objects.EdgeNodeMapVirtualSettings: o.VirtualSettings, objects.EdgeNodeMapVirtualCores: o.VirtualCores,
 		objects.EdgeNodeMapScanOfCpu: o.ScanOfCpu, objects.EdgeNodeMapUserLinks: o.UserLinks, objects.EdgeNodeMapUserPlaces: o.UserPlaces, objects.EdgeNodeMapUserSockets: o.UserSockets,
+		objects.EdgeNodeMapLimits: o.Limits,
 		objects.EdgeNodeMapNatOut: o.NatOut, objects.EdgeNodeMapNatIn: o.NatIn, objects.EdgeNodeMapNatPorts: o.NatPorts,
 	}
 }

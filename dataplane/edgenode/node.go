@@ -4,6 +4,7 @@
 package edgenode
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/policy"
 	"proffer/topo"
 )
 
@@ -70,12 +72,15 @@ func NewWith(cfg *topo.Datapath, change func(*ebpf.CollectionSpec) error) (_ *No
 
 // prepare sets the programs' constants.
 func (n *Node) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec) error) error {
+	var key topo.Key // of the node's own digests
+	rand.Read(key[:])
 	err := errors.Join(
 		spec.Variables[objects.EdgeNodeVarNodeServer].Set(uint32(n.cfg.Server)),
 		spec.Variables[objects.EdgeNodeVarNodeCores].Set(uint32(n.cfg.Cores)),
 		spec.Variables[objects.EdgeNodeVarNodeSpreads].Set(n.cfg.Spread),
 		spec.Variables[objects.EdgeNodeVarIdleNs].Set(uint64(n.cfg.Idle)),
 		spec.Variables[objects.EdgeNodeVarLingerNs].Set(uint64(n.cfg.Linger)),
+		spec.Variables[objects.EdgeNodeVarFlowKey].Set(policy.NewDigestKey(key)),
 		spec.Variables[objects.EdgeNodeVarTickNs].Set(uint64(plane.Tick())))
 	if err == nil && change != nil {
 		err = change(spec)

@@ -162,7 +162,7 @@ type flow struct {
 }
 
 func outward(kind string, family, port int) flow {
-	f := flow{kind, netip.AddrPortFrom(client4, uint16(port)), netip.AddrPortFrom(remote4, 80), wire.ACK}
+	f := flow{kind, netip.AddrPortFrom(client4, uint16(port)), netip.AddrPortFrom(remote4, 80), wire.SYN}
 	if family == 6 {
 		f.from, f.to = netip.AddrPortFrom(client6, uint16(port)), netip.AddrPortFrom(remote6, 80)
 	}
@@ -188,6 +188,12 @@ func (f flow) packet() []byte {
 }
 
 func (f flow) reversed() flow { return flow{f.kind, f.to, f.from, f.flags} }
+
+// later is the flow's segment that does not begin it.
+func (f flow) later() flow {
+	f.flags = wire.ACK
+	return f
+}
 
 // after is the flow after source NAT to a port.
 func (f flow) after(port uint16) flow {

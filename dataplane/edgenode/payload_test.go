@@ -53,14 +53,13 @@ func testFirewall(t *testing.T, seen rig.Hits) {
 		{Allow: true, Protocol: 1},
 	}}))
 	syn := outward("tcp", 4, 1)
-	syn.flags = wire.SYN
-	b.passes(t, "data without a SYN", outward("tcp", 4, 1).packet(), stateless)
+	b.passes(t, "data without a SYN", syn.reversed().later().packet(), stateless)
 	b.passes(t, "answer without a question", syn.reversed().packet(), denied)
 	b.passes(t, "SYN", syn.packet(), "", admitted)
 	answer := syn.reversed()
 	answer.flags = wire.SYN | wire.ACK
 	b.passes(t, "answer", answer.packet(), "")
-	b.passes(t, "data", outward("tcp", 4, 1).packet(), "")
+	b.passes(t, "data", syn.later().packet(), "")
 	for _, c := range []struct {
 		label string
 		port  uint16
@@ -89,7 +88,7 @@ func testFirewallEnds(t *testing.T, b *bench, syn flow) {
 	fin.flags = wire.FIN | wire.ACK
 	b.passes(t, "FIN", fin.packet(), "")
 	b.passes(t, "FIN back", fin.reversed().packet(), "")
-	b.passes(t, "last ACK", outward("tcp", 4, 1).packet(), "")
+	b.passes(t, "last ACK", syn.later().packet(), "")
 	b.passes(t, "again", syn.packet(), "", "firewall_admitted")
 	rst := syn
 	rst.flags = wire.RST
@@ -100,7 +99,7 @@ func testFirewallEnds(t *testing.T, b *bench, syn flow) {
 	if swept.Removed != 1 || swept.Kept != 3 {
 		t.Errorf("after a RST the sweep removed %d and kept %d, want 1 and 3", swept.Removed, swept.Kept)
 	}
-	b.passes(t, "after the end", outward("tcp", 4, 1).packet(), "drop_firewall_state")
+	b.passes(t, "after the end", syn.reversed().later().packet(), "drop_firewall_state")
 	b.at(t, b.now+10*time.Second)
 	if swept, err = b.Sweep(); err != nil || swept.Removed != 3 || swept.Kept != 0 {
 		t.Errorf("after %v the sweep removed %d and kept %d, %v", 10*time.Second, swept.Removed, swept.Kept, err)

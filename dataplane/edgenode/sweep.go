@@ -14,8 +14,9 @@ import (
 
 const sweptAtOnce = 4096 // entries that user space reads at a time
 
-// Sweep forgets the flows that are over, and frees their ports. User space looks for those that were
-// quiet, and the programs remove them, some at a time: packets wait for no whole table.
+// Sweep forgets the flows that are over, and frees their ports; it counts those of the functions. User
+// space looks for those that were quiet, and the programs remove them, some at a time: packets wait for
+// no whole table.
 func (n *Node) Sweep() (swept dataplane.Swept, err error) {
 	nat := table[objects.EdgeNodeTuple, objects.EdgeNodeNatBinding]{
 		n.objs.NatOut, n.objs.SweepNat,
@@ -38,7 +39,38 @@ func (n *Node) Sweep() (swept dataplane.Swept, err error) {
 		swept.Kept += some.Kept
 		swept.Removed += some.Removed
 	}
-	return swept, nil
+	return swept, n.sweepKept()
+}
+
+// sweepKept removes the flows that are idle from those that the node can name to an LB. One that has a
+// packet meanwhile gets its entry again with the next.
+func (n *Node) sweepKept() error {
+	var step objects.EdgeNodeNodeExpiry
+	if err := plane.RunRecord(n.objs.SweepNat, &step); err != nil { // for the programs' clock
+		return fmt.Errorf("sweep the flows: %w", err)
+	}
+	const seenShift = 28 // KEPT_SEEN_SHIFT of bpf/edge/kept.h
+	now, idle := uint32(step.Now>>seenShift), int32(n.cfg.Idle>>seenShift)
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]uint64, sweptAtOnce), make([]objects.EdgeNodeKeptFlow, sweptAtOnce)
+	var over []uint64
+	for last := false; !last; {
+		count, err := n.objs.NodeFlows.BatchLookup(&cursor, keys, values, nil)
+		if last = errors.Is(err, ebpf.ErrKeyNotExist); err != nil && !last {
+			return fmt.Errorf("read the flows: %w", err)
+		}
+		for i := range count {
+			if age := int32(now - values[i].Seen); age >= idle { // below 0: seen since
+				over = append(over, keys[i])
+			}
+		}
+	}
+	for _, key := range over {
+		if err := n.objs.NodeFlows.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("remove a flow: %w", err)
+		}
+	}
+	return nil
 }
 
 // table is the flows of a function: a map, the program that removes those that are over, and the flow

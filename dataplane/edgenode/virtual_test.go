@@ -21,10 +21,12 @@ func testVirtual(t *testing.T, seen rig.Hits) {
 		cfg.Chains[0].Functions = []topo.Function{topo.Virtual{Each: each, Queue: 2}}
 		cfg.Chains[1].Functions = []topo.Function{topo.Virtual{Each: 2 * each, Queue: 512}}
 	})
+	port := uint16(1000) // a flow each
 	stamped := func(at time.Duration) []byte {
+		port++
 		payload := make([]byte, wire.StampBytes)
 		wire.PutStamp(payload, at)
-		return wire.IP{Source: client4, Destination: remote4, HopLimit: 50}.UDP(7, 80, payload)
+		return wire.IP{Source: client4, Destination: remote4, HopLimit: 50}.UDP(port, 80, payload)
 	}
 	want := edgenode.VirtualCore{}
 	pass := func(core, service int, packet []byte, stays time.Duration) {

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type EdgeBuckets struct {
+	_       structs.HostLayout
+	EmptyNs [8]int64
+}
+
 type EdgeDigestKey struct {
 	_    structs.HostLayout
 	Odd  [2]uint64
@@ -89,10 +94,12 @@ type EdgePrefix struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	EdgeMapCounters         = "counters"
+	EdgeMapEdgeAnswered     = "edge_answered"
 	EdgeMapEdgeCounts       = "edge_counts"
 	EdgeMapEdgeFlows        = "edge_flows"
 	EdgeMapEdgeInstances    = "edge_instances"
 	EdgeMapEdgeNodes        = "edge_nodes"
+	EdgeMapEdgeNumbers      = "edge_numbers"
 	EdgeMapEdgeOwn          = "edge_own"
 	EdgeMapEdgePrefixes     = "edge_prefixes"
 	EdgeMapEdgePrograms     = "edge_programs"
@@ -101,6 +108,8 @@ const (
 	EdgeMapEdgeSenders      = "edge_senders"
 	EdgeMapEdgeServices     = "edge_services"
 	EdgeMapEdgeTurns        = "edge_turns"
+	EdgeMapLimits           = "limits"
+	EdgeProgEdgeAnswer      = "edge_answer"
 	EdgeProgEdgeBack        = "edge_back"
 	EdgeProgEdgeClients     = "edge_clients"
 	EdgeProgEdgeNew         = "edge_new"
@@ -110,10 +119,12 @@ const (
 	EdgeVarEdgeExpiryLayout = "edge_expiry_layout"
 	EdgeVarEdgeIdleNs       = "edge_idle_ns"
 	EdgeVarEdgeMacs         = "edge_macs"
+	EdgeVarEdgeRecoversAll  = "edge_recovers_all"
 	EdgeVarFlowKey          = "flow_key"
 	EdgeVarRedirectTo       = "redirect_to"
 	EdgeVarStalls           = "stalls"
 	EdgeVarTickNs           = "tick_ns"
+	EdgeVarUnlimited        = "unlimited"
 	EdgeVarVirtualNowNs     = "virtual_now_ns"
 	EdgeVarVirtualTime      = "virtual_time"
 )
@@ -160,6 +171,7 @@ type EdgeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeProgramSpecs struct {
+	EdgeAnswer  *ebpf.ProgramSpec `ebpf:"edge_answer"`
 	EdgeBack    *ebpf.ProgramSpec `ebpf:"edge_back"`
 	EdgeClients *ebpf.ProgramSpec `ebpf:"edge_clients"`
 	EdgeNew     *ebpf.ProgramSpec `ebpf:"edge_new"`
@@ -172,10 +184,12 @@ type EdgeProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeMapSpecs struct {
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
+	EdgeAnswered     *ebpf.MapSpec `ebpf:"edge_answered"`
 	EdgeCounts       *ebpf.MapSpec `ebpf:"edge_counts"`
 	EdgeFlows        *ebpf.MapSpec `ebpf:"edge_flows"`
 	EdgeInstances    *ebpf.MapSpec `ebpf:"edge_instances"`
 	EdgeNodes        *ebpf.MapSpec `ebpf:"edge_nodes"`
+	EdgeNumbers      *ebpf.MapSpec `ebpf:"edge_numbers"`
 	EdgeOwn          *ebpf.MapSpec `ebpf:"edge_own"`
 	EdgePrefixes     *ebpf.MapSpec `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.MapSpec `ebpf:"edge_programs"`
@@ -184,6 +198,7 @@ type EdgeMapSpecs struct {
 	EdgeSenders      *ebpf.MapSpec `ebpf:"edge_senders"`
 	EdgeServices     *ebpf.MapSpec `ebpf:"edge_services"`
 	EdgeTurns        *ebpf.MapSpec `ebpf:"edge_turns"`
+	Limits           *ebpf.MapSpec `ebpf:"limits"`
 }
 
 // EdgeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -194,10 +209,12 @@ type EdgeVariableSpecs struct {
 	EdgeExpiryLayout *ebpf.VariableSpec `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs       *ebpf.VariableSpec `ebpf:"edge_idle_ns"`
 	EdgeMacs         *ebpf.VariableSpec `ebpf:"edge_macs"`
+	EdgeRecoversAll  *ebpf.VariableSpec `ebpf:"edge_recovers_all"`
 	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualTime      *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
@@ -223,10 +240,12 @@ func (o *EdgeObjects) Close() error {
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeMaps struct {
 	Counters         *ebpf.Map `ebpf:"counters"`
+	EdgeAnswered     *ebpf.Map `ebpf:"edge_answered"`
 	EdgeCounts       *ebpf.Map `ebpf:"edge_counts"`
 	EdgeFlows        *ebpf.Map `ebpf:"edge_flows"`
 	EdgeInstances    *ebpf.Map `ebpf:"edge_instances"`
 	EdgeNodes        *ebpf.Map `ebpf:"edge_nodes"`
+	EdgeNumbers      *ebpf.Map `ebpf:"edge_numbers"`
 	EdgeOwn          *ebpf.Map `ebpf:"edge_own"`
 	EdgePrefixes     *ebpf.Map `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.Map `ebpf:"edge_programs"`
@@ -235,15 +254,18 @@ type EdgeMaps struct {
 	EdgeSenders      *ebpf.Map `ebpf:"edge_senders"`
 	EdgeServices     *ebpf.Map `ebpf:"edge_services"`
 	EdgeTurns        *ebpf.Map `ebpf:"edge_turns"`
+	Limits           *ebpf.Map `ebpf:"limits"`
 }
 
 func (m *EdgeMaps) Close() error {
 	return _EdgeClose(
 		m.Counters,
+		m.EdgeAnswered,
 		m.EdgeCounts,
 		m.EdgeFlows,
 		m.EdgeInstances,
 		m.EdgeNodes,
+		m.EdgeNumbers,
 		m.EdgeOwn,
 		m.EdgePrefixes,
 		m.EdgePrograms,
@@ -252,6 +274,7 @@ func (m *EdgeMaps) Close() error {
 		m.EdgeSenders,
 		m.EdgeServices,
 		m.EdgeTurns,
+		m.Limits,
 	)
 }
 
@@ -263,10 +286,12 @@ type EdgeVariables struct {
 	EdgeExpiryLayout *ebpf.Variable `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs       *ebpf.Variable `ebpf:"edge_idle_ns"`
 	EdgeMacs         *ebpf.Variable `ebpf:"edge_macs"`
+	EdgeRecoversAll  *ebpf.Variable `ebpf:"edge_recovers_all"`
 	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
+	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualTime      *ebpf.Variable `ebpf:"virtual_time"`
 }
@@ -275,6 +300,7 @@ type EdgeVariables struct {
 //
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgePrograms struct {
+	EdgeAnswer  *ebpf.Program `ebpf:"edge_answer"`
 	EdgeBack    *ebpf.Program `ebpf:"edge_back"`
 	EdgeClients *ebpf.Program `ebpf:"edge_clients"`
 	EdgeNew     *ebpf.Program `ebpf:"edge_new"`
@@ -284,6 +310,7 @@ type EdgePrograms struct {
 
 func (p *EdgePrograms) Close() error {
 	return _EdgeClose(
+		p.EdgeAnswer,
 		p.EdgeBack,
 		p.EdgeClients,
 		p.EdgeNew,

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type EdgeNodeBuckets struct {
+	_       structs.HostLayout
+	EmptyNs [8]int64
+}
+
 type EdgeNodeCostSetting struct {
 	_  structs.HostLayout
 	Ns uint64
@@ -106,6 +111,12 @@ type EdgeNodeIdsSetting struct {
 	Pattern  [8]EdgeNodePattern
 	Patterns uint32
 	Zero     uint32
+}
+
+type EdgeNodeKeptFlow struct {
+	_        structs.HostLayout
+	Instance uint32
+	Seen     uint32
 }
 
 type EdgeNodeNatBinding struct {
@@ -252,6 +263,7 @@ const (
 	EdgeNodeMapFirewallStates   = "firewall_states"
 	EdgeNodeMapIdsCounts        = "ids_counts"
 	EdgeNodeMapIdsSettings      = "ids_settings"
+	EdgeNodeMapLimits           = "limits"
 	EdgeNodeMapNatIn            = "nat_in"
 	EdgeNodeMapNatOut           = "nat_out"
 	EdgeNodeMapNatPorts         = "nat_ports"
@@ -260,6 +272,7 @@ const (
 	EdgeNodeMapNodeClients      = "node_clients"
 	EdgeNodeMapNodeCounts       = "node_counts"
 	EdgeNodeMapNodeCpus         = "node_cpus"
+	EdgeNodeMapNodeFlows        = "node_flows"
 	EdgeNodeMapNodeFunctions    = "node_functions"
 	EdgeNodeMapNodeLbs          = "node_lbs"
 	EdgeNodeMapNodePrograms     = "node_programs"
@@ -286,6 +299,7 @@ const (
 	EdgeNodeProgSweepFirewall   = "sweep_firewall"
 	EdgeNodeProgSweepNat        = "sweep_nat"
 	EdgeNodeVarCountersEnd      = "counters_end"
+	EdgeNodeVarFlowKey          = "flow_key"
 	EdgeNodeVarIdleNs           = "idle_ns"
 	EdgeNodeVarLingerNs         = "linger_ns"
 	EdgeNodeVarNodeCores        = "node_cores"
@@ -295,6 +309,7 @@ const (
 	EdgeNodeVarRedirectTo       = "redirect_to"
 	EdgeNodeVarStalls           = "stalls"
 	EdgeNodeVarTickNs           = "tick_ns"
+	EdgeNodeVarUnlimited        = "unlimited"
 	EdgeNodeVarVirtualNowNs     = "virtual_now_ns"
 	EdgeNodeVarVirtualTime      = "virtual_time"
 )
@@ -367,6 +382,7 @@ type EdgeNodeMapSpecs struct {
 	FirewallStates   *ebpf.MapSpec `ebpf:"firewall_states"`
 	IdsCounts        *ebpf.MapSpec `ebpf:"ids_counts"`
 	IdsSettings      *ebpf.MapSpec `ebpf:"ids_settings"`
+	Limits           *ebpf.MapSpec `ebpf:"limits"`
 	NatIn            *ebpf.MapSpec `ebpf:"nat_in"`
 	NatOut           *ebpf.MapSpec `ebpf:"nat_out"`
 	NatPorts         *ebpf.MapSpec `ebpf:"nat_ports"`
@@ -375,6 +391,7 @@ type EdgeNodeMapSpecs struct {
 	NodeClients      *ebpf.MapSpec `ebpf:"node_clients"`
 	NodeCounts       *ebpf.MapSpec `ebpf:"node_counts"`
 	NodeCpus         *ebpf.MapSpec `ebpf:"node_cpus"`
+	NodeFlows        *ebpf.MapSpec `ebpf:"node_flows"`
 	NodeFunctions    *ebpf.MapSpec `ebpf:"node_functions"`
 	NodeLbs          *ebpf.MapSpec `ebpf:"node_lbs"`
 	NodePrograms     *ebpf.MapSpec `ebpf:"node_programs"`
@@ -393,6 +410,7 @@ type EdgeNodeMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeNodeVariableSpecs struct {
 	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
+	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NodeCores        *ebpf.VariableSpec `ebpf:"node_cores"`
@@ -402,6 +420,7 @@ type EdgeNodeVariableSpecs struct {
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
 	VirtualTime      *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
@@ -432,6 +451,7 @@ type EdgeNodeMaps struct {
 	FirewallStates   *ebpf.Map `ebpf:"firewall_states"`
 	IdsCounts        *ebpf.Map `ebpf:"ids_counts"`
 	IdsSettings      *ebpf.Map `ebpf:"ids_settings"`
+	Limits           *ebpf.Map `ebpf:"limits"`
 	NatIn            *ebpf.Map `ebpf:"nat_in"`
 	NatOut           *ebpf.Map `ebpf:"nat_out"`
 	NatPorts         *ebpf.Map `ebpf:"nat_ports"`
@@ -440,6 +460,7 @@ type EdgeNodeMaps struct {
 	NodeClients      *ebpf.Map `ebpf:"node_clients"`
 	NodeCounts       *ebpf.Map `ebpf:"node_counts"`
 	NodeCpus         *ebpf.Map `ebpf:"node_cpus"`
+	NodeFlows        *ebpf.Map `ebpf:"node_flows"`
 	NodeFunctions    *ebpf.Map `ebpf:"node_functions"`
 	NodeLbs          *ebpf.Map `ebpf:"node_lbs"`
 	NodePrograms     *ebpf.Map `ebpf:"node_programs"`
@@ -461,6 +482,7 @@ func (m *EdgeNodeMaps) Close() error {
 		m.FirewallStates,
 		m.IdsCounts,
 		m.IdsSettings,
+		m.Limits,
 		m.NatIn,
 		m.NatOut,
 		m.NatPorts,
@@ -469,6 +491,7 @@ func (m *EdgeNodeMaps) Close() error {
 		m.NodeClients,
 		m.NodeCounts,
 		m.NodeCpus,
+		m.NodeFlows,
 		m.NodeFunctions,
 		m.NodeLbs,
 		m.NodePrograms,
@@ -488,6 +511,7 @@ func (m *EdgeNodeMaps) Close() error {
 // It can be passed to LoadEdgeNodeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeNodeVariables struct {
 	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
+	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
 	NodeCores        *ebpf.Variable `ebpf:"node_cores"`
@@ -497,6 +521,7 @@ type EdgeNodeVariables struct {
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
+	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`
 	VirtualTime      *ebpf.Variable `ebpf:"virtual_time"`
 }

@@ -3,7 +3,7 @@
  * the first rule that fits decides; without a rule the connection is denied. The packets after it,
  * in both directions, pass by the connection's state. A TCP connection begins with a SYN. */
 #pragma once
-#include "edge/function.h"
+#include "edge/refuse.h"
 #include "table/ages.h"
 
 struct {
@@ -58,7 +58,7 @@ static __always_inline enum counter admit(const struct node_state *s, const stru
 	struct tuple t = p->t;
 	__u32 slot = k->slot;
 
-	if (p->kind == KIND_TOO_BIG || (p->kind == KIND_TCP && !opens(p)))
+	if (p->kind == KIND_ERROR || (p->kind == KIND_TCP && !opens(p)))
 		return NODE_DROP_FIREWALL_STATE;
 	set = bpf_map_lookup_elem(&firewall_settings, &slot);
 	if (!set || !is_allowed(set, &t))
@@ -102,6 +102,8 @@ int node_firewall(struct xdp_md *ctx)
 		return next_function(ctx, s);
 	}
 	reason = admit(s, &k);
+	if (reason == NODE_DROP_FIREWALL_STATE && may_refuse(s))
+		return refuse(ctx, s);
 	return reason == COUNTERS ? next_function(ctx, s) : verdict(reason, XDP_DROP);
 }
 

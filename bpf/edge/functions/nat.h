@@ -5,7 +5,7 @@
  * after both are gone, so no live port is given twice. The maps are no LRU: a binding never goes
  * while its flow lives. */
 #pragma once
-#include "edge/function.h"
+#include "edge/refuse.h"
 #include "edge/replace.h"
 #include "table/ages.h"
 
@@ -153,6 +153,8 @@ static __always_inline void nat_seen(struct nat_binding *b, const struct packet 
 	__u64 now = ticked_ns();
 	__u8 closed = 0;
 
+	if (p->kind == KIND_ERROR) /* keeps no binding (RFC 5508 §4.2) */
+		return;
 	if (b->seen != now)
 		b->seen = now;
 	if (p->kind != KIND_TCP)
@@ -180,6 +182,8 @@ static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_
 	if (!*(const __u64 *)public && !*((const __u64 *)public + 1))
 		return NODE_DROP_NAT_FAMILY;
 	b = bpf_map_lookup_elem(&nat_out, &t);
+	if (!b && (p->kind == KIND_ERROR || (p->kind == KIND_TCP && !opens(p))))
+		return NODE_DROP_NAT_UNKNOWN; /* its binding was another node's */
 	if (!b)
 		b = nat_bind(&t, set, public, edge_core(s->outer.vni), &reason);
 	if (!b)
@@ -218,9 +222,9 @@ int node_nat(struct xdp_md *ctx)
 	set = bpf_map_lookup_elem(&nat_settings, &slot);
 	if (!set)
 		return XDP_ABORTED;
-	if (s->packet.kind == KIND_TOO_BIG)
-		return verdict(NODE_DROP_NAT_ERROR, XDP_DROP);
 	reason = s->inward ? nat_inward(ctx, s) : nat_outward(ctx, s, set);
+	if (reason == NODE_DROP_NAT_UNKNOWN && may_refuse(s))
+		return refuse(ctx, s);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	s->changed = 1;

@@ -10,6 +10,7 @@
  * sets it with a change of its own. */
 #pragma once
 #include "edge/chains.h"
+#include "edge/kept.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -59,8 +60,9 @@ int node_user(struct xdp_md *ctx)
 	e.sum = lb->sum; /* the same both ways */
 	__builtin_memcpy(e.mac, u->mac, ETH_ALEN);
 	__builtin_memcpy(e.own, u->mac, ETH_ALEN);
+	keep_before(s);
 	if (enter_tunnel(ctx, &s->packet, &e, s->outer.flow,
-			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0)))
+			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0), MESSAGE_PACKET))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_USER_GIVEN);
 	return bpf_redirect(u->index, 0);
@@ -110,6 +112,7 @@ int node_resume(struct xdp_md *ctx)
 	u = user_link_of(edge_core(s->outer.vni));
 	if (p->reading != READ || !shows_flow(ctx, p) || !u || u->index != ctx->ingress_ifindex)
 		return verdict(NODE_DROP_USER_FRAME, XDP_DROP);
+	note_flow(s);
 	enter_chain(s);
 	s->passed = user_passed(s);
 	if (!s->passed || restore(ctx, &s->outer, p))

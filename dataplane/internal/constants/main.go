@@ -65,6 +65,7 @@ func packages() map[string][]enum {
 			{c: "sid_flags", prefix: "SID_", kind: "Flags"},
 			{c: "argument"},
 			{c: "edge_wire"},
+			{c: "edge_message"},
 		},
 	}
 }

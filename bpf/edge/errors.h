@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node. They go to the
+ * packet's source by the kernel's FIB, as a router's do. */
+#pragma once
+#include "core/limit.h"
+#include "edge/counters.h"
+#include "edge/flows.h"
+#include "edge/forward.h"
+#include "edge/tuple.h"
+#include "edge/tunnel.h"
+#include "packet/icmp.h"
+
+/* keep_mac keeps the link address that the frame came to. */
+static __always_inline bool keep_mac(struct xdp_md *ctx, __u8 *mac)
+{
+	struct cursor c = frame_at(ctx, 0);
+	const struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (eth)
+		__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+	return eth;
+}
+
+/* send_error sends the ICMP error that took the place of packet p in the frame, but for its link
+ * header. */
+static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, const __u8 *own_mac,
+				      __u32 reason)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+
+	if (!eth)
+		return XDP_ABORTED;
+	__builtin_memcpy(eth->h_dest, own_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, own_mac, ETH_ALEN);
+	eth->h_proto = bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	set_word(&p->t.protocol, p->family == 6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+	p->length = bpf_xdp_get_buff_len(ctx) - ETH_BYTES;
+	p->class = 0;
+	p->hop_limit = OUTER_HOP_LIMIT;
+	return forward(ctx, p, reason, reason);
+}
+
+/* too_big answers a packet that leaves no room for the tunnel. p->t has its source first. */
+static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const struct edge_end *e)
+{
+	__u32 mtu = e->mtu - sizeof(struct ipv6hdr) - sizeof(struct edge_vxlan);
+	__u8 mac[ETH_ALEN];
+
+	if (p->kind == KIND_ERROR || !keep_mac(ctx, mac) || !spend(LIMIT_TOO_BIG, 1))
+		return verdict(EDGE_DROP_TOO_BIG, XDP_DROP);
+	if (write_too_big(ctx, p, mtu))
+		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
+	return send_error(ctx, p, mac, EDGE_TOO_BIG);
+}
+
+/* end_flow ends a flow of datagrams of which the public port went with its node: the client gets word of it,
+ * and its next datagram begins another flow. p->t has the client first. */
+static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 partner)
+{
+	__u64 hash = p->hash;
+	__u8 mac[ETH_ALEN];
+
+	bpf_map_delete_elem(&edge_flows, &hash);
+	bpf_map_delete_elem(&edge_flows, &partner);
+	if (!keep_mac(ctx, mac) || !spend(LIMIT_REFUSAL, 1))
+		return verdict(EDGE_DROP_LIMIT_REFUSAL, XDP_DROP);
+	if (write_port_unreachable(ctx, p))
+		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
+	return send_error(ctx, p, mac, EDGE_FLOW_ENDED);
+}

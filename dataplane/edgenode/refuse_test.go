@@ -1,0 +1,65 @@
+package edgenode_test
+
+import (
+	"testing"
+
+	"proffer/dataplane/objects"
+	"proffer/proof/rig"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+// plain is a segment without flow label, DF and window, which a RST of ours may have otherwise.
+func plain(segment []byte) []byte {
+	at := wire.IPv6Bytes
+	if segment[0]>>4 == 6 {
+		copy(segment, []byte{0x60, 0, 0, 0})
+	} else {
+		at = wire.IPv4Bytes
+		segment[6], segment[10], segment[11] = 0, 0, 0
+	}
+	segment[at+14], segment[at+15] = 0, 0
+	return segment
+}
+
+// testRefused: a client's segment for a connection that a stateful function does not know is answered
+// with a RST by the LB, as the server would (RFC 9293 §3.10.7.1), within limits.
+func testRefused(t *testing.T, seen rig.Hits) {
+	rules := topo.Firewall{Rules: []topo.Rule{{Allow: true}}}
+	for _, functions := range [][]topo.Function{
+		{rules}, {topo.SourceNAT{Public4: public4, Public6: public6, First: first, Ports: ports}, topo.Cost{Each: 1}},
+	} {
+		b := newBench(t, seen, chained(functions...))
+		for _, family := range []int{4, 6} {
+			f := outward("tcp", family, 1)
+			ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: 50}
+			back := wire.IP{Source: f.to.Addr(), Destination: f.from.Addr(), HopLimit: wire.DefaultHopLimit}
+			for _, c := range []struct{ segment, rst wire.TCP }{
+				{wire.TCP{Seq: 7, Ack: 99, Flags: wire.ACK}, wire.TCP{Seq: 99, Flags: wire.RST}},
+				{wire.TCP{Seq: 7, Flags: wire.FIN}, wire.TCP{Ack: 7 + 4 + 1, Flags: wire.RST | wire.ACK}},
+			} {
+				c.segment.From, c.segment.To, c.rst.From, c.rst.To = f.from.Port(), f.to.Port(), f.to.Port(), f.from.Port()
+				out := b.run(t, to(1, costly).Around(ip.TCP(c.segment, []byte("data"))))
+				out.Is(t, "segment", redirect, nil, "refused", "returned")
+				tunnel, rst, err := wire.ParseTunnel(out.Frame)
+				must(t, err)
+				if family == 4 && wire.Checksum(rst[:wire.IPv4Bytes]) != 0 {
+					t.Error("the header's checksum is wrong")
+				}
+				if want := plain(back.TCP(c.rst, nil)); string(plain(rst)) != string(want) || !tunnel.Instance.Update || tunnel.To != lbAddr {
+					t.Errorf("%+v is answered\n%x\nwant\n%x", c.segment, rst, want)
+				}
+			}
+			b.owner(t, "refused", f.packet(), 0, 0)
+		}
+		var perCPU []objects.EdgeNodeBuckets
+		must(t, b.Objects().Limits.Lookup(uint32(0), &perCPU))
+		for cpu := range perCPU {
+			for i := range perCPU[cpu].EmptyNs {
+				perCPU[cpu].EmptyNs[i] = int64(b.now) // no token
+			}
+		}
+		must(t, b.Objects().Limits.Put(uint32(0), perCPU))
+		b.run(t, to(1, costly).Around(outward("tcp", 4, 1).later().packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
+	}
+}
