@@ -39,6 +39,8 @@ func testUser(t *testing.T, seen rig.Hits) {
 	changed.Instance.Update = true
 	resume(changed, question.packet()).Is(t, "back, changed", redirect, nil, "returned", "user_back")
 
+	costs := question
+	question = outward("udp", 4, 2) // a flow has one service
 	b.run(t, to(1, natted).Around(question.packet())).Is(t, "before NAT", redirect, given(natted).Around(question.packet()), "user_given")
 	out := resume(given(natted), question.packet())
 	after := question.after(portOf(t, "NAT", out, "udp"))
@@ -63,5 +65,5 @@ func testUser(t *testing.T, seen rig.Hits) {
 	stranger := given(costly)
 	stranger.From = netip.MustParseAddr("192.0.2.66")
 	stranger.Instance.Update = true
-	resume(stranger, question.packet()).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb", "user_back")
+	resume(stranger, costs.packet()).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb", "user_back")
 }
