@@ -15,7 +15,7 @@ func TestEdgeUserSpace(t *testing.T) {
 	b := newSpaces(t)
 	dir := t.TempDir()
 	asked := edgeEchoes(t, b.world)
-	one := strings.NewReplacer("cores: 2", "cores: 1", "{function: cost, time: 2us}]", "{function: user, run: counter}]", "link: lb\n", "link: lb\ncpus: own\n")
+	one := strings.NewReplacer("cores: 2", "cores: 1", "{function: cost, time: 2us}]", "{function: user, run: counter}]")
 	node, lb := filepath.Join(dir, "n0.yaml"), filepath.Join(dir, "edge.yaml")
 	must(t, os.WriteFile(node, []byte(one.Replace(nodeFile(dir, 0))), 0o600))
 	must(t, os.WriteFile(lb, []byte(one.Replace(edgeFile(dir, 1, -1))), 0o600))
