@@ -4,17 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,39 +21,125 @@ import (
 	"proffer/lab/testbed"
 )
 
-// capture is dumpcap on every link of the star, at the router's ends: XDP in a
+// capture has a packet socket on every link of the star, at the router's ends: XDP in a
 // node works before any socket there could see the packet.
 type capture struct {
-	bed     *testbed.Bed
-	file    string
-	dumpcap *testbed.Process
+	bed  *testbed.Bed
+	file string // for tshark, once stopped
+	taps []*tap // in the order of bed.Nodes
+}
+
+// tap is the socket on a link.
+type tap struct {
+	node   *testbed.Node
+	socket *os.File
+	ended  chan struct{} // closed once the rest is complete
+	frames []caught
+	err    error
+}
+
+// caught is a frame, and when it was read.
+type caught struct {
+	frame
+	at time.Time
 }
 
 // record captures until stop.
 func record(t *testing.T, bed *testbed.Bed) *capture {
 	t.Helper()
 	c := &capture{bed: bed, file: filepath.Join(t.TempDir(), "links.pcapng")}
-	const buffer = "16"     // MiB a link: a slow reader loses nothing
-	const queue = "1000000" // frames between dumpcap and its file
-	args := []string{"-B", buffer, "-N", queue, "-w", c.file}
-	for _, n := range bed.Nodes() {
-		args = append(args, "-i", n.Link)
+	err := bed.Router.Do(func() error {
+		for _, n := range bed.Nodes() {
+			socket, err := packetSocket(n.Link)
+			if err != nil {
+				return fmt.Errorf("capture on %s: %w", n.Link, err)
+			}
+			c.taps = append(c.taps, &tap{node: n, socket: socket, ended: make(chan struct{})})
+		}
+		return nil
+	})
+	for _, tap := range c.taps {
+		go func() {
+			defer close(tap.ended)
+			tap.err = tap.read()
+		}()
 	}
-	var err error
-	c.dumpcap, err = bed.Router.StartCommand(exec.Command(program(t, "dumpcap"), args...))
+	t.Cleanup(func() {
+		for _, tap := range c.taps {
+			tap.socket.Close()
+			<-tap.ended
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.dumpcap.Stop() })
-	eventually(t, "dumpcap captures", func() bool {
-		select {
-		case <-c.dumpcap.Done():
-			t.Fatalf("dumpcap ended: %s", c.dumpcap.Log())
-		default:
-		}
-		return strings.Contains(c.dumpcap.Log(), "File: ")
-	})
 	return c
+}
+
+// packetSocket receives all frames of a link in this thread's namespace from now on.
+func packetSocket(link string) (*os.File, error) {
+	const buffer = 64 << 20   // a slow reader loses nothing
+	const everything = 0x0300 // ETH_P_ALL in network order
+	l, err := netlink.LinkByName(link)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: everything, Ifindex: l.Attrs().Index}),
+	)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), link), nil
+}
+
+// read keeps all frames up to the link's mark.
+func (tap *tap) read() error {
+	raw, err := tap.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, 1<<17)
+	for {
+		var size int
+		var from unix.Sockaddr
+		if closed := raw.Read(func(fd uintptr) bool {
+			size, from, err = unix.Recvfrom(int(fd), buffer, unix.MSG_TRUNC)
+			return err != unix.EAGAIN
+		}); closed != nil {
+			return closed
+		}
+		if err != nil {
+			return err
+		}
+		if size > len(buffer) || size < ethernet {
+			return fmt.Errorf("a frame of %d bytes", size)
+		}
+		content := bytes.Clone(buffer[:size])
+		if bytes.Contains(content, markOf(tap.node)) {
+			if closed := raw.Control(func(fd uintptr) { err = dropped(int(fd)) }); closed != nil {
+				return closed
+			}
+			return err
+		}
+		toNode := from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING
+		tap.frames = append(tap.frames, caught{parse(tap.node.Link, toNode, content), time.Now()})
+	}
+}
+
+// dropped is an error if the kernel had no room for a frame.
+func dropped(fd int) error {
+	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err == nil && stats.Drops > 0 {
+		err = fmt.Errorf("%d frames are lost, this run shows nothing", stats.Drops)
+	}
+	return err
 }
 
 // mark begins what the last frame of a capture carries on every link.
@@ -62,41 +147,60 @@ const mark = "proffer: nothing follows on "
 
 func markOf(n *testbed.Node) []byte { return []byte(mark + n.Link + ".") }
 
-// stop ends the capture once everything before it is in the file, and returns
-// the frames, each link's in order. dumpcap is late by up to a second, so each
-// link gets a datagram that nothing else looks like, which ends in the file.
-func (c *capture) stop(t *testing.T) []frame {
+// stop ends the capture once everything before it was read, writes the file, and returns the frames, each
+// link's in order. Each link gets a datagram that nothing else looks like, with which its reader ends.
+func (c *capture) stop(t *testing.T) (frames []frame) {
 	t.Helper()
 	c.markAll(t)
-	eventually(t, "every link's last frame is in the file", func() bool {
-		text, err := os.ReadFile(c.file)
-		return err == nil && !slices.ContainsFunc(c.bed.Nodes(), func(n *testbed.Node) bool {
-			return !bytes.Contains(text, markOf(n))
-		})
-	})
-	if err := c.dumpcap.Signal(unix.SIGINT); err != nil {
+	var all []caught
+	for _, tap := range c.taps {
+		select {
+		case <-tap.ended:
+		case <-time.After(patience):
+			t.Fatalf("the last frame on %s does not come", tap.node.Link)
+		}
+		if tap.err != nil {
+			t.Fatalf("capture on %s: %v", tap.node.Link, tap.err)
+		}
+		all = append(all, tap.frames...)
+	}
+	slices.SortStableFunc(all, func(a, b caught) int { return a.at.Compare(b.at) })
+	if err := c.write(all); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.dumpcap.Wait(); err != nil {
-		t.Fatalf("dumpcap: %v: %s", err, c.dumpcap.Log())
+	for _, f := range all {
+		frames = append(frames, f.frame)
 	}
-	c.wantNothingLost(t)
-	return slices.DeleteFunc(c.read(t), func(f frame) bool { return bytes.Contains(f.bytes, []byte(mark)) })
+	return frames
 }
 
-// wantNothingLost reads dumpcap's summary: frames that the kernel or
-// itself had no room for. What it had not written yet came after the mark.
-func (c *capture) wantNothingLost(t *testing.T) {
-	t.Helper()
-	losses := regexp.MustCompile(`on interface '(\w+)': \d+/\d+ \(pcap:(\d+)/dumpcap:(\d+)/`).FindAllStringSubmatch(c.dumpcap.Log(), -1)
-	if len(losses) != len(c.bed.Nodes()) {
-		t.Fatalf("dumpcap does not say what it lost: %s", c.dumpcap.Log())
+// write writes the file.
+func (c *capture) write(all []caught) error {
+	file, err := os.Create(c.file)
+	if err != nil {
+		return err
 	}
-	for _, l := range losses {
-		if l[2] != "0" || l[3] != "0" {
-			t.Fatalf("frames on %s are lost, this run shows nothing: %s", l[1], c.dumpcap.Log())
+	defer file.Close()
+	var w *pcapgo.NgWriter
+	number := map[string]int{}
+	for i, n := range c.bed.Nodes() {
+		link := pcapgo.NgInterface{Name: n.Link, LinkType: layers.LinkTypeEthernet, TimestampResolution: 9}
+		if number[n.Link] = i; i == 0 {
+			w, err = pcapgo.NewNgWriterInterface(file, link, pcapgo.DefaultNgWriterOptions)
+		} else {
+			_, err = w.AddInterface(link)
+		}
+		if err != nil {
+			return err
 		}
 	}
+	for _, f := range all {
+		info := gopacket.CaptureInfo{Timestamp: f.at, CaptureLength: len(f.bytes), Length: len(f.bytes), InterfaceIndex: number[f.link]}
+		if err := w.WritePacket(info, f.bytes); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 func (c *capture) markAll(t *testing.T) {
@@ -119,57 +223,4 @@ func (c *capture) markAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// read returns the frames in the file.
-func (c *capture) read(t *testing.T) []frame {
-	t.Helper()
-	file, err := os.Open(c.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	r, err := pcapgo.NewNgReader(file, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	routers := c.routerMACs(t)
-	var frames []frame
-	for {
-		data, info, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return frames
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		link, err := r.Interface(info.InterfaceIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(data) < info.Length || len(data) < ethernet {
-			t.Fatalf("a frame of %d bytes on %s was captured as %d", info.Length, link.Name, len(data))
-		}
-		frames = append(frames, parse(link.Name, bytes.Equal(data[6:12], routers[link.Name]), data))
-	}
-}
-
-// routerMACs show a frame's direction.
-func (c *capture) routerMACs(t *testing.T) map[string]net.HardwareAddr {
-	t.Helper()
-	macs := map[string]net.HardwareAddr{}
-	err := c.bed.Router.Do(func() error {
-		for _, n := range c.bed.Nodes() {
-			link, err := netlink.LinkByName(n.Link)
-			if err != nil {
-				return err
-			}
-			macs[n.Link] = link.Attrs().HardwareAddr
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return macs
 }
