@@ -207,7 +207,7 @@ func (b *edgeBed) counts(t *testing.T, service int) (counts, steered [2 * edgeCo
 func (b *edgeBed) settled(t *testing.T, service int) (counts, steered [2 * edgeCores]uint64) {
 	t.Helper()
 	counts, steered = b.counts(t, service)
-	for still, until := 0, time.Now().Add(5*time.Second); still < 4 && time.Now().Before(until); still++ {
+	for still, until := 0, time.Now().Add(within); still < 4 && time.Now().Before(until); still++ {
 		time.Sleep(10 * time.Millisecond)
 		now, sent := b.counts(t, service)
 		if now != counts || sent != steered || now != sent {
@@ -261,7 +261,7 @@ func TestEdgeBothDirections(t *testing.T) {
 		met := map[int]int{}
 		for range 12 {
 			instance := b.instanceOf(t, service, 20, func() {
-				size := inside(t, b.client, "curl", "-sS", "--max-time", "5", "--interface", edgeClient[service].String(), "-o", "/dev/null", "-w", "%{size_download}", "http://"+edgeWorld.String()+"/")
+				size := inside(t, b.client, "curl", "-sS", "--max-time", "60", "--interface", edgeClient[service].String(), "-o", "/dev/null", "-w", "%{size_download}", "http://"+edgeWorld.String()+"/")
 				if size != "100000" {
 					t.Errorf("curl got %s bytes", size)
 				}
@@ -314,7 +314,7 @@ func converse(t *testing.T, client *testbed.Node, service int) {
 		question := fmt.Sprint("question ", i)
 		_, err := io.WriteString(conn, question)
 		must(t, err)
-		must(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+		must(t, conn.SetReadDeadline(time.Now().Add(within)))
 		n, err := conn.Read(answer)
 		must(t, err)
 		if string(answer[:n]) != question {

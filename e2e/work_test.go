@@ -20,7 +20,15 @@ func TestWorkOnOldestKernel(t *testing.T) {
 signal_keys: none
 services: [{vip: "2001:db8:f::1", port: 80, acceptance: always, load: work}]
 `),
-		"/bin/slow": []byte("#!/bin/sh\nread line\nsleep 3\necho done\n"),
+		"/bin/slow": []byte("#!/bin/sh\nread line\nuntil [ -e /answer ]; do sleep 0.1; done\necho done\n"),
+		"/bin/shows": []byte(`#!/bin/sh
+for i in $(seq 100); do
+	proffer status --control /run/proffer/agent.sock >/status
+	grep -q "$1" /status && grep -q "$2" /status && break
+	sleep 0.1
+done
+cat /status
+`),
 		"/bin/count": []byte(`#!/bin/sh
 uname -r
 ip link set lo up
@@ -35,12 +43,11 @@ sh -c 'echo $$ >/sys/fs/cgroup/web/cgroup.procs; exec nc -ll -p 80 -e /bin/slow 
 proffer agent --config /etc/agent.yaml >/log 2>&1 &
 until grep -q ready /log || ! pidof proffer >/dev/null; do sleep 0.1; done
 cat /log
-sleep 1
+shows "0.5 cores, busy 0, " "run 0, blocked 0" >/dev/null
 for i in 1 2 3; do echo GET | nc 2001:db8:f::1 80 >/dev/null 2>&1 & done
-sleep 1.5
-proffer status --control /run/proffer/agent.sock
-sleep 5
-proffer status --control /run/proffer/agent.sock
+shows "run 0, blocked 3, out 0" "0.5 cores, busy 3, idle 0, "
+: >/answer
+shows "run 0, blocked 0, out 0" "0.5 cores, busy 0, idle 0.5, "
 killall proffer nc
 `),
 	}
@@ -53,7 +60,7 @@ killall proffer nc
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	out, err := g.Run(ctx, "count")
 	if err != nil || !strings.HasPrefix(out, "6.1.") || strings.Contains(out, "cannot be counted") {

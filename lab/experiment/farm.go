@@ -23,7 +23,7 @@ const (
 	// Backlog is the papers' listen backlog.
 	Backlog = 128
 	// readyWithin bounds the start of a daemon.
-	readyWithin = 20 * time.Second
+	readyWithin = time.Minute
 )
 
 // Farm is a testbed with the daemons running on it.

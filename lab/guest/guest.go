@@ -29,7 +29,7 @@ const (
 	// virtual machines.
 	DefaultKernel = "linux-image-cloud-amd64"
 
-	bootWithin = time.Minute
+	bootWithin = 3 * time.Minute
 )
 
 // Place is where a guest is plugged in: Do runs a function in a network

@@ -171,7 +171,7 @@ func crossed(t testing.TB, b *Bed, n int, every time.Duration) (order []int, too
 			c.Write(binary.BigEndian.AppendUint64(packet, uint64(time.Since(began))))
 		}
 	}()
-	c.SetReadDeadline(time.Now().Add(time.Duration(n)*every + 3*time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Duration(n)*every + 20*time.Second))
 	packet := make([]byte, 16)
 	for len(order) < n {
 		if _, err := io.ReadFull(c, packet); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // grace is how long a process has between SIGTERM and SIGKILL.
-const grace = 2 * time.Second
+const grace = 5 * time.Second
 
 // Process is a program that runs inside a node.
 type Process struct {
@@ -31,7 +31,7 @@ type Process struct {
 
 // Start runs a program inside the node with this process's environment; its
 // stdout and stderr go to a file in the bed's Dir. When ctx ends it gets
-// SIGTERM, and SIGKILL after 2 s.
+// SIGTERM, and SIGKILL after 5 s.
 func (n *Node) Start(ctx context.Context, name string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
@@ -105,7 +105,7 @@ func (p *Process) Wait() error {
 // Signal sends a signal; a process that has ended is os.ErrProcessDone.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Stop ends the process: SIGTERM, and after 2 s SIGKILL to its whole process
+// Stop ends the process: SIGTERM, and after 5 s SIGKILL to its whole process
 // group. That it had ended already, or how it ended, is no error.
 func (p *Process) Stop() error {
 	if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -162,7 +162,10 @@ func TestBulkSeesWhatIsWrong(t *testing.T) {
 		{"a strange verdict", true, verdict("fine\n"), Failed, "fine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dial := Dial{To: behave(t, c.server), From: make([]netip.AddrPort, 1), Timeout: 200 * ms}
+			dial := Dial{To: behave(t, c.server), From: make([]netip.AddrPort, 1), Timeout: 20 * time.Second}
+			if c.want == Silent {
+				dial.Timeout = 200 * ms
+			}
 			transfers, err := Bulk{dial, c.upload}.Start(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -313,14 +313,21 @@ func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forge := Forge{Interface: device, Frame: numbered(header), Rate: 1000, For: time.Hour, Enter: client.enter}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
-	defer cancel()
-	if sent, err := forge.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || sent.Frames == 0 {
+	ctx, cancel := context.WithCancel(t.Context())
+	after := func(end func()) Forge {
+		frame := numbered(header)
+		return Forge{Interface: device, Rate: 1000, For: time.Hour, Enter: client.enter, Frame: func(i int) []byte {
+			if i == 10 {
+				end()
+			}
+			return frame(i)
+		}}
+	}
+	if sent, err := after(cancel).Run(ctx); !errors.Is(err, context.Canceled) || sent.Frames == 0 {
 		t.Errorf("got %+v, %v, want some frames and the context's error", sent, err)
 	}
 	down := make(chan struct{})
-	time.AfterFunc(50*ms, func() {
+	set := func() {
 		defer close(down)
 		client.do(func() error {
 			link, err := netlink.LinkByName(device)
@@ -329,8 +336,8 @@ func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
 			}
 			return netlink.LinkSetDown(link)
 		})
-	})
-	if sent, err := forge.Run(t.Context()); !errors.Is(err, unix.ENETDOWN) || sent.Frames == 0 {
+	}
+	if sent, err := after(func() { go set() }).Run(t.Context()); !errors.Is(err, unix.ENETDOWN) || sent.Frames == 0 {
 		t.Errorf("got %+v, %v, want some frames and that the network is down", sent, err)
 	}
 	<-down

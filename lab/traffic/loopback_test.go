@@ -71,7 +71,7 @@ func assertServedOnce(t *testing.T, f *farm, rows []Row) {
 func TestWorkersTakeNoMoreThanTheyCan(t *testing.T) {
 	f := newFarm(t, 1, Machine{Cores: 1, Workers: 2})
 	requests := []Request{{Service: time.Hour}, {Service: time.Hour}, {Service: time.Hour}}
-	result, err := Client{To: f.addr, Timeout: 300 * ms}.Run(context.Background(), requests)
+	result, err := Client{To: f.addr, Timeout: 1500 * ms}.Run(context.Background(), requests)
 	if err != nil || Count(result.Rows, TimedOut) != 3 || result.Rows[2].Connected == 0 {
 		t.Fatalf("got %+v, %v, want three that connect and time out", result.Rows, err)
 	}
