@@ -60,12 +60,14 @@ chains:
 `, i, dir, 4*i+1, edgeCores, edgeCost, edgeNAT, edgePublic, 2048+i*edgeSpacing, edgePorts)
 }
 
-// runEdge runs a daemon in a namespace until the test ends, and returns when it reaches its far ends.
-func runEdge(t *testing.T, n *testbed.Node, role, file, socket string) *exec.Cmd {
+// runEdge runs a daemon in a namespace until the test ends, by another command, and returns when it
+// reaches its far ends.
+func runEdge(t *testing.T, n *testbed.Node, role, file, socket string, by ...string) *exec.Cmd {
 	t.Helper()
 	log, err := os.Create(file + ".log")
 	must(t, err)
-	cmd := exec.Command("ip", "netns", "exec", n.Namespace, proffer, role, "--config", file) // becomes the daemon
+	words := slices.Concat([]string{"netns", "exec", n.Namespace}, by, []string{proffer, role, "--config", file})
+	cmd := exec.Command("ip", words...) // becomes the daemon
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	must(t, cmd.Start())

@@ -10,7 +10,8 @@ import (
 )
 
 // TestEdgeUserSpace: a node whose core has a CPU of its own gives real flows to a function in user
-// space, which counts every packet of both directions; its links are gone after the end.
+// space, which counts every packet of both directions; its links are gone after the end. The daemons
+// have the capabilities of their units, and the one that the function needs.
 func TestEdgeUserSpace(t *testing.T) {
 	b := newSpaces(t)
 	dir := t.TempDir()
@@ -20,8 +21,8 @@ func TestEdgeUserSpace(t *testing.T) {
 	must(t, os.WriteFile(node, []byte(one.Replace(nodeFile(dir, 0))), 0o600))
 	must(t, os.WriteFile(lb, []byte(one.Replace(edgeFile(dir, 1, -1))), 0o600))
 	socket := filepath.Join(dir, "n0.sock")
-	daemon := runEdge(t, b.node[0], "node", node, socket)
-	runEdge(t, b.lb, "edge", lb, filepath.Join(dir, "edge.sock"))
+	daemon := runEdge(t, b.node[0], "node", node, socket, setpriv(t, "node", "CAP_NET_RAW")...)
+	runEdge(t, b.lb, "edge", lb, filepath.Join(dir, "edge.sock"), setpriv(t, "edge")...)
 	for range 4 {
 		converse(t, b.client, edgeCost)
 		<-asked

@@ -12,22 +12,27 @@ import (
 	"proffer/lab/testbed"
 )
 
-// TestFourCapabilities: daemons with the capabilities of their units, and no other, start,
-// tell the service manager, take over and serve.
-func TestFourCapabilities(t *testing.T) {
-	unit, err := os.ReadFile("../dist/proffer-lb.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(unit), "CapabilityBoundingSet=")
+// setpriv is the command that runs another one with the capabilities of a daemon's unit, and more, and
+// no other.
+func setpriv(t *testing.T, verb string, more ...string) []string {
+	t.Helper()
+	unit, err := os.ReadFile("../dist/proffer-" + verb + ".service")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(unit), "\nCapabilityBoundingSet=")
 	line, _, found := strings.Cut(rest, "\n")
 	if !found {
 		t.Fatalf("the unit names no capabilities:\n%s", unit)
 	}
 	bounding := "-all"
-	for _, c := range strings.Fields(line) {
+	for _, c := range append(strings.Fields(line), more...) {
 		bounding += ",+" + strings.ToLower(strings.TrimPrefix(c, "CAP_"))
 	}
+	return []string{program(t, "setpriv"), "--bounding-set=" + bounding, "--inh-caps=-all", "--no-new-privs"}
+}
+
+// TestFourCapabilities: daemons with the capabilities of their units, and no other, start,
+// tell the service manager, take over and serve.
+func TestFourCapabilities(t *testing.T) {
 	dir := t.TempDir()
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
 	if err != nil {
@@ -35,7 +40,7 @@ func TestFourCapabilities(t *testing.T) {
 	}
 	defer manager.Close()
 	wrapper := filepath.Join(dir, "proffer")
-	script := fmt.Sprintf("#!/bin/sh\nNOTIFY_SOCKET=%s exec %s --bounding-set=%s --inh-caps=-all --no-new-privs %s \"$@\"\n", filepath.Join(dir, "notify"), program(t, "setpriv"), bounding, proffer)
+	script := fmt.Sprintf("#!/bin/sh\nNOTIFY_SOCKET=%s exec %s %s \"$@\"\n", filepath.Join(dir, "notify"), strings.Join(setpriv(t, "lb"), " "), proffer)
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

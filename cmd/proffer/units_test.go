@@ -34,7 +34,7 @@ func settingsOf(t *testing.T, text string) map[string]string {
 // TestUnits: a unit for each daemon, which systemd takes as it is, with a verb and flags that
 // this program has, the four capabilities and no other.
 func TestUnits(t *testing.T) {
-	for _, verb := range []string{"lb", "agent"} {
+	for _, verb := range []string{"lb", "agent", "edge", "node"} {
 		text, err := os.ReadFile("../../dist/proffer-" + verb + ".service")
 		if err != nil {
 			t.Fatal(err)
@@ -79,6 +79,27 @@ func TestCapabilitiesByNeed(t *testing.T) {
 		}
 		verifyUnit(t, "agent", strings.ReplaceAll(string(unit), "/usr/local/bin/proffer", "/bin/true")+"\n[Service]\n"+line+"\n")
 	}
+}
+
+// TestNodeByNeed: the node's unit has the lines that functions in user space need, left out as it
+// ships, which systemd takes; the documents name them.
+func TestNodeByNeed(t *testing.T) {
+	unit, err := os.ReadFile("../../dist/proffer-node.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, err := os.ReadFile("../../docs/edge-operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := "\n[Service]\n"
+	for _, line := range []string{"CapabilityBoundingSet=CAP_NET_RAW", "RestrictAddressFamilies=AF_XDP", "LimitMEMLOCK=infinity"} {
+		if strings.Count(string(unit), "\n# "+line+"\n") != 1 || !strings.Contains(string(guide), line) {
+			t.Errorf("%s: not in the unit or the guide", line)
+		}
+		drop += line + "\n"
+	}
+	verifyUnit(t, "node", strings.ReplaceAll(string(unit), "/usr/local/bin/proffer", "/bin/true")+drop)
 }
 
 // verifyUnit has systemd check a unit; it complains about anything that it does not know.
