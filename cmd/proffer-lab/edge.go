@@ -15,7 +15,7 @@ func edgeTrial(f *experimentFlags) trial {
 	var e experiment.Edge
 	return trial{
 		name:  "edge",
-		short: "measure EdgeBalance's figures on real daemons: an elephant flow, and a node that is added (EdgeBalance Figs. 4, 5)",
+		short: "measure EdgeBalance's figures on real daemons: prediction, an elephant flow, a node that is added (EdgeBalance Figs. 3–5)",
 		long: `Builds an edge (client network, LB, two datapath nodes, world), runs the real daemons,
 and sends each balancer the same datagrams: model (loads by the packets and their
 costs), monitor (loads as nodes measure them) and wrr (equal weights).
@@ -25,20 +25,22 @@ latency though all share the machine's CPUs (docs/edge.md). A packet takes --cos
 place of the paper's 0.7 µs, and packets are as much rarer; the interval over which
 loads are compared is 30 ms by that scale, a quarter of --for at most.
 
-Figures: 4 (an elephant has 7 to 47 % of the packets, mice of 10 packets the rest) and 5
-(the traffic doubles after 9 s, and a second node joins). The whole takes some five
+Figures: 3 (the load of a real core as the LB predicts it, and as the kernel measures it, at
+10 µs a packet; needs two CPUs), 4 (an elephant has 7 to 47 % of the packets, mice of 10 packets the rest) and 5
+(the traffic doubles after 9 s, and a second node joins). The whole takes some eight
 minutes, --quick less than four.
 
 --json prints an array, a row a run: figure, balancer, share (the elephant's),
 cpu_difference and cpu_difference_30ms (of the two cores, 1 is a core; over the scaled
 interval and over 30 ms), throughput and offered (packets a second), latency_us (mean at the core),
 weights_sd (of the first node's weight, of mean 1), level_s (figure 5: when loads were within 4
-points after the second node joined; 0: never) and scale. --servers has no effect.
+points after the second node joined; 0: never) and scale; and of figure 3 chain, payload_bytes,
+predicted_load and measured_load (cpu_difference is their distance). --servers has no effect.
 
 Fails if the generator could not keep the schedule of a run, and, without --quick, if
 with the elephant of 47 % model's cores are more than 3 % apart, it serves less than 1.2
-times wrr's packets or its latency is more than a third of monitor's or wrr's, or if in figure 5 its
-loads are not equal within a second.`,
+times wrr's packets or its latency is more than a third of monitor's or wrr's, if in figure 5 its
+loads are not equal within a second, or if in figure 3 predictions are 1.8 points off on average or 3 anywhere.`,
 		example: `  proffer-lab experiment edge --quick --out out
   proffer-lab experiment edge --figures 4 --balancers model,wrr`,
 		flags: func(cmd *cobra.Command) {

@@ -87,7 +87,7 @@ func (e Edge) Check() error {
 	return nil
 }
 
-var edgeFigures = []string{"4", "5"}
+var edgeFigures = []string{"3", "4", "5"}
 
 // scale is how much dearer than the paper's a packet is.
 func (e Edge) scale() float64 { return float64(e.Cost) / float64(edgePaperCost) }
@@ -111,7 +111,7 @@ func (e Edge) cells() (all []edgeCell) {
 	default:
 		shares = []int{7, 17, 27, 37, 47}
 	}
-	for _, figure := range asked(edgeFigures, e.Figures) {
+	for _, figure := range asked(edgeFigures[1:], e.Figures) {
 		for _, balancer := range asked(edgeBalancers(), e.Balancers) {
 			if figure == "5" {
 				all = append(all, edgeCell{figure: figure, balancer: balancer})
@@ -160,13 +160,25 @@ func (e Edge) file(c edgeCell) edgeLBFile {
 // Run makes all runs that the figures need.
 func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err error) {
 	preferThisProcess()
+	report := &EdgeReport{experiment: e}
+	cells := e.cells()
+	if p, some := e.prediction(); some {
+		report.predicted, err = p.Run(ctx, func(s Step) {
+			s.Left += e.lasts(cells)
+			show(s)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("figure 3: %w", err)
+		}
+	}
+	if len(cells) == 0 {
+		return report, nil
+	}
 	bed, err := testbed.EdgeUp(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	report := &EdgeReport{experiment: e}
-	cells := e.cells()
 	for i, c := range cells {
 		show(Step{Doing: c.String(), Done: i, Total: len(cells), Left: e.lasts(cells[i:])})
 		if err := report.measure(ctx, bed, c); err != nil {
@@ -175,6 +187,15 @@ func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err erro
 	}
 	show(Step{Doing: "done", Done: len(cells), Total: len(cells)})
 	return report, nil
+}
+
+// prediction is figure 3, if it is asked for.
+func (e Edge) prediction() (p Prediction, some bool) {
+	p = PaperPrediction()
+	if e.Quick {
+		p.Payloads = p.Payloads[:1]
+	}
+	return p, slices.Contains(asked(edgeFigures, e.Figures), "3")
 }
 
 // measure runs a cell, again if the generator could not keep its schedule.

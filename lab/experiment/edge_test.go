@@ -120,11 +120,12 @@ func TestEdgeHolds(t *testing.T) {
 		t.Error(err)
 	}
 	for want, spoil := range map[string]func(*EdgeReport){
-		"cores are 50.0 % apart":                  func(r *EdgeReport) { r.runs[2] = edgeMade(r.runs[2].cell, 3, always(0.9, 0.4), always(1, 1)) },
-		"serves 1.00 times wrr's packets":         func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
-		"latency is 1.00 of wrr's":                func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
-		"figure 5: model was level after 0.00 s":  func(r *EdgeReport) { r.runs[4] = edgeMade(r.runs[4].cell, 3, always(1, 0), always(1, 1)) },
-		"figure 4, wrr, elephant of 7 %: so late": func(r *EdgeReport) { r.unclaimed = []Unclaimed{{"figure 4, wrr, elephant of 7 %", "so late"}} },
+		"cores are 50.0 % apart":                   func(r *EdgeReport) { r.runs[2] = edgeMade(r.runs[2].cell, 3, always(0.9, 0.4), always(1, 1)) },
+		"serves 1.00 times wrr's packets":          func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
+		"latency is 1.00 of wrr's":                 func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
+		"figure 5: model was level after 0.00 s":   func(r *EdgeReport) { r.runs[4] = edgeMade(r.runs[4].cell, 3, always(1, 0), always(1, 1)) },
+		"figure 4, wrr, elephant of 7 %: so late":  func(r *EdgeReport) { r.unclaimed = []Unclaimed{{"figure 4, wrr, elephant of 7 %", "so late"}} },
+		"figure 3: predictions are 2.5 points off": func(r *EdgeReport) { r.predicted = []PredictionRow{{Measured: 0.5, Learned: 0.525}} },
 	} {
 		r := goodEdge()
 		spoil(r)
@@ -140,8 +141,9 @@ func TestEdgeHolds(t *testing.T) {
 // TestEdgeFiles: both figures are drawn, the samples are rows, and the table has the published values.
 func TestEdgeFiles(t *testing.T) {
 	r, dir := goodEdge(), t.TempDir()
+	r.predicted = []PredictionRow{{Chain: "cost", Payload: 18, Rate: 5e4, Measured: 0.5, Learned: 0.52}, {Chain: "cost", Payload: 18, Rate: 8e4, Measured: 0.8, Learned: 0.84}}
 	paths, err := r.Save(dir)
-	if err != nil || len(paths) != 3+3+1 {
+	if err != nil || len(paths) != 3+3+3+1 {
 		t.Fatalf("%v, %v", paths, err)
 	}
 	rows, err := os.ReadFile(filepath.Join(dir, "edge-samples.csv"))
@@ -152,7 +154,7 @@ func TestEdgeFiles(t *testing.T) {
 	if err := r.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"10 times the paper's cost", "above 300 µs", "5: level after, model", "47 %"} {
+	for _, want := range []string{"10 times the paper's cost", "above 300 µs", "5: level after, model", "47 %", "mean 3.0 points (published: 1.8), greatest 4.0"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

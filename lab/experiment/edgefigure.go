@@ -1,8 +1,10 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -26,6 +28,18 @@ func (r *EdgeReport) Save(dir string) (paths []string, err error) {
 			paths = append(paths, some...)
 		}
 		err = errors.Join(err, failed)
+	}
+	if len(r.predicted) > 0 {
+		figure, failed := figures.NewChart(r.prediction())
+		if failed == nil {
+			var some []string
+			some, failed = figure.Save(dir, "edge-3")
+			paths = append(paths, some...)
+		}
+		err = errors.Join(err, failed)
+	}
+	if len(r.runs) == 0 {
+		return paths, err
 	}
 	path, failed := saveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
 		"load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1"}, r.samples())
@@ -80,6 +94,32 @@ func (r *EdgeReport) elephants() figures.Chart {
 		p.Curves = append(p.Curves, figures.Curve{Name: published.name, Of: published.of, Kind: figures.Published, Points: []figures.Point{{X: edgeMost, Y: published.is}}})
 	}
 	return c
+}
+
+// prediction is figure 3: the loads as predicted over those measured, and how far they are apart.
+func (r *EdgeReport) prediction() figures.Chart {
+	mean, _ := PredictionErrors(r.predicted, PredictionRow.AsLearned)
+	loads := figures.Panel{Y: figures.Axis{Label: "predicted (%)", Column: "predicted_percent", To: 105}}
+	apart := figures.Panel{Y: figures.Axis{Label: "|error| (points)", Column: "error_points", To: 5}}
+	sorted := slices.SortedFunc(slices.Values(r.predicted), func(a, b PredictionRow) int { return cmp.Compare(a.Measured, b.Measured) })
+	for _, c := range PaperChains() {
+		load, off := figures.Curve{Name: c.Name}, figures.Curve{Name: c.Name}
+		for _, p := range sorted {
+			if p.Chain == c.Name {
+				load.Points = append(load.Points, figures.Point{X: 100 * p.Measured, Y: 100 * p.Learned})
+				off.Points = append(off.Points, figures.Point{X: 100 * p.Measured, Y: 100 * math.Abs(p.Learned-p.Measured)})
+			}
+		}
+		if len(load.Points) > 0 {
+			loads.Curves, apart.Curves = append(loads.Curves, load), append(apart.Curves, off)
+		}
+	}
+	return figures.Chart{
+		Title:  "EdgeBalance Figure 3 on a real core: CPU usage prediction accuracy",
+		Notes:  []string{fmt.Sprintf("chains of %v a packet; average absolute error: %.1f points of CPU; published: 1.8 %%", edgePredictedCost, mean)},
+		X:      figures.Axis{Label: "measured: the kernel's run time of the core's programs (%)", Column: "measured_percent", To: 105},
+		Panels: []figures.Panel{loads, apart},
+	}
 }
 
 // curves of a number over the elephant's share, one a balancer.

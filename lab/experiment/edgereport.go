@@ -15,6 +15,7 @@ import (
 // EdgeReport holds an Edge's runs.
 type EdgeReport struct {
 	experiment Edge
+	predicted  []PredictionRow
 	runs       []*edgeRun
 	unclaimed  []Unclaimed
 }
@@ -32,6 +33,11 @@ type EdgeRow struct {
 	Weights    float64 `json:"weights_sd"` // of the first node's, of mean 1
 	Level      float64 `json:"level_s"`    // figure 5: after the second node had joined; 0: never
 	Scale      float64 `json:"scale"`      // of a packet's cost, beside the paper's
+
+	Chain     string  `json:"chain,omitempty"` // figure 3: the functions; CPU is the distance of the next two
+	Payload   int     `json:"payload_bytes,omitempty"`
+	Predicted float64 `json:"predicted_load,omitempty"`
+	Measured  float64 `json:"measured_load,omitempty"`
 }
 
 // edgeLevel is the distance at which two loads are level, in figure 5.
@@ -88,6 +94,10 @@ func weightsSD(samples []edgeSample) float64 {
 // Rows are the results, a run each.
 func (r *EdgeReport) Rows() []EdgeRow {
 	rows := []EdgeRow{}
+	for _, p := range r.predicted {
+		rows = append(rows, EdgeRow{Figure: "3", Balancer: "model", CPU: math.Abs(p.Learned - p.Measured), Throughput: p.Rate, Offered: p.Rate,
+			Scale: float64(edgePredictedCost) / float64(edgePaperCost), Chain: p.Chain, Payload: p.Payload, Predicted: p.Learned, Measured: p.Measured})
+	}
 	for _, run := range r.runs {
 		rows = append(rows, r.experiment.row(run))
 	}
@@ -96,6 +106,9 @@ func (r *EdgeReport) Rows() []EdgeRow {
 
 // JSON is the output of --json: an array, a row a run.
 func (r *EdgeReport) JSON() any { return r.Rows() }
+
+// edgePredictedCost is that of figure 3's packets.
+const edgePredictedCost = 10 * time.Microsecond
 
 // find is the row of a cell; false: there is none.
 func (r *EdgeReport) find(figure, balancer string, share int) (EdgeRow, bool) {
@@ -110,10 +123,13 @@ func (r *EdgeReport) find(figure, balancer string, share int) (EdgeRow, bool) {
 // Print writes the table, and the paper's values beside ours.
 func (r *EdgeReport) Print(w io.Writer) error {
 	e := r.experiment
+	if err := r.printPrediction(w); err != nil || len(r.runs)+len(r.unclaimed) == 0 {
+		return err
+	}
 	fmt.Fprintf(w, "two nodes of one virtual core, packets of %v: %.0f times the paper's cost, and as much rarer; seed %d\n\n", e.Cost, e.scale(), e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "figure\tbalancer\telephant\tCPU difference\tin 30 ms\tserved\toffered\tlatency µs\t… / scale\tweight SD\tlevel after\t")
-	for _, row := range r.Rows() {
+	for _, row := range r.Rows()[len(r.predicted):] {
 		share, level := "", ""
 		if row.Figure == "4" {
 			share = fmt.Sprintf("%.0f %%", 100*row.Share)
@@ -131,6 +147,25 @@ func (r *EdgeReport) Print(w io.Writer) error {
 		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
 	}
 	return printBeside(w, r.beside())
+}
+
+// printPrediction writes the table of figure 3.
+func (r *EdgeReport) printPrediction(w io.Writer) error {
+	if len(r.predicted) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "figure 3: chains of %v a packet on a real core\n\n", edgePredictedCost)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tpredicted\tby the start's cost\t")
+	for _, p := range r.predicted {
+		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Learned, 100*p.Started)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	mean, most := PredictionErrors(r.predicted, PredictionRow.AsLearned)
+	_, err := fmt.Fprintf(w, "\nerror: mean %.1f points (published: 1.8), greatest %.1f\n\n", mean, most)
+	return err
 }
 
 // most is the elephant of the paper's text.
@@ -175,6 +210,8 @@ const (
 	edgeThroughput  = 1.2    // times wrr's
 	edgeMostLatency = 1. / 3 // of monitor's and wrr's
 	edgeMostLevel   = 1.0    // s
+	edgeMeanError   = 1.8    // points of load, figure 3
+	edgeMostError   = 3.0
 )
 
 // Holds is that all runs are claimed, and, where they were made in full, that the model is as good as it
@@ -186,6 +223,9 @@ func (r *EdgeReport) Holds() error {
 	}
 	if r.experiment.Quick {
 		return errors.Join(errs...)
+	}
+	if mean, most := PredictionErrors(r.predicted, PredictionRow.AsLearned); len(r.predicted) > 0 && (mean > edgeMeanError || most > edgeMostError) {
+		errs = append(errs, fmt.Errorf("figure 3: predictions are %.1f points off on average and %.1f at most, and are to be %.1f and %.1f at most", mean, most, edgeMeanError, edgeMostError))
 	}
 	if model, some := r.find("4", "model", edgeMost); some {
 		if model.CPU > edgeMostApart {
