@@ -14,6 +14,8 @@ type EdgeStatus struct {
 	Cores          []CoreStatus `json:"cores"`
 	Costs          []CostStatus `json:"costs,omitempty"`
 	RefusedReports uint64       `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
+
+	Talkers []TalkerStatus `json:"talkers,omitempty"` // of an LB: the flows with the most packets of late
 }
 
 // CostStatus is the cost of a packet of a service at a node.
@@ -22,6 +24,19 @@ type CostStatus struct {
 	Service     int     `json:"service"`
 	Nanoseconds float64 `json:"nanoseconds"`
 	From        string  `json:"from"` // stated, measured, average, assumed
+}
+
+// TalkerStatus is a flow, by a sample of its packets. It has no metric: flows come and go.
+type TalkerStatus struct {
+	Protocol         string  `json:"protocol"`
+	Client           string  `json:"client"` // address and port, or an echo's identifier
+	World            string  `json:"world"`
+	Node             string  `json:"node"`
+	Core             int     `json:"core"`
+	Service          int     `json:"service"`
+	PacketsPerSecond float64 `json:"packets_per_second"` // of both directions
+	BitsPerSecond    float64 `json:"bits_per_second"`
+	Share            float64 `json:"share"` // of all packets
 }
 
 // CoreStatus is a core of a datapath node; the node leaves out state, load, weight and flows.

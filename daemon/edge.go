@@ -4,12 +4,16 @@ import (
 	"context"
 	"maps"
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"proffer/api"
 	"proffer/config"
 	"proffer/control"
+	"proffer/dataplane/edge"
 	"proffer/topo"
 )
 
@@ -19,6 +23,7 @@ type EdgePlane interface {
 	control.Edge
 	Prober
 	Apply(*topo.EdgeLB) error
+	Talkers(n int) ([]edge.Talker, error)
 }
 
 // Prober asks nodes for a sign of life.
@@ -26,6 +31,9 @@ type Prober interface {
 	Probe() error
 	Answered(server int) (at uint64, err error) // changes when a packet of the node comes
 }
+
+// mostTalkers is how many flows a status names.
+const mostTalkers = 8
 
 // edgeLB is the role of an edge LB.
 type edgeLB struct {
@@ -186,7 +194,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cfg := r.now.Load()
-	edge := &api.EdgeStatus{Balancer: cfg.Balance.String(), Wishes: r.wishes}
+	status := &api.EdgeStatus{Balancer: cfg.Balance.String(), Wishes: r.wishes}
 	names := map[int]string{}
 	for _, n := range cfg.Nodes {
 		names[n.Server] = n.Name
@@ -196,9 +204,29 @@ func (r *edgeLB) describe(s *api.Status) error {
 		if !math.IsNaN(l.Measured) {
 			c.Measured = &l.Measured
 		}
-		edge.Cores = append(edge.Cores, c)
+		status.Cores = append(status.Cores, c)
 	}
-	edge.Costs, edge.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
-	s.Edge = edge
-	return nil
+	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
+	s.Edge = status
+	talkers, err := r.plane.Talkers(mostTalkers)
+	for _, t := range talkers {
+		status.Talkers = append(status.Talkers, api.TalkerStatus{
+			Protocol: protocolName(t.Protocol), Client: t.Client.String(), World: t.World.String(),
+			Node: names[t.Instance.Server], Core: t.Instance.Core, Service: t.Instance.Service,
+			PacketsPerSecond: t.Packets, BitsPerSecond: 8 * t.Bytes, Share: t.Share,
+		})
+	}
+	return err
+}
+
+func protocolName(number uint8) string {
+	switch number {
+	case unix.IPPROTO_TCP:
+		return "tcp"
+	case unix.IPPROTO_UDP:
+		return "udp"
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return "icmp"
+	}
+	return strconv.Itoa(int(number))
 }

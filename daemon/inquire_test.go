@@ -61,6 +61,7 @@ func (p tunnelPlane) Address(int) netip.Addr                 { return p.own }
 func (p tunnelPlane) Sweep() (dataplane.Swept, error)        { return dataplane.Swept{}, nil }
 func (p tunnelPlane) Counters() ([]dataplane.Counter, error) { return nil, nil }
 func (p tunnelPlane) Apply(*topo.EdgeLB) error               { return nil }
+func (p tunnelPlane) Talkers(int) ([]edge.Talker, error)     { return nil, nil }
 func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
 func (p tunnelPlane) Probe() error                           { return nil }
 func (p tunnelPlane) Answered(int) (uint64, error)           { return uint64(time.Now().UnixNano()), nil }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,6 +171,7 @@ func TestEdgeDaemons(t *testing.T) {
 	}
 	reload(edgeFile(dir, 0, 1), 3, 1) // n1 is there again
 	talk(2)
+	testElephant(t, b, socket)
 	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "core  n1/1") || !strings.Contains(text, "balancer model") {
 		t.Errorf("status prints\n%s", text)
 	}
@@ -176,5 +179,29 @@ func TestEdgeDaemons(t *testing.T) {
 	must(t, lb.Wait())
 	if links := inside(t, b.lb, "ip", "-o", "link"); strings.Contains(links, "xdp") {
 		t.Errorf("programs stay at\n%s", links)
+	}
+}
+
+// testElephant: a flow with nearly all packets is the first talker of the status, with its place.
+func testElephant(t *testing.T, b *edgeBed, socket string) {
+	t.Helper()
+	var conn net.Conn
+	must(t, b.client.Do(func() (err error) {
+		from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeClient[edgeNAT], 0))
+		conn, err = net.DialUDP("udp4", from, net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeWorld, 9))) // nothing answers there
+		return err
+	}))
+	defer conn.Close()
+	client := conn.LocalAddr().String()
+	eventually(t, "the status names the elephant", func() bool {
+		for range 500 {
+			conn.Write([]byte("trumpet")) // fails now and then, by the answers of ICMP
+		}
+		talkers := edgeStatus(t, socket).Edge.Talkers
+		return len(talkers) > 0 && talkers[0].Client == client && talkers[0].Protocol == "udp" && talkers[0].Node == "n1" &&
+			talkers[0].Service == edgeNAT && talkers[0].Share > 0.8 && talkers[0].PacketsPerSecond > 100
+	})
+	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "talker") || !strings.Contains(text, client) {
+		t.Errorf("status prints\n%s", text)
 	}
 }

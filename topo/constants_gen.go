@@ -32,6 +32,9 @@ const (
 	EdgeAges        = 20
 	MaxExpiring     = 256
 	MaxNodeExpiring = 64
+	EdgeSampled     = 64
+	EdgeSamples     = 256
+	EdgeOfClients   = 1073741824
 	MaxSlots        = 4096
 	MaxLbs          = 64
 	MaxNatPools     = 16

@@ -14,6 +14,7 @@
 #include "edge/errors.h"
 #include "edge/learn.h"
 #include "edge/recover.h"
+#include "edge/samples.h"
 #include "edge/sweep.h"
 
 enum edge_side {
@@ -90,7 +91,8 @@ static __always_inline int send_to_node(struct xdp_md *ctx, struct edge_scratch 
 		return no_room(ctx, s, e);
 	if (enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE, MESSAGE_PACKET))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
-	edge_count_packet(n, word);
+	if (edge_count_packet(n, word))
+		sample(p, word, s->side == SIDE_CLIENTS);
 	count(EDGE_STEER);
 	return bpf_redirect(e->link, 0);
 }

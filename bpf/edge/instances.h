@@ -93,13 +93,12 @@ static __always_inline struct edge_count *edge_count_of(__u64 word)
 	return bpf_map_lookup_elem(&edge_counts, &instance);
 }
 
-/* edge_count_packet counts a packet of a flow. */
-static __always_inline void edge_count_packet(struct edge_count *n, __u64 word)
+/* edge_count_packet counts a packet of a flow; true: it is one to sample. */
+static __always_inline bool edge_count_packet(struct edge_count *n, __u64 word)
 {
 	__u32 class = edge_age_class(edge_age(word));
 
-	if (class < EDGE_AGES)
-		n->packets[class]++;
+	return class < EDGE_AGES && !(++n->packets[class] % EDGE_SAMPLED);
 }
 
 static __always_inline struct edge_end *edge_node(__u64 word)

@@ -39,11 +39,14 @@ enum edge_limits {
 	MAX_EDGE_SERVICES = 1 << EDGE_SERVICE_BITS, /* 0 is none */
 	MAX_INSTANCES = 4096, /* (server, core, service) with a number; 0 is none */
 	MAX_EDGE_PREFIXES = 4096,
-	MAX_CHAIN = 8,		/* functions of a service */
-	MAX_ROWS = 256,		/* of a service's alias table */
-	EDGE_AGES = 20,		/* classes of a flow's age */
-	MAX_EXPIRING = 256,	/* flows of a step of a sweep, at the LB */
-	MAX_NODE_EXPIRING = 64, /* … of a function: a step's frame is below a page */
+	MAX_CHAIN = 8,		   /* functions of a service */
+	MAX_ROWS = 256,		   /* of a service's alias table */
+	EDGE_AGES = 20,		   /* classes of a flow's age */
+	MAX_EXPIRING = 256,	   /* flows of a step of a sweep, at the LB */
+	MAX_NODE_EXPIRING = 64,	   /* … of a function: a step's frame is below a page */
+	EDGE_SAMPLED = 64,	   /* packets for a sample */
+	EDGE_SAMPLES = 256,	   /* that a CPU keeps */
+	EDGE_OF_CLIENTS = 1 << 30, /* a sample's packet came from the client network */
 	MAX_SLOTS = MAX_EDGE_SERVICES * MAX_CHAIN, /* places of functions in chains */
 	MAX_LBS = 64,				   /* of a node */
 	MAX_NAT_POOLS = 16,
@@ -93,6 +96,23 @@ struct edge_service {
 struct edge_count {
 	__u64 packets[EDGE_AGES]; /* by the age of their flow (edge/age.h) */
 	__u64 flows;		  /* begun there */
+};
+
+/* LB: a packet of a flow. */
+struct edge_sample {
+	struct tuple t; /* with the client network's end first */
+	__u64 hash;	/* of the flow */
+	__u64 at_ns;	/* by the kernel's ticks */
+	__u32 instance; /* as in the VNI */
+	__u32 bytes;	/* of the packet, and EDGE_OF_CLIENTS */
+};
+
+_Static_assert(sizeof(struct edge_sample) == 64, "a sample is a cache line");
+
+/* LB: the last samples of a CPU, in a ring. */
+struct edge_samples_of_cpu {
+	__u64 next; /* so many were kept before */
+	struct edge_sample of[EDGE_SAMPLES];
 };
 
 /* LB: the argument and result of sweep_edge. */

@@ -150,6 +150,10 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 	if e.RefusedReports > 0 {
 		fmt.Fprintf(w, "reports of nodes without a valid tag or malformed: %d\n", e.RefusedReports)
 	}
+	for _, f := range e.Talkers {
+		fmt.Fprintf(w, "talker %s %s with %s at %s/%d, service %d: %.0f packets/s, %.3g Mbit/s, %.0f %% of all\n",
+			f.Protocol, f.Client, f.World, f.Node, f.Core, f.Service, f.PacketsPerSecond, f.BitsPerSecond/1e6, 100*f.Share)
+	}
 }
 
 func measuredText(load *float64) string {

@@ -133,3 +133,15 @@ func TestStatusOfCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusOfTalkers: a line each.
+func TestStatusOfTalkers(t *testing.T) {
+	var out strings.Builder
+	talker := api.TalkerStatus{Protocol: "tcp", Client: "10.1.0.7:1000", World: "198.51.100.9:443", Node: "n1", Core: 1, Service: 2, PacketsPerSecond: 81234.4, BitsPerSecond: 912_345_678, Share: 0.466}
+	if err := printStatus(&out, api.Status{Role: "edge", Edge: &api.EdgeStatus{Talkers: []api.TalkerStatus{talker}}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "talker tcp 10.1.0.7:1000 with 198.51.100.9:443 at n1/1, service 2: 81234 packets/s, 912 Mbit/s, 47 % of all\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, out.String())
+	}
+}

@@ -34,9 +34,10 @@ type LB struct {
 	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
 	banks    map[int]uint32              // of each service: the alias table in use, 0 or 1
 	grace    *plane.Grace
-	prober   *net.UDPConn // of probes; nil before the first
-	waits    int          // for packets on their way, so far
-	switched map[int]int  // of each service: the waits before its weights changed last
+	prober   *net.UDPConn  // of probes; nil before the first
+	waits    int           // for packets on their way, so far
+	switched map[int]int   // of each service: the waits before its weights changed last
+	began    time.Duration // by the programs' clock
 }
 
 // New loads the programs for cfg and fills their maps; Attach attaches them. No node takes
@@ -71,6 +72,9 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 	l.counters.Counts = l.objs.Counters
 	if l.grace, err = plane.NewGrace(); err == nil {
 		err = errors.Join(l.fillOwn(), l.Apply(cfg))
+	}
+	if err == nil {
+		l.began, err = l.clock()
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

@@ -42,6 +42,7 @@ func TestEdge(t *testing.T) {
 		{"too big", testTooBig},
 		{"ended", testEnded},
 		{"table full", testTableFull},
+		{"talkers", testTalkers},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,11 +22,11 @@ const (
 // change die together. User space looks for them; a program on each CPU removes its share, by the
 // digest, after another look at the entry.
 func (l *LB) Sweep() (swept dataplane.Swept, err error) {
-	var nothing objects.EdgeEdgeExpiry // but the programs' clock
-	if err := plane.RunRecord(l.objs.SweepEdge, &nothing); err != nil {
-		return swept, fmt.Errorf("sweep flows: %w", err)
+	now, err := l.clock()
+	if err != nil {
+		return swept, err
 	}
-	swept.Kept, err = l.idleFlows(time.Duration(nothing.Now), func(idle []uint64) error {
+	swept.Kept, err = l.idleFlows(now, func(idle []uint64) error {
 		removed, err := l.expire(idle)
 		swept.Removed += removed
 		return err

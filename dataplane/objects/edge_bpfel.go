@@ -71,6 +71,21 @@ type EdgeEdgeFlow struct {
 	Seen    uint64
 }
 
+type EdgeEdgeSample struct {
+	_        structs.HostLayout
+	T        EdgeTuple
+	Hash     uint64
+	AtNs     uint64
+	Instance uint32
+	Bytes    uint32
+}
+
+type EdgeEdgeSamplesOfCpu struct {
+	_    structs.HostLayout
+	Next uint64
+	Of   [256]EdgeEdgeSample
+}
+
 type EdgeEdgeService struct {
 	_     structs.HostLayout
 	Rows  uint32
@@ -89,6 +104,28 @@ type EdgePrefix struct {
 	}
 }
 
+type EdgeTuple struct {
+	_      structs.HostLayout
+	Client struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	Vip struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	ClientPortBe uint16
+	VipPortBe    uint16
+	Protocol     uint8
+	Zero         [3]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -104,6 +141,7 @@ const (
 	EdgeMapEdgePrefixes     = "edge_prefixes"
 	EdgeMapEdgePrograms     = "edge_programs"
 	EdgeMapEdgeRows         = "edge_rows"
+	EdgeMapEdgeSamples      = "edge_samples"
 	EdgeMapEdgeScratchOfCpu = "edge_scratch_of_cpu"
 	EdgeMapEdgeSenders      = "edge_senders"
 	EdgeMapEdgeServices     = "edge_services"
@@ -194,6 +232,7 @@ type EdgeMapSpecs struct {
 	EdgePrefixes     *ebpf.MapSpec `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.MapSpec `ebpf:"edge_programs"`
 	EdgeRows         *ebpf.MapSpec `ebpf:"edge_rows"`
+	EdgeSamples      *ebpf.MapSpec `ebpf:"edge_samples"`
 	EdgeScratchOfCpu *ebpf.MapSpec `ebpf:"edge_scratch_of_cpu"`
 	EdgeSenders      *ebpf.MapSpec `ebpf:"edge_senders"`
 	EdgeServices     *ebpf.MapSpec `ebpf:"edge_services"`
@@ -250,6 +289,7 @@ type EdgeMaps struct {
 	EdgePrefixes     *ebpf.Map `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.Map `ebpf:"edge_programs"`
 	EdgeRows         *ebpf.Map `ebpf:"edge_rows"`
+	EdgeSamples      *ebpf.Map `ebpf:"edge_samples"`
 	EdgeScratchOfCpu *ebpf.Map `ebpf:"edge_scratch_of_cpu"`
 	EdgeSenders      *ebpf.Map `ebpf:"edge_senders"`
 	EdgeServices     *ebpf.Map `ebpf:"edge_services"`
@@ -270,6 +310,7 @@ func (m *EdgeMaps) Close() error {
 		m.EdgePrefixes,
 		m.EdgePrograms,
 		m.EdgeRows,
+		m.EdgeSamples,
 		m.EdgeScratchOfCpu,
 		m.EdgeSenders,
 		m.EdgeServices,

@@ -1,0 +1,110 @@
+package edge
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+const (
+	longestWindow = 10 * time.Second // samples before it are of no flow of now
+	leastSamples  = 4                // of a flow that has a name
+)
+
+// Talker is a flow that has many packets.
+type Talker struct {
+	Client, World  netip.AddrPort // an echo has its identifier at both
+	Protocol       uint8
+	Instance       wire.Instance
+	Packets, Bytes float64 // a second, both directions
+	Share          float64 // of all packets
+	samples        int
+	ofClients      bool // of a packet before the functions' change
+}
+
+// Talkers returns the flows with the most packets of late, at most n, by a sample of one packet in 64.
+// The tuples before and after a change are one flow.
+func (l *LB) Talkers(n int) ([]Talker, error) {
+	now, err := l.clock()
+	if err != nil {
+		return nil, err
+	}
+	var perCPU []objects.EdgeEdgeSamplesOfCpu
+	if err := l.objs.EdgeSamples.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read the samples of flows: %w", err)
+	}
+	flows, total := map[uint64]*Talker{}, 0.0
+	for i := range perCPU {
+		window := min(longestWindow, now-l.began)
+		if of := &perCPU[i]; of.Next >= topo.EdgeSamples { // the oldest ones are gone
+			window = min(window, now-time.Duration(of.Of[of.Next%topo.EdgeSamples].AtNs))
+		}
+		rate := topo.EdgeSampled / max(window, plane.Tick()).Seconds()
+		for k := range min(perCPU[i].Next, topo.EdgeSamples) {
+			s := &perCPU[i].Of[k]
+			if now-time.Duration(s.AtNs) > window {
+				continue
+			}
+			total += rate
+			l.flowOf(flows, s).add(s, rate)
+		}
+	}
+	var all []Talker
+	for _, f := range flows {
+		if f.Share = f.Packets / total; f.samples >= leastSamples {
+			all = append(all, *f)
+		}
+	}
+	slices.SortFunc(all, func(a, b Talker) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), a.Client.Compare(b.Client), a.World.Compare(b.World))
+	})
+	return all[:min(n, len(all))], nil
+}
+
+// flowOf finds the flow of a sample.
+func (l *LB) flowOf(flows map[uint64]*Talker, s *objects.EdgeEdgeSample) *Talker {
+	hash := s.Hash
+	if flows[hash] == nil {
+		var f objects.EdgeEdgeFlow
+		if err := l.objs.EdgeFlows.Lookup(hash, &f); err == nil && f.Partner != 0 && flows[f.Partner] != nil {
+			hash = f.Partner
+		}
+	}
+	if flows[hash] == nil {
+		flows[hash] = &Talker{}
+	}
+	return flows[hash]
+}
+
+// add counts a sample.
+func (t *Talker) add(s *objects.EdgeEdgeSample, rate float64) {
+	t.samples++
+	t.Packets += rate
+	t.Bytes += rate * float64(s.Bytes&^topo.EdgeOfClients)
+	if t.samples > 1 && t.ofClients {
+		return
+	}
+	end := func(addr [16]byte, portBE uint16) netip.AddrPort {
+		port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, portBE))
+		return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
+	}
+	t.Client, t.World = end(s.T.Client.In6U.U6Addr8, s.T.ClientPortBe), end(s.T.Vip.In6U.U6Addr8, s.T.VipPortBe)
+	t.Protocol, t.Instance, t.ofClients = s.T.Protocol, wire.ParseInstance(s.Instance), s.Bytes&topo.EdgeOfClients != 0
+}
+
+// clock is the programs' time: the kernel's ticks.
+func (l *LB) clock() (time.Duration, error) {
+	var nothing objects.EdgeEdgeExpiry
+	if err := plane.RunRecord(l.objs.SweepEdge, &nothing); err != nil {
+		return 0, fmt.Errorf("read the programs' clock: %w", err)
+	}
+	return time.Duration(nothing.Now), nil
+}
