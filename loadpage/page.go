@@ -3,6 +3,7 @@
 package loadpage
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -39,10 +41,10 @@ const (
 	BusyOffset    = 16
 )
 
-// Page is the reader's side of one page. It reads the file rather than mapping it: a
-// writer that truncates the file would end the agent by SIGBUS.
+// Page is the reader's side of one page, which it maps: read(2) may give half of a word that is being
+// written.
 type Page struct {
-	file *os.File
+	mem []byte
 }
 
 // Access is the right to write a page: its owner and group, by name or number, and its
@@ -66,11 +68,15 @@ func OpenPage(path string, access Access) (*Page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open load page %s: %w", path, err)
 	}
+	defer f.Close()
 	if err := prepare(f, access); err != nil {
-		f.Close()
 		return nil, fmt.Errorf("prepare load page %s: %w", path, err)
 	}
-	return &Page{file: f}, nil
+	mem, err := unix.Mmap(int(f.Fd()), 0, PageSize, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map load page %s: %w", path, err)
+	}
+	return &Page{mem}, nil
 }
 
 // prepare gives a page to its writers; a new one has its content afterwards, so that one that
@@ -176,14 +182,28 @@ func number(name string, lookup func(string) (string, error)) (int, error) {
 // Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:
 // never, or the file is no longer a whole page).
 func (p *Page) Read() (busy uint32, written time.Duration) {
-	busy, written, _ = Word(p.file)
+	// A writer may cut the file: the page is a fault then (SIGBUS), which must not end the agent.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			if _, is := fault.(interface{ Addr() uintptr }); !is {
+				panic(fault)
+			}
+			busy, written = 0, 0
+		}
+	}()
+	busy, written, _ = Word(bytes.NewReader(p.mem))
 	return busy, written
 }
 
-// Word reads a page, or as much of it as there is.
+// Word reads a page in memory. The writer stores the instant last, so it is read first.
 func Word(page io.ReaderAt) (busy uint32, written time.Duration, err error) {
 	var b [BusyOffset + 4]byte
-	if _, err := page.ReadAt(b[:], 0); err != nil {
+	_, err = page.ReadAt(b[:BusyOffset], 0)
+	if err == nil {
+		_, err = page.ReadAt(b[BusyOffset:], BusyOffset)
+	}
+	if err != nil {
 		return 0, 0, fmt.Errorf("read a load page: %w", err)
 	}
 	written = time.Duration(binary.NativeEndian.Uint64(b[WrittenOffset:]))
@@ -191,7 +211,7 @@ func Word(page io.ReaderAt) (busy uint32, written time.Duration, err error) {
 }
 
 // Close stops reading; the file stays for its writer.
-func (p *Page) Close() error { return p.file.Close() }
+func (p *Page) Close() error { return unix.Munmap(p.mem) }
 
 // WritePage is the writer's side for programs in Go, and an example for other
 // languages.
