@@ -149,13 +149,15 @@ func newEdgeLB(entries int) (*inkernel.Edge, error) {
 }
 
 // toEdge is packets of clients at an LB.
-func (m edgeMode) toEdge(in *inkernel.Edge, packets int, want counts) pass {
+func (m edgeMode) toEdge(in *inkernel.Edge, flags uint8, packets int, want counts) pass {
 	client := m.client()
-	return pass{in: in, drill: client.fromClient(wire.ACK), packets: packets, want: want, verdict: xdpRedirect}
+	return pass{in: in, drill: client.fromClient(flags), packets: packets, want: want, verdict: xdpRedirect}
 }
 
-// edgeBegun are the counts of the first packet of a flow.
-var edgeBegun = counts{"flow_begun": 1, "steer": 1}
+// begin is the first packets of flows at an LB: another segment would be asked about.
+func (m edgeMode) begin(in *inkernel.Edge, packets int) pass {
+	return m.toEdge(in, wire.SYN, packets, counts{"flow_begun": 1, "steer": 1})
+}
 
 // edgeSteerRow is data of known flows.
 func (s *benchSession) edgeSteerRow(m edgeMode, flows int) *benchRow {
@@ -168,13 +170,13 @@ func (s *benchSession) edgeSteerRow(m edgeMode, flows int) *benchRow {
 		if first >= uint32(flows) {
 			return nil
 		}
-		p := m.toEdge(s.edge.lb, flows-int(first), edgeBegun)
+		p := m.begin(s.edge.lb, flows-int(first))
 		p.drill.First = first
 		s.edge.known[m.name] = uint32(flows)
 		return s.untimed(p)
 	}
 	row.pass = func() pass {
-		p := m.toEdge(s.edge.lb, benchPackets, counts{"steer": 1})
+		p := m.toEdge(s.edge.lb, wire.ACK, benchPackets, counts{"steer": 1})
 		p.drill.Flows = uint32(flows)
 		return p
 	}
@@ -189,7 +191,7 @@ func (s *benchSession) edgeBeginRow(m edgeMode) *benchRow {
 		lb, err = newEdgeLB(insertEntries)
 		return err
 	}
-	row.pass = func() pass { return m.toEdge(lb, benchMade, edgeBegun) }
+	row.pass = func() pass { return m.begin(lb, benchMade) }
 	row.cleanup = func() error { return lb.Close() }
 	return row
 }
