@@ -48,6 +48,7 @@ type lb struct {
 
 	learners map[topo.VIP]*control.Learner
 	learnFor *topo.LB // the configuration that they are of
+	reloaded chan struct{}
 
 	health healths
 
@@ -65,7 +66,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &lb{path: path, started: cfg, host: host, health: newHealths()}
+	r := &lb{path: path, started: cfg, host: host, health: newHealths(), reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
 	if err := r.openRecord(cfg.State); err != nil {
 		return err
@@ -152,6 +153,10 @@ func (r *lb) reload() ([]netip.Addr, error) {
 		return nil, err
 	}
 	r.now.Store(next)
+	select {
+	case r.reloaded <- struct{}{}:
+	default: // one before it waits
+	}
 	return targetsOf(next), nil
 }
 

@@ -55,19 +55,20 @@ func (r *lb) polling(ctx context.Context) error {
 	ticks, stop := r.host.Clock.Tick(pace)
 	defer func() { stop() }()
 	for {
-		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case d := <-p.arrived:
-			err = r.take(p, d)
+			p.note(r, r.take(p, d))
+			continue
 		case <-ticks:
-			var next time.Duration
-			if next, err = r.ask(ctx, p); next != pace {
-				stop()
-				pace = next
-				ticks, stop = r.host.Clock.Tick(pace)
-			}
+		case <-r.reloaded: // an earlier configuration's pace may be slower
+		}
+		next, err := r.ask(ctx, p)
+		if next != pace {
+			stop()
+			pace = next
+			ticks, stop = r.host.Clock.Tick(pace)
 		}
 		p.note(r, err)
 	}

@@ -121,7 +121,8 @@ func TestPollsQueues(t *testing.T) {
 }
 
 // TestPollsReload: where a reload has new flows follow the requests in hand, the plane has those that agents
-// reported to the mode before, as soon as the status has them.
+// reported to the mode before, as soon as the status has them. The agents are asked at once, not when the
+// mode before would have asked again.
 func TestPollsReload(t *testing.T) {
 	m := newMachine(t, pollingFile("wrr-feedback"))
 	p := m.running(LB)
@@ -140,13 +141,17 @@ func TestPollsReload(t *testing.T) {
 	m.change("dispatch: wrr-feedback", "dispatch: gsq2")
 	m.hangup()
 	m.logs("configuration reloaded")
-	m.clock.tick(t, readEvery)
+	queues := func(a, b uint32) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.queues[0].Requests == a && m.queues[1].Requests == b
+	}
 	wantSoon(t, "the report is lost", func() bool { return strings.Contains(why(), "7 requests in hand") })
-	m.mu.Lock()
-	if m.queues[0].Requests != 7 || m.queues[1].Requests != 9 {
+	if !queues(7, 9) {
 		t.Errorf("the plane has the queues %v, want 7 and 9", m.queues)
 	}
-	m.mu.Unlock()
+	m.answers(t, map[int]float64{0: 3, 1: 2})
+	wantSoon(t, "the plane does not get a new report", func() bool { return queues(3, 2) })
 	p.end()
 }
 

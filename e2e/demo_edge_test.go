@@ -38,7 +38,7 @@ func TestEdgeDemo(t *testing.T) {
 	if err := json.Unmarshal(d.stdout.Bytes(), &r); err != nil {
 		t.Fatalf("%v: %s", err, d.stdout.String())
 	}
-	if r.Balancer != "model" || len(r.Cores) != 2 || r.Denied == 0 || r.Bound < r.Curl.Answered+r.DNS.Answered/2 {
+	if r.Balancer != "model" || len(r.Cores) != 2 || r.Denied == 0 || r.Bound <= r.Curl.Answered { // questions outward are bound, too
 		t.Errorf("%s", d.stdout.String())
 	}
 	for _, c := range r.Cores {

@@ -73,11 +73,11 @@ func logCPU(t *testing.T, farm *experiment.Farm, span time.Duration, nodes ...*t
 	}
 }
 
-// TestPolled: by reports of real agents, with tags and real TCP, a server with 60 requests in hand gets few of
+// TestPolled: by reports of real agents, with tags and real TCP, a server with 150 requests in hand gets few of
 // 90 connections by awcmp, wrr-feedback and gsq2. An agent that ends reports no more: its server counts as
 // the average, and gets its share, until another agent reports.
 func TestPolled(t *testing.T) {
-	const held, conns = 60, 90
+	const held, conns = 150, 90
 	bed := up(t, testbed.Config{Servers: 3})
 	s := settings(t, "ecmp")
 	s.Measure, s.Lasting = topo.Sockets, true
@@ -94,6 +94,16 @@ func TestPolled(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 	}
 	eventuallyIs(t, "open at "+busy.Name, held, func() uint32 { return loadAt(t, farm, busy).Open })
+	answered := func() (all []uint64) {
+		for _, n := range bed.Servers {
+			var one uint64
+			if r := status(t, farm, n).Reports; r != nil {
+				one = r.Answered
+			}
+			all = append(all, one)
+		}
+		return all
+	}
 	for _, c := range []struct {
 		dispatch topo.Dispatch
 		most     int // connections at the busy server, where alike servers have 30
@@ -103,7 +113,16 @@ func TestPolled(t *testing.T) {
 		if err := farm.Reload(t.Context(), bed.LBs[0]); err != nil {
 			t.Fatal(err)
 		}
-		wantWhy(t, farm, busy.Name, "60 requests in hand, of 32 workers and ")
+		before := answered()
+		eventually(t, label+": all agents are asked anew", func() bool {
+			for i, now := range answered() {
+				if now < before[i]+2 {
+					return false
+				}
+			}
+			return true
+		})
+		wantWhy(t, farm, busy.Name, "150 requests in hand, of 32 workers and ")
 		wantWhy(t, farm, bed.Servers[0].Name, "0 requests in hand, of 32 workers and ")
 		eventually(t, label+": the weights are by reports", func() bool {
 			w := learnedOf(t, farm)[busy.Name].Weight
@@ -122,7 +141,7 @@ func TestPolled(t *testing.T) {
 	if err := farm.Launch(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
-	wantWhy(t, farm, busy.Name, "60 requests in hand")
+	wantWhy(t, farm, busy.Name, "150 requests in hand")
 	if r := status(t, farm, busy).Reports; r == nil || r.Answered == 0 || r.Refused != 0 || r.Limited != 0 {
 		t.Errorf("reports of the new agent: %+v", r)
 	}
