@@ -56,3 +56,10 @@ func (b *ByAge) Add(other *ByAge) {
 		b[class] += load
 	}
 }
+
+// scale multiplies the load of each age.
+func (b *ByAge) scale(factor float64) {
+	for class := range b {
+		b[class] *= factor
+	}
+}

@@ -33,8 +33,9 @@ type Leveller struct {
 type levelled struct {
 	member bool
 	cost   float64 // of a flow, beside the average core's
-	load   ByAge
-	before float64 // its whole load at the last tick
+	seen   ByAge   // by its last sample
+	load   ByAge   // the same at the usual pace
+	before float64 // its whole load at the last tick, at the usual pace
 	rest   float64
 }
 
@@ -52,7 +53,7 @@ func NewLeveller(n int) *Leveller {
 // the next sample of it.
 func (l *Leveller) Observe(_ time.Duration, s Sample) {
 	c := &l.cores[s.Server]
-	c.load, c.cost = *s.ByAge, s.Cost
+	c.seen, c.cost = *s.ByAge, s.Cost
 }
 
 // Weights learns from the loads observed since the last call, some 30 ms ago, and shares
@@ -64,10 +65,11 @@ func (l *Leveller) Weights(at time.Duration) []float64 {
 	}
 	if l.begun {
 		elapsed := min(at-l.last, longest)
+		l.even(elapsed)
 		if l.listen(elapsed) {
 			l.lives.elephant = at
 		}
-		l.lives.learn(at, elapsed, l.total())
+		l.lives.learn(at, elapsed, l.totals())
 		l.fill()
 	}
 	l.last, l.begun = at, true
@@ -92,12 +94,14 @@ func (l *Leveller) Leave(core int) {
 	}
 }
 
-// total is the load by age of all cores, each as the average core would have it, those
+// totals are the loads by age of all cores, each as the average core would have it, those
 // without new flows included: flows live as long there.
-func (l *Leveller) total() (sum ByAge) {
+func (l *Leveller) totals() (sum tickLoad) {
 	for i := range l.cores {
-		for class, load := range l.cores[i].load {
-			sum[class] += load / l.cores[i].cost
+		c := &l.cores[i]
+		for class := range Ages {
+			sum.seen[class] += c.seen[class] / c.cost
+			sum.even[class] += c.load[class] / c.cost
 		}
 	}
 	return sum
@@ -105,13 +109,14 @@ func (l *Leveller) total() (sum ByAge) {
 
 // listen measures how far the load of a core is from that a tick ago, on average. A
 // sudden change raises the measure a few times at most. It reports whether an elephant
-// came: one core alone has suddenly more.
+// came: one core alone has suddenly more, by a part of the average core's load.
 func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
-	const jump, least, alone = 3, 0.01, 3
-	sum, first, second := 0.0, 0.0, 0.0
+	const jump, least, alone = 3, 0.1, 3
+	sum, first, second, all := 0.0, 0.0, 0.0, 0.0
 	for i := range l.cores {
 		c := &l.cores[i]
 		load := c.load.Sum(0, Ages)
+		all += load
 		if c.member {
 			sum += math.Abs(load - c.before)
 			second = max(second, min(first, load-c.before))
@@ -119,7 +124,7 @@ func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
 		}
 		c.before = load
 	}
-	sudden := float64(jump*l.noise.value()) + least
+	sudden := float64(jump*l.noise.value()) + float64(least*all/float64(len(l.cores)))
 	l.noise.follow(min(sum/float64(max(1, len(l.members))), sudden), elapsed, time.Second)
 	return first > sudden && first > alone*second
 }

@@ -59,12 +59,12 @@ func TestLivesAreLearned(t *testing.T) {
 		for h := shortestHorizon; h <= 6; h++ {
 			H := horizon(h).Seconds()
 			want := max(0, min(1, life.Seconds()/H-1))
-			if got := f.lives.young[h].survival(); math.Abs(got-want) > 0.1 {
+			if got := f.lives.young[h].survival(1e-3); math.Abs(got-want) > 0.1 {
 				t.Errorf("life %v: of flows younger than %.2f s survive %.2f, want %.2f", life, H, got, want)
 			}
 			wide := min(life.Seconds(), 2*H) - H
 			if want := max(0, life.Seconds()-2*H) / max(wide, 1e-9); wide > 0.02 {
-				if got := f.lives.old[h].survival(); math.Abs(got-min(1, want)) > 0.15 {
+				if got := f.lives.old[h].survival(1e-3); math.Abs(got-min(1, want)) > 0.15 {
 					t.Errorf("life %v: of flows older than %.2f s survive %.2f, want %.2f", life, H, got, min(1, want))
 				}
 			}

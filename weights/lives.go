@@ -35,6 +35,8 @@ type lives struct {
 	old      [longestHorizon + 1]cohort
 	oldest   cohort
 	elephant time.Duration // when the last one came
+	unseen   float64       // so little load that it was never seen to end
+	begun    bool          // flows have come
 	known    int           // the longest horizon with a past; 0: none
 }
 
@@ -46,10 +48,10 @@ func (c *cohort) observe(was, is float64, elapsed, memory time.Duration) {
 	c.is.follow(is, elapsed, memory)
 }
 
-// survival of the cohort. Flows not seen yet may stay, so their load counts: 1. Flows may
+// survival of the cohort. Flows unseen yet may stay, so their load counts: 1. Flows may
 // also send more as they get older, but not without end.
-func (c *cohort) survival() float64 {
-	const unseen, growth = 1e-3, 2
+func (c *cohort) survival(unseen float64) float64 {
+	const growth = 2
 	return min((c.is.value()+unseen)/(c.was.value()+unseen), growth)
 }
 
@@ -70,9 +72,20 @@ func (m *mean) value() float64 {
 	return m.sum / m.weight
 }
 
-// learn takes the load of all cores by age, elapsed after the last one.
-func (l *lives) learn(at, elapsed time.Duration, now ByAge) {
-	l.past.add(at, now)
+// tickLoad is the load of all cores by age in a tick: as it was seen, of which means are right
+// over a pause and its burst, and at the usual pace.
+type tickLoad struct{ seen, even ByAge }
+
+// learn takes the load of all cores, elapsed after the last one. An idle time before the first
+// flow is not among the means.
+func (l *lives) learn(at, elapsed time.Duration, total tickLoad) {
+	const little, least = 3e-4, 1e-9
+	now := &total.seen
+	l.past.add(at, *now)
+	if l.begun = l.begun || *now != (ByAge{}); !l.begun {
+		return
+	}
+	l.unseen = max(least, little*total.even.Sum(0, Ages))
 	for class, load := range now {
 		l.usual[class].follow(load, elapsed, max(time.Second, 4*horizon(class/2)))
 	}
@@ -86,7 +99,7 @@ func (l *lives) learn(at, elapsed time.Duration, now ByAge) {
 		}
 		memory := max(500*time.Millisecond, 2*horizon(h))
 		l.slow[h].follow(now.Sum(0, 2*h), elapsed, memory)
-		l.fast[h].follow(now.Sum(0, 2*h), elapsed, tick)
+		l.fast[h].follow(total.even.Sum(0, 2*h), elapsed, tick)
 		if !known {
 			continue
 		}
@@ -125,11 +138,11 @@ func (l *lives) survival(h int) (part ByAge) {
 	for class := range part {
 		switch octave := class / 2; {
 		case octave < h:
-			part[class] = l.young[h].survival()
+			part[class] = l.young[h].survival(l.unseen)
 		case octave <= longestHorizon:
-			part[class] = within(&l.old[octave], octave-h)
+			part[class] = within(&l.old[octave], octave-h, l.unseen)
 		default:
-			part[class] = within(&l.oldest, longestHorizon-h)
+			part[class] = within(&l.oldest, longestHorizon-h, l.unseen)
 		}
 	}
 	return part
@@ -137,8 +150,8 @@ func (l *lives) survival(h int) (part ByAge) {
 
 // within is the survival in 2⁻ⁿ of a cohort's horizon. Its flows end evenly over it: a
 // straight line, which lies above every curve of falling survival.
-func within(c *cohort, n int) float64 {
-	return 1 - math.Ldexp(1-c.survival(), -n)
+func within(c *cohort, n int, unseen float64) float64 {
+	return 1 - math.Ldexp(1-c.survival(unseen), -n)
 }
 
 // rest is the load of a core that is left at the horizon; each is the core's part of the

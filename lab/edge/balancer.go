@@ -3,7 +3,6 @@ package edge
 import (
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"proffer/balancer"
 	"proffer/weights"
@@ -81,11 +80,6 @@ func (e *engine) others(own *lb) (sum []weights.ByAge) {
 		}
 	}
 	return sum
-}
-
-// count counts a packet.
-func (b *lb) count(p packet, service int) {
-	b.packets[p.core][service][weights.AgeClass(time.Duration(p.at-p.born))]++
 }
 
 func (b *lb) offered() (sum uint64) {

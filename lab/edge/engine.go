@@ -31,6 +31,7 @@ type engine struct {
 	lbs     []*lb
 	ecmp    *rand.Rand // which LB a flow comes to
 	monitor *monitor   // nil: not asked
+	stalls  *stalls
 
 	agenda  int64 // ns, the first of those below
 	tickAt  int64
@@ -41,7 +42,7 @@ type engine struct {
 
 func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
 	e := &engine{farm: f, traffic: t, cost: rand.New(rand.NewPCG(seed, costStream)),
-		ecmp: rand.New(rand.NewPCG(seed, ecmpStream)), countAt: int64(t.WarmUp)}
+		ecmp: rand.New(rand.NewPCG(seed, ecmpStream)), countAt: int64(t.WarmUp), stalls: newStalls(t.Stalls, t.For, seed)}
 	for i, c := range t.Classes {
 		e.sources = append(e.sources, newSource(c, seed, i))
 	}
@@ -120,6 +121,7 @@ func (e *engine) loop() {
 		var p packet
 		if first {
 			p = s.open(e.route())
+			p.born = e.stalls.seen(at)
 		} else {
 			p = s.pending.pop()
 		}
@@ -148,7 +150,7 @@ func (e *engine) route() (lb uint16, core int32) {
 }
 
 func (e *engine) send(p packet, service int) {
-	e.lbs[p.lb].count(p, service)
+	e.stalls.count(p, &e.lbs[p.lb].packets[p.core][service])
 	c := &e.cores[p.core]
 	cold := e.farm.vary(float64(e.farm.Servers[c.server].Cost[service]), e.cost)
 	leaves, ok := c.offer(p.at, int64(cold), int64(cold*(1-e.farm.Warm)))
@@ -184,6 +186,7 @@ func (e *engine) attend() {
 
 func (e *engine) tick(now int64) {
 	at := time.Duration(now)
+	e.stalls.end(now)
 	predicted, enlarge := make([]float64, len(e.cores)), false
 	for _, lb := range e.lbs {
 		reading := balancer.Reading{Packets: lb.packets, Others: e.others(lb)}

@@ -57,6 +57,7 @@ func clone(x []float64) []float64 { return append([]float64(nil), x...) }
 
 func (e *engine) result() Result {
 	end := int64(e.traffic.For)
+	e.stalls.end(never)
 	r := Result{Served: e.served(end), Offered: e.offered(), Samples: e.tally.samples}
 	for i := range e.cores {
 		r.Dropped += e.cores[i].dropped

@@ -18,6 +18,7 @@ const (
 	classStream // and on
 
 	ecmpStream   = 1000
+	stallStream  = 999
 	choiceStream = 1001 // and on: one an LB
 )
 
@@ -39,7 +40,7 @@ type source struct {
 // or 0 for ever.
 type packet struct {
 	at   int64
-	born int64
+	born int64 // as the LB sees it
 	core int32
 	lb   uint16
 	left int32

@@ -11,6 +11,7 @@ type Traffic struct {
 	Classes []Class
 	For     time.Duration
 	WarmUp  time.Duration // of For, not counted in means
+	Stalls  Stalls
 }
 
 // Class is flows of one kind. It has either a number of them that last for ever

@@ -188,6 +188,21 @@ func windows(samples []edgeSample, length time.Duration) (all []edgeWindow) {
 	return all
 }
 
+// sliding are the intervals of at least a length that end with each sample.
+func sliding(samples []edgeSample, length time.Duration) (all []edgeWindow) {
+	first := 0
+	for i := range samples {
+		if samples[i].at[0]-samples[first].at[0] < length {
+			continue
+		}
+		for samples[i].at[0]-samples[first+1].at[0] >= length {
+			first++
+		}
+		all = append(all, edgeWindow{samples[i].seconds, loadsBetween(samples[first], samples[i])})
+	}
+	return all
+}
+
 // meanApart is the mean difference between two cores' loads, in intervals of a length.
 func meanApart(samples []edgeSample, length time.Duration) float64 {
 	all := windows(samples, length)
@@ -212,7 +227,7 @@ func (r *edgeRun) joins() float64 {
 // without that.
 func (r *edgeRun) level(within float64) float64 {
 	begun := r.joins()
-	for _, w := range windows(r.from(begun), edgeSlice) {
+	for _, w := range sliding(r.from(begun), edgeSlice) {
 		if w.apart() <= within {
 			return w.end - begun
 		}
