@@ -114,7 +114,7 @@ func TestPolled(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := answered()
-		eventually(t, label+": all agents are asked anew", func() bool {
+		eventually(t, label+": all agents are asked again", func() bool {
 			for i, now := range answered() {
 				if now < before[i]+2 {
 					return false
