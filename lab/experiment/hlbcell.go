@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"proffer/lab/stats"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/lab/traffic"
@@ -41,7 +42,7 @@ const (
 )
 
 func (c hlbCell) String() string {
-	text := fmt.Sprintf("%s, %s, 1:%d, ρ %.3g, %s", c.policy, countedLBs(c.lbs), c.ratio, c.load, c.kind)
+	text := fmt.Sprintf("%s, %s, 1:%d, ρ %.3g, %s", c.policy, stats.Counted(c.lbs, "LB"), c.ratio, c.load, c.kind)
 	if c.rtt > 0 {
 		text += fmt.Sprintf(", RTT %d ms", c.rtt)
 	}

@@ -136,11 +136,3 @@ func (k Kinds) String() string {
 	of := k.machine(k.Servers - 1)
 	return fmt.Sprintf("%s, %d of them with %d cores of speed %g", text, k.Fast, of.Cores, of.Capacity()/float64(of.Cores))
 }
-
-// countedLBs is a number of LBs, in words.
-func countedLBs(n int) string {
-	if n == 1 {
-		return "1 LB"
-	}
-	return fmt.Sprintf("%d LBs", n)
-}

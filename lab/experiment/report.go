@@ -157,7 +157,7 @@ func (r *Report) Print(w io.Writer) error {
 		fast = func(cell string) string { return cell + "\t" }
 	}
 	fmt.Fprintf(w, "%s, %s, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
-		e.Kinds, countedLBs(max(e.LBs, 1)), e.Load, e.Mean, e.Requests, e.Seed)
+		e.Kinds, stats.Counted(max(e.LBs, 1), "LB"), e.Load, e.Mean, e.Requests, e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "policy\tmean ms\t±95 %%\tp50\tp90\tp99\tvs single\tfairness\t1st takes\t%sSYN-ACK ms\tresets\trefusals\ttimeouts\t\n", fast("fast serve"))
 	for _, p := range r.Policies {

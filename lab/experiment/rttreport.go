@@ -133,7 +133,7 @@ func (w rttWay) counting() topo.Counting {
 func (r *RTTReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%s, %s, no agents, load %.3f: %.0f requests a second of %v on average, for %v, seed %d\n\n",
-		countedLBs(e.LBs), e.kinds(), e.Load, e.rate(), e.Mean, e.length(), e.Seed)
+		stats.Counted(e.LBs, "LB"), e.kinds(), e.Load, e.rate(), e.Mean, e.length(), e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "round trip\tpolicy\tforged/s\trequests\tfailed\tmean ms\tp50\tp90\tless 2 trips\tp90 over\tnet\tweights\tcounting\tbox late ms\t")
 	for _, row := range r.rows {

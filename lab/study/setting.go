@@ -10,6 +10,7 @@ import (
 
 	"proffer/lab/farm"
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 	"proffer/lab/trace"
 )
 
@@ -95,7 +96,8 @@ func (s *Setting) Describe() string {
 	for _, server := range s.Farm.Servers {
 		cores += server.Cores
 	}
-	return fmt.Sprintf("farm %s: %d servers with %d cores, %d LBs", s.Name, len(s.Farm.Servers), cores, s.Farm.LBs)
+	return fmt.Sprintf("farm %s: %s with %s, %s", s.Name,
+		stats.Counted(len(s.Farm.Servers), "server"), stats.Counted(cores, "core"), stats.Counted(s.Farm.LBs, "LB"))
 }
 
 // builder turns a farm file's words into those of sim, up to the first mistake.

@@ -306,3 +306,11 @@ func wantOneLine(t *testing.T, err error) {
 		t.Fatalf("no place: %v", err)
 	}
 }
+
+// TestDescribe: one of a thing is not several.
+func TestDescribe(t *testing.T) {
+	s := Setting{Name: "small", Farm: sim.Farm{LBs: 1, Servers: []sim.Server{{Cores: 2}}}}
+	if got, want := s.Describe(), "farm small: 1 server with 2 cores, 1 LB"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
