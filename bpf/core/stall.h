@@ -6,6 +6,7 @@
 #include "core/types.h"
 
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile __typeof__(x) *)&(x) = (value))
 #define compare_and_swap(at, was, now) (__sync_val_compare_and_swap(at, was, now) == (was))
 
 #define STALL 64 /* most readings of the clock in a wait */

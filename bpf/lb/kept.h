@@ -53,22 +53,17 @@ static long next_seat(__u64 i, struct seat_search *s)
 __noinline int take_seat(const struct packet *p, __u32 tally, __u64 word)
 {
 	struct seat_search s = { .tally = tally, .server = server_in_word(word) };
-	struct tally *t = tally_at(tally);
-	__u64 fresh, i;
+	__u64 fresh;
 
-	if (!p || !t)
+	if (!p)
 		return 0;
 	bpf_loop(MAX_SEATS, next_seat, &s, 0);
 	if (!s.found)
 		return 0;
-	i = s.found - 1;
-	fresh = opening_word(p, s.server, tally, i, 0);
+	fresh = opening_word(p, s.server, tally, s.found - 1, 0);
 	fresh = (fresh & ~(WORD_EMBRYONIC | WORD_BRIEF)) | WORD_COUNTED;
-	if (!flow_change(p->hash, word, fresh))
-		return 0;
-	count(LB_FLOW_SEATED);
-	if (t->ranked)
-		renew_path(t, i, false, false);
+	if (flow_learn(p->hash, word, fresh))
+		count(LB_FLOW_SEATED);
 	return 0;
 }
 
@@ -103,12 +98,8 @@ __noinline int leave_down(const struct packet *p, __u64 word)
 		return false;
 	if (embryonic)
 		note_repeated(server_in_word(word));
-	if (!is_down(server_in_word(word)) || !(embryonic || word & over) ||
-	    !flow_change(p->hash, word, 0))
-		return false;
-	if (is_learned(word))
-		note_change(word, 0);
-	return true;
+	return is_down(server_in_word(word)) && (embryonic || word & over) &&
+	       flow_learn(p->hash, word, 0);
 }
 
 /* observe_kept is observe_client for a flow that does not learn. */
@@ -198,7 +189,7 @@ __noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 s
 		if (opens(p))
 			note_offered(server);
 		if (seat)
-			note_begun(word);
+			learned_change(0, word);
 		return server;
 	case LINES_FULL:
 		count(LB_TABLE_FULL);

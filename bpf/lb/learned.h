@@ -73,45 +73,50 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 	return (word & ~WORD_CLOSING) | WORD_COUNTED;
 }
 
-/* note_change does all that belongs to the change of a word that this CPU made. */
-static __always_inline void note_change(__u64 was, __u64 fresh)
+/* change_tally counts the change of a flow's share in a seat. */
+static __always_inline void change_tally(struct tally *t, __u64 i, __u64 word, __u64 less,
+					 __u64 more)
 {
-	struct tally *t;
-	struct seat *s;
-	__u64 i = seat_in_word(was);
+	__u64 put = 0, was;
 
-	if (share_of(was) == share_of(fresh))
-		return;
-	t = tally_at(tally_in_word(was));
-	if (!t)
-		return;
-	below(i, MAX_SEATS);
-	s = &t->seat[i];
-	if (was & WORD_EMBRYONIC && fresh & WORD_COUNTED) {
-		count(LB_FLOW_ESTABLISHED);
-		s->lived++;
-	}
-	if (was & WORD_COUNTED)
-		tally_sample(s, was);
-	if (t->ranked && moves_score(t, was, fresh))
-		renew_path(t, i, false, false);
+	if (moves_score(t, less, more))
+		put = put_path(t, i, more - less);
+	stall();
+	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], more - less);
+	asm volatile("" : : "r"(was)); /* so that it is an addition that orders memory */
+	stall();
+	if (moves_score(t, less, more) &&
+	    (wrong_leaf(t, i) | (put ? wrong_above(t, i) : is_below(t, i))))
+		renew_until_right(tally_in_word(word), i);
 }
 
-/* note_begun counts a new flow in its seat, and does all else that belongs to it. A function of its
- * own, for the stack of keep. */
-__noinline int note_begun(__u64 word)
+/* learned_change counts the change of a word that this CPU made, by which its share changes: of a new
+ * flow from 0. A function of its own, for the stack of its callers. */
+__noinline int learned_change(__u64 was, __u64 fresh)
 {
+	__u64 less = share_of(was), more = share_of(fresh), only_fresh = mask_if_0(less);
+	__u64 word = (was & ~only_fresh) | (fresh & only_fresh), i = word >> WORD_SEAT;
 	struct tally *t = tally_at(tally_in_word(word));
-	__u64 i = word >> WORD_SEAT;
 
 	if (!t)
 		return 0;
 	below(i, MAX_SEATS);
-	tally_add_in(&t->seat[i], word, share_of(word));
-	t->seat[i].begun++;
-	if (t->ranked && moves_score(t, 0, word))
-		renew_path(t, i, false, false);
+	if (more & ~less & 1) /* none becomes embryonic later */
+		t->seat[i].begun++;
+	if (less & more >> 32)
+		t->seat[i].lived++;
+	change_tally(t, i, word, less, more);
 	return 0;
+}
+
+/* flow_learn is flow_change for a packet of the client, which the tree follows at once. */
+__noinline bool flow_learn(__u64 hash, __u64 word, __u64 fresh)
+{
+	if (!flow_swap(hash, word, fresh))
+		return false;
+	if (share_of(word) != share_of(fresh))
+		learned_change(word, fresh);
+	return true;
 }
 
 /* observe_learned returns the word of a flow after a packet of its client. If another CPU changes
@@ -120,7 +125,11 @@ static __always_inline __u64 observe_learned(const struct packet *p, __u64 word)
 {
 	__u64 fresh = after_packet(p, word);
 
-	if (fresh != word && flow_change(p->hash, word, fresh))
-		note_change(word, fresh);
+	if (fresh == word || !flow_learn(p->hash, word, fresh))
+		return fresh;
+	if (word & WORD_EMBRYONIC && fresh & WORD_COUNTED)
+		count(LB_FLOW_ESTABLISHED);
+	if (word & ~fresh & WORD_COUNTED)
+		sample_of(word);
 	return fresh;
 }

@@ -356,15 +356,21 @@ __noinline int pause_before(__u32 tried)
 	return 0;
 }
 
-/* flow_change replaces the word of a flow and dates the entry; a fresh word of 0 removes it.
- * Returns false if the word changed since flow_find. */
-__noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
+/* flow_swap replaces the word of a flow and dates the entry; a fresh word of 0 removes it. Returns
+ * false if the word changed since flow_find. */
+static __always_inline bool flow_swap(__u64 hash, __u64 word, __u64 fresh)
 {
 	__u64 fp = fingerprint_of(hash);
 	__u32 primary = primary_line(hash);
 
-	if (!change_in_line(primary, fp, word, fresh) &&
-	    !change_in_line(alternate_line(primary, fp), fp, word, fresh))
+	return change_in_line(primary, fp, word, fresh) ||
+	       change_in_line(alternate_line(primary, fp), fp, word, fresh);
+}
+
+/* flow_change is flow_swap that counts the change. */
+__noinline bool flow_change(__u64 hash, __u64 word, __u64 fresh)
+{
+	if (!flow_swap(hash, word, fresh))
 		return false;
 	tally_change(word, fresh);
 	return true;

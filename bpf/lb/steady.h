@@ -123,7 +123,7 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
 			if (!word)
 				return UNDECIDED;
 		} else if (dated && word & WORD_AGES && is_learned(word)) {
-			sample_age(word);
+			sample_of(word);
 		}
 		if (plain == PLAIN_CLIENT && !(word & WORD_KEPT))
 			return UNDECIDED; /* an agent's signal made it: it may take a seat */

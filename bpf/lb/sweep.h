@@ -105,7 +105,17 @@ static __always_inline void owe_flow(struct tally *t, __u64 i)
 	below(i, MAX_SEATS);
 	was = READ_ONCE(t->leaf[i]);
 	if (was != NO_SEAT && compare_and_swap(&t->leaf[i], was, was & ((1ULL << SCORE_SHIFT) - 1)))
-		renew_above(t, i, true);
+		renew_above(t, i);
+}
+
+/* turn_afresh gives a leaf the next turn. */
+static __always_inline void turn_afresh(struct tally *t, __u64 i)
+{
+	__u64 was;
+
+	below(i, MAX_SEATS);
+	was = READ_ONCE(t->leaf[i]);
+	compare_and_swap(&t->leaf[i], was, leaf_after(t, &t->seat[i], 0, i, next_turn(t)));
 }
 
 /* renew_seat is the callback of bpf_loop. */
@@ -115,10 +125,14 @@ static long renew_seat(__u64 i, struct sweep *s)
 
 	if (!t)
 		return 1;
-	if (s->owed)
-		owe_flow(t, i + s->first);
-	else
-		renew_path(t, i + s->first, !s->afresh, true);
+	i += s->first;
+	if (s->owed) {
+		owe_flow(t, i);
+		return 0;
+	}
+	if (s->afresh)
+		turn_afresh(t, i);
+	renew_until_right(s->from, i);
 	return 0;
 }
 

@@ -12,16 +12,16 @@
  *	node   128   the least of 8 leaves
  *	top     16   the least of 8 nodes
  *
- * A choice looks at the 16 leaves, nodes or tops that cover the seats. A change of a count goes
- * up from its leaf: read a value, find the least below it, compare-and-swap, twice at most: if both
- * fail, another CPU has read the change. The leaf is computed from the count, so whichever CPU
- * writes it last has the truth. `turn` grows with each change, so that of equal servers the one
- * comes first that changed longest ago; user space begins it again before it is at its end.
+ * A choice looks at the 16 leaves, nodes or tops that cover the seats. A packet that changes a count
+ * first stores the path from its leaf up as it will be, without locks; then it adds to the count,
+ * which orders memory; then it looks at the path again, and makes wrong values right. The last CPU to
+ * add sees the stores of all. `turn` grows with each change, so that of equal servers the one comes
+ * first that changed longest ago; user space begins it again before it is at its end.
  *
- * A flow counts by its word alone (share_of), and the CPU that swaps the word counts the
- * difference, in tally_change: where words change (flow_change), begin (note_begun), give way
- * (evict_from) and end (sweep.h). A move swaps nothing that counts. So each flow is counted once,
- * however many CPUs meet it. */
+ * A flow counts by its word alone (share_of), and the CPU that swaps the word counts the difference:
+ * learned_change (learned.h) for a packet of its client and the entry that it makes; tally_change
+ * where an entry gives way (evict_from), ends (sweep.h) or is an agent's to change (flow_change). A
+ * move swaps nothing that counts. So each flow is counted once, however many CPUs meet it. */
 #pragma once
 #include "core/clock.h"
 #include "lb/word.h"
@@ -77,8 +77,8 @@ static __always_inline void tally_add(__u64 word, __u64 number)
 		tally_add_in(s, word, number);
 }
 
-/* tally_change counts the difference that the change of a word makes. Either word may be 0; with
- * both, the colour is the same. */
+/* tally_change counts the difference that the change of a word makes, and leaves the tree to user
+ * space. Either word may be 0; with both, the colour is the same. */
 static __always_inline void tally_change(__u64 was, __u64 fresh)
 {
 	__u64 less = share_of(was), more = share_of(fresh);
@@ -98,29 +98,34 @@ static __always_inline __u64 smaller_of(__u64 a, __u64 b)
 	return b + (less & sign);
 }
 
-/* occupancy is the number of a seat's flows: established ones, and embryonic ones if they count.
- * A count that another CPU is about to correct may be below 0. */
-static __always_inline __u64 occupancy(const struct seat *s, __u32 counting)
+/* mask_if_0 is all ones if a number is 0, else 0; without a branch, as is_less. */
+static __always_inline __u64 mask_if_0(__u64 number)
 {
-	__u64 sum = READ_ONCE(s->count[0]) + READ_ONCE(s->count[1]);
+	return -is_less(number, 1);
+}
+
+/* occupancy is the number of flows in a sum of counts: established ones, and embryonic ones if they
+ * count. A count that another CPU is about to correct may be below 0. */
+static __always_inline __u64 occupancy(__u64 sum, __u32 counting)
+{
 	__s64 embryonic = (__s32)sum, all = (__s64)(sum - embryonic) >> 32;
 
-	if (counting == COUNT_ALL)
-		all += embryonic;
+	_Static_assert(COUNT_ALL == 0, "a mask tells");
+	all += embryonic & mask_if_0(counting);
 	return larger_of(all + (1LL << 32), 1LL << 32) - (1LL << 32);
 }
 
-/* leaf_of computes the value of a seat. */
-static __always_inline __u64 leaf_of(const struct tally *t, const struct seat *s, __u64 i,
-				     __u64 turn)
+/* leaf_after computes the value of a seat after its count grows by a number. */
+static __always_inline __u64 leaf_after(const struct tally *t, const struct seat *s, __u64 number,
+					__u64 i, __u64 turn)
 {
 	__u64 inverse = READ_ONCE(s->inverse), score;
 
-	if (!inverse)
-		return NO_SEAT;
-	score = (occupancy(s, READ_ONCE(t->counting)) + 1) * inverse;
-	return smaller_of(score, MOST_SCORE) << SCORE_SHIFT |
-	       smaller_of(turn, MOST_TURN) << TURN_SHIFT | i;
+	number += READ_ONCE(s->count[0]) + READ_ONCE(s->count[1]);
+	score = (occupancy(number, READ_ONCE(t->counting)) + 1) * inverse;
+	return (smaller_of(score, MOST_SCORE) << SCORE_SHIFT |
+		smaller_of(turn, MOST_TURN) << TURN_SHIFT | i | mask_if_0(inverse)) &
+	       NO_SEAT;
 }
 
 /* next_turn is the turn of a change. CPUs that change at once may have the same. */
@@ -143,101 +148,138 @@ static __always_inline __u64 least_of(const __u64 *line)
 	return smaller_of(smaller_of(a, b), smaller_of(c, d));
 }
 
-#define REFRESHES 2
-
-/* renew makes a node the least of the line below it. */
-static __always_inline void renew(__u64 *node, const __u64 *line)
+/* turn_in is the turn of a leaf; of one that is not chosen, that of now. */
+static __always_inline __u64 turn_in(const struct tally *t, __u64 leaf)
 {
-	__u64 was, now;
+	__u64 none = mask_if_0(leaf ^ NO_SEAT);
 
-	for (int i = 0; i < REFRESHES; i++) {
-		was = READ_ONCE(*node);
-		now = least_of(line);
-		stall();
-		if (was == now || compare_and_swap(node, was, now))
-			return;
-	}
+	return (leaf >> TURN_SHIFT & MOST_TURN & ~none) | (READ_ONCE(t->turn) & none);
 }
 
-/* renew_leaf makes a leaf the value of its seat, and returns that. With keep it has its turn, if it
- * has one. */
-static __always_inline __u64 renew_leaf(struct tally *t, __u64 i, bool keep)
+/* is_below: the leaf of a seat may be less than the node above it, or the node is that leaf's or
+ * wrong. Else it is the leaf of another seat, which is read after this one was written: if it still
+ * has the node's value, a CPU that changes it reads this one when it finds the least. */
+static __always_inline __u64 is_below(const struct tally *t, __u64 i)
 {
-	__u64 was, now = 0, turn = keep ? 0 : next_turn(t);
+	__u64 least, at, leaf = READ_ONCE(t->leaf[i]), up = i >> 3;
 
-	for (int k = 0; k < REFRESHES; k++) {
-		was = READ_ONCE(t->leaf[i]);
-		if (keep)
-			turn = was == NO_SEAT ? next_turn(t) : was >> TURN_SHIFT & MOST_TURN;
-		now = leaf_of(t, &t->seat[i], i, turn);
-		if (compare_and_swap(&t->leaf[i], was, now))
-			return now;
-		stall();
-	}
-	return now;
-}
-
-/* is_above: a leaf with this new value leaves the node above it as it is, the leaf of another seat.
- * That leaf is read after this one was written: if it still has the node's value, a CPU that changes
- * it reads this one when it finds the least. */
-static __always_inline bool is_above(const struct tally *t, __u64 value, const __u64 *node)
-{
-	__u64 least = READ_ONCE(*node), i = least;
-
-	below(i, MAX_SEATS);
+	below(up, MAX_SEATS / TREE_ARY);
+	at = least = READ_ONCE(t->node[up]);
 	stall();
-	return value > least && READ_ONCE(t->leaf[i]) == least;
+	below(at, MAX_SEATS);
+	return (READ_ONCE(t->leaf[at]) ^ least) | (is_less(least, leaf) ^ 1);
 }
 
-/* renew_above carries a leaf into the levels of the tree above it; all: whether or not a choice looks
- * at them. */
-static __always_inline void renew_above(struct tally *t, __u64 i, bool all)
+/* wrong_above is 0 if the values above a seat that a choice looks at are the least below them. */
+static __always_inline __u64 wrong_above(const struct tally *t, __u64 i)
 {
-	__u64 up = i >> 3, top = i >> 6;
+	__u64 up = i >> 3, top = i >> 6, wrong;
 
 	below(up, MAX_SEATS / TREE_ARY);
 	below(top, TREE_TOP);
-	if (!all && t->seats <= TREE_TOP)
-		return;
-	stall();
-	renew(&t->node[up], &t->leaf[up * TREE_ARY]);
-	if (!all && t->seats <= TREE_TOP * TREE_ARY)
-		return;
-	stall();
-	renew(&t->top[top], &t->node[top * TREE_ARY]);
+	wrong = READ_ONCE(t->node[up]) ^ least_of(&t->leaf[up * TREE_ARY]);
+	if (t->seats > TREE_TOP * TREE_ARY)
+		wrong |= READ_ONCE(t->top[top]) ^ least_of(&t->node[top * TREE_ARY]);
+	return wrong;
 }
 
-/* renew_path carries a seat's count into its leaf and the tree. */
-static __always_inline void renew_path(struct tally *t, __u64 i, bool keep, bool all)
+/* wrong_leaf is 0 if the leaf of a seat is that of its count. */
+static __always_inline __u64 wrong_leaf(const struct tally *t, __u64 i)
 {
-	__u64 up = i >> 3, value;
+	__u64 leaf = READ_ONCE(t->leaf[i]);
 
-	below(i, MAX_SEATS);
+	return leaf ^ leaf_after(t, &t->seat[i], 0, i, turn_in(t, leaf));
+}
+
+/* put_path stores the path of a seat as it is once the seat's count has grown by a number. Returns 0
+ * if it stored the leaf alone. */
+static __always_inline __u64 put_path(struct tally *t, __u64 i, __u64 number)
+{
+	__u64 up = i >> 3, top = i >> 6, put, is;
+
 	below(up, MAX_SEATS / TREE_ARY);
-	value = renew_leaf(t, i, keep);
-	if (all || !is_above(t, value, &t->node[up]))
-		renew_above(t, i, all);
+	below(top, TREE_TOP);
+	WRITE_ONCE(t->leaf[i], leaf_after(t, &t->seat[i], number, i, next_turn(t)));
+	stall();
+	put = is = is_below(t, i);
+	asm volatile("%0 |= 0" : "+r"(put)); /* the verifier goes on from here once, not twice */
+	if (!is)
+		return put;
+	WRITE_ONCE(t->node[up], least_of(&t->leaf[up * TREE_ARY]));
+	stall();
+	if (t->seats > TREE_TOP * TREE_ARY)
+		WRITE_ONCE(t->top[top], least_of(&t->node[top * TREE_ARY]));
+	return put;
 }
 
-/* moves_score: the change of a word changes the score of its seat. */
-static __always_inline bool moves_score(const struct tally *t, __u64 was, __u64 fresh)
+/* renew puts the value that the CPU has found in the place of another, and returns not 0 if they differ. */
+static __always_inline __u64 renew(__u64 *at, __u64 was, __u64 now)
 {
-	__u64 less = share_of(was), more = share_of(fresh);
-
-	if (t->counting == COUNT_ALL)
-		less |= less << 32, more |= more << 32;
-	return (less ^ more) >> 32;
+	stall();
+	if (was != now)
+		__sync_val_compare_and_swap(at, was, now);
+	return was ^ now;
 }
 
-/* least_of_top returns the least of the values that cover all seats. */
+/* renew_above makes right the values above a leaf, whether or not a choice looks at them, and returns
+ * 0 if they were. */
+static __always_inline __u64 renew_above(struct tally *t, __u64 i)
+{
+	__u64 up = i >> 3, top = i >> 6, was, wrong;
+
+	below(up, MAX_SEATS / TREE_ARY);
+	below(top, TREE_TOP);
+	was = READ_ONCE(t->node[up]);
+	wrong = renew(&t->node[up], was, least_of(&t->leaf[up * TREE_ARY]));
+	was = READ_ONCE(t->top[top]);
+	return wrong | renew(&t->top[top], was, least_of(&t->node[top * TREE_ARY]));
+}
+
+/* renew_path makes right a leaf and the values above it, and returns whether one was wrong: then
+ * another CPU may just make it wrong again. The leaf keeps its turn. A function of its own, as it is
+ * rare. */
+__noinline bool renew_path(__u32 number, __u64 i)
+{
+	struct tally *t = tally_at(number);
+	__u64 was, wrong;
+
+	if (!t)
+		return false;
+	below(i, MAX_SEATS);
+	was = READ_ONCE(t->leaf[i]);
+	wrong = renew(&t->leaf[i], was, leaf_after(t, &t->seat[i], 0, i, turn_in(t, was)));
+	return wrong | renew_above(t, i);
+}
+
+#define RENEWALS 16 /* while other CPUs make it wrong again */
+
+/* renew_until_right makes right the path of a seat. A function of its own, for the verifier. */
+__noinline int renew_until_right(__u32 number, __u64 i)
+{
+	for (int k = 0; k < RENEWALS && renew_path(number, i); k++)
+		;
+	return 0;
+}
+
+/* moves_score: a count that loses one share and gains another changes the score of its seat, which is
+ * in the tree. */
+static __always_inline bool moves_score(const struct tally *t, __u64 less, __u64 more)
+{
+	__u64 moved = less ^ more;
+
+	moved ^= moved << 32 & mask_if_0(READ_ONCE(t->counting));
+	return (moved >> 32) * READ_ONCE(t->ranked);
+}
+
+/* least_of_top returns the least of the values that cover all seats. Without a branch, for the
+ * verifier. */
 static __always_inline __u64 least_of_top(const struct tally *t)
 {
-	__u64 at = __builtin_offsetof(struct tally, top);
+	__u64 at = __builtin_offsetof(struct tally, top), seats = t->seats;
 	const __u64 *line;
 
-	if (t->seats <= TREE_TOP * TREE_ARY)
-		at = t->seats <= TREE_TOP ? __builtin_offsetof(struct tally, leaf)
-					  : __builtin_offsetof(struct tally, node);
+	at += sizeof(t->top) * is_less(seats, TREE_TOP * TREE_ARY + 1) +
+	      sizeof(t->node) * is_less(seats, TREE_TOP + 1);
 	asm volatile("%0 &= 0xfff" : "+r"(at)); /* any of the three, for the verifier */
 	line = (const void *)t + at;
 	return smaller_of(least_of(line), least_of(line + TREE_ARY));
@@ -313,9 +355,8 @@ static __always_inline void tally_sample(struct seat *s, __u64 word)
 	s->sample[i] = took;
 }
 
-/* sample_age samples the age of a flow at a packet. A function of its own, as a flow has one such
- * packet in 2^28 ns at most. */
-__noinline int sample_age(__u64 word)
+/* sample_of samples how long a flow lasted until now. A function of its own, for the verifier. */
+__noinline int sample_of(__u64 word)
 {
 	struct seat *s = seat_in(word);
 

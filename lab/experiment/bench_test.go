@@ -136,7 +136,7 @@ func TestBenchRows(t *testing.T) {
 		"floor  loop-3", "floor  loop-104", "lb hunt opening", "lb hunt opening-apart", "lb hunt opening-apart-full",
 		"lb hunt opening-end-apart", "lb hunt connection-1", "lb hunt connection-10", "lb hunt connection-100",
 		"lb hunt connection-1-apart", "lb hunt connection-1-apart-full",
-		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer", "lb learned steer",
+		"lb hunt-insert steer", "lb hunt-ipv4 steer", "lb single steer", "lb single-insert steer", "lb single-ipv4 steer", "lb learned steer", "lb hunt steer-kept",
 		"lb single-128 short-apart", "lb ecmp-128 short-apart", "lb learned-128 short-apart",
 		"agent hunt not-ours", "agent hunt offer-accept", "agent hunt offer-pass-on", "agent hunt steer",
 		"agent hunt established", "agent hunt egress-not-ours", "agent hunt egress-direct", "agent hunt egress-wait",

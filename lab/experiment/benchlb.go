@@ -80,7 +80,7 @@ func benchServiceList() (services []topo.Service) {
 // The uses of loaded LBs.
 const (
 	lbKnown     = "known"      // flows that stay known throughout, on many servers
-	lbKept      = "kept"       // the same, of modes in which clients' packets make the entries
+	lbKept      = "kept"       // the same, of modes in which clients' packets make the entries, and of hunt beside them
 	lbOneServer = "one server" // the same, on one server: it signals
 	lbEmpty     = "empty"      // between two runs
 	lbFull      = "full"       // of flows without an answer from their clients
@@ -107,7 +107,7 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	case lbKnown:
 		l, err = newLBBench(s.knownEntries())
 	case lbKept: // half full at most: in a fuller one embryonic entries of a piece meet each other
-		l, err = newLBBench(2*s.knownEntries() + insertEntries/4)
+		l, err = newLBBench(2*(s.knownEntries()+min(s.most(), othersAtMost)) + insertEntries/4)
 	case lbOneServer:
 		l, err = newLBBench(othersAtMost * 5 / 4)
 	case lbSigned:

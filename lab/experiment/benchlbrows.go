@@ -15,7 +15,9 @@ func (s *benchSession) lbRows() (rows []*benchRow) {
 	hunt, single := benchModes()[0], benchMode{}
 	for i, m := range benchModes() {
 		if m.dispatch.Learns() {
-			rows = append(rows, s.steerRow(m, min(1000, s.most())), s.steerRow(m, min(othersAtMost, s.most())))
+			for _, n := range []int{min(1000, s.most()), min(othersAtMost, s.most())} {
+				rows = append(rows, s.steerRow(m, n), s.steerKeptRow(hunt, n))
+			}
 			continue
 		}
 		for _, n := range s.Flows {
@@ -85,10 +87,19 @@ func (s *benchSession) lbRow(m benchMode, kind string, flows int) *benchRow {
 
 // steerRow is data of known flows.
 func (s *benchSession) steerRow(m benchMode, flows int) *benchRow {
-	row := s.lbRow(m, "steer", flows)
+	return s.steerRowOf(m, "steer", m.home(), flows)
+}
+
+// steerKeptRow is steerRow in the table of the modes in which clients' packets make the entries.
+func (s *benchSession) steerKeptRow(m benchMode, flows int) *benchRow {
+	return s.steerRowOf(m, "steer-kept", lbKept, flows)
+}
+
+func (s *benchSession) steerRowOf(m benchMode, kind, purpose string, flows int) *benchRow {
+	row := s.lbRow(m, kind, flows)
 	var lb *lbBench
 	row.setup = func() (err error) {
-		if lb, err = s.lb(m.home()); err != nil {
+		if lb, err = s.lb(purpose); err != nil {
 			return err
 		}
 		return s.know(lb, m, uint32(flows))

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"os"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -16,18 +15,25 @@ import (
 	"proffer/proof/machine"
 )
 
-// A tally in a race: its head, a node with its leaves, and the first seats. No CPU touches the rest.
+// A tally in a race: its head, the first top and node with its leaves, and the first seats. No CPU
+// touches the rest.
 const (
 	treeSeats = 4
 	atTally   = 7 << 32
-	theTally  = 8 << 32                               // the map
-	tallyOwn  = atConns                               // of conns_test.go: constants, variables and the stack of a CPU
-	inSeat    = 1<<63 | 1<<53 | 1<<47 | 1<<46 | 1<<14 // a word: an embryonic flow in a seat of tally 1
+	theTally  = 8 << 32                       // the map
+	tallyOwn  = atConns                       // of conns_test.go: constants, variables and the stack of a CPU
+	inSeat    = 1<<63 | 1<<53 | 1<<47 | 1<<14 // a word of tally 1
+	inBegun   = inSeat | 1<<46
+	inCounted = inSeat | 1<<42
+	inClosing = inSeat | 1<<48
+	fewSeats  = 17  // leaves and nodes
+	manySeats = 129 // and tops
 )
 
 // tallyParts are what a race looks at of a tally.
 type tallyParts struct {
 	head [unsafe.Offsetof(objects.LBTally{}.Top)]byte
+	top  [8]byte
 	node [8]byte
 	leaf [treeSeats][8]byte
 	seat [treeSeats][unsafe.Sizeof(objects.LBSeat{})]byte
@@ -39,33 +45,59 @@ type treeMoment struct {
 	cpus [3]treeCPU
 }
 
+// treeCPU runs functions. What it stores in the tree without an atomic instruction waits in the order in
+// which it was stored: other CPUs see it later.
 type treeCPU struct {
 	machine.CPU
-	stack [calls * frameBytes]byte
-	begun int // flows
-	busy  bool
+	stack  [treeCalls * frameBytes]byte
+	begun  int // deeds
+	busy   bool
+	stored [maxStored]treeStore
 }
 
-// treeTrack is where a race is run: each CPU begins flows in seats, one after the other.
+const (
+	treeCalls = 3 // deep
+	maxStored = 3
+)
+
+// treeStore is a value for a place in the tree; none: at is 0.
+type treeStore struct{ at, value uint64 }
+
+// treeTrack is where a race is run: each CPU does deeds, one after the other.
 type treeTrack struct {
 	*testing.T
 	*machine.Code
+	treeRace
 	consts []byte
-	do     [3][]int
 	seed   maphash.Seed
 	known  map[uint64]bool
 	turns  []byte
 }
 
-// treeRace is the seats in which each CPU begins flows.
+// treeRace is what each CPU does, in a tally of so many seats.
 type treeRace struct {
-	what string
-	do   [3][]int
+	what  string
+	seats uint32
+	do    [3][]treeDeed
 }
 
-// TestTree: flows that begin at several CPUs at once, however their steps mingle, leave each leaf
-// the score of its seat, and the node the least of the leaves. With one try of a swap in place of two
-// some do not.
+// treeDeed is done in a seat: a flow begins or ends, or user space has halved the weight.
+type treeDeed struct {
+	what treeKind
+	seat uint64
+}
+
+type treeKind byte
+
+const (
+	begins treeKind = iota
+	ends
+	halves
+)
+
+// TestTree: flows that begin and end at several CPUs at once, and weights that change, leave each leaf
+// the score of its seat, and the values above it the least of those below: however the CPUs' steps
+// mingle, and however late a CPU's stores are seen by others.
 func TestTree(t *testing.T) {
 	spec, err := objects.LoadLB()
 	if err != nil {
@@ -76,47 +108,77 @@ func TestTree(t *testing.T) {
 		case objects.LBMapTallies:
 			return theTally
 		case ".rodata":
-			return tallyOwn + calls*frameBytes + uint64(ins.Constant)>>32
+			return tallyOwn + treeCalls*frameBytes + uint64(ins.Constant)>>32
 		}
 		return otherMap
 	})
-	races := []treeRace{
-		{"two seats", [3][]int{{0}, {1}}},
-		{"one seat", [3][]int{{0}, {0}}},
-		{"one after another", [3][]int{{0, 1}, {1, 2}}},
-		{"one after another in turn", [3][]int{{0, 1}, {1, 0}}},
+	begin := func(seat uint64) treeDeed { return treeDeed{begins, seat} }
+	end := func(seat uint64) treeDeed { return treeDeed{ends, seat} }
+	halve := func(seat uint64) treeDeed { return treeDeed{halves, seat} }
+	race := func(what string, seats uint32, do ...[]treeDeed) treeRace {
+		r := treeRace{what: what, seats: seats}
+		copy(r.do[:], do)
+		return r
 	}
-	if os.Getenv("PROFFER_CPUS") == "3" { // half a minute
-		races = append(races, treeRace{"three CPUs", [3][]int{{0}, {1}, {2}}}, treeRace{"three CPUs, two of one seat", [3][]int{{0}, {1}, {1}}})
+	races := []treeRace{
+		race("two seats", fewSeats, []treeDeed{begin(0)}, []treeDeed{begin(1)}),
+		race("one seat", fewSeats, []treeDeed{begin(0)}, []treeDeed{begin(0)}),
+		race("the least, and another", fewSeats, []treeDeed{begin(1)}, []treeDeed{end(2)}),
+		race("an end and a begin of one", fewSeats, []treeDeed{begin(2)}, []treeDeed{end(2)}),
+		race("two ends", fewSeats, []treeDeed{end(0)}, []treeDeed{end(3)}),
+		race("a begin, and a weight", fewSeats, []treeDeed{begin(1)}, []treeDeed{halve(1)}),
+		race("an end, and another's weight", fewSeats, []treeDeed{end(2)}, []treeDeed{halve(1)}),
+		race("three levels", manySeats, []treeDeed{begin(1)}, []treeDeed{end(2)}),
+	}
+	if os.Getenv("PROFFER_CPUS") == "3" { // minutes
+		races = append(races,
+			race("one after another", fewSeats, []treeDeed{begin(0), begin(1)}, []treeDeed{end(1)}),
+			race("one seat again", fewSeats, []treeDeed{begin(1), end(1)}, []treeDeed{begin(1)}),
+			race("three CPUs", fewSeats, []treeDeed{begin(0)}, []treeDeed{begin(1)}, []treeDeed{end(2)}),
+			race("three CPUs, two of one seat", fewSeats, []treeDeed{begin(1)}, []treeDeed{end(1)}, []treeDeed{end(2)}))
 	}
 	for _, r := range races {
 		t.Run(r.what, func(t *testing.T) {
-			k := &treeTrack{T: t, Code: code, consts: constsOf(spec), do: r.do, seed: maphash.MakeSeed(), known: map[uint64]bool{}}
+			k := &treeTrack{T: t, Code: code, treeRace: r, consts: constsOf(spec), seed: maphash.MakeSeed(), known: map[uint64]bool{}}
 			k.walk(k.start())
 			t.Logf("%d moments", len(k.known))
 		})
 	}
 }
 
-// start is a tally of alike servers without flows, of which seat 1 is the next.
+// start is a tally of alike servers with a flow each, of which seat 1 is the next.
 func (k *treeTrack) start() *treeMoment {
 	m := &treeMoment{}
-	head := objects.LBTally{Seats: 17, Turn: 10, Counting: uint32(0), Ranked: 1} // the levels of more than 16 seats
+	head := objects.LBTally{Seats: k.seats, Turn: 10, Ranked: 1}
 	b, err := binary.Append(nil, binary.LittleEndian, head)
 	if err != nil {
 		k.Fatal(err)
 	}
 	copy(m.head[:], b)
 	for i := range m.seat {
-		b, err := binary.Append(nil, binary.LittleEndian, objects.LBSeat{Inverse: policy.InverseOne, Server: uint32(i)})
+		b, err := binary.Append(nil, binary.LittleEndian, objects.LBSeat{Count: [2]uint64{1 << 32}, Inverse: policy.InverseOne, Server: uint32(i)})
 		if err != nil {
 			k.Fatal(err)
 		}
 		copy(m.seat[i][:], b)
-		machine.Write(m.leaf[i][:], policy.Score(0, policy.InverseOne)<<26|uint64((i+treeSeats-1)%treeSeats)<<10|uint64(i))
+		machine.Write(m.leaf[i][:], policy.Score(1, policy.InverseOne)<<26|uint64((i+treeSeats-1)%treeSeats)<<10|uint64(i))
 	}
 	m.node = m.leaf[1]
+	m.top = m.node
 	return m
+}
+
+// begin calls the function of a deed.
+func (k *treeTrack) begin(m *treeMoment, d treeDeed) machine.CPU {
+	in := d.seat << 32
+	switch d.what {
+	case begins:
+		return k.Call("learned_change", tallyOwn, 0, in|inBegun)
+	case ends:
+		return k.Call("learned_change", tallyOwn, in|inCounted, in|inClosing)
+	}
+	machine.Write(m.seat[d.seat][unsafe.Offsetof(objects.LBSeat{}.Inverse):][:4], 2*policy.InverseOne)
+	return k.Call("renew_until_right", tallyOwn, 1, d.seat)
 }
 
 // next lets a CPU go on, to its next look at the tally; false: it has done all.
@@ -126,24 +188,30 @@ func (k *treeTrack) next(m *treeMoment, i int) bool {
 		if p.begun == len(k.do[i]) {
 			return false
 		}
-		seat := uint64(k.do[i][p.begun])
-		*p = treeCPU{begun: p.begun + 1, busy: true}
-		p.CPU = k.Call("note_begun", tallyOwn, seat<<32|inSeat)
+		*p = treeCPU{CPU: k.begin(m, k.do[i][p.begun]), begun: p.begun + 1, busy: true, stored: p.stored}
 	}
 	w := &treeWorld{k, p, &m.tallyParts}
 	for first := true; ; first = false {
 		ins := k.Next(&p.CPU)
-		if !first && ins.Touches(&p.CPU, atTally, theTally) {
+		at := w.touched(ins)
+		if !first && k.shared(at) {
 			return true
 		}
+		if at != 0 && w.late(ins, at) {
+			continue
+		}
+		if ins.Exits() { // what it leaves on its stack makes no difference
+			clear(p.stack[p.Depth*frameBytes:][:frameBytes])
+		}
 		if !k.Step(&p.CPU, w) {
-			*p = treeCPU{begun: p.begun}
+			*p = treeCPU{begun: p.begun, stored: p.stored}
 			return true
 		}
 	}
 }
 
-// walk goes through all that can come of a moment: each CPU may be the next one.
+// walk goes through all that can come of a moment: each CPU may be the next one, or the first of its
+// stores be seen.
 func (k *treeTrack) walk(m *treeMoment) {
 	key := maphash.Comparable(k.seed, *m)
 	if k.known[key] || k.Failed() {
@@ -151,87 +219,61 @@ func (k *treeTrack) walk(m *treeMoment) {
 	}
 	k.known[key] = true
 	over := true
-	for i := range m.cpus {
+	follow := func(what byte, can func(then *treeMoment) bool) {
 		then := *m
-		if k.next(&then, i) {
-			over = false
-			k.turns = append(k.turns, byte(i))
-			k.walk(&then)
-			k.turns = k.turns[:len(k.turns)-1]
+		if !can(&then) {
+			return
 		}
+		over = false
+		k.turns = append(k.turns, what)
+		k.walk(&then)
+		k.turns = k.turns[:len(k.turns)-1]
+	}
+	for i := range m.cpus {
+		follow('0'+byte(i), func(then *treeMoment) bool { return k.next(then, i) })
+		follow('a'+byte(i), func(then *treeMoment) bool {
+			w := &treeWorld{k, &then.cpus[i], &then.tallyParts}
+			return w.show()
+		})
 	}
 	if over {
 		k.judge(m)
 	}
 }
 
+// wanted are the flows of a seat in the end, and its inverse.
+func (k *treeTrack) wanted(seat int) (flows uint64, inverse uint32) {
+	flows, inverse = 1, policy.InverseOne
+	for _, deeds := range k.do {
+		for _, d := range deeds {
+			switch {
+			case d.seat != uint64(seat):
+			case d.what == begins:
+				flows++
+			case d.what == ends:
+				flows--
+			default:
+				inverse = 2 * policy.InverseOne
+			}
+		}
+	}
+	return flows, inverse
+}
+
 func (k *treeTrack) judge(m *treeMoment) {
 	least := ^uint64(0)
 	for i := range m.leaf {
-		flows := uint64(0)
-		for _, seats := range k.do {
-			for _, seat := range seats {
-				if seat == i {
-					flows++
-				}
-			}
-		}
+		flows, inverse := k.wanted(i)
 		leaf := machine.Read(m.leaf[i][:])
-		if want := policy.Score(flows, policy.InverseOne); leaf>>26 != want {
-			k.Errorf("%v: leaf %d has score %d, want %d of %d flows", slices.Clone(k.turns), i, leaf>>26, want, flows)
+		if want := policy.Score(flows, inverse); leaf>>26 != want {
+			k.Errorf("%s: leaf %d has score %d, want %d of %d flows", k.turns, i, leaf>>26, want, flows)
 		}
 		least = min(least, leaf)
 	}
 	if node := machine.Read(m.node[:]); node != least {
-		k.Errorf("%v: the node is %x, want %x", slices.Clone(k.turns), node, least)
+		k.Errorf("%s: the node is %x, want %x", k.turns, node, least)
 	}
-}
-
-// treeWorld is the world as one CPU sees it.
-type treeWorld struct {
-	*treeTrack
-	*treeCPU
-	tally *tallyParts
-}
-
-// Help is bpf_map_lookup_elem of the tally, or of a map that has nothing.
-func (w *treeWorld) Help(_ *machine.Code, helper asm.BuiltinFunc, p *machine.CPU) {
-	found := helper == asm.FnMapLookupElem && p.Reg[1] == theTally
-	clear(p.Reg[:6])
-	if found {
-		p.Reg[0] = atTally
+	if top := machine.Read(m.top[:]); k.seats == manySeats && top != least {
+		k.Errorf("%s: the top is %x, want %x", k.turns, top, least)
 	}
-}
-
-func (w *treeWorld) Memory(addr uint64, size int) []byte {
-	offset := int(addr & 0xffffffff)
-	switch addr >> 32 << 32 {
-	case tallyOwn:
-		if offset < len(w.stack) {
-			return w.stack[offset:][:size]
-		}
-		return w.consts[offset-len(w.stack):][:size]
-	case otherMap:
-		return make([]byte, size)
-	}
-	return w.part(offset, size)
-}
-
-// part is a part of the tally; a leaf of which there is no seat is never chosen.
-func (w *treeWorld) part(offset, size int) []byte {
-	var t objects.LBTally
-	switch node, leaf, seat := int(unsafe.Offsetof(t.Node)), int(unsafe.Offsetof(t.Leaf)), int(unsafe.Offsetof(t.Seat)); {
-	case offset < len(w.tally.head):
-		return w.tally.head[offset:][:size]
-	case offset >= seat:
-		each := int(unsafe.Sizeof(t.Seat[0]))
-		return w.tally.seat[(offset-seat)/each][(offset-seat)%each:][:size]
-	case offset >= leaf && (offset-leaf)/8 < treeSeats:
-		return w.tally.leaf[(offset-leaf)/8][:size]
-	case offset == node:
-		return w.tally.node[:size]
-	}
-	never := make([]byte, 8)
-	machine.Write(never, 1<<63-1)
-	return never[:size]
 }
