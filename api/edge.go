@@ -9,13 +9,22 @@ import (
 
 // EdgeStatus is the cores of an edge LB's nodes, or of a datapath node.
 type EdgeStatus struct {
-	Balancer       string       `json:"balancer,omitempty"` // of an LB
-	Wishes         uint64       `json:"wishes"`             // for another node, as the cores were full
-	Cores          []CoreStatus `json:"cores"`
-	Costs          []CostStatus `json:"costs,omitempty"`
-	RefusedReports uint64       `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
+	Balancer       string         `json:"balancer,omitempty"` // of an LB
+	Wishes         uint64         `json:"wishes"`             // for another node, as the cores were full
+	Replica        *ReplicaStatus `json:"replica,omitempty"`  // of an LB with a command that starts nodes
+	Cores          []CoreStatus   `json:"cores"`
+	Costs          []CostStatus   `json:"costs,omitempty"`
+	RefusedReports uint64         `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
 
 	Talkers []TalkerStatus `json:"talkers,omitempty"` // of an LB: the flows with the most packets of late
+}
+
+// ReplicaStatus is the command that starts another node.
+type ReplicaStatus struct {
+	Running  bool   `json:"running"`
+	Starts   uint64 `json:"starts"`
+	Failures uint64 `json:"failures"`
+	Error    string `json:"error,omitempty"` // of the last one that ended
 }
 
 // CostStatus is the cost of a packet of a service at a node.

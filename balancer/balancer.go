@@ -32,7 +32,7 @@ type Settings struct {
 	// from them.
 	Monitor bool
 
-	// Overload is the average load above which another replica is wanted. 0: never.
+	// Overload is the average load above which another replica is wanted, if it lasts. 0: never.
 	Overload float64
 
 	// Patience is how long a wished replica may take before it is wished again.
@@ -60,6 +60,7 @@ type Balancer struct {
 	member   []bool
 	own      []weights.ByAge
 	loads    []float64
+	full     int // ticks of overload, one after the other
 	wished   time.Duration
 	wishes   bool
 }
@@ -89,8 +90,9 @@ func (b *Balancer) CostNow(core, service int) float64 { return b.meter.CostNow(c
 
 // Join lets a core take new flows. A replica that joins is the one wished.
 func (b *Balancer) Join(core int) {
-	b.member[core] = true
-	b.wishes = false
+	if !b.member[core] {
+		b.member[core], b.wishes = true, false
+	}
 	b.settings.Weigher.Join(core)
 }
 
@@ -135,6 +137,10 @@ func (b *Balancer) learn(measured []float64) {
 	}
 }
 
+// lasting is how many ticks an overload lasts until a replica is wanted: a pause of the traffic ends with
+// a burst of one or two.
+const lasting = 3
+
 // overloaded reports a wish for another replica, once in Patience until one joins.
 func (b *Balancer) overloaded(at time.Duration) bool {
 	sum, n := 0.0, 0
@@ -145,6 +151,10 @@ func (b *Balancer) overloaded(at time.Duration) bool {
 		}
 	}
 	if b.settings.Overload == 0 || n == 0 || sum/float64(n) <= b.settings.Overload {
+		b.full = 0
+		return false
+	}
+	if b.full++; b.full < lasting {
 		return false
 	}
 	if b.wishes && at < b.wished+b.settings.Patience {

@@ -104,12 +104,42 @@ func TestOverloadWishesOnce(t *testing.T) {
 	if b.Tick(60*tick, Reading{Packets: sent(packets+10*29_000, 0)}).Enlarge {
 		t.Error("a wish after the replica joined: the average is .48")
 	}
-	if !b.Tick(61*tick, Reading{Packets: sent(packets+11*29_000, 30_000)}).Enlarge {
-		t.Error("no wish for two cores that are full")
+	packets += 10 * 29_000
+	wishes = 0
+	for n := uint64(1); n <= 20; n++ {
+		if b.Tick(time.Duration(60+n)*tick, Reading{Packets: sent(packets+n*29_000, n*29_000)}).Enlarge {
+			wishes++
+		}
+	}
+	if wishes != 1 {
+		t.Errorf("%d wishes for two cores that are full", wishes)
 	}
 	calm := two(t, Settings{})
-	if calm.Tick(2*tick, Reading{Packets: sent(60_000, 60_000)}).Enlarge {
-		t.Error("a wish without a bound")
+	for n := uint64(2); n < 20; n++ {
+		if calm.Tick(time.Duration(n)*tick, Reading{Packets: sent(n*60_000, n*60_000)}).Enlarge {
+			t.Error("a wish without a bound")
+		}
+	}
+}
+
+// TestBurstIsNoOverload: two ticks without a packet, and then all the late ones, are no reason for a
+// replica, even if it takes two ticks.
+func TestBurstIsNoOverload(t *testing.T) {
+	b := two(t, Settings{Overload: 0.95, Patience: time.Second})
+	at, packets := tick, uint64(0)
+	for n := range 100 {
+		at += tick
+		due := uint64(0.9 * (at - tick).Seconds() * 1e6)
+		switch n % 10 {
+		case 2, 3:
+		case 4:
+			packets += (due - packets) / 2
+		default:
+			packets = due
+		}
+		if b.Tick(at, Reading{Packets: sent(packets, packets)}).Enlarge {
+			t.Fatalf("tick %d: a wish at .9, by bursts", n)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"path"
+	"strings"
 	"time"
 
 	"proffer/schema"
@@ -12,6 +14,7 @@ import (
 // Limits of an edge LB's file.
 const (
 	maxEdgePrefixes = 64          // of a service, and of public ones
+	maxArguments    = 64          // of a command, its program included
 	dearest         = time.Second // cost of a packet, beyond which a measurement has failed
 )
 
@@ -46,6 +49,9 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 		schema.Optional("flow_table", "{}", schema.Mapping([]schema.Entry{
 			schema.Optional("entries", "262144", flows().Into(&lb.Flows.Entries)),
 			schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&lb.Flows.Idle)),
+		})),
+		schema.Optional("replica", "", schema.Mapping([]schema.Entry{
+			schema.Need("start", argument().List(&lb.StartReplica, maxArguments)),
 		})),
 		schema.Need("nodes", schema.Sequence(&lb.Nodes, 1, topo.MaxEdgeServers, edgeNode)),
 		schema.Need("services", schema.Sequence(&lb.Services, 1, topo.MaxEdgeServices-1, edgeService)),
@@ -88,6 +94,16 @@ func reportKey() schema.Kind[*topo.Key] {
 	})
 }
 
+// argument is a word of a command.
+func argument() schema.Kind[string] {
+	return schema.Text("a word of a command, of 1 to 4095 bytes, a number in quotes", func(s string) (string, error) {
+		if s == "" || len(s) > 4095 || strings.ContainsRune(s, 0) {
+			return "", schema.ErrNot
+		}
+		return s, nil
+	})
+}
+
 // network is a prefix of either family.
 func network() schema.Kind[netip.Prefix] {
 	const want = "an IPv4 or IPv6 prefix such as 10.1.0.0/16 or 2001:db8:1::/48"
@@ -119,6 +135,9 @@ func completeEdge(lb *topo.EdgeLB) {
 func checkEdge(d *schema.Document, lb *topo.EdgeLB) {
 	if lb.World == lb.Clients {
 		d.Failf("world", "%q is the link to the client network (line %d), too; want another one", lb.World, d.Line("clients"))
+	}
+	if start := lb.StartReplica; len(start) > 0 && !path.IsAbs(start[0]) {
+		d.Failf("replica.start[0]", "%q is no absolute path; want that of a program, as the daemon has no search path", start[0])
 	}
 	checkEdgeNodes(d, lb)
 	checkReports(d, lb)

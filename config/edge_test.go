@@ -20,7 +20,7 @@ func TestParseEdge(t *testing.T) {
 		"edge.yaml": {
 			Name: "gate", Control: "/run/proffer/gate.sock", Clients: "eth0", World: "eth1", Balance: topo.RoundRobin,
 			Public: prefixes("203.0.113.1/32", "2001:db8:f::/64"), Key: key, RecoverAll: true,
-			Flows: topo.FlowTable{Entries: 1024, Idle: 90 * time.Second},
+			Flows: topo.FlowTable{Entries: 1024, Idle: 90 * time.Second}, StartReplica: []string{"/usr/local/sbin/start-node", "--wait", "30"},
 			Nodes: []topo.EdgeNode{
 				{Name: "n1", Server: 1, Addr: addrs("192.0.2.2")[0], Link: "eth2", Cores: 2, Weight: 3},
 				{Name: "n2", Server: 200, Addr: addrs("fd00:9::2")[0], Link: "eth3", Cores: 1},

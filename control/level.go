@@ -24,11 +24,11 @@ type Edge interface {
 // LevelEvery is how often an edge LB weighs its cores (EdgeBalance §3).
 const LevelEvery = 30 * time.Millisecond
 
-// Overload of the average core, above which another node is wanted, and how long a wish stands.
-const (
-	overload = 0.95
-	patience = 10 * time.Second
-)
+// overload of the average core, above which another node is wanted.
+const overload = 0.95
+
+// Patience is how long a wish for another node stands.
+const Patience = 10 * time.Second
 
 // Level is a core as its edge LB sees it.
 type Level struct {
@@ -84,7 +84,7 @@ func NewLevels(plane Edge, cfg *topo.EdgeLB, before *Levels) (*Levels, error) {
 	}
 	var err error
 	settings := balancer.Settings{Costs: costs, Stated: statedCosts(cfg), Weigher: weigher(cfg.Balance, l.stated),
-		Monitor: cfg.Balance == topo.ByMonitor, Overload: overload, Patience: patience}
+		Monitor: cfg.Balance == topo.ByMonitor, Overload: overload, Patience: Patience}
 	if l.decides, err = balancer.New(settings); err != nil {
 		return nil, err
 	}

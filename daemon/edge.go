@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,6 +47,7 @@ type edgeLB struct {
 	mu      sync.Mutex // the levels and a change at a time
 	levels  *control.Levels
 	wishes  uint64 // for another node
+	replica *replica
 	silence *control.Silence
 	down    map[int]bool // nodes that answer no probe
 
@@ -64,7 +66,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &edgeLB{path: path, started: cfg, host: host, silence: control.NewSilence(), down: map[int]bool{}, nodes: newInquiry()}
+	r := &edgeLB{path: path, started: cfg, host: host, silence: control.NewSilence(), down: map[int]bool{}, nodes: newInquiry(), replica: newReplica(host.Log)}
 	r.now.Store(cfg)
 	if r.plane, err = host.Edge(cfg); err != nil {
 		return err
@@ -73,7 +75,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if r.levels, err = control.NewLevels(r.plane, cfg, nil); err != nil {
 		return closed(r.plane, err)
 	}
-	d.tasks = append(d.tasks, r.listen, func(ctx context.Context) error {
+	d.tasks = append(d.tasks, r.listen, r.replica.serve, func(ctx context.Context) error {
 		return d.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
 	}, func(ctx context.Context) error {
 		return d.each(ctx, control.ProbeEvery, func() error { return r.probe(&d) })
@@ -101,8 +103,24 @@ func (r *edgeLB) level(ctx context.Context) error {
 	if wish {
 		r.wishes++
 		r.host.Log.Warn("the nodes' cores are full: another node is wanted")
+		r.enlarge(now)
 	}
 	return err
+}
+
+// enlarge has another node started, where a command does so.
+func (r *edgeLB) enlarge(now time.Duration) {
+	cfg := r.now.Load()
+	if len(cfg.StartReplica) == 0 {
+		return
+	}
+	s := start{command: cfg.StartReplica}
+	for _, n := range cfg.Nodes {
+		if n.Weight > 0 && r.down[n.Server] {
+			s.down = append(s.down, n.Name)
+		}
+	}
+	r.replica.want(now, s)
 }
 
 func (r *edgeLB) fars() (all []far) {
@@ -194,7 +212,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cfg := r.now.Load()
-	status := &api.EdgeStatus{Balancer: cfg.Balance.String(), Wishes: r.wishes}
+	status := &api.EdgeStatus{Balancer: cfg.Balance.String(), Wishes: r.wishes, Replica: r.replica.describe(cfg.StartReplica)}
 	names := map[int]string{}
 	for _, n := range cfg.Nodes {
 		names[n.Server] = n.Name

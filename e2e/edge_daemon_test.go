@@ -66,6 +66,17 @@ chains:
 // reaches its far ends.
 func runEdge(t *testing.T, n *testbed.Node, role, file, socket string, by ...string) *exec.Cmd {
 	t.Helper()
+	cmd := launchEdge(t, n, role, file, by...)
+	eventually(t, role+" on "+n.Name+" reaches its far ends", func() bool {
+		s, err := api.Ask(context.Background(), socket)
+		return err == nil && len(s.NoNextHop) == 0
+	})
+	return cmd
+}
+
+// launchEdge begins a daemon as runEdge does.
+func launchEdge(t *testing.T, n *testbed.Node, role, file string, by ...string) *exec.Cmd {
+	t.Helper()
 	log, err := os.Create(file + ".log")
 	must(t, err)
 	words := slices.Concat([]string{"netns", "exec", n.Namespace}, by, []string{proffer, role, "--config", file})
@@ -81,10 +92,6 @@ func runEdge(t *testing.T, n *testbed.Node, role, file, socket string, by ...str
 		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
 			t.Logf("%s of %s:\n%s", role, n.Name, text)
 		}
-	})
-	eventually(t, role+" on "+n.Name+" reaches its far ends", func() bool {
-		s, err := api.Ask(context.Background(), socket)
-		return err == nil && len(s.NoNextHop) == 0
 	})
 	return cmd
 }

@@ -19,6 +19,7 @@ type EdgeLB struct {
 	Key            Key            // of the digests of flows
 	ReportKey      *Key           // of the nodes' reports; nil: they report nothing
 	Flows          FlowTable
+	StartReplica   []string // the command that starts another node; empty: there is none
 }
 
 // Balance is the rule by which an edge LB weighs cores for new flows.

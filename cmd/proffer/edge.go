@@ -17,6 +17,11 @@ network and the world, it sends every flow through the network functions of a
 core of a datapath node, and levels the cores. docs/edge-operators.md describes
 FILE.
 
+When the average core is above 95 %, the command of the key replica is run, at
+most once in 10 s and one at a time, for a minute at most. It starts one of the
+nodes that FILE lists and that are down: $PROFFER_DOWN has their names. The node
+joins by its first answer to a probe. The log has the command's end and output.
+
 SIGHUP reads FILE again and applies nodes, weights, services and prefixes while
 packets flow; a file with a mistake changes nothing. The programs and all flows
 end with the daemon.`,

@@ -134,6 +134,9 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 	if e.Balancer != "" {
 		fmt.Fprintf(w, "balancer %s, another node was wanted %d times\n", e.Balancer, e.Wishes)
 	}
+	if r := e.Replica; r != nil {
+		fmt.Fprintln(w, replicaText(r))
+	}
 	for _, c := range e.Cores {
 		text := fmt.Sprintf("core\t%s/%d\t%d packets", c.Node, c.Core, c.Packets)
 		if c.Load != nil && c.Weight != nil && c.Flows != nil {
@@ -154,6 +157,17 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 		fmt.Fprintf(w, "talker %s %s with %s at %s/%d, service %d: %.0f packets/s, %.3g Mbit/s, %.0f %% of all\n",
 			f.Protocol, f.Client, f.World, f.Node, f.Core, f.Service, f.PacketsPerSecond, f.BitsPerSecond/1e6, 100*f.Share)
 	}
+}
+
+func replicaText(r *api.ReplicaStatus) string {
+	text := fmt.Sprintf("command that starts a node: run %d times, %d failed", r.Starts, r.Failures)
+	if r.Error != "" {
+		text += ", the last one: " + r.Error
+	}
+	if r.Running {
+		text += "; it runs"
+	}
+	return text
 }
 
 func measuredText(load *float64) string {

@@ -35,6 +35,7 @@ type twin struct {
 	dropped uint64
 	waits   []int64
 	spare   []bool
+	full    int // ticks, one after the other
 	meter   *weights.Meter
 	weigher balancer.Weigher // also for Static: a PID without gains
 }
@@ -194,7 +195,11 @@ func (w *twin) tick(now int64) Sample {
 			members++
 		}
 	}
-	if join := slices.Index(w.spare, true); join >= 0 && sum/members > w.farm.Overload {
+	w.full++
+	if sum/members <= w.farm.Overload {
+		w.full = 0
+	}
+	if join := slices.Index(w.spare, true); join >= 0 && w.full >= 3 {
 		w.spare[join] = false
 		for core, server := range w.server {
 			if server == join {

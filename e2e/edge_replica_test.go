@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/api"
+)
+
+// TestEdgeReplica: an LB whose cores are full runs the command of its file, which starts a node that is
+// listed and down. The node joins by its first answer to a probe, without a reload, and gets flows.
+func TestEdgeReplica(t *testing.T) {
+	b := newSpaces(t)
+	dir := t.TempDir()
+	asked := edgeEchoes(t, b.world)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for i, n := range b.node {
+		must(t, os.WriteFile(path(n.Name+".yaml"), []byte(nodeFile(dir, i)), 0o600))
+	}
+	runEdge(t, b.node[0], "node", path("n0.yaml"), path("n0.sock"))
+	script := fmt.Sprintf("#!/bin/sh\necho \"down: $PROFFER_DOWN, $1\"\nsetsid ip netns exec %s %s node --config %s >%s 2>&1 &\n",
+		b.node[1].Namespace, proffer, path("n1.yaml"), path("n1.log"))
+	must(t, os.WriteFile(path("start"), []byte(script), 0o700))
+	text := strings.Replace(edgeFile(dir, 1, 1), "cost: 3us", "cost: 1s", 1) + fmt.Sprintf("replica: {start: [%s, now]}\n", path("start"))
+	must(t, os.WriteFile(path("edge.yaml"), []byte(text), 0o600))
+	launchEdge(t, b.lb, "edge", path("edge.yaml"))
+	status := func() *api.EdgeStatus {
+		if s, err := api.Ask(context.Background(), path("edge.sock")); err == nil {
+			return s.Edge
+		}
+		return &api.EdgeStatus{}
+	}
+	state := func(want string) func() bool {
+		return func() bool {
+			cores := status().Cores
+			return len(cores) == 4 && cores[2].Node == "n1" && cores[2].State == want && cores[0].State == "answers"
+		}
+	}
+	eventually(t, "n1, which does not run, is down", state("down"))
+	if r := status().Replica; r == nil || r.Starts != 0 {
+		t.Fatalf("replica %+v before the cores are full", r)
+	}
+	t.Cleanup(func() {
+		s, err := api.Ask(context.Background(), path("n1.sock"))
+		if err != nil {
+			return // it never began
+		}
+		must(t, unix.Kill(s.PID, unix.SIGTERM))
+		eventually(t, "n1 has ended", func() bool {
+			_, err := api.Ask(context.Background(), path("n1.sock"))
+			return err != nil
+		})
+	})
+	var conn net.Conn
+	must(t, b.client.Do(func() (err error) {
+		from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeClient[edgeCost], 0))
+		conn, err = net.DialUDP("udp4", from, net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeWorld, 9)))
+		return err
+	}))
+	defer conn.Close()
+	eventually(t, "the command runs and ends", func() bool {
+		for range 10 {
+			conn.Write([]byte("busy")) // a second of a core each
+			time.Sleep(time.Millisecond)
+		}
+		r := status().Replica
+		return r != nil && r.Starts > 0 && !r.Running
+	})
+	if r := status().Replica; r.Failures != 0 || status().Wishes == 0 {
+		t.Errorf("replica %+v, %d wishes", r, status().Wishes)
+	}
+	eventually(t, "n1 answers", state("answers"))
+	eventually(t, "n1 gets flows", func() bool {
+		converse(t, b.client, edgeCost)
+		<-asked
+		return *status().Cores[2].Flows+*status().Cores[3].Flows > 0
+	})
+	if text := sh(t, proffer, "status", "--control", path("edge.sock")); !strings.Contains(text, "command that starts a node: run ") {
+		t.Errorf("status prints\n%s", text)
+	}
+	log, err := os.ReadFile(path("edge.yaml.log"))
+	must(t, err)
+	if !strings.Contains(string(log), `output="down: n1, now"`) {
+		t.Errorf("the log does not have the command's output:\n%s", log)
+	}
+}
