@@ -33,20 +33,24 @@ func TestEdgeReplica(t *testing.T) {
 	text := strings.Replace(edgeFile(dir, 1, 1), "cost: 3us", "cost: 1s", 1) + fmt.Sprintf("replica: {start: [%s, now]}\n", path("start"))
 	must(t, os.WriteFile(path("edge.yaml"), []byte(text), 0o600))
 	launchEdge(t, b.lb, "edge", path("edge.yaml"))
-	status := func() *api.EdgeStatus {
-		if s, err := api.Ask(context.Background(), path("edge.sock")); err == nil {
-			return s.Edge
-		}
-		return &api.EdgeStatus{}
+	ask := func() (s api.Status) {
+		t.Helper()
+		eventually(t, "the LB answers", func() (answers bool) {
+			var err error
+			s, err = api.Ask(context.Background(), path("edge.sock"))
+			return err == nil && len(s.Edge.Cores) == 4 && s.Edge.Replica != nil
+		})
+		return s
 	}
-	state := func(want string) func() bool {
+	status := func() *api.EdgeStatus { return ask().Edge }
+	state := func(want string, unreached int) func() bool {
 		return func() bool {
-			cores := status().Cores
-			return len(cores) == 4 && cores[2].Node == "n1" && cores[2].State == want && cores[0].State == "answers"
+			s := ask()
+			return s.Edge.Cores[2].Node == "n1" && s.Edge.Cores[2].State == want && s.Edge.Cores[0].State == "answers" && len(s.NoNextHop) == unreached
 		}
 	}
-	eventually(t, "n1, which does not run, is down", state("down"))
-	if r := status().Replica; r == nil || r.Starts != 0 {
+	eventually(t, "n1, which does not run, is down", state("down", 1))
+	if r := status().Replica; r.Starts != 0 {
 		t.Fatalf("replica %+v before the cores are full", r)
 	}
 	t.Cleanup(func() {
@@ -73,12 +77,12 @@ func TestEdgeReplica(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		r := status().Replica
-		return r != nil && r.Starts > 0 && !r.Running
+		return r.Starts > 0 && !r.Running
 	})
 	if r := status().Replica; r.Failures != 0 || status().Wishes == 0 {
 		t.Errorf("replica %+v, %d wishes", r, status().Wishes)
 	}
-	eventually(t, "n1 answers", state("answers"))
+	eventually(t, "n1 answers", state("answers", 0))
 	eventually(t, "n1 gets flows", func() bool {
 		converse(t, b.client, edgeCost)
 		<-asked
