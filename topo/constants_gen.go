@@ -32,6 +32,7 @@ const (
 	EdgeAges        = 20
 	MaxExpiring     = 256
 	MaxNodeExpiring = 64
+	EdgeRecentBits  = 13
 	EdgeSampled     = 64
 	EdgeSamples     = 256
 	EdgeOfClients   = 1073741824

@@ -12,15 +12,16 @@ enum edge_age {
 };
 
 /* edge_begun is the beginning of a flow that begins now, as in its word. */
-static __always_inline __u64 edge_begun(void)
+static __always_inline __u64 edge_begun(__u64 now)
 {
-	return ticked_ns() >> EDGE_AGE_SHIFT << EDGE_BEGUN_SHIFT;
+	return now >> EDGE_AGE_SHIFT << EDGE_BEGUN_SHIFT;
 }
 
 /* edge_age returns the age of a flow. */
-static __always_inline __u32 edge_age(__u64 word)
+static __always_inline __u32 edge_age(__u64 word, __u64 now)
 {
-	return (edge_begun() - (word >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT)) >> EDGE_BEGUN_SHIFT;
+	return (edge_begun(now) - (word >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT)) >>
+	       EDGE_BEGUN_SHIFT;
 }
 
 /* edge_age_class is the class of an age: 0 and 1, then two an octave. */

@@ -2,19 +2,20 @@
 /* edge.bpf.c: the load balancer of EdgeBalance (§3), XDP on the links to the client network, to
  * the world and to the nodes.
  *
- *   packet of a flow         edge_clients, edge_world: parse -> flow -> its node, in VXLAN
+ *   packet of a flow         edge_clients, edge_world: a shorter way for most (edge/steady.h);
+ *                            parse -> flow -> its node, in VXLAN
  *   … that begins a flow     tail call of edge_new: prefix -> service -> instance by weight -> entry
  *   … without an entry, or   tail call of edge_new: the nodes are asked for the flow's owner;
  *     of a node that is gone   edge_answer: its instance -> entry; no owner: as one that begins
  *   changed packet of a node edge_back: tunnel -> flow -> learn the tuple after the change
  *                            -> its destination, by the kernel's FIB
  *   every other packet       to the kernel, untouched */
-#include "core/digest.h"
 #include "edge/counters.h"
 #include "edge/errors.h"
 #include "edge/learn.h"
 #include "edge/recover.h"
 #include "edge/samples.h"
+#include "edge/steady.h"
 #include "edge/sweep.h"
 
 enum edge_side {
@@ -69,24 +70,28 @@ static __always_inline struct edge_scratch *edge_scratch(void)
 	return bpf_map_lookup_elem(&edge_scratch_of_cpu, &zero);
 }
 
-/* no_room answers a packet that is too long for the way to a node. */
-static __always_inline int no_room(struct xdp_md *ctx, struct edge_scratch *s,
-				   const struct edge_end *e)
+/* no_room answers a packet that is too long for the way to a node. A function of its own, as such
+ * packets are rare. */
+__noinline int no_room(struct xdp_md *ctx, struct edge_scratch *s, const struct edge_end *e)
 {
+	if (!s || !e)
+		return XDP_ABORTED;
 	if (s->side == SIDE_WORLD)
 		reverse(&s->packet.t);
 	return too_big(ctx, &s->packet, e);
 }
 
-/* send_to_node sends the packet to the flow's node. */
-static __always_inline int send_to_node(struct xdp_md *ctx, struct edge_scratch *s, __u64 word)
+/* send_to_node sends the packet to the flow's node. A function of its own, as most packets take the
+ * shorter way (edge/steady.h). */
+__noinline int send_to_node(struct xdp_md *ctx, struct edge_scratch *s, __u64 word)
 {
-	struct packet *p = &s->packet;
 	struct edge_count *n = edge_count_of(word);
 	struct edge_end *e = edge_node(word);
+	struct packet *p;
 
-	if (!e || !n)
+	if (!s || !e || !n)
 		return XDP_ABORTED;
+	p = &s->packet;
 	if (!fits_tunnel(p, e))
 		return no_room(ctx, s, e);
 	if (enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE, MESSAGE_PACKET))
@@ -98,13 +103,14 @@ static __always_inline int send_to_node(struct xdp_md *ctx, struct edge_scratch 
 }
 
 /* ask sends the packet to a node as a question. */
-static __always_inline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32 server)
+__noinline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32 server)
 {
-	struct packet *p = &s->packet;
 	struct edge_end *e = bpf_map_lookup_elem(&edge_nodes, &server);
+	struct packet *p;
 
-	if (!e)
+	if (!s || !e)
 		return XDP_ABORTED;
+	p = &s->packet;
 	if (!fits_tunnel(p, e))
 		return no_room(ctx, s, e);
 	if (enter_tunnel(ctx, p, e, p->hash, server << EDGE_SERVER_SHIFT, MESSAGE_RECOVER))
@@ -116,33 +122,36 @@ static __always_inline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32
 /* from_side handles a frame of one of the two networks. */
 static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 {
-	struct edge_scratch *s = edge_scratch();
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct edge_scratch *s;
 	struct edge_flow *f;
 	struct packet *p;
+	int action;
 	bool shows;
 	__u64 word;
 
-	if (!s)
-		return XDP_ABORTED;
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IP) && eth->h_proto != bpf_htons(ETH_P_IPV6)))
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
 	if ((*(__u64 *)eth ^ edge_macs[side]) & LINK_ADDRESS)
 		return verdict(EDGE_PASS_OTHER_HOST, XDP_PASS);
+	action = send_steady(ctx, c, eth->h_proto);
+	if (action != UNDECIDED)
+		return action;
+	s = edge_scratch();
+	if (!s)
+		return XDP_ABORTED;
+	c = frame_at(ctx, 0);
 	p = &s->packet;
 	s->side = side;
-	p->reading = read_at(c.pos - sizeof(*eth), c.end, ETH_BYTES, p, INWARD);
+	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	if (p->reading == NOT_IP)
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
 	shows = p->reading == READ && shows_flow(ctx, p);
 	if (side == SIDE_WORLD)
 		reverse(&p->t);
 	if (shows) {
-		struct tuple t = p->t;
-
-		symmetric(&t);
-		p->hash = digest(&t);
+		p->hash = edge_hash(p);
 		f = edge_flow_of(p->hash);
 		word = f ? READ_ONCE(f->word) : 0;
 		if (f && edge_is_ready(word)) {
@@ -180,12 +189,12 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 	if (!word || !n)
 		return verdict(EDGE_DROP_NO_INSTANCE, XDP_DROP);
 	was = f ? READ_ONCE(f->word) : 0;
-	word |= f ? was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT : edge_begun();
+	word |= f ? was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT : edge_begun(ticked_ns());
 	if (!f)
 		f = edge_insert(p->hash, word, 0);
 	if (!f)
 		return verdict(EDGE_DROP_TABLE_FULL, XDP_DROP);
-	if (was && !edge_is_ready(was) && compare_and_swap(&f->word, was, word))
+	if (was && !edge_is_ready(was) && edge_set_word(f, was, word))
 		count(EDGE_FLOW_MOVED);
 	else if (!was)
 		count(EDGE_FLOW_BEGUN);
@@ -195,25 +204,20 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 
 /* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
  * an address that functions give to flows the world begins none. */
-static __always_inline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
+__noinline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
 {
-	struct packet *p = &s->packet;
-	struct edge_flow *f = edge_flow_of(p->hash);
+	struct edge_flow *f;
+	struct packet *p;
 
+	if (!s)
+		return XDP_ABORTED;
+	p = &s->packet;
+	f = edge_flow_of(p->hash);
 	count(EDGE_UNOWNED);
 	if (p->kind == KIND_ERROR)
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
 	if (f && f->partner && p->kind != KIND_TCP && s->side == SIDE_CLIENTS)
 		return end_flow(ctx, p, f->partner);
-	return begin(ctx, s, service);
-}
-
-/* unasked handles a packet above the limits of questions. A segment comes again. */
-static __always_inline int unasked(struct xdp_md *ctx, struct edge_scratch *s, int service)
-{
-	if (!may_begin(&s->packet) || !service)
-		return verdict(EDGE_DROP_LIMIT_RECOVER, XDP_DROP);
-	count(EDGE_UNASKED);
 	return begin(ctx, s, service);
 }
 
@@ -237,6 +241,7 @@ int edge_new(struct xdp_md *ctx)
 	struct packet *p;
 	int service;
 	__u32 first;
+	bool asks;
 
 	if (!s)
 		return XDP_ABORTED;
@@ -250,10 +255,15 @@ int edge_new(struct xdp_md *ctx)
 	reason = unfit(ctx, p);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
-	if (!may_have_owner(p, service))
+	asks = may_have_owner(p, service);
+	if (asks && !may_ask(p)) {
+		if (!may_begin(p) || !service) /* a segment comes again */
+			return verdict(EDGE_DROP_LIMIT_RECOVER, XDP_DROP);
+		count(EDGE_UNASKED);
+		asks = false;
+	}
+	if (!asks)
 		return begin(ctx, s, service);
-	if (!may_ask(p))
-		return unasked(ctx, s, service);
 	first = ready_from(0);
 	return first < MAX_EDGE_SERVERS ? ask(ctx, s, first) : unowned(ctx, s, service);
 }
@@ -263,16 +273,13 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 {
 	struct packet *p = &s->packet;
 	enum counter reason;
-	struct tuple t;
 
 	p->reading = leave_tunnel(ctx, &s->outer, p);
 	if (p->kind == KIND_FRAGMENT)
 		return verdict(EDGE_DROP_FRAGMENT, XDP_DROP);
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
-	t = p->t;
-	symmetric(&t);
-	p->hash = digest(&t);
+	p->hash = edge_hash(p);
 	reason = learn(p, &s->outer);
 	if (reason != EDGE_UPDATE_LEARNED && reason != EDGE_UPDATE_KNOWN)
 		return verdict(reason, XDP_DROP);
@@ -303,7 +310,6 @@ int edge_answer(struct xdp_md *ctx)
 	enum counter reason;
 	struct edge_flow *f;
 	struct packet *p;
-	struct tuple t;
 	__u32 next;
 	int service;
 
@@ -315,9 +321,7 @@ int edge_answer(struct xdp_md *ctx)
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
 	if (restore(ctx, &s->outer, p))
 		return verdict(EDGE_DROP_CONGESTED, XDP_DROP);
-	t = p->t;
-	symmetric(&t);
-	p->hash = digest(&t);
+	p->hash = edge_hash(p);
 	service = reorient(s);
 	if (p->hash != s->outer.flow || service < 0)
 		return verdict(EDGE_DROP_OTHER_PACKET, XDP_DROP);

@@ -4,35 +4,32 @@
 #pragma once
 #include "core/limit.h"
 #include "edge/counters.h"
-#include "edge/flows.h"
 #include "edge/forward.h"
+#include "edge/recent.h"
 #include "edge/tuple.h"
 #include "edge/tunnel.h"
 #include "packet/icmp.h"
 
-/* keep_mac keeps the link address that the frame came to. */
-static __always_inline bool keep_mac(struct xdp_md *ctx, __u8 *mac)
+/* link_address is the link address that the frame came to, or 0. */
+static __always_inline __u64 link_address(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, 0);
 	const struct ethhdr *eth = take(&c, sizeof(*eth));
 
-	if (eth)
-		__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
-	return eth;
+	return eth ? *(const __u64 *)eth & LINK_ADDRESS : 0;
 }
 
 /* send_error sends the ICMP error that took the place of packet p in the frame, but for its link
  * header. */
-static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, const __u8 *own_mac,
-				      __u32 reason)
+__noinline int send_error(struct xdp_md *ctx, struct packet *p, __u64 own_mac, __u32 reason)
 {
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
-	if (!eth)
+	if (!eth || !p)
 		return XDP_ABORTED;
-	__builtin_memcpy(eth->h_dest, own_mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, own_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, &own_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, &own_mac, ETH_ALEN);
 	eth->h_proto = bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 	set_word(&p->t.protocol, p->family == 6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
 	p->length = bpf_xdp_get_buff_len(ctx) - ETH_BYTES;
@@ -45,9 +42,9 @@ static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, cons
 static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const struct edge_end *e)
 {
 	__u32 mtu = e->mtu - sizeof(struct ipv6hdr) - sizeof(struct edge_vxlan);
-	__u8 mac[ETH_ALEN];
+	__u64 mac = link_address(ctx);
 
-	if (p->kind == KIND_ERROR || !keep_mac(ctx, mac) || !spend(LIMIT_TOO_BIG, 1))
+	if (p->kind == KIND_ERROR || !mac || !spend(LIMIT_TOO_BIG, 1))
 		return verdict(EDGE_DROP_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, mtu))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
@@ -58,12 +55,12 @@ static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const s
  * and its next datagram begins another flow. p->t has the client first. */
 static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 partner)
 {
-	__u64 hash = p->hash;
-	__u8 mac[ETH_ALEN];
+	__u64 hash = p->hash, mac = link_address(ctx);
 
 	bpf_map_delete_elem(&edge_flows, &hash);
 	bpf_map_delete_elem(&edge_flows, &partner);
-	if (!keep_mac(ctx, mac) || !spend(LIMIT_REFUSAL, 1))
+	edge_end_era();
+	if (!mac || !spend(LIMIT_REFUSAL, 1))
 		return verdict(EDGE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	if (write_port_unreachable(ctx, p))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);

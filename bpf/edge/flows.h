@@ -34,6 +34,7 @@ static __always_inline __u64 edge_date(void)
 	return ticked_ns() >> EDGE_SEEN_SHIFT;
 }
 
+/* edge_touch dates an entry. */
 static __always_inline void edge_touch(struct edge_flow *f)
 {
 	__u64 now = edge_date();

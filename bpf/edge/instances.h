@@ -93,12 +93,18 @@ static __always_inline struct edge_count *edge_count_of(__u64 word)
 	return bpf_map_lookup_elem(&edge_counts, &instance);
 }
 
+/* is_sampled: a packet of an instance and age is one to sample, by the count of them. */
+static __always_inline bool is_sampled(__u64 packets)
+{
+	return !(packets % EDGE_SAMPLED);
+}
+
 /* edge_count_packet counts a packet of a flow; true: it is one to sample. */
 static __always_inline bool edge_count_packet(struct edge_count *n, __u64 word)
 {
-	__u32 class = edge_age_class(edge_age(word));
+	__u32 class = edge_age_class(edge_age(word, ticked_ns()));
 
-	return class < EDGE_AGES && !(++n->packets[class] % EDGE_SAMPLED);
+	return class < EDGE_AGES && is_sampled(++n->packets[class]);
 }
 
 static __always_inline struct edge_end *edge_node(__u64 word)

@@ -4,6 +4,7 @@
 #pragma once
 #include "edge/counters.h"
 #include "edge/instances.h"
+#include "edge/recent.h"
 #include "edge/tunnel.h"
 
 /* When a packet came last from each node, in 2^25 ns: a node that answers no probe is down. */
@@ -69,7 +70,7 @@ static __always_inline bool edge_take_over(struct edge_flow *f, __u64 word)
 	__u64 was = READ_ONCE(f->word);
 	bool over = edge_date() - READ_ONCE(f->seen) >= EDGE_OVER;
 
-	return (over || !edge_is_ready(was)) && compare_and_swap(&f->word, was, word);
+	return (over || !edge_is_ready(was)) && edge_set_word(f, was, word);
 }
 
 /* learn gives the tuple after the change, p->hash, the instance of the tuple before. */
@@ -114,10 +115,11 @@ static __always_inline enum counter learn_owner(const struct packet *p, const st
 		return EDGE_DROP_NO_INSTANCE;
 	word = vni | (__u64)*number << EDGE_INSTANCE_SHIFT;
 	if (!f)
-		return edge_insert(p->hash, word | edge_begun(), 0) ? EDGE_RECOVERED
-								    : EDGE_DROP_TABLE_FULL;
+		return edge_insert(p->hash, word | edge_begun(ticked_ns()), 0)
+			       ? EDGE_RECOVERED
+			       : EDGE_DROP_TABLE_FULL;
 	was = READ_ONCE(f->word);
 	if (!edge_is_ready(was))
-		compare_and_swap(&f->word, was, word | was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT);
+		edge_set_word(f, was, word | was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT);
 	return EDGE_RECOVERED;
 }

@@ -2,6 +2,7 @@
 /* tunnel.h: the VXLAN headers between the edge LB and its nodes: read, written and removed. Over
  * IPv6 the UDP checksum is 0 (RFC 6935): both ends are ours, and the packet inside has its own. */
 #pragma once
+#include "core/stall.h"
 #include "edge/types.h"
 #include "packet/header.h"
 #include "packet/vxlan.h"
@@ -140,29 +141,42 @@ static __always_inline enum rewritten restore(struct xdp_md *ctx, const struct e
 	return set_class(ctx, p, class);
 }
 
-/* fill_edge_vxlan fills the headers behind the outer IP header of a packet of so many bytes. */
-static __always_inline void fill_edge_vxlan(struct edge_vxlan *v, const struct packet *p,
-					    __u64 flow, __u32 vni, enum edge_message m)
+/* The bytes before the packet inside, with its own link header, of which the marks take the place. */
+#define OUTER_BYTES6 (ETH_BYTES + (__u32)sizeof(struct ipv6hdr) + (__u32)sizeof(struct edge_vxlan))
+#define OUTER_BYTES4 (ETH_BYTES + (__u32)sizeof(struct iphdr) + (__u32)sizeof(struct edge_vxlan))
+
+/* The headers are written eight bytes at a time, some of them twice: a store for each field would take
+ * longer than all else that a known flow's packet costs. */
+static __always_inline void write_word(void *frame, __u32 at, __u64 word)
 {
-	v->udp.source = bpf_htons(FIRST_PORT | (flow & 0x3fff));
-	v->udp.dest = bpf_htons(VXLAN_PORT);
-	v->udp.len = bpf_htons(p->length + sizeof(*v));
-	v->udp.check = 0;
-	v->flags = bpf_htonl(VXLAN_VNI_VALID);
-	v->vni_be = bpf_htonl(vni << 8 | m);
-	v->inner.mark_to = bpf_htons(EDGE_MARK_TO);
-	v->inner.flow_upper_be = bpf_htonl(flow >> 32);
-	v->inner.mark_from = bpf_htons(EDGE_MARK_FROM);
-	v->inner.flow_lower_be = bpf_htonl(flow);
-	v->inner.proto = bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP);
+	*(__u64 *)(frame + at) = word;
 }
 
-static __always_inline void fill_edge_link(struct ethhdr *eth, const struct edge_end *e,
-					   __u16 proto)
+static __always_inline void write_link(void *frame, const struct edge_end *e, __be16 type)
 {
-	__builtin_memcpy(eth->h_dest, e->mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, e->own, ETH_ALEN);
-	eth->h_proto = bpf_htons(proto);
+	__u64 to = READ_ONCE(*(const __u64 *)e->mac), own = *(const __u64 *)e->own;
+
+	write_word(frame, 0, (to & LINK_ADDRESS) | own << 48);
+	write_word(frame, ETH_ALEN, (own & LINK_ADDRESS) | (__u64)type << 48);
+}
+
+/* write_vxlan writes the headers behind the outer IP header at a place of the frame. */
+static __always_inline void write_vxlan(void *frame, __u32 at, const struct packet *p, __u64 flow,
+					__u32 vni, enum edge_message m)
+{
+	__be16 length_be = bpf_htons(p->length + sizeof(struct edge_vxlan));
+	__u64 mark_from = bpf_htons(EDGE_MARK_FROM);
+
+	write_word(frame, at,
+		   bpf_htons(FIRST_PORT | (flow & 0x3fff)) | (__u32)bpf_htons(VXLAN_PORT) << 16 |
+			   (__u64)length_be << 32);
+	write_word(frame, at + 8,
+		   bpf_htonl(VXLAN_VNI_VALID) | (__u64)bpf_htonl(vni << 8 | m) << 32);
+	write_word(frame, at + 16,
+		   bpf_htons(EDGE_MARK_TO) | (__u64)bpf_htonl(flow >> 32) << 16 | mark_from << 48);
+	write_word(frame, at + 22,
+		   mark_from | (__u64)bpf_htonl(flow) << 16 |
+			   (__u64)bpf_htons(p->family == 6 ? ETH_P_IPV6 : ETH_P_IP) << 48);
 }
 
 /* enter_tunnel6 puts the headers before the packet. */
@@ -170,27 +184,26 @@ static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const st
 						    const struct edge_end *e, __u64 flow, __u32 vni,
 						    enum edge_message m)
 {
-	struct edge_vxlan *v;
-	struct ipv6hdr *ip;
-	struct ethhdr *eth;
+	const __u64 *from = (const void *)&e->from, *to = (const void *)&e->to;
 	struct cursor c;
+	void *frame;
 
-	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + sizeof(*v))))
+	if (bpf_xdp_adjust_head(ctx, -(int)(OUTER_BYTES6 - ETH_BYTES)))
 		return NO_HEADROOM;
 	c = frame_at(ctx, 0);
-	eth = take(&c, sizeof(*eth));
-	ip = take(&c, sizeof(*ip));
-	v = take(&c, sizeof(*v));
-	if (!eth || !ip || !v)
+	frame = take(&c, OUTER_BYTES6);
+	if (!frame)
 		return FRAME_TRUNCATED;
-	fill_edge_link(eth, e, ETH_P_IPV6);
-	*(__be32 *)ip = bpf_htonl(6U << 28 | (__u32)p->class << 20 | (flow & 0xfffff));
-	ip->payload_len = bpf_htons(p->length + sizeof(*v));
-	ip->nexthdr = IPPROTO_UDP;
-	ip->hop_limit = OUTER_HOP_LIMIT;
-	copy_address(&ip->saddr, &e->from);
-	copy_address(&ip->daddr, &e->to);
-	fill_edge_vxlan(v, p, flow, vni, m);
+	write_link(frame, e, bpf_htons(ETH_P_IPV6));
+	write_word(frame, 14,
+		   bpf_htonl(6U << 28 | (__u32)p->class << 20 | (flow & 0xfffff)) |
+			   (__u64)bpf_htons(p->length + sizeof(struct edge_vxlan)) << 32 |
+			   (__u64)IPPROTO_UDP << 48 | (__u64)OUTER_HOP_LIMIT << 56);
+	write_word(frame, 22, from[0]);
+	write_word(frame, 30, from[1]);
+	write_word(frame, 38, to[0]);
+	write_word(frame, 46, to[1]);
+	write_vxlan(frame, ETH_BYTES + sizeof(struct ipv6hdr), p, flow, vni, m);
 	return REWRITTEN;
 }
 
@@ -200,31 +213,26 @@ static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const st
 						    const struct edge_end *e, __u64 flow, __u32 vni,
 						    enum edge_message m)
 {
-	__u16 length = p->length + sizeof(struct iphdr) + sizeof(struct edge_vxlan);
-	struct edge_vxlan *v;
-	struct ethhdr *eth;
-	struct iphdr *ip;
+	__be16 first = bpf_htons(0x4500 | p->class);
+	__be16 length_be = bpf_htons(p->length + OUTER_BYTES4 - ETH_BYTES);
 	struct cursor c;
+	void *frame;
 
-	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + sizeof(*v))))
+	if (bpf_xdp_adjust_head(ctx, -(int)(OUTER_BYTES4 - ETH_BYTES)))
 		return NO_HEADROOM;
 	c = frame_at(ctx, 0);
-	eth = take(&c, sizeof(*eth));
-	ip = take(&c, sizeof(*ip));
-	v = take(&c, sizeof(*v));
-	if (!eth || !ip || !v)
+	frame = take(&c, OUTER_BYTES4);
+	if (!frame)
 		return FRAME_TRUNCATED;
-	fill_edge_link(eth, e, ETH_P_IP);
-	*(__be16 *)ip = bpf_htons(0x4500 | p->class);
-	ip->tot_len = bpf_htons(length);
-	ip->id = 0;
-	ip->frag_off = bpf_htons(IP_DONT_FRAGMENT);
-	ip->ttl = OUTER_HOP_LIMIT;
-	ip->protocol = IPPROTO_UDP;
-	ip->check = folded((__u64)e->sum + bpf_htons(length) + bpf_htons(0x4500 | p->class));
-	ip->saddr = e->from.s6_addr32[3];
-	ip->daddr = e->to.s6_addr32[3];
-	fill_edge_vxlan(v, p, flow, vni, m);
+	write_link(frame, e, bpf_htons(ETH_P_IP));
+	write_word(frame, 14,
+		   first | (__u32)length_be << 16 | (__u64)bpf_htons(IP_DONT_FRAGMENT) << 48);
+	write_word(frame, 22,
+		   OUTER_HOP_LIMIT | IPPROTO_UDP << 8 |
+			   (__u32)folded((__u64)e->sum + length_be + first) << 16 |
+			   (__u64)e->from.s6_addr32[3] << 32);
+	write_word(frame, 30, e->to.s6_addr32[3]); /* the rest is that of UDP */
+	write_vxlan(frame, ETH_BYTES + sizeof(struct iphdr), p, flow, vni, m);
 	return REWRITTEN;
 }
 

@@ -44,6 +44,7 @@ enum edge_limits {
 	EDGE_AGES = 20,		   /* classes of a flow's age */
 	MAX_EXPIRING = 256,	   /* flows of a step of a sweep, at the LB */
 	MAX_NODE_EXPIRING = 64,	   /* … of a function: a step's frame is below a page */
+	EDGE_RECENT_BITS = 13,	   /* 2^13 records of recent flows of a CPU */
 	EDGE_SAMPLED = 64,	   /* packets for a sample */
 	EDGE_SAMPLES = 256,	   /* that a CPU keeps */
 	EDGE_OF_CLIENTS = 1 << 30, /* a sample's packet came from the client network */
@@ -79,6 +80,16 @@ struct edge_flow {
 	__u64 partner; /* digest of the tuple before or after the functions' change; 0: none */
 	__u64 seen;    /* when a packet came last, in 2^28 ns */
 };
+
+/* LB: a flow that a CPU had a packet of lately, in one direction (edge/recent.h). */
+struct edge_recent {
+	struct tuple t; /* as in the packet */
+	__u64 hash;	/* of the flow */
+	__u64 word;	/* of its entry */
+	__u64 stamp;	/* the era, and the date in its 32 lower bits */
+};
+
+_Static_assert(sizeof(struct edge_recent) == 64, "a record is a cache line");
 
 /* Node: a flow that passed a chain, under the digest of its tuple before or after. */
 struct kept_flow {

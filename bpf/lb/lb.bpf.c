@@ -23,7 +23,6 @@
 #include "lb/signalled.h"
 #include "lb/steady.h"
 #include "lb/sweep.h"
-#include "packet/quick.h"
 
 /* signal_function reads the function again, so that the verifier joins the ways of all functions. */
 static __always_inline __u16 signal_function(const struct sr *sr)

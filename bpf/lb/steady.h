@@ -11,8 +11,24 @@
  * the record names the table. */
 #pragma once
 #include "lb/dispatch.h"
+#include "packet/quick.h"
 
 #define UNDECIDED (-1)
+
+/* read_quick reads the packet of a frame for this node; false: another packet. */
+static __always_inline bool read_quick(struct xdp_md *ctx, struct packet *p)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	const struct ipv6hdr *ip = c.pos;
+
+	if (!eth || !is_to_us(eth))
+		return false;
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6) &&
+	    ((void *)(ip + 1) > c.end || is_own(&ip->daddr)))
+		return false;
+	return read_quick_ip(c, p, eth->h_proto);
+}
 
 /* is_steady: the packet is whole, and neither begins nor ends a connection. */
 static __always_inline bool is_steady(const struct packet *p)

@@ -3,7 +3,7 @@
  * its IP header. The facts are those of read_at (packet/parse.h), in fewer stores. Any other
  * packet is left to read_at. */
 #pragma once
-#include "packet/srv6.h"
+#include "packet/header.h"
 
 /* read_quick_tcp reads a TCP header that begins room bytes before the packet's end. */
 static __always_inline bool read_quick_tcp(const struct tcphdr *tcp, struct packet *p, __s32 room)
@@ -53,7 +53,7 @@ static __always_inline bool read_quick6(struct cursor c, struct packet *p)
 {
 	struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
-	if (!ip || ip->version != 6 || is_own(&ip->daddr))
+	if (!ip || ip->version != 6)
 		return false;
 	p->length = sizeof(*ip) + length_of(ip->payload_len);
 	p->family = 6;
@@ -82,19 +82,16 @@ static __always_inline bool read_quick4(struct cursor c, struct packet *p)
 	       read_quick_transport(c, p, ip->protocol, sizeof(*ip));
 }
 
-/* read_quick reads the packet of a frame for this node; false: another packet. */
-static __always_inline bool read_quick(struct xdp_md *ctx, struct packet *p)
+/* read_quick_ip reads the packet at the cursor, of a frame of this type; false: another packet. Facts that
+ * it does not know are 0. */
+static __always_inline bool read_quick_ip(struct cursor c, struct packet *p, __be16 type)
 {
-	struct cursor c = frame_at(ctx, 0);
-	struct ethhdr *eth = take(&c, sizeof(*eth));
 	__u64 *facts = (void *)&p->mtu;
 
-	if (!eth || !is_to_us(eth))
-		return false;
 	facts[0] = facts[1] = 0; /* from mtu on; READ is 0 */
-	if (eth->h_proto == bpf_htons(ETH_P_IPV6))
+	if (type == bpf_htons(ETH_P_IPV6))
 		return read_quick6(c, p);
-	return eth->h_proto == bpf_htons(ETH_P_IP) && read_quick4(c, p);
+	return type == bpf_htons(ETH_P_IP) && read_quick4(c, p);
 }
 
 _Static_assert(offsetof(struct packet, mtu) + 16 == offsetof(struct packet, zero) + 6,

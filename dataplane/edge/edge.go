@@ -88,8 +88,13 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 	for i, name := range []string{l.cfg.Clients, l.cfg.World} {
 		macs[i] = binary.NativeEndian.Uint64(append(l.links[name].HardwareAddr[:6:6], 0, 0))
 	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the CPUs: %w", err)
+	}
 	spec.Maps[objects.EdgeMapEdgeFlows].MaxEntries = uint32(l.cfg.Flows.Entries)
-	err := errors.Join(
+	spec.Maps[objects.EdgeMapEdgeRecentFlows].MaxEntries = uint32(cpus) << topo.EdgeRecentBits
+	err = errors.Join(
 		spec.Variables[objects.EdgeVarEdgeMacs].Set(macs),
 		spec.Variables[objects.EdgeVarFlowKey].Set(policy.NewDigestKey(l.cfg.Key)),
 		spec.Variables[objects.EdgeVarEdgeRecoversAll].Set(l.cfg.RecoverAll),

@@ -41,6 +41,8 @@ func TestEdge(t *testing.T) {
 		{"ended", testEnded},
 		{"table full", testTableFull},
 		{"talkers", testTalkers},
+		{"both ways", testBothWays},
+		{"moved at once", testMovedAtOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -130,13 +131,23 @@ func must(t *testing.T, err error) {
 // newBench loads an LB with both nodes ready.
 func newBench(t *testing.T, seen rig.Hits, change ...func(*topo.EdgeLB)) *bench {
 	t.Helper()
-	b := &bench{macs: enter(t), seen: seen}
 	cfg := config()
 	for _, c := range change {
 		c(cfg)
 	}
+	return load(t, &bench{macs: enter(t), seen: seen}, cfg, "virtual_time")
+}
+
+// load loads an LB in the namespace of the links, with these switches of the programs on.
+func load(t *testing.T, b *bench, cfg *topo.EdgeLB, switches ...string) *bench {
+	t.Helper()
 	var err error
-	b.LB, err = edge.NewWith(cfg, func(spec *ebpf.CollectionSpec) error { return spec.Variables["virtual_time"].Set(true) })
+	b.LB, err = edge.NewWith(cfg, func(spec *ebpf.CollectionSpec) (err error) {
+		for _, name := range switches {
+			err = errors.Join(err, spec.Variables[name].Set(true))
+		}
+		return err
+	})
 	must(t, err)
 	t.Cleanup(func() { must(t, b.Close()) })
 	for _, n := range cfg.Nodes {

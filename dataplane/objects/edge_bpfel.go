@@ -140,6 +140,7 @@ const (
 	EdgeMapEdgeOwn          = "edge_own"
 	EdgeMapEdgePrefixes     = "edge_prefixes"
 	EdgeMapEdgePrograms     = "edge_programs"
+	EdgeMapEdgeRecentFlows  = "edge_recent_flows"
 	EdgeMapEdgeRows         = "edge_rows"
 	EdgeMapEdgeSamples      = "edge_samples"
 	EdgeMapEdgeScratchOfCpu = "edge_scratch_of_cpu"
@@ -154,10 +155,12 @@ const (
 	EdgeProgEdgeWorld       = "edge_world"
 	EdgeProgSweepEdge       = "sweep_edge"
 	EdgeVarCountersEnd      = "counters_end"
+	EdgeVarEdgeEra          = "edge_era"
 	EdgeVarEdgeExpiryLayout = "edge_expiry_layout"
 	EdgeVarEdgeIdleNs       = "edge_idle_ns"
 	EdgeVarEdgeMacs         = "edge_macs"
 	EdgeVarEdgeRecoversAll  = "edge_recovers_all"
+	EdgeVarEdgeUnsteady     = "edge_unsteady"
 	EdgeVarFlowKey          = "flow_key"
 	EdgeVarRedirectTo       = "redirect_to"
 	EdgeVarStalls           = "stalls"
@@ -231,6 +234,7 @@ type EdgeMapSpecs struct {
 	EdgeOwn          *ebpf.MapSpec `ebpf:"edge_own"`
 	EdgePrefixes     *ebpf.MapSpec `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.MapSpec `ebpf:"edge_programs"`
+	EdgeRecentFlows  *ebpf.MapSpec `ebpf:"edge_recent_flows"`
 	EdgeRows         *ebpf.MapSpec `ebpf:"edge_rows"`
 	EdgeSamples      *ebpf.MapSpec `ebpf:"edge_samples"`
 	EdgeScratchOfCpu *ebpf.MapSpec `ebpf:"edge_scratch_of_cpu"`
@@ -245,10 +249,12 @@ type EdgeMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeVariableSpecs struct {
 	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
+	EdgeEra          *ebpf.VariableSpec `ebpf:"edge_era"`
 	EdgeExpiryLayout *ebpf.VariableSpec `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs       *ebpf.VariableSpec `ebpf:"edge_idle_ns"`
 	EdgeMacs         *ebpf.VariableSpec `ebpf:"edge_macs"`
 	EdgeRecoversAll  *ebpf.VariableSpec `ebpf:"edge_recovers_all"`
+	EdgeUnsteady     *ebpf.VariableSpec `ebpf:"edge_unsteady"`
 	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
@@ -288,6 +294,7 @@ type EdgeMaps struct {
 	EdgeOwn          *ebpf.Map `ebpf:"edge_own"`
 	EdgePrefixes     *ebpf.Map `ebpf:"edge_prefixes"`
 	EdgePrograms     *ebpf.Map `ebpf:"edge_programs"`
+	EdgeRecentFlows  *ebpf.Map `ebpf:"edge_recent_flows"`
 	EdgeRows         *ebpf.Map `ebpf:"edge_rows"`
 	EdgeSamples      *ebpf.Map `ebpf:"edge_samples"`
 	EdgeScratchOfCpu *ebpf.Map `ebpf:"edge_scratch_of_cpu"`
@@ -309,6 +316,7 @@ func (m *EdgeMaps) Close() error {
 		m.EdgeOwn,
 		m.EdgePrefixes,
 		m.EdgePrograms,
+		m.EdgeRecentFlows,
 		m.EdgeRows,
 		m.EdgeSamples,
 		m.EdgeScratchOfCpu,
@@ -324,10 +332,12 @@ func (m *EdgeMaps) Close() error {
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeVariables struct {
 	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
+	EdgeEra          *ebpf.Variable `ebpf:"edge_era"`
 	EdgeExpiryLayout *ebpf.Variable `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs       *ebpf.Variable `ebpf:"edge_idle_ns"`
 	EdgeMacs         *ebpf.Variable `ebpf:"edge_macs"`
 	EdgeRecoversAll  *ebpf.Variable `ebpf:"edge_recovers_all"`
+	EdgeUnsteady     *ebpf.Variable `ebpf:"edge_unsteady"`
 	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`

@@ -74,7 +74,7 @@ func (s *benchSession) loadEdge() (err error) {
 	if e.link, err = edgePlace(); err != nil {
 		return err
 	}
-	if e.lb, err = newEdgeLB(min(s.most(), othersAtMost)*5/4 + 4096); err != nil {
+	if e.lb, err = newEdgeLB(len(edgeModes())*min(s.most(), othersAtMost)*5/4 + 4096); err != nil {
 		return err
 	}
 	s.open = append(s.open, e.lb)
