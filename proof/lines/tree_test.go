@@ -134,8 +134,7 @@ func TestTree(t *testing.T) {
 		races = append(races,
 			race("one after another", fewSeats, []treeDeed{begin(0), begin(1)}, []treeDeed{end(1)}),
 			race("one seat again", fewSeats, []treeDeed{begin(1), end(1)}, []treeDeed{begin(1)}),
-			race("three CPUs", fewSeats, []treeDeed{begin(0)}, []treeDeed{begin(1)}, []treeDeed{end(2)}),
-			race("three CPUs, two of one seat", fewSeats, []treeDeed{begin(1)}, []treeDeed{end(1)}, []treeDeed{end(2)}))
+			race("three CPUs", fewSeats, []treeDeed{begin(0)}, []treeDeed{begin(1)}, []treeDeed{end(2)}))
 	}
 	for _, r := range races {
 		t.Run(r.what, func(t *testing.T) {
