@@ -43,6 +43,7 @@ func TestEdge(t *testing.T) {
 		{"talkers", testTalkers},
 		{"both ways", testBothWays},
 		{"moved at once", testMovedAtOnce},
+		{"one place", testOnePlace},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

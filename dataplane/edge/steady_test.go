@@ -2,6 +2,7 @@ package edge_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -239,5 +240,46 @@ func testMovedAtOnce(t *testing.T, seen rig.Hits) {
 		}
 		must(t, b.SetNextHop(1, nodeMAC(1)))
 		sides(200)
+	}
+}
+
+// testOnePlace: flows whose records have one place, as some of many do, are told apart by each word of
+// their tuples.
+func testOnePlace(t *testing.T, seen rig.Hits) {
+	rng := rig.Random(t)
+	end := func(addr netip.Addr, first, last, port int) netip.AddrPort {
+		a := addr.As16()
+		for i := first; i < last; i++ {
+			a[i] = byte(rng.IntN(256))
+		}
+		return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(port))
+	}
+	for word := range 5 {
+		b, begun := newBench(t, seen), map[flow]bool{}
+		if word == 0 {
+			onOneCPU(t)
+		}
+		for len(begun) < 400 {
+			f := from6("udp", 1+word)
+			switch word {
+			case 0:
+				f.from = end(client6, 6, 8, 1)
+			case 1:
+				f.from = end(client6, 8, 16, 2)
+			case 2:
+				f.to = end(remote6, 4, 8, 80)
+			case 3:
+				f.to = end(remote6, 8, 16, 80)
+			case 4:
+				f.from, f.to = end(client6, 0, 0, rng.IntN(1<<16)), end(remote6, 0, 0, rng.IntN(1<<16))
+			}
+			if begun[f] {
+				continue
+			}
+			begun[f] = true
+			for _, reasons := range [][]string{{"flow_begun", "steer"}, {"steer"}} {
+				b.tunnelled(t, fmt.Sprintf("%v", f), b.fromClient(t, long(f)), long(f), reasons...)
+			}
+		}
 	}
 }
