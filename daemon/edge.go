@@ -157,8 +157,12 @@ func (r *edgeLB) look() (changed bool, err error) {
 		if r.silence.Probed(n.Server, answered) {
 			down[n.Server] = true
 		}
-		if down[n.Server] != r.down[n.Server] {
-			r.host.Log.Warn("a node is down or answers again", "node", n.Name, "down", down[n.Server])
+		switch is := down[n.Server]; {
+		case is == r.down[n.Server]:
+		case is:
+			r.host.Log.Warn("a node answers no probe: it gets no packets, and its flows go elsewhere", "node", n.Name)
+		default:
+			r.host.Log.Info("a node answers again, and gets new flows", "node", n.Name)
 		}
 	}
 	r.silence.Keep(servers)
@@ -173,14 +177,8 @@ func (r *edgeLB) reload() error {
 	if err != nil {
 		return err
 	}
-	was := r.started
-	for key, same := range map[string]bool{
-		"name": next.Name == was.Name, "control": next.Control == was.Control, "flow_key": next.Key == was.Key,
-		"clients": next.Clients == was.Clients, "world": next.World == was.World, "flow_table": next.Flows == was.Flows, "recovery": next.RecoverAll == was.RecoverAll,
-	} {
-		if !same {
-			return fixed(key)
-		}
+	if err := sameEdge(r.started, next); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,6 +194,27 @@ func (r *edgeLB) reload() error {
 	r.now.Store(next)
 	if _, err := levels.Tick(r.host.Clock.Now()); err != nil { // the status has no core without its counts
 		r.host.Log.Error("upkeep of the data plane", "error", err)
+	}
+	return nil
+}
+
+// sameEdge returns an error for a reload that changes what the loaded programs and their links have.
+func sameEdge(was, is *topo.EdgeLB) error {
+	switch {
+	case was.Name != is.Name:
+		return fixed("name")
+	case was.Control != is.Control:
+		return fixed("control")
+	case was.Key != is.Key:
+		return fixed("flow_key")
+	case was.Clients != is.Clients:
+		return fixed("clients")
+	case was.World != is.World:
+		return fixed("world")
+	case was.Flows != is.Flows:
+		return fixed("flow_table")
+	case was.RecoverAll != is.RecoverAll:
+		return fixed("recovery")
 	}
 	return nil
 }

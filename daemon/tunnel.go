@@ -260,13 +260,13 @@ func (d *tunnels) reloadOnce() {
 	err := d.reload()
 	d.known = map[int]topo.MAC{} // an end that changed has no next hop
 	d.changing.Unlock()
-	if err == nil {
-		err = d.reach(true)
-	}
 	if err != nil {
 		d.refused.Add(1)
 		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
 		return
+	}
+	if err := d.reach(true); err != nil {
+		d.host.Log.Error("upkeep of the data plane", "error", err)
 	}
 	d.reloaded.Add(1)
 	d.host.Log.Info("configuration reloaded")

@@ -1,0 +1,155 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"proffer/api"
+	"proffer/topo"
+)
+
+// edgeFile is an edge LB's file with all keys.
+func edgeFile(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../config/testdata/edge.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestEdgeReloadOfWhatIsFixed: an edge LB needs a restart for what its programs and links are made with,
+// and for nothing else.
+func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edge.yaml")
+	read := func(text string) *topo.EdgeLB {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := readEdge(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	r := &edgeLB{path: path, started: read(edgeFile(t))}
+	for _, c := range []struct{ old, new, key string }{
+		{"name: gate", "name: other", "name"},
+		{"gate.sock", "other.sock", "control"},
+		{`flow_key: "00`, `flow_key: "ff`, "flow_key"},
+		{"clients: eth0", "clients: eth9", "clients"},
+		{"world: eth1", "world: eth9", "world"},
+		{"entries: 1024", "entries: 2048", "flow_table"},
+		{"idle: 90s", "idle: 91s", "flow_table"},
+		{"recovery: all", "recovery: tcp", "recovery"},
+	} {
+		read(strings.Replace(edgeFile(t), c.old, c.new, 1))
+		if err := r.reload(); err == nil || err.Error() != c.key+" cannot change while the daemon runs: restart it" {
+			t.Errorf("%s for %s: %v", c.new, c.old, err)
+		}
+	}
+	for old, changed := range map[string]string{
+		"balancer: wrr": "balancer: model", "203.0.113.1/32": "203.0.113.2/32", "weight: 3": "weight: 4", "cost: 700ns": "cost: 800ns",
+		"10.2.0.0/16": "10.3.0.0/16", "link: eth3": "link: eth4", "start-node": "start-another",
+	} {
+		if err := sameEdge(r.started, read(strings.Replace(edgeFile(t), old, changed, 1))); err != nil {
+			t.Errorf("%s for %s: %v", changed, old, err)
+		}
+	}
+}
+
+// TestDatapathReload: a node says what to do for another file; a mistake in it comes first.
+func TestDatapathReload(t *testing.T) {
+	r := &datapath{path: "../config/testdata/node.yaml"}
+	if err := r.reload(); err == nil || err.Error() != "a node takes its file at its start alone: drain it at the LBs and restart it" {
+		t.Error(err)
+	}
+	r.path = filepath.Join(t.TempDir(), "node.yaml")
+	if err := os.WriteFile(r.path, []byte("number: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.reload(); err == nil || !strings.Contains(err.Error(), r.path+":1:") {
+		t.Error(err)
+	}
+}
+
+// ends is a role with these far ends, and their plane.
+type ends struct {
+	TunnelPlane
+	all     []far
+	refuses error
+	hops    map[int]topo.MAC
+	set     []string
+}
+
+func (e *ends) fars() []far                { return e.all }
+func (e *ends) reload() error              { return e.refuses }
+func (e *ends) describe(*api.Status) error { return nil }
+
+func (e *ends) SetNextHop(far int, mac topo.MAC) error {
+	e.hops[far] = mac
+	e.set = append(e.set, fmt.Sprintf("%d %v", far, mac != topo.MAC{}))
+	return nil
+}
+
+// TestTunnelNextHops: the plane has a next hop of each far end that the kernel has one for, and that is
+// not down; it gets changes alone. A reload gives it all again, one that is refused, too.
+func TestTunnelNextHops(t *testing.T) {
+	m := newMachine(t, lbFile)
+	near, other := netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	mac := topo.MAC{2}
+	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): mac}
+	e := &ends{all: []far{{1, near, "eth2", false}, {2, other, "eth2", false}}, hops: map[int]topo.MAC{}}
+	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}}
+	step := func(label string, want ...string) {
+		t.Helper()
+		e.set = nil
+		if err := d.reach(true); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(e.set, want) {
+			t.Errorf("%s: set %v, want %v", label, e.set, want)
+		}
+	}
+	step("at first", "1 true", "2 false")
+	if list := d.unreached(); !slices.Equal(list, []string{"192.0.2.3 (on eth2)"}) {
+		t.Errorf("unreached: %v", list)
+	}
+	step("without a change")
+	m.mu.Lock()
+	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): mac, netip.PrefixFrom(other, 32): {4}}
+	m.mu.Unlock()
+	step("a neighbour is found", "2 true")
+	e.all[0].down = true
+	step("a node is down", "1 false")
+	e.all[0].down = false
+	step("it answers again", "1 true")
+	e.all = append(e.all[:1:1], far{3, other, "eth3", false})
+	step("one is gone, another on its own link", "3 true")
+	if want := map[int]topo.MAC{1: mac, 3: {4}}; !maps.Equal(d.known, want) || len(d.hops) != 2 {
+		t.Errorf("it knows %v over %d links, want %v over 2", d.known, len(d.hops), want)
+	}
+	e.all = e.all[:1]
+	step("its link is of no use")
+	if len(d.hops) != 1 || m.happened()[len(m.happened())-1] != "unwatch" {
+		t.Errorf("%d links are watched: %v", len(d.hops), m.happened())
+	}
+	e.refuses = errors.New("a mistake")
+	d.reloadOnce()
+	step("after a file with a mistake", "1 true")
+	e.refuses, e.set = nil, nil
+	d.reloadOnce()
+	if !slices.Equal(e.set, []string{"1 true"}) || d.reloaded.Load() != 1 || d.refused.Load() != 1 {
+		t.Errorf("a reload set %v; %d reloads, %d refused", e.set, d.reloaded.Load(), d.refused.Load())
+	}
+	m.logs(`msg="configuration not reloaded, the old one stays" error="a mistake"`)
+	m.logs(`msg="configuration reloaded"`)
+}
