@@ -23,8 +23,10 @@ nodes that FILE lists and that are down: $PROFFER_DOWN has their names. The node
 joins by its first answer to a probe. The log has the command's end and output.
 
 SIGHUP reads FILE again and applies nodes, weights, services and prefixes while
-packets flow; a file with a mistake changes nothing. The programs and all flows
-end with the daemon.`,
+packets flow; a file with a mistake changes nothing. The keys name, control,
+flow_key, clients, world, flow_table and recovery need a restart. The programs
+and all flows end with the daemon; another load balancer, or the next daemon,
+asks the nodes for them.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDaemon(cmd, daemonFlags{config: file}, daemon.Edge)
