@@ -198,7 +198,7 @@ func (r *edgeLB) reload() error {
 	return nil
 }
 
-// sameEdge returns an error for a reload that changes what the loaded programs and their links have.
+// sameEdge returns an error for a reload that changes constants of the loaded programs, or their links.
 func sameEdge(was, is *topo.EdgeLB) error {
 	switch {
 	case was.Name != is.Name:

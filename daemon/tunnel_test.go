@@ -25,7 +25,7 @@ func edgeFile(t *testing.T) string {
 	return string(text)
 }
 
-// TestEdgeReloadOfWhatIsFixed: an edge LB needs a restart for what its programs and links are made with,
+// TestEdgeReloadOfWhatIsFixed: an edge LB needs a restart for constants of its programs, and for its links,
 // and for nothing else.
 func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edge.yaml")
@@ -66,7 +66,7 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 	}
 }
 
-// TestDatapathReload: a node says what to do for another file; a mistake in it comes first.
+// TestDatapathReload: a node names the way to another file; a mistake in it comes first.
 func TestDatapathReload(t *testing.T) {
 	r := &datapath{path: "../config/testdata/node.yaml"}
 	if err := r.reload(); err == nil || err.Error() != "a node takes its file at its start alone: drain it at the LBs and restart it" {

@@ -243,8 +243,8 @@ func testMovedAtOnce(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testOnePlace: flows whose records have one place, as some of many do, are told apart by each word of
-// their tuples.
+// testOnePlace: some of many flows have one place for their records. Each word of their tuples tells
+// them apart.
 func testOnePlace(t *testing.T, seen rig.Hits) {
 	rng := rig.Random(t)
 	end := func(addr netip.Addr, first, last, port int) netip.AddrPort {
