@@ -34,6 +34,9 @@ var proffer, profferLab string
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
+	if os.Getenv(talkerEnv) != "" {
+		return beTalker()
+	}
 	if os.Getenv("PROFFER_TEST_SOCKET") != "" { // a test's own program, which may build nothing
 		return m.Run()
 	}

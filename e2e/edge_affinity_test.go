@@ -122,16 +122,16 @@ func (s *spoken) from(port uint16) error {
 // at is the number of the node that has the flow, by its public port.
 func (s *spoken) at() int { return (int(s.port) - 2048) / (edgeCores * lbsPorts) }
 
-// beginEach opens as many flows of each protocol, each with a first answer.
-func beginEach(t *testing.T, client *testbed.Node, each int) (all []*spoken) {
-	t.Helper()
+// beginFlows opens as many flows of each protocol, each with a first answer. do calls a function in the
+// client's namespace.
+func beginFlows(do func(func() error) error, each int) (all []*spoken, err error) {
 	all = make([]*spoken, 2*each)
 	var wait sync.WaitGroup
 	var next atomic.Int64
 	var failed atomic.Value
 	for range 32 {
 		wait.Go(func() {
-			err := client.Do(func() error {
+			err := do(func() error {
 				for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
 					s := &spoken{tcp: i%2 == 0}
 					conn, err := net.DialTimeout(map[bool]string{true: "tcp4", false: "udp4"}[s.tcp], netip.AddrPortFrom(edgeWorld, 7).String(), time.Minute)
@@ -151,6 +151,14 @@ func beginEach(t *testing.T, client *testbed.Node, each int) (all []*spoken) {
 		})
 	}
 	wait.Wait()
+	err, _ = failed.Load().(error)
+	return all, err
+}
+
+// beginEach is beginFlows from a test.
+func beginEach(t *testing.T, client *testbed.Node, each int) []*spoken {
+	t.Helper()
+	all, err := beginFlows(client.Do, each)
 	t.Cleanup(func() {
 		for _, s := range all {
 			if s != nil {
@@ -158,9 +166,7 @@ func beginEach(t *testing.T, client *testbed.Node, each int) (all []*spoken) {
 			}
 		}
 	})
-	if err := failed.Load(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -185,7 +191,7 @@ func talkAll(all []*spoken) (broken int64, reason error) {
 }
 
 // affinity is the size of the test: the flows of each protocol, how many LBs die, and how often. The
-// full size is PROFFER_AFFINITY=10000, which takes 30,001 open files (`ulimit -Hn`).
+// full size is PROFFER_AFFINITY=10000, which takes 10,000 open files a process.
 func affinity(t *testing.T) (flows, kills int, every time.Duration) {
 	t.Helper()
 	text := os.Getenv("PROFFER_AFFINITY")
@@ -209,34 +215,33 @@ func TestEdgeLBs(t *testing.T) {
 
 func (b *edgeLBs) affinity(t *testing.T) {
 	flows, kills, every := affinity(t)
-	all := beginEach(t, b.client, flows/2)
-	b.weigh(t, 1, 1, 1) // n2 is added
-	all = append(all, beginEach(t, b.client, flows-flows/2)...)
+	flows -= flows % (2 * talkers)
+	var all []*talker
+	for range talkers {
+		all = append(all, newTalker(t, b.client))
+	}
 	var at [lbsNodes]int
-	for _, s := range all {
-		at[s.at()]++
-	}
-	done := make(chan struct{})
-	rounds := 0
-	var broken int64
-	go func() {
-		defer close(done)
-		b.churn(t, kills, every)
-	}()
-	for over := false; !over; rounds++ {
-		n, reason := talkAll(all)
-		if broken += n; n > 0 {
-			t.Errorf("%d flows are broken, as %v", n, reason)
-			break
+	for half := range 2 {
+		begun := tellAll(t, all, fmt.Sprintf("begin %d", flows/2/talkers))
+		if begun.Why != "" {
+			t.Fatal(begun.Why)
 		}
-		select {
-		case <-done:
-			over = true
-		default:
+		for node, n := range begun.At {
+			at[node] += n
+		}
+		if half == 0 {
+			b.weigh(t, 1, 1, 1) // n2 is added
 		}
 	}
-	<-done
-	t.Logf("%d TCP connections and %d UDP flows at the nodes %v, %d rounds, %d LBs died: %d broken", flows, flows, at, rounds, kills, broken)
+	for _, k := range all {
+		k.tell(t, "talk")
+	}
+	b.churn(t, kills, every)
+	result := tellAll(t, all, "stop")
+	if result.Broken > 0 {
+		t.Errorf("%d flows are broken, as %s", result.Broken, result.Why)
+	}
+	t.Logf("%d TCP connections and %d UDP flows at the nodes %v, %d rounds, %d LBs died: %d broken", flows, flows, at, result.Rounds, kills, result.Broken)
 	b.atOneInstance(t, uint64(2*flows))
 }
 
