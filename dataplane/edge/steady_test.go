@@ -33,12 +33,9 @@ func onOneCPU(t *testing.T) {
 	must(t, unix.SchedSetaffinity(0, &one))
 }
 
-// anyOf is one of these.
-func anyOf[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 // randomFlow is one of few flows of the client network, or its other direction, before NAT or after it.
 func randomFlow(rng *rand.Rand) (f flow, ofWorld bool) {
-	f = anyOf(rng, from4, from6)(anyOf(rng, "tcp", "tcp", "udp", "udp", "echo"), 1000+rng.IntN(3))
+	f = rig.AnyOf(rng, from4, from6)(rig.AnyOf(rng, "tcp", "tcp", "udp", "udp", "echo"), 1000+rng.IntN(3))
 	if f.kind == "echo" {
 		f.to = netip.AddrPortFrom(f.to.Addr(), f.from.Port())
 	}
@@ -54,28 +51,15 @@ func randomFlow(rng *rand.Rand) (f flow, ofWorld bool) {
 
 // randomPacket is a packet of a flow, of any size that the links take.
 func randomPacket(rng *rand.Rand, f flow) []byte {
-	ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: anyOf[uint8](rng, 64, 64, 1, 0), Class: anyOf[uint8](rng, 0, 0, 3, 0x28), ID: 7}
-	payload := make([]byte, anyOf(rng, 0, 1, 5, 100, 1400, 1440, 1450, 1460, 1470, 1480, 1490, 1500, 1510))
+	ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: rig.AnyOf[uint8](rng, 64, 64, 1, 0), Class: rig.AnyOf[uint8](rng, 0, 0, 3, 0x28), ID: 7}
+	payload := make([]byte, rig.AnyOf(rng, 0, 1, 5, 100, 1400, 1440, 1450, 1460, 1470, 1480, 1490, 1500, 1510))
 	switch f.kind {
 	case "tcp":
-		return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: anyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK|8, wire.FIN|wire.ACK, wire.RST)}, payload)
+		return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: rig.AnyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK|8, wire.FIN|wire.ACK, wire.RST)}, payload)
 	case "udp":
 		return ip.UDP(f.from.Port(), f.to.Port(), payload)
 	}
 	return f.packet()
-}
-
-// damaged is a frame, most often as it was; else with another bit, with padding, or cut.
-func damaged(rng *rand.Rand, frame []byte) []byte {
-	switch rng.IntN(8) {
-	case 0:
-		frame[rng.IntN(min(len(frame), 80))] ^= 1 << rng.IntN(8)
-	case 1:
-		frame = append(frame, make([]byte, rng.IntN(20))...)
-	case 2:
-		frame = frame[:len(frame)-rng.IntN(min(len(frame)-14, 30))]
-	}
-	return frame
 }
 
 // twins are an LB as it ships, and another, where all packets take the general way.
@@ -98,8 +82,8 @@ func newTwins(t *testing.T) *twins {
 // change changes the clock, a node or the weights of both.
 func (w *twins) change(t *testing.T) {
 	t.Helper()
-	now := w.both[0].now + anyOf(w.rng, 0, 0, 17*time.Millisecond, 300*time.Millisecond, 3*time.Second)
-	server, mac := anyOf(w.rng, 1, 200), topo.MAC{}
+	now := w.both[0].now + rig.AnyOf(w.rng, 0, 0, 17*time.Millisecond, 300*time.Millisecond, 3*time.Second)
+	server, mac := rig.AnyOf(w.rng, 1, 200), topo.MAC{}
 	if w.rng.IntN(3) > 0 {
 		mac = nodeMAC(server)
 	}
@@ -168,7 +152,7 @@ func testBothWays(t *testing.T, _ rig.Hits) {
 			link = "world"
 		}
 		packet := randomPacket(w.rng, f)
-		out := w.send(t, link, damaged(w.rng, wire.Frame(w.both[0].macs[link], rig.RouterMAC, packet)))
+		out := w.send(t, link, rig.Damaged(w.rng, wire.Frame(w.both[0].macs[link], rig.RouterMAC, packet)))
 		to, inside, err := wire.ParseTunnel(out.Frame)
 		switch {
 		case out.Action != redirect || err != nil:

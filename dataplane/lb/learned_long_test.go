@@ -77,7 +77,7 @@ func (c *thread) pass(connections int) error {
 		now := &c.open[c.rng.IntN(len(c.open))]
 		if len(now.left) == 0 {
 			connections--
-			now.client, now.left = anyOf(c.rng, c.rng.Uint32N(fewClients), c.rng.Uint32N(manyClients)), scripts[c.rng.IntN(len(scripts))]
+			now.client, now.left = rig.AnyOf(c.rng, c.rng.Uint32N(fewClients), c.rng.Uint32N(manyClients)), scripts[c.rng.IntN(len(scripts))]
 		}
 		frame := c.frames[now.left[0]]
 		now.left = now.left[1:]

@@ -74,7 +74,7 @@ func TestLearnedRaces(t *testing.T) {
 		both(func(i int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(round*2+i)))
 			for range each {
-				flags := anyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK|wire.PSH, wire.FIN|wire.ACK, wire.RST)
+				flags := rig.AnyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK|wire.PSH, wire.FIN|wire.ACK, wire.RST)
 				p := client(rng.IntN(crowd), flags)
 				if flags == wire.ACK|wire.PSH {
 					p = payload(p)
@@ -108,7 +108,7 @@ func TestLearnedTreeRaces(t *testing.T) {
 		both(func(i int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(round*2+i)))
 			for k := range each {
-				r.Run(t, client((round*each+k)%20000, anyOf[byte](rng, wire.SYN, wire.SYN, wire.RST)).Frame())
+				r.Run(t, client((round*each+k)%20000, rig.AnyOf[byte](rng, wire.SYN, wire.SYN, wire.RST)).Frame())
 			}
 		})
 		wantTree(t, r)
@@ -167,7 +167,7 @@ func TestRecount(t *testing.T) {
 					return
 				default:
 				}
-				r.Run(t, client(rng.IntN(900), anyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.FIN|wire.ACK)).Frame())
+				r.Run(t, client(rng.IntN(900), rig.AnyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.FIN|wire.ACK)).Frame())
 			}
 		})
 		wrong, err := r.Recount()

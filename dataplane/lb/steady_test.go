@@ -57,12 +57,9 @@ func randomServices(rng *rand.Rand) (services []topo.Service) {
 	return services
 }
 
-// anyOf is one of these.
-func anyOf[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
-
 // randomPacket is a packet of one of few clients to a service that may be there.
 func randomPacket(rng *rand.Rand) rig.Packet {
-	p := rig.Inward(anyOf[uint16](rng, 80, 81), anyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK, wire.ACK|8, wire.FIN|wire.ACK, wire.RST, 0))
+	p := rig.Inward(rig.AnyOf[uint16](rng, 80, 81), rig.AnyOf[byte](rng, wire.SYN, wire.ACK, wire.ACK, wire.ACK, wire.ACK|8, wire.FIN|wire.ACK, wire.RST, 0))
 	client := rig.ClientAddr
 	if rng.IntN(3) == 0 {
 		client = netip.MustParseAddr("192.0.2.7")
@@ -75,8 +72,8 @@ func randomPacket(rng *rand.Rand) rig.Packet {
 	if p.Flags == wire.SYN {
 		p.Seq = rig.ClientISN
 	}
-	p.Hop, p.Class = anyOf[byte](rng, 64, 64, 64, 2, 1, 0), anyOf[byte](rng, 0, 0, 1, 3, 0xb8)
-	p.Payload = make([]byte, anyOf(rng, 0, 0, 1, 5, 100, 1380, 1400, 1420, 1440))
+	p.Hop, p.Class = rig.AnyOf[byte](rng, 64, 64, 64, 2, 1, 0), rig.AnyOf[byte](rng, 0, 0, 1, 3, 0xb8)
+	p.Payload = make([]byte, rig.AnyOf(rng, 0, 0, 1, 5, 100, 1380, 1400, 1420, 1440))
 	return p
 }
 
@@ -91,18 +88,9 @@ func randomFrame(rng *rand.Rand, r *rig.LB) []byte {
 		if p.Protocol == topo.UDP {
 			generation = 1
 		}
-		return rig.SignalFrom(rng.IntN(4), answer, anyOf(rng, wire.CreateStickiness, wire.CreateStickiness, wire.RemoveStickiness), generation)
+		return rig.SignalFrom(rng.IntN(4), answer, rig.AnyOf(rng, wire.CreateStickiness, wire.CreateStickiness, wire.RemoveStickiness), generation)
 	}
-	frame := p.Frame()
-	switch rng.IntN(8) {
-	case 0:
-		frame[rng.IntN(min(len(frame), 80))] ^= 1 << rng.IntN(8)
-	case 1:
-		frame = append(frame, make([]byte, rng.IntN(20))...)
-	case 2:
-		frame = frame[:len(frame)-rng.IntN(min(len(frame)-14, 30))]
-	}
-	return frame
+	return rig.Damaged(rng, p.Frame())
 }
 
 // TestSteady: a packet fares by the short way of known flows as by the general one: the same
@@ -125,7 +113,7 @@ func TestSteady(t *testing.T) {
 			}
 			general.Unplain()
 		}
-		if now := short.Now + anyOf[time.Duration](rng, 0, 0, 0, rig.Unit, 20*rig.Unit); now != short.Now {
+		if now := short.Now + rig.AnyOf[time.Duration](rng, 0, 0, 0, rig.Unit, 20*rig.Unit); now != short.Now {
 			short.At(t, now)
 			general.At(t, now)
 		}

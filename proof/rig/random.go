@@ -34,3 +34,19 @@ func RandomFlow(rng *rand.Rand) policy.Flow {
 	}
 	return policy.Flow{Client: address(), VIP: address()}
 }
+
+// AnyOf is one of these.
+func AnyOf[T any](rng *rand.Rand, all ...T) T { return all[rng.IntN(len(all))] }
+
+// Damaged is a frame, most often as it was; else with another bit, with padding, or cut.
+func Damaged(rng *rand.Rand, frame []byte) []byte {
+	switch rng.IntN(8) {
+	case 0:
+		frame[rng.IntN(min(len(frame), 80))] ^= 1 << rng.IntN(8)
+	case 1:
+		frame = append(frame, make([]byte, rng.IntN(20))...)
+	case 2:
+		frame = frame[:len(frame)-rng.IntN(min(len(frame)-14, 30))]
+	}
+	return frame
+}
