@@ -14,9 +14,10 @@ import (
 // as if each spoke BGP to it; with none the router knows no way and answers that.
 // The kernel spreads flows by the hash of addresses, protocol and ports.
 //
-// The route is replaced, never missing. In IPv4 every packet sees the old next
-// hops or the new ones. In IPv6 the kernel puts the first new next hop in the
-// old ones' place and appends the others, so that for some microseconds one LB
+// The route is replaced, never missing, but the kernel refuses a packet that has
+// found a next hop just as it is freed. In IPv4 all others see the old next
+// hops or the new ones. In IPv6 the kernel puts the first new next hop in the old
+// ones' place and appends the others, so that for some microseconds one LB
 // may get the flows of all.
 func (b *Bed) Announce(lbs ...*Node) error {
 	b.mu.Lock()
