@@ -18,6 +18,7 @@ import (
 // an hour forward and two hours back, keeps every flow, although its flows are idle after a
 // minute, and takes new ones.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	const flows = 40
 	bed := up(t, testbed.Config{Servers: 2})
 	s := settings(t, "hunt:static:4")

@@ -15,6 +15,7 @@ import (
 // TestEdgeOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the programs of edge LB
 // and node, and runs them as their own tests want.
 func TestEdgeOldestKernel(t *testing.T) {
+	t.Parallel()
 	bed := up(t, testbed.Config{Servers: 1})
 	files := map[string][]byte{}
 	for _, pkg := range []string{"edge", "edgenode"} {

@@ -17,6 +17,7 @@ import (
 // control groups are those of version 2, whatever this machine has: their limit refuses a table.
 // And there is no tcx: a daemon's end leaves neither its filter nor its qdisc.
 func TestOldestKernel(t *testing.T) {
+	t.Parallel()
 	bed := up(t, testbed.Config{Servers: 1})
 	farm := start(t, bed, settings(t, "hunt:static:4"))
 	lb := bed.LBs[0]

@@ -13,6 +13,7 @@ import (
 // of a service that forks: three that sleep, and none once they are answered; the service has the
 // quota of its cgroup.
 func TestWorkOnOldestKernel(t *testing.T) {
+	t.Parallel()
 	bed := up(t, testbed.Config{Servers: 1})
 	files := map[string][]byte{
 		"/bin/proffer": built(t, "proffer"),
