@@ -104,8 +104,30 @@ func known[T uint64 | float64](v *T) (float64, bool) {
 	return float64(*v), true
 }
 
-// writeCores writes the cores of an edge LB or a node.
-func writeCores(w io.Writer, e *EdgeStatus) error {
+// edgeMetrics are written once, by an LB.
+var edgeMetrics = []struct {
+	name, help string
+	of         func(*EdgeStatus) (value uint64, known bool)
+}{
+	{"proffer_replica_wanted_total", "Wishes for another node, as the cores were full.",
+		func(e *EdgeStatus) (uint64, bool) { return e.Wishes, true }},
+	{"proffer_replica_starts_total", "Runs of the command that starts a node.",
+		func(e *EdgeStatus) (uint64, bool) { return e.replica().Starts, e.Replica != nil }},
+	{"proffer_replica_failures_total", "Failed runs of the command that starts a node.",
+		func(e *EdgeStatus) (uint64, bool) { return e.replica().Failures, e.Replica != nil }},
+	{"proffer_refused_reports_total", "Reports of nodes without a valid tag, or malformed.",
+		func(e *EdgeStatus) (uint64, bool) { return e.RefusedReports, true }},
+}
+
+func (e *EdgeStatus) replica() ReplicaStatus {
+	if e.Replica == nil {
+		return ReplicaStatus{}
+	}
+	return *e.Replica
+}
+
+// writeEdge writes the cores of an edge LB or a node, and the LB's own numbers.
+func writeEdge(w io.Writer, e *EdgeStatus) error {
 	if e == nil {
 		return nil
 	}
@@ -118,6 +140,16 @@ func writeCores(w io.Writer, e *EdgeStatus) error {
 			}
 		}
 		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
+			return err
+		}
+	}
+	for _, m := range edgeMetrics {
+		value, known := m.of(e)
+		if e.Balancer == "" || !known {
+			continue
+		}
+		one := []*dto.Metric{sample(dto.MetricType_COUNTER, float64(value))}
+		if err := writeFamily(w, m.name, m.help, dto.MetricType_COUNTER, one); err != nil {
 			return err
 		}
 	}

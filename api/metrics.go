@@ -146,7 +146,7 @@ func writeMetrics(w io.Writer, s *Status) error {
 			return err
 		}
 	}
-	if err := writeCores(w, s.Edge); err != nil {
+	if err := writeEdge(w, s.Edge); err != nil {
 		return err
 	}
 	return writeHealth(w, s.Services)
