@@ -90,22 +90,30 @@ static __always_inline void change_tally(struct tally *t, __u64 i, __u64 word, _
 		renew_until_right(tally_in_word(word), i);
 }
 
-/* learned_change counts the change of a word that this CPU made, by which its share changes: of a new
- * flow from 0. A function of its own, for the stack of its callers. */
-__noinline int learned_change(__u64 was, __u64 fresh)
+/* learn_change counts the change of a word that this CPU made, by which its share changes: of a new
+ * flow from 0. It samples how long a flow lasted that no longer counts. */
+static __always_inline void learn_change(__u64 was, __u64 fresh)
 {
 	__u64 less = share_of(was), more = share_of(fresh), only_fresh = mask_if_0(less);
 	__u64 word = (was & ~only_fresh) | (fresh & only_fresh), i = word >> WORD_SEAT;
 	struct tally *t = tally_at(tally_in_word(word));
 
 	if (!t)
-		return 0;
+		return;
 	below(i, MAX_SEATS);
 	if (more & ~less & 1) /* none becomes embryonic later */
 		t->seat[i].begun++;
 	if (less & more >> 32)
 		t->seat[i].lived++;
 	change_tally(t, i, word, less, more);
+	if (was & ~fresh & WORD_COUNTED)
+		tally_sample(&t->seat[i], was);
+}
+
+/* learned_change is learn_change, as a function of its own, for the stack of its caller. */
+__noinline int learned_change(__u64 was, __u64 fresh)
+{
+	learn_change(was, fresh);
 	return 0;
 }
 
@@ -115,7 +123,7 @@ __noinline bool flow_learn(__u64 hash, __u64 word, __u64 fresh)
 	if (!flow_swap(hash, word, fresh))
 		return false;
 	if (share_of(word) != share_of(fresh))
-		learned_change(word, fresh);
+		learn_change(word, fresh);
 	return true;
 }
 
@@ -125,11 +133,8 @@ static __always_inline __u64 observe_learned(const struct packet *p, __u64 word)
 {
 	__u64 fresh = after_packet(p, word);
 
-	if (fresh == word || !flow_learn(p->hash, word, fresh))
-		return fresh;
-	if (word & WORD_EMBRYONIC && fresh & WORD_COUNTED)
+	if (fresh != word && flow_learn(p->hash, word, fresh) && word & WORD_EMBRYONIC &&
+	    fresh & WORD_COUNTED)
 		count(LB_FLOW_ESTABLISHED);
-	if (word & ~fresh & WORD_COUNTED)
-		sample_of(word);
 	return fresh;
 }

@@ -19,7 +19,7 @@
  * first that changed longest ago; user space begins it again before it is at its end.
  *
  * A flow counts by its word alone (share_of), and the CPU that swaps the word counts the difference:
- * learned_change (learned.h) for a packet of its client and the entry that it makes; tally_change
+ * learn_change (learned.h) for a packet of its client and the entry that it makes; tally_change
  * where an entry gives way (evict_from), ends (sweep.h) or is an agent's to change (flow_change). A
  * move swaps nothing that counts. So each flow is counted once, however many CPUs meet it. */
 #pragma once
@@ -345,14 +345,14 @@ static __always_inline __u16 date_now(void)
 /* tally_sample samples the duration of a flow that ends now, unless it is too old to have one. */
 static __always_inline void tally_sample(struct seat *s, __u64 word)
 {
-	__u16 start = start_in_word(word), took = date_now() - start;
+	__u16 start = start_in_word(word);
 	__u64 i = s->ended;
 
 	if (!start)
 		return;
 	s->ended = i + 1;
 	below(i, SEAT_SAMPLES);
-	s->sample[i] = took;
+	s->sample[i] = date_now() - start;
 }
 
 /* sample_of samples how long a flow lasted until now. A function of its own, for the verifier. */
