@@ -44,9 +44,7 @@ func TestBypassNoticed(t *testing.T) {
 		return !hasProblem(t, bed, s1, "problem:")
 	})
 	for _, line := range []string{"packets pass the programs by", "packets meet the programs again"} {
-		if log := farm.Daemon(s1).Log(); !strings.Contains(log, line) {
-			t.Errorf("%q is not logged:\n%s", line, log)
-		}
+		eventually(t, "the log has: "+line, func() bool { return strings.Contains(farm.Daemon(s1).Log(), line) })
 	}
 }
 

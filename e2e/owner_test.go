@@ -197,7 +197,7 @@ func TestOwnerNetnsRestarts(t *testing.T) {
 			return slices.Contains(flows.Servers(), app.Name)
 		})
 	}
-	if log := farm.Daemon(server).Log(); !strings.Contains(log, "the network namespace at /run/netns/"+app.Namespace) {
-		t.Errorf("the agent's log names no change of the namespace:\n%s", log)
-	}
+	eventually(t, "the agent's log names the change of the namespace", func() bool {
+		return strings.Contains(farm.Daemon(server).Log(), "the network namespace at /run/netns/"+app.Namespace)
+	})
 }
