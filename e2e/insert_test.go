@@ -210,18 +210,6 @@ func wantMegabytes(t *testing.T, bed *testbed.Bed, url string) {
 	}
 }
 
-// judgeBytes is judge for a capture with pieces of files, which tshark's HTTP would
-// take for headers.
-func judgeBytes(t *testing.T, file string, atLeast int) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "disabled_protos"), []byte("http\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("WIRESHARK_CONFIG_DIR", dir)
-	judge(t, file, atLeast)
-}
-
 // TestInsertedBytes: segments inside the packets leave what they carry alone,
 // also that of another flow's server.
 func TestInsertedBytes(t *testing.T) {

@@ -147,7 +147,7 @@ func TestIPv4(t *testing.T) {
 	if passed := counter(t, farm, "pass_on_busy", bed.Servers...); passed < 2*conns {
 		t.Errorf("%d offers passed on, want at least %d", passed, 2*conns)
 	}
-	judgeBytes(t, c.file, 1000)
+	judge(t, c.file, 1000)
 	wantGood(t, c.file, "ip.checksum.status", 1000)
 }
 

@@ -71,12 +71,13 @@ func (d dissection) faults() (found []string) {
 // packet appears on each link it took, plain and encapsulated, which the
 // analysis can only call retransmissions and duplicates. A link alone would not
 // do either: the LB's sees one direction of a connection. For the same reason
-// streams are not put together.
+// streams are not put together, and what TCP carries is data: tshark would guess at
+// pieces of files, and by the client's port.
 func dissect(t *testing.T, file string) []dissection {
 	t.Helper()
 	args := []string{"-r", file, "-n", "-T", "fields", "-E", "separator=|", "-E", "aggregator=" + join,
 		"-o", "tcp.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
-		"-o", "tcp.analyze_sequence_numbers:FALSE", "-o", "tcp.desegment_tcp_streams:FALSE"}
+		"-o", "tcp.analyze_sequence_numbers:FALSE", "-o", "tcp.desegment_tcp_streams:FALSE", "-d", "tcp.port==0-65535,data"}
 	for _, field := range []string{"frame.number", "frame.interface_name", "frame.protocols", "tcp.checksum.status",
 		"tcp.checksum", "icmpv6.checksum.status", "_ws.expert.severity", "_ws.expert.message"} {
 		args = append(args, "-e", field)

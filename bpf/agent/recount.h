@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* recount.h: the requests in progress of each load, counted again while packets flow.
+/* recount.h: the requests in progress of each load, and its open sockets, counted again while
+ * packets flow.
  *
  *   asking[k] is the number of entries that have its flag: k = 0 CONN_ASKING, 1 CONN_ASKING_ODD
  *
  * A recount lets requests begin in the other count (`counting`), waits until no program uses
  * the name of the old one, moves every entry from the old count to the new one, waits again
  * and sets the old count to 0: a rest in it was an error. An entry that changes meanwhile
- * changes its flags and the counts of these flags, so each count stays as right as it was. */
+ * changes its flags and the counts of these flags, so each count stays as right as it was.
+ * Sockets move likewise (agent/load/sockets.h). */
 #pragma once
 #include "agent/conn.h"
 
@@ -41,11 +43,12 @@ __noinline bool recount_request(struct conn *c)
 /* end_load sets one count of a load to 0; the callback of bpf_loop. */
 static long end_load(__u64 i, struct load_change *change)
 {
+	__u32 *asking, *open = open_at(i, change->ended);
 	struct load *l = load_at(i);
-	__u32 *asking;
 
-	if (!l)
+	if (!l || !open)
 		return 1;
+	*open = 0;
 	asking = change->ended ? &l->asking[1] : &l->asking[0];
 	if (*asking) {
 		change->wrong++;

@@ -40,7 +40,7 @@ type Agent struct {
 	offered  offered
 	grace    *plane.Grace
 	spaces   map[topo.VIP]int32 // numbers of the services' namespaces, as written
-	counting uint32             // in which count requests begin
+	counting uint32             // the number of recounts
 	unmoved  uint32             // requests in the other count, of this recount
 	seeking  sync.Mutex         // held while the sockets without an entry are sought
 	trusted  int                // sweeps of the whole table since they were
@@ -235,7 +235,7 @@ func (a *Agent) attachSockets() (err error) {
 }
 
 // countOpen counts each open socket in the load of its service now. A socket is marked with the
-// load that counts it, so it is counted once.
+// count that has it, so it is counted once.
 func (a *Agent) countOpen() error {
 	if err := visitSockets(a.objs.SocketsOpen); err != nil {
 		return fmt.Errorf("count open sockets: %w", err)
@@ -255,9 +255,11 @@ func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 	if err := a.objs.Loads.Lookup(number, &l); err != nil {
 		return dataplane.Load{}, fmt.Errorf("read load of service %d: %w", i, err)
 	}
-	var open uint32
-	if err := a.objs.OpenSockets.Lookup(a.numbers[i], &open); err != nil {
-		return dataplane.Load{}, fmt.Errorf("read open sockets of service %d: %w", i, err)
+	var open [2]uint32
+	for parity := range uint32(2) {
+		if err := a.objs.OpenSockets.Lookup(2*number+parity, &open[parity]); err != nil {
+			return dataplane.Load{}, fmt.Errorf("read open sockets of service %d: %w", i, err)
+		}
 	}
 	now := plane.Monotonic()
 	var w *dataplane.Work
@@ -272,7 +274,7 @@ func (a *Agent) Load(i int) (_ dataplane.Load, err error) {
 		Threshold: l.Threshold,
 		Asking:    objects.Asking(&l),
 		Answered:  l.Answered,
-		Open:      open,
+		Open:      open[0] + open[1],
 		Expected:  objects.Expected(&l, uint32(uint64(now)>>objects.EpochShift)),
 	}
 	load.Busy, load.Known, err = a.busy(&load, &a.services[i], number, now)

@@ -1,14 +1,28 @@
 package agent
 
 import (
-	"proffer/dataplane/internal/plane"
 	"testing"
+
+	"github.com/cilium/ebpf/link"
+
+	"proffer/dataplane/internal/plane"
 )
 
 // The parts of an agent that its tests look at.
 
 // AttachSockets is attachSockets.
 func (a *Agent) AttachSockets() error { return a.attachSockets() }
+
+// Unwatched does something while no change of a socket is seen, as in an interrupt of the
+// program that sees them.
+func (a *Agent) Unwatched(do func()) (err error) {
+	if err := a.sockets.Close(); err != nil {
+		return err
+	}
+	do()
+	a.sockets, err = link.AttachTracing(link.TracingOptions{Program: a.objs.SocketChanged})
+	return err
+}
 
 // CountsWork reports whether the programs are attached.
 func (a *Agent) CountsWork() bool { return a.work != nil }

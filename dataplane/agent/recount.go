@@ -9,8 +9,9 @@ import (
 	"proffer/dataplane/objects"
 )
 
-// Recount counts the requests in progress again, while packets flow (bpf/agent/recount.h).
-// It returns the number of counts that were wrong and are right now.
+// Recount counts the requests in progress and the open sockets again, while packets flow
+// (bpf/agent/recount.h). It returns the number of counts of requests that were wrong and are
+// right now.
 func (a *Agent) Recount() (int, error) {
 	if err := a.beginRecount(); err != nil {
 		return 0, err
@@ -22,8 +23,7 @@ func (a *Agent) Recount() (int, error) {
 	return a.endRecount(swept.Unmoved)
 }
 
-// SweepTurn also recounts the requests in progress: a recount begins and ends with the sweep
-// of the whole table.
+// SweepTurn also recounts: a recount begins and ends with the sweep of the whole table.
 func (a *Agent) SweepTurn() (dataplane.Swept, error) {
 	if a.Whole() {
 		a.unmoved = 0
@@ -40,24 +40,30 @@ func (a *Agent) SweepTurn() (dataplane.Swept, error) {
 	return swept, err
 }
 
-// beginRecount lets requests begin in the other count, and waits until every packet does so.
+// beginRecount lets requests and sockets begin in the other count, and waits until all do so.
 func (a *Agent) beginRecount() error {
-	a.counting ^= 1
+	a.counting++
 	if err := a.objs.Counting.Set(a.counting); err != nil {
-		return fmt.Errorf("count requests again: %w", err)
+		return fmt.Errorf("count again: %w", err)
 	}
 	return a.grace.Wait()
 }
 
-// endRecount sets the old counts to 0, unless an entry may still count in them.
+// endRecount moves the sockets, which entries of requests did before, and sets the old counts
+// to 0, unless an entry may still count in them.
 func (a *Agent) endRecount(unmoved uint32) (wrong int, err error) {
 	if unmoved > 0 {
 		return 0, nil
 	}
+	if a.sockets != nil {
+		if err := a.countOpen(); err != nil {
+			return 0, err
+		}
+	}
 	if err := a.grace.Wait(); err != nil {
 		return 0, err
 	}
-	change := objects.AgentLoadChange{Ended: a.counting ^ 1}
+	change := objects.AgentLoadChange{Ended: ^a.counting & 1}
 	if err := plane.RunRecord(a.objs.EndRecount, &change); err != nil {
 		return 0, fmt.Errorf("end the recount: %w", err)
 	}

@@ -86,6 +86,45 @@ func TestSocketsReset(t *testing.T) {
 	open(r, t, "reset by the client", 0)
 }
 
+// TestSocketsAreCountedAgain: a recount makes missed changes good, and leaves right counts alone; a
+// connection that it counted is uncounted once.
+func TestSocketsAreCountedAgain(t *testing.T) {
+	r := newSocketsRig(t, rig.Hits{})
+	l := rig.Listen(t, rig.HuntPort, 128)
+	if err := r.AttachSockets(); err != nil {
+		t.Fatal(err)
+	}
+	rig.Queue(t, l, rig.HuntPort, 3)
+	open(r, t, "connected", 3)
+	var opened int
+	missed := rig.Dial(t, 51000, rig.HuntPort)
+	open(r, t, "one more", 4)
+	err := r.Unwatched(func() {
+		rig.Reset(t, missed)
+		opened = rig.Dial(t, 51001, rig.HuntPort)
+		rig.Dial(t, 51002, rig.HuntPort)
+		rig.Queued(t, 6, l) // the kernel keeps one that was reset
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(r, t, "one closed and two opened unseen", 4)
+	for range 3 {
+		if wrong, err := r.Recount(); err != nil || wrong != 0 {
+			t.Fatalf("a recount: %v, %d requests were wrong", err, wrong)
+		}
+		open(r, t, "counted again", 5)
+	}
+	rig.Reset(t, opened)
+	open(r, t, "one of them reset", 4)
+	rig.Reset(t, l)
+	open(r, t, "listener closed", 0)
+	if wrong, err := r.Recount(); err != nil || wrong != 0 {
+		t.Fatalf("a recount: %v, %d requests were wrong", err, wrong)
+	}
+	open(r, t, "counted again", 0)
+}
+
 // TestSocketsListenerClosed: sockets that were not accepted go with the listener.
 func TestSocketsListenerClosed(t *testing.T) {
 	r := newSocketsRig(t, rig.Hits{})

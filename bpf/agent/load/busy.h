@@ -16,11 +16,9 @@ static __always_inline __u64 busy_load(const struct load *l, const struct listen
 	return asking + here->queue;
 }
 
-/* The count of the requests that begin: asking[0] or asking[1] of their load. */
-volatile __u32 counting SEC(".data.counting") = 0;
-
 #define ASKING_IN_EITHER (CONN_ASKING | CONN_ASKING_ODD)
 
+/* asking_flag is the flag of asking[0] or asking[1]. */
 static __always_inline __u32 asking_flag(__u32 count)
 {
 	return count ? CONN_ASKING_ODD : CONN_ASKING;

@@ -12,6 +12,9 @@ struct {
 	__type(value, struct load);
 } loads SEC(".maps");
 
+/* The number of recounts (agent/recount.h): its parity is that of the count in use, of two. */
+volatile __u32 counting SEC(".data.counting") = 0;
+
 static __always_inline struct load *load_at(__u32 i)
 {
 	return bpf_map_lookup_elem(&loads, &i);

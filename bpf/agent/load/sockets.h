@@ -2,7 +2,12 @@
 /* sockets.h: the load measure `sockets`: established connections of a service, counted
  * where the kernel changes their state. A counted socket carries a struct counted_socket,
  * so that a socket which was open before its service was offered, or is seen twice, is
- * counted once and uncounted once. */
+ * counted once and uncounted once.
+ *
+ * The kernel runs a program like socket_changed once at a time on a CPU: a change in an
+ * interrupt of another one is lost (recursion_misses). A recount (agent/recount.h) sets that
+ * right: it visits the open sockets, which moves them to the count in use now, and sets the
+ * other one to 0. */
 #pragma once
 #include "agent/kernel.h"
 #include "agent/load/loads.h"
@@ -10,10 +15,10 @@
 
 const volatile __u64 netns_cookie = 0;
 
-/* The index of the load that counts the socket, plus one. It has to be kept: when a socket
- * is closed by a RST, the kernel removes its port first. */
+/* The recount that counted the socket, above the index of its load, plus one. It has to be
+ * kept: when a socket is closed by a RST, the kernel removes its port first. */
 struct counted_socket {
-	__u32 counted;
+	__u64 counted;
 };
 
 struct {
@@ -35,26 +40,33 @@ static __always_inline const struct offering *offering_of_socket(struct sock *sk
 	return offering_at(&vip, bpf_htons(sk->__sk_common.skc_num), IPPROTO_TCP);
 }
 
-/* The counted sockets of each load. Every agent counts for itself: an earlier agent's
- * programs do not count here. */
+/* The counted sockets of each load, two counts for each. Every agent counts for itself: an
+ * earlier agent's programs do not count here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_OFFERINGS);
+	__uint(max_entries, 2 * MAX_OFFERINGS);
 	__type(key, __u32);
 	__type(value, __u32);
 } open_sockets SEC(".maps");
 
-static __always_inline __u64 sockets_load(const struct offering *o)
+/* open_at is the count of a load that the recounts of one parity use. */
+static __always_inline __u32 *open_at(__u32 index, __u32 recount)
 {
-	__u32 i = o->index;
-	const __u32 *open = bpf_map_lookup_elem(&open_sockets, &i);
+	__u32 i = 2 * index + (recount & 1);
 
-	return open ? *open : NO_LOAD;
+	return bpf_map_lookup_elem(&open_sockets, &i);
 }
 
-static __always_inline void add_open(__u32 index, __u32 n)
+static __always_inline __u64 sockets_load(const struct offering *o)
 {
-	__u32 *open = bpf_map_lookup_elem(&open_sockets, &index);
+	const __u32 *even = open_at(o->index, 0), *odd = open_at(o->index, 1);
+
+	return even && odd ? (__u32)(*even + *odd) : NO_LOAD;
+}
+
+static __always_inline void add_open(__u64 counted, __u32 n)
+{
+	__u32 *open = counted ? open_at((__u32)counted - 1, counted >> 32) : NULL;
 
 	if (open)
 		__sync_fetch_and_add(open, n);
@@ -64,28 +76,23 @@ static __always_inline void add_open(__u32 index, __u32 n)
 static __always_inline void socket_opened(struct sock *sk)
 {
 	const struct offering *o = offering_of_socket(sk);
-	__u32 now = o ? o->index + 1 : 0, before;
+	__u64 now = o ? (__u64)counting << 32 | (o->index + 1) : 0, before;
 	struct counted_socket *m;
 
 	m = bpf_sk_storage_get(&counted_sockets, sk, NULL, o ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 	if (!m)
 		return;
 	before = __sync_lock_test_and_set(&m->counted, now);
-	if (before == now)
-		return;
-	if (before)
-		add_open(before - 1, -1);
-	if (now)
-		add_open(now - 1, 1);
+	add_open(now, 1);
+	add_open(before, -1);
 }
 
 static __always_inline void socket_closed(struct sock *sk)
 {
 	struct counted_socket *m = bpf_sk_storage_get(&counted_sockets, sk, NULL, 0);
-	__u32 counted = m ? __sync_lock_test_and_set(&m->counted, 0) : 0;
 
-	if (counted)
-		add_open(counted - 1, -1);
+	if (m)
+		add_open(__sync_lock_test_and_set(&m->counted, 0), -1);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -105,8 +112,8 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 } KERNEL;
 
-/* sockets_open counts the sockets that were open before socket_changed was attached, or
- * before a reload; the kernel holds each socket's lock meanwhile. */
+/* sockets_open counts the sockets that are open: those from before socket_changed was attached
+ * or a reload, and in a recount all; the kernel holds each socket's lock meanwhile. */
 SEC("iter/tcp")
 int sockets_open(struct bpf_iter__tcp *ctx)
 {
