@@ -126,6 +126,7 @@ const (
 	TwinProgTwinHash   = "twin_hash"
 	TwinVarAcceptIns   = "accept_ins"
 	TwinVarAcceptOuts  = "accept_outs"
+	TwinVarCounting    = "counting"
 	TwinVarFlowKey     = "flow_key"
 	TwinVarHashIns     = "hash_ins"
 	TwinVarHashOuts    = "hash_outs"
@@ -196,6 +197,7 @@ type TwinMapSpecs struct {
 type TwinVariableSpecs struct {
 	AcceptIns  *ebpf.VariableSpec `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.VariableSpec `ebpf:"accept_outs"`
+	Counting   *ebpf.VariableSpec `ebpf:"counting"`
 	FlowKey    *ebpf.VariableSpec `ebpf:"flow_key"`
 	HashIns    *ebpf.VariableSpec `ebpf:"hash_ins"`
 	HashOuts   *ebpf.VariableSpec `ebpf:"hash_outs"`
@@ -246,6 +248,7 @@ func (m *TwinMaps) Close() error {
 type TwinVariables struct {
 	AcceptIns  *ebpf.Variable `ebpf:"accept_ins"`
 	AcceptOuts *ebpf.Variable `ebpf:"accept_outs"`
+	Counting   *ebpf.Variable `ebpf:"counting"`
 	FlowKey    *ebpf.Variable `ebpf:"flow_key"`
 	HashIns    *ebpf.Variable `ebpf:"hash_ins"`
 	HashOuts   *ebpf.Variable `ebpf:"hash_outs"`
