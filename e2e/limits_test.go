@@ -57,11 +57,12 @@ func TestApplicationDown(t *testing.T) {
 	}
 }
 
-// every is a steady stream of requests.
+// every is a steady stream of requests, from another address than dial's: a port may not be
+// that of an earlier connection, which its server would challenge.
 func every(gap time.Duration, n int) []traffic.Request {
 	requests := make([]traffic.Request, n)
 	for i := range requests {
-		requests[i] = traffic.Request{At: time.Duration(i) * gap, From: netip.AddrPortFrom(testbed.ClientAddr(1), uint16(10000+i))}
+		requests[i] = traffic.Request{At: time.Duration(i) * gap, From: netip.AddrPortFrom(testbed.ClientAddr(2), uint16(10000+i))}
 	}
 	return requests
 }

@@ -362,7 +362,7 @@ struct sweep {
 	__u32 recolour; /* LB: 1 to give counted entries the colour of now */
 	__u32 recoloured;
 	__u32 first;   /* LB: renew_tally's first seat */
-	__u32 afresh;  /* LB: 1 to give all seats other turns */
+	__u32 afresh;  /* LB: to give all seats other turns, odd: the step from one to the next */
 	__u32 owed;    /* LB: 1 to make the seats of renew_tally the best until they change */
 	__u32 orphans; /* agent: 1 to remove the entries of services that are not offered */
 	__u32 unmoved; /* agent: requests that a recount left where they are */

@@ -125,7 +125,7 @@ static long renew_seat(__u64 i, struct sweep *s)
 
 	if (!t)
 		return 1;
-	i += s->first;
+	i = s->first + i * (s->afresh ?: 1);
 	if (s->owed) {
 		owe_flow(t, i);
 		return 0;

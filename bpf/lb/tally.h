@@ -16,7 +16,8 @@
  * first stores the path from its leaf up as it will be, without locks; then it adds to the count,
  * which orders memory; then it looks at the path again, and makes wrong values right. The last CPU to
  * add sees the stores of all. `turn` grows with each change, so that of equal servers the one comes
- * first that changed longest ago; user space begins it again before it is at its end.
+ * first that changed longest ago. User space begins it again before it is at its end, in a random order:
+ * LBs with one order would follow one another.
  *
  * A flow counts by its word alone (share_of), and the CPU that swaps the word counts the difference:
  * learn_change (learned.h) for a packet of its client and the entry that it makes; tally_change

@@ -83,6 +83,7 @@ func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seati
 	if key := objects.ServiceKey(svc.VIP); own.Key != key {
 		own.Key = key
 		own.Walk = rand.Uint32() >> 1 // LBs do not walk in step
+		own.Turn = turnsAtMost + 1    // nor take turns in step
 	}
 	t.number[svc.VIP] = number
 	seats, err = seat(own, svc.Servers, n)
@@ -243,7 +244,7 @@ func (t *tallies) renewAll(number uint8) error {
 	all := objects.LBSweep{From: uint32(number), Count: uint32(len(own.Seat))}
 	if atomic.LoadUint32(&own.Turn) > turnsAtMost {
 		atomic.StoreUint32(&own.Turn, 0)
-		all.Afresh, all.First = 1, rand.Uint32N(all.Count)
+		all.Afresh, all.First = rand.Uint32N(all.Count)|1, rand.Uint32N(all.Count)
 	}
 	if err := plane.RunRecord(t.renew, &all); err != nil {
 		return fmt.Errorf("renew the tree of a tally: %w", err)

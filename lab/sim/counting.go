@@ -88,7 +88,7 @@ func (p *counting) Expired(lb, server int32) { p.count(lb, server, -1) }
 func (p *counting) count(lb, server int32, by float64) {
 	p.flows[lb][server] += by
 	if !p.two {
-		p.scores[lb].set(server, p.score(lb, server))
+		p.scores[lb].change(server, p.score(lb, server))
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -127,7 +128,9 @@ func newLearned(e *Engine, policy Policy) *learned {
 		counting: newCounting(e, policy.TwoChoices, func(int) float64 { return 1 / float64(n) }),
 		random:   newDraws(e.result.seed, packetStream),
 	}
-	for range e.farm.LBs {
+	turns := rand.New(rand.NewPCG(e.result.seed, turnStream))
+	for lb := range e.farm.LBs {
+		p.scores[lb].inTurn(turns.Perm(n))
 		p.weighers = append(p.weighers, weights.NewFilter(n, settings))
 	}
 	e.timers = append(e.timers, timer{policy.every(stepLength), p.step})

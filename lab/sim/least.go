@@ -2,17 +2,21 @@ package sim
 
 import "math"
 
-// least finds the server with the least key in log₂ N, and a random one of them
-// if several have it: a tournament tree with nodes that hold the least key below and
-// its count. So a policy that looks at all servers need not walk them.
+// least finds the server with the least key in log₂ N, and of several that have it a random
+// one, or the one that changed longest ago: a tournament tree with nodes that hold the least
+// key below, its count and its first turn. So a policy that looks at all servers need not walk
+// them.
 type least struct {
-	tree []rank
-	half int
+	tree  []rank
+	half  int
+	turns bool   // of equal keys the first turn is the least
+	turn  uint32 // the last one
 }
 
 type rank struct {
 	key  float64
 	ties int32
+	turn uint32
 }
 
 // newLeast starts with the key +Inf for all n servers: out of the running.
@@ -23,9 +27,29 @@ func newLeast(n int) *least {
 	}
 	l := &least{tree: make([]rank, 2*half), half: half}
 	for i := range l.tree {
-		l.tree[i] = rank{math.Inf(1), 0}
+		l.tree[i] = rank{key: math.Inf(1)}
 	}
 	return l
+}
+
+// inTurn makes the server the least that changed longest ago, of those with the least key, as the
+// LB's programs have it (bpf/lb/tally.h). Those that never did have the turns of an order, which
+// no two LBs should share: they would send the first flows of all to one server after the other.
+func (l *least) inTurn(order []int) {
+	l.turns, l.turn = true, uint32(len(order))
+	for turn, server := range order {
+		l.tree[l.half+server].turn = uint32(turn)
+	}
+	l.build()
+}
+
+// change is set of a server that has its turn again after all others.
+func (l *least) change(server int32, key float64) {
+	if l.turns {
+		l.turn++
+		l.tree[l.half+int(server)].turn = l.turn
+	}
+	l.set(server, key)
 }
 
 func (l *least) key(server int32) float64 { return l.tree[l.half+int(server)].key }
@@ -33,12 +57,9 @@ func (l *least) key(server int32) float64 { return l.tree[l.half+int(server)].ke
 // set gives the server a key; +Inf takes it out of the running.
 func (l *least) set(server int32, key float64) {
 	node := l.half + int(server)
-	r := rank{key, 1}
-	if key == math.Inf(1) {
-		r.ties = 0
-	}
+	l.put(node, key)
 	tree := l.tree
-	tree[node] = r
+	r := tree[node]
 	for node > 1 {
 		r = better(r, tree[node^1])
 		node /= 2
@@ -52,13 +73,23 @@ func (l *least) set(server int32, key float64) {
 // setAll gives every server its key, in linear time.
 func (l *least) setAll(keys []float64) {
 	for i, key := range keys {
-		l.tree[l.half+i] = rank{key, 1}
-		if key == math.Inf(1) {
-			l.tree[l.half+i].ties = 0
-		}
+		l.put(l.half+i, key)
 	}
+	l.build()
+}
+
+// build makes the nodes of the leaves.
+func (l *least) build() {
 	for node := l.half - 1; node > 0; node-- {
 		l.tree[node] = better(l.tree[2*node], l.tree[2*node+1])
+	}
+}
+
+// put gives a leaf its key; its turn stays.
+func (l *least) put(leaf int, key float64) {
+	l.tree[leaf].key, l.tree[leaf].ties = key, 1
+	if key == math.Inf(1) {
+		l.tree[leaf].ties = 0
 	}
 }
 
@@ -69,27 +100,29 @@ func better(a, b rank) rank {
 	case b.key < a.key:
 		return b
 	}
-	return rank{a.key, a.ties + b.ties}
+	return rank{a.key, a.ties + b.ties, min(a.turn, b.turn)}
 }
 
 // best is the least key; +Inf if no server is in the running.
 func (l *least) best() float64 { return l.tree[1].key }
 
-// choose returns one of the servers that have the least key, which one is up to
-// the random word; −1 if no server is in the running.
+// choose returns one of the servers that have the least key, by turn or by the random word; −1
+// if no server is in the running.
 func (l *least) choose(word uint64) int32 {
 	tree := l.tree
-	key, nth := tree[1].key, int32(below(word, int(tree[1].ties)))
-	if tree[1].ties == 0 {
+	first := tree[1]
+	if first.ties == 0 {
 		return -1
 	}
+	nth := int32(below(word, int(first.ties)))
 	node := 1
 	for node < l.half {
 		node *= 2
-		if tree[node].key != key {
+		switch left := tree[node]; {
+		case left.key != first.key || l.turns && left.turn != first.turn:
 			node++
-		} else if nth >= tree[node].ties {
-			nth -= tree[node].ties
+		case !l.turns && nth >= left.ties:
+			nth -= left.ties
 			node++
 		}
 	}

@@ -78,6 +78,46 @@ func TestAlarmsAndLeast(t *testing.T) {
 	}
 }
 
+// TestLeastInTurn: of the servers with the least key the one is chosen that changed longest ago;
+// of those that never did, the first of the order.
+func TestLeastInTurn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(partsSeed, 2))
+	for _, n := range []int{1, 2, 3, 7, 64, 100} {
+		l := newLeast(n)
+		order := rng.Perm(n)
+		l.inTurn(order)
+		keys, turns := make([]float64, n), make([]int, n)
+		for turn, i := range order {
+			keys[i], turns[i] = math.Inf(1), turn-n
+		}
+		for k := range 3000 {
+			i := rng.IntN(n)
+			keys[i] = float64(rng.IntN(3))
+			switch {
+			case rng.IntN(8) == 0:
+				keys[i] = math.Inf(1)
+				l.set(int32(i), keys[i])
+			case rng.IntN(100) == 0:
+				l.setAll(keys)
+			case rng.IntN(3) == 0:
+				l.set(int32(i), keys[i])
+			default:
+				turns[i] = k + 1
+				l.change(int32(i), keys[i])
+			}
+			want := none
+			for j, key := range keys {
+				if key != math.Inf(1) && (want == none || key < keys[want] || key == keys[want] && turns[j] < turns[want]) {
+					want = j
+				}
+			}
+			if got := l.choose(rng.Uint64()); int(got) != want {
+				t.Fatalf("%v, changed at %v: %d, want %d (seed %d)", keys, turns, got, want, partsSeed)
+			}
+		}
+	}
+}
+
 func TestCandidatesAreThePolicys(t *testing.T) {
 	for members := 1; members < 12; members++ {
 		for n := 1; n <= min(members, topo.MaxChoices); n++ {

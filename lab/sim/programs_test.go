@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +47,28 @@ type programLB struct {
 	words   [][]uint64 // of each server: those that the policy chose the places of samples by
 }
 
+// order is that of the servers' turns.
+func (r *programLB) order(t *testing.T) (servers []int) {
+	t.Helper()
+	var own objects.LBTally
+	for number := uint32(1); own.Key != objects.ServiceKey(r.svc.VIP); number++ {
+		if err := r.Objects().Tallies.Lookup(number, &own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seat := range own.Seats {
+		servers = append(servers, int(seat))
+	}
+	slices.SortFunc(servers, func(a, b int) int { return cmp.Compare(turnOf(own.Leaf[a]), turnOf(own.Leaf[b])) })
+	return servers
+}
+
+// turnOf is the turn in a leaf (bpf/lb/tally.h).
+func turnOf(leaf uint64) uint64 {
+	const shift, most = 10, 1<<16 - 1
+	return leaf >> shift & most
+}
+
 type openedAt struct {
 	lb, server int32
 	at         int64
@@ -58,7 +82,7 @@ func newPrograms(t *testing.T, e *Engine, d topo.Dispatch) *programs {
 	p := &programs{Engine: e, t: t, own: e.chooser, track: e.track, life: e.life, flows: map[openedAt][]uint32{}}
 	p.draws, p.count = learnedOf(e.chooser)
 	rig.Enter(t)
-	for range e.farm.LBs {
+	for i := range e.farm.LBs {
 		svc := rig.Service(portOfPrograms, d, 1, len(e.servers))
 		for i := range svc.Servers {
 			svc.Servers[i].Weight = e.farm.Servers[i].Cores
@@ -71,8 +95,15 @@ func newPrograms(t *testing.T, e *Engine, d topo.Dispatch) *programs {
 		lb := programLB{LB: rig.LoadLB(t, rig.Hits{}, cfg), words: make([][]uint64, len(e.servers))}
 		lb.svc = &lb.Cfg.Services[0]
 		lb.learner = control.NewLearner(lb.svc, nil)
+		order := lb.order(t)
+		if p.draws != nil {
+			p.count.scores[i].inTurn(order)
+		}
 		p.lbs = append(p.lbs, lb)
-		p.changed = append(p.changed, make([]int, len(e.servers))) // at the start, by the servers' numbers
+		p.changed = append(p.changed, make([]int, len(e.servers)))
+		for turn, server := range order {
+			p.changed[i][server] = turn - len(order)
+		}
 	}
 	e.chooser, e.track, e.life, e.ends = p, p, p, true
 	p.learn()

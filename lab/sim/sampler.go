@@ -25,6 +25,7 @@ const (
 	probeStream
 	rivalStream
 	floodStream
+	turnStream
 )
 
 // sampler draws from one Distribution.

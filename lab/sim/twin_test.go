@@ -39,6 +39,7 @@ type slow struct {
 	alive    func(r *flow)              // its first data passes the LB
 	ask      func(r *flow, next func()) // the LB asks before it chooses
 	spoofed  func(r *flow)              // a forged SYN
+	moved    func(r *flow)              // a server's flows changed; or nil
 	expired  func(r *flow)
 }
 

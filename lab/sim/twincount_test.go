@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,8 +15,20 @@ import (
 // counting gives the flows of each LB at each server, counted one by one.
 func (s *slow) counting(best func(func(int, int) float64) func(int, *flow) int, weight func(lb, server int) float64) *[]*flow {
 	var table []*flow
-	s.begun = func(r *flow) { table = append(table, r) }
-	s.ended = func(r *flow) { table = slices.DeleteFunc(table, func(x *flow) bool { return x == r }) }
+	moved := func(r *flow) {
+		if s.moved != nil {
+			s.moved(r)
+		}
+	}
+	begin := func(r *flow) {
+		table = append(table, r)
+		moved(r)
+	}
+	end := func(r *flow) {
+		table = slices.DeleteFunc(table, func(x *flow) bool { return x == r })
+		moved(r)
+	}
+	s.begun, s.ended = begin, end
 	s.choose = best(func(lb, server int) float64 {
 		n := 1.0
 		for _, r := range table {
@@ -26,10 +40,27 @@ func (s *slow) counting(best func(func(int, int) float64) func(int, *flow) int, 
 	})
 	s.spoofed = func(r *flow) {
 		r.Server = s.choose(r.LB, r)
-		table = append(table, r)
+		begin(r)
 	}
-	s.expired = func(r *flow) { table = slices.DeleteFunc(table, func(x *flow) bool { return x == r }) }
+	s.expired = end
 	return &table
+}
+
+// inTurn is best of a list of servers, of which the one whose flows changed goes to the end.
+func (s *slow) inTurn() func(func(int, int) float64) func(int, *flow) int {
+	lists, rng := make([][]int, s.farm.LBs), rand.New(rand.NewPCG(s.seed, turnStream))
+	for lb := range lists {
+		lists[lb] = rng.Perm(len(s.hosts))
+	}
+	s.moved = func(r *flow) {
+		rest := slices.DeleteFunc(lists[r.LB], func(server int) bool { return server == r.Server })
+		lists[r.LB] = append(rest, r.Server)
+	}
+	return func(key func(int, int) float64) func(int, *flow) int {
+		return func(lb int, _ *flow) int {
+			return slices.MinFunc(lists[lb], func(a, b int) int { return cmp.Compare(key(lb, a), key(lb, b)) })
+		}
+	}
 }
 
 func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
@@ -43,6 +74,9 @@ func (s *slow) learned(best func(func(int, int) float64) func(int, *flow) int) {
 		lbs = append(lbs, view{weigher: weights.NewFilter(len(s.hosts), chosen.filter()), drawn: make([]int64, len(s.hosts))})
 	}
 	weight := func(lb, server int) float64 { return lbs[lb].weigher.Weights(0)[server] }
+	if !s.p.TwoChoices {
+		best = s.inTurn()
+	}
 	table := s.counting(best, weight)
 	rng := newPacketRNG(s.seed)
 	packets := func(lb, server int) { // that have come since the last look
@@ -116,7 +150,7 @@ func (s *slow) watchfully(table *[]*flow, weight func(lb, server int) float64) f
 		flooded     bool
 	}
 	lbs := make([]tally, s.farm.LBs)
-	usual, begun := s.choose, s.begun
+	usual, begun, spoofed := s.choose, s.begun, s.spoofed
 	s.choose = func(lb int, r *flow) int {
 		if !lbs[lb].flooded {
 			return usual(lb, r)
@@ -147,8 +181,7 @@ func (s *slow) watchfully(table *[]*flow, weight func(lb, server int) float64) f
 	s.alive = func(r *flow) { lbs[r.LB].lives++ }
 	s.spoofed = func(r *flow) {
 		lbs[r.LB].syns++
-		r.Server = s.choose(r.LB, r)
-		*table = append(*table, r)
+		spoofed(r)
 	}
 	return func() {
 		for lb, t := range lbs {
