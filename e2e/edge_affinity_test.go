@@ -211,6 +211,7 @@ func TestEdgeLBs(t *testing.T) {
 	answering(t, b.world)
 	t.Run("affinity", func(t *testing.T) { b.affinity(t) })
 	t.Run("a node dies", func(t *testing.T) { b.nodeDies(t) })
+	t.Run("clients only receive", func(t *testing.T) { b.clientsOnlyReceive(t) })
 }
 
 func (b *edgeLBs) affinity(t *testing.T) {
@@ -263,7 +264,7 @@ func (b *edgeLBs) churn(t *testing.T, kills int, every time.Duration) {
 func (b *edgeLBs) atOneInstance(t *testing.T, flows uint64) {
 	t.Helper()
 	for counter, want := range map[string]uint64{
-		"nat_bound": flows, "firewall_admitted": flows, "flow_moved": 0, "flow_unkept": 0, "refused": 0,
+		"nat_bound": flows, "firewall_admitted": flows, "flow_moved": 0, "flow_unkept": 0, "refused": 0, "unbound": 0,
 		"drop_nat_unknown": 0, "drop_firewall_state": 0, "drop_nat_exhausted": 0,
 	} {
 		if n := b.sum(t, counter, b.node); n != want {
@@ -284,16 +285,7 @@ func (b *edgeLBs) nodeDies(t *testing.T) {
 	all := beginEach(t, b.client, 40)
 	must(t, b.nodes[1].Process.Signal(unix.SIGKILL))
 	b.nodes[1].Wait()
-	for _, n := range b.lb {
-		eventually(t, "n1 is down", func() bool {
-			for _, c := range edgeStatus(t, b.socket(n)).Edge.Cores {
-				if (c.State == "down") != (c.Node == "n1") {
-					return false
-				}
-			}
-			return true
-		})
-	}
+	b.down(t, "n1")
 	ended := 0
 	for _, s := range all {
 		err := s.talk()
@@ -320,8 +312,28 @@ func (b *edgeLBs) nodeDies(t *testing.T) {
 			t.Error("a flow began at the node that is down")
 		}
 	}
-	b.nodes[1] = runEdge(b.whole, b.node[1], "node", b.file(b.node[1]), b.socket(b.node[1]))
+	b.beginAgain(t, 1)
+}
+
+// down waits until that node alone is down at all LBs, or none is.
+func (b *edgeLBs) down(t *testing.T, node string) {
+	t.Helper()
 	for _, n := range b.lb {
-		eventually(t, "n1 answers again", func() bool { return len(edgeStatus(t, b.socket(n)).NoNextHop) == 0 })
+		eventually(t, fmt.Sprintf("at %s %q is down", n.Name, node), func() bool {
+			status := edgeStatus(t, b.socket(n))
+			for _, c := range status.Edge.Cores {
+				if (c.State == "down") != (c.Node == node) {
+					return false
+				}
+			}
+			return (len(status.NoNextHop) == 0) == (node == "")
+		})
 	}
+}
+
+// beginAgain starts a node that has ended, and waits until the LBs use it.
+func (b *edgeLBs) beginAgain(t *testing.T, i int) {
+	t.Helper()
+	b.nodes[i] = runEdge(b.whole, b.node[i], "node", b.file(b.node[i]), b.socket(b.node[i]))
+	b.down(t, "")
 }

@@ -54,5 +54,6 @@ const (
 	MessageNotMine = 3
 	MessageProbe   = 4
 	MessageAlive   = 5
-	Messages       = 6
+	MessageUnbound = 6
+	Messages       = 7
 )

@@ -3,15 +3,15 @@
  * refuses them with a RST, or gives them back to the LB. A program of its own, as they are rare. */
 #pragma once
 #include "core/limit.h"
-#include "packet/rst.h"
+#include "packet/segment.h"
 #include "packet/scratch.h"
 #include "agent/act.h"
 
 /* reset_for is the RST for a SYN; it acknowledges the SYN and its payload (RFC 9293
  * §3.10.7.1). */
-static __always_inline struct rst reset_for(const struct packet *p)
+static __always_inline struct segment reset_for(const struct packet *p)
 {
-	return (struct rst){
+	return (struct segment){
 		.from = p->t.vip,
 		.to = p->t.client,
 		.from_port_be = p->t.vip_port_be,
@@ -30,7 +30,7 @@ __noinline int refuse(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 	const struct offering *o = p ? offering_of(p) : NULL;
 	const struct next_hop *hop;
 	enum rewritten done;
-	struct rst rst;
+	struct segment rst;
 
 	if (!sr || !p)
 		return XDP_ABORTED;
@@ -44,7 +44,7 @@ __noinline int refuse(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 	rst = reset_for(p);
 	done = strip(ctx, sr, p, INWARD);
 	if (!done)
-		done = write_rst(ctx, p, &rst);
+		done = write_segment(ctx, p, &rst, NULL);
 	if (!done)
 		done = link_to(ctx, hop->mac, p->family);
 	return done ? cannot_rewrite(done) : transmit(AGENT_REFUSE_FULL_RESET);

@@ -191,7 +191,7 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 	was = f ? READ_ONCE(f->word) : 0;
 	word |= f ? was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT : edge_begun(ticked_ns());
 	if (!f)
-		f = edge_insert(p->hash, word, 0);
+		f = edge_insert(p, word, 0);
 	if (!f)
 		return verdict(EDGE_DROP_TABLE_FULL, XDP_DROP);
 	if (was && !edge_is_ready(was) && edge_set_word(f, was, word))
@@ -200,6 +200,28 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 		count(EDGE_FLOW_BEGUN);
 	n->flows++;
 	return send_to_node(ctx, s, READ_ONCE(f->word)); /* another CPU may have been first */
+}
+
+/* unbound handles a packet of the world to a public end that no node has bound to a client any more:
+ * the client gets word. A function of its own, as it is rare. */
+__noinline int unbound(struct xdp_md *ctx, struct edge_scratch *s)
+{
+	const struct edge_flow *f, *before;
+	struct packet *p;
+	__u64 partner;
+
+	if (!s)
+		return XDP_ABORTED;
+	p = &s->packet;
+	f = edge_flow_of(p->hash);
+	partner = f ? f->partner : 0;
+	before = edge_flow_of(partner);
+	if (!before || before->partner != p->hash || p->kind == KIND_ERROR)
+		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
+	if (p->kind == KIND_TCP)
+		return keep_alive(ctx, p, before);
+	return show_as_sent(ctx, p, before) ? end_flow(ctx, p, partner)
+					    : verdict(EDGE_DROP_MALFORMED, XDP_DROP);
 }
 
 /* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
@@ -216,7 +238,9 @@ __noinline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
 	count(EDGE_UNOWNED);
 	if (p->kind == KIND_ERROR)
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (f && f->partner && p->kind != KIND_TCP && s->side == SIDE_CLIENTS)
+	if (f && f->partner && s->side == SIDE_WORLD)
+		return unbound(ctx, s);
+	if (f && f->partner && p->kind != KIND_TCP)
 		return end_flow(ctx, p, f->partner);
 	return begin(ctx, s, service);
 }
@@ -280,6 +304,8 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
 	p->hash = edge_hash(p);
+	if (edge_service_at(&p->t.client) < 0)
+		reverse(&p->t);
 	reason = learn(p, &s->outer);
 	if (reason != EDGE_UPDATE_LEARNED && reason != EDGE_UPDATE_KNOWN)
 		return verdict(reason, XDP_DROP);
@@ -325,6 +351,9 @@ int edge_answer(struct xdp_md *ctx)
 	service = reorient(s);
 	if (p->hash != s->outer.flow || service < 0)
 		return verdict(EDGE_DROP_OTHER_PACKET, XDP_DROP);
+	if (s->outer.message == MESSAGE_UNBOUND)
+		return s->side == SIDE_WORLD ? unbound(ctx, s)
+					     : verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
 	f = edge_flow_of(p->hash);
 	if (f && edge_is_ready(READ_ONCE(f->word))) /* another packet was first */
 		return send_to_node(ctx, s, READ_ONCE(f->word));

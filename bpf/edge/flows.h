@@ -8,6 +8,7 @@
 #include "edge/types.h"
 #include "core/clock.h"
 #include "core/stall.h"
+#include "packet/parse.h"
 
 enum {
 	EDGE_INSTANCE_SHIFT = 24, /* of an instance's number in a flow's word */
@@ -43,10 +44,19 @@ static __always_inline void edge_touch(struct edge_flow *f)
 		f->seen = now;
 }
 
-/* edge_insert adds a flow, or finds that of another CPU. NULL: the table is full. */
-static __always_inline struct edge_flow *edge_insert(__u64 hash, __u64 word, __u64 partner)
+/* edge_insert adds the packet's flow, or finds that of another CPU. NULL: the table is full. p->t has
+ * the client network's end first. */
+static __always_inline struct edge_flow *edge_insert(const struct packet *p, __u64 word,
+						     __u64 partner)
 {
-	struct edge_flow fresh = { .word = word, .partner = partner, .seen = edge_date() };
+	struct edge_flow fresh = {
+		.word = word,
+		.partner = partner,
+		.seen = edge_date(),
+		.end = p->t.client,
+		.end_port_be = p->t.client_port_be,
+	};
+	__u64 hash = p->hash;
 
 	bpf_map_update_elem(&edge_flows, &hash, &fresh, BPF_NOEXIST);
 	return edge_flow_of(hash);

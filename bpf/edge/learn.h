@@ -48,7 +48,8 @@ static __always_inline enum counter stranger(const struct edge_outer *o)
 	number = bpf_map_lookup_elem(&edge_senders, &from);
 	if (!number || *number != server)
 		return EDGE_DROP_STRANGER;
-	if (o->message == MESSAGE_NOT_MINE || o->message == MESSAGE_ALIVE)
+	if (o->message == MESSAGE_NOT_MINE || o->message == MESSAGE_ALIVE ||
+	    o->message == MESSAGE_UNBOUND)
 		return o->vni == server << EDGE_SERVER_SHIFT ? COUNTERS : EDGE_DROP_IMPOSSIBLE_ID;
 	if (!names_instance(o->vni))
 		return EDGE_DROP_IMPOSSIBLE_ID;
@@ -94,7 +95,7 @@ static __always_inline enum counter learn(const struct packet *p, const struct e
 		edge_touch(after);
 		return EDGE_UPDATE_KNOWN;
 	}
-	after = edge_insert(p->hash, word, o->flow);
+	after = edge_insert(p, word, o->flow);
 	if (!after)
 		return EDGE_DROP_TABLE_FULL;
 	before->partner = p->hash;
@@ -115,9 +116,8 @@ static __always_inline enum counter learn_owner(const struct packet *p, const st
 		return EDGE_DROP_NO_INSTANCE;
 	word = vni | (__u64)*number << EDGE_INSTANCE_SHIFT;
 	if (!f)
-		return edge_insert(p->hash, word | edge_begun(ticked_ns()), 0)
-			       ? EDGE_RECOVERED
-			       : EDGE_DROP_TABLE_FULL;
+		return edge_insert(p, word | edge_begun(ticked_ns()), 0) ? EDGE_RECOVERED
+									 : EDGE_DROP_TABLE_FULL;
 	was = READ_ONCE(f->word);
 	if (!edge_is_ready(was))
 		edge_set_word(f, was, word | was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* refuse.h: a segment of the client network for a connection that a function does not know, as the
- * node that knew it is gone. The client gets a RST, so that the connection does not hang. */
+/* refuse.h: a packet of a flow that a function does not know, as the node that knew it is gone or
+ * began again. The client gets word, so that the flow does not hang: of a segment of its own a RST; of
+ * a packet of the world by the LB, which knows the client. */
 #pragma once
 #include "core/limit.h"
-#include "edge/function.h"
-#include "packet/rst.h"
+#include "edge/answer.h"
+#include "edge/chains.h"
+#include "packet/segment.h"
 
 /* may_refuse: the packet is a client's segment as it sent it, so that its source can be answered. */
 static __always_inline bool may_refuse(const struct node_state *s)
@@ -28,4 +30,28 @@ static __always_inline int refuse(struct xdp_md *ctx, struct node_state *s)
 	count(NODE_REFUSED);
 	bpf_tail_call(ctx, &node_functions, s->first + s->length);
 	return verdict(NODE_DROP_NO_FUNCTION, XDP_DROP);
+}
+
+/* may_give_back: the packet is the world's as it sent it, and begins no flow. */
+static __always_inline bool may_give_back(const struct node_state *s)
+{
+	const struct packet *p = &s->packet;
+
+	return s->inward && !s->changed && p->kind != KIND_ERROR && !opens(p);
+}
+
+/* give_back sends the packet back to the LB, past the rest of the chain. */
+static __always_inline int give_back(struct xdp_md *ctx, struct node_state *s)
+{
+	struct edge_end *lb = lb_of(&s->outer);
+
+	if (!lb || !lb->ready)
+		return verdict(NODE_DROP_NO_LB, XDP_DROP);
+	if (!spend(LIMIT_REFUSAL, 1))
+		return verdict(NODE_DROP_LIMIT_REFUSAL, XDP_DROP);
+	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, node_server << EDGE_SERVER_SHIFT,
+			 MESSAGE_UNBOUND))
+		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
+	count(NODE_UNBOUND);
+	return bpf_redirect(lb->link, 0);
 }

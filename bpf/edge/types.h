@@ -30,6 +30,7 @@ enum edge_message {
 	MESSAGE_NOT_MINE, /* node: no; the packet is as it came */
 	MESSAGE_PROBE,	  /* LB: does the node answer? There is no packet inside */
 	MESSAGE_ALIVE,	  /* node: yes */
+	MESSAGE_UNBOUND,  /* node: no function has a binding for the packet, which is as it came */
 	MESSAGES,
 };
 
@@ -79,6 +80,9 @@ struct edge_flow {
 			* 39-63 when the flow began, in 2^24 ns, which wraps after 6 days */
 	__u64 partner; /* digest of the tuple before or after the functions' change; 0: none */
 	__u64 seen;    /* when a packet came last, in 2^28 ns */
+	struct in6_addr end; /* the client network's of this tuple: a client's, or a public one */
+	__be16 end_port_be;
+	__u16 zero[3];
 };
 
 /* LB: a flow that a CPU had a packet of lately, in one direction (edge/recent.h). */

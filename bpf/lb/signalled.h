@@ -5,7 +5,7 @@
 #include "packet/clamp.h"
 #include "lb/dispatch.h"
 #include "lb/learn.h"
-#include "packet/rst.h"
+#include "packet/segment.h"
 #include "packet/suspects.h"
 
 /* The keys of servers, by server number and key id. */
@@ -101,10 +101,10 @@ static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *s
 }
 
 /* make_rst turns a server's SYN-ACK into the RST by which its client would refuse it. A
- * function of its own: the caller's chain has no stack left for struct rst. */
+ * function of its own: the caller's chain has no stack left for struct segment. */
 __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 {
-	struct rst rst = { .flags = TCP_RST };
+	struct segment rst = { .flags = TCP_RST };
 	enum rewritten done;
 
 	if (!sr || !p)
@@ -116,7 +116,7 @@ __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *
 	rst.seq = p->ack;
 	rst.label = flow_label(&p->t);
 	done = strip(ctx, sr, p, OUTWARD);
-	return done ?: write_rst(ctx, p, &rst);
+	return done ?: write_segment(ctx, p, &rst, NULL);
 }
 
 /* reject ends the request socket of a server that took a connection after another server: the

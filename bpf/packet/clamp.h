@@ -4,7 +4,6 @@
 #pragma once
 #include "packet/rewrite.h"
 
-#define TCP_OPTIONS 40
 #define OPTION_END 0
 #define OPTION_NOP 1
 #define OPTION_MSS 2

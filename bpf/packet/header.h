@@ -5,6 +5,7 @@
 #include "packet/parse.h"
 
 #define OUTER_HOP_LIMIT 64
+#define TCP_OPTIONS 40 /* bytes of a segment at most */
 #define ETH_BYTES ((__u32)sizeof(struct ethhdr))
 #define LINK_ADDRESS 0xffffffffffffULL /* in the first eight bytes of a frame */
 

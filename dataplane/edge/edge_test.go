@@ -39,6 +39,9 @@ func TestEdge(t *testing.T) {
 		{"probe", testProbe},
 		{"too big", testTooBig},
 		{"ended", testEnded},
+		{"keep-alive", testKeepAlive},
+		{"word of datagrams", testDatagramWord},
+		{"no word", testNoWord},
 		{"table full", testTableFull},
 		{"talkers", testTalkers},
 		{"both ways", testBothWays},
@@ -134,7 +137,14 @@ func testPass(t *testing.T, seen rig.Hits) {
 
 // natted is the flow after source NAT.
 func natted(f flow, port int) flow {
-	f.from = netip.AddrPortFrom(public, uint16(port))
+	addr := public
+	if f.from.Addr().Is6() {
+		addr = public6
+	}
+	f.from = netip.AddrPortFrom(addr, uint16(port))
+	if f.kind == "echo" {
+		f.to = netip.AddrPortFrom(f.to.Addr(), uint16(port))
+	}
 	return f
 }
 

@@ -101,12 +101,6 @@ func testEnded(t *testing.T, seen rig.Hits) {
 	for i, f := range []flow{f, echo, from6("udp", 32)} {
 		to := b.tunnelled(t, f.String(), b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
 		changed := natted(f, 40000+i)
-		if f.from.Addr().Is6() {
-			changed.from = netip.AddrPortFrom(netip.MustParseAddr("2001:db8:1::1"), 40000)
-		}
-		if f.kind == "echo" {
-			changed.to = netip.AddrPortFrom(f.to.Addr(), changed.from.Port())
-		}
 		if out := b.fromNode(t, back(to), changed.packet()); out.Action == rig.XDPDrop {
 			t.Fatalf("%v: %v", f, out.Reasons)
 		}

@@ -29,7 +29,7 @@ import (
 var (
 	client4, client6 = netip.MustParseAddr("10.1.0.7"), netip.MustParseAddr("2001:db8:1::7")
 	remote4, remote6 = netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8:9::9")
-	public           = netip.MustParseAddr("203.0.113.1")
+	public, public6  = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:ffff::1")
 	nodeAddr         = []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("fd00:9::2")}
 	lbAddr           = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fd00:9::1")}
 	gateway          = netip.MustParseAddr("198.18.0.2")
@@ -65,7 +65,7 @@ func config() *topo.EdgeLB {
 			Prefixes:  []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8:1::/48")},
 			Instances: []topo.EdgeInstance{{Server: 1, Core: 0, Weight: 1}, {Server: 1, Core: 1, Weight: 1}, {Server: 200, Core: 0, Weight: 1}},
 		}},
-		Public: []netip.Prefix{netip.PrefixFrom(public, 32)},
+		Public: []netip.Prefix{netip.PrefixFrom(public, 32), netip.PrefixFrom(public6, 128)},
 		Key:    key,
 		Flows:  topo.FlowTable{Entries: 1024, Idle: idle},
 	}

@@ -13,8 +13,8 @@ import (
 	"proffer/wire"
 )
 
-// TestTshark: tshark decodes every layer of the packets to nodes, finds no fault and every checksum
-// good, and reads the instance in the VNI.
+// TestTshark: tshark decodes every layer of the packets to nodes and of those to clients, finds no fault and
+// every checksum good, and reads the instance in the VNI.
 func TestTshark(t *testing.T) {
 	b := newBench(t, rig.Hits{})
 	var frames [][]byte
@@ -39,6 +39,19 @@ func TestTshark(t *testing.T) {
 			frames = append(frames, out.Frame)
 			want = append(want, fmt.Sprintf("eth:ethertype:%s:udp:vxlan:eth:ethertype:%s:%s|0x0800|%d|", outer, inner, upper, to.Instance.VNI()))
 		}
+	}
+	for port, f := range []flow{from4("tcp", 50), from6("tcp", 51), from4("udp", 52), from6("udp", 53)} {
+		changed, to := b.bind(t, f, 40000+port, false)
+		packet := changed.reversed().packet()
+		if f.kind == "tcp" {
+			packet = worldly(changed, wire.TCP{Seq: 9, Ack: 7, Flags: wire.ACK, Options: []byte{1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 5}}, "data")
+		}
+		to.Flow = changed.hash()
+		frames = append(frames, b.fromNode(t, unboundBy(to), packet).Frame)
+		want = append(want, map[string]string{
+			"tcp4": "eth:ethertype:ip:tcp|||", "tcp6": "eth:ethertype:ipv6:tcp|||",
+			"udp4": "eth:ethertype:ip:icmp:ip:udp|||", "udp6": "eth:ethertype:ipv6:icmpv6:ipv6:udp|||",
+		}[f.kind+map[bool]string{true: "4", false: "6"}[f.from.Addr().Is4()]])
 	}
 	for i, line := range dissect(t, frames) {
 		if line != want[i] {

@@ -32,6 +32,7 @@ func TestNode(t *testing.T) {
 		{"firewall", testFirewall},
 		{"firewall and NAT", testOrder},
 		{"refused", testRefused},
+		{"unbound", testUnbound},
 		{"IDS", testIDS},
 		{"rewriter", testRewriter},
 		{"virtual core", testVirtual},
@@ -177,7 +178,7 @@ func testOver(t *testing.T, seen rig.Hits) {
 	sweep("an answer came 9 s ago", 1, 0)
 	b.at(t, b.now+time.Second)
 	sweep("an answer came 10 s ago", 0, 1)
-	b.run(t, there.Around(idle.reversed().packet())).Is(t, "late answer", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, there.Around(idle.reversed().packet())).Is(t, "late answer", redirect, nil, "unbound")
 
 	_, f, after := begin("tcp", 2)
 	f.flags = wire.FIN | wire.ACK
@@ -228,7 +229,8 @@ func testBadNAT(t *testing.T, seen rig.Hits) {
 	aborted := outward("tcp", 4, 1)
 	aborted.flags = wire.RST
 	b.run(t, to(0, natted).Around(aborted.packet())).Is(t, "RST without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
-	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "no binding", rig.XDPDrop, nil, "drop_nat_unknown")
+	stray.flags = wire.SYN
+	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "SYN without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
 	b.run(t, to(0, natted).Around(outward("udp", 6, 1).packet())).Is(t, "no address", rig.XDPDrop, nil, "drop_nat_family")
 	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: stray.to, Dst: stray.from, Hop: 9}, 1000)
 	b.run(t, to(0, natted).Around(tooBig.Ip())).Is(t, "packet too big of no binding", rig.XDPDrop, nil, "drop_nat_unknown")

@@ -2,6 +2,7 @@ package edgenode_test
 
 import (
 	"testing"
+	"time"
 
 	"proffer/dataplane/objects"
 	"proffer/proof/rig"
@@ -52,14 +53,47 @@ func testRefused(t *testing.T, seen rig.Hits) {
 			}
 			b.owner(t, "refused", f.packet(), 0, 0)
 		}
-		var perCPU []objects.EdgeNodeBuckets
-		must(t, b.Objects().Limits.Lookup(uint32(0), &perCPU))
-		for cpu := range perCPU {
-			for i := range perCPU[cpu].EmptyNs {
-				perCPU[cpu].EmptyNs[i] = int64(b.now) // no token
-			}
-		}
-		must(t, b.Objects().Limits.Put(uint32(0), perCPU))
+		b.spend(t)
 		b.run(t, to(1, costly).Around(outward("tcp", 4, 1).later().packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
 	}
+}
+
+// spend takes all tokens of all limits.
+func (b *bench) spend(t *testing.T) {
+	t.Helper()
+	var perCPU []objects.EdgeNodeBuckets
+	must(t, b.Objects().Limits.Lookup(uint32(0), &perCPU))
+	for cpu := range perCPU {
+		for i := range perCPU[cpu].EmptyNs {
+			perCPU[cpu].EmptyNs[i] = int64(b.now)
+		}
+	}
+	must(t, b.Objects().Limits.Put(uint32(0), perCPU))
+}
+
+// testUnbound: a packet of the world to a port without a binding goes back to the LB as it came, within
+// limits, unless a function before NAT changed it.
+func testUnbound(t *testing.T, seen rig.Hits) {
+	nat := topo.SourceNAT{Public4: public4, Public6: public6, First: first, Ports: ports}
+	b := newBench(t, seen, chained(topo.Cost{Each: 1}, nat))
+	for _, family := range []int{4, 6} {
+		for _, kind := range []string{"tcp", "udp", "echo"} {
+			stray := outward(kind, family, 1).after(first + 5).reversed().later()
+			there := to(1, costly)
+			want := back(there)
+			want.Message, want.Instance = wire.MessageUnbound, wire.Instance{Server: server}
+			b.run(t, there.Around(stray.packet())).Is(t, kind, redirect, want.Around(stray.packet()), "unbound")
+			b.owner(t, kind, stray.packet(), 0, 0)
+		}
+	}
+	stray := outward("tcp", 4, 1).after(first + 5).reversed().later()
+	b.spend(t)
+	b.run(t, to(1, costly).Around(stray.packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
+	b.at(t, b.now+time.Second)
+	must(t, b.SetNextHop(0, topo.MAC{}))
+	b.run(t, to(1, costly).Around(stray.packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb")
+
+	b = newBench(t, seen, chained(nat, topo.Rewriter{From: "payl", To: "PAYL"}))
+	rewritten := outward("udp", 4, 1).after(first + 5).reversed().later()
+	b.run(t, to(1, costly).Around(rewritten.packet())).Is(t, "changed before", rig.XDPDrop, nil, "drop_nat_unknown")
 }

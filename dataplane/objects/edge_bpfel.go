@@ -69,6 +69,15 @@ type EdgeEdgeFlow struct {
 	Word    uint64
 	Partner uint64
 	Seen    uint64
+	End     struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+	EndPortBe uint16
+	Zero      [3]uint16
 }
 
 type EdgeEdgeSample struct {

@@ -225,6 +225,8 @@ int node_nat(struct xdp_md *ctx)
 	reason = s->inward ? nat_inward(ctx, s) : nat_outward(ctx, s, set);
 	if (reason == NODE_DROP_NAT_UNKNOWN && may_refuse(s))
 		return refuse(ctx, s);
+	if (reason == NODE_DROP_NAT_UNKNOWN && may_give_back(s))
+		return give_back(ctx, s);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	s->changed = 1;
