@@ -106,7 +106,7 @@ func sumOfTCP(ip []byte) uint16 {
 }
 
 // testKeepAlive: a segment of the world to a public port that no node has bound any more goes to the client as
-// a keep-alive, whether the node is gone or says so itself, and whoever told the LB of the client.
+// a keep-alive, by word of the node or after its end, and whether the LB met the client or the world first.
 func testKeepAlive(t *testing.T, seen rig.Hits) {
 	timestamps := []byte{1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 5}
 	for _, from := range []func(string, int) flow{from4, from6} {
