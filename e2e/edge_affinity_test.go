@@ -204,8 +204,8 @@ func affinity(t *testing.T) (flows, kills int, every time.Duration) {
 }
 
 // TestEdgeLBs: with two LBs that share the traffic, every packet of a flow meets one core of one node in
-// both directions, and no flow breaks, while nodes are drained, removed and added, and LBs die in turn; a
-// node that dies ends its flows with an error.
+// both directions, and no flow breaks, while a node is added, nodes are drained, and LBs die in turn; a node
+// that dies ends its flows with an error.
 func TestEdgeLBs(t *testing.T) {
 	b := newEdgeLBs(t)
 	answering(t, b.world)
@@ -222,20 +222,20 @@ func (b *edgeLBs) affinity(t *testing.T) {
 		all = append(all, newTalker(t, b.client))
 	}
 	var at [lbsNodes]int
-	for half := range 2 {
-		begun := tellAll(t, all, fmt.Sprintf("begin %d", flows/2/talkers))
+	for half, some := range [][]*talker{all[:talkers/2], all[talkers/2:]} {
+		begun := tellAll(t, some, fmt.Sprintf("begin %d", flows/talkers))
 		if begun.Why != "" {
 			t.Fatal(begun.Why)
 		}
 		for node, n := range begun.At {
 			at[node] += n
 		}
-		if half == 0 {
-			b.weigh(t, 1, 1, 1) // n2 is added
+		for _, k := range some {
+			k.tell(t, "talk")
 		}
-	}
-	for _, k := range all {
-		k.tell(t, "talk")
+		if half == 0 {
+			b.weigh(t, 1, 1, 1) // n2 is added while the first half talks
+		}
 	}
 	b.churn(t, kills, every)
 	result := tellAll(t, all, "stop")
@@ -246,7 +246,7 @@ func (b *edgeLBs) affinity(t *testing.T) {
 	b.atOneInstance(t, uint64(2*flows))
 }
 
-// churn drains, removes and adds nodes while LBs die in turn.
+// churn drains nodes, and ends that, while LBs die in turn.
 func (b *edgeLBs) churn(t *testing.T, kills int, every time.Duration) {
 	b.weigh(t, 0, 1, 1) // n0 drains
 	for i := range kills {

@@ -30,6 +30,7 @@ const (
 	MaxChain        = 8
 	MaxRows         = 256
 	EdgeAges        = 20
+	MaxKeepalives   = 16
 	MaxExpiring     = 256
 	MaxNodeExpiring = 64
 	EdgeRecentBits  = 13

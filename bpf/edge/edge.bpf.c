@@ -206,7 +206,8 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
  * the client gets word. A function of its own, as it is rare. */
 __noinline int unbound(struct xdp_md *ctx, struct edge_scratch *s)
 {
-	const struct edge_flow *f, *before;
+	const struct edge_flow *before;
+	struct edge_flow *f;
 	struct packet *p;
 	__u64 partner;
 
@@ -216,12 +217,28 @@ __noinline int unbound(struct xdp_md *ctx, struct edge_scratch *s)
 	f = edge_flow_of(p->hash);
 	partner = f ? f->partner : 0;
 	before = edge_flow_of(partner);
-	if (!before || before->partner != p->hash || p->kind == KIND_ERROR)
+	if (!f || !before || before->partner != p->hash || p->kind == KIND_ERROR ||
+	    edge_service_at(&p->t.client))
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (p->kind == KIND_TCP)
-		return keep_alive(ctx, p, before);
-	return show_as_sent(ctx, p, before) ? end_flow(ctx, p, partner)
-					    : verdict(EDGE_DROP_MALFORMED, XDP_DROP);
+	if (p->kind != KIND_TCP)
+		return show_as_sent(ctx, p, before) ? end_flow(ctx, p, partner)
+						    : verdict(EDGE_DROP_MALFORMED, XDP_DROP);
+	if (f->keepalives >= MAX_KEEPALIVES)
+		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
+	f->keepalives++;
+	return keep_alive(ctx, p, before);
+}
+
+/* given_back handles a packet for which its flow's node has no binding. */
+static __always_inline int given_back(struct xdp_md *ctx, struct edge_scratch *s)
+{
+	const struct edge_flow *f = edge_flow_of(s->packet.hash);
+
+	if (!f || s->side != SIDE_WORLD)
+		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
+	if (edge_server(READ_ONCE(f->word)) != edge_server(s->outer.vni))
+		return verdict(EDGE_DROP_WRONG_INSTANCE, XDP_DROP);
+	return unbound(ctx, s);
 }
 
 /* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
@@ -352,8 +369,7 @@ int edge_answer(struct xdp_md *ctx)
 	if (p->hash != s->outer.flow || service < 0)
 		return verdict(EDGE_DROP_OTHER_PACKET, XDP_DROP);
 	if (s->outer.message == MESSAGE_UNBOUND)
-		return s->side == SIDE_WORLD ? unbound(ctx, s)
-					     : verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
+		return given_back(ctx, s);
 	f = edge_flow_of(p->hash);
 	if (f && edge_is_ready(READ_ONCE(f->word))) /* another packet was first */
 		return send_to_node(ctx, s, READ_ONCE(f->word));

@@ -76,10 +76,11 @@ static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 
 	return send_error(ctx, p, mac, EDGE_FLOW_ENDED);
 }
 
-/* keep_alive turns the world's segment into a keep-alive (RFC 9293 §3.8.4) to the client of an entry:
- * its number is of a byte that the client has, so the client answers, and a node refuses the answer
- * with a RST of the number that the client waits for. A RST from here would have the world's number,
- * which is another one if acknowledgements were lost. Window and options are the world's, as a client
+/* keep_alive turns the world's segment into a keep-alive (RFC 9293 §3.8.4) to the client of an entry.
+ * The world repeats the first segment that was not acknowledged; the byte before it is one that the
+ * client has, so the client answers, and a node refuses the answer with a RST of the number that the
+ * client waits for. A RST from here would have the world's number, which is another one if
+ * acknowledgements were lost. Window and options are the world's, as a client
  * may drop a segment without its timestamps (RFC 7323 §3.2). p->t has the public end first. */
 static __always_inline int keep_alive(struct xdp_md *ctx, struct packet *p,
 				      const struct edge_flow *client)

@@ -114,12 +114,12 @@ static __always_inline struct edge_end *edge_node(__u64 word)
 	return bpf_map_lookup_elem(&edge_nodes, &server);
 }
 
-/* edge_is_ready: packets can be sent to the flow's node. */
+/* edge_is_ready: packets can be sent to the flow's core. */
 static __always_inline bool edge_is_ready(__u64 word)
 {
 	const struct edge_end *e = edge_node(word);
 
-	return e && e->ready;
+	return e && e->ready && edge_core(word) < e->cores;
 }
 
 /* A choice of an instance. */

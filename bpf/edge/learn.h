@@ -74,6 +74,18 @@ static __always_inline bool edge_take_over(struct edge_flow *f, __u64 word)
 	return (over || !edge_is_ready(was)) && edge_set_word(f, was, word);
 }
 
+/* link_flows makes two entries partners, unless they are: a port may be another client's by now. */
+static __always_inline void link_flows(struct edge_flow *before, __u64 hash_before,
+				       struct edge_flow *after, __u64 hash_after)
+{
+	if (READ_ONCE(after->partner) != hash_before) {
+		after->partner = hash_before;
+		after->keepalives = 0;
+	}
+	if (READ_ONCE(before->partner) != hash_after)
+		before->partner = hash_after;
+}
+
 /* learn gives the tuple after the change, p->hash, the instance of the tuple before. */
 static __always_inline enum counter learn(const struct packet *p, const struct edge_outer *o)
 {
@@ -92,6 +104,7 @@ static __always_inline enum counter learn(const struct packet *p, const struct e
 	if (after) {
 		if (!same_instance(after, word) && !edge_take_over(after, word))
 			return EDGE_DROP_CONFLICT;
+		link_flows(before, o->flow, after, p->hash);
 		edge_touch(after);
 		return EDGE_UPDATE_KNOWN;
 	}

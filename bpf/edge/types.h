@@ -40,9 +40,11 @@ enum edge_limits {
 	MAX_EDGE_SERVICES = 1 << EDGE_SERVICE_BITS, /* 0 is none */
 	MAX_INSTANCES = 4096, /* (server, core, service) with a number; 0 is none */
 	MAX_EDGE_PREFIXES = 4096,
-	MAX_CHAIN = 8,		   /* functions of a service */
-	MAX_ROWS = 256,		   /* of a service's alias table */
-	EDGE_AGES = 20,		   /* classes of a flow's age */
+	MAX_CHAIN = 8,	/* functions of a service */
+	MAX_ROWS = 256, /* of a service's alias table */
+	EDGE_AGES = 20, /* classes of a flow's age */
+	MAX_KEEPALIVES =
+		16, /* keep-alives of a flow: as often as the world's end repeats a segment */
 	MAX_EXPIRING = 256,	   /* flows of a step of a sweep, at the LB */
 	MAX_NODE_EXPIRING = 64,	   /* … of a function: a step's frame is below a page */
 	EDGE_RECENT_BITS = 13,	   /* 2^13 records of recent flows of a CPU */
@@ -82,7 +84,8 @@ struct edge_flow {
 	__u64 seen;    /* when a packet came last, in 2^28 ns */
 	struct in6_addr end; /* the client network's of this tuple: a client's, or a public one */
 	__be16 end_port_be;
-	__u16 zero[3];
+	__u16 keepalives; /* to the client, because no node has the port bound */
+	__u32 zero;
 };
 
 /* LB: a flow that a CPU had a packet of lately, in one direction (edge/recent.h). */

@@ -65,7 +65,8 @@ func (l *LB) check(next *topo.EdgeLB) error {
 	return nil
 }
 
-// freshNodes are the ends of nodes that are not as they were, not ready. Their links are known then.
+// freshNodes are the ends of nodes that are not as they were: not ready, unless the tunnel is the same. Their
+// links are known then.
 func (l *LB) freshNodes(next *topo.EdgeLB) (map[int]objects.EdgeEdgeEnd, error) {
 	fresh := map[int]objects.EdgeEdgeEnd{}
 	for _, n := range next.Nodes {
@@ -86,6 +87,9 @@ func (l *LB) freshNodes(next *topo.EdgeLB) (map[int]objects.EdgeEdgeEnd, error) 
 			return nil, fmt.Errorf("node %d: %w", n.Server, err)
 		}
 		e.Cores = uint16(n.Cores)
+		if was := l.ends[n.Server]; was.To == e.To && was.From == e.From && was.Link == e.Link {
+			e.Mac, e.Ready = was.Mac, was.Ready // the cores alone are others
+		}
 		fresh[n.Server] = e
 	}
 	return fresh, nil

@@ -27,6 +27,7 @@ func TestEdge(t *testing.T) {
 		{"ages", testAges},
 		{"apply", testApply},
 		{"node gone", testNodeGone},
+		{"other cores", testOtherCores},
 		{"bad packets", testBadPackets},
 		{"bad updates", testBadUpdates},
 		{"recover", testRecover},
@@ -41,6 +42,7 @@ func TestEdge(t *testing.T) {
 		{"ended", testEnded},
 		{"keep-alive", testKeepAlive},
 		{"word of datagrams", testDatagramWord},
+		{"port again", testPortAgain},
 		{"no word", testNoWord},
 		{"table full", testTableFull},
 		{"talkers", testTalkers},
@@ -234,6 +236,39 @@ func testNodeGone(t *testing.T, seen rig.Hits) {
 	}
 	if again := b.tunnelled(t, "after", b.fromClient(t, f.packet()), f.packet(), "steer"); again.Instance != moved.Instance {
 		t.Errorf("from the client to %+v, from the world to %+v", again.Instance, moved.Instance)
+	}
+}
+
+// testOtherCores: a node that has more or fewer cores keeps the flows of those that it still has; those of a
+// core that is gone move.
+func testOtherCores(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	var flows [2]flow
+	for core := range flows {
+		weights := []float64{0, 0, 0}
+		weights[core] = 1
+		must(t, b.SetWeights(service, weights))
+		flows[core] = from4("tcp", 70+core)
+		b.tunnelled(t, "begun", b.fromClient(t, flows[core].packet()), flows[core].packet(), "flow_begun", "steer")
+	}
+	more := config()
+	more.Nodes[0].Cores = 3
+	more.Services[0].Instances[0].Core = 2
+	must(t, b.Apply(more))
+	for core, f := range flows {
+		if to := b.tunnelled(t, "with a core more", b.fromClient(t, f.later()), f.later(), "steer"); to.Instance.Core != core || to.Instance.Server != 1 {
+			t.Errorf("the flow of core %d went to %+v", core, to.Instance)
+		}
+	}
+	fewer := config()
+	fewer.Nodes[0].Cores = 1
+	fewer.Services[0].Instances = fewer.Services[0].Instances[2:] // at the other node
+	must(t, b.Apply(fewer))
+	if to := b.tunnelled(t, "with a core less", b.fromClient(t, flows[0].later()), flows[0].later(), "steer"); to.Instance.Core != 0 || to.Instance.Server != 1 {
+		t.Errorf("the flow of core 0 went to %+v", to.Instance)
+	}
+	if to := b.tunnelled(t, "of the core that is gone", b.fromClient(t, flows[1].packet()), flows[1].packet(), "flow_moved", "steer"); to.Instance.Server != 200 {
+		t.Errorf("the flow of core 1 went to %+v", to.Instance)
 	}
 }
 

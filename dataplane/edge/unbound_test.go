@@ -187,6 +187,31 @@ func testDatagramWord(t *testing.T, seen rig.Hits) {
 	}
 }
 
+// testPortAgain: a port that the node gave to another client tells that one; the LB's entry of it is as old
+// as the first.
+func testPortAgain(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	first, second := from4("tcp", 80), from4("tcp", 81)
+	changed, _ := b.bind(t, first, 40000, false)
+	to := b.tunnelled(t, "the next client", b.fromClient(t, second.packet()), second.packet(), "flow_begun", "steer")
+	b.fromNode(t, back(to), changed.packet()).Is(t, "the same port", redirect, nil, "update_known")
+	s := wire.TCP{Seq: 1000, Ack: 77, Flags: wire.ACK}
+	segment := worldly(changed, s, "data")
+	there := b.tunnelled(t, "data", b.fromWorld(t, segment), segment, "steer")
+	for i := range 20 {
+		out := b.fromNode(t, unboundBy(there), segment)
+		if i >= 16 {
+			out.Is(t, "again and again", rig.XDPDrop, nil, "drop_unsolicited")
+			continue
+		}
+		wantKeepAlive(t, "to the second client", second, s, out.Frame)
+	}
+	third := from4("tcp", 82)
+	to = b.tunnelled(t, "one more client", b.fromClient(t, third.packet()), third.packet(), "flow_begun", "steer")
+	b.fromNode(t, back(to), changed.packet()).Is(t, "the same port", redirect, nil, "update_known")
+	wantKeepAlive(t, "to the third client", third, s, b.fromNode(t, unboundBy(there), segment).Frame)
+}
+
 // testNoWord: nothing goes to a client that the LB does not know, about a packet of a client, an error or a
 // SYN, and not more than the limit.
 func testNoWord(t *testing.T, seen rig.Hits) {
@@ -208,6 +233,14 @@ func testNoWord(t *testing.T, seen rig.Hits) {
 	named := of(to, changed)
 	named.Instance = to.Instance
 	b.fromNode(t, named, worldly(changed, ack, "")).Is(t, "with an instance", rig.XDPDrop, nil, "drop_impossible_id")
+	datagrams := from4("udp", 64)
+	_, live := b.bind(t, datagrams, 44000, false)
+	forged := datagrams.reversed().packet() // to the client's own address
+	b.fromNode(t, of(live, datagrams), forged).Is(t, "to a client's own address", rig.XDPDrop, nil, "drop_unsolicited")
+	b.tunnelled(t, "its flow goes on", b.fromClient(t, datagrams.packet()), datagrams.packet(), "steer")
+	other := of(to, changed)
+	other.From, other.To, other.Instance = nodeAddr[1], lbAddr[1], wire.Instance{Server: 200}
+	b.fromNode(t, other, worldly(changed, ack, "")).Is(t, "by another node", rig.XDPDrop, nil, "drop_wrong_instance")
 	u := from4("tcp", 62)
 	straight := b.tunnelled(t, "unchanged", b.fromClient(t, u.packet()), u.packet(), "flow_begun", "steer")
 	b.fromNode(t, of(straight, u), worldly(u, ack, "")).Is(t, "of a flow that no function changes", rig.XDPDrop, nil, "drop_unsolicited")

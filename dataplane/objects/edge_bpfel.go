@@ -76,8 +76,9 @@ type EdgeEdgeFlow struct {
 			U6Addr8 [16]uint8
 		}
 	}
-	EndPortBe uint16
-	Zero      [3]uint16
+	EndPortBe  uint16
+	Keepalives uint16
+	Zero       uint32
 }
 
 type EdgeEdgeSample struct {
