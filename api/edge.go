@@ -9,12 +9,13 @@ import (
 
 // EdgeStatus is the cores of an edge LB's nodes, or of a datapath node.
 type EdgeStatus struct {
-	Balancer       string         `json:"balancer,omitempty"` // of an LB
-	Wishes         uint64         `json:"wishes"`             // for another node, as the cores were full
-	Replica        *ReplicaStatus `json:"replica,omitempty"`  // of an LB with a command that starts nodes
-	Cores          []CoreStatus   `json:"cores"`
-	Costs          []CostStatus   `json:"costs,omitempty"`
-	RefusedReports uint64         `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
+	Balancer       string          `json:"balancer,omitempty"` // of an LB
+	Wishes         uint64          `json:"wishes"`             // for another node, as the cores were full
+	Replica        *ReplicaStatus  `json:"replica,omitempty"`  // of an LB with a command that starts nodes
+	Cores          []CoreStatus    `json:"cores"`
+	Costs          []CostStatus    `json:"costs,omitempty"`
+	Patterns       []PatternStatus `json:"patterns,omitempty"`        // of a node with an IDS
+	RefusedReports uint64          `json:"refused_reports,omitempty"` // of nodes, without a valid tag or malformed
 
 	Talkers []TalkerStatus `json:"talkers,omitempty"` // of an LB: the flows with the most packets of late
 }
@@ -33,6 +34,13 @@ type CostStatus struct {
 	Service     int     `json:"service"`
 	Nanoseconds float64 `json:"nanoseconds"`
 	From        string  `json:"from"` // stated, measured, average, assumed
+}
+
+// PatternStatus is a pattern of a node's IDS.
+type PatternStatus struct {
+	Service int    `json:"service"`
+	Pattern string `json:"pattern"` // bytes that are no ASCII as \xNN
+	Packets uint64 `json:"packets"` // with it, since the start
 }
 
 // TalkerStatus is a flow, by a sample of its packets. It has no metric: flows come and go.
@@ -142,6 +150,13 @@ func writeEdge(w io.Writer, e *EdgeStatus) error {
 		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
 			return err
 		}
+	}
+	var patterns []*dto.Metric
+	for _, p := range e.Patterns {
+		patterns = append(patterns, sample(dto.MetricType_COUNTER, float64(p.Packets), "service", strconv.Itoa(p.Service), "pattern", p.Pattern))
+	}
+	if err := writeFamily(w, "proffer_pattern_packets_total", "Packets with a pattern of the IDS.", dto.MetricType_COUNTER, patterns); err != nil {
+		return err
 	}
 	for _, m := range edgeMetrics {
 		value, known := m.of(e)

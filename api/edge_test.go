@@ -33,6 +33,14 @@ proffer_refused_reports_total 5
 `)
 }
 
+// TestPatternMetrics: a node's patterns have a metric each.
+func TestPatternMetrics(t *testing.T) {
+	s := &Status{Edge: &EdgeStatus{Patterns: []PatternStatus{{Service: 3, Pattern: `a\x00b`, Packets: 7}, {Service: 3, Pattern: "attack"}}}}
+	wantMetrics(t, s, `proffer_pattern_packets_total{service="3",pattern="a\\x00b"} 7
+proffer_pattern_packets_total{service="3",pattern="attack"} 0
+`)
+}
+
 func wantMetrics(t *testing.T, s *Status, want string) {
 	t.Helper()
 	var text bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -28,7 +29,13 @@ type DatapathPlane interface {
 	Count(core, service int) (edgenode.Count, error)
 	Busy() ([]time.Duration, error) // of each core, while the run time of programs is counted
 	Virtual(core int) (_ edgenode.VirtualCore, there bool, _ error)
+	Matcher
 	Joiner
+}
+
+// Matcher counts the packets with each pattern of an IDS, by its place in a service's chain.
+type Matcher interface {
+	Matches(service, place, patterns int) ([]uint64, error)
 }
 
 // Joiner gives a core its way to user space and back.
@@ -232,7 +239,29 @@ func (r *datapath) describe(s *api.Status) (err error) {
 		}
 		s.Edge.Cores = append(s.Edge.Cores, all)
 	}
-	return nil
+	s.Edge.Patterns, err = r.patterns()
+	return err
+}
+
+// patterns are those of the IDS in all chains.
+func (r *datapath) patterns() (all []api.PatternStatus, err error) {
+	for _, c := range r.cfg.Chains {
+		for place, f := range c.Functions {
+			ids, is := f.(topo.IDS)
+			if !is {
+				continue
+			}
+			matches, err := r.plane.Matches(c.Service, place, len(ids.Patterns))
+			if err != nil {
+				return nil, err
+			}
+			for i, p := range ids.Patterns {
+				text := strconv.QuoteToASCII(p.Bytes)
+				all = append(all, api.PatternStatus{Service: c.Service, Pattern: text[1 : len(text)-1], Packets: matches[i]})
+			}
+		}
+	}
+	return all, nil
 }
 
 // virtual is the work of a virtual core, nil for a core of the machine.

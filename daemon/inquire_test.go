@@ -70,6 +70,8 @@ func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Coun
 
 func (p tunnelPlane) Count(int, int) (edgenode.Count, error) { return edgenode.Count{}, nil }
 
+func (p tunnelPlane) Matches(int, int, int) ([]uint64, error) { return nil, nil }
+
 func (p tunnelPlane) Join(int, *net.Interface, *net.Interface, int) error { return p.happens("join") }
 
 func (p tunnelPlane) Busy() ([]time.Duration, error) {

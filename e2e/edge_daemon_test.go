@@ -138,7 +138,8 @@ func TestEdgeDaemons(t *testing.T) {
 	socket, file := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "edge.yaml")
 	for i, n := range b.node {
 		at := filepath.Join(dir, n.Name+".yaml")
-		must(t, os.WriteFile(at, []byte(nodeFile(dir, i)), 0o600))
+		ids := "- {function: ids, patterns: [{bytes: trumpet}]}\n      - {function: nat"
+		must(t, os.WriteFile(at, []byte(strings.Replace(nodeFile(dir, i), "- {function: nat", ids, 1)), 0o600))
 		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
 	}
 	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
@@ -179,6 +180,9 @@ func TestEdgeDaemons(t *testing.T) {
 	reload(edgeFile(dir, 0, 1), 3, 1) // n1 is there again
 	talk(2)
 	testElephant(t, b, socket)
+	if seen := edgeStatus(t, filepath.Join(dir, "n1.sock")).Edge.Patterns; len(seen) != 1 || seen[0].Pattern != "trumpet" || seen[0].Service != edgeNAT || seen[0].Packets < 500 {
+		t.Errorf("n1 has seen the patterns %+v", seen)
+	}
 	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "core  n1/1") || !strings.Contains(text, "balancer model") {
 		t.Errorf("status prints\n%s", text)
 	}

@@ -150,6 +150,9 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 	for _, c := range e.Costs {
 		fmt.Fprintf(w, "cost\t%s\tservice %d\t%.3g µs a packet\t%s\n", c.Node, c.Service, c.Nanoseconds/1000, c.From)
 	}
+	for _, p := range e.Patterns {
+		fmt.Fprintf(w, "pattern\t%s\tservice %d\t%d packets\n", p.Pattern, p.Service, p.Packets)
+	}
 	if e.RefusedReports > 0 {
 		fmt.Fprintf(w, "reports of nodes without a valid tag or malformed: %d\n", e.RefusedReports)
 	}

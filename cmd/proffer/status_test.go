@@ -110,6 +110,17 @@ func TestStatusOfVirtualCore(t *testing.T) {
 	}
 }
 
+// TestStatusOfPatterns: a line a pattern of the IDS.
+func TestStatusOfPatterns(t *testing.T) {
+	var out strings.Builder
+	if err := printStatus(&out, api.Status{Role: "node", Edge: &api.EdgeStatus{Patterns: []api.PatternStatus{{Service: 3, Pattern: "attack", Packets: 7}}}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "pattern  attack  service 3  7 packets\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, out.String())
+	}
+}
+
 // TestStatusOfCosts: a line a core with both of its loads, and a line a cost with its source.
 func TestStatusOfCosts(t *testing.T) {
 	load, measured, weight, flows := 0.25, 0.3, 1.5, uint64(7)
