@@ -7,6 +7,8 @@
  *   … that begins a flow     tail call of edge_new: prefix -> service -> instance by weight -> entry
  *   … without an entry, or   tail call of edge_new: the nodes are asked for the flow's owner;
  *     of a node that is gone   edge_answer: its instance -> entry; no owner: as one that begins
+ *   … of the world, to a     tail call of edge_unbound: word to the client
+ *     client of a node that is gone
  *   changed packet of a node edge_back: tunnel -> flow -> learn the tuple after the change
  *                            -> its destination, by the kernel's FIB
  *   every other packet       to the kernel, untouched */
@@ -44,10 +46,12 @@ const volatile __u64 edge_macs[SIDES] = {};
 
 int edge_new(struct xdp_md *ctx);
 int edge_answer(struct xdp_md *ctx);
+int edge_unbound(struct xdp_md *ctx);
 
 enum edge_program {
 	PROGRAM_NEW,
 	PROGRAM_ANSWER,
+	PROGRAM_UNBOUND,
 	PROGRAMS
 };
 
@@ -60,6 +64,7 @@ struct {
 	.values = {
 		[PROGRAM_NEW] = (void *)&edge_new,
 		[PROGRAM_ANSWER] = (void *)&edge_answer,
+		[PROGRAM_UNBOUND] = (void *)&edge_unbound,
 	},
 };
 
@@ -202,10 +207,12 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 	return send_to_node(ctx, s, READ_ONCE(f->word)); /* another CPU may have been first */
 }
 
-/* unbound handles a packet of the world to a public end that no node has bound to a client any more:
- * the client gets word. A function of its own, as it is rare. */
-__noinline int unbound(struct xdp_md *ctx, struct edge_scratch *s)
+/* edge_unbound handles a packet of the world to a public end that no node has bound to a client any
+ * more: the client gets word. A program of its own: the callers' chain has no stack left, in Linux 6.1. */
+SEC("xdp")
+int edge_unbound(struct xdp_md *ctx)
 {
+	struct edge_scratch *s = edge_scratch();
 	const struct edge_flow *before;
 	struct edge_flow *f;
 	struct packet *p;
@@ -238,7 +245,8 @@ static __always_inline int given_back(struct xdp_md *ctx, struct edge_scratch *s
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
 	if (edge_server(READ_ONCE(f->word)) != edge_server(s->outer.vni))
 		return verdict(EDGE_DROP_WRONG_INSTANCE, XDP_DROP);
-	return unbound(ctx, s);
+	bpf_tail_call(ctx, &edge_programs, PROGRAM_UNBOUND);
+	return XDP_ABORTED;
 }
 
 /* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
@@ -255,11 +263,21 @@ __noinline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
 	count(EDGE_UNOWNED);
 	if (p->kind == KIND_ERROR)
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (f && f->partner && s->side == SIDE_WORLD)
-		return unbound(ctx, s);
 	if (f && f->partner && p->kind != KIND_TCP)
 		return end_flow(ctx, p, f->partner);
 	return begin(ctx, s, service);
+}
+
+/* lost is unowned, unless the packet is the world's to a public end that was bound to a client. */
+static __always_inline int lost(struct xdp_md *ctx, struct edge_scratch *s, int service)
+{
+	const struct edge_flow *f = edge_flow_of(s->packet.hash);
+
+	if (s->side != SIDE_WORLD || !f || !f->partner)
+		return unowned(ctx, s, service);
+	count(EDGE_UNOWNED);
+	bpf_tail_call(ctx, &edge_programs, PROGRAM_UNBOUND);
+	return XDP_ABORTED;
 }
 
 /* unfit is the reason to drop a packet of the edge's prefixes that shows no flow, or COUNTERS. */
@@ -306,7 +324,7 @@ int edge_new(struct xdp_md *ctx)
 	if (!asks)
 		return begin(ctx, s, service);
 	first = ready_from(0);
-	return first < MAX_EDGE_SERVERS ? ask(ctx, s, first) : unowned(ctx, s, service);
+	return first < MAX_EDGE_SERVERS ? ask(ctx, s, first) : lost(ctx, s, service);
 }
 
 /* updated handles a packet out of its tunnel. */
@@ -375,7 +393,7 @@ int edge_answer(struct xdp_md *ctx)
 		return send_to_node(ctx, s, READ_ONCE(f->word));
 	if (s->outer.message == MESSAGE_NOT_MINE) {
 		next = ready_from(edge_server(s->outer.vni) + 1);
-		return next < MAX_EDGE_SERVERS ? ask(ctx, s, next) : unowned(ctx, s, service);
+		return next < MAX_EDGE_SERVERS ? ask(ctx, s, next) : lost(ctx, s, service);
 	}
 	reason = learn_owner(p, &s->outer);
 	if (reason != EDGE_RECOVERED)

@@ -89,6 +89,18 @@ static __always_inline enum rewritten segment4(struct xdp_md *ctx, const struct 
 	return REWRITTEN;
 }
 
+/* bounded_options is a length of options that is not 0, or 0 if it is too long. Linux 6.1 does not see
+ * from a comparison that a length is not 0. */
+static __always_inline __u32 bounded_options(__u32 length)
+{
+	__u32 last = length - 1;
+
+	asm volatile("%0 &= 63" : "+r"(last));
+	if (last >= TCP_OPTIONS)
+		return 0;
+	return last + 1;
+}
+
 /* write_segment replaces the packet by a segment, with the rest of another one or none (NULL); the Ethernet header
  * stays. p gets the segment's facts but its tuple. */
 static __always_inline enum rewritten write_segment(struct xdp_md *ctx, struct packet *p,
@@ -99,9 +111,13 @@ static __always_inline enum rewritten write_segment(struct xdp_md *ctx, struct p
 
 	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + all - bpf_xdp_get_buff_len(ctx))))
 		return NO_HEADROOM;
-	if (rest && rest->length && rest->length <= TCP_OPTIONS &&
-	    bpf_xdp_store_bytes(ctx, ETH_BYTES + bytes, (void *)rest->options, rest->length))
-		return FRAME_TRUNCATED;
+	if (rest && rest->length) {
+		__u32 length = bounded_options(rest->length);
+
+		if (!length ||
+		    bpf_xdp_store_bytes(ctx, ETH_BYTES + bytes, (void *)rest->options, length))
+			return FRAME_TRUNCATED;
+	}
 	p->length = all;
 	p->payload = 0;
 	p->flags = g->flags;
@@ -126,8 +142,8 @@ static __always_inline bool read_rest(struct xdp_md *ctx, const struct packet *p
 	rest->length = length;
 	if (!length)
 		return true;
-	return length <= TCP_OPTIONS &&
-	       !bpf_xdp_load_bytes(ctx, at + sizeof(*tcp), rest->options, length);
+	length = bounded_options(length);
+	return length && !bpf_xdp_load_bytes(ctx, at + sizeof(*tcp), rest->options, length);
 }
 
 /* reset_port turns a segment into the RST that refuses it (RFC 9293 §3.10.7.1). */

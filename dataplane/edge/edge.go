@@ -199,7 +199,8 @@ func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.EdgeProgEdgeClients: l.objs.EdgeClients, objects.EdgeProgEdgeWorld: l.objs.EdgeWorld,
 		objects.EdgeProgEdgeNew: l.objs.EdgeNew, objects.EdgeProgEdgeBack: l.objs.EdgeBack, objects.EdgeProgEdgeAnswer: l.objs.EdgeAnswer,
-	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack, objects.EdgeProgEdgeAnswer)
+		objects.EdgeProgEdgeUnbound: l.objs.EdgeUnbound,
+	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack, objects.EdgeProgEdgeAnswer, objects.EdgeProgEdgeUnbound)
 }
 
 // idleFlows reads the table of flows and calls f with the digests of those that are idle now, in

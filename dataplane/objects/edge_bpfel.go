@@ -162,6 +162,7 @@ const (
 	EdgeProgEdgeBack        = "edge_back"
 	EdgeProgEdgeClients     = "edge_clients"
 	EdgeProgEdgeNew         = "edge_new"
+	EdgeProgEdgeUnbound     = "edge_unbound"
 	EdgeProgEdgeWorld       = "edge_world"
 	EdgeProgSweepEdge       = "sweep_edge"
 	EdgeVarCountersEnd      = "counters_end"
@@ -226,6 +227,7 @@ type EdgeProgramSpecs struct {
 	EdgeBack    *ebpf.ProgramSpec `ebpf:"edge_back"`
 	EdgeClients *ebpf.ProgramSpec `ebpf:"edge_clients"`
 	EdgeNew     *ebpf.ProgramSpec `ebpf:"edge_new"`
+	EdgeUnbound *ebpf.ProgramSpec `ebpf:"edge_unbound"`
 	EdgeWorld   *ebpf.ProgramSpec `ebpf:"edge_world"`
 	SweepEdge   *ebpf.ProgramSpec `ebpf:"sweep_edge"`
 }
@@ -365,6 +367,7 @@ type EdgePrograms struct {
 	EdgeBack    *ebpf.Program `ebpf:"edge_back"`
 	EdgeClients *ebpf.Program `ebpf:"edge_clients"`
 	EdgeNew     *ebpf.Program `ebpf:"edge_new"`
+	EdgeUnbound *ebpf.Program `ebpf:"edge_unbound"`
 	EdgeWorld   *ebpf.Program `ebpf:"edge_world"`
 	SweepEdge   *ebpf.Program `ebpf:"sweep_edge"`
 }
@@ -375,6 +378,7 @@ func (p *EdgePrograms) Close() error {
 		p.EdgeBack,
 		p.EdgeClients,
 		p.EdgeNew,
+		p.EdgeUnbound,
 		p.EdgeWorld,
 		p.SweepEdge,
 	)
