@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -51,12 +52,12 @@ func NewLearner(svc *topo.Service, before *Learner) *Learner {
 		return l
 	}
 	l.begun, l.lived, l.spread.Silent = before.begun, before.lived, before.spread.Silent
-	known := map[string]int{}
+	known := map[netip.Addr]int{}
 	for j, s := range before.svc.Servers {
-		known[s.Locator.String()] = j
+		known[s.At()] = j
 	}
 	for i, s := range svc.Servers {
-		if j, is := known[s.Locator.String()]; is {
+		if j, is := known[s.At()]; is {
 			l.filter.Inherit(i, before.filter, j)
 			l.last[i] = before.last[j]
 			l.read = before.read

@@ -282,3 +282,19 @@ func TestPublishedFilter(t *testing.T) {
 		}
 	}
 }
+
+// TestLearnerByAddress: servers without locators, as over layer 2, keep each its own state.
+func TestLearnerByAddress(t *testing.T) {
+	svc := learning(topo.Learned, 1, 1, 1)
+	for i := range svc.Servers {
+		svc.Servers[i].Locator, svc.Servers[i].Address = netip.Prefix{}, netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})
+	}
+	before := NewLearner(svc, nil)
+	newFarm(100*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond).run(before, 0, 60, 10)
+	after := NewLearner(svc, before)
+	for i, was := range before.Learned() {
+		if got := after.Learned()[i].Learned; got != was.Learned {
+			t.Errorf("server %d has %+v, and had %+v", i, got, was.Learned)
+		}
+	}
+}

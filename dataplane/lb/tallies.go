@@ -326,7 +326,7 @@ func (l *LB) seatsOf(svc *topo.Service) (own *objects.LBTally, at []int) {
 	}
 	for _, s := range svc.Servers {
 		seat, seated := seats[l.numbers.of(s)]
-		if _, known := l.numbers.known[objects.LocatorBits(s.Locator)]; !seated || !known {
+		if _, known := l.numbers.known[objects.ServerBits(&s)]; !seated || !known {
 			seat = -1
 		}
 		at = append(at, seat)
