@@ -34,28 +34,41 @@ const wordBytes = 8 // of a question and of an answer: a number, and in answers 
 // answering serves both protocols in the world.
 func answering(t *testing.T, world *testbed.Node) {
 	t.Helper()
-	at := netip.AddrPortFrom(edgeWorld, 7)
+	serveWorld(t, world, 7, func(conn net.Conn) {
+		for b := make([]byte, wordBytes); ; {
+			if _, err := io.ReadFull(conn, b); err != nil {
+				return
+			}
+			stamp(b, conn.RemoteAddr().(*net.TCPAddr).AddrPort())
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	}, func(at *net.UDPConn, b []byte, from netip.AddrPort) {
+		if len(b) == wordBytes {
+			stamp(b, from)
+			at.WriteToUDPAddrPort(b, from)
+		}
+	})
+}
+
+// serveWorld serves a port of the world in both protocols: each connection, and each datagram before the
+// next one.
+func serveWorld(t *testing.T, world *testbed.Node, port uint16, conn func(net.Conn), datagram func(at *net.UDPConn, b []byte, from netip.AddrPort)) {
+	t.Helper()
+	at := netip.AddrPortFrom(edgeWorld, port)
 	listener, err := world.Listen("tcp", at.String())
 	must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
-			conn, err := listener.Accept()
+			c, err := listener.Accept()
 			if err != nil {
 				return
 			}
 			go func() {
-				defer conn.Close()
-				b := make([]byte, wordBytes)
-				for {
-					if _, err := io.ReadFull(conn, b); err != nil {
-						return
-					}
-					stamp(b, conn.RemoteAddr().(*net.TCPAddr).AddrPort())
-					if _, err := conn.Write(b); err != nil {
-						return
-					}
-				}
+				defer c.Close()
+				conn(c)
 			}()
 		}
 	}()
@@ -72,9 +85,8 @@ func answering(t *testing.T, world *testbed.Node) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err == nil && n == wordBytes {
-				stamp(b[:n], from)
-				datagrams.WriteToUDPAddrPort(b[:n], from)
+			if err == nil {
+				datagram(datagrams, b[:n], from)
 			}
 		}
 	}()

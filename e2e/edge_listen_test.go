@@ -16,62 +16,31 @@ import (
 	"proffer/lab/testbed"
 )
 
-// teller is a server of the world for both protocols: it tells who calls, again and again without being
-// asked, from which port that is, until the test ends.
-type teller struct {
-	at     netip.AddrPort
-	silent atomic.Bool
-}
+// telling is the port of a server of the world that tells who calls, again and again without being asked,
+// from which port that is, until the test ends, but while it is silent.
+const telling = 9
 
-func newTeller(t *testing.T, world *testbed.Node) *teller {
+func tellWorld(t *testing.T, world *testbed.Node) (silent *atomic.Bool) {
 	t.Helper()
-	s := &teller{at: netip.AddrPortFrom(edgeWorld, 9)}
+	silent = new(atomic.Bool)
 	tell := func(from netip.AddrPort, write func([]byte) error) {
 		word := binary.BigEndian.AppendUint16(nil, from.Port())
-		for t.Context().Err() == nil && (s.silent.Load() || write(word) == nil) {
+		for t.Context().Err() == nil && (silent.Load() || write(word) == nil) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	listener, err := world.Listen("tcp", s.at.String())
-	must(t, err)
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				tell(conn.RemoteAddr().(*net.TCPAddr).AddrPort(), func(b []byte) error {
-					_, err := conn.Write(b)
-					return err
-				})
-			}()
-		}
-	}()
-	var datagrams *net.UDPConn
-	must(t, world.Do(func() (err error) {
-		datagrams, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(s.at))
-		return err
-	}))
-	t.Cleanup(func() { datagrams.Close() })
-	go func() {
-		b := make([]byte, 100)
-		for {
-			_, from, err := datagrams.ReadFromUDPAddrPort(b)
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err == nil {
-				go tell(from, func(b []byte) error {
-					_, err := datagrams.WriteToUDPAddrPort(b, from)
-					return err
-				})
-			}
-		}
-	}()
-	return s
+	serveWorld(t, world, telling, func(conn net.Conn) {
+		tell(conn.RemoteAddr().(*net.TCPAddr).AddrPort(), func(b []byte) error {
+			_, err := conn.Write(b)
+			return err
+		})
+	}, func(at *net.UDPConn, _ []byte, from netip.AddrPort) {
+		go tell(from, func(b []byte) error {
+			_, err := at.WriteToUDPAddrPort(b, from)
+			return err
+		})
+	})
+	return silent
 }
 
 // listening is a flow of the client that only receives, once it has begun.
@@ -90,12 +59,12 @@ func (l *listening) hear() error {
 }
 
 // listen begins as many flows of each protocol.
-func (b *edgeLBs) listen(t *testing.T, at netip.AddrPort, each int) (all []*listening) {
+func (b *edgeLBs) listen(t *testing.T, each int) (all []*listening) {
 	t.Helper()
 	for i := range 2 * each {
 		l := &listening{&spoken{tcp: i%2 == 0}}
 		must(t, b.client.Do(func() (err error) {
-			l.conn, err = net.DialTimeout(map[bool]string{true: "tcp4", false: "udp4"}[l.tcp], at.String(), patience)
+			l.conn, err = net.DialTimeout(map[bool]string{true: "tcp4", false: "udp4"}[l.tcp], netip.AddrPortFrom(edgeWorld, telling).String(), patience)
 			return err
 		}))
 		t.Cleanup(func() { l.conn.Close() })
@@ -113,16 +82,16 @@ func (b *edgeLBs) listen(t *testing.T, at netip.AddrPort, each int) (all []*list
 // when it begins again without its bindings; all others go on.
 func (b *edgeLBs) clientsOnlyReceive(t *testing.T) {
 	b.weigh(t, 1, 1, 1)
-	server := newTeller(t, b.world)
+	silent := tellWorld(t, b.world)
 	for _, again := range []bool{false, true} {
-		all := b.listen(t, server.at, 12)
-		server.silent.Store(again)
+		all := b.listen(t, 12)
+		silent.Store(again)
 		time.Sleep(200 * time.Millisecond) // words on their way
 		must(t, b.nodes[1].Process.Signal(unix.SIGKILL))
 		b.nodes[1].Wait()
 		if again { // between two words
 			b.beginAgain(t, 1)
-			server.silent.Store(false)
+			silent.Store(false)
 		}
 		ended := 0
 		for _, l := range all {

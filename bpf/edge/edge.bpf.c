@@ -19,61 +19,10 @@
 #include "edge/samples.h"
 #include "edge/steady.h"
 #include "edge/sweep.h"
-
-enum edge_side {
-	SIDE_CLIENTS,
-	SIDE_WORLD,
-	SIDES
-};
-
-/* A packet on its way through the programs of a CPU. */
-struct edge_scratch {
-	struct packet packet;
-	struct edge_outer outer;
-	__u32 side; /* enum edge_side, of the link that the packet came by */
-	__u32 zero;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct edge_scratch);
-} edge_scratch_of_cpu SEC(".maps");
+#include "edge/unbound.h"
 
 /* The link addresses of the two sides, as they begin a frame; set before loading. */
 const volatile __u64 edge_macs[SIDES] = {};
-
-int edge_new(struct xdp_md *ctx);
-int edge_answer(struct xdp_md *ctx);
-int edge_unbound(struct xdp_md *ctx);
-
-enum edge_program {
-	PROGRAM_NEW,
-	PROGRAM_ANSWER,
-	PROGRAM_UNBOUND,
-	PROGRAMS
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, PROGRAMS);
-	__type(key, __u32);
-	__array(values, int(void *));
-} edge_programs SEC(".maps") = {
-	.values = {
-		[PROGRAM_NEW] = (void *)&edge_new,
-		[PROGRAM_ANSWER] = (void *)&edge_answer,
-		[PROGRAM_UNBOUND] = (void *)&edge_unbound,
-	},
-};
-
-static __always_inline struct edge_scratch *edge_scratch(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&edge_scratch_of_cpu, &zero);
-}
 
 /* no_room answers a packet that is too long for the way to a node. A function of its own, as such
  * packets are rare. */
@@ -205,48 +154,6 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 		count(EDGE_FLOW_BEGUN);
 	n->flows++;
 	return send_to_node(ctx, s, READ_ONCE(f->word)); /* another CPU may have been first */
-}
-
-/* edge_unbound handles a packet of the world to a public end that no node has bound to a client any
- * more: the client gets word. A program of its own: the callers' chain has no stack left, in Linux 6.1. */
-SEC("xdp")
-int edge_unbound(struct xdp_md *ctx)
-{
-	struct edge_scratch *s = edge_scratch();
-	const struct edge_flow *before;
-	struct edge_flow *f;
-	struct packet *p;
-	__u64 partner;
-
-	if (!s)
-		return XDP_ABORTED;
-	p = &s->packet;
-	f = edge_flow_of(p->hash);
-	partner = f ? f->partner : 0;
-	before = edge_flow_of(partner);
-	if (!f || !before || before->partner != p->hash || p->kind == KIND_ERROR ||
-	    edge_service_at(&p->t.client))
-		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (p->kind != KIND_TCP)
-		return show_as_sent(ctx, p, before) ? end_flow(ctx, p, partner)
-						    : verdict(EDGE_DROP_MALFORMED, XDP_DROP);
-	if (f->keepalives >= MAX_KEEPALIVES)
-		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	f->keepalives++;
-	return keep_alive(ctx, p, before);
-}
-
-/* given_back handles a packet for which its flow's node has no binding. */
-static __always_inline int given_back(struct xdp_md *ctx, struct edge_scratch *s)
-{
-	const struct edge_flow *f = edge_flow_of(s->packet.hash);
-
-	if (!f || s->side != SIDE_WORLD)
-		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (edge_server(READ_ONCE(f->word)) != edge_server(s->outer.vni))
-		return verdict(EDGE_DROP_WRONG_INSTANCE, XDP_DROP);
-	bpf_tail_call(ctx, &edge_programs, PROGRAM_UNBOUND);
-	return XDP_ABORTED;
 }
 
 /* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To

@@ -86,16 +86,23 @@ func TestSocketsReset(t *testing.T) {
 	open(r, t, "reset by the client", 0)
 }
 
-// TestSocketsAreCountedAgain: a recount makes missed changes good, and leaves right counts alone; a
-// connection that it counted is uncounted once.
-func TestSocketsAreCountedAgain(t *testing.T) {
-	r := newSocketsRig(t, rig.Hits{})
-	l := rig.Listen(t, rig.HuntPort, 128)
+// queued is an agent that counts three connections, which wait at their listener.
+func queued(t *testing.T) (r *rig.Agent, listener int) {
+	t.Helper()
+	r = newSocketsRig(t, rig.Hits{})
+	listener = rig.Listen(t, rig.HuntPort, 128)
 	if err := r.AttachSockets(); err != nil {
 		t.Fatal(err)
 	}
-	rig.Queue(t, l, rig.HuntPort, 3)
+	rig.Queue(t, listener, rig.HuntPort, 3)
 	open(r, t, "connected", 3)
+	return r, listener
+}
+
+// TestSocketsAreCountedAgain: a recount makes missed changes good, and leaves right counts alone; a
+// connection that it counted is uncounted once.
+func TestSocketsAreCountedAgain(t *testing.T) {
+	r, l := queued(t)
 	var opened int
 	missed := rig.Dial(t, 51000, rig.HuntPort)
 	open(r, t, "one more", 4)
@@ -127,13 +134,7 @@ func TestSocketsAreCountedAgain(t *testing.T) {
 
 // TestSocketsListenerClosed: sockets that were not accepted go with the listener.
 func TestSocketsListenerClosed(t *testing.T) {
-	r := newSocketsRig(t, rig.Hits{})
-	l := rig.Listen(t, rig.HuntPort, 128)
-	if err := r.AttachSockets(); err != nil {
-		t.Fatal(err)
-	}
-	rig.Queue(t, l, rig.HuntPort, 3)
-	open(r, t, "connected", 3)
+	r, l := queued(t)
 	rig.Reset(t, l)
 	open(r, t, "listener closed", 0)
 }

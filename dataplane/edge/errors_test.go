@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -15,14 +14,7 @@ import (
 // spend takes all tokens of all limits.
 func (b *bench) spend(t *testing.T) {
 	t.Helper()
-	var perCPU []objects.EdgeBuckets
-	must(t, b.Objects().Limits.Lookup(uint32(0), &perCPU))
-	for cpu := range perCPU {
-		for i := range perCPU[cpu].EmptyNs {
-			perCPU[cpu].EmptyNs[i] = int64(b.now)
-		}
-	}
-	must(t, b.Objects().Limits.Put(uint32(0), perCPU))
+	rig.Spend(t, b.Objects().Limits, b.now)
 }
 
 // isError checks an ICMP error about a packet, behind its link header: type and code, ends, checksums

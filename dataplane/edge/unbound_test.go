@@ -257,5 +257,11 @@ func testNoWord(t *testing.T, seen rig.Hits) {
 	must(t, b.SetNextHop(200, topo.MAC{}))
 	b.spend(t)
 	b.at(t, b.now+time.Millisecond/2) // a question's token, and none of a refusal
-	b.fromWorld(t, worldly(changed, ack, "data")).Is(t, "above the limit", rig.XDPDrop, nil, "unowned", "drop_limit_refusal")
+	for range 20 {
+		b.fromWorld(t, worldly(changed, ack, "data")).Is(t, "above the limit", rig.XDPDrop, nil, "unowned", "drop_limit_refusal")
+	}
+	b.at(t, b.now+time.Second)
+	if out := b.fromWorld(t, worldly(changed, ack, "data")); !slices.Equal(out.Reasons, []string{"keepalive", "unowned"}) {
+		t.Errorf("a second later: %v", out.Reasons)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -53,22 +52,9 @@ func testRefused(t *testing.T, seen rig.Hits) {
 			}
 			b.owner(t, "refused", f.packet(), 0, 0)
 		}
-		b.spend(t)
+		rig.Spend(t, b.Objects().Limits, b.now)
 		b.run(t, to(1, costly).Around(outward("tcp", 4, 1).later().packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
 	}
-}
-
-// spend takes all tokens of all limits.
-func (b *bench) spend(t *testing.T) {
-	t.Helper()
-	var perCPU []objects.EdgeNodeBuckets
-	must(t, b.Objects().Limits.Lookup(uint32(0), &perCPU))
-	for cpu := range perCPU {
-		for i := range perCPU[cpu].EmptyNs {
-			perCPU[cpu].EmptyNs[i] = int64(b.now)
-		}
-	}
-	must(t, b.Objects().Limits.Put(uint32(0), perCPU))
 }
 
 // testUnbound: a packet of the world to a port without a binding goes back to the LB as it came, within
@@ -87,7 +73,7 @@ func testUnbound(t *testing.T, seen rig.Hits) {
 		}
 	}
 	stray := outward("tcp", 4, 1).after(first + 5).reversed().later()
-	b.spend(t)
+	rig.Spend(t, b.Objects().Limits, b.now)
 	b.run(t, to(1, costly).Around(stray.packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
 	b.at(t, b.now+time.Second)
 	must(t, b.SetNextHop(0, topo.MAC{}))

@@ -3,6 +3,7 @@ package rig
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -50,4 +51,21 @@ func SectionOf(t testing.TB, prog *ebpf.Program, section string) *ebpf.Map {
 	}
 	t.Fatalf("%s has no section %s", prog, section)
 	return nil
+}
+
+// Spend takes all tokens of the limits of every CPU, at an instant of virtual time.
+func Spend(t testing.TB, limits *ebpf.Map, now time.Duration) {
+	t.Helper()
+	var buckets []objects.EdgeBuckets // alike in all programs (bpf/core/limit.h)
+	if err := limits.Lookup(uint32(0), &buckets); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range buckets {
+		for i := range buckets[cpu].EmptyNs {
+			buckets[cpu].EmptyNs[i] = int64(now)
+		}
+	}
+	if err := limits.Put(uint32(0), buckets); err != nil {
+		t.Fatal(err)
+	}
 }
