@@ -58,12 +58,18 @@ func evidence(n, hints, m, k uint64) float64 {
 }
 
 // awaited are the connections that are reckoned with.
-type awaited bool
+type awaited int
 
 const (
-	ripe awaited = false // those that would have been answered by now
-	all  awaited = true  // the youngest, too, as if they were not answered either
+	ripe    awaited = iota // those that would have been answered by now
+	overdue                // those that most likely would have been
+	all                    // the youngest, too, as if they were not answered either
 )
+
+// age is how old connections are that are reckoned with, at least.
+func (p *peers) age(which awaited) time.Duration {
+	return [...]time.Duration{ripe: p.patience, overdue: p.hunch, all: 0}[which]
+}
 
 // doubt is the evidence that a server answers nothing since its last answer: by the service that
 // has least, of those with peers that answer.
@@ -75,12 +81,12 @@ func (s *observed) doubt(at time.Duration, which awaited) (least float64) {
 			s.base.pools[p] = p.sum
 			continue
 		}
-		then := p.trail.before(at - p.patience)
-		offered := s.sum.offered
-		if which == ripe {
-			offered = s.trail.before(at - p.patience).offered
+		age := p.age(which)
+		then := p.trail.before(at - max(age, p.hunch))
+		n := less(s.trail.before(at-age).offered, s.base.own.offered)
+		if which == overdue {
+			from = p.trail[0].answers // a few suffice, so all that is known of its peers is reckoned with
 		}
-		n := less(offered, s.base.own.offered)
 		k := less(then.answered, from.answered)
 		if k == 0 {
 			continue

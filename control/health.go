@@ -50,7 +50,8 @@ type observed struct {
 	since  time.Duration // that it is down, or is not
 	probed uint64        // connections that it was offered since it is down
 	probing
-	test probing // while it is not down
+	test    probing // while it is not down
+	suspect bool    // it is not down, and gets connections that show whether it answers
 }
 
 // base has the sums when a server answered last.
@@ -68,6 +69,8 @@ type peers struct {
 	servers  []*observed
 	weighs   []bool        // of each server: it gets new flows, unless it is down
 	patience time.Duration // in which connections are answered
+	hunch    time.Duration // in which most are, as far as is known
+	calm     time.Duration // since then no suspect has answered
 	sum      answers       // of its servers, while they were not down
 	trail    trail
 	probe    wish // that the data plane has
@@ -103,6 +106,7 @@ func (h *Health) Configure(services []topo.Service) {
 			if svc.Dispatch.Signals() {
 				p.patience = signalPatience
 			}
+			p.hunch = p.patience / leastHunch
 		}
 		p.shows, p.servers, p.weighs = svc.VIP.Protocol == topo.TCP, nil, nil
 		h.services = append(h.services, p)
@@ -156,11 +160,15 @@ func (h *Health) Observe(at time.Duration, counts []dataplane.Health) (changes [
 	}
 	for _, p := range h.services {
 		p.trail = p.trail.add(at, p.sum, at-mostPatience)
+		p.settle(at)
 	}
 	for _, s := range h.servers {
 		answered := s.base.own.answered != s.sum.answered
 		if answered && s.down {
 			changes = append(changes, s.revive(at))
+		}
+		if answered && s.suspect {
+			s.clear(at)
 		}
 		if answered {
 			s.rebase(at)

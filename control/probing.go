@@ -86,9 +86,10 @@ func (h *Health) probe(at time.Duration) {
 // that is; nil: none.
 func (s *observed) seeks(at time.Duration) (*peers, int) {
 	search, pools, offered := &s.probing, s.open, s.probed
+	s.suspect = !s.down && s.isSuspect(at)
 	if !s.down {
 		search, pools, offered = &s.test, s.starving, s.sum.offered
-		if !s.isSuspect(at) {
+		if !s.suspect {
 			s.test.out = false
 			return nil, 0
 		}
@@ -113,13 +114,31 @@ const (
 	// starved is how many unanswered connections a server has at most if they keep others away. Forged
 	// SYNs are more, and do not count.
 	starved = 8
+	// leastHunch is the part of a service's patience after which a connection without an answer makes
+	// its server a suspect, unless answers that came later have shown that this is too soon.
+	leastHunch = 4
+	calmFor    = 10 * time.Second // until it is tried again
 )
 
 // isSuspect reports whether a server lacks the connections that would show that it answers nothing.
 // Where a server is chosen by its flows, those that it does not answer keep others away from it.
 func (s *observed) isSuspect(at time.Duration) bool {
 	return len(s.starving) > 0 && less(s.sum.offered, s.base.own.offered) < starved &&
-		s.doubt(at, ripe) >= suspicion && s.doubt(at, all) < enough
+		s.doubt(at, overdue) >= suspicion && s.doubt(at, all) < enough
+}
+
+// clear notes that a suspect has answered: its services wait longer until the next one is.
+func (s *observed) clear(at time.Duration) {
+	for _, p := range s.starving {
+		p.hunch, p.calm = min(2*p.hunch, p.patience), at
+	}
+}
+
+// settle lets a service suspect its servers sooner, as all suspects of late were down.
+func (p *peers) settle(at time.Duration) {
+	if at-p.calm >= calmFor {
+		p.hunch, p.calm = max(p.hunch/2, p.patience/leastHunch), at
+	}
 }
 
 // Probes are the changes of probes since the last call, for the data plane.

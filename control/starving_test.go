@@ -9,13 +9,14 @@ import (
 	"proffer/topo"
 )
 
-// leastFarm is a farm that gives each new flow to the server with the fewest, as `learned` does: those
-// that wait for an answer count. Flows of a server that answers nothing wait until their client's SYN
+// leastFarm is a farm that gives each new flow to the server with the fewest, as `learned` does, of
+// several to the one that was not chosen for longest: those that wait for an answer count. Flows of a server that answers nothing wait until their client's SYN
 // comes again while the server is down, or for ten seconds.
 type leastFarm struct {
 	*healthFarm
 	servers []topo.Server
 	open    [][]openFlow // of each server
+	turns   []int        // servers, the one that was chosen last at the end
 	lost    int          // flows that a dead server got
 }
 
@@ -28,6 +29,7 @@ func newLeastFarm(t *testing.T, servers int, rate float64, seed uint64) *leastFa
 	f := &leastFarm{healthFarm: newHealthFarm(t, topo.Learned, servers), open: make([][]openFlow, servers)}
 	f.servers = f.h.Servers()
 	f.rng = rand.New(rand.NewPCG(seed, 0))
+	f.turns = f.rng.Perm(servers)
 	f.rate = rate
 	return f
 }
@@ -57,7 +59,7 @@ func (f *leastFarm) run(d time.Duration) {
 // next is the server of a new flow: that of a probe, or the one with the fewest flows.
 func (f *leastFarm) next() int {
 	least := -1
-	for _, i := range f.rng.Perm(len(f.open)) {
+	for _, i := range f.turns {
 		s := f.servers[i]
 		if f.probes[s.At()] {
 			delete(f.probes, s.At())
@@ -73,6 +75,7 @@ func (f *leastFarm) next() int {
 
 func (f *leastFarm) begin(server int) {
 	s := f.servers[server]
+	f.turns = append(slices.DeleteFunc(f.turns, func(i int) bool { return i == server }), server)
 	f.offer(server, s)
 	flow := openFlow{begun: f.now, ends: f.now + 50*time.Millisecond}
 	if f.dead[s.Name] {
@@ -103,7 +106,7 @@ func TestSilentAmongLeast(t *testing.T) {
 		servers int
 		rate    float64 // of the farm
 		most    time.Duration
-	}{{4, 150, 1100 * time.Millisecond}, {4, 40, 1500 * time.Millisecond}, {12, 40, 2 * time.Second}, {12, 5, 8 * time.Second}} {
+	}{{4, 150, 900 * time.Millisecond}, {12, 150, time.Second}, {4, 40, 1300 * time.Millisecond}, {12, 40, time.Second}, {12, 5, 6 * time.Second}} {
 		var took []time.Duration
 		lost := 0
 		for seed := range uint64(seeds) {
@@ -155,6 +158,28 @@ func TestDrainedIsNotProbed(t *testing.T) {
 		drain(1)
 		if len(f.sent["s1"]) == 0 || !f.h.Down(f.servers[1].At()) {
 			t.Errorf("round %d: without the drain it gets none, either", round)
+		}
+	}
+}
+
+// TestFarClientsMakeFewSuspects: where answers take long, a server is no suspect for that, but for few
+// connections: else most new flows went to servers that have some already.
+func TestFarClientsMakeFewSuspects(t *testing.T) {
+	for _, trip := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
+		f := newLeastFarm(t, 12, 40, 1)
+		f.trip = trip
+		f.run(time.Minute)
+		probes := 0
+		for _, sent := range f.sent {
+			probes += len(sent)
+		}
+		t.Logf("answers after %v: %d probes for 2400 connections in a minute", trip, probes)
+		if probes > 48 || len(f.events) > 0 {
+			t.Errorf("answers after %v: %d probes in a minute, %+v", trip, probes, f.events)
+		}
+		f.dead["s1"] = true
+		if f.run(15 * time.Second); len(f.events) != 1 || !f.events[0].Down || f.events[0].Server != "s1" {
+			t.Errorf("answers after %v: %+v, want s1 down alone", trip, f.events)
 		}
 	}
 }
