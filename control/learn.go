@@ -22,8 +22,7 @@ type Learner struct {
 	last   []dataplane.Seat // at the last reading
 	read   bool             // there was one
 	news   bool             // samples came since the last step
-	begun  float64          // flows of the last steps, the latest counting most
-	lived  float64          // those of them that came to life
+	flood  weights.Flood
 	spread dataplane.Spread
 	speeds []float64
 	next   time.Duration // of the next step
@@ -51,7 +50,7 @@ func NewLearner(svc *topo.Service, before *Learner) *Learner {
 	if before == nil {
 		return l
 	}
-	l.begun, l.lived, l.spread.Silent = before.begun, before.lived, before.spread.Silent
+	l.flood, l.spread.Silent = before.flood, before.spread.Silent
 	known := map[netip.Addr]int{}
 	for j, s := range before.svc.Servers {
 		known[s.At()] = j
@@ -118,8 +117,7 @@ func (l *Learner) Observe(at time.Duration, seats []dataplane.Seat, random func(
 		}
 		if l.read {
 			l.filter.Began(i, seats[i].Begun-l.last[i].Begun)
-			l.begun += float64(seats[i].Begun - l.last[i].Begun)
-			l.lived += float64(seats[i].Lived - l.last[i].Lived)
+			l.flood.Count(float64(seats[i].Begun-l.last[i].Begun), float64(seats[i].Lived-l.last[i].Lived))
 		}
 	}
 	l.last, l.read, l.at = seats, true, at
@@ -155,7 +153,6 @@ func (l *Learner) Step(at time.Duration) dataplane.Spread {
 	if l.spread.Counting == topo.AllCounting && l.svc.Dispatch.Learns() {
 		l.spread.Owed = l.filter.Owed(l.takes)
 	}
-	l.begun, l.lived = l.begun/2, l.lived/2
 	return l.spread
 }
 
@@ -178,31 +175,17 @@ func (l *Learner) takes(server int) bool {
 	return l.svc.Servers[server].Weight > 0 && l.last[server].Ready
 }
 
-const (
-	fewBegun  = 32  // flows, too few for a conversion
-	floodFrom = 0.5 // the conversion below which most SYNs are forged
-	floodTo   = 0.7 // the conversion above which they are not, again
-)
-
-// counting is which flows count: embryonic ones as long as most of them come to life.
+// counting is which flows count: embryonic ones unless there is a flood of SYNs.
 func (l *Learner) counting() topo.Counting {
-	configured := l.svc.Dispatch.Row().Counting
-	switch {
-	case configured != topo.AllCounting || !l.svc.Dispatch.Row().Choice.Scores() || l.begun < fewBegun || l.lived > floodTo*l.begun:
-		return configured
-	case l.lived < floodFrom*l.begun:
+	mode := l.svc.Dispatch.Row()
+	if l.flood.Step() && mode.Counting == topo.AllCounting && mode.Choice.Scores() {
 		return topo.FloodCounting
 	}
-	return l.spread.Counting
+	return mode.Counting
 }
 
 // Conversion is the part of the latest flows that came to life; false: there are too few.
-func (l *Learner) Conversion() (part float64, known bool) {
-	if l.begun < fewBegun/2 { // halved since
-		return 0, false
-	}
-	return min(l.lived/l.begun, 1), true
-}
+func (l *Learner) Conversion() (part float64, known bool) { return l.flood.Conversion() }
 
 // silent is how long a flow without packets counts: much longer than flows last, also at the
 // slowest server.

@@ -101,8 +101,8 @@ func TestFloodIsNoticed(t *testing.T) {
 		e := newEngine(f, mustParse(t, "learned"), f.Load(0.8), 1)
 		noticed := 0
 		for e.step() {
-			for _, flooded := range e.chooser.(*watchful).flooded {
-				if flooded {
+			for _, f := range e.chooser.(*watchful).flood {
+				if f.Is() {
 					noticed++
 				}
 			}
@@ -111,10 +111,8 @@ func TestFloodIsNoticed(t *testing.T) {
 			t.Errorf("a flood of %v times the requests: noticed at %d events (seed 1)", times, noticed)
 		}
 		p := e.chooser.(*watchful)
-		for lb := range p.flooded { // after it
-			p.syns[lb], p.lives[lb] = 20, 19
-		}
-		if p.judge(); p.flooded[0] {
+		p.flood[0].Count(2000, 1900)
+		if p.flood[0].Step() {
 			t.Error("a flood that is over is still seen")
 		}
 		for lb, flows := range p.alive {

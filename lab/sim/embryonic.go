@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"proffer/policy"
+	"proffer/weights"
 )
 
 // When a flow of learned begins to count. A flow is embryonic from its SYN until its
@@ -32,28 +33,24 @@ func (literal) Expired(_, _ int32) {}
 // few, since all servers would herd again.
 type watchful struct {
 	learner
-	e       *Engine
-	alive   [][]float64 // per LB and server: established flows
-	syns    []float64   // per LB: SYNs, and
-	lives   []float64   // flows that came to life; both are halved every step
-	flooded []bool      // per LB
+	e     *Engine
+	alive [][]float64     // per LB and server: established flows
+	flood []weights.Flood // per LB
 }
 
-const (
-	mostChoices = 16  // in a flood
-	floodSYNs   = 16  // fewer tell nothing
-	floodShare  = 0.5 // of the SYNs; a flood is where fewer come to life
-)
+const mostChoices = 16 // in a flood
 
 func newWatchful(e *Engine, l learner) *watchful {
-	p := &watchful{learner: l, e: e, syns: make([]float64, e.farm.LBs), lives: make([]float64, e.farm.LBs), flooded: make([]bool, e.farm.LBs)}
+	p := &watchful{learner: l, e: e, flood: make([]weights.Flood, e.farm.LBs)}
 	for range e.farm.LBs {
 		p.alive = append(p.alive, make([]float64, len(e.servers)))
 	}
 	step := e.timers[len(e.timers)-1].run
 	e.timers[len(e.timers)-1].run = func() {
 		step()
-		p.judge()
+		for lb := range p.flood {
+			p.flood[lb].Step()
+		}
 		p.oweFlows()
 	}
 	return p
@@ -62,7 +59,7 @@ func newWatchful(e *Engine, l learner) *watchful {
 // oweFlows lets servers that got too few flows have the next ones (weights.Filter.Owed).
 func (p *watchful) oweFlows() {
 	for lb, f := range p.filters() {
-		if p.flooded[lb] {
+		if p.flood[lb].Is() {
 			continue
 		}
 		for _, server := range f.Owed(func(server int) bool { return p.e.in(int32(server)) }) {
@@ -71,40 +68,29 @@ func (p *watchful) oweFlows() {
 	}
 }
 
-// judge decides for each LB whether there is a flood.
-func (p *watchful) judge() {
-	for lb := range p.syns {
-		if p.syns[lb] >= floodSYNs {
-			p.flooded[lb] = p.lives[lb] < floodShare*p.syns[lb]
-		}
-		p.syns[lb] /= 2
-		p.lives[lb] /= 2
-	}
-}
-
 func (p *watchful) Open(lb, server int32) {
-	p.syns[lb]++
+	p.flood[lb].Count(1, 0)
 	p.filters()[lb].Began(int(server), 1)
 	p.learner.Open(lb, server)
 }
 
 func (p *watchful) Established(lb, server int32, _ int64) {
-	p.lives[lb]++
+	p.flood[lb].Count(0, 1)
 	p.alive[lb][server]++
 }
 
 func (p *watchful) Finished(lb, server int32, _ int64) { p.alive[lb][server]-- }
 
 func (p *watchful) Choose(lb int32, r *Request) int32 {
-	if p.flooded[lb] {
+	if p.flood[lb].Is() {
 		return p.best(lb, p.e.choice.at(uint64(r.number)))
 	}
 	return p.learner.Choose(lb, r)
 }
 
 func (p *watchful) Spoofed(lb int32, word uint64) int32 {
-	p.syns[lb]++
-	if !p.flooded[lb] {
+	p.flood[lb].Count(1, 0)
+	if !p.flood[lb].Is() {
 		server := p.learner.Spoofed(lb, word)
 		p.filters()[lb].Began(int(server), 1)
 		return server

@@ -185,8 +185,11 @@ func (s *slow) watchfully(table *[]*flow, weight func(lb, server int) float64) f
 	}
 	return func() {
 		for lb, t := range lbs {
-			if t.syns >= floodSYNs {
-				lbs[lb].flooded = t.lives < floodShare*t.syns
+			switch {
+			case t.syns < 32, t.lives >= 0.7*t.syns:
+				lbs[lb].flooded = false
+			case t.lives < 0.5*t.syns:
+				lbs[lb].flooded = true
 			}
 			lbs[lb].syns, lbs[lb].lives = t.syns/2, t.lives/2
 		}
