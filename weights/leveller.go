@@ -18,7 +18,8 @@ import (
 //
 // So new flows fill up the cores to a common level. Load that will be gone at H
 // moves no weight, so the noise of short flows does not; an elephant's load stays in
-// rest, so its core gets less. docs/edge.md has the measurements.
+// rest, so its core gets less. A difference that lasts for all that, as quotients of noisy loads are off
+// on average, is summed up in rest. docs/edge.md has the measurements.
 type Leveller struct {
 	cores   []levelled
 	lives   lives
@@ -37,6 +38,7 @@ type levelled struct {
 	load   ByAge   // the same at the usual pace
 	before float64 // its whole load at the last tick, at the usual pace
 	rest   float64
+	excess float64 // over the average load, that lasts
 }
 
 // NewLeveller starts n cores, all members, with weight 1 and load 0.
@@ -70,6 +72,7 @@ func (l *Leveller) Weights(at time.Duration) []float64 {
 			l.lives.elephant = at
 		}
 		l.lives.learn(at, elapsed, l.totals())
+		l.sumUp(elapsed)
 		l.fill()
 	}
 	l.last, l.begun = at, true
@@ -80,7 +83,7 @@ func (l *Leveller) Weights(at time.Duration) []float64 {
 func (l *Leveller) Join(core int) {
 	if !slices.Contains(l.members, core) {
 		l.members = append(l.members, core)
-		l.cores[core].member = true
+		l.cores[core].member, l.cores[core].excess = true, 0
 		l.fill()
 	}
 }
@@ -107,11 +110,14 @@ func (l *Leveller) totals() (sum tickLoad) {
 	return sum
 }
 
+// loud is how many times the noise of a load is more than noise.
+const loud = 3
+
 // listen measures how far the load of a core is from that a tick ago, on average. A
 // sudden change raises the measure a few times at most. It reports whether an elephant
 // came: one core alone has suddenly more, by a part of the average core's load.
 func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
-	const jump, least, alone = 3, 0.1, 3
+	const least, alone = 0.1, 3
 	sum, first, second, all := 0.0, 0.0, 0.0, 0.0
 	for i := range l.cores {
 		c := &l.cores[i]
@@ -124,9 +130,28 @@ func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
 		}
 		c.before = load
 	}
-	sudden := float64(jump*l.noise.value()) + float64(least*all/float64(len(l.cores)))
+	sudden := float64(loud*l.noise.value()) + float64(least*all/float64(len(l.cores)))
 	l.noise.follow(min(sum/float64(max(1, len(l.members))), sudden), elapsed, time.Second)
 	return first > sudden && first > alone*second
+}
+
+// sumUp adds up how far the load of each core is from the average one, where that is no more than
+// noise: in a second as much as it is, and not while the core's weight is at its end.
+func (l *Leveller) sumUp(elapsed time.Duration) {
+	const slowly = time.Second
+	all, n := 0.0, float64(len(l.members))
+	for _, i := range l.members {
+		all += l.cores[i].seen.Sum(0, Ages)
+	}
+	most := float64(loud * l.noise.value())
+	for _, i := range l.members {
+		c := &l.cores[i]
+		off := c.seen.Sum(0, Ages) - all/n
+		if ends := off > 0 && l.weights[i] == 0 || off < 0 && l.weights[i] == n; math.Abs(off) < most && !ends {
+			c.excess += float64(off * elapsed.Seconds() / slowly.Seconds())
+		}
+		c.excess = max(-most, min(c.excess, most))
+	}
 }
 
 // fill shares out new flows. The horizon is long enough that their load outweighs the
@@ -136,14 +161,14 @@ func (l *Leveller) fill() {
 		l.equal()
 		return
 	}
-	const outweigh, least = 3, 1e-9 // least: of no flows, the emptiest core gets the first
+	const least = 1e-9 // least: of no flows, the emptiest core gets the first
 	n := float64(len(l.members))
-	noise := max(float64(outweigh*l.noise.value()*n), least)
+	noise := max(float64(loud*l.noise.value()*n), least)
 	h := l.lives.horizon(noise)
 	survival := l.lives.survival(h)
 	for _, i := range l.members {
 		c := &l.cores[i]
-		c.rest = l.lives.rest(&c.load, &survival, h, c.cost/n)
+		c.rest = l.lives.rest(&c.load, &survival, h, c.cost/n) + c.excess
 	}
 	l.share(max(l.lives.comes(h), noise))
 }

@@ -106,7 +106,7 @@ var golden5 = [5]string{
 	"33103 33012 87 58.05µs 0.528530 2590e63bdb1d85b8",
 	"33103 33025 73 50.526µs 0.343897 d0c4c0e99d3135f8",
 	"33103 32865 232 63.649µs 0.662131 fad3cecb4d9e1740",
-	"33103 32996 102 50.39µs 0.253035 4f50e07c8afc6417",
+	"33103 33008 91 49.7µs 0.222599 6ee3f5e276425c49",
 }
 
 // TestSwappedServers: which of two servers comes first in the list changes only
