@@ -12,7 +12,7 @@ import (
 )
 
 // function is the data plane's part of a network function: its program, and the writing of its
-// settings for a slot. Another function is another case here and a file in bpf/edge/functions/.
+// settings for a slot. Another function is another case here (docs/edge-functions.md).
 type function struct {
 	program string
 	set     func(slot uint32) error
@@ -77,9 +77,9 @@ func (n *Node) nat(f topo.SourceNAT) (function, error) {
 	return function{objects.EdgeNodeProgNodeNat, func(slot uint32) error { return n.objs.NatSettings.Put(slot, setting) }}, nil
 }
 
-// fillChains puts the programs of every chain into an array of programs, in both orders, and then
-// their settings and lengths.
-func (n *Node) fillChains(programs *ebpf.Map, program func(name string) *ebpf.Program) error {
+// fillChains puts the programs of every chain, by their names in C, into an array of programs, in both
+// orders, and then their settings and lengths.
+func (n *Node) fillChains(programs *ebpf.Map, named map[string]*ebpf.Program) error {
 	for _, c := range n.cfg.Chains {
 		if c.Service < 1 || c.Service >= topo.MaxEdgeServices || len(c.Functions) < 1 || len(c.Functions) > topo.MaxChain {
 			return fmt.Errorf("service %d with %d functions: want 1 to %d, and 1 to %d functions", c.Service, len(c.Functions), topo.MaxEdgeServices-1, topo.MaxChain)
@@ -94,15 +94,15 @@ func (n *Node) fillChains(programs *ebpf.Map, program func(name string) *ebpf.Pr
 			if err := part.set(uint32(c.Service*topo.MaxChain + i)); err != nil {
 				return fmt.Errorf("write the settings of %s of service %d: %w", f.Name(), c.Service, err)
 			}
-			if err := put(programs, c.Service, out, uint32(i), program(part.program)); err != nil {
+			if err := put(programs, c.Service, out, uint32(i), named[part.program]); err != nil {
 				return err
 			}
-			if err := put(programs, c.Service, in, last-uint32(i), program(part.program)); err != nil {
+			if err := put(programs, c.Service, in, last-uint32(i), named[part.program]); err != nil {
 				return err
 			}
 		}
 		for _, way := range []int{out, in} {
-			if err := put(programs, c.Service, way, last+1, program(objects.EdgeNodeProgNodeOut)); err != nil {
+			if err := put(programs, c.Service, way, last+1, named[objects.EdgeNodeProgNodeOut]); err != nil {
 				return err
 			}
 		}
@@ -121,20 +121,4 @@ func put(programs *ebpf.Map, service, way int, place uint32, prog *ebpf.Program)
 		return fmt.Errorf("put %v into the chain of service %d: %w", prog, service, err)
 	}
 	return nil
-}
-
-// maps are the maps that the programs for a cpumap share with the others.
-func (n *Node) maps() map[string]*ebpf.Map {
-	o := &n.objs
-	return map[string]*ebpf.Map{
-		objects.EdgeNodeMapCounters: o.Counters, objects.EdgeNodeMapNodeLbs: o.NodeLbs, objects.EdgeNodeMapNodeClients: o.NodeClients,
-		objects.EdgeNodeMapNodeChains: o.NodeChains, objects.EdgeNodeMapNodeCounts: o.NodeCounts, objects.EdgeNodeMapNodeFlows: o.NodeFlows, objects.EdgeNodeMapNodeStateOfCpu: o.NodeStateOfCpu,
-		objects.EdgeNodeMapCostSettings: o.CostSettings, objects.EdgeNodeMapNatSettings: o.NatSettings,
-		objects.EdgeNodeMapFirewallSettings: o.FirewallSettings, objects.EdgeNodeMapFirewallStates: o.FirewallStates,
-		objects.EdgeNodeMapIdsSettings: o.IdsSettings, objects.EdgeNodeMapIdsCounts: o.IdsCounts, objects.EdgeNodeMapRewriterSettings: o.RewriterSettings,
-		objects.EdgeNodeMapVirtualSettings: o.VirtualSettings, objects.EdgeNodeMapVirtualCores: o.VirtualCores,
-		objects.EdgeNodeMapScanOfCpu: o.ScanOfCpu, objects.EdgeNodeMapUserLinks: o.UserLinks, objects.EdgeNodeMapUserPlaces: o.UserPlaces, objects.EdgeNodeMapUserSockets: o.UserSockets,
-		objects.EdgeNodeMapLimits: o.Limits,
-		objects.EdgeNodeMapNatOut: o.NatOut, objects.EdgeNodeMapNatIn: o.NatIn, objects.EdgeNodeMapNatPorts: o.NatPorts,
-	}
 }

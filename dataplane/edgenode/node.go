@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -27,8 +28,11 @@ import (
 type Node struct {
 	counters plane.Plane
 	objs     objects.EdgeNodeObjects
-	cores    *ebpf.Collection // the same programs for a cpumap, but node_core; nil: all runs as XDP
-	entries  []*ebpf.Program  // of each core: a node_core of its own, so that the kernel counts its time apart
+	rest     *ebpf.Collection         // all that objs has no field for
+	programs map[string]*ebpf.Program // all, by their names in C
+	shared   map[string]*ebpf.Map     // with the programs for a cpumap, by their names in C
+	cores    *ebpf.Collection         // the same programs for a cpumap, but node_core; nil: all runs as XDP
+	entries  []*ebpf.Program          // of each core: a node_core of its own, so that the kernel counts its time apart
 	cfg      *topo.Datapath
 	dev      *net.Interface
 	attached link.Link
@@ -60,7 +64,7 @@ func NewWith(cfg *topo.Datapath, change func(*ebpf.CollectionSpec) error) (_ *No
 	if err := n.prepare(spec, change); err != nil {
 		return nil, err
 	}
-	if err := spec.LoadAndAssign(&n.objs, nil); err != nil {
+	if err := n.load(spec); err != nil {
 		return nil, plane.LoadError("node", err)
 	}
 	n.counters.Counts = n.objs.Counters
@@ -91,6 +95,21 @@ func (n *Node) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSp
 	return nil
 }
 
+// load loads all programs and maps. A function's need no row here: those for a cpumap share every map but
+// the arrays of programs, which the kernel takes for one kind of programs alone.
+func (n *Node) load(spec *ebpf.CollectionSpec) (err error) {
+	if n.rest, err = ebpf.NewCollection(spec); err != nil {
+		return err
+	}
+	n.programs, n.shared = maps.Clone(n.rest.Programs), maps.Clone(n.rest.Maps)
+	maps.DeleteFunc(n.shared, func(_ string, m *ebpf.Map) bool { return m.Type() == ebpf.ProgramArray })
+	if err := n.rest.Assign(&n.objs); err != nil {
+		n.rest.Close()
+		return err
+	}
+	return nil
+}
+
 // fill writes all that the configuration names.
 func (n *Node) fill(spec *ebpf.CollectionSpec) error {
 	for i, addr := range n.cfg.LBs {
@@ -108,7 +127,7 @@ func (n *Node) fill(spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("write prefix %v of the client network: %w", p, err)
 		}
 	}
-	if err := n.fillChains(n.objs.NodeFunctions, n.program); err != nil {
+	if err := n.fillChains(n.objs.NodeFunctions, n.programs); err != nil {
 		return err
 	}
 	if !n.cfg.Spread {
@@ -135,19 +154,12 @@ func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
 		spec.Programs[name].AttachType = ebpf.AttachXDPCPUMap
 	}
 	delete(spec.Maps, objects.EdgeNodeMapNodePrograms)
-	shared := map[string]*ebpf.Map{}
-	for name := range spec.Maps {
-		if m := n.maps()[name]; m != nil {
-			shared[name] = m
-		}
-	}
 	rest := spec.Copy()
 	delete(rest.Programs, objects.EdgeNodeProgNodeCore)
-	if n.cores, err = ebpf.NewCollectionWithOptions(rest, ebpf.CollectionOptions{MapReplacements: shared}); err != nil {
+	if n.cores, err = ebpf.NewCollectionWithOptions(rest, ebpf.CollectionOptions{MapReplacements: n.shared}); err != nil {
 		return plane.LoadError("node (cpumap)", err)
 	}
-	err = n.fillChains(n.cores.Maps[objects.EdgeNodeMapNodeFunctions], func(name string) *ebpf.Program { return n.cores.Programs[name] })
-	if err != nil {
+	if err := n.fillChains(n.cores.Maps[objects.EdgeNodeMapNodeFunctions], n.cores.Programs); err != nil {
 		return err
 	}
 	for c := range n.cfg.Cores {
@@ -180,20 +192,6 @@ func (n *Node) entryOf(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
 	entry := loaded.DetachProgram(objects.EdgeNodeProgNodeCore)
 	n.entries = append(n.entries, entry)
 	return entry, nil
-}
-
-// program is one of the XDP programs that chains call.
-func (n *Node) program(name string) *ebpf.Program {
-	return map[string]*ebpf.Program{
-		objects.EdgeNodeProgNodeOut:      n.objs.NodeOut,
-		objects.EdgeNodeProgNodeCost:     n.objs.NodeCost,
-		objects.EdgeNodeProgNodeFirewall: n.objs.NodeFirewall,
-		objects.EdgeNodeProgNodeIds:      n.objs.NodeIds,
-		objects.EdgeNodeProgNodeNat:      n.objs.NodeNat,
-		objects.EdgeNodeProgNodeRewriter: n.objs.NodeRewriter,
-		objects.EdgeNodeProgNodeVirtual:  n.objs.NodeVirtual,
-		objects.EdgeNodeProgNodeUser:     n.objs.NodeUser,
-	}[name]
 }
 
 // SetNextHop gives an LB, by its place in the configuration, the neighbour that changed packets
@@ -266,6 +264,7 @@ func (n *Node) Close() error {
 	if n.cores != nil {
 		n.cores.Close()
 	}
+	n.rest.Close()
 	return errors.Join(append(errs, n.objs.Close())...)
 }
 
@@ -293,17 +292,5 @@ func (n *Node) Count(core, service int) (sum Count, err error) {
 
 // Verified reports the verifier's work on the programs.
 func (n *Node) Verified() ([]dataplane.Verified, error) {
-	names := []string{
-		objects.EdgeNodeProgNodeOut, objects.EdgeNodeProgNodeCost, objects.EdgeNodeProgNodeFirewall,
-		objects.EdgeNodeProgNodeIds, objects.EdgeNodeProgNodeNat, objects.EdgeNodeProgNodeRewriter,
-		objects.EdgeNodeProgNodeVirtual, objects.EdgeNodeProgNodeUser,
-	}
-	all := map[string]*ebpf.Program{
-		objects.EdgeNodeProgNode: n.objs.Node, objects.EdgeNodeProgNodeCore: n.objs.NodeCore,
-		objects.EdgeNodeProgNodeHand: n.objs.NodeHand, objects.EdgeNodeProgNodeResume: n.objs.NodeResume,
-	}
-	for _, name := range names {
-		all[name] = n.program(name)
-	}
-	return plane.VerifiedOf(all, append(names, objects.EdgeNodeProgNode, objects.EdgeNodeProgNodeCore, objects.EdgeNodeProgNodeHand, objects.EdgeNodeProgNodeResume)...)
+	return plane.VerifiedOf(n.programs, slices.Sorted(maps.Keys(n.programs))...)
 }
