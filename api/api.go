@@ -36,7 +36,7 @@ type Status struct {
 	Reports   *ReportsStatus    `json:"reports,omitempty"`     // of an agent's loads, to LBs
 	Services  []ServiceStatus   `json:"services"`
 	Edge      *EdgeStatus       `json:"edge,omitempty"`     // of an edge LB or a datapath node
-	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by
+	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by, or a node is not as its LB's file has it
 	Counters  map[string]uint64 `json:"counters"`
 }
 

@@ -60,7 +60,7 @@ type TalkerStatus struct {
 type CoreStatus struct {
 	Node     string   `json:"node"`
 	Core     int      `json:"core"`
-	State    string   `json:"state,omitempty"`         // of its node: "answers" or "down"
+	State    string   `json:"state,omitempty"`         // of its node: "answers" or "down"; "absent": its node has fewer cores
 	Load     *float64 `json:"load,omitempty"`          // as predicted; 1: the core works all the time
 	Measured *float64 `json:"measured_load,omitempty"` // as its node measured it
 	Weight   *float64 `json:"weight,omitempty"`        // for new flows; 1 is the average, 0 none

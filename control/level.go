@@ -19,6 +19,7 @@ import (
 type Edge interface {
 	Counts(service int) ([]edge.Count, error)
 	SetWeights(service int, weights []float64) error
+	SetCores(server, cores int) error // flows of others go elsewhere
 }
 
 // LevelEvery is how often an edge LB weighs its cores (EdgeBalance §3).
@@ -36,6 +37,7 @@ type Level struct {
 	Load           float64 // predicted by the packets and their costs
 	Measured       float64 // as its node reported it last; NaN: it is not known
 	Weight         float64 // for new flows
+	Absent         bool    // its node has fewer cores
 	Packets, Flows uint64  // of all services so far
 }
 
@@ -107,16 +109,27 @@ func (l *Levels) SetDown(down map[int]bool) {
 	l.down = maps.Clone(down)
 }
 
-// settle lets cores join and leave by the weights of the configuration, and by the nodes that are down.
-func (l *Levels) settle() {
+// settle lets cores join and leave by the weights of the configuration, by the nodes that are down, and by
+// the cores that nodes have.
+func (l *Levels) settle() error {
 	for core, weight := range l.stated {
-		if weight == 0 || l.down[l.levels[core].Server] {
+		own := &l.levels[core]
+		own.Absent = l.nodes != nil && own.Core >= l.nodes.Cores(l.node[core])
+		if weight == 0 || l.down[own.Server] || own.Absent {
 			l.decides.Leave(core)
 		} else {
 			l.decides.Join(core)
 		}
 	}
+	if l.nodes != nil {
+		for i, n := range l.cfg.Nodes {
+			if err := l.plane.SetCores(n.Server, l.nodes.Cores(i)); err != nil {
+				return err
+			}
+		}
+	}
 	l.settled = true
+	return nil
 }
 
 func (l *Levels) poller() *NodePoller {
@@ -176,8 +189,13 @@ func weigher(rule topo.Balance, stated []float64) balancer.Weigher {
 // Tick reads the counters, decides and writes the weights of new flows, at a monotonic time. It reports
 // whether another node is wanted.
 func (l *Levels) Tick(now time.Duration) (enlarge bool, err error) {
+	if l.nodes != nil && l.nodes.Reshaped() {
+		l.settled = false
+	}
 	if !l.settled {
-		l.settle()
+		if err := l.settle(); err != nil {
+			return false, err
+		}
 	}
 	if err := l.read(); err != nil {
 		return false, err
@@ -293,7 +311,7 @@ func (l *Levels) write() error {
 	for _, s := range l.cfg.Services {
 		var now []float64
 		for _, i := range s.Instances {
-			now = append(now, l.levels[l.coreOf(i)].Weight)
+			now = append(now, l.weightOf(l.coreOf(i), s.Number))
 		}
 		if slices.Equal(now, l.written[s.Number]) {
 			continue
@@ -305,6 +323,22 @@ func (l *Levels) write() error {
 		l.written[s.Number] = now
 	}
 	return errors.Join(errs...)
+}
+
+// weightOf is the weight of a service at a core.
+func (l *Levels) weightOf(core, service int) float64 {
+	if l.nodes != nil && l.nodes.Lacks(l.node[core], service) {
+		return 0
+	}
+	return l.levels[core].Weight
+}
+
+// Problems lists the differences between the configuration and the reports of the nodes.
+func (l *Levels) Problems() []string {
+	if l.nodes == nil {
+		return nil
+	}
+	return l.nodes.Problems()
 }
 
 // Levels are the cores, in the order of the configuration, at the last tick.

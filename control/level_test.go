@@ -17,6 +17,7 @@ import (
 type counted struct {
 	counts  map[int][]edge.Count
 	weights map[int][]float64
+	cores   map[int]int // of nodes, as they were set last
 	writes  int
 	fails   error
 }
@@ -31,10 +32,15 @@ func (c *counted) SetWeights(service int, w []float64) error {
 	return c.fails
 }
 
+func (c *counted) SetCores(server, cores int) error {
+	c.cores[server] = cores
+	return c.fails
+}
+
 // levelled is two nodes, of two cores and of one, with two services of 1 µs and 10 µs a packet.
 func levelled(rule topo.Balance) (*counted, *topo.EdgeLB) {
 	cfg := &topo.EdgeLB{Balance: rule, Nodes: []topo.EdgeNode{{Server: 3, Cores: 2, Weight: 2}, {Server: 1, Cores: 1, Weight: 1}}}
-	plane := &counted{counts: map[int][]edge.Count{}, weights: map[int][]float64{}}
+	plane := &counted{counts: map[int][]edge.Count{}, weights: map[int][]float64{}, cores: map[int]int{}}
 	for i, number := range []int{7, 5} {
 		cfg.Services = append(cfg.Services, topo.EdgeService{Number: number, Cost: []time.Duration{time.Microsecond, 10 * time.Microsecond}[i],
 			Instances: []topo.EdgeInstance{{Server: 1, Core: 0}, {Server: 3, Core: 0}, {Server: 3, Core: 1}}}) // not in the nodes' order

@@ -12,10 +12,11 @@ import (
 // NodePoller asks the datapath nodes of an edge LB for the costs of their chains and for the loads of
 // their cores. It owns no clock, no socket and no goroutine.
 type NodePoller struct {
-	cfg     *topo.EdgeLB
-	nodes   []polledNode // in the order of the configuration
-	asks    int          // of each node so far
-	changed bool         // a cost, since the last look
+	cfg      *topo.EdgeLB
+	nodes    []polledNode // in the order of the configuration
+	asks     int          // of each node so far
+	changed  bool         // a cost, since the last look
+	reshaped bool         // a node has other cores or chains, since the last look
 }
 
 // polledNode is a node that is asked.
@@ -27,6 +28,7 @@ type polledNode struct {
 	lost   bool
 	why    string                // an answer could not be used
 	costs  map[int]weights.Curve // by service
+	has    nodeHas
 	last   busyAt
 	loads  []float64 // of each core, between the answers to the last two requests before loaded
 	loaded int       // the request that the loads are of; 0: none is known
@@ -44,9 +46,10 @@ type busyAt struct {
 func NewNodePoller(cfg *topo.EdgeLB, before *NodePoller) *NodePoller {
 	p := &NodePoller{cfg: cfg, nodes: make([]polledNode, len(cfg.Nodes)), changed: true}
 	for i := range p.nodes {
-		p.nodes[i].costs = map[int]weights.Curve{}
+		p.nodes[i].costs, p.nodes[i].has.lacks = map[int]weights.Curve{}, map[int]bool{}
 		if j := before.find(&cfg.Nodes[i]); j >= 0 {
-			p.nodes[i].costs, p.nodes[i].since, p.nodes[i].lost = before.nodes[j].costs, before.nodes[j].since, before.nodes[j].lost
+			was := &before.nodes[j]
+			p.nodes[i].costs, p.nodes[i].has, p.nodes[i].since, p.nodes[i].lost = was.costs, was.has, was.since, was.lost
 		}
 	}
 	return p
@@ -114,16 +117,17 @@ func (p *NodePoller) Answer(at time.Duration, node int, m *report.NodeMessage) (
 		n.costs[m.Service] = *m.Cost
 		p.changed = true
 	}
-	n.measure(p.asks, m, p.cfg.Nodes[node].Cores)
+	p.reshaped = n.has.take(m) || p.reshaped
+	n.measure(p.asks, m)
 	return change
 }
 
 // measure takes the loads between this answer and the one before, which is that to the request before.
-func (n *polledNode) measure(ask int, m *report.NodeMessage, cores int) {
-	was := n.last
+func (n *polledNode) measure(ask int, m *report.NodeMessage) {
+	was, cores := n.last, len(m.Busy)
 	n.last = busyAt{ask, m.At, m.Busy}
 	elapsed := m.At - was.at
-	if was.ask != ask-1 || len(m.Busy) != cores || len(was.busy) != cores || elapsed <= 0 {
+	if was.ask != ask-1 || len(was.busy) != cores || cores == 0 || elapsed <= 0 {
 		return
 	}
 	loads := make([]float64, cores)

@@ -29,19 +29,24 @@ func (c *Controller) check() error {
 	if err != nil {
 		return err
 	}
-	before := c.Problems()
-	for _, p := range found {
-		if !slices.Contains(before, p) {
-			c.log.Error("packets pass the programs by", "problem", p)
-		}
+	came, gone := News(c.Problems(), found)
+	for _, p := range came {
+		c.log.Error("packets pass the programs by", "problem", p)
 	}
-	for _, p := range before {
-		if !slices.Contains(found, p) {
-			c.log.Info("packets meet the programs again", "problem", p)
-		}
+	for _, p := range gone {
+		c.log.Info("packets meet the programs again", "problem", p)
 	}
 	c.problems.mu.Lock()
 	defer c.problems.mu.Unlock()
 	c.problems.now = found
 	return nil
+}
+
+// News is the problems that came since those before, and those that are gone.
+func News(before, found []string) (came, gone []string) {
+	return without(found, before), without(before, found)
+}
+
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(p string) bool { return slices.Contains(some, p) })
 }

@@ -173,7 +173,8 @@ func (r *datapath) answer(own, from netip.Addr, b []byte) ([]byte, error) {
 		r.reporting.limited.Add(1)
 		return nil, nil
 	}
-	m.Answer = true
+	m.Answer, m.Cores = true, r.cfg.Cores
+	m.NoChain = !slices.ContainsFunc(r.cfg.Chains, func(c topo.Chain) bool { return c.Service == m.Service })
 	if c, known := r.costs[m.Service]; known {
 		m.Cost = &c
 	}

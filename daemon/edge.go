@@ -51,6 +51,7 @@ type edgeLB struct {
 	silence *control.Silence
 	down    map[int]bool // nodes that answer no probe
 
+	problems       []string // that the nodes' reports show
 	nodes          *inquiry
 	refusedReports atomic.Uint64
 }
@@ -99,6 +100,7 @@ func (r *edgeLB) level(ctx context.Context) error {
 	r.levels.SetDown(r.down)
 	now := r.host.Clock.Now()
 	wish, err := r.levels.Tick(now)
+	r.noteProblems()
 	r.inquire(ctx, now)
 	if wish {
 		r.wishes++
@@ -106,6 +108,19 @@ func (r *edgeLB) level(ctx context.Context) error {
 		r.enlarge(now)
 	}
 	return err
+}
+
+// noteProblems logs each difference between the file and the nodes when it comes and when it goes.
+func (r *edgeLB) noteProblems() {
+	found := r.levels.Problems()
+	came, gone := control.News(r.problems, found)
+	r.problems = found
+	for _, p := range came {
+		r.host.Log.Warn("a node is not as this file has it", "problem", p)
+	}
+	for _, p := range gone {
+		r.host.Log.Info("a node is as this file has it again", "problem", p)
+	}
 }
 
 // enlarge has another node started, where a command does so.
@@ -219,10 +234,13 @@ func sameEdge(was, is *topo.EdgeLB) error {
 	return nil
 }
 
-// stateOf has the words that the health of servers has.
-func stateOf(down bool) string {
-	if down {
+// stateOf has the words that the health of servers has, and one for a core that its node has not.
+func stateOf(down, absent bool) string {
+	switch {
+	case down:
 		return "down"
+	case absent:
+		return "absent"
 	}
 	return "answers"
 }
@@ -237,14 +255,14 @@ func (r *edgeLB) describe(s *api.Status) error {
 		names[n.Server] = n.Name
 	}
 	for _, l := range r.levels.Levels() {
-		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, State: stateOf(r.down[l.Server]), Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
+		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, State: stateOf(r.down[l.Server], l.Absent), Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
 		if !math.IsNaN(l.Measured) {
 			c.Measured = &l.Measured
 		}
 		status.Cores = append(status.Cores, c)
 	}
 	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
-	s.Edge = status
+	s.Edge, s.Problems = status, r.problems
 	talkers, err := r.plane.Talkers(mostTalkers)
 	for _, t := range talkers {
 		status.Talkers = append(status.Talkers, api.TalkerStatus{

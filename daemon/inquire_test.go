@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,7 @@ func (p tunnelPlane) Counters() ([]dataplane.Counter, error) { return nil, nil }
 func (p tunnelPlane) Apply(*topo.EdgeLB) error               { return nil }
 func (p tunnelPlane) Talkers(int) ([]edge.Talker, error)     { return nil, nil }
 func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
+func (p tunnelPlane) SetCores(int, int) error                { return nil }
 func (p tunnelPlane) Probe() error                           { return nil }
 func (p tunnelPlane) Answered(int) (uint64, error)           { return uint64(time.Now().UnixNano()), nil }
 
@@ -110,7 +112,8 @@ func (m *machine) sent() packet {
 }
 
 // TestEdgeAsks: at each tick an edge LB asks its nodes, and its status has the costs and loads that they
-// report; datagrams that no node signed are counted, and a silent node is named.
+// report; datagrams that no node signed are counted, and a silent node is named, as is one with fewer cores
+// than the file has, once.
 func TestEdgeAsks(t *testing.T) {
 	m := newMachine(t, edgeText)
 	p := m.running(m.tunnels(Edge))
@@ -131,7 +134,7 @@ func TestEdgeAsks(t *testing.T) {
 				continue
 			}
 			cost := weights.Fixed(2500)
-			ask.Answer, ask.Cost, ask.At, ask.Busy = true, &cost, now, []time.Duration{now / 4}
+			ask.Answer, ask.Cores, ask.Cost, ask.At, ask.Busy = true, 1, &cost, now, []time.Duration{now / 4}
 			m.line.arrives <- packet{netip.AddrPortFrom(way.To, report.Port), ask.Encode(report.Link{Key: reportKey, From: way.To, To: way.From})}
 		}
 	}
@@ -142,7 +145,7 @@ func TestEdgeAsks(t *testing.T) {
 		return math.NaN()
 	}
 	turn(1)
-	forged := report.NodeMessage{Server: 1, Answer: true}
+	forged := report.NodeMessage{Server: 1, Answer: true, Cores: 1}
 	m.line.arrives <- packet{netip.AddrPortFrom(nodeAt, report.Port), forged.Encode(report.Link{From: nodeAt, To: edgeAt})}
 	m.line.arrives <- packet{netip.AddrPortFrom(edgeAt, report.Port), forged.Encode(report.Link{Key: reportKey, From: edgeAt, To: edgeAt})}
 	wantSoon(t, "bad datagrams are not counted", func() bool { return m.status().Edge.RefusedReports == 2 })
@@ -163,6 +166,20 @@ func TestEdgeAsks(t *testing.T) {
 	}
 	turn(2)
 	m.logs(`msg="a node reports its costs and loads again" node=n2`)
+	turn(1)
+	const fewer = "node n2 reports cores: 1, and this file has cores: 2: a core that is not in both gets no flows"
+	m.logs(`msg="a node is not as this file has it" problem="` + fewer + `"`)
+	wantSoon(t, "the status does not name a core that its node has not", func() bool {
+		s := m.status()
+		last := s.Edge.Cores[2]
+		return slices.Equal(s.Problems, []string{fewer}) && last.State == "absent" && *last.Weight == 0 && s.Edge.Cores[1].State == "answers"
+	})
+	turn(1)
+	for len(m.lines) > 0 {
+		if line := <-m.lines; strings.Contains(line, fewer) {
+			t.Errorf("named again: %s", line)
+		}
+	}
 	p.end()
 	select {
 	case <-m.line.closed:
@@ -234,10 +251,10 @@ func TestNodeAnswers(t *testing.T) {
 	m := newMachine(t, datapathText)
 	p := m.running(m.tunnels(Datapath))
 	m.clock.set(time.Minute)
-	if a := m.asks(edgeAt, 5); a.Cost == nil || *a.Cost != weights.Fixed(2500) || a.At != time.Minute || !slices.Equal(a.Busy, []time.Duration{3 * time.Second}) {
+	if a := m.asks(edgeAt, 5); a.Cost == nil || *a.Cost != weights.Fixed(2500) || a.At != time.Minute || a.Cores != 1 || a.NoChain || !slices.Equal(a.Busy, []time.Duration{3 * time.Second}) {
 		t.Errorf("answer %+v", a)
 	}
-	if a := m.asks(netip.MustParseAddr("192.0.2.9"), 6); a.Cost != nil || a.Busy == nil {
+	if a := m.asks(netip.MustParseAddr("192.0.2.9"), 6); a.Cost != nil || a.Busy == nil || !a.NoChain {
 		t.Errorf("answer %+v about a service that is not here", a)
 	}
 	stranger := netip.MustParseAddr("192.0.2.7")
@@ -249,7 +266,7 @@ func TestNodeAnswers(t *testing.T) {
 		{report.NodeMessage{Server: 2}, report.Link{Key: reportKey, From: edgeAt, To: nodeAt}, edgeAt},
 		{report.NodeMessage{Server: 1}, report.Link{From: edgeAt, To: nodeAt}, edgeAt},
 		{report.NodeMessage{Server: 1}, report.Link{Key: reportKey, From: stranger, To: nodeAt}, stranger},
-		{report.NodeMessage{Server: 1, Answer: true}, report.Link{Key: reportKey, From: edgeAt, To: nodeAt}, edgeAt},
+		{report.NodeMessage{Server: 1, Answer: true, Cores: 1}, report.Link{Key: reportKey, From: edgeAt, To: nodeAt}, edgeAt},
 	} {
 		m.line.arrives <- packet{netip.AddrPortFrom(bad.from, 4000), bad.m.Encode(bad.way)}
 	}

@@ -34,6 +34,7 @@ const (
 const (
 	knowsCost = 1 << iota
 	knowsBusy
+	lacksChain
 )
 
 var _ = [1]int{}[nodeAtCost+4*len(weights.Curve{})-nodeAtTag]
@@ -44,9 +45,11 @@ type NodeMessage struct {
 	Service int // of which the cost is asked for
 	Nonce   uint64
 	Answer  bool
+	Cores   int  // of the node, of an answer
+	NoChain bool // the node has no functions for the service, of an answer
 	// Cost of a packet, of an answer; nil: the node does not know it.
 	Cost *weights.Curve
-	// Busy is for how long each core has worked until At by the node's clock, without the bits above
+	// Busy is for how long each of Cores has worked until At by the node's clock, without the bits above
 	// 32 of microseconds; nil: the node does not know it.
 	Busy []time.Duration
 	At   time.Duration
@@ -74,6 +77,10 @@ func (m *NodeMessage) Encode(l Link) []byte {
 }
 
 func (m *NodeMessage) encodeAnswer(b []byte) {
+	b[nodeAtCores] = uint8(m.Cores)
+	if m.NoChain {
+		b[nodeAtKnown] |= lacksChain
+	}
 	if m.Cost != nil {
 		b[nodeAtKnown] |= knowsCost
 		for i, ns := range m.Cost {
@@ -82,7 +89,6 @@ func (m *NodeMessage) encodeAnswer(b []byte) {
 	}
 	if m.Busy != nil {
 		b[nodeAtKnown] |= knowsBusy
-		b[nodeAtCores] = uint8(len(m.Busy))
 		binary.BigEndian.PutUint64(b[nodeAtClock:], uint64(m.At))
 		for i, busy := range m.Busy {
 			binary.BigEndian.PutUint32(b[nodeAtBusy+4*i:], uint32(busy.Microseconds()))
@@ -98,16 +104,20 @@ func ParseNode(b []byte, l Link) (m NodeMessage, err error) {
 	}
 	m.Server, m.Service = int(b[nodeAtServer]), int(binary.BigEndian.Uint16(b[nodeAtService:]))
 	m.Nonce, m.Answer = binary.BigEndian.Uint64(b[nodeAtNonce:]), b[atKind] == isAnswer
-	known, cores := b[nodeAtKnown], int(b[nodeAtCores])
+	known := b[nodeAtKnown]
+	m.Cores, m.NoChain = int(b[nodeAtCores]), known&lacksChain != 0
+	if m.Cores > topo.MaxEdgeCores || m.Answer != (m.Cores > 0) {
+		return NodeMessage{}, ErrMalformed
+	}
 	if known&knowsCost != 0 {
 		m.Cost = new(weights.Curve)
 		for i := range m.Cost {
 			m.Cost[i] = float64(binary.BigEndian.Uint32(b[nodeAtCost+4*i:]))
 		}
 	}
-	if known&knowsBusy != 0 && cores <= topo.MaxEdgeCores {
+	if known&knowsBusy != 0 {
 		m.At = time.Duration(binary.BigEndian.Uint64(b[nodeAtClock:]))
-		for i := range cores {
+		for i := range m.Cores {
 			m.Busy = append(m.Busy, time.Duration(binary.BigEndian.Uint32(b[nodeAtBusy+4*i:]))*time.Microsecond)
 		}
 	}

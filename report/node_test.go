@@ -26,7 +26,7 @@ var (
 func fullAnswer() NodeMessage {
 	cost := weights.Fixed(700)
 	cost[13] = 1e9
-	return NodeMessage{Server: 200, Service: 300, Nonce: 7, Answer: true, Cost: &cost, At: 1 << 40,
+	return NodeMessage{Server: 200, Service: 300, Nonce: 7, Answer: true, Cores: 3, NoChain: true, Cost: &cost, At: 1 << 40,
 		Busy: []time.Duration{0, 5 * time.Microsecond, (1<<32 - 1) * time.Microsecond}}
 }
 
@@ -43,7 +43,7 @@ func TestNodeFormat(t *testing.T) {
 		between string
 	}{
 		"request": {ask, there, "50724531 01 c8 012c 0102030405060708" + strings.Repeat("00", 328), addresses},
-		"answer": {answer, back, "50724531 02 c8 012c 0000000000000007 03 03 000000000000 0000010000000000" +
+		"answer": {answer, back, "50724531 02 c8 012c 0000000000000007 07 03 000000000000 0000010000000000" +
 			"00000000 00000005 ffffffff" + strings.Repeat("00000000", 61) + strings.Repeat("000002bc", 13) + "3b9aca00",
 			addresses[32:] + addresses[:32]},
 	} {
@@ -108,6 +108,7 @@ func TestParseNodeRandom(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			m.Cost = nil
 		}
+		m.NoChain = rng.IntN(2) == 0
 		m.Answer = rng.IntN(3) > 0
 		b := m.Encode(back)
 		if rng.IntN(2) == 0 {
@@ -132,21 +133,21 @@ func TestParseNodeRandom(t *testing.T) {
 // slowNode judges a datagram field by field, and by nothing of ParseNode.
 func slowNode(b []byte) bool {
 	zero := func(from, to int) bool { return bytes.Equal(b[from:to], make([]byte, to-from)) }
-	if string(b[:4]) != "PrE1" || !zero(18, 24) || b[16] > 3 {
+	if string(b[:4]) != "PrE1" || !zero(18, 24) || b[16] > 7 {
 		return false
 	}
 	cost, busy := b[16]&1 != 0, b[16]&2 != 0
 	switch {
 	case b[4] == 1:
 		return zero(16, 344)
-	case b[4] != 2:
+	case b[4] != 2 || b[17] == 0 || b[17] > 64:
 		return false
 	case !cost && !zero(288, 344):
 		return false
 	case !busy:
-		return b[17] == 0 && zero(24, 288)
+		return zero(24, 288)
 	}
-	return b[17] > 0 && b[17] <= 64 && zero(32+4*int(b[17]), 288)
+	return zero(32+4*int(b[17]), 288)
 }
 
 func FuzzParseNode(f *testing.F) {

@@ -136,10 +136,25 @@ func (l *LB) SetNextHop(server int, mac topo.MAC) error {
 	if mac != (topo.MAC{}) {
 		e.Ready = 1
 	}
-	l.ends[server] = e
-	if err := l.objs.EdgeNodes.Put(uint32(server), e); err != nil {
-		return fmt.Errorf("write the next hop of node %d: %w", server, err)
+	return l.setEnd(server, e)
+}
+
+// SetCores gives a node as many cores, at most those of its configuration: flows of others go to other
+// instances.
+func (l *LB) SetCores(server, cores int) error {
+	e, known := l.ends[server]
+	if !known {
+		return fmt.Errorf("there is no node %d", server)
 	}
+	e.Cores = uint16(cores)
+	return l.setEnd(server, e)
+}
+
+func (l *LB) setEnd(server int, e objects.EdgeEdgeEnd) error {
+	if err := l.objs.EdgeNodes.Put(uint32(server), e); err != nil {
+		return fmt.Errorf("write node %d: %w", server, err)
+	}
+	l.ends[server] = e
 	return nil
 }
 

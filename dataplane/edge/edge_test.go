@@ -28,6 +28,7 @@ func TestEdge(t *testing.T) {
 		{"apply", testApply},
 		{"node gone", testNodeGone},
 		{"other cores", testOtherCores},
+		{"missing core", testMissingCore},
 		{"bad packets", testBadPackets},
 		{"bad updates", testBadUpdates},
 		{"recover", testRecover},
@@ -269,6 +270,19 @@ func testOtherCores(t *testing.T, seen rig.Hits) {
 	}
 	if to := b.tunnelled(t, "of the core that is gone", b.fromClient(t, flows[1].packet()), flows[1].packet(), "flow_moved", "steer"); to.Instance.Server != 200 {
 		t.Errorf("the flow of core 1 went to %+v", to.Instance)
+	}
+}
+
+// testMissingCore: the flow of a core that its node turns out not to have goes to another instance.
+func testMissingCore(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	must(t, b.SetWeights(service, []float64{0, 1, 0}))
+	f := from4("tcp", 70)
+	b.tunnelled(t, "begun", b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+	must(t, b.SetCores(1, 1))
+	must(t, b.SetWeights(service, []float64{0, 0, 1}))
+	if to := b.tunnelled(t, "missing", b.fromClient(t, f.packet()), f.packet(), "flow_moved", "steer"); to.Instance.Server != 200 {
+		t.Errorf("the flow went to %+v", to.Instance)
 	}
 }
 
