@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -76,6 +77,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if r.levels, err = control.NewLevels(r.plane, cfg, nil); err != nil {
 		return closed(r.plane, err)
 	}
+	r.warn()
 	d.tasks = append(d.tasks, r.listen, r.replica.serve, func(ctx context.Context) error {
 		return d.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
 	}, func(ctx context.Context) error {
@@ -83,6 +85,21 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	})
 	defer r.nodes.close()
 	return d.run(ctx)
+}
+
+// advice is about the host's settings now.
+func (r *edgeLB) advice() []string {
+	list, err := r.host.Bypass(r.now.Load())
+	if err != nil {
+		list = append(list, fmt.Sprintf("the host's forwarding cannot be checked: %v", err))
+	}
+	return list
+}
+
+func (r *edgeLB) warn() {
+	for _, a := range r.advice() {
+		r.host.Log.Warn("a setting of this host lets packets pass the functions by", "advice", a)
+	}
 }
 
 func readEdge(path string) (*topo.EdgeLB, error) {
@@ -207,6 +224,7 @@ func (r *edgeLB) reload() error {
 	levels.SetDown(r.down)
 	r.levels = levels
 	r.now.Store(next)
+	r.warn()
 	if _, err := levels.Tick(r.host.Clock.Now()); err != nil { // the status has no core without its counts
 		r.host.Log.Error("upkeep of the data plane", "error", err)
 	}
@@ -262,7 +280,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 		status.Cores = append(status.Cores, c)
 	}
 	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
-	s.Edge, s.Problems = status, r.problems
+	s.Edge, s.Problems, s.Advice = status, r.problems, r.advice()
 	talkers, err := r.plane.Talkers(mostTalkers)
 	for _, t := range talkers {
 		status.Talkers = append(status.Talkers, api.TalkerStatus{

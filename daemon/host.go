@@ -47,6 +47,7 @@ type Host struct {
 	Reports      func(ctx context.Context, at netip.AddrPort) (ReportSocket, error)
 	Weigher      func(*topo.Service) weights.Weigher
 	Advice       func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
+	Bypass       func(*topo.EdgeLB) ([]string, error)                                 // settings that let packets pass the functions by
 	Notify       func(state string) error                                             // to the service manager
 
 	// Detach has a daemon detach its programs at its end; else they go on, with their flows,
@@ -94,7 +95,7 @@ func Linux(log *slog.Logger) *Host {
 		Reports:   func(ctx context.Context, at netip.AddrPort) (ReportSocket, error) { return report.Open(ctx, at) },
 		Weigher:   control.Configured,
 		Notify:    notify,
-		Advice:    advice,
+		Advice:    advice, Bypass: hostcheck.Bypass,
 	}
 }
 

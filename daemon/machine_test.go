@@ -133,6 +133,12 @@ func (m *machine) host() *Host {
 			}
 			return []string{fmt.Sprintf("%s %s %v %v", m.advice, link, vips, answers)}, nil
 		},
+		Bypass: func(lb *topo.EdgeLB) ([]string, error) {
+			if m.advice == "" {
+				return nil, m.happens("read rules")
+			}
+			return []string{fmt.Sprintf("%s %s %v", m.advice, lb.Clients, lb.Services[0].Prefixes)}, nil
+		},
 		Listeners: func([]topo.VIP) (map[topo.VIP][]listeners.Process, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()

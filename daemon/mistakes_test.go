@@ -111,6 +111,30 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// TestEdgeAdvice: settings of the host with which packets pass the functions by are in the log at the start
+// and after a reload, and in status; that they cannot be read ends no daemon.
+func TestEdgeAdvice(t *testing.T) {
+	m := newMachine(t, edgeText)
+	m.advice = "mend"
+	p := m.start(m.tunnels(Edge))
+	const warning = `msg="a setting of this host lets packets pass the functions by" advice=`
+	m.logs(warning + `"mend c [10.1.0.0/16]"`)
+	m.logs("msg=ready")
+	if got := m.status().Advice; !slices.Equal(got, []string{"mend c [10.1.0.0/16]"}) {
+		t.Errorf("status has %q", got)
+	}
+	m.change("10.1.0.0/16", "10.7.0.0/16")
+	m.hangup()
+	m.logs(warning + `"mend c [10.7.0.0/16]"`)
+	p.end()
+	m = newMachine(t, edgeText)
+	m.fail("read rules")
+	p = m.start(m.tunnels(Edge))
+	m.logs(warning + `"the host's forwarding cannot be checked: read rules is broken"`)
+	m.logs("msg=ready")
+	p.end()
+}
+
 // TestAdviceAfterReload: the VIPs are those of the services now.
 func TestAdviceAfterReload(t *testing.T) {
 	m := newMachine(t, agentFile)

@@ -1,7 +1,7 @@
 // Package hostcheck finds the settings of a host with which packets would be lost without a
 // word, and names the command that mends each: a VIP that is no address of its server, and on
 // a veth link checksums that are left to a device that has none, and frames that do not wake
-// the other end.
+// the other end. And it finds those with which packets pass an edge LB's functions by.
 package hostcheck
 
 import (

@@ -26,7 +26,9 @@ SIGHUP reads FILE again and applies nodes, weights, services and prefixes while
 packets flow; a file with a mistake changes nothing. The keys name, control,
 flow_key, clients, world, flow_table and recovery need a restart. The programs
 and all flows end with the daemon; another load balancer, or the next daemon,
-asks the nodes for them.`,
+asks the nodes for them. Until then this host is a router, which would send the
+clients' packets past firewall and NAT: rules of routing have to drop them. The
+log and "proffer status" name those that are missing, as commands.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDaemon(cmd, daemonFlags{config: file}, daemon.Edge)

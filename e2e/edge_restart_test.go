@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/lab/testbed"
+)
+
+// TestEdgeRestart: with the rules that the LB's advice names, nothing passes the functions by while no
+// edge LB runs, and connections behind NAT outlive an end and a kill of the daemon: segments in between
+// are lost and come again.
+func TestEdgeRestart(t *testing.T) {
+	b := newSpaces(t)
+	dir := t.TempDir()
+	asked := edgeEchoes(t, b.world)
+	const connections, chunks, every = 8, 120, 50 * time.Millisecond
+	listener, err := b.world.Listen("tcp", netip.AddrPortFrom(edgeWorld, 80).String())
+	must(t, err)
+	begun := make(chan netip.AddrPort, connections)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- netip.MustParseAddrPort(r.RemoteAddr)
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	for i, n := range b.node {
+		at := filepath.Join(dir, n.Name+".yaml")
+		must(t, os.WriteFile(at, []byte(nodeFile(dir, i)), 0o600))
+		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+	}
+	socket, file := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "edge.yaml")
+	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
+	lb := runEdge(t, b.lb, "edge", file, socket)
+	advice := edgeStatus(t, socket).Advice
+	if text := sh(t, proffer, "status", "--control", socket); len(advice) != 5 || !strings.Contains(text, "advice: "+advice[0]) {
+		t.Errorf("advice %q; status prints\n%s", advice, text)
+	}
+	for _, a := range advice {
+		_, command, _ := strings.Cut(a, "`")
+		inside(t, b.lb, strings.Fields(strings.TrimSuffix(command, "`"))...)
+	}
+	if advice := edgeStatus(t, socket).Advice; len(advice) > 0 {
+		t.Errorf("advice %q after that", advice)
+	}
+	var curls sync.WaitGroup
+	for range connections {
+		curls.Go(func() {
+			curl := exec.Command("ip", "netns", "exec", b.client.Namespace, "curl", "-sS", "--max-time", "60", "--interface", edgeClient[edgeNAT].String(),
+				"-T", "-", "http://"+edgeWorld.String()+"/")
+			body, writer := io.Pipe()
+			curl.Stdin = body
+			go func() {
+				for range chunks {
+					io.WriteString(writer, strings.Repeat("x", 100))
+					time.Sleep(every)
+				}
+				writer.Close()
+			}()
+			if out, err := curl.CombinedOutput(); err != nil || string(out) != "12000" {
+				t.Errorf("curl: %v: %s", err, out)
+			}
+			body.Close()
+		})
+	}
+	for range connections {
+		if from := <-begun; from.Addr().Unmap() != edgePublic {
+			t.Errorf("the world sees %v", from)
+		}
+	}
+	for _, end := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		must(t, lb.Process.Signal(end))
+		lb.Wait()
+		passBy(t, b.client)
+		time.Sleep(10 * every)
+		lb = runEdge(t, b.lb, "edge", file, socket)
+		time.Sleep(20 * every)
+	}
+	curls.Wait()
+	if len(asked) > 0 {
+		t.Errorf("%v asked the world while no edge LB ran", <-asked)
+	}
+}
+
+// passBy sends a datagram to the world while no edge LB runs.
+func passBy(t *testing.T, client *testbed.Node) {
+	t.Helper()
+	must(t, client.Do(func() error {
+		from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeClient[edgeNAT], 0))
+		conn, err := net.DialUDP("udp4", from, net.UDPAddrFromAddrPort(netip.AddrPortFrom(edgeWorld, 7)))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = io.WriteString(conn, "past the functions")
+		return err
+	}))
+}
