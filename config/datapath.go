@@ -187,7 +187,7 @@ func checkDatapath(d *schema.Document, n *topo.Datapath) {
 		users := unique[string]{}
 		for j, f := range c.Functions {
 			at := fmt.Sprintf("%s.functions[%d]", at, j)
-			checkFunction(d, at, f, n.Cores)
+			checkFunction(d, at, f, n)
 			if _, ok := f.(topo.User); ok {
 				users.add(d, at+".function", f.Name())
 			}
@@ -195,13 +195,25 @@ func checkDatapath(d *schema.Document, n *topo.Datapath) {
 	}
 }
 
-func checkFunction(d *schema.Document, at string, f topo.Function, cores int) {
+func checkFunction(d *schema.Document, at string, f topo.Function, n *topo.Datapath) {
 	switch f := f.(type) {
 	case topo.SourceNAT:
-		checkNAT(d, at, f, cores)
+		checkNAT(d, at, f, n.Cores)
+		checkPublic(d, at+".public4", f.Public4, f.Public4.BitLen(), n.Clients, "clients")
+		checkPublic(d, at+".public6", f.Public6, f.Public6.BitLen(), n.Clients, "clients")
 	case topo.Rewriter:
 		if len(f.From) != len(f.To) {
 			d.Failf(at+".to", "%q has %d bytes, and from has %d; want as many", f.To, len(f.To), len(f.From))
+		}
+	}
+}
+
+// checkPublic: an address of the client network is a client's at LB and nodes, so a public one there would be
+// both.
+func checkPublic(d *schema.Document, key string, public netip.Addr, bits int, clients []netip.Prefix, where string) {
+	for i, p := range clients {
+		if at := fmt.Sprintf("%s[%d]", where, i); p.Contains(public) && p.Bits() <= bits {
+			d.Failf(key, "%s lies in %s of the client network (%s, line %d); want public addresses outside", public, p, at, d.Line(at))
 		}
 	}
 }

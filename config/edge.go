@@ -149,8 +149,12 @@ func checkEdge(d *schema.Document, lb *topo.EdgeLB) {
 			prefixes.add(d, fmt.Sprintf("%s.prefixes[%d]", at, j), p)
 		}
 	}
+	public := unique[netip.Prefix]{}
 	for i, p := range lb.Public {
-		prefixes.add(d, fmt.Sprintf("public[%d]", i), p)
+		public.add(d, fmt.Sprintf("public[%d]", i), p)
+		for j, s := range lb.Services {
+			checkPublic(d, fmt.Sprintf("public[%d]", i), p.Addr(), p.Bits(), s.Prefixes, fmt.Sprintf("services[%d].prefixes", j))
+		}
 	}
 }
 
