@@ -229,6 +229,8 @@ func (l *Learner) why(i int, s *LearnedServer) string {
 	switch {
 	case l.svc.Servers[i].Weight == 0:
 		return "draining: no new flows"
+	case s.Waits:
+		return "no seat until flows of servers that left have ended: no new flows"
 	case !s.Ready:
 		return "no next hop: no new flows"
 	case l.polls != nil:

@@ -77,9 +77,21 @@ func (r *lb) change(next *history.Record, full *topo.LB) error {
 		return err
 	}
 	if err := r.plane.Apply(p); err != nil {
-		return errors.Join(err, r.record.Write(r.started.State))
+		return errors.Join(err, r.restore(), r.record.Write(r.started.State))
 	}
 	r.record, r.full = next, full
+	return nil
+}
+
+// restore brings the plane back to the configuration that it had, after a change that failed half-way.
+func (r *lb) restore() error {
+	p, err := r.plane.Plan(r.full)
+	if err == nil {
+		err = r.plane.Apply(p)
+	}
+	if err != nil {
+		return fmt.Errorf("go back to the configuration before: %w", err)
+	}
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"proffer/topo"
 )
 
 // change replaces a part of the configuration that stands there once.
@@ -100,6 +102,9 @@ func TestReloadOfMistake(t *testing.T) {
 		t.Errorf("status shows %q, which was not applied", mode)
 	}
 	m.mu.Lock()
+	if d := m.applied.Services[0].Dispatch; d != topo.Hunt {
+		t.Errorf("the plane was left with dispatch %v, want that of before", d)
+	}
 	delete(m.fails, "apply")
 	m.mu.Unlock()
 	m.hangup()

@@ -36,6 +36,7 @@ type Seat struct {
 	Begun, Lived           uint32          // flows so far, and those that came to life; they wrap
 	Durations              []time.Duration // of flows, sampled since the last reading
 	Ready                  bool            // its next hop is known
+	Waits                  bool            // for a seat: flows of servers that left have not ended
 }
 
 // Spread is how the new flows of a service are spread over its servers, where it chooses among all.

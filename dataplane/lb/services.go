@@ -23,6 +23,7 @@ type change struct {
 	known    bool // old is how it stands there now
 	keeps    bool // the record, and the slot of the table
 	old, new placed
+	restore  func() error // the seats of its servers
 }
 
 // remove leaves a service's packets to the kernel again.
@@ -35,11 +36,11 @@ func (l *LB) remove(vip topo.VIP) {
 
 // writeServices gives services their tables, and then records that name them. A record
 // that stays is right for the old table and for the new table, which takes its slot.
-func (l *LB) writeServices(steps []plan.Step, want *plan.State) error {
+func (l *LB) writeServices(steps []plan.Step, want *plan.State) (err error) {
 	var changes []change
 	defer func() {
 		for _, c := range changes {
-			l.abandon(&c)
+			err = errors.Join(err, l.abandon(&c))
 		}
 	}()
 	for _, s := range steps {
@@ -68,6 +69,12 @@ func (l *LB) writeServices(steps []plan.Step, want *plan.State) error {
 func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 	c.keeps, c.new.svc = keeps, *svc
 	c.old, c.known = l.services[svc.VIP]
+	c.restore = l.tallies.snapshot(svc)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.restore())
+		}
+	}()
 	tally, seats, err := l.tallies.take(svc, l.numbers)
 	if err != nil {
 		return c, err
@@ -87,13 +94,14 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 	return c, nil
 }
 
-// abandon frees a table that no record names.
-func (l *LB) abandon(c *change) {
+// abandon frees a table that no record names, and gives servers their seats back.
+func (l *LB) abandon(c *change) error {
 	if c.keeps {
 		c.new.table.Close() // the old one is in the slot
 	} else {
 		l.retired = append(l.retired, c.new)
 	}
+	return c.restore()
 }
 
 func (l *LB) putTables(changes []change) (int, error) {

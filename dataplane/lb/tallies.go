@@ -56,18 +56,6 @@ func (t *tallies) close() error {
 	return unix.Munmap(t.memory)
 }
 
-// seating has the seat of each server of a service, by the server's number.
-type seating map[uint32]int
-
-// bits are those of a bucket with this last member (SEAT_SHIFT of bpf/lb/service.h).
-func (s seating) bits(member uint16) uint64 {
-	seat, known := s[uint32(member)]
-	if !known {
-		return 0
-	}
-	return uint64(1+seat) << objects.SeatShift
-}
-
 // take gives a service that chooses among all of its servers a tally, and each of them a seat. New
 // flows go to all servers that have a weight, by the speeds that are known.
 func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seating, err error) {
@@ -86,10 +74,7 @@ func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seati
 		own.Turn = turnsAtMost + 1    // nor take turns in step
 	}
 	t.number[svc.VIP] = number
-	seats, err = seat(own, svc.Servers, n)
-	if err != nil {
-		return 0, nil, fmt.Errorf("service %s: %w", svc.Name, err)
-	}
+	seats = seat(own, svc.Servers, n)
 	t.begin(own, svc, seats, n)
 	return number, seats, t.renewAll(number)
 }
@@ -98,10 +83,12 @@ func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seati
 // or those of the configuration.
 func (t *tallies) begin(own *objects.LBTally, svc *plan.Service, seats seating, n *numbers) {
 	row := svc.Dispatch.Row()
-	w, at := svc.Weights(), make([]int, len(svc.Servers))
+	w, at := svc.Weights(), seats.at(svc.Servers, n)
 	inverses := policy.Inverses(w)
-	for i, s := range svc.Servers {
-		at[i] = seats[n.of(s)]
+	for i := range svc.Servers {
+		if at[i] < 0 {
+			continue
+		}
 		follow(&own.Seat[at[i]], row.Choice)
 		inverse := &own.Seat[at[i]].Inverse
 		if row.Weights == topo.FromDurations && w[i] > 0 && atomic.LoadUint32(inverse) != policy.NoInverse {
@@ -132,11 +119,12 @@ func flag(is bool) uint32 {
 	return 0
 }
 
-// deal deals new flows to the seats at, by shares; a seat below 0 has no server.
+// deal deals new flows to the seats at, by shares, of which a choice by scores has none; a server
+// without a seat gets no flows.
 func deal(own *objects.LBTally, at []int, shares []float64) {
 	shares = slices.Clone(shares)
-	for i, seat := range at {
-		if seat < 0 {
+	for i := range shares {
+		if at[i] < 0 {
 			shares[i] = 0
 		}
 	}
@@ -182,42 +170,6 @@ func fitness(own *objects.LBTally, vip topo.VIP) int {
 
 func isEmpty(own *objects.LBTally) bool {
 	return !slices.ContainsFunc(own.Seat[:], func(s objects.LBSeat) bool { return s.Count[0]+s.Count[1] != 0 })
-}
-
-// seat gives servers seats: those that they have, or the first in which no flow counts. New flows
-// go to no other server.
-func seat(own *objects.LBTally, servers []topo.Server, n *numbers) (seating, error) {
-	seats, wanted := seating{}, map[uint32]bool{}
-	for _, s := range servers {
-		wanted[n.of(s)] = true
-	}
-	for i := range own.Seat {
-		s := &own.Seat[i]
-		if uint32(i) < own.Seats && wanted[s.Server] {
-			seats[s.Server] = i
-			continue
-		}
-		atomic.StoreUint32(&s.Inverse, policy.NoInverse)
-		s.Server = noServerNumber
-	}
-	next, top := 0, uint32(0)
-	for _, s := range servers {
-		number := n.of(s)
-		at, seated := seats[number]
-		for ; !seated; next++ {
-			if next == len(own.Seat) {
-				return nil, errors.New("no seat for another server: flows of servers that left have not ended")
-			}
-			if free := &own.Seat[next]; free.Server == noServerNumber && free.Count[0]+free.Count[1] == 0 {
-				*free = objects.LBSeat{Server: number}
-				at, seated = next, true
-				seats[number] = at
-			}
-		}
-		top = max(top, uint32(at)+1)
-	}
-	atomic.StoreUint32(&own.Seats, top)
-	return seats, nil
 }
 
 // leave ends new flows by the tally of a service, which has it again if it comes back, as long as no
@@ -300,7 +252,7 @@ func (l *LB) Seats(svc *topo.Service) ([]dataplane.Seat, error) {
 	}
 	all := make([]dataplane.Seat, len(svc.Servers))
 	for i, server := range svc.Servers {
-		if at[i] < 0 {
+		if all[i].Waits = at[i] < 0; all[i].Waits {
 			continue
 		}
 		s := &own.Seat[at[i]]
@@ -313,31 +265,11 @@ func (l *LB) Seats(svc *topo.Service) ([]dataplane.Seat, error) {
 	return all, nil
 }
 
-// seatsOf finds the tally of a service, and the seat of each of its servers, or -1.
-func (l *LB) seatsOf(svc *topo.Service) (own *objects.LBTally, at []int) {
-	number, known := l.tallies.number[svc.VIP]
-	if !known {
-		return nil, nil
-	}
-	own = &l.tallies.all[number]
-	seats := seating{}
-	for i := range own.Seat[:own.Seats] {
-		seats[own.Seat[i].Server] = i
-	}
-	for _, s := range svc.Servers {
-		seat, seated := seats[l.numbers.of(s)]
-		if _, known := l.numbers.known[objects.ServerBits(&s)]; !seated || !known {
-			seat = -1
-		}
-		at = append(at, seat)
-	}
-	return own, at
-}
-
 // Spread spreads the new flows of a service that chooses among all of its servers.
 func (l *LB) Spread(svc *topo.Service, spread dataplane.Spread) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	err := l.seatWaiting(svc.VIP)
 	own, at := l.seatsOf(svc)
 	if own == nil {
 		return fmt.Errorf("service %s has no tally", svc.Name)
@@ -351,7 +283,7 @@ func (l *LB) Spread(svc *topo.Service, spread dataplane.Spread) error {
 	atomic.StoreUint32(&own.Counting, uint32(spread.Counting))
 	atomic.StoreUint32(&own.Silent, ticksOf(spread.Silent))
 	number := l.tallies.number[svc.VIP]
-	err := l.tallies.renewAll(number)
+	err = errors.Join(err, l.tallies.renewAll(number))
 	for _, i := range spread.Owed {
 		if at[i] >= 0 {
 			err = errors.Join(err, l.tallies.owe(number, at[i]))
