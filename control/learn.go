@@ -31,38 +31,42 @@ type Learner struct {
 }
 
 // NewLearner makes the learner of a service. Servers of the learner before it, which may
-// be nil, keep their samples and states.
+// be nil, keep their samples, states and weights.
 func NewLearner(svc *topo.Service, before *Learner) *Learner {
 	n := len(svc.Servers)
 	l := &Learner{
 		svc: svc, filter: weights.NewFilter(n, settings(svc)), last: make([]dataplane.Seat, n),
 		speeds: make([]float64, n), spread: dataplane.Spread{Counting: svc.Dispatch.Row().Counting},
 	}
-	for i := range l.speeds {
-		l.speeds[i] = 1 / float64(n)
-	}
-	if !svc.Dispatch.Learns() {
-		l.speeds = ofOne(svc.Weights())
-	}
 	if svc.Dispatch.Polls() {
 		l.polls = NewPoller(svc, before.poller())
 	}
-	if before == nil {
-		return l
+	if before != nil {
+		l.inherit(before)
 	}
-	l.flood, l.spread.Silent = before.flood, before.spread.Silent
+	if !svc.Dispatch.Learns() {
+		l.speeds = ofOne(svc.Weights())
+	} else {
+		copy(l.speeds, l.filter.Known())
+	}
+	return l
+}
+
+// inherit takes over all that is known of servers that stay.
+func (l *Learner) inherit(before *Learner) {
+	l.flood, l.news, l.spread.Silent = before.flood, before.news, before.spread.Silent
+	l.spread.Counting = l.svc.Dispatch.Row().CountingIn(l.flood.Is())
 	known := map[netip.Addr]int{}
 	for j, s := range before.svc.Servers {
 		known[s.At()] = j
 	}
-	for i, s := range svc.Servers {
+	for i, s := range l.svc.Servers {
 		if j, is := known[s.At()]; is {
 			l.filter.Inherit(i, before.filter, j)
 			l.last[i] = before.last[j]
 			l.read = before.read
 		}
 	}
-	return l
 }
 
 // Polls is the poller of the servers' loads; nil: the mode needs none.
@@ -110,6 +114,9 @@ const shortest = time.Millisecond
 
 // Observe takes a reading of the servers' seats; random chooses the samples that stay.
 func (l *Learner) Observe(at time.Duration, seats []dataplane.Seat, random func() uint64) {
+	if !l.read && l.svc.Dispatch.Learns() {
+		l.recall(seats)
+	}
 	for i := range seats {
 		for _, d := range seats[i].Durations {
 			l.filter.Observe(at, weights.Sample{Server: i, Value: max(d, shortest).Seconds(), Random: random()})
@@ -121,6 +128,16 @@ func (l *Learner) Observe(at time.Duration, seats []dataplane.Seat, random func(
 		}
 	}
 	l.last, l.read, l.at = seats, true, at
+}
+
+// recall begins with the weights that an earlier daemon left, if it left any.
+func (l *Learner) recall(seats []dataplane.Seat) {
+	inverses := make([]float64, len(seats))
+	for i, s := range seats {
+		inverses[i] = float64(s.Inverse)
+	}
+	l.filter.Recall(inverses)
+	copy(l.speeds, l.filter.Known())
 }
 
 // Due reports whether it is time for a step.
@@ -147,7 +164,7 @@ func (l *Learner) Step(at time.Duration) dataplane.Spread {
 	}
 	l.spread.Inverses = policy.Inverses(chosen)
 	l.spread.Shares = l.svc.Dispatch.Row().Choice.Shares(chosen)
-	l.spread.Counting = l.counting()
+	l.spread.Counting = l.svc.Dispatch.Row().CountingIn(l.flood.Step())
 	l.spread.Silent = l.silent()
 	l.spread.Owed = nil
 	if l.spread.Counting == topo.AllCounting && l.svc.Dispatch.Learns() {
@@ -173,15 +190,6 @@ func (l *Learner) every() time.Duration {
 // takes reports whether a server gets new flows.
 func (l *Learner) takes(server int) bool {
 	return l.svc.Servers[server].Weight > 0 && l.last[server].Ready
-}
-
-// counting is which flows count: embryonic ones unless there is a flood of SYNs.
-func (l *Learner) counting() topo.Counting {
-	mode := l.svc.Dispatch.Row()
-	if l.flood.Step() && mode.Counting == topo.AllCounting && mode.Choice.Scores() {
-		return topo.FloodCounting
-	}
-	return mode.Counting
 }
 
 // Conversion is the part of the latest flows that came to life; false: there are too few.

@@ -35,6 +35,7 @@ type Seat struct {
 	Established, Embryonic uint32          // its flows that count
 	Begun, Lived           uint32          // flows so far, and those that came to life; they wrap
 	Durations              []time.Duration // of flows, sampled since the last reading
+	Inverse                uint32          // by which new flows are spread, also by an earlier daemon's Spread
 	Ready                  bool            // its next hop is known
 	Waits                  bool            // for a seat: flows of servers that left have not ended
 }

@@ -155,6 +155,15 @@ func (c Counting) String() string {
 	}[c]
 }
 
+// CountingIn is which flows count while there is a flood of SYNs, or none: not the embryonic ones, where
+// the choice is by flows.
+func (r DispatchRow) CountingIn(flood bool) Counting {
+	if flood && r.Counting == AllCounting && r.Choice.Scores() {
+		return FloodCounting
+	}
+	return r.Counting
+}
+
 // Signals: agents of the service's servers signal to the LB.
 func (s *Service) Signals() bool {
 	return s.Dispatch.Signals() || s.Dispatch.Recovers() && s.Recovery == AgentsRecovery

@@ -1,6 +1,9 @@
 package weights
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // FilterSettings are those of HLB's filter. The zero value of a field is no
 // default: start from PublishedFilter or QuickFilter.
@@ -94,10 +97,20 @@ func (f *Filter) step() {
 	f.softmax()
 }
 
+// Known returns the weights by all that is known, without a step: those of the last step, also after
+// servers were inherited. Beside servers that are known, one that joined is the average one.
+func (f *Filter) Known() []float64 {
+	f.softmax()
+	return f.weights
+}
+
 func (f *Filter) softmax() {
-	sum := 0.0
-	for i := range f.filters {
-		f.weights[i] = Exp(max(-f.filters[i].Mean, leastExponent))
+	fresh, sum := Kalman{Mean: f.settings.Mean, Var: f.settings.Var}, 0.0
+	for i, k := range f.filters {
+		if k == fresh && f.gain > 0 {
+			k.Mean = 1 // others took steps
+		}
+		f.weights[i] = Exp(max(-k.Mean, leastExponent))
 		sum += f.weights[i]
 	}
 	for i := range f.weights {
@@ -126,12 +139,32 @@ func (f *Filter) Owed(takes func(server int) bool) []int {
 }
 
 // Inherit gives server i the samples and the state of server j of another filter, and all servers the
-// noise that it has met. A server that joins begins as any other does at the start.
+// noise and the gain that it has met. A server that joins begins as any other does at the start.
 func (f *Filter) Inherit(i int, from *Filter, j int) {
 	f.reservoirs[i] = from.reservoirs[j]
 	f.reservoirs[i].samples = append([]float64(nil), from.reservoirs[j].samples...)
-	f.filters[i], f.noise = from.filters[j], from.noise
+	f.filters[i], f.noise, f.gain = from.filters[j], from.noise, from.gain
 	f.turns.inherit(i, &from.turns, j)
+}
+
+// Recall makes the weights as their inverses are, in any unit, if these differ; a server with 0, of
+// which nothing is known, is the average one. The first samples of each server replace them.
+func (f *Filter) Recall(inverses []float64) {
+	sum, n, least, most := 0.0, 0, math.Inf(1), 0.0
+	for _, x := range inverses {
+		if x > 0 {
+			sum, n = sum+math.Log(x), n+1
+			least, most = min(least, x), max(most, x)
+		}
+	}
+	if n == 0 || least == most {
+		return
+	}
+	for i, x := range inverses {
+		if f.filters[i].Mean = 1; x > 0 {
+			f.filters[i].Mean += math.Log(x) - sum/float64(n)
+		}
+	}
 }
 
 // Learned is all that a filter knows of a server.

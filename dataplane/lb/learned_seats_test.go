@@ -161,3 +161,23 @@ func TestSeatsStay(t *testing.T) {
 		}
 	}
 }
+
+// TestCountingStays: in a flood of SYNs a change of the pool lets no embryonic flow count again, and a
+// mode that has no flood ends it.
+func TestCountingStays(t *testing.T) {
+	r := learner(t, rig.Hits{}, learned(4))
+	flood := alike(4)
+	flood.Counting = topo.FloodCounting
+	if err := r.Spread(&r.Cfg.Services[0], flood); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		mode topo.Dispatch
+		want topo.Counting
+	}{{topo.Learned, topo.FloodCounting}, {topo.LearnedLiteral, topo.LiteralCounting}, {topo.Learned, topo.AllCounting}} {
+		r.Reconfigure(t, learned(5, mode(c.mode)))
+		if got := topo.Counting(tallyOf(t, r, 0).Counting); got != c.want {
+			t.Errorf("%v counts %v, want %v", c.mode, got, c.want)
+		}
+	}
+}

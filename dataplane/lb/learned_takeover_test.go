@@ -65,6 +65,9 @@ func TestLearnedTakeover(t *testing.T) {
 			t.Errorf("server %d has %d flows, and had %d", i, after[i].Established, before[i].Established)
 		}
 	}
+	if after[2].Inverse != 1<<18 || after[3].Inverse != 1<<16 {
+		t.Errorf("inverses %d and %d are left, want those of before", after[2].Inverse, after[3].Inverse)
+	}
 	if after[2].Established*3 > after[1].Established {
 		t.Errorf("the slow server has %d flows, another one %d", after[2].Established, after[1].Established)
 	}

@@ -69,7 +69,7 @@ func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seati
 	}
 	own := &t.all[number]
 	if key := objects.ServiceKey(svc.VIP); own.Key != key {
-		own.Key = key
+		own.Key, own.Counting = key, uint32(topo.AllCounting)
 		own.Walk = rand.Uint32() >> 1 // LBs do not walk in step
 		own.Turn = turnsAtMost + 1    // nor take turns in step
 	}
@@ -98,7 +98,8 @@ func (t *tallies) begin(own *objects.LBTally, svc *plan.Service, seats seating, 
 	}
 	deal(own, at, row.Choice.Shares(w))
 	own.Ranked, own.Ages = flag(row.Choice == topo.LeastOfAll), flag(row.Ages)
-	atomic.StoreUint32(&own.Counting, uint32(row.Counting))
+	flood := topo.Counting(atomic.LoadUint32(&own.Counting)) == topo.FloodCounting
+	atomic.StoreUint32(&own.Counting, uint32(row.CountingIn(flood)))
 }
 
 // follow has a seat without a report count only those flows that begin from now on, where the choice is by
@@ -258,7 +259,7 @@ func (l *LB) Seats(svc *topo.Service) ([]dataplane.Seat, error) {
 		s := &own.Seat[at[i]]
 		all[i] = dataplane.Seat{
 			Begun: atomic.LoadUint32(&s.Begun), Lived: atomic.LoadUint32(&s.Lived), Durations: l.tallies.durations(s),
-			Ready: l.written[l.numbers.of(server)].Ready != 0,
+			Inverse: atomic.LoadUint32(&s.Inverse), Ready: l.written[l.numbers.of(server)].Ready != 0,
 		}
 		all[i].Established, all[i].Embryonic = counted(s)
 	}
