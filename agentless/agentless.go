@@ -75,6 +75,7 @@ func Of(lb *topo.LB, name, link string, behind bool) (*Setup, error) {
 
 // plan orders the steps: settings, before an address that they are about; then the ways in.
 func (s *Setup) plan() {
+	s.add(s.toLBs())
 	s.forwarding() // first, as the kernel resets others with it
 	s.settings()
 	for _, vip := range s.vips(s.onLo) {

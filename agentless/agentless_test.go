@@ -73,6 +73,7 @@ ip -6 route replace 5f00:0:2:1:d7:4::/128 encap seg6local action End.DX4 nh4 0.0
 		{"front", true, `set -e
 sysctl -qw net/ipv6/conf/all/forwarding=1
 sysctl -qw net/ipv4/conf/all/forwarding=1
+sysctl -qw net/ipv4/conf/eth1/forwarding=1
 sysctl -qw net/ipv4/conf/eth1/rp_filter=2
 ip -6 route replace 5f00:0:2:2:d7::/128 encap seg6local action End.DX6 nh6 :: dev eth1
 ip -6 route replace 5f00:0:2:2:d7:4::/128 encap seg6local action End.DX4 nh4 0.0.0.0 dev eth1

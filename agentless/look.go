@@ -49,19 +49,15 @@ func (*host) linksOf(a netip.Addr) (links []string, err error) {
 	return links, nil
 }
 
-// seg6local is the action of the main table's route to a prefix; nil: it has none.
-func (*host) seg6local(to netip.Prefix) (*netlink.SEG6LocalEncap, error) {
-	dst := &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())}
-	routes, err := netlink.RouteListFiltered(unix.AF_INET6, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list routes to %s: %w", to, err)
+// seg6local is the action of the route that packets for a SID take which come in by a link; nil: it has
+// none, as a route that comes before, or no route, is no error.
+func (*host) seg6local(sid netip.Addr, link string) *netlink.SEG6LocalEncap {
+	routes, err := netlink.RouteGetWithOptions(sid.AsSlice(), &netlink.RouteGetOptions{Iif: link})
+	if err != nil || len(routes) == 0 {
+		return nil // such as to a blackhole
 	}
-	for _, r := range routes {
-		if encap, is := r.Encap.(*netlink.SEG6LocalEncap); is {
-			return encap, nil
-		}
-	}
-	return nil, nil
+	encap, _ := routes[0].Encap.(*netlink.SEG6LocalEncap)
+	return encap
 }
 
 // route is the link that packets for an address leave by, or that they are for this host.

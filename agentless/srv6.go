@@ -74,6 +74,7 @@ func (s *Setup) forwarding() {
 	for _, vip := range s.vips(s.isBehind) {
 		if vip.Is4() {
 			s.add(s.atLeast("net/ipv4/conf/all/forwarding", 1, "the kernel forwards to the host behind it"))
+			s.add(s.atLeast("net/ipv4/conf/"+s.Link+"/forwarding", 1, "and does so with packets of "+s.Link))
 		} else {
 			s.add(s.atLeast("net/ipv6/conf/all/forwarding", 1, "the kernel forwards to the host behind it; "+
 				"a link with routes from router advertisements needs accept_ra=2 then"))
@@ -89,12 +90,15 @@ func (s *Setup) sid(sid netip.Addr, b behaviour) Step {
 		Do:   fmt.Sprintf("ip -6 route replace %s encap seg6local action %s dev %s", to, b.spelt, s.Link),
 		Undo: fmt.Sprintf("ip -6 route del %s", to),
 		lacks: func(h *host) (string, error) {
-			encap, err := h.seg6local(to)
+			links, err := h.linksOf(sid)
+			encap := h.seg6local(sid, s.Link)
 			switch {
 			case err != nil:
 				return "", err
+			case links != nil:
+				return fmt.Sprintf("%s is an address of %s, so that the packets are this host's own: take it away", sid, strings.Join(links, ", ")), nil
 			case encap == nil:
-				return fmt.Sprintf("no seg6local route to %s", to), nil
+				return fmt.Sprintf("no seg6local route to %s, or another route comes before it", to), nil
 			case encap.Action != b.action || !b.fits(encap):
 				return fmt.Sprintf("the route to %s does %q, want %q", to, strings.TrimSpace(encap.String()), b.spelt), nil
 			}

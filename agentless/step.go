@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Step is a thing that the server needs.
@@ -72,7 +74,31 @@ func (s *Setup) loose(link, why string) Step {
 	}
 }
 
-// address is a VIP on lo.
+// toLBs is the link towards the LBs.
+func (s *Setup) toLBs() Step {
+	return Step{
+		Why: fmt.Sprintf("%s is the link towards the LBs", s.Link),
+		lacks: func(h *host) (string, error) {
+			link, err := h.link(s.Link)
+			if err != nil || link != nil {
+				return "", err
+			}
+			return fmt.Sprintf("no link %s: name another one by --link", s.Link), nil
+		},
+	}
+}
+
+// IsLinkName reports whether a link may have a name, and a shell takes it as one word: Linux has names
+// of 1 to 15 bytes without white space, slashes and colons.
+func IsLinkName(name string) bool {
+	const others = "._@+-"
+	odd := func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))
+	}
+	return name != "" && len(name) < unix.IFNAMSIZ && name != "." && name != ".." && name[0] != '-' && !strings.ContainsFunc(name, odd)
+}
+
+// address is a VIP on lo, and on no other link but vxlan devices, which answer nothing.
 func (s *Setup) address(vip netip.Addr) Step {
 	at := netip.PrefixFrom(vip, vip.BitLen())
 	return Step{
@@ -81,14 +107,16 @@ func (s *Setup) address(vip netip.Addr) Step {
 		Undo: fmt.Sprintf("ip addr del %s dev lo", at),
 		lacks: func(h *host) (string, error) {
 			links, err := h.linksOf(vip)
+			others := slices.DeleteFunc(slices.Clone(links), func(link string) bool { return link == "lo" || s.hasDevice(link) })
 			switch {
-			case err != nil || slices.Contains(links, "lo"):
+			case err != nil:
 				return "", err
-			case len(links) == 0:
-				return fmt.Sprintf("%s is no address of this host", vip), nil
-			default:
-				return fmt.Sprintf("%s is an address of %s and not of lo, so that a link answers for it", vip, strings.Join(links, ", ")), nil
+			case len(others) > 0:
+				return fmt.Sprintf("%s is an address of %s, too, which answers for it: take it away there", vip, strings.Join(others, ", ")), nil
+			case !slices.Contains(links, "lo"):
+				return fmt.Sprintf("%s is no address of lo", vip), nil
 			}
+			return "", nil
 		},
 	}
 }

@@ -32,6 +32,11 @@ func overIPv4(u Use) bool { return u.Delivery == topo.ByVXLAN && u.Address.Is4()
 
 func deviceOf(u Use) string { return fmt.Sprintf("vxlan%d", u.VNI) }
 
+// hasDevice reports whether a link is one of the vxlan devices.
+func (s *Setup) hasDevice(link string) bool {
+	return s.has(func(u Use) bool { return u.Delivery == topo.ByVXLAN && deviceOf(u) == link })
+}
+
 // device is the vxlan device of a server. Over IPv6 the LB sends no UDP checksum (RFC 6935), which
 // the kernel takes from devices that allow it alone. It learns no link address: it sends nothing.
 func (s *Setup) device(u Use) Step {

@@ -288,9 +288,9 @@ func (bed bareFarm) checkFindsEach(t *testing.T) {
 		harm   string
 		wrong  string
 	}{
-		{0, "ip -6 addr del 2001:db8:f::1/128 dev lo", "2001:db8:f::1 is no address of this host: `ip addr replace 2001:db8:f::1/128 dev lo`"},
-		{0, "ip addr del 203.0.113.1/32 dev lo", "203.0.113.1 is no address of this host"},
-		{0, "ip -6 route del 5f00:0:2:1:d7::/128", "no seg6local route to 5f00:0:2:1:d7::/128: `ip -6 route replace"},
+		{0, "ip -6 addr del 2001:db8:f::1/128 dev lo", "2001:db8:f::1 is no address of lo: `ip addr replace 2001:db8:f::1/128 dev lo`"},
+		{0, "ip addr del 203.0.113.1/32 dev lo", "203.0.113.1 is no address of lo"},
+		{0, "ip -6 route del 5f00:0:2:1:d7::/128", "no seg6local route to 5f00:0:2:1:d7::/128, or another route comes before it: `ip -6 route replace"},
 		{0, "ip -6 route replace 5f00:0:2:1:d7:4::/128 encap seg6local action End.DT6 table local dev eth0", "want \"End.DX4 nh4 0.0.0.0\""},
 		{0, "sysctl -qw net/ipv4/conf/eth0/rp_filter=0", "net/ipv4/conf/eth0/rp_filter is 0 and net/ipv4/conf/all/rp_filter is 1"},
 		{1, "sysctl -qw net/ipv6/conf/all/forwarding=0", "net/ipv6/conf/all/forwarding is 0: `sysctl -qw net/ipv6/conf/all/forwarding=1`"},

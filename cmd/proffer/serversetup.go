@@ -39,7 +39,8 @@ the VIPs (delivery: dx6 or dx4; with dx6 they always do).
 
 No software of Proffer runs there, but for --check, which reads settings,
 addresses, links and routes of this host, prints a line for each step, and changes
-nothing. A step that is wrong has the reason and the command that mends it.
+nothing. A step that is wrong has the reason and the command that mends it. It
+looks at no MTU on the way from the load balancers.
 
 --undo prints the commands that take the set-up back; settings of the kernel stay.
 --json prints one JSON object: why, command, undo of each step, and with --check
@@ -78,6 +79,8 @@ func (f *setupFlags) run(out io.Writer, server string) error {
 		return cli.BadUsagef("--config FILE is missing: a load balancer's YAML configuration")
 	case f.check && f.undo:
 		return cli.BadUsagef("--check and --undo exclude each other")
+	case !agentless.IsLinkName(f.link):
+		return cli.BadUsagef("--link %q is no name of a link: want up to 15 letters, digits and ._@+-", f.link)
 	}
 	setup, err := f.setup(server)
 	if err != nil {
