@@ -32,7 +32,7 @@ func farm(via ...netip.Addr) *topo.LB {
 			{Name: "dual", Delivery: topo.ByDX4, Locator: locator(1)},
 			{Name: "front", Delivery: topo.ByDX4, Locator: locator(2)},
 			{Name: "near", Delivery: topo.ByL2, Address: addr("10.0.0.3")},
-			{Name: "far", Delivery: topo.ByVXLAN, Address: addr("10.0.0.4"), VNI: 101, MAC: topo.MAC{2, 0, 0, 0, 0, 1}},
+			{Name: "far", Delivery: topo.ByVXLAN, Address: addr("10.0.0.4"), VNI: 100, MAC: topo.MAC{2, 0, 0, 0, 0, 1}},
 		},
 	}
 	return &topo.LB{Services: []topo.Service{six, four}}
@@ -93,10 +93,10 @@ ip addr replace 2001:db8:f::1/128 dev lo
 ip addr replace 203.0.113.1/32 dev lo
 ip link show vxlan100 >/dev/null 2>&1 || ip link add vxlan100 address 02:00:00:00:00:01 type vxlan id 100 dstport 4789 local 2001:db8:2::4 nolearning udp6zerocsumrx
 ip link set vxlan100 up
-ip link show vxlan101 >/dev/null 2>&1 || ip link add vxlan101 address 02:00:00:00:00:01 type vxlan id 101 dstport 4789 local 10.0.0.4 nolearning
-ip link set vxlan101 up
-ip addr replace 203.0.113.1/32 dev vxlan101
-sysctl -qw net/ipv4/conf/vxlan101/rp_filter=2
+ip link show vxlan100-4 >/dev/null 2>&1 || ip link add vxlan100-4 address 02:00:00:00:00:01 type vxlan id 100 dstport 4789 local 10.0.0.4 nolearning
+ip link set vxlan100-4 up
+ip addr replace 203.0.113.1/32 dev vxlan100-4
+sysctl -qw net/ipv4/conf/vxlan100-4/rp_filter=2
 `},
 	} {
 		if got := commands(t, farm(), c.name, c.behind); got != c.want {
@@ -115,8 +115,8 @@ func TestUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `# Server far of Proffer: its set-up taken back.
-# as it is, for its value before is not known: sysctl -qw net/ipv4/conf/vxlan101/rp_filter=2
-ip link del vxlan101
+# as it is, for its value before is not known: sysctl -qw net/ipv4/conf/vxlan100-4/rp_filter=2
+ip link del vxlan100-4
 ip link del vxlan100
 ip addr del 203.0.113.1/32 dev lo
 ip addr del 2001:db8:f::1/128 dev lo

@@ -30,7 +30,13 @@ func (s *Setup) vxlan() {
 // overIPv4 reports whether packets come in VXLAN over IPv4.
 func overIPv4(u Use) bool { return u.Delivery == topo.ByVXLAN && u.Address.Is4() }
 
-func deviceOf(u Use) string { return fmt.Sprintf("vxlan%d", u.VNI) }
+// deviceOf is the name of a server's vxlan device: of one VNI there may be one over IPv6 and one over IPv4.
+func deviceOf(u Use) string {
+	if u.Address.Is4() {
+		return fmt.Sprintf("vxlan%d-4", u.VNI)
+	}
+	return fmt.Sprintf("vxlan%d", u.VNI)
+}
 
 // hasDevice reports whether a link is one of the vxlan devices.
 func (s *Setup) hasDevice(link string) bool {

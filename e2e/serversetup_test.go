@@ -240,7 +240,7 @@ func TestServerSetup(t *testing.T) {
 	}, []topo.Server{
 		at(topo.ByDX4, s1), at(topo.ByDX4, s2),
 		{Name: "s3", Delivery: topo.ByL2, Address: s3.Addr4, Weight: 1},
-		{Name: "s4", Delivery: topo.ByVXLAN, Address: s4.Addr4, VNI: 101, MAC: device, Weight: 1},
+		{Name: "s4", Delivery: topo.ByVXLAN, Address: s4.Addr4, VNI: 100, MAC: device, Weight: 1},
 	})
 	bare := bareFarm{bed, s2}
 	for _, n := range bed.Servers {
@@ -298,13 +298,13 @@ func (bed bareFarm) checkFindsEach(t *testing.T) {
 		{2, "sysctl -qw net/ipv4/conf/all/arp_announce=0", "net/ipv4/conf/all/arp_announce is 0"},
 		{3, "sysctl -qw net/ipv4/conf/eth0/rp_filter=0", "net/ipv4/conf/eth0/rp_filter is 0 and net/ipv4/conf/all/rp_filter is 1"},
 		{3, "ip link set vxlan100 down", "vxlan100 is down: `ip link set vxlan100 up`"},
-		{3, "ip link set vxlan101 address 02:00:00:00:00:02", "vxlan101 has address 02:00:00:00:00:02, want 02:00:00:00:00:01"},
+		{3, "ip link set vxlan100-4 address 02:00:00:00:00:02", "vxlan100-4 has address 02:00:00:00:00:02, want 02:00:00:00:00:01"},
 	} {
 		n := bed.Servers[c.server]
 		in(t, n, "sh", "-c", c.harm)
 		bed.wantSetUp(t, n, c.wrong)
 		if strings.Contains(c.harm, "address 02") {
-			in(t, n, "ip", "link", "del", "vxlan101")
+			in(t, n, "ip", "link", "del", "vxlan100-4")
 		}
 		bed.setUp(t, n)
 		bed.wantSetUp(t, n)
