@@ -59,6 +59,7 @@ type base struct {
 	at    time.Duration
 	own   answers
 	hints uint64
+	count dataplane.Health
 	pools map[*peers]answers
 }
 
@@ -80,8 +81,8 @@ type peers struct {
 type HealthChange struct {
 	Server string
 	Down   bool
-	After  time.Duration // without an answer, or that it was down
-	Counts dataplane.Health
+	After  time.Duration    // without an answer, or that it was down
+	Counts dataplane.Health // of that time
 }
 
 // NewHealth makes a Health that knows no server.
@@ -184,7 +185,7 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 	was := s.count
 	s.count = now
 	if !s.known {
-		s.known, s.since, s.base.at, was = true, at, at, now
+		s.known, s.since, s.base.at, s.base.count, was = true, at, at, now, now
 	}
 	more := answers{uint64(now.Offered - was.Offered), uint64(now.Answered - was.Answered)}
 	s.sum.add(more)
@@ -201,9 +202,18 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 
 // rebase begins the observation of a server again: it has just answered.
 func (s *observed) rebase(at time.Duration) {
-	s.base = base{at: at, own: s.sum, hints: s.hints, pools: map[*peers]answers{}}
+	s.base = base{at: at, own: s.sum, hints: s.hints, count: s.count, pools: map[*peers]answers{}}
 	for _, p := range s.pools {
 		s.base.pools[p] = p.sum
+	}
+}
+
+// sinceAnswer counts since the last answer before this reading; the counts wrap.
+func (s *observed) sinceAnswer() dataplane.Health {
+	now, was := s.count, s.base.count
+	return dataplane.Health{
+		Offered: now.Offered - was.Offered, Repeated: now.Repeated - was.Repeated,
+		Answered: now.Answered - was.Answered, Unreachable: now.Unreachable - was.Unreachable,
 	}
 }
 
@@ -215,7 +225,7 @@ func (s *observed) revive(at time.Duration) HealthChange {
 			p.patience = min(2*p.patience, mostPatience)
 		}
 	}
-	change := HealthChange{Server: s.Name, After: at - s.since, Counts: s.count}
+	change := HealthChange{Server: s.Name, After: at - s.since, Counts: s.sinceAnswer()}
 	s.down, s.since = false, at
 	return change
 }
@@ -237,7 +247,7 @@ func (h *Health) takeOut(at time.Duration) (changes []HealthChange) {
 		if slices.ContainsFunc(s.every, func(p *peers) bool { return !p.spares() }) {
 			continue
 		}
-		changes = append(changes, HealthChange{Server: s.Name, Down: true, After: at - s.base.at, Counts: s.count})
+		changes = append(changes, HealthChange{Server: s.Name, Down: true, After: at - s.base.at, Counts: s.sinceAnswer()})
 		s.begin(at, at-s.since)
 		s.down, s.since, s.probed = true, at, 0
 	}

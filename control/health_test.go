@@ -158,6 +158,9 @@ func TestDeadServerIsOut(t *testing.T) {
 			if len(f.events) != 1 || !f.events[0].Down || f.events[0].Server != "s1" {
 				t.Fatalf("%v of %d servers: %+v, want s1 down alone", c.dispatch, c.servers, f.events)
 			}
+			if n := f.events[0].Counts; n.Answered != 0 || n.Offered == 0 || n.Offered > 100 {
+				t.Fatalf("%v of %d servers: %+v since the last answer", c.dispatch, c.servers, n)
+			}
 			took = append(took, f.events[0].at-died)
 		}
 		slices.Sort(took)
