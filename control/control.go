@@ -78,7 +78,7 @@ type Controller struct {
 	flows    atomic.Uint64
 	lacking  lacking
 	suspects map[netip.Prefix]uint64 // packets of each, when it was last logged
-	problems problems
+	problems Problems
 }
 
 // New makes the controller of a plane that must always know the next hops of
@@ -150,7 +150,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-refresh:
 			err = c.reread()
 		case <-sweep:
-			err = errors.Join(c.follow(), c.check(), c.sweep())
+			err = errors.Join(c.follow(), c.problems.Check(c.plane, c.log), c.sweep())
 			c.retry()
 		}
 		if errors.Is(err, dataplane.ErrLinkGone) {

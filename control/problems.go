@@ -1,6 +1,7 @@
 package control
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 )
@@ -10,35 +11,38 @@ type Checker interface {
 	Problems() ([]string, error)
 }
 
-// problems are those of the last check.
-type problems struct {
+// Problems are those of the last check.
+type Problems struct {
 	mu  sync.Mutex
 	now []string
 }
 
 // Problems lists why packets pass the plane by, as the last check found.
-func (c *Controller) Problems() []string {
-	c.problems.mu.Lock()
-	defer c.problems.mu.Unlock()
-	return slices.Clone(c.problems.now)
+func (c *Controller) Problems() []string { return c.problems.Now() }
+
+// Now lists them.
+func (p *Problems) Now() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.now)
 }
 
-// check looks for problems. Each is logged when it comes and when it goes.
-func (c *Controller) check() error {
-	found, err := c.plane.Problems()
+// Check looks for problems. Each is logged when it comes and when it goes.
+func (p *Problems) Check(plane Checker, log *slog.Logger) error {
+	found, err := plane.Problems()
 	if err != nil {
 		return err
 	}
-	came, gone := News(c.Problems(), found)
-	for _, p := range came {
-		c.log.Error("packets pass the programs by", "problem", p)
+	came, gone := News(p.Now(), found)
+	for _, problem := range came {
+		log.Error("packets pass the programs by", "problem", problem)
 	}
-	for _, p := range gone {
-		c.log.Info("packets meet the programs again", "problem", p)
+	for _, problem := range gone {
+		log.Info("packets meet the programs again", "problem", problem)
 	}
-	c.problems.mu.Lock()
-	defer c.problems.mu.Unlock()
-	c.problems.now = found
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = found
 	return nil
 }
 

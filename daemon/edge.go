@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -168,8 +169,8 @@ func (r *edgeLB) fars() (all []far) {
 // probe asks all nodes for a sign of life. Those that gave none to the last probes get no packets.
 func (r *edgeLB) probe(d *tunnels) error {
 	changed, err := r.look()
-	if err == nil && changed {
-		err = d.reach(true)
+	if changed {
+		err = errors.Join(err, d.reach(true))
 	}
 	return err
 }

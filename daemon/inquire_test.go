@@ -61,12 +61,18 @@ func (p tunnelPlane) SetNextHop(int, topo.MAC) error         { return nil }
 func (p tunnelPlane) Address(int) netip.Addr                 { return p.own }
 func (p tunnelPlane) Sweep() (dataplane.Swept, error)        { return dataplane.Swept{}, nil }
 func (p tunnelPlane) Counters() ([]dataplane.Counter, error) { return nil, nil }
+func (p tunnelPlane) Interface(link string) string           { return link + "-now" }
+func (p tunnelPlane) Advice() []string                       { return p.advised }
 func (p tunnelPlane) Apply(*topo.EdgeLB) error               { return nil }
 func (p tunnelPlane) Talkers(int) ([]edge.Talker, error)     { return nil, nil }
 func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
 func (p tunnelPlane) SetCores(int, int) error                { return nil }
 func (p tunnelPlane) Probe() error                           { return nil }
 func (p tunnelPlane) Answered(int) (uint64, error)           { return uint64(time.Now().UnixNano()), nil }
+
+func (p tunnelPlane) Problems() ([]string, error) { return plane{p.machine}.Problems() }
+
+func (p tunnelPlane) Follow() (string, error) { return plane{p.machine}.Follow() }
 
 func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Count, 3), nil }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
+	"proffer/control"
 	"proffer/dataplane"
 	"proffer/topo"
 )
@@ -25,8 +26,17 @@ type TunnelPlane interface {
 	Attach() error
 	Close() error // detaches, and forgets the flows
 	SetNextHop(far int, mac topo.MAC) error
+	Linked
 	Addressed
 	Counted
+}
+
+// Linked has programs on links, which change.
+type Linked interface {
+	control.Follower
+	control.Checker
+	Interface(link string) string // the name now of a link of the configuration
+	Advice() []string             // facts about the links that cost speed or packets
 }
 
 // Addressed has an address at each tunnel, at which it is asked for reports.
@@ -58,6 +68,7 @@ type tunnelRole interface {
 const (
 	reachEvery   = 100 * time.Millisecond // for changes of next hops
 	confirmEvery = time.Second
+	followEvery  = time.Second // for changes of links and of the host's addresses
 	sweepEvery   = time.Second
 )
 
@@ -73,6 +84,7 @@ type tunnels struct {
 	changing sync.Mutex // a reload or a look at next hops at a time
 	hops     map[string]NextHops
 	known    map[int]topo.MAC
+	problems control.Problems
 
 	kept, reloaded, refused atomic.Uint64
 }
@@ -112,6 +124,7 @@ func (d *tunnels) serve(ctx context.Context, socket net.Listener) error {
 	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
 	group.Go(func() error { return d.each(ctx, reachEvery, func() error { return d.reach(false) }) })
 	group.Go(func() error { return d.each(ctx, confirmEvery, func() error { return d.reach(true) }) })
+	group.Go(func() error { return d.each(ctx, followEvery, d.follow) })
 	group.Go(func() error { return d.each(ctx, sweepEvery, d.sweep) })
 	group.Go(func() error {
 		d.reloads(ctx)
@@ -123,21 +136,50 @@ func (d *tunnels) serve(ctx context.Context, socket net.Listener) error {
 	return group.Wait()
 }
 
-// each calls f at the end of each period until ctx ends. An error does not stop the packets, so it is
-// logged.
+// each calls f at the end of each period until ctx ends or a link is gone. Another error does not stop the
+// packets, so it is logged, once while it stays.
 func (d *tunnels) each(ctx context.Context, period time.Duration, f func() error) error {
 	ticks, stop := d.host.Clock.Tick(period)
 	defer stop()
+	logged := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticks:
 		}
-		if err := f(); err != nil {
+		err, text := f(), ""
+		if errors.Is(err, dataplane.ErrLinkGone) {
+			return err
+		}
+		if err != nil {
+			text = err.Error()
+		}
+		if text != logged && err != nil {
 			d.host.Log.Error("upkeep of the data plane", "error", err)
 		}
+		logged = text
 	}
+}
+
+// follow gives the plane its links and this host's addresses as they are now. After a change the next hops
+// are looked for again: the kernel may have forgotten neighbours.
+func (d *tunnels) follow() error {
+	d.changing.Lock()
+	changed, err := d.plane.Follow()
+	if changed != "" {
+		d.host.Log.Warn("a change is followed", "change", changed)
+		for link, hops := range d.hops { // a link that was made again has others
+			hops.Close()
+			delete(d.hops, link)
+		}
+		d.known = map[int]topo.MAC{}
+	}
+	d.changing.Unlock()
+	if changed != "" {
+		err = errors.Join(err, d.reach(true))
+	}
+	return errors.Join(err, d.problems.Check(d.plane, d.host.Log))
 }
 
 func (d *tunnels) sweep() error {
@@ -165,8 +207,8 @@ func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
 	hops, watched := d.hops[link]
 	if !watched {
 		var err error
-		if hops, err = d.host.NextHops(link); err != nil {
-			return err
+		if hops, err = d.host.NextHops(d.plane.Interface(link)); err != nil {
+			return errors.Join(err, d.give(link, fars, nil)) // its far ends get no packets
 		}
 		d.hops[link] = hops
 		confirm = true
@@ -284,7 +326,7 @@ func (d *tunnels) status() (api.Status, error) {
 	s := api.Status{
 		Role: d.name, Node: d.node, Interface: d.links(), PID: os.Getpid(),
 		Reloads: d.reloaded.Load(), Refused: d.refused.Load(), Flows: d.kept.Load(),
-		NoNextHop: d.unreached(), Counters: map[string]uint64{},
+		NoNextHop: d.unreached(), Problems: d.problems.Now(), Counters: map[string]uint64{},
 	}
 	counters, err := d.plane.Counters()
 	if err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"proffer/api"
+	"proffer/dataplane"
 	"proffer/topo"
 )
 
@@ -88,11 +90,19 @@ type ends struct {
 	refuses error
 	hops    map[int]topo.MAC
 	set     []string
+
+	change   string
+	gone     error
+	problems []string
 }
 
 func (e *ends) fars() []far                { return e.all }
 func (e *ends) reload() error              { return e.refuses }
 func (e *ends) describe(*api.Status) error { return nil }
+
+func (e *ends) Interface(link string) string { return link + "-now" }
+func (e *ends) Follow() (string, error)      { return e.change, e.gone }
+func (e *ends) Problems() ([]string, error)  { return e.problems, nil }
 
 func (e *ends) SetNextHop(far int, mac topo.MAC) error {
 	e.hops[far] = mac
@@ -152,4 +162,74 @@ func TestTunnelNextHops(t *testing.T) {
 	}
 	m.logs(`msg="configuration not reloaded, the old one stays" error="a mistake"`)
 	m.logs(`msg="configuration reloaded"`)
+}
+
+// TestTunnelFollows: after a change of a link the plane gets all next hops again, by links as they are named now; one
+// that cannot be watched has none. A problem is logged and in the status. A link that is gone ends the daemon.
+func TestTunnelFollows(t *testing.T) {
+	m := newMachine(t, lbFile)
+	near := netip.MustParseAddr("192.0.2.2")
+	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): {2}}
+	e := &ends{all: []far{{1, near, "eth2", false}}, hops: map[int]topo.MAC{}}
+	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}}
+	step := func(label string, failed bool, want ...string) {
+		t.Helper()
+		e.set = nil
+		if err := d.follow(); (err != nil) != failed {
+			t.Errorf("%s: %v", label, err)
+		}
+		if !slices.Equal(e.set, want) {
+			t.Errorf("%s: set %v, want %v", label, e.set, want)
+		}
+	}
+	if err := d.reach(true); err != nil {
+		t.Fatal(err)
+	}
+	step("without a change", false)
+	e.change, e.problems = "eth2: MTU 1500 is now 1570", []string{"detached"}
+	step("a change", false, "1 true")
+	m.logs(`msg="a change is followed" change="eth2: MTU 1500 is now 1570"`)
+	m.logs(`msg="packets pass the programs by" problem=detached`)
+	if got := d.problems.Now(); !slices.Equal(got, e.problems) {
+		t.Errorf("problems %q", got)
+	}
+	m.fail("watch eth2-now")
+	step("a link that cannot be watched", true, "1 false")
+	e.gone = fmt.Errorf("%w: eth1", dataplane.ErrLinkGone)
+	ended := make(chan error)
+	go func() { ended <- d.each(t.Context(), followEvery, d.follow) }()
+	m.clock.tick(t, followEvery)
+	if err := <-ended; !errors.Is(err, dataplane.ErrLinkGone) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestUpkeepLogsOnce: an error that stays is logged once, and again when it comes again.
+func TestUpkeepLogsOnce(t *testing.T) {
+	m := newMachine(t, lbFile)
+	errs := []error{errors.New("one"), errors.New("one"), errors.New("two"), nil, errors.New("two")}
+	d := &tunnels{host: m.host()}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	turn := 0
+	go func() {
+		ended <- d.each(ctx, sweepEvery, func() error {
+			err := errs[turn]
+			if turn++; turn == len(errs) {
+				cancel()
+			}
+			return err
+		})
+	}()
+	for range errs {
+		m.clock.tick(t, sweepEvery)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"one", "two", "two"} {
+		if line := <-m.lines; !strings.Contains(line, "error="+want) {
+			t.Errorf("it logged %q, want %s", line, want)
+		}
+	}
 }

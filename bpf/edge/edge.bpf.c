@@ -21,8 +21,9 @@
 #include "edge/sweep.h"
 #include "edge/unbound.h"
 
-/* The link addresses of the two sides, as they begin a frame; set before loading. */
-const volatile __u64 edge_macs[SIDES] = {};
+/* The link addresses of the two sides, as they begin a frame. As `self` of packet/srv6.h they change
+ * while the program runs, in a map of their own. */
+__u64 edge_macs[SIDES] SEC(".data.edge_macs") = {};
 
 /* no_room answers a packet that is too long for the way to a node. A function of its own, as such
  * packets are rare. */

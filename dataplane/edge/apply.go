@@ -18,8 +18,18 @@ import (
 // their next packet.
 //
 //	new nodes, without a next hop -> numbers of new instances -> weights -> prefixes -> old nodes
-func (l *LB) Apply(next *topo.EdgeLB) error {
-	fresh, err := l.freshNodes(next)
+func (l *LB) Apply(next *topo.EdgeLB) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { err = errors.Join(err, l.leaveUnused()) }()
+	own, err := plane.ReadAddresses()
+	if err != nil {
+		return err
+	}
+	if err := l.fillOwn(own); err != nil {
+		return err
+	}
+	fresh, err := l.freshNodes(next, own)
 	if err != nil {
 		return err
 	}
@@ -67,7 +77,7 @@ func (l *LB) check(next *topo.EdgeLB) error {
 
 // freshNodes are the ends of nodes that are not as they were: not ready, unless the tunnel is the same. Their
 // links are known then.
-func (l *LB) freshNodes(next *topo.EdgeLB) (map[int]objects.EdgeEdgeEnd, error) {
+func (l *LB) freshNodes(next *topo.EdgeLB, own plane.Addresses) (map[int]objects.EdgeEdgeEnd, error) {
 	fresh := map[int]objects.EdgeEdgeEnd{}
 	for _, n := range next.Nodes {
 		if slices.ContainsFunc(l.cfg.Nodes, func(was topo.EdgeNode) bool { return same(was, n) }) {
@@ -76,13 +86,14 @@ func (l *LB) freshNodes(next *topo.EdgeLB) (map[int]objects.EdgeEdgeEnd, error) 
 		if n.Server < 0 || n.Server >= topo.MaxEdgeServers || n.Cores < 1 || n.Cores > topo.MaxEdgeCores {
 			return nil, fmt.Errorf("node %d with %d cores: want a number up to %d, and 1 to %d cores", n.Server, n.Cores, topo.MaxEdgeServers-1, topo.MaxEdgeCores)
 		}
-		if n.Link == l.cfg.Clients || n.Link == l.cfg.World {
-			return nil, fmt.Errorf("link %s: nodes have links of their own, apart from clients and world", n.Link)
-		}
 		if err := l.findLink(n.Link); err != nil {
 			return nil, err
 		}
-		e, err := plane.NewEnd(l.links[n.Link], n.Addr)
+		on := l.links[n.Link]
+		if on == l.links[l.cfg.Clients] || on == l.links[l.cfg.World] {
+			return nil, fmt.Errorf("link %s: nodes have links of their own, apart from clients and world", n.Link)
+		}
+		e, err := plane.NewEnd(on.Interface, own, n.Addr)
 		if err != nil {
 			return nil, fmt.Errorf("node %d: %w", n.Server, err)
 		}
@@ -174,12 +185,11 @@ func (l *LB) applyPrefixes(was *topo.EdgeLB) error {
 	return nil
 }
 
-// applyNodes takes packets of the nodes of now alone, and forgets the nodes that are gone with their
-// links.
+// applyNodes takes packets of the nodes of now alone, and forgets the nodes that are gone.
 func (l *LB) applyNodes(was *topo.EdgeLB) error {
-	senders, servers, links := map[netip.Addr]bool{}, map[int]bool{}, map[string]bool{}
+	senders, servers := map[netip.Addr]bool{}, map[int]bool{}
 	for _, n := range l.cfg.Nodes {
-		senders[n.Addr], servers[n.Server], links[n.Link] = true, true, true
+		senders[n.Addr], servers[n.Server] = true, true
 		if err := l.objs.EdgeSenders.Put(n.Addr.As16(), uint32(n.Server)); err != nil {
 			return fmt.Errorf("write the address of node %d: %w", n.Server, err)
 		}
@@ -192,9 +202,6 @@ func (l *LB) applyNodes(was *topo.EdgeLB) error {
 		if !servers[n.Server] {
 			delete(l.ends, n.Server)
 			errs = append(errs, l.objs.EdgeNodes.Put(uint32(n.Server), objects.EdgeEdgeEnd{}))
-		}
-		if !links[n.Link] && l.links[n.Link] != nil {
-			errs = append(errs, l.leave(n.Link))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

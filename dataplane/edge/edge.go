@@ -4,15 +4,14 @@
 package edge
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
@@ -28,16 +27,20 @@ type LB struct {
 	counters plane.Plane
 	objs     objects.EdgeObjects
 	cfg      *topo.EdgeLB
-	links    map[string]*net.Interface
-	numbers  map[uint32]uint32           // of all instances since the start, by their VNI
-	attached map[string]link.Link        // nil: not attached
-	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
-	banks    map[int]uint32              // of each service: the alias table in use, 0 or 1
+	numbers  map[uint32]uint32 // of all instances since the start, by their VNI
+	banks    map[int]uint32    // of each service: the alias table in use, 0 or 1
 	grace    *plane.Grace
 	prober   *net.UDPConn  // of probes; nil before the first
 	waits    int           // for packets on their way, so far
 	switched map[int]int   // of each service: the waits before its weights changed last
 	began    time.Duration // by the programs' clock
+
+	mu       sync.Mutex                  // of the rest, which next hops, probes and a change of the host meet
+	links    map[string]*plane.Attached  // by their names in the configuration
+	gone     map[string]bool             // links to nodes that were deleted
+	attached bool                        // Attach was called
+	own      map[netip.Addr]bool         // addresses of this host, as they were written
+	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
 }
 
 // New loads the programs for cfg and fills their maps; Attach attaches them. No node takes
@@ -48,8 +51,8 @@ func New(cfg *topo.EdgeLB) (*LB, error) { return NewWith(cfg, nil) }
 func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
 	l := &LB{
 		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows, RecoverAll: cfg.RecoverAll},
-		idle: cfg.Flows.Idle, links: map[string]*net.Interface{}, numbers: map[uint32]uint32{},
-		ends: map[int]objects.EdgeEdgeEnd{}, banks: map[int]uint32{}, switched: map[int]int{},
+		idle: cfg.Flows.Idle, numbers: map[uint32]uint32{}, banks: map[int]uint32{}, switched: map[int]int{},
+		links: map[string]*plane.Attached{}, gone: map[string]bool{}, own: map[netip.Addr]bool{}, ends: map[int]objects.EdgeEdgeEnd{},
 	}
 	for _, name := range []string{cfg.Clients, cfg.World} {
 		if err := l.findLink(name); err != nil {
@@ -71,7 +74,7 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 	}
 	l.counters.Counts = l.objs.Counters
 	if l.grace, err = plane.NewGrace(); err == nil {
-		err = errors.Join(l.fillOwn(), l.Apply(cfg))
+		err = l.Apply(cfg)
 	}
 	if err == nil {
 		l.began, err = l.clock()
@@ -84,10 +87,6 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 
 // prepare sets the programs' constants and the size of the table of flows.
 func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec) error) error {
-	var macs [2]uint64
-	for i, name := range []string{l.cfg.Clients, l.cfg.World} {
-		macs[i] = binary.NativeEndian.Uint64(append(l.links[name].HardwareAddr[:6:6], 0, 0))
-	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count the CPUs: %w", err)
@@ -95,7 +94,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 	spec.Maps[objects.EdgeMapEdgeFlows].MaxEntries = uint32(l.cfg.Flows.Entries)
 	spec.Maps[objects.EdgeMapEdgeRecentFlows].MaxEntries = uint32(cpus) << topo.EdgeRecentBits
 	err = errors.Join(
-		spec.Variables[objects.EdgeVarEdgeMacs].Set(macs),
+		spec.Variables[objects.EdgeVarEdgeMacs].Set(l.macs()),
 		spec.Variables[objects.EdgeVarFlowKey].Set(policy.NewDigestKey(l.cfg.Key)),
 		spec.Variables[objects.EdgeVarEdgeRecoversAll].Set(l.cfg.RecoverAll),
 		spec.Variables[objects.EdgeVarEdgeIdleNs].Set(uint64(l.cfg.Flows.Idle)),
@@ -109,25 +108,11 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 	return nil
 }
 
-// fillOwn writes the addresses of this host.
-func (l *LB) fillOwn() error {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return fmt.Errorf("list the host's addresses: %w", err)
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			if err := l.objs.EdgeOwn.Put(p.Addr().As16(), uint32(1)); err != nil {
-				return fmt.Errorf("write the host's address %v: %w", p.Addr(), err)
-			}
-		}
-	}
-	return nil
-}
-
 // SetNextHop gives a node the neighbour that its packets go to. Without one, the zero MAC,
 // the node gets no packets, and its flows go to other instances.
 func (l *LB) SetNextHop(server int, mac topo.MAC) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	e, known := l.ends[server]
 	if !known {
 		return fmt.Errorf("there is no node %d", server)
@@ -160,11 +145,13 @@ func (l *LB) setEnd(server int, e objects.EdgeEdgeEnd) error {
 
 // Address is this host's address at the tunnel to a node; the zero Addr for another node.
 func (l *LB) Address(server int) netip.Addr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	e, known := l.ends[server]
 	if !known {
 		return netip.Addr{}
 	}
-	return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap()
+	return plane.From(&e)
 }
 
 // Close detaches the programs and frees them with all flows.

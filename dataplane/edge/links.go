@@ -1,44 +1,58 @@
 package edge
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 
-	"github.com/cilium/ebpf/link"
-
+	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
-	"proffer/topo"
 )
 
-// findLink reads a link of the configuration.
+// findLink reads a link of the configuration. One that has another name since then is the same.
 func (l *LB) findLink(name string) error {
 	if l.links[name] != nil {
 		return nil
 	}
-	dev, err := net.InterfaceByName(name)
+	found, err := plane.FindLink(name)
 	if err != nil {
-		return fmt.Errorf("link %q: %w", name, err)
+		return err
 	}
-	if len(dev.HardwareAddr) != len(topo.MAC{}) {
-		return fmt.Errorf("%s has no Ethernet address: choose an Ethernet link", name)
+	for _, known := range l.links {
+		if known.Index == found.Index {
+			found = known
+		}
 	}
-	l.links[name] = dev
+	l.links[name] = found
 	return nil
+}
+
+// macs are the addresses of the links to clients and world, as they begin a frame.
+func (l *LB) macs() (macs [2]uint64) {
+	for i, name := range []string{l.cfg.Clients, l.cfg.World} {
+		macs[i] = binary.NativeEndian.Uint64(append(l.links[name].HardwareAddr[:6:6], 0, 0))
+	}
+	return macs
 }
 
 // Attach puts the programs on the links, in the driver if it can.
 func (l *LB) Attach() error {
-	l.attached = map[string]link.Link{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attached = true
 	if err := l.attachAll(); err != nil {
-		return errors.Join(err, l.Detach())
+		return errors.Join(err, l.detach())
 	}
 	return nil
 }
 
 // attachAll puts the programs on the links that lack them, once Attach was called.
 func (l *LB) attachAll() error {
-	if l.attached == nil {
+	if !l.attached {
 		return nil
 	}
 	for name := range l.links {
@@ -51,9 +65,6 @@ func (l *LB) attachAll() error {
 
 // attach puts the program of a link on it, if it is not there.
 func (l *LB) attach(name string) error {
-	if l.attached[name] != nil {
-		return nil
-	}
 	prog := l.objs.EdgeBack
 	switch name {
 	case l.cfg.Clients:
@@ -61,31 +72,190 @@ func (l *LB) attach(name string) error {
 	case l.cfg.World:
 		prog = l.objs.EdgeWorld
 	}
-	on, err := plane.AttachOne(prog, l.links[name])
-	if err != nil {
-		return fmt.Errorf("attach to %s: %w", name, err)
-	}
-	l.attached[name] = on
-	return nil
+	return l.links[name].Attach(prog)
 }
 
-// leave takes the program off a link that no configuration names any more.
-func (l *LB) leave(name string) error {
-	on := l.attached[name]
-	delete(l.attached, name)
-	delete(l.links, name)
-	if on == nil {
-		return nil
+// leaveUnused takes the programs off the links that the configuration does not name.
+func (l *LB) leaveUnused() error {
+	names := []string{l.cfg.Clients, l.cfg.World}
+	for _, n := range l.cfg.Nodes {
+		names = append(names, n.Link)
 	}
-	return on.Close()
+	var errs []error
+	for name, on := range l.links {
+		if slices.Contains(names, name) {
+			continue
+		}
+		delete(l.links, name)
+		delete(l.gone, name)
+		if !slices.Contains(slices.Collect(maps.Values(l.links)), on) { // by another name
+			errs = append(errs, on.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Detach takes the programs off the links.
 func (l *LB) Detach() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.detach()
+}
+
+func (l *LB) detach() error {
 	var errs []error
-	for _, on := range l.attached {
+	for _, on := range l.links {
 		errs = append(errs, on.Close())
 	}
-	l.attached = nil
+	l.attached = false
 	return errors.Join(errs...)
+}
+
+// Follow gives the programs the host's addresses and the links as they are now. It returns the changes, and
+// dataplane.ErrLinkGone if the link to clients or world was deleted. A link to nodes that was deleted is
+// taken again when a link of its name is there.
+func (l *LB) Follow() (changed string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, err := plane.ReadAddresses()
+	if err != nil {
+		return "", err
+	}
+	var changes []string
+	errs := []error{l.fillOwn(own)}
+	for _, name := range slices.Sorted(maps.Keys(l.links)) {
+		change, err := l.followLink(name)
+		if change != "" {
+			changes = append(changes, name+": "+change)
+		}
+		errs = append(errs, err)
+	}
+	if len(changes) > 0 {
+		if err := l.objs.EdgeMacs.Set(l.macs()); err != nil {
+			errs = append(errs, fmt.Errorf("write the addresses of the links: %w", err))
+		}
+	}
+	renewed, err := l.renewEnds(own)
+	return strings.Join(append(changes, renewed...), "; "), errors.Join(append(errs, err)...)
+}
+
+// followLink reads a link again.
+func (l *LB) followLink(name string) (changed string, err error) {
+	on := l.links[name]
+	changed, err = on.Follow()
+	if !errors.Is(err, dataplane.ErrLinkGone) || name == l.cfg.Clients || name == l.cfg.World {
+		return changed, err
+	}
+	again, err := plane.FindLink(name)
+	if err != nil {
+		if l.gone[name] {
+			return "", nil
+		}
+		l.gone[name] = true
+		return "the link is gone: its nodes get no packets until it is made again", nil
+	}
+	if err := on.Close(); err != nil {
+		return "", fmt.Errorf("leave the link %s that is gone: %w", name, err)
+	}
+	l.links[name] = again
+	if l.attached {
+		if err := l.attach(name); err != nil {
+			return "", err
+		}
+	}
+	delete(l.gone, name)
+	return "the link was made again", nil
+}
+
+// renewEnds writes the ends of nodes that are other ones by links and addresses of now. A node that no
+// address of this host reaches keeps its end.
+func (l *LB) renewEnds(own plane.Addresses) (changes []string, err error) {
+	var errs []error
+	for _, n := range l.cfg.Nodes {
+		if l.gone[n.Link] {
+			continue
+		}
+		was := l.ends[n.Server]
+		now, err := plane.Renewed(was, l.links[n.Link].Interface, own)
+		if err == nil && now != was {
+			err = l.objs.EdgeNodes.Put(uint32(n.Server), now)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %d: %w", n.Server, err))
+			continue
+		}
+		l.ends[n.Server] = now
+		if from, before := plane.From(&now), plane.From(&was); from != before {
+			changes = append(changes, fmt.Sprintf("address %v for %v is now %v", before, n.Addr, from))
+		}
+	}
+	return changes, errors.Join(errs...)
+}
+
+// fillOwn gives the programs the addresses of this host.
+func (l *LB) fillOwn(all plane.Addresses) error {
+	now := map[netip.Addr]bool{}
+	for _, of := range all {
+		for _, a := range of {
+			now[a.Own] = true
+		}
+	}
+	for addr := range now {
+		if !l.own[addr] {
+			if err := l.objs.EdgeOwn.Put(addr.As16(), uint32(1)); err != nil {
+				return fmt.Errorf("write the host's address %v: %w", addr, err)
+			}
+			l.own[addr] = true
+		}
+	}
+	for addr := range l.own {
+		if !now[addr] {
+			if err := l.objs.EdgeOwn.Delete(addr.As16()); err != nil {
+				return fmt.Errorf("remove the host's address %v: %w", addr, err)
+			}
+			delete(l.own, addr)
+		}
+	}
+	return nil
+}
+
+// Interface is the name that a link of the configuration has now.
+func (l *LB) Interface(link string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if on := l.links[link]; on != nil {
+		return on.Name
+	}
+	return link
+}
+
+// Advice is the facts about the links that cost speed or packets.
+func (l *LB) Advice() (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.links)) {
+		if !l.gone[name] {
+			all = append(all, l.links[name].Advice()...)
+		}
+	}
+	return all
+}
+
+// Problems lists why packets pass the programs by.
+func (l *LB) Problems() (found []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.links)) {
+		if l.gone[name] {
+			continue
+		}
+		problem, err := l.links[name].Problem()
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			found = append(found, problem)
+		}
+	}
+	return found, nil
 }

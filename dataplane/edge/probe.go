@@ -1,10 +1,13 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"proffer/topo"
 	"proffer/wire"
@@ -13,15 +16,18 @@ import (
 // AnsweredWithin is the least time between two packets of a node by which Answered changes.
 const AnsweredWithin = 1 << 25 * time.Nanosecond // EDGE_ANSWERED_SHIFT of bpf/edge/learn.h
 
-// Probe sends a probe to every node. The node's program answers, and the LB's program takes the
-// answer.
+// Probe sends a probe to every node, from the address that packets to it come from. The node's program
+// answers, and the LB's program takes the answer.
 func (l *LB) Probe() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
 	for _, n := range l.cfg.Nodes {
-		if err := l.probe(n); err != nil {
-			return fmt.Errorf("probe node %d: %w", n.Server, err)
+		if err := l.probe(n); err != nil { // those to other nodes go on
+			errs = append(errs, fmt.Errorf("probe node %d: %w", n.Server, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (l *LB) probe(n topo.EdgeNode) (err error) {
@@ -30,7 +36,9 @@ func (l *LB) probe(n topo.EdgeNode) (err error) {
 			return err
 		}
 	}
-	_, err = l.prober.WriteToUDPAddrPort(wire.Probe(n.Server), netip.AddrPortFrom(n.Addr, wire.VXLANPort))
+	e := l.ends[n.Server]
+	from := unix.PktInfo6(&unix.Inet6Pktinfo{Addr: e.From.In6U.U6Addr8, Ifindex: e.Link}) // of IPv4, too: mapped
+	_, _, err = l.prober.WriteMsgUDPAddrPort(wire.Probe(n.Server), from, netip.AddrPortFrom(n.Addr, wire.VXLANPort))
 	return err
 }
 

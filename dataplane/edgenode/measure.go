@@ -44,7 +44,7 @@ func Measure(cfg *topo.Datapath) (costs map[int]weights.Curve, err error) {
 		return nil, err
 	}
 	defer n.Close()
-	if err := n.SetNextHop(0, topo.MAC(n.dev.HardwareAddr)); err != nil {
+	if err := n.SetNextHop(0, topo.MAC(n.link.HardwareAddr)); err != nil {
 		return nil, err
 	}
 	prog := n.objs.Node
@@ -207,7 +207,7 @@ func (n *Node) frame(service int, p probe, flow, payload int) []byte {
 	if p.tcp {
 		inner = ip.TCP(wire.TCP{From: port, To: p.port, Flags: wire.SYN}, data)
 	}
-	link := topo.MAC(n.dev.HardwareAddr)
+	link := topo.MAC(n.link.HardwareAddr)
 	return wire.Tunnel{
 		LinkTo: link, LinkFrom: link, From: n.cfg.LBs[0], To: n.Address(0), Flow: uint64(flow),
 		Instance: wire.Instance{Server: n.cfg.Server, Service: service},

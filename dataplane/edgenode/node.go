@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/netip"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
@@ -34,11 +32,12 @@ type Node struct {
 	cores    *ebpf.Collection         // the same programs for a cpumap, but node_core; nil: all runs as XDP
 	entries  []*ebpf.Program          // of each core: a node_core of its own, so that the kernel counts its time apart
 	cfg      *topo.Datapath
-	dev      *net.Interface
-	attached link.Link
-	joined   []link.Link                     // to user space
-	ends     map[int]objects.EdgeNodeEdgeEnd // of LBs, by their place in cfg
-	pools    map[topo.SourceNAT]uint32       // of NAT ports
+	joined   []*plane.Attached         // to user space
+	pools    map[topo.SourceNAT]uint32 // of NAT ports
+
+	mu   sync.Mutex // of the rest, which next hops and a change of the host meet
+	link *plane.Attached
+	ends map[int]objects.EdgeEdgeEnd // of LBs, by their place in cfg
 }
 
 // New loads the programs for cfg and fills their maps; Attach attaches them. Changed packets
@@ -47,12 +46,12 @@ func New(cfg *topo.Datapath) (*Node, error) { return NewWith(cfg, nil) }
 
 // NewWith is New for tests, which change the programs before they are loaded.
 func NewWith(cfg *topo.Datapath, change func(*ebpf.CollectionSpec) error) (_ *Node, err error) {
-	n := &Node{cfg: cfg, ends: map[int]objects.EdgeNodeEdgeEnd{}, pools: map[topo.SourceNAT]uint32{}}
+	n := &Node{cfg: cfg, ends: map[int]objects.EdgeEdgeEnd{}, pools: map[topo.SourceNAT]uint32{}}
 	if cfg.Server < 0 || cfg.Server >= topo.MaxEdgeServers || cfg.Cores < 1 || cfg.Cores > topo.MaxEdgeCores {
 		return nil, fmt.Errorf("node %d with %d cores: want a number up to %d, and 1 to %d cores", cfg.Server, cfg.Cores, topo.MaxEdgeServers-1, topo.MaxEdgeCores)
 	}
-	if n.dev, err = net.InterfaceByName(cfg.Link); err != nil {
-		return nil, fmt.Errorf("link %q: %w", cfg.Link, err)
+	if n.link, err = plane.FindLink(cfg.Link); err != nil {
+		return nil, err
 	}
 	spec, err := objects.LoadEdgeNode()
 	if err != nil {
@@ -112,12 +111,16 @@ func (n *Node) load(spec *ebpf.CollectionSpec) (err error) {
 
 // fill writes all that the configuration names.
 func (n *Node) fill(spec *ebpf.CollectionSpec) error {
+	own, err := plane.ReadAddresses()
+	if err != nil {
+		return err
+	}
 	for i, addr := range n.cfg.LBs {
-		e, err := plane.NewEnd(n.dev, addr)
+		e, err := plane.NewEnd(n.link.Interface, own, addr)
 		if err != nil {
 			return fmt.Errorf("LB %v: %w", addr, err)
 		}
-		n.ends[i] = objects.EdgeNodeEdgeEnd(e)
+		n.ends[i] = e
 		if err := n.objs.NodeLbs.Put(addr.As16(), e); err != nil {
 			return fmt.Errorf("write LB %v: %w", addr, err)
 		}
@@ -194,34 +197,6 @@ func (n *Node) entryOf(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
 	return entry, nil
 }
 
-// SetNextHop gives an LB, by its place in the configuration, the neighbour that changed packets
-// go to.
-func (n *Node) SetNextHop(lb int, mac topo.MAC) error {
-	e, known := n.ends[lb]
-	if !known {
-		return fmt.Errorf("there is no LB %d", lb)
-	}
-	e.Mac, e.Ready = mac, 0
-	if mac != (topo.MAC{}) {
-		e.Ready = 1
-	}
-	n.ends[lb] = e
-	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), e); err != nil {
-		return fmt.Errorf("write the next hop of LB %v: %w", n.cfg.LBs[lb], err)
-	}
-	return nil
-}
-
-// Address is this node's address at the tunnel to an LB, by its place in the configuration; the zero
-// Addr for another place.
-func (n *Node) Address(lb int) netip.Addr {
-	e, known := n.ends[lb]
-	if !known {
-		return netip.Addr{}
-	}
-	return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap()
-}
-
 // Busy is for how long the kernel has run the programs of each core (dataplane.CountRunTime). Cores that
 // share CPUs run the same program, so nil: only one alone is known. Virtual cores have times of their own.
 func (n *Node) Busy() (busy []time.Duration, err error) {
@@ -242,21 +217,11 @@ func (n *Node) Busy() (busy []time.Duration, err error) {
 	return busy, nil
 }
 
-// Attach puts the program on the link, in the driver if it can.
-func (n *Node) Attach() (err error) {
-	if n.attached, err = plane.AttachOne(n.objs.Node, n.dev); err != nil {
-		return fmt.Errorf("attach to %s: %w", n.cfg.Link, err)
-	}
-	return nil
-}
-
 // Close detaches the programs and frees them with the functions' state.
 func (n *Node) Close() error {
 	var errs []error
-	for _, l := range append(n.joined, n.attached) {
-		if l != nil {
-			errs = append(errs, l.Close())
-		}
+	for _, l := range append(n.joined, n.link) {
+		errs = append(errs, l.Close())
 	}
 	for _, p := range n.entries {
 		errs = append(errs, p.Close())

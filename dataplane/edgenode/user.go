@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/cilium/ebpf"
+
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
 	"proffer/topo"
@@ -26,16 +28,16 @@ func (n *Node) user(topo.User) (function, error) {
 // Join gives a core its way to user space and back: packets leave by near and reach the AF_XDP socket
 // at far. Until then they are dropped.
 func (n *Node) Join(core int, near, far *net.Interface, socket int) error {
-	back, err := plane.AttachOne(n.objs.NodeResume, near)
-	if err != nil {
-		return fmt.Errorf("attach to %s: %w", near.Name, err)
+	for _, end := range []struct {
+		prog *ebpf.Program
+		dev  *net.Interface
+	}{{n.objs.NodeResume, near}, {n.objs.NodeHand, far}} {
+		on := &plane.Attached{Interface: end.dev}
+		if err := on.Attach(end.prog); err != nil {
+			return err
+		}
+		n.joined = append(n.joined, on)
 	}
-	n.joined = append(n.joined, back)
-	hand, err := plane.AttachOne(n.objs.NodeHand, far)
-	if err != nil {
-		return fmt.Errorf("attach to %s: %w", far.Name, err)
-	}
-	n.joined = append(n.joined, hand)
 	if err := n.objs.UserSockets.Put(uint32(core), uint32(socket)); err != nil {
 		return fmt.Errorf("give core %d its socket: %w", core, err)
 	}

@@ -7,16 +7,53 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"proffer/dataplane/objects"
 	"proffer/wire"
 )
 
+// Address is an address of this host at a link, and the prefix that is on the link.
+type Address struct {
+	Own netip.Addr
+	Net netip.Prefix
+}
+
+// Addresses are those of this host, by the number of their link.
+type Addresses map[int][]Address
+
+// ReadAddresses reads them.
+func ReadAddresses() (Addresses, error) {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for range mostReadings {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) { // else the kernel changed some meanwhile
+			break
+		}
+		list, err = netlink.AddrList(nil, netlink.FAMILY_ALL)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	all := Addresses{}
+	for _, a := range list {
+		on := a.IPNet
+		if a.Peer != nil {
+			on = a.Peer
+		}
+		own, is := netip.AddrFromSlice(a.IP)
+		far, also := netip.AddrFromSlice(on.IP)
+		if bits, _ := on.Mask.Size(); is && also {
+			all[a.LinkIndex] = append(all[a.LinkIndex], Address{own.Unmap(), netip.PrefixFrom(far.Unmap(), bits)})
+		}
+	}
+	return all, nil
+}
+
+const mostReadings = 8 // of a list that changes
+
 // NewEnd is an end of a tunnel over a link, to an address on it, before its next hop is known.
-func NewEnd(dev *net.Interface, to netip.Addr) (e objects.EdgeEdgeEnd, err error) {
-	from, err := ownOn(dev, to)
+func NewEnd(dev *net.Interface, own Addresses, to netip.Addr) (e objects.EdgeEdgeEnd, err error) {
+	from, err := own.on(dev, to)
 	if err != nil {
 		return e, err
 	}
@@ -29,19 +66,49 @@ func NewEnd(dev *net.Interface, to netip.Addr) (e objects.EdgeEdgeEnd, err error
 	return e, nil
 }
 
-// ownOn is this host's address on a link, of the family of another host's there.
-func ownOn(dev *net.Interface, to netip.Addr) (netip.Addr, error) {
-	addrs, err := dev.Addrs()
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("list the addresses of %s: %w", dev.Name, err)
-	}
-	for _, a := range addrs {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() == to.Is4() && !p.Addr().IsLinkLocalUnicast() {
-			return p.Addr(), nil
+// Renewed is an end with its link and this host's addresses of now. Its next hop stays.
+func Renewed(was objects.EdgeEdgeEnd, dev *net.Interface, own Addresses) (objects.EdgeEdgeEnd, error) {
+	e, err := NewEnd(dev, own, netip.AddrFrom16(was.To.In6U.U6Addr8).Unmap())
+	e.Mac, e.Ready, e.Cores = was.Mac, was.Ready, was.Cores
+	return e, err
+}
+
+// From is this host's address at an end.
+func From(e *objects.EdgeEdgeEnd) netip.Addr { return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap() }
+
+// on is this host's address for packets to another host by a link: the address of which the prefix has the
+// other host in it, the longest one of several; else that which the kernel's route prefers; else any of the
+// family.
+func (all Addresses) on(dev *net.Interface, to netip.Addr) (best netip.Addr, err error) {
+	bits, other := -1, netip.Addr{}
+	for _, a := range all[dev.Index] {
+		switch {
+		case a.Own.Is4() != to.Is4() || a.Own.IsLinkLocalUnicast():
+		case a.Net.Contains(to) && (a.Net.Bits() > bits || a.Net.Bits() == bits && a.Own == preferred(dev, to)):
+			best, bits = a.Own, a.Net.Bits()
+		case !other.IsValid():
+			other = a.Own
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%s has no address of the family of %v", dev.Name, to)
+	if !best.IsValid() {
+		best = preferred(dev, to)
+	}
+	if !best.IsValid() {
+		best = other
+	}
+	if !best.IsValid() {
+		return best, fmt.Errorf("%s has no address of the family of %v", dev.Name, to)
+	}
+	return best, nil
+}
+
+// preferred is the source that the kernel gives packets to an address by a link, if its route goes there.
+func preferred(dev *net.Interface, to netip.Addr) (from netip.Addr) {
+	routes, err := netlink.RouteGet(to.AsSlice())
+	if err == nil && len(routes) > 0 && routes[0].LinkIndex == dev.Index {
+		from, _ = netip.AddrFromSlice(routes[0].Src)
+	}
+	return from.Unmap()
 }
 
 // headerSum adds up the outer IPv4 header that bpf/edge/tunnel.h writes, without its first word and
@@ -54,18 +121,4 @@ func headerSum(from, to netip.Addr) (sum uint32) {
 		}
 	}
 	return sum
-}
-
-// AttachOne puts a program on a link, in the driver if it can and else in the stack. It is
-// taken off when the link is closed.
-func AttachOne(prog *ebpf.Program, dev *net.Interface) (link.Link, error) {
-	var errs []error
-	for _, mode := range []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode} {
-		on, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Index, Flags: mode})
-		if err == nil {
-			return on, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
 }

@@ -30,9 +30,25 @@ func self(locator uint64, dev *net.Interface) (objects.LBNode, error) {
 // returns the changes, and dataplane.ErrLinkGone for a link that was deleted.
 func (p *Plane) Follow() (changed string, err error) {
 	was := p.Dev.Load()
-	now, err := linkNow(was)
-	if err != nil {
+	now, changed, err := follow(was)
+	if err != nil || changed == "" {
 		return "", err
+	}
+	me, err := self(p.locator, now)
+	if err == nil {
+		err = p.Self.Set(me)
+	}
+	if err != nil {
+		return "", fmt.Errorf("follow link %s: %w", was.Name, err)
+	}
+	p.Dev.Store(now)
+	return changed, nil
+}
+
+// follow reads a link again, and names the changes.
+func follow(was *net.Interface) (now *net.Interface, changed string, err error) {
+	if now, err = linkNow(was); err != nil {
+		return nil, "", err
 	}
 	var changes []string
 	for _, c := range []struct{ part, was, is string }{
@@ -45,18 +61,7 @@ func (p *Plane) Follow() (changed string, err error) {
 			changes = append(changes, fmt.Sprintf("%s %s is now %s", c.part, c.was, c.is))
 		}
 	}
-	if len(changes) == 0 {
-		return "", nil
-	}
-	me, err := self(p.locator, now)
-	if err == nil {
-		err = p.Self.Set(me)
-	}
-	if err != nil {
-		return "", fmt.Errorf("follow link %s: %w", was.Name, err)
-	}
-	p.Dev.Store(now)
-	return strings.Join(changes, ", "), nil
+	return now, strings.Join(changes, ", "), nil
 }
 
 // Problems lists why packets may pass the programs by.

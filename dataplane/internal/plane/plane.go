@@ -133,25 +133,33 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 		return nil
 	}
 	var err error
-	for _, m := range []struct {
-		name string
-		flag link.XDPAttachFlags
-	}{{"native", link.XDPDriverMode}, {generic, link.XDPGenericMode}} {
-		p.XDP, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Index, Flags: m.flag})
+	if p.XDP, p.whyGeneric, err = attachXDP(prog, dev); err != nil {
+		return err
+	}
+	if p.mode = "native"; p.whyGeneric != "" {
+		p.mode = generic
+	}
+	return p.Pins.keepLink(p.XDP)
+}
+
+// attachXDP puts a program on a link, in the driver when it can and else in the stack: then whyGeneric is the
+// reason.
+func attachXDP(prog *ebpf.Program, dev *net.Interface) (on link.Link, whyGeneric string, err error) {
+	for _, mode := range []link.XDPAttachFlags{link.XDPDriverMode, link.XDPGenericMode} {
+		on, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Index, Flags: mode})
 		if err == nil {
-			p.mode = m.name
-			return p.Pins.keepLink(p.XDP)
+			return on, whyGeneric, nil
 		}
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
 			if other := hook.Occupied(dev); other != nil {
-				return other
+				return nil, "", other
 			}
 		}
-		if m.name != generic {
-			p.whyGeneric = hook.WhyGeneric(dev.Index, prog, err)
+		if mode == link.XDPDriverMode {
+			whyGeneric = hook.WhyGeneric(dev.Index, prog, err)
 		}
 	}
-	return fmt.Errorf("attach to %s: %w", dev.Name, err)
+	return nil, "", fmt.Errorf("attach to %s: %w", dev.Name, err)
 }
 
 // modeOf is where XDP runs on a link that has a program.
@@ -167,10 +175,11 @@ const generic = "generic" // mode: XDP runs in the stack
 
 // Advice is the facts about the link that cost speed or packets, each with its remedy if there
 // is one.
-func (p *Plane) Advice() (all []string) {
-	dev := p.Dev.Load()
-	if p.whyGeneric != "" {
-		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", dev.Name, p.whyGeneric))
+func (p *Plane) Advice() []string { return adviceOn(p.Dev.Load(), p.whyGeneric) }
+
+func adviceOn(dev *net.Interface, whyGeneric string) (all []string) {
+	if whyGeneric != "" {
+		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", dev.Name, whyGeneric))
 	}
 	vlans, err := hook.StrippedVLANs(dev)
 	if err != nil {
