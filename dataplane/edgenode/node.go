@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -148,6 +147,13 @@ var outside = []string{
 // spread loads the programs for a cpumap, around the maps of the first ones but the arrays of
 // programs, and gives each core its CPU.
 func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the CPUs: %w", err)
+	}
+	if n.cfg.Cores > cpus {
+		return fmt.Errorf("cores: %d with cpus: own, and this machine has %d CPUs: give cores at most %[2]d, or cpus: shared", n.cfg.Cores, cpus)
+	}
 	spec = spec.Copy()
 	for name := range spec.Programs {
 		if slices.Contains(outside, name) {
@@ -173,7 +179,7 @@ func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
 		const queue = 512 // packets, as in the paper's ring
 		value := struct{ Queue, Program uint32 }{queue, uint32(core.FD())}
 		if err := n.objs.NodeCpus.Put(uint32(c), value); err != nil {
-			return fmt.Errorf("give core %d its CPU, of %d: %w", c, runtime.NumCPU(), err)
+			return fmt.Errorf("give core %d its CPU: %w", c, err)
 		}
 	}
 	return nil

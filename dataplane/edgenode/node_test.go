@@ -2,6 +2,7 @@ package edgenode_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -82,6 +83,23 @@ func newBench(t *testing.T, seen rig.Hits, change ...func(*topo.Datapath)) *benc
 	b.clock = rig.SectionOf(t, b.Objects().NodeNat, ".bss")
 	b.at(t, rig.Start)
 	return b
+}
+
+// TestMoreCoresThanCPUs: cores with CPUs of their own are as many as the machine has at most.
+func TestMoreCoresThanCPUs(t *testing.T) {
+	enter(t)
+	cpus, err := ebpf.PossibleCPU()
+	must(t, err)
+	cfg := config()
+	cfg.Spread, cfg.Cores = true, cpus+1
+	n, err := edgenode.New(cfg)
+	want := fmt.Sprintf("cores: %d with cpus: own, and this machine has %d CPUs: give cores at most %[2]d, or cpus: shared", cpus+1, cpus)
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err == nil {
+		must(t, n.Close())
+	}
 }
 
 // enter moves the test into a namespace with the node's link and a router behind it.
