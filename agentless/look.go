@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -16,19 +12,6 @@ import (
 
 // host is the machine, or the network namespace, of the calling thread.
 type host struct{}
-
-// setting reads a sysctl that is a number.
-func (*host) setting(path string) (int, error) {
-	text, err := os.ReadFile(filepath.Join("/proc/sys", path))
-	if err != nil {
-		return 0, fmt.Errorf("read a setting: %w", err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0, fmt.Errorf("read the setting %s: %w", path, err)
-	}
-	return n, nil
-}
 
 // linksOf names the links that have an address.
 func (*host) linksOf(a netip.Addr) (links []string, err error) {

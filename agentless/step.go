@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/hostcheck"
 )
 
 // Step is a thing that the server needs.
@@ -36,8 +38,8 @@ func (s *Setup) settings() {
 func (s *Setup) atLeast(path string, value int, why string) Step {
 	return Step{
 		Why: why, Do: fmt.Sprintf("sysctl -qw %s=%d", path, value),
-		lacks: func(h *host) (string, error) {
-			is, err := h.setting(path)
+		lacks: func(*host) (string, error) {
+			is, err := hostcheck.Setting(path)
 			if err != nil || is >= value {
 				return "", err
 			}
@@ -60,12 +62,8 @@ func (s *Setup) loose(link, why string) Step {
 	return Step{
 		Why: fmt.Sprintf(why, link),
 		Do:  "sysctl -qw " + path + "=2",
-		lacks: func(h *host) (string, error) {
-			own, err := h.setting(path)
-			if err != nil {
-				return "", err
-			}
-			all, err := h.setting("net/ipv4/conf/all/rp_filter")
+		lacks: func(*host) (string, error) {
+			own, all, err := hostcheck.Filters(link)
 			if err != nil || max(own, all) != 1 {
 				return "", err
 			}

@@ -203,6 +203,8 @@ func (r *datapath) fars() (all []far) {
 	return all
 }
 
+func (r *datapath) routed() []Routed { return []Routed{{r.cfg.Link, true, familiesOf(r.cfg.Clients)}} }
+
 // reload checks the file: a node's chains change by a restart alone, after a drain.
 func (r *datapath) reload() error {
 	if _, err := readDatapath(r.path); err != nil {

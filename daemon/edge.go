@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,21 @@ func (r *edgeLB) fars() (all []far) {
 	return all
 }
 
+// routed: packets of clients leave by nodes' links, and come back from there with any source.
+func (r *edgeLB) routed() (all []Routed) {
+	cfg := r.now.Load()
+	var prefixes []netip.Prefix
+	for _, s := range cfg.Services {
+		prefixes = append(prefixes, s.Prefixes...)
+	}
+	families := familiesOf(prefixes)
+	all = []Routed{{cfg.Clients, false, families}, {cfg.World, true, families}}
+	for _, link := range linksOf(r.fars()) {
+		all = append(all, Routed{link, true, families})
+	}
+	return all
+}
+
 // probe asks all nodes for a sign of life. Those that gave none to the last probes get no packets.
 func (r *edgeLB) probe(d *tunnels) error {
 	changed, err := r.look()
@@ -281,7 +297,8 @@ func (r *edgeLB) describe(s *api.Status) error {
 		status.Cores = append(status.Cores, c)
 	}
 	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
-	s.Edge, s.Problems, s.Advice = status, r.problems, r.advice()
+	s.Edge = status
+	s.Problems, s.Advice = append(s.Problems, r.problems...), append(s.Advice, r.advice()...)
 	talkers, err := r.plane.Talkers(mostTalkers)
 	for _, t := range talkers {
 		status.Talkers = append(status.Talkers, api.TalkerStatus{

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,7 @@ type Host struct {
 	Weigher      func(*topo.Service) weights.Weigher
 	Advice       func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Bypass       func(*topo.EdgeLB) ([]string, error)                                 // settings that let packets pass the functions by
+	Routing      func(Routed) []string                                                // settings to mend of a router
 	Notify       func(state string) error                                             // to the service manager
 
 	// Detach has a daemon detach its programs at its end; else they go on, with their flows,
@@ -95,7 +97,9 @@ func Linux(log *slog.Logger) *Host {
 		Reports:   func(ctx context.Context, at netip.AddrPort) (ReportSocket, error) { return report.Open(ctx, at) },
 		Weigher:   control.Configured,
 		Notify:    notify,
-		Advice:    advice, Bypass: hostcheck.Bypass,
+		Advice:    advice,
+		Routing:   routing,
+		Bypass:    hostcheck.Bypass,
 	}
 }
 
@@ -104,6 +108,22 @@ func Linux(log *slog.Logger) *Host {
 func advice(link string, vips []netip.Addr, answers bool) ([]string, error) {
 	of, err := hostcheck.Link(link, answers)
 	return append(hostcheck.VIPs(vips), of...), err
+}
+
+// Routed is a link by which packets come that leave this host by another one.
+type Routed struct {
+	Link     string
+	Sources  bool  // some have sources behind another link
+	Families []int // 4, 6
+}
+
+// routing names the settings of this host that drop such packets.
+func routing(r Routed) []string {
+	all := hostcheck.Router(r.Link, r.Families...)
+	if r.Sources && slices.Contains(r.Families, 4) {
+		all = append(all, hostcheck.SourceFilter(r.Link)...)
+	}
+	return all
 }
 
 type kernelClock struct{}

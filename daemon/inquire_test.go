@@ -194,6 +194,34 @@ func TestEdgeAsks(t *testing.T) {
 	}
 }
 
+// TestTunnelAdvice: settings of the host that lose packets are in the log at the start and in status, of each link by
+// its name of now: by those of the nodes and of the world packets come that have sources behind other links.
+func TestTunnelAdvice(t *testing.T) {
+	for _, c := range []struct {
+		run  entry
+		file string
+		want []string
+	}{
+		{Edge, edgeText, []string{
+			"slow", "mend c-now [] false", "route by c-now false [4]", "mend w-now [] false", "route by w-now true [4]", "mend l-now [] false", "route by l-now true [4]",
+		}},
+		{Datapath, datapathText, []string{"slow", "mend l-now [] false", "route by l-now true [4]"}},
+	} {
+		m := newMachine(t, c.file)
+		m.advice, m.advised = "mend", []string{"slow"}
+		p := m.start(m.tunnels(c.run))
+		m.logs(`msg="the link costs speed or packets" advice=slow`)
+		for _, want := range c.want[1:] {
+			m.logs(`msg="a setting of this host loses packets" advice="` + want + `"`)
+		}
+		m.logs("msg=ready")
+		if got := m.status().Advice; !slices.Equal(got, c.want) {
+			t.Errorf("status has %q, want %q", got, c.want)
+		}
+		p.end()
+	}
+}
+
 // TestEdgeWithoutSocket: an LB that cannot open the socket serves all the same.
 func TestEdgeWithoutSocket(t *testing.T) {
 	m := newMachine(t, edgeText)

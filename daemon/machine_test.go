@@ -139,6 +139,12 @@ func (m *machine) host() *Host {
 			}
 			return []string{fmt.Sprintf("%s %s %v", m.advice, lb.Clients, lb.Services[0].Prefixes)}, nil
 		},
+		Routing: func(r Routed) []string {
+			if m.advice == "" {
+				return nil
+			}
+			return []string{fmt.Sprintf("route by %s %v %v", r.Link, r.Sources, r.Families)}
+		},
 		Listeners: func([]topo.VIP) (map[topo.VIP][]listeners.Process, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()

@@ -58,10 +58,14 @@ type far struct {
 
 // tunnelRole holds the differences between an edge LB and a datapath node.
 type tunnelRole interface {
+	router
 	fars() []far
 	reload() error
 	describe(*api.Status) error
 }
+
+// router names the links of the configuration by which packets come that this host sends out of other ones.
+type router interface{ routed() []Routed }
 
 // Periods of the upkeep. A neighbour that is in use is confirmed by the kernel; without that it is
 // forgotten, and with it the way to the far end.
@@ -113,9 +117,38 @@ func (d *tunnels) run(ctx context.Context) (err error) {
 	if err := d.plane.Attach(); err != nil {
 		return err
 	}
+	for _, a := range d.plane.Advice() {
+		d.host.Log.Warn("the link costs speed or packets", "advice", a)
+	}
+	for _, a := range d.settings() {
+		d.host.Log.Warn("a setting of this host loses packets", "advice", a)
+	}
 	d.host.Log.Info("ready", "role", d.name, "node", d.node, "links", d.links(), "control", d.control)
 	d.tell(isReady)
 	return d.serve(ctx, socket)
+}
+
+// settings is advice about those of the host now.
+func (d *tunnels) settings() (all []string) {
+	for _, r := range d.routed() {
+		r.Link = d.plane.Interface(r.Link)
+		of, err := d.host.Advice(r.Link, nil, false)
+		if err != nil {
+			of = append(of, fmt.Sprintf("the settings of %s cannot be checked: %v", r.Link, err))
+		}
+		all = append(append(all, of...), d.host.Routing(r)...)
+	}
+	return all
+}
+
+// familiesOf are those of prefixes of the client network.
+func familiesOf(prefixes []netip.Prefix) (all []int) {
+	for _, family := range []int{4, 6} {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() == (family == 4) }) {
+			all = append(all, family)
+		}
+	}
+	return all
 }
 
 // serve runs the daemon's goroutines while packets flow.
@@ -328,6 +361,7 @@ func (d *tunnels) status() (api.Status, error) {
 		Reloads: d.reloaded.Load(), Refused: d.refused.Load(), Flows: d.kept.Load(),
 		NoNextHop: d.unreached(), Problems: d.problems.Now(), Counters: map[string]uint64{},
 	}
+	s.Advice = append(d.plane.Advice(), d.settings()...)
 	counters, err := d.plane.Counters()
 	if err != nil {
 		return s, err

@@ -97,6 +97,7 @@ type ends struct {
 }
 
 func (e *ends) fars() []far                { return e.all }
+func (e *ends) routed() []Routed           { return nil }
 func (e *ends) reload() error              { return e.refuses }
 func (e *ends) describe(*api.Status) error { return nil }
 

@@ -208,3 +208,14 @@ func detach(t *testing.T, index int) {
 	}
 	must(t, it.Err())
 }
+
+// TestGeneric: XDP that runs in the stack of a link is named, with the kernel's reason.
+func TestGeneric(t *testing.T) {
+	b := newBench(t, rig.Hits{})
+	must(t, netlink.LinkSetMTU(linkBy(t, "world-far"), 9000))
+	must(t, b.Attach())
+	want := "XDP runs in the stack and not in the driver of world, much slower: "
+	if all := b.Advice(); len(all) != 1 || !strings.HasPrefix(all[0], want) {
+		t.Errorf("advice %q, want %q", all, want)
+	}
+}

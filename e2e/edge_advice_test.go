@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEdgeAdvice: settings of the hosts with which packets at the edge would be lost are in the log at the start and in
+// status until they are mended.
+func TestEdgeAdvice(t *testing.T) {
+	b := newSpaces(t)
+	dir := t.TempDir()
+	n := b.node[0]
+	mended := map[string]string{"net.ipv4.conf.n0.rp_filter": "0", "net.ipv4.conf.clients.forwarding": "1"}
+	inside(t, b.lb, "sysctl", "-q", "-w", "net.ipv4.conf.n0.rp_filter=1", "net.ipv4.conf.clients.forwarding=0", "net.ipv4.conf.clients.rp_filter=1")
+	inside(t, n, "sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=1")
+	at := map[string]string{"edge": filepath.Join(dir, "edge.yaml"), "node": filepath.Join(dir, "n0.yaml")}
+	must(t, os.WriteFile(at["edge"], []byte(edgeFile(dir, 1)), 0o600))
+	must(t, os.WriteFile(at["node"], []byte(nodeFile(dir, 0)), 0o600))
+	runEdge(t, n, "node", at["node"], filepath.Join(dir, "n0.sock"))
+	socket := filepath.Join(dir, "edge.sock")
+	runEdge(t, b.lb, "edge", at["edge"], socket)
+	want := map[string][]string{
+		"edge": {"`sysctl -qw net/ipv4/conf/n0/rp_filter=2`", "`sysctl -qw net/ipv4/conf/clients/forwarding=1`", "n0 is a veth and its other end is out of sight"},
+		"node": {"`sysctl -qw net/ipv4/conf/lb/rp_filter=2`"},
+	}
+	for role, lines := range want {
+		log, err := os.ReadFile(at[role] + ".log")
+		must(t, err)
+		for _, line := range lines {
+			if !strings.Contains(string(log), line) {
+				t.Errorf("the log of the %s lacks %s:\n%s", role, line, log)
+			}
+		}
+	}
+	text := func() string { return sh(t, proffer, "status", "--control", socket) }
+	if s := text(); !strings.Contains(s, "advice: ") || !strings.Contains(s, want["edge"][0]) || strings.Contains(s, "clients/rp_filter") {
+		t.Errorf("status prints\n%s", s)
+	}
+	for name, value := range mended {
+		inside(t, b.lb, "sysctl", "-q", "-w", name+"="+value)
+	}
+	if s := text(); strings.Contains(s, "sysctl") {
+		t.Errorf("status of a mended host prints\n%s", s)
+	}
+}
