@@ -54,6 +54,7 @@ type machine struct {
 	fails   map[string]error // by event
 	states  []string         // that the service manager got
 	advice  string           // about the host's settings
+	bypass  string           // about those that let packets pass an edge LB by
 	hops    topo.NextHops
 	planned *topo.LB
 	applied *topo.LB
@@ -134,10 +135,10 @@ func (m *machine) host() *Host {
 			return []string{fmt.Sprintf("%s %s %v %v", m.advice, link, vips, answers)}, nil
 		},
 		Bypass: func(lb *topo.EdgeLB) ([]string, error) {
-			if m.advice == "" {
+			if m.bypass == "" {
 				return nil, m.happens("read rules")
 			}
-			return []string{fmt.Sprintf("%s %s %v", m.advice, lb.Clients, lb.Services[0].Prefixes)}, nil
+			return []string{fmt.Sprintf("%s %s %v", m.bypass, lb.Clients, lb.Services[0].Prefixes)}, nil
 		},
 		Routing: func(r Routed) []string {
 			if m.advice == "" {

@@ -115,7 +115,7 @@ func TestAdvice(t *testing.T) {
 // and after a reload, and in status; that they cannot be read ends no daemon.
 func TestEdgeAdvice(t *testing.T) {
 	m := newMachine(t, edgeText)
-	m.advice = "mend"
+	m.bypass = "mend"
 	p := m.start(m.tunnels(Edge))
 	const warning = `msg="a setting of this host lets packets pass the functions by" advice=`
 	m.logs(warning + `"mend c [10.1.0.0/16]"`)
