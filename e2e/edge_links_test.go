@@ -69,7 +69,8 @@ func TestEdgeLinks(t *testing.T) {
 	if end := node[b.node[0]].Wait(); exitOf(end) != 1 {
 		t.Errorf("n0 without its link ends with %v", end)
 	}
-	cable(t, b.lb, "n0", "192.0.2.1/30", b.node[0], "lb", "192.0.2.2/30", 1570)
+	cable(t, b.lb, "new", "192.0.2.1/30", b.node[0], "lb", "192.0.2.2/30", 1570) // its settings before its programs
+	inside(t, b.lb, "ip", "link", "set", "new", "name", "n0")
 	logged("n0: the link was made again")
 	runEdge(t, b.node[0], "node", filepath.Join(dir, "n0.yaml"), filepath.Join(dir, "n0.sock"))
 	ready(2 * edgeCores)
