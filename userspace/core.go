@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"runtime"
-	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -23,14 +21,13 @@ type Core struct {
 	cpu       int // that it has for itself, or -1
 	pair      pair
 	socket    *socket
-	clients   []netip.Prefix
 	functions map[int]Function // by service
 	malformed atomic.Uint64
 }
 
 // Open makes all that a core of a node needs; Run handles its packets.
 func Open(cfg *topo.Datapath, core int) (_ *Core, err error) {
-	c := &Core{number: core, cpu: -1, clients: cfg.Clients, functions: map[int]Function{}}
+	c := &Core{number: core, cpu: -1, functions: map[int]Function{}}
 	if cfg.Spread {
 		c.cpu = core
 	}
@@ -78,14 +75,12 @@ func (c *Core) Run(ctx context.Context) error {
 // handle calls the function of a frame's service, and reports whether the packet goes on.
 func (c *Core) handle(frame []byte) bool {
 	tunnel, packet, err := wire.ParseTunnel(frame)
-	source, ok := sourceOf(packet)
 	f := c.functions[tunnel.Instance.Service]
-	if err != nil || !ok || f == nil {
+	if err != nil || !isIP(packet) || f == nil {
 		c.malformed.Add(1)
 		return false
 	}
-	outward := slices.ContainsFunc(c.clients, func(p netip.Prefix) bool { return p.Contains(source) })
-	switch f.Packet(packet, !outward) {
+	switch f.Packet(packet, tunnel.Message == wire.MessageInward) {
 	case Drop:
 		return false
 	case Changed:
@@ -94,15 +89,9 @@ func (c *Core) handle(frame []byte) bool {
 	return true
 }
 
-// sourceOf reads the source of an IP packet.
-func sourceOf(packet []byte) (netip.Addr, bool) {
-	switch {
-	case len(packet) >= wire.IPv6Bytes && packet[0]>>4 == 6:
-		return netip.AddrFrom16([16]byte(packet[8:])), true
-	case len(packet) >= wire.IPv4Bytes && packet[0]>>4 == 4:
-		return netip.AddrFrom4([4]byte(packet[12:])), true
-	}
-	return netip.Addr{}, false
+// isIP reports whether a packet begins with a whole IP header.
+func isIP(packet []byte) bool {
+	return len(packet) >= wire.IPv6Bytes && packet[0]>>4 == 6 || len(packet) >= wire.IPv4Bytes && packet[0]>>4 == 4
 }
 
 // Counters are those of the functions, and of the socket.

@@ -28,16 +28,17 @@ import (
 )
 
 // The node of the tests, behind a link to its LB and a router: service 1 is user space alone, service 2
-// a firewall, user space and source NAT.
+// a firewall, user space and source NAT, service 3 source NAT, user space and a rewriter.
 var (
 	client, remote   = netip.MustParseAddrPort("10.1.0.7:1000"), netip.MustParseAddrPort("198.51.100.9:53")
-	public           = netip.MustParseAddr("203.0.113.1")
+	client6, remote6 = netip.MustParseAddrPort("[2001:db8:1::7]:1000"), netip.MustParseAddrPort("[2001:db8:2::9]:53")
+	public, public6  = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:f::1")
 	nodeAddr, lbAddr = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.1")
 	lbMAC, routerMAC = topo.MAC{2, 0, 0, 0, 0, 0x42}, topo.MAC{2, 0, 0, 0, 0, 0x43}
 	here             = topo.MAC{2, 0, 0, 0, 0, 0x44}
 )
 
-const alone, chained, server, core = 1, 2, 3, 1
+const alone, chained, behind, server, core = 1, 2, 3, 3, 1
 
 // swapper swaps the first two words of payloads that begin with "swap", which keeps their checksum,
 // drops "drop", and remembers all that it saw.
@@ -47,10 +48,13 @@ type swapper struct {
 }
 
 func (s *swapper) Packet(ip []byte, inward bool) Verdict {
-	payload := ip[wire.IPv4Bytes+wire.UDPBytes:]
+	to, payload := netip.AddrFrom4([4]byte(ip[16:])), ip[wire.IPv4Bytes+wire.UDPBytes:]
+	if ip[0]>>4 == 6 {
+		to, payload = netip.AddrFrom16([16]byte(ip[24:])), ip[wire.IPv6Bytes+wire.UDPBytes:]
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen = append(s.seen, fmt.Sprintf("%v %v %s", inward, netip.AddrFrom4([4]byte(ip[16:])), payload))
+	s.seen = append(s.seen, fmt.Sprintf("%v %v %s", inward, to, payload))
 	switch {
 	case bytes.HasPrefix(payload, []byte("drop")):
 		return Drop
@@ -99,11 +103,14 @@ func newBed(t *testing.T, functions map[int]Function) *bed {
 	must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: router, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}))
 	cfg := &topo.Datapath{
 		Server: server, Link: "lb", LBs: []netip.Addr{lbAddr}, Cores: 2, Idle: time.Hour, Linger: time.Hour,
-		Clients: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
+		Clients: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8:1::/48")},
 		Chains: []topo.Chain{
 			{Service: alone, Functions: []topo.Function{topo.User{}}},
 			{Service: chained, Functions: []topo.Function{
 				topo.Firewall{Rules: []topo.Rule{{Allow: true}}}, topo.User{}, topo.SourceNAT{Public4: public, First: 2048, Ports: 64},
+			}},
+			{Service: behind, Functions: []topo.Function{
+				topo.SourceNAT{Public4: public, Public6: public6, First: 4096, Ports: 64}, topo.User{}, topo.Rewriter{From: "abc", To: "xyz"},
 			}},
 		},
 	}
@@ -264,6 +271,49 @@ func TestUserSpace(t *testing.T) {
 		t.Errorf("the function saw %s, want %s", got, want)
 	}
 	for name, want := range map[string]uint64{"user_given": 5, "user_back": 4, "user_lost": 0, "user_malformed": 0, "firewall_admitted": 1, "nat_bound": 1} {
+		if got := b.counter(t, name); got != want {
+			t.Errorf("%s is %d, want %d", name, got, want)
+		}
+	}
+}
+
+// TestBehindNAT: packets that NAT gave a public source before user space are outward there and in the rest
+// of the chain, and their answers inward; one without a binding goes back as it came.
+func TestBehindNAT(t *testing.T) {
+	f := new(swapper)
+	b := newBed(t, map[int]Function{behind: f})
+	b.polling(t)
+	var want []string
+	for _, c := range []struct{ client, remote, public netip.AddrPort }{
+		{client, remote, netip.AddrPortFrom(public, 0)},
+		{client6, remote6, netip.AddrPortFrom(public6, 0)},
+	} {
+		b.send(t, to(behind).Around(datagram(c.client, c.remote, "swap abc")))
+		tunnel, question, err := wire.ParseTunnel(b.receive(t))
+		must(t, err)
+		mapped := netip.AddrPortFrom(c.public.Addr(), binary.BigEndian.Uint16(question[len(question)-len("swap abc")-wire.UDPBytes:]))
+		if tunnel != back(to(behind)) || !bytes.Equal(question, datagram(mapped, c.remote, "apsw xyz")) || mapped.Port() < 4096+64 || mapped.Port() >= 4096+128 {
+			t.Errorf("question: %+v around %x", tunnel, question)
+		}
+		b.send(t, to(behind).Around(datagram(c.remote, mapped, "swap abc")))
+		if got, want := b.receive(t), back(to(behind)).Around(datagram(c.remote, c.client, "apsw xyz")); !bytes.Equal(got, want) {
+			t.Errorf("answer:\n%x, want\n%x", got, want)
+		}
+		stray := datagram(c.remote, netip.AddrPortFrom(c.public.Addr(), 5000), "plain")
+		b.send(t, to(behind).Around(stray))
+		unbound := back(to(behind))
+		unbound.Message, unbound.Instance = wire.MessageUnbound, wire.Instance{Server: server}
+		if got, want := b.receive(t), unbound.Around(stray); !bytes.Equal(got, want) {
+			t.Errorf("without a binding:\n%x, want\n%x", got, want)
+		}
+		want = append(want, fmt.Sprintf("false %v swap abc", c.remote.Addr()), fmt.Sprintf("true %v swap xyz", mapped.Addr()), fmt.Sprintf("true %v plain", mapped.Addr()))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if got := fmt.Sprint(f.seen); got != fmt.Sprint(want) {
+		t.Errorf("the function saw %s, want %s", got, want)
+	}
+	for name, want := range map[string]uint64{"user_given": 6, "user_back": 6, "user_malformed": 0, "nat_bound": 2, "unbound": 2, "drop_nat_unknown": 0} {
 		if got := b.counter(t, name); got != want {
 			t.Errorf("%s is %d, want %d", name, got, want)
 		}

@@ -55,5 +55,6 @@ const (
 	MessageProbe   = 4
 	MessageAlive   = 5
 	MessageUnbound = 6
-	Messages       = 7
+	MessageInward  = 7
+	Messages       = 8
 )

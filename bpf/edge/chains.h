@@ -44,18 +44,19 @@ static __always_inline struct edge_end *lb_of(const struct edge_outer *o)
 	return bpf_map_lookup_elem(&node_lbs, &from);
 }
 
-/* is_outward: the packet's source is in the client network. */
-static __always_inline bool is_outward(const struct packet *p)
+/* is_inward: the packet, as it came, is not of the client network. Between two hosts of that it is
+ * outward. */
+static __always_inline bool is_inward(const struct packet *p)
 {
 	struct prefix key = { .bits = 128, .addr = p->t.client };
 
-	return bpf_map_lookup_elem(&node_clients, &key);
+	return !bpf_map_lookup_elem(&node_clients, &key);
 }
 
 /* enter_chain finds the chain of a packet, of which the facts are read. */
-static __always_inline void enter_chain(struct node_state *s)
+static __always_inline void enter_chain(struct node_state *s, bool inward)
 {
 	s->length = chain_of(&s->outer);
-	s->inward = !is_outward(&s->packet); /* between two hosts of the client network: outward */
+	s->inward = inward;
 	s->first = (edge_service_of(s->outer.vni) * 2 + s->inward) * CHAIN_PROGRAMS;
 }

@@ -121,7 +121,7 @@ int node_core(struct xdp_md *ctx)
 	note_flow(s);
 	s->changed = 0;
 	s->passed = 0;
-	enter_chain(s);
+	enter_chain(s, is_inward(&s->packet));
 	return call_function(ctx, s);
 }
 

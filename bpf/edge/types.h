@@ -31,6 +31,7 @@ enum edge_message {
 	MESSAGE_PROBE,	  /* LB: does the node answer? There is no packet inside */
 	MESSAGE_ALIVE,	  /* node: yes */
 	MESSAGE_UNBOUND,  /* node: no function has a binding for the packet, which is as it came */
+	MESSAGE_INWARD,	  /* node, to its user space: as MESSAGE_PACKET, to the client network */
 	MESSAGES,
 };
 

@@ -329,6 +329,7 @@ func testBadUpdates(t *testing.T, seen rig.Hits) {
 		{"drop_no_update", func(w *wire.Tunnel) { w.Instance.Update = false }, changed},
 		{"drop_no_update", func(w *wire.Tunnel) { w.Message = wire.MessageRecover }, changed},
 		{"drop_no_update", func(w *wire.Tunnel) { w.Message = wire.MessageProbe }, changed},
+		{"drop_no_update", func(w *wire.Tunnel) { w.Message = wire.MessageInward }, changed},
 		{"drop_unknown_flow", func(w *wire.Tunnel) { w.Flow++ }, changed},
 		{"drop_wrong_instance", func(w *wire.Tunnel) { w.Instance.Core = 1 }, changed},
 		{"drop_conflict", func(*wire.Tunnel) {}, g.packet()},

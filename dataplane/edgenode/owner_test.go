@@ -99,6 +99,7 @@ func testBadQuestions(t *testing.T, seen rig.Hits) {
 		func(q *wire.Tunnel) { q.Message = wire.MessageOwned },
 		func(q *wire.Tunnel) { q.Message = wire.MessageNotMine },
 		func(q *wire.Tunnel) { q.Message = wire.MessageAlive },
+		func(q *wire.Tunnel) { q.Message = wire.MessageInward },
 	} {
 		q := question()
 		change(&q)

@@ -46,7 +46,7 @@ func testUser(t *testing.T, seen rig.Hits) {
 	after := question.after(portOf(t, "NAT", out, "udp"))
 	out.Is(t, "NAT after it", redirect, back(to(1, natted)).Around(after.packet()), "nat_bound", "returned", "user_back")
 	answer := given(natted)
-	answer.Instance.Update = true
+	answer.Instance.Update, answer.Message = true, wire.MessageInward
 	b.run(t, to(1, natted).Around(after.reversed().packet())).Is(t, "after NAT's change", redirect, answer.Around(question.reversed().packet()), "user_given")
 	resume(answer, question.reversed().packet()).Is(t, "the change is kept", redirect, back(to(1, natted)).Around(question.reversed().packet()), "returned", "user_back")
 

@@ -6,8 +6,8 @@
  *   node_hand    the far end: -> the socket
  *   node_resume  the near end: a frame of user space: out of the tunnel -> the rest of the chain
  *
- * The headers bear flow and instance, and the update flag if the packet is changed so far; user space
- * sets it with a change of its own. */
+ * The headers bear flow, instance and direction, and the update flag if the packet is changed so far;
+ * user space sets it with a change of its own. */
 #pragma once
 #include "edge/chains.h"
 #include "edge/kept.h"
@@ -62,7 +62,8 @@ int node_user(struct xdp_md *ctx)
 	__builtin_memcpy(e.own, u->mac, ETH_ALEN);
 	keep_before(s);
 	if (enter_tunnel(ctx, &s->packet, &e, s->outer.flow,
-			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0), MESSAGE_PACKET))
+			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0),
+			 s->inward ? MESSAGE_INWARD : MESSAGE_PACKET))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_USER_GIVEN);
 	return bpf_redirect(u->index, 0);
@@ -113,7 +114,7 @@ int node_resume(struct xdp_md *ctx)
 	if (p->reading != READ || !shows_flow(ctx, p) || !u || u->index != ctx->ingress_ifindex)
 		return verdict(NODE_DROP_USER_FRAME, XDP_DROP);
 	note_flow(s);
-	enter_chain(s);
+	enter_chain(s, s->outer.message == MESSAGE_INWARD); /* NAT may have changed the source */
 	s->passed = user_passed(s);
 	if (!s->passed || restore(ctx, &s->outer, p))
 		return verdict(NODE_DROP_USER_FRAME, XDP_DROP);
