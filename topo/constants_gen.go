@@ -39,7 +39,7 @@ const (
 	EdgeOfClients   = 1073741824
 	MaxSlots        = 4096
 	MaxLbs          = 64
-	MaxNatPools     = 16
+	MaxNatPools     = 32
 	NatPortWords    = 1024
 	MaxRules        = 32
 	MaxPatterns     = 8

@@ -54,7 +54,7 @@ enum edge_limits {
 	EDGE_OF_CLIENTS = 1 << 30, /* a sample's packet came from the client network */
 	MAX_SLOTS = MAX_EDGE_SERVICES * MAX_CHAIN, /* places of functions in chains */
 	MAX_LBS = 64,				   /* of a node */
-	MAX_NAT_POOLS = 16,
+	MAX_NAT_POOLS = 32,
 	NAT_PORT_WORDS = 65536 / 64, /* of a pool's bitmap */
 	MAX_RULES = 32,		     /* of a firewall */
 	MAX_PATTERNS = 8,	     /* of an IDS */
@@ -170,8 +170,8 @@ struct nat_setting {
 	struct in6_addr public6;
 	__u32 first; /* port; a multiple of 64 */
 	__u32 ports; /* of a core; a multiple of 64 */
-	__u32 pool;  /* of ports, below MAX_NAT_POOLS: places with one public address share it */
-	__u32 zero;
+	__u32 pool4; /* of ports, below MAX_NAT_POOLS: places with one public address share it */
+	__u32 pool6;
 };
 
 /* Node: a binding of source NAT, under the tuple before it; the tuple after it has another one. */

@@ -23,6 +23,7 @@ func TestNode(t *testing.T) {
 		{"cost", testCost},
 		{"NAT", testNAT},
 		{"NAT, exhausted", testExhausted},
+		{"NAT, shared address", testSharedAddress},
 		{"NAT, over", testOver},
 		{"many flows are over", testManyOver},
 		{"full", testFull},
@@ -153,6 +154,31 @@ func testExhausted(t *testing.T, seen rig.Hits) {
 	for i := range ports { // all ports are free again
 		b.run(t, to(1, natted).Around(outward("udp", 4, 3000+i).packet())).Is(t, "after the sweep", redirect, nil, "nat_bound", "returned")
 	}
+}
+
+// testSharedAddress: services with one public address share its ports, whatever the ranges; other addresses
+// have theirs.
+func testSharedAddress(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen, func(cfg *topo.Datapath) {
+		cfg.Chains[0].Functions = []topo.Function{topo.SourceNAT{Public4: public4, First: first, Ports: 2 * ports}}
+	})
+	given := map[uint16]bool{}
+	bind := func(service, from int) {
+		for i := range ports {
+			there := to(0, service)
+			out := b.run(t, there.Around(outward("udp", 4, from+i).packet()))
+			out.Is(t, "a flow", redirect, nil, "nat_bound", "returned")
+			port := portOf(t, "a flow", out, "udp")
+			if given[port] {
+				t.Fatalf("port %d is given twice", port)
+			}
+			given[port] = true
+		}
+	}
+	bind(natted, 1000)
+	bind(costly, 3000)
+	b.run(t, to(0, costly).Around(outward("udp", 4, 5000).packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
+	b.run(t, to(0, natted).Around(outward("udp", 6, 5000).packet())).Is(t, "IPv6", redirect, nil, "nat_bound", "returned")
 }
 
 // testOver: a flow's port is free after both directions were idle, or lingered after both closed,

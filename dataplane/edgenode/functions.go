@@ -57,22 +57,24 @@ func (n *Node) nat(f topo.SourceNAT) (function, error) {
 	if !f.Public4.IsValid() && !f.Public6.IsValid() || f.Public4.IsValid() && !f.Public4.Is4() || f.Public6.IsValid() && !f.Public6.Is6() {
 		return function{}, fmt.Errorf("nat: public addresses %v and %v: want an IPv4 and an IPv6 address, or one of them", f.Public4, f.Public6)
 	}
-	pool, known := n.pools[f]
-	if !known {
-		pool = uint32(len(n.pools))
-		n.pools[f] = pool
-	}
-	if pool >= topo.MaxNatPools {
-		return function{}, fmt.Errorf("nat: more than %d different ones", topo.MaxNatPools)
-	}
-	setting := objects.EdgeNodeNatSetting{First: uint32(f.First), Ports: uint32(f.Ports), Pool: pool}
+	setting := objects.EdgeNodeNatSetting{First: uint32(f.First), Ports: uint32(f.Ports)}
 	for _, public := range []struct {
-		to *[16]byte
-		is netip.Addr
-	}{{&setting.Public4.In6U.U6Addr8, f.Public4}, {&setting.Public6.In6U.U6Addr8, f.Public6}} {
-		if public.is.IsValid() {
-			*public.to = public.is.As16()
+		to   *[16]byte
+		pool *uint32
+		is   netip.Addr
+	}{{&setting.Public4.In6U.U6Addr8, &setting.Pool4, f.Public4}, {&setting.Public6.In6U.U6Addr8, &setting.Pool6, f.Public6}} {
+		if !public.is.IsValid() {
+			continue
 		}
+		pool, known := n.pools[public.is]
+		if !known {
+			pool = uint32(len(n.pools))
+			n.pools[public.is] = pool
+		}
+		if pool >= topo.MaxNatPools {
+			return function{}, fmt.Errorf("nat: more than %d public addresses", topo.MaxNatPools)
+		}
+		*public.to, *public.pool = public.is.As16(), pool
 	}
 	return function{objects.EdgeNodeProgNodeNat, func(slot uint32) error { return n.objs.NatSettings.Put(slot, setting) }}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +32,8 @@ type Node struct {
 	cores    *ebpf.Collection         // the same programs for a cpumap, but node_core; nil: all runs as XDP
 	entries  []*ebpf.Program          // of each core: a node_core of its own, so that the kernel counts its time apart
 	cfg      *topo.Datapath
-	joined   []*plane.Attached         // to user space
-	pools    map[topo.SourceNAT]uint32 // of NAT ports
+	joined   []*plane.Attached     // to user space
+	pools    map[netip.Addr]uint32 // of NAT ports, by public address
 
 	mu   sync.Mutex // of the rest, which next hops and a change of the host meet
 	link *plane.Attached
@@ -45,7 +46,7 @@ func New(cfg *topo.Datapath) (*Node, error) { return NewWith(cfg, nil) }
 
 // NewWith is New for tests, which change the programs before they are loaded.
 func NewWith(cfg *topo.Datapath, change func(*ebpf.CollectionSpec) error) (_ *Node, err error) {
-	n := &Node{cfg: cfg, ends: map[int]objects.EdgeEdgeEnd{}, pools: map[topo.SourceNAT]uint32{}}
+	n := &Node{cfg: cfg, ends: map[int]objects.EdgeEdgeEnd{}, pools: map[netip.Addr]uint32{}}
 	if cfg.Server < 0 || cfg.Server >= topo.MaxEdgeServers || cfg.Cores < 1 || cfg.Cores > topo.MaxEdgeCores {
 		return nil, fmt.Errorf("node %d with %d cores: want a number up to %d, and 1 to %d cores", cfg.Server, cfg.Cores, topo.MaxEdgeServers-1, topo.MaxEdgeCores)
 	}

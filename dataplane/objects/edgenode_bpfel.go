@@ -153,8 +153,8 @@ type EdgeNodeNatSetting struct {
 	}
 	First uint32
 	Ports uint32
-	Pool  uint32
-	Zero  uint32
+	Pool4 uint32
+	Pool6 uint32
 }
 
 type EdgeNodeNodeCount struct {

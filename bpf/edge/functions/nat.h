@@ -23,7 +23,7 @@ struct {
 	__type(value, struct nat_binding);
 } nat_out SEC(".maps"), nat_in SEC(".maps");
 
-/* A bit a port: 1 is taken. */
+/* A bit a port of a public address: 1 is taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_NAT_POOLS *NAT_PORT_WORDS);
@@ -94,11 +94,12 @@ static long take_port(__u64 i, struct nat_search *s)
 	return 0;
 }
 
-/* nat_allocate takes a free port for a core, or returns 0. */
-static __always_inline __u32 nat_allocate(const struct nat_setting *set, __u32 core, __u32 random)
+/* nat_allocate takes a free port of a pool for a core, or returns 0. */
+static __always_inline __u32 nat_allocate(const struct nat_setting *set, __u32 pool, __u32 core,
+					  __u32 random)
 {
 	struct nat_search s = {
-		.pool = set->pool,
+		.pool = pool,
 		.first = set->first + core * set->ports,
 		.words = set->ports / 64,
 	};
@@ -116,9 +117,10 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 						    const struct in6_addr *public, __u32 core,
 						    enum counter *reason)
 {
-	struct nat_binding out = { .addr = *public, .pool = set->pool, .seen = ticked_ns() };
-	struct nat_binding in = { .addr = t->client, .pool = set->pool, .seen = ticked_ns() };
-	__u32 port = nat_allocate(set, core, bpf_get_prandom_u32());
+	__u32 pool = is_mapped(public) ? set->pool4 : set->pool6;
+	struct nat_binding out = { .addr = *public, .pool = pool, .seen = ticked_ns() };
+	struct nat_binding in = { .addr = t->client, .pool = pool, .seen = ticked_ns() };
+	__u32 port = nat_allocate(set, pool, core, bpf_get_prandom_u32());
 	struct tuple question = *t, answer = *t;
 	struct nat_binding *bound;
 
@@ -134,7 +136,7 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 	reverse(&answer);
 	*reason = NODE_DROP_NAT_FULL;
 	if (bpf_map_update_elem(&nat_in, &answer, &in, BPF_NOEXIST)) {
-		nat_release(set->pool, port);
+		nat_release(pool, port);
 		return NULL;
 	}
 	if (!bpf_map_update_elem(&nat_out, &question, &out, BPF_NOEXIST)) {
@@ -143,7 +145,7 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 	}
 	bound = bpf_map_lookup_elem(&nat_out, &question); /* another CPU's, if it is there */
 	bpf_map_delete_elem(&nat_in, &answer);
-	nat_release(set->pool, port);
+	nat_release(pool, port);
 	return bound;
 }
 
