@@ -25,6 +25,7 @@ func TestNode(t *testing.T) {
 		{"NAT, exhausted", testExhausted},
 		{"NAT, shared address", testSharedAddress},
 		{"NAT, over", testOver},
+		{"NAT, again", testAgain},
 		{"many flows are over", testManyOver},
 		{"full", testFull},
 		{"NAT, bad packets", testBadNAT},
@@ -223,6 +224,40 @@ func testOver(t *testing.T, seen rig.Hits) {
 	b.run(t, there.Around(f.packet()))
 	b.at(t, b.now+2*time.Second)
 	sweep("reset", 0, 1)
+}
+
+// testAgain: ports that a connection uses again, by a SYN of the client or its answer to one, stay bound
+// until it is over, if either end closed the one before; a SYN of the world alone keeps none.
+func testAgain(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	there := to(0, natted)
+	for i, c := range []struct {
+		label  string
+		closed [2]byte // outward and inward, 0: not closed
+		opens  [2]byte
+		kept   bool
+	}{
+		{"reset by the client", [2]byte{wire.RST}, [2]byte{wire.SYN}, true},
+		{"reset by the world", [2]byte{0, wire.RST}, [2]byte{wire.SYN}, true},
+		{"closed by both", [2]byte{wire.FIN | wire.ACK, wire.FIN | wire.ACK}, [2]byte{wire.SYN}, true},
+		{"opened by the world", [2]byte{0, wire.RST}, [2]byte{wire.SYN | wire.ACK, wire.SYN}, true},
+		{"a SYN of the world", [2]byte{0, wire.RST}, [2]byte{0, wire.SYN}, false},
+	} {
+		f := outward("tcp", 4, 1000+i)
+		after := f.after(portOf(t, c.label, b.run(t, there.Around(f.packet())), "tcp"))
+		for _, flags := range [][2]byte{c.closed, c.opens} {
+			for way, p := range []flow{f, after.reversed()} {
+				if p.flags = flags[way]; p.flags != 0 {
+					b.run(t, there.Around(p.packet())).Is(t, c.label, redirect, nil, "returned")
+				}
+			}
+		}
+		b.at(t, b.now+2*time.Second)
+		_, err := b.Sweep()
+		must(t, err)
+		reason := map[bool]string{true: "returned", false: "unbound"}[c.kept]
+		b.run(t, there.Around(after.reversed().later().packet())).Is(t, c.label+", after 2 s", redirect, nil, reason)
+	}
 }
 
 // testManyOver: a sweep of more flows than a step of it has room for removes all that are over, and

@@ -111,6 +111,21 @@ static __always_inline __u32 nat_allocate(const struct nat_setting *set, __u32 p
 	return s.port;
 }
 
+/* answer_of is the tuple of answers to a flow behind NAT. */
+static __always_inline struct tuple answer_of(const struct tuple *question,
+					      const struct nat_binding *out)
+{
+	struct tuple answer = *question;
+
+	answer.client = out->addr;
+	answer.client_port_be = out->port_be;
+	if (answer.protocol == IPPROTO_ICMP ||
+	    answer.protocol == IPPROTO_ICMPV6) /* one identifier */
+		answer.vip_port_be = out->port_be;
+	reverse(&answer);
+	return answer;
+}
+
 /* nat_bind makes both bindings of a flow and returns the outward one, or NULL with the reason. */
 static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 						    const struct nat_setting *set,
@@ -121,7 +136,7 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 	struct nat_binding out = { .addr = *public, .pool = pool, .seen = ticked_ns() };
 	struct nat_binding in = { .addr = t->client, .pool = pool, .seen = ticked_ns() };
 	__u32 port = nat_allocate(set, pool, core, bpf_get_prandom_u32());
-	struct tuple question = *t, answer = *t;
+	struct tuple question = *t, answer;
 	struct nat_binding *bound;
 
 	*reason = NODE_DROP_NAT_EXHAUSTED;
@@ -129,11 +144,7 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 		return NULL;
 	in.port_be = t->client_port_be;
 	out.port_be = bpf_htons(port);
-	answer.client = *public;
-	answer.client_port_be = out.port_be;
-	if (t->protocol == IPPROTO_ICMP || t->protocol == IPPROTO_ICMPV6) /* one identifier */
-		answer.vip_port_be = out.port_be;
-	reverse(&answer);
+	answer = answer_of(t, &out);
 	*reason = NODE_DROP_NAT_FULL;
 	if (bpf_map_update_elem(&nat_in, &answer, &in, BPF_NOEXIST)) {
 		nat_release(pool, port);
@@ -153,7 +164,6 @@ static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 static __always_inline void nat_seen(struct nat_binding *b, const struct packet *p)
 {
 	__u64 now = ticked_ns();
-	__u8 closed = 0;
 
 	if (p->kind == KIND_ERROR) /* keeps no binding (RFC 5508 §4.2) */
 		return;
@@ -162,13 +172,26 @@ static __always_inline void nat_seen(struct nat_binding *b, const struct packet 
 	if (p->kind != KIND_TCP)
 		return;
 	if (p->flags & TCP_FIN)
-		closed = NAT_FIN;
+		b->closed |= NAT_FIN;
 	if (p->flags & TCP_RST)
-		closed |= NAT_RST;
-	if (closed)
-		b->closed |= closed;
-	else if (opens(p))
-		b->closed = 0; /* the ports are used again */
+		b->closed |= NAT_RST;
+}
+
+/* nat_again: the client's SYN, or its answer to one, uses the ports again, so neither direction is
+ * closed. The world's SYN alone may be forged, and keeps no port. */
+static __always_inline void nat_again(const struct tuple *question, struct nat_binding *out,
+				      const struct packet *p)
+{
+	struct nat_binding *in;
+	struct tuple answer;
+
+	if (p->kind != KIND_TCP || (p->flags & (TCP_SYN | TCP_FIN | TCP_RST)) != TCP_SYN)
+		return;
+	answer = answer_of(question, out);
+	in = bpf_map_lookup_elem(&nat_in, &answer);
+	out->closed = 0;
+	if (in)
+		in->closed = 0;
 }
 
 /* nat_outward translates the source of a packet of the client network. */
@@ -191,6 +214,7 @@ static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_
 	if (!b)
 		return reason;
 	nat_seen(b, p);
+	nat_again(&t, b, p);
 	return replace_end(ctx, p, END_SOURCE, &b->addr, b->port_be) ? COUNTERS
 								     : NODE_DROP_MALFORMED;
 }
@@ -247,7 +271,7 @@ static __always_inline __u64 nat_age(const struct nat_binding *out, const struct
 static __always_inline __u32 nat_expire(const struct tuple *question)
 {
 	struct nat_binding *out = bpf_map_lookup_elem(&nat_out, question), *in;
-	struct tuple answer = *question;
+	struct tuple answer;
 	__be16 port;
 	__u32 pool;
 
@@ -255,11 +279,7 @@ static __always_inline __u32 nat_expire(const struct tuple *question)
 		return 0;
 	port = out->port_be;
 	pool = out->pool;
-	answer.client = out->addr;
-	answer.client_port_be = port;
-	if (answer.protocol == IPPROTO_ICMP || answer.protocol == IPPROTO_ICMPV6)
-		answer.vip_port_be = port;
-	reverse(&answer);
+	answer = answer_of(question, out);
 	in = bpf_map_lookup_elem(&nat_in, &answer);
 	if (in && ticked_ns() - (out->seen > in->seen ? out->seen : in->seen) < nat_age(out, in))
 		return 0;
