@@ -15,6 +15,7 @@
 #include "edge/counters.h"
 #include "edge/errors.h"
 #include "edge/learn.h"
+#include "edge/narrow.h"
 #include "edge/recover.h"
 #include "edge/samples.h"
 #include "edge/steady.h"
@@ -33,7 +34,8 @@ __noinline int no_room(struct xdp_md *ctx, struct edge_scratch *s, const struct 
 		return XDP_ABORTED;
 	if (s->side == SIDE_WORLD)
 		reverse(&s->packet.t);
-	return too_big(ctx, &s->packet, e);
+	return too_big(ctx, &s->packet,
+		       e->mtu - sizeof(struct ipv6hdr) - sizeof(struct edge_vxlan));
 }
 
 /* send_to_node sends the packet to the flow's node. A function of its own, as most packets take the
@@ -238,8 +240,10 @@ int edge_new(struct xdp_md *ctx)
 /* updated handles a packet out of its tunnel. */
 static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 {
+	struct bpf_fib_lookup fib = {};
 	struct packet *p = &s->packet;
 	enum counter reason;
+	long way;
 
 	p->reading = leave_tunnel(ctx, &s->outer, p);
 	if (p->kind == KIND_FRAGMENT)
@@ -247,14 +251,21 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
 	p->hash = edge_hash(p);
-	if (edge_service_at(&p->t.client) < 0)
+	s->side = edge_service_at(&p->t.client) < 0 ? SIDE_WORLD : SIDE_CLIENTS;
+	if (s->side == SIDE_WORLD)
 		reverse(&p->t);
 	reason = learn(p, &s->outer);
 	if (reason != EDGE_UPDATE_LEARNED && reason != EDGE_UPDATE_KNOWN)
 		return verdict(reason, XDP_DROP);
 	if (restore(ctx, &s->outer, p))
 		return verdict(EDGE_DROP_CONGESTED, XDP_DROP);
-	return forward(ctx, p, reason, EDGE_PASS_TO_ROUTER);
+	way = find_way(ctx, p, &fib);
+	if (way == BPF_FIB_LKUP_RET_FRAG_NEEDED && is_narrowed(s)) {
+		p->mtu = fib.mtu_result;
+		bpf_tail_call(ctx, &edge_programs, PROGRAM_NARROW);
+		return XDP_ABORTED;
+	}
+	return take_way(ctx, p, &fib, way, reason, EDGE_PASS_TO_ROUTER);
 }
 
 /* reorient puts the client network's end first in the tuple of a packet that came back as it was,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node. They go to the
+/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node, or from one to its destination. They go to the
  * packet's source by the kernel's FIB, as a router's do. */
 #pragma once
 #include "core/limit.h"
@@ -44,10 +44,9 @@ static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, __u6
 	return send_own(ctx, p, own_mac, reason);
 }
 
-/* too_big answers a packet that leaves no room for the tunnel. p->t has its source first. */
-static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, const struct edge_end *e)
+/* too_big answers a packet that is too long for this MTU. p->t has its source first. */
+static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, __u32 mtu)
 {
-	__u32 mtu = e->mtu - sizeof(struct ipv6hdr) - sizeof(struct edge_vxlan);
 	__u64 mac = link_address(ctx);
 
 	if (p->kind == KIND_ERROR || !mac || !spend(LIMIT_TOO_BIG, 1))

@@ -43,24 +43,40 @@ static __always_inline bool fill_fib(struct xdp_md *ctx, const struct packet *p,
 	return true;
 }
 
-/* forward sends the packet, which is first in the frame behind a link header for this host. It
- * counts `sent`, or else `passed`. */
-static __always_inline int forward(struct xdp_md *ctx, struct packet *p, __u32 sent, __u32 passed)
+/* find_way asks the kernel for the way of the packet, which is first in the frame. */
+static __always_inline long find_way(struct xdp_md *ctx, const struct packet *p,
+				     struct bpf_fib_lookup *fib)
 {
-	struct bpf_fib_lookup fib = {};
+	if (!fill_fib(ctx, p, fib) || p->hop_limit <= 1)
+		return BPF_FIB_LKUP_RET_NOT_FWDED;
+	return bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
+}
+
+/* take_way sends the packet, behind a link header for this host, on the way that find_way found. It
+ * counts `sent`, or else `passed`. */
+static __always_inline int take_way(struct xdp_md *ctx, struct packet *p,
+				    const struct bpf_fib_lookup *fib, long way, __u32 sent,
+				    __u32 passed)
+{
 	struct ethhdr *eth;
 	struct cursor c;
 
-	if (!fill_fib(ctx, p, &fib) || p->hop_limit <= 1 ||
-	    bpf_fib_lookup(ctx, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS ||
-	    dec_hop_limit(ctx, p))
+	if (way != BPF_FIB_LKUP_RET_SUCCESS || dec_hop_limit(ctx, p))
 		return verdict(passed, XDP_PASS);
 	c = frame_at(ctx, 0);
 	eth = take(&c, sizeof(*eth));
 	if (!eth)
 		return verdict(passed, XDP_PASS);
-	__builtin_memcpy(eth->h_dest, fib.dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, fib.smac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, fib->dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, fib->smac, ETH_ALEN);
 	count(sent);
-	return bpf_redirect(fib.ifindex, 0);
+	return bpf_redirect(fib->ifindex, 0);
+}
+
+/* forward finds and takes the packet's way. */
+static __always_inline int forward(struct xdp_md *ctx, struct packet *p, __u32 sent, __u32 passed)
+{
+	struct bpf_fib_lookup fib = {};
+
+	return take_way(ctx, p, &fib, find_way(ctx, p, &fib), sent, passed);
 }

@@ -14,7 +14,7 @@ enum edge_side {
 struct edge_scratch {
 	struct packet packet;
 	struct edge_outer outer;
-	__u32 side; /* enum edge_side, of the link that the packet came by */
+	__u32 side; /* enum edge_side, of the network that the packet came from */
 	__u32 zero;
 };
 
@@ -28,11 +28,13 @@ struct {
 int edge_new(struct xdp_md *ctx);
 int edge_answer(struct xdp_md *ctx);
 int edge_unbound(struct xdp_md *ctx);
+int edge_narrow(struct xdp_md *ctx);
 
 enum edge_program {
 	PROGRAM_NEW,
 	PROGRAM_ANSWER,
 	PROGRAM_UNBOUND,
+	PROGRAM_NARROW,
 	PROGRAMS
 };
 
@@ -46,6 +48,7 @@ struct {
 		[PROGRAM_NEW] = (void *)&edge_new,
 		[PROGRAM_ANSWER] = (void *)&edge_answer,
 		[PROGRAM_UNBOUND] = (void *)&edge_unbound,
+		[PROGRAM_NARROW] = (void *)&edge_narrow,
 	},
 };
 

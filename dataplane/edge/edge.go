@@ -202,7 +202,8 @@ func (l *LB) Verified() ([]dataplane.Verified, error) {
 		objects.EdgeProgEdgeClients: l.objs.EdgeClients, objects.EdgeProgEdgeWorld: l.objs.EdgeWorld,
 		objects.EdgeProgEdgeNew: l.objs.EdgeNew, objects.EdgeProgEdgeBack: l.objs.EdgeBack, objects.EdgeProgEdgeAnswer: l.objs.EdgeAnswer,
 		objects.EdgeProgEdgeUnbound: l.objs.EdgeUnbound,
-	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack, objects.EdgeProgEdgeAnswer, objects.EdgeProgEdgeUnbound)
+		objects.EdgeProgEdgeNarrow:  l.objs.EdgeNarrow,
+	}, objects.EdgeProgEdgeClients, objects.EdgeProgEdgeWorld, objects.EdgeProgEdgeNew, objects.EdgeProgEdgeBack, objects.EdgeProgEdgeAnswer, objects.EdgeProgEdgeUnbound, objects.EdgeProgEdgeNarrow)
 }
 
 // idleFlows reads the table of flows and calls f with the digests of those that are idle now, in

@@ -40,6 +40,7 @@ func TestEdge(t *testing.T) {
 		{"an earlier flow", testEarlierFlow},
 		{"probe", testProbe},
 		{"too big", testTooBig},
+		{"narrow", testNarrow},
 		{"ended", testEnded},
 		{"keep-alive", testKeepAlive},
 		{"word of datagrams", testDatagramWord},

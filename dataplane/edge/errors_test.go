@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -82,6 +84,75 @@ func testTooBig(t *testing.T, seen rig.Hits) {
 	b.fromClient(t, long(client4, remote4, most+1)).Is(t, "above the limit", rig.XDPDrop, nil, "drop_too_big")
 	b.at(t, b.now+time.Second)
 	b.fromClient(t, long(client4, remote4, most+1)).Is(t, "a second later", redirect, nil, "too_big")
+}
+
+// testNarrow: a changed packet that is too long for the link behind the LB is answered as its sender sent
+// it, in either direction; one that a router may fragment, and one without a change, are the kernel's.
+func testNarrow(t *testing.T, seen rig.Hits) {
+	b := newBench(t, seen)
+	const most = 1300
+	address(t, "clients", "10.1.0.1/16")
+	address(t, "clients", "2001:db8:1::1/48")
+	address(t, "world", "2001:db8:9::1/48")
+	for _, name := range []string{"clients", "world"} {
+		l, err := netlink.LinkByName(name)
+		must(t, err)
+		must(t, netlink.LinkSetMTU(l, most))
+	}
+	long := func(f flow) []byte {
+		ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: 50}
+		switch f.kind {
+		case "tcp":
+			return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: wire.ACK}, make([]byte, most))
+		case "udp":
+			return ip.UDP(f.from.Port(), f.to.Port(), make([]byte, most))
+		}
+		kind := byte(8)
+		if ip.Source.Is6() {
+			kind = 128
+		}
+		return ip.ICMP(kind, 0, uint32(f.from.Port())<<16|1, make([]byte, most))
+	}
+	echo := func(client, remote netip.Addr) flow {
+		return flow{"echo", netip.AddrPortFrom(client, 9), netip.AddrPortFrom(remote, 9)}
+	}
+	for i, f := range []flow{from4("tcp", 1), from4("udp", 2), echo(client4, remote4), from6("tcp", 1), from6("udp", 2), echo(client6, remote6)} {
+		to := b.tunnelled(t, f.String(), b.fromClient(t, f.packet()), f.packet(), "flow_begun", "steer")
+		changed := natted(f, 40000+i)
+		if out := b.fromNode(t, back(to), changed.packet()); out.Action == rig.XDPDrop {
+			t.Fatalf("%v: %v", f, out.Reasons)
+		}
+		kind, code := byte(3), byte(4)
+		if f.from.Addr().Is6() {
+			kind, code = 2, 0
+		}
+		for _, c := range []struct {
+			label        string
+			came, leaves flow
+			sent         func(*testing.T, []byte) rig.Outcome
+		}{
+			{"outward", f, changed, b.fromClient},
+			{"inward", changed.reversed(), f.reversed(), b.fromWorld},
+		} {
+			label := c.label + " " + f.String()
+			to := b.tunnelled(t, label, c.sent(t, long(c.came)), long(c.came), "steer")
+			out := b.fromNode(t, back(to), long(c.leaves))
+			if len(out.Reasons) != 1 || out.Reasons[0] != "too_big" {
+				t.Fatalf("%s: %v", label, out.Reasons)
+			}
+			if rest := isError(t, label, out.Frame, c.came.to.Addr(), c.came.from.Addr(), kind, code, long(c.came)); rest != most {
+				t.Errorf("%s: a size of %d, want %d", label, rest, most)
+			}
+			b.fromNode(t, back(to), long(c.came)).Is(t, label+", as it was", rig.XDPPass, nil, "pass_to_router")
+		}
+	}
+	f := from4("udp", 2)
+	to := b.tunnelled(t, "divisible", b.fromClient(t, long(f)), long(f), "steer")
+	divisible := long(natted(f, 40001))
+	divisible[6] = 0
+	b.fromNode(t, back(to), divisible).Is(t, "divisible", rig.XDPPass, nil, "pass_to_router")
+	b.spend(t)
+	b.fromNode(t, back(to), long(natted(f, 40001))).Is(t, "above the limit", rig.XDPDrop, nil, "drop_too_big")
 }
 
 // testEnded: a flow of datagrams that functions changed cannot go on at another node: its client gets an error,

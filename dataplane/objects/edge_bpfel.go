@@ -161,6 +161,7 @@ const (
 	EdgeProgEdgeAnswer      = "edge_answer"
 	EdgeProgEdgeBack        = "edge_back"
 	EdgeProgEdgeClients     = "edge_clients"
+	EdgeProgEdgeNarrow      = "edge_narrow"
 	EdgeProgEdgeNew         = "edge_new"
 	EdgeProgEdgeUnbound     = "edge_unbound"
 	EdgeProgEdgeWorld       = "edge_world"
@@ -226,6 +227,7 @@ type EdgeProgramSpecs struct {
 	EdgeAnswer  *ebpf.ProgramSpec `ebpf:"edge_answer"`
 	EdgeBack    *ebpf.ProgramSpec `ebpf:"edge_back"`
 	EdgeClients *ebpf.ProgramSpec `ebpf:"edge_clients"`
+	EdgeNarrow  *ebpf.ProgramSpec `ebpf:"edge_narrow"`
 	EdgeNew     *ebpf.ProgramSpec `ebpf:"edge_new"`
 	EdgeUnbound *ebpf.ProgramSpec `ebpf:"edge_unbound"`
 	EdgeWorld   *ebpf.ProgramSpec `ebpf:"edge_world"`
@@ -366,6 +368,7 @@ type EdgePrograms struct {
 	EdgeAnswer  *ebpf.Program `ebpf:"edge_answer"`
 	EdgeBack    *ebpf.Program `ebpf:"edge_back"`
 	EdgeClients *ebpf.Program `ebpf:"edge_clients"`
+	EdgeNarrow  *ebpf.Program `ebpf:"edge_narrow"`
 	EdgeNew     *ebpf.Program `ebpf:"edge_new"`
 	EdgeUnbound *ebpf.Program `ebpf:"edge_unbound"`
 	EdgeWorld   *ebpf.Program `ebpf:"edge_world"`
@@ -377,6 +380,7 @@ func (p *EdgePrograms) Close() error {
 		p.EdgeAnswer,
 		p.EdgeBack,
 		p.EdgeClients,
+		p.EdgeNarrow,
 		p.EdgeNew,
 		p.EdgeUnbound,
 		p.EdgeWorld,
