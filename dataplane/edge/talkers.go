@@ -27,7 +27,6 @@ type Talker struct {
 	Packets, Bytes float64 // a second, both directions
 	Share          float64 // of all packets
 	samples        int
-	ofClients      bool // of a packet before the functions' change
 }
 
 // Talkers returns the flows with the most packets of late, at most n, by a sample of one packet in 64.
@@ -69,19 +68,35 @@ func (l *LB) Talkers(n int) ([]Talker, error) {
 	return all[:min(n, len(all))], nil
 }
 
-// flowOf finds the flow of a sample.
+// flowOf finds the flow of a sample. If the world sent the packet, the partner of its entry has the end that
+// the client has before the functions' change.
 func (l *LB) flowOf(flows map[uint64]*Talker, s *objects.EdgeEdgeSample) *Talker {
-	hash := s.Hash
-	if flows[hash] == nil {
-		var f objects.EdgeEdgeFlow
-		if err := l.objs.EdgeFlows.Lookup(hash, &f); err == nil && f.Partner != 0 && flows[f.Partner] != nil {
-			hash = f.Partner
-		}
+	if t := flows[s.Hash]; t != nil {
+		return t
 	}
-	if flows[hash] == nil {
-		flows[hash] = &Talker{}
+	var f, before objects.EdgeEdgeFlow
+	known := l.objs.EdgeFlows.Lookup(s.Hash, &f) == nil && f.Partner != 0
+	if t := flows[f.Partner]; known && t != nil {
+		return t
 	}
-	return flows[hash]
+	t := &Talker{
+		Client: endOf(s.T.Client.In6U.U6Addr8, s.T.ClientPortBe), World: endOf(s.T.Vip.In6U.U6Addr8, s.T.VipPortBe),
+		Protocol: s.T.Protocol, Instance: wire.ParseInstance(s.Instance),
+	}
+	flows[s.Hash] = t
+	if s.Bytes&topo.EdgeOfClients != 0 || !known || l.objs.EdgeFlows.Lookup(f.Partner, &before) != nil {
+		return t
+	}
+	t.Client = endOf(before.End.In6U.U6Addr8, before.EndPortBe)
+	if t.Protocol != wire.ProtoTCP && t.Protocol != wire.ProtoUDP { // an echo
+		t.World = netip.AddrPortFrom(t.World.Addr(), t.Client.Port())
+	}
+	return t
+}
+
+func endOf(addr [16]byte, portBE uint16) netip.AddrPort {
+	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, portBE))
+	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
 }
 
 // add counts a sample.
@@ -89,15 +104,6 @@ func (t *Talker) add(s *objects.EdgeEdgeSample, rate float64) {
 	t.samples++
 	t.Packets += rate
 	t.Bytes += rate * float64(s.Bytes&^topo.EdgeOfClients)
-	if t.samples > 1 && t.ofClients {
-		return
-	}
-	end := func(addr [16]byte, portBE uint16) netip.AddrPort {
-		port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, portBE))
-		return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
-	}
-	t.Client, t.World = end(s.T.Client.In6U.U6Addr8, s.T.ClientPortBe), end(s.T.Vip.In6U.U6Addr8, s.T.VipPortBe)
-	t.Protocol, t.Instance, t.ofClients = s.T.Protocol, wire.ParseInstance(s.Instance), s.Bytes&topo.EdgeOfClients != 0
 }
 
 // clock is the programs' time: the kernel's ticks.

@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,16 @@ func testTalkers(t *testing.T, seen rig.Hits) {
 	b.at(t, b.now+20*time.Second)
 	if all := named(); len(all) > 0 {
 		t.Errorf("long after the last packet: %v", all)
+	}
+	echo := flow{"echo", netip.AddrPortFrom(client4, 3002), netip.AddrPortFrom(remote4, 3002)}
+	pinged := b.tunnelled(t, "echo", b.fromClient(t, echo.packet()), echo.packet(), "flow_begun", "steer")
+	b.fromNode(t, back(pinged), natted(echo, 40001).packet()).Is(t, "change", redirect, nil, "update_learned")
+	for range 2 { // from the world alone
+		many(b.Objects().EdgeWorld, "world", changed.reversed(), 8*few)
+		many(b.Objects().EdgeWorld, "world", natted(echo, 40001).reversed(), 4*few)
+	}
+	wanted := []string{want, fmt.Sprintf("1 %v %v %v", echo.from, echo.to, pinged.Instance)}
+	if all := named(); len(all) != 2 || !strings.HasPrefix(all[0], wanted[0]) || !strings.HasPrefix(all[1], wanted[1]) {
+		t.Errorf("talkers %q of the world alone, want %q", all, wanted)
 	}
 }
