@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"proffer/lab/stats"
 )
 
 // Goal is a number of a row and the most that it may be.
@@ -63,7 +65,7 @@ func (g Goal) percentiles() []float64 {
 	return []float64{g.Percentile}
 }
 
-func (g Goal) of(r Row) (value, ci Number) {
+func (g Goal) of(r Row) (value, ci stats.Number) {
 	if g.Percentile == 0 {
 		return r.Mean, r.MeanCI
 	}

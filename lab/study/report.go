@@ -6,34 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"proffer/lab/stats"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 )
-
-// Number is one that there may not be: NaN and infinity are null in JSON, empty
-// in CSV, a dash in a table.
-type Number float64
-
-func (n Number) exists() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
-
-// MarshalJSON writes null for a number that there is not.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if !n.exists() {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-func (n Number) text(digits int) string {
-	if !n.exists() {
-		return "–"
-	}
-	return strconv.FormatFloat(float64(n), 'f', digits, 64)
-}
 
 // WriteJSON writes an array of rows.
 func WriteJSON(w io.Writer, rows []Row) error {
@@ -141,8 +120,8 @@ func (r Row) extra() (cells []string) {
 
 func cell(v any) string {
 	switch v := v.(type) {
-	case Number:
-		if !v.exists() {
+	case stats.Number:
+		if !v.Exists() {
 			return ""
 		}
 		return strconv.FormatFloat(float64(v), 'f', -1, 64)
@@ -172,8 +151,8 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 			fmt.Fprintf(t, "\t%*s\t\t\t\t\t\t\t\t\t\t\n", wide, "")
 		}
 		fmt.Fprintf(t, "%s\t%-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.load(), wide, r.Policy,
-			r.Mean.text(1), r.MeanCI.text(1), r.P50.text(1), r.P90.text(1), r.P90CI.text(1), r.P99.text(1),
-			r.refusals(), r.Hops.text(2), (r.Speed / 1e6).text(1))
+			r.Mean.Text(1), r.MeanCI.Text(1), r.P50.Text(1), r.P90.Text(1), r.P90CI.Text(1), r.P99.Text(1),
+			r.refusals(), r.Hops.Text(2), (r.Speed / 1e6).Text(1))
 	}
 	if err := errors.Join(t.Flush(), printExtra(w, rows), printServers(w, rows)); err != nil {
 		return err
@@ -202,7 +181,7 @@ func printServers(w io.Writer, rows []Row) error {
 	fmt.Fprintln(t, "rho\tpolicy\tserver\tgroup\taccepted\tpassed on\trefused\tshare\tmean\t")
 	for _, r := range rows {
 		for _, s := range r.Servers {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s %%\t%s\t\n", r.load(), r.Policy, s.Server, s.Group, s.Accepted, s.PassedOn, s.Refused, (100 * s.Share).text(2), s.Mean.text(1))
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s %%\t%s\t\n", r.load(), r.Policy, s.Server, s.Group, s.Accepted, s.PassedOn, s.Refused, (100 * s.Share).Text(2), s.Mean.Text(1))
 		}
 	}
 	return t.Flush()
@@ -225,10 +204,10 @@ func printExtra(w io.Writer, rows []Row) error {
 	for _, r := range rows {
 		fmt.Fprintf(t, "\n%s\t%s\t", r.load(), r.Policy)
 		for _, p := range r.Percentiles {
-			fmt.Fprintf(t, "%s\t%s\t", p.Value.text(1), p.CI.text(1))
+			fmt.Fprintf(t, "%s\t%s\t", p.Value.Text(1), p.CI.Text(1))
 		}
 		for _, g := range r.Groups {
-			fmt.Fprintf(t, "%s %%\t%d\t", (100 * g.Utilisation).text(1), g.Refused)
+			fmt.Fprintf(t, "%s %%\t%d\t", (100 * g.Utilisation).Text(1), g.Refused)
 		}
 	}
 	fmt.Fprintln(t)

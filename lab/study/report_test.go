@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 )
 
 func someRows() []Row {
-	nan := Number(math.NaN())
+	nan := stats.Number(math.NaN())
 	return []Row{
 		{Policy: "single", Farm: "A", Rho: 0.5, Seeds: 10, Mean: 254.1875, MeanCI: 1.7, P50: 164.25, P90: 590.4, P90CI: 8.25, P99: 1321.5, Hops: 1, Events: 500, Speed: 9_950_000, Counted: 1000},
-		{Policy: "hunt:dynamic", Farm: "A", Rho: 0.610714286, Seeds: 10, Mean: 22, MeanCI: Number(math.Inf(1)), P50: nan, P90: nan, P90CI: nan, P99: nan, Hops: 1.416, Refused: 15, Events: 7, Speed: 12_000_000, Counted: 1000},
+		{Policy: "hunt:dynamic", Farm: "A", Rho: 0.610714286, Seeds: 10, Mean: 22, MeanCI: stats.Number(math.Inf(1)), P50: nan, P90: nan, P90CI: nan, P99: nan, Hops: 1.416, Refused: 15, Events: 7, Speed: 12_000_000, Counted: 1000},
 	}
 }
 

@@ -13,21 +13,21 @@ import (
 // mean and percentiles, in ms, and sums of the counts. A CI is half the
 // width of the 95 % Student interval over seeds; with one seed there is none.
 type Row struct {
-	Policy   string  `json:"policy"`
-	Farm     string  `json:"farm"`
-	Rho      float64 `json:"rho"`
-	Seeds    int     `json:"seeds"`
-	Mean     Number  `json:"mean_ms"`
-	MeanCI   Number  `json:"mean_ci_ms"`
-	P50      Number  `json:"p50_ms"`
-	P90      Number  `json:"p90_ms"`
-	P90CI    Number  `json:"p90_ci_ms"`
-	P99      Number  `json:"p99_ms"`
-	Refused  int     `json:"refused"` // of those that count, in all runs
-	Hops     Number  `json:"hops"`    // servers that a request visited, on average
-	Events   int     `json:"events"`  // in all runs
-	Speed    Number  `json:"events_per_s"`
-	Overload bool    `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
+	Policy   string       `json:"policy"`
+	Farm     string       `json:"farm"`
+	Rho      float64      `json:"rho"`
+	Seeds    int          `json:"seeds"`
+	Mean     stats.Number `json:"mean_ms"`
+	MeanCI   stats.Number `json:"mean_ci_ms"`
+	P50      stats.Number `json:"p50_ms"`
+	P90      stats.Number `json:"p90_ms"`
+	P90CI    stats.Number `json:"p90_ci_ms"`
+	P99      stats.Number `json:"p99_ms"`
+	Refused  int          `json:"refused"` // of those that count, in all runs
+	Hops     stats.Number `json:"hops"`    // servers that a request visited, on average
+	Events   int          `json:"events"`  // in all runs
+	Speed    stats.Number `json:"events_per_s"`
+	Overload bool         `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
 
 	Unsettled bool `json:"unsettled,omitempty"` // the times still rose or fell: see settle.go
 
@@ -39,26 +39,26 @@ type Row struct {
 	Groups      []Group      `json:"groups,omitempty"`      // Study.Groups
 	Servers     []Server     `json:"per_server,omitempty"`  // Study.Servers
 
-	Counted int      `json:"-"` // requests that count, in all runs
-	CDF     []Number `json:"-"` // Study.CDF: ms, at each of cdfShares
+	Counted int            `json:"-"` // requests that count, in all runs
+	CDF     []stats.Number `json:"-"` // Study.CDF: ms, at each of cdfShares
 }
 
 // Percentile is one that was asked for, as the row's others are.
 type Percentile struct {
-	Percentile float64 `json:"percentile"`
-	Value      Number  `json:"ms"`
-	CI         Number  `json:"ci_ms"`
+	Percentile float64      `json:"percentile"`
+	Value      stats.Number `json:"ms"`
+	CI         stats.Number `json:"ci_ms"`
 }
 
 // Group is the result of servers that a farm file lists together, all requests of all
 // runs counting: the share of their power that completed requests took, the mean
 // over runs, and how many requests they refused.
 type Group struct {
-	Group       int    `json:"group"`
-	Servers     int    `json:"servers"`
-	Utilisation Number `json:"utilisation"`
-	Served      int    `json:"served"`
-	Refused     int    `json:"refused"`
+	Group       int          `json:"group"`
+	Servers     int          `json:"servers"`
+	Utilisation stats.Number `json:"utilisation"`
+	Served      int          `json:"served"`
+	Refused     int          `json:"refused"`
 }
 
 // run is the part of a sim.Result that is kept.
@@ -119,11 +119,11 @@ func (s *Setting) groups(r sim.Result) []Group {
 		g.Servers++
 		g.Served += r.Served[i]
 		g.Refused += r.Rejected[i]
-		g.Utilisation += Number(r.Busy[i] * server.Power())
+		g.Utilisation += stats.Number(r.Busy[i] * server.Power())
 		power[server.Group] += server.Power()
 	}
 	for i := range groups {
-		groups[i].Utilisation /= Number(power[i])
+		groups[i].Utilisation /= stats.Number(power[i])
 	}
 	return groups
 }
@@ -145,7 +145,7 @@ func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
 	row.P90, row.P90CI = estimate(runs, func(r run) float64 { return r.p90 })
 	row.P99, _ = estimate(runs, func(r run) float64 { return r.p99 })
 	row.Hops, _ = estimate(runs, func(r run) float64 { return r.hops })
-	row.Speed = Number(math.Round(float64(row.Events) / cpu.Seconds()))
+	row.Speed = stats.Number(math.Round(float64(row.Events) / cpu.Seconds()))
 	for i, q := range s.Percentiles {
 		p := Percentile{Percentile: q}
 		p.Value, p.CI = estimate(runs, func(r run) float64 { return r.percentiles[i] })
@@ -176,12 +176,12 @@ func sumGroups(runs []run) []Group {
 // estimate is the mean of one number over the runs, and half its interval. Both
 // are rounded to a millionth: a library's last bit differs between machines, a
 // result must not.
-func estimate(runs []run, of func(run) float64) (mean, half Number) {
+func estimate(runs []run, of func(run) float64) (mean, half stats.Number) {
 	x := make([]float64, len(runs))
 	sum := 0.0
 	for i, r := range runs {
 		x[i] = of(r)
 		sum += x[i]
 	}
-	return Number(round(sum/float64(len(x)), 1e6)), Number(round(stats.Half95(x), 1e6))
+	return stats.Number(round(sum/float64(len(x)), 1e6)), stats.Number(round(stats.Half95(x), 1e6))
 }

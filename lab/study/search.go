@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 )
 
 // Search finds the fewest servers with which a farm reaches a goal, under each
@@ -46,11 +47,11 @@ type Found struct {
 
 // Tried is the result of one number of servers.
 type Tried struct {
-	Servers int     `json:"servers"`
-	Rho     float64 `json:"rho"`
-	Value   Number  `json:"ms"`
-	CI      Number  `json:"ci_ms"`
-	Refused int     `json:"refused"`
+	Servers int          `json:"servers"`
+	Rho     float64      `json:"rho"`
+	Value   stats.Number `json:"ms"`
+	CI      stats.Number `json:"ci_ms"`
+	Refused int          `json:"refused"`
 }
 
 // At is the result with Servers; false: there is none.

@@ -51,7 +51,7 @@ func (s *Search) Print(w io.Writer, found []Found) error {
 			continue
 		}
 		fmt.Fprintf(t, "%-*s\t%d\t%s to %s\t%s\t%s\t%v\t%d\t\n", wide, f.Policy, f.Servers, count(f.Low), count(f.High),
-			at.Value.text(1), at.CI.text(1), round(at.Rho, 1e4), at.Refused)
+			at.Value.Text(1), at.CI.Text(1), round(at.Rho, 1e4), at.Refused)
 	}
 	return t.Flush()
 }

@@ -4,18 +4,19 @@ import (
 	"slices"
 
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 )
 
 // Server is the result of one server. Counts are of all requests of all runs; the mean
 // time is that of its requests that count, over runs.
 type Server struct {
-	Server   int    `json:"server"`
-	Group    int    `json:"group"`
-	Accepted int    `json:"accepted"`
-	PassedOn int    `json:"passed_on"` // offers that went on to the next server
-	Refused  int    `json:"refused"`
-	Share    Number `json:"share"` // of all requests that were accepted
-	Mean     Number `json:"mean_ms"`
+	Server   int          `json:"server"`
+	Group    int          `json:"group"`
+	Accepted int          `json:"accepted"`
+	PassedOn int          `json:"passed_on"` // offers that went on to the next server
+	Refused  int          `json:"refused"`
+	Share    stats.Number `json:"share"` // of all requests that were accepted
+	Mean     stats.Number `json:"mean_ms"`
 }
 
 // servers are the results of a run; of a failed run there are none.
@@ -23,7 +24,7 @@ func (s *Setting) servers(r sim.Result) (servers []Server) {
 	for i := range r.Accepted {
 		servers = append(servers, Server{
 			Server: i, Group: s.Farm.Servers[i].Group, Accepted: r.Accepted[i], PassedOn: r.PassedOn[i], Refused: r.Rejected[i],
-			Mean: Number(r.Times[i]),
+			Mean: stats.Number(r.Times[i]),
 		})
 	}
 	return servers
@@ -41,11 +42,11 @@ func sumServers(runs []run) []Server {
 			all[i].Refused += r.servers[i].Refused
 		}
 		total += all[i].Accepted
-		with := slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.servers[i].Mean.exists() })
+		with := slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.servers[i].Mean.Exists() })
 		all[i].Mean, _ = estimate(with, func(r run) float64 { return float64(r.servers[i].Mean) })
 	}
 	for i := range all {
-		all[i].Share = Number(round(float64(all[i].Accepted)/float64(max(total, 1)), 1e9))
+		all[i].Share = stats.Number(round(float64(all[i].Accepted)/float64(max(total, 1)), 1e9))
 	}
 	return all
 }

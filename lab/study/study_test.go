@@ -108,7 +108,7 @@ func TestRowIsMadeOfRuns(t *testing.T) {
 
 func TestOneSeedHasNoInterval(t *testing.T) {
 	row := runAll(t, small(t, 1, "rr"))[0]
-	if row.MeanCI.exists() || row.P90CI.exists() || !row.Mean.exists() {
+	if row.MeanCI.Exists() || row.P90CI.Exists() || !row.Mean.Exists() {
 		t.Errorf("got %+v", row)
 	}
 }
