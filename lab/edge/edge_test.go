@@ -169,6 +169,7 @@ func TestRefuses(t *testing.T) {
 		"class 1: service 2: want 0 to 1":                               func(_ *Farm, t *Traffic) { t.Classes[1].Service = 2 },
 		"class 1: mice of 0.5 packets: want at least 1":                 func(_ *Farm, t *Traffic) { t.Classes[1].Packets = 0.5 },
 		"class 0: 3 elephants and 1 mice a second: want one of the two": func(_ *Farm, t *Traffic) { t.Classes[0].PerSecond = 1 },
+		"class 0: elephants are always under way: want mice":            func(_ *Farm, t *Traffic) { t.Classes[0].Filled = true },
 	} {
 		f, traffic := mixed()
 		f.Servers, traffic.Classes = slices.Clone(f.Servers), slices.Clone(traffic.Classes)

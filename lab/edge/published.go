@@ -64,18 +64,35 @@ func HeterogeneousTraffic(share float64, cost time.Duration) Traffic {
 	return t
 }
 
-// Of Figure 5: when the traffic doubles, and how long a flow lasts on average.
+// Of Figure 5: when the traffic doubles, how long a flow lasts on average, Pareto's shape of that, and the
+// load of the only server until the traffic doubles.
+//
+// The paper names no life of flows, but two times until its servers are level, close to a second and about
+// 35 s, and these determine mean and shape. Where all new flows go to the new server, loads are level when
+// Rest is 2/3, at a third of the mean, and are seen to be so up to LevelOver later. Where every other flow
+// does, they are level when the old load is down to Near:
+//
+//	mean/3 + LevelOver = .97 s
+//	Before·(1/a)·(x_m/t)^(a−1) = Near at t = 34.6 s, with x_m = mean·(a − 1)/a
 const (
 	Doubling = 9 * time.Second
-	Lifetime = 3 * time.Second
+	Lifetime = 2200 * time.Millisecond
+	Tail     = 1.69
+	Before   = 0.84
 )
 
-// before is the load of Figure 5's only server until then.
-const before = 0.88
+// Two loads are level at the distance Near, in means over LevelOver, if the mean of their distances over Steady
+// from then on is Near, too: loads that come near by chance go apart again. A flow is .025, so that not every
+// distance is to be Near.
+const (
+	Near      = 0.04
+	LevelOver = 8 * Period
+	Steady    = time.Second
+)
 
-// Dynamic is Figure 5: 15 flows a second to one server, twice as many from
-// Doubling on, and a spare server that joins above 95 %. tail is Pareto's shape
-// of the flows' lifetimes, 0 for flows alike. Packets are ten times dearer and
+// Dynamic is Figure 5: 15 flows a second to one server, in equilibrium from the
+// beginning, twice as many from Doubling on, and a spare server that joins above
+// 95 %. tail is Pareto's shape of the flows' lifetimes, 0 for flows alike. Packets are ten times dearer and
 // ten times rarer than the paper's, which changes no load.
 func Dynamic(tail float64) (Farm, Traffic) {
 	const cost = 10 * chain
@@ -86,9 +103,10 @@ func Dynamic(tail float64) (Farm, Traffic) {
 
 // DynamicTraffic is Figure 5's, of packets of another cost.
 func DynamicTraffic(tail float64, cost time.Duration) Traffic {
-	packets := before / 15 / cost.Seconds()
+	packets := Before / 15 / cost.Seconds()
 	c := Class{PerSecond: 15, Even: true, Packets: packets, Tail: tail, Gap: time.Duration(float64(Lifetime) / packets)}
 	more := c
 	more.From = Doubling
-	return Traffic{For: 45 * time.Second, Classes: []Class{c, more}}
+	c.Filled = true
+	return Traffic{For: 60 * time.Second, Classes: []Class{c, more}}
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -122,18 +123,45 @@ func (e *engine) apart(measured []float64) float64 {
 	return most - least
 }
 
-// Level is how long after its second server had begun to take flows a farm of two
-// was level first: measured loads within the given distance, in seconds; +Inf:
-// never.
-func Level(samples []Sample, within float64) float64 {
-	begun := math.Inf(1)
-	for _, s := range samples {
-		if s.Weights[1] > 0 && math.IsInf(begun, 1) {
-			begun = s.At.Seconds()
+// Distance is that between two loads, in the mean over LevelOver.
+type Distance struct{ Until, Apart float64 } // s, parts of a core
+
+// FirstLevel is when loads were Near first, and were so in the mean of Steady from then on; +Inf: never.
+func FirstLevel(all []Distance) float64 {
+	for i, first := range all {
+		if first.Apart > Near {
+			continue
 		}
-		if math.Abs(s.Measured[0]-s.Measured[1]) <= within && s.At.Seconds() > begun {
-			return s.At.Seconds() - begun
+		n := slices.IndexFunc(all[i:], func(d Distance) bool { return d.Until-first.Until >= Steady.Seconds() })
+		if n < 0 {
+			break
+		}
+		sum := 0.0
+		for _, d := range all[i : i+n+1] {
+			sum += d.Apart
+		}
+		if sum/float64(n+1) <= Near {
+			return first.Until
 		}
 	}
 	return math.Inf(1)
+}
+
+// Level is how long after its second server had begun to take flows a farm of two was level, in seconds;
+// +Inf: never.
+func Level(samples []Sample) float64 {
+	const ticks = int(LevelOver / Period)
+	begun := slices.IndexFunc(samples, func(s Sample) bool { return s.Weights[1] > 0 })
+	if begun < 0 {
+		return math.Inf(1)
+	}
+	var all []Distance
+	for i := begun + ticks; i < len(samples); i++ {
+		apart := 0.0
+		for _, s := range samples[i+1-ticks : i+1] {
+			apart += (s.Measured[0] - s.Measured[1]) / float64(ticks)
+		}
+		all = append(all, Distance{samples[i].At.Seconds(), math.Abs(apart)})
+	}
+	return FirstLevel(all) - samples[begun].At.Seconds()
 }

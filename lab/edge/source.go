@@ -61,6 +61,8 @@ func (s *source) advance() {
 		return
 	case s.Elephants > 0: // spread over a gap
 		s.begins = int64(s.From) + int64(s.Gap)*int64(s.flows)/int64(s.Elephants)
+	case s.flows < s.underWay(): // likewise
+		s.begins = int64(s.From) + int64(s.Gap)*int64(s.flows)/int64(s.underWay())
 	default:
 		gap := 1.0
 		if !s.Even {
@@ -103,6 +105,8 @@ func (s *source) length() int32 {
 	switch {
 	case s.Elephants > 0:
 		return 0
+	case s.flows <= s.underWay(): // flows counts this one
+		return whole(s.rests(1 - (float64(s.flows)-0.5)/float64(s.underWay())))
 	case s.Tail == 0:
 		return int32(math.Round(s.Packets))
 	}
@@ -113,10 +117,11 @@ func (s *source) length() int32 {
 		u = s.rng.Float64()
 	}
 	// Pareto: x_m·(1 − u)^(−1/a), its mean x_m·a/(a − 1).
-	least := s.Packets * (s.Tail - 1) / s.Tail
-	x := least * weights.Exp(-math.Log1p(-u)/s.Tail)
-	return int32(max(1, min(math.Round(x), math.MaxInt32)))
+	return whole(s.least() * weights.Exp(-math.Log1p(-u)/s.Tail))
 }
+
+// whole is a number of packets.
+func whole(x float64) int32 { return int32(max(1, min(math.Round(x), math.MaxInt32))) }
 
 // fifo is a ring of packets that grows.
 type fifo struct {

@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type Class struct {
 	Elephants int
 	PerSecond float64
 	Even      bool // mice begin, and their lengths are spread, evenly: no Poisson process
+	Filled    bool // at From as many mice are under way as in equilibrium, with what is left of them
 	Packets   float64
 	Tail      float64       // 0: all mice have Packets; else Pareto's shape, Packets being the mean
 	Gap       time.Duration // between two packets of a flow
@@ -34,6 +36,36 @@ func (c Class) Load(cost time.Duration) float64 {
 		return float64(c.Elephants) * float64(cost) / float64(c.Gap)
 	}
 	return c.PerSecond * c.Packets * cost.Seconds()
+}
+
+// underWay is how many mice of a filled class there are when it begins.
+func (c Class) underWay() int {
+	if !c.Filled {
+		return 0
+	}
+	return int(math.Round(c.PerSecond * c.Packets * c.Gap.Seconds()))
+}
+
+// least is Pareto's shortest length of mice, x_m = mean·(a − 1)/a.
+func (c Class) least() float64 { return c.Packets * (c.Tail - 1) / c.Tail }
+
+// Rest is the part of a load in equilibrium that is left after a time if no flow follows. With x_m, Pareto's
+// shortest life, it is 1 − t/mean up to x_m, and (1/a)·(x_m/t)^(a−1) from there on.
+func (c Class) Rest(after time.Duration) float64 {
+	t := float64(after) / float64(c.Gap)
+	if c.Tail == 0 || t <= c.least() {
+		return max(0, 1-t/c.Packets)
+	}
+	return math.Pow(c.least()/t, c.Tail-1) / c.Tail
+}
+
+// rests is the inverse of Rest: how many packets are left of a flow under way that this part of its kind
+// outlives.
+func (c Class) rests(part float64) float64 {
+	if c.Tail == 0 || part >= 1/c.Tail {
+		return c.Packets * (1 - part)
+	}
+	return c.least() * math.Pow(c.Tail*part, -1/(c.Tail-1))
 }
 
 func (t Traffic) check(services int) error {
@@ -63,6 +95,8 @@ func (c Class) check(services int) error {
 		return fmt.Errorf("%d elephants and %v mice a second: want one of the two", c.Elephants, c.PerSecond)
 	case c.PerSecond > 0 && c.Packets < 1:
 		return fmt.Errorf("mice of %v packets: want at least 1", c.Packets)
+	case c.Filled && c.Elephants > 0:
+		return errors.New("elephants are always under way: want mice")
 	case c.Tail != 0 && c.Tail <= 1:
 		return fmt.Errorf("a tail of shape %v has no mean: want more than 1, or 0 for flows alike", c.Tail)
 	}
