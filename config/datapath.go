@@ -111,6 +111,7 @@ func functionOf(f *function) []schema.Entry {
 		rewriter.Need("to", payload().Into(&f.rewriter.To)),
 		virtual.Need("each", schema.Within(time.Nanosecond, dearestFunction).Into(&f.virtual.Each)),
 		virtual.Optional("queue", "512", schema.Whole(0, 65535).Into(&f.virtual.Queue)),
+		virtual.Optional("noise", "0", schema.Fraction(0, 1).Into(&f.virtual.Noise)),
 		user.Need("run", schema.OneOf(topo.UserFunctions()...).Into(&f.user.Run)),
 	}
 }

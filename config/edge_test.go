@@ -60,7 +60,7 @@ func TestParseDatapath(t *testing.T) {
 				{Service: 6, Functions: []topo.Function{
 					topo.IDS{Patterns: []topo.Pattern{{Bytes: "attack", Drop: true}, {Bytes: "12345"}}},
 					topo.Rewriter{From: "abc", To: "xyz"},
-					topo.Virtual{Each: 20 * time.Microsecond, Queue: 256},
+					topo.Virtual{Each: 20 * time.Microsecond, Queue: 256, Noise: 0.1},
 					topo.User{Run: topo.ByteCounter},
 				}},
 			},

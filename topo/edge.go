@@ -99,6 +99,10 @@ func (Cost) Name() string { return "cost" }
 type Virtual struct {
 	Each  time.Duration
 	Queue int // packets of Each
+
+	// Noise is the standard deviation of the load that a report has of the core, in parts of it: a real core's
+	// load is measured, a virtual one's known.
+	Noise float64
 }
 
 // Name is the function's name in configurations and documents.

@@ -34,6 +34,7 @@ type Node struct {
 	cfg      *topo.Datapath
 	joined   []*plane.Attached     // to user space
 	pools    map[netip.Addr]uint32 // of NAT ports, by public address
+	reported []reported            // of each virtual core
 
 	mu   sync.Mutex // of the rest, which next hops and a change of the host meet
 	link *plane.Attached

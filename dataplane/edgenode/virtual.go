@@ -2,6 +2,7 @@ package edgenode
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -38,16 +39,56 @@ func (n *Node) Virtual(core int) (v VirtualCore, there bool, err error) {
 	return v, true, nil
 }
 
-// virtualBusy is for how long each virtual core has worked.
+// virtualBusy is for how long each virtual core has worked, with the noise of a measurement if it is to have any.
 func (n *Node) virtualBusy() (busy []time.Duration, err error) {
+	noise := n.virtualNoise()
+	if n.reported == nil {
+		for core := range n.cfg.Cores {
+			n.reported = append(n.reported, reported{random: rand.New(rand.NewPCG(uint64(n.cfg.Server), uint64(core)))})
+		}
+	}
 	for core := range n.cfg.Cores {
 		v, _, err := n.Virtual(core)
 		if err != nil {
 			return nil, err
 		}
+		if noise > 0 {
+			v.Busy = n.reported[core].next(v.At, v.Busy, noise)
+		}
 		busy = append(busy, v.Busy)
 	}
 	return busy, nil
+}
+
+// reported is the last report of a virtual core with noise.
+type reported struct {
+	random         *rand.Rand
+	at, known, sum time.Duration // the instant; until then: the true work, and the reported work
+}
+
+// next is the reported work until an instant: the load since the last report has an error, and is 0 to 1, as of
+// the simulator's monitor (lab/edge).
+func (r *reported) next(at, busy time.Duration, noise float64) time.Duration {
+	if elapsed := at - r.at; r.at == 0 {
+		r.sum = busy
+	} else if elapsed > 0 {
+		load := float64(busy-r.known)/float64(elapsed) + noise*r.random.NormFloat64()
+		r.sum += time.Duration(min(1, max(0, load)) * float64(elapsed))
+	}
+	r.at, r.known = at, busy
+	return r.sum
+}
+
+// virtualNoise is the greatest of all chains.
+func (n *Node) virtualNoise() (noise float64) {
+	for _, c := range n.cfg.Chains {
+		for _, f := range c.Functions {
+			if v, is := f.(topo.Virtual); is {
+				noise = max(noise, v.Noise)
+			}
+		}
+	}
+	return noise
 }
 
 func (n *Node) isVirtual() bool {

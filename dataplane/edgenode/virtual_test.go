@@ -1,6 +1,7 @@
 package edgenode_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -81,5 +82,42 @@ func now(t *testing.T) time.Duration {
 func TestNotVirtual(t *testing.T) {
 	if v, there, err := newBench(t, rig.Hits{}).Virtual(0); v != (edgenode.VirtualCore{}) || there || err != nil {
 		t.Errorf("%+v, %v, %v", v, there, err)
+	}
+}
+
+// TestVirtualNoise: reports of a virtual core with noise have the error of a measurement each, and loads from 0 to
+// 1; the status has the true work. Without noise a report is the work.
+func TestVirtualNoise(t *testing.T) {
+	const noise = 0.2
+	for _, with := range []float64{0, noise} {
+		b := newBench(t, rig.Hits{}, func(cfg *topo.Datapath) {
+			cfg.Chains[0].Functions = []topo.Function{topo.Virtual{Each: time.Microsecond, Noise: with}}
+		})
+		var loads []float64
+		begun, last := now(t), time.Duration(0)
+		for range 400 { // of an idle core
+			time.Sleep(500 * time.Microsecond)
+			busy, err := b.Busy()
+			must(t, err)
+			at := now(t)
+			loads = append(loads, float64(busy[0]-last)/float64(at-begun))
+			begun, last = at, busy[0]
+		}
+		sum, above := 0.0, 0
+		for _, load := range loads {
+			if load < 0 || load > 1.5 { // the clocks of the test and of the node differ
+				t.Errorf("a report has a load of %v", load)
+			}
+			if sum += load; load > 0 {
+				above++
+			}
+		}
+		mean, want := sum/float64(len(loads)), with*0.399 // of a normal distribution's half, the other being 0
+		if math.Abs(mean-want) > 0.03 || with > 0 && (above < 120 || above > 280) {
+			t.Errorf("noise %v: reports of an idle core have a load of %.3f on average, want %.3f; %d of %d are above 0", with, mean, want, above, len(loads))
+		}
+		if v, _, err := b.Virtual(0); err != nil || v.Busy != 0 {
+			t.Errorf("an idle core worked for %v, %v", v.Busy, err)
+		}
 	}
 }
