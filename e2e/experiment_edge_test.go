@@ -10,7 +10,7 @@ import (
 )
 
 // edgeFields are the fields of a row of --json.
-var edgeFields = []string{"figure", "balancer", "share", "cpu_difference", "cpu_difference_30ms", "throughput", "offered", "latency_us", "weights_sd", "level_s", "scale"}
+var edgeFields = []string{"figure", "balancer", "share", "cpu_difference", "cpu_difference_30ms", "throughput", "offered", "latency_us", "weights_sd", "level_s", "scale", "report_noise"}
 
 // TestEdgeExperiment: with an elephant, round robin loses a fifth of the packets, at the core that has it;
 // model serves at least half of these in a run without stalls of the machine, and its cores are less

@@ -25,22 +25,26 @@ latency though all share the machine's CPUs (docs/edge.md). A packet takes --cos
 place of the paper's 0.7 µs, and packets are as much rarer; the interval over which
 loads are compared is 30 ms by that scale, a quarter of --for at most.
 
-Figures: 3 (the load of a real core as the LB predicts it, and as the kernel measures it, at
+Figures: 3 (the load of a real core as the LB predicts it by the costs that the node measured at its start, as
+in the paper, and as it learns costs from earlier loads of the core; beside the kernel's measurement, at
 10 µs a packet; needs two CPUs), 4 (an elephant has 7 to 47 % of the packets, mice of 10 packets the rest) and 5
-(the traffic doubles after 9 s, and a second node joins). The whole takes some eight
+(the traffic doubles after 9 s, and a second node joins). The whole takes some nine
 minutes, --quick less than four.
 
 --json prints an array, a row a run: figure, balancer, share (the elephant's),
 cpu_difference and cpu_difference_30ms (of the two cores, 1 is a core; over the scaled
-interval and over 30 ms), throughput and offered (packets a second), latency_us (mean at the core),
-weights_sd (of the first node's weight, of mean 1), level_s (figure 5: when loads were within 4
-points after the second node joined; 0: never) and scale; and of figure 3 chain, payload_bytes,
-predicted_load and measured_load (cpu_difference is their distance). --servers has no effect.
+interval, or all of a shorter rest, and over 30 ms), throughput and offered (packets a second), latency_us (mean
+at the core), weights_sd (of the first node's weight, of mean 1), level_s (figure 5: when loads were
+within 4 points after the second node joined, and so in the mean of the next second), scale and report_noise; and of
+figure 3 chain, payload_bytes, predicted_by_start_cost, measured_load (cpu_difference is the distance of these
+two) and predicted_load (as the LB learns). A number that was not measured, or a time that did not come, is
+null. --servers has no effect.
 
-Fails if the generator could not keep the schedule of a run, and, without --quick, if
+Fails if the generator could not keep the schedule of a run or figure 5's second node did not join, and, without --quick, if
 with the elephant of 47 % model's cores are more than 3 % apart, it serves less than 1.2
 times wrr's packets or its latency is more than a third of monitor's or wrr's, if in figure 5 its
-loads are not equal within a second, or if in figure 3 predictions are 1.8 points off on average or 3 anywhere.`,
+loads are not level within a second, or if in figure 3 predictions by the start's costs are more than 1.8 points off
+on average or 3 anywhere.`,
 		example: `  proffer-lab experiment edge --quick --out out
   proffer-lab experiment edge --figures 4 --balancers model,wrr`,
 		flags: func(cmd *cobra.Command) {
@@ -50,6 +54,7 @@ loads are not equal within a second, or if in figure 3 predictions are 1.8 point
 			flags.IntSliceVar(&e.Shares, "shares", nil, "elephant's shares of the packets in figure 4, `LIST` in % with commas; none: 7,17,27,37,47")
 			flags.DurationVar(&e.Cost, "cost", 70*time.Microsecond, "`TIME` of a packet at a virtual core")
 			flags.DurationVar(&e.For, "for", 6*time.Second, "how long each run of figure 4 counts, after 1.5 s to warm up, `D`")
+			flags.Float64Var(&e.Noise, "report-noise", 0, "standard deviation of the loads that nodes report to monitor, in parts of a core, `X`: the virtual core knows its load, a real one's measurement has noise")
 			flags.BoolVar(&e.Quick, "quick", false, "shorter runs, fewer shares: less than four minutes")
 		},
 		check: func() error {

@@ -20,6 +20,7 @@ type Edge struct {
 	Shares    []int    // of figure 4, in %; empty: all of the paper's
 	Cost      time.Duration
 	For       time.Duration // that a run of figure 4 counts
+	Noise     float64       // of the reported loads, in parts of a core (topo.Virtual)
 	Quick     bool          // fewer shares, and a shorter figure 5
 	Seed      uint64
 	Programs  string // path of the proffer binary
@@ -32,8 +33,6 @@ const (
 	edgeTries  = 3
 	edgeQueue  = 512                     // packets, as in the paper's ring
 	edgeWarm   = 1500 * time.Millisecond // before a run of figure 4 counts
-	edgeSlice  = 8 * edge.Period         // of figure 5
-	edgeTail   = 2                       // of figure 5's lifetimes, as the simulator's
 	aroundEdge = 1200 * time.Millisecond // start and end of the daemons
 )
 
@@ -81,6 +80,8 @@ func (e Edge) Check() error {
 	switch {
 	case e.Cost < 2*time.Microsecond || e.Cost > time.Millisecond:
 		return fmt.Errorf("--cost %v: want 2µs to 1ms", e.Cost)
+	case !(e.Noise >= 0 && e.Noise <= 1):
+		return fmt.Errorf("--report-noise %v: want 0 to 1", e.Noise)
 	case e.For < time.Second || e.For > 10*time.Minute:
 		return fmt.Errorf("--for %v: want 1s to 10m", e.For)
 	}
@@ -128,7 +129,7 @@ func (e Edge) cells() (all []edgeCell) {
 // traffic is that of a cell. The generators of the paper begin flows at even intervals.
 func (c edgeCell) traffic(e Edge) edge.Traffic {
 	if c.figure == "5" {
-		t := edge.DynamicTraffic(edgeTail, e.Cost)
+		t := edge.DynamicTraffic(edge.Tail, e.Cost)
 		if e.Quick {
 			t.For = edge.Doubling + 8*time.Second
 		}
@@ -148,7 +149,7 @@ func (e Edge) file(c edgeCell) edgeLBFile {
 	f := edgeLBFile{balancer: c.balancer, weights: []int{1, 1}, idle: 2 * time.Second, services: []edgeServiceFile{{
 		prefix: testbed.EdgeClients.String(), cost: e.Cost,
 		chain: func(int) []string {
-			return []string{fmt.Sprintf("{function: virtual, each: %v, queue: %d}", e.Cost, edgeQueue)}
+			return []string{fmt.Sprintf("{function: virtual, each: %v, queue: %d, noise: %v}", e.Cost, edgeQueue, e.Noise)}
 		},
 	}}}
 	if c.spare() {
@@ -205,6 +206,9 @@ func (r *EdgeReport) measure(ctx context.Context, bed *testbed.EdgeBed, c edgeCe
 		if run, err = r.experiment.run(ctx, bed, c); err == nil {
 			r.runs = append(r.runs, run)
 			return nil
+		}
+		if errors.Is(err, errNothing) {
+			break
 		}
 		if !errors.Is(err, traffic.ErrLate) {
 			return err

@@ -1,15 +1,12 @@
 package experiment
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"text/tabwriter"
-	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/stats"
 )
 
 // EdgeReport holds an Edge's runs.
@@ -19,96 +16,6 @@ type EdgeReport struct {
 	runs       []*edgeRun
 	unclaimed  []Unclaimed
 }
-
-// EdgeRow sums up a run.
-type EdgeRow struct {
-	Figure     string  `json:"figure"`
-	Balancer   string  `json:"balancer"`
-	Share      float64 `json:"share"`          // the elephant's, of the packets; figure 4
-	CPU        float64 `json:"cpu_difference"` // of a core, mean over intervals
-	CPUTick    float64 `json:"cpu_difference_30ms"`
-	Throughput float64 `json:"throughput"` // packets served, a second
-	Offered    float64 `json:"offered"`    // packets, a second
-	Latency    float64 `json:"latency_us"` // mean at the core
-	Weights    float64 `json:"weights_sd"` // of the first node's, of mean 1
-	Level      float64 `json:"level_s"`    // figure 5: after the second node had joined; 0: never
-	Scale      float64 `json:"scale"`      // of a packet's cost, beside the paper's
-
-	Chain     string  `json:"chain,omitempty"` // figure 3: the functions; CPU is the distance of the next two
-	Payload   int     `json:"payload_bytes,omitempty"`
-	Predicted float64 `json:"predicted_load,omitempty"`
-	Measured  float64 `json:"measured_load,omitempty"`
-}
-
-// edgeLevel is the distance at which two loads are level, in figure 5.
-const edgeLevel = 0.04
-
-// row sums up a run: of figure 4 after the warm-up; of figure 5 after the loads were level, or after the
-// second node joined if they never were.
-func (e Edge) row(r *edgeRun) EdgeRow {
-	row := EdgeRow{Figure: r.cell.figure, Balancer: r.cell.balancer, Share: float64(r.cell.share) / 100, Scale: e.scale()}
-	from := r.traffic.WarmUp.Seconds()
-	if r.cell.spare() {
-		from = r.joins()
-		if level := r.level(edgeLevel); !math.IsInf(level, 0) {
-			row.Level = level
-			from += level
-		}
-	}
-	samples := r.from(from)
-	if len(samples) < 2 {
-		return row
-	}
-	row.CPU, row.CPUTick = meanApart(samples, e.interval()), meanApart(samples, edge.Period/2)
-	row.Weights = weightsSD(samples)
-	var served, dropped, stayed, elapsed float64
-	first, last := samples[0], samples[len(samples)-1]
-	for i := range first.core {
-		a, b := first.core[i], last.core[i]
-		served += float64(b.Served - a.Served)
-		dropped += float64(b.Dropped - a.Dropped)
-		stayed += float64(b.Stayed - a.Stayed)
-		elapsed += float64(b.At-a.At) / float64(len(first.core))
-	}
-	row.Throughput = served / elapsed * 1e9
-	row.Offered = (served + dropped) / elapsed * 1e9
-	row.Latency = stayed / max(1, served) / 1e3
-	return row
-}
-
-// interval is that over which loads are compared: it has as many packets as the paper's 30 ms, but for
-// the longest ones.
-func (e Edge) interval() time.Duration {
-	return min(time.Duration(e.scale()*float64(edge.Period)), e.For/4)
-}
-
-// weightsSD is the standard deviation of the first node's weight.
-func weightsSD(samples []edgeSample) float64 {
-	var all []float64
-	for _, s := range samples {
-		all = append(all, s.weights[0])
-	}
-	return deviation(all)
-}
-
-// Rows are the results, a run each.
-func (r *EdgeReport) Rows() []EdgeRow {
-	rows := []EdgeRow{}
-	for _, p := range r.predicted {
-		rows = append(rows, EdgeRow{Figure: "3", Balancer: "model", CPU: math.Abs(p.Learned - p.Measured), Throughput: p.Rate, Offered: p.Rate,
-			Scale: float64(edgePredictedCost) / float64(edgePaperCost), Chain: p.Chain, Payload: p.Payload, Predicted: p.Learned, Measured: p.Measured})
-	}
-	for _, run := range r.runs {
-		rows = append(rows, r.experiment.row(run))
-	}
-	return rows
-}
-
-// JSON is the output of --json: an array, a row a run.
-func (r *EdgeReport) JSON() any { return r.Rows() }
-
-// edgePredictedCost is that of figure 3's packets.
-const edgePredictedCost = 10 * time.Microsecond
 
 // find is the row of a cell; false: there is none.
 func (r *EdgeReport) find(figure, balancer string, share int) (EdgeRow, bool) {
@@ -126,18 +33,18 @@ func (r *EdgeReport) Print(w io.Writer) error {
 	if err := r.printPrediction(w); err != nil || len(r.runs)+len(r.unclaimed) == 0 {
 		return err
 	}
-	fmt.Fprintf(w, "two nodes of one virtual core, packets of %v: %.0f times the paper's cost, and as much rarer; seed %d\n\n", e.Cost, e.scale(), e.Seed)
+	fmt.Fprintf(w, "two nodes of one virtual core, packets of %v: %.0f times the paper's cost, and as much rarer; noise of reports %v; seed %d\n\n", e.Cost, e.scale(), e.Noise, e.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "figure\tbalancer\telephant\tCPU difference\tin 30 ms\tserved\toffered\tlatency µs\t… / scale\tweight SD\tlevel after\t")
 	for _, row := range r.Rows()[len(r.predicted):] {
 		share, level := "", ""
 		if row.Figure == "4" {
 			share = fmt.Sprintf("%.0f %%", 100*row.Share)
-		} else if level = fmt.Sprintf("%.2f s", row.Level); row.Level == 0 {
-			level = "never"
+		} else {
+			level = orNever(row.Level)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f %%\t%.1f %%\t%.0f/s\t%.0f/s\t%.0f\t%.1f\t%.3f\t%s\t\n", row.Figure, row.Balancer, share,
-			100*row.CPU, 100*row.CPUTick, row.Throughput, row.Offered, row.Latency, row.Latency/row.Scale, row.Weights, level)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s %%\t%s %%\t%.0f/s\t%.0f/s\t%s\t%s\t%s\t%s\t\n", row.Figure, row.Balancer, share, (100 * row.CPU).Text(1),
+			(100 * row.CPUTick).Text(1), row.Throughput, row.Offered, row.Latency.Text(0), row.atPaper().Text(1), row.Weights.Text(3), level)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -149,6 +56,14 @@ func (r *EdgeReport) Print(w io.Writer) error {
 	return printBeside(w, r.beside())
 }
 
+// orNever is a time in s that may not have come in the run.
+func orNever(s stats.Number) string {
+	if !s.Exists() {
+		return "not yet"
+	}
+	return s.Text(2) + " s"
+}
+
 // printPrediction writes the table of figure 3.
 func (r *EdgeReport) printPrediction(w io.Writer) error {
 	if len(r.predicted) == 0 {
@@ -156,15 +71,20 @@ func (r *EdgeReport) printPrediction(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "figure 3: chains of %v a packet on a real core\n\n", edgePredictedCost)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tpredicted\tby the start's cost\t")
+	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tby the start's cost\tas the LB learns\t")
 	for _, p := range r.predicted {
-		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Learned, 100*p.Started)
+		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Started, 100*p.Learned)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	mean, most := PredictionErrors(r.predicted, PredictionRow.AsLearned)
-	_, err := fmt.Fprintf(w, "\nerror: mean %.1f points (published: 1.8), greatest %.1f\n\n", mean, most)
+	mean, most := PredictionErrors(r.predicted, PredictionRow.ByStart)
+	learned, mostLearned := PredictionErrors(r.predicted, PredictionRow.AsLearned)
+	_, err := fmt.Fprintf(w, `
+error by the start's cost, as published: mean %.1f points (published: 1.8), greatest %.1f; goals %.1f and %.1f
+error as the LB learns from the core's load: mean %.1f points, greatest %.1f; no goal
+
+`, mean, most, edgeMeanError, edgeMostError, learned, mostLearned)
 	return err
 }
 
@@ -185,20 +105,16 @@ func (r *EdgeReport) beside() (all []Beside) {
 		if !some {
 			continue
 		}
-		all = append(all, Beside{"4c: CPU difference, " + of.balancer, of.cpu, percent(row.CPU)})
+		all = append(all, Beside{"4c: CPU difference, " + of.balancer, of.cpu, fmt.Sprintf("%s, %s in 30 ms", percent(float64(row.CPU)), percent(float64(row.CPUTick)))})
 		if both {
 			all = append(all,
 				Beside{"4a: throughput over model's, " + of.balancer, of.throughput, fmt.Sprintf("%.2f", row.Throughput/model.Throughput)},
-				Beside{"4b: latency over model's, " + of.balancer, of.latency, fmt.Sprintf("%.2f, %.1f µs at the paper's cost", row.Latency/model.Latency, row.Latency/row.Scale)})
+				Beside{"4b: latency over model's, " + of.balancer, of.latency, fmt.Sprintf("%s, %s µs at the paper's cost", (row.Latency / model.Latency).Text(2), row.atPaper().Text(1))})
 		}
 	}
 	for _, of := range []struct{ balancer, level string }{{"model", "about 1 s"}, {"wrr", "about 35 s"}} {
 		if row, some := r.find("5", of.balancer, 0); some {
-			ours := fmt.Sprintf("%.2f s", row.Level)
-			if row.Level == 0 {
-				ours = "not yet"
-			}
-			all = append(all, Beside{"5: level after, " + of.balancer, of.level, ours})
+			all = append(all, Beside{"5: level after, " + of.balancer, of.level, orNever(row.Level)})
 		}
 	}
 	return all
@@ -224,24 +140,24 @@ func (r *EdgeReport) Holds() error {
 	if r.experiment.Quick {
 		return errors.Join(errs...)
 	}
-	if mean, most := PredictionErrors(r.predicted, PredictionRow.AsLearned); len(r.predicted) > 0 && (mean > edgeMeanError || most > edgeMostError) {
-		errs = append(errs, fmt.Errorf("figure 3: predictions are %.1f points off on average and %.1f at most, and are to be %.1f and %.1f at most", mean, most, edgeMeanError, edgeMostError))
+	if mean, most := PredictionErrors(r.predicted, PredictionRow.ByStart); len(r.predicted) > 0 && (mean > edgeMeanError || most > edgeMostError) {
+		errs = append(errs, fmt.Errorf("figure 3: predictions by the start's cost are %.1f points off on average and %.1f at most, and are to be %.1f and %.1f at most", mean, most, edgeMeanError, edgeMostError))
 	}
 	if model, some := r.find("4", "model", edgeMost); some {
 		if model.CPU > edgeMostApart {
-			errs = append(errs, fmt.Errorf("figure 4: model's cores are %s apart, and are to be %s at most", percent(model.CPU), percent(edgeMostApart)))
+			errs = append(errs, fmt.Errorf("figure 4: model's cores are %s apart, and are to be %s at most", percent(float64(model.CPU)), percent(edgeMostApart)))
 		}
 		if wrr, some := r.find("4", "wrr", edgeMost); some && model.Throughput < edgeThroughput*wrr.Throughput {
 			errs = append(errs, fmt.Errorf("figure 4: model serves %.2f times wrr's packets, and is to serve %.2f", model.Throughput/wrr.Throughput, edgeThroughput))
 		}
 		for _, other := range []string{"monitor", "wrr"} {
-			if row, some := r.find("4", other, edgeMost); some && model.Latency > edgeMostLatency*row.Latency {
-				errs = append(errs, fmt.Errorf("figure 4: model's latency is %.2f of %s's, and is to be %.2f at most", model.Latency/row.Latency, other, edgeMostLatency))
+			if row, some := r.find("4", other, edgeMost); some && !(model.Latency <= edgeMostLatency*row.Latency) {
+				errs = append(errs, fmt.Errorf("figure 4: model's latency is %s of %s's, and is to be %.2f at most", (model.Latency/row.Latency).Text(2), other, edgeMostLatency))
 			}
 		}
 	}
-	if row, some := r.find("5", "model", 0); some && cmp.Or(row.Level, math.Inf(1)) > edgeMostLevel {
-		errs = append(errs, fmt.Errorf("figure 5: model was level after %.2f s (0: never), and is to be within %.0f", row.Level, edgeMostLevel))
+	if row, some := r.find("5", "model", 0); some && !(row.Level <= edgeMostLevel) {
+		errs = append(errs, fmt.Errorf("figure 5: model was level after: %s, and is to be within %.0f s", orNever(row.Level), edgeMostLevel))
 	}
 	return errors.Join(errs...)
 }

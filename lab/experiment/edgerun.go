@@ -22,6 +22,7 @@ type edgeSample struct {
 	at                 []time.Duration
 	core               []api.VirtualStatus
 	weights, predicted []float64
+	packets            []uint64 // that the LB counted, as it predicts loads
 }
 
 // The latest frames with which a run is claimed: the LB counts packets in ticks of 30 ms.
@@ -73,8 +74,29 @@ func (e Edge) run(ctx context.Context, bed *testbed.EdgeBed, c edgeCell) (r *edg
 	if err := late.Schedule(edgeMeanLate, edgeP99Late).Kept(); err != nil {
 		return nil, err
 	}
-	return r, r.accounted(ctx, farm)
+	if err := r.accounted(ctx, farm); err != nil {
+		return nil, err
+	}
+	return r, r.complete()
 }
+
+// complete is that there are samples for the numbers of the run: two after the warm-up, and, in figure 5, after
+// the second node joined.
+func (r *edgeRun) complete() error {
+	from := r.traffic.WarmUp.Seconds()
+	if r.cell.spare() {
+		if from = r.joins(); math.IsInf(from, 1) {
+			return fmt.Errorf("%w: the second node took no flow: the LB wanted no other node, or did not let it join", errNothing)
+		}
+	}
+	if n := len(r.from(from)); n < 2 {
+		return fmt.Errorf("%w: %d samples from %.1f s on, want two at least", errNothing, n, from)
+	}
+	return nil
+}
+
+// errNothing: a run in which nothing was measured.
+var errNothing = errors.New("there is no result")
 
 // watch takes a sample every tick, until ctx ends, and lets the spare node join when the LB wants it.
 func (r *edgeRun) watch(ctx context.Context, farm *edgeFarm, start time.Duration) error {
@@ -118,7 +140,7 @@ func (f *edgeFarm) sample(ctx context.Context, start time.Duration) (s edgeSampl
 		return s, lb, err
 	}
 	for _, c := range lb.Edge.Cores {
-		s.weights, s.predicted = append(s.weights, *c.Weight), append(s.predicted, *c.Load)
+		s.weights, s.predicted, s.packets = append(s.weights, *c.Weight), append(s.predicted, *c.Load), append(s.packets, c.Packets)
 	}
 	return s, lb, nil
 }
@@ -169,6 +191,16 @@ func loadsBetween(a, b edgeSample) (all []float64) {
 	return all
 }
 
+// predictedBetween are the loads that the LB predicts of all its ticks between two samples: packets that it
+// counted, of one cost. A sample's own prediction is that of one tick, and traffic in step with the samples has
+// others between them.
+func predictedBetween(a, b edgeSample, cost time.Duration) (all []float64) {
+	for i := range a.packets {
+		all = append(all, float64(b.packets[i]-a.packets[i])*float64(cost)/float64(b.at[i]-a.at[i]))
+	}
+	return all
+}
+
 // edgeWindow is an interval with the loads of the cores.
 type edgeWindow struct {
 	end   float64 // s
@@ -203,14 +235,19 @@ func sliding(samples []edgeSample, length time.Duration) (all []edgeWindow) {
 	return all
 }
 
-// meanApart is the mean difference between two cores' loads, in intervals of a length.
+// meanApart is the mean difference between two cores' loads, in intervals of a length, or in all of a
+// shorter time; samples are two at least.
 func meanApart(samples []edgeSample, length time.Duration) float64 {
 	all := windows(samples, length)
+	if len(all) == 0 {
+		last := samples[len(samples)-1]
+		return edgeWindow{last.seconds, loadsBetween(samples[0], last)}.apart()
+	}
 	sum := 0.0
 	for _, w := range all {
 		sum += w.apart()
 	}
-	return sum / float64(max(1, len(all)))
+	return sum / float64(len(all))
 }
 
 // joins is when the second node first took flows; +Inf: never.
@@ -223,14 +260,12 @@ func (r *edgeRun) joins() float64 {
 	return math.Inf(1)
 }
 
-// level is how long after the second node had joined the loads were within a distance first, and +Inf
-// without that.
-func (r *edgeRun) level(within float64) float64 {
+// level is how long after the second node had joined the loads were level; +Inf: never.
+func (r *edgeRun) level() float64 {
 	begun := r.joins()
-	for _, w := range sliding(r.from(begun), edgeSlice) {
-		if w.apart() <= within {
-			return w.end - begun
-		}
+	var all []edge.Distance
+	for _, w := range sliding(r.from(begun), edge.LevelOver) {
+		all = append(all, edge.Distance{Until: w.end, Apart: w.apart()})
 	}
-	return math.Inf(1)
+	return edge.FirstLevel(all) - begun
 }
