@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,10 @@ func TestEdgeDemo(t *testing.T) {
 	for _, c := range r.Cores {
 		if c.Flows == 0 || c.Packets < c.Flows || c.Measured <= 0 || c.Predicted <= 0 {
 			t.Errorf("core %+v", c)
+		}
+		// A demo has the same packets for both, but for a tick at its ends; and the world's packets that a node drops.
+		if off := math.Abs(c.Predicted/c.Measured - 1); off > 0.15 {
+			t.Errorf("%s: a load of %.4f was predicted, and %.4f measured", c.Node, c.Predicted, c.Measured)
 		}
 	}
 	for name, c := range map[string]count{"curl": r.Curl, "curl_inward": r.Inward, "dns": r.DNS} {

@@ -23,7 +23,7 @@ type Class struct {
 	Elephants int
 	PerSecond float64
 	Even      bool // mice begin, and their lengths are spread, evenly: no Poisson process
-	Filled    bool // at From as many mice are under way as in equilibrium, with what is left of them
+	Filled    bool // at From as many mice are under way as in equilibrium, each with the rest of its packets
 	Packets   float64
 	Tail      float64       // 0: all mice have Packets; else Pareto's shape, Packets being the mean
 	Gap       time.Duration // between two packets of a flow

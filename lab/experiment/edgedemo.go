@@ -43,7 +43,7 @@ func (e EdgeDemo) Check() error {
 // EdgeCore is a core in the live table, and in the result.
 type EdgeCore struct {
 	Node      string  `json:"node"`
-	Predicted float64 `json:"predicted"` // load, as the LB predicts it; 1: works all the time
+	Predicted float64 `json:"predicted"` // load, as the LB predicts it: the mean of its ticks; 1: works all the time
 	Measured  float64 `json:"measured"`  // … and at the node
 	Weight    float64 `json:"weight"`    // for new flows, mean 1
 	Flows     uint64  `json:"flows"`     // begun
@@ -134,9 +134,9 @@ func (r *EdgeDemoReport) watch(ctx context.Context, farm *edgeFarm, start time.D
 // view is the cores between two samples.
 func (r *EdgeDemoReport) view(lb api.Status, before, s edgeSample) EdgeView {
 	v := EdgeView{Seconds: s.seconds, Of: r.experiment.For.Seconds()}
-	loads := loadsBetween(before, s)
+	loads, predicted := loadsBetween(before, s), predictedBetween(before, s, edgeDemoCost)
 	for i, c := range lb.Edge.Cores {
-		v.Cores = append(v.Cores, EdgeCore{Node: c.Node, Predicted: *c.Load, Measured: loads[i], Weight: *c.Weight, Flows: *c.Flows, Packets: c.Packets})
+		v.Cores = append(v.Cores, EdgeCore{Node: c.Node, Predicted: predicted[i], Measured: loads[i], Weight: *c.Weight, Flows: *c.Flows, Packets: c.Packets})
 	}
 	return v
 }

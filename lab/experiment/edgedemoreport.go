@@ -39,9 +39,8 @@ func (r *EdgeDemoReport) sum(ctx context.Context, farm *edgeFarm, t *edgeTraffic
 	r.Cores = r.view(lb, first, last).Cores
 	for i := range r.Cores {
 		c := &r.Cores[i]
-		c.Predicted, c.Weight = 0, 0
+		c.Weight = 0
 		for _, sample := range r.samples {
-			c.Predicted += sample.predicted[i] / float64(len(r.samples))
 			c.Weight += sample.weights[i] / float64(len(r.samples))
 		}
 		c.Packets = s.core[i].Served + s.core[i].Dropped
@@ -116,7 +115,7 @@ func (r *EdgeDemoReport) Save(dir string) ([]string, error) {
 		load := figures.Panel{Y: figures.Axis{Label: core.Node + ": load (%)", Column: core.Node + "_load_percent", To: 100}}
 		predicted, measured, weight := figures.Curve{Name: "predicted"}, figures.Curve{Name: "measured"}, figures.Curve{Name: "weight of " + core.Node}
 		for k, s := range r.samples[1:] {
-			predicted.Points = append(predicted.Points, figures.Point{X: s.seconds, Y: 100 * s.predicted[i]})
+			predicted.Points = append(predicted.Points, figures.Point{X: s.seconds, Y: 100 * predictedBetween(r.samples[k], s, edgeDemoCost)[i]})
 			measured.Points = append(measured.Points, figures.Point{X: s.seconds, Y: 100 * loadsBetween(r.samples[k], s)[i]})
 			weight.Points = append(weight.Points, figures.Point{X: s.seconds, Y: s.weights[i]})
 		}
