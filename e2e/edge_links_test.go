@@ -43,8 +43,9 @@ func TestEdgeLinks(t *testing.T) {
 	}
 	ready := func(cores int) {
 		t.Helper()
-		eventually(t, "the nodes' cores answer", func() bool {
-			return strings.Count(sh(t, proffer, "status", "--control", socket), "answers") == cores
+		eventually(t, "the nodes' cores answer, and the others get nothing", func() bool {
+			status := sh(t, proffer, "status", "--control", socket)
+			return strings.Count(status, "answers") == cores && strings.Count(status, "weight 0.000") == 2*edgeCores-cores
 		})
 	}
 	ready(2 * edgeCores)

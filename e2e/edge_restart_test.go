@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,10 @@ func TestEdgeRestart(t *testing.T) {
 	socket, file := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "edge.yaml")
 	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
 	lb := runEdge(t, b.lb, "edge", file, socket)
-	advice := edgeStatus(t, socket).Advice
+	bypassed := func() []string {
+		return slices.DeleteFunc(edgeStatus(t, socket).Advice, func(a string) bool { return !strings.Contains(a, "pass the network functions by") })
+	}
+	advice := bypassed()
 	if text := sh(t, proffer, "status", "--control", socket); len(advice) != 5 || !strings.Contains(text, "advice: "+advice[0]) {
 		t.Errorf("advice %q; status prints\n%s", advice, text)
 	}
@@ -53,7 +57,7 @@ func TestEdgeRestart(t *testing.T) {
 		_, command, _ := strings.Cut(a, "`")
 		inside(t, b.lb, strings.Fields(strings.TrimSuffix(command, "`"))...)
 	}
-	if advice := edgeStatus(t, socket).Advice; len(advice) > 0 {
+	if advice := bypassed(); len(advice) > 0 {
 		t.Errorf("advice %q after that", advice)
 	}
 	var curls sync.WaitGroup
