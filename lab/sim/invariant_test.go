@@ -232,7 +232,7 @@ var goldenRows = map[string]string{
 	"c3":               "76851bf319d3778c",
 	"learned:literal":  "1a0b66c058c994aa",
 	"learned:syn":      "7e87ffaf3a4e844b",
-	"ledp":             "cd618609df59d061",
+	"ledp":             "dcacd25e86cb650b",
 	"lsqp":             "8d193802cabd8d35",
 	"prequal":          "4f6570d0ce6861ac",
 	"prequal:inflight": "5bbf439f6019ad49",

@@ -9,38 +9,38 @@ var _ = Register(Family{
 		{"lsqp2", "the same of two random servers (RackSched, Charon)", ""},
 	},
 	New: func(e *Engine, p Policy) any {
-		return newViewed(e, p.TwoChoices, func(v view, _ *Server) float64 { return v.requests })
+		v := newViewed(e, p.TwoChoices)
+		v.begin(func(lb, server int32) float64 { return v.views[lb][server] })
+		return v
 	},
 })
 
 // viewed is a policy on an LB's view of the servers: each signal that passes the
-// LB carries the requests of its server and their mean service time, and in between
-// the LB counts the requests that it sends.
+// LB carries the requests of its server, and in between the LB counts the requests
+// that it sends.
 type viewed struct {
 	*Engine
 	two    bool
-	score  func(view, *Server) float64
-	means  []gauge  // one a server
-	views  [][]view // per LB and server
-	scores []*least // per LB
+	score  func(lb, server int32) float64
+	views  [][]float64 // per LB and server: requests at the last signal, and sent since
+	scores []*least    // per LB
 }
 
-// view is an LB's knowledge of a server.
-type view struct {
-	requests float64 // accepted and not answered, at the last signal, and sent since
-	service  float64 // ns, the mean of a core's time for a request
-}
-
-func newViewed(e *Engine, two bool, score func(view, *Server) float64) *viewed {
-	p := &viewed{Engine: e, two: two, score: score, means: make([]gauge, len(e.servers))}
-	for lb := range e.farm.LBs {
-		p.views = append(p.views, make([]view, len(e.servers)))
+func newViewed(e *Engine, two bool) *viewed {
+	p := &viewed{Engine: e, two: two}
+	for range e.farm.LBs {
+		p.views = append(p.views, make([]float64, len(e.servers)))
 		p.scores = append(p.scores, newLeast(len(e.servers)))
-		for s := range e.servers {
-			p.update(int32(lb), int32(s))
-		}
 	}
 	return p
+}
+
+// begin gives every server its first score.
+func (p *viewed) begin(score func(lb, server int32) float64) {
+	p.score = score
+	for s := range p.servers {
+		p.Member(int32(s))
+	}
 }
 
 func (p *viewed) update(lb, server int32) { p.scores[lb].set(server, p.key(lb, server)) }
@@ -49,12 +49,12 @@ func (p *viewed) key(lb, server int32) float64 {
 	if !p.in(server) {
 		return math.Inf(1)
 	}
-	return p.score(p.views[lb][server], &p.farm.Servers[server])
+	return p.score(lb, server)
 }
 
 func (p *viewed) Choose(lb int32, r *Request) int32 {
 	server := p.pick(lb, r)
-	p.views[lb][server].requests++
+	p.views[lb][server]++
 	p.update(lb, server)
 	return server
 }
@@ -70,17 +70,10 @@ func (p *viewed) pick(lb int32, r *Request) int32 {
 	return first
 }
 
-// Served measures the time of a core at the present speed.
-func (p *viewed) Served(r *Request) {
-	p.means[r.server].add(r.service / p.stations[r.server].speed)
-}
-
-func (p *viewed) Report(r *Request) {
-	r.tag, r.note = p.servers[r.server].taken, p.means[r.server].mean
-}
+func (p *viewed) Report(r *Request) { r.tag = p.servers[r.server].taken }
 
 func (p *viewed) Signalled(r *Request) {
-	p.views[r.lb][r.server] = view{float64(r.tag), r.note}
+	p.views[r.lb][r.server] = float64(r.tag)
 	p.update(r.lb, r.server)
 }
 

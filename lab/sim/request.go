@@ -25,7 +25,8 @@ type Request struct {
 	report  uint8 // guided: the report of the accepting SYN-ACK or the end
 	idle    bool
 	alive   bool  // its first data has passed its LB
-	tag     int32 // these two: the policy's own, such as a report
+	noted   uint8 // these three: the policy's own, such as a report
+	tag     int32
 	note    float64
 	arrived int64 // ns, when its server accepted it
 	hops    uint8

@@ -71,7 +71,7 @@ func (s *slow) install() {
 	case "lsqp":
 		s.viewed(best, func(n, _ float64, _ *host) float64 { return n })
 	case "ledp":
-		s.viewed(best, func(n, mean float64, h *host) float64 { return max(1, mean) * h.queueing(n+1) })
+		s.viewed(best, func(n, mean float64, h *host) float64 { return mean * h.queueing(n+1) })
 	case "c3":
 		s.replicas(best)
 	case "prequal":

@@ -14,17 +14,32 @@ import (
 // and forged SYNs.
 
 // viewed: an LB's number of a server's requests is the last report's, and one for each
-// request that it sent there since.
+// request that it sent there since. A server's mean is that of its last completions; the mean
+// of those of all servers stands in for each that lacks, as it is when the server reports, or
+// now for a server that has completed nothing.
 func (s *slow) viewed(best func(func(int, int) float64) func(int, *flow) int, score func(n, mean float64, h *host) float64) {
 	type report struct {
 		n, mean float64
 		at      int
+		own     gauge
 	}
 	last := map[[2]int]report{}
 	sent := map[[2]int][]int{} // when, by a count of all events
 	events := 0
+	mean := func(lb int) float64 {
+		sum, seen := 0.0, 0.0
+		for server := range s.hosts {
+			own := last[[2]int{lb, server}].own
+			sum += own.mean * own.seen
+			seen += own.seen
+		}
+		return max(1, sum/max(1, seen))
+	}
 	choose := best(func(lb, server int) float64 {
 		r := last[[2]int{lb, server}]
+		if r.own.seen == 0 {
+			r.mean = mean(lb)
+		}
 		n := r.n
 		for _, at := range sent[[2]int{lb, server}] {
 			if at > r.at {
@@ -41,10 +56,13 @@ func (s *slow) viewed(best func(func(int, int) float64) func(int, *flow) int, sc
 	}
 	s.report = func(r *flow) func() {
 		h := s.hosts[r.Server]
-		n, mean := float64(h.taken), h.mean.mean
+		n, own := float64(h.taken), h.mean
 		return func() {
 			events++
-			last[[2]int{r.LB, r.Server}] = report{n, mean, events}
+			at := [2]int{r.LB, r.Server}
+			last[at] = report{n, 0, events, own}
+			all := mean(r.LB)
+			last[at] = report{n, max(1, all+own.seen/gaugeMemory*(own.mean-all)), events, own}
 		}
 	}
 }
