@@ -64,7 +64,8 @@ percentiles are means over the seeds of those of each run, a ci is half the 95 %
 Student interval over seeds, null with one seed. refused and events are sums over
 all runs; hops is how many servers a request visited, on average; events_per_s is
 per core. With --bounded a row of too much load also has bounded: true; unsettled: true
-marks a row with times that still rose or fell while the requests came (! in the table).
+marks a row of a run that was too short, or counts from too early on (! in the table), and
+unjudged is the reason why that is not known (?).
 --percentiles and --groups add percentiles (percentile, ms, ci_ms) and groups (group,
 servers, utilisation, served, refused); --per-server adds per_server (server, group,
 accepted, passed_on, refused, share, mean_ms). docs/simulator.md explains the model.`,

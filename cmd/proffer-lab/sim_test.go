@@ -119,7 +119,7 @@ func TestSimFormats(t *testing.T) {
 	if without := measured.ReplaceAllString(string(saved), ""); without != measured.ReplaceAllString(printed, "") {
 		t.Errorf("saved\n%s\nprinted\n%s", saved, printed)
 	}
-	const fields = "policy,farm,rho,seeds,mean_ms,mean_ci_ms,p50_ms,p90_ms,p90_ci_ms,p99_ms,refused,hops,events,events_per_s"
+	const fields = "policy,farm,rho,seeds,mean_ms,mean_ci_ms,p50_ms,p90_ms,p90_ci_ms,p99_ms,refused,hops,events,events_per_s,unjudged"
 	for _, row := range parseRows(t, printed) {
 		for field := range strings.SplitSeq(fields, ",") {
 			if row[field] == nil {

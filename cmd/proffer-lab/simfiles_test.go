@@ -138,7 +138,7 @@ func TestSimFirstSeed(t *testing.T) {
 		t.Errorf("mean %v of seeds 3 and 4, which have %v and %v", both, one, two)
 	}
 	_, stdout, _ := play(t, "sim", "--policies", "rr", "--seeds", "2", "--requests", "500", "--csv", "--percentiles", "50,99.9", "--groups")
-	if header, _, _ := strings.Cut(stdout, "\n"); !strings.HasSuffix(header, "events_per_s,p50_ci_ms,p99.9_ms,p99.9_ci_ms,group0_utilisation,group0_refused") {
+	if header, _, _ := strings.Cut(stdout, "\n"); !strings.HasSuffix(header, "events_per_s,unjudged,p50_ci_ms,p99.9_ms,p99.9_ci_ms,group0_utilisation,group0_refused") {
 		t.Errorf("header %s", header)
 	}
 	_, stdout, _ = play(t, "sim", "--policies", "rr", "--seeds", "2", "--first-seed", "5", "--requests", "500", "--percentiles", "99.9", "--groups")

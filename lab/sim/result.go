@@ -18,6 +18,8 @@ type Result struct {
 	Counted   int       // requests that count, refused ones included
 	Refused   int       // of them
 	Latencies []float64 // in order of arrival; refusals are in it only if the farm has a Penalty
+	First     int       // the number of the first that counts; −1: none does
+	Course    []float64 // ms, mean times of CourseParts parts of all requests, by order of arrival; NaN: of none
 
 	Mean, P50, P90, P99 float64
 	Hops                float64 // servers that a request visited, on average
@@ -49,11 +51,23 @@ type Row struct {
 	Lost, Reset      bool
 }
 
+// CourseParts is how many parts the requests of a run are cut into, if there are as many.
+const CourseParts = 200
+
+// stretch is a part of a run's requests.
+type stretch struct {
+	sum float64 // ms
+	n   int
+}
+
 // tally collects a Result.
 type tally struct {
 	seed      uint64
 	from, to  int
-	after     int64 // ns, these two: the instants of arrival that count
+	first     int       // the first that counts
+	requests  int       // of the run
+	course    []stretch // of all requests
+	after     int64     // ns, these two: the instants of arrival that count
 	until     int64
 	counted   int
 	penalty   int64
@@ -85,6 +99,8 @@ const unanswered = -1
 func (t *tally) begin(f Farm, w Workload, seed uint64) {
 	t.seed, t.penalty = seed, int64(f.Penalty)
 	t.from, t.to = w.counted()
+	t.first, t.requests = -1, w.Requests
+	t.course = make([]stretch, min(w.Requests, CourseParts))
 	t.after, t.until = int64(w.After), never
 	if w.Until > 0 {
 		t.until = int64(w.Until)
@@ -155,9 +171,16 @@ func (t *tally) counts(r *Request) bool {
 }
 
 func (t *tally) record(at, took int64, r *Request, refused bool) {
+	ms := float64(took) / 1e6
+	if took >= 0 {
+		part := &t.course[int(r.number)*len(t.course)/t.requests]
+		part.sum += ms
+		part.n++
+	}
 	if t.counts(r) {
-		t.counted++
-		ms := float64(took) / 1e6
+		if t.counted++; t.first < 0 || int(r.number) < t.first {
+			t.first = int(r.number)
+		}
 		t.times[int(r.number)-t.from] = ms
 		if took >= 0 && !refused {
 			t.sums[r.server] += ms
@@ -178,12 +201,15 @@ func (e *Engine) close() Result {
 	r := Result{
 		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
 		Counted: t.counted, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
-		Accepted: t.accepted, PassedOn: t.passed, Times: t.means(),
+		Accepted: t.accepted, PassedOn: t.passed, Times: t.means(), First: t.first,
 		Hops: float64(t.hops) / float64(max(1, t.done+t.rejected+t.lost+t.reset)),
 		Lost: t.lost, Reset: t.reset, Recovered: t.recovered, Repeated: t.repeated,
 		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
 	}
 	r.Latencies = slices.DeleteFunc(t.times, func(ms float64) bool { return ms < 0 })
+	for _, part := range t.course {
+		r.Course = append(r.Course, part.sum/float64(part.n)) // NaN without a number
+	}
 	if s, ok := e.chooser.(scorer); ok {
 		r.Weights = s.weighed()
 	}

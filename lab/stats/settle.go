@@ -2,17 +2,6 @@ package stats
 
 import "math"
 
-// BatchMeans are the means of so many batches of values in order, alike in size; values
-// that do not fill a batch are left out at the end. Fewer values than batches make a
-// batch each.
-func BatchMeans(x []float64, batches int) []float64 {
-	batches = min(batches, len(x))
-	if batches == 0 {
-		return nil
-	}
-	return batchMeans(x[:len(x)/batches*batches], batches)
-}
-
 // WarmUp is how many values at the front of a series belong to the warm-up, by the
 // marginal standard error rule (MSER; White, An effective truncation heuristic for
 // bias reduction in simulation output, 1997): the number d of values left out that

@@ -3,21 +3,8 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
-
-func TestBatchMeans(t *testing.T) {
-	if got := BatchMeans([]float64{1, 3, 5, 7, 100}, 2); !slices.Equal(got, []float64{2, 6}) {
-		t.Errorf("got %v, want 2 and 6 without the rest", got)
-	}
-	if got := BatchMeans([]float64{1, 3}, 5); !slices.Equal(got, []float64{1, 3}) {
-		t.Errorf("got %v, want a batch each", got)
-	}
-	if got := BatchMeans(nil, 5); len(got) != 0 {
-		t.Errorf("got %v of nothing", got)
-	}
-}
 
 // TestWarmUpIsTheDefinition: the fast sums find the least standard error that the
 // definition finds.

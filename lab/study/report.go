@@ -138,8 +138,12 @@ func stated(rows []Row, field int) bool {
 // Print writes a table for people.
 func (s *Study) Print(w io.Writer, rows []Row) error {
 	requests := s.Setting.Farm.Default.Requests
-	fmt.Fprintf(w, "%s; %d requests a run, seeds %d to %d\ntimes in ms; ± is half the 95 %% interval of the mean over seeds\n\n",
-		s.Setting.Describe(), requests, s.seed(job{}), s.seed(job{seed: s.Seeds - 1}))
+	scatter := ""
+	if s.Setting.alike() {
+		scatter = ",\nwhich differ in hops and flow hashes alone"
+	}
+	fmt.Fprintf(w, "%s; %d requests a run, seeds %d to %d\ntimes in ms; ± is half the 95 %% interval of the mean over seeds%s\n\n",
+		s.Setting.Describe(), requests, s.seed(job{}), s.seed(job{seed: s.Seeds - 1}), scatter)
 	wide := len("policy")
 	for _, r := range rows {
 		wide = max(wide, len(r.Policy))
@@ -163,7 +167,14 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 // printMarks explains the marks before a load.
 func printMarks(w io.Writer, rows []Row, requests int) (err error) {
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Unsettled }) {
-		_, err = fmt.Fprintf(w, "\n! Not settled: the times still rose or fell while these requests came, so the mean is\n  not that of a long run, and ± does not tell. More --requests, here %d, and a later\n  --count-from show it.\n", requests)
+		_, err = fmt.Fprintf(w, "\n! Not settled: the run was too short, or counts from too early on, so the mean is not\n  that of a long run, and ± does not show it. More --requests, here %d, and a later\n  --count-from do.\n", requests)
+	}
+	var reasons []string
+	for _, r := range rows {
+		if r.Unjudged != "" && err == nil && !slices.Contains(reasons, r.Unjudged) {
+			reasons = append(reasons, r.Unjudged)
+			_, err = fmt.Fprintf(w, "\n? It is not known whether the times had settled: %s.\n", r.Unjudged)
+		}
 	}
 	if err == nil && slices.ContainsFunc(rows, func(r Row) bool { return r.Overload }) {
 		_, err = fmt.Fprintf(w, "\n* More than the farm can serve: queues grow as long as requests come, so these\n  numbers depend on how many come, here %d.\n", requests)
@@ -221,6 +232,8 @@ func (r Row) load() string {
 		return "*" + text
 	case r.Unsettled:
 		return "!" + text
+	case r.Unjudged != "":
+		return "?" + text
 	}
 	return text
 }

@@ -29,7 +29,8 @@ type Row struct {
 	Speed    stats.Number `json:"events_per_s"`
 	Overload bool         `json:"bounded,omitempty"` // more load than the farm can serve: see Load.Overload
 
-	Unsettled bool `json:"unsettled,omitempty"` // the times still rose or fell: see settle.go
+	Unsettled bool   `json:"unsettled,omitempty"` // the farm still filled or learned: see settle.go
+	Unjudged  string `json:"unjudged,omitempty"`  // why that is not known
 
 	Lost      int `json:"lost,omitempty"`      // of all requests in all runs: see sim.Result
 	Reset     int `json:"reset,omitempty"`     // as are these
@@ -71,13 +72,14 @@ type run struct {
 	percentiles, cdf []float64 // as many as the study asks for
 	groups           []Group
 	servers          []Server
-	batches          []float64 // ms, means of batches in order of arrival
+	course           []float64 // ms, of parts of all requests, by order of arrival
+	first            int       // the first request that counts
 }
 
 func (s *Study) summary(r sim.Result, cpu time.Duration) run {
 	out := run{mean: r.Mean, p50: r.P50, p90: r.P90, p99: r.P99, hops: r.Hops,
 		refused: r.Refused, counted: r.Counted, events: r.Events, cpu: cpu,
-		lost: r.Lost, reset: r.Reset, recovered: r.Recovered}
+		lost: r.Lost, reset: r.Reset, recovered: r.Recovered, course: r.Course, first: r.First}
 	if len(s.Percentiles) > 0 || s.CDF {
 		sorted := slices.Sorted(slices.Values(r.Latencies))
 		out.percentiles = quantiles(sorted, s.Percentiles, 100)
@@ -89,7 +91,6 @@ func (s *Study) summary(r sim.Result, cpu time.Duration) run {
 	if s.Servers {
 		out.servers = s.Setting.servers(r)
 	}
-	out.batches = stats.BatchMeans(r.Latencies, settleBatches)
 	return out
 }
 
@@ -156,7 +157,9 @@ func (s *Study) row(p sim.Policy, l Load, runs []run) Row {
 		row.CDF = append(row.CDF, value)
 	}
 	row.Groups, row.Servers = sumGroups(runs), sumServers(runs)
-	row.Unsettled = !row.Overload && unsettled(runs)
+	if !row.Overload {
+		row.Unsettled, row.Unjudged = s.Setting.settled(l, runs)
+	}
 	return row
 }
 
@@ -176,12 +179,7 @@ func sumGroups(runs []run) []Group {
 // estimate is the mean of one number over the runs, and half its interval. Both
 // are rounded to a millionth: a library's last bit differs between machines, a
 // result must not.
-func estimate(runs []run, of func(run) float64) (mean, half stats.Number) {
-	x := make([]float64, len(runs))
-	sum := 0.0
-	for i, r := range runs {
-		x[i] = of(r)
-		sum += x[i]
-	}
-	return stats.Number(round(sum/float64(len(x)), 1e6)), stats.Number(round(stats.Half95(x), 1e6))
+func estimate(runs []run, value func(run) float64) (mean, half stats.Number) {
+	x := of(runs, value)
+	return stats.Number(round(average(x), 1e6)), stats.Number(round(stats.Half95(x), 1e6))
 }
