@@ -37,7 +37,7 @@ func newC3(e *Engine) *c3 {
 		p.ranks = append(p.ranks, make([]replica, len(e.servers)))
 		p.scores = append(p.scores, newLeast(len(e.servers)))
 		for s := range e.servers {
-			p.ranks[lb][s].service = float64(e.work.Service.mean())
+			p.ranks[lb][s].service = float64(e.work.Service.Mean)
 			p.update(int32(lb), int32(s))
 		}
 	}

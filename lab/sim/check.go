@@ -127,6 +127,7 @@ func checkTimes(d Distribution) string {
 	negative := slices.IndexFunc(d.List, func(x time.Duration) bool { return x < 0 })
 	return first(
 		rule{d.Kind > SampledKind, fmt.Sprintf("unknown kind %d", d.Kind)},
+		rule{negative >= 0, fmt.Sprintf("number %d of the list is negative", negative)},
 		rule{d.Mean < 0 || d.SD < 0, fmt.Sprintf("mean %v, deviation %v: want 0 or more", d.Mean, d.SD)},
 		rule{d.Kind == HyperexponentialKind && d.SD < d.Mean,
 			fmt.Sprintf("hyperexponential of mean %v and deviation %v: want a deviation of the mean or more", d.Mean, d.SD)},
@@ -137,7 +138,6 @@ func checkTimes(d Distribution) string {
 		rule{d.Kind == BimodalKind && !(d.Short >= 0 && d.Short <= d.Long && d.LongShare >= 0 && d.LongShare <= 1),
 			fmt.Sprintf("bimodal of %v and %v, a share of %v long: want 0 ≤ short ≤ long and a share from 0 to 1", d.Short, d.Long, d.LongShare)},
 		rule{(d.Kind == ListedKind || d.Kind == SampledKind) && len(d.List) == 0, "an empty list"},
-		rule{negative >= 0, fmt.Sprintf("number %d of the list is negative", negative)},
 	)
 }
 

@@ -5,7 +5,7 @@ import "time"
 // Distribution is one of a positive time. The zero value is always 0.
 type Distribution struct {
 	Kind        Kind
-	Mean, SD    time.Duration   // SD: Lognormal and Hyperexponential only
+	Mean, SD    time.Duration   // Mean: of every kind; SD: Lognormal and Hyperexponential only
 	Shape       float64         // Pareto and Weibull
 	Short, Long time.Duration   // Bimodal
 	LongShare   float64         // Bimodal: of the times that are Long
@@ -49,7 +49,7 @@ func Hyperexponential(mean, sd time.Duration) Distribution {
 
 // Listed gives the times of the list in order, from the start again after its end.
 func Listed(list []time.Duration) Distribution {
-	return Distribution{Kind: ListedKind, List: list}
+	return Distribution{Kind: ListedKind, List: list, Mean: meanTime(list)}
 }
 
 // Pareto has the given mean and a tail that falls as x^−shape: its variance is
@@ -72,18 +72,16 @@ func Bimodal(short, long time.Duration, longShare float64) Distribution {
 
 // Sampled gives times of the list, each drawn at random and independently.
 func Sampled(list []time.Duration) Distribution {
-	return Distribution{Kind: SampledKind, List: list}
+	return Distribution{Kind: SampledKind, List: list, Mean: meanTime(list)}
 }
 
-func (d Distribution) mean() time.Duration {
-	if len(d.List) == 0 {
-		return d.Mean
-	}
+// meanTime sums up a list once: policies ask for the mean with every probe.
+func meanTime(list []time.Duration) time.Duration {
 	sum := 0.0
-	for _, x := range d.List {
+	for _, x := range list {
 		sum += float64(x)
 	}
-	return time.Duration(sum / float64(max(1, len(d.List))))
+	return time.Duration(sum / float64(max(1, len(list))))
 }
 
 func (d Distribution) none() bool { return d.Mean == 0 && len(d.List) == 0 }

@@ -161,9 +161,9 @@ func (f Farm) Capacity(w Workload) float64 {
 		power += s.Power()
 	}
 	power *= 1 - f.Antagonists.mean()
-	cores := power / w.Service.mean().Seconds()
+	cores := power / w.Service.Mean.Seconds()
 	if !w.hasIO() {
 		return cores
 	}
-	return min(cores, float64(len(f.Servers))/w.IO.mean().Seconds())
+	return min(cores, float64(len(f.Servers))/w.IO.Mean.Seconds())
 }

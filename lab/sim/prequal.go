@@ -179,7 +179,7 @@ func (p *prequal) estimate(a *answer) {
 	case estimated:
 		a.latency = p.memory[a.server].median(a.inFlight)
 	case perfect:
-		a.service = float64(p.work.Service.mean()) / p.stations[a.server].speed
+		a.service = float64(p.work.Service.Mean) / p.stations[a.server].speed
 		a.expect(&p.farm.Servers[a.server])
 	}
 }

@@ -86,7 +86,7 @@ func (s *slow) replicas(best func(func(int, int) float64) func(int, *flow) int) 
 	known := func(lb, server int) *means {
 		at := [2]int{lb, server}
 		if replies[at] == nil {
-			replies[at] = &means{[]float64{0}, []float64{float64(s.work.Service.mean())}, []float64{0}}
+			replies[at] = &means{[]float64{0}, []float64{float64(s.work.Service.Mean)}, []float64{0}}
 		}
 		return replies[at]
 	}
@@ -195,7 +195,7 @@ func (s *slow) probes() {
 			}
 			s.after(span(w>>32), 2, func() {
 				h := s.hosts[server]
-				a := known{server: server, n: h.taken, alone: float64(s.work.Service.mean()) / h.cpu.speed}
+				a := known{server: server, n: h.taken, alone: float64(s.work.Service.Mean) / h.cpu.speed}
 				a.latency = latency(a)
 				s.after(span(w&0xffffffff), 2, func() {
 					a.at, a.uses = s.now, uses(word.at(r.number*probeWords+uint64(2+2*i)))
