@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/api"
+	"proffer/lab/experiment"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -27,6 +29,41 @@ func answerers(t *testing.T, bed *testbed.Bed, url string, conns int) map[string
 		share[name]++
 	}
 	return share
+}
+
+// wantLearned gives the services of a farm to `learned`: all servers have flows, in turn, and are learned of, and
+// no flow counts in the end.
+func wantLearned(t *testing.T, farm *experiment.Farm, names []string, conns int) {
+	t.Helper()
+	farm.Service.Dispatch = topo.Learned
+	if err := farm.Reload(t.Context(), farm.Bed.LBs[0]); err != nil {
+		t.Fatal(err)
+	}
+	all := func(is func(api.LearnedStatus) bool) func() bool {
+		return func() bool {
+			n := 0
+			for _, svc := range status(t, farm, farm.Bed.LBs[0]).Services {
+				for _, server := range svc.Learning.Servers {
+					if is(server) {
+						n++
+					}
+				}
+			}
+			return n == 2*len(names)
+		}
+	}
+	eventually(t, "every server may get new flows", all(func(s api.LearnedStatus) bool { return s.Weight > 0 }))
+	for _, at := range []string{url, url4} {
+		share := answerers(t, farm.Bed, at, conns)
+		for _, name := range names {
+			if share[name] < conns/len(names)/2 {
+				t.Errorf("%s: learned has %v, want about %d at each", at, share, conns/len(names))
+			}
+		}
+	}
+	eventually(t, "every server is learned of, and no flow counts", all(func(s api.LearnedStatus) bool {
+		return s.Samples > 0 && s.Established == 0 && s.Embryonic == 0
+	}))
 }
 
 // agentless ends the agent of a server and lets its kernel do the action.

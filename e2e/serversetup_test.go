@@ -213,7 +213,8 @@ func moveMegabytes(t *testing.T, bed *testbed.Bed, url string, servers ...string
 
 // TestServerSetup: nginx on the kernel's End.DT6, End.DX6 and End.DX4, direct
 // server return and VXLAN at once, in IPv6 and IPv4, set up by the printed
-// commands alone; the check finds each thing that is then taken away.
+// commands alone. `single` and `learned` serve them; the check finds each thing
+// that is then taken away.
 func TestServerSetup(t *testing.T) {
 	const conns = 120
 	bed := up(t, testbed.Config{Servers: 4})
@@ -277,6 +278,7 @@ func TestServerSetup(t *testing.T) {
 	if mode := status(t, farm, lb).Services[0].Mode; mode != want {
 		t.Errorf("status has %q, want %q", mode, want)
 	}
+	wantLearned(t, farm, names, conns)
 	bare.checkFindsEach(t)
 }
 
