@@ -189,7 +189,7 @@ __noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 s
 		if (opens(p))
 			note_offered(server);
 		if (seat)
-			learn_begun(word);
+			learned_change(0, word);
 		return server;
 	case LINES_FULL:
 		count(LB_TABLE_FULL);

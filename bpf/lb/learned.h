@@ -77,56 +77,44 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 static __always_inline void change_tally(struct tally *t, __u64 i, __u64 word, __u64 less,
 					 __u64 more)
 {
-	bool moves = moves_score(t, less, more);
-	struct seat *s = &t->seat[i];
-	struct put put = {};
-	__u64 was;
+	__u64 put = 0, was;
 
-	if (moves)
-		put_path(t, i, more - less, &put);
+	if (moves_score(t, less, more))
+		put = put_path(t, i, more - less);
 	stall();
-	was = __sync_fetch_and_add(&s->count[colour_of(word)], more - less);
-	asm volatile("" : "+r"(was)); /* so that it is an addition that orders memory */
+	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], more - less);
+	asm volatile("" : : "r"(was)); /* so that it is an addition that orders memory */
 	stall();
-	if (!moves)
-		return;
-	was += READ_ONCE(s->count[1 ^ colour_of(word)]);
-	if (wrong_leaf(t, i, &put, was) | (put.above ? wrong_above(t, i) : is_below(t, i)))
+	if (moves_score(t, less, more) &&
+	    (wrong_leaf(t, i) | (put ? wrong_above(t, i) : is_below(t, i))))
 		renew_until_right(tally_in_word(word), i);
 }
 
-/* learn_begun counts a new flow, which is embryonic. A function of its own, for the stack of its
- * caller. */
-__noinline int learn_begun(__u64 word)
-{
-	struct tally *t = tally_at(tally_in_word(word));
-	__u64 i = word >> WORD_SEAT;
-
-	if (!t)
-		return 0;
-	below(i, MAX_SEATS);
-	t->seat[i].begun++;
-	change_tally(t, i, word, 0, SHARE_EMBRYONIC);
-	return 0;
-}
-
-/* learn_change counts the change of a word that this CPU made, by which its share changes. One of the
- * words is of another kind, or 0, if it has no share. It samples how long a flow lasted that no longer
- * counts. */
+/* learn_change counts the change of a word that this CPU made, by which its share changes: of a new
+ * flow from 0. It samples how long a flow lasted that no longer counts. */
 static __always_inline void learn_change(__u64 was, __u64 fresh)
 {
-	__u64 less = share_of(was), more = share_of(fresh);
-	__u64 word = is_learned(fresh) ? fresh : was, i = word >> WORD_SEAT;
+	__u64 less = share_of(was), more = share_of(fresh), only_fresh = mask_if_0(less);
+	__u64 word = (was & ~only_fresh) | (fresh & only_fresh), i = word >> WORD_SEAT;
 	struct tally *t = tally_at(tally_in_word(word));
 
 	if (!t)
 		return;
 	below(i, MAX_SEATS);
-	if (less & more >> 32) /* from embryonic to counted */
+	if (more & ~less & 1) /* none becomes embryonic later */
+		t->seat[i].begun++;
+	if (less & more >> 32)
 		t->seat[i].lived++;
 	change_tally(t, i, word, less, more);
 	if (was & ~fresh & WORD_COUNTED)
 		tally_sample(&t->seat[i], was);
+}
+
+/* learned_change is learn_change, as a function of its own, for the stack of its caller. */
+__noinline int learned_change(__u64 was, __u64 fresh)
+{
+	learn_change(was, fresh);
+	return 0;
 }
 
 /* flow_learn is flow_change for a packet of the client, which the tree follows at once. */
