@@ -19,7 +19,7 @@ var _ = Register(Family{
 		{"learned:ages", "HLB with the ages of flows at data packets, reservoir 32 (Algorithm 1, the authors' code)", "vermillion dashed"},
 		{"learned:ages:fixed", "HLB with a Kalman filter that does not adapt (HLB-FIX)", "vermillion dotted"},
 		{"learned:literal", "HLB where a flow counts from its first data packet, as the paper has it", ""},
-		{"learned:syn", "HLB where a flow counts from its SYN, even in a flood of SYNs", ""},
+		{"learned:syn", "HLB where a flow counts from its SYN, even in a flood of SYNs, and no server is owed a flow", ""},
 	},
 	Parse: parseLearning,
 	New: func(e *Engine, p Policy) any {
