@@ -45,7 +45,7 @@ an operator's mistake.
 
 --json prints one object: seed, load, and for each policy requests, resets,
 refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept, fast_share,
-syn_synack_p50_s. --out gets the raw rows, one a request, as soon as a policy is
+syn_synack_p50_s; and unclaimed (policy, reason), if a policy has no result. --out gets the raw rows, one a request, as soon as a policy is
 done, and at the end, after the result is printed, results.json, cdf and load as
 SVG, PNG and CSV.`,
 		Example: `  proffer-lab demo

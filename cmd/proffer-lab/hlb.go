@@ -28,9 +28,9 @@ hour, --quick less than four minutes. Each figure is written as soon as its runs
 done, so that after an interruption --figures makes those that are missing.
 
 --json prints an array of figures: figure, shows, scale (how it differs), beside
-(shows, published and ours, a value of the paper's text each), costs (policy,
-connection_ns and rate_of_hash) and runs, an array of policy, lbs, cores (of a server
-of the second half), load, requests (pages, loop or files), course (steady, day or
+(shows, published, a value of the paper's text, or goal, one of our own, and ours),
+costs (policy, connection_ns and rate_of_hash), unclaimed (policy, reason: runs without
+a result) and runs, an array of policy, lbs, cores (of a server of the second half), load, requests (pages, loop or files), course (steady, day or
 slowed), rtt_ms, answered, failed (refused, reset, late: an overloaded server's),
 mean_s, sd_s, p50_s, p90_s, p99_s, slow_mean_s and fast_mean_s (of the halves),
 fast_share (of answers, those by the second half), fast_queue_share, weights_ratio

@@ -46,6 +46,12 @@ func (e HLB) Check() error {
 		if _, err := ParseCompared(name); err != nil {
 			return fmt.Errorf("--policies: %w", err)
 		}
+		switch offered := e.offered(); {
+		case len(offered) == 0:
+			return errors.New("--policies: these figures compare none")
+		case !slices.Contains(offered, name):
+			return fmt.Errorf("--policies: %s is in none of these figures: want %s", name, orList(offered))
+		}
 	}
 	switch {
 	case e.Servers < 2 || e.Servers%2 != 0 || e.Servers > testbed.MaxServers:
@@ -54,8 +60,6 @@ func (e HLB) Check() error {
 		return fmt.Errorf("--mean %v: want 1ms to 1s", e.Mean)
 	case e.For < time.Second || e.For > 10*time.Minute:
 		return fmt.Errorf("--for %v: want 1s to 10m", e.For)
-	case len(e.allRuns()) == 0 && !e.asksCost():
-		return errors.New("--policies: none of them is in these figures")
 	}
 	return nil
 }
@@ -121,7 +125,7 @@ func (r *hlbRun) measure(ctx context.Context, c hlbCell) (err error) {
 		}
 	}
 	if err != nil {
-		r.report.unclaimed = append(r.report.unclaimed, Unclaimed{Policy: c.String(), Reason: err.Error()})
+		r.report.unclaimed = append(r.report.unclaimed, hlbUnclaimed{c, err.Error()})
 	}
 	r.over(r.lasts(c))
 	return nil

@@ -2,8 +2,13 @@ package experiment
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -220,8 +225,8 @@ func TestHLBHolds(t *testing.T) {
 	if err := r.Holds(); err != nil {
 		t.Error(err)
 	}
-	r.unclaimed = []Unclaimed{{"learned", "late"}}
-	holds(t, "unclaimed", r.Holds(), "learned: late")
+	r.unclaimed = []hlbUnclaimed{{usual("awcmp", peakLoad), "late"}}
+	holds(t, "unclaimed", r.Holds(), "awcmp, 2 LBs, 1:2, ρ 0.885, pages: late")
 }
 
 // TestHLBDuration: a run that several figures need is made once, and --quick takes less than four
@@ -235,5 +240,50 @@ func TestHLBDuration(t *testing.T) {
 	e.Policies, e.Quick, e.For = []string{"lsq", "sed", "sed" + inverted, learned}, true, 1500*time.Millisecond
 	if got := e.Duration(); got > 4*time.Minute {
 		t.Errorf("--quick takes %v", got)
+	}
+}
+
+// TestHLBFigureJSON: a figure names the runs of it that have no result, and a goal of ours is no
+// value of the paper's.
+func TestHLBFigureJSON(t *testing.T) {
+	e := withAll(hlbOf("9", "23"))
+	late := usual("gsq2", peakLoad)
+	r := &HLBReport{experiment: e, unclaimed: []hlbUnclaimed{{late, "late"}}}
+	for _, f := range e.asked() {
+		for _, c := range f.runs(e) {
+			if c != late {
+				r.results = append(r.results, madeResult(e, c, better(c.policy), 2))
+			}
+		}
+		r.conclude(f)
+	}
+	text, err := json.Marshal(r.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, times := range map[string]int{
+		`"unclaimed":[{"policy":"gsq2, 2 LBs, 1:2, ρ 0.885, pages","reason":"late"}]`: 1,
+		`"unclaimed":[]`: 1,
+		`"shows":"nine tenths of that way","published":"","goal":"5 s at most","ours":"2.2 s"`: 1,
+	} {
+		if got := strings.Count(string(text), want); got != times {
+			t.Errorf("%d times %s, want %d:\n%s", got, want, times, text)
+		}
+	}
+}
+
+// TestHLBDayFits: the axis of the response times ends at them.
+func TestHLBDayFits(t *testing.T) {
+	e := withAll(hlbOf("7"))
+	e.Out = t.TempDir()
+	made(e, better, 2)
+	picture, err := os.ReadFile(filepath.Join(e.Out, "hlb-7.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range regexp.MustCompile(`>([0-9]+)</text>`).FindAllStringSubmatch(string(picture), -1) {
+		if n, _ := strconv.Atoi(label[1]); n > 200 {
+			t.Errorf("the picture has a mark at %s ms, and no time is above 121", label[1])
+		}
 	}
 }

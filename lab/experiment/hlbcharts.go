@@ -56,10 +56,10 @@ func (r *HLBReport) besideQueues() (all []Beside) {
 	c := usual("sed", peakLoad)
 	c.lbs = 8
 	if h := r.find(c); h != nil {
-		all = append(all, Beside{"requests of sed to the strong with 8 LBs", "74.2 %, at 90 %", percent(h.row.Fast)})
+		all = append(all, ofPaper("requests of sed to the strong with 8 LBs", "74.2 %, at 90 %", percent(h.row.Fast)))
 	}
 	if c.policy = learned; r.find(c) != nil {
-		all = append(all, Beside{"of HLB", "no number; queues alike", percent(r.find(c).row.Fast)})
+		all = append(all, ofPaper("of HLB", "no number; queues alike", percent(r.find(c).row.Fast)))
 	}
 	return all
 }
@@ -159,7 +159,7 @@ func (r *HLBReport) besideLBs() (all []Beside) {
 	from, to := usual("", hlbLoad), usual("", hlbLoad)
 	from.lbs, to.lbs = 2, 8
 	if text := r.rises([]string{"lsq", "sed", "awcmp", learned}, from, to); text != "" {
-		all = append(all, Beside{"p90 from 2 to 8 LBs", "sed and lsq up, HLB least, awcmp down", text})
+		all = append(all, ofPaper("p90 from 2 to 8 LBs", "sed and lsq up, HLB least, awcmp down", text))
 	}
 	return all
 }
@@ -186,7 +186,7 @@ func (r *HLBReport) besideRTTs() (all []Beside) {
 			}
 		}
 		if text != "" {
-			all = append(all, Beside{fmt.Sprintf("mean and deviation in ms, RTT %d ms", c.rtt), "linear in the RTT; HLB below lsq and sed", strings.TrimSpace(text)})
+			all = append(all, ofPaper(fmt.Sprintf("mean and deviation in ms, RTT %d ms", c.rtt), "linear in the RTT; HLB below lsq and sed", strings.TrimSpace(text)))
 		}
 	}
 	return all

@@ -51,7 +51,7 @@ func ofHours(name string, values []float64, unit float64) figures.Curve {
 
 func (r *HLBReport) drawDay(f hlbFigure) ([]drawing, error) {
 	e := r.experiment
-	response := figures.Panel{Y: figures.Axis{Label: "mean response (ms)", Column: "mean_ms", From: 10, To: 1e4, Log: true}}
+	response := figures.Panel{Y: figures.Axis{Label: "mean response (ms)", Column: "mean_ms"}}
 	weights := figures.Panel{Y: figures.Axis{Label: "weights, 2 cores ÷ 1", Column: "weights_ratio"}}
 	rate := figures.Panel{Y: figures.Axis{Label: "rate, of the peak", Column: "rate", To: 1.05}}
 	for _, h := range r.of(f) {
@@ -124,13 +124,13 @@ func (r *HLBReport) spread(from, to int) string {
 func (r *HLBReport) besideDay() []Beside {
 	e, c := r.experiment, hlbDay(r.experiment)[0]
 	all := []Beside{
-		{"5:00 to 11:00, best and worst mean", "alike", r.spread(offPeak, onPeak)},
-		{"20:00, best and worst mean", "no number; HLB and sed best", r.spread(peakHour, peakHour+1)},
+		ofPaper("5:00 to 11:00, best and worst mean", "alike", r.spread(offPeak, onPeak)),
+		ofPaper("20:00, best and worst mean", "no number; HLB and sed best", r.spread(peakHour, peakHour+1)),
 	}
 	c.policy = learned
 	if h := r.find(c); h != nil {
 		w := h.hourlyWeights(e.hour())
-		all = append(all, Beside{"HLB's weights, 2 cores ÷ 1, at 8:00 and 20:00", "no number; larger at the peak, below 2", fmt.Sprintf("%.2f and %.2f", w[8], w[peakHour])})
+		all = append(all, ofPaper("HLB's weights, 2 cores ÷ 1, at 8:00 and 20:00", "no number; larger at the peak, below 2", fmt.Sprintf("%.2f and %.2f", w[8], w[peakHour])))
 	}
 	return all
 }
@@ -186,7 +186,7 @@ func (r *HLBReport) besideKinds() (all []Beside) {
 		ours, other := c, c
 		ours.policy, other.policy = learned, b.than
 		if ratio := r.p90Of(ours, b.static) / r.p90Of(other, b.static); !math.IsNaN(ratio) {
-			all = append(all, Beside{fmt.Sprintf("%s: p90 of HLB less than that of %s", b.kind, b.than), b.published, percent(1 - ratio)})
+			all = append(all, ofPaper(fmt.Sprintf("%s: p90 of HLB less than that of %s", b.kind, b.than), b.published, percent(1-ratio)))
 		}
 	}
 	return all

@@ -24,11 +24,17 @@ type drawing struct {
 	figure *figures.Figure
 }
 
-// Beside is a value of the paper's text beside ours.
+// Beside is a value of the paper's text, or a goal of our own, beside ours.
 type Beside struct {
 	Shows     string `json:"shows"`
 	Published string `json:"published"`
+	Goal      string `json:"goal,omitempty"`
 	Ours      string `json:"ours"`
+}
+
+// ofPaper is a value of the paper's text beside ours.
+func ofPaper(shows, published, ours string) Beside {
+	return Beside{Shows: shows, Published: published, Ours: ours}
 }
 
 // The policies of the paper's testbed; learned is HLB.
@@ -181,6 +187,19 @@ func (e HLB) compared(f hlbFigure) []string {
 		_, err := ParseCompared(name)
 		return err != nil || e.Quick && !slices.Contains([]string{"lsq", "sed", "sed" + inverted, learned}, name)
 	})
+}
+
+// offered are the policies that the asked figures have.
+func (e HLB) offered() (all []string) {
+	e.Policies, e.Quick = nil, false
+	for _, f := range e.asked() {
+		for _, name := range f.policies {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // runs are the cells of a figure, by all its policies.

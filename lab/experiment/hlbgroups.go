@@ -118,7 +118,7 @@ func (r *HLBReport) drawUse(f hlbFigure) ([]drawing, error) {
 func (r *HLBReport) besideUse() (all []Beside) {
 	add := func(policy, shows, published string, ours func(h *hlbResult) string) {
 		if h := r.find(usual(policy, peakLoad)); h != nil {
-			all = append(all, Beside{shows, published, ours(h)})
+			all = append(all, ofPaper(shows, published, ours(h)))
 		}
 	}
 	served := func(h *hlbResult) string { return fmt.Sprintf("%.2f times", h.row.Fast/max(1-h.row.Fast, 1e-9)) }
@@ -208,7 +208,7 @@ func (r *HLBReport) besideRatios() (all []Beside) {
 			if c.ratio == 1 {
 				published = "1"
 			}
-			all = append(all, Beside{fmt.Sprintf("HLB's weights, cores 1:%d", c.ratio), published, fmt.Sprintf("%.2f", h.row.Weights)})
+			all = append(all, ofPaper(fmt.Sprintf("HLB's weights, cores 1:%d", c.ratio), published, fmt.Sprintf("%.2f", h.row.Weights)))
 		}
 	}
 	return all
@@ -247,7 +247,7 @@ func (r *HLBReport) besideApplications() (all []Beside) {
 		{pages, "sed and HLB best", []string{"ecmp", "awcmp", "lsq", "sed", learned}},
 	} {
 		if text := p90s(b.kind, b.names...); text != "" {
-			all = append(all, Beside{fmt.Sprintf("%s at ρ %.3g, p90 in ms", b.kind, peakLoad), b.published, text})
+			all = append(all, ofPaper(fmt.Sprintf("%s at ρ %.3g, p90 in ms", b.kind, peakLoad), b.published, text))
 		}
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -15,10 +16,16 @@ type HLBReport struct {
 	experiment HLB
 	results    []*hlbResult
 	costs      []HLBCost
-	unclaimed  []Unclaimed
+	unclaimed  []hlbUnclaimed
 	figures    []HLBFigure
 	paths      []string
 	unkept     error // files that could not be written
+}
+
+// hlbUnclaimed is a cell without a result, and why.
+type hlbUnclaimed struct {
+	cell   hlbCell
+	reason string
 }
 
 // HLBFigure is one figure's part of the output of --json.
@@ -29,6 +36,8 @@ type HLBFigure struct {
 	Runs      []HLBRun  `json:"runs"`
 	Costs     []HLBCost `json:"costs"`
 	Published []Beside  `json:"beside"` // values of the paper's text beside ours
+
+	Unclaimed []Unclaimed `json:"unclaimed"` // runs without a result, and why
 }
 
 // find is the result of a cell; nil: it has none, yet.
@@ -51,9 +60,20 @@ func (r *HLBReport) of(f hlbFigure) (all []*hlbResult) {
 	return all
 }
 
+// missing are a figure's cells without a result.
+func (r *HLBReport) missing(f hlbFigure) []Unclaimed {
+	all, cells := []Unclaimed{}, f.runs(r.experiment)
+	for _, u := range r.unclaimed {
+		if slices.Contains(cells, u.cell) && r.find(u.cell) == nil {
+			all = append(all, Unclaimed{u.cell.String(), u.reason})
+		}
+	}
+	return all
+}
+
 // conclude sums a figure up, and writes it if there is a folder for it.
 func (r *HLBReport) conclude(f hlbFigure) {
-	out := HLBFigure{Figure: f.name, Shows: f.shows, Scale: f.scale, Runs: []HLBRun{}, Costs: []HLBCost{}, Published: f.beside(r)}
+	out := HLBFigure{Figure: f.name, Shows: f.shows, Scale: f.scale, Runs: []HLBRun{}, Costs: []HLBCost{}, Published: f.beside(r), Unclaimed: r.missing(f)}
 	for _, h := range r.of(f) {
 		out.Runs = append(out.Runs, h.row)
 	}
@@ -108,7 +128,7 @@ func (r *HLBReport) Print(w io.Writer) error {
 		}
 	}
 	for _, u := range r.unclaimed {
-		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
+		fmt.Fprintf(w, "%s: %s\n", u.cell, u.reason)
 	}
 	return nil
 }
@@ -133,7 +153,11 @@ func printBeside(w io.Writer, all []Beside) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\tpublished\there")
 	for _, b := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Shows, b.Published, b.Ours)
+		published := b.Published
+		if b.Goal != "" {
+			published = "our goal: " + b.Goal
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Shows, published, b.Ours)
 	}
 	return t.Flush()
 }
@@ -151,7 +175,7 @@ const (
 func (r *HLBReport) Holds() error {
 	var errs []error
 	for _, u := range r.unclaimed {
-		errs = append(errs, fmt.Errorf("%s: %s", u.Policy, u.Reason))
+		errs = append(errs, fmt.Errorf("%s: %s", u.cell, u.reason))
 	}
 	if r.experiment.Quick {
 		return errors.Join(errs...)

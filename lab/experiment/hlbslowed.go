@@ -82,15 +82,15 @@ func (r *HLBReport) besideSlowed() (all []Beside) {
 	}
 	at := e.slowedAt().Seconds()
 	all = append(all,
-		Beside{"HLB's weights before and after", "no number; alike after", fmt.Sprintf("%.2f and %.2f", h.weightsRatio(at*2/3, at), h.weightsRatio(at*5/3, at*2))},
-		Beside{"nine tenths of that way (goal)", "5 s at most", fmt.Sprintf("%.1f s", h.followed(e.slowedAt()))})
+		ofPaper("HLB's weights before and after", "no number; alike after", fmt.Sprintf("%.2f and %.2f", h.weightsRatio(at*2/3, at), h.weightsRatio(at*5/3, at*2))),
+		Beside{Shows: "nine tenths of that way", Goal: fmt.Sprintf("%.0f s at most", mostFollow), Ours: fmt.Sprintf("%.1f s", h.followed(e.slowedAt()))})
 	text := ""
 	for _, name := range hlbBest {
 		if c.policy = name; r.find(c) != nil {
 			text += fmt.Sprintf("%s %.0f  ", name, 1e3*r.find(c).meanFrom(at))
 		}
 	}
-	return append(all, Beside{"mean response after the change, ms", "HLB best", text})
+	return append(all, ofPaper("mean response after the change, ms", "HLB best", text))
 }
 
 // meanFrom is the mean of the requests that came from an instant on.
@@ -126,8 +126,8 @@ func (r *HLBReport) besideCost() (all []Beside) {
 	for _, c := range r.costs {
 		if c.Policy == learned {
 			all = append(all,
-				Beside{"a connection of HLB more than by hash", "871 cycles, 335 ns", fmt.Sprintf("%.0f ns", c.NS-base)},
-				Beside{"packet rate of HLB, of that by hash", "87.38 %", percent(c.Rate)})
+				ofPaper("a connection of HLB more than by hash", "871 cycles, 335 ns", fmt.Sprintf("%.0f ns", c.NS-base)),
+				ofPaper("packet rate of HLB, of that by hash", "87.38 %", percent(c.Rate)))
 		}
 	}
 	return all

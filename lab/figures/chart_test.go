@@ -183,3 +183,14 @@ func TestCrowdedGroups(t *testing.T) {
 		t.Error("dots are drawn as bars")
 	}
 }
+
+// TestRateLooksLikeNoPolicy: a rate of requests beside policies has the colour of none of them.
+func TestRateLooksLikeNoPolicy(t *testing.T) {
+	names := []string{"rate", "ecmp", "wcmp", "awcmp", "lsq", "sed", "learned"}
+	styles := lines(names)
+	for i, style := range styles[1:] {
+		if style.Color == styles[0].Color {
+			t.Errorf("the rate has the colour of %s", names[1+i])
+		}
+	}
+}

@@ -49,7 +49,7 @@ var (
 )
 
 // bench are the looks of the bench's curves: a colour for each way to dispatch,
-// and one for each floor.
+// and one for each floor; and that of a rate of requests, which is no policy's.
 func bench(name string) string {
 	return map[string]string{
 		"hunt":            "blue solid",
@@ -60,6 +60,7 @@ func bench(name string) string {
 		"floor: line":     "green solid",
 		"floor: hash":     "orange solid",
 		"floor: lru-hash": "vermillion solid",
+		"rate":            "black dash-dot",
 	}[name]
 }
 
