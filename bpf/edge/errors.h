@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node, or from one to its destination. They go to the
- * packet's source by the kernel's FIB, as a router's do. */
+/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node, or from one to its
+ * destination. They go to the packet's source by the kernel's FIB, as a router's do. */
 #pragma once
 #include "core/limit.h"
 #include "edge/counters.h"

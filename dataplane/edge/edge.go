@@ -117,16 +117,14 @@ func (l *LB) SetNextHop(server int, mac topo.MAC) error {
 	if !known {
 		return fmt.Errorf("there is no node %d", server)
 	}
-	e.Mac, e.Ready = mac, 0
-	if mac != (topo.MAC{}) {
-		e.Ready = 1
-	}
-	return l.setEnd(server, e)
+	return l.setEnd(server, plane.Toward(e, mac))
 }
 
 // SetCores gives a node as many cores, at most those of its configuration: flows of others go to other
 // instances.
 func (l *LB) SetCores(server, cores int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	e, known := l.ends[server]
 	if !known {
 		return fmt.Errorf("there is no node %d", server)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf/link"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane"
+	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -217,5 +219,32 @@ func TestGeneric(t *testing.T) {
 	want := "XDP runs in the stack and not in the driver of world, much slower: "
 	if all := b.Advice(); len(all) != 1 || !strings.HasPrefix(all[0], want) {
 		t.Errorf("advice %q, want %q", all, want)
+	}
+}
+
+// TestEndsAtOnce: cores and next hops of a node meet, as each has its own clock in the daemon, and neither
+// undoes the other.
+func TestEndsAtOnce(t *testing.T) {
+	const times = 20_000
+	b := newBench(t, rig.Hits{})
+	var hops sync.WaitGroup
+	hops.Go(func() {
+		for i := range times {
+			if err := b.SetNextHop(1, nodeMAC(1+i%2)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	lost := 0
+	for i := range times {
+		var e objects.EdgeEdgeEnd
+		must(t, b.SetCores(1, 1+i%2))
+		must(t, b.Objects().EdgeNodes.Lookup(uint32(1), &e))
+		if int(e.Cores) != 1+i%2 {
+			lost++
+		}
+	}
+	if hops.Wait(); lost > 0 {
+		t.Errorf("%d of %d changes of cores were undone", lost, times)
 	}
 }

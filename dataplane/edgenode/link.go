@@ -19,12 +19,8 @@ func (n *Node) SetNextHop(lb int, mac topo.MAC) error {
 	if !known {
 		return fmt.Errorf("there is no LB %d", lb)
 	}
-	e.Mac, e.Ready = mac, 0
-	if mac != (topo.MAC{}) {
-		e.Ready = 1
-	}
-	n.ends[lb] = e
-	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), e); err != nil {
+	n.ends[lb] = plane.Toward(e, mac)
+	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), n.ends[lb]); err != nil {
 		return fmt.Errorf("write the next hop of LB %v: %w", n.cfg.LBs[lb], err)
 	}
 	return nil

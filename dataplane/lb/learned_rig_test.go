@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/dataplane/lb"
 	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/topo"
@@ -43,6 +44,21 @@ func learner(t *testing.T, seen rig.Hits, services ...topo.Service) *rig.LB {
 	cfg := rig.LBConfig(services...)
 	cfg.Flows.Entries = 8192
 	r := rig.LoadLB(t, seen, cfg)
+	hopsOf(t, r)
+	return r
+}
+
+// successor is an LB with all next hops that takes over from the one before it, by its pins.
+func successor(t *testing.T, cfg *topo.LB) *rig.LB {
+	t.Helper()
+	l, err := lb.NewWith(cfg, rig.InVirtualTime)
+	if err == nil {
+		err = l.Attach()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rig.LBAround(t, rig.Hits{}, l, cfg)
 	hopsOf(t, r)
 	return r
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"proffer/dataplane"
-	"proffer/dataplane/lb"
 	"proffer/policy"
 	"proffer/proof/rig"
 	"proffer/topo"
@@ -40,16 +39,7 @@ func TestSeatsRunOut(t *testing.T) {
 	load := func(svc topo.Service) *rig.LB {
 		cfg := rig.LBConfig(svc)
 		cfg.Pin, cfg.Flows.Entries = pin, 8192
-		l, err := lb.NewWith(cfg, rig.InVirtualTime)
-		if err == nil {
-			err = l.Attach()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rig.LBAround(t, rig.Hits{}, l, cfg)
-		hopsOf(t, r)
-		return r
+		return successor(t, cfg)
 	}
 	next := 0
 	fresh := func(r *rig.LB, label string, flows int) {

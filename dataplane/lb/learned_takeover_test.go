@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"proffer/dataplane"
-	"proffer/dataplane/lb"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -20,19 +19,7 @@ func TestLearnedTakeover(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(learned(6))
 	cfg.Pin = filepath.Join(bpffs(t), "lb")
-	load := func(cfg *topo.LB) *rig.LB {
-		l, err := lb.NewWith(cfg, rig.InVirtualTime)
-		if err == nil {
-			err = l.Attach()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rig.LBAround(t, rig.Hits{}, l, cfg)
-		hopsOf(t, r)
-		return r
-	}
-	first := load(cfg)
+	first := successor(t, cfg)
 	spread := dataplane.Spread{Inverses: []uint32{1 << 16, 1 << 16, 1 << 18, 1 << 16, 1 << 16, 1 << 16}}
 	if err := first.Spread(&cfg.Services[0], spread); err != nil {
 		t.Fatal(err)
@@ -52,7 +39,7 @@ func TestLearnedTakeover(t *testing.T) {
 	other := learned(3, func(s *topo.Service) { s.VIP.Port = 82 })
 	next := rig.LBConfig(other, svc)
 	next.Pin = cfg.Pin
-	second := load(next)
+	second := successor(t, next)
 	second.At(t, rig.Start+time.Second)
 	for i := range 42 {
 		if i != 0 && at[i] != 0 {

@@ -105,16 +105,16 @@ func (r *EdgeReport) beside() (all []Beside) {
 		if !some {
 			continue
 		}
-		all = append(all, ofPaper("4c: CPU difference, " + of.balancer, of.cpu, fmt.Sprintf("%s, %s in 30 ms", percent(float64(row.CPU)), percent(float64(row.CPUTick)))))
+		all = append(all, ofPaper("4c: CPU difference, "+of.balancer, of.cpu, fmt.Sprintf("%s, %s in 30 ms", percent(float64(row.CPU)), percent(float64(row.CPUTick)))))
 		if both {
 			all = append(all,
-				ofPaper("4a: throughput over model's, " + of.balancer, of.throughput, fmt.Sprintf("%.2f", row.Throughput/model.Throughput)),
-				ofPaper("4b: latency over model's, " + of.balancer, of.latency, fmt.Sprintf("%s, %s µs at the paper's cost", (row.Latency / model.Latency).Text(2), row.atPaper().Text(1))))
+				ofPaper("4a: throughput over model's, "+of.balancer, of.throughput, fmt.Sprintf("%.2f", row.Throughput/model.Throughput)),
+				ofPaper("4b: latency over model's, "+of.balancer, of.latency, fmt.Sprintf("%s, %s µs at the paper's cost", (row.Latency/model.Latency).Text(2), row.atPaper().Text(1))))
 		}
 	}
 	for _, of := range []struct{ balancer, level string }{{"model", "about 1 s"}, {"wrr", "about 35 s"}} {
 		if row, some := r.find("5", of.balancer, 0); some {
-			all = append(all, ofPaper("5: level after, " + of.balancer, of.level, orNever(row.Level)))
+			all = append(all, ofPaper("5: level after, "+of.balancer, of.level, orNever(row.Level)))
 		}
 	}
 	return all

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"proffer/dataplane/objects"
+	"proffer/topo"
 	"proffer/wire"
 )
 
@@ -71,6 +72,15 @@ func Renewed(was objects.EdgeEdgeEnd, dev *net.Interface, own Addresses) (object
 	e, err := NewEnd(dev, own, netip.AddrFrom16(was.To.In6U.U6Addr8).Unmap())
 	e.Mac, e.Ready, e.Cores = was.Mac, was.Ready, was.Cores
 	return e, err
+}
+
+// Toward is an end with the neighbour that its packets go to; the zero MAC: it has none, and gets no packets.
+func Toward(e objects.EdgeEdgeEnd, mac topo.MAC) objects.EdgeEdgeEnd {
+	e.Mac, e.Ready = mac, 0
+	if mac != (topo.MAC{}) {
+		e.Ready = 1
+	}
+	return e
 }
 
 // From is this host's address at an end.
