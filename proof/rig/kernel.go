@@ -58,10 +58,10 @@ func Dial(t testing.TB, from, to uint16) int {
 	return fd
 }
 
-// Eventually waits for an event in the kernel.
+// Eventually waits for an event in the kernel: long, as a process that is to bring it may wait for a CPU.
 func Eventually(t testing.TB, event string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s did not happen", event)
 		}
