@@ -11,7 +11,7 @@ import (
 
 // hlbFields are the fields of --json.
 var (
-	hlbFigureFields = []string{"figure", "shows", "scale", "runs", "costs", "beside"}
+	hlbFigureFields = []string{"figure", "shows", "scale", "runs", "costs", "beside", "unclaimed"}
 	hlbRunFields    = []string{"policy", "lbs", "cores", "load", "requests", "course", "rtt_ms", "answered", "failed", "mean_s", "sd_s", "p50_s", "p90_s", "p99_s",
 		"slow_mean_s", "fast_mean_s", "fast_share", "fast_queue_share", "weights_ratio", "fidelity"}
 )
