@@ -52,7 +52,7 @@ __noinline int deal_in_turn(__u32 number)
 static __always_inline __u64 score_of(const struct tally *t, __u64 seat)
 {
 	below(seat, MAX_SEATS);
-	return leaf_after(t, &t->seat[seat], 0, 0, 0);
+	return leaf_now(t, &t->seat[seat], 0, 0);
 }
 
 /* two_rows returns two different seats that the digest of a flow has: the first, and the second above. */

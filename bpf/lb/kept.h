@@ -99,7 +99,7 @@ __noinline int leave_down(const struct packet *p, __u64 word)
 	if (embryonic)
 		note_repeated(server_in_word(word));
 	return is_down(server_in_word(word)) && (embryonic || word & over) &&
-	       flow_learn(p->hash, word, 0);
+	       flow_change(p->hash, word, 0);
 }
 
 /* observe_kept is observe_client for a flow that does not learn. */
@@ -189,7 +189,7 @@ __noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 s
 		if (opens(p))
 			note_offered(server);
 		if (seat)
-			learned_change(0, word);
+			learn_begun(word);
 		return server;
 	case LINES_FULL:
 		count(LB_TABLE_FULL);

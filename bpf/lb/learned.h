@@ -73,48 +73,60 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 	return (word & ~WORD_CLOSING) | WORD_COUNTED;
 }
 
-/* change_tally counts the change of a flow's share in a seat. */
-static __always_inline void change_tally(struct tally *t, __u64 i, __u64 word, __u64 less,
-					 __u64 more)
+/* change_share counts that the share of a word's flow changes, in its seat and in the tree. A function
+ * of its own, for the stack of its callers. */
+__noinline int change_share(__u64 word, __u64 less, __u64 more)
 {
-	__u64 put = 0, was;
-
-	if (moves_score(t, less, more))
-		put = put_path(t, i, more - less);
-	stall();
-	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], more - less);
-	asm volatile("" : : "r"(was)); /* so that it is an addition that orders memory */
-	stall();
-	if (moves_score(t, less, more) &&
-	    (wrong_leaf(t, i) | (put ? wrong_above(t, i) : is_below(t, i))))
-		renew_until_right(tally_in_word(word), i);
-}
-
-/* learn_change counts the change of a word that this CPU made, by which its share changes: of a new
- * flow from 0. It samples how long a flow lasted that no longer counts. */
-static __always_inline void learn_change(__u64 was, __u64 fresh)
-{
-	__u64 less = share_of(was), more = share_of(fresh), only_fresh = mask_if_0(less);
-	__u64 word = (was & ~only_fresh) | (fresh & only_fresh), i = word >> WORD_SEAT;
 	struct tally *t = tally_at(tally_in_word(word));
+	__u64 i = word >> WORD_SEAT, was;
+	struct put put = {};
+	bool moves;
 
 	if (!t)
-		return;
+		return 0;
 	below(i, MAX_SEATS);
-	if (more & ~less & 1) /* none becomes embryonic later */
-		t->seat[i].begun++;
-	if (less & more >> 32)
-		t->seat[i].lived++;
-	change_tally(t, i, word, less, more);
-	if (was & ~fresh & WORD_COUNTED)
-		tally_sample(&t->seat[i], was);
+	moves = moves_score(t, less, more);
+	if (moves)
+		put_path(t, i, more - less, &put);
+	stall();
+	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], more - less);
+	asm volatile("" : "+r"(was)); /* so that it is an addition that orders memory */
+	stall();
+	if (!moves)
+		return 0;
+	was += READ_ONCE(t->seat[i].count[1 ^ colour_of(word)]);
+	if (wrong_leaf(t, i, &put, was) | (put.above ? wrong_above(t, i) : is_below(t, i)))
+		renew_until_right(tally_in_word(word), i);
+	return 0;
 }
 
-/* learned_change is learn_change, as a function of its own, for the stack of its caller. */
-__noinline int learned_change(__u64 was, __u64 fresh)
+/* learn_begun counts a new flow, which is embryonic. */
+static __always_inline void learn_begun(__u64 word)
 {
-	learn_change(was, fresh);
-	return 0;
+	struct seat *s = seat_in(word);
+
+	if (!s)
+		return;
+	s->begun++;
+	change_share(word, 0, SHARE_EMBRYONIC);
+}
+
+/* learn_change counts the change of a word that this CPU made, by which its share changes. One of the
+ * words is of another kind, or 0, if it has no share. It samples how long a flow lasted that no longer
+ * counts. */
+static __always_inline void learn_change(__u64 was, __u64 fresh)
+{
+	__u64 less = share_of(was), more = share_of(fresh);
+	__u64 word = is_learned(fresh) ? fresh : was;
+	struct seat *s = seat_in(word);
+
+	if (!s)
+		return;
+	if (less & more >> 32) /* from embryonic to counted */
+		s->lived++;
+	if (was & ~fresh & WORD_COUNTED)
+		tally_sample(s, was);
+	change_share(word, less, more);
 }
 
 /* flow_learn is flow_change for a packet of the client, which the tree follows at once. */

@@ -115,7 +115,7 @@ static __always_inline void turn_afresh(struct tally *t, __u64 i)
 
 	below(i, MAX_SEATS);
 	was = READ_ONCE(t->leaf[i]);
-	compare_and_swap(&t->leaf[i], was, leaf_after(t, &t->seat[i], 0, i, next_turn(t)));
+	compare_and_swap(&t->leaf[i], was, leaf_now(t, &t->seat[i], next_turn(t), i));
 }
 
 /* renew_seat is the callback of bpf_loop. */

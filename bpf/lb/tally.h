@@ -116,17 +116,27 @@ static __always_inline __u64 occupancy(__u64 sum, __u32 counting)
 	return larger_of(all + (1LL << 32), 1LL << 32) - (1LL << 32);
 }
 
-/* leaf_after computes the value of a seat after its count grows by a number. */
-static __always_inline __u64 leaf_after(const struct tally *t, const struct seat *s, __u64 number,
-					__u64 i, __u64 turn)
+/* flows_in is the sum of a seat's counts: flows that are established, and in the lower half embryonic. */
+static __always_inline __u64 flows_in(const struct seat *s)
 {
-	__u64 inverse = READ_ONCE(s->inverse), score;
+	return READ_ONCE(s->count[0]) + READ_ONCE(s->count[1]);
+}
 
-	number += READ_ONCE(s->count[0]) + READ_ONCE(s->count[1]);
-	score = (occupancy(number, READ_ONCE(t->counting)) + 1) * inverse;
-	return (smaller_of(score, MOST_SCORE) << SCORE_SHIFT |
-		smaller_of(turn, MOST_TURN) << TURN_SHIFT | i | mask_if_0(inverse)) &
+/* leaf_of computes the value of a seat. */
+static __always_inline __u64 leaf_of(__u64 sum, __u32 counting, __u64 inverse, __u64 turn, __u64 i)
+{
+	__u64 score = (occupancy(sum, counting) + 1) * inverse;
+
+	return (smaller_of(score, MOST_SCORE) << SCORE_SHIFT | (turn & MOST_TURN) << TURN_SHIFT |
+		i | mask_if_0(inverse)) &
 	       NO_SEAT;
+}
+
+/* leaf_now computes the value of a seat as its count is, with another turn and number. */
+static __always_inline __u64 leaf_now(const struct tally *t, const struct seat *s, __u64 turn,
+				      __u64 i)
+{
+	return leaf_of(flows_in(s), READ_ONCE(t->counting), READ_ONCE(s->inverse), turn, i);
 }
 
 /* next_turn is the turn of a change. CPUs that change at once may have the same. */
@@ -184,33 +194,47 @@ static __always_inline __u64 wrong_above(const struct tally *t, __u64 i)
 	return wrong;
 }
 
-/* wrong_leaf is 0 if the leaf of a seat is that of its count. */
-static __always_inline __u64 wrong_leaf(const struct tally *t, __u64 i)
-{
-	__u64 leaf = READ_ONCE(t->leaf[i]);
+/* A leaf as a CPU stored it, and all that it follows from but the turn. */
+struct put {
+	__u64 leaf, sum, inverse;
+	__u32 counting;
+	__u64 above; /* 0: the values above it were left alone */
+};
 
-	return leaf ^ leaf_after(t, &t->seat[i], 0, i, turn_in(t, leaf));
+/* wrong_leaf is 0 if the leaf of a seat is that of its count: if all is as when this CPU stored it. Of a
+ * leaf that another CPU stored since it knows nothing, and returns not 0. `sum` was the count when this
+ * CPU added to it. */
+static __always_inline __u64 wrong_leaf(const struct tally *t, __u64 i, const struct put *put,
+					__u64 sum)
+{
+	return (READ_ONCE(t->leaf[i]) ^ put->leaf) | (sum ^ put->sum) |
+	       (READ_ONCE(t->seat[i].inverse) ^ put->inverse) |
+	       (READ_ONCE(t->counting) ^ put->counting);
 }
 
-/* put_path stores the path of a seat as it is once the seat's count has grown by a number. Returns 0
- * if it stored the leaf alone. */
-static __always_inline __u64 put_path(struct tally *t, __u64 i, __u64 number)
+/* put_path stores the path of a seat as it is once the seat's count has grown by a number. */
+static __always_inline void put_path(struct tally *t, __u64 i, __u64 number, struct put *put)
 {
-	__u64 up = i >> 3, top = i >> 6, put, is;
+	const struct seat *s = &t->seat[i];
+	__u64 up = i >> 3, top = i >> 6, is;
 
 	below(up, MAX_SEATS / TREE_ARY);
 	below(top, TREE_TOP);
-	WRITE_ONCE(t->leaf[i], leaf_after(t, &t->seat[i], number, i, next_turn(t)));
+	put->sum = flows_in(s);
+	put->inverse = READ_ONCE(s->inverse);
+	put->counting = READ_ONCE(t->counting);
+	put->leaf = leaf_of(put->sum + number, put->counting, put->inverse, next_turn(t), i);
+	WRITE_ONCE(t->leaf[i], put->leaf);
 	stall();
-	put = is = is_below(t, i);
-	asm volatile("%0 |= 0" : "+r"(put)); /* the verifier goes on from here once, not twice */
+	put->above = is = is_below(t, i);
+	asm volatile("%0 |= 0"
+		     : "+r"(put->above)); /* the verifier goes on from here once, not twice */
 	if (!is)
-		return put;
+		return;
 	WRITE_ONCE(t->node[up], least_of(&t->leaf[up * TREE_ARY]));
 	stall();
 	if (t->seats > TREE_TOP * TREE_ARY)
 		WRITE_ONCE(t->top[top], least_of(&t->node[top * TREE_ARY]));
-	return put;
 }
 
 /* renew puts the value that the CPU has found in the place of another, and returns not 0 if they differ. */
@@ -248,7 +272,7 @@ __noinline bool renew_path(__u32 number, __u64 i)
 		return false;
 	below(i, MAX_SEATS);
 	was = READ_ONCE(t->leaf[i]);
-	wrong = renew(&t->leaf[i], was, leaf_after(t, &t->seat[i], 0, i, turn_in(t, was)));
+	wrong = renew(&t->leaf[i], was, leaf_now(t, &t->seat[i], turn_in(t, was), i));
 	return wrong | renew_above(t, i);
 }
 

@@ -72,6 +72,8 @@ static __always_inline __u64 coloured(__u64 word, __u32 colour)
 	return (word & ~WORD_COLOUR) | (__u64)(colour & 1) << 43;
 }
 
+#define SHARE_EMBRYONIC 1ULL
+
 /* share_of is the part of a word's flow in the count of its seat. */
 static __always_inline __u64 share_of(__u64 word)
 {

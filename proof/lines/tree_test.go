@@ -23,11 +23,8 @@ const (
 	theTally  = 8 << 32                       // the map
 	tallyOwn  = atConns                       // of conns_test.go: constants, variables and the stack of a CPU
 	inSeat    = 1<<63 | 1<<53 | 1<<47 | 1<<14 // a word of tally 1
-	inBegun   = inSeat | 1<<46
-	inCounted = inSeat | 1<<42
-	inClosing = inSeat | 1<<48
-	fewSeats  = 17  // leaves and nodes
-	manySeats = 129 // and tops
+	fewSeats  = 17                            // leaves and nodes
+	manySeats = 129                           // and tops
 )
 
 // tallyParts are what a race looks at of a tally.
@@ -49,14 +46,15 @@ type treeMoment struct {
 // which it was stored: other CPUs see it later.
 type treeCPU struct {
 	machine.CPU
-	stack  [treeCalls * frameBytes]byte
+	stack  [treeCalls * treeFrame]byte
 	begun  int // deeds
 	busy   bool
 	stored [maxStored]treeStore
 }
 
 const (
-	treeCalls = 3 // deep
+	treeCalls = 3   // deep
+	treeFrame = 192 // of stack, a call
 	maxStored = 3
 )
 
@@ -103,12 +101,12 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := machine.New([]*ebpf.ProgramSpec{spec.Programs["lb_kept"]}, frameBytes, func(ins asm.Instruction) uint64 {
+	code := machine.New([]*ebpf.ProgramSpec{spec.Programs["lb_kept"]}, treeFrame, func(ins asm.Instruction) uint64 {
 		switch ins.Reference() {
 		case objects.LBMapTallies:
 			return theTally
 		case ".rodata":
-			return tallyOwn + treeCalls*frameBytes + uint64(ins.Constant)>>32
+			return tallyOwn + treeCalls*treeFrame + uint64(ins.Constant)>>32
 		}
 		return otherMap
 	})
@@ -169,12 +167,12 @@ func (k *treeTrack) start() *treeMoment {
 
 // begin calls the function of a deed.
 func (k *treeTrack) begin(m *treeMoment, d treeDeed) machine.CPU {
-	in := d.seat << 32
+	word := d.seat<<32 | inSeat
 	switch d.what {
 	case begins:
-		return k.Call("learned_change", tallyOwn, 0, in|inBegun)
+		return k.Call("change_share", tallyOwn, word, 0, 1)
 	case ends:
-		return k.Call("learned_change", tallyOwn, in|inCounted, in|inClosing)
+		return k.Call("change_share", tallyOwn, word, 1<<32, 0)
 	}
 	machine.Write(m.seat[d.seat][unsafe.Offsetof(objects.LBSeat{}.Inverse):][:4], 2*policy.InverseOne)
 	return k.Call("renew_until_right", tallyOwn, 1, d.seat)
@@ -200,7 +198,7 @@ func (k *treeTrack) next(m *treeMoment, i int) bool {
 			continue
 		}
 		if ins.Exits() { // what it leaves on its stack makes no difference
-			clear(p.stack[p.Depth*frameBytes:][:frameBytes])
+			clear(p.stack[p.Depth*treeFrame:][:treeFrame])
 		}
 		if !k.Step(&p.CPU, w) {
 			*p = treeCPU{begun: p.begun, stored: p.stored}
