@@ -73,42 +73,49 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 	return (word & ~WORD_CLOSING) | WORD_COUNTED;
 }
 
-/* change_share counts that the share of a word's flow changes, in its seat and in the tree. A function
- * of its own, for the stack of its callers. */
-__noinline int change_share(__u64 word, __u64 less, __u64 more)
+/* move_seat adds a number to the count of a seat in which the flow of a word is, and the seat's score
+ * changes by it in the tree. A function of its own, for the stack of its callers. */
+__noinline int move_seat(__u64 word, __u64 number)
 {
 	struct tally *t = tally_at(tally_in_word(word));
 	__u64 i = word >> WORD_SEAT, was;
-	struct put put = {};
-	bool moves;
+	struct put put;
 
 	if (!t)
 		return 0;
 	below(i, MAX_SEATS);
-	moves = moves_score(t, less, more);
-	if (moves)
-		put_path(t, i, more - less, &put);
+	put_path(t, i, number, &put);
 	stall();
-	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], more - less);
+	was = __sync_fetch_and_add(&t->seat[i].count[colour_of(word)], number);
 	asm volatile("" : "+r"(was)); /* so that it is an addition that orders memory */
 	stall();
-	if (!moves)
-		return 0;
 	was += READ_ONCE(t->seat[i].count[1 ^ colour_of(word)]);
 	if (wrong_leaf(t, i, &put, was) | (put.above ? wrong_above(t, i) : is_below(t, i)))
 		renew_until_right(tally_in_word(word), i);
 	return 0;
 }
 
+/* change_share counts that the share of a word's flow changes in its seat, which is in the tally. */
+static __always_inline void change_share(const struct tally *t, struct seat *s, __u64 word,
+					 __u64 less, __u64 more)
+{
+	if (moves_score(t, less, more))
+		move_seat(word, more - less);
+	else
+		tally_add_in(s, word, more - less);
+}
+
 /* learn_begun counts a new flow, which is embryonic. */
 static __always_inline void learn_begun(__u64 word)
 {
-	struct seat *s = seat_in(word);
+	struct tally *t = tally_at(tally_in_word(word));
+	__u64 i = word >> WORD_SEAT;
 
-	if (!s)
+	if (!t)
 		return;
-	s->begun++;
-	change_share(word, 0, SHARE_EMBRYONIC);
+	below(i, MAX_SEATS);
+	t->seat[i].begun++;
+	change_share(t, &t->seat[i], word, 0, SHARE_EMBRYONIC);
 }
 
 /* learn_change counts the change of a word that this CPU made, by which its share changes. One of the
@@ -117,16 +124,17 @@ static __always_inline void learn_begun(__u64 word)
 static __always_inline void learn_change(__u64 was, __u64 fresh)
 {
 	__u64 less = share_of(was), more = share_of(fresh);
-	__u64 word = is_learned(fresh) ? fresh : was;
-	struct seat *s = seat_in(word);
+	__u64 word = is_learned(fresh) ? fresh : was, i = word >> WORD_SEAT;
+	struct tally *t = tally_at(tally_in_word(word));
 
-	if (!s)
+	if (!t)
 		return;
+	below(i, MAX_SEATS);
 	if (less & more >> 32) /* from embryonic to counted */
-		s->lived++;
+		t->seat[i].lived++;
 	if (was & ~fresh & WORD_COUNTED)
-		tally_sample(s, was);
-	change_share(word, less, more);
+		tally_sample(&t->seat[i], was);
+	change_share(t, &t->seat[i], word, less, more);
 }
 
 /* flow_learn is flow_change for a packet of the client, which the tree follows at once. */

@@ -170,9 +170,9 @@ func (k *treeTrack) begin(m *treeMoment, d treeDeed) machine.CPU {
 	word := d.seat<<32 | inSeat
 	switch d.what {
 	case begins:
-		return k.Call("change_share", tallyOwn, word, 0, 1)
+		return k.Call("move_seat", tallyOwn, word, 1)
 	case ends:
-		return k.Call("change_share", tallyOwn, word, 1<<32, 0)
+		return k.Call("move_seat", tallyOwn, word, ^uint64(1<<32-1)) // -1 << 32
 	}
 	machine.Write(m.seat[d.seat][unsafe.Offsetof(objects.LBSeat{}.Inverse):][:4], 2*policy.InverseOne)
 	return k.Call("renew_until_right", tallyOwn, 1, d.seat)
