@@ -22,12 +22,16 @@ const measuredFlows = 8
 var measuredPayloads = []int{18, 470, 1370}
 
 // pauses between two packets: the caches of a core that waits long are cold. Without a pause the core is
-// busy.
-var pauses = []time.Duration{time.Millisecond, 250 * time.Microsecond, 50 * time.Microsecond, 0}
+// busy; for less than shortest it waits awake, as sleep takes longer.
+var pauses = []time.Duration{time.Millisecond, 250 * time.Microsecond, 50 * time.Microsecond, 20 * time.Microsecond, 0}
 
-// Bounds of a measurement.
+const shortest = 50 * time.Microsecond
+
+// Bounds of a measurement. It goes through the pauses in rounds: what disturbs a machine lasts longer than
+// some packets.
 const (
-	measuredMost = 1000                    // packets with a pause
+	rounds       = 9
+	measuredMost = 1000                    // packets with a pause, in all rounds
 	measuredFor  = 60 * time.Millisecond   // with a pause
 	measuredAll  = 2400 * time.Millisecond // all chains together
 )
@@ -81,13 +85,21 @@ type measurement struct {
 }
 
 func (m *measurement) run() (c weights.Curve, err error) {
-	var all []weights.Measured
-	for _, pause := range pauses {
-		cost, elapsed, err := m.paced(pause)
-		if err != nil {
-			return c, err
+	var costs, each [][]float64 // by pause and round
+	costs, each = make([][]float64, len(pauses)), make([][]float64, len(pauses))
+	for range rounds {
+		for i, pause := range pauses {
+			cost, elapsed, err := m.paced(pause)
+			if err != nil {
+				return c, err
+			}
+			costs[i], each[i] = append(costs[i], cost), append(each[i], elapsed)
 		}
-		rate := float64(time.Second) / elapsed
+	}
+	var all []weights.Measured
+	for i, pause := range pauses {
+		cost := calm(costs[i])
+		rate := float64(time.Second) / calm(each[i])
 		if pause == 0 {
 			rate = float64(time.Second) / cost // the rest was ours
 		}
@@ -99,15 +111,24 @@ func (m *measurement) run() (c weights.Curve, err error) {
 	return c, c.Check()
 }
 
-// paced runs packets with a pause between two. It returns the mean time of a packet and the time from
-// one to the next, in ns.
+// calm is the lower quartile of the rounds: a disturbed one takes longer.
+func calm(rounds []float64) float64 {
+	slices.Sort(rounds)
+	return rounds[len(rounds)/4]
+}
+
+// paced runs a round's packets with a pause between two. It returns the mean time of a packet and the time
+// from one to the next, in ns.
 func (m *measurement) paced(pause time.Duration) (cost, each float64, err error) {
 	took := make([][]float64, len(m.frames))
 	begun, sent := time.Now(), 0
-	for ; sent < len(m.frames) || sent < measuredMost && time.Since(begun) < m.bound; sent++ {
-		if pause > 0 {
+	for ; sent < len(m.frames) || sent < measuredMost/rounds && time.Since(begun) < m.bound/rounds; sent++ {
+		if pause >= shortest {
 			left := unix.NsecToTimespec(int64(pause))
 			unix.Nanosleep(&left, nil) // a signal makes it shorter
+		} else {
+			for last := time.Now(); time.Since(last) < pause; {
+			}
 		}
 		length := sent % len(m.frames)
 		flows := m.frames[length]

@@ -164,13 +164,14 @@ func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err erro
 	report := &EdgeReport{experiment: e}
 	cells := e.cells()
 	if p, some := e.prediction(); some {
-		report.predicted, err = p.Run(ctx, func(s Step) {
+		all, err := p.Run(ctx, func(s Step) {
 			s.Left += e.lasts(cells)
 			show(s)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("figure 3: %w", err)
 		}
+		report.predicted, report.unclaimed = all.Rows, all.Unclaimed
 	}
 	if len(cells) == 0 {
 		return report, nil

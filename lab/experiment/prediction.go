@@ -24,7 +24,7 @@ type Prediction struct {
 	Chains   []PredictedChain
 	Payloads []int         // bytes of a datagram
 	Loads    []float64     // aimed at, 1 a whole core
-	Settle   time.Duration // before each measurement
+	Settle   time.Duration // before each measurement, that of the costs, too
 	For      time.Duration // of each
 }
 
@@ -84,38 +84,47 @@ func QuickPrediction() Prediction {
 	return p
 }
 
+// Predictions are the rows of a Prediction, and those without a result.
+type Predictions struct {
+	Rows      []PredictionRow
+	Unclaimed []Unclaimed
+}
+
 // Run measures every chain with every payload at every load.
-func (p Prediction) Run(ctx context.Context, show func(Step)) (rows []PredictionRow, err error) {
+func (p Prediction) Run(ctx context.Context, show func(Step)) (all Predictions, err error) {
 	preferThisProcess()
 	bed, err := testbed.EdgeUp(ctx, 1)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	stop, err := dataplane.CountRunTime()
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	frames, err := newPredictionFrames(bed)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	steps := pace{began: time.Now(), total: len(p.Chains) * len(p.Payloads) * len(p.Loads), guess: p.Settle + p.For, show: show}
 	for _, c := range p.Chains {
-		some, err := p.chain(ctx, bed, frames, c, &steps)
-		if err != nil {
-			return nil, fmt.Errorf("chain of %s: %w", c.Name, err)
+		if err := all.chain(ctx, p, bed, frames, c, &steps); err != nil {
+			return all, fmt.Errorf("chain of %s: %w", c.Name, err)
 		}
-		rows = append(rows, some...)
 	}
-	return rows, nil
+	return all, nil
 }
 
-func (p Prediction) chain(ctx context.Context, bed *testbed.EdgeBed, frames *predictionFrames, c PredictedChain, steps *pace) (rows []PredictionRow, err error) {
+func (all *Predictions) chain(ctx context.Context, p Prediction, bed *testbed.EdgeBed, frames *predictionFrames, c PredictedChain, steps *pace) (err error) {
+	select { // the kernel frees the tables of the chain before it
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(p.Settle):
+	}
 	r, err := newPredicting(bed, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	cost := r.costs[predictedService]
@@ -125,17 +134,25 @@ func (p Prediction) chain(ctx context.Context, bed *testbed.EdgeBed, frames *pre
 			if c.Rate > 0 {
 				rate = min(rate, c.Rate*load)
 			}
-			steps.begin(fmt.Sprintf("%s, %d bytes, %.0f packets/s", c.Name, payload, rate))
+			doing := fmt.Sprintf("%s, %d bytes, %.0f packets/s", c.Name, payload, rate)
+			steps.begin(doing)
 			row, err := p.row(ctx, bed, r, frames.of(payload), rate)
-			if err != nil {
-				return nil, err
+			for try := 1; try < edgeTries && errors.Is(err, traffic.ErrLate); try++ {
+				row, err = p.row(ctx, bed, r, frames.of(payload), rate)
 			}
 			row.Chain, row.Functions, row.Payload = c.Name, len(c.Functions), payload
-			rows = append(rows, row)
+			switch {
+			case errors.Is(err, traffic.ErrLate):
+				all.Unclaimed = append(all.Unclaimed, Unclaimed{Policy: "figure 3, " + doing, Reason: err.Error()})
+			case err != nil:
+				return err
+			default:
+				all.Rows = append(all.Rows, row)
+			}
 			steps.end(c.Name)
 		}
 	}
-	return rows, nil
+	return nil
 }
 
 // row has traffic of a rate, and averages the loads of its ticks.
@@ -160,7 +177,7 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 	}()
 	ticks := time.NewTicker(control.LevelEvery)
 	defer ticks.Stop()
-	begun, sum := monotonic{}.Now(), predictedLoads{}
+	begun, sum, from := monotonic{}.Now(), predictedLoads{}, time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -175,30 +192,37 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 			return row, err
 		}
 		now := monotonic{}.Now()
-		if now-begun < p.Settle {
-			continue
-		}
-		if sum.add(l); now-begun >= p.Settle+p.For {
-			return sum.row(), nil
+		switch {
+		case from > 0:
+			if sum.add(l); l.prompt && now-from >= p.For {
+				return sum.row()
+			}
+			if now-from > 3*p.For {
+				return row, fmt.Errorf("%w: counts that belong together could not be read within %v, so no result is claimed; free the machine", traffic.ErrLate, promptly)
+			}
+		case l.prompt && now-begun >= p.Settle:
+			from = now
 		}
 	}
 }
 
+// promptly is how soon counts are read one after the other, where a measurement begins and ends: this
+// thread may have to wait for the core's.
+const promptly = time.Millisecond
+
 // tick has the LB predict the load since the last tick, and reads it from the kernel. The node reports
 // to the LB as its daemon does; to the other control it reports its costs alone, so it learns nothing.
 func (r *predicting) tick() (loads predictedTick, err error) {
-	now := monotonic{}.Now()
-	busy, err := r.node.Busy()
+	busy, err := r.read(&loads)
 	if err != nil {
 		return loads, err
 	}
-	loads.elapsed, loads.measured = now-r.busyAt, float64(busy[0]-r.busy)/float64(now-r.busyAt)
-	r.busyAt, r.busy = now, busy[0]
 	for _, l := range []struct {
 		levels *control.Levels
 		learns bool
 		load   *float64
 	}{{r.learned, true, &loads.learned}, {r.started, false, &loads.started}} {
+		now := monotonic{}.Now() // as the one before may have waited until weights are written
 		if _, err := l.levels.Tick(now); err != nil {
 			return loads, err
 		}
@@ -210,26 +234,47 @@ func (r *predicting) tick() (loads predictedTick, err error) {
 			answer.Cost = &c
 		}
 		if l.learns {
-			answer.At, answer.Busy = now, busy
+			answer.At, answer.Busy = r.busyAt, busy
 		}
 		l.levels.Answer(now, 0, &answer)
 	}
-	sent := r.learned.Levels()[0].Packets
-	loads.packets, r.packets = sent-r.packets, sent
 	return loads, nil
+}
+
+// read reads the core's run time and the packets since the last tick.
+func (r *predicting) read(loads *predictedTick) (busy []time.Duration, err error) {
+	now := monotonic{}.Now()
+	if busy, err = r.node.Busy(); err != nil {
+		return nil, err
+	}
+	core, err := r.node.Count(0, predictedService)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := r.lb.Counts(predictedService)
+	if err != nil {
+		return nil, err
+	}
+	loads.prompt = monotonic{}.Now()-now < promptly
+	packets := sent[0].Packets.Total()
+	loads.elapsed, loads.measured = now-r.busyAt, float64(busy[0]-r.busy)/float64(now-r.busyAt)
+	loads.packets, loads.seen = packets-r.packets, core.Packets-r.seen
+	r.busyAt, r.busy, r.packets, r.seen = now, busy[0], packets, core.Packets
+	return busy, nil
 }
 
 // predictedTick is the loads between two ticks.
 type predictedTick struct {
 	elapsed                    time.Duration
 	measured, learned, started float64
-	packets                    uint64
+	packets, seen              uint64 // by the LB, and by the core
+	prompt                     bool   // all this was read promptly
 }
 
 // predictedLoads adds up ticks.
 type predictedLoads struct {
 	elapsed, measured, learned, started float64 // weighted by time
-	packets                             uint64
+	packets, seen                       uint64
 }
 
 func (s *predictedLoads) add(t predictedTick) {
@@ -239,10 +284,16 @@ func (s *predictedLoads) add(t predictedTick) {
 	s.learned += seconds * t.learned
 	s.started += seconds * t.started
 	s.packets += t.packets
+	s.seen += t.seen
 }
 
-func (s *predictedLoads) row() PredictionRow {
-	return PredictionRow{Rate: float64(s.packets) / s.elapsed, Measured: s.measured / s.elapsed, Learned: s.learned / s.elapsed, Started: s.started / s.elapsed}
+// row is the averages, if the core saw the packets, but for those on the way.
+func (s *predictedLoads) row() (row PredictionRow, err error) {
+	underway := promptly.Seconds() * float64(s.packets) / s.elapsed
+	if float64(s.seen)+underway < (1-edgeLost)*float64(s.packets) {
+		return row, fmt.Errorf("%w: the core saw %d of %d packets, so no result is claimed; free the machine", traffic.ErrLate, s.seen, s.packets)
+	}
+	return PredictionRow{Rate: float64(s.packets) / s.elapsed, Measured: s.measured / s.elapsed, Learned: s.learned / s.elapsed, Started: s.started / s.elapsed}, nil
 }
 
 // PredictionErrors are the distances of predictions from measured loads, in points: on average, and the

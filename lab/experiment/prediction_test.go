@@ -1,11 +1,13 @@
 package experiment
 
 import (
+	"errors"
 	"math"
 	"os"
 	"testing"
 	"time"
 
+	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
@@ -20,11 +22,13 @@ func TestPrediction(t *testing.T) {
 	}
 	for _, p := range all {
 		steps := 0
-		rows, err := p.Run(t.Context(), func(Step) { steps++ })
+		all, err := p.Run(t.Context(), func(Step) { steps++ })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := len(p.Chains) * len(p.Payloads) * len(p.Loads); len(rows) != want || steps != 2*want {
+		rows := all.Rows
+		t.Logf("unclaimed: %v", all.Unclaimed)
+		if want := len(p.Chains) * len(p.Payloads) * len(p.Loads); len(rows)+len(all.Unclaimed) != want || steps != 2*want {
 			t.Errorf("%d rows after %d steps, want %d", len(rows), steps, want)
 		}
 		for _, r := range rows {
@@ -53,5 +57,16 @@ func TestPredictionErrors(t *testing.T) {
 	}
 	if mean, most = PredictionErrors(rows, PredictionRow.ByStart); math.Abs(mean-5) > 1e-9 || math.Abs(most-10) > 1e-9 {
 		t.Errorf("errors %v on average and %v at most, want 5 and 10", mean, most)
+	}
+}
+
+// TestPredictionLost: a row is claimed if the core saw the packets, but for those on the way.
+func TestPredictionLost(t *testing.T) {
+	for seen, claimed := range map[uint64]bool{100_000: true, 99_810: true, 99_790: false, 0: false} {
+		s := predictedLoads{}
+		s.add(predictedTick{elapsed: time.Second, packets: 100_000, seen: seen})
+		if _, err := s.row(); errors.Is(err, traffic.ErrLate) == claimed {
+			t.Errorf("the core saw %d of 100,000: %v", seen, err)
+		}
 	}
 }

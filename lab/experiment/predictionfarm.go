@@ -29,7 +29,7 @@ type predicting struct {
 	costs            map[int]weights.Curve
 	learned, started *control.Levels
 	busyAt, busy     time.Duration // at the last tick
-	packets          uint64
+	packets, seen    uint64        // by the LB, and by the core
 }
 
 // newPredicting loads and attaches both planes, and measures the chain before.
