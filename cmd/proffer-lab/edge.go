@@ -37,7 +37,7 @@ interval, or all of a shorter rest, and over 30 ms), throughput and offered (pac
 at the core), weights_sd (of the first node's weight, of mean 1), level_s (figure 5: when loads were
 within 4 points after the second node joined, and so in the mean of the next second), scale and report_noise; and of
 figure 3 chain, payload_bytes, predicted_by_start_cost, measured_load (cpu_difference is the distance of these
-two) and predicted_load (as the LB learns). A number that was not measured, or a time that did not come, is
+two), measured_sd (over 30 ms) and predicted_load (as the LB learns). A number that was not measured, or a time that did not come, is
 null. --servers has no effect.
 
 Fails if the generator could not keep the schedule of a run or figure 5's second node did not join, and, without --quick, if

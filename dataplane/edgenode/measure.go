@@ -27,7 +27,7 @@ var pauses = []time.Duration{time.Millisecond, 250 * time.Microsecond, 50 * time
 
 const shortest = 50 * time.Microsecond
 
-// Bounds of a measurement. It goes through the pauses in rounds: what disturbs a machine lasts longer than
+// Bounds of a measurement. It goes through the pauses in rounds, as a disturbed moment lasts for longer than
 // some packets.
 const (
 	rounds       = 9

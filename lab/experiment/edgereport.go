@@ -71,9 +71,9 @@ func (r *EdgeReport) printPrediction(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "figure 3: chains of %v a packet on a real core\n\n", edgePredictedCost)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tby the start's cost\tas the LB learns\t")
+	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tSD in 30 ms\tby the start's cost\tas the LB learns\t")
 	for _, p := range r.predicted {
-		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Started, 100*p.Learned)
+		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Spread, 100*p.Started, 100*p.Learned)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -27,6 +27,7 @@ type EdgeRow struct {
 	Payload  int     `json:"payload_bytes,omitempty"`
 	Started  float64 `json:"predicted_by_start_cost,omitempty"`
 	Measured float64 `json:"measured_load,omitempty"`
+	Spread   float64 `json:"measured_sd,omitempty"` // over ticks of 30 ms: the noise of a monitor
 	Learned  float64 `json:"predicted_load,omitempty"`
 }
 
@@ -87,7 +88,7 @@ func (row EdgeRow) atPaper() stats.Number { return row.Latency / stats.Number(ro
 func predictedRow(p PredictionRow) EdgeRow {
 	return EdgeRow{Figure: "3", Balancer: "model", CPU: stats.Number(math.Abs(p.Started - p.Measured)), CPUTick: none, Latency: none, Weights: none, Level: none,
 		Throughput: p.Rate, Offered: p.Rate, Scale: float64(edgePredictedCost) / float64(edgePaperCost),
-		Chain: p.Chain, Payload: p.Payload, Started: p.Started, Measured: p.Measured, Learned: p.Learned}
+		Chain: p.Chain, Payload: p.Payload, Started: p.Started, Measured: p.Measured, Spread: p.Spread, Learned: p.Learned}
 }
 
 // Rows are the results, a run each.

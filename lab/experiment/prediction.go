@@ -42,6 +42,7 @@ type PredictionRow struct {
 	Payload   int     `json:"payload_bytes"`
 	Rate      float64 `json:"packets_per_second"`
 	Measured  float64 `json:"measured_load"`
+	Spread    float64 `json:"measured_sd"`             // standard deviation over the ticks
 	Started   float64 `json:"predicted_by_start_cost"` // by the costs that the node measured at its start
 	Learned   float64 `json:"predicted_load"`          // as the LB predicts it: it learns from earlier loads
 }
@@ -274,6 +275,7 @@ type predictedTick struct {
 // predictedLoads adds up ticks.
 type predictedLoads struct {
 	elapsed, measured, learned, started float64 // weighted by time
+	squares                             float64 // of measured loads
 	packets, seen                       uint64
 }
 
@@ -281,6 +283,7 @@ func (s *predictedLoads) add(t predictedTick) {
 	seconds := t.elapsed.Seconds()
 	s.elapsed += seconds
 	s.measured += seconds * t.measured
+	s.squares += seconds * float64(t.measured*t.measured)
 	s.learned += seconds * t.learned
 	s.started += seconds * t.started
 	s.packets += t.packets
@@ -293,7 +296,9 @@ func (s *predictedLoads) row() (row PredictionRow, err error) {
 	if float64(s.seen)+underway < (1-edgeLost)*float64(s.packets) {
 		return row, fmt.Errorf("%w: the core saw %d of %d packets, so no result is claimed; free the machine", traffic.ErrLate, s.seen, s.packets)
 	}
-	return PredictionRow{Rate: float64(s.packets) / s.elapsed, Measured: s.measured / s.elapsed, Learned: s.learned / s.elapsed, Started: s.started / s.elapsed}, nil
+	row = PredictionRow{Rate: float64(s.packets) / s.elapsed, Measured: s.measured / s.elapsed, Learned: s.learned / s.elapsed, Started: s.started / s.elapsed}
+	row.Spread = math.Sqrt(max(0, s.squares/s.elapsed-float64(row.Measured*row.Measured)))
+	return row, nil
 }
 
 // PredictionErrors are the distances of predictions from measured loads, in points: on average, and the

@@ -60,6 +60,21 @@ func TestPredictionErrors(t *testing.T) {
 	}
 }
 
+// TestPredictionSums: a row is the averages of its ticks by their time, and how far their loads spread.
+func TestPredictionSums(t *testing.T) {
+	s := predictedLoads{}
+	s.add(predictedTick{elapsed: 3 * time.Second, measured: 0.4, learned: 0.5, started: 0.5, packets: 300, seen: 300})
+	s.add(predictedTick{elapsed: time.Second, measured: 0.8, learned: 0.5, started: 0.5, packets: 100, seen: 100})
+	row, err := s.row()
+	want := PredictionRow{Rate: 100, Measured: 0.5, Spread: math.Sqrt(0.03), Learned: 0.5, Started: 0.5}
+	if math.Abs(row.Spread-want.Spread) < 1e-9 {
+		row.Spread = want.Spread
+	}
+	if err != nil || row != want {
+		t.Errorf("%+v, %v; want %+v", row, err, want)
+	}
+}
+
 // TestPredictionLost: a row is claimed if the core saw the packets, but for those on the way.
 func TestPredictionLost(t *testing.T) {
 	for seen, claimed := range map[uint64]bool{100_000: true, 99_810: true, 99_790: false, 0: false} {
