@@ -179,9 +179,10 @@ func TestEdgeDaemons(t *testing.T) {
 	}
 	reload(edgeFile(dir, 0, 1), 3, 1) // n1 is there again
 	talk(2)
-	testElephant(t, b, socket)
-	if seen := edgeStatus(t, filepath.Join(dir, "n1.sock")).Edge.Patterns; len(seen) != 1 || seen[0].Pattern != "trumpet" || seen[0].Service != edgeNAT || seen[0].Packets < 500 {
-		t.Errorf("n1 has seen the patterns %+v", seen)
+	sent := testElephant(t, b, socket)
+	if seen := edgeStatus(t, filepath.Join(dir, "n1.sock")).Edge.Patterns; len(seen) != 1 || seen[0].Pattern != "trumpet" || seen[0].Service != edgeNAT ||
+		seen[0].Packets < sent/2 || seen[0].Packets > sent { // full queues on the way lose some
+		t.Errorf("of %d packets n1 has seen the patterns %+v", sent, seen)
 	}
 	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "core  n1/1") || !strings.Contains(text, "balancer model") {
 		t.Errorf("status prints\n%s", text)
@@ -193,8 +194,9 @@ func TestEdgeDaemons(t *testing.T) {
 	}
 }
 
-// testElephant: a flow with nearly all packets is the first talker of the status, with its place.
-func testElephant(t *testing.T, b *edgeBed, socket string) {
+// testElephant: a flow with nearly all packets is the first talker of the status, with its place. It returns
+// how many packets it sent.
+func testElephant(t *testing.T, b *edgeBed, socket string) (sent uint64) {
 	t.Helper()
 	var conn net.Conn
 	must(t, b.client.Do(func() (err error) {
@@ -206,7 +208,9 @@ func testElephant(t *testing.T, b *edgeBed, socket string) {
 	client := conn.LocalAddr().String()
 	eventually(t, "the status names the elephant", func() bool {
 		for range 500 {
-			conn.Write([]byte("trumpet")) // fails now and then, by the answers of ICMP
+			if _, err := conn.Write([]byte("trumpet")); err == nil { // fails now and then, by the answers of ICMP
+				sent++
+			}
 		}
 		talkers := edgeStatus(t, socket).Edge.Talkers
 		return len(talkers) > 0 && talkers[0].Client == client && talkers[0].Protocol == "udp" && talkers[0].Node == "n1" &&
@@ -215,4 +219,5 @@ func testElephant(t *testing.T, b *edgeBed, socket string) {
 	if text := sh(t, proffer, "status", "--control", socket); !strings.Contains(text, "talker") || !strings.Contains(text, client) {
 		t.Errorf("status prints\n%s", text)
 	}
+	return sent
 }
