@@ -122,7 +122,7 @@ func trials() map[string][]string {
 		"storm":   {"seconds", "lbs", "servers", "requests", "failed", "excused", "longest_ms", "flows", "flows_lost", "abuses", "name", "times", "counter", "counted", "seed"},
 		"hlb": {"figure", "shows", "scale", "beside", "published", "goal", "ours", "unclaimed", "reason", "costs", "connection_ns", "rate_of_hash", "runs", "policy", "lbs", "cores", "load", "requests", "course", "rtt_ms",
 			"answered", "failed", "mean_s", "sd_s", "p50_s", "p90_s", "p99_s", "slow_mean_s", "fast_mean_s", "fast_share", "fast_queue_share", "weights_ratio", "fidelity"},
-		"edge": {"figure", "balancer", "share", "cpu_difference", "cpu_difference_30ms", "throughput", "offered", "latency_us", "weights_sd", "level_s", "scale", "report_noise", "chain", "payload_bytes", "predicted_by_start_cost", "predicted_load", "measured_load", "null"},
+		"edge": {"figure", "balancer", "share", "cpu_difference", "cpu_difference_30ms", "throughput", "offered", "latency_us", "weights_sd", "level_s", "scale", "report_noise", "chain", "payload_bytes", "predicted_by_start_cost", "predicted_load", "measured_load", "measured_sd", "null"},
 		"peers": {"way", "connections_per_s", "requests_per_s", "gbit_per_s", "upload_gbit_per_s", "p50_us", "p99_us", "p50_over_route", "p50_over_ecmp", "late_p99_us",
 			"cpu_us_per_connection", "cpu_us_per_request", "cpu_s_per_gb", "cpu_s_per_upload_gb",
 			"with_softirq_us_per_connection", "with_softirq_us_per_request", "with_softirq_s_per_gb", "with_softirq_s_per_upload_gb",

@@ -85,8 +85,7 @@ type measurement struct {
 }
 
 func (m *measurement) run() (c weights.Curve, err error) {
-	var costs, each [][]float64 // by pause and round
-	costs, each = make([][]float64, len(pauses)), make([][]float64, len(pauses))
+	costs, each := make([][]float64, len(pauses)), make([][]float64, len(pauses)) // by pause and round
 	for range rounds {
 		for i, pause := range pauses {
 			cost, elapsed, err := m.paced(pause)
