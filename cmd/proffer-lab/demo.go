@@ -43,11 +43,13 @@ fast, or by --fast-cores. Each server's configured weight is then its capacity; 
 :inverted behind a policy that heeds weights each kind has the weight of the other, as
 an operator's mistake.
 
---json prints one object: seed, load, and for each policy requests, resets,
-refusals, timeouts, mean_s, p50_s, p90_s, p99_s, fairness, first_accept, fast_share,
-syn_synack_p50_s; and unclaimed (policy, reason), if a policy has no result. --out gets the raw rows, one a request, as soon as a policy is
-done, and at the end, after the result is printed, results.json, cdf and load as
-SVG, PNG and CSV.`,
+--json prints one object: seed, load, policies, and unclaimed (policy, reason), if a
+policy has no result. policies is an array of policy, requests, resets, refusals,
+timeouts, errors (any other end), mean_s, mean_ci_s (half the 95 % interval), p50_s,
+p90_s, p99_s, fairness, first_accept, fast_share, syn_synack_p50_s, fidelity (mean over
+that of an exact replay) and mean_single_over_this. --out gets the raw rows, one a
+request, as soon as a policy is done, and at the end, after the result is printed,
+results.json, cdf and load as SVG, PNG and CSV.`,
 		Example: `  proffer-lab demo
   proffer-lab demo --policies single,learned --fast-servers 6 --speed 2 --lbs 2`,
 		Args: cli.NoArguments,

@@ -24,7 +24,7 @@ passes it on). 6LB Figure 11c has them under load.
 --json prints an array of rows, one a way: method, connections, p50_us, p90_us,
 p99_us, mean_us.
 
-Fails if the agents' counters say that connections came otherwise. How long they
+Fails if connections came otherwise by the agents' counters. How long they
 took decides nothing.`,
 		example: `  proffer-lab experiment latency --connections 10000 --out out`,
 		flags: func(cmd *cobra.Command) {

@@ -7,6 +7,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
 	"proffer/lab/experiment"
+	"proffer/lab/study"
 	"proffer/policy"
 )
 
@@ -104,6 +105,23 @@ func TestDemoHelpNamesEveryPolicyAndField(t *testing.T) {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help demo does not name %s", word)
 		}
+	}
+}
+
+// TestHelpNamesEveryField: they are the interface of --json.
+func TestHelpNamesEveryField(t *testing.T) {
+	for _, c := range []struct {
+		verb   string
+		prints any
+	}{
+		{"demo", experiment.Report{}},
+		{"sim", study.Row{}},
+		{"sim", study.Found{}},
+		{"model", modelRow{}},
+		{"bench", experiment.BenchResult{}},
+		{"demo edge", experiment.EdgeDemoReport{}},
+	} {
+		clitest.Program(newRoot).WantFields(t, c.prints, strings.Fields(c.verb)...)
 	}
 }
 

@@ -33,7 +33,30 @@ func newStatus() *cobra.Command {
 without --control, the first of load balancer, agent, edge load balancer and
 datapath node that answers at its default socket.
 Counters that are 0 are left out unless --all is given; docs/counters.md explains
-each counter.`,
+each counter.
+
+--json prints one object: role (lb, agent, edge or node), node, locator, interface,
+xdp (native or generic), pid, adopted (it took over an earlier daemon's state), reloads,
+refused (files with a mistake), flows (at the last sweep), services, edge, counters;
+reports (answered, refused, limited: requests for an agent's loads); and lines of text in
+no_next_hop, advice, bad_tags and problems. Fields that a daemon does not have are left
+out; a name that ends in _s is in seconds.
+
+services is an array of name, vip, mode. An agent's have listener and load: measure,
+instead (why it is not the configured one), threshold, asking, expected, open, cores, busy,
+idle, answers, service_time (mean_s, error, answers), work (unread, early, run, blocked,
+out) and word (source, from, of, busy, workers, age_s, trouble: the application's own).
+An LB's have servers (name, state, since_s, silent_s, doubt, pause_s, probes, offered,
+repeated, answered, unreachable) and, in modes that choose among all servers, learning:
+counting (which flows), conversion, silent_s, gain, noise, wrong_counts, and servers (name,
+established, embryonic, samples, mean_s, filter, variance, weight, why).
+
+edge has cores (node, core, state, load, measured_load, weight, packets, flows, virtual:
+at_ns, busy_ns, stayed_ns, served, dropped) and costs (node, service, nanoseconds, from);
+of an edge LB also balancer, wishes, replica (running, starts, failures, error),
+refused_reports and talkers (protocol, client, world, node, core, service,
+packets_per_second, bits_per_second, share); of a node patterns (service, pattern,
+packets).`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)

@@ -8,7 +8,13 @@ import (
 	"testing"
 
 	"proffer/api"
+	"proffer/cmd/internal/clitest"
 )
+
+// TestStatusHelpNamesEveryField: they are the interface of --json.
+func TestStatusHelpNamesEveryField(t *testing.T) {
+	clitest.Program(newRoot).WantFields(t, api.Status{}, "status")
+}
 
 // TestStatusOfNone: one line for both default sockets, with the remedy.
 func TestStatusOfNone(t *testing.T) {

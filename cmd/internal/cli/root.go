@@ -30,7 +30,7 @@ func Root(root *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 func help(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]",
-		Short: "Say everything about a verb",
+		Short: "Explain a verb with its flags",
 		RunE: func(_ *cobra.Command, args []string) error {
 			verb, rest, err := root.Find(args)
 			switch {
