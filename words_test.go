@@ -31,7 +31,7 @@ var retired = map[string]string{
 
 // spared lists the lines that may name a retired word: the table of retired keys, and
 // the user nobody of Unix.
-var spared = regexp.MustCompile(`/dev/shm|Was: "shm"|is now .page|nobody is the number|const nobody|Uid: nobody|as nobody|proffer-nobody`)
+var spared = regexp.MustCompile(`/dev/shm|Was: "shm"|is now .page|nobody is the number|const nobody|Uid: nobody|%q as nobody|proffer-nobody`)
 
 // TestRetiredWords: a retired word comes back neither in names nor in comments, docs
 // or messages.
@@ -73,6 +73,20 @@ func TestPlainSubjects(t *testing.T) {
 		for number, line := range strings.Split(read(t, file), "\n") {
 			if word := vague.FindString(line); word != "" {
 				t.Errorf("%s:%d: %q hides a noun: %s", file, number+1, word, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// vagueInDocs leaves out the "what" of a heading.
+var vagueInDocs = regexp.MustCompile(`(?i)\b(who|whose|whom|says|said|tells?|told|hears?|heard)\b`)
+
+// TestPlainSubjectsOfDocs: the documents name them, too.
+func TestPlainSubjectsOfDocs(t *testing.T) {
+	for _, file := range tracked(t, "*.md") {
+		for number, line := range strings.Split(read(t, file), "\n") {
+			if word := vagueInDocs.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q hides a noun", file, number+1, word)
 			}
 		}
 	}
