@@ -18,12 +18,12 @@ func lbKillTrial(f *experimentFlags) trial {
 		short: "kill load balancers under traffic: which requests and flows notice",
 		long: `Kills a random load balancer at even intervals, while short connections, idle
 flows and bulk streams (1 MB/s each) go through all of them by the router's
-ECMP. Every first time its host dies at once; the router goes on sending to it for
---detect and then withdraws its route, as BFD or BGP would. The host is built again
-half an interval later, and is announced again: it has to find the flows that the
-router sends it. Every second time only its daemon dies (SIGKILL) and is started again; the
-host stays announced and its programs go on. At the end all idle flows exchange
-data, and all streams end in good order, every byte checked.
+ECMP. In turns a host dies and a daemon alone. A host dies at once; the router goes on
+sending to it for --detect and then withdraws its route, as BFD or BGP would. The host is
+built again half an interval later, and is announced again: it has to find the flows
+that the router sends it. A daemon alone dies by SIGKILL and is started again; its host
+stays announced and its programs go on. At the end all idle flows exchange data, and
+all streams end in good order, every byte checked.
 
 --json prints one object: kills, host_kills, requests, failed (anything but an
 answer), detect_ms, swallowed (frames to and from dead hosts until their routes were
