@@ -46,9 +46,9 @@ looks at no MTU on the way from the load balancers.
 --json prints one JSON object: why, command, undo of each step, and with --check
 ok and wrong.
 
-Exit codes: 0 ok, 1 with --check a step is wrong, or FILE has a mistake, 2 wrong
-usage, as a SERVER that FILE does not have. docs/agentless.md describes the
-deliveries.`,
+Exit codes: 0 ok, 1 with --check a step is wrong, or FILE has a mistake, or SERVER runs
+an agent; 2 wrong usage, as a SERVER that FILE does not have. docs/agentless.md
+describes the deliveries.`,
 		Args: oneServer,
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd.OutOrStdout(), args[0]) },
 	}
