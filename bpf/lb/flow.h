@@ -17,7 +17,7 @@
  *            the last SYN that the             client's next packet must have
  *            server was asked about
  *   48-50    enum closed, or-ed
- *   51       a UDP flow of two datagrams
+ *   51       a UDP flow of two datagrams; a closed TCP flow, and a SYN came since (kept.h)
  *   52       UDP
  *   53-62    hash of its service
  *   63       made by the client's packets (kept.h); of flows that learn: word.h

@@ -6,7 +6,8 @@
  *   (none)        other TCP packets  -> embryonic, with the presumed owner (enum bucket_layout)
  *   embryonic     the next packet    -> established
  *   established   FIN, RST           -> over, removed after `linger` without packets
- *   over          SYN                -> established: the five-tuple stays with its server
+ *   over          SYN                -> still over, but waiting: the five-tuple stays with its server
+ *   waiting       the next packet    -> established
  *
  * No packet moves a flow to another server, so a forged one cannot; but for a SYN of a flow that is
  * embryonic or over, at a server that is down (lb/health.h). An entry that an agent's
@@ -87,19 +88,38 @@ static __always_inline bool is_embryonic(__u64 word)
 	return is_learned(word) ? word & WORD_EMBRYONIC : !(word & WORD_ESTABLISHED);
 }
 
+/* closed_bits are set in a word if its flow is over. */
+static __always_inline __u64 closed_bits(__u64 word)
+{
+	return is_learned(word) ? WORD_CLIENT_CLOSED : CLOSED_BITS;
+}
+
+/* is_waiting: no server is known to have answered the latest SYN of a flow that is embryonic, or that
+ * was over before. */
+static __always_inline bool is_waiting(__u64 word)
+{
+	return is_embryonic(word) || (word & closed_bits(word) && word & WORD_BRIEF);
+}
+
 /* leave_down ends the flow of a SYN, if it is embryonic or over and its server is down: the SYN
- * begins another one. A function of its own, as it is rare. */
+ * begins another one. Else a SYN of a flow that is over counts as a new connection there. A function of
+ * its own, as it is rare. */
 __noinline int leave_down(const struct packet *p, __u64 word)
 {
-	__u64 over = is_learned(word) ? WORD_CLIENT_CLOSED : CLOSED_BITS;
-	bool embryonic = is_embryonic(word);
+	__u32 server = server_in_word(word);
+	bool waiting = is_waiting(word);
 
 	if (!p)
 		return false;
-	if (embryonic)
-		note_repeated(server_in_word(word));
-	return is_down(server_in_word(word)) && (embryonic || word & over) &&
-	       flow_change(p->hash, word, 0);
+	if (waiting)
+		note_repeated(server);
+	else if (!(word & closed_bits(word)))
+		return false;
+	if (is_down(server))
+		return flow_change(p->hash, word, 0);
+	if (!waiting)
+		note_offered(server);
+	return false;
 }
 
 /* observe_kept is observe_client for a flow that does not learn. */
@@ -112,8 +132,10 @@ static __always_inline __u64 observe_kept(const struct packet *p, __u64 word)
 	else if (p->kind == KIND_UDP)
 		fresh &= ~WORD_BRIEF;
 	if (fresh & WORD_ESTABLISHED && p->kind == KIND_TCP) {
-		if (opens(p))
-			fresh &= ~CLOSED_BITS;
+		if (opens(p) && word & CLOSED_BITS)
+			fresh |= WORD_BRIEF;
+		else if (word & WORD_BRIEF && !opens(p))
+			fresh &= ~(CLOSED_BITS | WORD_BRIEF);
 		if (p->flags & TCP_FIN)
 			fresh = closed_by(closed_by(fresh, CLOSED_CLIENT), CLOSED_SERVER);
 		if (p->flags & TCP_RST)
@@ -135,7 +157,7 @@ __noinline __u64 observe_client(const struct packet *p, __u64 word)
 		return p ? 0 : word;
 	fresh = is_learned(word) ? observe_learned(p, word) : observe_kept(p, word);
 	if (p->kind == KIND_TCP && p->flags & TCP_ACK && !(p->flags & TCP_RST) &&
-	    is_embryonic(word) && !is_embryonic(fresh))
+	    is_waiting(word) && !is_waiting(fresh))
 		note_answered(server_in_word(word));
 	return fresh;
 }

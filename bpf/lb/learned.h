@@ -62,7 +62,9 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 	if (opens(p)) { /* again, or of a later connection */
 		if (word & WORD_EMBRYONIC)
 			return word;
-		return started(word & WORD_COUNTED ? word : word | WORD_ALIVE, date_now());
+		if (!(word & WORD_COUNTED))
+			word |= WORD_ALIVE | (word & WORD_CLIENT_CLOSED ? WORD_BRIEF : 0);
+		return started(word, date_now());
 	}
 	if (word & WORD_EMBRYONIC)
 		return (word & ~WORD_EMBRYONIC) | WORD_COUNTED;

@@ -15,7 +15,7 @@
  *   47       1
  *   48       the client closed it
  *   49       silent: nothing came for long
- *   51       a flow of one packet, or of two, or embryonic
+ *   51       a flow of one packet, or of two, or embryonic; or closed, and a SYN came since
  *   52       UDP
  *   53-57    number of the tally
  *   58-62    1 */

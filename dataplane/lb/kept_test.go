@@ -116,6 +116,7 @@ func testKeptCloses(t *testing.T, seen rig.Hits) {
 		wantAt(t, r, "close", client(1, flags), server, "steer")
 		r.Reconfigure(t, kept(8, drained(server)))
 		wantAt(t, r, "SYN on the five-tuple", client(1, wire.SYN), server, "steer")
+		wantAt(t, r, "ACK on the five-tuple", client(1, wire.ACK), server, "steer")
 		r.At(t, rig.Start+60*time.Second)
 		if swept, err := r.Sweep(); err != nil || swept.Kept != 1 {
 			t.Errorf("flags %#x: %d entries of a connection opened again, %v", flags, swept.Kept, err)

@@ -98,6 +98,7 @@ func TestLB(t *testing.T) {
 		{"MSS", testClamp},
 		{"health, of offers", testHealthOfOffers},
 		{"health, of clients' entries", testHealthOfKept},
+		{"health, of reused five-tuples", testHealthOfReused},
 		{"health, unreachable", testUnreachable},
 		{"health, leaving a server", testLeavesDown},
 		{"health, probes by offers", testProbeOffers},
