@@ -262,13 +262,25 @@ func (p *Plan) Summary() string {
 	if p.has(SetKeys) {
 		parts = append(parts, "other keys")
 	}
-	if p.has(MarkVIP, UnmarkVIP) {
+	if p.marksOther() {
 		parts = append(parts, "other fragments")
 	}
 	if parts == nil {
 		return "nothing changes"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// marksOther reports whether fragments to an address that had services before, and has now, are treated
+// otherwise.
+func (p *Plan) marksOther() bool {
+	have := p.Have.Marks()
+	for addr, now := range p.Want.Marks() {
+		if was, known := have[addr]; known && was != now {
+			return true
+		}
+	}
+	return false
 }
 
 // Phases are the runs of steps that a data plane executes together.

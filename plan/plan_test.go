@@ -192,7 +192,12 @@ remove server s1 fd00:0:0:101::/64 from dns
 	if got := p.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := p.Summary(); !strings.HasPrefix(got, "1 server added, 1 service removed, 1 table replaced, 1 table made, 2 servers removed") {
+	if got := p.Summary(); got != "1 server added, 1 service removed, 1 table replaced, 1 table made, 2 servers removed, other keys" {
+		t.Error(got)
+	}
+	web.Fragments = topo.HashFragments
+	p = New(have, must(t, &topo.LB{Services: []topo.Service{web, dns}}, have))
+	if got := p.Summary(); !strings.HasSuffix(got, ", other fragments") {
 		t.Error(got)
 	}
 }
