@@ -62,10 +62,13 @@ func (t Tunnel) Around(packet []byte) []byte {
 	return Frame(t.LinkTo, t.LinkFrom, outer.Around(ProtoUDP, b))
 }
 
-// Probe is the payload of a datagram by which an LB asks a node for a sign of life.
+// Probe is the payload of a datagram by which an LB asks a node for a sign of life. The packet inside is
+// an empty one, so that a decoder of VXLAN finds no fault.
 func Probe(server int) []byte {
+	const noNextHeader = 59
 	t := Tunnel{Instance: Instance{Server: server}, Message: MessageProbe}
-	return t.vxlan([]byte{8, 0})
+	empty := IP{Source: netip.IPv4Unspecified(), Destination: netip.IPv4Unspecified(), HopLimit: DefaultHopLimit}.Around(noNextHeader, nil)
+	return append(t.vxlan(etherType(empty)), empty...)
 }
 
 // vxlan is the VXLAN header and the link header inside.

@@ -28,7 +28,7 @@ enum edge_message {
 	MESSAGE_RECOVER, /* LB: does this node own the packet's flow? */
 	MESSAGE_OWNED, /* node: yes, at the core and service of the VNI; the packet is as it came */
 	MESSAGE_NOT_MINE, /* node: no; the packet is as it came */
-	MESSAGE_PROBE,	  /* LB: does the node answer? There is no packet inside */
+	MESSAGE_PROBE,	  /* LB: does the node answer? The packet inside is empty */
 	MESSAGE_ALIVE,	  /* node: yes */
 	MESSAGE_UNBOUND,  /* node: no function has a binding for the packet, which is as it came */
 	MESSAGE_INWARD,	  /* node, to its user space: as MESSAGE_PACKET, to the client network */

@@ -13,8 +13,8 @@ import (
 	"proffer/wire"
 )
 
-// TestTshark: tshark decodes every layer of the packets to nodes and of those to clients, finds no fault and
-// every checksum good, and reads the instance in the VNI.
+// TestTshark: tshark decodes every layer of the packets to nodes, of probes and of packets to clients, finds
+// no fault and every checksum good, and reads the instance in the VNI.
 func TestTshark(t *testing.T) {
 	b := newBench(t, rig.Hits{})
 	var frames [][]byte
@@ -53,6 +53,9 @@ func TestTshark(t *testing.T) {
 			"udp4": "eth:ethertype:ip:icmp:ip:udp|||", "udp6": "eth:ethertype:ipv6:icmpv6:ipv6:udp|||",
 		}[f.kind+map[bool]string{true: "4", false: "6"}[f.from.Addr().Is4()]])
 	}
+	probe := wire.IP{Source: lbAddr[0], Destination: nodeAddr[0], HopLimit: wire.DefaultHopLimit}
+	frames = append(frames, wire.Frame(nodeMAC(1), b.macs[nodesLink], probe.UDP(40000, wire.VXLANPort, wire.Probe(1))))
+	want = append(want, fmt.Sprintf("eth:ethertype:ip:udp:vxlan:eth:ethertype:ip|0x0800|%d|", wire.Instance{Server: 1}.VNI()))
 	for i, line := range dissect(t, frames) {
 		if line != want[i] {
 			t.Errorf("tshark reads\n%s\nwant\n%s", line, want[i])
