@@ -19,9 +19,17 @@ func port(dst *uint16) schema.Entry {
 
 // link is a name that the kernel accepts for an interface (dev_valid_name).
 func link() schema.Kind[string] {
-	return schema.Word("the name of a network interface such as eth0", 15, func(r rune) bool {
+	k := schema.Word("the name of a network interface such as eth0", 15, func(r rune) bool {
 		return '!' <= r && r <= '~' && r != '/' && r != ':'
 	})
+	word := k.Read
+	k.Read = func(s string) (string, error) {
+		if s == "." || s == ".." {
+			return "", schema.ErrNot
+		}
+		return word(s)
+	}
+	return k
 }
 
 // file is an absolute path of at most longest bytes.

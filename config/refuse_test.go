@@ -71,6 +71,18 @@ func TestRefusesTooMany(t *testing.T) {
 	wantRefusal(t, MarshalLB(lb), "services[0].history: has 33 elements; want a list of 1 to 32 mappings")
 }
 
+// TestLinkNames: a link has a name that the kernel accepts.
+func TestLinkNames(t *testing.T) {
+	for name, right := range map[string]bool{
+		"a": true, "eth0": true, "eth0.7": true, "...": true, "br-@!~": true, "fifteen-letters": true,
+		"": false, "sixteen--letters": false, ".": false, "..": false, "a/b": false, "a:b": false, "a b": false, "a\tb": false, "a\x7f": false,
+	} {
+		if got, err := link().Parse(name); (err == nil) != right || right && got != name {
+			t.Errorf("%q is read as %q, %v", name, got, err)
+		}
+	}
+}
+
 func manyServers(n int) []topo.Server {
 	servers := make([]topo.Server, n)
 	for i := range servers {
