@@ -50,10 +50,14 @@ func vip() schema.Kind[netip.Addr] {
 	return schema.Text(want, address)
 }
 
-// hostAddress is that of a server.
-func hostAddress() schema.Kind[netip.Addr] {
-	const want = "the server's IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3"
-	return schema.Text(want, address)
+// hostAddress is that of a server, a node or an LB.
+func hostAddress(host string) schema.Kind[netip.Addr] {
+	return schema.Text("the "+host+"'s IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3", address)
+}
+
+// publicAddress is one that source NAT gives to flows.
+func publicAddress(family, example string) schema.Kind[netip.Addr] {
+	return schema.Text("an "+family+" address such as "+example, address)
 }
 
 // sid is the address of a segment.

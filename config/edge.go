@@ -62,7 +62,7 @@ func edgeNode(n *topo.EdgeNode) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&n.Name)),
 		schema.Need("number", nodeNumber().Into(&n.Server)),
-		schema.Need("address", hostAddress().Into(&n.Addr)),
+		schema.Need("address", hostAddress("node").Into(&n.Addr)),
 		schema.Need("link", link().Into(&n.Link)),
 		schema.Optional("cores", "1", nodeCores().Into(&n.Cores)),
 		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&n.Weight)),

@@ -66,7 +66,7 @@ func server(s *topo.Server) []schema.Entry {
 		schema.Need("name", schema.Name().Into(&s.Name)),
 		schema.Optional("delivery", "agent", schema.OneOf(topo.Deliveries()...).Into(&s.Delivery)),
 		routed.Need("locator", locator().Into(&s.Locator)),
-		addressed.Need("address", hostAddress().Into(&s.Address)),
+		addressed.Need("address", hostAddress("server").Into(&s.Address)),
 		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI)),
 		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC)),
 		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight)),
