@@ -103,7 +103,7 @@ func (w walk) property(path string, n node, e schema.Entry) {
 	if got := spelling(n.Default); got != e.Fallback {
 		w.Errorf("%s: default is %q in the schema, %q in the parser", path, got, e.Fallback)
 	}
-	if want := n.want(); !strings.HasPrefix(e.Want, want) {
+	if want := n.want(); !strings.HasPrefix(e.Want, want) || n.Enum != nil && e.Want != want {
 		w.Errorf("%s: schema wants %q, parser %q", path, want, e.Want)
 	}
 	if n.Items != nil && e.Inside != nil {
