@@ -163,7 +163,7 @@ func printCores(w io.Writer, e *api.EdgeStatus) {
 	for _, c := range e.Cores {
 		text := fmt.Sprintf("core\t%s/%d\t%d packets", c.Node, c.Core, c.Packets)
 		if c.Load != nil && c.Weight != nil && c.Flows != nil {
-			text += fmt.Sprintf("\t%s\t%d flows\tload %.1f %%\t%s\tweight %.3f", c.State, *c.Flows, 100**c.Load, measuredText(c.Measured), *c.Weight)
+			text += fmt.Sprintf("\t%s\t%d flows begun\tload %.1f %%\t%s\tweight %.3f", c.State, *c.Flows, 100**c.Load, measuredText(c.Measured), *c.Weight)
 		}
 		if v := c.Virtual; v != nil {
 			text += fmt.Sprintf("\tvirtual: served %d, dropped %d, %v a packet on average", v.Served, v.Dropped, time.Duration(v.Stayed/max(1, int64(v.Served))))

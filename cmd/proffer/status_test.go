@@ -142,7 +142,7 @@ func TestStatusOfCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"load 25.0 %  measured 30.0 %  weight 1.500\n", "load 25.0 %  not measured     weight 1.500\n",
+		"7 flows begun  load 25.0 %  measured 30.0 %  weight 1.500\n", "load 25.0 %  not measured     weight 1.500\n",
 		"cost  n1    service 5  2.5 µs a packet  measured\n", "reports of nodes without a valid tag or malformed: 3\n",
 	} {
 		if !strings.Contains(out.String(), want) {
