@@ -166,6 +166,16 @@ func TestFollowsLinks(t *testing.T) {
 	}
 }
 
+// TestClientsLinkGone: without the link to the client network the LB ends, as without the world's.
+func TestClientsLinkGone(t *testing.T) {
+	b := newBench(t, rig.Hits{})
+	must(t, b.Attach())
+	must(t, netlink.LinkDel(linkBy(t, "clients")))
+	if _, err := b.Follow(); !errors.Is(err, dataplane.ErrLinkGone) {
+		t.Errorf("without the client network: %v", err)
+	}
+}
+
 // remake makes a link to nodes.
 func remake(t *testing.T, name string) {
 	t.Helper()
