@@ -302,8 +302,9 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 	if (tracking == TRACK_FLOWS && opens(p))
 		return offer(ctx, p, svc);
 	if (tracking != TRACK_NONE)
-		word = p->kind == KIND_TOO_BIG ? flow_find(p->hash, false)
-					       : flow_find_inline(p->hash, true, NULL);
+		word = p->kind == KIND_TOO_BIG || opens(p)
+			       ? flow_find(p->hash, false) /* begins_again reads its date */
+			       : flow_find_inline(p->hash, true, NULL);
 	if (tracking == TRACK_NONE)
 		first_candidate(p, svc, d);
 	else if (tracking == TRACK_CLIENT ? !steer_kept(p, svc, word, d) : !steer(p, word, d))

@@ -6,11 +6,12 @@
  *   (none)        other TCP packets  -> embryonic, with the presumed owner (enum bucket_layout)
  *   embryonic     the next packet    -> established
  *   established   FIN, RST           -> over, removed after `linger` without packets
- *   over          SYN                -> still over, but waiting: the five-tuple stays with its server
+ *   over          SYN                -> after a second of silence (none), and the SYN begins a flow;
+ *                                       else still over, but waiting, with the same server
  *   waiting       the next packet    -> established
  *
- * No packet moves a flow to another server, so a forged one cannot; but for a SYN of a flow that is
- * embryonic or over, at a server that is down (lb/health.h). An entry that an agent's
+ * No other packet moves a flow to another server, but for a SYN of a flow that is embryonic or over, at
+ * a server that is down (lb/health.h). So a forged packet alone moves none. An entry that an agent's
  * signal made, by recovery, is steered in `as`, which ends the signalling. Where flows have
  * seats, that packet gives it one: the entry becomes one of the client's making. If the `as` is lost,
  * the signal comes again, and so does this. */
@@ -101,24 +102,29 @@ static __always_inline bool is_waiting(__u64 word)
 	return is_embryonic(word) || (word & closed_bits(word) && word & WORD_BRIEF);
 }
 
-/* leave_down ends the flow of a SYN, if it is embryonic or over and its server is down: the SYN
- * begins another one. Else a SYN of a flow that is over counts as a new connection there. A function of
- * its own, as it is rare. */
-__noinline int leave_down(const struct packet *p, __u64 word)
+/* How long a flow that is over must be silent, in ticks, before a SYN begins another one: a second, so
+ * that a FIN or RST that was forged costs a flow nothing as long as its client sends. */
+#define REUSE_TICKS 4
+
+/* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, or
+ * one that is embryonic or over and has a server that is down. Else a SYN of a flow that is over counts
+ * as a new connection of that server. A function of its own, as it is rare. */
+__noinline int begins_again(const struct packet *p, __u64 word)
 {
 	__u32 server = server_in_word(word);
-	bool waiting = is_waiting(word);
+	bool waiting = is_waiting(word), over = word & closed_bits(word);
 
 	if (!p)
 		return false;
 	if (waiting)
 		note_repeated(server);
-	else if (!(word & closed_bits(word)))
-		return false;
-	if (is_down(server))
+	if ((waiting || over) && is_down(server))
 		return flow_change(p->hash, word, 0);
-	if (!waiting)
+	if (over && !waiting) {
+		if (flow_age(p->hash, word) >= REUSE_TICKS)
+			return flow_change(p->hash, word, 0);
 		note_offered(server);
+	}
 	return false;
 }
 
@@ -153,7 +159,7 @@ __noinline __u64 observe_client(const struct packet *p, __u64 word)
 {
 	__u64 fresh;
 
-	if (!p || (opens(p) && leave_down(p, word)))
+	if (!p || (opens(p) && begins_again(p, word)))
 		return p ? 0 : word;
 	fresh = is_learned(word) ? observe_learned(p, word) : observe_kept(p, word);
 	if (p->kind == KIND_TCP && p->flags & TCP_ACK && !(p->flags & TCP_RST) &&
@@ -175,7 +181,7 @@ static __always_inline bool steer_kept(const struct packet *p, const struct serv
 	*d = (struct destination){
 		.server = server_in_word(word),
 		.function = FN_DELIVER,
-		.reason = was && !word ? LB_FLOW_MOVED : LB_STEER,
+		.reason = was && !word && is_down(server_in_word(was)) ? LB_FLOW_MOVED : LB_STEER,
 	};
 	if (word & WORD_ESTABLISHED && !(word & WORD_KEPT)) {
 		d->function = FN_ACK_STICKINESS;

@@ -8,12 +8,14 @@
  *   counted      the next packet   -> for good
  *   any          FIN, RST          -> closing: not counted; its duration is sampled if it was
  *   closing      payload, or after a RST or a SYN any packet -> counted again
+ *   closing      SYN after a second of silence (kept.h) -> (none), and the SYN begins a flow
  *   counted      silence (sweep.h) -> silent: not counted
  *   silent       any packet        -> counted again
  *   embryonic    10 s              -> (none)
  *   any other    idle              -> (none)
  *
- * So a forged FIN, RST or SYN costs the flow nothing. */
+ * So a forged FIN, RST or SYN costs the flow nothing, unless both of the first kind and of the last come
+ * while its client is silent. */
 #pragma once
 #include "lb/counters.h"
 #include "lb/flow.h"

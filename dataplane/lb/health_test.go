@@ -93,37 +93,6 @@ func testHealthOfKept(t *testing.T, seen rig.Hits) {
 	wantHealth(t, r, "learned", map[int]dataplane.Health{server: {Offered: 1, Answered: 1}})
 }
 
-// testHealthOfReused: the SYN of a flow that is over is a new connection of its server, which the
-// client's next packet shows to be answered; that of a flow that lives is none.
-func testHealthOfReused(t *testing.T, seen rig.Hits) {
-	for _, svc := range []topo.Service{kept(8), learned(8)} {
-		for _, end := range []byte{wire.FIN | wire.ACK, wire.RST} {
-			r := learner(t, seen, svc)
-			r.Send(t, client(0, wire.SYN).Frame())
-			out := r.Send(t, client(0, wire.ACK).Frame())
-			server := farmNumber(r, out.Frame)
-			want := dataplane.Health{Offered: 1, Answered: 1}
-			at := func(label string, flags byte, change func()) {
-				change()
-				out := r.Send(t, client(0, flags).Frame())
-				out.Is(t, label, rig.XDPTX, nil, "steer")
-				if farmNumber(r, out.Frame) != server {
-					t.Errorf("%v: %s: moved", svc.Dispatch, label)
-				}
-				wantHealthOf(t, r, server, want)
-			}
-			for range 2 {
-				at("SYN of a flow that lives", wire.SYN, func() {})
-				at("end", end, func() {})
-				at("SYN", wire.SYN, func() { want.Offered++ })
-				at("SYN again", wire.SYN, func() { want.Repeated++ })
-				at("ACK", wire.ACK, func() { want.Answered++ })
-				at("data", wire.ACK|wire.PSH, func() {})
-			}
-		}
-	}
-}
-
 func udpOf(svc topo.Service) topo.Service {
 	svc.VIP.Protocol = topo.UDP
 	return svc

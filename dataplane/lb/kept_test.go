@@ -99,7 +99,7 @@ func testKept(t *testing.T, seen rig.Hits) {
 }
 
 // testKeptCloses: the client's FIN or RST ends an entry after `linger` without packets; a SYN
-// on the same five-tuple keeps its server.
+// on the same five-tuple keeps its server within a second.
 func testKeptCloses(t *testing.T, seen rig.Hits) {
 	for _, flags := range []byte{wire.FIN | wire.ACK, wire.RST} {
 		r := rig.NewLB(t, seen, kept(8))

@@ -33,6 +33,7 @@ func TestLB(t *testing.T) {
 		{"stateless", testStateless},
 		{"single, entries", testKept},
 		{"single, the client closes", testKeptCloses},
+		{"reused five-tuples", testReuse},
 		{"single, the pool changes", testKeptDrain},
 		{"single, recovered by history", testKeptRecovered},
 		{"single, recovered by agents", testKeptAsks},
