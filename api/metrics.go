@@ -70,7 +70,7 @@ var learnedMetrics = []learnedMetric{
 		}},
 	{"proffer_server_filter", "The same, smoothed, beside the average of all servers.",
 		func(s *LearnedStatus) (float64, bool) { return s.Filter, true }},
-	{"proffer_server_weight", "Weight that was learned, of 1 over all servers.",
+	{"proffer_server_weight", "Weight beside the other servers of the service: learned, polled or configured.",
 		func(s *LearnedStatus) (float64, bool) { return s.Weight, true }},
 }
 

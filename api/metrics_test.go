@@ -70,7 +70,7 @@ proffer_server_flow_seconds{service="of an LB",vip="192.0.2.2:80",server="s1"} 0
 # TYPE proffer_server_filter gauge
 proffer_server_filter{service="of an LB",vip="192.0.2.2:80",server="s1"} 1.25
 proffer_server_filter{service="of an LB",vip="192.0.2.2:80",server="s2"} 1
-# HELP proffer_server_weight Weight that was learned, of 1 over all servers.
+# HELP proffer_server_weight Weight beside the other servers of the service: learned, polled or configured.
 # TYPE proffer_server_weight gauge
 proffer_server_weight{service="of an LB",vip="192.0.2.2:80",server="s1"} 0.375
 proffer_server_weight{service="of an LB",vip="192.0.2.2:80",server="s2"} 0.625

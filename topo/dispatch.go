@@ -189,6 +189,9 @@ func (s *Service) Past() []Version {
 func (s *Service) Mode() string {
 	if !s.Dispatch.Offers() {
 		mode := fmt.Sprintf("%s, %d servers", s.Dispatch, len(s.Servers))
+		if len(s.Servers) == 1 {
+			mode = fmt.Sprintf("%s, 1 server", s.Dispatch)
+		}
 		if by := deliveriesOf(s.Servers); by != "" {
 			mode += " (" + by + ")"
 		}
