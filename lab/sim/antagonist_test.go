@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -45,6 +46,71 @@ func TestAntagonistsDraw(t *testing.T) {
 	}
 	if math.Abs(idle/n-0.5) > 0.02 || math.Abs(sum/n-0.25) > 0.01 {
 		t.Errorf("idle %.3f of the time, a mean share of %.3f (seed 3): want .5 and .25", idle/n, sum/n)
+	}
+}
+
+// TestOracleFFollowsOtherWork: beside other work a FIFO server's cores are free when
+// oraclef has them free, as a recount of its queue shows after every event.
+func TestOracleFFollowsOtherWork(t *testing.T) {
+	f := ownSpeeds(8, FIFO)
+	for i := range f.Servers {
+		f.Servers[i].Cores, f.Servers[i].Backlog = 1+i%3, 1<<20
+	}
+	f.HopMin, f.HopMax = 0, 0 // oraclef takes a request on its way for begun
+	f.Antagonists = Antagonists{Every: 3 * time.Second, Idle: 0.5, Least: 0.2, Most: 0.8}
+	f.Background = []Background{{Servers: []int{1, 2}, From: 5 * time.Second, To: 20 * time.Second, Cores: 0.9}}
+	f.Default.Requests = 5000
+	e := newEngine(f, mustParse(t, "oraclef"), f.Load(0.8), 4)
+	queued := 0
+	for e.step() {
+		for i := range e.stations {
+			s := &e.stations[i]
+			if s.present() != e.servers[i].assigned { // one is on its way
+				continue
+			}
+			queued += int(s.waiting)
+			for core, want := range e.freeByQueue(s) {
+				got := max(e.chooser.(*finisher).free[i][core], float64(e.now))
+				if math.Abs(got-want) > 1000 {
+					t.Fatalf("at %v core %d of server %d is free in %.0f ns, by its queue in %.0f (seed 4)", e.Now(), core, i, got-float64(e.now), want-float64(e.now))
+				}
+			}
+		}
+	}
+	if queued == 0 || e.result.rejected > 0 {
+		t.Errorf("%d waited, %d were refused (seed 4): want some and none", queued, e.result.rejected)
+	}
+}
+
+// freeByQueue is when the cores of a FIFO station will be free at its present speed, the
+// first one first.
+func (e *Engine) freeByQueue(s *station) []float64 {
+	now := float64(e.now)
+	free := slices.Repeat([]float64{now}, int(s.cores))
+	attained := s.attained + (now-float64(s.at))*s.rate
+	for core, j := range s.running {
+		free[core] += (j.finish - attained) / s.speed
+	}
+	for i, n := s.head, s.waiting; n > 0; n-- {
+		r := &e.requests.all[i]
+		slices.Sort(free)
+		free[0] += r.demand / s.speed
+		i = r.next
+	}
+	slices.Sort(free)
+	return free
+}
+
+// TestOracleFBesideAntagonists: it is no worse there than a policy that counts requests.
+func TestOracleFBesideAntagonists(t *testing.T) {
+	f, err := FarmB("hom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Antagonists = Antagonists{Every: 10 * time.Second, Idle: 0.5, Least: 0.2, Most: 0.8}
+	jsq, oraclef := mustRun(t, f, mustParse(t, "jsq"), f.Load(0.9), 1), mustRun(t, f, mustParse(t, "oraclef"), f.Load(0.9), 1)
+	if oraclef.Mean > jsq.Mean || oraclef.Refused > 0 {
+		t.Errorf("oraclef has a mean of %.1f ms with %d refused, jsq %.1f (seed 1)", oraclef.Mean, oraclef.Refused, jsq.Mean)
 	}
 }
 

@@ -24,7 +24,8 @@ var _ = Register(Family{
 // the instant or the requests too many. Two searches find the earliest end: of the
 // classes' first servers, and, where none of a class has a core to spare, of all
 // servers, since the one with the fewest requests too many may not be the first of
-// them. Disks are not foreseen.
+// them. Disks are not foreseen, nor is other work: the requests of a FIFO server end as
+// its present speed has it, all else goes by the speed of the farm.
 type finisher struct {
 	*Engine
 	two      bool
@@ -38,6 +39,7 @@ type finisher struct {
 	isStale  []bool      // of each server
 	tight    int         // sharing classes of several of which none has a core to spare
 	free     [][]float64 // FIFO: per server, ns, when each core is free, the first one first
+	speed    []float64   // FIFO: of each server, by which free is
 	needs    []float64   // scratch
 }
 
@@ -62,6 +64,7 @@ func newFinisher(e *Engine, two bool) *finisher {
 		p.position = append(p.position, int32(len(p.alike[of])))
 		p.alike[of] = append(p.alike[of], int32(i))
 		p.free = append(p.free, make([]float64, s.Cores))
+		p.speed = append(p.speed, s.speed())
 		servers = append(servers, paceOf(s))
 		classes[of].full = min(classes[of].full, paceOf(s).full) // of one speed, not of one size
 	}
@@ -116,10 +119,14 @@ func tooMany(key float64) int {
 	return 0
 }
 
-// Changed matters under sharing only: FIFO plans by the requests it gave.
+// Changed matters under sharing only, but for a new speed: FIFO plans by the requests it
+// gave.
 func (p *finisher) Changed(server int32) {
 	s := &p.farm.Servers[server]
 	if s.Discipline == FIFO {
+		if p.speed[server] != p.stations[server].speed {
+			p.follow(server)
+		}
 		return
 	}
 	key := float64(max(0, int(p.servers[server].assigned)-s.Cores+1))
@@ -129,6 +136,21 @@ func (p *finisher) Changed(server int32) {
 	p.rank(server, key)
 	if len(p.alike[p.of[server]]) > 1 && !p.isStale[server] {
 		p.stale, p.isStale[server] = append(p.stale, server), true
+	}
+}
+
+// follow plans on at a server's new speed: its cores need so much more time, or less,
+// for all that they were given.
+func (p *finisher) follow(server int32) {
+	now, speed, free := float64(p.now), p.stations[server].speed, p.free[server]
+	for i := range free {
+		if left := free[i] - now; left > 0 {
+			free[i] = now + left*p.speed[server]/speed
+		}
+	}
+	p.speed[server] = speed
+	if p.in(server) {
+		p.rank(server, free[0])
 	}
 }
 
@@ -247,12 +269,11 @@ func (p *finisher) finish(server int32, r *Request) float64 {
 
 // give books r on the core that is free first.
 func (p *finisher) give(server int32, r *Request) {
-	s := &p.farm.Servers[server]
-	if s.Discipline != FIFO {
+	if p.farm.Servers[server].Discipline != FIFO {
 		return
 	}
 	free := p.free[server]
-	end := max(free[0], float64(p.now)) + r.demand/s.speed()
+	end := max(free[0], float64(p.now)) + r.demand/p.speed[server]
 	i := 1
 	for ; i < len(free) && free[i] < end; i++ {
 		free[i-1] = free[i]

@@ -40,6 +40,7 @@ type slow struct {
 	ask      func(r *flow, next func()) // the LB asks before it chooses
 	spoofed  func(r *flow)              // a forged SYN
 	moved    func(r *flow)              // a server's flows changed; or nil
+	slowed   func(h *host, was float64) // a server's speed changed; or nil
 	expired  func(r *flow)
 }
 

@@ -152,7 +152,14 @@ func (s *slow) foresee(choice draws) {
 	}
 	give := func(i int, r *flow) {
 		at := slices.Index(free[i], slices.Min(free[i]))
-		free[i][at] = finish(i, r)
+		free[i][at] = max(free[i][at], float64(s.now)) + r.stages[0]/s.hosts[i].cpu.speed
+	}
+	s.slowed = func(h *host, was float64) {
+		for core, at := range free[h.index] {
+			if at > float64(s.now) {
+				free[h.index][core] = float64(s.now) + (at-float64(s.now))*was/h.cpu.speed
+			}
+		}
 	}
 	s.choose = func(_ int, r *flow) int {
 		to := 0

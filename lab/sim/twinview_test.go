@@ -281,10 +281,13 @@ func (s *slow) antagonize() {
 	a, rng := s.farm.Antagonists, rand.New(rand.NewPCG(s.seed, rivalStream))
 	var change func(h *host)
 	change = func(h *host) {
-		idle, share := rng.Float64(), rng.Float64()
+		idle, share, was := rng.Float64(), rng.Float64(), h.cpu.speed
 		h.cpu.speed = h.speed() * (1 - a.Least - share*(a.Most-a.Least))
 		if idle < a.Idle {
 			h.cpu.speed = h.speed()
+		}
+		if s.slowed != nil {
+			s.slowed(h, was)
 		}
 		s.after(int64(rng.ExpFloat64()*float64(a.Every)), 2, func() { change(h) })
 	}
