@@ -202,6 +202,13 @@ func checkFunction(d *schema.Document, at string, f topo.Function, n *topo.Datap
 		checkNAT(d, at, f, n.Cores)
 		checkPublic(d, at+".public4", f.Public4, f.Public4.BitLen(), n.Clients, "clients")
 		checkPublic(d, at+".public6", f.Public6, f.Public6.BitLen(), n.Clients, "clients")
+	case topo.Firewall:
+		for i, r := range f.Rules {
+			if r.Source.IsValid() && r.Destination.IsValid() && r.Source.Addr().Is4() != r.Destination.Addr().Is4() {
+				d.Failf(fmt.Sprintf("%s.rules[%d].destination", at, i),
+					"%s and source %s are of two families, so no packet fits; want both of IPv4 or both of IPv6", r.Destination, r.Source)
+			}
+		}
 	case topo.Rewriter:
 		if len(f.From) != len(f.To) {
 			d.Failf(at+".to", "%q has %d bytes, and from has %d; want as many", f.To, len(f.To), len(f.From))
