@@ -9,6 +9,7 @@
  *   over          SYN                -> after a second of silence (none), and the SYN begins a flow;
  *                                       else still over, but waiting, with the same server
  *   waiting       the next packet    -> established
+ *   waiting       SYN after 10 s     -> (none), as of an embryonic one
  *
  * No other packet moves a flow to another server, but for a SYN of a flow that is embryonic or over, at
  * a server that is down (lb/health.h). So a forged packet alone moves none. An entry that an agent's
@@ -106,9 +107,10 @@ static __always_inline bool is_waiting(__u64 word)
  * that a FIN or RST that was forged costs a flow nothing as long as its client sends. */
 #define REUSE_TICKS 4
 
-/* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, or
- * one that is embryonic or over and has a server that is down. Else a SYN of a flow that is over counts
- * as a new connection of that server. A function of its own, as it is rare. */
+/* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, for as
+ * long as an embryonic one lives if a SYN came last; or one that is embryonic or over and has a server
+ * that is down. Else a SYN of a flow that is over counts as a new connection of that server. A function
+ * of its own, as it is rare. */
 __noinline int begins_again(const struct packet *p, __u64 word)
 {
 	__u32 server = server_in_word(word);
@@ -120,11 +122,10 @@ __noinline int begins_again(const struct packet *p, __u64 word)
 		note_repeated(server);
 	if ((waiting || over) && is_down(server))
 		return flow_change(p->hash, word, 0);
-	if (over && !waiting) {
-		if (flow_age(p->hash, word) >= REUSE_TICKS)
-			return flow_change(p->hash, word, 0);
+	if (over && flow_age(p->hash, word) >= (waiting ? EMBRYONIC_TICKS : REUSE_TICKS))
+		return flow_change(p->hash, word, 0);
+	if (over && !waiting)
 		note_offered(server);
-	}
 	return false;
 }
 

@@ -14,8 +14,8 @@
  *   embryonic    10 s              -> (none)
  *   any other    idle              -> (none)
  *
- * So a forged FIN, RST or SYN costs the flow nothing, unless both of the first kind and of the last come
- * while its client is silent. */
+ * So a forged FIN, RST or SYN costs the flow nothing; but a FIN or RST and then a SYN may, if its
+ * client is silent for a second in between. */
 #pragma once
 #include "lb/counters.h"
 #include "lb/flow.h"

@@ -10,8 +10,8 @@ import (
 	"proffer/wire"
 )
 
-// testReuse: a SYN of a flow that is over and was silent for a second begins another flow, so a
-// server that drains gets none of them. Earlier, or of a flow that lives, it stays with its server.
+// testReuse: a SYN of a flow that is over and was silent for a second, or for ten after a SYN, begins
+// another flow, so a server that drains gets none of them. Earlier, or of a flow that lives, it stays.
 func testReuse(t *testing.T, seen rig.Hits) {
 	for _, of := range []func(int, ...func(*topo.Service)) topo.Service{kept, learned} {
 		for _, end := range []byte{wire.FIN | wire.ACK, wire.RST} {
@@ -53,10 +53,20 @@ func testReuse(t *testing.T, seen rig.Hits) {
 					t.Errorf("%v: %s: at server %d, not %d", r.Cfg.Services[0].Dispatch, c.label, got, server)
 				}
 			}
-			if got := serverOf("SYN after a second", at, wire.SYN, "deliver", "flow_begun"); got == server {
+			second := serverOf("SYN after a second", at, wire.SYN, "deliver", "flow_begun")
+			if second == server {
 				t.Errorf("%v: a new connection on an old five-tuple went to a server that drains", r.Cfg.Services[0].Dispatch)
 			}
 			serverOf("its ACK", 0, wire.ACK, "flow_established", "steer")
+			serverOf("its end", 0, end, "steer")
+			r.Reconfigure(t, of(8, drained(server, second)))
+			hopsOf(t, r)
+			if got := serverOf("SYN without an answer", 0, wire.SYN, "steer"); got != second {
+				t.Errorf("%v: a SYN moved a flow that has just ended", r.Cfg.Services[0].Dispatch)
+			}
+			if got := serverOf("SYN after ten seconds", 11*time.Second, wire.SYN, "deliver", "flow_begun"); got == second {
+				t.Errorf("%v: a five-tuple without an answer stayed at a server that drains", r.Cfg.Services[0].Dispatch)
+			}
 		}
 	}
 }
