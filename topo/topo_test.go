@@ -20,3 +20,21 @@ func TestNames(t *testing.T) {
 		seen[is] = true
 	}
 }
+
+// TestMode: `proffer status` has the number of servers in words that fit it.
+func TestMode(t *testing.T) {
+	for _, c := range []struct {
+		dispatch Dispatch
+		servers  int
+		want     string
+	}{
+		{Single, 1, "single, 1 server"},
+		{Single, 3, "single, 3 servers"},
+		{Hunt, 3, "hunt, 2 of 3 servers"},
+	} {
+		s := Service{Dispatch: c.dispatch, Choices: 2, Servers: make([]Server, c.servers)}
+		if got := s.Mode(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
