@@ -2,11 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"proffer/lab/traffic"
 )
@@ -16,8 +15,8 @@ import (
 // is; that some of the fast servers' are done in less than their service time at a speed of 1
 // needs no quiet machine.
 func TestDemoFastServers(t *testing.T) {
-	d := retriedWith(t, "--servers", "4", "--fast-servers", "2", "--speed", "2", "--lbs", "2", "--policies", "single,single:inverted,learned",
-		"--requests", "120", "--mean", "100ms", "--load", "0.5", "--json")
+	d := unhurried(t, 100*time.Millisecond, "--servers", "4", "--fast-servers", "2", "--speed", "2", "--lbs", "2", "--policies", "single,single:inverted,learned",
+		"--requests", "120", "--load", "0.5")
 	var report struct {
 		Policies []struct {
 			Policy    string  `json:"policy"`
@@ -45,14 +44,9 @@ func TestDemoFastServers(t *testing.T) {
 // wantSpeeds holds the response times of a run to the servers' speeds.
 func wantSpeeds(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := traffic.ReadRows(f)
-	if err != nil || len(rows) != 120 {
-		t.Fatalf("%s: %d rows, %v", path, len(rows), err)
+	rows := readRows(t, path)
+	if len(rows) != 120 {
+		t.Fatalf("%s: %d rows", path, len(rows))
 	}
 	sooner := 0
 	for _, r := range rows {
@@ -70,23 +64,4 @@ func wantSpeeds(t *testing.T, path string) {
 	if sooner == 0 {
 		t.Errorf("%s: no request was done sooner than on a server of speed 1", path)
 	}
-}
-
-// retriedWith runs one demo, again while it was late.
-func retriedWith(t *testing.T, args ...string) *demo {
-	t.Helper()
-	const tries = 10
-	for range tries {
-		d := startDemo(t, args...)
-		code := d.finish(t)
-		d.wantNone(t)
-		if code == 0 {
-			return d
-		}
-		if !strings.Contains(d.stderr.String(), lateness) {
-			t.Fatalf("exit %d:\n%s", code, d.stderr.String())
-		}
-	}
-	t.Fatalf("%d times late: free the machine", tries)
-	return nil
 }

@@ -59,13 +59,16 @@ func (r *hlbRun) run(ctx context.Context, c hlbCell) (*hlbResult, error) {
 	asked, w := r.arrivals(c), &hlbWatch{HLB: r.HLB, cell: c}
 	result, err := webRun{
 		kinds: r.kinds(c), policy: p, weights: r.weights(c, p.Inverted), programs: r.Programs,
-		requests: r.requests(asked.all), watch: w.watch,
+		requests: r.requests(asked.all), watch: w.watch, quit: 1,
 		progress: func(done, total int) {
 			r.step(c.String())
 		},
 	}.run(ctx, r.bed)
 	if err != nil {
 		return nil, err
+	}
+	if result.Late != nil {
+		return nil, result.Late
 	}
 	return r.result(c, result, asked.static, w.beliefs), nil
 }

@@ -82,7 +82,7 @@ func TestConcludeLearned(t *testing.T) {
 	}
 	clear(books)
 	books["s4"] = []string{"0", "1", "2"}
-	if _, err := conclude(r, nil, farm, books); err != nil {
+	if _, err := conclude(r, farm, books); err != nil {
 		t.Fatal(err)
 	}
 	if row := r.Rows[0]; row.Hops != 1 || row.LB != "" {

@@ -22,6 +22,7 @@ type Result struct {
 	Policy Compared
 	Rows   []traffic.Row
 	Loads  Loads
+	Late   error // the generator could not keep its schedule; nil: it did
 
 	drops dropped
 	kinds Kinds
@@ -32,8 +33,6 @@ type Report struct {
 	Seed     uint64          `json:"seed"`
 	Load     float64         `json:"load"`
 	Policies []PolicySummary `json:"policies"`
-	// Unclaimed are the policies without a result, and why.
-	Unclaimed []Unclaimed `json:"unclaimed,omitempty"`
 
 	experiment SRLB
 	results    []*Result
@@ -66,19 +65,24 @@ type PolicySummary struct {
 	First    float64 `json:"first_accept"`
 	SYNACK   float64 `json:"syn_synack_p50_s"`
 	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
-	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single
+	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single, or where either was late
 	Fast     float64 `json:"fast_share"`            // of the answers: those by the faster servers
+	// Late is why the row shows the generator rather than the policy: it could not keep its
+	// schedule. Empty: it did.
+	Late string `json:"late,omitempty"`
 }
 
 func (r *Report) add(result *Result) {
 	r.results = append(r.results, result)
 	r.Policies = append(r.Policies, result.summary())
 	for _, s := range r.Policies {
-		if s.Policy != (Compared{}).String() {
+		if s.Policy != (Compared{}).String() || s.Late != "" {
 			continue
 		}
 		for i := range r.Policies {
-			r.Policies[i].VsSingle = s.Mean / r.Policies[i].Mean
+			if p := &r.Policies[i]; p.Late == "" {
+				p.VsSingle = orZero(s.Mean / p.Mean)
+			}
 		}
 		return
 	}
@@ -105,6 +109,10 @@ func (r *Result) summary() PolicySummary {
 	slices.Sort(connects)
 	mean := stats.MeanCI95(latencies)
 	s := stats.Summarize(latencies)
+	late := ""
+	if r.Late != nil {
+		late = r.Late.Error()
+	}
 	return PolicySummary{
 		Policy:   r.Policy.String(),
 		Requests: len(r.Rows),
@@ -112,16 +120,17 @@ func (r *Result) summary() PolicySummary {
 		Refusals: traffic.Count(r.Rows, traffic.Refused) + int(max(r.drops.synRetransmits, r.drops.listenDrops)),
 		Timeouts: traffic.Count(r.Rows, traffic.TimedOut),
 		Errors:   traffic.Count(r.Rows, traffic.Failed),
-		Mean:     mean.Mean,
-		MeanCI:   mean.Half,
-		P50:      s.P50,
-		P90:      s.P90,
-		P99:      s.P99,
+		Mean:     orZero(mean.Mean),
+		MeanCI:   orZero(mean.Half),
+		P50:      orZero(s.P50),
+		P90:      orZero(s.P90),
+		P99:      orZero(s.P99),
 		Fairness: r.fairness(),
 		First:    float64(first) / float64(max(answered, 1)),
-		SYNACK:   stats.Quantile(connects, 0.5),
-		Fidelity: traffic.Fidelity(r.Rows, r.kinds.named),
+		SYNACK:   orZero(stats.Quantile(connects, 0.5)),
+		Fidelity: orZero(traffic.Fidelity(r.Rows, r.kinds.named)),
 		Fast:     float64(fast) / float64(max(answered, 1)),
+		Late:     late,
 	}
 }
 
@@ -166,16 +175,26 @@ func (r *Report) Print(w io.Writer) error {
 			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
 		}
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%s%.2f\t%d\t%d\t%d\t\n",
-			p.Policy, p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
+			p.marked(), p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
 			p.Fairness, p.First*100, fast(fmt.Sprintf("%.0f %%", p.Fast*100)), p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, u := range r.Unclaimed {
-		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
+	for _, p := range r.Policies {
+		if p.Late != "" {
+			fmt.Fprintf(w, "\n%s, %d of %d requests: %s\n", p.marked(), p.Requests, e.Requests, p.Late)
+		}
 	}
 	return nil
+}
+
+// marked is the policy's name, with a mark if its run was late.
+func (p PolicySummary) marked() string {
+	if p.Late != "" {
+		return p.Policy + " (late)"
+	}
+	return p.Policy
 }
 
 // JSON is the output of --json.
@@ -226,10 +245,16 @@ func (r *Report) write(path string) error {
 func (r *Report) draw(dir string) ([]string, error) {
 	var responses []figures.Responses
 	var loads []figures.Load
-	for _, result := range r.results {
-		name := result.Policy.String()
-		responses = append(responses, figures.Responses{Name: name, Seconds: result.latencies()})
+	for i, result := range r.results {
+		name, seconds := r.Policies[i].marked(), result.latencies()
+		if len(seconds) == 0 { // no answer, no curve
+			continue
+		}
+		responses = append(responses, figures.Responses{Name: name, Seconds: seconds})
 		loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
+	}
+	if len(responses) == 0 {
+		return nil, nil
 	}
 	at := fmt.Sprintf("%s, ρ = %.3g", r.experiment.Kinds.short(), r.Load)
 	cdf, err := figures.CDF("Response time, "+at, responses)

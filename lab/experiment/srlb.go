@@ -57,8 +57,8 @@ func (e SRLB) runDuration() time.Duration {
 	return time.Duration(float64(e.Requests) / e.rate() * float64(time.Second))
 }
 
-// Run runs every policy. Complete results are in the report even if it
-// fails, or their rows cannot be written; a policy is unclaimed if its generator could not keep its schedule.
+// Run runs every policy. Results are in the report even if it fails, or their rows cannot be
+// written. A result is marked as late if its generator could not keep its schedule.
 func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
 	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
 	preferThisProcess()
@@ -69,15 +69,11 @@ func (e SRLB) Run(ctx context.Context, progress func(Progress)) (*Report, error)
 	arrivals := trace.Poisson(e.Seed, e.Requests, e.rate(), e.Mean)
 	for i, p := range e.Policies {
 		result, err := e.try(ctx, bed, i, arrivals, progress)
-		switch {
-		case errors.Is(err, traffic.ErrLate):
-			report.Unclaimed = append(report.Unclaimed, Unclaimed{Policy: p.String(), Reason: err.Error()})
-		case err != nil:
+		if err != nil {
 			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
-		default:
-			report.add(result)
-			report.keep(result)
 		}
+		report.add(result)
+		report.keep(result)
 	}
 	return report, bed.Close()
 }
@@ -101,12 +97,15 @@ func (e SRLB) try(ctx context.Context, bed *testbed.Bed, i int, arrivals []trace
 			left := max(e.runDuration()-time.Since(start), 0) + after
 			progress(Progress{Policy: e.Policies[i], Run: i + 1, Runs: len(e.Policies), Try: k + 1, Done: done, Total: total, Left: left})
 		})
-		if !errors.Is(err, traffic.ErrLate) {
+		if err != nil || result.Late == nil {
 			break
 		}
 	}
 	return result, err
 }
+
+// quit is the number of requests that make a row of a run that is late for good: a tenth.
+func (e SRLB) quit() int { return (e.Requests + 9) / 10 }
 
 func requestsFrom(arrivals []trace.Arrival, clients []netip.Addr) []traffic.Request {
 	requests := make([]traffic.Request, len(arrivals))
@@ -119,13 +118,13 @@ func requestsFrom(arrivals []trace.Arrival, clients []netip.Addr) []traffic.Requ
 
 // run measures one policy on the bed.
 func (e SRLB) run(ctx context.Context, bed *testbed.Bed, p Compared, requests []traffic.Request, progress func(done, total int)) (*Result, error) {
-	return webRun{kinds: e.Kinds, policy: p, weights: e.weights(p.Inverted), programs: e.Programs, requests: requests, progress: progress}.run(ctx, bed)
+	return webRun{kinds: e.Kinds, policy: p, weights: e.weights(p.Inverted), programs: e.Programs, requests: requests, quit: e.quit(), progress: progress}.run(ctx, bed)
 }
 
-// conclude makes a run's rows a result, if the client kept its schedule and every request was
-// answered by a candidate of its flow, which served it once.
-func conclude(r *Result, late error, farm *Farm, books map[string][]string) (*Result, error) {
-	if err := errors.Join(late, locate(farm, r.Rows), servedOnce(books, r.Rows)); err != nil {
+// conclude makes a run's rows a result, if every request was answered by a candidate of its
+// flow, which served it once.
+func conclude(r *Result, farm *Farm, books map[string][]string) (*Result, error) {
+	if err := errors.Join(locate(farm, r.Rows), servedOnce(books, r.Rows)); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -1,8 +1,11 @@
 package experiment
 
 import (
-	"errors"
+	"encoding/json"
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +30,7 @@ func concluded(t *testing.T) (*Result, *Farm, map[string][]string) {
 	for i, name := range []string{"s1", "s2", "s3", "s4"} {
 		farm.Service.Servers = append(farm.Service.Servers, topo.Server{Name: name, Locator: benchServer(i), Weight: 1})
 	}
-	r, books := &Result{kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: 1, Speed: 2}, Loads: Loads{Seconds: []float64{0}, Fairness: []float64{1}}}, map[string][]string{}
+	r, books := &Result{kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: 1, Speed: 2}, Loads: Loads{Seconds: []float64{0}, Busy: []float64{1}, Fairness: []float64{1}}}, map[string][]string{}
 	for i, id := range []string{"0", "1", "2"} {
 		from := netip.AddrPortFrom(netip.MustParseAddr("2001:db8:c::1"), uint16(1024+i))
 		server := farm.Service.Servers[candidates(t, farm, from)[1]].Name
@@ -46,28 +49,26 @@ func candidates(t *testing.T, farm *Farm, from netip.AddrPort) []uint16 {
 	return list
 }
 
-// TestConclude: a run whose client was late, in which a request was served twice or by
-// another server than answered it, or which was answered by no candidate, is no result.
+// TestConclude: a run in which a request was served twice or by another server than answered
+// it, or which was answered by no candidate, is no result.
 func TestConclude(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*Result, *Farm, map[string][]string)
-		late  error
 		what  string
 	}{
-		{"good", func(*Result, *Farm, map[string][]string) {}, nil, ""},
-		{"late", func(*Result, *Farm, map[string][]string) {}, errors.New("late"), "late"},
+		{"good", func(*Result, *Farm, map[string][]string) {}, ""},
 		{"twice by one server", func(r *Result, _ *Farm, books map[string][]string) {
 			books[r.Rows[1].Server] = append(books[r.Rows[1].Server], "1")
-		}, nil, "request 1 was served twice"},
+		}, "request 1 was served twice"},
 		{"twice by two servers", func(r *Result, _ *Farm, books map[string][]string) {
 			books["s9"] = append(books["s9"], "2")
-		}, nil, "request 2 was served twice"},
-		{"by none", func(_ *Result, _ *Farm, books map[string][]string) { clear(books) }, nil, "and served by \"\""},
+		}, "request 2 was served twice"},
+		{"by none", func(_ *Result, _ *Farm, books map[string][]string) { clear(books) }, "and served by \"\""},
 		{"by another", func(r *Result, _ *Farm, books map[string][]string) {
 			clear(books)
 			books["s9"] = []string{"0", "1", "2"}
-		}, nil, "and served by \"s9\""},
+		}, "and served by \"s9\""},
 		{"by no candidate", func(r *Result, farm *Farm, books map[string][]string) {
 			list := candidates(t, farm, r.Rows[0].From)
 			for i := range uint16(4) {
@@ -79,11 +80,11 @@ func TestConclude(t *testing.T) {
 			for i, row := range r.Rows {
 				books[row.Server] = append(books[row.Server], string(rune('0'+i)))
 			}
-		}, nil, "was not among its candidates"},
+		}, "was not among its candidates"},
 	} {
 		r, farm, books := concluded(t)
 		c.spoil(r, farm, books)
-		got, err := conclude(r, c.late, farm, books)
+		got, err := conclude(r, farm, books)
 		holds(t, c.name, err, c.what)
 		if (got != nil) != (c.what == "") {
 			t.Errorf("%s: result %v", c.name, got)
@@ -110,6 +111,63 @@ func TestRefusalsCount(t *testing.T) {
 	}
 	if got := (dropped{7, 9}).since(dropped{3, 4}); got != (dropped{4, 5}) {
 		t.Errorf("since: %+v", got)
+	}
+}
+
+// TestReportLate: a late run has its row, its mark with the reason and its rows in a file, is in
+// the pictures, and is compared with no other.
+func TestReportLate(t *testing.T) {
+	for _, late := range []int{0, 1} { // single, hunt
+		r := &Report{experiment: SRLB{Kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Speed: 2}, Requests: 30, Out: t.TempDir()}}
+		for i, spelt := range []string{"single", "hunt:static:4"} {
+			result, _, _ := concluded(t)
+			var err error
+			if result.Policy, err = ParseCompared(spelt); err != nil {
+				t.Fatal(err)
+			}
+			if i == late {
+				result.Late = fmt.Errorf("%w: by a day", traffic.ErrLate)
+			}
+			r.add(result)
+			r.keep(result)
+		}
+		var out strings.Builder
+		if err := r.Print(&out); err != nil {
+			t.Fatal(err)
+		}
+		name := []string{"single", "hunt:static:4"}[late]
+		for _, want := range []string{name + " (late) ", name + " (late), 3 of 30 requests: " + traffic.ErrLate.Error() + ": by a day"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q is missing:\n%s", want, out.String())
+			}
+		}
+		if got := strings.Count(out.String(), "–"); got != 2-late || r.Policies[late].VsSingle != 0 || r.Policies[late].Late == "" || r.Policies[1-late].Late != "" {
+			t.Errorf("compared although late:\n%s\n%+v", out.String(), r.Policies)
+		}
+		paths, err := r.Save(r.experiment.Out)
+		if err != nil || len(paths) != 9 {
+			t.Errorf("%d files: %v, %v", len(paths), paths, err)
+		}
+		svg, err := os.ReadFile(filepath.Join(r.experiment.Out, "cdf.svg"))
+		if err != nil || !strings.Contains(string(svg), name+" (late)") {
+			t.Errorf("the picture does not name the late run: %v", err)
+		}
+	}
+}
+
+// TestReportEmpty: a row without an answer can be saved and written as JSON.
+func TestReportEmpty(t *testing.T) {
+	r := &Report{}
+	result, _, _ := concluded(t)
+	for i := range result.Rows {
+		result.Rows[i].Outcome = traffic.TimedOut
+	}
+	r.add(result)
+	if paths, err := r.Save(t.TempDir()); err != nil || len(paths) != 1 {
+		t.Errorf("files %v, %v", paths, err)
+	}
+	if text, err := json.Marshal(r); err != nil || r.Policies[0].Timeouts != 3 {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

@@ -19,6 +19,9 @@ type webRun struct {
 	weights  []int // configured ones of the servers; nil: they are alike
 	programs string
 	requests []traffic.Request
+	// quit is the number of requests after which a run is given up that can no longer keep its
+	// schedule.
+	quit     int
 	progress func(done, total int)
 	// watch begins with the requests, and its stop comes after the last of them; nil: none.
 	watch func(context.Context, *Farm, *Servers) (stop func() error)
@@ -35,7 +38,7 @@ func (w webRun) settings(bed *testbed.Bed) Settings {
 	}
 }
 
-// run makes the run. Its generator is in the result, late or not.
+// run makes the run. The result says whether the generator was late.
 func (w webRun) run(ctx context.Context, bed *testbed.Bed) (_ *Result, err error) {
 	servers, err := Serve(bed, w.kinds.machines()...)
 	if err != nil {
@@ -56,7 +59,7 @@ func (w webRun) run(ctx context.Context, bed *testbed.Bed) (_ *Result, err error
 		stop = w.watch(ctx, farm, servers)
 	}
 	sampler := sample(servers.busy)
-	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter, Progress: w.progress}
+	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter, Quit: w.quit, Progress: w.progress}
 	run, err := client.Run(ctx, w.requests)
 	loads := sampler.stop()
 	if err = errors.Join(err, stop()); err != nil {
@@ -66,6 +69,6 @@ func (w webRun) run(ctx context.Context, bed *testbed.Bed) (_ *Result, err error
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Policy: w.policy, Rows: run.Rows, Loads: loads, drops: after.since(before), kinds: w.kinds}
-	return conclude(r, run.Schedule.Kept(), farm, servers.books())
+	r := &Result{Policy: w.policy, Rows: run.Rows, Loads: loads, Late: run.Schedule.Kept(), drops: after.since(before), kinds: w.kinds}
+	return conclude(r, farm, servers.books())
 }

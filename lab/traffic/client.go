@@ -27,6 +27,7 @@ type Client struct {
 	Timeout  time.Duration         // from the intended start; 0: 10 s
 	Choose   func() netip.AddrPort // asked for the address of each request when it is due; nil: To
 	Enter    func() error          // moves the calling thread, which ends with the run, to the client's namespace; nil: stay
+	Quit     int                   // once so many have left, a run that can no longer keep its schedule ends; 0: never
 	Progress func(done, total int) // called at most ten times a second, and at the end; nil: none
 }
 
@@ -46,11 +47,13 @@ type run struct {
 	requests []Request
 	rows     []Row
 	complete []bool
+	hopes    *hopes
 	done     atomic.Int64
 	inHand   sync.WaitGroup
 }
 
-// Run sends requests, which are in order of At, and returns when all have ended.
+// Run sends requests, which are in order of At, and returns when all that were sent have
+// ended.
 // When ctx is cancelled it returns at once with its error and the rows complete
 // so far; when Enter fails, with that error.
 func (c Client) Run(ctx context.Context, requests []Request) (Result, error) {
@@ -62,6 +65,7 @@ func (c Client) Run(ctx context.Context, requests []Request) (Result, error) {
 		requests: requests,
 		rows:     make([]Row, len(requests)),
 		complete: make([]bool, len(requests)),
+		hopes:    hopesOf(requests),
 	}
 	stop := r.reportProgress()
 	defer stop()
@@ -70,7 +74,7 @@ func (c Client) Run(ctx context.Context, requests []Request) (Result, error) {
 	return r.result(), errors.Join(err, ctx.Err())
 }
 
-// send returns when the last request has left, or ctx has ended.
+// send returns when the last request has left, the run is given up, or ctx has ended.
 func (r *run) send(ctx context.Context) error {
 	wake, err := newTimer()
 	if err != nil {
@@ -78,11 +82,14 @@ func (r *run) send(ctx context.Context) error {
 	}
 	defer wake.close()
 	defer context.AfterFunc(ctx, wake.interrupt)()
+	opening, stop := context.WithCancel(ctx)
+	defer stop()
 	batches, opened := make(chan []socket), make(chan error, 1)
-	go func() { opened <- r.openSockets(ctx, batches) }()
+	go func() { opened <- r.openSockets(opening, batches) }()
 	first := <-batches
 	r.began = time.Now() // not before the first request can leave
 	r.dispatch(ctx, wake, first, batches)
+	stop()
 	return <-opened
 }
 

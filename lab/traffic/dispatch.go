@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dispatch starts every request when it is due and hands it on, until ctx ends.
+// dispatch starts every request when it is due and hands it on, until ctx ends or the run is
+// given up.
 func (r *run) dispatch(ctx context.Context, wake *timer, first []socket, more <-chan []socket) {
 	id := 0
 	for batch := first; batch != nil; batch = <-more {
 		for i, s := range batch {
-			if !r.waitUntil(ctx, wake, r.requests[id].At) {
+			if r.givenUp(id) || !r.waitUntil(ctx, wake, r.requests[id].At) {
 				closeSockets(batch[i:])
 				return
 			}
@@ -22,6 +23,9 @@ func (r *run) dispatch(ctx context.Context, wake *timer, first []socket, more <-
 		}
 	}
 }
+
+// givenUp returns true if the first n requests have left too late for any result.
+func (r *run) givenUp(n int) bool { return r.Quit > 0 && n >= r.Quit && r.hopes.lost() }
 
 func (r *run) waitUntil(ctx context.Context, wake *timer, at time.Duration) bool {
 	if ctx.Err() != nil {
@@ -39,6 +43,7 @@ func (r *run) waitUntil(ctx context.Context, wake *timer, at time.Duration) bool
 func (r *run) start(ctx context.Context, id int, s socket) {
 	request := r.requests[id]
 	row := Row{ID: id, From: request.From, Intended: request.At, Service: request.Service, Started: r.now()}
+	r.hopes.sent(row.Started - row.Intended)
 	to := r.To
 	if r.Choose != nil {
 		to = r.Choose()

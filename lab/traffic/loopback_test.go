@@ -219,6 +219,23 @@ func TestCancelEndsARunAtOnce(t *testing.T) {
 	}
 }
 
+// TestClientGivesUp: a run whose requests all leave late ends after as many as it was to send at
+// least, with their rows; without such a number it sends them all.
+func TestClientGivesUp(t *testing.T) {
+	f := newFarm(t, 1, Machine{Cores: 2, Workers: 32})
+	requests := make([]Request, 300)
+	for i := range requests {
+		requests[i].At = -time.Minute
+	}
+	for quit, want := range map[int]int{0: 300, 1: 1, 100: 100, 299: 299, 400: 300} {
+		client := Client{To: f.addr, Quit: quit, Timeout: 2 * time.Minute}
+		result, err := client.Run(t.Context(), requests)
+		if err != nil || len(result.Rows) != want || !errors.Is(result.Schedule.Kept(), ErrLate) {
+			t.Errorf("quit %d: %d rows, want %d; %v, %v", quit, len(result.Rows), want, result.Schedule.Kept(), err)
+		}
+	}
+}
+
 // The sender is in a namespace of its own, where nothing is up; it is alone.
 func TestEnterMovesTheSenderAlone(t *testing.T) {
 	f := newFarm(t, 1, Machine{Cores: 1, Workers: 1})

@@ -32,17 +32,55 @@ func ScheduleOf(rows []Row) Schedule {
 	}
 	slices.Sort(lags)
 	n := time.Duration(len(rows))
-	return Schedule{
+	s := Schedule{
 		Mean: late / n,
 		P50:  time.Duration(stats.Quantile(lags, 0.50)),
 		P99:  time.Duration(stats.Quantile(lags, 0.99)),
 		Max:  time.Duration(stats.Quantile(lags, 1)),
-		// The mean lag adds to every mean that is reported; the tail changes
-		// the arrivals themselves. A general-purpose kernel is not asked for
-		// better than 0.1 and 1 ms.
-		MeanLimit: max(time.Millisecond/10, services/n/50),
-		P99Limit:  max(time.Millisecond, services/n/4),
 	}
+	s.MeanLimit, s.P99Limit = limits(services / n)
+	return s
+}
+
+// limits are the largest lags with which a result may be claimed, of requests of a mean service
+// time. The mean lag adds to every mean that is reported; the tail changes the arrivals
+// themselves. A general-purpose kernel is not asked for better than 0.1 and 1 ms.
+func limits(service time.Duration) (mean, p99 time.Duration) {
+	return max(time.Millisecond/10, service/50), max(time.Millisecond, service/4)
+}
+
+// hopes tells while a run goes on whether it can still keep its schedule.
+type hopes struct {
+	total     int // requests of the run
+	mean, p99 time.Duration
+	late      int // of those sent: later than p99
+	sum       time.Duration
+}
+
+func hopesOf(requests []Request) *hopes {
+	h := &hopes{total: len(requests)}
+	if h.total == 0 {
+		return h
+	}
+	var services time.Duration
+	for _, r := range requests {
+		services += r.Service
+	}
+	h.mean, h.p99 = limits(services / time.Duration(h.total))
+	return h
+}
+
+// sent adds a request that has left.
+func (h *hopes) sent(lag time.Duration) {
+	h.sum += lag
+	if lag > h.p99 {
+		h.late++
+	}
+}
+
+// lost returns true if the schedule is not kept even if all later requests leave on time.
+func (h *hopes) lost() bool {
+	return h.sum > h.mean*time.Duration(h.total) || 100*h.late > h.total
 }
 
 // Kept is nil if the requests left on time. Otherwise the arrivals were not the

@@ -43,3 +43,27 @@ func TestScheduleIsKeptOrNot(t *testing.T) {
 		}
 	}
 }
+
+// TestHopes: a run is lost as soon as no later request can save it, and not before: with all
+// requests to come on time, it is kept exactly where it was not called lost.
+func TestHopes(t *testing.T) {
+	for _, lag := range []time.Duration{0, ms / 10, ms * 4 / 10, ms * 4 / 10 * 3, 5 * ms, 5*ms + 1, 50 * ms, time.Hour} {
+		for _, late := range []int{0, 1, 5, 10, 11, 20, 500, 1000} {
+			rows := lagging(late, lag, 20*ms)
+			requests := make([]Request, len(rows))
+			for i, r := range rows {
+				requests[i] = Request{Service: r.Service}
+			}
+			h := hopesOf(requests)
+			for _, r := range rows[:late] {
+				h.sent(r.Started - r.Intended)
+			}
+			if kept := ScheduleOf(rows).Kept() == nil; kept == h.lost() {
+				t.Errorf("%d of 1000 requests %v late: kept %t, lost %t", late, lag, kept, h.lost())
+			}
+		}
+	}
+	if hopesOf(nil).lost() {
+		t.Error("a run without requests is lost")
+	}
+}
