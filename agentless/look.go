@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/hostcheck"
 )
 
 // host is the machine, or the network namespace, of the calling thread.
@@ -15,21 +17,11 @@ type host struct{}
 
 // linksOf names the links that have an address.
 func (*host) linksOf(a netip.Addr) (links []string, err error) {
-	all, err := netlink.AddrList(nil, family(a))
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list addresses: %w", err)
+	on, err := hostcheck.Holders(a)
+	for _, h := range on {
+		links = append(links, h.Link)
 	}
-	for _, at := range all {
-		if !at.IP.Equal(a.AsSlice()) {
-			continue
-		}
-		link, err := net.InterfaceByIndex(at.LinkIndex)
-		if err != nil {
-			return nil, fmt.Errorf("find the link of address %s: %w", a, err)
-		}
-		links = append(links, link.Name)
-	}
-	return links, nil
+	return links, err
 }
 
 // seg6local is the action of the route that packets for a SID take which come in by a link; nil: it has
@@ -70,11 +62,4 @@ func (*host) link(name string) (netlink.Link, error) {
 		return nil, fmt.Errorf("find link %s: %w", name, err)
 	}
 	return link, nil
-}
-
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -104,10 +105,11 @@ func Linux(log *slog.Logger) *Host {
 }
 
 // advice names the settings of this host that lose packets: of the link, and the VIPs that
-// are to be its addresses.
+// are to be its addresses, but not to draw packets here.
 func advice(link string, vips []netip.Addr, answers bool) ([]string, error) {
 	of, err := hostcheck.Link(link, answers)
-	return append(hostcheck.VIPs(vips), of...), err
+	drawn, errDrawn := hostcheck.Answers(link, vips)
+	return slices.Concat(hostcheck.VIPs(vips), drawn, of), errors.Join(err, errDrawn)
 }
 
 // Routed is a link by which packets come that leave this host by another one.

@@ -1,7 +1,8 @@
 // Package hostcheck finds the settings of a host with which packets would be lost without a
-// word, and names the command that mends each: a VIP that is no address of its server, and on
-// a veth link checksums that are left to a device that has none, and frames that do not wake
-// the other end. And it finds those with which packets pass an edge LB's functions by.
+// word, and names the command that mends each: a VIP that is no address of its server, or that
+// draws its packets there past the LB; a link that is a port of a bridge; and on a veth link
+// checksums that are left to a device that has none, and frames that do not wake the other end.
+// And it finds those with which packets pass an edge LB's functions by.
 package hostcheck
 
 import (
@@ -27,17 +28,17 @@ func VIPs(vips []netip.Addr) (advice []string) {
 	return advice
 }
 
-// Link returns advice for a veth link; a link of another kind needs none. answers: this
+// Link returns advice for a link that is a port of a bridge, and for a veth link. answers: this
 // host's own packets leave by it through a program.
 func Link(name string, answers bool) ([]string, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("check link %q: %w", name, err)
 	}
+	advice := port(link)
 	if link.Type() != "veth" {
-		return nil, nil
+		return advice, nil
 	}
-	var advice []string
 	if answers {
 		advice = append(advice, checksums(name, "answers inside signals carry no checksum")...)
 	}
@@ -50,6 +51,19 @@ func Link(name string, answers bool) ([]string, error) {
 		advice = append(advice, fmt.Sprintf("%s, the other end of %s, takes no frames of our programs: `ethtool -K %[1]s gro on`", other, name))
 	}
 	return append(advice, checksums(other, "packets that this host sends there carry no checksum")...), nil
+}
+
+// port returns advice for a link that is a port of a bridge: a program there meets frames before the bridge has them,
+// while addresses, routes and neighbours are the bridge's.
+func port(link netlink.Link) []string {
+	if link.Attrs().MasterIndex == 0 {
+		return nil
+	}
+	bridge, err := netlink.LinkByIndex(link.Attrs().MasterIndex)
+	if err != nil || bridge.Type() != "bridge" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s is a port of the bridge %s: frames are taken at %[1]s before the bridge has them, and those of its other ports never; addresses and routes, so next hops, are %[2]s's: give `interface: %[2]s`, or take the port out of the bridge: `ip link set dev %[1]s nomaster`", link.Attrs().Name, bridge.Attrs().Name)}
 }
 
 // checksums returns advice for a link that leaves checksums to a device.

@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"proffer/lab/experiment"
+	"proffer/lab/testbed"
+)
+
+// advised reports whether the status of a node has advice with these words.
+func advised(t *testing.T, farm *experiment.Farm, n *testbed.Node, words string) bool {
+	t.Helper()
+	return slices.ContainsFunc(status(t, farm, n).Advice, func(a string) bool { return strings.Contains(a, words) })
+}
+
+// TestHostAdvice: a server that answers its neighbours for a VIP, past the LB, and a link that is a port of a bridge
+// are in the status of the daemon there, until the commands of the advice are given.
+func TestHostAdvice(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 1})
+	server := bed.Servers[0]
+	farm := start(t, bed, settings4(t, bed, "hunt:static:4"))
+	for name, value := range map[string]string{"arp_ignore": "1", "arp_announce": "2"} {
+		for _, v := range []string{"0", value} {
+			in(t, server, "sysctl", "-qw", "net/ipv4/conf/all/"+name+"="+v)
+			if is := advised(t, farm, server, "`sysctl -qw net/ipv4/conf/all/"+name+"="+value+"`"); is != (v == "0") {
+				t.Errorf("%s is %s: advised %v: %q", name, v, is, status(t, farm, server).Advice)
+			}
+		}
+	}
+	in(t, server, "ip", "addr", "add", testbed.VIP4+"/32", "dev", "eth0")
+	if !advised(t, farm, server, "eth0 answers ARP for the VIP") {
+		t.Errorf("a VIP on the link: %q", status(t, farm, server).Advice)
+	}
+	in(t, server, "ip", "addr", "del", testbed.VIP4+"/32", "dev", "eth0")
+	for _, n := range []*testbed.Node{bed.LBs[0], server} {
+		const words = "eth0 is a port of the bridge br0"
+		if advised(t, farm, n, words) {
+			t.Errorf("%s without a bridge: %q", n.Name, status(t, farm, n).Advice)
+		}
+		in(t, n, "ip", "link", "add", "br0", "type", "bridge")
+		in(t, n, "ip", "link", "set", "dev", "eth0", "master", "br0")
+		if !advised(t, farm, n, words) {
+			t.Errorf("%s at a bridge: %q", n.Name, status(t, farm, n).Advice)
+		}
+		in(t, n, "ip", "link", "set", "dev", "eth0", "nomaster")
+		if a := status(t, farm, n).Advice; slices.ContainsFunc(a, func(a string) bool { return !strings.Contains(a, "is a veth") }) {
+			t.Errorf("%s as it was: %q", n.Name, a)
+		}
+	}
+}
