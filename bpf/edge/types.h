@@ -174,6 +174,12 @@ struct nat_setting {
 	__u32 pool6;
 };
 
+/* Node: the last numbers of one side of a TCP connection (edge/closing.h); 0: none yet. */
+struct tcp_side {
+	__u32 next; /* sequence number after its segments */
+	__u32 ack;  /* its acknowledgement */
+};
+
 /* Node: a binding of source NAT, under the tuple before it; the tuple after it has another one. */
 struct nat_binding {
 	struct in6_addr addr; /* to write into the packet */
@@ -182,11 +188,12 @@ struct nat_binding {
 	__u8 zero;
 	__u32 pool;
 	__u64 seen; /* when a packet of this direction came last, in ns of the kernel's ticks */
+	struct tcp_side side; /* that sends this direction */
 };
 
 enum nat_closed {
 	NAT_FIN = 1,
-	NAT_RST = 2,
+	NAT_RST = 2, /* of either side; in the outward binding alone */
 };
 
 /* Node: a firewall's rule. Nets are masked; IPv4 addresses are mapped. */
@@ -214,7 +221,8 @@ struct firewall_setting {
 enum firewall_closed {
 	FIREWALL_FIN_OUTWARD = 1,
 	FIREWALL_FIN_INWARD = 2,
-	FIREWALL_CLOSED = 3, /* both, or reset */
+	FIREWALL_FINS = 3,
+	FIREWALL_RST = 4, /* of either side */
 };
 
 /* Node: a connection that a firewall admitted. */
@@ -222,6 +230,8 @@ struct firewall_state {
 	__u64 seen;   /* when a packet came last, in ns of the kernel's ticks */
 	__u32 closed; /* enum firewall_closed */
 	__u32 zero;
+	struct tcp_side outward; /* the client network's side */
+	struct tcp_side inward;
 };
 
 /* Node: bytes in a payload. */

@@ -26,6 +26,9 @@ func TestNode(t *testing.T) {
 		{"NAT, shared address", testSharedAddress},
 		{"NAT, over", testOver},
 		{"NAT, again", testAgain},
+		{"a forged RST", testForgedRST},
+		{"a RST", testRST},
+		{"a forged FIN", testForgedFIN},
 		{"many flows are over", testManyOver},
 		{"full", testFull},
 		{"NAT, bad packets", testBadNAT},
@@ -220,7 +223,7 @@ func testOver(t *testing.T, seen rig.Hits) {
 	sweep("and lingered", 0, 1)
 
 	_, f, _ = begin("tcp", 3)
-	f.flags = wire.RST
+	f.flags = wire.RST | wire.ACK
 	b.run(t, there.Around(f.packet()))
 	b.at(t, b.now+2*time.Second)
 	sweep("reset", 0, 1)
@@ -237,11 +240,11 @@ func testAgain(t *testing.T, seen rig.Hits) {
 		opens  [2]byte
 		kept   bool
 	}{
-		{"reset by the client", [2]byte{wire.RST}, [2]byte{wire.SYN}, true},
-		{"reset by the world", [2]byte{0, wire.RST}, [2]byte{wire.SYN}, true},
+		{"reset by the client", [2]byte{wire.RST | wire.ACK}, [2]byte{wire.SYN}, true},
+		{"reset by the world", [2]byte{0, wire.RST | wire.ACK}, [2]byte{wire.SYN}, true},
 		{"closed by both", [2]byte{wire.FIN | wire.ACK, wire.FIN | wire.ACK}, [2]byte{wire.SYN}, true},
-		{"opened by the world", [2]byte{0, wire.RST}, [2]byte{wire.SYN | wire.ACK, wire.SYN}, true},
-		{"a SYN of the world", [2]byte{0, wire.RST}, [2]byte{0, wire.SYN}, false},
+		{"opened by the world", [2]byte{0, wire.RST | wire.ACK}, [2]byte{wire.SYN | wire.ACK, wire.SYN}, true},
+		{"a SYN of the world", [2]byte{0, wire.RST | wire.ACK}, [2]byte{0, wire.SYN}, false},
 	} {
 		f := outward("tcp", 4, 1000+i)
 		after := f.after(portOf(t, c.label, b.run(t, there.Around(f.packet())), "tcp"))

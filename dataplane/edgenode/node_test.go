@@ -191,7 +191,11 @@ func (f flow) packet() []byte {
 	ip := wire.IP{Source: f.from.Addr(), Destination: f.to.Addr(), HopLimit: 50, Class: 0x28, ID: 7}
 	switch f.kind {
 	case "tcp":
-		return ip.TCP(wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: f.flags}, []byte("payload"))
+		s := wire.TCP{From: f.from.Port(), To: f.to.Port(), Flags: f.flags}
+		if f.flags&wire.RST != 0 { // after the SYN and its payload, of either end
+			s.Seq, s.Ack = 8, 8
+		}
+		return ip.TCP(s, []byte("payload"))
 	case "udp":
 		return ip.UDP(f.from.Port(), f.to.Port(), []byte("payload"))
 	}

@@ -91,7 +91,7 @@ func testFirewallEnds(t *testing.T, b *bench, syn flow) {
 	b.passes(t, "last ACK", syn.later().packet(), "")
 	b.passes(t, "again", syn.packet(), "", "firewall_admitted")
 	rst := syn
-	rst.flags = wire.RST
+	rst.flags = wire.RST | wire.ACK
 	b.passes(t, "RST", rst.reversed().packet(), "")
 	b.at(t, b.now+2*time.Second)
 	swept, err := b.Sweep()

@@ -100,10 +100,20 @@ type EdgeNodeFirewallSetting struct {
 }
 
 type EdgeNodeFirewallState struct {
-	_      structs.HostLayout
-	Seen   uint64
-	Closed uint32
-	Zero   uint32
+	_       structs.HostLayout
+	Seen    uint64
+	Closed  uint32
+	Zero    uint32
+	Outward struct {
+		_    structs.HostLayout
+		Next uint32
+		Ack  uint32
+	}
+	Inward struct {
+		_    structs.HostLayout
+		Next uint32
+		Ack  uint32
+	}
 }
 
 type EdgeNodeIdsSetting struct {
@@ -133,6 +143,11 @@ type EdgeNodeNatBinding struct {
 	Zero   uint8
 	Pool   uint32
 	Seen   uint64
+	Side   struct {
+		_    structs.HostLayout
+		Next uint32
+		Ack  uint32
+	}
 }
 
 type EdgeNodeNatSetting struct {

@@ -3,6 +3,7 @@
  * the first rule that fits decides; without a rule the connection is denied. The packets after it,
  * in both directions, pass by the connection's state. A TCP connection begins with a SYN. */
 #pragma once
+#include "edge/closing.h"
 #include "edge/refuse.h"
 #include "table/ages.h"
 
@@ -63,24 +64,49 @@ static __always_inline enum counter admit(const struct node_state *s, const stru
 	set = bpf_map_lookup_elem(&firewall_settings, &slot);
 	if (!set || !is_allowed(set, &t))
 		return NODE_DROP_FIREWALL_DENIED;
+	if (p->kind == KIND_TCP)
+		follow(s->inward ? &fresh.inward : &fresh.outward, p);
 	if (bpf_map_update_elem(&firewall_states, k, &fresh, BPF_ANY))
 		return NODE_DROP_FIREWALL_FULL;
 	count(NODE_FIREWALL_ADMITTED);
 	return COUNTERS;
 }
 
+static __always_inline bool is_closed(const struct firewall_state *f)
+{
+	return f->closed & FIREWALL_RST || (f->closed & FIREWALL_FINS) == FIREWALL_FINS;
+}
+
+/* note_segment follows a segment, and keeps which ends closed. */
+static __always_inline void note_segment(struct firewall_state *f, const struct packet *p,
+					 bool inward)
+{
+	struct tcp_side *side = inward ? &f->inward : &f->outward;
+
+	if (p->flags & TCP_RST) {
+		if (is_reset(p, side, inward ? &f->outward : &f->inward))
+			f->closed |= FIREWALL_RST;
+		return;
+	}
+	if (!inward && begins_again(p)) {
+		f->closed = 0;
+		f->outward = f->inward = (struct tcp_side){};
+	}
+	if (!inward && f->closed & FIREWALL_RST)
+		f->closed &= ~FIREWALL_RST;
+	if (follow(side, p) && p->flags & TCP_FIN)
+		f->closed |= inward ? FIREWALL_FIN_INWARD : FIREWALL_FIN_OUTWARD;
+}
+
 /* note_packet keeps a connection's state. */
 static __always_inline void note_packet(const struct node_state *s, struct firewall_state *f)
 {
-	const struct packet *p = &s->packet;
 	__u64 now = ticked_ns();
 
 	if (f->seen != now)
 		f->seen = now;
-	if (p->kind == KIND_TCP && p->flags & TCP_FIN)
-		f->closed |= s->inward ? FIREWALL_FIN_INWARD : FIREWALL_FIN_OUTWARD;
-	if (p->kind == KIND_TCP && p->flags & TCP_RST)
-		f->closed = FIREWALL_CLOSED;
+	if (s->packet.kind == KIND_TCP)
+		note_segment(f, &s->packet, s->inward);
 }
 
 SEC("xdp")
@@ -97,7 +123,7 @@ int node_firewall(struct xdp_md *ctx)
 	k.slot = s->slot;
 	symmetric(&k.t);
 	f = bpf_map_lookup_elem(&firewall_states, &k);
-	if (f && !(f->closed == FIREWALL_CLOSED && opens(&s->packet))) {
+	if (f && !(is_closed(f) && opens(&s->packet))) {
 		note_packet(s, f);
 		return next_function(ctx, s);
 	}
@@ -116,7 +142,7 @@ static long firewall_expire_one(__u64 i, struct node_sweeping *s)
 	if (!flow_to_expire(s, i, &k))
 		return 1;
 	f = bpf_map_lookup_elem(&firewall_states, &k);
-	if (!f || ticked_ns() - f->seen < (f->closed == FIREWALL_CLOSED ? linger_ns : idle_ns))
+	if (!f || ticked_ns() - f->seen < (is_closed(f) ? linger_ns : idle_ns))
 		return 0;
 	bpf_map_delete_elem(&firewall_states, &k);
 	s->removed++;

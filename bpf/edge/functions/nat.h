@@ -5,6 +5,7 @@
  * after both are gone, so no live port is given twice. The maps are no LRU: a binding never goes
  * while its flow lives. */
 #pragma once
+#include "edge/closing.h"
 #include "edge/refuse.h"
 #include "edge/replace.h"
 #include "table/ages.h"
@@ -126,6 +127,18 @@ static __always_inline struct tuple answer_of(const struct tuple *question,
 	return answer;
 }
 
+/* question_of is the tuple that the client sends of the flow of a TCP answer. */
+static __always_inline struct tuple question_of(const struct tuple *answer,
+						const struct nat_binding *in)
+{
+	struct tuple question = *answer;
+
+	reverse(&question);
+	question.client = in->addr;
+	question.client_port_be = in->port_be;
+	return question;
+}
+
 /* nat_bind makes both bindings of a flow and returns the outward one, or NULL with the reason. */
 static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 						    const struct nat_setting *set,
@@ -169,29 +182,49 @@ static __always_inline void nat_seen(struct nat_binding *b, const struct packet 
 		return;
 	if (b->seen != now)
 		b->seen = now;
-	if (p->kind != KIND_TCP)
-		return;
-	if (p->flags & TCP_FIN)
+	if (p->kind == KIND_TCP && !(p->flags & TCP_RST) && follow(&b->side, p) &&
+	    p->flags & TCP_FIN)
 		b->closed |= NAT_FIN;
-	if (p->flags & TCP_RST)
-		b->closed |= NAT_RST;
 }
 
-/* nat_again: the client's SYN, or its answer to one, uses the ports again, so neither direction is
- * closed. The world's SYN alone may be forged, and keeps no port. */
-static __always_inline void nat_again(const struct tuple *question, struct nat_binding *out,
-				      const struct packet *p)
+/* nat_open makes a binding that of a connection that begins. */
+static __always_inline void nat_open(struct nat_binding *b)
+{
+	b->closed = 0;
+	b->side = (struct tcp_side){};
+}
+
+/* nat_opens_again takes back a RST at a segment of the client network, and both bindings' closes at one
+ * that begins a connection. */
+static __always_inline void nat_opens_again(const struct tuple *question, struct nat_binding *out,
+					    const struct packet *p)
 {
 	struct nat_binding *in;
 	struct tuple answer;
 
-	if (p->kind != KIND_TCP || (p->flags & (TCP_SYN | TCP_FIN | TCP_RST)) != TCP_SYN)
+	if (p->kind == KIND_TCP && !(p->flags & TCP_RST) && out->closed & NAT_RST)
+		out->closed &= ~NAT_RST;
+	if (!begins_again(p))
 		return;
 	answer = answer_of(question, out);
 	in = bpf_map_lookup_elem(&nat_in, &answer);
-	out->closed = 0;
+	nat_open(out);
 	if (in)
-		in->closed = 0;
+		nat_open(in);
+}
+
+/* nat_reset keeps that a side reset the connection. */
+static __always_inline void nat_reset(struct nat_binding *out, const struct nat_binding *in,
+				      const struct packet *p, bool inward)
+{
+	if (out && in &&
+	    is_reset(p, inward ? &in->side : &out->side, inward ? &out->side : &in->side))
+		out->closed |= NAT_RST;
+}
+
+static __always_inline bool is_rst(const struct packet *p)
+{
+	return p->kind == KIND_TCP && p->flags & TCP_RST;
 }
 
 /* nat_outward translates the source of a packet of the client network. */
@@ -201,8 +234,8 @@ static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_
 	const struct in6_addr *public = s->packet.family == 6 ? &set->public6 : &set->public4;
 	struct packet *p = &s->packet;
 	enum counter reason = COUNTERS;
+	struct tuple t = p->t, answer;
 	struct nat_binding *b;
-	struct tuple t = p->t;
 
 	if (!*(const __u64 *)public && !*((const __u64 *)public + 1))
 		return NODE_DROP_NAT_FAMILY;
@@ -213,8 +246,12 @@ static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_
 		b = nat_bind(&t, set, public, edge_core(s->outer.vni), &reason);
 	if (!b)
 		return reason;
+	if (is_rst(p)) {
+		answer = answer_of(&t, b);
+		nat_reset(b, bpf_map_lookup_elem(&nat_in, &answer), p, false);
+	}
+	nat_opens_again(&t, b, p);
 	nat_seen(b, p);
-	nat_again(&t, b, p);
 	return replace_end(ctx, p, END_SOURCE, &b->addr, b->port_be) ? COUNTERS
 								     : NODE_DROP_MALFORMED;
 }
@@ -223,12 +260,16 @@ static __always_inline enum counter nat_outward(struct xdp_md *ctx, struct node_
 static __always_inline enum counter nat_inward(struct xdp_md *ctx, struct node_state *s)
 {
 	struct packet *p = &s->packet;
+	struct tuple t = p->t, question;
 	struct nat_binding *b;
-	struct tuple t = p->t;
 
 	b = bpf_map_lookup_elem(&nat_in, &t);
 	if (!b)
 		return NODE_DROP_NAT_UNKNOWN;
+	if (is_rst(p)) {
+		question = question_of(&t, b);
+		nat_reset(bpf_map_lookup_elem(&nat_out, &question), b, p, true);
+	}
 	nat_seen(b, p);
 	return replace_end(ctx, p, END_DESTINATION, &b->addr, b->port_be) ? COUNTERS
 									  : NODE_DROP_MALFORMED;
@@ -262,9 +303,9 @@ int node_nat(struct xdp_md *ctx)
 /* nat_age is the time without packets after which both bindings go. */
 static __always_inline __u64 nat_age(const struct nat_binding *out, const struct nat_binding *in)
 {
-	__u8 both = out->closed & in->closed, any = out->closed | in->closed;
+	bool fins = out->closed & in->closed & NAT_FIN;
 
-	return both & NAT_FIN || any & NAT_RST ? linger_ns : idle_ns;
+	return fins || out->closed & NAT_RST ? linger_ns : idle_ns;
 }
 
 /* nat_expire removes the bindings of a flow that is over, and frees its port. */
