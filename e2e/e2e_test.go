@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +28,8 @@ const (
 	url = "http://[" + testbed.VIP + "]"
 	// patience ends what would otherwise hang; no test passes or fails by speed.
 	patience = 2 * time.Minute
+	// testLimit is how long one test waits altogether, on a machine however slow.
+	testLimit = 20 * time.Minute
 )
 
 // proffer and profferLab are the paths of the programs under test, built once.
@@ -188,12 +192,22 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
+// firstWaits are when each test waited first, by its name.
+var firstWaits sync.Map
+
 // eventually waits for what happens soon after its cause, on another CPU or in
 // another process; there is no claim how soon.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	now := time.Now()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	first, _ := firstWaits.LoadOrStore(name, now)
+	deadline, limit := now.Add(patience), first.(time.Time).Add(testLimit)
+	for ; !holds(); time.Sleep(10 * time.Millisecond) {
+		switch now = time.Now(); {
+		case now.After(limit):
+			t.Fatalf("%s has taken %v, and still not so: %s", name, testLimit, what)
+		case now.After(deadline):
 			t.Fatalf("still not so after %v: %s", patience, what)
 		}
 	}

@@ -1,24 +1,19 @@
 package e2e
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/traffic"
 )
 
 // TestRTTExperiment: every request is answered, by servers without agents, also beside a flood; the
 // LBs notice the flood, and change the rule by which flows count, and nothing else does. How long
 // requests take is for the experiment to judge.
 func TestRTTExperiment(t *testing.T) {
-	e := experiment.RTT{
-		RTTs: []time.Duration{0}, Servers: 4, LBs: 2, Cores: 2, Mean: 50 * time.Millisecond, Load: 0.5,
-		For: 2 * time.Second, Flood: 5, Seed: 1, Programs: proffer,
-	}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := unhurriedRTT(t)
 	if err := report.Kept(); err != nil {
 		t.Error(err)
 	}
@@ -34,4 +29,26 @@ func TestRTTExperiment(t *testing.T) {
 	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
+}
+
+// unhurriedRTT runs it, again with requests twice as long, and so half as many a second, while the
+// machine is too slow or busy to send them on time.
+func unhurriedRTT(t *testing.T) *experiment.RTTReport {
+	t.Helper()
+	for slower := time.Duration(1); slower <= 16; slower *= 2 {
+		e := experiment.RTT{
+			RTTs: []time.Duration{0}, Servers: 4, LBs: 2, Cores: 2, Mean: slower * 50 * time.Millisecond, Load: 0.5,
+			For: slower * 2 * time.Second, Flood: 5, Seed: 1, Programs: proffer,
+		}
+		report, err := e.Run(t.Context(), func(experiment.Step) {})
+		if err == nil {
+			return report
+		}
+		if !errors.Is(err, traffic.ErrLate) {
+			t.Fatal(err)
+		}
+		t.Log(err)
+	}
+	t.Fatal("requests leave late on this machine even at a sixteenth of the load")
+	return nil
 }

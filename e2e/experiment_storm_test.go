@@ -27,9 +27,8 @@ func TestStorm(t *testing.T) {
 	if len(s.Abuses) < 15 {
 		t.Errorf("%d abuses", len(s.Abuses))
 	}
-	for _, a := range s.Abuses {
-		slow := a.Counter == "lb.drop_limit_stray" // a busy machine's burst may stay below the limit
-		if a.Times == 0 || a.Counted == 0 && !slow {
+	for _, a := range s.Abuses { // a slow machine's attacks went on until each was counted
+		if a.Times == 0 || a.Counted == 0 {
 			t.Errorf("%+v", a)
 		}
 	}

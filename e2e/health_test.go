@@ -12,7 +12,8 @@ import (
 	"proffer/lab/traffic"
 )
 
-// callers open connections one after another, each as soon as it is due, and keep all results.
+// callers open connections one after another, each as soon as it is due, and keep all results. With
+// as many under way as atOnce, a machine is too slow for the rate: those that are due are left out.
 type callers struct {
 	bed  *testbed.Bed
 	mu   sync.Mutex
@@ -20,6 +21,10 @@ type callers struct {
 	stop chan struct{}
 	wait sync.WaitGroup
 }
+
+// atOnce is more connections than are ever under way on a machine that keeps the rate: those that
+// wait for a dead server until it is found out, too.
+const atOnce = 150
 
 // opened is a connection: when it was begun, how long it took to the answer, and whose that was.
 type opened struct {
@@ -32,6 +37,7 @@ type opened struct {
 // begin opens so many connections a second until the test ends.
 func (s *callers) begin(t *testing.T, rate int) {
 	s.stop = make(chan struct{})
+	under := make(chan struct{}, atOnce)
 	due := time.NewTicker(time.Second / time.Duration(rate))
 	s.wait.Go(func() {
 		defer due.Stop()
@@ -40,7 +46,11 @@ func (s *callers) begin(t *testing.T, rate int) {
 			case <-s.stop:
 				return
 			case <-due.C:
-				s.wait.Go(func() { s.one(t) })
+				select {
+				case under <- struct{}{}:
+					s.wait.Go(func() { s.one(t); <-under })
+				default:
+				}
 			}
 		}
 	})

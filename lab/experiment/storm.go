@@ -233,6 +233,9 @@ func (w *weather) measure(ctx context.Context, show func(Step)) (*StormReport, e
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	if err := w.insist(ctx, attacks, lanes, show); err != nil {
+		return nil, err
+	}
 	show(Step{Doing: "asking all flows", Done: e.acts(), Total: e.acts()})
 	r.flows = w.flows.Exchange(ctx, exchangeWithin)
 	if err := ctx.Err(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"proffer/lab/testbed"
@@ -26,14 +28,67 @@ type attack struct {
 }
 
 func (a *attack) run(ctx context.Context, d time.Duration) (err error) {
+	var sent traffic.Sent
 	if a.flood != nil {
 		a.flood.Rate, a.flood.For = a.rate, d
-		a.sent, err = a.flood.Run(ctx)
-		return err
+		sent, err = a.flood.Run(ctx)
+	} else {
+		a.forge.Rate, a.forge.For = a.rate, d
+		sent, err = a.forge.Run(ctx)
 	}
-	a.forge.Rate, a.forge.For = a.rate, d
-	a.sent, err = a.forge.Run(ctx)
+	a.sent.Frames += sent.Frames
 	return err
+}
+
+// insistFor is how long an abuse that had no effect in the storm's time goes on, at most.
+const insistFor = 2 * time.Minute
+
+// insist goes on with the attacks and troubles whose counters have not moved yet, until they do: a
+// slow machine reaches in minutes what a fast one does in seconds.
+func (w *weather) insist(ctx context.Context, attacks []*attack, lanes [][]*trouble, show func(Step)) error {
+	again := func(name, counter string, abuse func() error) error {
+		for until := time.Now().Add(insistFor); time.Now().Before(until); {
+			if n, err := w.counted(ctx, counter); err != nil || n > 0 {
+				return err
+			}
+			show(Step{Doing: name + " goes on until " + counter + " moves", Done: w.experiment.acts(), Total: w.experiment.acts()})
+			if err := abuse(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, a := range attacks {
+		for _, counter := range a.counted {
+			if err := again(a.name, counter, func() error { return a.run(ctx, time.Second) }); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range slices.Concat(lanes...) {
+		if t.counted == "" {
+			continue
+		}
+		err := again(t.name, t.counted, func() error {
+			t.times++
+			return t.make(ctx, t.nodes[0])
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted is what the daemons have counted so far, with those that have ended.
+func (w *weather) counted(ctx context.Context, counter string) (uint64, error) {
+	role, name, _ := strings.Cut(counter, ".")
+	nodes := w.bed.LBs
+	if role == "agent" {
+		nodes = w.bed.Servers
+	}
+	n, err := w.farm.Count(ctx, nodes, name)
+	return n + w.books.totals[counter], err
 }
 
 // attacks come from the client's network, through an open edge, and one from a neighbour on

@@ -127,7 +127,7 @@ func (w *weather) foreign(f testbed.Foreign) func(context.Context, *testbed.Node
 }
 
 // noticedWithin bounds the time until a daemon reports a change of its surroundings.
-const noticedWithin = 10 * time.Second
+const noticedWithin = time.Minute
 
 func (w *weather) wantBefore(ctx context.Context, n *testbed.Node, want bool) error {
 	for until := time.Now().Add(noticedWithin); ; {

@@ -38,7 +38,7 @@ func (w webRun) settings(bed *testbed.Bed) Settings {
 	}
 }
 
-// run makes the run. The result says whether the generator was late.
+// run makes the run. The result tells if the generator was late.
 func (w webRun) run(ctx context.Context, bed *testbed.Bed) (_ *Result, err error) {
 	servers, err := Serve(bed, w.kinds.machines()...)
 	if err != nil {
