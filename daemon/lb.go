@@ -53,6 +53,7 @@ type lb struct {
 	health healths
 
 	wrongCounts uint64 // that recounts have set right
+	lost        string // the damaged record of earlier pools; empty: there was none
 }
 
 // LB runs the load balancer that the file at path describes, until ctx ends.
@@ -104,6 +105,9 @@ func (r *lb) describe(s *api.Status) error {
 	defer r.mu.Unlock()
 	for _, svc := range r.now.Load().Services {
 		s.Services = append(s.Services, api.ServiceStatus{Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(), Learning: r.learned(&svc), Servers: r.answersOf(&svc)})
+	}
+	if r.lost != "" {
+		s.Problems = append(s.Problems, r.lost)
 	}
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)

@@ -27,6 +27,7 @@ func (r *lb) openRecord(path string) (err error) {
 	if errors.As(err, &corrupt) {
 		r.host.Log.Warn("the record of earlier pools is lost: flows of pools that `history` does not have are not recovered, and a lower version is not noticed",
 			"error", corrupt)
+		r.lost = fmt.Sprintf("the record of earlier pools is lost: %v", corrupt)
 		return nil
 	}
 	return err
@@ -116,8 +117,8 @@ func (r *lb) forgetting(ctx context.Context) error {
 func (r *lb) forget() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cfg, idle := r.now.Load(), r.started.Flows.Idle
-	old := func(_ topo.VIP, _ topo.Version, age time.Duration) bool { return age > idle }
+	cfg, table := r.now.Load(), r.started.Flows
+	old := func(vip topo.VIP, _ topo.Version, age time.Duration) bool { return age > table.Silence(vip.Protocol) }
 	if next, _ := r.follow(cfg, old); next.Equal(r.record) {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (r *lb) forget() error {
 		return err
 	}
 	next, full := r.follow(cfg, func(vip topo.VIP, v topo.Version, age time.Duration) bool {
-		return age > idle && !r.isNeeded(vip, v, needed[vip])
+		return old(vip, v, age) && !r.isNeeded(vip, v, needed[vip])
 	})
 	if next.Equal(r.record) {
 		return nil

@@ -118,6 +118,9 @@ func TestCorruptRecord(t *testing.T) {
 			t.Errorf("%q: moved aside: %q, %v", content, aside, err)
 		}
 		m.logs("msg=ready")
+		if s := m.status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], m.pools()+".corrupt") {
+			t.Errorf("%q: status has the problems %q", content, s.Problems)
+		}
 		p.end()
 	}
 }
@@ -192,8 +195,8 @@ func TestRecordOfFailedStart(t *testing.T) {
 	}
 }
 
-// TestPoolsAreForgotten: a pool goes when it was followed for longer than `idle`, unless flows
-// of it are in the table.
+// TestPoolsAreForgotten: a pool goes when it was followed for longer than its connections may be silent,
+// unless flows of it are in the table.
 func TestPoolsAreForgotten(t *testing.T) {
 	m := steady(t)
 	p := m.running(LB)
@@ -201,10 +204,10 @@ func TestPoolsAreForgotten(t *testing.T) {
 	m.mu.Lock()
 	m.needed = []bool{true}
 	m.mu.Unlock()
-	m.clock.set(4 * time.Minute)
+	m.clock.set(2 * time.Hour)
 	m.clock.tick(t, forgetEvery)
 	m.wantHistory("0:2")
-	m.clock.set(6 * time.Minute)
+	m.clock.set(2*time.Hour + 5*time.Minute)
 	m.clock.tick(t, forgetEvery)
 	m.clock.tick(t, forgetEvery) // the one before is over
 	m.wantHistory("0:2")

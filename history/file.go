@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 // format is the version of the file's layout.
 const format = 1
 
-// The file's JSON.
+// The file's JSON; behind it stands sumOf, which versions without it do not read.
 type (
 	fileJSON struct {
 		Format   int           `json:"format"`
@@ -112,11 +113,17 @@ func parse(data []byte, at Moment) (*Record, error) {
 	if f.Format != format {
 		return nil, fmt.Errorf("format %d, not %d", f.Format, format)
 	}
+	if err := checkSum(data, d.InputOffset()); err != nil {
+		return nil, err
+	}
 	r := &Record{services: map[topo.VIP]served{}}
 	for _, s := range f.Services {
-		vip := topo.VIP{Addr: s.VIP, Port: s.Port}
-		if s.Protocol == topo.UDP.Number() {
-			vip.Protocol = topo.UDP
+		vip, err := s.vip()
+		if err != nil {
+			return nil, err
+		}
+		if _, known := r.services[vip]; known {
+			return nil, fmt.Errorf("%s stands there twice", vip)
 		}
 		now, err := s.Pool.version()
 		if err != nil {
@@ -139,9 +146,52 @@ func parse(data []byte, at Moment) (*Record, error) {
 	return r, nil
 }
 
+// checkSum compares the sum that follows the record in data with that of the bytes before it. A record
+// of a version before the sum ends with its own newline.
+func checkSum(data []byte, end int64) error {
+	body, rest := data[:end], data[end:]
+	if string(rest) == "\n" || len(rest) == 0 {
+		return nil
+	}
+	if string(rest) != string(sumOf(body)) {
+		return errors.New("its checksum is not that of its content")
+	}
+	return nil
+}
+
+// sumOf is the text behind a record: the checksum of the bytes before.
+func sumOf(body []byte) []byte {
+	return fmt.Appendf(nil, "\n{\"sha256\":\"%x\"}\n", sha256.Sum256(body))
+}
+
+// vip is the service of a record.
+func (s *serviceJSON) vip() (topo.VIP, error) {
+	vip := topo.VIP{Addr: s.VIP, Port: s.Port}
+	switch s.Protocol {
+	case topo.TCP.Number():
+	case topo.UDP.Number():
+		vip.Protocol = topo.UDP
+	default:
+		return vip, fmt.Errorf("%s has protocol %d, want 6 or 17", vip, s.Protocol)
+	}
+	if !vip.Addr.IsValid() || vip.Port == 0 || len(s.Past) > Most {
+		return vip, fmt.Errorf("a service has VIP %s, port %d and %d earlier pools; want an address, a port and at most %d", s.VIP, s.Port, len(s.Past), Most)
+	}
+	return vip, nil
+}
+
+// mostWeight is the largest weight of a server.
+const mostWeight = 65535
+
 func (p poolJSON) version() (topo.Version, error) {
 	v := topo.Version{Version: p.Version}
+	if p.Version < 0 {
+		return v, fmt.Errorf("a pool has version %d, want 0 or more", p.Version)
+	}
 	for _, s := range p.Servers {
+		if s.Weight < 0 || s.Weight > mostWeight {
+			return v, fmt.Errorf("server %s has weight %d, want 0 to %d", s.Name, s.Weight, mostWeight)
+		}
 		server := topo.Server{Name: s.Name, Locator: s.Locator, Address: s.Address, VNI: s.VNI, MAC: s.MAC, Weight: s.Weight}
 		i := slices.IndexFunc(topo.Deliveries(), func(d topo.Delivery) bool { return d.String() == s.Delivery })
 		if s.Delivery != "" && i < 0 {
@@ -177,7 +227,7 @@ func (r *Record) Write(path string) (err error) {
 		return err
 	}
 	defer os.Remove(fresh.Name()) // after the renaming there is none
-	_, err = fresh.Write(append(data, '\n'))
+	_, err = fresh.Write(append(data, sumOf(data)...))
 	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,6 +137,66 @@ func TestCorrupt(t *testing.T) {
 	}
 	if _, err := Read(t.TempDir(), at(0)); err == nil {
 		t.Error("a folder was read as a record")
+	}
+}
+
+// TestDamage: a record that differs by any byte from the one that was written is no record: no change
+// gives another pool. A record of a version that wrote no checksum is read.
+func TestDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lb.json")
+	r := (&Record{}).Next(serving(7, 1, 1), at(0), keep).Next(serving(8, 1, 0), at(1), keep)
+	if err := r.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range whole {
+		for _, b := range []byte{whole[i] ^ 1, whole[i] ^ 0x20, '0', '1', '9', ' ', '\n', '}', 0} {
+			damaged := slices.Clone(whole)
+			if damaged[i] = b; b == whole[i] {
+				continue
+			}
+			if _, err := parse(damaged, at(1)); err == nil {
+				t.Errorf("byte %d, %q, became %q: no error", i, whole[i], b)
+			}
+		}
+		if got, err := parse(whole[:i], at(1)); err == nil && !got.Equal(r) {
+			t.Errorf("cut after %d bytes: another record", i)
+		}
+	}
+	older, _, _ := bytes.Cut(whole, []byte("\n{\"sha256\""))
+	for _, text := range [][]byte{older, append(older, '\n')} {
+		if got, err := parse(text, at(1)); err != nil || !got.Equal(r) {
+			t.Errorf("without a checksum: %v", err)
+		}
+	}
+}
+
+// TestValues: a record without a checksum has values that an LB can have served.
+func TestValues(t *testing.T) {
+	for _, c := range []struct {
+		change func(*fileJSON)
+		want   string
+	}{
+		{func(f *fileJSON) { f.Services[0].Protocol = 7 }, "has protocol 7, want 6 or 17"},
+		{func(f *fileJSON) { f.Services[0].Port = 0 }, "port 0"},
+		{func(f *fileJSON) { f.Services[0].VIP = netip.Addr{} }, "want an address"},
+		{func(f *fileJSON) { f.Services[0].Past = make([]poolJSON, Most+1) }, "33 earlier pools"},
+		{func(f *fileJSON) { f.Services[1] = f.Services[0] }, "stands there twice"},
+		{func(f *fileJSON) { f.Services[0].Pool.Version = -1 }, "has version -1"},
+		{func(f *fileJSON) { f.Services[0].Pool.Servers[0].Weight = 65536 }, "has weight 65536, want 0 to 65535"},
+	} {
+		f := (&Record{}).Next(serving(7, 1, 1), at(0), keep).file()
+		c.change(&f)
+		data, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parse(data, at(0)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
 	}
 }
 

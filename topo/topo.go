@@ -166,6 +166,21 @@ type FlowTable struct {
 	Embryonic int
 }
 
+// tcpIdle is how long a TCP connection may be silent at the least (RFC 5382 REQ-5): two hours until its
+// first keep-alive (RFC 1122 §4.2.3.6), and four minutes.
+const tcpIdle = 2*time.Hour + 4*time.Minute
+
+// IdleTCP is Idle of an open TCP connection that is lost with its entry.
+func (f *FlowTable) IdleTCP() time.Duration { return max(f.Idle, tcpIdle) }
+
+// Silence is how long a flow may be silent and live on.
+func (f *FlowTable) Silence(p Protocol) time.Duration {
+	if p == TCP {
+		return f.IdleTCP()
+	}
+	return f.Idle
+}
+
 // LB is all that one load balancer runs on.
 type LB struct {
 	Node

@@ -76,6 +76,34 @@ func TestLivesAreLearned(t *testing.T) {
 	}
 }
 
+// TestLivesAreLearnedBesideElephants: an elephant that comes every second and a half stops no horizon
+// from being learned: each is learned half a second after one, also those that take longer to cross.
+func TestLivesAreLearnedBesideElephants(t *testing.T) {
+	const load = 0.3
+	learned := lives{}
+	var total tickLoad
+	total.seen[0], total.even[0] = load, load
+	at := time.Duration(0)
+	pass := func(d time.Duration) {
+		for end := at + d; at < end; {
+			at += tick
+			learned.learn(at, tick, total)
+		}
+	}
+	pass(30 * time.Second)
+	const all = 2 * longestHorizon
+	total.seen, total.even = ByAge{all: load}, ByAge{all: load} // from now on flows live on
+	for range 40 {
+		learned.elephant = at
+		pass(1500 * time.Millisecond)
+	}
+	for h := shortestHorizon; h <= longestHorizon; h++ {
+		if young := learned.slow[h].value(); young > load/10 {
+			t.Errorf("of flows younger than %v the load is %.3f, want 0: nothing is learned between elephants", horizon(h), young)
+		}
+	}
+}
+
 // TestLevelsWithoutSwing: an elephant is levelled in about the least time for any life,
 // and then no weight moves.
 func TestLevelsWithoutSwing(t *testing.T) {

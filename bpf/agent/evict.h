@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* evict.h: the established entries that give way to a new flow, where its two lines have no free
- * slot and no embryonic entry. None gives way that was seen within RECENT_NS, and no idle TCP
- * flow of sockets out of sight: its entry is the only evidence of its owner. */
+ * slot and no embryonic entry. None gives way that was seen within RECENT_NS. An idle TCP flow of
+ * sockets out of sight gives way last, after `idle`: its entry is the only evidence of its owner. */
 #pragma once
 #include "agent/complete.h"
 #include "agent/conns.h"
@@ -17,6 +17,7 @@
 /* How readily an entry gives way. */
 enum way {
 	WAY_STAYS,
+	WAY_LOST,
 	WAY_IDLE,
 	WAY_BRIEF,
 	WAY_HALF_CLOSED,
@@ -51,7 +52,11 @@ __noinline int conn_way(const struct conn *c, __u64 now)
 		return WAY_HALF_CLOSED;
 	if (c->protocol == IPPROTO_UDP && c->next_in < TALKS)
 		return WAY_BRIEF;
-	return (age >= IDLE_NS || age > idle_ns) && may_recover(c) ? WAY_IDLE : WAY_STAYS;
+	if (age < IDLE_NS && age <= idle_ns)
+		return WAY_STAYS;
+	if (may_recover(c))
+		return WAY_IDLE;
+	return age > idle_ns ? WAY_LOST : WAY_STAYS;
 }
 
 /* conn_readiest returns the way of the entry in a line that gives way first, and in the last

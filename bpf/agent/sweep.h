@@ -3,6 +3,7 @@
 #pragma once
 #include "agent/clock.h"
 #include "agent/complete.h"
+#include "agent/evict.h"
 #include "agent/recount.h"
 #include "agent/socket.h"
 #include "table/ages.h"
@@ -27,7 +28,11 @@ static __always_inline bool conn_expired(const struct conn *c, bool established,
 		return true;
 	if (!established)
 		return age > EMBRYONIC_NS;
-	return age > (conn_closed(c) ? linger_ns : idle_ns);
+	if (conn_closed(c))
+		return age > linger_ns;
+	if (age > idle_ns && !(c->flags & CONN_CLOSED) && !may_recover(c))
+		return age > tcp_idle_ns;
+	return age > idle_ns;
 }
 
 struct sweeping {

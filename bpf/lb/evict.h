@@ -2,7 +2,8 @@
 /* evict.h: the entries that give way to a new flow, where its two lines have no free slot.
  *
  *   in this order           once it was not seen for
- *   expired                 its limit: embryonic 10 s, over `linger`, any other `idle`
+ *   expired                 its limit: embryonic 10 s, over `linger`, an open TCP connection that
+ *                           the client's packets made 2 h 4 min, any other `idle`
  *   embryonic               -; of a flow that learns, which has its server from its entry alone,
  *                           RECENT
  *   over                    RECENT; and of flows that learn, those that the client closed
@@ -46,12 +47,13 @@ static __always_inline __u64 either(__u64 condition, __u64 a, __u64 b)
 
 /* The limits of established entries, in ticks, which a search over entries reads once. */
 struct lifetimes {
-	__u64 over, idle;
+	__u64 over, idle, more; /* of an open TCP connection of the client's making */
 };
 
 static __always_inline struct lifetimes lifetimes(void)
 {
-	return (struct lifetimes){ linger_ns >> SEEN_SHIFT, idle_ns >> SEEN_SHIFT };
+	return (struct lifetimes){ linger_ns >> SEEN_SHIFT, idle_ns >> SEEN_SHIFT,
+				   (tcp_idle_ns - idle_ns) >> SEEN_SHIFT };
 }
 
 /* way_of_spent is the way of an entry that is expired, embryonic or over; WAY_STAYS of any
@@ -66,9 +68,12 @@ static __always_inline __u64 way_of_spent(__u64 word, __u64 age, struct lifetime
 	_Static_assert(WORD_ESTABLISHED == 1 << 14 && CLOSED_RESET == 4 &&
 			       (CLOSED_CLIENT | CLOSED_SERVER) == 3 &&
 			       WORD_EMBRYONIC == 1ULL << 46 &&
-			       WORD_CLIENT_CLOSED == 1ULL << WORD_CLOSED,
+			       WORD_CLIENT_CLOSED == 1ULL << WORD_CLOSED &&
+			       WORD_KEPT == 1ULL << 63 && WORD_UDP == 1ULL << 52,
 		       "the bits of a word");
-	most = either(over, limit.over, limit.idle) + 1;
+	/* No agent is asked for a flow of the client's making, so its entry is all that finds it. */
+	most = limit.idle + limit.more * (word >> 63 & ~(word >> 52 | closed));
+	most = either(over, limit.over, most) + 1;
 	way = either(established, (over | (learned & closed)) * WAY_OVER * (recent ^ 1),
 		     WAY_EMBRYONIC * ((recent & embryonic) ^ 1));
 	way = either(is_less(either(established, most, EMBRYONIC_TICKS - 1), age), WAY_EXPIRED,
@@ -225,10 +230,7 @@ static __always_inline int evict_from(__u32 line, struct line *l, __u64 fp, __u6
 		l->word[i]); /* before the date, which then is not that of an earlier entry */
 	was = READ_ONCE(l->fingerprint[i]);
 	age = ages_of(was, seen_now());
-	if (way_of_spent(word, age, lifetimes()) == WAY_STAYS &&
-	    (age < RECENT_TICKS || !word || word & WORD_MOVING))
-		return LINE_SLOTS;
-	if (!compare_and_swap(&l->word[i], word, 0))
+	if (way_of(word, age) == WAY_STAYS || !compare_and_swap(&l->word[i], word, 0))
 		return LINE_SLOTS;
 	tally_change(word, 0);
 	count(LB_EVICTED_EXCESS - WAY_EXCESS + (rank >> RANK_WAY));

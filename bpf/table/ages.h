@@ -6,3 +6,5 @@
 
 const volatile __u64 linger_ns = 10000000000ULL; /* after both closes */
 const volatile __u64 idle_ns = 300000000000ULL;	 /* without packets */
+/* Without packets, of a TCP connection that is lost with its entry: RFC 5382 REQ-5. */
+const volatile __u64 tcp_idle_ns = 7440000000000ULL;

@@ -72,6 +72,7 @@ func TestAgent(t *testing.T) {
 		{"asking, RST", testAskingReset},
 		{"sweep", testSweepConns},
 		{"recount", testRecount},
+		{"recount, both flags", testRecountOfBoth},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

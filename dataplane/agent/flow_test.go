@@ -268,7 +268,7 @@ func testRequestSocket(t *testing.T, seen rig.Hits) {
 // testSweepConns: an entry goes when its time has run out, not before, and
 // takes its load with it.
 func testSweepConns(t *testing.T, seen rig.Hits) {
-	const idle, linger = 5 * time.Minute, 10 * time.Second
+	const open, idle, linger = 2*time.Hour + 4*time.Minute, 5 * time.Minute, 10 * time.Second
 	generation := wire.Generation(rig.ClientISN)
 	in := func(flags byte, payload string) func(*testing.T, *rig.Agent) {
 		return func(t *testing.T, r *rig.Agent) {
@@ -285,8 +285,8 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 		steps []func(*testing.T, *rig.Agent)
 		age   time.Duration
 	}{
-		{"arrived", []func(*testing.T, *rig.Agent){in(wire.ACK, "")}, idle},
-		{"asking", []func(*testing.T, *rig.Agent){in(wire.ACK, "GET")}, idle},
+		{"arrived", []func(*testing.T, *rig.Agent){in(wire.ACK, "")}, open},
+		{"asking", []func(*testing.T, *rig.Agent){in(wire.ACK, "GET")}, open},
 		{"client closed", []func(*testing.T, *rig.Agent){in(wire.FIN|wire.ACK, "")}, idle},
 		{"server closed", []func(*testing.T, *rig.Agent){in(wire.ACK, ""), out(wire.FIN | wire.ACK)}, idle},
 		{"both closed", []func(*testing.T, *rig.Agent){in(wire.FIN|wire.ACK, ""), out(wire.FIN | wire.ACK)}, linger},

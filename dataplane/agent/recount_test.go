@@ -153,6 +153,24 @@ func testRecount(t *testing.T, seen rig.Hits) {
 	}
 }
 
+// testRecountOfBoth: an entry that has its request in both counts, as two CPUs that begin it at once
+// may leave it, counts once after a recount.
+func testRecountOfBoth(t *testing.T, seen rig.Hits) {
+	r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, rig.ByTable))
+	all := openAll(t, r, 1)
+	all[0].turn(t, r)
+	conns, flow := rig.ConnsOf(t, r.Agent), all[0].inward(wire.ACK, "").Flow()
+	const both = 1 | 128 // CONN_ASKING, CONN_ASKING_ODD
+	e := conns.Get(t, flow)
+	e.Conn.Flags |= both
+	conns.Put(t, flow, e)
+	r.SetLoad(t, func(l *objects.AgentLoad) { l.Asking = [2]uint32{1, 1} })
+	recount(t, r)
+	if n := r.Asking(t); n != 1 {
+		t.Errorf("%d requests in progress after a recount of an entry with both flags, want 1", n)
+	}
+}
+
 // TestRecountUnderTraffic: recounts while connections ask and are answered set a wrong count
 // right and are off by none in the end: 100,000 connections, and fewer that change faster
 // than that.
@@ -267,7 +285,7 @@ func TestNumberOfAnotherService(t *testing.T) {
 	stays := conversation{client: clientOf(2), port: 83}
 	stays.open(t, r)
 	stays.turn(t, r)
-	if _, err := r.SweepAt(rig.Start + time.Hour); err != nil {
+	if _, err := r.SweepAt(rig.Start + 3*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	var l objects.AgentLoad

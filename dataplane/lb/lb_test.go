@@ -75,6 +75,7 @@ func TestLB(t *testing.T) {
 		{"table full, conversations", testConversation},
 		{"table full, shares", testShares},
 		{"table full, idle shares", testIdleShares},
+		{"idle, no agent is asked", testIdleKept},
 		{"flood", testEmbryonicFlood},
 		{"unwrap", testUnwrap},
 		{"unwrap, congestion", testUnwrapCongestion},

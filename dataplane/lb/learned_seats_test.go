@@ -81,7 +81,7 @@ func TestSeatsRunOut(t *testing.T) {
 	second := load(other)
 	fresh(second, "after a restart", 100)
 	step(second, "after a restart", servers-fewer)
-	second.At(t, rig.Start+10*time.Minute)
+	second.At(t, rig.Start+second.Cfg.Flows.IdleTCP()+time.Minute)
 	if swept, err := second.Sweep(); err != nil || swept.Kept != 0 {
 		t.Fatalf("%+v, %v; want all flows removed", swept, err)
 	}

@@ -52,7 +52,7 @@ func TestLearnedStates(t *testing.T) {
 	}
 	r.At(t, rig.Start+3*time.Second+r.Cfg.Flows.Linger*2)
 	step("payload long after", payload(ack), 1, 0)
-	r.At(t, rig.Start+3*time.Second+r.Cfg.Flows.Idle*2)
+	r.At(t, rig.Start+3*time.Second+r.Cfg.Flows.IdleTCP()+time.Minute)
 	if swept, err := r.Sweep(); err != nil || swept.Removed != 1 {
 		t.Errorf("%d entries removed after idle, %v", swept.Removed, err)
 	}

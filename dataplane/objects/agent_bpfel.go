@@ -200,6 +200,7 @@ const (
 	AgentVarRedirectTo        = "redirect_to"
 	AgentVarSelf              = "self"
 	AgentVarStalls            = "stalls"
+	AgentVarTcpIdleNs         = "tcp_idle_ns"
 	AgentVarTickNs            = "tick_ns"
 	AgentVarTicksBeganNs      = "ticks_began_ns"
 	AgentVarUnlimited         = "unlimited"
@@ -309,6 +310,7 @@ type AgentVariableSpecs struct {
 	RedirectTo        *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self              *ebpf.VariableSpec `ebpf:"self"`
 	Stalls            *ebpf.VariableSpec `ebpf:"stalls"`
+	TcpIdleNs         *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
 	TickNs            *ebpf.VariableSpec `ebpf:"tick_ns"`
 	TicksBeganNs      *ebpf.VariableSpec `ebpf:"ticks_began_ns"`
 	Unlimited         *ebpf.VariableSpec `ebpf:"unlimited"`
@@ -410,6 +412,7 @@ type AgentVariables struct {
 	RedirectTo        *ebpf.Variable `ebpf:"redirect_to"`
 	Self              *ebpf.Variable `ebpf:"self"`
 	Stalls            *ebpf.Variable `ebpf:"stalls"`
+	TcpIdleNs         *ebpf.Variable `ebpf:"tcp_idle_ns"`
 	TickNs            *ebpf.Variable `ebpf:"tick_ns"`
 	TicksBeganNs      *ebpf.Variable `ebpf:"ticks_began_ns"`
 	Unlimited         *ebpf.Variable `ebpf:"unlimited"`

@@ -323,6 +323,7 @@ const (
 	EdgeNodeVarNodeSpreads      = "node_spreads"
 	EdgeNodeVarRedirectTo       = "redirect_to"
 	EdgeNodeVarStalls           = "stalls"
+	EdgeNodeVarTcpIdleNs        = "tcp_idle_ns"
 	EdgeNodeVarTickNs           = "tick_ns"
 	EdgeNodeVarUnlimited        = "unlimited"
 	EdgeNodeVarVirtualNowNs     = "virtual_now_ns"
@@ -434,6 +435,7 @@ type EdgeNodeVariableSpecs struct {
 	NodeSpreads      *ebpf.VariableSpec `ebpf:"node_spreads"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
+	TcpIdleNs        *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
 	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
@@ -535,6 +537,7 @@ type EdgeNodeVariables struct {
 	NodeSpreads      *ebpf.Variable `ebpf:"node_spreads"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
+	TcpIdleNs        *ebpf.Variable `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
 	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`

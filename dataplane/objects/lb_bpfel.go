@@ -287,6 +287,7 @@ const (
 	LBVarRedirectTo       = "redirect_to"
 	LBVarSelf             = "self"
 	LBVarStalls           = "stalls"
+	LBVarTcpIdleNs        = "tcp_idle_ns"
 	LBVarTickNs           = "tick_ns"
 	LBVarUnlimited        = "unlimited"
 	LBVarVirtualNowNs     = "virtual_now_ns"
@@ -396,6 +397,7 @@ type LBVariableSpecs struct {
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
 	Self             *ebpf.VariableSpec `ebpf:"self"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
+	TcpIdleNs        *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
 	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
@@ -498,6 +500,7 @@ type LBVariables struct {
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
 	Self             *ebpf.Variable `ebpf:"self"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
+	TcpIdleNs        *ebpf.Variable `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
 	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
 	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`

@@ -74,6 +74,7 @@ func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
 		spec.Variables["self"].Set(me),
 		spec.Variables["redirect_to"].Set(redirectTo),
 		spec.Variables["idle_ns"].Set(uint64(p.FlowTable.Idle)),
+		spec.Variables["tcp_idle_ns"].Set(uint64(p.FlowTable.IdleTCP())),
 		spec.Variables["linger_ns"].Set(uint64(p.FlowTable.Linger)))
 	if v := spec.Variables["tick_ns"]; v != nil {
 		err = errors.Join(err, v.Set(uint64(Tick())))
