@@ -11,11 +11,11 @@ import (
 )
 
 // TestFlowsOfLivingServersSurvive: three replacements, each with another LB,
-// two of which are started just then. Consistent hashing alone loses flows all
-// the same, or the changes would prove nothing.
+// two of which are started just then. Without the history, and by consistent hashing alone, flows
+// are lost all the same, or the changes would prove nothing.
 func TestFlowsOfLivingServersSurvive(t *testing.T) {
 	e := experiment.Resiliency{
-		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash, experiment.Presuming},
+		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash, experiment.Presuming, experiment.WithoutHistory},
 		Flows:   100, Changes: 3, Servers: 6, Buckets: 4096, Seed: 3, Programs: proffer,
 	}
 	report, err := e.Run(t.Context(), func(experiment.Step) {})
@@ -26,7 +26,7 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 		t.Error(err)
 	}
 	rows := report.Summaries()
-	hunt, stateless, single := rows[0], rows[1], rows[2]
+	hunt, stateless, single, paper := rows[0], rows[1], rows[2], rows[3]
 	for _, row := range rows {
 		t.Logf("%s: %d removed, %d extra resets, %d recovered", row.Method, row.Removed, row.ExtraResets, row.Recovered)
 		if row.Removed == 0 || row.Removed > 80 {
@@ -42,8 +42,8 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 	if single.ExtraResets != 0 {
 		t.Errorf("single: %d extra resets: the oldest pool names the owner of each", single.ExtraResets)
 	}
-	if stateless.ExtraResets == 0 {
-		t.Error("consistent hashing lost no flow")
+	if stateless.ExtraResets == 0 || paper.ExtraResets == 0 || paper.Recovered < 100 {
+		t.Errorf("consistent hashing lost %d flows, 6LB without the history %d, and recovered %d", stateless.ExtraResets, paper.ExtraResets, paper.Recovered)
 	}
 	wantResiliencyRows(t, report)
 }

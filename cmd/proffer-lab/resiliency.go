@@ -20,7 +20,8 @@ func resiliencyTrial(f *experimentFlags) trial {
 one server after the other by a fresh one. The removed host dies at once, and at
 the same moment the router turns to the next LB, which has never seen the flows:
 every second one is started just then, the others ran since the start and got
-every reload. Then all flows exchange data. 6LB Figure 11d does this once.
+every reload (with hunt-no-history all are started just then, and none has a record
+of earlier pools). Then all flows exchange data. 6LB Figure 11d does this once.
 
 Methods: hunt asks the candidates of today's pool and of all earlier ones in the
 configuration; hunt-no-history asks today's candidates only, as the paper does;
@@ -37,8 +38,9 @@ the LBs' counters, over all changes), first_takes (share of flows with their
 first candidate), seed, servers, buckets, per_change: change, cold, live,
 removed, extra_resets, silent, recovered.
 
-Fails if hunt or single has any extra reset, or if the new LB of a hunting method recovers
-less than 90 % of the live flows.`,
+Fails if hunt or single has any extra reset, if hunt-no-history or stateless has none (the
+changes prove nothing then), or if the new LB of a hunting method recovers less than 90 % of
+the live flows.`,
 		example: `  proffer-lab experiment resiliency
   proffer-lab experiment resiliency --methods hunt --flows 5000 --changes 15 --json`,
 		flags: func(cmd *cobra.Command) {

@@ -22,7 +22,7 @@ type dialled struct {
 	client, answered flow // segments of the client, and of the world
 }
 
-// The connection's numbers: what either end sends next.
+// ours and theirs are the sequence numbers that the ends send next.
 const ours, theirs = 1001, 5001
 
 // dial opens a connection through the firewall or NAT of service costly.

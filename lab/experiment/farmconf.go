@@ -105,10 +105,13 @@ func (f *Farm) path(n *testbed.Node, suffix string) string {
 	return filepath.Join(f.Bed.Dir, n.Name+"."+suffix)
 }
 
+// record is the file of the pools that an LB has served.
+func (f *Farm) record(n *testbed.Node) string { return f.path(n, "pools") }
+
 func (f *Farm) lb(n *testbed.Node) *topo.LB {
 	lb := &topo.LB{
 		Node:         f.node(n),
-		State:        f.path(n, "pools"),
+		State:        f.record(n),
 		CandidateKey: candidateKey,
 		Flows:        topo.FlowTable{Entries: 65536, Idle: 5 * time.Minute, Linger: 10 * time.Second},
 		Services:     []topo.Service{f.Service},

@@ -29,7 +29,9 @@ func TestResiliencyHolds(t *testing.T) {
 		{WithHistory, 0, ""},
 		{WithHistory, 1, "hunt lost 1 of 10 flows"},
 		{WithoutHistory, 5, ""},
+		{WithoutHistory, 0, "hunt-no-history lost no flow of 10 by 1 changes"},
 		{ByHash, 5, ""},
+		{ByHash, 0, "stateless lost no flow of 10 by 1 changes"},
 	} {
 		r := &ResiliencyReport{results: []*resilience{{method: c.method, experiment: Resiliency{Flows: 10}, changes: []Change{{Extra: c.extra}}}}}
 		holds(t, string(c.method), r.Holds(), c.what)

@@ -86,14 +86,19 @@ func (r *resilience) summary() ResiliencyRow {
 // JSON is the output of --json: an array, a row a method.
 func (r *ResiliencyReport) JSON() any { return r.Summaries() }
 
-// Holds is the promise: with the history no flow of a remaining server is lost.
+// Holds is the promise: with the history no flow of a remaining server is lost, and without it some
+// are, or the changes would prove nothing.
 func (r *ResiliencyReport) Holds() error {
+	var errs []error
 	for _, row := range r.Summaries() {
-		if row.Method.keeps() && row.ExtraResets > 0 {
-			return fmt.Errorf("%s lost %d of %d flows of servers that are still there, want 0", row.Method, row.ExtraResets, row.Flows)
+		switch keeps := row.Method.keeps(); {
+		case keeps && row.ExtraResets > 0:
+			errs = append(errs, fmt.Errorf("%s lost %d of %d flows of servers that are still there, want 0", row.Method, row.ExtraResets, row.Flows))
+		case !keeps && row.ExtraResets == 0:
+			errs = append(errs, fmt.Errorf("%s lost no flow of %d by %d changes: they prove nothing; ask for more --flows or --changes", row.Method, row.Flows, row.Changes))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Print writes the table.

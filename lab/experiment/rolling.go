@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,15 +27,22 @@ type rolling struct {
 }
 
 // open opens the flows through the first LB. The daemons of those LBs that will
-// join cold end: no node has a configuration, a table or a next hop of theirs.
+// join cold end: no node has a configuration, a table or a next hop of theirs. Nor has one a record
+// of the pool of the beginning, where the history is to be missing.
 func (r *rolling) open(ctx context.Context, from []netip.AddrPort) error {
 	if err := r.bed.Announce(r.bed.LBs[0]); err != nil {
 		return err
 	}
 	for i, lb := range r.bed.LBs {
-		if cold(i) {
-			if err := r.farm.Daemon(lb).Stop(); err != nil {
-				return err
+		if !r.cold(i) {
+			continue
+		}
+		if err := r.farm.Daemon(lb).Stop(); err != nil {
+			return err
+		}
+		if !r.method.keeps() {
+			if err := os.Remove(r.farm.record(lb)); err != nil {
+				return fmt.Errorf("forget the pools of %s: %w", lb.Name, err)
 			}
 		}
 	}
@@ -57,9 +65,12 @@ func (r *rolling) open(ctx context.Context, from []netip.AddrPort) error {
 // openRate is gentle: offers that wait in a queue are decided on together.
 const openRate = 2000
 
-// cold reports of an LB whether its daemon is started only as the router turns to
-// it. The first has the flows; then every second.
-func cold(lb int) bool { return lb%2 == 1 }
+// cold returns true if an LB's daemon is started only as the router turns to it. The first LB has
+// the flows. Of the rest every second starts cold, and all where the history is to be missing: a
+// daemon that ran all the time remembers each pool that it served.
+func (r *rolling) cold(lb int) bool {
+	return lb%2 == 1 || lb > 0 && r.method == WithoutHistory
+}
 
 // countFirst counts the share of the flows that their first candidates took.
 func (r *rolling) countFirst(ctx context.Context) error {
@@ -91,7 +102,7 @@ func (r *rolling) change(ctx context.Context, i int) (c Change, err error) {
 	if err := ctx.Err(); err != nil {
 		return c, err
 	}
-	c = Change{Number: i, Cold: cold(i)}
+	c = Change{Number: i, Cold: r.cold(i)}
 	if err := r.judge(&c, gone.Name, answers); err != nil {
 		return c, err
 	}
@@ -106,7 +117,7 @@ func (r *rolling) replace(ctx context.Context, gone *testbed.Node, i int) error 
 	var group errgroup.Group
 	group.Go(func() error { return r.bed.Kill(gone) })
 	for k, lb := range r.bed.LBs {
-		if !cold(k) || k < i {
+		if !r.cold(k) || k < i {
 			group.Go(func() error { return r.farm.Reload(ctx, lb) })
 		}
 	}
@@ -116,7 +127,7 @@ func (r *rolling) replace(ctx context.Context, gone *testbed.Node, i int) error 
 	if _, err := r.farm.Status(ctx, gone); err == nil {
 		return fmt.Errorf("%s was killed and its agent still answers", gone.Name)
 	}
-	if cold(i) {
+	if r.cold(i) {
 		if err := r.farm.Launch(ctx, r.bed.LBs[i]); err != nil {
 			return err
 		}

@@ -43,8 +43,8 @@ func (a *attack) run(ctx context.Context, d time.Duration) (err error) {
 // insistFor is how long an abuse that had no effect in the storm's time goes on, at most.
 const insistFor = 2 * time.Minute
 
-// insist goes on with the attacks and troubles whose counters have not moved yet, until they do: a
-// slow machine reaches in minutes what a fast one does in seconds.
+// insist goes on with an attack or trouble until its counter has moved: a
+// slow machine reaches in minutes as much as a fast one in seconds.
 func (w *weather) insist(ctx context.Context, attacks []*attack, lanes [][]*trouble, show func(Step)) error {
 	again := func(name, counter string, abuse func() error) error {
 		for until := time.Now().Add(insistFor); time.Now().Before(until); {
@@ -80,7 +80,7 @@ func (w *weather) insist(ctx context.Context, attacks []*attack, lanes [][]*trou
 	return nil
 }
 
-// counted is what the daemons have counted so far, with those that have ended.
+// counted is the count of all daemons until now, with those that have ended.
 func (w *weather) counted(ctx context.Context, counter string) (uint64, error) {
 	role, name, _ := strings.Cut(counter, ".")
 	nodes := w.bed.LBs
