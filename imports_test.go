@@ -11,7 +11,7 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"schema", "topo"},
-	{"history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
+	{"foreign", "history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
 	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/edgenode", "dataplane/lb", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+
+	"proffer/foreign"
 )
 
 // Status is a daemon's answer.
@@ -165,7 +167,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
+	if err := foreign.Permit(l.(*net.UnixListener), 0o660); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
@@ -194,21 +196,27 @@ func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) e
 	return nil
 }
 
+// handler serves a status with texts that a terminal may show: names of processes and cgroups, the words
+// of endpoints and the like come from outside.
 func handler(status func() (Status, error)) http.Handler {
+	printable := func() (Status, error) {
+		s, err := status()
+		return foreign.Clean(s), err
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		s, err := status()
+		s, err := printable()
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, foreign.Lines(err.Error()), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(s) // fails only if the client has gone
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		s, err := status()
+		s, err := printable()
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, foreign.Lines(err.Error()), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
@@ -216,6 +224,9 @@ func handler(status func() (Status, error)) http.Handler {
 	})
 	return mux
 }
+
+// longestStatus bounds an answer: the socket may be another program's.
+const longestStatus = 64 << 20
 
 // Ask asks the daemon with the control socket at path.
 func Ask(ctx context.Context, path string) (Status, error) {
@@ -237,10 +248,10 @@ func Ask(ctx context.Context, path string) (Status, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return s, fmt.Errorf("ask %s: %s: %s", path, resp.Status, bytes.TrimSpace(why))
+		return s, fmt.Errorf("ask %s: %s: %s", path, foreign.Printable(resp.Status), foreign.Printable(string(bytes.TrimSpace(why))))
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, longestStatus)).Decode(&s); err != nil {
 		return s, fmt.Errorf("ask %s: %w", path, err)
 	}
-	return s, nil
+	return foreign.Clean(s), nil
 }

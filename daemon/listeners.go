@@ -12,7 +12,10 @@ import (
 	"proffer/topo"
 )
 
-const lookEvery = time.Minute
+const (
+	lookEvery = time.Minute
+	mostNamed = 8 // processes of a service
+)
 
 // listening is the processes behind the agent's services, at the last look.
 type listening struct {
@@ -117,7 +120,10 @@ func explain(o *topo.Offering, found []listeners.Process) (line, reason, warning
 			own = s.String()
 		}
 	}
-	line = strings.Join(names, ", ")
+	line = strings.Join(names[:min(len(names), mostNamed)], ", ")
+	if more := len(names) - mostNamed; more > 0 {
+		line += fmt.Sprintf(", and %d more", more)
+	}
 	programs := o.Source.Row().Programs
 	switch {
 	case len(found) == 0:

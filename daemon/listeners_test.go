@@ -121,3 +121,12 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// TestManyListeners: the line of a service with many processes stays short.
+func TestManyListeners(t *testing.T) {
+	found := slices.Repeat([]listeners.Process{{PID: 7, Name: "web"}}, 64)
+	line, _, _ := explain(&topo.Offering{}, found)
+	if want := strings.Repeat("web (process 7), ", mostNamed-1) + "web (process 7), and 56 more"; line != want {
+		t.Errorf("got %q", line)
+	}
+}

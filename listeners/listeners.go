@@ -4,6 +4,7 @@ package listeners
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -166,7 +167,7 @@ func holders(proc string, at map[uint64][]topo.VIP) (map[topo.VIP][]Process, err
 	found := map[topo.VIP][]Process{}
 	for vip, pids := range holds {
 		for _, pid := range pids {
-			if !slices.Contains(pids, parent(proc, pid)) {
+			if len(found[vip]) < mostProcesses && !slices.Contains(pids, parent(proc, pid)) {
 				found[vip] = append(found[vip], describe(proc, pid))
 			}
 		}
@@ -181,22 +182,37 @@ func holders(proc string, at map[uint64][]topo.VIP) (map[topo.VIP][]Process, err
 	return found, nil
 }
 
+// Bounds of our reading about processes, which make their files, their mappings and each other.
+const (
+	mostFiles     = 1 << 14 // open ones, of a process
+	filesAtOnce   = 1024
+	longestMaps   = 4 << 20 // bytes of the list of a process' mappings
+	mostProcesses = 64      // of a service
+)
+
 // open returns the inodes of the sockets among the open files of a process.
 func open(folder string) map[uint64]bool {
-	files, err := os.ReadDir(folder)
+	f, err := os.Open(folder)
 	if err != nil {
 		return nil // it has ended, or is not ours to see
 	}
+	defer f.Close()
 	inodes := map[uint64]bool{}
-	for _, file := range files {
-		link, err := os.Readlink(filepath.Join(folder, file.Name()))
-		if err != nil {
-			continue
-		}
-		if number, ok := strings.CutPrefix(link, "socket:["); ok {
-			if inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64); err == nil {
-				inodes[inode] = true
+	for seen := 0; seen < mostFiles; {
+		names, err := f.Readdirnames(filesAtOnce)
+		for _, name := range names {
+			link, err := os.Readlink(filepath.Join(folder, name))
+			if err != nil {
+				continue
 			}
+			if number, ok := strings.CutPrefix(link, "socket:["); ok {
+				if inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64); err == nil {
+					inodes[inode] = true
+				}
+			}
+		}
+		if seen += len(names); err != nil {
+			break
 		}
 	}
 	return inodes
@@ -229,9 +245,23 @@ func describe(proc string, pid int) Process {
 			p.Cgroup = strings.TrimSpace(path)
 		}
 	}
-	memory, _ := os.ReadFile(filepath.Join(folder, "maps"))
-	for _, library := range []string{"/libssl.so", "/libgnutls.so", "/mod_ssl.so", "/mod_gnutls.so"} {
-		p.TLS = p.TLS || strings.Contains(string(memory), library)
-	}
+	p.TLS = speaksTLS(folder)
 	return p
+}
+
+// speaksTLS reports whether a library for TLS is in the memory of a process.
+func speaksTLS(folder string) bool {
+	f, err := os.Open(filepath.Join(folder, "maps"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(io.LimitReader(f, longestMaps)); lines.Scan(); {
+		for _, library := range []string{"/libssl.so", "/libgnutls.so", "/mod_ssl.so", "/mod_gnutls.so"} {
+			if bytes.Contains(lines.Bytes(), []byte(library)) {
+				return true
+			}
+		}
+	}
+	return false
 }

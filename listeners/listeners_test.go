@@ -138,3 +138,26 @@ func FuzzSockets(f *testing.F) {
 		}
 	})
 }
+
+// TestBoundsOfReading: a process with many open files or mappings costs no more than the bounds.
+func TestBoundsOfReading(t *testing.T) {
+	folder := t.TempDir()
+	for i := range mostFiles + 2*filesAtOnce {
+		if err := os.Symlink(fmt.Sprintf("socket:[%d]", i+1), filepath.Join(folder, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(open(folder)); n < mostFiles || n > mostFiles+filesAtOnce {
+		t.Errorf("%d sockets, want %d", n, mostFiles)
+	}
+	const library = "7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/libssl.so.3\n"
+	line := "7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/" + strings.Repeat("x", 4000) + "\n"
+	for n, want := range map[int]bool{0: true, longestMaps/len(line) - 1: true, longestMaps/len(line) + 1: false} {
+		if err := os.WriteFile(filepath.Join(folder, "maps"), []byte(strings.Repeat(line, n)+library), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := speaksTLS(folder); got != want {
+			t.Errorf("behind %d mappings: TLS is %v", n, got)
+		}
+	}
+}

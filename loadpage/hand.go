@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/foreign"
 )
 
 // Hand is a socket that hands a page over. To each program that connects the agent sends one byte
@@ -18,6 +20,8 @@ import (
 // the past, and the program connects again.
 type Hand struct {
 	path     string
+	folder   *foreign.Folder
+	name     string // of the socket there
 	listener *net.UnixListener
 	given    fs.FileInfo // of the socket at its path
 	page     *os.File
@@ -32,58 +36,66 @@ const mostPrograms = 256
 // made is the end of a socket's name until it hands over.
 const made = ".new"
 
-// at is the path of a socket.
-type at string
-
-func (a at) Chmod(mode fs.FileMode) error { return os.Chmod(string(a), mode) }
-func (a at) Chown(uid, gid int) error     { return os.Lchown(string(a), uid, gid) }
+// acceptAgain is the pause after a connection that could not be taken, as without a descriptor.
+const acceptAgain = 100 * time.Millisecond
 
 // NewHand makes the socket for the programs that have access, under another name until Give.
-func NewHand(path string, access Access) (*Hand, error) {
-	fail := func(err error) (*Hand, error) {
-		return nil, fmt.Errorf("make socket %s, which hands a load page over: %w", path, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fail(err)
-	}
-	for _, name := range []string{path, path + made} {
-		info, err := os.Lstat(name)
-		if err == nil && info.Mode().Type() != fs.ModeSocket {
-			return fail(fmt.Errorf("%s is another file", name))
+func NewHand(path string, access Access) (h *Hand, err error) {
+	h = &Hand{path: path, conns: map[*net.UnixConn]bool{}}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make socket %s, which hands a load page over: %w", path, err)
 		}
+	}()
+	if h.folder, h.name, err = foreign.OpenFolder(path); err != nil {
+		return nil, err
 	}
-	os.Remove(path + made) // of a daemon that was killed
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fail(err)
+	if err := h.listen(access); err != nil {
+		return nil, errors.Join(err, h.folder.Close())
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	access.Mode = cmp.Or(access.Mode, defaultMode)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path + made}); err != nil {
-		return fail(err)
-	}
-	info, err := os.Lstat(path + made)
-	if err == nil {
-		err = access.give(at(path+made), info)
-	}
-	if err == nil { // no one could connect before
-		err = unix.Listen(fd, mostPrograms)
-	}
-	if err != nil {
-		return fail(errors.Join(err, os.Remove(path+made)))
-	}
-	l, err := net.FileListener(f)
-	if err != nil {
-		return fail(errors.Join(err, os.Remove(path+made)))
-	}
-	return &Hand{path: path, listener: l.(*net.UnixListener), given: info, conns: map[*net.UnixConn]bool{}}, nil
+	return h, nil
 }
 
-// Give begins to hand the page over, at the path of the socket, and owns it from now on.
+// listen makes the socket. No program can connect before it has its owner and permissions.
+func (h *Hand) listen(access Access) error {
+	for _, name := range []string{h.name, h.name + made} {
+		if info, err := h.folder.Is(name); err == nil && info.Mode().Type() != fs.ModeSocket {
+			return fmt.Errorf("%s is another file", name)
+		}
+	}
+	h.folder.Remove(h.name + made) // of a daemon that was killed
+	s, err := h.folder.Bind(h.name + made)
+	if err != nil {
+		return err
+	}
+	access.Mode = cmp.Or(access.Mode, defaultMode)
+	if h.given, err = s.Stat(); err == nil {
+		err = access.give(s, h.given)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close(), h.remove())
+	}
+	if h.listener, err = s.Listen(mostPrograms); err != nil {
+		return errors.Join(err, h.remove())
+	}
+	return nil
+}
+
+// remove removes the socket, by either name, if no other file has it.
+func (h *Hand) remove() error {
+	var errs []error
+	for _, name := range []string{h.name, h.name + made} {
+		if info, err := h.folder.Is(name); err == nil && h.given != nil && os.SameFile(info, h.given) {
+			errs = append(errs, h.folder.Remove(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Give begins to hand the page over, at the path of the socket. The caller keeps the page until Close.
 func (h *Hand) Give(page *os.File) error {
 	h.page = page
-	if err := os.Rename(h.path+made, h.path); err != nil {
+	if err := h.folder.Rename(h.name+made, h.name); err != nil {
 		return fmt.Errorf("hand the load page over at %s: %w", h.path, err)
 	}
 	h.running.Go(h.serve)
@@ -96,7 +108,11 @@ func (h *Hand) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil || !h.keep(c) {
+		if err != nil {
+			time.Sleep(acceptAgain)
+			continue
+		}
+		if !h.keep(c) {
 			continue
 		}
 		h.running.Go(func() {
@@ -137,13 +153,5 @@ func (h *Hand) Close() error {
 	h.conns = nil
 	h.mu.Unlock()
 	h.running.Wait()
-	if h.page != nil {
-		errs = append(errs, h.page.Close())
-	}
-	for _, name := range []string{h.path, h.path + made} {
-		if info, err := os.Lstat(name); err == nil && os.SameFile(info, h.given) {
-			errs = append(errs, os.Remove(name))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.remove(), h.folder.Close())...)
 }

@@ -2,11 +2,14 @@ package loadpage
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -207,5 +210,105 @@ func TestHandRefuses(t *testing.T) {
 	}
 	for _, conn := range conns {
 		conn.Close()
+	}
+}
+
+// TestHandInTheFolderOfAnApplication: while the application swaps the names in its folder, the agent
+// makes its socket again and again, and no other file gets the socket's owner or permissions.
+func TestHandInTheFolderOfAnApplication(t *testing.T) {
+	const application = 65534
+	own := filepath.Join(t.TempDir(), "own")
+	precious := filepath.Join(filepath.Dir(own), "precious")
+	if err := errors.Join(os.Mkdir(own, 0o755), os.WriteFile(precious, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(own, "web.sock")
+	var swaps, ended atomic.Int64
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for ended.Load() == 0 {
+			if os.Rename(path+made, path+".away") == nil {
+				os.Symlink(precious, path+made)
+				swaps.Add(1)
+				os.Remove(path + made)
+				os.Remove(path)
+			}
+		}
+	})
+	for late := time.Now().Add(20 * time.Second); swaps.Load() < 200; {
+		h, err := NewHand(path, Access{Owner: strconv.Itoa(application), Mode: 0o666})
+		if err == nil {
+			if err := h.Give(shared(t)); err != nil {
+				t.Log(err) // the application has taken the socket away
+			}
+			h.Close()
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%d swaps", swaps.Load())
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(precious, &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode&0o777 != 0o600 || st.Uid != 0 {
+			t.Fatalf("after %d swaps another file has mode %04o and user %d", swaps.Load(), st.Mode&0o777, st.Uid)
+		}
+	}
+	ended.Store(1)
+	swapping.Wait()
+}
+
+// TestReportToAnImpostor: a program that reports at a socket of another program lives on, though that
+// hands over a file that it cuts, a FIFO or nothing.
+func TestReportToAnImpostor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.sock")
+	fifo := filepath.Join(filepath.Dir(path), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	reported := make(chan error, 1)
+	go func() { reported <- Report(ctx, path, func() uint32 { return 3 }) }()
+	give := func(page *os.File, cut int64) {
+		t.Helper()
+		l.SetDeadline(time.Now().Add(20 * time.Second))
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if page == nil {
+			return
+		}
+		defer page.Close()
+		if cut == 0 { // before it is mapped
+			page.Truncate(0)
+		}
+		if _, _, err := conn.WriteMsgUnix([]byte{1}, unix.UnixRights(int(page.Fd())), nil); err != nil {
+			t.Fatal(err)
+		}
+		if cut > 0 { // while it is written
+			eventually(t, "an impostor's page", page, 3)
+			page.Truncate(0)
+			time.Sleep(3 * writeEvery)
+		}
+	}
+	give(nil, 0)
+	give(shared(t), 0)
+	pipe, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	give(pipe, -1)
+	give(shared(t), 1)
+	give(shared(t), 1)
+	cancel()
+	if err := <-reported; err != nil {
+		t.Error(err)
 	}
 }

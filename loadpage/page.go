@@ -3,7 +3,6 @@
 package loadpage
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -11,15 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"proffer/foreign"
 )
 
 // The page of `load: page`, all fields in the host's byte order:
@@ -41,11 +38,10 @@ const (
 	BusyOffset    = 16
 )
 
-// Page is the reader's side of one page, which it maps: read(2) may give half of a word that is being
-// written.
-type Page struct {
-	mem []byte
-}
+// Page is the reader's side of one page. It is not mapped: a writer that cuts the file would end the
+// reader (SIGBUS), and a file system that does not answer would stop all of its threads at the next
+// garbage collection, as the runtime does not know that a thread waits for a page.
+type Page struct{ file *os.File }
 
 // Access is the right to write a page: its owner and group, by name or number, and its
 // permissions. An empty one is the agent's own, or 0660, for a page that the agent makes, and
@@ -61,22 +57,20 @@ const defaultMode = 0o660
 // OpenPage opens the page at path for the writers that have access, and makes it if it is not
 // there.
 func OpenPage(path string, access Access) (*Page, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of load page %s: %w", path, err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o660)
+	folder, name, err := foreign.OpenFolder(path)
 	if err != nil {
-		return nil, fmt.Errorf("open load page %s: %w", path, err)
+		return nil, fmt.Errorf("load page %s: %w", path, err)
 	}
-	defer f.Close()
+	defer folder.Close()
+	f, err := folder.Make(name, defaultMode)
+	if err != nil {
+		return nil, fmt.Errorf("load page %s: %w", path, err)
+	}
 	if err := prepare(f, access); err != nil {
+		f.Close()
 		return nil, fmt.Errorf("prepare load page %s: %w", path, err)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, PageSize, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map load page %s: %w", path, err)
-	}
-	return &Page{mem}, nil
+	return &Page{f}, nil
 }
 
 // prepare gives a page to its writers; a new one has its content afterwards, so that one that
@@ -85,9 +79,6 @@ func prepare(f *os.File, access Access) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("not a regular file")
 	}
 	if info.Size() > 0 {
 		if err := isPage(f, info); err != nil {
@@ -130,23 +121,7 @@ type writable interface {
 // give changes permissions, owner and group where they differ. The owner comes last: changing
 // the permissions of another user's file takes CAP_FOWNER.
 func (a Access) give(f writable, info fs.FileInfo) error {
-	uid, err := number(a.Owner, func(name string) (string, error) {
-		u, err := user.Lookup(name)
-		if err != nil {
-			return "", err
-		}
-		return u.Uid, nil
-	})
-	if err != nil {
-		return err
-	}
-	gid, err := number(a.Group, func(name string) (string, error) {
-		g, err := user.LookupGroup(name)
-		if err != nil {
-			return "", err
-		}
-		return g.Gid, nil
-	})
+	uid, gid, err := a.Numbers()
 	if err != nil {
 		return err
 	}
@@ -164,6 +139,28 @@ func (a Access) give(f writable, info fs.FileInfo) error {
 	return nil
 }
 
+// Numbers are those of the owner and the group; -1 for none.
+func (a Access) Numbers() (uid, gid int, err error) {
+	uid, err = number(a.Owner, func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	if err != nil {
+		return uid, gid, err
+	}
+	gid, err = number(a.Group, func(name string) (string, error) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	})
+	return uid, gid, err
+}
+
 // number is that of an account; -1 for none.
 func number(name string, lookup func(string) (string, error)) (int, error) {
 	if name == "" {
@@ -179,21 +176,25 @@ func number(name string, lookup func(string) (string, error)) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0:
-// never, or the file is no longer a whole page).
+// readAgain bounds the readings of a page that changes meanwhile.
+const readAgain = 8
+
+// Read returns the busy count and when it was written (CLOCK_MONOTONIC; 0: never, or the file is no
+// longer a whole page). It reads until two readings are alike, as read(2) may give half of a word that
+// is being written.
 func (p *Page) Read() (busy uint32, written time.Duration) {
-	// A writer may cut the file: the page is a fault then (SIGBUS), which must not end the agent.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if fault := recover(); fault != nil {
-			if _, is := fault.(interface{ Addr() uintptr }); !is {
-				panic(fault)
-			}
-			busy, written = 0, 0
+	var before, now [BusyOffset + 4]byte
+	for i := range readAgain {
+		before = now
+		if _, err := p.file.ReadAt(now[:], 0); err != nil {
+			return 0, 0
 		}
-	}()
-	busy, written, _ = Word(bytes.NewReader(p.mem))
-	return busy, written
+		if i > 0 && now == before {
+			break
+		}
+	}
+	// The writer stores the instant last, so the earlier instant goes with the later count.
+	return binary.NativeEndian.Uint32(now[BusyOffset:]), time.Duration(binary.NativeEndian.Uint64(before[WrittenOffset:]))
 }
 
 // Word reads a page in memory. The writer stores the instant last, so it is read first.
@@ -211,7 +212,7 @@ func Word(page io.ReaderAt) (busy uint32, written time.Duration, err error) {
 }
 
 // Close stops reading; the file stays for its writer.
-func (p *Page) Close() error { return unix.Munmap(p.mem) }
+func (p *Page) Close() error { return p.file.Close() }
 
 // WritePage is the writer's side for programs in Go, and an example for other
 // languages.

@@ -152,6 +152,10 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	second := filepath.Join(dir, "second")
+	if err := os.Link(put("another", ""), second); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
 		put("short", PageMagic):                                                                "8 bytes long, want 4096: not a load page",
 		put("text", strings.Repeat("hello, world\n", 1000)):                                    `does not begin with "PROFFER1": not a load page`,
@@ -160,6 +164,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		dir:                          "is a directory",
 		link:                         "too many levels of symbolic links",
 		fifo:                         "not a regular file",
+		second:                       "a file with 2 names",
 		filepath.Join(good, "below"): "not a directory",
 		"/proc/proffer/web.load":     "no such file",
 	} {

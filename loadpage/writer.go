@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -92,8 +93,26 @@ func (w *writer) write(busy func() uint32) error {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return fmt.Errorf("stamp a load page: %w", err)
 	}
-	WritePage(w.page, n, time.Duration(now.Nano()))
+	if !guarded(func() { WritePage(w.page, n, time.Duration(now.Nano())) }) {
+		unix.Munmap(w.page)
+		w.page = nil
+	}
 	return nil
+}
+
+// guarded does something with a mapped page; false: it is no page any more. The socket may have been
+// another program's, which cuts the file that it handed over (SIGBUS).
+func guarded(do func()) (done bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			if _, is := fault.(interface{ Addr() uintptr }); !is {
+				panic(fault)
+			}
+		}
+	}()
+	do()
+	return true
 }
 
 // replace has another page written from now on; nil: none.
@@ -152,7 +171,9 @@ func receive(conn *net.UnixConn) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(page[:len(PageMagic)]) != PageMagic {
+	is := false
+	guarded(func() { is = string(page[:len(PageMagic)]) == PageMagic })
+	if !is {
 		return nil, errors.Join(fmt.Errorf("does not begin with %q: not a load page", PageMagic), unix.Munmap(page))
 	}
 	return page, nil

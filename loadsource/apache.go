@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"proffer/foreign"
 	"proffer/topo"
 )
 
@@ -30,7 +31,7 @@ func openApache(o *topo.Offering) (Source, error) { return &apache{pidFile: o.Fr
 func (a *apache) Every() time.Duration { return everyScoreboard }
 
 // Read looks for the scoreboard again after each error: httpd may have started again.
-func (a *apache) Read(_ context.Context, now time.Duration) (Reading, error) {
+func (a *apache) Read(ctx context.Context, now time.Duration) (Reading, error) {
 	if a.board == nil {
 		board, err := findScoreboard("/proc", a.pidFile)
 		if err != nil {
@@ -38,7 +39,7 @@ func (a *apache) Read(_ context.Context, now time.Duration) (Reading, error) {
 		}
 		a.board = board
 	}
-	r, err := a.board.count()
+	r, err := a.board.count(ctx)
 	if err != nil {
 		return r, errors.Join(err, a.Close())
 	}
@@ -61,41 +62,39 @@ func findScoreboard(proc, pidFile string) (*scoreboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps, err := os.ReadFile(fmt.Sprintf("%s/%d/maps", proc, pid))
+	maps, err := os.Open(fmt.Sprintf("%s/%d/maps", proc, pid))
 	if err != nil {
 		return nil, ofProcess(pid, err)
 	}
+	defer maps.Close()
 	mem, err := os.Open(fmt.Sprintf("%s/%d/mem", proc, pid))
 	if err != nil {
 		return nil, ofProcess(pid, err)
 	}
-	found := 0
-	for _, at := range sharedMemory(string(maps)) {
-		found++
+	all := sharedMemory(maps)
+	for _, at := range all {
 		if l, ok := layoutAt(mem, at); ok {
 			return &scoreboard{mem: mem, layout: l}, nil
 		}
 	}
 	mem.Close()
-	return nil, fmt.Errorf("process %d of %s has no scoreboard of httpd 2.4 in its shared memory (%d mappings): is it httpd, of 64 bits?", pid, pidFile, found)
+	return nil, fmt.Errorf("process %d of %s has no scoreboard of httpd 2.4 in its shared memory (%d mappings): is it httpd, of 64 bits?", pid, pidFile, len(all))
 }
+
+// longestPID bounds the PID file of httpd, which may end with spaces.
+const longestPID = 32
 
 // readPID reads the PID file of httpd.
 func readPID(path string) (int, error) {
-	f, err := os.Open(path)
+	b, err := foreign.ReadFile(path, longestPID)
 	if err != nil {
 		return 0, fmt.Errorf("httpd's PID file: %w", err)
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 32))
-	if err != nil {
-		return 0, fmt.Errorf("httpd's PID file: %w", err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	pid, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 32)
 	if err != nil || pid < 1 {
 		return 0, fmt.Errorf("httpd's PID file %s has no process number", path)
 	}
-	return pid, nil
+	return int(pid), nil
 }
 
 // ofProcess is an error of a process' files in /proc.
@@ -113,12 +112,21 @@ func ofProcess(pid int, err error) error {
 // mapping is a part of a process' memory.
 type mapping struct{ at, size int64 }
 
+// Bounds of a process' list of mappings, which it makes itself: bytes that are read of it, and shared
+// mappings that are looked at.
+const (
+	longestMaps  = 16 << 20
+	mostMappings = 4096
+)
+
 // sharedMemory lists the shared mappings that can be written (proc_pid_maps(5)).
-func sharedMemory(maps string) (all []mapping) {
-	for lines := bufio.NewScanner(strings.NewReader(maps)); lines.Scan(); {
-		var from, to int64
-		var mode string
-		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &mode); n == 3 && mode == "rw-s" && from < to {
+func sharedMemory(maps io.Reader) (all []mapping) {
+	for lines := bufio.NewScanner(io.LimitReader(maps, longestMaps)); lines.Scan() && len(all) < mostMappings; {
+		area, rest, _ := strings.Cut(lines.Text(), " ")
+		first, last, _ := strings.Cut(area, "-")
+		from, wrong := strconv.ParseInt(first, 16, 64) // a vsyscall page is above
+		to, wrongTo := strconv.ParseInt(last, 16, 64)
+		if wrong == nil && wrongTo == nil && strings.HasPrefix(rest, "rw-s ") && 0 <= from && from < to {
 			all = append(all, mapping{from, to - from})
 		}
 	}
@@ -144,7 +152,9 @@ const (
 
 // workerScores are the sizes of worker_score in httpd 2.4: today's, without client64, and
 // without duration.
-var workerScores = []int64{336, 272, 264}
+var workerScores = []int64{336, 272, smallestWorker}
+
+const smallestWorker = 264
 
 // layout is that of a scoreboard.
 type layout struct{ at, servers, threads, worker int64 }
@@ -162,24 +172,26 @@ func layoutAt(mem io.ReaderAt, m mapping) (layout, bool) {
 		servers: int64(int32(binary.NativeEndian.Uint32(head[aprServers:]))),
 		threads: int64(int32(binary.NativeEndian.Uint32(head[aprThreads:]))),
 	}
-	if size < smallestBoard || size > min(m.size, longestBoard) || l.servers < 1 || l.threads < 1 {
-		return l, false
+	if size < smallestBoard || size > min(m.size, longestBoard) || l.servers < 1 || l.threads < 1 ||
+		l.servers > longestBoard/processScore || l.threads > longestBoard/smallestWorker {
+		return layout{}, false
 	}
 	for _, l.worker = range workerScores {
 		if l.size() == size {
 			return l, true
 		}
 	}
-	return l, false
+	return layout{}, false
 }
 
+// size is of numbers below 2^21, 2^18 and 2^9: it does not wrap.
 func (l layout) size() int64 {
 	return boardsHeader + processScore*l.servers + l.worker*l.servers*l.threads
 }
 
-// process and thread are the addresses of a process_score, and of its worker_scores.
+// process and row are the addresses of a process_score, and of a worker_score.
 func (l layout) process(i int64) int64 { return l.at + boardsHeader + processScore*i }
-func (l layout) thread(i int64) int64  { return l.process(l.servers) + l.worker*l.threads*i }
+func (l layout) row(i int64) int64     { return l.process(l.servers) + l.worker*i }
 
 // scoreboard is one that was found.
 type scoreboard struct {
@@ -192,45 +204,65 @@ type scoreboard struct {
 
 var errGone = errors.New("httpd's first process has ended")
 
-// readAtOnce bounds the rows of one read, which is a call of the kernel, to those that the cache
-// holds.
+// readAtOnce bounds a part of the scoreboard that is read at once, which is a call of the kernel, to
+// the cache's size.
 const readAtOnce = 32 << 10
 
 // count counts the workers with a request. Rows are read of those processes alone that there
-// are.
-func (s *scoreboard) count() (r Reading, err error) {
+// are, in parts of a size of ours.
+func (s *scoreboard) count(ctx context.Context) (Reading, error) {
 	l := s.layout
 	if now, ok := layoutAt(s.mem, mapping{l.at, l.size()}); !ok || now != l {
-		return r, errGone
+		return Reading{}, errGone
 	}
-	processes := make([]byte, processScore*l.servers)
-	if _, err := s.mem.ReadAt(processes, l.process(0)); err != nil {
-		return r, errGone
-	}
-	live := func(i int64) bool {
-		return i < l.servers && binary.NativeEndian.Uint32(processes[processScore*i:]) != 0
-	}
-	stride := l.worker * l.threads
-	rows, c := make([]byte, max(stride, readAtOnce)), workerCount{}
-	for i := int64(0); i < l.servers; i++ {
-		n := int64(0)
-		for live(i+n) && (n+1)*stride <= int64(len(rows)) {
-			n++
+	c, buffer := workerCount{}, make([]byte, 2*readAtOnce)
+	processes, rows := buffer[:readAtOnce/processScore*processScore], buffer[readAtOnce:]
+	for first := int64(0); first < l.servers; first += int64(len(processes)) / processScore {
+		part := processes[:min(int64(len(processes)), processScore*(l.servers-first))]
+		if _, err := s.mem.ReadAt(part, l.process(first)); err != nil {
+			return Reading{}, errGone
 		}
-		if n == 0 {
-			continue
+		if err := s.countLive(ctx, &c, part, first, rows); err != nil {
+			return Reading{}, err
 		}
-		if _, err := s.mem.ReadAt(rows[:n*stride], l.thread(i)); err != nil {
-			return r, errGone
-		}
-		for j := range n {
-			if err := c.add(l, rows[j*stride:], i+j); err != nil {
-				return r, err
-			}
-		}
-		i += n - 1
 	}
 	return c.reading(), nil
+}
+
+// countLive counts the workers of those processes that there are, from the first one on. Their rows
+// follow each other in memory.
+func (s *scoreboard) countLive(ctx context.Context, c *workerCount, processes []byte, first int64, rows []byte) error {
+	l, n := s.layout, int64(len(processes))/processScore
+	for i := int64(0); i < n; i++ {
+		from := i
+		for i < n && binary.NativeEndian.Uint32(processes[processScore*i:]) != 0 {
+			i++
+		}
+		if err := s.countRows(ctx, c, l.threads*(first+from), l.threads*(first+i), rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countRows counts the workers of these numbers.
+func (s *scoreboard) countRows(ctx context.Context, c *workerCount, from, to int64, rows []byte) error {
+	l := s.layout
+	for most := int64(len(rows)) / l.worker; from < to; from += most {
+		n := min(most, to-from)
+		if _, err := s.mem.ReadAt(rows[:n*l.worker], l.row(from)); err != nil {
+			return errGone
+		}
+		for i := range n {
+			if err := c.add(rows[l.worker*i:], from+i); err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // Statuses of a worker (scoreboard.h, SERVER_*).
@@ -262,30 +294,26 @@ func (c *workerCount) reading() Reading {
 	return r
 }
 
-// add counts the workers of a process. A row has its own number, so that memory which is no
-// scoreboard is noticed.
-func (c *workerCount) add(l layout, rows []byte, process int64) error {
-	for i := range l.threads {
-		row := rows[l.worker*i:]
-		status, number := row[workerStatus], int64(binary.NativeEndian.Uint32(row[workerNumber:]))
-		if status >= workerStatuses || status > workerStarting && number != process*l.threads+i {
-			return fmt.Errorf("httpd's scoreboard is of an unknown layout: worker %d has number %d, status %d", process*l.threads+i, number, status)
-		}
-		began, answered := binary.NativeEndian.Uint64(row[workerBegan:]), binary.NativeEndian.Uint64(row[workerAnswered:])
-		c.timed = c.timed || began != 0
-		if status <= workerStarting {
-			continue
-		}
-		c.workers++
-		switch status {
-		case workerReading, workerWriting, workerLogging, workerDNS:
+// add counts a worker. Its row has its own number, so that memory which is no scoreboard is noticed.
+func (c *workerCount) add(row []byte, worker int64) error {
+	status, number := row[workerStatus], int64(binary.NativeEndian.Uint32(row[workerNumber:]))
+	if status >= workerStatuses || status > workerStarting && number != worker {
+		return fmt.Errorf("httpd's scoreboard is of an unknown layout: worker %d has the number or the status of none", worker)
+	}
+	began, answered := binary.NativeEndian.Uint64(row[workerBegan:]), binary.NativeEndian.Uint64(row[workerAnswered:])
+	c.timed = c.timed || began != 0
+	if status <= workerStarting {
+		return nil
+	}
+	c.workers++
+	switch status {
+	case workerReading, workerWriting, workerLogging, workerDNS:
+		c.busy++
+	case workerGraceful:
+		if began > answered {
 			c.busy++
-		case workerGraceful:
-			if began > answered {
-				c.busy++
-			} else if began == 0 {
-				c.unsure++
-			}
+		} else if began == 0 {
+			c.unsure++
 		}
 	}
 	return nil

@@ -7,11 +7,16 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"proffer/foreign"
 )
 
-// overHTTP asks by GET over a connection that stays open.
+// overHTTP asks by GET over a connection that stays open. It follows no redirection, expands nothing
+// that is compressed, and goes by no proxy.
 func overHTTP(address string) (ask func(context.Context) ([]byte, error), release func()) {
-	transport := &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10}
+	one := new(http.Protocols)
+	one.SetHTTP1(true)
+	transport := &http.Transport{DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10, Protocols: one}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ask = func(ctx context.Context) ([]byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -34,7 +39,11 @@ func overHTTP(address string) (ask func(context.Context) ([]byte, error), releas
 // dial connects to unix:PATH or tcp:HOST:PORT. The connection ends with ctx.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	network, at, _ := strings.Cut(address, ":")
-	conn, err := new(net.Dialer).DialContext(ctx, network, at)
+	connect := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, at) }
+	if network == "unix" {
+		connect = func(ctx context.Context) (net.Conn, error) { return foreign.Dial(ctx, at) }
+	}
+	conn, err := connect(ctx)
 	if err != nil {
 		return nil, err
 	}

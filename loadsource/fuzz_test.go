@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"math/big"
+	"strings"
 	"testing"
 
 	"proffer/topo"
@@ -27,7 +29,7 @@ func board(servers, threads int64) []byte {
 	for i := range servers {
 		putNative32(b[l.process(i):], 1000)
 		for j := range threads {
-			row := b[l.thread(i)+l.worker*j:]
+			row := b[l.row(i*threads+j):]
 			putNative32(row[workerNumber:], uint32(i*threads+j))
 			row[workerStatus] = workerWriting
 		}
@@ -53,7 +55,7 @@ func FuzzScoreboard(f *testing.F) {
 		if !ok {
 			return
 		}
-		r, err := (&scoreboard{mem: mem, layout: l}).count()
+		r, err := (&scoreboard{mem: mem, layout: l}).count(t.Context())
 		sane(t, r, err)
 		if err == nil && (r.Busy > r.Workers || int64(r.Workers) > l.servers*l.threads) {
 			t.Fatalf("%+v of %+v", r, l)
@@ -61,11 +63,67 @@ func FuzzScoreboard(f *testing.F) {
 	})
 }
 
+// limited is the memory of a scoreboard with such a head, and zeros behind it, however long.
+type limited struct {
+	head    [boardsHeader]byte
+	longest int // of its readings
+}
+
+func (*limited) Close() error { return nil }
+
+func (m *limited) ReadAt(b []byte, at int64) (int, error) {
+	clear(b)
+	if at < boardsHeader {
+		copy(b, m.head[at:])
+	}
+	m.longest = max(m.longest, len(b))
+	return len(b), nil
+}
+
+// FuzzLimits: a scoreboard is taken if, and only if, its length is that of its limits by numbers that
+// have no end, and its counting makes room for nothing larger than a part.
+func FuzzLimits(f *testing.F) {
+	f.Add(uint64(board64(2, 3)), int32(2), int32(3), int64(1<<20))
+	f.Add(uint64(longestBoard), int32(0x7fffffff), int32(0x7fffffff), int64(1<<40))
+	for _, c := range wrapped {
+		f.Add(c.size, c.servers, c.threads, int64(1<<40))
+	}
+	f.Fuzz(func(t *testing.T, size uint64, servers, threads int32, room int64) {
+		m := &limited{}
+		putNative64(m.head[:], size)
+		putNative32(m.head[aprServers:], uint32(servers))
+		putNative32(m.head[aprThreads:], uint32(threads))
+		l, ok := layoutAt(m, mapping{0, room})
+		want := false
+		for _, worker := range workerScores {
+			n := func(x int64) *big.Int { return big.NewInt(x) }
+			all := n(0).Mul(n(int64(servers)), n(0).Add(n(processScore), n(0).Mul(n(int64(threads)), n(worker))))
+			all.Add(all, n(boardsHeader))
+			want = want || all.IsUint64() && all.Uint64() == size
+		}
+		want = want && servers > 0 && threads > 0 && size <= longestBoard && room > 0 && size <= uint64(room)
+		if ok != want {
+			t.Fatalf("%d bytes of %d, %d × %d: %+v, %v, want %v", size, room, servers, threads, l, ok, want)
+		}
+		if !ok {
+			return
+		}
+		r, err := (&scoreboard{mem: m, layout: l}).count(t.Context())
+		if err != nil || r.Workers != 0 || m.longest > readAtOnce {
+			t.Fatalf("%+v, %v by parts of up to %d bytes", r, err, m.longest)
+		}
+	})
+}
+
+func board64(servers, threads int64) int64 {
+	return layout{servers: servers, threads: threads, worker: workerScores[0]}.size()
+}
+
 func FuzzSharedMemory(f *testing.F) {
 	f.Add("7f061ef49000-7f061ef61000 rw-s 00000000 00:01 1025                       /dev/zero (deleted)\n")
 	f.Add("0-ffffffffffffffff rw-s\n5-4 rw-s\nx\n")
 	f.Fuzz(func(t *testing.T, maps string) {
-		for _, m := range sharedMemory(maps) {
+		for _, m := range sharedMemory(strings.NewReader(maps)) {
 			if m.at < 0 || m.size <= 0 {
 				t.Fatalf("%+v", m)
 			}

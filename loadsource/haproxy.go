@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,18 +51,25 @@ func askHAProxy(ctx context.Context, from string) ([]byte, error) {
 	return bounded(conn)
 }
 
+// longestRow bounds a row of the statistics, which have some hundred columns.
+const longestRow = 64 << 10
+
+// firstColumn is the beginning of the head.
+const firstColumn = "# pxname"
+
 // parseHAProxy finds the sessions now (scur) of a backend, queue included, and their limit (slim).
 func parseHAProxy(answer []byte, backend string) (Reading, error) {
-	rows := csv.NewReader(bytes.NewReader(answer))
-	rows.FieldsPerRecord, rows.ReuseRecord, rows.LazyQuotes = -1, true, true
+	own, err := rowsOf(answer, backend)
+	if err != nil {
+		return Reading{}, err
+	}
+	rows := csv.NewReader(bytes.NewReader(own))
+	rows.FieldsPerRecord, rows.LazyQuotes = -1, true
 	head, err := rows.Read()
-	if err != nil || len(head) == 0 || head[0] != "# pxname" {
+	if err != nil || len(head) == 0 || head[0] != firstColumn {
 		return Reading{}, errors.New("the answer is not HAProxy's statistics")
 	}
-	column := map[string]int{}
-	for i, name := range head {
-		column[name] = i
-	}
+	rows.ReuseRecord = true
 	for {
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) {
@@ -71,15 +79,28 @@ func parseHAProxy(answer []byte, backend string) (Reading, error) {
 			return Reading{}, fmt.Errorf("HAProxy's statistics: %w", err)
 		}
 		field := func(name string) string {
-			if i, ok := column[name]; ok && i < len(row) {
+			if i := slices.Index(head, name); 0 <= i && i < len(row) {
 				return row[i]
 			}
 			return ""
 		}
-		if field("# pxname") == backend && field("svname") == "BACKEND" {
+		if field(firstColumn) == backend && field("svname") == "BACKEND" {
 			return sessions(field("scur"), field("slim"))
 		}
 	}
+}
+
+// rowsOf are the head of the statistics, and the rows of a backend.
+func rowsOf(answer []byte, backend string) (rows []byte, err error) {
+	for line := range bytes.Lines(answer) {
+		if len(line) > longestRow {
+			return nil, fmt.Errorf("HAProxy's statistics have a row of more than %d bytes", longestRow)
+		}
+		if len(rows) == 0 || bytes.HasPrefix(line, []byte(backend+",")) {
+			rows = append(rows, line...)
+		}
+	}
+	return rows, nil
 }
 
 func sessions(now, limit string) (Reading, error) {

@@ -216,7 +216,9 @@ func TestWrongScoreboard(t *testing.T) {
 	for pid, want := range map[string]string{
 		"":                        "has no process number",
 		"-1\n":                    "has no process number",
-		strings.Repeat("9", 1000): "has no process number",
+		strings.Repeat("9", 30):   "has no process number",
+		strings.Repeat("9", 1000): "longer than 32 bytes",
+		"4294967297\n":            "has no process number",
 		"2147483647\n":            "httpd (process 2147483647) does not run",
 		fmt.Sprint(os.Getpid()):   "has no scoreboard of httpd 2.4 in its shared memory (",
 	} {
@@ -234,11 +236,11 @@ func TestWrongScoreboard(t *testing.T) {
 	} {
 		b := board(2, 3)
 		s := &scoreboard{mem: memory{bytes.NewReader(b)}, layout: layout{servers: 2, threads: 3, worker: 336}}
-		if got, err := s.count(); err != nil || got.Busy != 6 || got.Workers != 6 {
+		if got, err := s.count(t.Context()); err != nil || got.Busy != 6 || got.Workers != 6 {
 			t.Fatalf("a whole scoreboard: %+v, %v", got, err)
 		}
 		change(b)
-		if got, err := s.count(); err == nil {
+		if got, err := s.count(t.Context()); err == nil {
 			t.Errorf("%s: read %+v", name, got)
 		}
 	}
@@ -249,19 +251,19 @@ func TestWrongScoreboard(t *testing.T) {
 func TestGracefulWorkers(t *testing.T) {
 	b := board(1, 4)
 	l := layout{servers: 1, threads: 4, worker: workerScores[0]}
-	row := func(i int64) []byte { return b[l.thread(0)+l.worker*i:] }
+	row := func(i int64) []byte { return b[l.row(i):] }
 	for i := range l.threads {
 		row(i)[workerStatus] = workerGraceful
 	}
 	s := &scoreboard{mem: memory{bytes.NewReader(b)}, layout: l}
-	if got, err := s.count(); err != nil || got.Busy != 4 {
+	if got, err := s.count(t.Context()); err != nil || got.Busy != 4 {
 		t.Errorf("without times: %+v, %v; want 4", got, err)
 	}
 	for i, times := range [][2]uint64{{7, 0}, {7, 8}, {9, 8}} { // the fourth had no request
 		putNative64(row(int64(i))[workerBegan:], times[0])
 		putNative64(row(int64(i))[workerAnswered:], times[1])
 	}
-	if got, err := s.count(); err != nil || got.Busy != 2 || got.Workers != 4 {
+	if got, err := s.count(t.Context()); err != nil || got.Busy != 2 || got.Workers != 4 {
 		t.Errorf("with times: %+v, %v; want 2 of 4", got, err)
 	}
 }

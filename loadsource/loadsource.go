@@ -3,7 +3,8 @@
 //
 // A source is a file of its own: a function that opens it and a method that reads it; its name
 // and keys are a row of topo. All that a source reads may be hostile: an answer is
-// bounded in time and length, and a number that cannot be is an error.
+// bounded in time and length, a number is checked before any arithmetic, and a number that cannot be
+// is an error.
 package loadsource
 
 import (
@@ -63,8 +64,17 @@ var sources = [...]func(*topo.Offering) (Source, error){
 }
 
 // Open opens the source of a service with the measure `page`. The application need not be there
-// yet.
-func Open(o *topo.Offering) (Source, error) { return sources[o.Source](o) }
+// yet, and may do as it likes: a reading costs its own load at the most (apart.go).
+func Open(o *topo.Offering) (Source, error) {
+	s, err := sources[o.Source](o)
+	if _, is := s.(apartly); is || err != nil {
+		return s, err
+	}
+	return newApart(s), nil
+}
+
+// apartly is a source that is read apart already.
+type apartly interface{ begin(func() error) }
 
 // answered is a source that answers requests with a text.
 type answered struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,37 +15,63 @@ import (
 	"proffer/topo"
 )
 
-type page struct{ *loadpage.Page }
+// page is one in a file. The application may own the folder, so a file that cannot be opened costs
+// this load, until it can.
+type page struct {
+	path   string
+	access loadpage.Access
+	opened *loadpage.Page
+}
 
 func openPage(o *topo.Offering) (Source, error) {
 	access := loadpage.Access{Owner: o.PageOwner, Group: o.PageGroup, Mode: fs.FileMode(o.PageMode)}
+	if _, _, err := access.Numbers(); err != nil {
+		return nil, fmt.Errorf("load page %s: %w", o.Page, err)
+	}
 	if socket, handed := topo.HandedAt(o.Page); handed {
-		h, err := loadpage.NewHand(socket, access)
-		if err != nil {
-			return nil, err
-		}
-		return &handedPage{Hand: h}, nil
+		p := &handedPage{socket: socket, access: access}
+		p.apart = newApart(&watched{p})
+		return p, nil
 	}
-	p, err := loadpage.OpenPage(o.Page, access)
-	if err != nil {
-		return nil, err
-	}
-	return page{p}, nil
+	p := &page{path: o.Page, access: access}
+	a := newApart(p)
+	a.begin(p.open)
+	return a, nil
 }
 
-func (p page) Every() time.Duration { return everyPage }
+func (p *page) open() (err error) {
+	if p.opened == nil {
+		p.opened, err = loadpage.OpenPage(p.path, p.access)
+	}
+	return err
+}
+
+func (p *page) Every() time.Duration { return everyPage }
 
 // Read returns the page as it is, with the writer's time.
-func (p page) Read(_ context.Context, now time.Duration) (Reading, error) {
-	return reading(now, p.Page.Read)
+func (p *page) Read(_ context.Context, now time.Duration) (Reading, error) {
+	if err := p.open(); err != nil {
+		return Reading{}, err
+	}
+	return reading(now, p.opened.Read)
+}
+
+func (p *page) Close() error {
+	if p.opened == nil {
+		return nil
+	}
+	return p.opened.Close()
 }
 
 // handedPage is a page that programs map from the data plane, which reads it itself: this source only
-// watches it.
+// watches it, and makes the socket that hands it over.
 type handedPage struct {
-	*loadpage.Hand
-	mu     sync.Mutex
-	memory []byte
+	*apart
+	socket string
+	access loadpage.Access
+	page   *os.File
+	memory []byte // of the page
+	hand   *loadpage.Hand
 }
 
 // Give hands the page over from now on, and owns it.
@@ -55,18 +80,39 @@ func (p *handedPage) Give(page *os.File) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("map the load page: %w", err), page.Close())
 	}
-	p.mu.Lock()
-	p.memory = memory
-	p.mu.Unlock()
-	return p.Hand.Give(page)
+	p.begin(func() error {
+		p.page, p.memory = page, memory
+		return p.open()
+	})
+	return nil
 }
 
-func (p *handedPage) Every() time.Duration { return everyHanded }
+// open makes the socket, if there is a page and no socket yet.
+func (p *handedPage) open() error {
+	if p.page == nil || p.hand != nil {
+		return nil
+	}
+	hand, err := loadpage.NewHand(p.socket, p.access)
+	if err != nil {
+		return err
+	}
+	if err := hand.Give(p.page); err != nil {
+		return errors.Join(err, hand.Close())
+	}
+	p.hand = hand
+	return nil
+}
 
-func (p *handedPage) Read(_ context.Context, now time.Duration) (Reading, error) {
+// watched is a page that is handed over, in its turn.
+type watched struct{ *handedPage }
+
+func (p *watched) Every() time.Duration { return everyHanded }
+
+func (p *watched) Read(_ context.Context, now time.Duration) (Reading, error) {
+	if err := p.open(); err != nil {
+		return Reading{}, err
+	}
 	return reading(now, func() (busy uint32, written time.Duration) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		if p.memory == nil {
 			return 0, 0
 		}
@@ -75,13 +121,12 @@ func (p *handedPage) Read(_ context.Context, now time.Duration) (Reading, error)
 	})
 }
 
-func (p *handedPage) Close() error {
-	err := p.Hand.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.memory != nil {
-		err = errors.Join(err, unix.Munmap(p.memory))
-		p.memory = nil
+func (p *watched) Close() (err error) {
+	if p.hand != nil {
+		err = p.hand.Close()
+	}
+	if p.page != nil {
+		err = errors.Join(err, p.page.Close(), unix.Munmap(p.memory))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package loadsource
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,14 +51,35 @@ func (p *phpFPM) ask(ctx context.Context) ([]byte, error) {
 
 // poolStatus is PHP-FPM's answer as JSON.
 type poolStatus struct {
-	Start     int64  `json:"start time"`
-	Queue     *int64 `json:"listen queue"`
-	Active    *int64 `json:"active processes"`
-	Total     int64  `json:"total processes"`
-	Processes []struct {
-		State string `json:"state"`
-		URI   string `json:"request uri"`
-	} `json:"processes"`
+	Start     int64   `json:"start time"`
+	Queue     *int64  `json:"listen queue"`
+	Active    *int64  `json:"active processes"`
+	Total     int64   `json:"total processes"`
+	Processes *askers `json:"processes"`
+}
+
+// askers counts the processes that answer the agent. It reads one process after the other, as a pool
+// may list any number.
+type askers int64
+
+func (a *askers) UnmarshalJSON(list []byte) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return err // null
+	}
+	for d.More() {
+		var one struct {
+			State string `json:"state"`
+			URI   string `json:"request uri"`
+		}
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		if one.State == "Running" && strings.HasSuffix(one.URI, asks) {
+			*a++
+		}
+	}
+	return nil
 }
 
 func (p *phpFPM) parse(answer []byte) (Reading, error) {
@@ -66,12 +88,7 @@ func (p *phpFPM) parse(answer []byte) (Reading, error) {
 		return Reading{}, errors.New("the answer is not PHP-FPM's status")
 	}
 	if s.Processes != nil {
-		p.began, p.asker = s.Start, 0
-		for _, one := range s.Processes {
-			if one.State == "Running" && strings.HasSuffix(one.URI, asks) {
-				p.asker = 1
-			}
-		}
+		p.began, p.asker = s.Start, int64(min(*s.Processes, 1))
 	} else if s.Start != p.began {
 		p.began = 0 // another pool: look again
 	}

@@ -20,12 +20,19 @@ func openPrometheus(o *topo.Offering) (Source, error) {
 	return answered{ask, func(answer []byte) (Reading, error) { return parsePrometheus(answer, want) }, release}, nil
 }
 
+// mostSeries bounds the series of a metric, as each takes some hundred bytes of memory.
+const mostSeries = 10_000
+
 // parsePrometheus adds up the series of a metric, in Prometheus' text format.
 func parsePrometheus(answer []byte, want topo.Metric) (Reading, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(answer))
+	lines, err := linesOf(answer, want.Name)
 	if err != nil {
 		return Reading{}, err
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(lines))
+	if err != nil {
+		return Reading{}, fmt.Errorf("the metric %s: %w", want.Name, err)
 	}
 	family := families[want.Name]
 	if family == nil {
@@ -62,4 +69,28 @@ func has(series *dto.Metric, want map[string]string) bool {
 		}
 	}
 	return matched == len(want)
+}
+
+// linesOf are the lines of an answer about a metric: its series, the types of its family, and the parts
+// of a histogram. The others are not parsed.
+func linesOf(answer []byte, metric string) (lines []byte, err error) {
+	found := 0
+	for line := range bytes.Lines(answer) {
+		rest, typed := bytes.CutPrefix(line, []byte("# TYPE "))
+		rest = bytes.TrimLeft(rest, " \t")
+		name := string(rest[:max(0, bytes.IndexAny(rest, "{ \t\r\n"))])
+		if name != metric && !isPart(name, metric) && !(typed && isPart(metric, name)) {
+			continue
+		}
+		if found++; found > mostSeries {
+			return nil, fmt.Errorf("the metric %s has more than %d series", metric, mostSeries)
+		}
+		lines = append(lines, line...)
+	}
+	return append(lines, '\n'), nil
+}
+
+// isPart reports whether a name is that of a part of a histogram or summary.
+func isPart(name, family string) bool {
+	return name == family+"_bucket" || name == family+"_sum" || name == family+"_count"
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"proffer/dataplane/objects"
+	"proffer/foreign"
 	"proffer/topo"
 )
 
@@ -20,12 +21,12 @@ const noNamespace = math.MaxInt32
 // such as /run/netns/NAME. It assigns a number if there is none. A path where nothing is, as
 // while a container restarts, has noNamespace.
 func netnsID(path string) (int32, error) {
-	f, err := os.Open(path)
+	f, err := foreign.OpenNamespace(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return noNamespace, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("open network namespace: %w", err)
+		return 0, fmt.Errorf("number network namespace %s (is it a namespace?): %w", path, err)
 	}
 	defer f.Close()
 	id, err := netlink.GetNetNsIdByFd(int(f.Fd()))

@@ -82,4 +82,12 @@ func TestNamespaceIsFollowed(t *testing.T) {
 	}
 	remove()
 	follow("the network namespace at " + path + " is gone")
+	follow("")
+	if err := unix.Mkfifo(path, 0o666); err != nil { // of an application: nothing waits for its writer
+		t.Fatal(err)
+	}
+	follow("")
+	if _, err := r.Offer([]topo.Offering{rig.Offering(82, func(o *topo.Offering) { o.Owner, o.Netns = topo.Netns, path })}); err == nil {
+		t.Error("a FIFO is a namespace")
+	}
 }

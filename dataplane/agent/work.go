@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/foreign"
 	"proffer/topo"
 )
 
@@ -191,14 +193,20 @@ func (w *work) offer(services []topo.Offering, numbers []uint32) error {
 	return errors.Join(errs...)
 }
 
-// namespaceAt is the number of a network namespace; an empty path is this one. A path where
-// nothing is has none.
+// namespaceAt is the number of a network namespace; an empty path is this one. A path where nothing is,
+// or another file by now, has none.
 func namespaceAt(path string) (uint64, error) {
-	if path == "" {
-		path = "/proc/thread-self/ns/net"
+	at := cmp.Or(path, "/proc/thread-self/ns/net")
+	f, err := foreign.OpenNamespace(at)
+	if err != nil && path != "" {
+		return 0, nil
 	}
 	var ns unix.Stat_t
-	if err := unix.Stat(path, &ns); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err == nil {
+		defer f.Close()
+		err = unix.Fstat(int(f.Fd()), &ns)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("find the network namespace: %w", err)
 	}
 	return ns.Ino, nil

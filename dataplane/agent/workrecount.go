@@ -15,6 +15,7 @@ import (
 
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
+	"proffer/foreign"
 	"proffer/topo"
 )
 
@@ -117,7 +118,7 @@ func within(path string, do func() error) error {
 		return fmt.Errorf("find the network namespace: %w", err)
 	}
 	defer here.Close()
-	there, err := os.Open(path)
+	there, err := foreign.OpenNamespace(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotEntered, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+
+	"proffer/foreign"
 )
 
 // Exit codes.
@@ -37,7 +39,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if err == nil {
 		return OK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), foreign.Lines(err.Error()))
 	if usage := (UsageError{}); errors.As(err, &usage) {
 		return Usage
 	}

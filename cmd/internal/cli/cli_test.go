@@ -27,6 +27,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, []string{"verb"}, OK, ""},
 		{errors.New("broken"), []string{"verb"}, Failed, "program: broken\n"},
+		{errors.New("one\n\ttwo \x1b[2J"), []string{"verb"}, Failed, "program: one\n\ttwo \\x1b[2J\n"},
 		{BadUsage(errors.New("--out is missing")), []string{"verb"}, Usage, "program: --out is missing\n"},
 		{fmt.Errorf("flags: %w", BadUsagef("--out %d", 3)), []string{"verb"}, Usage, "program: flags: --out 3\n"},
 		{nil, []string{"verb", "x"}, Usage, "program: program verb takes no argument, got \"x\"; see `program verb --help`\n"},
