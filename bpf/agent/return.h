@@ -36,11 +36,11 @@ __noinline int refuse(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 		return XDP_ABORTED;
 	if (o && o->on_full == FULL_DROP)
 		return verdict(AGENT_REFUSE_FULL_DROP, XDP_DROP);
+	if (!may_tell(LIMIT_REFUSAL, &p->t.client, o ? o->index : 0))
+		return verdict(AGENT_DROP_LIMIT_REFUSAL, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(AGENT_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (!spend(LIMIT_REFUSAL, 1))
-		return verdict(AGENT_DROP_LIMIT_REFUSAL, XDP_DROP);
 	rst = reset_for(p);
 	done = strip(ctx, sr, p, INWARD);
 	if (!done)

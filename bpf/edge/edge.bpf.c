@@ -225,7 +225,7 @@ int edge_new(struct xdp_md *ctx)
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	asks = may_have_owner(p, service);
-	if (asks && !may_ask(p)) {
+	if (asks && !may_ask(p, service)) {
 		if (!may_begin(p) || !service) /* a segment comes again */
 			return verdict(EDGE_DROP_LIMIT_RECOVER, XDP_DROP);
 		count(EDGE_UNASKED);
@@ -265,7 +265,7 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 		bpf_tail_call(ctx, &edge_programs, PROGRAM_NARROW);
 		return XDP_ABORTED;
 	}
-	return take_way(ctx, p, &fib, way, reason, EDGE_PASS_TO_ROUTER);
+	return take_way(ctx, p, &fib, way, reason, EDGE_PASS_TO_ROUTER, EDGE_DROP_LIMIT_NEIGHBOUR);
 }
 
 /* reorient puts the client network's end first in the tuple of a packet that came back as it was,

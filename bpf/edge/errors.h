@@ -5,6 +5,7 @@
 #include "core/limit.h"
 #include "edge/counters.h"
 #include "edge/forward.h"
+#include "edge/instances.h"
 #include "edge/recent.h"
 #include "edge/tuple.h"
 #include "edge/tunnel.h"
@@ -33,7 +34,7 @@ __noinline int send_own(struct xdp_md *ctx, struct packet *p, __u64 own_mac, __u
 	p->length = bpf_xdp_get_buff_len(ctx) - ETH_BYTES;
 	p->class = 0;
 	p->hop_limit = OUTER_HOP_LIMIT;
-	return forward(ctx, p, reason, reason);
+	return forward(ctx, p, reason, reason, EDGE_DROP_LIMIT_NEIGHBOUR);
 }
 
 /* send_error is send_own of an ICMP error. */
@@ -44,12 +45,24 @@ static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, __u6
 	return send_own(ctx, p, own_mac, reason);
 }
 
+/* edge_owner is the service of a packet, by the end of it that has one. A function of its own, for its stack. */
+__noinline int edge_owner(const struct tuple *t)
+{
+	int service;
+
+	if (!t)
+		return 0;
+	service = edge_service_at(&t->client);
+	return service < 0 ? edge_service_at(&t->vip) : service;
+}
+
 /* too_big answers a packet that is too long for this MTU. p->t has its source first. */
 static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, __u32 mtu)
 {
 	__u64 mac = link_address(ctx);
 
-	if (p->kind == KIND_ERROR || !mac || !spend(LIMIT_TOO_BIG, 1))
+	if (p->kind == KIND_ERROR || !mac ||
+	    !may_tell(LIMIT_TOO_BIG, &p->t.client, edge_owner(&p->t)))
 		return verdict(EDGE_DROP_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, mtu))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
@@ -65,7 +78,7 @@ static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 
 	bpf_map_delete_elem(&edge_flows, &hash);
 	bpf_map_delete_elem(&edge_flows, &partner);
 	edge_end_era();
-	if (!mac || !spend(LIMIT_REFUSAL, 1))
+	if (!mac || !may_tell(LIMIT_REFUSAL, &p->t.client, edge_owner(&p->t)))
 		return verdict(EDGE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	if (write_port_unreachable(ctx, p))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);

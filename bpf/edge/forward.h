@@ -5,6 +5,7 @@
  * limit that ends: it forwards, or answers by ICMP. */
 #pragma once
 #include "core/count.h"
+#include "core/limit.h"
 #include "packet/header.h"
 
 #ifndef AF_INET
@@ -52,15 +53,29 @@ static __always_inline long find_way(struct xdp_md *ctx, const struct packet *p,
 	return bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
 }
 
+/* may_find: the kernel may look for the neighbour that a packet's way needs. */
+static __always_inline bool may_find(const struct bpf_fib_lookup *fib)
+{
+	struct in6_addr to;
+
+	if (fib->family == AF_INET6)
+		copy_address(&to, (const void *)fib->ipv6_dst);
+	else
+		to = mapped(fib->ipv4_dst);
+	return may_tell(LIMIT_NEIGHBOUR, &to, 0);
+}
+
 /* take_way sends the packet, behind a link header for this host, on the way that find_way found. It
- * counts `sent`, or else `passed`. */
+ * counts `sent`, or else `passed` or `limited`. */
 static __always_inline int take_way(struct xdp_md *ctx, struct packet *p,
 				    const struct bpf_fib_lookup *fib, long way, __u32 sent,
-				    __u32 passed)
+				    __u32 passed, __u32 limited)
 {
 	struct ethhdr *eth;
 	struct cursor c;
 
+	if (way == BPF_FIB_LKUP_RET_NO_NEIGH && !may_find(fib))
+		return verdict(limited, XDP_DROP);
 	if (way != BPF_FIB_LKUP_RET_SUCCESS || dec_hop_limit(ctx, p))
 		return verdict(passed, XDP_PASS);
 	c = frame_at(ctx, 0);
@@ -74,9 +89,10 @@ static __always_inline int take_way(struct xdp_md *ctx, struct packet *p,
 }
 
 /* forward finds and takes the packet's way. */
-static __always_inline int forward(struct xdp_md *ctx, struct packet *p, __u32 sent, __u32 passed)
+static __always_inline int forward(struct xdp_md *ctx, struct packet *p, __u32 sent, __u32 passed,
+				   __u32 limited)
 {
 	struct bpf_fib_lookup fib = {};
 
-	return take_way(ctx, p, &fib, find_way(ctx, p, &fib), sent, passed);
+	return take_way(ctx, p, &fib, find_way(ctx, p, &fib), sent, passed, limited);
 }

@@ -136,7 +136,8 @@ int node_out(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	keep_flow(s);
 	if (!s->changed)
-		return forward(ctx, &s->packet, NODE_DIRECT, NODE_PASS_TO_ROUTER);
+		return forward(ctx, &s->packet, NODE_DIRECT, NODE_PASS_TO_ROUTER,
+			       NODE_DROP_LIMIT_NEIGHBOUR);
 	lb = lb_of(&s->outer);
 	if (!lb || !lb->ready)
 		return verdict(NODE_DROP_NO_LB, XDP_DROP);

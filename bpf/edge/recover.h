@@ -58,12 +58,12 @@ static __always_inline bool may_have_owner(const struct packet *p, int service)
 	return !service || edge_recovers_all || edge_flow_of(p->hash);
 }
 
-/* may_ask: the question is within the limits of this CPU. */
-static __always_inline bool may_ask(const struct packet *p)
+/* may_ask takes a token of the service for a question: each node is asked once. */
+static __always_inline bool may_ask(const struct packet *p, int service)
 {
 	if (p->kind == KIND_UDP || p->kind == KIND_ECHO)
-		return spend(LIMIT_DATAGRAM, 1);
-	return spend(p->kind == KIND_TCP && p->payload ? LIMIT_QUESTION : LIMIT_STRAY, 1);
+		return spend(LIMIT_DATAGRAM, service);
+	return spend(p->kind == KIND_TCP && p->payload ? LIMIT_QUESTION : LIMIT_STRAY, service);
 }
 
 static __always_inline bool fits_tunnel(const struct packet *p, const struct edge_end *e)

@@ -20,7 +20,7 @@ static __always_inline bool may_refuse(const struct node_state *s)
 /* refuse sends the RST back through the LB, past the rest of the chain. */
 static __always_inline int refuse(struct xdp_md *ctx, struct node_state *s)
 {
-	if (!spend(LIMIT_REFUSAL, 1))
+	if (!may_tell(LIMIT_REFUSAL, &s->packet.t.client, edge_service_of(s->outer.vni)))
 		return verdict(NODE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	if (reset_port(ctx, &s->packet))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
@@ -47,7 +47,7 @@ static __always_inline int give_back(struct xdp_md *ctx, struct node_state *s)
 
 	if (!lb || !lb->ready)
 		return verdict(NODE_DROP_NO_LB, XDP_DROP);
-	if (!spend(LIMIT_REFUSAL, 1))
+	if (!may_tell(LIMIT_REFUSAL, &s->packet.t.client, edge_service_of(s->outer.vni)))
 		return verdict(NODE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, node_server << EDGE_SERVER_SHIFT,
 			 MESSAGE_UNBOUND))

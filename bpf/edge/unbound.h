@@ -33,7 +33,7 @@ static __always_inline int keep_alive(struct xdp_md *ctx, struct packet *p, stru
 
 	if (f->keepalives >= MAX_KEEPALIVES)
 		return verdict(EDGE_DROP_UNSOLICITED, XDP_DROP);
-	if (!mac || !spend(LIMIT_REFUSAL, 1))
+	if (!mac || !may_tell(LIMIT_REFUSAL, &g.to, edge_service_of(client->word)))
 		return verdict(EDGE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	f->keepalives++;
 	if (!read_rest(ctx, p, &rest))

@@ -18,39 +18,25 @@ static __always_inline enum limit limit_of(const struct packet *p, __u32 times)
 	return p->payload ? LIMIT_QUESTION : LIMIT_STRAY;
 }
 
-/* may_ask spends a token for each server of a question. */
-static __always_inline bool may_ask(const struct packet *p, const struct service *svc,
-				    enum limit limit)
-{
-	return spend(limit, members_of(choose(p, svc)));
-}
-
 /* recover asks the servers that may have a packet's flow. A packet that comes again had no
  * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
  * so theirs is rotated from the fourth on, and then every second one is offered without a
- * question, as is one for which no question is left. */
+ * question. */
 __noinline int recover(const struct packet *p, const struct service *svc)
 {
 	struct plan *plan = new_plan(PART_QUESTION, LB_RECOVER);
-	enum limit limit;
 
 	if (!plan || !p || !svc)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
-	limit = limit_of(p, plan->rotate);
+	plan->limit = limit_of(p, plan->rotate);
 	if (p->kind == KIND_UDP) {
 		plan->parts = PART_QUESTION | PART_OFFER;
 		plan->reason = LB_OFFER_DATAGRAM;
 		if (plan->rotate > 2 && plan->rotate % 2)
 			plan->parts = PART_OFFER;
 		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
-	}
-	if (plan->parts & PART_QUESTION && !may_ask(p, svc, limit)) {
-		if (p->kind != KIND_UDP)
-			return verdict(LB_DROP_LIMIT_STRAY - LIMIT_STRAY + limit, XDP_DROP);
-		plan->parts = PART_OFFER;
-		plan->reason = LB_OFFER_UNASKED;
 	}
 	return TO_LIST;
 }
@@ -114,7 +100,8 @@ __noinline int offer_again(const struct packet *p, const struct service *svc, __
 	if (word && times < 2) { /* otherwise that server did not answer */
 		plan->first = server_in_word(word);
 		plan->reason = LB_OFFER_AGAIN;
-		if (is_held(word, plan->generation) && !spend(LIMIT_HELD, 1)) {
+		if (is_held(word, plan->generation) &&
+		    !spend(LIMIT_HELD, question_of(svc->table, plan->first))) {
 			plan->reason = LB_OFFER_UNMARKED;
 		} else if (is_held(word, plan->generation)) {
 			plan->of_first = SID_HELD;

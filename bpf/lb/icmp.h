@@ -82,11 +82,11 @@ __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	if (!may_answer(LIMIT_TOO_BIG, p))
+		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (!spend(LIMIT_TOO_BIG, 1))
-		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_MALFORMED_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG_TRANSLATED);

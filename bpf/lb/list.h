@@ -9,6 +9,7 @@
  * and then an offer. If the list exceeds the packet's room, the last segment returns the
  * packet to this LB with the position at which the list continues. */
 #pragma once
+#include "core/limit.h"
 #include "packet/auth.h"
 #include "lb/counters.h"
 #include "packet/nexthop.h"
@@ -35,7 +36,8 @@ struct plan {
 	__u8 parts;    /* enum parts, or-ed */
 	__u8 forced;   /* number of offered servers, from the first, that must take it */
 	__u8 of_first; /* enum sid_flags, of `first` */
-	__u8 zero[2];
+	__u8 limit;    /* enum limit, of the question */
+	__u8 zero;
 
 	/* State of the walk. */
 	__u32 members;				/* of the bucket */
@@ -49,6 +51,7 @@ struct plan {
 	__u32 too_many;				/* a server did not fit */
 	__u32 key_id;				/* of the tag that signs it, or 0 */
 	__u32 unready;				/* servers left out, without next hop */
+	__u32 spent;				/* servers that are asked as often as they may */
 };
 
 /* In a map, as the verifier would follow each number on the stack. */
@@ -83,6 +86,7 @@ enum listed {
 	LIST_EMPTY,   /* no server is ready */
 	LIST_TOO_BIG, /* not even two segments fit */
 	LIST_NO_HOP,  /* no next hop to the first transit SID */
+	LIST_LIMITED, /* a server is asked as often as it may */
 };
 
 /* Positions: first the question's members, then `first` of the offer, then its candidates. */
@@ -95,6 +99,7 @@ struct listing {
 	struct plan *p;
 	const struct crowd *crowd; /* the members of the bucket */
 	__u64 bucket;
+	__u32 table; /* of the service */
 };
 
 /* add_server appends a server's SID. */
@@ -131,7 +136,22 @@ static __always_inline __u32 server_in(const struct listing *l, __u32 i, __u32 *
 	return *position >= POSITION_CANDIDATES && number == l->p->first ? NO_SERVER : number;
 }
 
-/* list_server is the callback of bpf_loop; 1 ends the list. */
+/* question_of is the owner of questions to a server about flows of a service. */
+static __always_inline __u64 question_of(__u32 table, __u32 server)
+{
+	return (__u64)table << 32 | server;
+}
+
+/* may_ask takes a token of a server for a question. The first server of a list that continues gave
+ * its token before. */
+static __always_inline bool may_ask(const struct listing *l, __u32 position, __u32 server)
+{
+	return position >= POSITION_FIRST || (position && position == l->p->from) ||
+	       spend(l->p->limit, question_of(l->table, server));
+}
+
+/* list_server is the callback of bpf_loop; 1 ends the list. A segment is dropped where a server cannot be
+ * asked, as it may be the owner and the last server would reset the flow; a datagram passes that server. */
 static long list_server(__u64 i, struct listing *l)
 {
 	struct plan *p = l->p;
@@ -150,6 +170,10 @@ static long list_server(__u64 i, struct listing *l)
 	p->too_many = l->r->n >= p->room;
 	if (p->too_many)
 		return 1;
+	if (!may_ask(l, position, number)) {
+		p->spent++;
+		return p->limit != LIMIT_DATAGRAM;
+	}
 	if (position >= POSITION_FIRST)
 		fn = ++p->offered <= p->forced ? FN_CONNECT_FORCE : FN_CONNECT_AVAIL;
 	sid = make_sid(0, fn, p->generation);
@@ -225,6 +249,10 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 		return ok;
 	size_parts(p, l->bucket);
 	bpf_loop(p->asked + p->before + p->choices, list_server, l, 0);
+	if (p->spent && p->limit != LIMIT_DATAGRAM)
+		return LIST_LIMITED;
+	if (p->spent)
+		p->reason = LB_OFFER_UNASKED;
 	if (l->r->n == start)
 		return p->too_many ? LIST_TOO_BIG : p->unready ? LIST_NO_HOP : LIST_EMPTY;
 	if (p->too_many && l->r->n < start + 2)

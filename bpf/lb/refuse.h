@@ -39,7 +39,7 @@ __noinline int refuse_port(struct xdp_md *ctx, struct packet *p)
 		return XDP_ABORTED;
 	if (!is_one_node(&p->t.client) || (p->kind == KIND_TCP && p->flags & TCP_RST))
 		return verdict(LB_DROP_UNSERVED, XDP_DROP);
-	if (!spend(LIMIT_REFUSAL, 1))
+	if (!may_answer(LIMIT_REFUSAL, p))
 		return verdict(LB_DROP_LIMIT_REFUSAL, XDP_DROP);
 	__builtin_memcpy(back, eth->h_source, sizeof(back));
 	done = p->kind == KIND_TCP ? reset_port(ctx, p) : write_port_unreachable(ctx, p);

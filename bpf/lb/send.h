@@ -39,6 +39,16 @@ static __always_inline int to_long(struct xdp_md *ctx, const struct packet *p)
 	return verdict(LB_PASS_LONG, XDP_PASS);
 }
 
+/* may_answer: the sender of a packet may have an answer of a kind. Of refusals and echo replies the owner
+ * is the VIP, as a stranger chooses ports; of all other kinds it is the service. */
+static __always_inline bool may_answer(enum limit limit, const struct packet *p)
+{
+	__u64 ports = *(const __u64 *)&p->t.client_port_be; /* and the protocol */
+	bool any = limit == LIMIT_REFUSAL || limit == LIMIT_ECHO;
+
+	return may_tell(limit, &p->t.client, service_hash(&p->t.vip, any ? 0 : ports >> 16));
+}
+
 /* too_big reports to the client that a packet is longer than its route allows. The packet may
  * have come from a server, so the report has the client's next hop. Functions here are noinline
  * for the verifier; hence the tests for NULL, which never happens. */
@@ -52,11 +62,11 @@ __noinline int too_big(struct xdp_md *ctx, const struct packet *p, const struct 
 		return to_long(ctx, p);
 	if (p->kind == KIND_TOO_BIG) /* no error about an error (RFC 4443 §2.4) */
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
+	if (!may_answer(LIMIT_TOO_BIG, p))
+		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	hop = next_hop_to(&p->t.client);
 	if (!hop)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
-	if (!spend(LIMIT_TOO_BIG, 1))
-		return verdict(LB_DROP_LIMIT_TOO_BIG, XDP_DROP);
 	if (write_too_big(ctx, p, svc->mtu) || link_to(ctx, hop->mac, p->family))
 		return verdict(LB_DROP_TOO_BIG, XDP_DROP);
 	return transmit(LB_TOO_BIG);
@@ -115,6 +125,7 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 	if (!p || !svc || !plan || !scr || !l.crowd)
 		return XDP_ABORTED;
 	l.r = &scr->route;
+	l.table = svc->table;
 	l.bucket = choose(p, svc);
 	plan->members = gather(p, svc);
 	if (plan->members < 2) /* no other server: the one that gave the packet back decides */
@@ -128,6 +139,8 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (how == LIST_NO_HOP)
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
+	if (how == LIST_LIMITED)
+		return verdict(LB_DROP_LIMIT_STRAY - LIMIT_STRAY + plan->limit, XDP_DROP);
 	if (how == LIST_TOO_BIG)
 		return too_big(ctx, p, svc);
 	l.r->reason = plan->reason;

@@ -215,6 +215,7 @@ static __always_inline void plan_returned(struct plan *plan, const struct packet
 	if (!opens(p) && !(p->kind == KIND_UDP && !generation)) {
 		plan->parts = p->kind == KIND_UDP ? PART_QUESTION | PART_OFFER : PART_QUESTION;
 		plan->reason = LB_RECOVER_RETURNED;
+		plan->limit = limit_of(p, 1);
 		return;
 	}
 	plan->generation = generation;
@@ -266,6 +267,7 @@ static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr
 	plan->rotate = bpf_ntohs(sr->sid.report_be) >> 8;
 	plan->generation = bpf_ntohs(sr->sid.generation_be);
 	plan->flags = sr->sid.flags;
+	plan->limit = limit_of(p, plan->rotate);
 	if (p->kind == KIND_UDP)
 		plan->parts |= PART_OFFER;
 	else if (opens(p))

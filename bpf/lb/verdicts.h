@@ -88,7 +88,7 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_ECHO:
 		if (!is_one_node(&p->t.client))
 			return verdict(LB_DROP_UNSERVED, XDP_DROP);
-		if (!spend(LIMIT_ECHO, 1))
+		if (!may_answer(LIMIT_ECHO, p))
 			return verdict(LB_DROP_LIMIT_ECHO, XDP_DROP);
 		return write_echo_reply(ctx, p) ? verdict(LB_DROP_TRUNCATED, XDP_DROP)
 						: transmit(LB_ECHO_REPLY);

@@ -3,6 +3,7 @@
  * routes and neighbours, copied by user space into a longest-prefix table. bpf_fib_lookup would
  * report "forwarding disabled" on every host that is no router. */
 #pragma once
+#include "core/limit.h"
 #include "packet/scratch.h"
 
 struct {
@@ -65,7 +66,7 @@ __noinline __u64 default_hop(const struct in6_addr *addr)
 }
 
 /* next_hop_to returns the link address towards addr, or NULL after it asked user space to
- * resolve addr. It is a copy, so that the verifier looks at the rest once. */
+ * resolve addr, within limits. It is a copy, so that the verifier looks at the rest once. */
 static __always_inline const struct next_hop *next_hop_to(const struct in6_addr *addr)
 {
 	struct prefix key = { .bits = 128, .addr = *addr };
@@ -82,6 +83,7 @@ static __always_inline const struct next_hop *next_hop_to(const struct in6_addr 
 	}
 	if (scr->hop.ready)
 		return &scr->hop;
-	bpf_ringbuf_output(&unresolved, &key.addr, sizeof(key.addr), 0);
+	if (may_tell(LIMIT_RESOLVE, addr, 0))
+		bpf_ringbuf_output(&unresolved, &key.addr, sizeof(key.addr), 0);
 	return NULL;
 }

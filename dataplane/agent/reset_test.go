@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"proffer/proof/rig"
+	"proffer/topo"
 	"proffer/wire"
 )
 
@@ -39,23 +40,37 @@ func TestResetAcknowledgesPayload(t *testing.T) {
 	checkResets(t, r, rig.Inward(rig.HuntPort, wire.SYN), 100)
 }
 
-// testLimitRefusals: a CPU sends 1,000 RSTs a second; beyond, SYNs are dropped.
+// testLimitRefusals: a client has 100 RSTs a second, and a service sends 10,000; beyond, SYNs are
+// dropped, and no neighbour is looked for.
 func testLimitRefusals(t *testing.T, seen rig.Hits) {
-	const refusals = 1000 // bpf/core/limit.h
+	const each, refusals = 100, 10_000 // bpf/core/limit.h
 	rig.Enter(t)
 	for _, a := range []netip.Addr{rig.VipAddr, rig.ClientAddr} {
 		rig.AddLocal(t, a)
 	}
-	r := rig.LoadAgent(t, seen, rig.AgentConfig(1024, rig.Offering(rig.HuntPort)), rig.Limited(t))
+	r := rig.LoadAgent(t, seen, rig.AgentConfig(1024, rig.Offering(rig.HuntPort)), rig.Limited)
 	rig.Queue(t, rig.Listen(t, rig.HuntPort, 1), rig.HuntPort, 2)
 	p := rig.Inward(rig.HuntPort, wire.SYN)
-	frame := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()
-	for range refusals - 1 {
-		r.Run(t, frame)
+	frame := func(client int) []byte {
+		p.Src = netip.AddrPortFrom(rig.ClientNumber(client), p.Src.Port())
+		return rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()
 	}
-	r.Send(t, frame).Is(t, "the last", rig.XDPTX, nil, "refuse_full_reset")
-	r.Send(t, frame).Is(t, "one too many", rig.XDPDrop, nil, "drop_limit_refusal")
-	r.At(t, r.Now+time.Millisecond)
-	r.Send(t, frame).Is(t, "a millisecond later", rig.XDPTX, nil, "refuse_full_reset")
-	r.Send(t, frame).Is(t, "and again", rig.XDPDrop, nil, "drop_limit_refusal")
+	if err := r.SetNextHops(topo.NextHops{netip.MustParsePrefix("::/0"): rig.RouterMAC}); err != nil {
+		t.Fatal(err)
+	}
+	for range each - 1 {
+		r.Run(t, frame(0))
+	}
+	r.Send(t, frame(0)).Is(t, "the last of a client", rig.XDPTX, nil, "refuse_full_reset")
+	r.Send(t, frame(0)).Is(t, "one too many", rig.XDPDrop, nil, "drop_limit_refusal")
+	for i := range refusals - each - 1 {
+		r.Run(t, frame(1+i))
+	}
+	r.Send(t, frame(refusals)).Is(t, "the last of the service", rig.XDPTX, nil, "refuse_full_reset")
+	if err := r.SetNextHops(nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Send(t, frame(refusals+1)).Is(t, "another client", rig.XDPDrop, nil, "drop_limit_refusal")
+	r.At(t, r.Now+time.Second/refusals)
+	r.Send(t, frame(refusals+1)).Is(t, "a token later", rig.XDPDrop, nil, "drop_no_next_hop")
 }

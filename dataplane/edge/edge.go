@@ -98,6 +98,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 		spec.Variables[objects.EdgeVarFlowKey].Set(policy.NewDigestKey(l.cfg.Key)),
 		spec.Variables[objects.EdgeVarEdgeRecoversAll].Set(l.cfg.RecoverAll),
 		spec.Variables[objects.EdgeVarEdgeIdleNs].Set(uint64(l.cfg.Flows.Idle)),
+		spec.Variables[objects.EdgeVarLimitSecret].Set(plane.Secret()),
 		spec.Variables[objects.EdgeVarTickNs].Set(uint64(plane.Tick())))
 	if err == nil && change != nil {
 		err = change(spec)

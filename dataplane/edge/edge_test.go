@@ -41,6 +41,7 @@ func TestEdge(t *testing.T) {
 		{"probe", testProbe},
 		{"too big", testTooBig},
 		{"narrow", testNarrow},
+		{"neighbours", testNeighbours},
 		{"ended", testEnded},
 		{"keep-alive", testKeepAlive},
 		{"word of datagrams", testDatagramWord},

@@ -193,7 +193,6 @@ func testEnded(t *testing.T, seen rig.Hits) {
 	to := b.tunnelled(t, "another", b.fromClient(t, g.packet()), g.packet(), "steer")
 	b.fromNode(t, back(to), natted(g, 41000).packet()).Is(t, "change", redirect, nil, "update_learned")
 	must(t, b.SetNextHop(200, topo.MAC{}))
-	b.spend(t)
-	b.at(t, b.now+time.Millisecond/2) // a question's token, and none of an error
+	rig.SpendOf(t, b.Objects().Limits, b.now, rig.LimitRefusal, service)
 	b.fromClient(t, g.packet()).Is(t, "above the limit", rig.XDPDrop, nil, "unowned", "drop_limit_refusal")
 }

@@ -19,7 +19,7 @@ import (
 	"proffer/wire"
 )
 
-// onOneCPU keeps the test's thread, which is locked, on a CPU: recent flows and limits are each CPU's.
+// onOneCPU keeps the test's thread, which is locked, on a CPU: recent flows are each CPU's.
 func onOneCPU(t *testing.T) {
 	t.Helper()
 	var was, one unix.CPUSet

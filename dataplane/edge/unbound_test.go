@@ -255,8 +255,7 @@ func testNoWord(t *testing.T, seen rig.Hits) {
 	changed, _ = b.bind(t, from4("tcp", 63), 43000, false)
 	must(t, b.SetNextHop(1, topo.MAC{}))
 	must(t, b.SetNextHop(200, topo.MAC{}))
-	b.spend(t)
-	b.at(t, b.now+time.Millisecond/2) // a question's token, and none of a refusal
+	rig.SpendOf(t, b.Objects().Limits, b.now, rig.LimitRefusal, service)
 	for range 20 {
 		b.fromWorld(t, worldly(changed, ack, "data")).Is(t, "above the limit", rig.XDPDrop, nil, "unowned", "drop_limit_refusal")
 	}

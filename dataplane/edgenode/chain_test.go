@@ -48,6 +48,7 @@ func TestNode(t *testing.T) {
 		{"owner, bad questions", testBadQuestions},
 		{"probe", testProbe},
 		{"no way on", testNoWay},
+		{"neighbours", testNeighbours},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

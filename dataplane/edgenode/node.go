@@ -85,6 +85,7 @@ func (n *Node) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSp
 		spec.Variables[objects.EdgeNodeVarIdleNs].Set(uint64(n.cfg.Idle)),
 		spec.Variables[objects.EdgeNodeVarLingerNs].Set(uint64(n.cfg.Linger)),
 		spec.Variables[objects.EdgeNodeVarFlowKey].Set(policy.NewDigestKey(key)),
+		spec.Variables[objects.EdgeNodeVarLimitSecret].Set(plane.Secret()),
 		spec.Variables[objects.EdgeNodeVarTickNs].Set(uint64(plane.Tick())))
 	if err == nil && change != nil {
 		err = change(spec)

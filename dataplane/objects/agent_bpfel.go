@@ -172,6 +172,7 @@ const (
 	AgentMapPages             = "pages"
 	AgentMapPassedOnOffers    = "passed_on_offers"
 	AgentMapPrograms          = "programs"
+	AgentMapReceivers         = "receivers"
 	AgentMapReports           = "reports"
 	AgentMapScratchOfCpu      = "scratch_of_cpu"
 	AgentMapSigning           = "signing"
@@ -195,9 +196,11 @@ const (
 	AgentVarDomain            = "domain"
 	AgentVarFlowKey           = "flow_key"
 	AgentVarIdleNs            = "idle_ns"
+	AgentVarLimitSecret       = "limit_secret"
 	AgentVarLingerNs          = "linger_ns"
 	AgentVarNetnsCookie       = "netns_cookie"
 	AgentVarRedirectTo        = "redirect_to"
+	AgentVarRules             = "rules"
 	AgentVarSelf              = "self"
 	AgentVarStalls            = "stalls"
 	AgentVarTcpIdleNs         = "tcp_idle_ns"
@@ -285,6 +288,7 @@ type AgentMapSpecs struct {
 	Pages          *ebpf.MapSpec `ebpf:"pages"`
 	PassedOnOffers *ebpf.MapSpec `ebpf:"passed_on_offers"`
 	Programs       *ebpf.MapSpec `ebpf:"programs"`
+	Receivers      *ebpf.MapSpec `ebpf:"receivers"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
@@ -305,9 +309,11 @@ type AgentVariableSpecs struct {
 	Domain            *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey           *ebpf.VariableSpec `ebpf:"flow_key"`
 	IdleNs            *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LimitSecret       *ebpf.VariableSpec `ebpf:"limit_secret"`
 	LingerNs          *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NetnsCookie       *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	RedirectTo        *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Rules             *ebpf.VariableSpec `ebpf:"rules"`
 	Self              *ebpf.VariableSpec `ebpf:"self"`
 	Stalls            *ebpf.VariableSpec `ebpf:"stalls"`
 	TcpIdleNs         *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
@@ -358,6 +364,7 @@ type AgentMaps struct {
 	Pages          *ebpf.Map `ebpf:"pages"`
 	PassedOnOffers *ebpf.Map `ebpf:"passed_on_offers"`
 	Programs       *ebpf.Map `ebpf:"programs"`
+	Receivers      *ebpf.Map `ebpf:"receivers"`
 	Reports        *ebpf.Map `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Signing        *ebpf.Map `ebpf:"signing"`
@@ -386,6 +393,7 @@ func (m *AgentMaps) Close() error {
 		m.Pages,
 		m.PassedOnOffers,
 		m.Programs,
+		m.Receivers,
 		m.Reports,
 		m.ScratchOfCpu,
 		m.Signing,
@@ -407,9 +415,11 @@ type AgentVariables struct {
 	Domain            *ebpf.Variable `ebpf:"domain"`
 	FlowKey           *ebpf.Variable `ebpf:"flow_key"`
 	IdleNs            *ebpf.Variable `ebpf:"idle_ns"`
+	LimitSecret       *ebpf.Variable `ebpf:"limit_secret"`
 	LingerNs          *ebpf.Variable `ebpf:"linger_ns"`
 	NetnsCookie       *ebpf.Variable `ebpf:"netns_cookie"`
 	RedirectTo        *ebpf.Variable `ebpf:"redirect_to"`
+	Rules             *ebpf.Variable `ebpf:"rules"`
 	Self              *ebpf.Variable `ebpf:"self"`
 	Stalls            *ebpf.Variable `ebpf:"stalls"`
 	TcpIdleNs         *ebpf.Variable `ebpf:"tcp_idle_ns"`

@@ -13,11 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type EdgeBuckets struct {
-	_       structs.HostLayout
-	EmptyNs [8]int64
-}
-
 type EdgeDigestKey struct {
 	_    structs.HostLayout
 	Odd  [2]uint64
@@ -158,6 +153,7 @@ const (
 	EdgeMapEdgeServices     = "edge_services"
 	EdgeMapEdgeTurns        = "edge_turns"
 	EdgeMapLimits           = "limits"
+	EdgeMapReceivers        = "receivers"
 	EdgeProgEdgeAnswer      = "edge_answer"
 	EdgeProgEdgeBack        = "edge_back"
 	EdgeProgEdgeClients     = "edge_clients"
@@ -174,7 +170,9 @@ const (
 	EdgeVarEdgeRecoversAll  = "edge_recovers_all"
 	EdgeVarEdgeUnsteady     = "edge_unsteady"
 	EdgeVarFlowKey          = "flow_key"
+	EdgeVarLimitSecret      = "limit_secret"
 	EdgeVarRedirectTo       = "redirect_to"
+	EdgeVarRules            = "rules"
 	EdgeVarStalls           = "stalls"
 	EdgeVarTickNs           = "tick_ns"
 	EdgeVarUnlimited        = "unlimited"
@@ -256,6 +254,7 @@ type EdgeMapSpecs struct {
 	EdgeServices     *ebpf.MapSpec `ebpf:"edge_services"`
 	EdgeTurns        *ebpf.MapSpec `ebpf:"edge_turns"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
+	Receivers        *ebpf.MapSpec `ebpf:"receivers"`
 }
 
 // EdgeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -270,7 +269,9 @@ type EdgeVariableSpecs struct {
 	EdgeRecoversAll  *ebpf.VariableSpec `ebpf:"edge_recovers_all"`
 	EdgeUnsteady     *ebpf.VariableSpec `ebpf:"edge_unsteady"`
 	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
+	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Rules            *ebpf.VariableSpec `ebpf:"rules"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
 	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
@@ -316,6 +317,7 @@ type EdgeMaps struct {
 	EdgeServices     *ebpf.Map `ebpf:"edge_services"`
 	EdgeTurns        *ebpf.Map `ebpf:"edge_turns"`
 	Limits           *ebpf.Map `ebpf:"limits"`
+	Receivers        *ebpf.Map `ebpf:"receivers"`
 }
 
 func (m *EdgeMaps) Close() error {
@@ -338,6 +340,7 @@ func (m *EdgeMaps) Close() error {
 		m.EdgeServices,
 		m.EdgeTurns,
 		m.Limits,
+		m.Receivers,
 	)
 }
 
@@ -353,7 +356,9 @@ type EdgeVariables struct {
 	EdgeRecoversAll  *ebpf.Variable `ebpf:"edge_recovers_all"`
 	EdgeUnsteady     *ebpf.Variable `ebpf:"edge_unsteady"`
 	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
+	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
+	Rules            *ebpf.Variable `ebpf:"rules"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
 	Unlimited        *ebpf.Variable `ebpf:"unlimited"`

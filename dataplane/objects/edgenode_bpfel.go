@@ -13,11 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type EdgeNodeBuckets struct {
-	_       structs.HostLayout
-	EmptyNs [8]int64
-}
-
 type EdgeNodeCostSetting struct {
 	_  structs.HostLayout
 	Ns uint64
@@ -292,6 +287,7 @@ const (
 	EdgeNodeMapNodeLbs          = "node_lbs"
 	EdgeNodeMapNodePrograms     = "node_programs"
 	EdgeNodeMapNodeStateOfCpu   = "node_state_of_cpu"
+	EdgeNodeMapReceivers        = "receivers"
 	EdgeNodeMapRewriterSettings = "rewriter_settings"
 	EdgeNodeMapScanOfCpu        = "scan_of_cpu"
 	EdgeNodeMapUserLinks        = "user_links"
@@ -316,12 +312,14 @@ const (
 	EdgeNodeVarCountersEnd      = "counters_end"
 	EdgeNodeVarFlowKey          = "flow_key"
 	EdgeNodeVarIdleNs           = "idle_ns"
+	EdgeNodeVarLimitSecret      = "limit_secret"
 	EdgeNodeVarLingerNs         = "linger_ns"
 	EdgeNodeVarNodeCores        = "node_cores"
 	EdgeNodeVarNodeExpiryLayout = "node_expiry_layout"
 	EdgeNodeVarNodeServer       = "node_server"
 	EdgeNodeVarNodeSpreads      = "node_spreads"
 	EdgeNodeVarRedirectTo       = "redirect_to"
+	EdgeNodeVarRules            = "rules"
 	EdgeNodeVarStalls           = "stalls"
 	EdgeNodeVarTcpIdleNs        = "tcp_idle_ns"
 	EdgeNodeVarTickNs           = "tick_ns"
@@ -412,6 +410,7 @@ type EdgeNodeMapSpecs struct {
 	NodeLbs          *ebpf.MapSpec `ebpf:"node_lbs"`
 	NodePrograms     *ebpf.MapSpec `ebpf:"node_programs"`
 	NodeStateOfCpu   *ebpf.MapSpec `ebpf:"node_state_of_cpu"`
+	Receivers        *ebpf.MapSpec `ebpf:"receivers"`
 	RewriterSettings *ebpf.MapSpec `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.MapSpec `ebpf:"scan_of_cpu"`
 	UserLinks        *ebpf.MapSpec `ebpf:"user_links"`
@@ -428,12 +427,14 @@ type EdgeNodeVariableSpecs struct {
 	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
 	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NodeCores        *ebpf.VariableSpec `ebpf:"node_cores"`
 	NodeExpiryLayout *ebpf.VariableSpec `ebpf:"node_expiry_layout"`
 	NodeServer       *ebpf.VariableSpec `ebpf:"node_server"`
 	NodeSpreads      *ebpf.VariableSpec `ebpf:"node_spreads"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Rules            *ebpf.VariableSpec `ebpf:"rules"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
 	TcpIdleNs        *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
@@ -482,6 +483,7 @@ type EdgeNodeMaps struct {
 	NodeLbs          *ebpf.Map `ebpf:"node_lbs"`
 	NodePrograms     *ebpf.Map `ebpf:"node_programs"`
 	NodeStateOfCpu   *ebpf.Map `ebpf:"node_state_of_cpu"`
+	Receivers        *ebpf.Map `ebpf:"receivers"`
 	RewriterSettings *ebpf.Map `ebpf:"rewriter_settings"`
 	ScanOfCpu        *ebpf.Map `ebpf:"scan_of_cpu"`
 	UserLinks        *ebpf.Map `ebpf:"user_links"`
@@ -513,6 +515,7 @@ func (m *EdgeNodeMaps) Close() error {
 		m.NodeLbs,
 		m.NodePrograms,
 		m.NodeStateOfCpu,
+		m.Receivers,
 		m.RewriterSettings,
 		m.ScanOfCpu,
 		m.UserLinks,
@@ -530,12 +533,14 @@ type EdgeNodeVariables struct {
 	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
 	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
+	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
 	NodeCores        *ebpf.Variable `ebpf:"node_cores"`
 	NodeExpiryLayout *ebpf.Variable `ebpf:"node_expiry_layout"`
 	NodeServer       *ebpf.Variable `ebpf:"node_server"`
 	NodeSpreads      *ebpf.Variable `ebpf:"node_spreads"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
+	Rules            *ebpf.Variable `ebpf:"rules"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
 	TcpIdleNs        *ebpf.Variable `ebpf:"tcp_idle_ns"`
 	TickNs           *ebpf.Variable `ebpf:"tick_ns"`

@@ -251,6 +251,7 @@ const (
 	LBMapPlans            = "plans"
 	LBMapProbes           = "probes"
 	LBMapPrograms         = "programs"
+	LBMapReceivers        = "receivers"
 	LBMapScratchOfCpu     = "scratch_of_cpu"
 	LBMapSenders          = "senders"
 	LBMapServerByLocator  = "server_by_locator"
@@ -280,11 +281,13 @@ const (
 	LBVarDomain           = "domain"
 	LBVarFlowKey          = "flow_key"
 	LBVarIdleNs           = "idle_ns"
+	LBVarLimitSecret      = "limit_secret"
 	LBVarLines            = "lines"
 	LBVarLingerNs         = "linger_ns"
 	LBVarNoSocket         = "no_socket"
 	LBVarNotPlain         = "not_plain"
 	LBVarRedirectTo       = "redirect_to"
+	LBVarRules            = "rules"
 	LBVarSelf             = "self"
 	LBVarStalls           = "stalls"
 	LBVarTcpIdleNs        = "tcp_idle_ns"
@@ -365,6 +368,7 @@ type LBMapSpecs struct {
 	Plans           *ebpf.MapSpec `ebpf:"plans"`
 	Probes          *ebpf.MapSpec `ebpf:"probes"`
 	Programs        *ebpf.MapSpec `ebpf:"programs"`
+	Receivers       *ebpf.MapSpec `ebpf:"receivers"`
 	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
@@ -390,11 +394,13 @@ type LBVariableSpecs struct {
 	Domain           *ebpf.VariableSpec `ebpf:"domain"`
 	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
+	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NoSocket         *ebpf.VariableSpec `ebpf:"no_socket"`
 	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Rules            *ebpf.VariableSpec `ebpf:"rules"`
 	Self             *ebpf.VariableSpec `ebpf:"self"`
 	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
 	TcpIdleNs        *ebpf.VariableSpec `ebpf:"tcp_idle_ns"`
@@ -437,6 +443,7 @@ type LBMaps struct {
 	Plans           *ebpf.Map `ebpf:"plans"`
 	Probes          *ebpf.Map `ebpf:"probes"`
 	Programs        *ebpf.Map `ebpf:"programs"`
+	Receivers       *ebpf.Map `ebpf:"receivers"`
 	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.Map `ebpf:"senders"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
@@ -467,6 +474,7 @@ func (m *LBMaps) Close() error {
 		m.Plans,
 		m.Probes,
 		m.Programs,
+		m.Receivers,
 		m.ScratchOfCpu,
 		m.Senders,
 		m.ServerByLocator,
@@ -493,11 +501,13 @@ type LBVariables struct {
 	Domain           *ebpf.Variable `ebpf:"domain"`
 	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
+	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
 	NoSocket         *ebpf.Variable `ebpf:"no_socket"`
 	NotPlain         *ebpf.Variable `ebpf:"not_plain"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
+	Rules            *ebpf.Variable `ebpf:"rules"`
 	Self             *ebpf.Variable `ebpf:"self"`
 	Stalls           *ebpf.Variable `ebpf:"stalls"`
 	TcpIdleNs        *ebpf.Variable `ebpf:"tcp_idle_ns"`

@@ -110,7 +110,7 @@ func NewLB(t testing.TB, seen Hits, services ...topo.Service) *LB {
 func NewLimitedLB(t testing.TB, seen Hits, services ...topo.Service) *LB {
 	t.Helper()
 	Enter(t)
-	return loadLB(t, seen, LBConfig(services...), Limited(t))
+	return loadLB(t, seen, LBConfig(services...), Limited)
 }
 
 // LoadLB loads the LB in the namespace where the test is.

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"proffer/policy"
@@ -34,6 +35,13 @@ func Inward(port uint16, flags byte) Packet {
 		Src: netip.AddrPortFrom(ClientAddr, ClientPort),
 		Dst: netip.AddrPortFrom(VipAddr, port),
 	}
+}
+
+// ClientNumber is a client of many.
+func ClientNumber(i int) netip.Addr {
+	a := ClientAddr.As16()
+	binary.BigEndian.PutUint32(a[4:], uint32(i))
+	return netip.AddrFrom16(a)
 }
 
 // Outward is the answer's direction.

@@ -53,19 +53,26 @@ func SectionOf(t testing.TB, prog *ebpf.Program, section string) *ebpf.Map {
 	return nil
 }
 
-// Spend takes all tokens of the limits of every CPU, at an instant of virtual time.
-func Spend(t testing.TB, limits *ebpf.Map, now time.Duration) {
+// LimitRefusal is enum limit's (bpf/core/limit.h).
+const LimitRefusal = 5
+
+// SpendOf takes all tokens of one owner for one kind of cost, at an instant of virtual time.
+func SpendOf(t testing.TB, limits *ebpf.Map, now time.Duration, limit, owner uint64) {
 	t.Helper()
-	var buckets []objects.EdgeBuckets // alike in all programs (bpf/core/limit.h)
-	if err := limits.Lookup(uint32(0), &buckets); err != nil {
+	at := uint32(policy.Mix(owner*16+limit) % uint64(limits.MaxEntries()))
+	if err := limits.Put(at, int64(now)); err != nil {
 		t.Fatal(err)
 	}
-	for cpu := range buckets {
-		for i := range buckets[cpu].EmptyNs {
-			buckets[cpu].EmptyNs[i] = int64(now)
-		}
+}
+
+// Spend takes all tokens of the limits of every owner, at an instant of virtual time.
+func Spend(t testing.TB, limits *ebpf.Map, now time.Duration) {
+	t.Helper()
+	at, empty := make([]uint32, limits.MaxEntries()), make([]int64, limits.MaxEntries())
+	for i := range at {
+		at[i], empty[i] = uint32(i), int64(now)
 	}
-	if err := limits.Put(uint32(0), buckets); err != nil {
+	if _, err := limits.BatchUpdate(at, empty, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -95,26 +95,9 @@ func InVirtualTime(spec *ebpf.CollectionSpec) error {
 	return spec.Variables["redirect_to"].Set(uint32(0))
 }
 
-// Limited is InVirtualTime with the limits of the cost of packets. It keeps the test, which has
-// entered its namespace, on one CPU: each CPU has its own limits.
-func Limited(t testing.TB) func(*ebpf.CollectionSpec) error {
-	t.Helper()
-	var all, one unix.CPUSet
-	err := unix.SchedGetaffinity(0, &all)
-	for cpu := range 1024 {
-		if all.IsSet(cpu) && one.Count() == 0 {
-			one.Set(cpu)
-		}
-	}
-	if err == nil {
-		err = unix.SchedSetaffinity(0, &one)
-	}
-	if err != nil {
-		t.Fatalf("stay on one CPU: %v", err)
-	}
-	return func(spec *ebpf.CollectionSpec) error {
-		return errors.Join(InVirtualTime(spec), spec.Variables["unlimited"].Set(false))
-	}
+// Limited is InVirtualTime with the limits of the cost of packets.
+func Limited(spec *ebpf.CollectionSpec) error {
+	return errors.Join(InVirtualTime(spec), spec.Variables["unlimited"].Set(false))
 }
 
 // keeping is a change of a specification that keeps it, too.

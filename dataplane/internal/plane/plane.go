@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -73,6 +74,7 @@ func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
 	err = errors.Join(
 		spec.Variables["self"].Set(me),
 		spec.Variables["redirect_to"].Set(redirectTo),
+		spec.Variables["limit_secret"].Set(Secret()),
 		spec.Variables["idle_ns"].Set(uint64(p.FlowTable.Idle)),
 		spec.Variables["tcp_idle_ns"].Set(uint64(p.FlowTable.IdleTCP())),
 		spec.Variables["linger_ns"].Set(uint64(p.FlowTable.Linger)))
@@ -86,6 +88,13 @@ func (p *Plane) Constants(spec *ebpf.CollectionSpec, n *topo.Node) error {
 		return fmt.Errorf("set the programs' constants: %w", err)
 	}
 	return nil
+}
+
+// Secret is a number that no sender of packets knows.
+func Secret() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 // blocksOf are the SR domain's prefixes as the programs compare them: by the
