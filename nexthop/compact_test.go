@@ -55,11 +55,11 @@ func TestCompact(t *testing.T) {
 				unique = append(unique, r)
 			}
 		}
-		kept := compact(append([]route(nil), unique...))
+		kept := compact(best(append([]route(nil), unique...)))
 		for b := range 256 {
 			addr := netip.AddrFrom16([16]byte{0x20, byte(b), 9})
 			want, is := slowest(unique, addr)
-			got, has := slowest(kept, addr)
+			got, has := longest(kept, addr)
 			if lost := is && !want.dead; has && !got.dead != lost || lost && got.gateway != want.gateway {
 				t.Fatalf("routes %d, %v: by %+v, %v; want %+v, %v", i, addr, got, has, want, is)
 			}
@@ -92,7 +92,7 @@ func TestFullTable(t *testing.T) {
 		r.gateway = gateway4
 		one = append(one, r)
 	}
-	if kept := compact(one); len(kept) != 1 {
+	if kept := compact(best(one)); len(kept) != 1 {
 		t.Errorf("%d routes are kept of a full table by the default gateway", len(kept))
 	}
 	two := append(fullTable(routes), route{prefix: default4, gateway: gateway4}, route{prefix: netip.MustParsePrefix("192.0.2.0/24")})
@@ -101,7 +101,7 @@ func TestFullTable(t *testing.T) {
 		neighbours[alone(netip.AddrFrom4([4]byte{192, 0, byte(2 + i>>8), byte(i)}))] = topo.MAC{2, byte(i >> 8), byte(i)}
 	}
 	neighbours[alone(gateway4)], neighbours[alone(near4)] = topo.MAC{2}, topo.MAC{4}
-	hops, waiting, leftOut := nextHops(compact(two), neighbours, topo.MaxHops)
+	hops, waiting, leftOut := nextHops(compact(best(two)), neighbours, topo.MaxHops)
 	if len(hops) != topo.MaxHops || leftOut == 0 || waiting != 0 {
 		t.Errorf("%d next hops, %d left out, %d waiting", len(hops), leftOut, waiting)
 	}

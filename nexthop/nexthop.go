@@ -4,6 +4,7 @@
 package nexthop
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,6 +44,8 @@ type Watcher struct {
 	kept      []route       // those read last that packets need
 	leftOut   int           // routes that had no room
 	known     topo.NextHops // neighbours read last
+	objects   objects       // nexthop objects, read with the routes
+	odd       string        // rules that are not followed
 }
 
 // Watch starts listening for changes of the link's routes and neighbours.
@@ -158,25 +161,62 @@ func usableOf(n *netlink.Neigh) (addr netip.Addr, mac topo.MAC, ok bool) {
 }
 
 // Resolve asks the kernel to find addr's neighbour, which shows up as a change. It returns
-// an error if the kernel has no route to addr.
+// an error if the kernel has no route to addr by the link.
 func (w *Watcher) Resolve(addr netip.Addr) error {
-	gateway := addr.Unmap()
-	routes, err := netlink.RouteGet(gateway.AsSlice())
+	addr = addr.Unmap()
+	routes, err := w.current()
 	if err != nil {
+		return err
+	}
+	r, found := longest(routes, addr)
+	if err := w.elsewhere(addr, r, found && !r.dead); err != nil {
+		return err
+	}
+	via := r.gateways()
+	if len(via) == 0 {
+		via = []netip.Addr{addr}
+	}
+	var errs []error
+	for _, v := range via {
+		errs = append(errs, w.use(v))
+	}
+	return errors.Join(errs...)
+}
+
+// elsewhere returns an error if the kernel sends packets for an address by another link than ours, or nowhere. While
+// it takes a gateway for failed, it goes as a host by a route of a shorter prefix, such as the default route: that
+// one does not count.
+func (w *Watcher) elsewhere(addr netip.Addr, ours route, found bool) error {
+	request := nl.NewNetlinkRequest(unix.RTM_GETROUTE, 0)
+	request.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(familyOf(addr)), Dst_len: uint8(addr.BitLen()), Flags: unix.RTM_F_FIB_MATCH}})
+	request.AddData(nl.NewRtAttr(unix.RTA_DST, addr.AsSlice()))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE)
+	if err == nil && len(messages) == 0 {
+		err = unix.ENETUNREACH
+	}
+	if err != nil {
+		if found {
+			return nil
+		}
 		return fmt.Errorf("no route to %s: %w", addr, err)
 	}
-	if len(routes) == 0 || routes[0].LinkIndex != w.dev.Index {
+	w.mu.Lock()
+	known := w.objects
+	w.mu.Unlock()
+	r, by := parseRoute(messages[0], w.dev.Index, known)
+	if !by && (!found || r.prefix.Bits() > ours.prefix.Bits()) {
 		return fmt.Errorf("resolve %s: the route leaves by another link than %s", addr, w.dev.Name)
 	}
-	if gw := gatewayOf(routes[0].Gw, routes[0].Via); gw.IsValid() {
-		gateway = gw
-	}
-	return w.use(gateway)
+	return nil
 }
 
 // use makes the kernel treat this neighbour as in use: the kernel resolves it, or
-// confirms it if it is stale.
+// confirms it if it is stale. A permanent neighbour needs none of that, and would be permanent no
+// more (__neigh_update of Linux 5.16 and later).
 func (w *Watcher) use(addr netip.Addr) error {
+	if w.isPermanent(addr) {
+		return nil
+	}
 	err := netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: w.dev.Index,
 		Family:    familyOf(addr),
@@ -188,6 +228,21 @@ func (w *Watcher) use(addr netip.Addr) error {
 		return fmt.Errorf("resolve %s on %s: %w", addr, w.dev.Name, err)
 	}
 	return nil
+}
+
+func (w *Watcher) isPermanent(addr netip.Addr) bool {
+	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	head := header(make([]byte, unix.SizeofNdMsg))
+	head[0] = byte(familyOf(addr))
+	binary.NativeEndian.PutUint32(head[4:], uint32(w.dev.Index))
+	request.AddData(head)
+	request.AddData(nl.NewRtAttr(unix.NDA_DST, addr.AsSlice()))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if err != nil || len(messages) == 0 {
+		return false // such as one that the kernel does not have
+	}
+	n, err := netlink.NeighDeserialize(messages[0])
+	return err == nil && n.State&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0
 }
 
 // Refresh confirms every gateway of the link and every neighbour on the way to targets.
@@ -207,16 +262,18 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 	}
 	done := map[netip.Addr]bool{}
 	for _, r := range routes {
-		if r.gateway.IsValid() && !done[r.gateway] {
-			done[r.gateway] = true
-			errs = append(errs, w.use(r.gateway))
+		for _, g := range r.gateways() {
+			if !done[g] {
+				done[g] = true
+				errs = append(errs, w.use(g))
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// isDead is true of the types of routes that send nothing (RTN_THROW: in the main table
-// there is no other to look in).
+// isDead is true of the types of routes that send nothing (RTN_THROW: unless another table
+// has a route).
 func isDead(routeType int) bool {
 	switch routeType {
 	case unix.RTN_UNREACHABLE, unix.RTN_BLACKHOLE, unix.RTN_PROHIBIT, unix.RTN_THROW:

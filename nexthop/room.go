@@ -35,9 +35,9 @@ func nextHops(routes []route, neighbours topo.NextHops, room int) (hops topo.Nex
 	return hops, waiting, leftOut
 }
 
-// addTo adds the route: its gateway's address, or a mark without an address for a prefix
-// that is on the link itself or unreachable. False: the gateway is not resolved.
-func (r route) addTo(hops, neighbours topo.NextHops) bool {
+// addTo adds the route: the address of its first gateway that is known, or a mark without an address for a prefix
+// that is on the link itself or unreachable. False: no gateway is resolved.
+func (r route) addTo(hops, neighbours topo.NextHops) (resolved bool) {
 	if r.dead {
 		hops[r.prefix] = topo.MAC{}
 		return true
@@ -49,6 +49,9 @@ func (r route) addTo(hops, neighbours topo.NextHops) bool {
 		return true
 	}
 	mac, known := neighbours[alone(r.gateway)]
+	for i := 0; i < len(r.others) && !known; i++ {
+		mac, known = neighbours[alone(r.others[i])]
+	}
 	hops[r.prefix] = mac
 	return known
 }

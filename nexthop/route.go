@@ -1,7 +1,6 @@
 package nexthop
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,26 +16,52 @@ import (
 // families are the address families of next hops.
 func families() []int { return []int{unix.AF_INET6, unix.AF_INET} }
 
-// route is a route that leaves by our link, or that the kernel calls unreachable.
+// route is a route that leaves by our link, or that decides without one.
 type route struct {
 	prefix  netip.Prefix
-	gateway netip.Addr // invalid: the prefix is on the link
-	dead    bool       // no packet may leave by it
+	gateway netip.Addr   // invalid: the prefix is on the link
+	others  []netip.Addr // more gateways, for when that does not answer
+	dead    bool         // no packet may leave by it
+	through bool         // it decides nothing: the next rule does
 	metric  uint32
+	table   uint32
+	order   uint32 // of the kernel's, among equal ones
+	around  int    // the route of the next shorter prefix, among those that are kept; -1: none
 }
 
-// routes are the routes of the main table that packets need (compact). An interrupted
+// gateways are those of a route in their order.
+func (r route) gateways() []netip.Addr {
+	if !r.gateway.IsValid() {
+		return nil
+	}
+	return append([]netip.Addr{r.gateway}, r.others...)
+}
+
+// routes are the routes that packets need (compact), as the rules of routing lead to them. An interrupted
 // reading returns netlink.ErrDumpInterrupted with the routes that it met.
 func (w *Watcher) routes() (kept []route, interrupted error) {
-	var ours []route
+	layers, err := w.layers()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
+	}
+	interrupted = err
+	if err := w.readObjects(); errors.Is(err, netlink.ErrDumpInterrupted) {
+		interrupted = err
+	} else if err != nil {
+		return nil, err
+	}
+	tables := map[tableOf][]route{} // that a layer has
+	for _, l := range layers {
+		tables[tableOf{l.all, l.table}] = nil
+	}
 	for _, family := range families() {
-		request := nl.NewNetlinkRequest(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
-		request.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}})
-		err := request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, func(m []byte) bool {
-			if r, ok := parseRoute(m, w.dev.Index); ok && int(m[0]) == family {
-				ours = append(ours, r)
+		err := dump(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}}, func(m []byte) {
+			r, ours := parseRoute(m, w.dev.Index, w.objects)
+			at := tableOf{wholeOf(uint8(family)), r.table}
+			if all, asked := tables[at]; ours && asked && int(m[0]) == family {
+				r.order = uint32(len(all))
+				tables[at] = append(all, r)
 			}
-			return true
 		})
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			interrupted = err
@@ -44,44 +69,84 @@ func (w *Watcher) routes() (kept []route, interrupted error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 	}
-	return compact(ours), interrupted
+	return compact(overlay(layers, tables)), interrupted
+}
+
+// dump hands each message of a kernel's list to f.
+func dump(request int, answer uint16, head nl.NetlinkRequestData, f func(m []byte)) error {
+	r := nl.NewNetlinkRequest(request, unix.NLM_F_DUMP)
+	r.AddData(head)
+	return r.ExecuteIter(unix.NETLINK_ROUTE, answer, func(m []byte) bool {
+		f(m)
+		return true
+	})
 }
 
 // parseRoute reads struct rtmsg and its attributes. The standard parsers make a dozen
 // objects a route, too many for a million routes.
-func parseRoute(m []byte, link int) (r route, ours bool) {
+func parseRoute(m []byte, link int, known objects) (r route, ours bool) {
 	if len(m) < unix.SizeofRtMsg {
 		return r, false
 	}
 	family, bits, sourceBits, tos, kind := m[0], int(m[1]), m[2], m[3], int(m[7])
 	flags := binary.NativeEndian.Uint32(m[8:])
-	table := uint32(m[4])
 	// A route for one type of service, or for some sources, is not for all packets.
 	if tos != 0 || sourceBits != 0 || flags&unix.RTM_F_CLONED != 0 || (kind != unix.RTN_UNICAST && !isDead(kind)) {
 		return r, false
 	}
-	dst, r := zeroOf(family), route{dead: isDead(kind)}
-	hop := nextHop{flags: uint8(flags)}
+	r = route{dead: isDead(kind), through: kind == unix.RTN_THROW, table: uint32(m[4])}
+	dst, hop, object := zeroOf(family), nextHop{flags: uint8(flags)}, uint32(0)
+	var several []nextHop
 	for kind, value := range attributes(m[unix.SizeofRtMsg:]) {
 		switch kind {
 		case unix.RTA_DST:
 			dst, _ = netip.AddrFromSlice(value)
 		case unix.RTA_PRIORITY:
-			r.metric = binary.NativeEndian.Uint32(value)
+			r.metric = number(value)
 		case unix.RTA_TABLE:
-			table = binary.NativeEndian.Uint32(value)
+			r.table = number(value)
 		case unix.RTA_MULTIPATH:
-			hop = firstOn(value, link)
+			several = hopsOf(value)
+		case rtaObject:
+			object = number(value)
 		default:
 			hop.set(kind, value)
 		}
 	}
 	r.prefix = netip.PrefixFrom(dst, bits)
-	if table != unix.RT_TABLE_MAIN || !r.prefix.IsValid() {
+	if !r.prefix.IsValid() {
 		return r, false
 	}
-	r.gateway = hop.gateway
-	return r, r.dead || hop.link == link && hop.flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0
+	if object != 0 && hop.link == 0 && several == nil {
+		var dead bool
+		several, dead = known.hops(object)
+		r.dead = r.dead || dead
+	}
+	return r, r.dead || r.take(hop, link) || r.takeAll(several, link)
+}
+
+// take gives the route a next hop, if it is one on the link that is not dead.
+func (r *route) take(h nextHop, link int) bool {
+	if h.link != link || h.flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) != 0 {
+		return false
+	}
+	r.gateway = h.gateway
+	return true
+}
+
+// takeAll gives the route the next hops on the link that are not dead.
+func (r *route) takeAll(hops []nextHop, link int) (took bool) {
+	for _, h := range hops {
+		var one route
+		switch {
+		case !one.take(h, link):
+		case !took:
+			r.gateway, took = h.gateway, true
+		case r.gateway.IsValid() && h.gateway.IsValid() && !slices.Contains(r.gateways(), h.gateway):
+			r.others = append(r.others, h.gateway)
+		}
+	}
+	return took
 }
 
 // nextHop is one of a route's next hops.
@@ -96,7 +161,7 @@ type nextHop struct {
 func (h *nextHop) set(kind uint16, value []byte) {
 	switch kind {
 	case unix.RTA_OIF:
-		h.link = int(binary.NativeEndian.Uint32(value))
+		h.link = int(number(value))
 	case unix.RTA_GATEWAY:
 		h.gateway = addrOf(value)
 	case unix.RTA_VIA:
@@ -104,27 +169,24 @@ func (h *nextHop) set(kind uint16, value []byte) {
 	}
 }
 
-// firstOn reads the first of several next hops on the link that is not dead: struct
-// rtnexthop and its attributes, each.
-func firstOn(hops []byte, link int) nextHop {
-	for len(hops) >= unix.SizeofRtNexthop {
-		length := int(binary.NativeEndian.Uint16(hops))
-		if length < unix.SizeofRtNexthop || length > len(hops) {
+// hopsOf reads several next hops: struct rtnexthop and its attributes, each.
+func hopsOf(b []byte) (hops []nextHop) {
+	for len(b) >= unix.SizeofRtNexthop {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < unix.SizeofRtNexthop || length > len(b) {
 			break
 		}
-		hop := nextHop{link: int(binary.NativeEndian.Uint32(hops[4:])), flags: hops[2]}
-		for kind, value := range attributes(hops[unix.SizeofRtNexthop:length]) {
+		hop := nextHop{link: int(binary.NativeEndian.Uint32(b[4:])), flags: b[2]}
+		for kind, value := range attributes(b[unix.SizeofRtNexthop:length]) {
 			hop.set(kind, value)
 		}
-		if hop.link == link && hop.flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0 {
-			return hop
-		}
-		hops = hops[min((length+3)&^3, len(hops)):]
+		hops = append(hops, hop)
+		b = b[min((length+3)&^3, len(b)):]
 	}
-	return nextHop{}
+	return hops
 }
 
-// attributes are struct rtattr, each with a value of four bytes or more.
+// attributes are struct rtattr, each.
 func attributes(b []byte) func(yield func(kind uint16, value []byte) bool) {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= unix.SizeofRtAttr {
@@ -133,7 +195,7 @@ func attributes(b []byte) func(yield func(kind uint16, value []byte) bool) {
 				return
 			}
 			kind, value := binary.NativeEndian.Uint16(b[2:]), b[unix.SizeofRtAttr:length]
-			if len(value) >= 4 && !yield(kind, value) {
+			if !yield(kind, value) {
 				return
 			}
 			b = b[min((length+3)&^3, len(b)):]
@@ -141,51 +203,19 @@ func attributes(b []byte) func(yield func(kind uint16, value []byte) bool) {
 	}
 }
 
+// number is a value of four bytes.
+func number(value []byte) uint32 {
+	if len(value) < 4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(value)
+}
+
 func zeroOf(family uint8) netip.Addr {
 	if family == unix.AF_INET {
 		return netip.IPv4Unspecified()
 	}
 	return netip.IPv6Unspecified()
-}
-
-// compact returns for each prefix the route that the kernel prefers, by the lowest metric,
-// without those that send packets where the next shorter prefix sends them: a full table of
-// one gateway is its default route. Prefixes are in order, shorter ones before longer ones
-// inside.
-func compact(all []route) (kept []route) {
-	slices.SortFunc(all, func(a, b route) int {
-		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()), cmp.Compare(a.metric, b.metric))
-	})
-	var around []route // the kept routes with prefixes around the present one, the longest last
-	for i, r := range all {
-		if i > 0 && r.prefix == all[i-1].prefix {
-			continue
-		}
-		for len(around) > 0 && !around[len(around)-1].contains(r) {
-			around = around[:len(around)-1]
-		}
-		if len(around) > 0 && around[len(around)-1].sameHop(r) || len(around) == 0 && r.dead {
-			continue
-		}
-		around, kept = append(around, r), append(kept, r)
-	}
-	return kept
-}
-
-func (r route) contains(other route) bool {
-	return r.prefix.Bits() <= other.prefix.Bits() && r.prefix.Contains(other.prefix.Addr())
-}
-
-func (r route) sameHop(other route) bool {
-	return r.dead == other.dead && (r.dead || r.gateway == other.gateway)
-}
-
-// gatewayOf is a next hop's address.
-func gatewayOf(gw net.IP, via netlink.Destination) netip.Addr {
-	if v, ok := via.(*netlink.Via); ok {
-		return addrOf(v.Addr)
-	}
-	return addrOf(gw)
 }
 
 // addrOf is invalid for no address.

@@ -16,10 +16,11 @@ import (
 // drops messages that find no room, and the next reading of the socket fails (ENOBUFS).
 const receiveBuffer = 8 << 20
 
-// subscribe opens a subscription to changes of routes, neighbours and links, in the network
-// namespace of the calling thread.
+// subscribe opens a subscription to changes of routes, rules, nexthop objects, neighbours and
+// links, in the network namespace of the calling thread.
 func (w *Watcher) subscribe() error {
-	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_LINK)
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_LINK,
+		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_NEXTHOP)
 	if err != nil {
 		return fmt.Errorf("watch routes and neighbours: %w", err)
 	}
@@ -50,8 +51,10 @@ func (w *Watcher) receive(s *nl.NetlinkSocket) {
 				routes = routes || isOurFamily(m)
 			case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 				others = others || w.isOurLink(m) && w.isNews(m)
-			case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-				others = others || w.isOurLink(m)
+			case unix.RTM_NEWLINK, unix.RTM_DELLINK: // its routes may be dead now, or not any more
+				routes = routes || w.isOurLink(m)
+			case unix.RTM_NEWRULE, unix.RTM_DELRULE, unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
+				routes = true
 			}
 		}
 		if routes {

@@ -1,0 +1,316 @@
+package nexthop
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"proffer/topo"
+)
+
+// batch gives commands to ip; those that the kernel refuses are left out.
+func (h *host) batch(family string, lines []string) {
+	h.t.Helper()
+	h.do(func() error {
+		command := exec.Command("ip", strings.Fields(family+" -force -batch -")...)
+		command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+		_ = command.Run()
+		return nil
+	})
+}
+
+// compatible sets net.ipv4.nexthop_compat_mode: whether messages of routes have what their nexthop objects have.
+func (h *host) compatible(is string) func() error {
+	return func() error { return os.WriteFile("/proc/sys/net/ipv4/nexthop_compat_mode", []byte(is), 0) }
+}
+
+// drawn is a random set-up of routing in a small space.
+type drawn struct {
+	rng    *rand.Rand
+	family string
+	space  func(a, b byte, bits int) netip.Prefix
+	by     []netip.Addr // gateways
+}
+
+func (d drawn) prefix() netip.Prefix {
+	return d.space(byte(d.rng.IntN(4))<<6, byte(d.rng.IntN(4))<<6, d.rng.IntN(11))
+}
+
+func (d drawn) pick(of ...string) string { return of[d.rng.IntN(len(of))] }
+
+func (d drawn) gateway() string { return d.by[d.rng.IntN(len(d.by))].String() }
+
+func (d drawn) table() string { return d.pick("100", "101", "main") }
+
+// objects are nexthop objects: 1 to 4 by a gateway each, 5 a blackhole, 6 and 7 groups.
+func (d drawn) objects() (lines []string) {
+	for i := range 4 {
+		lines = append(lines, fmt.Sprintf("nexthop add id %d via %s dev eth0", i+1, d.gateway()))
+	}
+	return append(lines, "nexthop add id 5 blackhole")
+}
+
+var groups = []string{"nexthop add id 6 group 1/2", "nexthop add id 7 group 3,3/4,9"} // of no family
+
+func (d drawn) routes(n int) (lines []string) {
+	for range n {
+		dst := d.prefix().String()
+		if d.rng.IntN(8) == 0 {
+			dst = "default"
+		}
+		i, j := d.rng.IntN(3), 1+d.rng.IntN(2)
+		by := d.pick("via "+d.gateway()+" dev eth0", "via "+d.gateway()+" dev eth0", "dev eth0", "nhid "+d.pick("1", "2", "3", "4", "5", "6", "7"),
+			fmt.Sprintf("nexthop via %s dev eth0 nexthop via %s dev eth0", d.by[i], d.by[(i+j)%3]))
+		if kind := d.pick("", "", "", "unreachable", "throw", "blackhole"); kind != "" {
+			dst, by = kind+" "+dst, ""
+		}
+		lines = append(lines, fmt.Sprintf("route add %s table %s metric %s %s", dst, d.table(), d.pick("10", "20"), by))
+	}
+	return lines
+}
+
+func (d drawn) rules(n int) (lines []string) {
+	for range n {
+		which := d.pick("", "", "to "+d.prefix().String(), "to "+d.prefix().String(), "not to "+d.prefix().String())
+		if d.rng.IntN(6) == 0 { // of some packets alone
+			which += d.pick(" fwmark 7", " from 192.0.2.2/32", " from 2001:db8:1::2/128", " iif eth0", " tos 0x10")
+		}
+		lookup := "lookup " + d.table()
+		then := d.pick(lookup, lookup, lookup+" suppress_prefixlength "+d.pick("0", "9", "35", "40"), "blackhole", "prohibit", "nop")
+		if which == "" && d.rng.IntN(3) > 0 {
+			then = d.pick("goto 700", "goto 750", lookup)
+		}
+		lines = append(lines, fmt.Sprintf("rule add %s pref %d %s", which, 500+50*d.rng.IntN(6), then))
+	}
+	return append(lines, d.pick("rule del pref 32766", "rule list", "rule list"))
+}
+
+// TestAsTheKernel: random tables, rules and nexthop objects, in which the kernel is asked for each address. It asks
+// for the route alone, so neighbours that do not answer change nothing.
+func TestAsTheKernel(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	met := map[string]int{}
+	for round := range 40 {
+		h := newDual(t)
+		d := drawn{rng, "-4", func(a, b byte, bits int) netip.Prefix {
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, a, b}), 8+bits).Masked()
+		}, []netip.Addr{gateway4, near4, silent4}}
+		if round%2 == 1 {
+			d = drawn{rng, "-6", func(a, b byte, bits int) netip.Prefix {
+				return netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, a, b}), 32+bits).Masked()
+			}, []netip.Addr{gateway, near, silent}}
+		}
+		macs := map[string]topo.MAC{}
+		for i, g := range d.by { // permanent, and each at an address of its own
+			macs[g.String()] = topo.MAC{2, 0, 0, 0, 0x66, byte(i)}
+			mac := macs[g.String()]
+			n := netlink.Neigh{LinkIndex: h.index("eth0"), Family: familyOf(g), State: netlink.NUD_PERMANENT, IP: g.AsSlice(), HardwareAddr: mac[:]}
+			h.do(func() error { return netlink.NeighSet(&n) })
+		}
+		h.batch(d.family, append([]string{"link set lo up"}, d.objects()...))
+		h.batch("", groups)
+		h.batch(d.family, d.routes(30))
+		h.batch(d.family, d.rules(6))
+		h.do(h.compatible("0"))
+		h.do(func() error { return h.w.Refresh(nil) })
+		hops, _ := h.read()
+		if n := len(h.w.objects[6].members) + len(h.w.objects[7].members); n != 4 || len(h.w.objects) != 7 {
+			t.Fatalf("%d nexthop objects, %d members of groups", len(h.w.objects), n)
+		}
+		h.do(h.compatible("1"))
+		for a := range 16 {
+			for b := range 16 {
+				addr := d.space(byte(a)<<4, byte(b)<<4, 16).Addr().Next()
+				got, reached := hops.Lookup(addr)
+				want, kind := h.asked(addr, macs)
+				met[kind]++
+				if reached != (kind == "gateway") || reached && !slices.Contains(want, got) {
+					t.Fatalf("round %d: %s to %v, %v; the kernel says %s, %v\n%s", round, addr, got, reached, kind, want, h.shown(d.family))
+				}
+			}
+		}
+	}
+	for _, kind := range []string{"gateway", "link", "none"} {
+		if met[kind] < 200 {
+			t.Errorf("%d addresses of the kind %q: %v", met[kind], kind, met)
+		}
+	}
+}
+
+// asked is what the kernel says of an address: the link addresses of its gateways, which it begins with any of.
+func (h *host) asked(addr netip.Addr, macs map[string]topo.MAC) (of []topo.MAC, kind string) {
+	h.t.Helper()
+	kind = "none"
+	h.do(func() error {
+		routes, err := netlink.RouteGetWithOptions(addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		if err != nil || len(routes) == 0 {
+			return nil
+		}
+		by := []net.IP{routes[0].Gw}
+		for _, n := range routes[0].MultiPath {
+			by = append(by, n.Gw)
+		}
+		kind = "link"
+		for _, gw := range by {
+			if gw != nil {
+				of, kind = append(of, macs[gw.String()]), "gateway"
+			}
+		}
+		return nil
+	})
+	return of, kind
+}
+
+// shown is the set-up, for people.
+func (h *host) shown(family string) (all string) {
+	h.do(func() error {
+		for _, list := range []string{"rule", "nexthop", "route show table all"} {
+			out, err := exec.Command("ip", append([]string{family}, strings.Fields(list)...)...).CombinedOutput()
+			if err != nil {
+				return err
+			}
+			all += string(out)
+		}
+		return nil
+	})
+	return all
+}
+
+// ip runs ip in the host's namespace.
+func (h *host) ip(args string) func() error {
+	return func() error {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+		return nil
+	}
+}
+
+// known makes a permanent neighbour of each gateway that is at the router.
+func (h *host) known() {
+	h.t.Helper()
+	mac := h.mac()
+	for _, g := range []netip.Addr{gateway, near, gateway4, near4} {
+		n := netlink.Neigh{LinkIndex: h.index("eth0"), Family: familyOf(g), State: netlink.NUD_PERMANENT, IP: g.AsSlice(), HardwareAddr: mac[:]}
+		h.do(func() error { return netlink.NeighSet(&n) })
+	}
+}
+
+// TestNexthopObjects: a route by a nexthop object has its gateway, and changes with the object, where messages of
+// routes have the object's number alone. Resolving goes the same way.
+func TestNexthopObjects(t *testing.T) {
+	for _, c := range []struct{ family, dst, good, bad string }{
+		{"-6", "2001:db8:99::/48", near.String(), silent.String()}, {"-4", "203.0.113.0/24", near4.String(), silent4.String()},
+	} {
+		h := newDual(t)
+		h.known()
+		h.do(h.compatible("0"))
+		addr := netip.MustParsePrefix(c.dst).Addr().Next()
+		is := func(want bool) func(topo.NextHops, int) bool {
+			return func(hops topo.NextHops, _ int) bool { return h.at(hops, addr) == want }
+		}
+		h.do(h.ip(c.family + " nexthop add id 1 via " + c.bad + " dev eth0"))
+		h.do(h.ip(c.family + " nexthop add id 2 via " + c.good + " dev eth0"))
+		h.changed("by an object that does not answer", h.ip(c.family+" route add "+c.dst+" nhid 1"), is(false))
+		h.changed("the object has another gateway", h.ip(c.family+" nexthop replace id 1 via "+c.good+" dev eth0"), is(true))
+		h.changed("and none that answers again", h.ip(c.family+" nexthop replace id 1 via "+c.bad+" dev eth0"), is(false))
+		h.do(h.ip("nexthop add id 3 group 1/2"))
+		h.changed("a group of which one answers", h.ip(c.family+" route replace "+c.dst+" nhid 3"), is(true))
+		h.changed("the other alone", h.ip("nexthop replace id 3 group 1"), is(false))
+		h.changed("without the object", h.ip("nexthop del id 1"), is(true)) // by the default route
+		h.do(h.ip("link set lo up"))
+		h.do(h.ip(c.family + " nexthop add id 4 blackhole"))
+		h.changed("a blackhole", h.ip(c.family+" route add "+c.dst+" nhid 4"), is(false))
+		h.changed("an object again", h.ip(c.family+" route replace "+c.dst+" nhid 2"), is(true))
+		h.changed("its neighbour is forgotten", h.ip(c.family+" neigh del "+c.good+" dev eth0"), is(false))
+		h.changed("resolved by the object", func() error { return h.w.Resolve(addr) }, is(true))
+	}
+}
+
+// TestRulesAreFollowed: a table comes and goes with its rule, which is a change of its own.
+func TestRulesAreFollowed(t *testing.T) {
+	for _, c := range []struct{ family, dst, good, bad string }{
+		{"-6", "2001:db8:99::/48", near.String(), silent.String()}, {"-4", "203.0.113.0/24", near4.String(), silent4.String()},
+	} {
+		h := newDual(t)
+		h.known()
+		addr := netip.MustParsePrefix(c.dst).Addr().Next()
+		is := func(want bool) func(topo.NextHops, int) bool {
+			return func(hops topo.NextHops, _ int) bool { return h.at(hops, addr) == want }
+		}
+		h.do(h.ip(c.family + " route add default via " + c.bad + " dev eth0 table 100"))
+		h.changed("a table for a destination", h.ip(c.family+" rule add to "+c.dst+" lookup 100 pref 100"), is(false))
+		h.changed("it has a longer route", h.ip(c.family+" route add "+c.dst+" via "+c.good+" dev eth0 table 100"), is(true))
+		h.changed("no packet may leave", h.ip(c.family+" rule add to "+c.dst+" blackhole pref 90"), is(false))
+		h.do(h.ip(c.family + " route del " + c.dst + " table 100"))
+		h.changed("the rules are gone", func() error {
+			return errors.Join(h.ip(c.family+" rule del pref 90")(), h.ip(c.family+" rule del pref 100")())
+		}, is(true))
+		h.do(h.ip(c.family + " route add " + c.dst + " via " + c.good + " dev eth0 table 101"))
+		h.do(h.ip(c.family + " rule add lookup 101 pref 200"))
+		h.changed("the main table is not asked", h.ip(c.family+" rule del pref 32766"), func(hops topo.NextHops, _ int) bool {
+			return h.at(hops, addr) && !h.at(hops, map[string]netip.Addr{"-4": far4, "-6": far}[c.family])
+		})
+	}
+}
+
+// TestOddRulesAreNamed: once, and no packet follows them.
+func TestOddRulesAreNamed(t *testing.T) {
+	h := newDual(t)
+	log := h.rewatch(receiveBuffer)
+	h.known()
+	h.do(h.ip("rule add fwmark 7 blackhole pref 100"))
+	h.changed("a rule for a mark", h.ip("-6 rule add from 2001:db8:f::1 blackhole pref 200"), func(hops topo.NextHops, _ int) bool {
+		return h.at(hops, far) && h.at(hops, far4)
+	})
+	for range 2 {
+		h.do(func() error { return h.w.Refresh(nil) })
+	}
+	if n := strings.Count(log.String(), `link=eth0 rules="200 (from), 100 (fwmark)"`); n != 1 {
+		t.Errorf("the rules are named %d times: %s", n, log)
+	}
+}
+
+// TestPermanentNeighbourStays: to make the kernel use a neighbour takes its permanence away.
+func TestPermanentNeighbourStays(t *testing.T) {
+	h := newDual(t)
+	h.known()
+	h.do(func() error { return h.w.Refresh([]netip.Addr{near, near4, far, far4}) })
+	for _, g := range []netip.Addr{gateway, near, gateway4, near4} {
+		h.do(func() error {
+			if !h.w.isPermanent(g) {
+				t.Errorf("%s is permanent no more", g)
+			}
+			return nil
+		})
+	}
+}
+
+// TestFailedGatewayBesideDefault: while a gateway has failed, Linux as a host goes by the default route; the gateway
+// is asked for all the same.
+func TestFailedGatewayBesideDefault(t *testing.T) {
+	h := newDual(t)
+	h.resolved()
+	eth0 := h.index("eth0")
+	for _, c := range []struct {
+		dst string
+		by  netip.Addr
+	}{{"2001:db8:99::/48", near}, {"203.0.113.0/24", near4}} {
+		addr := netip.MustParsePrefix(c.dst).Addr().Next()
+		h.do(h.route(c.dst, c.by.String(), "eth0"))
+		failed := &netlink.Neigh{LinkIndex: eth0, Family: familyOf(c.by), IP: c.by.AsSlice(), State: netlink.NUD_FAILED}
+		h.do(func() error { return netlink.NeighSet(failed) })
+		h.changed("the gateway is asked for", func() error { return h.w.Resolve(addr) }, func(hops topo.NextHops, _ int) bool {
+			return hops[netip.MustParsePrefix(c.dst)] == h.mac()
+		})
+	}
+}
