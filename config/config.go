@@ -88,6 +88,7 @@ func completeLB(lb *topo.LB) {
 	for i := range lb.Services {
 		s := &lb.Services[i]
 		s.Name = cmp.Or(s.Name, vipName(s.VIP))
+		completeRecovery(s)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestParseLB(t *testing.T) {
 				},
 				{
 					Name: "[2001:db8:f::4]:80", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::4"), Port: 80},
-					Dispatch: topo.Learned, LearnEvery: 250 * time.Millisecond, Buckets: 65537, Servers: []topo.Server{s1},
+					Dispatch: topo.Learned, Recovery: topo.AgentsRecovery, LearnEvery: 250 * time.Millisecond, Buckets: 65537, Servers: []topo.Server{s1},
 				},
 			},
 		},

@@ -38,6 +38,7 @@ func service(s *topo.Service) []schema.Entry {
 	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
 	recovering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Recovers, &s.Dispatch)
 	learning := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Learns, &s.Dispatch)
+	s.Recovery = unstated
 	return []schema.Entry{
 		schema.Optional("name", "", schema.Name().Into(&s.Name)),
 		schema.Need("vip", vip().Into(&s.VIP.Addr)),
@@ -50,11 +51,25 @@ func service(s *topo.Service) []schema.Entry {
 		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire)),
 		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia)),
 		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments)),
-		recovering.Optional("recovery", "history", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
+		recovering.Optional("recovery", "", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
 		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery)),
 		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server)),
 		schema.Optional("version", "0", schema.Whole(0, maxVersion).Into(&s.Version)),
 		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version)),
+	}
+}
+
+// unstated is the recovery of a service whose file has none.
+const unstated topo.Recovery = 255
+
+// completeRecovery has agents asked where all servers have some, and their number allows it.
+func completeRecovery(s *topo.Service) {
+	if s.Recovery != unstated {
+		return
+	}
+	s.Recovery = topo.HistoryRecovery
+	if s.Dispatch.Recovers() && s.VIP.Protocol == topo.TCP && s.AllAsked() && len(s.Servers) <= topo.MaxMembers {
+		s.Recovery = topo.AgentsRecovery
 	}
 }
 

@@ -91,6 +91,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 		}
 		return err
 	}
+	r.warn(cfg)
 	d.tasks = append(d.tasks, r.forgetting, r.learning, r.observing, r.polling)
 	return d.run(ctx)
 }
@@ -109,6 +110,7 @@ func (r *lb) describe(s *api.Status) error {
 	if r.lost != "" {
 		s.Problems = append(s.Problems, r.lost)
 	}
+	s.Advice = append(s.Advice, forgetful(r.now.Load())...)
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
 	var err error
@@ -157,6 +159,7 @@ func (r *lb) reload() ([]netip.Addr, error) {
 		return nil, err
 	}
 	r.now.Store(next)
+	r.warn(next)
 	select {
 	case r.reloaded <- struct{}{}:
 	default: // one before it waits

@@ -111,6 +111,24 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// TestForgetful: a service that loses connections without an entry at the LB is named in the log, at the start
+// and after a reload, and in status, until the file mends it.
+func TestForgetful(t *testing.T) {
+	const lost = "service web: a connection that this LB has no entry of"
+	m := newMachine(t, strings.Replace(lbFile, "dispatch: hunt", "dispatch: lsq\n    recovery: history", 1))
+	p := m.start(LB)
+	m.logs(`msg="a setting loses connections" advice="` + lost)
+	m.logs("msg=ready")
+	if got := m.status().Advice; len(got) != 1 || !strings.HasPrefix(got[0], lost) || !strings.HasSuffix(got[0], "set `recovery: agents`") {
+		t.Errorf("status has %q", got)
+	}
+	m.reloaded("    recovery: history\n", "")
+	if got := m.status().Advice; len(got) != 0 {
+		t.Errorf("with agents that are asked, status has %q", got)
+	}
+	p.end()
+}
+
 // TestEdgeAdvice: settings of the host with which packets pass the functions by are in the log at the start
 // and after a reload, and in status; that they cannot be read ends no daemon.
 func TestEdgeAdvice(t *testing.T) {

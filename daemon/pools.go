@@ -33,6 +33,30 @@ func (r *lb) openRecord(path string) (err error) {
 	return err
 }
 
+// warn logs the settings by which connections are lost.
+func (r *lb) warn(cfg *topo.LB) {
+	for _, a := range forgetful(cfg) {
+		r.host.Log.Warn("a setting loses connections", "advice", a)
+	}
+}
+
+// forgetful names the services that lose a connection without an entry at this LB.
+func forgetful(cfg *topo.LB) (all []string) {
+	for i := range cfg.Services {
+		s := &cfg.Services[i]
+		if !s.Forgets() {
+			continue
+		}
+		cure := "give every server an agent, and set `recovery: agents`"
+		if s.AllAsked() {
+			cure = "set `recovery: agents`"
+		}
+		all = append(all, fmt.Sprintf("service %s: a connection that this LB has no entry of (another LB had it, a full table needed its room, or it was silent for more than %v) "+
+			"is lost, as dispatch: %s with recovery: %s cannot find its server: %s", s.Name, cfg.Flows.IdleTCP(), s.Dispatch, s.Recovery, cure))
+	}
+	return all
+}
+
 // noneGoesBack refuses versions below those that were served.
 func (r *lb) noneGoesBack(cfg *topo.LB, text []byte) error {
 	var errs []error

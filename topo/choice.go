@@ -12,6 +12,9 @@ const (
 	LesserQueue               // of two random servers the one with fewer requests, as their agents report
 )
 
+// Hashed: the server of a flow follows from its digest and the servers' weights.
+func (c Choice) Hashed() bool { return c == ByTable || c == ByWeight }
+
 // Scores: a server is chosen by its flows.
 func (c Choice) Scores() bool { return c == LeastOfAll || c == BetterOfTwo }
 

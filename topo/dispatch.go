@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -167,6 +168,18 @@ func (r DispatchRow) CountingIn(flood bool) Counting {
 // Signals: agents of the service's servers signal to the LB.
 func (s *Service) Signals() bool {
 	return s.Dispatch.Signals() || s.Dispatch.Recovers() && s.Recovery == AgentsRecovery
+}
+
+// Forgets: a TCP connection without an entry at an LB goes to a server that is seldom its own, as no agent
+// is asked for it.
+func (s *Service) Forgets() bool {
+	row := s.Dispatch.Row()
+	return s.VIP.Protocol == TCP && s.Dispatch.Recovers() && s.Recovery == HistoryRecovery && (!row.Choice.Hashed() || s.Dispatch.Polls())
+}
+
+// AllAsked: the service has servers, and each has an agent.
+func (s *Service) AllAsked() bool {
+	return len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(o Server) bool { return o.Delivery != ByAgent })
 }
 
 // Candidates is the length of the service's lists where there are servers enough.
