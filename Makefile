@@ -19,7 +19,7 @@ test: tools ## check everything: objects, style, units, programs, end to end (ro
 
 build: ## build/proffer and build/proffer-lab from the committed eBPF objects (needs Go only)
 	@mkdir -p build
-	@$(WITH_GO) go build $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
+	@$(WITH_GO) go build -trimpath $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
 
 generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 	@$(WITH_GO) go generate ./...

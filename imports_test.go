@@ -10,7 +10,7 @@ import (
 // layers lists every package from the bottom; one may import only those of the
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
-	{"schema", "topo"},
+	{"ownfile", "schema", "topo"},
 	{"foreign", "history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sys/unix"
 
 	"proffer/foreign"
 )
@@ -38,8 +39,17 @@ type Status struct {
 	Reports   *ReportsStatus    `json:"reports,omitempty"`     // of an agent's loads, to LBs
 	Services  []ServiceStatus   `json:"services"`
 	Edge      *EdgeStatus       `json:"edge,omitempty"`     // of an edge LB or a datapath node
-	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by, or a node is not as its LB's file has it
+	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by, a node is not as its LB's file has it, or the daemon cannot write
+	Log       *LogStatus        `json:"log,omitempty"`
 	Counters  map[string]uint64 `json:"counters"`
+}
+
+// LogStatus is how the daemon's log gets on.
+type LogStatus struct {
+	Lost    uint64  `json:"lost"`            // lines, since the start
+	Waiting int     `json:"waiting"`         // lines, for the log's reader
+	Stalled float64 `json:"stalled_s"`       // since the reader took a line; 0: none waits
+	Error   string  `json:"error,omitempty"` // why the last line could not be written
 }
 
 // ReportsStatus counts the requests of LBs for a server's load.
@@ -154,8 +164,11 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of control socket %s: %w", path, err)
 	}
-	if conn, err := net.Dial("unix", path); err == nil {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
 		conn.Close()
+	}
+	if err == nil || errors.Is(err, unix.EAGAIN) { // more are waiting for its answer than it lets wait
 		return nil, fmt.Errorf("control socket %s: another daemon answers there; stop it, or set `control` to another path", path)
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
@@ -179,9 +192,13 @@ const lastAnswers = time.Second
 
 // Serve answers on l until ctx ends and the answers in progress are complete.
 func Serve(ctx context.Context, l net.Listener, status func() (Status, error)) error {
-	server := &http.Server{Handler: handler(status), ReadHeaderTimeout: 5 * time.Second}
+	bound := &crowd{Listener: l}
+	server := &http.Server{
+		Handler: handler(status), ConnState: bound.note, MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 30 * time.Second,
+	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() { served <- server.Serve(bound) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("answer on the control socket: %w", err)

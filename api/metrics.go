@@ -149,7 +149,18 @@ func writeMetrics(w io.Writer, s *Status) error {
 	if err := writeEdge(w, s.Edge); err != nil {
 		return err
 	}
+	if err := writeLog(w, s.Log); err != nil {
+		return err
+	}
 	return writeHealth(w, s.Services)
+}
+
+func writeLog(w io.Writer, l *LogStatus) error {
+	if l == nil {
+		return nil
+	}
+	return writeFamily(w, "proffer_log_lines_lost_total", "Lines of the daemon's log that its reader did not take in time, or that could not be written.",
+		dto.MetricType_COUNTER, []*dto.Metric{sample(dto.MetricType_COUNTER, float64(l.Lost))})
 }
 
 func writeFamily(w io.Writer, name, help string, kind dto.MetricType, all []*dto.Metric) error {

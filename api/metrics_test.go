@@ -14,7 +14,7 @@ func TestMetrics(t *testing.T) {
 	path := socket(t)
 	busy, idle := uint32(3), 0.5
 	answering(t, path, func() (Status, error) {
-		return Status{Services: []ServiceStatus{
+		return Status{Log: &LogStatus{Lost: 5}, Services: []ServiceStatus{
 			{Name: "web", VIP: "[2001:db8:f::1]:80", Load: &LoadStatus{Cores: 3.5, Busy: &busy, Idle: &idle, Answers: 12,
 				ServiceTime: &ServiceTimeStatus{Mean: 0.025, Error: 0.125, Answers: 10}}},
 			{Name: `a"b`, VIP: "192.0.2.1:80", Load: &LoadStatus{Cores: 2}},
@@ -74,6 +74,9 @@ proffer_server_filter{service="of an LB",vip="192.0.2.2:80",server="s2"} 1
 # TYPE proffer_server_weight gauge
 proffer_server_weight{service="of an LB",vip="192.0.2.2:80",server="s1"} 0.375
 proffer_server_weight{service="of an LB",vip="192.0.2.2:80",server="s2"} 0.625
+# HELP proffer_log_lines_lost_total Lines of the daemon's log that its reader did not take in time, or that could not be written.
+# TYPE proffer_log_lines_lost_total counter
+proffer_log_lines_lost_total 5
 # HELP proffer_server_down 1: the server answers nothing, and gets no new flows but probes.
 # TYPE proffer_server_down gauge
 proffer_server_down{service="of an LB",vip="192.0.2.2:80",server="s1"} 0

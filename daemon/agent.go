@@ -59,7 +59,7 @@ type agent struct {
 func Agent(ctx context.Context, path string, host *Host) error {
 	hangups, stop := onHangup()
 	defer stop()
-	cfg, err := readAgent(path)
+	cfg, err := readAgent(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func (r *agent) drain() error {
 }
 
 // reload reads the file again and goes over to its services, sources and signal keys.
-func (r *agent) reload() ([]netip.Addr, error) {
-	next, err := readAgent(r.path)
+func (r *agent) reload(ctx context.Context) ([]netip.Addr, error) {
+	next, err := readAgent(ctx, r.path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -58,7 +59,7 @@ type role interface {
 	drainer
 	ready() []any // more for the log when ready
 	describe(*api.Status) error
-	reload() (targets []netip.Addr, err error)
+	reload(context.Context) (targets []netip.Addr, err error)
 }
 
 // drainer has a plane take only those new flows that no other node can take.
@@ -75,6 +76,7 @@ type daemon struct {
 	attach  func() error                  // the plane, when its next hops are known
 	tasks   []func(context.Context) error // of the role, until the context ends
 	hangups <-chan os.Signal
+	keeps
 	upkeep  *control.Controller
 	vips    func() []netip.Addr // to be addresses of this host; nil: none
 	answers bool                // this host's packets leave through the plane
@@ -156,6 +158,7 @@ func (d *daemon) announce() {
 	for _, a := range d.plane.Advice() {
 		log.Warn("the link costs speed or packets", "advice", a)
 	}
+	d.warn(log)
 	for _, a := range d.advice() {
 		log.Warn("a setting of this host loses packets", "advice", a)
 	}
@@ -202,13 +205,15 @@ func (d *daemon) reloads(ctx context.Context) {
 		case <-d.hangups:
 		}
 		d.notify(isReloading(d.host.Clock.Now()))
-		d.reloadOnce()
+		d.reloadOnce(ctx)
 		d.notify(isReady)
 	}
 }
 
-func (d *daemon) reloadOnce() {
-	targets, err := d.reload()
+func (d *daemon) reloadOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reloadsWithin)
+	defer cancel()
+	targets, err := d.reload(ctx)
 	if err != nil {
 		d.refused.Add(1)
 		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
@@ -219,6 +224,7 @@ func (d *daemon) reloadOnce() {
 	}
 	d.reloaded.Add(1)
 	d.host.Log.Info("configuration reloaded")
+	d.warn(d.host.Log)
 }
 
 // status describes the daemon now.
@@ -238,7 +244,8 @@ func (d *daemon) status() (api.Status, error) {
 		Problems:  d.upkeep.Problems(),
 		Counters:  map[string]uint64{},
 	}
-	s.Advice = append(d.plane.Advice(), d.advice()...)
+	s.Advice = slices.Concat(d.plane.Advice(), d.leaks(), d.advice())
+	d.host.describe(&s)
 	counters, err := d.plane.Counters()
 	if err != nil {
 		return s, err

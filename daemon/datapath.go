@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/config"
 	"proffer/control"
 	"proffer/dataplane"
 	"proffer/dataplane/edgenode"
@@ -73,7 +72,7 @@ type datapath struct {
 func Datapath(ctx context.Context, path string, host *Host) error {
 	hangups, stop := onHangup()
 	defer stop()
-	cfg, err := readDatapath(path)
+	cfg, err := readDatapath(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -91,6 +90,9 @@ func Datapath(ctx context.Context, path string, host *Host) error {
 	}
 	defer r.count()()
 	d := tunnels{tunnelRole: r, name: "node", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
+	if cfg.ReportKey != nil {
+		d.secret, d.secretAt = "report_key", path
+	}
 	d.tasks = r.reports()
 	defer func() { // after the plane, which gives them packets
 		for _, u := range r.users {
@@ -188,14 +190,6 @@ func (r *datapath) answer(own, from netip.Addr, b []byte) ([]byte, error) {
 	return m.Encode(report.Link{Key: *r.cfg.ReportKey, From: own, To: from}), nil
 }
 
-func readDatapath(path string) (*topo.Datapath, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return config.ParseDatapath(path, data)
-}
-
 func (r *datapath) fars() (all []far) {
 	for i, addr := range r.cfg.LBs {
 		all = append(all, far{number: i, addr: addr, link: r.cfg.Link})
@@ -206,11 +200,11 @@ func (r *datapath) fars() (all []far) {
 func (r *datapath) routed() []Routed { return []Routed{{r.cfg.Link, true, familiesOf(r.cfg.Clients)}} }
 
 // reload checks the file: a node's chains change by a restart alone, after a drain.
-func (r *datapath) reload() error {
-	if _, err := readDatapath(r.path); err != nil {
-		return err
+func (r *datapath) reload(ctx context.Context) (apply func() error, err error) {
+	if _, err := readDatapath(ctx, r.path); err != nil {
+		return nil, err
 	}
-	return errors.New("a node takes its file at its start alone: drain it at the LBs and restart it")
+	return nil, errors.New("a node takes its file at its start alone: drain it at the LBs and restart it")
 }
 
 // describe adds up the packets of each core, and the counters of its functions in user space.

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
-	"proffer/config"
 	"proffer/control"
 	"proffer/dataplane/edge"
 	"proffer/topo"
@@ -63,7 +62,7 @@ type edgeLB struct {
 func Edge(ctx context.Context, path string, host *Host) error {
 	hangups, stop := onHangup()
 	defer stop()
-	cfg, err := readEdge(path)
+	cfg, err := readEdge(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -76,6 +75,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	d := tunnels{tunnelRole: r, name: "edge", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
+	d.secret, d.secretAt = "flow_key", path
 	if r.levels, err = control.NewLevels(r.plane, cfg, nil); err != nil {
 		return closed(r.plane, err)
 	}
@@ -102,14 +102,6 @@ func (r *edgeLB) warn() {
 	for _, a := range r.advice() {
 		r.host.Log.Warn("a setting of this host lets packets pass the functions by", "advice", a)
 	}
-}
-
-func readEdge(path string) (*topo.EdgeLB, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return config.ParseEdge(path, data)
 }
 
 // level weighs the cores, and asks the nodes for the numbers that the next time needs.
@@ -220,15 +212,16 @@ func (r *edgeLB) look() (changed bool, err error) {
 	return changed, r.plane.Probe()
 }
 
-// reload reads the file again and applies it.
-func (r *edgeLB) reload() error {
-	next, err := readEdge(r.path)
+// reload reads the file again; apply applies it.
+func (r *edgeLB) reload(ctx context.Context) (apply func() error, err error) {
+	next, err := readEdge(ctx, r.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := sameEdge(r.started, next); err != nil {
-		return err
-	}
+	return func() error { return r.apply(next) }, sameEdge(r.started, next)
+}
+
+func (r *edgeLB) apply(next *topo.EdgeLB) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	levels, err := control.NewLevels(r.plane, next, r.levels)

@@ -1,30 +1,36 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
-	"os"
+	"log/slog"
 	"runtime"
 	"slices"
+	"time"
 
 	"proffer/config"
+	"proffer/ownfile"
 	"proffer/topo"
 )
 
+// reloadsWithin bounds the wait of a reload for the writer of a pipe.
+const reloadsWithin = 10 * time.Second
+
 // readLB reads a load balancer's file and the key file that it names.
-func readLB(path string) (cfg *topo.LB, text []byte, err error) {
-	if text, err = readFile(path); err != nil {
+func readLB(ctx context.Context, path string) (cfg *topo.LB, text []byte, err error) {
+	if text, err = readFile(ctx, path); err != nil {
 		return nil, nil, err
 	}
 	if cfg, err = config.ParseLB(path, text); err != nil {
 		return nil, nil, err
 	}
-	cfg.Keys, err = signalKeys(cfg.KeyFile, config.ParseLBKeys)
+	cfg.Keys, err = signalKeys(ctx, cfg.KeyFile, config.ParseLBKeys)
 	return cfg, text, err
 }
 
 // readAgent reads an agent's file and the key file that it names.
-func readAgent(path string) (*topo.Agent, error) {
-	data, err := readFile(path)
+func readAgent(ctx context.Context, path string) (*topo.Agent, error) {
+	data, err := readFile(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -32,37 +38,70 @@ func readAgent(path string) (*topo.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Keys, err = signalKeys(cfg.KeyFile, func(path string, data []byte) ([]topo.SignalKey, error) {
+	cfg.Keys, err = signalKeys(ctx, cfg.KeyFile, func(path string, data []byte) ([]topo.SignalKey, error) {
 		return config.ParseAgentKeys(path, data, cfg.Locator)
 	})
 	return cfg, err
 }
 
-func readFile(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+func readEdge(ctx context.Context, path string) (*topo.EdgeLB, error) {
+	data, err := readFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseEdge(path, data)
+}
+
+func readDatapath(ctx context.Context, path string) (*topo.Datapath, error) {
+	data, err := readFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseDatapath(path, data)
+}
+
+func readFile(ctx context.Context, path string) ([]byte, error) {
+	f, err := ownfile.Read(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return data, nil
+	return f.Data, nil
 }
 
 // signalKeys reads the signal keys from a file; no file, no keys.
-func signalKeys(path string, parse func(string, []byte) ([]topo.SignalKey, error)) ([]topo.SignalKey, error) {
+func signalKeys(ctx context.Context, path string, parse func(string, []byte) ([]topo.SignalKey, error)) ([]topo.SignalKey, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path)
+	f, err := ownfile.Read(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("read signal keys: %w", err)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read signal keys: %w", err)
+	if leak := f.Leak(); leak != "" {
+		return nil, fmt.Errorf("signal keys %s: %s", path, leak)
 	}
-	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		return nil, fmt.Errorf("signal keys %s: mode %04o gives every user of this host the keys: `chmod 600 %[1]s`", path, mode)
+	return parse(path, f.Data)
+}
+
+// keeps names the key that a configuration holds.
+type keeps struct{ secret, secretAt string }
+
+// leaks is advice about a configuration with a key that lies open now.
+func (k keeps) leaks() []string {
+	if k.secret == "" {
+		return nil
 	}
-	return parse(path, data)
+	if leak := ownfile.Leak(k.secretAt); leak != "" {
+		return []string{fmt.Sprintf("%s has %s: %s", k.secretAt, k.secret, leak)}
+	}
+	return nil
+}
+
+// warn logs it.
+func (k keeps) warn(log *slog.Logger) {
+	for _, a := range k.leaks() {
+		log.Warn("a key lies open", "advice", a)
+	}
 }
 
 // sameNode returns an error for a reload that changes constants of the loaded programs.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"proffer/api"
 	"proffer/control"
 	"proffer/dataplane"
 	agentplane "proffer/dataplane/agent"
@@ -32,6 +33,7 @@ import (
 // Host is the machine that a daemon runs on.
 type Host struct {
 	Log          *slog.Logger
+	Logged       func() api.LogStatus // how the lines of Log get on
 	Clock        Clock
 	Wall         func() time.Time // outlives the machine's restarts, and may jump
 	Preflight    func() error     // why no plane can be loaded here
@@ -79,9 +81,11 @@ type Source interface {
 }
 
 // Linux is the machine that this process runs on.
-func Linux(log *slog.Logger) *Host {
+func Linux(lines *Lines) *Host {
+	log := slog.New(slog.NewTextHandler(lines, nil))
 	return &Host{
 		Log:       log,
+		Logged:    lines.State,
 		Clock:     kernelClock{},
 		Wall:      time.Now,
 		Preflight: dataplane.Preflight,
@@ -126,6 +130,15 @@ func routing(r Routed) []string {
 		all = append(all, hostcheck.SourceFilter(r.Link)...)
 	}
 	return all
+}
+
+// describe adds to a status how the surroundings of the daemon are.
+func (h *Host) describe(s *api.Status) {
+	log := h.Logged()
+	s.Log = &log
+	if t := trouble(log); t != "" {
+		s.Problems = append(s.Problems, t)
+	}
 }
 
 type kernelClock struct{}

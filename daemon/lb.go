@@ -60,7 +60,7 @@ type lb struct {
 func LB(ctx context.Context, path string, host *Host) error {
 	hangups, stop := onHangup()
 	defer stop()
-	cfg, text, err := readLB(path)
+	cfg, text, err := readLB(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	d := daemon{role: r, name: "lb", node: cfg.Node, plane: r.plane, host: host, targets: targetsOf(cfg), hangups: hangups}
+	d.secret, d.secretAt = "candidate_key", path
 	d.attach = func() error {
 		if err := r.record.Write(cfg.State); err != nil {
 			return err
@@ -136,8 +137,8 @@ func unreached(servers []topo.Server) (list []string) {
 func (r *lb) drain() error { return nil }
 
 // reload reads the file again and applies it.
-func (r *lb) reload() ([]netip.Addr, error) {
-	next, text, err := readLB(r.path)
+func (r *lb) reload(ctx context.Context) ([]netip.Addr, error) {
+	next, text, err := readLB(ctx, r.path)
 	if err != nil {
 		return nil, err
 	}

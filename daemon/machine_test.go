@@ -48,6 +48,7 @@ type machine struct {
 	forgotten string
 	changes   chan struct{}
 	advised   []string
+	logged    api.LogStatus
 
 	mu      sync.Mutex
 	events  []string         // in the order of time
@@ -97,7 +98,7 @@ func (m *machine) pools() string { return filepath.Join(filepath.Dir(m.file), "s
 
 func (m *machine) configure(text string) {
 	m.t.Helper()
-	if err := os.WriteFile(m.file, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(m.file, []byte(text), 0o600); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -108,6 +109,7 @@ func (m *machine) host() *Host {
 		Detach:    m.detach,
 		Drain:     m.drain,
 		Log:       slog.New(slog.NewTextHandler(m, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logged:    func() api.LogStatus { return m.logged },
 		Clock:     m.clock,
 		Wall:      func() time.Time { return time.Unix(1_800_000_000, 0).Add(m.clock.Now()) },
 		Preflight: func() error { return m.happens("preflight") },

@@ -66,6 +66,16 @@ func TestKeyFiles(t *testing.T) {
 			t.Errorf("start: %v, want %s", err, c.want)
 		}
 	}
+	write(ours, 0o600)
+	if err := os.Chown(file, 1234, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.start(Agent).exits(); err == nil || !strings.Contains(err.Error(), "it belongs to user 1234 and gives that user the keys: `chown 0 "+file+"`") {
+		t.Errorf("start with the keys of another user: %v", err)
+	}
+	if err := os.Chown(file, 0, 0); err != nil {
+		t.Fatal(err)
+	}
 	write(ours, 0o640)
 	p := m.running(Agent)
 	write(ours, 0o604)
@@ -75,6 +85,35 @@ func TestKeyFiles(t *testing.T) {
 	m.hangup()
 	m.logs("is of another server")
 	p.end()
+}
+
+// TestOpenConfiguration: a configuration with a key that every user can read is advice until that is mended.
+func TestOpenConfiguration(t *testing.T) {
+	m := newMachine(t, lbFile)
+	if err := os.Chmod(m.file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := m.start(LB)
+	advice := m.file + " has candidate_key: mode 0644 gives every user of this host the keys: `chmod 600 " + m.file + "`"
+	m.logs(`level=WARN msg="a key lies open" advice="` + advice)
+	m.logs("msg=ready")
+	if got := m.status().Advice; !slices.Equal(got, []string{advice}) {
+		t.Errorf("status has the advice %q", got)
+	}
+	if err := os.Chmod(m.file, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.status().Advice; len(got) > 0 {
+		t.Errorf("status has the advice %q, which was followed", got)
+	}
+	p.end()
+	d := &tunnels{tunnelRole: &ends{}, plane: &ends{}, host: m.host(), keeps: keeps{"flow_key", m.file}}
+	if err := os.Chmod(m.file, 0o606); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := d.status(); err != nil || len(s.Advice) != 1 || !strings.Contains(s.Advice[0], "has flow_key: mode 0606") {
+		t.Errorf("an edge LB has the advice %q, %v", s.Advice, err)
+	}
 }
 
 // TestBadTagsAreNamed: status names the senders of signals without a valid tag, a server by its

@@ -14,6 +14,9 @@ const (
 	isEnding = "STOPPING=1"
 )
 
+// notifyWithin bounds the wait for a service manager that stands still.
+const notifyWithin = time.Second
+
 // isReloading is the state of a daemon that reads its configuration again since now, by
 // CLOCK_MONOTONIC.
 func isReloading(now time.Duration) string {
@@ -32,6 +35,7 @@ func notify(state string) error {
 		return fmt.Errorf("notify the service manager: %w", err)
 	}
 	defer conn.Close()
+	conn.SetWriteDeadline(time.Now().Add(notifyWithin)) // its queue may be full
 	if _, err := conn.Write([]byte(state)); err != nil {
 		return fmt.Errorf("notify the service manager: %w", err)
 	}

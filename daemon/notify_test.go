@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -72,5 +74,33 @@ func TestNotifySocket(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	if err := notify(isReady); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNotifyStalled: a service manager that takes nothing stops no daemon.
+func TestNotifyStalled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	failed := make(chan error)
+	go func() {
+		for {
+			if err := notify(isReady); err != nil { // its queue is full
+				failed <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-failed:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it waits")
 	}
 }

@@ -60,7 +60,7 @@ type far struct {
 type tunnelRole interface {
 	router
 	fars() []far
-	reload() error
+	reload(context.Context) (apply func() error, err error)
 	describe(*api.Status) error
 }
 
@@ -83,7 +83,8 @@ type tunnels struct {
 	plane               TunnelPlane
 	host                *Host
 	hangups             <-chan os.Signal
-	tasks               []func(context.Context) error // of the role, until the context ends
+	keeps
+	tasks []func(context.Context) error // of the role, until the context ends
 
 	changing sync.Mutex // a reload or a look at next hops at a time
 	hops     map[string]NextHops
@@ -111,7 +112,7 @@ func (d *tunnels) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer socket.Close()
-	if err := d.reach(true); err != nil {
+	if err := d.reach(true); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := d.plane.Attach(); err != nil {
@@ -120,6 +121,7 @@ func (d *tunnels) run(ctx context.Context) (err error) {
 	for _, a := range d.plane.Advice() {
 		d.host.Log.Warn("the link costs speed or packets", "advice", a)
 	}
+	d.warn(d.host.Log)
 	for _, a := range d.settings() {
 		d.host.Log.Warn("a setting of this host loses packets", "advice", a)
 	}
@@ -325,14 +327,19 @@ func (d *tunnels) reloads(ctx context.Context) {
 		case <-d.hangups:
 		}
 		d.tell(isReloading(d.host.Clock.Now()))
-		d.reloadOnce()
+		d.reloadOnce(ctx)
 		d.tell(isReady)
 	}
 }
 
-func (d *tunnels) reloadOnce() {
+func (d *tunnels) reloadOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reloadsWithin)
+	defer cancel()
+	apply, err := d.reload(ctx) // no upkeep waits for the file
 	d.changing.Lock()
-	err := d.reload()
+	if err == nil {
+		err = apply()
+	}
 	d.known = map[int]topo.MAC{} // an end that changed has no next hop
 	d.changing.Unlock()
 	if err != nil {
@@ -345,6 +352,7 @@ func (d *tunnels) reloadOnce() {
 	}
 	d.reloaded.Add(1)
 	d.host.Log.Info("configuration reloaded")
+	d.warn(d.host.Log)
 }
 
 // tell sends a state to the service manager; that it cannot be sent ends no daemon.
@@ -361,7 +369,8 @@ func (d *tunnels) status() (api.Status, error) {
 		Reloads: d.reloaded.Load(), Refused: d.refused.Load(), Flows: d.kept.Load(),
 		NoNextHop: d.unreached(), Problems: d.problems.Now(), Counters: map[string]uint64{},
 	}
-	s.Advice = append(d.plane.Advice(), d.settings()...)
+	s.Advice = slices.Concat(d.plane.Advice(), d.leaks(), d.settings())
+	d.host.describe(&s)
 	counters, err := d.plane.Counters()
 	if err != nil {
 		return s, err

@@ -36,7 +36,7 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := readEdge(path)
+		cfg, err := readEdge(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 		{"recovery: all", "recovery: tcp", "recovery"},
 	} {
 		read(strings.Replace(edgeFile(t), c.old, c.new, 1))
-		if err := r.reload(); err == nil || err.Error() != c.key+" cannot change while the daemon runs: restart it" {
+		if _, err := r.reload(t.Context()); err == nil || err.Error() != c.key+" cannot change while the daemon runs: restart it" {
 			t.Errorf("%s for %s: %v", c.new, c.old, err)
 		}
 	}
@@ -71,14 +71,14 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 // TestDatapathReload: a node names the way to another file; a mistake in it comes first.
 func TestDatapathReload(t *testing.T) {
 	r := &datapath{path: "../config/testdata/node.yaml"}
-	if err := r.reload(); err == nil || err.Error() != "a node takes its file at its start alone: drain it at the LBs and restart it" {
+	if _, err := r.reload(t.Context()); err == nil || err.Error() != "a node takes its file at its start alone: drain it at the LBs and restart it" {
 		t.Error(err)
 	}
 	r.path = filepath.Join(t.TempDir(), "node.yaml")
 	if err := os.WriteFile(r.path, []byte("number: none\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.reload(); err == nil || !strings.Contains(err.Error(), r.path+":1:") {
+	if _, err := r.reload(t.Context()); err == nil || !strings.Contains(err.Error(), r.path+":1:") {
 		t.Error(err)
 	}
 }
@@ -96,10 +96,15 @@ type ends struct {
 	problems []string
 }
 
-func (e *ends) fars() []far                { return e.all }
-func (e *ends) routed() []Routed           { return nil }
-func (e *ends) reload() error              { return e.refuses }
+func (e *ends) fars() []far      { return e.all }
+func (e *ends) routed() []Routed { return nil }
+func (e *ends) reload(context.Context) (func() error, error) {
+	return func() error { return nil }, e.refuses
+}
 func (e *ends) describe(*api.Status) error { return nil }
+
+func (e *ends) Advice() []string                       { return nil }
+func (e *ends) Counters() ([]dataplane.Counter, error) { return nil, nil }
 
 func (e *ends) Interface(link string) string { return link + "-now" }
 func (e *ends) Follow() (string, error)      { return e.change, e.gone }
@@ -154,10 +159,10 @@ func TestTunnelNextHops(t *testing.T) {
 		t.Errorf("%d links are watched: %v", len(d.hops), m.happened())
 	}
 	e.refuses = errors.New("a mistake")
-	d.reloadOnce()
+	d.reloadOnce(t.Context())
 	step("after a file with a mistake", "1 true")
 	e.refuses, e.set = nil, nil
-	d.reloadOnce()
+	d.reloadOnce(t.Context())
 	if !slices.Equal(e.set, []string{"1 true"}) || d.reloaded.Load() != 1 || d.refused.Load() != 1 {
 		t.Errorf("a reload set %v; %d reloads, %d refused", e.set, d.reloaded.Load(), d.refused.Load())
 	}

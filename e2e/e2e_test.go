@@ -51,7 +51,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	proffer, profferLab = filepath.Join(dir, "proffer"), filepath.Join(dir, "proffer-lab")
-	if out, err := exec.Command("go", "build", "-o", dir+"/", "proffer/cmd/proffer", "proffer/cmd/proffer-lab").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "proffer/cmd/proffer", "proffer/cmd/proffer-lab").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build both programs: %v\n%s", err, out)
 		return 1
 	}

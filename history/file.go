@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/ownfile"
 	"proffer/topo"
 )
 
@@ -64,7 +65,7 @@ func (c *Corrupt) Unwrap() error { return c.Err }
 // is moved aside, and the error is a *Corrupt beside an empty record; after any other error
 // there is no record.
 func Read(path string, at Moment) (*Record, error) {
-	data, err := os.ReadFile(path)
+	data, err := ownfile.ReadRegular(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &Record{}, nil
@@ -87,7 +88,7 @@ func Read(path string, at Moment) (*Record, error) {
 
 // Load is Read without a change of any file.
 func Load(path string) (*Record, error) {
-	data, err := os.ReadFile(path)
+	data, err := ownfile.ReadRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the record of pools: %w", err)
 	}

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ const (
 // root reads the one value of a YAML file, nil if there is none, or fails at the
 // position of a mistake.
 func root(data []byte) (ast.Node, *fault) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // YAML 1.2 §5.2
 	if f := textFault(data); f != nil {
 		return nil, f
 	}

@@ -47,6 +47,22 @@ func TestRefusesBombs(t *testing.T) {
 }
 
 // TestManyKeysAreNoBomb when they are those of many mappings.
+// TestByteOrderMark: a file may begin with one (YAML 1.2 §5.2); elsewhere it is a character.
+func TestByteOrderMark(t *testing.T) {
+	for text, want := range map[string]string{
+		"\ufeffa: 1":       "",
+		"\ufeffb: 1":       "f:1:1: b: unknown key",
+		"\ufeff\ufeffa: 1": "f:1:1: a: is missing",
+	} {
+		var n int
+		doc := &Document{File: "f"}
+		doc.Parse([]byte(text), []Entry{Need("a", Whole(0, 9).Into(&n))})
+		if err := doc.Err(); want == "" && (err != nil || n != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %d, %v", text, n, err)
+		}
+	}
+}
+
 func TestManyKeysAreNoBomb(t *testing.T) {
 	for _, element := range []string{"- a: b\n  c: d\n", "-\n  a: b\n  c: {d: e}\n", "- - a: b\n    c: d\n"} {
 		err := refused("hosts:\n" + strings.Repeat(element, 2*maxBlockKeys))

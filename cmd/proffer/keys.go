@@ -1,11 +1,11 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,6 +13,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/config"
+	"proffer/ownfile"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -62,7 +63,7 @@ next above all others, and after 255 the first free id.`,
 			var keys []topo.SignalKey
 			if cmd.Flags().Changed("from") {
 				var err error
-				if keys, err = readKeys(from); err != nil {
+				if keys, err = readKeys(cmd.Context(), from); err != nil {
 					return err
 				}
 			}
@@ -102,7 +103,7 @@ func newRotation(verb, short, long string, change func([]topo.SignalKey, int) ([
 			if !cmd.Flags().Changed("id") {
 				return cli.BadUsage(errors.New("--id N is missing: the key to " + verb))
 			}
-			keys, err := readKeys(args[0])
+			keys, err := readKeys(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -137,7 +138,7 @@ masters. The same FILE always gives the same keys.`,
 			if err != nil {
 				return cli.BadUsagef("--locator: %w", err)
 			}
-			keys, err := readKeys(args[0])
+			keys, err := readKeys(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -168,12 +169,12 @@ func oneFile(description string) cobra.PositionalArgs {
 }
 
 // readKeys reads a load balancer's file.
-func readKeys(path string) ([]topo.SignalKey, error) {
-	data, err := os.ReadFile(path)
+func readKeys(ctx context.Context, path string) ([]topo.SignalKey, error) {
+	f, err := ownfile.Read(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
 	}
-	return config.ParseLBKeys(path, data)
+	return config.ParseLBKeys(path, f.Data)
 }
 
 func printed(cmd *cobra.Command, file []byte) error {

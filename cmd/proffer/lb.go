@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"proffer/cmd/internal/cli"
 	"proffer/daemon"
@@ -51,7 +55,18 @@ func runDaemon(cmd *cobra.Command, f daemonFlags, run func(context.Context, stri
 	if f.config == "" {
 		return cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
 	}
-	host := daemon.Linux(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a log without a reader ends no daemon
+	lines := daemon.NewLines(cmd.ErrOrStderr())
+	defer lines.Close()
+	host := daemon.Linux(lines)
 	host.Detach, host.Drain = f.detach || f.drain > 0, f.drain
-	return run(cmd.Context(), f.config, host)
+	slog.SetDefault(host.Log) // for libraries
+	switch err := run(cmd.Context(), f.config, host); {
+	case errors.Is(err, context.Canceled): // by a signal, while it waited for a file
+		host.Log.Info("ended before it was attached")
+		return nil
+	case err != nil:
+		return cli.Print(lines, cmd, err)
+	}
+	return nil
 }

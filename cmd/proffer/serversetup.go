@@ -1,17 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"proffer/agentless"
 	"proffer/cmd/internal/cli"
 	"proffer/config"
+	"proffer/ownfile"
 )
 
 // setupFlags are those of server-setup.
@@ -50,7 +51,9 @@ Exit codes: 0 ok, 1 with --check a step is wrong, or FILE has a mistake, or SERV
 an agent; 2 wrong usage, as a SERVER that FILE does not have. docs/agentless.md
 describes the deliveries.`,
 		Args: oneServer,
-		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd.OutOrStdout(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
 	}
 	cmd.Flags().StringVarP(&flags.config, "config", "c", "", "configuration `FILE` of a load balancer (YAML; required)")
 	cmd.Flags().StringVar(&flags.link, "link", "eth0", "the server's `LINK` towards the load balancers")
@@ -73,7 +76,7 @@ func oneServer(cmd *cobra.Command, args []string) error {
 	}
 }
 
-func (f *setupFlags) run(out io.Writer, server string) error {
+func (f *setupFlags) run(ctx context.Context, out io.Writer, server string) error {
 	switch {
 	case f.config == "":
 		return cli.BadUsagef("--config FILE is missing: a load balancer's YAML configuration")
@@ -82,7 +85,7 @@ func (f *setupFlags) run(out io.Writer, server string) error {
 	case !agentless.IsLinkName(f.link):
 		return cli.BadUsagef("--link %q is no name of a link: want up to 15 letters, digits and ._@+-", f.link)
 	}
-	setup, err := f.setup(server)
+	setup, err := f.setup(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -109,12 +112,12 @@ func (f *setupFlags) run(out io.Writer, server string) error {
 }
 
 // setup reads the configuration.
-func (f *setupFlags) setup(server string) (*agentless.Setup, error) {
-	text, err := os.ReadFile(f.config)
+func (f *setupFlags) setup(ctx context.Context, server string) (*agentless.Setup, error) {
+	file, err := ownfile.Read(ctx, f.config)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	lb, err := config.ParseLB(f.config, text)
+	lb, err := config.ParseLB(f.config, file.Data)
 	if err != nil {
 		return nil, err
 	}

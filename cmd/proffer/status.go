@@ -39,8 +39,9 @@ each counter.
 xdp (native or generic), pid, adopted (it took over an earlier daemon's state), reloads,
 refused (files with a mistake), flows (at the last sweep), services, edge, counters;
 reports (answered, refused, limited: requests for an agent's loads); and lines of text in
-no_next_hop, advice, bad_tags and problems. Fields that a daemon does not have are left
-out; a name that ends in _s is in seconds.
+no_next_hop, advice, bad_tags and problems; log (lost: lines of the daemon's log, waiting,
+stalled_s: since its reader took a line, error). Fields that a daemon does not have are
+left out; a name that ends in _s is in seconds.
 
 services is an array of name, vip, mode. An agent's have listener and load: measure,
 instead (why it is not the configured one), threshold, asking, expected, open, cores, busy,
@@ -124,6 +125,9 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 	}
 	for _, p := range s.Problems {
 		fmt.Fprintf(w, "problem: %s\n", p)
+	}
+	if l := s.Log; l != nil && l.Lost > 0 {
+		fmt.Fprintf(w, "log: %d lines were lost\n", l.Lost)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, svc := range s.Services {

@@ -44,7 +44,7 @@ func TestUnits(t *testing.T) {
 			"Type":                     "notify",
 			"ExecStart":                "/usr/local/bin/proffer " + verb + " --config /etc/proffer/" + verb + ".yaml",
 			"ExecReload":               "/bin/kill -HUP $MAINPID",
-			"Restart":                  "on-failure",
+			"Restart":                  "always",
 			"CapabilityBoundingSet":    fourCapabilities,
 			"NoNewPrivileges":          "yes",
 			"RuntimeDirectoryPreserve": "yes",

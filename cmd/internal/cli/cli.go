@@ -22,6 +22,17 @@ const (
 	Usage  = 2
 )
 
+// printed is an error that the command has printed.
+type printed struct{ error }
+
+func (p printed) Unwrap() error { return p.error }
+
+// Print writes a command's error in its line, and returns it as one that Run does not write again.
+func Print(w io.Writer, cmd *cobra.Command, err error) error {
+	fmt.Fprintf(w, "%s: %s\n", cmd.Root().Name(), foreign.Lines(err.Error()))
+	return printed{err}
+}
+
 // Main runs a command as a process until it ends or gets one of these signals, and returns
 // the exit code.
 func Main(root *cobra.Command, signals ...os.Signal) int {
@@ -39,7 +50,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if err == nil {
 		return OK
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), foreign.Lines(err.Error()))
+	if done := (printed{}); !errors.As(err, &done) {
+		Print(stderr, root, err)
+	}
 	if usage := (UsageError{}); errors.As(err, &usage) {
 		return Usage
 	}

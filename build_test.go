@@ -1,0 +1,58 @@
+package proffer
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestBuildsAreEqual: `make build` gives the same programs in any folder, and none has a path of the folder.
+func TestBuildsAreEqual(t *testing.T) {
+	files := tracked(t, "*")
+	var sums [2]map[string][sha256.Size]byte
+	for i := range sums {
+		dir := filepath.Join(t.TempDir(), "folder-of-a-build")
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				continue // deleted, and not committed
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(dir, file)
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, data, info.Mode().Perm()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("make", "build")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly") // the flags are the Makefile's
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("make build: %v\n%s", err, out)
+		}
+		sums[i] = map[string][sha256.Size]byte{}
+		for _, program := range []string{"proffer", "proffer-lab"} {
+			built, err := os.ReadFile(filepath.Join(dir, "build", program))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums[i][program] = sha256.Sum256(built)
+			if bytes.Contains(built, []byte("folder-of-a-build")) {
+				t.Errorf("%s has a path of the folder that it was built in", program)
+			}
+		}
+	}
+	for program, sum := range sums[0] {
+		if sum != sums[1][program] {
+			t.Errorf("two builds of %s differ", program)
+		}
+	}
+}

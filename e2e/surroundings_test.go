@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"proffer/api"
+	"proffer/lab/testbed"
+)
+
+// placed is a daemon that can be started: its role, node, file and control socket.
+type placed struct {
+	role, file, socket string
+	node               *testbed.Node
+}
+
+// places are the four daemons, none of which runs, each where it has its links and neighbours.
+func places(t *testing.T) []placed {
+	t.Helper()
+	bed := up(t, testbed.Config{Servers: 1})
+	farm := start(t, bed, settings(t, "hunt:static:4"))
+	var all []placed
+	for _, role := range []string{"lb", "agent"} {
+		n := daemons(bed)[role]
+		end(t, farm.Daemon(n), unix.SIGTERM)
+		all = append(all, placed{role, configuration(bed, n), control(bed, n), n})
+	}
+	spaces, dir := newSpaces(t), t.TempDir()
+	for _, p := range []placed{{"edge", "edge", "edge.sock", spaces.lb}, {"node", "n0", "n0.sock", spaces.node[0]}} {
+		text := edgeFile(dir, 1)
+		if p.role == "node" {
+			text = nodeFile(dir, 0)
+		}
+		p.file, p.socket = filepath.Join(dir, p.file+".yaml"), filepath.Join(dir, p.socket)
+		must(t, os.WriteFile(p.file, []byte(text), 0o600))
+		all = append(all, p)
+	}
+	return all
+}
+
+// running is a daemon's process.
+type running struct {
+	placed
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// begin starts a daemon in its namespace by a shell, with redirections, and with stderr as its log.
+func (p placed) begin(t *testing.T, redirections string, log *os.File) *running {
+	t.Helper()
+	cmd := exec.Command("ip", "netns", "exec", p.node.Namespace, "sh", "-c", `exec "$@" `+redirections, "sh", proffer, p.role, "--config", p.file)
+	if log != nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	must(t, cmd.Start())
+	r := &running{p, cmd, make(chan error, 1)}
+	go func() { r.ended <- cmd.Wait() }()
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return r
+}
+
+// status waits for one in which something holds.
+func (r *running) status(t *testing.T, name string, holds func(*api.Status) bool) {
+	t.Helper()
+	eventually(t, r.role+": "+name, func() bool {
+		select {
+		case err := <-r.ended:
+			t.Fatalf("%s has ended: %v", r.role, err)
+		default:
+		}
+		s, err := api.Ask(context.Background(), r.socket)
+		return err == nil && holds(&s)
+	})
+}
+
+// stop sends SIGTERM, which is to end the daemon well.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	must(t, r.cmd.Process.Signal(unix.SIGTERM))
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			t.Errorf("%s ended with %v", r.role, err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("%s: SIGTERM does not end it", r.role)
+	}
+}
+
+func answers(*api.Status) bool { return true }
+
+func hasTrouble(text string) func(*api.Status) bool {
+	return func(s *api.Status) bool {
+		return slices.ContainsFunc(s.Problems, func(p string) bool { return strings.Contains(p, text) })
+	}
+}
+
+// TestLogWithoutReader: a daemon whose log is not read goes on: it reloads, names the lost lines and ends by
+// SIGTERM. So does one whose log's reader ends, whose log is on a full disk, or that has no log.
+func TestLogWithoutReader(t *testing.T) {
+	for _, p := range places(t) {
+		t.Run(p.role, func(t *testing.T) {
+			reader, log, err := os.Pipe()
+			must(t, err)
+			defer reader.Close()
+			_, err = unix.FcntlInt(log.Fd(), unix.F_SETPIPE_SZ, 4096)
+			must(t, err)
+			r := p.begin(t, "", log)
+			log.Close()
+			r.status(t, "ready", answers)
+			r.status(t, "loses lines, and reloads", func(s *api.Status) bool {
+				must(t, r.cmd.Process.Signal(unix.SIGHUP))
+				return s.Log.Lost > 0 && hasTrouble("the log's reader has taken no line for")(s) && s.Reloads+s.Refused > 100
+			})
+			reader.Close()
+			r.status(t, "a log without a reader", func(s *api.Status) bool {
+				return hasTrouble("the log cannot be written (write /dev/stderr: broken pipe)")(s)
+			})
+			r.stop(t)
+			for redirections, holds := range map[string]func(*api.Status) bool{
+				">/dev/full 2>&1": hasTrouble("no space left on device"),
+				">&- 2>&-":        answers,
+			} {
+				r := p.begin(t, redirections, nil)
+				r.status(t, redirections, holds)
+				r.stop(t)
+			}
+		})
+	}
+}
