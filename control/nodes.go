@@ -122,6 +122,9 @@ func (p *NodePoller) Answer(at time.Duration, node int, m *report.NodeMessage) (
 	return change
 }
 
+// mostLoad is that of a core by two clocks that are read one after the other; more cannot be.
+const mostLoad = 2
+
 // measure takes the loads between this answer and the one before, which is that to the request before.
 func (n *polledNode) measure(ask int, m *report.NodeMessage) {
 	was, cores := n.last, len(m.Busy)
@@ -133,7 +136,9 @@ func (n *polledNode) measure(ask int, m *report.NodeMessage) {
 	loads := make([]float64, cores)
 	for i := range loads {
 		worked := time.Duration(uint32(m.Busy[i].Microseconds())-uint32(was.busy[i].Microseconds())) * time.Microsecond
-		loads[i] = float64(worked) / float64(elapsed)
+		if loads[i] = float64(worked) / float64(elapsed); loads[i] > mostLoad {
+			return
+		}
 	}
 	n.loads, n.loaded = loads, ask
 }

@@ -229,6 +229,13 @@ func TestNodesReportLoads(t *testing.T) {
 		return true
 	})
 	want("of other cores", at(63), nan, nan, 0)
+	for n := 64; n < 66; n++ {
+		round(t, l, n, func(node int, m *report.NodeMessage) bool { // hours of work in a nanosecond
+			m.At, m.Busy = time.Hour+2*LevelEvery+time.Duration(n), []time.Duration{time.Duration(n) * time.Minute, 0}[:2-node]
+			return true
+		})
+	}
+	want("of more work than time", at(66), nan, nan, 0)
 }
 
 // TestMonitorLevels: the core with the higher measured load gets fewer of the new flows, whatever the

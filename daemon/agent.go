@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -186,11 +187,19 @@ func (r *agent) describe(s *api.Status) error {
 
 // word is an application's, with its age, or how far its clock is from ours; -1: there was none.
 func (r *agent) word(o *topo.Offering, w control.Word) *api.WordStatus {
-	s := &api.WordStatus{Source: o.Load().String(), From: cmp.Or(o.From, o.Page), Of: o.Of, Busy: w.Busy, Workers: w.Workers, Age: -1, Trouble: w.Trouble}
+	s := &api.WordStatus{Source: o.Load().String(), From: cmp.Or(withoutSecret(o.From), o.Page), Of: o.Of, Busy: w.Busy, Workers: w.Workers, Age: -1, Trouble: w.Trouble}
 	if w.Written > 0 {
 		s.Age = (r.host.Clock.Now() - w.Written).Abs().Seconds()
 	}
 	return s
+}
+
+// withoutSecret is the address of an endpoint without its password.
+func withoutSecret(from string) string {
+	if u, err := url.Parse(from); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return from
 }
 
 // drain passes every offer on that another server can take.

@@ -59,3 +59,17 @@ func TestPageCannotBeOpened(t *testing.T) {
 	}
 	m.wantEvents("preflight", "open /run/load")
 }
+
+// TestPasswordOfAnEndpoint: status does not show it.
+func TestPasswordOfAnEndpoint(t *testing.T) {
+	for from, want := range map[string]string{
+		"http://web:secret@127.0.0.1/status": "http://web:xxxxx@127.0.0.1/status",
+		"http://127.0.0.1/status?a=b":        "http://127.0.0.1/status?a=b",
+		"unix:/run/php.sock":                 "unix:/run/php.sock",
+		"/run/apache2/apache2.pid":           "/run/apache2/apache2.pid",
+	} {
+		if got := withoutSecret(from); got != want {
+			t.Errorf("%s: got %s, want %s", from, got, want)
+		}
+	}
+}

@@ -51,6 +51,12 @@ const (
 	isAnswer  = 2
 )
 
+// The most workers and cores of a server, as its agent's file may have them.
+const (
+	mostWorkers = 65535
+	mostCores   = 65535
+)
+
 // Message is a request, or the answer to one.
 type Message struct {
 	VIP    topo.VIP
@@ -92,7 +98,7 @@ func (m *Message) encodeReport(b []byte) {
 		return
 	}
 	b[atAnswers] = 1
-	binary.BigEndian.PutUint32(b[atBusy:], whole(m.Report.Busy))
+	binary.BigEndian.PutUint32(b[atBusy:], whole(min(m.Report.Busy, topo.MostBusy)))
 	binary.BigEndian.PutUint32(b[atWorkers:], whole(m.Report.Workers))
 	binary.BigEndian.PutUint32(b[atCores:], whole(m.Report.Cores*1000))
 }
@@ -108,6 +114,7 @@ func Parse(b []byte) (m Message, err error) {
 	m.KeyID, m.Nonce, m.Answer, m.Known = b[atKeyID], binary.BigEndian.Uint64(b[atNonce:]), b[atKind] == isAnswer, b[atAnswers] == 1
 	m.VIP = topo.VIP{Addr: netip.AddrFrom16([16]byte(b[atVIP:])).Unmap(), Port: binary.BigEndian.Uint16(b[atPort:])}
 	field := func(at int) float64 { return float64(binary.BigEndian.Uint32(b[at:])) }
+	possible := field(atBusy) <= topo.MostBusy && field(atWorkers) <= mostWorkers && field(atCores) <= 1000*mostCores
 	m.Report = weights.Report{Busy: field(atBusy), Workers: field(atWorkers), Cores: field(atCores) / 1000}
 	if b[atProtocol] == topo.UDP.Number() {
 		m.VIP.Protocol = topo.UDP
@@ -116,7 +123,7 @@ func Parse(b []byte) (m Message, err error) {
 	case b[atProtocol] != m.VIP.Protocol.Number():
 	case !m.Answer && (b[atKind] != isRequest || m.Known):
 	case !m.Known && !isZero(b[atBusy:atRest]):
-	case m.Known && (m.Report.Workers == 0 || m.Report.Cores == 0):
+	case m.Known && (m.Report.Workers == 0 || m.Report.Cores == 0 || !possible):
 	case m.KeyID == 0 && !isZero(b[atTag:]):
 	default:
 		return m, nil

@@ -140,7 +140,9 @@ func slowParse(b []byte) bool {
 	case b[7] == 0:
 		return bytes.Equal(report, none)
 	}
-	return b[7] == 1 && b[4] == 2 && !bytes.Equal(report[4:8], none[:4]) && !bytes.Equal(report[8:], none[:4])
+	number := func(b []byte) int { return int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3]) }
+	possible := number(report) <= 1<<24 && number(report[4:]) <= 65535 && number(report[8:]) <= 65_535_000
+	return b[7] == 1 && b[4] == 2 && !bytes.Equal(report[4:8], none[:4]) && !bytes.Equal(report[8:], none[:4]) && possible
 }
 
 func checkParse(t *testing.T, b []byte) {
@@ -165,7 +167,7 @@ func TestParseRandom(t *testing.T) {
 	for range rounds {
 		m := Message{VIP: web, Nonce: rng.Uint64(), KeyID: uint8(rng.IntN(2)), Answer: rng.IntN(2) == 0}
 		if m.Answer && rng.IntN(2) == 0 {
-			m.Known, m.Report = true, weights.Report{Busy: float64(rng.Uint32()), Workers: float64(rng.Uint32N(9)), Cores: float64(rng.Uint32N(4000)) / 1000}
+			m.Known, m.Report = true, weights.Report{Busy: float64(rng.Uint32() >> rng.IntN(16)), Workers: float64(rng.Uint32N(9) << rng.IntN(16)), Cores: float64(rng.Uint32N(4000)<<rng.IntN(16)) / 1000}
 		}
 		b := m.Encode(Way{lbAt, serverAt}, farm)
 		for range rng.IntN(3) {

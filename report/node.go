@@ -117,6 +117,9 @@ func ParseNode(b []byte, l Link) (m NodeMessage, err error) {
 	}
 	if known&knowsBusy != 0 {
 		m.At = time.Duration(binary.BigEndian.Uint64(b[nodeAtClock:]))
+		if m.At < 0 {
+			return NodeMessage{}, ErrMalformed // so a difference does not wrap
+		}
 		for i := range m.Cores {
 			m.Busy = append(m.Busy, time.Duration(binary.BigEndian.Uint32(b[nodeAtBusy+4*i:]))*time.Microsecond)
 		}

@@ -147,7 +147,7 @@ func slowNode(b []byte) bool {
 	case !busy:
 		return zero(24, 288)
 	}
-	return zero(32+4*int(b[17]), 288)
+	return b[24] < 1<<7 && zero(32+4*int(b[17]), 288)
 }
 
 func FuzzParseNode(f *testing.F) {

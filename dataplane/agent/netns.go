@@ -110,18 +110,19 @@ func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) 
 		a.objs.Offerings.Put(vipKey(s.VIP), number))
 }
 
-// namespacesOf are the numbers of the namespaces with the services' sockets; -1: this one.
-func namespacesOf(services []topo.Offering) ([]int32, error) {
-	spaces := make([]int32, len(services))
-	for i, s := range services {
-		spaces[i] = -1
-		if s.Owner != topo.Netns {
-			continue
+// namespacesOf are the numbers of the namespaces with the services' sockets; -1: this one. A path with
+// another file has noNamespace, and an error.
+func namespacesOf(services []topo.Offering) (spaces []int32, err error) {
+	for _, s := range services {
+		space := int32(-1)
+		if s.Owner == topo.Netns {
+			var failed error
+			if space, failed = netnsID(s.Netns); failed != nil {
+				space = noNamespace
+				err = errors.Join(err, fmt.Errorf("service %s: %w", s.Name, failed))
+			}
 		}
-		var err error
-		if spaces[i], err = netnsID(s.Netns); err != nil {
-			return nil, fmt.Errorf("service %s: %w", s.Name, err)
-		}
+		spaces = append(spaces, space)
 	}
-	return spaces, nil
+	return spaces, err
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +89,21 @@ func TestNamespaceIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow("")
+	if found, err := r.Problems(); err != nil || !slices.ContainsFunc(found, func(p string) bool { return strings.Contains(p, "open "+path+": not a namespace") }) {
+		t.Errorf("problems %q, %v", found, err)
+	}
+	again := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Owner, o.Netns = topo.Netns, path })) // which starts
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	at(first)
+	if changed, err := again.Follow(); err != nil || changed != "the network namespace at "+path+" is another one" {
+		t.Errorf("after such a start: follows %q, %v", changed, err)
+	}
+	remove()
+	if err := unix.Mkfifo(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := r.Offer([]topo.Offering{rig.Offering(82, func(o *topo.Offering) { o.Owner, o.Netns = topo.Netns, path })}); err == nil {
 		t.Error("a FIFO is a namespace")
 	}

@@ -17,10 +17,7 @@ func (a *Agent) fill() error {
 	if err != nil {
 		return err
 	}
-	spaces, err := namespacesOf(a.services)
-	if err != nil {
-		return err
-	}
+	spaces, _ := namespacesOf(a.services) // one that is none yet is followed, and named by Problems
 	for i, step := range plan.Offers(have, a.services)[:len(a.services)] {
 		a.numbers = append(a.numbers, uint32(step.Count))
 		if err := a.offer(&a.services[i], step, spaces[i]); err != nil {

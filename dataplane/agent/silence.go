@@ -19,6 +19,11 @@ type silence struct {
 // Problems lists why packets may pass the agent's programs by.
 func (a *Agent) Problems() ([]string, error) {
 	found, err := a.Plane.Problems()
+	a.mu.Lock()
+	if _, none := namespacesOf(a.services); none != nil {
+		found = append(found, fmt.Sprintf("sockets are out of sight: %v", none))
+	}
+	a.mu.Unlock()
 	if err != nil || a.TC == nil {
 		return found, err
 	}
