@@ -230,7 +230,11 @@ static __always_inline int evict_from(__u32 line, struct line *l, __u64 fp, __u6
 		l->word[i]); /* before the date, which then is not that of an earlier entry */
 	was = READ_ONCE(l->fingerprint[i]);
 	age = ages_of(was, seen_now());
-	if (way_of(word, age) == WAY_STAYS || !compare_and_swap(&l->word[i], word, 0))
+	/* What way_of asks, without a frame more: the kernel allows eight, and the bench adds one. */
+	if (way_of_spent(word, age, lifetimes()) == WAY_STAYS &&
+	    (age < RECENT_TICKS || !word || word & WORD_MOVING))
+		return LINE_SLOTS;
+	if (!compare_and_swap(&l->word[i], word, 0))
 		return LINE_SLOTS;
 	tally_change(word, 0);
 	count(LB_EVICTED_EXCESS - WAY_EXCESS + (rank >> RANK_WAY));
