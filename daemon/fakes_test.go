@@ -177,10 +177,11 @@ func (p plane) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	return all, p.fails["health"]
 }
 
-func (p plane) SetDown(servers []topo.Server) {
+func (p plane) SetDown(servers []topo.Server) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = servers
+	return nil
 }
 
 func (p plane) Probe(_ topo.VIP, server netip.Addr) {

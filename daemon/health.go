@@ -16,7 +16,7 @@ import (
 // Healths observes how servers answer, and treats some as down.
 type Healths interface {
 	Health([]topo.Server) ([]dataplane.Health, error)
-	SetDown([]topo.Server)
+	SetDown([]topo.Server) error
 	Probe(vip topo.VIP, server netip.Addr)
 }
 
@@ -118,7 +118,9 @@ func (r *lb) observe(at time.Duration) error {
 	for _, c := range changes {
 		r.noteHealth(c)
 	}
-	r.plane.SetDown(h.downServers())
+	if err := r.plane.SetDown(h.downServers()); err != nil {
+		return err
+	}
 	if len(changes) > 0 || h.owing {
 		h.served, h.owing = h.Served(h.of), true
 		if err := r.turnAside(); err != nil {

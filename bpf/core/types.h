@@ -181,6 +181,8 @@ enum delivery {
 	DELIVERY_SEG6 = 2,  /* over SRv6, to its kernel, which has a SID for each family */
 	DELIVERY_L2 = 3,    /* to its link address */
 	DELIVERY_VXLAN = 4, /* to a device of its kernel */
+	DELIVERY_WAYS = 7,  /* mask of those above */
+	DELIVERY_DOWN = 8,  /* or-ed: the server answers nothing (lb/health.h) */
 };
 
 struct server {
@@ -195,11 +197,6 @@ struct health {
 	__u32 repeated;
 	__u32 answered;
 	__u32 unreachable;
-};
-
-/* The servers that are down: a bit each, by number. */
-struct down {
-	__u64 bits[256];
 };
 
 /* The argument of dt to a kernel: a SID serves one family. */

@@ -79,7 +79,7 @@ static __always_inline int send_agentless(struct xdp_md *ctx)
 	s = server_at(scr->destination.server);
 	if (!s || !svc) /* removed meanwhile */
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	switch (s->ready) {
+	switch (delivery_of(s)) {
 	case DELIVERY_SEG6:
 		return send_seg6(ctx, p, svc, s, scr);
 	case DELIVERY_L2:

@@ -41,11 +41,16 @@ __noinline int recover(const struct packet *p, const struct service *svc)
 	return TO_LIST;
 }
 
-/* leaves_first: the server of a flow's entry is down, and has no connection that a SYN of the
- * five-tuple could end. */
-static __always_inline bool leaves_first(__u64 word, __u16 generation)
+/* leaves_first: the server of a flow's entry is down, so a SYN does not visit it first. A flow that a
+ * SYN must not take from its server has no entry afterwards: should that server live after all, it is
+ * found by a question. */
+static __always_inline bool leaves_first(const struct packet *p, __u64 word, __u16 generation)
 {
-	return is_down(server_in_word(word)) && !is_held(word, generation);
+	if (!is_down(server_in_word(word)))
+		return false;
+	if (is_held(word, generation))
+		leave(p, word);
+	return true;
 }
 
 /* note_offer counts the offer of a plan at its first server. From the second repetition on another
@@ -87,7 +92,7 @@ __noinline int offer_again(const struct packet *p, const struct service *svc, __
 	if (!plan || !p || !svc)
 		return XDP_ABORTED;
 	plan->generation = generation_of(p->seq);
-	if (word && leaves_first(word, plan->generation))
+	if (word && leaves_first(p, word, plan->generation))
 		word = 0;
 	else if (!word && !times)
 		begin_probe(plan, svc, bucket);
@@ -239,6 +244,42 @@ static __always_inline bool steer(const struct packet *p, __u64 word, struct des
 	return false;
 }
 
+/* How often stand_in looks for another server: where half are down, one packet in 65,536 finds none. */
+#define STAND_INS 16
+
+/* The arguments of next_stand_in. */
+struct standing {
+	const struct service *svc;
+	__u64 hash;
+	__u32 server;
+};
+
+/* next_stand_in is the callback of bpf_loop; 1 ends it. */
+static long next_stand_in(__u64 i, struct standing *s)
+{
+	__u64 bucket;
+
+	s->hash = mix(s->hash);
+	bucket = bucket_at(s->svc, s->hash);
+	if (choices_of(bucket))
+		s->server = named_member(bucket, 0);
+	return !is_down(s->server);
+}
+
+/* stand_in returns a server, or the one that has its packets of a service without flows while it is
+ * down, by the digest mixed again: packets of other servers stay where they are. A function of its own,
+ * as it is rare. */
+__noinline __u32 stand_in(const struct packet *p, const struct service *svc, __u32 server)
+{
+	struct standing s = { .svc = svc, .server = server };
+
+	if (!p || !svc || !is_down(server))
+		return server;
+	s.hash = svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash;
+	bpf_loop(STAND_INS, next_stand_in, &s, 0);
+	return s.server;
+}
+
 /* first_candidate makes the first candidate a packet's destination. Its SID is one
  * End.DT6 a server (RFC 8986 §4.6), which needs no agent. */
 static __always_inline void first_candidate(const struct packet *p, const struct service *svc,
@@ -251,6 +292,7 @@ static __always_inline void first_candidate(const struct packet *p, const struct
 		.function = FN_DELIVER,
 		.reason = LB_DELIVER,
 	};
+	d->server = stand_in(p, svc, d->server);
 }
 
 /* For an action: the packet begins a flow of which the client's packets make the entry. */
@@ -292,6 +334,8 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 		word = p->kind == KIND_TOO_BIG || opens(p)
 			       ? flow_find(p->hash, false) /* begins_again reads its date */
 			       : flow_find_inline(p->hash, true, NULL);
+	if (word && p->kind == KIND_UDP)
+		word = unless_down(p, word);
 	if (tracking == TRACK_NONE)
 		first_candidate(p, svc, d);
 	else if (tracking == TRACK_CLIENT ? !steer_kept(p, svc, word, d) : !steer(p, word, d))

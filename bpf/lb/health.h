@@ -8,9 +8,10 @@
  *   unreachable   ICMP errors about outer packets to it
  *
  * User space decides by these (control/health.go). A server that is down is no candidate of a
- * table, and has a bit in `down_servers`, so that a repeated SYN leaves it. A probe is a new connection that
- * is offered to such a server all the same: user space puts a word beside the service's table, which
- * the first SYN that may go there takes. */
+ * table, and its record is marked (DELIVERY_DOWN): SYNs and datagrams of its flows leave it, no datagram
+ * asks it, and other questions ask it last. A probe is a new connection that is offered to such a
+ * server all the same: user space puts a word beside the service's table, which the first SYN that may
+ * go there takes. */
 #pragma once
 #include "core/count.h"
 #include "core/stall.h"
@@ -23,19 +24,11 @@ struct {
 	__type(value, struct health);
 } health_of_servers SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE); /* user space stores a word at once */
-	__type(key, __u32);
-	__type(value, struct down);
-} down_servers SEC(".maps");
-
 /* By the slot of the service's table: 0, or a bucket of one server (enum bucket_layout). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * MAX_SERVICES + 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(map_flags, BPF_F_MMAPABLE); /* user space stores a word at once */
 	__type(key, __u32);
 	__type(value, __u64);
 } probes SEC(".maps");
@@ -77,11 +70,9 @@ static __always_inline void note_unreachable(__u32 server)
 /* is_down: user space has found that the server answers nothing. */
 static __always_inline bool is_down(__u32 server)
 {
-	__u32 zero = 0, at = server / 64;
-	const struct down *d = bpf_map_lookup_elem(&down_servers, &zero);
+	const struct server *s = server_at(server);
 
-	asm volatile("%0 &= %1" : "+r"(at) : "i"(MAX_SERVERS / 64 - 1)); /* for the verifier */
-	return d && READ_ONCE(d->bits[at]) >> (server % 64) & 1;
+	return s && s->ready & DELIVERY_DOWN;
 }
 
 static __always_inline __u64 *probe_at(const struct service *svc)

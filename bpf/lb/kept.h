@@ -11,8 +11,8 @@
  *   waiting       the next packet    -> established
  *   waiting       SYN after 10 s     -> (none), as of an embryonic one
  *
- * No other packet moves a flow to another server, but for a SYN of a flow that is embryonic or over, at
- * a server that is down (lb/health.h). So a forged packet alone moves none. An entry that an agent's
+ * No other packet moves a flow to another server, but at a server that is down (lb/health.h): a SYN of
+ * a flow that is embryonic or over, and any datagram. So a forged packet alone moves none. An entry that an agent's
  * signal made, by recovery, is steered in `as`, which ends the signalling. Where flows have
  * seats, that packet gives it one: the entry becomes one of the client's making. If the `as` is lost,
  * the signal comes again, and so does this. */
@@ -107,6 +107,22 @@ static __always_inline bool is_waiting(__u64 word)
  * that a FIN or RST that was forged costs a flow nothing as long as its client sends. */
 #define REUSE_TICKS 4
 
+/* leave ends a flow of a server that is down, so that the packet begins it again. */
+__noinline int leave(const struct packet *p, __u64 word)
+{
+	if (!p || !flow_change(p->hash, word, 0))
+		return false;
+	count(LB_FLOW_MOVED);
+	return true;
+}
+
+/* unless_down returns the word of a datagram's flow, or 0 if its server is down: the flow has ended. A
+ * function of its own for the verifier. */
+__noinline __u64 unless_down(const struct packet *p, __u64 word)
+{
+	return is_down(server_in_word(word)) && leave(p, word) ? 0 : word;
+}
+
 /* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, for as
  * long as an embryonic one lives if a SYN came last; or one that is embryonic or over and has a server
  * that is down. Else a SYN of a flow that is over counts as a new connection of that server. A function
@@ -121,7 +137,7 @@ __noinline int begins_again(const struct packet *p, __u64 word)
 	if (waiting)
 		note_repeated(server);
 	if ((waiting || over) && is_down(server))
-		return flow_change(p->hash, word, 0);
+		return leave(p, word);
 	if (over && flow_age(p->hash, word) >= (waiting ? EMBRYONIC_TICKS : REUSE_TICKS))
 		return flow_change(p->hash, word, 0);
 	if (over && !waiting)
@@ -238,9 +254,7 @@ __noinline __u64 choose_first(const struct packet *p, const struct service *svc,
 
 	if (!p || !svc)
 		return 0;
-	if (moved)
-		count(LB_FLOW_MOVED);
-	else if (opens(p) && has_probe(svc))
+	if (!moved && opens(p) && has_probe(svc))
 		probe = take_probe(svc, bucket_of(p, svc));
 	if (probe)
 		count(LB_FLOW_PROBE);

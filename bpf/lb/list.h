@@ -6,8 +6,9 @@
  *   offer     ca … cf the server that had the five-tuple last, then the candidates
  *
  * Data of an unknown flow is a question, a SYN an offer, an unknown datagram a question
- * and then an offer. If the list exceeds the packet's room, the last segment returns the
- * packet to this LB with the position at which the list continues. */
+ * and then an offer. A server that is down (lb/health.h) is asked last, and about no datagram that may
+ * begin a flow: the offer would wait behind it. If the list exceeds the packet's room, the last segment
+ * returns the packet to this LB with the position at which the list continues. */
 #pragma once
 #include "core/limit.h"
 #include "packet/auth.h"
@@ -52,6 +53,8 @@ struct plan {
 	__u32 key_id;				/* of the tag that signs it, or 0 */
 	__u32 unready;				/* servers left out, without next hop */
 	__u32 spent;				/* servers that are asked as often as they may */
+	__u32 silent;				/* servers of the question that are down */
+	__u32 late;				/* of these, listed */
 };
 
 /* In a map, as the verifier would follow each number on the stack. */
@@ -160,10 +163,16 @@ static long list_server(__u64 i, struct listing *l)
 	struct server *s;
 	struct sid sid;
 
-	if (position < p->from || number == NO_SERVER || number == p->except)
+	if (number == NO_SERVER || number == p->except)
 		return 0;
 	s = server_at(number);
-	if (!s || s->ready != DELIVERY_AGENT) {
+	if (s && s->ready & DELIVERY_DOWN && position < POSITION_FIRST) {
+		p->silent++;
+		return 0;
+	}
+	if (position < p->from)
+		return 0;
+	if (!s || delivery_of(s) != DELIVERY_AGENT) {
 		p->unready += !!s;
 		return 0;
 	}
@@ -183,6 +192,31 @@ static long list_server(__u64 i, struct listing *l)
 	sid.key_id = p->key_id;
 	add_server(l->r, s, sid);
 	p->last = position;
+	return 0;
+}
+
+/* list_silent is the callback of bpf_loop for the servers of a question that are down; 1 ends the
+ * list. */
+static long list_silent(__u64 i, struct listing *l)
+{
+	__u32 number = crowd_member(l->crowd, i);
+	struct server *s = server_at(number);
+	struct plan *p = l->p;
+	struct sid sid;
+
+	if (!s || number == p->except || s->ready != (DELIVERY_AGENT | DELIVERY_DOWN))
+		return 0;
+	if (l->r->n >= p->room) { /* another round asks them, or the first of them decides */
+		p->too_many = !p->late;
+		return 1;
+	}
+	if (!may_ask(l, 0, number))
+		return 0;
+	p->late++;
+	sid = make_sid(0, FN_RECOVER_STICKINESS, p->generation);
+	sid.flags = p->flags;
+	sid.key_id = p->key_id;
+	add_server(l->r, s, sid);
 	return 0;
 }
 
@@ -253,6 +287,8 @@ static __always_inline enum listed list_servers(struct listing *l, const struct 
 		return LIST_LIMITED;
 	if (p->spent)
 		p->reason = LB_OFFER_UNASKED;
+	if (p->silent && !p->offered && !p->too_many)
+		bpf_loop(p->asked, list_silent, l, 0);
 	if (l->r->n == start)
 		return p->too_many ? LIST_TOO_BIG : p->unready ? LIST_NO_HOP : LIST_EMPTY;
 	if (p->too_many && l->r->n < start + 2)

@@ -48,6 +48,8 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 	first_candidate(p, svc, &d);
 	if (tracking_of(svc) != TRACK_NONE)
 		word = flow_find(p->hash, false);
+	if (word && p->kind == KIND_UDP)
+		word = unless_down(p, word);
 	if (word)
 		d.server = server_in_word(word);
 	if (whole && is_steered(svc, word)) {
@@ -57,15 +59,15 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 	s = server_at(d.server);
 	if (!s)
 		return LB_DROP_NO_SERVER;
-	if (s->ready == DELIVERY_SEG6) {
+	if (delivery_of(s) == DELIVERY_SEG6) {
 		d.function = FN_DELIVER;
 		d.generation = argument_of(p);
 		count(LB_BY_SEG6);
 	}
 	scr->destination = d;
-	if (s->ready > DELIVERY_SEG6)
+	if (delivery_of(s) > DELIVERY_SEG6)
 		return COUNTERS;
-	if (!s->ready || begin_route(&scr->route, svc))
+	if (!delivery_of(s) || begin_route(&scr->route, svc))
 		return LB_DROP_NO_NEXT_HOP;
 	add_server(&scr->route, s, make_sid(0, d.function, d.generation));
 	return COUNTERS;
@@ -225,9 +227,9 @@ static __always_inline int send_long(struct __sk_buff *skb, struct scratch *scr,
 	if (count_hop(frame_at(skb, ETH_BYTES), &scr->packet))
 		return verdict(LB_DROP_HOP_LIMIT, TC_ACT_SHOT);
 	s = server_at(scr->destination.server);
-	if (s && s->ready == DELIVERY_L2)
+	if (s && delivery_of(s) == DELIVERY_L2)
 		return send_l2_long(skb, p, s);
-	if (s && s->ready == DELIVERY_VXLAN)
+	if (s && delivery_of(s) == DELIVERY_VXLAN)
 		return send_vxlan_long(skb, scr, s);
 	if (!whole)
 		return send_in_fragments(skb, scr);

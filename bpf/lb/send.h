@@ -180,11 +180,11 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	s = server_at(d->server);
 	if (!s)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
-	if (s->ready > DELIVERY_AGENT) {
+	if (delivery_of(s) > DELIVERY_AGENT) {
 		scr->destination = *d;
 		return TO_AGENTLESS;
 	}
-	if (!s->ready || begin_route(&scr->route, svc))
+	if (!delivery_of(s) || begin_route(&scr->route, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	sid = make_sid(0, d->function, d->generation);
 	if (d->function == FN_REJECT || d->function == FN_CONNECT_FORCE) {

@@ -268,6 +268,12 @@ static __always_inline struct server *server_at(__u32 i)
 	return s && s->locator_be ? s : NULL;
 }
 
+/* delivery_of returns the way to a server (enum delivery), or DELIVERY_NONE. */
+static __always_inline __u32 delivery_of(const struct server *s)
+{
+	return s->ready & DELIVERY_WAYS;
+}
+
 /* number_of returns the number of the server with a locator, or NO_SERVER. */
 static __always_inline __u32 number_of(__be64 locator_be)
 {

@@ -3,6 +3,7 @@ package lb
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -20,21 +21,18 @@ import (
 type health struct {
 	counts *ebpf.Map
 	cpus   int
-	down   []uint64 // bits, by number
-	probes []uint64 // by slot
+	down   map[uint64]bool // servers that are down, by identity
+	probes []uint64        // by slot
 	mapped [][]byte
 }
 
-func newHealth(counts, down, probes *ebpf.Map) (*health, error) {
+func newHealth(counts, probes *ebpf.Map) (*health, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("count the CPUs: %w", err)
 	}
 	h := &health{counts: counts, cpus: cpus}
-	if h.down, err = h.words(down); err == nil {
-		h.probes, err = h.words(probes)
-	}
-	if err != nil {
+	if h.probes, err = h.words(probes); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
@@ -109,21 +107,19 @@ func (l *LB) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	return all, nil
 }
 
-// SetDown names the servers that are down: a repeated SYN leaves them.
-func (l *LB) SetDown(servers []topo.Server) {
+// SetDown names the servers that are down: repeated SYNs and datagrams leave them.
+func (l *LB) SetDown(servers []topo.Server) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	bits := make([]uint64, len(l.health.down))
-	for _, number := range l.numbers.ofPool(servers) {
-		if number != noServer {
-			bits[number/64] |= 1 << (number % 64)
-		}
+	down := map[uint64]bool{}
+	for i := range servers {
+		down[objects.ServerBits(&servers[i])] = true
 	}
-	for i := range bits {
-		if atomic.LoadUint64(&l.health.down[i]) != bits[i] {
-			atomic.StoreUint64(&l.health.down[i], bits[i])
-		}
+	if maps.Equal(down, l.health.down) {
+		return nil
 	}
+	l.health.down = down
+	return l.writeServers(l.servers)
 }
 
 // Probe has the next suitable new connection of a service offered to a server that is down; without

@@ -104,7 +104,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.tallies, err = newTallies(l.objs.Tallies, l.objs.RenewTally); err != nil {
 		return nil, err
 	}
-	if l.health, err = newHealth(l.objs.HealthOfServers, l.objs.DownServers, l.objs.Probes); err != nil {
+	if l.health, err = newHealth(l.objs.HealthOfServers, l.objs.Probes); err != nil {
 		return nil, err
 	}
 	if l.records, err = newRecords(l.objs.Services, l.objs.ServiceSlots, l.slots.wait); err != nil {

@@ -106,6 +106,12 @@ func TestLB(t *testing.T) {
 		{"health, probes by offers", testProbeOffers},
 		{"health, probes of clients' flows", testProbeKept},
 		{"health, asked last", testIdleLast},
+		{"down, datagrams leave", testDatagramsLeave},
+		{"down, datagrams at an agent", testDatagramsLeaveAgent},
+		{"down, no datagram asks", testDatagramsAskNoneDown},
+		{"down, asked last whatever the turn", testDownLastInEachTurn},
+		{"down, ports used again", testReusedAtDown},
+		{"down, without flows", testStandIn},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

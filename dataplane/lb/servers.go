@@ -106,6 +106,9 @@ func (l *LB) writeServers(all []topo.Server) error {
 		if mac, ok := hops.to(&s); ok && (!s.Delivery.Tunnel() || s.Address.Is6() || source.IsValid()) {
 			record.Mac, record.Ready = mac, readiness(s.Delivery.Row())
 		}
+		if l.health.down[record.LocatorBe] {
+			record.Ready |= objects.DeliveryDown
+		}
 		want[l.numbers.of(s)] = record
 	}
 	if err := plane.Update(l.objs.Servers, l.written, want); err != nil {
@@ -158,11 +161,16 @@ func (l *LB) Resolved() (without []topo.Server, all int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.servers {
-		if l.written[l.numbers.of(s)].Ready == 0 {
+		if !l.reaches(s) {
 			without = append(without, s)
 		}
 	}
 	return without, len(l.servers)
+}
+
+// reaches reports whether a server has a next hop.
+func (l *LB) reaches(s topo.Server) bool {
+	return l.written[l.numbers.of(s)].Ready&objects.DeliveryWays != 0
 }
 
 // hopsByLength are next hops with the lengths of their prefixes, longest first:

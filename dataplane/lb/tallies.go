@@ -259,7 +259,7 @@ func (l *LB) Seats(svc *topo.Service) ([]dataplane.Seat, error) {
 		s := &own.Seat[at[i]]
 		all[i] = dataplane.Seat{
 			Begun: atomic.LoadUint32(&s.Begun), Lived: atomic.LoadUint32(&s.Lived), Durations: l.tallies.durations(s),
-			Inverse: atomic.LoadUint32(&s.Inverse), Ready: l.written[l.numbers.of(server)].Ready != 0,
+			Inverse: atomic.LoadUint32(&s.Inverse), Ready: l.reaches(server),
 		}
 		all[i].Established, all[i].Embryonic = counted(s)
 	}

@@ -9,6 +9,8 @@ const (
 	DeliverySeg6  = 2
 	DeliveryL2    = 3
 	DeliveryVxlan = 4
+	DeliveryWays  = 7
+	DeliveryDown  = 8
 )
 
 // enum pending_ring

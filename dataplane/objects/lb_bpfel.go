@@ -26,11 +26,6 @@ type LBDefaults struct {
 	Hashed [1024]uint64
 }
 
-type LBDown struct {
-	_    structs.HostLayout
-	Bits [256]uint64
-}
-
 type LBHealth struct {
 	_           structs.HostLayout
 	Offered     uint32
@@ -242,7 +237,6 @@ const (
 	LBMapCounters         = "counters"
 	LBMapCrowds           = "crowds"
 	LBMapDefaultHops      = "default_hops"
-	LBMapDownServers      = "down_servers"
 	LBMapFarmKeys         = "farm_keys"
 	LBMapFlows            = "flows"
 	LBMapHealthOfServers  = "health_of_servers"
@@ -359,7 +353,6 @@ type LBMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	DefaultHops     *ebpf.MapSpec `ebpf:"default_hops"`
-	DownServers     *ebpf.MapSpec `ebpf:"down_servers"`
 	FarmKeys        *ebpf.MapSpec `ebpf:"farm_keys"`
 	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	HealthOfServers *ebpf.MapSpec `ebpf:"health_of_servers"`
@@ -434,7 +427,6 @@ type LBMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	DefaultHops     *ebpf.Map `ebpf:"default_hops"`
-	DownServers     *ebpf.Map `ebpf:"down_servers"`
 	FarmKeys        *ebpf.Map `ebpf:"farm_keys"`
 	Flows           *ebpf.Map `ebpf:"flows"`
 	HealthOfServers *ebpf.Map `ebpf:"health_of_servers"`
@@ -465,7 +457,6 @@ func (m *LBMaps) Close() error {
 		m.Counters,
 		m.Crowds,
 		m.DefaultHops,
-		m.DownServers,
 		m.FarmKeys,
 		m.Flows,
 		m.HealthOfServers,

@@ -1,0 +1,214 @@
+package lb_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"proffer/proof/rig"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+// datagram is one of the client i.
+func datagram(i int, port uint16) rig.Packet {
+	p := rig.Datagram(port, "x")
+	p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(rig.ClientPort+i))
+	return p
+}
+
+// fate sends a packet, which must leave for a server, and returns the server.
+func fate(t *testing.T, r *rig.LB, label string, p rig.Packet, reasons ...string) int {
+	t.Helper()
+	out := r.Send(t, p.Frame())
+	slices.Sort(reasons)
+	out.Is(t, label, rig.XDPTX, nil, reasons...)
+	return farmNumber(r, out.Frame)
+}
+
+// testDatagramsLeave: a datagram begins its flow again if the flow's server is down, however many
+// datagrams the flow had; TCP stays, and so do datagrams at servers that drain.
+func testDatagramsLeave(t *testing.T, seen rig.Hits) {
+	for _, make := range []func(int, ...func(*topo.Service)) topo.Service{kept, learned} {
+		for sent := 1; sent <= 3; sent++ {
+			r := learner(t, seen, make(8, rig.OverUDP))
+			p := datagram(0, 81)
+			at := fate(t, r, "the first", p, "deliver", "flow_begun")
+			for i := 1; i < sent; i++ {
+				r.Send(t, p.Frame())
+			}
+			r.Reconfigure(t, make(8, rig.OverUDP, drained(at)))
+			hopsOf(t, r)
+			if sent == 3 {
+				if now := fate(t, r, "while it drains", p, "steer"); now != at {
+					t.Errorf("a flow left server %d, which drains, for %d", at, now)
+				}
+			}
+			downs(r, at)
+			reasons := []string{"deliver", "flow_begun", "flow_moved"}
+			if sent == 1 { // the datagram establishes the flow that it then ends
+				reasons = append(reasons, "flow_established")
+			}
+			now := fate(t, r, fmt.Sprint("down after ", sent), p, reasons...)
+			if now == at {
+				t.Errorf("%v, %d datagrams: the flow stays at a server that is down", r.Cfg.Services[0].Dispatch, sent)
+			}
+			if again := fate(t, r, "the next", p, "flow_established", "steer"); again != now {
+				t.Errorf("the next datagram went to server %d, not %d", again, now)
+			}
+			downs(r)
+			if again := fate(t, r, "back", p, "steer"); again != now {
+				t.Errorf("the flow went back to server %d", again)
+			}
+		}
+	}
+}
+
+// testDatagramsLeaveAgent: where servers signal, such a datagram asks and is offered as that of an
+// unknown flow.
+func testDatagramsLeaveAgent(t *testing.T, seen rig.Hits) {
+	for _, confirmed := range []bool{false, true} {
+		r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.OverUDP))
+		p := datagram(0, rig.HuntPort)
+		list := r.List(t, 0, p.Flow())
+		r.Accepted(t, list[0], p)
+		if confirmed {
+			r.Confirm(t, p)
+			r.Send(t, p.Frame()).Is(t, "steered", rig.XDPTX, nil, "steer")
+		}
+		downs(r, list[0])
+		segments := append(rig.Ask(wire.RecoverStickiness, 0, list[1]), rig.Offer(p, 0, list...)...)
+		for i := range segments {
+			segments[i] = rig.With(segments[i], func(s *wire.SID) { s.Generation = 0 })
+		}
+		reasons := []string{"flow_moved", "offer_datagram"}
+		if !confirmed {
+			reasons = append([]string{"flow_established"}, reasons...)
+		}
+		r.Send(t, p.Frame()).Is(t, fmt.Sprint("confirmed: ", confirmed), rig.XDPTX, rig.Sent(p, rig.HopMAC(list[1]), segments), reasons...)
+		if _, known := r.Flow(t, p.Flow()); known {
+			t.Error("the entry of the server that is down is left")
+		}
+	}
+}
+
+// testDatagramsAskNoneDown: the question before an offer leaves out servers that are down; the offer
+// would wait behind them.
+func testDatagramsAskNoneDown(t *testing.T, seen rig.Hits) {
+	whole := rig.Hunting(2, 8, rig.OverUDP)
+	const down = 3
+	svc := rig.Hunting(2, 8, rig.OverUDP, drained(down))
+	svc.History, svc.Version = []topo.Version{{Version: 1, Servers: whole.Servers}}, 2
+	r := rig.NewLB(t, seen, svc)
+	to := func(p rig.Packet) (segments []netip.Addr) {
+		out := r.Send(t, p.Frame())
+		out.Is(t, "datagram", rig.XDPTX, nil, "offer_datagram")
+		return segmentsOf(out.Frame, false)
+	}
+	asked := 0
+	for i := range 100 {
+		p := datagram(i, rig.HuntPort)
+		if !slices.Contains(mayHave(t, &svc, p), down) {
+			continue
+		}
+		downs(r)
+		asks := func() bool {
+			return slices.ContainsFunc(to(p), func(a netip.Addr) bool { return rig.ServerLocator(down).Contains(a) })
+		}
+		if !asks() {
+			t.Errorf("flow %d: a server that drains is not asked", i)
+		}
+		downs(r, down)
+		if asks() {
+			t.Errorf("flow %d: the offer waits behind a server that is down", i)
+		}
+		asked++
+	}
+	if asked == 0 {
+		t.Error("no flow of the server")
+	}
+}
+
+// testDownLastInEachTurn: a segment of an unknown flow that comes again asks its servers in another
+// order, and the one that is down last in each; also where it takes several rounds.
+func testDownLastInEachTurn(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
+	r.Remembers = true
+	p := rig.Inward(rig.HuntPort, wire.ACK)
+	p.Payload = []byte("data")
+	list := r.List(t, 0, p.Flow())
+	for turn := range 6 {
+		downs(r, list[1])
+		order := [][]int{{list[0], list[2]}, {list[2], list[0]}, {list[2], list[0]}}[turn%3]
+		r.Send(t, p.Frame()).Is(t, fmt.Sprint("turn ", turn), rig.XDPTX, rig.Recovered(p, append(order, list[1])), "recover")
+	}
+	for _, servers := range []int{7, 8, 15} {
+		r := rig.NewLB(t, seen, crowd(servers))
+		p := rig.Inward(rig.HuntPort, wire.ACK)
+		p.Payload = []byte("data")
+		union := r.Union(t, 0, p.Flow())
+		down := union[len(union)/2]
+		downs(r, down)
+		met, _ := walk(r, t, p, false)
+		var order []int
+		for _, v := range met {
+			order = append(order, v.server)
+		}
+		if want := append(without(union, down), down); !slices.Equal(order, want) {
+			t.Errorf("%d servers: met %v, want %v", servers, order, want)
+		}
+	}
+}
+
+// testReusedAtDown: a SYN of another connection does not wait for the server of the flow before, if
+// that is down; the server that takes the SYN has the flow at once.
+func testReusedAtDown(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	list := r.List(t, 0, p.Flow())
+	r.Send(t, p.Frame())
+	r.Accepted(t, list[2], p)
+	r.Confirm(t, p)
+	downs(r, list[2])
+	p.Seq += 12345
+	r.Send(t, p.Frame()).Is(t, "ports used again", rig.XDPTX, rig.Offered(p, list), "flow_moved", "offer")
+	r.Accepted(t, list[0], p)
+	if e, known := r.Embryonic(t, p.Flow()); !known || int(e.Server) != list[0] {
+		t.Errorf("the flow is %+v, %v", e, known)
+	}
+}
+
+// testStandIn: of a service without flows the packets of a server that is down go to others, all of a
+// flow to the same, and those of all other servers stay.
+func testStandIn(t *testing.T, seen rig.Hits) {
+	for _, change := range []func(*topo.Service){func(*topo.Service) {}, func(s *topo.Service) { s.Fragments = topo.HashFragments }, rig.Inserting} {
+		svc := rig.Service(81, topo.Stateless, 1, 8)
+		change(&svc)
+		r := rig.NewLB(t, seen, svc)
+		const down, other = 2, 5
+		at := map[int]int{}
+		for i := range 100 {
+			at[i] = fate(t, r, "before", client(i, wire.ACK), "deliver")
+		}
+		downs(r, down, other)
+		moved := 0
+		for i := range 100 {
+			now := fate(t, r, "down", client(i, wire.SYN), "deliver")
+			if again := fate(t, r, "data", client(i, wire.ACK|wire.PSH), "deliver"); again != now {
+				t.Errorf("flow %d went to server %d and then to %d", i, now, again)
+			}
+			switch left := at[i] == down || at[i] == other; {
+			case now == down || now == other:
+				t.Errorf("flow %d went to server %d, which is down", i, now)
+			case !left && now != at[i]:
+				t.Errorf("flow %d left server %d, which is not down", i, at[i])
+			case left:
+				moved++
+			}
+		}
+		if moved == 0 && svc.Fragments != topo.HashFragments { // by addresses all have one server
+			t.Error("no flow of the servers that are down")
+		}
+	}
+}
