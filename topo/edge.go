@@ -71,7 +71,7 @@ type Datapath struct {
 	LBs     []netip.Addr
 	Cores   int
 	Spread  bool           // each core is a CPU; otherwise all share those that the link's packets come to
-	Clients []netip.Prefix // the client network: its packets are outward
+	Clients []netip.Prefix // the client network: outward packets have a source there
 	Chains  []Chain
 	Idle    time.Duration // after which a function forgets a flow without packets
 	Linger  time.Duration // … and one that both ends closed

@@ -80,7 +80,7 @@ func (c *Core) handle(frame []byte) bool {
 		c.malformed.Add(1)
 		return false
 	}
-	switch f.Packet(packet, tunnel.Message == wire.MessageInward) {
+	switch f.Packet(packet, tunnel.Inward) {
 	case Drop:
 		return false
 	case Changed:

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -202,6 +203,25 @@ func to(service int) wire.Tunnel {
 	}
 }
 
+// around puts a packet into a tunnel. An LB tells its direction by the link that it came by: inward if its
+// source is not of the edge.
+func around(w wire.Tunnel, packet []byte) []byte {
+	var source netip.Addr
+	switch {
+	case len(packet) >= wire.IPv6Bytes && packet[0]>>4 == 6:
+		source = netip.AddrFrom16([16]byte(packet[8:]))
+	case len(packet) >= wire.IPv4Bytes:
+		source = netip.AddrFrom4([4]byte(packet[12:]))
+	}
+	w.Inward = w.Inward || !slices.ContainsFunc(edgeNets, func(p netip.Prefix) bool { return p.Contains(source) })
+	return w.Around(packet)
+}
+
+// edgeNets are the client network and the public addresses.
+var edgeNets = []netip.Prefix{
+	netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8:1::/48"), netip.PrefixFrom(public, 32), netip.PrefixFrom(public6, 128),
+}
+
 func back(w wire.Tunnel) wire.Tunnel {
 	w.LinkTo, w.LinkFrom, w.From, w.To = w.LinkFrom, w.LinkTo, w.To, w.From
 	w.Instance.Update = true
@@ -239,7 +259,7 @@ func TestUserSpace(t *testing.T) {
 	f := new(swapper)
 	b := newBed(t, map[int]Function{alone: f, chained: f})
 	b.polling(t)
-	b.send(t, to(alone).Around(datagram(client, remote, "plain")))
+	b.send(t, around(to(alone), datagram(client, remote, "plain")))
 	want := datagram(client, remote, "plain")
 	want[8]--
 	binary.BigEndian.PutUint16(want[10:], 0)
@@ -247,20 +267,20 @@ func TestUserSpace(t *testing.T) {
 	if got := b.receive(t); !bytes.Equal(got, wire.Frame(routerMAC, here, want)) {
 		t.Errorf("unchanged:\n%x, want\n%x", got, wire.Frame(routerMAC, here, want))
 	}
-	b.send(t, to(alone).Around(datagram(client, remote, "drop me")))
-	b.send(t, to(alone).Around(datagram(client, remote, "swapped")))
-	if got, want := b.receive(t), back(to(alone)).Around(datagram(client, remote, "apswped")); !bytes.Equal(got, want) {
+	b.send(t, around(to(alone), datagram(client, remote, "drop me")))
+	b.send(t, around(to(alone), datagram(client, remote, "swapped")))
+	if got, want := b.receive(t), around(back(to(alone)), datagram(client, remote, "apswped")); !bytes.Equal(got, want) {
 		t.Errorf("changed:\n%x, want\n%x", got, want)
 	}
-	b.send(t, to(chained).Around(datagram(client, remote, "question")))
+	b.send(t, around(to(chained), datagram(client, remote, "question")))
 	tunnel, question, err := wire.ParseTunnel(b.receive(t))
 	must(t, err)
 	mapped := netip.AddrPortFrom(public, binary.BigEndian.Uint16(question[wire.IPv4Bytes:]))
 	if tunnel != back(to(chained)) || !bytes.Equal(question, datagram(mapped, remote, "question")) || mapped.Port() < 2048+64 || mapped.Port() >= 2048+128 {
 		t.Errorf("question: %+v around %x", tunnel, question)
 	}
-	b.send(t, to(chained).Around(datagram(remote, mapped, "swap it")))
-	if got, want := b.receive(t), back(to(chained)).Around(datagram(remote, client, "apsw it")); !bytes.Equal(got, want) {
+	b.send(t, around(to(chained), datagram(remote, mapped, "swap it")))
+	if got, want := b.receive(t), around(back(to(chained)), datagram(remote, client, "apsw it")); !bytes.Equal(got, want) {
 		t.Errorf("answer:\n%x, want\n%x", got, want)
 	}
 	f.mu.Lock()
@@ -288,22 +308,22 @@ func TestBehindNAT(t *testing.T) {
 		{client, remote, netip.AddrPortFrom(public, 0)},
 		{client6, remote6, netip.AddrPortFrom(public6, 0)},
 	} {
-		b.send(t, to(behind).Around(datagram(c.client, c.remote, "swap abc")))
+		b.send(t, around(to(behind), datagram(c.client, c.remote, "swap abc")))
 		tunnel, question, err := wire.ParseTunnel(b.receive(t))
 		must(t, err)
 		mapped := netip.AddrPortFrom(c.public.Addr(), binary.BigEndian.Uint16(question[len(question)-len("swap abc")-wire.UDPBytes:]))
 		if tunnel != back(to(behind)) || !bytes.Equal(question, datagram(mapped, c.remote, "apsw xyz")) || mapped.Port() < 4096+64 || mapped.Port() >= 4096+128 {
 			t.Errorf("question: %+v around %x", tunnel, question)
 		}
-		b.send(t, to(behind).Around(datagram(c.remote, mapped, "swap abc")))
-		if got, want := b.receive(t), back(to(behind)).Around(datagram(c.remote, c.client, "apsw xyz")); !bytes.Equal(got, want) {
+		b.send(t, around(to(behind), datagram(c.remote, mapped, "swap abc")))
+		if got, want := b.receive(t), around(back(to(behind)), datagram(c.remote, c.client, "apsw xyz")); !bytes.Equal(got, want) {
 			t.Errorf("answer:\n%x, want\n%x", got, want)
 		}
 		stray := datagram(c.remote, netip.AddrPortFrom(c.public.Addr(), 5000), "plain")
-		b.send(t, to(behind).Around(stray))
+		b.send(t, around(to(behind), stray))
 		unbound := back(to(behind))
 		unbound.Message, unbound.Instance = wire.MessageUnbound, wire.Instance{Server: server}
-		if got, want := b.receive(t), unbound.Around(stray); !bytes.Equal(got, want) {
+		if got, want := b.receive(t), around(unbound, stray); !bytes.Equal(got, want) {
 			t.Errorf("without a binding:\n%x, want\n%x", got, want)
 		}
 		want = append(want, fmt.Sprintf("false %v swap abc", c.remote.Addr()), fmt.Sprintf("true %v swap xyz", mapped.Addr()), fmt.Sprintf("true %v plain", mapped.Addr()))
@@ -325,8 +345,8 @@ func TestByteCounter(t *testing.T) {
 	b := newBed(t, nil)
 	b.polling(t)
 	for _, payload := range []string{"1", "12"} {
-		b.send(t, to(alone).Around(datagram(client, remote, payload)))
-		b.send(t, to(alone).Around(datagram(remote, client, payload)))
+		b.send(t, around(to(alone), datagram(client, remote, payload)))
+		b.send(t, around(to(alone), datagram(remote, client, payload)))
 	}
 	b.eventually(t, "user_back", 4)
 	if text := fmt.Sprint(b.user.functions[alone].Counters()); text != "[{counter_packets_outward 2} {counter_bytes_outward 59} {counter_packets_inward 2} {counter_bytes_inward 59}]" {
@@ -342,7 +362,7 @@ func TestTooSlow(t *testing.T) {
 	arrived := func() uint64 { return uint64(atomic.LoadUint32(b.user.socket.receive.producer)) }
 	for sent := uint64(0); sent < 2*chunks; {
 		for range piece {
-			b.send(t, to(alone).Around(datagram(client, remote, "too many")))
+			b.send(t, around(to(alone), datagram(client, remote, "too many")))
 		}
 		sent += piece
 		rig.Eventually(t, "a piece is in the socket, or lost", func() bool { return arrived()+b.counter(t, "user_lost") == sent })
@@ -357,7 +377,7 @@ func TestTooSlow(t *testing.T) {
 	})
 	for back := b.counter(t, "user_back"); arrived() < 4*chunks; {
 		for range piece {
-			b.send(t, to(alone).Around(datagram(client, remote, "again")))
+			b.send(t, around(to(alone), datagram(client, remote, "again")))
 		}
 		back += piece
 		rig.Eventually(t, "a piece is back", func() bool { return b.counter(t, "user_back") >= back })
@@ -371,7 +391,7 @@ func TestForeignFrames(t *testing.T) {
 	fd := packetSocket(t, b.user.pair.near.Index)
 	bad := to(alone)
 	bad.Instance.Service = 77
-	for _, frame := range [][]byte{bad.Around(datagram(client, remote, "another service")), to(alone).Around([]byte{0x55, 1, 2})} {
+	for _, frame := range [][]byte{bad.Around(datagram(client, remote, "another service")), around(to(alone), []byte{0x55, 1, 2})} {
 		write(t, fd, frame)
 	}
 	b.eventually(t, "user_malformed", 2)

@@ -55,6 +55,14 @@ const (
 	MessageProbe   = 4
 	MessageAlive   = 5
 	MessageUnbound = 6
-	MessageInward  = 7
-	Messages       = 8
+	Messages       = 7
+	MessageBits    = 15
+)
+
+// enum edge_way
+const (
+	WayInward  = 16
+	WayReturns = 32
+	WayBits    = 240
+	Ways       = 48
 )

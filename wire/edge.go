@@ -12,7 +12,7 @@ import (
 // Instance is the VNI of a packet between an edge LB and a datapath node
 // (docs/edge-wire.md).
 type Instance struct {
-	Update                bool // a function changed the packet's headers
+	Update                bool // from a node, behind the chain
 	Server, Core, Service int
 }
 
@@ -44,6 +44,8 @@ type Tunnel struct {
 	Flow             uint64 // the LB's digest of the flow
 	Instance         Instance
 	Message          byte // of bpf/edge/types.h's enum edge_message
+	Inward           bool // to the client network
+	Returns          bool // behind its chain it goes back to the LB, even unchanged
 }
 
 const (
@@ -73,8 +75,19 @@ func Probe(server int) []byte {
 
 // vxlan is the VXLAN header and the link header inside.
 func (t Tunnel) vxlan(etherType []byte) []byte {
-	b := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, t.Instance.VNI()<<8|uint32(t.Message))
+	b := binary.BigEndian.AppendUint32([]byte{8, 0, 0, 0}, t.Instance.VNI()<<8|uint32(t.Message|t.way()))
 	return append(append(b, t.marks()...), etherType...)
+}
+
+// way is the upper half of the last byte.
+func (t Tunnel) way() (way byte) {
+	if t.Inward {
+		way |= WayInward
+	}
+	if t.Returns {
+		way |= WayReturns
+	}
+	return way
 }
 
 // marks are the link addresses of the frame inside.
@@ -115,10 +128,10 @@ func ParseTunnel(frame []byte) (t Tunnel, packet []byte, err error) {
 	v := ip[n+UDPBytes:]
 	inner := v[vxlanBytes:]
 	to, from := binary.BigEndian.Uint16(inner), binary.BigEndian.Uint16(inner[6:])
-	if binary.BigEndian.Uint32(v) != 0x08000000 || v[7] >= Messages || to != EdgeMarkTo || from != EdgeMarkFrom {
+	if binary.BigEndian.Uint32(v) != 0x08000000 || v[7]&MessageBits >= Messages || v[7]&^(MessageBits|Ways) != 0 || to != EdgeMarkTo || from != EdgeMarkFrom {
 		return t, nil, fmt.Errorf("%w: %x", errNoTunnel, v[:vxlanBytes+EthernetBytes])
 	}
-	t.Message = v[7]
+	t.Message, t.Inward, t.Returns = v[7]&MessageBits, v[7]&WayInward != 0, v[7]&WayReturns != 0
 	t.Instance = ParseInstance(binary.BigEndian.Uint32(v[4:]) >> 8)
 	t.Flow = uint64(binary.BigEndian.Uint32(inner[2:]))<<32 | uint64(binary.BigEndian.Uint32(inner[8:]))
 	return t, inner[EthernetBytes:], nil

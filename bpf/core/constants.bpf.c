@@ -14,6 +14,7 @@ GENERATE(limits);
 GENERATE(edge_limits);
 GENERATE(edge_wire);
 GENERATE(edge_message);
+GENERATE(edge_way);
 GENERATE(function);
 GENERATE(sid_flags);
 GENERATE(dispatch);

@@ -39,7 +39,7 @@ static __always_inline int turn_back(struct xdp_md *ctx, const struct edge_outer
 	if (!v)
 		return XDP_ABORTED;
 	v->udp.check = 0;
-	v->vni_be = bpf_htonl(vni << 8 | m);
+	v->vni_be = bpf_htonl(vni << 8 | m | o->way);
 	count(reason);
 	return bpf_redirect(ctx->ingress_ifindex, 0);
 }
@@ -59,7 +59,7 @@ static __always_inline int answer(struct xdp_md *ctx, struct node_state *s)
 			     frame_offset(&o->bytes), p, INWARD);
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(NODE_DROP_MALFORMED, XDP_DROP);
-	instance = kept_instance(p);
+	instance = kept_instance(kept_hash(p, o->way & WAY_INWARD));
 	if (!instance)
 		return turn_back(ctx, o, own, MESSAGE_NOT_MINE, NODE_NOT_MINE);
 	return turn_back(ctx, o, own | instance, MESSAGE_OWNED, NODE_OWNED);

@@ -11,7 +11,7 @@ struct {
 	__type(value, struct edge_end);
 } node_lbs SEC(".maps");
 
-/* The prefixes of the client network: a packet from one of them is outward. */
+/* The prefixes of the client network: outward packets are from one of them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, MAX_EDGE_PREFIXES);
@@ -44,19 +44,18 @@ static __always_inline struct edge_end *lb_of(const struct edge_outer *o)
 	return bpf_map_lookup_elem(&node_lbs, &from);
 }
 
-/* is_inward: the packet, as it came, is not of the client network. Between two hosts of that it is
- * outward. */
-static __always_inline bool is_inward(const struct packet *p)
+/* is_of_clients: the packet, as it came, is of the client network. */
+static __always_inline bool is_of_clients(const struct packet *p)
 {
 	struct prefix key = { .bits = 128, .addr = p->t.client };
 
-	return !bpf_map_lookup_elem(&node_clients, &key);
+	return bpf_map_lookup_elem(&node_clients, &key);
 }
 
-/* enter_chain finds the chain of a packet, of which the facts are read. */
-static __always_inline void enter_chain(struct node_state *s, bool inward)
+/* enter_chain finds the chain of a packet, which the LB gave its direction. */
+static __always_inline void enter_chain(struct node_state *s)
 {
 	s->length = chain_of(&s->outer);
-	s->inward = inward;
+	s->inward = !!(s->outer.way & WAY_INWARD);
 	s->first = (edge_service_of(s->outer.vni) * 2 + s->inward) * CHAIN_PROGRAMS;
 }

@@ -4,13 +4,18 @@
  *
  *   packet of a flow         edge_clients, edge_world: a shorter way for most (edge/steady.h);
  *                            parse -> flow -> its node, in VXLAN
- *   … that begins a flow     tail call of edge_new: prefix -> service -> instance by weight -> entry
- *   … without an entry, or   tail call of edge_new: the nodes are asked for the flow's owner;
+ *   … without an entry, or   tail call of edge_new: is its source of its link's side? (edge/sides.h)
+ *     not yet looked at
+ *   … that begins a flow       prefix -> service -> instance by weight -> entry
+ *   … the world's that may     the same without an entry: the node sends it back, if the chain lets it
+ *     begin one                pass, and then the flow has its entry
+ *   … without an entry, or     the nodes are asked for the flow's owner;
  *     of a node that is gone   edge_answer: its instance -> entry; no owner: as one that begins
  *   … of the world, to a     tail call of edge_unbound: word to the client
  *     client of a node that is gone
  *   changed packet of a node edge_back: tunnel -> flow -> learn the tuple after the change
- *                            -> its destination, by the kernel's FIB
+ *                            -> its destination, by the kernel's FIB; or for a client of another
+ *                            service, edge_new again: inward through the chain of that
  *   every other packet       to the kernel, untouched */
 #include "edge/counters.h"
 #include "edge/errors.h"
@@ -18,6 +23,7 @@
 #include "edge/narrow.h"
 #include "edge/recover.h"
 #include "edge/samples.h"
+#include "edge/sides.h"
 #include "edge/steady.h"
 #include "edge/sweep.h"
 #include "edge/unbound.h"
@@ -32,6 +38,8 @@ __noinline int no_room(struct xdp_md *ctx, struct edge_scratch *s, const struct 
 {
 	if (!s || !e)
 		return XDP_ABORTED;
+	if (s->between) /* it came from a node, so only where links to nodes differ */
+		return verdict(EDGE_DROP_TOO_BIG, XDP_DROP);
 	if (s->side == SIDE_WORLD)
 		reverse(&s->packet.t);
 	return too_big(ctx, &s->packet,
@@ -51,7 +59,7 @@ __noinline int send_to_node(struct xdp_md *ctx, struct edge_scratch *s, __u64 wo
 	p = &s->packet;
 	if (!fits_tunnel(p, e))
 		return no_room(ctx, s, e);
-	if (enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE, MESSAGE_PACKET))
+	if (enter_tunnel(ctx, p, e, p->hash, word & EDGE_INSTANCE, MESSAGE_PACKET | s->way))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
 	if (edge_count_packet(n, word))
 		sample(p, word, s->side == SIDE_CLIENTS);
@@ -70,7 +78,7 @@ __noinline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32 server)
 	p = &s->packet;
 	if (!fits_tunnel(p, e))
 		return no_room(ctx, s, e);
-	if (enter_tunnel(ctx, p, e, p->hash, server << EDGE_SERVER_SHIFT, MESSAGE_RECOVER))
+	if (enter_tunnel(ctx, p, e, p->hash, server << EDGE_SERVER_SHIFT, MESSAGE_RECOVER | s->way))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
 	count(EDGE_RECOVER);
 	return bpf_redirect(e->link, 0);
@@ -92,7 +100,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
 	if ((*(__u64 *)eth ^ edge_macs[side]) & LINK_ADDRESS)
 		return verdict(EDGE_PASS_OTHER_HOST, XDP_PASS);
-	action = send_steady(ctx, c, eth->h_proto);
+	action = send_steady(ctx, c, eth->h_proto, side);
 	if (action != UNDECIDED)
 		return action;
 	s = edge_scratch();
@@ -100,7 +108,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		return XDP_ABORTED;
 	c = frame_at(ctx, 0);
 	p = &s->packet;
-	s->side = side;
+	set_way(s, side == SIDE_WORLD ? WAY_INWARD : 0);
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	if (p->reading == NOT_IP)
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
@@ -111,7 +119,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		p->hash = edge_hash(p);
 		f = edge_flow_of(p->hash);
 		word = f ? READ_ONCE(f->word) : 0;
-		if (f && edge_is_ready(word)) {
+		if (f && p->kind != KIND_ERROR && edge_is_vouched(f, side) && edge_is_ready(word)) {
 			edge_touch(f);
 			return send_to_node(ctx, s, word);
 		}
@@ -133,12 +141,14 @@ int edge_world(struct xdp_md *ctx)
 }
 
 /* begin makes a flow's entry, or gives one of a node that is gone another instance: the flow's
- * beginning stays. */
+ * beginning stays. A packet of the world makes none before a chain let it pass: until then its digest
+ * chooses the instance. */
 static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u32 service)
 {
 	struct packet *p = &s->packet;
-	__u64 word = edge_choose(service), was;
 	struct edge_flow *f = edge_flow_of(p->hash);
+	bool tries = !f && s->side == SIDE_WORLD;
+	__u64 word = edge_choose(service, tries ? (__u32)(p->hash >> 32) ?: 1 : 0), was;
 	struct edge_count *n = edge_count_of(word);
 
 	if (!service)
@@ -147,10 +157,16 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 		return verdict(EDGE_DROP_NO_INSTANCE, XDP_DROP);
 	was = f ? READ_ONCE(f->word) : 0;
 	word |= f ? was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT : edge_begun(ticked_ns());
+	if (tries) {
+		s->way |= WAY_RETURNS;
+		count(EDGE_FLOW_TRIED);
+		return send_to_node(ctx, s, word);
+	}
 	if (!f)
 		f = edge_insert(p, word, 0);
 	if (!f)
 		return verdict(EDGE_DROP_TABLE_FULL, XDP_DROP);
+	vouch(s, f);
 	if (was && !edge_is_ready(was) && edge_set_word(f, was, word))
 		count(EDGE_FLOW_MOVED);
 	else if (!was)
@@ -200,30 +216,41 @@ static __always_inline enum counter unfit(struct xdp_md *ctx, struct packet *p)
 	return shows_flow(ctx, p) ? COUNTERS : EDGE_DROP_PROTOCOL;
 }
 
-/* edge_new handles the packets without an entry. p->t has the client network's end first. */
+/* edge_new handles the packets without an entry, and those of which the side is not known by the flow's
+ * entry. p->t has the client network's end first. */
 SEC("xdp")
 int edge_new(struct xdp_md *ctx)
 {
+	__u32 first, version = READ_ONCE(edge_prefix_version); /* before the prefixes */
 	struct edge_scratch *s = edge_scratch();
-	struct in6_addr *own;
 	enum counter reason;
+	struct edge_flow *f;
 	struct packet *p;
 	int service;
-	__u32 first;
 	bool asks;
 
 	if (!s)
 		return XDP_ABORTED;
 	p = &s->packet;
-	own = s->side == SIDE_WORLD ? &p->t.client : &p->t.vip; /* the destination */
-	if (bpf_map_lookup_elem(&edge_own, own))
+	if (is_forged_inward(ctx, s))
+		return verdict(EDGE_DROP_WRONG_SIDE, XDP_DROP);
+	if (bpf_map_lookup_elem(&edge_own, s->side == SIDE_WORLD ? &p->t.client : &p->t.vip))
 		return verdict(EDGE_PASS_OWN_ADDRESS, XDP_PASS);
 	service = edge_service_at(&p->t.client);
+	if (service < 1 && s->side == SIDE_CLIENTS)
+		return verdict(EDGE_DROP_WRONG_SIDE, XDP_DROP);
 	if (service < 0)
 		return verdict(EDGE_PASS_NOT_EDGE, XDP_PASS);
 	reason = unfit(ctx, p);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
+	find_version(s, version);
+	f = edge_flow_of(p->hash);
+	if (f && edge_is_ready(READ_ONCE(f->word))) {
+		vouch(s, f);
+		edge_touch(f);
+		return send_to_node(ctx, s, READ_ONCE(f->word));
+	}
 	asks = may_have_owner(p, service);
 	if (asks && !may_ask(p, service)) {
 		if (!may_begin(p) || !service) /* a segment comes again */
@@ -250,15 +277,21 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 		return verdict(EDGE_DROP_FRAGMENT, XDP_DROP);
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
-	p->hash = edge_hash(p);
-	s->side = edge_service_at(&p->t.client) < 0 ? SIDE_WORLD : SIDE_CLIENTS;
+	set_way(s, s->outer.way);
 	if (s->side == SIDE_WORLD)
 		reverse(&p->t);
+	p->hash = edge_hash(p);
 	reason = learn(p, &s->outer);
 	if (reason != EDGE_UPDATE_LEARNED && reason != EDGE_UPDATE_KNOWN)
 		return verdict(reason, XDP_DROP);
 	if (restore(ctx, &s->outer, p))
 		return verdict(EDGE_DROP_CONGESTED, XDP_DROP);
+	if (s->side == SIDE_CLIENTS && edge_service_at(&p->t.vip) >= 0) {
+		count(reason);
+		turn_inward(s);
+		bpf_tail_call(ctx, &edge_programs, PROGRAM_NEW);
+		return XDP_ABORTED;
+	}
 	way = find_way(ctx, p, &fib);
 	if (way == BPF_FIB_LKUP_RET_FRAG_NEEDED && is_narrowed(s)) {
 		p->mtu = fib.mtu_result;
@@ -266,20 +299,6 @@ static __always_inline int updated(struct xdp_md *ctx, struct edge_scratch *s)
 		return XDP_ABORTED;
 	}
 	return take_way(ctx, p, &fib, way, reason, EDGE_PASS_TO_ROUTER, EDGE_DROP_LIMIT_NEIGHBOUR);
-}
-
-/* reorient puts the client network's end first in the tuple of a packet that came back as it was,
- * and returns the service there, below 1 if there is none. */
-static __always_inline int reorient(struct edge_scratch *s)
-{
-	struct packet *p = &s->packet;
-	int service = edge_service_at(&p->t.client);
-
-	s->side = service > 0 ? SIDE_CLIENTS : SIDE_WORLD;
-	if (service > 0)
-		return service;
-	reverse(&p->t);
-	return edge_service_at(&p->t.client);
 }
 
 /* edge_answer handles a packet that went to a node as a question. */
@@ -301,8 +320,11 @@ int edge_answer(struct xdp_md *ctx)
 		return verdict(EDGE_DROP_MALFORMED, XDP_DROP);
 	if (restore(ctx, &s->outer, p))
 		return verdict(EDGE_DROP_CONGESTED, XDP_DROP);
+	set_way(s, s->outer.way);
+	if (s->side == SIDE_WORLD)
+		reverse(&p->t);
 	p->hash = edge_hash(p);
-	service = reorient(s);
+	service = edge_service_at(&p->t.client);
 	if (p->hash != s->outer.flow || service < 0)
 		return verdict(EDGE_DROP_OTHER_PACKET, XDP_DROP);
 	if (s->outer.message == MESSAGE_UNBOUND)

@@ -7,6 +7,7 @@
 #include "edge/age.h"
 #include "edge/types.h"
 #include "core/clock.h"
+#include "core/digest.h"
 #include "core/stall.h"
 #include "packet/parse.h"
 
@@ -23,7 +24,18 @@ struct {
 	__type(value, struct edge_flow);
 } edge_flows SEC(".maps");
 
+/* Another number for each change of the prefixes, of 16 bits, not 0. It changes while the program runs,
+ * so it is a map of its own. */
+__u32 edge_prefix_version SEC(".data.edge_prefix_version") = 1;
+
 const volatile __u64 edge_idle_ns = 300000000000ULL; /* without packets, then it is removed */
+
+/* edge_hash is the digest of a packet's flow, in either direction, as its tuple has the client network's
+ * end first. */
+static __always_inline __u64 edge_hash(const struct packet *p)
+{
+	return digest(&p->t);
+}
 
 static __always_inline struct edge_flow *edge_flow_of(__u64 hash)
 {
@@ -42,6 +54,12 @@ static __always_inline void edge_touch(struct edge_flow *f)
 
 	if (f->seen != now)
 		f->seen = now;
+}
+
+/* edge_is_vouched: by the prefixes of now, the flow's packets from this side are of it. */
+static __always_inline bool edge_is_vouched(const struct edge_flow *f, enum edge_side side)
+{
+	return READ_ONCE(f->vouched[side]) == READ_ONCE(edge_prefix_version);
 }
 
 /* edge_insert adds the packet's flow, or finds that of another CPU. NULL: the table is full. p->t has

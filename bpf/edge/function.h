@@ -13,7 +13,8 @@
  *		return next_function(ctx, s);
  *	}
  *
- * It reads the packet's facts in s->packet, and s->inward: the packet goes to the client network.
+ * It reads the packet's facts in s->packet, and s->inward: the packet goes to the client network. That
+ * is the LB's word, by the link that the packet came by: no function tells it by addresses.
  * If it changes the packet, it keeps the facts and the checksums true and sets s->changed. To drop
  * the packet it returns verdict(reason, XDP_DROP). Its settings and its state are in maps of its
  * own: settings by s->slot, which names its place in the chain, the same in both directions; inward

@@ -126,8 +126,8 @@ static __always_inline bool edge_is_ready(__u64 word)
 struct edge_choice {
 	struct edge_service table;
 	__u32 service;
-	__u32 zero;
-	__u64 word; /* 0: none that is ready */
+	__u32 random; /* 0: in turn */
+	__u64 word;   /* 0: none that is ready */
 };
 
 /* edge_turn takes the next turn of a service; 1: it met an instance that is ready. */
@@ -139,7 +139,13 @@ static __always_inline long edge_turn(struct edge_choice *c)
 	turns = bpf_map_lookup_elem(&edge_turns, &service);
 	if (!turns || !rows)
 		return 1;
-	row = c->table.first + alias_turn(__sync_fetch_and_add(turns, 1), rows, &place);
+	if (c->random) {
+		row = alias_row(c->random, rows, &place);
+		c->random += GOLDEN;
+	} else {
+		row = alias_turn(__sync_fetch_and_add(turns, 1), rows, &place);
+	}
+	row += c->table.first;
 	r = bpf_map_lookup_elem(&edge_rows, &row);
 	if (!r)
 		return 1;
@@ -162,11 +168,11 @@ static long edge_turn_again(__u64 i, struct edge_choice *c)
 
 /* edge_choose returns the word of a new flow but for its beginning, or 0 if its service has no
  * instance that is ready. The turns of nodes that are down go to the next instance, until user
- * space has taken their weights. */
-static __always_inline __u64 edge_choose(__u32 service)
+ * space has taken their weights. The same number but 0 chooses the same instance. */
+static __always_inline __u64 edge_choose(__u32 service, __u32 random)
 {
 	struct edge_service *svc = bpf_map_lookup_elem(&edge_services, &service);
-	struct edge_choice c = { .service = service };
+	struct edge_choice c = { .service = service, .random = random };
 
 	if (!svc)
 		return 0;

@@ -22,12 +22,11 @@ static __always_inline __u32 kept_date(void)
 	return ticked_ns() >> KEPT_SEEN_SHIFT;
 }
 
-/* kept_hash is the digest of the packet's tuple, the same in both directions. */
-static __always_inline __u64 kept_hash(const struct packet *p)
+/* kept_hash is the digest of the packet's flow, the same in both directions. */
+static __always_inline __u64 kept_hash(const struct packet *p, bool inward)
 {
-	struct tuple t = p->t;
+	struct tuple t = flow_of(p, inward);
 
-	symmetric(&t);
 	return digest(&t);
 }
 
@@ -35,7 +34,7 @@ static __always_inline __u64 kept_hash(const struct packet *p)
 static __always_inline void note_flow(struct node_state *s)
 {
 	__u32 instance = s->outer.vni & EDGE_OWN_PART;
-	__u64 hash = kept_hash(&s->packet);
+	__u64 hash = kept_hash(&s->packet, s->inward);
 	const struct kept_flow *f = bpf_map_lookup_elem(&node_flows, &hash);
 
 	s->flow = hash;
@@ -74,15 +73,14 @@ static __always_inline void keep_flow(const struct node_state *s)
 	if (s->kept || s->packet.kind == KIND_ERROR)
 		return;
 	keep_before(s);
-	after = s->changed ? kept_hash(&s->packet) : s->flow;
+	after = s->changed ? kept_hash(&s->packet, s->inward) : s->flow;
 	if (after != s->flow)
 		keep_tuple(after, instance);
 }
 
-/* kept_instance returns core and service of the packet's flow, or 0. */
-static __always_inline __u32 kept_instance(const struct packet *p)
+/* kept_instance returns core and service of a flow, or 0. */
+static __always_inline __u32 kept_instance(__u64 hash)
 {
-	__u64 hash = kept_hash(p);
 	const struct kept_flow *f = bpf_map_lookup_elem(&node_flows, &hash);
 
 	return f ? READ_ONCE(f->instance) : 0;

@@ -86,6 +86,41 @@ static __always_inline void link_flows(struct edge_flow *before, __u64 hash_befo
 		before->partner = hash_after;
 }
 
+/* insert_owned gives a flow without an entry the instance that a node names. */
+static __always_inline enum counter insert_owned(const struct packet *p, __u32 instance)
+{
+	__u32 *number = bpf_map_lookup_elem(&edge_numbers, &instance);
+	__u64 word;
+
+	if (!number)
+		return EDGE_DROP_IMPOSSIBLE_ID;
+	if (!edge_is_ready(instance))
+		return EDGE_DROP_NO_INSTANCE;
+	word = instance | (__u64)*number << EDGE_INSTANCE_SHIFT | edge_begun(ticked_ns());
+	return edge_insert(p, word, 0) ? EDGE_RECOVERED : EDGE_DROP_TABLE_FULL;
+}
+
+/* is_begun: a chain let a packet of the world pass that had no entry. */
+static __always_inline bool is_begun(const struct packet *p, const struct edge_outer *o)
+{
+	return (o->way & WAYS) == WAYS && p->hash == o->flow;
+}
+
+/* learn_begun makes the entry of a flow that the world began. */
+static __always_inline enum counter learn_begun(const struct packet *p, const struct edge_outer *o)
+{
+	enum counter reason = insert_owned(p, o->vni & EDGE_INSTANCE);
+	struct edge_flow *f = edge_flow_of(p->hash);
+	struct edge_count *n = f ? edge_count_of(READ_ONCE(f->word)) : NULL;
+
+	if (reason != EDGE_RECOVERED)
+		return reason;
+	if (n)
+		n->flows++;
+	count(EDGE_FLOW_BEGUN);
+	return EDGE_UPDATE_LEARNED;
+}
+
 /* learn gives the tuple after the change, p->hash, the instance of the tuple before. */
 static __always_inline enum counter learn(const struct packet *p, const struct edge_outer *o)
 {
@@ -93,10 +128,10 @@ static __always_inline enum counter learn(const struct packet *p, const struct e
 	__u64 word;
 
 	if (!before)
-		return EDGE_DROP_UNKNOWN_FLOW;
+		return is_begun(p, o) ? learn_begun(p, o) : EDGE_DROP_UNKNOWN_FLOW;
 	word = READ_ONCE(before->word);
-	if ((word ^ o->vni) & EDGE_INSTANCE)
-		return EDGE_DROP_WRONG_INSTANCE;
+	if ((word ^ o->vni) & EDGE_INSTANCE) /* another CPU's weights may have begun it elsewhere */
+		return is_begun(p, o) ? EDGE_UPDATE_KNOWN : EDGE_DROP_WRONG_INSTANCE;
 	edge_touch(before);
 	if (p->hash == o->flow)
 		return EDGE_UPDATE_KNOWN;
@@ -116,21 +151,20 @@ static __always_inline enum counter learn(const struct packet *p, const struct e
 }
 
 /* learn_owner gives the flow of p->hash the instance that owns it: a new entry, or that of a node
- * that is gone. COUNTERS: it is not there. */
+ * that is gone. */
 static __always_inline enum counter learn_owner(const struct packet *p, const struct edge_outer *o)
 {
 	__u32 vni = o->vni, *number = bpf_map_lookup_elem(&edge_numbers, &vni);
 	struct edge_flow *f = edge_flow_of(p->hash);
 	__u64 word, was;
 
+	if (!f)
+		return insert_owned(p, vni);
 	if (!number)
 		return EDGE_DROP_IMPOSSIBLE_ID;
 	if (!edge_is_ready(vni))
 		return EDGE_DROP_NO_INSTANCE;
 	word = vni | (__u64)*number << EDGE_INSTANCE_SHIFT;
-	if (!f)
-		return edge_insert(p, word | edge_begun(ticked_ns()), 0) ? EDGE_RECOVERED
-									 : EDGE_DROP_TABLE_FULL;
 	was = READ_ONCE(f->word);
 	if (!edge_is_ready(was))
 		edge_set_word(f, was, word | was >> EDGE_BEGUN_SHIFT << EDGE_BEGUN_SHIFT);

@@ -4,7 +4,7 @@
  *   question of an LB node: answered by the table of flows
  *   packet in VXLAN   node: read the tunnel -> its core, by a cpumap or on this CPU
  *   at its core       node_core: out of the tunnel -> the chain of its service, by tail calls
- *   through           node_out: changed: back to the LB, with the update flag
+ *   through           node_out: changed, or the LB wants it: back to the LB, with the update flag
  *                               else: to its destination, by the kernel's FIB
  *   every other packet to the kernel, untouched
  *
@@ -118,10 +118,12 @@ int node_core(struct xdp_md *ctx)
 	if (done)
 		return verdict(NODE_DROP_CONGESTED, XDP_DROP);
 	count_packet(s);
+	enter_chain(s);
+	if (!s->inward && !is_of_clients(p))
+		return verdict(NODE_DROP_WRONG_SIDE, XDP_DROP);
 	note_flow(s);
 	s->changed = 0;
 	s->passed = 0;
-	enter_chain(s, is_inward(&s->packet));
 	return call_function(ctx, s);
 }
 
@@ -135,14 +137,14 @@ int node_out(struct xdp_md *ctx)
 	if (!s)
 		return XDP_ABORTED;
 	keep_flow(s);
-	if (!s->changed)
+	if (!s->changed && !(s->outer.way & WAY_RETURNS))
 		return forward(ctx, &s->packet, NODE_DIRECT, NODE_PASS_TO_ROUTER,
 			       NODE_DROP_LIMIT_NEIGHBOUR);
 	lb = lb_of(&s->outer);
 	if (!lb || !lb->ready)
 		return verdict(NODE_DROP_NO_LB, XDP_DROP);
 	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, s->outer.vni | EDGE_UPDATE,
-			 MESSAGE_PACKET))
+			 MESSAGE_PACKET | s->outer.way))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_RETURNED);
 	return bpf_redirect(lb->link, 0);

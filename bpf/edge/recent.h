@@ -25,10 +25,11 @@ static __always_inline void edge_end_era(void)
 	__sync_fetch_and_add(&edge_era, 1);
 }
 
-/* edge_stamp is that of the records of now: read before an entry of which one is made. */
-static __always_inline __u64 edge_stamp(__u64 now)
+/* edge_stamp is that of the records of now, of packets from a side: read before an entry of which one is
+ * made. */
+static __always_inline __u64 edge_stamp(__u64 now, enum edge_side side)
 {
-	return READ_ONCE(edge_era) << 32 | (__u32)(now >> EDGE_SEEN_SHIFT);
+	return READ_ONCE(edge_era) << 32 | (__u32)(now >> EDGE_SEEN_SHIFT << 1) | side;
 }
 
 /* edge_recent_at returns the place of a flow's record. Flows that share it cost each other a search, no

@@ -27,6 +27,7 @@ static __always_inline int refuse(struct xdp_md *ctx, struct node_state *s)
 	reverse(&s->packet.t);
 	s->changed = 1;
 	s->kept = 1; /* no flow */
+	s->outer.way = WAY_INWARD;
 	count(NODE_REFUSED);
 	bpf_tail_call(ctx, &node_functions, s->first + s->length);
 	return verdict(NODE_DROP_NO_FUNCTION, XDP_DROP);
@@ -50,7 +51,7 @@ static __always_inline int give_back(struct xdp_md *ctx, struct node_state *s)
 	if (!may_tell(LIMIT_REFUSAL, &s->packet.t.client, edge_service_of(s->outer.vni)))
 		return verdict(NODE_DROP_LIMIT_REFUSAL, XDP_DROP);
 	if (enter_tunnel(ctx, &s->packet, lb, s->outer.flow, node_server << EDGE_SERVER_SHIFT,
-			 MESSAGE_UNBOUND))
+			 MESSAGE_UNBOUND | s->outer.way))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_UNBOUND);
 	return bpf_redirect(lb->link, 0);

@@ -4,18 +4,14 @@
 #pragma once
 #include "edge/tunnel.h"
 
-enum edge_side {
-	SIDE_CLIENTS,
-	SIDE_WORLD,
-	SIDES
-};
-
 /* A packet on its way through the programs of a CPU. */
 struct edge_scratch {
 	struct packet packet;
 	struct edge_outer outer;
-	__u32 side; /* enum edge_side, of the network that the packet came from */
-	__u32 zero;
+	__u32 side;    /* enum edge_side: of the chain that the packet meets, it comes from there */
+	__u32 way;     /* enum edge_way, to the node */
+	__u32 between; /* it passed the chain of another service before */
+	__u32 version; /* of the prefixes, if they show that it is of its side; else 0 */
 };
 
 struct {
@@ -51,6 +47,15 @@ struct {
 		[PROGRAM_NARROW] = (void *)&edge_narrow,
 	},
 };
+
+/* set_way sets the side of a packet with a way. */
+static __always_inline void set_way(struct edge_scratch *s, __u32 way)
+{
+	s->way = way;
+	s->side = way & WAY_INWARD ? SIDE_WORLD : SIDE_CLIENTS;
+	s->between = 0;
+	s->version = 0;
+}
 
 static __always_inline struct edge_scratch *edge_scratch(void)
 {

@@ -18,23 +18,16 @@
 /* A test compares the two ways: then all packets take the general one. */
 const volatile bool edge_unsteady = false;
 
-/* edge_hash is the digest of a packet's flow, in either direction. */
-static __always_inline __u64 edge_hash(const struct packet *p)
-{
-	struct tuple t = p->t;
-
-	symmetric(&t);
-	return digest(&t);
-}
-
-/* send_steady sends the packet at the cursor, of a frame of this type, to its flow's node. UNDECIDED: the
- * packet is as it was, and takes the general way. */
-static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be16 type)
+/* send_steady sends the packet at the cursor, of a frame of this type from a side, to its flow's node.
+ * UNDECIDED: the packet is as it was, and takes the general way. */
+static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be16 type,
+				       enum edge_side side)
 {
 	struct edge_flow *f = NULL;
 	struct edge_recent *r;
 	struct edge_count *n;
 	struct edge_end *e;
+	struct tuple sent;
 	__u64 word, stamp, now = ticked_ns();
 	volatile __u8 family; /* in memory, so that the verifier looks at the rest once */
 	struct packet p;
@@ -46,7 +39,7 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be
 	if (!family) /* most SYNs begin a flow, and would be searched twice */
 		return UNDECIDED;
 	p.family = family;
-	stamp = edge_stamp(now);
+	stamp = edge_stamp(now, side);
 	r = edge_recent_at(&p.t);
 	if (!r)
 		return UNDECIDED;
@@ -54,9 +47,12 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be
 		p.hash = r->hash;
 		word = r->word;
 	} else {
+		sent = p.t;
+		if (side == SIDE_WORLD)
+			reverse(&p.t);
 		p.hash = edge_hash(&p);
 		f = edge_flow_of(p.hash);
-		if (!f)
+		if (!f || !edge_is_vouched(f, side))
 			return UNDECIDED;
 		word = READ_ONCE(f->word);
 	}
@@ -68,9 +64,10 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be
 		return UNDECIDED;
 	if (f) {
 		edge_touch(f);
-		*r = (struct edge_recent){ .t = p.t, .hash = p.hash, .word = word, .stamp = stamp };
+		*r = (struct edge_recent){ .t = sent, .hash = p.hash, .word = word, .stamp = stamp };
 	}
-	if (enter_tunnel(ctx, &p, e, p.hash, word & EDGE_INSTANCE, MESSAGE_PACKET))
+	if (enter_tunnel(ctx, &p, e, p.hash, word & EDGE_INSTANCE,
+			 side == SIDE_WORLD ? WAY_INWARD : 0))
 		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
 	n->packets[class]++;
 	count(EDGE_STEER);

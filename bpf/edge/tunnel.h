@@ -17,6 +17,7 @@ struct edge_outer {
 	__u8 class;
 	__u8 own_mac[6]; /* of the link that the frame came by */
 	__u8 message;	 /* enum edge_message */
+	__u8 way;	 /* enum edge_way */
 };
 
 enum edge_read {
@@ -102,10 +103,12 @@ static __always_inline enum edge_read read_tunnel(struct xdp_md *ctx, struct edg
 	if ((void *)v + sizeof(v->udp) > c.end || v->udp.dest != bpf_htons(VXLAN_PORT))
 		return EDGE_NOT_TUNNEL;
 	if ((void *)(v + 1) > c.end || v->flags != bpf_htonl(VXLAN_VNI_VALID) ||
-	    (bpf_ntohl(v->vni_be) & 0xff) >= MESSAGES || !is_marked(&v->inner))
+	    (bpf_ntohl(v->vni_be) & MESSAGE_BITS) >= MESSAGES ||
+	    bpf_ntohl(v->vni_be) & (WAY_BITS & ~WAYS) || !is_marked(&v->inner))
 		return EDGE_MALFORMED;
 	o->vni = bpf_ntohl(v->vni_be) >> 8;
-	o->message = bpf_ntohl(v->vni_be);
+	o->message = bpf_ntohl(v->vni_be) & MESSAGE_BITS;
+	o->way = bpf_ntohl(v->vni_be) & WAYS;
 	o->flow = (__u64)bpf_ntohl(v->inner.flow_upper_be) << 32 |
 		  bpf_ntohl(v->inner.flow_lower_be);
 	o->bytes += sizeof(*v);
@@ -162,7 +165,7 @@ static __always_inline void write_link(void *frame, const struct edge_end *e, __
 
 /* write_vxlan writes the headers behind the outer IP header at a place of the frame. */
 static __always_inline void write_vxlan(void *frame, __u32 at, const struct packet *p, __u64 flow,
-					__u32 vni, enum edge_message m)
+					__u32 vni, __u32 m)
 {
 	__be16 length_be = bpf_htons(p->length + sizeof(struct edge_vxlan));
 	__u64 mark_from = bpf_htons(EDGE_MARK_FROM);
@@ -182,7 +185,7 @@ static __always_inline void write_vxlan(void *frame, __u32 at, const struct pack
 /* enter_tunnel6 puts the headers before the packet. */
 static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const struct packet *p,
 						    const struct edge_end *e, __u64 flow, __u32 vni,
-						    enum edge_message m)
+						    __u32 m)
 {
 	const __u64 *from = (const void *)&e->from, *to = (const void *)&e->to;
 	struct cursor c;
@@ -211,7 +214,7 @@ static __always_inline enum rewritten enter_tunnel6(struct xdp_md *ctx, const st
  * (RFC 6864 §4.1). */
 static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const struct packet *p,
 						    const struct edge_end *e, __u64 flow, __u32 vni,
-						    enum edge_message m)
+						    __u32 m)
 {
 	__be16 first = bpf_htons(0x4500 | p->class);
 	__be16 length_be = bpf_htons(p->length + OUTER_BYTES4 - ETH_BYTES);
@@ -236,10 +239,11 @@ static __always_inline enum rewritten enter_tunnel4(struct xdp_md *ctx, const st
 	return REWRITTEN;
 }
 
-/* enter_tunnel puts the packet, which is first in the frame, into VXLAN to an end. */
+/* enter_tunnel puts the packet, which is first in the frame, into VXLAN to an end. m is enum edge_message
+ * with enum edge_way. */
 static __always_inline enum rewritten enter_tunnel(struct xdp_md *ctx, const struct packet *p,
 						   const struct edge_end *e, __u64 flow, __u32 vni,
-						   enum edge_message m)
+						   __u32 m)
 {
 	return is_mapped(&e->to) ? enter_tunnel4(ctx, p, e, flow, vni, m)
 				 : enter_tunnel6(ctx, p, e, flow, vni, m);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* tuple.h: the flow of a packet at the edge: TCP and UDP by their ports, ICMP echo by its
  * identifier, and an ICMP error by the packet that it quotes. Both directions of a flow have
- * one tuple and so one entry: they cannot part. */
+ * one tuple and so one entry: they cannot part. The tuple has the client network's end first, by the
+ * packet's way; so a flow between two services is another one to each. */
 #pragma once
 #include "packet/header.h"
 
@@ -101,21 +102,12 @@ static __always_inline bool shows_flow(struct xdp_md *ctx, struct packet *p)
 	return read_echo(ctx, p) || read_error(ctx, p);
 }
 
-/* is_ordered: the client's end comes before the other end, by any order. */
-static __always_inline bool is_ordered(const struct tuple *t)
+/* flow_of is the tuple of a flow, the same in both directions: with the client network's end first. */
+static __always_inline struct tuple flow_of(const struct packet *p, bool inward)
 {
-	const __u64 *a = (const void *)&t->client, *b = (const void *)&t->vip;
+	struct tuple t = p->t;
 
-	if (a[1] != b[1])
-		return a[1] < b[1];
-	if (a[0] != b[0])
-		return a[0] < b[0];
-	return t->client_port_be <= t->vip_port_be;
-}
-
-/* symmetric is the tuple of both directions. */
-static __always_inline void symmetric(struct tuple *t)
-{
-	if (!is_ordered(t))
-		reverse(t);
+	if (inward)
+		reverse(&t);
+	return t;
 }

@@ -12,7 +12,7 @@ enum edge_wire {
 	EDGE_SERVER_BITS = 8,
 	EDGE_CORE_SHIFT = EDGE_SERVICE_BITS,
 	EDGE_SERVER_SHIFT = EDGE_SERVICE_BITS + EDGE_CORE_BITS,
-	EDGE_UPDATE = 1 << 23,	  /* from a node: a function changed the packet's headers */
+	EDGE_UPDATE = 1 << 23,	  /* from a node: the packet is behind its chain */
 	EDGE_INSTANCE = 0x7fffff, /* server, core and service */
 	EDGE_OWN_PART = 0x7fff,	  /* core and service: an instance of a node */
 	EDGE_MARK_TO = 0x0250,	  /* the first bytes of the link addresses inside, both locally */
@@ -22,7 +22,14 @@ enum edge_wire {
 
 _Static_assert(EDGE_SERVER_SHIFT + EDGE_SERVER_BITS == 23, "the VNI has 24 bits");
 
-/* The last byte of the VXLAN header. */
+/* The networks that an LB stands between. */
+enum edge_side {
+	SIDE_CLIENTS,
+	SIDE_WORLD,
+	SIDES
+};
+
+/* The last byte of the VXLAN header: a message, and the packet's way. */
 enum edge_message {
 	MESSAGE_PACKET,	 /* of a flow with an entry at the LB; or back from a node, changed */
 	MESSAGE_RECOVER, /* LB: does this node own the packet's flow? */
@@ -31,8 +38,17 @@ enum edge_message {
 	MESSAGE_PROBE,	  /* LB: does the node answer? The packet inside is empty */
 	MESSAGE_ALIVE,	  /* node: yes */
 	MESSAGE_UNBOUND,  /* node: no function has a binding for the packet, which is as it came */
-	MESSAGE_INWARD,	  /* node, to its user space: as MESSAGE_PACKET, to the client network */
 	MESSAGES,
+	MESSAGE_BITS = 0x0f,
+};
+
+/* The link that a packet came by is in its way, as addresses may be forged. */
+enum edge_way {
+	WAY_INWARD =
+		0x10, /* to the client network, from the world or another service; else from it */
+	WAY_RETURNS = 0x20, /* behind its chain it goes back to the LB, even unchanged */
+	WAY_BITS = 0xf0,
+	WAYS = WAY_INWARD | WAY_RETURNS,
 };
 
 enum edge_limits {
@@ -86,7 +102,8 @@ struct edge_flow {
 	struct in6_addr end; /* the client network's of this tuple: a client's, or a public one */
 	__be16 end_port_be;
 	__u16 keepalives; /* to the client, because no node has the port bound */
-	__u32 zero;
+	__u16 vouched[SIDES]; /* by enum edge_side: edge_prefix_version when a packet from there was found
+			   * to be of that side; 0: none was */
 };
 
 /* LB: a flow that a CPU had a packet of lately, in one direction (edge/recent.h). */
@@ -94,7 +111,7 @@ struct edge_recent {
 	struct tuple t; /* as in the packet */
 	__u64 hash;	/* of the flow */
 	__u64 word;	/* of its entry */
-	__u64 stamp;	/* the era, and the date in its 32 lower bits */
+	__u64 stamp; /* the era; in the 32 lower bits the date, and enum edge_side in the lowest */
 };
 
 _Static_assert(sizeof(struct edge_recent) == 64, "a record is a cache line");

@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -181,6 +182,10 @@ func (l *LB) applyPrefixes(was *topo.EdgeLB) error {
 				return fmt.Errorf("remove prefix %v: %w", p, err)
 			}
 		}
+	}
+	l.prefixes = l.prefixes%math.MaxUint16 + 1
+	if err := l.objs.EdgePrefixVersion.Set(uint32(l.prefixes)); err != nil { // the sources of known flows are looked at again
+		return fmt.Errorf("write the version of the prefixes: %w", err)
 	}
 	return nil
 }

@@ -59,8 +59,9 @@ func testApply(t *testing.T, seen rig.Hits) {
 	moves.Services = []topo.EdgeService{{Number: 6, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")}, Instances: first.Services[0].Instances}}
 	must(t, b.Apply(moves))
 	third := from4("tcp", 13)
-	b.fromClient(t, third.packet()).Is(t, "a prefix that is gone", rig.XDPPass, nil, "pass_not_edge")
-	b.tunnelled(t, "a service that is gone", b.fromClient(t, other.packet()), other.packet(), "steer")
+	b.fromClient(t, third.packet()).Is(t, "a prefix that is gone", rig.XDPDrop, nil, "drop_wrong_side")
+	b.fromWorld(t, third.reversed().packet()).Is(t, "to a prefix that is gone", rig.XDPPass, nil, "pass_not_edge")
+	b.fromClient(t, other.packet()).Is(t, "a service that is gone", rig.XDPDrop, nil, "drop_wrong_side")
 }
 
 // TestApplyRefuses: a configuration with a mistake changes nothing.

@@ -34,6 +34,7 @@ type LB struct {
 	waits    int           // for packets on their way, so far
 	switched map[int]int   // of each service: the waits before its weights changed last
 	began    time.Duration // by the programs' clock
+	prefixes int           // their version
 
 	mu       sync.Mutex                  // of the rest, which next hops, probes and a change of the host meet
 	links    map[string]*plane.Attached  // by their names in the configuration

@@ -129,7 +129,7 @@ func TestFollowsLinks(t *testing.T) {
 	f := from4("udp", 5)
 	b.fromWorld(t, f.reversed().packet()).Is(t, "the old address", rig.XDPPass, nil, "pass_other_host")
 	b.macs["world"] = mac
-	b.tunnelled(t, "the new address", b.fromWorld(t, f.reversed().packet()), f.reversed().packet(), "flow_begun", "steer")
+	b.tunnelled(t, "the new address", b.fromWorld(t, f.reversed().packet()), f.reversed().packet(), "flow_tried", "steer")
 	long := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.UDP(1, 2, make([]byte, 1501-28))
 	out := b.fromClient(t, long)
 	out.Is(t, "as long as the old MTU", rig.XDPPass, nil, "flow_begun", "too_big")

@@ -64,7 +64,10 @@ func testRecover(t *testing.T, seen rig.Hits) {
 		other = other.reversed() // from the world
 		asked = b.asks(t, "first", b.fromWorld(t, other.later()), other.later(), 1)
 		second = b.asks(t, "second", b.fromNode(t, notMine(asked), other.later()), other.later(), 200)
-		begun := b.tunnelled(t, "unowned", b.fromNode(t, notMine(second), other.later()), other.later(), "unowned", "flow_begun", "steer")
+		begun := b.tunnelled(t, "unowned", b.fromNode(t, notMine(second), other.later()), other.later(), "unowned", "flow_tried", "steer")
+		if out := b.fromNode(t, admitted(begun), other.later()); out.Action == rig.XDPDrop || !slices.Contains(out.Reasons, "flow_begun") {
+			t.Fatalf("behind its chain: %v", out.Reasons)
+		}
 		late := b.tunnelled(t, "asked before, and settled meanwhile", b.fromNode(t, notMine(asked), other.later()), other.later(), "steer")
 		if late.Instance != begun.Instance {
 			t.Errorf("a packet that was asked about went to %+v, not to %+v", late.Instance, begun.Instance)

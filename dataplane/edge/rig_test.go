@@ -263,15 +263,10 @@ func (f flow) packet() []byte {
 	return ip.ICMP(kind, 0, uint32(f.from.Port())<<16|1, []byte("echo"))
 }
 
-// hash is the digest under which the LB knows the flow.
+// hash is the digest under which the LB knows the flow, which begins at the client network's end.
 func (f flow) hash() uint64 {
 	protocol := map[string]topo.Protocol{"tcp": topo.TCP, "udp": topo.UDP}[f.kind]
-	one := policy.Flow{Client: f.from, VIP: f.to, Protocol: protocol}
-	other := policy.Flow{Client: f.to, VIP: f.from, Protocol: protocol}
-	if !ordered(one.Bytes()) {
-		one = other
-	}
-	return policy.NewDigestKey(key).Digest(one)
+	return policy.NewDigestKey(key).Digest(policy.Flow{Client: f.from, VIP: f.to, Protocol: protocol})
 }
 
 // from4 and from6 are flows of the client network.

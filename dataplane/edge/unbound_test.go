@@ -48,7 +48,7 @@ func (b *bench) fails(t *testing.T) {
 // unboundBy is a node's word that it has no binding for a packet.
 func unboundBy(to wire.Tunnel) wire.Tunnel {
 	to = back(to)
-	to.Message, to.Instance = wire.MessageUnbound, wire.Instance{Server: to.Instance.Server}
+	to.Message, to.Inward, to.Instance = wire.MessageUnbound, true, wire.Instance{Server: to.Instance.Server}
 	return to
 }
 
@@ -226,7 +226,9 @@ func testNoWord(t *testing.T, seen rig.Hits) {
 	}
 	stranger := natted(from4("tcp", 61), 41000)
 	b.fromNode(t, of(to, stranger), worldly(stranger, ack, "")).Is(t, "of no flow", rig.XDPDrop, nil, "drop_unsolicited")
-	b.fromNode(t, of(to, f), f.later()).Is(t, "of a client", rig.XDPDrop, nil, "drop_unsolicited")
+	outward := of(to, f)
+	outward.Inward = false
+	b.fromNode(t, outward, f.later()).Is(t, "of a client", rig.XDPDrop, nil, "drop_unsolicited")
 	b.fromNode(t, of(to, stranger), worldly(changed, ack, "")).Is(t, "of another flow", rig.XDPDrop, nil, "drop_other_packet")
 	tooBig := rig.TooBig(rig.Packet{Src: changed.from, Dst: changed.to, Hop: 9}, 1000).Ip()
 	b.fromNode(t, of(to, changed), tooBig).Is(t, "an error", rig.XDPDrop, nil, "drop_unsolicited")

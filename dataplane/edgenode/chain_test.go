@@ -26,6 +26,10 @@ func TestNode(t *testing.T) {
 		{"NAT, shared address", testSharedAddress},
 		{"NAT, over", testOver},
 		{"NAT, again", testAgain},
+		{"sides", testSides},
+		{"returns", testReturns},
+		{"no state before", testNoStateBefore},
+		{"two services", testTwoServices},
 		{"a forged RST", testForgedRST},
 		{"a RST", testRST},
 		{"a forged FIN", testForgedFIN},
@@ -76,7 +80,7 @@ func testUnchanged(t *testing.T, seen rig.Hits) {
 			want[8]--
 			want[10], want[11] = 0, 0
 			binary.BigEndian.PutUint16(want[10:], wire.Checksum(want[:wire.IPv4Bytes]))
-			b.run(t, to(core, costly).Around(p.packet())).Is(t, "unchanged", redirect, wire.Frame(routerMAC, here, want), "direct")
+			b.run(t, around(to(core, costly), p.packet())).Is(t, "unchanged", redirect, wire.Frame(routerMAC, here, want), "direct")
 		}
 		n, err := b.Count(core, costly)
 		must(t, err)
@@ -85,7 +89,7 @@ func testUnchanged(t *testing.T, seen rig.Hits) {
 		}
 	}
 	over6 := outward("udp", 6, 1000) // without a route
-	b.run(t, to(0, costly).Around(over6.packet())).Is(t, "no route", rig.XDPPass, wire.Frame(here, here, over6.packet()), "pass_to_router")
+	b.run(t, around(to(0, costly), over6.packet())).Is(t, "no route", rig.XDPPass, wire.Frame(here, here, over6.packet()), "pass_to_router")
 }
 
 // testCost: a packet takes at least the time that it costs.
@@ -95,7 +99,7 @@ func testCost(t *testing.T, seen rig.Hits) {
 		cfg.Chains[0].Functions = []topo.Function{topo.Cost{Each: each}, topo.Cost{Each: each}}
 	})
 	begun := time.Now()
-	b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())).Is(t, "cost", redirect, nil, "direct")
+	b.run(t, around(to(0, costly), outward("udp", 4, 1).packet())).Is(t, "cost", redirect, nil, "direct")
 	if took := time.Since(begun); took < 2*each {
 		t.Errorf("two functions of %v took %v", each, took)
 	}
@@ -112,10 +116,10 @@ func testNAT(t *testing.T, seen rig.Hits) {
 				f := outward(kind, family, 1000+10*core+i)
 				label := f.from.String() + " " + kind
 				there := to(core, natted)
-				out := b.run(t, there.Around(f.packet()))
+				out := b.run(t, around(there, f.packet()))
 				port := portOf(t, label, out, kind)
 				after := f.after(port)
-				out.Is(t, label, redirect, back(there).Around(after.packet()), "nat_bound", "returned")
+				out.Is(t, label, redirect, around(back(there), after.packet()), "nat_bound", "returned")
 				if low := first + core*ports; int(port) < low || int(port) >= low+ports {
 					t.Errorf("%s: core %d gave port %d", label, core, port)
 				}
@@ -123,15 +127,15 @@ func testNAT(t *testing.T, seen rig.Hits) {
 					t.Errorf("%s has the port of %s", label, other)
 				}
 				given[after.from] = label
-				b.run(t, there.Around(f.packet())).Is(t, label+", again", redirect, back(there).Around(after.packet()), "returned")
+				b.run(t, around(there, f.packet())).Is(t, label+", again", redirect, around(back(there), after.packet()), "returned")
 				answer, home := after.reversed(), f.reversed()
-				b.run(t, there.Around(answer.packet())).Is(t, label+", answer", redirect, back(there).Around(home.packet()), "returned")
+				b.run(t, around(there, answer.packet())).Is(t, label+", answer", redirect, around(back(there), home.packet()), "returned")
 			}
 		}
 	}
 	none := wire.IP{Source: client4, Destination: remote4, HopLimit: 50, Class: 0x28, ID: 7}.UDP(7, 80, []byte("x"))
 	none[26], none[27] = 0, 0 // no checksum, RFC 768
-	out := b.run(t, to(0, natted).Around(none))
+	out := b.run(t, around(to(0, natted), none))
 	if _, packet, err := wire.ParseTunnel(out.Frame); err != nil || packet[26] != 0 || packet[27] != 0 {
 		t.Errorf("a datagram without a checksum got one: %x (%v)", out.Frame, err)
 	}
@@ -144,20 +148,20 @@ func testExhausted(t *testing.T, seen rig.Hits) {
 	given := map[uint16]bool{}
 	for i := range ports {
 		f := outward("udp", 4, 1000+i)
-		given[portOf(t, "flow", b.run(t, to(1, natted).Around(f.packet())), "udp")] = true
+		given[portOf(t, "flow", b.run(t, around(to(1, natted), f.packet())), "udp")] = true
 	}
 	if len(given) != ports || given[0] {
 		t.Errorf("%d ports for %d flows", len(given), ports)
 	}
 	more := outward("udp", 4, 5000)
-	b.run(t, to(1, natted).Around(more.packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
-	b.run(t, to(1, natted).Around(outward("udp", 4, 1000).packet())).Is(t, "the first", redirect, nil, "returned")
-	b.run(t, to(0, natted).Around(more.packet())).Is(t, "another core", redirect, nil, "nat_bound", "returned")
+	b.run(t, around(to(1, natted), more.packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
+	b.run(t, around(to(1, natted), outward("udp", 4, 1000).packet())).Is(t, "the first", redirect, nil, "returned")
+	b.run(t, around(to(0, natted), more.packet())).Is(t, "another core", redirect, nil, "nat_bound", "returned")
 	b.at(t, b.now+10*time.Second)
 	_, err := b.Sweep()
 	must(t, err)
 	for i := range ports { // all ports are free again
-		b.run(t, to(1, natted).Around(outward("udp", 4, 3000+i).packet())).Is(t, "after the sweep", redirect, nil, "nat_bound", "returned")
+		b.run(t, around(to(1, natted), outward("udp", 4, 3000+i).packet())).Is(t, "after the sweep", redirect, nil, "nat_bound", "returned")
 	}
 }
 
@@ -171,7 +175,7 @@ func testSharedAddress(t *testing.T, seen rig.Hits) {
 	bind := func(service, from int) {
 		for i := range ports {
 			there := to(0, service)
-			out := b.run(t, there.Around(outward("udp", 4, from+i).packet()))
+			out := b.run(t, around(there, outward("udp", 4, from+i).packet()))
 			out.Is(t, "a flow", redirect, nil, "nat_bound", "returned")
 			port := portOf(t, "a flow", out, "udp")
 			if given[port] {
@@ -182,8 +186,8 @@ func testSharedAddress(t *testing.T, seen rig.Hits) {
 	}
 	bind(natted, 1000)
 	bind(costly, 3000)
-	b.run(t, to(0, costly).Around(outward("udp", 4, 5000).packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
-	b.run(t, to(0, natted).Around(outward("udp", 6, 5000).packet())).Is(t, "IPv6", redirect, nil, "nat_bound", "returned")
+	b.run(t, around(to(0, costly), outward("udp", 4, 5000).packet())).Is(t, "one more", rig.XDPDrop, nil, "drop_nat_exhausted")
+	b.run(t, around(to(0, natted), outward("udp", 6, 5000).packet())).Is(t, "IPv6", redirect, nil, "nat_bound", "returned")
 }
 
 // testOver: a flow's port is free after both directions were idle, or lingered after both closed,
@@ -200,32 +204,32 @@ func testOver(t *testing.T, seen rig.Hits) {
 	}
 	begin := func(kind string, port int) (there wire.Tunnel, f, after flow) {
 		there, f = to(0, natted), outward(kind, 4, port)
-		return there, f, f.after(portOf(t, kind, b.run(t, there.Around(f.packet())), kind))
+		return there, f, f.after(portOf(t, kind, b.run(t, around(there, f.packet())), kind))
 	}
 	there, _, idle := begin("udp", 1)
 	b.at(t, b.now+9*time.Second)
-	b.run(t, there.Around(idle.reversed().packet()))
+	b.run(t, around(there, idle.reversed().packet()))
 	b.at(t, b.now+9*time.Second)
 	sweep("an answer came 9 s ago", 1, 0)
 	b.at(t, b.now+time.Second)
 	sweep("an answer came 10 s ago", 0, 1)
-	b.run(t, there.Around(idle.reversed().packet())).Is(t, "late answer", redirect, nil, "unbound")
+	b.run(t, around(there, idle.reversed().packet())).Is(t, "late answer", redirect, nil, "unbound")
 
 	_, f, after := begin("tcp", 2)
 	f.flags = wire.FIN | wire.ACK
-	b.run(t, there.Around(f.packet()))
+	b.run(t, around(there, f.packet()))
 	b.at(t, b.now+2*time.Second)
 	sweep("one side closed", 1, 0)
 	answer := after.reversed()
 	answer.flags = wire.FIN | wire.ACK
-	b.run(t, there.Around(answer.packet()))
+	b.run(t, around(there, answer.packet()))
 	sweep("both sides closed", 1, 0)
 	b.at(t, b.now+2*time.Second)
 	sweep("and lingered", 0, 1)
 
 	_, f, _ = begin("tcp", 3)
 	f.flags = wire.RST | wire.ACK
-	b.run(t, there.Around(f.packet()))
+	b.run(t, around(there, f.packet()))
 	b.at(t, b.now+2*time.Second)
 	sweep("reset", 0, 1)
 }
@@ -248,11 +252,11 @@ func testAgain(t *testing.T, seen rig.Hits) {
 		{"a SYN of the world", [2]byte{0, wire.RST | wire.ACK}, [2]byte{0, wire.SYN}, false},
 	} {
 		f := outward("tcp", 4, 1000+i)
-		after := f.after(portOf(t, c.label, b.run(t, there.Around(f.packet())), "tcp"))
+		after := f.after(portOf(t, c.label, b.run(t, around(there, f.packet())), "tcp"))
 		for _, flags := range [][2]byte{c.closed, c.opens} {
 			for way, p := range []flow{f, after.reversed()} {
 				if p.flags = flags[way]; p.flags != 0 {
-					b.run(t, there.Around(p.packet())).Is(t, c.label, redirect, nil, "returned")
+					b.run(t, around(there, p.packet())).Is(t, c.label, redirect, nil, "returned")
 				}
 			}
 		}
@@ -260,7 +264,7 @@ func testAgain(t *testing.T, seen rig.Hits) {
 		_, err := b.Sweep()
 		must(t, err)
 		reason := map[bool]string{true: "returned", false: "unbound"}[c.kept]
-		b.run(t, there.Around(after.reversed().later().packet())).Is(t, c.label+", after 2 s", redirect, nil, reason)
+		b.run(t, around(there, after.reversed().later().packet())).Is(t, c.label+", after 2 s", redirect, nil, reason)
 	}
 }
 
@@ -271,7 +275,7 @@ func testManyOver(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen, chained(topo.Firewall{Rules: []topo.Rule{{Allow: true}}}, topo.SourceNAT{Public4: public4, First: first, Ports: 1024}))
 	begin := func(from, flows int) {
 		for i := range flows {
-			b.run(t, to(0, costly).Around(outward("udp", 4, from+i).packet())).Is(t, "a flow", redirect, nil, "firewall_admitted", "nat_bound", "returned")
+			b.run(t, around(to(0, costly), outward("udp", 4, from+i).packet())).Is(t, "a flow", redirect, nil, "firewall_admitted", "nat_bound", "returned")
 		}
 	}
 	begin(1000, over)
@@ -293,12 +297,12 @@ func testBadNAT(t *testing.T, seen rig.Hits) {
 	stray := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public4, first), wire.ACK}
 	aborted := outward("tcp", 4, 1)
 	aborted.flags = wire.RST
-	b.run(t, to(0, natted).Around(aborted.packet())).Is(t, "RST without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, around(to(0, natted), aborted.packet())).Is(t, "RST without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
 	stray.flags = wire.SYN
-	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "SYN without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
-	b.run(t, to(0, natted).Around(outward("udp", 6, 1).packet())).Is(t, "no address", rig.XDPDrop, nil, "drop_nat_family")
+	b.run(t, around(to(0, natted), stray.packet())).Is(t, "SYN without a binding", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, around(to(0, natted), outward("udp", 6, 1).packet())).Is(t, "no address", rig.XDPDrop, nil, "drop_nat_family")
 	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: stray.to, Dst: stray.from, Hop: 9}, 1000)
-	b.run(t, to(0, natted).Around(tooBig.Ip())).Is(t, "packet too big of no binding", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, around(to(0, natted), tooBig.Ip())).Is(t, "packet too big of no binding", rig.XDPDrop, nil, "drop_nat_unknown")
 }
 
 // testBadTunnels: packets that are no LB's for an instance of this node are dropped, those of
@@ -320,26 +324,26 @@ func testBadTunnels(t *testing.T, seen rig.Hits) {
 	} {
 		w := to(0, costly)
 		c.change(&w)
-		b.run(t, w.Around(packet)).Is(t, c.reason, rig.XDPDrop, nil, c.reason)
+		b.run(t, around(w, packet)).Is(t, c.reason, rig.XDPDrop, nil, c.reason)
 	}
-	good := to(0, costly).Around(packet)
+	good := around(to(0, costly), packet)
 	const atVXLAN = wire.EthernetBytes + wire.IPv4Bytes + wire.UDPBytes
 	b.run(t, rig.Altered(good, atVXLAN+7, wire.Messages)).Is(t, "reserved bit", rig.XDPDrop, nil, "drop_malformed_tunnel")
 	b.run(t, rig.Altered(good, wire.EthernetBytes+6, 0x20)).Is(t, "in fragments", rig.XDPDrop, nil, "drop_fragment")
 	b.run(t, rig.Altered(good, atVXLAN-5, 1)).Is(t, "another port", rig.XDPPass, nil, "pass_not_tunnel")
-	b.run(t, to(0, costly).Around(packet[:len(packet)-1])).Is(t, "cut short inside", rig.XDPDrop, nil, "drop_malformed")
+	b.run(t, around(to(0, costly), packet[:len(packet)-1])).Is(t, "cut short inside", rig.XDPDrop, nil, "drop_malformed")
 	congested := to(0, costly)
 	congested.Class = 3
-	b.run(t, congested.Around(packet)).Is(t, "congested", rig.XDPDrop, nil, "drop_congested")
+	b.run(t, around(congested, packet)).Is(t, "congested", rig.XDPDrop, nil, "drop_congested")
 }
 
 // testNoWay: a changed packet without an LB's next hop is dropped, and one that meets no function.
 func testNoWay(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen)
 	must(t, b.SetNextHop(0, topo.MAC{}))
-	b.run(t, to(0, natted).Around(outward("udp", 4, 1).packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb", "nat_bound")
+	b.run(t, around(to(0, natted), outward("udp", 4, 1).packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb", "nat_bound")
 	must(t, b.Objects().NodeFunctions.Delete(uint32(costly*2*(topo.MaxChain+1))))
-	b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())).Is(t, "no function", rig.XDPDrop, nil, "drop_no_function")
+	b.run(t, around(to(0, costly), outward("udp", 4, 1).packet())).Is(t, "no function", rig.XDPDrop, nil, "drop_no_function")
 }
 
 // TestVerified: the programs leave the verifier most of its patience.

@@ -29,7 +29,7 @@ const ours, theirs = 1001, 5001
 func (b *bench) dial(t *testing.T, family, port int) dialled {
 	t.Helper()
 	f := outward("tcp", family, port)
-	out := b.run(t, to(0, costly).Around(f.segment(wire.TCP{Seq: ours - 1, Flags: wire.SYN}, "")))
+	out := b.run(t, around(to(0, costly), f.segment(wire.TCP{Seq: ours - 1, Flags: wire.SYN}, "")))
 	d := dialled{b, f, f.reversed()}
 	if _, _, err := wire.ParseTunnel(out.Frame); err == nil { // it came back changed
 		d.answered = f.after(portOf(t, "SYN", out, "tcp")).reversed()
@@ -58,7 +58,7 @@ func (d dialled) send(t *testing.T, inward bool, s wire.TCP) rig.Outcome {
 	if inward {
 		f = d.answered
 	}
-	return d.b.run(t, to(0, costly).Around(f.segment(s, "")))
+	return d.b.run(t, around(to(0, costly), f.segment(s, "")))
 }
 
 // after sweeps after a pause, and reports whether the node still knows the connection.

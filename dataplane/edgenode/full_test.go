@@ -42,13 +42,13 @@ func testFull(t *testing.T, seen rig.Hits) {
 	b.passes(t, "new to the firewall", fresh.packet(), "drop_firewall_full")
 
 	b = newBench(t, seen)
-	b.run(t, to(1, natted).Around(known.packet())).Is(t, "before", redirect, nil, "nat_bound", "returned")
+	b.run(t, around(to(1, natted), known.packet())).Is(t, "before", redirect, nil, "nat_bound", "returned")
 	fill(t, b.Objects().NodeFlows)
-	b.run(t, to(1, natted).Around(known.later().packet())).Is(t, "known to the node", redirect, nil, "returned")
-	b.run(t, to(1, costly).Around(fresh.packet())).Is(t, "new to the node", redirect, nil, "direct", "flow_unkept")
+	b.run(t, around(to(1, natted), known.later().packet())).Is(t, "known to the node", redirect, nil, "returned")
+	b.run(t, around(to(1, costly), fresh.packet())).Is(t, "new to the node", redirect, nil, "direct", "flow_unkept")
 	fill(t, b.Objects().NatOut)
-	b.run(t, to(1, natted).Around(known.later().packet())).Is(t, "known to NAT", redirect, nil, "returned")
+	b.run(t, around(to(1, natted), known.later().packet())).Is(t, "known to NAT", redirect, nil, "returned")
 	for range 2 * ports { // no port is lost
-		b.run(t, to(1, natted).Around(fresh.packet())).Is(t, "new to NAT", rig.XDPDrop, nil, "drop_nat_full")
+		b.run(t, around(to(1, natted), fresh.packet())).Is(t, "new to NAT", rig.XDPDrop, nil, "drop_nat_full")
 	}
 }

@@ -115,7 +115,7 @@ func TestBusy(t *testing.T) {
 			cfg.Chains[0].Functions = []topo.Function{topo.Cost{Each: each}}
 			change(cfg)
 		})
-		if out := b.run(t, to(0, costly).Around(outward("udp", 4, 1).packet())); out.Action != redirect {
+		if out := b.run(t, around(to(0, costly), outward("udp", 4, 1).packet())); out.Action != redirect {
 			t.Fatalf("action %d", out.Action)
 		}
 		time.Sleep(wait)

@@ -35,7 +35,7 @@ func (b *bench) owner(t *testing.T, label string, packet []byte, core, service i
 	if service != 0 {
 		reason = "owned"
 	}
-	b.run(t, question().Around(packet)).Is(t, label, redirect, answers(core, service).Around(packet), reason)
+	b.run(t, around(question(), packet)).Is(t, label, redirect, around(answers(core, service), packet), reason)
 }
 
 // testOwner: the node owns the flows that passed a chain, by the tuple before and the tuple
@@ -46,24 +46,24 @@ func testOwner(t *testing.T, seen rig.Hits) {
 		for i, kind := range []string{"tcp", "udp", "echo"} {
 			f := outward(kind, family, 1000+i)
 			b.owner(t, kind+" before", f.packet(), 0, 0)
-			after := f.after(portOf(t, kind, b.run(t, to(1, natted).Around(f.packet())), kind))
+			after := f.after(portOf(t, kind, b.run(t, around(to(1, natted), f.packet())), kind))
 			for _, p := range []flow{f, f.reversed(), after, after.reversed()} {
 				b.owner(t, kind, p.packet(), 1, natted)
 			}
 		}
 	}
 	f := outward("udp", 4, 2000)
-	b.run(t, to(0, costly).Around(f.packet())).Is(t, "unchanged", redirect, nil, "direct")
+	b.run(t, around(to(0, costly), f.packet())).Is(t, "unchanged", redirect, nil, "direct")
 	b.owner(t, "unchanged", f.reversed().packet(), 0, costly)
 	tooBig := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: f.from, Dst: f.to, Hop: 9}, 1000)
 	b.owner(t, "error about the flow", tooBig.Ip(), 0, costly)
-	b.run(t, to(1, costly).Around(f.packet())).Is(t, "at another core", redirect, nil, "direct", "flow_moved")
+	b.run(t, around(to(1, costly), f.packet())).Is(t, "at another core", redirect, nil, "direct", "flow_moved")
 	b.owner(t, "at another core", f.packet(), 1, costly)
 	stray := flow{"tcp", netip.AddrPortFrom(remote4, 80), netip.AddrPortFrom(public4, first), wire.ACK}
-	b.run(t, to(0, natted).Around(stray.packet())).Is(t, "unbound", redirect, nil, "unbound")
+	b.run(t, around(to(0, natted), stray.packet())).Is(t, "unbound", redirect, nil, "unbound")
 	b.owner(t, "unbound", stray.packet(), 0, 0)
 	other := rig.TooBig(rig.Packet{Protocol: topo.UDP, Src: outward("udp", 4, 2001).from, Dst: f.to, Hop: 9}, 1000)
-	b.run(t, to(0, costly).Around(other.Ip())).Is(t, "error about another", redirect, nil, "direct")
+	b.run(t, around(to(0, costly), other.Ip())).Is(t, "error about another", redirect, nil, "direct")
 	b.owner(t, "error about another", other.Ip(), 0, 0)
 }
 
@@ -71,10 +71,10 @@ func testOwner(t *testing.T, seen rig.Hits) {
 func testOwnerAged(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen)
 	f := outward("udp", 4, 1)
-	after := f.after(portOf(t, "begin", b.run(t, to(0, natted).Around(f.packet())), "udp"))
+	after := f.after(portOf(t, "begin", b.run(t, around(to(0, natted), f.packet())), "udp"))
 	for range 3 {
 		b.at(t, b.now+9*time.Second)
-		b.run(t, to(0, natted).Around(after.reversed().packet())).Is(t, "an answer", redirect, nil, "returned")
+		b.run(t, around(to(0, natted), after.reversed().packet())).Is(t, "an answer", redirect, nil, "returned")
 		_, err := b.Sweep()
 		must(t, err)
 		b.owner(t, "after 9 s", f.packet(), 0, natted)
@@ -99,16 +99,15 @@ func testBadQuestions(t *testing.T, seen rig.Hits) {
 		func(q *wire.Tunnel) { q.Message = wire.MessageOwned },
 		func(q *wire.Tunnel) { q.Message = wire.MessageNotMine },
 		func(q *wire.Tunnel) { q.Message = wire.MessageAlive },
-		func(q *wire.Tunnel) { q.Message = wire.MessageInward },
 	} {
 		q := question()
 		change(&q)
-		b.run(t, q.Around(packet)).Is(t, "bad question", rig.XDPDrop, nil, "drop_impossible_id")
+		b.run(t, around(q, packet)).Is(t, "bad question", rig.XDPDrop, nil, "drop_impossible_id")
 	}
 	q := question()
 	q.From = netip.MustParseAddr("192.0.2.66")
-	b.run(t, q.Around(packet)).Is(t, "stranger", rig.XDPDrop, nil, "drop_stranger")
-	b.run(t, question().Around(packet[:30])).Is(t, "cut short", rig.XDPDrop, nil, "drop_malformed")
+	b.run(t, around(q, packet)).Is(t, "stranger", rig.XDPDrop, nil, "drop_stranger")
+	b.run(t, around(question(), packet[:30])).Is(t, "cut short", rig.XDPDrop, nil, "drop_malformed")
 }
 
 // testProbe: a probe, as the LB's daemon sends it, is answered.

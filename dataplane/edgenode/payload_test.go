@@ -30,7 +30,7 @@ func (f flow) with(payload string) []byte {
 // passes sends a packet through the chain and checks that it leaves, or the reason why not.
 func (b *bench) passes(t *testing.T, label string, packet []byte, reason string, beside ...string) {
 	t.Helper()
-	out := b.run(t, to(0, costly).Around(packet))
+	out := b.run(t, around(to(0, costly), packet))
 	if reason != "" {
 		out.Is(t, label, rig.XDPDrop, nil, append(beside, reason)...)
 		return
@@ -112,10 +112,10 @@ func testOrder(t *testing.T, seen rig.Hits) {
 	rules := topo.Firewall{Rules: []topo.Rule{{Allow: true, Source: netip.MustParsePrefix("10.1.0.0/16")}}}
 	b := newBench(t, seen, chained(rules, topo.SourceNAT{Public4: public4, First: first, Ports: ports}))
 	f, there := outward("udp", 4, 1), to(0, costly)
-	out := b.run(t, there.Around(f.packet()))
+	out := b.run(t, around(there, f.packet()))
 	out.Is(t, "question", redirect, nil, "firewall_admitted", "nat_bound", "returned")
 	after := f.after(portOf(t, "question", out, "udp"))
-	b.run(t, there.Around(after.reversed().packet())).Is(t, "answer", redirect, back(there).Around(f.reversed().packet()), "returned")
+	b.run(t, around(there, after.reversed().packet())).Is(t, "answer", redirect, around(back(there), f.reversed().packet()), "returned")
 }
 
 // testIDS: each pattern counts the packets that have it, wherever it is; those set to are dropped.
@@ -175,7 +175,7 @@ func (b *bench) rewritten(t *testing.T, f flow, payload, want string) {
 		return
 	}
 	there := to(0, costly)
-	b.run(t, there.Around(f.with(payload))).Is(t, f.kind+" "+payload, redirect, back(there).Around(f.with(want)), "returned")
+	b.run(t, around(there, f.with(payload))).Is(t, f.kind+" "+payload, redirect, around(back(there), f.with(want)), "returned")
 }
 
 // TestBadSettings: settings that no function can have are refused, with a message that names them.

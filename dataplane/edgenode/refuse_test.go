@@ -39,7 +39,7 @@ func testRefused(t *testing.T, seen rig.Hits) {
 				{wire.TCP{Seq: 7, Flags: wire.FIN}, wire.TCP{Ack: 7 + 4 + 1, Flags: wire.RST | wire.ACK}},
 			} {
 				c.segment.From, c.segment.To, c.rst.From, c.rst.To = f.from.Port(), f.to.Port(), f.to.Port(), f.from.Port()
-				out := b.run(t, to(1, costly).Around(ip.TCP(c.segment, []byte("data"))))
+				out := b.run(t, around(to(1, costly), ip.TCP(c.segment, []byte("data"))))
 				out.Is(t, "segment", redirect, nil, "refused", "returned")
 				tunnel, rst, err := wire.ParseTunnel(out.Frame)
 				must(t, err)
@@ -53,7 +53,7 @@ func testRefused(t *testing.T, seen rig.Hits) {
 			b.owner(t, "refused", f.packet(), 0, 0)
 		}
 		rig.Spend(t, b.Objects().Limits, b.now)
-		b.run(t, to(1, costly).Around(outward("tcp", 4, 1).later().packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
+		b.run(t, around(to(1, costly), outward("tcp", 4, 1).later().packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
 	}
 }
 
@@ -68,18 +68,18 @@ func testUnbound(t *testing.T, seen rig.Hits) {
 			there := to(1, costly)
 			want := back(there)
 			want.Message, want.Instance = wire.MessageUnbound, wire.Instance{Server: server}
-			b.run(t, there.Around(stray.packet())).Is(t, kind, redirect, want.Around(stray.packet()), "unbound")
+			b.run(t, around(there, stray.packet())).Is(t, kind, redirect, around(want, stray.packet()), "unbound")
 			b.owner(t, kind, stray.packet(), 0, 0)
 		}
 	}
 	stray := outward("tcp", 4, 1).after(first + 5).reversed().later()
 	rig.Spend(t, b.Objects().Limits, b.now)
-	b.run(t, to(1, costly).Around(stray.packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
+	b.run(t, around(to(1, costly), stray.packet())).Is(t, "above the limit", rig.XDPDrop, nil, "drop_limit_refusal")
 	b.at(t, b.now+time.Second)
 	must(t, b.SetNextHop(0, topo.MAC{}))
-	b.run(t, to(1, costly).Around(stray.packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb")
+	b.run(t, around(to(1, costly), stray.packet())).Is(t, "no LB", rig.XDPDrop, nil, "drop_no_lb")
 
 	b = newBench(t, seen, chained(nat, topo.Rewriter{From: "payl", To: "PAYL"}))
 	rewritten := outward("udp", 4, 1).after(first + 5).reversed().later()
-	b.run(t, to(1, costly).Around(rewritten.packet())).Is(t, "changed before", rig.XDPDrop, nil, "drop_nat_unknown")
+	b.run(t, around(to(1, costly), rewritten.packet())).Is(t, "changed before", rig.XDPDrop, nil, "drop_nat_unknown")
 }

@@ -18,8 +18,8 @@ func testUser(t *testing.T, seen rig.Hits) {
 		cfg.Chains[1].Functions = []topo.Function{topo.User{}, topo.SourceNAT{Public4: public4, First: first, Ports: ports}}
 	})
 	question := outward("udp", 4, 1)
-	b.run(t, to(1, costly).Around(question.packet())).Is(t, "without a link", rig.XDPDrop, nil, "drop_no_user")
-	b.runs(t, b.Objects().NodeHand, to(1, costly).Around(question.packet())).Is(t, "without a socket", rig.XDPDrop, nil, "drop_no_user")
+	b.run(t, around(to(1, costly), question.packet())).Is(t, "without a link", rig.XDPDrop, nil, "drop_no_user")
+	b.runs(t, b.Objects().NodeHand, around(to(1, costly), question.packet())).Is(t, "without a socket", rig.XDPDrop, nil, "drop_no_user")
 	b.runs(t, b.Objects().NodeHand, question.packet()).Is(t, "no tunnel", rig.XDPPass, nil, "pass_not_tunnel")
 	const loopback = 1 // the link that packets of BPF_PROG_RUN come from
 	mac := topo.MAC{2, 0, 0, 0, 0, 0x77}
@@ -30,9 +30,9 @@ func testUser(t *testing.T, seen rig.Hits) {
 		return w
 	}
 	resume := func(w wire.Tunnel, packet []byte) rig.Outcome {
-		return b.runs(t, b.Objects().NodeResume, w.Around(packet))
+		return b.runs(t, b.Objects().NodeResume, around(w, packet))
 	}
-	b.run(t, to(1, costly).Around(question.packet())).Is(t, "given", redirect, given(costly).Around(question.packet()), "user_given")
+	b.run(t, around(to(1, costly), question.packet())).Is(t, "given", redirect, around(given(costly), question.packet()), "user_given")
 	left := resume(given(costly), question.packet())
 	left.Is(t, "back, unchanged", redirect, nil, "direct", "user_back")
 	changed := given(costly)
@@ -41,14 +41,14 @@ func testUser(t *testing.T, seen rig.Hits) {
 
 	costs := question
 	question = outward("udp", 4, 2) // a flow has one service
-	b.run(t, to(1, natted).Around(question.packet())).Is(t, "before NAT", redirect, given(natted).Around(question.packet()), "user_given")
+	b.run(t, around(to(1, natted), question.packet())).Is(t, "before NAT", redirect, around(given(natted), question.packet()), "user_given")
 	out := resume(given(natted), question.packet())
 	after := question.after(portOf(t, "NAT", out, "udp"))
-	out.Is(t, "NAT after it", redirect, back(to(1, natted)).Around(after.packet()), "nat_bound", "returned", "user_back")
+	out.Is(t, "NAT after it", redirect, around(back(to(1, natted)), after.packet()), "nat_bound", "returned", "user_back")
 	answer := given(natted)
-	answer.Instance.Update, answer.Message = true, wire.MessageInward
-	b.run(t, to(1, natted).Around(after.reversed().packet())).Is(t, "after NAT's change", redirect, answer.Around(question.reversed().packet()), "user_given")
-	resume(answer, question.reversed().packet()).Is(t, "the change is kept", redirect, back(to(1, natted)).Around(question.reversed().packet()), "returned", "user_back")
+	answer.Instance.Update = true
+	b.run(t, around(to(1, natted), after.reversed().packet())).Is(t, "after NAT's change", redirect, around(answer, question.reversed().packet()), "user_given")
+	resume(answer, question.reversed().packet()).Is(t, "the change is kept", redirect, around(back(to(1, natted)), question.reversed().packet()), "returned", "user_back")
 
 	const bad = "drop_user_frame"
 	for label, change := range map[string]func(*wire.Tunnel){

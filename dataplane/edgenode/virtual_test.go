@@ -32,7 +32,7 @@ func testVirtual(t *testing.T, seen rig.Hits) {
 	want := edgenode.VirtualCore{}
 	pass := func(core, service int, packet []byte, stays time.Duration) {
 		t.Helper()
-		b.run(t, to(core, service).Around(packet)).Is(t, "packet", redirect, nil, "direct")
+		b.run(t, around(to(core, service), packet)).Is(t, "packet", redirect, nil, "direct")
 		if core == 0 {
 			want.Served++
 			want.Stayed += stays
@@ -42,7 +42,7 @@ func testVirtual(t *testing.T, seen rig.Hits) {
 	pass(0, costly, stamped(begun), each)
 	pass(0, costly, stamped(begun), 2*each)
 	pass(0, costly, stamped(begun+each/2), 3*each-each/2)
-	b.run(t, to(0, costly).Around(stamped(begun+each/2))).Is(t, "full", rig.XDPDrop, nil, "drop_virtual")
+	b.run(t, around(to(0, costly), stamped(begun+each/2))).Is(t, "full", rig.XDPDrop, nil, "drop_virtual")
 	pass(1, costly, stamped(begun), each)
 	pass(0, natted, stamped(begun+each), 4*each) // 2·each of its own
 	pass(0, costly, stamped(begun+time.Millisecond), each)

@@ -73,7 +73,7 @@ type EdgeEdgeFlow struct {
 	}
 	EndPortBe  uint16
 	Keepalives uint16
-	Zero       uint32
+	Vouched    [2]uint16
 }
 
 type EdgeEdgeSample struct {
@@ -135,49 +135,50 @@ type EdgeTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	EdgeMapCounters         = "counters"
-	EdgeMapEdgeAnswered     = "edge_answered"
-	EdgeMapEdgeCounts       = "edge_counts"
-	EdgeMapEdgeFlows        = "edge_flows"
-	EdgeMapEdgeInstances    = "edge_instances"
-	EdgeMapEdgeNodes        = "edge_nodes"
-	EdgeMapEdgeNumbers      = "edge_numbers"
-	EdgeMapEdgeOwn          = "edge_own"
-	EdgeMapEdgePrefixes     = "edge_prefixes"
-	EdgeMapEdgePrograms     = "edge_programs"
-	EdgeMapEdgeRecentFlows  = "edge_recent_flows"
-	EdgeMapEdgeRows         = "edge_rows"
-	EdgeMapEdgeSamples      = "edge_samples"
-	EdgeMapEdgeScratchOfCpu = "edge_scratch_of_cpu"
-	EdgeMapEdgeSenders      = "edge_senders"
-	EdgeMapEdgeServices     = "edge_services"
-	EdgeMapEdgeTurns        = "edge_turns"
-	EdgeMapLimits           = "limits"
-	EdgeMapReceivers        = "receivers"
-	EdgeProgEdgeAnswer      = "edge_answer"
-	EdgeProgEdgeBack        = "edge_back"
-	EdgeProgEdgeClients     = "edge_clients"
-	EdgeProgEdgeNarrow      = "edge_narrow"
-	EdgeProgEdgeNew         = "edge_new"
-	EdgeProgEdgeUnbound     = "edge_unbound"
-	EdgeProgEdgeWorld       = "edge_world"
-	EdgeProgSweepEdge       = "sweep_edge"
-	EdgeVarCountersEnd      = "counters_end"
-	EdgeVarEdgeEra          = "edge_era"
-	EdgeVarEdgeExpiryLayout = "edge_expiry_layout"
-	EdgeVarEdgeIdleNs       = "edge_idle_ns"
-	EdgeVarEdgeMacs         = "edge_macs"
-	EdgeVarEdgeRecoversAll  = "edge_recovers_all"
-	EdgeVarEdgeUnsteady     = "edge_unsteady"
-	EdgeVarFlowKey          = "flow_key"
-	EdgeVarLimitSecret      = "limit_secret"
-	EdgeVarRedirectTo       = "redirect_to"
-	EdgeVarRules            = "rules"
-	EdgeVarStalls           = "stalls"
-	EdgeVarTickNs           = "tick_ns"
-	EdgeVarUnlimited        = "unlimited"
-	EdgeVarVirtualNowNs     = "virtual_now_ns"
-	EdgeVarVirtualTime      = "virtual_time"
+	EdgeMapCounters          = "counters"
+	EdgeMapEdgeAnswered      = "edge_answered"
+	EdgeMapEdgeCounts        = "edge_counts"
+	EdgeMapEdgeFlows         = "edge_flows"
+	EdgeMapEdgeInstances     = "edge_instances"
+	EdgeMapEdgeNodes         = "edge_nodes"
+	EdgeMapEdgeNumbers       = "edge_numbers"
+	EdgeMapEdgeOwn           = "edge_own"
+	EdgeMapEdgePrefixes      = "edge_prefixes"
+	EdgeMapEdgePrograms      = "edge_programs"
+	EdgeMapEdgeRecentFlows   = "edge_recent_flows"
+	EdgeMapEdgeRows          = "edge_rows"
+	EdgeMapEdgeSamples       = "edge_samples"
+	EdgeMapEdgeScratchOfCpu  = "edge_scratch_of_cpu"
+	EdgeMapEdgeSenders       = "edge_senders"
+	EdgeMapEdgeServices      = "edge_services"
+	EdgeMapEdgeTurns         = "edge_turns"
+	EdgeMapLimits            = "limits"
+	EdgeMapReceivers         = "receivers"
+	EdgeProgEdgeAnswer       = "edge_answer"
+	EdgeProgEdgeBack         = "edge_back"
+	EdgeProgEdgeClients      = "edge_clients"
+	EdgeProgEdgeNarrow       = "edge_narrow"
+	EdgeProgEdgeNew          = "edge_new"
+	EdgeProgEdgeUnbound      = "edge_unbound"
+	EdgeProgEdgeWorld        = "edge_world"
+	EdgeProgSweepEdge        = "sweep_edge"
+	EdgeVarCountersEnd       = "counters_end"
+	EdgeVarEdgeEra           = "edge_era"
+	EdgeVarEdgeExpiryLayout  = "edge_expiry_layout"
+	EdgeVarEdgeIdleNs        = "edge_idle_ns"
+	EdgeVarEdgeMacs          = "edge_macs"
+	EdgeVarEdgePrefixVersion = "edge_prefix_version"
+	EdgeVarEdgeRecoversAll   = "edge_recovers_all"
+	EdgeVarEdgeUnsteady      = "edge_unsteady"
+	EdgeVarFlowKey           = "flow_key"
+	EdgeVarLimitSecret       = "limit_secret"
+	EdgeVarRedirectTo        = "redirect_to"
+	EdgeVarRules             = "rules"
+	EdgeVarStalls            = "stalls"
+	EdgeVarTickNs            = "tick_ns"
+	EdgeVarUnlimited         = "unlimited"
+	EdgeVarVirtualNowNs      = "virtual_now_ns"
+	EdgeVarVirtualTime       = "virtual_time"
 )
 
 // LoadEdge returns the embedded CollectionSpec for Edge.
@@ -261,22 +262,23 @@ type EdgeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeVariableSpecs struct {
-	CountersEnd      *ebpf.VariableSpec `ebpf:"counters_end"`
-	EdgeEra          *ebpf.VariableSpec `ebpf:"edge_era"`
-	EdgeExpiryLayout *ebpf.VariableSpec `ebpf:"edge_expiry_layout"`
-	EdgeIdleNs       *ebpf.VariableSpec `ebpf:"edge_idle_ns"`
-	EdgeMacs         *ebpf.VariableSpec `ebpf:"edge_macs"`
-	EdgeRecoversAll  *ebpf.VariableSpec `ebpf:"edge_recovers_all"`
-	EdgeUnsteady     *ebpf.VariableSpec `ebpf:"edge_unsteady"`
-	FlowKey          *ebpf.VariableSpec `ebpf:"flow_key"`
-	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
-	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
-	Rules            *ebpf.VariableSpec `ebpf:"rules"`
-	Stalls           *ebpf.VariableSpec `ebpf:"stalls"`
-	TickNs           *ebpf.VariableSpec `ebpf:"tick_ns"`
-	Unlimited        *ebpf.VariableSpec `ebpf:"unlimited"`
-	VirtualNowNs     *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
-	VirtualTime      *ebpf.VariableSpec `ebpf:"virtual_time"`
+	CountersEnd       *ebpf.VariableSpec `ebpf:"counters_end"`
+	EdgeEra           *ebpf.VariableSpec `ebpf:"edge_era"`
+	EdgeExpiryLayout  *ebpf.VariableSpec `ebpf:"edge_expiry_layout"`
+	EdgeIdleNs        *ebpf.VariableSpec `ebpf:"edge_idle_ns"`
+	EdgeMacs          *ebpf.VariableSpec `ebpf:"edge_macs"`
+	EdgePrefixVersion *ebpf.VariableSpec `ebpf:"edge_prefix_version"`
+	EdgeRecoversAll   *ebpf.VariableSpec `ebpf:"edge_recovers_all"`
+	EdgeUnsteady      *ebpf.VariableSpec `ebpf:"edge_unsteady"`
+	FlowKey           *ebpf.VariableSpec `ebpf:"flow_key"`
+	LimitSecret       *ebpf.VariableSpec `ebpf:"limit_secret"`
+	RedirectTo        *ebpf.VariableSpec `ebpf:"redirect_to"`
+	Rules             *ebpf.VariableSpec `ebpf:"rules"`
+	Stalls            *ebpf.VariableSpec `ebpf:"stalls"`
+	TickNs            *ebpf.VariableSpec `ebpf:"tick_ns"`
+	Unlimited         *ebpf.VariableSpec `ebpf:"unlimited"`
+	VirtualNowNs      *ebpf.VariableSpec `ebpf:"virtual_now_ns"`
+	VirtualTime       *ebpf.VariableSpec `ebpf:"virtual_time"`
 }
 
 // EdgeObjects contains all objects after they have been loaded into the kernel.
@@ -348,22 +350,23 @@ func (m *EdgeMaps) Close() error {
 //
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeVariables struct {
-	CountersEnd      *ebpf.Variable `ebpf:"counters_end"`
-	EdgeEra          *ebpf.Variable `ebpf:"edge_era"`
-	EdgeExpiryLayout *ebpf.Variable `ebpf:"edge_expiry_layout"`
-	EdgeIdleNs       *ebpf.Variable `ebpf:"edge_idle_ns"`
-	EdgeMacs         *ebpf.Variable `ebpf:"edge_macs"`
-	EdgeRecoversAll  *ebpf.Variable `ebpf:"edge_recovers_all"`
-	EdgeUnsteady     *ebpf.Variable `ebpf:"edge_unsteady"`
-	FlowKey          *ebpf.Variable `ebpf:"flow_key"`
-	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
-	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
-	Rules            *ebpf.Variable `ebpf:"rules"`
-	Stalls           *ebpf.Variable `ebpf:"stalls"`
-	TickNs           *ebpf.Variable `ebpf:"tick_ns"`
-	Unlimited        *ebpf.Variable `ebpf:"unlimited"`
-	VirtualNowNs     *ebpf.Variable `ebpf:"virtual_now_ns"`
-	VirtualTime      *ebpf.Variable `ebpf:"virtual_time"`
+	CountersEnd       *ebpf.Variable `ebpf:"counters_end"`
+	EdgeEra           *ebpf.Variable `ebpf:"edge_era"`
+	EdgeExpiryLayout  *ebpf.Variable `ebpf:"edge_expiry_layout"`
+	EdgeIdleNs        *ebpf.Variable `ebpf:"edge_idle_ns"`
+	EdgeMacs          *ebpf.Variable `ebpf:"edge_macs"`
+	EdgePrefixVersion *ebpf.Variable `ebpf:"edge_prefix_version"`
+	EdgeRecoversAll   *ebpf.Variable `ebpf:"edge_recovers_all"`
+	EdgeUnsteady      *ebpf.Variable `ebpf:"edge_unsteady"`
+	FlowKey           *ebpf.Variable `ebpf:"flow_key"`
+	LimitSecret       *ebpf.Variable `ebpf:"limit_secret"`
+	RedirectTo        *ebpf.Variable `ebpf:"redirect_to"`
+	Rules             *ebpf.Variable `ebpf:"rules"`
+	Stalls            *ebpf.Variable `ebpf:"stalls"`
+	TickNs            *ebpf.Variable `ebpf:"tick_ns"`
+	Unlimited         *ebpf.Variable `ebpf:"unlimited"`
+	VirtualNowNs      *ebpf.Variable `ebpf:"virtual_now_ns"`
+	VirtualTime       *ebpf.Variable `ebpf:"virtual_time"`
 }
 
 // EdgePrograms contains all programs after they have been loaded into the kernel.

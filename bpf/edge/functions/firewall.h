@@ -15,7 +15,7 @@ struct {
 	__type(value, struct firewall_setting);
 } firewall_settings SEC(".maps");
 
-/* The connections; their tuples are the same in both directions. */
+/* The connections, by their flows' tuples. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -119,9 +119,8 @@ int node_firewall(struct xdp_md *ctx)
 
 	if (!s)
 		return XDP_ABORTED;
-	k.t = s->packet.t;
+	k.t = flow_of(&s->packet, s->inward);
 	k.slot = s->slot;
-	symmetric(&k.t);
 	f = bpf_map_lookup_elem(&firewall_states, &k);
 	if (f && !(is_closed(f) && opens(&s->packet))) {
 		note_packet(s, f);

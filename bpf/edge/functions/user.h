@@ -60,10 +60,12 @@ int node_user(struct xdp_md *ctx)
 	e.sum = lb->sum; /* the same both ways */
 	__builtin_memcpy(e.mac, u->mac, ETH_ALEN);
 	__builtin_memcpy(e.own, u->mac, ETH_ALEN);
-	keep_before(s);
+	if (!s->inward ||
+	    kept_instance(s->flow)) /* the world's packets begin nothing before its end */
+		keep_before(s);
 	if (enter_tunnel(ctx, &s->packet, &e, s->outer.flow,
 			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0),
-			 s->inward ? MESSAGE_INWARD : MESSAGE_PACKET))
+			 MESSAGE_PACKET | s->outer.way))
 		return verdict(NODE_DROP_NO_HEADROOM, XDP_DROP);
 	count(NODE_USER_GIVEN);
 	return bpf_redirect(u->index, 0);
@@ -113,8 +115,8 @@ int node_resume(struct xdp_md *ctx)
 	u = user_link_of(edge_core(s->outer.vni));
 	if (p->reading != READ || !shows_flow(ctx, p) || !u || u->index != ctx->ingress_ifindex)
 		return verdict(NODE_DROP_USER_FRAME, XDP_DROP);
+	enter_chain(s);
 	note_flow(s);
-	enter_chain(s, s->outer.message == MESSAGE_INWARD); /* NAT may have changed the source */
 	s->passed = user_passed(s);
 	if (!s->passed || restore(ctx, &s->outer, p))
 		return verdict(NODE_DROP_USER_FRAME, XDP_DROP);

@@ -66,6 +66,7 @@ func packages() map[string][]enum {
 			{c: "argument"},
 			{c: "edge_wire"},
 			{c: "edge_message"},
+			{c: "edge_way"},
 		},
 	}
 }
