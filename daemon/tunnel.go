@@ -249,12 +249,14 @@ func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
 		confirm = true
 	}
 	if confirm {
+		var targets []netip.Addr
 		for _, f := range fars {
 			if f.link == link {
-				if err := hops.Resolve(f.addr); err != nil {
-					d.host.Log.Warn("a next hop cannot be resolved", "address", f.addr, "error", err)
-				}
+				targets = append(targets, f.addr)
 			}
+		}
+		if err := hops.Refresh(targets); err != nil {
+			d.host.Log.Warn("some next hops cannot be resolved yet", "link", d.plane.Interface(link), "error", err)
 		}
 	}
 	select {

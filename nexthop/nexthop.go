@@ -4,7 +4,6 @@
 package nexthop
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +45,8 @@ type Watcher struct {
 	known     topo.NextHops // neighbours read last
 	objects   objects       // nexthop objects, read with the routes
 	odd       string        // rules that are not followed
+
+	held map[netip.Addr]bool // neighbours that the kernel spares and confirms; nil: not known yet
 }
 
 // Watch starts listening for changes of the link's routes and neighbours.
@@ -163,24 +164,29 @@ func usableOf(n *netlink.Neigh) (addr netip.Addr, mac topo.MAC, ok bool) {
 // Resolve asks the kernel to find addr's neighbour, which shows up as a change. It returns
 // an error if the kernel has no route to addr by the link.
 func (w *Watcher) Resolve(addr netip.Addr) error {
+	via, err := w.towards(addr)
+	errs := []error{err}
+	for _, v := range via {
+		errs = append(errs, w.use(v, false))
+	}
+	return errors.Join(errs...)
+}
+
+// towards lists the neighbours by which packets for an address go: its gateways, or itself.
+func (w *Watcher) towards(addr netip.Addr) (via []netip.Addr, err error) {
 	addr = addr.Unmap()
 	routes, err := w.current()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, found := longest(routes, addr)
 	if err := w.elsewhere(addr, r, found && !r.dead); err != nil {
-		return err
+		return nil, err
 	}
-	via := r.gateways()
-	if len(via) == 0 {
+	if via = r.gateways(); len(via) == 0 {
 		via = []netip.Addr{addr}
 	}
-	var errs []error
-	for _, v := range via {
-		errs = append(errs, w.use(v))
-	}
-	return errors.Join(errs...)
+	return via, nil
 }
 
 // elsewhere returns an error if the kernel sends packets for an address by another link than ours, or nowhere. While
@@ -210,48 +216,17 @@ func (w *Watcher) elsewhere(addr netip.Addr, ours route, found bool) error {
 	return nil
 }
 
-// use makes the kernel treat this neighbour as in use: the kernel resolves it, or
-// confirms it if it is stale. A permanent neighbour needs none of that, and would be permanent no
-// more (__neigh_update of Linux 5.16 and later).
-func (w *Watcher) use(addr netip.Addr) error {
-	if w.isPermanent(addr) {
-		return nil
-	}
-	err := netlink.NeighSet(&netlink.Neigh{
-		LinkIndex: w.dev.Index,
-		Family:    familyOf(addr),
-		IP:        addr.AsSlice(),
-		State:     netlink.NUD_NONE,
-		Flags:     netlink.NTF_USE,
-	})
-	if err != nil {
-		return fmt.Errorf("resolve %s on %s: %w", addr, w.dev.Name, err)
-	}
-	return nil
-}
-
-func (w *Watcher) isPermanent(addr netip.Addr) bool {
-	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
-	head := header(make([]byte, unix.SizeofNdMsg))
-	head[0] = byte(familyOf(addr))
-	binary.NativeEndian.PutUint32(head[4:], uint32(w.dev.Index))
-	request.AddData(head)
-	request.AddData(nl.NewRtAttr(unix.NDA_DST, addr.AsSlice()))
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
-	if err != nil || len(messages) == 0 {
-		return false // such as one that the kernel does not have
-	}
-	n, err := netlink.NeighDeserialize(messages[0])
-	return err == nil && n.State&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0
-}
-
-// Refresh confirms every gateway of the link and every neighbour on the way to targets.
-// Called more often than neighbours go stale and are forgotten (60 s). The next reading
-// includes the routes, whether the kernel reported a change or not.
+// Refresh holds every gateway of the link and every neighbour on the way to targets, and no other one.
+// The next reading includes the routes, whether the kernel reported a change or not.
 func (w *Watcher) Refresh(targets []netip.Addr) error {
+	held := map[netip.Addr]bool{}
 	var errs []error
 	for _, t := range targets {
-		errs = append(errs, w.Resolve(t))
+		via, err := w.towards(t)
+		for _, v := range via {
+			held[v] = true
+		}
+		errs = append(errs, err)
 	}
 	w.mu.Lock()
 	w.stale = true
@@ -260,16 +235,15 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	done := map[netip.Addr]bool{}
 	for _, r := range routes {
 		for _, g := range r.gateways() {
-			if !done[g] {
-				done[g] = true
-				errs = append(errs, w.use(g))
-			}
+			held[g] = true
 		}
 	}
-	return errors.Join(errs...)
+	for v := range held {
+		errs = append(errs, w.use(v, true))
+	}
+	return errors.Join(append(errs, w.release(held, errors.Join(errs...) == nil))...)
 }
 
 // isDead is true of the types of routes that send nothing (RTN_THROW: unless another table

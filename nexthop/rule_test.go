@@ -287,7 +287,7 @@ func TestPermanentNeighbourStays(t *testing.T) {
 	h.do(func() error { return h.w.Refresh([]netip.Addr{near, near4, far, far4}) })
 	for _, g := range []netip.Addr{gateway, near, gateway4, near4} {
 		h.do(func() error {
-			if !h.w.isPermanent(g) {
+			if h.w.find(g).state&netlink.NUD_PERMANENT == 0 {
 				t.Errorf("%s is permanent no more", g)
 			}
 			return nil

@@ -139,7 +139,7 @@ func TestStrangersInFlood(t *testing.T) {
 					p.Src = netip.AddrPortFrom(a, p.Src.Port())
 					return rig.Sized(over(p), rig.MTU)
 				}
-				told, looked := 0, 0
+				answered, looked := 0, 0
 				for ms := range seconds * 1000 {
 					r.At(t, r.Now+time.Millisecond)
 					for i := flood * ms / 1000; i < flood*(ms+1)/1000; i++ {
@@ -150,14 +150,14 @@ func TestStrangersInFlood(t *testing.T) {
 					}
 					for i := clients * ms / (seconds * 1000); i < clients*(ms+1)/(seconds*1000); i++ {
 						if out := r.Run(t, long(rig.ClientNumber(i)).Frame()); out.Action == rig.XDPTX && len(out.Frame) < rig.MTU {
-							told++
+							answered++
 						}
 					}
 					looked += searched(r, t)
 				}
-				t.Logf("%d clients got the size, %d neighbours looked for", told, looked)
-				if told != clients {
-					t.Errorf("of %d clients %d got the size", clients, told)
+				t.Logf("%d clients got the size, %d neighbours looked for", answered, looked)
+				if answered != clients {
+					t.Errorf("of %d clients %d got the size", clients, answered)
 				}
 				if most := searches * (seconds + 1); looked > most {
 					t.Errorf("%d neighbours were looked for, want at most %d", looked, most)
