@@ -44,7 +44,9 @@ type lb struct {
 
 	mu     sync.Mutex      // a change at a time
 	record *history.Record // of the pools that were served
-	full   *topo.LB        // that the plane has: with the recorded pools
+	store  *history.Store
+	unkept error    // why the record cannot be written
+	full   *topo.LB // that the plane has: with the recorded pools
 
 	learners map[topo.VIP]*control.Learner
 	learnFor *topo.LB // the configuration that they are of
@@ -69,9 +71,10 @@ func LB(ctx context.Context, path string, host *Host) error {
 	}
 	r := &lb{path: path, started: cfg, host: host, health: newHealths(), reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
-	if err := r.openRecord(cfg.State); err != nil {
+	if err := r.openRecord(cfg); err != nil {
 		return err
 	}
+	defer r.store.Close()
 	if err := r.noneGoesBack(cfg, text); err != nil {
 		return err
 	}
@@ -83,17 +86,17 @@ func LB(ctx context.Context, path string, host *Host) error {
 	d := daemon{role: r, name: "lb", node: cfg.Node, plane: r.plane, host: host, targets: targetsOf(cfg), hangups: hangups}
 	d.secret, d.secretAt = "candidate_key", path
 	d.attach = func() error {
-		if err := r.record.Write(cfg.State); err != nil {
-			return err
-		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.keep(r.record)
 		err := r.plane.Attach()
 		if err != nil { // none of the pools was served
-			err = errors.Join(err, earlier.Write(cfg.State))
+			err = errors.Join(err, r.keep(earlier))
 		}
 		return err
 	}
 	r.warn(cfg)
-	d.tasks = append(d.tasks, r.forgetting, r.learning, r.observing, r.polling)
+	d.tasks = append(d.tasks, r.forgetting, r.keeping, r.learning, r.observing, r.polling)
 	return d.run(ctx)
 }
 
@@ -114,6 +117,7 @@ func (r *lb) describe(s *api.Status) error {
 	s.Advice = append(s.Advice, forgetful(r.now.Load())...)
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
+	s.Problems = append(s.Problems, r.unrecorded()...)
 	var err error
 	s.BadTags, err = named(r.plane, serversOf(r.now.Load()))
 	return err

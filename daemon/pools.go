@@ -20,19 +20,6 @@ func (r *lb) moment() history.Moment {
 	return history.Moment{Wall: r.host.Wall(), Steady: r.host.Clock.Now()}
 }
 
-// openRecord reads the record of the pools that this LB has served before.
-func (r *lb) openRecord(path string) (err error) {
-	r.record, err = history.Read(path, r.moment())
-	var corrupt *history.Corrupt
-	if errors.As(err, &corrupt) {
-		r.host.Log.Warn("the record of earlier pools is lost: flows of pools that `history` does not have are not recovered, and a lower version is not noticed",
-			"error", corrupt)
-		r.lost = fmt.Sprintf("the record of earlier pools is lost: %v", corrupt)
-		return nil
-	}
-	return err
-}
-
 // warn logs the settings by which connections are lost.
 func (r *lb) warn(cfg *topo.LB) {
 	for _, a := range forgetful(cfg) {
@@ -98,11 +85,11 @@ func (r *lb) change(next *history.Record, full *topo.LB) error {
 		r.host.Log.Debug("reload", "step", step.String())
 	}
 	r.host.Log.Info("reload", "plan", p.Summary())
-	if err := next.Write(r.started.State); err != nil {
-		return err
+	if err := r.keep(next); err != nil && !next.Equal(r.record) {
+		return fmt.Errorf("the pools stay as they are: %w", err)
 	}
 	if err := r.plane.Apply(p); err != nil {
-		return errors.Join(err, r.restore(), r.record.Write(r.started.State))
+		return errors.Join(err, r.restore(), r.keep(r.record))
 	}
 	r.record, r.full = next, full
 	return nil

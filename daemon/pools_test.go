@@ -5,9 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"proffer/history"
 	"proffer/topo"
 )
 
@@ -147,6 +151,107 @@ func TestRecordUnwritable(t *testing.T) {
 	m.logs("write the record of pools")
 	m.wantReloads(0, 1)
 	p.end()
+}
+
+// readOnly makes a folder read-only for root, too, until again is called, or the test ends.
+func readOnly(t *testing.T, dir string) (again func()) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	again = sync.OnceFunc(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	t.Cleanup(again)
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// TestDiskThatTakesNothing: an LB starts and serves on a disk that is read-only, with its record or without. It
+// refuses other pools and takes all other changes; log and status name it until the record can be written, and
+// then it is.
+func TestDiskThatTakesNothing(t *testing.T) {
+	for _, recorded := range []bool{false, true} {
+		m := steady(t)
+		text, err := os.ReadFile(m.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if recorded {
+			first := steady(t)
+			first.configure(strings.ReplaceAll(string(text), m.socket, first.socket))
+			first.running(LB).end()
+		}
+		again := readOnly(t, filepath.Dir(m.pools()))
+		p := m.start(LB)
+		m.logs("this LB serves, but takes no other pools until it can record them")
+		m.logs("msg=ready")
+		const problem = "other pools are refused: write the record of pools"
+		if got := m.status().Problems; len(got) != 1 || !strings.HasPrefix(got[0], problem) || !strings.Contains(got[0], "read-only file system") {
+			t.Errorf("status has %q", got)
+		}
+		m.reloaded("dispatch: hunt", "dispatch: single")
+		m.change("port: 80", "port: 80\n    version: 7")
+		m.hangup()
+		if line := m.logs("configuration not reloaded"); !strings.Contains(line, "the pools stay as they are: write the record of pools") {
+			t.Errorf("a change of pools: %s", line)
+		}
+		m.clock.tick(t, keepEvery)
+		again()
+		m.clock.tick(t, keepEvery)
+		m.logs("the pools are recorded again")
+		m.clock.tick(t, keepEvery)
+		if got := m.status().Problems; len(got) > 0 {
+			t.Errorf("status has %q", got)
+		}
+		m.hangup()
+		m.logs("configuration reloaded")
+		if record, err := history.Load(m.pools()); err != nil || record.Services()[0].Version != 7 {
+			t.Errorf("recorded: %v", err)
+		}
+		p.end()
+	}
+}
+
+// TestRecordOfAnotherLB: an LB of another network namespace, or of another farm, has the record of this path: it
+// is named, its pools are not taken over and it stays as it is.
+func TestRecordOfAnotherLB(t *testing.T) {
+	m := steady(t)
+	m.change("port: 80", "port: 80\n    version: 7")
+	p := m.running(LB)
+	text, err := os.ReadFile(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.ReadFile(m.pools())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range []string{"it runs", "it has ended"} {
+		want := "an LB of this host that runs has it"
+		other := steady(t)
+		file := strings.NewReplacer(m.socket, other.socket, "version: 7", "version: 3").Replace(string(text))
+		if label == "it has ended" {
+			p.end()
+			file = strings.Replace(file, "000102", "ff0102", 1)
+			want = "and this is 5f00:0:1:1::/64 in farm"
+		}
+		other.configure(file)
+		q := other.running(LB)
+		if got := other.status().Problems; len(got) != 1 || !strings.Contains(got[0], "is another LB's") || !strings.Contains(got[0], want) {
+			t.Errorf("%s: status has %q", label, got)
+		}
+		q.stop()
+		if err := q.exits(); err != nil { // the first may still run
+			t.Error(err)
+		}
+		if is, err := os.ReadFile(m.pools()); err != nil || string(is) != string(was) {
+			t.Errorf("%s: the record is now %s, %v", label, is, err)
+		}
+	}
 }
 
 // TestRecordOfFailedChange: a configuration that was not applied is not in the record.

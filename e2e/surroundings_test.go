@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -137,4 +138,42 @@ func TestLogWithoutReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDiskIsFull: an LB starts and serves on a full disk, refuses other pools until there is room, and then records
+// them.
+func TestDiskIsFull(t *testing.T) {
+	bed := up(t, testbed.Config{Servers: 2})
+	serve(t, bed)
+	farm := start(t, bed, settings(t, "hunt:static:4"))
+	lb := bed.LBs[0]
+	end(t, farm.Daemon(lb), unix.SIGTERM)
+	disk := t.TempDir()
+	sh(t, "mount", "-t", "tmpfs", "-o", "size=64k", "none", disk)
+	t.Cleanup(func() { sh(t, "umount", disk) })
+	full := filepath.Join(disk, "full")
+	must(t, os.WriteFile(full, make([]byte, 64<<10), 0o600))
+	text, err := os.ReadFile(configuration(bed, lb))
+	must(t, err)
+	text = regexp.MustCompile(`(?m)^state: .*$`).ReplaceAll(text, []byte("state: "+disk+"/lb.json"))
+	must(t, os.WriteFile(configuration(bed, lb), text, 0o600))
+	p := restart(t, bed, lb, "lb")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(p.Log())
+		}
+	})
+	in(t, bed.Client, "curl", "-sS", "--fail", url+"/")
+	if !hasProblem(t, bed, lb, "other pools are refused") {
+		t.Errorf("status names no full disk:\n%s", p.Log())
+	}
+	changed(t, bed, lb, "    version: 0\n", "    version: 3\n")
+	must(t, p.Signal(unix.SIGHUP))
+	eventually(t, "another pool is refused", func() bool { return strings.Contains(p.Log(), "the pools stay as they are") })
+	must(t, os.Remove(full))
+	eventually(t, "the pools are recorded", func() bool { return strings.Contains(p.Log(), "the pools are recorded again") })
+	must(t, p.Signal(unix.SIGHUP))
+	eventually(t, "the pool is another", func() bool { return strings.Contains(p.Log(), "configuration reloaded") })
+	in(t, bed.Client, "curl", "-sS", "--fail", url+"/")
+	end(t, p, unix.SIGTERM)
 }

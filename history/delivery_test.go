@@ -21,7 +21,7 @@ func TestDeliveries(t *testing.T) {
 		{Name: "d", Delivery: topo.ByVXLAN, Address: netip.MustParseAddr("10.0.0.4"), VNI: 100, MAC: topo.MAC{2, 0, 0, 0, 0, 1}, Weight: 1},
 	}
 	cfg := &topo.LB{Services: []topo.Service{{VIP: web, Servers: servers}}}
-	if err := (&Record{}).Next(cfg, at(0), keep).Write(path); err != nil {
+	if err := write((&Record{}).Next(cfg, at(0), keep), path); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Load(path)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,6 +23,7 @@ const format = 1
 type (
 	fileJSON struct {
 		Format   int           `json:"format"`
+		Of       string        `json:"of,omitempty"` // the LB and its farm; a record of an earlier version names none
 		Services []serviceJSON `json:"services"`
 	}
 	serviceJSON struct {
@@ -49,13 +49,16 @@ type (
 	}
 )
 
-// Corrupt is a file that was no record, and where it lies now.
+// Corrupt is a file that was no record, and where it lies now, or why it is not moved aside.
 type Corrupt struct {
 	Path, Moved string
-	Err         error
+	Err, Stays  error
 }
 
 func (c *Corrupt) Error() string {
+	if c.Stays != nil {
+		return fmt.Sprintf("%s is no record of pools (%v), and is replaced by the next: %v", c.Path, c.Err, c.Stays)
+	}
 	return fmt.Sprintf("%s is no record of pools (%v); it is %s now", c.Path, c.Err, c.Moved)
 }
 
@@ -80,10 +83,7 @@ func Read(path string, at Moment) (*Record, error) {
 	for i := 2; exists(moved); i++ {
 		moved = fmt.Sprintf("%s.corrupt-%d", path, i)
 	}
-	if err := os.Rename(path, moved); err != nil {
-		return nil, fmt.Errorf("move a corrupt record of pools aside: %w", err)
-	}
-	return &Record{}, &Corrupt{path, moved, err}
+	return &Record{}, &Corrupt{path, moved, err, os.Rename(path, moved)}
 }
 
 // Load is Read without a change of any file.
@@ -117,7 +117,7 @@ func parse(data []byte, at Moment) (*Record, error) {
 	if err := checkSum(data, d.InputOffset()); err != nil {
 		return nil, err
 	}
-	r := &Record{services: map[topo.VIP]served{}}
+	r := &Record{of: f.Of, services: map[topo.VIP]served{}}
 	for _, s := range f.Services {
 		vip, err := s.vip()
 		if err != nil {
@@ -207,43 +207,8 @@ func (p poolJSON) version() (topo.Version, error) {
 	return v, nil
 }
 
-// Write replaces the file at path by the record: after a crash there is the old record or the
-// new one.
-func (r *Record) Write(path string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write the record of pools: %w: make room, or name another file in `state`", err)
-		}
-	}()
-	data, err := json.MarshalIndent(r.file(), "", "  ")
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	fresh, err := os.CreateTemp(dir, filepath.Base(path)+".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(fresh.Name()) // after the renaming there is none
-	_, err = fresh.Write(append(data, sumOf(data)...))
-	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(fresh.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func (r *Record) file() fileJSON {
-	f := fileJSON{Format: format, Services: []serviceJSON{}}
+func (r *Record) file(of string) fileJSON {
+	f := fileJSON{Format: format, Of: of, Services: []serviceJSON{}}
 	for _, vip := range r.sorted() {
 		s := r.services[vip]
 		j := serviceJSON{VIP: vip.Addr, Port: vip.Port, Protocol: vip.Protocol.Number(), Pool: poolOf(s.now)}

@@ -17,6 +17,7 @@ const Most = 32
 
 // Record has the pools that an LB has served. It never changes: Next returns another one.
 type Record struct {
+	of       string // as the file has it
 	services map[topo.VIP]served
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"golang.org/x/sys/unix"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -42,6 +43,15 @@ func at(minutes int) Moment {
 }
 
 func keep(topo.VIP, topo.Version, time.Duration) bool { return false }
+
+// write is that of an LB that ends with it.
+func write(r *Record, path string) error {
+	s, _, err := Open(path, "", at(0))
+	if s == nil {
+		return err
+	}
+	return errors.Join(s.Write(r), s.Close())
+}
 
 // versions are the history of the first service after Complete.
 func versions(r *Record, cfg *topo.LB) (all []int) {
@@ -92,7 +102,7 @@ func TestFile(t *testing.T) {
 	}
 	r = r.Next(serving(7, 1, 1), at(0), keep).Next(serving(8, 1, 0), at(1), keep)
 	for range 2 {
-		if err := r.Write(path); err != nil {
+		if err := write(r, path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,6 +145,14 @@ func TestCorrupt(t *testing.T) {
 			t.Errorf("the corrupt file still stands there: %v", err)
 		}
 	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	readOnly(t, filepath.Dir(path))
+	var corrupt *Corrupt
+	if s, r, err := Open(path, "", at(0)); !errors.As(err, &corrupt) || !errors.Is(corrupt.Stays, unix.EROFS) || s == nil || r == nil {
+		t.Errorf("on a disk that is read-only: %v", err)
+	}
 	if _, err := Read(t.TempDir(), at(0)); err == nil {
 		t.Error("a folder was read as a record")
 	}
@@ -145,7 +163,7 @@ func TestCorrupt(t *testing.T) {
 func TestDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lb.json")
 	r := (&Record{}).Next(serving(7, 1, 1), at(0), keep).Next(serving(8, 1, 0), at(1), keep)
-	if err := r.Write(path); err != nil {
+	if err := write(r, path); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -188,7 +206,7 @@ func TestValues(t *testing.T) {
 		{func(f *fileJSON) { f.Services[0].Pool.Version = -1 }, "has version -1"},
 		{func(f *fileJSON) { f.Services[0].Pool.Servers[0].Weight = 65536 }, "has weight 65536, want 0 to 65535"},
 	} {
-		f := (&Record{}).Next(serving(7, 1, 1), at(0), keep).file()
+		f := (&Record{}).Next(serving(7, 1, 1), at(0), keep).file("")
 		c.change(&f)
 		data, err := json.Marshal(f)
 		if err != nil {
@@ -207,7 +225,7 @@ func TestFormat(t *testing.T) {
 		func(f *fileJSON) { f.Format = 2 },
 		func(f *fileJSON) { f.Services[len(f.Services)-1].Past[0].Until = nil },
 	} {
-		f := r.file()
+		f := r.file("")
 		change(&f)
 		data, err := json.Marshal(f)
 		if err != nil {
@@ -259,7 +277,7 @@ func TestLoad(t *testing.T) {
 		t.Error(err)
 	}
 	r := (&Record{}).Next(serving(7, 1), at(0), keep)
-	if err := r.Write(path); err != nil {
+	if err := write(r, path); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Load(path); err != nil || !got.Equal(r) {

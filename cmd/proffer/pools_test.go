@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,7 +24,11 @@ func TestPools(t *testing.T) {
 		svc := topo.Service{VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: 80}, Version: version, Servers: servers}
 		record = record.Next(&topo.LB{Services: []topo.Service{svc}}, history.Moment{}, func(topo.VIP, topo.Version, time.Duration) bool { return false })
 	}
-	if err := record.Write(path); err != nil {
+	store, _, err := history.Open(path, "", history.Moment{})
+	if err == nil {
+		err = errors.Join(store.Write(record), store.Close())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := call(t, "pools", path)
