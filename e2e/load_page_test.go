@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,33 +214,43 @@ func TestPagesAreApart(t *testing.T) {
 	}
 }
 
-// TestFileThatIsNoPage: the agent reports it and does not start.
+// TestFileThatIsNoPage: the agent starts, and log and status name the file, which stays as it is, until
+// there is a page.
 func TestFileThatIsNoPage(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})
 	s := settings(t, "hunt:static:4")
-	s.Programs, s.Measure, s.Page = proffer, topo.Page, pageOf(bed)
-	for text, want := range map[string]string{
-		"busy: 3\n":                       "8 bytes long, want 4096: not a load page",
-		strings.Repeat("busy: 3\n", 4096): `does not begin with "PROFFER1": not a load page`,
-	} {
-		path := s.Page("s1")
+	s.Measure, s.Page = topo.Page, pageOf(bed)
+	path := s.Page("s1")
+	put := func(text string) {
+		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		farm, err := experiment.Start(t.Context(), bed, s)
-		if err == nil {
-			farm.Stop()
-			t.Fatalf("the agent started on a file of %d bytes", len(text))
-		}
-		for _, part := range []string{"s1-proffer ended", "load page " + path, want} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("the error does not say %q: %v", part, err)
-			}
-		}
-		if data, err := os.ReadFile(path); err != nil || !slices.Equal(data, []byte(text)) {
-			t.Errorf("the file was changed: %v", err)
-		}
 	}
+	text := strings.Repeat("busy: 3\n", 4096)
+	put(text)
+	farm := start(t, bed, s)
+	trouble := func() string { return loadAt(t, farm, bed.Servers[0]).Word.Trouble }
+	named := func(want string) {
+		t.Helper()
+		eventually(t, "status names the file: "+want, func() bool {
+			return strings.Contains(trouble(), "load page "+path) && strings.Contains(trouble(), want)
+		})
+	}
+	const noMagic = `does not begin with "PROFFER1": not a load page`
+	named(noMagic)
+	eventually(t, "the log names it", func() bool {
+		return strings.Contains(farm.Daemon(bed.Servers[0]).Log(), "not a load page")
+	})
+	if data, err := os.ReadFile(path); err != nil || string(data) != text {
+		t.Errorf("the file was changed: %v", err)
+	}
+	put("busy: 3\n")
+	named("8 bytes long, want 4096: not a load page")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is a page", func() bool { return trouble() == "the page was never written" })
 }
 
 // TestTruncatedPage: a writer that opens its page with O_TRUNC must not take

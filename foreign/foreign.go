@@ -132,7 +132,7 @@ func walk(at string, makes bool) (here found, next string, err error) {
 		}
 		if here.kind == unix.S_IFLNK {
 			defer here.close()
-			target, err := here.target("/" + path.Join(names[:i]...))
+			target, err := here.target("/" + path.Join(names[:i+1]...))
 			return found{}, path.Join(target, path.Join(names[i+1:]...)), err
 		}
 	}
@@ -154,11 +154,11 @@ func hold(folder int, name string) (found, error) {
 	return found{fd, st.Mode & unix.S_IFMT, st.Uid}, nil
 }
 
-// target is the path that a symbolic link in a folder leads to. The links of /proc that lead to an
-// open file or to another root have a text that is no path.
-func (f found) target(folder string) (string, error) {
+// target is the path that the symbolic link at a path leads to. The links of /proc that lead to an open
+// file or to another root have a text that is no path.
+func (f found) target(at string) (string, error) {
 	if f.uid != 0 && int(f.uid) != os.Geteuid() {
-		return "", fmt.Errorf("a symbolic link of user %d, which is not followed", f.uid)
+		return "", fmt.Errorf("%s is a symbolic link of user %d, which is not followed: name the path behind it", at, f.uid)
 	}
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(f.fd, "", b)
@@ -171,10 +171,10 @@ func (f found) target(folder string) (string, error) {
 		return "", err
 	}
 	if in.Type == unix.PROC_SUPER_MAGIC && (path.IsAbs(to) || strings.Contains(to, ":[")) {
-		return "", fmt.Errorf("a link of a process in /proc, which is not followed")
+		return "", fmt.Errorf("%s is a link of a process in /proc, which is not followed: name the path behind it", at)
 	}
 	if path.IsAbs(to) {
 		return to, nil
 	}
-	return path.Join(folder, to), nil
+	return path.Join(path.Dir(at), to), nil
 }

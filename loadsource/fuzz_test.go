@@ -3,10 +3,16 @@ package loadsource
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"io"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"proffer/topo"
 )
@@ -143,11 +149,100 @@ func FuzzFastCGI(f *testing.F) {
 
 func FuzzPHPFPM(f *testing.F) {
 	f.Add([]byte(`{"pool":"www","start time":1,"listen queue":0,"active processes":1,"total processes":4,"processes":[{"state":"Running","request uri":"/status?json&full&proffer-asks"}]}`))
+	f.Add([]byte(`{"listen queue":2,"active processes":3,"processes":[{"state":"Idle"},{"request uri":"proffer-asks","state":"Running"},{}]}`))
+	f.Add([]byte(`{"listen queue":2,"active processes":3,"processes":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := &phpFPM{}
 		for range 2 {
 			r, err := p.parse(data)
 			sane(t, r, err)
+		}
+		var all struct { // held in memory, all at once
+			Processes []struct {
+				State string `json:"state"`
+				URI   string `json:"request uri"`
+			} `json:"processes"`
+		}
+		var one struct {
+			Processes *askers `json:"processes"`
+		}
+		if json.Unmarshal(data, &all) != nil || bytes.Count(bytes.ToLower(data), []byte("processes")) > 1 {
+			return // or the key came twice
+		}
+		want := askers(0)
+		for _, p := range all.Processes {
+			if p.State == "Running" && strings.HasSuffix(p.URI, asks) {
+				want++
+			}
+		}
+		if err := json.Unmarshal(data, &one); err != nil || (one.Processes != nil) != (all.Processes != nil) || one.Processes != nil && *one.Processes != want {
+			t.Fatalf("%q: %+v, %v, want %d", data, one, err, want)
+		}
+	})
+}
+
+// FuzzPrometheus: an answer that is right as a whole is read as if all of it were parsed.
+func FuzzPrometheus(f *testing.F) {
+	for _, seed := range []string{
+		"# TYPE web gauge\nweb{a=\"b\"} 3\nweb 4\n", "#  TYPE\tweb counter\n web 3 1700000000\n", "# HELP web a TYPE\nweb 2\nother 7\n",
+		"# TYPE web histogram\nweb_bucket{le=\"+Inf\"} 1\nweb_sum 1\nweb_count 1\n", "{\"web\",a=\"b\"} 3\n", "web_x 1\nx_web 1\nweb{a=\"}\\n\"} 5\n",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(answer))
+		if err != nil {
+			return
+		}
+		want, wrong := uint32(0), families["web"] == nil
+		sum := 0.0
+		for _, series := range families["web"].GetMetric() {
+			wrong = wrong || series.Gauge == nil && series.Untyped == nil
+			sum += series.GetGauge().GetValue() + series.GetUntyped().GetValue()
+		}
+		if !wrong {
+			want, err = count(sum)
+			wrong = err != nil || len(families["web"].Metric) == 0
+		}
+		got, err := parsePrometheus([]byte(answer), topo.Metric{Name: "web"})
+		if (err != nil) != wrong || err == nil && got.Busy != want {
+			t.Fatalf("%q: read %+v, %v; want %d, wrong: %v", answer, got, err, want, wrong)
+		}
+	})
+}
+
+// FuzzHAProxy: statistics are read as if all rows were.
+func FuzzHAProxy(f *testing.F) {
+	f.Add("# pxname,svname,scur,slim\nweb,FRONTEND,1,2\nweb,BACKEND,3,99\nweb2,BACKEND,4,\n")
+	f.Add("# pxname,scur,svname\n\nweb,5,BACKEND\r\n")
+	f.Fuzz(func(t *testing.T, answer string) {
+		if !strings.HasPrefix(answer, "# pxname,") || strings.ContainsAny(answer, "\"\r") || strings.HasSuffix(answer, "web") {
+			return
+		}
+		lines := strings.Split(answer, "\n")
+		head := strings.Split(lines[0], ",")
+		want, known := uint32(0), false
+		for _, line := range lines[1:] {
+			row := strings.Split(line, ",")
+			field := func(name string) string {
+				if i := slices.Index(head, name); 0 <= i && i < len(row) {
+					return row[i]
+				}
+				return ""
+			}
+			if row[0] == "web" && field("svname") == "BACKEND" {
+				n, err := strconv.ParseFloat(field("scur"), 64)
+				if err == nil {
+					want, err = count(n)
+				}
+				known = err == nil
+				break
+			}
+		}
+		got, err := parseHAProxy([]byte(answer), "web")
+		if (err == nil) != known || known && got.Busy != want {
+			t.Fatalf("%q: read %+v, %v; want %d, known: %v", answer, got, err, want, known)
 		}
 	})
 }

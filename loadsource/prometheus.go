@@ -76,10 +76,7 @@ func has(series *dto.Metric, want map[string]string) bool {
 func linesOf(answer []byte, metric string) (lines []byte, err error) {
 	found := 0
 	for line := range bytes.Lines(answer) {
-		rest, typed := bytes.CutPrefix(line, []byte("# TYPE "))
-		rest = bytes.TrimLeft(rest, " \t")
-		name := string(rest[:max(0, bytes.IndexAny(rest, "{ \t\r\n"))])
-		if name != metric && !isPart(name, metric) && !(typed && isPart(metric, name)) {
+		if !isAbout(bytes.TrimLeft(line, " \t"), metric) {
 			continue
 		}
 		if found++; found > mostSeries {
@@ -88,6 +85,30 @@ func linesOf(answer []byte, metric string) (lines []byte, err error) {
 		lines = append(lines, line...)
 	}
 	return append(lines, '\n'), nil
+}
+
+// isAbout reports whether a line is about a metric.
+func isAbout(line []byte, metric string) bool {
+	if comment, is := bytes.CutPrefix(line, []byte("#")); is {
+		kind, rest := token(comment)
+		name, _ := token(rest)
+		return kind == "TYPE" && (name == metric || isPart(name, metric) || isPart(metric, name))
+	}
+	if bytes.HasPrefix(line, []byte("{")) { // then the name is a label
+		return bytes.Contains(line, []byte(metric))
+	}
+	name, _ := token(line)
+	return name == metric || isPart(name, metric)
+}
+
+// token cuts the first word of a line, and blanks before it.
+func token(line []byte) (word string, rest []byte) {
+	line = bytes.TrimLeft(line, " \t")
+	end := bytes.IndexAny(line, "{ \t\r\n")
+	if end < 0 {
+		return "", nil
+	}
+	return string(line[:end]), line[end:]
 }
 
 // isPart reports whether a name is that of a part of a histogram or summary.
