@@ -21,6 +21,7 @@ type Health struct {
 	services []*peers    // with flows that the data plane knows
 	at       map[netip.Addr]*observed
 	turn     int
+	checked  int // the server that is checked first
 	probes   []Probe
 }
 
@@ -39,11 +40,16 @@ type observed struct {
 	starving []*peers // those of these that choose it by its flows
 	every    []*peers // that it is in
 
-	count dataplane.Health // at the last reading
-	known bool             // there was one
-	sum   answers          // since the first
-	hints uint64           // repeated SYNs and ICMP errors since then
-	trail trail            // of sum
+	count  dataplane.Health // at the last reading
+	life   time.Duration    // when a check came back, or it answered a connection
+	heard  bool             // a check came back
+	missed int              // checks since then
+	off    bool             // it is down by its checks
+
+	known bool    // there was one
+	sum   answers // since the first
+	hints uint64  // repeated SYNs and ICMP errors since then
+	trail trail   // of sum
 	base  base
 
 	down   bool
@@ -164,7 +170,7 @@ func (h *Health) Observe(at time.Duration, counts []dataplane.Health) (changes [
 		p.settle(at)
 	}
 	for _, s := range h.servers {
-		answered := s.base.own.answered != s.sum.answered
+		answered := s.base.own.answered != s.sum.answered || s.off && s.missed == 0
 		if answered && s.down {
 			changes = append(changes, s.revive(at))
 		}
@@ -186,6 +192,10 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 	s.count = now
 	if !s.known {
 		s.known, s.since, s.base.at, s.base.count, was = true, at, at, now, now
+	}
+	if now.Alive != was.Alive || now.Answered != was.Answered {
+		s.life, s.missed = at, 0
+		s.heard = s.heard || now.Alive != was.Alive
 	}
 	more := answers{uint64(now.Offered - was.Offered), uint64(now.Answered - was.Answered)}
 	s.sum.add(more)
@@ -220,13 +230,13 @@ func (s *observed) sinceAnswer() dataplane.Health {
 // revive gives new flows to a server that answers again. If that is a late answer to a connection of
 // the time before it was down, the clients of its services are farther away than was known.
 func (s *observed) revive(at time.Duration) HealthChange {
-	if s.probed == 0 && at-s.since < lateWithin {
+	if s.probed == 0 && !s.off && at-s.since < lateWithin {
 		for _, p := range s.pools {
 			p.patience = min(2*p.patience, mostPatience)
 		}
 	}
 	change := HealthChange{Server: s.Name, After: at - s.since, Counts: s.sinceAnswer()}
-	s.down, s.since = false, at
+	s.down, s.off, s.since = false, false, at
 	return change
 }
 
@@ -238,18 +248,21 @@ func (h *Health) takeOut(at time.Duration) (changes []HealthChange) {
 		if s.down {
 			continue
 		}
-		if doubts[s] = s.doubt(at, ripe); doubts[s] >= enough {
+		if doubts[s] = s.doubt(at, ripe); h.isOff(s) {
+			doubts[s] = enough + doubts[s]
+		}
+		if doubts[s] >= enough {
 			suspects = append(suspects, s)
 		}
 	}
 	slices.SortStableFunc(suspects, func(a, b *observed) int { return cmp.Compare(doubts[b], doubts[a]) })
 	for _, s := range suspects {
-		if slices.ContainsFunc(s.every, func(p *peers) bool { return !p.spares() }) {
+		if slices.ContainsFunc(s.every, func(p *peers) bool { return p.gives(s) && !p.spares() }) {
 			continue
 		}
 		changes = append(changes, HealthChange{Server: s.Name, Down: true, After: at - s.base.at, Counts: s.sinceAnswer()})
 		s.begin(at, at-s.since)
-		s.down, s.since, s.probed = true, at, 0
+		s.down, s.off, s.since, s.probed = true, h.isOff(s), at, 0
 	}
 	return changes
 }
@@ -259,6 +272,12 @@ func (h *Health) takeOut(at time.Duration) (changes []HealthChange) {
 func (p *peers) spares() bool {
 	down, all := p.downAndAll()
 	return 2*(down+1) <= all
+}
+
+// gives reports whether a server gets new flows of a service, unless it is down.
+func (p *peers) gives(s *observed) bool {
+	i := slices.Index(p.servers, s)
+	return i >= 0 && p.weighs[i]
 }
 
 // downAndAll counts the servers that get new flows, or would if they were not down.

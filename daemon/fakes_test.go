@@ -184,6 +184,8 @@ func (p plane) SetDown(servers []topo.Server) error {
 	return nil
 }
 
+func (p plane) Check([]topo.Server) error { return nil }
+
 func (p plane) Probe(_ topo.VIP, server netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,13 @@ import (
 type Healths interface {
 	Health([]topo.Server) ([]dataplane.Health, error)
 	SetDown([]topo.Server) error
+	Seeker
+}
+
+// Seeker looks for a sign of life of servers.
+type Seeker interface {
 	Probe(vip topo.VIP, server netip.Addr)
+	Check([]topo.Server) error
 }
 
 // healthEvery is how often the counts of servers are read.
@@ -131,7 +137,7 @@ func (r *lb) observe(at time.Duration) error {
 	for _, p := range h.Probes() {
 		r.plane.Probe(p.VIP, p.Server)
 	}
-	return nil
+	return r.plane.Check(h.Checks(at))
 }
 
 // turnAside gives the plane the tables without servers that are down.

@@ -62,6 +62,7 @@ type Health struct {
 	Repeated    uint32 // SYNs of such that came again
 	Answered    uint32 // new connections that it answered, or passed on
 	Unreachable uint32 // ICMP errors about packets to it
+	Alive       uint32 // checks that came back from its agent
 }
 
 // Suspect is a sender of signals without a valid tag, as they name it.

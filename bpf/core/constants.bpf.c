@@ -38,6 +38,7 @@ GENERATE(pending_ring);
 GENERATE(service_slot);
 GENERATE(sender_slots);
 GENERATE(bucket_layout);
+GENERATE(list_end);
 GENERATE(crowding);
 GENERATE(hinting);
 GENERATE(hinted);

@@ -197,6 +197,7 @@ struct health {
 	__u32 repeated;
 	__u32 answered;
 	__u32 unreachable;
+	__u32 alive; /* checks that came back */
 };
 
 /* The argument of dt to a kernel: a SID serves one family. */

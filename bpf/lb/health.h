@@ -6,6 +6,8 @@
  *   answered      new connections that it answered: its cs came, or the client acknowledged; and
  *                 those that it passed on, as the next candidate's cs shows
  *   unreachable   ICMP errors about outer packets to it
+ *   alive         checks that came back from it: user space sends them, as a list with this LB behind
+ *                 the server's agent (lb_check, dataplane/lb/check.go)
  *
  * User space decides by these (control/health.go). A server that is down is no candidate of a
  * table, and its record is marked (DELIVERY_DOWN): SYNs and datagrams of its flows leave it, no datagram
@@ -57,6 +59,14 @@ __noinline int note_answered(__u32 server)
 	if (h)
 		h->answered++;
 	return 0;
+}
+
+static __always_inline void note_alive(__u32 server)
+{
+	struct health *h = bpf_map_lookup_elem(&health_of_servers, &server);
+
+	if (h)
+		h->alive++;
 }
 
 static __always_inline void note_unreachable(__u32 server)

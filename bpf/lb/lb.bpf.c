@@ -201,6 +201,16 @@ int lb_returned(struct xdp_md *ctx)
 	return with_list(ctx, send_on(ctx));
 }
 
+const volatile __u32 link_number = 0; /* of the link that the programs are attached to */
+
+/* lb_check sends a frame of user space's making, which asks a server whether it is alive. */
+SEC("xdp")
+int lb_check(struct xdp_md *ctx)
+{
+	count(LB_CHECK);
+	return bpf_redirect(link_number, 0);
+}
+
 /* lb_signal handles the packets for our SIDs. */
 SEC("xdp.frags")
 int lb_signal(struct xdp_md *ctx)

@@ -96,6 +96,8 @@ enum listed {
 #define POSITION_FIRST MAX_MEMBERS
 #define POSITION_CANDIDATES (POSITION_FIRST + 1)
 
+_Static_assert(POSITION_CANDIDATES + MAX_CHOICES <= POSITION_CHECK, "no server has that position");
+
 /* The arguments of a walk over the list. */
 struct listing {
 	struct route *r;

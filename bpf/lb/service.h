@@ -77,6 +77,11 @@ _Static_assert(MAX_SERVERS == 1 << NUMBER_BITS && MAX_CHOICES < 8 && MAX_MEMBERS
 		       MAX_SEATS < 1 << (CHOICES_SHIFT - SEAT_SHIFT),
 	       "a bucket has the bits for them");
 
+/* In the place of a position in a list (lb/list.h): the packet is a check, which names its server by its generation. */
+enum list_end {
+	POSITION_CHECK = 255,
+};
+
 static __always_inline __u32 choices_of(__u64 bucket)
 {
 	return bucket >> CHOICES_SHIFT & 7;

@@ -263,6 +263,10 @@ static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr
 
 	if (!plan)
 		return XDP_ABORTED;
+	if (sr->sid.report_be == bpf_htons(POSITION_CHECK)) {
+		note_alive(bpf_ntohs(sr->sid.generation_be));
+		return verdict(LB_CHECK_ANSWERED, XDP_DROP);
+	}
 	plan->from = bpf_ntohs(sr->sid.report_be) & 0xff;
 	plan->rotate = bpf_ntohs(sr->sid.report_be) >> 8;
 	plan->generation = bpf_ntohs(sr->sid.generation_be);

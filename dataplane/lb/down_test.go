@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"proffer/dataplane"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -210,5 +211,45 @@ func testStandIn(t *testing.T, seen rig.Hits) {
 		if moved == 0 && svc.Fragments != topo.HashFragments { // by addresses all have one server
 			t.Error("no flow of the servers that are down")
 		}
+	}
+}
+
+// testChecks: a check is a question about nobody's flow, with this LB behind the server. Back at the LB it
+// counts for that server, and for none if its tag is another's. A server without an agent gets none.
+func testChecks(t *testing.T, seen rig.Hits) {
+	services := []topo.Service{
+		rig.Hunting(2, 8), rig.Hunting(2, 8, rig.OverUDP), rig.Hunting(2, 8, rig.Inserting), rig.Hunting(2, 8, rig.Over4),
+		rig.Hunting(2, 8, rig.ViaTransit(2)), kept(8, byAgents),
+	}
+	for i, svc := range services {
+		for _, keys := range [][]topo.SignalKey{nil, {rig.OldKeys}} {
+			r := newSigningRig(t, seen, keys, svc)
+			const server = 5
+			frame := r.CheckOf(svc.Servers[server])
+			segments := segmentsOf(frame, svc.Wire == topo.Insert)
+			if n := len(segments); n < 2 || !rig.ServerLocator(server).Contains(segments[n-2]) || !rig.LbLocator.Contains(segments[n-1]) {
+				t.Fatalf("service %d: segments %v", i, segments)
+			}
+			back := arrivedAt(frame, segments[len(segments)-1], svc.Wire == topo.Insert)
+			r.Send(t, back).Is(t, fmt.Sprint("service ", i), rig.XDPDrop, nil, "check_answered")
+			wantHealth(t, r, fmt.Sprint("service ", i), map[int]dataplane.Health{server: {Alive: 1}})
+			if keys != nil {
+				r.Send(t, rig.Altered(back, 14+8+15, back[14+8+15]+1)).Is(t, "another tag", rig.XDPDrop, nil, "drop_bad_tag")
+			}
+			if err := r.Check(svc.Servers[server : server+1]); err != nil {
+				t.Fatal(err)
+			}
+			all, err := r.Counters()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range all {
+				seen[c.Name] = seen[c.Name] || c.Name == "check" && c.Value == 1
+			}
+		}
+	}
+	r := rig.NewLB(t, seen, kept(8))
+	if frame := r.CheckOf(r.Cfg.Services[0].Servers[0]); frame != nil {
+		t.Error("a check of a server that may have no agent")
 	}
 }

@@ -16,6 +16,9 @@ import (
 // ServiceSlot is serviceSlot.
 func ServiceSlot(key *objects.LBServiceKey) uint32 { return serviceSlot(key) }
 
+// CheckOf is checkOf.
+func (l *LB) CheckOf(s topo.Server) []byte { return l.checkOf(&s) }
+
 // LookupByLength looks an address up among hops.
 func LookupByLength(hops topo.NextHops, a netip.Addr) (topo.MAC, bool) {
 	return byLength(hops).lookup(a)

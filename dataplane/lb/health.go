@@ -75,6 +75,7 @@ func (h *health) read(n int) ([]dataplane.Health, error) {
 			sum.Repeated += c.Repeated
 			sum.Answered += c.Answered
 			sum.Unreachable += c.Unreachable
+			sum.Alive += c.Alive
 		}
 	}
 	return all, nil

@@ -11,6 +11,7 @@ import (
 
 // SetKeys gives the programs the keys that this LB signs with and checks LBs by.
 func (l *LB) SetKeys(keys []topo.SignalKey) error {
+	l.signing = keys
 	return plane.WriteKeys(l.objs.Signing, l.objs.FarmKeys, keys, func(k topo.SignalKey) topo.Key { return k.Farm })
 }
 

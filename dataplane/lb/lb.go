@@ -30,6 +30,7 @@ type LB struct {
 	written  map[uint32]objects.LBServer // by number
 	tunnels  map[uint32]objects.LBTunnel
 	signers  map[objects.LBSigner]objects.LBKey
+	signing  []topo.SignalKey // that this LB signs with, the first
 	services map[topo.VIP]placed
 	records  *records
 	slots    *slots
@@ -124,6 +125,9 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 	}
 	if err := l.sizeFlows(spec, cfg); err != nil {
 		return err
+	}
+	if err := spec.Variables["link_number"].Set(uint32(l.Dev.Load().Index)); err != nil {
+		return fmt.Errorf("set the number of the link: %w", err)
 	}
 	if change != nil {
 		return change(spec)

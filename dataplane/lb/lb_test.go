@@ -112,6 +112,7 @@ func TestLB(t *testing.T) {
 		{"down, asked last whatever the turn", testDownLastInEachTurn},
 		{"down, ports used again", testReusedAtDown},
 		{"down, without flows", testStandIn},
+		{"down, checks", testChecks},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

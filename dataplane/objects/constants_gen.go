@@ -54,6 +54,11 @@ const (
 	MembersShift = 56
 )
 
+// enum list_end
+const (
+	PositionCheck = 255
+)
+
 // enum tally_layout
 const (
 	TreeAry     = 8

@@ -32,6 +32,7 @@ type LBHealth struct {
 	Repeated    uint32
 	Answered    uint32
 	Unreachable uint32
+	Alive       uint32
 }
 
 type LBKey struct {
@@ -262,6 +263,7 @@ const (
 	LBMapUnresolved       = "unresolved"
 	LBProgLb              = "lb"
 	LBProgLbAgentless     = "lb_agentless"
+	LBProgLbCheck         = "lb_check"
 	LBProgLbKept          = "lb_kept"
 	LBProgLbList          = "lb_list"
 	LBProgLbLong          = "lb_long"
@@ -278,6 +280,7 @@ const (
 	LBVarLimitSecret      = "limit_secret"
 	LBVarLines            = "lines"
 	LBVarLingerNs         = "linger_ns"
+	LBVarLinkNumber       = "link_number"
 	LBVarNoSocket         = "no_socket"
 	LBVarNotPlain         = "not_plain"
 	LBVarRedirectTo       = "redirect_to"
@@ -336,6 +339,7 @@ type LBSpecs struct {
 type LBProgramSpecs struct {
 	Lb          *ebpf.ProgramSpec `ebpf:"lb"`
 	LbAgentless *ebpf.ProgramSpec `ebpf:"lb_agentless"`
+	LbCheck     *ebpf.ProgramSpec `ebpf:"lb_check"`
 	LbKept      *ebpf.ProgramSpec `ebpf:"lb_kept"`
 	LbList      *ebpf.ProgramSpec `ebpf:"lb_list"`
 	LbLong      *ebpf.ProgramSpec `ebpf:"lb_long"`
@@ -390,6 +394,7 @@ type LBVariableSpecs struct {
 	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
+	LinkNumber       *ebpf.VariableSpec `ebpf:"link_number"`
 	NoSocket         *ebpf.VariableSpec `ebpf:"no_socket"`
 	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
 	RedirectTo       *ebpf.VariableSpec `ebpf:"redirect_to"`
@@ -495,6 +500,7 @@ type LBVariables struct {
 	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
+	LinkNumber       *ebpf.Variable `ebpf:"link_number"`
 	NoSocket         *ebpf.Variable `ebpf:"no_socket"`
 	NotPlain         *ebpf.Variable `ebpf:"not_plain"`
 	RedirectTo       *ebpf.Variable `ebpf:"redirect_to"`
@@ -515,6 +521,7 @@ type LBVariables struct {
 type LBPrograms struct {
 	Lb          *ebpf.Program `ebpf:"lb"`
 	LbAgentless *ebpf.Program `ebpf:"lb_agentless"`
+	LbCheck     *ebpf.Program `ebpf:"lb_check"`
 	LbKept      *ebpf.Program `ebpf:"lb_kept"`
 	LbList      *ebpf.Program `ebpf:"lb_list"`
 	LbLong      *ebpf.Program `ebpf:"lb_long"`
@@ -529,6 +536,7 @@ func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
 		p.LbAgentless,
+		p.LbCheck,
 		p.LbKept,
 		p.LbList,
 		p.LbLong,

@@ -48,6 +48,7 @@ func packages() map[string][]enum {
 			{c: "plain"},
 			{c: "sender_slots"},
 			{c: "bucket_layout"},
+			{c: "list_end"},
 			{c: "tally_layout"},
 			{c: "alias_layout"},
 			{c: "crowding"},

@@ -1,0 +1,93 @@
+package lb
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"proffer/dataplane/objects"
+	"proffer/policy"
+	"proffer/topo"
+	"proffer/wire"
+)
+
+// Check asks the agents of servers whether they are alive, in the packets that all agents pass on: a
+// question about a flow that nobody has, behind which this LB itself is asked. An agent that is alive
+// passes it on to this LB, whose program counts it (Health.Alive). Servers that no service with signals
+// has are left out.
+func (l *LB) Check(servers []topo.Server) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range servers {
+		frame := l.checkOf(&servers[i])
+		if frame == nil {
+			continue
+		}
+		_, e := l.objs.LbCheck.Run(&ebpf.RunOptions{Data: frame, Repeat: 1, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES})
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("send a check to server %s: %w", servers[i].Name, e))
+		}
+	}
+	return err
+}
+
+// checkOf is the frame that checks a server; nil: it has no agent that a service knows of, or no next hop.
+func (l *LB) checkOf(s *topo.Server) []byte {
+	number, numbered := l.numbers.known[objects.ServerBits(s)]
+	if !numbered || s.Delivery != topo.ByAgent || !l.reaches(*s) {
+		return nil
+	}
+	for vip, at := range l.services {
+		svc := &at.svc.Service
+		if !svc.Signals() || !slices.ContainsFunc(svc.Servers, func(o topo.Server) bool { return o.At() == s.At() }) {
+			continue
+		}
+		var segments []netip.Addr
+		to := l.written[number].Mac
+		if len(svc.Via) > 0 {
+			hop, known := byLength(l.CurrentHops).lookup(svc.Via[0])
+			if !known {
+				continue
+			}
+			segments, to = append(segments, svc.Via...), hop
+		}
+		segments = append(segments,
+			wire.SID{Locator: s.Locator, Function: wire.RecoverStickiness}.Addr(),
+			wire.SID{Locator: l.node.Locator, Function: wire.RecoverStickiness, Generation: uint16(number), Report: objects.PositionCheck}.Addr())
+		return l.checkAround(vip, svc.Wire, segments, to)
+	}
+	return nil
+}
+
+// nobody is the client of a check in IPv4 (RFC 7600's dummy address).
+var nobody = netip.AddrFrom4([4]byte{192, 0, 0, 8})
+
+// checkAround is the frame of a check by a route, to a next hop.
+func (l *LB) checkAround(vip topo.VIP, by topo.Wire, segments []netip.Addr, to topo.MAC) []byte {
+	const port = 9 // discard
+	client := netip.AddrPortFrom(l.node.Locator.Addr(), port)
+	if vip.Addr.Is4() {
+		client = netip.AddrPortFrom(nobody, port)
+	}
+	f := policy.Flow{Client: client, VIP: netip.AddrPortFrom(vip.Addr, vip.Port), Protocol: vip.Protocol}
+	h := wire.IP{Source: client.Addr(), Destination: vip.Addr, HopLimit: wire.DefaultHopLimit}
+	packet := h.UDP(port, vip.Port, nil)
+	if vip.Protocol == topo.TCP {
+		packet = h.TCP(wire.TCP{From: port, To: vip.Port, Flags: wire.ACK}, nil)
+	}
+	route := wire.Route{From: wire.Own(l.node.Locator), Segments: segments, HopLimit: wire.DefaultHopLimit}
+	if len(l.signing) > 0 {
+		k := l.signing[0]
+		for i := len(segments) - 2; i < len(segments); i++ {
+			sid := wire.ParseSID(segments[i])
+			sid.KeyID = k.ID
+			segments[i] = sid.Addr()
+		}
+		route = route.Signed(k.Farm, f, l.node.Locator, by, packet)
+	}
+	return wire.Frame(to, topo.MAC(l.Dev.Load().HardwareAddr), route.Put(by, packet))
+}
