@@ -60,8 +60,8 @@ int node_user(struct xdp_md *ctx)
 	e.sum = lb->sum; /* the same both ways */
 	__builtin_memcpy(e.mac, u->mac, ETH_ALEN);
 	__builtin_memcpy(e.own, u->mac, ETH_ALEN);
-	if (!s->inward ||
-	    kept_instance(s->flow)) /* the world's packets begin nothing before its end */
+	/* The world's packets begin nothing before the end of their chain. */
+	if (!s->inward || kept_instance(s->flow))
 		keep_before(s);
 	if (enter_tunnel(ctx, &s->packet, &e, s->outer.flow,
 			 s->outer.vni | (s->changed ? EDGE_UPDATE : 0),
