@@ -95,11 +95,13 @@ func (d *daemon) run(ctx context.Context) (err error) {
 		d.notify(isEnding)
 		err = d.leave(err)
 	}()
-	socket, err := api.Listen(d.node.Control)
+	socket, err := d.host.listen(d.node.Control)
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	if socket != nil {
+		defer socket.Close()
+	}
 	hops, err := d.host.NextHops(d.node.Interface)
 	if err != nil {
 		return err
@@ -183,7 +185,7 @@ func (d *daemon) advice() []string {
 // fails.
 func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
+	group.Go(func() error { return d.host.answer(ctx, socket, d.node.Control, d.status) })
 	group.Go(func() error { return d.upkeep.Run(ctx) })
 	group.Go(func() error {
 		d.reloads(ctx)

@@ -107,11 +107,13 @@ func (d *tunnels) run(ctx context.Context) (err error) {
 		}
 		d.host.Log.Info("detached", "role", d.name)
 	}()
-	socket, err := api.Listen(d.control)
+	socket, err := d.host.listen(d.control)
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	if socket != nil {
+		defer socket.Close()
+	}
 	if err := d.reach(true); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func familiesOf(prefixes []netip.Prefix) (all []int) {
 // serve runs the daemon's goroutines while packets flow.
 func (d *tunnels) serve(ctx context.Context, socket net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return api.Serve(ctx, socket, d.status) })
+	group.Go(func() error { return d.host.answer(ctx, socket, d.control, d.status) })
 	group.Go(func() error { return d.each(ctx, reachEvery, func() error { return d.reach(false) }) })
 	group.Go(func() error { return d.each(ctx, confirmEvery, func() error { return d.reach(true) }) })
 	group.Go(func() error { return d.each(ctx, followEvery, d.follow) })

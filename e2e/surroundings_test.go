@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,4 +177,54 @@ func TestDiskIsFull(t *testing.T) {
 	eventually(t, "the pool is another", func() bool { return strings.Contains(p.Log(), "configuration reloaded") })
 	in(t, bed.Client, "curl", "-sS", "--fail", url+"/")
 	end(t, p, unix.SIGTERM)
+}
+
+// TestSignalsAtTheStart: a SIGHUP at any time of the start, from the reading of the configuration on, ends no daemon
+// and is a reload afterwards; a SIGTERM ends it well, and so it does one that waits for the writer of a pipe.
+func TestSignalsAtTheStart(t *testing.T) {
+	for _, p := range places(t) {
+		t.Run(p.role, func(t *testing.T) {
+			text, err := os.ReadFile(p.file)
+			must(t, err)
+			r, w := p.reading(t)
+			r.stop(t)
+			w.Close()
+			for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond} {
+				r, w := p.reading(t)
+				w.Write(text)
+				w.Close()
+				time.Sleep(after)
+				r.stop(t)
+			}
+			r, w = p.reading(t)
+			w.Write(text)
+			w.Close()
+			r.status(t, "ready, and has tried to reload", func(s *api.Status) bool { return s.Refused > 0 })
+			r.stop(t)
+		})
+	}
+}
+
+// reading starts a daemon with a pipe for a configuration, and sends it SIGHUP while it waits for the writer.
+func (p placed) reading(t *testing.T) (*running, *os.File) {
+	t.Helper()
+	pipe, w, err := os.Pipe()
+	must(t, err)
+	t.Cleanup(func() { pipe.Close() })
+	p.file = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), pipe.Fd())
+	name, err := os.Readlink(p.file)
+	must(t, err)
+	r := p.begin(t, "", nil)
+	eventually(t, r.role+" reads", func() bool {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.cmd.Process.Pid))
+		return slices.ContainsFunc(links, func(link string) bool {
+			to, err := os.Readlink(link)
+			return err == nil && to == name
+		})
+	})
+	for range 20 {
+		must(t, r.cmd.Process.Signal(unix.SIGHUP))
+		time.Sleep(time.Millisecond)
+	}
+	return r, w
 }

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestNoRoomForTheSocket: a daemon starts on a disk that is read-only, and answers as soon as it can make its
+// control socket.
+func TestNoRoomForTheSocket(t *testing.T) {
+	for _, d := range daemons {
+		m := newMachine(t, d.file)
+		dir := filepath.Join(filepath.Dir(m.file), "run")
+		m.change(m.socket, filepath.Join(dir, "node.sock"))
+		m.socket = filepath.Join(dir, "node.sock")
+		again := readOnly(t, dir)
+		p := m.start(d.run)
+		m.logs("no status until the control socket can be made")
+		m.logs("msg=ready")
+		m.clock.tick(t, answerEvery)
+		again()
+		m.clock.tick(t, answerEvery)
+		m.logs("the control socket is made")
+		m.status()
+		p.end()
+	}
+	m := newMachine(t, lbFile)
+	dir := filepath.Dir(m.socket)
+	d := &tunnels{tunnelRole: &ends{}, plane: &ends{}, host: m.host(), control: m.socket}
+	readOnly(t, dir)
+	if socket, err := d.host.listen(d.control); socket != nil || err != nil {
+		t.Errorf("an edge LB: %v, %v", socket, err)
+	}
+	if _, err := d.host.listen("/proc/self/new/node.sock"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("a wrong path: %v", err)
+	}
+}
