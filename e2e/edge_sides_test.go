@@ -23,7 +23,7 @@ import (
 
 // Two more services of the edge, each with a host behind the client, which sends their packets to the LB even
 // where they are for one another: service 3 has a firewall and source NAT, service 4 a firewall, which lets
-// anybody begin connections to port 80.
+// any address begin connections to port 80.
 const edgeBehindNAT, edgeOpen = 3, 4
 
 var sideHosts = map[int][2]netip.Addr{

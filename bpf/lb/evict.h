@@ -230,7 +230,7 @@ static __always_inline int evict_from(__u32 line, struct line *l, __u64 fp, __u6
 		l->word[i]); /* before the date, which then is not that of an earlier entry */
 	was = READ_ONCE(l->fingerprint[i]);
 	age = ages_of(was, seen_now());
-	/* What way_of asks, without a frame more: the kernel allows eight, and the bench adds one. */
+	/* As way_of answers, without a frame more: the kernel allows eight, and the bench adds one. */
 	if (way_of_spent(word, age, lifetimes()) == WAY_STAYS &&
 	    (age < RECENT_TICKS || !word || word & WORD_MOVING))
 		return LINE_SLOTS;

@@ -16,7 +16,7 @@ import (
 )
 
 // Check asks the agents of servers whether they are alive, in the packets that all agents pass on: a
-// question about a flow that nobody has, behind which this LB itself is asked. An agent that is alive
+// question about a flow that no server has, behind which this LB itself is asked. An agent that is alive
 // passes it on to this LB, whose program counts it (Health.Alive). Servers that no service with signals
 // has are left out.
 func (l *LB) Check(servers []topo.Server) (err error) {
@@ -63,15 +63,15 @@ func (l *LB) checkOf(s *topo.Server) []byte {
 	return nil
 }
 
-// nobody is the client of a check in IPv4 (RFC 7600's dummy address).
-var nobody = netip.AddrFrom4([4]byte{192, 0, 0, 8})
+// noClient is the client of a check in IPv4 (RFC 7600's dummy address).
+var noClient = netip.AddrFrom4([4]byte{192, 0, 0, 8})
 
 // checkAround is the frame of a check by a route, to a next hop.
 func (l *LB) checkAround(vip topo.VIP, by topo.Wire, segments []netip.Addr, to topo.MAC) []byte {
 	const port = 9 // discard
 	client := netip.AddrPortFrom(l.node.Locator.Addr(), port)
 	if vip.Addr.Is4() {
-		client = netip.AddrPortFrom(nobody, port)
+		client = netip.AddrPortFrom(noClient, port)
 	}
 	f := policy.Flow{Client: client, VIP: netip.AddrPortFrom(vip.Addr, vip.Port), Protocol: vip.Protocol}
 	h := wire.IP{Source: client.Addr(), Destination: vip.Addr, HopLimit: wire.DefaultHopLimit}

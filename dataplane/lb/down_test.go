@@ -214,7 +214,7 @@ func testStandIn(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testChecks: a check is a question about nobody's flow, with this LB behind the server. Back at the LB it
+// testChecks: a check is a question about a flow of no client, with this LB behind the server. Back at the LB it
 // counts for that server, and for none if its tag is another's. A server without an agent gets none.
 func testChecks(t *testing.T, seen rig.Hits) {
 	services := []topo.Service{
