@@ -113,7 +113,7 @@ static __always_inline enum counter read_request(struct xdp_md *ctx, struct requ
 	if (how)
 		return cannot_read(how);
 	r->o = offering_of(r->p);
-	if (r->o && r->p->inserted != (r->o->wire == WIRE_INSERT))
+	if (r->o && r->p->inserted != (r->o->wire == WIRE_INSERT && !r->p->options))
 		return AGENT_DROP_WRONG_WIRE;
 	if (r->p->kind == KIND_FRAGMENT && function_of(r) == FN_DELIVER)
 		r->o = vip_of(r->p);

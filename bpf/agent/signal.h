@@ -4,6 +4,21 @@
 #include "agent/conn.h"
 #include "packet/rewrite.h"
 
+BEHIND(skb, __sk_buff)
+
+/* read_outward_behind is read_outward of a packet with options. A function of its own, as it is rare. */
+__noinline int read_outward_behind(struct __sk_buff *skb, struct packet *p)
+{
+	enum reading how;
+
+	if (!p)
+		return false;
+	reverse(&p->t);
+	how = skb_read_upper(skb, p);
+	reverse(&p->t);
+	return (how == READ || how == IN_PART) && p->kind != KIND_TOO_BIG && may_be_offered(p);
+}
+
 /* read_outward parses a packet on its way out. False: it is no service's. The linear part of a
  * super-packet is enough: it holds the headers. */
 static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p)
@@ -15,7 +30,9 @@ static __always_inline bool read_outward(struct __sk_buff *skb, struct packet *p
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IPV6) && eth->h_proto != bpf_htons(ETH_P_IP)))
 		return false;
 	how = read_at(eth, c.end, ETH_BYTES, p, OUTWARD);
-	return (how == READ || how == IN_PART) && p->kind != KIND_TOO_BIG && may_be_offered(p);
+	if ((how == READ || how == IN_PART) && p->kind != KIND_TOO_BIG && may_be_offered(p))
+		return true;
+	return p->kind == KIND_EXTENSION && read_outward_behind(skb, p);
 }
 
 /* sent_before is true of a retransmission. */

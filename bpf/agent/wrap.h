@@ -103,6 +103,8 @@ static __always_inline bool wrap(struct __sk_buff *skb, const struct packet *p,
 	const struct next_hop *hop;
 	struct front f;
 
+	if (p->options) /* as in lb/list.h, wire_of */
+		wire = WIRE_ENCAP;
 	if (skb->gso_segs > 1 || skb->len - ETH_BYTES + route_bytes(1, wire) > self.mtu)
 		return false;
 	sid.flags = (c->flags & CONN_CLOSED) << 3;

@@ -20,6 +20,7 @@ enum limit {
 	LIMIT_REFUSAL,	 /* a RST or port unreachable */
 	LIMIT_TOO_BIG,	 /* a packet too big */
 	LIMIT_ECHO,	 /* an echo reply */
+	LIMIT_EXPIRED,	 /* a time exceeded */
 	LIMIT_RESOLVE,	 /* a neighbour that user space is to find */
 	LIMIT_NEIGHBOUR, /* … that the kernel is to find for a packet */
 	LIMITS,
@@ -97,6 +98,7 @@ const volatile struct rule rules[16] = {
 	[LIMIT_REFUSAL] = { TOKENS(ANSWER_TOKENS), ANSWERS_EACH, 1, 0 },
 	[LIMIT_TOO_BIG] = { TOKENS(ANSWER_TOKENS), ANSWERS_EACH, 1, 0 },
 	[LIMIT_ECHO] = { TOKENS(ANSWER_TOKENS), ANSWERS_EACH, 1, 0 },
+	[LIMIT_EXPIRED] = { TOKENS(ANSWER_TOKENS), ANSWERS_EACH, 1, 0 },
 	[LIMIT_RESOLVE] = { TOKENS(RESOLVE_TOKENS), RESOLVED_EACH, 1, 0 },
 	[LIMIT_NEIGHBOUR] = { TOKENS(RESOLVE_TOKENS), NEIGHBOUR_EACH, NEIGHBOUR_S, 1 },
 };

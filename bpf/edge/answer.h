@@ -57,6 +57,7 @@ static __always_inline int answer(struct xdp_md *ctx, struct node_state *s)
 		return turn_back(ctx, o, own, MESSAGE_ALIVE, NODE_ALIVE);
 	p->reading = read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end,
 			     frame_offset(&o->bytes), p, INWARD);
+	p->reading = read_hidden(ctx, p, p->reading);
 	if (p->reading != READ || !shows_flow(ctx, p))
 		return verdict(NODE_DROP_MALFORMED, XDP_DROP);
 	instance = kept_instance(kept_hash(p, o->way & WAY_INWARD));

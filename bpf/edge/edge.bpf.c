@@ -112,6 +112,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 	if (p->reading == NOT_IP)
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
+	p->reading = read_hidden(ctx, p, p->reading);
 	shows = p->reading == READ && shows_flow(ctx, p);
 	if (side == SIDE_WORLD)
 		reverse(&p->t);

@@ -145,7 +145,8 @@ struct error4 {
 	struct iphdr quoted;
 };
 
-/* replace_error6 changes one end in an error: its own address and the other end of its quote. */
+/* replace_error6 changes one end in an error: its own address and the other end of its quote; neither
+ * with options. */
 static __always_inline bool replace_error6(struct xdp_md *ctx, const struct packet *p,
 					   enum edge_endpoint end, const struct in6_addr *to,
 					   __be16 port)
@@ -157,7 +158,7 @@ static __always_inline bool replace_error6(struct xdp_md *ctx, const struct pack
 	__u64 outer;
 	__s64 sum;
 
-	if (!e)
+	if (!e || p->options || e->quoted.nexthdr != p->t.protocol)
 		return false;
 	copy_address(&was, end == END_SOURCE ? &e->ip.saddr : &e->ip.daddr);
 	copy_address(&before, end == END_SOURCE ? &e->quoted.daddr : &e->quoted.saddr);
@@ -182,7 +183,7 @@ static __always_inline bool replace_error4(struct xdp_md *ctx, const struct pack
 	struct edge_change d;
 	__s64 sum;
 
-	if (!e)
+	if (!e || p->options || e->quoted.ihl != 5)
 		return false;
 	copy_mapped(&was, end == END_SOURCE ? e->ip.saddr : e->ip.daddr);
 	copy_mapped(&before, end == END_SOURCE ? e->quoted.daddr : e->quoted.saddr);

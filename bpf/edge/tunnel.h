@@ -3,6 +3,7 @@
  * IPv6 the UDP checksum is 0 (RFC 6935): both ends are ours, and the packet inside has its own. */
 #pragma once
 #include "core/stall.h"
+#include "edge/tuple.h"
 #include "edge/types.h"
 #include "packet/header.h"
 #include "packet/vxlan.h"
@@ -122,7 +123,9 @@ static __always_inline enum reading leave_tunnel(struct xdp_md *ctx, const struc
 {
 	if (bpf_xdp_adjust_head(ctx, o->bytes - ETH_BYTES))
 		return TRUNCATED;
-	return read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_BYTES, p, INWARD);
+	return read_hidden(ctx, p,
+			   read_at((void *)(long)ctx->data, (void *)(long)ctx->data_end, ETH_BYTES,
+				   p, INWARD));
 }
 
 /* restore gives the packet its link header, as one for this host, and the congestion marks of the

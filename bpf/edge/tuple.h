@@ -4,9 +4,23 @@
  * one tuple and so one entry: they cannot part. The tuple has the client network's end first, by the
  * packet's way; so a flow between two services is another one to each. */
 #pragma once
+#include "packet/behind.h"
 #include "packet/header.h"
 
 #define KIND_ERROR KIND_TOO_BIG /* at the edge: any ICMP error, with the tuple that it quotes */
+
+/* read_hidden completes the facts of a packet, as read_at left it, that has options. */
+static __always_inline enum reading read_hidden(struct xdp_md *ctx, struct packet *p,
+						enum reading r)
+{
+	if (!hides(p) || r != READ)
+		return r;
+	r = xdp_read_upper(ctx, p);
+	return r == READ && (void *)(long)ctx->data + p->ip + p->length >
+				       (void *)(long)ctx->data_end
+		       ? IN_PART
+		       : r;
+}
 
 /* is_echo: an ICMP message is an echo request or its answer. */
 static __always_inline bool is_echo(__u8 type, __u8 family)

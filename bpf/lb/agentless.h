@@ -10,7 +10,7 @@ static __always_inline int send_seg6(struct xdp_md *ctx, struct packet *p,
 				     const struct service *svc, const struct server *s,
 				     struct scratch *scr)
 {
-	if (begin_route(&scr->route, svc))
+	if (begin_route(&scr->route, p, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	add_server(&scr->route, s, make_sid(0, FN_DELIVER, argument_of(p)));
 	scr->route.reason = scr->destination.reason;

@@ -113,6 +113,8 @@ static __always_inline int icmp_to_us(struct xdp_md *ctx, struct scratch *scr)
 		return action;
 	c = frame_at(ctx, 0);
 	p->reading = read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
+	if (hides(p))
+		p->reading = xdp_read_upper(ctx, p);
 	barrier(); /* from here on the verifier looks at all kinds of packets at once */
 	return translate_too_big(ctx, p, mtu);
 }

@@ -13,8 +13,10 @@
  *   to a server without agent    tail call of lb_agentless
  *   packet too big about our     -> packet too big about the client's packet, to the client
  *     outer packet
- *   packet for a VIP's port that -> refused, to the client
- *     no service has
+ *   odd packet for a VIP         tail call of lb_odd:
+ *     port that no service has   -> refused, to the client
+ *     hop limit that ends here   -> time exceeded, to the client
+ *     options                    -> tail call of lb_behind: as any other packet
  *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
 #include "lb/agentless.h"
@@ -99,7 +101,8 @@ __noinline int from_domain(struct xdp_md *ctx)
 	svc = has_ports(&scr->packet) ? service_of(&scr->packet) : NULL;
 	if (!svc || !is_signalled(svc) || (answer && scr->packet.kind == KIND_TOO_BIG))
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
-	if (scr->packet.inserted != (svc->wire == WIRE_INSERT && fn != FN_NOT_MINE))
+	if (scr->packet.inserted !=
+	    (wire_of(&scr->packet, svc) == WIRE_INSERT && fn != FN_NOT_MINE))
 		return verdict(LB_DROP_WRONG_WIRE, XDP_DROP);
 	return from_server(ctx, scr, svc);
 }
@@ -110,6 +113,7 @@ int lb_list(struct xdp_md *ctx);
 int lb_kept(struct xdp_md *ctx);
 int lb_returned(struct xdp_md *ctx);
 int lb_agentless(struct xdp_md *ctx);
+int lb_behind(struct xdp_md *ctx);
 
 /* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
  * client packets keep the whole stack. The kernel empties an array of programs that no process
@@ -121,6 +125,7 @@ enum {
 	KEPT_PROGRAM,
 	RETURNED_PROGRAM,
 	AGENTLESS_PROGRAM,
+	BEHIND_PROGRAM,
 	PROGRAMS
 };
 
@@ -134,7 +139,8 @@ struct {
 					[LIST_PROGRAM] = (void *)&lb_list,
 					[KEPT_PROGRAM] = (void *)&lb_kept,
 					[RETURNED_PROGRAM] = (void *)&lb_returned,
-					[AGENTLESS_PROGRAM] = (void *)&lb_agentless } };
+					[AGENTLESS_PROGRAM] = (void *)&lb_agentless,
+					[BEHIND_PROGRAM] = (void *)&lb_behind } };
 
 /* Set by the bench, which calls lb more often than a run may make tail calls (33). A list is then
  * lb's own, and the bench calls lb_signal and lb_kept: together their stacks are too large. */
@@ -225,17 +231,53 @@ int lb_signal(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-/* lb_odd handles the packets for a VIP that show no ports of a service, and ICMP to this node. */
+/* lb_behind sends the packets of which the ports were behind options. */
+SEC("xdp.frags")
+int lb_behind(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+	const struct service *svc = scr ? service_of(&scr->packet) : NULL;
+
+	if (!svc) /* removed meanwhile */
+		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
+	scr->packet.hash = digest(&scr->packet.t);
+	return with_list(ctx, with_kept(ctx, dispatch(ctx, &scr->packet, svc, &scr->destination)));
+}
+
+/* of_service handles a packet of a service that came to lb_odd. */
+static __always_inline int of_service(struct xdp_md *ctx, struct packet *p)
+{
+	int reason = drop_reason(ctx, p);
+
+	if (reason != COUNTERS)
+		return verdict(reason, XDP_DROP);
+	if (p->hop_limit <= 1)
+		return expired(ctx, p);
+	bpf_tail_call(ctx, &programs, BEHIND_PROGRAM);
+	return XDP_ABORTED;
+}
+
+/* lb_odd handles the packets for a VIP that show no ports of a service or have options, those of
+ * which the hop limit ends here, and ICMP to this node. */
 SEC("xdp.frags")
 int lb_odd(struct xdp_md *ctx)
 {
 	struct scratch *scr = scratch();
+	struct packet *p;
 
 	if (!scr)
 		return XDP_ABORTED;
 	if (is_icmp_to_us(ctx))
 		return icmp_to_us(ctx, scr);
-	return with_list(ctx, without_ports(ctx, &scr->packet));
+	p = &scr->packet;
+	if (hides(p)) {
+		p->reading = xdp_read_upper(ctx, p);
+		if (p->reading == READ) /* or not: is_cut decides */
+			p->reading = IN_PART;
+	}
+	if (has_ports(p) && service_of(p))
+		return of_service(ctx, p);
+	return with_list(ctx, without_ports(ctx, p));
 }
 
 static __always_inline int to_signals(struct xdp_md *ctx)
@@ -263,7 +305,7 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 	action = send_steady(ctx, p);
 	if (action != UNDECIDED)
 		return action;
-	svc = has_ports(p) ? service_of(p) : NULL;
+	svc = has_ports(p) && p->hop_limit > 1 ? service_of(p) : NULL;
 	if (!svc) /* of the host, or for a VIP */
 		return is_for_vip(ctx, p) ? to_odd(ctx) : verdict(LB_PASS_NOT_SERVICE, XDP_PASS);
 	if (p->reading != READ || p->kind == KIND_TOO_BIG) {
@@ -337,6 +379,8 @@ static __always_inline enum reading read_long(struct __sk_buff *skb, struct pack
 		     : read_at(c.pos, c.end, ETH_BYTES, p, INWARD);
 }
 
+BEHIND(skb, __sk_buff)
+
 /* lb_long has the packets that lb leaves to the stack, LB_PASS_LONG, on tc's way in. */
 SEC("tc")
 int lb_long(struct __sk_buff *skb)
@@ -350,6 +394,8 @@ int lb_long(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	p = &scr->packet;
 	p->reading = read_long(skb, p, &bare);
+	if (hides(p))
+		p->reading = skb_read_upper(skb, p);
 	if (p->reading != READ && p->reading != IN_PART)
 		return TC_ACT_UNSPEC;
 	svc = long_service(p);

@@ -255,10 +255,18 @@ __noinline int add_via(struct route *r, const struct service *svc)
 	return LISTED;
 }
 
-/* begin_route empties a route, but for the transit SIDs of a service. */
-static __always_inline enum listed begin_route(struct route *r, const struct service *svc)
+/* wire_of is the way to carry a packet of a service: never inside a packet with options, as
+ * hop-by-hop options must stay right behind the IPv6 header (RFC 8200 §4.1). */
+static __always_inline __u8 wire_of(const struct packet *p, const struct service *svc)
 {
-	r->wire = svc->wire;
+	return p->options ? WIRE_ENCAP : svc->wire;
+}
+
+/* begin_route empties the route of a packet, but for the transit SIDs of its service. */
+static __always_inline enum listed begin_route(struct route *r, const struct packet *p,
+					       const struct service *svc)
+{
+	r->wire = wire_of(p, svc);
 	r->n = 0;
 	return svc->vias ? add_via(r, svc) : LISTED;
 }
@@ -275,9 +283,10 @@ static __always_inline void return_to_lb(struct route *r, const struct plan *p)
 }
 
 /* list_servers fills the route with the servers of the plan. */
-static __always_inline enum listed list_servers(struct listing *l, const struct service *svc)
+static __always_inline enum listed list_servers(struct listing *l, const struct packet *packet,
+						const struct service *svc)
 {
-	enum listed ok = begin_route(l->r, svc);
+	enum listed ok = begin_route(l->r, packet, svc);
 	struct plan *p = l->p;
 	__u32 start = l->r->n;
 

@@ -67,7 +67,7 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 	scr->destination = d;
 	if (delivery_of(s) > DELIVERY_SEG6)
 		return COUNTERS;
-	if (!delivery_of(s) || begin_route(&scr->route, svc))
+	if (!delivery_of(s) || begin_route(&scr->route, p, svc))
 		return LB_DROP_NO_NEXT_HOP;
 	add_server(&scr->route, s, make_sid(0, d.function, d.generation));
 	return COUNTERS;
@@ -76,7 +76,7 @@ static __always_inline enum counter long_route(struct scratch *scr, const struct
 /* is_left: lb leaves such packets of a service to the stack, all others are its own. */
 static __always_inline bool is_left(const struct packet *p, const struct service *svc)
 {
-	return p->length + route_bytes(svc->vias + 1, svc->wire) > self.mtu ||
+	return p->length + route_bytes(svc->vias + 1, wire_of(p, svc)) > self.mtu ||
 	       (!is_signalled(svc) && p->length > svc->mtu) || /* by a server's longest header */
 	       (p->kind == KIND_UDP && p->divisible);
 }
@@ -170,28 +170,28 @@ static __always_inline bool write_length(struct __sk_buff *skb, __u16 length)
  * on the stack meanwhile. */
 __noinline int send_in_fragments(struct __sk_buff *skb, struct scratch *scr)
 {
-	__u32 headers, at, first, rest;
+	__u32 head, headers, at, first, rest;
 	__u8 kept[MAX_REST];
 	__u16 word;
 
 	if (!scr)
 		return TC_ACT_SHOT;
-	headers = route_bytes(scr->route.n, WIRE_ENCAP) + sizeof(struct iphdr);
+	head = head_bytes(&scr->packet);
+	headers = route_bytes(scr->route.n, WIRE_ENCAP) + head;
 	first = (self.mtu - headers) & ~7U;
-	rest = scr->packet.length - sizeof(struct iphdr) - first;
-	at = ETH_BYTES + sizeof(struct iphdr) + first;
+	rest = scr->packet.length - head - first;
+	at = ETH_BYTES + head + first;
 	if (rest < 1 || rest > MAX_REST || bpf_skb_load_bytes(skb, at, kept, rest_bytes(rest)))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	word = fragment_word(skb);
 	if (bpf_skb_change_tail(skb, at, 0) ||
-	    !write_piece(skb, ETH_BYTES, sizeof(struct iphdr) + first, word | IP_MORE_FRAGMENTS) ||
+	    !write_piece(skb, ETH_BYTES, head + first, word | IP_MORE_FRAGMENTS) ||
 	    !add_front(skb, &scr->packet, &scr->route) || bpf_clone_redirect(skb, skb->ifindex, 0))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	at = ETH_BYTES + headers;
 	if (bpf_skb_change_tail(skb, at + rest, 0) ||
 	    bpf_skb_store_bytes(skb, at, kept, rest_bytes(rest), 0) ||
-	    !write_piece(skb, at - sizeof(struct iphdr), sizeof(struct iphdr) + rest,
-			 word + first / 8) ||
+	    !write_piece(skb, at - head, head + rest, word + first / 8) ||
 	    !write_length(skb, headers + rest - sizeof(struct ipv6hdr)))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	count(LB_SENT_IN_FRAGMENTS);
@@ -219,7 +219,7 @@ static __always_inline int send_long(struct __sk_buff *skb, struct scratch *scr,
 
 	if (!joined && (!p->divisible || p->length > self.mtu))
 		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);
-	whole = joined || p->length + route_bytes(svc->vias + 1, svc->wire) <= self.mtu;
+	whole = joined || p->length + route_bytes(svc->vias + 1, wire_of(p, svc)) <= self.mtu;
 	scr->packet.hash = digest(&p->t);
 	reason = long_route(scr, svc, whole);
 	if (reason != COUNTERS)

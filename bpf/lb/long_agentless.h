@@ -52,31 +52,30 @@ static __always_inline bool write_tunnel(struct __sk_buff *skb, const struct pac
 __noinline int send_fragments_in_tunnel(struct __sk_buff *skb, struct scratch *scr,
 					const struct tunnel *t, const struct server *s)
 {
-	__u32 headers, at, first, rest;
+	__u32 head, headers, at, first, rest;
 	__u8 kept[MAX_REST];
 	__u16 word;
 
 	if (!scr || !t || !s)
 		return TC_ACT_SHOT;
-	headers = tunnel_bytes(t) + sizeof(struct iphdr);
+	head = head_bytes(&scr->packet);
+	headers = tunnel_bytes(t) + head;
 	first = (self.mtu - headers) & ~7U;
-	rest = scr->packet.length - sizeof(struct iphdr) - first;
-	at = ETH_BYTES + sizeof(struct iphdr) + first;
+	rest = scr->packet.length - head - first;
+	at = ETH_BYTES + head + first;
 	if (rest < 1 || rest > MAX_REST || bpf_skb_load_bytes(skb, at, kept, rest_bytes(rest)))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	word = fragment_word(skb);
 	if (bpf_skb_change_tail(skb, at, 0) ||
-	    !write_piece(skb, ETH_BYTES, sizeof(struct iphdr) + first, word | IP_MORE_FRAGMENTS) ||
-	    !room_for_tunnel(skb, t) ||
-	    !write_tunnel(skb, &scr->packet, t, s, sizeof(struct iphdr) + first) ||
+	    !write_piece(skb, ETH_BYTES, head + first, word | IP_MORE_FRAGMENTS) ||
+	    !room_for_tunnel(skb, t) || !write_tunnel(skb, &scr->packet, t, s, head + first) ||
 	    bpf_clone_redirect(skb, skb->ifindex, 0))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	at = ETH_BYTES + headers;
 	if (bpf_skb_change_tail(skb, at + rest, 0) ||
 	    bpf_skb_store_bytes(skb, at, kept, rest_bytes(rest), 0) ||
-	    !write_piece(skb, at - sizeof(struct iphdr), sizeof(struct iphdr) + rest,
-			 word + first / 8) ||
-	    !write_tunnel(skb, &scr->packet, t, s, sizeof(struct iphdr) + rest))
+	    !write_piece(skb, at - head, head + rest, word + first / 8) ||
+	    !write_tunnel(skb, &scr->packet, t, s, head + rest))
 		return verdict(LB_DROP_TOO_BIG, TC_ACT_SHOT);
 	count(LB_SENT_IN_FRAGMENTS);
 	return bpf_redirect(skb->ifindex, 0);

@@ -97,7 +97,7 @@ __noinline int measure_room(struct xdp_md *ctx, struct packet *p, const struct s
 {
 	if (!p || !svc || !plan)
 		return -1;
-	plan->room = room_for(p, svc->wire);
+	plan->room = room_for(p, wire_of(p, svc));
 	if (plan->room >= svc->vias + 2U || p->kind != KIND_TCP || !is_for_long(p))
 		return 0;
 	if (p->length > self.mtu || cut_segment(ctx, p))
@@ -134,7 +134,7 @@ __noinline int send_listed(struct xdp_md *ctx, struct packet *p, const struct se
 		return verdict(LB_DROP_SUPER_PACKET, XDP_DROP);
 	k = signing_key();
 	plan->key_id = k ? k->id : 0;
-	how = plan->room ? list_servers(&l, svc) : LIST_TOO_BIG;
+	how = plan->room ? list_servers(&l, p, svc) : LIST_TOO_BIG;
 	if (how == LIST_EMPTY)
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	if (how == LIST_NO_HOP)
@@ -184,7 +184,7 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 		scr->destination = *d;
 		return TO_AGENTLESS;
 	}
-	if (!delivery_of(s) || begin_route(&scr->route, svc))
+	if (!delivery_of(s) || begin_route(&scr->route, p, svc))
 		return verdict(LB_DROP_NO_NEXT_HOP, XDP_DROP);
 	sid = make_sid(0, d->function, d->generation);
 	if (d->function == FN_REJECT || d->function == FN_CONNECT_FORCE) {

@@ -30,10 +30,11 @@ static __always_inline bool read_quick(struct xdp_md *ctx, struct packet *p)
 	return read_quick_ip(c, p, eth->h_proto);
 }
 
-/* is_steady: the packet is whole, and neither begins nor ends a connection. */
+/* is_steady: the packet is whole, goes on, and neither begins nor ends a connection. */
 static __always_inline bool is_steady(const struct packet *p)
 {
-	return p->reading == READ && (p->kind == KIND_TCP || p->kind == KIND_UDP) &&
+	return p->reading == READ && p->hop_limit > 1 &&
+	       (p->kind == KIND_TCP || p->kind == KIND_UDP) &&
 	       !(p->flags & (TCP_SYN | TCP_FIN | TCP_RST));
 }
 
@@ -146,7 +147,7 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct packet *p)
 		s = server_at(server_in_word(word));
 		asked = asked_of(word, plain);
 	}
-	if (!s || !is_srv6(s) || dec_hop_limit(ctx, p))
+	if (!s || !is_srv6(s) || lower_hop(frame_at(ctx, ETH_BYTES), p))
 		return UNDECIDED;
 	if (s->ready == DELIVERY_SEG6)
 		asked = asked_of_kernel(p);

@@ -28,7 +28,7 @@ __noinline int drop_reason(struct xdp_md *ctx, const struct packet *p)
 	if (!p || p->reading == MALFORMED)
 		return LB_DROP_MALFORMED_TRANSPORT;
 	if (p->kind == KIND_TOO_BIG &&
-	    p->length < 2 * ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16))
+	    p->length < head_bytes(p) + ip_bytes(p) + sizeof(struct icmp) + 2 * sizeof(__be16))
 		return LB_DROP_MALFORMED_TRANSPORT;
 	if (is_cut(ctx, p))
 		return LB_DROP_TRUNCATED;
@@ -81,10 +81,14 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_FRAGMENT:
 		if (!vip->buckets || tracking_of(vip) != TRACK_NONE)
 			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
+		if (p->hop_limit <= 1)
+			return expired(ctx, p);
 		first_candidate(p, vip, &d);
 		return send_routed(ctx, p, vip, &d);
 	case KIND_EXTENSION:
 		return verdict(LB_DROP_EXTENSION_HEADER, XDP_DROP);
+	case KIND_SOURCE_ROUTE:
+		return verdict(LB_DROP_SOURCE_ROUTE, XDP_DROP);
 	case KIND_ECHO:
 		if (!is_one_node(&p->t.client))
 			return verdict(LB_DROP_UNSERVED, XDP_DROP);

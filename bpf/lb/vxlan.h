@@ -91,7 +91,7 @@ static __always_inline __s64 inner_sum(struct xdp_md *ctx, const struct packet *
 	struct cursor c = frame_at(ctx, ETH_BYTES);
 	__u64 sum = 0;
 
-	if (p->kind == KIND_FRAGMENT)
+	if (p->kind == KIND_FRAGMENT || p->options)
 		return -1;
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));

@@ -63,8 +63,8 @@ __noinline int search_mss(struct xdp_md *ctx, const struct packet *p, __u32 most
 
 	if (!p)
 		return 0;
-	tcp = ETH_BYTES + ip_bytes(p);
-	length = p->length - p->payload - ip_bytes(p) - sizeof(struct tcphdr);
+	tcp = ETH_BYTES + head_bytes(p);
+	length = p->length - p->payload - head_bytes(p) - sizeof(struct tcphdr);
 	if (length < MSS_BYTES || length > TCP_OPTIONS)
 		return 0;
 	if (bpf_xdp_load_bytes(ctx, tcp + sizeof(struct tcphdr), o.byte, length))

@@ -13,7 +13,7 @@ static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const
 	__u16 *word, was;
 	__sum16 *check;
 
-	if (!eth || p->length < ip_bytes(p) + sizeof(struct icmp))
+	if (!eth || p->length < head_bytes(p) + sizeof(struct icmp))
 		return FRAME_TRUNCATED;
 	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
 	own_mac(eth->h_source);
@@ -37,6 +37,7 @@ static __always_inline enum rewritten write_echo_reply(struct xdp_md *ctx, const
 		ip->ttl = OUTER_HOP_LIMIT;
 		ip->check = replace_word(ip->check, was, *word);
 	}
+	c = frame_at(ctx, frame_offset(&p->l4));
 	icmp = take(&c, 4);
 	if (!icmp)
 		return FRAME_TRUNCATED;

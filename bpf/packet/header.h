@@ -103,11 +103,9 @@ static __always_inline enum rewritten set_class(struct xdp_md *ctx, struct packe
 	return REWRITTEN;
 }
 
-/* count_hop decrements the hop limit (RFC 8200 §3) or TTL of the packet at a cursor. */
-static __always_inline enum rewritten count_hop(struct cursor c, struct packet *p)
+/* lower_hop decrements the hop limit (RFC 8200 §3) or TTL, above 1, of the packet at a cursor. */
+static __always_inline enum rewritten lower_hop(struct cursor c, struct packet *p)
 {
-	if (p->hop_limit <= 1)
-		return HOP_LIMIT_EXCEEDED;
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(&c, sizeof(*ip));
 
@@ -126,6 +124,11 @@ static __always_inline enum rewritten count_hop(struct cursor c, struct packet *
 	}
 	p->hop_limit--;
 	return REWRITTEN;
+}
+
+static __always_inline enum rewritten count_hop(struct cursor c, struct packet *p)
+{
+	return p->hop_limit <= 1 ? HOP_LIMIT_EXCEEDED : lower_hop(c, p);
 }
 
 static __always_inline enum rewritten dec_hop_limit(struct xdp_md *ctx, struct packet *p)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* icmp.h: ICMP to clients: packet too big (RFC 4443 §3.2), fragmentation needed (RFC 1191 §4),
- * and port unreachable. */
+ * port unreachable, and time exceeded. */
 #pragma once
 #include "core/siphash.h"
 #include "packet/header.h"
+#include "packet/range.h"
 
 #define MIN_MTU6 1280 /* RFC 8200 §5 */
 #define MIN_MTU4 576
@@ -46,6 +47,21 @@ static __always_inline enum rewritten quote6(struct xdp_md *ctx, const struct pa
 	return REWRITTEN;
 }
 
+/* header4 fills the IPv4 header of an ICMP error that quotes so many bytes. */
+static __always_inline void header4(struct iphdr *ip, const struct packet *p, __u32 bytes)
+{
+	*ip = (struct iphdr){
+		.version = 4,
+		.ihl = 5,
+		.tot_len = bpf_htons(sizeof(*ip) + sizeof(struct icmp) + bytes),
+		.ttl = OUTER_HOP_LIMIT,
+		.protocol = IPPROTO_ICMP,
+		.saddr = p->t.vip.s6_addr32[3],
+		.daddr = p->t.client.s6_addr32[3],
+	};
+	ip->check = folded(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+}
+
 static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct packet *p,
 					     __u32 bytes, __u8 type, __u8 code, __u32 rest)
 {
@@ -55,16 +71,7 @@ static __always_inline enum rewritten quote4(struct xdp_md *ctx, const struct pa
 
 	if (!ip)
 		return FRAME_TRUNCATED;
-	*ip = (struct iphdr){
-		.version = 4,
-		.ihl = 5,
-		.tot_len = bpf_htons(sizeof(*ip) + sizeof(*icmp) + bytes),
-		.ttl = OUTER_HOP_LIMIT,
-		.protocol = IPPROTO_ICMP,
-		.saddr = p->t.vip.s6_addr32[3],
-		.daddr = p->t.client.s6_addr32[3],
-	};
-	ip->check = folded(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+	header4(ip, p, bytes);
 	*icmp = (struct icmp){ .type = type, .code = code, .rest = bpf_htonl(rest) };
 	icmp->check = folded(sum_of(icmp, sizeof(*icmp) + bytes, 0));
 	return REWRITTEN;
@@ -105,26 +112,83 @@ __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 m
 		       : quote4(ctx, p, QUOTE4_LONG, ICMP4_UNREACHABLE, ICMP4_FRAG_NEEDED, mtu);
 }
 
-/* An IP header and the ports behind it: all that a sender needs to find its socket. */
-#define QUOTE6_PORTS 48
-#define QUOTE4_PORTS 28
+/* Enough of a transport header for a sender to find its socket. */
+#define QUOTE_PORTS 8
+
+/* error_header writes the headers of an ICMP error before a quote of so many bytes, without the
+ * checksum, of which it returns the sum so far; or -1. */
+static __always_inline __s64 error_header(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
+					  const struct icmp *error)
+{
+	struct cursor c = frame_at(ctx, ETH_BYTES);
+	struct icmp *icmp;
+
+	if (p->family == 6) {
+		struct ipv6hdr *ip = take(&c, sizeof(*ip) + sizeof(*icmp));
+
+		if (!ip)
+			return -1;
+		outer_header(ip, &p->t.vip, &p->t.client, 0, flow_label(&p->t),
+			     sizeof(*icmp) + bytes, IPPROTO_ICMPV6);
+		*(struct icmp *)(ip + 1) = *error;
+		return bpf_csum_diff(NULL, 0, (void *)&ip->saddr, 2 * sizeof(ip->saddr),
+				     pseudo_sum(sizeof(*icmp) + bytes, IPPROTO_ICMPV6));
+	}
+	struct iphdr *ip = take(&c, sizeof(*ip) + sizeof(*icmp));
+
+	if (!ip)
+		return -1;
+	header4(ip, p, bytes);
+	*(struct icmp *)(ip + 1) = *error;
+	return 0;
+}
+
+/* write_error turns the packet, which is first in the frame, into an ICMP error that quotes so many
+ * bytes of it. The frame has no Ethernet header until link_to writes it. A function of its own for
+ * the verifier. */
+__noinline int write_error(struct xdp_md *ctx, struct packet *p, __u32 bytes, __u32 type,
+			   __u32 code)
+{
+	const struct icmp error = { .type = type, .code = code };
+	struct range r = { .ctx = ctx };
+	__u32 length = bpf_xdp_get_buff_len(ctx), header;
+	__sum16 check;
+
+	if (!p || length < ETH_BYTES + bytes)
+		return FRAME_TRUNCATED;
+	header = ip_bytes(p);
+	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + bytes - length)) ||
+	    bpf_xdp_adjust_head(ctx, p->family == 6 ? -48 : -28))
+		return NO_HEADROOM;
+	r.sum = error_header(ctx, p, bytes, &error);
+	r.at = ETH_BYTES + header;
+	r.end = r.at + sizeof(error) + bytes;
+	if (r.sum < 0 || !sum_range(&r))
+		return FRAME_TRUNCATED;
+	check = folded(r.sum);
+	return bpf_xdp_store_bytes(ctx, ETH_BYTES + header + offsetof(struct icmp, check), &check,
+				   sizeof(check))
+		       ? FRAME_TRUNCATED
+		       : REWRITTEN;
+}
 
 /* write_port_unreachable turns a datagram into the report that its port is not served. It quotes
- * the headers alone, and so is at most twice as long as the datagram. The frame has no Ethernet
- * header until link_to writes it. */
-__noinline int write_port_unreachable(struct xdp_md *ctx, const struct packet *p)
+ * the headers alone, and so is at most twice as long as the datagram. */
+static __always_inline int write_port_unreachable(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 size = ctx->data_end - ctx->data, quote;
+	bool six = p->family == 6;
 
-	if (!p)
-		return FRAME_TRUNCATED;
-	quote = p->family == 6 ? QUOTE6_PORTS : QUOTE4_PORTS; /* the headers before it, too */
-	if (size < ETH_BYTES + quote)
-		return FRAME_TRUNCATED;
-	if (bpf_xdp_adjust_tail(ctx, (int)(ETH_BYTES + quote - bpf_xdp_get_buff_len(ctx))) ||
-	    bpf_xdp_adjust_head(ctx, -(int)quote))
-		return NO_HEADROOM;
-	if (p->family == 6)
-		return quote6(ctx, p, QUOTE6_PORTS, ICMP6_UNREACHABLE, ICMP6_PORT, 0);
-	return quote4(ctx, p, QUOTE4_PORTS, ICMP4_UNREACHABLE, ICMP4_PORT, 0);
+	return write_error(ctx, p, head_bytes(p) + QUOTE_PORTS,
+			   six ? ICMP6_UNREACHABLE : ICMP4_UNREACHABLE,
+			   six ? ICMP6_PORT : ICMP4_PORT);
+}
+
+/* write_time_exceeded turns a packet into the report that its hop limit ended (RFC 4443 §3.3, RFC 792), with
+ * as much of the packet as a minimal link carries. */
+static __always_inline int write_time_exceeded(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 most = p->family == 6 ? QUOTE6_LONG : QUOTE4_LONG;
+
+	return write_error(ctx, p, p->length < most ? p->length : most,
+			   p->family == 6 ? ICMP6_TIME_EXCEEDED : ICMP4_TIME_EXCEEDED, 0);
 }

@@ -10,33 +10,7 @@
 #include <linux/udp.h>
 #include "core/types.h"
 #include "packet/cursor.h"
-
-/* linux/icmp.h needs half of the C library */
-struct icmp {
-	__u8 type;
-	__u8 code;
-	__sum16 check;
-	__be32 rest; /* PTB: MTU (16 bits in IPv4); echo: identifier, number */
-};
-
-enum icmp_types {
-	ICMP4_ECHO_REPLY = 0,
-	ICMP4_UNREACHABLE = 3, /* code 4: fragmentation needed (RFC 1191 §4) */
-	ICMP4_ECHO = 8,
-	ICMP4_TIME_EXCEEDED = 11,
-	ICMP4_PARAMETER = 12,
-	ICMP6_UNREACHABLE = 1, /* RFC 4443 §3.1 */
-	ICMP6_TOO_BIG = 2,     /* RFC 4443 §3.2 */
-	ICMP6_PARAMETER = 4,   /* RFC 4443 §3.4, the last error */
-	ICMP6_ECHO = 128,      /* the first that is no error */
-	ICMP6_ECHO_REPLY = 129,
-	ICMP6_DISCOVERY = 133, /* the first of five messages of neighbour discovery (RFC 4861 §4) */
-	ICMP6_REDIRECT = 137,  /* the last */
-};
-
-#define ICMP4_PORT 3 /* of ICMP4_UNREACHABLE */
-#define ICMP4_FRAG_NEEDED 4
-#define ICMP6_PORT 4 /* of ICMP6_UNREACHABLE */
+#include "packet/message.h"
 
 /* length_of reads a length field and shows Linux 6.1 that it has 16 bits. */
 static __always_inline __u32 length_of(__be16 field)
@@ -65,10 +39,12 @@ enum kind {
 	KIND_OTHER, /* a protocol without ports, or with none that the LB reads */
 	KIND_TCP,
 	KIND_UDP,
-	KIND_TOO_BIG,	/* ICMP: a packet of the flow was too big for a link */
-	KIND_ECHO,	/* ICMP echo request; no flow */
-	KIND_FRAGMENT,	/* no ports, or not all of the packet */
-	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options */
+	KIND_TOO_BIG,  /* ICMP: a packet of the flow was too big for a link */
+	KIND_ECHO,     /* ICMP echo request; no flow */
+	KIND_FRAGMENT, /* no ports, or not all of the packet */
+	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options: packet/behind.h looks behind some */
+	KIND_QUOTE,	/* as KIND_TOO_BIG, and the packet that it quotes has such headers */
+	KIND_SOURCE_ROUTE,
 };
 
 enum tcp_flags {
@@ -97,7 +73,8 @@ struct packet {
 	__u8 inserted;	/* an SRH is between IP and transport header (WIRE_INSERT) */
 	__u8 reading;	/* LB: enum reading, of the frame's first packet */
 	__u8 divisible; /* IPv4 without DF: a router may fragment it (RFC 791 §2.3) */
-	__u8 zero[6];
+	__u16 options;	/* bytes of options between IP header and transport header */
+	__u8 zero[4];
 };
 
 enum reading {
@@ -143,12 +120,13 @@ static __always_inline bool is_mapped(const struct in6_addr *a)
 }
 
 /* is_extension_header: a next-header value that may precede a transport header (RFC 8200 §4;
- * 135, 139, 140 from IANA's list). */
+ * 135, 139, 140 from IANA's list), and that of a fragment. */
 static __always_inline bool is_extension_header(__u8 next)
 {
 	switch (next) {
 	case IPPROTO_HOPOPTS:
 	case IPPROTO_ROUTING:
+	case IPPROTO_FRAGMENT:
 	case IPPROTO_AH:
 	case IPPROTO_DSTOPTS:
 	case 135: /* Mobility */
@@ -193,9 +171,7 @@ static __always_inline __u8 read_ip6(const struct ipv6hdr *ip, struct packet *p)
 	p->hop_limit = ip->hop_limit;
 	copy_address(&p->t.client, &ip->saddr);
 	copy_address(&p->t.vip, &ip->daddr);
-	if (ip->nexthdr == IPPROTO_FRAGMENT)
-		p->kind = KIND_FRAGMENT;
-	else if (is_extension_header(ip->nexthdr))
+	if (is_extension_header(ip->nexthdr))
 		p->kind = KIND_EXTENSION;
 	return ip->nexthdr;
 }
@@ -217,10 +193,10 @@ static __always_inline __u8 read_ip4(const struct iphdr *ip, struct packet *p)
 	copy_mapped(&p->t.client, ip->saddr);
 	copy_mapped(&p->t.vip, ip->daddr);
 	p->divisible = !(ip->frag_off & bpf_htons(IP_DONT_FRAGMENT));
-	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
-		p->kind = KIND_FRAGMENT;
-	else if (ip->ihl != 5)
+	if (ip->ihl != 5)
 		p->kind = KIND_EXTENSION;
+	else if (ip->frag_off & bpf_htons(IP_FRAGMENT))
+		p->kind = KIND_FRAGMENT;
 	return ip->protocol;
 }
 
@@ -229,10 +205,16 @@ static __always_inline __u32 ip_bytes(const struct packet *p)
 	return p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
+/* head_bytes is the number of bytes before the transport header, without an SRH inside. */
+static __always_inline __u32 head_bytes(const struct packet *p)
+{
+	return ip_bytes(p) + p->options;
+}
+
 /* read_tcp: RFC 9293 §3.1; a data offset that does not fit is malformed. */
 static __always_inline enum reading read_tcp(struct cursor *c, struct packet *p)
 {
-	__u32 room = p->length - ip_bytes(p);
+	__u32 room = p->length - head_bytes(p);
 	struct tcphdr *tcp;
 	__be16 *ports = c->pos;
 	__u32 header;
@@ -256,7 +238,7 @@ static __always_inline enum reading read_tcp(struct cursor *c, struct packet *p)
 
 static __always_inline enum reading read_udp(struct cursor *c, struct packet *p)
 {
-	__u32 room = p->length - ip_bytes(p);
+	__u32 room = p->length - head_bytes(p);
 	struct udphdr *udp = take(c, sizeof(*udp));
 
 	if (!udp)
@@ -303,6 +285,10 @@ static __always_inline enum reading read_icmp6(struct cursor *c, struct packet *
 	p->mtu = bpf_ntohl(icmp->rest) > 0xffff ? 0xffff : bpf_ntohl(icmp->rest);
 	p->t.client = quoted->daddr;
 	p->t.vip = quoted->saddr;
+	if (is_extension_header(quoted->nexthdr)) {
+		p->kind = KIND_QUOTE;
+		return READ;
+	}
 	return read_quote(c, p, quoted->nexthdr);
 }
 
@@ -319,11 +305,15 @@ static __always_inline enum reading read_icmp4(struct cursor *c, struct packet *
 	if (icmp->type != ICMP4_UNREACHABLE || icmp->code != ICMP4_FRAG_NEEDED)
 		return READ;
 	quoted = take(c, sizeof(*quoted));
-	if (!quoted || quoted->version != 4 || quoted->ihl != 5)
+	if (!quoted || quoted->version != 4 || quoted->ihl < 5)
 		return MALFORMED;
 	p->mtu = bpf_ntohl(icmp->rest);
 	p->t.client = mapped(quoted->daddr);
 	p->t.vip = mapped(quoted->saddr);
+	if (quoted->ihl != 5) {
+		p->kind = KIND_QUOTE;
+		return READ;
+	}
 	return read_quote(c, p, quoted->protocol);
 }
 

@@ -94,5 +94,4 @@ static __always_inline bool read_quick_ip(struct cursor c, struct packet *p, __b
 	return type == bpf_htons(ETH_P_IP) && read_quick4(c, p);
 }
 
-_Static_assert(offsetof(struct packet, mtu) + 16 == offsetof(struct packet, zero) + 6,
-	       "two words from mtu on");
+_Static_assert(offsetof(struct packet, mtu) + 16 == sizeof(struct packet), "two words from mtu on");

@@ -50,7 +50,7 @@ __noinline int strip(struct xdp_md *ctx, const struct sr *sr, struct packet *p, 
 			return NO_HEADROOM;
 	}
 	p->ip = ETH_BYTES;
-	p->l4 = ETH_BYTES + (p->family == 6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	p->l4 = ETH_BYTES + head_bytes(p);
 	return done ?: set_class(ctx, p, class);
 }
 

@@ -118,6 +118,8 @@ static __always_inline enum rewritten write_segment(struct xdp_md *ctx, struct p
 		    bpf_xdp_store_bytes(ctx, ETH_BYTES + bytes, (void *)rest->options, length))
 			return FRAME_TRUNCATED;
 	}
+	p->l4 = ETH_BYTES + ip_bytes(p);
+	p->options = 0;
 	p->length = all;
 	p->payload = 0;
 	p->flags = g->flags;

@@ -5,6 +5,7 @@
  *   insert  the client's IPv6 header, SRH with all segments from the sender to
  *           the packet's own destination, transport header (6LB §II) */
 #pragma once
+#include "packet/behind.h"
 #include "packet/header.h"
 #include "core/domain.h"
 #include "core/siphash.h"
@@ -170,7 +171,20 @@ static __always_inline bool is_transport(int next)
 	return next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMPV6;
 }
 
-/* unfold is open_sr without the direction. The sender comes first: a packet from outside costs
+static __always_inline enum opened opened_by(enum reading transport)
+{
+	switch (transport) {
+	case READ:
+	case IN_PART:
+		return OPENED;
+	case TRUNCATED:
+		return SR_TRUNCATED;
+	default:
+		return MALFORMED_TRANSPORT;
+	}
+}
+
+/* unfold is open_sr without the direction and the transport header. The sender comes first: a packet from outside costs
  * its headers, whatever it carries. */
 static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, struct packet *p)
 {
@@ -214,22 +228,14 @@ static __always_inline enum opened unfold(struct xdp_md *ctx, struct sr *sr, str
 		if (sr->srh_bytes + p->length > room)
 			return SR_TRUNCATED;
 		p->l4 = p->ip + ip_bytes(p);
-		c.pos = (void *)(long)ctx->data + frame_offset(&p->l4);
 	} else if (p->inserted) {
 		if (read_inserted(ctx, p, size))
 			return SR_TRUNCATED;
-		c = frame_at(ctx, frame_offset(&p->l4));
 	} else {
 		return NOTHING_INSIDE;
 	}
-	switch (read_transport(&c, p, protocol)) {
-	case READ:
-		return OPENED;
-	case TRUNCATED:
-		return SR_TRUNCATED;
-	default:
-		return MALFORMED_TRANSPORT;
-	}
+	set_word(&p->t.protocol, protocol);
+	return OPENED;
 }
 
 /* open_sr parses a frame to a SID of this node: the segments, and the packet that came with
@@ -243,6 +249,8 @@ __noinline int open_sr(struct xdp_md *ctx, struct sr *sr, struct packet *p, enum
 	__builtin_memset(sr, 0, sizeof(*sr));
 	__builtin_memset(p, 0, sizeof(*p));
 	how = unfold(ctx, sr, p);
+	if (how == OPENED)
+		how = opened_by(xdp_read_upper(ctx, p));
 	if (d == OUTWARD)
 		reverse(&p->t);
 	return how;

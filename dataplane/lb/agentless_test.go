@@ -32,7 +32,7 @@ func testAgentless(t *testing.T, seen rig.Hits) {
 		send("a flow's, as long as fits", 0, rig.Sized(c.packet(81, wire.ACK), rig.MTU-c.header), "steer")
 		last := c.packet(81, wire.ACK)
 		last.Hop = 1
-		r.Send(t, last.Frame()).Is(t, fmt.Sprintf("%v: at its last hop", c), rig.XDPDrop, nil, "drop_hop_limit")
+		r.Send(t, last.Frame()).Is(t, fmt.Sprintf("%v: at its last hop", c), rig.XDPTX, nil, "time_exceeded")
 		if c.header == 0 {
 			continue
 		}

@@ -168,5 +168,6 @@ func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal, objects.LBProgLbKept: l.objs.LbKept, objects.LBProgLbReturned: l.objs.LbReturned,
 		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbAgentless: l.objs.LbAgentless, objects.LBProgLbLong: l.objs.LbLong,
-	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbReturned, objects.LBProgLbKept, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbAgentless, objects.LBProgLbLong)
+		objects.LBProgLbBehind: l.objs.LbBehind,
+	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbReturned, objects.LBProgLbKept, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbAgentless, objects.LBProgLbLong, objects.LBProgLbBehind)
 }

@@ -126,6 +126,9 @@ func testLimitAnswers(t *testing.T, seen rig.Hits) {
 		{"RST", "refuse_port", "drop_limit_refusal", rig.Inward(8080, wire.SYN), rig.Packet.Frame},
 		{"port unreachable", "refuse_port", "drop_limit_refusal", rig.Datagram(8080, "x"), rig.Packet.Frame},
 		{"too big", "too_big", "drop_limit_too_big", long, rig.Packet.Frame},
+		{"time exceeded", "time_exceeded", "drop_limit_time_exceeded", rig.Inward(rig.HuntPort, wire.ACK), func(p rig.Packet) []byte {
+			return rig.Altered(p.Frame(), rig.AtHop, 1)
+		}},
 		{"too big, translated", "too_big_translated", "drop_limit_too_big", short, func(p rig.Packet) []byte {
 			return rig.AboutOurs(rig.Sent(p, rig.RouterMAC, rig.Ask(wire.RecoverStickiness, 0, 1, 2)), 1450, 1232)
 		}},

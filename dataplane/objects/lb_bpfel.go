@@ -263,6 +263,7 @@ const (
 	LBMapUnresolved       = "unresolved"
 	LBProgLb              = "lb"
 	LBProgLbAgentless     = "lb_agentless"
+	LBProgLbBehind        = "lb_behind"
 	LBProgLbCheck         = "lb_check"
 	LBProgLbKept          = "lb_kept"
 	LBProgLbList          = "lb_list"
@@ -339,6 +340,7 @@ type LBSpecs struct {
 type LBProgramSpecs struct {
 	Lb          *ebpf.ProgramSpec `ebpf:"lb"`
 	LbAgentless *ebpf.ProgramSpec `ebpf:"lb_agentless"`
+	LbBehind    *ebpf.ProgramSpec `ebpf:"lb_behind"`
 	LbCheck     *ebpf.ProgramSpec `ebpf:"lb_check"`
 	LbKept      *ebpf.ProgramSpec `ebpf:"lb_kept"`
 	LbList      *ebpf.ProgramSpec `ebpf:"lb_list"`
@@ -521,6 +523,7 @@ type LBVariables struct {
 type LBPrograms struct {
 	Lb          *ebpf.Program `ebpf:"lb"`
 	LbAgentless *ebpf.Program `ebpf:"lb_agentless"`
+	LbBehind    *ebpf.Program `ebpf:"lb_behind"`
 	LbCheck     *ebpf.Program `ebpf:"lb_check"`
 	LbKept      *ebpf.Program `ebpf:"lb_kept"`
 	LbList      *ebpf.Program `ebpf:"lb_list"`
@@ -536,6 +539,7 @@ func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
 		p.LbAgentless,
+		p.LbBehind,
 		p.LbCheck,
 		p.LbKept,
 		p.LbList,

@@ -45,7 +45,7 @@ func (a *Agent) Receive(frame []byte) Answer {
 	if !ours {
 		return drop(NotOurService)
 	}
-	if s.inserted != (service.Wire == topo.Insert) {
+	if s.inserted != (service.Wire == topo.Insert && s.upper.bytes == 0) {
 		return drop(WrongWire)
 	}
 	return a.perform(eth, s, service)

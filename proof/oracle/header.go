@@ -55,7 +55,7 @@ type ip struct {
 	hop      byte
 	src, dst netip.Addr
 	fragment bool
-	options  bool   // IPv4
+	rest     int    // IPv4: bytes of options, which the payload begins with
 	whole    bool   // the payload is all there
 	payload  []byte // as much of it as there is
 	trailer  []byte // bytes after the packet: the link's padding
@@ -83,7 +83,6 @@ func parseIPv6(b []byte) (p ip, ok bool) {
 		six: true, class: byte(word >> 20), label: word & 0xfffff, next: b[6], hop: b[7],
 		src: netip.AddrFrom16([16]byte(b[8:24])), dst: netip.AddrFrom16([16]byte(b[24:40])),
 	}
-	p.fragment = p.next == 44
 	p.cut(b[40:], int(binary.BigEndian.Uint16(b[4:])))
 	return p, true
 }
@@ -99,7 +98,7 @@ func parseIPv4(b []byte) (p ip, ok bool) {
 	p = ip{
 		class: b[1], header: slices.Clone(b[:20]), next: b[9], hop: b[8],
 		src: netip.AddrFrom4([4]byte(b[12:16])), dst: netip.AddrFrom4([4]byte(b[16:20])),
-		fragment: binary.BigEndian.Uint16(b[6:])&0x3fff != 0, options: words > 5,
+		fragment: binary.BigEndian.Uint16(b[6:])&0x3fff != 0, rest: 4*words - 20,
 	}
 	p.cut(b[20:], length-20)
 	return p, true
@@ -111,17 +110,18 @@ func (p *ip) cut(rest []byte, length int) {
 	p.trailer = rest[len(p.payload):]
 }
 
-// hides: the ports are not to be seen. The extension headers are those of IANA's
-// list behind which an upper-layer header can follow and be read (not ESP).
-func (p *ip) hides() bool {
-	if !p.six {
-		return p.fragment || p.options
+// bare is the packet without options, of which there are so many bytes, or the reason
+// why its ports are not to be seen.
+func (p ip) bare() (ip, int, Reason) {
+	next, bytes, bad := behind(p.six, p.next, p.rest, p.payload, false)
+	if bad == "" && p.fragment {
+		bad = ExtHeader
 	}
-	switch p.next {
-	case 0, 43, 44, 51, 60, 135, 139, 140:
-		return true
+	if bad != "" {
+		return p, 0, bad
 	}
-	return false
+	p.next, p.rest, p.payload = next, 0, p.payload[bytes:]
+	return p, bytes, ""
 }
 
 // length is that of header and payload.

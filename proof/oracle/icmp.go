@@ -41,8 +41,9 @@ func header4(from, to netip.Addr, next byte, length int) []byte {
 
 // echoReply is the request with its direction turned and its type that of a
 // reply (RFC 4443 §4.2, RFC 792); a checksum that was wrong stays wrong.
-func echoReply(p ip) []byte {
-	body := slices.Clone(p.payload)
+func echoReply(p ip, u upper) []byte {
+	payload := slices.Clone(p.payload)
+	body := payload[u.bytes:]
 	check := binary.BigEndian.Uint16(body[2:])
 	old := binary.BigEndian.Uint16(body)
 	body[0] = 0
@@ -50,7 +51,7 @@ func echoReply(p ip) []byte {
 		body[0] = 129
 	}
 	binary.BigEndian.PutUint16(body[2:], ^add(^check, ^old, binary.BigEndian.Uint16(body)))
-	p.payload, p.hop = body, 64
+	p.payload, p.hop = payload, 64
 	p.src, p.dst = p.dst, p.src
 	b := p.append(nil)
 	if !p.six { // its addresses are exchanged, which changes no sum
@@ -66,9 +67,18 @@ func unreachableFor(p ip, raw []byte, u upper) []byte {
 	icmp := []byte{1, 4, 0, 0, 0, 0, 0, 0}
 	if !p.six {
 		icmp[0], icmp[1] = 3, 3
-		return icmpFrom(u, p.six, append(icmp, raw[:28]...))
+		return icmpFrom(u, p.six, append(icmp, raw[:20+u.bytes+8]...))
 	}
-	return icmpFrom(u, p.six, append(icmp, raw[:48]...))
+	return icmpFrom(u, p.six, append(icmp, raw[:40+u.bytes+8]...))
+}
+
+// timeExceededFor is the error to the sender of a packet of which the hop limit ended, with as
+// much of the packet as a minimal link carries.
+func timeExceededFor(p ip, raw []byte, u upper) []byte {
+	if p.six {
+		return icmpFrom(u, true, append([]byte{3, 0, 0, 0, 0, 0, 0, 0}, raw[:min(p.length(), 1280-48)]...))
+	}
+	return icmpFrom(u, false, append([]byte{11, 0, 0, 0, 0, 0, 0, 0}, raw[:min(p.length(), 576-28)]...))
 }
 
 // icmpFrom is a message of the VIP to the client, with its checksum.

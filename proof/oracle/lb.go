@@ -98,16 +98,19 @@ func (l *LB) fromClient(eth link, p ip, raw []byte) Answer {
 	if u.ports {
 		svc = l.service(u)
 	}
-	if svc == nil {
-		return l.withoutService(eth, p, raw, u)
-	}
 	switch {
+	case (p.hop <= 1 || u.bytes > 0 || u.quotes > 0) && !l.isVIP(p.dst): // whatever it quotes
+		return pass(NotForUs)
+	case svc == nil:
+		return l.withoutService(eth, p, raw, u)
 	case u.bad != "":
 		return drop(u.bad)
 	case !p.whole:
 		return drop(Truncated)
 	case u.kind == tooBig && p.six && u.mtu < 1280:
 		return drop(SmallMTU)
+	case p.hop <= 1:
+		return l.expire(eth, p, raw, u)
 	case svc.Dispatch.Keeps():
 		return l.kept(p, raw, u, svc)
 	case !svc.Dispatch.Signals():
@@ -132,10 +135,10 @@ func (l *LB) withoutService(eth link, p ip, raw []byte, u upper) Answer {
 		return drop(u.bad)
 	case !p.whole:
 		return drop(Truncated)
-	case p.hides():
-		return drop(ExtHeader)
+	case u.hidden != "":
+		return drop(u.hidden)
 	case u.kind == echo && isOneNode(p.src):
-		return l.send(eth.from, echoReply(p), Echoed)
+		return l.send(eth.from, echoReply(p, u), Echoed)
 	case u.kind == tcp && u.flags&flagRST == 0 && isOneNode(p.src):
 		return l.send(eth.from, resetFor(u), Refused)
 	case u.kind == udp && isOneNode(p.src):
@@ -145,6 +148,15 @@ func (l *LB) withoutService(eth link, p ip, raw []byte, u upper) Answer {
 	default:
 		return drop(NotServed)
 	}
+}
+
+// expire answers a packet that goes no further (RFC 4443 §3.3, RFC 792), unless that is an
+// error.
+func (l *LB) expire(eth link, p ip, raw []byte, u upper) Answer {
+	if u.kind == tooBig || !isOneNode(p.src) {
+		return drop(HopLimit)
+	}
+	return l.send(eth.from, timeExceededFor(p, raw, u), Expired)
 }
 
 // isOneNode: an address that may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2).
@@ -158,6 +170,7 @@ func isOneNode(a netip.Addr) bool {
 
 // isDiscovery: neighbour discovery of a node on the link (RFC 4861 §4, §7.1.1).
 func isDiscovery(p ip) bool {
+	p, _, _ = p.bare()
 	b := append(slices.Clone(p.payload), p.trailer...)
 	return p.six && p.next == nextICMP6 && p.hop == 255 && len(b) > 0 && b[0] >= 133 && b[0] <= 137
 }
@@ -255,9 +268,13 @@ func (l *LB) toOne(p ip, raw []byte, u upper, svc *topo.Service, server netip.Pr
 	return l.forward(p, raw, u, svc, w, why)
 }
 
+// inserts: the packets of a service go with the segments inside; not those with options,
+// as hop-by-hop options are right behind the IPv6 header (RFC 8200 §4.1).
+func inserts(svc *topo.Service, u upper) bool { return svc.Wire == topo.Insert && u.bytes == 0 }
+
 // path is a path that this LB signs, or not.
 func (l *LB) path(svc *topo.Service, u upper, segments []netip.Addr, signed bool) path {
-	return path{segments: segments, insert: svc.Wire == topo.Insert, tag: func(covered []netip.Addr) netip.Addr {
+	return path{segments: segments, insert: inserts(svc, u), tag: func(covered []netip.Addr) netip.Addr {
 		a := l.untagged(u.flow).As16()
 		if signed {
 			tag := tagOf(l.Keys[0].Farm, u.flow, l.Locator, covered)

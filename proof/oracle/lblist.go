@@ -71,13 +71,13 @@ func (l *LB) visitors(svc *topo.Service, f policy.Flow, w wish) (list []visitor)
 // round, for which the last segment brings the packet back.
 func (l *LB) toMany(p ip, raw []byte, u upper, svc *topo.Service, w wish, why Reason) Answer {
 	list := l.visitors(svc, u.flow, w)
-	room := l.room(p, svc.Wire == topo.Insert)
+	room := l.room(p, inserts(svc, u))
 	if room < len(svc.Via)+2 && u.kind == tcp && l.isLong(p, u) {
 		if p.length() > l.MTU {
 			return drop(TooBig)
 		}
-		p = cutShort(p)
-		room = l.room(p, svc.Wire == topo.Insert)
+		p = cutShort(p, u.bytes)
+		room = l.room(p, inserts(svc, u))
 	}
 	if room == 0 {
 		return l.tellTooBig(p, raw, u, svc)

@@ -37,7 +37,7 @@ func (l *LB) fromDomain(outer ip) Answer {
 		return drop(Stranger)
 	case svc == nil || !svc.Signals() || answer && s.upper.kind == tooBig: // its source may be any router
 		return drop(NotOurService)
-	case s.inserted != (svc.Wire == topo.Insert && function != notMine):
+	case s.inserted != (inserts(svc, s.upper) && function != notMine):
 		return drop(WrongWire)
 	case !l.believed(s, own):
 		return drop(BadTag)
@@ -114,7 +114,7 @@ func (l *LB) answered(s *signal, svc *topo.Service, server netip.Prefix) Answer 
 	p.hop--
 	if s.upper.kind == tcp && s.upper.flags&flagSYN != 0 {
 		usual := len(svc.Via) + 1 + svc.Candidates()
-		p = clamped(p, l.MTU-cost(usual, svc.Wire == topo.Insert))
+		p = clamped(p, s.upper.bytes, l.MTU-cost(usual, svc.Wire == topo.Insert))
 	}
 	return l.send(mac, append(p.append(nil), p.trailer...), Unwrapped)
 }
@@ -200,6 +200,7 @@ func (l *LB) reject(s *signal, svc *topo.Service, server netip.Prefix) Answer {
 		return drop(Congested)
 	}
 	client, vip := u.flow.Client, u.flow.VIP
+	u.bytes = 0
 	seg := make([]byte, 20)
 	binary.BigEndian.PutUint16(seg[0:], client.Port())
 	binary.BigEndian.PutUint16(seg[2:], vip.Port())
@@ -273,12 +274,13 @@ func (l *LB) again(s *signal, svc *topo.Service, w wish, why Reason) Answer {
 
 // clamped lowers the MSS that a SYN offers (RFC 9293 §3.7.1) to the payload of a
 // packet of mtu bytes.
-func clamped(p ip, mtu int) ip {
+func clamped(p ip, options, mtu int) ip {
 	most := mtu - 40
 	if p.six {
 		most = mtu - 60
 	}
-	b := append([]byte(nil), p.payload...)
+	whole := append([]byte(nil), p.payload...)
+	b := whole[options:]
 	end := int(b[12]>>4) * 4
 	for at := 20; at+4 <= end; {
 		switch {
@@ -304,7 +306,7 @@ func clamped(p ip, mtu int) ip {
 				check = ^add(^check, ^old, binary.BigEndian.Uint16(b[word:]))
 			}
 			binary.BigEndian.PutUint16(b[16:], check)
-			p.payload = b
+			p.payload = whole
 			return p
 		case b[at+1] < 2:
 			return p

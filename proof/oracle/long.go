@@ -1,6 +1,9 @@
 package oracle
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // isLong: a packet that may leave as several, fragments or the segments that a link joined.
 func (l *LB) isLong(p ip, u upper) bool {
@@ -17,8 +20,10 @@ func (l *LB) leave(p ip) Answer {
 
 // cutShort is the beginning of a TCP segment in IPv4, without FIN. Checksums that were wrong stay
 // wrong by as much.
-func cutShort(p ip) ip {
+func cutShort(p ip, options int) ip {
 	const kept, atFlags, atChecksum = 512, 13, 16
+	front := p.payload[:options]
+	p.payload = p.payload[options:]
 	header, before := append([]byte(nil), p.header...), p.payload
 	payload := append([]byte(nil), before[:kept]...)
 	payload[atFlags] &^= flagFIN
@@ -30,10 +35,10 @@ func cutShort(p ip) ip {
 	wrong := add(binary.BigEndian.Uint16(before[atChecksum:]), ^cover(before))
 	binary.BigEndian.PutUint16(payload[atChecksum:], add(cover(payload), wrong))
 	was := binary.BigEndian.Uint16(header[2:])
-	now := uint16(len(header) + kept)
+	now := uint16(len(header) + options + kept)
 	binary.BigEndian.PutUint16(header[2:], now)
 	check := binary.BigEndian.Uint16(header[10:])
 	binary.BigEndian.PutUint16(header[10:], ^add(^check, ^was, now))
-	p.header, p.payload, p.trailer = header, payload, nil
+	p.header, p.payload, p.trailer = header, slices.Concat(front, payload), nil
 	return p
 }

@@ -48,6 +48,17 @@ func lbSeeds() (seeds [][]byte) {
 		seeds = append(seeds, rig.AboutOurs(rig.Sent(p, rig.RouterMAC, rig.Ask(wire.RecoverStickiness, 0, 1, 2)), 1400, 1232), rig.AboutOurs(rig.ToOne(p, 3, wire.AckStickiness, 7), 1400, 1232))
 	}
 	seeds = append(seeds, rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), rig.MTU-60), 1400).Frame())
+	for _, port := range judgedPorts {
+		for _, p := range []rig.Packet{rig.Inward(port, wire.SYN), rig.Inward(port, wire.ACK), rig.Datagram(port, "x")} {
+			p.Src = netip.AddrPortFrom(p.Src.Addr(), rig.ClientPort+1) // whose flows are as new
+			seeds = append(seeds, rig.Optioned(p.Frame(), rig.OverIPv4(p).Frame())...)
+		}
+		about := rig.Optioned(rig.Outward(port, wire.ACK).Frame(), rig.OverIPv4(rig.Outward(port, wire.ACK)).Frame())
+		for _, quoted := range about {
+			seeds = append(seeds, rig.AboutFrame(quoted, 1400))
+		}
+	}
+	seeds = append(seeds, rig.Optioned(rig.Echo(rig.Inward(0, 0), 128, []byte("ping")), rig.Echo(rig.OverIPv4(rig.Inward(0, 0)), 8, []byte("pin")))...)
 	return append(seeds, signalSeeds(nil)...)
 }
 
@@ -79,6 +90,12 @@ func signalSeeds(sign func(server int, p rig.Packet, to netip.Addr, change ...fu
 		d := rig.Datagram(92, "datagram")
 		seeds = append(seeds, sign(server, d.Reply(0), rig.SID(rig.LbLocator, wire.CreateStickiness, 9)),
 			sign(server, d, rig.SID(rig.LbLocator, wire.NotMine, 0)), sign(server, d, rig.SID(rig.LbLocator, wire.NotMine, 9)))
+	}
+	for _, port := range []uint16{rig.HuntPort, 90, 91, 94} {
+		p := rig.SynAck(port)
+		p.Options = rig.MSS(1460)
+		answer, back := rig.SID(rig.LbLocator, wire.CreateStickiness, generation), rig.SID(rig.LbLocator, wire.NotMine, generation)
+		seeds = append(seeds, rig.OptionedInside(sign(0, p, answer), sign(0, rig.OverIPv4(p), answer), sign(0, p.Reply(wire.SYN), back))...)
 	}
 	lost := rig.SynAck(rig.HuntPort)
 	lost.Dst = netip.MustParseAddrPort("[2001:db8:dead::1]:9")
@@ -119,6 +136,13 @@ func agentSeeds() (seeds [][]byte) {
 			}
 			seeds = append(seeds, s.Frame())
 		}
+	}
+	for _, port := range []uint16{rig.HuntPort, 81, insertedPort} {
+		p := rig.Inward(port, wire.SYN)
+		four := rig.OverIPv4(p)
+		seeds = append(seeds, rig.OptionedInside(
+			rig.To(p, wire.Generation(p.Seq), wire.ConnectAvail, wire.ConnectForce).Frame(), rig.To(p, 1, wire.AckStickiness).Frame(),
+			rig.ToWith(rig.InnerTCP(four), wire.Generation(four.Seq), wire.ConnectAvail, wire.ConnectForce).Frame())...)
 	}
 	p := rig.Inward(81, wire.SYN)
 	done := rig.To(p, 1, wire.ConnectAvail)
@@ -176,7 +200,7 @@ func (m *mutator) damage(b []byte) []byte {
 	if len(b) < rig.AtUpper+40 {
 		return append(b, random())
 	}
-	switch m.rng.IntN(16) {
+	switch m.rng.IntN(17) {
 	case 0: // cut
 		return b[:14+any(len(b)-14)]
 	case 1: // cut, and the header knows
@@ -191,7 +215,7 @@ func (m *mutator) damage(b []byte) []byte {
 	case 6: // a VLAN tag
 		return slices.Concat(b[:12], []byte{0x81, 0, 0, random()}, b[12:])
 	case 7: // an extension header
-		next := []byte{0, 43, 44, 51, 60, 135, 59, 50, 4, 41, 6, 17, 58}[any(13)]
+		next := []byte{0, 0, 43, 44, 51, 60, 60, 135, 59, 50, 4, 41, 6, 17, 58}[any(15)]
 		header := append([]byte{b[rig.AtNext], 0, random(), random()}, 0, 0, 0, 0)
 		b = slices.Concat(b[:rig.AtUpper], header, b[rig.AtUpper:])
 		b[rig.AtNext] = next
@@ -213,6 +237,10 @@ func (m *mutator) damage(b []byte) []byte {
 		b[rig.AtUpper+1] ^= byte(any(4)) << 4
 	case 14: // a hop limit that is used up, outside or inside
 		b[[]int{rig.AtHop, rig.AtHop + 40, rig.AtHop + 64}[any(3)]] = byte(any(3))
+	case 16: // IPv4 options
+		if b[12] == 8 {
+			return rig.WithIPv4Options(b, []byte{0, 1, 7, 131, 137, 148, random()}[any(7)], byte(any(6)), random(), byte(any(2)))
+		}
 	case 15: // another client
 		b[any(16)+22] = random()
 	}

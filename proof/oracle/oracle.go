@@ -41,7 +41,8 @@ type Reason string
 const (
 	NotForUs       Reason = "not for us"
 	Truncated      Reason = "truncated"
-	ExtHeader      Reason = "extension header, option or fragment before the ports"
+	ExtHeader      Reason = "a header before the ports that is not looked behind, or a fragment"
+	SourceRoute    Reason = "source route"
 	BadTransport   Reason = "malformed transport header"
 	BadSRH         Reason = "malformed SRH"
 	WithTLV        Reason = "bytes behind a segment list"
@@ -79,6 +80,7 @@ const (
 	Refused        Reason = "refused: no service has the port"
 	NotServed      Reason = "for a VIP, and of no service"
 	ReportedTooBig Reason = "sender informed that it was too big"
+	Expired        Reason = "sender informed that its hop limit ended"
 )
 
 func pass(why Reason) Answer { return Answer{Action: Pass, Why: why} }

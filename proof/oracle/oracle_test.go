@@ -180,7 +180,7 @@ func TestClamped(t *testing.T) {
 		from, to := netip.MustParseAddr("2001:db8:f::1"), netip.MustParseAddr("2001:db8:c::7")
 		check := checksum(pseudo(from, to, nextTCP, len(b)), b)
 		b[16], b[17] = byte(check>>8), byte(check)
-		got := clamped(ip{six: true, src: from, dst: to, payload: b}, 1460).payload
+		got := clamped(ip{six: true, src: from, dst: to, payload: b}, 0, 1460).payload
 		if checksum(pseudo(from, to, nextTCP, len(got)), got) != 0 {
 			t.Errorf("%s: checksum of %x", options, got)
 		}

@@ -89,15 +89,20 @@ func decodes(frame []byte) error {
 	for i, l := range p.Layers() {
 		switch l := l.(type) {
 		case *layers.IPv6:
-			if int(l.Length) > len(l.Payload) {
+			options := 0 // hop by hop, which the decoder takes from the payload
+			if l.HopByHop != nil {
+				options = l.HopByHop.ActualLength
+			}
+			if int(l.Length) > options+len(l.Payload) {
 				return fmt.Errorf("IPv6 length %d of %d bytes: %x", l.Length, len(l.Payload), frame)
 			}
 		case *layers.IPv4:
-			if int(l.Length) > 20+len(l.Payload) {
+			if int(l.Length) > 4*int(l.IHL)+len(l.Payload) {
 				return fmt.Errorf("IPv4 length %d of %d bytes: %x", l.Length, 20+len(l.Payload), frame)
 			}
 		case *layers.Ethernet, *layers.IPv6Routing:
-		case *layers.TCP, *layers.UDP, *layers.ICMPv4, *layers.ICMPv6:
+		case *layers.TCP, *layers.UDP, *layers.ICMPv4, *layers.ICMPv6,
+			*layers.IPv6HopByHop, *layers.IPv6Destination, *layers.IPv6Fragment: // whatever the options say
 			return nil
 		default:
 			if i > 1 && l.LayerType() == gopacket.LayerTypeDecodeFailure {
@@ -207,7 +212,7 @@ func newLBJudge(t testing.TB, keys []topo.SignalKey) *judge {
 		Rig:  &r.Rig, lines: &r.Table, seeds: lbSeeds(), netns: currentNetns(t),
 		programs: map[string]*ebpf.Program{
 			"lb": r.Objects().Lb, "lb_signal": r.Objects().LbSignal, "lb_odd": r.Objects().LbOdd, "lb_list": r.Objects().LbList,
-			"lb_kept": r.Objects().LbKept, "lb_returned": r.Objects().LbReturned, "lb_agentless": r.Objects().LbAgentless,
+			"lb_kept": r.Objects().LbKept, "lb_returned": r.Objects().LbReturned, "lb_agentless": r.Objects().LbAgentless, "lb_behind": r.Objects().LbBehind,
 		},
 		oracle: &oracle.LB{
 			Node: oracle.Node{Locator: rig.LbLocator, MAC: rig.HereMAC, MTU: rig.MTU, Neighbours: judgedHops()},

@@ -25,6 +25,9 @@ type upper struct {
 	kind   kind
 	flow   policy.Flow
 	ports  bool   // there are some, and they could be read
+	bytes  int    // of options before the header
+	quotes int    // of options in a packet that it quotes
+	hidden Reason // why no header could be found
 	cut    bool   // too little is there to read them
 	padded bool   // unless the link's padding is read for them
 	broken bool   // an ICMP error with a useless quote
@@ -61,19 +64,20 @@ func (u upper) turned() upper {
 
 func parseUpper(p ip) upper {
 	u := upper{flow: flowOf(p.src, 0, p.dst, 0, topo.TCP)}
-	if p.hides() {
-		return u
-	}
+	p, bytes, hidden := p.bare()
 	switch {
+	case hidden != "":
+		u.hidden = hidden
 	case p.next == nextTCP:
-		return parseTCP(p)
+		u = parseTCP(p)
 	case p.next == nextUDP:
-		return parseUDP(p)
+		u = parseUDP(p)
 	case p.next == nextICMP6 && p.six:
-		return parseICMP(p, 128, 2, 40)
+		u = parseICMP(p, 128, 2, 40)
 	case p.next == nextICMP4 && !p.six:
-		return parseICMP(p, 8, 3, 20)
+		u = parseICMP(p, 8, 3, 20)
 	}
+	u.bytes = bytes
 	return u
 }
 
@@ -140,16 +144,22 @@ func parseICMP(p ip, echoRequest, unreachable byte, header int) upper {
 	}
 	u.broken = true
 	q, ok := parseIP(b[8:])
-	if !ok && len(b) >= 8+20 && !p.six && b[8] == 0x45 { // its length field does not matter
+	if !ok && len(b) >= 8+20 && !p.six && b[8]>>4 == 4 && b[8]&15 >= 5 { // its length field does not matter
 		q, ok = ip{
 			next: b[17], src: netip.AddrFrom4([4]byte(b[20:24])), dst: netip.AddrFrom4([4]byte(b[24:28])),
+			rest: 4*int(b[8]&15) - 20,
 		}, true
 	}
-	if !ok || q.six != p.six || q.options {
+	if !ok || q.six != p.six {
 		return u
 	}
-	protocol, known := map[byte]topo.Protocol{nextTCP: topo.TCP, nextUDP: topo.UDP}[q.next]
-	ports := b[8+header:]
+	next, bytes, bad := behind(q.six, q.next, q.rest, b[8+header:], true)
+	if bad != "" || bytes > 0 && !q.six && binary.BigEndian.Uint16(b[14:])&0x1fff != 0 {
+		return u
+	}
+	u.quotes = bytes
+	protocol, known := map[byte]topo.Protocol{nextTCP: topo.TCP, nextUDP: topo.UDP}[next]
+	ports := b[8+header+bytes:]
 	if !known || len(ports) < 4 {
 		return u
 	}
