@@ -185,7 +185,7 @@ func TestPortOfABridge(t *testing.T) {
 	}
 	run(t, "ip", "link", "set", "eth0", "master", "br0")
 	for _, answers := range []bool{false, true} {
-		if advice := named(answers); len(advice) != 1 || !strings.HasPrefix(advice[0], "eth0 is a port of the bridge br0") || !strings.Contains(advice[0], "`interface: br0`") {
+		if advice := named(answers); len(advice) != 1 || !strings.HasPrefix(advice[0], "eth0 is a port of the bridge br0") || !strings.Contains(advice[0], "name br0 in the configuration file") {
 			t.Errorf("a port of a bridge: advice %q", advice)
 		}
 	}

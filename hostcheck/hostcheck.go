@@ -63,7 +63,7 @@ func port(link netlink.Link) []string {
 	if err != nil || bridge.Type() != "bridge" {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is a port of the bridge %s: frames are taken at %[1]s before the bridge has them, and those of its other ports never; addresses and routes, so next hops, are %[2]s's: give `interface: %[2]s`, or take the port out of the bridge: `ip link set dev %[1]s nomaster`", link.Attrs().Name, bridge.Attrs().Name)}
+	return []string{fmt.Sprintf("%s is a port of the bridge %s: frames are taken at %[1]s before the bridge has them, and those of its other ports never; addresses and routes, so next hops, are %[2]s's: name %[2]s in the configuration file, or take the port out of the bridge: `ip link set dev %[1]s nomaster`", link.Attrs().Name, bridge.Attrs().Name)}
 }
 
 // checksums returns advice for a link that leaves checksums to a device.

@@ -63,7 +63,7 @@ type rule struct {
 	priority uint32
 	action   uint8
 	target   uint32 // the priority to go on at
-	odd      string // what it asks for beside the destination
+	odd      string // other things than the destination
 }
 
 // ordered are the layers of a family's rules, and the rules that are left out.
@@ -127,7 +127,7 @@ func parseRule(m []byte) (r rule, ok bool) {
 // wholeOf is the prefix of all addresses of a family.
 func wholeOf(family uint8) netip.Prefix { return netip.PrefixFrom(zeroOf(family), 0) }
 
-// nameOf is what an attribute of a rule asks for, as iproute2 spells it.
+// nameOf is the spelling in iproute2 of a condition of a rule.
 func nameOf(kind uint16) string {
 	switch kind {
 	case unix.FRA_SRC:

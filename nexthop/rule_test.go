@@ -28,7 +28,7 @@ func (h *host) batch(family string, lines []string) {
 	})
 }
 
-// compatible sets net.ipv4.nexthop_compat_mode: whether messages of routes have what their nexthop objects have.
+// compatible sets net.ipv4.nexthop_compat_mode: whether messages of routes repeat their nexthop objects.
 func (h *host) compatible(is string) func() error {
 	return func() error { return os.WriteFile("/proc/sys/net/ipv4/nexthop_compat_mode", []byte(is), 0) }
 }
@@ -134,7 +134,7 @@ func TestAsTheKernel(t *testing.T) {
 				want, kind := h.asked(addr, macs)
 				met[kind]++
 				if reached != (kind == "gateway") || reached && !slices.Contains(want, got) {
-					t.Fatalf("round %d: %s to %v, %v; the kernel says %s, %v\n%s", round, addr, got, reached, kind, want, h.shown(d.family))
+					t.Fatalf("round %d: %s to %v, %v; by the kernel %s, %v\n%s", round, addr, got, reached, kind, want, h.shown(d.family))
 				}
 			}
 		}
@@ -146,7 +146,7 @@ func TestAsTheKernel(t *testing.T) {
 	}
 }
 
-// asked is what the kernel says of an address: the link addresses of its gateways, which it begins with any of.
+// asked is the kernel's answer for an address: the link addresses of its gateways, in any order.
 func (h *host) asked(addr netip.Addr, macs map[string]topo.MAC) (of []topo.MAC, kind string) {
 	h.t.Helper()
 	kind = "none"

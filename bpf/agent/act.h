@@ -25,21 +25,20 @@ static __always_inline bool is_mac_set(const __u8 *mac)
 	return mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5];
 }
 
-/* address_to_vip addresses the frame to the interface that has the VIP. The source stays:
- * a bridge behind this link learns from that address. */
+/* address_to_vip addresses the frame to the interface that has the VIP, or leaves it to the address, ours or a
+ * macvlan's, that it came for (link: both addresses). The source stays: a bridge behind this link learns from
+ * that address. */
 static __always_inline enum rewritten address_to_vip(struct xdp_md *ctx, const struct offering *o,
-						     __u8 family, const __u8 *from)
+						     __u8 family, const __u8 *link)
 {
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
 	if (!eth)
 		return FRAME_TRUNCATED;
+	__builtin_memcpy(eth, link, 2 * ETH_ALEN);
 	if (is_mac_set(o->mac))
 		__builtin_memcpy(eth->h_dest, o->mac, ETH_ALEN);
-	else
-		own_mac(eth->h_dest);
-	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
 	eth->h_proto = bpf_htons(family == 6 ? ETH_P_IPV6 : ETH_P_IP);
 	return REWRITTEN;
 }
@@ -50,14 +49,14 @@ static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum c
 	struct cursor c = frame_at(ctx, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 	enum rewritten done;
-	__u8 from[ETH_ALEN];
+	__u8 link[2 * ETH_ALEN];
 
 	if (!eth)
 		return cannot_rewrite(FRAME_TRUNCATED);
-	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(link, eth, sizeof(link));
 	done = strip(ctx, r->sr, r->p, INWARD);
 	if (!done)
-		done = address_to_vip(ctx, r->o, r->p->family, from);
+		done = address_to_vip(ctx, r->o, r->p->family, link);
 	return done ? cannot_rewrite(done) : counted(why, XDP_PASS);
 }
 

@@ -16,10 +16,10 @@ static __always_inline enum counter not_for_us(struct xdp_md *ctx)
 
 	if (!eth || !ip || eth->h_proto != bpf_htons(ETH_P_IPV6) || ip->version != 6)
 		return AGENT_PASS_NOT_IPV6;
-	if (!is_to_us(eth))
-		return AGENT_PASS_OTHER_HOST;
 	if (!is_own(&ip->daddr))
-		return AGENT_PASS_NOT_SID;
+		return is_to_us(eth) ? AGENT_PASS_NOT_SID : AGENT_PASS_OTHER_HOST;
+	if (!is_taken(eth, true))
+		return AGENT_PASS_OTHER_HOST;
 	return ((const struct sid *)&ip->daddr)->function_be ? COUNTERS : AGENT_PASS_OWN_ADDRESS;
 }
 

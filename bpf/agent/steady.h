@@ -149,7 +149,7 @@ static __always_inline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
 	struct ipv6hdr *outer;
 	struct ethhdr *eth;
 	struct cursor c;
-	__u8 from[ETH_ALEN];
+	__u8 link[2 * ETH_ALEN];
 	__u64 now;
 
 	if (!read_segment(ctx, p))
@@ -166,11 +166,11 @@ static __always_inline bool deliver_steady(struct xdp_md *ctx, struct packet *p)
 		return false;
 	if (e.embryonic && !conn_change(p->hash, e.at, ESTABLISHED))
 		return false;
-	__builtin_memcpy(from, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(link, eth, sizeof(link));
 	if (bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
 		return false;
 	observe_segment(e.c, p, now);
 	if (e.embryonic)
 		count(AGENT_ESTABLISHED);
-	return !address_to_vip(ctx, o, p->family, from);
+	return !address_to_vip(ctx, o, p->family, link);
 }

@@ -27,6 +27,7 @@
 #include "edge/steady.h"
 #include "edge/sweep.h"
 #include "edge/unbound.h"
+#include "packet/served.h"
 
 /* The link addresses of the two sides, as they begin a frame. As `self` of packet/srv6.h they change
  * while the program runs, in a map of their own. */
@@ -84,6 +85,28 @@ __noinline int ask(struct xdp_md *ctx, struct edge_scratch *s, __u32 server)
 	return bpf_redirect(e->link, 0);
 }
 
+/* takes_other: this host takes a frame for another link address than that of the side it came by. A packet
+ * is for us if its end at the client network is in a prefix of ours. */
+__noinline bool takes_other(struct xdp_md *ctx, __u32 side)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip6 = c.pos;
+	struct iphdr *ip4 = c.pos;
+	struct in6_addr at;
+
+	if (!eth)
+		return false;
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= c.end)
+		at = side == SIDE_CLIENTS ? ip6->saddr : ip6->daddr;
+	else if (eth->h_proto == bpf_htons(ETH_P_IP) && (void *)(ip4 + 1) <= c.end)
+		at = mapped(side == SIDE_CLIENTS ? ip4->saddr : ip4->daddr);
+	else
+		return false;
+	return takes((*(const __u64 *)eth & LINK_ADDRESS) | (__u64)side << 48,
+		     edge_service_at(&at) >= 0);
+}
+
 /* from_side handles a frame of one of the two networks. */
 static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 {
@@ -98,7 +121,7 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 
 	if (!eth || (eth->h_proto != bpf_htons(ETH_P_IP) && eth->h_proto != bpf_htons(ETH_P_IPV6)))
 		return verdict(EDGE_PASS_NOT_IP, XDP_PASS);
-	if ((*(__u64 *)eth ^ edge_macs[side]) & LINK_ADDRESS)
+	if ((*(__u64 *)eth ^ edge_macs[side]) & LINK_ADDRESS && !takes_other(ctx, side))
 		return verdict(EDGE_PASS_OTHER_HOST, XDP_PASS);
 	action = send_steady(ctx, c, eth->h_proto, side);
 	if (action != UNDECIDED)

@@ -329,6 +329,25 @@ static __always_inline bool is_ip(const struct ethhdr *eth, const struct cursor 
 	return eth->h_proto == bpf_htons(*first >> 4 == 6 ? ETH_P_IPV6 : ETH_P_IP);
 }
 
+/* for_another leaves a frame for another link address to the kernel, and notes the address if the packet is
+ * for a VIP or for this node. A function of its own, as such frames are rare. */
+__noinline int for_another(struct xdp_md *ctx)
+{
+	struct cursor c = frame_at(ctx, 0);
+	struct ethhdr *eth = take(&c, sizeof(*eth));
+	struct ipv6hdr *ip6 = c.pos;
+	struct iphdr *ip4 = c.pos;
+	struct in6_addr to = {};
+
+	if (eth && eth->h_proto == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= c.end)
+		to = ip6->daddr;
+	else if (eth && eth->h_proto == bpf_htons(ETH_P_IP) && (void *)(ip4 + 1) <= c.end)
+		to = mapped(ip4->daddr);
+	if (eth && (is_own(&to) || vip_at(&to)))
+		takes(*(const __u64 *)eth & LINK_ADDRESS, true);
+	return verdict(LB_PASS_OTHER_HOST, XDP_PASS);
+}
+
 /* from_any handles a frame that may not be of a whole packet for a VIP. */
 static __always_inline int from_any(struct xdp_md *ctx, struct packet *p)
 {
@@ -338,8 +357,8 @@ static __always_inline int from_any(struct xdp_md *ctx, struct packet *p)
 
 	if (!is_ip(eth, &c))
 		return verdict(LB_PASS_NOT_IP, XDP_PASS);
-	if (!is_to_us(eth))
-		return verdict(LB_PASS_OTHER_HOST, XDP_PASS);
+	if (!is_taken(eth, false))
+		return for_another(ctx);
 	if ((void *)(ip + 1) <= c.end && ip->version == 6 && is_own(&ip->daddr))
 		return ip->nexthdr == IPPROTO_ICMPV6 ? to_odd(ctx) : to_signals(ctx);
 	c = frame_at(ctx, 0);
@@ -371,7 +390,7 @@ static __always_inline enum reading read_long(struct __sk_buff *skb, struct pack
 	struct cursor c = frame_at(skb, 0);
 	struct ethhdr *eth = take(&c, sizeof(*eth));
 
-	*bare = skb->gso_size && eth && !is_to_us(eth);
+	*bare = skb->gso_size && eth && !is_taken(eth, false);
 	if (!*bare && !is_ip(eth, &c))
 		return NOT_IP;
 	c = frame_at(skb, 0);

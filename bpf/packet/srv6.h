@@ -7,6 +7,7 @@
 #pragma once
 #include "packet/behind.h"
 #include "packet/header.h"
+#include "packet/served.h"
 #include "core/domain.h"
 #include "core/siphash.h"
 
@@ -275,6 +276,13 @@ static __always_inline __u64 own_link(void)
 static __always_inline bool is_to_us(const struct ethhdr *eth)
 {
 	return !((*(const __u64 *)eth ^ own_link()) & LINK_ADDRESS);
+}
+
+/* is_taken: the frame is for an address that this node takes frames for. ours: its packet is for this
+ * node (packet/served.h). */
+static __always_inline bool is_taken(const struct ethhdr *eth, bool ours)
+{
+	return is_to_us(eth) || takes(*(const __u64 *)eth & LINK_ADDRESS, ours);
 }
 
 /* link_header addresses a frame that this node sends. Link addresses have even offsets in all

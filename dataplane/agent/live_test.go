@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -145,5 +146,43 @@ func TestFollowsLink(t *testing.T) {
 	copy(frame, mac)
 	if out := r.Send(t, frame); out.Action != rig.XDPTX || !slices.Equal(out.Frame[6:12], mac) {
 		t.Errorf("passed on from %x for %v, want %x", out.Frame[6:12], out.Reasons, []byte(mac))
+	}
+}
+
+// TestServesMacvlan: frames for the address of a macvlan above the link are taken, and the packet inside is the
+// link's own; before, the address is named.
+func TestServesMacvlan(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort))
+	dev, err := netlink.LinkByName(rig.Device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &netlink.Macvlan{LinkAttrs: netlink.NewLinkAttrs(), Mode: netlink.MACVLAN_MODE_PRIVATE}
+	m.Name, m.ParentIndex, m.HardwareAddr = "vrrp.1", dev.Attrs().Index, net.HardwareAddr{0, 0, 0x5e, 0, 2, 1}
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	frame := rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()
+	copy(frame, m.HardwareAddr)
+	r.Send(t, frame).Is(t, "no macvlan", rig.XDPPass, frame, "pass_other_host")
+	follow := func() {
+		t.Helper()
+		if _, err := r.Follow(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow()
+	if all := strings.Join(r.Advice(), " "); !strings.Contains(all, m.HardwareAddr.String()) {
+		t.Errorf("advice %q", all)
+	}
+	for _, err := range []error{netlink.LinkAdd(m), netlink.LinkSetUp(m)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow()
+	if out := r.Send(t, frame); slices.Equal(out.Reasons, []string{"pass_other_host"}) {
+		t.Errorf("a macvlan's: %v", out.Reasons)
+	}
+	if all := strings.Join(r.Advice(), " "); strings.Contains(all, m.HardwareAddr.String()) {
+		t.Errorf("advice about a macvlan's: %q", all)
 	}
 }

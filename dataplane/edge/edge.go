@@ -30,6 +30,7 @@ type LB struct {
 	numbers  map[uint32]uint32 // of all instances since the start, by their VNI
 	banks    map[int]uint32    // of each service: the alias table in use, 0 or 1
 	grace    *plane.Grace
+	served   *plane.Served // other link addresses
 	prober   *net.UDPConn  // of probes; nil before the first
 	waits    int           // for packets on their way, so far
 	switched map[int]int   // of each service: the waits before its weights changed last
@@ -74,7 +75,10 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 		return nil, plane.LoadError("edge", err)
 	}
 	l.counters.Counts = l.objs.Counters
-	if l.grace, err = plane.NewGrace(); err == nil {
+	if l.served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, l.sides()...); err == nil {
+		l.grace, err = plane.NewGrace()
+	}
+	if err == nil {
 		err = l.Apply(cfg)
 	}
 	if err == nil {

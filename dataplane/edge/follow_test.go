@@ -258,3 +258,37 @@ func TestEndsAtOnce(t *testing.T) {
 		t.Errorf("%d of %d changes of cores were undone", lost, times)
 	}
 }
+
+// TestServesMacvlans: frames for the address of a macvlan above the link of a side are taken there, and not at the
+// other side, where the address is named.
+func TestServesMacvlans(t *testing.T) {
+	b := newBench(t, rig.Hits{})
+	virtual := topo.MAC{0, 0, 0x5e, 0, 2, 1}
+	m := &netlink.Macvlan{LinkAttrs: netlink.NewLinkAttrs(), Mode: netlink.MACVLAN_MODE_BRIDGE}
+	m.Name, m.ParentIndex, m.HardwareAddr = "vrrp.1", linkBy(t, "clients").Attrs().Index, virtual[:]
+	frame := wire.Frame(virtual, rig.RouterMAC, from4("udp", 1).packet())
+	back := wire.Frame(virtual, rig.RouterMAC, from4("udp", 1).reversed().packet())
+	named := func() bool {
+		return strings.Contains(strings.Join(b.Advice(), " "), net.HardwareAddr(virtual[:]).String())
+	}
+	b.run(t, b.Objects().EdgeClients, frame).Is(t, "no macvlan", rig.XDPPass, frame, "pass_other_host")
+	b.follows(t, "")
+	if !named() {
+		t.Errorf("advice %q", b.Advice())
+	}
+	must(t, netlink.LinkAdd(m))
+	must(t, netlink.LinkSetUp(m))
+	b.follows(t, "frames for 00:00:5e:00:02:01 are taken")
+	if named() {
+		t.Errorf("advice about a macvlan's address: %q", b.Advice())
+	}
+	b.tunnelled(t, "for a macvlan", b.run(t, b.Objects().EdgeClients, frame), from4("udp", 1).packet(), "flow_begun", "steer")
+	b.run(t, b.Objects().EdgeWorld, back).Is(t, "at the other side", rig.XDPPass, back, "pass_other_host")
+	b.follows(t, "")
+	if !named() {
+		t.Errorf("advice at the other side: %q", b.Advice())
+	}
+	must(t, netlink.LinkDel(m))
+	b.follows(t, "frames for 00:00:5e:00:02:01 are not taken any more")
+	b.run(t, b.Objects().EdgeClients, frame).Is(t, "no macvlan", rig.XDPPass, frame, "pass_other_host")
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -33,10 +34,15 @@ func (l *LB) findLink(name string) error {
 
 // macs are the addresses of the links to clients and world, as they begin a frame.
 func (l *LB) macs() (macs [2]uint64) {
-	for i, name := range []string{l.cfg.Clients, l.cfg.World} {
-		macs[i] = binary.NativeEndian.Uint64(append(l.links[name].HardwareAddr[:6:6], 0, 0))
+	for i, side := range l.sides() {
+		macs[i] = binary.NativeEndian.Uint64(append(side.HardwareAddr[:6:6], 0, 0))
 	}
 	return macs
+}
+
+// sides are the links to clients and world.
+func (l *LB) sides() []*net.Interface {
+	return []*net.Interface{l.links[l.cfg.Clients].Interface, l.links[l.cfg.World].Interface}
 }
 
 // Attach puts the programs on the links, in the driver if it can.
@@ -135,6 +141,11 @@ func (l *LB) Follow() (changed string, err error) {
 			errs = append(errs, fmt.Errorf("write the addresses of the links: %w", err))
 		}
 	}
+	others, err := l.served.Follow(l.sides()...)
+	if others != "" {
+		changes = append(changes, others)
+	}
+	errs = append(errs, err)
 	renewed, err := l.renewEnds(own)
 	return strings.Join(append(changes, renewed...), "; "), errors.Join(append(errs, err)...)
 }
@@ -238,7 +249,7 @@ func (l *LB) Advice() (all []string) {
 			all = append(all, l.links[name].Advice()...)
 		}
 	}
-	return all
+	return append(all, l.served.Advice(l.sides()...)...)
 }
 
 // Problems lists why packets pass the programs by.

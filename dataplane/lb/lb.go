@@ -93,6 +93,9 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	}()
 	l.Counts, l.HopMap, l.Sweeper, l.Self = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows, l.objs.Self
 	l.SuspectMap, l.DefaultHops = l.objs.Suspects, l.objs.DefaultHops
+	if l.Served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, l.Dev.Load()); err != nil {
+		return nil, err
+	}
 	if l.Lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {
 		return nil, fmt.Errorf("read unresolved next hops: %w", err)
 	}

@@ -121,6 +121,12 @@ type AgentReported struct {
 	Asked     uint32
 }
 
+type AgentStranger struct {
+	_       structs.HostLayout
+	Address uint64
+	Packets uint64
+}
+
 type AgentSuspect struct {
 	_        structs.HostLayout
 	SenderBe uint64
@@ -175,7 +181,9 @@ const (
 	AgentMapReceivers         = "receivers"
 	AgentMapReports           = "reports"
 	AgentMapScratchOfCpu      = "scratch_of_cpu"
+	AgentMapServed            = "served"
 	AgentMapSigning           = "signing"
+	AgentMapStrangers         = "strangers"
 	AgentMapSuspects          = "suspects"
 	AgentMapUnresolved        = "unresolved"
 	AgentMapWorks             = "works"
@@ -291,7 +299,9 @@ type AgentMapSpecs struct {
 	Receivers      *ebpf.MapSpec `ebpf:"receivers"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
+	Served         *ebpf.MapSpec `ebpf:"served"`
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
+	Strangers      *ebpf.MapSpec `ebpf:"strangers"`
 	Suspects       *ebpf.MapSpec `ebpf:"suspects"`
 	Unresolved     *ebpf.MapSpec `ebpf:"unresolved"`
 	Works          *ebpf.MapSpec `ebpf:"works"`
@@ -367,7 +377,9 @@ type AgentMaps struct {
 	Receivers      *ebpf.Map `ebpf:"receivers"`
 	Reports        *ebpf.Map `ebpf:"reports"`
 	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
+	Served         *ebpf.Map `ebpf:"served"`
 	Signing        *ebpf.Map `ebpf:"signing"`
+	Strangers      *ebpf.Map `ebpf:"strangers"`
 	Suspects       *ebpf.Map `ebpf:"suspects"`
 	Unresolved     *ebpf.Map `ebpf:"unresolved"`
 	Works          *ebpf.Map `ebpf:"works"`
@@ -396,7 +408,9 @@ func (m *AgentMaps) Close() error {
 		m.Receivers,
 		m.Reports,
 		m.ScratchOfCpu,
+		m.Served,
 		m.Signing,
+		m.Strangers,
 		m.Suspects,
 		m.Unresolved,
 		m.Works,

@@ -109,6 +109,12 @@ type EdgePrefix struct {
 	}
 }
 
+type EdgeStranger struct {
+	_       structs.HostLayout
+	Address uint64
+	Packets uint64
+}
+
 type EdgeTuple struct {
 	_      structs.HostLayout
 	Client struct {
@@ -154,6 +160,8 @@ const (
 	EdgeMapEdgeTurns         = "edge_turns"
 	EdgeMapLimits            = "limits"
 	EdgeMapReceivers         = "receivers"
+	EdgeMapServed            = "served"
+	EdgeMapStrangers         = "strangers"
 	EdgeProgEdgeAnswer       = "edge_answer"
 	EdgeProgEdgeBack         = "edge_back"
 	EdgeProgEdgeClients      = "edge_clients"
@@ -256,6 +264,8 @@ type EdgeMapSpecs struct {
 	EdgeTurns        *ebpf.MapSpec `ebpf:"edge_turns"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
 	Receivers        *ebpf.MapSpec `ebpf:"receivers"`
+	Served           *ebpf.MapSpec `ebpf:"served"`
+	Strangers        *ebpf.MapSpec `ebpf:"strangers"`
 }
 
 // EdgeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -320,6 +330,8 @@ type EdgeMaps struct {
 	EdgeTurns        *ebpf.Map `ebpf:"edge_turns"`
 	Limits           *ebpf.Map `ebpf:"limits"`
 	Receivers        *ebpf.Map `ebpf:"receivers"`
+	Served           *ebpf.Map `ebpf:"served"`
+	Strangers        *ebpf.Map `ebpf:"strangers"`
 }
 
 func (m *EdgeMaps) Close() error {
@@ -343,6 +355,8 @@ func (m *EdgeMaps) Close() error {
 		m.EdgeTurns,
 		m.Limits,
 		m.Receivers,
+		m.Served,
+		m.Strangers,
 	)
 }
 

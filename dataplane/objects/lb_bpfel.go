@@ -145,6 +145,12 @@ type LBSigner struct {
 	KeyId  uint32
 }
 
+type LBStranger struct {
+	_       structs.HostLayout
+	Address uint64
+	Packets uint64
+}
+
 type LBSuspect struct {
 	_        structs.HostLayout
 	SenderBe uint64
@@ -249,12 +255,14 @@ const (
 	LBMapReceivers        = "receivers"
 	LBMapScratchOfCpu     = "scratch_of_cpu"
 	LBMapSenders          = "senders"
+	LBMapServed           = "served"
 	LBMapServerByLocator  = "server_by_locator"
 	LBMapServerKeys       = "server_keys"
 	LBMapServers          = "servers"
 	LBMapServiceSlots     = "service_slots"
 	LBMapServices         = "services"
 	LBMapSigning          = "signing"
+	LBMapStrangers        = "strangers"
 	LBMapSuspects         = "suspects"
 	LBMapSyns             = "syns"
 	LBMapTables           = "tables"
@@ -370,12 +378,14 @@ type LBMapSpecs struct {
 	Receivers       *ebpf.MapSpec `ebpf:"receivers"`
 	ScratchOfCpu    *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.MapSpec `ebpf:"senders"`
+	Served          *ebpf.MapSpec `ebpf:"served"`
 	ServerByLocator *ebpf.MapSpec `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.MapSpec `ebpf:"server_keys"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
 	ServiceSlots    *ebpf.MapSpec `ebpf:"service_slots"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
 	Signing         *ebpf.MapSpec `ebpf:"signing"`
+	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 	Suspects        *ebpf.MapSpec `ebpf:"suspects"`
 	Syns            *ebpf.MapSpec `ebpf:"syns"`
 	Tables          *ebpf.MapSpec `ebpf:"tables"`
@@ -445,12 +455,14 @@ type LBMaps struct {
 	Receivers       *ebpf.Map `ebpf:"receivers"`
 	ScratchOfCpu    *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Senders         *ebpf.Map `ebpf:"senders"`
+	Served          *ebpf.Map `ebpf:"served"`
 	ServerByLocator *ebpf.Map `ebpf:"server_by_locator"`
 	ServerKeys      *ebpf.Map `ebpf:"server_keys"`
 	Servers         *ebpf.Map `ebpf:"servers"`
 	ServiceSlots    *ebpf.Map `ebpf:"service_slots"`
 	Services        *ebpf.Map `ebpf:"services"`
 	Signing         *ebpf.Map `ebpf:"signing"`
+	Strangers       *ebpf.Map `ebpf:"strangers"`
 	Suspects        *ebpf.Map `ebpf:"suspects"`
 	Syns            *ebpf.Map `ebpf:"syns"`
 	Tables          *ebpf.Map `ebpf:"tables"`
@@ -475,12 +487,14 @@ func (m *LBMaps) Close() error {
 		m.Receivers,
 		m.ScratchOfCpu,
 		m.Senders,
+		m.Served,
 		m.ServerByLocator,
 		m.ServerKeys,
 		m.Servers,
 		m.ServiceSlots,
 		m.Services,
 		m.Signing,
+		m.Strangers,
 		m.Suspects,
 		m.Syns,
 		m.Tables,

@@ -26,9 +26,21 @@ func self(locator uint64, dev *net.Interface) (objects.LBNode, error) {
 	}, nil
 }
 
-// Follow reads the link again and gives its address and MTU of now to the programs. It
+// Follow reads the link again and gives its addresses and MTU of now to the programs. It
 // returns the changes, and dataplane.ErrLinkGone for a link that was deleted.
 func (p *Plane) Follow() (changed string, err error) {
+	changed, err = p.followLink()
+	if err != nil {
+		return "", err
+	}
+	others, err := p.Served.Follow(p.Dev.Load())
+	if changed != "" && others != "" {
+		changed += ", "
+	}
+	return changed + others, err
+}
+
+func (p *Plane) followLink() (changed string, err error) {
 	was := p.Dev.Load()
 	now, changed, err := follow(was)
 	if err != nil || changed == "" {

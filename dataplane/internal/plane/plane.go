@@ -40,6 +40,7 @@ type Plane struct {
 	Names       []string
 	Counts      *ebpf.Map
 	SuspectMap  *ebpf.Map // of senders without a valid tag
+	Served      *Served   // other link addresses
 	HopMap      *ebpf.Map
 	DefaultHops *ebpf.Map
 	defaults    *defaults
@@ -185,7 +186,10 @@ const generic = "generic" // mode: XDP runs in the stack
 
 // Advice is the facts about the link that cost speed or packets, each with its remedy if there
 // is one.
-func (p *Plane) Advice() []string { return adviceOn(p.Dev.Load(), p.whyGeneric) }
+func (p *Plane) Advice() []string {
+	dev := p.Dev.Load()
+	return append(adviceOn(dev, p.whyGeneric), p.Served.Advice(dev)...)
+}
 
 func adviceOn(dev *net.Interface, whyGeneric string) (all []string) {
 	if whyGeneric != "" {
