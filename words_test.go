@@ -57,41 +57,6 @@ func TestRetiredWords(t *testing.T) {
 	}
 }
 
-// vague are the subjects and verbs that hide a noun: "what it knows" is "its entry".
-var vague = regexp.MustCompile(`(?i)\b(who|whose|whom|what|says|said|told|hears?|heard)\b`)
-
-// lax are the tests that may still hide a noun.
-var lax = regexp.MustCompile(`^(config|proof|lab|e2e)/.*_test\.go$`)
-
-// TestPlainSubjects: comments, names and messages name the packet, the flow or the
-// server, except in lax tests.
-func TestPlainSubjects(t *testing.T) {
-	for _, file := range tracked(t, "*.go", "*.c", "*.h") {
-		if lax.MatchString(file) || file == "words_test.go" {
-			continue
-		}
-		for number, line := range strings.Split(read(t, file), "\n") {
-			if word := vague.FindString(line); word != "" {
-				t.Errorf("%s:%d: %q hides a noun: %s", file, number+1, word, strings.TrimSpace(line))
-			}
-		}
-	}
-}
-
-// vagueInDocs leaves out the "what" of a heading.
-var vagueInDocs = regexp.MustCompile(`(?i)\b(who|whose|whom|says|said|tells?|told|hears?|heard)\b`)
-
-// TestPlainSubjectsOfDocs: the documents name them, too.
-func TestPlainSubjectsOfDocs(t *testing.T) {
-	for _, file := range tracked(t, "*.md") {
-		for number, line := range strings.Split(read(t, file), "\n") {
-			if word := vagueInDocs.FindString(line); word != "" {
-				t.Errorf("%s:%d: %q hides a noun", file, number+1, word)
-			}
-		}
-	}
-}
-
 // longest is how many words a paragraph of the documents may have.
 const longest = 150
 
