@@ -44,7 +44,7 @@ func (h *Health) Checks(at time.Duration) (list []topo.Server) {
 
 // isOff reports whether a server that answered checks leaves them without an answer while others live.
 func (h *Health) isOff(s *observed) bool {
-	if len(s.open) > 0 || !s.heard || s.missed <= mostMissed {
+	if len(s.open) > 0 || !s.proved || s.missed <= mostMissed {
 		return false
 	}
 	for _, o := range h.servers {

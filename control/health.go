@@ -42,7 +42,7 @@ type observed struct {
 
 	count  dataplane.Health // at the last reading
 	life   time.Duration    // when a check came back, or it answered a connection
-	heard  bool             // a check came back
+	proved bool             // a check came back
 	missed int              // checks since then
 	off    bool             // it is down by its checks
 
@@ -195,7 +195,7 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 	}
 	if now.Alive != was.Alive || now.Answered != was.Answered {
 		s.life, s.missed = at, 0
-		s.heard = s.heard || now.Alive != was.Alive
+		s.proved = s.proved || now.Alive != was.Alive
 	}
 	more := answers{uint64(now.Offered - was.Offered), uint64(now.Answered - was.Answered)}
 	s.sum.add(more)

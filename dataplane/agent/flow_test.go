@@ -220,6 +220,14 @@ func testRecoveredLate(t *testing.T, r *rig.Agent, l int) {
 	if c := r.MustConn(t, p); c.Generation != wire.Generation(isn) {
 		t.Errorf("generation %d, want %d", c.Generation, wire.Generation(isn))
 	}
+	table := rig.ConnsOf(t, r.Agent)
+	e := table.Get(t, p.Flow())
+	e.Conn.Generation++ // of a connection before
+	table.Put(t, p.Flow(), e)
+	r.Send(t, rig.To(p, 0, wire.RecoverStickiness).Frame()).Is(t, "of a connection before", rig.XDPPass, rig.Delivered(p), "recovered")
+	if c := r.MustConn(t, p); c.Generation != wire.Generation(isn) {
+		t.Errorf("the entry keeps generation %d, want %d of the kernel's socket", c.Generation, wire.Generation(isn))
+	}
 }
 
 // sentUntil returns the next sequence number that a socket will send.

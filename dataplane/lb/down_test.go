@@ -214,7 +214,23 @@ func testStandIn(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testChecks: a check is a question about a flow of no client, with this LB behind the server. Back at the LB it
+// testBriefEnds: a flow is brief for its first two datagrams, and with the third it is not, so that it
+// gives way to no other.
+func testBriefEnds(t *testing.T, seen rig.Hits) {
+	const brief = 1 << 51
+	for _, make := range []func(int, ...func(*topo.Service)) topo.Service{kept, learned} {
+		r := learner(t, seen, make(8, rig.OverUDP))
+		p := datagram(0, 81)
+		for n := 1; n <= 4; n++ {
+			r.Send(t, p.Frame())
+			if is := r.Table.Get(t, p.Flow()).Word&brief != 0; n > 1 && is != (n < 3) {
+				t.Errorf("%v, after %d datagrams: brief is %v", r.Cfg.Services[0].Dispatch, n, is)
+			}
+		}
+	}
+}
+
+// testChecks: a check is a question about a flow that no client has, with this LB behind the server. Back at the LB it
 // counts for that server, and for none if its tag is another's. A server without an agent gets none.
 func testChecks(t *testing.T, seen rig.Hits) {
 	services := []topo.Service{

@@ -116,6 +116,7 @@ func TestLB(t *testing.T) {
 		{"down, ports used again", testReusedAtDown},
 		{"down, without flows", testStandIn},
 		{"down, checks", testChecks},
+		{"brief datagrams", testBriefEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}
