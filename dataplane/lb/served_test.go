@@ -111,7 +111,7 @@ func TestServesMacvlans(t *testing.T) {
 func TestStrangersAreNamed(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8))
 	syn, elsewhere := rig.Inward(rig.HuntPort, wire.SYN).Frame(), rig.Inward(rig.HuntPort, wire.SYN).Frame()
-	elsewhere[14+24] ^= 0x40 // another destination
+	elsewhere[14+24] ^= 1 << 6 // another destination
 	for _, c := range []struct {
 		frame []byte
 		to    net.HardwareAddr
