@@ -59,7 +59,7 @@ func service(s *topo.Service) []schema.Entry {
 	}
 }
 
-// unstated is the recovery of a service whose file has none.
+// unstated is the recovery of a service that its file does not state.
 const unstated topo.Recovery = 255
 
 // completeRecovery has agents asked where all servers have some, and their number allows it.

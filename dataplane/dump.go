@@ -8,15 +8,17 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
 	"proffer/dataplane/objects"
 )
 
-// flowTables are the names under which an LB and an agent pin their flows.
-func flowTables() []string { return []string{"flows", "conns"} }
+// isFlowTable reports whether an LB or an agent pins flows under that name.
+func isFlowTable(name string) bool {
+	return name == "flows" || name == "conns" || strings.HasPrefix(name, "before-")
+}
 
 // DumpPinned sums up the flow tables that are pinned anywhere below dir: a hash of
 // their content, except the time when each flow was last seen, and the number of
@@ -25,7 +27,7 @@ func flowTables() []string { return []string{"flows", "conns"} }
 func DumpPinned(dir string) (sha string, entries int, err error) {
 	var paths []string
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && slices.Contains(flowTables(), d.Name()) {
+		if err == nil && isFlowTable(d.Name()) {
 			paths = append(paths, path)
 		}
 		return err

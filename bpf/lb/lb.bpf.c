@@ -11,6 +11,8 @@
  *   new flow that the client's   tail call of lb_kept
  *     packets make known
  *   to a server without agent    tail call of lb_agentless
+ *   flow perhaps in the table    tail call of lb_before, and then of lb
+ *     of an earlier daemon
  *   packet too big about our     -> packet too big about the client's packet, to the client
  *     outer packet
  *   odd packet for a VIP         tail call of lb_odd:
@@ -20,6 +22,7 @@
  *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
 #include "lb/agentless.h"
+#include "lb/before.h"
 #include "lb/icmp.h"
 #include "lb/long.h"
 #include "lb/signalled.h"
@@ -114,6 +117,8 @@ int lb_kept(struct xdp_md *ctx);
 int lb_returned(struct xdp_md *ctx);
 int lb_agentless(struct xdp_md *ctx);
 int lb_behind(struct xdp_md *ctx);
+int lb_before(struct xdp_md *ctx);
+int lb(struct xdp_md *ctx);
 
 /* The programs that a packet may go on to, by a tail call: the verifier looks at each apart, and
  * client packets keep the whole stack. The kernel empties an array of programs that no process
@@ -126,6 +131,8 @@ enum {
 	RETURNED_PROGRAM,
 	AGENTLESS_PROGRAM,
 	BEHIND_PROGRAM,
+	BEFORE_PROGRAM,
+	LB_PROGRAM,
 	PROGRAMS
 };
 
@@ -140,7 +147,9 @@ struct {
 					[KEPT_PROGRAM] = (void *)&lb_kept,
 					[RETURNED_PROGRAM] = (void *)&lb_returned,
 					[AGENTLESS_PROGRAM] = (void *)&lb_agentless,
-					[BEHIND_PROGRAM] = (void *)&lb_behind } };
+					[BEHIND_PROGRAM] = (void *)&lb_behind,
+					[BEFORE_PROGRAM] = (void *)&lb_before,
+					[LB_PROGRAM] = (void *)&lb } };
 
 /* Set by the bench, which calls lb more often than a run may make tail calls (33). A list is then
  * lb's own, and the bench calls lb_signal and lb_kept: together their stacks are too large. */
@@ -231,6 +240,12 @@ int lb_signal(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
+static __always_inline int to_before(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &programs, BEFORE_PROGRAM);
+	return XDP_ABORTED;
+}
+
 /* lb_behind sends the packets of which the ports were behind options. */
 SEC("xdp.frags")
 int lb_behind(struct xdp_md *ctx)
@@ -241,6 +256,8 @@ int lb_behind(struct xdp_md *ctx)
 	if (!svc) /* removed meanwhile */
 		return verdict(LB_DROP_NO_SERVER, XDP_DROP);
 	scr->packet.hash = digest(&scr->packet.t);
+	if (may_be_before(scr))
+		return to_before(ctx);
 	return with_list(ctx, with_kept(ctx, dispatch(ctx, &scr->packet, svc, &scr->destination)));
 }
 
@@ -280,6 +297,19 @@ int lb_odd(struct xdp_md *ctx)
 	return with_list(ctx, without_ports(ctx, p));
 }
 
+/* lb_before takes a packet's flow out of the table of before, and lb has the packet again. */
+SEC("xdp.frags")
+int lb_before(struct xdp_md *ctx)
+{
+	struct scratch *scr = scratch();
+
+	if (!scr)
+		return XDP_ABORTED;
+	seek_before(scr);
+	bpf_tail_call(ctx, &programs, LB_PROGRAM);
+	return XDP_ABORTED;
+}
+
 static __always_inline int to_signals(struct xdp_md *ctx)
 {
 	if (without_tail_calls)
@@ -316,6 +346,8 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 	scr = scratch(); /* again, as the pointer would need stack until here */
 	if (!scr)
 		return XDP_ABORTED;
+	if (may_be_before(scr))
+		return to_before(ctx);
 	return with_list(ctx, with_kept(ctx, dispatch(ctx, p, svc, &scr->destination)));
 }
 

@@ -3,7 +3,7 @@
  * BPF_PROG_RUN, some lines at a time, with a struct sweep as the frame. (A syscall program may
  * sleep, and then Linux 6.1 lets it use no map with a lock.) */
 #pragma once
-#include "lb/evict.h"
+#include "lb/before.h"
 
 /* Start of a flow that learns after which its duration is not known: its date wraps after 275 s. */
 #define OLD_DATES 0xe000
@@ -41,11 +41,9 @@ static __always_inline void age_word(struct sweep *s, struct line *l, __u32 i, _
 	}
 }
 
-/* sweep_flow_line is the callback of bpf_loop. */
-static long sweep_flow_line(__u64 i, struct sweep *s)
+/* sweep_slots sweeps a line of the table, or of that of before. */
+static __always_inline long sweep_slots(struct sweep *s, __u32 line, struct line *l, bool earlier)
 {
-	__u32 line = s->from + i;
-	struct line *l = line_at(line);
 	__u16 now = seen_now(), age;
 	__u64 fp, word;
 
@@ -66,11 +64,26 @@ static long sweep_flow_line(__u64 i, struct sweep *s)
 				age_word(s, l, k, word, age);
 		} else if (compare_and_swap(&l->word[k], word, 0)) {
 			tally_change(word, 0);
-			free_slot(line, l, k);
+			if (earlier)
+				free_before(line, l, k);
+			else
+				free_slot(line, l, k);
 			s->removed++;
 		}
 	}
 	return 0;
+}
+
+/* sweep_flow_line is the callback of bpf_loop. */
+static long sweep_flow_line(__u64 i, struct sweep *s)
+{
+	return sweep_slots(s, s->from + i, line_at(s->from + i), false);
+}
+
+/* sweep_line_before is the callback of bpf_loop. */
+static long sweep_line_before(__u64 i, struct sweep *s)
+{
+	return sweep_slots(s, s->from + i, line_before(s->from + i), true);
 }
 
 /* with_record runs a callback on the frame, a struct sweep. */
@@ -95,6 +108,13 @@ SEC("xdp")
 int sweep_flows(struct xdp_md *ctx)
 {
 	return with_record(ctx, sweep_flow_line);
+}
+
+/* sweep_before is sweep_flows of the table of before. */
+SEC("xdp")
+int sweep_before(struct xdp_md *ctx)
+{
+	return with_record(ctx, sweep_line_before);
 }
 
 /* owe_flow gives a seat the least score, 0, until its count changes: with the next flow. */

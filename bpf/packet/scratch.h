@@ -10,6 +10,7 @@ struct scratch {
 	struct destination destination;
 	struct conn entry; /* agent: of a flow, to be written into the table */
 	__u64 word;	   /* LB: of the flow that a signal is about */
+	__u64 sought;	   /* LB: the latest digest that was sought in the table of before */
 	__u32 sender;	   /* LB: number of the server that signals, or NO_SERVER */
 	__u32 outcome;	   /* agent: enum counter, of a packet that it returns */
 	struct next_hop hop __attribute__((aligned(8))); /* where the packet goes */

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -38,6 +39,12 @@ type LB struct {
 	health   *health
 	state    *plan.State // that the maps hold
 	retired  []placed    // that no record names any more
+	attached bool
+
+	sweeping   sync.Mutex     // the table of before
+	before     *plane.Earlier // flows of an earlier daemon, in a table of another size or layout; or nil
+	keptBefore atomic.Uint64
+	waits      string // why the table has another size than the configuration's; empty: it has that
 }
 
 // New loads the program for cfg and fills its maps; Attach attaches it.
@@ -72,14 +79,15 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
 		return nil, err
 	}
-	adopted := l.Pins.Adopt(spec, objects.LBMapFlows, objects.LBMapServerByLocator, objects.LBMapTallies)
-	if adopted[objects.LBMapFlows] == nil { // then its counts are of no flows
-		adopted[objects.LBMapTallies].Close()
-		delete(adopted, objects.LBMapTallies)
+	adopted, err := l.adopt(spec)
+	if err != nil {
+		return nil, err
 	}
-	before := adopted[objects.LBMapServerByLocator] // this LB's are in a map of its own
-	delete(adopted, objects.LBMapServerByLocator)
+	before := l.Pins.Numbers() // this LB's are in a map of its own
 	defer before.Close()
+	if err := l.sizeBefore(spec); err != nil {
+		return nil, err
+	}
 	if err := l.fits(cfg.Flows.Entries, adopted[objects.LBMapFlows] != nil); err != nil {
 		return nil, err
 	}
@@ -91,6 +99,9 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 			err = errors.Join(err, l.Close())
 		}
 	}()
+	if err := l.putBefore(); err != nil {
+		return nil, err
+	}
 	l.Counts, l.HopMap, l.Sweeper, l.Self = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows, l.objs.Self
 	l.SuspectMap, l.DefaultHops = l.objs.Suspects, l.objs.DefaultHops
 	if l.Served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, l.Dev.Load()); err != nil {
@@ -118,6 +129,24 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	return l, l.Configure(cfg)
 }
 
+// adopt returns the maps of an earlier daemon that the programs use as they are. Its table of another size or
+// layout is the one of before.
+func (l *LB) adopt(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
+	flows, before, err := l.Pins.AdoptFlows(spec)
+	if err != nil {
+		return nil, err
+	}
+	adopted := map[string]*ebpf.Map{}
+	if flows != nil || before != nil { // else its counts are of no flows
+		adopted = l.Pins.Adopt(spec, objects.LBMapTallies)
+	}
+	if l.before = before; flows != nil {
+		adopted[objects.LBMapFlows] = flows
+		err = l.keepSize(spec, flows.MaxEntries())
+	}
+	return adopted, err
+}
+
 // Objects are the programs and maps in the kernel, for benches and proofs.
 func (l *LB) Objects() *objects.LBObjects { return &l.objs }
 
@@ -140,10 +169,16 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 
 // Attach puts the program on the link; from now on flows outlive this process.
 func (l *LB) Attach() error {
-	return l.Plane.Attach(l.objs.Lb, map[string]*ebpf.Map{
+	maps := map[string]*ebpf.Map{
 		objects.LBMapFlows: l.objs.Flows, objects.LBMapServerByLocator: l.objs.ServerByLocator,
 		objects.LBMapPrograms: l.objs.Programs, objects.LBMapTallies: l.objs.Tallies,
-	}, l.attachLong)
+	}
+	if l.before != nil {
+		maps[l.before.Pin()] = l.before.Map
+	}
+	err := l.Plane.Attach(l.objs.Lb, maps, l.attachLong)
+	l.attached = err == nil
+	return err
 }
 
 // attachLong attaches the program for packets that XDP leaves to the stack as too long.
@@ -157,6 +192,9 @@ func (l *LB) attachLong() (err error) {
 // Close frees the memory of this process; a pinned program goes on.
 func (l *LB) Close() error {
 	errs := []error{l.Plane.Close(), l.slots.close(), l.records.close(), l.tallies.close(), l.health.close(), l.objs.Close()}
+	if l.before != nil {
+		errs = append(errs, l.before.Map.Close())
+	}
 	for _, p := range l.services {
 		errs = append(errs, p.table.Close())
 	}
@@ -170,7 +208,7 @@ func (l *LB) Close() error {
 func (l *LB) Verified() ([]dataplane.Verified, error) {
 	return plane.VerifiedOf(map[string]*ebpf.Program{
 		objects.LBProgLb: l.objs.Lb, objects.LBProgLbSignal: l.objs.LbSignal, objects.LBProgLbKept: l.objs.LbKept, objects.LBProgLbReturned: l.objs.LbReturned,
-		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbAgentless: l.objs.LbAgentless, objects.LBProgLbLong: l.objs.LbLong,
+		objects.LBProgLbOdd: l.objs.LbOdd, objects.LBProgLbBefore: l.objs.LbBefore, objects.LBProgLbList: l.objs.LbList, objects.LBProgLbAgentless: l.objs.LbAgentless, objects.LBProgLbLong: l.objs.LbLong,
 		objects.LBProgLbBehind: l.objs.LbBehind,
-	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbReturned, objects.LBProgLbKept, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbAgentless, objects.LBProgLbLong, objects.LBProgLbBehind)
+	}, objects.LBProgLb, objects.LBProgLbSignal, objects.LBProgLbReturned, objects.LBProgLbKept, objects.LBProgLbOdd, objects.LBProgLbList, objects.LBProgLbAgentless, objects.LBProgLbLong, objects.LBProgLbBehind, objects.LBProgLbBefore)
 }

@@ -76,6 +76,7 @@ func TestLB(t *testing.T) {
 		{"table full, shares", testShares},
 		{"table full, idle shares", testIdleShares},
 		{"idle, no agent is asked", testIdleKept},
+		{"a table of before", testFromBefore},
 		{"flood", testEmbryonicFlood},
 		{"unwrap", testUnwrap},
 		{"unwrap, congestion", testUnwrapCongestion},

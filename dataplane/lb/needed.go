@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
@@ -30,13 +31,25 @@ func (l *LB) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 			services, needed[vip] = append(services, h), h.needed
 		}
 	}
-	size := int(l.Lines) * objects.LineBytes
-	mem, err := unix.Mmap(l.objs.Flows.FD(), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err := meetAll(services, l.objs.Flows, l.Lines); err != nil {
+		return nil, err
+	}
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
+	if l.before == nil {
+		return needed, nil
+	}
+	return needed, meetAll(services, l.before.Map, l.before.Lines())
+}
+
+// meetAll has services meet all entries of a table of so many lines.
+func meetAll(services []horizon, flows *ebpf.Map, lines uint32) error {
+	mem, err := unix.Mmap(flows.FD(), 0, int(lines)*objects.LineBytes, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map the flow table into memory: %w", err)
+		return fmt.Errorf("map the flow table into memory: %w", err)
 	}
 	defer unix.Munmap(mem)
-	for _, line := range unsafe.Slice((*objects.LBLine)(unsafe.Pointer(&mem[0])), l.Lines) {
+	for _, line := range unsafe.Slice((*objects.LBLine)(unsafe.Pointer(&mem[0])), lines) {
 		for k, word := range line.Word {
 			if word == 0 {
 				continue
@@ -46,7 +59,7 @@ func (l *LB) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 			}
 		}
 	}
-	return needed, nil
+	return nil
 }
 
 // horizon is a service's tables, of today and of earlier pools, with the servers' numbers.

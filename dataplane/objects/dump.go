@@ -34,9 +34,12 @@ func Conns(m *ebpf.Map) (all [][]byte, err error) {
 }
 
 // Lines returns the entries of an LB's table: the digest and the word of each.
-func Lines(m *ebpf.Map) (all [][]byte, err error) {
+func Lines(m *ebpf.Map) (all [][]byte, err error) { return LinesIn(m, TableLines(m.MaxEntries())) }
+
+// LinesIn is Lines of a table with so many lines.
+func LinesIn(m *ebpf.Map, lines uint32) (all [][]byte, err error) {
 	var l LBLine
-	for i := range TableLines(m.MaxEntries()) {
+	for i := range lines {
 		if err := m.Lookup(i, &l); err != nil {
 			return nil, err
 		}

@@ -241,6 +241,7 @@ type LBTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LBMapBefore           = "before"
 	LBMapCounters         = "counters"
 	LBMapCrowds           = "crowds"
 	LBMapDefaultHops      = "default_hops"
@@ -271,6 +272,7 @@ const (
 	LBMapUnresolved       = "unresolved"
 	LBProgLb              = "lb"
 	LBProgLbAgentless     = "lb_agentless"
+	LBProgLbBefore        = "lb_before"
 	LBProgLbBehind        = "lb_behind"
 	LBProgLbCheck         = "lb_check"
 	LBProgLbKept          = "lb_kept"
@@ -280,6 +282,7 @@ const (
 	LBProgLbReturned      = "lb_returned"
 	LBProgLbSignal        = "lb_signal"
 	LBProgRenewTally      = "renew_tally"
+	LBProgSweepBefore     = "sweep_before"
 	LBProgSweepFlows      = "sweep_flows"
 	LBVarBlocks           = "blocks"
 	LBVarCountersEnd      = "counters_end"
@@ -288,6 +291,7 @@ const (
 	LBVarIdleNs           = "idle_ns"
 	LBVarLimitSecret      = "limit_secret"
 	LBVarLines            = "lines"
+	LBVarLinesBefore      = "lines_before"
 	LBVarLingerNs         = "linger_ns"
 	LBVarLinkNumber       = "link_number"
 	LBVarNoSocket         = "no_socket"
@@ -348,6 +352,7 @@ type LBSpecs struct {
 type LBProgramSpecs struct {
 	Lb          *ebpf.ProgramSpec `ebpf:"lb"`
 	LbAgentless *ebpf.ProgramSpec `ebpf:"lb_agentless"`
+	LbBefore    *ebpf.ProgramSpec `ebpf:"lb_before"`
 	LbBehind    *ebpf.ProgramSpec `ebpf:"lb_behind"`
 	LbCheck     *ebpf.ProgramSpec `ebpf:"lb_check"`
 	LbKept      *ebpf.ProgramSpec `ebpf:"lb_kept"`
@@ -357,6 +362,7 @@ type LBProgramSpecs struct {
 	LbReturned  *ebpf.ProgramSpec `ebpf:"lb_returned"`
 	LbSignal    *ebpf.ProgramSpec `ebpf:"lb_signal"`
 	RenewTally  *ebpf.ProgramSpec `ebpf:"renew_tally"`
+	SweepBefore *ebpf.ProgramSpec `ebpf:"sweep_before"`
 	SweepFlows  *ebpf.ProgramSpec `ebpf:"sweep_flows"`
 }
 
@@ -364,6 +370,7 @@ type LBProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBMapSpecs struct {
+	Before          *ebpf.MapSpec `ebpf:"before"`
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	DefaultHops     *ebpf.MapSpec `ebpf:"default_hops"`
@@ -405,6 +412,7 @@ type LBVariableSpecs struct {
 	IdleNs           *ebpf.VariableSpec `ebpf:"idle_ns"`
 	LimitSecret      *ebpf.VariableSpec `ebpf:"limit_secret"`
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
+	LinesBefore      *ebpf.VariableSpec `ebpf:"lines_before"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
 	LinkNumber       *ebpf.VariableSpec `ebpf:"link_number"`
 	NoSocket         *ebpf.VariableSpec `ebpf:"no_socket"`
@@ -441,6 +449,7 @@ func (o *LBObjects) Close() error {
 //
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBMaps struct {
+	Before          *ebpf.Map `ebpf:"before"`
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	DefaultHops     *ebpf.Map `ebpf:"default_hops"`
@@ -473,6 +482,7 @@ type LBMaps struct {
 
 func (m *LBMaps) Close() error {
 	return _LBClose(
+		m.Before,
 		m.Counters,
 		m.Crowds,
 		m.DefaultHops,
@@ -515,6 +525,7 @@ type LBVariables struct {
 	IdleNs           *ebpf.Variable `ebpf:"idle_ns"`
 	LimitSecret      *ebpf.Variable `ebpf:"limit_secret"`
 	Lines            *ebpf.Variable `ebpf:"lines"`
+	LinesBefore      *ebpf.Variable `ebpf:"lines_before"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
 	LinkNumber       *ebpf.Variable `ebpf:"link_number"`
 	NoSocket         *ebpf.Variable `ebpf:"no_socket"`
@@ -537,6 +548,7 @@ type LBVariables struct {
 type LBPrograms struct {
 	Lb          *ebpf.Program `ebpf:"lb"`
 	LbAgentless *ebpf.Program `ebpf:"lb_agentless"`
+	LbBefore    *ebpf.Program `ebpf:"lb_before"`
 	LbBehind    *ebpf.Program `ebpf:"lb_behind"`
 	LbCheck     *ebpf.Program `ebpf:"lb_check"`
 	LbKept      *ebpf.Program `ebpf:"lb_kept"`
@@ -546,6 +558,7 @@ type LBPrograms struct {
 	LbReturned  *ebpf.Program `ebpf:"lb_returned"`
 	LbSignal    *ebpf.Program `ebpf:"lb_signal"`
 	RenewTally  *ebpf.Program `ebpf:"renew_tally"`
+	SweepBefore *ebpf.Program `ebpf:"sweep_before"`
 	SweepFlows  *ebpf.Program `ebpf:"sweep_flows"`
 }
 
@@ -553,6 +566,7 @@ func (p *LBPrograms) Close() error {
 	return _LBClose(
 		p.Lb,
 		p.LbAgentless,
+		p.LbBefore,
 		p.LbBehind,
 		p.LbCheck,
 		p.LbKept,
@@ -562,6 +576,7 @@ func (p *LBPrograms) Close() error {
 		p.LbReturned,
 		p.LbSignal,
 		p.RenewTally,
+		p.SweepBefore,
 		p.SweepFlows,
 	)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -219,12 +220,17 @@ func (p *Pins) Commit() error {
 	if p.dir == "" {
 		return nil
 	}
+	earlier := ""
 	for _, name := range p.next {
+		if strings.HasPrefix(name, beforePin) {
+			earlier = name
+		}
 		if err := os.Rename(p.Path(name+nextSuffix), p.Path(name)); err != nil {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
 	p.next = nil
+	p.DropEarlier(earlier)
 	others, err := filepath.Glob(p.Path(layouts))
 	if err != nil {
 		return fmt.Errorf("find pinned maps: %w", err)

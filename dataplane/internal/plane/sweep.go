@@ -68,11 +68,20 @@ func (p *Plane) Recolour() (dataplane.Swept, error) {
 	return p.walk(objects.LBSweep{Recolour: 1}, sweptAtOnce/8, 0, p.Lines)
 }
 
+// WalkBy has another program walk a table of so many lines.
+func (p *Plane) WalkBy(sweeper *ebpf.Program, how objects.LBSweep, lines uint32) (dataplane.Swept, error) {
+	return walkBy(sweeper, how, sweptAtOnce/8, 0, lines)
+}
+
 func (p *Plane) walk(how objects.LBSweep, atOnce, from, to uint32) (sum dataplane.Swept, err error) {
+	return walkBy(p.Sweeper, how, atOnce, from, to)
+}
+
+func walkBy(sweeper *ebpf.Program, how objects.LBSweep, atOnce, from, to uint32) (sum dataplane.Swept, err error) {
 	for at := from; at < to; at += atOnce {
 		some := how
 		some.From, some.Count = at, min(atOnce, to-at)
-		if err := RunRecord(p.Sweeper, &some); err != nil {
+		if err := RunRecord(sweeper, &some); err != nil {
 			return sum, fmt.Errorf("sweep flows: %w", err)
 		}
 		sum.Kept += some.Kept
