@@ -18,7 +18,7 @@ import (
 type bench struct {
 	mu        sync.Mutex
 	hops      topo.NextHops // the kernel's
-	waiting   int
+	waiting   topo.Waiting
 	fails     map[string]error // by method
 	set       []topo.NextHops  // given to the plane
 	resolved  []netip.Addr
@@ -117,10 +117,10 @@ func (b *bench) Unresolved() (netip.Addr, error) {
 
 func (b *bench) Changes() <-chan struct{} { return b.changes }
 
-func (b *bench) Read() (topo.NextHops, int, error) {
+func (b *bench) Read() (topo.NextHops, topo.Waiting, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.hops), b.waiting, b.fails["Read"]
+	return maps.Clone(b.hops), maps.Clone(b.waiting), b.fails["Read"]
 }
 
 func (b *bench) Resolve(addr netip.Addr) error {

@@ -44,7 +44,7 @@ type NextHops interface {
 // Table holds the next hops that are known.
 type Table interface {
 	Changes() <-chan struct{}
-	Read() (hops topo.NextHops, waiting int, err error)
+	Read() (hops topo.NextHops, waiting topo.Waiting, err error)
 }
 
 // Resolver finds next hops and keeps them known.
@@ -122,7 +122,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		select {
 		case <-c.hops.Changes():
 		case <-late:
-			c.log.Warn("some next hops do not answer yet", "missing", missing, "addresses", someOf(c.lost()))
+			c.log.Warn("some next hops do not answer yet", "missing", missing, "addresses", c.named(c.lost()))
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -180,11 +180,11 @@ func (c *Controller) Listen(ctx context.Context) {
 
 // update copies the next hops and returns how many are not known yet.
 func (c *Controller) update() (missing int, err error) {
-	hops, missing, err := c.hops.Read()
+	hops, waiting, err := c.hops.Read()
 	if err != nil {
 		return 0, fmt.Errorf("read next hops: %w", err)
 	}
-	return missing + c.lacks(hops), c.plane.SetNextHops(hops)
+	return len(waiting) + c.lacks(hops, waiting), c.plane.SetNextHops(hops)
 }
 
 // reread resolves the targets again, and reads all next hops whether a change was signalled

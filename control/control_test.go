@@ -55,7 +55,7 @@ func TestStartWaitsForGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench()
 		c.targets.Store(new([]netip.Addr))
-		b.waiting = 1
+		b.waiting = topo.Waiting{netip.PrefixFrom(other, 64): {netip.MustParseAddr("2001:db8::1")}}
 		ended := make(chan error, 1)
 		go func() { ended <- c.Start(t.Context()) }()
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestStartWaitsForGateways(t *testing.T) {
 			t.Fatal("started while a gateway was unknown")
 		}
 		b.mu.Lock()
-		b.waiting = 0
+		b.waiting = nil
 		b.mu.Unlock()
 		b.changes <- struct{}{}
 		if err := <-ended; err != nil {

@@ -1,6 +1,9 @@
 package control
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,20 +20,28 @@ const mostLacking = 16
 type lacking struct {
 	mu      sync.Mutex
 	targets []string          // of the daemon's own, at the last reading
+	silent  []string          // gateways that do not answer, at the last reading
+	role    map[string]string // of both: the gateways on the way to a target, and a gateway's route
 	retried int               // how many of them were asked for again
 	asked   map[string]string // that packets had: the reason, by address, since the last refresh
 	before  map[string]string // between the two refreshes before that
 }
 
 // Lacking lists the addresses that have no next hop, each with the reason if that is known:
-// those that the plane must always know, and those that packets had a moment ago.
+// those that the plane must always know, gateways that do not answer, and those that packets had a moment ago.
 func (c *Controller) Lacking() []string {
 	l := &c.lacking
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := slices.Clone(l.targets)
+	var list []string
+	for _, addr := range slices.Concat(l.targets, l.silent) {
+		list = append(list, described(addr, l.role[addr]))
+	}
 	for _, some := range []map[string]string{l.asked, l.before} {
 		for addr, reason := range some {
+			if reason == "" {
+				reason = l.role[addr]
+			}
 			list = append(list, described(addr, reason))
 		}
 	}
@@ -45,41 +56,74 @@ func described(addr, reason string) string {
 	return addr + " (" + reason + ")"
 }
 
-// lacks notes which targets have no next hop.
-func (c *Controller) lacks(hops topo.NextHops) (missing int) {
-	var list []string
-	for _, t := range *c.targets.Load() {
-		if _, ok := hops.Lookup(t); !ok {
-			list = append(list, t.String())
-		}
-	}
+// lacks notes which targets have no next hop, and which gateways do not answer.
+func (c *Controller) lacks(hops topo.NextHops, waiting topo.Waiting) (missing int) {
 	c.lacking.mu.Lock()
 	defer c.lacking.mu.Unlock()
-	c.lacking.targets = list
-	for _, some := range []map[string]string{c.lacking.asked, c.lacking.before} {
-		for addr := range some {
-			if _, ok := hops.Lookup(netip.MustParseAddr(addr)); ok {
-				delete(some, addr)
+	c.lacking.targets, c.lacking.role = nil, map[string]string{}
+	named := map[netip.Addr]bool{}
+	for _, t := range *c.targets.Load() {
+		if _, ok := hops.Lookup(t); !ok {
+			by := hops.By(t, waiting)
+			c.lacking.targets = append(c.lacking.targets, t.String())
+			c.lacking.role[t.String()] = ByGateways(by)
+			for _, g := range by {
+				named[g] = true
 			}
 		}
 	}
-	return len(list)
+	c.lacking.gateways(waiting, named)
+	for _, some := range []map[string]string{c.lacking.asked, c.lacking.before} {
+		for addr := range some {
+			a := netip.MustParseAddr(addr)
+			if _, ok := hops.Lookup(a); ok {
+				delete(some, addr)
+			} else if c.lacking.role[addr] == "" {
+				c.lacking.role[addr] = ByGateways(hops.By(a, waiting))
+			}
+		}
+	}
+	return len(c.lacking.targets)
 }
 
-// lost lists the targets without a next hop at the last reading.
+// gateways notes the gateways that do not answer, each with its shortest route, but for those named already.
+func (l *lacking) gateways(waiting topo.Waiting, named map[netip.Addr]bool) {
+	l.silent = nil
+	routes := slices.SortedFunc(maps.Keys(waiting), func(a, b netip.Prefix) int {
+		return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
+	})
+	for _, r := range routes {
+		for _, g := range waiting[r] {
+			if !named[g] && len(l.silent) < mostLacking {
+				named[g] = true
+				l.silent, l.role[g.String()] = append(l.silent, g.String()), "the gateway of "+r.String()
+			}
+		}
+	}
+}
+
+// ByGateways words the gateways that a target without a next hop waits for.
+func ByGateways(all []netip.Addr) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return "by gateway " + strings.Trim(fmt.Sprint(all), "[]")
+}
+
+// lost lists the targets without a next hop, and the gateways that do not answer, at the last reading.
 func (c *Controller) lost() []string {
 	c.lacking.mu.Lock()
 	defer c.lacking.mu.Unlock()
-	return slices.Clone(c.lacking.targets)
+	return slices.Concat(c.lacking.targets, c.lacking.silent)
 }
 
-// renew is update, and logs the targets that have lost their next hops, or have them again.
+// renew is update, and logs the targets and gateways that have lost their next hops, or have them again.
 func (c *Controller) renew() error {
 	before := c.lost()
 	_, err := c.update()
 	now := c.lost()
 	if gone := except(now, before); len(gone) > 0 {
-		c.log.Warn("next hops are lost", "missing", len(gone), "addresses", someOf(gone))
+		c.log.Warn("next hops are lost", "missing", len(gone), "addresses", c.named(gone))
 	}
 	if back := except(before, now); len(back) > 0 {
 		c.log.Info("next hops are known again", "addresses", someOf(back))
@@ -94,6 +138,17 @@ func except(list, others []string) []string {
 		known[a] = true
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(a string) bool { return known[a] })
+}
+
+// named is someOf targets and gateways, with their roles.
+func (c *Controller) named(list []string) string {
+	c.lacking.mu.Lock()
+	defer c.lacking.mu.Unlock()
+	some := slices.Clone(list[:min(len(list), mostLacking)])
+	for i, addr := range some {
+		some[i] = described(addr, c.lacking.role[addr])
+	}
+	return someOf(some)
 }
 
 // someOf bounds a list in the log.

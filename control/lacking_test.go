@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/topo"
 )
 
 // TestRunReadsByTimer: next hops that no message reported are copied by the timer, even if a
@@ -75,6 +76,37 @@ func TestLacking(t *testing.T) {
 		synctest.Wait()
 		if n := len(c.Lacking()); n != mostLacking {
 			t.Errorf("%d addresses are listed", n)
+		}
+	})
+}
+
+// TestGatewaysAreNamed: status and log name the gateways that a server without a next hop waits for, and a gateway that
+// is on the way to no server.
+func TestGatewaysAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench()
+		far, first, second := netip.MustParsePrefix("2001:db8:9::/48"), netip.MustParseAddr("2001:db8:1::3"), netip.MustParseAddr("2001:db8:1::4")
+		own := netip.PrefixFrom(server, 64)
+		b.hops[own], b.hops[far] = topo.MAC{}, topo.MAC{}
+		b.waiting = topo.Waiting{own: {first}, far: {first, second}}
+		defer running(t, b, c)()
+		b.lost <- far.Addr()
+		synctest.Wait()
+		b.changes <- struct{}{}
+		synctest.Wait()
+		want := []string{"2001:db8:1::4 (the gateway of 2001:db8:9::/48)", "2001:db8:9:: (by gateway 2001:db8:1::3 2001:db8:1::4)", "5f00:0:2:1:: (by gateway 2001:db8:1::3)"}
+		if got := c.Lacking(); !slices.Equal(got, want) {
+			t.Errorf("no next hop to %q, want %q", got, want)
+		}
+		if part := `missing=2 addresses="5f00:0:2:1:: (by gateway 2001:db8:1::3) 2001:db8:1::4 (the gateway of 2001:db8:9::/48)"`; !strings.Contains(b.logged(), part) {
+			t.Errorf("the log has no %s:\n%s", part, b.logged())
+		}
+		b.with(func() { b.waiting = nil })
+		b.learn(server)
+		b.changes <- struct{}{}
+		synctest.Wait()
+		if got := c.Lacking(); !slices.Equal(got, []string{"2001:db8:9::"}) {
+			t.Errorf("no next hop to %q after the gateways answered", got)
 		}
 	})
 }

@@ -251,10 +251,10 @@ type nextHops struct{ *machine }
 
 func (h nextHops) Changes() <-chan struct{} { return h.changes }
 
-func (h nextHops) Read() (topo.NextHops, int, error) {
+func (h nextHops) Read() (topo.NextHops, topo.Waiting, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.hops, 0, nil
+	return h.hops, h.waiting, nil
 }
 
 func (h nextHops) Resolve(addr netip.Addr) error { return h.happens("resolve " + addr.String()) }

@@ -57,6 +57,7 @@ type machine struct {
 	advice  string           // about the host's settings
 	bypass  string           // about those that let packets pass an edge LB by
 	hops    topo.NextHops
+	waiting topo.Waiting
 	planned *topo.LB
 	applied *topo.LB
 	keys    []topo.SignalKey

@@ -89,6 +89,7 @@ type tunnels struct {
 	changing sync.Mutex // a reload or a look at next hops at a time
 	hops     map[string]NextHops
 	known    map[int]topo.MAC
+	by       map[int]string // the gateways that a far end waits for
 	problems control.Problems
 
 	kept, reloaded, refused atomic.Uint64
@@ -96,7 +97,7 @@ type tunnels struct {
 
 // run attaches the plane and serves until ctx ends or a part fails.
 func (d *tunnels) run(ctx context.Context) (err error) {
-	d.hops, d.known = map[string]NextHops{}, map[int]topo.MAC{}
+	d.hops, d.known, d.by = map[string]NextHops{}, map[int]topo.MAC{}, map[int]string{}
 	defer func() {
 		d.tell(isEnding)
 		for _, h := range d.hops {
@@ -245,7 +246,7 @@ func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
 	if !watched {
 		var err error
 		if hops, err = d.host.NextHops(d.plane.Interface(link)); err != nil {
-			return errors.Join(err, d.give(link, fars, nil)) // its far ends get no packets
+			return errors.Join(err, d.give(link, fars, nil, nil)) // its far ends get no packets
 		}
 		d.hops[link] = hops
 		confirm = true
@@ -268,20 +269,21 @@ func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
 			return nil
 		}
 	}
-	table, _, err := hops.Read()
+	table, waiting, err := hops.Read()
 	if err != nil {
 		return fmt.Errorf("read the next hops of %s: %w", link, err)
 	}
-	return d.give(link, fars, table)
+	return d.give(link, fars, table, waiting)
 }
 
 // give writes the next hops that are not as they were.
-func (d *tunnels) give(link string, fars []far, table topo.NextHops) error {
+func (d *tunnels) give(link string, fars []far, table topo.NextHops, waiting topo.Waiting) error {
 	for _, f := range fars {
 		if f.link != link {
 			continue
 		}
 		mac, _ := table.Lookup(f.addr)
+		d.by[f.number] = control.ByGateways(table.By(f.addr, waiting))
 		if f.down {
 			mac = topo.MAC{}
 		}
@@ -302,6 +304,7 @@ func (d *tunnels) forget(fars []far) {
 	for number := range d.known {
 		if !slices.ContainsFunc(fars, func(f far) bool { return f.number == number }) {
 			delete(d.known, number)
+			delete(d.by, number)
 		}
 	}
 	for link, hops := range d.hops {
@@ -391,7 +394,7 @@ func (d *tunnels) unreached() (list []string) {
 	defer d.changing.Unlock()
 	for _, f := range d.fars() {
 		if d.known[f.number] == (topo.MAC{}) {
-			list = append(list, fmt.Sprintf("%s (on %s)", f.addr, f.link))
+			list = append(list, fmt.Sprintf("%s (%s)", f.addr, strings.TrimSpace("on "+f.link+" "+d.by[f.number])))
 		}
 	}
 	return list

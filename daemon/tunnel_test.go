@@ -124,7 +124,7 @@ func TestTunnelNextHops(t *testing.T) {
 	mac := topo.MAC{2}
 	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): mac}
 	e := &ends{all: []far{{1, near, "eth2", false}, {2, other, "eth2", false}}, hops: map[int]topo.MAC{}}
-	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}}
+	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}, by: map[int]string{}}
 	step := func(label string, want ...string) {
 		t.Helper()
 		e.set = nil
@@ -139,7 +139,12 @@ func TestTunnelNextHops(t *testing.T) {
 	if list := d.unreached(); !slices.Equal(list, []string{"192.0.2.3 (on eth2)"}) {
 		t.Errorf("unreached: %v", list)
 	}
+	m.waiting = topo.Waiting{netip.PrefixFrom(other, 32): {netip.MustParseAddr("192.0.2.1")}}
+	m.hops[netip.PrefixFrom(other, 32)] = topo.MAC{}
 	step("without a change")
+	if list := d.unreached(); !slices.Equal(list, []string{"192.0.2.3 (on eth2 by gateway 192.0.2.1)"}) {
+		t.Errorf("unreached by a gateway: %v", list)
+	}
 	m.mu.Lock()
 	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): mac, netip.PrefixFrom(other, 32): {4}}
 	m.mu.Unlock()
@@ -177,7 +182,7 @@ func TestTunnelFollows(t *testing.T) {
 	near := netip.MustParseAddr("192.0.2.2")
 	m.hops = topo.NextHops{netip.PrefixFrom(near, 32): {2}}
 	e := &ends{all: []far{{1, near, "eth2", false}}, hops: map[int]topo.MAC{}}
-	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}}
+	d := &tunnels{tunnelRole: e, name: "edge", plane: e, host: m.host(), hops: map[string]NextHops{}, known: map[int]topo.MAC{}, by: map[int]string{}}
 	step := func(label string, failed bool, want ...string) {
 		t.Helper()
 		e.set = nil

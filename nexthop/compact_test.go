@@ -102,8 +102,8 @@ func TestFullTable(t *testing.T) {
 	}
 	neighbours[alone(gateway4)], neighbours[alone(near4)] = topo.MAC{2}, topo.MAC{4}
 	hops, waiting, leftOut := nextHops(compact(best(two)), neighbours, topo.MaxHops)
-	if len(hops) != topo.MaxHops || leftOut == 0 || waiting != 0 {
-		t.Errorf("%d next hops, %d left out, %d waiting", len(hops), leftOut, waiting)
+	if len(hops) != topo.MaxHops || leftOut == 0 || len(waiting) != 0 {
+		t.Errorf("%d next hops, %d left out, %d waiting", len(hops), leftOut, len(waiting))
 	}
 	if hops[default4] != (topo.MAC{2}) {
 		t.Errorf("the default route is left out")

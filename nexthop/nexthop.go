@@ -77,17 +77,17 @@ func (w *Watcher) Close() {
 	}
 }
 
-// Read returns the next hops of the link, at most topo.MaxHops, and how many of its
-// routes wait for their gateway to be resolved. Neighbours are as the kernel has them now,
+// Read returns the next hops of the link, at most topo.MaxHops, and its routes
+// that wait for their gateways to be resolved. Neighbours are as the kernel has them now,
 // and so are routes, unless their last reading took long.
-func (w *Watcher) Read() (hops topo.NextHops, waiting int, err error) {
+func (w *Watcher) Read() (hops topo.NextHops, waiting topo.Waiting, err error) {
 	routes, err := w.current()
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	neighbours, err := w.neighbours()
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	hops, waiting, leftOut := nextHops(routes, neighbours, topo.MaxHops)
 	if leftOut != w.leftOut {

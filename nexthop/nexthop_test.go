@@ -3,6 +3,7 @@ package nexthop
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,9 @@ func (h *host) read() (hops topo.NextHops, waiting int) {
 	h.w.notBefore = time.Time{}
 	h.w.mu.Unlock()
 	h.do(func() (err error) {
-		hops, waiting, err = h.w.Read()
+		var routes topo.Waiting
+		hops, routes, err = h.w.Read()
+		waiting = len(routes)
 		return err
 	})
 	return hops, waiting
@@ -119,6 +122,13 @@ func TestGatewayIsResolved(t *testing.T) {
 	if mac, ok := hops.Lookup(far); ok || waiting != 1 {
 		t.Fatalf("before anyone asked: %v, %v, %d waiting", mac, ok, waiting)
 	}
+	h.do(func() error {
+		hops, routes, err := h.w.Read()
+		if by := hops.By(far, routes); !slices.Equal(by, []netip.Addr{gateway}) {
+			t.Errorf("it waits for %v, want the gateway", by)
+		}
+		return err
+	})
 	h.resolved()
 	hops, _ = h.read()
 	if mac, ok := hops.Lookup(far); !ok || mac != h.mac() {

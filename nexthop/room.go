@@ -11,8 +11,8 @@ import (
 // nextHops joins routes and neighbours to at most `room` next hops. Neighbours have up to
 // half of the room. Of routes, short prefixes come first: a packet of a route that is left
 // out goes by the route around it.
-func nextHops(routes []route, neighbours topo.NextHops, room int) (hops topo.NextHops, waiting, leftOut int) {
-	hops = topo.NextHops{}
+func nextHops(routes []route, neighbours topo.NextHops, room int) (hops topo.NextHops, waiting topo.Waiting, leftOut int) {
+	hops, waiting = topo.NextHops{}, topo.Waiting{}
 	at := maps.Clone(neighbours)
 	for prefix := range neighbours {
 		if len(neighbours) > room/2 && len(hops) == room/2 {
@@ -29,7 +29,7 @@ func nextHops(routes []route, neighbours topo.NextHops, room int) (hops topo.Nex
 	}
 	for _, r := range routes {
 		if !r.addTo(hops, at) {
-			waiting++
+			waiting[r.prefix] = r.gateways()
 		}
 	}
 	return hops, waiting, leftOut
