@@ -148,6 +148,7 @@ func (r *agent) handPages(sources map[int]control.Named) error {
 func (r *agent) ready() []any { return []any{"services", len(r.now.Load().Services)} }
 
 func (r *agent) describe(s *api.Status) error {
+	s.Problems = append(s.Problems, r.absent()...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,17 @@ func (r *edgeLB) warn() {
 	for _, a := range r.advice() {
 		r.host.Log.Warn("a setting of this host lets packets pass the functions by", "advice", a)
 	}
+	for _, p := range drainedNodes(r.now.Load()) {
+		r.host.Log.Warn("no node takes new flows", "problem", p)
+	}
+}
+
+// drainedNodes is the problem of a file by which no node takes new flows.
+func drainedNodes(cfg *topo.EdgeLB) []string {
+	if slices.ContainsFunc(cfg.Nodes, func(n topo.EdgeNode) bool { return n.Weight > 0 }) {
+		return nil
+	}
+	return []string{"no new flow is served, as all `nodes` have weight 0: give one of them a weight above 0, and reload"}
 }
 
 // level weighs the cores, and asks the nodes for the numbers that the next time needs.
@@ -291,7 +303,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 	}
 	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
 	s.Edge = status
-	s.Problems, s.Advice = append(s.Problems, r.problems...), append(s.Advice, r.advice()...)
+	s.Problems, s.Advice = slices.Concat(s.Problems, r.problems, drainedNodes(cfg)), append(s.Advice, r.advice()...)
 	talkers, err := r.plane.Talkers(mostTalkers)
 	for _, t := range talkers {
 		status.Talkers = append(status.Talkers, api.TalkerStatus{

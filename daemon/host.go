@@ -46,7 +46,7 @@ type Host struct {
 	CountRunTime func() (stop func() error, err error)               // has the kernel count that of programs
 	NextHops     func(link string) (NextHops, error)
 	Source       func(*topo.Offering) (Source, error)
-	Listeners    func([]topo.VIP) (map[topo.VIP][]listeners.Process, error)
+	Listeners    func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error)
 	Cores        func([]listeners.Process) (cores float64, seen bool)
 	Reports      func(ctx context.Context, at netip.AddrPort) (ReportSocket, error)
 	Weigher      func(*topo.Service) weights.Weigher
@@ -94,17 +94,19 @@ func Linux(lines *Lines) *Host {
 		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
 		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return edgenode.New(cfg) },
 		Costs:     edgenode.Measure, CountRunTime: dataplane.CountRunTime,
-		UserCore:  func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
-		NextHops:  func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
-		Source:    func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
-		Cores:     func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
-		Listeners: func(vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) { return listeners.Of("/proc", vips) },
-		Reports:   func(ctx context.Context, at netip.AddrPort) (ReportSocket, error) { return report.Open(ctx, at) },
-		Weigher:   control.Configured,
-		Notify:    notify,
-		Advice:    advice,
-		Routing:   routing,
-		Bypass:    hostcheck.Bypass,
+		UserCore: func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
+		NextHops: func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
+		Source:   func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
+		Cores:    func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
+		Listeners: func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) {
+			return listeners.Of("/proc", netns, vips)
+		},
+		Reports: func(ctx context.Context, at netip.AddrPort) (ReportSocket, error) { return report.Open(ctx, at) },
+		Weigher: control.Configured,
+		Notify:  notify,
+		Advice:  advice,
+		Routing: routing,
+		Bypass:  hostcheck.Bypass,
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *lb) describe(s *api.Status) error {
 	s.Advice = append(s.Advice, forgetful(r.now.Load())...)
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
-	s.Problems = append(s.Problems, r.unrecorded()...)
+	s.Problems = slices.Concat(s.Problems, r.unrecorded(), closedServices(r.now.Load()))
 	var err error
 	s.BadTags, err = named(r.plane, serversOf(r.now.Load()))
 	return err

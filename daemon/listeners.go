@@ -23,6 +23,11 @@ type listening struct {
 	found map[topo.VIP][]listeners.Process
 	lines map[topo.VIP]string // a reader's line for each service
 	warns map[topo.VIP]string // why the load of a service cannot be right
+
+	missing map[topo.VIP]absence // services without a listener
+	looked  time.Duration        // when the last look ended
+	looks   sync.Mutex           // a look at a time
+	unseen  map[string]string    // why there is no look into a network namespace
 }
 
 // processes returns those of a service.
@@ -59,36 +64,70 @@ func (r *agent) listeners(ctx context.Context) error {
 // lookAtListeners logs the load of each service, the process behind it and the reason, when one of
 // them has changed.
 func (r *agent) lookAtListeners() {
+	l := &r.listening
+	l.looks.Lock()
+	defer l.looks.Unlock()
 	services := r.now.Load().Services
-	var vips []topo.VIP
-	for _, o := range services {
-		if o.Owner == topo.Socket {
-			vips = append(vips, o.VIP)
-		}
-	}
-	found, err := r.host.Listeners(vips)
+	found, err := r.findListeners(services)
 	if err != nil {
-		r.host.Log.Warn("the processes behind the services cannot be seen", "error", err)
 		return
 	}
-	r.listening.mu.Lock()
-	defer r.listening.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looked = r.host.Clock.Now()
+	processes, missing := map[topo.VIP][]listeners.Process{}, map[topo.VIP]absence{}
 	lines, warns := map[topo.VIP]string{}, map[topo.VIP]string{}
 	for i := range services {
 		o := &services[i]
-		if !slices.Contains(vips, o.VIP) {
+		here, seen := found[o.VIP]
+		if !seen {
 			continue
 		}
-		line, reason, warning := explain(o, found[o.VIP])
+		line, reason, warning := explain(o, here)
 		lines[o.VIP], warns[o.VIP] = line, warning
 		switch {
-		case warning != "" && r.listening.warns[o.VIP] != warning:
+		case warning != "" && l.warns[o.VIP] != warning:
 			r.host.Log.Warn("the load of a service cannot be right", "service", o.Name, "load", o.Load(), "listener", line, "reason", warning)
-		case warning == "" && r.listening.lines[o.VIP] != line:
+		case warning == "" && l.lines[o.VIP] != line:
 			r.host.Log.Info("the load of a service", "service", o.Name, "load", o.Load(), "listener", line, "reason", reason)
 		}
+		if o.Owner == topo.Socket {
+			processes[o.VIP] = here
+		}
+		if a, is := r.noteAbsence(o, here); is {
+			missing[o.VIP] = a
+		}
 	}
-	r.listening.found, r.listening.lines, r.listening.warns = found, lines, warns
+	l.found, l.lines, l.warns, l.missing = processes, lines, warns, missing
+}
+
+// findListeners looks at the processes of all services whose sockets are in sight: the others have no
+// entry. An error is that of the agent's own namespace.
+func (r *agent) findListeners(services []topo.Offering) (all map[topo.VIP][]listeners.Process, err error) {
+	spaces, unseen := map[string][]topo.VIP{}, map[string]string{}
+	for i := range services {
+		if o := &services[i]; o.Owner != topo.Table {
+			spaces[o.Netns] = append(spaces[o.Netns], o.VIP)
+		}
+	}
+	all = map[topo.VIP][]listeners.Process{}
+	for space, vips := range spaces {
+		found, failed := r.host.Listeners(space, vips)
+		if failed != nil {
+			if unseen[space] = failed.Error(); r.listening.unseen[space] != failed.Error() {
+				r.host.Log.Warn("the processes behind the services cannot be seen", "error", failed)
+			}
+			if space == "" {
+				err = failed
+			}
+			continue
+		}
+		for _, vip := range vips {
+			all[vip] = found[vip]
+		}
+	}
+	r.listening.unseen = unseen
+	return all, err
 }
 
 // lookAtRecounts warns of services with work that is never counted again, once for each reason.
@@ -127,7 +166,7 @@ func explain(o *topo.Offering, found []listeners.Process) (line, reason, warning
 	programs := o.Source.Row().Programs
 	switch {
 	case len(found) == 0:
-		return "none", "no process listens yet", ""
+		return "none", "no process listens", ""
 	case o.Measure.Page() && len(programs) > 0 && !slices.ContainsFunc(found, func(p listeners.Process) bool { return p.PID == 0 || slices.Contains(programs, p.Name) }):
 		return line, "", fmt.Sprintf("load: %s is the word of %s, and another program listens: its requests are not in that count", o.Load(), strings.Join(programs, " or "))
 	case o.Measure.Page():

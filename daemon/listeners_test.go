@@ -29,7 +29,7 @@ func TestListeners(t *testing.T) {
 			}
 		}
 	}
-	const none = "no process listens yet"
+	const none = "no process listens"
 	p := m.start(Agent)
 	has(m.logs(none), "level=INFO", "service=web", "load=work", "listener=none")
 	has(m.logs(none), "level=INFO", "service=api", "load=apache", "listener=none")

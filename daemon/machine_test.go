@@ -149,10 +149,10 @@ func (m *machine) host() *Host {
 			}
 			return []string{fmt.Sprintf("route by %s %v %v", r.Link, r.Sources, r.Families)}
 		},
-		Listeners: func([]topo.VIP) (map[topo.VIP][]listeners.Process, error) {
+		Listeners: func(netns string, _ []topo.VIP) (map[topo.VIP][]listeners.Process, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			return m.listens, m.fails["listeners"]
+			return m.listens, m.fails["listeners"+netns]
 		},
 		Cores: func(of []listeners.Process) (float64, bool) {
 			m.mu.Lock()

@@ -25,6 +25,22 @@ func (r *lb) warn(cfg *topo.LB) {
 	for _, a := range forgetful(cfg) {
 		r.host.Log.Warn("a setting loses connections", "advice", a)
 	}
+	for _, p := range closedServices(cfg) {
+		r.host.Log.Warn("a service takes no new flows", "problem", p)
+	}
+}
+
+// closedServices names those of which no server takes new flows by the file.
+func closedServices(cfg *topo.LB) (all []string) {
+	for i := range cfg.Services {
+		switch s := &cfg.Services[i]; {
+		case len(s.Servers) == 0:
+			all = append(all, fmt.Sprintf("service %s at %v has no server, so its packets are dropped: list some in its `servers`, and reload", s.Name, s.VIP))
+		case !slices.ContainsFunc(s.Servers, func(s topo.Server) bool { return s.Weight > 0 }):
+			all = append(all, fmt.Sprintf("service %s at %v takes no new flows, as all its servers have weight 0: give one of them a weight above 0, and reload", s.Name, s.VIP))
+		}
+	}
+	return all
 }
 
 // forgetful names the services that lose a connection without an entry at this LB.

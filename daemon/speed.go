@@ -100,11 +100,8 @@ func (r *agent) sample() error {
 
 // lookAgain looks for the processes of a service that has none, and at the cores of all.
 func (r *agent) lookAgain() {
-	for _, o := range r.now.Load().Services {
-		if o.Owner == topo.Socket && len(r.listening.processes(o.VIP)) == 0 {
-			r.lookAtListeners()
-			break
-		}
+	if r.listening.anyMissing() {
+		r.lookAtListeners()
 	}
 	r.lookAtCores()
 }

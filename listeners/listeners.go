@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"proffer/foreign"
 	"proffer/topo"
 )
 
@@ -47,14 +48,26 @@ func (p Process) String() string {
 	return text + ")"
 }
 
-// Of finds the processes that listen at each of some VIPs in this network namespace: of processes
-// that share a socket the first one, their parent. proc is /proc.
-func Of(proc string, vips []topo.VIP) (map[topo.VIP][]Process, error) {
+// Of finds the processes that listen at each of some VIPs in a network namespace, an empty path for
+// this one: of processes that share a socket the first one, their parent. proc is /proc.
+func Of(proc, namespace string, vips []topo.VIP) (map[topo.VIP][]Process, error) {
 	at := map[uint64][]topo.VIP{} // by the inode of a socket
+	err := foreign.Within(namespace, func() error { return socketsOf(proc, vips, at) })
+	if err != nil {
+		return nil, err
+	}
+	if len(at) == 0 {
+		return map[topo.VIP][]Process{}, nil
+	}
+	return holders(proc, at)
+}
+
+// socketsOf adds the sockets of this network namespace that take the packets of VIPs.
+func socketsOf(proc string, vips []topo.VIP, at map[uint64][]topo.VIP) error {
 	for _, protocol := range []topo.Protocol{topo.TCP, topo.UDP} {
 		all, err := listening(proc, protocol)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, s := range all {
 			for _, vip := range vips {
@@ -64,10 +77,7 @@ func Of(proc string, vips []topo.VIP) (map[topo.VIP][]Process, error) {
 			}
 		}
 	}
-	if len(at) == 0 {
-		return map[topo.VIP][]Process{}, nil
-	}
-	return holders(proc, at)
+	return nil
 }
 
 // serves reports whether a socket's address takes the packets of a VIP.
@@ -99,7 +109,7 @@ func listening(proc string, protocol topo.Protocol) (all []socket, err error) {
 		files, state = []string{"udp", "udp6"}, "07"
 	}
 	for _, name := range files {
-		f, err := os.Open(filepath.Join(proc, "net", name))
+		f, err := os.Open(filepath.Join(proc, "thread-self", "net", name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a kernel without IPv6
 		}

@@ -59,7 +59,7 @@ func TestListeners(t *testing.T) {
 	for v := range want {
 		vips = append(vips, v)
 	}
-	found, err := Of("/proc", vips)
+	found, err := Of("/proc", "", vips)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestListeners(t *testing.T) {
 func TestListenersOfOthers(t *testing.T) {
 	if vip := os.Getenv("PROFFER_TEST_VIP"); vip != "" { // the process below, without the capability
 		at := netip.MustParseAddrPort(vip)
-		found, err := Of("/proc", []topo.VIP{{Addr: at.Addr(), Port: at.Port()}})
+		found, err := Of("/proc", "", []topo.VIP{{Addr: at.Addr(), Port: at.Port()}})
 		fmt.Println(found, err)
 		return
 	}
@@ -109,7 +109,7 @@ func TestListenersOfOthers(t *testing.T) {
 	})
 	var found []Process
 	for late := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
-		all, err := Of("/proc", []topo.VIP{{Addr: at.Addr(), Port: at.Port()}})
+		all, err := Of("/proc", "", []topo.VIP{{Addr: at.Addr(), Port: at.Port()}})
 		if err != nil {
 			t.Fatal(err)
 		}

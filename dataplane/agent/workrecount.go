@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/objects"
@@ -63,8 +60,8 @@ func (w *work) visitSpaces() (all bool, err error) {
 	w.barred = map[string]string{}
 	all = true
 	for _, space := range w.spaces {
-		err := within(space, func() error { return errors.Join(w.visit(recounts[1]), w.visit(recounts[2])) })
-		if errors.Is(err, errNotEntered) {
+		err := foreign.Within(space, func() error { return errors.Join(w.visit(recounts[1]), w.visit(recounts[2])) })
+		if errors.Is(err, foreign.ErrNotEntered) {
 			all = false
 			if errors.Is(err, fs.ErrPermission) {
 				w.barred[space] = fmt.Sprintf("%v: %s", err, topo.Needs("CAP_SYS_ADMIN"))
@@ -103,35 +100,4 @@ func (w *work) visit(name string) error {
 		return fmt.Errorf("run %s: %w", name, err)
 	}
 	return nil
-}
-
-var errNotEntered = errors.New("no way into a network namespace")
-
-// within runs do in a network namespace; an empty path is this one. A service manager may
-// withhold the right to enter, and a container that restarts has no namespace.
-func within(path string, do func() error) error {
-	if path == "" {
-		return do()
-	}
-	here, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return fmt.Errorf("find the network namespace: %w", err)
-	}
-	defer here.Close()
-	there, err := foreign.OpenNamespace(path)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotEntered, err)
-	}
-	defer there.Close()
-	runtime.LockOSThread()
-	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("%w: enter %s: %w", errNotEntered, path, err)
-	}
-	err = do()
-	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); back != nil {
-		return errors.Join(err, back) // the thread ends with its goroutine
-	}
-	runtime.UnlockOSThread()
-	return err
 }
