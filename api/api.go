@@ -23,25 +23,28 @@ import (
 
 // Status is a daemon's answer.
 type Status struct {
-	Role      string            `json:"role"` // "lb", "agent", "edge" or "node"
-	Node      string            `json:"node"`
-	Locator   string            `json:"locator"`
-	Interface string            `json:"interface"`
-	XDP       string            `json:"xdp"` // "native" or "generic"
-	PID       int               `json:"pid"`
-	Adopted   bool              `json:"adopted"`               // took over an earlier daemon's state
-	Reloads   uint64            `json:"reloads"`               // configurations applied since the start
-	Refused   uint64            `json:"refused"`               // … and those that had a mistake
-	Flows     uint64            `json:"flows"`                 // entries in the flow table at the last sweep
-	NoNextHop []string          `json:"no_next_hop,omitempty"` // addresses that packets cannot reach, with reasons
-	Advice    []string          `json:"advice,omitempty"`      // settings of the host that lose packets
-	BadTags   []string          `json:"bad_tags,omitempty"`    // senders of signals without a valid tag
-	Reports   *ReportsStatus    `json:"reports,omitempty"`     // of an agent's loads, to LBs
-	Services  []ServiceStatus   `json:"services"`
-	Edge      *EdgeStatus       `json:"edge,omitempty"`     // of an edge LB or a datapath node
-	Problems  []string          `json:"problems,omitempty"` // why packets pass the programs by, a node is not as its LB's file has it, or the daemon cannot write
-	Log       *LogStatus        `json:"log,omitempty"`
-	Counters  map[string]uint64 `json:"counters"`
+	Role      string `json:"role"` // "lb", "agent", "edge" or "node"
+	Node      string `json:"node"`
+	Locator   string `json:"locator"`
+	Interface string `json:"interface"`
+	XDP       string `json:"xdp"` // "native" or "generic"
+	PID       int    `json:"pid"`
+	Adopted   bool   `json:"adopted"` // took over an earlier daemon's state
+	Reloads   uint64 `json:"reloads"` // configurations applied since the start
+	Refused   uint64 `json:"refused"` // … and those that had a mistake
+	// NotReloaded is why the last reload was refused, which is the first of the problems, too; empty: it was applied.
+	NotReloaded string            `json:"not_reloaded,omitempty"`
+	Flows       uint64            `json:"flows"`                 // entries in the flow table at the last sweep
+	NoNextHop   []string          `json:"no_next_hop,omitempty"` // addresses that packets cannot reach, with reasons
+	Advice      []string          `json:"advice,omitempty"`      // settings of the host that lose packets
+	BadTags     []string          `json:"bad_tags,omitempty"`    // senders of signals without a valid tag
+	Reports     *ReportsStatus    `json:"reports,omitempty"`     // of an agent's loads, to LBs
+	Services    []ServiceStatus   `json:"services"`
+	Servers     []HealthStatus    `json:"servers,omitempty"`  // how the servers of an LB answer, each once
+	Edge        *EdgeStatus       `json:"edge,omitempty"`     // of an edge LB or a datapath node
+	Problems    []string          `json:"problems,omitempty"` // why packets pass the programs by, a node is not as its LB's file has it, or the daemon cannot write
+	Log         *LogStatus        `json:"log,omitempty"`
+	Counters    map[string]uint64 `json:"counters"`
 }
 
 // LogStatus is how the daemon's log gets on.
@@ -69,14 +72,22 @@ type ServiceStatus struct {
 	Load     *LoadStatus `json:"load,omitempty"`
 	// Learning has the servers as an LB has learned them.
 	Learning *LearningStatus `json:"learning,omitempty"`
-	// Servers has how they answer, as an LB sees it.
-	Servers []HealthStatus `json:"servers,omitempty"`
+	// Servers has those of an LB's service.
+	Servers []ServerStatus `json:"servers,omitempty"`
+}
+
+// ServerStatus is a server of a service. How it answers is over all services, as Status.Servers has it.
+type ServerStatus struct {
+	HealthStatus
+	Weight      int     `json:"weight"`
+	Draining    bool    `json:"draining"`              // its weight is 0: it gets no new flows
+	Connections *uint32 `json:"connections,omitempty"` // of the service, which the LB knows there; none: the mode has no entries
 }
 
 // HealthStatus is how a server answers, over all services of the LB.
 type HealthStatus struct {
 	Name        string  `json:"name"`
-	State       string  `json:"state"`             // "answers" or "down"
+	State       string  `json:"state"`             // "answers", "down" or "unknown"
 	Since       float64 `json:"since_s"`           // that the state is so
 	Silent      float64 `json:"silent_s"`          // since its last answer, or since it is known
 	Doubt       float64 `json:"doubt"`             // evidence that it answers nothing

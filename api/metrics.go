@@ -103,7 +103,10 @@ func writeHealth(w io.Writer, services []ServiceStatus) error {
 		var all []*dto.Metric
 		for _, svc := range services {
 			for i := range svc.Servers {
-				all = append(all, sample(m.kind, m.of(&svc.Servers[i]), "service", svc.Name, "vip", svc.VIP, "server", svc.Servers[i].Name))
+				if svc.Servers[i].State == "unknown" {
+					continue
+				}
+				all = append(all, sample(m.kind, m.of(&svc.Servers[i].HealthStatus), "service", svc.Name, "vip", svc.VIP, "server", svc.Servers[i].Name))
 			}
 		}
 		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {

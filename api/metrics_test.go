@@ -21,9 +21,10 @@ func TestMetrics(t *testing.T) {
 			{Name: "of an LB", VIP: "192.0.2.2:80", Learning: &LearningStatus{Servers: []LearnedStatus{
 				{Name: "s1", Established: 3, Embryonic: 2, Mean: &idle, Filter: 1.25, Weight: 0.375},
 				{Name: "s2", Filter: 1, Weight: 0.625},
-			}}, Servers: []HealthStatus{
-				{Name: "s1", State: "answers", Offered: 9, Answered: 8, Repeated: 1},
-				{Name: "s2", State: "down", Offered: 7, Repeated: 4, Unreachable: 2},
+			}}, Servers: []ServerStatus{
+				{HealthStatus: HealthStatus{Name: "s1", State: "answers", Offered: 9, Answered: 8, Repeated: 1}},
+				{HealthStatus: HealthStatus{Name: "s2", State: "down", Offered: 7, Repeated: 4, Unreachable: 2}},
+				{HealthStatus: HealthStatus{Name: "s3", State: "unknown"}},
 			}},
 		}}, nil
 	})

@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -83,7 +82,7 @@ type daemon struct {
 
 	attached bool
 
-	reloaded, refused atomic.Uint64
+	reloads
 }
 
 // run attaches the plane and serves until ctx ends or the socket fails. No goroutine
@@ -188,7 +187,7 @@ func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	group.Go(func() error { return d.host.answer(ctx, socket, d.node.Control, d.status) })
 	group.Go(func() error { return d.upkeep.Run(ctx) })
 	group.Go(func() error {
-		d.reloads(ctx)
+		d.hear(ctx)
 		return nil
 	})
 	for _, task := range d.tasks {
@@ -197,9 +196,9 @@ func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	return group.Wait()
 }
 
-// reloads applies the configuration again at every SIGHUP; a configuration with a
+// hear applies the configuration again at every SIGHUP; a configuration with a
 // mistake changes nothing.
-func (d *daemon) reloads(ctx context.Context) {
+func (d *daemon) hear(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -217,15 +216,13 @@ func (d *daemon) reloadOnce(ctx context.Context) {
 	defer cancel()
 	targets, err := d.reload(ctx)
 	if err != nil {
-		d.refused.Add(1)
-		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
+		d.refuse(err, d.host.Log)
 		return
 	}
 	if targets != nil {
 		d.upkeep.SetTargets(targets)
 	}
-	d.reloaded.Add(1)
-	d.host.Log.Info("configuration reloaded")
+	d.applied(d.host.Log)
 	d.warn(d.host.Log)
 }
 
@@ -239,14 +236,13 @@ func (d *daemon) status() (api.Status, error) {
 		XDP:       d.plane.Mode(),
 		PID:       os.Getpid(),
 		Adopted:   d.plane.Adopted(),
-		Reloads:   d.reloaded.Load(),
-		Refused:   d.refused.Load(),
 		Flows:     d.upkeep.Flows(),
 		NoNextHop: d.upkeep.Lacking(),
 		Problems:  d.upkeep.Problems(),
 		Counters:  map[string]uint64{},
 	}
 	s.Advice = slices.Concat(d.plane.Advice(), d.leaks(), d.advice())
+	d.report(&s)
 	d.host.describe(&s)
 	counters, err := d.plane.Counters()
 	if err != nil {

@@ -226,7 +226,11 @@ func TestStatus(t *testing.T) {
 	if s.Role != "lb" || s.Node != "lb" || s.Locator != "5f00:0:1:1::/64" || s.Interface != "wan0" || s.XDP != "native" || s.PID != os.Getpid() || !s.Adopted || s.Counters["steered"] != 7 {
 		t.Errorf("the LB answers %+v", s)
 	}
-	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, 2 of 2 servers"}}; !reflect.DeepEqual(s.Services, want) {
+	one, two := uint32(1), uint32(2)
+	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, choices 2, 2 servers", Servers: []api.ServerStatus{
+		{HealthStatus: api.HealthStatus{Name: "s1", State: "unknown"}, Weight: 1, Connections: &one},
+		{HealthStatus: api.HealthStatus{Name: "s2", State: "unknown"}, Weight: 1, Connections: &two},
+	}}}; !reflect.DeepEqual(s.Services, want) {
 		t.Errorf("services %+v, want %+v", s.Services, want)
 	}
 	m.fail("counters")

@@ -192,6 +192,17 @@ func (p plane) Probe(_ topo.VIP, server netip.Addr) {
 	p.probes = append(p.probes, server)
 }
 
+// Connections counts one at the first server, two at the second one …
+func (p plane) Connections(services []topo.Service) ([][]uint32, error) {
+	all := make([][]uint32, len(services))
+	for i := range services {
+		for j := range services[i].Servers {
+			all[i] = append(all[i], uint32(1+j))
+		}
+	}
+	return all, p.fails["connections"]
+}
+
 func (p plane) FlowTableBytes() uint64 { return 20 << 20 }
 
 func (p plane) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {

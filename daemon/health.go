@@ -177,22 +177,45 @@ func (h *healths) downServers() (down []topo.Server) {
 	return down
 }
 
-// answersOf describes how the servers of a service answer.
-func (r *lb) answersOf(svc *topo.Service) (all []api.HealthStatus) {
-	at := r.host.Clock.Now()
+// serversOf describes the servers of a service.
+func (r *lb) serversOf(svc *topo.Service, connections []uint32) (all []api.ServerStatus) {
 	for i := range svc.Servers {
-		s, known := r.health.Of(svc.Servers[i].At(), at)
-		if !known {
-			continue
-		}
-		one := api.HealthStatus{
-			Name: svc.Servers[i].Name, State: "answers", Since: s.Since.Seconds(), Silent: s.Silent.Seconds(), Doubt: s.Doubt, Probes: s.Probed,
-			Offered: s.Counts.Offered, Repeated: s.Counts.Repeated, Answered: s.Counts.Answered, Unreachable: s.Counts.Unreachable,
-		}
-		if s.Down {
-			one.State, one.Pause = "down", s.Pause.Seconds()
+		own := &svc.Servers[i]
+		one := api.ServerStatus{Weight: own.Weight, Draining: own.Weight == 0}
+		if one.HealthStatus = r.answerOf(own); svc.Dispatch.Tracks() {
+			one.Connections = &connections[i]
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// answers describes how the servers of all services answer, each once.
+func (r *lb) answers(cfg *topo.LB) (all []api.HealthStatus) {
+	seen := map[netip.Addr]bool{}
+	for _, svc := range cfg.Services {
+		for i := range svc.Servers {
+			own := &svc.Servers[i]
+			if one := r.answerOf(own); one.State != "unknown" && !seen[own.At()] {
+				seen[own.At()] = true
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+func (r *lb) answerOf(server *topo.Server) api.HealthStatus {
+	s, known := r.health.Of(server.At(), r.host.Clock.Now())
+	if !known {
+		return api.HealthStatus{Name: server.Name, State: "unknown"}
+	}
+	one := api.HealthStatus{
+		Name: server.Name, State: "answers", Since: s.Since.Seconds(), Silent: s.Silent.Seconds(), Doubt: s.Doubt, Probes: s.Probed,
+		Offered: s.Counts.Offered, Repeated: s.Counts.Repeated, Answered: s.Counts.Answered, Unreachable: s.Counts.Unreachable,
+	}
+	if s.Down {
+		one.State, one.Pause = "down", s.Pause.Seconds()
+	}
+	return one
 }

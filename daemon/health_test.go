@@ -78,6 +78,9 @@ func TestHealth(t *testing.T) {
 	if len(s) != 2 || s[0].State != "answers" || s[1].State != "down" || s[1].Pause != 1 || s[1].Offered == 0 || s[0].Answered <= s[1].Answered {
 		t.Errorf("status: %+v", s)
 	}
+	if hosts := m.status().Servers; len(hosts) != 2 || hosts[1] != s[1].HealthStatus {
+		t.Errorf("the LB's servers: %+v", hosts)
+	}
 	m.answersFor(4*time.Second, 7*time.Second, false)
 	m.mu.Lock()
 	probes := len(m.probes)

@@ -23,9 +23,15 @@ type LBPlane interface {
 	Tallier
 	Queuer
 	Healths
+	Connected
 	Resolved() (without []topo.Server, all int) // servers, and those without a next hop
 	FlowTableBytes() uint64
 	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
+}
+
+// Connected counts the connections of each server of services.
+type Connected interface {
+	Connections([]topo.Service) ([][]uint32, error)
 }
 
 // Planner goes from one configuration to another by a plan.
@@ -106,20 +112,31 @@ func (r *lb) ready() []any {
 }
 
 func (r *lb) describe(s *api.Status) error {
+	cfg := r.now.Load()
+	connections, err := r.plane.Connections(cfg.Services) // takes long: nothing waits for it
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, svc := range r.now.Load().Services {
-		s.Services = append(s.Services, api.ServiceStatus{Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(), Learning: r.learned(&svc), Servers: r.answersOf(&svc)})
+	if now := r.now.Load(); now != cfg {
+		cfg = now
+		connections, err = r.plane.Connections(cfg.Services)
 	}
+	if err != nil {
+		return err
+	}
+	for i, svc := range cfg.Services {
+		s.Services = append(s.Services, api.ServiceStatus{
+			Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(), Learning: r.learned(&svc), Servers: r.serversOf(&svc, connections[i]),
+		})
+	}
+	s.Servers = r.answers(cfg)
 	if r.lost != "" {
 		s.Problems = append(s.Problems, r.lost)
 	}
-	s.Advice = append(s.Advice, forgetful(r.now.Load())...)
+	s.Advice = append(s.Advice, forgetful(cfg)...)
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
-	s.Problems = slices.Concat(s.Problems, r.unrecorded(), closedServices(r.now.Load()))
-	var err error
-	s.BadTags, err = named(r.plane, serversOf(r.now.Load()))
+	s.Problems = slices.Concat(s.Problems, r.unrecorded(), closedServices(cfg))
+	s.BadTags, err = named(r.plane, serversOf(cfg))
 	return err
 }
 

@@ -30,7 +30,7 @@ func TestReloadOfEmptyPool(t *testing.T) {
 	m.change("servers: [{name: s1, locator: 5f00:0:2:1::/64}, {name: s2, locator: 5f00:0:2:2::/64}]", "servers: []")
 	m.hangup()
 	m.logs("configuration reloaded")
-	if mode := m.status().Services[0].Mode; mode != "hunt, 0 of 0 servers" {
+	if mode := m.status().Services[0].Mode; mode != "hunt, choices 2, 0 servers" {
 		t.Errorf("status shows %q", mode)
 	}
 	p.end()

@@ -204,11 +204,14 @@ func TestDiskThatTakesNothing(t *testing.T) {
 		m.clock.tick(t, keepEvery)
 		m.logs("the pools are recorded again")
 		m.clock.tick(t, keepEvery)
-		if got := m.status().Problems; len(got) > 0 {
-			t.Errorf("status has %q", got)
+		if got := m.status(); len(got.Problems) != 1 || got.Problems[0] != got.NotReloaded {
+			t.Errorf("status has %q, want the refused reload alone", got.Problems)
 		}
 		m.hangup()
 		m.logs("configuration reloaded")
+		if got := m.status().Problems; len(got) > 0 {
+			t.Errorf("status has %q", got)
+		}
 		if record, err := history.Load(m.pools()); err != nil || record.Services()[0].Version != 7 {
 			t.Errorf("recorded: %v", err)
 		}

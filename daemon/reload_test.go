@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"proffer/api"
 	"proffer/topo"
 )
 
@@ -98,7 +101,7 @@ func TestReloadOfMistake(t *testing.T) {
 	m.hangup()
 	m.logs("apply is broken")
 	m.wantReloads(0, 2)
-	if mode := m.status().Services[0].Mode; mode != "hunt, 2 of 2 servers" {
+	if mode := m.status().Services[0].Mode; mode != "hunt, choices 2, 2 servers" {
 		t.Errorf("status shows %q, which was not applied", mode)
 	}
 	m.mu.Lock()
@@ -107,10 +110,27 @@ func TestReloadOfMistake(t *testing.T) {
 	}
 	delete(m.fails, "apply")
 	m.mu.Unlock()
+	if s := m.status(); !strings.HasPrefix(s.NotReloaded, "configuration not reloaded, the old one stays: ") || s.Problems[0] != s.NotReloaded {
+		t.Errorf("not reloaded: %q, problems %q", s.NotReloaded, s.Problems)
+	}
 	m.hangup()
 	m.logs("configuration reloaded")
 	m.wantReloads(1, 2)
+	if s := m.status(); s.NotReloaded != "" || len(s.Problems) > 0 && strings.Contains(s.Problems[0], "reload") {
+		t.Errorf("after a reload not reloaded: %q, problems %q", s.NotReloaded, s.Problems)
+	}
 	p.end()
+}
+
+// TestRefusalIsFirst: a refused reload stands before the problems that were found.
+func TestRefusalIsFirst(t *testing.T) {
+	var r reloads
+	r.refuse(errors.New("a mistake"), slog.New(slog.DiscardHandler))
+	s := api.Status{Problems: []string{"another"}}
+	r.report(&s)
+	if want := []string{"configuration not reloaded, the old one stays: a mistake", "another"}; !slices.Equal(s.Problems, want) || s.Refused != 1 {
+		t.Errorf("got %+v, want the problems %q", s, want)
+	}
 }
 
 // TestReloadOfWhatIsFixed: programs are loaded with it, so it needs a new daemon.

@@ -92,7 +92,8 @@ type tunnels struct {
 	by       map[int]string // the gateways that a far end waits for
 	problems control.Problems
 
-	kept, reloaded, refused atomic.Uint64
+	kept atomic.Uint64
+	reloads
 }
 
 // run attaches the plane and serves until ctx ends or a part fails.
@@ -165,7 +166,7 @@ func (d *tunnels) serve(ctx context.Context, socket net.Listener) error {
 	group.Go(func() error { return d.each(ctx, followEvery, d.follow) })
 	group.Go(func() error { return d.each(ctx, sweepEvery, d.sweep) })
 	group.Go(func() error {
-		d.reloads(ctx)
+		d.hear(ctx)
 		return nil
 	})
 	for _, task := range d.tasks {
@@ -325,8 +326,8 @@ func linksOf(fars []far) (all []string) {
 
 func (d *tunnels) links() string { return strings.Join(linksOf(d.fars()), ",") }
 
-// reloads applies the configuration again at every SIGHUP; one with a mistake changes nothing.
-func (d *tunnels) reloads(ctx context.Context) {
+// hear applies the configuration again at every SIGHUP; one with a mistake changes nothing.
+func (d *tunnels) hear(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -350,15 +351,13 @@ func (d *tunnels) reloadOnce(ctx context.Context) {
 	d.known = map[int]topo.MAC{} // an end that changed has no next hop
 	d.changing.Unlock()
 	if err != nil {
-		d.refused.Add(1)
-		d.host.Log.Error("configuration not reloaded, the old one stays", "error", err)
+		d.refuse(err, d.host.Log)
 		return
 	}
 	if err := d.reach(true); err != nil {
 		d.host.Log.Error("upkeep of the data plane", "error", err)
 	}
-	d.reloaded.Add(1)
-	d.host.Log.Info("configuration reloaded")
+	d.applied(d.host.Log)
 	d.warn(d.host.Log)
 }
 
@@ -373,10 +372,11 @@ func (d *tunnels) tell(state string) {
 func (d *tunnels) status() (api.Status, error) {
 	s := api.Status{
 		Role: d.name, Node: d.node, Interface: d.links(), PID: os.Getpid(),
-		Reloads: d.reloaded.Load(), Refused: d.refused.Load(), Flows: d.kept.Load(),
+		Flows:     d.kept.Load(),
 		NoNextHop: d.unreached(), Problems: d.problems.Now(), Counters: map[string]uint64{},
 	}
 	s.Advice = slices.Concat(d.plane.Advice(), d.leaks(), d.settings())
+	d.report(&s)
 	d.host.describe(&s)
 	counters, err := d.plane.Counters()
 	if err != nil {

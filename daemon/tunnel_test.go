@@ -168,8 +168,8 @@ func TestTunnelNextHops(t *testing.T) {
 	step("after a file with a mistake", "1 true")
 	e.refuses, e.set = nil, nil
 	d.reloadOnce(t.Context())
-	if !slices.Equal(e.set, []string{"1 true"}) || d.reloaded.Load() != 1 || d.refused.Load() != 1 {
-		t.Errorf("a reload set %v; %d reloads, %d refused", e.set, d.reloaded.Load(), d.refused.Load())
+	if !slices.Equal(e.set, []string{"1 true"}) || d.done != 1 || d.refused != 1 {
+		t.Errorf("a reload set %v; %d reloads, %d refused", e.set, d.done, d.refused)
 	}
 	m.logs(`msg="configuration not reloaded, the old one stays" error="a mistake"`)
 	m.logs(`msg="configuration reloaded"`)

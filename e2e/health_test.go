@@ -106,7 +106,7 @@ func healthOf(t *testing.T, farm *experiment.Farm, name string) api.HealthStatus
 	t.Helper()
 	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
 		if s.Name == name {
-			return s
+			return s.HealthStatus
 		}
 	}
 	return api.HealthStatus{}

@@ -200,17 +200,19 @@ func (s *Service) Past() []Version {
 
 // Mode describes the service's dispatch for `proffer status`.
 func (s *Service) Mode() string {
-	if !s.Dispatch.Offers() {
-		mode := fmt.Sprintf("%s, %d servers", s.Dispatch, len(s.Servers))
-		if len(s.Servers) == 1 {
-			mode = fmt.Sprintf("%s, 1 server", s.Dispatch)
-		}
-		if by := deliveriesOf(s.Servers); by != "" {
-			mode += " (" + by + ")"
-		}
-		return mode
+	mode := s.Dispatch.String()
+	if s.Dispatch.Offers() {
+		mode += fmt.Sprintf(", choices %d", s.Choices)
 	}
-	return fmt.Sprintf("%s, %d of %d servers", s.Dispatch, min(s.Choices, len(s.Servers)), len(s.Servers))
+	servers := "servers"
+	if len(s.Servers) == 1 {
+		servers = "server"
+	}
+	mode += fmt.Sprintf(", %d %s", len(s.Servers), servers)
+	if by := deliveriesOf(s.Servers); by != "" && !s.Dispatch.Offers() {
+		mode += " (" + by + ")"
+	}
+	return mode
 }
 
 // listed is the first n values of an enum.

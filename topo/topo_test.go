@@ -30,7 +30,7 @@ func TestMode(t *testing.T) {
 	}{
 		{Single, 1, "single, 1 server"},
 		{Single, 3, "single, 3 servers"},
-		{Hunt, 3, "hunt, 2 of 3 servers"},
+		{Hunt, 3, "hunt, choices 2, 3 servers"},
 	} {
 		s := Service{Dispatch: c.dispatch, Choices: 2, Servers: make([]Server, c.servers)}
 		if got := s.Mode(); got != c.want {

@@ -37,7 +37,9 @@ each counter.
 
 --json prints one object: role (lb, agent, edge or node), node, locator, interface,
 xdp (native or generic), pid, adopted (it took over an earlier daemon's state), reloads,
-refused (files with a mistake), flows (at the last sweep), services, edge, counters;
+refused (files with a mistake), not_reloaded (why the last file was refused, until one is
+applied; the first of the problems, too), flows (at the last sweep), services, servers,
+edge, counters;
 reports (answered, refused, limited: requests for an agent's loads); and lines of text in
 no_next_hop, advice, bad_tags and problems; log (lost: lines of the daemon's log, waiting,
 stalled_s: since its reader took a line, error). Fields that a daemon does not have are
@@ -47,10 +49,14 @@ services is an array of name, vip, mode. An agent's have listener and load: meas
 instead (why it is not the configured one), threshold, asking, expected, open, cores, busy,
 idle, answers, service_time (mean_s, error, answers), work (unread, early, run, blocked,
 out) and word (source, from, of, busy, workers, age_s, trouble: the application's own).
-An LB's have servers (name, state, since_s, silent_s, doubt, pause_s, probes, offered,
-repeated, answered, unreachable) and, in modes that choose among all servers, learning:
+An LB's have servers (name, weight, draining: the weight is 0, connections: those of the
+service that the LB knows) and, in modes that choose among all servers, learning:
 counting (which flows), conversion, silent_s, gain, noise, wrong_counts, and servers (name,
 established, embryonic, samples, mean_s, filter, variance, weight, why).
+
+servers has each server of an LB once, over all services: name, state (answers or down),
+since_s, silent_s, doubt, pause_s, probes, offered, repeated, answered, unreachable. Those
+of a service repeat this, with the state unknown before it is.
 
 edge has cores (node, core, state, load, measured_load, weight, packets, flows, virtual:
 at_ns, busy_ns, stayed_ns, served, dropped) and costs (node, service, nanoseconds, from);
@@ -105,6 +111,9 @@ func ask(ctx context.Context, socket string, defaults []string) (api.Status, err
 
 // printStatus writes a status for a reader.
 func printStatus(w io.Writer, s api.Status, all bool) error {
+	if s.NotReloaded != "" {
+		fmt.Fprintf(w, "problem: %s\n", s.NotReloaded)
+	}
 	if s.Edge != nil {
 		fmt.Fprintf(w, "%s %s  on %s, pid %d, %d flows\n\n", s.Role, s.Node, s.Interface, s.PID, s.Flows)
 	} else {
@@ -124,7 +133,9 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		fmt.Fprintf(w, "no next hop to %s\n", addr)
 	}
 	for _, p := range s.Problems {
-		fmt.Fprintf(w, "problem: %s\n", p)
+		if p != s.NotReloaded {
+			fmt.Fprintf(w, "problem: %s\n", p)
+		}
 	}
 	if l := s.Log; l != nil && l.Lost > 0 {
 		fmt.Fprintf(w, "log: %d lines were lost\n", l.Lost)
@@ -141,8 +152,9 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		if svc.Learning != nil {
 			printLearning(t, svc.Learning)
 		}
-		printHealth(t, svc.Servers)
+		printServers(t, svc.Servers)
 	}
+	printHealth(t, s.Servers)
 	printCores(t, s.Edge)
 	fmt.Fprintln(t)
 	for _, name := range slices.Sorted(maps.Keys(s.Counters)) {
@@ -227,18 +239,35 @@ func printLearning(w io.Writer, l *api.LearningStatus) {
 	}
 }
 
-// printHealth writes a line for each server that is down, or is doubted.
+// printServers writes a line for each server of a service.
+func printServers(w io.Writer, servers []api.ServerStatus) {
+	for _, s := range servers {
+		text := fmt.Sprintf("weight %d", s.Weight)
+		if s.Draining {
+			text += ", draining"
+		}
+		if s.Connections != nil {
+			text += fmt.Sprintf(", connections %d", *s.Connections)
+		}
+		if s.State == "down" {
+			text += ", down"
+		}
+		fmt.Fprintf(w, "\t%s\t%s\n", s.Name, text)
+	}
+}
+
+// printHealth writes how each server answers, over all services.
 func printHealth(w io.Writer, servers []api.HealthStatus) {
 	for _, s := range servers {
-		if s.State != "down" && s.Doubt < 1 {
-			continue
-		}
 		text := fmt.Sprintf("%s since %.1f s", s.State, s.Since)
 		if s.State == "down" {
 			text += fmt.Sprintf(", %d probes, one in %.0f s", s.Probes, s.Pause)
 		}
-		fmt.Fprintf(w, "\t%s\t%s\tno answer for %.1f s\toffered %d, repeated %d, answered %d, unreachable %d\n",
-			s.Name, text, s.Silent, s.Offered, s.Repeated, s.Answered, s.Unreachable)
+		if s.State == "down" || s.Doubt >= 1 {
+			text += fmt.Sprintf(", no answer for %.1f s", s.Silent)
+		}
+		fmt.Fprintf(w, "server\t%s\t%s\toffered %d, repeated %d, answered %d, unreachable %d\n",
+			s.Name, text, s.Offered, s.Repeated, s.Answered, s.Unreachable)
 	}
 }
 

@@ -75,30 +75,69 @@ func TestStatusOfLearning(t *testing.T) {
 	}
 }
 
-// TestStatusOfHealth: a line for each server that is down or doubted, and none for others.
-func TestStatusOfHealth(t *testing.T) {
+// TestStatusOfServers: a line for each server of a service with its weight and connections, and none of
+// those counts that are its host's.
+func TestStatusOfServers(t *testing.T) {
+	none, some := uint32(0), uint32(17)
+	host := api.HealthStatus{Name: "s1", State: "answers", Offered: 5, Answered: 4}
 	var out strings.Builder
-	err := printStatus(&out, api.Status{Role: "lb", Services: []api.ServiceStatus{{
-		Name: "web", VIP: "[2001:db8::1]:80", Mode: "hunt, 2 of 3 servers",
-		Servers: []api.HealthStatus{
-			{Name: "well", State: "answers", Offered: 5, Answered: 5},
-			{Name: "doubted", State: "answers", Since: 60, Doubt: 9.2, Silent: 0.5, Offered: 7, Answered: 5},
-			{Name: "dead", State: "down", Since: 3.5, Silent: 4.25, Probes: 2, Pause: 4, Offered: 9, Repeated: 3, Answered: 1, Unreachable: 6},
-		},
-	}}}, false)
+	err := printStatus(&out, api.Status{Role: "lb", Servers: []api.HealthStatus{host}, Services: []api.ServiceStatus{
+		{Name: "web", Mode: "hunt, choices 2, 3 servers", Servers: []api.ServerStatus{
+			{HealthStatus: host, Weight: 1, Connections: &some},
+			{HealthStatus: api.HealthStatus{Name: "s2", State: "down"}, Weight: 3, Connections: &none},
+			{HealthStatus: api.HealthStatus{Name: "s3", State: "unknown"}, Draining: true, Connections: &none},
+		}},
+		{Name: "plain", Mode: "ecmp, 1 server", Servers: []api.ServerStatus{{HealthStatus: host, Weight: 2}}},
+	}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"dead     down since 3.5 s, 2 probes, one in 4 s  no answer for 4.2 s   offered 9, repeated 3, answered 1, unreachable 6\n",
-		"doubted  answers since 60.0 s                    no answer for 0.5 s   offered 7, repeated 0, answered 5, unreachable 0\n",
-	} {
+	for _, want := range []string{"  s1     weight 1, connections 17\n", "  s2     weight 3, connections 0, down\n", "  s3     weight 0, draining, connections 0\n", "  s1     weight 2\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "well") {
-		t.Errorf("a server that answers has a line:\n%s", out.String())
+	if strings.Count(out.String(), "offered") != 1 || strings.Count(out.String(), "answered 4") != 1 {
+		t.Errorf("the counts of a host do not stand there once:\n%s", out.String())
+	}
+}
+
+// TestStatusOfNoReload: that a reload was refused is the first line, and stands there once.
+func TestStatusOfNoReload(t *testing.T) {
+	for _, role := range []string{"lb", "edge"} {
+		s := api.Status{Role: role, NotReloaded: "configuration not reloaded: why", Problems: []string{"configuration not reloaded: why", "another"}}
+		if role == "edge" {
+			s.Edge = &api.EdgeStatus{}
+		}
+		var out strings.Builder
+		if err := printStatus(&out, s, false); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); !strings.HasPrefix(text, "problem: configuration not reloaded: why\n"+role+" ") || strings.Count(text, "problem:") != 2 {
+			t.Errorf("got\n%s", text)
+		}
+	}
+}
+
+// TestStatusOfHealth: a line for each server of the LB; of those that are down or doubted it has their silence.
+func TestStatusOfHealth(t *testing.T) {
+	var out strings.Builder
+	err := printStatus(&out, api.Status{Role: "lb", Servers: []api.HealthStatus{
+		{Name: "well", State: "answers", Since: 60, Silent: 0.5, Offered: 5, Answered: 5},
+		{Name: "doubted", State: "answers", Since: 60, Doubt: 9.2, Silent: 0.5, Offered: 7, Answered: 5},
+		{Name: "dead", State: "down", Since: 3.5, Silent: 4.25, Probes: 2, Pause: 4, Offered: 9, Repeated: 3, Answered: 1, Unreachable: 6},
+	}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"server  dead     down since 3.5 s, 2 probes, one in 4 s, no answer for 4.2 s  offered 9, repeated 3, answered 1, unreachable 6\n",
+		"server  doubted  answers since 60.0 s, no answer for 0.5 s                    offered 7, repeated 0, answered 5, unreachable 0\n",
+		"server  well     answers since 60.0 s                                         offered 5, repeated 0, answered 5, unreachable 0\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }
 

@@ -31,25 +31,12 @@ func (l *LB) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 			services, needed[vip] = append(services, h), h.needed
 		}
 	}
-	if err := meetAll(services, l.objs.Flows, l.Lines); err != nil {
-		return nil, err
-	}
-	l.sweeping.Lock()
-	defer l.sweeping.Unlock()
-	if l.before == nil {
-		return needed, nil
-	}
-	return needed, meetAll(services, l.before.Map, l.before.Lines())
+	return needed, l.eachTable(func(lines []objects.LBLine) { meetAll(services, lines) })
 }
 
-// meetAll has services meet all entries of a table of so many lines.
-func meetAll(services []horizon, flows *ebpf.Map, lines uint32) error {
-	mem, err := unix.Mmap(flows.FD(), 0, int(lines)*objects.LineBytes, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return fmt.Errorf("map the flow table into memory: %w", err)
-	}
-	defer unix.Munmap(mem)
-	for _, line := range unsafe.Slice((*objects.LBLine)(unsafe.Pointer(&mem[0])), lines) {
+// meetAll has services meet all entries of a table.
+func meetAll(services []horizon, lines []objects.LBLine) {
+	for _, line := range lines {
 		for k, word := range line.Word {
 			if word == 0 {
 				continue
@@ -59,6 +46,29 @@ func meetAll(services []horizon, flows *ebpf.Map, lines uint32) error {
 			}
 		}
 	}
+}
+
+// eachTable has read read the flow table, and that of before.
+func (l *LB) eachTable(read func([]objects.LBLine)) error {
+	if err := readTable(l.objs.Flows, l.Lines, read); err != nil {
+		return err
+	}
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
+	if l.before == nil {
+		return nil
+	}
+	return readTable(l.before.Map, l.before.Lines(), read)
+}
+
+// readTable has read read a table of so many lines.
+func readTable(flows *ebpf.Map, lines uint32, read func([]objects.LBLine)) error {
+	mem, err := unix.Mmap(flows.FD(), 0, int(lines)*objects.LineBytes, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the flow table into memory: %w", err)
+	}
+	defer unix.Munmap(mem)
+	read(unsafe.Slice((*objects.LBLine)(unsafe.Pointer(&mem[0])), lines))
 	return nil
 }
 
