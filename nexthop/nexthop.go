@@ -46,7 +46,8 @@ type Watcher struct {
 	objects   objects       // nexthop objects, read with the routes
 	odd       string        // rules that are not followed
 
-	held map[netip.Addr]bool // neighbours that the kernel spares and confirms; nil: not known yet
+	memory memory
+	held   map[netip.Addr]bool // neighbours that the kernel spares and confirms; nil: not known yet
 }
 
 // Watch starts listening for changes of the link's routes and neighbours.
@@ -131,12 +132,13 @@ func (w *Watcher) current() ([]route, error) {
 	return kept, nil
 }
 
-// neighbours are the usable ones. A reading that is interrupted by a change is followed by that
+// neighbours are the usable ones, and those remembered. A reading that is interrupted by a change is followed by that
 // change's signal: messages are compared with the neighbours read last, and wait for a reading.
 func (w *Watcher) neighbours() (topo.NextHops, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known = topo.NextHops{}
+	others := map[netip.Addr]bool{}
 	for _, family := range families() {
 		all, err := netlink.NeighList(w.dev.Index, family)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -145,9 +147,12 @@ func (w *Watcher) neighbours() (topo.NextHops, error) {
 		for i := range all {
 			if addr, mac, ok := usableOf(&all[i]); ok {
 				w.known[alone(addr)] = mac
+			} else if addr.IsValid() {
+				others[addr] = all[i].State&netlink.NUD_FAILED != 0
 			}
 		}
 	}
+	w.recall(others)
 	return w.known, nil
 }
 

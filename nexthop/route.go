@@ -125,9 +125,10 @@ func parseRoute(m []byte, link int, known objects) (r route, ours bool) {
 	return r, r.dead || r.take(hop, link) || r.takeAll(several, link)
 }
 
-// take gives the route a next hop, if it is one on the link that is not dead.
+// take gives the route a next hop, if it is one on the link that is not dead. A link without a carrier keeps its
+// routes: they are right when it comes back.
 func (r *route) take(h nextHop, link int) bool {
-	if h.link != link || h.flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) != 0 {
+	if h.link != link || h.flags&unix.RTNH_F_DEAD != 0 {
 		return false
 	}
 	r.gateway = h.gateway
