@@ -125,10 +125,10 @@ func TestReloadOfMistake(t *testing.T) {
 // TestRefusalIsFirst: a refused reload stands before the problems that were found.
 func TestRefusalIsFirst(t *testing.T) {
 	var r reloads
-	r.refuse(errors.New("a mistake"), slog.New(slog.DiscardHandler))
+	r.refuse(errors.Join(errors.New("a mistake"), errors.New("one more")), slog.New(slog.DiscardHandler))
 	s := api.Status{Problems: []string{"another"}}
 	r.report(&s)
-	if want := []string{"configuration not reloaded, the old one stays: a mistake", "another"}; !slices.Equal(s.Problems, want) || s.Refused != 1 {
+	if want := []string{"configuration not reloaded, the old one stays: a mistake; one more", "another"}; !slices.Equal(s.Problems, want) || s.Refused != 1 {
 		t.Errorf("got %+v, want the problems %q", s, want)
 	}
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 
 	"proffer/api"
@@ -20,7 +21,7 @@ func (r *reloads) refuse(why error, log *slog.Logger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused++
-	r.why = why.Error()
+	r.why = strings.ReplaceAll(why.Error(), "\n", "; ") // a line for all mistakes
 	log.Error("configuration not reloaded, the old one stays", "error", why)
 }
 
