@@ -14,12 +14,15 @@ import (
 // checks its own addresses for duplicates (up to 2 s), and gives up after 3 s.
 const settling = 4 * time.Second
 
+// longFlap is how long a link is without a carrier until its neighbours count as lost, so that status names them.
+const longFlap = 10 * time.Second
+
 // memory has the link addresses of held neighbours, for when the kernel forgets them: it does so when the link goes
 // down. They are used until the kernel has another, or the neighbour fails while the link is up.
 type memory struct {
 	last    map[netip.Addr]topo.MAC
 	wasDown bool
-	since   time.Time // the link is up, or the kernel forgot a neighbour although it was
+	since   time.Time // the link is up or down, or the kernel forgot a neighbour although it was up
 }
 
 // recall adds the remembered neighbours that the kernel lacks to the known ones, and has it look for them. others are
@@ -37,14 +40,13 @@ func (w *Watcher) recall(others map[netip.Addr]bool) {
 			lacking = append(lacking, addr)
 		}
 	}
-	if len(lacking) == 0 {
+	up := len(lacking) == 0 || w.isUp()
+	if up == m.wasDown {
+		m.since, m.wasDown = time.Now(), !up
+	}
+	if !up && time.Since(m.since) > longFlap {
 		return
 	}
-	up := w.isUp()
-	if up && m.wasDown {
-		m.since = time.Now()
-	}
-	m.wasDown = !up
 	for _, addr := range lacking {
 		failed, has := others[addr]
 		if up && !has {

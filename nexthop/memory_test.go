@@ -71,7 +71,17 @@ func TestLinkFlaps(t *testing.T) {
 		}
 		return netlink.AddrDel(port, own)
 	})
+	h.w.mu.Lock()
+	h.w.memory.since = h.w.memory.since.Add(-longFlap)
+	h.w.mu.Unlock()
+	if hops, _ := h.read(); at(hops) != 0 {
+		t.Errorf("%d servers have next hops by a link that is down for long", at(hops))
+	}
 	set(netlink.LinkSetUp)
+	until("the link is up", 0, func() bool {
+		hops, _ := h.read()
+		return at(hops) == len(targets)
+	})
 	h.router.address("port0", gateway.String()+"/64", near.String()+"/64")
 	until("the kernel has resolved", len(targets), func() bool { return state(near)&usable != 0 && state(near4)&usable != 0 })
 	until("two have failed", 2, func() bool {
