@@ -16,7 +16,7 @@ import (
 
 // patience bounds a wait for a change. A kernel signals within milliseconds, and after
 // at most 3 s that an address does not answer.
-const patience = 6 * time.Second
+const patience = time.Minute
 
 // exhausted is set once a wait has run out of patience: with a watcher that signals
 // nothing all tests together take no longer than one.

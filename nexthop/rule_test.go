@@ -306,7 +306,10 @@ func TestFailedGatewayBesideDefault(t *testing.T) {
 		by  netip.Addr
 	}{{"2001:db8:99::/48", near}, {"203.0.113.0/24", near4}} {
 		addr := netip.MustParsePrefix(c.dst).Addr().Next()
-		h.do(h.route(c.dst, c.by.String(), "eth0"))
+		h.changed("the route is read", h.route(c.dst, c.by.String(), "eth0"), func(hops topo.NextHops, _ int) bool {
+			_, read := hops[netip.MustParsePrefix(c.dst)]
+			return read
+		})
 		failed := &netlink.Neigh{LinkIndex: eth0, Family: familyOf(c.by), IP: c.by.AsSlice(), State: netlink.NUD_FAILED}
 		h.do(func() error { return netlink.NeighSet(failed) })
 		h.changed("the gateway is asked for", func() error { return h.w.Resolve(addr) }, func(hops topo.NextHops, _ int) bool {
