@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"proffer/lab/testbed"
 )
 
@@ -85,6 +87,7 @@ func (f *cookieFarm) wantRecovered(t *testing.T, h *byHand) (passedOn int) {
 	t.Helper()
 	lb, flows := f.bed.LBs[0], len(h.flows)
 	f.restartLB(t)
+	f.pauseLB(t, unix.SIGSTOP) // else its checks of quiet servers are passed on, too
 	cookies, counters := f.cookies(t), f.counters(t)
 	h.ask(t)
 	if served, reset := h.wait(t); served != flows || reset != 0 {
@@ -93,11 +96,12 @@ func (f *cookieFarm) wantRecovered(t *testing.T, h *byHand) (passedOn int) {
 	if c := f.cookies(t).minus(cookies); c.received != flows || c.failed != 0 {
 		t.Errorf("cookies of %d connections: %+v", flows, c)
 	}
+	now := f.counters(t)
+	f.pauseLB(t, unix.SIGCONT)
 	asked, learnt := counter(t, f.farm, "recover", lb), counter(t, f.farm, "stickiness_recovered", lb)
 	if asked != uint64(flows) || learnt != uint64(flows) {
 		t.Errorf("the new LB asked for %d flows and learnt %d, want %d", asked, learnt, flows)
 	}
-	now := f.counters(t)
 	since := func(name string) int {
 		value, ok := now[name]
 		if !ok {
@@ -109,4 +113,12 @@ func (f *cookieFarm) wantRecovered(t *testing.T, h *byHand) (passedOn int) {
 		t.Errorf("the agents found %d flows theirs and %d without an owner, want %d and 0", recovered, unowned, flows)
 	}
 	return since("pass_on_not_mine")
+}
+
+// pauseLB stops the LB's daemon, or lets it go on. Its programs go on all the time.
+func (f *cookieFarm) pauseLB(t *testing.T, s unix.Signal) {
+	t.Helper()
+	if err := f.lb.Signal(s); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -155,8 +155,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemoLate: more requests a second than any machine sends one by one. The demo tries each
-// policy twice, ends both tries early, prints a row for each all the same, with the reason, has
+// TestDemoLate: more requests a second than any machine sends one by one. The demo ends
+// each try of a policy early, prints a row for each all the same, with the reason, has
 // its files, and is content.
 func TestDemoLate(t *testing.T) {
 	d := startDemo(t, "--servers", "24", "--requests", "3000", "--policies", "single,hunt:static:4", "--mean", "1ms", "--load", "0.9", "--json")
@@ -168,9 +168,6 @@ func TestDemoLate(t *testing.T) {
 		if file, err := os.Stat(filepath.Join(d.out, name)); err != nil || file.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if !strings.Contains(d.stderr.String(), "again: the machine was too busy") {
-		t.Errorf("no second try:\n%s", d.stderr.String())
 	}
 	var report experiment.Report
 	if err := json.Unmarshal(d.stdout.Bytes(), &report); err != nil || len(report.Policies) != 2 {

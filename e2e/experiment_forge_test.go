@@ -22,7 +22,7 @@ func TestForgedSignalsChangeNothing(t *testing.T) {
 	}
 	for _, name := range []string{
 		"lb.drop_bad_tag", "lb.drop_outside", "lb.drop_unknown_function", "lb.drop_segments_left",
-		"lb.drop_malformed_srh", "lb.drop_nothing_inside", "lb.drop_not_from_vip", "lb.drop_extension_header",
+		"lb.drop_malformed_srh", "lb.drop_nothing_inside", "lb.drop_not_from_vip", "lb.drop_source_route",
 		"agent.drop_bad_tag", "agent.drop_outside", "agent.drop_malformed_srh", "agent.drop_nothing_inside",
 		"agent.drop_truncated", "agent.drop_not_our_service",
 	} {

@@ -109,11 +109,12 @@ func (p packet4) text() string {
 	return string(b)
 }
 
-// on4 returns the IPv4 packets on a node's link in one direction.
+// on4 returns the IPv4 packets on a node's link in one direction, but for the LB's checks.
 func (w *recorded) on4(n *testbed.Node, toNode bool) (found []packet4) {
+	check := netip.AddrFrom4([4]byte{192, 0, 0, 8}) // in the place of a client in the LB's own checks
 	for i := range w.frames {
 		if f := &w.frames[i]; f.link == n.Link && f.toNode == toNode {
-			if p, ok := read4(f); ok {
+			if p, ok := read4(f); ok && p.source() != check {
 				found = append(found, p)
 			}
 		}

@@ -131,6 +131,7 @@ func TestConnAdoptedFull(t *testing.T) {
 		var full objects.AgentConnLine
 		for i := range full.Fingerprint {
 			full.Fingerprint[i] = ^uint64(0) &^ 0xffff >> 1 &^ rig.ConnDisplaced // of other flows, established
+			full.Slot[i].Seen = rig.Seen(rig.Start)
 		}
 		conns.Write(t, at, &full)
 	}

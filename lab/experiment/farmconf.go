@@ -93,7 +93,7 @@ func (f *Farm) configure(n *testbed.Node) (role string, err error) {
 
 func (f *Farm) write(n *testbed.Node, configuration, keys []byte) error {
 	err := errors.Join(
-		os.WriteFile(f.path(n, "yaml"), configuration, 0o644),
+		os.WriteFile(f.path(n, "yaml"), configuration, 0o600),
 		os.WriteFile(f.path(n, "keys"), keys, 0o600))
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", n.Name, err)
