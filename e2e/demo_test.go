@@ -164,7 +164,7 @@ func TestDemoLate(t *testing.T) {
 		t.Fatalf("exit %d:\n%s", code, d.stderr.String())
 	}
 	d.wantNone(t)
-	for _, name := range []string{"rows-single.csv", "rows-hunt-static-4.csv", "cdf.png", "load.svg", "results.json"} {
+	for _, name := range []string{"rows-single.csv", "rows-hunt-static-4.csv", "cdf.png", "results.json"} {
 		if file, err := os.Stat(filepath.Join(d.out, name)); err != nil || file.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

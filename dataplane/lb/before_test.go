@@ -137,10 +137,6 @@ func TestEarlierLayouts(t *testing.T) {
 		for _, entries := range []int{1024, 3000, 64} {
 			t.Run(fmt.Sprintf("%d, %d entries", s.layout, entries), func(t *testing.T) {
 				rig.Enter(t)
-				silent := "/proc/sys/net/ipv6/conf/" + rig.FarEnd + "/disable_ipv6" // frames of its own would count
-				if err := os.WriteFile(silent, []byte("1"), 0); err != nil {
-					t.Fatal(err)
-				}
 				cfg := rig.LBConfig(kept(8, drained(0, 1, 2, 3, 4, 5, 6)), kept(8, rig.OverUDP, drained(0, 1, 2, 3, 4, 5, 6)),
 					kept(8, rig.Over4, drained(0, 1, 2, 3, 4, 5, 6)), rig.Hunting(2, 8))
 				cfg.Pin = filepath.Join(bpffs(t), "lb")

@@ -251,7 +251,9 @@ func (r *Report) draw(dir string) ([]string, error) {
 			continue
 		}
 		responses = append(responses, figures.Responses{Name: name, Seconds: seconds})
-		loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
+		if len(result.Loads.Seconds) > 0 { // a run that ends at once has no sample
+			loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
+		}
 	}
 	if len(responses) == 0 {
 		return nil, nil
@@ -261,11 +263,14 @@ func (r *Report) draw(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	over, err := figures.LoadOverTime("Load over time, "+at, loads)
-	if err != nil {
-		return nil, err
-	}
 	paths, err := cdf.Save(dir, "cdf")
+	if len(loads) == 0 {
+		return paths, err
+	}
+	over, failed := figures.LoadOverTime("Load over time, "+at, loads)
+	if failed != nil {
+		return paths, errors.Join(err, failed)
+	}
 	more, failed := over.Save(dir, "load")
 	return append(paths, more...), errors.Join(err, failed)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Kill lets a host die at once: an LB, a server with the application Behind it, or a
@@ -73,6 +74,9 @@ func (s *space) cut(name string) error {
 	}
 	if err == nil {
 		err = s.netlink.LinkDel(link)
+	}
+	if errors.Is(err, unix.ENODEV) { // it went meanwhile, with its other end's namespace
+		err = nil
 	}
 	return wrap("cut "+name, err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -68,6 +69,10 @@ func Enter(t testing.TB) {
 	}
 	if err := netlink.LinkAdd(link); err != nil {
 		t.Fatalf("add %s: %v", Device, err)
+	}
+	silent := "/proc/sys/net/ipv6/conf/" + FarEnd + "/disable_ipv6" // frames of its own would be counted
+	if err := os.WriteFile(silent, []byte("1"), 0); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"lo", Device, FarEnd} {
 		l, err := netlink.LinkByName(name)
