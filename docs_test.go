@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestCountersAreDocumented holds docs/counters.md to the programs' enums.
+// TestCountersAreDocumented holds docs/operate/counters.md to the programs' enums.
 func TestCountersAreDocumented(t *testing.T) {
-	doc := read(t, "docs/counters.md")
+	doc := read(t, "docs/operate/counters.md")
 	sections := map[string]string{}
 	for section := range strings.SplitSeq(doc, "\n## ") {
 		title, text, _ := strings.Cut(section, "\n")
@@ -31,7 +31,7 @@ func TestCountersAreDocumented(t *testing.T) {
 			name := strings.ToLower(n[1])
 			rows := regexp.MustCompile("(?m)^\\|[^|]*`"+name+"`[^|]*\\|").FindAllString(c.section, -1)
 			if len(rows) != 1 {
-				t.Errorf("docs/counters.md explains %s of %s %d times, want once", name, c.source, len(rows))
+				t.Errorf("docs/operate/counters.md explains %s of %s %d times, want once", name, c.source, len(rows))
 			}
 		}
 	}
@@ -39,10 +39,11 @@ func TestCountersAreDocumented(t *testing.T) {
 
 // TestLinks follows every relative link of the documents.
 func TestLinks(t *testing.T) {
-	files, err := filepath.Glob("docs/*.md")
+	files, err := filepath.Glob("docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, "docs/failures.md")
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	found := 0
 	for _, file := range append(files, "README.md", "ARCHITECTURE.md") {

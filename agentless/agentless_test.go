@@ -147,15 +147,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDeliveriesExplained: docs/agentless.md has a row for each delivery.
+// TestDeliveriesExplained: docs/operate/agentless.md has a row for each delivery.
 func TestDeliveriesExplained(t *testing.T) {
-	doc, err := os.ReadFile("../docs/agentless.md")
+	doc, err := os.ReadFile("../docs/operate/agentless.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range topo.Deliveries() {
 		if !strings.Contains(string(doc), "| `"+d.String()+"` |") {
-			t.Errorf("docs/agentless.md does not have %s", d)
+			t.Errorf("docs/operate/agentless.md does not have %s", d)
 		}
 	}
 }

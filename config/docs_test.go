@@ -13,7 +13,7 @@ import (
 // TestOperatorsFiles: the two files in the operators' guide can be used as they
 // are, show every key, and say the defaults that they show.
 func TestOperatorsFiles(t *testing.T) {
-	doc, err := os.ReadFile("../docs/operators.md")
+	doc, err := os.ReadFile("../docs/operate/farm.md")
 	if err != nil {
 		t.Fatal(err)
 	}

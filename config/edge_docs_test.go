@@ -10,10 +10,10 @@ import (
 	"proffer/topo"
 )
 
-// TestEdgeFiles: the two files in docs/edge-operators.md can be used as they are, and show every key
+// TestEdgeFiles: the two files in docs/operate/edge.md can be used as they are, and show every key
 // but those of functions that have no words there.
 func TestEdgeFiles(t *testing.T) {
-	doc, err := os.ReadFile("../docs/edge-operators.md")
+	doc, err := os.ReadFile("../docs/operate/edge.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 // of at.
 type rowList struct{ file, at, text string }
 
-// rowLists are what the schemas and docs/operators.md say of the rows.
+// rowLists are what the schemas and docs/operate/farm.md say of the rows.
 func rowLists() []rowList {
-	const lb, agent, operators = "lb.schema.json", "agent.schema.json", "../docs/operators.md"
+	const lb, agent, operators = "lb.schema.json", "agent.schema.json", "../docs/operate/farm.md"
 	modes, policies, loads := names(topo.Dispatches(), topo.Dispatch.String), names(topo.Acceptances(), topo.Acceptance.Pattern), names(topo.Loads(), topo.Load.String)
 	condition := func(word, key string) string {
 		return `("` + word + `": \{ "properties": \{ "` + key + `": \{ "enum": )[^}]*( \})`
@@ -77,7 +77,7 @@ func loading(rule string) string {
 	return `("if": \{ "properties": \{ "load": \{ "enum": )[^}]*( \} \}, "required": \["load"\] \},\s+` + rule + `)`
 }
 
-// TestRowsListed holds the schemas and docs/operators.md to the rows of topo; -update
+// TestRowsListed holds the schemas and docs/operate/farm.md to the rows of topo; -update
 // writes their lists.
 func TestRowsListed(t *testing.T) {
 	for _, l := range rowLists() {
@@ -100,18 +100,18 @@ func TestRowsListed(t *testing.T) {
 	}
 }
 
-// TestRowsExplained: docs/choosers.md explains every dispatch mode, docs/hunting.md every
+// TestRowsExplained: docs/design/choosers.md explains every dispatch mode, docs/design/hunting.md every
 // acceptance policy and load measure.
 func TestRowsExplained(t *testing.T) {
-	choosers, hunting := readFile(t, "../docs/choosers.md"), readFile(t, "../docs/hunting.md")
+	choosers, hunting := readFile(t, "../docs/design/choosers.md"), readFile(t, "../docs/design/hunting.md")
 	for _, d := range topo.Dispatches() {
-		wantIn(t, "docs/choosers.md", choosers, fmt.Sprintf("| `%s`", d))
+		wantIn(t, "docs/design/choosers.md", choosers, fmt.Sprintf("| `%s`", d))
 	}
 	for _, a := range topo.Acceptances() {
-		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("| `%s`", a.Pattern()))
+		wantIn(t, "docs/design/hunting.md", hunting, fmt.Sprintf("| `%s`", a.Pattern()))
 	}
 	for _, l := range topo.Loads() {
-		wantIn(t, "docs/hunting.md", hunting, fmt.Sprintf("- **`%s`**", l))
+		wantIn(t, "docs/design/hunting.md", hunting, fmt.Sprintf("- **`%s`**", l))
 	}
 }
 

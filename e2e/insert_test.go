@@ -161,7 +161,7 @@ func (w *recorded) wantInsertedSignals(t *testing.T) {
 	}
 }
 
-// TestInsert holds the frames on the links to docs/wire.md on inserted lists.
+// TestInsert holds the frames on the links to docs/design/wire.md on inserted lists.
 func TestInsert(t *testing.T) {
 	for _, c := range []struct {
 		policy          string

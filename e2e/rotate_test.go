@@ -27,7 +27,7 @@ func keys(t *testing.T, bed *testbed.Bed, args ...string) string {
 }
 
 // spread gives every LB a file of keys, and every agent the one made from it, as
-// docs/operators.md, and returns when each has read its own.
+// docs/operate/farm.md, and returns when each has read its own.
 func spread(t *testing.T, farm *experiment.Farm, file string) {
 	t.Helper()
 	bed := farm.Bed

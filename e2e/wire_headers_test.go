@@ -203,7 +203,7 @@ func (w *recorded) wantUnwrapped(t *testing.T) {
 }
 
 // signedSource is the LB's address that a packet must come from: with its label where
-// nothing changes a state, else the tag of what the packet shows (docs/wire.md).
+// nothing changes a state, else the tag of what the packet shows (docs/design/wire.md).
 func (w *recorded) signedSource(t *testing.T, p pair) netip.Addr {
 	t.Helper()
 	lb, way := w.bed.LBs[0], p.out.way()

@@ -134,7 +134,7 @@ func (s *State) Servers() (all []topo.Server) {
 }
 
 // LongestHeader is the header that a client's packet leaves room for: a question to as
-// many servers as an offer has, and the way back (docs/wire.md); or the longest of any server's
+// many servers as an offer has, and the way back (docs/design/wire.md); or the longest of any server's
 // delivery.
 func LongestHeader(svc *topo.Service) int {
 	longest := 0

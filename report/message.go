@@ -1,5 +1,5 @@
 // Package report is how an LB asks the agent of a server for its load (HLB §I-B3, 6LB §VI-B7): a datagram
-// each way, between the nodes' own addresses. docs/reports.md has the format.
+// each way, between the nodes' own addresses. docs/design/reports.md has the format.
 //
 // A request names a service and carries a nonce, which the answer repeats. Both are Size bytes long, so
 // an agent sends no more than it received. With signal keys both carry a tag: requests by the farm's

@@ -19,7 +19,7 @@ import (
 // So new flows fill up the cores to a common level. Load that will be gone at H
 // moves no weight, so the noise of short flows does not; an elephant's load stays in
 // rest, so its core gets less. A difference that lasts for all that, as quotients of noisy loads are off
-// on average, is summed up in rest. docs/edge.md has the measurements.
+// on average, is summed up in rest. docs/design/edge.md has the measurements.
 type Leveller struct {
 	cores   []levelled
 	lives   lives

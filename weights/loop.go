@@ -43,7 +43,7 @@ func PublishedGains() Gains { return Gains{Literal, 0.6, 0.5, 0.125} }
 
 // TunedGains are gains for flows that last seconds, which the published ones set
 // swinging. They damp swings that the published gains do not, and take five seconds to
-// level an elephant where those take a quarter of one. docs/edge.md has both.
+// level an elephant where those take a quarter of one. docs/design/edge.md has both.
 func TunedGains() Gains { return Gains{True, 0.05, 0, 0.025} }
 
 // longest is the longest time between two steps that a term is computed with: a

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// twoNodes is the example of docs/edge.md: two servers, one of them first .10 above
+// twoNodes is the example of docs/design/edge.md: two servers, one of them first .10 above
 // the average of both; their loads follow their weights at once, by gain a
 // weight. It returns that one's distance from the average, tick by tick.
 func twoNodes(s Gains, gain float64, n int) []float64 {

@@ -1,6 +1,6 @@
 // Package wire builds and parses the packets between LBs and servers: SIDs, segment
 // routing headers, tags, and the packets that clients and servers exchange inside
-// (docs/wire.md). Nothing else in Go knows how a frame is laid out, but for
+// (docs/design/wire.md). Nothing else in Go knows how a frame is laid out, but for
 // proof/oracle, which judges the programs and so shares nothing with them.
 package wire
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Instance is the VNI of a packet between an edge LB and a datapath node
-// (docs/edge-wire.md).
+// (docs/design/edge-wire.md).
 type Instance struct {
 	Update                bool // from a node, behind the chain
 	Server, Core, Service int

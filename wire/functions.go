@@ -25,7 +25,7 @@ type Signal struct {
 	Meaning  string
 }
 
-// Signals lists all messages of Proffer on the wire, in the order of docs/wire.md.
+// Signals lists all messages of Proffer on the wire, in the order of docs/design/wire.md.
 func Signals() []Signal {
 	return []Signal{
 		{ConnectAvail, "ca", "connectAvail", LB, Server, true, "take this connection, or pass the offer on"},

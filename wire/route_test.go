@@ -17,7 +17,7 @@ var (
 	s2 = netip.MustParsePrefix("fd00:0:0:102::/64")
 )
 
-// TestSID: the layout that docs/wire.md draws, written down by hand.
+// TestSID: the layout that docs/design/wire.md draws, written down by hand.
 func TestSID(t *testing.T) {
 	s := SID{Locator: s1, Function: ConnectForce, Generation: 0x1234, Flags: Retry | Final, KeyID: 5, Report: 0x0607}
 	want := netip.MustParseAddr("fd00:0:0:101:cf:1234:305:607")

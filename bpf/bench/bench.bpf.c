@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* bench.bpf.c: measures other programs (docs/bench.md). An outer program, which one
+/* bench.bpf.c: measures other programs (docs/evidence/bench.md). An outer program, which one
  * BPF_PROG_RUN runs many times, calls the function target, which user space replaces by the
  * program under test: the bench measures the code that ships.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* counters.h: the edge LB's counters, by which every exit of its programs is explained.
- * docs/counters.md has a line for each. */
+ * docs/operate/counters.md has a line for each. */
 #pragma once
 #include "core/count.h"
 

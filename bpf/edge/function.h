@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* function.h: the interface of a network function. A function is an XDP program of its own, in a
- * file of bpf/edge/functions/. docs/edge-functions.md has the other places that need a row:
+ * file of bpf/edge/functions/. docs/operate/functions.md has the other places that need a row:
  *
  *	SEC("xdp")
  *	int node_example(struct xdp_md *ctx)

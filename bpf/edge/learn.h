@@ -38,7 +38,7 @@ static __always_inline bool names_instance(__u32 vni)
 	return e && edge_core(vni) < e->cores && svc && svc->first;
 }
 
-/* stranger is the reason to drop a packet that no node of ours sent, or not as docs/edge-wire.md
+/* stranger is the reason to drop a packet that no node of ours sent, or not as docs/design/edge-wire.md
  * has it, or COUNTERS. */
 static __always_inline enum counter stranger(const struct edge_outer *o)
 {

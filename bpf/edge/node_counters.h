@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* node_counters.h: a datapath node's counters, by which every exit of its programs and of its
- * functions is explained. docs/counters.md has a line for each. */
+ * functions is explained. docs/operate/counters.md has a line for each. */
 #pragma once
 #include "core/count.h"
 

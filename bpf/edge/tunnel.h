@@ -24,7 +24,7 @@ struct edge_outer {
 enum edge_read {
 	EDGE_READ,
 	EDGE_NOT_TUNNEL, /* another packet */
-	EDGE_MALFORMED,	 /* of our port, but not as docs/edge-wire.md has it */
+	EDGE_MALFORMED,	 /* of our port, but not as docs/design/edge-wire.md has it */
 	EDGE_IN_FRAGMENTS,
 };
 

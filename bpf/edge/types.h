@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* types.h: the layouts that the edge LB and the datapath nodes share with Go, and the wire between
- * them (docs/edge-wire.md): VXLAN, with the packet's instance in the VNI and its flow in the link
+ * them (docs/design/edge-wire.md): VXLAN, with the packet's instance in the VNI and its flow in the link
  * addresses of the frame inside. */
 #pragma once
 #include "core/types.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* counters.h: the LB's counters, by which every exit of its programs is explained.
- * docs/counters.md has a line for each; their order is the order of `proffer status`. */
+ * docs/operate/counters.md has a line for each; their order is the order of `proffer status`. */
 #pragma once
 #include "core/count.h"
 

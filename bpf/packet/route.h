@@ -47,7 +47,7 @@ static __always_inline __u32 list_bytes(__u32 n)
 	return (n + 1) * sizeof(struct sid);
 }
 
-/* route_bytes is the number of bytes that n segments add (docs/wire.md). */
+/* route_bytes is the number of bytes that n segments add (docs/design/wire.md). */
 static __always_inline __u32 route_bytes(__u32 n, __u8 wire)
 {
 	if (wire == WIRE_INSERT)

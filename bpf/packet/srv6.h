@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* srv6.h: segment identifiers, and packets that carry some. Two ways to carry them
- * (docs/wire.md):
+ * (docs/design/wire.md):
  *   encap   outer IPv6, SRH without the first segment (RFC 8986 §5.2), packet
  *   insert  the client's IPv6 header, SRH with all segments from the sender to
  *           the packet's own destination, transport header (6LB §II) */

@@ -41,7 +41,7 @@ machine_cores. unclaimed lists runs without a result.
 
 Fails if a server got a tenth more or less than its quota while all were busy, a
 request timed out or met an error, or the generator could not keep its schedule. How
-long requests took decides nothing: docs/results-apache.md reads the figures.`,
+long requests took decides nothing: docs/evidence/apache.md reads the figures.`,
 		example: `  proffer-lab experiment apache --out out
   proffer-lab experiment apache --figures srlb-3,srlb-4 --for 60s --out out`,
 		flags: func(cmd *cobra.Command) {

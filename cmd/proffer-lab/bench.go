@@ -49,9 +49,9 @@ and spread_ns (10th to 90th percentile) of the clean runs or null, clean_runs,
 runs, floor_ratio (min_ns over that of the floor of as many packets), net_ns (min_ns
 without the bench's own loop) and net_floor_ratio (the median of a run's time over its
 floor's just before, both without their loops). The table is followed by the goals of those rows
-that have one (docs/bench.md) and by the cost of a call on this host. --out gets a figure of ns a packet against flows
+that have one (docs/evidence/bench.md) and by the cost of a call on this host. --out gets a figure of ns a packet against flows
 as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
-docs/bench.md explains each row.
+docs/evidence/bench.md explains each row.
 
 --beside BINARY measures another build of proffer-lab, an older one, too: either
 build's bench has four turns of the same rows, one after the other, on the same CPU.

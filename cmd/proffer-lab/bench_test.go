@@ -38,7 +38,7 @@ func TestBenchWrongUsage(t *testing.T) {
 func TestBenchHelpNamesEveryField(t *testing.T) {
 	_, text, _ := call(t, "help", "bench")
 	for _, word := range []string{"program", "mode", "case", "flows", "packets", "min_ns", "median_ns", "spread_ns",
-		"clean_runs", "runs", "floor_ratio", "net_ns", "net_floor_ratio", "other_min_ns", "other_net_ns", "net_ratio", "floor, lb, agent, edge or work", "SVG", "PNG", "CSV", "bench.md"} {
+		"clean_runs", "runs", "floor_ratio", "net_ns", "net_floor_ratio", "other_min_ns", "other_net_ns", "net_ratio", "floor, lb, agent, edge or work", "SVG", "PNG", "CSV", "docs/evidence/bench.md"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help bench does not name %s", word)
 		}

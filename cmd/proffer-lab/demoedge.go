@@ -33,7 +33,7 @@ the real daemons in namespaces. Flows go by a firewall and source NAT: curl, ipe
 then inward) and DNS-like questions. The world asks the client, too, by curl and DNS-like
 questions, at addresses without NAT. A table shows the cores meanwhile: load as the LB predicts it, in the mean
 of its ticks since the last line, and as the node measures it, weight for new flows, flows, packets. Each node has one virtual core, on
-which a packet takes 100 µs (docs/edge.md). Needs root, curl and iperf3; removes all it made, also on
+which a packet takes 100 µs (docs/design/edge.md). Needs root, curl and iperf3; removes all it made, also on
 Ctrl-C.
 
 Balancers: ` + strings.Join(balances(), ", ") + `.

@@ -21,7 +21,7 @@ and sends each balancer the same datagrams: model (loads by the packets and thei
 costs), monitor (loads as nodes measure them) and wrr (equal weights).
 
 Each node has one virtual core, by calculation, so that imbalance costs packets and
-latency though all share the machine's CPUs (docs/edge.md). A packet takes --cost in
+latency though all share the machine's CPUs (docs/design/edge.md). A packet takes --cost in
 place of the paper's 0.7 µs, and packets are as much rarer; the interval over which
 loads are compared is 30 ms by that scale, a quarter of --for at most.
 

@@ -42,7 +42,7 @@ needs root and a CPU with nothing else on it, and is not among --all.
 A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
 lists the figures, their differences from the paper, and their running times. --quick
 draws sketches from few requests. Ctrl-C keeps the figures that are complete and
-names the others. docs/results-simulated.md compares the numbers.`,
+names the others. docs/evidence/simulated.md compares the numbers.`,
 		Example: `  proffer-lab figures 6lb-7 6lb-8 6lb-9
   proffer-lab figures --all --seeds 5 --out figures-out`,
 		Args: cobra.ArbitraryArgs,

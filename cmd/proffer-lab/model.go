@@ -65,7 +65,7 @@ Policies: single, hunt:always, hunt:static:C. hunt:dynamic has no closed form.
 --json prints one object: policy, rho, mean, p50, p90, p99, fairness, wrongful
 (share of flows passed on to a busier server); with --delay also delay; with
 --sla also servers, and in sla for each promise percentile, time, rho_max,
-servers. Several policies or loads make an array of such objects. docs/model.md
+servers. Several policies or loads make an array of such objects. docs/design/model.md
 explains the model and its limits.`,
 		Example: `  proffer-lab model --policy single,hunt:static:4 --rho 0.5,0.87
   proffer-lab model --policy hunt:static:4 --rho 0.61 --sla 90:6 --json`,

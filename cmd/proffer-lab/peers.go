@@ -56,7 +56,7 @@ client met.
 
 Fails if a connection went another way than its own, by the counters of
 kernels and daemons, or if a client of hunt or single met an error. Latencies and
-CPU times decide nothing: see docs/peers.md for their worth.`,
+CPU times decide nothing: see docs/evidence/peers.md for their worth.`,
 		example: `  proffer-lab experiment peers --out out
   proffer-lab experiment peers --servers 12 --rounds 10 --json`,
 		flags: func(cmd *cobra.Command) {

@@ -74,7 +74,7 @@ reset and recovered (of all requests in all runs).
 With --search --json prints an array of policy, farm, rho, seeds, goal, servers (the
 fewest that reach it), servers_low and servers_high (the fewest by the ends of the
 interval; 0: none) and tried (servers, rho, ms, ci_ms, refused).
-docs/simulator.md explains the model.`,
+docs/design/simulator.md explains the model.`,
 		Example: `  proffer-lab sim --farm B --policies learned,guided,jsq --rho 0.9,0.95
   proffer-lab sim --search servers --until 'p99<=500' --policies single,guided --rho 0.71
   proffer-lab sim --example > farm.yaml && proffer-lab sim --farm farm.yaml --json`,

@@ -18,7 +18,7 @@ func newAgent() *cobra.Command {
 configured services by their local load, hands the accepted packets to this
 host's TCP, and signals so to the load balancer. The VIP of each service must be
 an address of a local interface, such as lo, or of an application behind this
-host (owner: table). docs/operators.md describes FILE.
+host (owner: table). docs/operate/farm.md describes FILE.
 
 SIGHUP reads FILE and its signal keys again and applies services, thresholds and
 load pages while packets flow; a file with a mistake changes nothing. However

@@ -14,7 +14,7 @@ func newEdge() *cobra.Command {
 		Short: "Run an edge load balancer on this host, in the foreground",
 		Long: `Runs the load balancer of edge mode until SIGTERM or Ctrl-C: between a client
 network and the world, it sends every flow through the network functions of a
-core of a datapath node, and levels the cores. docs/edge-operators.md describes
+core of a datapath node, and levels the cores. docs/operate/edge.md describes
 FILE.
 
 When the average core is above 95 %, the command of the key replica is run, at

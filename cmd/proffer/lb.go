@@ -22,7 +22,7 @@ func newLB() *cobra.Command {
 		Short: "Run the load balancer on this host, in the foreground",
 		Long: `Runs the load balancer until SIGTERM or Ctrl-C. Packets for the configured
 services are offered or steered to servers; all others pass to the kernel
-untouched. docs/operators.md describes FILE.
+untouched. docs/operate/farm.md describes FILE.
 
 SIGHUP reads FILE and its signal keys again and applies services, servers, weights
 and history while packets flow; a file with a mistake changes nothing. However

@@ -14,7 +14,7 @@ func newNode() *cobra.Command {
 		Short: "Run a datapath node on this host, in the foreground",
 		Long: `Runs a datapath node of edge mode until SIGTERM or Ctrl-C: packets come from edge
 load balancers, pass the network functions of their service at the core that the
-load balancer chose, and go on to their destinations. docs/edge-operators.md
+load balancer chose, and go on to their destinations. docs/operate/edge.md
 describes FILE, which is read at the start alone: for another one, drain the node
 (weight: 0 in the load balancers' files), and restart it when it has no flows.
 

@@ -48,7 +48,7 @@ looks at no MTU on the way from the load balancers.
 ok and wrong.
 
 Exit codes: 0 ok, 1 with --check a step is wrong, or FILE has a mistake, or SERVER runs
-an agent; 2 wrong usage, as a SERVER that FILE does not have. docs/agentless.md
+an agent; 2 wrong usage, as a SERVER that FILE does not have. docs/operate/agentless.md
 describes the deliveries.`,
 		Args: oneServer,
 		RunE: func(cmd *cobra.Command, args []string) error {

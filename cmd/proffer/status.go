@@ -32,7 +32,7 @@ func newStatus() *cobra.Command {
 		Long: `Asks the daemon on this host that has this control socket;
 without --control, the first of load balancer, agent, edge load balancer and
 datapath node that answers at its default socket.
-Counters that are 0 are left out unless --all is given; docs/counters.md explains
+Counters that are 0 are left out unless --all is given; docs/operate/counters.md explains
 each counter.
 
 --json prints one object: role (lb, agent, edge or node), node, locator, interface,

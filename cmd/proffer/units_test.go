@@ -68,7 +68,7 @@ func TestCapabilitiesByNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../docs/operators.md")
+	guide, err := os.ReadFile("../../docs/operate/farm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestNodeByNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile("../../docs/edge-operators.md")
+	guide, err := os.ReadFile("../../docs/operate/edge.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,13 +116,13 @@ func verifyUnit(t *testing.T, verb, text string) {
 
 // TestCapabilitiesAreDocumented: those of the units.
 func TestCapabilitiesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operators.md")
+	text, err := os.ReadFile("../../docs/operate/farm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range strings.Fields(fourCapabilities) {
 		if !slices.Contains(strings.FieldsFunc(string(text), func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') }), c) {
-			t.Errorf("docs/operators.md does not name %s", c)
+			t.Errorf("docs/operate/farm.md does not name %s", c)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // function is the data plane's part of a network function: its program, and the writing of its
-// settings for a slot. Another function is another case here (docs/edge-functions.md).
+// settings for a slot. Another function is another case here (docs/operate/functions.md).
 type function struct {
 	program string
 	set     func(slot uint32) error

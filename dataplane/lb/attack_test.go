@@ -157,7 +157,7 @@ func TestTableAttacks(t *testing.T) {
 	}
 }
 
-// TestShortConnections: the capacity in connections a second that docs/operators.md states,
+// TestShortConnections: the capacity in connections a second that docs/operate/farm.md states,
 // without a daemon that sweeps: a slot serves again 4.3 s after the last packet of a closed
 // connection. Twice as many find the table full.
 func TestShortConnections(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"proffer/wire"
 )
 
-// TestLearnedStates: docs/learned.md's table of states, each with the flows that count.
+// TestLearnedStates: docs/design/learned.md's table of states, each with the flows that count.
 func TestLearnedStates(t *testing.T) {
 	r := learner(t, rig.Hits{}, learned(5))
 	syn, ack, fin, rst := client(0, wire.SYN), client(0, wire.ACK), client(0, wire.FIN|wire.ACK), client(0, wire.RST)

@@ -9,7 +9,7 @@ import (
 )
 
 // The rule beyond the paper: weights.Leveller, where the published and the tuned gains
-// fail by turns (docs/edge.md).
+// fail by turns (docs/design/edge.md).
 
 var (
 	levelled  = Policy{Kind: Model, Learns: true}

@@ -6,7 +6,7 @@ import (
 )
 
 // The three experiments of EdgeBalance §4. Inputs that the paper leaves open are chosen
-// here, and named in docs/edge.md.
+// here, and named in docs/design/edge.md.
 
 const (
 	chain  = 700 * time.Nanosecond // cost of a packet, Figures 4 and 5

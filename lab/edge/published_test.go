@@ -8,7 +8,7 @@ import (
 	"proffer/weights"
 )
 
-// The statements of §4 on Figures 3 to 5, as far as they can be had (docs/edge.md).
+// The statements of §4 on Figures 3 to 5, as far as they can be had (docs/design/edge.md).
 
 func TestPredictionIsClose(t *testing.T) {
 	sum, n := 0.0, 0.0

@@ -17,7 +17,7 @@ import (
 )
 
 // Bench measures the programs themselves, packet by packet, beside the floors
-// under them (docs/bench.md).
+// under them (docs/evidence/bench.md).
 type Bench struct {
 	CPU   int            // that measures
 	Turns int            // of each row, benchParts runs each

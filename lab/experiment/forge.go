@@ -20,7 +20,7 @@ import (
 // the nodes alone resist then.
 //
 // The functions without a tag, `as` and `dt`, are forged from outside the domain
-// only: a host that can spoof the domain's addresses may send them (docs/wire.md).
+// only: a host that can spoof the domain's addresses may send them (docs/design/wire.md).
 type Forge struct {
 	Packets  int
 	Servers  int

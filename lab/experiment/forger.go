@@ -10,7 +10,7 @@ import (
 )
 
 // forger makes frames of an attacker that has no key but knows everything else: all
-// locators, all live flows, and the layout of SIDs (docs/wire.md).
+// locators, all live flows, and the layout of SIDs (docs/design/wire.md).
 //
 //	ethernet | outer IPv6 | (SRH) | inner IPv6 | TCP | payload
 //	ethernet | IPv6 | TCP                            floods

@@ -79,7 +79,7 @@ func hlbFigures() []hlbFigure {
 			policies: []string{"ecmp", "awcmp", "lsq", "sed", learned}, cells: hlbKinds, draw: (*HLBReport).drawApplications, beside: (*HLBReport).besideApplications},
 		{name: "23", shows: "the servers with more cores get other work in the middle", scale: "half the servers, and services of two fifths of --mean, for as many requests a second as the paper's; other work halves the speed of virtual cores",
 			policies: hlbBest, cells: hlbSlowed, draw: (*HLBReport).drawSlowed, beside: (*HLBReport).besideSlowed},
-		{name: "24", shows: "the cost of a connection: a SYN, a packet of data, a FIN", scale: "the program alone (docs/bench.md), of a service of 128 servers",
+		{name: "24", shows: "the cost of a connection: a SYN, a packet of data, a FIN", scale: "the program alone (docs/evidence/bench.md), of a service of 128 servers",
 			draw: (*HLBReport).drawCost, beside: (*HLBReport).besideCost, cost: true},
 	}
 }

@@ -203,7 +203,7 @@ func (r *PeersReport) row(peer string) PeersRow {
 func (r *PeersReport) JSON() any { return r.Summaries() }
 
 // Holds is that all went right. Neither a latency nor a CPU time decides: each way of
-// counting favours one side or the other (docs/peers.md).
+// counting favours one side or the other (docs/evidence/peers.md).
 func (r *PeersReport) Holds() error { return r.Went() }
 
 // Went is that every connection went the way that it is named after, that something

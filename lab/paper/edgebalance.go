@@ -11,7 +11,7 @@ import (
 	"proffer/weights"
 )
 
-// EdgeBalance §4, Figures 3 to 5. The paper leaves much open; docs/edge.md has
+// EdgeBalance §4, Figures 3 to 5. The paper leaves much open; docs/design/edge.md has
 // the inputs chosen, and the numbers of the paper that exclude each other.
 
 func edgeFigures() []Figure {

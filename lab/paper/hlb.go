@@ -18,7 +18,7 @@ func hlbFigures() []Figure {
 		{"hlb-12a", "farm B: response times for 1:1, 1:2 and 1:4 cores at 70 and 90 %", "Table III is not in our text of the paper; 64 servers of each kind as in Figure 10", hlbRatios},
 		{"hlb-13", "farm B c1:2: response times with 4 and 8 LBs, and of two random choices, at 90 %", readings, hlbTwo},
 		{"hlb-18a", "farm B c1:2: response times for lognormal service of three means at 90 %", "the paper does not state the three distributions; here means of 0.25, 0.5 and 1 s, deviation = mean", hlbLognormal},
-		{"hlb-22", "farm B c1:2: response times of CPU-IO-CPU requests at 90 %", "90 % of the resource that would be full first (docs/simulator.md); the paper does not say which", hlbStages},
+		{"hlb-22", "farm B c1:2: response times of CPU-IO-CPU requests at 90 %", "90 % of the resource that would be full first (docs/design/simulator.md); the paper does not say which", hlbStages},
 	}
 }
 

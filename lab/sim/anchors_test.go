@@ -26,7 +26,7 @@ var anchorFarms = [7]row{
 
 // TestAnchors: mean and p90 within 5 % of the study's, within 10 % at ρ = .95, where ten
 // runs scatter by that much. Five of its policies are others' and have definitions with
-// gaps; docs/simulator.md states how they are filled.
+// gaps; docs/design/simulator.md states how they are filled.
 func TestAnchors(t *testing.T) {
 	for name, want := range anchors {
 		for i, r := range anchorFarms {

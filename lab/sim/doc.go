@@ -1,6 +1,6 @@
 // Package sim runs a farm in virtual time: Poisson or other arrivals, an edge
 // router, load balancers that each see their own flows, servers that share or
-// queue, and every policy of docs/simulator.md, so that policies are compared on the
+// queue, and every policy of docs/design/simulator.md, so that policies are compared on the
 // very same requests (SRLB §V, 6LB §VI, HLB §V-B).
 //
 // A request's way, each arrow a hop of random length:

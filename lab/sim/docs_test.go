@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/simulator.md")
+var update = flag.Bool("update", false, "rewrite the table of docs/design/simulator.md")
 
-// TestDocs: docs/simulator.md has the registry's table of policies; -update writes it.
+// TestDocs: docs/design/simulator.md has the registry's table of policies; -update writes it.
 func TestDocs(t *testing.T) {
-	const file, begin, end = "../../docs/simulator.md", "<!-- policies -->\n", "<!-- /policies -->\n"
+	const file, begin, end = "../../docs/design/simulator.md", "<!-- policies -->\n", "<!-- /policies -->\n"
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

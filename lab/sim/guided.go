@@ -26,7 +26,7 @@ var _ = Register(Family{
 	New: func(e *Engine, _ Policy) any { return newGuided(e) },
 })
 
-// guided is Proffer's own policy (docs/guided.md): a token's server leads the
+// guided is Proffer's own policy (docs/design/guided.md): a token's server leads the
 // list, a server takes an offer if it has an idle core, and an offer that none
 // takes returns to the server that expects to be the fastest.
 type guided struct {

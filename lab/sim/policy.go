@@ -14,7 +14,7 @@ import (
 //	var _ = Register(Family{Name: "rr", …})
 //
 // so that the list of policies, the colours of figures and the table in
-// docs/simulator.md need no other place. The registry is written while packages
+// docs/design/simulator.md need no other place. The registry is written while packages
 // are initialised and only read afterwards; that is why a package variable is
 // better here than a list in a second file.
 type Family struct {

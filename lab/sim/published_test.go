@@ -119,7 +119,7 @@ func TestLearnedAgainstItsKin(t *testing.T) {
 	}
 }
 
-// TestCorrections holds the corrections of docs/guided.md: oracle counts
+// TestCorrections holds the corrections of docs/design/guided.md: oracle counts
 // the new request's own work (mean 584 ms on c1:2 at .9, where 721 comes without),
 // a server's second token stands behind newer ones (hops 1.034 on farm A at .61,
 // where 1.073 come without), and single at .95 has a mean of 1951 ms once the

@@ -42,7 +42,7 @@ func drawn(hash uint64, members, n int) (list []int) {
 	return list
 }
 
-// metric is docs/guided.md, "Report", by math.Log2.
+// metric is docs/design/guided.md, "Report", by math.Log2.
 func (h *host) metric() uint8 {
 	if h.mean.mean == 0 {
 		return 0

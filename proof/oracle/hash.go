@@ -8,7 +8,7 @@ import (
 	"proffer/topo"
 )
 
-// The hashes of docs/wire.md, without package wire: the judge shares no code with
+// The hashes of docs/design/wire.md, without package wire: the judge shares no code with
 // those it judges but SipHash and the layout of a flow.
 
 // tagOf is the tag by a node with that locator; segments in the order of the SRH.

@@ -1,6 +1,6 @@
 // Package oracle computes a Proffer node's duty with one frame: slowly,
 // obviously, and written from the RFCs (8200, 8754 §4.3.1.1, 8986 §4 and §5.2,
-// 2473, 4443, 9293, 768, 6040, 1624) and docs/wire.md rather than from the
+// 2473, 4443, 9293, 768, 6040, 1624) and docs/design/wire.md rather than from the
 // programs, so that the real eBPF programs can be fuzzed against it. It decodes a
 // frame into values and builds the answer from nothing; it knows no clock and no
 // kernel.
@@ -94,7 +94,7 @@ type Node struct {
 	Neighbours topo.NextHops
 }
 
-// Functions of docs/wire.md, as numbered on the wire.
+// Functions of docs/design/wire.md, as numbered on the wire.
 const (
 	connectAvail      = 0xca
 	connectForce      = 0xcf
