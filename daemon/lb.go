@@ -102,7 +102,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	r.warn(cfg)
-	d.tasks = append(d.tasks, r.forgetting, r.keeping, r.learning, r.observing, r.polling)
+	d.tasks = append(d.tasks, r.forgetting, r.keeping, r.learning, r.observing, r.polling, r.leaving)
 	return d.run(ctx)
 }
 
@@ -132,7 +132,7 @@ func (r *lb) describe(s *api.Status) error {
 	if r.lost != "" {
 		s.Problems = append(s.Problems, r.lost)
 	}
-	s.Advice = append(s.Advice, forgetful(cfg)...)
+	s.Advice = append(s.Advice, forgetful(cfg, connections)...)
 	without, _ := r.plane.Resolved()
 	s.NoNextHop = append(s.NoNextHop, unreached(without)...)
 	s.Problems = slices.Concat(s.Problems, r.unrecorded(), closedServices(cfg))

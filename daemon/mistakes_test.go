@@ -151,14 +151,14 @@ func TestAdvice(t *testing.T) {
 }
 
 // TestForgetful: a service that loses connections without an entry at the LB is named in the log, at the start
-// and after a reload, and in status, until the file mends it.
+// and after a reload, and in status, until the file mends it. Status and the stop say how many they are now.
 func TestForgetful(t *testing.T) {
 	const lost = "service web: a connection that this LB has no entry of"
 	m := newMachine(t, strings.Replace(lbFile, "dispatch: hunt", "dispatch: lsq\n    recovery: history", 1))
 	p := m.start(LB)
 	m.logs(`msg="a setting loses connections" advice="` + lost)
 	m.logs("msg=ready")
-	if got := m.status().Advice; len(got) != 1 || !strings.HasPrefix(got[0], lost) || !strings.HasSuffix(got[0], "set `recovery: agents`") {
+	if got := m.status().Advice; len(got) != 1 || !strings.HasPrefix(got[0], lost) || !strings.HasSuffix(got[0], "set `recovery: agents`; connections that only this LB's table knows: 3") {
 		t.Errorf("status has %q", got)
 	}
 	m.reloaded("    recovery: history\n", "")
@@ -166,6 +166,11 @@ func TestForgetful(t *testing.T) {
 		t.Errorf("with agents that are asked, status has %q", got)
 	}
 	p.end()
+	m = newMachine(t, strings.Replace(lbFile, "dispatch: hunt", "dispatch: lsq\n    recovery: history", 1))
+	p = m.running(LB)
+	p.stop()
+	m.logs("service=web connections=3")
+	p.wait()
 }
 
 // TestEdgeAdvice: settings of the host with which packets pass the functions by are in the log at the start

@@ -22,7 +22,7 @@ func (r *lb) moment() history.Moment {
 
 // warn logs the settings by which connections are lost.
 func (r *lb) warn(cfg *topo.LB) {
-	for _, a := range forgetful(cfg) {
+	for _, a := range forgetful(cfg, nil) {
 		r.host.Log.Warn("a setting loses connections", "advice", a)
 	}
 	for _, p := range closedServices(cfg) {
@@ -43,8 +43,9 @@ func closedServices(cfg *topo.LB) (all []string) {
 	return all
 }
 
-// forgetful names the services that lose a connection without an entry at this LB.
-func forgetful(cfg *topo.LB) (all []string) {
+// forgetful names the services that lose a connection without an entry at this LB, with the number of such
+// connections now, if the connections at their servers are given.
+func forgetful(cfg *topo.LB, connections [][]uint32) (all []string) {
 	for i := range cfg.Services {
 		s := &cfg.Services[i]
 		if !s.Forgets() {
@@ -56,8 +57,36 @@ func forgetful(cfg *topo.LB) (all []string) {
 		}
 		all = append(all, fmt.Sprintf("service %s: a connection that this LB has no entry of (another LB had it, a full table needed its room, or it was silent for more than %v) "+
 			"is lost, as dispatch: %s with recovery: %s cannot find its server: %s", s.Name, cfg.Flows.IdleTCP(), s.Dispatch, s.Recovery, cure))
+		if connections != nil {
+			all[len(all)-1] += fmt.Sprintf("; connections that only this LB's table knows: %d", sum(connections[i]))
+		}
 	}
 	return all
+}
+
+func sum(counts []uint32) (n uint64) {
+	for _, c := range counts {
+		n += uint64(c)
+	}
+	return n
+}
+
+// leaving names, when ctx ends, the connections that a version is going to lose which does not read this
+// table: an earlier version than this one, above all.
+func (r *lb) leaving(ctx context.Context) error {
+	<-ctx.Done()
+	cfg := r.now.Load()
+	connections, err := r.plane.Connections(cfg.Services)
+	if err != nil {
+		r.host.Log.Warn("the connections that an earlier version would lose cannot be counted", "error", err)
+		return nil
+	}
+	for i := range cfg.Services {
+		if s := &cfg.Services[i]; s.Forgets() && sum(connections[i]) > 0 {
+			r.host.Log.Info("these connections stay with the next daemon if it reads this table, and are lost with an earlier version that does not", "service", s.Name, "connections", sum(connections[i]))
+		}
+	}
+	return nil
 }
 
 // noneGoesBack refuses versions below those that were served.
