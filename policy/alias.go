@@ -20,7 +20,7 @@ func (r Row) At(place uint32) int {
 	return r.Other
 }
 
-// Rows are an alias table. Its methods are the twins of bpf/lb/deal.h; they need a row.
+// Rows are an alias table. Its methods are the twins of bpf/lb/weighted_choice.h; they need a row.
 type Rows []Row
 
 // ByWeight is the number that a digest has.

@@ -2,7 +2,7 @@ package policy
 
 import "math"
 
-// A server's speed as bpf/lb/tally.h computes with it: its inverse, beside the fastest server's.
+// A server's speed as bpf/lb/occupancy.h computes with it: its inverse, beside the fastest server's.
 const (
 	InverseOne  = 1 << 16                 // the fastest server's
 	MostInverse = 1 << 24                 // a server of less than a 256th of the largest weight counts as one with that
@@ -28,7 +28,7 @@ func Inverses(weights []float64) []uint32 {
 }
 
 // Score is how dear a server with so many flows is for one more (HLB §IV-C): leaf_of of
-// bpf/lb/tally.h.
+// bpf/lb/occupancy.h.
 func Score(flows uint64, inverse uint32) uint64 {
 	return min((flows+1)*uint64(inverse), MostScore)
 }

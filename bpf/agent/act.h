@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* act.h: the usual actions on a request: deliver to our stack, pass on to the next segment.
- * return.h has the others. */
+ * give_back.h has the others. */
 #pragma once
 #include "packet/nexthop.h"
 #include "agent/request.h"

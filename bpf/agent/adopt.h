@@ -4,7 +4,7 @@
 #pragma once
 #include "agent/clock.h"
 #include "agent/complete.h"
-#include "agent/conn.h"
+#include "agent/flow.h"
 
 /* tuple_of is the flow of a full socket of ours. A socket of IPv4 has its mapped addresses in the
  * fields of IPv6, too. */

@@ -14,11 +14,11 @@
 #include "agent/act.h"
 #include "agent/adopt.h"
 #include "agent/decide.h"
-#include "agent/return.h"
+#include "agent/give_back.h"
 #include "agent/signal.h"
 #include "agent/steady.h"
 #include "agent/sweep.h"
-#include "agent/wrap.h"
+#include "agent/wrap_signal.h"
 
 /* act_on reads a packet for one of our SIDs, decides on it, and acts. A function of its own, so
  * that steady packets make no call. */

@@ -4,7 +4,7 @@
  * sockets out of sight gives way last, after `idle`: its entry is the only evidence of its owner. */
 #pragma once
 #include "agent/complete.h"
-#include "agent/conns.h"
+#include "agent/flow_table.h"
 #include "agent/counters.h"
 #include "agent/load/load.h"
 #include "table/ages.h"

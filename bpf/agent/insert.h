@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* insert.h: writing entries of the agent's table of flows (conns.h). */
+/* insert.h: writing entries of the agent's table of flows (flow_table.h). */
 #pragma once
 #include "agent/evict.h"
 

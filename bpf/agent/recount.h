@@ -10,7 +10,7 @@
  * changes its flags and the counts of these flags, so each count stays as right as it was.
  * Sockets move likewise (agent/load/sockets.h). */
 #pragma once
-#include "agent/conn.h"
+#include "agent/flow.h"
 
 #define MOVE_TRIES 8 /* while other CPUs change the same entry */
 

@@ -4,7 +4,7 @@
 #pragma once
 #include "packet/auth.h"
 #include "packet/suspects.h"
-#include "agent/conn.h"
+#include "agent/flow.h"
 #include "packet/scratch.h"
 
 /* not_for_us returns why the kernel gets the frame untouched, or COUNTERS. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* signal.h: the signals of packets to the client. */
 #pragma once
-#include "agent/conn.h"
+#include "agent/flow.h"
 #include "packet/rewrite.h"
 
 BEHIND(skb, __sk_buff)

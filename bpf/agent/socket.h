@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* socket.h: looking up a flow in the kernel's socket table. */
 #pragma once
-#include "agent/kernel.h"
+#include "agent/kernel_sockets.h"
 #include "packet/parse.h"
 
 /* socket_key writes t as the kernel looks it up and returns its size, by which the kernel

@@ -4,8 +4,8 @@
 #include "agent/accept/accept.h"
 #include "agent/load/load.h"
 #include "edge/types.h"
-#include "lb/crowd.h"
-#include "lb/lines.h"
+#include "lb/members.h"
+#include "lb/flow_table.h"
 #include "lb/service.h"
 
 #define GENERATE(name) enum name generated_##name

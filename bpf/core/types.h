@@ -150,7 +150,7 @@ struct seat {
 	__u64 reported; /* by user space: requests in hand << 32 | begun when the server was asked */
 };
 
-/* The servers of a service that chooses among them, with the flows that count there (lb/tally.h). */
+/* The servers of a service that chooses among them, with the flows that count there (lb/occupancy.h). */
 struct tally {
 	struct service_key key; /* of the service; 0: the tally is free */
 	__u32 seats;		/* up to the last one in use */

@@ -2,7 +2,7 @@
 /* answer.h: a node's answers to an LB: whether it owns the flow of a packet, and that it answers at
  * all. The frame goes back as it came, with its ends exchanged. */
 #pragma once
-#include "edge/kept.h"
+#include "edge/node_flows.h"
 
 const volatile __u32 node_server = 0; /* this node's number; set before loading */
 

@@ -19,15 +19,15 @@
  *   every other packet       to the kernel, untouched */
 #include "edge/counters.h"
 #include "edge/errors.h"
-#include "edge/learn.h"
-#include "edge/narrow.h"
+#include "edge/from_node.h"
+#include "edge/narrow_link.h"
 #include "edge/recover.h"
 #include "edge/samples.h"
 #include "edge/sides.h"
 #include "edge/steady.h"
 #include "edge/sweep.h"
 #include "edge/unbound.h"
-#include "packet/served.h"
+#include "packet/link_addresses.h"
 
 /* The link addresses of the two sides, as they begin a frame. As `self` of packet/srv6.h they change
  * while the program runs, in a map of their own. */

@@ -4,7 +4,7 @@
  * removes together. The map is the kernel's hash: an insertion is atomic, and no entry gives way
  * to another (an LRU map would break flows). */
 #pragma once
-#include "edge/age.h"
+#include "edge/flow_age.h"
 #include "edge/types.h"
 #include "core/clock.h"
 #include "core/digest.h"

@@ -6,7 +6,7 @@
 #pragma once
 #include "core/count.h"
 #include "core/limit.h"
-#include "packet/header.h"
+#include "packet/ip_header.h"
 
 #ifndef AF_INET
 #define AF_INET 2

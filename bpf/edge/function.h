@@ -30,7 +30,7 @@
 struct node_state {
 	struct packet packet;
 	struct edge_outer outer;
-	__u64 flow; /* digest of the tuple before the chain (edge/kept.h) */
+	__u64 flow; /* digest of the tuple before the chain (edge/node_flows.h) */
 	__u32 kept; /* its entry is as it would be written */
 	__u32 zero;
 	__u32 changed; /* its headers or its payload */

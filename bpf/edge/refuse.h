@@ -5,8 +5,8 @@
 #pragma once
 #include "core/limit.h"
 #include "edge/answer.h"
-#include "edge/chains.h"
-#include "packet/segment.h"
+#include "edge/node_config.h"
+#include "packet/bare_segment.h"
 
 /* may_refuse: the packet is a client's segment as it sent it, so that its source can be answered. */
 static __always_inline bool may_refuse(const struct node_state *s)

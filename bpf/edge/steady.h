@@ -11,7 +11,7 @@
 #include "edge/counters.h"
 #include "edge/recent.h"
 #include "edge/recover.h"
-#include "packet/quick.h"
+#include "packet/parse_quick.h"
 
 #define UNDECIDED (-1)
 

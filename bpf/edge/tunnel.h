@@ -5,7 +5,7 @@
 #include "core/stall.h"
 #include "edge/tuple.h"
 #include "edge/types.h"
-#include "packet/header.h"
+#include "packet/ip_header.h"
 #include "packet/vxlan.h"
 
 /* The facts of a packet between LB and node. */

@@ -4,8 +4,8 @@
  * one tuple and so one entry: they cannot part. The tuple has the client network's end first, by the
  * packet's way; so a flow between two services is another one to each. */
 #pragma once
-#include "packet/behind.h"
-#include "packet/header.h"
+#include "packet/options.h"
+#include "packet/ip_header.h"
 
 #define KIND_ERROR KIND_TOO_BIG /* at the edge: any ICMP error, with the tuple that it quotes */
 

@@ -130,7 +130,7 @@ struct edge_service {
 
 /* LB: of an instance, on a CPU. */
 struct edge_count {
-	__u64 packets[EDGE_AGES]; /* by the age of their flow (edge/age.h) */
+	__u64 packets[EDGE_AGES]; /* by the age of their flow (edge/flow_age.h) */
 	__u64 flows;		  /* begun there */
 };
 

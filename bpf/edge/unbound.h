@@ -6,9 +6,9 @@
 #pragma once
 #include "edge/errors.h"
 #include "edge/instances.h"
-#include "edge/replace.h"
+#include "edge/rewrite_end.h"
 #include "edge/scratch.h"
-#include "packet/segment.h"
+#include "packet/bare_segment.h"
 
 /* keep_alive turns the world's segment of a flow into a keep-alive (RFC 9293 §3.8.4) to its client.
  * The world repeats the first segment that was not acknowledged; the byte before it is one that the

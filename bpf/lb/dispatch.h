@@ -3,9 +3,9 @@
  * it, or the candidates of a new flow. */
 #pragma once
 #include "lb/flow.h"
-#include "lb/kept.h"
+#include "lb/client_flows.h"
 #include "lb/probe.h"
-#include "lb/retry.h"
+#include "lb/seen_before.h"
 #include "lb/send.h"
 
 /* limit_of is the limit of questions about a packet that came so often before. */

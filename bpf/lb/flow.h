@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* flow.h: the LB's state of a flow (6LB Table II): the server that took it, in the word of
- * an entry of lines.h.
+ * an entry of flow_table.h.
  *
  *   (none)        cs of a SYN-ACK       -> embryonic
  *   (none)        cs of other packets   -> established (recovered: the server's kernel has it)
@@ -17,16 +17,16 @@
  *            the last SYN that the             client's next packet must have
  *            server was asked about
  *   48-50    enum closed, or-ed
- *   51       a UDP flow of two datagrams; a closed TCP flow, and a SYN came since (kept.h)
+ *   51       a UDP flow of two datagrams; a closed TCP flow, and a SYN came since (client_flows.h)
  *   52       UDP
  *   53-62    hash of its service
- *   63       made by the client's packets (kept.h); of flows that learn: word.h
+ *   63       made by the client's packets (client_flows.h); of flows that learn: learned_word.h
  *
  * Which entries give way to new ones: evict.h. */
 #pragma once
-#include "lb/lines.h"
+#include "lb/flow_table.h"
 #include "lb/service.h"
-#include "lb/word.h"
+#include "lb/learned_word.h"
 
 #define WORD_CLOSED 48
 #define WORD_BRIEF (1ULL << 51)

@@ -5,7 +5,7 @@
  * back to the router. */
 #pragma once
 #include "lb/health.h"
-#include "lb/verdicts.h"
+#include "lb/unserved.h"
 #include "lb/vxlan.h"
 
 /* Offset of our outer header in a router's ICMP error. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* insert.h: a new flow gets a slot of lines.h: a free slot of its two lines, else the slot of
+/* insert.h: a new flow gets a slot of flow_table.h: a free slot of its two lines, else the slot of
  * an entry there that is spent, else the slot of an entry that can move to its alternate
  * line, if need be after a third entry has moved, else the slot of an entry that gives way
  * (evict.h). */

@@ -22,10 +22,10 @@
  *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
 #include "lb/agentless.h"
-#include "lb/before.h"
+#include "lb/earlier_table.h"
 #include "lb/icmp.h"
-#include "lb/long.h"
-#include "lb/signalled.h"
+#include "lb/long_packets.h"
+#include "lb/from_server.h"
 #include "lb/steady.h"
 #include "lb/sweep.h"
 

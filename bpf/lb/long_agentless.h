@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* long_agentless.h: packets that are too long for XDP, to servers at their link address or in
- * VXLAN (lb/long.h has those over SRv6). */
+ * VXLAN (lb/long_packets.h has those over SRv6). */
 #pragma once
-#include "lb/pieces.h"
+#include "lb/headroom.h"
 #include "lb/vxlan.h"
 #include <linux/pkt_cls.h>
 

@@ -4,7 +4,7 @@
  * member, so only such a flow is a probe: user space makes a server that is down the last member of
  * the buckets that it would be a candidate of. */
 #pragma once
-#include "lb/crowd.h"
+#include "lb/members.h"
 #include "lb/health.h"
 
 /* last_member returns the number of a bucket's last member, or NO_SERVER. */

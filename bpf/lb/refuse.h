@@ -2,7 +2,7 @@
 /* refuse.h: packets for a VIP's port that no service has. A kernel that forwards would send them
  * back to the router, and the router here again, until their hops end. */
 #pragma once
-#include "packet/segment.h"
+#include "packet/bare_segment.h"
 #include "lb/send.h"
 
 /* is_one_node: the address may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2): it is not

@@ -3,8 +3,8 @@
 #pragma once
 #include "core/limit.h"
 #include "lb/counters.h"
-#include "lb/list.h"
-#include "packet/cut.h"
+#include "lb/segment_list.h"
+#include "packet/cut_segment.h"
 #include "packet/icmp.h"
 
 /* rewrite_failed is the verdict on a packet that could not be rewritten. */

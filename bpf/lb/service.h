@@ -62,7 +62,7 @@ struct {
  *   56-63                how many members there are
  *
  * Of more members it has the first two, and in bits 28-52 half the number of the table's element
- * from which on the others follow (lb/crowd.h). */
+ * from which on the others follow (lb/members.h). */
 enum bucket_layout {
 	NUMBER_BITS = 14,
 	NAMED_MEMBERS = 3, /* at most, without others behind the buckets */
@@ -77,7 +77,7 @@ _Static_assert(MAX_SERVERS == 1 << NUMBER_BITS && MAX_CHOICES < 8 && MAX_MEMBERS
 		       MAX_SEATS < 1 << (CHOICES_SHIFT - SEAT_SHIFT),
 	       "a bucket has the bits for them");
 
-/* In the place of a position in a list (lb/list.h): the packet is a check, which names its server by its generation. */
+/* In the place of a position in a list (lb/segment_list.h): the packet is a check, which names its server by its generation. */
 enum list_end {
 	POSITION_CHECK = 255,
 };

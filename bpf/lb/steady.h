@@ -11,7 +11,7 @@
  * the record names the table. */
 #pragma once
 #include "lb/dispatch.h"
-#include "packet/quick.h"
+#include "packet/parse_quick.h"
 
 #define UNDECIDED (-1)
 

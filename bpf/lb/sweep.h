@@ -3,7 +3,7 @@
  * BPF_PROG_RUN, some lines at a time, with a struct sweep as the frame. (A syscall program may
  * sleep, and then Linux 6.1 lets it use no map with a lock.) */
 #pragma once
-#include "lb/before.h"
+#include "lb/earlier_table.h"
 
 /* Start of a flow that learns after which its duration is not known: its date wraps after 275 s. */
 #define OLD_DATES 0xe000

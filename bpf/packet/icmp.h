@@ -3,8 +3,8 @@
  * port unreachable, and time exceeded. */
 #pragma once
 #include "core/siphash.h"
-#include "packet/header.h"
-#include "packet/range.h"
+#include "packet/ip_header.h"
+#include "packet/range_sum.h"
 
 #define MIN_MTU6 1280 /* RFC 8200 §5 */
 #define MIN_MTU4 576

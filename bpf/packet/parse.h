@@ -10,7 +10,7 @@
 #include <linux/udp.h>
 #include "core/types.h"
 #include "packet/cursor.h"
-#include "packet/message.h"
+#include "packet/icmp_types.h"
 
 /* length_of reads a length field and shows Linux 6.1 that it has 16 bits. */
 static __always_inline __u32 length_of(__be16 field)
@@ -42,7 +42,7 @@ enum kind {
 	KIND_TOO_BIG,  /* ICMP: a packet of the flow was too big for a link */
 	KIND_ECHO,     /* ICMP echo request; no flow */
 	KIND_FRAGMENT, /* no ports, or not all of the packet */
-	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options: packet/behind.h looks behind some */
+	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options: packet/options.h looks behind some */
 	KIND_QUOTE,	/* as KIND_TOO_BIG, and the packet that it quotes has such headers */
 	KIND_SOURCE_ROUTE,
 };

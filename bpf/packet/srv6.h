@@ -5,9 +5,9 @@
  *   insert  the client's IPv6 header, SRH with all segments from the sender to
  *           the packet's own destination, transport header (6LB §II) */
 #pragma once
-#include "packet/behind.h"
-#include "packet/header.h"
-#include "packet/served.h"
+#include "packet/options.h"
+#include "packet/ip_header.h"
+#include "packet/link_addresses.h"
 #include "core/domain.h"
 #include "core/siphash.h"
 
@@ -279,7 +279,7 @@ static __always_inline bool is_to_us(const struct ethhdr *eth)
 }
 
 /* is_taken: the frame is for an address that this node takes frames for. ours: its packet is for this
- * node (packet/served.h). */
+ * node (packet/link_addresses.h). */
 static __always_inline bool is_taken(const struct ethhdr *eth, bool ours)
 {
 	return is_to_us(eth) || takes(*(const __u64 *)eth & LINK_ADDRESS, ours);

@@ -3,7 +3,7 @@
  * holds one: then it waits for work. Locked or not, the kernel's memory is only read, by
  * helpers that allow a pointer to be stale. */
 #pragma once
-#include "work/call.h"
+#include "work/system_call.h"
 #include "work/socket.h"
 #include "work/task.h"
 

@@ -5,14 +5,14 @@
  *   a connection opens or ends    remember its service | count it no more
  *   a segment brings data         unread                                    unread.h
  *   a task reads                  read: the task is a member, and runs      unread.h, run.h, held.h
- *   a task sends                  to others: they owe an answer             out.h
+ *   a task sends                  to others: they owe an answer             calls_out.h
  *   a task sleeps                 for work: idle; else blocked              blocked.h, files.h
  *   a task goes on, ends          run                                       run.h
  *
  * Most sockets and tasks of a host are no service's: each program looks at one pointer then.
  * All programs hang on raw tracepoints, as some kernels and machines have no others. */
 #include "work/blocked.h"
-#include "work/out.h"
+#include "work/calls_out.h"
 #include "work/run.h"
 #include "work/unread.h"
 

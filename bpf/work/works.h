@@ -25,7 +25,7 @@ enum work_sharing {
 
 struct work {
 	__s32 counts[2 * WORK_TERMS];
-	__u64 shared_ns; /* CLOCK_MONOTONIC of the last answer on a shared connection (out.h) */
+	__u64 shared_ns; /* CLOCK_MONOTONIC of the last answer on a shared connection (calls_out.h) */
 };
 
 struct {

@@ -35,7 +35,7 @@ const (
 	maxFlood = 1000
 )
 
-// floodExpires is the life of an LB's entry for a SYN, as bpf/lb/lines.h has it.
+// floodExpires is the life of an LB's entry for a SYN, as bpf/lb/flow_table.h has it.
 const floodExpires = 10 * time.Second
 
 // apply changes the farm by the flags that are given.

@@ -14,7 +14,7 @@ import (
 )
 
 // AnsweredWithin is the least time between two packets of a node by which Answered changes.
-const AnsweredWithin = 1 << 25 * time.Nanosecond // EDGE_ANSWERED_SHIFT of bpf/edge/learn.h
+const AnsweredWithin = 1 << 25 * time.Nanosecond // EDGE_ANSWERED_SHIFT of bpf/edge/from_node.h
 
 // Probe sends a probe to every node, from the address that packets to it come from. The node's program
 // answers, and the LB's program takes the answer.

@@ -49,7 +49,7 @@ func (n *Node) sweepKept() error {
 	if err := plane.RunRecord(n.objs.SweepNat, &step); err != nil { // for the programs' clock
 		return fmt.Errorf("sweep the flows: %w", err)
 	}
-	const seenShift = 28 // KEPT_SEEN_SHIFT of bpf/edge/kept.h
+	const seenShift = 28 // KEPT_SEEN_SHIFT of bpf/edge/node_flows.h
 	now, idle := uint32(step.Now>>seenShift), int32(n.cfg.Idle>>seenShift)
 	var cursor ebpf.MapBatchCursor
 	keys, values := make([]uint64, sweptAtOnce), make([]objects.EdgeNodeKeptFlow, sweptAtOnce)

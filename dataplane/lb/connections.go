@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// Bits of a word of bpf/lb/flow.h and word.h.
+// Bits of a word of bpf/lb/flow.h and learned_word.h.
 const (
 	establishedInWord = 1 << 14
 	learnedInWord     = 1 << 47

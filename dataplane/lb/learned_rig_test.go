@@ -147,7 +147,7 @@ func wantRecount(t *testing.T, r *rig.LB, svc int) {
 	}
 }
 
-// shareOf is share_of of bpf/lb/word.h.
+// shareOf is share_of of bpf/lb/learned_word.h.
 func shareOf(word uint64) uint64 {
 	if word>>63&(word>>47)&(word>>14)&1 == 0 {
 		return 0

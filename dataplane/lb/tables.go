@@ -160,7 +160,7 @@ func add(members, list, numbers []uint16) []uint16 {
 }
 
 // put writes a bucket (bpf/lb/service.h), and behind all buckets the members for which it has no
-// room (bpf/lb/crowd.h).
+// room (bpf/lb/members.h).
 func put(out []uint64, bucket int, members []uint16, choices int) []uint64 {
 	word := uint64(len(members))<<objects.MembersShift | uint64(choices)<<objects.ChoicesShift
 	named := members

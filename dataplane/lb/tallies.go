@@ -21,7 +21,7 @@ import (
 	"proffer/topo"
 )
 
-// tallies are the counts of flows at the servers of services that choose among all (bpf/lb/tally.h),
+// tallies are the counts of flows at the servers of services that choose among all (bpf/lb/occupancy.h),
 // which outlive the daemon with the flows. A server keeps its seat as long as a flow counts there.
 type tallies struct {
 	memory []byte
@@ -301,5 +301,5 @@ func ticksOf(d time.Duration) uint32 {
 	return uint32(min(d>>seenShift, topo.MaxAge>>seenShift)) + 1
 }
 
-// seenShift is SEEN_SHIFT of bpf/lb/lines.h.
+// seenShift is SEEN_SHIFT of bpf/lb/flow_table.h.
 const seenShift = 28

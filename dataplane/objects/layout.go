@@ -65,7 +65,7 @@ func AliasRow(own, other uint16, part uint32) uint64 {
 // BucketBytes is the size of an element of a table.
 const BucketBytes = 8
 
-// The LB's table of flows (bpf/lb/lines.h).
+// The LB's table of flows (bpf/lb/flow_table.h).
 const (
 	LineEntries = len(LBLine{}.Word)
 	LineBytes   = int(unsafe.Sizeof(LBLine{}))
@@ -79,7 +79,7 @@ func TableLines(elements uint32) uint32 {
 	return uint32(uint64(elements) * HintedLines / (HintedLines + 1))
 }
 
-// The agent's table of flows (bpf/agent/conns.h).
+// The agent's table of flows (bpf/agent/flow_table.h).
 const (
 	LineSlots     = len(AgentConnLine{}.Fingerprint)
 	NoDigest      = 1<<22 - 1 // the largest fingerprint without a digest

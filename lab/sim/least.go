@@ -33,7 +33,7 @@ func newLeast(n int) *least {
 }
 
 // inTurn makes the server the least that changed longest ago, of those with the least key, as the
-// LB's programs have it (bpf/lb/tally.h). Those that never did have the turns of an order, which
+// LB's programs have it (bpf/lb/occupancy.h). Those that never did have the turns of an order, which
 // no two LBs should share: they would send the first flows of all to one server after the other.
 func (l *least) inTurn(order []int) {
 	l.turns, l.turn = true, uint32(len(order))

@@ -63,7 +63,7 @@ func (r *programLB) order(t *testing.T) (servers []int) {
 	return servers
 }
 
-// turnOf is the turn in a leaf (bpf/lb/tally.h).
+// turnOf is the turn in a leaf (bpf/lb/occupancy.h).
 func turnOf(leaf uint64) uint64 {
 	const shift, most = 10, 1<<16 - 1
 	return leaf >> shift & most

@@ -134,7 +134,7 @@ func (p *probe) send(t testing.TB, frame []byte) rig.Outcome {
 	return out
 }
 
-// digestSlot is where the LB remembers that a packet came before (bpf/lb/retry.h), and an agent
+// digestSlot is where the LB remembers that a packet came before (bpf/lb/seen_before.h), and an agent
 // that it passed on an offer (bpf/agent/passed_on.h).
 func digestSlot(key policy.DigestKey, f policy.Flow, isn uint32) int {
 	return int(policy.Mix(key.Digest(f)^uint64(isn)) % 65536)

@@ -284,7 +284,7 @@ func (k *connTrack) walk(m *connMoment) {
 	k.judge(m, over)
 }
 
-// judge holds the table against conns.h: an entry that a search can find has its hint and is whole;
+// judge holds the table against flow_table.h: an entry that a search can find has its hint and is whole;
 // in the end no slot is claimed, a free one has no hint, and displaced entries are counted.
 func (k *connTrack) judge(m *connMoment, over bool) {
 	var counted [connLines]int

@@ -25,7 +25,7 @@ type entry struct {
 	age  time.Duration
 }
 
-// deed is one call of lines.h, insert.h or sweep.h.
+// deed is one call of flow_table.h, insert.h or sweep.h.
 type deed struct {
 	call string
 	flow int // sweep_line: the line
@@ -243,7 +243,7 @@ func inTurns(turns []byte) string {
 	return strings.Join(out, ", ")
 }
 
-// left reads the table at rest and holds it against lines.h: no entry is half made,
+// left reads the table at rest and holds it against flow_table.h: no entry is half made,
 // none is moving, none twice, none where no reader looks for it, each has its hint, and displaced entries are
 // counted.
 func (k *track) left(m *moment) (c content, err error) {

@@ -28,7 +28,7 @@ func ConnsOf(t testing.TB, a *agent.Agent) *ConnTable {
 	return &ConnTable{a.Objects().Conns, a.Objects().ConnHints, policy.DigestKey{Odd: key.Odd, Word: key.Word}}
 }
 
-// Bits of a fingerprint (bpf/agent/conns.h).
+// Bits of a fingerprint (bpf/agent/flow_table.h).
 const (
 	ConnDigest       = ^uint64(objects.NoDigest)
 	ConnInAlternate  = 1 << 20

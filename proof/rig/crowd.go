@@ -20,7 +20,7 @@ func CrowdFlow(flow uint32) Packet {
 	return p
 }
 
-// WellFormed holds the table at rest against lines.h: no entry is half made or
+// WellFormed holds the table at rest against flow_table.h: no entry is half made or
 // moving, none twice, each has its hint, and each line counts its displaced entries.
 func (r *LB) WellFormed(t testing.TB) {
 	t.Helper()

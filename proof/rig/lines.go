@@ -74,7 +74,7 @@ func TableOf(t testing.TB, l *lb.LB, cfg *topo.LB) LineTable {
 }
 
 // LinesOf returns the lines where a flow's entry may be, and its fingerprint
-// (bpf/lb/lines.h).
+// (bpf/lb/flow_table.h).
 func (lt LineTable) LinesOf(f policy.Flow) (fp uint64, lines [2]uint32) {
 	hash := lt.Key.Digest(f)
 	primary, alternate := LinesOf(hash, lt.lines())

@@ -9,7 +9,7 @@
  * right: it visits the open sockets, which moves them to the count in use now, and sets the
  * other one to 0. */
 #pragma once
-#include "agent/kernel.h"
+#include "agent/kernel_sockets.h"
 #include "agent/load/loads.h"
 #include <bpf/bpf_tracing.h>
 

@@ -2,7 +2,7 @@
 /* ids.h: counts the packets with some patterns of bytes in their payload, and drops those of
  * patterns that are set to. */
 #pragma once
-#include "edge/scan.h"
+#include "edge/payload_search.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

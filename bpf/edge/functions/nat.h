@@ -7,7 +7,7 @@
 #pragma once
 #include "edge/closing.h"
 #include "edge/refuse.h"
-#include "edge/replace.h"
+#include "edge/rewrite_end.h"
 #include "table/ages.h"
 
 struct {

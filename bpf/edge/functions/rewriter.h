@@ -2,8 +2,8 @@
 /* rewriter.h: writes other bytes, as many, in the place of a pattern in the payload, wherever it is
  * (MOST_REPLACED times a packet), and corrects the checksum (RFC 1624). */
 #pragma once
-#include "edge/replace.h"
-#include "edge/scan.h"
+#include "edge/rewrite_end.h"
+#include "edge/payload_search.h"
 
 enum {
 	MOST_REPLACED = 8,

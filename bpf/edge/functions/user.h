@@ -9,8 +9,8 @@
  * The headers bear flow, instance and direction, and the update flag if the packet is changed so far;
  * user space sets it with a change of its own. */
 #pragma once
-#include "edge/chains.h"
-#include "edge/kept.h"
+#include "edge/node_config.h"
+#include "edge/node_flows.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* seat.h: the bucket of a server that was chosen by its seat. */
 #pragma once
-#include "lb/deal.h"
+#include "lb/weighted_choice.h"
 #include "lb/service.h"
 
 /* in_seat returns the bucket of a chosen server alone; if there is none, that of the flow's digest. */

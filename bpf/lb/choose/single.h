@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* single.h: one server by consistent hashing (Maglev): the table's buckets have one candidate
- * each. The flow's own packets make its entry (lb/kept.h), so no server needs an agent. */
+ * each. The flow's own packets make its entry (lb/client_flows.h), so no server needs an agent. */
 #pragma once
 #include "lb/service.h"
 

@@ -12,7 +12,7 @@ import (
 )
 
 // layoutNumber is the layout of this version, and oldestLayout the first with the lines, digests and
-// words that it reads in a table of before (bpf/lb/before.h). From hintedLayout on hints lie behind the
+// words that it reads in a table of before (bpf/lb/earlier_table.h). From hintedLayout on hints lie behind the
 // lines.
 const (
 	layoutNumber = 8

@@ -21,7 +21,7 @@ import (
 )
 
 // Served are the other unicast link addresses that the programs take frames for, as the kernel does
-// (bpf/packet/served.h), and those that frames came for with packets for us all the same.
+// (bpf/packet/link_addresses.h), and those that frames came for with packets for us all the same.
 type Served struct {
 	served, strangers *ebpf.Map
 
