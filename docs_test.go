@@ -21,7 +21,7 @@ func TestCountersAreDocumented(t *testing.T) {
 		{"bpf/lb/counters.h", "LB", sections["LB"]},
 		{"bpf/agent/counters.h", "AGENT", sections["Agent"]},
 		{"bpf/edge/counters.h", "EDGE", sections["Edge LB"]},
-		{"bpf/edge/node_counters.h", "NODE", sections["Edge node"]},
+		{"bpf/edge/nf_counters.h", "NODE", sections["nf"]},
 	} {
 		names := regexp.MustCompile(`(?m)^\t`+c.prefix+`_([A-Z0-9_]+),$`).FindAllStringSubmatch(read(t, c.source), -1)
 		if len(names) == 0 {

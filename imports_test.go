@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"foreign", "history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
-	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/edgenode", "dataplane/lb", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
+	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/edge", "lab/sim"},

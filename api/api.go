@@ -23,7 +23,7 @@ import (
 
 // Status is a daemon's answer.
 type Status struct {
-	Role      string `json:"role"` // "lb", "agent", "edge" or "node"
+	Role      string `json:"role"` // "lb", "agent", "edge" or "nf"
 	Node      string `json:"node"`
 	Locator   string `json:"locator"`
 	Interface string `json:"interface"`

@@ -35,7 +35,7 @@ func ParseDatapath(file string, data []byte) (*topo.Datapath, error) {
 func datapathFile(n *topo.Datapath, chains *[]chain) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&n.Name)),
-		schema.Optional("control", "/run/proffer/node.sock", socket().Into(&n.Control)),
+		schema.Optional("control", "/run/proffer/nf.sock", socket().Into(&n.Control)),
 		schema.Need("number", nodeNumber().Into(&n.Server)),
 		schema.Need("link", link().Into(&n.Link)),
 		schema.Need("lbs", hostAddress("LB").List(&n.LBs, topo.MaxLbs)),

@@ -25,7 +25,7 @@ func TestEdgeFiles(t *testing.T) {
 	if _, err := ParseEdge("edge.yaml", []byte(lb)); err != nil {
 		t.Error(err)
 	}
-	if _, err := ParseDatapath("node.yaml", []byte(node)); err != nil {
+	if _, err := ParseDatapath("nf.yaml", []byte(node)); err != nil {
 		t.Error(err)
 	}
 	schematest.Keys(t, "the edge LB's file", lb, edgeFile(new(topo.EdgeLB)))

@@ -45,7 +45,7 @@ func TestParseEdge(t *testing.T) {
 
 func TestParseDatapath(t *testing.T) {
 	for file, want := range map[string]*topo.Datapath{
-		"node.yaml": {
+		"nf.yaml": {
 			Name: "n1", Control: "/run/proffer/n1.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1", "fd00:9::1"), Cores: 2, Spread: true,
 			Clients: prefixes("10.1.0.0/16", "2001:db8:1::/48"), Idle: time.Minute, Linger: 2 * time.Second,
 			Chains: []topo.Chain{
@@ -65,8 +65,8 @@ func TestParseDatapath(t *testing.T) {
 				}},
 			},
 		},
-		"node-short.yaml": {
-			Name: "n1", Control: "/run/proffer/node.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1, ReportKey: reports,
+		"nf-short.yaml": {
+			Name: "n1", Control: "/run/proffer/nf.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1, ReportKey: reports,
 			Clients: prefixes("10.1.0.0/16"), Idle: 5 * time.Minute, Linger: 10 * time.Second,
 			Chains: []topo.Chain{{Service: 1, Functions: []topo.Function{topo.Cost{Each: 2 * time.Microsecond}}}},
 		},
@@ -82,8 +82,8 @@ func TestEdgeRefuses(t *testing.T) {
 		_, err := ParseEdge("edge.yaml", data)
 		return err
 	})
-	schematest.Refused(t, "node", *update, func(data []byte) error {
-		_, err := ParseDatapath("node.yaml", data)
+	schematest.Refused(t, "nf", *update, func(data []byte) error {
+		_, err := ParseDatapath("nf.yaml", data)
 		return err
 	})
 }
@@ -106,5 +106,5 @@ func TestEdgeInstances(t *testing.T) {
 
 func TestEdgeSchemas(t *testing.T) {
 	schematest.Published(t, "edge", EdgeSchema, edgeFile(new(topo.EdgeLB)))
-	schematest.Published(t, "node", DatapathSchema, datapathFile(new(topo.Datapath), new([]chain)))
+	schematest.Published(t, "nf", DatapathSchema, datapathFile(new(topo.Datapath), new([]chain)))
 }

@@ -11,6 +11,6 @@ var (
 	AgentSchema []byte
 	//go:embed edge.schema.json
 	EdgeSchema []byte
-	//go:embed node.schema.json
+	//go:embed nf.schema.json
 	DatapathSchema []byte
 )

@@ -16,7 +16,7 @@ import (
 	"proffer/api"
 	"proffer/control"
 	"proffer/dataplane"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/report"
 	"proffer/topo"
 	"proffer/weights"
@@ -25,9 +25,9 @@ import (
 // DatapathPlane is a datapath node's data plane.
 type DatapathPlane interface {
 	TunnelPlane
-	Count(core, service int) (edgenode.Count, error)
+	Count(core, service int) (nf.Count, error)
 	Busy() ([]time.Duration, error) // of each core, while the run time of programs is counted
-	Virtual(core int) (_ edgenode.VirtualCore, there bool, _ error)
+	Virtual(core int) (_ nf.VirtualCore, there bool, _ error)
 	Matcher
 	Joiner
 }
@@ -89,7 +89,7 @@ func Datapath(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	defer r.count()()
-	d := tunnels{tunnelRole: r, name: "node", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
+	d := tunnels{tunnelRole: r, name: "nf", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
 	if cfg.ReportKey != nil {
 		d.secret, d.secretAt = "report_key", path
 	}

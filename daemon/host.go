@@ -18,8 +18,8 @@ import (
 	"proffer/dataplane"
 	agentplane "proffer/dataplane/agent"
 	"proffer/dataplane/edge"
-	"proffer/dataplane/edgenode"
 	lbplane "proffer/dataplane/lb"
+	"proffer/dataplane/nf"
 	"proffer/hostcheck"
 	"proffer/listeners"
 	"proffer/loadsource"
@@ -92,8 +92,8 @@ func Linux(lines *Lines) *Host {
 		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
-		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return edgenode.New(cfg) },
-		Costs:     edgenode.Measure, CountRunTime: dataplane.CountRunTime,
+		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return nf.New(cfg) },
+		Costs:     nf.Measure, CountRunTime: dataplane.CountRunTime,
 		UserCore: func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
 		NextHops: func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
 		Source:   func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },

@@ -16,7 +16,7 @@ import (
 	"proffer/control"
 	"proffer/dataplane"
 	"proffer/dataplane/edge"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/report"
 	"proffer/topo"
 	"proffer/weights"
@@ -76,7 +76,7 @@ func (p tunnelPlane) Follow() (string, error) { return plane{p.machine}.Follow()
 
 func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Count, 3), nil }
 
-func (p tunnelPlane) Count(int, int) (edgenode.Count, error) { return edgenode.Count{}, nil }
+func (p tunnelPlane) Count(int, int) (nf.Count, error) { return nf.Count{}, nil }
 
 func (p tunnelPlane) Matches(int, int, int) ([]uint64, error) { return nil, nil }
 
@@ -86,8 +86,8 @@ func (p tunnelPlane) Busy() ([]time.Duration, error) {
 	return []time.Duration{3 * time.Second}, p.happens("busy")
 }
 
-func (p tunnelPlane) Virtual(int) (edgenode.VirtualCore, bool, error) {
-	return edgenode.VirtualCore{}, false, nil
+func (p tunnelPlane) Virtual(int) (nf.VirtualCore, bool, error) {
+	return nf.VirtualCore{}, false, nil
 }
 
 // tunnels runs daemons of edge mode on the machine.

@@ -70,7 +70,7 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 
 // TestDatapathReload: a node names the way to another file; a mistake in it comes first.
 func TestDatapathReload(t *testing.T) {
-	r := &datapath{path: "../config/testdata/node.yaml"}
+	r := &datapath{path: "../config/testdata/nf.yaml"}
 	if _, err := r.reload(t.Context()); err == nil || err.Error() != "a node takes its file at its start alone: drain it at the LBs and restart it" {
 		t.Error(err)
 	}

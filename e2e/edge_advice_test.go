@@ -16,15 +16,15 @@ func TestEdgeAdvice(t *testing.T) {
 	mended := map[string]string{"net.ipv4.conf.n0.rp_filter": "0", "net.ipv4.conf.clients.forwarding": "1"}
 	inside(t, b.lb, "sysctl", "-q", "-w", "net.ipv4.conf.n0.rp_filter=1", "net.ipv4.conf.clients.forwarding=0", "net.ipv4.conf.clients.rp_filter=1")
 	inside(t, n, "sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=1")
-	at := map[string]string{"edge": filepath.Join(dir, "edge.yaml"), "node": filepath.Join(dir, "n0.yaml")}
+	at := map[string]string{"edge": filepath.Join(dir, "edge.yaml"), "nf": filepath.Join(dir, "n0.yaml")}
 	must(t, os.WriteFile(at["edge"], []byte(edgeFile(dir, 1)), 0o600))
-	must(t, os.WriteFile(at["node"], []byte(nodeFile(dir, 0)), 0o600))
-	runEdge(t, n, "node", at["node"], filepath.Join(dir, "n0.sock"))
+	must(t, os.WriteFile(at["nf"], []byte(nodeFile(dir, 0)), 0o600))
+	runEdge(t, n, "nf", at["nf"], filepath.Join(dir, "n0.sock"))
 	socket := filepath.Join(dir, "edge.sock")
 	runEdge(t, b.lb, "edge", at["edge"], socket)
 	want := map[string][]string{
 		"edge": {"`sysctl -qw net/ipv4/conf/n0/rp_filter=2`", "`sysctl -qw net/ipv4/conf/clients/forwarding=1`", "n0 is a veth and its other end is out of sight"},
-		"node": {"`sysctl -qw net/ipv4/conf/lb/rp_filter=2`"},
+		"nf":   {"`sysctl -qw net/ipv4/conf/lb/rp_filter=2`"},
 	}
 	for role, lines := range want {
 		log, err := os.ReadFile(at[role] + ".log")

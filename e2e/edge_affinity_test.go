@@ -346,6 +346,6 @@ func (b *edgeLBs) down(t *testing.T, node string) {
 // beginAgain starts a node that has ended, and waits until the LBs use it.
 func (b *edgeLBs) beginAgain(t *testing.T, i int) {
 	t.Helper()
-	b.nodes[i] = runEdge(b.whole, b.node[i], "node", b.file(b.node[i]), b.socket(b.node[i]))
+	b.nodes[i] = runEdge(b.whole, b.node[i], "nf", b.file(b.node[i]), b.socket(b.node[i]))
 	b.down(t, "")
 }

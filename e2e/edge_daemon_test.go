@@ -140,7 +140,7 @@ func TestEdgeDaemons(t *testing.T) {
 		at := filepath.Join(dir, n.Name+".yaml")
 		ids := "- {function: ids, patterns: [{bytes: trumpet}]}\n      - {function: nat"
 		must(t, os.WriteFile(at, []byte(strings.Replace(nodeFile(dir, i), "- {function: nat", ids, 1)), 0o600))
-		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+		runEdge(t, n, "nf", at, filepath.Join(dir, n.Name+".sock"))
 	}
 	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
 	lb := runEdge(t, b.lb, "edge", file, socket)

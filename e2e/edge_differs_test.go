@@ -23,7 +23,7 @@ func TestEdgeNodesDiffer(t *testing.T) {
 		}
 		at := filepath.Join(dir, n.Name+".yaml")
 		must(t, os.WriteFile(at, []byte(text), 0o600))
-		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+		runEdge(t, n, "nf", at, filepath.Join(dir, n.Name+".sock"))
 	}
 	must(t, os.WriteFile(file, []byte("balancer: monitor\n"+edgeFile(dir, 1, 1)), 0o600))
 	runEdge(t, b.lb, "edge", file, socket)

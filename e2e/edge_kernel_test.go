@@ -15,7 +15,7 @@ import (
 
 	"proffer/dataplane"
 	"proffer/dataplane/edge"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -42,7 +42,7 @@ type edgeBed struct {
 	client, lb, world *testbed.Node
 	node              []*testbed.Node
 	LB                *edge.LB
-	Node              []*edgenode.Node
+	Node              []*nf.Node
 }
 
 // newEdge builds it with its planes. Everything ends with the test.
@@ -133,7 +133,7 @@ func (b *edgeBed) load(t *testing.T) {
 			Idle:    time.Minute, Linger: time.Second,
 		}
 		must(t, n.Do(func() error {
-			plane, err := edgenode.New(datapath)
+			plane, err := nf.New(datapath)
 			if err != nil {
 				return err
 			}

@@ -63,7 +63,7 @@ func newEdgeLBs(t *testing.T) *edgeLBs {
 		b.plug(t, n, fmt.Sprintf("192.0.2.%d/24", i+11))
 		file := b.file(n)
 		must(t, os.WriteFile(file, []byte(b.nodeFile(i)), 0o600))
-		b.nodes = append(b.nodes, runEdge(t, n, "node", file, b.socket(n)))
+		b.nodes = append(b.nodes, runEdge(t, n, "nf", file, b.socket(n)))
 	}
 	b.weights, b.reloads = []int{1, 1, -1}, make([]uint64, 2)
 	for i, n := range b.lb {

@@ -30,7 +30,7 @@ func TestEdgeLinks(t *testing.T) {
 	for i, n := range b.node {
 		at := filepath.Join(dir, n.Name+".yaml")
 		must(t, os.WriteFile(at, []byte(nodeFile(dir, i)), 0o600))
-		node[n] = runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+		node[n] = runEdge(t, n, "nf", at, filepath.Join(dir, n.Name+".sock"))
 	}
 	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))
 	lb := runEdge(t, b.lb, "edge", file, socket)
@@ -73,7 +73,7 @@ func TestEdgeLinks(t *testing.T) {
 	cable(t, b.lb, "new", "192.0.2.1/30", b.node[0], "lb", "192.0.2.2/30", 1570) // its settings before its programs
 	inside(t, b.lb, "ip", "link", "set", "new", "name", "n0")
 	logged("n0: the link was made again")
-	runEdge(t, b.node[0], "node", filepath.Join(dir, "n0.yaml"), filepath.Join(dir, "n0.sock"))
+	runEdge(t, b.node[0], "nf", filepath.Join(dir, "n0.yaml"), filepath.Join(dir, "n0.sock"))
 	ready(2 * edgeCores)
 	talk()
 	sh(t, "ip", "-n", b.lb.Namespace, "link", "del", "world")

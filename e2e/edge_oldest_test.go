@@ -18,7 +18,7 @@ func TestEdgeOldestKernel(t *testing.T) {
 	t.Parallel()
 	bed := up(t, testbed.Config{Servers: 1})
 	files := map[string][]byte{}
-	for _, pkg := range []string{"edge", "edgenode"} {
+	for _, pkg := range []string{"edge", "nf"} {
 		file := filepath.Join(t.TempDir(), pkg)
 		cmd := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-o", file, "proffer/dataplane/"+pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -33,7 +33,7 @@ func TestEdgeOldestKernel(t *testing.T) {
 	g, err := guest.Boot(t.Context(), guest.Config{Name: bed.Run + "-edge", Place: bed.LBs[0], Files: files})
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Close()) })
-	for _, pkg := range []string{"edge", "edgenode"} {
+	for _, pkg := range []string{"edge", "nf"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // without KVM, beside other work
 		defer cancel()
 		out, err := g.Run(ctx, "run-"+pkg)

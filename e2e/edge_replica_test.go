@@ -26,7 +26,7 @@ func TestEdgeReplica(t *testing.T) {
 	for i, n := range b.node {
 		must(t, os.WriteFile(path(n.Name+".yaml"), []byte(nodeFile(dir, i)), 0o600))
 	}
-	runEdge(t, b.node[0], "node", path("n0.yaml"), path("n0.sock"))
+	runEdge(t, b.node[0], "nf", path("n0.yaml"), path("n0.sock"))
 	script := fmt.Sprintf("#!/bin/sh\necho \"down: $PROFFER_DOWN, $1\"\nsetsid ip netns exec %s %s node --config %s >%s 2>&1 &\n",
 		b.node[1].Namespace, proffer, path("n1.yaml"), path("n1.log"))
 	must(t, os.WriteFile(path("start"), []byte(script), 0o700))

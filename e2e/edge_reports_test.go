@@ -29,7 +29,7 @@ func TestEdgeReports(t *testing.T) {
 		at := filepath.Join(dir, n.Name+".yaml")
 		text := strings.ReplaceAll(nodeFile(dir, i), "time: 2us", "time: "+each.String())
 		must(t, os.WriteFile(at, []byte(text), 0o600))
-		cmd := runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+		cmd := runEdge(t, n, "nf", at, filepath.Join(dir, n.Name+".sock"))
 		nodes = append(nodes, func() {
 			must(t, cmd.Process.Signal(unix.SIGTERM))
 			must(t, cmd.Wait())

@@ -41,7 +41,7 @@ func TestEdgeRestart(t *testing.T) {
 	for i, n := range b.node {
 		at := filepath.Join(dir, n.Name+".yaml")
 		must(t, os.WriteFile(at, []byte(nodeFile(dir, i)), 0o600))
-		runEdge(t, n, "node", at, filepath.Join(dir, n.Name+".sock"))
+		runEdge(t, n, "nf", at, filepath.Join(dir, n.Name+".sock"))
 	}
 	socket, file := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "edge.yaml")
 	must(t, os.WriteFile(file, []byte(edgeFile(dir, 1, 1)), 0o600))

@@ -105,7 +105,7 @@ chains:
           - {action: allow, source: "2001:db8:4::/64"}
           - {action: allow, protocol: tcp, ports: 80}
 `, i, socket, 4*i+1, edgeCores, sidePublic[0], sidePublic[1], 2048+i*edgeSpacing, edgePorts), 0o600))
-		runEdge(t, n, "node", file, socket)
+		runEdge(t, n, "nf", file, socket)
 		b.nodes = append(b.nodes, socket)
 	}
 	b.socket = filepath.Join(dir, "edge.sock")

@@ -21,7 +21,7 @@ func TestEdgeUserSpace(t *testing.T) {
 	must(t, os.WriteFile(node, []byte(one.Replace(nodeFile(dir, 0))), 0o600))
 	must(t, os.WriteFile(lb, []byte(one.Replace(edgeFile(dir, 1, -1))), 0o600))
 	socket := filepath.Join(dir, "n0.sock")
-	daemon := runEdge(t, b.node[0], "node", node, socket, setpriv(t, "node", "CAP_NET_RAW")...)
+	daemon := runEdge(t, b.node[0], "nf", node, socket, setpriv(t, "nf", "CAP_NET_RAW")...)
 	runEdge(t, b.lb, "edge", lb, filepath.Join(dir, "edge.sock"), setpriv(t, "edge")...)
 	for range 4 {
 		converse(t, b.client, edgeCost)

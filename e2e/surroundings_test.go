@@ -37,9 +37,9 @@ func places(t *testing.T) []placed {
 		all = append(all, placed{role, configuration(bed, n), control(bed, n), n})
 	}
 	spaces, dir := newSpaces(t), t.TempDir()
-	for _, p := range []placed{{"edge", "edge", "edge.sock", spaces.lb}, {"node", "n0", "n0.sock", spaces.node[0]}} {
+	for _, p := range []placed{{"edge", "edge", "edge.sock", spaces.lb}, {"nf", "n0", "n0.sock", spaces.node[0]}} {
 		text := edgeFile(dir, 1)
-		if p.role == "node" {
+		if p.role == "nf" {
 			text = nodeFile(dir, 0)
 		}
 		p.file, p.socket = filepath.Join(dir, p.file+".yaml"), filepath.Join(dir, p.socket)

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -70,7 +70,7 @@ func (s *swapper) Counters() []dataplane.Counter { return nil }
 
 // bed is a node with a core in user space, and the far end of its link.
 type bed struct {
-	*edgenode.Node
+	*nf.Node
 	user *Core
 	wire int // a packet socket
 }
@@ -116,7 +116,7 @@ func newBed(t *testing.T, functions map[int]Function) *bed {
 		},
 	}
 	b := new(bed)
-	b.Node, err = edgenode.New(cfg)
+	b.Node, err = nf.New(cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, b.Node.Close()) })
 	must(t, b.SetNextHop(0, lbMAC))

@@ -22,7 +22,7 @@
 #pragma once
 #include "core/clock.h"
 #include "core/stall.h"
-#include "edge/node_counters.h"
+#include "edge/nf_counters.h"
 #include "edge/tuple.h"
 #include "edge/tunnel.h"
 

@@ -21,7 +21,7 @@ import (
 )
 
 // controls are the default sockets of the daemons.
-var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock", "/run/proffer/edge.sock", "/run/proffer/node.sock"}
+var controls = []string{"/run/proffer/lb.sock", "/run/proffer/agent.sock", "/run/proffer/edge.sock", "/run/proffer/nf.sock"}
 
 func newStatus() *cobra.Command {
 	var socket string

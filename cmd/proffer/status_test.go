@@ -144,7 +144,7 @@ func TestStatusOfHealth(t *testing.T) {
 // TestStatusOfVirtualCore: a node's line has the work of a virtual core.
 func TestStatusOfVirtualCore(t *testing.T) {
 	var out strings.Builder
-	err := printStatus(&out, api.Status{Role: "node", Edge: &api.EdgeStatus{Cores: []api.CoreStatus{
+	err := printStatus(&out, api.Status{Role: "nf", Edge: &api.EdgeStatus{Cores: []api.CoreStatus{
 		{Node: "n1", Packets: 9, Virtual: &api.VirtualStatus{Served: 8, Dropped: 1, Stayed: 80_000}}, {Node: "n1", Core: 1},
 	}}}, false)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestStatusOfVirtualCore(t *testing.T) {
 // TestStatusOfPatterns: a line a pattern of the IDS.
 func TestStatusOfPatterns(t *testing.T) {
 	var out strings.Builder
-	if err := printStatus(&out, api.Status{Role: "node", Edge: &api.EdgeStatus{Patterns: []api.PatternStatus{{Service: 3, Pattern: "attack", Packets: 7}}}}, false); err != nil {
+	if err := printStatus(&out, api.Status{Role: "nf", Edge: &api.EdgeStatus{Patterns: []api.PatternStatus{{Service: 3, Pattern: "attack", Packets: 7}}}}, false); err != nil {
 		t.Fatal(err)
 	}
 	if want := "pattern  attack  service 3  7 packets\n"; !strings.Contains(out.String(), want) {

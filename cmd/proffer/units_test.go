@@ -34,7 +34,7 @@ func settingsOf(t *testing.T, text string) map[string]string {
 // TestUnits: a unit for each daemon, which systemd takes as it is, with a verb and flags that
 // this program has, the four capabilities and no other.
 func TestUnits(t *testing.T) {
-	for _, verb := range []string{"lb", "agent", "edge", "node"} {
+	for _, verb := range []string{"lb", "agent", "edge", "nf"} {
 		text, err := os.ReadFile("../../dist/proffer-" + verb + ".service")
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestCapabilitiesByNeed(t *testing.T) {
 // TestNodeByNeed: the node's unit has the lines that functions in user space and reports need, left out
 // as it ships, which systemd takes; the documents name them.
 func TestNodeByNeed(t *testing.T) {
-	unit, err := os.ReadFile("../../dist/proffer-node.service")
+	unit, err := os.ReadFile("../../dist/proffer-nf.service")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestNodeByNeed(t *testing.T) {
 		}
 		drop += line + "\n"
 	}
-	verifyUnit(t, "node", strings.ReplaceAll(string(unit), "/usr/local/bin/proffer", "/bin/true")+drop)
+	verifyUnit(t, "nf", strings.ReplaceAll(string(unit), "/usr/local/bin/proffer", "/bin/true")+drop)
 }
 
 // verifyUnit has systemd check a unit; it complains about anything that it does not know.

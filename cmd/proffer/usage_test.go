@@ -26,7 +26,7 @@ func TestWrongUsage(t *testing.T) {
 		{"lb", "--config FILE is missing: the node's YAML configuration\n"},
 		{"agent", "--config FILE is missing: the node's YAML configuration\n"},
 		{"edge", "--config FILE is missing: the node's YAML configuration\n"},
-		{"node", "--config FILE is missing: the node's YAML configuration\n"},
+		{"nf", "--config FILE is missing: the node's YAML configuration\n"},
 		{"agent --config=", "--config FILE is missing: the node's YAML configuration\n"},
 		{"lb --config", "flag needs an argument: --config; see `proffer lb --help`\n"},
 		{"balance", "unknown verb \"balance\"; see `proffer help` for the list\n"},
@@ -54,6 +54,13 @@ func TestVerbsThatMoved(t *testing.T) {
 	}
 }
 
+// TestVerbThatWasRenamed: the earlier name of nf names it.
+func TestVerbThatWasRenamed(t *testing.T) {
+	for _, args := range [][]string{{"node", "--config", "/etc/proffer/node.yaml"}, {"node", "--help"}, {"help", "node"}} {
+		wantLine(t, args, cli.Usage, "node is now nf: run `proffer nf`\n")
+	}
+}
+
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "node", "status", "keys", "pools", "server-setup", "detach", "version")
+	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "server-setup", "detach", "version")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"proffer/dataplane/edge"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/dataplane/objects"
 	"proffer/topo"
 )
@@ -40,7 +40,7 @@ func (b *Edge) Close() error { return errors.Join(b.LB.Close(), b.Bench.Close())
 
 // EdgeNode is a datapath node with its first program in a bench. Its tail calls stay.
 type EdgeNode struct {
-	*edgenode.Node
+	*nf.Node
 	*Bench
 }
 
@@ -51,8 +51,8 @@ func NewEdgeNode(cfg *topo.Datapath) (*EdgeNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := edgenode.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
-		p := spec.Programs[objects.EdgeNodeProgNode]
+	n, err := nf.NewWith(cfg, func(spec *ebpf.CollectionSpec) error {
+		p := spec.Programs[objects.NFProgNode]
 		return b.surround(p, p, p)
 	})
 	if err != nil {

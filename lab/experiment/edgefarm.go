@@ -61,7 +61,7 @@ func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb ed
 		}
 	}
 	for _, n := range f.nodes() {
-		role := "node"
+		role := "nf"
 		if n == bed.LB {
 			role = "edge"
 		}

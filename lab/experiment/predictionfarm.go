@@ -15,7 +15,7 @@ import (
 
 	"proffer/control"
 	"proffer/dataplane/edge"
-	"proffer/dataplane/edgenode"
+	"proffer/dataplane/nf"
 	"proffer/lab/testbed"
 	"proffer/topo"
 	"proffer/weights"
@@ -24,7 +24,7 @@ import (
 
 // predicting is an LB and a node with a chain.
 type predicting struct {
-	node             *edgenode.Node
+	node             *nf.Node
 	lb               *edge.LB
 	costs            map[int]weights.Curve
 	learned, started *control.Levels
@@ -55,10 +55,10 @@ func newPredicting(bed *testbed.EdgeBed, c PredictedChain) (_ *predicting, err e
 		return nil, err
 	}
 	err = bed.Nodes[0].Do(func() (err error) {
-		if r.costs, err = edgenode.Measure(node); err != nil {
+		if r.costs, err = nf.Measure(node); err != nil {
 			return err
 		}
-		if r.node, err = edgenode.New(node); err != nil {
+		if r.node, err = nf.New(node); err != nil {
 			return err
 		}
 		return errors.Join(r.node.SetNextHop(0, toLB), r.node.Attach(), r.dedicate())

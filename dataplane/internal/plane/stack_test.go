@@ -19,7 +19,7 @@ import (
 func TestStack(t *testing.T) {
 	bench := chainsOf(t, objects.LoadBench)
 	outer := max(bench[objects.BenchProgAround].frames[0], bench[objects.BenchProgAroundOut].frames[0])
-	for _, load := range []func() (*ebpf.CollectionSpec, error){objects.LoadAgent, objects.LoadLB, objects.LoadEdge, objects.LoadEdgeNode} {
+	for _, load := range []func() (*ebpf.CollectionSpec, error){objects.LoadAgent, objects.LoadLB, objects.LoadEdge, objects.LoadNF} {
 		for _, c := range chainsOf(t, load) {
 			const most = 512
 			t.Logf("%d bytes: %s", outer+c.stack(), c)
