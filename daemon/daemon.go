@@ -101,7 +101,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	if socket != nil {
 		defer socket.Close()
 	}
-	hops, err := d.host.NextHops(d.node.Interface)
+	hops, err := d.host.NextHops(d.node.Interface, d.node.Locator)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ type Host struct {
 	UserCore     func(*topo.Datapath, int) (UserCore, error)
 	Costs        func(*topo.Datapath) (map[int]weights.Curve, error) // of a packet of each service, before the plane is loaded
 	CountRunTime func() (stop func() error, err error)               // has the kernel count that of programs
-	NextHops     func(link string) (NextHops, error)
+	NextHops     func(link string, own netip.Prefix) (NextHops, error)
 	Source       func(*topo.Offering) (Source, error)
 	Listeners    func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error)
 	Cores        func([]listeners.Process) (cores float64, seen bool)
@@ -95,7 +95,7 @@ func Linux(lines *Lines) *Host {
 		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return nf.New(cfg) },
 		Costs:     nf.Measure, CountRunTime: dataplane.CountRunTime,
 		UserCore: func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
-		NextHops: func(link string) (NextHops, error) { return nexthop.Watch(link, log) },
+		NextHops: func(link string, own netip.Prefix) (NextHops, error) { return nexthop.Watch(link, own, log) },
 		Source:   func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
 		Cores:    func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
 		Listeners: func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) {

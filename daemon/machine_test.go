@@ -164,7 +164,7 @@ func (m *machine) host() *Host {
 			defer m.mu.Unlock()
 			return m.line, m.fails["open reports"]
 		},
-		NextHops: func(link string) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
+		NextHops: func(link string, _ netip.Prefix) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
 		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },
 	}
 }

@@ -246,7 +246,7 @@ func (d *tunnels) reachOver(link string, fars []far, confirm bool) error {
 	hops, watched := d.hops[link]
 	if !watched {
 		var err error
-		if hops, err = d.host.NextHops(d.plane.Interface(link)); err != nil {
+		if hops, err = d.host.NextHops(d.plane.Interface(link), netip.Prefix{}); err != nil {
 			return errors.Join(err, d.give(link, fars, nil, nil)) // its far ends get no packets
 		}
 		d.hops[link] = hops

@@ -41,7 +41,7 @@ func (h *host) rewatch(buffer int) *lines {
 	h.w.Close()
 	log := &lines{}
 	h.do(func() (err error) {
-		h.w, err = watch("eth0", slog.New(slog.NewTextHandler(log, nil)), buffer)
+		h.w, err = watch("eth0", netip.Prefix{}, slog.New(slog.NewTextHandler(log, nil)), buffer)
 		return err
 	})
 	h.read()

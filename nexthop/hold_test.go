@@ -71,7 +71,7 @@ func TestTargetsAreHeld(t *testing.T) {
 	check("gateways", true, gateway, gateway4)
 	var next *Watcher
 	h.do(func() (err error) {
-		next, err = Watch("eth0", quiet)
+		next, err = Watch("eth0", netip.Prefix{}, quiet)
 		return err
 	})
 	t.Cleanup(next.Close)

@@ -30,6 +30,7 @@ const share = 10
 // Watcher knows the next hops of one link.
 type Watcher struct {
 	dev     *net.Interface
+	own     netip.Prefix
 	log     *slog.Logger
 	buffer  int
 	changes chan struct{}
@@ -45,20 +46,25 @@ type Watcher struct {
 	known     topo.NextHops // neighbours read last
 	objects   objects       // nexthop objects, read with the routes
 	odd       string        // rules that are not followed
+	targets   map[netip.Prefix]bool
+	parted    bool // rules part packets to one address
 
 	memory memory
 	held   map[netip.Addr]bool // neighbours that the kernel spares and confirms; nil: not known yet
 }
 
-// Watch starts listening for changes of the link's routes and neighbours.
-func Watch(dev string, log *slog.Logger) (*Watcher, error) { return watch(dev, log, receiveBuffer) }
+// Watch starts listening for changes of the link's routes and neighbours. own has the sources of the packets that this
+// node makes, for rules of routing that ask for them; without it these are the link's addresses.
+func Watch(dev string, own netip.Prefix, log *slog.Logger) (*Watcher, error) {
+	return watch(dev, own, log, receiveBuffer)
+}
 
-func watch(dev string, log *slog.Logger, buffer int) (*Watcher, error) {
+func watch(dev string, own netip.Prefix, log *slog.Logger, buffer int) (*Watcher, error) {
 	l, err := net.InterfaceByName(dev)
 	if err != nil {
 		return nil, fmt.Errorf("link %q: %w", dev, err)
 	}
-	w := &Watcher{dev: l, log: log, buffer: buffer, changes: make(chan struct{}, 1), stale: true}
+	w := &Watcher{dev: l, own: own, log: log, buffer: buffer, changes: make(chan struct{}, 1), stale: true}
 	if err := w.subscribe(); err != nil {
 		return nil, err
 	}
@@ -212,8 +218,11 @@ func (w *Watcher) elsewhere(addr netip.Addr, ours route, found bool) error {
 		return fmt.Errorf("no route to %s: %w", addr, err)
 	}
 	w.mu.Lock()
-	known := w.objects
+	known, parted := w.objects, w.parted
 	w.mu.Unlock()
+	if parted && found { // the kernel was not asked about such a packet
+		return nil
+	}
 	r, by := parseRoute(messages[0], w.dev.Index, known)
 	if !by && (!found || r.prefix.Bits() > ours.prefix.Bits()) {
 		return fmt.Errorf("resolve %s: the route leaves by another link than %s", addr, w.dev.Name)
@@ -226,6 +235,7 @@ func (w *Watcher) elsewhere(addr netip.Addr, ours route, found bool) error {
 func (w *Watcher) Refresh(targets []netip.Addr) error {
 	held := map[netip.Addr]bool{}
 	var errs []error
+	w.aim(targets)
 	for _, t := range targets {
 		via, err := w.towards(t)
 		for _, v := range via {
@@ -233,9 +243,6 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 		}
 		errs = append(errs, err)
 	}
-	w.mu.Lock()
-	w.stale = true
-	w.mu.Unlock()
 	routes, err := w.current()
 	if err != nil {
 		return errors.Join(append(errs, err)...)
@@ -249,6 +256,16 @@ func (w *Watcher) Refresh(targets []netip.Addr) error {
 		errs = append(errs, w.use(v, true))
 	}
 	return errors.Join(append(errs, w.release(held, errors.Join(errs...) == nil))...)
+}
+
+// aim notes the targets; the next reading includes the routes.
+func (w *Watcher) aim(targets []netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stale, w.targets = true, map[netip.Prefix]bool{}
+	for _, t := range targets {
+		w.targets[alone(t.Unmap())] = true
+	}
 }
 
 // isDead is true of the types of routes that send nothing (RTN_THROW: unless another table

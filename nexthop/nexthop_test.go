@@ -45,7 +45,7 @@ func newHost(t *testing.T) *host {
 	h := &host{space: a, router: b}
 	a.do(h.route("::/0", gateway.String(), "eth0"))
 	a.do(func() (err error) {
-		h.w, err = Watch("eth0", quiet)
+		h.w, err = Watch("eth0", netip.Prefix{}, quiet)
 		return err
 	})
 	t.Cleanup(h.w.Close)
@@ -232,7 +232,7 @@ func TestOtherLinksAreNotOurs(t *testing.T) {
 }
 
 func TestWatchOfNoLink(t *testing.T) {
-	if w, err := Watch("nosuch0", quiet); err == nil || !strings.Contains(err.Error(), `link "nosuch0"`) {
+	if w, err := Watch("nosuch0", netip.Prefix{}, quiet); err == nil || !strings.Contains(err.Error(), `link "nosuch0"`) {
 		t.Fatalf("%v, %v", w, err)
 	}
 }

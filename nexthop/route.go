@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -40,7 +41,7 @@ func (r route) gateways() []netip.Addr {
 // routes are the routes that packets need (compact), as the rules of routing lead to them. An interrupted
 // reading returns netlink.ErrDumpInterrupted with the routes that it met.
 func (w *Watcher) routes() (kept []route, interrupted error) {
-	layers, err := w.layers()
+	own, passed, err := w.layers()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, err
 	}
@@ -51,9 +52,19 @@ func (w *Watcher) routes() (kept []route, interrupted error) {
 		return nil, err
 	}
 	tables := map[tableOf][]route{} // that a layer has
-	for _, l := range layers {
+	for _, l := range slices.Concat(own, passed) {
 		tables[tableOf{l.all, l.table}] = nil
 	}
+	if err := w.readTables(tables); errors.Is(err, netlink.ErrDumpInterrupted) {
+		interrupted = err
+	} else if err != nil {
+		return nil, err
+	}
+	return w.join(own, passed, tables), interrupted
+}
+
+// readTables reads the routes of these tables.
+func (w *Watcher) readTables(tables map[tableOf][]route) (interrupted error) {
 	for _, family := range families() {
 		err := dump(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}}, func(m []byte) {
 			r, ours := parseRoute(m, w.dev.Index, w.objects)
@@ -66,10 +77,32 @@ func (w *Watcher) routes() (kept []route, interrupted error) {
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			interrupted = err
 		} else if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return fmt.Errorf("list routes: %w", err)
 		}
 	}
-	return compact(overlay(layers, tables)), interrupted
+	return interrupted
+}
+
+// join are the routes for all packets. Where the rules part those that this node makes from those that it passes on,
+// packets to targets are its own, and others are passed on; a node without targets, an agent, makes packets to any
+// address, and passes on those that its own rules have no route for.
+func (w *Watcher) join(own, passed []layer, tables map[tableOf][]route) []route {
+	if w.parted = !reflect.DeepEqual(own, passed); !w.parted {
+		return compact(overlay(own, tables))
+	}
+	if len(w.targets) == 0 {
+		return compact(overlay(append(own, passed...), tables))
+	}
+	all, ofOwn := overlay(passed, tables), compact(overlay(own, tables))
+	all = slices.DeleteFunc(all, func(r route) bool { return w.targets[r.prefix] })
+	for t := range w.targets {
+		r, found := longest(ofOwn, t.Addr())
+		r.dead = r.dead || !found
+		r.prefix = t
+		all = append(all, r)
+	}
+	slices.SortFunc(all, route.compare)
+	return compact(all)
 }
 
 // dump hands each message of a kernel's list to f.

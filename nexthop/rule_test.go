@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"proffer/topo"
 )
@@ -39,6 +40,9 @@ type drawn struct {
 	family string
 	space  func(a, b byte, bits int) netip.Prefix
 	by     []netip.Addr // gateways
+	own    string       // the source of packets that the host makes
+	other  string       // of none
+	client string       // the source of those that it passes on
 }
 
 func (d drawn) prefix() netip.Prefix {
@@ -80,14 +84,22 @@ func (d drawn) routes(n int) (lines []string) {
 
 func (d drawn) rules(n int) (lines []string) {
 	for range n {
-		which := d.pick("", "", "to "+d.prefix().String(), "to "+d.prefix().String(), "not to "+d.prefix().String())
-		if d.rng.IntN(6) == 0 { // of some packets alone
-			which += d.pick(" fwmark 7", " from 192.0.2.2/32", " from 2001:db8:1::2/128", " iif eth0", " tos 0x10")
+		which := d.pick("", "", "to "+d.prefix().String(), "to "+d.prefix().String())
+		if d.rng.IntN(2) == 0 {
+			which += d.pick(" fwmark 7", " fwmark 0x10/0x6", " from "+d.own, " from "+d.own, " from "+d.other, " iif lo", " iif lo", " iif eth0", " iif eth0",
+				" iif gone0", " oif eth0", " uidrange 0-99", " uidrange 1-99", " tos 0x10", " ipproto udp", " dport 53", " l3mdev", " iif lo from "+d.own)
+		}
+		ofSome := slices.ContainsFunc([]string{"tos", "port", "ipproto", "l3mdev", d.other}, func(s string) bool { return strings.Contains(which, s) })
+		if which != "" && d.rng.IntN(4) == 0 && !ofSome {
+			which = "not " + which
 		}
 		lookup := "lookup " + d.table()
-		then := d.pick(lookup, lookup, lookup+" suppress_prefixlength "+d.pick("0", "9", "35", "40"), "blackhole", "prohibit", "nop")
-		if which == "" && d.rng.IntN(3) > 0 {
-			then = d.pick("goto 700", "goto 750", lookup)
+		then := d.pick(lookup, lookup, lookup+" suppress_prefixlength "+d.pick("0", "9", "35", "40"), lookup+" suppress_ifgroup "+d.pick("3", "4"), "blackhole", "prohibit", "nop")
+		if d.rng.IntN(2) > 0 {
+			then = d.pick("goto 650", "goto 700", "goto 750", lookup)
+		}
+		if strings.Contains(which, "l3mdev") {
+			then = "pref 9" // its table is the VRF's
 		}
 		lines = append(lines, fmt.Sprintf("rule add %s pref %d %s", which, 500+50*d.rng.IntN(6), then))
 	}
@@ -99,15 +111,15 @@ func (d drawn) rules(n int) (lines []string) {
 func TestAsTheKernel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	met := map[string]int{}
-	for round := range 40 {
+	for round := range 60 {
 		h := newDual(t)
 		d := drawn{rng, "-4", func(a, b byte, bits int) netip.Prefix {
 			return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, a, b}), 8+bits).Masked()
-		}, []netip.Addr{gateway4, near4, silent4}}
+		}, []netip.Addr{gateway4, near4, silent4}, "192.0.2.2", "192.0.2.99", "198.51.100.80"}
 		if round%2 == 1 {
 			d = drawn{rng, "-6", func(a, b byte, bits int) netip.Prefix {
 				return netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, a, b}), 32+bits).Masked()
-			}, []netip.Addr{gateway, near, silent}}
+			}, []netip.Addr{gateway, near, silent}, "2001:db8:1::2", "2001:db8:1::99", "2001:db8:f::1"}
 		}
 		macs := map[string]topo.MAC{}
 		for i, g := range d.by { // permanent, and each at an address of its own
@@ -116,12 +128,13 @@ func TestAsTheKernel(t *testing.T) {
 			n := netlink.Neigh{LinkIndex: h.index("eth0"), Family: familyOf(g), State: netlink.NUD_PERMANENT, IP: g.AsSlice(), HardwareAddr: mac[:]}
 			h.do(func() error { return netlink.NeighSet(&n) })
 		}
-		h.batch(d.family, append([]string{"link set lo up"}, d.objects()...))
+		h.batch(d.family, append([]string{"link set lo up", "link set eth0 group 3"}, d.objects()...))
+		h.do(forwards)
 		h.batch("", groups)
 		h.batch(d.family, d.routes(30))
-		h.batch(d.family, d.rules(6))
+		h.batch(d.family, d.rules(8))
 		h.do(h.compatible("0"))
-		h.do(func() error { return h.w.Refresh(nil) })
+		h.w.aim(d.targets())
 		hops, _ := h.read()
 		if n := len(h.w.objects[6].members) + len(h.w.objects[7].members); n != 4 || len(h.w.objects) != 7 {
 			t.Fatalf("%d nexthop objects, %d members of groups", len(h.w.objects), n)
@@ -131,35 +144,86 @@ func TestAsTheKernel(t *testing.T) {
 			for b := range 16 {
 				addr := d.space(byte(a)<<4, byte(b)<<4, 16).Addr().Next()
 				got, reached := hops.Lookup(addr)
-				want, kind := h.asked(addr, macs)
+				passed := !d.isTarget(a, b)
+				want, kind := h.asked(addr, macs, d.packet(passed))
 				met[kind]++
+				if passed {
+					met["passed on"]++
+				}
+				if h.w.parted {
+					met["parted"]++
+				}
 				if reached != (kind == "gateway") || reached && !slices.Contains(want, got) {
-					t.Fatalf("round %d: %s to %v, %v; by the kernel %s, %v\n%s", round, addr, got, reached, kind, want, h.shown(d.family))
+					t.Fatalf("round %d: %s (passed on: %v) to %v, %v; by the kernel %s, %v\n%s", round, addr, passed, got, reached, kind, want, h.shown(d.family))
 				}
 			}
 		}
 	}
-	for _, kind := range []string{"gateway", "link", "none"} {
+	for _, kind := range []string{"gateway", "link", "none", "passed on", "parted"} {
 		if met[kind] < 200 {
 			t.Errorf("%d addresses of the kind %q: %v", met[kind], kind, met)
 		}
 	}
 }
 
+// isTarget is whether the packets to an address are the host's own.
+func (d drawn) isTarget(a, b int) bool { return (a+b)%2 == 0 }
+
+// targets are these addresses.
+func (d drawn) targets() (all []netip.Addr) {
+	for a := range 16 {
+		for b := range 16 {
+			if d.isTarget(a, b) {
+				all = append(all, d.space(byte(a)<<4, byte(b)<<4, 16).Addr().Next())
+			}
+		}
+	}
+	return all
+}
+
+// packet is one to ask the kernel about.
+func (d drawn) packet(passed bool) netlink.RouteGetOptions {
+	root := uint32(0)
+	o := netlink.RouteGetOptions{FIBMatch: true, UID: &root, SrcAddr: net.ParseIP(d.own)}
+	if passed {
+		o.SrcAddr, o.Iif = net.ParseIP(d.client), "eth0"
+	}
+	return o
+}
+
+// forwards makes the kernel tell the way of packets that come by the link and leave by it.
+func forwards() (err error) {
+	for _, set := range []string{"ipv4/conf/all/forwarding=1", "ipv6/conf/all/forwarding=1", "ipv4/conf/all/rp_filter=0", "ipv4/conf/eth0/rp_filter=0", "ipv4/conf/all/send_redirects=0", "ipv4/conf/eth0/send_redirects=0"} {
+		path, value, _ := strings.Cut(set, "=")
+		err = errors.Join(err, os.WriteFile("/proc/sys/net/"+path, []byte(value), 0))
+	}
+	return err
+}
+
 // asked is the kernel's answer for an address: the link addresses of its gateways, in any order.
-func (h *host) asked(addr netip.Addr, macs map[string]topo.MAC) (of []topo.MAC, kind string) {
+func (h *host) asked(addr netip.Addr, macs map[string]topo.MAC, packet netlink.RouteGetOptions) (of []topo.MAC, kind string) {
 	h.t.Helper()
 	kind = "none"
 	h.do(func() error {
-		routes, err := netlink.RouteGetWithOptions(addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		routes, err := netlink.RouteGetWithOptions(addr.AsSlice(), &packet)
 		if err != nil || len(routes) == 0 {
+			return nil
+		}
+		if routes[0].Type != unix.RTN_UNICAST {
 			return nil
 		}
 		by := []net.IP{routes[0].Gw}
 		for _, n := range routes[0].MultiPath {
 			by = append(by, n.Gw)
 		}
-		kind = "link"
+		if kind = "link"; routes[0].Dst != nil && !routes[0].Dst.Contains(addr.AsSlice()) {
+			// Routes by one nexthop object share what Linux keeps by CPU (rt6_get_pcpu_route), so it tells
+			// another of them, and one gateway of a group's.
+			by = nil
+			for gw := range macs {
+				by = append(by, net.ParseIP(gw))
+			}
+		}
 		for _, gw := range by {
 			if gw != nil {
 				of, kind = append(of, macs[gw.String()]), "gateway"
@@ -263,20 +327,74 @@ func TestRulesAreFollowed(t *testing.T) {
 	}
 }
 
-// TestOddRulesAreNamed: once, and no packet follows them.
+// TestOddRulesAreNamed: once, and no packet follows them. Rules that are for none of our packets, or for all, are none.
 func TestOddRulesAreNamed(t *testing.T) {
 	h := newDual(t)
 	log := h.rewatch(receiveBuffer)
 	h.known()
-	h.do(h.ip("rule add fwmark 7 blackhole pref 100"))
-	h.changed("a rule for a mark", h.ip("-6 rule add from 2001:db8:f::1 blackhole pref 200"), func(hops topo.NextHops, _ int) bool {
+	for _, clear := range []string{"fwmark 7 blackhole", "oif eth0 blackhole", "iif gone0 blackhole", "uidrange 5-9 blackhole", "not from 0.0.0.0/0 blackhole", "from 192.0.2.2 lookup main"} {
+		h.do(h.ip("rule add pref 90 " + clear))
+	}
+	h.do(h.ip("rule add ipproto tcp dport 80 blackhole pref 100"))
+	h.do(h.ip("rule add from 198.51.100.0/24 blackhole pref 110")) // of packets that it passes on, maybe
+	h.changed("a rule for a class", h.ip("-6 rule add tos 0x10 blackhole pref 200"), func(hops topo.NextHops, _ int) bool {
 		return h.at(hops, far) && h.at(hops, far4)
 	})
 	for range 2 {
 		h.do(func() error { return h.w.Refresh(nil) })
 	}
-	if n := strings.Count(log.String(), `link=eth0 rules="200 (from), 100 (fwmark)"`); n != 1 {
+	if n := strings.Count(log.String(), `link=eth0 rules="100 (dport, ipproto), 110 (from), 200 (tos)"`); n != 1 {
 		t.Errorf("the rules are named %d times: %s", n, log)
+	}
+}
+
+// TestVRF: where the link is in a VRF the rule for VRFs leads to its table, and elsewhere nowhere. The kernel's own rule
+// is read; a link in a VRF needs a kernel that has them.
+func TestVRF(t *testing.T) {
+	h := newDual(t)
+	for _, family := range []string{"-4", "-6"} {
+		h.do(h.ip(family + " rule add l3mdev pref 1000"))
+	}
+	for _, family := range families() {
+		h.do(func() error {
+			rules, err := rulesOf(family)
+			for _, passed := range []bool{false, true} {
+				without, odd := (&place{link: "eth0"}).ordered(rules, passed)
+				with, oddToo := (&place{link: "eth0", vrfLink: "red", vrf: 77}).ordered(rules, passed)
+				if len(odd)+len(oddToo) > 0 || len(with) != len(without)+1 || with[1].table != 77 || with[1].to.Bits() != 0 {
+					t.Errorf("family %d: %+v in a VRF, %+v without; %v, %v", family, with, without, odd, oddToo)
+				}
+			}
+			return err
+		})
+	}
+}
+
+// TestOwnRules: rules for a node's own packets lead to its targets, and at a node without targets to all.
+func TestOwnRules(t *testing.T) {
+	for _, c := range []struct{ family, from, dst, good, bad string }{
+		{"-6", "2001:db8:1::2", "2001:db8:99::/48", near.String(), silent.String()}, {"-4", "192.0.2.2", "203.0.113.0/24", near4.String(), silent4.String()},
+		{"-6", "lo", "2001:db8:99::/48", near.String(), silent.String()}, {"-4", "lo", "203.0.113.0/24", near4.String(), silent4.String()},
+	} {
+		h := newDual(t)
+		h.known()
+		which := "from " + c.from
+		if c.from == "lo" {
+			which = "iif lo"
+		}
+		dst := netip.MustParsePrefix(c.dst)
+		target, other := dst.Addr().Next(), dst.Addr().Next().Next()
+		h.do(h.ip(c.family + " route add " + c.dst + " via " + c.bad + " dev eth0"))
+		h.do(h.ip(c.family + " route add " + c.dst + " via " + c.good + " dev eth0 table 100"))
+		h.do(h.ip(c.family + " rule add pref 100 lookup 100 " + which))
+		h.do(func() error { return h.w.Refresh(nil) })
+		if hops, _ := h.read(); !h.at(hops, target) || !h.at(hops, other) {
+			t.Errorf("%s: a node without targets does not go by the rule for its packets: %v", which, hops)
+		}
+		h.do(func() error { return h.w.Refresh([]netip.Addr{target}) })
+		if hops, _ := h.read(); !h.at(hops, target) || h.at(hops, other) {
+			t.Errorf("%s: %v, want the target alone by the rule", which, hops)
+		}
 	}
 }
 
