@@ -11,14 +11,15 @@ import (
 // layers above its own line. ARCHITECTURE.md shows the same picture.
 var layers = [][]string{
 	{"ownfile", "schema", "topo"},
-	{"foreign", "history", "lab/farm", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
+	{"foreign", "history", "lab/farm", "lab/farmrun/farmtest", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
 	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
-	{"lab/edge", "lab/sim"},
+	{"lab/edgesim", "lab/sim"},
 	{"lab/figures"},
+	{"lab/farmrun"},
 	{"lab/experiment", "lab/study"},
 	{"lab/paper"},
 	{"cmd/internal/cli"},

@@ -1,5 +1,5 @@
 // Package balancer decides for an edge LB (EdgeBalance §3): counters in, weights of cores
-// out, and the wish for another replica. It owns no clock and no goroutine; lab/edge runs
+// out, and the wish for another replica. It owns no clock and no goroutine; lab/edgesim runs
 // the object in virtual time.
 //
 //	packets by core, service and age → predicted loads

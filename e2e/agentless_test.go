@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -33,7 +33,7 @@ func answerers(t *testing.T, bed *testbed.Bed, url string, conns int) map[string
 
 // wantLearned gives the services of a farm to `learned`: all servers have flows, in turn, and are learned of, and
 // no flow counts in the end.
-func wantLearned(t *testing.T, farm *experiment.Farm, names []string, conns int) {
+func wantLearned(t *testing.T, farm *farmrun.Farm, names []string, conns int) {
 	t.Helper()
 	farm.Service.Dispatch = topo.Learned
 	if err := farm.Reload(t.Context(), farm.Bed.LBs[0]); err != nil {

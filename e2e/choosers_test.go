@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -43,7 +43,7 @@ func stay(t *testing.T, label string, conns map[net.Conn]string) {
 }
 
 // wantCounted waits until the LB counts flows as they are spread.
-func wantCounted(t *testing.T, farm *experiment.Farm, label string, spread map[string]int) {
+func wantCounted(t *testing.T, farm *farmrun.Farm, label string, spread map[string]int) {
 	t.Helper()
 	eventually(t, label+": flows are counted", func() bool {
 		all := learnedOf(t, farm)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/guest"
 	"proffer/lab/testbed"
 )
@@ -24,7 +24,7 @@ import (
 // cookie.
 type cookieFarm struct {
 	bed    *testbed.Bed
-	farm   *experiment.Farm
+	farm   *farmrun.Farm
 	lb     *testbed.Process
 	guests []*guest.Guest // in the order of bed.Servers
 }

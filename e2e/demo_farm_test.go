@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/policy"
 	"proffer/topo"
@@ -44,8 +45,8 @@ func TestHuntingFindsFreeServers(t *testing.T) {
 func summarized(t *testing.T, spelt string, mean *time.Duration) experiment.PolicySummary {
 	t.Helper()
 	for ; *mean <= 640*time.Millisecond; *mean *= 2 {
-		e := experiment.SRLB{Kinds: experiment.Kinds{Servers: 12, Cores: 2, Workers: 32}, Load: 0.88, Requests: 8000,
-			Mean: *mean, Seed: 1, Programs: proffer, Policies: []experiment.Compared{{Policy: parsed(t, spelt)}}}
+		e := experiment.SRLB{Kinds: farmrun.Kinds{Servers: 12, Cores: 2, Workers: 32}, Load: 0.88, Requests: 8000,
+			Mean: *mean, Seed: 1, Programs: proffer, Policies: []farmrun.Compared{{Policy: parsed(t, spelt)}}}
 		report, err := e.Run(t.Context(), func(experiment.Progress) {})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestFarmsComeAndGo(t *testing.T) {
 		built := time.Since(begin)
 		s := settings(t, "hunt:static:4")
 		s.Programs = proffer
-		farm, err := experiment.Start(t.Context(), bed, s)
+		farm, err := farmrun.Start(t.Context(), bed, s)
 		if err != nil {
 			t.Fatal(err)
 		}

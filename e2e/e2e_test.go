@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/policy"
@@ -75,21 +75,21 @@ func up(t *testing.T, c testbed.Config) *testbed.Bed {
 }
 
 // settings are those of a policy as it is spelt, on small servers.
-func settings(t *testing.T, spelt string) experiment.Settings {
+func settings(t *testing.T, spelt string) farmrun.Settings {
 	t.Helper()
 	p, err := policy.Parse(spelt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return experiment.Settings{Policy: p, Workers: 32, Cores: 2}
+	return farmrun.Settings{Policy: p, Workers: 32, Cores: 2}
 }
 
 // start runs the daemons on bed until the test ends. When the test has failed,
 // their logs are shown.
-func start(t *testing.T, bed *testbed.Bed, s experiment.Settings) *experiment.Farm {
+func start(t *testing.T, bed *testbed.Bed, s farmrun.Settings) *farmrun.Farm {
 	t.Helper()
 	s.Programs = proffer
-	farm, err := experiment.Start(t.Context(), bed, s)
+	farm, err := farmrun.Start(t.Context(), bed, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +113,9 @@ func start(t *testing.T, bed *testbed.Bed, s experiment.Settings) *experiment.Fa
 }
 
 // serve runs the load servers on the VIP of every server node.
-func serve(t *testing.T, bed *testbed.Bed) *experiment.Servers {
+func serve(t *testing.T, bed *testbed.Bed) *farmrun.Servers {
 	t.Helper()
-	servers, err := experiment.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
+	servers, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func serve(t *testing.T, bed *testbed.Bed) *experiment.Servers {
 }
 
 // status asks the daemon of a node.
-func status(t *testing.T, farm *experiment.Farm, n *testbed.Node) api.Status {
+func status(t *testing.T, farm *farmrun.Farm, n *testbed.Node) api.Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -140,7 +140,7 @@ func status(t *testing.T, farm *experiment.Farm, n *testbed.Node) api.Status {
 }
 
 // counter adds up a counter over the daemons of nodes.
-func counter(t *testing.T, farm *experiment.Farm, name string, nodes ...*testbed.Node) uint64 {
+func counter(t *testing.T, farm *farmrun.Farm, name string, nodes ...*testbed.Node) uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 	"proffer/wire"
@@ -68,7 +68,7 @@ func forgeries(bed *testbed.Bed, client netip.AddrPort, fromLB, fromServer netip
 
 // counted are the counters of all daemons, those that say what was dropped or
 // left to the kernel apart.
-func counted(t *testing.T, farm *experiment.Farm) (harmless, others map[string]uint64) {
+func counted(t *testing.T, farm *farmrun.Farm) (harmless, others map[string]uint64) {
 	t.Helper()
 	harmless, others = map[string]uint64{}, map[string]uint64{}
 	for _, n := range slices.Concat(farm.Bed.LBs, farm.Bed.Servers) {

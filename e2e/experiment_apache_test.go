@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestApacheServesTheExperiment: real httpd and PHP under quotas, at tiny scale: every policy
@@ -16,7 +17,7 @@ import (
 func TestApacheServesTheExperiment(t *testing.T) {
 	e := experiment.Apache{Figures: []string{"6lb-11e"}, Loads: []float64{0.6}, Servers: 2, Workers: 32, Share: 0.3, Period: 10 * time.Millisecond,
 		Mean: 100 * time.Millisecond, For: 2 * time.Second, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // edgeFields are the fields of a row of --json.
@@ -23,7 +24,7 @@ func TestEdgeExperiment(t *testing.T) {
 	var report *experiment.EdgeReport
 	eventually(t, "model serves more than wrr", func() bool {
 		var err error
-		if report, err = e.Run(t.Context(), func(experiment.Step) {}); err != nil {
+		if report, err = e.Run(t.Context(), func(farmrun.Step) {}); err != nil {
 			t.Fatal(err)
 		}
 		if report.Holds() != nil { // the generator's schedule: nothing else is held with Quick

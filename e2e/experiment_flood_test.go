@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestFloodCostsNoEstablishedFlow: a short flood, as fast as it goes. No established flow
@@ -13,7 +14,7 @@ import (
 // for the experiment to judge.
 func TestFloodCostsNoEstablishedFlow(t *testing.T) {
 	e := experiment.Flood{Rates: []int{0}, For: time.Second, Flows: 200, Servers: 4, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

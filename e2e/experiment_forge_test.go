@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestForgedSignalsChangeNothing: and every way to refuse one was taken.
 func TestForgedSignalsChangeNothing(t *testing.T) {
 	e := experiment.Forge{Packets: 50_000, Servers: 3, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestGainServes: each way has its run, all requests are answered, and the quotas are used. How long
@@ -15,7 +16,7 @@ func TestGainServes(t *testing.T) {
 		Programs: []string{"nginx-h1"}, Policy: "hunt:static:2", Servers: 2, Share: 0.2, Mean: 5 * time.Millisecond,
 		Load: 0.6, For: time.Second, Seed: 1, Proffer: proffer, Lab: profferLab,
 	}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // hlbFields are the fields of --json.
@@ -26,7 +27,7 @@ func TestHLBServes(t *testing.T) {
 	var report *experiment.HLBReport
 	eventually(t, "the machine is free", func() bool {
 		var err error
-		if report, err = e.Run(t.Context(), func(experiment.Step) {}); err != nil {
+		if report, err = e.Run(t.Context(), func(farmrun.Step) {}); err != nil {
 			t.Fatal(err)
 		}
 		return report.Holds() == nil // but for the generator's schedule nothing is held with Quick

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestLBsDieUnnoticed: a host and a daemon die under traffic; the router sends frames to the
@@ -14,7 +15,7 @@ import (
 func TestLBsDieUnnoticed(t *testing.T) {
 	e := experiment.LBKill{Every: 2 * time.Second, For: 6 * time.Second, Detect: 500 * time.Millisecond, LBs: 2, Servers: 4,
 		Rate: 100, Idle: 200, Bulk: 4, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

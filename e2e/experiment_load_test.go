@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestLoadTruth: the default reads 0 with idle connections of redis and nginx and follows the
@@ -17,7 +18,7 @@ func TestLoadTruth(t *testing.T) {
 	e := experiment.Load{
 		Programs: []string{"nginx-h1", "node-timers", "grpc-proxy", "sshd", "redis"}, Each: 300 * time.Millisecond, Idle: 100, Seed: 1, Proffer: proffer, Lab: profferLab,
 	}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

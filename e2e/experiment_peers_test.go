@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestPeers: every way of the comparison works, was the one it is named after, and
 // has been counted. Speed and cost are not claimed.
 func TestPeers(t *testing.T) {
 	e := experiment.Peers{Rounds: 2, For: 200 * time.Millisecond, Servers: 3, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestFlowsOfLivingServersSurvive: three replacements, each with another LB,
@@ -18,7 +19,7 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash, experiment.Presuming, experiment.WithoutHistory},
 		Flows:   100, Changes: 3, Servers: 6, Buckets: 4096, Seed: 3, Programs: proffer,
 	}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

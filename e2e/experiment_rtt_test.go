@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
 )
 
@@ -40,7 +41,7 @@ func unhurriedRTT(t *testing.T) *experiment.RTTReport {
 			RTTs: []time.Duration{0}, Servers: 4, LBs: 2, Cores: 2, Mean: slower * 50 * time.Millisecond, Load: 0.5,
 			For: slower * 2 * time.Second, Flood: 5, Seed: 1, Programs: proffer,
 		}
-		report, err := e.Run(t.Context(), func(experiment.Step) {})
+		report, err := e.Run(t.Context(), func(farmrun.Step) {})
 		if err == nil {
 			return report
 		}

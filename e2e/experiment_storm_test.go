@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // TestStorm: docs/failures.md, Hardened: all troubles at once, in short. How long a request
 // waits is for the experiment to say, not for a test.
 func TestStorm(t *testing.T) {
 	e := experiment.Storm{For: 20 * time.Second, Every: 2 * time.Second, LBs: 2, Servers: 5, Rate: 100, Flows: 200, Seed: 1, Programs: proffer}
-	report, err := e.Run(t.Context(), func(experiment.Step) {})
+	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -22,7 +22,7 @@ const (
 )
 
 // datagrams makes the farm's service one of datagrams to a VIP, at both ends.
-func datagrams(s *experiment.Settings, vip netip.Addr, fragments topo.Fragments) {
+func datagrams(s *farmrun.Settings, vip netip.Addr, fragments topo.Fragments) {
 	at := topo.VIP{Addr: vip, Port: dnsPort, Protocol: topo.UDP}
 	s.LB = func(lb *topo.LB) { lb.Services[0].VIP, lb.Services[0].Fragments = at, fragments }
 	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Services[0].VIP = at }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -18,7 +18,7 @@ import (
 const linger = time.Second
 
 // lingering makes both tables forget soon.
-func lingering(s *experiment.Settings) {
+func lingering(s *farmrun.Settings) {
 	s.LB = func(lb *topo.LB) { lb.Flows.Linger = linger }
 	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Flows.Linger = linger }
 }
@@ -59,7 +59,7 @@ func TestHalfClosed(t *testing.T) {
 	lingering(&s)
 	accepted := make(chan net.Conn, 2)
 	for _, n := range bed.Servers {
-		l := listenAt(t, bed, n, experiment.Backlog)
+		l := listenAt(t, bed, n, farmrun.Backlog)
 		go func() {
 			for {
 				c, err := l.Accept()

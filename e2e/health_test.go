@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -102,7 +102,7 @@ func (s *callers) since(from time.Time, server string) (all, slow, its int) {
 }
 
 // healthOf is how a server answers, as the LB sees it.
-func healthOf(t *testing.T, farm *experiment.Farm, name string) api.HealthStatus {
+func healthOf(t *testing.T, farm *farmrun.Farm, name string) api.HealthStatus {
 	t.Helper()
 	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
 		if s.Name == name {
@@ -112,7 +112,7 @@ func healthOf(t *testing.T, farm *experiment.Farm, name string) api.HealthStatus
 	return api.HealthStatus{}
 }
 
-func downOf(t *testing.T, farm *experiment.Farm) (names []string) {
+func downOf(t *testing.T, farm *farmrun.Farm) (names []string) {
 	t.Helper()
 	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
 		if s.State == "down" {
@@ -124,7 +124,7 @@ func downOf(t *testing.T, farm *experiment.Farm) (names []string) {
 
 // offeredBy is how many connections the LB has offered to a server until now: by counts that were read
 // later than another server's of before.
-func offeredBy(t *testing.T, farm *experiment.Farm, name string) (offered uint64) {
+func offeredBy(t *testing.T, farm *farmrun.Farm, name string) (offered uint64) {
 	t.Helper()
 	var first map[string]uint64
 	eventually(t, "the counts are read", func() bool {
@@ -176,7 +176,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-func silentServer(t *testing.T, bed *testbed.Bed, farm *experiment.Farm, kind string) {
+func silentServer(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm, kind string) {
 	dead, lb := bed.Servers[1], bed.LBs[0]
 	s := &callers{bed: bed}
 	s.begin(t, 150)

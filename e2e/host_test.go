@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
 // advised reports whether the status of a node has advice with these words.
-func advised(t *testing.T, farm *experiment.Farm, n *testbed.Node, words string) bool {
+func advised(t *testing.T, farm *farmrun.Farm, n *testbed.Node, words string) bool {
 	t.Helper()
 	return slices.ContainsFunc(status(t, farm, n).Advice, func(a string) bool { return strings.Contains(a, words) })
 }

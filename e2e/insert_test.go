@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -22,7 +22,7 @@ import (
 // the papers (6LB §II): (lb, s1::ca, s2::cf, vip).
 
 // carried returns settings whose service is as change makes it, at every LB.
-func carried(s experiment.Settings, change func(*topo.Service)) experiment.Settings {
+func carried(s farmrun.Settings, change func(*topo.Service)) farmrun.Settings {
 	before := s.LB
 	s.LB = func(lb *topo.LB) {
 		if before != nil {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -33,14 +33,14 @@ const (
 )
 
 // serving returns settings whose service is at another VIP.
-func serving(s experiment.Settings, vip topo.VIP) experiment.Settings {
+func serving(s farmrun.Settings, vip topo.VIP) farmrun.Settings {
 	s = carried(s, func(svc *topo.Service) { svc.VIP = vip })
 	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Services[0].VIP = vip }
 	return s
 }
 
 // settings4 are settings for the VIP in IPv4.
-func settings4(t *testing.T, bed *testbed.Bed, policy string) experiment.Settings {
+func settings4(t *testing.T, bed *testbed.Bed, policy string) farmrun.Settings {
 	t.Helper()
 	return serving(settings(t, policy), topo.VIP{Addr: bed.VIP4, Port: testbed.Port})
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -65,7 +65,7 @@ func askLine(conn net.Conn, line string) (string, error) {
 }
 
 // learnedOf is what the LB has learned of each server, by name.
-func learnedOf(t *testing.T, farm *experiment.Farm) map[string]api.LearnedStatus {
+func learnedOf(t *testing.T, farm *farmrun.Farm) map[string]api.LearnedStatus {
 	t.Helper()
 	all := map[string]api.LearnedStatus{}
 	s := status(t, farm, farm.Bed.LBs[0])

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -73,7 +73,7 @@ func obedient(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) *crew {
 	}
 	servers := new(crew)
 	for _, n := range nodes {
-		l := listenAt(t, bed, n, experiment.Backlog)
+		l := listenAt(t, bed, n, farmrun.Backlog)
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -155,7 +155,7 @@ func reset(t *testing.T, c *net.TCPConn) {
 }
 
 // loadAt is the service's load by the agent of a node.
-func loadAt(t *testing.T, farm *experiment.Farm, n *testbed.Node) api.LoadStatus {
+func loadAt(t *testing.T, farm *farmrun.Farm, n *testbed.Node) api.LoadStatus {
 	t.Helper()
 	s := status(t, farm, n)
 	if len(s.Services) != 1 || s.Services[0].Load == nil {
@@ -165,7 +165,7 @@ func loadAt(t *testing.T, farm *experiment.Farm, n *testbed.Node) api.LoadStatus
 }
 
 // loads adds up what the agents say.
-func loads(t *testing.T, farm *experiment.Farm) (sum api.LoadStatus) {
+func loads(t *testing.T, farm *farmrun.Farm) (sum api.LoadStatus) {
 	t.Helper()
 	for _, n := range farm.Bed.Servers {
 		l := loadAt(t, farm, n)
@@ -191,7 +191,7 @@ func eventuallyIs[N comparable](t *testing.T, what string, want N, number func()
 // decisions are what the agents have decided so far, server by server.
 type decisions struct{ avail, force, busy []uint64 }
 
-func decided(t *testing.T, farm *experiment.Farm) (d decisions) {
+func decided(t *testing.T, farm *farmrun.Farm) (d decisions) {
 	t.Helper()
 	for _, n := range farm.Bed.Servers {
 		c := status(t, farm, n).Counters
@@ -223,7 +223,7 @@ func sum(n []uint64) (total uint64) {
 // wantStatic makes offers one after another and checks static:c at each: a
 // server that took it unforced was below c, a server that passed it on was not. busy is what a server
 // has in hand before the offer; offer returns when its load is counted.
-func wantStatic(t *testing.T, farm *experiment.Farm, c uint64, offers int, offer func(), busy func(server int) uint64) {
+func wantStatic(t *testing.T, farm *farmrun.Farm, c uint64, offers int, offer func(), busy func(server int) uint64) {
 	t.Helper()
 	var passed uint64
 	for k := range offers {

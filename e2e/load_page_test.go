@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/loadpage"
 	"proffer/loadsource"
@@ -106,7 +106,7 @@ func pageOf(bed *testbed.Bed) func(string) string {
 
 // decisionsOn makes connections and returns the decisions they met, by counter,
 // without the zeros.
-func decisionsOn(t *testing.T, farm *experiment.Farm, conns int) map[string]int {
+func decisionsOn(t *testing.T, farm *farmrun.Farm, conns int) map[string]int {
 	t.Helper()
 	since := decisionsFrom(t, farm)
 	for range conns {
@@ -116,7 +116,7 @@ func decisionsOn(t *testing.T, farm *experiment.Farm, conns int) map[string]int 
 }
 
 // decisionsFrom counts from now on.
-func decisionsFrom(t *testing.T, farm *experiment.Farm) (since func() map[string]int) {
+func decisionsFrom(t *testing.T, farm *farmrun.Farm) (since func() map[string]int) {
 	t.Helper()
 	names := []string{"accept_avail", "accept_force", "pass_on_busy", "pass_on_unknown_load"}
 	met := map[string]int{}

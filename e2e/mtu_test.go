@@ -18,7 +18,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -34,7 +34,7 @@ func bulks(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) {
 		for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
 			var l net.Listener
 			err := n.Do(func() (err error) {
-				l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), experiment.Backlog)
+				l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), farmrun.Backlog)
 				return err
 			})
 			if err != nil {
@@ -95,7 +95,7 @@ func finish(t *testing.T, when string, transfers *traffic.Transfers) {
 }
 
 // familyOf makes the farm's service one of the VIP's family, at both ends.
-func familyOf(s *experiment.Settings, vip netip.Addr) {
+func familyOf(s *farmrun.Settings, vip netip.Addr) {
 	s.LB = func(lb *topo.LB) { lb.Services[0].VIP.Addr = vip }
 	s.Agent = func(_ *testbed.Node, a *topo.Agent) { a.Services[0].VIP.Addr = vip }
 }

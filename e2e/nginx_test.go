@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -100,7 +100,7 @@ func get(t *testing.T, c net.Conn, path string) string {
 
 // requests makes connections one after another, a request on each, and returns
 // each server's answers and the agents' decisions.
-func requests(t *testing.T, farm *experiment.Farm, n int) (share map[string]int, d decisions) {
+func requests(t *testing.T, farm *farmrun.Farm, n int) (share map[string]int, d decisions) {
 	t.Helper()
 	share = map[string]int{}
 	before := decided(t, farm)

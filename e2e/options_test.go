@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -193,7 +193,7 @@ func TestFastOpen(t *testing.T) {
 
 // wantFastOpen makes connections whose first gets the cookie and whose others use
 // it; each answer is longer than a window before the handshake is over.
-func wantFastOpen(t *testing.T, farm *experiment.Farm) {
+func wantFastOpen(t *testing.T, farm *farmrun.Farm) {
 	t.Helper()
 	const conns, size = 12, 100_000
 	bed := farm.Bed

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -32,7 +32,7 @@ func spreadOf(t *testing.T, bed *testbed.Bed, n int) map[string]int {
 }
 
 // wantWhy waits until the LB's reason for the weight of a server has all parts.
-func wantWhy(t *testing.T, farm *experiment.Farm, server string, parts ...string) {
+func wantWhy(t *testing.T, farm *farmrun.Farm, server string, parts ...string) {
 	t.Helper()
 	eventually(t, server+" has its weight because of "+strings.Join(parts, ", "), func() bool {
 		why := learnedOf(t, farm)[server].Why
@@ -46,7 +46,7 @@ func wantWhy(t *testing.T, farm *experiment.Farm, server string, parts ...string
 }
 
 // logCPU logs the CPU time of the daemons of nodes, to 10 ms.
-func logCPU(t *testing.T, farm *experiment.Farm, span time.Duration, nodes ...*testbed.Node) {
+func logCPU(t *testing.T, farm *farmrun.Farm, span time.Duration, nodes ...*testbed.Node) {
 	t.Helper()
 	spent := func(n *testbed.Node) (ticks int) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", farm.Daemon(n).Pid()))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -55,7 +55,7 @@ func pointers[T any](all []T) (list []*T) {
 }
 
 // seatsAt adds up the flows that count at an LB's servers.
-func seatsAt(t *testing.T, farm *experiment.Farm, lb *testbed.Node) (flows int) {
+func seatsAt(t *testing.T, farm *farmrun.Farm, lb *testbed.Node) (flows int) {
 	t.Helper()
 	s := status(t, farm, lb)
 	var l api.LearningStatus

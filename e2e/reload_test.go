@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -123,7 +123,7 @@ func weighted(all []topo.Server, i, last int) []topo.Server {
 }
 
 // both offers the farm's service on a second port, too.
-func both(s *experiment.Settings, port uint16) {
+func both(s *farmrun.Settings, port uint16) {
 	s.LB = func(lb *topo.LB) {
 		second := lb.Services[0]
 		second.Name, second.VIP.Port = "echo", port
@@ -206,7 +206,7 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // hangUp makes a node's daemon read its files again.
-func hangUp(t *testing.T, farm *experiment.Farm, n *testbed.Node) {
+func hangUp(t *testing.T, farm *farmrun.Farm, n *testbed.Node) {
 	t.Helper()
 	if err := farm.Daemon(n).Signal(unix.SIGHUP); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -28,7 +28,7 @@ func keys(t *testing.T, bed *testbed.Bed, args ...string) string {
 
 // spread gives every LB a file of keys, and every agent the one made from it, as
 // docs/operate/farm.md, and returns when each has read its own.
-func spread(t *testing.T, farm *experiment.Farm, file string) {
+func spread(t *testing.T, farm *farmrun.Farm, file string) {
 	t.Helper()
 	bed := farm.Bed
 	for _, n := range bed.LBs {
@@ -40,7 +40,7 @@ func spread(t *testing.T, farm *experiment.Farm, file string) {
 }
 
 // replaceKeys makes a node's daemon read other keys.
-func replaceKeys(t *testing.T, farm *experiment.Farm, n *testbed.Node, file string) {
+func replaceKeys(t *testing.T, farm *farmrun.Farm, n *testbed.Node, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {

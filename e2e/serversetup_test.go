@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -169,7 +169,7 @@ func nginxAt(t *testing.T, bed *testbed.Bed, n *testbed.Node, vips ...netip.Addr
 }
 
 // agentlessFarm starts one LB and bare servers with these deliveries, by VIP.
-func agentlessFarm(t *testing.T, bed *testbed.Bed, six, four []topo.Server) *experiment.Farm {
+func agentlessFarm(t *testing.T, bed *testbed.Bed, six, four []topo.Server) *farmrun.Farm {
 	t.Helper()
 	s := settings(t, "single")
 	s.LB = func(lb *topo.LB) {

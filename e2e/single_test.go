@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -36,7 +36,7 @@ func (c poolChange) pool(bed *testbed.Bed) []topo.Server {
 }
 
 // change reloads the LBs with another pool, and the pool before in the history.
-func change(t *testing.T, farm *experiment.Farm, servers []topo.Server) {
+func change(t *testing.T, farm *farmrun.Farm, servers []topo.Server) {
 	t.Helper()
 	svc := &farm.Service
 	svc.History = append([]topo.Version{{Version: svc.Version, Servers: svc.Servers}}, svc.History...)
@@ -65,7 +65,7 @@ func lost(t *testing.T, f *traffic.Flows, at []string) (dead, moved int) {
 
 // singleFarm is a farm of five servers, the last of them in reserve, with agents or with
 // the kernel's own End.DT6 alone.
-func singleFarm(t *testing.T, spelt string, agents bool, lbs int, more ...func(*topo.LB)) (*testbed.Bed, *experiment.Farm) {
+func singleFarm(t *testing.T, spelt string, agents bool, lbs int, more ...func(*topo.LB)) (*testbed.Bed, *farmrun.Farm) {
 	t.Helper()
 	bed := up(t, testbed.Config{Servers: 5, LBs: lbs})
 	echoes(t, bed, bed.Servers...)
@@ -93,7 +93,7 @@ func singleFarm(t *testing.T, spelt string, agents bool, lbs int, more ...func(*
 
 // drainAndAdd opens flows, drains a server and adds one; it returns how many flows were at
 // the drained server, and how many died.
-func drainAndAdd(t *testing.T, bed *testbed.Bed, farm *experiment.Farm) (drained, dead int) {
+func drainAndAdd(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm) (drained, dead int) {
 	t.Helper()
 	flows := open(t, bed, 20000, singleFlows)
 	at := flows.Servers()

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -124,7 +124,7 @@ func TestWrk(t *testing.T) {
 }
 
 // served is how many packets an agent handed to its stack.
-func served(t *testing.T, farm *experiment.Farm, n *testbed.Node) (sum uint64) {
+func served(t *testing.T, farm *farmrun.Farm, n *testbed.Node) (sum uint64) {
 	t.Helper()
 	for _, name := range []string{"accept_avail", "accept_force", "deliver"} {
 		sum += counter(t, farm, name, n)

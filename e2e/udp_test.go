@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
 )
 
 // overUDP returns settings whose service is UDP, at both VIPs.
-func overUDP(bed *testbed.Bed, s experiment.Settings) experiment.Settings {
+func overUDP(bed *testbed.Bed, s farmrun.Settings) farmrun.Settings {
 	at := func(name string, vip topo.VIP, addr netip.Addr) (string, topo.VIP) {
 		return fmt.Sprintf("%s-%d", name, addr.BitLen()), topo.VIP{Addr: addr, Port: vip.Port, Protocol: topo.UDP}
 	}
@@ -329,7 +329,7 @@ func refusedUDP(t *testing.T, c net.Conn) {
 
 // wantAskedAll: each flow's two candidates had no listener, and the third server
 // neither; no server refused before that.
-func wantAskedAll(t *testing.T, farm *experiment.Farm, flows uint64) {
+func wantAskedAll(t *testing.T, farm *farmrun.Farm, flows uint64) {
 	t.Helper()
 	lb, servers := farm.Bed.LBs, farm.Bed.Servers
 	for _, c := range []struct {

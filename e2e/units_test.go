@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -50,7 +50,7 @@ func TestFourCapabilities(t *testing.T) {
 	}
 	s := settings(t, "hunt:dynamic")
 	s.Programs = wrapper
-	farm, err := experiment.Start(t.Context(), bed, s)
+	farm, err := farmrun.Start(t.Context(), bed, s)
 	if err != nil {
 		t.Fatal(err)
 	}

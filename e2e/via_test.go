@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 	"proffer/wire"
@@ -71,7 +71,7 @@ func letGo(t *testing.T, bed *testbed.Bed, conns []net.Conn) {
 }
 
 // wantNoStray: no packet reached a stack that had to reset it.
-func wantNoStray(t *testing.T, farm *experiment.Farm) {
+func wantNoStray(t *testing.T, farm *farmrun.Farm) {
 	t.Helper()
 	for _, name := range []string{"unowned", "give_back_not_mine"} {
 		if n := counter(t, farm, name, farm.Bed.Servers...); n > 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -15,10 +15,10 @@ func TestVirtualRouter(t *testing.T) {
 	const virtual = "00:00:5e:00:02:01"
 	for _, c := range []struct {
 		label    string
-		settings func(*testing.T, *testbed.Bed, string) experiment.Settings
+		settings func(*testing.T, *testbed.Bed, string) farmrun.Settings
 		url      func(*testbed.Bed) string
 	}{
-		{"IPv6", func(t *testing.T, _ *testbed.Bed, p string) experiment.Settings { return settings(t, p) }, func(bed *testbed.Bed) string {
+		{"IPv6", func(t *testing.T, _ *testbed.Bed, p string) farmrun.Settings { return settings(t, p) }, func(bed *testbed.Bed) string {
 			return "http://" + netip.AddrPortFrom(bed.VIP, testbed.Port).String()
 		}},
 		{"IPv4", settings4, func(*testbed.Bed) string { return url4 }},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/wire"
 )
@@ -20,7 +20,7 @@ type recorded struct {
 
 // listen runs the policy, makes the connections and returns what was on the
 // links, and the capture's file.
-func listen(t *testing.T, servers int, s experiment.Settings) (recorded, string) {
+func listen(t *testing.T, servers int, s farmrun.Settings) (recorded, string) {
 	t.Helper()
 	bed := up(t, testbed.Config{Servers: servers})
 	serve(t, bed)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(apacheTrial)
@@ -65,7 +66,7 @@ long requests took decides nothing: docs/evidence/apache.md reads the figures.`,
 			}
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)
 		},

@@ -13,6 +13,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // benchFlags are the bench's flags before they are checked.
@@ -100,7 +101,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	show := newProgress(cmd.ErrOrStderr())
-	update, note := func(s experiment.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+	update, note := func(s farmrun.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 	var report *experiment.BenchReport
 	var builds *experiment.BuildsReport
 	if f.beside == "" {
@@ -123,7 +124,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 }
 
 // builds measures another build beside this one.
-func (f *benchFlags) builds(ctx context.Context, b *experiment.Bench, show func(experiment.Step), note func(string)) (*experiment.BuildsReport, error) {
+func (f *benchFlags) builds(ctx context.Context, b *experiment.Bench, show func(farmrun.Step), note func(string)) (*experiment.BuildsReport, error) {
 	this, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)

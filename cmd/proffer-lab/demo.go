@@ -14,6 +14,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/policy"
 )
@@ -95,7 +96,7 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	}
 	show := newProgress(cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
-		f.srlb.Servers, len(f.srlb.Policies), experiment.Left(f.srlb.Duration()))
+		f.srlb.Servers, len(f.srlb.Policies), farmrun.Left(f.srlb.Duration()))
 	f.srlb.Out = f.out
 	report, err := f.srlb.Run(cmd.Context(), func(s experiment.Progress) { show.update(demoLine(s)) })
 	show.end()
@@ -114,7 +115,7 @@ func (f *demoFlags) check() error {
 	s.Policies = nil
 	seen := map[string]bool{}
 	for _, spelt := range f.policies {
-		p, err := experiment.ParseCompared(spelt)
+		p, err := farmrun.ParseCompared(spelt)
 		if err != nil {
 			return fmt.Errorf("--policies: %w", err)
 		}
@@ -154,7 +155,7 @@ func writable(dir string) error {
 
 // demoLine is the line of progress, and whether it is the last of its run.
 func demoLine(s experiment.Progress) (string, bool) {
-	line := fmt.Sprintf("[%d/%d] %-15s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, experiment.Left(s.Left))
+	line := fmt.Sprintf("[%d/%d] %-15s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, farmrun.Left(s.Left))
 	if s.Try > 1 {
 		line += " (again: the machine was too busy)"
 	}

@@ -13,6 +13,7 @@ import (
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/topo"
 )
 
@@ -79,7 +80,7 @@ func runEdgeDemo(cmd *cobra.Command, f *edgeDemoFlags) error {
 	if err := writable(f.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "building an edge with two nodes; it takes about %s\n", experiment.Left(f.demo.For+3*time.Second))
+	fmt.Fprintf(cmd.ErrOrStderr(), "building an edge with two nodes; it takes about %s\n", farmrun.Left(f.demo.For+3*time.Second))
 	table := &liveTable{progress: newProgress(cmd.ErrOrStderr())}
 	found, err := f.demo.Run(cmd.Context(), table.update)
 	if cmd.Context().Err() != nil {

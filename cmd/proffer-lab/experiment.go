@@ -13,7 +13,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 // experimentFlags are those that every experiment has.
@@ -44,7 +44,7 @@ type trial struct {
 
 	flags func(*cobra.Command)
 	check func() error // flags that cannot be run
-	run   func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error)
+	run   func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error)
 }
 
 // registeredTrials are the experiments there are. The file of each registers it, in the
@@ -136,7 +136,7 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 		}
 	}
 	show := newProgress(cmd.ErrOrStderr())
-	found, err := t.run(cmd.Context(), programs, func(s experiment.Step) { show.update(stepLine(s)) })
+	found, err := t.run(cmd.Context(), programs, func(s farmrun.Step) { show.update(stepLine(s)) })
 	show.end()
 	if cmd.Context().Err() != nil {
 		return errors.New("interrupted; everything the experiment made is removed")
@@ -173,6 +173,6 @@ func printJSON(w io.Writer, value any) error {
 }
 
 // stepLine is the line of progress, and whether it is the last.
-func stepLine(s experiment.Step) (string, bool) {
-	return fmt.Sprintf("[%d/%d] %s, %s left", s.Done, s.Total, s.Doing, experiment.Left(s.Left)), s.Done == s.Total
+func stepLine(s farmrun.Step) (string, bool) {
+	return fmt.Sprintf("[%d/%d] %s, %s left", s.Done, s.Total, s.Doing, farmrun.Left(s.Left)), s.Done == s.Total
 }

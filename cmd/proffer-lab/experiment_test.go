@@ -6,7 +6,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 func TestExperimentWrongUsage(t *testing.T) {
@@ -168,11 +168,11 @@ func TestExperimentHelpNamesEveryField(t *testing.T) {
 }
 
 func TestStepLine(t *testing.T) {
-	line, last := stepLine(experiment.Step{Doing: "waiting", Done: 1, Total: 3, Left: 61e9})
+	line, last := stepLine(farmrun.Step{Doing: "waiting", Done: 1, Total: 3, Left: 61e9})
 	if line != "[1/3] waiting, 1:01 left" || last {
 		t.Errorf("%q, %v", line, last)
 	}
-	if _, last = stepLine(experiment.Step{Done: 3, Total: 3}); !last {
+	if _, last = stepLine(farmrun.Step{Done: 3, Total: 3}); !last {
 		t.Error("the last step is not the last")
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/paper"
 )
 
@@ -105,7 +105,7 @@ func figuresLine(p paper.Progress) string {
 	if p.Complete {
 		return fmt.Sprintf("%d of %d figures", p.At, p.Of)
 	}
-	return fmt.Sprintf("[%d/%d] %-10s %4d of %d runs, %s left", p.At, p.Of, p.Figure, p.Done, p.Runs, experiment.Left(p.Left))
+	return fmt.Sprintf("[%d/%d] %-10s %4d of %d runs, %s left", p.At, p.Of, p.Figure, p.Done, p.Runs, farmrun.Left(p.Left))
 }
 
 // listFigures prints names, differences and times.
@@ -116,13 +116,13 @@ func listFigures(w io.Writer, list []paper.Figure, o paper.Options) error {
 	for _, f := range list {
 		takes := f.Takes(o)
 		total += takes
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, experiment.Left(takes+time.Second/2), f.Shows)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, farmrun.Left(takes+time.Second/2), f.Shows)
 		if f.Differs != "" {
 			fmt.Fprintf(t, "\t\t  not as printed: %s\n", f.Differs)
 		}
 	}
 	t.Flush()
-	fmt.Fprintf(&b, "\nestimated time as min:s with %d seeds; %s for all of these\n", o.Seeds, experiment.Left(total))
+	fmt.Fprintf(&b, "\nestimated time as min:s with %d seeds; %s for all of these\n", o.Seeds, farmrun.Left(total))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

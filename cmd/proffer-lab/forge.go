@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(forgeTrial)
@@ -45,7 +46,7 @@ Fails if a table changed, anything was delivered or accepted, or a flow was lost
 			e.Servers, e.Seed = f.servers, f.seed
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)
 		},

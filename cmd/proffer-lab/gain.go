@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(gainTrial)
@@ -54,7 +55,7 @@ median latency, or if the default has less than 80 % of the true load's gain.`,
 			e.Seed = f.seed
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (_ finding, err error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (_ finding, err error) {
 			e.Proffer = programs
 			if e.Lab, err = os.Executable(); err != nil {
 				return nil, err

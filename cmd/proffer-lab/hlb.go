@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(hlbTrial)
@@ -58,7 +59,7 @@ follow a change (figure 23) within 5 s.`,
 			}
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)
 		},

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(latencyTrial)
@@ -34,7 +35,7 @@ took decides nothing.`,
 			e.Servers, e.Seed = f.servers, f.seed
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)
 		},

@@ -10,6 +10,7 @@ import (
 
 	"proffer/lab/application"
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(loadTrial)
@@ -54,7 +55,7 @@ that the table names as the same one made visible.`,
 			e.Seed = f.seed
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (_ finding, err error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (_ finding, err error) {
 			e.Proffer = programs
 			if e.Lab, err = os.Executable(); err != nil {
 				return nil, err

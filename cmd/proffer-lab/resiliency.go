@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(resiliencyTrial)
@@ -58,7 +59,7 @@ the live flows.`,
 			}
 			return e.Check()
 		},
-		run: func(ctx context.Context, programs string, show func(experiment.Step)) (finding, error) {
+		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)
 		},

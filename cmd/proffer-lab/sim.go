@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/lab/experiment"
 	"proffer/lab/farm"
+	"proffer/lab/farmrun"
 	"proffer/lab/sim"
 	"proffer/lab/study"
 	"proffer/lab/trace"
@@ -146,11 +146,11 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 func simLine(p study.Progress) (string, bool) {
 	switch {
 	case p.Done == p.Total:
-		return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, experiment.Left(p.Left)), true
+		return fmt.Sprintf("%d of %d runs, %s left", p.Done, p.Total, farmrun.Left(p.Left)), true
 	case float64(p.Done)+p.Part == 0:
 		return fmt.Sprintf("0 of %d runs", p.Total), false
 	}
-	return fmt.Sprintf("%.1f of %d runs, %s left", float64(p.Done)+p.Part, p.Total, experiment.Left(p.Left)), false
+	return fmt.Sprintf("%.1f of %d runs, %s left", float64(p.Done)+p.Part, p.Total, farmrun.Left(p.Left)), false
 }
 
 // study is the work that the flags ask for, checked before anything runs.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/study"
 )
 
@@ -60,7 +60,7 @@ func (f *simFlags) runSearch(cmd *cobra.Command, s *study.Study) error {
 
 func searchLine(p study.SearchProgress) string {
 	return fmt.Sprintf("%s, policy %d of %d: %d servers, %.1f of %d runs; %s left", p.Policy, p.At, p.Of,
-		p.Servers, float64(p.Done)+p.Part, p.Total, experiment.Left(p.Left))
+		p.Servers, float64(p.Done)+p.Part, p.Total, farmrun.Left(p.Left))
 }
 
 func (f *simFlags) showFound(w io.Writer, s *study.Search, found []study.Found) error {

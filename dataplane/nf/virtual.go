@@ -67,7 +67,7 @@ type reported struct {
 }
 
 // next is the reported work until an instant: the load since the last report has an error, and is 0 to 1, as of
-// the simulator's monitor (lab/edge).
+// the simulator's monitor (lab/edgesim).
 func (r *reported) next(at, busy time.Duration, noise float64) time.Duration {
 	if elapsed := at - r.at; r.at == 0 {
 		r.sum = busy

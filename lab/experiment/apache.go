@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/lab/traffic"
@@ -49,7 +50,7 @@ type cell struct {
 func (e Apache) Check() error {
 	for _, name := range e.Figures {
 		if !slices.Contains(apacheFigureNames(), name) {
-			return fmt.Errorf("--figures: unknown figure %q: want %s", name, orList(apacheFigureNames()))
+			return fmt.Errorf("--figures: unknown figure %q: want %s", name, farmrun.OrList(apacheFigureNames()))
 		}
 	}
 	for _, load := range e.Loads {
@@ -79,7 +80,9 @@ func (e Apache) Ready() error {
 }
 
 // kinds are the servers on virtual cores.
-func (e Apache) kinds() Kinds { return Kinds{Servers: e.Servers, Cores: 1, Workers: e.Workers} }
+func (e Apache) kinds() farmrun.Kinds {
+	return farmrun.Kinds{Servers: e.Servers, Cores: 1, Workers: e.Workers}
+}
 
 // apacheRun is the state of one Run.
 type apacheRun struct {
@@ -89,20 +92,20 @@ type apacheRun struct {
 	began  time.Time
 	passed time.Duration // estimated time of the runs that are done
 	report *ApacheReport
-	show   func(Step)
+	show   func(farmrun.Step)
 }
 
 // Run runs all cells that the figures need.
-func (e Apache) Run(ctx context.Context, show func(Step)) (_ *ApacheReport, err error) {
+func (e Apache) Run(ctx context.Context, show func(farmrun.Step)) (_ *ApacheReport, err error) {
 	if err := e.Ready(); err != nil {
 		return nil, err
 	}
-	preferThisProcess()
+	farmrun.Prefer()
 	r := &apacheRun{Apache: e, report: &ApacheReport{experiment: e}, show: show, began: time.Now()}
 	r.step("building a farm")
 	// The ends of all cells, each twice over for runs that are tried again.
 	ends := 2 * (len(e.cells()) + 2) * int(2*e.For.Seconds()*float64(e.Servers)*e.Share/e.Mean.Seconds())
-	r.bed, err = testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: clientsFor(ends) + 1})
+	r.bed, err = testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: farmrun.ClientsFor(ends) + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +150,13 @@ func (e Apache) lasts(c cell) time.Duration {
 	if !c.virtual {
 		return e.For + aroundHTTPD
 	}
-	return time.Duration(float64(e.For)*e.Share) + aroundRun
+	return time.Duration(float64(e.For)*e.Share) + farmrun.AroundRun
 }
 
 func (r *apacheRun) step(doing string) {
 	left := max(r.Duration()-r.passed, 0)
 	total := len(r.cells())
-	r.show(Step{Doing: doing, Done: r.report.cellsDone, Total: total, Left: left})
+	r.show(farmrun.Step{Doing: doing, Done: r.report.cellsDone, Total: total, Left: left})
 }
 
 // arrivals of a cell: the same for all policies of a load, and in proportion on both kinds of
@@ -171,7 +174,7 @@ func (r *apacheRun) arrivals(c cell) []trace.Arrival {
 func (r *apacheRun) requests(arrivals []trace.Arrival) []traffic.Request {
 	requests := make([]traffic.Request, len(arrivals))
 	for i, a := range arrivals {
-		from := netip.AddrPortFrom(r.bed.ClientAddrs[r.ends/ports%len(r.bed.ClientAddrs)], uint16(firstPort+r.ends%ports))
+		from := netip.AddrPortFrom(r.bed.ClientAddrs[r.ends/farmrun.Ports%len(r.bed.ClientAddrs)], uint16(farmrun.FirstPort+r.ends%farmrun.Ports))
 		requests[i] = traffic.Request{At: a.At, Service: a.Service, From: from}
 		r.ends++
 	}
@@ -191,6 +194,6 @@ func (r *apacheRun) measure(ctx context.Context, c cell) (err error) {
 			return err
 		}
 	}
-	r.report.Unclaimed = append(r.report.Unclaimed, Unclaimed{Policy: c.String(), Reason: err.Error()})
+	r.report.Unclaimed = append(r.report.Unclaimed, farmrun.Unclaimed{Policy: c.String(), Reason: err.Error()})
 	return nil
 }

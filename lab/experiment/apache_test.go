@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
 )
 
@@ -74,7 +75,7 @@ func TestApacheHolds(t *testing.T) {
 		"little": func(r *ApacheReport) { r.Calibration.LeastUsed = 0.17 },
 		"much":   func(r *ApacheReport) { r.Calibration.MostUsed = 0.23 },
 		"failed": func(r *ApacheReport) { r.Runs[0].Failed = 1 },
-		"late":   func(r *ApacheReport) { r.Unclaimed = []Unclaimed{{}} },
+		"late":   func(r *ApacheReport) { r.Unclaimed = []farmrun.Unclaimed{{}} },
 	} {
 		r := good()
 		spoil(r)
@@ -131,7 +132,7 @@ func TestApacheReport(t *testing.T) {
 		if c.policy == "single" {
 			latency *= 2
 		}
-		result := &Result{kinds: e.kinds(), Loads: Loads{Seconds: []float64{0, 1}, Busy: []float64{1, 2}, Fairness: []float64{1, 0.5}}}
+		result := &farmrun.Result{Kinds: e.kinds(), Loads: farmrun.Loads{Seconds: []float64{0, 1}, Busy: []float64{1, 2}, Fairness: []float64{1, 0.5}}}
 		for i := range 4 {
 			at := time.Duration(i) * time.Second
 			result.Rows = append(result.Rows, traffic.Row{Intended: at, Done: at + latency, Service: e.Mean, Server: "s1", Outcome: traffic.OK})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -52,11 +53,6 @@ func apacheFigureNames() (names []string) {
 		names = append(names, f.name)
 	}
 	return names
-}
-
-func orList(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 func (e Apache) asked() (all []apacheFigure) {
@@ -125,7 +121,7 @@ func (r *ApacheReport) Save(dir string) ([]string, error) {
 	for _, result := range r.results {
 		c := result.cell
 		path := fmt.Sprintf("%s/rows-%s-%s-%.2f.csv", dir, c.kind(), strings.ReplaceAll(c.policy, ":", "-"), c.load)
-		errs = append(errs, writeRows(path, result.Rows))
+		errs = append(errs, farmrun.WriteRequests(path, result.Rows))
 		paths = append(paths, path)
 	}
 	return paths, errors.Join(errs...)
@@ -207,7 +203,7 @@ func (r *ApacheReport) drawCDF(f apacheFigure, dir string) (paths []string, err 
 		for _, result := range r.of(f, kind.virtual) {
 			// Virtual time is stretched to Apache's service time.
 			stretch := r.Calibration.Alone / r.unit(result.cell)
-			seconds := result.latencies()
+			seconds := result.Latencies()
 			for i := range seconds {
 				seconds[i] *= stretch
 			}

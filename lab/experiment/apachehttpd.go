@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/loadsource"
@@ -109,7 +110,7 @@ func serveHTTPD(ctx context.Context, bed *testbed.Bed, workers int, port func(i 
 			return os.WriteFile("/proc/sys/net/ipv4/tcp_abort_on_overflow", []byte("1"), 0)
 		})
 		if err == nil {
-			err = h.launch(bed, n, program, fmt.Sprintf(httpdConf, httpdFolder(bed, n), bed.VIP, port(i), Backlog, httpdModules, php, workers))
+			err = h.launch(bed, n, program, fmt.Sprintf(httpdConf, httpdFolder(bed, n), bed.VIP, port(i), farmrun.Backlog, httpdModules, php, workers))
 		}
 		if err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -138,7 +139,7 @@ func (h *httpds) launch(bed *testbed.Bed, n *testbed.Node, program, conf string)
 	dir := httpdFolder(bed, n)
 	script := fmt.Sprintf(busyLoop, traffic.HeaderServer, n.Name, traffic.HeaderID)
 	err := errors.Join(
-		makeFolder(dir),
+		farmrun.MakeFolder(dir),
 		os.WriteFile(filepath.Join(dir, "httpd.conf"), []byte(conf), 0o644),
 		os.WriteFile(filepath.Join(dir, "index.php"), []byte(script), 0o644))
 	if err != nil {
@@ -162,7 +163,7 @@ func (h *httpds) launch(bed *testbed.Bed, n *testbed.Node, program, conf string)
 
 // ready waits for the workers of server i.
 func (h *httpds) ready(ctx context.Context, i, workers int) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, farmrun.ReadyWithin)
 	defer cancel()
 	for {
 		r, err := h.boards[i].Read(ctx, 0)
@@ -202,7 +203,7 @@ func (h *httpds) used() ([]time.Duration, error) {
 }
 
 // busy are the workers with a request, by the scoreboards; 0 of a server that cannot say.
-func (h *httpds) busy() []float64 {
+func (h *httpds) Busy() []float64 {
 	busy := make([]float64, len(h.boards))
 	for i, board := range h.boards {
 		if r, err := board.Read(context.Background(), 0); err == nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/policy"
 	"proffer/topo"
@@ -94,8 +95,8 @@ func webPort(name string) func(i int) uint16 {
 }
 
 // settings of the farm for a policy; a centralized one has a service of one server for each.
-func (e Apache) settings(bed *testbed.Bed, c cell) (Settings, error) {
-	s := Settings{Workers: e.Workers, Cores: 1, Programs: e.Programs}
+func (e Apache) settings(bed *testbed.Bed, c cell) (farmrun.Settings, error) {
+	s := farmrun.Settings{Workers: e.Workers, Cores: 1, Programs: e.Programs}
 	if central(c.policy) {
 		s.Policy = topo.Policy{Dispatch: topo.Single}
 		s.LB = func(lb *topo.LB) { oneEach(lb, webPort(c.policy)) }

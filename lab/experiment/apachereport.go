@@ -7,15 +7,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/stats"
 	"proffer/lab/traffic"
 )
 
 // ApacheReport holds an Apache's results.
 type ApacheReport struct {
-	Calibration Calibration `json:"calibration"`
-	Runs        []ApacheRow `json:"runs"`
-	Unclaimed   []Unclaimed `json:"unclaimed,omitempty"`
+	Calibration Calibration         `json:"calibration"`
+	Runs        []ApacheRow         `json:"runs"`
+	Unclaimed   []farmrun.Unclaimed `json:"unclaimed,omitempty"`
 
 	experiment Apache
 	results    []*apacheResult
@@ -69,7 +70,7 @@ func (r *ApacheReport) add(result *apacheResult) {
 }
 
 func (r *ApacheReport) row(result *apacheResult) ApacheRow {
-	c, unit, latencies := result.cell, r.unit(result.cell), result.latencies()
+	c, unit, latencies := result.cell, r.unit(result.cell), result.Latencies()
 	mean, s := stats.MeanCI95(latencies), stats.Summarize(latencies)
 	row := ApacheRow{
 		Servers: c.kind(), Load: c.load, Policy: c.policy, Requests: len(result.Rows),
@@ -77,7 +78,7 @@ func (r *ApacheReport) row(result *apacheResult) ApacheRow {
 		Failed:   traffic.Count(result.Rows, traffic.TimedOut) + traffic.Count(result.Rows, traffic.Failed),
 		MeanS:    mean.Mean, Mean: mean.Mean / unit, MeanCI: mean.Half / unit,
 		P50: s.P50 / unit, P90: s.P90 / unit, P99: s.P99 / unit,
-		Fairness: result.fairness(), Busy: result.busyMean(), First: result.first(),
+		Fairness: result.Fairness(), Busy: busyMean(result.Result), First: result.first(),
 		Fidelity: r.fidelity(result), Cores: result.cores.servers, CoresElse: result.cores.machine,
 	}
 	return row
@@ -92,11 +93,11 @@ func (r *ApacheReport) fidelity(result *apacheResult) float64 {
 			rows[i].Service = time.Duration((rows[i].Service.Seconds() + k.Overhead) / k.Share * 1e9)
 		}
 	}
-	return traffic.Fidelity(rows, result.kinds.named)
+	return traffic.Fidelity(rows, result.Kinds.Named)
 }
 
 // busyMean is the mean of busy workers while requests arrived.
-func (r *Result) busyMean() float64 {
+func busyMean(r *farmrun.Result) float64 {
 	end := r.Rows[len(r.Rows)-1].Intended.Seconds()
 	sum, n := 0.0, 0
 	for i, at := range r.Loads.Seconds {

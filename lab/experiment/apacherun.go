@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/lab/traffic"
@@ -15,16 +16,16 @@ import (
 
 // web is the servers of a cell.
 type web interface {
-	busy() []float64 // requests in hand, a server
+	Busy() []float64 // requests in hand, a server
 	Close() error
 }
 
 // virtualWebs are servers on virtual cores, each on a port of its own.
-type virtualWebs []*Servers
+type virtualWebs []*farmrun.Servers
 
-func (v virtualWebs) busy() (all []float64) {
+func (v virtualWebs) Busy() (all []float64) {
 	for _, s := range v {
-		all = append(all, s.busy()...)
+		all = append(all, s.Busy()...)
 	}
 	return all
 }
@@ -50,11 +51,11 @@ func (r *apacheRun) serve(ctx context.Context, c cell) (web, error) {
 		return h, nil
 	}
 	if !central(c.policy) {
-		return Serve(r.bed, r.kinds().machine(0))
+		return farmrun.Serve(r.bed, r.kinds().Machine(0))
 	}
 	var all virtualWebs
 	for i, n := range r.bed.Servers {
-		s, err := serveWeb([]*testbed.Node{n}, netip.AddrPortFrom(r.bed.VIP, webPort(c.policy)(i)), r.kinds().machine(0))
+		s, err := farmrun.ServeAt([]*testbed.Node{n}, netip.AddrPortFrom(r.bed.VIP, webPort(c.policy)(i)), r.kinds().Machine(0))
 		if err != nil {
 			return nil, errors.Join(err, all.Close())
 		}
@@ -65,7 +66,7 @@ func (r *apacheRun) serve(ctx context.Context, c cell) (web, error) {
 
 // apacheResult is the outcome of a cell.
 type apacheResult struct {
-	*Result
+	*farmrun.Result
 	cell  cell
 	cores cores
 }
@@ -84,7 +85,7 @@ func (r *apacheRun) run(ctx context.Context, c cell, arrivals []trace.Arrival) (
 	if err != nil {
 		return nil, err
 	}
-	farm, err := Start(ctx, r.bed, settings)
+	farm, err := farmrun.Start(ctx, r.bed, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +94,27 @@ func (r *apacheRun) run(ctx context.Context, c cell, arrivals []trace.Arrival) (
 }
 
 // drive sends the arrivals and collects the outcomes.
-func (r *apacheRun) drive(ctx context.Context, c cell, farm *Farm, servers web, arrivals []trace.Arrival) (*apacheResult, error) {
+func (r *apacheRun) drive(ctx context.Context, c cell, farm *farmrun.Farm, servers web, arrivals []trace.Arrival) (*apacheResult, error) {
 	client := traffic.Client{To: netip.AddrPortFrom(r.bed.VIP, testbed.Port), Timeout: requestTimeout, Enter: r.bed.Client.Enter}
 	if central(c.policy) {
 		t := newRounds(r.Servers)
 		client.Choose = func() netip.AddrPort { return netip.AddrPortFrom(r.bed.VIP, webPort(c.policy)(t.next())) }
 		if c.policy == feedback {
-			defer t.poll(servers.busy, r.Workers)()
+			defer t.poll(servers.Busy, r.Workers)()
 		}
 	}
-	before, err := drops(r.bed)
+	before, err := farmrun.ReadDrops(r.bed)
 	if err != nil {
 		return nil, err
 	}
 	spent := spend(servers)
-	sampler := sample(servers.busy)
+	sampler := farmrun.Sample(servers.Busy)
 	run, err := client.Run(ctx, r.requests(arrivals))
-	loads := sampler.stop()
+	loads := sampler.Stop()
 	if err != nil {
 		return nil, err
 	}
-	after, err := drops(r.bed)
+	after, err := farmrun.ReadDrops(r.bed)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +122,9 @@ func (r *apacheRun) drive(ctx context.Context, c cell, farm *Farm, servers web, 
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Rows: run.Rows, Loads: loads, drops: after.since(before), kinds: r.kinds()}
+	result := &farmrun.Result{Rows: run.Rows, Loads: loads, Drops: after.Since(before), Kinds: r.kinds()}
 	if !central(c.policy) {
-		err = locate(farm, result.Rows)
+		err = farmrun.Locate(farm, result.Rows)
 	}
 	if err != nil {
 		return nil, err
@@ -151,15 +152,15 @@ const requestTimeout = time.Minute
 func spend(servers web) func() (cores, error) {
 	began := time.Now()
 	before, err := spentBy(servers)
-	machine, failed := readCPU("/proc/stat")
+	machine, failed := farmrun.ReadCPU("/proc/stat")
 	return func() (cores, error) {
 		took := time.Since(began)
 		after, ended := spentBy(servers)
-		now, last := readCPU("/proc/stat")
+		now, last := farmrun.ReadCPU("/proc/stat")
 		const tick = 10 * time.Millisecond // USER_HZ
 		return cores{
 			servers: (after - before).Seconds() / took.Seconds(),
-			machine: (time.Duration(now.busy-machine.busy) * tick).Seconds() / took.Seconds(),
+			machine: (time.Duration(now.Busy-machine.Busy) * tick).Seconds() / took.Seconds(),
 		}, errors.Join(err, failed, ended, last)
 	}
 }
@@ -207,7 +208,7 @@ func (r *apacheRun) calibrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	farm, err := Start(ctx, r.bed, settings)
+	farm, err := farmrun.Start(ctx, r.bed, settings)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	inkernel "proffer/dataplane/bench"
+	"proffer/lab/farmrun"
 )
 
 // Bench measures the programs themselves, packet by packet, beside the floors
@@ -39,7 +40,7 @@ const (
 // LastCPU is the last one that this process may use: the first often has the
 // machine's interrupts.
 func LastCPU() (int, error) {
-	allowed, err := allowedCPUs()
+	allowed, err := farmrun.AllowedCPUs()
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +63,7 @@ func (b *Bench) Check() error {
 	}
 	slices.Sort(b.Flows)
 	b.Flows = slices.Compact(b.Flows)
-	allowed, err := allowedCPUs()
+	allowed, err := farmrun.AllowedCPUs()
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (b *Bench) Check() error {
 
 // Run measures, on a thread and in a network namespace of its own, which end with
 // it. show gets the progress, and note the remarks for the reader.
-func (b *Bench) Run(ctx context.Context, show func(Step), note func(string)) (report *BenchReport, err error) {
+func (b *Bench) Run(ctx context.Context, show func(farmrun.Step), note func(string)) (report *BenchReport, err error) {
 	s := newBenchSession(b)
 	s.show, s.note = show, note
 	if s.second < 0 {
@@ -149,7 +150,7 @@ type benchSession struct {
 	*Bench
 	rows   []*benchRow
 	second int // another CPU, or -1
-	show   func(Step)
+	show   func(farmrun.Step)
 	note   func(string)
 	open   []io.Closer
 	floors *floorBenches
@@ -161,7 +162,7 @@ type benchSession struct {
 
 func newBenchSession(b *Bench) *benchSession {
 	s := &benchSession{Bench: b, second: -1, lbs: map[string]*lbBench{}}
-	if allowed, err := allowedCPUs(); err == nil {
+	if allowed, err := farmrun.AllowedCPUs(); err == nil {
 		for _, cpu := range allowed {
 			if cpu != b.CPU {
 				s.second = cpu
@@ -211,13 +212,13 @@ func (s *benchSession) loopOf(row *benchRow) *benchRow {
 // measure makes passes over all rows, so that a change of the machine's speed
 // meets all rows.
 func (s *benchSession) measure(ctx context.Context) error {
-	p := pace{began: time.Now(), total: len(s.rows) * (s.Turns + 1), guess: 200 * time.Millisecond, show: s.show}
+	p := farmrun.Pace{Began: time.Now(), Total: len(s.rows) * (s.Turns + 1), Guess: 200 * time.Millisecond, Show: s.show}
 	for turn := range s.Turns + 1 {
 		for _, row := range s.rows {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			p.begin(row.name())
+			p.Begin(row.name())
 			var err error
 			if turn == 0 {
 				err = call(row.setup)
@@ -227,7 +228,7 @@ func (s *benchSession) measure(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("measure %s: %w", row.name(), err)
 			}
-			p.end(row.name())
+			p.End(row.name())
 		}
 		if turn == 0 && len(s.lbs) > 0 {
 			s.note(s.memory())

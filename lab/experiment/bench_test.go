@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/lab/farmrun"
 )
 
 func bench(t *testing.T, turns int, rows string, flows ...int) (*BenchReport, error) {
@@ -26,7 +27,7 @@ func bench(t *testing.T, turns int, rows string, flows ...int) (*BenchReport, er
 	if err := b.Check(); err != nil {
 		t.Fatal(err)
 	}
-	return b.Run(t.Context(), func(Step) {}, func(string) {})
+	return b.Run(t.Context(), func(farmrun.Step) {}, func(string) {})
 }
 
 // regressed is the factor by which a path's cost, without the bench's own loop and as a ratio
@@ -147,7 +148,7 @@ func TestBenchRows(t *testing.T) {
 			t.Errorf("there is no row %q", want)
 		}
 	}
-	if allowed, err := allowedCPUs(); err != nil || len(allowed) > 1 && !cases["lb hunt steer-contended"] {
+	if allowed, err := farmrun.AllowedCPUs(); err != nil || len(allowed) > 1 && !cases["lb hunt steer-contended"] {
 		t.Errorf("no row has a second CPU beside it (%v)", err)
 	}
 	if report.flowBytes < 16 || report.flowBytes > mostBytes {
@@ -189,7 +190,7 @@ func TestBenchConnection(t *testing.T) {
 // that names the row, the counter and both numbers.
 func TestBenchOtherPath(t *testing.T) {
 	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^lb/hunt/steer/1000$")})
-	s.show, s.note = func(Step) {}, func(string) {}
+	s.show, s.note = func(farmrun.Step) {}, func(string) {}
 	s.CPU, _ = LastCPU()
 	err := onCPU(s.CPU, func() error {
 		if err := benchPlace(); err != nil {

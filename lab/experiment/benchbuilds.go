@@ -15,6 +15,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"proffer/lab/farmrun"
 )
 
 // BenchBuilds measures the same rows by two builds of proffer-lab, in turns on the same CPU.
@@ -49,20 +51,20 @@ type BuildsRow struct {
 }
 
 // Run measures. A build that finds the CPU too busy has measured nevertheless: note gets that.
-func (b *BenchBuilds) Run(ctx context.Context, show func(Step), note func(string)) (*BuildsReport, error) {
+func (b *BenchBuilds) Run(ctx context.Context, show func(farmrun.Step), note func(string)) (*BuildsReport, error) {
 	builds := []string{b.Other, b.This}
 	found := make([][]BenchResult, len(builds))
-	p := pace{began: time.Now(), total: benchRounds * len(builds), guess: 30 * time.Second, show: show}
+	p := farmrun.Pace{Began: time.Now(), Total: benchRounds * len(builds), Guess: 30 * time.Second, Show: show}
 	for round := range benchRounds {
 		for i, binary := range builds {
 			doing := fmt.Sprintf("%s, round %d", binary, round+1)
-			p.begin(doing)
+			p.Begin(doing)
 			rows, err := b.rows(ctx, binary, note)
 			if err != nil {
 				return nil, err
 			}
 			found[i] = append(found[i], rows...)
-			p.end(doing)
+			p.End(doing)
 		}
 	}
 	return newBuildsReport(found[0], found[1])

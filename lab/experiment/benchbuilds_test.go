@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"proffer/lab/farmrun"
 )
 
 // build is a script that prints rows as a build of proffer-lab does, and notes its arguments.
@@ -28,7 +30,7 @@ func TestBenchBuilds(t *testing.T) {
 {"program": "lb", "mode": "hunt", "case": "steer", "flows": 1000, "packets": 1, "min_ns": 75, "net_ns": 48}]`, "0")
 	b := &BenchBuilds{&Bench{CPU: 1, Turns: 8, Flows: []int{1, 1000}, Rows: regexp.MustCompile("steer|old")}, other, this}
 	var steps, notes []string
-	r, err := b.Run(t.Context(), func(s Step) { steps = append(steps, s.Doing) }, func(line string) { notes = append(notes, line) })
+	r, err := b.Run(t.Context(), func(s farmrun.Step) { steps = append(steps, s.Doing) }, func(line string) { notes = append(notes, line) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func TestBenchBuildsMistakes(t *testing.T) {
 		"/nowhere/lab": "no such file",
 	} {
 		b := &BenchBuilds{&Bench{Turns: 1, Flows: []int{1}}, other, good}
-		if _, err := b.Run(t.Context(), func(Step) {}, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := b.Run(t.Context(), func(farmrun.Step) {}, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -28,21 +28,6 @@ func onCPU(cpu int, f func() error) error {
 	return <-done
 }
 
-// allowedCPUs are those that this process may run on.
-func allowedCPUs() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("ask which CPUs this process may use: %w", err)
-	}
-	var cpus []int
-	for cpu := range len(set) * 64 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}
-
 // A run is clean when the CPU was as fast just before and just after it as it
 // ever was, but for so much.
 const cleanWithin = 1.1

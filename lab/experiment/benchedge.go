@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	inkernel "proffer/dataplane/bench"
+	"proffer/lab/farmrun"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -125,7 +126,7 @@ func edgePlace() (mac topo.MAC, err error) {
 // newEdgeLB loads an LB with a node a family, and room for so many flows.
 func newEdgeLB(entries int) (*inkernel.Edge, error) {
 	cfg := &topo.EdgeLB{
-		Clients: benchDevice, World: benchDevice + "peer", Balance: topo.RoundRobin, Key: candidateKey,
+		Clients: benchDevice, World: benchDevice + "peer", Balance: topo.RoundRobin, Key: farmrun.CandidateKey,
 		Flows: topo.FlowTable{Entries: entries, Idle: time.Hour},
 	}
 	for i, m := range edgeModes() {

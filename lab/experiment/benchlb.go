@@ -9,6 +9,7 @@ import (
 	"time"
 
 	inkernel "proffer/dataplane/bench"
+	"proffer/lab/farmrun"
 	"proffer/table"
 	"proffer/topo"
 	"proffer/wire"
@@ -111,7 +112,7 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 	case lbOneServer:
 		l, err = newLBBench(othersAtMost * 5 / 4)
 	case lbSigned:
-		l, err = newLBBench(insertEntries, signalKey)
+		l, err = newLBBench(insertEntries, farmrun.SignalKey)
 	default:
 		l, err = newLBBench(insertEntries)
 	}
@@ -130,7 +131,7 @@ func (s *benchSession) lb(purpose string) (l *lbBench, err error) {
 func newLBBench(entries int, keys ...topo.SignalKey) (*lbBench, error) {
 	cfg := &topo.LB{
 		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice, Keys: keys},
-		CandidateKey: candidateKey,
+		CandidateKey: farmrun.CandidateKey,
 		// Closed flows are swept at once, so that a table can be filled again.
 		Flows:    topo.FlowTable{Entries: entries, Idle: time.Hour, Linger: 1},
 		Services: benchServiceList(),

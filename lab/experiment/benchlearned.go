@@ -7,6 +7,7 @@ import (
 	"time"
 
 	inkernel "proffer/dataplane/bench"
+	"proffer/lab/farmrun"
 	"proffer/table"
 	"proffer/topo"
 	"proffer/wire"
@@ -119,7 +120,7 @@ func (s *benchSession) learnedLB() (*lbBench, error) {
 	}
 	cfg := &topo.LB{
 		Node:         topo.Node{Name: "lb", Locator: benchLBSelf, Interface: benchDevice},
-		CandidateKey: candidateKey,
+		CandidateKey: farmrun.CandidateKey,
 		Flows:        topo.FlowTable{Entries: insertEntries, Idle: 1, Linger: 1},
 		Services:     services,
 	}

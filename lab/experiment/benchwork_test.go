@@ -4,12 +4,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"proffer/lab/farmrun"
 )
 
 // TestBenchUncountedWork: a row of work whose work is not counted is an error.
 func TestBenchUncountedWork(t *testing.T) {
 	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^work//")})
-	s.show, s.note = func(Step) {}, func(string) {}
+	s.show, s.note = func(farmrun.Step) {}, func(string) {}
 	s.CPU, _ = LastCPU()
 	err := onCPU(s.CPU, func() error {
 		if err := benchPlace(); err != nil {

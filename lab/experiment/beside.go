@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -12,7 +13,7 @@ const (
 )
 
 // beside adds services on other ports of the VIP, otherwise like the first.
-func beside(s Settings, services map[string]uint16) Settings {
+func beside(s farmrun.Settings, services map[string]uint16) farmrun.Settings {
 	lbHook, agentHook := s.LB, s.Agent
 	s.LB = func(lb *topo.LB) {
 		if lbHook != nil {

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -64,12 +65,12 @@ func (c edgeCell) spare() bool { return c.figure == "5" }
 func (e Edge) Check() error {
 	for _, name := range e.Figures {
 		if !slices.Contains(edgeFigures, name) {
-			return fmt.Errorf("--figures: unknown figure %q: want %s", name, orList(edgeFigures))
+			return fmt.Errorf("--figures: unknown figure %q: want %s", name, farmrun.OrList(edgeFigures))
 		}
 	}
 	for _, name := range e.Balancers {
 		if !slices.Contains(edgeBalancers(), name) {
-			return fmt.Errorf("--balancers: unknown balancer %q: want %s", name, orList(edgeBalancers()))
+			return fmt.Errorf("--balancers: unknown balancer %q: want %s", name, farmrun.OrList(edgeBalancers()))
 		}
 	}
 	for _, share := range e.Shares {
@@ -127,15 +128,15 @@ func (e Edge) cells() (all []edgeCell) {
 }
 
 // traffic is that of a cell. The generators of the paper begin flows at even intervals.
-func (c edgeCell) traffic(e Edge) edge.Traffic {
+func (c edgeCell) traffic(e Edge) edgesim.Traffic {
 	if c.figure == "5" {
-		t := edge.DynamicTraffic(edge.Tail, e.Cost)
+		t := edgesim.DynamicTraffic(edgesim.Tail, e.Cost)
 		if e.Quick {
-			t.For = edge.Doubling + 8*time.Second
+			t.For = edgesim.Doubling + 8*time.Second
 		}
 		return t
 	}
-	t := edge.HeterogeneousTraffic(float64(c.share)/100, e.Cost)
+	t := edgesim.HeterogeneousTraffic(float64(c.share)/100, e.Cost)
 	for i := range t.Classes {
 		t.Classes[i].Even = true
 	}
@@ -159,12 +160,12 @@ func (e Edge) file(c edgeCell) edgeLBFile {
 }
 
 // Run makes all runs that the figures need.
-func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err error) {
-	preferThisProcess()
+func (e Edge) Run(ctx context.Context, show func(farmrun.Step)) (_ *EdgeReport, err error) {
+	farmrun.Prefer()
 	report := &EdgeReport{experiment: e}
 	cells := e.cells()
 	if p, some := e.prediction(); some {
-		all, err := p.Run(ctx, func(s Step) {
+		all, err := p.Run(ctx, func(s farmrun.Step) {
 			s.Left += e.lasts(cells)
 			show(s)
 		})
@@ -182,12 +183,12 @@ func (e Edge) Run(ctx context.Context, show func(Step)) (_ *EdgeReport, err erro
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	for i, c := range cells {
-		show(Step{Doing: c.String(), Done: i, Total: len(cells), Left: e.lasts(cells[i:])})
+		show(farmrun.Step{Doing: c.String(), Done: i, Total: len(cells), Left: e.lasts(cells[i:])})
 		if err := report.measure(ctx, bed, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
 	}
-	show(Step{Doing: "done", Done: len(cells), Total: len(cells)})
+	show(farmrun.Step{Doing: "done", Done: len(cells), Total: len(cells)})
 	return report, nil
 }
 
@@ -215,7 +216,7 @@ func (r *EdgeReport) measure(ctx context.Context, bed *testbed.EdgeBed, c edgeCe
 			return err
 		}
 	}
-	r.unclaimed = append(r.unclaimed, Unclaimed{Policy: c.String(), Reason: err.Error()})
+	r.unclaimed = append(r.unclaimed, farmrun.Unclaimed{Policy: c.String(), Reason: err.Error()})
 	return nil
 }
 

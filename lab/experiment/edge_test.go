@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
+	"proffer/lab/farmrun"
 )
 
 // edgeMade is a run of two cores, sampled each tick: loads and weights as functions of the time in s. Each
@@ -19,7 +20,7 @@ import (
 func edgeMade(c edgeCell, seconds float64, loads, weights func(at float64) [2]float64) *edgeRun {
 	r := &edgeRun{cell: c}
 	var core [2]api.VirtualStatus
-	tick := edge.Period.Seconds()
+	tick := edgesim.Period.Seconds()
 	for at := 0.0; at < seconds; at += tick {
 		load, weight := loads(at), weights(at)
 		s := edgeSample{seconds: at, weights: weight[:], predicted: load[:]}
@@ -178,7 +179,9 @@ func TestEdgeHolds(t *testing.T) {
 		"serves 1.00 times wrr's packets":          func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
 		"latency is 1.00 of wrr's":                 func(r *EdgeReport) { r.runs[3] = edgeMade(r.runs[3].cell, 3, always(1, 1), always(1, 1)) },
 		"figure 5: model was level after: not yet": func(r *EdgeReport) { r.runs[4] = edgeMade(r.runs[4].cell, 3, always(1, 0), always(1, 1)) },
-		"figure 4, wrr, elephant of 7 %: so late":  func(r *EdgeReport) { r.unclaimed = []Unclaimed{{"figure 4, wrr, elephant of 7 %", "so late"}} },
+		"figure 4, wrr, elephant of 7 %: so late": func(r *EdgeReport) {
+			r.unclaimed = []farmrun.Unclaimed{{Policy: "figure 4, wrr, elephant of 7 %", Reason: "so late"}}
+		},
 		"figure 3: predictions by the start's cost are 2.5 points off": func(r *EdgeReport) {
 			r.predicted = []PredictionRow{{Measured: 0.5, Started: 0.525, Learned: 0.5}}
 		},
@@ -220,10 +223,10 @@ func TestEdgeFiles(t *testing.T) {
 // TestEdgeFrames: flows of a class have a tuple each, which comes again after a long time alone.
 func TestEdgeFrames(t *testing.T) {
 	f := &edgeFrames{}
-	seen := map[string]edge.Packet{}
+	seen := map[string]edgesim.Packet{}
 	for _, class := range []int{0, 1} {
 		for flow := 0; flow < edgePorts*edgeAddrs; flow += 997 {
-			p := edge.Packet{Class: class, Flow: flow}
+			p := edgesim.Packet{Class: class, Flow: flow}
 			source := f.source(p).String()
 			if was, twice := seen[source]; twice {
 				t.Fatalf("%+v and %+v come from %s", was, p, source)

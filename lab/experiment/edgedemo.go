@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -73,7 +74,7 @@ func (e EdgeDemo) file() edgeLBFile {
 
 // Run runs the traffic, and shows the cores now and then.
 func (e EdgeDemo) Run(ctx context.Context, show func(EdgeView)) (_ *EdgeDemoReport, err error) {
-	if err := installed(map[string]string{"curl": "curl", "iperf3": "iperf3"}); err != nil {
+	if err := farmrun.Installed(map[string]string{"curl": "curl", "iperf3": "iperf3"}); err != nil {
 		return nil, err
 	}
 	bed, err := testbed.EdgeUp(ctx, 2)
@@ -95,7 +96,7 @@ func (e EdgeDemo) Run(ctx context.Context, show func(EdgeView)) (_ *EdgeDemoRepo
 	running, end := context.WithTimeout(ctx, e.For)
 	defer end()
 	group, running := errgroup.WithContext(running)
-	start := monotonic{}.Now()
+	start := farmrun.Monotonic{}.Now()
 	group.Go(func() error { return r.watch(running, farm, start, show) })
 	group.Go(func() error { return t.run(running, e.For) })
 	if err := group.Wait(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/api"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -45,7 +46,7 @@ const edgeReportKey = "0f0e0d0c0b0a09080706050403020100"
 // startEdge writes the files, starts the daemons, and returns when all reach their far ends.
 func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb edgeLBFile) (_ *edgeFarm, err error) {
 	f := &edgeFarm{bed: bed, programs: programs, lb: lb, daemons: map[*testbed.Node]*testbed.Process{}}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, farmrun.ReadyWithin)
 	defer cancel()
 	defer func() {
 		if err != nil {
@@ -81,7 +82,7 @@ func (f *edgeFarm) nodes() []*testbed.Node { return append([]*testbed.Node{f.bed
 
 // ready returns when a node's daemon reaches its far ends.
 func (f *edgeFarm) ready(ctx context.Context, n *testbed.Node) error {
-	if err := answers(ctx, f.path(n, "sock"), f.daemons[n]); err != nil {
+	if err := farmrun.Answers(ctx, f.path(n, "sock"), f.daemons[n]); err != nil {
 		return err
 	}
 	for {

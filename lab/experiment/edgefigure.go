@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -41,7 +42,7 @@ func (r *EdgeReport) Save(dir string) (paths []string, err error) {
 	if len(r.runs) == 0 {
 		return paths, err
 	}
-	path, failed := saveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
+	path, failed := farmrun.SaveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
 		"load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1"}, r.samples())
 	return append(paths, path), errors.Join(err, failed)
 }
@@ -160,14 +161,14 @@ func (r *EdgeReport) doubling() figures.Chart {
 		p := figures.Panel{Y: figures.Axis{Label: name + ": CPU (%)", Column: name + "_cpu_percent", To: 105}}
 		for node, called := range []string{"first node", "spare node"} {
 			curve := figures.Curve{Name: called}
-			for _, w := range windows(run.samples, edge.LevelOver) {
-				curve.Points = append(curve.Points, figures.Point{X: w.end - edge.LevelOver.Seconds()/2, Y: 100 * w.loads[node]})
+			for _, w := range windows(run.samples, edgesim.LevelOver) {
+				curve.Points = append(curve.Points, figures.Point{X: w.end - edgesim.LevelOver.Seconds()/2, Y: 100 * w.loads[node]})
 			}
 			p.Curves = append(p.Curves, curve)
 		}
 		if at, some := map[string]float64{"model": 1, "wrr": 35}[name]; some {
 			p.Curves = append(p.Curves, figures.Curve{Name: "published: level from here", Kind: figures.Published,
-				Points: []figures.Point{{X: edge.Doubling.Seconds() + at, Y: 100 * edge.Before}}})
+				Points: []figures.Point{{X: edgesim.Doubling.Seconds() + at, Y: 100 * edgesim.Before}}})
 		}
 		c.Panels = append(c.Panels, p)
 	}

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
 	"proffer/lab/testbed"
 	"proffer/topo"
 	"proffer/wire"
@@ -54,13 +54,13 @@ func newEdgeFrames(bed *testbed.EdgeBed) (*edgeFrames, error) {
 }
 
 // from is the source of a flow: class c has the addresses 10.1.c+1.x.
-func (f *edgeFrames) source(p edge.Packet) netip.AddrPort {
+func (f *edgeFrames) source(p edgesim.Packet) netip.AddrPort {
 	addr := netip.AddrFrom4([4]byte{10, 1, byte(p.Class + 1), byte(1 + p.Flow/edgePorts%edgeAddrs)})
 	return netip.AddrPortFrom(addr, uint16(1024+p.Flow%edgePorts))
 }
 
 // frame is a packet's, at an instant of CLOCK_MONOTONIC; the next of the address overwrites it.
-func (f *edgeFrames) frame(p edge.Packet, at time.Duration) []byte {
+func (f *edgeFrames) frame(p edgesim.Packet, at time.Duration) []byte {
 	source := f.source(p)
 	b, known := f.templates[source.Addr()]
 	if !known {
@@ -76,7 +76,7 @@ func (f *edgeFrames) frame(p edge.Packet, at time.Duration) []byte {
 }
 
 // of are the frames of traffic that begins at an instant.
-func (f *edgeFrames) of(packets iter.Seq[edge.Packet], start time.Duration) iter.Seq2[time.Duration, []byte] {
+func (f *edgeFrames) of(packets iter.Seq[edgesim.Packet], start time.Duration) iter.Seq2[time.Duration, []byte] {
 	return func(yield func(time.Duration, []byte) bool) {
 		for p := range packets {
 			if at := start + p.At; !yield(at, f.frame(p, at)) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/stats"
 )
 
@@ -14,7 +15,7 @@ type EdgeReport struct {
 	experiment Edge
 	predicted  []PredictionRow
 	runs       []*edgeRun
-	unclaimed  []Unclaimed
+	unclaimed  []farmrun.Unclaimed
 }
 
 // find is the row of a cell; false: there is none.
@@ -53,7 +54,7 @@ func (r *EdgeReport) Print(w io.Writer) error {
 	for _, u := range r.unclaimed {
 		fmt.Fprintf(w, "%s: %s\n", u.Policy, u.Reason)
 	}
-	return printBeside(w, r.beside())
+	return farmrun.PrintPublished(w, r.beside())
 }
 
 // orNever is a time in s that may not have come in the run.
@@ -92,7 +93,7 @@ error as the LB learns from the core's load: mean %.1f points, greatest %.1f; no
 const edgeMost = 47
 
 // beside are the values of the paper's text, and ours.
-func (r *EdgeReport) beside() (all []Beside) {
+func (r *EdgeReport) beside() (all []farmrun.Published) {
 	for _, of := range []struct {
 		balancer, cpu, throughput, latency string
 	}{
@@ -105,16 +106,16 @@ func (r *EdgeReport) beside() (all []Beside) {
 		if !some {
 			continue
 		}
-		all = append(all, ofPaper("4c: CPU difference, "+of.balancer, of.cpu, fmt.Sprintf("%s, %s in 30 ms", percent(float64(row.CPU)), percent(float64(row.CPUTick)))))
+		all = append(all, farmrun.OfPaper("4c: CPU difference, "+of.balancer, of.cpu, fmt.Sprintf("%s, %s in 30 ms", farmrun.Percent(float64(row.CPU)), farmrun.Percent(float64(row.CPUTick)))))
 		if both {
 			all = append(all,
-				ofPaper("4a: throughput over model's, "+of.balancer, of.throughput, fmt.Sprintf("%.2f", row.Throughput/model.Throughput)),
-				ofPaper("4b: latency over model's, "+of.balancer, of.latency, fmt.Sprintf("%s, %s µs at the paper's cost", (row.Latency/model.Latency).Text(2), row.atPaper().Text(1))))
+				farmrun.OfPaper("4a: throughput over model's, "+of.balancer, of.throughput, fmt.Sprintf("%.2f", row.Throughput/model.Throughput)),
+				farmrun.OfPaper("4b: latency over model's, "+of.balancer, of.latency, fmt.Sprintf("%s, %s µs at the paper's cost", (row.Latency/model.Latency).Text(2), row.atPaper().Text(1))))
 		}
 	}
 	for _, of := range []struct{ balancer, level string }{{"model", "about 1 s"}, {"wrr", "about 35 s"}} {
 		if row, some := r.find("5", of.balancer, 0); some {
-			all = append(all, ofPaper("5: level after, "+of.balancer, of.level, orNever(row.Level)))
+			all = append(all, farmrun.OfPaper("5: level after, "+of.balancer, of.level, orNever(row.Level)))
 		}
 	}
 	return all
@@ -145,7 +146,7 @@ func (r *EdgeReport) Holds() error {
 	}
 	if model, some := r.find("4", "model", edgeMost); some {
 		if model.CPU > edgeMostApart {
-			errs = append(errs, fmt.Errorf("figure 4: model's cores are %s apart, and are to be %s at most", percent(float64(model.CPU)), percent(edgeMostApart)))
+			errs = append(errs, fmt.Errorf("figure 4: model's cores are %s apart, and are to be %s at most", farmrun.Percent(float64(model.CPU)), farmrun.Percent(edgeMostApart)))
 		}
 		if wrr, some := r.find("4", "wrr", edgeMost); some && model.Throughput < edgeThroughput*wrr.Throughput {
 			errs = append(errs, fmt.Errorf("figure 4: model serves %.2f times wrr's packets, and is to serve %.2f", model.Throughput/wrr.Throughput, edgeThroughput))

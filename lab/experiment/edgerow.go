@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
 	"proffer/lab/stats"
 )
 
@@ -47,7 +47,7 @@ func (e Edge) row(r *edgeRun) EdgeRow {
 		}
 	}
 	samples := r.from(from)
-	row.CPU, row.CPUTick = stats.Number(meanApart(samples, e.interval())), stats.Number(meanApart(samples, edge.Period/2))
+	row.CPU, row.CPUTick = stats.Number(meanApart(samples, e.interval())), stats.Number(meanApart(samples, edgesim.Period/2))
 	row.Weights = stats.Number(weightsSD(samples))
 	var served, dropped, stayed, elapsed float64
 	first, last := samples[0], samples[len(samples)-1]
@@ -69,7 +69,7 @@ func (e Edge) row(r *edgeRun) EdgeRow {
 // interval is that over which loads are compared: it has as many packets as the paper's 30 ms, but for
 // the longest ones.
 func (e Edge) interval() time.Duration {
-	return min(time.Duration(e.scale()*float64(edge.Period)), e.For/4)
+	return min(time.Duration(e.scale()*float64(edgesim.Period)), e.For/4)
 }
 
 // weightsSD is the standard deviation of the first node's weight.
@@ -78,7 +78,7 @@ func weightsSD(samples []edgeSample) float64 {
 	for _, s := range samples {
 		all = append(all, s.weights[0])
 	}
-	return deviation(all)
+	return stats.Deviation(all)
 }
 
 // atPaper is the latency at the paper's cost of a packet, in µs.

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -35,7 +36,7 @@ const edgeLost = 0.001
 // edgeRun is a run of a cell.
 type edgeRun struct {
 	cell    edgeCell
-	traffic edge.Traffic
+	traffic edgesim.Traffic
 	samples []edgeSample
 	sent    int
 	joined  bool // the spare node
@@ -57,7 +58,7 @@ func (e Edge) run(ctx context.Context, bed *testbed.EdgeBed, c edgeCell) (r *edg
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, farm.stop()) }()
-	start := monotonic{}.Now() + edge.Period
+	start := farmrun.Monotonic{}.Now() + edgesim.Period
 	var late traffic.Lateness
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
@@ -100,7 +101,7 @@ var errNothing = errors.New("there is no result")
 
 // watch takes a sample every tick, until ctx ends, and lets the spare node join when the LB wants it.
 func (r *edgeRun) watch(ctx context.Context, farm *edgeFarm, start time.Duration) error {
-	ticks := time.NewTicker(edge.Period)
+	ticks := time.NewTicker(edgesim.Period)
 	defer ticks.Stop()
 	for {
 		s, lb, err := farm.sample(ctx, start)
@@ -263,9 +264,9 @@ func (r *edgeRun) joins() float64 {
 // level is how long after the second node had joined the loads were level; +Inf: never.
 func (r *edgeRun) level() float64 {
 	begun := r.joins()
-	var all []edge.Distance
-	for _, w := range sliding(r.from(begun), edge.LevelOver) {
-		all = append(all, edge.Distance{Until: w.end, Apart: w.apart()})
+	var all []edgesim.Distance
+	for _, w := range sliding(r.from(begun), edgesim.LevelOver) {
+		all = append(all, edgesim.Distance{Until: w.end, Apart: w.apart()})
 	}
-	return edge.FirstLevel(all) - begun
+	return edgesim.FirstLevel(all) - begun
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -29,17 +31,17 @@ func newTraffic(bed *testbed.Bed, requests []traffic.Request) (*farmTraffic, err
 		requests: requests,
 		bulk:     &bulk{},
 	}
-	web, err := Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
+	web, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
 	if err != nil {
 		return nil, err
 	}
 	t.far = append(t.far, web)
-	shells, err := serveOn(bed, echoPort, newEcho)
+	shells, err := farmrun.FarSidesOn(bed, echoPort, farmrun.NewEcho)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	t.far = append(t.far, shells)
-	stores, err := serveOn(bed, bulkPort, newBulk)
+	stores, err := farmrun.FarSidesOn(bed, bulkPort, newBulk)
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}
@@ -51,7 +53,7 @@ func newTraffic(bed *testbed.Bed, requests []traffic.Request) (*farmTraffic, err
 // on. Each kind has a client address of its own.
 func (t *farmTraffic) open(ctx context.Context, idle, streams int) (err error) {
 	t.idle, err = traffic.OpenFlows(ctx, traffic.Dial{
-		To: netip.AddrPortFrom(t.bed.VIP, echoPort), From: fromPorts(t.bed.ClientAddrs[0], idle),
+		To: netip.AddrPortFrom(t.bed.VIP, echoPort), From: farmrun.FromPorts(t.bed.ClientAddrs[0], idle),
 		Rate: openRate, Enter: t.bed.Client.Enter,
 	})
 	if err != nil {
@@ -61,18 +63,9 @@ func (t *farmTraffic) open(ctx context.Context, idle, streams int) (err error) {
 		return errors.Join(err, ctx.Err())
 	}
 	return t.bulk.start(ctx, traffic.Dial{
-		To: netip.AddrPortFrom(t.bed.VIP, bulkPort), From: fromPorts(t.bed.ClientAddrs[1], streams),
+		To: netip.AddrPortFrom(t.bed.VIP, bulkPort), From: farmrun.FromPorts(t.bed.ClientAddrs[1], streams),
 		Enter: t.bed.Client.Enter,
 	})
-}
-
-// fromPorts are n ends of one address.
-func fromPorts(addr netip.Addr, n int) []netip.AddrPort {
-	ends := make([]netip.AddrPort, n)
-	for i := range ends {
-		ends[i] = netip.AddrPortFrom(addr, uint16(firstPort+i))
-	}
-	return ends
 }
 
 // allAlive returns an error that names a dead flow.
@@ -123,3 +116,10 @@ func (b *bulk) Stop() (all []traffic.Transfer) {
 	}
 	return all
 }
+
+// pacedBulk is a bulk server that takes its time.
+type pacedBulk struct{ *traffic.BulkServer }
+
+func newBulk(name string) farmrun.FarSide { return pacedBulk{traffic.NewBulkServer(name)} }
+
+func (b pacedBulk) Serve(l net.Listener) error { return b.BulkServer.Serve(paced{l}) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -56,8 +57,8 @@ func (e Flood) Check() error {
 }
 
 // settings flood the service of the established flows and of the new ones alike.
-func (e Flood) settings() Settings {
-	return Settings{
+func (e Flood) settings() farmrun.Settings {
+	return farmrun.Settings{
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4},
 		Workers:  32,
 		Cores:    2,
@@ -72,22 +73,22 @@ func (e Flood) entries() int { return max(4096, 4*e.Flows) }
 
 // Run runs every rate on one farm. Complete rows are in the report even if it
 // fails.
-func (e Flood) Run(ctx context.Context, show func(Step)) (r *FloodReport, err error) {
+func (e Flood) Run(ctx context.Context, show func(farmrun.Step)) (r *FloodReport, err error) {
 	r = &FloodReport{experiment: e}
-	p := &pace{began: time.Now(), total: 2 * len(e.Rates), guess: e.For + time.Second, show: show}
-	p.begin("building a farm")
+	p := &farmrun.Pace{Began: time.Now(), Total: 2 * len(e.Rates), Guess: e.For + time.Second, Show: show}
+	p.Begin("building a farm")
 	tries := 2 * len(e.Rates) * e.tries()
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: 1 + clientsFor(tries)})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: 1 + farmrun.ClientsFor(tries)})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	echoes, err := serveOn(bed, testbed.Port, newEcho)
+	echoes, err := farmrun.FarSidesOn(bed, testbed.Port, farmrun.NewEcho)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, echoes.Close()) }()
-	farm, err := Start(ctx, bed, e.settings())
+	farm, err := farmrun.Start(ctx, bed, e.settings())
 	if err != nil {
 		return r, err
 	}
@@ -98,12 +99,12 @@ func (e Flood) Run(ctx context.Context, show func(Step)) (r *FloodReport, err er
 func (e Flood) tries() int { return int(tryRate * e.For.Seconds()) }
 
 // measure opens the flows and floods at each rate.
-func (e Flood) measure(ctx context.Context, farm *Farm, r *FloodReport, p *pace) error {
+func (e Flood) measure(ctx context.Context, farm *farmrun.Farm, r *FloodReport, p *farmrun.Pace) error {
 	bed := farm.Bed
-	f := &flooded{farm: farm, bed: bed, experiment: e, ends: randomEnds(e.Seed, bed.ClientAddrs[1:], 2*len(e.Rates)*e.tries())}
+	f := &flooded{farm: farm, bed: bed, experiment: e, ends: farmrun.RandomEnds(e.Seed, bed.ClientAddrs[1:], 2*len(e.Rates)*e.tries())}
 	var err error
 	f.flows, err = traffic.OpenFlows(ctx, traffic.Dial{
-		To: f.service(), From: fromPorts(bed.ClientAddrs[0], e.Flows), Rate: openRate, Enter: bed.Client.Enter,
+		To: f.service(), From: farmrun.FromPorts(bed.ClientAddrs[0], e.Flows), Rate: openRate, Enter: bed.Client.Enter,
 	})
 	if err != nil {
 		return err
@@ -113,19 +114,19 @@ func (e Flood) measure(ctx context.Context, farm *Farm, r *FloodReport, p *pace)
 		return errors.Join(err, ctx.Err())
 	}
 	for _, rate := range e.Rates {
-		p.begin(fmt.Sprintf("flooding at %s SYNs a second", rateName(rate)))
+		p.Begin(fmt.Sprintf("flooding at %s SYNs a second", rateName(rate)))
 		row, err := f.flood(ctx, rate)
 		if err != nil {
 			return err
 		}
-		p.end(fmt.Sprintf("burning %.0f %% of the CPUs instead", 100*row.CPU))
+		p.End(fmt.Sprintf("burning %.0f %% of the CPUs instead", 100*row.CPU))
 		spun, err := f.spin(ctx, row.CPU)
 		if err != nil {
 			return err
 		}
 		row.TriedSpin, row.OKSpin, row.P90Spin = spun.n, len(spun.took), spun.p90()
 		r.rows = append(r.rows, row)
-		p.end(fmt.Sprintf("%s SYNs a second", rateName(rate)))
+		p.End(fmt.Sprintf("%s SYNs a second", rateName(rate)))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/stats"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
@@ -18,7 +19,7 @@ import (
 
 // flooded is a farm under floods.
 type flooded struct {
-	farm       *Farm
+	farm       *farmrun.Farm
 	bed        *testbed.Bed
 	experiment Flood
 	flows      *traffic.Flows
@@ -72,7 +73,7 @@ type besideFlood struct {
 // beside floods; half of the new connections are tried, then the established flows speak,
 // then the other half is tried.
 func (f *flooded) beside(ctx context.Context, rate int) (b besideFlood, err error) {
-	before, err := readCPU("/proc/stat")
+	before, err := farmrun.ReadCPU("/proc/stat")
 	if err != nil {
 		return b, err
 	}
@@ -86,8 +87,8 @@ func (f *flooded) beside(ctx context.Context, rate int) (b besideFlood, err erro
 		if b.sent, err = flood.Run(running); err != nil {
 			return err
 		}
-		after, err := readCPU("/proc/stat")
-		b.cpu = after.share(before)
+		after, err := farmrun.ReadCPU("/proc/stat")
+		b.cpu = after.Share(before)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -193,7 +194,7 @@ func (f *flooded) connect(ctx context.Context, ends []netip.AddrPort) (took []ti
 	began := time.Now()
 	for i, end := range ends {
 		due := began.Add(time.Duration(i) * time.Second / tryRate)
-		if err := sleep(running, time.Until(due)); err != nil {
+		if err := farmrun.Sleep(running, time.Until(due)); err != nil {
 			return nil, errors.Join(group.Wait(), err)
 		}
 		group.Go(func() error {

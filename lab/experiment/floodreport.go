@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -135,7 +136,7 @@ func (r *FloodReport) Save(dir string) ([]string, error) {
 		}
 		rows = append(rows, one)
 	}
-	path, err := saveRows(dir, "flood-rows.csv", []string{"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "recovered", "table_full",
+	path, err := farmrun.SaveRows(dir, "flood-rows.csv", []string{"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "recovered", "table_full",
 		"tried", "ok", "tried_spin", "ok_spin", "p90_ms", "p90_spin_ms"}, rows)
 	return append(paths, path), err
 }

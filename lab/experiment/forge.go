@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -47,20 +48,20 @@ func (e Forge) Check() error {
 }
 
 // Run runs it once.
-func (e Forge) Run(ctx context.Context, show func(Step)) (_ *ForgeReport, err error) {
+func (e Forge) Run(ctx context.Context, show func(farmrun.Step)) (_ *ForgeReport, err error) {
 	left := time.Duration(e.Packets) * time.Second / forgeRate
-	show(Step{Doing: "building a farm", Total: e.Packets, Left: left})
+	show(farmrun.Step{Doing: "building a farm", Total: e.Packets, Left: left})
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, OpenEdge: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	echoes, err := serveOn(bed, testbed.Port, newEcho)
+	echoes, err := farmrun.FarSidesOn(bed, testbed.Port, farmrun.NewEcho)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, echoes.Close()) }()
-	farm, err := Start(ctx, bed, Settings{
+	farm, err := farmrun.Start(ctx, bed, farmrun.Settings{
 		Policy: topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, Workers: 32, Cores: 2, Programs: e.Programs,
 	})
 	if err != nil {
@@ -68,7 +69,7 @@ func (e Forge) Run(ctx context.Context, show func(Step)) (_ *ForgeReport, err er
 	}
 	defer func() { err = errors.Join(err, farm.Stop()) }()
 	flows, err := traffic.OpenFlows(ctx, traffic.Dial{
-		To: netip.AddrPortFrom(bed.VIP, testbed.Port), From: randomEnds(e.Seed, bed.ClientAddrs, forgeFlows),
+		To: netip.AddrPortFrom(bed.VIP, testbed.Port), From: farmrun.RandomEnds(e.Seed, bed.ClientAddrs, forgeFlows),
 		Rate: openRate, Enter: bed.Client.Enter,
 	})
 	if err != nil {
@@ -82,7 +83,7 @@ func (e Forge) Run(ctx context.Context, show func(Step)) (_ *ForgeReport, err er
 }
 
 // forge sends both kinds of frames and looks at the farm around each.
-func (e Forge) forge(ctx context.Context, a *attacked, show func(Step)) (*ForgeReport, error) {
+func (e Forge) forge(ctx context.Context, a *attacked, show func(farmrun.Step)) (*ForgeReport, error) {
 	f, err := e.forger(a)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (e Forge) forge(ctx context.Context, a *attacked, show func(Step)) (*ForgeR
 		return nil, err
 	}
 	floods := e.Packets / floodShare
-	show(Step{Doing: "forging signals", Total: e.Packets, Left: time.Duration(e.Packets) * time.Second / forgeRate})
+	show(farmrun.Step{Doing: "forging signals", Total: e.Packets, Left: time.Duration(e.Packets) * time.Second / forgeRate})
 	if r.Signals, err = a.send(ctx, f.signal, e.Packets-floods); err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (e Forge) forge(ctx context.Context, a *attacked, show func(Step)) (*ForgeR
 		return nil, err
 	}
 	r.signals(before, after)
-	show(Step{Doing: "forging RSTs and FINs", Done: r.Signals, Total: e.Packets, Left: time.Duration(floods) * time.Second / forgeRate})
+	show(farmrun.Step{Doing: "forging RSTs and FINs", Done: r.Signals, Total: e.Packets, Left: time.Duration(floods) * time.Second / forgeRate})
 	if r.Floods, err = a.send(ctx, f.flood, floods); err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (e Forge) forge(ctx context.Context, a *attacked, show func(Step)) (*ForgeR
 		return nil, err
 	}
 	r.floods(before, end)
-	show(Step{Doing: "done", Done: e.Packets, Total: e.Packets})
+	show(farmrun.Step{Doing: "done", Done: e.Packets, Total: e.Packets})
 	return r, nil
 }
 
@@ -125,14 +126,14 @@ func (e Forge) forger(a *attacked) (*forger, error) {
 	ethernet, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	return &forger{
 		rng: rand.New(rand.NewPCG(e.Seed, 2)), ethernet: ethernet, vip: netip.AddrPortFrom(bed.VIP, testbed.Port),
-		outside: bed.ClientAddrs[0], lbs: bed.LBs, servers: bed.Servers, live: randomEnds(e.Seed, bed.ClientAddrs, forgeFlows),
+		outside: bed.ClientAddrs[0], lbs: bed.LBs, servers: bed.Servers, live: farmrun.RandomEnds(e.Seed, bed.ClientAddrs, forgeFlows),
 	}, err
 }
 
 // attacked is a farm that a forger speaks to.
 type attacked struct {
-	farm   *Farm
-	echoes farSides
+	farm   *farmrun.Farm
+	echoes farmrun.FarSides
 	flows  *traffic.Flows
 }
 
@@ -142,7 +143,7 @@ func (a *attacked) send(ctx context.Context, frame func(int) []byte, n int) (int
 	if err != nil {
 		return sent.Frames, err
 	}
-	return sent.Frames, sleep(ctx, frameRest)
+	return sent.Frames, farmrun.Sleep(ctx, frameRest)
 }
 
 // seen is a farm's visible state at one moment.
@@ -160,7 +161,7 @@ func (a *attacked) look(ctx context.Context) (s seen, err error) {
 	s = seen{maps: map[string]string{}, counters: map[string]uint64{}}
 	bed := a.farm.Bed
 	for _, n := range append(append([]*testbed.Node{bed.Client}, bed.LBs...), bed.Servers...) {
-		segments, err := tcpCounter(n, "InSegs")
+		segments, err := farmrun.TCPCounter(n, "InSegs")
 		if err != nil {
 			return s, err
 		}
@@ -186,7 +187,7 @@ func (a *attacked) look(ctx context.Context) (s seen, err error) {
 }
 
 // ask adds a daemon's status.
-func (s *seen) ask(ctx context.Context, farm *Farm, n *testbed.Node) error {
+func (s *seen) ask(ctx context.Context, farm *farmrun.Farm, n *testbed.Node) error {
 	status, err := farm.Status(ctx, n)
 	if err != nil {
 		return err

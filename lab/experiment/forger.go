@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/wire"
 )
@@ -93,7 +94,7 @@ func (f *forger) client() netip.AddrPort {
 	}
 	a := testbed.ClientNet().Addr().As16()
 	binary.BigEndian.PutUint64(a[8:], f.rng.Uint64()|1<<63) // no address that the bed gave
-	return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(firstPort+f.rng.IntN(ports)))
+	return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(farmrun.FirstPort+f.rng.IntN(farmrun.Ports)))
 }
 
 // tagged is a node's address with a tag that an attacker without the key can give:

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"proffer/lab/farmrun"
 )
 
 // ForgeReport holds a Forge's results.
@@ -110,6 +112,6 @@ func (r *ForgeReport) Save(dir string) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
 		rows = append(rows, []string{name, strconv.FormatUint(r.Counters[name], 10)})
 	}
-	path, err := saveRows(dir, "forge-counters.csv", []string{"counter", "signals"}, rows)
+	path, err := farmrun.SaveRows(dir, "forge-counters.csv", []string{"counter", "signals"}, rows)
 	return []string{path}, err
 }

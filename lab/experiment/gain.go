@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/policy"
@@ -97,7 +98,7 @@ type gainRun struct {
 }
 
 // Run measures each program.
-func (e Gain) Run(ctx context.Context, show func(Step)) (_ *GainReport, err error) {
+func (e Gain) Run(ctx context.Context, show func(farmrun.Step)) (_ *GainReport, err error) {
 	names := e.Programs
 	if len(names) == 0 {
 		names = GainPrograms()
@@ -113,9 +114,9 @@ func (e Gain) Run(ctx context.Context, show func(Step)) (_ *GainReport, err erro
 	if err := errors.Join(lacking...); err != nil {
 		return nil, err
 	}
-	preferThisProcess()
+	farmrun.Prefer()
 	report := &GainReport{experiment: e}
-	p := &pace{began: time.Now(), total: len(programs) * (1 + len(e.ways())), guess: e.For + aroundRun, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Total: len(programs) * (1 + len(e.ways())), Guess: e.For + farmrun.AroundRun, Show: show}
 	for _, program := range programs {
 		if err := e.measure(ctx, program, p, report); err != nil {
 			return nil, fmt.Errorf("%s: %w", program.Name, err)
@@ -125,8 +126,8 @@ func (e Gain) Run(ctx context.Context, show func(Step)) (_ *GainReport, err erro
 }
 
 // measure builds a farm of a program, and makes a run each way.
-func (e Gain) measure(ctx context.Context, program *application.Program, p *pace, report *GainReport) (err error) {
-	p.begin(program.Name + ": capacity")
+func (e Gain) measure(ctx context.Context, program *application.Program, p *farmrun.Pace, report *GainReport) (err error) {
+	p.Begin(program.Name + ": capacity")
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers})
 	if err != nil {
 		return err
@@ -142,16 +143,16 @@ func (e Gain) measure(ctx context.Context, program *application.Program, p *pace
 	if err != nil {
 		return err
 	}
-	p.end(program.Name + ": capacity")
+	p.End(program.Name + ": capacity")
 	arrivals := trace.Poisson(e.Seed, int(e.Load*capacity*e.For.Seconds()), e.Load*capacity, e.Mean)
 	for _, w := range e.ways() {
-		p.begin(program.Name + ": " + w.name)
+		p.Begin(program.Name + ": " + w.name)
 		run, err := r.run(ctx, w, arrivals)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		report.add(program.Name, w, run, capacity)
-		p.end(program.Name + ": " + w.name)
+		p.End(program.Name + ": " + w.name)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 )
@@ -117,7 +118,7 @@ func (r *GainReport) Save(dir string) ([]string, error) {
 	if err != nil {
 		return paths, err
 	}
-	path, err := saveRows(dir, "gain-rows.csv", []string{"program", "load", "latency_s"}, r.table())
+	path, err := farmrun.SaveRows(dir, "gain-rows.csv", []string{"program", "load", "latency_s"}, r.table())
 	return append(paths, path), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/loadpage"
@@ -35,7 +36,7 @@ func (r *gainRun) run(ctx context.Context, w gainWay, arrivals []trace.Arrival) 
 	if err != nil {
 		return nil, err
 	}
-	farm, err := Start(ctx, r.bed, Settings{
+	farm, err := farmrun.Start(ctx, r.bed, farmrun.Settings{
 		Policy: p, Measure: w.measure, Workers: 32, Cores: 1, Programs: r.Proffer,
 		Page: func(server string) string { return "unix:" + r.socket(server) },
 	})
@@ -82,7 +83,7 @@ func (r *gainRun) ask(ctx context.Context, arrivals []trace.Arrival) *gained {
 	var group sync.WaitGroup
 	run, began := &gained{}, time.Now()
 	for _, a := range arrivals {
-		if pauseFor(ctx, time.Until(began.Add(a.At))) != nil {
+		if farmrun.Sleep(ctx, time.Until(began.Add(a.At))) != nil {
 			break
 		}
 		late := time.Since(began) - a.At
@@ -105,7 +106,7 @@ func (r *gainRun) ask(ctx context.Context, arrivals []trace.Arrival) *gained {
 
 // one is one request.
 func (r *gainRun) one(ctx context.Context, cpu time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	conn, err := r.program.Dial(ctx, r.sites[0])
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *gainRun) tell(ctx context.Context) (stop func() error, err error) {
 		}
 		pages = append(pages, p)
 		group.Go(func() {
-			for p.failed == nil && pauseFor(ctx, tellEvery) == nil {
+			for p.failed == nil && farmrun.Sleep(ctx, tellEvery) == nil {
 				p.failed = p.write()
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -39,18 +40,18 @@ const (
 func (e HLB) Check() error {
 	for _, name := range e.Figures {
 		if !slices.Contains(hlbFigureNames(), name) {
-			return fmt.Errorf("--figures: unknown figure %q: want %s", name, orList(hlbFigureNames()))
+			return fmt.Errorf("--figures: unknown figure %q: want %s", name, farmrun.OrList(hlbFigureNames()))
 		}
 	}
 	for _, name := range e.Policies {
-		if _, err := ParseCompared(name); err != nil {
+		if _, err := farmrun.ParseCompared(name); err != nil {
 			return fmt.Errorf("--policies: %w", err)
 		}
 		switch offered := e.offered(); {
 		case len(offered) == 0:
 			return errors.New("--policies: these figures compare none")
 		case !slices.Contains(offered, name):
-			return fmt.Errorf("--policies: %s is in none of these figures: want %s", name, orList(offered))
+			return fmt.Errorf("--policies: %s is in none of these figures: want %s", name, farmrun.OrList(offered))
 		}
 	}
 	switch {
@@ -75,7 +76,7 @@ type hlbRun struct {
 	took   time.Duration // that they took
 	done   int
 	report *HLBReport
-	show   func(Step)
+	show   func(farmrun.Step)
 }
 
 // bedOf has the differences between the beds of cells.
@@ -84,8 +85,8 @@ type bedOf struct{ servers, lbs, rtt int }
 func (e HLB) bedOf(c hlbCell) bedOf { return bedOf{e.servers(c), c.lbs, c.rtt} }
 
 // Run makes all runs that the figures need, figure by figure.
-func (e HLB) Run(ctx context.Context, show func(Step)) (_ *HLBReport, err error) {
-	preferThisProcess()
+func (e HLB) Run(ctx context.Context, show func(farmrun.Step)) (_ *HLBReport, err error) {
+	farmrun.Prefer()
 	r := &hlbRun{HLB: e, report: &HLBReport{experiment: e}, show: show, began: time.Now()}
 	defer func() { err = errors.Join(err, r.closeBed()) }()
 	for _, f := range e.asked() {
@@ -150,11 +151,11 @@ func (r *hlbRun) stand(ctx context.Context, c hlbCell) (err error) {
 	ends := 0
 	for _, other := range r.allRuns() {
 		if r.bedOf(other) == of {
-			ends += hlbTries * clientsFor(len(r.arrivals(other).all)) * ports
+			ends += hlbTries * farmrun.ClientsFor(len(r.arrivals(other).all)) * farmrun.Ports
 		}
 	}
 	r.made, r.ends = of, 0
-	r.bed, err = testbed.Up(ctx, testbed.Config{Servers: of.servers, LBs: c.lbs, Clients: clientsFor(ends), Delay: c.delay()})
+	r.bed, err = testbed.Up(ctx, testbed.Config{Servers: of.servers, LBs: c.lbs, Clients: farmrun.ClientsFor(ends), Delay: c.delay()})
 	return err
 }
 
@@ -196,5 +197,5 @@ func (r *hlbRun) step(doing string) {
 	if r.asksCost() {
 		total++
 	}
-	r.show(Step{Doing: doing, Done: r.done, Total: total, Left: left})
+	r.show(farmrun.Step{Doing: doing, Done: r.done, Total: total, Left: left})
 }

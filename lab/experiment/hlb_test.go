@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"proffer/api"
+	"proffer/lab/farmrun"
+	"proffer/lab/farmrun/farmtest"
 	"proffer/lab/traffic"
 )
 
@@ -122,7 +124,7 @@ func made(e HLB, took func(policy string) time.Duration, follows float64) *HLBRe
 }
 
 func madeResult(e HLB, c hlbCell, took time.Duration, follows float64) *hlbResult {
-	run, end := &Result{kinds: e.kinds(c)}, c.length(e)
+	run, end := &farmrun.Result{Kinds: e.kinds(c)}, c.length(e)
 	var static []bool
 	for at := time.Duration(0); at < end; at += 20 * time.Millisecond {
 		id := len(run.Rows)
@@ -131,7 +133,7 @@ func madeResult(e HLB, c hlbCell, took time.Duration, follows float64) *hlbResul
 			row.Outcome = traffic.Refused
 		}
 		run.Rows, static = append(run.Rows, row), append(static, id%2 == 0)
-		run.Loads.add(at.Seconds(), []float64{1, 0, 2, 2})
+		run.Loads.Add(at.Seconds(), []float64{1, 0, 2, 2})
 	}
 	var beliefs []belief
 	for at := 0.0; at < end.Seconds() && c.policy == learned; at += askEvery.Seconds() {
@@ -144,7 +146,7 @@ func madeResult(e HLB, c hlbCell, took time.Duration, follows float64) *hlbResul
 			all := make([]api.LearnedStatus, e.servers(c))
 			for i := range all {
 				all[i] = api.LearnedStatus{Weight: 1, Mean: &d, Established: uint32(i)}
-				if run.kinds.second(i) {
+				if inSecond(run.Kinds, i) {
 					all[i].Weight = weight
 				}
 			}
@@ -156,7 +158,7 @@ func madeResult(e HLB, c hlbCell, took time.Duration, follows float64) *hlbResul
 
 // better is learned as fast as it is to be.
 func better(policy string) time.Duration {
-	return map[string]time.Duration{"lsq": 100, "sed": 85, "sed" + inverted: 120, learned: 84}[policy]*time.Millisecond + time.Millisecond
+	return map[string]time.Duration{"lsq": 100, "sed": 85, "sed" + farmrun.Inverted: 120, learned: 84}[policy]*time.Millisecond + time.Millisecond
 }
 
 // withAll asks for all policies of figures, whichever the data plane has.
@@ -213,20 +215,20 @@ func TestHLBHolds(t *testing.T) {
 	slow := func(policy string) time.Duration { return 100 * time.Millisecond }
 	err := made(e, slow, 6).Holds()
 	for _, want := range []string{"1.00 of that of lsq", "1.00 of that of sed:inverted", "took 6.2 s to follow"} {
-		holds(t, want, err, want)
+		farmtest.Holds(t, want, err, want)
 	}
 	slower := func(policy string) time.Duration {
 		return better(policy) + map[string]time.Duration{learned: 10 * time.Millisecond}[policy]
 	}
-	holds(t, "weights that stay", made(e, better, 99).Holds(), "took 12.0 s to follow")
-	holds(t, "beside sed", made(e, slower, 2).Holds(), "1.10 of that of sed, and is to be 1.10")
+	farmtest.Holds(t, "weights that stay", made(e, better, 99).Holds(), "took 12.0 s to follow")
+	farmtest.Holds(t, "beside sed", made(e, slower, 2).Holds(), "1.10 of that of sed, and is to be 1.10")
 	e.Quick = true
 	r := made(e, slow, 6)
 	if err := r.Holds(); err != nil {
 		t.Error(err)
 	}
 	r.unclaimed = []hlbUnclaimed{{usual("awcmp", peakLoad), "late"}}
-	holds(t, "unclaimed", r.Holds(), "awcmp, 2 LBs, 1:2, ρ 0.885, pages: late")
+	farmtest.Holds(t, "unclaimed", r.Holds(), "awcmp, 2 LBs, 1:2, ρ 0.885, pages: late")
 }
 
 // TestHLBDuration: a run that several figures need is made once, and --quick takes less than four
@@ -237,7 +239,7 @@ func TestHLBDuration(t *testing.T) {
 		t.Errorf("%d runs of a day, want %d", got, len(hlbPolicies))
 	}
 	e = hlbOf()
-	e.Policies, e.Quick, e.For = []string{"lsq", "sed", "sed" + inverted, learned}, true, 1500*time.Millisecond
+	e.Policies, e.Quick, e.For = []string{"lsq", "sed", "sed" + farmrun.Inverted, learned}, true, 1500*time.Millisecond
 	if got := e.Duration(); got > 4*time.Minute {
 		t.Errorf("--quick takes %v", got)
 	}

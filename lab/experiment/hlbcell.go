@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/stats"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
@@ -62,8 +63,8 @@ func (c hlbCell) delay() testbed.Delay {
 }
 
 // kinds are the servers of a cell, as the requests use them.
-func (e HLB) kinds(c hlbCell) Kinds {
-	k := Kinds{Servers: e.servers(c), Cores: 1, Workers: 32}
+func (e HLB) kinds(c hlbCell) farmrun.Kinds {
+	k := farmrun.Kinds{Servers: e.servers(c), Cores: 1, Workers: 32}
 	if c.ratio > 1 && c.kind != files {
 		k.Fast, k.FastCores = k.Servers/2, c.ratio
 	}
@@ -90,7 +91,7 @@ func (e HLB) mean(c hlbCell) time.Duration {
 // weights are the configured ones: of the servers' cores, whatever the requests use.
 func (e HLB) weights(c hlbCell, inverted bool) []int {
 	c.kind = loops
-	return e.kinds(c).weights(inverted)
+	return e.kinds(c).WeightsOf(inverted)
 }
 
 // The day: HLB has samples of 600 s of each hour, of which its text states two rates (§VI-A2,
@@ -211,7 +212,7 @@ func (a asking) size(seed uint64, mean time.Duration) {
 
 // requests gives arrivals fresh client ends.
 func (r *hlbRun) requests(arrivals []trace.Arrival) []traffic.Request {
-	first := r.ends / ports
-	r.ends += clientsFor(len(arrivals)) * ports
-	return requestsFrom(arrivals, r.bed.ClientAddrs[first:min(r.ends/ports, len(r.bed.ClientAddrs))])
+	first := r.ends / farmrun.Ports
+	r.ends += farmrun.ClientsFor(len(arrivals)) * farmrun.Ports
+	return farmrun.Requests(arrivals, r.bed.ClientAddrs[first:min(r.ends/farmrun.Ports, len(r.bed.ClientAddrs))])
 }

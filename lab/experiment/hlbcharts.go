@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 )
@@ -52,14 +53,14 @@ func (r *HLBReport) drawQueues(f hlbFigure) ([]drawing, error) {
 	return r.chart("14", c)
 }
 
-func (r *HLBReport) besideQueues() (all []Beside) {
+func (r *HLBReport) besideQueues() (all []farmrun.Published) {
 	c := usual("sed", peakLoad)
 	c.lbs = 8
 	if h := r.find(c); h != nil {
-		all = append(all, ofPaper("requests of sed to the strong with 8 LBs", "74.2 %, at 90 %", percent(h.row.Fast)))
+		all = append(all, farmrun.OfPaper("requests of sed to the strong with 8 LBs", "74.2 %, at 90 %", farmrun.Percent(h.row.Fast)))
 	}
 	if c.policy = learned; r.find(c) != nil {
-		all = append(all, ofPaper("of HLB", "no number; queues alike", percent(r.find(c).row.Fast)))
+		all = append(all, farmrun.OfPaper("of HLB", "no number; queues alike", farmrun.Percent(r.find(c).row.Fast)))
 	}
 	return all
 }
@@ -155,11 +156,11 @@ func (r *HLBReport) rises(names []string, from, to hlbCell) string {
 	return strings.Join(parts, ", ")
 }
 
-func (r *HLBReport) besideLBs() (all []Beside) {
+func (r *HLBReport) besideLBs() (all []farmrun.Published) {
 	from, to := usual("", hlbLoad), usual("", hlbLoad)
 	from.lbs, to.lbs = 2, 8
 	if text := r.rises([]string{"lsq", "sed", "awcmp", learned}, from, to); text != "" {
-		all = append(all, ofPaper("p90 from 2 to 8 LBs", "sed and lsq up, HLB least, awcmp down", text))
+		all = append(all, farmrun.OfPaper("p90 from 2 to 8 LBs", "sed and lsq up, HLB least, awcmp down", text))
 	}
 	return all
 }
@@ -177,7 +178,7 @@ func (r *HLBReport) drawRTTs(f hlbFigure) ([]drawing, error) {
 	})
 }
 
-func (r *HLBReport) besideRTTs() (all []Beside) {
+func (r *HLBReport) besideRTTs() (all []farmrun.Published) {
 	for _, c := range hlbRTTs(r.experiment) {
 		text := ""
 		for _, name := range []string{"lsq", "sed", learned} {
@@ -186,7 +187,7 @@ func (r *HLBReport) besideRTTs() (all []Beside) {
 			}
 		}
 		if text != "" {
-			all = append(all, ofPaper(fmt.Sprintf("mean and deviation in ms, RTT %d ms", c.rtt), "linear in the RTT; HLB below lsq and sed", strings.TrimSpace(text)))
+			all = append(all, farmrun.OfPaper(fmt.Sprintf("mean and deviation in ms, RTT %d ms", c.rtt), "linear in the RTT; HLB below lsq and sed", strings.TrimSpace(text)))
 		}
 	}
 	return all

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"text/tabwriter"
 	"time"
+
+	"proffer/lab/farmrun"
 )
 
 // HLBCost is the cost of a connection at an LB, of the rows of the bench.
@@ -48,7 +50,7 @@ func (r *hlbRun) cost(ctx context.Context) error {
 		return err
 	}
 	b := Bench{CPU: cpu, Turns: r.costTurns(), Flows: []int{1000}, Rows: costRows}
-	report, err := b.Run(ctx, func(Step) {}, func(string) {})
+	report, err := b.Run(ctx, func(farmrun.Step) {}, func(string) {})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 )
@@ -107,7 +108,7 @@ func (r *HLBReport) spread(from, to int) string {
 		if h == nil {
 			continue
 		}
-		mean := orZero(stats.Summarize(h.hourly(e.hour())[from:to]).Mean)
+		mean := stats.OrZero(stats.Summarize(h.hourly(e.hour())[from:to]).Mean)
 		if mean > most {
 			most, worst = mean, c.policy
 		}
@@ -121,16 +122,16 @@ func (r *HLBReport) spread(from, to int) string {
 	return fmt.Sprintf("%s %.0f ms, %s %.0f ms", best, least*1e3, worst, most*1e3)
 }
 
-func (r *HLBReport) besideDay() []Beside {
+func (r *HLBReport) besideDay() []farmrun.Published {
 	e, c := r.experiment, hlbDay(r.experiment)[0]
-	all := []Beside{
-		ofPaper("5:00 to 11:00, best and worst mean", "alike", r.spread(offPeak, onPeak)),
-		ofPaper("20:00, best and worst mean", "no number; HLB and sed best", r.spread(peakHour, peakHour+1)),
+	all := []farmrun.Published{
+		farmrun.OfPaper("5:00 to 11:00, best and worst mean", "alike", r.spread(offPeak, onPeak)),
+		farmrun.OfPaper("20:00, best and worst mean", "no number; HLB and sed best", r.spread(peakHour, peakHour+1)),
 	}
 	c.policy = learned
 	if h := r.find(c); h != nil {
 		w := h.hourlyWeights(e.hour())
-		all = append(all, ofPaper("HLB's weights, 2 cores ÷ 1, at 8:00 and 20:00", "no number; larger at the peak, below 2", fmt.Sprintf("%.2f and %.2f", w[8], w[peakHour])))
+		all = append(all, farmrun.OfPaper("HLB's weights, 2 cores ÷ 1, at 8:00 and 20:00", "no number; larger at the peak, below 2", fmt.Sprintf("%.2f and %.2f", w[8], w[peakHour])))
 	}
 	return all
 }
@@ -172,7 +173,7 @@ func (r *HLBReport) p90Of(c hlbCell, static bool) float64 {
 	return stats.Summarize(h.taken(func(q hlbRequest) bool { return q.static == static })).P90
 }
 
-func (r *HLBReport) besideKinds() (all []Beside) {
+func (r *HLBReport) besideKinds() (all []farmrun.Published) {
 	c := hlbDay(r.experiment)[0]
 	for _, b := range []struct {
 		kind      string
@@ -186,10 +187,8 @@ func (r *HLBReport) besideKinds() (all []Beside) {
 		ours, other := c, c
 		ours.policy, other.policy = learned, b.than
 		if ratio := r.p90Of(ours, b.static) / r.p90Of(other, b.static); !math.IsNaN(ratio) {
-			all = append(all, ofPaper(fmt.Sprintf("%s: p90 of HLB less than that of %s", b.kind, b.than), b.published, percent(1-ratio)))
+			all = append(all, farmrun.OfPaper(fmt.Sprintf("%s: p90 of HLB less than that of %s", b.kind, b.than), b.published, farmrun.Percent(1-ratio)))
 		}
 	}
 	return all
 }
-
-func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }

@@ -3,6 +3,7 @@ package experiment
 import (
 	"slices"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -14,7 +15,7 @@ type hlbFigure struct {
 	policies []string
 	cells    func(e HLB) []hlbCell // its settings; each is run by all policies
 	draw     func(r *HLBReport, f hlbFigure) ([]drawing, error)
-	beside   func(r *HLBReport) []Beside
+	beside   func(r *HLBReport) []farmrun.Published
 	cost     bool // it needs the bench
 }
 
@@ -22,19 +23,6 @@ type hlbFigure struct {
 type drawing struct {
 	name   string
 	figure *figures.Figure
-}
-
-// Beside is a value of the paper's text, or a goal of our own, beside ours.
-type Beside struct {
-	Shows     string `json:"shows"`
-	Published string `json:"published"`
-	Goal      string `json:"goal,omitempty"`
-	Ours      string `json:"ours"`
-}
-
-// ofPaper is a value of the paper's text beside ours.
-func ofPaper(shows, published, ours string) Beside {
-	return Beside{Shows: shows, Published: published, Ours: ours}
 }
 
 // The policies of the paper's testbed; learned is HLB.
@@ -65,7 +53,7 @@ func hlbFigures() []hlbFigure {
 		{name: "8", shows: "24 hours: response times of pages and of static requests", scale: hour + "; static requests take virtual cores, too",
 			policies: hlbPolicies, cells: hlbDay, draw: (*HLBReport).drawKinds, beside: (*HLBReport).besideKinds},
 		{name: "9", shows: "20:00: use of the servers of either group", scale: "CPU use is that of virtual cores",
-			policies: []string{"lsq", "gsq2", "sed", "sed" + inverted, learned, literal},
+			policies: []string{"lsq", "gsq2", "sed", "sed" + farmrun.Inverted, learned, literal},
 			cells:    hlbPeak, draw: (*HLBReport).drawUse, beside: (*HLBReport).besideUse},
 		{name: "11", shows: "23:00: cores 1:1, 1:2 and 1:4", scale: "boxes in place of distributions; Table III is not in our text of the paper",
 			policies: hlbBest, cells: hlbRatios, draw: (*HLBReport).drawRatios, beside: (*HLBReport).besideRatios},
@@ -184,8 +172,8 @@ func (e HLB) compared(f hlbFigure) []string {
 		if len(e.Policies) > 0 {
 			return !slices.Contains(e.Policies, name)
 		}
-		_, err := ParseCompared(name)
-		return err != nil || e.Quick && !slices.Contains([]string{"lsq", "sed", "sed" + inverted, learned}, name)
+		_, err := farmrun.ParseCompared(name)
+		return err != nil || e.Quick && !slices.Contains([]string{"lsq", "sed", "sed" + farmrun.Inverted, learned}, name)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 )
@@ -54,7 +55,7 @@ func (h *hlbResult) useOf(which func(i int) bool) (u use) {
 		var cpu, hands []float64
 		for i, b := range busy {
 			if which(i) {
-				cpu = append(cpu, min(1, b/float64(h.kinds.machine(i).Cores)))
+				cpu = append(cpu, min(1, b/float64(h.kinds.Machine(i).Cores)))
 				hands = append(hands, b)
 			}
 		}
@@ -68,7 +69,7 @@ func (h *hlbResult) useOf(which func(i int) bool) (u use) {
 	for _, sum := range []*float64{&u.cpu, &u.cpuFairness, &u.most, &u.busy, &u.busyFairness} {
 		*sum /= n
 	}
-	u.response = orZero(stats.Summarize(h.taken(func(q hlbRequest) bool { return q.fast && which(len(h.kinds.machines())-1) || !q.fast && which(0) })).Mean)
+	u.response = stats.OrZero(stats.Summarize(h.taken(func(q hlbRequest) bool { return q.fast && which(len(h.kinds.Machines())-1) || !q.fast && which(0) })).Mean)
 	return u
 }
 
@@ -83,7 +84,7 @@ func mean(x []float64) float64 {
 // groupsOf are the first, the second and all servers.
 func (h *hlbResult) groupsOf() []func(i int) bool {
 	return []func(i int) bool{
-		func(i int) bool { return !h.kinds.second(i) }, h.kinds.second, func(int) bool { return true },
+		func(i int) bool { return !inSecond(h.kinds, i) }, func(i int) bool { return inSecond(h.kinds, i) }, func(int) bool { return true },
 	}
 }
 
@@ -115,10 +116,10 @@ func (r *HLBReport) drawUse(f hlbFigure) ([]drawing, error) {
 	return r.groups("9", g)
 }
 
-func (r *HLBReport) besideUse() (all []Beside) {
+func (r *HLBReport) besideUse() (all []farmrun.Published) {
 	add := func(policy, shows, published string, ours func(h *hlbResult) string) {
 		if h := r.find(usual(policy, peakLoad)); h != nil {
-			all = append(all, ofPaper(shows, published, ours(h)))
+			all = append(all, farmrun.OfPaper(shows, published, ours(h)))
 		}
 	}
 	served := func(h *hlbResult) string { return fmt.Sprintf("%.2f times", h.row.Fast/max(1-h.row.Fast, 1e-9)) }
@@ -128,12 +129,12 @@ func (r *HLBReport) besideUse() (all []Beside) {
 	add(literal, "of HLB as Algorithm 1 has it", "1.35 times", served)
 	add("lsq", "mean response of lsq on servers with 1 core, beside 2", "+71 %", slower)
 	add("gsq2", "of gsq2", "+131 %", slower)
-	for _, goal := range []struct{ than, wanted string }{{"lsq", "15 % at least"}, {"sed" + inverted, "25 % at least"}, {"sed", "−10 % at least"}} {
+	for _, goal := range []struct{ than, wanted string }{{"lsq", "15 % at least"}, {"sed" + farmrun.Inverted, "25 % at least"}, {"sed", "−10 % at least"}} {
 		other := r.find(usual(goal.than, peakLoad))
 		if other == nil {
 			continue
 		}
-		add(learned, "p90 of HLB less than that of "+goal.than+" (goal)", goal.wanted, func(h *hlbResult) string { return percent(1 - h.row.P90/other.row.P90) })
+		add(learned, "p90 of HLB less than that of "+goal.than+" (goal)", goal.wanted, func(h *hlbResult) string { return farmrun.Percent(1 - h.row.P90/other.row.P90) })
 	}
 	return all
 }
@@ -200,7 +201,7 @@ func (r *HLBReport) drawRatios(f hlbFigure) ([]drawing, error) {
 	return r.groups("11", g)
 }
 
-func (r *HLBReport) besideRatios() (all []Beside) {
+func (r *HLBReport) besideRatios() (all []farmrun.Published) {
 	for _, c := range hlbRatios(r.experiment) {
 		c.policy = learned
 		if h := r.find(c); h != nil {
@@ -208,7 +209,7 @@ func (r *HLBReport) besideRatios() (all []Beside) {
 			if c.ratio == 1 {
 				published = "1"
 			}
-			all = append(all, ofPaper(fmt.Sprintf("HLB's weights, cores 1:%d", c.ratio), published, fmt.Sprintf("%.2f", h.row.Weights)))
+			all = append(all, farmrun.OfPaper(fmt.Sprintf("HLB's weights, cores 1:%d", c.ratio), published, fmt.Sprintf("%.2f", h.row.Weights)))
 		}
 	}
 	return all
@@ -222,7 +223,7 @@ func (r *HLBReport) drawApplications(f hlbFigure) ([]drawing, error) {
 	return r.groups("21", g)
 }
 
-func (r *HLBReport) besideApplications() (all []Beside) {
+func (r *HLBReport) besideApplications() (all []farmrun.Published) {
 	p90s := func(kind requestKind, names ...string) string {
 		text := ""
 		for _, name := range names {
@@ -247,7 +248,7 @@ func (r *HLBReport) besideApplications() (all []Beside) {
 		{pages, "sed and HLB best", []string{"ecmp", "awcmp", "lsq", "sed", learned}},
 	} {
 		if text := p90s(b.kind, b.names...); text != "" {
-			all = append(all, ofPaper(fmt.Sprintf("%s at ρ %.3g, p90 in ms", b.kind, peakLoad), b.published, text))
+			all = append(all, farmrun.OfPaper(fmt.Sprintf("%s at ρ %.3g, p90 in ms", b.kind, peakLoad), b.published, text))
 		}
 	}
 	return all

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
+
+	"proffer/lab/farmrun"
 )
 
 // HLBReport holds an HLB's results.
@@ -30,14 +32,14 @@ type hlbUnclaimed struct {
 
 // HLBFigure is one figure's part of the output of --json.
 type HLBFigure struct {
-	Figure    string    `json:"figure"`
-	Shows     string    `json:"shows"`
-	Scale     string    `json:"scale"` // how ours differs
-	Runs      []HLBRun  `json:"runs"`
-	Costs     []HLBCost `json:"costs"`
-	Published []Beside  `json:"beside"` // values of the paper's text beside ours
+	Figure    string              `json:"figure"`
+	Shows     string              `json:"shows"`
+	Scale     string              `json:"scale"` // how ours differs
+	Runs      []HLBRun            `json:"runs"`
+	Costs     []HLBCost           `json:"costs"`
+	Published []farmrun.Published `json:"beside"` // values of the paper's text beside ours
 
-	Unclaimed []Unclaimed `json:"unclaimed"` // runs without a result, and why
+	Unclaimed []farmrun.Unclaimed `json:"unclaimed"` // runs without a result, and why
 }
 
 // find is the result of a cell; nil: it has none, yet.
@@ -61,11 +63,11 @@ func (r *HLBReport) of(f hlbFigure) (all []*hlbResult) {
 }
 
 // missing are a figure's cells without a result.
-func (r *HLBReport) missing(f hlbFigure) []Unclaimed {
-	all, cells := []Unclaimed{}, f.runs(r.experiment)
+func (r *HLBReport) missing(f hlbFigure) []farmrun.Unclaimed {
+	all, cells := []farmrun.Unclaimed{}, f.runs(r.experiment)
 	for _, u := range r.unclaimed {
 		if slices.Contains(cells, u.cell) && r.find(u.cell) == nil {
-			all = append(all, Unclaimed{u.cell.String(), u.reason})
+			all = append(all, farmrun.Unclaimed{Policy: u.cell.String(), Reason: u.reason})
 		}
 	}
 	return all
@@ -88,7 +90,7 @@ func (r *HLBReport) conclude(f hlbFigure) {
 
 // save writes a figure, and its part of the JSON.
 func (r *HLBReport) save(f hlbFigure, out HLBFigure, dir string) error {
-	if err := makeFolder(dir); err != nil {
+	if err := farmrun.MakeFolder(dir); err != nil {
 		return err
 	}
 	drawings, err := f.draw(r, f)
@@ -123,7 +125,7 @@ func (r *HLBReport) Print(w io.Writer) error {
 		if f.Scale != "" {
 			fmt.Fprintf(w, "Otherwise than published: %s.\n", f.Scale)
 		}
-		if err := errors.Join(printRuns(w, f.Runs), printHLBCosts(w, f.Costs), printBeside(w, f.Published)); err != nil {
+		if err := errors.Join(printRuns(w, f.Runs), printHLBCosts(w, f.Costs), farmrun.PrintPublished(w, f.Published)); err != nil {
 			return err
 		}
 	}
@@ -142,22 +144,6 @@ func printRuns(w io.Writer, runs []HLBRun) error {
 	for _, s := range runs {
 		fmt.Fprintf(t, "%s\t%d\t1:%d\t%.3g\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f %%\t%.2f\t%.2f\t%d\t%d\t\n",
 			s.Policy, s.LBs, s.Cores, s.Load, s.Kind, s.RTT, s.Mean*1e3, s.SD*1e3, s.P50*1e3, s.P90*1e3, s.P99*1e3, s.Fast*100, s.Queue*100, s.Weights, s.Fidelity, s.Answered, s.Failed)
-	}
-	return t.Flush()
-}
-
-func printBeside(w io.Writer, all []Beside) error {
-	if len(all) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tpublished\there")
-	for _, b := range all {
-		published := b.Published
-		if b.Goal != "" {
-			published = "our goal: " + b.Goal
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Shows, published, b.Ours)
 	}
 	return t.Flush()
 }
@@ -183,7 +169,7 @@ func (r *HLBReport) Holds() error {
 	for _, goal := range []struct {
 		than string
 		most float64
-	}{{"lsq", besideLSQ}, {"sed" + inverted, besideInverted}, {"sed", besideSED}} {
+	}{{"lsq", besideLSQ}, {"sed" + farmrun.Inverted, besideInverted}, {"sed", besideSED}} {
 		ours, other := r.find(usual(learned, peakLoad)), r.find(usual(goal.than, peakLoad))
 		if ours == nil || other == nil {
 			continue

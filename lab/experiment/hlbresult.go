@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/stats"
 	"proffer/lab/traffic"
 )
@@ -14,8 +15,8 @@ type hlbResult struct {
 	cell     hlbCell
 	row      HLBRun
 	requests []hlbRequest // all, in order
-	kinds    Kinds
-	busy     Loads
+	kinds    farmrun.Kinds
+	busy     farmrun.Loads
 	beliefs  []belief
 	from     float64 // seconds; before, nothing counts
 }
@@ -52,18 +53,18 @@ type HLBRun struct {
 
 // run makes the run of a cell.
 func (r *hlbRun) run(ctx context.Context, c hlbCell) (*hlbResult, error) {
-	p, err := ParseCompared(c.policy)
+	p, err := farmrun.ParseCompared(c.policy)
 	if err != nil {
 		return nil, err
 	}
 	asked, w := r.arrivals(c), &hlbWatch{HLB: r.HLB, cell: c}
-	result, err := webRun{
-		kinds: r.kinds(c), policy: p, weights: r.weights(c, p.Inverted), programs: r.Programs,
-		requests: r.requests(asked.all), watch: w.watch, quit: 1,
-		progress: func(done, total int) {
+	result, err := farmrun.Web{
+		Kinds: r.kinds(c), Policy: p, Weights: r.weights(c, p.Inverted), Programs: r.Programs,
+		Requests: r.requests(asked.all), Watch: w.watch, Quit: 1,
+		Progress: func(done, total int) {
 			r.step(c.String())
 		},
-	}.run(ctx, r.bed)
+	}.Run(ctx, r.bed)
 	if err != nil {
 		return nil, err
 	}
@@ -74,27 +75,27 @@ func (r *hlbRun) run(ctx context.Context, c hlbCell) (*hlbResult, error) {
 }
 
 // result keeps the parts of a run that the figures need.
-func (e HLB) result(c hlbCell, run *Result, static []bool, beliefs []belief) *hlbResult {
-	h := &hlbResult{cell: c, kinds: run.kinds, busy: run.Loads, beliefs: beliefs, from: c.warm(e).Seconds()}
-	failed := int(max(run.drops.synRetransmits, run.drops.listenDrops))
+func (e HLB) result(c hlbCell, run *farmrun.Result, static []bool, beliefs []belief) *hlbResult {
+	h := &hlbResult{cell: c, kinds: run.Kinds, busy: run.Loads, beliefs: beliefs, from: c.warm(e).Seconds()}
+	failed := int(max(run.Drops.SYNRetransmits, run.Drops.ListenDrops))
 	for _, row := range run.Rows {
 		if row.Outcome != traffic.OK {
 			failed++
 			continue
 		}
 		h.requests = append(h.requests, hlbRequest{
-			at: row.Intended.Seconds(), took: row.Latency().Seconds(), fast: h.kinds.second(serverIndex(row.Server)), static: static[row.ID],
+			at: row.Intended.Seconds(), took: row.Latency().Seconds(), fast: inSecond(h.kinds, farmrun.ServerIndex(row.Server)), static: static[row.ID],
 		})
 	}
 	h.sum(failed)
 	if c.course != slowed && c.rtt == 0 {
-		h.row.Fidelity = traffic.Fidelity(run.Rows, run.kinds.named)
+		h.row.Fidelity = traffic.Fidelity(run.Rows, run.Kinds.Named)
 	}
 	return h
 }
 
-// second reports whether a server is in the second half, which has more cores or not.
-func (k Kinds) second(i int) bool { return i >= k.Servers/2 }
+// inSecond reports whether a server is in the second half, which has more cores or not.
+func inSecond(k farmrun.Kinds, i int) bool { return i >= k.Servers/2 }
 
 // sum fills in the row.
 func (h *hlbResult) sum(failed int) {
@@ -105,19 +106,12 @@ func (h *hlbResult) sum(failed int) {
 	quick := h.taken(func(r hlbRequest) bool { return r.fast })
 	s, row := stats.Summarize(all), &h.row
 	row.Answered = len(all)
-	row.Mean, row.P50, row.P90, row.P99 = orZero(s.Mean), orZero(s.P50), orZero(s.P90), orZero(s.P99)
-	row.SD = deviation(all)
-	row.SlowMean, row.FastMean = orZero(stats.Summarize(slow).Mean), orZero(stats.Summarize(quick).Mean)
+	row.Mean, row.P50, row.P90, row.P99 = stats.OrZero(s.Mean), stats.OrZero(s.P50), stats.OrZero(s.P90), stats.OrZero(s.P99)
+	row.SD = stats.Deviation(all)
+	row.SlowMean, row.FastMean = stats.OrZero(stats.Summarize(slow).Mean), stats.OrZero(stats.Summarize(quick).Mean)
 	row.Fast = float64(len(quick)) / float64(max(len(all), 1))
 	row.Queue = h.queueShare()
 	row.Weights = h.weightsRatio(h.from, math.Inf(1))
-}
-
-func orZero(x float64) float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0
-	}
-	return x
 }
 
 // taken are the times of requests that count.
@@ -128,15 +122,6 @@ func (h *hlbResult) taken(which func(hlbRequest) bool) (all []float64) {
 		}
 	}
 	return all
-}
-
-func deviation(x []float64) float64 {
-	mean := orZero(stats.Summarize(x).Mean)
-	sum := 0.0
-	for _, v := range x {
-		sum += (v - mean) * (v - mean)
-	}
-	return math.Sqrt(sum / float64(max(len(x), 1)))
 }
 
 // busyOf calls f with the requests in hand of all servers, at each instant that counts.
@@ -158,7 +143,7 @@ func (h *hlbResult) queueShare() float64 {
 	h.busyOf(func(_ float64, busy []float64) {
 		for i, n := range busy {
 			all += n
-			if h.kinds.second(i) {
+			if inSecond(h.kinds, i) {
 				second += n
 			}
 		}
@@ -185,7 +170,7 @@ func (h *hlbResult) weightsRatio(from, to float64) float64 {
 func (h *hlbResult) groups(values []float64) float64 {
 	var first, second float64
 	for i, v := range values {
-		if h.kinds.second(i) {
+		if inSecond(h.kinds, i) {
 			second += v
 		} else {
 			first += v

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -73,7 +74,7 @@ func (h *hlbResult) weightsCourse() figures.Curve {
 	return c
 }
 
-func (r *HLBReport) besideSlowed() (all []Beside) {
+func (r *HLBReport) besideSlowed() (all []farmrun.Published) {
 	e, c := r.experiment, hlbSlowed(r.experiment)[0]
 	c.policy = learned
 	h := r.find(c)
@@ -82,15 +83,15 @@ func (r *HLBReport) besideSlowed() (all []Beside) {
 	}
 	at := e.slowedAt().Seconds()
 	all = append(all,
-		ofPaper("HLB's weights before and after", "no number; alike after", fmt.Sprintf("%.2f and %.2f", h.weightsRatio(at*2/3, at), h.weightsRatio(at*5/3, at*2))),
-		Beside{Shows: "nine tenths of that way", Goal: fmt.Sprintf("%.0f s at most", mostFollow), Ours: fmt.Sprintf("%.1f s", h.followed(e.slowedAt()))})
+		farmrun.OfPaper("HLB's weights before and after", "no number; alike after", fmt.Sprintf("%.2f and %.2f", h.weightsRatio(at*2/3, at), h.weightsRatio(at*5/3, at*2))),
+		farmrun.Published{Shows: "nine tenths of that way", Goal: fmt.Sprintf("%.0f s at most", mostFollow), Ours: fmt.Sprintf("%.1f s", h.followed(e.slowedAt()))})
 	text := ""
 	for _, name := range hlbBest {
 		if c.policy = name; r.find(c) != nil {
 			text += fmt.Sprintf("%s %.0f  ", name, 1e3*r.find(c).meanFrom(at))
 		}
 	}
-	return append(all, ofPaper("mean response after the change, ms", "HLB best", text))
+	return append(all, farmrun.OfPaper("mean response after the change, ms", "HLB best", text))
 }
 
 // meanFrom is the mean of the requests that came from an instant on.
@@ -121,13 +122,13 @@ func (r *HLBReport) drawCost(hlbFigure) ([]drawing, error) {
 	return r.groups("24", g)
 }
 
-func (r *HLBReport) besideCost() (all []Beside) {
+func (r *HLBReport) besideCost() (all []farmrun.Published) {
 	base := hashCost(r.costs)
 	for _, c := range r.costs {
 		if c.Policy == learned {
 			all = append(all,
-				ofPaper("a connection of HLB more than by hash", "871 cycles, 335 ns", fmt.Sprintf("%.0f ns", c.NS-base)),
-				ofPaper("packet rate of HLB, of that by hash", "87.38 %", percent(c.Rate)))
+				farmrun.OfPaper("a connection of HLB more than by hash", "871 cycles, 335 ns", fmt.Sprintf("%.0f ns", c.NS-base)),
+				farmrun.OfPaper("packet rate of HLB, of that by hash", "87.38 %", farmrun.Percent(c.Rate)))
 		}
 	}
 	return all

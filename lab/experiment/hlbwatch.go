@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"proffer/api"
+	"proffer/lab/farmrun"
 )
 
 // belief is all that an LB has of its servers at an instant, as `proffer status --json` has it.
@@ -54,8 +55,8 @@ type hlbWatch struct {
 	beliefs []belief
 }
 
-// watch is webRun's.
-func (w *hlbWatch) watch(ctx context.Context, farm *Farm, servers *Servers) (stop func() error) {
+// watch is Web's.
+func (w *hlbWatch) watch(ctx context.Context, farm *farmrun.Farm, servers *farmrun.Servers) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	var failed error
@@ -72,13 +73,13 @@ func (w *hlbWatch) watch(ctx context.Context, farm *Farm, servers *Servers) (sto
 }
 
 // slow gives the second group other work once its time has come.
-func (w *hlbWatch) slow(ctx context.Context, servers *Servers) {
-	if pauseFor(ctx, w.slowedAt()) != nil {
+func (w *hlbWatch) slow(ctx context.Context, servers *farmrun.Servers) {
+	if farmrun.Sleep(ctx, w.slowedAt()) != nil {
 		return
 	}
 	kinds := w.kinds(w.cell)
 	for i, s := range servers.All {
-		if kinds.fast(i) {
+		if kinds.Faster(i) {
 			s.SetSpeed(slowedSpeed)
 		}
 	}
@@ -88,7 +89,7 @@ func (w *hlbWatch) slow(ctx context.Context, servers *Servers) {
 const slowedSpeed = 0.5
 
 // ask asks all LBs again and again until the run is over.
-func (w *hlbWatch) ask(ctx context.Context, began time.Time, farm *Farm) error {
+func (w *hlbWatch) ask(ctx context.Context, began time.Time, farm *farmrun.Farm) error {
 	for {
 		now := time.Since(began).Seconds()
 		var all []belief
@@ -107,7 +108,7 @@ func (w *hlbWatch) ask(ctx context.Context, began time.Time, farm *Farm) error {
 		if len(all) == len(farm.Bed.LBs) {
 			w.beliefs = append(w.beliefs, all...)
 		}
-		if pauseFor(ctx, askEvery) != nil {
+		if farmrun.Sleep(ctx, askEvery) != nil {
 			return nil
 		}
 	}
@@ -115,5 +116,5 @@ func (w *hlbWatch) ask(ctx context.Context, began time.Time, farm *Farm) error {
 
 // inOrder are servers in the order of those of the bed.
 func inOrder(servers []api.LearnedStatus) []api.LearnedStatus {
-	return slices.SortedFunc(slices.Values(servers), func(a, b api.LearnedStatus) int { return serverIndex(a.Name) - serverIndex(b.Name) })
+	return slices.SortedFunc(slices.Values(servers), func(a, b api.LearnedStatus) int { return farmrun.ServerIndex(a.Name) - farmrun.ServerIndex(b.Name) })
 }

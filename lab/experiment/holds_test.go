@@ -2,23 +2,12 @@ package experiment
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
+	"proffer/lab/farmrun/farmtest"
 	"proffer/lab/traffic"
 )
-
-// holds checks a verdict: nil, or an error that names what.
-func holds(t *testing.T, name string, err error, what string) {
-	t.Helper()
-	switch {
-	case what == "" && err != nil:
-		t.Errorf("%s: %v", name, err)
-	case what != "" && (err == nil || !strings.Contains(err.Error(), what)):
-		t.Errorf("%s: got %v, want %q", name, err, what)
-	}
-}
 
 func TestResiliencyHolds(t *testing.T) {
 	for _, c := range []struct {
@@ -34,7 +23,7 @@ func TestResiliencyHolds(t *testing.T) {
 		{ByHash, 0, "stateless lost no flow of 10 by 1 changes"},
 	} {
 		r := &ResiliencyReport{results: []*resilience{{method: c.method, experiment: Resiliency{Flows: 10}, changes: []Change{{Extra: c.extra}}}}}
-		holds(t, string(c.method), r.Holds(), c.what)
+		farmtest.Holds(t, string(c.method), r.Holds(), c.what)
 	}
 }
 
@@ -55,7 +44,7 @@ func TestLBKillHolds(t *testing.T) {
 		{"known death", LBKillReport{experiment: LBKill{Detect: time.Second}, requests: rows(traffic.OK, 0)}, "no frame met a dead host"},
 		{"bulk", LBKillReport{requests: rows(traffic.OK, 0), bulk: []traffic.Transfer{{Outcome: traffic.Reset, Cause: "why"}}}, "1 of 1 bulk flows"},
 	} {
-		holds(t, c.name, c.report.Holds(), c.what)
+		farmtest.Holds(t, c.name, c.report.Holds(), c.what)
 	}
 }
 
@@ -79,7 +68,7 @@ func TestLossHolds(t *testing.T) {
 		{"two request sockets, three SYNs", []*lossy{{way: lossHunt, rows: []traffic.Row{{Outcome: traffic.OK, SYNRetransmits: 2}}, served: map[string]int{"0": 1}, answered: map[netip.AddrPort]int{{}: 2}}}, ""},
 		{"as without us", []*lossy{result(lossHunt, traffic.Reset, 1), result(lossRoute, traffic.Reset, 1)}, ""},
 	} {
-		holds(t, c.name, (&LossReport{results: c.results}).Holds(), c.what)
+		farmtest.Holds(t, c.name, (&LossReport{results: c.results}).Holds(), c.what)
 	}
 }
 
@@ -104,7 +93,7 @@ func TestFloodHolds(t *testing.T) {
 		bad := good
 		c.spoil(&bad)
 		r := &FloodReport{experiment: Flood{For: time.Second}, rows: []FloodRow{good, bad}}
-		holds(t, c.name, r.Holds(), c.what)
+		farmtest.Holds(t, c.name, r.Holds(), c.what)
 		if kept := r.Kept() == nil; kept != c.kept {
 			t.Errorf("%s: kept is %v", c.name, kept)
 		}
@@ -113,7 +102,7 @@ func TestFloodHolds(t *testing.T) {
 
 func TestForgeHolds(t *testing.T) {
 	good := ForgeReport{Signals: 10, Seen: 6}
-	holds(t, "good", good.Holds(), "")
+	farmtest.Holds(t, "good", good.Holds(), "")
 	for what, spoil := range map[string]func(*ForgeReport){
 		"1 nodes with flow tables":    func(r *ForgeReport) { r.ChangedMaps = 1 },
 		"2 TCP segments":              func(r *ForgeReport) { r.Delivered = 2 },
@@ -126,15 +115,8 @@ func TestForgeHolds(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		holds(t, what, bad.Holds(), what)
+		farmtest.Holds(t, what, bad.Holds(), what)
 	}
-}
-
-func TestLatencyHolds(t *testing.T) {
-	r := &LatencyReport{experiment: Latency{Connections: 3}, first: 3, second: 3}
-	holds(t, "good", r.Holds(), "")
-	r.second = 2
-	holds(t, "otherwise", r.Holds(), "2 by their second")
 }
 
 func TestStormHolds(t *testing.T) {
@@ -162,6 +144,6 @@ func TestStormHolds(t *testing.T) {
 		{"not counted", StormReport{abuses: []Abuse{{Name: "a", Times: 1, Counter: "b"}}}, "b is 0"},
 	} {
 		c.report.experiment.Servers = 3
-		holds(t, c.name, c.report.Holds(), c.what)
+		farmtest.Holds(t, c.name, c.report.Holds(), c.what)
 	}
 }

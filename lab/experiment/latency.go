@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -51,8 +52,8 @@ func (e Latency) Check() error {
 	return nil
 }
 
-func (e Latency) settings() Settings {
-	return Settings{
+func (e Latency) settings() farmrun.Settings {
+	return farmrun.Settings{
 		Policy:   ways()[1].policy,
 		Workers:  32,
 		Cores:    2,
@@ -83,29 +84,29 @@ func (e Latency) settings() Settings {
 }
 
 // Run runs it once.
-func (e Latency) Run(ctx context.Context, show func(Step)) (_ *LatencyReport, err error) {
-	preferThisProcess()
+func (e Latency) Run(ctx context.Context, show func(farmrun.Step)) (_ *LatencyReport, err error) {
+	farmrun.Prefer()
 	total := e.Connections * len(ways())
-	show(Step{Doing: "building a farm", Total: total, Left: time.Duration(total) * time.Millisecond})
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: clientsFor(total)})
+	show(farmrun.Step{Doing: "building a farm", Total: total, Left: time.Duration(total) * time.Millisecond})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: farmrun.ClientsFor(total)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	for _, w := range ways() {
-		servers, err := serveOn(bed, w.port, newEcho)
+		servers, err := farmrun.FarSidesOn(bed, w.port, farmrun.NewEcho)
 		if err != nil {
 			return nil, err
 		}
 		defer servers.Close() // it never fails
 	}
-	farm, err := Start(ctx, bed, e.settings())
+	farm, err := farmrun.Start(ctx, bed, e.settings())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, farm.Stop()) }()
 	r := &LatencyReport{experiment: e, took: make([][]time.Duration, len(ways()))}
-	p := &pace{began: time.Now(), total: total, guess: time.Millisecond, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Total: total, Guess: time.Millisecond, Show: show}
 	if err := bed.Client.Do(func() error { return e.measure(ctx, bed, r, p) }); err != nil {
 		return nil, err
 	}
@@ -113,8 +114,8 @@ func (e Latency) Run(ctx context.Context, show func(Step)) (_ *LatencyReport, er
 }
 
 // measure opens one connection after the other, a way after the other.
-func (e Latency) measure(ctx context.Context, bed *testbed.Bed, r *LatencyReport, p *pace) error {
-	for i, from := range randomEnds(e.Seed, bed.ClientAddrs, e.Connections*len(ways())) {
+func (e Latency) measure(ctx context.Context, bed *testbed.Bed, r *LatencyReport, p *farmrun.Pace) error {
+	for i, from := range farmrun.RandomEnds(e.Seed, bed.ClientAddrs, e.Connections*len(ways())) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (e Latency) measure(ctx context.Context, bed *testbed.Bed, r *LatencyReport
 			return fmt.Errorf("%s: %w", ways()[w].name, err)
 		}
 		r.took[w] = append(r.took[w], took)
-		p.end("connecting")
+		p.End("connecting")
 		time.Sleep(pauseBetween)
 	}
 	return nil

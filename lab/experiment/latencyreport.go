@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 )
@@ -32,7 +33,7 @@ type LatencyRow struct {
 }
 
 // count asks the agents how the connections came to them.
-func (r *LatencyReport) count(ctx context.Context, farm *Farm) (err error) {
+func (r *LatencyReport) count(ctx context.Context, farm *farmrun.Farm) (err error) {
 	if r.first, err = farm.Count(ctx, farm.Bed.Servers, "accept_avail"); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (r *LatencyReport) Save(dir string) ([]string, error) {
 			rows = append(rows, []string{w.name, strconv.Itoa(k), strconv.FormatFloat(us, 'f', 3, 64)})
 		}
 	}
-	path, err := saveRows(dir, "latency-rows.csv", []string{"method", "connection", "syn_synack_us"}, rows)
+	path, err := farmrun.SaveRows(dir, "latency-rows.csv", []string{"method", "connection", "syn_synack_us"}, rows)
 	return append(paths, path), err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -59,8 +60,8 @@ func (e LBKill) Check() error {
 	return nil
 }
 
-func (e LBKill) settings() Settings {
-	return beside(Settings{
+func (e LBKill) settings() farmrun.Settings {
+	return beside(farmrun.Settings{
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4},
 		Workers:  32,
 		Cores:    2,
@@ -69,16 +70,16 @@ func (e LBKill) settings() Settings {
 }
 
 // Run runs it once.
-func (e LBKill) Run(ctx context.Context, show func(Step)) (_ *LBKillReport, err error) {
-	preferThisProcess()
-	show(Step{Doing: "building a farm", Total: e.kills(), Left: e.For})
+func (e LBKill) Run(ctx context.Context, show func(farmrun.Step)) (_ *LBKillReport, err error) {
+	farmrun.Prefer()
+	show(farmrun.Step{Doing: "building a farm", Total: e.kills(), Left: e.For})
 	requests := traffic.Steady(e.Rate, e.For)
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: 2 + clientsFor(len(requests))})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: 2 + farmrun.ClientsFor(len(requests))})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	for i, from := range randomEnds(e.Seed, bed.ClientAddrs[2:], len(requests)) {
+	for i, from := range farmrun.RandomEnds(e.Seed, bed.ClientAddrs[2:], len(requests)) {
 		requests[i].From = from
 	}
 	t, err := newTraffic(bed, requests)
@@ -86,7 +87,7 @@ func (e LBKill) Run(ctx context.Context, show func(Step)) (_ *LBKillReport, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	farm, err := Start(ctx, bed, e.settings())
+	farm, err := farmrun.Start(ctx, bed, e.settings())
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (e LBKill) Run(ctx context.Context, show func(Step)) (_ *LBKillReport, err 
 func (e LBKill) kills() int { return int((e.For - 1) / e.Every) }
 
 // measure kills under traffic and asks all flows at the end.
-func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show func(Step)) (*LBKillReport, error) {
+func (e LBKill) measure(ctx context.Context, farm *farmrun.Farm, t *farmTraffic, show func(farmrun.Step)) (*LBKillReport, error) {
 	if err := t.open(ctx, e.Idle, e.Bulk); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show fu
 	if err != nil {
 		return nil, err
 	}
-	show(Step{Doing: "asking all flows", Done: e.kills(), Total: e.kills()})
+	show(farmrun.Step{Doing: "asking all flows", Done: e.kills(), Total: e.kills()})
 	r.idle = t.idle.Exchange(ctx, exchangeWithin)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -131,13 +132,13 @@ func (e LBKill) measure(ctx context.Context, farm *Farm, t *farmTraffic, show fu
 		return nil, err
 	}
 	r.swallowed -= swallowed
-	r.carrying, err = farm.carrying(ctx)
+	r.carrying, err = carrying(ctx, farm)
 	return r, err
 }
 
 // carrying counts the LBs through which packets have gone since their daemons
 // were started last.
-func (f *Farm) carrying(ctx context.Context) (n int, err error) {
+func carrying(ctx context.Context, f *farmrun.Farm) (n int, err error) {
 	for _, lb := range f.Bed.LBs {
 		steered, err := f.Count(ctx, []*testbed.Node{lb}, "steer")
 		if err != nil {
@@ -151,19 +152,19 @@ func (f *Farm) carrying(ctx context.Context) (n int, err error) {
 }
 
 // kill lets a random LB die at each interval.
-func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func(Step)) (kills []kill, err error) {
+func (e LBKill) kill(ctx context.Context, farm *farmrun.Farm, began time.Time, show func(farmrun.Step)) (kills []kill, err error) {
 	rng := rand.New(rand.NewPCG(e.Seed, 0))
 	for i := range e.kills() {
-		if err := sleep(ctx, time.Until(began.Add(time.Duration(i+1)*e.Every))); err != nil {
+		if err := farmrun.Sleep(ctx, time.Until(began.Add(time.Duration(i+1)*e.Every))); err != nil {
 			return kills, err
 		}
 		k := kill{At: time.Since(began), LB: rng.IntN(e.LBs), Host: i%2 == 0}
 		lb := farm.Bed.LBs[k.LB]
-		show(Step{Doing: fmt.Sprintf("killing %s", k.victim(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
+		show(farmrun.Step{Doing: fmt.Sprintf("killing %s", k.victim(lb.Name)), Done: i, Total: e.kills(), Left: e.For - k.At})
 		if k.Host {
-			err = farm.replaceHost(ctx, lb, e.Detect, e.Every/2)
+			err = replaceHost(ctx, farm, lb, e.Detect, e.Every/2)
 		} else {
-			err = farm.replaceDaemon(ctx, lb)
+			err = replaceDaemon(ctx, farm, lb)
 		}
 		if err != nil {
 			return kills, fmt.Errorf("kill %s: %w", k.victim(lb.Name), err)
@@ -176,17 +177,17 @@ func (e LBKill) kill(ctx context.Context, farm *Farm, began time.Time, show func
 
 // replaceHost lets an LB's host die. The router goes on sending to it until its death is
 // detected; after a while the host is built again and announced.
-func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, detect, after time.Duration) error {
+func replaceHost(ctx context.Context, f *farmrun.Farm, lb *testbed.Node, detect, after time.Duration) error {
 	if err := f.Bed.Fail(lb); err != nil {
 		return err
 	}
-	if err := sleep(ctx, detect); err != nil {
+	if err := farmrun.Sleep(ctx, detect); err != nil {
 		return err
 	}
 	if err := f.Bed.Kill(lb); err != nil {
 		return err
 	}
-	if err := sleep(ctx, after); err != nil {
+	if err := farmrun.Sleep(ctx, after); err != nil {
 		return err
 	}
 	if err := f.Bed.Revive(ctx, lb); err != nil {
@@ -200,20 +201,11 @@ func (f *Farm) replaceHost(ctx context.Context, lb *testbed.Node, detect, after 
 
 // replaceDaemon kills an LB's daemon alone and starts the next: its programs go
 // on in between.
-func (f *Farm) replaceDaemon(ctx context.Context, lb *testbed.Node) error {
+func replaceDaemon(ctx context.Context, f *farmrun.Farm, lb *testbed.Node) error {
 	p := f.Daemon(lb)
 	if err := p.Signal(os.Kill); err != nil {
 		return err
 	}
 	<-p.Done()
 	return f.Launch(ctx, lb)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

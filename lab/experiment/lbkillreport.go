@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/traffic"
 )
@@ -159,22 +160,22 @@ func (r *LBKillReport) Save(dir string) ([]string, error) {
 		return paths, err
 	}
 	path := filepath.Join(dir, "lbkill-requests.csv")
-	if err := writeRows(path, r.requests.Rows); err != nil {
+	if err := farmrun.WriteRequests(path, r.requests.Rows); err != nil {
 		return paths, err
 	}
 	paths = append(paths, path)
-	path, err = saveRows(dir, "lbkill-kills.csv", []string{"at_s", "back_s", "lb", "host"}, r.killRows())
+	path, err = farmrun.SaveRows(dir, "lbkill-kills.csv", []string{"at_s", "back_s", "lb", "host"}, r.killRows())
 	if err != nil {
 		return paths, err
 	}
 	paths = append(paths, path)
-	path, err = saveRows(dir, "lbkill-flows.csv", []string{"kind", "flow", "server", "outcome", "bytes"}, r.flowRows())
+	path, err = farmrun.SaveRows(dir, "lbkill-flows.csv", []string{"kind", "flow", "server", "outcome", "bytes"}, r.flowRows())
 	return append(paths, path), err
 }
 
 func (r *LBKillReport) killRows() (rows [][]string) {
 	for _, k := range r.kills {
-		rows = append(rows, []string{seconds(k.At), seconds(k.Back), "lb" + strconv.Itoa(k.LB+1), strconv.FormatBool(k.Host)})
+		rows = append(rows, []string{farmrun.Seconds(k.At), farmrun.Seconds(k.Back), "lb" + strconv.Itoa(k.LB+1), strconv.FormatBool(k.Host)})
 	}
 	return rows
 }
@@ -188,8 +189,6 @@ func (r *LBKillReport) flowRows() (rows [][]string) {
 	}
 	return rows
 }
-
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
 
 // bin is the width of a figure's points in time.
 const bin = 100 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -68,28 +69,28 @@ func (e Load) each() time.Duration {
 func (e Load) settle() time.Duration { return min(e.each(), 6*time.Second) }
 
 // Run measures each program, and each kind of requests.
-func (e Load) Run(ctx context.Context, show func(Step)) (_ *LoadReport, err error) {
+func (e Load) Run(ctx context.Context, show func(farmrun.Step)) (_ *LoadReport, err error) {
 	programs, err := application.Named(e.Programs)
 	if err != nil {
 		return nil, err
 	}
 	var lacking []error
-	p := &pace{began: time.Now(), guess: time.Duration(len(levels))*e.each() + time.Second, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Guess: time.Duration(len(levels))*e.each() + time.Second, Show: show}
 	for _, program := range programs {
 		lacking = append(lacking, program.Missing())
-		p.total += 1 + len(program.Kinds())
+		p.Total += 1 + len(program.Kinds())
 	}
 	if err := errors.Join(lacking...); err != nil {
 		return nil, err
 	}
-	preferThisProcess()
-	p.begin("building a farm")
+	farmrun.Prefer()
+	p.Begin("building a farm")
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: 1})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }() // and all that runs in it
-	farm, err := Start(ctx, bed, e.settings(loadPage(bed)))
+	farm, err := farmrun.Start(ctx, bed, e.settings(loadPage(bed)))
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +107,8 @@ func (e Load) Run(ctx context.Context, show func(Step)) (_ *LoadReport, err erro
 func loadPage(bed *testbed.Bed) string { return filepath.Join(bed.Dir, "page.sock") }
 
 // settings: a service over TCP and one over UDP, with the default load, and the page.
-func (e Load) settings(page string) Settings {
-	return Settings{
+func (e Load) settings(page string) farmrun.Settings {
+	return farmrun.Settings{
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Always},
 		Measure:  topo.Work,
 		Workers:  32,
@@ -136,8 +137,8 @@ type trialOf struct {
 }
 
 // judge runs a program, and its clients.
-func (e Load) judge(ctx context.Context, farm *Farm, program *application.Program, p *pace, r *LoadReport) (err error) {
-	p.begin(program.Name)
+func (e Load) judge(ctx context.Context, farm *farmrun.Farm, program *application.Program, p *farmrun.Pace, r *LoadReport) (err error) {
+	p.Begin(program.Name)
 	bed := farm.Bed
 	site := &application.Site{
 		Client: bed.Client, Server: bed.Servers[0], At: netip.AddrPortFrom(bed.VIP, testbed.Port),
@@ -163,7 +164,7 @@ func (e Load) judge(ctx context.Context, farm *Farm, program *application.Progra
 
 // measure takes the samples with idle connections alone, and then those of each kind of requests
 // beside them.
-func (t *trialOf) measure(ctx context.Context, p *pace, r *LoadReport) (err error) {
+func (t *trialOf) measure(ctx context.Context, p *farmrun.Pace, r *LoadReport) (err error) {
 	name := t.program.Name
 	conns, err := t.open(ctx, t.Idle)
 	defer func() { err = errors.Join(err, closeAll(conns)) }()
@@ -174,15 +175,15 @@ func (t *trialOf) measure(ctx context.Context, p *pace, r *LoadReport) (err erro
 	if err != nil {
 		return fmt.Errorf("idle connections: %w", err)
 	}
-	p.end(name + ": idle")
+	p.End(name + ": idle")
 	for _, kind := range t.program.Kinds() {
-		p.begin(fmt.Sprintf("%s: %s", name, kind))
+		p.Begin(fmt.Sprintf("%s: %s", name, kind))
 		samples, err := t.ask(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
 		r.add(t.program, kind, t.reader.names, samples, idle)
-		p.end(fmt.Sprintf("%s: %s", name, kind))
+		p.End(fmt.Sprintf("%s: %s", name, kind))
 	}
 	return nil
 }

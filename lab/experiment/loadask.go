@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 )
 
 const (
@@ -63,11 +64,11 @@ func (t *trialOf) idle(ctx context.Context, conns []application.Conn) (means []f
 			}
 		}
 	}
-	if err := pauseFor(ctx, t.settle()); err != nil {
+	if err := farmrun.Sleep(ctx, t.settle()); err != nil {
 		return nil, err
 	}
 	sampling := t.sample(nil)
-	err = pauseFor(ctx, t.settle())
+	err = farmrun.Sleep(ctx, t.settle())
 	samples, failed := sampling()
 	return meansOf(samples), errors.Join(err, failed)
 }
@@ -96,15 +97,6 @@ func closeAll(conns []application.Conn) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // ask goes through the levels of load with one kind of requests, and returns the samples.
@@ -144,7 +136,7 @@ type client struct {
 
 func (c *client) ask(ctx context.Context, until time.Time) error {
 	for {
-		if err := pauseFor(ctx, random(c.rng, thinks)); err != nil {
+		if err := farmrun.Sleep(ctx, random(c.rng, thinks)); err != nil {
 			return err
 		}
 		if time.Now().After(until) {

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 )
 
 // LoadReport holds a Load's results.
@@ -232,7 +233,7 @@ func (r *LoadReport) Save(dir string) ([]string, error) {
 	if err != nil {
 		return paths, err
 	}
-	path, err := saveRows(dir, "load-rows.csv", []string{"program", "requests", "signal", "seconds", "truth", "read"}, r.table())
+	path, err := farmrun.SaveRows(dir, "load-rows.csv", []string{"program", "requests", "signal", "seconds", "truth", "read"}, r.table())
 	return append(paths, path), err
 }
 

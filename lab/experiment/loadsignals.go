@@ -11,6 +11,7 @@ import (
 
 	"proffer/api"
 	"proffer/lab/application"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -20,7 +21,7 @@ import (
 type signalReader struct {
 	names []string // the default first
 	ctx   context.Context
-	farm  *Farm
+	farm  *farmrun.Farm
 	udp   bool
 	queue *acceptQueue
 	word  word // nil: it has none
@@ -32,7 +33,7 @@ type word interface {
 	close()
 }
 
-func newSignalReader(ctx context.Context, farm *Farm, p *application.Program, site *application.Site) (_ *signalReader, err error) {
+func newSignalReader(ctx context.Context, farm *farmrun.Farm, p *application.Program, site *application.Site) (_ *signalReader, err error) {
 	r := &signalReader{ctx: ctx, farm: farm, udp: p.UDP}
 	if r.queue, err = newAcceptQueue(site.Server, site.At.Port()); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/control"
+	"proffer/lab/farmrun"
 	"proffer/loadpage"
 	"proffer/loadsource"
 	"proffer/topo"
@@ -35,12 +36,12 @@ type handedWord struct {
 
 // newHandedWord waits until the program writes on the page: the program before it has ended.
 func newHandedWord(ctx context.Context, socket string) (_ *handedWord, err error) {
-	began := monotonic{}.Now()
+	began := farmrun.Monotonic{}.Now()
 	w := &handedWord{}
 	if w.conn, w.page, err = loadpage.Receive(socket); err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(readyWithin); ; {
+	for late := time.Now().Add(farmrun.ReadyWithin); ; {
 		_, written, err := loadpage.Word(bytes.NewReader(w.page))
 		if err == nil && written > began {
 			return w, nil
@@ -49,7 +50,7 @@ func newHandedWord(ctx context.Context, socket string) (_ *handedWord, err error
 			err = errors.Join(err, errors.New("the program does not write on its load page"))
 		}
 		if err == nil {
-			err = pauseFor(ctx, lookEvery)
+			err = farmrun.Sleep(ctx, lookEvery)
 		}
 		if err != nil {
 			w.close()
@@ -83,7 +84,7 @@ func newPolledWord(ctx context.Context, o *topo.Offering) (*polledWord, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := source.Read(ctx, monotonic{}.Now())
+	first, err := source.Read(ctx, farmrun.Monotonic{}.Now())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("its own word: %w", err), source.Close())
 	}
@@ -91,7 +92,7 @@ func newPolledWord(ctx context.Context, o *topo.Offering) (*polledWord, error) {
 	w := &polledWord{source: source, stop: cancel}
 	w.busy.Store(first.Busy)
 	of := map[int]control.Named{0: {Source: source, Service: o.Name, Load: o.Source.String()}}
-	reports := control.NewReports(of, monotonic{}, slog.New(slog.DiscardHandler))
+	reports := control.NewReports(of, farmrun.Monotonic{}, slog.New(slog.DiscardHandler))
 	w.reading.Go(func() { _ = reports.Run(ctx, w) }) // fails as Report and Asked do
 	return w, nil
 }
@@ -113,20 +114,4 @@ func (w *polledWord) close() {
 	w.stop()
 	w.reading.Wait()
 	w.source.Close()
-}
-
-// monotonic is the clock of an agent.
-type monotonic struct{}
-
-func (monotonic) Tick(period time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTicker(period)
-	return t.C, t.Stop
-}
-
-func (monotonic) Now() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // the kernel always has this clock
-	}
-	return time.Duration(ts.Nano())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -60,21 +61,21 @@ func (e Loss) Check() error {
 
 // Run runs every way at every loss, on a farm each. Complete rows are in the
 // report even if it fails.
-func (e Loss) Run(ctx context.Context, show func(Step)) (*LossReport, error) {
+func (e Loss) Run(ctx context.Context, show func(farmrun.Step)) (*LossReport, error) {
 	r := &LossReport{experiment: e}
 	ways := []string{lossHunt, lossSingle, lossRoute}
 	each := time.Duration(e.Requests)*time.Second/lossRate + 10*time.Second
-	p := &pace{began: time.Now(), total: len(e.Losses) * len(ways), guess: each, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Total: len(e.Losses) * len(ways), Guess: each, Show: show}
 	for _, loss := range e.Losses {
 		for _, way := range ways {
 			doing := fmt.Sprintf("%s, %.3g %% lost", way, 100*loss)
-			p.begin(doing)
+			p.Begin(doing)
 			result, err := e.run(ctx, loss, way)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", doing, err)
 			}
 			r.results = append(r.results, result)
-			p.end(doing)
+			p.End(doing)
 		}
 	}
 	return r, nil
@@ -82,12 +83,12 @@ func (e Loss) Run(ctx context.Context, show func(Step)) (*LossReport, error) {
 
 // run measures one way at one loss.
 func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err error) {
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: clientsFor(e.Requests)})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: farmrun.ClientsFor(e.Requests)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	servers, err := Serve(bed, traffic.Machine{Cores: 2, Workers: 64})
+	servers, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 64})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 	if err := bed.SetLoss(loss); err != nil {
 		return nil, err
 	}
-	requests := traffic.Steady(lossRate, time.Duration(e.Requests)*time.Second/lossRate, randomEnds(e.Seed, bed.ClientAddrs, e.Requests)...)
+	requests := traffic.Steady(lossRate, time.Duration(e.Requests)*time.Second/lossRate, farmrun.RandomEnds(e.Seed, bed.ClientAddrs, e.Requests)...)
 	client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Timeout: lossWithin, Enter: bed.Client.Enter}
 	run, err := client.Run(ctx, requests)
 	if err != nil {
@@ -130,7 +131,7 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 
 // direct makes packets for the VIP go that way, until stop.
 func (e Loss) direct(ctx context.Context, bed *testbed.Bed, way string) (stop func() error, err error) {
-	s := Settings{Policy: topo.Policy{Dispatch: topo.Single}, Workers: 64, Cores: 2, Programs: e.Programs}
+	s := farmrun.Settings{Policy: topo.Policy{Dispatch: topo.Single}, Workers: 64, Cores: 2, Programs: e.Programs}
 	switch way {
 	case lossRoute:
 		return func() error { return nil }, routeTo(bed, bed.Servers[0])
@@ -139,7 +140,7 @@ func (e Loss) direct(ctx context.Context, bed *testbed.Bed, way string) (stop fu
 		// be lost.
 		s.Policy = topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Dynamic}
 	}
-	farm, err := Start(ctx, bed, s)
+	farm, err := farmrun.Start(ctx, bed, s)
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +164,9 @@ func routeTo(bed *testbed.Bed, n *testbed.Node) error {
 }
 
 // timesServed counts by the servers' books how often each request was served.
-func timesServed(servers *Servers) map[string]int {
+func timesServed(servers *farmrun.Servers) map[string]int {
 	times := map[string]int{}
-	for _, served := range servers.books() {
+	for _, served := range servers.Books() {
 		for _, id := range served {
 			times[id]++
 		}
@@ -174,7 +175,7 @@ func timesServed(servers *Servers) map[string]int {
 }
 
 // timesAccepted counts the connections of each client, on all servers.
-func timesAccepted(servers *Servers) map[netip.AddrPort]int {
+func timesAccepted(servers *farmrun.Servers) map[netip.AddrPort]int {
 	times := map[netip.AddrPort]int{}
 	for _, s := range servers.All {
 		for client, n := range s.Accepted() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/traffic"
 )
@@ -156,10 +157,10 @@ func (r *LossReport) Save(dir string) ([]string, error) {
 		for _, row := range l.rows {
 			id := strconv.Itoa(row.ID)
 			rows = append(rows, []string{strconv.FormatFloat(l.loss, 'g', -1, 64), l.way, id, row.From.String(), string(row.Outcome), row.Server,
-				seconds(row.Intended), seconds(row.Done), strconv.Itoa(row.SYNRetransmits), strconv.Itoa(l.served[id]), strconv.Itoa(l.accepted[row.From]), strconv.Itoa(l.answered[row.From]), strings.ReplaceAll(row.Cause, "\n", " ")})
+				farmrun.Seconds(row.Intended), farmrun.Seconds(row.Done), strconv.Itoa(row.SYNRetransmits), strconv.Itoa(l.served[id]), strconv.Itoa(l.accepted[row.From]), strconv.Itoa(l.answered[row.From]), strings.ReplaceAll(row.Cause, "\n", " ")})
 		}
 	}
-	path, err := saveRows(dir, "loss-rows.csv", []string{"loss", "method", "id", "client", "outcome", "server",
+	path, err := farmrun.SaveRows(dir, "loss-rows.csv", []string{"loss", "method", "id", "client", "outcome", "server",
 		"intended_s", "done_s", "syn_retransmits", "times_served", "times_accepted", "servers_answered", "cause"}, rows)
 	return append(paths, path), err
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"time"
 
 	"proffer/dataplane"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -48,20 +48,9 @@ func (e Peers) Check() error {
 // streamModule is where Debian has nginx's stream module.
 const streamModule = "/usr/lib/nginx/modules/ngx_stream_module.so"
 
-// installed names the missing ones of programs, and the Debian packages that have them.
-func installed(packages map[string]string) error {
-	var errs []error
-	for program, of := range packages {
-		if _, err := exec.LookPath(program); err != nil {
-			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, of))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // peersInstalled names the missing programs of the peers.
 func peersInstalled() error {
-	errs := []error{installed(map[string]string{"haproxy": "haproxy", "nginx": "nginx-light", "wrk": "wrk", "curl": "curl"})}
+	errs := []error{farmrun.Installed(map[string]string{"haproxy": "haproxy", "nginx": "nginx-light", "wrk": "wrk", "curl": "curl"})}
 	if _, err := os.Stat(streamModule); err != nil {
 		errs = append(errs, fmt.Errorf("nginx's stream module is missing (%w): apt-get install libnginx-mod-stream", err))
 	}
@@ -74,26 +63,26 @@ type contest struct {
 	bed     *testbed.Bed
 	servers []int            // the HTTP servers' processes
 	ends    []netip.AddrPort // of the clients of latency, each used once
-	pace    *pace
+	pace    *farmrun.Pace
 }
 
 // Run measures every peer in every round.
-func (e Peers) Run(ctx context.Context, show func(Step)) (_ *PeersReport, err error) {
+func (e Peers) Run(ctx context.Context, show func(farmrun.Step)) (_ *PeersReport, err error) {
 	if err := peersInstalled(); err != nil {
 		return nil, err
 	}
-	preferThisProcess()
+	farmrun.Prefer()
 	c := &contest{Peers: e}
-	c.pace = &pace{began: time.Now(), total: e.Rounds * len(peers()) * len(tasks()), guess: e.For + time.Second/2, show: show}
-	c.pace.begin("building a farm")
+	c.pace = &farmrun.Pace{Began: time.Now(), Total: e.Rounds * len(peers()) * len(tasks()), Guess: e.For + time.Second/2, Show: show}
+	c.pace.Begin("building a farm")
 	once := int(latencyRate * e.For.Seconds())
 	ends := once * e.Rounds * len(peers())
-	c.bed, err = testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: 1 + clientsFor(ends)})
+	c.bed, err = testbed.Up(ctx, testbed.Config{Servers: e.Servers, Clients: 1 + farmrun.ClientsFor(ends)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.bed.Close()) }() // and all that runs in it
-	c.ends = randomEnds(e.Seed, c.bed.ClientAddrs[1:], ends)
+	c.ends = farmrun.RandomEnds(e.Seed, c.bed.ClientAddrs[1:], ends)
 	if err := errors.Join(c.spare(), c.serve(ctx)); err != nil {
 		return nil, err
 	}
@@ -146,13 +135,13 @@ func (c *contest) turn(ctx context.Context, p peer) (t *turn, err error) {
 	t = &turn{peer: p.name}
 	for _, task := range tasks() {
 		doing := fmt.Sprintf("%s: %s", p.name, task.name)
-		c.pace.begin(doing)
+		c.pace.Begin(doing)
 		d, err := c.perform(ctx, task, b)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", task.name, err)
 		}
 		t.done = append(t.done, d)
-		c.pace.end(doing)
+		c.pace.End(doing)
 	}
 	after, err := c.counts()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"proffer/dataplane"
+	"proffer/lab/farmrun/farmtest"
 )
 
 // took is a turn whose LB or proxy took so long for a connection.
@@ -36,8 +37,8 @@ func TestPeersHold(t *testing.T) {
 		return &PeersReport{turns: []*turn{took(byRoute, 0), took(byECMP, 0), took(byHunt, ours), took(bySingle, ours), took(byHAProxy, haproxys), took(byNginx, haproxys)}}
 	}
 	const us = time.Microsecond
-	holds(t, "cheaper", report(3*us, 60*us).Holds(), "")
-	holds(t, "dearer: no CPU time decides", report(100*us, 60*us).Holds(), "")
+	farmtest.Holds(t, "cheaper", report(3*us, 60*us).Holds(), "")
+	farmtest.Holds(t, "dearer: no CPU time decides", report(100*us, 60*us).Holds(), "")
 	for _, c := range []struct {
 		turn  int
 		spoil func(*turn)
@@ -58,13 +59,13 @@ func TestPeersHold(t *testing.T) {
 	} {
 		r := report(3*us, 60*us)
 		c.spoil(r.turns[c.turn])
-		holds(t, c.what, r.Holds(), c.what)
+		farmtest.Holds(t, c.what, r.Holds(), c.what)
 	}
 	r := report(3*us, 60*us)
 	for _, others := range []int{0, 1, 4, 5} {
 		r.turns[others].done[0].errors = 1
 	}
-	holds(t, "errors of others", r.Went(), "")
+	farmtest.Holds(t, "errors of others", r.Went(), "")
 }
 
 // TestPeersReadings: the four ways of counting, on numbers that are easy.

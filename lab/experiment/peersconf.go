@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -121,7 +122,7 @@ func (c *contest) serve(ctx context.Context) error {
 // answers returns once the client has had an answer from there, or one of the
 // processes that it takes has ended.
 func (c *contest) answers(ctx context.Context, from netip.Addr, by ...*testbed.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, farmrun.ReadyWithin)
 	defer cancel()
 	client := http.Client{Transport: &http.Transport{DialContext: c.bed.Client.DialContext, DisableKeepAlives: true}, Timeout: time.Second}
 	for {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/dataplane"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 )
 
@@ -57,8 +58,8 @@ func (b *balancer) spent() (c cost, err error) {
 	}
 	c.agents += ran.Time
 	c.inAgents = ran.Time
-	machine, err := readCPU("/proc/stat")
-	c.softirq, c.busy = time.Duration(machine.softirq)*tick, time.Duration(machine.busy)*tick
+	machine, err := farmrun.ReadCPU("/proc/stat")
+	c.softirq, c.busy = time.Duration(machine.Softirq)*tick, time.Duration(machine.Busy)*tick
 	return c, err
 }
 

@@ -3,6 +3,8 @@ package experiment
 import (
 	"errors"
 	"fmt"
+
+	"proffer/lab/farmrun"
 )
 
 // path is which way connections came.
@@ -20,11 +22,11 @@ func (c *contest) counts() (p path, err error) {
 		return p, err
 	}
 	p.received = frames.RxPackets
-	if p.ended, err = tcpCounter(c.place(), "PassiveOpens"); err != nil {
+	if p.ended, err = farmrun.TCPCounter(c.place(), "PassiveOpens"); err != nil {
 		return p, err
 	}
 	for _, n := range c.bed.Servers {
-		count, err := tcpCounter(n, "PassiveOpens")
+		count, err := farmrun.TCPCounter(n, "PassiveOpens")
 		if err != nil {
 			return p, err
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -92,11 +93,11 @@ func (r *PeersReport) Save(dir string) ([]string, error) {
 	for _, t := range r.turns {
 		for _, d := range t.done {
 			c := d.cost
-			rows = append(rows, []string{t.peer, strconv.Itoa(t.round + 1), d.task, strconv.FormatFloat(d.work, 'f', 0, 64), seconds(d.took),
-				strconv.Itoa(d.errors), seconds(c.processes), seconds(c.programs.Time), strconv.FormatUint(c.programs.Runs, 10), seconds(c.agents), seconds(c.inAgents), seconds(c.softirq), seconds(c.busy)})
+			rows = append(rows, []string{t.peer, strconv.Itoa(t.round + 1), d.task, strconv.FormatFloat(d.work, 'f', 0, 64), farmrun.Seconds(d.took),
+				strconv.Itoa(d.errors), farmrun.Seconds(c.processes), farmrun.Seconds(c.programs.Time), strconv.FormatUint(c.programs.Runs, 10), farmrun.Seconds(c.agents), farmrun.Seconds(c.inAgents), farmrun.Seconds(c.softirq), farmrun.Seconds(c.busy)})
 		}
 	}
-	path, err := saveRows(dir, "peers-rows.csv", columns, rows)
+	path, err := farmrun.SaveRows(dir, "peers-rows.csv", columns, rows)
 	return append(paths, path), err
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -160,7 +161,7 @@ func (c *contest) wait(ctx context.Context) (d done, err error) {
 	c.ends = c.ends[n:]
 	client := traffic.Client{To: netip.AddrPortFrom(c.bed.VIP, testbed.Port), Enter: c.bed.Client.Enter}
 	var run traffic.Result
-	err = apart(c.servers, func() (err error) {
+	err = farmrun.Apart(c.servers, func() (err error) {
 		run, err = client.Run(ctx, traffic.Steady(latencyRate, c.For, ends...))
 		return err
 	})
@@ -191,7 +192,7 @@ type command struct {
 // begin starts a program that ends by itself, or is ended some time later.
 func (c *contest) begin(ctx context.Context, name string, args ...string) (p *command, err error) {
 	p = &command{}
-	p.ctx, p.cancel = context.WithTimeoutCause(ctx, c.For+readyWithin, fmt.Errorf("%s did not end %v after its time", name, readyWithin))
+	p.ctx, p.cancel = context.WithTimeoutCause(ctx, c.For+farmrun.ReadyWithin, fmt.Errorf("%s did not end %v after its time", name, farmrun.ReadyWithin))
 	cmd := exec.CommandContext(p.ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
 	if p.Process, err = c.bed.Client.StartCommand(cmd); err != nil {

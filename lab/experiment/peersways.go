@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/topo"
 )
@@ -134,7 +135,7 @@ func set(n *testbed.Node, name, value string) error {
 
 // startProffer runs the daemons; the LB counts each connection in one of counters.
 func (c *contest) startProffer(ctx context.Context, p topo.Policy, counters ...string) (*balancer, error) {
-	farm, err := Start(ctx, c.bed, Settings{
+	farm, err := farmrun.Start(ctx, c.bed, farmrun.Settings{
 		Policy: p, Workers: 64, Cores: 2, Programs: c.Programs,
 		LB:    func(lb *topo.LB) { lb.Flows.Entries = manyFlows },
 		Agent: func(_ *testbed.Node, a *topo.Agent) { a.Flows.Entries, a.Flows.Embryonic = manyFlows, manyFlows },

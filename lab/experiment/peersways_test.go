@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -53,7 +54,7 @@ func TestRouteAfterProxy(t *testing.T) {
 	bed := c.bed
 	for _, name := range []string{byHAProxy, byRoute, byNginx, byECMP, byHAProxy, byRoute} {
 		b := begun(t, c, name)
-		request := traffic.Request{From: netip.AddrPortFrom(bed.ClientAddrs[1], firstPort)}
+		request := traffic.Request{From: netip.AddrPortFrom(bed.ClientAddrs[1], farmrun.FirstPort)}
 		client := traffic.Client{To: netip.AddrPortFrom(bed.VIP, testbed.Port), Enter: bed.Client.Enter}
 		run, err := client.Run(t.Context(), []traffic.Request{request})
 		if err != nil || len(run.Rows) != 1 || run.Rows[0].Outcome != traffic.OK || run.Rows[0].SYNRetransmits > 0 {
@@ -81,7 +82,7 @@ func TestForwarding(t *testing.T) {
 		}
 		b := begun(t, c, name)
 		for k := range made {
-			c.ends = append(c.ends, netip.AddrPortFrom(c.bed.ClientAddrs[1], uint16(firstPort+uint64(i)*made+k)))
+			c.ends = append(c.ends, netip.AddrPortFrom(c.bed.ClientAddrs[1], uint16(farmrun.FirstPort+uint64(i)*made+k)))
 		}
 		if d, err := c.wait(t.Context()); err != nil || d.errors > 0 {
 			t.Errorf("%s: %d errors, %v", name, d.errors, err)

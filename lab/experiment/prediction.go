@@ -11,6 +11,7 @@ import (
 
 	"proffer/control"
 	"proffer/dataplane"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -88,12 +89,12 @@ func QuickPrediction() Prediction {
 // Predictions are the rows of a Prediction, and those without a result.
 type Predictions struct {
 	Rows      []PredictionRow
-	Unclaimed []Unclaimed
+	Unclaimed []farmrun.Unclaimed
 }
 
 // Run measures every chain with every payload at every load.
-func (p Prediction) Run(ctx context.Context, show func(Step)) (all Predictions, err error) {
-	preferThisProcess()
+func (p Prediction) Run(ctx context.Context, show func(farmrun.Step)) (all Predictions, err error) {
+	farmrun.Prefer()
 	bed, err := testbed.EdgeUp(ctx, 1)
 	if err != nil {
 		return all, err
@@ -108,7 +109,7 @@ func (p Prediction) Run(ctx context.Context, show func(Step)) (all Predictions, 
 	if err != nil {
 		return all, err
 	}
-	steps := pace{began: time.Now(), total: len(p.Chains) * len(p.Payloads) * len(p.Loads), guess: p.Settle + p.For, show: show}
+	steps := farmrun.Pace{Began: time.Now(), Total: len(p.Chains) * len(p.Payloads) * len(p.Loads), Guess: p.Settle + p.For, Show: show}
 	for _, c := range p.Chains {
 		if err := all.chain(ctx, p, bed, frames, c, &steps); err != nil {
 			return all, fmt.Errorf("chain of %s: %w", c.Name, err)
@@ -117,7 +118,7 @@ func (p Prediction) Run(ctx context.Context, show func(Step)) (all Predictions, 
 	return all, nil
 }
 
-func (all *Predictions) chain(ctx context.Context, p Prediction, bed *testbed.EdgeBed, frames *predictionFrames, c PredictedChain, steps *pace) (err error) {
+func (all *Predictions) chain(ctx context.Context, p Prediction, bed *testbed.EdgeBed, frames *predictionFrames, c PredictedChain, steps *farmrun.Pace) (err error) {
 	select { // the kernel frees the tables of the chain before it
 	case <-ctx.Done():
 		return ctx.Err()
@@ -136,7 +137,7 @@ func (all *Predictions) chain(ctx context.Context, p Prediction, bed *testbed.Ed
 				rate = min(rate, c.Rate*load)
 			}
 			doing := fmt.Sprintf("%s, %d bytes, %.0f packets/s", c.Name, payload, rate)
-			steps.begin(doing)
+			steps.Begin(doing)
 			row, err := p.row(ctx, bed, r, frames.of(payload), rate)
 			for try := 1; try < edgeTries && errors.Is(err, traffic.ErrLate); try++ {
 				row, err = p.row(ctx, bed, r, frames.of(payload), rate)
@@ -144,13 +145,13 @@ func (all *Predictions) chain(ctx context.Context, p Prediction, bed *testbed.Ed
 			row.Chain, row.Functions, row.Payload = c.Name, len(c.Functions), payload
 			switch {
 			case errors.Is(err, traffic.ErrLate):
-				all.Unclaimed = append(all.Unclaimed, Unclaimed{Policy: "figure 3, " + doing, Reason: err.Error()})
+				all.Unclaimed = append(all.Unclaimed, farmrun.Unclaimed{Policy: "figure 3, " + doing, Reason: err.Error()})
 			case err != nil:
 				return err
 			default:
 				all.Rows = append(all.Rows, row)
 			}
-			steps.end(c.Name)
+			steps.End(c.Name)
 		}
 	}
 	return nil
@@ -178,7 +179,7 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 	}()
 	ticks := time.NewTicker(control.LevelEvery)
 	defer ticks.Stop()
-	begun, sum, from := monotonic{}.Now(), predictedLoads{}, time.Duration(0)
+	begun, sum, from := farmrun.Monotonic{}.Now(), predictedLoads{}, time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,7 +193,7 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 		if err != nil {
 			return row, err
 		}
-		now := monotonic{}.Now()
+		now := farmrun.Monotonic{}.Now()
 		switch {
 		case from > 0:
 			if sum.add(l); l.prompt && now-from >= p.For {
@@ -223,7 +224,7 @@ func (r *predicting) tick() (loads predictedTick, err error) {
 		learns bool
 		load   *float64
 	}{{r.learned, true, &loads.learned}, {r.started, false, &loads.started}} {
-		now := monotonic{}.Now() // as the one before may have waited until weights are written
+		now := farmrun.Monotonic{}.Now() // as the one before may have waited until weights are written
 		if _, err := l.levels.Tick(now); err != nil {
 			return loads, err
 		}
@@ -244,7 +245,7 @@ func (r *predicting) tick() (loads predictedTick, err error) {
 
 // read reads the core's run time and the packets since the last tick.
 func (r *predicting) read(loads *predictedTick) (busy []time.Duration, err error) {
-	now := monotonic{}.Now()
+	now := farmrun.Monotonic{}.Now()
 	if busy, err = r.node.Busy(); err != nil {
 		return nil, err
 	}
@@ -256,7 +257,7 @@ func (r *predicting) read(loads *predictedTick) (busy []time.Duration, err error
 	if err != nil {
 		return nil, err
 	}
-	loads.prompt = monotonic{}.Now()-now < promptly
+	loads.prompt = farmrun.Monotonic{}.Now()-now < promptly
 	packets := sent[0].Packets.Total()
 	loads.elapsed, loads.measured = now-r.busyAt, float64(busy[0]-r.busy)/float64(now-r.busyAt)
 	loads.packets, loads.seen = packets-r.packets, core.Packets-r.seen

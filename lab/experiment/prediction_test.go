@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
 	"proffer/topo"
 )
@@ -22,7 +23,7 @@ func TestPrediction(t *testing.T) {
 	}
 	for _, p := range all {
 		steps := 0
-		all, err := p.Run(t.Context(), func(Step) { steps++ })
+		all, err := p.Run(t.Context(), func(farmrun.Step) { steps++ })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,23 +10,12 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 	"proffer/lab/traffic"
 )
-
-// Result is the outcome of one policy.
-type Result struct {
-	Policy Compared
-	Rows   []traffic.Row
-	Loads  Loads
-	Late   error // the generator could not keep its schedule; nil: it did
-
-	drops dropped
-	kinds Kinds
-}
 
 // Report holds an SRLB experiment's results, in the order of its policies.
 type Report struct {
@@ -35,15 +24,9 @@ type Report struct {
 	Policies []PolicySummary `json:"policies"`
 
 	experiment SRLB
-	results    []*Result
+	results    []*farmrun.Result
 	kept       []string // paths of rows that are written
 	unkept     error    // the rows that could not be written
-}
-
-// Unclaimed is a policy with a run that measured the generator rather than the farm.
-type Unclaimed struct {
-	Policy string `json:"policy"`
-	Reason string `json:"reason"`
 }
 
 // PolicySummary is one row of the report; times in seconds.
@@ -72,16 +55,16 @@ type PolicySummary struct {
 	Late string `json:"late,omitempty"`
 }
 
-func (r *Report) add(result *Result) {
+func (r *Report) add(result *farmrun.Result) {
 	r.results = append(r.results, result)
-	r.Policies = append(r.Policies, result.summary())
+	r.Policies = append(r.Policies, summaryOf(result))
 	for _, s := range r.Policies {
-		if s.Policy != (Compared{}).String() || s.Late != "" {
+		if s.Policy != (farmrun.Compared{}).String() || s.Late != "" {
 			continue
 		}
 		for i := range r.Policies {
 			if p := &r.Policies[i]; p.Late == "" {
-				p.VsSingle = orZero(s.Mean / p.Mean)
+				p.VsSingle = stats.OrZero(s.Mean / p.Mean)
 			}
 		}
 		return
@@ -90,13 +73,13 @@ func (r *Report) add(result *Result) {
 
 // summary condenses a run. Latencies are those of answered requests; all others
 // are counted.
-func (r *Result) summary() PolicySummary {
+func summaryOf(r *farmrun.Result) PolicySummary {
 	var connects []float64
 	first, fast, answered := 0, 0, 0
 	for _, row := range r.Rows {
 		if row.Outcome == traffic.OK {
 			answered++
-			if r.kinds.fast(serverIndex(row.Server)) {
+			if r.Kinds.Faster(farmrun.ServerIndex(row.Server)) {
 				fast++
 			}
 			connects = append(connects, (row.Connected - row.Started).Seconds())
@@ -105,7 +88,7 @@ func (r *Result) summary() PolicySummary {
 			first++
 		}
 	}
-	latencies := r.latencies()
+	latencies := r.Latencies()
 	slices.Sort(connects)
 	mean := stats.MeanCI95(latencies)
 	s := stats.Summarize(latencies)
@@ -117,45 +100,21 @@ func (r *Result) summary() PolicySummary {
 		Policy:   r.Policy.String(),
 		Requests: len(r.Rows),
 		Resets:   traffic.Count(r.Rows, traffic.Reset),
-		Refusals: traffic.Count(r.Rows, traffic.Refused) + int(max(r.drops.synRetransmits, r.drops.listenDrops)),
+		Refusals: traffic.Count(r.Rows, traffic.Refused) + int(max(r.Drops.SYNRetransmits, r.Drops.ListenDrops)),
 		Timeouts: traffic.Count(r.Rows, traffic.TimedOut),
 		Errors:   traffic.Count(r.Rows, traffic.Failed),
-		Mean:     orZero(mean.Mean),
-		MeanCI:   orZero(mean.Half),
-		P50:      orZero(s.P50),
-		P90:      orZero(s.P90),
-		P99:      orZero(s.P99),
-		Fairness: r.fairness(),
+		Mean:     stats.OrZero(mean.Mean),
+		MeanCI:   stats.OrZero(mean.Half),
+		P50:      stats.OrZero(s.P50),
+		P90:      stats.OrZero(s.P90),
+		P99:      stats.OrZero(s.P99),
+		Fairness: r.Fairness(),
 		First:    float64(first) / float64(max(answered, 1)),
-		SYNACK:   orZero(stats.Quantile(connects, 0.5)),
-		Fidelity: orZero(traffic.Fidelity(r.Rows, r.kinds.named)),
+		SYNACK:   stats.OrZero(stats.Quantile(connects, 0.5)),
+		Fidelity: stats.OrZero(traffic.Fidelity(r.Rows, r.Kinds.Named)),
 		Fast:     float64(fast) / float64(max(answered, 1)),
 		Late:     late,
 	}
-}
-
-// latencies of the answered requests, in seconds and order of arrival.
-func (r *Result) latencies() []float64 {
-	var out []float64
-	for _, row := range r.Rows {
-		if row.Outcome == traffic.OK {
-			out = append(out, row.Latency().Seconds())
-		}
-	}
-	return out
-}
-
-// fairness is the mean over the samples taken while requests arrived.
-func (r *Result) fairness() float64 {
-	end := r.Rows[len(r.Rows)-1].Intended.Seconds()
-	sum, n := 0.0, 0
-	for i, at := range r.Loads.Seconds {
-		if at <= end {
-			sum += r.Loads.Fairness[i]
-			n++
-		}
-	}
-	return sum / float64(max(n, 1))
 }
 
 // Print writes the table.
@@ -202,13 +161,13 @@ func (r *Report) JSON() any { return r }
 
 // keep writes a result's rows. That they cannot be written does not end the run: Save
 // returns the error.
-func (r *Report) keep(result *Result) {
+func (r *Report) keep(result *farmrun.Result) {
 	dir := r.experiment.Out
 	if dir == "" {
 		return
 	}
 	path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
-	if err := errors.Join(makeFolder(dir), writeRows(path, result.Rows)); err != nil {
+	if err := errors.Join(farmrun.MakeFolder(dir), farmrun.WriteRequests(path, result.Rows)); err != nil {
 		r.unkept = errors.Join(r.unkept, err)
 		return
 	}
@@ -218,7 +177,7 @@ func (r *Report) keep(result *Result) {
 // Save writes pictures and results.json into dir, as far as it can, and returns their
 // paths and those of the rows.
 func (r *Report) Save(dir string) ([]string, error) {
-	if err := makeFolder(dir); err != nil {
+	if err := farmrun.MakeFolder(dir); err != nil {
 		return nil, err
 	}
 	paths, err := r.draw(dir)
@@ -246,7 +205,7 @@ func (r *Report) draw(dir string) ([]string, error) {
 	var responses []figures.Responses
 	var loads []figures.Load
 	for i, result := range r.results {
-		name, seconds := r.Policies[i].marked(), result.latencies()
+		name, seconds := r.Policies[i].marked(), result.Latencies()
 		if len(seconds) == 0 { // no answer, no curve
 			continue
 		}
@@ -258,7 +217,7 @@ func (r *Report) draw(dir string) ([]string, error) {
 	if len(responses) == 0 {
 		return nil, nil
 	}
-	at := fmt.Sprintf("%s, ρ = %.3g", r.experiment.Kinds.short(), r.Load)
+	at := fmt.Sprintf("%s, ρ = %.3g", r.experiment.Kinds.Short(), r.Load)
 	cdf, err := figures.CDF("Response time, "+at, responses)
 	if err != nil {
 		return nil, err
@@ -273,22 +232,4 @@ func (r *Report) draw(dir string) ([]string, error) {
 	}
 	more, failed := over.Save(dir, "load")
 	return append(paths, more...), errors.Join(err, failed)
-}
-
-func writeRows(path string, rows []traffic.Row) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write rows: %w", err)
-	}
-	defer f.Close()
-	if err := traffic.WriteRows(f, rows); err != nil {
-		return fmt.Errorf("write rows to %s: %w", path, err)
-	}
-	return f.Close()
-}
-
-// Left is a duration as progress shows it.
-func Left(d time.Duration) string {
-	d = d.Round(time.Second)
-	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/table"
 	"proffer/topo"
@@ -56,9 +57,9 @@ const exchangeWithin = 5 * time.Second
 
 // Run runs every method on a farm of its own. Complete rows are in the report
 // even if it fails.
-func (e Resiliency) Run(ctx context.Context, show func(Step)) (*ResiliencyReport, error) {
+func (e Resiliency) Run(ctx context.Context, show func(farmrun.Step)) (*ResiliencyReport, error) {
 	report := &ResiliencyReport{}
-	p := &pace{began: time.Now(), total: len(e.Methods) * (e.Changes + 1), guess: time.Second, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Total: len(e.Methods) * (e.Changes + 1), Guess: time.Second, Show: show}
 	for _, m := range e.Methods {
 		result, err := e.run(ctx, m, p)
 		if err != nil {
@@ -72,8 +73,8 @@ func (e Resiliency) Run(ctx context.Context, show func(Step)) (*ResiliencyReport
 // settings make the flows spread over both candidates: with as many open
 // connections as half its share a server is full, so that each flow finds its
 // first candidate full with probability ½. Idle flows are no load to `busy`.
-func (e Resiliency) settings(m Method, servers *pool) Settings {
-	s := Settings{
+func (e Resiliency) settings(m Method, servers *pool) farmrun.Settings {
+	s := farmrun.Settings{
 		Policy:   topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: max(1, e.Flows/e.Servers/2)},
 		Workers:  e.Flows,
 		Cores:    2,
@@ -124,39 +125,39 @@ func (e Resiliency) Check() error {
 }
 
 // run measures one method.
-func (e Resiliency) run(ctx context.Context, m Method, p *pace) (_ *resilience, err error) {
-	p.begin(fmt.Sprintf("%s: building a farm", m))
+func (e Resiliency) run(ctx context.Context, m Method, p *farmrun.Pace) (_ *resilience, err error) {
+	p.Begin(fmt.Sprintf("%s: building a farm", m))
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers + e.Changes, LBs: e.Changes + 1})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	servers := newPool(bed.Servers, e.Servers, m.keeps(), e.Seed)
-	echoes, err := serveOn(bed, testbed.Port, newEcho)
+	echoes, err := farmrun.FarSidesOn(bed, testbed.Port, farmrun.NewEcho)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, echoes.Close()) }()
-	farm, err := Start(ctx, bed, e.settings(m, servers))
+	farm, err := farmrun.Start(ctx, bed, e.settings(m, servers))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, farm.Stop()) }()
 
 	r := &rolling{farm: farm, bed: bed, pool: servers, method: m}
-	if err := r.open(ctx, randomEnds(e.Seed, bed.ClientAddrs, e.Flows)); err != nil {
+	if err := r.open(ctx, farmrun.RandomEnds(e.Seed, bed.ClientAddrs, e.Flows)); err != nil {
 		return nil, err
 	}
 	defer r.flows.Close()
 	result := &resilience{method: m, experiment: e, firstTakes: r.firstTakes}
-	p.end(fmt.Sprintf("%s: %d flows", m, e.Flows))
+	p.End(fmt.Sprintf("%s: %d flows", m, e.Flows))
 	for i := range e.Changes {
 		c, err := r.change(ctx, i+1)
 		if err != nil {
 			return nil, fmt.Errorf("change %d: %w", i+1, err)
 		}
 		result.changes = append(result.changes, c)
-		p.end(fmt.Sprintf("%s: change %d of %d", m, i+1, e.Changes))
+		p.End(fmt.Sprintf("%s: change %d of %d", m, i+1, e.Changes))
 	}
 	return result, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/traffic"
 )
@@ -129,7 +130,7 @@ func (r *ResiliencyReport) Save(dir string) ([]string, error) {
 	if err != nil {
 		return paths, err
 	}
-	path, err := saveRows(dir, "resiliency-rows.csv",
+	path, err := farmrun.SaveRows(dir, "resiliency-rows.csv",
 		[]string{"method", "change", "cold", "flow", "server", "removed", "outcome"}, r.rows())
 	return append(paths, path), err
 }

@@ -9,13 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
 
 // rolling is a farm with servers that are replaced one by one under its flows.
 type rolling struct {
-	farm   *Farm
+	farm   *farmrun.Farm
 	bed    *testbed.Bed
 	pool   *pool
 	method Method
@@ -41,7 +42,7 @@ func (r *rolling) open(ctx context.Context, from []netip.AddrPort) error {
 			return err
 		}
 		if !r.method.keeps() {
-			if err := os.Remove(r.farm.record(lb)); err != nil {
+			if err := os.Remove(r.farm.Record(lb)); err != nil {
 				return fmt.Errorf("forget the pools of %s: %w", lb.Name, err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
 )
 
@@ -70,19 +71,19 @@ func TestEnoughIsNineInTen(t *testing.T) {
 
 func TestRandomEndsAreAllDifferent(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")}
-	n := ports + 100
-	if clientsFor(n) != 2 || clientsFor(ports) != 1 {
-		t.Errorf("%d and %d addresses", clientsFor(n), clientsFor(ports))
+	n := farmrun.Ports + 100
+	if farmrun.ClientsFor(n) != 2 || farmrun.ClientsFor(farmrun.Ports) != 1 {
+		t.Errorf("%d and %d addresses", farmrun.ClientsFor(n), farmrun.ClientsFor(farmrun.Ports))
 	}
-	ends := randomEnds(3, addrs, n)
+	ends := farmrun.RandomEnds(3, addrs, n)
 	seen := map[netip.AddrPort]bool{}
 	for _, end := range ends {
-		if seen[end] || end.Port() < firstPort {
+		if seen[end] || end.Port() < farmrun.FirstPort {
 			t.Fatalf("%s twice, or its port is reserved", end)
 		}
 		seen[end] = true
 	}
-	if slices.Equal(ends[:10], randomEnds(4, addrs, 10)) {
+	if slices.Equal(ends[:10], farmrun.RandomEnds(4, addrs, 10)) {
 		t.Error("two seeds give the same ends")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
 	"proffer/lab/traffic"
@@ -75,8 +76,8 @@ func (e RTT) Check() error {
 }
 
 // kinds are the servers of the farm.
-func (e RTT) kinds() Kinds {
-	return Kinds{Servers: e.Servers, Cores: e.Cores, Workers: rttWorkers, Fast: e.Servers / 2, FastCores: 2 * e.Cores}
+func (e RTT) kinds() farmrun.Kinds {
+	return farmrun.Kinds{Servers: e.Servers, Cores: e.Cores, Workers: rttWorkers, Fast: e.Servers / 2, FastCores: 2 * e.Cores}
 }
 
 // rate of arrivals, a second.
@@ -94,10 +95,10 @@ func (e RTT) arrivals() []trace.Arrival {
 }
 
 // Run makes a run each way at each round trip.
-func (e RTT) Run(ctx context.Context, show func(Step)) (*RTTReport, error) {
-	preferThisProcess()
+func (e RTT) Run(ctx context.Context, show func(farmrun.Step)) (*RTTReport, error) {
+	farmrun.Prefer()
 	r := &RTTReport{experiment: e}
-	p := &pace{began: time.Now(), total: len(e.RTTs) * len(rttWays()), guess: e.length() + 4*time.Second, show: show}
+	p := &farmrun.Pace{Began: time.Now(), Total: len(e.RTTs) * len(rttWays()), Guess: e.length() + 4*time.Second, Show: show}
 	for _, rtt := range e.RTTs {
 		if err := e.at(ctx, rtt, r, p); err != nil {
 			return nil, err
@@ -107,12 +108,12 @@ func (e RTT) Run(ctx context.Context, show func(Step)) (*RTTReport, error) {
 }
 
 // at makes the runs at a round trip, on a bed of their own.
-func (e RTT) at(ctx context.Context, rtt time.Duration, r *RTTReport, p *pace) (err error) {
-	p.begin(fmt.Sprintf("building a farm behind %v", rtt))
+func (e RTT) at(ctx context.Context, rtt time.Duration, r *RTTReport, p *farmrun.Pace) (err error) {
+	p.Begin(fmt.Sprintf("building a farm behind %v", rtt))
 	arrivals := e.arrivals()
-	clients := clientsFor(len(arrivals))
+	clients := farmrun.ClientsFor(len(arrivals))
 	bed, err := testbed.Up(ctx, testbed.Config{
-		Servers: e.Servers, LBs: e.LBs, Clients: clients * tries * len(rttWays()), Delay: testbed.Delay{Mean: rtt / 2},
+		Servers: e.Servers, LBs: e.LBs, Clients: clients * farmrun.Tries * len(rttWays()), Delay: testbed.Delay{Mean: rtt / 2},
 	})
 	if err != nil {
 		return err
@@ -121,9 +122,9 @@ func (e RTT) at(ctx context.Context, rtt time.Duration, r *RTTReport, p *pace) (
 	fresh := bed.ClientAddrs
 	for _, w := range rttWays() {
 		var run *rttRun
-		for range tries { // of other clients, apart from sockets in TIME_WAIT
-			p.begin(w.String(rtt))
-			run = &rttRun{RTT: e, way: w, bed: bed, requests: requestsFrom(arrivals, fresh[:clients])}
+		for range farmrun.Tries { // of other clients, apart from sockets in TIME_WAIT
+			p.Begin(w.String(rtt))
+			run = &rttRun{RTT: e, way: w, bed: bed, requests: farmrun.Requests(arrivals, fresh[:clients])}
 			fresh = fresh[clients:]
 			if err = run.run(ctx); !errors.Is(err, traffic.ErrLate) {
 				break
@@ -133,7 +134,7 @@ func (e RTT) at(ctx context.Context, rtt time.Duration, r *RTTReport, p *pace) (
 			return fmt.Errorf("%s: %w", w.String(rtt), err)
 		}
 		r.add(rtt, run)
-		p.end(w.String(rtt))
+		p.End(w.String(rtt))
 	}
 	return nil
 }

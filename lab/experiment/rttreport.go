@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
 	"proffer/lab/traffic"
@@ -160,7 +161,7 @@ func (r *RTTReport) Save(dir string) ([]string, error) {
 				decimal(milliseconds(q.Service)), decimal(milliseconds(q.Latency())), q.Server, string(q.Outcome)})
 		}
 	}
-	path, err := saveRows(dir, "rtt-rows.csv", []string{"rtt_ms", "policy", "flooded", "intended_s", "service_ms", "latency_ms", "server", "outcome"}, rows)
+	path, err := farmrun.SaveRows(dir, "rtt-rows.csv", []string{"rtt_ms", "policy", "flooded", "intended_s", "service_ms", "latency_ms", "server", "outcome"}, rows)
 	return append(paths, path), err
 }
 
@@ -169,7 +170,7 @@ func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 // figure has the p90 of each run, less two round trips.
 func (r *RTTReport) figure() (*figures.Figure, error) {
 	g := figures.Groups{
-		Title:      fmt.Sprintf("90th percentile, less two round trips, %s", r.experiment.kinds().short()),
+		Title:      fmt.Sprintf("90th percentile, less two round trips, %s", r.experiment.kinds().Short()),
 		GroupLabel: "round trip of the clients", GroupColumn: "rtt",
 	}
 	panel := figures.BoxPanel{Y: figures.Axis{Label: "p90 (ms)"}, Columns: []string{"p90_net_ms"}}

@@ -3,13 +3,13 @@ package experiment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"proffer/api"
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -29,30 +29,30 @@ type rttRun struct {
 }
 
 func (r *rttRun) run(ctx context.Context) (err error) {
-	servers, err := Serve(r.bed, r.kinds().machines()...)
+	servers, err := farmrun.Serve(r.bed, r.kinds().Machines()...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
-	farm, err := Start(ctx, r.bed, Settings{
+	farm, err := farmrun.Start(ctx, r.bed, farmrun.Settings{
 		Policy: topo.Policy{Dispatch: r.way.dispatch}, NoAgents: true, Workers: rttWorkers, Cores: r.Cores, Programs: r.Programs,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, farm.Stop()) }()
-	if err := farm.resolved(ctx); err != nil {
+	if err := farm.Resolved(ctx); err != nil {
 		return err
 	}
 	late, err := r.ask(ctx, farm)
 	if err != nil {
 		return err
 	}
-	return errors.Join(late, servedOnce(servers.books(), r.rows))
+	return errors.Join(late, farmrun.ServedOnce(servers.Books(), r.rows))
 }
 
 // ask sends the requests, beside the flood if there is one, and then reads the weights.
-func (r *rttRun) ask(ctx context.Context, farm *Farm) (late, err error) {
+func (r *rttRun) ask(ctx context.Context, farm *farmrun.Farm) (late, err error) {
 	flooding, stop := context.WithCancel(ctx)
 	flooded := make(chan error, 1)
 	go func() { flooded <- r.flood(flooding) }()
@@ -82,19 +82,19 @@ func (r *rttRun) flood(ctx context.Context) (err error) {
 }
 
 // read takes the weights and which flows count from the LBs.
-func (r *rttRun) read(ctx context.Context, farm *Farm) error {
+func (r *rttRun) read(ctx context.Context, farm *farmrun.Farm) error {
 	var counting []string
 	var fast, slow float64
 	kinds := r.kinds()
 	for _, lb := range r.bed.LBs {
-		learning, err := farm.learning(ctx, lb)
+		learning, err := farm.Learning(ctx, lb)
 		if err != nil {
 			return err
 		}
 		counting = append(counting, learning.Counting)
 		for i, s := range r.bed.Servers {
 			weight := weightOf(learning, s.Name)
-			if kinds.fast(i) {
+			if kinds.Faster(i) {
 				fast += weight / float64(kinds.Fast)
 			} else {
 				slow += weight / float64(kinds.Servers-kinds.Fast)
@@ -113,34 +113,4 @@ func weightOf(l *api.LearningStatus, server string) float64 {
 		}
 	}
 	return 0
-}
-
-// learning has the servers of an LB's first service as it has learned them.
-func (f *Farm) learning(ctx context.Context, lb *testbed.Node) (*api.LearningStatus, error) {
-	s, err := f.Status(ctx, lb)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.Services) == 0 || s.Services[0].Learning == nil {
-		return nil, fmt.Errorf("%s has learned nothing", lb.Name)
-	}
-	return s.Services[0].Learning, nil
-}
-
-// resolved returns when all LBs know the way to all servers: one without gets no new flow.
-func (f *Farm) resolved(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	for _, lb := range f.Bed.LBs {
-		for {
-			learning, err := f.learning(ctx, lb)
-			if err == nil && !slices.ContainsFunc(learning.Servers, func(s api.LearnedStatus) bool { return s.Weight == 0 }) {
-				break
-			}
-			if sleep(ctx, 50*time.Millisecond) != nil {
-				return errors.Join(fmt.Errorf("%s does not know the way to all servers", lb.Name), err, ctx.Err())
-			}
-		}
-	}
-	return nil
 }

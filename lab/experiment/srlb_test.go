@@ -3,95 +3,37 @@ package experiment
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"proffer/lab/testbed"
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
-	"proffer/policy"
-	"proffer/topo"
 )
 
-// concluded is a run of three requests, of which each was answered by its flow's second
-// candidate.
-func concluded(t *testing.T) (*Result, *Farm, map[string][]string) {
-	t.Helper()
-	farm := &Farm{Bed: &testbed.Bed{LBs: []*testbed.Node{{Name: "lb1"}}}}
-	farm.Service = topo.Service{
-		Name: "web", VIP: topo.VIP{Addr: netip.MustParseAddr("2001:db8:f::1"), Port: 80},
-		Dispatch: topo.Hunt, Choices: 2, Buckets: 251,
+// answered is a run of three requests, which the servers' second candidates answered.
+func answered() *farmrun.Result {
+	r := &farmrun.Result{Kinds: farmrun.Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: 1, Speed: 2}, Loads: farmrun.Loads{Seconds: []float64{0}, Busy: []float64{1}, Fairness: []float64{1}}}
+	for i := range 3 {
+		r.Rows = append(r.Rows, traffic.Row{ID: i, Server: fmt.Sprintf("s%d", i+1), Outcome: traffic.OK, Hops: 2, Connected: time.Millisecond, Done: 2 * time.Millisecond})
 	}
-	for i, name := range []string{"s1", "s2", "s3", "s4"} {
-		farm.Service.Servers = append(farm.Service.Servers, topo.Server{Name: name, Locator: benchServer(i), Weight: 1})
-	}
-	r, books := &Result{kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: 1, Speed: 2}, Loads: Loads{Seconds: []float64{0}, Busy: []float64{1}, Fairness: []float64{1}}}, map[string][]string{}
-	for i, id := range []string{"0", "1", "2"} {
-		from := netip.AddrPortFrom(netip.MustParseAddr("2001:db8:c::1"), uint16(1024+i))
-		server := farm.Service.Servers[candidates(t, farm, from)[1]].Name
-		r.Rows = append(r.Rows, traffic.Row{ID: i, From: from, Server: server, Outcome: traffic.OK, Connected: time.Millisecond, Done: 2 * time.Millisecond})
-		books[server] = append(books[server], id)
-	}
-	return r, farm, books
+	return r
 }
 
-func candidates(t *testing.T, farm *Farm, from netip.AddrPort) []uint16 {
-	t.Helper()
-	list, err := farm.Candidates(policy.Flow{Client: from, VIP: netip.AddrPortFrom(farm.Service.VIP.Addr, farm.Service.VIP.Port)})
-	if err != nil || len(list) != 2 {
-		t.Fatalf("candidates %v, %v", list, err)
+// TestSummaryOf: the shares of the first candidates and of the faster servers.
+func TestSummaryOf(t *testing.T) {
+	r := answered()
+	if s := summaryOf(r); s.Fast != 0 || s.First != 0 {
+		t.Errorf("%+v", s)
 	}
-	return list
-}
-
-// TestConclude: a run in which a request was served twice or by another server than answered
-// it, or which was answered by no candidate, is no result.
-func TestConclude(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		spoil func(*Result, *Farm, map[string][]string)
-		what  string
-	}{
-		{"good", func(*Result, *Farm, map[string][]string) {}, ""},
-		{"twice by one server", func(r *Result, _ *Farm, books map[string][]string) {
-			books[r.Rows[1].Server] = append(books[r.Rows[1].Server], "1")
-		}, "request 1 was served twice"},
-		{"twice by two servers", func(r *Result, _ *Farm, books map[string][]string) {
-			books["s9"] = append(books["s9"], "2")
-		}, "request 2 was served twice"},
-		{"by none", func(_ *Result, _ *Farm, books map[string][]string) { clear(books) }, "and served by \"\""},
-		{"by another", func(r *Result, _ *Farm, books map[string][]string) {
-			clear(books)
-			books["s9"] = []string{"0", "1", "2"}
-		}, "and served by \"s9\""},
-		{"by no candidate", func(r *Result, farm *Farm, books map[string][]string) {
-			list := candidates(t, farm, r.Rows[0].From)
-			for i := range uint16(4) {
-				if !slices.Contains(list, i) {
-					r.Rows[0].Server = farm.Service.Servers[i].Name
-				}
-			}
-			clear(books)
-			for i, row := range r.Rows {
-				books[row.Server] = append(books[row.Server], string(rune('0'+i)))
-			}
-		}, "was not among its candidates"},
-	} {
-		r, farm, books := concluded(t)
-		c.spoil(r, farm, books)
-		got, err := conclude(r, farm, books)
-		holds(t, c.name, err, c.what)
-		if (got != nil) != (c.what == "") {
-			t.Errorf("%s: result %v", c.name, got)
-		}
-		if got != nil && (got.Rows[2].Hops != 2 || got.Rows[2].LB != "lb1" || got.summary().First != 0) {
-			t.Errorf("%s: %+v", c.name, got.Rows[2])
-		}
+	for i := range r.Rows {
+		r.Rows[i].Server, r.Rows[i].Hops = "s4", 1
+	}
+	if s := summaryOf(r); s.Fast != 1 || s.First != 1 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -99,18 +41,15 @@ func TestConclude(t *testing.T) {
 // the servers' count of them, whichever is larger.
 func TestRefusalsCount(t *testing.T) {
 	for _, c := range []struct {
-		drops dropped
+		drops farmrun.Dropped
 		want  int
-	}{{dropped{}, 1}, {dropped{synRetransmits: 5}, 6}, {dropped{listenDrops: 4}, 5}, {dropped{2, 3}, 4}} {
-		r, _, _ := concluded(t)
+	}{{farmrun.Dropped{}, 1}, {farmrun.Dropped{SYNRetransmits: 5}, 6}, {farmrun.Dropped{ListenDrops: 4}, 5}, {farmrun.Dropped{SYNRetransmits: 2, ListenDrops: 3}, 4}} {
+		r := answered()
 		r.Rows[0].Outcome = traffic.Refused
-		r.drops = c.drops
-		if got := r.summary().Refusals; got != c.want {
+		r.Drops = c.drops
+		if got := summaryOf(r).Refusals; got != c.want {
 			t.Errorf("%+v and one RST: %d refusals, want %d", c.drops, got, c.want)
 		}
-	}
-	if got := (dropped{7, 9}).since(dropped{3, 4}); got != (dropped{4, 5}) {
-		t.Errorf("since: %+v", got)
 	}
 }
 
@@ -118,11 +57,11 @@ func TestRefusalsCount(t *testing.T) {
 // the pictures, and is compared with no other.
 func TestReportLate(t *testing.T) {
 	for _, late := range []int{0, 1} { // single, hunt
-		r := &Report{experiment: SRLB{Kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Speed: 2}, Requests: 30, Out: t.TempDir()}}
+		r := &Report{experiment: SRLB{Kinds: farmrun.Kinds{Servers: 4, Cores: 1, Workers: 1, Speed: 2}, Requests: 30, Out: t.TempDir()}}
 		for i, spelt := range []string{"single", "hunt:static:4"} {
-			result, _, _ := concluded(t)
+			result := answered()
 			var err error
-			if result.Policy, err = ParseCompared(spelt); err != nil {
+			if result.Policy, err = farmrun.ParseCompared(spelt); err != nil {
 				t.Fatal(err)
 			}
 			if i == late {
@@ -158,7 +97,7 @@ func TestReportLate(t *testing.T) {
 // TestReportEmpty: a row without an answer can be saved and written as JSON.
 func TestReportEmpty(t *testing.T) {
 	r := &Report{}
-	result, _, _ := concluded(t)
+	result := answered()
 	for i := range result.Rows {
 		result.Rows[i].Outcome = traffic.TimedOut
 	}
@@ -174,12 +113,12 @@ func TestReportEmpty(t *testing.T) {
 // TestReportPrint: the table has the fast servers' share where there are fast ones, and the number of
 // LBs.
 func TestReportPrint(t *testing.T) {
-	result, _, _ := concluded(t)
+	result := answered()
 	for _, c := range []struct {
 		lbs, fast  int
 		have, lack string
 	}{{0, 0, "workers, 1 LB, load", "fast serve"}, {2, 1, "2 LBs, load", "1 LB"}, {1, 1, "1st takes  fast serve  SYN-ACK ms", "LBs"}} {
-		r := &Report{experiment: SRLB{LBs: c.lbs, Kinds: Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: c.fast, Speed: 2}}}
+		r := &Report{experiment: SRLB{LBs: c.lbs, Kinds: farmrun.Kinds{Servers: 4, Cores: 1, Workers: 1, Fast: c.fast, Speed: 2}}}
 		r.add(result)
 		var out strings.Builder
 		if err := r.Print(&out); err != nil {

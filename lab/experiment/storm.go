@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/topo"
@@ -59,10 +60,10 @@ func (e Storm) Check() error {
 }
 
 // settings are those of the farm behind the bed.
-func (e Storm) settings(bed *testbed.Bed, app *testbed.Node) Settings {
+func (e Storm) settings(bed *testbed.Bed, app *testbed.Node) farmrun.Settings {
 	last := bed.Servers[e.Servers-1]
 	web := serversOf(bed.Servers[:e.Servers-1])
-	return Settings{
+	return farmrun.Settings{
 		Policy: topo.Policy{Dispatch: topo.Hunt, Acceptance: topo.Static, Threshold: 4}, Workers: 32, Cores: 2, Programs: e.Programs, Lasting: true,
 		LB: func(lb *topo.LB) {
 			lb.Flows.Entries = stormLines
@@ -109,17 +110,17 @@ func (e Storm) services(vip topo.VIP) []topo.Service {
 }
 
 // Run runs it once.
-func (e Storm) Run(ctx context.Context, show func(Step)) (_ *StormReport, err error) {
-	preferThisProcess()
-	show(Step{Doing: "building a farm", Total: e.acts(), Left: e.For})
+func (e Storm) Run(ctx context.Context, show func(farmrun.Step)) (_ *StormReport, err error) {
+	farmrun.Prefer()
+	show(farmrun.Step{Doing: "building a farm", Total: e.acts(), Left: e.For})
 	web, boxed := traffic.Steady(e.Rate, e.For), traffic.Steady(max(1, boxedShare*e.Rate), e.For)
-	addresses := clientsFor(len(web) + len(boxed))
+	addresses := farmrun.ClientsFor(len(web) + len(boxed))
 	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: 1 + addresses, OpenEdge: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	for i, from := range randomEnds(e.Seed, bed.ClientAddrs[1:], len(web)+len(boxed)) {
+	for i, from := range farmrun.RandomEnds(e.Seed, bed.ClientAddrs[1:], len(web)+len(boxed)) {
 		if i < len(web) {
 			web[i].From = from
 		} else {
@@ -141,7 +142,7 @@ func (e Storm) acts() int { return 2 * int((e.For-1)/e.Every) }
 type weather struct {
 	experiment Storm
 	bed        *testbed.Bed
-	farm       *Farm
+	farm       *farmrun.Farm
 	box        *container
 	web, boxed []traffic.Request
 	flows      *traffic.Flows
@@ -157,11 +158,13 @@ func (w *weather) build(ctx context.Context) (err error) {
 	vip := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(bed.VIP, port) }
 	most := bed.Servers[:e.Servers-1]
 	for _, start := range []func() (interface{ Close() error }, error){
-		func() (interface{ Close() error }, error) { return serveWeb(most, vip(testbed.Port), machine) },
-		func() (interface{ Close() error }, error) { return serveAt(most, vip(echoPort), newEcho) },
+		func() (interface{ Close() error }, error) { return farmrun.ServeAt(most, vip(testbed.Port), machine) },
+		func() (interface{ Close() error }, error) {
+			return farmrun.FarSidesAt(most, vip(echoPort), farmrun.NewEcho)
+		},
 		func() (interface{ Close() error }, error) { return serveSinks(most, vip(dnsPort)) },
 		func() (interface{ Close() error }, error) {
-			return serveWeb(most[len(most)-1:], vip(boxedPort), machine)
+			return farmrun.ServeAt(most[len(most)-1:], vip(boxedPort), machine)
 		},
 		func() (_ interface{ Close() error }, err error) {
 			w.box, err = newContainer(bed, bed.Servers[e.Servers-1], vip(boxedPort), machine)
@@ -174,11 +177,11 @@ func (w *weather) build(ctx context.Context) (err error) {
 		}
 		w.far = append(w.far, far)
 	}
-	if w.farm, err = Start(ctx, bed, e.settings(bed, w.box.app)); err != nil {
+	if w.farm, err = farmrun.Start(ctx, bed, e.settings(bed, w.box.app)); err != nil {
 		return err
 	}
 	w.flows, err = traffic.OpenFlows(ctx, traffic.Dial{
-		To: vip(echoPort), From: fromPorts(bed.ClientAddrs[0], e.Flows), Rate: openRate, Enter: bed.Client.Enter,
+		To: vip(echoPort), From: farmrun.FromPorts(bed.ClientAddrs[0], e.Flows), Rate: openRate, Enter: bed.Client.Enter,
 	})
 	if err != nil {
 		return err
@@ -201,7 +204,7 @@ func (w *weather) close() error {
 }
 
 // measure lets traffic, attacks and troubles go on at the same time.
-func (w *weather) measure(ctx context.Context, show func(Step)) (*StormReport, error) {
+func (w *weather) measure(ctx context.Context, show func(farmrun.Step)) (*StormReport, error) {
 	e := w.experiment
 	r := &StormReport{experiment: e}
 	attacks, err := w.attacks()
@@ -236,7 +239,7 @@ func (w *weather) measure(ctx context.Context, show func(Step)) (*StormReport, e
 	if err := w.insist(ctx, attacks, lanes, show); err != nil {
 		return nil, err
 	}
-	show(Step{Doing: "asking all flows", Done: e.acts(), Total: e.acts()})
+	show(farmrun.Step{Doing: "asking all flows", Done: e.acts(), Total: e.acts()})
 	r.flows = w.flows.Exchange(ctx, exchangeWithin)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -249,7 +252,7 @@ func (w *weather) measure(ctx context.Context, show func(Step)) (*StormReport, e
 func (w *weather) talk(ctx context.Context, began time.Time) error {
 	for time.Since(began) < w.experiment.For {
 		w.flows.Exchange(ctx, exchangeWithin)
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := farmrun.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 	"proffer/wire"
@@ -45,13 +46,13 @@ const insistFor = 2 * time.Minute
 
 // insist goes on with an attack or trouble until its counter has moved: a
 // slow machine reaches in minutes as much as a fast one in seconds.
-func (w *weather) insist(ctx context.Context, attacks []*attack, lanes [][]*trouble, show func(Step)) error {
+func (w *weather) insist(ctx context.Context, attacks []*attack, lanes [][]*trouble, show func(farmrun.Step)) error {
 	again := func(name, counter string, abuse func() error) error {
 		for until := time.Now().Add(insistFor); time.Now().Before(until); {
 			if n, err := w.counted(ctx, counter); err != nil || n > 0 {
 				return err
 			}
-			show(Step{Doing: name + " goes on until " + counter + " moves", Done: w.experiment.acts(), Total: w.experiment.acts()})
+			show(farmrun.Step{Doing: name + " goes on until " + counter + " moves", Done: w.experiment.acts(), Total: w.experiment.acts()})
 			if err := abuse(); err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func (w *weather) attacks() ([]*attack, error) {
 		return nil, err
 	}
 	broadcast := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ethernet[6:]...)
-	live := fromPorts(bed.ClientAddrs[0], e.Flows)
+	live := farmrun.FromPorts(bed.ClientAddrs[0], e.Flows)
 	web := netip.AddrPortFrom(bed.VIP, testbed.Port)
 	outside := traffic.Forge{Interface: "eth0", Enter: bed.Client.Enter}
 	beside := traffic.Forge{Interface: bed.LBs[0].Link, Enter: bed.Router.Enter}
@@ -150,7 +151,7 @@ type strangers struct {
 func (s *strangers) client() netip.AddrPort {
 	a := testbed.ClientNet().Addr().As16()
 	binary.BigEndian.PutUint64(a[8:], s.rng.Uint64()|1<<63) // no address that the bed gave
-	return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(firstPort+s.rng.IntN(ports)))
+	return netip.AddrPortFrom(netip.AddrFrom16(a), uint16(farmrun.FirstPort+s.rng.IntN(farmrun.Ports)))
 }
 
 func (s *strangers) frame(packet []byte) []byte {

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -22,7 +23,7 @@ type books struct {
 }
 
 // take adds a node's counters, before its daemon ends or when all is over.
-func (b *books) take(ctx context.Context, farm *Farm, n *testbed.Node) error {
+func (b *books) take(ctx context.Context, farm *farmrun.Farm, n *testbed.Node) error {
 	status, err := farm.Status(ctx, n)
 	if err != nil {
 		return err
@@ -230,14 +231,14 @@ func (r *StormReport) Save(dir string) ([]string, error) {
 	for _, a := range r.abuses {
 		rows = append(rows, []string{a.Name, strconv.Itoa(a.Times), a.Counter, strconv.FormatUint(a.Counted, 10)})
 	}
-	path, err := saveRows(dir, "storm-abuses.csv", []string{"abuse", "times", "counter", "counted"}, rows)
+	path, err := farmrun.SaveRows(dir, "storm-abuses.csv", []string{"abuse", "times", "counter", "counted"}, rows)
 	paths := []string{path}
 	for name, of := range map[string]traffic.Result{"storm-web.csv": r.web, "storm-boxed.csv": r.boxed} {
 		if err != nil {
 			return paths, err
 		}
 		path := filepath.Join(dir, name)
-		err = writeRows(path, of.Rows)
+		err = farmrun.WriteRequests(path, of.Rows)
 		paths = append(paths, path)
 	}
 	return paths, err

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -33,12 +34,12 @@ type trouble struct {
 const turns = 8
 
 // lane makes its troubles in turn, in a random order each round, at each interval.
-func (w *weather) lane(ctx context.Context, lane int, troubles []*trouble, began time.Time, show func(Step)) error {
+func (w *weather) lane(ctx context.Context, lane int, troubles []*trouble, began time.Time, show func(farmrun.Step)) error {
 	e := w.experiment
 	rng := rand.New(rand.NewPCG(e.Seed, uint64(lane)))
 	var order []int
 	for i := range e.acts() / 2 {
-		if err := sleep(ctx, time.Until(began.Add(time.Duration(i+1)*e.Every))); err != nil {
+		if err := farmrun.Sleep(ctx, time.Until(began.Add(time.Duration(i+1)*e.Every))); err != nil {
 			return err
 		}
 		if len(order) == 0 {
@@ -47,7 +48,7 @@ func (w *weather) lane(ctx context.Context, lane int, troubles []*trouble, began
 		t := troubles[order[0]]
 		order = order[1:]
 		n := t.nodes[rng.IntN(len(t.nodes))]
-		show(Step{Doing: fmt.Sprintf("%s at %s", t.name, n.Name), Done: 2 * i, Total: e.acts(), Left: e.For - time.Since(began)})
+		show(farmrun.Step{Doing: fmt.Sprintf("%s at %s", t.name, n.Name), Done: 2 * i, Total: e.acts(), Left: e.For - time.Since(began)})
 		if err := t.make(ctx, n); err != nil {
 			return fmt.Errorf("%s at %s, %v after the start: %w", t.name, n.Name, time.Since(began).Round(time.Millisecond), err)
 		}
@@ -139,7 +140,7 @@ func (w *weather) wantBefore(ctx context.Context, n *testbed.Node, want bool) er
 		if time.Now().After(until) {
 			return fmt.Errorf("that the agent names the other program is not %v within %v: problems %q, %v", want, noticedWithin, s.Problems, err)
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := farmrun.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -151,7 +152,7 @@ type container struct {
 	app      *testbed.Node
 	at       netip.AddrPort
 	machine  traffic.Machine
-	web      *Servers
+	web      *farmrun.Servers
 	restarts []outage
 }
 
@@ -165,7 +166,7 @@ func newContainer(bed *testbed.Bed, server *testbed.Node, at netip.AddrPort, m t
 		return nil, err
 	}
 	c := &container{bed: bed, app: app, at: at, machine: m}
-	c.web, err = serveWeb([]*testbed.Node{app}, at, m)
+	c.web, err = farmrun.ServeAt([]*testbed.Node{app}, at, m)
 	return c, err
 }
 
@@ -178,7 +179,7 @@ func (c *container) restart() (err error) {
 	if c.app, err = c.bed.Restart(c.app); err != nil {
 		return err
 	}
-	c.web, err = serveWeb([]*testbed.Node{c.app}, c.at, c.machine)
+	c.web, err = farmrun.ServeAt([]*testbed.Node{c.app}, c.at, c.machine)
 	o.to = time.Now()
 	c.restarts = append(c.restarts, o)
 	return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
 	"proffer/lab/figures"
 	"proffer/weights"
 )
@@ -26,17 +26,17 @@ func edgeFigures() []Figure {
 // packetCost is the time of one packet of a run.
 const packetCost = 70 * time.Nanosecond
 
-var edgePolicies = map[string]edge.Policy{
-	"model":       {Kind: edge.Model, PID: weights.PublishedGains()},
-	"monitor":     {Kind: edge.Monitor, PID: weights.PublishedGains(), Noise: edge.ReportNoise},
-	"round robin": {Kind: edge.Static},
-	"tuned":       {Kind: edge.Model, PID: weights.TunedGains()},
-	"levelled":    {Kind: edge.Model, Learns: true},
+var edgePolicies = map[string]edgesim.Policy{
+	"model":       {Kind: edgesim.Model, PID: weights.PublishedGains()},
+	"monitor":     {Kind: edgesim.Monitor, PID: weights.PublishedGains(), Noise: edgesim.ReportNoise},
+	"round robin": {Kind: edgesim.Static},
+	"tuned":       {Kind: edgesim.Model, PID: weights.TunedGains()},
+	"levelled":    {Kind: edgesim.Model, Learns: true},
 }
 
-func edgeCell(policy string, farm edge.Farm, traffic edge.Traffic, rate float64, read func(edge.Result) []float64) cell {
+func edgeCell(policy string, farm edgesim.Farm, traffic edgesim.Traffic, rate float64, read func(edgesim.Result) []float64) cell {
 	return cell{time.Duration(rate*traffic.For.Seconds()) * packetCost, func(seed uint64) ([]float64, error) {
-		r, err := edge.Run(farm, edgePolicies[policy], traffic, seed)
+		r, err := edgesim.Run(farm, edgePolicies[policy], traffic, seed)
 		if err != nil {
 			return nil, err
 		}
@@ -48,8 +48,8 @@ func prediction(o Options) plan {
 	s := sweep{[]string{"model"}, o.some(steps(200, 2000, 200)...)}
 	return plan{
 		cells: s.cells(func(name string, x float64) cell {
-			farm, traffic := edge.Prediction(time.Duration(x))
-			return edgeCell(name, farm, traffic, edge.PredictionRate, predictedAndMeasured)
+			farm, traffic := edgesim.Prediction(time.Duration(x))
+			return edgeCell(name, farm, traffic, edgesim.PredictionRate, predictedAndMeasured)
 		}),
 		draw: func(m measured) (*figures.Figure, error) { return drawPrediction(s, m) },
 	}
@@ -57,7 +57,7 @@ func prediction(o Options) plan {
 
 // predictedAndMeasured are means over a run, and how far they were apart in the
 // intervals of a tick, in %.
-func predictedAndMeasured(r edge.Result) []float64 {
+func predictedAndMeasured(r edgesim.Result) []float64 {
 	var predicted, measured float64
 	for _, s := range r.Samples[1:] { // the first one fills the farm
 		predicted += 100 * s.Predicted[0] / float64(len(r.Samples)-1)
@@ -99,12 +99,12 @@ func elephant(o Options) plan {
 	s := sweep{[]string{"model", "monitor", "round robin", "levelled"}, o.some(steps(7, 47, 10)...)}
 	return plan{
 		cells: s.cells(func(name string, x float64) cell {
-			farm, traffic := edge.Heterogeneous(x / 100)
+			farm, traffic := edgesim.Heterogeneous(x / 100)
 			if o.Quick {
 				traffic.For /= 2
 				traffic.WarmUp /= 2
 			}
-			return edgeCell(name, farm, traffic, edge.HeterogeneousRate, func(r edge.Result) []float64 {
+			return edgeCell(name, farm, traffic, edgesim.HeterogeneousRate, func(r edgesim.Result) []float64 {
 				return []float64{100 * r.Share, r.Latency.Seconds() * 1e6, 100 * r.Apart}
 			})
 		}),
@@ -141,7 +141,7 @@ func doubling(Options) plan {
 	names := []string{"round robin", "model", "tuned", "levelled"}
 	var cells []cell
 	for _, name := range names {
-		farm, traffic := edge.Dynamic(edge.Tail)
+		farm, traffic := edgesim.Dynamic(edgesim.Tail)
 		cells = append(cells, edgeCell(name, farm, traffic, 200_000, sliced))
 	}
 	return plan{cells: cells, draw: func(m measured) (*figures.Figure, error) { return drawDoubling(names, m) }}
@@ -149,9 +149,9 @@ func doubling(Options) plan {
 
 // sliced are the CPU of both servers, in %, in turn, a slice after the other;
 // first of all, when they were level, in s after the second one joined.
-func sliced(r edge.Result) []float64 {
-	n := int(cpuSlice / edge.Period)
-	values := []float64{edge.Level(r.Samples)}
+func sliced(r edgesim.Result) []float64 {
+	n := int(cpuSlice / edgesim.Period)
+	values := []float64{edgesim.Level(r.Samples)}
 	for i := 0; i+n <= len(r.Samples); i += n {
 		for server := range 2 {
 			sum := 0.0
@@ -183,7 +183,7 @@ func drawDoubling(names []string, m measured) (*figures.Figure, error) {
 	}
 	for i, x := range []float64{35, 1} {
 		c.Panels[i].Curves = append(c.Panels[i].Curves, figures.Curve{Name: "published: level from here", Kind: figures.Published,
-			Points: []figures.Point{{X: edge.Doubling.Seconds() + x, Y: 100 * edge.Before}}})
+			Points: []figures.Point{{X: edgesim.Doubling.Seconds() + x, Y: 100 * edgesim.Before}}})
 	}
 	var notes []string
 	for i, name := range names {
@@ -206,7 +206,7 @@ func settled(m measured, cell int) float64 {
 			last = float64((k+1)/2) * cpuSlice.Seconds()
 		}
 	}
-	return last - edge.Doubling.Seconds()
+	return last - edgesim.Doubling.Seconds()
 }
 
 // after is a time that may never come.

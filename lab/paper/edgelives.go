@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"proffer/lab/edge"
+	"proffer/lab/edgesim"
 	"proffer/lab/figures"
 )
 
@@ -23,9 +23,9 @@ func lives(o Options) plan {
 	}
 	return plan{
 		cells: s.cells(func(name string, life float64) cell {
-			farm, traffic, comes := edge.Arrival(2, time.Duration(life*float64(time.Second)), 0)
-			return edgeCell(name, farm, traffic, 100_000, func(r edge.Result) []float64 {
-				settled := edge.Settle(r.Samples, comes, 0.03)
+			farm, traffic, comes := edgesim.Arrival(2, time.Duration(life*float64(time.Second)), 0)
+			return edgeCell(name, farm, traffic, 100_000, func(r edgesim.Result) []float64 {
+				settled := edgesim.Settle(r.Samples, comes, 0.03)
 				// An axis has an end: never is as late as the run.
 				return []float64{min(settled.Level, (traffic.For - comes).Seconds()), 100 * settled.Apart, settled.Unrest}
 			})

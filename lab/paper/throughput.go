@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/lab/experiment"
+	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
 
@@ -47,7 +48,7 @@ func (s sweep) packetRates(o Options) ([]float64, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	report, err := b.Run(context.Background(), func(experiment.Step) {}, func(string) {})
+	report, err := b.Run(context.Background(), func(farmrun.Step) {}, func(string) {})
 	if err == nil && !o.Quick {
 		err = report.Holds()
 	}

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
@@ -22,4 +23,22 @@ func Summarize(x []float64) Summary {
 		P90:  Quantile(sorted, 0.90),
 		P99:  Quantile(sorted, 0.99),
 	}
+}
+
+// OrZero is x, or 0 for a value that does not exist.
+func OrZero(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// Deviation is the standard deviation of all values there are, 0 of none.
+func Deviation(x []float64) float64 {
+	mean := OrZero(Summarize(x).Mean)
+	sum := 0.0
+	for _, v := range x {
+		sum += (v - mean) * (v - mean)
+	}
+	return math.Sqrt(sum / float64(max(len(x), 1)))
 }
