@@ -25,7 +25,6 @@ own, proffer-lab.
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
 	cli.Root(root, newLB(), newAgent(), newEdge(), newNF(), newStatus(), newKeys(), newPools(), newServerSetup(), newDetach(), newVersion())
-	root.AddCommand(cli.Renamed("node", "nf", "proffer nf"))
 	root.AddCommand(cli.Elsewhere("moved to", "proffer-lab", "demo", "experiment", "bench", "sim", "model", "figures")...)
 	return root
 }

@@ -54,10 +54,13 @@ func TestVerbsThatMoved(t *testing.T) {
 	}
 }
 
-// TestVerbThatWasRenamed: the earlier name of nf names it.
+// TestVerbThatWasRenamed: the earlier name of nf runs it, and says the new name first.
 func TestVerbThatWasRenamed(t *testing.T) {
-	for _, args := range [][]string{{"node", "--config", "/etc/proffer/node.yaml"}, {"node", "--help"}, {"help", "node"}} {
-		wantLine(t, args, cli.Usage, "node is now nf: run `proffer nf`\n")
+	program := clitest.Program(newRoot)
+	code, _, renamed := program.Call(t, "node", "--config=")
+	usual, _, now := program.Call(t, "nf", "--config=")
+	if want := "proffer node is called proffer nf now: change the unit that starts it\n" + now; code != usual || renamed != want {
+		t.Errorf("exit %d, want %d:\n%s\nwant\n%s", code, usual, renamed, want)
 	}
 }
 

@@ -52,21 +52,14 @@ func help(root *cobra.Command) *cobra.Command {
 func Elsewhere(how, program string, verbs ...string) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, verb := range verbs {
-		commands = append(commands, refused(verb, how+" "+program, program+" "+verb))
+		commands = append(commands, &cobra.Command{
+			Use:                verb,
+			Hidden:             true,
+			DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error {
+				return BadUsagef("%s %s %s: run `%[3]s %[1]s`", verb, how, program)
+			},
+		})
 	}
 	return commands
-}
-
-// Renamed is the earlier name of a verb: a usage error that names the command to run.
-func Renamed(verb, now, run string) *cobra.Command { return refused(verb, "is now "+now, run) }
-
-func refused(verb, why, run string) *cobra.Command {
-	return &cobra.Command{
-		Use:                verb,
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return BadUsagef("%s %s: run `%s`", verb, why, run)
-		},
-	}
 }
