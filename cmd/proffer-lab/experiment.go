@@ -69,8 +69,7 @@ removes all it made, also on Ctrl-C.
 Exit code 1 if an experiment fails a requirement, which is printed. --json
 prints the fields in ` + "`proffer-lab help experiment NAME`" + `; --out gets the raw rows as
 CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/evidence/resilience.md
-explains each of them,
-docs/evidence/peers.md the comparison with other load balancers.`,
+has results, docs/evidence/peers.md the comparison with other load balancers.`,
 		Example: `  proffer-lab experiment --list
   proffer-lab experiment resiliency --out out`,
 		Args: experimentOnly,
