@@ -107,7 +107,7 @@ func (d *tunnels) run(ctx context.Context) (err error) {
 		if left := d.plane.Close(); err == nil && left != nil {
 			err = fmt.Errorf("detach: %w", left)
 		}
-		d.host.Log.Info("detached", "role", d.name)
+		d.host.Log.Info("detached", "role", d.name, "flows", d.kept.Load())
 	}()
 	socket, err := d.host.listen(d.control)
 	if err != nil {

@@ -15,6 +15,7 @@
 #include "agent/adopt.h"
 #include "agent/decide.h"
 #include "agent/give_back.h"
+#include "agent/restore.h"
 #include "agent/signal.h"
 #include "agent/steady.h"
 #include "agent/sweep.h"
@@ -36,6 +37,8 @@ __noinline int act_on(struct xdp_md *ctx)
 	if (why != COUNTERS)
 		return verdict(why, XDP_DROP);
 	decide(ctx, r.o, &d);
+	if (restoring_until_ns)
+		await_restored(r.o, &d);
 	if (r.sr->sid.flags & SID_HELD)
 		answer_held(r.sr, &d);
 	switch (d.act) {

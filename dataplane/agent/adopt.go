@@ -15,7 +15,8 @@ import (
 // some of them, by the numbers that the services had.
 
 // adopt returns an earlier agent's state: the flows with their hints, the key of their digests
-// and the loads and services that they number, all or nothing.
+// and the loads and services that they number. Flows of another size or layout of the table are
+// restored later (restore.go).
 func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	names := []string{objects.AgentMapConns, objects.AgentMapConnHints, objects.AgentMapConnKey, objects.AgentMapLoads, objects.AgentMapOfferings}
 	found := a.Pins.Adopt(spec, names...)
@@ -24,10 +25,17 @@ func (a *Agent) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 		delete(found, objects.AgentMapOfferings)
 		return found
 	}
-	for _, m := range found {
-		m.Close()
+	kept := map[string]*ebpf.Map{}
+	if loads, offerings := found[objects.AgentMapLoads], found[objects.AgentMapOfferings]; loads != nil && offerings != nil {
+		kept[objects.AgentMapLoads], a.before = loads, offerings
 	}
-	return nil
+	for name, m := range found {
+		if kept[name] == nil && m != a.before {
+			m.Close()
+		}
+	}
+	a.earlier = a.Pins.AdoptConns(len(kept) > 0)
+	return kept
 }
 
 func (a *Agent) lasting() map[string]*ebpf.Map {

@@ -30,8 +30,9 @@ type Agent struct {
 	services []topo.Offering
 	numbers  []uint32 // of the services' loads
 	silence  silence
-	mu       sync.Mutex // guards services, numbers and work
-	before   *ebpf.Map  // services of an earlier agent, until its programs are replaced
+	mu       sync.Mutex         // guards services, numbers and work
+	before   *ebpf.Map          // services of an earlier agent, until its programs are replaced
+	earlier  *plane.ConnsBefore // its flows, until they are restored
 	sockets  link.Link
 	work     *work  // nil: not counted …
 	noWork   string // … for this reason; empty: no service needs it
@@ -164,6 +165,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		EndRecount   *ebpf.Program `ebpf:"end_recount"`
 		SetThreshold *ebpf.Program `ebpf:"set_threshold"`
 		AdoptConns   *ebpf.Program `ebpf:"adopt_conns"`
+		RestoreConns *ebpf.Program `ebpf:"restore_conns"`
 		objects.AgentMaps
 		objects.AgentVariables
 	}
@@ -172,7 +174,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 	}
 	a.objs.AgentPrograms = objects.AgentPrograms{
 		AgentIn: some.AgentIn, AgentReturn: some.AgentReturn, AgentOut: some.AgentOut,
-		SweepConns: some.SweepConns, EndRecount: some.EndRecount, SetThreshold: some.SetThreshold, AdoptConns: some.AdoptConns,
+		SweepConns: some.SweepConns, EndRecount: some.EndRecount, SetThreshold: some.SetThreshold, AdoptConns: some.AdoptConns, RestoreConns: some.RestoreConns,
 	}
 	a.objs.AgentMaps, a.objs.AgentVariables = some.AgentMaps, some.AgentVariables
 	return nil
@@ -187,10 +189,13 @@ func (a *Agent) SetKeys(keys []topo.SignalKey) error {
 // Attach starts answering, signalling and counting sockets; from now on flows outlive this
 // process.
 func (a *Agent) Attach() error {
+	if err := a.beginRestore(); err != nil {
+		return err
+	}
 	if err := a.Plane.Attach(a.objs.AgentIn, a.lasting(), a.attachRest); err != nil {
 		return err
 	}
-	if err := a.settle(); err != nil {
+	if err := errors.Join(a.endRestore(), a.settle()); err != nil {
 		return err
 	}
 	_, err := a.Recount()
@@ -304,13 +309,13 @@ func (a *Agent) Close() error {
 	if a.sockets != nil {
 		errs = append(errs, a.sockets.Close())
 	}
-	return errors.Join(append(errs, a.work.close(), a.offered.close(), a.handed.keep(nil), a.grace.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
+	return errors.Join(append(errs, a.work.close(), a.offered.close(), a.handed.keep(nil), a.grace.Close(), a.earlier.Close(), a.objs.AgentMaps.Close(), closePrograms(&a.objs.AgentPrograms))...)
 }
 
 // closePrograms closes a set of programs that may be incomplete.
 func closePrograms(p *objects.AgentPrograms) error {
 	var errs []error
-	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentReturn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.AdoptConns, p.SocketChanged, p.SocketsOpen} {
+	for _, prog := range []*ebpf.Program{p.AgentIn, p.AgentReturn, p.AgentOut, p.SweepConns, p.EndRecount, p.SetThreshold, p.AdoptConns, p.RestoreConns, p.SocketChanged, p.SocketsOpen} {
 		errs = append(errs, prog.Close())
 	}
 	return errors.Join(errs...)

@@ -73,6 +73,7 @@ func TestAgent(t *testing.T) {
 		{"sweep", testSweepConns},
 		{"recount", testRecount},
 		{"recount, both flags", testRecountOfBoth},
+		{"restored meanwhile", testRestoredMeanwhile},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

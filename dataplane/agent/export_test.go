@@ -58,3 +58,7 @@ func (a *Agent) KeepComplete() error { return a.keepComplete() }
 
 // AdoptConns is adoptConns.
 func (a *Agent) AdoptConns() error { return a.adoptConns() }
+
+// BeginRestore and EndRestore are the two walks over an earlier table.
+func (a *Agent) BeginRestore() error { return a.beginRestore() }
+func (a *Agent) EndRestore() error   { return a.endRestore() }

@@ -321,14 +321,6 @@ func TestAdoptAfterKill(t *testing.T) {
 	if _, known := r.Conn(t, waiting.Flow()); !known {
 		t.Error("an opening is forgotten")
 	}
-	r.Die()
-	cfg.Flows.Embryonic = 8 * objects.LineSlots
-	r = rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
-	for _, p := range []rig.Packet{opening, waiting} {
-		if _, known := r.Conn(t, p.Flow()); known {
-			t.Error("a flow is known in a table of another size")
-		}
-	}
 }
 
 func answerOf(p rig.Packet, payload []byte) rig.Packet {

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -10,8 +8,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"proffer/dataplane/agent"
-	"proffer/dataplane/internal/plane"
-	"proffer/dataplane/objects"
 	"proffer/proof/rig"
 	"proffer/wire"
 )
@@ -78,45 +74,4 @@ func TestHintsOutliveDaemon(t *testing.T) {
 	first.Die()
 	r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 	r.Send(t, rig.To(p, wire.Generation(p.Seq), wire.ConnectForce).Frame()).Is(t, "its SYN again", rig.XDPPass, rig.Delivered(p), "accept_repeated")
-}
-
-// TestEarlierLayout: the flows of an earlier layout, with entries of 80 bytes, are not read but
-// named, and their connections are found by the kernel's sockets.
-func TestEarlierLayout(t *testing.T) {
-	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
-	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort))
-	cfg.Pin = mountBPF(t) + "/s1"
-	first := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
-	if err := first.Attach(); err != nil {
-		t.Fatal(err)
-	}
-	p := rig.Inward(rig.HuntPort, wire.SYN)
-	first.Begin(t, p)
-	pins := first.Pins
-	first.Die()
-	conns := pins.Path(objects.AgentMapConns)
-	if err := errors.Join(os.Remove(pins.Path(plane.Layout)), os.Mkdir(pins.Path("layout-5"), 0o700), os.Remove(conns)); err != nil {
-		t.Fatal(err)
-	}
-	old, err := ebpf.NewMap(&ebpf.MapSpec{Name: "conns", Type: ebpf.Array, KeySize: 4, ValueSize: 704, MaxEntries: 16, Flags: rig.Mmapable})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
-	if err := old.Pin(conns); err != nil {
-		t.Fatal(err)
-	}
-	r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
-	if want := "those in 16 lines of 704 bytes flows: the entries are of layout-5, this version reads " + plane.Layout; r.Forgotten() != want {
-		t.Errorf("forgotten: %q, want %q", r.Forgotten(), want)
-	}
-	if _, known := r.Conn(t, p.Flow()); known {
-		t.Error("a new table has a flow")
-	}
-	later := p
-	later.Flags, later.Seq = wire.ACK, p.Seq+1
-	r.Send(t, rig.To(later, wire.Generation(p.Seq), wire.AckStickiness).Frame()).Is(t, "its next packet", rig.XDPPass, rig.Delivered(later), "steered_adopted")
-	if _, known := r.Settled(t, p.Flow()); !known {
-		t.Error("its next packet makes no entry")
-	}
 }

@@ -180,6 +180,7 @@ const (
 	AgentMapPrograms          = "programs"
 	AgentMapReceivers         = "receivers"
 	AgentMapReports           = "reports"
+	AgentMapRestoring         = "restoring"
 	AgentMapScratchOfCpu      = "scratch_of_cpu"
 	AgentMapServed            = "served"
 	AgentMapSigning           = "signing"
@@ -192,6 +193,7 @@ const (
 	AgentProgAgentOut         = "agent_out"
 	AgentProgAgentReturn      = "agent_return"
 	AgentProgEndRecount       = "end_recount"
+	AgentProgRestoreConns     = "restore_conns"
 	AgentProgSetThreshold     = "set_threshold"
 	AgentProgSocketChanged    = "socket_changed"
 	AgentProgSocketsOpen      = "sockets_open"
@@ -208,6 +210,7 @@ const (
 	AgentVarLingerNs          = "linger_ns"
 	AgentVarNetnsCookie       = "netns_cookie"
 	AgentVarRedirectTo        = "redirect_to"
+	AgentVarRestoringUntilNs  = "restoring_until_ns"
 	AgentVarRules             = "rules"
 	AgentVarSelf              = "self"
 	AgentVarStalls            = "stalls"
@@ -268,6 +271,7 @@ type AgentProgramSpecs struct {
 	AgentOut      *ebpf.ProgramSpec `ebpf:"agent_out"`
 	AgentReturn   *ebpf.ProgramSpec `ebpf:"agent_return"`
 	EndRecount    *ebpf.ProgramSpec `ebpf:"end_recount"`
+	RestoreConns  *ebpf.ProgramSpec `ebpf:"restore_conns"`
 	SetThreshold  *ebpf.ProgramSpec `ebpf:"set_threshold"`
 	SocketChanged *ebpf.ProgramSpec `ebpf:"socket_changed"`
 	SocketsOpen   *ebpf.ProgramSpec `ebpf:"sockets_open"`
@@ -298,6 +302,7 @@ type AgentMapSpecs struct {
 	Programs       *ebpf.MapSpec `ebpf:"programs"`
 	Receivers      *ebpf.MapSpec `ebpf:"receivers"`
 	Reports        *ebpf.MapSpec `ebpf:"reports"`
+	Restoring      *ebpf.MapSpec `ebpf:"restoring"`
 	ScratchOfCpu   *ebpf.MapSpec `ebpf:"scratch_of_cpu"`
 	Served         *ebpf.MapSpec `ebpf:"served"`
 	Signing        *ebpf.MapSpec `ebpf:"signing"`
@@ -323,6 +328,7 @@ type AgentVariableSpecs struct {
 	LingerNs          *ebpf.VariableSpec `ebpf:"linger_ns"`
 	NetnsCookie       *ebpf.VariableSpec `ebpf:"netns_cookie"`
 	RedirectTo        *ebpf.VariableSpec `ebpf:"redirect_to"`
+	RestoringUntilNs  *ebpf.VariableSpec `ebpf:"restoring_until_ns"`
 	Rules             *ebpf.VariableSpec `ebpf:"rules"`
 	Self              *ebpf.VariableSpec `ebpf:"self"`
 	Stalls            *ebpf.VariableSpec `ebpf:"stalls"`
@@ -376,6 +382,7 @@ type AgentMaps struct {
 	Programs       *ebpf.Map `ebpf:"programs"`
 	Receivers      *ebpf.Map `ebpf:"receivers"`
 	Reports        *ebpf.Map `ebpf:"reports"`
+	Restoring      *ebpf.Map `ebpf:"restoring"`
 	ScratchOfCpu   *ebpf.Map `ebpf:"scratch_of_cpu"`
 	Served         *ebpf.Map `ebpf:"served"`
 	Signing        *ebpf.Map `ebpf:"signing"`
@@ -407,6 +414,7 @@ func (m *AgentMaps) Close() error {
 		m.Programs,
 		m.Receivers,
 		m.Reports,
+		m.Restoring,
 		m.ScratchOfCpu,
 		m.Served,
 		m.Signing,
@@ -433,6 +441,7 @@ type AgentVariables struct {
 	LingerNs          *ebpf.Variable `ebpf:"linger_ns"`
 	NetnsCookie       *ebpf.Variable `ebpf:"netns_cookie"`
 	RedirectTo        *ebpf.Variable `ebpf:"redirect_to"`
+	RestoringUntilNs  *ebpf.Variable `ebpf:"restoring_until_ns"`
 	Rules             *ebpf.Variable `ebpf:"rules"`
 	Self              *ebpf.Variable `ebpf:"self"`
 	Stalls            *ebpf.Variable `ebpf:"stalls"`
@@ -455,6 +464,7 @@ type AgentPrograms struct {
 	AgentOut      *ebpf.Program `ebpf:"agent_out"`
 	AgentReturn   *ebpf.Program `ebpf:"agent_return"`
 	EndRecount    *ebpf.Program `ebpf:"end_recount"`
+	RestoreConns  *ebpf.Program `ebpf:"restore_conns"`
 	SetThreshold  *ebpf.Program `ebpf:"set_threshold"`
 	SocketChanged *ebpf.Program `ebpf:"socket_changed"`
 	SocketsOpen   *ebpf.Program `ebpf:"sockets_open"`
@@ -468,6 +478,7 @@ func (p *AgentPrograms) Close() error {
 		p.AgentOut,
 		p.AgentReturn,
 		p.EndRecount,
+		p.RestoreConns,
 		p.SetThreshold,
 		p.SocketChanged,
 		p.SocketsOpen,
