@@ -37,8 +37,8 @@ func httpdPID(bed *testbed.Bed, n *testbed.Node) string {
 	return filepath.Join(bed.Dir, "httpd-"+n.Name, "httpd.pid")
 }
 
-// apache runs one on a server's VIP.
-func apache(t *testing.T, bed *testbed.Bed, n *testbed.Node) *testbed.Process {
+// httpd runs Apache on a server's VIP.
+func httpd(t *testing.T, bed *testbed.Bed, n *testbed.Node) *testbed.Process {
 	t.Helper()
 	dir := filepath.Dir(httpdPID(bed, n))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -94,7 +94,7 @@ func TestScoreboardDrivesAcceptance(t *testing.T) {
 	}
 	processes := map[*testbed.Node]*testbed.Process{}
 	for _, n := range bed.Servers {
-		processes[n] = apache(t, bed, n)
+		processes[n] = httpd(t, bed, n)
 	}
 	farm := start(t, bed, s)
 	meets := func(status string, counters ...string) {

@@ -50,8 +50,8 @@ func TestBurstWithDelay(t *testing.T) {
 	if n := bed.DelayDrops(); n > 0 {
 		t.Errorf("the delay box dropped %d frames", n)
 	}
-	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loads(t, farm).Asking })
-	eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loadOfAll(t, farm).Asking })
+	eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loadOfAll(t, farm).Expected })
 }
 
 // TestHalfOpenIsLittleLoad: offers that were taken and never arrive count, but
@@ -93,7 +93,7 @@ func TestHalfOpenIsLittleLoad(t *testing.T) {
 			if passed := sum(d.busy); (passed > 0) != c.full {
 				t.Errorf("%d offers passed on, with at most %d of those on their way counted", passed, cores)
 			}
-			eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+			eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loadOfAll(t, farm).Expected })
 			if err := farm.Stop(); err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/demo"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/policy"
@@ -42,12 +42,12 @@ func TestHuntingFindsFreeServers(t *testing.T) {
 
 // summarized runs one policy, again with services twice as long, and so half the requests a
 // second, while the machine is too slow or busy to send on time. The mean is in mean services.
-func summarized(t *testing.T, spelt string, mean *time.Duration) experiment.PolicySummary {
+func summarized(t *testing.T, spelt string, mean *time.Duration) demo.PolicySummary {
 	t.Helper()
 	for ; *mean <= 640*time.Millisecond; *mean *= 2 {
-		e := experiment.SRLB{Kinds: farmrun.Kinds{Servers: 12, Cores: 2, Workers: 32}, Load: 0.88, Requests: 8000,
+		e := demo.Experiment{Kinds: farmrun.Kinds{Servers: 12, Cores: 2, Workers: 32}, Load: 0.88, Requests: 8000,
 			Mean: *mean, Seed: 1, Programs: proffer, Policies: []farmrun.Compared{{Policy: parsed(t, spelt)}}}
-		report, err := e.Run(t.Context(), func(experiment.Progress) {})
+		report, err := e.Run(t.Context(), func(demo.Progress) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func summarized(t *testing.T, spelt string, mean *time.Duration) experiment.Poli
 		}
 	}
 	t.Fatalf("%s: late at a sixteenth of the load, too", spelt)
-	return experiment.PolicySummary{}
+	return demo.PolicySummary{}
 }
 
 func parsed(t *testing.T, spelt string) topo.Policy {

@@ -16,7 +16,7 @@ import (
 var long = []string{"--servers", "4", "--requests", "100000", "--policies", "hunt:static:4", "--mean", "20ms", "--load", "0.5"}
 
 // running waits until a demo's daemons work and requests flow.
-func (d *demo) running(t *testing.T) {
+func (d *demoRun) running(t *testing.T) {
 	t.Helper()
 	eventually(t, "the demo's daemons run", func() bool {
 		select {
@@ -62,7 +62,7 @@ func TestDemoInterrupted(t *testing.T) {
 }
 
 // interrupt sends a signal and wants an end without a result or remains.
-func (d *demo) interrupt(t *testing.T, signal unix.Signal) {
+func (d *demoRun) interrupt(t *testing.T, signal unix.Signal) {
 	t.Helper()
 	if err := d.Process.Signal(signal); err != nil {
 		t.Fatal(err)

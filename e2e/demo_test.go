@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/experiment"
+	"proffer/lab/demo"
 	"proffer/lab/traffic"
 )
 
@@ -26,31 +26,31 @@ import (
 // cannot send on time.
 const lateness = "could not keep its schedule"
 
-// demo is `proffer-lab demo` as a process.
-type demo struct {
+// demoRun is `proffer-lab demo` as a process.
+type demoRun struct {
 	*exec.Cmd
 	out            string // its --out
 	stdout, stderr bytes.Buffer
 	ended          chan error
 }
 
-func startDemo(t *testing.T, args ...string) *demo {
+func startDemo(t *testing.T, args ...string) *demoRun {
 	t.Helper()
 	d := newDemo(t, args...)
 	d.begin(t)
 	return d
 }
 
-func newDemo(t *testing.T, args ...string) *demo {
+func newDemo(t *testing.T, args ...string) *demoRun {
 	t.Helper()
-	d := &demo{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
+	d := &demoRun{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
 	d.Cmd = exec.Command(profferLab, append([]string{"demo", "--out", d.out}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
 	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	return d
 }
 
-func (d *demo) begin(t *testing.T) {
+func (d *demoRun) begin(t *testing.T) {
 	t.Helper()
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func (d *demo) begin(t *testing.T) {
 }
 
 // finish waits for the end and returns the exit code.
-func (d *demo) finish(t *testing.T) int {
+func (d *demoRun) finish(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-d.ended:
@@ -101,7 +101,7 @@ func remainsOf(t *testing.T, run string) (left []string) {
 }
 
 // wantNone demands that a demo left nothing behind.
-func (d *demo) wantNone(t *testing.T) {
+func (d *demoRun) wantNone(t *testing.T) {
 	t.Helper()
 	if left := remains(t, d.Process.Pid); len(left) > 0 {
 		t.Errorf("demo %d left behind:\n%s", d.Process.Pid, strings.Join(left, "\n"))
@@ -113,7 +113,7 @@ var small = []string{"--servers", "4", "--requests", "600", "--policies", "singl
 
 // unhurried runs a demo, again at half the requests a second, by twice the mean service time,
 // as long as the machine is too slow to send them on time.
-func unhurried(t *testing.T, mean time.Duration, args ...string) *demo {
+func unhurried(t *testing.T, mean time.Duration, args ...string) *demoRun {
 	t.Helper()
 	for longest := 16 * mean; mean <= longest; mean *= 2 {
 		d := startDemo(t, append(args, "--json", "--mean", mean.String())...)
@@ -131,9 +131,9 @@ func unhurried(t *testing.T, mean time.Duration, args ...string) *demo {
 }
 
 // late are the reasons of the rows that are marked as late.
-func (d *demo) late(t *testing.T) (reasons []string) {
+func (d *demoRun) late(t *testing.T) (reasons []string) {
 	t.Helper()
-	var report experiment.Report
+	var report demo.Report
 	if err := json.Unmarshal(d.stdout.Bytes(), &report); err != nil {
 		t.Fatalf("--json: %v\n%s", err, d.stdout.String())
 	}
@@ -169,7 +169,7 @@ func TestDemoLate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	var report experiment.Report
+	var report demo.Report
 	if err := json.Unmarshal(d.stdout.Bytes(), &report); err != nil || len(report.Policies) != 2 {
 		t.Fatalf("%v\n%s", err, d.stdout.String())
 	}
@@ -193,7 +193,7 @@ func TestTwoDemos(t *testing.T) {
 
 // wantReport checks the object that --json prints: the fields that the issue
 // fixed, with sensible values, and the same as results.json.
-func wantReport(t *testing.T, d *demo) {
+func wantReport(t *testing.T, d *demoRun) {
 	t.Helper()
 	saved, err := os.ReadFile(filepath.Join(d.out, "results.json"))
 	if err != nil || !bytes.Equal(saved, d.stdout.Bytes()) {

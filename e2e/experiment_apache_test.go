@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/apache"
 	"proffer/lab/farmrun"
 )
 
@@ -15,7 +15,7 @@ import (
 // of a figure has its run, every request its answer from a server that it was offered to, and
 // the work was the loops'. How long it took, and what share a busy machine gave, decide nothing.
 func TestApacheServesTheExperiment(t *testing.T) {
-	e := experiment.Apache{Figures: []string{"6lb-11e"}, Loads: []float64{0.6}, Servers: 2, Workers: 32, Share: 0.3, Period: 10 * time.Millisecond,
+	e := apache.Experiment{Figures: []string{"6lb-11e"}, Loads: []float64{0.6}, Servers: 2, Workers: 32, Share: 0.3, Period: 10 * time.Millisecond,
 		Mean: 100 * time.Millisecond, For: 2 * time.Second, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
@@ -55,7 +55,7 @@ func TestApacheServesTheExperiment(t *testing.T) {
 }
 
 // fieldsOf checks that the fields of --json, which are an interface, are those promised.
-func fieldsOf(t *testing.T, report *experiment.ApacheReport) {
+func fieldsOf(t *testing.T, report *apache.Report) {
 	t.Helper()
 	text, err := json.Marshal(report.JSON())
 	var object struct {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/edge"
 	"proffer/lab/farmrun"
 )
 
@@ -17,11 +17,11 @@ var edgeFields = []string{"figure", "balancer", "share", "cpu_difference", "cpu_
 // model serves at least half of these in a run without stalls of the machine, and its cores are less
 // far apart: real flows follow real weights. By how much decides nothing here.
 func TestEdgeExperiment(t *testing.T) {
-	e := experiment.Edge{
+	e := edge.Experiment{
 		Figures: []string{"4"}, Balancers: []string{"model", "wrr"}, Shares: []int{47},
 		Cost: 300 * time.Microsecond, For: time.Second, Quick: true, Seed: 1, Programs: proffer,
 	}
-	var report *experiment.EdgeReport
+	var report *edge.Report
 	eventually(t, "model serves more than wrr", func() bool {
 		var err error
 		if report, err = e.Run(t.Context(), func(farmrun.Step) {}); err != nil {
@@ -51,7 +51,7 @@ func TestEdgeExperiment(t *testing.T) {
 }
 
 // rowsOfEdge are the two rows of a report's --json.
-func rowsOfEdge(t *testing.T, report *experiment.EdgeReport) (all []map[string]any) {
+func rowsOfEdge(t *testing.T, report *edge.Report) (all []map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(report.JSON())
 	if err != nil {

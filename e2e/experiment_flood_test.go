@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestFloodCostsNoEstablishedFlow: a short flood, as fast as it goes. No established flow
 // is displaced, even for a moment, and new connections come through. How long they take is
 // for the experiment to judge.
 func TestFloodCostsNoEstablishedFlow(t *testing.T) {
-	e := experiment.Flood{Rates: []int{0}, For: time.Second, Flows: 200, Servers: 4, Seed: 1, Programs: proffer}
+	e := storms.Flood{Rates: []int{0}, For: time.Second, Flows: 200, Servers: 4, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestForgedSignalsChangeNothing: and every way to refuse one was taken.
 func TestForgedSignalsChangeNothing(t *testing.T) {
-	e := experiment.Forge{Packets: 50_000, Servers: 3, Seed: 1, Programs: proffer}
+	e := storms.Forge{Packets: 50_000, Servers: 3, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)

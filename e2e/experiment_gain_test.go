@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/loads"
 )
 
 // TestGainServes: each way has its run, all requests are answered, and the quotas are used. How long
 // requests took decides nothing here.
 func TestGainServes(t *testing.T) {
-	e := experiment.Gain{
+	e := loads.Gain{
 		Programs: []string{"nginx-h1"}, Policy: "hunt:static:2", Servers: 2, Share: 0.2, Mean: 5 * time.Millisecond,
 		Load: 0.6, For: time.Second, Seed: 1, Proffer: proffer, Lab: profferLab,
 	}

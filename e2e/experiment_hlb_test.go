@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/hlb"
 )
 
 // hlbFields are the fields of --json.
@@ -20,11 +20,11 @@ var (
 // TestHLBServes: a figure of each course has its runs, in which the LBs learn, and its files.
 // How long requests took decides nothing.
 func TestHLBServes(t *testing.T) {
-	e := experiment.HLB{
+	e := hlb.Experiment{
 		Figures: []string{"9", "23"}, Policies: []string{"learned"}, Servers: 4, Mean: 40 * time.Millisecond,
 		For: time.Second, Quick: true, Seed: 1, Programs: proffer, Out: filepath.Join(t.TempDir(), "out"),
 	}
-	var report *experiment.HLBReport
+	var report *hlb.Report
 	eventually(t, "the machine is free", func() bool {
 		var err error
 		if report, err = e.Run(t.Context(), func(farmrun.Step) {}); err != nil {

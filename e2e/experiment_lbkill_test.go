@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestLBsDieUnnoticed: a host and a daemon die under traffic; the router sends frames to the
 // dead host for half a second. How long a request
 // waits is for the experiment to say, not for a test.
 func TestLBsDieUnnoticed(t *testing.T) {
-	e := experiment.LBKill{Every: 2 * time.Second, For: 6 * time.Second, Detect: 500 * time.Millisecond, LBs: 2, Servers: 4,
+	e := storms.LBKill{Every: 2 * time.Second, For: 6 * time.Second, Detect: 500 * time.Millisecond, LBs: 2, Servers: 4,
 		Rate: 100, Idle: 200, Bulk: 4, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {

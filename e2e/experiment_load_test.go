@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/loads"
 )
 
 // TestLoadTruth: the default reads 0 with idle connections of redis and nginx and follows the
@@ -15,7 +15,7 @@ import (
 // load, which shows that they are open and that the experiment sees a signal that is wrong. Programs
 // that are exceptions report their load themselves.
 func TestLoadTruth(t *testing.T) {
-	e := experiment.Load{
+	e := loads.Experiment{
 		Programs: []string{"nginx-h1", "node-timers", "grpc-proxy", "sshd", "redis"}, Each: 300 * time.Millisecond, Idle: 100, Seed: 1, Proffer: proffer, Lab: profferLab,
 	}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
@@ -54,7 +54,7 @@ func TestLoadTruth(t *testing.T) {
 }
 
 // wantLoadJSON: the fields are an interface.
-func wantLoadJSON(t *testing.T, report *experiment.LoadReport) {
+func wantLoadJSON(t *testing.T, report *loads.Report) {
 	t.Helper()
 	text, err := json.Marshal(report.JSON())
 	if err != nil {

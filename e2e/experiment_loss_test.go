@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestLostFramesServeOnce: one frame in fifty is lost on every link. How
 // many connections are answered in time is the network's doing.
 func TestLostFramesServeOnce(t *testing.T) {
-	e := experiment.Loss{Losses: []float64{0.02}, Requests: 300, Servers: 4, Seed: 1, Programs: proffer}
+	e := storms.Loss{Losses: []float64{0.02}, Requests: 300, Servers: 4, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/peers"
 )
 
 // TestPeers: every way of the comparison works, was the one it is named after, and
 // has been counted. Speed and cost are not claimed.
 func TestPeers(t *testing.T) {
-	e := experiment.Peers{Rounds: 2, For: 200 * time.Millisecond, Servers: 3, Seed: 1, Programs: proffer}
+	e := peers.Experiment{Rounds: 2, For: 200 * time.Millisecond, Servers: 3, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestPeers(t *testing.T) {
 }
 
 // wantPeersJSON: the fields are an interface.
-func wantPeersJSON(t *testing.T, report *experiment.PeersReport) {
+func wantPeersJSON(t *testing.T, report *peers.Report) {
 	t.Helper()
 	text, err := json.Marshal(report.JSON())
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 	"testing"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestFlowsOfLivingServersSurvive: three replacements, each with another LB,
 // two of which are started just then. Without the history, and by consistent hashing alone, flows
 // are lost all the same, or the changes would prove nothing.
 func TestFlowsOfLivingServersSurvive(t *testing.T) {
-	e := experiment.Resiliency{
-		Methods: []experiment.Method{experiment.WithHistory, experiment.ByHash, experiment.Presuming, experiment.WithoutHistory},
+	e := storms.Resiliency{
+		Methods: []storms.Method{storms.WithHistory, storms.ByHash, storms.Presuming, storms.WithoutHistory},
 		Flows:   100, Changes: 3, Servers: 6, Buckets: 4096, Seed: 3, Programs: proffer,
 	}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
@@ -51,7 +51,7 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 
 // wantResiliencyRows checks what --out writes: a row a flow that was there before
 // a change.
-func wantResiliencyRows(t *testing.T, report *experiment.ResiliencyReport) {
+func wantResiliencyRows(t *testing.T, report *storms.ResiliencyReport) {
 	t.Helper()
 	dir := t.TempDir()
 	if _, err := report.Save(dir); err != nil {

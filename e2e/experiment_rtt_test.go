@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/hlb"
 	"proffer/lab/traffic"
 )
 
@@ -34,10 +34,10 @@ func TestRTTExperiment(t *testing.T) {
 
 // unhurriedRTT runs it, again with requests twice as long, and so half as many a second, while the
 // machine is too slow or busy to send them on time.
-func unhurriedRTT(t *testing.T) *experiment.RTTReport {
+func unhurriedRTT(t *testing.T) *hlb.RTTReport {
 	t.Helper()
 	for slower := time.Duration(1); slower <= 16; slower *= 2 {
-		e := experiment.RTT{
+		e := hlb.RTT{
 			RTTs: []time.Duration{0}, Servers: 4, LBs: 2, Cores: 2, Mean: slower * 50 * time.Millisecond, Load: 0.5,
 			For: slower * 2 * time.Second, Flood: 5, Seed: 1, Programs: proffer,
 		}

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 // TestStorm: docs/failures.md, Hardened: all troubles at once, in short. How long a request
 // waits is for the experiment to say, not for a test.
 func TestStorm(t *testing.T) {
-	e := experiment.Storm{For: 20 * time.Second, Every: 2 * time.Second, LBs: 2, Servers: 5, Rate: 100, Flows: 200, Seed: 1, Programs: proffer}
+	e := storms.Storm{For: 20 * time.Second, Every: 2 * time.Second, LBs: 2, Servers: 5, Rate: 100, Flows: 200, Seed: 1, Programs: proffer}
 	report, err := e.Run(t.Context(), func(farmrun.Step) {})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestStorm(t *testing.T) {
 
 // TestStormPrintsWhatItPromises: the fields of --json are an interface.
 func TestStormPrintsWhatItPromises(t *testing.T) {
-	data, err := json.Marshal(experiment.StormSummary{})
+	data, err := json.Marshal(storms.StormSummary{})
 	if err != nil {
 		t.Fatal(err)
 	}

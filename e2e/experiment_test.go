@@ -12,9 +12,9 @@ import (
 )
 
 // startExperiment runs `proffer-lab experiment` as a process, without --out.
-func startExperiment(t *testing.T, args ...string) *demo {
+func startExperiment(t *testing.T, args ...string) *demoRun {
 	t.Helper()
-	d := &demo{ended: make(chan error, 1)}
+	d := &demoRun{ended: make(chan error, 1)}
 	d.Cmd = exec.Command(profferLab, append([]string{"experiment"}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
 	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}

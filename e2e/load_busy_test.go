@@ -114,7 +114,7 @@ func TestBusyIsRequestsInProgress(t *testing.T) {
 	wantStatic(t, farm, 3, 24, func() {
 		say(t, dial(t, bed), "quiet")
 		made++
-		eventuallyIs(t, "requests in progress", made, func() uint32 { return loads(t, farm).Asking })
+		eventuallyIs(t, "requests in progress", made, func() uint32 { return loadOfAll(t, farm).Asking })
 	}, func(i int) uint64 { return uint64(loadAt(t, farm, bed.Servers[i]).Asking) })
 }
 
@@ -128,9 +128,9 @@ func TestBusyIsAcceptQueue(t *testing.T) {
 	farm := start(t, bed, settings(t, "hunt:static:3"))
 	wantStatic(t, farm, 3, 24, func() {
 		dial(t, bed)
-		eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+		eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loadOfAll(t, farm).Expected })
 	}, func(i int) uint64 { return uint64(acceptQueue(t, bed, bed.Servers[i])) })
-	if n := loads(t, farm).Asking; n != 0 {
+	if n := loadOfAll(t, farm).Asking; n != 0 {
 		t.Errorf("%d requests in progress on connections without a request", n)
 	}
 }
@@ -142,6 +142,6 @@ func TestAskingIsExact(t *testing.T) {
 	obedient(t, bed)
 	farm := start(t, bed, settings(t, "hunt:static:4"))
 	churn(t, bed, 4000)
-	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loads(t, farm).Asking })
-	eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loads(t, farm).Expected })
+	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loadOfAll(t, farm).Asking })
+	eventuallyIs(t, "accepted, not arrived", 0, func() uint32 { return loadOfAll(t, farm).Expected })
 }

@@ -164,8 +164,8 @@ func loadAt(t *testing.T, farm *farmrun.Farm, n *testbed.Node) api.LoadStatus {
 	return *s.Services[0].Load
 }
 
-// loads adds up what the agents say.
-func loads(t *testing.T, farm *farmrun.Farm) (sum api.LoadStatus) {
+// loadOfAll adds up the loads that the agents report.
+func loadOfAll(t *testing.T, farm *farmrun.Farm) (sum api.LoadStatus) {
 	t.Helper()
 	for _, n := range farm.Bed.Servers {
 		l := loadAt(t, farm, n)

@@ -132,8 +132,8 @@ func TestSocketsAreCountedExactly(t *testing.T) {
 				return int(loadAt(t, farm, n).Open) == len(tcp6(t, bed, n, "01"))
 			})
 		}
-		eventually(t, "every connection is counted", func() bool { return int(loads(t, farm).Open) >= least })
-		if n := int(loads(t, farm).Open); n > least+2 { // the kernel may lose sight of a client that reset
+		eventually(t, "every connection is counted", func() bool { return int(loadOfAll(t, farm).Open) >= least })
+		if n := int(loadOfAll(t, farm).Open); n > least+2 { // the kernel may lose sight of a client that reset
 			t.Errorf("%d connections are open, want %d", n, least)
 		}
 	}
@@ -166,7 +166,7 @@ func TestSocketsAreCountedExactly(t *testing.T) {
 		}
 	}
 	servers.Close()
-	eventuallyIs(t, "open connections", 0, func() uint32 { return loads(t, farm).Open })
+	eventuallyIs(t, "open connections", 0, func() uint32 { return loadOfAll(t, farm).Open })
 	exact(0)
 }
 
@@ -209,6 +209,6 @@ func TestBusyIsOpenSockets(t *testing.T) {
 	wantStatic(t, farm, 3, 24, func() {
 		ask(t, dial(t, bed))
 		made++
-		eventuallyIs(t, "open", made, func() uint32 { return loads(t, farm).Open })
+		eventuallyIs(t, "open", made, func() uint32 { return loadOfAll(t, farm).Open })
 	}, func(i int) uint64 { return uint64(loadAt(t, farm, bed.Servers[i]).Open) })
 }

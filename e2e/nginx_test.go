@@ -144,7 +144,7 @@ func TestIdleConnections(t *testing.T) {
 		}
 	}
 	t.Logf("%d idle connections", open)
-	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loads(t, farm).Asking })
+	eventuallyIs(t, "requests in progress", 0, func() uint32 { return loadOfAll(t, farm).Asking })
 	asFree("with idle connections")
 	if !eachHas(t, bed, idle) {
 		t.Error("the idle connections did not last")
@@ -155,10 +155,10 @@ func TestIdleConnections(t *testing.T) {
 		wantStatic(t, farm, 4, 24, func() {
 			fmt.Fprint(dial(t, bed), "GET /held HTTP/1.1\r\nHost: web\r\n\r\n")
 			made++
-			eventuallyIs(t, "requests in progress", made, func() uint32 { return loads(t, farm).Asking })
+			eventuallyIs(t, "requests in progress", made, func() uint32 { return loadOfAll(t, farm).Asking })
 		}, func(i int) uint64 { return uint64(loadAt(t, farm, bed.Servers[i]).Asking) })
 		close(let)
-		eventuallyIs(t, "requests in progress", 0, func() uint32 { return loads(t, farm).Asking })
+		eventuallyIs(t, "requests in progress", 0, func() uint32 { return loadOfAll(t, farm).Asking })
 	})
 
 	t.Run("counter-example", func(t *testing.T) { // the same connections by the signal that counts them

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
+	"proffer/lab/apache"
 	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(apacheTrial)
 
 func apacheTrial(f *experimentFlags) trial {
-	var e experiment.Apache
+	var e apache.Experiment
 	quick := false
 	return trial{
 		name:  "apache",

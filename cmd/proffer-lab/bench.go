@@ -12,7 +12,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
-	"proffer/lab/experiment"
+	"proffer/lab/bench"
 	"proffer/lab/farmrun"
 )
 
@@ -81,7 +81,7 @@ Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	b, err := f.bench()
 	if err == nil && !cmd.Flags().Changed("cpu") {
-		b.CPU, err = experiment.LastCPU()
+		b.CPU, err = bench.LastCPU()
 	}
 	if err == nil {
 		err = b.Check()
@@ -102,8 +102,8 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	}
 	show := newProgress(cmd.ErrOrStderr())
 	update, note := func(s farmrun.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	var report *experiment.BenchReport
-	var builds *experiment.BuildsReport
+	var report *bench.Report
+	var builds *bench.BuildsReport
 	if f.beside == "" {
 		report, err = b.Run(cmd.Context(), update, note)
 	} else {
@@ -124,17 +124,17 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 }
 
 // builds measures another build beside this one.
-func (f *benchFlags) builds(ctx context.Context, b *experiment.Bench, show func(farmrun.Step), note func(string)) (*experiment.BuildsReport, error) {
+func (f *benchFlags) builds(ctx context.Context, b *bench.Bench, show func(farmrun.Step), note func(string)) (*bench.BuildsReport, error) {
 	this, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this binary: %w", err)
 	}
-	return (&experiment.BenchBuilds{Bench: b, Other: f.beside, This: this}).Run(ctx, show, note)
+	return (&bench.Builds{Bench: b, Other: f.beside, This: this}).Run(ctx, show, note)
 }
 
 // bench reads the flags.
-func (f *benchFlags) bench() (*experiment.Bench, error) {
-	b := &experiment.Bench{CPU: f.cpu, Turns: f.runs}
+func (f *benchFlags) bench() (*bench.Bench, error) {
+	b := &bench.Bench{CPU: f.cpu, Turns: f.runs}
 	for _, text := range f.flows {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || n != float64(int(n)) {

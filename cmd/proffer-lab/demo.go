@@ -13,7 +13,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
-	"proffer/lab/experiment"
+	"proffer/lab/demo"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/policy"
@@ -24,7 +24,7 @@ type demoFlags struct {
 	policies []string
 	out      string
 	json     bool
-	srlb     experiment.SRLB
+	srlb     demo.Experiment
 }
 
 func newDemo() *cobra.Command {
@@ -98,7 +98,7 @@ func runDemo(cmd *cobra.Command, f *demoFlags) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
 		f.srlb.Servers, len(f.srlb.Policies), farmrun.Left(f.srlb.Duration()))
 	f.srlb.Out = f.out
-	report, err := f.srlb.Run(cmd.Context(), func(s experiment.Progress) { show.update(demoLine(s)) })
+	report, err := f.srlb.Run(cmd.Context(), func(s demo.Progress) { show.update(demoLine(s)) })
 	show.end()
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted after %d of %d policies; everything the demo made is removed", len(report.Policies), len(f.srlb.Policies))
@@ -154,7 +154,7 @@ func writable(dir string) error {
 }
 
 // demoLine is the line of progress, and whether it is the last of its run.
-func demoLine(s experiment.Progress) (string, bool) {
+func demoLine(s demo.Progress) (string, bool) {
 	line := fmt.Sprintf("[%d/%d] %-15s %6d of %d requests, %s left", s.Run, s.Runs, s.Policy, s.Done, s.Total, farmrun.Left(s.Left))
 	if s.Try > 1 {
 		line += " (again: the machine was too busy)"

@@ -12,7 +12,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
-	"proffer/lab/experiment"
+	"proffer/lab/edge"
 	"proffer/lab/farmrun"
 	"proffer/topo"
 )
@@ -21,7 +21,7 @@ import (
 type edgeDemoFlags struct {
 	out  string
 	json bool
-	demo experiment.EdgeDemo
+	demo edge.Demo
 }
 
 func newEdgeDemo() *cobra.Command {
@@ -98,14 +98,14 @@ type liveTable struct {
 	lines int // that stand there
 }
 
-func (t *liveTable) update(v experiment.EdgeView) {
+func (t *liveTable) update(v edge.View) {
 	if !t.live {
 		t.progress.update(edgeLine(v), false)
 		return
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.0f of %.0f s\n", v.Seconds, v.Of)
-	if err := experiment.PrintEdgeCores(&text, v.Cores); err != nil {
+	if err := edge.PrintEdgeCores(&text, v.Cores); err != nil {
 		return
 	}
 	if t.lines > 0 { // back to its first line, and clear from there
@@ -116,7 +116,7 @@ func (t *liveTable) update(v experiment.EdgeView) {
 }
 
 // edgeLine is the cores in a line.
-func edgeLine(v experiment.EdgeView) string {
+func edgeLine(v edge.View) string {
 	line := fmt.Sprintf("[%.0f/%.0f s]", v.Seconds, v.Of)
 	for _, c := range v.Cores {
 		line += fmt.Sprintf("  %s: load %.0f %% predicted, %.0f %% measured, weight %.2f, %d flows", c.Node, 100*c.Predicted, 100*c.Measured, c.Weight, c.Flows)

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
+	"proffer/lab/edge"
 	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(edgeTrial)
 
 func edgeTrial(f *experimentFlags) trial {
-	var e experiment.Edge
+	var e edge.Experiment
 	return trial{
 		name:  "edge",
 		short: "measure EdgeBalance's figures on real daemons: prediction, an elephant flow, a node that is added (EdgeBalance Figs. 3–5)",

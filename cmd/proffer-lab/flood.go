@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(floodTrial)
 
 func floodTrial(f *experimentFlags) trial {
-	var e experiment.Flood
+	var e storms.Flood
 	return trial{
 		name:  "flood",
 		short: "flood with spoofed SYNs: the effect on established and new flows",

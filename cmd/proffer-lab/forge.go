@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(forgeTrial)
 
 func forgeTrial(f *experimentFlags) trial {
-	var e experiment.Forge
+	var e storms.Forge
 	return trial{
 		name:  "forge",
 		short: "forge signals, RSTs and FINs: does anything change inside",

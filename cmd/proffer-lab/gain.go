@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/loads"
 )
 
 var _ = registerTrial(gainTrial)
 
 func gainTrial(f *experimentFlags) trial {
-	var e experiment.Gain
+	var e loads.Gain
 	return trial{
 		name:  "gain",
 		short: "measure the gain of hunting by the default load, beside hunting by the true one",
@@ -26,7 +26,7 @@ true load, on a load page: each request has a connection of its own, and the
 connections of a server are counted a thousand times a second. Programs that
 Debian has must be installed; the error names the package of one that is missing.
 
-The programs: ` + strings.Join(experiment.GainPrograms(), ", ") + `. nginx
+The programs: ` + strings.Join(loads.GainPrograms(), ", ") + `. nginx
 compresses one of three texts, whatever the CPU time that is asked for. Two short
 runs before warm a program up, and measure the CPU time that a request takes, so
 the capacity of the farm.

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/hlb"
 )
 
 var _ = registerTrial(hlbTrial)
 
 func hlbTrial(f *experimentFlags) trial {
-	var e experiment.HLB
+	var e hlb.Experiment
 	return trial{
 		name:  "hlb",
 		short: "measure HLB's figures on real packets: servers of which half have twice the cores (HLB Figs. 7–9, 11, 14, 16, 20, 21, 23, 24)",

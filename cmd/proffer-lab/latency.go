@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/peers"
 )
 
 var _ = registerTrial(latencyTrial)
 
 func latencyTrial(f *experimentFlags) trial {
-	var e experiment.Latency
+	var e peers.Latency
 	return trial{
 		name:  "latency",
 		short: "measure SYN to SYN-ACK: by hash, taken at first, passed on once (6LB Fig. 11c)",

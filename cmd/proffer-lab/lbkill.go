@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(lbKillTrial)
 
 func lbKillTrial(f *experimentFlags) trial {
-	var e experiment.LBKill
+	var e storms.LBKill
 	return trial{
 		name:  "lbkill",
 		short: "kill load balancers under traffic: which requests and flows notice",

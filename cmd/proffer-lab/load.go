@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/lab/application"
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/loads"
 )
 
 var _ = registerTrial(loadTrial)
 
 func loadTrial(f *experimentFlags) trial {
-	var e experiment.Load
+	var e loads.Experiment
 	return trial{
 		name:  "load",
 		short: "hold the load that an agent reads to the requests in progress of real programs",

@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(lossTrial)
 
 func lossTrial(f *experimentFlags) trial {
-	var e experiment.Loss
+	var e storms.Loss
 	return trial{
 		name:  "loss",
 		short: "lose frames on every link: is each connection served once",

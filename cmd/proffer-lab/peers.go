@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/peers"
 )
 
 var _ = registerTrial(peersTrial)
 
 func peersTrial(f *experimentFlags) trial {
-	var e experiment.Peers
+	var e peers.Experiment
 	return trial{
 		name:  "peers",
 		short: "measure speed and CPU time beside HAProxy, nginx and plain routing",

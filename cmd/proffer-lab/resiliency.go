@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(resiliencyTrial)
 
 func resiliencyTrial(f *experimentFlags) trial {
-	var e experiment.Resiliency
+	var e storms.Resiliency
 	var methods []string
 	return trial{
 		name:  "resiliency",
@@ -55,7 +55,7 @@ the live flows.`,
 			e.Servers, e.Seed = f.servers, f.seed
 			e.Methods = nil
 			for _, m := range methods {
-				e.Methods = append(e.Methods, experiment.Method(m))
+				e.Methods = append(e.Methods, storms.Method(m))
 			}
 			return e.Check()
 		},

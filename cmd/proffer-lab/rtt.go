@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/hlb"
 )
 
 var _ = registerTrial(rttTrial)
 
 func rttTrial(f *experimentFlags) trial {
-	var e experiment.RTT
+	var e hlb.RTT
 	return trial{
 		name:  "rtt",
 		short: "put a round trip before a farm that learns: do new flows herd",

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/experiment"
 	"proffer/lab/farmrun"
+	"proffer/lab/storms"
 )
 
 var _ = registerTrial(stormTrial)
 
 func stormTrial(f *experimentFlags) trial {
-	var e experiment.Storm
+	var e storms.Storm
 	return trial{
 		name:  "storm",
 		short: "all troubles at once: daemons, links, containers, other programs, attacks",

@@ -6,7 +6,9 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
-	"proffer/lab/experiment"
+	"proffer/lab/bench"
+	"proffer/lab/demo"
+	"proffer/lab/edge"
 	"proffer/lab/study"
 	"proffer/policy"
 )
@@ -114,12 +116,12 @@ func TestHelpNamesEveryField(t *testing.T) {
 		verb   string
 		prints any
 	}{
-		{"demo", experiment.Report{}},
+		{"demo", demo.Report{}},
 		{"sim", study.Row{}},
 		{"sim", study.Found{}},
 		{"model", modelRow{}},
-		{"bench", experiment.BenchResult{}},
-		{"demo edge", experiment.EdgeDemoReport{}},
+		{"bench", bench.Result{}},
+		{"demo edge", edge.DemoReport{}},
 	} {
 		clitest.Program(newRoot).WantFields(t, c.prints, strings.Fields(c.verb)...)
 	}
@@ -140,7 +142,7 @@ func TestEdgeDemoHelp(t *testing.T) {
 // TestLiveTable: at a terminal the table replaces itself; elsewhere the cores are a line.
 func TestLiveTable(t *testing.T) {
 	var out strings.Builder
-	v := experiment.EdgeView{Seconds: 2, Of: 20, Cores: []experiment.EdgeCore{{Node: "n0", Predicted: 0.5, Measured: 0.25, Weight: 1.5, Flows: 7, Packets: 90}, {Node: "n1"}}}
+	v := edge.View{Seconds: 2, Of: 20, Cores: []edge.Core{{Node: "n0", Predicted: 0.5, Measured: 0.25, Weight: 1.5, Flows: 7, Packets: 90}, {Node: "n1"}}}
 	table := liveTable{progress: &progress{w: &out, live: true}}
 	table.update(v)
 	table.update(v)

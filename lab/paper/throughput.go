@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"proffer/lab/experiment"
+	"proffer/lab/bench"
 	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 )
@@ -34,7 +34,7 @@ func throughput(o Options) plan {
 // packetRates are millions of packets a second of each name at each number of
 // flows. A sketch takes any measurement, even of a busy CPU.
 func (s sweep) packetRates(o Options) ([]float64, error) {
-	b := &experiment.Bench{Turns: 8, Rows: regexp.MustCompile(`^lb/(hunt|single)/steer/`)}
+	b := &bench.Bench{Turns: 8, Rows: regexp.MustCompile(`^lb/(hunt|single)/steer/`)}
 	if o.Quick {
 		b.Turns = 2
 	}
@@ -42,7 +42,7 @@ func (s sweep) packetRates(o Options) ([]float64, error) {
 		b.Flows = append(b.Flows, int(n))
 	}
 	var err error
-	if b.CPU, err = experiment.LastCPU(); err != nil {
+	if b.CPU, err = bench.LastCPU(); err != nil {
 		return nil, err
 	}
 	if err := b.Check(); err != nil {

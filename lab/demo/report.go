@@ -1,0 +1,235 @@
+package demo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"proffer/lab/farmrun"
+	"proffer/lab/figures"
+	"proffer/lab/stats"
+	"proffer/lab/traffic"
+)
+
+// Report holds an SRLB experiment's results, in the order of its policies.
+type Report struct {
+	Seed     uint64          `json:"seed"`
+	Load     float64         `json:"load"`
+	Policies []PolicySummary `json:"policies"`
+
+	experiment Experiment
+	results    []*farmrun.Result
+	kept       []string // paths of rows that are written
+	unkept     error    // the rows that could not be written
+}
+
+// PolicySummary is one row of the report; times in seconds.
+type PolicySummary struct {
+	Policy   string `json:"policy"`
+	Requests int    `json:"requests"`
+	Resets   int    `json:"resets"` // RST on an open connection
+	// Refusals are RSTs to a SYN, and SYNs that had to be sent again because
+	// without an answer (Linux drops them silently when an accept queue is full).
+	Refusals int     `json:"refusals"`
+	Timeouts int     `json:"timeouts"`
+	Errors   int     `json:"errors"` // anything else
+	Mean     float64 `json:"mean_s"`
+	MeanCI   float64 `json:"mean_ci_s"` // half of the 95 % interval, by batch means
+	P50      float64 `json:"p50_s"`
+	P90      float64 `json:"p90_s"`
+	P99      float64 `json:"p99_s"`
+	Fairness float64 `json:"fairness"` // Jain's index of busy workers, mean over time
+	First    float64 `json:"first_accept"`
+	SYNACK   float64 `json:"syn_synack_p50_s"`
+	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
+	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single, or where either was late
+	Fast     float64 `json:"fast_share"`            // of the answers: those by the faster servers
+	// Late is why the row shows the generator rather than the policy: it could not keep its
+	// schedule. Empty: it did.
+	Late string `json:"late,omitempty"`
+}
+
+func (r *Report) add(result *farmrun.Result) {
+	r.results = append(r.results, result)
+	r.Policies = append(r.Policies, summaryOf(result))
+	for _, s := range r.Policies {
+		if s.Policy != (farmrun.Compared{}).String() || s.Late != "" {
+			continue
+		}
+		for i := range r.Policies {
+			if p := &r.Policies[i]; p.Late == "" {
+				p.VsSingle = stats.OrZero(s.Mean / p.Mean)
+			}
+		}
+		return
+	}
+}
+
+// summary condenses a run. Latencies are those of answered requests; all others
+// are counted.
+func summaryOf(r *farmrun.Result) PolicySummary {
+	var connects []float64
+	first, fast, answered := 0, 0, 0
+	for _, row := range r.Rows {
+		if row.Outcome == traffic.OK {
+			answered++
+			if r.Kinds.Faster(farmrun.ServerIndex(row.Server)) {
+				fast++
+			}
+			connects = append(connects, (row.Connected - row.Started).Seconds())
+		}
+		if row.Hops == 1 {
+			first++
+		}
+	}
+	latencies := r.Latencies()
+	slices.Sort(connects)
+	mean := stats.MeanCI95(latencies)
+	s := stats.Summarize(latencies)
+	late := ""
+	if r.Late != nil {
+		late = r.Late.Error()
+	}
+	return PolicySummary{
+		Policy:   r.Policy.String(),
+		Requests: len(r.Rows),
+		Resets:   traffic.Count(r.Rows, traffic.Reset),
+		Refusals: traffic.Count(r.Rows, traffic.Refused) + int(max(r.Drops.SYNRetransmits, r.Drops.ListenDrops)),
+		Timeouts: traffic.Count(r.Rows, traffic.TimedOut),
+		Errors:   traffic.Count(r.Rows, traffic.Failed),
+		Mean:     stats.OrZero(mean.Mean),
+		MeanCI:   stats.OrZero(mean.Half),
+		P50:      stats.OrZero(s.P50),
+		P90:      stats.OrZero(s.P90),
+		P99:      stats.OrZero(s.P99),
+		Fairness: r.Fairness(),
+		First:    float64(first) / float64(max(answered, 1)),
+		SYNACK:   stats.OrZero(stats.Quantile(connects, 0.5)),
+		Fidelity: stats.OrZero(traffic.Fidelity(r.Rows, r.Kinds.Named)),
+		Fast:     float64(fast) / float64(max(answered, 1)),
+		Late:     late,
+	}
+}
+
+// Print writes the table.
+func (r *Report) Print(w io.Writer) error {
+	e := r.experiment
+	fast := func(string) string { return "" }
+	if e.Fast > 0 { // else there is no such column
+		fast = func(cell string) string { return cell + "\t" }
+	}
+	fmt.Fprintf(w, "%s, %s, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
+		e.Kinds, stats.Counted(max(e.LBs, 1), "LB"), e.Load, e.Mean, e.Requests, e.Seed)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "policy\tmean ms\t±95 %%\tp50\tp90\tp99\tvs single\tfairness\t1st takes\t%sSYN-ACK ms\tresets\trefusals\ttimeouts\t\n", fast("fast serve"))
+	for _, p := range r.Policies {
+		ratio := "–"
+		if p.VsSingle > 0 {
+			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
+		}
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%s%.2f\t%d\t%d\t%d\t\n",
+			p.marked(), p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
+			p.Fairness, p.First*100, fast(fmt.Sprintf("%.0f %%", p.Fast*100)), p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range r.Policies {
+		if p.Late != "" {
+			fmt.Fprintf(w, "\n%s, %d of %d requests: %s\n", p.marked(), p.Requests, e.Requests, p.Late)
+		}
+	}
+	return nil
+}
+
+// marked is the policy's name, with a mark if its run was late.
+func (p PolicySummary) marked() string {
+	if p.Late != "" {
+		return p.Policy + " (late)"
+	}
+	return p.Policy
+}
+
+// JSON is the output of --json.
+func (r *Report) JSON() any { return r }
+
+// keep writes a result's rows. That they cannot be written does not end the run: Save
+// returns the error.
+func (r *Report) keep(result *farmrun.Result) {
+	dir := r.experiment.Out
+	if dir == "" {
+		return
+	}
+	path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
+	if err := errors.Join(farmrun.MakeFolder(dir), farmrun.WriteRequests(path, result.Rows)); err != nil {
+		r.unkept = errors.Join(r.unkept, err)
+		return
+	}
+	r.kept = append(r.kept, path)
+}
+
+// Save writes pictures and results.json into dir, as far as it can, and returns their
+// paths and those of the rows.
+func (r *Report) Save(dir string) ([]string, error) {
+	if err := farmrun.MakeFolder(dir); err != nil {
+		return nil, err
+	}
+	paths, err := r.draw(dir)
+	path := filepath.Join(dir, "results.json")
+	if failed := r.write(path); failed != nil {
+		err = errors.Join(err, failed)
+	} else {
+		paths = append(paths, path)
+	}
+	return append(paths, r.kept...), errors.Join(err, r.unkept)
+}
+
+func (r *Report) write(path string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+func (r *Report) draw(dir string) ([]string, error) {
+	var responses []figures.Responses
+	var loads []figures.Load
+	for i, result := range r.results {
+		name, seconds := r.Policies[i].marked(), result.Latencies()
+		if len(seconds) == 0 { // no answer, no curve
+			continue
+		}
+		responses = append(responses, figures.Responses{Name: name, Seconds: seconds})
+		if len(result.Loads.Seconds) > 0 { // a run that ends at once has no sample
+			loads = append(loads, figures.Load{Name: name, Seconds: result.Loads.Seconds, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness})
+		}
+	}
+	if len(responses) == 0 {
+		return nil, nil
+	}
+	at := fmt.Sprintf("%s, ρ = %.3g", r.experiment.Kinds.Short(), r.Load)
+	cdf, err := figures.CDF("Response time, "+at, responses)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := cdf.Save(dir, "cdf")
+	if len(loads) == 0 {
+		return paths, err
+	}
+	over, failed := figures.LoadOverTime("Load over time, "+at, loads)
+	if failed != nil {
+		return paths, errors.Join(err, failed)
+	}
+	more, failed := over.Save(dir, "load")
+	return append(paths, more...), errors.Join(err, failed)
+}

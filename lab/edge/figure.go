@@ -1,0 +1,176 @@
+package edge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"proffer/lab/edgesim"
+	"proffer/lab/farmrun"
+	"proffer/lab/figures"
+)
+
+// Save writes the figures and their samples into dir.
+func (r *Report) Save(dir string) (paths []string, err error) {
+	for _, f := range []struct {
+		name, number string
+		draw         func() figures.Chart
+	}{{"edge-4", "4", r.elephants}, {"edge-5", "5", r.doubling}} {
+		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.cell.figure == f.number }) {
+			continue
+		}
+		figure, failed := figures.NewChart(f.draw())
+		if failed == nil {
+			var some []string
+			some, failed = figure.Save(dir, f.name)
+			paths = append(paths, some...)
+		}
+		err = errors.Join(err, failed)
+	}
+	if len(r.predicted) > 0 {
+		figure, failed := figures.NewChart(r.prediction())
+		if failed == nil {
+			var some []string
+			some, failed = figure.Save(dir, "edge-3")
+			paths = append(paths, some...)
+		}
+		err = errors.Join(err, failed)
+	}
+	if len(r.runs) == 0 {
+		return paths, err
+	}
+	path, failed := farmrun.SaveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
+		"load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1"}, r.samples())
+	return append(paths, path), errors.Join(err, failed)
+}
+
+// samples are rows of the loads between one sample and the next.
+func (r *Report) samples() (rows [][]string) {
+	text := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+	for _, run := range r.runs {
+		for i, s := range run.samples[min(1, len(run.samples)):] {
+			loads := loadsBetween(run.samples[i], s)
+			rows = append(rows, []string{run.cell.figure, run.cell.balancer, strconv.Itoa(run.cell.share), text(s.seconds),
+				text(loads[0]), text(loads[1]), text(s.predicted[0]), text(s.predicted[1]), text(s.weights[0]), text(s.weights[1])})
+		}
+	}
+	return rows
+}
+
+func (r *Report) note() string {
+	e := r.experiment
+	return fmt.Sprintf("two nodes of one virtual core; packets of %v, %.0f times the paper's cost and as much rarer; noise of reports %v", e.Cost, e.scale(), e.Noise)
+}
+
+// elephants is figure 4.
+func (r *Report) elephants() figures.Chart {
+	c := figures.Chart{
+		Title: "EdgeBalance Figure 4 on real daemons: varying fraction of elephant flow traffic",
+		Notes: []string{r.note(), "latency at the paper's cost; two such servers can lose at most 21 % of the packets, not the published 33 %"},
+		X:     figures.Axis{Label: "share of the packets that the elephant sends (%)", Column: "elephant_percent", To: 50},
+	}
+	for _, p := range []struct {
+		y  figures.Axis
+		of func(Row) float64
+	}{
+		{figures.Axis{Label: "4a: packets served (%)", Column: "served_percent", From: 60, To: 102}, func(row Row) float64 { return 100 * row.Throughput / max(1, row.Offered) }},
+		{figures.Axis{Label: "4b: latency (µs)", Column: "latency_us", From: 0.5, To: 1000, Log: true}, func(row Row) float64 { return float64(row.atPaper()) }},
+		{figures.Axis{Label: "4c: CPU difference (%)", Column: "cpu_difference_percent"}, func(row Row) float64 { return float64(100 * row.CPU) }},
+	} {
+		c.Panels = append(c.Panels, figures.Panel{Y: p.y, Curves: r.curves(p.of)})
+	}
+	for _, published := range []struct {
+		of   string
+		at   int
+		is   float64
+		name string
+	}{
+		{"wrr", 0, 67, "published: wrr"}, {"wrr", 1, 300, "published: wrr"}, {"wrr", 2, 41, "published: wrr"},
+		{"model", 2, 3, "published bound: model"}, {"monitor", 2, 7, "published bound: monitor"},
+	} {
+		p := &c.Panels[published.at]
+		p.Curves = append(p.Curves, figures.Curve{Name: published.name, Of: published.of, Kind: figures.Published, Points: []figures.Point{{X: mostShare, Y: published.is}}})
+	}
+	return c
+}
+
+// prediction is figure 3: the loads as predicted over those measured, and how far they are apart, by the start's
+// costs and as the LB learns.
+func (r *Report) prediction() figures.Chart {
+	chart := figures.Chart{
+		Title: "EdgeBalance Figure 3 on a real core: CPU usage prediction accuracy",
+		X:     figures.Axis{Label: "measured: the kernel's run time of the core's programs (%)", Column: "measured_percent", To: 105},
+	}
+	sorted := slices.SortedFunc(slices.Values(r.predicted), func(a, b PredictionRow) int { return cmp.Compare(a.Measured, b.Measured) })
+	for _, by := range []struct {
+		name, column string
+		of           func(PredictionRow) float64
+	}{{"by the start's cost", "started", PredictionRow.ByStart}, {"as the LB learns", "learned", PredictionRow.AsLearned}} {
+		mean, most := PredictionErrors(r.predicted, by.of)
+		chart.Notes = append(chart.Notes, fmt.Sprintf("chains of %v a packet; average absolute error %s: %.1f points of CPU, greatest %.1f; published: 1.8 %%", predictedCost, by.name, mean, most))
+		loads := figures.Panel{Y: figures.Axis{Label: by.name + " (%)", Column: by.column + "_percent", To: 105}}
+		apart := figures.Panel{Y: figures.Axis{Label: by.name + ": |error| (points)", Column: by.column + "_error_points"}}
+		for _, c := range PaperChains() {
+			load, off := figures.Curve{Name: c.Name}, figures.Curve{Name: c.Name}
+			for _, p := range sorted {
+				if p.Chain == c.Name {
+					load.Points = append(load.Points, figures.Point{X: 100 * p.Measured, Y: 100 * by.of(p)})
+					off.Points = append(off.Points, figures.Point{X: 100 * p.Measured, Y: 100 * math.Abs(by.of(p)-p.Measured)})
+				}
+			}
+			if len(load.Points) > 0 {
+				loads.Curves, apart.Curves = append(loads.Curves, load), append(apart.Curves, off)
+			}
+		}
+		chart.Panels = append(chart.Panels, loads, apart)
+	}
+	return chart
+}
+
+// curves of a number over the elephant's share, one a balancer.
+func (r *Report) curves(of func(Row) float64) (all []figures.Curve) {
+	for _, balancer := range balancers() {
+		curve := figures.Curve{Name: balancer}
+		for _, row := range r.Rows() {
+			if row.Figure == "4" && row.Balancer == balancer {
+				curve.Points = append(curve.Points, figures.Point{X: 100 * row.Share, Y: of(row)})
+			}
+		}
+		if len(curve.Points) > 0 {
+			all = append(all, curve)
+		}
+	}
+	return all
+}
+
+// doubling is figure 5.
+func (r *Report) doubling() figures.Chart {
+	c := figures.Chart{
+		Title: "EdgeBalance Figure 5 on real daemons: CPU usage for a dynamic workload",
+		X:     figures.Axis{Label: "time (s)", Column: "time_s"},
+		Notes: []string{r.note()},
+	}
+	for _, run := range r.runs {
+		if run.cell.figure != "5" {
+			continue
+		}
+		name := run.cell.balancer
+		p := figures.Panel{Y: figures.Axis{Label: name + ": CPU (%)", Column: name + "_cpu_percent", To: 105}}
+		for node, called := range []string{"first node", "spare node"} {
+			curve := figures.Curve{Name: called}
+			for _, w := range windows(run.samples, edgesim.LevelOver) {
+				curve.Points = append(curve.Points, figures.Point{X: w.end - edgesim.LevelOver.Seconds()/2, Y: 100 * w.loads[node]})
+			}
+			p.Curves = append(p.Curves, curve)
+		}
+		if at, some := map[string]float64{"model": 1, "wrr": 35}[name]; some {
+			p.Curves = append(p.Curves, figures.Curve{Name: "published: level from here", Kind: figures.Published,
+				Points: []figures.Point{{X: edgesim.Doubling.Seconds() + at, Y: 100 * edgesim.Before}}})
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	return c
+}
