@@ -3,54 +3,105 @@ package control
 import (
 	"time"
 
+	"proffer/dataplane"
 	"proffer/topo"
 )
 
-// A server that gets no new TCP connections cannot show that it answers: it drains, or its services are
-// UDP's. So the data plane checks each server that was quiet for a moment; and one without such
-// connections, that answered checks and then leaves more than mostMissed of them without an answer, is
-// down, if another server gave a sign of life meanwhile: else it is the network, or this machine. Checks are counted, not time,
-// so a machine that stalls takes no server out; and so many, that a server that drops a tenth of its
-// packets is wrongly down once in a hundred million checks.
+// Where connections show nothing, a server is checked through its agent: of services of UDP and of modes
+// that know no flows, and while it drains. A server that answered checks and then leaves more than
+// mostMissed of them without an answer is down, if another server gave a sign of life meanwhile: else it is
+// the network, or this machine. A server that never gave a sign is down after twice as many, if checks of
+// another server came back. Checks are counted, not time, so a machine that stalls takes no server out; and
+// so many, that a server that drops a third of its packets is wrongly down once in a hundred million checks.
 const (
-	checkEvery = 2 // readings
 	quietFor   = 200 * time.Millisecond
-	mostMissed = 8
-	mostChecks = 64 // at a time
+	mostMissed = 16
+	mostChecks = 32 // at a time
 )
 
-// Checks are the servers that the data plane is to check after this reading. The turn after goes on with
-// those that this one has no room for.
-func (h *Health) Checks(at time.Duration) (list []topo.Server) {
-	if h.turn%checkEvery != 0 || len(h.servers) == 0 {
-		return nil
+// checking is what checks show of a server.
+type checking struct {
+	checked bool          // it is checked
+	drains  bool          // of a service
+	life    time.Duration // when a check came back, or it answered a connection
+	lived   bool          // it did
+	proved  bool          // a check came back
+	missed  int           // checks since then
+	doubted bool          // some, at the last reading
+	last    time.Duration // the last check
+	turn    int           // of its services, which are asked about
+	off     bool          // it is down by its checks
+}
+
+// Checks are the servers that the data plane is to check after this reading: first those that have left a check
+// without an answer, so that it shows soon whether they are down, and one whose connections show how it is, as a
+// sign that others live. Turn after turn goes on with those that this one has no room for.
+func (h *Health) Checks(at time.Duration) []dataplane.Check {
+	doubted := func(s *observed) bool { return s.checked && s.missed > 0 && !s.down }
+	list := h.check(nil, at, mostChecks/2, &h.turns.doubted, doubted)
+	if len(list) > 0 {
+		list = h.check(list, at, len(list)+1, &h.turns.witnesses, func(s *observed) bool { return !s.checked })
 	}
-	first := h.checked
+	return h.check(list, at, mostChecks, &h.turns.others, func(s *observed) bool { return s.checked && !doubted(s) })
+}
+
+// checkTurns are the servers that are checked first at the next time.
+type checkTurns struct{ doubted, witnesses, others int }
+
+// check adds servers that are due to a list, from a number on.
+func (h *Health) check(list []dataplane.Check, at time.Duration, most int, from *int, which func(*observed) bool) []dataplane.Check {
+	first := *from
 	for i := range h.servers {
-		number := (first + i) % len(h.servers)
-		s := h.servers[number]
-		if !s.known || at-s.life < quietFor {
-			continue
-		}
-		if len(list) == mostChecks {
+		if len(list) == most {
 			break
 		}
-		h.checked = number + 1
+		number := (first + i) % len(h.servers)
+		s := h.servers[number]
+		if !which(s) || !s.due(at) {
+			continue
+		}
+		*from = number + 1
 		s.missed++
-		list = append(list, s.Server)
+		s.last = at
+		s.turn++ // its agent may have some of its services alone
+		list = append(list, dataplane.Check{VIP: s.every[s.turn%len(s.every)].vip, Server: s.Server})
 	}
 	return list
 }
 
-// isOff reports whether a server that answered checks leaves them without an answer while others live.
+// due reports whether a server is checked again: one that drains with each reading, as datagrams of unknown
+// flows ask it; one that is down not so often; others when they were quiet for a moment.
+func (s *observed) due(at time.Duration) bool {
+	switch {
+	case !s.known || s.Delivery != topo.ByAgent:
+		return false
+	case s.down:
+		return at-s.last >= quietFor
+	default:
+		return s.drains || s.missed > 0 || at-s.life >= quietFor
+	}
+}
+
+// isOff reports whether a server that is checked leaves its checks without an answer while others live.
 func (h *Health) isOff(s *observed) bool {
-	if len(s.open) > 0 || !s.proved || s.missed <= mostMissed {
+	if !s.checked || s.missed <= mostMissed || !s.lived && s.missed <= 2*mostMissed {
 		return false
 	}
 	for _, o := range h.servers {
-		if o != s && o.life > s.life+quietFor {
+		if o != s && o.life > s.life+quietFor && (s.proved || o.proved) {
 			return true
 		}
 	}
 	return false
+}
+
+// Doubted are the servers that are not down and have left a check without an answer: no datagram that may
+// begin a flow asks them.
+func (h *Health) Doubted() (list []topo.Server) {
+	for _, s := range h.servers {
+		if s.doubted && !s.down {
+			list = append(list, s.Server)
+		}
+	}
+	return list
 }

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -16,17 +18,30 @@ type checked struct {
 	agents bool         // that answer checks
 	dead   map[int]bool // servers that answer nothing
 	events []HealthChange
+	checks int // sent
 }
 
-func newChecked(protocol topo.Protocol, drains bool) *checked {
+func newChecked(protocol topo.Protocol, change ...func(*topo.Service)) *checked {
 	f := &checked{h: NewHealth(), counts: make([]dataplane.Health, 4), agents: true, dead: map[int]bool{}}
-	svc := topo.Service{VIP: topo.VIP{Port: 80, Protocol: protocol}, Dispatch: topo.Hunt, Servers: healthPool(4)}
-	if drains {
-		svc.Servers[3].Weight = 0
+	svc := topo.Service{VIP: topo.VIP{Port: 80, Protocol: protocol}, Dispatch: topo.Hunt, Servers: agentPool(4)}
+	for _, c := range change {
+		c(&svc)
 	}
 	f.h.Configure([]topo.Service{svc})
 	return f
 }
+
+// agentPool is a pool of servers with agents.
+func agentPool(n int) (servers []topo.Server) {
+	for i := range n {
+		locator := netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0x5f, 6: byte(i >> 8), 7: byte(i)}), 64)
+		servers = append(servers, topo.Server{Name: fmt.Sprint("s", i), Locator: locator, Weight: 1})
+	}
+	return servers
+}
+
+// drains: the last server of a pool does.
+func drains(s *topo.Service) { s.Servers[len(s.Servers)-1].Weight = 0 }
 
 // run lets time pass, in which clients come to the servers with weight, or not.
 func (f *checked) run(d time.Duration, clients bool) {
@@ -40,8 +55,9 @@ func (f *checked) run(d time.Duration, clients bool) {
 		}
 		f.events = append(f.events, f.h.Observe(f.now, f.counts)...)
 		for _, s := range f.h.Checks(f.now) {
+			f.checks++
 			for i, o := range f.h.Servers() {
-				if o.At() == s.At() && f.agents && !f.dead[i] {
+				if o.At() == s.Server.At() && f.agents && !f.dead[i] {
 					f.counts[i].Alive++
 				}
 			}
@@ -69,7 +85,7 @@ func (f *checked) want(t *testing.T, label string, downs ...bool) {
 // when its host is off, with clients and without; a check brings it back.
 func TestDrainedServerIsOff(t *testing.T) {
 	for _, clients := range []bool{true, false} {
-		f := newChecked(topo.TCP, true)
+		f := newChecked(topo.TCP, drains)
 		f.run(10*time.Second, clients)
 		f.want(t, "while it lives")
 		f.dead[3] = true
@@ -83,30 +99,114 @@ func TestDrainedServerIsOff(t *testing.T) {
 	}
 }
 
-// TestServerOfDatagramsIsOff: so is one that has services of UDP alone.
-func TestServerOfDatagramsIsOff(t *testing.T) {
-	f := newChecked(topo.UDP, false)
+// TestUncountedServerIsOff: so is one of which no connection shows anything: of UDP services alone, with
+// services of TCP that no client uses, or of a mode that knows no flows.
+func TestUncountedServerIsOff(t *testing.T) {
+	beside := func(f *checked) {
+		web := topo.Service{VIP: topo.VIP{Port: 80, Protocol: topo.TCP}, Dispatch: topo.Single, Servers: agentPool(4)}
+		dns := topo.Service{VIP: topo.VIP{Port: 53, Protocol: topo.UDP}, Dispatch: topo.Rr, Servers: agentPool(4)}
+		f.h.Configure([]topo.Service{web, dns})
+	}
+	stateless := func(s *topo.Service) { s.Dispatch = topo.Stateless }
+	for label, f := range map[string]*checked{
+		"UDP": newChecked(topo.UDP), "UDP in turn": newChecked(topo.UDP, func(s *topo.Service) { s.Dispatch = topo.Rr }),
+		"stateless": newChecked(topo.TCP, stateless), "stateless UDP": newChecked(topo.UDP, stateless), "beside TCP": newChecked(topo.TCP),
+	} {
+		if label == "beside TCP" {
+			beside(f)
+		}
+		f.run(10*time.Second, false)
+		f.dead[1] = true
+		f.run(1200*time.Millisecond, false)
+		f.want(t, label+": off", true)
+		f.dead[2] = true
+		f.run(1200*time.Millisecond, false)
+		f.want(t, label+": another off", true, true)
+		f.dead[1] = false
+		f.run(time.Second, false)
+		f.want(t, label+": back", true, true, false)
+	}
+}
+
+// TestNeverAlive: a server that never gave a sign is down, if checks come back from another; also one that joins.
+func TestNeverAlive(t *testing.T) {
+	f := newChecked(topo.UDP)
+	f.dead[2] = true
+	f.run(2*time.Second, false)
+	f.want(t, "dead at the start", true)
+	f.dead[2] = false
+	f.run(time.Second, false)
+	f.want(t, "it starts", true, false)
+
+	f = newChecked(topo.UDP)
+	f.agents = false
+	f.run(time.Minute, false)
+	f.want(t, "no check comes back")
+}
+
+// TestChecksOfManyServers: one of a thousand that is off is found as soon as it was asked once, in their turn.
+func TestChecksOfManyServers(t *testing.T) {
+	const n = 1000
+	f := newChecked(topo.UDP, func(s *topo.Service) { s.Servers = agentPool(n) })
+	f.counts = make([]dataplane.Health, n)
 	f.run(10*time.Second, false)
-	f.dead[1] = true
+	f.dead[700] = true
+	f.run(n/mostChecks*healthTick+2*time.Second, false)
+	f.want(t, "off", true)
+	if most := int(f.now/healthTick) * mostChecks; f.checks > most {
+		t.Errorf("%d checks in %v, more than %d", f.checks, f.now, most)
+	}
+}
+
+// TestChecksWhoIsJudged: servers whose connections show how they are get no checks, but as witnesses for one
+// that is in doubt; and one that answers is checked a few times a second.
+func TestChecksWhoIsJudged(t *testing.T) {
+	f := newChecked(topo.TCP)
+	f.run(10*time.Second, false)
+	if f.checks != 0 {
+		t.Errorf("%d checks of servers that have services of TCP alone", f.checks)
+	}
+	f = newChecked(topo.UDP)
+	f.run(10*time.Second, false)
+	if f.checks > 4*10*5 {
+		t.Errorf("%d checks of four servers in 10 s", f.checks)
+	}
+}
+
+// TestDoubted: a server that drains is doubted with the first check that it leaves without an answer.
+func TestDoubted(t *testing.T) {
+	f := newChecked(topo.UDP, drains)
+	f.run(10*time.Second, false)
+	if d := f.h.Doubted(); len(d) > 0 {
+		t.Errorf("doubted while all answer: %v", d)
+	}
+	f.dead[3] = true
+	f.run(2*healthTick, false)
+	if d := f.h.Doubted(); len(d) != 1 || d[0].Name != "s3" {
+		t.Errorf("off for two readings, and doubted are %v", d)
+	}
 	f.run(1200*time.Millisecond, false)
 	f.want(t, "off", true)
+	if d := f.h.Doubted(); len(d) > 0 {
+		t.Errorf("down and doubted: %v", d)
+	}
 }
 
 // TestChecksTakeNoOtherOut: no server is down by its checks that gets connections, that never answered
 // a check, or while no server answers anything.
 func TestChecksTakeNoOtherOut(t *testing.T) {
-	f := newChecked(topo.TCP, true)
+	f := newChecked(topo.TCP, drains)
 	f.agents = false
 	f.run(time.Minute, true)
 	f.want(t, "no agents")
 
-	f = newChecked(topo.TCP, true)
+	f = newChecked(topo.TCP, drains)
 	f.run(10*time.Second, false)
 	f.agents = false
 	f.run(time.Minute, false)
 	f.want(t, "the network")
 
-	f = newChecked(topo.TCP, false)
+	f = newChecked(topo.TCP)
 	f.run(10*time.Second, false)
 	f.agents = false
 	f.run(time.Minute, true)

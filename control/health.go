@@ -21,7 +21,7 @@ type Health struct {
 	services []*peers    // with flows that the data plane knows
 	at       map[netip.Addr]*observed
 	turn     int
-	checked  int // the server that is checked first
+	turns    checkTurns
 	probes   []Probe
 }
 
@@ -40,11 +40,8 @@ type observed struct {
 	starving []*peers // those of these that choose it by its flows
 	every    []*peers // that it is in
 
-	count  dataplane.Health // at the last reading
-	life   time.Duration    // when a check came back, or it answered a connection
-	proved bool             // a check came back
-	missed int              // checks since then
-	off    bool             // it is down by its checks
+	count dataplane.Health // at the last reading
+	checking
 
 	known bool    // there was one
 	sum   answers // since the first
@@ -73,6 +70,7 @@ type base struct {
 type peers struct {
 	vip      topo.VIP
 	shows    bool // answers to its connections are seen
+	tabled   bool // its tables are without servers that are down
 	servers  []*observed
 	weighs   []bool        // of each server: it gets new flows, unless it is down
 	patience time.Duration // in which connections are answered
@@ -104,9 +102,6 @@ func (h *Health) Configure(services []topo.Service) {
 	h.servers, h.services, h.at = nil, nil, map[netip.Addr]*observed{}
 	for i := range services {
 		svc := &services[i]
-		if !svc.Dispatch.Tracks() {
-			continue
-		}
 		p := before[svc.VIP]
 		if p == nil {
 			p = &peers{vip: svc.VIP, patience: clientPatience}
@@ -115,16 +110,20 @@ func (h *Health) Configure(services []topo.Service) {
 			}
 			p.hunch = p.patience / leastHunch
 		}
-		p.shows, p.servers, p.weighs = svc.VIP.Protocol == topo.TCP, nil, nil
+		p.tabled = svc.Dispatch.Tracks()
+		p.shows, p.servers, p.weighs = svc.VIP.Protocol == topo.TCP && p.tabled, nil, nil
 		h.services = append(h.services, p)
 		for j := range svc.Servers {
 			s := h.take(&svc.Servers[j], known)
 			p.servers = append(p.servers, s)
-			p.weighs = append(p.weighs, svc.Servers[j].Weight > 0)
+			drains := svc.Servers[j].Weight == 0
+			p.weighs = append(p.weighs, !drains)
+			s.drains = s.drains || drains
+			s.checked = s.checked || drains || !p.shows
 			if s.every = append(s.every, p); p.shows {
 				s.pools = append(s.pools, p)
 			}
-			if p.shows && svc.Servers[j].Weight > 0 {
+			if p.shows && !drains {
 				s.open = append(s.open, p)
 				if svc.Dispatch.Row().Choice.Scores() {
 					s.starving = append(s.starving, p)
@@ -145,6 +144,7 @@ func (h *Health) take(server *topo.Server, known map[netip.Addr]*observed) *obse
 		s = &observed{base: base{pools: map[*peers]answers{}}}
 	}
 	s.Server, s.pools, s.open, s.starving, s.every = *server, nil, nil, nil, nil
+	s.checked, s.drains = false, false
 	h.at[addr] = s
 	h.servers = append(h.servers, s)
 	return s
@@ -194,9 +194,10 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 		s.known, s.since, s.base.at, s.base.count, was = true, at, at, now, now
 	}
 	if now.Alive != was.Alive || now.Answered != was.Answered {
-		s.life, s.missed = at, 0
+		s.life, s.missed, s.lived = at, 0, true
 		s.proved = s.proved || now.Alive != was.Alive
 	}
+	s.doubted = s.checked && s.missed > 0 && (s.proved || !s.lived)
 	more := answers{uint64(now.Offered - was.Offered), uint64(now.Answered - was.Answered)}
 	s.sum.add(more)
 	s.hints += uint64(now.Repeated-was.Repeated) + uint64(now.Unreachable-was.Unreachable)
@@ -306,7 +307,7 @@ func (h *Health) Served(cfg *topo.LB) *topo.LB {
 	served.Services = slices.Clone(cfg.Services)
 	for _, p := range h.services {
 		i := slices.IndexFunc(served.Services, func(s topo.Service) bool { return s.VIP == p.vip })
-		if down, all := p.downAndAll(); i < 0 || down == 0 || 2*down > all {
+		if down, all := p.downAndAll(); i < 0 || !p.tabled || down == 0 || 2*down > all {
 			continue
 		}
 		svc := &served.Services[i]
@@ -338,6 +339,6 @@ func (h *Health) Of(addr netip.Addr, at time.Duration) (ServerHealth, bool) {
 		return ServerHealth{}, false
 	}
 	return ServerHealth{
-		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - s.base.at, Doubt: s.doubt(at, ripe), Pause: s.pause, Probed: s.probed,
+		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - max(s.base.at, s.life), Doubt: s.doubt(at, ripe), Pause: s.pause, Probed: s.probed,
 	}, true
 }

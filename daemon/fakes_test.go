@@ -177,14 +177,14 @@ func (p plane) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	return all, p.fails["health"]
 }
 
-func (p plane) SetDown(servers []topo.Server) error {
+func (p plane) SetDown(servers, _ []topo.Server) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = servers
 	return nil
 }
 
-func (p plane) Check([]topo.Server) error { return nil }
+func (p plane) Check([]dataplane.Check) error { return nil }
 
 func (p plane) Probe(_ topo.VIP, server netip.Addr) {
 	p.mu.Lock()

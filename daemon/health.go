@@ -16,14 +16,14 @@ import (
 // Healths observes how servers answer, and treats some as down.
 type Healths interface {
 	Health([]topo.Server) ([]dataplane.Health, error)
-	SetDown([]topo.Server) error
+	SetDown(down, doubted []topo.Server) error
 	Seeker
 }
 
 // Seeker looks for a sign of life of servers.
 type Seeker interface {
 	Probe(vip topo.VIP, server netip.Addr)
-	Check([]topo.Server) error
+	Check([]dataplane.Check) error
 }
 
 // healthEvery is how often the counts of servers are read.
@@ -124,7 +124,7 @@ func (r *lb) observe(at time.Duration) error {
 	for _, c := range changes {
 		r.noteHealth(c)
 	}
-	if err := r.plane.SetDown(h.downServers()); err != nil {
+	if err := r.plane.SetDown(h.downServers(), h.Doubted()); err != nil {
 		return err
 	}
 	if len(changes) > 0 || h.owing {

@@ -65,6 +65,12 @@ type Health struct {
 	Alive       uint32 // checks that came back from its agent
 }
 
+// Check is a question to the agent of a server, about a service, by which it shows that it lives.
+type Check struct {
+	VIP    topo.VIP
+	Server topo.Server
+}
+
 // Suspect is a sender of signals without a valid tag, as they name it.
 type Suspect struct {
 	Sender  netip.Prefix // its locator

@@ -176,13 +176,14 @@ _Static_assert(MAX_SEATS == TREE_TOP * TREE_ARY * TREE_ARY, "the tree has three 
 
 /* The way to a server. */
 enum delivery {
-	DELIVERY_NONE = 0,  /* its next hop is not resolved */
-	DELIVERY_AGENT = 1, /* over SRv6, to its agent, or to a kernel that does as dt asks */
-	DELIVERY_SEG6 = 2,  /* over SRv6, to its kernel, which has a SID for each family */
-	DELIVERY_L2 = 3,    /* to its link address */
-	DELIVERY_VXLAN = 4, /* to a device of its kernel */
-	DELIVERY_WAYS = 7,  /* mask of those above */
-	DELIVERY_DOWN = 8,  /* or-ed: the server answers nothing (lb/health.h) */
+	DELIVERY_NONE = 0,     /* its next hop is not resolved */
+	DELIVERY_AGENT = 1,    /* over SRv6, to its agent, or to a kernel that does as dt asks */
+	DELIVERY_SEG6 = 2,     /* over SRv6, to its kernel, which has a SID for each family */
+	DELIVERY_L2 = 3,       /* to its link address */
+	DELIVERY_VXLAN = 4,    /* to a device of its kernel */
+	DELIVERY_WAYS = 7,     /* mask of those above */
+	DELIVERY_DOWN = 8,     /* or-ed: the server answers nothing (lb/health.h) */
+	DELIVERY_DOUBTED = 16, /* or-ed: it left a check without an answer */
 };
 
 struct server {

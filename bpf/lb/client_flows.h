@@ -125,7 +125,7 @@ __noinline __u64 unless_down(const struct packet *p, __u64 word)
 
 /* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, for as
  * long as an embryonic one lives if a SYN came last; or one that is embryonic or over and has a server
- * that is down. Else a SYN of a flow that is over counts as a new connection of that server. A function
+ * that is down or doubted. Else a SYN of a flow that is over counts as a new connection of that server. A function
  * of its own, as it is rare. */
 __noinline int begins_again(const struct packet *p, __u64 word)
 {
@@ -136,7 +136,7 @@ __noinline int begins_again(const struct packet *p, __u64 word)
 		return false;
 	if (waiting)
 		note_repeated(server);
-	if ((waiting || over) && is_down(server))
+	if ((waiting || over) && is_doubted(server))
 		return leave(p, word);
 	if (over && flow_age(p->hash, word) >= (waiting ? EMBRYONIC_TICKS : REUSE_TICKS))
 		return flow_change(p->hash, word, 0);

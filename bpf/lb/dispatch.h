@@ -41,14 +41,17 @@ __noinline int recover(const struct packet *p, const struct service *svc)
 	return TO_LIST;
 }
 
-/* leaves_first: the server of a flow's entry is down, so a SYN does not visit it first. A flow that a
- * SYN must not take from its server has no entry afterwards: should that server live after all, it is
- * found by a question. */
+/* leaves_first: the server of a flow's entry is down, so a SYN does not visit it first; nor, if the SYN may
+ * become another server's at once, one in doubt. A flow that a SYN must not take from its server has no entry
+ * afterwards: should that server live after all, it is found by a question. */
 static __always_inline bool leaves_first(const struct packet *p, __u64 word, __u16 generation)
 {
-	if (!is_down(server_in_word(word)))
+	bool held = is_held(word, generation);
+	__u32 marks = held ? DELIVERY_DOWN : DELIVERY_DOWN | DELIVERY_DOUBTED;
+
+	if (!is_marked(server_in_word(word), marks))
 		return false;
-	if (is_held(word, generation))
+	if (held)
 		leave(p, word);
 	return true;
 }

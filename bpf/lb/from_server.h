@@ -254,6 +254,13 @@ static __always_inline int handle_not_mine(struct xdp_md *ctx, struct scratch *s
 	return done ? rewrite_failed(done) : TO_LIST;
 }
 
+/* is_check: user space made the packet, to see whether a server is alive. */
+static __always_inline bool is_check(const struct sr *sr)
+{
+	return sr->sid.function_be == bpf_htons(FN_RECOVER_STICKINESS) &&
+	       sr->sid.report_be == bpf_htons(POSITION_CHECK);
+}
+
 /* continue_list sends a packet to the servers that its list had no room for. */
 static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr, struct packet *p,
 					 const struct service *svc)
@@ -263,7 +270,7 @@ static __always_inline int continue_list(struct xdp_md *ctx, const struct sr *sr
 
 	if (!plan)
 		return XDP_ABORTED;
-	if (sr->sid.report_be == bpf_htons(POSITION_CHECK)) {
+	if (is_check(sr)) {
 		note_alive(bpf_ntohs(sr->sid.generation_be));
 		return verdict(LB_CHECK_ANSWERED, XDP_DROP);
 	}

@@ -7,11 +7,13 @@
  *                 those that it passed on, as the next candidate's cs shows
  *   unreachable   ICMP errors about outer packets to it
  *   alive         checks that came back from it: user space sends them, as a list with this LB behind
- *                 the server's agent (lb_check, dataplane/lb/check.go)
+ *                 the server's agent (lb_check, dataplane/lb/check.go), in services of any dispatch
  *
  * User space decides by these (control/health.go). A server that is down is no candidate of a
  * table, and its record is marked (DELIVERY_DOWN): SYNs and datagrams of its flows leave it, no datagram
- * asks it, and other questions ask it last. A probe is a new connection that is offered to such a
+ * asks it, and other questions ask it last. One that has left a check without an answer is doubted
+ * (DELIVERY_DOUBTED): no datagram of an unknown flow asks it, and SYNs that use the ports of a flow again
+ * go elsewhere. A probe is a new connection that is offered to such a
  * server all the same: user space puts a word beside the service's table, which the first SYN that may
  * go there takes. */
 #pragma once
@@ -77,12 +79,24 @@ static __always_inline void note_unreachable(__u32 server)
 		h->unreachable++;
 }
 
-/* is_down: user space has found that the server answers nothing. */
-static __always_inline bool is_down(__u32 server)
+/* is_marked: a server's record has one of these bits of enum delivery. */
+static __always_inline bool is_marked(__u32 server, __u32 marks)
 {
 	const struct server *s = server_at(server);
 
-	return s && s->ready & DELIVERY_DOWN;
+	return s && s->ready & marks;
+}
+
+/* is_down: user space has found that the server answers nothing. */
+static __always_inline bool is_down(__u32 server)
+{
+	return is_marked(server, DELIVERY_DOWN);
+}
+
+/* is_doubted: the server is down, or it left a check without an answer. */
+static __always_inline bool is_doubted(__u32 server)
+{
+	return is_marked(server, DELIVERY_DOWN | DELIVERY_DOUBTED);
 }
 
 static __always_inline __u64 *probe_at(const struct service *svc)

@@ -102,7 +102,8 @@ __noinline int from_domain(struct xdp_md *ctx)
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
 	svc = has_ports(&scr->packet) ? service_of(&scr->packet) : NULL;
-	if (!svc || !is_signalled(svc) || (answer && scr->packet.kind == KIND_TOO_BIG))
+	if (!svc || !(is_signalled(svc) || is_check(&scr->sr)) ||
+	    (answer && scr->packet.kind == KIND_TOO_BIG))
 		return verdict(LB_DROP_NOT_FROM_VIP, XDP_DROP);
 	if (scr->packet.inserted !=
 	    (wire_of(&scr->packet, svc) == WIRE_INSERT && fn != FN_NOT_MINE))

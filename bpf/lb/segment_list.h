@@ -155,6 +155,14 @@ static __always_inline bool may_ask(const struct listing *l, __u32 position, __u
 	       spend(l->p->limit, question_of(l->table, server));
 }
 
+/* leaves_out: a server left a check without an answer (lb/health.h), so no datagram asks it that is offered behind
+ * the question. */
+static __always_inline bool leaves_out(const struct server *s, const struct plan *p, __u32 position)
+{
+	return s && s->ready & DELIVERY_DOUBTED && position < POSITION_FIRST &&
+	       p->limit == LIMIT_DATAGRAM;
+}
+
 /* list_server is the callback of bpf_loop; 1 ends the list. A segment is dropped where a server cannot be
  * asked, as it may be the owner and the last server would reset the flow; a datagram passes that server. */
 static long list_server(__u64 i, struct listing *l)
@@ -172,7 +180,7 @@ static long list_server(__u64 i, struct listing *l)
 		p->silent++;
 		return 0;
 	}
-	if (position < p->from)
+	if (position < p->from || leaves_out(s, p, position))
 		return 0;
 	if (!s || delivery_of(s) != DELIVERY_AGENT) {
 		p->unready += !!s;

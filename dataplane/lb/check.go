@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"proffer/dataplane"
 	"proffer/dataplane/objects"
 	"proffer/policy"
 	"proffer/topo"
@@ -16,51 +16,46 @@ import (
 )
 
 // Check asks the agents of servers whether they are alive, in the packets that all agents pass on: a
-// question about a flow that no server has, behind which this LB itself is asked. An agent that is alive
-// passes it on to this LB, whose program counts it (Health.Alive). Servers that no service with signals
-// has are left out.
-func (l *LB) Check(servers []topo.Server) (err error) {
+// question about a flow of the service that no server has, behind which this LB itself is asked. An agent
+// that is alive passes it on to this LB, whose program counts it (Health.Alive). A server without a next hop
+// is left out.
+func (l *LB) Check(checks []dataplane.Check) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range servers {
-		frame := l.checkOf(&servers[i])
+	for i := range checks {
+		frame := l.checkOf(&checks[i])
 		if frame == nil {
 			continue
 		}
 		_, e := l.objs.LbCheck.Run(&ebpf.RunOptions{Data: frame, Repeat: 1, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES})
 		if e != nil {
-			err = errors.Join(err, fmt.Errorf("send a check to server %s: %w", servers[i].Name, e))
+			err = errors.Join(err, fmt.Errorf("send a check to server %s: %w", checks[i].Server.Name, e))
 		}
 	}
 	return err
 }
 
-// checkOf is the frame that checks a server; nil: it has no agent that a service knows of, or no next hop.
-func (l *LB) checkOf(s *topo.Server) []byte {
-	number, numbered := l.numbers.known[objects.ServerBits(s)]
-	if !numbered || s.Delivery != topo.ByAgent || !l.reaches(*s) {
+// checkOf is the frame of a check; nil: the server has no agent or no next hop, or the service is gone.
+func (l *LB) checkOf(c *dataplane.Check) []byte {
+	number, numbered := l.numbers.known[objects.ServerBits(&c.Server)]
+	at, served := l.services[c.VIP]
+	if !numbered || !served || c.Server.Delivery != topo.ByAgent || !l.reaches(c.Server) {
 		return nil
 	}
-	for vip, at := range l.services {
-		svc := &at.svc.Service
-		if !svc.Signals() || !slices.ContainsFunc(svc.Servers, func(o topo.Server) bool { return o.At() == s.At() }) {
-			continue
+	svc := &at.svc.Service
+	var segments []netip.Addr
+	to := l.written[number].Mac
+	if len(svc.Via) > 0 {
+		hop, known := byLength(l.CurrentHops).lookup(svc.Via[0])
+		if !known {
+			return nil
 		}
-		var segments []netip.Addr
-		to := l.written[number].Mac
-		if len(svc.Via) > 0 {
-			hop, known := byLength(l.CurrentHops).lookup(svc.Via[0])
-			if !known {
-				continue
-			}
-			segments, to = append(segments, svc.Via...), hop
-		}
-		segments = append(segments,
-			wire.SID{Locator: s.Locator, Function: wire.RecoverStickiness}.Addr(),
-			wire.SID{Locator: l.node.Locator, Function: wire.RecoverStickiness, Generation: uint16(number), Report: objects.PositionCheck}.Addr())
-		return l.checkAround(vip, svc.Wire, segments, to)
+		segments, to = append(segments, svc.Via...), hop
 	}
-	return nil
+	segments = append(segments,
+		wire.SID{Locator: c.Server.Locator, Function: wire.RecoverStickiness}.Addr(),
+		wire.SID{Locator: l.node.Locator, Function: wire.RecoverStickiness, Generation: uint16(number), Report: objects.PositionCheck}.Addr())
+	return l.checkAround(c.VIP, svc.Wire, segments, to)
 }
 
 // noClient is the client of a check in IPv4 (RFC 7600's dummy address).

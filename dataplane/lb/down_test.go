@@ -94,8 +94,15 @@ func testDatagramsLeaveAgent(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testDatagramsAskNoneDown: the question before an offer leaves out servers that are down; the offer
-// would wait behind them.
+// doubt names a server that left a check without an answer.
+func doubt(r *rig.LB, number int) {
+	if err := r.SetDown(nil, r.Cfg.Services[0].Servers[number:number+1]); err != nil {
+		panic(err)
+	}
+}
+
+// testDatagramsAskNoneDown: the question before an offer leaves out servers that are down or in doubt; the
+// offer would wait behind them.
 func testDatagramsAskNoneDown(t *testing.T, seen rig.Hits) {
 	whole := rig.Hunting(2, 8, rig.OverUDP)
 	const down = 3
@@ -119,6 +126,10 @@ func testDatagramsAskNoneDown(t *testing.T, seen rig.Hits) {
 		}
 		if !asks() {
 			t.Errorf("flow %d: a server that drains is not asked", i)
+		}
+		doubt(r, down)
+		if asks() {
+			t.Errorf("flow %d: the offer waits behind a server that left a check without an answer", i)
 		}
 		downs(r, down)
 		if asks() {
@@ -163,20 +174,50 @@ func testDownLastInEachTurn(t *testing.T, seen rig.Hits) {
 }
 
 // testReusedAtDown: a SYN of another connection does not wait for the server of the flow before, if
-// that is down; the server that takes the SYN has the flow at once.
+// that is down; the server that takes the SYN has the flow at once. Nor does it wait for one in doubt, if no
+// client has established the flow.
 func testReusedAtDown(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(3, 8))
 	p := rig.Inward(rig.HuntPort, wire.SYN)
 	list := r.List(t, 0, p.Flow())
 	r.Send(t, p.Frame())
 	r.Accepted(t, list[2], p)
+	doubt(r, list[2])
+	p.Seq += 12345
+	r.Send(t, p.Frame()).Is(t, "embryonic, in doubt", rig.XDPTX, rig.Offered(p, list), "offer")
+	r.Accepted(t, list[2], p)
 	r.Confirm(t, p)
+	p.Seq += 12345
+	out := r.Send(t, p.Frame())
+	out.Is(t, "ports used again, in doubt", rig.XDPTX, nil, "offer_again")
+	if first := segmentsOf(out.Frame, false)[0]; !rig.ServerLocator(list[2]).Contains(first) {
+		t.Errorf("the flow that lives left a server in doubt for %v", first)
+	}
 	downs(r, list[2])
 	p.Seq += 12345
 	r.Send(t, p.Frame()).Is(t, "ports used again", rig.XDPTX, rig.Offered(p, list), "flow_moved", "offer")
 	r.Accepted(t, list[0], p)
 	if e, known := r.Embryonic(t, p.Flow()); !known || int(e.Server) != list[0] {
 		t.Errorf("the flow is %+v, %v", e, known)
+	}
+}
+
+// testOverInDoubt: a SYN that uses the ports of a flow again that is over does not go to the flow's server while
+// that is in doubt.
+func testOverInDoubt(t *testing.T, seen rig.Hits) {
+	for _, make := range []func(int, ...func(*topo.Service)) topo.Service{kept, learned} {
+		r := learner(t, seen, make(8))
+		at := fate(t, r, "SYN", client(0, wire.SYN), "deliver", "flow_begun")
+		r.Send(t, client(0, wire.ACK).Frame())
+		r.Send(t, client(0, wire.ACK|wire.FIN).Frame())
+		doubt(r, at)
+		hopsOf(t, r)
+		p := client(0, wire.SYN)
+		p.Seq += 1 << 20
+		out := r.Send(t, p.Frame())
+		if out.Is(t, "again", rig.XDPTX, nil, "deliver", "flow_begun", "flow_moved"); r.Table.Get(t, p.Flow()).Word&(1<<48) != 0 {
+			t.Error("the flow is still over")
+		}
 	}
 }
 
@@ -231,17 +272,19 @@ func testBriefEnds(t *testing.T, seen rig.Hits) {
 }
 
 // testChecks: a check is a question about a flow that no client has, with this LB behind the server. Back at the LB it
-// counts for that server, and for none if its tag is another's. A server without an agent gets none.
+// counts for that server, and for none if its tag is another's.
 func testChecks(t *testing.T, seen rig.Hits) {
 	services := []topo.Service{
 		rig.Hunting(2, 8), rig.Hunting(2, 8, rig.OverUDP), rig.Hunting(2, 8, rig.Inserting), rig.Hunting(2, 8, rig.Over4),
 		rig.Hunting(2, 8, rig.ViaTransit(2)), kept(8, byAgents),
+		kept(8), kept(8, rig.OverUDP), rig.Service(81, topo.Stateless, 1, 8), kept(8, rig.Over4),
 	}
 	for i, svc := range services {
 		for _, keys := range [][]topo.SignalKey{nil, {rig.OldKeys}} {
 			r := newSigningRig(t, seen, keys, svc)
 			const server = 5
-			frame := r.CheckOf(svc.Servers[server])
+			check := dataplane.Check{VIP: svc.VIP, Server: svc.Servers[server]}
+			frame := r.CheckOf(check)
 			segments := segmentsOf(frame, svc.Wire == topo.Insert)
 			if n := len(segments); n < 2 || !rig.ServerLocator(server).Contains(segments[n-2]) || !rig.LbLocator.Contains(segments[n-1]) {
 				t.Fatalf("service %d: segments %v", i, segments)
@@ -252,7 +295,7 @@ func testChecks(t *testing.T, seen rig.Hits) {
 			if keys != nil {
 				r.Send(t, rig.Altered(back, 14+8+15, back[14+8+15]+1)).Is(t, "another tag", rig.XDPDrop, nil, "drop_bad_tag")
 			}
-			if err := r.Check(svc.Servers[server : server+1]); err != nil {
+			if err := r.Check([]dataplane.Check{check}); err != nil {
 				t.Fatal(err)
 			}
 			all, err := r.Counters()
@@ -265,7 +308,9 @@ func testChecks(t *testing.T, seen rig.Hits) {
 		}
 	}
 	r := rig.NewLB(t, seen, kept(8))
-	if frame := r.CheckOf(r.Cfg.Services[0].Servers[0]); frame != nil {
-		t.Error("a check of a server that may have no agent")
+	check := dataplane.Check{VIP: r.Cfg.Services[0].VIP, Server: r.Cfg.Services[0].Servers[0]}
+	check.VIP.Port++
+	if frame := r.CheckOf(check); frame != nil {
+		t.Error("a check of a service that is gone")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"proffer/dataplane"
 	"proffer/dataplane/objects"
 	"proffer/topo"
 )
@@ -17,7 +18,7 @@ import (
 func ServiceSlot(key *objects.LBServiceKey) uint32 { return serviceSlot(key) }
 
 // CheckOf is checkOf.
-func (l *LB) CheckOf(s topo.Server) []byte { return l.checkOf(&s) }
+func (l *LB) CheckOf(c dataplane.Check) []byte { return l.checkOf(&c) }
 
 // LookupByLength looks an address up among hops.
 func LookupByLength(hops topo.NextHops, a netip.Addr) (topo.MAC, bool) {

@@ -21,8 +21,8 @@ import (
 type health struct {
 	counts *ebpf.Map
 	cpus   int
-	down   map[uint64]bool // servers that are down, by identity
-	probes []uint64        // by slot
+	marks  map[uint64]uint16 // servers that are down, or doubted, by identity (enum delivery)
+	probes []uint64          // by slot
 	mapped [][]byte
 }
 
@@ -108,18 +108,22 @@ func (l *LB) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	return all, nil
 }
 
-// SetDown names the servers that are down: repeated SYNs and datagrams leave them.
-func (l *LB) SetDown(servers []topo.Server) error {
+// SetDown names the servers that are down: repeated SYNs and datagrams leave them; and those that have left a
+// check without an answer: no datagram asks them about its flow.
+func (l *LB) SetDown(servers, doubted []topo.Server) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	down := map[uint64]bool{}
-	for i := range servers {
-		down[objects.ServerBits(&servers[i])] = true
+	marks := map[uint64]uint16{}
+	for i := range doubted {
+		marks[objects.ServerBits(&doubted[i])] = objects.DeliveryDoubted
 	}
-	if maps.Equal(down, l.health.down) {
+	for i := range servers {
+		marks[objects.ServerBits(&servers[i])] = objects.DeliveryDown
+	}
+	if maps.Equal(marks, l.health.marks) {
 		return nil
 	}
-	l.health.down = down
+	l.health.marks = marks
 	return l.writeServers(l.servers)
 }
 

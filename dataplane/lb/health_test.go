@@ -134,7 +134,7 @@ func downs(r *rig.LB, numbers ...int) {
 	for _, i := range numbers {
 		servers = append(servers, r.Cfg.Services[0].Servers[i])
 	}
-	if err := r.SetDown(servers); err != nil {
+	if err := r.SetDown(servers, nil); err != nil {
 		panic(err)
 	}
 }

@@ -115,6 +115,7 @@ func TestLB(t *testing.T) {
 		{"down, no datagram asks", testDatagramsAskNoneDown},
 		{"down, asked last whatever the turn", testDownLastInEachTurn},
 		{"down, ports used again", testReusedAtDown},
+		{"down, ports used again, in doubt", testOverInDoubt},
 		{"down, without flows", testStandIn},
 		{"down, checks", testChecks},
 		{"brief datagrams", testBriefEnds},

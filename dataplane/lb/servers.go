@@ -106,9 +106,7 @@ func (l *LB) writeServers(all []topo.Server) error {
 		if mac, ok := hops.to(&s); ok && (!s.Delivery.Tunnel() || s.Address.Is6() || source.IsValid()) {
 			record.Mac, record.Ready = mac, readiness(s.Delivery.Row())
 		}
-		if l.health.down[record.LocatorBe] {
-			record.Ready |= objects.DeliveryDown
-		}
+		record.Ready |= l.health.marks[record.LocatorBe]
 		want[l.numbers.of(s)] = record
 	}
 	if err := plane.Update(l.objs.Servers, l.written, want); err != nil {

@@ -4,13 +4,14 @@ package objects
 
 // enum delivery
 const (
-	DeliveryNone  = 0
-	DeliveryAgent = 1
-	DeliverySeg6  = 2
-	DeliveryL2    = 3
-	DeliveryVxlan = 4
-	DeliveryWays  = 7
-	DeliveryDown  = 8
+	DeliveryNone    = 0
+	DeliveryAgent   = 1
+	DeliverySeg6    = 2
+	DeliveryL2      = 3
+	DeliveryVxlan   = 4
+	DeliveryWays    = 7
+	DeliveryDown    = 8
+	DeliveryDoubted = 16
 )
 
 // enum pending_ring
