@@ -10,6 +10,12 @@ import (
 	"proffer/topo"
 )
 
+// Patterns of addresses and prefixes, for the JSON Schemas.
+const (
+	anyAddress = "^[0-9A-Fa-f:.]+$"
+	anyPrefix  = "^[0-9A-Fa-f:.]+/[0-9]{1,3}$"
+)
+
 // ParseLocator reads the locator of a node, as the files spell it.
 func ParseLocator(s string) (netip.Prefix, error) {
 	return locator().Parse(s)
@@ -22,13 +28,13 @@ func locator() schema.Kind[netip.Prefix] {
 			return netip.Prefix{}, schema.ErrNot
 		}
 		return prefix(s)
-	})
+	}).Like("^[0-9A-Fa-f:]+/64$")
 }
 
 // domain is a prefix of SR nodes. A prefix around all addresses would be no
 // domain at all.
 func domain() schema.Kind[netip.Prefix] {
-	return schema.Text("an IPv6 prefix such as 5f00:0:1::/48", prefix)
+	return schema.Text("an IPv6 prefix such as 5f00:0:1::/48", prefix).Like(anyPrefix)
 }
 
 // prefix reads an IPv6 prefix that packets can come from and go to.
@@ -45,19 +51,19 @@ func prefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func vip() schema.Kind[netip.Addr] {
+func clientAddress() schema.Kind[netip.Addr] {
 	const want = "an IPv6 or IPv4 address that clients can reach, such as 2001:db8:f::1 or 192.0.2.1"
-	return schema.Text(want, address)
+	return schema.Text(want, address).Like(anyAddress)
 }
 
 // hostAddress is that of a server, a node or an LB.
 func hostAddress(host string) schema.Kind[netip.Addr] {
-	return schema.Text("the "+host+"'s IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3", address)
+	return schema.Text("the "+host+"'s IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3", address).Like(anyAddress)
 }
 
 // publicAddress is one that source NAT gives to flows.
 func publicAddress(family, example string) schema.Kind[netip.Addr] {
-	return schema.Text("an "+family+" address such as "+example, address)
+	return schema.Text("an "+family+" address such as "+example, address).Like(anyAddress)
 }
 
 // sid is the address of a segment.
@@ -69,10 +75,10 @@ func sid() schema.Kind[netip.Addr] {
 			return a, schema.ErrNot
 		}
 		return a, err
-	})
+	}).Like("^[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*$")
 }
 
-// address reads one that packets can be sent to from elsewhere.
+// address reads an address that packets can be sent to from elsewhere.
 func address(s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	switch {
@@ -114,5 +120,5 @@ func mac() schema.Kind[topo.MAC] {
 			return topo.MAC{}, schema.ErrNot
 		}
 		return topo.MAC(hw), nil
-	})
+	}).Spelt(func(m topo.MAC) string { return net.HardwareAddr(m[:]).String() }).Like("^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")
 }

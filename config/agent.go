@@ -9,12 +9,15 @@ import (
 func agentFile(a *topo.Agent) []schema.Entry {
 	n := &a.Node
 	return []schema.Entry{
-		schema.Need("node", schema.Mapping(node(n, schema.Need("name", schema.Name().Into(&n.Name))))),
-		schema.Optional("control", "/run/proffer/agent.sock", socket().Into(&n.Control)),
+		schema.Need("node", schema.Mapping(node(n, "agent", "5f00:0:2:1::/64", schema.Need("name", schema.Name().Into(&n.Name),
+			"Name in counters and logs.").Eg("s1"))), "This machine in the SR domain."),
+		control("agent", &n.Control),
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&a.Flows, "65536", schema.Duration(),
-			schema.Optional("embryonic", "16384", flows().Into(&a.Flows.Embryonic))))),
-		schema.Need("services", schema.Sequence(&a.Services, 1, topo.MaxOffered, offering)),
+			schema.Optional("embryonic", "16384", flows().Into(&a.Flows.Embryonic),
+				"Flows in their handshake that the table has room for, beside entries; only they make room for each other."))),
+			"Bounds of the flows that this agent remembers."),
+		schema.Need("services", schema.Sequence(&a.Services, 1, topo.MaxOffered, offering), "The services that this server takes connections of."),
 	}
 }
 
@@ -22,43 +25,52 @@ func agentFile(a *topo.Agent) []schema.Entry {
 // are those of the machine, the MAC is that of its link, a page keeps its owner, group and mode,
 // and where a load is read from depends on its source.
 func offering(o *topo.Offering) []schema.Entry {
-	adapting := onlyWith("acceptance", topo.Acceptances(), topo.Acceptance.Adapts, &o.Acceptance)
-	load := &topo.Load{}
-	reads := func(l topo.Load) { *load, o.Measure, o.Source = l, l.Measure, l.Source }
-	paging := onlyWith("load", topo.Loads(), topo.Load.File, load)
-	asking := onlyWith("load", topo.Loads(), topo.Load.From, load)
-	parted := onlyWith("load", topo.Loads(), topo.Load.Of, load)
-	unseen := schema.When("owner: table", func() bool { return o.Owner == topo.Table })
+	adapting := schema.When("acceptance", having(topo.Acceptances(), topo.Acceptance.Adapts)...)
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
+	return append(append(vipKeys(&o.Name, &o.VIP), []schema.Entry{
+		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire),
+			"How segments travel, as in the load balancers' file: a packet or signal of the other kind is dropped. insert only with an IPv6 vip."),
+		schema.Need("acceptance", acceptance().Set(decide, func() decision { return decision{o.Acceptance, o.Threshold} }),
+			"How an offer that could be passed on is decided."),
+		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o)), "How the threshold adapts."),
+		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers), "Requests the server works on at once: the largest threshold that dynamic reaches."),
+		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores),
+			"At most this many connections that were accepted but have not arrived count as load; the number of CPUs when absent.").Eg("2"),
+	}...), append(loads(o),
+		schema.Optional("on_full", "rst", schema.OneOf(topo.Reset, topo.Drop).Into(&o.OnFull),
+			"What the last candidate does when its accept queue is full. rst: reset the connection. drop: leave the client to retransmit."),
+		schema.Optional("owner", "socket", owner().Set(own, func() ownership { return ownership{o.Owner, o.Netns} }),
+			"Where the agent looks up the owner of a flow. socket: the sockets of its own network namespace. netns PATH: those of another namespace. table: its own table of flows, because the sockets are out of sight."),
+		schema.When("owner", topo.Table.String()).Optional("mac", "", mac().Into(&o.MAC),
+			"Link address that the vip answers at, if not this host's (macvlan)."))...)
+}
+
+// loads are the keys of the measure of load, and of the program that it is read from.
+func loads(o *topo.Offering) []schema.Entry {
+	all := topo.Loads()
+	asking, parted := schema.When("load", having(all, topo.Load.From)...), schema.When("load", having(all, topo.Load.Of)...)
+	paging := schema.When("load", having(all, topo.Load.File)...)
+	reads := func(l topo.Load) { o.Measure, o.Source = l.Measure, l.Source }
 	return []schema.Entry{
-		schema.Optional("name", "", schema.Name().Into(&o.Name)),
-		schema.Need("vip", vip().Into(&o.VIP.Addr)),
-		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&o.VIP.Protocol)),
-		port(&o.VIP.Port),
-		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire)),
-		schema.Need("acceptance", acceptance().Set(decide)),
-		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o))),
-		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers)),
-		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores)),
-		schema.Optional("load", "work", schema.OneOf(topo.Loads()...).Set(reads)),
-		asking.Optional("load_from", "", endpoint().Into(&o.From)),
-		parted.Optional("load_of", "", part().Into(&o.Of)),
-		paging.Need("page", page().Into(&o.Page)),
-		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner)),
-		paging.Optional("page_group", "", account("group").Into(&o.PageGroup)),
-		paging.Optional("page_mode", "", permissions().Into(&o.PageMode)),
-		schema.Optional("on_full", "rst", schema.OneOf(topo.Reset, topo.Drop).Into(&o.OnFull)),
-		schema.Optional("owner", "socket", owner().Set(own)),
-		unseen.Optional("mac", "", mac().Into(&o.MAC)),
+		schema.Optional("load", "work", schema.OneOf(all...).Telling(told(all, topo.Load.String, topo.Load.Meaning)).Set(reads, o.Load), "The measure of load."),
+		asking.Optional("load_from", "", endpoint().Into(&o.From),
+			"Where the load is read. Of apache, httpd's PID file, /run/apache2/apache2.pid when absent; required with the others."),
+		parted.Optional("load_of", "", part().Into(&o.Of),
+			"The part of the program that takes the service's requests. php-fpm: pm.status_path, /status when absent. haproxy: a backend. envoy: a stat_prefix. prometheus: a metric, with labels or without."),
+		paging.Need("page", page().Into(&o.Page), "Path of the page, or unix: and that of the socket that hands the page over."),
+		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner), "User that the page is given to. Default: as it is; a new page, the agent's own."),
+		paging.Optional("page_group", "", account("group").Into(&o.PageGroup), "Group that the page is given to. Default: as it is; a new page, the agent's own."),
+		paging.Optional("page_mode", "", permissions().Into(&o.PageMode), "Permissions of the page, in octal. Default: as it is; a new page, 0660."),
 	}
 }
 
 // dynamic holds the parameters of 6LB Algorithm 2.
 func dynamic(o *topo.Offering) []schema.Entry {
 	return []schema.Entry{
-		schema.Optional("window", "50", schema.Whole(1, 65535).Into(&o.Window)),
-		schema.Optional("epsilon", "0.1", schema.Fraction(0, 0.5).Into(&o.Epsilon)),
-		schema.Optional("initial", "1", schema.Whole(0, 65535).Into(&o.Threshold)),
+		schema.Optional("window", "50", schema.Whole(1, 65535).Into(&o.Window), "Offers between two adaptations."),
+		schema.Optional("epsilon", "0.1", schema.Fraction(0, 0.5).Into(&o.Epsilon),
+			"Half the width of the band around 1/2 in which the accepted share leaves the threshold as it is."),
+		schema.Optional("initial", "1", schema.Whole(0, 65535).Into(&o.Threshold), "First threshold; at most workers."),
 	}
 }

@@ -6,15 +6,17 @@
 // schema reads:
 //
 //  1. kind.go, address.go, source.go, row.go: the values of a key
-//  2. node.go, lb.go, agent.go, keys.go: the tables; retired.go: keys of earlier files
+//  2. node.go, lb.go, agent.go, edge.go, datapath.go, keys.go: the tables; retired.go: keys of earlier files
 //  3. check.go, checklb.go: mistakes that no single value shows, such as duplicates
-//  4. marshal.go: the way back
+//  4. format.go: the JSON Schema and the example of each file, from its table
 //
 // It is pure: bytes come in, no file is opened and no clock is read.
 package config
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 
 	"proffer/schema"
@@ -33,7 +35,7 @@ func ParseLB(file string, data []byte) (*topo.LB, error) {
 	doc := &schema.Document{File: file, Retired: retired}
 	doc.Parse(data, lbFile(lb))
 	if doc.OK() {
-		completeLB(lb)
+		completeLB(doc, lb)
 		checkLB(doc, lb)
 	}
 	if err := doc.Err(); err != nil {
@@ -69,6 +71,27 @@ func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
 	return agent, nil
 }
 
+// MarshalLB writes a file that ParseLB reads back as lb, every default spelt
+// out. lb must be valid and its servers sorted, as ParseLB returns it; only pin,
+// embryonic and buckets may be zero, and are left to their defaults. Keys stay
+// out: they come from KeyFile.
+func MarshalLB(lb *topo.LB) []byte { return schema.Write(lbFile(lb)) }
+
+// MarshalAgent writes a file that ParseAgent reads back as a, every default
+// spelt out, so that it means the same whatever the number of CPUs. All else is
+// as of MarshalLB.
+func MarshalAgent(a *topo.Agent) []byte { return schema.Write(agentFile(a)) }
+
+// MarshalPools writes the pools of services, each under its VIP, as the keys of a service that
+// a load balancer's file has.
+func MarshalPools(services []topo.Service) []byte {
+	var b bytes.Buffer
+	for i := range services {
+		fmt.Fprintf(&b, "    # %s\n%s", services[i].VIP, schema.WriteAt("    ", pools(&services[i])))
+	}
+	return b.Bytes()
+}
+
 func sortPools(s *topo.Service) {
 	sortServers(s.Servers)
 	for _, v := range s.History {
@@ -82,13 +105,15 @@ func sortServers(servers []topo.Server) {
 	})
 }
 
-func completeLB(lb *topo.LB) {
+func completeLB(d *schema.Document, lb *topo.LB) {
 	completeNode(&lb.Node, "lb")
 	lb.State = cmp.Or(lb.State, "/var/lib/proffer/lb-"+lb.Name+".json")
 	for i := range lb.Services {
 		s := &lb.Services[i]
 		s.Name = cmp.Or(s.Name, vipName(s.VIP))
-		completeRecovery(s)
+		if !d.Given(fmt.Sprintf("services[%d].recovery", i)) {
+			completeRecovery(s)
+		}
 	}
 }
 

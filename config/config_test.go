@@ -169,53 +169,6 @@ func TestMarshalRoundTrip(t *testing.T) {
 	}
 }
 
-// TestGoodFilesHaveEverything: a key or field that they left out could get lost
-// on the way to a noun and back, and no test would see it.
-func TestGoodFilesHaveEverything(t *testing.T) {
-	lb, err := ParseLB("lb.yaml", schematest.Read(t, "lb.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent, err := ParseAgent("agent.yaml", schematest.Read(t, "agent.yaml"), cpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schematest.Keys(t, "lb.yaml", string(schematest.Read(t, "lb.yaml")), lbFile(lb))
-	schematest.Keys(t, "MarshalLB", string(MarshalLB(lb)), lbFile(lb))
-	schematest.Keys(t, "agent.yaml", string(schematest.Read(t, "agent.yaml")), agentFile(agent))
-	schematest.Keys(t, "MarshalAgent", string(MarshalAgent(agent)), agentFile(agent))
-	fields := map[string]bool{"topo.Node.Keys": true} // of another file
-	noteFields(reflect.ValueOf(*lb), fields)
-	noteFields(reflect.ValueOf(*agent), fields)
-	if len(fields) < 40 {
-		t.Errorf("only %d fields were looked at", len(fields))
-	}
-	for field, set := range fields {
-		if !set {
-			t.Errorf("%s is zero wherever it stands", field)
-		}
-	}
-}
-
-// noteFields records of every field of our structs in v whether it is set anywhere.
-func noteFields(v reflect.Value, set map[string]bool) {
-	switch v.Kind() {
-	case reflect.Slice:
-		for i := range v.Len() {
-			noteFields(v.Index(i), set)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if !strings.HasPrefix(v.Type().String(), "topo.") {
-				return
-			}
-			field := v.Type().String() + "." + v.Type().Field(i).Name
-			set[field] = set[field] || !v.Field(i).IsZero()
-			noteFields(v.Field(i), set)
-		}
-	}
-}
-
 func sameLB(t *testing.T, want *topo.LB) {
 	t.Helper()
 	written := MarshalLB(want)

@@ -103,8 +103,3 @@ func TestEdgeInstances(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
-
-func TestEdgeSchemas(t *testing.T) {
-	schematest.Published(t, "edge", EdgeSchema, edgeFile(new(topo.EdgeLB)))
-	schematest.Published(t, "nf", DatapathSchema, datapathFile(new(topo.Datapath), new([]chain)))
-}

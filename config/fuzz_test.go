@@ -4,38 +4,44 @@ import (
 	"reflect"
 	"testing"
 
+	"proffer/schema"
 	"proffer/schema/schematest"
+	"proffer/topo"
 )
 
 // A file is refused with positions inside it, or means the same after a round
 // trip.
 
-func FuzzParseLB(f *testing.F) {
-	schematest.Seed(f, "lb")
-	f.Fuzz(func(t *testing.T, data string) {
-		lb, err := ParseLB("lb.yaml", []byte(data))
-		if err != nil {
-			schematest.Positioned(t, err, data)
-			return
-		}
-		written := MarshalLB(lb)
-		if again, err := ParseLB("written", written); err != nil || !reflect.DeepEqual(lb, again) {
-			t.Fatalf("%v\n got %+v\nwant %+v\nfrom\n%s", err, again, lb, written)
-		}
-	})
-}
+func FuzzParseLB(f *testing.F) { fuzz(f, "lb", ParseLB, MarshalLB) }
 
 func FuzzParseAgent(f *testing.F) {
-	schematest.Seed(f, "agent")
+	fuzz(f, "agent", func(file string, data []byte) (*topo.Agent, error) {
+		if file == "written" {
+			return ParseAgent(file, data, cpus+1) // the file has the cores
+		}
+		return ParseAgent(file, data, cpus)
+	}, MarshalAgent)
+}
+
+func FuzzParseEdge(f *testing.F) {
+	fuzz(f, "edge", ParseEdge, func(lb *topo.EdgeLB) []byte { return schema.Write(edgeFile(lb)) })
+}
+
+func FuzzParseDatapath(f *testing.F) {
+	fuzz(f, "nf", ParseDatapath, func(n *topo.Datapath) []byte { return schema.Write(datapathFile(n)) })
+}
+
+func fuzz[T any](f *testing.F, name string, parse func(string, []byte) (*T, error), write func(*T) []byte) {
+	schematest.Seed(f, name)
 	f.Fuzz(func(t *testing.T, data string) {
-		agent, err := ParseAgent("agent.yaml", []byte(data), cpus)
+		noun, err := parse(name+".yaml", []byte(data))
 		if err != nil {
 			schematest.Positioned(t, err, data)
 			return
 		}
-		written := MarshalAgent(agent)
-		if again, err := ParseAgent("written", written, cpus+1); err != nil || !reflect.DeepEqual(agent, again) {
-			t.Fatalf("%v\n got %+v\nwant %+v\nfrom\n%s", err, again, agent, written)
+		text := write(noun)
+		if again, err := parse("written", text); err != nil || !reflect.DeepEqual(noun, again) {
+			t.Fatalf("%v\n got %+v\nwant %+v\nfrom\n%s", err, again, noun, text)
 		}
 	})
 }

@@ -31,9 +31,9 @@ func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.En
 	var keys []topo.SignalKey
 	var of netip.Prefix
 	doc := &schema.Document{File: file, Hidden: true}
-	entries := []schema.Entry{schema.Need("keys", schema.Sequence(&keys, 1, MaxKeys, table))}
+	entries := keyFileOf(&keys, table)
 	if server.IsValid() {
-		entries = append(entries, schema.Optional("locator", "", locator().Into(&of)))
+		entries = append(entries, ofServer(&of))
 	}
 	doc.Parse(data, entries)
 	if doc.OK() {
@@ -48,16 +48,26 @@ func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.En
 	return keys, nil
 }
 
+func keyFileOf(keys *[]topo.SignalKey, table func(*topo.SignalKey) []schema.Entry) []schema.Entry {
+	return []schema.Entry{schema.Need("keys", schema.Sequence(keys, 1, MaxKeys, table), "The keys; the first signs.")}
+}
+
+func ofServer(at *netip.Prefix) schema.Entry {
+	return schema.Optional("locator", "", locator().Into(at), "The server that the keys are of.")
+}
+
 func lbKey(k *topo.SignalKey) []schema.Entry    { return signalKey(k, "master") }
 func agentKey(k *topo.SignalKey) []schema.Entry { return signalKey(k, "server") }
 
 func signalKey(k *topo.SignalKey, back string) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("id", schema.Whole(1, 255).Set(func(n int) { k.ID = uint8(n) })),
-		schema.Need("farm", hexKey("32 hex digits, the same on every node").Into(&k.Farm)),
-		schema.Need(back, hexKey("32 hex digits; `proffer keys` makes them").Into(&k.Server)),
+		schema.Need("id", schema.WholeOf[uint8](1, 255).Into(&k.ID), "Number of the key."),
+		schema.Need("farm", hexKey("32 hex digits, the same on every node").Into(&k.Farm), "Secret of the signals to servers."),
+		schema.Need(back, hexKey("32 hex digits; `proffer keys` makes them").Into(&k.Server), "Secret of the signals to LBs."),
 	}
 }
+
+const hexDigits = "^[0-9A-Fa-f]{32}$"
 
 func candidateKey() schema.Kind[topo.Key] {
 	return hexKey("32 hex digits, the same on every LB; make one with `openssl rand -hex 16`")
@@ -70,7 +80,7 @@ func hexKey(want string) schema.Kind[topo.Key] {
 			return key, schema.ErrNot
 		}
 		return topo.Key(b), nil
-	})
+	}).Spelt(func(k topo.Key) string { return hex.EncodeToString(k[:]) }).Like(hexDigits).Eg(`"000102030405060708090a0b0c0d0e0f"`)
 }
 
 func checkKeys(d *schema.Document, keys []topo.SignalKey) {
@@ -82,26 +92,12 @@ func checkKeys(d *schema.Document, keys []topo.SignalKey) {
 
 // MarshalLBKeys writes a file that ParseLBKeys reads back as keys.
 func MarshalLBKeys(keys []topo.SignalKey) []byte {
-	var w writer
-	w.line("# Signal keys of every load balancer. Secret. The first signs, all are accepted.")
-	w.keys(keys, "master")
-	return w.Bytes()
+	const head = "# Signal keys of every load balancer. Secret. The first signs, all are accepted.\n"
+	return append([]byte(head), schema.Write(keyFileOf(&keys, lbKey))...)
 }
 
 // MarshalAgentKeys writes the file of a server that ParseAgentKeys reads back as keys.
 func MarshalAgentKeys(keys []topo.SignalKey, server netip.Prefix) []byte {
-	var w writer
-	w.line("# Signal keys of one server's agent. Secret. The first signs, all are accepted.")
-	w.line("locator: %s", server)
-	w.keys(keys, "server")
-	return w.Bytes()
-}
-
-func (w *writer) keys(keys []topo.SignalKey, back string) {
-	w.line("keys:")
-	for _, k := range keys {
-		w.line("  - id: %d", k.ID)
-		w.line("    farm: \"%x\"", k.Farm[:])
-		w.line("    %s: \"%x\"", back, k.Server[:])
-	}
+	const head = "# Signal keys of one server's agent. Secret. The first signs, all are accepted.\n"
+	return append([]byte(head), schema.Write(append([]schema.Entry{ofServer(&server)}, keyFileOf(&keys, agentKey)...))...)
 }

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,16 +14,9 @@ import (
 	"proffer/topo"
 )
 
-// port is the key of a port.
-func port(dst *uint16) schema.Entry {
-	return schema.Need("port", schema.Whole(1, 65535).Set(func(n int) { *dst = uint16(n) }))
-}
-
 // link is a name that the kernel accepts for an interface (dev_valid_name).
 func link() schema.Kind[string] {
-	k := schema.Word("the name of a network interface such as eth0", 15, func(r rune) bool {
-		return '!' <= r && r <= '~' && r != '/' && r != ':'
-	})
+	k := schema.Word("the name of a network interface such as eth0", 15, "!-.0-9;-~")
 	word := k.Read
 	k.Read = func(s string) (string, error) {
 		if s == "." || s == ".." {
@@ -39,7 +34,7 @@ func file(want string, longest int) schema.Kind[string] {
 			return "", schema.ErrNot
 		}
 		return s, nil
-	})
+	}).Like("^/.")
 }
 
 // socket fits sockaddr_un with its final zero (unix(7)).
@@ -58,7 +53,7 @@ func pin() schema.Kind[string] {
 		}
 		return absolute(s)
 	}
-	return k
+	return k.Like("^/(.*/)?[^./]+$")
 }
 
 func state() schema.Kind[string] {
@@ -75,7 +70,7 @@ func keyFile() schema.Kind[string] {
 		}
 		return absolute(s)
 	}
-	return k
+	return k.Like("^(none$|/.)").Spelt(func(path string) string { return cmp.Or(path, noKeys) }).Eg("/etc/proffer/signal.keys", noKeys)
 }
 
 // page is the path of a file, or of a socket that hands a page over.
@@ -90,14 +85,20 @@ func page() schema.Kind[string] {
 		_, err := short.Read(at)
 		return s, err
 	}
-	return k
+	return k.Like("^(unix:)?/.").Eg("/run/proffer/web.load", `"unix:/run/proffer/web.sock"`)
 }
 
 // account is the name or the number of a user or a group.
 func account(of string) schema.Kind[string] {
-	return schema.Word("the name or number of a "+of+" such as www-data", 32, func(r rune) bool {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
-	})
+	return schema.Word("the name or number of a "+of+" such as www-data", 32, "A-Za-z0-9_-")
+}
+
+// mode is spelt as chmod(1) has it; 0 is that of a page as it is.
+func mode(m uint32) string {
+	if m == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%04o", m)
 }
 
 // permissions are those of a file (chmod(1)).
@@ -108,7 +109,7 @@ func permissions() schema.Kind[uint32] {
 			return 0, schema.ErrNot
 		}
 		return uint32(mode), nil
-	})
+	}).Spelt(mode).Like("^0[0-7]{3}$")
 }
 
 // decision is how an agent accepts, with the threshold when it is static.
@@ -118,29 +119,34 @@ type decision struct {
 }
 
 func acceptance() schema.Kind[decision] {
-	var words []string
+	var words, patterns, egs []string
 	for _, a := range topo.Acceptances() {
 		word := a.Pattern()
 		if a.Row().Threshold {
 			word += fmt.Sprintf(" with C from 0 to %d", topo.MaxThreshold)
 		}
 		words = append(words, word)
+		patterns, egs = append(patterns, strings.ReplaceAll(a.Pattern(), ":C", ":(0|[1-9][0-9]{0,4})")), append(egs, a.Spell(4))
 	}
-	want := either(words)
-	return schema.Text(want, func(s string) (decision, error) {
+	slices.SortStableFunc(egs, func(a, b string) int { return strings.Index(b, ":") - strings.Index(a, ":") }) // one with a threshold shows more
+	return schema.Text(schema.Either(words), func(s string) (decision, error) {
 		a, threshold, err := policy.ParseAcceptance(s)
 		if err != nil {
 			return decision{}, schema.ErrNot
 		}
 		return decision{a, threshold}, nil
-	})
+	}).Telling(told(topo.Acceptances(), topo.Acceptance.Pattern, topo.Acceptance.Meaning)).Spelt(decision.spell).Like("^(" + strings.Join(patterns, "|") + ")$").Eg(egs...)
 }
+
+func (d decision) spell() string { return d.acceptance.Spell(d.threshold) }
 
 // ownership is where an agent looks up the owner of a flow.
 type ownership struct {
 	owner topo.Owner
 	netns string
 }
+
+func (o ownership) spell() string { return strings.TrimSpace(o.owner.String() + " " + o.netns) }
 
 func owner() schema.Kind[ownership] {
 	const want = "socket, table, or netns PATH with the absolute path of a network namespace such as /run/netns/web"
@@ -158,5 +164,5 @@ func owner() schema.Kind[ownership] {
 		default:
 			return ownership{}, schema.ErrNot
 		}
-	})
+	}).Spelt(ownership.spell).Like("^(socket|table|netns /.+)$").Eg("socket", "netns /run/netns/web", "table")
 }

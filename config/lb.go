@@ -23,50 +23,62 @@ const (
 func lbFile(lb *topo.LB) []schema.Entry {
 	n := &lb.Node
 	return []schema.Entry{
-		schema.Need("node", schema.Mapping(node(n, schema.Optional("name", "lb", schema.Name().Into(&n.Name))))),
-		schema.Optional("control", "/run/proffer/lb.sock", socket().Into(&n.Control)),
-		schema.Optional("state", "", state().Into(&lb.State)),
-		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey)),
+		schema.Need("node", schema.Mapping(node(n, "lb", "5f00:0:1:1::/64", schema.Optional("name", "lb", schema.Name().Into(&n.Name),
+			"Name in counters and logs.").Eg("lb1"))), "This machine in the SR domain."),
+		control("lb", &n.Control),
+		schema.Optional("state", "", state().Into(&lb.State),
+			"File that records the pools served, by which flows of earlier pools are recovered and a lower version is refused; /var/lib/proffer/lb-NAME.json when absent.").Eg("/var/lib/proffer/lb-lb1.json"),
+		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey),
+			"Secret that decides every list of candidates: the same on every LB, never rotated. Make one with `openssl rand -hex 16`; put it in quotes."),
 		signalKeys(n),
-		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge)))),
-		schema.Need("services", schema.Sequence(&lb.Services, 1, topo.MaxServices, service)),
+		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge))),
+			"Bounds of the flows that this LB remembers."),
+		schema.Need("services", schema.Sequence(&lb.Services, 1, topo.MaxServices, service), "The VIPs that this LB serves."),
 	}
 }
 
 // service has no fallback for its name: that is its VIP and port.
 func service(s *topo.Service) []schema.Entry {
-	offering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Offers, &s.Dispatch)
-	recovering := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Recovers, &s.Dispatch)
-	learning := onlyWith("dispatch", topo.Dispatches(), topo.Dispatch.Learns, &s.Dispatch)
-	s.Recovery = unstated
+	dispatches := topo.Dispatches()
+	offering := schema.When("dispatch", having(dispatches, topo.Dispatch.Offers)...)
+	recovering := schema.When("dispatch", having(dispatches, topo.Dispatch.Recovers)...)
+	learning := schema.When("dispatch", having(dispatches, topo.Dispatch.Learns)...)
+	return append(append(vipKeys(&s.Name, &s.VIP), []schema.Entry{
+		schema.Need("dispatch", schema.OneOf(dispatches...).Telling(told(dispatches, topo.Dispatch.String, topo.Dispatch.Meaning)).Into(&s.Dispatch),
+			"How new flows are spread.").Eg(spelt(topo.Hunt, dispatches)...),
+		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select),
+			"How the lists of candidates come about. hash: consistent hashing. random: each list drawn at random, the same at every LB."),
+		offering.Optional("choices", "2", schema.Whole(1, topo.MaxChoices).Into(&s.Choices), "Candidates in an offer."),
+		schema.Optional("buckets", "65537", schema.Whole(1, maxBuckets).Into(&s.Buckets),
+			"Lists in the service's table. The same on every LB, and never changed while flows live."),
+		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire),
+			"How segments travel. encap: in an outer IPv6 header. insert: in an SRH inside the client's own IPv6 packet, as in the papers; only with dispatch: hunt and an IPv6 vip."),
+		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia), "Transit SIDs that packets visit on their way to the candidates."),
+		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments),
+			"The treatment of IP fragments, which show no ports. drop: dropped and counted. hash: all packets of the service go by a hash of their addresses alone; only with dispatch: "+
+				without(dispatches, topo.Dispatch.Tracks)+", and for one service of a vip."),
+		recovering.Optional("recovery", "", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery),
+			"The server of a flow without an entry, as after a change of the LB. history: the one that its hash met in the oldest pool of the history: of flows begun since a server's hash changed, those that change the LB too are reset. agents: the owner; every server of the service has an agent. Default: agents for protocol: tcp with 1 to 240 servers that all have delivery: agent, else history."),
+		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery),
+			"Time between two steps of learning the servers' speeds."),
+	}...), pools(s)...)
+}
+
+// pools are the keys of a service that its record has, too.
+func pools(s *topo.Service) []schema.Entry {
 	return []schema.Entry{
-		schema.Optional("name", "", schema.Name().Into(&s.Name)),
-		schema.Need("vip", vip().Into(&s.VIP.Addr)),
-		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&s.VIP.Protocol)),
-		port(&s.VIP.Port),
-		schema.Need("dispatch", schema.OneOf(topo.Dispatches()...).Into(&s.Dispatch)),
-		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select)),
-		offering.Optional("choices", "2", schema.Whole(1, topo.MaxChoices).Into(&s.Choices)),
-		schema.Optional("buckets", "65537", schema.Whole(1, maxBuckets).Into(&s.Buckets)),
-		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire)),
-		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia)),
-		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments)),
-		recovering.Optional("recovery", "", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery)),
-		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery)),
-		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server)),
-		schema.Optional("version", "0", schema.Whole(0, maxVersion).Into(&s.Version)),
-		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version)),
+		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server),
+			"Hosts that take flows of the service; their order does not matter. With none, the service's packets are dropped. At most 4096 over all services and their history."),
+		schema.Optional("version", "0", poolVersion().Into(&s.Version), "Number of the pool; higher than that of every pool before.").Eg("2"),
+		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version),
+			"The pools before this one, the newest first, each with a lower version: the horizon within which flows are recovered. The same on every LB."),
 	}
 }
 
-// unstated is the recovery of a service that its file does not state.
-const unstated topo.Recovery = 255
+func poolVersion() schema.Kind[int] { return schema.Whole(0, maxVersion) }
 
 // completeRecovery has agents asked where all servers have some, and their number allows it.
 func completeRecovery(s *topo.Service) {
-	if s.Recovery != unstated {
-		return
-	}
 	s.Recovery = topo.HistoryRecovery
 	if s.Dispatch.Recovers() && s.VIP.Protocol == topo.TCP && s.AllAsked() && len(s.Servers) <= topo.MaxMembers {
 		s.Recovery = topo.AgentsRecovery
@@ -74,23 +86,24 @@ func completeRecovery(s *topo.Service) {
 }
 
 func server(s *topo.Server) []schema.Entry {
-	routed := onlyWith("delivery", topo.Deliveries(), topo.Delivery.SRv6, &s.Delivery)
-	addressed := onlyWith("delivery", topo.Deliveries(), topo.Delivery.Addressed, &s.Delivery)
-	tunnelled := onlyWith("delivery", topo.Deliveries(), topo.Delivery.Tunnel, &s.Delivery)
+	deliveries := topo.Deliveries()
+	routed := schema.When("delivery", having(deliveries, topo.Delivery.SRv6)...)
+	addressed := schema.When("delivery", having(deliveries, topo.Delivery.Addressed)...)
+	tunnelled := schema.When("delivery", having(deliveries, topo.Delivery.Tunnel)...)
 	return []schema.Entry{
-		schema.Need("name", schema.Name().Into(&s.Name)),
-		schema.Optional("delivery", "agent", schema.OneOf(topo.Deliveries()...).Into(&s.Delivery)),
-		routed.Need("locator", locator().Into(&s.Locator)),
-		addressed.Need("address", hostAddress("server").Into(&s.Address)),
-		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI)),
-		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC)),
-		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight)),
+		schema.Need("name", schema.Name().Into(&s.Name), "Name in counters and logs.").Eg("s1"),
+		schema.Optional("delivery", "agent", schema.OneOf(deliveries...).Telling(told(deliveries, topo.Delivery.String, topo.Delivery.Meaning)).Into(&s.Delivery), "How the server gets its packets."),
+		routed.Need("locator", locator().Into(&s.Locator), "IPv6 /64 prefix that holds every SID of the server.").Eg(`"5f00:0:2:1::/64"`),
+		addressed.Need("address", hostAddress("server").Into(&s.Address), "The server's own address, with delivery: l2 a neighbour on the LB's link."),
+		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI), "VXLAN network of the server's vxlan device.").Eg("100"),
+		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC), "Link address of the server's vxlan device."),
+		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight), "Its share of new flows beside the other servers' weights; 0 drains it."),
 	}
 }
 
 func version(v *topo.Version) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("version", schema.Whole(0, maxVersion).Into(&v.Version)),
-		schema.Need("servers", schema.Sequence(&v.Servers, 0, MaxServers, server)),
+		schema.Need("version", poolVersion().Into(&v.Version), "Number of the pool.").Eg("1"),
+		schema.Need("servers", schema.Sequence(&v.Servers, 0, MaxServers, server), "The servers of that pool."),
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,29 +21,48 @@ const (
 
 // node is the table of a machine. Its pin has no fallback: it is named after the
 // node.
-func node(n *topo.Node, name schema.Entry) []schema.Entry {
+func node(n *topo.Node, role, at string, name schema.Entry) []schema.Entry {
 	return []schema.Entry{
 		name,
-		schema.Need("locator", locator().Into(&n.Locator)),
-		schema.Need("interface", link().Into(&n.Interface)),
-		schema.Optional("pin", "", pin().Into(&n.Pin)),
-		schema.Need("domain", domain().ListOr(anyDomain, &n.Domain, maxDomain)),
+		schema.Need("locator", locator().Into(&n.Locator), "IPv6 /64 prefix that holds every SID of the node.").Eg(strconv.Quote(at)),
+		schema.Need("interface", link().Into(&n.Interface), "Network interface that the programs are attached to."),
+		schema.Optional("pin", "", pin().Into(&n.Pin),
+			"Directory in a BPF file system where links and flows outlive the daemon; /sys/fs/bpf/proffer/"+role+"-NAME when absent, with _ for each dot in the node's name.").Eg("/sys/fs/bpf/proffer/" + role + "-one"),
+		schema.Need("domain", domain().ListOr(anyDomain, &n.Domain, maxDomain),
+			"Prefixes of the SR domain: SR packets with an outer source elsewhere are dropped. any: none is dropped for that.").Eg(`["5f00:0:1::/48", "5f00:0:2::/48"]`, anyDomain),
 	}
 }
 
+// control is the key of a daemon's socket.
+func control(role string, dst *string) schema.Entry {
+	return schema.Optional("control", "/run/proffer/"+role+".sock", socket().Into(dst), "Unix socket that answers `proffer status`.")
+}
+
 func signalKeys(n *topo.Node) schema.Entry {
-	return schema.Need("signal_keys", keyFile().Into(&n.KeyFile))
+	return schema.Need("signal_keys", keyFile().Into(&n.KeyFile),
+		"File of the keys that sign and check signals (`proffer help keys`), read again on SIGHUP. none: signals carry no tag and none is checked.")
 }
 
 func flowTable(f *topo.FlowTable, entries string, age schema.Kind[time.Duration], more ...schema.Entry) []schema.Entry {
 	return append([]schema.Entry{
-		schema.Optional("entries", entries, flows().Into(&f.Entries)),
-		schema.Optional("idle", "5m", age.Into(&f.Idle)),
-		schema.Optional("linger", "10s", age.Into(&f.Linger)),
+		schema.Optional("entries", entries, flows().Into(&f.Entries), "Flows remembered at once."),
+		schema.Optional("idle", "5m", age.Into(&f.Idle),
+			"A flow without packets for this long is forgotten. An open TCP connection that is lost with its entry stays for 2h4m at least."),
+		schema.Optional("linger", "10s", age.Into(&f.Linger), "How long a flow is remembered after both sides closed it."),
 	}, more...)
 }
 
 func flows() schema.Kind[int] { return schema.Whole(64, 16777216) }
+
+// vipKeys is the keys of a service that clients see.
+func vipKeys(name *string, vip *topo.VIP) []schema.Entry {
+	return []schema.Entry{
+		schema.Optional("name", "", schema.Name().Into(name), "Name in counters and logs; VIP:port when absent, udp:VIP:port for UDP.").Eg("web"),
+		schema.Need("vip", clientAddress().Into(&vip.Addr), "IPv6 or IPv4 address of the service."),
+		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&vip.Protocol), "Transport protocol."),
+		schema.Need("port", schema.WholeOf[uint16](1, 65535).Into(&vip.Port), "Port of the service.").Eg("80"),
+	}
+}
 
 func completeNode(n *topo.Node, role string) {
 	if n.Pin == "" {

@@ -22,7 +22,8 @@ func endpoint() schema.Kind[string] {
 			return "", schema.ErrNot
 		}
 		return s, nil
-	})
+	}).Like("^(/.|unix:/.|tcp:.+:[0-9]+$|https?://.)").
+		Eg(`"http://127.0.0.1:9100/metrics"`, `"unix:/run/haproxy/admin.sock"`, `"tcp:127.0.0.1:9000"`, "/run/apache2/apache2.pid")
 }
 
 func isEndpoint(s string) bool {
@@ -52,7 +53,7 @@ func part() schema.Kind[string] {
 			return "", schema.ErrNot
 		}
 		return s, nil
-	})
+	}).Eg("/status", "web")
 }
 
 // checkSource finds the mistakes of the address and the part that a source is read from.

@@ -53,6 +53,12 @@ func (d *Document) Mistake(key, problem string) *Error {
 	return &Error{d.File, at.line, at.column, key, problem}
 }
 
+// Given reports whether the file has a key path.
+func (d *Document) Given(key string) bool {
+	_, given := d.where[key]
+	return given
+}
+
 // Line is that of the value of a key path.
 func (d *Document) Line(key string) int { return d.locate(key).line }
 

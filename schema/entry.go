@@ -6,49 +6,91 @@ import (
 	"strings"
 )
 
-// An Entry is one key of a mapping. A mapping's table of entries is all that
-// is known about it: the reader, the error texts and the test of the published
-// schemas walk the same tables.
+// An Entry is a row: all that is known about one key of a mapping. The reader, the writer, the error
+// texts, the JSON Schemas, the examples and the documents' tables of keys walk the same rows.
 type Entry struct {
 	Key      string
+	Meaning  string // sentences
 	Required bool
 	Fallback string     // the value of an absent key, as a user would write it; none if empty
 	Only     *Condition // the key may appear only while it holds; nil: always
 	Value
+	stated bool // its examples are its own, not those of its kind
 }
 
-// A Value is how to read the node behind a key into a field.
+// A Value is how to read the node behind a key into a field, and how to write the field.
 type Value struct {
 	Want   string  // the accepted values, in words
 	Inside []Entry // the keys of a mapping, or of each mapping of a list
+	list   bool    // it is of a list
 	read   func(cursor)
+	field  func() node   // the value of the field, as a file has it; nil: none that a file can have
+	shape  func() shape  // of the JSON Schema
+	tells  func() []Told // the meanings of the values; nil: none, or Entry.Meaning has them
+	egs    []string      // examples, as a user would write them
 }
 
-// A Condition on keys read before decides whether a key may appear at all.
+// A Condition on another key of the same mapping decides whether a key may appear at all.
 type Condition struct {
+	key      string
+	values   []string
 	spelling string // "dispatch: hunt"
-	holds    func() bool
 }
 
-// When is a condition, and its spelling in errors: "dispatch: hunt".
-func When(spelling string, holds func() bool) *Condition { return &Condition{spelling, holds} }
+// When is the condition that a key has one of the values; for errors it is spelt "dispatch: hunt".
+func When(key string, values ...string) *Condition {
+	return &Condition{key, values, key + ": " + Either(values)}
+}
+
+// Spelt is the condition with another spelling in errors.
+func (c Condition) Spelt(spelling string) *Condition {
+	c.spelling = spelling
+	return &c
+}
+
+// holds reads the key's field.
+func (c *Condition) holds(keys []Entry) bool {
+	if c == nil {
+		return true
+	}
+	i := slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })
+	is, _ := keys[i].field().(word)
+	return slices.Contains(c.values, is.text)
+}
+
+// Either joins alternatives: "a", "a or b", "a, b, or c".
+func Either(names []string) string {
+	if len(names) < 3 {
+		return strings.Join(names, " or ")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + ", or " + names[last]
+}
 
 // Need is a key that must be given.
-func Need(key string, v Value) Entry { return Entry{Key: key, Required: true, Value: v} }
+func Need(key string, v Value, meaning string) Entry {
+	return Entry{Key: key, Required: true, Value: v, Meaning: meaning}
+}
 
 // Optional is a key that may be absent. An empty fallback leaves its field as it is.
-func Optional(key, fallback string, v Value) Entry {
-	return Entry{Key: key, Fallback: fallback, Value: v}
+func Optional(key, fallback string, v Value, meaning string) Entry {
+	return Entry{Key: key, Fallback: fallback, Value: v, Meaning: meaning}
 }
 
 // Need is a key that must be given while the condition holds, and must not be else.
-func (c *Condition) Need(key string, v Value) Entry {
-	return Entry{Key: key, Required: true, Only: c, Value: v}
+func (c *Condition) Need(key string, v Value, meaning string) Entry {
+	return Entry{Key: key, Required: true, Only: c, Value: v, Meaning: meaning}
 }
 
 // Optional is a key that may be given while the condition holds, and only then.
-func (c *Condition) Optional(key, fallback string, v Value) Entry {
-	return Entry{Key: key, Fallback: fallback, Only: c, Value: v}
+func (c *Condition) Optional(key, fallback string, v Value, meaning string) Entry {
+	return Entry{Key: key, Fallback: fallback, Only: c, Value: v, Meaning: meaning}
+}
+
+// Eg gives a row examples of its own: the first is that of the published file.
+func (e Entry) Eg(texts ...string) Entry {
+	e.egs, e.stated = texts, true
+	return e
 }
 
 // Mapping reads the keys of a table and refuses all others.
@@ -63,17 +105,16 @@ func Mapping(keys []Entry) Value {
 		for _, e := range keys {
 			// After a mistake it is unknown whether a condition was meant to hold.
 			if e.Only == nil || len(c.doc.mistakes) == before {
-				e.from(c, found)
+				e.from(c, found, e.Only.holds(keys))
 			}
 		}
 	}
-	return Value{want, keys, read}
+	return Value{Want: want, Inside: keys, read: read, field: func() node { return whole(keys) }, shape: func() shape { return shapeOf(keys) }}
 }
 
 // from reads the entry's value out of a mapping.
-func (e Entry) from(c cursor, found map[string]cursor) {
+func (e Entry) from(c cursor, found map[string]cursor, allowed bool) {
 	at, present := found[e.Key]
-	allowed := e.Only == nil || e.Only.holds()
 	switch {
 	case present && !allowed:
 		at.fail("goes only with %s; remove it", e.Only.spelling)
@@ -140,7 +181,13 @@ func knownKeys(keys []Entry) string {
 
 // Sequence reads a list of mappings, fewest to most long.
 func Sequence[T any](dst *[]T, fewest, most int, keys func(*T) []Entry) Value {
-	inside := keys(new(T))
+	same := func(v T) T { return v }
+	return SequenceAs(dst, fewest, most, keys, same, same)
+}
+
+// SequenceAs is Sequence of mappings whose keys are the fields of another type.
+func SequenceAs[T, F any](dst *[]T, fewest, most int, keys func(*F) []Entry, from func(F) T, to func(T) F) Value {
+	inside := keys(new(F))
 	want := fmt.Sprintf("a list of %d to %d mappings with %s", fewest, most, knownKeys(inside))
 	read := func(c cursor) {
 		items, ok := c.items(fewest, most, want)
@@ -149,8 +196,21 @@ func Sequence[T any](dst *[]T, fewest, most int, keys func(*T) []Entry) Value {
 		}
 		*dst = make([]T, len(items))
 		for i, item := range items {
-			Mapping(keys(&(*dst)[i])).read(item)
+			var f F
+			Mapping(keys(&f)).read(item)
+			(*dst)[i] = from(f)
 		}
 	}
-	return Value{want, inside, read}
+	field := func() node {
+		if len(*dst) == 0 && fewest > 0 {
+			return nil
+		}
+		all := sequence{}
+		for _, v := range *dst {
+			f := to(v)
+			all = append(all, fields(keys(&f)))
+		}
+		return all
+	}
+	return Value{Want: want, Inside: inside, read: read, field: field, shape: func() shape { return listShape(shapeOf(inside), fewest, most) }, list: true}
 }

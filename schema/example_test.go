@@ -13,15 +13,15 @@ type server struct {
 
 func serverKeys(s *server) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("name", schema.Name().Into(&s.Name)),
-		schema.Optional("weight", "1", schema.Whole(0, 65535).Into(&s.Weight)),
+		schema.Need("name", schema.Name().Into(&s.Name), "Name of the server.").Eg("s1"),
+		schema.Optional("weight", "1", schema.Whole(0, 65535).Into(&s.Weight), "Its share."),
 	}
 }
 
 // A document collects the mistakes of its values, then those that no single value shows.
 func ExampleDocument() {
 	var servers []server
-	keys := []schema.Entry{schema.Need("servers", schema.Sequence(&servers, 1, 4, serverKeys))}
+	keys := []schema.Entry{schema.Need("servers", schema.Sequence(&servers, 1, 4, serverKeys), "The pool.")}
 
 	doc := schema.Document{File: "pool.yaml"}
 	doc.Parse([]byte("servers:\n- name: s1\n- {name: s1, weight: 3}\n"), keys)

@@ -3,19 +3,25 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A Kind is a sort of scalar: the accepted values in words, the forms it may be
-// written in, and its meaning. ErrNot of Read adds nothing to Want; any other error
-// is a further hint.
+// written in, its meaning, and how it is spelt. ErrNot of Read adds nothing to Want; any
+// other error is a further hint.
 type Kind[T any] struct {
 	Want  string
 	forms []form
 	Read  func(string) (T, error)
+	Write func(T) string
+	plain bool          // written without quotes
+	shape shape         // of the JSON Schema
+	egs   []string      // values, as a user would write them
+	tells func() []Told // the meanings of its values
 }
 
 // ErrNot refuses a text that is not of the kind.
@@ -28,14 +34,59 @@ var (
 	asEither = []form{text, quoted, number}
 )
 
-// Text is a kind written as text, quoted or not.
+// Text is a kind written as text, quoted or not. Its example is the first that want has.
 func Text[T any](want string, read func(string) (T, error)) Kind[T] {
-	return Kind[T]{want, asText, read}
+	k := Kind[T]{Want: want, forms: asText, Read: read, Write: func(v T) string { return fmt.Sprint(v) }, shape: shape{"type": "string"}}
+	if _, eg, ok := strings.Cut(want, "such as "); ok {
+		eg, _, _ = strings.Cut(eg, " ")
+		k.egs = []string{quotedText(strings.TrimSuffix(eg, ","))}
+	}
+	return k
+}
+
+// plainText is surely text to YAML.
+var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/._-]*$`)
+
+func quotedText(s string) string {
+	if plainText.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
 }
 
 // TextOrNumber is a kind of values that may look like numbers to YAML, as 30 digits do.
 func TextOrNumber[T any](want string, read func(string) (T, error)) Kind[T] {
-	return Kind[T]{want, asEither, read}
+	k := Text(want, read)
+	k.forms, k.shape = asEither, shape{"type": []string{"string", "number"}}
+	return k
+}
+
+// Spelt is the kind with a spelling of its own.
+func (k Kind[T]) Spelt(write func(T) string) Kind[T] {
+	k.Write = write
+	return k
+}
+
+// Like is the kind with a pattern for the JSON Schema, which accepts all of its values and few others.
+func (k Kind[T]) Like(pattern string) Kind[T] {
+	k.shape = maps.Clone(k.shape)
+	k.shape["pattern"] = pattern
+	return k
+}
+
+// Eg is the kind with examples.
+func (k Kind[T]) Eg(texts ...string) Kind[T] {
+	k.egs = texts
+	return k
+}
+
+// Told is a value and its meaning.
+type Told struct{ Value, Meaning string }
+
+// Telling is the kind with the meanings of its values.
+func (k Kind[T]) Telling(meanings func() []Told) Kind[T] {
+	k.tells = meanings
+	return k
 }
 
 // Parse reads a value that stands in no file.
@@ -49,11 +100,11 @@ func (k Kind[T]) Parse(s string) (T, error) {
 
 // Into reads a value of the kind into dst.
 func (k Kind[T]) Into(dst *T) Value {
-	return k.Set(func(v T) { *dst = v })
+	return k.Set(func(v T) { *dst = v }, func() T { return *dst })
 }
 
-// Set reads a value of the kind and calls set with it.
-func (k Kind[T]) Set(set func(T)) Value {
+// Set reads a value of the kind into set, and writes that of get.
+func (k Kind[T]) Set(set func(T), get func() T) Value {
 	read := func(c cursor) {
 		if f := c.form(); !slices.Contains(k.forms, f) {
 			c.fail("is %s; want %s", f, k.Want)
@@ -72,7 +123,28 @@ func (k Kind[T]) Set(set func(T)) Value {
 			set(v)
 		}
 	}
-	return Value{Want: k.Want, read: read}
+	return Value{Want: k.Want, tells: k.tells, read: read, field: func() node { return k.word(get()) }, shape: func() shape { return k.shape }, egs: k.egs}
+}
+
+// word spells a value, if a file can have it.
+func (k Kind[T]) word(v T) node {
+	text := k.Write(v)
+	if _, err := k.Read(text); err != nil {
+		return nil
+	}
+	return word{text, k.plain}
+}
+
+// words spells a list.
+func (k Kind[T]) words(list []T) node {
+	if len(list) == 0 {
+		return nil
+	}
+	all := sequence{}
+	for _, v := range list {
+		all = append(all, word{k.Write(v), k.plain})
+	}
+	return all
 }
 
 // refusal is the error text for a value that Read refused with err.
@@ -87,17 +159,41 @@ func (k Kind[T]) refusal(written string, err error) string {
 // leave open whether it means the same as none.
 func (k Kind[T]) List(dst *[]T, most int) Value {
 	want := k.listed(most)
-	return Value{Want: want, read: func(c cursor) { k.list(c, dst, most, want) }}
+	read := func(c cursor) { k.list(c, dst, most, want) }
+	return Value{Want: want, read: read, field: func() node { return k.words(*dst) }, shape: func() shape { return listShape(k.shape, 1, most) }, egs: listed(k.egs)}
+}
+
+// listed is a list of each example.
+func listed(egs []string) (lists []string) {
+	for _, eg := range egs {
+		lists = append(lists, "["+eg+"]")
+	}
+	return lists
 }
 
 // ListOr is List, and a word in its place that leaves dst as it is.
-func (k Kind[T]) ListOr(word string, dst *[]T, most int) Value {
-	want := k.listed(most) + ", or the word " + word
-	return Value{Want: want, read: func(c cursor) {
-		if !slices.Contains(asText, c.form()) || c.literal() != word {
-			k.list(c, dst, most, want)
+func (k Kind[T]) ListOr(instead string, dst *[]T, most int) Value {
+	v := k.List(dst, most)
+	v.Want += ", or the word " + instead
+	v.read = func(c cursor) {
+		if !slices.Contains(asText, c.form()) || c.literal() != instead {
+			k.list(c, dst, most, v.Want)
 		}
-	}}
+	}
+	some := v.field
+	v.field = func() node {
+		if len(*dst) == 0 {
+			return word{instead, true}
+		}
+		return some()
+	}
+	v.shape = func() shape {
+		s := listShape(k.shape, 1, most)
+		s["type"], s["pattern"] = []string{"array", "string"}, "^"+instead+"$"
+		return s
+	}
+	v.egs = append(v.egs, instead)
+	return v
 }
 
 func (k Kind[T]) listed(most int) string {
@@ -118,10 +214,12 @@ func (k Kind[T]) list(c cursor, dst *[]T, most int, want string) {
 // Secret reads a value that no error may repeat.
 func (k Kind[T]) Secret(dst *T) Value {
 	v := k.Into(dst)
-	return Value{Want: v.Want, read: func(c cursor) {
+	read := v.read
+	v.read = func(c cursor) {
 		c.hidden = true
-		v.read(c)
-	}}
+		read(c)
+	}
+	return v
 }
 
 func shown(written string) string {
@@ -129,96 +227,4 @@ func shown(written string) string {
 		written = string(short[:60]) + "…"
 	}
 	return strconv.Quote(written)
-}
-
-// OneOf accepts the spellings of some constants.
-func OneOf[T fmt.Stringer](choices ...T) Kind[T] {
-	words := make([]string, len(choices))
-	for i, c := range choices {
-		words[i] = c.String()
-	}
-	return Kind[T]{"one of " + strings.Join(words, ", "), asText, func(s string) (T, error) {
-		if i := slices.Index(words, s); i >= 0 {
-			return choices[i], nil
-		}
-		var none T
-		return none, ErrNot
-	}}
-}
-
-// Whole accepts a whole number in plain decimal digits: 010 is 8 to one reader
-// of YAML and 10 to the next.
-func Whole(least, most int) Kind[int] {
-	want := fmt.Sprintf("a whole number from %d to %d", least, most)
-	return Kind[int]{want, asNumber, func(s string) (int, error) {
-		n, err := strconv.Atoi(s)
-		if err != nil || strconv.Itoa(n) != s || n < least || n > most {
-			return 0, ErrNot
-		}
-		return n, nil
-	}}
-}
-
-// Fraction accepts a number between two bounds.
-func Fraction(least, most float64) Kind[float64] {
-	want := fmt.Sprintf("a number from %v to %v", least, most)
-	return Kind[float64]{want, asNumber, func(s string) (float64, error) {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(v >= least && v <= most) || strings.ContainsAny(s, "xX_") {
-			return 0, ErrNot
-		}
-		return v + 0, nil // -0 becomes 0
-	}}
-}
-
-// Duration accepts a duration above 0.
-func Duration() Kind[time.Duration] {
-	return Kind[time.Duration]{"a duration above 0 such as 10s, 5m or 1h30m", asEither, func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err != nil || d <= 0 {
-			return 0, ErrNot
-		}
-		return d, nil
-	}}
-}
-
-// Within accepts durations between two bounds.
-func Within(least, most time.Duration) Kind[time.Duration] {
-	want := fmt.Sprintf("a duration from %s to %s", Short(least), Short(most))
-	return Kind[time.Duration]{want, asEither, func(s string) (time.Duration, error) {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < least || d > most {
-			return 0, ErrNot
-		}
-		return d, nil
-	}}
-}
-
-// Short writes a duration as a file would: it drops the zeros of 1h0m0s.
-func Short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// Word accepts 1 to longest bytes that are all in an alphabet.
-func Word(want string, longest int, in func(rune) bool) Kind[string] {
-	return Kind[string]{want, asText, func(s string) (string, error) {
-		if s == "" || len(s) > longest || strings.ContainsFunc(s, func(r rune) bool { return !in(r) }) {
-			return "", ErrNot
-		}
-		return s, nil
-	}}
-}
-
-// Name labels metrics and fills columns, so it has no spaces.
-func Name() Kind[string] {
-	return Word("a name of 1 to 63 letters, digits and . _ : [ ] -", 63, func(r rune) bool {
-		return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || strings.ContainsRune("._:[]-", r)
-	})
 }

@@ -14,8 +14,8 @@ type host struct {
 func parse(data string, hosts *[]host) error {
 	doc := &Document{File: "hosts.yaml"}
 	doc.Parse([]byte(data), []Entry{Need("hosts", Sequence(hosts, 1, 1024, func(h *host) []Entry {
-		return []Entry{Need("name", Name().Into(&h.Name)), Optional("ports", "", Whole(1, 65535).List(&h.Ports, 4))}
-	}))})
+		return []Entry{Need("name", Name().Into(&h.Name), ""), Optional("ports", "", Whole(1, 65535).List(&h.Ports, 4), "")}
+	}), "")})
 	return doc.Err()
 }
 
@@ -56,7 +56,7 @@ func TestByteOrderMark(t *testing.T) {
 	} {
 		var n int
 		doc := &Document{File: "f"}
-		doc.Parse([]byte(text), []Entry{Need("a", Whole(0, 9).Into(&n))})
+		doc.Parse([]byte(text), []Entry{Need("a", Whole(0, 9).Into(&n), "")})
 		if err := doc.Err(); want == "" && (err != nil || n != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %d, %v", text, n, err)
 		}

@@ -37,6 +37,7 @@ func Acceptances() []Acceptance { return listed[Acceptance](len(acceptances)) }
 
 func (a Acceptance) Row() AcceptanceRow { return acceptances[a] }
 func (a Acceptance) String() string     { return acceptances[a].Name }
+func (a Acceptance) Meaning() string    { return acceptances[a].Meaning }
 func (a Acceptance) Adapts() bool       { return acceptances[a].Adapts }
 
 // Spell is an acceptance policy as the configuration spells it, "static:4".

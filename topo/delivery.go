@@ -81,6 +81,7 @@ func Deliveries() []Delivery { return listed[Delivery](len(deliveries)) }
 
 func (d Delivery) Row() DeliveryRow { return deliveries[d] }
 func (d Delivery) String() string   { return deliveries[d].Name }
+func (d Delivery) Meaning() string  { return deliveries[d].Meaning }
 func (d Delivery) SRv6() bool       { return deliveries[d].SRv6 }
 func (d Delivery) Addressed() bool  { return !deliveries[d].SRv6 }
 func (d Delivery) Tunnel() bool     { return deliveries[d].Tunnel }

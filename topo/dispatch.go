@@ -10,7 +10,7 @@ import (
 type Dispatch uint8
 
 // DispatchRow is all that Go code asks of a dispatch mode. A mode is a row here, a
-// chooser in bpf/lb/choose/, its name in config/lb.schema.json and in the docs.
+// chooser in bpf/lb/choose/, and in the docs.
 type DispatchRow struct {
 	Name    string // as the configuration spells it
 	Meaning string // one line, the schema's and the docs'
@@ -129,6 +129,7 @@ func Dispatches() []Dispatch { return listed[Dispatch](len(dispatches)) }
 
 func (d Dispatch) Row() DispatchRow { return dispatches[d] }
 func (d Dispatch) String() string   { return dispatches[d].Name }
+func (d Dispatch) Meaning() string  { return dispatches[d].Meaning }
 func (d Dispatch) Offers() bool     { return dispatches[d].Offers }
 func (d Dispatch) Signals() bool    { return dispatches[d].Signals }
 func (d Dispatch) Keeps() bool      { return dispatches[d].Keeps }

@@ -35,6 +35,7 @@ type simFlags struct {
 	first    uint64
 	list     bool
 	example  bool
+	schema   bool
 
 	percentiles []float64
 	groups      bool
@@ -102,6 +103,7 @@ docs/design/simulator.md explains the model.`,
 	flags.StringVar(&f.until, "until", "", "`GOAL` of --search: mean or a percentile, in ms or with a unit, such as 'p99<=500'")
 	flags.BoolVar(&f.list, "list", false, "print the farms and policies there are")
 	flags.BoolVar(&f.example, "example", false, "print a farm file with comments")
+	flags.BoolVar(&f.schema, "schema", false, "print the JSON Schema of a farm file")
 	return cmd
 }
 
@@ -109,6 +111,9 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	switch {
 	case f.list:
 		return listSim(cmd.OutOrStdout())
+	case f.schema:
+		_, err := cmd.OutOrStdout().Write(farm.Schema())
+		return err
 	case f.example:
 		_, err := cmd.OutOrStdout().Write(farm.Example)
 		return err

@@ -65,5 +65,5 @@ func TestVerbThatWasRenamed(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "server-setup", "detach", "version")
+	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "example", "schema", "server-setup", "detach", "version")
 }

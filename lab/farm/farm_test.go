@@ -114,6 +114,8 @@ func TestRefuses(t *testing.T) {
 	})
 }
 
-func TestSchema(t *testing.T) {
-	schematest.Published(t, "farm", Schema, table(new(File)))
+// TestRows: each key is read and written, and the JSON Schema takes it as the parser does.
+func TestRows(t *testing.T) {
+	schematest.Rows(t, table, "farm.File.doc")
+	schematest.Valid(t, "farm.json", Schema(), table)
 }

@@ -1,6 +1,7 @@
 package farm
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -9,6 +10,13 @@ import (
 
 // span is the servers from first to last, which count from 0.
 type span struct{ first, last int }
+
+func (s span) spell() string {
+	if s.first == s.last {
+		return fmt.Sprint(s.first)
+	}
+	return fmt.Sprintf("%d-%d", s.first, s.last)
+}
 
 func serverNumbers() schema.Kind[span] {
 	const want = "the number of a server, or of several such as 0-9; the first is 0"
@@ -24,7 +32,7 @@ func serverNumbers() schema.Kind[span] {
 			return span{}, schema.ErrNot
 		}
 		return span{first, last}, nil
-	})
+	}).Spelt(span.spell).Like("^[0-9]+(-[0-9]+)?$").Eg("0-9", "4")
 }
 
 func traceFile() schema.Kind[string] {
@@ -34,5 +42,5 @@ func traceFile() schema.Kind[string] {
 			return "", schema.ErrNot
 		}
 		return s, nil
-	})
+	}).Eg("requests.csv")
 }

@@ -1,12 +1,16 @@
 package farm
 
-import _ "embed"
+import (
+	_ "embed"
 
-// Schema is the published JSON Schema (draft 2020-12) of a farm file, for editors. It
-// checks less than the parser.
-//
-//go:embed farm.schema.json
-var Schema []byte
+	"proffer/schema"
+)
+
+// Schema is the JSON Schema (draft 2020-12) of a farm file, for editors. It checks less than
+// the parser.
+func Schema() []byte {
+	return schema.Publish("Proffer farm to simulate", "A farm for `proffer-lab sim --farm FILE`.", table(new(File)))
+}
 
 // Example is a farm file with a comment at every key.
 //

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"proffer/cmd/internal/cli"
+	"proffer/config"
+)
+
+func newExample() *cobra.Command {
+	return formatVerb("example", "Print a configuration file with every key",
+		`Prints a configuration file of VERB, complete, with the values and the default of
+each key; docs/operate/keys.md says what each key means.`, config.Format.Example)
+}
+
+func newSchema() *cobra.Command {
+	return formatVerb("schema", "Print the JSON Schema of a configuration file",
+		`Prints the JSON Schema (draft 2020-12) of VERB's configuration file, for editors.
+It says less than the daemon: mistakes that no single value shows pass it.`, config.Format.Schema)
+}
+
+// formatVerb prints something of the configuration file of a verb.
+func formatVerb(name, short, long string, text func(config.Format) []byte) *cobra.Command {
+	formats := map[string]config.Format{}
+	var verbs []string
+	for _, f := range config.Formats() {
+		formats[f.Verb] = f
+		verbs = append(verbs, f.Verb)
+	}
+	return &cobra.Command{
+		Use: name + " VERB", Short: short, Long: long, Example: "  proffer " + name + " lb",
+		ValidArgs: verbs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.BadUsagef("%s takes one VERB, got %d arguments; want one of %s", cmd.CommandPath(), len(args), strings.Join(verbs, ", "))
+			}
+			if _, known := formats[args[0]]; !known {
+				return cli.BadUsagef("%q has no configuration file; want one of %s", args[0], strings.Join(verbs, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return printed(cmd, text(formats[args[0]])) },
+	}
+}

@@ -1,0 +1,45 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Table is the keys as a table in Markdown.
+func Table(keys []Entry) string {
+	return "| key | values | default | meaning |\n|---|---|---|---|\n" + rows("", keys, map[string]string{})
+}
+
+// rows leaves out the keys of a mapping that stood somewhere before.
+func rows(path string, keys []Entry, before map[string]string) string {
+	var b strings.Builder
+	for _, e := range keys {
+		at, want, meaning := path+e.Key, e.Want, e.Meaning+e.only()
+		first, again := before[knownKeys(e.Inside)]
+		if e.tells != nil {
+			want = "one of"
+		} else if e.Inside != nil {
+			want, _, _ = strings.Cut(want, " with ")
+		}
+		if again && e.Inside != nil {
+			meaning += " Its keys are those of `" + first + "`."
+		}
+		fallback := cmp.Or(e.Fallback, "–")
+		if e.Required {
+			fallback = "required"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", at, cell(want), cell(fallback), cell(meaning))
+		for _, v := range e.told() {
+			fmt.Fprintf(&b, "| | `%s` | | %s |\n", cell(v.Value), cell(v.Meaning))
+		}
+		if e.Inside == nil || again {
+			continue
+		}
+		before[knownKeys(e.Inside)] = at
+		b.WriteString(rows(at+map[bool]string{true: "[].", false: "."}[e.list], e.Inside, before))
+	}
+	return b.String()
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

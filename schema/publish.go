@@ -1,0 +1,121 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Publish is the JSON Schema (draft 2020-12) of a file, for editors. It says less than the parser:
+// mistakes that no single value shows pass it.
+func Publish(title, description string, keys []Entry) []byte {
+	s := shapeOf(keys)
+	s["$schema"], s["title"], s["description"] = "https://json-schema.org/draft/2020-12/schema", title, description
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic("schema: " + err.Error()) // our own table is wrong
+	}
+	return append(text, '\n')
+}
+
+// shape is a JSON Schema.
+type shape map[string]any
+
+// shapeOf is the schema of a mapping.
+func shapeOf(keys []Entry) shape {
+	properties, required := shape{}, []string{}
+	for _, e := range keys {
+		p := maps.Clone(e.shape())
+		p["description"] = e.Description()
+		if v, ok := e.fallback(); ok {
+			p["default"] = v
+		}
+		properties[e.Key] = p
+		if e.Required && e.Only == nil {
+			required = append(required, e.Key)
+		}
+	}
+	s := shape{"type": "object", "additionalProperties": false, "properties": properties, "required": required}
+	if rules := rulesOf(keys); len(rules) > 0 {
+		s["allOf"] = rules
+	}
+	return s
+}
+
+// Description is what a key means, and with which others it goes.
+func (e Entry) Description() string {
+	text := e.Meaning
+	for _, v := range e.told() {
+		text += fmt.Sprintf(" %s: %s.", v.Value, v.Meaning)
+	}
+	return text + e.only()
+}
+
+func (e Entry) told() []Told {
+	if e.tells == nil {
+		return nil
+	}
+	return e.tells()
+}
+
+func (e Entry) only() string {
+	if e.Only == nil {
+		return ""
+	}
+	return " Only with " + e.Only.spelling + "."
+}
+
+// fallback is the default as JSON has it.
+func (e Entry) fallback() (v any, ok bool) {
+	switch {
+	case e.Fallback == "":
+		return nil, false
+	case e.Inside != nil:
+		return shape{}, true
+	case e.shape()["type"] == "integer", e.shape()["type"] == "number":
+		return json.Number(e.Fallback), true
+	default:
+		return e.Fallback, true
+	}
+}
+
+// rulesOf has a rule a condition: the keys that must be there while it holds, and those that must not
+// be there else.
+func rulesOf(keys []Entry) (rules []shape) {
+	of := map[string]bool{}
+	for _, e := range keys {
+		if e.Only == nil || of[e.Only.spelling] {
+			continue
+		}
+		of[e.Only.spelling] = true
+		rules = append(rules, e.Only.rule(keys))
+	}
+	return rules
+}
+
+func (c *Condition) rule(keys []Entry) shape {
+	needed, barred := []string{}, shape{}
+	for _, e := range keys {
+		if e.Only != nil && e.Only.spelling == c.spelling {
+			barred[e.Key] = false
+			if e.Required {
+				needed = append(needed, e.Key)
+			}
+		}
+	}
+	when := shape{"properties": shape{c.key: shape{"enum": c.values}}}
+	decides := keys[slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })]
+	if !slices.Contains(c.values, decides.Fallback) {
+		when["required"] = []string{c.key}
+	}
+	rule := shape{"if": when, "else": shape{"properties": barred}}
+	if len(needed) > 0 {
+		rule["then"] = shape{"required": needed}
+	}
+	return rule
+}
+
+func listShape(items shape, fewest, most int) shape {
+	return shape{"type": "array", "minItems": fewest, "maxItems": most, "items": items}
+}
