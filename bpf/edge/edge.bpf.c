@@ -143,7 +143,8 @@ static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 		p->hash = edge_hash(p);
 		f = edge_flow_of(p->hash);
 		word = f ? READ_ONCE(f->word) : 0;
-		if (f && p->kind != KIND_ERROR && edge_is_vouched(f, side) && edge_is_ready(word)) {
+		if (f && p->kind != KIND_ERROR && p->hop_limit > 1 && edge_is_vouched(f, side) &&
+		    edge_is_ready(word)) {
 			edge_touch(f);
 			return send_to_node(ctx, s, word);
 		}
@@ -235,6 +236,8 @@ static __always_inline enum counter unfit(struct xdp_md *ctx, struct packet *p)
 {
 	if (p->kind == KIND_FRAGMENT)
 		return EDGE_DROP_FRAGMENT;
+	if (p->kind == KIND_SOURCE_ROUTE)
+		return EDGE_DROP_SOURCE_ROUTE;
 	if (p->reading != READ)
 		return EDGE_DROP_MALFORMED;
 	return shows_flow(ctx, p) ? COUNTERS : EDGE_DROP_PROTOCOL;
@@ -268,6 +271,11 @@ int edge_new(struct xdp_md *ctx)
 	reason = unfit(ctx, p);
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
+	if (p->hop_limit <= 1 && !s->between) {
+		if (s->side == SIDE_WORLD)
+			reverse(&p->t);
+		return expired(ctx, p, s->side);
+	}
 	find_version(s, version);
 	f = edge_flow_of(p->hash);
 	if (f && edge_is_ready(READ_ONCE(f->word))) {

@@ -69,6 +69,31 @@ static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, __u32 m
 	return send_error(ctx, p, mac, EDGE_TOO_BIG);
 }
 
+/* This LB's addresses at the links to clients and world, of IPv6 and of IPv4 each; zeros: it has none. As
+ * edge_macs they change while the program runs. */
+struct in6_addr edge_addresses[2 * SIDES] SEC(".data.edge_addresses") = {};
+
+/* expired answers the sender of a packet of which the hop limit ends here (RFC 4443 §3.3, RFC 792), before a
+ * function changes its source. p->t has the packet's source first. A function of its own, as it is rare. */
+__noinline int expired(struct xdp_md *ctx, struct packet *p, __u32 side)
+{
+	__u32 at = side * 2 + (p && p->family == 4);
+	__u64 mac = link_address(ctx);
+	struct in6_addr from;
+
+	if (!p || at >= 2 * SIDES)
+		return XDP_ABORTED;
+	from = edge_addresses[at];
+	if (p->kind == KIND_ERROR || !mac || !is_one_node(&p->t.client) || !is_one_node(&from))
+		return verdict(EDGE_DROP_HOP_LIMIT, XDP_DROP);
+	if (!may_tell(LIMIT_EXPIRED, &p->t.client, edge_owner(&p->t)))
+		return verdict(EDGE_DROP_LIMIT_TIME_EXCEEDED, XDP_DROP);
+	p->t.vip = from;
+	if (write_time_exceeded(ctx, p))
+		return verdict(EDGE_DROP_NO_HEADROOM, XDP_DROP);
+	return send_error(ctx, p, mac, EDGE_TIME_EXCEEDED);
+}
+
 /* end_flow ends a flow of datagrams of which the public port went with its node: the client gets word of it,
  * and its next datagram begins another flow. p->t has the client first. */
 static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 partner)

@@ -36,7 +36,7 @@ static __always_inline int send_steady(struct xdp_md *ctx, struct cursor c, __be
 	if (edge_unsteady || !read_quick_ip(c, &p, type))
 		return UNDECIDED;
 	family = p.flags & TCP_SYN ? 0 : p.family;
-	if (!family) /* most SYNs begin a flow, and would be searched twice */
+	if (!family || p.hop_limit <= 1) /* most SYNs begin a flow, and would be searched twice */
 		return UNDECIDED;
 	p.family = family;
 	stamp = edge_stamp(now, side);

@@ -55,42 +55,49 @@ static __always_inline bool is_error(const struct icmp *icmp, __u8 family)
 	       icmp->type == ICMP4_PARAMETER;
 }
 
-/* read_quoted_ip reads the header of the packet that an error quotes, which went the other way: its
- * source is the error's destination. It returns the protocol, or 0: it shows no ports. */
-static __always_inline __u8 read_quoted_ip(struct cursor *c, struct packet *p)
+/* read_quoted_ip reads the addresses of the packet that an error quotes, which went the other way: its
+ * source is the error's destination. */
+static __always_inline bool read_quoted_ip(struct cursor *c, struct packet *p)
 {
 	if (p->family == 6) {
 		struct ipv6hdr *ip = take(c, sizeof(*ip));
 
 		if (!ip || ip->version != 6)
-			return 0;
+			return false;
 		copy_address(&p->t.client, &ip->daddr);
 		copy_address(&p->t.vip, &ip->saddr);
-		return ip->nexthdr;
+		return true;
 	}
 	struct iphdr *ip = take(c, sizeof(*ip));
 
-	if (!ip || *(__u8 *)ip != 0x45 || ip->frag_off & bpf_htons(IP_OFFSET))
-		return 0;
+	if (!ip || ip->version != 4)
+		return false;
 	copy_mapped(&p->t.client, ip->daddr);
 	copy_mapped(&p->t.vip, ip->saddr);
-	return ip->protocol;
+	return true;
 }
 
 /* read_error gives an ICMP error the tuple of the packet that it quotes, in the direction of the
- * error. */
+ * error. The ports may be behind options. */
 static __always_inline bool read_error(struct xdp_md *ctx, struct packet *p)
 {
 	struct cursor c = frame_at(ctx, frame_offset(&p->l4));
 	struct icmp *icmp = take(&c, sizeof(*icmp));
 	__be16 *ports;
+	__u64 walked;
 	__u8 protocol;
+	__u32 at;
 
-	if (!icmp || !is_error(icmp, p->family))
+	if (!icmp || !is_error(icmp, p->family) || !read_quoted_ip(&c, p))
 		return false;
-	protocol = read_quoted_ip(&c, p);
+	walked = xdp_walk(ctx, p->l4 + sizeof(*icmp), p->l4 + p->length - head_bytes(p), true);
+	if (walked & WALK_CUT || walked_kind(walked) != KIND_OTHER)
+		return false;
+	at = walked >> WALK_AT_SHIFT;
+	protocol = walked;
+	c = frame_at(ctx, frame_offset(&at));
 	ports = c.pos;
-	if (!protocol || (void *)(ports + 4) > c.end)
+	if ((void *)(ports + 4) > c.end)
 		return false;
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 		set_ports(&p->t, ports[1], ports[0]);

@@ -5,17 +5,6 @@
 #include "packet/bare_segment.h"
 #include "lb/send.h"
 
-/* is_one_node: the address may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2): it is not
- * unspecified, a loopback or a multicast address. */
-static __always_inline bool is_one_node(const struct in6_addr *a)
-{
-	__u8 first = a->s6_addr[12];
-
-	if (is_mapped(a))
-		return first && first != 127 && first < 224;
-	return a->s6_addr[0] != 0xff && (upper_half(a) || lower_half(a) & ~bpf_cpu_to_be64(1));
-}
-
 /* is_discovery: the packet is of neighbour discovery. No router forwards it with this hop limit
  * (RFC 4861 §7.1.1). */
 static __always_inline bool is_discovery(struct xdp_md *ctx, const struct packet *p)
@@ -38,6 +27,20 @@ static __always_inline bool may_expire(struct xdp_md *ctx, const struct packet *
 	return p->family == 6 || !(ip->frag_off & bpf_htons(IP_OFFSET));
 }
 
+/* This node's addresses at the link, of IPv6 and of IPv4; zeros: it has none. User space changes them while the
+ * program runs. */
+struct in6_addr link_addresses[2] SEC(".data.link_addresses") = {};
+
+/* speak_as_node makes this node the sender of an error about the packet: a VIP is an address of every LB (RFC 4443
+ * §2.2(b), RFC 1812 §4.3.2.4). Without an address of its own it speaks for the VIP. */
+static __always_inline void speak_as_node(struct packet *p)
+{
+	const struct in6_addr *own = &link_addresses[p->family == 4];
+
+	if (upper_half(own) | lower_half(own))
+		p->t.vip = *own;
+}
+
 /* expired answers the sender of a packet that this hop is the last for, by the neighbour that the
  * packet came from. So a trace of the way to a VIP shows the LB. */
 __noinline int expired(struct xdp_md *ctx, struct packet *p)
@@ -54,6 +57,7 @@ __noinline int expired(struct xdp_md *ctx, struct packet *p)
 		return verdict(LB_DROP_HOP_LIMIT, XDP_DROP);
 	if (!may_answer(LIMIT_EXPIRED, p))
 		return verdict(LB_DROP_LIMIT_TIME_EXCEEDED, XDP_DROP);
+	speak_as_node(p);
 	done = write_time_exceeded(ctx, p);
 	if (!done)
 		done = link_to(ctx, back, p->family);

@@ -9,6 +9,18 @@
 #define MIN_MTU6 1280 /* RFC 8200 §5 */
 #define MIN_MTU4 576
 
+/* is_one_node: the address may be answered (RFC 4443 §2.4(e), RFC 1122 §3.2.2): it is not
+ * unspecified, a loopback or a multicast address. */
+static __always_inline bool is_one_node(const struct in6_addr *a)
+{
+	const __be64 *half = (const void *)a;
+	__u8 first = a->s6_addr[12];
+
+	if (is_mapped(a))
+		return first && first != 127 && first < 224;
+	return a->s6_addr[0] != 0xff && (half[0] || half[1] & ~bpf_cpu_to_be64(1));
+}
+
 /* bpf_csum_diff took 512 bytes at a time before Linux 6.13. */
 static __always_inline __s64 sum_of(void *data, __u32 bytes, __s64 sum)
 {

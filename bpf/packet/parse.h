@@ -43,7 +43,7 @@ enum kind {
 	KIND_ECHO,     /* ICMP echo request; no flow */
 	KIND_FRAGMENT, /* no ports, or not all of the packet */
 	KIND_EXTENSION, /* IPv6 extension headers, or IPv4 options: packet/options.h looks behind some */
-	KIND_QUOTE,	/* as KIND_TOO_BIG, and the packet that it quotes has such headers */
+	KIND_QUOTE, /* as KIND_TOO_BIG, and the packet that it quotes has such headers */
 	KIND_SOURCE_ROUTE,
 };
 

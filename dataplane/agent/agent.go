@@ -99,7 +99,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	}()
 	a.Counts, a.HopMap, a.Sweeper, a.Self = a.objs.Counters, a.objs.NextHops, a.objs.SweepConns, a.objs.Self
 	a.SuspectMap, a.DefaultHops = a.objs.Suspects, a.objs.DefaultHops
-	if a.Served, err = plane.NewServed(a.objs.Served, a.objs.Strangers, a.Dev.Load()); err != nil {
+	if a.Served, err = plane.NewServed(a.objs.Served, a.objs.Strangers, true, a.Dev.Load()); err != nil {
 		return nil, err
 	}
 	if a.grace, err = plane.NewGrace(); err != nil {

@@ -173,7 +173,13 @@ func TestServesMacvlan(t *testing.T) {
 	if all := strings.Join(r.Advice(), " "); !strings.Contains(all, m.HardwareAddr.String()) {
 		t.Errorf("advice %q", all)
 	}
-	for _, err := range []error{netlink.LinkAdd(m), netlink.LinkSetUp(m)} {
+	listed := &netlink.Neigh{LinkIndex: dev.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, HardwareAddr: m.HardwareAddr}
+	if err := netlink.NeighAppend(listed); err != nil {
+		t.Fatal(err)
+	}
+	follow()
+	r.Send(t, frame).Is(t, "let in, which the kernel takes no frame for", rig.XDPPass, frame, "pass_other_host")
+	for _, err := range []error{netlink.NeighDel(listed), netlink.LinkAdd(m), netlink.LinkSetUp(m)} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func (l *LB) Apply(next *topo.EdgeLB) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.fillOwn(own); err != nil {
+	if err := errors.Join(l.fillOwn(own), l.fillSpeakers(own)); err != nil {
 		return err
 	}
 	fresh, err := l.freshNodes(next, own)

@@ -31,6 +31,7 @@ type LB struct {
 	banks    map[int]uint32    // of each service: the alias table in use, 0 or 1
 	grace    *plane.Grace
 	served   *plane.Served // other link addresses
+	speakers [4][16]byte   // addresses that errors are sent from
 	prober   *net.UDPConn  // of probes; nil before the first
 	waits    int           // for packets on their way, so far
 	switched map[int]int   // of each service: the waits before its weights changed last
@@ -75,7 +76,7 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 		return nil, plane.LoadError("edge", err)
 	}
 	l.counters.Counts = l.objs.Counters
-	if l.served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, l.sides()...); err == nil {
+	if l.served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, false, l.sides()...); err == nil {
 		l.grace, err = plane.NewGrace()
 	}
 	if err == nil {

@@ -291,4 +291,10 @@ func TestServesMacvlans(t *testing.T) {
 	must(t, netlink.LinkDel(m))
 	b.follows(t, "frames for 00:00:5e:00:02:01 are not taken any more")
 	b.run(t, b.Objects().EdgeClients, frame).Is(t, "no macvlan", rig.XDPPass, frame, "pass_other_host")
+
+	listed := &netlink.Neigh{LinkIndex: linkBy(t, "world").Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF, State: netlink.NUD_PERMANENT, HardwareAddr: virtual[:]}
+	must(t, netlink.NeighAppend(listed))
+	b.follows(t, "frames for 00:00:5e:00:02:01 are taken")
+	b.tunnelled(t, "let in at the other side", b.run(t, b.Objects().EdgeWorld, back), from4("udp", 1).reversed().packet(), "steer")
+	b.run(t, b.Objects().EdgeClients, frame).Is(t, "at the other side alone", rig.XDPPass, frame, "pass_other_host")
 }

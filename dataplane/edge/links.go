@@ -40,6 +40,23 @@ func (l *LB) macs() (macs [2]uint64) {
 	return macs
 }
 
+// fillSpeakers gives the programs the addresses that errors are sent from.
+func (l *LB) fillSpeakers(own plane.Addresses) error {
+	var all [4][16]byte
+	for i, side := range l.sides() {
+		from := own.Speakers(side.Index)
+		copy(all[2*i:], from[:])
+	}
+	if all == l.speakers {
+		return nil
+	}
+	if err := l.objs.EdgeAddresses.Set(all); err != nil {
+		return fmt.Errorf("write the addresses of the links: %w", err)
+	}
+	l.speakers = all
+	return nil
+}
+
 // sides are the links to clients and world.
 func (l *LB) sides() []*net.Interface {
 	return []*net.Interface{l.links[l.cfg.Clients].Interface, l.links[l.cfg.World].Interface}
@@ -128,7 +145,7 @@ func (l *LB) Follow() (changed string, err error) {
 		return "", err
 	}
 	var changes []string
-	errs := []error{l.fillOwn(own)}
+	errs := []error{l.fillOwn(own), l.fillSpeakers(own)}
 	for _, name := range slices.Sorted(maps.Keys(l.links)) {
 		change, err := l.followLink(name)
 		if change != "" {

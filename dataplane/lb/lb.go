@@ -40,6 +40,7 @@ type LB struct {
 	state    *plan.State // that the maps hold
 	retired  []placed    // that no record names any more
 	attached bool
+	speaks   [2][16]byte // addresses that errors are sent from
 
 	sweeping   sync.Mutex     // the table of before
 	before     *plane.Earlier // flows of an earlier daemon, in a table of another size or layout; or nil
@@ -104,7 +105,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	}
 	l.Counts, l.HopMap, l.Sweeper, l.Self = l.objs.Counters, l.objs.NextHops, l.objs.SweepFlows, l.objs.Self
 	l.SuspectMap, l.DefaultHops = l.objs.Suspects, l.objs.DefaultHops
-	if l.Served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, l.Dev.Load()); err != nil {
+	if l.Served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, false, l.Dev.Load()); err != nil {
 		return nil, err
 	}
 	if l.Lost, err = ringbuf.NewReader(l.objs.Unresolved); err != nil {

@@ -131,6 +131,7 @@ func testTimeExceeded(t *testing.T, seen rig.Hits) {
 			}
 		}
 	}
+	wantOwnSource(t, r)
 	about := rig.TooBig(rig.Sized(rig.Outward(rig.HuntPort, wire.ACK), 200), 1400)
 	r.Send(t, rig.Altered(about.Frame(), rig.AtHop, 1)).Is(t, "an error", rig.XDPDrop, nil, "drop_hop_limit")
 	group := rig.Inward(rig.HuntPort, wire.SYN).Frame()
@@ -140,6 +141,51 @@ func testTimeExceeded(t *testing.T, seen rig.Hits) {
 	other[rig.AtDst+15] ^= 8
 	r.Send(t, rig.Altered(other, rig.AtHop, 1)).Is(t, "for no VIP", rig.XDPPass, rig.Altered(other, rig.AtHop, 1), "pass_not_service")
 	r.Send(t, rig.Altered(rig.Echo(rig.Inward(0, 0), 128, nil), rig.AtHop, 1)).Is(t, "an echo, which is for the LB", rig.XDPTX, nil, "echo_reply")
+}
+
+// wantOwnSource demands that the answer comes from the LB's own address of the family, if it has one.
+func wantOwnSource(t *testing.T, r *rig.LB) {
+	t.Helper()
+	six, four := netip.MustParseAddr("2001:db8:1:101::2"), netip.MustParseAddr("10.101.0.2")
+	source := func(frame []byte, four bool) netip.Addr {
+		if four {
+			return netip.AddrFrom4([4]byte(frame[26:]))
+		}
+		return netip.AddrFrom16([16]byte(frame[22:]))
+	}
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	frames := map[bool][]byte{false: rig.Altered(p.Frame(), rig.AtHop, 1), true: rig.Altered(rig.OverIPv4(p).Frame(), 22, 1)}
+	vip := func(v4 bool) netip.Addr {
+		if v4 {
+			return netip.AddrFrom4([4]byte(frames[true][30:]))
+		}
+		return netip.AddrFrom16([16]byte(frames[false][rig.AtDst:]))
+	}
+	for _, set := range [][2]netip.Addr{{six, four}, {}, {{}, four}} {
+		var own [2][16]byte
+		for i, a := range set {
+			if a.IsValid() {
+				own[i] = a.As16()
+			}
+		}
+		if err := r.Objects().LinkAddresses.Set(own); err != nil {
+			t.Fatal(err)
+		}
+		for i, v4 := range []bool{false, true} {
+			want := set[i]
+			if !want.IsValid() {
+				want = vip(v4)
+			}
+			out := r.Send(t, frames[v4])
+			out.Is(t, "time exceeded", rig.XDPTX, nil, "time_exceeded")
+			if got := source(out.Frame, v4); got != want {
+				t.Errorf("time exceeded from %v, want %v", got, want)
+			}
+		}
+	}
+	if err := r.Objects().LinkAddresses.Set([2][16]byte{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wantTimeExceeded demands the answer to a frame with a hop limit that ends.

@@ -1,10 +1,14 @@
 package lb_test
 
 import (
+	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -31,34 +35,100 @@ func macvlan(t *testing.T, change func(*netlink.Macvlan)) netlink.Link {
 	return m
 }
 
+// wantTaken sends packets of either family and a server's signal in frames for a link address: they are taken, or its
+// address is named.
+func wantTaken(t *testing.T, r *rig.LB, label string, mac net.HardwareAddr, want bool) {
+	t.Helper()
+	if _, err := r.Follow(); err != nil {
+		t.Fatal(err)
+	}
+	syn := rig.Inward(rig.HuntPort, wire.SYN)
+	for _, frame := range [][]byte{syn.Frame(), rig.OverIPv4(syn).Frame(), rig.SignalFrom(0, rig.SynAck(rig.HuntPort), wire.CreateStickiness, 5)} {
+		copy(frame, mac)
+		out := r.Send(t, frame)
+		if took := !slices.Equal(out.Reasons, []string{"pass_other_host"}); took != want {
+			t.Errorf("%s: %v, want taken: %v", label, out.Reasons, want)
+		}
+	}
+	if _, err := r.Follow(); err != nil {
+		t.Fatal(err)
+	}
+	if named := strings.Contains(strings.Join(r.Advice(), "\n"), "for the link address "+mac.String()); named == want {
+		t.Errorf("%s: the advice names it: %v: %q", label, named, r.Advice())
+	}
+}
+
+// TestServesListed: frames for an address that an operator gave the link, and for a virtual router's that the link lets
+// in, are taken until it is gone. Another that the link lets in may be a container's, so it is named with the command
+// that gives it to the link.
+func TestServesListed(t *testing.T) {
+	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8))
+	run := func(command string) {
+		t.Helper()
+		args := strings.Fields(command)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	some, four := net.HardwareAddr{2, 0, 0, 0, 9, 9}, net.HardwareAddr{0, 0, 0x5e, 0, 1, 7}
+	for _, mac := range []net.HardwareAddr{virtual, four} {
+		wantTaken(t, r, "nowhere", mac, false)
+		run("bridge fdb add " + mac.String() + " dev eth0 self permanent")
+		wantTaken(t, r, "bridge fdb", mac, true)
+		run("bridge fdb del " + mac.String() + " dev eth0 self")
+		wantTaken(t, r, "no more", mac, false)
+	}
+	run("ip maddr add " + some.String() + " dev eth0")
+	wantTaken(t, r, "ip maddr", some, true)
+	run("ip maddr del " + some.String() + " dev eth0")
+	wantTaken(t, r, "no more", some, false)
+	run("bridge fdb add " + some.String() + " dev eth0 self permanent")
+	wantTaken(t, r, "let in for nobody knows whom", some, false)
+	if all := strings.Join(r.Advice(), "\n"); !strings.Contains(all, "`ip maddr add "+some.String()+" dev eth0`") {
+		t.Errorf("the advice is %q", all)
+	}
+	run("ip maddr add " + some.String() + " dev eth0")
+	wantTaken(t, r, "the advice followed", some, true)
+
+	m := macvlan(t, func(*netlink.Macvlan) {})
+	container := exec.Command("unshare", "-n", "sleep", "60") // a namespace
+	if err := container.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = container.Process.Kill()
+		_ = container.Wait()
+	}()
+	here, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", container.Process.Pid)); err == nil && there != here {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	run(fmt.Sprintf("ip link set %s netns %d", m.Attrs().Name, container.Process.Pid))
+	wantTaken(t, r, "a macvlan elsewhere that is down", virtual, false)
+	run(fmt.Sprintf("nsenter -n -t %d ip link set %s up", container.Process.Pid, m.Attrs().Name))
+	wantTaken(t, r, "a macvlan elsewhere", virtual, true)
+	run(fmt.Sprintf("nsenter -n -t %d ip link del %s", container.Process.Pid, m.Attrs().Name))
+	wantTaken(t, r, "gone there", virtual, false)
+
+	run("ip link add link eth0 name vrrp.2 type macvlan mode passthru")
+	run("ip link set vrrp.2 address " + virtual.String() + " up")
+	wantTaken(t, r, "a macvlan that has all frames of the link", virtual, true)
+}
+
 // TestServesMacvlans: frames for the address of a macvlan above the link are taken from when it is up until it is
 // gone, with packets of either family and a server's signals; those for a macvlan that is no host's interface are
 // not, and their address is named, as is any other that VIPs' packets come for.
 func TestServesMacvlans(t *testing.T) {
 	r := rig.NewLB(t, rig.Hits{}, rig.Hunting(2, 8))
-	syn := rig.Inward(rig.HuntPort, wire.SYN)
-	to := func(mac net.HardwareAddr, frame []byte) []byte {
-		frame = slices.Clone(frame)
-		copy(frame, mac)
-		return frame
-	}
 	takes := func(label string, want bool) {
 		t.Helper()
-		if _, err := r.Follow(); err != nil {
-			t.Fatal(err)
-		}
-		for _, frame := range [][]byte{syn.Frame(), rig.OverIPv4(syn).Frame(), rig.SignalFrom(0, rig.SynAck(rig.HuntPort), wire.CreateStickiness, 5)} {
-			out := r.Send(t, to(virtual, frame))
-			if took := !slices.Equal(out.Reasons, []string{"pass_other_host"}); took != want {
-				t.Errorf("%s: %v, want taken: %v", label, out.Reasons, want)
-			}
-		}
-		if _, err := r.Follow(); err != nil {
-			t.Fatal(err)
-		}
-		if named := strings.Contains(strings.Join(r.Advice(), "\n"), virtual.String()); named == want {
-			t.Errorf("%s: the advice names it: %v: %q", label, named, r.Advice())
-		}
+		wantTaken(t, r, label, virtual, want)
 	}
 	takes("no macvlan", false)
 	for _, mode := range []netlink.MacvlanMode{netlink.MACVLAN_MODE_PRIVATE, netlink.MACVLAN_MODE_BRIDGE, netlink.MACVLAN_MODE_VEPA} {

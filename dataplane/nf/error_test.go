@@ -75,9 +75,10 @@ func testBadErrors(t *testing.T, seen rig.Hits) {
 	options[0] = 0x46
 	gre := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.Around(47, make([]byte, 20))
 	timestamp := wire.IP{Source: client4, Destination: remote4, HopLimit: 9}.ICMP(13, 0, 1, make([]byte, 12))
-	for label, quote := range map[string][]byte{"cut short": whole[:27], "a later fragment": later, "options": options, "GRE": gre, "timestamp": timestamp, "nothing": nil, "IPv6 in IPv4": outward("udp", 6, 1).packet()} {
+	for label, quote := range map[string][]byte{"cut short": whole[:27], "a later fragment": later, "GRE": gre, "timestamp": timestamp, "nothing": nil, "IPv6 in IPv4": outward("udp", 6, 1).packet()} {
 		b.run(t, around(to(0, natted), icmpError(remote4, client4, 11, 0, 0, quote))).Is(t, label, rig.XDPDrop, nil, "drop_malformed")
 	}
+	b.run(t, around(to(0, natted), icmpError(remote4, client4, 11, 0, 0, options))).Is(t, "behind options, of no binding", rig.XDPDrop, nil, "drop_nat_unknown")
 	redirected := icmpError(remote4, client4, 5, 0, 0, whole)
 	b.run(t, around(to(0, natted), redirected)).Is(t, "redirect", rig.XDPDrop, nil, "drop_malformed")
 }

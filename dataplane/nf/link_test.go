@@ -64,3 +64,27 @@ func TestFollowsLink(t *testing.T) {
 		t.Errorf("a deleted link: %v", err)
 	}
 }
+
+// TestServesVirtualRouter: frames for another link address than the link's, such as a virtual router's, are taken, and
+// changed packets leave from the link's own. What goes to the kernel from them has that address, as a macvlan takes it.
+func TestServesVirtualRouter(t *testing.T) {
+	b := newBench(t, rig.Hits{})
+	virtual := topo.MAC{0, 0, 0x5e, 0, 1, 7}
+	for _, own := range []topo.MAC{here, virtual} {
+		at := func(service int) wire.Tunnel {
+			w := to(0, service)
+			w.LinkTo = own
+			return w
+		}
+		b.run(t, around(at(costly), outward("udp", 4, 5).packet())).Is(t, "sent on", redirect, nil, "direct")
+		changed := b.run(t, around(at(natted), outward("udp", 4, 6).packet()))
+		if tunnel, _, err := wire.ParseTunnel(changed.Frame); err != nil || tunnel.LinkFrom != here || tunnel.LinkTo != lbMAC {
+			t.Errorf("for %x: %v, %+v (%v)", own, changed.Reasons, tunnel, err)
+		}
+		six := b.run(t, around(at(costly), outward("udp", 6, 5).packet())) // no route
+		six.Is(t, "the kernel's", rig.XDPPass, nil, "pass_to_router")
+		if got := topo.MAC(six.Frame[:6]); got != own {
+			t.Errorf("a frame for %x goes to the kernel for %x", own, got)
+		}
+	}
+}

@@ -171,6 +171,7 @@ const (
 	EdgeProgEdgeWorld        = "edge_world"
 	EdgeProgSweepEdge        = "sweep_edge"
 	EdgeVarCountersEnd       = "counters_end"
+	EdgeVarEdgeAddresses     = "edge_addresses"
 	EdgeVarEdgeEra           = "edge_era"
 	EdgeVarEdgeExpiryLayout  = "edge_expiry_layout"
 	EdgeVarEdgeIdleNs        = "edge_idle_ns"
@@ -273,6 +274,7 @@ type EdgeMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeVariableSpecs struct {
 	CountersEnd       *ebpf.VariableSpec `ebpf:"counters_end"`
+	EdgeAddresses     *ebpf.VariableSpec `ebpf:"edge_addresses"`
 	EdgeEra           *ebpf.VariableSpec `ebpf:"edge_era"`
 	EdgeExpiryLayout  *ebpf.VariableSpec `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs        *ebpf.VariableSpec `ebpf:"edge_idle_ns"`
@@ -365,6 +367,7 @@ func (m *EdgeMaps) Close() error {
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeVariables struct {
 	CountersEnd       *ebpf.Variable `ebpf:"counters_end"`
+	EdgeAddresses     *ebpf.Variable `ebpf:"edge_addresses"`
 	EdgeEra           *ebpf.Variable `ebpf:"edge_era"`
 	EdgeExpiryLayout  *ebpf.Variable `ebpf:"edge_expiry_layout"`
 	EdgeIdleNs        *ebpf.Variable `ebpf:"edge_idle_ns"`

@@ -293,6 +293,7 @@ const (
 	LBVarLines            = "lines"
 	LBVarLinesBefore      = "lines_before"
 	LBVarLingerNs         = "linger_ns"
+	LBVarLinkAddresses    = "link_addresses"
 	LBVarLinkNumber       = "link_number"
 	LBVarNoSocket         = "no_socket"
 	LBVarNotPlain         = "not_plain"
@@ -414,6 +415,7 @@ type LBVariableSpecs struct {
 	Lines            *ebpf.VariableSpec `ebpf:"lines"`
 	LinesBefore      *ebpf.VariableSpec `ebpf:"lines_before"`
 	LingerNs         *ebpf.VariableSpec `ebpf:"linger_ns"`
+	LinkAddresses    *ebpf.VariableSpec `ebpf:"link_addresses"`
 	LinkNumber       *ebpf.VariableSpec `ebpf:"link_number"`
 	NoSocket         *ebpf.VariableSpec `ebpf:"no_socket"`
 	NotPlain         *ebpf.VariableSpec `ebpf:"not_plain"`
@@ -527,6 +529,7 @@ type LBVariables struct {
 	Lines            *ebpf.Variable `ebpf:"lines"`
 	LinesBefore      *ebpf.Variable `ebpf:"lines_before"`
 	LingerNs         *ebpf.Variable `ebpf:"linger_ns"`
+	LinkAddresses    *ebpf.Variable `ebpf:"link_addresses"`
 	LinkNumber       *ebpf.Variable `ebpf:"link_number"`
 	NoSocket         *ebpf.Variable `ebpf:"no_socket"`
 	NotPlain         *ebpf.Variable `ebpf:"not_plain"`

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -48,6 +50,23 @@ func ReadAddresses() (Addresses, error) {
 		}
 	}
 	return all, nil
+}
+
+// Speakers are the addresses that a node sends its errors of IPv6 and of IPv4 from, at a link: the link's first, or
+// else any of this host's that others reach. Zeros: it has none.
+func (all Addresses) Speakers(link int) (from [2][16]byte) {
+	for i, four := range []bool{false, true} {
+		is := func(a Address) bool {
+			return a.Own.Is4() == four && !a.Own.IsLinkLocalUnicast() && !a.Own.IsLoopback()
+		}
+		others := slices.Concat(slices.Collect(maps.Values(all))...)
+		slices.SortFunc(others, func(a, b Address) int { return a.Own.Compare(b.Own) })
+		found := append(slices.Clone(all[link]), others...)
+		if k := slices.IndexFunc(found, is); k >= 0 {
+			from[i] = found[k].Own.As16()
+		}
+	}
+	return from
 }
 
 const mostReadings = 8 // of a list that changes

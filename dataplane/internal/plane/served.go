@@ -2,7 +2,6 @@ package plane
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -12,21 +11,19 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
-	"proffer/topo"
 )
 
 // Served are the other unicast link addresses that the programs take frames for, as the kernel does
 // (bpf/packet/link_addresses.h), and those that frames came for with packets for us all the same.
 type Served struct {
 	served, strangers *ebpf.Map
+	leaves            bool // the packets go to the kernel
 
 	mu      sync.Mutex
 	known   map[uint64]uint8
+	unclear map[uint64]bool      // addresses that the links take, and of which nobody knows for whom
 	packets [16]uint64           // of each place of strangers, at the last look
 	met     map[uint64]time.Time // when a packet came last
 }
@@ -34,9 +31,10 @@ type Served struct {
 // metFor is how long advice about a stranger stays.
 const metFor = time.Minute
 
-// NewServed looks for the addresses of links, which have the numbers of their places.
-func NewServed(served, strangers *ebpf.Map, links ...*net.Interface) (*Served, error) {
-	s := &Served{served: served, strangers: strangers, known: map[uint64]uint8{}, met: map[uint64]time.Time{}}
+// NewServed looks for the addresses of links, which have the numbers of their places. leaves: the programs leave packets
+// for us to the kernel.
+func NewServed(served, strangers *ebpf.Map, leaves bool, links ...*net.Interface) (*Served, error) {
+	s := &Served{served: served, strangers: strangers, leaves: leaves, known: map[uint64]uint8{}, met: map[uint64]time.Time{}}
 	_, err := s.Follow(links...)
 	return s, err
 }
@@ -45,10 +43,11 @@ func NewServed(served, strangers *ebpf.Map, links ...*net.Interface) (*Served, e
 func (s *Served) Follow(links ...*net.Interface) (changed string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	want, err := above(links)
+	want, unclear, err := addressesOf(links, s.leaves)
 	if err != nil {
 		return "", err
 	}
+	s.unclear = unclear
 	var changes []string
 	for address := range want {
 		if _, is := s.known[address]; !is {
@@ -94,45 +93,17 @@ func (s *Served) Advice(links ...*net.Interface) (advice []string) {
 	defer s.mu.Unlock()
 	for _, address := range slices.Sorted(maps.Keys(s.met)) {
 		at := int(address >> 48)
-		if _, is := s.known[address]; is || at >= len(links) {
+		if _, is := s.known[address]; is || at >= len(links) || addressOf(address).String() == links[at].HardwareAddr.String() {
 			continue
 		}
-		advice = append(advice, fmt.Sprintf("packets for this node come to %s for the link address %v, and are not taken: %[1]s has %v, and no macvlan above it here has that one. A virtual router's needs such a macvlan that is up; if it is another host's, %[1]s sees frames that are not its own",
-			links[at].Name, addressOf(address), links[at].HardwareAddr))
+		why := fmt.Sprintf("no macvlan above it here has that one. A virtual router's needs such a macvlan that is up; if it is another host's, %s sees frames that are not its own", links[at].Name)
+		if s.unclear[address] && !s.leaves {
+			why = "lets frames for that one in, for whom is out of sight: a macvlan in another namespace, or `bridge fdb`. If they are for this host: `ip maddr add " + addressOf(address).String() + " dev " + links[at].Name + "`"
+		}
+		advice = append(advice, fmt.Sprintf("packets for this node come to %s for the link address %v, and are not taken: %[1]s has %[3]v, and %[4]s",
+			links[at].Name, addressOf(address), links[at].HardwareAddr, why))
 	}
 	return advice
-}
-
-// above are the addresses of the macvlans above links, as the programs look them up. Others with a link below are no
-// hosts of packets for us: a macvtap is a virtual machine's, a macvlan at a bridge serves hosts behind it, and one in
-// another namespace is a container's, which is out of sight. In mode source the sender decides.
-func above(links []*net.Interface) (map[uint64]uint8, error) {
-	found := map[uint64]uint8{}
-	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	kind := nl.NewRtAttr(unix.IFLA_LINKINFO, nil) // for the kernel to list these alone
-	kind.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("macvlan"))
-	request.AddData(kind)
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list the macvlans: %w", err)
-	}
-	for _, m := range messages {
-		l, err := netlink.LinkDeserialize(nil, m)
-		if err != nil {
-			return nil, fmt.Errorf("read a macvlan: %w", err)
-		}
-		v, is := l.(*netlink.Macvlan)
-		if !is || v.Mode == netlink.MACVLAN_MODE_SOURCE || v.Flags&net.FlagUp == 0 || v.MasterIndex != 0 || v.NetNsID >= 0 || len(v.HardwareAddr) != len(topo.MAC{}) {
-			continue
-		}
-		for at, on := range links {
-			if v.ParentIndex == on.Index && v.HardwareAddr.String() != on.HardwareAddr.String() && len(found) < mostServed {
-				found[addressKey(v.HardwareAddr, at)] = 1
-			}
-		}
-	}
-	return found, nil
 }
 
 const mostServed = 64 // MAX_SERVED
