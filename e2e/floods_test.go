@@ -49,14 +49,15 @@ func strangers(t *testing.T, bed *testbed.Bed, rate float64) (stop func()) {
 }
 
 // TestFloodFromTheLink: forged SYNs and long packets with sources on the LB's own link, 4,000 a second, cost
-// no request, and the LB looks for few neighbours. -v prints the LB's CPU time.
+// no request, the LB looks for few neighbours, and its daemon takes little CPU time: 2 % of a core on a quiet
+// machine, above 60 where it looks for all.
 func TestFloodFromTheLink(t *testing.T) {
 	const requests = 1000
 	bed := up(t, testbed.Config{Servers: 2})
 	serve(t, bed)
 	farm := start(t, bed, settings(t, "hunt:static:65535"))
 	lb := bed.LBs[0]
-	began := time.Now()
+	began, spent := time.Now(), cpuOf(t, farm, lb)
 	stop := strangers(t, bed, 4000)
 	eventually(t, "the LB lacks next hops of strangers", func() bool { return counter(t, farm, "drop_no_next_hop", lb) > 1000 })
 	client := traffic.Client{To: vip(bed), Enter: bed.Client.Enter, Timeout: patience}
@@ -66,7 +67,7 @@ func TestFloodFromTheLink(t *testing.T) {
 	}
 	stop()
 	span := time.Since(began)
-	logCPU(t, farm, span, lb)
+	spent("beside 4,000 forged packets a second", 20)
 	for _, row := range run.Rows {
 		if row.Outcome != traffic.OK {
 			t.Errorf("request %d: %s: %s", row.ID, row.Outcome, row.Cause)

@@ -45,32 +45,39 @@ func wantWhy(t *testing.T, farm *farmrun.Farm, server string, parts ...string) {
 	})
 }
 
-// logCPU logs the CPU time of the daemons of nodes, to 10 ms.
-func logCPU(t *testing.T, farm *farmrun.Farm, span time.Duration, nodes ...*testbed.Node) {
+// cpuOf returns what logs the share of a core that a node's daemon took since, and fails if it is above most
+// percent.
+func cpuOf(t *testing.T, farm *farmrun.Farm, n *testbed.Node) (spent func(what string, most float64)) {
 	t.Helper()
-	spent := func(n *testbed.Node) (ticks int) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", farm.Daemon(n).Pid()))
+	pid := farm.Daemon(n).Pid()
+	before, began := ticksOf(t, pid), time.Now()
+	return func(what string, most float64) {
+		t.Helper()
+		span, ms := time.Since(began), 10*(ticksOf(t, pid)-before)
+		share := float64(ms) / 10 / span.Seconds()
+		t.Logf("%s the daemon of %s took %d ms of CPU time in %v: %.1f %% of a core", what, n.Name, ms, span.Round(time.Millisecond), share)
+		if share > most {
+			t.Errorf("%s: %.1f %% of a core, want at most %.0f", what, share, most)
+		}
+	}
+}
+
+// ticksOf is the CPU time of a process, in units of 10 ms.
+func ticksOf(t *testing.T, pid int) (ticks int) {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
+	for _, field := range fields[12:14] { // utime and stime
+		n, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
-		for _, field := range fields[12:14] { // utime and stime
-			n, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ticks += n
-		}
-		return ticks
+		ticks += n
 	}
-	before := map[*testbed.Node]int{}
-	for _, n := range nodes {
-		before[n] = spent(n)
-	}
-	time.Sleep(span)
-	for _, n := range nodes {
-		t.Logf("the daemon of %s took %d0 ms of CPU time in %v, as %s has it", n.Name, spent(n)-before[n], span, farm.Service.Dispatch)
-	}
+	return ticks
 }
 
 // TestPolled: by reports of real agents, with tags and real TCP, a server with 150 requests in hand gets few of
@@ -132,7 +139,11 @@ func TestPolled(t *testing.T) {
 			t.Errorf("%s: connections %v, want at most %d at %s", label, spread, c.most, busy.Name)
 		}
 	}
-	logCPU(t, farm, time.Second, bed.LBs[0], busy)
+	for _, n := range []*testbed.Node{bed.LBs[0], busy} {
+		spent := cpuOf(t, farm, n)
+		time.Sleep(time.Second)
+		spent("with reports", 100)
+	}
 	end(t, farm.Daemon(busy), unix.SIGTERM)
 	wantWhy(t, farm, busy.Name, "no report for ", "(no answer): average assumed")
 	if spread := spreadOf(t, bed, conns); spread[busy.Name] < conns/6 {
