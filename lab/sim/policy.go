@@ -13,8 +13,7 @@ import (
 //
 //	var _ = Register(Family{Name: "rr", …})
 //
-// so that the list of policies, the colours of figures and the table in
-// docs/design/simulator.md need no other place. The registry is written while packages
+// so that the list of policies and the colours of figures need no other place. The registry is written while packages
 // are initialised and only read afterwards; that is why a package variable is
 // better here than a list in a second file.
 type Family struct {
@@ -113,6 +112,13 @@ func Policies() (names []string) {
 		names = append(names, s.Name)
 	}
 	return names
+}
+
+// Sees is the sight of the policy's family.
+func Sees(name string) Sight {
+	base, _, _ := strings.Cut(name, ":")
+	f, _ := family(base)
+	return f.Sees
 }
 
 // Drawn is the colour and the dash of a policy's curve, empty if its family
