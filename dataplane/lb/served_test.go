@@ -83,7 +83,7 @@ func TestServesListed(t *testing.T) {
 	run("ip maddr del " + some.String() + " dev eth0")
 	wantTaken(t, r, "no more", some, false)
 	run("bridge fdb add " + some.String() + " dev eth0 self permanent")
-	wantTaken(t, r, "let in for nobody knows whom", some, false)
+	wantTaken(t, r, "let in, of a host out of sight", some, false)
 	if all := strings.Join(r.Advice(), "\n"); !strings.Contains(all, "`ip maddr add "+some.String()+" dev eth0`") {
 		t.Errorf("the advice is %q", all)
 	}

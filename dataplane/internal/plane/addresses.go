@@ -24,7 +24,7 @@ import (
 //   - virtual routers' (RFC 9568 §7.3) among the addresses that the link lets in (`bridge fdb`), such as that of a
 //     macvlan in another namespace.
 //
-// Of other addresses that the link lets in, nobody knows for whom: they are unclear. Where packets are left to the
+// Other addresses that the link lets in are unclear, as their hosts are out of sight. Where packets are left to the
 // kernel (leaves), macvlans' count alone, as it takes frames for no other address. Addresses of upper links that are
 // no hosts of packets for us are neither: a macvtap is a virtual machine's, a macvlan at a bridge serves hosts behind
 // it, and in mode source the sender decides.

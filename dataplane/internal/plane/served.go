@@ -23,7 +23,7 @@ type Served struct {
 
 	mu      sync.Mutex
 	known   map[uint64]uint8
-	unclear map[uint64]bool      // addresses that the links take, and of which nobody knows for whom
+	unclear map[uint64]bool      // addresses that the links let in, for hosts out of sight
 	packets [16]uint64           // of each place of strangers, at the last look
 	met     map[uint64]time.Time // when a packet came last
 }
