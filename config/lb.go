@@ -44,7 +44,7 @@ func service(s *topo.Service) []schema.Entry {
 	recovering := schema.When("dispatch", having(dispatches, topo.Dispatch.Recovers)...)
 	learning := schema.When("dispatch", having(dispatches, topo.Dispatch.Learns)...)
 	return append(append(vipKeys(&s.Name, &s.VIP), []schema.Entry{
-		schema.Need("dispatch", schema.OneOf(dispatches...).Telling(told(dispatches, topo.Dispatch.String, topo.Dispatch.Meaning)).Into(&s.Dispatch),
+		schema.Need("dispatch", schema.OneOfApart("for comparison", topo.Dispatch.Comparison, dispatches...).Telling(told(dispatches, topo.Dispatch.String, topo.Dispatch.Meaning)).Into(&s.Dispatch),
 			"How new flows are spread.").Eg(spelt(topo.Hunt, dispatches)...),
 		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select),
 			"How the lists of candidates come about. hash: consistent hashing. random: each list drawn at random, the same at every LB."),

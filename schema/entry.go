@@ -27,6 +27,8 @@ type Value struct {
 	field  func() node   // the value of the field, as a file has it; nil: none that a file can have
 	shape  func() shape  // of the JSON Schema
 	tells  func() []Told // the meanings of the values; nil: none, or Entry.Meaning has them
+	apart  []string      // values apart from the others
+	why    string        // for what they are
 	egs    []string      // examples, as a user would write them
 }
 

@@ -133,7 +133,8 @@ func (e Entry) note(terse bool) string {
 		}
 	}
 	if enum, ok := e.shape()["enum"].([]string); ok {
-		parts = append(parts, strings.Join(enum, " | "))
+		use := slices.DeleteFunc(slices.Clone(enum), func(v string) bool { return slices.Contains(e.apart, v) })
+		parts = append(parts, strings.Join(use, " | "))
 	} else if _, bounds, ok := strings.Cut(e.Want, " from "); ok && e.Inside == nil {
 		short(bounds)
 	}

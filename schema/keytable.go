@@ -31,7 +31,7 @@ func rows(path string, keys []Entry, before map[string]string) string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", at, cell(want), cell(fallback), cell(meaning))
 		for _, v := range e.told() {
-			fmt.Fprintf(&b, "| | `%s` | | %s |\n", cell(v.Value), cell(v.Meaning))
+			fmt.Fprintf(&b, "| | `%s` | | %s |\n", cell(v.Value), cell(e.mark(v)))
 		}
 		if e.Inside == nil || again {
 			continue

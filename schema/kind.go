@@ -22,6 +22,8 @@ type Kind[T any] struct {
 	shape shape         // of the JSON Schema
 	egs   []string      // values, as a user would write them
 	tells func() []Told // the meanings of its values
+	apart []string      // values that are apart from the others
+	why   string        // for what they are
 }
 
 // ErrNot refuses a text that is not of the kind.
@@ -123,7 +125,7 @@ func (k Kind[T]) Set(set func(T), get func() T) Value {
 			set(v)
 		}
 	}
-	return Value{Want: k.Want, tells: k.tells, read: read, field: func() node { return k.word(get()) }, shape: func() shape { return k.shape }, egs: k.egs}
+	return Value{Want: k.Want, tells: k.tells, apart: k.apart, why: k.why, read: read, field: func() node { return k.word(get()) }, shape: func() shape { return k.shape }, egs: k.egs}
 }
 
 // word spells a value, if a file can have it.

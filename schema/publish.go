@@ -47,7 +47,7 @@ func shapeOf(keys []Entry) shape {
 func (e Entry) Description() string {
 	text := e.Meaning
 	for _, v := range e.told() {
-		text += fmt.Sprintf(" %s: %s.", v.Value, v.Meaning)
+		text += fmt.Sprintf(" %s: %s.", v.Value, e.mark(v))
 	}
 	return text + e.only()
 }
@@ -57,6 +57,14 @@ func (e Entry) told() []Told {
 		return nil
 	}
 	return e.tells()
+}
+
+// mark is the meaning of a value, which says if it is apart.
+func (e Entry) mark(v Told) string {
+	if slices.Contains(e.apart, v.Value) {
+		return e.why + ", " + v.Meaning
+	}
+	return v.Meaning
 }
 
 func (e Entry) only() string {

@@ -19,6 +19,21 @@ func OneOf[T fmt.Stringer](choices ...T) Kind[T] {
 	return choice(words, func(i int) T { return choices[i] }).Spelt(T.String)
 }
 
+// OneOfApart is OneOf, with some constants apart from those that are for use.
+func OneOfApart[T fmt.Stringer](why string, apart func(T) bool, choices ...T) Kind[T] {
+	k := OneOf(choices...)
+	var use []string
+	for i, c := range choices {
+		if apart(c) {
+			k.apart = append(k.apart, k.egs[i])
+		} else {
+			use = append(use, k.egs[i])
+		}
+	}
+	k.Want, k.why = "one of "+strings.Join(use, ", ")+", or "+why+" one of "+strings.Join(k.apart, ", "), why
+	return k
+}
+
 // Words accepts some words.
 func Words(words ...string) Kind[string] {
 	return choice(words, func(i int) string { return words[i] })

@@ -15,6 +15,9 @@ type DispatchRow struct {
 	Name    string // as the configuration spells it
 	Meaning string // one line, the schema's and the docs'
 
+	// Comparison: the mode is there to be compared with, as papers or other balancers have it;
+	// help, schema and docs list it apart.
+	Comparison bool
 	// Offers: a new flow is offered to a list of candidates, so that `select`,
 	// `choices` and `wire: insert` go with the mode.
 	Offers bool
@@ -58,69 +61,82 @@ var dispatches = [...]DispatchRow{
 		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: AllCounting,
 	},
 	LearnedLiteral: {
-		Name:    "learned:literal",
-		Meaning: "as HLB's paper has it: a flow counts from its first data packet on, so that new flows herd",
-		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: LiteralCounting, Published: true,
+		Name:       "learned:literal",
+		Meaning:    "as HLB's paper has it: a flow counts from its first data packet on, so that new flows herd",
+		Comparison: true,
+		Keeps:      true, Choice: LeastOfAll, Weights: FromDurations, Counting: LiteralCounting, Published: true,
 	},
 	LearnedAges: {
-		Name:    "learned:ages",
-		Meaning: "learned from the ages of flows at their packets, as HLB's paper has it, where ends are not seen",
-		Keeps:   true, Choice: LeastOfAll, Weights: FromDurations, Counting: AllCounting, Ages: true, Published: true,
+		Name:       "learned:ages",
+		Meaning:    "learned from the ages of flows at their packets, as HLB's paper has it, where ends are not seen",
+		Comparison: true,
+		Keeps:      true, Choice: LeastOfAll, Weights: FromDurations, Counting: AllCounting, Ages: true, Published: true,
 	},
 	Learned2: {
-		Name:    "learned2",
-		Meaning: "the better of two random servers by their flows and their learned speed",
-		Keeps:   true, Choice: BetterOfTwo, Weights: FromDurations, Counting: AllCounting,
+		Name:       "learned2",
+		Meaning:    "the better of two random servers by their flows and their learned speed",
+		Comparison: true,
+		Keeps:      true, Choice: BetterOfTwo, Weights: FromDurations, Counting: AllCounting,
 	},
 	Lsq: {
-		Name:    "lsq",
-		Meaning: "the server with the fewest of this LB's flows",
-		Keeps:   true, Choice: LeastOfAll, Weights: Alike, Counting: AllCounting,
+		Name:       "lsq",
+		Meaning:    "the server with the fewest of this LB's flows",
+		Comparison: true,
+		Keeps:      true, Choice: LeastOfAll, Weights: Alike, Counting: AllCounting,
 	},
 	Lsq2: {
-		Name:    "lsq2",
-		Meaning: "of two random servers the one with the fewest of this LB's flows",
-		Keeps:   true, Choice: BetterOfTwo, Weights: Alike, Counting: AllCounting,
+		Name:       "lsq2",
+		Meaning:    "of two random servers the one with the fewest of this LB's flows",
+		Comparison: true,
+		Keeps:      true, Choice: BetterOfTwo, Weights: Alike, Counting: AllCounting,
 	},
 	Sed: {
-		Name:    "sed",
-		Meaning: "the server with the fewest flows for its speed, which `weight` states",
-		Keeps:   true, Choice: LeastOfAll, Weights: Configured, Counting: AllCounting,
+		Name:       "sed",
+		Meaning:    "the server with the fewest flows for its speed, which `weight` states",
+		Comparison: true,
+		Keeps:      true, Choice: LeastOfAll, Weights: Configured, Counting: AllCounting,
 	},
 	Sed2: {
-		Name:    "sed2",
-		Meaning: "the better of two random servers by their flows and their stated speed",
-		Keeps:   true, Choice: BetterOfTwo, Weights: Configured, Counting: AllCounting,
+		Name:       "sed2",
+		Meaning:    "the better of two random servers by their flows and their stated speed",
+		Comparison: true,
+		Keeps:      true, Choice: BetterOfTwo, Weights: Configured, Counting: AllCounting,
 	},
 	Ecmp: {
-		Name:    "ecmp",
-		Meaning: "a server by hash, all alike",
-		Keeps:   true, Choice: ByWeight, Weights: Alike, Counting: AllCounting,
+		Name:       "ecmp",
+		Meaning:    "a server by hash, all alike",
+		Comparison: true,
+		Keeps:      true, Choice: ByWeight, Weights: Alike, Counting: AllCounting,
 	},
 	Wcmp: {
-		Name:    "wcmp",
-		Meaning: "a server by hash, in proportion to its `weight`",
-		Keeps:   true, Choice: ByWeight, Weights: Configured, Counting: AllCounting,
+		Name:       "wcmp",
+		Meaning:    "a server by hash, in proportion to its `weight`",
+		Comparison: true,
+		Keeps:      true, Choice: ByWeight, Weights: Configured, Counting: AllCounting,
 	},
 	Rr: {
-		Name:    "rr",
-		Meaning: "the servers in turn",
-		Keeps:   true, Choice: InTurn, Weights: Alike, Counting: AllCounting,
+		Name:       "rr",
+		Meaning:    "the servers in turn",
+		Comparison: true,
+		Keeps:      true, Choice: InTurn, Weights: Alike, Counting: AllCounting,
 	},
 	Awcmp: {
-		Name:    "awcmp",
-		Meaning: "a server by hash, in proportion to its cores / (1 + requests in hand), which its agent reports each 500 ms",
-		Keeps:   true, Choice: ByWeight, Weights: FromLoads, Counting: AllCounting, Polls: 500 * time.Millisecond,
+		Name:       "awcmp",
+		Meaning:    "a server by hash, in proportion to its cores / (1 + requests in hand), which its agent reports each 500 ms",
+		Comparison: true,
+		Keeps:      true, Choice: ByWeight, Weights: FromLoads, Counting: AllCounting, Polls: 500 * time.Millisecond,
 	},
 	WrrFeedback: {
-		Name:    "wrr-feedback",
-		Meaning: "the servers in turn, less often the more of a server's workers are busy, which its agent reports each 200 ms",
-		Keeps:   true, Choice: InTurn, Weights: FromWorkers, Counting: AllCounting, Polls: 200 * time.Millisecond,
+		Name:       "wrr-feedback",
+		Meaning:    "the servers in turn, less often the more of a server's workers are busy, which its agent reports each 200 ms",
+		Comparison: true,
+		Keeps:      true, Choice: InTurn, Weights: FromWorkers, Counting: AllCounting, Polls: 200 * time.Millisecond,
 	},
 	Gsq2: {
-		Name:    "gsq2",
-		Meaning: "of two random servers the one with the fewest requests in hand, which its agent reports each 5 ms",
-		Keeps:   true, Choice: LesserQueue, Weights: Alike, Counting: AllCounting, Polls: 5 * time.Millisecond,
+		Name:       "gsq2",
+		Meaning:    "of two random servers the one with the fewest requests in hand, which its agent reports each 5 ms",
+		Comparison: true,
+		Keeps:      true, Choice: LesserQueue, Weights: Alike, Counting: AllCounting, Polls: 5 * time.Millisecond,
 	},
 }
 
@@ -130,6 +146,9 @@ func Dispatches() []Dispatch { return listed[Dispatch](len(dispatches)) }
 func (d Dispatch) Row() DispatchRow { return dispatches[d] }
 func (d Dispatch) String() string   { return dispatches[d].Name }
 func (d Dispatch) Meaning() string  { return dispatches[d].Meaning }
+
+// Comparison: no operator needs the mode.
+func (d Dispatch) Comparison() bool { return dispatches[d].Comparison }
 func (d Dispatch) Offers() bool     { return dispatches[d].Offers }
 func (d Dispatch) Signals() bool    { return dispatches[d].Signals }
 func (d Dispatch) Keeps() bool      { return dispatches[d].Keeps }

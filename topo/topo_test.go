@@ -2,6 +2,7 @@ package topo
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -36,5 +37,18 @@ func TestMode(t *testing.T) {
 		if got := s.Mode(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+// TestModesForUse: an operator meets four dispatch modes.
+func TestModesForUse(t *testing.T) {
+	var use []string
+	for _, d := range Dispatches() {
+		if !d.Comparison() {
+			use = append(use, d.String())
+		}
+	}
+	if got := strings.Join(use, " "); got != "single hunt stateless learned" {
+		t.Errorf("for use: %s", got)
 	}
 }

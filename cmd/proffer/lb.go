@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/daemon"
+	"proffer/topo"
 )
 
 func newLB() *cobra.Command {
@@ -24,6 +26,10 @@ func newLB() *cobra.Command {
 services are offered or steered to servers; all others pass to the kernel
 untouched. docs/operate/farm.md describes FILE.
 
+dispatch of a service is ` + modes(false) + `.
+For comparison with these there are
+  ` + modes(true) + `.
+
 SIGHUP reads FILE and its signal keys again and applies services, servers, weights
 and history while packets flow; a file with a mistake changes nothing. However
 the daemon ends, its programs go on forwarding, and the next daemon takes over
@@ -34,6 +40,21 @@ no daemon runs, next hops stay as they were.`,
 	}
 	flags.add(cmd)
 	return cmd
+}
+
+// modes names the dispatch modes for use, or those for comparison.
+func modes(comparison bool) string {
+	var names []string
+	for _, d := range topo.Dispatches() {
+		if d.Comparison() == comparison {
+			names = append(names, d.String())
+		}
+	}
+	text, last := strings.Join(names[:len(names)-1], ", "), names[len(names)-1]
+	if comparison {
+		return strings.Replace(text, ", ecmp,", ",\n  ecmp,", 1) + " and " + last // within 80 columns
+	}
+	return text + " or " + last
 }
 
 // daemonFlags are those of every daemon.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"proffer/cmd/internal/cli"
 	"proffer/cmd/internal/clitest"
+	"proffer/topo"
 )
 
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -66,4 +68,16 @@ func TestVerbThatWasRenamed(t *testing.T) {
 
 func TestHelpIsComplete(t *testing.T) {
 	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "example", "schema", "server-setup", "detach", "version")
+}
+
+// TestModesInHelp: an operator meets the modes for use, and apart from them those for comparison.
+func TestModesInHelp(t *testing.T) {
+	_, help, _ := call(t, "help", "lb")
+	use, comparison, _ := strings.Cut(help, "For comparison")
+	for _, d := range topo.Dispatches() {
+		word := regexp.MustCompile(`(?m)[ ]` + d.String() + `(,|\.|$| or | and )`)
+		if word.MatchString(use) == d.Comparison() || word.MatchString(comparison) != d.Comparison() {
+			t.Errorf("%s is not in its place in\n%s", d, help)
+		}
+	}
 }
