@@ -240,7 +240,10 @@ enum conn_date {
 	SEEN_SHIFT = 20, /* an entry is dated in 2^20 ns */
 };
 
-/* Agent: a flow, and a cache of the kernel's socket of it: a cache line. */
+/* Agent: a flow, and a cache of the kernel's socket of it: a cache line. lb_be changes with rs, a
+ * repeated SYN, and the first `as` after the daemon adopted the entry; seen with any packet; next_in
+ * with inward packets in the window, and with the acknowledgement beside the server's payload or
+ * FIN; next_out with outward packets; generation when the kernel reports another. */
 struct conn {
 	struct in6_addr client; /* to `protocol`: as struct tuple */
 	struct in6_addr vip;
@@ -249,8 +252,8 @@ struct conn {
 	__u8 protocol;
 	__u8 offering;	/* index of its load */
 	__u16 epoch;	/* time of its acceptance, in epochs of the pending ring */
-	__be64 lb_be;	/* locator of the LB to signal to */
-	__u32 seen;	/* in 2^20 ns, which wraps after 52 days */
+	__be64 lb_be;	/* locator of the LB to signal to; 0: adopted, not known */
+	__u32 seen;	/* in 2^20 ns, which wraps after 52 days: agent/flow_table.h */
 	__u32 next_in;	/* sequence number after the last payload or FIN seen inward */
 	__u32 next_out; /* the same outward; embryonic: after the SYN-ACK, or 0 */
 	__u8 flags;	/* enum conn_flags, or-ed; changed by atomics only, of these 32 bits */
