@@ -12,7 +12,7 @@ import (
 var layers = [][]string{
 	{"ownfile", "schema", "topo"},
 	{"foreign", "history", "lab/farm", "lab/farmrun/farmtest", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
-	{"balancer", "dataplane/objects", "table", "wire"},
+	{"balancer", "dataplane/objects", "lab/tables", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
 	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},

@@ -9,6 +9,7 @@ import (
 
 	"proffer/lab/apache"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // TestApacheServesTheExperiment: real httpd and PHP under quotas, at tiny scale: every policy
@@ -49,7 +50,7 @@ func TestApacheServesTheExperiment(t *testing.T) {
 	if len(report.Runs) == 0 {
 		return
 	}
-	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) < 3+len(report.Runs) {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) < 3+len(report.Runs) {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/edge"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // edgeFields are the fields of a row of --json.
@@ -45,7 +46,7 @@ func TestEdgeExperiment(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	if paths, err := report.Save(out); err != nil || len(paths) != 3+1 {
+	if paths, err := tables.Save(out, report.Files()...); err != nil || len(paths) != 3+1 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/storms"
+	"proffer/lab/tables"
 )
 
 // TestFloodCostsNoEstablishedFlow: a short flood, as fast as it goes. No established flow
@@ -29,7 +30,7 @@ func TestFloodCostsNoEstablishedFlow(t *testing.T) {
 	if row.Established != 200 || row.Tried != 50 || row.TriedSpin != 50 {
 		t.Errorf("%+v", row)
 	}
-	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/loads"
+	"proffer/lab/tables"
 )
 
 // TestGainServes: each way has its run, all requests are answered, and the quotas are used. How long
@@ -38,7 +39,7 @@ func TestGainServes(t *testing.T) {
 			t.Errorf("not all requests were answered: %v", row)
 		}
 	}
-	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/hlb"
+	"proffer/lab/tables"
 )
 
 // hlbFields are the fields of --json.
@@ -54,7 +55,7 @@ func TestHLBServes(t *testing.T) {
 			}
 		}
 	}
-	if paths, err := report.Save(""); err != nil || len(paths) != 3+1+3*3+1 {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) != 3+1+3*3+1 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

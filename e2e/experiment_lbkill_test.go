@@ -7,6 +7,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/storms"
+	"proffer/lab/tables"
 )
 
 // TestLBsDieUnnoticed: a host and a daemon die under traffic; the router sends frames to the
@@ -36,7 +37,7 @@ func TestLBsDieUnnoticed(t *testing.T) {
 	if s.Failed+s.IdleLost+s.BulkLost != 0 {
 		t.Errorf("%v", report.Holds())
 	}
-	paths, err := report.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), report.Files()...)
 	if err != nil || len(paths) != 6 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/loads"
+	"proffer/lab/tables"
 )
 
 // TestLoadTruth: the default reads 0 with idle connections of redis and nginx and follows the
@@ -46,7 +47,7 @@ func TestLoadTruth(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("rows of %v, want %v", seen, want)
 	}
-	paths, err := report.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), report.Files()...)
 	if err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}

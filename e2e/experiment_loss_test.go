@@ -6,6 +6,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/storms"
+	"proffer/lab/tables"
 )
 
 // TestLostFramesServeOnce: one frame in fifty is lost on every link. How
@@ -32,7 +33,7 @@ func TestLostFramesServeOnce(t *testing.T) {
 			t.Errorf("%s: %d frames were lost: nothing is shown", row.Method, row.LostFrames)
 		}
 	}
-	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/peers"
+	"proffer/lab/tables"
 )
 
 // TestPeers: every way of the comparison works, was the one it is named after, and
@@ -61,7 +62,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%s: p50 is %v, %v %% over route, %v %% over ecmp", row.Way, row.P50, row.OverRoute, row.OverECMP)
 		}
 	}
-	paths, err := report.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), report.Files()...)
 	if err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}

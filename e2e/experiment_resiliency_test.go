@@ -9,6 +9,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/storms"
+	"proffer/lab/tables"
 )
 
 // TestFlowsOfLivingServersSurvive: three replacements, each with another LB,
@@ -54,7 +55,7 @@ func TestFlowsOfLivingServersSurvive(t *testing.T) {
 func wantResiliencyRows(t *testing.T, report *storms.ResiliencyReport) {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := report.Save(dir); err != nil {
+	if _, err := tables.Save(dir, report.Files()...); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"resiliency.svg", "resiliency.png", "resiliency.csv"} {

@@ -7,6 +7,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/hlb"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -27,7 +28,7 @@ func TestRTTExperiment(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	if paths, err := report.Save(t.TempDir()); err != nil || len(paths) != 4 {
+	if paths, err := tables.Save(t.TempDir(), report.Files()...); err != nil || len(paths) != 4 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}
 }

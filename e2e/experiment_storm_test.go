@@ -7,6 +7,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/storms"
+	"proffer/lab/tables"
 )
 
 // TestStorm: docs/failures.md, Hardened: all troubles at once, in short. How long a request
@@ -33,7 +34,7 @@ func TestStorm(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	paths, err := report.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), report.Files()...)
 	if err != nil || len(paths) != 3 {
 		t.Errorf("it wrote %v, %v", paths, err)
 	}

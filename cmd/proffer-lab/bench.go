@@ -14,6 +14,7 @@ import (
 	"proffer/dataplane"
 	"proffer/lab/bench"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // benchFlags are the bench's flags before they are checked.
@@ -116,7 +117,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	case err != nil:
 		return err
 	case builds != nil && f.json:
-		return printJSON(cmd.OutOrStdout(), builds.JSON())
+		return tables.JSON(cmd.OutOrStdout(), builds.JSON())
 	case builds != nil:
 		return builds.Print(cmd.OutOrStdout())
 	}

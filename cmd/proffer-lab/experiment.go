@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // experimentFlags are those that every experiment has.
@@ -35,7 +34,7 @@ type finding interface {
 type result interface {
 	JSON() any
 	Print(io.Writer) error
-	Save(dir string) ([]string, error)
+	Files() []tables.File
 }
 
 // trial is one experiment: its name and its action.
@@ -97,11 +96,11 @@ func experimentOnly(_ *cobra.Command, args []string) error {
 
 // listTrials prints the experiments there are.
 func listTrials(cmd *cobra.Command) error {
-	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	t := tables.Left()
 	for _, c := range cmd.Commands() {
-		fmt.Fprintf(t, "%s\t%s\n", c.Name(), c.Short)
+		t.Addf("%s\t%s", c.Name(), c.Short)
 	}
-	return t.Flush()
+	return t.Print(cmd.OutOrStdout())
 }
 
 func (f *experimentFlags) command(t trial) *cobra.Command {
@@ -153,22 +152,23 @@ func showResult(cmd *cobra.Command, found result, asJSON bool, out string) error
 	if out == "" {
 		return err
 	}
-	paths, failed := found.Save(out)
-	fmt.Fprintf(cmd.ErrOrStderr(), "written: %s\n", strings.Join(paths, " "))
-	return errors.Join(err, failed)
+	return errors.Join(err, saveFiles(cmd.ErrOrStderr(), out, found.Files()...))
+}
+
+// saveFiles writes files and names them.
+func saveFiles(log io.Writer, dir string, files ...tables.File) error {
+	paths, err := tables.Save(dir, files...)
+	if len(paths) > 0 {
+		fmt.Fprintf(log, "written: %s\n", strings.Join(paths, " "))
+	}
+	return err
 }
 
 func printResult(w io.Writer, found result, asJSON bool) error {
 	if !asJSON {
 		return found.Print(w)
 	}
-	return printJSON(w, found.JSON())
-}
-
-func printJSON(w io.Writer, value any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(value)
+	return tables.JSON(w, found.JSON())
 }
 
 // stepLine is the line of progress, and whether it is the last.

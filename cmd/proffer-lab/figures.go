@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +13,7 @@ import (
 	"proffer/dataplane"
 	"proffer/lab/farmrun"
 	"proffer/lab/paper"
+	"proffer/lab/tables"
 )
 
 // figuresFlags are the flags before they are checked.
@@ -110,19 +109,19 @@ func figuresLine(p paper.Progress) string {
 
 // listFigures prints names, differences and times.
 func listFigures(w io.Writer, list []paper.Figure, o paper.Options) error {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	t := tables.Left()
 	total := time.Duration(0)
 	for _, f := range list {
 		takes := f.Takes(o)
 		total += takes
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, farmrun.Left(takes+time.Second/2), f.Shows)
+		t.Addf("%s\t%s\t%s", f.Name, farmrun.Left(takes+time.Second/2), f.Shows)
 		if f.Differs != "" {
-			fmt.Fprintf(t, "\t\t  not as printed: %s\n", f.Differs)
+			t.Addf("\t\t  not as printed: %s", f.Differs)
 		}
 	}
-	t.Flush()
-	fmt.Fprintf(&b, "\nestimated time as min:s with %d seeds; %s for all of these\n", o.Seeds, farmrun.Left(total))
-	_, err := io.WriteString(w, b.String())
+	if err := t.Print(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nestimated time as min:s with %d seeds; %s for all of these\n", o.Seeds, farmrun.Left(total))
 	return err
 }

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
 	"proffer/lab/queue"
+	"proffer/lab/tables"
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -91,12 +90,10 @@ func runModel(w io.Writer, f *modelFlags) error {
 	if !f.json {
 		return printModel(w, rows, f.servers)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
 	if len(rows) == 1 {
-		return enc.Encode(rows[0])
+		return tables.JSON(w, rows[0])
 	}
-	return enc.Encode(rows)
+	return tables.JSON(w, rows)
 }
 
 func (f *modelFlags) rows() ([]modelRow, error) {
@@ -194,20 +191,18 @@ func parseSLA(s string) (queue.SLA, error) {
 // printModel writes the rows for a reader.
 func printModel(w io.Writer, rows []modelRow, servers int) error {
 	fmt.Fprint(w, "times in units of the mean service time\n\n")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "policy\tρ\tmean\tp50\tp90\tp99\tfairness\twrongful")
+	t := tables.Left("policy", "ρ", "mean", "p50", "p90", "p99", "fairness", "wrongful")
+	promises := tables.Left("policy", "ρ", "promise", "ρ then", "servers")
 	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%v\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f %%\n",
+		t.Addf("%s\t%v\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f %%",
 			r.Policy, r.Rho, r.Mean, r.P50, r.P90, r.P99, r.Fairness, 100*r.Wrongful)
-	}
-	if len(rows[0].SLA) > 0 {
-		fmt.Fprintf(t, "\nservers needed for the load of %d at ρ:\n\n", servers)
-		fmt.Fprintln(t, "policy\tρ\tpromise\tρ then\tservers")
-	}
-	for _, r := range rows {
 		for _, a := range r.SLA {
-			fmt.Fprintf(t, "%s\t%v\t%v %% within %v\t%.4f\t%d\n", r.Policy, r.Rho, a.Percentile, a.Time, a.RhoMax, a.Servers)
+			promises.Addf("%s\t%v\t%v %% within %v\t%.4f\t%d", r.Policy, r.Rho, a.Percentile, a.Time, a.RhoMax, a.Servers)
 		}
 	}
-	return t.Flush()
+	if err := t.Print(w); err != nil || promises.Empty() {
+		return err
+	}
+	fmt.Fprintf(w, "\nservers needed for the load of %d at ρ:\n\n", servers)
+	return promises.Print(w)
 }

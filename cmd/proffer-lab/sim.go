@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/sim"
 	"proffer/lab/study"
+	"proffer/lab/tables"
 	"proffer/lab/trace"
 )
 
@@ -144,7 +144,7 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	if err == nil {
 		err = files.keep(cmd.ErrOrStderr(), rows)
 	}
-	return errors.Join(f.show(cmd.OutOrStdout(), s, rows), f.save(cmd.ErrOrStderr(), rows), err)
+	return errors.Join(f.show(cmd.OutOrStdout(), study.Table(rows), func() error { return s.Print(cmd.OutOrStdout(), rows) }), f.save(cmd.ErrOrStderr(), rows), err)
 }
 
 // simLine is the line of progress, and whether it is the last.
@@ -319,16 +319,16 @@ func endless(l study.Load) error {
 }
 
 // show prints the rows as wanted.
-func (f *simFlags) show(w io.Writer, s *study.Study, rows []study.Row) error {
+func (f *simFlags) show(w io.Writer, t *tables.Table, print func() error) error {
 	switch {
 	case f.json:
-		return study.WriteJSON(w, rows)
+		return t.JSON(w)
 	case f.csv:
-		return study.WriteCSV(w, rows)
-	case len(rows) == 0:
+		return t.CSV(w)
+	case t.Empty():
 		return nil
 	default:
-		return s.Print(w, rows)
+		return print()
 	}
 }
 
@@ -337,18 +337,5 @@ func (f *simFlags) save(log io.Writer, rows []study.Row) error {
 	if f.out == "" {
 		return nil
 	}
-	var paths []string
-	for _, format := range []struct {
-		name  string
-		write func(io.Writer, []study.Row) error
-	}{{"rows.json", study.WriteJSON}, {"rows.csv", study.WriteCSV}} {
-		var data bytes.Buffer
-		path := filepath.Join(f.out, format.name)
-		if err := errors.Join(format.write(&data, rows), os.WriteFile(path, data.Bytes(), 0o644)); err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
-		paths = append(paths, path)
-	}
-	_, err := fmt.Fprintf(log, "written: %s\n", strings.Join(paths, " "))
-	return err
+	return saveFiles(log, f.out, tables.JSONFile("rows.json", rows), study.Table(rows).CSVFile("rows.csv"))
 }

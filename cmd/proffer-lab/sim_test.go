@@ -252,7 +252,7 @@ func TestSimFullDisk(t *testing.T) {
 	}
 	args := []string{"sim", "--policies", "single", "--seeds", "1", "--requests", "100"}
 	code, stdout, stderr := play(t, append(args, "--json", "--out", dir)...)
-	want := "proffer-lab: write rows: write " + dir + "/rows.csv: no space left on device\n"
+	want := "proffer-lab: write rows.csv: write " + dir + "/rows.csv: no space left on device\n"
 	if code != cli.Failed || !strings.HasSuffix(stderr, want) || len(parseRows(t, stdout)) != 1 {
 		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
 	}

@@ -82,7 +82,7 @@ func (files simFiles) discard() {
 // keep completes the files and names them.
 func (files simFiles) keep(log io.Writer, rows []study.Row) error {
 	if files.cdf != nil {
-		if err := study.WriteCDF(files.cdf, rows); err != nil {
+		if err := study.CDF(rows).CSV(files.cdf); err != nil {
 			return fmt.Errorf("write %s: %w", files.cdf.path, err)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -55,23 +54,10 @@ func (f *simFlags) runSearch(cmd *cobra.Command, s *study.Study) error {
 	if cut := (*study.Interrupted)(nil); err != nil && !errors.As(err, &cut) {
 		return err
 	}
-	return errors.Join(f.showFound(cmd.OutOrStdout(), search, found), err)
+	return errors.Join(f.show(cmd.OutOrStdout(), study.FoundTable(found), func() error { return search.Print(cmd.OutOrStdout(), found) }), err)
 }
 
 func searchLine(p study.SearchProgress) string {
 	return fmt.Sprintf("%s, policy %d of %d: %d servers, %.1f of %d runs; %s left", p.Policy, p.At, p.Of,
 		p.Servers, float64(p.Done)+p.Part, p.Total, farmrun.Left(p.Left))
-}
-
-func (f *simFlags) showFound(w io.Writer, s *study.Search, found []study.Found) error {
-	switch {
-	case f.json:
-		return study.WriteFoundJSON(w, found)
-	case f.csv:
-		return study.WriteFoundCSV(w, found)
-	case len(found) == 0:
-		return nil
-	default:
-		return s.Print(w, found)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -151,7 +152,7 @@ func TestApacheReport(t *testing.T) {
 			t.Errorf("%+v: want %v over single and a mean of %v", row, vs, mean)
 		}
 	}
-	paths, err := r.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), r.Files()...)
 	if want := 3*3 + len(e.cells()); err != nil || len(paths) != want {
 		t.Errorf("%d files, want %d: %v (%v)", len(paths), want, paths, err)
 	}

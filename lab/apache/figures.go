@@ -1,13 +1,13 @@
 package apache
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
+	"proffer/lab/traffic"
 )
 
 // The loads at which the papers show more than a mean. 6LB has .89 in Figure 10b and .87 in
@@ -112,21 +112,17 @@ var kinds = []struct {
 	title, after string
 }{{false, "Apache", ""}, {true, "virtual cores", "-virtual"}}
 
-// Save writes the figures and every request into dir.
-func (r *Report) Save(dir string) ([]string, error) {
-	var paths []string
-	var errs []error
+// Files are the figures and every request.
+func (r *Report) Files() (all []tables.File) {
 	for _, f := range r.experiment.asked() {
-		more, err := f.draw(r, f, dir)
-		paths, errs = append(paths, more...), append(errs, err)
+		all = append(all, func(dir string) ([]string, error) { return f.draw(r, f, dir) })
 	}
 	for _, result := range r.results {
 		c := result.cell
-		path := fmt.Sprintf("%s/rows-%s-%s-%.2f.csv", dir, c.kind(), strings.ReplaceAll(c.policy, ":", "-"), c.load)
-		errs = append(errs, farmrun.WriteRequests(path, result.Rows))
-		paths = append(paths, path)
+		name := fmt.Sprintf("rows-%s-%s-%.2f.csv", c.kind(), strings.ReplaceAll(c.policy, ":", "-"), c.load)
+		all = append(all, traffic.File(name, result.Rows))
 	}
-	return paths, errors.Join(errs...)
+	return all
 }
 
 // means are the curves of a figure over ρ.

@@ -139,7 +139,7 @@ func (h *httpds) launch(bed *testbed.Bed, n *testbed.Node, program, conf string)
 	dir := httpdFolder(bed, n)
 	script := fmt.Sprintf(busyLoop, traffic.HeaderServer, n.Name, traffic.HeaderID)
 	err := errors.Join(
-		farmrun.MakeFolder(dir),
+		os.MkdirAll(dir, 0o755),
 		os.WriteFile(filepath.Join(dir, "httpd.conf"), []byte(conf), 0o644),
 		os.WriteFile(filepath.Join(dir, "index.php"), []byte(script), 0o644))
 	if err != nil {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"proffer/lab/farmrun"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -154,8 +154,7 @@ func (r *Report) Print(w io.Writer) error {
 		e.Servers, e.Share, e.Workers, e.Period, e.Mean, e.For, e.Seed)
 	fmt.Fprintf(w, "always busy, the servers got %.3f of a core each (%.3f to %.3f) and the machine used %.2f cores; a request costs %.2f ms beside its loop and takes %.0f ms alone; λ₀ = %.1f requests/s\n\n",
 		k.Share, k.LeastUsed, k.MostUsed, k.Machine, k.Overhead*1e3, k.Alone*1e3, k.Capacity)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ρ\tpolicy\tservers\tmean\t±95 %\tp50\tp90\tp99\tvs single\tbusy\tfairness\t1st takes\tfidelity\trequests\trefused\tfailed\tcores\t")
+	t := tables.New("ρ", "policy", "servers", "mean", "±95 %", "p50", "p90", "p99", "vs single", "busy", "fairness", "1st takes", "fidelity", "requests", "refused", "failed", "cores")
 	for _, s := range r.Runs {
 		ratio, used := "–", "–"
 		if s.VsSingle > 0 {
@@ -164,10 +163,10 @@ func (r *Report) Print(w io.Writer) error {
 		if s.Cores > 0 {
 			used = fmt.Sprintf("%.2f of %.2f", s.Cores, s.CoresElse)
 		}
-		fmt.Fprintf(t, "%.2f\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t%.1f\t%.2f\t%.0f %%\t%.2f\t%d\t%d\t%d\t%s\t\n",
+		t.Addf("%.2f\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t%.1f\t%.2f\t%.0f %%\t%.2f\t%d\t%d\t%d\t%s",
 			s.Load, s.Policy, s.Servers, s.Mean, s.MeanCI, s.P50, s.P90, s.P99, ratio, s.Busy, s.Fairness, s.First*100, s.Fidelity, s.Requests, s.Refusals, s.Failed, used)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\nTimes in units of the mean request alone on its server.\n")

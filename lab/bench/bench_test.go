@@ -12,6 +12,7 @@ import (
 
 	"proffer/dataplane"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 func bench(t *testing.T, turns int, rows string, flows ...int) (*Report, error) {
@@ -154,7 +155,7 @@ func TestBenchRows(t *testing.T) {
 	if report.flowBytes < 16 || report.flowBytes > mostBytes {
 		t.Errorf("a flow takes %.1f bytes of the flow table", report.flowBytes)
 	}
-	paths, err := report.Save(t.TempDir())
+	paths, err := tables.Save(t.TempDir(), report.Files()...)
 	if err != nil || len(paths) != 3 {
 		t.Errorf("drawn: %v, %v", paths, err)
 	}

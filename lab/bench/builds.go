@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // Builds measures the same rows by two builds of proffer-lab, in turns on the same CPU.
@@ -150,14 +150,14 @@ func (r *BuildsReport) JSON() any { return r.Rows }
 
 // Print writes the rows.
 func (r *BuildsReport) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "program\tmode\tcase\tflows\tother min ns\tmin ns\t×\tother net\tnet\t×")
+	t := tables.Left("program", "mode", "case", "flows", "other min ns", "min ns", "×", "other net", "net", "×")
 	for _, row := range r.Rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.2f\n", row.Program, row.Mode, row.Case, row.Flows,
+		t.Addf("%s\t%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.2f", row.Program, row.Mode, row.Case, row.Flows,
 			row.OtherMin, row.Min, row.Ratio, row.OtherNet, row.Net, row.NetRatio)
 	}
-	if len(r.alone) > 0 {
-		fmt.Fprintf(t, "rows of one build only: %s\n", strings.Join(r.alone, " "))
+	if err := t.Print(w); err != nil || len(r.alone) == 0 {
+		return err
 	}
-	return t.Flush()
+	_, err := fmt.Fprintf(w, "rows of one build only: %s\n", strings.Join(r.alone, " "))
+	return err
 }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
+
+	"proffer/lab/tables"
 )
 
 // goal is the highest cost of a packet, of several one after the other, or of a connection,
@@ -80,8 +81,7 @@ const mostInstructions = 20_000
 
 // printGoals writes the goals of measured rows.
 func (r *Report) printGoals(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	title := "\ngoal, net of the loop\tbeside\tns there\t×\tns here\t×\n"
+	t := tables.Left("goal, net of the loop", "beside", "ns there", "×", "ns here", "×")
 	for _, g := range goals {
 		net, ratio, ok := r.sum(g.rows...)
 		beside, _, measured := r.sum(g.beside)
@@ -95,18 +95,22 @@ func (r *Report) printGoals(w io.Writer) error {
 		if g.ns > 0 {
 			ns = fmt.Sprintf("%.0f", g.ns)
 		}
-		fmt.Fprintf(t, "%s%s\t%s\t%s\t%.2f\t%.0f\t%.2f\t%s\n", title, g.name, g.beside, ns, g.ratio, net, ratio, met(ratio <= g.ratio))
-		title = ""
+		t.Addf("%s\t%s\t%s\t%.2f\t%.0f\t%.2f\t%s", g.name, g.beside, ns, g.ratio, net, ratio, met(ratio <= g.ratio))
+	}
+	var err error
+	if !t.Empty() {
+		fmt.Fprintln(w)
+		err = t.Print(w)
 	}
 	if r.flowBytes > 0 {
-		fmt.Fprintf(t, "bytes a flow, four fifths of the slots taken: %d or less, here %.1f: %s\n",
+		fmt.Fprintf(w, "bytes a flow, four fifths of the slots taken: %d or less, here %.1f: %s\n",
 			mostBytes, r.flowBytes, met(r.flowBytes <= mostBytes))
 	}
 	for _, v := range r.verified {
-		fmt.Fprintf(t, "instructions of %s that the verifier looks at: %d or less, here %d: %s\n",
+		fmt.Fprintf(w, "instructions of %s that the verifier looks at: %d or less, here %d: %s\n",
 			v.Program, mostInstructions, v.Instructions, met(v.Instructions <= mostInstructions))
 	}
-	return t.Flush()
+	return err
 }
 
 // sum adds up the costs of rows without the loop, in ns and in their floor's, if all were

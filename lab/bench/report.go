@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"proffer/dataplane"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 )
 
 // Report holds a bench's results.
@@ -151,17 +151,16 @@ func (r *Report) JSON() any { return r.Rows }
 
 // Print writes the rows and the goals.
 func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "program\tmode\tcase\tflows\tmin ns\tnet\tmedian\tspread\tclean\tfloor ×\tnet ×")
+	t := tables.Left("program", "mode", "case", "flows", "min ns", "net", "median", "spread", "clean", "floor ×", "net ×")
 	for _, row := range r.Rows {
 		median, spread := "–", "–"
 		if row.Median != nil {
 			median, spread = fmt.Sprintf("%.0f", *row.Median), fmt.Sprintf("%.0f", *row.Spread)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.0f\t%.0f\t%s\t%s\t%d/%d\t%.2f\t%.2f\n",
+		t.Addf("%s\t%s\t%s\t%d\t%.0f\t%.0f\t%s\t%s\t%d/%d\t%.2f\t%.2f",
 			row.Program, row.Mode, row.Case, row.Flows, row.Min, row.Net, median, spread, row.Clean, row.Runs, row.FloorRatio, row.NetRatio)
 	}
-	return errors.Join(t.Flush(), r.printCalls(w), r.printGoals(w))
+	return errors.Join(t.Print(w), r.printCalls(w), r.printGoals(w))
 }
 
 // leastClean is the share of clean runs below which nothing has been measured. Minima and pairs
@@ -180,8 +179,10 @@ func (r *Report) Holds() error {
 	return errors.New(busy)
 }
 
-// Save draws the rows that have several numbers of flows.
-func (r *Report) Save(dir string) ([]string, error) {
+// Files are the picture of the rows that have several numbers of flows.
+func (r *Report) Files() []tables.File { return []tables.File{figures.File("bench", r.figure)} }
+
+func (r *Report) figure() (*figures.Figure, error) {
 	curves := r.curves()
 	if len(curves) == 0 {
 		return nil, errors.New("draw the bench: no row has a number of flows to draw it against")
@@ -190,7 +191,7 @@ func (r *Report) Save(dir string) ([]string, error) {
 	for _, row := range r.Rows {
 		most = max(most, row.Flows)
 	}
-	f, err := figures.NewChart(figures.Chart{
+	return figures.NewChart(figures.Chart{
 		Title: "Cost of a packet, by flows in the table",
 		Notes: []string{"Least of all runs, the bench's own loop included."},
 		X:     figures.Axis{Label: "flows", Column: "flows", From: 1, To: float64(max(most, 10)), Log: true, Marks: powers(most)},
@@ -199,10 +200,6 @@ func (r *Report) Save(dir string) ([]string, error) {
 		}},
 		Taller: 0.4,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return f.Save(dir, "bench")
 }
 
 // powers are the powers of ten up to most.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -83,7 +84,7 @@ func TestReportLate(t *testing.T) {
 		if got := strings.Count(out.String(), "–"); got != 2-late || r.Policies[late].VsSingle != 0 || r.Policies[late].Late == "" || r.Policies[1-late].Late != "" {
 			t.Errorf("compared although late:\n%s\n%+v", out.String(), r.Policies)
 		}
-		paths, err := r.Save(r.experiment.Out)
+		paths, err := tables.Save(r.experiment.Out, r.Files()...)
 		if err != nil || len(paths) != 9 {
 			t.Errorf("%d files: %v, %v", len(paths), paths, err)
 		}
@@ -102,7 +103,7 @@ func TestReportEmpty(t *testing.T) {
 		result.Rows[i].Outcome = traffic.TimedOut
 	}
 	r.add(result)
-	if paths, err := r.Save(t.TempDir()); err != nil || len(paths) != 1 {
+	if paths, err := tables.Save(t.TempDir(), r.Files()...); err != nil || len(paths) != 1 {
 		t.Errorf("files %v, %v", paths, err)
 	}
 	if text, err := json.Marshal(r); err != nil || r.Policies[0].Timeouts != 3 {

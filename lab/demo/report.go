@@ -1,19 +1,16 @@
 package demo
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -126,18 +123,18 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s, %s, load %.3g, mean service %v, %d requests a policy, seed %d\n\n",
 		e.Kinds, stats.Counted(max(e.LBs, 1), "LB"), e.Load, e.Mean, e.Requests, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "policy\tmean ms\t±95 %%\tp50\tp90\tp99\tvs single\tfairness\t1st takes\t%sSYN-ACK ms\tresets\trefusals\ttimeouts\t\n", fast("fast serve"))
+	t := tables.New()
+	t.Addf("policy\tmean ms\t±95 %%\tp50\tp90\tp99\tvs single\tfairness\t1st takes\t%sSYN-ACK ms\tresets\trefusals\ttimeouts", fast("fast serve"))
 	for _, p := range r.Policies {
 		ratio := "–"
 		if p.VsSingle > 0 {
 			ratio = fmt.Sprintf("%.2f×", p.VsSingle)
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%s%.2f\t%d\t%d\t%d\t\n",
+		t.Addf("%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%.0f %%\t%s%.2f\t%d\t%d\t%d",
 			p.marked(), p.Mean*1e3, p.MeanCI*1e3, p.P50*1e3, p.P90*1e3, p.P99*1e3, ratio,
 			p.Fairness, p.First*100, fast(fmt.Sprintf("%.0f %%", p.Fast*100)), p.SYNACK*1e3, p.Resets, p.Refusals, p.Timeouts+p.Errors)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	for _, p := range r.Policies {
@@ -159,46 +156,20 @@ func (p PolicySummary) marked() string {
 // JSON is the output of --json.
 func (r *Report) JSON() any { return r }
 
-// keep writes a result's rows. That they cannot be written does not end the run: Save
-// returns the error.
+// keep writes a result's rows. That they cannot be written does not end the run: Files has the
+// error.
 func (r *Report) keep(result *farmrun.Result) {
-	dir := r.experiment.Out
-	if dir == "" {
+	if r.experiment.Out == "" {
 		return
 	}
-	path := filepath.Join(dir, "rows-"+strings.ReplaceAll(result.Policy.String(), ":", "-")+".csv")
-	if err := errors.Join(farmrun.MakeFolder(dir), farmrun.WriteRequests(path, result.Rows)); err != nil {
-		r.unkept = errors.Join(r.unkept, err)
-		return
-	}
-	r.kept = append(r.kept, path)
+	name := "rows-" + strings.ReplaceAll(result.Policy.String(), ":", "-") + ".csv"
+	paths, err := tables.Save(r.experiment.Out, traffic.File(name, result.Rows))
+	r.kept, r.unkept = append(r.kept, paths...), errors.Join(r.unkept, err)
 }
 
-// Save writes pictures and results.json into dir, as far as it can, and returns their
-// paths and those of the rows.
-func (r *Report) Save(dir string) ([]string, error) {
-	if err := farmrun.MakeFolder(dir); err != nil {
-		return nil, err
-	}
-	paths, err := r.draw(dir)
-	path := filepath.Join(dir, "results.json")
-	if failed := r.write(path); failed != nil {
-		err = errors.Join(err, failed)
-	} else {
-		paths = append(paths, path)
-	}
-	return append(paths, r.kept...), errors.Join(err, r.unkept)
-}
-
-func (r *Report) write(path string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(data, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
+// Files are the pictures, results.json, and the rows that were written meanwhile.
+func (r *Report) Files() []tables.File {
+	return []tables.File{r.draw, tables.JSONFile("results.json", r), tables.Kept(r.kept, r.unkept)}
 }
 
 func (r *Report) draw(dir string) ([]string, error) {

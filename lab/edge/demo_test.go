@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"proffer/api"
+	"proffer/lab/tables"
 )
 
 // TestEdgeDemoPredicts: where bursts are in step with the samples, the tick of a sample has a load of its own;
@@ -33,7 +34,7 @@ func TestEdgeDemoPredicts(t *testing.T) {
 	}
 	r.Cores = r.view(lb, r.samples[0], r.samples[4]).Cores
 	dir := t.TempDir()
-	if _, err := r.Save(dir); err != nil {
+	if _, err := tables.Save(dir, r.Files()...); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(filepath.Join(dir, "edge.csv"))

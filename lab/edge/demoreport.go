@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 )
 
 // DemoReport holds an Demo's result.
@@ -81,12 +81,11 @@ packets that a firewall denied  %d
 
 // PrintEdgeCores writes the table of cores.
 func PrintEdgeCores(w io.Writer, cores []Core) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "node\tpredicted\tmeasured\tweight\tflows\tpackets\t")
+	t := tables.New("node", "predicted", "measured", "weight", "flows", "packets")
 	for _, c := range cores {
-		fmt.Fprintf(t, "%s\t%.1f %%\t%.1f %%\t%.2f\t%d\t%d\t\n", c.Node, 100*c.Predicted, 100*c.Measured, c.Weight, c.Flows, c.Packets)
+		t.Addf("%s\t%.1f %%\t%.1f %%\t%.2f\t%d\t%d", c.Node, 100*c.Predicted, 100*c.Measured, c.Weight, c.Flows, c.Packets)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 // Holds is that each kind of traffic got answers, and that NAT and firewall had their part.
@@ -103,8 +102,10 @@ func (r *DemoReport) Holds() error {
 	return errors.Join(errs...)
 }
 
-// Save draws the loads and the weights over time.
-func (r *DemoReport) Save(dir string) ([]string, error) {
+// Files are the picture of the loads and the weights over time.
+func (r *DemoReport) Files() []tables.File { return []tables.File{figures.File("edge", r.figure)} }
+
+func (r *DemoReport) figure() (*figures.Figure, error) {
 	c := figures.Chart{
 		Title: "An edge: loads of two cores, and weights for new flows",
 		Notes: []string{fmt.Sprintf("balancer %s; iperf3 outward, then inward; curl and DNS-like questions both ways", r.Balancer)},
@@ -124,9 +125,5 @@ func (r *DemoReport) Save(dir string) ([]string, error) {
 		weights.Curves = append(weights.Curves, weight)
 	}
 	c.Panels = append(c.Panels, weights)
-	figure, err := figures.NewChart(c)
-	if err != nil {
-		return nil, err
-	}
-	return figure.Save(dir, "edge")
+	return figures.NewChart(c)
 }

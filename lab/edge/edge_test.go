@@ -13,6 +13,7 @@ import (
 	"proffer/api"
 	"proffer/lab/edgesim"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // runOf is a run of two cores, sampled each tick: loads and weights as functions of the time in s. Each
@@ -201,7 +202,7 @@ func TestEdgeHolds(t *testing.T) {
 func TestEdgeFiles(t *testing.T) {
 	r, dir := goodEdge(), t.TempDir()
 	r.predicted = []PredictionRow{{Chain: "cost", Payload: 18, Rate: 5e4, Measured: 0.5, Started: 0.52, Learned: 0.51}, {Chain: "cost", Payload: 18, Rate: 8e4, Measured: 0.8, Started: 0.84, Learned: 0.8}}
-	paths, err := r.Save(dir)
+	paths, err := tables.Save(dir, r.Files()...)
 	if err != nil || len(paths) != 3+3+3+1 {
 		t.Fatalf("%v, %v", paths, err)
 	}

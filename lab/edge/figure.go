@@ -2,62 +2,46 @@ package edge
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"proffer/lab/edgesim"
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 )
 
-// Save writes the figures and their samples into dir.
-func (r *Report) Save(dir string) (paths []string, err error) {
+// Files are the figures and their samples.
+func (r *Report) Files() (all []tables.File) {
 	for _, f := range []struct {
 		name, number string
 		draw         func() figures.Chart
 	}{{"edge-4", "4", r.elephants}, {"edge-5", "5", r.doubling}} {
-		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.cell.figure == f.number }) {
-			continue
+		if slices.ContainsFunc(r.runs, func(run *run) bool { return run.cell.figure == f.number }) {
+			all = append(all, figures.File(f.name, func() (*figures.Figure, error) { return figures.NewChart(f.draw()) }))
 		}
-		figure, failed := figures.NewChart(f.draw())
-		if failed == nil {
-			var some []string
-			some, failed = figure.Save(dir, f.name)
-			paths = append(paths, some...)
-		}
-		err = errors.Join(err, failed)
 	}
 	if len(r.predicted) > 0 {
-		figure, failed := figures.NewChart(r.prediction())
-		if failed == nil {
-			var some []string
-			some, failed = figure.Save(dir, "edge-3")
-			paths = append(paths, some...)
-		}
-		err = errors.Join(err, failed)
+		all = append(all, figures.File("edge-3", func() (*figures.Figure, error) { return figures.NewChart(r.prediction()) }))
 	}
-	if len(r.runs) == 0 {
-		return paths, err
+	if len(r.runs) > 0 {
+		all = append(all, r.samples().CSVFile("edge-samples.csv"))
 	}
-	path, failed := farmrun.SaveRows(dir, "edge-samples.csv", []string{"figure", "balancer", "share_percent", "time_s",
-		"load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1"}, r.samples())
-	return append(paths, path), errors.Join(err, failed)
+	return all
 }
 
 // samples are rows of the loads between one sample and the next.
-func (r *Report) samples() (rows [][]string) {
-	text := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+func (r *Report) samples() *tables.Table {
+	t := tables.New("figure", "balancer", "share_percent", "time_s", "load_0", "load_1", "predicted_0", "predicted_1", "weight_0", "weight_1")
+	of := func(v float64) tables.Fixed { return tables.Digits(v, 4) }
 	for _, run := range r.runs {
 		for i, s := range run.samples[min(1, len(run.samples)):] {
 			loads := loadsBetween(run.samples[i], s)
-			rows = append(rows, []string{run.cell.figure, run.cell.balancer, strconv.Itoa(run.cell.share), text(s.seconds),
-				text(loads[0]), text(loads[1]), text(s.predicted[0]), text(s.predicted[1]), text(s.weights[0]), text(s.weights[1])})
+			t.Add(run.cell.figure, run.cell.balancer, run.cell.share, of(s.seconds),
+				of(loads[0]), of(loads[1]), of(s.predicted[0]), of(s.predicted[1]), of(s.weights[0]), of(s.weights[1]))
 		}
 	}
-	return rows
+	return t
 }
 
 func (r *Report) note() string {

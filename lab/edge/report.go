@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"proffer/lab/farmrun"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 )
 
 // Report holds an Edge's runs.
@@ -35,8 +35,7 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "two nodes of one virtual core, packets of %v: %.0f times the paper's cost, and as much rarer; noise of reports %v; seed %d\n\n", e.Cost, e.scale(), e.Noise, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "figure\tbalancer\telephant\tCPU difference\tin 30 ms\tserved\toffered\tlatency µs\t… / scale\tweight SD\tlevel after\t")
+	t := tables.New("figure", "balancer", "elephant", "CPU difference", "in 30 ms", "served", "offered", "latency µs", "… / scale", "weight SD", "level after")
 	for _, row := range r.Rows()[len(r.predicted):] {
 		share, level := "", ""
 		if row.Figure == "4" {
@@ -44,10 +43,10 @@ func (r *Report) Print(w io.Writer) error {
 		} else {
 			level = orNever(row.Level)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s %%\t%s %%\t%.0f/s\t%.0f/s\t%s\t%s\t%s\t%s\t\n", row.Figure, row.Balancer, share, (100 * row.CPU).Text(1),
+		t.Addf("%s\t%s\t%s\t%s %%\t%s %%\t%.0f/s\t%.0f/s\t%s\t%s\t%s\t%s", row.Figure, row.Balancer, share, (100 * row.CPU).Text(1),
 			(100 * row.CPUTick).Text(1), row.Throughput, row.Offered, row.Latency.Text(0), row.atPaper().Text(1), row.Weights.Text(3), level)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -71,12 +70,11 @@ func (r *Report) printPrediction(w io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(w, "figure 3: chains of %v a packet on a real core\n\n", predictedCost)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "chain\tpayload\tpackets\tmeasured\tSD in 30 ms\tby the start's cost\tas the LB learns\t")
+	t := tables.New("chain", "payload", "packets", "measured", "SD in 30 ms", "by the start's cost", "as the LB learns")
 	for _, p := range r.predicted {
-		fmt.Fprintf(t, "%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t%.1f %%\t\n", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Spread, 100*p.Started, 100*p.Learned)
+		t.Addf("%s\t%d B\t%.0f/s\t%.1f %%\t%.1f %%\t%.1f %%\t%.1f %%", p.Chain, p.Payload, p.Rate, 100*p.Measured, 100*p.Spread, 100*p.Started, 100*p.Learned)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	mean, most := PredictionErrors(r.predicted, PredictionRow.ByStart)

@@ -3,7 +3,8 @@ package farmrun
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
+
+	"proffer/lab/tables"
 )
 
 // Published is a value of the paper's text, or a goal of our own, beside ours.
@@ -23,16 +24,15 @@ func PrintPublished(w io.Writer, all []Published) error {
 	if len(all) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tpublished\there")
+	t := tables.Left("", "published", "here")
 	for _, b := range all {
 		published := b.Published
 		if b.Goal != "" {
 			published = "our goal: " + b.Goal
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", b.Shows, published, b.Ours)
+		t.Addf("%s\t%s\t%s", b.Shows, published, b.Ours)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 func Percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"proffer/lab/tables"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -75,6 +77,17 @@ func (f *Figure) Save(dir, name string) ([]string, error) {
 		paths = append(paths, path)
 	}
 	return paths, nil
+}
+
+// File is a picture that draw draws, as the files of a name.
+func File(name string, draw func() (*Figure, error)) tables.File {
+	return func(dir string) ([]string, error) {
+		f, err := draw()
+		if err != nil {
+			return nil, err
+		}
+		return f.Save(dir, name)
+	}
 }
 
 // svg keeps text as text. Its place is by the widths of Liberation Sans. Arial and

@@ -2,9 +2,10 @@ package figures
 
 import (
 	"bytes"
-	"encoding/csv"
 	"math"
 	"strconv"
+
+	"proffer/lab/tables"
 )
 
 // table is the numbers of a figure in long form: the name of a curve, then its
@@ -23,25 +24,20 @@ type row struct {
 }
 
 func (t table) csv() ([]byte, error) {
-	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	if err := w.Write(t.columns); err != nil {
-		return nil, err
-	}
+	all := tables.New(t.columns...)
 	for _, r := range t.rows {
-		fields := []string{r.curve}
+		cells := []any{r.curve}
 		if t.grouped {
-			fields = append(fields, r.group)
+			cells = append(cells, r.group)
 		}
 		for _, v := range r.values {
-			fields = append(fields, number(v))
+			cells = append(cells, number(v))
 		}
-		if err := w.Write(fields); err != nil {
-			return nil, err
-		}
+		all.Add(cells...)
 	}
-	w.Flush()
-	return out.Bytes(), w.Error()
+	var out bytes.Buffer
+	err := all.CSV(&out)
+	return out.Bytes(), err
 }
 
 func number(v float64) string {

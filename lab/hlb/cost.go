@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"text/tabwriter"
 	"time"
 
 	"proffer/lab/bench"
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // Cost is the cost of a connection at an LB, of the rows of the bench.
@@ -89,10 +89,9 @@ func printHLBCosts(w io.Writer, all []Cost) error {
 	if len(all) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tns a connection\tpacket rate\t")
+	t := tables.New("policy", "ns a connection", "packet rate")
 	for _, c := range all {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f %%\t\n", c.Policy, c.NS, 100*c.Rate)
+		t.Addf("%s\t%.0f\t%.0f %%", c.Policy, c.NS, 100*c.Rate)
 	}
-	return t.Flush()
+	return t.Print(w)
 }

@@ -17,6 +17,7 @@ import (
 	"proffer/lab/bench"
 	"proffer/lab/farmrun"
 	"proffer/lab/farmrun/farmtest"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -178,7 +179,7 @@ func TestHLBReport(t *testing.T) {
 	if err := r.Holds(); err != nil {
 		t.Error(err)
 	}
-	paths, err := r.Save("")
+	paths, err := tables.Save(t.TempDir(), r.Files()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,13 @@
 package hlb
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"text/tabwriter"
 
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // Report holds an HLB's results.
@@ -90,31 +87,21 @@ func (r *Report) conclude(f figure) {
 
 // save writes a figure, and its part of the JSON.
 func (r *Report) save(f figure, out Figure, dir string) error {
-	if err := farmrun.MakeFolder(dir); err != nil {
-		return err
-	}
+	files := []tables.File{tables.JSONFile("hlb-"+f.name+".json", out)}
 	drawings, err := f.draw(r, f)
 	for _, d := range drawings {
-		paths, failed := d.figure.Save(dir, d.name)
-		r.paths, err = append(r.paths, paths...), errors.Join(err, failed)
+		files = append(files, func(dir string) ([]string, error) { return d.figure.Save(dir, d.name) })
 	}
-	path := filepath.Join(dir, "hlb-"+f.name+".json")
-	text, failed := json.MarshalIndent(out, "", "  ")
-	if failed == nil {
-		failed = os.WriteFile(path, append(text, '\n'), 0o644)
-	}
-	if failed != nil {
-		return errors.Join(err, fmt.Errorf("write figure %s: %w", f.name, failed))
-	}
-	r.paths = append(r.paths, path)
-	return err
+	paths, failed := tables.Save(dir, files...)
+	r.paths = append(r.paths, paths...)
+	return errors.Join(err, failed)
 }
 
 // JSON is the output of --json: an array of figures.
 func (r *Report) JSON() any { return r.figures }
 
-// Save returns the paths of all that was written when its runs were done.
-func (r *Report) Save(string) ([]string, error) { return r.paths, r.unkept }
+// Files are all that was written when its runs were done.
+func (r *Report) Files() []tables.File { return []tables.File{tables.Kept(r.paths, r.unkept)} }
 
 // Print writes a table of runs, and the paper's values beside ours, for each figure.
 func (r *Report) Print(w io.Writer) error {
@@ -139,13 +126,12 @@ func printRuns(w io.Writer, runs []Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tLBs\tcores\tρ\trequests\tRTT\tmean\tSD\tp50\tp90\tp99\tto fast\tqueued there\tweights\tfidelity\tanswered\tfailed\t")
+	t := tables.New("policy", "LBs", "cores", "ρ", "requests", "RTT", "mean", "SD", "p50", "p90", "p99", "to fast", "queued there", "weights", "fidelity", "answered", "failed")
 	for _, s := range runs {
-		fmt.Fprintf(t, "%s\t%d\t1:%d\t%.3g\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f %%\t%.2f\t%.2f\t%d\t%d\t\n",
+		t.Addf("%s\t%d\t1:%d\t%.3g\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f %%\t%.2f\t%.2f\t%d\t%d",
 			s.Policy, s.LBs, s.Cores, s.Load, s.Kind, s.RTT, s.Mean*1e3, s.SD*1e3, s.P50*1e3, s.P90*1e3, s.P99*1e3, s.Fast*100, s.Queue*100, s.Weights, s.Fidelity, s.Answered, s.Failed)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 // The goals, as parts of p90: learned beside others at the peak, and seconds.

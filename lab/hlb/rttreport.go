@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 	"proffer/topo"
 )
@@ -135,37 +133,25 @@ func (r *RTTReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%s, %s, no agents, load %.3f: %.0f requests a second of %v on average, for %v, seed %d\n\n",
 		stats.Counted(e.LBs, "LB"), e.kinds(), e.Load, e.rate(), e.Mean, e.length(), e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "round trip\tpolicy\tforged/s\trequests\tfailed\tmean ms\tp50\tp90\tless 2 trips\tp90 over\tnet\tweights\tcounting\tbox late ms\t")
+	t := tables.New("round trip", "policy", "forged/s", "requests", "failed", "mean ms", "p50", "p90", "less 2 trips", "p90 over", "net", "weights", "counting", "box late ms")
 	for _, row := range r.rows {
-		fmt.Fprintf(t, "%.0f ms\t%s\t%.0f\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t\n", row.RTT, row.Policy, row.Forged, row.Requests, row.Failed,
+		t.Addf("%.0f ms\t%s\t%.0f\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.2f", row.RTT, row.Policy, row.Forged, row.Requests, row.Failed,
 			row.Mean, row.P50, row.P90, row.P90Net, row.Over, row.OverNet, row.Weights, row.Counting, row.BoxLate)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the picture and all requests into dir.
-func (r *RTTReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "rtt")
-	if err != nil {
-		return paths, err
-	}
-	var rows [][]string
+// Files are the picture and all requests.
+func (r *RTTReport) Files() []tables.File {
+	t := tables.New("rtt_ms", "policy", "flooded", "intended_s", "service_ms", "latency_ms", "server", "outcome")
 	for i, row := range r.rows {
 		for _, q := range r.requests[i] {
-			rows = append(rows, []string{fmt.Sprint(row.RTT), row.Policy, fmt.Sprint(row.Forged > 0), decimal(q.Intended.Seconds()),
-				decimal(milliseconds(q.Service)), decimal(milliseconds(q.Latency())), q.Server, string(q.Outcome)})
+			t.Add(row.RTT, row.Policy, row.Forged > 0, tables.Digits(q.Intended.Seconds(), 3),
+				tables.Digits(milliseconds(q.Service), 3), tables.Digits(milliseconds(q.Latency()), 3), q.Server, q.Outcome)
 		}
 	}
-	path, err := farmrun.SaveRows(dir, "rtt-rows.csv", []string{"rtt_ms", "policy", "flooded", "intended_s", "service_ms", "latency_ms", "server", "outcome"}, rows)
-	return append(paths, path), err
+	return []tables.File{figures.File("rtt", r.figure), t.CSVFile("rtt-rows.csv")}
 }
-
-func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 
 // figure has the p90 of each run, less two round trips.
 func (r *RTTReport) figure() (*figures.Figure, error) {

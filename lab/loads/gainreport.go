@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
-	"text/tabwriter"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 )
 
 // GainReport holds a Gain's results.
@@ -95,31 +93,27 @@ func (r *GainReport) Holds() error {
 func (r *GainReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%d servers of %.2f cores, load %.2f, %v of CPU time a request, arrivals of %v, seed %d\n\n", e.Servers, e.Share, e.Load, e.Mean, e.For, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "program\tload\tpolicy\trequests\tfailed\tmean ms\tp50\tp90\tgain\tof the true load's\tlate ms\t")
+	t := tables.New("program", "load", "policy", "requests", "failed", "mean ms", "p50", "p90", "gain", "of the true load's", "late ms")
 	for _, row := range r.rows {
 		share := "–"
 		if row.Load == "default" {
 			share = fmt.Sprintf("%.0f %%", 100*row.Share)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.2f\t\n", row.Program, row.Load, row.Policy, row.Requests, row.Failed,
+		t.Addf("%s\t%s\t%s\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.2f", row.Program, row.Load, row.Policy, row.Requests, row.Failed,
 			1e3*row.MeanS, 1e3*row.P50S, 1e3*row.P90S, 1e3*row.GainS, share, 1e3*row.LateS)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the picture and all latencies into dir.
-func (r *GainReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
+// Files are the picture and all latencies.
+func (r *GainReport) Files() []tables.File {
+	t := tables.New("program", "load", "latency_s")
+	for i, row := range r.rows {
+		for _, s := range r.latencies[i] {
+			t.Add(row.Program, row.Load, tables.Digits(s, 4))
+		}
 	}
-	paths, err := figure.Save(dir, "load-gain")
-	if err != nil {
-		return paths, err
-	}
-	path, err := farmrun.SaveRows(dir, "gain-rows.csv", []string{"program", "load", "latency_s"}, r.table())
-	return append(paths, path), err
+	return []tables.File{figures.File("load-gain", r.figure), t.CSVFile("gain-rows.csv")}
 }
 
 // figure has each program's p90, over that of single.
@@ -140,13 +134,4 @@ func (r *GainReport) figure() (*figures.Figure, error) {
 	}
 	g.Panels = []figures.BoxPanel{panel}
 	return figures.NewGroups(g)
-}
-
-func (r *GainReport) table() (rows [][]string) {
-	for i, row := range r.rows {
-		for _, s := range r.latencies[i] {
-			rows = append(rows, []string{row.Program, row.Load, strconv.FormatFloat(s, 'f', 4, 64)})
-		}
-	}
-	return rows
 }

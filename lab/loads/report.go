@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"gonum.org/v1/gonum/stat"
 
 	"proffer/lab/application"
-	"proffer/lab/farmrun"
+	"proffer/lab/figures"
+	"proffer/lab/tables"
 )
 
 // Report holds a Load's results.
@@ -223,28 +223,15 @@ func (r *Report) Holds() error {
 	return errors.Join(errs...)
 }
 
-// Save writes the picture and all samples into dir.
-func (r *Report) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "load-truth")
-	if err != nil {
-		return paths, err
-	}
-	path, err := farmrun.SaveRows(dir, "load-rows.csv", []string{"program", "requests", "signal", "seconds", "truth", "read"}, r.table())
-	return append(paths, path), err
-}
-
-func (r *Report) table() (rows [][]string) {
+// Files are the picture and all samples.
+func (r *Report) Files() []tables.File {
+	t := tables.New("program", "requests", "signal", "seconds", "truth", "read")
 	for _, result := range r.results {
 		for _, s := range result.samples {
 			for k, row := range result.rows {
-				rows = append(rows, []string{row.Program, row.Requests, row.Signal,
-					strconv.FormatFloat(s.at.Seconds(), 'f', 3, 64), strconv.FormatFloat(s.truth, 'f', 1, 64), strconv.FormatFloat(s.read[k], 'f', 0, 64)})
+				t.Add(row.Program, row.Requests, row.Signal, tables.Digits(s.at.Seconds(), 3), tables.Digits(s.truth, 1), tables.Digits(s.read[k], 0))
 			}
 		}
 	}
-	return rows
+	return []tables.File{figures.File("load-truth", r.figure), t.CSVFile("load-rows.csv")}
 }

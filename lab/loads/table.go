@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
+	"proffer/lab/tables"
 	"proffer/topo"
 )
 
@@ -14,15 +13,14 @@ import (
 func (r *Report) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "Signals beside the requests in progress; %v clients, %v each; %d idle connections; seed %d\n\n", levels, e.each(), e.Idle, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "program\trequests\tmean\tsignal\tidle\tbias\trequests\tr\tworst\tread 0\t")
+	t := tables.Left("program", "requests", "mean", "signal", "idle", "bias", "requests", "r", "worst", "read 0")
 	for i, result := range r.results {
 		if i > 0 && result.program != r.results[i-1].program {
-			fmt.Fprintln(t, strings.Repeat("\t", 10)) // a line without text, which keeps the columns
+			t.Add() // a line without text, which keeps the columns
 		}
 		result.print(t)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	for i, note := range r.notes() {
@@ -38,13 +36,13 @@ func (r *Report) Print(w io.Writer) error {
 }
 
 // print writes the lines of a program and a kind of requests.
-func (r *result) print(t io.Writer) {
+func (r *result) print(t *tables.Table) {
 	for i, row := range r.rows {
 		head, e := "\t\t", r.errors[i]
 		if i == 0 {
 			head = fmt.Sprintf("%s\t%s\t%.1f", row.Program, row.Requests, e.mean)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.1f\t%+.0f %%\t%+.1f\t%.2f\t%.0f\t%.1f %%\t%s\n", head, row.Signal, row.Idle,
+		t.Addf("%s\t%s\t%.1f\t%+.0f %%\t%+.1f\t%.2f\t%.0f\t%.1f %%\t%s", head, row.Signal, row.Idle,
 			100*row.Bias, row.Over, row.R, e.worst, 100*e.missed, r.mark(i))
 	}
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"proffer/lab/farmrun"
 	"proffer/lab/figures"
 	"proffer/lab/stats"
+	"proffer/lab/tables"
 )
 
 // LatencyReport holds a Latency's results, in the order of ways.
@@ -74,33 +73,23 @@ func (r *LatencyReport) Holds() error {
 func (r *LatencyReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "SYN to SYN-ACK at the client, %d servers, %d connections each, seed %d\n\n", e.Servers, e.Connections, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "method\tp50 µs\tp90\tp99\tmean\tp50 over single\t")
+	t := tables.New("method", "p50 µs", "p90", "p99", "mean", "p50 over single")
 	rows := r.Summaries()
 	for _, row := range rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%+.0f\t\n", row.Method, row.P50, row.P90, row.P99, row.Mean, row.P50-rows[0].P50)
+		t.Addf("%s\t%.0f\t%.0f\t%.0f\t%.0f\t%+.0f", row.Method, row.P50, row.P90, row.P99, row.Mean, row.P50-rows[0].P50)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the figure and a row a connection into dir.
-func (r *LatencyReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "latency")
-	if err != nil {
-		return paths, err
-	}
-	var rows [][]string
+// Files are the figure, and a row a connection.
+func (r *LatencyReport) Files() []tables.File {
+	t := tables.New("method", "connection", "syn_synack_us")
 	for i, w := range ways() {
 		for k, us := range microseconds(r.took[i]) {
-			rows = append(rows, []string{w.name, strconv.Itoa(k), strconv.FormatFloat(us, 'f', 3, 64)})
+			t.Add(w.name, k, tables.Digits(us, 3))
 		}
 	}
-	path, err := farmrun.SaveRows(dir, "latency-rows.csv", []string{"method", "connection", "syn_synack_us"}, rows)
-	return append(paths, path), err
+	return []tables.File{figures.File("latency", r.figure), t.CSVFile("latency-rows.csv")}
 }
 
 // figure is the distribution up to the slowest way's 99th percentile: 6LB Figure

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 )
 
 // Print writes the tables.
@@ -35,20 +34,18 @@ func (r *Report) Print(w io.Writer) error {
 }
 
 func printRates(w io.Writer, rows []Row) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "way\tconnections/s\trequests/s\tdown Gbit/s\tup Gbit/s\tp50 µs\tp99\tp50 over route\tp50 over ecmp\terrors\t")
+	t := tables.New("way", "connections/s", "requests/s", "down Gbit/s", "up Gbit/s", "p50 µs", "p99", "p50 over route", "p50 over ecmp", "errors")
 	for _, row := range rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%+.0f %%\t%+.0f %%\t%d\t\n", row.Way, row.Connections, row.Requests,
+		t.Addf("%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%+.0f %%\t%+.0f %%\t%d", row.Way, row.Connections, row.Requests,
 			row.Download, row.Upload, row.P50, row.P99, row.OverRoute, row.OverECMP, row.Errors)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 func printCosts(w io.Writer, rows []Row) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "way\tcounted\tµs/connection\tµs/request\ts/GB down\ts/GB up\t")
+	t := tables.New("way", "counted", "µs/connection", "µs/request", "s/GB down", "s/GB up")
 	line := func(way, counted string, connection, request, down, up float64) {
-		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.3f\t%.3f\t\n", way, counted, connection, request, down, up)
+		t.Addf("%s\t%s\t%.2f\t%.2f\t%.3f\t%.3f", way, counted, connection, request, down, up)
 	}
 	for _, row := range rows[1:] {
 		line(row.Way, "own", row.OwnConnection, row.OwnRequest, row.OwnDownload, row.OwnUpload)
@@ -56,7 +53,7 @@ func printCosts(w io.Writer, rows []Row) error {
 		line("", "with agents", row.WithAgentsConnection, row.WithAgentsRequest, row.WithAgentsDownload, row.WithAgentsUpload)
 		line("", "machine", row.MachineConnection, row.MachineRequest, row.MachineDownload, row.MachineUpload)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 // printRatios prints how many times as much a proxy needs: its process alone, beside all of
@@ -78,27 +75,17 @@ func times(theirs, ours float64) string {
 	return strconv.FormatFloat(theirs/ours, 'f', 1, 64)
 }
 
-// Save writes the figure and a row a peer, round and task into dir.
-func (r *Report) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "peers")
-	if err != nil {
-		return paths, err
-	}
-	columns := []string{"way", "round", "task", "work", "seconds", "errors", "processes_s", "programs_s", "runs", "agents_s", "agent_programs_s", "softirq_s", "busy_s"}
-	var rows [][]string
+// Files are the figure, and a row a peer, round and task.
+func (r *Report) Files() []tables.File {
+	table := tables.New("way", "round", "task", "work", "seconds", "errors", "processes_s", "programs_s", "runs", "agents_s", "agent_programs_s", "softirq_s", "busy_s")
 	for _, t := range r.turns {
 		for _, d := range t.done {
 			c := d.cost
-			rows = append(rows, []string{t.peer, strconv.Itoa(t.round + 1), d.task, strconv.FormatFloat(d.work, 'f', 0, 64), farmrun.Seconds(d.took),
-				strconv.Itoa(d.errors), farmrun.Seconds(c.processes), farmrun.Seconds(c.programs.Time), strconv.FormatUint(c.programs.Runs, 10), farmrun.Seconds(c.agents), farmrun.Seconds(c.inAgents), farmrun.Seconds(c.softirq), farmrun.Seconds(c.busy)})
+			table.Add(t.peer, t.round+1, d.task, tables.Digits(d.work, 0), d.took,
+				d.errors, c.processes, c.programs.Time, c.programs.Runs, c.agents, c.inAgents, c.softirq, c.busy)
 		}
 	}
-	path, err := farmrun.SaveRows(dir, "peers-rows.csv", columns, rows)
-	return append(paths, path), err
+	return []tables.File{figures.File("peers", r.figure), table.CSVFile("peers-rows.csv")}
 }
 
 // figure draws the balancers' CPU time.

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 )
 
 // FloodReport holds a Flood's results.
@@ -22,21 +20,21 @@ type FloodReport struct {
 
 // FloodRow is the result of one rate.
 type FloodRow struct {
-	Rate         int     `json:"rate"`          // asked for; 0: as many as go
-	SentPPS      float64 `json:"sent_pps"`      // SYNs a second that left
-	Offered      uint64  `json:"offered"`       // SYNs that the LB offered to servers: the network lost the others
-	CPU          float64 `json:"cpu"`           // share of all CPUs that were busy meanwhile
-	Established  int     `json:"established"`   // flows
-	Lost         int     `json:"lost"`          // of them, after the flood
-	SilentDuring int     `json:"silent_during"` // of them: no answer in time during it
-	Recovered    uint64  `json:"recovered"`     // packets of theirs that met no entry, during the flood and after
-	TableFull    uint64  `json:"table_full"`    // new flows that found no room in the LB's table
-	Tried        int     `json:"tried"`         // new connections during the flood
+	Rate         int     `json:"rate"`                // asked for; 0: as many as go
+	SentPPS      float64 `json:"sent_pps" digits:"1"` // SYNs a second that left
+	Offered      uint64  `json:"offered"`             // SYNs that the LB offered to servers: the network lost the others
+	CPU          float64 `json:"cpu" digits:"3"`      // share of all CPUs that were busy meanwhile
+	Established  int     `json:"established"`         // flows
+	Lost         int     `json:"lost"`                // of them, after the flood
+	SilentDuring int     `json:"silent_during"`       // of them: no answer in time during it
+	Recovered    uint64  `json:"recovered"`           // packets of theirs that met no entry, during the flood and after
+	TableFull    uint64  `json:"table_full"`          // new flows that found no room in the LB's table
+	Tried        int     `json:"tried"`               // new connections during the flood
 	OK           int     `json:"ok"`
-	P90          float64 `json:"p90_ms"`     // of those, from due to answered
-	TriedSpin    int     `json:"tried_spin"` // … while as much CPU was burnt instead
+	P90          float64 `json:"p90_ms" digits:"3"` // of those, from due to answered
+	TriedSpin    int     `json:"tried_spin"`        // … while as much CPU was burnt instead
 	OKSpin       int     `json:"ok_spin"`
-	P90Spin      float64 `json:"p90_spin_ms"`
+	P90Spin      float64 `json:"p90_spin_ms" digits:"3"`
 }
 
 // Summaries are the rows, one a rate.
@@ -105,40 +103,17 @@ func share(some, all int) float64 { return float64(some) / float64(max(all, 1)) 
 func (r *FloodReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%d servers, %d established flows, floods of %v, %d new connections a second, seed %d\n\n", e.Servers, e.Flows, e.For, tryRate, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rate\tsent/s\toffered\tCPU\tlost\tsilent\trecovered\tno room\tnew ok\tp90 ms\twith CPU burnt\tp90 ms\t")
+	t := tables.New("rate", "sent/s", "offered", "CPU", "lost", "silent", "recovered", "no room", "new ok", "p90 ms", "with CPU burnt", "p90 ms")
 	for _, row := range r.rows {
-		fmt.Fprintf(t, "%s\t%.0f\t%d\t%.0f %%\t%d\t%d\t%d\t%d\t%d of %d\t%.1f\t%d of %d\t%.1f\t\n", rateName(row.Rate), row.SentPPS, row.Offered, 100*row.CPU,
+		t.Addf("%s\t%.0f\t%d\t%.0f %%\t%d\t%d\t%d\t%d\t%d of %d\t%.1f\t%d of %d\t%.1f", rateName(row.Rate), row.SentPPS, row.Offered, 100*row.CPU,
 			row.Lost, row.SilentDuring, row.Recovered, row.TableFull, row.OK, row.Tried, row.P90, row.OKSpin, row.TriedSpin, row.P90Spin)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the figure and the rows into dir.
-func (r *FloodReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "flood")
-	if err != nil {
-		return paths, err
-	}
-	var rows [][]string
-	for _, row := range r.rows {
-		one := []string{strconv.Itoa(row.Rate), strconv.FormatFloat(row.SentPPS, 'f', 1, 64),
-			strconv.FormatUint(row.Offered, 10), strconv.FormatFloat(row.CPU, 'f', 3, 64)}
-		for _, n := range []int{row.Established, row.Lost, row.SilentDuring, int(row.Recovered), int(row.TableFull), row.Tried, row.OK, row.TriedSpin, row.OKSpin} {
-			one = append(one, strconv.Itoa(n))
-		}
-		for _, ms := range []float64{row.P90, row.P90Spin} {
-			one = append(one, strconv.FormatFloat(ms, 'f', 3, 64))
-		}
-		rows = append(rows, one)
-	}
-	path, err := farmrun.SaveRows(dir, "flood-rows.csv", []string{"rate", "sent_pps", "offered", "cpu", "established", "lost", "silent_during", "recovered", "table_full",
-		"tried", "ok", "tried_spin", "ok_spin", "p90_ms", "p90_spin_ms"}, rows)
-	return append(paths, path), err
+// Files are the figure and the rows.
+func (r *FloodReport) Files() []tables.File {
+	return []tables.File{figures.File("flood", r.figure), tables.Of(r.rows).CSVFile("flood-rows.csv")}
 }
 
 // figure shows the share of new connections that came through.

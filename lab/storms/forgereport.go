@@ -6,11 +6,9 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 )
 
 // ForgeReport holds a Forge's results.
@@ -99,19 +97,19 @@ RST and FIN   %d
 afterwards    %d connections accepted, %d entries gained or lost, %d of %d live flows lost, %d requests in progress
 
 `, r.Packets, r.Servers, r.Seed, r.Signals, r.Seen, r.ChangedMaps, r.Delivered, r.Floods, r.Accepted, r.Entries, r.Lost, r.Flows, r.Asking)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
-		fmt.Fprintf(t, "%s\t%d\n", name, r.Counters[name])
-	}
-	return t.Flush()
+	return r.counters().Print(w)
 }
 
-// Save writes the counters into dir.
-func (r *ForgeReport) Save(dir string) ([]string, error) {
-	var rows [][]string
+// counters are the counts of the signals, by name.
+func (r *ForgeReport) counters() *tables.Table {
+	t := tables.Left("counter", "signals")
 	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
-		rows = append(rows, []string{name, strconv.FormatUint(r.Counters[name], 10)})
+		t.Add(name, r.Counters[name])
 	}
-	path, err := farmrun.SaveRows(dir, "forge-counters.csv", []string{"counter", "signals"}, rows)
-	return []string{path}, err
+	return t
+}
+
+// Files are the counters.
+func (r *ForgeReport) Files() []tables.File {
+	return []tables.File{r.counters().CSVFile("forge-counters.csv")}
 }

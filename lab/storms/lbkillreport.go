@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strconv"
 	"time"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -149,45 +147,23 @@ bulk flows   %d, of which %d were lost; %.1f GB moved, every byte checked
 	return err
 }
 
-// Save writes the figure, the requests, the kills and the long flows into dir.
-func (r *LBKillReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "lbkill")
-	if err != nil {
-		return paths, err
-	}
-	path := filepath.Join(dir, "lbkill-requests.csv")
-	if err := farmrun.WriteRequests(path, r.requests.Rows); err != nil {
-		return paths, err
-	}
-	paths = append(paths, path)
-	path, err = farmrun.SaveRows(dir, "lbkill-kills.csv", []string{"at_s", "back_s", "lb", "host"}, r.killRows())
-	if err != nil {
-		return paths, err
-	}
-	paths = append(paths, path)
-	path, err = farmrun.SaveRows(dir, "lbkill-flows.csv", []string{"kind", "flow", "server", "outcome", "bytes"}, r.flowRows())
-	return append(paths, path), err
-}
-
-func (r *LBKillReport) killRows() (rows [][]string) {
+// Files are the figure, the requests, the kills and the long flows.
+func (r *LBKillReport) Files() []tables.File {
+	kills := tables.New("at_s", "back_s", "lb", "host")
 	for _, k := range r.kills {
-		rows = append(rows, []string{farmrun.Seconds(k.At), farmrun.Seconds(k.Back), "lb" + strconv.Itoa(k.LB+1), strconv.FormatBool(k.Host)})
+		kills.Add(k.At, k.Back, fmt.Sprintf("lb%d", k.LB+1), k.Host)
 	}
-	return rows
-}
-
-func (r *LBKillReport) flowRows() (rows [][]string) {
+	flows := tables.New("kind", "flow", "server", "outcome", "bytes")
 	for _, a := range r.idle {
-		rows = append(rows, []string{"idle", a.From.String(), a.Server, string(a.Outcome), ""})
+		flows.Add("idle", a.From, a.Server, a.Outcome)
 	}
 	for _, b := range r.bulk {
-		rows = append(rows, []string{"bulk", b.From.String(), b.Server, string(b.Outcome), strconv.FormatInt(b.Bytes, 10)})
+		flows.Add("bulk", b.From, b.Server, b.Outcome, b.Bytes)
 	}
-	return rows
+	return []tables.File{
+		figures.File("lbkill", r.figure), traffic.File("lbkill-requests.csv", r.requests.Rows),
+		kills.CSVFile("lbkill-kills.csv"), flows.CSVFile("lbkill-flows.csv"),
+	}
 }
 
 // bin is the width of a figure's points in time.

@@ -7,10 +7,9 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -133,36 +132,25 @@ func (r *LossReport) firstReset(of LossRow) string {
 func (r *LossReport) Print(w io.Writer) error {
 	e := r.experiment
 	fmt.Fprintf(w, "%d servers, %d connections each, %d a second, seed %d\n\n", e.Servers, e.Requests, lossRate, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "loss\tmethod\trequests\tok\tfailed\tresets\tserved twice\tunserved\taccepted twice\trequested twice\tlost frames\t")
+	t := tables.New("loss", "method", "requests", "ok", "failed", "resets", "served twice", "unserved", "accepted twice", "requested twice", "lost frames")
 	for _, row := range r.Summaries() {
-		fmt.Fprintf(t, "%.3g %%\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", 100*row.Loss, row.Method,
+		t.Addf("%.3g %%\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", 100*row.Loss, row.Method,
 			row.Requests, row.OK, row.Failed, row.Resets, row.ServedTwice, row.Unserved, row.Accepted, row.Doubled, row.LostFrames)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the figure and the requests of each way and loss into dir.
-func (r *LossReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "loss")
-	if err != nil {
-		return paths, err
-	}
-	var rows [][]string
+// Files are the figure, and the requests of each way and loss.
+func (r *LossReport) Files() []tables.File {
+	t := tables.New("loss", "method", "id", "client", "outcome", "server",
+		"intended_s", "done_s", "syn_retransmits", "times_served", "times_accepted", "servers_answered", "cause")
 	for _, l := range r.results {
 		for _, row := range l.rows {
-			id := strconv.Itoa(row.ID)
-			rows = append(rows, []string{strconv.FormatFloat(l.loss, 'g', -1, 64), l.way, id, row.From.String(), string(row.Outcome), row.Server,
-				farmrun.Seconds(row.Intended), farmrun.Seconds(row.Done), strconv.Itoa(row.SYNRetransmits), strconv.Itoa(l.served[id]), strconv.Itoa(l.accepted[row.From]), strconv.Itoa(l.answered[row.From]), strings.ReplaceAll(row.Cause, "\n", " ")})
+			t.Add(l.loss, l.way, row.ID, row.From, row.Outcome, row.Server, row.Intended, row.Done, row.SYNRetransmits,
+				l.served[strconv.Itoa(row.ID)], l.accepted[row.From], l.answered[row.From], strings.ReplaceAll(row.Cause, "\n", " "))
 		}
 	}
-	path, err := farmrun.SaveRows(dir, "loss-rows.csv", []string{"loss", "method", "id", "client", "outcome", "server",
-		"intended_s", "done_s", "syn_retransmits", "times_served", "times_accepted", "servers_answered", "cause"}, rows)
-	return append(paths, path), err
+	return []tables.File{figures.File("loss", r.figure), t.CSVFile("loss-rows.csv")}
 }
 
 // figure is how long the answered requests took.

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strconv"
-	"text/tabwriter"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/figures"
+	"proffer/lab/tables"
 	"proffer/lab/traffic"
 )
 
@@ -110,41 +108,26 @@ func (r *ResiliencyReport) Print(w io.Writer) error {
 	e := r.results[0].experiment
 	fmt.Fprintf(w, "%d flows, %d servers of which one is replaced %d times, each time another LB; %d buckets, seed %d\n\n",
 		e.Flows, e.Servers, e.Changes, e.Buckets, e.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "method\tremoved\textra resets\tof flows\ta change\tsilent\trecovered\t1st takes\t")
+	t := tables.New("method", "removed", "extra resets", "of flows", "a change", "silent", "recovered", "1st takes")
 	for _, row := range r.Summaries() {
 		extra := 100 * float64(row.ExtraResets) / float64(row.Flows)
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f %%\t%.2f %%\t%d\t%d\t%.0f %%\t\n", row.Method, row.Removed, row.ExtraResets,
+		t.Addf("%s\t%d\t%d\t%.1f %%\t%.2f %%\t%d\t%d\t%.0f %%", row.Method, row.Removed, row.ExtraResets,
 			extra, extra/float64(max(row.Changes, 1)), row.Silent, row.Recovered, 100*row.FirstTakes)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the figure and a row a flow and change into dir.
-func (r *ResiliencyReport) Save(dir string) ([]string, error) {
-	figure, err := r.figure()
-	if err != nil {
-		return nil, err
-	}
-	paths, err := figure.Save(dir, "resiliency")
-	if err != nil {
-		return paths, err
-	}
-	path, err := farmrun.SaveRows(dir, "resiliency-rows.csv",
-		[]string{"method", "change", "cold", "flow", "server", "removed", "outcome"}, r.rows())
-	return append(paths, path), err
-}
-
-func (r *ResiliencyReport) rows() (rows [][]string) {
+// Files are the figure, and a row a flow and change.
+func (r *ResiliencyReport) Files() []tables.File {
+	t := tables.New("method", "change", "cold", "flow", "server", "removed", "outcome")
 	for _, result := range r.results {
 		for _, c := range result.changes {
 			for _, f := range c.fates {
-				rows = append(rows, []string{string(result.method), strconv.Itoa(c.Number), strconv.FormatBool(c.Cold),
-					f.Flow.String(), f.Server, strconv.FormatBool(f.Removed), string(f.Outcome)})
+				t.Add(result.method, c.Number, c.Cold, f.Flow, f.Server, f.Removed, f.Outcome)
 			}
 		}
 	}
-	return rows
+	return []tables.File{figures.File("resiliency", r.figure), t.CSVFile("resiliency-rows.csv")}
 }
 
 // figure shows how the extra resets add up, as 6LB Figure 11d for one change.

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strconv"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"proffer/lab/farmrun"
+	"proffer/lab/tables"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
@@ -213,33 +211,22 @@ requests     %d, of which %d failed; the longest took %.0f ms
 long flows   %d, of which %d were lost
 
 `, s.LBs, s.Servers, r.experiment.For, s.Seed, s.Requests, s.Failed, s.Longest, s.Excused, s.Flows, s.FlowsLost)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "abuse\ttimes\tcounted as\tcounted")
+	t := tables.Left("abuse", "times", "counted as", "counted")
 	for _, a := range s.Abuses {
 		counter := a.Counter
 		if counter == "" {
 			counter = "(asked each time)"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%d\n", a.Name, a.Times, counter, a.Counted)
+		t.Addf("%s\t%d\t%s\t%d", a.Name, a.Times, counter, a.Counted)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
-// Save writes the requests and the abuses into dir.
-func (r *StormReport) Save(dir string) ([]string, error) {
-	var rows [][]string
+// Files are the abuses and the requests.
+func (r *StormReport) Files() []tables.File {
+	t := tables.New("abuse", "times", "counter", "counted")
 	for _, a := range r.abuses {
-		rows = append(rows, []string{a.Name, strconv.Itoa(a.Times), a.Counter, strconv.FormatUint(a.Counted, 10)})
+		t.Add(a.Name, a.Times, a.Counter, a.Counted)
 	}
-	path, err := farmrun.SaveRows(dir, "storm-abuses.csv", []string{"abuse", "times", "counter", "counted"}, rows)
-	paths := []string{path}
-	for name, of := range map[string]traffic.Result{"storm-web.csv": r.web, "storm-boxed.csv": r.boxed} {
-		if err != nil {
-			return paths, err
-		}
-		path := filepath.Join(dir, name)
-		err = farmrun.WriteRequests(path, of.Rows)
-		paths = append(paths, path)
-	}
-	return paths, err
+	return []tables.File{t.CSVFile("storm-abuses.csv"), traffic.File("storm-web.csv", r.web.Rows), traffic.File("storm-boxed.csv", r.boxed.Rows)}
 }

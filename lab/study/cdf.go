@@ -7,9 +7,10 @@ import (
 	"strconv"
 
 	"proffer/lab/sim"
+	"proffer/lab/tables"
 )
 
-// cdfShares are the shares of the requests at which WriteCDF has a time: each
+// cdfShares are the shares of the requests at which CDF has a time: each
 // thousandth, and the tail more finely.
 var cdfShares = func() (shares []float64) {
 	for i := range 1000 {
@@ -29,22 +30,16 @@ func (s *Study) shares() []float64 {
 	return cdfShares
 }
 
-// WriteCDF writes the distribution of the response time of each row: the time
-// within which a share of the requests was answered, the mean over seeds.
-func WriteCDF(w io.Writer, rows []Row) error {
-	out := csv.NewWriter(w)
-	if err := out.Write([]string{"policy", "farm", "rho", "share", "response_ms"}); err != nil {
-		return err
-	}
+// CDF is the distribution of the response time of each row: the time within which a share of the
+// requests was answered, the mean over seeds.
+func CDF(rows []Row) *tables.Table {
+	t := tables.New("policy", "farm", "rho", "share", "response_ms")
 	for _, row := range rows {
 		for i, ms := range row.CDF {
-			if err := out.Write([]string{row.Policy, row.Farm, plain(row.Rho), plain(cdfShares[i]), cell(ms)}); err != nil {
-				return err
-			}
+			t.Add(row.Policy, row.Farm, row.Rho, cdfShares[i], ms)
 		}
 	}
-	out.Flush()
-	return out.Error()
+	return t
 }
 
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -43,7 +43,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	rows, err := s.Run(ctx, func(Progress) {})
 	show := s.Print
 	if *asJSON {
-		show = WriteJSON
+		show = func(w io.Writer, rows []Row) error { return Table(rows).JSON(w) }
 	}
 	if err := errors.Join(err, show(stdout, rows)); err != nil {
 		fmt.Fprintln(stderr, err)

@@ -1,70 +1,20 @@
 package study
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"proffer/lab/stats"
-	"reflect"
 	"slices"
 	"strconv"
-	"strings"
-	"text/tabwriter"
+
+	"proffer/lab/tables"
 )
 
-// WriteJSON writes an array of rows.
-func WriteJSON(w io.Writer, rows []Row) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(rows)
-}
-
-// WriteCSV writes the columns of WriteJSON, under the same names; bounded is
-// there only if it is true of a row.
-func WriteCSV(w io.Writer, rows []Row) error {
-	out := csv.NewWriter(w)
-	columns := columns(rows)
-	var names []string
-	for _, c := range columns {
-		names = append(names, c.name)
-	}
-	names = append(names, extraNames(rows)...)
-	if err := out.Write(names); err != nil {
-		return err
-	}
-	for _, row := range rows {
-		var cells []string
-		for _, c := range columns {
-			cells = append(cells, cell(reflect.ValueOf(row).Field(c.field).Interface()))
-		}
-		cells = append(cells, row.extra()...)
-		if err := out.Write(cells); err != nil {
-			return err
-		}
-	}
-	out.Flush()
-	return out.Error()
-}
-
-type column struct {
-	name  string
-	field int
-}
-
-// columns are the fields of Row as JSON calls them.
-func columns(rows []Row) []column {
-	var all []column
-	for i := range reflect.TypeFor[Row]().NumField() {
-		name, option, _ := strings.Cut(reflect.TypeFor[Row]().Field(i).Tag.Get("json"), ",")
-		kind := reflect.TypeFor[Row]().Field(i).Type.Kind()
-		if name == "-" || kind == reflect.Slice || option != "" && !stated(rows, i) {
-			continue
-		}
-		all = append(all, column{name, i})
-	}
-	return all
+// Table has the rows; bounded and its like are columns only if they are true of a row.
+func Table(rows []Row) *tables.Table {
+	t := tables.Of(rows)
+	t.Widen(extraNames(rows), func(i int) []any { return rows[i].extra() })
+	return t
 }
 
 // extraNames are the columns of Percentiles and Groups, the same in every row.
@@ -99,40 +49,23 @@ func (p Percentile) columns() (value, ci bool) {
 
 func (p Percentile) name() string { return "p" + plain(p.Percentile) }
 
-func (r Row) extra() (cells []string) {
+func (r Row) extra() (cells []any) {
 	for _, p := range r.Percentiles {
 		value, ci := p.columns()
 		if value {
-			cells = append(cells, cell(p.Value))
+			cells = append(cells, p.Value)
 		}
 		if ci {
-			cells = append(cells, cell(p.CI))
+			cells = append(cells, p.CI)
 		}
 	}
 	for _, g := range r.Groups {
-		cells = append(cells, cell(g.Utilisation), strconv.Itoa(g.Refused))
+		cells = append(cells, g.Utilisation, g.Refused)
 	}
 	for _, s := range r.Servers {
-		cells = append(cells, strconv.Itoa(s.Accepted), strconv.Itoa(s.PassedOn), strconv.Itoa(s.Refused), cell(s.Share), cell(s.Mean))
+		cells = append(cells, s.Accepted, s.PassedOn, s.Refused, s.Share, s.Mean)
 	}
 	return cells
-}
-
-func cell(v any) string {
-	switch v := v.(type) {
-	case stats.Number:
-		if !v.Exists() {
-			return ""
-		}
-		return strconv.FormatFloat(float64(v), 'f', -1, 64)
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-// stated is true if any row has the field, which may be left out.
-func stated(rows []Row, field int) bool {
-	return slices.ContainsFunc(rows, func(r Row) bool { return !reflect.ValueOf(r).Field(field).IsZero() })
 }
 
 // Print writes a table for people.
@@ -148,17 +81,17 @@ func (s *Study) Print(w io.Writer, rows []Row) error {
 	for _, r := range rows {
 		wide = max(wide, len(r.Policy))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "rho\t%-*s\tmean\t±\tp50\tp90\t±\tp99\trefused\thops\tM events/s\t\n", wide, "policy")
+	t := tables.New()
+	t.Addf("rho\t%-*s\tmean\t±\tp50\tp90\t±\tp99\trefused\thops\tM events/s", wide, "policy")
 	for i, r := range rows {
 		if i > 0 && rows[i-1].Rho != r.Rho {
-			fmt.Fprintf(t, "\t%*s\t\t\t\t\t\t\t\t\t\t\n", wide, "")
+			t.Addf("\t%*s\t\t\t\t\t\t\t\t\t", wide, "")
 		}
-		fmt.Fprintf(t, "%s\t%-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.load(), wide, r.Policy,
+		t.Addf("%s\t%-*s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.load(), wide, r.Policy,
 			r.Mean.Text(1), r.MeanCI.Text(1), r.P50.Text(1), r.P90.Text(1), r.P90CI.Text(1), r.P99.Text(1),
 			r.refusals(), r.Hops.Text(2), (r.Speed / 1e6).Text(1))
 	}
-	if err := errors.Join(t.Flush(), printExtra(w, rows), printServers(w, rows)); err != nil {
+	if err := errors.Join(t.Print(w), printExtra(w, rows), printServers(w, rows)); err != nil {
 		return err
 	}
 	return printMarks(w, rows, requests)
@@ -188,14 +121,13 @@ func printServers(w io.Writer, rows []Row) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rho\tpolicy\tserver\tgroup\taccepted\tpassed on\trefused\tshare\tmean\t")
+	t := tables.New("rho", "policy", "server", "group", "accepted", "passed on", "refused", "share", "mean")
 	for _, r := range rows {
 		for _, s := range r.Servers {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s %%\t%s\t\n", r.load(), r.Policy, s.Server, s.Group, s.Accepted, s.PassedOn, s.Refused, (100 * s.Share).Text(2), s.Mean.Text(1))
+			t.Addf("%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s %%\t%s", r.load(), r.Policy, s.Server, s.Group, s.Accepted, s.PassedOn, s.Refused, (100 * s.Share).Text(2), s.Mean.Text(1))
 		}
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 // printExtra writes tables of Percentiles and Groups, if the study has any.
@@ -204,25 +136,25 @@ func printExtra(w io.Writer, rows []Row) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "rho\tpolicy\t")
+	columns := []string{"rho", "policy"}
 	for _, p := range rows[0].Percentiles {
-		fmt.Fprintf(t, "%s\t±\t", p.name())
+		columns = append(columns, p.name(), "±")
 	}
 	for _, g := range rows[0].Groups {
-		fmt.Fprintf(t, "group %d busy\trefused\t", g.Group)
+		columns = append(columns, fmt.Sprintf("group %d busy", g.Group), "refused")
 	}
+	t := tables.New(columns...)
 	for _, r := range rows {
-		fmt.Fprintf(t, "\n%s\t%s\t", r.load(), r.Policy)
+		cells := []any{r.load(), r.Policy}
 		for _, p := range r.Percentiles {
-			fmt.Fprintf(t, "%s\t%s\t", p.Value.Text(1), p.CI.Text(1))
+			cells = append(cells, p.Value.Text(1), p.CI.Text(1))
 		}
 		for _, g := range r.Groups {
-			fmt.Fprintf(t, "%s %%\t%d\t", (100 * g.Utilisation).Text(1), g.Refused)
+			cells = append(cells, (100*g.Utilisation).Text(1)+" %", g.Refused)
 		}
+		t.Add(cells...)
 	}
-	fmt.Fprintln(t)
-	return t.Flush()
+	return t.Print(w)
 }
 
 func (r Row) load() string {

@@ -18,19 +18,19 @@ func someRows() []Row {
 	}
 }
 
-func TestWriteCSV(t *testing.T) {
+func TestTableCSV(t *testing.T) {
 	rows := someRows()
 	const want = `policy,farm,rho,seeds,mean_ms,mean_ci_ms,p50_ms,p90_ms,p90_ci_ms,p99_ms,refused,hops,events,events_per_s
 single,A,0.5,10,254.1875,1.7,164.25,590.4,8.25,1321.5,0,1,500,9950000
 hunt:dynamic,A,0.610714286,10,22,,,,,,15,1.416,7,12000000
 `
-	wantText(t, want, func(b *strings.Builder) error { return WriteCSV(b, rows) })
+	wantText(t, want, func(b *strings.Builder) error { return Table(rows).CSV(b) })
 	rows[1].Overload = true
 	marked := strings.NewReplacer("_per_s\n", "_per_s,bounded\n", "9950000\n", "9950000,false\n", "12000000\n", "12000000,true\n").Replace(want)
-	wantText(t, marked, func(b *strings.Builder) error { return WriteCSV(b, rows) })
+	wantText(t, marked, func(b *strings.Builder) error { return Table(rows).CSV(b) })
 }
 
-func TestWriteJSON(t *testing.T) {
+func TestTableJSON(t *testing.T) {
 	const want = `[
   {
     "policy": "hunt:dynamic",
@@ -50,8 +50,8 @@ func TestWriteJSON(t *testing.T) {
   }
 ]
 `
-	wantText(t, want, func(b *strings.Builder) error { return WriteJSON(b, someRows()[1:]) })
-	wantText(t, "[]\n", func(b *strings.Builder) error { return WriteJSON(b, []Row{}) })
+	wantText(t, want, func(b *strings.Builder) error { return Table(someRows()[1:]).JSON(b) })
+	wantText(t, "[]\n", func(b *strings.Builder) error { return Table([]Row{}).JSON(b) })
 }
 
 func TestPrint(t *testing.T) {
@@ -102,7 +102,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 func TestFullDiskIsAnError(t *testing.T) {
 	s := &Study{Setting: &Setting{Name: "A", Farm: sim.FarmA()}, Seeds: 10}
 	for name, err := range map[string]error{
-		"csv": WriteCSV(full{}, someRows()), "json": WriteJSON(full{}, someRows()), "text": s.Print(full{}, someRows()),
+		"csv": Table(someRows()).CSV(full{}), "json": Table(someRows()).JSON(full{}), "text": s.Print(full{}, someRows()),
 	} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)

@@ -1,37 +1,22 @@
 package study
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
+
+	"proffer/lab/tables"
 )
 
-// WriteFoundJSON writes an array of a search's answers.
-func WriteFoundJSON(w io.Writer, found []Found) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(found)
-}
-
-// WriteFoundCSV writes a line for each number of servers that was tried.
-func WriteFoundCSV(w io.Writer, found []Found) error {
-	out := csv.NewWriter(w)
-	if err := out.Write([]string{"policy", "farm", "goal", "servers", "rho", "ms", "ci_ms", "refused", "fewest"}); err != nil {
-		return err
-	}
+// FoundTable has a row for each number of servers that was tried; its JSON is an array of the answers.
+func FoundTable(found []Found) *tables.Table {
+	t := tables.New("policy", "farm", "goal", "servers", "rho", "ms", "ci_ms", "refused", "fewest").From(found)
 	for _, f := range found {
-		for _, t := range f.Tried {
-			if err := out.Write([]string{f.Policy, f.Farm, f.Goal, strconv.Itoa(t.Servers), plain(t.Rho), cell(t.Value), cell(t.CI),
-				strconv.Itoa(t.Refused), strconv.FormatBool(t.Servers == f.Servers)}); err != nil {
-				return err
-			}
+		for _, tried := range f.Tried {
+			t.Add(f.Policy, f.Farm, f.Goal, tried.Servers, tried.Rho, tried.Value, tried.CI, tried.Refused, tried.Servers == f.Servers)
 		}
 	}
-	out.Flush()
-	return out.Error()
+	return t
 }
 
 // Print writes a table for people.
@@ -42,18 +27,18 @@ func (s *Search) Print(w io.Writer, found []Found) error {
 	for _, f := range found {
 		wide = max(wide, len(f.Policy))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%-*s\tservers\tby interval\t%s\t±\trho\trefused\t\n", wide, "policy", s.Goal.name())
+	t := tables.New()
+	t.Addf("%-*s\tservers\tby interval\t%s\t±\trho\trefused", wide, "policy", s.Goal.name())
 	for _, f := range found {
 		at, any := f.At()
 		if !any {
-			fmt.Fprintf(t, "%-*s\t–\t–\t–\t–\t–\t–\t\n", wide, f.Policy)
+			t.Addf("%-*s\t–\t–\t–\t–\t–\t–", wide, f.Policy)
 			continue
 		}
-		fmt.Fprintf(t, "%-*s\t%d\t%s to %s\t%s\t%s\t%v\t%d\t\n", wide, f.Policy, f.Servers, count(f.Low), count(f.High),
+		t.Addf("%-*s\t%d\t%s to %s\t%s\t%s\t%v\t%d", wide, f.Policy, f.Servers, count(f.Low), count(f.High),
 			at.Value.Text(1), at.CI.Text(1), round(at.Rho, 1e4), at.Refused)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
 
 func count(n int) string {

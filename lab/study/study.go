@@ -33,7 +33,7 @@ type Study struct {
 	Percentiles []float64 // in rows besides p50, p90 and p99; above 0, at most 100
 	Groups      bool      // rows have the results of each group of servers
 	Servers     bool      // rows have the results of each server
-	CDF         bool      // rows have the whole distribution, for WriteCDF
+	CDF         bool      // rows have the whole distribution, for CDF
 
 	// Each gets every run with a Row of each request, in the order of loads,
 	// policies and seeds. Its error ends the study.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"proffer/lab/tables"
 )
 
 // column is one field of the raw rows: its name, with its unit, and how it is
@@ -38,29 +40,24 @@ func columns() []column {
 	}
 }
 
-// WriteRows writes rows as CSV with a line of names.
-func WriteRows(w io.Writer, rows []Row) error {
-	file, columns := csv.NewWriter(w), columns()
-	record := names(columns)
-	if err := file.Write(record); err != nil {
-		return fmt.Errorf("write rows: %w", err)
-	}
+// table has the rows under the columns.
+func table(rows []Row) *tables.Table {
+	columns := columns()
+	t := tables.New(names(columns)...)
 	for _, row := range rows {
+		cells := make([]any, len(columns))
 		for i, c := range columns {
-			record[i] = c.write(&row)
+			cells[i] = c.write(&row)
 		}
-		if err := file.Write(record); err != nil {
-			return fmt.Errorf("write rows: %w", err)
-		}
+		t.Add(cells...)
 	}
-	file.Flush()
-	if err := file.Error(); err != nil {
-		return fmt.Errorf("write rows: %w", err)
-	}
-	return nil
+	return t
 }
 
-// ReadRows reads the output of WriteRows.
+// File is the rows as a CSV file of a name.
+func File(name string, rows []Row) tables.File { return table(rows).CSVFile(name) }
+
+// ReadRows reads what File writes.
 func ReadRows(r io.Reader) ([]Row, error) {
 	file, columns := csv.NewReader(r), columns()
 	file.FieldsPerRecord = len(columns)

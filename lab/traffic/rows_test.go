@@ -20,7 +20,7 @@ func someRows() []Row {
 
 func TestRowsComeBackAsTheyWere(t *testing.T) {
 	var file bytes.Buffer
-	if err := WriteRows(&file, someRows()); err != nil {
+	if err := table(someRows()).CSV(&file); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadRows(&file)
@@ -31,7 +31,7 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 
 func TestRowsAsText(t *testing.T) {
 	var file bytes.Buffer
-	if err := WriteRows(&file, someRows()[:1]); err != nil {
+	if err := table(someRows()[:1]).CSV(&file); err != nil {
 		t.Fatal(err)
 	}
 	const want = `id,client,intended_s,service_s,started_s,connected_s,done_s,latency_s,outcome,server,hops,lb,syn_retransmits,cause
@@ -44,7 +44,7 @@ func TestRowsAsText(t *testing.T) {
 
 func TestRowsThatCannotBeRead(t *testing.T) {
 	var file bytes.Buffer
-	_ = WriteRows(&file, someRows()[:1])
+	_ = table(someRows()[:1]).CSV(&file)
 	good := file.String()
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", "EOF"},
