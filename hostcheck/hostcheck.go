@@ -8,11 +8,14 @@ package hostcheck
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/foreign"
 )
 
 // VIPs returns advice for each address that is none of this network namespace: its packets
@@ -40,17 +43,62 @@ func Link(name string, answers bool) ([]string, error) {
 		return advice, nil
 	}
 	if answers {
-		advice = append(advice, checksums(name, "answers inside signals carry no checksum")...)
+		advice = append(advice, checksums(name, "answers inside signals carry no checksum", "")...)
 	}
-	peer, err := netlink.LinkByIndex(link.Attrs().ParentIndex)
-	if err != nil || link.Attrs().NetNsID >= 0 {
-		return append(advice, fmt.Sprintf("%s is a veth and its other end is out of sight: there frames need `ethtool -K PEER gro on tx off`", name)), nil
+	return append(advice, farEnd(link)...), nil
+}
+
+// farEnd returns advice for the other end of a veth link.
+func farEnd(link netlink.Link) (advice []string) {
+	name, peer := link.Attrs().Name, link.Attrs().ParentIndex
+	if link.Attrs().NetNsID < 0 {
+		return wakes(name, peer, "")
+	}
+	for _, space := range []string{"/run/netns/*", "/proc/1/ns/net"} {
+		paths, _ := filepath.Glob(space)
+		for _, path := range paths {
+			if !isSpace(path, link.Attrs().NetNsID) {
+				continue
+			}
+			inside := "nsenter --net=" + path + " "
+			if filepath.Dir(path) == "/run/netns" {
+				inside = "ip netns exec " + filepath.Base(path) + " "
+			}
+			err := foreign.Within(path, func() error {
+				advice = wakes(name, peer, inside)
+				return nil
+			})
+			if err == nil {
+				return advice
+			}
+		}
+	}
+	return []string{fmt.Sprintf("%s is a veth and its other end is out of sight, so it is not known whether `ethtool -K PEER gro on tx off` was done there, which our frames need", name)}
+}
+
+// isSpace reports whether a network namespace has a number in this one.
+func isSpace(path string, number int) bool {
+	space, err := foreign.OpenNamespace(path)
+	if err != nil {
+		return false
+	}
+	defer space.Close()
+	is, err := netlink.GetNetNsIdByFd(int(space.Fd()))
+	return err == nil && is == number
+}
+
+// wakes returns advice for the end of a veth link, in this network namespace, that frames of our programs come out
+// of. Its commands begin with inside.
+func wakes(name string, number int, inside string) (advice []string) {
+	peer, err := netlink.LinkByIndex(number)
+	if err != nil {
+		return nil // it goes as we look
 	}
 	other := peer.Attrs().Name
 	if on, err := hasFeature(other, unix.ETHTOOL_GGRO); err == nil && !on && peer.Attrs().Xdp != nil && !peer.Attrs().Xdp.Attached {
-		advice = append(advice, fmt.Sprintf("%s, the other end of %s, takes no frames of our programs: `ethtool -K %[1]s gro on`", other, name))
+		advice = append(advice, fmt.Sprintf("%s, the other end of %s, takes no frames of our programs: `%sethtool -K %[1]s gro on`", other, name, inside))
 	}
-	return append(advice, checksums(other, "packets that this host sends there carry no checksum")...), nil
+	return append(advice, checksums(other, "packets that are sent there carry no checksum", inside)...)
 }
 
 // port returns advice for a link that is a port of a bridge: a program there meets frames before the bridge has them,
@@ -66,12 +114,12 @@ func port(link netlink.Link) []string {
 	return []string{fmt.Sprintf("%s is a port of the bridge %s: frames are taken at %[1]s before the bridge has them, and those of its other ports never; addresses and routes, so next hops, are %[2]s's: name %[2]s in the configuration file, or take the port out of the bridge: `ip link set dev %[1]s nomaster`", link.Attrs().Name, bridge.Attrs().Name)}
 }
 
-// checksums returns advice for a link that leaves checksums to a device.
-func checksums(name, then string) []string {
+// checksums returns advice for a link that leaves checksums to a device. Its command begins with inside.
+func checksums(name, then, inside string) []string {
 	if on, err := hasFeature(name, unix.ETHTOOL_GTXCSUM); err != nil || !on {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s leaves checksums to a device that has none, so %s: `ethtool -K %[1]s tx off`", name, then)}
+	return []string{fmt.Sprintf("%s leaves checksums to a device that has none, so %s: `%sethtool -K %[1]s tx off`", name, then, inside)}
 }
 
 // value is struct ethtool_value of linux/ethtool.h.

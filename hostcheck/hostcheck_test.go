@@ -85,7 +85,7 @@ func TestVeth(t *testing.T) {
 	want := []string{
 		"eth0 leaves checksums to a device that has none, so answers inside signals carry no checksum: `ethtool -K eth0 tx off`",
 		"port0, the other end of eth0, takes no frames of our programs: `ethtool -K port0 gro on`",
-		"port0 leaves checksums to a device that has none, so packets that this host sends there carry no checksum: `ethtool -K port0 tx off`",
+		"port0 leaves checksums to a device that has none, so packets that are sent there carry no checksum: `ethtool -K port0 tx off`",
 	}
 	if got := adviceOn(t, "eth0", true); !slices.Equal(got, want) {
 		t.Errorf("advice %q, want %q", got, want)
@@ -122,7 +122,7 @@ func TestPeerOutOfSight(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(t, "eth0", unix.ETHTOOL_STXCSUM, 0)
-	want := []string{"eth0 is a veth and its other end is out of sight: there frames need `ethtool -K PEER gro on tx off`"}
+	want := []string{"eth0 is a veth and its other end is out of sight, so it is not known whether `ethtool -K PEER gro on tx off` was done there, which our frames need"}
 	if got := adviceOn(t, "eth0", true); !slices.Equal(got, want) {
 		t.Errorf("advice %q, want %q", got, want)
 	}

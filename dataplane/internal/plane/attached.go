@@ -49,7 +49,7 @@ func (a *Attached) Follow() (changed string, err error) {
 }
 
 // Advice is that of Plane.
-func (a *Attached) Advice() []string { return adviceOn(a.Interface, a.whyGeneric) }
+func (a *Attached) Advice() []string { return adviceOn(a.Interface, a.whyGeneric, restartTries) }
 
 // Problem is the reason why packets pass the program by; empty: they do not.
 func (a *Attached) Problem() (string, error) {

@@ -139,7 +139,7 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 		}
 		p.XDP, p.mode = p.Pins.link, modeOf(dev.Index)
 		if p.mode == generic {
-			p.whyGeneric = "an earlier daemon put it there; `proffer detach` and a start try the driver again"
+			p.whyGeneric = "an earlier daemon put it there"
 		}
 		return nil
 	}
@@ -188,12 +188,19 @@ const generic = "generic" // mode: XDP runs in the stack
 // is one.
 func (p *Plane) Advice() []string {
 	dev := p.Dev.Load()
-	return append(adviceOn(dev, p.whyGeneric), p.Served.Advice(dev)...)
+	again := "`proffer detach` and a start try"
+	if p.WhyUnpinned != "" {
+		again = restartTries
+	}
+	return append(adviceOn(dev, p.whyGeneric, again), p.Served.Advice(dev)...)
 }
 
-func adviceOn(dev *net.Interface, whyGeneric string) (all []string) {
+const restartTries = "a restart tries"
+
+// adviceOn is about a link. A reason is of the start: the kernel does not say whether it still holds.
+func adviceOn(dev *net.Interface, whyGeneric, again string) (all []string) {
 	if whyGeneric != "" {
-		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s", dev.Name, whyGeneric))
+		all = append(all, fmt.Sprintf("XDP runs in the stack and not in the driver of %s, much slower: %s; this was so at the start, and %s the driver again", dev.Name, whyGeneric, again))
 	}
 	vlans, err := hook.StrippedVLANs(dev)
 	if err != nil {
