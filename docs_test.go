@@ -37,26 +37,41 @@ func TestCountersAreDocumented(t *testing.T) {
 	}
 }
 
-// TestLinks follows every relative link of the documents.
+// TestLinks follows every relative link of the documents, to its heading.
 func TestLinks(t *testing.T) {
 	files, err := filepath.Glob("docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, "docs/failures.md")
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	found := 0
-	for _, file := range append(files, "README.md", "ARCHITECTURE.md") {
+	for _, file := range append(files, "docs/failures.md", "README.md", "ARCHITECTURE.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
 			found++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+			to := file
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s links to %s: %v", file, m[1], err)
+			} else if m[2] != "" && !anchors(read(t, to))[m[2]] {
+				t.Errorf("%s links to %s%s: %s has no such heading", file, m[1], m[2], to)
 			}
 		}
 	}
 	if found == 0 {
 		t.Fatal("no link was found: nothing was checked")
 	}
+}
+
+// anchors are the headings of a document, as links name them.
+func anchors(doc string) map[string]bool {
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(doc, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		named["#"+strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return named
 }
 
 func read(t *testing.T, path string) string {
