@@ -11,16 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/dataplane"
 	"proffer/lab/bench"
 	"proffer/lab/farmrun"
-	"proffer/lab/tables"
 )
 
 // benchFlags are the bench's flags before they are checked.
 type benchFlags struct {
-	json  bool
-	out   string
+	tail
 	cpu   int
 	runs  int
 	rows  string
@@ -30,7 +27,7 @@ type benchFlags struct {
 }
 
 func newBench() *cobra.Command {
-	f := &benchFlags{}
+	f := &benchFlags{tail: tail{of: "bench"}}
 	cmd := &cobra.Command{
 		Use:   "bench [--rows REGEXP] [--beside BINARY] [--json] [--out DIR]",
 		Short: "Measure the cost of a packet on this machine, beside the floors under it",
@@ -66,7 +63,7 @@ Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
   proffer-lab bench --rows '^lb/hunt/' --flows 1e3,1e6 --json
   proffer-lab bench --rows '^lb/hunt/(offer|new)' --beside /tmp/before/proffer-lab`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.perform(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
@@ -79,49 +76,28 @@ Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
 	return cmd
 }
 
-func (f *benchFlags) run(cmd *cobra.Command) error {
-	b, err := f.bench()
-	if err == nil && !cmd.Flags().Changed("cpu") {
-		b.CPU, err = bench.LastCPU()
-	}
-	if err == nil {
-		err = b.Check()
-	}
-	if err == nil && f.beside != "" && f.out != "" {
-		err = errors.New("--beside has no figure: leave out --out")
-	}
-	if err != nil {
-		return cli.BadUsage(err)
-	}
-	if err := dataplane.Preflight(); err != nil {
-		return err
-	}
-	if f.out != "" {
-		if err := writable(f.out); err != nil {
-			return err
+func (f *benchFlags) perform(cmd *cobra.Command) error {
+	var b *bench.Bench
+	check := func() (err error) {
+		b, err = f.bench()
+		if err == nil && !cmd.Flags().Changed("cpu") {
+			b.CPU, err = bench.LastCPU()
 		}
-	}
-	show := newProgress(cmd.ErrOrStderr())
-	update, note := func(s farmrun.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	var report *bench.Report
-	var builds *bench.BuildsReport
-	if f.beside == "" {
-		report, err = b.Run(cmd.Context(), update, note)
-	} else {
-		builds, err = f.builds(cmd.Context(), b, update, note)
-	}
-	show.end()
-	switch {
-	case cmd.Context().Err() != nil:
-		return errors.New("interrupted; everything the bench made is removed")
-	case err != nil:
+		if err == nil {
+			err = b.Check()
+		}
+		if err == nil && f.beside != "" && f.out != "" {
+			err = errors.New("--beside has no figure: leave out --out")
+		}
 		return err
-	case builds != nil && f.json:
-		return tables.JSON(cmd.OutOrStdout(), builds.JSON())
-	case builds != nil:
-		return builds.Print(cmd.OutOrStdout())
 	}
-	return errors.Join(showResult(cmd, report, f.json, f.out), report.Holds())
+	return f.run(cmd, check, func(ctx context.Context, show *progress) (finding, error) {
+		update, note := func(s farmrun.Step) { show.update(stepLine(s)) }, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+		if f.beside == "" {
+			return b.Run(ctx, update, note)
+		}
+		return f.builds(ctx, b, update, note)
+	})
 }
 
 // builds measures another build beside this one.

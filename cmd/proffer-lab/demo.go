@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/dataplane"
 	"proffer/lab/demo"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
@@ -21,14 +18,13 @@ import (
 
 // demoFlags are the demo's flags before they are checked.
 type demoFlags struct {
+	tail
 	policies []string
-	out      string
-	json     bool
 	srlb     demo.Experiment
 }
 
 func newDemo() *cobra.Command {
-	f := &demoFlags{}
+	f := &demoFlags{tail: tail{of: "demo"}}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show on this machine how offered connections find free servers",
@@ -59,7 +55,7 @@ results.json, cdf and load as SVG, PNG and CSV.`,
 		Example: `  proffer-lab demo
   proffer-lab demo --policies single,learned --fast-servers 6 --speed 2 --lbs 2`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, f.check, f.measure) },
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.policies, "policies", []string{"single", "hunt:static:4", "hunt:dynamic"}, "policies to compare, `LIST` with commas")
@@ -80,34 +76,30 @@ results.json, cdf and load as SVG, PNG and CSV.`,
 	return cmd
 }
 
-func runDemo(cmd *cobra.Command, f *demoFlags) error {
-	if err := f.check(); err != nil {
-		return cli.BadUsage(err)
-	}
-	if err := dataplane.Preflight(); err != nil {
-		return err
-	}
+// measure runs the policies. What is done when a run fails is shown, and the failure is the verdict.
+func (f *demoFlags) measure(ctx context.Context, show *progress) (finding, error) {
 	var err error
 	if f.srlb.Programs, err = findProffer(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := writable(f.out); err != nil {
-		return err
-	}
-	show := newProgress(cmd.ErrOrStderr())
-	fmt.Fprintf(cmd.ErrOrStderr(), "building a farm of %d servers; %d policies take about %s\n",
+	fmt.Fprintf(show.w, "building a farm of %d servers; %d policies take about %s\n",
 		f.srlb.Servers, len(f.srlb.Policies), farmrun.Left(f.srlb.Duration()))
 	f.srlb.Out = f.out
-	report, err := f.srlb.Run(cmd.Context(), func(s demo.Progress) { show.update(demoLine(s)) })
-	show.end()
-	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("interrupted after %d of %d policies; everything the demo made is removed", len(report.Policies), len(f.srlb.Policies))
-	}
+	report, err := f.srlb.Run(ctx, func(s demo.Progress) { show.update(demoLine(s)) })
 	if len(report.Policies) == 0 {
-		return err
+		return nil, err
 	}
-	return errors.Join(err, showResult(cmd, report, f.json, f.out))
+	return demoFinding{report, err}, nil
 }
+
+// demoFinding is what the demo shows, and why that is not all.
+type demoFinding struct {
+	*demo.Report
+	unfinished error
+}
+
+// Holds is that all policies were run: how they compare decides nothing.
+func (f demoFinding) Holds() error { return f.unfinished }
 
 // check refuses flags that cannot be run, before anything is made.
 func (f *demoFlags) check() error {
@@ -138,19 +130,6 @@ func (f *demoFlags) check() error {
 		return fmt.Errorf("--mean %v: want 1ms to 1m", s.Mean)
 	}
 	return s.Kinds.Check()
-}
-
-// writable fails early rather than after minutes of measuring.
-func writable(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("--out %s: cannot be made: %w", dir, err)
-	}
-	f, err := os.CreateTemp(dir, ".writable-*")
-	if err != nil {
-		return fmt.Errorf("--out %s: cannot be written to: %w", dir, err)
-	}
-	f.Close()
-	return os.Remove(filepath.Join(dir, filepath.Base(f.Name())))
 }
 
 // demoLine is the line of progress, and whether it is the last of its run.

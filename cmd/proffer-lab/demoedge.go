@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/dataplane"
 	"proffer/lab/edge"
 	"proffer/lab/farmrun"
 	"proffer/topo"
@@ -19,13 +18,12 @@ import (
 
 // edgeDemoFlags are the flags of demo edge before they are checked.
 type edgeDemoFlags struct {
-	out  string
-	json bool
+	tail
 	demo edge.Demo
 }
 
 func newEdgeDemo() *cobra.Command {
-	f := &edgeDemoFlags{}
+	f := &edgeDemoFlags{tail: tail{of: "demo"}}
 	cmd := &cobra.Command{
 		Use:   "edge",
 		Short: "Show network functions at the edge, balanced by a model of their cost",
@@ -46,7 +44,7 @@ nat_bound (flows), firewall_denied (packets). --out gets the loads and weights o
 Fails if curl or the DNS-like questions got no answer at all, or NAT and firewall had no part.`,
 		Example: "  proffer-lab demo edge\n  proffer-lab demo edge --balancer wrr --for 10s --json",
 		Args:    cli.NoArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runEdgeDemo(cmd, f) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, f.check, f.measure) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.demo.Balancer, "balancer", topo.ByModel.String(), "the LB's balancer, `NAME`")
@@ -63,33 +61,23 @@ func balances() (names []string) {
 	return names
 }
 
-func runEdgeDemo(cmd *cobra.Command, f *edgeDemoFlags) error {
+func (f *edgeDemoFlags) check() error {
 	if err := f.demo.Check(); err != nil {
-		return cli.BadUsage(err)
+		return err
 	}
 	if !slices.Contains(balances(), f.demo.Balancer) {
-		return cli.BadUsagef("--balancer: unknown balancer %q: want one of %s", f.demo.Balancer, strings.Join(balances(), ", "))
+		return fmt.Errorf("--balancer: unknown balancer %q: want one of %s", f.demo.Balancer, strings.Join(balances(), ", "))
 	}
-	if err := dataplane.Preflight(); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (f *edgeDemoFlags) measure(ctx context.Context, show *progress) (finding, error) {
 	var err error
 	if f.demo.Programs, err = findProffer(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := writable(f.out); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "building an edge with two nodes; it takes about %s\n", farmrun.Left(f.demo.For+3*time.Second))
-	table := &liveTable{progress: newProgress(cmd.ErrOrStderr())}
-	found, err := f.demo.Run(cmd.Context(), table.update)
-	if cmd.Context().Err() != nil {
-		return errors.New("interrupted; everything the demo made is removed")
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
+	fmt.Fprintf(show.w, "building an edge with two nodes; it takes about %s\n", farmrun.Left(f.demo.For+3*time.Second))
+	return f.demo.Run(ctx, (&liveTable{progress: show}).update)
 }
 
 // liveTable is a table of cores that renews itself at a terminal, and lines now and then elsewhere.

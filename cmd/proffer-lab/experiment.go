@@ -2,39 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"proffer/cmd/internal/cli"
-	"proffer/dataplane"
 	"proffer/lab/farmrun"
 	"proffer/lab/tables"
 )
 
 // experimentFlags are those that every experiment has.
 type experimentFlags struct {
+	tail
 	list    bool
 	seed    uint64
 	servers int
-	json    bool
-	out     string
-}
-
-// finding is the result of an experiment.
-type finding interface {
-	result
-	Holds() error // the requirement that it did not meet
-}
-
-// result can be shown and saved.
-type result interface {
-	JSON() any
-	Print(io.Writer) error
-	Files() []tables.File
 }
 
 // trial is one experiment: its name and its action.
@@ -56,7 +37,7 @@ func registerTrial(t func(*experimentFlags) trial) bool {
 }
 
 func newExperiment() *cobra.Command {
-	f := &experimentFlags{}
+	f := &experimentFlags{tail: tail{of: "experiment"}}
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
 		Short: "Break a farm on this machine, and measure the effect",
@@ -118,60 +99,11 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 
 // perform runs an experiment from its flags to its verdict.
 func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
-	if err := t.check(); err != nil {
-		return cli.BadUsage(err)
-	}
-	if err := dataplane.Preflight(); err != nil {
-		return err
-	}
-	programs, err := findProffer()
-	if err != nil {
-		return err
-	}
-	if f.out != "" {
-		if err := writable(f.out); err != nil {
-			return err
+	return f.run(cmd, t.check, func(ctx context.Context, show *progress) (finding, error) {
+		programs, err := findProffer()
+		if err != nil {
+			return nil, err
 		}
-	}
-	show := newProgress(cmd.ErrOrStderr())
-	found, err := t.run(cmd.Context(), programs, func(s farmrun.Step) { show.update(stepLine(s)) })
-	show.end()
-	if cmd.Context().Err() != nil {
-		return errors.New("interrupted; everything the experiment made is removed")
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(showResult(cmd, found, f.json, f.out), found.Holds())
-}
-
-// showResult prints the result, and then writes it into out unless that is empty: a full
-// disk costs the files, not the result.
-func showResult(cmd *cobra.Command, found result, asJSON bool, out string) error {
-	err := printResult(cmd.OutOrStdout(), found, asJSON)
-	if out == "" {
-		return err
-	}
-	return errors.Join(err, saveFiles(cmd.ErrOrStderr(), out, found.Files()...))
-}
-
-// saveFiles writes files and names them.
-func saveFiles(log io.Writer, dir string, files ...tables.File) error {
-	paths, err := tables.Save(dir, files...)
-	if len(paths) > 0 {
-		fmt.Fprintf(log, "written: %s\n", strings.Join(paths, " "))
-	}
-	return err
-}
-
-func printResult(w io.Writer, found result, asJSON bool) error {
-	if !asJSON {
-		return found.Print(w)
-	}
-	return tables.JSON(w, found.JSON())
-}
-
-// stepLine is the line of progress, and whether it is the last.
-func stepLine(s farmrun.Step) (string, bool) {
-	return fmt.Sprintf("[%d/%d] %s, %s left", s.Done, s.Total, s.Doing, farmrun.Left(s.Left)), s.Done == s.Total
+		return t.run(ctx, programs, func(s farmrun.Step) { show.update(stepLine(s)) })
+	})
 }

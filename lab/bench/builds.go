@@ -148,6 +148,12 @@ func leastRows(rows []Result) (least map[string]Result, names []string) {
 // JSON is the array of rows.
 func (r *BuildsReport) JSON() any { return r.Rows }
 
+// Files are none: there is no figure.
+func (r *BuildsReport) Files() []tables.File { return nil }
+
+// Holds has no verdict: the ratios are for the reader.
+func (r *BuildsReport) Holds() error { return nil }
+
 // Print writes the rows.
 func (r *BuildsReport) Print(w io.Writer) error {
 	t := tables.Left("program", "mode", "case", "flows", "other min ns", "min ns", "×", "other net", "net", "×")
