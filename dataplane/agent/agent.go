@@ -54,12 +54,17 @@ func New(cfg *topo.Agent) (*Agent, error) { return NewWith(cfg, nil) }
 
 // NewWith is New for benches and proofs, which change the programs before they are
 // loaded.
-func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent, err error) {
+func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (*Agent, error) {
+	return NewOf(cfg, dataplane.Shipped(objects.LoadAgent, change))
+}
+
+// NewOf is New with programs of the caller's.
+func NewOf(cfg *topo.Agent, programs dataplane.Programs) (_ *Agent, err error) {
 	dev, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
 		return nil, fmt.Errorf("link %q: %w", cfg.Interface, err)
 	}
-	spec, err := objects.LoadAgent()
+	spec, err := programs.Read()
 	if err != nil {
 		return nil, fmt.Errorf("read the agent programs: %w", err)
 	}
@@ -68,7 +73,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 	if a.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
-	if err := a.prepare(spec, cfg, change); err != nil {
+	if err := a.prepare(spec, cfg, programs.Change); err != nil {
 		return nil, err
 	}
 	if a.Pins, a.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
@@ -89,7 +94,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 			return nil, errors.Join(err, a.Pins.Unlock())
 		}
 	}
-	if err := a.load(spec, adopted); err != nil {
+	if err := a.load(spec, adopted, programs); err != nil {
 		return nil, plane.LoadError("agent", err)
 	}
 	defer func() {
@@ -115,7 +120,7 @@ func NewWith(cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) (_ *Agent
 		return nil, err
 	}
 	a.beginWork(a.services, known)
-	if err := errors.Join(a.objs.ConnKey.Put(uint32(0), key), a.fill(), a.setClock()); err != nil {
+	if err := errors.Join(a.setNamespace(), a.objs.ConnKey.Put(uint32(0), key), a.fill(), a.setClock()); err != nil {
 		return nil, err
 	}
 	return a, a.SetKeys(cfg.Keys)
@@ -128,13 +133,6 @@ func (a *Agent) Objects() *objects.AgentObjects { return &a.objs }
 func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) error {
 	if err := a.Constants(spec, &cfg.Node); err != nil {
 		return err
-	}
-	cookie, err := netnsCookie()
-	if err != nil {
-		return err
-	}
-	if err := spec.Variables["netns_cookie"].Set(cookie); err != nil {
-		return fmt.Errorf("set the network namespace's cookie: %w", err)
 	}
 	a.Lines = connLines(cfg.Flows.Entries, cmp.Or(cfg.Flows.Embryonic, defaultEmbryonic))
 	for _, name := range []string{objects.AgentMapConns, objects.AgentMapConnHints} {
@@ -152,10 +150,10 @@ func (a *Agent) prepare(spec *ebpf.CollectionSpec, cfg *topo.Agent, change func(
 // load loads the programs into the kernel. The programs that count sockets run at every
 // state change of every socket of the host, so they are loaded only if a service needs
 // them.
-func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) error {
+func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map, programs dataplane.Programs) error {
 	options := &ebpf.CollectionOptions{MapReplacements: adopted}
 	if countsSockets(a.services) {
-		return spec.LoadAndAssign(&a.objs, options)
+		return programs.Load(spec, &a.objs, options)
 	}
 	var some struct {
 		AgentIn      *ebpf.Program `ebpf:"agent_in"`
@@ -169,7 +167,7 @@ func (a *Agent) load(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) er
 		objects.AgentMaps
 		objects.AgentVariables
 	}
-	if err := spec.LoadAndAssign(&some, options); err != nil {
+	if err := programs.Load(spec, &some, options); err != nil {
 		return err
 	}
 	a.objs.AgentPrograms = objects.AgentPrograms{
@@ -319,6 +317,18 @@ func closePrograms(p *objects.AgentPrograms) error {
 		errs = append(errs, prog.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// setNamespace tells the programs that count sockets whose sockets.
+func (a *Agent) setNamespace() error {
+	cookie, err := netnsCookie()
+	if err != nil {
+		return err
+	}
+	if err := a.objs.NetnsCookie.Set(cookie); err != nil {
+		return fmt.Errorf("set the network namespace's cookie: %w", err)
+	}
+	return nil
 }
 
 // netnsCookie identifies the network namespace of this process; the kernel never uses

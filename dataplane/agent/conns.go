@@ -26,12 +26,12 @@ func (a *Agent) setClock() error {
 	return nil
 }
 
-// connKey makes the digests' key part of the programs: the key of an adopted table, or
-// a new key.
+// connKey makes the digests' key part of the programs: the key of an adopted table, the key that a
+// caller of NewOf has set, or a new key.
 func connKey(spec *ebpf.CollectionSpec, adopted map[string]*ebpf.Map) (key objects.AgentDigestKey, err error) {
 	if m := adopted[objects.AgentMapConnKey]; m != nil {
 		err = m.Lookup(uint32(0), &key)
-	} else {
+	} else if err = spec.Variables["flow_key"].Get(&key); err == nil && key == (objects.AgentDigestKey{}) {
 		err = binary.Read(rand.Reader, binary.NativeEndian, &key)
 	}
 	for i := range key.Odd {

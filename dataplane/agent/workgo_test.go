@@ -116,8 +116,13 @@ func certify(t *testing.T) (cert, key string) {
 // http2Client is a connection of HTTP/2 over TLS 1.3.
 func http2Client(t *testing.T, from uint16) *http.Client {
 	t.Helper()
-	f := os.NewFile(uintptr(rig.Dial(t, from, workPort)), "")
-	conn, err := net.FileConn(f) // its own descriptor
+	fd, err := unix.Dup(rig.Dial(t, from, workPort)) // Dial closes its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "")
+	defer f.Close()
+	conn, err := net.FileConn(f) // with another descriptor
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,29 +33,31 @@ func testIdleKept(t *testing.T, seen rig.Hits) {
 		{"learned, UDP", learned(4, rig.OverUDP), []byte{0, 0, 0}, idle, idle},
 		{"learned, closed by the client", learned(4), []byte{wire.SYN, wire.ACK, wire.FIN | wire.ACK}, idle, idle},
 	} {
-		rig.Enter(t)
-		cfg := rig.LBConfig(c.svc)
-		cfg.Flows.Idle, cfg.Flows.Linger = c.idle, linger
-		r := rig.LoadLB(t, seen, cfg)
-		hopsOf(t, r)
-		for _, flags := range c.flags {
-			p := client(0, flags)
-			switch {
-			case flags == 0:
-				p = rig.Datagram(81, "some")
-			case c.svc.VIP.Addr == rig.Vip4:
-				p.Src, p.Dst = netip.AddrPortFrom(rig.Client4, rig.ClientPort), netip.AddrPortFrom(rig.Vip4, 81)
+		t.Run(c.label, func(t *testing.T) {
+			rig.Enter(t)
+			cfg := rig.LBConfig(c.svc)
+			cfg.Flows.Idle, cfg.Flows.Linger = c.idle, linger
+			r := rig.LoadLB(t, seen, cfg)
+			hopsOf(t, r)
+			for _, flags := range c.flags {
+				p := client(0, flags)
+				switch {
+				case flags == 0:
+					p = rig.Datagram(81, "some")
+				case c.svc.VIP.Addr == rig.Vip4:
+					p.Src, p.Dst = netip.AddrPortFrom(rig.Client4, rig.ClientPort), netip.AddrPortFrom(rig.Vip4, 81)
+				}
+				r.Send(t, p.Frame())
 			}
-			r.Send(t, p.Frame())
-		}
-		for _, s := range []struct {
-			after time.Duration
-			want  dataplane.Swept
-		}{{c.age, dataplane.Swept{Kept: 1}}, {c.age + 2*rig.Unit, dataplane.Swept{Removed: 1}}} {
-			r.At(t, rig.Start+s.after)
-			if got, err := r.Sweep(); err != nil || got != s.want {
-				t.Errorf("%s, after %v: %+v, %v, want %+v", c.label, s.after, got, err, s.want)
+			for _, s := range []struct {
+				after time.Duration
+				want  dataplane.Swept
+			}{{c.age, dataplane.Swept{Kept: 1}}, {c.age + 2*rig.Unit, dataplane.Swept{Removed: 1}}} {
+				r.At(t, rig.Start+s.after)
+				if got, err := r.Sweep(); err != nil || got != s.want {
+					t.Errorf("after %v: %+v, %v, want %+v", s.after, got, err, s.want)
+				}
 			}
-		}
+		})
 	}
 }

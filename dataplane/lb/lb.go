@@ -53,12 +53,17 @@ func New(cfg *topo.LB) (*LB, error) { return NewWith(cfg, nil) }
 
 // NewWith is New for benches and proofs, which change the programs before they are
 // loaded.
-func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
+func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (*LB, error) {
+	return NewOf(cfg, dataplane.Shipped(objects.LoadLB, change))
+}
+
+// NewOf is New with programs of the caller's.
+func NewOf(cfg *topo.LB, programs dataplane.Programs) (_ *LB, err error) {
 	dev, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
 		return nil, fmt.Errorf("link %q: %w", cfg.Interface, err)
 	}
-	spec, err := objects.LoadLB()
+	spec, err := programs.Read()
 	if err != nil {
 		return nil, fmt.Errorf("read the lb programs: %w", err)
 	}
@@ -74,7 +79,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if l.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
-	if err := l.prepare(spec, cfg, change); err != nil {
+	if err := l.prepare(spec, cfg, programs.Change); err != nil {
 		return nil, err
 	}
 	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
@@ -92,7 +97,7 @@ func NewWith(cfg *topo.LB, change func(*ebpf.CollectionSpec) error) (_ *LB, err 
 	if err := l.fits(cfg.Flows.Entries, adopted[objects.LBMapFlows] != nil); err != nil {
 		return nil, err
 	}
-	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
+	if err := programs.Load(spec, &l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
 		return nil, plane.LoadError("lb", err)
 	}
 	defer func() {

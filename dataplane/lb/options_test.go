@@ -39,7 +39,7 @@ func testOptions(t *testing.T, seen rig.Hits) {
 				}
 				label := fmt.Sprintf("%v, insert %v, IPv4 %v", mode, insert, four)
 				for n, change := range rig.Changes(four) {
-					wantWithOptions(t, seen, svc, fmt.Sprintf("%s, options %d", label, n), packets, change)
+					t.Run(fmt.Sprintf("%s, options %d", label, n), func(t *testing.T) { wantWithOptions(t, seen, svc, packets, change) })
 				}
 			}
 		}
@@ -47,7 +47,7 @@ func testOptions(t *testing.T, seen rig.Hits) {
 }
 
 // wantWithOptions sends packets with options to an LB, and without to another that is as fresh.
-func wantWithOptions(t *testing.T, seen rig.Hits, svc topo.Service, label string, packets []rig.Packet, change func([]byte) []byte) {
+func wantWithOptions(t *testing.T, seen rig.Hits, svc topo.Service, packets []rig.Packet, change func([]byte) []byte) {
 	t.Helper()
 	plain, with := rig.NewLB(t, rig.Hits{}, svc), rig.NewLB(t, seen, svc)
 	var first []byte // the server, where it is chosen by load or turn
@@ -56,7 +56,7 @@ func wantWithOptions(t *testing.T, seen rig.Hits, svc topo.Service, label string
 		frame := change(p.Frame())
 		got := with.Send(t, frame)
 		if want.Action != rig.XDPTX || got.Action != rig.XDPTX || !slices.Equal(got.Reasons, want.Reasons) {
-			t.Errorf("%s: action %d for %v, want %d for %v", label, got.Action, got.Reasons, want.Action, want.Reasons)
+			t.Errorf("action %d for %v, want %d for %v", got.Action, got.Reasons, want.Action, want.Reasons)
 			continue
 		}
 		if frame[12] == 8 { // the checksum follows the TTL
@@ -67,7 +67,7 @@ func wantWithOptions(t *testing.T, seen rig.Hits, svc topo.Service, label string
 			frame[rig.AtHop]--
 		}
 		if !bytes.HasSuffix(got.Frame, frame[14:]) {
-			t.Errorf("%s: left as %x, want the packet %x in it", label, got.Frame, frame[14:])
+			t.Errorf("left as %x, want the packet %x in it", got.Frame, frame[14:])
 		}
 		to, same := got.Frame[rig.AtDst:rig.AtDst+16], want.Frame[rig.AtDst:rig.AtDst+16]
 		if svc.Dispatch == topo.Learned || svc.Dispatch == topo.Rr {
@@ -77,7 +77,7 @@ func wantWithOptions(t *testing.T, seen rig.Hits, svc topo.Service, label string
 			same = first
 		}
 		if svc.Wire == topo.Encap && !bytes.Equal(to, same) {
-			t.Errorf("%s: to %x, want %x", label, to, same)
+			t.Errorf("to %x, want %x", to, same)
 		}
 	}
 }

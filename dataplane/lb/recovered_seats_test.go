@@ -2,6 +2,7 @@ package lb_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -46,7 +47,7 @@ func claim(server int, p rig.Packet, generation uint16) (frame []byte, answer ri
 func TestRecoversSeats(t *testing.T) {
 	for _, d := range choosers() {
 		for _, n := range []int{2, topo.MaxMembers} {
-			recoversSeat(t, rig.Hits{}, d, n)
+			t.Run(fmt.Sprintf("%v of %d", d, n), func(t *testing.T) { recoversSeat(t, rig.Hits{}, d, n) })
 		}
 	}
 }

@@ -21,7 +21,16 @@ import (
 type Agent struct {
 	Rig
 	*agent.Agent
-	Out Rig // the program on the way out
+	Out      Rig    // the program on the way out
+	attaches func() // tells that the programs are on a link; or nil
+}
+
+// Attach is the plane's. Programs on a link serve no later test.
+func (r *Agent) Attach() error {
+	if r.attaches != nil {
+		r.attaches()
+	}
+	return r.Agent.Attach()
 }
 
 const Here = 1
@@ -67,7 +76,8 @@ func AgentConfig(entries int, services ...topo.Offering) *topo.Agent {
 func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) *Agent {
 	t.Helper()
 	var spec *ebpf.CollectionSpec
-	a, err := agent.NewWith(cfg, keeping(&spec, change))
+	var mark func()
+	a, err := agent.NewOf(cfg, again(t, copied(agentSpec), cfg.Pin, keeping(&spec, change), &mark))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -76,7 +86,7 @@ func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.Colle
 			t.Error(err)
 		}
 	})
-	r := &Agent{Agent: a}
+	r := &Agent{Agent: a, attaches: mark}
 	r.Rig = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentIn, Spec: spec, clock: clockOf(t, a.Objects().AgentIn), seen: seen}
 	r.Out = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentOut, clock: r.Rig.clock, seen: seen}
 	r.At(t, Start)

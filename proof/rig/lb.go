@@ -25,7 +25,8 @@ type LB struct {
 	*lb.LB
 	Cfg       *topo.LB
 	retries   *ebpf.Memory
-	Remembers bool // packets that came before, from one send to the next
+	Remembers bool   // packets that came before, from one send to the next
+	attaches  func() // tells that the programs are on a link; or nil
 }
 
 const BucketsOfTests = 251
@@ -57,7 +58,7 @@ func (r *LB) Send(t testing.TB, frame []byte) Outcome {
 
 func (r *LB) ForgetRetries(t testing.TB) {
 	t.Helper()
-	if _, err := r.retries.WriteAt(make([]byte, r.retries.Size()), 0); err != nil {
+	if _, err := r.retries.WriteAt(zeros[:r.retries.Size()], 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +129,8 @@ func LoadLBWith(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.Collect
 func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) *LB {
 	t.Helper()
 	var spec *ebpf.CollectionSpec
-	l, err := lb.NewWith(cfg, keeping(&spec, change))
+	var mark func()
+	l, err := lb.NewOf(cfg, again(t, copied(lbSpec), cfg.Pin, keeping(&spec, change), &mark))
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -138,8 +140,16 @@ func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionS
 		}
 	})
 	r := LBAround(t, seen, l, cfg)
-	r.Spec = spec
+	r.Spec, r.attaches = spec, mark
 	return r
+}
+
+// Attach is the plane's. Programs on a link serve no later test.
+func (r *LB) Attach() error {
+	if r.attaches != nil {
+		r.attaches()
+	}
+	return r.LB.Attach()
 }
 
 // LBAround is a rig of an LB that the caller closes.

@@ -13,7 +13,8 @@
 #include "agent/load/loads.h"
 #include <bpf/bpf_tracing.h>
 
-const volatile __u64 netns_cookie = 0;
+/* User space writes it after loading, so that the programs are the same in each namespace. */
+volatile __u64 netns_cookie SEC(".data.netns") = 0;
 
 /* The recount that counted the socket, above the index of its load, plus one. It has to be
  * kept: when a socket is closed by a RST, the kernel removes its port first. */
