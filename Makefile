@@ -6,7 +6,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 # Where git does not answer, go would fail to ask it for the commit.
 STAMP := -buildvcs=$(if $(VERSION),auto,false) -ldflags "-X proffer/cmd/internal/cli.version=$(VERSION)"
 
-.PHONY: help demo test build generate lint bench clean tools
+.PHONY: help demo test quick build generate update lint bench clean tools
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,12 +17,18 @@ demo: build ## show 30,000 real connections a policy finding free servers (root;
 test: tools ## check everything: objects, style, units, programs, end to end (root; installs what it lacks)
 	@$(WITH_GO) .ci/check
 
+quick: tools ## style, units and programs, before a commit (root)
+	@$(WITH_GO) .ci/quick
+
 build: ## build/proffer and build/proffer-lab from the committed eBPF objects (needs Go only)
 	@mkdir -p build
 	@$(WITH_GO) go build -trimpath $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
 
 generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 	@$(WITH_GO) go generate ./...
+
+update: ## all that is generated: make generate, then docs, schemas and expected output
+	@$(WITH_GO) .ci/update
 
 lint: ## gofmt, vet, staticcheck, the import rule
 	@$(WITH_GO) .ci/lint
