@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/foreign"
+	"proffer/topo"
 )
 
 // Status is a daemon's answer.
@@ -74,6 +75,11 @@ type ServiceStatus struct {
 	Learning *LearningStatus `json:"learning,omitempty"`
 	// Servers has those of an LB's service.
 	Servers []ServerStatus `json:"servers,omitempty"`
+}
+
+// ServiceOf is a load balancer's service as its configuration states it.
+func ServiceOf(s *topo.Service) ServiceStatus {
+	return ServiceStatus{Name: s.Name, VIP: s.VIP.String(), Mode: s.Mode()}
 }
 
 // ServerStatus is a server of a service. How it answers is over all services, as Status.Servers has it.

@@ -124,9 +124,9 @@ func (r *lb) describe(s *api.Status) error {
 		return err
 	}
 	for i, svc := range cfg.Services {
-		s.Services = append(s.Services, api.ServiceStatus{
-			Name: svc.Name, VIP: svc.VIP.String(), Mode: svc.Mode(), Learning: r.learned(&svc), Servers: r.serversOf(&svc, connections[i]),
-		})
+		status := api.ServiceOf(&svc)
+		status.Learning, status.Servers = r.learned(&svc), r.serversOf(&svc, connections[i])
+		s.Services = append(s.Services, status)
 	}
 	s.Servers = r.answers(cfg)
 	if r.lost != "" {

@@ -49,6 +49,9 @@ func TestSimExampleRuns(t *testing.T) {
 	if code != cli.OK || stderr != "" || example != string(farm.Example) {
 		t.Fatalf("exit %d, %s\n%s", code, stderr, example)
 	}
+	if code, schema, stderr := play(t, "sim", "--schema"); code != cli.OK || stderr != "" || schema != string(farm.Schema()) {
+		t.Errorf("--schema: exit %d, %s\n%s", code, stderr, schema)
+	}
 	file := farmFile(t, example)
 	code, stdout, stderr := play(t, "sim", "--farm", file, "--policies", "single,guided", "--seeds", "2", "--requests", "500", "--json")
 	rows := parseRows(t, stdout)
