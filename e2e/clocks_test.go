@@ -64,8 +64,6 @@ ip link set eth0 up
 ip addr add %s/128 dev lo
 ip addr add %s/64 dev eth0
 ip route add default via %[3]s dev eth0
-ip addr add %[5]s/24 dev eth0
-ip route add default via %[6]s dev eth0
 ping -c 1 -W 20 %[3]s
 proffer lb --config %[4]s >/lb.log 2>&1 &
 until grep -q ready /lb.log; do
@@ -73,9 +71,8 @@ until grep -q ready /lb.log; do
 	pidof proffer >/dev/null || break
 done
 cat /lb.log
-`, lb.Loopback(), lb.Addr, lb.Addr.Prev(), configuration(bed, lb), lb.Addr4, lb.Addr4.Prev()),
-		"/bin/fill-neighbours": fmt.Appendf(nil, fillNeighbours, strings.TrimSuffix(lb.Addr.String(), "2"), strings.TrimSuffix(lb.Addr4.String(), "2")),
-		"/bin/lb-status":       fmt.Appendf(nil, "#!/bin/sh\nexec proffer status --json --control %s\n", control(bed, lb)),
+`, lb.Loopback(), lb.Addr, lb.Addr.Prev(), configuration(bed, lb)),
+		"/bin/lb-status": fmt.Appendf(nil, "#!/bin/sh\nexec proffer status --json --control %s\n", control(bed, lb)),
 	}
 	for _, path := range []string{configuration(bed, lb), strings.TrimSuffix(configuration(bed, lb), "yaml") + "keys"} {
 		content, err := os.ReadFile(path)
