@@ -27,7 +27,7 @@ type benchFlags struct {
 }
 
 func newBench() *cobra.Command {
-	f := &benchFlags{tail: tail{of: "bench"}}
+	f := &benchFlags{tail: tail{of: "bench", alone: true}}
 	cmd := &cobra.Command{
 		Use:   "bench [--rows REGEXP] [--beside BINARY] [--json] [--out DIR]",
 		Short: "Measure the cost of a packet on this machine, beside the floors under it",

@@ -78,13 +78,9 @@ results.json, cdf and load as SVG, PNG and CSV.`,
 
 // measure runs the policies. What is done when a run fails is shown, and the failure is the verdict.
 func (f *demoFlags) measure(ctx context.Context, show *progress) (finding, error) {
-	var err error
-	if f.srlb.Programs, err = findProffer(); err != nil {
-		return nil, err
-	}
 	fmt.Fprintf(show.w, "building a farm of %d servers; %d policies take about %s\n",
 		f.srlb.Servers, len(f.srlb.Policies), farmrun.Left(f.srlb.Duration()))
-	f.srlb.Out = f.out
+	f.srlb.Programs, f.srlb.Out = f.programs, f.out
 	report, err := f.srlb.Run(ctx, func(s demo.Progress) { show.update(demoLine(s)) })
 	if len(report.Policies) == 0 {
 		return nil, err

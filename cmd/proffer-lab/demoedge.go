@@ -72,10 +72,7 @@ func (f *edgeDemoFlags) check() error {
 }
 
 func (f *edgeDemoFlags) measure(ctx context.Context, show *progress) (finding, error) {
-	var err error
-	if f.demo.Programs, err = findProffer(); err != nil {
-		return nil, err
-	}
+	f.demo.Programs = f.programs
 	fmt.Fprintf(show.w, "building an edge with two nodes; it takes about %s\n", farmrun.Left(f.demo.For+3*time.Second))
 	return f.demo.Run(ctx, (&liveTable{progress: show}).update)
 }

@@ -100,10 +100,6 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 // perform runs an experiment from its flags to its verdict.
 func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	return f.run(cmd, t.check, func(ctx context.Context, show *progress) (finding, error) {
-		programs, err := findProffer()
-		if err != nil {
-			return nil, err
-		}
-		return t.run(ctx, programs, func(s farmrun.Step) { show.update(stepLine(s)) })
+		return t.run(ctx, f.programs, func(s farmrun.Step) { show.update(stepLine(s)) })
 	})
 }

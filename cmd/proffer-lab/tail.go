@@ -31,6 +31,9 @@ type tail struct {
 	json bool
 	out  string
 	of   string // what made all that is removed
+
+	programs string // path of the proffer binary
+	alone    bool   // there is no need of it
 }
 
 // measure is a verb's own part.
@@ -43,6 +46,12 @@ func (t *tail) run(cmd *cobra.Command, check func() error, measure measure) erro
 	}
 	if err := dataplane.Preflight(); err != nil {
 		return err
+	}
+	if !t.alone {
+		var err error
+		if t.programs, err = findProffer(); err != nil {
+			return err
+		}
 	}
 	if t.out != "" {
 		if err := writable(t.out); err != nil {
