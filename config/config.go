@@ -106,7 +106,7 @@ func sortServers(servers []topo.Server) {
 }
 
 func completeLB(d *schema.Document, lb *topo.LB) {
-	completeNode(&lb.Node, "lb")
+	completePin(&lb.Pin, "lb", lb.Name)
 	lb.State = cmp.Or(lb.State, "/var/lib/proffer/lb-"+lb.Name+".json")
 	for i := range lb.Services {
 		s := &lb.Services[i]
@@ -118,7 +118,7 @@ func completeLB(d *schema.Document, lb *topo.LB) {
 }
 
 func completeAgent(agent *topo.Agent, cpus int) {
-	completeNode(&agent.Node, "agent")
+	completePin(&agent.Pin, "agent", agent.Name)
 	for i := range agent.Services {
 		o := &agent.Services[i]
 		o.Name = cmp.Or(o.Name, vipName(o.VIP))

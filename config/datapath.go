@@ -15,6 +15,7 @@ func ParseDatapath(file string, data []byte) (*topo.Datapath, error) {
 	doc := &schema.Document{File: file}
 	doc.Parse(data, datapathFile(n))
 	if doc.OK() {
+		completePin(&n.Pin, "nf", n.Name)
 		checkDatapath(doc, n)
 	}
 	if err := doc.Err(); err != nil {
@@ -28,6 +29,7 @@ func datapathFile(n *topo.Datapath) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&n.Name), "Name in counters and logs.").Eg("n1"),
 		control("nf", &n.Control),
+		pinRow("nf", &n.Pin),
 		schema.Need("number", nodeNumber().Into(&n.Server), "Number of the node, the same in the LBs' files.").Eg("1"),
 		schema.Need("link", link().Into(&n.Link), "Network interface to the LBs."),
 		schema.Need("lbs", hostAddress("LB").List(&n.LBs, topo.MaxLbs), "Addresses of the LBs on the link.").Eg("[192.0.2.1]"),

@@ -26,6 +26,7 @@ func ParseEdge(file string, data []byte) (*topo.EdgeLB, error) {
 	doc := &schema.Document{File: file}
 	doc.Parse(data, edgeFile(lb))
 	if doc.OK() {
+		completePin(&lb.Pin, "edge", lb.Name)
 		completeEdge(lb)
 		checkEdge(doc, lb)
 	}
@@ -40,6 +41,7 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 	return []schema.Entry{
 		schema.Optional("name", "edge", schema.Name().Into(&lb.Name), "Name in counters and logs."),
 		control("edge", &lb.Control),
+		pinRow("edge", &lb.Pin),
 		schema.Need("flow_key", flowKey().Secret(&lb.Key),
 			"Secret of the digests of flows: the same on every edge LB. Make one with `openssl rand -hex 16`; put it in quotes."),
 		schema.Optional("report_key", "", reportKey().Secret(&lb.ReportKey),

@@ -18,7 +18,7 @@ func TestParseEdge(t *testing.T) {
 	instances := []topo.EdgeInstance{{Server: 1, Core: 0, Weight: 3}, {Server: 1, Core: 1, Weight: 3}, {Server: 200}}
 	for file, want := range map[string]*topo.EdgeLB{
 		"edge.yaml": {
-			Name: "gate", Control: "/run/proffer/gate.sock", Clients: "eth0", World: "eth1", Balance: topo.RoundRobin,
+			Name: "gate", Control: "/run/proffer/gate.sock", Pin: "/sys/fs/bpf/edges/edge", Clients: "eth0", World: "eth1", Balance: topo.RoundRobin,
 			Public: prefixes("203.0.113.1/32", "2001:db8:f::/64"), Key: key, RecoverAll: true,
 			Flows: topo.FlowTable{Entries: 1024, Idle: 90 * time.Second}, StartReplica: []string{"/usr/local/sbin/start-node", "--wait", "30"},
 			Nodes: []topo.EdgeNode{
@@ -31,7 +31,7 @@ func TestParseEdge(t *testing.T) {
 			},
 		},
 		"edge-short.yaml": {
-			Name: "edge", Control: "/run/proffer/edge.sock", Clients: "eth0", World: "eth1", Key: key, ReportKey: reports,
+			Name: "edge", Control: "/run/proffer/edge.sock", Pin: "/sys/fs/bpf/proffer/edge-edge", Clients: "eth0", World: "eth1", Key: key, ReportKey: reports,
 			Flows:    topo.FlowTable{Entries: 262144, Idle: 5 * time.Minute},
 			Nodes:    []topo.EdgeNode{{Name: "n1", Addr: addrs("192.0.2.2")[0], Link: "eth2", Cores: 1, Weight: 1}},
 			Services: []topo.EdgeService{{Number: 1, Prefixes: prefixes("10.1.0.0/16"), Instances: []topo.EdgeInstance{{Weight: 1}}}},
@@ -46,7 +46,7 @@ func TestParseEdge(t *testing.T) {
 func TestParseDatapath(t *testing.T) {
 	for file, want := range map[string]*topo.Datapath{
 		"nf.yaml": {
-			Name: "n1", Control: "/run/proffer/n1.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1", "fd00:9::1"), Cores: 2, Spread: true,
+			Name: "n1", Control: "/run/proffer/n1.sock", Pin: "/sys/fs/bpf/edges/nf", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1", "fd00:9::1"), Cores: 2, Spread: true,
 			Clients: prefixes("10.1.0.0/16", "2001:db8:1::/48"), Idle: time.Minute, Linger: 2 * time.Second,
 			Chains: []topo.Chain{
 				{Service: 5, Functions: []topo.Function{
@@ -66,7 +66,7 @@ func TestParseDatapath(t *testing.T) {
 			},
 		},
 		"nf-short.yaml": {
-			Name: "n1", Control: "/run/proffer/nf.sock", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1, ReportKey: reports,
+			Name: "n1", Control: "/run/proffer/nf.sock", Pin: "/sys/fs/bpf/proffer/nf-n1", Server: 1, Link: "eth0", LBs: addrs("192.0.2.1"), Cores: 1, ReportKey: reports,
 			Clients: prefixes("10.1.0.0/16"), Idle: 5 * time.Minute, Linger: 10 * time.Second,
 			Chains: []topo.Chain{{Service: 1, Functions: []topo.Function{topo.Cost{Each: 2 * time.Microsecond}}}},
 		},

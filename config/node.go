@@ -19,15 +19,13 @@ const (
 	noKeys    = "none"
 )
 
-// node is the table of a machine. Its pin has no fallback: it is named after the
-// node.
+// node is the table of a machine.
 func node(n *topo.Node, role, at string, name schema.Entry) []schema.Entry {
 	return []schema.Entry{
 		name,
 		schema.Need("locator", locator().Into(&n.Locator), "IPv6 /64 prefix that holds every SID of the node.").Eg(strconv.Quote(at)),
 		schema.Need("interface", link().Into(&n.Interface), "Network interface that the programs are attached to."),
-		schema.Optional("pin", "", pin().Into(&n.Pin),
-			"Directory in a BPF file system where links and flows outlive the daemon; /sys/fs/bpf/proffer/"+role+"-NAME when absent, with _ for each dot in the node's name.").Eg("/sys/fs/bpf/proffer/" + role + "-one"),
+		pinRow(role, &n.Pin),
 		schema.Need("domain", domain().ListOr(anyDomain, &n.Domain, maxDomain),
 			"Prefixes of the SR domain: SR packets with an outer source elsewhere are dropped. any: none is dropped for that.").Eg(`["5f00:0:1::/48", "5f00:0:2::/48"]`, anyDomain),
 	}
@@ -64,9 +62,16 @@ func vipKeys(name *string, vip *topo.VIP) []schema.Entry {
 	}
 }
 
-func completeNode(n *topo.Node, role string) {
-	if n.Pin == "" {
-		n.Pin = "/sys/fs/bpf/proffer/" + role + "-" + strings.ReplaceAll(n.Name, ".", "_") // see pin
+// pinRow has no fallback: it is named after the node.
+func pinRow(role string, to *string) schema.Entry {
+	return schema.Optional("pin", "", pin().Into(to),
+		"Directory in a BPF file system where links and flows outlive the daemon; /sys/fs/bpf/proffer/"+role+"-NAME when absent, with _ for each dot in the node's name.").Eg("/sys/fs/bpf/proffer/" + role + "-one")
+}
+
+// completePin gives a daemon without a place for pins the place of its role and name.
+func completePin(at *string, role, name string) {
+	if *at == "" {
+		*at = "/sys/fs/bpf/proffer/" + role + "-" + strings.ReplaceAll(name, ".", "_") // see pin
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"proffer/dataplane"
@@ -34,11 +36,21 @@ type bench struct {
 	log     bytes.Buffer
 }
 
-func newBench() (*bench, *Controller) {
+func newBench(t *testing.T) (*bench, *Controller) {
+	t.Helper()
 	b := &bench{hops: topo.NextHops{}, fails: map[string]error{}, changes: make(chan struct{}, 1), lost: make(chan netip.Addr)}
 	log := slog.New(slog.NewTextHandler(&locked{b: b}, nil))
-	return b, New(b, b, []netip.Addr{server}, bubble{}, log)
+	c := New(b, func(string) (NextHops, error) { return b, nil }, Ways{"eth0": {server}}, bubble{}, log)
+	if err := c.watchAll(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return b, c
 }
+
+func (b *bench) Link(name string) *net.Interface { return &net.Interface{Index: 1, Name: name} }
+
+func (b *bench) Close() {}
 
 // bubble is the time of a synctest bubble.
 type bubble struct{}
@@ -73,11 +85,11 @@ func (b *bench) learn(addr netip.Addr) {
 	b.changes <- struct{}{}
 }
 
-func (b *bench) SetNextHops(h topo.NextHops) error {
+func (b *bench) Reach(_ string, h topo.NextHops) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.set = append(b.set, h)
-	return b.fails["SetNextHops"]
+	return b.fails["Reach"]
 }
 
 func (b *bench) SweepTurn() (dataplane.Swept, error) {

@@ -5,9 +5,10 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,42 +16,24 @@ import (
 	"proffer/topo"
 )
 
-// Plane is the data plane under control.
+// Plane is the data plane under control, on one or several links of its configuration.
 type Plane interface {
-	Follower
-	Suspicious
-	Checker
-	SetNextHops(topo.NextHops) error
-	SweepTurn() (dataplane.Swept, error)
-	Unresolved() (netip.Addr, error)
-}
-
-// Follower gives the link's address and MTU of now to the programs.
-type Follower interface {
+	Link(name string) *net.Interface // as it is now; nil: it is gone, and the plane goes on without it
 	Follow() (changed string, err error)
+	Problems() ([]string, error)                 // why packets pass the plane by
+	Reach(link string, hops topo.NextHops) error // gives it the next hops over a link; nil: none
+	Unresolved() (netip.Addr, error)             // waits for an address that a packet had no next hop for; an error: there are none any more
+	SweepTurn() (dataplane.Swept, error)
+	Suspects() ([]dataplane.Suspect, error) // the senders of signals without a valid tag
 }
 
-// Suspicious reports the senders of signals without a valid tag.
-type Suspicious interface {
-	Suspects() ([]dataplane.Suspect, error)
-}
-
-// NextHops is the source of next hops.
+// NextHops are those over a link, watched until Close.
 type NextHops interface {
-	Table
-	Resolver
-}
-
-// Table holds the next hops that are known.
-type Table interface {
 	Changes() <-chan struct{}
 	Read() (hops topo.NextHops, waiting topo.Waiting, err error)
-}
-
-// Resolver finds next hops and keeps them known.
-type Resolver interface {
 	Resolve(netip.Addr) error
 	Refresh([]netip.Addr) error
+	Close()
 }
 
 // Clock paces the upkeep.
@@ -58,7 +41,11 @@ type Clock interface {
 	// Tick sends at the end of each period until stop is called. A tick without a
 	// receiver may be dropped.
 	Tick(period time.Duration) (ticks <-chan time.Time, stop func())
+	Now() time.Duration // CLOCK_MONOTONIC, by which the writers of load pages stamp them
 }
+
+// Ways are the links of a plane, with the addresses over each whose next hops must always be known.
+type Ways map[string][]netip.Addr
 
 const (
 	sweepEvery   = time.Second
@@ -69,39 +56,48 @@ const (
 
 // Controller keeps one data plane.
 type Controller struct {
-	plane    Plane
-	hops     NextHops
-	clock    Clock
-	log      *slog.Logger
-	targets  atomic.Pointer[[]netip.Addr] // their next hops must always be known
-	asked    chan netip.Addr              // packets had no next hop for them
-	flows    atomic.Uint64
-	lacking  lacking
+	plane   Plane
+	watch   func(link string) (NextHops, error)
+	clock   Clock
+	log     *slog.Logger
+	changes chan *link      // those with other next hops
+	asked   chan netip.Addr // packets had no next hop for them
+	flows   atomic.Uint64
+
+	mu       sync.Mutex // of the links: a look at next hops at a time
+	ways     Ways
+	started  bool
+	links    map[string]*link
 	suspects map[netip.Prefix]uint64 // packets of each, when it was last logged
-	problems Problems
+	problems problems
+	said     map[string]string // the last error of each part of the upkeep
 }
 
-// New makes the controller of a plane that must always know the next hops of
-// targets.
-func New(plane Plane, hops NextHops, targets []netip.Addr, clock Clock, log *slog.Logger) *Controller {
-	c := &Controller{plane: plane, hops: hops, clock: clock, log: log, asked: make(chan netip.Addr), lacking: lacking{asked: map[string]string{}}}
-	c.targets.Store(&targets)
-	return c
-}
-
-// SetTargets changes the addresses with next hops that must always be known. They
-// are resolved at once, or at the next refresh if that fails.
-func (c *Controller) SetTargets(addrs []netip.Addr) {
-	c.targets.Store(&addrs)
-	c.refresh()
-}
-
-// refresh resolves the targets' next hops, and leaves those that cannot be
-// resolved yet to a later refresh.
-func (c *Controller) refresh() {
-	if err := c.hops.Refresh(*c.targets.Load()); err != nil {
-		c.log.Warn("some next hops cannot be resolved yet", "error", err)
+// New makes the controller of a plane with these ways. watch begins to watch the next hops of a link, by its
+// name of now.
+func New(plane Plane, watch func(link string) (NextHops, error), ways Ways, clock Clock, log *slog.Logger) *Controller {
+	return &Controller{
+		plane: plane, watch: watch, ways: ways, clock: clock, log: log,
+		changes: make(chan *link), asked: make(chan netip.Addr), links: map[string]*link{}, said: map[string]string{},
 	}
+}
+
+// SetWays changes the links and addresses, which are resolved at once, or at the next refresh if that fails.
+func (c *Controller) SetWays(ways Ways) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ways = ways
+	c.say("links", c.watchAll())
+}
+
+// Close ends the watch.
+func (c *Controller) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.links {
+		l.close()
+	}
+	clear(c.links)
 }
 
 // Flows is how many entries the last sweep kept.
@@ -111,18 +107,32 @@ func (c *Controller) Flows() uint64 { return c.flows.Load() }
 // that do not answer for a second are left to a later refresh, and so are all if ctx
 // ends.
 func (c *Controller) Start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.watchAll(); err != nil {
+		return err
+	}
+	c.started = true
 	c.refresh()
 	late, stop := c.clock.Tick(resolveWithin)
 	defer stop()
 	for {
-		missing, err := c.update()
+		missing, err := 0, error(nil)
+		for _, l := range c.links {
+			some, e := c.update(l)
+			missing, err = missing+some, errors.Join(err, e)
+		}
 		if err != nil || missing == 0 {
 			return err
 		}
 		select {
-		case <-c.hops.Changes():
+		case <-c.changes:
 		case <-late:
-			c.log.Warn("some next hops do not answer yet", "missing", missing, "addresses", c.named(c.lost()))
+			var lost []string
+			for _, l := range c.links {
+				lost = append(lost, l.named(l.lost())...)
+			}
+			c.log.Warn("some next hops do not answer yet", "missing", missing, "addresses", someOf(lost))
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -130,36 +140,47 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends or the link is gone. Any other error after Start does not stop the
-// packets, so it is logged and Run goes on.
+// Run works until ctx ends or a link is gone. Any other error after Start does not stop the
+// packets, so it is logged, once while it stays, and Run goes on.
 func (c *Controller) Run(ctx context.Context) error {
 	sweep, stopSweep := c.clock.Tick(sweepEvery)
 	defer stopSweep()
 	refresh, stopRefresh := c.clock.Tick(refreshEvery)
 	defer stopRefresh()
 	for {
-		var err error
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.hops.Changes():
-			err = c.renew()
-			err = errors.Join(c.follow(), err)
+		case l := <-c.changes:
+			c.say("next hops", c.renew(l))
+			if err := c.follow(); err != nil {
+				return err
+			}
 		case addr := <-c.asked:
 			c.resolve(addr)
 		case <-refresh:
-			err = c.reread()
+			c.reread()
 		case <-sweep:
-			err = errors.Join(c.follow(), c.problems.Check(c.plane, c.log), c.sweep())
+			if err := c.follow(); err != nil {
+				return err
+			}
+			c.say("problems", c.problems.check(c.plane, c.log))
+			c.say("sweep", c.sweep())
 			c.retry()
 		}
-		if errors.Is(err, dataplane.ErrLinkGone) {
-			return err
-		}
-		if err != nil {
-			c.log.Error("upkeep of the data plane", "error", err)
-		}
 	}
+}
+
+// say logs the error of a part of the upkeep, once while it stays.
+func (c *Controller) say(part string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != c.said[part] {
+		c.log.Error("upkeep of the data plane", "error", err)
+	}
+	c.said[part] = text
 }
 
 // Listen has Run resolve the addresses that packets had no next hop for, until
@@ -178,22 +199,20 @@ func (c *Controller) Listen(ctx context.Context) {
 	}
 }
 
-// update copies the next hops and returns how many are not known yet.
-func (c *Controller) update() (missing int, err error) {
-	hops, waiting, err := c.hops.Read()
-	if err != nil {
-		return 0, fmt.Errorf("read next hops: %w", err)
-	}
-	return len(waiting) + c.lacks(hops, waiting), c.plane.SetNextHops(hops)
-}
-
 // reread resolves the targets again, and reads all next hops whether a change was signalled
 // or not.
-func (c *Controller) reread() error {
-	refreshed := c.hops.Refresh(*c.targets.Load())
-	err := c.renew()
-	c.forget()
-	return errors.Join(refreshed, err, c.suspect())
+func (c *Controller) reread() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var refreshed, err error
+	for _, l := range c.links {
+		refreshed = errors.Join(refreshed, l.hops.Refresh(l.targets))
+		err = errors.Join(err, c.renewed(l))
+		l.forget(c.log)
+	}
+	c.say("refresh", refreshed)
+	c.say("next hops", err)
+	c.say("suspects", c.suspect())
 }
 
 // suspect logs the senders that have sent more signals without a valid tag since the last
@@ -213,15 +232,22 @@ func (c *Controller) suspect() error {
 	return nil
 }
 
-// follow logs a change of the link, with which the kernel may have forgotten neighbours, or of
-// the namespaces behind it.
+// follow logs a change of a link, with which the kernel may have forgotten neighbours, or of
+// the namespaces behind it. It returns an error if a link is gone without which the plane cannot go on.
 func (c *Controller) follow() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	changed, err := c.plane.Follow()
+	if errors.Is(err, dataplane.ErrLinkGone) {
+		return err
+	}
+	err = errors.Join(err, c.watchAll())
 	if changed != "" {
 		c.log.Warn("a change is followed", "change", changed)
 		c.refresh()
 	}
-	return err
+	c.say("links", err)
+	return nil
 }
 
 func (c *Controller) sweep() error {

@@ -24,7 +24,7 @@ var (
 
 func TestStartWaitsForNextHops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Start(t.Context()) }()
 		synctest.Wait()
@@ -53,8 +53,8 @@ func TestStartWaitsForNextHops(t *testing.T) {
 // TestStartWaitsForGateways: those of other routes count as missing, too.
 func TestStartWaitsForGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
-		c.targets.Store(new([]netip.Addr))
+		b, c := newBench(t)
+		c.ways = Ways{"eth0": nil}
 		b.waiting = topo.Waiting{netip.PrefixFrom(other, 64): {netip.MustParseAddr("2001:db8::1")}}
 		ended := make(chan error, 1)
 		go func() { ended <- c.Start(t.Context()) }()
@@ -74,7 +74,7 @@ func TestStartWaitsForGateways(t *testing.T) {
 
 func TestStartDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		b.fails["Refresh"] = errors.New("no route")
 		begin := time.Now()
 		if err := c.Start(t.Context()); err != nil {
@@ -92,8 +92,8 @@ func TestStartDoesNotWaitForEver(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	for _, method := range []string{"Read", "SetNextHops"} {
-		b, c := newBench()
+	for _, method := range []string{"Read", "Reach"} {
+		b, c := newBench(t)
 		b.fails[method] = errors.New("broken")
 		if err := c.Start(t.Context()); !errors.Is(err, b.fails[method]) {
 			t.Errorf("%s broken: %v", method, err)
@@ -116,7 +116,7 @@ func running(t *testing.T, b *bench, c *Controller) (stop func()) {
 
 func TestRunResolvesWhatPacketsLacked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		stop := running(t, b, c)
 		defer stop()
 		b.lost <- other
@@ -130,7 +130,7 @@ func TestRunResolvesWhatPacketsLacked(t *testing.T) {
 
 func TestRunFollowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		stop := running(t, b, c)
 		defer stop()
 		b.learn(other)
@@ -143,7 +143,7 @@ func TestRunFollowsChanges(t *testing.T) {
 
 func TestRunSweepsAndRefreshes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		stop := running(t, b, c)
 		defer stop()
 		time.Sleep(60*time.Second + time.Millisecond)
@@ -160,8 +160,8 @@ func TestRunSweepsAndRefreshes(t *testing.T) {
 // TestRunOutlivesErrors: packets flow on whatever upkeep meets.
 func TestRunOutlivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
-		for _, method := range []string{"Read", "SetNextHops", "SweepTurn", "Resolve", "Refresh", "Follow", "Problems"} {
+		b, c := newBench(t)
+		for _, method := range []string{"Read", "Reach", "SweepTurn", "Resolve", "Refresh", "Follow", "Problems"} {
 			b.fails[method] = errors.New(method + " is broken")
 		}
 		stop := running(t, b, c)
@@ -188,7 +188,7 @@ func TestRunOutlivesErrors(t *testing.T) {
 // ends the upkeep, and so the daemon.
 func TestRunFollowsLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(t.Context()) }()
 		b.with(func() { b.change = "MTU 1500 is now 1400" })
@@ -213,7 +213,7 @@ func TestRunFollowsLink(t *testing.T) {
 // TestRunRetries: a target without a next hop is asked for each second until it has one.
 func TestRunRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		defer running(t, b, c)()
 		b.learn(other) // the target's is still missing
 		time.Sleep(3*sweepEvery + time.Millisecond)
@@ -233,7 +233,7 @@ func TestRunRetries(t *testing.T) {
 // TestRunChecks: a problem is logged when it comes and when it goes, and listed meanwhile.
 func TestRunChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		defer running(t, b, c)()
 		const problem = "eth0 has another program before ours"
 		b.with(func() { b.problems = []string{problem} })
@@ -255,7 +255,7 @@ func TestRunChecks(t *testing.T) {
 // for a Run that has ended.
 func TestListenEndsWithAnAddressInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.Listen(ctx)
 		b.lost <- other
@@ -267,7 +267,7 @@ func TestListenEndsWithAnAddressInHand(t *testing.T) {
 // neighbours.
 func TestStartEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begin := time.Now()
@@ -277,11 +277,11 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestSetTargets: new ones are resolved at once and kept known from then on.
-func TestSetTargets(t *testing.T) {
+// TestSetWays: new ones are resolved at once and kept known from then on.
+func TestSetWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
-		c.SetTargets([]netip.Addr{other})
+		b, c := newBench(t)
+		c.SetWays(Ways{"eth0": {other}})
 		if b.refreshed != 1 || !slices.Equal(b.targets, []netip.Addr{other}) {
 			t.Fatalf("%d refreshes, the last of %v", b.refreshed, b.targets)
 		}

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -27,26 +28,25 @@ type lacking struct {
 	before  map[string]string // between the two refreshes before that
 }
 
-// Lacking lists the addresses that have no next hop, each with the reason if that is known:
-// those that the plane must always know, gateways that do not answer, and those that packets had a moment ago.
-func (c *Controller) Lacking() []string {
-	l := &c.lacking
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []string
-	for _, addr := range slices.Concat(l.targets, l.silent) {
-		list = append(list, described(addr, l.role[addr]))
+// lacked is Lacking of a link.
+func (l *link) lacked() (list []string) {
+	k := &l.lacking
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, addr := range slices.Concat(k.targets, k.silent) {
+		list = append(list, l.described(addr, k.role[addr]))
 	}
-	for _, some := range []map[string]string{l.asked, l.before} {
+	for _, some := range []map[string]string{k.asked, k.before} {
 		for addr, reason := range some {
-			if reason == "" {
-				reason = l.role[addr]
-			}
-			list = append(list, described(addr, reason))
+			list = append(list, l.described(addr, cmp.Or(reason, k.role[addr])))
 		}
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return list
+}
+
+// described is an address with its link, where there are several, and a reason.
+func (l *link) described(addr, reason string) string {
+	return described(addr, strings.TrimSpace(l.label+" "+reason))
 }
 
 func described(addr, reason string) string {
@@ -57,33 +57,33 @@ func described(addr, reason string) string {
 }
 
 // lacks notes which targets have no next hop, and which gateways do not answer.
-func (c *Controller) lacks(hops topo.NextHops, waiting topo.Waiting) (missing int) {
-	c.lacking.mu.Lock()
-	defer c.lacking.mu.Unlock()
-	c.lacking.targets, c.lacking.role = nil, map[string]string{}
+func (l *link) lacks(hops topo.NextHops, waiting topo.Waiting) (missing int) {
+	l.lacking.mu.Lock()
+	defer l.lacking.mu.Unlock()
+	l.lacking.targets, l.lacking.role = nil, map[string]string{}
 	named := map[netip.Addr]bool{}
-	for _, t := range *c.targets.Load() {
+	for _, t := range l.targets {
 		if _, ok := hops.Lookup(t); !ok {
 			by := hops.By(t, waiting)
-			c.lacking.targets = append(c.lacking.targets, t.String())
-			c.lacking.role[t.String()] = ByGateways(by)
+			l.lacking.targets = append(l.lacking.targets, t.String())
+			l.lacking.role[t.String()] = byGateways(by)
 			for _, g := range by {
 				named[g] = true
 			}
 		}
 	}
-	c.lacking.gateways(waiting, named)
-	for _, some := range []map[string]string{c.lacking.asked, c.lacking.before} {
+	l.lacking.gateways(waiting, named)
+	for _, some := range []map[string]string{l.lacking.asked, l.lacking.before} {
 		for addr := range some {
 			a := netip.MustParseAddr(addr)
 			if _, ok := hops.Lookup(a); ok {
 				delete(some, addr)
-			} else if c.lacking.role[addr] == "" {
-				c.lacking.role[addr] = ByGateways(hops.By(a, waiting))
+			} else if l.lacking.role[addr] == "" {
+				l.lacking.role[addr] = byGateways(hops.By(a, waiting))
 			}
 		}
 	}
-	return len(c.lacking.targets)
+	return len(l.lacking.targets)
 }
 
 // gateways notes the gateways that do not answer, each with its shortest route, but for those named already.
@@ -102,8 +102,8 @@ func (l *lacking) gateways(waiting topo.Waiting, named map[netip.Addr]bool) {
 	}
 }
 
-// ByGateways words the gateways that a target without a next hop waits for.
-func ByGateways(all []netip.Addr) string {
+// byGateways words the gateways that a target without a next hop waits for.
+func byGateways(all []netip.Addr) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -111,24 +111,10 @@ func ByGateways(all []netip.Addr) string {
 }
 
 // lost lists the targets without a next hop, and the gateways that do not answer, at the last reading.
-func (c *Controller) lost() []string {
-	c.lacking.mu.Lock()
-	defer c.lacking.mu.Unlock()
-	return slices.Concat(c.lacking.targets, c.lacking.silent)
-}
-
-// renew is update, and logs the targets and gateways that have lost their next hops, or have them again.
-func (c *Controller) renew() error {
-	before := c.lost()
-	_, err := c.update()
-	now := c.lost()
-	if gone := except(now, before); len(gone) > 0 {
-		c.log.Warn("next hops are lost", "missing", len(gone), "addresses", c.named(gone))
-	}
-	if back := except(before, now); len(back) > 0 {
-		c.log.Info("next hops are known again", "addresses", someOf(back))
-	}
-	return err
+func (l *link) lost() []string {
+	l.lacking.mu.Lock()
+	defer l.lacking.mu.Unlock()
+	return slices.Concat(l.lacking.targets, l.lacking.silent)
 }
 
 // except lists the addresses that are not among others.
@@ -140,15 +126,15 @@ func except(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(a string) bool { return known[a] })
 }
 
-// named is someOf targets and gateways, with their roles.
-func (c *Controller) named(list []string) string {
-	c.lacking.mu.Lock()
-	defer c.lacking.mu.Unlock()
+// named is the first targets and gateways of a list, with their roles.
+func (l *link) named(list []string) []string {
+	l.lacking.mu.Lock()
+	defer l.lacking.mu.Unlock()
 	some := slices.Clone(list[:min(len(list), mostLacking)])
 	for i, addr := range some {
-		some[i] = described(addr, c.lacking.role[addr])
+		some[i] = l.described(addr, l.lacking.role[addr])
 	}
-	return someOf(some)
+	return some
 }
 
 // someOf bounds a list in the log.
@@ -159,56 +145,53 @@ func someOf(list []string) string {
 // mostRetried bounds the requests of a second.
 const mostRetried = 16
 
-// retry asks again for targets without a next hop, for others each time. Neighbours that the
-// kernel forgot with a change of the link come back so.
-func (c *Controller) retry() {
-	l := &c.lacking
-	l.mu.Lock()
-	targets, first := l.targets, l.retried
-	l.retried += mostRetried
-	l.mu.Unlock()
-	for i := range min(mostRetried, len(targets)) {
-		addr := netip.MustParseAddr(targets[(first+i)%len(targets)])
-		_ = c.hops.Resolve(addr) // the next refresh logs why not
+// toRetry are the next targets without a next hop to ask for.
+func (k *lacking) toRetry() (addrs []netip.Addr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range min(mostRetried, len(k.targets)) {
+		addrs = append(addrs, netip.MustParseAddr(k.targets[(k.retried+i)%len(k.targets)]))
 	}
+	k.retried += mostRetried
+	return addrs
 }
 
 // resolve asks for the neighbour of an address that packets had no next hop for. The log
 // names an address that has no route, again after the next refresh.
-func (c *Controller) resolve(addr netip.Addr) {
-	err := c.hops.Resolve(addr)
-	l, name, reason := &c.lacking, addr.String(), ""
+func (l *link) resolve(addr netip.Addr, log *slog.Logger) {
+	err := l.hops.Resolve(addr)
+	k, name, reason := &l.lacking, addr.String(), ""
 	if err != nil {
 		reason = err.Error()
 	}
-	l.mu.Lock()
-	_, known := l.asked[name]
-	if room := len(l.asked) < mostLacking; room && !known {
-		l.asked[name] = reason
+	k.mu.Lock()
+	_, known := k.asked[name]
+	if room := len(k.asked) < mostLacking; room && !known {
+		k.asked[name] = reason
 	} else {
 		known = true
 	}
-	l.mu.Unlock()
+	k.mu.Unlock()
 	if err != nil && !known {
-		c.log.Warn("packets have no next hop", "address", name, "reason", err)
+		log.Warn("packets have no next hop", "address", name, "reason", err)
 	}
 }
 
 // forget ends a period of the addresses that packets had. An address that has still no next
 // hop, although it has a route, is logged.
-func (c *Controller) forget() {
-	l := &c.lacking
-	l.mu.Lock()
-	l.before, l.asked = l.asked, map[string]string{}
+func (l *link) forget(log *slog.Logger) {
+	k := &l.lacking
+	k.mu.Lock()
+	k.before, k.asked = k.asked, map[string]string{}
 	silent := []string{}
-	for addr, reason := range l.before {
+	for addr, reason := range k.before {
 		if reason == "" {
 			silent = append(silent, addr)
 		}
 	}
-	l.mu.Unlock()
+	k.mu.Unlock()
 	slices.Sort(silent)
 	for _, addr := range silent {
-		c.log.Warn("packets have no next hop", "address", addr, "reason", "its neighbour does not answer")
+		log.Warn("packets have no next hop", "address", addr, "reason", "its neighbour does not answer")
 	}
 }

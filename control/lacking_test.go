@@ -18,7 +18,7 @@ import (
 // target cannot be resolved.
 func TestRunReadsByTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		b.fails["Refresh"] = errors.New("no route")
 		stop := running(t, b, c)
 		defer stop()
@@ -35,10 +35,10 @@ func TestRunReadsByTimer(t *testing.T) {
 // leaves the list when it has one, or no packet for it comes.
 func TestLacking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		stop := running(t, b, c)
 		defer stop()
-		c.update()
+		c.update(c.links["eth0"])
 		list := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -84,7 +84,7 @@ func TestLacking(t *testing.T) {
 // is on the way to no server.
 func TestGatewaysAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		far, first, second := netip.MustParsePrefix("2001:db8:9::/48"), netip.MustParseAddr("2001:db8:1::3"), netip.MustParseAddr("2001:db8:1::4")
 		own := netip.PrefixFrom(server, 64)
 		b.hops[own], b.hops[far] = topo.MAC{}, topo.MAC{}
@@ -115,10 +115,10 @@ func TestGatewaysAreNamed(t *testing.T) {
 // again.
 func TestLostTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		b.learn(server)
 		defer running(t, b, c)()
-		c.update()
+		c.update(c.links["eth0"])
 		logged := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
@@ -142,7 +142,7 @@ func TestLostTargets(t *testing.T) {
 // TestSuspects: the log names a sender without a valid tag, and again only if more come.
 func TestSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench()
+		b, c := newBench(t)
 		defer running(t, b, c)()
 		sender := netip.MustParsePrefix("5f00:0:2:7::/64")
 		for i, packets := range []uint64{3, 3, 4, 4} {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -33,12 +32,12 @@ func TestPatienceStays(t *testing.T) {
 // first alone.
 func TestRetriesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := newBench()
+		b, c := newBench(t)
 		var targets []netip.Addr
 		for i := range 3 * mostRetried {
 			targets = append(targets, netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}))
 		}
-		c := New(b, b, targets, bubble{}, slog.New(slog.DiscardHandler))
+		c.SetWays(Ways{"eth0": targets})
 		defer running(t, b, c)()
 		b.learn(other) // those of the targets are missing
 		time.Sleep(4*sweepEvery + time.Millisecond)

@@ -6,34 +6,29 @@ import (
 	"sync"
 )
 
-// Checker finds the reasons for which packets pass a plane by.
-type Checker interface {
-	Problems() ([]string, error)
-}
-
-// Problems are those of the last check.
-type Problems struct {
+// problems are those of the last check.
+type problems struct {
 	mu  sync.Mutex
 	now []string
 }
 
 // Problems lists why packets pass the plane by, as the last check found.
-func (c *Controller) Problems() []string { return c.problems.Now() }
+func (c *Controller) Problems() []string { return c.problems.list() }
 
-// Now lists them.
-func (p *Problems) Now() []string {
+// list lists them.
+func (p *problems) list() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.now)
 }
 
-// Check looks for problems. Each is logged when it comes and when it goes.
-func (p *Problems) Check(plane Checker, log *slog.Logger) error {
+// check looks for problems. Each is logged when it comes and when it goes.
+func (p *problems) check(plane Plane, log *slog.Logger) error {
 	found, err := plane.Problems()
 	if err != nil {
 		return err
 	}
-	came, gone := News(p.Now(), found)
+	came, gone := News(p.list(), found)
 	for _, problem := range came {
 		log.Error("packets pass the programs by", "problem", problem)
 	}

@@ -24,12 +24,6 @@ type Reporter interface {
 	Asked(service int) (offers uint32, err error)
 }
 
-// StampClock paces the reading, and stamps the words.
-type StampClock interface {
-	Clock
-	Now() time.Duration // CLOCK_MONOTONIC
-}
-
 const (
 	needed      = time.Second            // after an offer, a source is looked at
 	seldom      = 10                     // at least at a tenth of its own pace,
@@ -48,7 +42,7 @@ type Named struct {
 
 // Reports copies the words of applications into a data plane.
 type Reports struct {
-	clock StampClock
+	clock Clock
 	log   *slog.Logger
 	to    Reporter
 
@@ -58,7 +52,7 @@ type Reports struct {
 }
 
 // NewReports makes them, of the sources of a plane's services, by the number of the service.
-func NewReports(of map[int]Named, clock StampClock, log *slog.Logger) *Reports {
+func NewReports(of map[int]Named, clock Clock, log *slog.Logger) *Reports {
 	return &Reports{clock: clock, log: log, of: watches(of, clock.Now()), changed: make(chan struct{}, 1)}
 }
 

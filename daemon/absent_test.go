@@ -147,7 +147,7 @@ func TestNoneTakesFlows(t *testing.T) {
 func TestNoNodeTakesFlows(t *testing.T) {
 	drained := strings.ReplaceAll(edgeText, "link: l", "link: l, weight: 0")
 	m := newMachine(t, drained)
-	p := m.start(m.tunnels(Edge))
+	p := m.start(Edge)
 	const problem = "no new flow is served, as all `nodes` have weight 0"
 	if line := m.logs("no node takes new flows"); !strings.Contains(line, "level=WARN") || !strings.Contains(line, problem) {
 		t.Errorf("the log has %s", line)

@@ -23,20 +23,15 @@ import (
 type AgentPlane interface {
 	Plane
 	control.Reporter
-	LoadReader
+	Load(service int) (dataplane.Load, error)
+	Page(service int) (*os.File, error) // that programs map
+	NoWork() string                     // why the load measure work cannot be counted; empty: it can, or need not
 	SetKeys([]topo.SignalKey) error
 	Offer([]topo.Offering) ([]plan.Step, error)
 }
 
 // handing is a source that hands a page of the plane over, and owns it from then on.
 type handing interface{ Give(page *os.File) error }
-
-// LoadReader reads the services' loads.
-type LoadReader interface {
-	Load(service int) (dataplane.Load, error)
-	Page(service int) (*os.File, error) // that programs map
-	NoWork() string                     // why the load measure work cannot be counted; empty: it can, or need not
-}
 
 // agent is the role of a server's agent.
 type agent struct {
@@ -82,8 +77,13 @@ func Agent(ctx context.Context, path string, host *Host) error {
 	if err := r.handPages(sources); err != nil {
 		return errors.Join(err, r.plane.Close())
 	}
-	d := daemon{role: r, name: "agent", node: cfg.Node, plane: r.plane, attach: r.attach, host: host, hangups: hangups, vips: r.localVIPs, answers: true}
-	d.tasks = append(d.tasks, func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn, r.report)
+	d := daemon{host: host, hangups: hangups, role: role{
+		name: "agent", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0,
+		plane: r.plane, ways: func() control.Ways { return control.Ways{cfg.Interface: nil} }, attach: r.attach, ready: r.ready, warn: func() {},
+		advice:   func() []string { return r.host.settings(r.plane.Link(cfg.Interface).Name, r.localVIPs(), true) },
+		describe: r.describe, reload: r.reload, drain: r.drain,
+		tasks: []func(context.Context) error{func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn, r.report},
+	}}
 	return d.run(ctx)
 }
 
@@ -217,19 +217,19 @@ func (r *agent) drain() error {
 }
 
 // reload reads the file again and goes over to its services, sources and signal keys.
-func (r *agent) reload(ctx context.Context) ([]netip.Addr, error) {
+func (r *agent) reload(ctx context.Context) error {
 	next, err := readAgent(ctx, r.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now := r.now.Load()
 	if err := sameNode(&now.Node, &next.Node, now.Flows, next.Flows); err != nil {
-		return nil, err
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.drains {
-		return nil, errors.New("the agent drains, and takes no new flows until it ends")
+		return errors.New("the agent drains, and takes no new flows until it ends")
 	}
 	sources, closeSources, err := openSources(next, r.host)
 	if err == nil {
@@ -242,7 +242,7 @@ func (r *agent) reload(ctx context.Context) ([]netip.Addr, error) {
 	}
 	if err != nil {
 		closeSources()
-		return nil, err
+		return err
 	}
 	r.closer()
 	r.closer = closeSources
@@ -251,7 +251,7 @@ func (r *agent) reload(ctx context.Context) ([]netip.Addr, error) {
 	case r.reloaded <- struct{}{}:
 	default:
 	}
-	return nil, r.plane.SetKeys(next.Keys)
+	return r.plane.SetKeys(next.Keys)
 }
 
 // offer gives the plane its services and logs the way.

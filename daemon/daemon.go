@@ -8,80 +8,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"proffer/api"
 	"proffer/control"
 	"proffer/dataplane"
-	"proffer/topo"
 )
 
 // Plane is a loaded data plane.
 type Plane interface {
 	control.Plane
-	Attachment
-	Describer
-	Advice() []string // facts about the link that cost speed or packets
+	Attach() error
+	Detach() error
+	Close() error      // leaves pinned programs attached
+	Mode() string      // of XDP: native or generic
+	Adopted() bool     // took over an earlier daemon's state
+	Unpinned() string  // why flows end with this process; empty: they do not
+	Forgotten() string // flows of an earlier daemon that are lost; empty: none
+	Advice() []string  // facts about the links that cost speed or packets
 	Counters() ([]dataplane.Counter, error)
 }
 
-// Attachment attaches a plane to its link and detaches it. Close leaves pinned programs
-// attached.
-type Attachment interface {
-	Attach() error
-	Detach() error
-	Close() error
+// role is the part of a daemon that an LB, an agent, an edge LB and an nf have each their own way.
+type role struct {
+	name, node, control string
+	locator             netip.Prefix // the zero Prefix: the node has none
+	unsigned            bool         // its signals bear no tags
+	keeps
+	plane    Plane
+	ways     func() control.Ways
+	attach   func() error            // the plane, when its next hops are known
+	ready    func() []any            // more for the log when ready
+	warn     func()                  // of the configuration now, at the start and after a reload
+	advice   func() []string         // about the settings of the host now
+	describe func(*api.Status) error // more for the status
+	reload   func(context.Context) error
+	drain    func() error                  // takes only those new flows that no other node can take; nil: it cannot tell
+	tasks    []func(context.Context) error // until the context ends
 }
-
-// Describer describes how a plane is attached.
-type Describer interface {
-	Mode() string      // of XDP: native or generic
-	Adopted() bool     // took over an earlier daemon's state
-	Interface() string // the link's name now
-	Lasting
-}
-
-// Lasting describes the flows that outlive daemons.
-type Lasting interface {
-	Unpinned() string  // why flows end with this process; empty: they do not
-	Forgotten() string // flows of an earlier daemon that are lost; empty: none
-}
-
-// role holds the differences between an LB and an agent.
-type role interface {
-	drainer
-	ready() []any // more for the log when ready
-	describe(*api.Status) error
-	reload(context.Context) (targets []netip.Addr, err error)
-}
-
-// drainer has a plane take only those new flows that no other node can take.
-type drainer interface{ drain() error }
 
 // daemon runs one loaded plane.
 type daemon struct {
 	role
-	name    string
-	node    topo.Node
-	plane   Plane
-	host    *Host
-	targets []netip.Addr                  // their next hops must always be known
-	attach  func() error                  // the plane, when its next hops are known
-	tasks   []func(context.Context) error // of the role, until the context ends
-	hangups <-chan os.Signal
-	keeps
-	upkeep  *control.Controller
-	vips    func() []netip.Addr // to be addresses of this host; nil: none
-	answers bool                // this host's packets leave through the plane
-
+	host     *Host
+	hangups  <-chan os.Signal
+	upkeep   *control.Controller
 	attached bool
-
 	reloads
 }
 
@@ -94,19 +75,17 @@ func (d *daemon) run(ctx context.Context) (err error) {
 		d.notify(isEnding)
 		err = d.leave(err)
 	}()
-	socket, err := d.host.listen(d.node.Control)
+	d.warn()
+	socket, err := d.host.listen(d.control)
 	if err != nil {
 		return err
 	}
 	if socket != nil {
 		defer socket.Close()
 	}
-	hops, err := d.host.NextHops(d.node.Interface, d.node.Locator)
-	if err != nil {
-		return err
-	}
-	defer hops.Close()
-	d.upkeep = control.New(d.plane, hops, d.targets, d.host.Clock, d.host.Log)
+	watch := func(link string) (control.NextHops, error) { return d.host.NextHops(link, d.locator) }
+	d.upkeep = control.New(d.plane, watch, d.ways(), d.host.Clock, d.host.Log)
+	defer d.upkeep.Close()
 	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -139,7 +118,7 @@ func (d *daemon) leave(err error) error {
 	case goOn:
 		log.Info("ended; the programs go on, and the next daemon takes them over: `proffer detach` removes them", "role", d.name)
 	default:
-		log.Info("detached", "role", d.name)
+		log.Info("detached", "role", d.name, "flows", d.upkeep.Flows())
 	}
 	return err
 }
@@ -153,38 +132,37 @@ func (d *daemon) announce() {
 	if lost := d.plane.Forgotten(); lost != "" {
 		log.Warn("the earlier daemon's flows are forgotten; open connections are recovered where servers know them", "lost", lost)
 	}
-	if len(d.node.Keys) == 0 {
+	if d.unsigned {
 		log.Warn("signals are not authenticated: `proffer help keys` explains how to change that")
 	}
 	for _, a := range d.plane.Advice() {
 		log.Warn("the link costs speed or packets", "advice", a)
 	}
-	d.warn(log)
+	d.warnLeaks(log)
 	for _, a := range d.advice() {
 		log.Warn("a setting of this host loses packets", "advice", a)
 	}
-	log.Info("ready", append([]any{"role", d.name, "node", d.node.Name, "interface", d.node.Interface,
-		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.node.Control}, d.ready()...)...)
+	log.Info("ready", append([]any{"role", d.name, "node", d.node, "interface", d.links(),
+		"xdp", d.plane.Mode(), "adopted", d.plane.Adopted(), "control", d.control}, d.ready()...)...)
 }
 
-// advice is about the settings of the host now.
-func (d *daemon) advice() []string {
-	var vips []netip.Addr
-	if d.vips != nil {
-		vips = d.vips()
+// links are the names of the plane's links now.
+func (d *daemon) links() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(d.ways())) {
+		if dev := d.plane.Link(name); dev != nil {
+			name = dev.Name
+		}
+		names = append(names, name)
 	}
-	list, err := d.host.Advice(d.plane.Interface(), vips, d.answers)
-	if err != nil {
-		list = append(list, fmt.Sprintf("the settings of %s cannot be checked: %v", d.plane.Interface(), err))
-	}
-	return list
+	return strings.Join(names, ",")
 }
 
 // serve runs the daemon's goroutines while packets flow, until ctx ends or one of them
 // fails.
 func (d *daemon) serve(ctx context.Context, socket net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.host.answer(ctx, socket, d.node.Control, d.status) })
+	group.Go(func() error { return d.host.answer(ctx, socket, d.control, d.status) })
 	group.Go(func() error { return d.upkeep.Run(ctx) })
 	group.Go(func() error {
 		d.hear(ctx)
@@ -214,25 +192,22 @@ func (d *daemon) hear(ctx context.Context) {
 func (d *daemon) reloadOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reloadsWithin)
 	defer cancel()
-	targets, err := d.reload(ctx)
-	if err != nil {
+	if err := d.reload(ctx); err != nil {
 		d.refuse(err, d.host.Log)
 		return
 	}
-	if targets != nil {
-		d.upkeep.SetTargets(targets)
-	}
+	d.upkeep.SetWays(d.ways())
+	d.warn()
 	d.applied(d.host.Log)
-	d.warn(d.host.Log)
+	d.warnLeaks(d.host.Log)
 }
 
 // status describes the daemon now.
 func (d *daemon) status() (api.Status, error) {
 	s := api.Status{
 		Role:      d.name,
-		Node:      d.node.Name,
-		Locator:   d.node.Locator.String(),
-		Interface: d.plane.Interface(),
+		Node:      d.node,
+		Interface: d.links(),
 		XDP:       d.plane.Mode(),
 		PID:       os.Getpid(),
 		Adopted:   d.plane.Adopted(),
@@ -240,6 +215,9 @@ func (d *daemon) status() (api.Status, error) {
 		NoNextHop: d.upkeep.Lacking(),
 		Problems:  d.upkeep.Problems(),
 		Counters:  map[string]uint64{},
+	}
+	if d.locator.IsValid() {
+		s.Locator = d.locator.String()
 	}
 	s.Advice = slices.Concat(d.plane.Advice(), d.leaks(), d.advice())
 	d.report(&s)
@@ -252,4 +230,26 @@ func (d *daemon) status() (api.Status, error) {
 		s.Counters[c.Name] = c.Value
 	}
 	return s, d.describe(&s)
+}
+
+// each calls f at the end of each period until ctx ends. An error does not stop the packets, so it is logged, once
+// while it stays.
+func (h *Host) each(ctx context.Context, period time.Duration, f func() error) error {
+	ticks, stop := h.Clock.Tick(period)
+	defer stop()
+	logged := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks:
+		}
+		text := ""
+		if err := f(); err != nil {
+			if text = err.Error(); text != logged {
+				h.Log.Error("upkeep of the data plane", "error", err)
+			}
+		}
+		logged = text
+	}
 }

@@ -23,17 +23,14 @@ import (
 
 // EdgePlane is an edge LB's data plane.
 type EdgePlane interface {
-	TunnelPlane
+	Plane
 	control.Edge
-	Prober
 	Apply(*topo.EdgeLB) error
-	Talkers(n int) ([]edge.Talker, error)
-}
-
-// Prober asks nodes for a sign of life.
-type Prober interface {
-	Probe() error
+	Address(server int) netip.Addr              // of this host at the tunnel to a node, at which it is asked for reports
+	Probe() error                               // asks all nodes for a sign of life
 	Answered(server int) (at uint64, err error) // changes when a packet of the node comes
+	SetDown(servers map[int]bool) error         // they get no packets
+	Talkers(n int) ([]edge.Talker, error)
 }
 
 // mostTalkers is how many flows a status names.
@@ -75,23 +72,27 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	if r.plane, err = host.Edge(cfg); err != nil {
 		return err
 	}
-	d := tunnels{tunnelRole: r, name: "edge", node: cfg.Name, control: cfg.Control, plane: r.plane, host: host, hangups: hangups}
-	d.secret, d.secretAt = "flow_key", path
 	if r.levels, err = control.NewLevels(r.plane, cfg, nil); err != nil {
-		return closed(r.plane, err)
+		return errors.Join(err, r.plane.Close())
 	}
-	r.warn()
-	d.tasks = append(d.tasks, r.listen, r.replica.serve, func(ctx context.Context) error {
-		return d.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
-	}, func(ctx context.Context) error {
-		return d.each(ctx, control.ProbeEvery, func() error { return r.probe(&d) })
-	})
 	defer r.nodes.close()
+	d := daemon{host: host, hangups: hangups, role: role{
+		name: "edge", node: cfg.Name, control: cfg.Control, keeps: keeps{"flow_key", path},
+		plane: r.plane, ways: r.ways, attach: r.plane.Attach, ready: func() []any { return []any{"nodes", len(cfg.Nodes)} }, warn: r.warn,
+		advice: func() []string { return host.routes(r.plane, r.routed()) }, describe: r.describe, reload: r.reload,
+		tasks: []func(context.Context) error{
+			r.listen, r.replica.serve,
+			func(ctx context.Context) error {
+				return host.each(ctx, control.LevelEvery, func() error { return r.level(ctx) })
+			},
+			func(ctx context.Context) error { return host.each(ctx, control.ProbeEvery, r.look) },
+		},
+	}}
 	return d.run(ctx)
 }
 
-// advice is about the host's settings now.
-func (r *edgeLB) advice() []string {
+// bypass is about the settings by which packets pass the functions by.
+func (r *edgeLB) bypass() []string {
 	list, err := r.host.Bypass(r.now.Load())
 	if err != nil {
 		list = append(list, fmt.Sprintf("the host's forwarding cannot be checked: %v", err))
@@ -100,7 +101,7 @@ func (r *edgeLB) advice() []string {
 }
 
 func (r *edgeLB) warn() {
-	for _, a := range r.advice() {
+	for _, a := range r.bypass() {
 		r.host.Log.Warn("a setting of this host lets packets pass the functions by", "advice", a)
 	}
 	for _, p := range drainedNodes(r.now.Load()) {
@@ -161,12 +162,11 @@ func (r *edgeLB) enlarge(now time.Duration) {
 	r.replica.want(now, s)
 }
 
-func (r *edgeLB) fars() (all []far) {
-	r.mu.Lock()
-	down := r.down
-	r.mu.Unlock()
+// ways are the links to nodes, with the nodes.
+func (r *edgeLB) ways() control.Ways {
+	all := control.Ways{}
 	for _, n := range r.now.Load().Nodes {
-		all = append(all, far{n.Server, n.Addr, n.Link, down[n.Server]})
+		all[n.Link] = append(all[n.Link], n.Addr)
 	}
 	return all
 }
@@ -180,31 +180,22 @@ func (r *edgeLB) routed() (all []Routed) {
 	}
 	families := familiesOf(prefixes)
 	all = []Routed{{cfg.Clients, false, families}, {cfg.World, true, families}}
-	for _, link := range linksOf(r.fars()) {
+	for _, link := range slices.Sorted(maps.Keys(r.ways())) {
 		all = append(all, Routed{link, true, families})
 	}
 	return all
 }
 
-// probe asks all nodes for a sign of life. Those that gave none to the last probes get no packets.
-func (r *edgeLB) probe(d *tunnels) error {
-	changed, err := r.look()
-	if changed {
-		err = errors.Join(err, d.reach(true))
-	}
-	return err
-}
-
-// look reads the answers so far and sends the next probes. It reports whether another node is down, or
-// answers again.
-func (r *edgeLB) look() (changed bool, err error) {
+// look reads the answers so far and sends the next probes. Nodes that gave no sign of life to the last probes get no
+// packets.
+func (r *edgeLB) look() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	down, servers := map[int]bool{}, map[int]bool{}
 	for _, n := range r.now.Load().Nodes {
 		answered, err := r.plane.Answered(n.Server)
 		if err != nil {
-			return false, err
+			return err
 		}
 		servers[n.Server] = true
 		if r.silence.Probed(n.Server, answered) {
@@ -219,18 +210,24 @@ func (r *edgeLB) look() (changed bool, err error) {
 		}
 	}
 	r.silence.Keep(servers)
-	changed = !maps.Equal(down, r.down)
+	var err error
+	if !maps.Equal(down, r.down) {
+		err = r.plane.SetDown(down)
+	}
 	r.down = down
-	return changed, r.plane.Probe()
+	return errors.Join(err, r.plane.Probe())
 }
 
-// reload reads the file again; apply applies it.
-func (r *edgeLB) reload(ctx context.Context) (apply func() error, err error) {
+// reload reads the file again and applies it.
+func (r *edgeLB) reload(ctx context.Context) error {
 	next, err := readEdge(ctx, r.path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = sameEdge(r.started, next)
 	}
-	return func() error { return r.apply(next) }, sameEdge(r.started, next)
+	if err != nil {
+		return err
+	}
+	return r.apply(next)
 }
 
 func (r *edgeLB) apply(next *topo.EdgeLB) error {
@@ -246,7 +243,6 @@ func (r *edgeLB) apply(next *topo.EdgeLB) error {
 	levels.SetDown(r.down)
 	r.levels = levels
 	r.now.Store(next)
-	r.warn()
 	if _, err := levels.Tick(r.host.Clock.Now()); err != nil { // the status has no core without its counts
 		r.host.Log.Error("upkeep of the data plane", "error", err)
 	}
@@ -260,6 +256,8 @@ func sameEdge(was, is *topo.EdgeLB) error {
 		return fixed("name")
 	case was.Control != is.Control:
 		return fixed("control")
+	case was.Pin != is.Pin:
+		return fixed("pin")
 	case was.Key != is.Key:
 		return fixed("flow_key")
 	case was.Clients != is.Clients:
@@ -303,7 +301,8 @@ func (r *edgeLB) describe(s *api.Status) error {
 	}
 	status.Costs, status.RefusedReports = pricesOf(r.levels.Prices()), r.refusedReports.Load()
 	s.Edge = status
-	s.Problems, s.Advice = slices.Concat(s.Problems, r.problems, drainedNodes(cfg)), append(s.Advice, r.advice()...)
+	s.NoNextHop = append(s.NoNextHop, unanswered(cfg, r.down)...)
+	s.Problems, s.Advice = slices.Concat(s.Problems, r.problems, drainedNodes(cfg)), append(s.Advice, r.bypass()...)
 	talkers, err := r.plane.Talkers(mostTalkers)
 	for _, t := range talkers {
 		status.Talkers = append(status.Talkers, api.TalkerStatus{
@@ -313,6 +312,16 @@ func (r *edgeLB) describe(s *api.Status) error {
 		})
 	}
 	return err
+}
+
+// unanswered lists the nodes that get no packets, as they answer no probe.
+func unanswered(cfg *topo.EdgeLB, down map[int]bool) (all []string) {
+	for _, n := range cfg.Nodes {
+		if down[n.Server] {
+			all = append(all, fmt.Sprintf("%s (node %s is down)", n.Addr, n.Name))
+		}
+	}
+	return all
 }
 
 func protocolName(number uint8) string {

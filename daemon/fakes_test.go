@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -87,11 +88,13 @@ func (p plane) Follow() (string, error) {
 	return "", p.fails["follow"]
 }
 
-func (p plane) Mode() string      { return "native" }
-func (p plane) Adopted() bool     { return true }
-func (p plane) Interface() string { return "wan0" } // renamed since the start
-func (p plane) Advice() []string  { return p.advised }
-func (p plane) Unpinned() string  { return p.unpinned }
+func (p plane) Mode() string  { return "native" }
+func (p plane) Adopted() bool { return true }
+
+func (p plane) Link(string) *net.Interface { return &net.Interface{Index: 1, Name: "wan0"} } // renamed since the start
+
+func (p plane) Advice() []string { return p.advised }
+func (p plane) Unpinned() string { return p.unpinned }
 
 func (p plane) Counters() ([]dataplane.Counter, error) {
 	p.mu.Lock()
@@ -99,7 +102,7 @@ func (p plane) Counters() ([]dataplane.Counter, error) {
 	return []dataplane.Counter{{Name: "steered", Value: 7}}, p.fails["counters"]
 }
 
-func (p plane) SetNextHops(topo.NextHops) error { return p.happens("next hops") }
+func (p plane) Reach(string, topo.NextHops) error { return p.happens("next hops") }
 
 func (p plane) SweepTurn() (dataplane.Swept, error) {
 	p.mu.Lock()
@@ -319,6 +322,7 @@ func (p plane) Queues(_ *topo.Service, queues []dataplane.Queue) error {
 type line struct {
 	sent, arrives chan packet
 	closed        chan struct{}
+	once          sync.Once
 }
 
 // packet is a datagram, and the address of the other end.
@@ -328,7 +332,7 @@ type packet struct {
 }
 
 func newLine() *line {
-	return &line{make(chan packet, 1000), make(chan packet, 1000), make(chan struct{})}
+	return &line{sent: make(chan packet, 1000), arrives: make(chan packet, 1000), closed: make(chan struct{})}
 }
 
 func (l *line) Send(to netip.AddrPort, b []byte) error {
@@ -346,6 +350,6 @@ func (l *line) Receive() ([]byte, netip.AddrPort, error) {
 }
 
 func (l *line) Close() error {
-	close(l.closed)
+	l.once.Do(func() { close(l.closed) })
 	return nil
 }

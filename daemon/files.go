@@ -97,8 +97,8 @@ func (k keeps) leaks() []string {
 	return nil
 }
 
-// warn logs it.
-func (k keeps) warn(log *slog.Logger) {
+// warnLeaks logs it.
+func (k keeps) warnLeaks(log *slog.Logger) {
 	for _, a := range k.leaks() {
 		log.Warn("a key lies open", "advice", a)
 	}

@@ -8,23 +8,9 @@ import (
 
 	"proffer/api"
 	"proffer/control"
-	"proffer/dataplane"
 	"proffer/history"
 	"proffer/topo"
 )
-
-// Healths observes how servers answer, and treats some as down.
-type Healths interface {
-	Health([]topo.Server) ([]dataplane.Health, error)
-	SetDown(down, doubted []topo.Server) error
-	Seeker
-}
-
-// Seeker looks for a sign of life of servers.
-type Seeker interface {
-	Probe(vip topo.VIP, server netip.Addr)
-	Check([]dataplane.Check) error
-}
 
 // healthEvery is how often the counts of servers are read.
 const healthEvery = 50 * time.Millisecond

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -34,17 +35,17 @@ import (
 type Host struct {
 	Log          *slog.Logger
 	Logged       func() api.LogStatus // how the lines of Log get on
-	Clock        Clock
+	Clock        control.Clock
 	Wall         func() time.Time // outlives the machine's restarts, and may jump
 	Preflight    func() error     // why no plane can be loaded here
 	LB           func(*topo.LB) (LBPlane, error)
 	Agent        func(*topo.Agent) (AgentPlane, error)
 	Edge         func(*topo.EdgeLB) (EdgePlane, error)
-	Datapath     func(*topo.Datapath) (DatapathPlane, error)
+	NF           func(*topo.Datapath) (NFPlane, error)
 	UserCore     func(*topo.Datapath, int) (UserCore, error)
 	Costs        func(*topo.Datapath) (map[int]weights.Curve, error) // of a packet of each service, before the plane is loaded
 	CountRunTime func() (stop func() error, err error)               // has the kernel count that of programs
-	NextHops     func(link string, own netip.Prefix) (NextHops, error)
+	NextHops     func(link string, own netip.Prefix) (control.NextHops, error)
 	Source       func(*topo.Offering) (Source, error)
 	Listeners    func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error)
 	Cores        func([]listeners.Process) (cores float64, seen bool)
@@ -60,18 +61,6 @@ type Host struct {
 	Detach bool
 	// Drain is how long a daemon that is to end waits before for its flows to end.
 	Drain time.Duration
-}
-
-// Clock is the time of a daemon.
-type Clock interface {
-	control.Clock
-	Now() time.Duration // CLOCK_MONOTONIC, by which the writers of load pages stamp them
-}
-
-// NextHops are a link's, watched until Close.
-type NextHops interface {
-	control.NextHops
-	Close()
 }
 
 // Source is an application's own word, until Close.
@@ -92,10 +81,10 @@ func Linux(lines *Lines) *Host {
 		LB:        func(cfg *topo.LB) (LBPlane, error) { return lbplane.New(cfg) },
 		Agent:     func(cfg *topo.Agent) (AgentPlane, error) { return agentplane.New(cfg) },
 		Edge:      func(cfg *topo.EdgeLB) (EdgePlane, error) { return edge.New(cfg) },
-		Datapath:  func(cfg *topo.Datapath) (DatapathPlane, error) { return nf.New(cfg) },
+		NF:        func(cfg *topo.Datapath) (NFPlane, error) { return nf.New(cfg) },
 		Costs:     nf.Measure, CountRunTime: dataplane.CountRunTime,
 		UserCore: func(cfg *topo.Datapath, core int) (UserCore, error) { return userspace.Open(cfg, core) },
-		NextHops: func(link string, own netip.Prefix) (NextHops, error) { return nexthop.Watch(link, own, log) },
+		NextHops: func(link string, own netip.Prefix) (control.NextHops, error) { return nexthop.Watch(link, own, log) },
 		Source:   func(o *topo.Offering) (Source, error) { return loadsource.Open(o) },
 		Cores:    func(of []listeners.Process) (float64, bool) { return listeners.Cores("/", of) },
 		Listeners: func(netns string, vips []topo.VIP) (map[topo.VIP][]listeners.Process, error) {
@@ -118,6 +107,27 @@ func advice(link string, vips []netip.Addr, answers bool) ([]string, error) {
 	return slices.Concat(hostcheck.VIPs(vips), drawn, of), errors.Join(err, errDrawn)
 }
 
+// settings is advice about the settings of a link, by its name now, with the VIPs that are to be the host's
+// addresses; answers: this host's packets leave through a plane there.
+func (h *Host) settings(link string, vips []netip.Addr, answers bool) []string {
+	list, err := h.Advice(link, vips, answers)
+	if err != nil {
+		list = append(list, fmt.Sprintf("the settings of %s cannot be checked: %v", link, err))
+	}
+	return list
+}
+
+// routes is advice about the settings of links by which packets come that this host sends out of other ones.
+func (h *Host) routes(plane Plane, links []Routed) (all []string) {
+	for _, r := range links {
+		if dev := plane.Link(r.Link); dev != nil {
+			r.Link = dev.Name
+		}
+		all = append(append(all, h.settings(r.Link, nil, false)...), h.Routing(r)...)
+	}
+	return all
+}
+
 // Routed is a link by which packets come that leave this host by another one.
 type Routed struct {
 	Link     string
@@ -130,6 +140,16 @@ func routing(r Routed) []string {
 	all := hostcheck.Router(r.Link, r.Families...)
 	if r.Sources && slices.Contains(r.Families, 4) {
 		all = append(all, hostcheck.SourceFilter(r.Link)...)
+	}
+	return all
+}
+
+// familiesOf are those of prefixes of the client network.
+func familiesOf(prefixes []netip.Prefix) (all []int) {
+	for _, family := range []int{4, 6} {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() == (family == 4) }) {
+			all = append(all, family)
+		}
 	}
 	return all
 }

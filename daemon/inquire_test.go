@@ -49,30 +49,29 @@ var (
 	nodeAt    = netip.MustParseAddr("192.0.2.2")
 )
 
-// tunnelPlane is the data plane of an edge LB or a datapath node, with its own address at all tunnels.
+// tunnelPlane is the data plane of an edge LB or an nf, with its own address at all tunnels.
 type tunnelPlane struct {
-	*machine
+	plane
 	own netip.Addr
 }
 
-func (p tunnelPlane) Attach() error                          { return p.happens("attach") }
-func (p tunnelPlane) Close() error                           { return p.happens("close") }
-func (p tunnelPlane) SetNextHop(int, topo.MAC) error         { return nil }
 func (p tunnelPlane) Address(int) netip.Addr                 { return p.own }
-func (p tunnelPlane) Sweep() (dataplane.Swept, error)        { return dataplane.Swept{}, nil }
 func (p tunnelPlane) Counters() ([]dataplane.Counter, error) { return nil, nil }
-func (p tunnelPlane) Interface(link string) string           { return link + "-now" }
-func (p tunnelPlane) Advice() []string                       { return p.advised }
-func (p tunnelPlane) Apply(*topo.EdgeLB) error               { return nil }
-func (p tunnelPlane) Talkers(int) ([]edge.Talker, error)     { return nil, nil }
-func (p tunnelPlane) SetWeights(int, []float64) error        { return nil }
-func (p tunnelPlane) SetCores(int, int) error                { return nil }
-func (p tunnelPlane) Probe() error                           { return nil }
-func (p tunnelPlane) Answered(int) (uint64, error)           { return uint64(time.Now().UnixNano()), nil }
+func (p tunnelPlane) Link(name string) *net.Interface {
+	return &net.Interface{Index: 1, Name: name + "-now"}
+}
+func (p tunnelPlane) Apply(*topo.EdgeLB) error           { return nil }
+func (p tunnelPlane) Talkers(int) ([]edge.Talker, error) { return nil, nil }
+func (p tunnelPlane) SetWeights(int, []float64) error    { return nil }
+func (p tunnelPlane) SetCores(int, int) error            { return nil }
+func (p tunnelPlane) SetDown(map[int]bool) error         { return nil }
+func (p tunnelPlane) Probe() error                       { return nil }
+func (p tunnelPlane) Answered(int) (uint64, error)       { return uint64(time.Now().UnixNano()), nil }
 
-func (p tunnelPlane) Problems() ([]string, error) { return plane{p.machine}.Problems() }
+// nfPlane is that of an nf.
+type nfPlane struct{ tunnelPlane }
 
-func (p tunnelPlane) Follow() (string, error) { return plane{p.machine}.Follow() }
+func (p nfPlane) Apply(*topo.Datapath) error { return p.happens("apply") }
 
 func (p tunnelPlane) Counts(int) ([]edge.Count, error) { return make([]edge.Count, 3), nil }
 
@@ -88,21 +87,6 @@ func (p tunnelPlane) Busy() ([]time.Duration, error) {
 
 func (p tunnelPlane) Virtual(int) (nf.VirtualCore, bool, error) {
 	return nf.VirtualCore{}, false, nil
-}
-
-// tunnels runs daemons of edge mode on the machine.
-func (m *machine) tunnels(run entry) entry {
-	return func(ctx context.Context, path string, h *Host) error {
-		h.Edge = func(*topo.EdgeLB) (EdgePlane, error) { return tunnelPlane{m, edgeAt}, m.happens("load") }
-		h.Datapath = func(*topo.Datapath) (DatapathPlane, error) { return tunnelPlane{m, nodeAt}, m.happens("load") }
-		h.Costs = func(*topo.Datapath) (map[int]weights.Curve, error) {
-			return map[int]weights.Curve{5: weights.Fixed(2500)}, m.happens("measure")
-		}
-		h.CountRunTime = func() (func() error, error) {
-			return func() error { return m.happens("stop counting") }, m.happens("count run time")
-		}
-		return run(ctx, path, h)
-	}
 }
 
 // sent is the next datagram of the daemon.
@@ -122,7 +106,7 @@ func (m *machine) sent() packet {
 // than the file has, once.
 func TestEdgeAsks(t *testing.T) {
 	m := newMachine(t, edgeText)
-	p := m.running(m.tunnels(Edge))
+	p := m.running(Edge)
 	now := time.Second
 	turn := func(answers ...int) {
 		t.Helper()
@@ -205,11 +189,11 @@ func TestTunnelAdvice(t *testing.T) {
 		{Edge, edgeText, []string{
 			"slow", "mend c-now [] false", "route by c-now false [4]", "mend w-now [] false", "route by w-now true [4]", "mend l-now [] false", "route by l-now true [4]",
 		}},
-		{Datapath, datapathText, []string{"slow", "mend l-now [] false", "route by l-now true [4]"}},
+		{NF, datapathText, []string{"slow", "mend l-now [] false", "route by l-now true [4]"}},
 	} {
 		m := newMachine(t, c.file)
 		m.advice, m.advised = "mend", []string{"slow"}
-		p := m.start(m.tunnels(c.run))
+		p := m.start(c.run)
 		m.logs(`msg="the link costs speed or packets" advice=slow`)
 		for _, want := range c.want[1:] {
 			m.logs(`msg="a setting of this host loses packets" advice="` + want + `"`)
@@ -226,7 +210,7 @@ func TestTunnelAdvice(t *testing.T) {
 func TestEdgeWithoutSocket(t *testing.T) {
 	m := newMachine(t, edgeText)
 	m.fail("open reports")
-	p := m.running(m.tunnels(Edge))
+	p := m.running(Edge)
 	for range 2 {
 		m.clock.tick(t, control.LevelEvery)
 	}
@@ -283,7 +267,7 @@ func (m *machine) asks(from netip.Addr, service int) report.NodeMessage {
 // and too many requests, it does not answer, and counts.
 func TestNodeAnswers(t *testing.T) {
 	m := newMachine(t, datapathText)
-	p := m.running(m.tunnels(Datapath))
+	p := m.running(NF)
 	m.clock.set(time.Minute)
 	if a := m.asks(edgeAt, 5); a.Cost == nil || *a.Cost != weights.Fixed(2500) || a.At != time.Minute || a.Cores != 1 || a.NoChain || !slices.Equal(a.Busy, []time.Duration{3 * time.Second}) {
 		t.Errorf("answer %+v", a)
@@ -327,7 +311,7 @@ func TestNodeWithoutMeasurement(t *testing.T) {
 	m := newMachine(t, datapathText)
 	m.fail("measure")
 	m.fail("count run time")
-	p := m.start(m.tunnels(Datapath))
+	p := m.start(NF)
 	m.logs(`msg="the costs of the chains are not measured: state them in the LBs' files" error="measure is broken"`)
 	m.logs(`msg="the loads of cores are not measured" error="count run time is broken"`)
 	m.logs("msg=ready")
@@ -341,7 +325,7 @@ func TestNodeWithoutMeasurement(t *testing.T) {
 func TestNodeWithoutReports(t *testing.T) {
 	m := newMachine(t, datapathText)
 	m.configure(withoutLine(t, m, "report_key"))
-	p := m.running(m.tunnels(Datapath))
+	p := m.running(NF)
 	if s := m.status(); s.Reports != nil || len(s.Edge.Costs) != 1 {
 		t.Errorf("status %+v", s)
 	}

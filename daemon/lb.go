@@ -11,6 +11,7 @@ import (
 
 	"proffer/api"
 	"proffer/control"
+	"proffer/dataplane"
 	"proffer/history"
 	"proffer/plan"
 	"proffer/topo"
@@ -19,25 +20,29 @@ import (
 // LBPlane is a load balancer's data plane.
 type LBPlane interface {
 	Plane
-	Planner
-	Tallier
-	Queuer
-	Healths
-	Connected
-	Resolved() (without []topo.Server, all int) // servers, and those without a next hop
-	FlowTableBytes() uint64
-	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
-}
 
-// Connected counts the connections of each server of services.
-type Connected interface {
-	Connections([]topo.Service) ([][]uint32, error)
-}
-
-// Planner goes from one configuration to another by a plan.
-type Planner interface {
+	// From one configuration to another.
 	Plan(*topo.LB) (*plan.Plan, error)
 	Apply(*plan.Plan) error
+	Resolved() (without []topo.Server, all int)     // servers, and those without a next hop
+	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
+	FlowTableBytes() uint64
+
+	// The flows of servers, and the spread of new ones over them.
+	Connections([]topo.Service) ([][]uint32, error)
+	Seats(*topo.Service) ([]dataplane.Seat, error)
+	Spread(*topo.Service, dataplane.Spread) error
+	Recount() (wrong int, err error) // sets the counts of flows right, and returns how many were wrong
+
+	// The requests in hand that agents report.
+	Begun(*topo.Service) ([]uint32, error)
+	Queues(*topo.Service, []dataplane.Queue) error
+
+	// How servers answer.
+	Health([]topo.Server) ([]dataplane.Health, error)
+	SetDown(down, doubted []topo.Server) error
+	Probe(vip topo.VIP, server netip.Addr)
+	Check([]dataplane.Check) error
 }
 
 // lb is the role of a load balancer.
@@ -89,9 +94,18 @@ func LB(ctx context.Context, path string, host *Host) error {
 	if r.plane, err = host.LB(r.full); err != nil {
 		return err
 	}
-	d := daemon{role: r, name: "lb", node: cfg.Node, plane: r.plane, host: host, targets: targetsOf(cfg), hangups: hangups}
-	d.secret, d.secretAt = "candidate_key", path
-	d.attach = func() error {
+	d := daemon{host: host, hangups: hangups, role: role{
+		name: "lb", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0, keeps: keeps{"candidate_key", path},
+		plane: r.plane, ways: r.ways, attach: r.attach(earlier), ready: r.ready, warn: r.warn, advice: r.advice,
+		describe: r.describe, reload: r.reload,
+		tasks: []func(context.Context) error{r.forgetting, r.keeping, r.learning, r.observing, r.polling, r.leaving},
+	}}
+	return d.run(ctx)
+}
+
+// attach attaches the plane, with the record of the pools that it serves; earlier was that before.
+func (r *lb) attach(earlier *history.Record) func() error {
+	return func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.keep(r.record)
@@ -101,9 +115,16 @@ func LB(ctx context.Context, path string, host *Host) error {
 		}
 		return err
 	}
-	r.warn(cfg)
-	d.tasks = append(d.tasks, r.forgetting, r.keeping, r.learning, r.observing, r.polling, r.leaving)
-	return d.run(ctx)
+}
+
+// ways are the link and the addresses with next hops that an LB must always know.
+func (r *lb) ways() control.Ways {
+	cfg := r.now.Load()
+	return control.Ways{cfg.Interface: targetsOf(cfg)}
+}
+
+func (r *lb) advice() []string {
+	return r.host.settings(r.plane.Link(r.started.Interface).Name, nil, false)
 }
 
 func (r *lb) ready() []any {
@@ -154,39 +175,35 @@ func unreached(servers []topo.Server) (list []string) {
 	return list
 }
 
-// drain does nothing: routers send packets to this LB for as long as its route is announced.
-func (r *lb) drain() error { return nil }
-
 // reload reads the file again and applies it.
-func (r *lb) reload(ctx context.Context) ([]netip.Addr, error) {
+func (r *lb) reload(ctx context.Context) error {
 	next, text, err := readLB(ctx, r.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := sameNode(&r.started.Node, &next.Node, r.started.Flows, next.Flows); err != nil {
-		return nil, err
+		return err
 	}
 	if next.CandidateKey != r.started.CandidateKey {
-		return nil, fixed("candidate_key")
+		return fixed("candidate_key")
 	}
 	if next.State != r.started.State {
-		return nil, fixed("state")
+		return fixed("state")
 	}
 	if err := r.noneGoesBack(next, text); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.change(r.follow(next, keepAll)); err != nil {
-		return nil, err
+		return err
 	}
 	r.now.Store(next)
-	r.warn(next)
 	select {
 	case r.reloaded <- struct{}{}:
 	default: // one before it waits
 	}
-	return targetsOf(next), nil
+	return nil
 }
 
 // weighed returns cfg with the weights that its servers have now.

@@ -8,16 +8,8 @@ import (
 
 	"proffer/api"
 	"proffer/control"
-	"proffer/dataplane"
 	"proffer/topo"
 )
-
-// Tallier counts the flows of servers, and spreads new flows over them.
-type Tallier interface {
-	Seats(*topo.Service) ([]dataplane.Seat, error)
-	Spread(*topo.Service, dataplane.Spread) error
-	Recount() (wrong int, err error) // sets the counts of flows right, and returns how many were wrong
-}
 
 // readEvery is how often the tallies are read: a server has room for 8 durations.
 const readEvery = 100 * time.Millisecond

@@ -160,11 +160,4 @@ func TestLogInStatus(t *testing.T) {
 		}
 		p.end()
 	}
-	m := newMachine(t, lbFile)
-	m.logged.Lost, m.logged.Error = 7, "broken pipe"
-	e := &ends{hops: nil}
-	d := &tunnels{tunnelRole: e, plane: e, host: m.host()}
-	if s, err := d.status(); err != nil || s.Log == nil || len(s.Problems) != 1 {
-		t.Errorf("an edge LB's status: %+v, %v", s, err)
-	}
 }

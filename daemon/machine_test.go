@@ -88,7 +88,7 @@ func newMachine(t *testing.T, configuration string) *machine {
 	m := &machine{
 		t: t, file: filepath.Join(dir, "node.yaml"), socket: filepath.Join(dir, "node.sock"),
 		clock: newClock(), lines: make(chan string, 1000), lost: make(chan netip.Addr), changes: make(chan struct{}, 1),
-		fails: map[string]error{}, hops: topo.NextHops{netip.MustParsePrefix("::/0"): {2}}, reports: map[int]uint32{}, queues: map[int]dataplane.Queue{}, line: newLine(),
+		fails: map[string]error{}, hops: topo.NextHops{netip.MustParsePrefix("::/0"): {2}, netip.MustParsePrefix("0.0.0.0/0"): {2}}, reports: map[int]uint32{}, queues: map[int]dataplane.Queue{}, line: newLine(),
 	}
 	m.configure(strings.ReplaceAll(fmt.Sprintf(configuration, m.socket), "STATE", m.pools()))
 	return m
@@ -125,6 +125,14 @@ func (m *machine) host() *Host {
 			return plane{m}, m.load()
 		},
 		Agent: func(*topo.Agent) (AgentPlane, error) { return plane{m}, m.load() },
+		Edge:  func(*topo.EdgeLB) (EdgePlane, error) { return tunnelPlane{plane{m}, edgeAt}, m.load() },
+		NF:    func(*topo.Datapath) (NFPlane, error) { return nfPlane{tunnelPlane{plane{m}, nodeAt}}, m.load() },
+		Costs: func(*topo.Datapath) (map[int]weights.Curve, error) {
+			return map[int]weights.Curve{5: weights.Fixed(2500)}, m.happens("measure")
+		},
+		CountRunTime: func() (func() error, error) {
+			return func() error { return m.happens("stop counting") }, m.happens("count run time")
+		},
 		Notify: func(state string) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -164,8 +172,10 @@ func (m *machine) host() *Host {
 			defer m.mu.Unlock()
 			return m.line, m.fails["open reports"]
 		},
-		NextHops: func(link string, _ netip.Prefix) (NextHops, error) { return nextHops{m}, m.happens("watch " + link) },
-		Source:   func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },
+		NextHops: func(link string, _ netip.Prefix) (control.NextHops, error) {
+			return nextHops{m}, m.happens("watch " + link)
+		},
+		Source: func(o *topo.Offering) (Source, error) { return &m.page, m.happens("open " + o.Page) },
 	}
 }
 

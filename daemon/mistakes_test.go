@@ -107,12 +107,19 @@ func TestOpenConfiguration(t *testing.T) {
 		t.Errorf("status has the advice %q, which was followed", got)
 	}
 	p.end()
-	d := &tunnels{tunnelRole: &ends{}, plane: &ends{}, host: m.host(), keeps: keeps{"flow_key", m.file}}
-	if err := os.Chmod(m.file, 0o606); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := d.status(); err != nil || len(s.Advice) != 1 || !strings.Contains(s.Advice[0], "has flow_key: mode 0606") {
-		t.Errorf("an edge LB has the advice %q, %v", s.Advice, err)
+	for _, d := range []struct {
+		run       entry
+		file, key string
+	}{{Edge, edgeText, "flow_key"}, {NF, datapathText, "report_key"}} {
+		m := newMachine(t, d.file)
+		p := m.running(d.run)
+		if err := os.Chmod(m.file, 0o606); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.status().Advice; len(got) != 1 || !strings.Contains(got[0], "has "+d.key+": mode 0606") {
+			t.Errorf("it has the advice %q", got)
+		}
+		p.end()
 	}
 }
 
@@ -178,7 +185,7 @@ func TestForgetful(t *testing.T) {
 func TestEdgeAdvice(t *testing.T) {
 	m := newMachine(t, edgeText)
 	m.bypass = "mend"
-	p := m.start(m.tunnels(Edge))
+	p := m.start(Edge)
 	const warning = `msg="a setting of this host lets packets pass the functions by" advice=`
 	m.logs(warning + `"mend c [10.1.0.0/16]"`)
 	m.logs("msg=ready")
@@ -191,7 +198,7 @@ func TestEdgeAdvice(t *testing.T) {
 	p.end()
 	m = newMachine(t, edgeText)
 	m.fail("read rules")
-	p = m.start(m.tunnels(Edge))
+	p = m.start(Edge)
 	m.logs(warning + `"the host's forwarding cannot be checked: read rules is broken"`)
 	m.logs("msg=ready")
 	p.end()

@@ -9,16 +9,9 @@ import (
 	"time"
 
 	"proffer/control"
-	"proffer/dataplane"
 	"proffer/report"
 	"proffer/topo"
 )
-
-// Queuer has new flows follow the requests in hand that agents report.
-type Queuer interface {
-	Begun(*topo.Service) ([]uint32, error)
-	Queues(*topo.Service, []dataplane.Queue) error
-}
 
 // ReportSocket sends and receives the datagrams by which an LB asks for loads.
 type ReportSocket interface {

@@ -20,8 +20,9 @@ func (r *lb) moment() history.Moment {
 	return history.Moment{Wall: r.host.Wall(), Steady: r.host.Clock.Now()}
 }
 
-// warn logs the settings by which connections are lost.
-func (r *lb) warn(cfg *topo.LB) {
+// warn logs the settings of the configuration by which connections are lost.
+func (r *lb) warn() {
+	cfg := r.now.Load()
 	for _, a := range forgetful(cfg, nil) {
 		r.host.Log.Warn("a setting loses connections", "advice", a)
 	}

@@ -10,6 +10,7 @@ import (
 type EdgeLB struct {
 	Name           string
 	Control        string // unix socket
+	Pin            string // bpffs directory where links and flows outlive the daemon
 	Clients, World string // its links to both
 	Balance        Balance
 	Nodes          []EdgeNode
@@ -66,6 +67,7 @@ type EdgeInstance struct {
 type Datapath struct {
 	Name    string
 	Control string // unix socket
+	Pin     string // bpffs directory where links and flows outlive the daemon
 	Server  int    // its number at the LBs
 	Link    string // to the LBs
 	LBs     []netip.Addr

@@ -8,7 +8,7 @@ import (
 )
 
 func newEdge() *cobra.Command {
-	var file string
+	var flags daemonFlags
 	cmd := &cobra.Command{
 		Use:   "edge --config FILE",
 		Short: "Run an edge load balancer on this host, in the foreground",
@@ -23,17 +23,19 @@ nodes that FILE lists and that are down: $PROFFER_DOWN has their names. The node
 joins by its first answer to a probe. The log has the command's end and output.
 
 SIGHUP reads FILE again and applies nodes, weights, services and prefixes while
-packets flow; a file with a mistake changes nothing. The keys name, control,
-flow_key, clients, world, flow_table and recovery need a restart. The programs
-and all flows end with the daemon; another load balancer, or the next daemon,
-asks the nodes for them. Until then this host is a router, which would send the
-clients' packets past firewall and NAT: rules of routing have to drop them. The
-log and "proffer status" name those that are missing, as commands.`,
+packets flow; a file with a mistake changes nothing. The keys name, control, pin,
+flow_key, clients, world, flow_table and recovery need a restart. However the
+daemon ends, its programs go on, and the next daemon takes over their flows.
+proffer detach removes them, or --detach at the daemon's end: then, and before the
+first start, this host is a router, which would send the clients' packets past
+firewall and NAT: rules of routing have to drop them. The log and "proffer status"
+name those that are missing, as commands. While no daemon runs, next hops and
+weights stay as they were, and no node is found down.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDaemon(cmd, daemonFlags{config: file}, daemon.Edge)
+			return runDaemon(cmd, flags, daemon.Edge)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE` (YAML; required)")
+	flags.add(cmd)
 	return cmd
 }

@@ -76,7 +76,7 @@ func NewOf(cfg *topo.Agent, programs dataplane.Programs) (_ *Agent, err error) {
 	if err := a.prepare(spec, cfg, programs.Change); err != nil {
 		return nil, err
 	}
-	if a.Pins, a.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
+	if a.Pins, a.WhyUnpinned, err = plane.Open(cfg.Pin, dev, plane.Layout); err != nil {
 		return nil, err
 	}
 	adopted := a.adopt(spec)

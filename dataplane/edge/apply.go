@@ -101,6 +101,8 @@ func (l *LB) freshNodes(next *topo.EdgeLB, own plane.Addresses) (map[int]objects
 		e.Cores = uint16(n.Cores)
 		if was := l.ends[n.Server]; was.To == e.To && was.From == e.From && was.Link == e.Link {
 			e.Mac, e.Ready = was.Mac, was.Ready // the cores alone are others
+		} else {
+			e = plane.Toward(e, l.hopTo(n))
 		}
 		fresh[n.Server] = e
 	}
@@ -120,14 +122,35 @@ func (l *LB) number(next *topo.EdgeLB) error {
 			if l.numbers[vni] != 0 {
 				continue
 			}
-			number := uint32(len(l.numbers)) + 1
-			if err := errors.Join(l.objs.EdgeInstances.Put(number, vni), l.objs.EdgeNumbers.Put(vni, number)); err != nil {
-				return fmt.Errorf("write instance %+v of service %d: %w", i, s.Number, err)
+			number := l.freeNumber()
+			if err := l.giveNumber(vni, number); err != nil {
+				return err
 			}
-			l.numbers[vni] = number
 		}
 	}
 	return nil
+}
+
+// giveNumber gives an instance a number.
+func (l *LB) giveNumber(vni, number uint32) error {
+	if err := errors.Join(l.objs.EdgeInstances.Put(number, vni), l.objs.EdgeNumbers.Put(vni, number)); err != nil {
+		return fmt.Errorf("write instance %#x: %w", vni, err)
+	}
+	l.numbers[vni] = number
+	return nil
+}
+
+// freeNumber is the lowest number that no instance has.
+func (l *LB) freeNumber() uint32 {
+	taken := map[uint32]bool{}
+	for _, n := range l.numbers {
+		taken[n] = true
+	}
+	number := uint32(1)
+	for taken[number] {
+		number++
+	}
+	return number
 }
 
 // applyServices sets the weights of all services. One that is gone takes no new flows.
@@ -187,7 +210,7 @@ func (l *LB) applyPrefixes(was *topo.EdgeLB) error {
 	if err := l.objs.EdgePrefixVersion.Set(uint32(l.prefixes)); err != nil { // the sources of known flows are looked at again
 		return fmt.Errorf("write the version of the prefixes: %w", err)
 	}
-	return nil
+	return l.notes.Write(notes{markOf(l.cfg.Key), uint32(l.prefixes)})
 }
 
 // applyNodes takes packets of the nodes of now alone, and forgets the nodes that are gone.

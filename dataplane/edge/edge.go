@@ -23,6 +23,7 @@ import (
 
 // LB is the load balancer's data plane.
 type LB struct {
+	plane.Lasting
 	idle     time.Duration // after which a flow is removed
 	counters plane.Plane
 	objs     objects.EdgeObjects
@@ -37,6 +38,8 @@ type LB struct {
 	switched map[int]int   // of each service: the waits before its weights changed last
 	began    time.Duration // by the programs' clock
 	prefixes int           // their version
+	notes    plane.Notes[notes]
+	before   *ebpf.Map // an earlier daemon's flows, in a table of another size, until they are copied
 
 	mu       sync.Mutex                  // of the rest, which next hops, probes and a change of the host meet
 	links    map[string]*plane.Attached  // by their names in the configuration
@@ -44,6 +47,8 @@ type LB struct {
 	attached bool                        // Attach was called
 	own      map[netip.Addr]bool         // addresses of this host, as they were written
 	ends     map[int]objects.EdgeEdgeEnd // of nodes, as they were written
+	hops     map[string]topo.NextHops    // over links to nodes
+	down     map[int]bool                // nodes that get no packets whatever their next hop
 }
 
 // New loads the programs for cfg and fills their maps; Attach attaches them. No node takes
@@ -55,7 +60,7 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 	l := &LB{
 		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows, RecoverAll: cfg.RecoverAll},
 		idle: cfg.Flows.Idle, numbers: map[uint32]uint32{}, banks: map[int]uint32{}, switched: map[int]int{},
-		links: map[string]*plane.Attached{}, gone: map[string]bool{}, own: map[netip.Addr]bool{}, ends: map[int]objects.EdgeEdgeEnd{},
+		links: map[string]*plane.Attached{}, gone: map[string]bool{}, own: map[netip.Addr]bool{}, ends: map[int]objects.EdgeEdgeEnd{}, hops: map[string]topo.NextHops{},
 	}
 	for _, name := range []string{cfg.Clients, cfg.World} {
 		if err := l.findLink(name); err != nil {
@@ -72,12 +77,22 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 	if err := l.prepare(spec, change); err != nil {
 		return nil, err
 	}
-	if err := spec.LoadAndAssign(&l.objs, nil); err != nil {
-		return nil, plane.LoadError("edge", err)
+	if l.Lasting, err = plane.OpenLasting(cfg.Pin, l.links[cfg.Clients].Interface, plane.EdgeLayout); err != nil {
+		return nil, err
+	}
+	adopted := l.adopt(spec)
+	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
+		return nil, errors.Join(plane.LoadError("edge", err), l.Lasting.Close())
 	}
 	l.counters.Counts = l.objs.Counters
 	if l.served, err = plane.NewServed(l.objs.Served, l.objs.Strangers, false, l.sides()...); err == nil {
 		l.grace, err = plane.NewGrace()
+	}
+	if err == nil {
+		err = l.adoptNumbers(cfg)
+	}
+	if err == nil {
+		l.notes, err = plane.NewNotes(notes{Key: markOf(cfg.Key)})
 	}
 	if err == nil {
 		err = l.Apply(cfg)
@@ -127,6 +142,50 @@ func (l *LB) SetNextHop(server int, mac topo.MAC) error {
 	return l.setEnd(server, plane.Toward(e, mac))
 }
 
+// Reach gives the nodes on a link their next hops.
+func (l *LB) Reach(link string, hops topo.NextHops) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hops[link] = hops
+	return l.turn()
+}
+
+// SetDown names the nodes that get no packets, whatever their next hops.
+func (l *LB) SetDown(servers map[int]bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = servers
+	return l.turn()
+}
+
+// turn turns the nodes' ends to their next hops.
+func (l *LB) turn() error {
+	for _, n := range l.cfg.Nodes {
+		was := l.ends[n.Server]
+		if now := plane.Toward(was, l.hopTo(n)); now != was {
+			if err := l.setEnd(n.Server, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hopTo is the next hop of a node; the zero MAC: it gets no packets.
+func (l *LB) hopTo(n topo.EdgeNode) topo.MAC {
+	if l.down[n.Server] {
+		return topo.MAC{}
+	}
+	mac, _ := l.hops[n.Link].Lookup(n.Addr)
+	return mac
+}
+
+// Unresolved has nothing to wait for: packets go to the nodes of the configuration alone.
+func (l *LB) Unresolved() (netip.Addr, error) { return netip.Addr{}, plane.ErrNone }
+
+// Suspects are none: nodes sign no packets.
+func (l *LB) Suspects() ([]dataplane.Suspect, error) { return nil, nil }
+
 // SetCores gives a node as many cores, at most those of its configuration: flows of others go to other
 // instances.
 func (l *LB) SetCores(server, cores int) error {
@@ -159,9 +218,12 @@ func (l *LB) Address(server int) netip.Addr {
 	return plane.From(&e)
 }
 
-// Close detaches the programs and frees them with all flows.
+// Close frees the memory of this process; pinned programs go on, with their flows.
 func (l *LB) Close() error {
-	errs := []error{l.Detach(), l.grace.Close(), l.objs.Close()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	errs := []error{l.Lasting.Close(l.all()...), l.grace.Close(), l.objs.Close(), l.notes.Map().Close(), l.before.Close()}
+	l.attached = false
 	if l.prober != nil {
 		errs = append(errs, l.prober.Close())
 	}
@@ -214,23 +276,15 @@ func (l *LB) Verified() ([]dataplane.Verified, error) {
 // idleFlows reads the table of flows and calls f with the digests of those that are idle now, in
 // pieces.
 func (l *LB) idleFlows(now time.Duration, f func(hashes []uint64) error) (kept uint64, err error) {
-	var cursor ebpf.MapBatchCursor
-	keys, values := make([]uint64, sweptAtOnce), make([]objects.EdgeEdgeFlow, sweptAtOnce)
-	for {
-		n, err := l.objs.EdgeFlows.BatchLookup(&cursor, keys, values, nil)
-		last := errors.Is(err, ebpf.ErrKeyNotExist)
-		if err != nil && !last {
-			return kept, fmt.Errorf("read the flows: %w", err)
-		}
+	err = eachFlow(l.objs.EdgeFlows, func(hashes []uint64, flows []objects.EdgeEdgeFlow) error {
 		var idle []uint64
-		for i := range n {
-			if uint64(now)>>seenShift-values[i].Seen >= uint64(l.idle)>>seenShift {
-				idle = append(idle, keys[i])
+		for i, hash := range hashes {
+			if uint64(now)>>seenShift-flows[i].Seen >= uint64(l.idle)>>seenShift {
+				idle = append(idle, hash)
 			}
 		}
-		kept += uint64(n - len(idle))
-		if err := f(idle); err != nil || last {
-			return kept, err
-		}
-	}
+		kept += uint64(len(hashes) - len(idle))
+		return f(idle)
+	})
+	return kept, err
 }

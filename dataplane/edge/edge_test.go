@@ -200,14 +200,14 @@ func testDieTogether(t *testing.T, seen rig.Hits) {
 	b.fromClient(t, lone.packet())
 	sweep := func(kept, removed uint64) {
 		t.Helper()
-		swept, err := b.Sweep()
+		swept, err := b.SweepTurn()
 		must(t, err)
 		if swept.Removed != removed || b.flows(t) != int(kept) {
 			t.Errorf("after %v the sweep removed %d and left %d, want %d and %d", b.now-rig.Start, swept.Removed, b.flows(t), removed, kept)
 		}
 	}
 	sweep(3, 0)
-	if swept, err := b.Sweep(); err != nil || swept.Kept != 3 { // by the programs' clock
+	if swept, err := b.SweepTurn(); err != nil || swept.Kept != 3 { // by the programs' clock
 		t.Errorf("the sweep kept %d flows of 3: %v", swept.Kept, err)
 	}
 	b.at(t, b.now+idle/2)
@@ -371,7 +371,7 @@ func testTableFull(t *testing.T, seen rig.Hits) {
 	first := from4("udp", 100)
 	b.tunnelled(t, "first", b.fromClient(t, first.packet()), first.packet(), "steer")
 	b.at(t, b.now+idle+time.Second)
-	_, err := b.Sweep()
+	_, err := b.SweepTurn()
 	must(t, err)
 	b.tunnelled(t, "after the sweep", b.fromClient(t, from4("udp", 139).packet()), from4("udp", 139).packet(), "flow_begun", "steer")
 }

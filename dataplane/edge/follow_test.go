@@ -138,7 +138,7 @@ func TestFollowsLinks(t *testing.T) {
 	}
 	must(t, netlink.LinkSetName(linkBy(t, nodesLink), "other"))
 	b.follows(t, "name nodes is now other")
-	if name := b.Interface(nodesLink); name != "other" {
+	if name := b.Link(nodesLink).Name; name != "other" {
 		t.Errorf("%s is named %s", nodesLink, name)
 	}
 	renamed := config()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf"
+
 	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
 )
@@ -62,15 +64,24 @@ func (l *LB) sides() []*net.Interface {
 	return []*net.Interface{l.links[l.cfg.Clients].Interface, l.links[l.cfg.World].Interface}
 }
 
-// Attach puts the programs on the links, in the driver if it can.
+// Attach puts the programs on the links, in the driver if it can; from now on flows outlive this process.
 func (l *LB) Attach() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attached = true
-	if err := l.attachAll(); err != nil {
-		return errors.Join(err, l.detach())
+	if err := l.copyFlows(); err != nil {
+		return err
 	}
-	return nil
+	programs := map[*plane.Attached]*ebpf.Program{}
+	for name, on := range l.links {
+		programs[on] = l.programOf(name)
+	}
+	if err := l.Lasting.Attach(programs, l.state()); err != nil {
+		return err
+	}
+	l.attached = true
+	err := errors.Join(l.copyFlows(), l.before.Close()) // those that began meanwhile
+	l.before = nil
+	return err
 }
 
 // attachAll puts the programs on the links that lack them, once Attach was called.
@@ -78,24 +89,33 @@ func (l *LB) attachAll() error {
 	if !l.attached {
 		return nil
 	}
-	for name := range l.links {
-		if err := l.attach(name); err != nil {
+	for name, on := range l.links {
+		if err := l.Add(on, l.programOf(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attach puts the program of a link on it, if it is not there.
-func (l *LB) attach(name string) error {
-	prog := l.objs.EdgeBack
+// programOf is the program of a link.
+func (l *LB) programOf(name string) *ebpf.Program {
 	switch name {
 	case l.cfg.Clients:
-		prog = l.objs.EdgeClients
+		return l.objs.EdgeClients
 	case l.cfg.World:
-		prog = l.objs.EdgeWorld
+		return l.objs.EdgeWorld
 	}
-	return l.links[name].Attach(prog)
+	return l.objs.EdgeBack
+}
+
+// all lists the links, each once.
+func (l *LB) all() (list []*plane.Attached) {
+	for _, on := range l.links {
+		if !slices.Contains(list, on) {
+			list = append(list, on)
+		}
+	}
+	return list
 }
 
 // leaveUnused takes the programs off the links that the configuration does not name.
@@ -112,26 +132,18 @@ func (l *LB) leaveUnused() error {
 		delete(l.links, name)
 		delete(l.gone, name)
 		if !slices.Contains(slices.Collect(maps.Values(l.links)), on) { // by another name
-			errs = append(errs, on.Close())
+			errs = append(errs, l.Leave(on))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Detach takes the programs off the links.
+// Detach takes the programs off the links, and removes the pins.
 func (l *LB) Detach() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.detach()
-}
-
-func (l *LB) detach() error {
-	var errs []error
-	for _, on := range l.links {
-		errs = append(errs, on.Close())
-	}
 	l.attached = false
-	return errors.Join(errs...)
+	return l.Lasting.Detach(l.all()...)
 }
 
 // Follow gives the programs the host's addresses and the links as they are now. It returns the changes, and
@@ -182,12 +194,12 @@ func (l *LB) followLink(name string) (changed string, err error) {
 		l.gone[name] = true
 		return "the link is gone: its nodes get no packets until it is made again", nil
 	}
-	if err := on.Close(); err != nil {
+	if err := l.Leave(on); err != nil {
 		return "", fmt.Errorf("leave the link %s that is gone: %w", name, err)
 	}
 	l.links[name] = again
 	if l.attached {
-		if err := l.attach(name); err != nil {
+		if err := l.Add(again, l.programOf(name)); err != nil {
 			return "", err
 		}
 	}
@@ -247,14 +259,21 @@ func (l *LB) fillOwn(all plane.Addresses) error {
 	return nil
 }
 
-// Interface is the name that a link of the configuration has now.
-func (l *LB) Interface(link string) string {
+// Link is a link of the configuration as it is now; nil: it is gone.
+func (l *LB) Link(name string) *net.Interface {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if on := l.links[link]; on != nil {
-		return on.Name
+	if l.gone[name] || l.links[name] == nil {
+		return nil
 	}
-	return link
+	return l.links[name].Interface
+}
+
+// Mode is where XDP runs: "generic" if it does on any of the links.
+func (l *LB) Mode() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return plane.ModeOf(l.all()...)
 }
 
 // Advice is the facts about the links that cost speed or packets.
@@ -263,7 +282,7 @@ func (l *LB) Advice() (all []string) {
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.links)) {
 		if !l.gone[name] {
-			all = append(all, l.links[name].Advice()...)
+			all = append(all, l.Lasting.Advice(l.links[name])...)
 		}
 	}
 	return append(all, l.served.Advice(l.sides()...)...)

@@ -334,7 +334,7 @@ func testRSTEndsNothing(t *testing.T, seen rig.Hits) {
 			b.tunnelled(t, "of the client", b.fromClient(t, segment), segment, "steer")
 		}
 		b.at(t, b.now+idle-time.Second)
-		_, err := b.Sweep()
+		_, err := b.SweepTurn()
 		must(t, err)
 		if again := b.tunnelled(t, "after a pause", b.fromClient(t, f.later()), f.later(), "steer"); again.Instance != to.Instance {
 			t.Errorf("after RSTs the flow went to %+v, not to %+v", again.Instance, to.Instance)

@@ -94,7 +94,7 @@ func (w *twins) change(t *testing.T) {
 		must(t, b.SetNextHop(server, mac))
 		must(t, b.SetWeights(service, weights))
 		if sweeps {
-			_, err := b.Sweep()
+			_, err := b.SweepTurn()
 			must(t, err)
 		}
 	}

@@ -18,10 +18,10 @@ const (
 	seenShift   = 28 // EDGE_SEEN_SHIFT of bpf/edge/flows.h
 )
 
-// Sweep removes the flows that are idle, each with its partner: the flow before and the flow after a
+// SweepTurn removes the flows that are idle, each with its partner: the flow before and the flow after a
 // change die together. User space looks for them; a program on each CPU removes its share, by the
 // digest, after another look at the entry.
-func (l *LB) Sweep() (swept dataplane.Swept, err error) {
+func (l *LB) SweepTurn() (swept dataplane.Swept, err error) {
 	now, err := l.clock()
 	if err != nil {
 		return swept, err

@@ -139,7 +139,7 @@ func TestEarlierLayouts(t *testing.T) {
 				rig.Enter(t)
 				cfg := rig.LBConfig(kept(8, drained(0, 1, 2, 3, 4, 5, 6)), kept(8, rig.OverUDP, drained(0, 1, 2, 3, 4, 5, 6)),
 					kept(8, rig.Over4, drained(0, 1, 2, 3, 4, 5, 6)), rig.Hunting(2, 8))
-				cfg.Pin = filepath.Join(bpffs(t), "lb")
+				cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 				cfg.Flows.Entries = 4 * 1024
 				first := started(t, cfg)
 				first.Die(t)
@@ -200,7 +200,7 @@ func TestResizedLearned(t *testing.T) {
 	rig.Enter(t)
 	const flows = 60
 	cfg := rig.LBConfig(learned(5))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	cfg.Flows.Entries = 1024
 	r := successor(t, cfg)
 	server := [flows]int{}
@@ -238,7 +238,7 @@ func TestResizedLearned(t *testing.T) {
 func testFromBefore(t *testing.T, seen rig.Hits) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(kept(8))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	first := started(t, cfg)
 	r := rig.LBAround(t, seen, first, cfg)
 	server := []int{begin(t, r, 0), begin(t, r, 1), begin(t, r, 2), begin(t, r, 4)}

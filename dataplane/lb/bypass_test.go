@@ -18,7 +18,7 @@ import (
 func TestBypass(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
-	cfg.Pin = bpffs(t) + "/lb1"
+	cfg.Pin = rig.BPFFS(t) + "/lb1"
 	l := started(t, cfg)
 	problems := func(when string, want ...string) {
 		t.Helper()

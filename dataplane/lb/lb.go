@@ -82,7 +82,7 @@ func NewOf(cfg *topo.LB, programs dataplane.Programs) (_ *LB, err error) {
 	if err := l.prepare(spec, cfg, programs.Change); err != nil {
 		return nil, err
 	}
-	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev); err != nil {
+	if l.Pins, l.WhyUnpinned, err = plane.Open(cfg.Pin, dev, plane.Layout); err != nil {
 		return nil, err
 	}
 	adopted, err := l.adopt(spec)

@@ -183,7 +183,7 @@ func TestLearnedLong(t *testing.T) {
 	rig.Enter(t)
 	r := &longRun{T: t, cfg: rig.LBConfig(learned(servers)), threads: [2]*thread{newThread(seed, 0), newThread(seed, 1)}, met: map[string]uint64{}}
 	r.cfg.Flows = topo.FlowTable{Entries: 1 << 15, Idle: time.Minute, Linger: 10 * time.Second}
-	r.cfg.Pin = filepath.Join(bpffs(t), "lb")
+	r.cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	r.start(rig.Start)
 	rng := rand.New(rand.NewPCG(seed, 9))
 	steps := max(1, connections/each)

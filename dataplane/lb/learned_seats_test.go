@@ -35,7 +35,7 @@ func waiting(t *testing.T, r *rig.LB) (n int) {
 func TestSeatsRunOut(t *testing.T) {
 	const servers, fewer = 700, topo.MaxSeats - 700
 	rig.Enter(t)
-	pin := filepath.Join(bpffs(t), "lb")
+	pin := filepath.Join(rig.BPFFS(t), "lb")
 	load := func(svc topo.Service) *rig.LB {
 		cfg := rig.LBConfig(svc)
 		cfg.Pin, cfg.Flows.Entries = pin, 8192

@@ -18,7 +18,7 @@ import (
 func TestLearnedTakeover(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(learned(6))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	first := successor(t, cfg)
 	spread := dataplane.Spread{Inverses: []uint32{1 << 16, 1 << 16, 1 << 18, 1 << 16, 1 << 16, 1 << 16}}
 	if err := first.Spread(&cfg.Services[0], spread); err != nil {

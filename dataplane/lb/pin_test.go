@@ -11,7 +11,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/internal/plane"
 	"proffer/dataplane/lb"
@@ -19,21 +18,6 @@ import (
 	"proffer/topo"
 	"proffer/wire"
 )
-
-// bpffs mounts a BPF filesystem for one test.
-func bpffs(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
 
 // attached returns the id of the XDP program on the device, 0 for none.
 func attached(t *testing.T) uint32 {
@@ -78,7 +62,7 @@ func namesBelow(t *testing.T, dir string) (names []string) {
 func TestSignalsOutliveDaemon(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	first := started(t, cfg)
 	id := attached(t)
 	first.Die(t)
@@ -107,7 +91,7 @@ func TestSignalsOutliveDaemon(t *testing.T) {
 // configuration is another.
 func TestTakeover(t *testing.T) {
 	rig.Enter(t)
-	dir := filepath.Join(bpffs(t), "proffer", "lb")
+	dir := filepath.Join(rig.BPFFS(t), "proffer", "lb")
 	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
 	cfg.Pin = dir
 	first := started(t, cfg)
@@ -163,7 +147,7 @@ func TestTakeover(t *testing.T) {
 func TestTakeoverResized(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	first := started(t, cfg)
 	r := rig.LBAround(t, rig.Hits{}, first, cfg)
 	r.Learn(t, 5, rig.ClientISN)
@@ -196,7 +180,7 @@ func TestTakeoverOtherLayout(t *testing.T) {
 		t.Run(other, func(t *testing.T) {
 			rig.Enter(t)
 			cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
-			cfg.Pin = filepath.Join(bpffs(t), "lb")
+			cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 			first := started(t, cfg)
 			rig.LBAround(t, rig.Hits{}, first, cfg).Learn(t, 5, rig.ClientISN)
 			first.Die(t)
@@ -236,7 +220,7 @@ func TestTakeoverOtherLayout(t *testing.T) {
 func TestPinsElsewhere(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, 8, rig.Members))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	l := started(t, cfg)
 	defer l.Close()
 	before := namesBelow(t, cfg.Pin)
@@ -292,7 +276,7 @@ func TestUnpinned(t *testing.T) {
 func TestFailedStart(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.LBConfig(rig.Hunting(2, 8))
-	cfg.Pin = filepath.Join(bpffs(t), "lb")
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "lb")
 	first := started(t, cfg)
 	defer first.Close()
 	r := rig.LBAround(t, rig.Hits{}, first, cfg)

@@ -144,6 +144,9 @@ func (l *LB) dropServers(all []topo.Server) error {
 	return errors.Join(err, l.dropTunnels(all))
 }
 
+// Reach is SetNextHops.
+func (l *LB) Reach(_ string, hops topo.NextHops) error { return l.SetNextHops(hops) }
+
 // SetNextHops gives the programs the neighbours towards clients and servers.
 func (l *LB) SetNextHops(hops topo.NextHops) error {
 	l.mu.Lock()

@@ -158,7 +158,7 @@ func testExhausted(t *testing.T, seen rig.Hits) {
 	b.run(t, around(to(1, natted), outward("udp", 4, 1000).packet())).Is(t, "the first", redirect, nil, "returned")
 	b.run(t, around(to(0, natted), more.packet())).Is(t, "another core", redirect, nil, "nat_bound", "returned")
 	b.at(t, b.now+10*time.Second)
-	_, err := b.Sweep()
+	_, err := b.SweepTurn()
 	must(t, err)
 	for i := range ports { // all ports are free again
 		b.run(t, around(to(1, natted), outward("udp", 4, 3000+i).packet())).Is(t, "after the sweep", redirect, nil, "nat_bound", "returned")
@@ -196,7 +196,7 @@ func testOver(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen)
 	sweep := func(label string, kept, removed uint64) {
 		t.Helper()
-		swept, err := b.Sweep()
+		swept, err := b.SweepTurn()
 		must(t, err)
 		if swept.Kept != kept || swept.Removed != removed {
 			t.Errorf("%s: the sweep kept %d and removed %d, want %d and %d", label, swept.Kept, swept.Removed, kept, removed)
@@ -261,7 +261,7 @@ func testAgain(t *testing.T, seen rig.Hits) {
 			}
 		}
 		b.at(t, b.now+2*time.Second)
-		_, err := b.Sweep()
+		_, err := b.SweepTurn()
 		must(t, err)
 		reason := map[bool]string{true: "returned", false: "unbound"}[c.kept]
 		b.run(t, around(there, after.reversed().later().packet())).Is(t, c.label+", after 2 s", redirect, nil, reason)
@@ -283,7 +283,7 @@ func testManyOver(t *testing.T, seen rig.Hits) {
 	begin(5000, live)
 	b.at(t, b.now+time.Second)
 	for _, want := range []uint64{2 * over, 0} {
-		if swept, err := b.Sweep(); err != nil || swept.Removed != want || swept.Kept != 2*live {
+		if swept, err := b.SweepTurn(); err != nil || swept.Removed != want || swept.Kept != 2*live {
 			t.Errorf("the sweep removed %d flows and kept %d, want %d and %d: %v", swept.Removed, swept.Kept, want, 2*live, err)
 		}
 	}

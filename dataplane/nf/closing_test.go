@@ -65,7 +65,7 @@ func (d dialled) send(t *testing.T, inward bool, s wire.TCP) rig.Outcome {
 func (d dialled) after(t *testing.T, pause time.Duration) bool {
 	t.Helper()
 	d.b.at(t, d.b.now+pause)
-	swept, err := d.b.Sweep()
+	swept, err := d.b.SweepTurn()
 	must(t, err)
 	return swept.Kept > 0
 }

@@ -68,7 +68,7 @@ func (n *Node) nat(f topo.SourceNAT) (function, error) {
 		}
 		pool, known := n.pools[public.is]
 		if !known {
-			pool = uint32(len(n.pools))
+			pool = n.freePool()
 			n.pools[public.is] = pool
 		}
 		if pool >= topo.MaxNatPools {

@@ -3,10 +3,15 @@ package nf
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 
+	"github.com/cilium/ebpf"
+
+	"proffer/dataplane"
 	"proffer/dataplane/internal/plane"
+	"proffer/dataplane/objects"
 	"proffer/topo"
 )
 
@@ -19,8 +24,28 @@ func (n *Node) SetNextHop(lb int, mac topo.MAC) error {
 	if !known {
 		return fmt.Errorf("there is no LB %d", lb)
 	}
-	n.ends[lb] = plane.Toward(e, mac)
-	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), n.ends[lb]); err != nil {
+	return n.turn(lb, plane.Toward(e, mac))
+}
+
+// Reach gives the LBs their next hops.
+func (n *Node) Reach(_ string, hops topo.NextHops) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hops = hops
+	for lb, addr := range n.cfg.LBs {
+		mac, _ := hops.Lookup(addr)
+		if now := plane.Toward(n.ends[lb], mac); now != n.ends[lb] {
+			if err := n.turn(lb, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Node) turn(lb int, now objects.EdgeEdgeEnd) error {
+	n.ends[lb] = now
+	if err := n.objs.NodeLbs.Put(n.cfg.LBs[lb].As16(), now); err != nil {
 		return fmt.Errorf("write the next hop of LB %v: %w", n.cfg.LBs[lb], err)
 	}
 	return nil
@@ -38,11 +63,12 @@ func (n *Node) Address(lb int) netip.Addr {
 	return plane.From(&e)
 }
 
-// Attach puts the program on the link, in the driver if it can.
+// Attach puts the program on the link, in the driver if it can; from now on flows, bindings and the firewalls'
+// states outlive this process.
 func (n *Node) Attach() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.link.Attach(n.objs.Node)
+	return n.Lasting.Attach(map[*plane.Attached]*ebpf.Program{n.link: n.objs.Node}, n.lasting())
 }
 
 // Follow gives the programs the link and this node's addresses there as they are now. It returns the changes,
@@ -80,18 +106,31 @@ func (n *Node) Follow() (changed string, err error) {
 	return strings.Join(changes, "; "), errors.Join(errs...)
 }
 
-// Interface is the name that the link has now.
-func (n *Node) Interface(string) string {
+// Link is the link as it is now.
+func (n *Node) Link(string) *net.Interface {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.link.Name
+	return n.link.Interface
 }
+
+// Mode is where XDP runs: "native" or "generic".
+func (n *Node) Mode() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return plane.ModeOf(n.link)
+}
+
+// Unresolved has nothing to wait for: packets go to LBs, or by the kernel's routes.
+func (n *Node) Unresolved() (netip.Addr, error) { return netip.Addr{}, plane.ErrNone }
+
+// Suspects are none: LBs sign no packets.
+func (n *Node) Suspects() ([]dataplane.Suspect, error) { return nil, nil }
 
 // Advice is the facts about the link that cost speed or packets.
 func (n *Node) Advice() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.link.Advice()
+	return n.Lasting.Advice(n.link)
 }
 
 // Problems lists why packets pass the program by.

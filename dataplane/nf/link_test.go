@@ -56,7 +56,7 @@ func TestFollowsLink(t *testing.T) {
 	}
 	must(t, netlink.LinkSetName(l, "other"))
 	follows("name lb is now other")
-	if name := b.Interface("lb"); name != "other" {
+	if name := b.Link("lb").Name; name != "other" {
 		t.Errorf("the link's name is %s", name)
 	}
 	must(t, netlink.LinkDel(l))

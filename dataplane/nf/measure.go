@@ -42,6 +42,7 @@ const (
 // counts: that of the programs of a core, without the way there.
 func Measure(cfg *topo.Datapath) (costs map[int]weights.Curve, err error) {
 	own := *cfg
+	own.Pin = ""
 	own.Spread = false // BPF_PROG_RUN takes no program of a cpumap
 	n, err := New(&own)
 	if err != nil {

@@ -75,13 +75,13 @@ func testOwnerAged(t *testing.T, seen rig.Hits) {
 	for range 3 {
 		b.at(t, b.now+9*time.Second)
 		b.run(t, around(to(0, natted), after.reversed().packet())).Is(t, "an answer", redirect, nil, "returned")
-		_, err := b.Sweep()
+		_, err := b.SweepTurn()
 		must(t, err)
 		b.owner(t, "after 9 s", f.packet(), 0, natted)
 		b.owner(t, "after 9 s", after.packet(), 0, natted)
 	}
 	b.at(t, b.now+11*time.Second)
-	_, err := b.Sweep()
+	_, err := b.SweepTurn()
 	must(t, err)
 	b.owner(t, "after 11 s", f.packet(), 0, 0)
 	b.owner(t, "after 11 s", after.packet(), 0, 0)

@@ -93,6 +93,8 @@ func patternOf(bytes string) (p objects.NFPattern, err error) {
 
 // Matches returns the packets so far with each pattern of the IDS at a place of a service's chain.
 func (n *Node) Matches(service, place, patterns int) (all []uint64, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	slot := service*topo.MaxChain + place
 	for i := range patterns {
 		var perCPU []uint64

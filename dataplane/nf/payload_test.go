@@ -94,14 +94,14 @@ func testFirewallEnds(t *testing.T, b *bench, syn flow) {
 	rst.flags = wire.RST | wire.ACK
 	b.passes(t, "RST", rst.reversed().packet(), "")
 	b.at(t, b.now+2*time.Second)
-	swept, err := b.Sweep()
+	swept, err := b.SweepTurn()
 	must(t, err)
 	if swept.Removed != 1 || swept.Kept != 3 {
 		t.Errorf("after a RST the sweep removed %d and kept %d, want 1 and 3", swept.Removed, swept.Kept)
 	}
 	b.passes(t, "after the end", syn.reversed().later().packet(), "drop_firewall_state")
 	b.at(t, b.now+10*time.Second)
-	if swept, err = b.Sweep(); err != nil || swept.Removed != 3 || swept.Kept != 0 {
+	if swept, err = b.SweepTurn(); err != nil || swept.Removed != 3 || swept.Kept != 0 {
 		t.Errorf("after %v the sweep removed %d and kept %d, %v", 10*time.Second, swept.Removed, swept.Kept, err)
 	}
 }

@@ -14,10 +14,15 @@ import (
 
 const sweptAtOnce = 4096 // entries that user space reads at a time
 
-// Sweep forgets the flows that are over, and frees their ports; it counts those of the functions. User
+// SweepTurn forgets the flows that are over, and frees their ports; it counts those of the functions. User
 // space looks for those that were quiet, and the programs remove them, some at a time: packets wait for
 // no whole table.
-func (n *Node) Sweep() (swept dataplane.Swept, err error) {
+func (n *Node) SweepTurn() (swept dataplane.Swept, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.letGo(); err != nil {
+		return swept, err
+	}
 	nat := table[objects.NFTuple, objects.NFNatBinding]{
 		n.objs.NatOut, n.objs.SweepNat,
 		func(t objects.NFTuple, b objects.NFNatBinding) (objects.NFNodeFlow, uint64) {

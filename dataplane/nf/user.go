@@ -28,6 +28,8 @@ func (n *Node) user(topo.User) (function, error) {
 // Join gives a core its way to user space and back: packets leave by near and reach the AF_XDP socket
 // at far. Until then they are dropped.
 func (n *Node) Join(core int, near, far *net.Interface, socket int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, end := range []struct {
 		prog *ebpf.Program
 		dev  *net.Interface
@@ -44,6 +46,16 @@ func (n *Node) Join(core int, near, far *net.Interface, socket int) error {
 	link := objects.NFUserLink{Index: uint32(near.Index), Mac: [6]byte(near.HardwareAddr)}
 	if err := n.objs.UserLinks.Put(uint32(core), link); err != nil {
 		return fmt.Errorf("give core %d its link: %w", core, err)
+	}
+	return nil
+}
+
+// rejoin gives the links to user space the programs of now.
+func (n *Node) rejoin() error {
+	for i, on := range n.joined {
+		if err := on.Replace([]*ebpf.Program{n.objs.NodeResume, n.objs.NodeHand}[i%2]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

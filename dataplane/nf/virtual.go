@@ -23,6 +23,12 @@ type VirtualCore struct {
 
 // Virtual returns that of a core, and whether any chain has a virtual core.
 func (n *Node) Virtual(core int) (v VirtualCore, there bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.virtualCore(core)
+}
+
+func (n *Node) virtualCore(core int) (v VirtualCore, there bool, err error) {
 	if !n.isVirtual() {
 		return v, false, nil
 	}
@@ -48,7 +54,7 @@ func (n *Node) virtualBusy() (busy []time.Duration, err error) {
 		}
 	}
 	for core := range n.cfg.Cores {
-		v, _, err := n.Virtual(core)
+		v, _, err := n.virtualCore(core)
 		if err != nil {
 			return nil, err
 		}

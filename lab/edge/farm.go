@@ -66,7 +66,7 @@ func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb lb
 		if n == bed.LB {
 			role = "edge"
 		}
-		if f.daemons[n], err = n.Start(context.Background(), programs, role, "--config", f.path(n, "yaml")); err != nil {
+		if f.daemons[n], err = n.Start(context.Background(), programs, role, "--detach", "--config", f.path(n, "yaml")); err != nil {
 			return nil, err
 		}
 	}
@@ -128,6 +128,7 @@ func (f *farm) stop() error {
 func (f *farm) writeLB() error {
 	var text strings.Builder
 	fmt.Fprintf(&text, `control: %s
+pin: %s
 flow_key: "000102030405060708090a0b0c0d0e0f"
 report_key: %q
 clients: clients
@@ -136,7 +137,7 @@ balancer: %s
 public: [%s/32]
 flow_table: {idle: %v}
 nodes:
-`, f.path(f.bed.LB, "sock"), reportKey, f.lb.balancer, testbed.EdgePublic, f.lb.idle)
+`, f.path(f.bed.LB, "sock"), f.bed.LB.Pin(), reportKey, f.lb.balancer, testbed.EdgePublic, f.lb.idle)
 	for i, n := range f.bed.Nodes {
 		fmt.Fprintf(&text, "  - {name: %s, number: %d, address: %s, link: %s, weight: %d}\n", n.Name, i, testbed.EdgeNodeAddr(i), n.Name, f.lb.weights[i])
 	}
@@ -152,13 +153,14 @@ func (f *farm) writeNode(i int) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, `name: %s
 control: %s
+pin: %s
 number: %d
 link: lb
 lbs: [%s]
 clients: [%s]
 report_key: %q
 chains:
-`, n.Name, f.path(n, "sock"), i, testbed.EdgeLBAddr(i), testbed.EdgeClients, reportKey)
+`, n.Name, f.path(n, "sock"), n.Pin(), i, testbed.EdgeLBAddr(i), testbed.EdgeClients, reportKey)
 	for k, s := range f.lb.services {
 		fmt.Fprintf(&text, "  - service: %d\n    functions: [%s]\n", k+1, strings.Join(s.chain(i), ", "))
 	}

@@ -15,7 +15,10 @@ import (
 
 // Remove takes the programs of a directory of pins off their link, and removes the directory.
 func Remove(dir string) error {
-	err := detachXDP(filepath.Join(dir, XDPPin))
+	var err error
+	for _, pin := range XDPPins(dir) {
+		err = errors.Join(err, DetachXDP(pin))
+	}
 	if dev := deviceOf(dir); err == nil && dev != nil {
 		err = errors.Join(
 			removeTC(Place{Dev: dev, Pin: filepath.Join(dir, EgressPin)}),
@@ -30,8 +33,8 @@ func Remove(dir string) error {
 	return nil
 }
 
-// detachXDP ends a pinned link, if there is one that is still on a device.
-func detachXDP(pin string) error {
+// DetachXDP ends a pinned link, if there is one that is still on a device.
+func DetachXDP(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {
 		return nil // it never had a link: its daemon ended before

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 
 // The pins beside those of maps and programs.
 const (
-	XDPPin     = "link"    // XDP's link
+	XDPPin     = "link"    // XDP's link; of a plane on several links the first, and link-N for the device N
 	EgressPin  = "egress"  // the tcx link on the way out
 	IngressPin = "ingress" // … on the way in
 	QdiscMark  = "clsact"  // a directory: the qdisc was made for us
@@ -87,10 +88,20 @@ func Pinned() (dirs []string, err error) {
 // isState reports whether a directory has the mark of a layout of ours, or our link.
 func isState(dir string) bool {
 	layouts, err := filepath.Glob(filepath.Join(dir, "layout-*"))
-	if err == nil && len(layouts) > 0 {
-		return true
+	return err == nil && len(layouts) > 0 || len(XDPPins(dir)) > 0
+}
+
+// XDPPins lists the pins of XDP's links in a directory.
+func XDPPins(dir string) []string {
+	more, _ := filepath.Glob(filepath.Join(dir, XDPPin+"-[0-9]*"))
+	if first := filepath.Join(dir, XDPPin); exists(first) {
+		more = append(more, first)
 	}
-	_, err = os.Lstat(filepath.Join(dir, XDPPin))
+	return more
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
 	return err == nil
 }
 
@@ -123,15 +134,20 @@ func isOursOn(id ebpf.ProgramID) bool {
 		return false
 	}
 	for _, dir := range dirs {
-		l, err := link.LoadPinnedLink(filepath.Join(dir, XDPPin), nil)
-		if err != nil {
-			continue
-		}
-		info, err := l.Info()
-		l.Close()
-		if err == nil && info.Program == id {
+		if slices.ContainsFunc(XDPPins(dir), func(pin string) bool { return runs(pin, id) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// runs reports whether a pinned link has this program.
+func runs(pin string, id ebpf.ProgramID) bool {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	info, err := l.Info()
+	return err == nil && info.Program == id
 }

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -11,10 +12,11 @@ import (
 	"proffer/topo"
 )
 
-// Attached is a link that a program is on, or is to be on: its plane ends with its daemon, so nothing is pinned.
+// Attached is a link that a program is on, or is to be on.
 type Attached struct {
 	*net.Interface           // as it was last read
 	xdp            link.Link // nil: no program is there
+	replaced       bool      // there was one before
 	whyGeneric     string    // why XDP does not run in the driver; empty: it does
 }
 
@@ -48,8 +50,29 @@ func (a *Attached) Follow() (changed string, err error) {
 	return changed, err
 }
 
-// Advice is that of Plane.
-func (a *Attached) Advice() []string { return adviceOn(a.Interface, a.whyGeneric, restartTries) }
+// IsOn reports whether a program of ours is there.
+func (a *Attached) IsOn() bool { return a.xdp != nil }
+
+// Replace puts another program in the place of ours.
+func (a *Attached) Replace(prog *ebpf.Program) error {
+	if err := a.xdp.Update(prog); err != nil {
+		return fmt.Errorf("replace the program on %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// ModeOf is where XDP runs: "generic" if it does on any of the links.
+func ModeOf(links ...*Attached) string {
+	for _, a := range links {
+		if a.whyGeneric != "" {
+			return generic
+		}
+	}
+	return native
+}
+
+// ErrNone ends the wait for addresses without a next hop: there are none.
+var ErrNone = errors.New("no packet lacks a next hop")
 
 // Problem is the reason why packets pass the program by; empty: they do not.
 func (a *Attached) Problem() (string, error) {
@@ -59,7 +82,7 @@ func (a *Attached) Problem() (string, error) {
 	return hook.XDPGone(a.xdp, a.Interface)
 }
 
-// Close takes the program off the link.
+// Close takes the program off the link, unless a pin holds it there.
 func (a *Attached) Close() error {
 	if a == nil || a.xdp == nil {
 		return nil

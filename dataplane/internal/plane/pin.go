@@ -24,6 +24,7 @@ import (
 // zero value pins nothing.
 type Pins struct {
 	dir  string
+	made string    // the layout of its maps, by this daemon
 	link link.Link // left attached by an earlier daemon, or nil
 	read bool      // its maps have the layout of this daemon's
 	lock *os.File  // held while the daemon lives; the kernel lets it go with it
@@ -33,10 +34,10 @@ type Pins struct {
 	next []string // names of pins that wait for the programs that use them
 }
 
-// Open finds the objects that an earlier daemon left behind for the link dev. A reason
-// for not pinning is no error: a data plane works without pins. A running daemon on the
-// link is an error: its objects are in use.
-func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
+// Open finds the objects that an earlier daemon left behind for the link dev, whose maps are of a
+// layout. A reason for not pinning is no error: a data plane works without pins. A running daemon on
+// the link is an error: its objects are in use.
+func Open(dir string, dev *net.Interface, layout string) (p Pins, reason string, err error) {
 	if dir == "" {
 		return Pins{}, "no directory is configured", nil
 	}
@@ -47,7 +48,7 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 	if err != nil {
 		return Pins{}, err.Error(), nil
 	}
-	p.dir = dir
+	p.dir, p.made = dir, layout
 	if p.lock, err = lockDir(dir); err != nil {
 		if errors.Is(err, errLocked) {
 			return Pins{}, "", fmt.Errorf("%s already has an XDP program of a running daemon: stop that daemon first", dev.Name)
@@ -60,7 +61,7 @@ func Open(dir string, dev *net.Interface) (p Pins, reason string, err error) {
 			return Pins{}, "", errors.Join(err, p.lock.Close())
 		}
 	}
-	if _, err := os.Stat(p.Path(Layout)); err == nil {
+	if _, err := os.Stat(p.Path(layout)); err == nil {
 		p.read = true
 	}
 	return p, "", nil
@@ -87,8 +88,10 @@ func (p *Pins) empty() error {
 // their entries, which the shape of a map does not show. A change of the layout
 // increments the number.
 const (
-	Layout  = "layout-8"
-	layouts = "layout-*"
+	Layout     = "layout-8"
+	EdgeLayout = "layout-edge-1" // struct edge_flow of bpf/edge/types.h
+	NFLayout   = "layout-nf-1"   // there, too: kept_flow, nat_binding, firewall_state and their keys
+	layouts    = "layout-*"
 )
 
 // onBPFFS reports whether the nearest existing directory is one of bpffs.
@@ -161,7 +164,7 @@ func (p *Pins) forgetLayout(name string) {
 	if others, err := filepath.Glob(p.Path(layouts)); err == nil && len(others) > 0 {
 		was = filepath.Base(others[0])
 	}
-	p.forget(name, m, fmt.Sprintf("the entries are of %s, this version reads %s", was, Layout))
+	p.forget(name, m, fmt.Sprintf("the entries are of %s, this version reads %s", was, p.made))
 }
 
 // forget notes the entries of a table of flows that is not adopted.
@@ -173,6 +176,8 @@ func (p *Pins) forget(name string, m *ebpf.Map, reason string) {
 		entries, err = objects.Lines(m)
 	case name == objects.AgentMapConns && int(m.ValueSize()) == binary.Size(objects.AgentConnLine{}):
 		entries, err = objects.Conns(m)
+	case m.Type() == ebpf.Hash:
+		entries, err = keysOf(m)
 	case name != objects.LBMapFlows && name != objects.AgentMapConns:
 		return
 	}
@@ -181,6 +186,16 @@ func (p *Pins) forget(name string, m *ebpf.Map, reason string) {
 		number = fmt.Sprintf("those in %d lines of %d bytes", m.MaxEntries(), m.ValueSize())
 	}
 	p.Forgotten = fmt.Sprintf("%s flows: %s", number, reason)
+}
+
+// keysOf lists the keys of a hash.
+func keysOf(m *ebpf.Map) (all [][]byte, err error) {
+	var key, value []byte
+	it := m.Iterate()
+	for it.Next(&key, &value) {
+		all = append(all, key)
+	}
+	return all, it.Err()
 }
 
 func (p *Pins) Path(name string) string { return filepath.Join(p.dir, name) }
@@ -238,7 +253,7 @@ func (p *Pins) Commit() error {
 	for _, other := range others {
 		os.Remove(other)
 	}
-	if err := os.Mkdir(p.Path(Layout), 0o700); err != nil {
+	if err := os.Mkdir(p.Path(p.made), 0o700); err != nil {
 		return fmt.Errorf("pin the layout of the maps: %w", err)
 	}
 	return nil

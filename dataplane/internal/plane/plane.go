@@ -139,7 +139,7 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 		}
 		p.XDP, p.mode = p.Pins.link, modeOf(dev.Index)
 		if p.mode == generic {
-			p.whyGeneric = "an earlier daemon put it there"
+			p.whyGeneric = putEarlier
 		}
 		return nil
 	}
@@ -147,7 +147,7 @@ func (p *Plane) AttachXDP(prog *ebpf.Program) error {
 	if p.XDP, p.whyGeneric, err = attachXDP(prog, dev); err != nil {
 		return err
 	}
-	if p.mode = "native"; p.whyGeneric != "" {
+	if p.mode = native; p.whyGeneric != "" {
 		p.mode = generic
 	}
 	return p.Pins.keepLink(p.XDP)
@@ -179,23 +179,29 @@ func modeOf(dev int) string {
 	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == nl.XDP_ATTACHED_SKB {
 		return generic
 	}
-	return "native"
+	return native
 }
 
-const generic = "generic" // mode: XDP runs in the stack
+const (
+	generic    = "generic" // mode: XDP runs in the stack
+	native     = "native"  // … in the driver
+	putEarlier = "an earlier daemon put it there"
+)
 
 // Advice is the facts about the link that cost speed or packets, each with its remedy if there
 // is one.
 func (p *Plane) Advice() []string {
 	dev := p.Dev.Load()
-	again := "`proffer detach` and a start try"
-	if p.WhyUnpinned != "" {
-		again = restartTries
-	}
-	return append(adviceOn(dev, p.whyGeneric, again), p.Served.Advice(dev)...)
+	return append(adviceOn(dev, p.whyGeneric, triedAgain(p.WhyUnpinned)), p.Served.Advice(dev)...)
 }
 
-const restartTries = "a restart tries"
+// triedAgain is when the driver is tried again.
+func triedAgain(unpinned string) string {
+	if unpinned != "" {
+		return "a restart tries"
+	}
+	return "`proffer detach` and a start try"
+}
 
 // adviceOn is about a link. A reason is of the start: the kernel does not say whether it still holds.
 func adviceOn(dev *net.Interface, whyGeneric, again string) (all []string) {
@@ -212,8 +218,11 @@ func adviceOn(dev *net.Interface, whyGeneric, again string) (all []string) {
 	return all
 }
 
-// Interface is the link's name now.
-func (p *Plane) Interface() string { return p.Dev.Load().Name }
+// Link is the link as it is now.
+func (p *Plane) Link(string) *net.Interface { return p.Dev.Load() }
+
+// Reach is SetNextHops.
+func (p *Plane) Reach(_ string, want topo.NextHops) error { return p.SetNextHops(want) }
 
 // Adopted reports whether an earlier daemon's data plane was taken over.
 func (p *Plane) Adopted() bool { return p.Pins.link != nil }
