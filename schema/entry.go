@@ -55,9 +55,13 @@ func (c *Condition) holds(keys []Entry) bool {
 	if c == nil {
 		return true
 	}
-	i := slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })
-	is, _ := keys[i].field().(word)
+	is, _ := c.decides(keys).field().(word)
 	return slices.Contains(c.values, is.text)
+}
+
+// decides is the row of the key.
+func (c *Condition) decides(keys []Entry) Entry {
+	return keys[slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })]
 }
 
 // Either joins alternatives: "a", "a or b", "a, b, or c".

@@ -51,10 +51,12 @@ type walk struct {
 	shown bool              // with comments
 	terse bool              // without the keys that do not go with the rest
 	seen  map[string]bool   // mappings that stand further above
+	keys  []Entry           // of the mapping
 }
 
 func (w walk) mapping(path string, keys []Entry, indent string) string {
 	var b strings.Builder
+	w.keys = keys
 	for _, e := range keys {
 		holds := e.Only.holds(keys)
 		text := w.entry(path+"."+e.Key, e, indent, holds)
@@ -115,7 +117,7 @@ func (w walk) line(text string, e Entry) string {
 	if !w.shown {
 		return text + "\n"
 	}
-	if note := e.note(w.terse); note != "" {
+	if note := e.note(w.keys, w.terse); note != "" {
 		text = fmt.Sprintf("%-34s # %s", text, note)
 	}
 	return text + "\n"
@@ -125,7 +127,7 @@ func (w walk) line(text string, e Entry) string {
 const longest = 60
 
 // note says in short which values a key has; terse is without the others that it goes with.
-func (e Entry) note(terse bool) string {
+func (e Entry) note(keys []Entry, terse bool) string {
 	var parts []string
 	short := func(text string) {
 		if len(text) <= longest {
@@ -150,10 +152,18 @@ func (e Entry) note(terse bool) string {
 	if terse {
 		return strings.Join(parts, "; ")
 	}
-	if e.Only != nil && len(e.Only.spelling) <= longest {
-		parts = append(parts, "only with "+e.Only.spelling)
-	} else if e.Only != nil {
-		parts = append(parts, "only with some values of "+e.Only.key)
+	if e.Only != nil {
+		parts = append(parts, "only with "+e.Only.inShort(keys))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// inShort is the condition without the values that are apart, if there are others.
+func (c *Condition) inShort(keys []Entry) string {
+	apart := c.decides(keys).apart
+	use := slices.DeleteFunc(slices.Clone(c.values), func(v string) bool { return slices.Contains(apart, v) })
+	if len(apart) == 0 || len(use) == 0 {
+		return c.spelling
+	}
+	return c.key + ": " + Either(use)
 }

@@ -113,8 +113,7 @@ func (c *Condition) rule(keys []Entry) shape {
 		}
 	}
 	when := shape{"properties": shape{c.key: shape{"enum": c.values}}}
-	decides := keys[slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })]
-	if !slices.Contains(c.values, decides.Fallback) {
+	if !slices.Contains(c.values, c.decides(keys).Fallback) {
 		when["required"] = []string{c.key}
 	}
 	rule := shape{"if": when, "else": shape{"properties": barred}}
