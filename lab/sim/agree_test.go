@@ -15,6 +15,7 @@ import (
 // learns, else one of the same score: the simulated lsq and sed take a random one of those, the
 // programs the one that changed longest ago.
 func TestProgramsAgree(t *testing.T) {
+	t.Parallel()
 	flows := 100_000
 	if n, err := strconv.Atoi(os.Getenv("PROFFER_FLOWS")); err == nil {
 		flows = n

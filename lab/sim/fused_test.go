@@ -11,6 +11,7 @@ import (
 // instead of twice, and every result would depend on the machine. A conversion,
 // float64(x*y) + z, forbids it.
 func TestNothingIsFused(t *testing.T) {
+	t.Parallel()
 	build := exec.Command("go", "build", "-gcflags=-S", ".", "../../weights")
 	build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
 	code, err := build.CombinedOutput()

@@ -107,6 +107,7 @@ func TestCommonRandomNumbers(t *testing.T) {
 // TestPermutation: numbering the servers otherwise changes the mean of no policy
 // by more than chance does.
 func TestPermutation(t *testing.T) {
+	t.Parallel()
 	const seeds = 8
 	for _, name := range []string{"rr", "wrr-feedback", "wcmp", "lsq", "sed2", "learned", "hunt:static:2", "guided", "jsq", "jiq", "oracle", "oraclef", "prequal", "c3", "lsqp"} {
 		f := smallFarm()
