@@ -3,6 +3,7 @@ package agent_test
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,13 +111,14 @@ func TestHandedPages(t *testing.T) {
 // testLoad: each load measure against the threshold 4.
 func testLoad(t *testing.T, seen rig.Hits) {
 	const now = uint64(1000 * time.Second)
-	for _, c := range []struct {
+	type loadCase struct {
 		label   string
 		measure topo.Measure
 		busy    uint32
 		written uint64
 		why     string
-	}{
+	}
+	cases := []loadCase{
 		{"busy, below", topo.Busy, 3, 0, "accept_avail"},
 		{"busy, at", topo.Busy, 4, 0, "pass_on_busy"},
 		{"sockets, below", topo.Sockets, 3, 0, "accept_avail"},
@@ -127,7 +129,13 @@ func testLoad(t *testing.T, seen rig.Hits) {
 		{"page, more than a second old", topo.Page, 3, now - 1e9 - 1, "pass_on_unknown_load"},
 		{"page, written after the clock's tick", topo.Page, 3, now + 4e6, "accept_avail"},
 		{"page, never written", topo.Page, 0, 0, "pass_on_unknown_load"},
-	} {
+	}
+	for _, m := range topo.Measures() { // of work, TestWork…
+		if !m.Work() && !slices.ContainsFunc(cases, func(c loadCase) bool { return c.measure == m }) {
+			t.Errorf("no case has the measure %v", m)
+		}
+	}
+	for _, c := range cases {
 		t.Run(c.label, func(t *testing.T) {
 			r := rig.NewAgent(t, seen, rig.Offering(rig.HuntPort, func(o *topo.Offering) { o.Measure, o.Cores = c.measure, 0 }))
 			rig.Listen(t, rig.HuntPort, 128)

@@ -3,6 +3,7 @@ package lb_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -115,7 +116,7 @@ func randomSpread(rng *rand.Rand, n int, choice topo.Choice) dataplane.Spread {
 // flows and weights there are.
 func TestTwinChoosers(t *testing.T) {
 	for _, d := range choosers() {
-		if d.Row().Counting != topo.AllCounting {
+		if d == topo.LearnedLiteral {
 			continue // TestLearnedCounting
 		}
 		sizes := []int{1, 2, 17, topo.MaxSeats}
@@ -124,6 +125,32 @@ func TestTwinChoosers(t *testing.T) {
 		}
 		for _, n := range sizes {
 			t.Run(fmt.Sprint(d, "/", n), func(t *testing.T) { twinChooser(t, d, n) })
+		}
+	}
+}
+
+// TestTwinByTable: each mode that looks at the table alone gives a flow the servers that the table has for
+// it: all of them in order if it offers, or the first.
+func TestTwinByTable(t *testing.T) {
+	for _, d := range topo.Dispatches() {
+		if d.Seats() {
+			continue // TestTwinChoosers
+		}
+		for _, servers := range []int{1, 2, 17, 200} {
+			t.Run(fmt.Sprint(d, "/", servers), func(t *testing.T) {
+				r := rig.NewLB(t, rig.Hits{}, rig.Hunting(3, servers, func(s *topo.Service) { s.Dispatch = d }))
+				for i := range 500 {
+					p := rig.Inward(rig.HuntPort, wire.SYN)
+					p.Src = netip.AddrPortFrom(rig.ClientAddr, uint16(i+1))
+					want := r.List(t, 0, p.Flow())
+					if !d.Offers() {
+						want = want[:1]
+					}
+					if got := serversIn(segmentsOf(r.Send(t, p.Frame()).Frame, false)); !slices.Equal(got, want) {
+						t.Fatalf("flow %d: to %v, want %v", i, got, want)
+					}
+				}
+			})
 		}
 	}
 }
