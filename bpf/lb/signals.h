@@ -15,11 +15,11 @@
 #define ANSWER_TICKS (1000000000ULL / (1ULL << SEEN_SHIFT) + 2)
 
 /* replaces: a server may take over an entry of another generation if the old connection is
- * over, if it is the same server, or if the entry's server was asked about a SYN of that
- * generation and answered nothing. Any other signal is a late duplicate, or a lie. */
+ * over, and no SYN of its client came since; if it is the same server; or if the entry's server was asked
+ * about a SYN of that generation and answered nothing. Any other signal is a late duplicate, or a lie. */
 static __always_inline bool replaces(__u64 hash, __u64 flow, __u32 server, __u16 generation)
 {
-	return is_over(flow) || server_in_word(flow) == server ||
+	return (is_over(flow) && !(flow & WORD_BRIEF)) || server_in_word(flow) == server ||
 	       (announced(flow) == generation && flow_age(hash, flow) >= ANSWER_TICKS);
 }
 

@@ -73,3 +73,42 @@ func twoConnections(port uint16) []message {
 		{flow, from(wire.ACK, secondISN+1, 6).Frame()},
 	}
 }
+
+// TestReusedInAllOrders: of a five-tuple that is used again where the client's packets make the entries and agents are
+// asked, the packets and a late signal of the first connection, by each server, in all orders. The signal moves
+// no flow for which a SYN came after its end.
+func TestReusedInAllOrders(t *testing.T) {
+	const kept = 94 // single, recovery: agents
+	j := newLBJudge(t, nil)
+	port, reused := uint16(0), 0
+	for _, end := range []byte{wire.FIN | wire.ACK, wire.RST} {
+		for server := range 8 {
+			rig.Permute(6, func(order []int) {
+				port++
+				from := func(flags byte, seq uint32) rig.Packet {
+					p := rig.Inward(kept, flags)
+					p.Src, p.Seq, p.Ack = netip.AddrPortFrom(rig.ClientAddr, port), seq, rig.ServerISN+1
+					return p
+				}
+				late := from(wire.ACK, rig.ServerISN+1)
+				late.Src, late.Dst = late.Dst, late.Src
+				messages := [][]byte{
+					from(wire.SYN, rig.ClientISN).Frame(), from(wire.ACK, rig.ClientISN+1).Frame(), from(end, rig.ClientISN+1).Frame(),
+					from(wire.SYN, secondISN).Frame(), rig.SignalFrom(server, late, wire.CreateStickiness, wire.Generation(rig.ClientISN)),
+					from(wire.ACK, secondISN+1).Frame(),
+				}
+				for n, i := range order {
+					if err := j.verdict(t, messages[i]); err != nil {
+						t.Fatalf("ended by %#x, server %d, %v, message %d: %v", end, server, order, n, err)
+					}
+				}
+				if e, known := j.lines.Get(t, from(0, 0).Flow()).Flow(); known && e.Closed == 0 {
+					reused++
+				}
+			})
+		}
+	}
+	if reused < 4000 {
+		t.Errorf("%d of %d flows live in the end", reused, port)
+	}
+}
