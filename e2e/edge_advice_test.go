@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"proffer/lab/testbed"
 )
 
 // TestEdgeAdvice: settings of the hosts with which packets at the edge would be lost are in the log at the start and in
@@ -44,5 +46,27 @@ func TestEdgeAdvice(t *testing.T) {
 	}
 	if s := text(); strings.Contains(s, "sysctl") {
 		t.Errorf("status of a mended host prints\n%s", s)
+	}
+	for _, c := range []struct {
+		in           *testbed.Node
+		link, socket string
+	}{{b.lb, "clients", socket}, {b.lb, "n0", socket}, {n, "lb", filepath.Join(dir, "n0.sock")}} {
+		words := c.link + " is a port of the bridge br0"
+		at := func() bool {
+			return strings.Contains(sh(t, proffer, "status", "--control", c.socket), words)
+		}
+		if at() {
+			t.Errorf("%s without a bridge: advised", c.link)
+		}
+		inside(t, c.in, "ip", "link", "add", "br0", "type", "bridge")
+		inside(t, c.in, "ip", "link", "set", "dev", c.link, "master", "br0")
+		if !at() {
+			t.Errorf("%s at a bridge: not advised", c.link)
+		}
+		inside(t, c.in, "ip", "link", "set", "dev", c.link, "nomaster")
+		inside(t, c.in, "ip", "link", "del", "br0")
+		if at() {
+			t.Errorf("%s as it was: advised", c.link)
+		}
 	}
 }

@@ -101,7 +101,12 @@ func TestAgentsLinkFlaps(t *testing.T) {
 	before := counter(t, farm, "drop_no_next_hop", lb, server)
 	for flap := range 3 {
 		in(t, bed.Router, "ip", "link", "set", server.Link, "down")
-		time.Sleep(100 * time.Millisecond)
+		for range 15 { // the kernel has forgotten the LB
+			time.Sleep(100 * time.Millisecond)
+			if lacks := status(t, farm, server).NoNextHop; len(lacks) > 0 {
+				t.Fatalf("flap %d: the agent has no next hop to %v", flap, lacks)
+			}
+		}
 		in(t, bed.Router, "ip", "link", "set", server.Link, "up")
 		eventually(t, fmt.Sprintf("flap %d: the server's link is up", flap), func() bool {
 			return strings.Contains(in(t, server, "ip", "link", "show", "eth0"), "LOWER_UP")

@@ -29,6 +29,14 @@ func TestHostAdvice(t *testing.T) {
 			}
 		}
 	}
+	for _, of := range []struct{ link, value string }{{"all", "0"}, {"eth0", "1"}, {"eth0", "3"}, {"eth0", "0"}} { // the larger counts
+		in(t, server, "sysctl", "-qw", "net/ipv4/conf/"+of.link+"/arp_ignore="+of.value)
+		want := map[string]string{"all0": "all/arp_ignore=1", "eth03": "eth0/arp_ignore=1", "eth00": "all/arp_ignore=1"}[of.link+of.value]
+		if is := advised(t, farm, server, "arp_ignore"); is != (want != "") || want != "" && !advised(t, farm, server, want) {
+			t.Errorf("arp_ignore of %s is %s: %q, want %q", of.link, of.value, status(t, farm, server).Advice, want)
+		}
+	}
+	in(t, server, "sysctl", "-qw", "net/ipv4/conf/all/arp_ignore=1")
 	in(t, server, "ip", "addr", "add", testbed.VIP4+"/32", "dev", "eth0")
 	if !advised(t, farm, server, "eth0 answers ARP for the VIP") {
 		t.Errorf("a VIP on the link: %q", status(t, farm, server).Advice)

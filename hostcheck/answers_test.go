@@ -194,3 +194,21 @@ func TestPortOfABridge(t *testing.T) {
 		t.Errorf("a port no more: advice %q", advice)
 	}
 }
+
+// TestPortsOfOthers: slaves of bonds and ports of teams are named, too, and a link in a VRF is not.
+func TestPortsOfOthers(t *testing.T) {
+	called := netlink.LinkAttrs{Name: "up0"}
+	for _, c := range []struct {
+		master netlink.Link
+		words  string
+	}{
+		{&netlink.Bond{LinkAttrs: called}, "eth0 is a slave of the bond up0"},
+		{&netlink.GenericLink{LinkAttrs: called, LinkType: "team"}, "eth0 is a port of the team up0"},
+		{&netlink.Vrf{LinkAttrs: called}, ""},
+	} {
+		advice := strings.Join(portOf("eth0", c.master), "; ")
+		if c.words == "" != (advice == "") || !strings.HasPrefix(advice, c.words) || c.words != "" && !strings.Contains(advice, "name up0 in the configuration file") {
+			t.Errorf("a %s: advice %q, want %q", c.master.Type(), advice, c.words)
+		}
+	}
+}

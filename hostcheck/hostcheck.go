@@ -101,17 +101,29 @@ func wakes(name string, number int, inside string) (advice []string) {
 	return append(advice, checksums(other, "packets that are sent there carry no checksum", inside)...)
 }
 
-// port returns advice for a link that is a port of a bridge: a program there meets frames before the bridge has them,
-// while addresses, routes and neighbours are the bridge's.
+// port returns advice for a link that is a port of another one: a program there meets frames before that has them,
+// while addresses, routes and neighbours are that one's.
 func port(link netlink.Link) []string {
 	if link.Attrs().MasterIndex == 0 {
 		return nil
 	}
-	bridge, err := netlink.LinkByIndex(link.Attrs().MasterIndex)
-	if err != nil || bridge.Type() != "bridge" {
+	master, err := netlink.LinkByIndex(link.Attrs().MasterIndex)
+	if err != nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s is a port of the bridge %s: frames are taken at %[1]s before the bridge has them, and those of its other ports never; addresses and routes, so next hops, are %[2]s's: name %[2]s in the configuration file, or take the port out of the bridge: `ip link set dev %[1]s nomaster`", link.Attrs().Name, bridge.Attrs().Name)}
+	return portOf(link.Attrs().Name, master)
+}
+
+// ports are the kinds of links that have ports, and how a port is called.
+var ports = map[string]string{"bridge": "a port of the bridge", "bond": "a slave of the bond", "team": "a port of the team"}
+
+// portOf is port for a link of that name, and its master.
+func portOf(name string, master netlink.Link) []string {
+	is, known := ports[master.Type()]
+	if !known { // such as a VRF, by which routes are followed
+		return nil
+	}
+	return []string{fmt.Sprintf("%s is %s %s: frames are taken at %[1]s before %[3]s has them, and those of its other ports never; addresses and routes, so next hops, are %[3]s's: name %[3]s in the configuration file, or take the port out: `ip link set dev %[1]s nomaster`", name, is, master.Attrs().Name)}
 }
 
 // checksums returns advice for a link that leaves checksums to a device. Its command begins with inside.
