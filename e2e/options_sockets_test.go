@@ -76,7 +76,7 @@ func TestOptionsOfSockets(t *testing.T) {
 			s.NoAgents = c.noAgents
 			farm := start(t, bed, everywhere(bed, s))
 			for name, o := range withSocketOptions {
-				if c.noAgents && !o.six {
+				if c.noAgents && (!o.six || name == "hop-by-hop") { // Linux's End.DT6 refuses those inside
 					continue
 				}
 				dialer := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, raw syscall.RawConn) (err error) {
