@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -118,7 +119,7 @@ func requestBytes(t *testing.T, bed *testbed.Bed, dialer *net.Dialer, at string)
 		if err != nil {
 			return err
 		}
-		client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return conn, nil }}}
+		client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
 		answer, err := client.Get(fmt.Sprintf("http://%s/bytes/%d", at, bytes))
 		if err != nil {
 			return err
