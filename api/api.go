@@ -82,9 +82,10 @@ func ServiceOf(s *topo.Service) ServiceStatus {
 	return ServiceStatus{Name: s.Name, VIP: s.VIP.String(), Mode: s.Mode()}
 }
 
-// ServerStatus is a server of a service. How it answers is over all services, as Status.Servers has it.
+// ServerStatus is a server of a service. How it answers, which is over all services, Status.Servers has.
 type ServerStatus struct {
-	HealthStatus
+	Name        string  `json:"name"`
+	State       string  `json:"state"` // as HealthStatus has it, or "unknown"
 	Weight      int     `json:"weight"`
 	Draining    bool    `json:"draining"`              // its weight is 0: it gets no new flows
 	Connections *uint32 `json:"connections,omitempty"` // of the service, which the LB knows there; none: the mode has no entries
@@ -93,7 +94,7 @@ type ServerStatus struct {
 // HealthStatus is how a server answers, over all services of the LB.
 type HealthStatus struct {
 	Name        string  `json:"name"`
-	State       string  `json:"state"`             // "answers", "down" or "unknown"
+	State       string  `json:"state"`             // "answers" or "down"
 	Since       float64 `json:"since_s"`           // that the state is so
 	Silent      float64 `json:"silent_s"`          // since its last answer, or since it is known
 	Doubt       float64 `json:"doubt"`             // evidence that it answers nothing

@@ -74,7 +74,7 @@ var learnedMetrics = []learnedMetric{
 		func(s *LearnedStatus) (float64, bool) { return s.Weight, true }},
 }
 
-// healthMetrics are written for each server of an LB's service.
+// healthMetrics are written for each server of an LB, over all services.
 var healthMetrics = []struct {
 	name, help string
 	kind       dto.MetricType
@@ -87,7 +87,7 @@ var healthMetrics = []struct {
 			}
 			return 0
 		}},
-	{"proffer_server_offered_total", "New connections that were offered to the server first, over all services.", dto.MetricType_COUNTER,
+	{"proffer_server_offered_total", "New connections that were offered to the server first.", dto.MetricType_COUNTER,
 		func(s *HealthStatus) float64 { return float64(s.Offered) }},
 	{"proffer_server_answered_total", "New connections that the server answered or passed on.", dto.MetricType_COUNTER,
 		func(s *HealthStatus) float64 { return float64(s.Answered) }},
@@ -98,16 +98,11 @@ var healthMetrics = []struct {
 }
 
 // writeHealth writes how servers answer.
-func writeHealth(w io.Writer, services []ServiceStatus) error {
+func writeHealth(w io.Writer, servers []HealthStatus) error {
 	for _, m := range healthMetrics {
 		var all []*dto.Metric
-		for _, svc := range services {
-			for i := range svc.Servers {
-				if svc.Servers[i].State == "unknown" {
-					continue
-				}
-				all = append(all, sample(m.kind, m.of(&svc.Servers[i].HealthStatus), "service", svc.Name, "vip", svc.VIP, "server", svc.Servers[i].Name))
-			}
+		for i := range servers {
+			all = append(all, sample(m.kind, m.of(&servers[i]), "server", servers[i].Name))
 		}
 		if err := writeFamily(w, m.name, m.help, m.kind, all); err != nil {
 			return err
@@ -155,7 +150,7 @@ func writeMetrics(w io.Writer, s *Status) error {
 	if err := writeLog(w, s.Log); err != nil {
 		return err
 	}
-	return writeHealth(w, s.Services)
+	return writeHealth(w, s.Servers)
 }
 
 func writeLog(w io.Writer, l *LogStatus) error {

@@ -21,11 +21,11 @@ func TestMetrics(t *testing.T) {
 			{Name: "of an LB", VIP: "192.0.2.2:80", Learning: &LearningStatus{Servers: []LearnedStatus{
 				{Name: "s1", Established: 3, Embryonic: 2, Mean: &idle, Filter: 1.25, Weight: 0.375},
 				{Name: "s2", Filter: 1, Weight: 0.625},
-			}}, Servers: []ServerStatus{
-				{HealthStatus: HealthStatus{Name: "s1", State: "answers", Offered: 9, Answered: 8, Repeated: 1}},
-				{HealthStatus: HealthStatus{Name: "s2", State: "down", Offered: 7, Repeated: 4, Unreachable: 2}},
-				{HealthStatus: HealthStatus{Name: "s3", State: "unknown"}},
-			}},
+			}}, Servers: []ServerStatus{{Name: "s1", State: "answers"}, {Name: "s2", State: "down"}, {Name: "s3", State: "unknown"}}},
+			{Name: "another", VIP: "192.0.2.3:80", Servers: []ServerStatus{{Name: "s1", State: "answers"}}},
+		}, Servers: []HealthStatus{
+			{Name: "s1", State: "answers", Offered: 9, Answered: 8, Repeated: 1},
+			{Name: "s2", State: "down", Offered: 7, Repeated: 4, Unreachable: 2},
 		}}, nil
 	})
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -80,24 +80,24 @@ proffer_server_weight{service="of an LB",vip="192.0.2.2:80",server="s2"} 0.625
 proffer_log_lines_lost_total 5
 # HELP proffer_server_down 1: the server answers nothing, and gets no new flows but probes.
 # TYPE proffer_server_down gauge
-proffer_server_down{service="of an LB",vip="192.0.2.2:80",server="s1"} 0
-proffer_server_down{service="of an LB",vip="192.0.2.2:80",server="s2"} 1
-# HELP proffer_server_offered_total New connections that were offered to the server first, over all services.
+proffer_server_down{server="s1"} 0
+proffer_server_down{server="s2"} 1
+# HELP proffer_server_offered_total New connections that were offered to the server first.
 # TYPE proffer_server_offered_total counter
-proffer_server_offered_total{service="of an LB",vip="192.0.2.2:80",server="s1"} 9
-proffer_server_offered_total{service="of an LB",vip="192.0.2.2:80",server="s2"} 7
+proffer_server_offered_total{server="s1"} 9
+proffer_server_offered_total{server="s2"} 7
 # HELP proffer_server_answered_total New connections that the server answered or passed on.
 # TYPE proffer_server_answered_total counter
-proffer_server_answered_total{service="of an LB",vip="192.0.2.2:80",server="s1"} 8
-proffer_server_answered_total{service="of an LB",vip="192.0.2.2:80",server="s2"} 0
+proffer_server_answered_total{server="s1"} 8
+proffer_server_answered_total{server="s2"} 0
 # HELP proffer_server_repeated_total SYNs to the server that came again.
 # TYPE proffer_server_repeated_total counter
-proffer_server_repeated_total{service="of an LB",vip="192.0.2.2:80",server="s1"} 1
-proffer_server_repeated_total{service="of an LB",vip="192.0.2.2:80",server="s2"} 4
+proffer_server_repeated_total{server="s1"} 1
+proffer_server_repeated_total{server="s2"} 4
 # HELP proffer_server_unreachable_total ICMP errors about packets to the server.
 # TYPE proffer_server_unreachable_total counter
-proffer_server_unreachable_total{service="of an LB",vip="192.0.2.2:80",server="s1"} 0
-proffer_server_unreachable_total{service="of an LB",vip="192.0.2.2:80",server="s2"} 2
+proffer_server_unreachable_total{server="s1"} 0
+proffer_server_unreachable_total{server="s2"} 2
 `
 	if err != nil || answer.StatusCode != http.StatusOK || string(got) != want {
 		t.Errorf("%s, %v:\n%s", answer.Status, err, got)

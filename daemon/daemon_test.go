@@ -243,8 +243,8 @@ func TestStatus(t *testing.T) {
 	}
 	one, two := uint32(1), uint32(2)
 	if want := []api.ServiceStatus{{Name: "web", VIP: "[2001:db8:f::1]:80", Mode: "hunt, choices 2, 2 servers", Servers: []api.ServerStatus{
-		{HealthStatus: api.HealthStatus{Name: "s1", State: "unknown"}, Weight: 1, Connections: &one},
-		{HealthStatus: api.HealthStatus{Name: "s2", State: "unknown"}, Weight: 1, Connections: &two},
+		{Name: "s1", State: "unknown", Weight: 1, Connections: &one},
+		{Name: "s2", State: "unknown", Weight: 1, Connections: &two},
 	}}}; !reflect.DeepEqual(s.Services, want) {
 		t.Errorf("services %+v, want %+v", s.Services, want)
 	}

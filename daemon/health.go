@@ -167,8 +167,8 @@ func (h *healths) downServers() (down []topo.Server) {
 func (r *lb) serversOf(svc *topo.Service, connections []uint32) (all []api.ServerStatus) {
 	for i := range svc.Servers {
 		own := &svc.Servers[i]
-		one := api.ServerStatus{Weight: own.Weight, Draining: own.Weight == 0}
-		if one.HealthStatus = r.answerOf(own); svc.Dispatch.Tracks() {
+		one := api.ServerStatus{Name: own.Name, State: r.answerOf(own).State, Weight: own.Weight, Draining: own.Weight == 0}
+		if svc.Dispatch.Tracks() {
 			one.Connections = &connections[i]
 		}
 		all = append(all, one)

@@ -74,12 +74,12 @@ func TestHealth(t *testing.T) {
 	if weights, _ := m.weightsNow(); weights[1] != 0 {
 		t.Errorf("weights after a reload: %v", weights)
 	}
-	s := m.status().Services[0].Servers
+	s := m.status().Servers
 	if len(s) != 2 || s[0].State != "answers" || s[1].State != "down" || s[1].Pause != 1 || s[1].Offered == 0 || s[0].Answered <= s[1].Answered {
 		t.Errorf("status: %+v", s)
 	}
-	if hosts := m.status().Servers; len(hosts) != 2 || hosts[1] != s[1].HealthStatus {
-		t.Errorf("the LB's servers: %+v", hosts)
+	if of := m.status().Services[0].Servers; len(of) != 2 || of[0].State != "answers" || of[1].State != "down" {
+		t.Errorf("the service's servers: %+v", of)
 	}
 	m.answersFor(4*time.Second, 7*time.Second, false)
 	m.mu.Lock()

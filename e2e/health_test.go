@@ -104,9 +104,9 @@ func (s *callers) since(from time.Time, server string) (all, slow, its int) {
 // healthOf is how a server answers, as the LB sees it.
 func healthOf(t *testing.T, farm *farmrun.Farm, name string) api.HealthStatus {
 	t.Helper()
-	for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
+	for _, s := range status(t, farm, farm.Bed.LBs[0]).Servers {
 		if s.Name == name {
-			return s.HealthStatus
+			return s
 		}
 	}
 	return api.HealthStatus{}
@@ -129,7 +129,7 @@ func offeredBy(t *testing.T, farm *farmrun.Farm, name string) (offered uint64) {
 	var first map[string]uint64
 	eventually(t, "the counts are read", func() bool {
 		news, all := false, map[string]uint64{}
-		for _, s := range status(t, farm, farm.Bed.LBs[0]).Services[0].Servers {
+		for _, s := range status(t, farm, farm.Bed.LBs[0]).Servers {
 			all[s.Name] = uint64(s.Offered)
 			news = news || first != nil && s.Name != name && all[s.Name] > first[s.Name]
 		}
@@ -266,7 +266,7 @@ func TestFloodTakesNoServerOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.end()
-	for _, server := range status(t, farm, bed.LBs[0]).Services[0].Servers {
+	for _, server := range status(t, farm, bed.LBs[0]).Servers {
 		if server.State != "answers" || server.Probes > 0 || server.Offered < 2*server.Answered || server.Answered == 0 {
 			t.Errorf("%+v", server)
 		}

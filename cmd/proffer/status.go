@@ -49,14 +49,14 @@ services is an array of name, vip, mode. An agent's have listener and load: meas
 instead (why it is not the configured one), threshold, asking, expected, open, cores, busy,
 idle, answers, service_time (mean_s, error, answers), work (unread, early, run, blocked,
 out) and word (source, from, of, busy, workers, age_s, trouble: the application's own).
-An LB's have servers (name, weight, draining: the weight is 0, connections: those of the
-service that the LB knows) and, in modes that choose among all servers, learning:
+An LB's have servers (name, state, weight, draining: the weight is 0, connections: those of
+the service that the LB knows) and, in modes that choose among all servers, learning:
 counting (which flows), conversion, silent_s, gain, noise, wrong_counts, and servers (name,
 established, embryonic, samples, mean_s, filter, variance, weight, why).
 
 servers has each server of an LB once, over all services: name, state (answers or down),
-since_s, silent_s, doubt, pause_s, probes, offered, repeated, answered, unreachable. Those
-of a service repeat this, with the state unknown before it is.
+since_s, silent_s, doubt, pause_s, probes, offered, repeated, answered, unreachable. The
+state of a service's server may be unknown, too.
 
 edge has cores (node, core, state, load, measured_load, weight, packets, flows, virtual:
 at_ns, busy_ns, stayed_ns, served, dropped) and costs (node, service, nanoseconds, from);

@@ -83,11 +83,11 @@ func TestStatusOfServers(t *testing.T) {
 	var out strings.Builder
 	err := printStatus(&out, api.Status{Role: "lb", Servers: []api.HealthStatus{host}, Services: []api.ServiceStatus{
 		{Name: "web", Mode: "hunt, choices 2, 3 servers", Servers: []api.ServerStatus{
-			{HealthStatus: host, Weight: 1, Connections: &some},
-			{HealthStatus: api.HealthStatus{Name: "s2", State: "down"}, Weight: 3, Connections: &none},
-			{HealthStatus: api.HealthStatus{Name: "s3", State: "unknown"}, Draining: true, Connections: &none},
+			{Name: "s1", State: "answers", Weight: 1, Connections: &some},
+			{Name: "s2", State: "down", Weight: 3, Connections: &none},
+			{Name: "s3", State: "unknown", Draining: true, Connections: &none},
 		}},
-		{Name: "plain", Mode: "ecmp, 1 server", Servers: []api.ServerStatus{{HealthStatus: host, Weight: 2}}},
+		{Name: "plain", Mode: "ecmp, 1 server", Servers: []api.ServerStatus{{Name: "s1", State: "answers", Weight: 2}}},
 	}}, false)
 	if err != nil {
 		t.Fatal(err)
