@@ -49,7 +49,7 @@ func (p *NodePoller) Problems() (all []string) {
 		}
 		for _, s := range p.cfg.Services {
 			if has.lacks[s.Number] {
-				all = append(all, fmt.Sprintf("node %s has no chain of service %d: it gets no flows of it", n.Name, s.Number))
+				all = append(all, fmt.Sprintf("node %s has no chain of service %d, or drains: it gets no new flows of it", n.Name, s.Number))
 			}
 		}
 		if has.loadless && p.cfg.Balance == topo.ByMonitor {

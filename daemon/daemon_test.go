@@ -317,6 +317,9 @@ func TestDrain(t *testing.T) {
 				}
 				m.mu.Unlock()
 			}
+			if d.file == datapathText {
+				wantSoon(t, "draining, it reports a chain for new flows", func() bool { return m.asks(edgeAt, 5).NoChain })
+			}
 			if name == "late" {
 				m.reloadsWhileDraining(d.file == agentFile)
 			}

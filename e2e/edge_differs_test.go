@@ -29,7 +29,7 @@ func TestEdgeNodesDiffer(t *testing.T) {
 	runEdge(t, b.lb, "edge", file, socket)
 	want := []string{
 		"node n0 reports cores: 1, and this file has cores: 2: a core that is not in both gets no flows",
-		"node n1 has no chain of service 2: it gets no flows of it",
+		"node n1 has no chain of service 2, or drains: it gets no new flows of it",
 		"node n1 measures no loads of its cores: balancer monitor levels them by predictions",
 	}
 	eventually(t, "the differences are known", func() bool { return slices.Equal(edgeStatus(t, socket).Problems, want) })

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"proffer/proof/rig"
 	"proffer/topo"
 	"proffer/wire"
@@ -143,4 +145,29 @@ func TestLeavesLinks(t *testing.T) {
 	}
 	must(t, second.Attach())
 	must(t, second.Detach())
+}
+
+// TestFirstLinkIsGone: the link to clients was deleted and made again while no daemon ran; the next LB begins on all
+// links.
+func TestFirstLinkIsGone(t *testing.T) {
+	cfg := config()
+	cfg.Pin = filepath.Join(rig.BPFFS(t), "edge")
+	first := load(t, &bench{macs: enter(t), seen: rig.Hits{}}, cfg, "virtual_time")
+	must(t, first.Attach())
+	must(t, first.Close())
+	must(t, netlink.LinkDel(linkBy(t, "clients")))
+	mac := first.macs["clients"]
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "clients", MTU: 1600, HardwareAddr: mac[:]}, PeerName: "clients-far"}))
+	must(t, netlink.LinkSetUp(linkBy(t, "clients")))
+	second := load(t, &bench{macs: first.macs, seen: rig.Hits{}}, cfg, "virtual_time")
+	must(t, second.Attach())
+	for _, link := range []string{"clients", "world", nodesLink} {
+		if !isOn(t, link) {
+			t.Errorf("no program is on %s", link)
+		}
+	}
+	must(t, second.Detach())
+	if left, err := filepath.Glob(filepath.Join(cfg.Pin, "*", "*")); err != nil || len(left) > 0 {
+		t.Errorf("pins stay: %v, %v", left, err)
+	}
 }

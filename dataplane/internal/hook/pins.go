@@ -47,6 +47,16 @@ func deviceOf(dir string) *net.Interface {
 	return &net.Interface{Index: index, Name: l.Attrs().Name}
 }
 
+// Forsaken lists the directories of pins below base for links of this network namespace that are gone.
+func Forsaken(base string) (dirs []string) {
+	ns, err := namespace()
+	if err != nil {
+		return nil
+	}
+	all, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("%d-[0-9]*", ns)))
+	return slices.DeleteFunc(all, func(dir string) bool { return deviceOf(dir) != nil })
+}
+
 // namespace is the number of this network namespace.
 func namespace() (uint64, error) {
 	var ns unix.Stat_t

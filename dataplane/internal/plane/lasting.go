@@ -26,11 +26,19 @@ type Lasting struct {
 	first       int    // the number of the first link
 }
 
-// OpenLasting finds the remains of an earlier daemon, as Open does.
+// OpenLasting finds the remains of an earlier daemon, as Open does. Where the first link of one is gone, its
+// programs leave the other links.
 func OpenLasting(dir string, first *net.Interface, layout string) (l Lasting, err error) {
 	l.first = first.Index
-	l.Pins, l.WhyUnpinned, err = Open(dir, first, layout)
-	return l, err
+	if l.Pins, l.WhyUnpinned, err = Open(dir, first, layout); err != nil || l.dir == "" {
+		return l, err
+	}
+	for _, gone := range hook.Forsaken(dir) {
+		if err := RemovePins(gone); err != nil {
+			return l, errors.Join(err, l.Unlock())
+		}
+	}
+	return l, nil
 }
 
 // Adopted reports whether an earlier daemon's plane was taken over.
