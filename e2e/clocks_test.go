@@ -54,7 +54,7 @@ func TestClockJumps(t *testing.T) {
 // guestLB puts a machine of its own in the LB's place, which balances as the LB did.
 func guestLB(t *testing.T, bed *testbed.Bed, lb *testbed.Node) *guest.Guest {
 	t.Helper()
-	changed(t, bed, lb, "idle: 5m0s", "idle: 1m")
+	changed(t, bed, lb, "idle: 5m", "idle: 1m")
 	files := map[string][]byte{
 		"/bin/proffer": built(t, "proffer"),
 		"/bin/balance": fmt.Appendf(nil, `#!/bin/sh -e

@@ -126,7 +126,7 @@ func (f *Farm) Reload(ctx context.Context, n *testbed.Node) error {
 		case err != nil:
 			return err
 		case s.Refused > before.Refused:
-			return fmt.Errorf("%s refused its configuration: %s", n.Name, f.daemons[n].Log())
+			return fmt.Errorf("%s: %s", n.Name, s.NotReloaded)
 		case s.Reloads > before.Reloads:
 			return nil
 		}
