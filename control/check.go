@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"time"
 
 	"proffer/dataplane"
@@ -17,6 +18,8 @@ const (
 	quietFor   = 200 * time.Millisecond
 	mostMissed = 16
 	mostChecks = 32 // at a time
+
+	seldomFor = 10 * time.Second // until a server is asked again whether it answers checks, if its connections are seen
 )
 
 // checking is what checks show of a server.
@@ -34,21 +37,23 @@ type checking struct {
 }
 
 // Checks are the servers that the data plane is to check after this reading: first those that have left a check
-// without an answer, so that it shows soon whether they are down, and one whose connections show how it is, as a
-// sign that others live. Turn after turn goes on with those that this one has no room for.
+// without an answer, so that it shows soon whether they are down, and while one is in doubt or down, one that lives,
+// as a sign that checks come back. Turn after turn goes on with those that this one has no room for.
 func (h *Health) Checks(at time.Duration) []dataplane.Check {
 	doubted := func(s *observed) bool { return s.checked && s.missed > 0 && !s.down }
 	list := h.check(nil, at, mostChecks/2, &h.turns.doubted, doubted)
-	if len(list) > 0 {
-		list = h.check(list, at, len(list)+1, &h.turns.witnesses, func(s *observed) bool { return !s.checked })
+	sought := len(list) > 0 || slices.ContainsFunc(h.servers, func(s *observed) bool { return s.down })
+	if sought && at-h.heard >= quietFor {
+		witness := func(s *observed) bool { return s.proved && s.missed == 0 && !s.down }
+		list = h.check(list, at, len(list)+1, &h.turns.witnesses, witness)
 	}
-	return h.check(list, at, mostChecks, &h.turns.others, func(s *observed) bool { return s.checked && !doubted(s) })
+	return h.check(list, at, mostChecks, &h.turns.others, func(s *observed) bool { return !doubted(s) && s.due(at) })
 }
 
 // checkTurns are the servers that are checked first at the next time.
 type checkTurns struct{ doubted, witnesses, others int }
 
-// check adds servers that are due to a list, from a number on.
+// check adds servers to a list, from a number on.
 func (h *Health) check(list []dataplane.Check, at time.Duration, most int, from *int, which func(*observed) bool) []dataplane.Check {
 	first := *from
 	for i := range h.servers {
@@ -57,7 +62,7 @@ func (h *Health) check(list []dataplane.Check, at time.Duration, most int, from 
 		}
 		number := (first + i) % len(h.servers)
 		s := h.servers[number]
-		if !which(s) || !s.due(at) {
+		if !s.known || s.Delivery != topo.ByAgent || s.last == at || !which(s) {
 			continue
 		}
 		*from = number + 1
@@ -69,17 +74,32 @@ func (h *Health) check(list []dataplane.Check, at time.Duration, most int, from 
 	return list
 }
 
-// due reports whether a server is checked again: one that drains with each reading, as datagrams of unknown
-// flows ask it; one that is down not so often; others when they were quiet for a moment.
+// due reports whether a server that is not in doubt is checked: one that drains with each reading, as datagrams of
+// unknown flows ask it; one that is down not so often; others when they were quiet for a moment.
 func (s *observed) due(at time.Duration) bool {
 	switch {
-	case !s.known || s.Delivery != topo.ByAgent:
-		return false
 	case s.down:
 		return at-s.last >= quietFor
+	case !s.proved && (s.last == 0 || at-s.last >= seldomFor):
+		return true
 	default:
-		return s.drains || s.missed > 0 || at-s.life >= quietFor
+		return s.checked && (s.drains || at-s.life >= quietFor)
 	}
+}
+
+// look takes the kernel's word for a server without an agent: one that has no next hop is at its link address no
+// more, or its gateway is gone. Each reading counts as a check.
+func (s *observed) look(at time.Duration, reached bool) {
+	if s.missed++; reached {
+		s.life, s.lived, s.proved, s.missed = at, true, true, 0
+	}
+}
+
+// isDead reports whether a server that is down, and has answered checks, leaves them without an answer while they
+// come back from another: a new connection that is offered to it would wait in vain. Once a minute one does, as its
+// kernel may serve in the place of its agent.
+func (h *Health) isDead(s *observed, at time.Duration) bool {
+	return s.down && s.proved && s.missed > 0 && h.heard > s.since && at < s.probing.due+time.Minute
 }
 
 // isOff reports whether a server that is checked leaves its checks without an answer while others live.

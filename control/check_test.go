@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,12 +18,13 @@ type checked struct {
 	counts []dataplane.Health
 	agents bool         // that answer checks
 	dead   map[int]bool // servers that answer nothing
+	hangs  map[int]bool // those that answer checks alone
 	events []HealthChange
 	checks int // sent
 }
 
 func newChecked(protocol topo.Protocol, change ...func(*topo.Service)) *checked {
-	f := &checked{h: NewHealth(), counts: make([]dataplane.Health, 4), agents: true, dead: map[int]bool{}}
+	f := &checked{h: NewHealth(), counts: make([]dataplane.Health, 4), agents: true, dead: map[int]bool{}, hangs: map[int]bool{}}
 	svc := topo.Service{VIP: topo.VIP{Port: 80, Protocol: protocol}, Dispatch: topo.Hunt, Servers: agentPool(4)}
 	for _, c := range change {
 		c(&svc)
@@ -48,7 +50,7 @@ func (f *checked) run(d time.Duration, clients bool) {
 	for end := f.now + d; f.now < end; {
 		f.now += healthTick
 		for i := range f.counts[:3] {
-			if clients && !f.dead[i] {
+			if clients && !f.dead[i] && !f.hangs[i] {
 				f.counts[i].Offered++
 				f.counts[i].Answered++
 			}
@@ -128,6 +130,42 @@ func TestUncountedServerIsOff(t *testing.T) {
 	}
 }
 
+// TestNeighbourIsGone: a server without an agent, and without connections that count, is down while the kernel has no
+// next hop for it, also one that never had one; not while none has.
+func TestNeighbourIsGone(t *testing.T) {
+	h, counts := NewHealth(), make([]dataplane.Health, 4)
+	h.Configure([]topo.Service{{VIP: topo.VIP{Port: 53, Protocol: topo.UDP}, Dispatch: topo.Rr, Servers: healthPool(4)}})
+	var now time.Duration
+	after := func(d time.Duration, without ...int) (downs []string) {
+		for end := now + d; now < end; {
+			now += healthTick
+			for i := range counts {
+				counts[i].Reached = !slices.Contains(without, i)
+			}
+			h.Observe(now, counts)
+			h.Checks(now)
+		}
+		for _, s := range h.Servers() {
+			if h.Down(s.At()) {
+				downs = append(downs, s.Name)
+			}
+		}
+		return downs
+	}
+	for _, c := range []struct {
+		during  time.Duration
+		without []int
+		downs   string
+	}{
+		{2 * time.Second, []int{3}, "[s3]"}, {time.Second, nil, "[]"}, {time.Second, []int{1}, "[s1]"}, {time.Second, nil, "[]"},
+		{time.Minute, []int{0, 1, 2, 3}, "[]"},
+	} {
+		if downs := fmt.Sprint(after(c.during, c.without...)); downs != c.downs {
+			t.Errorf("%v without next hops of %v: down are %s, want %s", c.during, c.without, downs, c.downs)
+		}
+	}
+}
+
 // TestNeverAlive: a server that never gave a sign is down, if checks come back from another; also one that joins.
 func TestNeverAlive(t *testing.T) {
 	f := newChecked(topo.UDP)
@@ -158,13 +196,13 @@ func TestChecksOfManyServers(t *testing.T) {
 	}
 }
 
-// TestChecksWhoIsJudged: servers whose connections show how they are get no checks, but as witnesses for one
-// that is in doubt; and one that answers is checked a few times a second.
+// TestChecksWhoIsJudged: servers whose connections show how they are get no checks but one that is answered, or as
+// witnesses for one that is in doubt; and one that answers is checked a few times a second.
 func TestChecksWhoIsJudged(t *testing.T) {
 	f := newChecked(topo.TCP)
 	f.run(10*time.Second, false)
-	if f.checks != 0 {
-		t.Errorf("%d checks of servers that have services of TCP alone", f.checks)
+	if f.checks != 4 {
+		t.Errorf("%d checks of four servers that have services of TCP alone", f.checks)
 	}
 	f = newChecked(topo.UDP)
 	f.run(10*time.Second, false)
@@ -189,6 +227,63 @@ func TestDoubted(t *testing.T) {
 	f.want(t, "off", true)
 	if d := f.h.Doubted(); len(d) > 0 {
 		t.Errorf("down and doubted: %v", d)
+	}
+}
+
+// TestDeadServerIsNotProbed: a client's connection is offered to a server that is down, and has answered checks, once
+// a minute before it answers them again; then the next is. Where no check comes back, it is probed as ever.
+func TestDeadServerIsNotProbed(t *testing.T) {
+	web := topo.Service{VIP: topo.VIP{Port: 80, Protocol: topo.TCP}, Dispatch: topo.Hunt, Servers: agentPool(4)}
+	dns := topo.Service{VIP: topo.VIP{Port: 53, Protocol: topo.UDP}, Dispatch: topo.Hunt, Servers: agentPool(4)}
+	for _, services := range [][]topo.Service{{web}, {web, dns}} {
+		deadServer(t, services)
+	}
+}
+
+func deadServer(t *testing.T, services []topo.Service) {
+	t.Helper()
+	begin := func() *checked {
+		f := newChecked(topo.TCP)
+		f.h.Configure(services)
+		return f
+	}
+	f := begin()
+	f.run(10*time.Second, true)
+	f.dead[1] = true
+	probed := func(d time.Duration) (n int) {
+		for end := f.now + d; f.now < end; {
+			f.counts[1].Offered++
+			f.run(healthTick, true)
+			for _, p := range f.h.Probes() {
+				if p.Server.IsValid() {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	probed(2 * time.Second)
+	f.want(t, "dead", true)
+	if n := probed(50 * time.Second); n > 0 {
+		t.Errorf("%d probes in 50 s of a host that is dead", n)
+	}
+	f.dead[1], f.hangs[1] = false, true
+	if n := probed(time.Second); n == 0 {
+		t.Error("no probe of a host that answers checks")
+	}
+	f.want(t, "it answers no connection", true)
+	f.hangs[1] = false
+	probed(time.Second)
+	f.want(t, "back", true, false)
+
+	for _, answered := range []bool{false, true} { // and then kernels serve in the place of all agents
+		f = begin()
+		f.agents = answered
+		f.run(10*time.Second, true)
+		f.agents, f.dead[1] = false, true
+		if n := probed(10 * time.Second); n < 3 {
+			t.Errorf("%d probes in 10 s, where no check comes back", n)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type Health struct {
 	at       map[netip.Addr]*observed
 	turn     int
 	turns    checkTurns
+	heard    time.Duration // when a check came back last, from any server
 	probes   []Probe
 }
 
@@ -195,7 +196,12 @@ func (h *Health) grow(s *observed, at time.Duration, now dataplane.Health) {
 	}
 	if now.Alive != was.Alive || now.Answered != was.Answered {
 		s.life, s.missed, s.lived = at, 0, true
-		s.proved = s.proved || now.Alive != was.Alive
+	}
+	if now.Alive != was.Alive {
+		s.proved, h.heard = true, at
+	}
+	if s.Delivery != topo.ByAgent {
+		s.look(at, now.Reached)
 	}
 	s.doubted = s.checked && s.missed > 0 && (s.proved || !s.lived)
 	more := answers{uint64(now.Offered - was.Offered), uint64(now.Answered - was.Answered)}
@@ -338,7 +344,11 @@ func (h *Health) Of(addr netip.Addr, at time.Duration) (ServerHealth, bool) {
 	if s == nil || !s.known {
 		return ServerHealth{}, false
 	}
+	answered := s.base.at
+	if s.Delivery == topo.ByAgent {
+		answered = max(answered, s.life)
+	}
 	return ServerHealth{
-		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - max(s.base.at, s.life), Doubt: s.doubt(at, ripe), Pause: s.pause, Probed: s.probed,
+		Counts: s.count, Down: s.down, Since: at - s.since, Silent: at - answered, Doubt: s.doubt(at, ripe), Pause: s.pause, Probed: s.probed,
 	}, true
 }

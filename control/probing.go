@@ -66,7 +66,7 @@ type wish struct {
 func (h *Health) probe(at time.Duration) {
 	wanted := map[*peers][]wish{}
 	for _, s := range h.servers {
-		if p, via := s.seeks(at); p != nil {
+		if p, via := h.seeks(s, at); p != nil {
 			wanted[p] = append(wanted[p], wish{s.At(), via})
 		}
 	}
@@ -84,7 +84,7 @@ func (h *Health) probe(at time.Duration) {
 
 // seeks is the service of which a new connection is to be offered to a server, and the how manieth
 // that is; nil: none.
-func (s *observed) seeks(at time.Duration) (*peers, int) {
+func (h *Health) seeks(s *observed, at time.Duration) (*peers, int) {
 	search, pools, offered := &s.probing, s.open, s.probed
 	s.suspect = !s.down && s.isSuspect(at)
 	if !s.down {
@@ -94,7 +94,7 @@ func (s *observed) seeks(at time.Duration) (*peers, int) {
 			return nil, 0
 		}
 	}
-	if len(pools) == 0 {
+	if len(pools) == 0 || h.isDead(s, at) {
 		return nil, 0
 	}
 	search.step(at, offered)

@@ -63,6 +63,7 @@ type Health struct {
 	Answered    uint32 // new connections that it answered, or passed on
 	Unreachable uint32 // ICMP errors about packets to it
 	Alive       uint32 // checks that came back from its agent
+	Reached     bool   // its next hop is known
 }
 
 // Check is a question to the agent of a server, about a service, by which it shows that it lives.

@@ -154,7 +154,7 @@ func revive(t *testing.T, bed *testbed.Bed, n *testbed.Node, kind string) {
 }
 
 // TestSilentServer: a server behind a host that swallows everything gets no new connections any more
-// but probes: of those that begin after it is down no others lose their SYN. Flows of the other
+// but probes, and with an agent none: of those that begin after it is down no others lose their SYN. Flows of the other
 // servers go on, and it serves again when it is back. By offers to agents, and without agents.
 func TestSilentServer(t *testing.T) {
 	for _, c := range []struct {
@@ -171,12 +171,12 @@ func TestSilentServer(t *testing.T) {
 				}
 				workshop(t, bed, n, 15*time.Millisecond)
 			}
-			silentServer(t, bed, farm, c.kind)
+			silentServer(t, bed, farm, c.agents, c.kind)
 		})
 	}
 }
 
-func silentServer(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm, kind string) {
+func silentServer(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm, agents bool, kind string) {
 	dead, lb := bed.Servers[1], bed.LBs[0]
 	s := &callers{bed: bed}
 	s.begin(t, 150)
@@ -189,7 +189,13 @@ func silentServer(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm, kind strin
 	eventually(t, "the server is down", func() bool { return healthOf(t, farm, dead.Name).State == "down" })
 	down, probed := time.Now(), probes()
 	offered := offeredBy(t, farm, dead.Name)
-	eventually(t, "it is probed", func() bool { return probes() > probed })
+	if agents {
+		lost := func() uint64 { return counter(t, farm, "check", lb) - counter(t, farm, "check_answered", lb) }
+		before := lost()
+		eventually(t, "it is checked for longer than until the first probe", func() bool { return lost() >= before+15 })
+	} else {
+		eventually(t, "it is probed", func() bool { return probes() > probed })
+	}
 	for name, ask := range held {
 		if name != dead.Name && ask() != name {
 			t.Errorf("a flow of %s is lost", name)
@@ -205,6 +211,9 @@ func silentServer(t *testing.T, bed *testbed.Bed, farm *farmrun.Farm, kind strin
 		down.Sub(died).Round(time.Millisecond), before, begun, 100*float64(before)/float64(max(begun, 1)), slow, all, 100*float64(slow)/float64(max(all, 1)), had)
 	if its > 0 || more > had {
 		t.Errorf("of %d connections after it was down %d went to the server, which answered %d, with %d probes", all, more, its, had)
+	}
+	if agents && had > 0 {
+		t.Errorf("%d clients were sent to a host that answers no check", had)
 	}
 	if kind == "unreachable" && healthOf(t, farm, dead.Name).Unreachable == 0 {
 		t.Error("the router's errors do not count")

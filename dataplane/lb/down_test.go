@@ -313,4 +313,10 @@ func testChecks(t *testing.T, seen rig.Hits) {
 	if frame := r.CheckOf(check); frame != nil {
 		t.Error("a check of a service that is gone")
 	}
+	if err := r.SetNextHops(nil); err != nil {
+		t.Fatal(err)
+	}
+	if counts, err := r.Health(r.Cfg.Services[0].Servers); err != nil || counts[0].Reached {
+		t.Errorf("without next hops: %+v, %v", counts[0], err)
+	}
 }

@@ -84,7 +84,10 @@ func (h *health) read(n int) ([]dataplane.Health, error) {
 // Health reads how servers answer. One that has no number yet has no counts.
 func (l *LB) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	l.mu.Lock()
-	numbers := l.numbers.ofPool(servers)
+	numbers, reached := l.numbers.ofPool(servers), make([]bool, len(servers))
+	for i := range servers {
+		reached[i] = l.reaches(servers[i])
+	}
 	l.mu.Unlock()
 	n := 0
 	for _, number := range numbers {
@@ -103,6 +106,7 @@ func (l *LB) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	for i, number := range numbers {
 		if number != noServer {
 			all[i] = counted[number]
+			all[i].Reached = reached[i]
 		}
 	}
 	return all, nil

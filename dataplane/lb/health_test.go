@@ -20,7 +20,10 @@ func wantHealth(t *testing.T, r *rig.LB, label string, want map[int]dataplane.He
 		t.Fatal(err)
 	}
 	for i, c := range counts {
-		if c != want[i] {
+		if !c.Reached {
+			t.Errorf("%s: server %d has no next hop", label, i)
+		}
+		if c.Reached = false; c != want[i] {
 			t.Errorf("%s: server %d has %+v, want %+v", label, i, c, want[i])
 		}
 	}
@@ -320,6 +323,7 @@ func testProbeKept(t *testing.T, seen rig.Hits) {
 func wantHealthOf(t *testing.T, r *rig.LB, server int, want dataplane.Health) {
 	t.Helper()
 	counts, err := r.Health(r.Cfg.Services[0].Servers)
+	want.Reached = true
 	if err != nil || counts[server] != want {
 		t.Errorf("server %d has %+v, want %+v; %v", server, counts[server], want, err)
 	}
