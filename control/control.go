@@ -67,6 +67,7 @@ type Controller struct {
 	mu       sync.Mutex // of the links: a look at next hops at a time
 	ways     Ways
 	started  bool
+	shown    atomic.Pointer[shown]
 	links    map[string]*link
 	suspects map[netip.Prefix]uint64 // packets of each, when it was last logged
 	problems problems

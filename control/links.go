@@ -24,6 +24,7 @@ type link struct {
 // watchAll watches the links of the ways, each as the plane has it now, and no others. A link that cannot be
 // watched has no next hops.
 func (c *Controller) watchAll() error {
+	defer c.show()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.ways)) {
 		l, dev := c.links[name], c.plane.Link(name)
@@ -175,19 +176,26 @@ func (c *Controller) resolve(addr netip.Addr) {
 	}
 }
 
+// shown is the links of now, for a status that waits for no look at them.
+type shown struct {
+	ways  Ways
+	links map[string]*link
+}
+
+func (c *Controller) show() { c.shown.Store(&shown{c.ways, maps.Clone(c.links)}) }
+
 // Lacking lists the addresses that have no next hop, each with the reason if that is known:
 // those that the plane must always know, gateways that do not answer, and those that packets had a moment ago.
 func (c *Controller) Lacking() (list []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, targets := range c.ways {
-		if c.links[name] == nil {
+	now := c.shown.Load()
+	for name, targets := range now.ways {
+		if now.links[name] == nil {
 			for _, t := range targets {
 				list = append(list, described(t.String(), "on "+name+", which is gone"))
 			}
 		}
 	}
-	for _, l := range c.links {
+	for _, l := range now.links {
 		list = append(list, l.lacked()...)
 	}
 	slices.Sort(list)

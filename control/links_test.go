@@ -71,7 +71,9 @@ func TestLinks(t *testing.T) {
 		s := &several{devices: map[string]int{"eth2": 2, "eth3": 3}, over: map[string]*bench{}, reached: map[string]topo.NextHops{}}
 		s.bench, _ = newBench(t)
 		for name := range s.devices {
-			s.over[name], _ = newBench(t)
+			var beside *Controller
+			s.over[name], beside = newBench(t)
+			beside.Close() // it would take the changes
 		}
 		s.over["eth2"].hops[netip.PrefixFrom(near, 32)] = topo.MAC{2}
 		c := New(s, s.watch, Ways{"eth2": {near}, "eth3": {far}}, bubble{}, slog.New(slog.NewTextHandler(&locked{b: s.bench}, nil)))
@@ -108,6 +110,11 @@ func TestLinks(t *testing.T) {
 		if mac("eth2", near) != (topo.MAC{2}) || mac("eth3", far) != (topo.MAC{3}) {
 			t.Errorf("the plane has %v", s.reached)
 		}
+		c.mu.Lock() // as a long look at next hops does
+		if got := c.Lacking(); len(got) > 0 {
+			t.Errorf("during a look there is no next hop to %q", got)
+		}
+		c.mu.Unlock()
 		s.with(func() { s.devices["eth3"] = 0 })
 		step("a link is gone", []string{"192.0.2.6 (on eth3, which is gone)"}, "end eth3-now")
 		if mac("eth3", far) != (topo.MAC{}) {

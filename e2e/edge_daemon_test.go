@@ -74,7 +74,8 @@ func runEdge(t *testing.T, n *testbed.Node, role, file, socket string, by ...str
 	return cmd
 }
 
-// launchEdge begins a daemon as runEdge does.
+// launchEdge begins a daemon as runEdge does. `ip netns exec` hides the BPF file system, so nothing is pinned, and a
+// daemon's end is that of its programs.
 func launchEdge(t *testing.T, n *testbed.Node, role, file string, by ...string) *exec.Cmd {
 	t.Helper()
 	log, err := os.Create(file + ".log")
