@@ -214,3 +214,32 @@ func TestIPv4ByAnIPv6Neighbour(t *testing.T) {
 		return h.at(hops, far4) && hops[default4] == h.mac()
 	})
 }
+
+// TestIPv4ByAnIPv6Object: the same by a nexthop object, whose number is all that the route's message has (RFC 8950).
+func TestIPv4ByAnIPv6Object(t *testing.T) {
+	h := newDual(t)
+	h.known()
+	h.do(h.compatible("0"))
+	h.do(h.ip("-6 nexthop add id 1 via " + near.String() + " dev eth0"))
+	h.do(h.ip("-6 nexthop add id 2 via " + silent.String() + " dev eth0"))
+	dst := netip.MustParsePrefix("203.0.113.0/24")
+	h.changed("by the object", h.ip("route add "+dst.String()+" nhid 1"), func(hops topo.NextHops, _ int) bool { return hops[dst] == h.mac() })
+	h.changed("by another that does not answer", h.ip("route replace "+dst.String()+" nhid 2"), func(hops topo.NextHops, waiting int) bool {
+		return !h.at(hops, dst.Addr().Next()) && waiting > 0
+	})
+}
+
+// TestOnlinkGateway: a gateway that no prefix of the link has is at the link all the same, as the route says.
+func TestOnlinkGateway(t *testing.T) {
+	h := newDual(t)
+	h.known()
+	for _, c := range []struct{ dst, by string }{{"203.0.113.0/24", "198.18.0.9"}, {"2001:db8:99::/48", "2001:db8:18::9"}} {
+		dst := netip.MustParsePrefix(c.dst)
+		h.router.address("port0", c.by+map[bool]string{true: "/32", false: "/128"}[dst.Addr().Is4()])
+		h.changed("the route waits for its gateway", h.ip("route add "+c.dst+" via "+c.by+" dev eth0 onlink"), func(hops topo.NextHops, _ int) bool {
+			_, read := hops[dst]
+			return read && !h.at(hops, dst.Addr().Next())
+		})
+		h.changed("which answers", func() error { return h.w.Resolve(dst.Addr().Next()) }, func(hops topo.NextHops, _ int) bool { return h.at(hops, dst.Addr().Next()) })
+	}
+}

@@ -55,7 +55,7 @@ func (d drawn) gateway() string { return d.by[d.rng.IntN(len(d.by))].String() }
 
 func (d drawn) table() string { return d.pick("100", "101", "main") }
 
-// objects are nexthop objects: 1 to 4 by a gateway each, 5 a blackhole, 6 and 7 groups.
+// objects are nexthop objects: 1 to 4 by a gateway each, 5 a blackhole, 6 to 8 groups.
 func (d drawn) objects() (lines []string) {
 	for i := range 4 {
 		lines = append(lines, fmt.Sprintf("nexthop add id %d via %s dev eth0", i+1, d.gateway()))
@@ -63,7 +63,7 @@ func (d drawn) objects() (lines []string) {
 	return append(lines, "nexthop add id 5 blackhole")
 }
 
-var groups = []string{"nexthop add id 6 group 1/2", "nexthop add id 7 group 3,3/4,9"} // of no family
+var groups = []string{"nexthop add id 6 group 1/2", "nexthop add id 7 group 3,3/4,9", "nexthop add id 8 group 1/2 type resilient buckets 8"} // of no family
 
 func (d drawn) routes(n int) (lines []string) {
 	for range n {
@@ -72,7 +72,7 @@ func (d drawn) routes(n int) (lines []string) {
 			dst = "default"
 		}
 		i, j := d.rng.IntN(3), 1+d.rng.IntN(2)
-		by := d.pick("via "+d.gateway()+" dev eth0", "via "+d.gateway()+" dev eth0", "dev eth0", "nhid "+d.pick("1", "2", "3", "4", "5", "6", "7"),
+		by := d.pick("via "+d.gateway()+" dev eth0", "via "+d.gateway()+" dev eth0", "dev eth0", "nhid "+d.pick("1", "2", "3", "4", "5", "6", "7", "8"),
 			fmt.Sprintf("nexthop via %s dev eth0 nexthop via %s dev eth0", d.by[i], d.by[(i+j)%3]))
 		if kind := d.pick("", "", "", "unreachable", "throw", "blackhole"); kind != "" {
 			dst, by = kind+" "+dst, ""
@@ -136,7 +136,7 @@ func TestAsTheKernel(t *testing.T) {
 		h.do(h.compatible("0"))
 		h.w.aim(d.targets())
 		hops, _ := h.read()
-		if n := len(h.w.objects[6].members) + len(h.w.objects[7].members); n != 4 || len(h.w.objects) != 7 {
+		if n := len(h.w.objects[6].members) + len(h.w.objects[7].members) + len(h.w.objects[8].members); n != 6 || len(h.w.objects) != 8 {
 			t.Fatalf("%d nexthop objects, %d members of groups", len(h.w.objects), n)
 		}
 		h.do(h.compatible("1"))

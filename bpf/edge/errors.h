@@ -81,8 +81,9 @@ __noinline int expired(struct xdp_md *ctx, struct packet *p, __u32 side)
 	__u64 mac = link_address(ctx);
 	struct in6_addr from;
 
-	if (!p || at >= 2 * SIDES)
+	if (!p)
 		return XDP_ABORTED;
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(2 * SIDES - 1)); /* for Linux 6.1 */
 	from = edge_addresses[at];
 	if (p->kind == KIND_ERROR || !mac || !is_one_node(&p->t.client) || !is_one_node(&from))
 		return verdict(EDGE_DROP_HOP_LIMIT, XDP_DROP);
