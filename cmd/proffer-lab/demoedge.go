@@ -35,7 +35,7 @@ of its ticks since the last line, and as the node measures it, weight for new fl
 which a packet takes 100 µs (docs/design/edge.md). Needs root, curl and iperf3; removes all it made, also on
 Ctrl-C.
 
-Balancers: ` + strings.Join(balances(), ", ") + `.
+Balancers: ` + strings.Join(edge.Balancers(), ", ") + `.
 
 --json prints one object: balancer, seconds, cores (node, predicted, measured, weight: means; flows,
 packets), curl, curl_inward and dns (asked, answered), dns_p50_ms, iperf3_up_mbit, iperf3_down_mbit,
@@ -54,19 +54,12 @@ Fails if curl or the DNS-like questions got no answer at all, or NAT and firewal
 	return cmd
 }
 
-func balances() (names []string) {
-	for _, b := range topo.Balances() {
-		names = append(names, b.String())
-	}
-	return names
-}
-
 func (f *edgeDemoFlags) check() error {
 	if err := f.demo.Check(); err != nil {
 		return err
 	}
-	if !slices.Contains(balances(), f.demo.Balancer) {
-		return fmt.Errorf("--balancer: unknown balancer %q: want one of %s", f.demo.Balancer, strings.Join(balances(), ", "))
+	if !slices.Contains(edge.Balancers(), f.demo.Balancer) {
+		return fmt.Errorf("--balancer: unknown balancer %q: want one of %s", f.demo.Balancer, strings.Join(edge.Balancers(), ", "))
 	}
 	return nil
 }
@@ -90,7 +83,7 @@ func (t *liveTable) update(v edge.View) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%.0f of %.0f s\n", v.Seconds, v.Of)
-	if err := edge.PrintEdgeCores(&text, v.Cores); err != nil {
+	if err := edge.PrintCores(&text, v.Cores); err != nil {
 		return
 	}
 	if t.lines > 0 { // back to its first line, and clear from there

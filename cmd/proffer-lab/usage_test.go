@@ -131,7 +131,7 @@ func TestHelpNamesEveryField(t *testing.T) {
 func TestEdgeDemoHelp(t *testing.T) {
 	clitest.Program(newRoot).WantFlags(t, "demo", "edge")
 	_, text, _ := call(t, "help", "demo", "edge")
-	for _, word := range append(balances(), "balancer", "seconds", "cores", "node", "predicted", "measured", "weight", "flows", "packets", "curl", "curl_inward", "dns",
+	for _, word := range append(edge.Balancers(), "balancer", "seconds", "cores", "node", "predicted", "measured", "weight", "flows", "packets", "curl", "curl_inward", "dns",
 		"asked", "answered", "dns_p50_ms", "iperf3_up_mbit", "iperf3_down_mbit", "nat_bound", "firewall_denied", "SVG", "PNG") {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help demo edge does not name %s", word)

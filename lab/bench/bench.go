@@ -72,7 +72,7 @@ func (b *Bench) Check() error {
 	if !slices.Contains(allowed, b.CPU) {
 		return fmt.Errorf("--cpu %d: this process may use %v only", b.CPU, allowed)
 	}
-	s := newBenchSession(b)
+	s := newSession(b)
 	if len(s.rows) == 0 {
 		return fmt.Errorf("--rows %q matches none; they are named as lb/hunt/steer/1000 is", b.Rows)
 	}
@@ -82,7 +82,7 @@ func (b *Bench) Check() error {
 // Run measures, on a thread and in a network namespace of its own, which end with
 // it. show gets the progress, and note the remarks for the reader.
 func (b *Bench) Run(ctx context.Context, show func(farmrun.Step), note func(string)) (report *Report, err error) {
-	s := newBenchSession(b)
+	s := newSession(b)
 	s.show, s.note = show, note
 	if s.second < 0 {
 		note("this process may use one CPU only: steer-contended is left out")
@@ -162,7 +162,7 @@ type session struct {
 	lbs    map[string]*lbBench
 }
 
-func newBenchSession(b *Bench) *session {
+func newSession(b *Bench) *session {
 	s := &session{Bench: b, second: -1, lbs: map[string]*lbBench{}}
 	if allowed, err := farmrun.AllowedCPUs(); err == nil {
 		for _, cpu := range allowed {

@@ -190,7 +190,7 @@ func TestBenchConnection(t *testing.T) {
 // TestBenchOtherPath: packets that do not take the path of their row are an error
 // that names the row, the counter and both numbers.
 func TestBenchOtherPath(t *testing.T) {
-	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^lb/hunt/steer/1000$")})
+	s := newSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^lb/hunt/steer/1000$")})
 	s.show, s.note = func(farmrun.Step) {}, func(string) {}
 	s.CPU, _ = LastCPU()
 	err := onCPU(s.CPU, func() error {
@@ -269,7 +269,7 @@ func TestClean(t *testing.T) {
 
 // TestFloorOf: a row stands on the floor of as many flows, or of the next more.
 func TestFloorOf(t *testing.T) {
-	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1, 1000, 1_000_000}})
+	s := newSession(&Bench{Turns: 1, Flows: []int{1, 1000, 1_000_000}})
 	for _, c := range []struct{ flows, floor int }{{1, 1}, {2, 1000}, {1000, 1000}, {100_000, 1_000_000}, {4_000_000, 1_000_000}} {
 		if got := s.floorOf(&benchRow{flows: c.flows, floor: "line"}).flows; got != c.floor {
 			t.Errorf("%d flows stand on the floor of %d, want %d", c.flows, got, c.floor)

@@ -50,7 +50,7 @@ bytes a flow, four fifths of the slots taken: 32 or less, here 20.0: met
 // TestGoalsAreOfRows: with the usual numbers of flows the bench has each row that
 // a goal needs, beside the goal's floor.
 func TestGoalsAreOfRows(t *testing.T) {
-	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1, 1000, 10_000, 100_000, 1_000_000, 4_000_000}})
+	s := newSession(&Bench{Turns: 1, Flows: []int{1, 1000, 10_000, 100_000, 1_000_000, 4_000_000}})
 	rows := map[string]*benchRow{}
 	for _, row := range s.rows {
 		rows[row.name()] = row

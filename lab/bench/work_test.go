@@ -10,7 +10,7 @@ import (
 
 // TestBenchUncountedWork: a row of work whose work is not counted is an error.
 func TestBenchUncountedWork(t *testing.T) {
-	s := newBenchSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^work//")})
+	s := newSession(&Bench{Turns: 1, Flows: []int{1000}, Rows: regexp.MustCompile("^work//")})
 	s.show, s.note = func(farmrun.Step) {}, func(string) {}
 	s.CPU, _ = LastCPU()
 	err := onCPU(s.CPU, func() error {

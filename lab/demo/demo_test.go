@@ -42,9 +42,9 @@ func TestSummaryOf(t *testing.T) {
 // the servers' count of them, whichever is larger.
 func TestRefusalsCount(t *testing.T) {
 	for _, c := range []struct {
-		drops farmrun.Dropped
+		drops traffic.Drops
 		want  int
-	}{{farmrun.Dropped{}, 1}, {farmrun.Dropped{SYNRetransmits: 5}, 6}, {farmrun.Dropped{ListenDrops: 4}, 5}, {farmrun.Dropped{SYNRetransmits: 2, ListenDrops: 3}, 4}} {
+	}{{traffic.Drops{}, 1}, {traffic.Drops{SYNRetransmits: 5}, 6}, {traffic.Drops{ListenDrops: 4}, 5}, {traffic.Drops{SYNRetransmits: 2, ListenDrops: 3}, 4}} {
 		r := answered()
 		r.Rows[0].Outcome = traffic.Refused
 		r.Drops = c.drops

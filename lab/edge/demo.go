@@ -82,12 +82,12 @@ func (e Demo) Run(ctx context.Context, show func(View)) (_ *DemoReport, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	farm, err := startEdge(ctx, bed, e.Programs, e.file())
+	farm, err := startFarm(ctx, bed, e.Programs, e.file())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, farm.stop()) }()
-	t, err := newEdgeTraffic(bed)
+	t, err := newDemoTraffic(bed)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type DemoReport struct {
 }
 
 // sum asks the daemons once more, and sums up.
-func (r *DemoReport) sum(ctx context.Context, farm *farm, t *edgeTraffic) error {
+func (r *DemoReport) sum(ctx context.Context, farm *farm, t *demoTraffic) error {
 	s, lb, err := farm.sample(ctx, r.samples[0].at[0])
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *DemoReport) JSON() any { return r }
 // Print writes the result for a reader.
 func (r *DemoReport) Print(w io.Writer) error {
 	fmt.Fprintf(w, "balancer %s, %.0f s; loads and weights are means\n\n", r.Balancer, r.Seconds)
-	if err := PrintEdgeCores(w, r.Cores); err != nil {
+	if err := PrintCores(w, r.Cores); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, `
@@ -79,8 +79,8 @@ packets that a firewall denied  %d
 	return nil
 }
 
-// PrintEdgeCores writes the table of cores.
-func PrintEdgeCores(w io.Writer, cores []Core) error {
+// PrintCores writes the table of cores.
+func PrintCores(w io.Writer, cores []Core) error {
 	t := tables.New("node", "predicted", "measured", "weight", "flows", "packets")
 	for _, c := range cores {
 		t.Addf("%s\t%.1f %%\t%.1f %%\t%.2f\t%d\t%d", c.Node, 100*c.Predicted, 100*c.Measured, c.Weight, c.Flows, c.Packets)

@@ -38,8 +38,8 @@ const (
 	aroundEdge = 1200 * time.Millisecond // start and end of the daemons
 )
 
-// balancers are compared, as the LB's file has them.
-func balancers() (names []string) {
+// Balancers are compared, as the LB's file has them.
+func Balancers() (names []string) {
 	for _, b := range topo.Balances() {
 		names = append(names, b.String())
 	}
@@ -70,8 +70,8 @@ func (e Experiment) Check() error {
 		}
 	}
 	for _, name := range e.Balancers {
-		if !slices.Contains(balancers(), name) {
-			return fmt.Errorf("--balancers: unknown balancer %q: want %s", name, farmrun.OrList(balancers()))
+		if !slices.Contains(Balancers(), name) {
+			return fmt.Errorf("--balancers: unknown balancer %q: want %s", name, farmrun.OrList(Balancers()))
 		}
 	}
 	for _, share := range e.Shares {
@@ -115,7 +115,7 @@ func (e Experiment) cells() (all []cell) {
 		shares = []int{7, 17, 27, 37, 47}
 	}
 	for _, figure := range asked(figureNames[1:], e.Figures) {
-		for _, balancer := range asked(balancers(), e.Balancers) {
+		for _, balancer := range asked(Balancers(), e.Balancers) {
 			if figure == "5" {
 				all = append(all, cell{figure: figure, balancer: balancer})
 				continue

@@ -101,7 +101,7 @@ func TestEdgeLevel(t *testing.T) {
 // TestEdgeNothing: what a run did not measure is null in its row, and never 0; the contract's fields are in every
 // row. A run without samples for its row has none.
 func TestEdgeNothing(t *testing.T) {
-	report := goodEdge()
+	report := good()
 	joins := func(at float64) [2]float64 {
 		if at < 2.28 {
 			return [2]float64{1, 0}
@@ -149,8 +149,8 @@ func TestEdgeNothing(t *testing.T) {
 	}
 }
 
-// goodEdge are runs with which all goals are met.
-func goodEdge() *Report {
+// good are runs with which all goals are met.
+func good() *Report {
 	e := Experiment{Cost: 7 * time.Microsecond, For: 4 * time.Second}
 	r := &Report{experiment: e}
 	for _, share := range []int{7, 47} {
@@ -172,7 +172,7 @@ func goodEdge() *Report {
 
 // TestEdgeHolds: each goal that is missed is named; with Quick only the claims are held.
 func TestEdgeHolds(t *testing.T) {
-	if err := goodEdge().Holds(); err != nil {
+	if err := good().Holds(); err != nil {
 		t.Error(err)
 	}
 	for want, spoil := range map[string]func(*Report){
@@ -187,7 +187,7 @@ func TestEdgeHolds(t *testing.T) {
 			r.predicted = []PredictionRow{{Measured: 0.5, Started: 0.525, Learned: 0.5}}
 		},
 	} {
-		r := goodEdge()
+		r := good()
 		spoil(r)
 		if err := r.Holds(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
@@ -200,7 +200,7 @@ func TestEdgeHolds(t *testing.T) {
 
 // TestEdgeFiles: both figures are drawn, the samples are rows, and the table has the published values.
 func TestEdgeFiles(t *testing.T) {
-	r, dir := goodEdge(), t.TempDir()
+	r, dir := good(), t.TempDir()
 	r.predicted = []PredictionRow{{Chain: "cost", Payload: 18, Rate: 5e4, Measured: 0.5, Started: 0.52, Learned: 0.51}, {Chain: "cost", Payload: 18, Rate: 8e4, Measured: 0.8, Started: 0.84, Learned: 0.8}}
 	paths, err := tables.Save(dir, r.Files()...)
 	if err != nil || len(paths) != 3+3+3+1 {

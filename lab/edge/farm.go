@@ -43,8 +43,8 @@ type serviceFile struct {
 // reportKey is that of every bed's reports.
 const reportKey = "0f0e0d0c0b0a09080706050403020100"
 
-// startEdge writes the files, starts the daemons, and returns when all reach their far ends.
-func startEdge(ctx context.Context, bed *testbed.EdgeBed, programs string, lb lbFile) (_ *farm, err error) {
+// startFarm writes the files, starts the daemons, and returns when all reach their far ends.
+func startFarm(ctx context.Context, bed *testbed.EdgeBed, programs string, lb lbFile) (_ *farm, err error) {
 	f := &farm{bed: bed, programs: programs, lb: lb, daemons: map[*testbed.Node]*testbed.Process{}}
 	ctx, cancel := context.WithTimeout(ctx, farmrun.ReadyWithin)
 	defer cancel()

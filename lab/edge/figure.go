@@ -116,7 +116,7 @@ func (r *Report) prediction() figures.Chart {
 
 // curves of a number over the elephant's share, one a balancer.
 func (r *Report) curves(of func(Row) float64) (all []figures.Curve) {
-	for _, balancer := range balancers() {
+	for _, balancer := range Balancers() {
 		curve := figures.Curve{Name: balancer}
 		for _, row := range r.Rows() {
 			if row.Figure == "4" && row.Balancer == balancer {

@@ -31,8 +31,8 @@ const (
 // class has, so that a flow's tuple comes again long after it was forgotten.
 const ports, addrs = 60_000, 16
 
-// newEdgeFrames reads the link addresses of the client's cable to the LB.
-func newEdgeFrames(bed *testbed.EdgeBed) (*frames, error) {
+// newFrames reads the link addresses of the client's cable to the LB.
+func newFrames(bed *testbed.EdgeBed) (*frames, error) {
 	f := &frames{templates: map[netip.Addr][]byte{}}
 	for _, end := range []struct {
 		at   *testbed.Node

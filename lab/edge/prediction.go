@@ -294,7 +294,7 @@ func (s *predictedLoads) add(t predictedTick) {
 // row is the averages, if the core saw the packets, but for those on the way.
 func (s *predictedLoads) row() (row PredictionRow, err error) {
 	underway := promptly.Seconds() * float64(s.packets) / s.elapsed
-	if float64(s.seen)+underway < (1-edgeLost)*float64(s.packets) {
+	if float64(s.seen)+underway < (1-mostLost)*float64(s.packets) {
 		return row, fmt.Errorf("%w: the core saw %d of %d packets, so no result is claimed; free the machine", traffic.ErrLate, s.seen, s.packets)
 	}
 	row = PredictionRow{Rate: float64(s.packets) / s.elapsed, Measured: s.measured / s.elapsed, Learned: s.learned / s.elapsed, Started: s.started / s.elapsed}

@@ -29,9 +29,9 @@ type sample struct {
 // The latest frames with which a run is claimed: the LB counts packets in ticks of 30 ms.
 const meanLate, p99Late = 5 * time.Millisecond, 30 * time.Millisecond
 
-// edgeLost is the part of the packets that may be lost before they are at a core, in queues of the
+// mostLost is the part of the packets that may be lost before they are at a core, in queues of the
 // machine.
-const edgeLost = 0.001
+const mostLost = 0.001
 
 // run is a run of a cell.
 type run struct {
@@ -49,11 +49,11 @@ func (e Experiment) run(ctx context.Context, bed *testbed.EdgeBed, c cell) (r *r
 	if err != nil {
 		return nil, err
 	}
-	frames, err := newEdgeFrames(bed)
+	frames, err := newFrames(bed)
 	if err != nil {
 		return nil, err
 	}
-	farm, err := startEdge(ctx, bed, e.Programs, e.file(c))
+	farm, err := startFarm(ctx, bed, e.Programs, e.file(c))
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (r *run) accounted(ctx context.Context, farm *farm) error {
 		}
 		seen += v.Served + v.Dropped
 	}
-	if lost := 1 - float64(seen)/float64(max(r.sent, 1)); lost > edgeLost || lost < 0 {
+	if lost := 1 - float64(seen)/float64(max(r.sent, 1)); lost > mostLost || lost < 0 {
 		return fmt.Errorf("%w: the cores saw %d of %d packets, so no result is claimed; free the machine, or ask for dearer packets by --cost", traffic.ErrLate, seen, r.sent)
 	}
 	return nil

@@ -22,9 +22,9 @@ import (
 	"proffer/lab/testbed"
 )
 
-// edgeTraffic is the demo's: curl and iperf3 from the client by NAT, questions like DNS's in both
+// demoTraffic is the demo's: curl and iperf3 from the client by NAT, questions like DNS's in both
 // directions, and curl from the world.
-type edgeTraffic struct {
+type demoTraffic struct {
 	bed     *testbed.EdgeBed
 	servers []interface{ Close() error }
 
@@ -51,9 +51,9 @@ const (
 	httpPort = 80
 )
 
-// newEdgeTraffic starts the servers in the world, and those of the client for the world.
-func newEdgeTraffic(bed *testbed.EdgeBed) (_ *edgeTraffic, err error) {
-	t := &edgeTraffic{bed: bed}
+// newDemoTraffic starts the servers in the world, and those of the client for the world.
+func newDemoTraffic(bed *testbed.EdgeBed) (_ *demoTraffic, err error) {
+	t := &demoTraffic{bed: bed}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -79,7 +79,7 @@ func newEdgeTraffic(bed *testbed.EdgeBed) (_ *edgeTraffic, err error) {
 }
 
 // answerDNS answers each datagram as a DNS server its question (RFC 1035 §4.1.1).
-func (t *edgeTraffic) answerDNS(n *testbed.Node, addr netip.Addr) error {
+func (t *demoTraffic) answerDNS(n *testbed.Node, addr netip.Addr) error {
 	var conn *net.UDPConn
 	err := n.Do(func() (err error) {
 		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, dns)))
@@ -105,7 +105,7 @@ func (t *edgeTraffic) answerDNS(n *testbed.Node, addr netip.Addr) error {
 	return nil
 }
 
-func (t *edgeTraffic) close() error {
+func (t *demoTraffic) close() error {
 	var errs []error
 	for _, s := range t.servers {
 		errs = append(errs, s.Close())
@@ -114,7 +114,7 @@ func (t *edgeTraffic) close() error {
 }
 
 // run runs all of it until ctx ends, after so long.
-func (t *edgeTraffic) run(ctx context.Context, length time.Duration) error {
+func (t *demoTraffic) run(ctx context.Context, length time.Duration) error {
 	client, natted := testbed.EdgeClient[0], testbed.EdgeClient[1]
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.iperf(ctx, natted, length) })
@@ -141,7 +141,7 @@ func every(ctx context.Context, period time.Duration, f func()) {
 }
 
 // curls fetches with curl, one after the other.
-func (t *edgeTraffic) curls(ctx context.Context, n *testbed.Node, from, to netip.Addr, count *Asked) error {
+func (t *demoTraffic) curls(ctx context.Context, n *testbed.Node, from, to netip.Addr, count *Asked) error {
 	var failed error
 	every(ctx, curls, func() {
 		p, err := n.Start(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "5", "--interface", from.String(), "--output", "/dev/null", "http://"+to.String()+"/")
@@ -167,7 +167,7 @@ func (t *edgeTraffic) curls(ctx context.Context, n *testbed.Node, from, to netip
 }
 
 // ask sends questions, each from a port of its own, and waits for their answers.
-func (t *edgeTraffic) ask(ctx context.Context, n *testbed.Node, from, to netip.Addr) error {
+func (t *demoTraffic) ask(ctx context.Context, n *testbed.Node, from, to netip.Addr) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	id := uint16(0)
@@ -216,7 +216,7 @@ func askOnce(n *testbed.Node, from netip.Addr, to netip.AddrPort, question []byt
 }
 
 // denied tries a port that the firewall denies, all the time.
-func (t *edgeTraffic) denied(ctx context.Context, from netip.Addr) error {
+func (t *demoTraffic) denied(ctx context.Context, from netip.Addr) error {
 	every(ctx, waits, func() {
 		short, end := context.WithTimeout(ctx, waits/2)
 		defer end()
@@ -233,7 +233,7 @@ func (t *edgeTraffic) denied(ctx context.Context, from netip.Addr) error {
 }
 
 // iperf runs iperf3 outward for the first half, then inward.
-func (t *edgeTraffic) iperf(ctx context.Context, from netip.Addr, length time.Duration) error {
+func (t *demoTraffic) iperf(ctx context.Context, from netip.Addr, length time.Duration) error {
 	const ends = 1500 * time.Millisecond // of iperf3, beside its transfer
 	seconds := max(1, int((length/2 - ends).Seconds()))
 	for _, way := range []struct {
@@ -264,7 +264,7 @@ func (t *edgeTraffic) iperf(ctx context.Context, from netip.Addr, length time.Du
 var errNoIperf = errors.New("iperf3's server refuses the connection")
 
 // iperfOnce returns the rate of a run, in bits a second.
-func (t *edgeTraffic) iperfOnce(ctx context.Context, arguments []string) (rate float64, err error) {
+func (t *demoTraffic) iperfOnce(ctx context.Context, arguments []string) (rate float64, err error) {
 	cmd := exec.CommandContext(ctx, "iperf3", arguments...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -294,7 +294,7 @@ func (t *edgeTraffic) iperfOnce(ctx context.Context, arguments []string) (rate f
 }
 
 // p50 is the median time of an answer, in s.
-func (t *edgeTraffic) p50() float64 {
+func (t *demoTraffic) p50() float64 {
 	if len(t.rtts) == 0 {
 		return 0
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"proffer/lab/traffic"
 )
 
 // Monotonic is the clock of an agent.
@@ -15,13 +15,7 @@ func (Monotonic) Tick(period time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-func (Monotonic) Now() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // the kernel always has this clock
-	}
-	return time.Duration(ts.Nano())
-}
+func (Monotonic) Now() time.Duration { return traffic.Monotonic() }
 
 // Sleep waits, or returns the error of a context that ends before.
 func Sleep(ctx context.Context, d time.Duration) error {

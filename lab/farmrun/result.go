@@ -9,7 +9,7 @@ type Result struct {
 	Loads  Loads
 	Late   error // the generator could not keep its schedule; nil: it did
 
-	Drops Dropped
+	Drops traffic.Drops
 	Kinds Kinds
 }
 

@@ -148,15 +148,8 @@ func ServedOnce(books map[string][]string, rows []traffic.Row) error {
 	return nil
 }
 
-// Dropped are the refusals that only kernels see.
-type Dropped struct{ SYNRetransmits, ListenDrops uint64 }
-
-func (d Dropped) Since(before Dropped) Dropped {
-	return Dropped{d.SYNRetransmits - before.SYNRetransmits, d.ListenDrops - before.ListenDrops}
-}
-
 // ReadDrops reads the client's SYN retransmissions and the servers' listen drops.
-func ReadDrops(bed *testbed.Bed) (d Dropped, err error) {
+func ReadDrops(bed *testbed.Bed) (d traffic.Drops, err error) {
 	read := func(n *testbed.Node) (seen traffic.Drops, err error) {
 		err = n.Do(func() (err error) {
 			seen, err = traffic.ReadDrops(traffic.NetstatPath)

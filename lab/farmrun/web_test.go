@@ -89,9 +89,3 @@ func TestConclude(t *testing.T) {
 		}
 	}
 }
-
-func TestDropped(t *testing.T) {
-	if got := (Dropped{7, 9}).Since(Dropped{3, 4}); got != (Dropped{4, 5}) {
-		t.Errorf("%+v", got)
-	}
-}

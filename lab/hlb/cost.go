@@ -85,7 +85,7 @@ func hashCost(all []Cost) float64 {
 	return 0
 }
 
-func printHLBCosts(w io.Writer, all []Cost) error {
+func printCosts(w io.Writer, all []Cost) error {
 	if len(all) == 0 {
 		return nil
 	}

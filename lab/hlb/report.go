@@ -112,7 +112,7 @@ func (r *Report) Print(w io.Writer) error {
 		if f.Scale != "" {
 			fmt.Fprintf(w, "Otherwise than published: %s.\n", f.Scale)
 		}
-		if err := errors.Join(printRuns(w, f.Runs), printHLBCosts(w, f.Costs), farmrun.PrintPublished(w, f.Published)); err != nil {
+		if err := errors.Join(printRuns(w, f.Runs), printCosts(w, f.Costs), farmrun.PrintPublished(w, f.Published)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"proffer/lab/figures"
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 )
 
 // Figures of HLB's parameters (HLB §VI-D).
@@ -98,7 +99,7 @@ func gains(run setup, seed uint64, until int) ([]float64, error) {
 	run.work.ProbeEvery = time.Second
 	run.work.Probe = func(s sim.Snapshot) {
 		if i := int(s.Now.Seconds()+0.5) - 1; i >= 0 && i < until {
-			out[i] = average(s.Gain)
+			out[i] = stats.Mean(s.Gain)
 		}
 	}
 	_, err := run.run(seed)

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/figures"
 	"proffer/lab/sim"
+	"proffer/lab/stats"
 )
 
 // Figures of the beliefs of HLB's LBs: their weights and scores against the queues
@@ -218,9 +219,9 @@ func scores(run setup, seed uint64) ([]float64, error) {
 	out := make([]float64, 1+2*classes)
 	var n, x, y, xx, yy, xy float64
 	_, err := watched(run, seed, func(s sim.Snapshot) {
-		left := average(s.Left)
+		left := stats.Mean(s.Left)
 		for _, lb := range s.Scores {
-			score := average(lb)
+			score := stats.Mean(lb)
 			for i, value := range lb {
 				a, b := value/score, s.Left[i]/left
 				n, x, y, xx, yy, xy = n+1, x+a, y+b, xx+a*a, yy+b*b, xy+a*b
@@ -236,12 +237,4 @@ func scores(run setup, seed uint64) ([]float64, error) {
 		out[1+class] /= max(1, out[1+classes+class])
 	}
 	return out, err
-}
-
-func average(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
 }

@@ -25,6 +25,15 @@ func Summarize(x []float64) Summary {
 	}
 }
 
+// Mean is that of all values, NaN of none.
+func Mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
 // OrZero is x, or 0 for a value that does not exist.
 func OrZero(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -35,7 +44,7 @@ func OrZero(x float64) float64 {
 
 // Deviation is the standard deviation of all values there are, 0 of none.
 func Deviation(x []float64) float64 {
-	mean := OrZero(Summarize(x).Mean)
+	mean := OrZero(Mean(x))
 	sum := 0.0
 	for _, v := range x {
 		sum += (v - mean) * (v - mean)

@@ -181,5 +181,5 @@ func sumGroups(runs []run) []Group {
 // result must not.
 func estimate(runs []run, value func(run) float64) (mean, half stats.Number) {
 	x := of(runs, value)
-	return stats.Number(round(average(x), 1e6)), stats.Number(round(stats.Half95(x), 1e6))
+	return stats.Number(round(stats.Mean(x), 1e6)), stats.Number(round(stats.Half95(x), 1e6))
 }

@@ -45,7 +45,7 @@ func (s *Setting) settled(l Load, runs []run) (unsettled bool, unjudged string) 
 		return false, fmt.Sprintf("fewer than %d seeds", fewestSeeds)
 	case len(runs)*l.Work.Requests < fewestRequests:
 		return false, fmt.Sprintf("fewer than %d requests in all runs", fewestRequests)
-	case math.IsNaN(average(of(runs, func(r run) float64 { return r.mean + average(r.course) }))):
+	case math.IsNaN(stats.Mean(of(runs, func(r run) float64 { return r.mean + stats.Mean(r.course) }))):
 		return false, "no request of some part has a time"
 	}
 	return false, ""
@@ -57,14 +57,14 @@ func (s *Setting) settled(l Load, runs []run) (unsettled bool, unjudged string) 
 func unsettledRuns(runs []run, requests int) bool {
 	course := make([]float64, len(runs[0].course))
 	for i := range course {
-		course[i] = average(of(runs, func(r run) float64 { return r.course[i] }))
+		course[i] = stats.Mean(of(runs, func(r run) float64 { return r.course[i] }))
 	}
 	warmUp := stats.WarmUp(course)
 	if warmUp == 0 {
 		return false
 	}
-	after := func(r run) float64 { return average(r.course[warmUp:]) }
-	if !differs(of(runs, func(r run) float64 { return after(r) - average(r.course[:warmUp]) })) {
+	after := func(r run) float64 { return stats.Mean(r.course[warmUp:]) }
+	if !differs(of(runs, func(r run) float64 { return after(r) - stats.Mean(r.course[:warmUp]) })) {
 		return false
 	}
 	share := float64(warmUp) / float64(len(course))
@@ -72,8 +72,8 @@ func unsettledRuns(runs []run, requests int) bool {
 		return true
 	}
 	bias := of(runs, func(r run) float64 { return after(r) - r.mean })
-	return average(of(runs, func(r run) float64 { return float64(r.first) })) < share*float64(requests) &&
-		differs(bias) && math.Abs(average(bias)) > stats.Half95(of(runs, func(r run) float64 { return r.mean }))
+	return stats.Mean(of(runs, func(r run) float64 { return float64(r.first) })) < share*float64(requests) &&
+		differs(bias) && math.Abs(stats.Mean(bias)) > stats.Half95(of(runs, func(r run) float64 { return r.mean }))
 }
 
 func of(runs []run, value func(run) float64) []float64 {
@@ -84,16 +84,8 @@ func of(runs []run, value func(run) float64) []float64 {
 	return x
 }
 
-func average(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
-}
-
 // differs: the 95 % interval of the mean leaves 0 out. That of one value never does.
-func differs(x []float64) bool { return math.Abs(average(x)) > stats.Half95(x) }
+func differs(x []float64) bool { return math.Abs(stats.Mean(x)) > stats.Half95(x) }
 
 // replays: a trace has some of the requests' times, so that its own scatter is in the course.
 func (s *Setting) replays() bool {

@@ -38,7 +38,7 @@ func (p Punctual) Run(ctx context.Context) (sent int, late Lateness, err error) 
 }
 
 func (p Punctual) send(ctx context.Context, out *injector, late *Lateness) (sent int, err error) {
-	now, waiting := monotonic(), 0
+	now, waiting := Monotonic(), 0
 	flush := func() error {
 		for first := 0; first < waiting; {
 			n, err := out.flush(first, waiting)
@@ -62,7 +62,7 @@ func (p Punctual) send(ctx context.Context, out *injector, late *Lateness) (sent
 			if err := flush(); err != nil {
 				return sent, err
 			}
-			for now = monotonic(); at > now; now = monotonic() { // a signal ends a sleep early
+			for now = Monotonic(); at > now; now = Monotonic() { // a signal ends a sleep early
 				sleepUntil(time.Now().Add(max(at-now, punctualRest)))
 			}
 		}
@@ -73,8 +73,8 @@ func (p Punctual) send(ctx context.Context, out *injector, late *Lateness) (sent
 	return sent, flush()
 }
 
-// monotonic reads CLOCK_MONOTONIC.
-func monotonic() time.Duration {
+// Monotonic reads CLOCK_MONOTONIC.
+func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic(err) // the kernel always has this clock

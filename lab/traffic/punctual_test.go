@@ -12,7 +12,7 @@ import (
 func TestPunctual(t *testing.T) {
 	client, server := linked(t)
 	const frames = 1000
-	begun := monotonic() + 20*time.Millisecond
+	begun := Monotonic() + 20*time.Millisecond
 	before := server.received()
 	var last time.Duration
 	sent, late, err := Punctual{Interface: device, Enter: client.enter, Frames: func(yield func(time.Duration, []byte) bool) {
@@ -23,7 +23,7 @@ func TestPunctual(t *testing.T) {
 			}
 		}
 	}}.Run(t.Context())
-	ended := monotonic()
+	ended := Monotonic()
 	if err != nil || sent != frames {
 		t.Fatalf("%d frames, %v", sent, err)
 	}
@@ -42,7 +42,7 @@ func TestPunctualEnds(t *testing.T) {
 	client, _ := linked(t)
 	ctx, stop := context.WithCancel(t.Context())
 	endless := iter.Seq2[time.Duration, []byte](func(yield func(time.Duration, []byte) bool) {
-		for i := 0; yield(monotonic(), make([]byte, 60)); i++ {
+		for i := 0; yield(Monotonic(), make([]byte, 60)); i++ {
 			if i == 100 {
 				stop()
 			}
