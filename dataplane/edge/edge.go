@@ -55,8 +55,13 @@ type LB struct {
 // flows until SetNextHop.
 func New(cfg *topo.EdgeLB) (*LB, error) { return NewWith(cfg, nil) }
 
-// NewWith is New for tests, which change the programs before they are loaded.
-func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, err error) {
+// NewWith is New for benches, which change the programs before they are loaded.
+func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (*LB, error) {
+	return NewOf(cfg, dataplane.Shipped(objects.LoadEdge, change))
+}
+
+// NewOf is New with programs of the caller's.
+func NewOf(cfg *topo.EdgeLB, programs dataplane.Programs) (_ *LB, err error) {
 	l := &LB{
 		cfg:  &topo.EdgeLB{Clients: cfg.Clients, World: cfg.World, Key: cfg.Key, Flows: cfg.Flows, RecoverAll: cfg.RecoverAll},
 		idle: cfg.Flows.Idle, numbers: map[uint32]uint32{}, banks: map[int]uint32{}, switched: map[int]int{},
@@ -67,21 +72,21 @@ func NewWith(cfg *topo.EdgeLB, change func(*ebpf.CollectionSpec) error) (_ *LB, 
 			return nil, err
 		}
 	}
-	spec, err := objects.LoadEdge()
+	spec, err := programs.Read()
 	if err != nil {
 		return nil, fmt.Errorf("read the edge programs: %w", err)
 	}
 	if l.counters.Names, err = plane.CounterNames(spec); err != nil {
 		return nil, err
 	}
-	if err := l.prepare(spec, change); err != nil {
+	if err := l.prepare(spec, programs.Change); err != nil {
 		return nil, err
 	}
 	if l.Lasting, err = plane.OpenLasting(cfg.Pin, l.links[cfg.Clients].Interface, plane.EdgeLayout); err != nil {
 		return nil, err
 	}
 	adopted := l.adopt(spec)
-	if err := spec.LoadAndAssign(&l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
+	if err := programs.Load(spec, &l.objs, &ebpf.CollectionOptions{MapReplacements: adopted}); err != nil {
 		return nil, errors.Join(plane.LoadError("edge", err), l.Lasting.Close())
 	}
 	l.counters.Counts = l.objs.Counters

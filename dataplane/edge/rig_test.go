@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,7 +52,18 @@ type bench struct {
 	clock *ebpf.Map
 	macs  map[string]topo.MAC
 	seen  rig.Hits
+
+	attached func() // tells that links run the programs
 }
+
+// Attach is the LB's. Programs on a link serve no later test.
+func (b *bench) Attach() error {
+	b.attached()
+	return b.LB.Attach()
+}
+
+// edgeSpec is the programs as they ship, read once.
+var edgeSpec = sync.OnceValues(objects.LoadEdge)
 
 func config() *topo.EdgeLB {
 	return &topo.EdgeLB{
@@ -142,13 +154,15 @@ func newBench(t *testing.T, seen rig.Hits, change ...func(*topo.EdgeLB)) *bench 
 func load(t *testing.T, b *bench, cfg *topo.EdgeLB, switches ...string) *bench {
 	t.Helper()
 	var err error
-	b.LB, err = edge.NewWith(cfg, func(spec *ebpf.CollectionSpec) (err error) {
+	programs, attached := rig.Again(t, edgeSpec, cfg.Pin, func(spec *ebpf.CollectionSpec) (err error) {
 		for _, name := range switches {
 			err = errors.Join(err, spec.Variables[name].Set(true))
 		}
 		return err
 	})
+	b.LB, err = edge.NewOf(cfg, programs)
 	must(t, err)
+	b.attached = attached
 	t.Cleanup(func() { must(t, b.Close()) })
 	for _, n := range cfg.Nodes {
 		must(t, b.SetNextHop(n.Server, nodeMAC(n.Server)))

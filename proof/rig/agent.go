@@ -76,8 +76,8 @@ func AgentConfig(entries int, services ...topo.Offering) *topo.Agent {
 func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.CollectionSpec) error) *Agent {
 	t.Helper()
 	var spec *ebpf.CollectionSpec
-	var mark func()
-	a, err := agent.NewOf(cfg, again(t, copied(agentSpec), cfg.Pin, keeping(&spec, change), &mark))
+	programs, attached := Again(t, agentSpec, cfg.Pin, keeping(&spec, change))
+	a, err := agent.NewOf(cfg, programs)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -86,7 +86,7 @@ func LoadAgent(t testing.TB, seen Hits, cfg *topo.Agent, change func(*ebpf.Colle
 			t.Error(err)
 		}
 	})
-	r := &Agent{Agent: a, attaches: mark}
+	r := &Agent{Agent: a, attaches: attached}
 	r.Rig = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentIn, Spec: spec, clock: clockOf(t, a.Objects().AgentIn), seen: seen}
 	r.Out = Rig{plane: a, Names: a.Names, Prog: a.Objects().AgentOut, clock: r.Rig.clock, seen: seen}
 	r.At(t, Start)

@@ -129,8 +129,8 @@ func LoadLBWith(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.Collect
 func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionSpec) error) *LB {
 	t.Helper()
 	var spec *ebpf.CollectionSpec
-	var mark func()
-	l, err := lb.NewOf(cfg, again(t, copied(lbSpec), cfg.Pin, keeping(&spec, change), &mark))
+	programs, attached := Again(t, lbSpec, cfg.Pin, keeping(&spec, change))
+	l, err := lb.NewOf(cfg, programs)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -140,7 +140,7 @@ func loadLB(t testing.TB, seen Hits, cfg *topo.LB, change func(*ebpf.CollectionS
 		}
 	})
 	r := LBAround(t, seen, l, cfg)
-	r.Spec, r.attaches = spec, mark
+	r.Spec, r.attaches = spec, attached
 	return r
 }
 

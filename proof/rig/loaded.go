@@ -44,25 +44,25 @@ func copied(read func() (*ebpf.CollectionSpec, error)) func() (*ebpf.CollectionS
 	}
 }
 
-// again are programs that a test may have from an earlier test. The change sets constants, sizes and
+// Again are programs that a test may have from an earlier test. The change sets constants, sizes and
 // flags of maps, and changes no instruction. A plane that pins its maps, or adopts pinned maps, has
-// programs of its own.
-func again(t testing.TB, read func() (*ebpf.CollectionSpec, error), pin string, change func(*ebpf.CollectionSpec) error, mark *func()) dataplane.Programs {
+// programs of its own. A test that puts its plane on a link calls attached: links may run the programs
+// for a while after it.
+func Again(t testing.TB, read func() (*ebpf.CollectionSpec, error), pin string, change func(*ebpf.CollectionSpec) error) (programs dataplane.Programs, attached func()) {
 	if pin != "" {
-		return dataplane.Shipped(read, change)
+		return dataplane.Shipped(copied(read), change), func() {}
 	}
-	load := func(spec *ebpf.CollectionSpec, to any, _ *ebpf.CollectionOptions) error {
+	var s *loaded
+	load := func(spec *ebpf.CollectionSpec, to any, _ *ebpf.CollectionOptions) (err error) {
 		plane := reflect.ValueOf(to).Elem()
 		name := nameOf(spec, plane.Type())
-		s, err := take(spec, name, plane.Type())
-		if err != nil {
+		if s, err = take(spec, name, plane.Type()); err != nil {
 			return err
 		}
-		*mark = func() { s.attached = true }
 		t.Cleanup(func() { done.giveBack(name, s) }) // after the plane is closed
 		return s.cloneTo(plane)
 	}
-	return dataplane.Programs{Read: read, Change: alike(change), Load: load}
+	return dataplane.Programs{Read: copied(read), Change: alike(change), Load: load}, func() { s.attached = true }
 }
 
 // alike is a change that also makes random constants the same in all tests, and lets user space clear

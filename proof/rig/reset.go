@@ -81,8 +81,8 @@ func (s *loaded) reset(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// zeros is as much as any array has.
-var zeros = make([]byte, 16<<20)
+// zeros is as much as any batch of values has.
+var zeros = make([]byte, 4<<20)
 
 func (m *resettable) reset() error {
 	switch m.Type() {
@@ -90,8 +90,7 @@ func (m *resettable) reset() error {
 		if m.memory == nil {
 			return m.zero()
 		}
-		_, err := m.memory.WriteAt(zeros[:m.memory.Size()], 0)
-		return err
+		return clearMemory(m.memory)
 	case ebpf.PerCPUArray:
 		return m.zero()
 	case ebpf.Hash, ebpf.LPMTrie:
@@ -104,6 +103,16 @@ func (m *resettable) reset() error {
 		return nil
 	}
 	return errors.ErrUnsupported
+}
+
+func clearMemory(memory *ebpf.Memory) error {
+	size := int64(memory.Size())
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := memory.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // zero writes 0 to all values of an array, of all CPUs, by one call. ebpf.Map.BatchUpdate would marshal
