@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -73,7 +74,7 @@ func (c *capture) count(t *testing.T, filter string) int {
 // TestErrorsEndAtLB: an LB host that forwards, and servers to which there is no route: each ICMP
 // error about an offer ends at the LB, as its destination is no address of the host.
 func TestErrorsEndAtLB(t *testing.T) {
-	const syns = 3 // each an error, which the router's limit allows
+	const syns, from = 3, 1000 // each SYN an error, beside those about the LB's own checks
 
 	for _, policy := range []string{"hunt:static:4", "single"} { // with tags, with flow labels
 		t.Run(policy, func(t *testing.T) {
@@ -81,6 +82,7 @@ func TestErrorsEndAtLB(t *testing.T) {
 			s := settings(t, policy)
 			lb := bed.LBs[0]
 			setSysctl(t, lb, "net/ipv6/conf/all/forwarding", "1")
+			setSysctl(t, bed.Router, "net/ipv6/icmp/ratelimit", "0")
 			farm := start(t, bed, s)
 			for _, n := range bed.Servers {
 				in(t, bed.Router, "ip", "-6", "route", "del", n.Locator.String())
@@ -88,12 +90,13 @@ func TestErrorsEndAtLB(t *testing.T) {
 			}
 			c := record(t, bed)
 			for i := range syns {
-				sendRaw(t, bed, bareSYN(bed, 1000+i, 1, 0))
+				sendRaw(t, bed, bareSYN(bed, from+i, 1, 0))
 			}
-			eventuallyIs(t, "errors about offers", syns, func() uint64 { return counter(t, farm, "drop_icmp_error", lb) })
+			eventually(t, "errors about offers end at the LB", func() bool { return counter(t, farm, "drop_icmp_error", lb) >= syns })
 			settled(t, bed)
 			c.stop(t)
-			if frames := c.count(t, "icmpv6.type == 1 && ipv6.dst == "+lb.Locator.String()); frames != syns {
+			about := fmt.Sprintf("icmpv6.type == 1 && ipv6.dst == %s && tcp.srcport >= %d && tcp.srcport < %d", lb.Locator, from, from+syns)
+			if frames := c.count(t, about); frames != syns {
 				t.Errorf("%d errors made %d frames", syns, frames)
 			}
 		})

@@ -22,6 +22,7 @@ func TestHeldInAFullTable(t *testing.T) {
 	h := newDual(t)
 	others := []netip.Addr{netip.MustParseAddr("2001:db8:1::88"), netip.MustParseAddr("192.0.2.88")}
 	h.router.address("port0", others[0].String()+"/64", others[1].String()+"/24")
+	h.knownToRouter()
 	held := []netip.Addr{near, near4, gateway, gateway4}
 	h.changed("all are known", func() error {
 		for _, a := range others {
@@ -69,6 +70,26 @@ func TestHeldInAFullTable(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	t.Logf("gave way: %v", gone)
+}
+
+// knownToRouter gives the router permanent neighbours for the host: both are of one kernel, so in a full table
+// the router would not find the host, and could not answer it.
+func (h *host) knownToRouter() {
+	h.t.Helper()
+	eth0 := h.link("eth0")
+	var addrs []netlink.Addr
+	h.do(func() (err error) {
+		addrs, err = netlink.AddrList(eth0, netlink.FAMILY_ALL)
+		return err
+	})
+	if len(addrs) < 3 {
+		h.t.Fatalf("the host has %v: want an address of IPv4, of IPv6 and of the link", addrs)
+	}
+	port0 := h.router.link("port0").Attrs().Index
+	for _, a := range addrs {
+		n := netlink.Neigh{LinkIndex: port0, State: netlink.NUD_PERMANENT, IP: a.IP, HardwareAddr: eth0.Attrs().HardwareAddr}
+		h.router.do(func() error { return netlink.NeighSet(&n) })
+	}
 }
 
 func must(t *testing.T, err error) {
