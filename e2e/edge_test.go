@@ -84,6 +84,17 @@ func counted(t *testing.T, farm *farmrun.Farm) (harmless, others map[string]uint
 	return harmless, others
 }
 
+// checked waits until the LBs have checked their servers: each of TCP alone answers once, and is checked no more.
+func checked(t *testing.T, farm *farmrun.Farm) {
+	t.Helper()
+	for _, lb := range farm.Bed.LBs {
+		eventually(t, lb.Name+" has checked its servers", func() bool {
+			c := status(t, farm, lb).Counters
+			return c["check_answered"] >= uint64(len(farm.Bed.Servers)) && c["check_answered"] == c["check"]
+		})
+	}
+}
+
 // values are the packets of a map, in an order of their own.
 func values(packets map[string][]byte) [][]byte { return slices.Collect(maps.Values(packets)) }
 
@@ -105,6 +116,7 @@ func TestClosedEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checked(t, farm)
 	_, was := counted(t, farm)
 	sendRaw(t, bed, packets...)
 	eventuallyIs(t, "packets that the edge refused", before+uint64(len(packets)), func() uint64 {
@@ -155,6 +167,7 @@ func TestOpenEdge(t *testing.T) {
 		}
 	}
 	reflected := notReflected(bed)
+	checked(t, farm)
 	harmless, was := counted(t, farm)
 	c := record(t, bed)
 	sendRaw(t, bed, slices.Concat(spoofed, outside, reflected)...)
