@@ -74,7 +74,7 @@ func joining(t *testing.T, bed *testbed.Bed, lb *testbed.Node) {
 	}
 }
 
-// TestGenericUpload: docs/failures.md, A.6 super-packets, why generic: where XDP runs in the stack
+// TestGenericUpload: docs/failures.md, super-packets, why generic: where XDP runs in the stack
 // the segments that GRO joined arrive, none is answered with packet too big, and the daemon has
 // the kernel's reason.
 func TestGenericUpload(t *testing.T) {

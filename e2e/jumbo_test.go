@@ -33,7 +33,7 @@ func widen(t *testing.T, bed *testbed.Bed, mtu int) {
 	}
 }
 
-// TestJumboFramesNative: docs/failures.md, A.6 jumbo frames: links of 9,000 bytes keep XDP in the
+// TestJumboFramesNative: docs/failures.md, jumbo frames: links of 9,000 bytes keep XDP in the
 // driver, and streams of such segments go through both ways.
 func TestJumboFramesNative(t *testing.T) {
 	const streams, size = 3, 20_000_000

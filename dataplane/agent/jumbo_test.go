@@ -10,7 +10,7 @@ import (
 	"proffer/wire"
 )
 
-// TestJumboSignals: docs/failures.md, A.6 jumbo frames: an agent reads, delivers, passes on and
+// TestJumboSignals: docs/failures.md, jumbo frames: an agent reads, delivers, passes on and
 // gives back a frame of several buffers as it does a short one.
 func TestJumboSignals(t *testing.T) {
 	const mtu = 9000

@@ -27,7 +27,7 @@ func wide(t *testing.T) {
 	}
 }
 
-// TestJumboFrames: docs/failures.md, A.6 jumbo frames: a frame of several buffers is steered,
+// TestJumboFrames: docs/failures.md, jumbo frames: a frame of several buffers is steered,
 // recovered, unwrapped, given back and answered with packet too big as a short one is.
 func TestJumboFrames(t *testing.T) {
 	wide(t)

@@ -19,7 +19,7 @@ import (
 	"proffer/wire"
 )
 
-// testLong: docs/failures.md, A.8 IPv4 without DF, A.6 super-packets: a packet that no frame carries is
+// testLong: docs/failures.md, IPv4 without DF, A.6 super-packets: a packet that no frame carries is
 // left to lb_long, and no client is asked for smaller packets that it cannot or need not send.
 func testLong(t *testing.T, seen rig.Hits) {
 	alone := rig.Service(81, topo.Stateless, 1, 4)

@@ -10,7 +10,7 @@ import (
 	"proffer/wire"
 )
 
-// testSourcesVary: docs/failures.md, A.6 receive queues: flows to one server differ in the low
+// testSourcesVary: docs/failures.md, receive queues: flows to one server differ in the low
 // bits of their outer source, in which a flow stays the same, whether single or steered.
 func testSourcesVary(t *testing.T, seen rig.Hits) {
 	const flows = 500

@@ -39,7 +39,7 @@ func stripping(t *testing.T, link string, on bool) {
 	}
 }
 
-// TestStrippedVLANs: docs/failures.md, A.6 VLANs: a link that strips the tags of its VLANs is
+// TestStrippedVLANs: docs/failures.md, VLANs: a link that strips the tags of its VLANs is
 // named with the command that helps, and no other.
 func TestStrippedVLANs(t *testing.T) {
 	rig.Enter(t)
