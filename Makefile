@@ -11,7 +11,7 @@ STAMP := -buildvcs=$(if $(VERSION),auto,false) -ldflags "-X proffer/cmd/internal
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build ## show 30,000 real connections a policy finding free servers (root; < 2 minutes)
+demo: build ## show real connections finding free servers, as many as fit this machine (root; < 2 minutes)
 	@build/proffer-lab demo
 
 test: tools ## check everything: objects, style, units, programs, end to end (root; installs what it lacks)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/demo"
+	"proffer/lab/farmrun"
 	"proffer/lab/traffic"
 )
 
@@ -138,8 +139,8 @@ func (d *demoRun) late(t *testing.T) (reasons []string) {
 		t.Fatalf("--json: %v\n%s", err, d.stdout.String())
 	}
 	for _, p := range report.Policies {
-		if p.Late != "" {
-			reasons = append(reasons, p.Policy+": "+p.Late)
+		if p.Mark == "late" {
+			reasons = append(reasons, p.Policy+": "+p.Reason)
 		}
 	}
 	return reasons
@@ -174,9 +175,70 @@ func TestDemoLate(t *testing.T) {
 		t.Fatalf("%v\n%s", err, d.stdout.String())
 	}
 	for _, p := range report.Policies {
-		if !strings.Contains(p.Late, lateness) || p.Requests < 300 || p.Requests >= 3000 || p.VsSingle != 0 {
+		if p.Mark != "late" || !strings.Contains(p.Reason, lateness) || p.Requests < 300 || p.Requests >= 3000 || p.VsSingle != 0 {
 			t.Errorf("%+v", p)
 		}
+	}
+}
+
+// TestDemoChooses: without a load the demo measures this machine and chooses one. Every policy has its row,
+// which has numbers and is drawn, and an answer to all requests or a mark with its reason.
+func TestDemoChooses(t *testing.T) {
+	d := startDemo(t, "--requests", "1500", "--json")
+	if code := d.finish(t); code != 0 {
+		t.Fatalf("exit %d:\n%s", code, d.stderr.String())
+	}
+	d.wantNone(t)
+	t.Log(d.stderr.String())
+	var report demo.Report
+	if err := json.Unmarshal(d.stdout.Bytes(), &report); err != nil {
+		t.Fatalf("%v\n%s", err, d.stdout.String())
+	}
+	if report.Servers < 4 || report.Servers > demo.MostServers || report.Service < 0.01 || report.Service > 2 || len(report.Policies) != 4 {
+		t.Errorf("%s", d.stdout.String())
+	}
+	svg, err := os.ReadFile(filepath.Join(d.out, "cdf.svg"))
+	must(t, err)
+	for i, want := range []string{"single", "hunt:static:4", "hunt:dynamic", "learned"} {
+		p := report.Policies[i]
+		whole := p.Requests == 1500 && p.Resets+p.Timeouts+p.Errors == 0
+		if p.Policy != want || p.Mean <= 0 || p.P50 > p.P99 || !whole && p.Mark == "" || (p.Mark == "") != (p.Reason == "") {
+			t.Errorf("%+v", p)
+		}
+		if p.Mark != "" {
+			want += " (" + p.Mark + ")"
+		}
+		if !strings.Contains(string(svg), ">"+want+"<") {
+			t.Errorf("cdf.svg does not name %q", want)
+		}
+		if rows := readRows(t, filepath.Join(d.out, "rows-"+strings.ReplaceAll(p.Policy, ":", "-")+".csv")); len(rows) != p.Requests {
+			t.Errorf("%s: %d rows of %d", p.Policy, len(rows), p.Requests)
+		}
+	}
+}
+
+// TestDemoRowFails: a policy whose daemons do not start costs its own row, which says so. The experiment fails
+// if there is no other.
+func TestDemoRowFails(t *testing.T) {
+	wrapper := filepath.Join(t.TempDir(), "proffer")
+	script := "#!/bin/sh\nif grep -q 'dispatch: hunt' \"$3\"; then echo no hunting here >&2; exit 1; fi\nexec " + proffer + " \"$@\"\n"
+	must(t, os.WriteFile(wrapper, []byte(script), 0o700))
+	e := demo.Experiment{Kinds: farmrun.Kinds{Servers: 4, Cores: 2, Workers: 32}, Load: 0.5, Requests: 200, Mean: 20 * time.Millisecond, Seed: 1, Programs: wrapper}
+	hunt := farmrun.Compared{Policy: parsed(t, "hunt:static:4")}
+	e.Policies = []farmrun.Compared{hunt, {Policy: parsed(t, "single")}}
+	report, err := e.Run(t.Context(), func(demo.Progress) {})
+	if err != nil || len(report.Policies) != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if p := report.Policies[0]; p.Mark != "failed" || !strings.Contains(p.Reason, "no hunting here") {
+		t.Errorf("%+v", p)
+	}
+	if p := report.Policies[1]; p.Mark == "failed" || p.Mean == 0 {
+		t.Errorf("%+v", p)
+	}
+	e.Policies = []farmrun.Compared{hunt}
+	if report, err = e.Run(t.Context(), func(demo.Progress) {}); err == nil || !strings.Contains(err.Error(), "no hunting here") {
+		t.Errorf("%+v, %v", report, err)
 	}
 }
 

@@ -66,6 +66,7 @@ long requests took decides nothing: docs/evidence/apache.md reads the figures.`,
 			}
 			return e.Check()
 		},
+		asks: func() farmrun.Asks { return e.Asks() },
 		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,8 @@ type trial struct {
 	name, short, long, example string
 
 	flags func(*cobra.Command)
-	check func() error // flags that cannot be run
+	check func() error        // flags that cannot be run
+	asks  func() farmrun.Asks // most, of this machine; nil: little
 	run   func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error)
 }
 
@@ -46,7 +49,8 @@ them under real TCP, and then makes it fail as networks do: replaces servers and
 load balancers, kills hosts, floods, loses and forges packets. Needs root;
 removes all it made, also on Ctrl-C.
 
-Exit code 1 if an experiment fails a requirement, which is printed. --json
+Before it begins, an experiment says whether this machine can send its requests on time: a
+trial of two seconds. Exit code 1 if an experiment fails a requirement, which is printed. --json
 prints the fields in ` + "`proffer-lab help experiment NAME`" + `; --out gets the raw rows as
 CSV, and the figure, where there is one, as SVG, PNG and CSV. docs/evidence/resilience.md
 has results, docs/evidence/peers.md the comparison with other load balancers.`,
@@ -100,6 +104,15 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 // perform runs an experiment from its flags to its verdict.
 func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 	return f.run(cmd, t.check, func(ctx context.Context, show *progress) (finding, error) {
+		asks := farmrun.Asks{Rate: 200, Mean: 50 * time.Millisecond}
+		if t.asks != nil {
+			asks = t.asks()
+		}
+		able, err := asks.Try(ctx, f.programs)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(show.w, able)
 		return t.run(ctx, f.programs, func(s farmrun.Step) { show.update(stepLine(s)) })
 	})
 }

@@ -59,6 +59,7 @@ follow a change (figure 23) within 5 s.`,
 			}
 			return e.Check()
 		},
+		asks: func() farmrun.Asks { return e.Asks() },
 		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)

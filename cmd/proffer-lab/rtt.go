@@ -53,6 +53,7 @@ the longest round trip.`,
 			e.Servers, e.Seed = f.servers, f.seed
 			return e.Check()
 		},
+		asks: func() farmrun.Asks { return e.Asks() },
 		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)

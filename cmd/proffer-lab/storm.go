@@ -50,6 +50,7 @@ counted under its name.`,
 			e.Servers, e.Seed = f.servers, f.seed
 			return e.Check()
 		},
+		asks: func() farmrun.Asks { return farmrun.Asks{Rate: e.Rate, Mean: 20 * time.Millisecond} },
 		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
 			e.Programs = programs
 			return e.Run(ctx, show)

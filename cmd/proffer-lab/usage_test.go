@@ -103,7 +103,7 @@ func TestDemoHelpNamesEveryPolicyAndField(t *testing.T) {
 	_, text, _ := call(t, "help", "demo")
 	for _, word := range []string{"single", "hunt:always", "hunt:static:C", "hunt:dynamic", "learned",
 		"seed", "load", "requests", "resets", "refusals", "timeouts", "mean_s", "p50_s", "p90_s", "p99_s",
-		"fairness", "first_accept", "fast_share", ":inverted", "syn_synack_p50_s", "late", "results.json", "SVG", "PNG"} {
+		"fairness", "first_accept", "fast_share", ":inverted", "syn_synack_p50_s", "mark", "reason", "results.json", "SVG", "PNG"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("proffer-lab help demo does not name %s", word)
 		}

@@ -74,6 +74,11 @@ func (e Experiment) Check() error {
 	return nil
 }
 
+// Asks is about what the run at the highest load asks for.
+func (e Experiment) Asks() farmrun.Asks {
+	return farmrun.Asks{Rate: float64(e.Servers) * e.Share / e.Mean.Seconds(), Mean: e.Mean, Punctual: true}
+}
+
 // Ready returns an error if a program that the experiment needs is missing.
 func (e Experiment) Ready() error {
 	_, _, err := httpdPrograms()

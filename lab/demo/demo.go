@@ -5,17 +5,16 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/trace"
-	"proffer/lab/traffic"
 )
 
 // Experiment is the experiment of SRLB §V: Poisson arrivals of exponential requests
-// on a farm of prefork servers, one run a policy on the same arrivals.
+// on a farm of prefork servers, one run a policy on the same arrivals. Choose fills in Servers,
+// Requests and Mean where they are 0.
 type Experiment struct {
 	farmrun.Kinds
 	LBs      int // 0 means 1
@@ -26,6 +25,10 @@ type Experiment struct {
 	Seed     uint64
 	Programs string // path of the proffer binary
 	Out      string // gets the rows of each policy when its run is over; empty: nowhere
+
+	chosenMean, chosenRequests bool
+	around                     time.Duration // of a run beside its requests, as measured
+	until                      time.Time     // a run is not made again beyond; zero: whenever
 }
 
 // Progress is how far a run is.
@@ -39,7 +42,7 @@ type Progress struct {
 
 // Duration estimates how long the whole experiment takes.
 func (e Experiment) Duration() time.Duration {
-	return time.Duration(len(e.Policies)) * (e.runDuration() + farmrun.AroundRun)
+	return time.Duration(len(e.Policies)) * (e.runDuration() + e.aroundRun())
 }
 
 // rate of arrivals, a second.
@@ -51,53 +54,78 @@ func (e Experiment) runDuration() time.Duration {
 	return time.Duration(float64(e.Requests) / e.rate() * float64(time.Second))
 }
 
-// Run runs every policy. Results are in the report even if it fails, or their rows cannot be
-// written. A result is marked as late if its generator could not keep its schedule.
+// Run runs every policy. The report has a row for each, whatever became of its run. The error is
+// that of an experiment that was ended, had no answer at all, or left something behind.
 func (e Experiment) Run(ctx context.Context, progress func(Progress)) (*Report, error) {
-	report := &Report{Seed: e.Seed, Load: e.Load, experiment: e}
+	report := &Report{experiment: e}
 	farmrun.Prefer()
-	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: e.clients() * farmrun.Tries * len(e.Policies)})
+	bed, err := testbed.Up(ctx, testbed.Config{Servers: e.Servers, LBs: e.LBs, Clients: e.clients() * (farmrun.Tries*len(e.Policies) + slowdowns)})
 	if err != nil {
 		return report, err
 	}
-	arrivals := trace.Poisson(e.Seed, e.Requests, e.rate(), e.Mean)
-	for i, p := range e.Policies {
-		result, err := e.try(ctx, bed, i, arrivals, progress)
-		if err != nil {
-			return report, errors.Join(fmt.Errorf("%s: %w", p, err), bed.Close())
+	r := runs{Experiment: e, bed: bed, progress: progress}
+	for i := range e.Policies {
+		result := r.policy(ctx, i)
+		if ctx.Err() != nil {
+			return report, errors.Join(ctx.Err(), bed.Close())
 		}
+		report.experiment = r.Experiment // the load may have changed before its first row
 		report.add(result)
 		report.keep(result)
 	}
-	return report, bed.Close()
+	return report, errors.Join(report.nothing(), bed.Close())
 }
 
 // clients is how many client addresses a run needs.
 func (e Experiment) clients() int { return (e.Requests + farmrun.Ports - 1) / farmrun.Ports }
 
-// try runs policy i, again if the machine was too busy.
-func (e Experiment) try(ctx context.Context, bed *testbed.Bed, i int, arrivals []trace.Arrival, progress func(Progress)) (result *farmrun.Result, err error) {
-	after := time.Duration(len(e.Policies)-1-i) * (e.runDuration() + farmrun.AroundRun)
-	for k := range farmrun.Tries {
-		// Other client addresses each run, apart from sockets in TIME_WAIT.
-		first := (i*farmrun.Tries + k) * e.clients()
-		requests := farmrun.Requests(arrivals, bed.ClientAddrs[first:first+e.clients()])
-		start := time.Now()
-		result, err = e.run(ctx, bed, e.Policies[i], requests, func(done, total int) {
-			left := max(e.runDuration()-time.Since(start), 0) + after
-			progress(Progress{Policy: e.Policies[i], Run: i + 1, Runs: len(e.Policies), Try: k + 1, Done: done, Total: total, Left: left})
-		})
-		if err != nil || result.Late == nil {
-			break
+// runs are those of an experiment, on a bed.
+type runs struct {
+	Experiment
+	bed      *testbed.Bed
+	used     int // client addresses
+	progress func(Progress)
+}
+
+// policy runs policy i, again if requests left late: the first policy with a lower load, if the load
+// was chosen, else with the same.
+func (r *runs) policy(ctx context.Context, i int) *farmrun.Result {
+	slowed := 0
+	for k := 1; ; k++ {
+		result, err := r.run(ctx, i, k)
+		if err != nil {
+			return &farmrun.Result{Policy: r.Policies[i], Kinds: r.Kinds, Failed: err}
+		}
+		after := len(r.Policies) - 1 - i
+		switch {
+		case result.Late == nil:
+			return result
+		case i == 0 && r.maySlow() && slowed < slowdowns:
+			slowed++
+			r.Experiment = r.slower()
+		case k-slowed >= farmrun.Tries || !r.inTime(after):
+			return result
 		}
 	}
-	return result, err
+}
+
+// run measures policy i for the kth time.
+func (r *runs) run(ctx context.Context, i, k int) (*farmrun.Result, error) {
+	// Other client addresses each run, apart from sockets in TIME_WAIT.
+	n := r.clients()
+	requests := farmrun.Requests(trace.Poisson(r.Seed, r.Requests, r.rate(), r.Mean), r.bed.ClientAddrs[r.used:][:n])
+	r.used += n
+	after := time.Duration(len(r.Policies)-1-i) * (r.runDuration() + r.aroundRun())
+	start := time.Now()
+	p := r.Policies[i]
+	return farmrun.Web{
+		Kinds: r.Kinds, Policy: p, Weights: r.WeightsOf(p.Inverted), Programs: r.Programs, Requests: requests, Quit: r.quit(),
+		Progress: func(done, total int) {
+			left := max(r.runDuration()+r.aroundRun()-time.Since(start), 0) + after
+			r.progress(Progress{Policy: p, Run: i + 1, Runs: len(r.Policies), Try: k, Done: done, Total: total, Left: left})
+		},
+	}.Run(ctx, r.bed)
 }
 
 // quit is the number of requests that make a row of a run that is late for good: a tenth.
 func (e Experiment) quit() int { return (e.Requests + 9) / 10 }
-
-// run measures one policy on the bed.
-func (e Experiment) run(ctx context.Context, bed *testbed.Bed, p farmrun.Compared, requests []traffic.Request, progress func(done, total int)) (*farmrun.Result, error) {
-	return farmrun.Web{Kinds: e.Kinds, Policy: p, Weights: e.WeightsOf(p.Inverted), Programs: e.Programs, Requests: requests, Quit: e.quit(), Progress: progress}.Run(ctx, bed)
-}

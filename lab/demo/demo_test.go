@@ -2,6 +2,7 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,43 +55,99 @@ func TestRefusalsCount(t *testing.T) {
 	}
 }
 
-// TestReportLate: a late run has its row, its mark with the reason and its rows in a file, is in
-// the pictures, and is compared with no other.
-func TestReportLate(t *testing.T) {
-	for _, late := range []int{0, 1} { // single, hunt
-		r := &Report{experiment: Experiment{Kinds: farmrun.Kinds{Servers: 4, Cores: 1, Workers: 1, Speed: 2}, Requests: 30, Out: t.TempDir()}}
-		for i, spelt := range []string{"single", "hunt:static:4"} {
-			result := answered()
-			var err error
-			if result.Policy, err = farmrun.ParseCompared(spelt); err != nil {
+// TestMarks: a marked row is printed with its reason, is in the pictures and their notes, has its rows in a
+// file, and is compared with no other if it is late or failed.
+func TestMarks(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		spoil        func(*farmrun.Result)
+		dashes       int // of the ratios, where single and where hunt is spoilt
+		hasRows      bool
+	}{
+		{"late", traffic.ErrLate.Error() + ": by a day", func(r *farmrun.Result) { r.Late = fmt.Errorf("%w: by a day", traffic.ErrLate) }, 2, true},
+		{"failed", "no daemon", func(r *farmrun.Result) { r.Failed, r.Rows = errors.New("no daemon"), nil }, 2, false},
+		{"failed", "none of 60 requests was answered", func(r *farmrun.Result) {
+			for i := range r.Rows {
+				r.Rows[i].Outcome = traffic.TimedOut
+			}
+		}, 2, true},
+		{"uncertain", "too few requests", func(r *farmrun.Result) { r.Rows = r.Rows[:1] }, 0, true},
+		{"uncertain", "times as long as an exact replay", func(r *farmrun.Result) {
+			for i := range r.Rows {
+				r.Rows[i].Service /= 2
+			}
+		}, 0, true},
+	} {
+		for _, spoilt := range []int{0, 1} { // single, hunt
+			r := &Report{experiment: Experiment{Kinds: farmrun.Kinds{Servers: 4, Cores: 1, Workers: 1, Speed: 2}, Requests: 60, Out: t.TempDir()}}
+			names := []string{"single", "hunt:static:4"}
+			for i, spelt := range names {
+				result := many(t, spelt)
+				if i == spoilt {
+					c.spoil(result)
+				}
+				r.add(result)
+				r.keep(result)
+			}
+			wantMarked(t, r, spoilt, c.name, c.reason)
+			var out strings.Builder
+			if err := r.Print(&out); err != nil {
 				t.Fatal(err)
 			}
-			if i == late {
-				result.Late = fmt.Errorf("%w: by a day", traffic.ErrLate)
+			want := c.dashes
+			if spoilt == 1 && want > 0 {
+				want = 1 // single's own stays
 			}
-			r.add(result)
-			r.keep(result)
-		}
-		var out strings.Builder
-		if err := r.Print(&out); err != nil {
-			t.Fatal(err)
-		}
-		name := []string{"single", "hunt:static:4"}[late]
-		for _, want := range []string{name + " (late) ", name + " (late), 3 of 30 requests: " + traffic.ErrLate.Error() + ": by a day"} {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%q is missing:\n%s", want, out.String())
+			if got := strings.Count(out.String(), "–"); got != want || r.nothing() != nil {
+				t.Errorf("%s: %d are compared with none, want %d; %v:\n%s", c.name, got, want, r.nothing(), out.String())
+			}
+			if _, err := os.Stat(filepath.Join(r.experiment.Out, "rows-"+strings.ReplaceAll(names[spoilt], ":", "-")+".csv")); (err == nil) != c.hasRows {
+				t.Errorf("%s: rows: %v", c.name, err)
 			}
 		}
-		if got := strings.Count(out.String(), "–"); got != 2-late || r.Policies[late].VsSingle != 0 || r.Policies[late].Late == "" || r.Policies[1-late].Late != "" {
-			t.Errorf("compared although late:\n%s\n%+v", out.String(), r.Policies)
+	}
+}
+
+// many is a run of 60 requests that are alike, and served one at a time by four servers.
+func many(t *testing.T, spelt string) *farmrun.Result {
+	t.Helper()
+	r := answered()
+	r.Rows = nil
+	for i := range 60 {
+		at := time.Duration(i) * time.Second
+		r.Rows = append(r.Rows, traffic.Row{ID: i, Server: fmt.Sprintf("s%d", i%3+1), Outcome: traffic.OK, Hops: 1,
+			Intended: at, Started: at, Connected: at + time.Millisecond, Done: at + 100*time.Millisecond + time.Duration(i%2)*time.Millisecond, Service: 100 * time.Millisecond})
+	}
+	var err error
+	if r.Policy, err = farmrun.ParseCompared(spelt); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// wantMarked wants a mark and its reason at one row of two, and in what is drawn.
+func wantMarked(t *testing.T, r *Report, spoilt int, mark, reason string) {
+	t.Helper()
+	p, other := r.Policies[spoilt], r.Policies[1-spoilt]
+	if p.Mark != mark || !strings.Contains(p.Reason, reason) || other.Mark != "" {
+		t.Errorf("want %s: %s:\n%+v\n%+v", mark, reason, p, other)
+	}
+	if _, err := tables.Save(r.experiment.Out, r.Files()...); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cdf.svg", "load.svg"} {
+		svg, err := os.ReadFile(filepath.Join(r.experiment.Out, name))
+		if err != nil || !strings.Contains(string(svg), p.Policy+" ("+mark+"), ") {
+			t.Errorf("%s does not name the row that is %s: %v", name, mark, err)
 		}
-		paths, err := tables.Save(r.experiment.Out, r.Files()...)
-		if err != nil || len(paths) != 9 {
-			t.Errorf("%d files: %v, %v", len(paths), paths, err)
-		}
-		svg, err := os.ReadFile(filepath.Join(r.experiment.Out, "cdf.svg"))
-		if err != nil || !strings.Contains(string(svg), name+" (late)") {
-			t.Errorf("the picture does not name the late run: %v", err)
+	}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{p.Policy + " (" + mark + ") ", p.Policy + " (" + mark + "), ", reason} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, out.String())
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 type Report struct {
 	Seed     uint64          `json:"seed"`
 	Load     float64         `json:"load"`
+	Servers  int             `json:"servers"`
+	Service  float64         `json:"service_s"` // mean
 	Policies []PolicySummary `json:"policies"`
 
 	experiment Experiment
@@ -45,22 +47,34 @@ type PolicySummary struct {
 	First    float64 `json:"first_accept"`
 	SYNACK   float64 `json:"syn_synack_p50_s"`
 	Fidelity float64 `json:"fidelity"`              // mean over that of an exact replay on the same servers
-	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single, or where either was late
+	VsSingle float64 `json:"mean_single_over_this"` // 0 without a run of single, or where either was late or failed
 	Fast     float64 `json:"fast_share"`            // of the answers: those by the faster servers
-	// Late is why the row shows the generator rather than the policy: it could not keep its
-	// schedule. Empty: it did.
-	Late string `json:"late,omitempty"`
+	// Mark is of a row that is not what it seems, and Reason why; both empty: it is.
+	Mark   string `json:"mark,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
+// The marks of rows.
+const (
+	failed    = "failed"    // no run, or none to be believed
+	late      = "late"      // it shows the generator rather than the policy
+	uncertain = "uncertain" // the policy, but not well
+)
+
+// compared reports whether the row may be compared with another.
+func (p PolicySummary) compared() bool { return p.Mark != late && p.Mark != failed }
+
 func (r *Report) add(result *farmrun.Result) {
+	e := r.experiment
+	r.Seed, r.Load, r.Servers, r.Service = e.Seed, e.Load, e.Servers, e.Mean.Seconds()
 	r.results = append(r.results, result)
 	r.Policies = append(r.Policies, summaryOf(result))
 	for _, s := range r.Policies {
-		if s.Policy != (farmrun.Compared{}).String() || s.Late != "" {
+		if s.Policy != (farmrun.Compared{}).String() || !s.compared() {
 			continue
 		}
 		for i := range r.Policies {
-			if p := &r.Policies[i]; p.Late == "" {
+			if p := &r.Policies[i]; p.compared() {
 				p.VsSingle = stats.OrZero(s.Mean / p.Mean)
 			}
 		}
@@ -68,7 +82,19 @@ func (r *Report) add(result *farmrun.Result) {
 	}
 }
 
-// summary condenses a run. Latencies are those of answered requests; all others
+// nothing is the error of a report without any answer.
+func (r *Report) nothing() error {
+	var errs []error
+	for _, p := range r.Policies {
+		if p.P50 > 0 {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", p.marked(), p.Reason))
+	}
+	return errors.Join(errs...)
+}
+
+// summaryOf condenses a run. Latencies are those of answered requests; all others
 // are counted.
 func summaryOf(r *farmrun.Result) PolicySummary {
 	var connects []float64
@@ -89,11 +115,7 @@ func summaryOf(r *farmrun.Result) PolicySummary {
 	slices.Sort(connects)
 	mean := stats.MeanCI95(latencies)
 	s := stats.Summarize(latencies)
-	late := ""
-	if r.Late != nil {
-		late = r.Late.Error()
-	}
-	return PolicySummary{
+	summary := PolicySummary{
 		Policy:   r.Policy.String(),
 		Requests: len(r.Rows),
 		Resets:   traffic.Count(r.Rows, traffic.Reset),
@@ -110,8 +132,31 @@ func summaryOf(r *farmrun.Result) PolicySummary {
 		SYNACK:   stats.OrZero(stats.Quantile(connects, 0.5)),
 		Fidelity: stats.OrZero(traffic.Fidelity(r.Rows, r.Kinds.Named)),
 		Fast:     float64(fast) / float64(max(answered, 1)),
-		Late:     late,
 	}
+	summary.Mark, summary.Reason = markOf(r, summary, mean.Half)
+	return summary
+}
+
+const (
+	widest   = 0.25 // of the mean: half the interval of a mean that is known well
+	truthful = 1.25 // measured times over those of the exact replay, of a machine that is fast enough
+)
+
+// markOf is the mark of a row, and its reason. Half is that of the mean's interval.
+func markOf(r *farmrun.Result, s PolicySummary, half float64) (mark, reason string) {
+	switch {
+	case r.Failed != nil:
+		return failed, r.Failed.Error()
+	case s.P50 == 0:
+		return failed, fmt.Sprintf("none of %d requests was answered", s.Requests)
+	case r.Late != nil:
+		return late, r.Late.Error()
+	case s.Fidelity > truthful:
+		return uncertain, fmt.Sprintf("responses took %.2f times as long as an exact replay of them: this machine's own delays are in the times", s.Fidelity)
+	case half > widest*s.Mean:
+		return uncertain, fmt.Sprintf("too few requests: the mean is known to ±%.0f %% only", 100*half/s.Mean)
+	}
+	return "", ""
 }
 
 // Print writes the table.
@@ -137,18 +182,26 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Print(w); err != nil {
 		return err
 	}
-	for _, p := range r.Policies {
-		if p.Late != "" {
-			fmt.Fprintf(w, "\n%s, %d of %d requests: %s\n", p.marked(), p.Requests, e.Requests, p.Late)
-		}
+	for _, reason := range r.reasons() {
+		fmt.Fprintf(w, "\n%s\n", reason)
 	}
 	return nil
 }
 
-// marked is the policy's name, with a mark if its run was late.
+// reasons of the marked rows.
+func (r *Report) reasons() (all []string) {
+	for _, p := range r.Policies {
+		if p.Mark != "" {
+			all = append(all, fmt.Sprintf("%s, %d of %d requests: %s", p.marked(), p.Requests, r.experiment.Requests, p.Reason))
+		}
+	}
+	return all
+}
+
+// marked is the policy's name, with its mark.
 func (p PolicySummary) marked() string {
-	if p.Late != "" {
-		return p.Policy + " (late)"
+	if p.Mark != "" {
+		return p.Policy + " (" + p.Mark + ")"
 	}
 	return p.Policy
 }
@@ -159,7 +212,7 @@ func (r *Report) JSON() any { return r }
 // keep writes a result's rows. That they cannot be written does not end the run: Files has the
 // error.
 func (r *Report) keep(result *farmrun.Result) {
-	if r.experiment.Out == "" {
+	if r.experiment.Out == "" || len(result.Rows) == 0 {
 		return
 	}
 	name := "rows-" + strings.ReplaceAll(result.Policy.String(), ":", "-") + ".csv"
@@ -193,6 +246,7 @@ func (r *Report) draw(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	cdf.Note(r.reasons()...)
 	paths, err := cdf.Save(dir, "cdf")
 	if len(loads) == 0 {
 		return paths, err
@@ -201,6 +255,7 @@ func (r *Report) draw(dir string) ([]string, error) {
 	if failed != nil {
 		return paths, errors.Join(err, failed)
 	}
+	over.Note(r.reasons()...)
 	more, failed := over.Save(dir, "load")
 	return append(paths, more...), errors.Join(err, failed)
 }

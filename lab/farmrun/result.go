@@ -8,6 +8,7 @@ type Result struct {
 	Rows   []traffic.Row
 	Loads  Loads
 	Late   error // the generator could not keep its schedule; nil: it did
+	Failed error // there was no run, or none whose rows may be believed; nil: there was
 
 	Drops traffic.Drops
 	Kinds Kinds
@@ -32,6 +33,9 @@ func (r *Result) Latencies() []float64 {
 
 // Fairness is the mean over the samples taken while requests arrived.
 func (r *Result) Fairness() float64 {
+	if len(r.Rows) == 0 {
+		return 0
+	}
 	end := r.Rows[len(r.Rows)-1].Intended.Seconds()
 	sum, n := 0.0, 0
 	for i, at := range r.Loads.Seconds {

@@ -52,6 +52,9 @@ type sample struct {
 
 func (f *Figure) height() vg.Length { return height * vg.Length(1+f.taller) }
 
+// Note adds lines below the legend.
+func (f *Figure) Note(lines ...string) { f.notes = append(f.notes, lines...) }
+
 // Save writes name.svg, name.png and name.csv into dir, which is made if it is
 // missing, and returns their paths.
 func (f *Figure) Save(dir, name string) ([]string, error) {

@@ -153,9 +153,25 @@ type asking struct {
 	static []bool
 }
 
+// Asks is what the run with most requests a second asks for.
+func (e Experiment) Asks() (most farmrun.Asks) {
+	for _, c := range e.allRuns() {
+		if rate := e.rate(c); rate > most.Rate {
+			most = farmrun.Asks{Rate: rate, Mean: e.mean(c), Punctual: true}
+		}
+	}
+	if most.Rate == 0 { // the bench alone
+		most = farmrun.Asks{Rate: 100, Mean: e.Mean, Punctual: true}
+	}
+	return most
+}
+
+// rate of a cell's arrivals, a second, at its peak.
+func (e Experiment) rate(c cell) float64 { return c.load * e.kinds(c).Capacity() / e.mean(c).Seconds() }
+
 // arrivals of a cell: the same for all its policies.
 func (e Experiment) arrivals(c cell) asking {
-	rate := c.load * e.kinds(c).Capacity() / e.mean(c).Seconds()
+	rate := e.rate(c)
 	stretches := []trace.Stretch{{Lasting: c.length(e), Rate: rate}}
 	if c.course == day {
 		stretches = []trace.Stretch{{Lasting: e.hour(), Rate: rate * dayRate(hours-1)}}

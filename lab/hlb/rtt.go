@@ -83,6 +83,9 @@ func (e RTT) kinds() farmrun.Kinds {
 // rate of arrivals, a second.
 func (e RTT) rate() float64 { return e.Load * e.kinds().Capacity() / e.Mean.Seconds() }
 
+// Asks is what a run asks for.
+func (e RTT) Asks() farmrun.Asks { return farmrun.Asks{Rate: e.rate(), Mean: e.Mean, Punctual: true} }
+
 func (e RTT) length() time.Duration {
 	if e.Quick {
 		return quickRTT

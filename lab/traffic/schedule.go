@@ -38,7 +38,12 @@ func ScheduleOf(rows []Row) Schedule {
 		P99:  time.Duration(stats.Quantile(lags, 0.99)),
 		Max:  time.Duration(stats.Quantile(lags, 1)),
 	}
-	s.MeanLimit, s.P99Limit = limits(services / n)
+	return s.For(services / n)
+}
+
+// For is the schedule of requests of another mean service time.
+func (s Schedule) For(service time.Duration) Schedule {
+	s.MeanLimit, s.P99Limit = limits(service)
 	return s
 }
 
