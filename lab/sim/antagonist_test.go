@@ -69,7 +69,7 @@ func TestOracleFFollowsOtherWork(t *testing.T) {
 				continue
 			}
 			queued += int(s.waiting)
-			for core, want := range e.freeByQueue(s) {
+			for core, want := range freeByQueue(e, s) {
 				got := max(e.chooser.(*finisher).free[i][core], float64(e.now))
 				if math.Abs(got-want) > 1000 {
 					t.Fatalf("at %v core %d of server %d is free in %.0f ns, by its queue in %.0f (seed 4)", e.Now(), core, i, got-float64(e.now), want-float64(e.now))
@@ -84,7 +84,7 @@ func TestOracleFFollowsOtherWork(t *testing.T) {
 
 // freeByQueue is when the cores of a FIFO station will be free at its present speed, the
 // first one first.
-func (e *Engine) freeByQueue(s *station) []float64 {
+func freeByQueue(e *Engine, s *station) []float64 {
 	now := float64(e.now)
 	free := slices.Repeat([]float64{now}, int(s.cores))
 	attained := s.attained + (now-float64(s.at))*s.rate

@@ -4,7 +4,7 @@ import "math"
 
 var _ = Register(Family{
 	Name: "c3", Sees: Reports,
-	Names: []Spelling{{"c3", "C3 (NSDI 2015): least R - 1/μ + q³/μ, by numbers in replies", ""}},
+	Names: []Spelling{{Name: "c3", Means: "C3 (NSDI 2015): least R - 1/μ + q³/μ, by numbers in replies", Drawn: ""}},
 	New:   func(e *Engine, _ Policy) any { return newC3(e) },
 })
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 
 	"proffer/policy"
 )
@@ -112,4 +113,17 @@ func (p *counting) Member(server int32) {
 			p.scores[lb].set(server, p.score(int32(lb), server))
 		}
 	}
+}
+
+func (p *counting) weighed() [][]float64 { return p.weights }
+
+func (p *counting) scored() [][]float64 {
+	scores := make([][]float64, len(p.weights))
+	for lb := range scores {
+		scores[lb] = slices.Clone(p.weights[lb])
+		for s := range scores[lb] {
+			scores[lb][s] = p.score(int32(lb), int32(s))
+		}
+	}
+	return scores
 }

@@ -14,7 +14,7 @@
 //
 // Where the code is: farm.go and workload.go describe a run, engine.go is the
 // loop, way.go and queue.go the way above, station.go one queue with its cores,
-// hops.go and alarms.go the two heaps of coming events, antagonist.go and flood.go the
+// hops.go the two heaps of coming events, antagonist.go and flood.go the
 // farm's other work and forged SYNs, least.go the index that policies find the best
 // server with. A policy is one file. Everything is a function of
 // the seed, to the bit.

@@ -87,6 +87,15 @@ func (s Server) speed() float64 {
 	return s.Speed
 }
 
+// queueFactor is how much longer than its service the last of n requests takes.
+func (s Server) queueFactor(n float64) float64 {
+	k := float64(s.Cores)
+	if s.Discipline == FIFO {
+		return 1 + max(0, n-k)/k
+	}
+	return max(1, n/k)
+}
+
 // FarmA is the farm of 6LB §VI: 48 servers of two cores and 32 workers behind
 // two LBs, exponential service of mean 190 ms.
 func FarmA() Farm {

@@ -10,7 +10,7 @@ import (
 var _ = Register(Family{
 	Name:  "wrr-feedback",
 	Sees:  Polled,
-	Names: []Spelling{{"wrr-feedback", "in turn by weights from the servers' busy workers, asked every 200 ms", "purple dash-dot"}},
+	Names: []Spelling{{Name: "wrr-feedback", Means: "in turn by weights from the servers' busy workers, asked every 200 ms", Drawn: "purple dash-dot"}},
 	New:   func(e *Engine, p Policy) any { return newFeedback(e, p) },
 })
 
@@ -38,7 +38,7 @@ func newFeedback(e *Engine, policy Policy) *feedback {
 		p.turn = append(p.turn, t)
 	}
 	p.poll()
-	e.timers = append(e.timers, timer{policy.every(pollInterval), p.poll})
+	e.Every(policy.every(pollInterval), p.poll)
 	return p
 }
 

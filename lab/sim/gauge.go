@@ -23,15 +23,6 @@ func (g *guided) metric(server int32) uint8 {
 	return logarithm(g.gauges[server].mean * factor)
 }
 
-// queueFactor is how much longer than its service the last of n requests takes.
-func (s *Server) queueFactor(n float64) float64 {
-	k := float64(s.Cores)
-	if s.Discipline == FIFO {
-		return 1 + max(0, n-k)/k
-	}
-	return max(1, n/k)
-}
-
 const noMetric = math.MaxUint8
 
 // logarithm is a time as 8 steps an octave from 1 µs on: 8·log₂, rounded down.

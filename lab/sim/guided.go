@@ -8,8 +8,8 @@ import (
 var _ = Register(Family{
 	Name: "guided", Sees: Offers,
 	Names: []Spelling{
-		{"guided", "ours: 4 candidates, led by the servers' reports on the way; guided:C for 2 to 8", "green solid"},
-		{"guided:8", "ours with 8 candidates", "green dotted"},
+		{Name: "guided", Means: "ours: 4 candidates, led by the servers' reports on the way; guided:C for 2 to 8", Drawn: "green solid"},
+		{Name: "guided:8", Means: "ours with 8 candidates", Drawn: "green dotted"},
 	},
 	Parse: func(p *Policy, options string) error {
 		p.Choices = 4

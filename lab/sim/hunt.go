@@ -10,13 +10,13 @@ import (
 var _ = Register(Family{
 	Name: "hunt", Sees: Offers,
 	Names: []Spelling{
-		{"hunt:static:4", "6LB: two candidates, the first takes a request if it has less than 4; any C", "blue solid"},
-		{"hunt:dynamic", "6LB: the same with a threshold that adapts", "vermillion dash-dot"},
-		{"hunt:always", "6LB: the first candidate takes everything", "purple dotted"},
-		{"hunt:static:1", "", "purple dashed"},
-		{"hunt:static:2", "", "sky-blue dashed"},
-		{"hunt:static:8", "", "green dash-dot"},
-		{"hunt:static:16", "", "orange dotted"},
+		{Name: "hunt:static:4", Means: "6LB: two candidates, the first takes a request if it has less than 4; any C", Drawn: "blue solid"},
+		{Name: "hunt:dynamic", Means: "6LB: the same with a threshold that adapts", Drawn: "vermillion dash-dot"},
+		{Name: "hunt:always", Means: "6LB: the first candidate takes everything", Drawn: "purple dotted"},
+		{Name: "hunt:static:1", Means: "", Drawn: "purple dashed"},
+		{Name: "hunt:static:2", Means: "", Drawn: "sky-blue dashed"},
+		{Name: "hunt:static:8", Means: "", Drawn: "green dash-dot"},
+		{Name: "hunt:static:16", Means: "", Drawn: "orange dotted"},
 	},
 	Parse: func(p *Policy, options string) error {
 		acceptance, threshold, err := policy.ParseAcceptance(options)

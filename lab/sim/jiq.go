@@ -2,7 +2,7 @@ package sim
 
 var _ = Register(Family{
 	Name: "jiq", Sees: Everything,
-	Names: []Spelling{{"jiq", "join an idle queue", "purple solid"}},
+	Names: []Spelling{{Name: "jiq", Means: "join an idle queue", Drawn: "purple solid"}},
 	New:   func(e *Engine, _ Policy) any { return newIdle(e) },
 })
 

@@ -8,15 +8,15 @@ import (
 var _ = Register(Family{
 	Name: "jsq", Pairs: true, Sees: Everything,
 	Names: []Spelling{
-		{"jsq", "join the shortest queue, known to all LBs", "blue dotted"},
-		{"jsq2", "the same of two random servers", ""},
+		{Name: "jsq", Means: "join the shortest queue, known to all LBs", Drawn: "blue dotted"},
+		{Name: "jsq2", Means: "the same of two random servers", Drawn: ""},
 	},
 	New: func(e *Engine, p Policy) any { return newShortest(e, p.TwoChoices) },
 })
 
 var _ = Register(Family{
 	Name: "gsq2", Sees: Everything,
-	Names: []Spelling{{"gsq2", "fewest flows of all LBs, of two random servers; the same as jsq2", "sky-blue dash-dot"}},
+	Names: []Spelling{{Name: "gsq2", Means: "fewest flows of all LBs, of two random servers; the same as jsq2", Drawn: "sky-blue dash-dot"}},
 	Parse: func(p *Policy, options string) error {
 		p.TwoChoices = true
 		if p.Refined() {

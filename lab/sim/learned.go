@@ -13,13 +13,13 @@ import (
 var _ = Register(Family{
 	Name: "learned", Pairs: true, Sees: OwnFlows,
 	Names: []Spelling{
-		{"learned", "HLB: power learned from the durations of completed flows, the latest 128; learned:K has another number. It follows a server that changes its speed. A flow counts from its SYN, while most SYNs come to life", "vermillion solid"},
-		{"learned2", "the same of two random servers", ""},
-		{"learned:completed", "HLB with its published filter, which follows slowly: a reservoir of 128 and little drift", ""},
-		{"learned:ages", "HLB with the ages of flows at data packets, reservoir 32 (Algorithm 1, the authors' code)", "vermillion dashed"},
-		{"learned:ages:fixed", "HLB with a Kalman filter that does not adapt (HLB-FIX)", "vermillion dotted"},
-		{"learned:literal", "HLB where a flow counts from its first data packet, as the paper has it", ""},
-		{"learned:syn", "HLB where a flow counts from its SYN, even in a flood of SYNs, and no server is owed a flow", ""},
+		{Name: "learned", Means: "HLB: power learned from the durations of completed flows, the latest 128; learned:K has another number. It follows a server that changes its speed. A flow counts from its SYN, while most SYNs come to life", Drawn: "vermillion solid"},
+		{Name: "learned2", Means: "the same of two random servers", Drawn: ""},
+		{Name: "learned:completed", Means: "HLB with its published filter, which follows slowly: a reservoir of 128 and little drift", Drawn: ""},
+		{Name: "learned:ages", Means: "HLB with the ages of flows at data packets, reservoir 32 (Algorithm 1, the authors' code)", Drawn: "vermillion dashed"},
+		{Name: "learned:ages:fixed", Means: "HLB with a Kalman filter that does not adapt (HLB-FIX)", Drawn: "vermillion dotted"},
+		{Name: "learned:literal", Means: "HLB where a flow counts from its first data packet, as the paper has it", Drawn: ""},
+		{Name: "learned:syn", Means: "HLB where a flow counts from its SYN, even in a flood of SYNs, and no server is owed a flow", Drawn: ""},
 	},
 	Parse: parseLearning,
 	New: func(e *Engine, p Policy) any {
@@ -133,7 +133,7 @@ func newLearned(e *Engine, policy Policy) *learned {
 		p.scores[lb].inTurn(turns.Perm(n))
 		p.weighers = append(p.weighers, weights.NewFilter(n, settings))
 	}
-	e.timers = append(e.timers, timer{policy.every(stepLength), p.step})
+	e.Every(policy.every(stepLength), p.step)
 	return p
 }
 
@@ -184,4 +184,11 @@ func (p *learned) step() {
 func (p *learned) Close(lb, server int32, opened int64) {
 	p.counting.Close(lb, server, opened)
 	p.sample(lb, server, p.now, p.now-opened, p.word())
+}
+
+func (p *learned) gains() (gains []float64) {
+	for _, w := range p.weighers {
+		gains = append(gains, w.Gain())
+	}
+	return gains
 }

@@ -5,8 +5,8 @@ import "slices"
 var _ = Register(Family{
 	Name: "ledp", Pairs: true, Sees: Reports,
 	Names: []Spelling{
-		{"ledp", "least expected delay in the same view: mean service time × queue factor, as guided's metric", ""},
-		{"ledp2", "the same of two random servers", ""},
+		{Name: "ledp", Means: "least expected delay in the same view: mean service time × queue factor, as guided's metric", Drawn: ""},
+		{Name: "ledp2", Means: "the same of two random servers", Drawn: ""},
 	},
 	New: func(e *Engine, p Policy) any { return newDelays(e, p.TwoChoices) },
 })

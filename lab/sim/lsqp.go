@@ -5,8 +5,8 @@ import "math"
 var _ = Register(Family{
 	Name: "lsqp", Pairs: true, Sees: Reports,
 	Names: []Spelling{
-		{"lsqp", "fewest requests in its LB's view, which each SYN-ACK and FIN of a server refreshes", ""},
-		{"lsqp2", "the same of two random servers (RackSched, Charon)", ""},
+		{Name: "lsqp", Means: "fewest requests in its LB's view, which each SYN-ACK and FIN of a server refreshes", Drawn: ""},
+		{Name: "lsqp2", Means: "the same of two random servers (RackSched, Charon)", Drawn: ""},
 	},
 	New: func(e *Engine, p Policy) any {
 		v := newViewed(e, p.TwoChoices)

@@ -5,8 +5,8 @@ import "math"
 var _ = Register(Family{
 	Name: "oracle", Pairs: true, Sees: Everything,
 	Names: []Spelling{
-		{"oracle", "least work / power, the remaining and its own, known to all LBs", "black dotted"},
-		{"oracle2", "the same of two random servers", ""},
+		{Name: "oracle", Means: "least work / power, the remaining and its own, known to all LBs", Drawn: "black dotted"},
+		{Name: "oracle2", Means: "the same of two random servers", Drawn: ""},
 	},
 	New: func(e *Engine, p Policy) any { return newOracle(e, p.TwoChoices) },
 })

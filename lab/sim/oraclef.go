@@ -8,8 +8,8 @@ import (
 var _ = Register(Family{
 	Name: "oraclef", Pairs: true, Sees: Everything,
 	Names: []Spelling{
-		{"oraclef", "earliest predicted finish: the bound at equal speeds", "black solid"},
-		{"oraclef2", "the same of two random servers", ""},
+		{Name: "oraclef", Means: "earliest predicted finish: the bound at equal speeds", Drawn: "black solid"},
+		{Name: "oraclef2", Means: "the same of two random servers", Drawn: ""},
 	},
 	New: func(e *Engine, p Policy) any { return newFinisher(e, p.TwoChoices) },
 })

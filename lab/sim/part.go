@@ -100,9 +100,6 @@ type Watcher interface {
 	Changed(server int32)
 }
 
-// Farm is the farm of the run.
-func (e *Engine) Farm() Farm { return e.farm }
-
 // Now is the virtual time since the run began.
 func (e *Engine) Now() time.Duration { return time.Duration(e.now) }
 
@@ -116,16 +113,10 @@ func (e *Engine) Busy(server int32) int { return int(e.servers[server].taken) }
 // Word is a random word of the request, the same under every policy.
 func (e *Engine) Word(r *Request) uint64 { return e.choice.at(uint64(r.number)) }
 
-// Hash is the flow's hash, the same under every policy.
-func (e *Engine) Hash(r *Request) uint64 { return e.flowHash(r) }
-
 // Draw fills list with different servers, drawn by the flow's hash.
 // It returns how many: fewer if fewer take flows, or if the farm has a table: its
 // lists are as long as the policy needs.
 func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.flowHash(r)) }
-
-// In reports whether the server takes new flows.
-func (e *Engine) In(server int32) bool { return e.in(server) }
 
 // Every runs a job again and again, the first time after one period. Only
 // Family.New may call it.
@@ -140,15 +131,6 @@ func (e *Engine) Send(after time.Duration, message int32) {
 
 // Proceed lets a request that waits at its LB go on.
 func (e *Engine) Proceed(request int32) { e.forward(request) }
-
-// LB is the number of the LB that the flow goes through.
-func (r *Request) LB() int { return int(r.lb) }
-
-// Server is the server that has the request, or its offer.
-func (r *Request) Server() int32 { return r.server }
-
-// Service is the request's whole service time on a core of speed 1.
-func (r *Request) Service() time.Duration { return time.Duration(r.service) }
 
 // Last reports whether the server that has the offer is the last of the list.
 func (r *Request) Last() bool { return r.visit == r.offered-1 }

@@ -79,13 +79,8 @@ type Policy struct {
 
 func (p Policy) String() string { return p.Name }
 
-// every is the time between updates in ns, if the papers say usual.
-func (p Policy) every(usual int64) int64 {
-	if p.Every > 0 {
-		return int64(p.Every)
-	}
-	return usual
-}
+// every is the time between updates, if the papers say usual ns.
+func (p Policy) every(usual int64) time.Duration { return cmp.Or(p.Every, time.Duration(usual)) }
 
 // Spellings are those that have a meaning: by the sight of their families, then
 // by name.

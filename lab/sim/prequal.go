@@ -11,10 +11,10 @@ import (
 var _ = Register(Family{
 	Name: "prequal", Sees: Reports,
 	Names: []Spelling{
-		{"prequal", "Prequal (NSDI 2024): 3 asynchronous probes a request, hot servers by requests in flight, cold ones by latency", ""},
-		{"prequal:inflight", "the same by requests in flight alone", ""},
-		{"prequal:perfect", "the same with servers that know their latency: mean service × queue factor", ""},
-		{"prequal:sync", "the same with 5 probes that the request waits for; also prequal:sync:inflight, :perfect", ""},
+		{Name: "prequal", Means: "Prequal (NSDI 2024): 3 asynchronous probes a request, hot servers by requests in flight, cold ones by latency", Drawn: ""},
+		{Name: "prequal:inflight", Means: "the same by requests in flight alone", Drawn: ""},
+		{Name: "prequal:perfect", Means: "the same with servers that know their latency: mean service × queue factor", Drawn: ""},
+		{Name: "prequal:sync", Means: "the same with 5 probes that the request waits for; also prequal:sync:inflight, :perfect", Drawn: ""},
 	},
 	Parse: parseProbing,
 	New:   func(e *Engine, p Policy) any { return newPrequal(e, p.Settings.(probing)) },

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 )
 
@@ -40,24 +39,4 @@ func (e *Engine) newProbe() func() {
 		}
 		e.work.Probe(s)
 	}
-}
-
-func (p *counting) weighed() [][]float64 { return p.weights }
-
-func (p *counting) scored() [][]float64 {
-	scores := make([][]float64, len(p.weights))
-	for lb := range scores {
-		scores[lb] = slices.Clone(p.weights[lb])
-		for s := range scores[lb] {
-			scores[lb][s] = p.score(int32(lb), int32(s))
-		}
-	}
-	return scores
-}
-
-func (p *learned) gains() (gains []float64) {
-	for _, w := range p.weighers {
-		gains = append(gains, w.Gain())
-	}
-	return gains
 }

@@ -88,7 +88,7 @@ func newPrograms(t *testing.T, e *Engine, d topo.Dispatch) *programs {
 			svc.Servers[i].Weight = e.farm.Servers[i].Cores
 		}
 		if d.Learns() {
-			svc.LearnEvery = time.Duration(e.policy.every(stepLength))
+			svc.LearnEvery = e.policy.every(stepLength)
 		}
 		cfg := rig.LBConfig(svc)
 		cfg.Flows = topo.FlowTable{Entries: 1 << 17, Idle: time.Minute, Linger: 10 * time.Second}
@@ -135,7 +135,7 @@ const (
 
 // begin runs a job again and again, the first time at an instant.
 func (p *programs) begin(at, every int64, job func()) {
-	p.timers = append(p.timers, timer{every, job})
+	p.Every(time.Duration(every), job)
 	p.hops.push(at, ticking, int32(len(p.timers)-1))
 }
 

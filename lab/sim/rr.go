@@ -2,7 +2,7 @@ package sim
 
 var _ = Register(Family{
 	Name:  "rr",
-	Names: []Spelling{{"rr", "servers in turn", "orange dashed"}},
+	Names: []Spelling{{Name: "rr", Means: "servers in turn", Drawn: "orange dashed"}},
 	New:   func(e *Engine, _ Policy) any { return newInTurn(e) },
 })
 

@@ -2,13 +2,13 @@ package sim
 
 var _ = Register(Family{
 	Name:  "single",
-	Names: []Spelling{{"single", "one server by consistent hashing (SC)", "black dashed"}},
+	Names: []Spelling{{Name: "single", Means: "one server by consistent hashing (SC)", Drawn: "black dashed"}},
 	New:   func(e *Engine, _ Policy) any { return byHash{e} },
 })
 
 var _ = Register(Family{
 	Name:  "ecmp",
-	Names: []Spelling{{"ecmp", "one server by hash, all alike", "sky-blue dotted"}},
+	Names: []Spelling{{Name: "ecmp", Means: "one server by hash, all alike", Drawn: "sky-blue dotted"}},
 	New:   func(e *Engine, _ Policy) any { return byHash{e} },
 })
 

@@ -9,14 +9,14 @@ import (
 
 var _ = Register(Family{
 	Name:  "wcmp",
-	Names: []Spelling{{"wcmp", "by hash, weights are the servers' power", "blue dashed"}},
+	Names: []Spelling{{Name: "wcmp", Means: "by hash, weights are the servers' power", Drawn: "blue dashed"}},
 	New:   func(e *Engine, _ Policy) any { return newByWeight(e) },
 })
 
 var _ = Register(Family{
 	Name:  "awcmp",
 	Sees:  Polled,
-	Names: []Spelling{{"awcmp", "by hash, weights are power / (1 + requests in hand), asked every 500 ms", "blue dash-dot"}},
+	Names: []Spelling{{Name: "awcmp", Means: "by hash, weights are power / (1 + requests in hand), asked every 500 ms", Drawn: "blue dash-dot"}},
 	New:   func(e *Engine, p Policy) any { return newAdaptive(e, p) },
 })
 
@@ -40,13 +40,13 @@ func newByWeight(e *Engine) *byWeight {
 
 func newAdaptive(e *Engine, policy Policy) *byWeight {
 	p, weigher := newByWeight(e), weights.NewAdaptive(len(e.servers))
-	e.timers = append(e.timers, timer{policy.every(stepLength), func() {
+	e.Every(policy.every(stepLength), func() {
 		for i, s := range e.farm.Servers {
 			weigher.Observe(time.Duration(e.now), weights.Sample{Server: i, Report: &weights.Report{Busy: float64(e.servers[i].taken), Cores: s.Power()}})
 		}
 		p.weights = weigher.Weights(time.Duration(e.now))
 		p.weigh()
-	}})
+	})
 	return p
 }
 
