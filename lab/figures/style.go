@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"proffer/lab/sim"
+	_ "proffer/lab/sim/policies"
 )
 
 // Colours of Okabe and Ito (jfly.uni-koeln.de/color, 2008), which most

@@ -36,25 +36,25 @@ func checkAntagonists(a Antagonists) string {
 // time, so they are the same under every policy.
 type rival struct {
 	rng   *rand.Rand
-	share []float64 // of each server's speed; nil: no antagonists
+	Share []float64 // of each server's speed; nil: no antagonists
 }
 
 func (e *Engine) armRivals() {
-	if e.farm.Antagonists.Every == 0 {
+	if e.Farm.Antagonists.Every == 0 {
 		return
 	}
-	e.rival = rival{rand.New(rand.NewPCG(e.result.seed, rivalStream)), make([]float64, len(e.servers))}
-	for s := range e.servers {
+	e.Rival = rival{rand.New(rand.NewPCG(e.Result.Seed, RivalStream)), make([]float64, len(e.Servers))}
+	for s := range e.Servers {
 		e.disturb(int32(s))
 	}
 }
 
 // disturb gives the antagonist of a server another share, until the next draw.
 func (e *Engine) disturb(server int32) {
-	a, rng := e.farm.Antagonists, e.rival.rng
-	e.rival.share[server] = a.draw(rng)
+	a, rng := e.Farm.Antagonists, e.Rival.rng
+	e.Rival.Share[server] = a.draw(rng)
 	e.pace(server)
-	e.hops.push(e.now+int64(rng.ExpFloat64()*float64(a.Every)), redrawing, server)
+	e.Hops.Push(e.Instant+int64(rng.ExpFloat64()*float64(a.Every)), redrawing, server)
 }
 
 func (a Antagonists) draw(rng *rand.Rand) float64 {

@@ -115,9 +115,9 @@ func checkWorkload(w Workload) string {
 			fmt.Sprintf("requests from %v to %v count: want 0 ≤ from < to", w.After, w.Until)},
 		rule{!(w.PacketRate >= 0 && w.PacketRate <= maxPacketRate), fmt.Sprintf("%v data packets a second: want 0 to %v", w.PacketRate, maxPacketRate)},
 		rule{w.ProbeEvery < 0, fmt.Sprintf("a probe every %v", w.ProbeEvery)},
-		rule{w.Service.none(), "no service time"},
+		rule{w.Service.None(), "no service time"},
 		rule{checkTimes(w.Service) != "", "service time: " + checkTimes(w.Service)},
-		rule{w.hasIO() && w.IO.none(), "requests use the disk, and no disk time is given"},
+		rule{w.HasIO() && w.IO.None(), "requests use the disk, and no disk time is given"},
 		rule{checkTimes(w.IO) != "", "disk time: " + checkTimes(w.IO)},
 		rule{checkArrivals(w.Arrivals) != "", "arrivals: " + checkArrivals(w.Arrivals)},
 	)

@@ -84,4 +84,4 @@ func meanTime(list []time.Duration) time.Duration {
 	return time.Duration(sum / float64(max(1, len(list))))
 }
 
-func (d Distribution) none() bool { return d.Mean == 0 && len(d.List) == 0 }
+func (d Distribution) None() bool { return d.Mean == 0 && len(d.List) == 0 }

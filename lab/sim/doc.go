@@ -16,8 +16,10 @@
 // loop, way.go and queue.go the way above, station.go one queue with its cores,
 // hops.go the two heaps of coming events, antagonist.go and flood.go the
 // farm's other work and forged SYNs, least.go the index that policies find the best
-// server with. A policy is one file. Everything is a function of
-// the seed, to the bit.
+// server with, part.go all that a policy may do. A policy is one file: policies/ has
+// them, learned/ those that count flows or learn; proof/ holds engine and policies to
+// theory and to an engine as obvious as can be. Everything is a function of the seed,
+// to the bit.
 //
 // An event is one of these: a client sends, a SYN reaches an LB or a server, data
 // reaches a server, or an LB that tells embryonic flows apart, a core or a disk finishes a

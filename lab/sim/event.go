@@ -90,7 +90,7 @@ func (k EventKind) name() string {
 
 // happen is an event that is due.
 func (e *Engine) happen(number int) {
-	v := e.farm.Events[number]
+	v := e.Farm.Events[number]
 	if v.Kind == FailLB {
 		e.failLB(int32(v.LB))
 		return
@@ -111,7 +111,7 @@ func (e *Engine) happen(number int) {
 		}
 	}
 	if err := e.fill(); err != nil {
-		e.fault = err
+		e.Fault = err
 	}
 }
 
@@ -127,16 +127,16 @@ func (e *Engine) joined(server int32) {
 
 // failServer ends every connection of a server.
 func (e *Engine) failServer(server int32) {
-	n := int32(len(e.servers))
-	for at := server; int(at) < len(e.stations); at += n {
-		st := &e.stations[at]
-		st.advance(e.now)
-		st.running, st.waiting, st.queued = st.running[:0], 0, 0
-		e.alarms.set(at, st.settle())
+	n := int32(len(e.Servers))
+	for at := server; int(at) < len(e.Stations); at += n {
+		st := &e.Stations[at]
+		st.Advance(e.Instant)
+		st.Running, st.Waiting, st.queued = st.Running[:0], 0, 0
+		e.alarms.Set(at, st.settle())
 	}
-	for i := range e.requests.all {
-		r := &e.requests.all[i]
-		if r.server == server && (r.phase == accepting || r.phase == working) {
+	for i := range e.Requests.All {
+		r := &e.Requests.All[i]
+		if r.Server == server && (r.Phase == accepting || r.Phase == working) {
 			e.lose(int32(i))
 		}
 	}
@@ -144,14 +144,14 @@ func (e *Engine) failServer(server int32) {
 
 // lose takes a request from a server that has failed.
 func (e *Engine) lose(i int32) {
-	r := &e.requests.all[i]
+	r := &e.Requests.All[i]
 	if !r.gone {
-		e.result.end(e.now, r, lost)
+		e.Result.end(e.Instant, r, lost)
 	}
-	onItsWay := r.phase == accepting
+	onItsWay := r.Phase == accepting
 	e.release(r)
 	if onItsWay {
-		r.phase = buried // its data is on its way still
+		r.Phase = buried // its data is on its way still
 		return
 	}
 	e.bury(i)
@@ -159,19 +159,19 @@ func (e *Engine) lose(i int32) {
 
 // release gives back the room of a request without an answer at its server.
 func (e *Engine) release(r *Request) {
-	if r.phase == working {
-		r.demand = 0
+	if r.Phase == working {
+		r.Demand = 0
 	}
-	r.gone, r.phase = true, over
-	e.servers[r.server].taken--
-	e.unassign(r, r.server)
+	r.gone, r.Phase = true, Over
+	e.Servers[r.Server].Taken--
+	e.unassign(r, r.Server)
 }
 
 // bury lets the LB forget a request without an answer.
 func (e *Engine) bury(i int32) {
-	r := &e.requests.all[i]
-	r.gone, r.phase = true, over
-	first, second := e.pair(r, toReply)
+	r := &e.Requests.All[i]
+	r.gone, r.Phase = true, Over
+	first, second := e.pair(r, ToReply)
 	e.end(i, first+second, second)
 }
 
@@ -180,22 +180,22 @@ func (e *Engine) bury(i int32) {
 // on: its client repeats lost packets.
 func (e *Engine) failLB(lb int32) {
 	if e.dead == nil {
-		e.dead = make([]bool, e.farm.LBs)
+		e.dead = make([]bool, e.Farm.LBs)
 	}
 	e.dead[lb] = true
-	for i := range e.requests.all {
-		r := &e.requests.all[i]
-		if r.lb != lb || r.gone || r.phase == over || r.phase == buried {
+	for i := range e.Requests.All {
+		r := &e.Requests.All[i]
+		if r.LB != lb || r.gone || r.Phase == Over || r.Phase == buried {
 			continue
 		}
 		e.adopt(r)
 		switch {
-		case r.phase == opening:
+		case r.Phase == opening:
 		case e.keeps(r):
-			e.result.recovered++
+			e.Result.recovered++
 		default:
 			r.gone = true // the server works on and finds the client gone
-			e.result.end(e.now, r, reset)
+			e.Result.end(e.Instant, r, reset)
 		}
 	}
 }
@@ -208,19 +208,19 @@ func (e *Engine) reroute(r *Request) {
 			alive = append(alive, int32(i))
 		}
 	}
-	r.lb = alive[below(policy.Mix(e.hash.at(2*uint64(r.number))), len(alive))]
+	r.LB = alive[Below(policy.Mix(e.hash.At(2*uint64(r.Number))), len(alive))]
 }
 
 // adopt moves a flow to another LB.
 func (e *Engine) adopt(r *Request) {
-	tracked, alive := r.bucket != none && e.track != nil, r.alive
+	tracked, alive := r.bucket != None && e.Track != nil, r.alive
 	if tracked {
 		e.untrack(r)
 	}
 	e.reroute(r)
 	if tracked && e.enter(r) {
-		r.opened = e.now
-		e.track.Open(r.lb, r.server)
+		r.Opened = e.Instant
+		e.Track.Open(r.LB, r.Server)
 		if alive {
 			e.establish(r)
 		}
@@ -230,29 +230,29 @@ func (e *Engine) adopt(r *Request) {
 // untrack takes the flow out of its LB's table.
 func (e *Engine) untrack(r *Request) {
 	if e.tables != nil {
-		e.tables[r.lb][r.bucket] = false
+		e.tables[r.LB][r.bucket] = false
 	}
 	if r.alive {
-		e.life.Finished(r.lb, r.server, r.opened)
+		e.Life.Finished(r.LB, r.Server, r.Opened)
 	}
-	e.track.Close(r.lb, r.server, r.opened)
-	r.bucket, r.alive = none, false
+	e.Track.Close(r.LB, r.Server, r.Opened)
+	r.bucket, r.alive = None, false
 }
 
 // keeps reports whether an LB that knows nothing of the flow finds its server.
 func (e *Engine) keeps(r *Request) bool {
-	if e.isDown(r.server) {
+	if e.IsDown(r.Server) {
 		return false
 	}
 	if e.keeper != nil {
 		return e.keeper.Keeps(r)
 	}
-	if e.offerer == nil {
-		return e.one(r) == r.server
+	if e.Offerer == nil {
+		return e.One(r) == r.Server
 	}
-	var list [maxChoices]int32
-	n := e.draw(list[:e.choices()], e.flowHash(r))
-	return slices.Contains(list[:n], r.server)
+	var list [MaxChoices]int32
+	n := e.draw(list[:e.choices()], e.Hash(r))
+	return slices.Contains(list[:n], r.Server)
 }
 
 // A client repeats a SYN that stays without an answer after 1 s, 2 s, 4 s …
@@ -264,19 +264,19 @@ const (
 
 // unanswered is a SYN that reaches a server which has failed.
 func (e *Engine) unanswered(i int32) {
-	r := &e.requests.all[i]
-	e.unassign(r, r.server)
-	if r.bucket != none && e.track != nil {
+	r := &e.Requests.All[i]
+	e.unassign(r, r.Server)
+	if r.bucket != None && e.Track != nil {
 		e.untrack(r)
 	}
 	if r.tries == mostSYNs {
-		r.gone, r.phase = true, over
-		e.result.end(e.now, r, lost)
-		e.requests.give(i)
+		r.gone, r.Phase = true, Over
+		e.Result.end(e.Instant, r, lost)
+		e.Requests.give(i)
 		return
 	}
-	r.visit, r.leastOf = 0, 0
-	e.hops.push(e.now+firstTimeout<<r.tries, atLB, i)
+	r.Visit, r.LeastOf = 0, 0
+	e.Hops.Push(e.Instant+firstTimeout<<r.tries, atLB, i)
 	r.tries++
-	e.result.repeated++
+	e.Result.repeated++
 }

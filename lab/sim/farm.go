@@ -65,30 +65,30 @@ type Background struct {
 	Cores    float64
 }
 
-// inHand is how many requests make progress at once, room how many are accepted.
-func (s Server) inHand() int {
+// InHand is how many requests make progress at once, room how many are accepted.
+func (s Server) InHand() int {
 	if s.Discipline == FIFO {
 		return s.Cores
 	}
 	return s.Workers
 }
 
-func (s Server) room() int { return s.inHand() + s.Backlog }
+func (s Server) Room() int { return s.InHand() + s.Backlog }
 
 // Power is the work the server does in a second, in seconds of service.
-func (s Server) Power() float64 { return float64(float64(s.Cores) * s.speed()) }
+func (s Server) Power() float64 { return float64(float64(s.Cores) * s.Pace()) }
 
 func (s Server) weight() int { return max(1, s.Weight) }
 
-func (s Server) speed() float64 {
+func (s Server) Pace() float64 {
 	if s.Speed == 0 {
 		return 1
 	}
 	return s.Speed
 }
 
-// queueFactor is how much longer than its service the last of n requests takes.
-func (s Server) queueFactor(n float64) float64 {
+// QueueFactor is how much longer than its service the last of n requests takes.
+func (s Server) QueueFactor(n float64) float64 {
 	k := float64(s.Cores)
 	if s.Discipline == FIFO {
 		return 1 + max(0, n-k)/k
@@ -99,7 +99,7 @@ func (s Server) queueFactor(n float64) float64 {
 // FarmA is the farm of 6LB §VI: 48 servers of two cores and 32 workers behind
 // two LBs, exponential service of mean 190 ms.
 func FarmA() Farm {
-	f := Farm{Name: "A", LBs: 2, HopMin: hopMin, HopMax: hopMax}
+	f := Farm{Name: "A", LBs: 2, HopMin: HopMin, HopMax: HopMax}
 	for range 48 {
 		f.Servers = append(f.Servers, Server{Cores: 2, Discipline: Sharing, Workers: 32, Backlog: 128})
 	}
@@ -128,7 +128,7 @@ func FarmB(kind string) (Farm, error) {
 	default:
 		other.Speed = float64(k)
 	}
-	f := Farm{Name: "B " + kind, LBs: 4, HopMin: hopMin, HopMax: hopMax, Penalty: 40 * time.Second}
+	f := Farm{Name: "B " + kind, LBs: 4, HopMin: HopMin, HopMax: HopMax, Penalty: 40 * time.Second}
 	for i := range 128 {
 		if i < 64 {
 			f.Servers = append(f.Servers, first)
@@ -142,14 +142,14 @@ func FarmB(kind string) (Farm, error) {
 }
 
 const (
-	hopMin = 100 * time.Microsecond
-	hopMax = time.Millisecond
+	HopMin = 100 * time.Microsecond
+	HopMax = time.Millisecond
 )
 
 // Utilisation is the share of the farm that the workload uses on average; from 1
 // on queues only grow, and the times of a run say how long it was.
 func (f Farm) Utilisation(w Workload) float64 {
-	return w.Arrivals.perSecond() / f.Capacity(w)
+	return w.Arrivals.MeanRate() / f.Capacity(w)
 }
 
 // Load is the farm's default workload as a Poisson stream that uses the share
@@ -171,7 +171,7 @@ func (f Farm) Capacity(w Workload) float64 {
 	}
 	power *= 1 - f.Antagonists.mean()
 	cores := power / w.Service.Mean.Seconds()
-	if !w.hasIO() {
+	if !w.HasIO() {
 		return cores
 	}
 	return min(cores, float64(len(f.Servers))/w.IO.Mean.Seconds())

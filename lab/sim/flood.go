@@ -18,7 +18,7 @@ type Flood struct {
 type forgery struct {
 	rng  *rand.Rand
 	gap  float64 // ns, the mean time between two SYNs
-	syns slots[forged]
+	syns Slots[forged]
 }
 
 // forged is an entry of a forged SYN.
@@ -26,34 +26,34 @@ type forged struct{ lb, server int32 }
 
 // armFlood begins the flood; a policy without entries does not feel it.
 func (e *Engine) armFlood() {
-	if e.farm.Flood.Times == 0 || e.flooded == nil {
+	if e.Farm.Flood.Times == 0 || e.flooded == nil {
 		return
 	}
-	rate := e.farm.Flood.Times * e.work.Arrivals.perSecond()
-	e.forgery = forgery{rng: rand.New(rand.NewPCG(e.result.seed, floodStream)), gap: float64(time.Second) / rate}
+	rate := e.Farm.Flood.Times * e.Work.Arrivals.MeanRate()
+	e.forgery = forgery{rng: rand.New(rand.NewPCG(e.Result.Seed, FloodStream)), gap: float64(time.Second) / rate}
 	e.nextSpoof()
 }
 
 func (e *Engine) nextSpoof() {
-	e.hops.push(e.now+int64(e.forgery.rng.ExpFloat64()*e.forgery.gap), spoofing, 0)
+	e.Hops.Push(e.Instant+int64(e.forgery.rng.ExpFloat64()*e.forgery.gap), spoofing, 0)
 }
 
 // spoof is a forged SYN at the LB that the edge router gives it to.
 func (e *Engine) spoof() {
-	if e.coming == never {
+	if e.coming == Never {
 		return
 	}
-	lb := int32(below(e.forgery.rng.Uint64(), e.farm.LBs))
+	lb := int32(Below(e.forgery.rng.Uint64(), e.Farm.LBs))
 	word := e.forgery.rng.Uint64()
 	if e.dead == nil || !e.dead[lb] {
-		i := e.forgery.syns.take(forged{lb, e.flooded.Spoofed(lb, word)})
-		e.hops.push(e.now+int64(e.farm.Flood.Expires), expiring, i)
+		i := e.forgery.syns.Take(forged{lb, e.flooded.Spoofed(lb, word)})
+		e.Hops.Push(e.Instant+int64(e.Farm.Flood.Expires), expiring, i)
 	}
 	e.nextSpoof()
 }
 
 func (e *Engine) expire(i int32) {
-	syn := e.forgery.syns.all[i]
+	syn := e.forgery.syns.All[i]
 	e.flooded.Expired(syn.lb, syn.server)
-	e.forgery.syns.give(i)
+	e.forgery.syns.Give(i)
 }

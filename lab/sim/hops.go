@@ -9,10 +9,10 @@ const (
 	atLB        action = iota // the SYN reaches the LB
 	atServer                  // the SYN, an offer if it hunts, reaches a server
 	returned                  // a returned offer reaches the server that must take it
-	data                      // the request reaches the server that accepted
+	Data                      // the request reaches the server that accepted
 	accepted                  // the accepting SYN-ACK passes the LB
 	closing                   // the flow's end reaches the LB
-	ticking                   // a periodic job; request is its number
+	Ticking                   // a periodic job; request is its number
 	shifting                  // background work begins or ends; request is its number
 	happening                 // an event of the farm; request is its number
 	arriving                  // a message of the policy arrives; request is its number
@@ -22,26 +22,26 @@ const (
 	expiring                  // an LB forgets such a SYN; request is its number
 )
 
-// event is a packet on its way, or a timer.
-type event struct {
-	at      int64 // ns
-	order   uint32
-	kind    action
-	request int32
+// Coming is a packet on its way, or a timer.
+type Coming struct {
+	At      int64 // ns
+	Order   uint32
+	Kind    action
+	Request int32
 }
 
-// hops is a 4-ary heap of events by (at, order). Completions are not in it, so
+// Hops is a 4-ary heap of events by (at, order). Completions are not in it, so
 // that it holds only the packets on their way: a handful.
-type hops struct {
-	heap  []event
-	order uint32
+type Hops struct {
+	Heap  []Coming
+	Order uint32
 }
 
-func (h *hops) push(at int64, kind action, request int32) {
-	h.order++
-	e := event{at, h.order, kind, request}
-	h.heap = append(h.heap, e)
-	heap, i := h.heap, len(h.heap)-1
+func (h *Hops) Push(at int64, kind action, request int32) {
+	h.Order++
+	e := Coming{at, h.Order, kind, request}
+	h.Heap = append(h.Heap, e)
+	heap, i := h.Heap, len(h.Heap)-1
 	for i > 0 {
 		up := (i - 1) / 4
 		if !before(&e, &heap[up]) {
@@ -53,11 +53,11 @@ func (h *hops) push(at int64, kind action, request int32) {
 	heap[i] = e
 }
 
-func (h *hops) pop() event {
-	heap := h.heap
+func (h *Hops) Pop() Coming {
+	heap := h.Heap
 	first, last := heap[0], heap[len(heap)-1]
 	heap = heap[:len(heap)-1]
-	h.heap = heap
+	h.Heap = heap
 	i := 0
 	for {
 		down := 4*i + 1
@@ -82,12 +82,12 @@ func (h *hops) pop() event {
 	return first
 }
 
-func before(a, b *event) bool {
-	return a.at < b.at || a.at == b.at && int32(a.order-b.order) < 0
+func before(a, b *Coming) bool {
+	return a.At < b.At || a.At == b.At && int32(a.Order-b.Order) < 0
 }
 
-// never is later than anything.
-const never = math.MaxInt64
+// Never is later than anything.
+const Never = math.MaxInt64
 
 // alarms holds one instant for each station, its next completion, as a
 // tournament tree: setting one costs log₂ of their number, the first is at the
@@ -97,19 +97,19 @@ type alarms struct {
 	half int
 }
 
-func newAlarms(n int) alarms {
+func NewAlarms(n int) alarms {
 	half := 1
 	for half < n {
 		half *= 2
 	}
 	a := alarms{tree: make([]int64, 2*half), half: half}
 	for i := range a.tree {
-		a.tree[i] = never
+		a.tree[i] = Never
 	}
 	return a
 }
 
-func (a *alarms) set(i int32, at int64) {
+func (a *alarms) Set(i int32, at int64) {
 	tree := a.tree
 	node := a.half + int(i)
 	tree[node] = at
@@ -123,10 +123,10 @@ func (a *alarms) set(i int32, at int64) {
 	}
 }
 
-// first is the earliest instant, earliest its station.
-func (a *alarms) first() int64 { return a.tree[1] }
+// First is the earliest instant, earliest its station.
+func (a *alarms) First() int64 { return a.tree[1] }
 
-func (a *alarms) earliest() int32 {
+func (a *alarms) Earliest() int32 {
 	tree := a.tree
 	at := tree[1]
 	node := 1

@@ -24,18 +24,18 @@ type members struct {
 
 func (e *Engine) newMembers() error {
 	m := &e.members
-	least := e.farm.Servers[0].weight()
-	for _, s := range e.farm.Servers {
+	least := e.Farm.Servers[0].weight()
+	for _, s := range e.Farm.Servers {
 		least, m.most = min(least, s.weight()), max(m.most, s.weight())
 	}
 	if m.most == least {
 		m.most = 0
 	}
-	m.count = len(e.farm.Servers)
-	if len(e.farm.Events) > 0 {
+	m.count = len(e.Farm.Servers)
+	if len(e.Farm.Events) > 0 {
 		m.out, m.down = make([]bool, m.count), make([]bool, m.count)
 	}
-	for _, s := range e.farm.absent() {
+	for _, s := range e.Farm.absent() {
 		m.out[s] = true
 		m.count--
 	}
@@ -44,30 +44,30 @@ func (e *Engine) newMembers() error {
 
 // fill builds the table of the servers that take flows now.
 func (e *Engine) fill() error {
-	if e.farm.Table == 0 {
+	if e.Farm.Table == 0 {
 		return nil
 	}
-	servers := make([]table.Server, len(e.farm.Servers))
-	for i, s := range e.farm.Servers {
+	servers := make([]table.Server, len(e.Farm.Servers))
+	for i, s := range e.Farm.Servers {
 		servers[i].ID = fmt.Sprintf("server%d", i)
-		if e.in(int32(i)) {
+		if e.In(int32(i)) {
 			servers[i].Weight = uint16(s.weight())
 		}
 	}
 	choices := max(1, e.choices())
-	if e.policy.TwoChoices {
+	if e.Policy.TwoChoices {
 		choices = 2
 	}
-	t, err := table.Build(servers, e.farm.Table, choices)
+	t, err := table.Build(servers, e.Farm.Table, choices)
 	e.members.table = t
 	return err
 }
 
-// in reports whether the server takes new flows.
-func (e *Engine) in(server int32) bool { return e.members.out == nil || !e.members.out[server] }
+// In reports whether the server takes new flows.
+func (e *Engine) In(server int32) bool { return e.members.out == nil || !e.members.out[server] }
 
-// isDown reports whether the server has failed.
-func (e *Engine) isDown(server int32) bool { return e.members.down != nil && e.members.down[server] }
+// IsDown reports whether the server has failed.
+func (e *Engine) IsDown(server int32) bool { return e.members.down != nil && e.members.down[server] }
 
 // draw fills list with different servers that take flows and returns how many
 // there are, at least one.
@@ -82,7 +82,7 @@ func (e *Engine) draw(list []int32, hash uint64) int {
 		return n
 	}
 	n := min(len(list), m.count)
-	candidates(list[:n], hash, len(e.servers))
+	Candidates(list[:n], hash, len(e.Servers))
 	if m.out == nil && m.most == 0 {
 		return n
 	}
@@ -100,37 +100,37 @@ const patience = 1 << 12
 // not in the list before, and has the luck that its weight allows.
 func (e *Engine) redraw(list []int32, hash uint64) {
 	last := len(list) - 1
-	word := policy.Mix(hash ^ uint64(list[last]+1)*golden)
+	word := policy.Mix(hash ^ uint64(list[last]+1)*Golden)
 	for try := range uint64(patience) {
 		s := list[last]
-		if e.in(s) && !slices.Contains(list[:last], s) && below(word<<32, max(1, e.members.most)) < e.farm.Servers[s].weight() {
+		if e.In(s) && !slices.Contains(list[:last], s) && Below(word<<32, max(1, e.members.most)) < e.Farm.Servers[s].weight() {
 			return
 		}
-		word = policy.Mix(hash + (maxChoices+1+uint64(last)*patience+try)*golden)
-		list[last] = int32(word >> 32 * uint64(len(e.servers)) >> 32)
+		word = policy.Mix(hash + (MaxChoices+1+uint64(last)*patience+try)*Golden)
+		list[last] = int32(word >> 32 * uint64(len(e.Servers)) >> 32)
 	}
-	for s := range int32(len(e.servers)) {
+	for s := range int32(len(e.Servers)) {
 		list[last] = s
-		if e.in(s) && !slices.Contains(list[:last], s) {
+		if e.In(s) && !slices.Contains(list[:last], s) {
 			return
 		}
 	}
 }
 
-// one is the server that the flow's hash leads to.
-func (e *Engine) one(r *Request) int32 {
+// One is the server that the flow's hash leads to.
+func (e *Engine) One(r *Request) int32 {
 	if m := &e.members; m.table == nil && m.out == nil && m.most == 0 {
-		return int32(below(e.flowHash(r), len(e.servers)))
+		return int32(Below(e.Hash(r), len(e.Servers)))
 	}
 	var list [1]int32
-	e.draw(list[:], e.flowHash(r))
+	e.draw(list[:], e.Hash(r))
 	return list[0]
 }
 
-// two draws two servers by the flow's hash, the same one twice if there is but one.
-func (e *Engine) two(r *Request) (first, second int32) { return e.twoOf(e.flowHash(r)) }
+// Two draws two servers by the flow's hash, the same one twice if there is but one.
+func (e *Engine) Two(r *Request) (first, second int32) { return e.TwoOf(e.Hash(r)) }
 
-func (e *Engine) twoOf(hash uint64) (first, second int32) {
+func (e *Engine) TwoOf(hash uint64) (first, second int32) {
 	var list [2]int32
 	if e.draw(list[:], hash) == 1 {
 		list[1] = list[0]

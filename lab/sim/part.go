@@ -101,40 +101,40 @@ type Watcher interface {
 }
 
 // Now is the virtual time since the run began.
-func (e *Engine) Now() time.Duration { return time.Duration(e.now) }
+func (e *Engine) Now() time.Duration { return time.Duration(e.Instant) }
 
 // Assigned is how many requests LBs have sent to the server and it has not
 // answered, those on their way included.
-func (e *Engine) Assigned(server int32) int { return int(e.servers[server].assigned) }
+func (e *Engine) Assigned(server int32) int { return int(e.Servers[server].Assigned) }
 
 // Busy is how many requests the server has accepted and not answered.
-func (e *Engine) Busy(server int32) int { return int(e.servers[server].taken) }
+func (e *Engine) Busy(server int32) int { return int(e.Servers[server].Taken) }
 
 // Word is a random word of the request, the same under every policy.
-func (e *Engine) Word(r *Request) uint64 { return e.choice.at(uint64(r.number)) }
+func (e *Engine) Word(r *Request) uint64 { return e.Choice.At(uint64(r.Number)) }
 
 // Draw fills list with different servers, drawn by the flow's hash.
 // It returns how many: fewer if fewer take flows, or if the farm has a table: its
 // lists are as long as the policy needs.
-func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.flowHash(r)) }
+func (e *Engine) Draw(list []int32, r *Request) int { return e.draw(list, e.Hash(r)) }
 
 // Every runs a job again and again, the first time after one period. Only
 // Family.New may call it.
 func (e *Engine) Every(period time.Duration, job func()) {
-	e.timers = append(e.timers, timer{int64(period), job})
+	e.Timers = append(e.Timers, timer{int64(period), job})
 }
 
 // Send lets a message of a Messenger arrive after a while.
 func (e *Engine) Send(after time.Duration, message int32) {
-	e.hops.push(e.now+int64(after), arriving, message)
+	e.Hops.Push(e.Instant+int64(after), arriving, message)
 }
 
 // Proceed lets a request that waits at its LB go on.
 func (e *Engine) Proceed(request int32) { e.forward(request) }
 
 // Last reports whether the server that has the offer is the last of the list.
-func (r *Request) Last() bool { return r.visit == r.offered-1 }
+func (r *Request) Last() bool { return r.Visit == r.Offered-1 }
 
 // Return names the server that has the offer as the one that must take it if none
 // does.
-func (r *Request) Return() { r.leastOf = r.visit }
+func (r *Request) Return() { r.LeastOf = r.Visit }

@@ -79,8 +79,8 @@ type Policy struct {
 
 func (p Policy) String() string { return p.Name }
 
-// every is the time between updates, if the papers say usual ns.
-func (p Policy) every(usual int64) time.Duration { return cmp.Or(p.Every, time.Duration(usual)) }
+// Period is the time between updates, if the papers say usual ns.
+func (p Policy) Period(usual int64) time.Duration { return cmp.Or(p.Every, time.Duration(usual)) }
 
 // Spellings are those that have a meaning: by the sight of their families, then
 // by name.

@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"time"
-)
+import "time"
 
 // Snapshot is the state at a probe. Its slices are used again for the next one.
 type Snapshot struct {
@@ -14,29 +12,29 @@ type Snapshot struct {
 	Gain    []float64   // learned: the Kalman gain of each LB's last step
 }
 
-// scorer is a policy that ranks servers by weight.
-type scorer interface {
-	weighed() [][]float64
-	scored() [][]float64
+// Scorer is a policy that ranks servers by weight.
+type Scorer interface {
+	Weighed() [][]float64
+	Scored() [][]float64
 }
 
 func (e *Engine) newProbe() func() {
-	n := len(e.servers)
+	n := len(e.Servers)
 	s := Snapshot{Busy: make([]int32, n), Left: make([]float64, n)}
 	return func() {
-		s.Now = time.Duration(e.now)
-		for i := range e.servers {
-			cpu := &e.stations[i]
-			cpu.advance(e.now)
-			s.Busy[i] = e.servers[i].taken
-			s.Left[i] = (cpu.work() + e.servers[i].pending) / e.farm.Servers[i].Power() / 1e6
+		s.Now = time.Duration(e.Instant)
+		for i := range e.Servers {
+			cpu := &e.Stations[i]
+			cpu.Advance(e.Instant)
+			s.Busy[i] = e.Servers[i].Taken
+			s.Left[i] = (cpu.Work() + e.Servers[i].Pending) / e.Farm.Servers[i].Power() / 1e6
 		}
-		if p, ok := e.chooser.(scorer); ok {
-			s.Weights, s.Scores = p.weighed(), p.scored()
+		if p, ok := e.Chooser.(Scorer); ok {
+			s.Weights, s.Scores = p.Weighed(), p.Scored()
 		}
-		if p, ok := e.chooser.(interface{ gains() []float64 }); ok {
-			s.Gain = p.gains()
+		if p, ok := e.Chooser.(interface{ Gains() []float64 }); ok {
+			s.Gain = p.Gains()
 		}
-		e.work.Probe(s)
+		e.Work.Probe(s)
 	}
 }

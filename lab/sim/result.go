@@ -62,7 +62,7 @@ type stretch struct {
 
 // tally collects a Result.
 type tally struct {
-	seed      uint64
+	Seed      uint64
 	from, to  int
 	first     int       // the first that counts
 	requests  int       // of the run
@@ -79,17 +79,17 @@ type tally struct {
 	sums      []float64 // ms, of those that each server served and that count
 	numbers   []int     // of these
 	worked    []float64 // ns of service, of those that each completed
-	open      int       // sent, not answered
-	done      int
+	Open      int       // sent, not answered
+	Done      int
 	refused   int // of those that count
-	rejected  int // of all
-	lost      int // of all, as are these
-	reset     int
+	Rejected  int // of all
+	Lost      int // of all, as are these
+	Reset     int
 	recovered int
 	repeated  int
 	hops      int
 	untracked int
-	packets   int
+	Packets   int
 	events    int
 	rows      []Row
 }
@@ -97,11 +97,11 @@ type tally struct {
 const unanswered = -1
 
 func (t *tally) begin(f Farm, w Workload, seed uint64) {
-	t.seed, t.penalty = seed, int64(f.Penalty)
+	t.Seed, t.penalty = seed, int64(f.Penalty)
 	t.from, t.to = w.counted()
 	t.first, t.requests = -1, w.Requests
 	t.course = make([]stretch, min(w.Requests, CourseParts))
-	t.after, t.until = int64(w.After), never
+	t.after, t.until = int64(w.After), Never
 	if w.Until > 0 {
 		t.until = int64(w.Until)
 	}
@@ -118,18 +118,18 @@ func (t *tally) begin(f Farm, w Workload, seed uint64) {
 }
 
 func (t *tally) complete(at int64, r *Request) {
-	t.open--
-	t.done++
-	t.served[r.server]++
-	t.worked[r.server] += r.service
+	t.Open--
+	t.Done++
+	t.served[r.Server]++
+	t.worked[r.Server] += r.Service
 	t.hops += int(r.hops)
 	t.record(at, at-r.start, r, false)
 }
 
 func (t *tally) refuse(at int64, r *Request) {
-	t.open--
-	t.rejected++
-	t.turned[r.server]++
+	t.Open--
+	t.Rejected++
+	t.turned[r.Server]++
 	t.hops += int(r.hops)
 	if t.counts(r) {
 		t.refused++
@@ -151,67 +151,67 @@ const (
 
 // end is a request that gets no answer. It has no time.
 func (t *tally) end(at int64, r *Request, how early) {
-	t.open--
+	t.Open--
 	t.hops += int(r.hops)
 	t.record(at, -1, r, false)
 	if how == lost {
-		t.lost++
+		t.Lost++
 	} else {
-		t.reset++
+		t.Reset++
 	}
 	if t.rows != nil {
-		t.rows[r.number].Lost, t.rows[r.number].Reset = how == lost, how == reset
+		t.rows[r.Number].Lost, t.rows[r.Number].Reset = how == lost, how == reset
 	}
 }
 
 // counts reports whether the request is one of those that count.
 func (t *tally) counts(r *Request) bool {
-	n := int(r.number)
+	n := int(r.Number)
 	return n >= t.from && n < t.to && r.start >= t.after && r.start < t.until
 }
 
 func (t *tally) record(at, took int64, r *Request, refused bool) {
 	ms := float64(took) / 1e6
 	if took >= 0 {
-		part := &t.course[int(r.number)*len(t.course)/t.requests]
+		part := &t.course[int(r.Number)*len(t.course)/t.requests]
 		part.sum += ms
 		part.n++
 	}
 	if t.counts(r) {
-		if t.counted++; t.first < 0 || int(r.number) < t.first {
-			t.first = int(r.number)
+		if t.counted++; t.first < 0 || int(r.Number) < t.first {
+			t.first = int(r.Number)
 		}
-		t.times[int(r.number)-t.from] = ms
+		t.times[int(r.Number)-t.from] = ms
 		if took >= 0 && !refused {
-			t.sums[r.server] += ms
-			t.numbers[r.server]++
+			t.sums[r.Server] += ms
+			t.numbers[r.Server]++
 		}
 	}
 	if t.rows != nil {
-		row := &t.rows[r.number]
-		row.At, row.Service, row.FCT = time.Duration(r.start), time.Duration(r.service), time.Duration(took)
-		row.Begun, row.Ended = time.Duration(r.begun), time.Duration(at)
-		row.LB, row.Server, row.Hops, row.Refused = int(r.lb), int(r.server), int(r.hops), refused
+		row := &t.rows[r.Number]
+		row.At, row.Service, row.FCT = time.Duration(r.start), time.Duration(r.Service), time.Duration(took)
+		row.Begun, row.Ended = time.Duration(r.Begun), time.Duration(at)
+		row.LB, row.Server, row.Hops, row.Refused = int(r.LB), int(r.Server), int(r.hops), refused
 	}
 }
 
 // result closes the books. All requests have been answered.
-func (e *Engine) close() Result {
-	t := &e.result
+func (e *Engine) Close() Result {
+	t := &e.Result
 	r := Result{
-		Policy: e.policy.Name, Farm: e.farm.Name, Seed: t.seed,
+		Policy: e.Policy.Name, Farm: e.Farm.Name, Seed: t.Seed,
 		Counted: t.counted, Refused: t.refused, Served: t.served, Rejected: t.turned, Busy: e.busy(),
 		Accepted: t.accepted, PassedOn: t.passed, Times: t.means(), First: t.first,
-		Hops: float64(t.hops) / float64(max(1, t.done+t.rejected+t.lost+t.reset)),
-		Lost: t.lost, Reset: t.reset, Recovered: t.recovered, Repeated: t.repeated,
-		Untracked: t.untracked, Packets: t.packets, Events: t.events, Lasted: time.Duration(e.now), Rows: t.rows,
+		Hops: float64(t.hops) / float64(max(1, t.Done+t.Rejected+t.Lost+t.Reset)),
+		Lost: t.Lost, Reset: t.Reset, Recovered: t.recovered, Repeated: t.repeated,
+		Untracked: t.untracked, Packets: t.Packets, Events: t.events, Lasted: time.Duration(e.Instant), Rows: t.rows,
 	}
 	r.Latencies = slices.DeleteFunc(t.times, func(ms float64) bool { return ms < 0 })
 	for _, part := range t.course {
 		r.Course = append(r.Course, part.sum/float64(part.n)) // NaN without a number
 	}
-	if s, ok := e.chooser.(scorer); ok {
-		r.Weights = s.weighed()
+	if s, ok := e.Chooser.(Scorer); ok {
+		r.Weights = s.Weighed()
 	}
 	r.summarize()
 	return r
@@ -229,9 +229,9 @@ func (t *tally) means() []float64 {
 // busy is each server's work as a share of its capacity, without background
 // work.
 func (e *Engine) busy() []float64 {
-	busy := make([]float64, len(e.farm.Servers))
-	for i, s := range e.farm.Servers {
-		busy[i] = e.result.worked[i] / float64(s.Power()*float64(max(1, e.now)))
+	busy := make([]float64, len(e.Farm.Servers))
+	for i, s := range e.Farm.Servers {
+		busy[i] = e.Result.worked[i] / float64(s.Power()*float64(max(1, e.Instant)))
 	}
 	return busy
 }

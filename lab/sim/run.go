@@ -13,51 +13,51 @@ func Run(f Farm, p Policy, w Workload, seed uint64) (Result, error) {
 	if err := check(f, p, w); err != nil {
 		return Result{}, err
 	}
-	e := newEngine(f, p, w, seed)
-	if e.fault == nil {
-		e.loop()
+	e := NewEngine(f, p, w, seed)
+	if e.Fault == nil {
+		e.Loop()
 	}
-	if e.fault != nil {
-		return Result{}, fmt.Errorf("simulate farm %q: %w", f.Name, e.fault)
+	if e.Fault != nil {
+		return Result{}, fmt.Errorf("simulate farm %q: %w", f.Name, e.Fault)
 	}
 	if e.stopped {
 		return Result{}, ErrStopped
 	}
-	if n := e.result.open; n > 0 {
+	if n := e.Result.Open; n > 0 {
 		return Result{}, fmt.Errorf("simulate farm %q: policy %s lost %d requests: they are neither answered nor on their way (seed %d)", f.Name, p.Name, n, seed)
 	}
-	return e.close(), nil
+	return e.Close(), nil
 }
 
 // ErrStopped means that Workload.Watch ended a run.
 var ErrStopped = errors.New("the run was stopped")
 
-const defaultPacketRate = 5
+const DefaultPacketRate = 5
 
-func newEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
+func NewEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
 	e := &Engine{
-		farm: f, work: w, policy: p,
-		requests: requests{free: none},
-		clock:    newClock(w.Arrivals, seed),
-		service:  newSampler(w.Service, seed, serviceStream),
-		split:    newDraws(seed, splitStream),
-		hash:     newDraws(seed, hashStream),
-		hop:      newDraws(seed, hopStream),
-		choice:   newDraws(seed, choiceStream),
+		Farm: f, Work: w, Policy: p,
+		Requests: requests{free: None},
+		clock:    NewClock(w.Arrivals, seed),
+		service:  NewSampler(w.Service, seed, ServiceStream),
+		split:    NewDraws(seed, SplitStream),
+		hash:     NewDraws(seed, HashStream),
+		hop:      NewDraws(seed, HopStream),
+		Choice:   NewDraws(seed, ChoiceStream),
 		hopSpan:  uint64(f.HopMax - f.HopMin),
 	}
-	if w.hasIO() {
-		e.io = newSampler(w.IO, seed, ioStream)
+	if w.HasIO() {
+		e.io = NewSampler(w.IO, seed, IOStream)
 	}
-	if !f.ClientRTT.none() {
-		e.rtt = newSampler(f.ClientRTT, seed, rttStream)
+	if !f.ClientRTT.None() {
+		e.rtt = NewSampler(f.ClientRTT, seed, RTTStream)
 	}
 	if w.PacketRate == 0 {
-		e.work.PacketRate = defaultPacketRate
+		e.Work.PacketRate = DefaultPacketRate
 	}
 	e.build()
-	e.fault = e.newMembers()
-	e.result.begin(f, w, seed)
+	e.Fault = e.newMembers()
+	e.Result.begin(f, w, seed)
 	e.install()
 	e.arm()
 	e.plan()
@@ -66,66 +66,66 @@ func newEngine(f Farm, p Policy, w Workload, seed uint64) *Engine {
 
 // build sets up the servers and their stations.
 func (e *Engine) build() {
-	n := len(e.farm.Servers)
+	n := len(e.Farm.Servers)
 	count := n
-	if e.work.hasIO() {
+	if e.Work.HasIO() {
 		count = 2 * n
 	}
-	e.servers = make([]server, n)
-	e.stations = make([]station, count)
-	e.alarms = newAlarms(count)
-	for i, s := range e.farm.Servers {
-		e.servers[i].room = int32(s.room())
-		e.stations[i] = station{speed: s.speed(), cores: int32(s.Cores), limit: int32(s.inHand())}
+	e.Servers = make([]server, n)
+	e.Stations = make([]Station, count)
+	e.alarms = NewAlarms(count)
+	for i, s := range e.Farm.Servers {
+		e.Servers[i].Room = int32(s.Room())
+		e.Stations[i] = Station{Speed: s.Pace(), Cores: int32(s.Cores), limit: int32(s.InHand())}
 		if count > n { // one disk, shared by all that want it
-			e.stations[n+i] = station{speed: 1, cores: 1, limit: math.MaxInt32}
+			e.Stations[n+i] = Station{Speed: 1, Cores: 1, limit: math.MaxInt32}
 		}
 	}
 }
 
 // install makes the policy and finds the interfaces that it has.
 func (e *Engine) install() {
-	made := families[e.policy.Base].New(e, e.policy)
-	e.chooser, _ = made.(Chooser)
-	e.offerer, _ = made.(Offerer)
+	made := families[e.Policy.Base].New(e, e.Policy)
+	e.Chooser, _ = made.(Chooser)
+	e.Offerer, _ = made.(Offerer)
 	e.leader, _ = made.(Leader)
 	e.reporter, _ = made.(Reporter)
 	e.measure, _ = made.(Gauge)
 	e.acceptor, _ = made.(Acceptor)
-	e.track, _ = made.(Tracker)
-	e.life, _ = made.(Establisher)
+	e.Track, _ = made.(Tracker)
+	e.Life, _ = made.(Establisher)
 	e.flooded, _ = made.(Flooded)
-	e.messages, _ = made.(Messenger)
+	e.Messages, _ = made.(Messenger)
 	e.waiter, _ = made.(Waiter)
 	e.watch, _ = made.(Watcher)
 	e.member, _ = made.(Member)
 	e.keeper, _ = made.(Keeper)
-	e.signals = e.offerer != nil || e.reporter != nil
-	e.ends = e.reporter != nil || e.track != nil
-	if e.track != nil && e.farm.FlowTable > 0 {
-		for range e.farm.LBs {
-			e.tables = append(e.tables, make(flowTable, e.farm.FlowTable))
+	e.signals = e.Offerer != nil || e.reporter != nil
+	e.Ends = e.reporter != nil || e.Track != nil
+	if e.Track != nil && e.Farm.FlowTable > 0 {
+		for range e.Farm.LBs {
+			e.tables = append(e.tables, make(flowTable, e.Farm.FlowTable))
 		}
 	}
 }
 
 // arm starts the timers: the policy's, the probe's and those of background work.
 func (e *Engine) arm() {
-	if e.work.Probe != nil && e.work.ProbeEvery > 0 {
-		e.timers = append(e.timers, timer{int64(e.work.ProbeEvery), e.newProbe()})
+	if e.Work.Probe != nil && e.Work.ProbeEvery > 0 {
+		e.Timers = append(e.Timers, timer{int64(e.Work.ProbeEvery), e.newProbe()})
 	}
-	for i, t := range e.timers {
-		e.hops.push(t.every, ticking, int32(i))
+	for i, t := range e.Timers {
+		e.Hops.Push(t.every, Ticking, int32(i))
 	}
-	for i, v := range e.farm.Events {
-		e.hops.push(int64(v.At), happening, int32(i))
+	for i, v := range e.Farm.Events {
+		e.Hops.Push(int64(v.At), happening, int32(i))
 	}
 	e.armRivals()
 	e.armFlood()
-	for i, b := range e.farm.Background {
-		e.hops.push(int64(b.From), shifting, int32(2*i))
+	for i, b := range e.Farm.Background {
+		e.Hops.Push(int64(b.From), shifting, int32(2*i))
 		if b.To > 0 {
-			e.hops.push(int64(b.To), shifting, int32(2*i+1))
+			e.Hops.Push(int64(b.To), shifting, int32(2*i+1))
 		}
 	}
 }
@@ -136,26 +136,26 @@ const leastLeft = 0.01
 
 // shift begins background work (even numbers) or ends it (odd ones).
 func (e *Engine) shift(number int) {
-	b := e.farm.Background[number/2]
+	b := e.Farm.Background[number/2]
 	taken := b.Cores
 	if number%2 == 1 {
 		taken = -taken
 	}
 	for _, i := range b.Servers {
-		e.stations[i].lost += taken
+		e.Stations[i].lost += taken
 		e.pace(int32(i))
 	}
 }
 
 // pace gives a server the speed that other work leaves it.
 func (e *Engine) pace(server int32) {
-	s, f := &e.stations[server], e.farm.Servers[server]
-	s.advance(e.now)
-	s.speed = f.speed() * max(leastLeft, 1-s.lost/float64(f.Cores))
-	if e.rival.share != nil {
-		s.speed *= 1 - e.rival.share[server]
+	s, f := &e.Stations[server], e.Farm.Servers[server]
+	s.Advance(e.Instant)
+	s.Speed = f.Pace() * max(leastLeft, 1-s.lost/float64(f.Cores))
+	if e.Rival.Share != nil {
+		s.Speed *= 1 - e.Rival.Share[server]
 	}
-	e.alarms.set(server, s.settle())
+	e.alarms.Set(server, s.settle())
 	if e.watch != nil {
 		e.watch.Changed(server)
 	}

@@ -14,18 +14,18 @@ import (
 // simulator's.
 const (
 	arrivalStream = 1 + iota
-	serviceStream
-	ioStream
-	splitStream
-	rttStream
-	hashStream
-	hopStream
-	choiceStream
-	packetStream
-	probeStream
-	rivalStream
-	floodStream
-	turnStream
+	ServiceStream
+	IOStream
+	SplitStream
+	RTTStream
+	HashStream
+	HopStream
+	ChoiceStream
+	PacketStream
+	ProbeStream
+	RivalStream
+	FloodStream
+	TurnStream
 )
 
 // sampler draws from one Distribution.
@@ -39,7 +39,7 @@ type sampler struct {
 	scale     float64 // ns, Pareto: the least time; Weibull: the logarithm of the scale
 }
 
-func newSampler(d Distribution, seed, stream uint64) *sampler {
+func NewSampler(d Distribution, seed, stream uint64) *sampler {
 	s := &sampler{Distribution: d, rng: rand.New(rand.NewPCG(seed, stream))}
 	cv := float64(d.SD) / float64(max(1, d.Mean))
 	square := float64(cv * cv)
@@ -62,9 +62,9 @@ func newSampler(d Distribution, seed, stream uint64) *sampler {
 // coarse drops the last bits, in which math.Log differs between machines.
 func coarse(x float64) float64 { return float64(math.Round(x*(1<<36)) / (1 << 36)) }
 
-// draw returns the next time in whole nanoseconds, so that the last bit of a
+// Draw returns the next time in whole nanoseconds, so that the last bit of a
 // logarithm, which differs between machines, is gone.
-func (s *sampler) draw() float64 {
+func (s *sampler) Draw() float64 {
 	switch s.Kind {
 	case ExponentialKind:
 		return math.Round(s.rng.ExpFloat64() * float64(s.Mean))
@@ -114,12 +114,12 @@ type clock struct {
 	count int
 }
 
-func newClock(a Arrivals, seed uint64) *clock {
+func NewClock(a Arrivals, seed uint64) *clock {
 	return &clock{Arrivals: a, rng: rand.New(rand.NewPCG(seed, arrivalStream))}
 }
 
-// next is the instant of the next arrival in ns; false after the last.
-func (c *clock) next() (int64, bool) {
+// Next is the instant of the next arrival in ns; false after the last.
+func (c *clock) Next() (int64, bool) {
 	if c.list != nil {
 		if c.count == len(c.list) {
 			return 0, false

@@ -2,7 +2,7 @@ package sim
 
 import "math"
 
-// station is one queue with the cores, or the disk, that serve it. All that run
+// Station is one queue with the cores, or the disk, that serve it. All that run
 // get the same service, so one number is the service of each of them, the attained
 // service V:
 //
@@ -10,76 +10,76 @@ import "math"
 //
 // and a request of demand d that starts at V is finished when V + d is reached.
 // FIFO is the same with at most `cores` running, where the rate is always speed.
-type station struct {
-	attained float64 // ns of service, since the station was last idle
-	rate     float64 // dV/dt
-	at       int64   // ns, the instant of attained
-	speed    float64
-	cores    int32
+type Station struct {
+	Attained float64 // ns of service, since the station was last idle
+	Rate     float64 // dV/dt
+	At       int64   // ns, the instant of attained
+	Speed    float64
+	Cores    int32
 	limit    int32 // at most this many run; the others wait in order of arrival
-	waiting  int32
-	head     int32 // first and last that wait, linked by request.next
+	Waiting  int32
+	Head     int32 // first and last that wait, linked by request.next
 	tail     int32
-	running  []job   // a heap by finish
+	Running  []job   // a heap by finish
 	owed     float64 // ns of service: the sum of running's finish
 	lost     float64 // cores that background work takes
 	queued   float64 // ns of service that waiting requests need
 }
 
 type job struct {
-	finish  float64 // V at which it is done
+	Finish  float64 // V at which it is done
 	request int32
 }
 
-const none = -1
+const None = -1
 
-// present is the number of requests that are not finished.
-func (s *station) present() int32 { return int32(len(s.running)) + s.waiting }
+// Present is the number of requests that are not finished.
+func (s *Station) Present() int32 { return int32(len(s.Running)) + s.Waiting }
 
-// advance moves on to now.
-func (s *station) advance(now int64) {
-	s.attained += float64(float64(now-s.at) * s.rate)
-	s.at = now
+// Advance moves on to now.
+func (s *Station) Advance(now int64) {
+	s.Attained += float64(float64(now-s.At) * s.Rate)
+	s.At = now
 }
 
-// work is the work left, in ns of service, as of the last advance.
-func (s *station) work() float64 {
-	return s.queued + s.owed - float64(float64(len(s.running))*s.attained)
+// Work is the work left, in ns of service, as of the last advance.
+func (s *Station) Work() float64 {
+	return s.queued + s.owed - float64(float64(len(s.Running))*s.Attained)
 }
 
-// slope is how fast work shrinks.
-func (s *station) slope() float64 { return float64(s.rate * float64(len(s.running))) }
+// Slope is how fast work shrinks.
+func (s *Station) Slope() float64 { return float64(s.Rate * float64(len(s.Running))) }
 
 // settle computes the rate again and returns when the next completion is due.
-func (s *station) settle() int64 {
-	n := len(s.running)
+func (s *Station) settle() int64 {
+	n := len(s.Running)
 	if n == 0 {
-		s.attained, s.rate, s.owed = 0, 0, 0
-		return never
+		s.Attained, s.Rate, s.owed = 0, 0, 0
+		return Never
 	}
-	s.rate = s.speed
-	if n > int(s.cores) {
-		s.rate = s.speed * float64(s.cores) / float64(n)
+	s.Rate = s.Speed
+	if n > int(s.Cores) {
+		s.Rate = s.Speed * float64(s.Cores) / float64(n)
 	}
-	left := s.running[0].finish - s.attained
+	left := s.Running[0].Finish - s.Attained
 	if left <= 0 {
-		return s.at
+		return s.At
 	}
-	if s.rate != 1 {
-		left /= s.rate
+	if s.Rate != 1 {
+		left /= s.Rate
 	}
-	return s.at + int64(math.Round(left))
+	return s.At + int64(math.Round(left))
 }
 
 // run starts a request that demands so many ns of service.
-func (s *station) run(request int32, demand float64) {
-	finish := s.attained + demand
+func (s *Station) run(request int32, demand float64) {
+	finish := s.Attained + demand
 	s.owed += finish
-	s.running = append(s.running, job{})
-	heap, i := s.running, len(s.running)-1
+	s.Running = append(s.Running, job{})
+	heap, i := s.Running, len(s.Running)-1
 	for i > 0 {
 		up := (i - 1) / 2
-		if heap[up].finish <= finish {
+		if heap[up].Finish <= finish {
 			break
 		}
 		heap[i] = heap[up]
@@ -90,23 +90,23 @@ func (s *station) run(request int32, demand float64) {
 
 // finish takes out the first to finish. V is set, not summed: rounding does not
 // add up over a busy period.
-func (s *station) finish() int32 {
-	heap := s.running
+func (s *Station) finish() int32 {
+	heap := s.Running
 	first, last := heap[0], heap[len(heap)-1]
 	heap = heap[:len(heap)-1]
-	s.running = heap
-	s.attained = first.finish
-	s.owed -= first.finish
+	s.Running = heap
+	s.Attained = first.Finish
+	s.owed -= first.Finish
 	i := 0
 	for {
 		c := 2*i + 1
 		if c >= len(heap) {
 			break
 		}
-		if c+1 < len(heap) && heap[c+1].finish < heap[c].finish {
+		if c+1 < len(heap) && heap[c+1].Finish < heap[c].Finish {
 			c++
 		}
-		if last.finish <= heap[c].finish {
+		if last.Finish <= heap[c].Finish {
 			break
 		}
 		heap[i] = heap[c]

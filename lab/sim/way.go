@@ -4,49 +4,49 @@ package sim
 
 // send is the client's SYN; the edge router chooses the LB.
 func (e *Engine) send() {
-	i := e.requests.take()
-	r := &e.requests.all[i]
-	*r = Request{start: e.now, number: e.sent, demand: e.service.draw(), bucket: none, phase: opening}
-	r.service = r.demand
-	if e.work.hasIO() {
+	i := e.Requests.take()
+	r := &e.Requests.All[i]
+	*r = Request{start: e.Instant, Number: e.Sent, Demand: e.service.Draw(), bucket: None, Phase: opening}
+	r.Service = r.Demand
+	if e.Work.HasIO() {
 		e.cut(r)
 	}
 	if e.rtt != nil {
-		r.far = int64(e.rtt.draw() / 2)
+		r.far = int64(e.rtt.Draw() / 2)
 	}
-	r.lb = int32(below(e.hash.at(2*uint64(r.number)), e.farm.LBs))
-	first, _ := e.pair(r, toServer)
-	e.hops.push(e.now+first+r.far, atLB, i)
-	e.sent++
-	e.result.open++
+	r.LB = int32(Below(e.hash.At(2*uint64(r.Number)), e.Farm.LBs))
+	first, _ := e.pair(r, ToServer)
+	e.Hops.Push(e.Instant+first+r.far, atLB, i)
+	e.Sent++
+	e.Result.Open++
 	e.plan()
 }
 
 // cut splits the CPU work of a request with three stages at a random point.
 func (e *Engine) cut(r *Request) {
-	r.io = e.io.draw()
-	if e.work.Stages > 2 {
-		r.second = float64(r.demand * (float64(e.split.at(uint64(r.number))>>11) / (1 << 53)))
-		r.demand -= r.second
+	r.io = e.io.Draw()
+	if e.Work.Stages > 2 {
+		r.Second = float64(r.Demand * (float64(e.split.At(uint64(r.Number))>>11) / (1 << 53)))
+		r.Demand -= r.Second
 	}
 }
 
 // plan draws when the next request comes.
 func (e *Engine) plan() {
-	e.coming = never
-	if int(e.sent) < e.work.Requests {
-		if at, more := e.clock.next(); more {
-			e.coming = max(at, e.now)
+	e.coming = Never
+	if int(e.Sent) < e.Work.Requests {
+		if at, more := e.clock.Next(); more {
+			e.coming = max(at, e.Instant)
 		}
 	}
 }
 
-func (e *Engine) flowHash(r *Request) uint64 { return e.hash.at(2*uint64(r.number) + 1) }
+func (e *Engine) Hash(r *Request) uint64 { return e.hash.At(2*uint64(r.Number) + 1) }
 
 func (e *Engine) atLB(i int32) {
-	r := &e.requests.all[i]
-	r.opened = e.now
-	if e.dead != nil && e.dead[r.lb] {
+	r := &e.Requests.All[i]
+	r.Opened = e.Instant
+	if e.dead != nil && e.dead[r.LB] {
 		e.reroute(r)
 	}
 	if e.waiter == nil || !e.waiter.Ask(i, r) {
@@ -56,56 +56,56 @@ func (e *Engine) atLB(i int32) {
 
 // forward sends the SYN to the server, or the first server, that the LB chooses.
 func (e *Engine) forward(i int32) {
-	r := &e.requests.all[i]
-	if e.dead != nil && e.dead[r.lb] { // while it waited
+	r := &e.Requests.All[i]
+	if e.dead != nil && e.dead[r.LB] { // while it waited
 		e.reroute(r)
 	}
-	if e.offerer != nil {
-		e.list(r)
-		r.server = r.list[0]
+	if e.Offerer != nil {
+		e.List(r)
+		r.Server = r.List[0]
 	} else if e.enter(r) {
-		if r.server = e.chooser.Choose(r.lb, r); !e.in(r.server) {
-			r.server = e.one(r)
+		if r.Server = e.Chooser.Choose(r.LB, r); !e.In(r.Server) {
+			r.Server = e.One(r)
 		}
-		if e.track != nil {
-			e.track.Open(r.lb, r.server)
+		if e.Track != nil {
+			e.Track.Open(r.LB, r.Server)
 		}
 	} else { // a flow that finds no slot is spread by hash alone (HLB §IV-A2)
-		r.server = e.one(r)
+		r.Server = e.One(r)
 	}
-	e.assign(r, r.server)
-	_, second := e.pair(r, toServer)
-	e.hops.push(e.now+second, atServer, i)
+	e.assign(r, r.Server)
+	_, second := e.pair(r, ToServer)
+	e.Hops.Push(e.Instant+second, atServer, i)
 }
 
-// list draws the request's candidates. A leading server that is among them
+// List draws the request's candidates. A leading server that is among them
 // moves to the head, any other puts the last out.
-func (e *Engine) list(r *Request) {
-	n := e.draw(r.list[:e.choices()], e.flowHash(r))
-	r.offered = uint8(n)
+func (e *Engine) List(r *Request) {
+	n := e.draw(r.List[:e.choices()], e.Hash(r))
+	r.Offered = uint8(n)
 	if e.leader == nil {
 		return
 	}
 	first := e.leader.Lead(r)
-	if first == none || !e.in(first) {
+	if first == None || !e.In(first) {
 		return
 	}
 	at := n - 1
-	for i, s := range r.list[:n] {
+	for i, s := range r.List[:n] {
 		if s == first {
 			at = i
 		}
 	}
-	copy(r.list[1:at+1], r.list[:at])
-	r.list[0] = first
+	copy(r.List[1:at+1], r.List[:at])
+	r.List[0] = first
 }
 
 // choices is how many servers a list has.
 func (e *Engine) choices() int {
-	if e.policy.Base == "hunt" && e.farm.Choices > 0 {
-		return e.farm.Choices
+	if e.Policy.Base == "hunt" && e.Farm.Choices > 0 {
+		return e.Farm.Choices
 	}
-	return e.policy.Choices
+	return e.Policy.Choices
 }
 
 // enter looks for a slot in the LB's flow table.
@@ -114,33 +114,33 @@ func (e *Engine) enter(r *Request) bool {
 		r.bucket = 0
 		return true
 	}
-	bucket := below(e.flowHash(r)*golden, e.farm.FlowTable)
-	if e.tables[r.lb][bucket] {
-		e.result.untracked++
+	bucket := Below(e.Hash(r)*Golden, e.Farm.FlowTable)
+	if e.tables[r.LB][bucket] {
+		e.Result.untracked++
 		return false
 	}
-	e.tables[r.lb][bucket] = true
+	e.tables[r.LB][bucket] = true
 	r.bucket = int32(bucket)
 	return true
 }
 
 func (e *Engine) assign(r *Request, to int32) {
-	s := &e.servers[to]
-	s.assigned++
-	s.pending += r.demand + r.second
-	s.disk += r.io
+	s := &e.Servers[to]
+	s.Assigned++
+	s.Pending += r.Demand + r.Second
+	s.Disk += r.io
 	if e.watch != nil {
 		e.watch.Changed(to)
 	}
 }
 
 func (e *Engine) unassign(r *Request, from int32) {
-	s := &e.servers[from]
-	s.assigned--
-	s.pending -= r.demand + r.second
-	s.disk -= r.io
-	if s.assigned == 0 {
-		s.pending, s.disk = 0, 0
+	s := &e.Servers[from]
+	s.Assigned--
+	s.Pending -= r.Demand + r.Second
+	s.Disk -= r.io
+	if s.Assigned == 0 {
+		s.Pending, s.Disk = 0, 0
 	}
 	if e.watch != nil {
 		e.watch.Changed(from)
@@ -149,89 +149,89 @@ func (e *Engine) unassign(r *Request, from int32) {
 
 // atServer: an offer is accepted, passed on or returned, any other SYN accepted.
 func (e *Engine) atServer(i int32) {
-	r := &e.requests.all[i]
+	r := &e.Requests.All[i]
 	r.hops++
-	if e.isDown(r.server) {
+	if e.IsDown(r.Server) {
 		e.unanswered(i)
 		return
 	}
-	if e.offerer == nil || e.offerer.Offer(r) {
+	if e.Offerer == nil || e.Offerer.Offer(r) {
 		e.accept(i)
 		return
 	}
-	on, back := e.pair(r, passedOn+uint64(r.visit))
+	on, back := e.pair(r, PassedOn+uint64(r.Visit))
 	last := r.Last()
-	e.result.passed[r.server]++
+	e.Result.passed[r.Server]++
 	to, kind, after := int32(0), atServer, on
 	if last {
-		to, kind, after = r.list[r.leastOf], returned, back
+		to, kind, after = r.List[r.LeastOf], returned, back
 		r.hops++
 	} else {
-		r.visit++
-		to = r.list[r.visit]
+		r.Visit++
+		to = r.List[r.Visit]
 	}
-	e.unassign(r, r.server)
-	r.server = to
+	e.unassign(r, r.Server)
+	r.Server = to
 	e.assign(r, to)
-	e.hops.push(e.now+after, kind, i)
+	e.Hops.Push(e.Instant+after, kind, i)
 }
 
 // accept lets the kernel answer: with a SYN-ACK, or a RST if there is no room.
 func (e *Engine) accept(i int32) {
-	r := &e.requests.all[i]
-	s := &e.servers[r.server]
-	if e.isDown(r.server) { // an offer that returned
+	r := &e.Requests.All[i]
+	s := &e.Servers[r.Server]
+	if e.IsDown(r.Server) { // an offer that returned
 		e.unanswered(i)
 		return
 	}
-	if s.taken >= s.room {
+	if s.Taken >= s.Room {
 		e.refuse(i)
 		return
 	}
-	s.taken++
-	r.phase, r.arrived = accepting, e.now
-	e.result.accepted[r.server]++
+	s.Taken++
+	r.Phase, r.Arrived = accepting, e.Instant
+	e.Result.accepted[r.Server]++
 	if e.acceptor != nil {
 		e.acceptor.Accepted(r)
 	}
-	ack, more := e.pair(r, synAck)
+	ack, more := e.pair(r, SYNACK)
 	if e.reporter != nil {
 		e.reporter.Report(r)
-		e.hops.push(e.now+ack, accepted, i)
+		e.Hops.Push(e.Instant+ack, accepted, i)
 	}
 	if e.signals {
 		ack += more
 	}
-	first, second := e.pair(r, toData)
-	if e.life != nil {
-		e.hops.push(e.now+ack+first+2*r.far, established, i)
+	first, second := e.pair(r, ToData)
+	if e.Life != nil {
+		e.Hops.Push(e.Instant+ack+first+2*r.far, established, i)
 	}
-	e.hops.push(e.now+ack+first+second+2*r.far, data, i)
+	e.Hops.Push(e.Instant+ack+first+second+2*r.far, Data, i)
 }
 
 func (e *Engine) refuse(i int32) {
-	r := &e.requests.all[i]
-	e.unassign(r, r.server)
+	r := &e.Requests.All[i]
+	e.unassign(r, r.Server)
 	if e.reporter != nil {
 		e.reporter.Report(r)
 	}
-	back, end := e.pair(r, toReply)
-	r.phase = over
-	e.result.refuse(e.now+back+r.far, r)
+	back, end := e.pair(r, ToReply)
+	r.Phase = Over
+	e.Result.refuse(e.Instant+back+r.far, r)
 	e.end(i, back+end+2*r.far, end)
 }
 
 func (e *Engine) reply(i int32) {
-	r := &e.requests.all[i]
-	r.demand, r.phase = 0, over
-	e.servers[r.server].taken--
-	e.unassign(r, r.server)
+	r := &e.Requests.All[i]
+	r.Demand, r.Phase = 0, Over
+	e.Servers[r.Server].Taken--
+	e.unassign(r, r.Server)
 	if r.gone {
 		e.bury(i)
 		return
 	}
-	back, end := e.pair(r, toReply)
-	e.result.complete(e.now+back+r.far, r)
+	back, end := e.pair(r, ToReply)
+	e.Result.complete(e.Instant+back+r.far, r)
 	if e.measure != nil {
 		e.measure.Served(r)
 	}
@@ -245,31 +245,31 @@ func (e *Engine) reply(i int32) {
 // has signals, by the server's own.
 func (e *Engine) end(i int32, byClient, bySignal int64) {
 	switch {
-	case !e.ends:
-		e.requests.give(i)
+	case !e.Ends:
+		e.Requests.give(i)
 	case e.signals:
-		e.hops.push(e.now+bySignal, closing, i)
+		e.Hops.Push(e.Instant+bySignal, closing, i)
 	default:
-		e.hops.push(e.now+byClient, closing, i)
+		e.Hops.Push(e.Instant+byClient, closing, i)
 	}
 }
 
 // forget ends the flow at its LB.
 func (e *Engine) forget(i int32) {
-	r := &e.requests.all[i]
+	r := &e.Requests.All[i]
 	if e.reporter != nil && !r.gone {
 		e.reporter.Signalled(r)
 	}
-	if e.track != nil && r.bucket != none {
+	if e.Track != nil && r.bucket != None {
 		e.untrack(r)
 	}
-	e.requests.give(i)
+	e.Requests.give(i)
 }
 
 // establish is the first data of a flow at its LB.
 func (e *Engine) establish(r *Request) {
-	if r.bucket != none && !r.gone && !r.alive {
+	if r.bucket != None && !r.gone && !r.alive {
 		r.alive = true
-		e.life.Established(r.lb, r.server, r.opened)
+		e.Life.Established(r.LB, r.Server, r.Opened)
 	}
 }

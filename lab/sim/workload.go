@@ -37,7 +37,7 @@ type Workload struct {
 	ProbeEvery time.Duration
 }
 
-func (w Workload) hasIO() bool { return w.Stages > 1 }
+func (w Workload) HasIO() bool { return w.Stages > 1 }
 
 // counted is the range of requests that count.
 func (w Workload) counted() (from, to int) {
@@ -86,8 +86,8 @@ func Diurnal(low, high float64, period time.Duration) Arrivals {
 // At are arrivals at listed instants, ascending.
 func At(list []time.Duration) Arrivals { return Arrivals{list: list} }
 
-// perSecond is the mean rate: of the last step if it goes on for ever.
-func (a Arrivals) perSecond() float64 {
+// MeanRate is the mean rate: of the last step if it goes on for ever.
+func (a Arrivals) MeanRate() float64 {
 	if n := len(a.list); n > 0 {
 		return float64(n) / max(1e-9, a.list[n-1].Seconds())
 	}

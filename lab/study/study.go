@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"proffer/lab/sim"
+	_ "proffer/lab/sim/policies"
 )
 
 // Study is a set of runs: Seeds seeds from First on.
