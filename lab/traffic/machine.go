@@ -1,12 +1,3 @@
-// Package load makes traffic and takes it: an open-loop client that sends each
-// request when it is due and reports when it could not, and an HTTP server
-// with service times that are slept on virtual cores, so that 48 two-core servers
-// fit on two real ones (docs/design/testbed.md). The rows of a run are replayed exactly
-// by Replay: the yardstick of how true the measured times are.
-//
-// Long flows (Flows and Echo), streams of which every byte is checked (Bulk) and
-// Steady requests show whether connections survive failures (docs/failures.md);
-// Forge and Flood send the packets that must not do harm.
 package traffic
 
 // Machine is the capacity of one server.
