@@ -19,7 +19,7 @@ import (
 	"proffer/api"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/policy"
 )
 
@@ -115,7 +115,7 @@ func start(t *testing.T, bed *testbed.Bed, s farmrun.Settings) *farmrun.Farm {
 // serve runs the load servers on the VIP of every server node.
 func serve(t *testing.T, bed *testbed.Bed) *farmrun.Servers {
 	t.Helper()
-	servers, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
+	servers, err := farmrun.Serve(bed, responder.Machine{Cores: 2, Workers: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

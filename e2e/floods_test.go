@@ -11,6 +11,7 @@ import (
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/wire"
 )
 
@@ -18,7 +19,7 @@ import (
 // returned function is called: SYNs, which servers answer by the LB, and packets that are too long.
 func strangers(t *testing.T, bed *testbed.Bed, rate float64) (stop func()) {
 	t.Helper()
-	link, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
+	link, err := raw.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func strangers(t *testing.T, bed *testbed.Bed, rate float64) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	flooded := make(chan error, 1)
 	go func() {
-		_, err := traffic.Forge{Interface: "eth0", Frame: frame, Frames: 1 << 22, Rate: rate, Enter: bed.Client.Enter}.Run(ctx)
+		_, err := raw.Forge{Interface: "eth0", Frame: frame, Frames: 1 << 22, Rate: rate, Enter: bed.Client.Enter}.Run(ctx)
 		flooded <- err
 	}()
 	return func() {

@@ -8,6 +8,7 @@ import (
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // within is how long a flow may take to answer before it counts as silent:
@@ -15,9 +16,9 @@ import (
 const within = 20 * time.Second
 
 // echoes runs an Echo on the VIP, IPv6 and IPv4, of every server node.
-func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*traffic.Echo {
+func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*responder.Echo {
 	t.Helper()
-	all := map[string]*traffic.Echo{}
+	all := map[string]*responder.Echo{}
 	for _, n := range nodes {
 		all[n.Name] = echo(t, n, bed.VIP, bed.VIP4)
 	}
@@ -25,14 +26,14 @@ func echoes(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) map[string]*
 }
 
 // echo runs one on the given addresses of a node until the test ends.
-func echo(t *testing.T, n *testbed.Node, vips ...netip.Addr) *traffic.Echo {
+func echo(t *testing.T, n *testbed.Node, vips ...netip.Addr) *responder.Echo {
 	t.Helper()
-	e := traffic.NewEcho(n.Name)
+	e := responder.NewEcho(n.Name)
 	t.Cleanup(func() { e.Close() })
 	for _, vip := range vips {
 		var l net.Listener
 		err := n.Do(func() (err error) {
-			l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), 1024)
+			l, err = responder.Listen(netip.AddrPortFrom(vip, testbed.Port), 1024)
 			return err
 		})
 		if err != nil {

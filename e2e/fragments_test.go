@@ -11,7 +11,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -29,9 +29,9 @@ func datagrams(s *farmrun.Settings, vip netip.Addr, fragments topo.Fragments) {
 }
 
 // echoDatagrams runs an EchoUDP on a VIP of every server node.
-func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*traffic.EchoUDP {
+func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*responder.EchoUDP {
 	t.Helper()
-	all := map[string]*traffic.EchoUDP{}
+	all := map[string]*responder.EchoUDP{}
 	for _, n := range bed.Servers {
 		var conn *net.UDPConn
 		err := n.Do(func() (err error) {
@@ -41,7 +41,7 @@ func echoDatagrams(t *testing.T, bed *testbed.Bed, vip netip.Addr) map[string]*t
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := traffic.NewEchoUDP(n.Name)
+		e := responder.NewEchoUDP(n.Name)
 		all[n.Name] = e
 		t.Cleanup(func() { e.Close() })
 		go e.Serve(conn) // ends with Close
@@ -144,7 +144,7 @@ func TestFragmentsHashed(t *testing.T) {
 						t.Errorf("%s has the small datagrams of %s, %s the large one", got, client, by)
 					}
 				}
-				whole := func(d traffic.Datagram) bool { return d.From.Addr() == client && len(d.Text) == large }
+				whole := func(d responder.Datagram) bool { return d.From.Addr() == client && len(d.Text) == large }
 				for name, e := range servers {
 					if slices.ContainsFunc(e.Received(), whole) != (name == by) {
 						t.Errorf("the large datagram of %s, which %s answered, came to %s", client, by, name)

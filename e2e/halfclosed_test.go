@@ -10,7 +10,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -28,7 +28,7 @@ func lingering(s *farmrun.Settings) {
 func halfOpen(to, from net.Conn) error {
 	const pieces, pause = 40, linger / 10
 	var all bytes.Buffer
-	if _, err := io.Copy(&all, traffic.Bytes(pieces*1000)); err != nil {
+	if _, err := io.Copy(&all, responder.Bytes(pieces*1000)); err != nil {
 		return err
 	}
 	came := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 	"proffer/api"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 )
 
 // callers open connections one after another, each as soon as it is due, and keep all results. With
@@ -267,7 +267,7 @@ func TestFloodTakesNoServerOut(t *testing.T) {
 	}
 	s := &callers{bed: bed}
 	s.begin(t, 60)
-	flood := traffic.Flood{
+	flood := raw.Flood{
 		Interface: "eth0", To: netip.AddrPortFrom(bed.VIP, testbed.Port), Clients: testbed.ClientNet(),
 		Rate: 300, For: 4 * time.Second, Seed: 1, Enter: bed.Client.Enter,
 	}

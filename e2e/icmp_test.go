@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -166,7 +166,7 @@ func sendWhen(t *testing.T, n *testbed.Node, vip netip.Addr, size int64, let <-c
 				}
 				c.Write([]byte{'!'})
 				<-let
-				io.Copy(c, traffic.Bytes(size)) // the client sees what is missing
+				io.Copy(c, responder.Bytes(size)) // the client sees what is missing
 			}()
 		}
 	}()

@@ -13,7 +13,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -334,7 +334,7 @@ func writeBytes(t *testing.T, path string, size int64) string {
 		t.Fatal(err)
 	}
 	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(hash, file), traffic.Bytes(size)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(hash, file), responder.Bytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

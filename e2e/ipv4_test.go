@@ -19,7 +19,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -48,7 +48,7 @@ func settings4(t *testing.T, bed *testbed.Bed, policy string) farmrun.Settings {
 // serveAt runs a load server on an address of each node until the test ends.
 func serveAt(t *testing.T, vip netip.Addr, nodes ...*testbed.Node) {
 	t.Helper()
-	clock, err := traffic.NewClock()
+	clock, err := responder.NewClock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func serveAt(t *testing.T, vip netip.Addr, nodes ...*testbed.Node) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := traffic.NewServer(n.Name, traffic.Machine{Cores: 2, Workers: 32}, clock)
+		server := responder.NewServer(n.Name, responder.Machine{Cores: 2, Workers: 32}, clock)
 		t.Cleanup(func() { server.Close() })
 		go server.Serve(l) // ends with Close
 	}

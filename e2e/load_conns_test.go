@@ -15,7 +15,7 @@ import (
 	"proffer/api"
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // vip is the service as a socket address.
@@ -49,7 +49,7 @@ func listenAt(t *testing.T, bed *testbed.Bed, n *testbed.Node, backlog int) net.
 	t.Helper()
 	var l net.Listener
 	err := n.Do(func() (err error) {
-		l, err = traffic.Listen(vip(bed), backlog)
+		l, err = responder.Listen(vip(bed), backlog)
 		return err
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -29,12 +30,12 @@ import (
 func bulks(t *testing.T, bed *testbed.Bed, nodes ...*testbed.Node) {
 	t.Helper()
 	for _, n := range nodes {
-		s := traffic.NewBulkServer(n.Name)
+		s := responder.NewBulkServer(n.Name)
 		t.Cleanup(func() { s.Close() })
 		for _, vip := range []netip.Addr{bed.VIP, bed.VIP4} {
 			var l net.Listener
 			err := n.Do(func() (err error) {
-				l, err = traffic.Listen(netip.AddrPortFrom(vip, testbed.Port), farmrun.Backlog)
+				l, err = responder.Listen(netip.AddrPortFrom(vip, testbed.Port), farmrun.Backlog)
 				return err
 			})
 			if err != nil {
@@ -151,7 +152,7 @@ func TestUploadLearnsItsSize(t *testing.T) {
 	const size = 3_000_000
 	hash := sha256.New()
 	var content bytes.Buffer
-	if _, err := io.Copy(io.MultiWriter(hash, &content), traffic.Bytes(size)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(hash, &content), responder.Bytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "upload")

@@ -16,7 +16,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -197,7 +197,7 @@ func wantFastOpen(t *testing.T, farm *farmrun.Farm) {
 	t.Helper()
 	const conns, size = 12, 100_000
 	bed := farm.Bed
-	want, err := io.ReadAll(traffic.Bytes(size))
+	want, err := io.ReadAll(responder.Bytes(size))
 	if err != nil {
 		t.Fatal(err)
 	}

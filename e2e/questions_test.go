@@ -12,6 +12,7 @@ import (
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/topo"
 	"proffer/wire"
 )
@@ -27,9 +28,9 @@ func crowdOf(n int) (all []topo.Server) {
 }
 
 // ofNoFlow floods the VIP with segments of no flow, each sent twice, as a forger repeats them.
-func ofNoFlow(t *testing.T, bed *testbed.Bed, rate float64) (stop func() traffic.Sent) {
+func ofNoFlow(t *testing.T, bed *testbed.Bed, rate float64) (stop func() raw.Sent) {
 	t.Helper()
-	link, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
+	link, err := raw.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,14 +43,14 @@ func ofNoFlow(t *testing.T, bed *testbed.Bed, rate float64) (stop func() traffic
 		return append(link[:len(link):len(link)], ip.TCP(segment, []byte("payload"))...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var sent traffic.Sent
+	var sent raw.Sent
 	flooded := make(chan error, 1)
 	go func() {
 		var err error
-		sent, err = traffic.Forge{Interface: "eth0", Frame: frame, Frames: 1 << 22, Rate: rate, Enter: bed.Client.Enter}.Run(ctx)
+		sent, err = raw.Forge{Interface: "eth0", Frame: frame, Frames: 1 << 22, Rate: rate, Enter: bed.Client.Enter}.Run(ctx)
 		flooded <- err
 	}()
-	return func() traffic.Sent {
+	return func() raw.Sent {
 		cancel()
 		if err := <-flooded; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)

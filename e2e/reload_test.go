@@ -15,6 +15,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -141,7 +142,7 @@ func openEchoes(t *testing.T, bed *testbed.Bed, port uint16, k int) *traffic.Flo
 	t.Helper()
 	at := netip.AddrPortFrom(bed.VIP, port)
 	for _, n := range bed.Servers {
-		e := traffic.NewEcho(n.Name)
+		e := responder.NewEcho(n.Name)
 		t.Cleanup(func() { e.Close() })
 		l, err := n.Listen("tcp6", at.String())
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/wire"
 )
 
@@ -26,7 +26,7 @@ func TestStrayPacketsStarveNoFlow(t *testing.T) {
 	if err := bed.Announce(bed.LBs[1]); err != nil {
 		t.Fatal(err)
 	}
-	link, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
+	link, err := raw.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func TestStrayPacketsStarveNoFlow(t *testing.T) {
 		binary.BigEndian.PutUint16(stray[wire.IPv6Bytes:], uint16(i))
 		return append(link[:len(link):len(link)], stray...)
 	}
-	var sent traffic.Sent
+	var sent raw.Sent
 	flooded := make(chan error, 1)
 	go func() {
 		var err error
-		sent, err = traffic.Forge{Interface: "eth0", Frame: frame, Frames: packets, Rate: rate, Enter: bed.Client.Enter}.Run(t.Context())
+		sent, err = raw.Forge{Interface: "eth0", Frame: frame, Frames: packets, Rate: rate, Enter: bed.Client.Enter}.Run(t.Context())
 		flooded <- err
 	}()
 	eventually(t, "more ACKs than the limit", func() bool { return counter(t, farm, "drop_limit_stray", bed.LBs[1]) > 0 })

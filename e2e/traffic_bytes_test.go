@@ -13,7 +13,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // plainPort is where a server answers under its own address, past the LB.
@@ -141,7 +141,7 @@ func TestHundredMegabytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.MultiWriter(hash, out), traffic.Bytes(size)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(hash, out), responder.Bytes(size)); err != nil {
 		t.Fatal(err)
 	}
 	if err := out.Close(); err != nil {

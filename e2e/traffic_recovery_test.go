@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // TestLBKilled: connections in use survive the death of the LB and of all that
@@ -116,7 +116,7 @@ func getBytes(ctx context.Context, transport http.RoundTripper, size int64) erro
 	if err != nil {
 		return err
 	}
-	want, err := io.ReadAll(traffic.Bytes(size))
+	want, err := io.ReadAll(responder.Bytes(size))
 	if err == nil && string(got) != string(want) {
 		err = fmt.Errorf("%d bytes, not those of /bytes/%d", len(got), size)
 	}

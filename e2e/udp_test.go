@@ -14,6 +14,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -70,11 +71,11 @@ func listenUDP(t *testing.T, n *testbed.Node, addr netip.Addr) (c *net.UDPConn) 
 }
 
 // echoUDP answers datagrams to both VIPs at every server.
-func echoUDP(t *testing.T, bed *testbed.Bed) map[string]*traffic.EchoUDP {
+func echoUDP(t *testing.T, bed *testbed.Bed) map[string]*responder.EchoUDP {
 	t.Helper()
-	all := map[string]*traffic.EchoUDP{}
+	all := map[string]*responder.EchoUDP{}
 	for _, n := range bed.Servers {
-		e := traffic.NewEchoUDP(n.Name)
+		e := responder.NewEchoUDP(n.Name)
 		t.Cleanup(func() { e.Close() })
 		for vip := range families(bed) {
 			go e.Serve(listenUDP(t, n, vip)) // ends with Close

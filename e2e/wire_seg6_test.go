@@ -9,7 +9,7 @@ import (
 
 	"proffer/config"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/policy"
 	"proffer/table"
 	"proffer/wire"
@@ -85,7 +85,7 @@ func TestKernelDecapsulates(t *testing.T) {
 	}
 	const size = 1_000_000
 	body := in(t, bed.Client, "curl", "-sS", "--fail", "--local-port", fmt.Sprint(ports[flows]), fmt.Sprintf("%s/bytes/%d", url, size))
-	want, err := io.ReadAll(traffic.Bytes(size))
+	want, err := io.ReadAll(responder.Bytes(size))
 	if err != nil || body != string(want) {
 		t.Errorf("through End.DT6 come %d bytes that are not those of /bytes/%d (%v)", len(body), size, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/loadsource"
 	"proffer/topo"
 )
@@ -137,7 +137,7 @@ func pidFile(bed *testbed.Bed, n *testbed.Node) string {
 
 func (h *httpds) launch(bed *testbed.Bed, n *testbed.Node, program, conf string) error {
 	dir := httpdFolder(bed, n)
-	script := fmt.Sprintf(busyLoop, traffic.HeaderServer, n.Name, traffic.HeaderID)
+	script := fmt.Sprintf(busyLoop, responder.HeaderServer, n.Name, responder.HeaderID)
 	err := errors.Join(
 		os.MkdirAll(dir, 0o755),
 		os.WriteFile(filepath.Join(dir, "httpd.conf"), []byte(conf), 0o644),

@@ -14,6 +14,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/tables"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // answered is a run of three requests, which the servers' second candidates answered.
@@ -43,9 +44,9 @@ func TestSummaryOf(t *testing.T) {
 // the servers' count of them, whichever is larger.
 func TestRefusalsCount(t *testing.T) {
 	for _, c := range []struct {
-		drops traffic.Drops
+		drops responder.Drops
 		want  int
-	}{{traffic.Drops{}, 1}, {traffic.Drops{SYNRetransmits: 5}, 6}, {traffic.Drops{ListenDrops: 4}, 5}, {traffic.Drops{SYNRetransmits: 2, ListenDrops: 3}, 4}} {
+	}{{responder.Drops{}, 1}, {responder.Drops{SYNRetransmits: 5}, 6}, {responder.Drops{ListenDrops: 4}, 5}, {responder.Drops{SYNRetransmits: 2, ListenDrops: 3}, 4}} {
 		r := answered()
 		r.Rows[0].Outcome = traffic.Refused
 		r.Drops = c.drops

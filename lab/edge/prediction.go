@@ -14,6 +14,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/topo"
 )
 
@@ -168,7 +169,7 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 			last.Set(1)
 			return errors.Join(unix.SchedSetaffinity(0, &last), bed.Client.Enter())
 		}
-		_, err := traffic.Forge{Interface: "lb", Frame: frame, Rate: rate, For: time.Hour, Enter: enter}.Run(ctx)
+		_, err := raw.Forge{Interface: "lb", Frame: frame, Rate: rate, For: time.Hour, Enter: enter}.Run(ctx)
 		sent <- err
 	}()
 	defer func() {

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // FarSide is a server of long connections.
@@ -41,7 +41,7 @@ func FarSidesAt(nodes []*testbed.Node, at netip.AddrPort, make func(name string)
 
 func listenAt(n *testbed.Node, at netip.AddrPort, backlog int) (l net.Listener, err error) {
 	err = n.Do(func() (err error) {
-		l, err = traffic.Listen(at, backlog)
+		l, err = responder.Listen(at, backlog)
 		return err
 	})
 	if err != nil {
@@ -62,4 +62,4 @@ func (s FarSides) Close() error {
 	return errors.Join(errs...)
 }
 
-func NewEcho(name string) FarSide { return traffic.NewEcho(name) }
+func NewEcho(name string) FarSide { return responder.NewEcho(name) }

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // Kinds are the servers of a farm on virtual cores, of which the last ones may be faster
@@ -57,8 +57,8 @@ func (k Kinds) checkFast() error {
 func (k Kinds) Faster(i int) bool { return i >= k.Servers-k.Fast }
 
 // Machine is the capacity of server i.
-func (k Kinds) Machine(i int) traffic.Machine {
-	m := traffic.Machine{Cores: k.Cores, Workers: k.Workers, Discipline: traffic.Sharing}
+func (k Kinds) Machine(i int) responder.Machine {
+	m := responder.Machine{Cores: k.Cores, Workers: k.Workers, Discipline: responder.Sharing}
 	if k.Faster(i) {
 		m.Speed = k.Speed
 		if k.FastCores > 0 {
@@ -69,8 +69,8 @@ func (k Kinds) Machine(i int) traffic.Machine {
 }
 
 // Machines are those of all servers.
-func (k Kinds) Machines() []traffic.Machine {
-	all := make([]traffic.Machine, k.Servers)
+func (k Kinds) Machines() []responder.Machine {
+	all := make([]responder.Machine, k.Servers)
 	for i := range all {
 		all[i] = k.Machine(i)
 	}
@@ -78,7 +78,7 @@ func (k Kinds) Machines() []traffic.Machine {
 }
 
 // Named is the capacity of a server by its name on the testbed.
-func (k Kinds) Named(server string) traffic.Machine { return k.Machine(ServerIndex(server)) }
+func (k Kinds) Named(server string) responder.Machine { return k.Machine(ServerIndex(server)) }
 
 // ServerIndex is the position of a server among those of its bed, by its name; -1 if it has none.
 func ServerIndex(name string) int {

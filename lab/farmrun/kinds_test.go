@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"proffer/lab/farmrun/farmtest"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // TestKinds: the last servers are the fast ones, by speed, by cores, or by either; the load
@@ -41,7 +41,7 @@ func TestKinds(t *testing.T) {
 	if got := k.WeightsOf(true); !slices.Equal(got, []int{40, 40, 20}) {
 		t.Errorf("inverted: %v", got)
 	}
-	if got, want := k.Named("s3"), (traffic.Machine{Cores: 2, Workers: 32, Speed: 2}); got != want {
+	if got, want := k.Named("s3"), (responder.Machine{Cores: 2, Workers: 32, Speed: 2}); got != want {
 		t.Errorf("s3 is %+v, want %+v", got, want)
 	}
 	if k.Faster(ServerIndex("lb1")) || k.Faster(ServerIndex("")) || k.Faster(ServerIndex("s2")) {

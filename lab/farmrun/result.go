@@ -1,6 +1,9 @@
 package farmrun
 
-import "proffer/lab/traffic"
+import (
+	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
+)
 
 // Result is the outcome of one policy.
 type Result struct {
@@ -10,7 +13,7 @@ type Result struct {
 	Late   error // the generator could not keep its schedule; nil: it did
 	Failed error // there was no run, or none whose rows may be believed; nil: there was
 
-	Drops traffic.Drops
+	Drops responder.Drops
 	Kinds Kinds
 }
 

@@ -6,22 +6,22 @@ import (
 	"net/netip"
 
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // Servers are the bed's HTTP servers, one a server node, on the VIP.
 type Servers struct {
-	clock *traffic.Clock
-	All   []*traffic.Server
+	clock *responder.Clock
+	All   []*responder.Server
 }
 
 // Serve starts them: each with a machine of its own, or all with the one that is given.
-func Serve(bed *testbed.Bed, machines ...traffic.Machine) (*Servers, error) {
+func Serve(bed *testbed.Bed, machines ...responder.Machine) (*Servers, error) {
 	return ServeAt(bed.Servers, netip.AddrPortFrom(bed.VIP, testbed.Port), machines...)
 }
 
-func ServeAt(nodes []*testbed.Node, at netip.AddrPort, machines ...traffic.Machine) (*Servers, error) {
-	clock, err := traffic.NewClock()
+func ServeAt(nodes []*testbed.Node, at netip.AddrPort, machines ...responder.Machine) (*Servers, error) {
+	clock, err := responder.NewClock()
 	if err != nil {
 		return nil, fmt.Errorf("start the virtual cores: %w", err)
 	}
@@ -31,7 +31,7 @@ func ServeAt(nodes []*testbed.Node, at netip.AddrPort, machines ...traffic.Machi
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		server := traffic.NewServer(n.Name, machines[i%len(machines)], clock)
+		server := responder.NewServer(n.Name, machines[i%len(machines)], clock)
 		s.All = append(s.All, server)
 		go server.Serve(l) // ends with Close
 	}

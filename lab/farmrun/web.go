@@ -11,6 +11,7 @@ import (
 
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/policy"
 	"proffer/topo"
 )
@@ -149,10 +150,10 @@ func ServedOnce(books map[string][]string, rows []traffic.Row) error {
 }
 
 // ReadDrops reads the client's SYN retransmissions and the servers' listen drops.
-func ReadDrops(bed *testbed.Bed) (d traffic.Drops, err error) {
-	read := func(n *testbed.Node) (seen traffic.Drops, err error) {
+func ReadDrops(bed *testbed.Bed) (d responder.Drops, err error) {
+	read := func(n *testbed.Node) (seen responder.Drops, err error) {
 		err = n.Do(func() (err error) {
-			seen, err = traffic.ReadDrops(traffic.NetstatPath)
+			seen, err = responder.ReadDrops(responder.NetstatPath)
 			return err
 		})
 		return seen, err

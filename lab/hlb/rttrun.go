@@ -12,6 +12,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/topo"
 )
 
@@ -23,7 +24,7 @@ type rttRun struct {
 	requests []traffic.Request
 
 	rows     []traffic.Row
-	forged   traffic.Sent
+	forged   raw.Sent
 	counting string  // which flows count at the LBs, at the end
 	ratio    float64 // of the faster servers' weights to the others'
 }
@@ -71,7 +72,7 @@ func (r *rttRun) flood(ctx context.Context) (err error) {
 	if !r.way.flooded {
 		return nil
 	}
-	r.forged, err = traffic.Flood{
+	r.forged, err = raw.Flood{
 		Interface: "eth0", To: netip.AddrPortFrom(r.bed.VIP, testbed.Port), Clients: testbed.ClientNet(),
 		Rate: r.Flood * r.rate(), For: time.Hour, Seed: r.Seed, Enter: r.bed.Client.Enter,
 	}.Run(ctx)

@@ -15,6 +15,7 @@ import (
 	"proffer/lab/stats"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 )
 
 // flooded is a farm under floods.
@@ -64,7 +65,7 @@ func (f *flooded) met(ctx context.Context) (offers, full uint64, err error) {
 
 // besideFlood is the outcome of everything beside a flood.
 type besideFlood struct {
-	sent traffic.Sent
+	sent raw.Sent
 	cpu  float64 // share of all CPUs that were busy
 	tried
 	spoken
@@ -78,7 +79,7 @@ func (f *flooded) beside(ctx context.Context, rate int) (b besideFlood, err erro
 		return b, err
 	}
 	f.floods++
-	flood := traffic.Flood{
+	flood := raw.Flood{
 		Interface: "eth0", To: f.service(), Clients: testbed.ClientNet(), Rate: float64(rate), For: f.experiment.For,
 		Seed: f.experiment.Seed + f.floods, Enter: f.bed.Client.Enter,
 	}
@@ -220,7 +221,7 @@ func (f *flooded) spin(ctx context.Context, share float64) (t tried, err error) 
 	burning, stop := context.WithCancel(ctx)
 	var burners sync.WaitGroup
 	for range runtime.NumCPU() {
-		burners.Go(func() { traffic.Spin(burning, share) })
+		burners.Go(func() { raw.Spin(burning, share) })
 	}
 	t, err = f.try(ctx, func() error { return nil })
 	stop()

@@ -12,6 +12,8 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -123,7 +125,7 @@ func (e Forge) forge(ctx context.Context, a *attacked, show func(farmrun.Step)) 
 
 func (e Forge) forger(a *attacked) (*forger, error) {
 	bed := a.farm.Bed
-	ethernet, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
+	ethernet, err := raw.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	return &forger{
 		rng: rand.New(rand.NewPCG(e.Seed, 2)), ethernet: ethernet, vip: netip.AddrPortFrom(bed.VIP, testbed.Port),
 		outside: bed.ClientAddrs[0], lbs: bed.LBs, servers: bed.Servers, live: farmrun.RandomEnds(e.Seed, bed.ClientAddrs, forgeFlows),
@@ -139,7 +141,7 @@ type attacked struct {
 
 // send sends frames from the client and lets the last of them arrive.
 func (a *attacked) send(ctx context.Context, frame func(int) []byte, n int) (int, error) {
-	sent, err := traffic.Forge{Interface: "eth0", Frame: frame, Frames: n, Rate: forgeRate, Enter: a.farm.Bed.Client.Enter}.Run(ctx)
+	sent, err := raw.Forge{Interface: "eth0", Frame: frame, Frames: n, Rate: forgeRate, Enter: a.farm.Bed.Client.Enter}.Run(ctx)
 	if err != nil {
 		return sent.Frames, err
 	}
@@ -179,7 +181,7 @@ func (a *attacked) look(ctx context.Context) (s seen, err error) {
 		}
 	}
 	for _, server := range a.echoes {
-		for _, times := range server.(*traffic.Echo).Accepted() {
+		for _, times := range server.(*responder.Echo).Accepted() {
 			s.accepted += times
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -88,7 +90,7 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
-	servers, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 64})
+	servers, err := farmrun.Serve(bed, responder.Machine{Cores: 2, Workers: 64})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (e Loss) run(ctx context.Context, loss float64, way string) (_ *lossy, err 
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
-	answers := &traffic.SYNACKs{}
+	answers := &raw.SYNACKs{}
 	defer func() { err = errors.Join(err, answers.Close()) }()
 	for _, n := range bed.Servers {
 		if err := answers.Watch(n.Name, "eth0", n.Enter); err != nil {

@@ -14,6 +14,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 	"proffer/topo"
 )
 
@@ -156,7 +157,7 @@ type weather struct {
 // build starts the servers, the daemons and the long flows.
 func (w *weather) build(ctx context.Context) (err error) {
 	e, bed := w.experiment, w.bed
-	machine := traffic.Machine{Cores: 2, Workers: 32}
+	machine := responder.Machine{Cores: 2, Workers: 32}
 	vip := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(bed.VIP, port) }
 	most := bed.Servers[:e.Servers-1]
 	for _, start := range []func() (interface{ Close() error }, error){

@@ -14,7 +14,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/raw"
 	"proffer/wire"
 )
 
@@ -23,13 +23,13 @@ type attack struct {
 	name    string
 	counted []string // by role and counter: each of them must move
 	rate    float64
-	forge   traffic.Forge
-	flood   *traffic.Flood // instead of forge
-	sent    traffic.Sent
+	forge   raw.Forge
+	flood   *raw.Flood // instead of forge
+	sent    raw.Sent
 }
 
 func (a *attack) run(ctx context.Context, d time.Duration) (err error) {
-	var sent traffic.Sent
+	var sent raw.Sent
 	if a.flood != nil {
 		a.flood.Rate, a.flood.For = a.rate, d
 		sent, err = a.flood.Run(ctx)
@@ -96,15 +96,15 @@ func (w *weather) counted(ctx context.Context, counter string) (uint64, error) {
 // the link of an LB.
 func (w *weather) attacks() ([]*attack, error) {
 	e, bed := w.experiment, w.bed
-	ethernet, err := traffic.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
+	ethernet, err := raw.Ethernet(bed.Client.Enter, "eth0", bed.VIP)
 	if err != nil {
 		return nil, err
 	}
 	broadcast := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ethernet[6:]...)
 	live := farmrun.FromPorts(bed.ClientAddrs[0], e.Flows)
 	web := netip.AddrPortFrom(bed.VIP, testbed.Port)
-	outside := traffic.Forge{Interface: "eth0", Enter: bed.Client.Enter}
-	beside := traffic.Forge{Interface: bed.LBs[0].Link, Enter: bed.Router.Enter}
+	outside := raw.Forge{Interface: "eth0", Enter: bed.Client.Enter}
+	beside := raw.Forge{Interface: bed.LBs[0].Link, Enter: bed.Router.Enter}
 	signals := &forger{
 		rng: rand.New(rand.NewPCG(e.Seed, 2)), ethernet: ethernet, vip: web,
 		outside: bed.ClientAddrs[0], lbs: bed.LBs, servers: bed.Servers, live: live,
@@ -112,12 +112,12 @@ func (w *weather) attacks() ([]*attack, error) {
 	stranger := func(seed uint64, ethernet []byte) *strangers {
 		return &strangers{rng: rand.New(rand.NewPCG(e.Seed, seed)), ethernet: ethernet, vip: bed.VIP}
 	}
-	forged := func(f traffic.Forge, frame func(int) []byte) traffic.Forge {
+	forged := func(f raw.Forge, frame func(int) []byte) raw.Forge {
 		f.Frame = frame
 		return f
 	}
 	return []*attack{
-		{name: "SYNs of no client", rate: 500, counted: []string{"lb.offer"}, flood: &traffic.Flood{
+		{name: "SYNs of no client", rate: 500, counted: []string{"lb.offer"}, flood: &raw.Flood{
 			Interface: "eth0", To: web, Clients: testbed.ClientNet(), Seed: e.Seed, Enter: bed.Client.Enter}},
 		{name: "flows of two datagrams", rate: 2200, counted: []string{"lb.evicted_brief"}, forge: forged(outside, stranger(3, ethernet).datagramTwice)},
 		{name: "stray ACKs", rate: 500, counted: []string{"lb.recover"}, forge: forged(outside, stranger(4, ethernet).ack)},
@@ -136,7 +136,7 @@ func (w *weather) burst(ctx context.Context, n *testbed.Node) error {
 	}
 	from := append(w.mac(), 0x86, 0xdd)
 	s := &strangers{rng: rand.New(rand.NewPCG(w.experiment.Seed, 7)), ethernet: append(to, from...), vip: w.bed.VIP}
-	_, err = traffic.Forge{Interface: n.Link, Frame: s.ack, Frames: frames, Enter: w.bed.Router.Enter}.Run(ctx)
+	_, err = raw.Forge{Interface: n.Link, Frame: s.ack, Frames: frames, Enter: w.bed.Router.Enter}.Run(ctx)
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
-	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // trouble is one kind of change that a storm makes, to a random node a time. It returns an
@@ -151,7 +151,7 @@ type container struct {
 	bed      *testbed.Bed
 	app      *testbed.Node
 	at       netip.AddrPort
-	machine  traffic.Machine
+	machine  responder.Machine
 	web      *farmrun.Servers
 	restarts []outage
 }
@@ -160,7 +160,7 @@ type container struct {
 // did, to the first.
 type outage struct{ from, closed, to time.Time }
 
-func newContainer(bed *testbed.Bed, server *testbed.Node, at netip.AddrPort, m traffic.Machine) (*container, error) {
+func newContainer(bed *testbed.Bed, server *testbed.Node, at netip.AddrPort, m responder.Machine) (*container, error) {
 	app, err := bed.Behind(server, testbed.RoutedVeth)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"proffer/lab/farmrun"
 	"proffer/lab/testbed"
 	"proffer/lab/traffic"
+	"proffer/lab/traffic/responder"
 )
 
 // farmTraffic is all that crosses a farm under LBKill: short requests to the web,
@@ -31,7 +32,7 @@ func newTraffic(bed *testbed.Bed, requests []traffic.Request) (*farmTraffic, err
 		requests: requests,
 		bulk:     &bulk{},
 	}
-	web, err := farmrun.Serve(bed, traffic.Machine{Cores: 2, Workers: 32})
+	web, err := farmrun.Serve(bed, responder.Machine{Cores: 2, Workers: 32})
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +119,8 @@ func (b *bulk) Stop() (all []traffic.Transfer) {
 }
 
 // pacedBulk is a bulk server that takes its time.
-type pacedBulk struct{ *traffic.BulkServer }
+type pacedBulk struct{ *responder.BulkServer }
 
-func newBulk(name string) farmrun.FarSide { return pacedBulk{traffic.NewBulkServer(name)} }
+func newBulk(name string) farmrun.FarSide { return pacedBulk{responder.NewBulkServer(name)} }
 
 func (b pacedBulk) Serve(l net.Listener) error { return b.BulkServer.Serve(paced{l}) }

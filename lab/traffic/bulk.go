@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
 // Bulk moves as many bytes as will go to or from a BulkServer, a stream a
@@ -142,7 +144,7 @@ func (s *stream) greet(verb string) (*bufio.Reader, error) {
 	if _, err := fmt.Fprintf(s.conn, "%s %s\n", verb, s.from); err != nil {
 		return nil, fmt.Errorf("send request: %w", err)
 	}
-	in := bufio.NewReaderSize(s.conn, chunk)
+	in := bufio.NewReaderSize(s.conn, responder.Chunk)
 	name, err := in.ReadString('\n')
 	if err != nil {
 		return nil, fmt.Errorf("read server's name: %w", err)
@@ -159,9 +161,9 @@ func (s *stream) upload(stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	p, buffer := newPattern(s.from.String()), make([]byte, chunk)
+	p, buffer := responder.NewPattern(s.from.String()), make([]byte, responder.Chunk)
 	for !stopped(stop) {
-		p.fill(buffer)
+		p.Fill(buffer)
 		s.wait()
 		n, err := s.conn.Write(buffer)
 		s.moved.Add(int64(n))
@@ -207,15 +209,15 @@ func (s *stream) download(stop <-chan struct{}) error {
 		case <-ended:
 		}
 	}()
-	p, buffer := newPattern(s.from.String()), make([]byte, chunk)
+	p, buffer := responder.NewPattern(s.from.String()), make([]byte, responder.Chunk)
 	for {
 		s.wait()
 		n, err := in.Read(buffer)
-		if wrong := p.check(buffer[:n]); wrong != nil {
+		if wrong := p.Check(buffer[:n]); wrong != nil {
 			return wrong
 		}
 		s.moved.Add(int64(n))
-		s.right = p.at
+		s.right = p.At
 		if errors.Is(err, io.EOF) && stopped(stop) {
 			return nil
 		}

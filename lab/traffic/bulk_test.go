@@ -9,15 +9,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"proffer/lab/traffic/responder"
 )
 
-func newBulkServer(t *testing.T, name string) (netip.AddrPort, *BulkServer) {
+func newBulkServer(t *testing.T, name string) (netip.AddrPort, *responder.BulkServer) {
 	t.Helper()
-	l, err := Listen(netip.MustParseAddrPort("[::1]:0"), 64)
+	l, err := responder.Listen(netip.MustParseAddrPort("[::1]:0"), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewBulkServer(name)
+	s := responder.NewBulkServer(name)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -118,8 +120,8 @@ func TestBulkSeesWhatIsWrong(t *testing.T) {
 	bytesOf := func(conn net.Conn, edit func([]byte) []byte) {
 		stream := strings.TrimPrefix(readLine(conn), "get ")
 		fmt.Fprintln(conn, "s1")
-		buffer := make([]byte, 3*chunk)
-		newPattern(stream).fill(buffer)
+		buffer := make([]byte, 3*responder.Chunk)
+		responder.NewPattern(stream).Fill(buffer)
 		_, _ = conn.Write(edit(buffer))
 	}
 	verdict := func(text string) func(net.Conn) {
@@ -202,7 +204,7 @@ func TestBulkServerJudgesWhatItGets(t *testing.T) {
 			t.Fatal(err)
 		}
 		bytes := make([]byte, 200_000)
-		newPattern("x").fill(bytes)
+		responder.NewPattern("x").Fill(bytes)
 		if c.wrong >= 0 {
 			bytes[c.wrong] ^= 0x80
 		}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
 // Request is one connection to make: when it is due, the service time that it asks for
@@ -88,12 +90,12 @@ func (c Client) Run(ctx context.Context, requests []Request) (Result, error) {
 
 // send returns when the last request has left, the run is given up, or ctx has ended.
 func (r *run) send(ctx context.Context) error {
-	wake, err := newTimer()
+	wake, err := responder.NewTimer()
 	if err != nil {
 		return err
 	}
-	defer wake.close()
-	defer context.AfterFunc(ctx, wake.interrupt)()
+	defer wake.Close()
+	defer context.AfterFunc(ctx, wake.Interrupt)()
 	opening, stop := context.WithCancel(ctx)
 	defer stop()
 	batches, opened := make(chan []socket), make(chan error, 1)
@@ -153,7 +155,7 @@ func (r *run) reportProgress() (stop func()) {
 
 // dispatch starts every request when it is due and hands it on, until ctx ends or the run is
 // given up.
-func (r *run) dispatch(ctx context.Context, wake *timer, first []socket, more <-chan []socket) {
+func (r *run) dispatch(ctx context.Context, wake *responder.Timer, first []socket, more <-chan []socket) {
 	id := 0
 	for batch := first; batch != nil; batch = <-more {
 		for i, s := range batch {
@@ -170,7 +172,7 @@ func (r *run) dispatch(ctx context.Context, wake *timer, first []socket, more <-
 // givenUp returns true if the first n requests have left too late for any result.
 func (r *run) givenUp(n int) bool { return r.Quit > 0 && n >= r.Quit && r.hopes.lost() }
 
-func (r *run) waitUntil(ctx context.Context, wake *timer, at time.Duration) bool {
+func (r *run) waitUntil(ctx context.Context, wake *responder.Timer, at time.Duration) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -178,8 +180,8 @@ func (r *run) waitUntil(ctx context.Context, wake *timer, at time.Duration) bool
 	if delay <= 0 {
 		return true
 	}
-	wake.set(delay)
-	return wake.wait()
+	wake.Set(delay)
+	return wake.Wait()
 }
 
 // start sends the SYN and leaves the rest to the request's exchange.
@@ -192,7 +194,7 @@ func (r *run) start(ctx context.Context, id int, s socket) {
 		to = r.Choose()
 	}
 	if s.err == nil {
-		s.err = connect(s.fd, sockaddr(to))
+		s.err = connect(s.fd, responder.Sockaddr(to))
 	}
 	if s.err != nil {
 		unix.Close(s.fd) // -1 if there is none: no harm

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/raw"
+	"proffer/lab/traffic/responder"
 )
 
 // Dial names the ends of flows, one from each address.
@@ -29,7 +32,7 @@ type line struct {
 
 // sockets opens one a flow, where Enter leads.
 func (d Dial) sockets(open func(from, to netip.AddrPort) (int, error)) (sockets []socket, err error) {
-	err = inside(d.Enter, func() error {
+	err = raw.Inside(d.Enter, func() error {
 		for _, from := range d.From {
 			fd, err := open(from, d.To)
 			sockets = append(sockets, socket{fd, err})
@@ -84,7 +87,7 @@ func (d Dial) begin(ctx context.Context, began time.Time, i, fd int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return connect(fd, sockaddr(d.To))
+	return connect(fd, responder.Sockaddr(d.To))
 }
 
 // settle takes over a socket after its SYN has left and waits for the answer.

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
-func newEcho(t testing.TB, name string, l net.Listener) *Echo {
+func newEcho(t testing.TB, name string, l net.Listener) *responder.Echo {
 	t.Helper()
-	e := NewEcho(name)
+	e := responder.NewEcho(name)
 	served := make(chan error, 1)
 	go func() { served <- e.Serve(l) }()
 	t.Cleanup(func() {
@@ -69,7 +71,7 @@ func TestAThousandFlowsKeepTheirServers(t *testing.T) {
 	for _, addr := range []string{vip, vip4} {
 		t.Run(addr, func(t *testing.T) {
 			client, server := linked(t)
-			echoes := map[string]*Echo{}
+			echoes := map[string]*responder.Echo{}
 			for _, name := range []string{"s1", "s2"} {
 				echoes[name] = newEcho(t, name, server.listen(addr))
 			}
@@ -100,12 +102,12 @@ func assertHeld(t *testing.T, answers []Answer, holders []string, ends []netip.A
 	}
 }
 
-func assertBooks(t *testing.T, echoes map[string]*Echo, holders []string, ends []netip.AddrPort) {
+func assertBooks(t *testing.T, echoes map[string]*responder.Echo, holders []string, ends []netip.AddrPort) {
 	t.Helper()
 	booked := 0
 	for _, e := range echoes {
 		if booked += len(e.Opened()); len(e.Opened()) == 0 || len(e.Accepted()) != len(e.Opened()) {
-			t.Errorf("%s: %d ids, %d clients, want some and of each the same", e.name, len(e.Opened()), len(e.Accepted()))
+			t.Errorf("%s: %d ids, %d clients, want some and of each the same", e.Name, len(e.Opened()), len(e.Accepted()))
 		}
 	}
 	for i, end := range ends {
@@ -120,7 +122,7 @@ func assertBooks(t *testing.T, echoes map[string]*Echo, holders []string, ends [
 }
 
 func TestEchoCountsEveryConnectionOfAnID(t *testing.T) {
-	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
+	l, err := responder.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +151,7 @@ func TestEchoCountsEveryConnectionOfAnID(t *testing.T) {
 // neither end probes it.
 func TestIdleMeansSilent(t *testing.T) {
 	accepted := make(chan net.Conn, 1)
-	l, err := Listen(netip.MustParseAddrPort("[::1]:0"), 8)
+	l, err := responder.Listen(netip.MustParseAddrPort("[::1]:0"), 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,7 @@ func TestIdleMeansSilent(t *testing.T) {
 	flows := openFlows(t, Dial{To: netip.MustParseAddrPort(l.Addr().String()), From: make([]netip.AddrPort, 1)})
 	far := <-accepted
 	assertOutcomes(t, flows.Exchange(t.Context(), 10*time.Second), map[Outcome]int{OK: 1})
-	if len(echo.Accepted()) != 1 || echo.Accepted()[clientOf(far)] != 1 {
+	if len(echo.Accepted()) != 1 || echo.Accepted()[responder.ClientOf(far)] != 1 {
 		t.Errorf("accepted %v, want %v once", echo.Accepted(), far.RemoteAddr())
 	}
 	for _, conn := range []net.Conn{far, flows.flows[0].conn} {
@@ -195,7 +197,7 @@ func probes(t *testing.T, conn net.Conn) bool {
 }
 
 func TestACloseEndsFlowsForGood(t *testing.T) {
-	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
+	l, err := responder.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,18 +218,18 @@ func TestACloseEndsFlowsForGood(t *testing.T) {
 }
 
 func TestEchoSaysWhyItCannotServe(t *testing.T) {
-	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
+	l, err := responder.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	if err := NewEcho("s1").Serve(l); !errors.Is(err, net.ErrClosed) {
+	if err := responder.NewEcho("s1").Serve(l); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want that the listener is closed", err)
 	}
 }
 
 func TestFlowsOpenAtTheirRate(t *testing.T) {
-	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
+	l, err := responder.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 8)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"proffer/lab/traffic/responder"
 )
 
 func (s *space) listenUDP(addr string) (conn *net.UDPConn) {
@@ -18,9 +20,9 @@ func (s *space) listenUDP(addr string) (conn *net.UDPConn) {
 	return conn
 }
 
-func newEchoUDP(t testing.TB, name string, conns ...*net.UDPConn) *EchoUDP {
+func newEchoUDP(t testing.TB, name string, conns ...*net.UDPConn) *responder.EchoUDP {
 	t.Helper()
-	e := NewEchoUDP(name)
+	e := responder.NewEchoUDP(name)
 	served := make(chan error, len(conns))
 	for _, c := range conns {
 		go func() { served <- e.Serve(c) }()
@@ -73,17 +75,17 @@ func TestDatagramsAreAnsweredFromTheServicesAddress(t *testing.T) {
 	}
 }
 
-func assertHeard(t *testing.T, heard []Datagram, to netip.Addr, ends []netip.AddrPort) {
+func assertHeard(t *testing.T, heard []responder.Datagram, to netip.Addr, ends []netip.AddrPort) {
 	t.Helper()
 	if len(heard) != 2*len(ends) {
 		t.Fatalf("%d datagrams, want %d", len(heard), 2*len(ends))
 	}
 	for _, round := range []struct {
 		text  string
-		heard []Datagram
+		heard []responder.Datagram
 	}{{"1", heard[:len(ends)]}, {"2", heard[len(ends):]}} {
 		for _, end := range ends {
-			want := Datagram{From: end, To: to, ID: end.String(), Text: round.text}
+			want := responder.Datagram{From: end, To: to, ID: end.String(), Text: round.text}
 			if !slices.Contains(round.heard, want) {
 				t.Fatalf("%+v did not arrive", want)
 			}
@@ -111,7 +113,7 @@ func TestHowDatagramsFail(t *testing.T) {
 	if got := flows.Exchange(t.Context(), 10*time.Second)[0]; got.Outcome != Failed || got.From != foreign {
 		t.Errorf("got %+v, want a failure of %s", got, foreign)
 	}
-	if err := NewEchoUDP("s").Serve(closedUDP(t)); !errors.Is(err, net.ErrClosed) {
+	if err := responder.NewEchoUDP("s").Serve(closedUDP(t)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want that the socket is closed", err)
 	}
 }

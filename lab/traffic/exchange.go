@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
 // exchange takes over a connection after its SYN has left, up to its close. The row
@@ -86,7 +88,7 @@ func handshake(fd int) (retransmits int, settled bool, err error) {
 
 func (r *run) ask(conn *os.File, row *Row) error {
 	_, err := fmt.Fprintf(conn, "GET /?service=%s HTTP/1.1\r\nHost: %s\r\n%s: %d\r\nConnection: close\r\n\r\n",
-		row.Service, r.To, HeaderID, row.ID)
+		row.Service, r.To, responder.HeaderID, row.ID)
 	return err
 }
 
@@ -95,14 +97,14 @@ func readAnswer(from *bufio.Reader, row *Row) error {
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
-	row.Server = answer.Header.Get(HeaderServer)
+	row.Server = answer.Header.Get(responder.HeaderServer)
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("answer: %s", answer.Status)
 	}
-	if id := answer.Header.Get(HeaderID); id != strconv.Itoa(row.ID) {
+	if id := answer.Header.Get(responder.HeaderID); id != strconv.Itoa(row.ID) {
 		return fmt.Errorf("answer is for request %q, not %d", id, row.ID)
 	}
 	return nil

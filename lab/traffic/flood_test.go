@@ -19,6 +19,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/raw"
 )
 
 // received is what the interface has got so far.
@@ -76,7 +78,7 @@ func TestFloodIsAFloodOfSYNs(t *testing.T) {
 		t.Run(to, func(t *testing.T) {
 			client, server := linked(t)
 			defer server.listen(to).Close()
-			flood := Flood{Interface: device, To: netip.MustParseAddrPort(to), Clients: spoofed[to],
+			flood := raw.Flood{Interface: device, To: netip.MustParseAddrPort(to), Clients: spoofed[to],
 				Rate: 50_000, For: 300 * ms, Seed: 1, Enter: client.enter}
 			sent, err := flood.Run(t.Context())
 			if err != nil {
@@ -110,13 +112,13 @@ func TestSYNsAreRandomWhereTheyShouldBe(t *testing.T) {
 	for to, clients := range map[string]string{vip: "2001:db8:5:a000::/51", vip4: "198.51.96.0/21"} {
 		prefix := netip.MustParsePrefix(clients)
 		binary.BigEndian.PutUint16(header[12:], map[string]uint16{vip: unix.ETH_P_IPV6, vip4: unix.ETH_P_IP}[to])
-		syns, err := newSYNMaker(header, netip.MustParseAddrPort(to), prefix, rand.New(rand.NewPCG(seed, 0)))
+		syns, err := raw.NewSYNMaker(header, netip.MustParseAddrPort(to), prefix, rand.New(rand.NewPCG(seed, 0)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		sources, ports, isns := map[netip.Addr]bool{}, map[layers.TCPPort]bool{}, map[uint32]bool{}
 		for i := range n {
-			packet := gopacket.NewPacket(syns.next(i), layers.LayerTypeEthernet, gopacket.Default)
+			packet := gopacket.NewPacket(syns.Next(i), layers.LayerTypeEthernet, gopacket.Default)
 			source, tcp := assertSYN(t, packet, to)
 			if !prefix.Contains(source) || tcp.SrcPort < 1024 {
 				t.Fatalf("frame %d (seed %d): from %s port %d", i, seed, source, tcp.SrcPort)
@@ -150,19 +152,19 @@ func assertSYN(t *testing.T, packet gopacket.Packet, to string) (netip.Addr, *la
 
 func TestFloodSaysWhatIsWrong(t *testing.T) {
 	client, _ := linked(t)
-	good := Flood{Interface: device, To: netip.MustParseAddrPort(vip), Clients: spoofed[vip], For: ms, Enter: client.enter}
+	good := raw.Flood{Interface: device, To: netip.MustParseAddrPort(vip), Clients: spoofed[vip], For: ms, Enter: client.enter}
 	for _, c := range []struct {
 		name string
-		edit func(*Flood)
+		edit func(*raw.Flood)
 		want string
 	}{
-		{"interface", func(f *Flood) { f.Interface = "eth9" }, "eth9"},
-		{"family", func(f *Flood) { f.Clients = spoofed[vip4] }, "not of the family"},
-		{"no clients", func(f *Flood) { f.Clients = netip.Prefix{} }, "not of the family"},
-		{"no end", func(f *Flood) { f.For = 0 }, "never end"},
-		{"next hop", func(f *Flood) { f.NextHop = net.HardwareAddr{1} }, "not two Ethernet addresses"},
-		{"no listener", func(f *Flood) { f.To = netip.MustParseAddrPort("[2001:db8:1::77]:1") }, "does not answer"},
-		{"namespace", func(f *Flood) { f.Enter = func() error { return errors.New("no such namespace") } }, "no such namespace"},
+		{"interface", func(f *raw.Flood) { f.Interface = "eth9" }, "eth9"},
+		{"family", func(f *raw.Flood) { f.Clients = spoofed[vip4] }, "not of the family"},
+		{"no clients", func(f *raw.Flood) { f.Clients = netip.Prefix{} }, "not of the family"},
+		{"no end", func(f *raw.Flood) { f.For = 0 }, "never end"},
+		{"next hop", func(f *raw.Flood) { f.NextHop = net.HardwareAddr{1} }, "not two Ethernet addresses"},
+		{"no listener", func(f *raw.Flood) { f.To = netip.MustParseAddrPort("[2001:db8:1::77]:1") }, "does not answer"},
+		{"namespace", func(f *raw.Flood) { f.Enter = func() error { return errors.New("no such namespace") } }, "no such namespace"},
 	} {
 		f := good
 		c.edit(&f)
@@ -189,13 +191,13 @@ const localProtocol = 0x88b5 // IEEE 802: local experiments
 func TestForgeSendsEachFrameOnce(t *testing.T) {
 	const n = 1000 // what the tap can hold
 	client, server := linked(t)
-	header, err := Ethernet(client.enter, device, netip.MustParseAddr("2001:db8:f::1"))
+	header, err := raw.Ethernet(client.enter, device, netip.MustParseAddr("2001:db8:f::1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tap := server.tap()
 	defer unix.Close(tap)
-	sent, err := Forge{Interface: device, Frame: numbered(header), Frames: n, Rate: 200_000, Enter: client.enter}.Run(t.Context())
+	sent, err := raw.Forge{Interface: device, Frame: numbered(header), Frames: n, Rate: 200_000, Enter: client.enter}.Run(t.Context())
 	if err != nil || sent.Frames != n {
 		t.Fatalf("sent %+v, %v, want %d frames", sent, err, n)
 	}
@@ -236,12 +238,12 @@ func TestForgeCountsWhatArrives(t *testing.T) {
 			if queue {
 				server.queue()
 			}
-			header, err := Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
+			header, err := raw.Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := server.received()
-			sent, err := Forge{Interface: device, Frame: numbered(header), Frames: n, Enter: client.enter}.Run(t.Context())
+			sent, err := raw.Forge{Interface: device, Frame: numbered(header), Frames: n, Enter: client.enter}.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +265,7 @@ func TestForgeDoesNotCountWhatIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := linked(t)
-			header, err := Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
+			header, err := raw.Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +278,7 @@ func TestForgeDoesNotCountWhatIsDropped(t *testing.T) {
 			})
 			long := append(numbered(header)(0), make([]byte, 1400)...)
 			frame := func(int) []byte { return long }
-			sent, err := Forge{Interface: device, Frame: frame, For: 50 * ms, Enter: client.enter}.Run(t.Context())
+			sent, err := raw.Forge{Interface: device, Frame: frame, For: 50 * ms, Enter: client.enter}.Run(t.Context())
 			if err != nil || sent.Frames != 0 {
 				t.Errorf("got %+v, %v, want no frame sent", sent, err)
 			}
@@ -309,14 +311,14 @@ func (s *space) queue() {
 
 func TestForgeEndsWithItsContextAndItsInterface(t *testing.T) {
 	client, _ := linked(t)
-	header, err := Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
+	header, err := raw.Ethernet(client.enter, device, netip.MustParseAddr("203.0.113.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	after := func(end func()) Forge {
+	after := func(end func()) raw.Forge {
 		frame := numbered(header)
-		return Forge{Interface: device, Rate: 1000, For: time.Hour, Enter: client.enter, Frame: func(i int) []byte {
+		return raw.Forge{Interface: device, Rate: 1000, For: time.Hour, Enter: client.enter, Frame: func(i int) []byte {
 			if i == 10 {
 				end()
 			}
@@ -350,7 +352,7 @@ func BenchmarkFlood(b *testing.B) {
 		b.Run(fmt.Sprint("rate=", rate), func(b *testing.B) {
 			client, _ := linked(b)
 			for b.Loop() {
-				flood := Flood{Interface: device, To: netip.MustParseAddrPort("[2001:db8:9::1]:80"), Clients: spoofed[vip],
+				flood := raw.Flood{Interface: device, To: netip.MustParseAddrPort("[2001:db8:9::1]:80"), Clients: spoofed[vip],
 					Rate: rate, For: time.Second, Enter: client.enter}
 				sent, err := flood.Run(b.Context())
 				if err != nil {

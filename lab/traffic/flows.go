@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
 // How a flow may stand, beside the outcomes of a request.
@@ -140,10 +142,10 @@ func openDatagram(from, to netip.AddrPort) (int, error) {
 		return -1, os.NewSyscallError("socket", err)
 	}
 	if from.IsValid() {
-		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(from)))
+		err = os.NewSyscallError("bind", unix.Bind(fd, responder.Sockaddr(from)))
 	}
 	if err == nil {
-		err = os.NewSyscallError("connect", unix.Connect(fd, sockaddr(to)))
+		err = os.NewSyscallError("connect", unix.Connect(fd, responder.Sockaddr(to)))
 	}
 	if err != nil {
 		unix.Close(fd)

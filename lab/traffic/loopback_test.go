@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/lab/trace"
+	"proffer/lab/traffic/responder"
 )
 
 // Real connections over loopback, three seconds of them: every request is
@@ -21,7 +22,7 @@ import (
 // idle machine would. How close the times come to the replay is logged only.
 func TestEveryRequestIsAnsweredOnce(t *testing.T) {
 	const seed = 7
-	m := Machine{Cores: 2, Workers: 32}
+	m := responder.Machine{Cores: 2, Workers: 32}
 	arrivals := trace.Poisson(seed, 900, 300, 20*ms)
 	f := newFarm(t, 4, m)
 	result := f.run(t, arrivals)
@@ -49,12 +50,12 @@ func assertServedOnce(t *testing.T, f *farm, rows []Row) {
 	for _, s := range f.servers {
 		for _, id := range s.Served() {
 			if other, twice := servers[id]; twice {
-				t.Errorf("request %s was answered by %s and %s", id, other, s.name)
+				t.Errorf("request %s was answered by %s and %s", id, other, s.Name)
 			}
-			servers[id] = s.name
+			servers[id] = s.Name
 		}
 		if s.Busy() != 0 {
-			t.Errorf("%s has %d requests in hand after the run", s.name, s.Busy())
+			t.Errorf("%s has %d requests in hand after the run", s.Name, s.Busy())
 		}
 	}
 	for _, r := range rows {
@@ -70,7 +71,7 @@ func assertServedOnce(t *testing.T, f *farm, rows []Row) {
 // Two workers take two connections; the third waits in the kernel, where the
 // agent sees it, although its client believes itself connected.
 func TestWorkersTakeNoMoreThanTheyCan(t *testing.T) {
-	f := newFarm(t, 1, Machine{Cores: 1, Workers: 2})
+	f := newFarm(t, 1, responder.Machine{Cores: 1, Workers: 2})
 	requests := []Request{{Service: time.Hour}, {Service: time.Hour}, {Service: time.Hour}}
 	result, err := Client{To: f.addr, Timeout: 1500 * ms}.Run(context.Background(), requests)
 	if err != nil || Count(result.Rows, TimedOut) != 3 || result.Rows[2].Connected == 0 {
@@ -84,7 +85,7 @@ func TestWorkersTakeNoMoreThanTheyCan(t *testing.T) {
 // behave starts a server of one connection with the given behaviour.
 func behave(t *testing.T, with func(net.Conn)) netip.AddrPort {
 	t.Helper()
-	l, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1)
+	l, err := responder.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +173,11 @@ func TestAForeignAddressIsAnError(t *testing.T) {
 // A full accept queue drops the SYN silently: the client sends it again and the
 // kernel counts it, the only traces there are.
 func TestAFullQueueIsCounted(t *testing.T) {
-	before, err := ReadDrops(NetstatPath)
+	before, err := responder.ReadDrops(responder.NetstatPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Listen(netip.MustParseAddrPort("[::1]:0"), 1) // no process accepts: holds 2
+	l, err := responder.Listen(netip.MustParseAddrPort("[::1]:0"), 1) // no process accepts: holds 2
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestAFullQueueIsCounted(t *testing.T) {
 			connected++
 		}
 	}
-	after, err := ReadDrops(NetstatPath)
+	after, err := responder.ReadDrops(responder.NetstatPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestAFullQueueIsCounted(t *testing.T) {
 }
 
 func TestCancelEndsARunAtOnce(t *testing.T) {
-	f := newFarm(t, 1, Machine{Cores: 2, Workers: 32})
+	f := newFarm(t, 1, responder.Machine{Cores: 2, Workers: 32})
 	ctx, cancel := context.WithCancel(context.Background())
 	requests := []Request{{}, {At: ms, Service: time.Hour}, {At: time.Hour}}
 	client := Client{To: f.addr, Timeout: 2 * time.Hour, Progress: func(done, total int) {
@@ -223,7 +224,7 @@ func TestCancelEndsARunAtOnce(t *testing.T) {
 // TestClientGivesUp: a run whose requests all leave late ends after as many as it was to send at
 // least, with their rows; without such a number it sends them all.
 func TestClientGivesUp(t *testing.T) {
-	f := newFarm(t, 1, Machine{Cores: 2, Workers: 32})
+	f := newFarm(t, 1, responder.Machine{Cores: 2, Workers: 32})
 	requests := make([]Request, 300)
 	for i := range requests {
 		requests[i].At = -time.Minute
@@ -239,7 +240,7 @@ func TestClientGivesUp(t *testing.T) {
 
 // The sender is in a namespace of its own, where nothing is up; it is alone.
 func TestEnterMovesTheSenderAlone(t *testing.T) {
-	f := newFarm(t, 1, Machine{Cores: 1, Workers: 1})
+	f := newFarm(t, 1, responder.Machine{Cores: 1, Workers: 1})
 	inside := Client{To: f.addr, Enter: func() error { return unix.Unshare(unix.CLONE_NEWNET) }}
 	outside := Client{To: f.addr}
 	for _, c := range []struct {
@@ -265,12 +266,12 @@ func TestARunThatCannotEnterSendsNothing(t *testing.T) {
 // farm is some servers in this process behind one loopback address.
 type farm struct {
 	addr    netip.AddrPort
-	servers []*Server
+	servers []*responder.Server
 }
 
-func newFarm(t testing.TB, servers int, m Machine) *farm {
+func newFarm(t testing.TB, servers int, m responder.Machine) *farm {
 	t.Helper()
-	clock, err := NewClock()
+	clock, err := responder.NewClock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,7 @@ func newFarm(t testing.TB, servers int, m Machine) *farm {
 	for i := range servers {
 		l := listenTogether(t, f.addr)
 		f.addr = l.Addr().(*net.TCPAddr).AddrPort()
-		server := NewServer("s"+strconv.Itoa(i), m, clock)
+		server := responder.NewServer("s"+strconv.Itoa(i), m, clock)
 		f.servers = append(f.servers, server)
 		go func() { _ = server.Serve(l) }()
 	}

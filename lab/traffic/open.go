@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/responder"
 )
 
 // ahead is the number of sockets that are opened at a time, before they are due,
@@ -64,7 +66,7 @@ func closeSockets(batch []socket) {
 
 // openFrom returns a socket bound to from, of the family of to.
 func openFrom(from, to netip.AddrPort) (int, error) {
-	fd, err := newSocket(to.Addr())
+	fd, err := responder.NewSocket(to.Addr())
 	if err != nil {
 		return -1, err
 	}
@@ -82,7 +84,7 @@ func readyToSend(fd int, from netip.AddrPort) error {
 	if !from.IsValid() {
 		return nil
 	}
-	if err := unix.Bind(fd, sockaddr(from)); err != nil {
+	if err := unix.Bind(fd, responder.Sockaddr(from)); err != nil {
 		return fmt.Errorf("bind to %s: %w", from, err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/raw"
 )
 
 // Punctual sends raw frames past the kernel's stack, each at its instant.
@@ -22,12 +24,12 @@ const punctualRest = 300 * time.Microsecond
 // Run returns when all has been sent, or when ctx ends or the interface fails, with the number of frames
 // that the interface took, and how late they were.
 func (p Punctual) Run(ctx context.Context) (sent int, late Lateness, err error) {
-	err = inside(p.Enter, func() error {
-		out, err := openInjector(p.Interface)
+	err = raw.Inside(p.Enter, func() error {
+		out, err := raw.OpenInjector(p.Interface)
 		if err != nil {
 			return err
 		}
-		defer out.close()
+		defer out.Close()
 		sent, err = p.send(ctx, out, &late)
 		return err
 	})
@@ -37,11 +39,11 @@ func (p Punctual) Run(ctx context.Context) (sent int, late Lateness, err error) 
 	return sent, late, err
 }
 
-func (p Punctual) send(ctx context.Context, out *injector, late *Lateness) (sent int, err error) {
+func (p Punctual) send(ctx context.Context, out *raw.Injector, late *Lateness) (sent int, err error) {
 	now, waiting := Monotonic(), 0
 	flush := func() error {
 		for first := 0; first < waiting; {
-			n, err := out.flush(first, waiting)
+			n, err := out.Flush(first, waiting)
 			if err != nil {
 				return err
 			}
@@ -51,23 +53,23 @@ func (p Punctual) send(ctx context.Context, out *injector, late *Lateness) (sent
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				sleepUntil(time.Now().Add(20 * time.Microsecond))
+				raw.SleepUntil(time.Now().Add(20 * time.Microsecond))
 			}
 		}
 		waiting = 0
 		return ctx.Err()
 	}
 	for at, frame := range p.Frames {
-		if at > now || waiting == batch {
+		if at > now || waiting == raw.Batch {
 			if err := flush(); err != nil {
 				return sent, err
 			}
 			for now = Monotonic(); at > now; now = Monotonic() { // a signal ends a sleep early
-				sleepUntil(time.Now().Add(max(at-now, punctualRest)))
+				raw.SleepUntil(time.Now().Add(max(at-now, punctualRest)))
 			}
 		}
 		late.add(now - at)
-		out.put(waiting, frame)
+		out.Put(waiting, frame)
 		waiting++
 	}
 	return sent, flush()

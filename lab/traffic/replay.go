@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"proffer/lab/traffic/responder"
 )
 
 // Replay serves again, in virtual time and without any network, the requests of
@@ -11,7 +13,7 @@ import (
 // answered them, of which machine has the capacity. It returns their response times in the order of
 // rows; rows without an answer have 0. The excess of the measured latencies
 // is the network's, the system's and the measurement's share.
-func Replay(rows []Row, machine func(server string) Machine) []time.Duration {
+func Replay(rows []Row, machine func(server string) responder.Machine) []time.Duration {
 	responses := make([]time.Duration, len(rows))
 	for server, jobs := range byServer(rows) {
 		if server != "" {
@@ -23,7 +25,7 @@ func Replay(rows []Row, machine func(server string) Machine) []time.Duration {
 
 // Fidelity is the mean latency of the rows that ended OK over the mean that
 // Replay gives them: 1.02 means that 2 % of the measured time is not queueing.
-func Fidelity(rows []Row, machine func(server string) Machine) float64 {
+func Fidelity(rows []Row, machine func(server string) responder.Machine) float64 {
 	var measured, exact time.Duration
 	for i, response := range Replay(rows, machine) {
 		if rows[i].Outcome == OK {
@@ -35,7 +37,9 @@ func Fidelity(rows []Row, machine func(server string) Machine) float64 {
 }
 
 // Alike are servers of one machine.
-func Alike(m Machine) func(server string) Machine { return func(string) Machine { return m } }
+func Alike(m responder.Machine) func(server string) responder.Machine {
+	return func(string) responder.Machine { return m }
+}
 
 // byServer returns the indices of each server's rows by intended start.
 func byServer(rows []Row) map[string][]int {
@@ -51,8 +55,8 @@ func byServer(rows []Row) map[string][]int {
 	return jobs
 }
 
-func replayServer(rows []Row, jobs []int, m Machine, responses []time.Duration) {
-	cores := NewCores(m)
+func replayServer(rows []Row, jobs []int, m responder.Machine, responses []time.Duration) {
+	cores := responder.NewCores(m)
 	for _, i := range jobs {
 		cores.Arrive(rows[i].Intended, rows[i].Service)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"proffer/lab/trace"
+	"proffer/lab/traffic/responder"
 )
 
 func TestReplayKeepsServersApart(t *testing.T) {
@@ -19,7 +20,7 @@ func TestReplayKeepsServersApart(t *testing.T) {
 	}
 	// On a: alone until 10 ms, then both share and end together at 30 ms.
 	want := []time.Duration{10 * ms, 20 * ms, 30 * ms, 0}
-	if got := Replay(rows, Alike(Machine{Cores: 1, Workers: 2})); !slices.Equal(got, want) {
+	if got := Replay(rows, Alike(responder.Machine{Cores: 1, Workers: 2})); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -31,7 +32,7 @@ func TestFidelityComparesWhatWasAnswered(t *testing.T) {
 		{Server: "a", Intended: 90 * ms, Service: 10 * ms, Done: time.Hour, Outcome: Reset},
 		{Intended: 90 * ms, Service: 10 * ms, Done: time.Hour, Outcome: Refused},
 	}
-	if got := Fidelity(rows, Alike(Machine{Cores: 1, Workers: 2})); math.Abs(got-1.05) > 1e-12 {
+	if got := Fidelity(rows, Alike(responder.Machine{Cores: 1, Workers: 2})); math.Abs(got-1.05) > 1e-12 {
 		t.Errorf("got %v, want 21 ms / 20 ms", got)
 	}
 }
@@ -40,7 +41,7 @@ func TestFidelityComparesWhatWasAnswered(t *testing.T) {
 // replay: "replay" is the ratio of the means, 1 is perfect, the demo asks for
 // less than 1.03. One iteration is a run of 10 s; use -benchtime 1x.
 func BenchmarkFidelity(b *testing.B) {
-	machine := Machine{Cores: 2, Workers: 32}
+	machine := responder.Machine{Cores: 2, Workers: 32}
 	for _, servers := range []int{1, 12} {
 		for _, rho := range []float64{0.5, 0.88} {
 			b.Run(fmt.Sprintf("servers=%d/load=%v", servers, rho), func(b *testing.B) {
@@ -54,7 +55,7 @@ func BenchmarkFidelity(b *testing.B) {
 	}
 }
 
-func report(b *testing.B, result Result, m Machine) {
+func report(b *testing.B, result Result, m responder.Machine) {
 	rows := result.Rows
 	b.ReportMetric(Fidelity(rows, Alike(m)), "replay")
 	b.ReportMetric(float64(len(rows)-Count(rows, OK)), "not-ok")

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"proffer/lab/traffic/raw"
 )
 
 // space is a network namespace without a name: it ends with its descriptor.
@@ -22,7 +24,7 @@ func newSpace(t testing.TB) *space {
 	t.Helper()
 	s := &space{t: t}
 	unshare := func() error { return unix.Unshare(unix.CLONE_NEWNET) }
-	err := inside(unshare, func() (err error) {
+	err := raw.Inside(unshare, func() (err error) {
 		// Until its link-local address is proven unique, a link asks no neighbour.
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
 			return err
@@ -41,7 +43,7 @@ func (s *space) enter() error { return unix.Setns(int(s.ns.Fd()), unix.CLONE_NEW
 
 func (s *space) do(f func() error) {
 	s.t.Helper()
-	if err := inside(s.enter, f); err != nil {
+	if err := raw.Inside(s.enter, f); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -82,7 +84,7 @@ func linked(t testing.TB) (client, server *space) {
 		for _, to := range []string{"2001:db8:9::1", "198.51.100.1"} {
 			var err error
 			for range 3 {
-				if _, err = Ethernet(s.enter, device, netip.MustParseAddr(to)); err == nil {
+				if _, err = raw.Ethernet(s.enter, device, netip.MustParseAddr(to)); err == nil {
 					break
 				}
 			}
@@ -180,3 +182,5 @@ func from(addr string, n int) []netip.AddrPort {
 	}
 	return ends
 }
+
+const ms = time.Millisecond

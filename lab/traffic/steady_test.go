@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"proffer/lab/traffic/responder"
 )
 
 func TestSteadyIsEven(t *testing.T) {
@@ -19,7 +21,7 @@ func TestSteadyIsEven(t *testing.T) {
 }
 
 func TestSteadyOverShortConnections(t *testing.T) {
-	f := newFarm(t, 2, Machine{Cores: 1, Workers: 8})
+	f := newFarm(t, 2, responder.Machine{Cores: 1, Workers: 8})
 	result, err := Client{To: f.addr}.Run(t.Context(), Steady(200, 500*ms))
 	if err != nil || Count(result.Rows, OK) != 100 {
 		t.Fatalf("got %d of 100, %v", Count(result.Rows, OK), err)

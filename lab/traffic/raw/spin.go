@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func Spin(ctx context.Context, share float64) (burnt time.Duration) {
 		if late := time.Since(end); late > slice {
 			end = end.Add(late)
 		}
-		sleepUntil(end)
+		SleepUntil(end)
 	}
 	return threadTime() - first
 }
@@ -46,8 +46,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// sleepUntil blocks the thread: Go's own timers are 1 to 3 ms late.
-func sleepUntil(at time.Time) {
+// SleepUntil blocks the thread: Go's own timers are 1 to 3 ms late.
+func SleepUntil(at time.Time) {
 	if delay := time.Until(at); delay > 0 {
 		t := unix.NsecToTimespec(int64(delay))
 		_ = unix.Nanosleep(&t, nil) // a signal may end it early: no harm

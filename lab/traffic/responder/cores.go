@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"container/heap"

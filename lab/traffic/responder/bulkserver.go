@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"bufio"
@@ -39,7 +39,7 @@ func (s *BulkServer) Close() error {
 
 // handle leaves errors to the client, which sees each of them too.
 func (s *BulkServer) handle(conn net.Conn) {
-	in := bufio.NewReaderSize(conn, chunk)
+	in := bufio.NewReaderSize(conn, Chunk)
 	head, err := in.ReadString('\n')
 	if err != nil {
 		return
@@ -48,7 +48,7 @@ func (s *BulkServer) handle(conn net.Conn) {
 		return
 	}
 	verb, stream, _ := strings.Cut(strings.TrimSpace(head), " ")
-	switch p := newPattern(stream); verb {
+	switch p := NewPattern(stream); verb {
 	case "put":
 		take(in, conn, p)
 	case "get":
@@ -60,16 +60,16 @@ func (s *BulkServer) handle(conn net.Conn) {
 // and would see a reset in place of the verdict.
 func take(in io.Reader, out io.Writer, p *pattern) {
 	verdict := "ok"
-	buffer := make([]byte, chunk)
+	buffer := make([]byte, Chunk)
 	for {
 		n, err := in.Read(buffer)
 		if verdict == "ok" {
-			if wrong := p.check(buffer[:n]); wrong != nil {
+			if wrong := p.Check(buffer[:n]); wrong != nil {
 				verdict = wrong.Error()
 			}
 		}
 		if err == io.EOF {
-			fmt.Fprintf(out, "%d %s\n", p.at, verdict)
+			fmt.Fprintf(out, "%d %s\n", p.At, verdict)
 			return
 		}
 		if err != nil {
@@ -84,9 +84,9 @@ func give(in io.Reader, out io.Writer, p *pattern) {
 		_, _ = io.Copy(io.Discard, in)
 		enough.Store(true)
 	}()
-	buffer := make([]byte, chunk)
+	buffer := make([]byte, Chunk)
 	for !enough.Load() {
-		p.fill(buffer)
+		p.Fill(buffer)
 		if _, err := out.Write(buffer); err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"encoding/binary"
@@ -23,7 +23,7 @@ type synMaker struct {
 	rng     *rand.Rand
 }
 
-func newSYNMaker(ethernet []byte, to netip.AddrPort, clients netip.Prefix, rng *rand.Rand) (*synMaker, error) {
+func NewSYNMaker(ethernet []byte, to netip.AddrPort, clients netip.Prefix, rng *rand.Rand) (*synMaker, error) {
 	if !clients.IsValid() || clients.Addr().Is4() != to.Addr().Is4() {
 		return nil, fmt.Errorf("clients %s are not of the family of %s", clients, to)
 	}
@@ -45,8 +45,8 @@ func newSYNMaker(ethernet []byte, to netip.AddrPort, clients netip.Prefix, rng *
 	return m, nil
 }
 
-// next returns a new SYN in the buffer of the last.
-func (m *synMaker) next(int) []byte {
+// Next returns a new SYN in the buffer of the last.
+func (m *synMaker) Next(int) []byte {
 	m.spoof()
 	binary.BigEndian.PutUint16(m.tcp, uint16(1024+m.rng.IntN(1<<16-1024)))
 	binary.BigEndian.PutUint32(m.tcp[4:], m.rng.Uint32())

@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ type synOf struct {
 func (s *SYNACKs) Watch(server, device string, enter func() error) error {
 	var tap *os.File
 	var own net.HardwareAddr
-	err := inside(enter, func() error {
+	err := Inside(enter, func() error {
 		link, err := net.InterfaceByName(device)
 		if err != nil {
 			return err

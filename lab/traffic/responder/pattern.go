@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"bytes"
@@ -13,34 +13,34 @@ import (
 type pattern struct {
 	bytes io.Reader
 	want  []byte
-	at    int64 // right so far
+	At    int64 // right so far
 }
 
-// chunk is the size of a transfer's reads and writes.
-const chunk = 64 << 10
+// Chunk is the size of a transfer's reads and writes.
+const Chunk = 64 << 10
 
-func newPattern(name string) *pattern {
+func NewPattern(name string) *pattern {
 	return &pattern{bytes: rand.NewChaCha8(sha256.Sum256([]byte(name)))}
 }
 
-// check compares the bytes received with the pattern.
-func (p *pattern) check(got []byte) error {
+// Check compares the bytes received with the pattern.
+func (p *pattern) Check(got []byte) error {
 	if cap(p.want) < len(got) {
 		p.want = make([]byte, len(got))
 	}
 	want := p.want[:len(got)]
 	_, _ = p.bytes.Read(want) // never fails, never short
 	if bytes.Equal(got, want) {
-		p.at += int64(len(got))
+		p.At += int64(len(got))
 		return nil
 	}
 	for i := range got {
 		if got[i] != want[i] {
-			return fmt.Errorf("byte %d is wrong", p.at+int64(i))
+			return fmt.Errorf("byte %d is wrong", p.At+int64(i))
 		}
 	}
 	return nil
 }
 
-// fill makes the next bytes of the stream.
-func (p *pattern) fill(buffer []byte) { _, _ = p.bytes.Read(buffer) }
+// Fill makes the next bytes of the stream.
+func (p *pattern) Fill(buffer []byte) { _, _ = p.bytes.Read(buffer) }

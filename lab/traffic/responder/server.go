@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"crypto/sha256"
@@ -34,7 +34,7 @@ const (
 // service is a Go duration; none is 0. Every answer names the server and echoes
 // the request's id.
 type Server struct {
-	name    string
+	Name    string
 	workers int
 	sleeper *sleeper
 	http    http.Server
@@ -47,7 +47,7 @@ type Server struct {
 
 // NewServer returns a server that Serve makes answer.
 func NewServer(name string, m Machine, clock *Clock) *Server {
-	s := &Server{name: name, workers: m.Workers, sleeper: newSleeper(m, clock)}
+	s := &Server{Name: name, workers: m.Workers, sleeper: newSleeper(m, clock)}
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /{$}", s.serve)
 	routes.HandleFunc("GET /bytes/{n}", sendBytes)
@@ -66,7 +66,7 @@ func NewServer(name string, m Machine, clock *Clock) *Server {
 func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(netutil.LimitListener(l, s.workers))
 	if !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s on %s: %w", s.name, l.Addr(), err)
+		return fmt.Errorf("serve %s on %s: %w", s.Name, l.Addr(), err)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *Server) accept(conn net.Conn, state http.ConnState) {
 
 func (s *Server) signed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(HeaderServer, s.name)
+		w.Header().Set(HeaderServer, s.Name)
 		if id := r.Header.Get(HeaderID); id != "" {
 			w.Header().Set(HeaderID, id)
 		}
@@ -138,7 +138,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log(r.Header.Get(HeaderID))
 	w.Header().Set("Content-Type", "text/plain")
-	fmt.Fprintln(w, s.name)
+	fmt.Fprintln(w, s.Name)
 }
 
 func (s *Server) log(id string) {

@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// injector is a packet socket that hands frames to an interface's driver, a
+// Injector is a packet socket that hands frames to an interface's driver, a
 // batch a system call, without any queueing discipline between.
-type injector struct {
+type Injector struct {
 	fd       int
-	frames   [batch][]byte // ours: a maker of frames may use one buffer
-	vectors  [batch]unix.Iovec
-	messages [batch]message
+	frames   [Batch][]byte // ours: a maker of frames may use one buffer
+	vectors  [Batch]unix.Iovec
+	messages [Batch]message
 }
 
 // message is struct mmsghdr (sendmmsg(2)).
@@ -25,8 +25,8 @@ type message struct {
 	sent   uint32
 }
 
-// openInjector opens one in the calling thread's namespace.
-func openInjector(name string) (*injector, error) {
+// OpenInjector opens one in the calling thread's namespace.
+func OpenInjector(name string) (*Injector, error) {
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("find interface: %w", err)
@@ -35,15 +35,15 @@ func openInjector(name string) (*injector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket (needs CAP_NET_RAW): %w", err)
 	}
-	out := &injector{fd: fd}
+	out := &Injector{fd: fd}
 	if err := out.prepare(dev.Index); err != nil {
-		out.close()
+		out.Close()
 		return nil, err
 	}
 	return out, nil
 }
 
-func (out *injector) prepare(device int) error {
+func (out *Injector) prepare(device int) error {
 	if err := unix.SetsockoptInt(out.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
 		return fmt.Errorf("set PACKET_QDISC_BYPASS: %w", err)
 	}
@@ -59,13 +59,13 @@ func (out *injector) prepare(device int) error {
 
 // send sends the n frames from first on and returns how many the interface
 // took: fewer when its queue is full.
-func (out *injector) send(first, n int, frame func(int) []byte) (sent int, err error) {
+func (out *Injector) send(first, n int, frame func(int) []byte) (sent int, err error) {
 	for sent < n {
-		some := min(batch, n-sent)
+		some := min(Batch, n-sent)
 		for i := range some {
-			out.put(i, frame(first+sent+i))
+			out.Put(i, frame(first+sent+i))
 		}
-		left, err := out.flush(0, some)
+		left, err := out.Flush(0, some)
 		sent += left
 		if err != nil || left == 0 {
 			return sent, err
@@ -74,16 +74,16 @@ func (out *injector) send(first, n int, frame func(int) []byte) (sent int, err e
 	return sent, nil
 }
 
-// put copies a frame into a place of the batch.
-func (out *injector) put(i int, frame []byte) {
+// Put copies a frame into a place of the batch.
+func (out *Injector) Put(i int, frame []byte) {
 	out.frames[i] = append(out.frames[i][:0], frame...)
 	out.vectors[i].Base = unsafe.SliceData(out.frames[i])
 	out.vectors[i].SetLen(len(out.frames[i]))
 }
 
-// flush sends the frames of the batch from first on, before the end. The kernel names an error only if
+// Flush sends the frames of the batch from first on, before the end. The kernel names an error only if
 // it is the first frame's, so the remaining frames are sent again.
-func (out *injector) flush(first, end int) (sent int, err error) {
+func (out *Injector) Flush(first, end int) (sent int, err error) {
 	for n := end - first; sent < n; {
 		left, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(out.fd),
 			uintptr(unsafe.Pointer(&out.messages[first+sent])), uintptr(n-sent), unix.MSG_DONTWAIT, 0, 0)
@@ -100,4 +100,4 @@ func (out *injector) flush(first, end int) (sent int, err error) {
 	return sent, nil
 }
 
-func (out *injector) close() { unix.Close(out.fd) }
+func (out *Injector) Close() { unix.Close(out.fd) }

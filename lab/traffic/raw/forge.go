@@ -1,4 +1,6 @@
-package traffic
+// Package raw sends frames past the kernel's stack, and runs work in the client's
+// namespace.
+package raw
 
 import (
 	"context"
@@ -34,7 +36,7 @@ func (f Forge) Run(ctx context.Context) (sent Sent, err error) {
 	if f.Frames <= 0 && f.For <= 0 {
 		return Sent{}, errors.New("forge frames: neither their number nor a duration is given, so it would never end")
 	}
-	err = inside(f.Enter, func() (err error) {
+	err = Inside(f.Enter, func() (err error) {
 		sent, err = f.run(ctx)
 		return err
 	})
@@ -45,17 +47,17 @@ func (f Forge) Run(ctx context.Context) (sent Sent, err error) {
 }
 
 func (f Forge) run(ctx context.Context) (Sent, error) {
-	out, err := openInjector(f.Interface)
+	out, err := OpenInjector(f.Interface)
 	if err != nil {
 		return Sent{}, err
 	}
-	defer out.close()
+	defer out.Close()
 	began := time.Now()
 	taken, err := f.send(ctx, out, began)
 	return Sent{Frames: taken, Elapsed: time.Since(began)}, err
 }
 
-func (f Forge) send(ctx context.Context, out *injector, began time.Time) (taken int, err error) {
+func (f Forge) send(ctx context.Context, out *Injector, began time.Time) (taken int, err error) {
 	p := pacer{rate: f.Rate}
 	for ctx.Err() == nil {
 		now := time.Since(began)
@@ -71,7 +73,7 @@ func (f Forge) send(ctx context.Context, out *injector, began time.Time) (taken 
 		if err != nil {
 			return p.given, err
 		}
-		sleepUntil(time.Now().Add(p.rest(due, left)))
+		SleepUntil(time.Now().Add(p.rest(due, left)))
 	}
 	return p.given, ctx.Err()
 }

@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"testing"
@@ -29,7 +29,9 @@ func TestPacerCatchesUpByDegrees(t *testing.T) {
 			t.Errorf("rate %v: %d behind at the end", rate, behind)
 		}
 	}
-	if p := (pacer{}); p.due(time.Hour) != batch || p.rest(batch, batch) != 0 || p.rest(batch, 0) == 0 {
+	if p := (pacer{}); p.due(time.Hour) != Batch || p.rest(Batch, Batch) != 0 || p.rest(Batch, 0) == 0 {
 		t.Error("without a rate: want full batches without rest, but where the device is full")
 	}
 }
+
+const ms = time.Millisecond

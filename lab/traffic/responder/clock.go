@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 // process, so that 48 cost no more than one.
 type Clock struct {
 	start time.Time
-	timer *timer
+	timer *Timer
 	ended chan struct{}
 
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ type alarm struct {
 
 // NewClock starts the clock; Close ends it.
 func NewClock() (*Clock, error) {
-	timer, err := newTimer()
+	timer, err := NewTimer()
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +42,10 @@ func NewClock() (*Clock, error) {
 func (c *Clock) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.timer.interrupt()
+	c.timer.Interrupt()
 	c.mu.Unlock()
 	<-c.ended
-	c.timer.close()
+	c.timer.Close()
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (c *Clock) rearm() {
 	}
 	if earliest != c.armed && !c.closed {
 		c.armed = earliest
-		c.timer.set(c.delay(earliest))
+		c.timer.Set(c.delay(earliest))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Clock) delay(at time.Duration) time.Duration {
 
 func (c *Clock) run() {
 	defer close(c.ended)
-	for c.timer.wait() {
+	for c.timer.Wait() {
 		now := c.now()
 		for _, a := range c.due(now) {
 			a.ring(now)

@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import "time"
 
@@ -8,15 +8,15 @@ type pacer struct {
 	given int
 }
 
-// batch is the most that leaves in one system call.
-const batch = 64
+// Batch is the most that leaves in one system call.
+const Batch = 64
 
 // due is how many may leave at the instant now since the beginning: never more
 // than a millisecond's worth, so that a late sender catches up by degrees and not
 // in a burst.
 func (p *pacer) due(now time.Duration) int {
 	if p.rate == 0 {
-		return batch
+		return Batch
 	}
 	owed := 1 + int(now.Seconds()*p.rate) - p.given
 	return min(owed, max(1, int(p.rate/1000)))

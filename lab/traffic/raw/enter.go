@@ -1,14 +1,14 @@
-package traffic
+package raw
 
 import (
 	"fmt"
 	"runtime"
 )
 
-// inside runs f on a thread that enter has moved to another namespace; without
+// Inside runs f on a thread that enter has moved to another namespace; without
 // enter it stays in ours. The thread is never unlocked: Go ends it with its
 // goroutine, so that no other goroutine gets a thread in a foreign namespace.
-func inside(enter, f func() error) error {
+func Inside(enter, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

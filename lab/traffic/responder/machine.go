@@ -1,4 +1,7 @@
-package traffic
+// Package responder has the far ends of traffic: an HTTP server with service times that
+// are slept on virtual cores, so that 48 two-core servers fit on two real ones
+// (docs/design/testbed.md), echoes for TCP and UDP, and a server of streams.
+package responder
 
 // Machine is the capacity of one server.
 type Machine struct {

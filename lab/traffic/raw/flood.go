@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"context"
@@ -25,15 +25,15 @@ type Flood struct {
 // error and the frames sent so far.
 func (f Flood) Run(ctx context.Context) (Sent, error) {
 	var syns *synMaker
-	err := inside(f.Enter, func() error {
+	err := Inside(f.Enter, func() error {
 		header, err := ethernet(f.Interface, f.NextHop, f.To.Addr())
 		if err == nil {
-			syns, err = newSYNMaker(header, f.To, f.Clients, rand.New(rand.NewPCG(f.Seed, 0)))
+			syns, err = NewSYNMaker(header, f.To, f.Clients, rand.New(rand.NewPCG(f.Seed, 0)))
 		}
 		return err
 	})
 	if err != nil {
 		return Sent{}, fmt.Errorf("flood %s: %w", f.To, err)
 	}
-	return Forge{Interface: f.Interface, Frame: syns.next, Rate: f.Rate, For: f.For, Enter: f.Enter}.Run(ctx)
+	return Forge{Interface: f.Interface, Frame: syns.Next, Rate: f.Rate, For: f.For, Enter: f.Enter}.Run(ctx)
 }

@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 // exactly this backlog, where Go's net.Listen takes the system's largest. The
 // kernel lets backlog + 1 connections wait, then drops SYNs without a word.
 func Listen(addr netip.AddrPort, backlog int) (net.Listener, error) {
-	fd, err := newSocket(addr.Addr())
+	fd, err := NewSocket(addr.Addr())
 	if err != nil {
 		return nil, err
 	}
 	socket := os.NewFile(uintptr(fd), addr.String())
 	defer socket.Close() // FileListener has a copy
-	if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+	if err := unix.Bind(fd, Sockaddr(addr)); err != nil {
 		return nil, fmt.Errorf("bind to %s: %w", addr, err)
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
@@ -32,9 +32,9 @@ func Listen(addr netip.AddrPort, backlog int) (net.Listener, error) {
 	return l, nil
 }
 
-// newSocket opens a non-blocking TCP socket that may take a port on which old
+// NewSocket opens a non-blocking TCP socket that may take a port on which old
 // connections still wait in TIME_WAIT.
-func newSocket(addr netip.Addr) (int, error) {
+func NewSocket(addr netip.Addr) (int, error) {
 	family := unix.AF_INET6
 	if addr.Is4() {
 		family = unix.AF_INET
@@ -50,8 +50,8 @@ func newSocket(addr netip.Addr) (int, error) {
 	return fd, nil
 }
 
-// sockaddr leaves zones out: addresses of services and clients are global.
-func sockaddr(addr netip.AddrPort) unix.Sockaddr {
+// Sockaddr leaves zones out: addresses of services and clients are global.
+func Sockaddr(addr netip.AddrPort) unix.Sockaddr {
 	if addr.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
 	}

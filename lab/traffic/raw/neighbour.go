@@ -1,4 +1,4 @@
-package traffic
+package raw
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 // address: to the neighbour that the kernel would send them to, where enter
 // leads.
 func Ethernet(enter func() error, device string, to netip.Addr) (header []byte, err error) {
-	err = inside(enter, func() (err error) {
+	err = Inside(enter, func() (err error) {
 		header, err = ethernet(device, nil, to)
 		return err
 	})

@@ -1,4 +1,4 @@
-package traffic
+package responder
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 // speaks first: an idle connection stays open and silent. Its books show
 // whether a connection was served once, and by which server.
 type Echo struct {
-	name  string
+	Name  string
 	conns conns
 
 	mu       sync.Mutex
@@ -28,13 +28,13 @@ type Echo struct {
 
 // NewEcho returns a server that Serve makes answer. A name has no spaces.
 func NewEcho(name string) *Echo {
-	return &Echo{name: name, opened: map[string]int{}, accepted: map[netip.AddrPort]int{}}
+	return &Echo{Name: name, opened: map[string]int{}, accepted: map[netip.AddrPort]int{}}
 }
 
 // Serve takes connections from l until Close, after which it returns nil.
 func (e *Echo) Serve(l net.Listener) error {
 	if err := e.conns.serve(l, e.handle); err != nil {
-		return fmt.Errorf("echo %s: %w", e.name, err)
+		return fmt.Errorf("echo %s: %w", e.Name, err)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (e *Echo) Accepted() map[netip.AddrPort]int {
 }
 
 func (e *Echo) handle(conn net.Conn) {
-	count(&e.mu, e.accepted, clientOf(conn))
+	count(&e.mu, e.accepted, ClientOf(conn))
 	known := ""
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		id, _, _ := strings.Cut(lines.Text(), " ")
@@ -70,7 +70,7 @@ func (e *Echo) handle(conn net.Conn) {
 			count(&e.mu, e.opened, id)
 			known = id
 		}
-		if _, err := fmt.Fprintf(conn, "%s %s\n", e.name, lines.Text()); err != nil {
+		if _, err := fmt.Fprintf(conn, "%s %s\n", e.Name, lines.Text()); err != nil {
 			return // the client has left
 		}
 	}
@@ -82,8 +82,8 @@ func count[K comparable](mu *sync.Mutex, counters map[K]int, key K) {
 	counters[key]++
 }
 
-// clientOf is the far end; an IPv4 client stays one on an IPv6 socket.
-func clientOf(conn net.Conn) netip.AddrPort {
+// ClientOf is the far end; an IPv4 client stays one on an IPv6 socket.
+func ClientOf(conn net.Conn) netip.AddrPort {
 	return plain(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
 }
 
