@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -133,4 +135,112 @@ func (b *Bed) rebuild(ctx context.Context, n *Node) error {
 		return nil
 	}
 	return b.fray(n)
+}
+
+// Fail lets a host die at once, as Kill does, but nothing learns of it: frames in either
+// direction vanish on its cable, which keeps its carrier, as behind a switch, and then its
+// processes end by SIGKILL. The router goes on sending to it until Kill withdraws the
+// route and removes the host.
+func (b *Bed) Fail(n *Node) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.mortal(n); err != nil {
+		return fmt.Errorf("testbed: fail %s: %w", n.Name, err)
+	}
+	if n.dead {
+		return nil
+	}
+	return wrap("testbed: fail "+n.Name, errors.Join(b.darken(n), n.endAll()))
+}
+
+// darken makes a node's cable swallow every frame.
+func (b *Bed) darken(n *Node) error {
+	return errors.Join(
+		b.receive(n.Link, b.programs.dark),
+		b.Router.space.filter(n.Link, netlink.HANDLE_MIN_EGRESS, b.programs.darkOut))
+}
+
+// endAll ends the processes of a node, and of the application behind it, by SIGKILL.
+func (n *Node) endAll() error {
+	spaces := map[identity]bool{}
+	for _, dying := range []*Node{n.app, n} {
+		if dying == nil {
+			continue
+		}
+		id, err := identify(dying.Path())
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		spaces[id] = true
+	}
+	return endInside(spaces, 0)
+}
+
+// Swallowed counts the frames to and from hosts that failed. It returns an error once the
+// bed is closed.
+func (b *Bed) Swallowed() (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return 0, errClosed
+	}
+	return b.programs.shared.swallowed.Load(), nil
+}
+
+// swallowing drops every frame and counts it.
+func swallowing(array *os.File, drop int32) *assembly {
+	a := newAssembly()
+	a.point(r6, array)
+	a.count(r6, atSwallowed)
+	a.leave(drop)
+	return a
+}
+
+// SetMAC gives the node's eth0 another link address, which its kernel announces, as
+// after a failover (ndisc_notify, arp_notify).
+func (n *Node) SetMAC(mac net.HardwareAddr) error {
+	return n.Do(func() error { return setMAC(device, mac) })
+}
+
+// SetGatewayMAC gives the router's end of the node's link another link address, likewise.
+func (n *Node) SetGatewayMAC(mac net.HardwareAddr) error {
+	return n.bed.Router.Do(func() error { return setMAC(n.Link, mac) })
+}
+
+func setMAC(name string, mac net.HardwareAddr) error {
+	announced := []sysctl{
+		{filepath.Join("net/ipv6/conf", name, "ndisc_notify"), "1"},
+		{filepath.Join("net/ipv4/conf", name, "arp_notify"), "1"},
+	}
+	if err := setAll(announced); err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkSetHardwareAddr(link, mac)
+	}
+	return wrap(fmt.Sprintf("set the link address of %s", name), err)
+}
+
+// BurstRoutes adds so many routes by way of the node's gateway as fast as it can, and
+// removes them again. They are of 2001:db8:b::/48, which no node uses.
+func (n *Node) BurstRoutes(count int) error {
+	return n.Do(func() error {
+		link, err := netlink.LinkByName(device)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", device, err)
+		}
+		for _, change := range []func(*netlink.Route) error{netlink.RouteReplace, netlink.RouteDel} {
+			for i := range count {
+				r := netlink.Route{LinkIndex: link.Attrs().Index, Gw: n.gateway.AsSlice(), Dst: ipNet(net64(0x2001, 0xdb8, 0xb, uint16(i)))}
+				if err := change(&r); err != nil {
+					return fmt.Errorf("change route %d of a burst on %s: %w", i, n.Name, err)
+				}
+			}
+		}
+		return nil
+	})
 }
