@@ -15,7 +15,7 @@ func agentFile(a *topo.Agent) []schema.Entry {
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&a.Flows, "65536", schema.Duration(),
 			schema.Optional("embryonic", "16384", flows().Into(&a.Flows.Embryonic),
-				"Flows in their handshake that the table has room for, beside entries; only they make room for each other."))),
+				"Flows in their handshake that the table has room for, beside entries."))),
 			"Bounds of the flows that this agent remembers."),
 		schema.Need("services", schema.Sequence(&a.Services, 1, topo.MaxOffered, offering), "The services that this server takes connections of."),
 	}
@@ -30,18 +30,18 @@ func offering(o *topo.Offering) []schema.Entry {
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
 	return append(append(vipKeys(&o.Name, &o.VIP), []schema.Entry{
 		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire),
-			"How segments travel, as in the load balancers' file: a packet or signal of the other kind is dropped. insert only with an IPv6 vip."),
+			"As in the load balancers' file. insert only with an IPv6 vip."),
 		schema.Need("acceptance", acceptance().Set(decide, func() decision { return decision{o.Acceptance, o.Threshold} }),
 			"How an offer that could be passed on is decided."),
 		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o)), "How the threshold adapts."),
-		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers), "Requests the server works on at once: the largest threshold that dynamic reaches."),
+		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers), "Requests the server works on at once: dynamic's largest threshold."),
 		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores),
-			"At most this many connections that were accepted but have not arrived count as load; the number of CPUs when absent.").Eg("2"),
+			"At most so many accepted connections that have not arrived count as load; the number of CPUs when absent.").Eg("2"),
 	}...), append(loads(o),
 		schema.Optional("on_full", "rst", schema.OneOf(topo.Reset, topo.Drop).Into(&o.OnFull),
-			"What the last candidate does when its accept queue is full. rst: reset the connection. drop: leave the client to retransmit."),
+			"A full accept queue at the last candidate. rst: reset the connection. drop: leave the client to retransmit."),
 		schema.Optional("owner", "socket", owner().Set(own, func() ownership { return ownership{o.Owner, o.Netns} }),
-			"Where the agent looks up the owner of a flow. socket: the sockets of its own network namespace. netns PATH: those of another namespace. table: its own table of flows, because the sockets are out of sight."),
+			"Where a flow's owner is looked up. socket: in the agent's network namespace. netns PATH: in another one. table: in its own table, as the sockets are out of sight."),
 		schema.When("owner", topo.Table.String()).Optional("mac", "", mac().Into(&o.MAC),
 			"Link address that the vip answers at, if not this host's (macvlan)."))...)
 }
@@ -55,13 +55,13 @@ func loads(o *topo.Offering) []schema.Entry {
 	return []schema.Entry{
 		schema.Optional("load", "work", schema.OneOf(all...).Telling(told(all, topo.Load.String, topo.Load.Meaning)).Set(reads, o.Load), "The measure of load."),
 		asking.Optional("load_from", "", endpoint().Into(&o.From),
-			"Where the load is read. Of apache, httpd's PID file, /run/apache2/apache2.pid when absent; required with the others."),
+			"Where the load is read. apache: httpd's PID file, /run/apache2/apache2.pid when absent; required with the others."),
 		parted.Optional("load_of", "", part().Into(&o.Of),
-			"The part of the program that takes the service's requests. php-fpm: pm.status_path, /status when absent. haproxy: a backend. envoy: a stat_prefix. prometheus: a metric, with labels or without."),
-		paging.Need("page", page().Into(&o.Page), "Path of the page, or unix: and that of the socket that hands the page over."),
-		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner), "User that the page is given to. Default: as it is; a new page, the agent's own."),
-		paging.Optional("page_group", "", account("group").Into(&o.PageGroup), "Group that the page is given to. Default: as it is; a new page, the agent's own."),
-		paging.Optional("page_mode", "", permissions().Into(&o.PageMode), "Permissions of the page, in octal. Default: as it is; a new page, 0660."),
+			"php-fpm: pm.status_path, /status when absent. haproxy: a backend. envoy: a stat_prefix. prometheus: a metric, with labels or without."),
+		paging.Need("page", page().Into(&o.Page), "The page, or unix: and the socket that hands it over."),
+		paging.Optional("page_owner", "", account("user").Into(&o.PageOwner), "The page's user. Default: as it is; of a new page the agent's."),
+		paging.Optional("page_group", "", account("group").Into(&o.PageGroup), "The page's group. Default: as it is; of a new page the agent's."),
+		paging.Optional("page_mode", "", permissions().Into(&o.PageMode), "The page's permissions. Default: as it is; of a new page 0660."),
 	}
 }
 
@@ -70,7 +70,7 @@ func dynamic(o *topo.Offering) []schema.Entry {
 	return []schema.Entry{
 		schema.Optional("window", "50", schema.Whole(1, 65535).Into(&o.Window), "Offers between two adaptations."),
 		schema.Optional("epsilon", "0.1", schema.Fraction(0, 0.5).Into(&o.Epsilon),
-			"Half the width of the band around 1/2 in which the accepted share leaves the threshold as it is."),
+			"Half the width of the band around 1/2 in which the accepted share changes nothing."),
 		schema.Optional("initial", "1", schema.Whole(0, 65535).Into(&o.Threshold), "First threshold; at most workers."),
 	}
 }

@@ -31,16 +31,16 @@ func datapathFile(n *topo.Datapath) []schema.Entry {
 		control("nf", &n.Control),
 		pinRow("nf", &n.Pin),
 		schema.Need("number", nodeNumber().Into(&n.Server), "Number of the node, the same in the LBs' files.").Eg("1"),
-		schema.Need("link", link().Into(&n.Link), "Network interface to the LBs."),
+		schema.Need("link", link().Into(&n.Link), "Interface to the LBs."),
 		schema.Need("lbs", hostAddress("LB").List(&n.LBs, topo.MaxLbs), "Addresses of the LBs on the link.").Eg("[192.0.2.1]"),
 		schema.Optional("cores", "1", nodeCores().Into(&n.Cores), "Cores of the node, the same as in the LBs' files."),
 		schema.Optional("cpus", "shared", schema.YesNo("shared", "own").Into(&n.Spread),
-			"CPUs of the cores. own: core N is CPU N. shared: all cores are the CPUs that the packets come to."),
+			"own: core N is CPU N. shared: cores are the CPUs that packets come to."),
 		schema.Need("clients", network().List(&n.Clients, maxEdgePrefixes), "Prefixes of the client network.").Eg(clientNetwork),
-		schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&n.Idle), "A function forgets a flow without packets for this long."),
-		schema.Optional("linger", "10s", schema.Within(time.Second, time.Hour).Into(&n.Linger), "How long a function remembers a flow that both ends closed."),
+		schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&n.Idle), "Functions forget a flow without packets for so long."),
+		schema.Optional("linger", "10s", schema.Within(time.Second, time.Hour).Into(&n.Linger), "How long functions remember a closed flow."),
 		schema.Optional("report_key", "", reportKey().Secret(&n.ReportKey),
-			"Secret of the reports to the LBs: the same on every edge LB and node. Without it the node reports nothing. Make one with `openssl rand -hex 16`; put it in quotes."),
+			"Secret of the reports to the LBs: the same on every edge LB and node; without it the node reports nothing."),
 		schema.Need("chains", schema.Sequence(&n.Chains, 1, topo.MaxEdgeServices-1, chainOf), "Functions of each service."),
 	}
 }
@@ -49,7 +49,7 @@ func chainOf(c *topo.Chain) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("service", serviceNumber().Into(&c.Service), "Number of the service.").Eg("1"),
 		schema.Need("functions", schema.SequenceAs(&c.Functions, 1, topo.MaxChain, functionOf, function.noun, settingsOf),
-			"Functions, in the order that packets of the client network meet them."),
+			"Functions, in the order that outward packets meet them."),
 	}
 }
 

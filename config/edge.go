@@ -43,28 +43,28 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 		control("edge", &lb.Control),
 		pinRow("edge", &lb.Pin),
 		schema.Need("flow_key", flowKey().Secret(&lb.Key),
-			"Secret of the digests of flows: the same on every edge LB. Make one with `openssl rand -hex 16`; put it in quotes."),
+			"Secret of the digests of flows: the same on every edge LB. Make it with `openssl rand -hex 16`; put it in quotes."),
 		schema.Optional("report_key", "", reportKey().Secret(&lb.ReportKey),
-			"Secret of the reports of nodes: the same on every edge LB and node. Without it nodes report nothing. Make one with `openssl rand -hex 16`; put it in quotes."),
-		schema.Need("clients", link().Into(&lb.Clients), "Network interface to the client network."),
-		schema.Need("world", link().Into(&lb.World), "Network interface to the world.").Eg("eth1"),
+			"Secret of the reports of nodes: the same on every edge LB and node; without it nodes report nothing. Make it as flow_key."),
+		schema.Need("clients", link().Into(&lb.Clients), "Interface to the client network."),
+		schema.Need("world", link().Into(&lb.World), "Interface to the world.").Eg("eth1"),
 		schema.Optional("balancer", "model", schema.OneOf(topo.Balances()...).Into(&lb.Balance),
-			"Rule for the weights of cores. model: the loads that packets and their costs predict are levelled. monitor: the loads that nodes report are. wrr: the weights of the nodes."),
+			"Weights of cores. model: predicted loads are levelled. monitor: reported loads are. wrr: the weights of the nodes."),
 		schema.Optional("public", "", network().List(&lb.Public, maxEdgePrefixes),
 			"Addresses that functions give to flows: the world begins none there.").Eg("[203.0.113.1/32]"),
 		schema.Optional("recovery", "tcp", schema.YesNo("tcp", "all").Into(&lb.RecoverAll),
-			"Packets without an entry that nodes are asked about. tcp: those that begin no flow. all: those that may begin one, too; for LBs that share traffic."),
+			"Packets without an entry that nodes are asked about. tcp: those that begin no flow. all: for LBs that share traffic."),
 		schema.Optional("flow_table", "{}", schema.Mapping([]schema.Entry{
 			schema.Optional("entries", "262144", flows().Into(&lb.Flows.Entries), "Flows remembered at once, twice those that functions change."),
 			schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&lb.Flows.Idle), "A flow without packets for this long is forgotten."),
 		}), "Bounds of the flows that this LB remembers."),
 		schema.Optional("replica", "", schema.Mapping([]schema.Entry{
 			schema.Need("start", argument().List(&lb.StartReplica, maxArguments),
-				"The command that starts another node: the absolute path of a program, and its arguments."),
+				"The command that starts another node, without a shell."),
 		}), "What an LB does when its nodes are full."),
 		schema.Need("nodes", schema.Sequence(&lb.Nodes, 1, topo.MaxEdgeServers, edgeNode), "The datapath nodes."),
 		schema.Need("services", schema.Sequence(&lb.Services, 1, topo.MaxEdgeServices-1, edgeService),
-			"Chains of functions, for the flows of prefixes of the client network."),
+			"Chains of functions."),
 	}
 }
 
@@ -72,11 +72,11 @@ func edgeNode(n *topo.EdgeNode) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&n.Name), "Name in counters and logs.").Eg("n1"),
 		schema.Need("number", nodeNumber().Into(&n.Server), "Number of the node, the same in its own file.").Eg("1"),
-		schema.Need("address", hostAddress("node").Into(&n.Addr), "Address of the node on the link between this LB and it.").Eg("192.0.2.2"),
-		schema.Need("link", link().Into(&n.Link), "Network interface to the node.").Eg("eth2"),
+		schema.Need("address", hostAddress("node").Into(&n.Addr), "Address of the node on the link.").Eg("192.0.2.2"),
+		schema.Need("link", link().Into(&n.Link), "Interface to the node.").Eg("eth2"),
 		schema.Optional("cores", "1", nodeCores().Into(&n.Cores), "Cores of the node, the same as in its own file."),
 		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&n.Weight),
-			"Weight of each of its cores for new flows, with balancer: wrr. 0 drains the node: its flows stay, new flows go elsewhere."),
+			"Weight of each of its cores with balancer: wrr. 0 drains the node."),
 	}
 }
 
@@ -84,8 +84,8 @@ func edgeService(s *topo.EdgeService) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("number", serviceNumber().Into(&s.Number), "Number of the chain, the same in the nodes' files.").Eg("1"),
 		schema.Need("prefixes", network().List(&s.Prefixes, maxEdgePrefixes),
-			"Prefixes of the client network whose flows go through the chain; the longest prefix decides.").Eg(clientNetwork),
-		schema.Optional("cost", "", schema.Within(time.Nanosecond, dearest).Into(&s.Cost), "Time that a packet takes of a core. Without it the nodes measure it.").Eg("3us"),
+			"Prefixes of the client network that the chain is for; the longest decides.").Eg(clientNetwork),
+		schema.Optional("cost", "", schema.Within(time.Nanosecond, dearest).Into(&s.Cost), "Time of a packet; without it the nodes measure it.").Eg("3us"),
 	}
 }
 

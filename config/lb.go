@@ -27,9 +27,9 @@ func lbFile(lb *topo.LB) []schema.Entry {
 			"Name in counters and logs.").Eg("lb1"))), "This machine in the SR domain."),
 		control("lb", &n.Control),
 		schema.Optional("state", "", state().Into(&lb.State),
-			"File that records the pools served, by which flows of earlier pools are recovered and a lower version is refused; /var/lib/proffer/lb-NAME.json when absent.").Eg("/var/lib/proffer/lb-lb1.json"),
+			"File that records the pools served; /var/lib/proffer/lb-NAME.json when absent.").Eg("/var/lib/proffer/lb-lb1.json"),
 		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey),
-			"Secret that decides every list of candidates: the same on every LB, never rotated. Make one with `openssl rand -hex 16`; put it in quotes."),
+			"Secret of the lists of candidates: the same on every LB, never rotated. Make it with `openssl rand -hex 16`; put it in quotes."),
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge))),
 			"Bounds of the flows that this LB remembers."),
@@ -47,20 +47,20 @@ func service(s *topo.Service) []schema.Entry {
 		schema.Need("dispatch", schema.OneOfApart("for comparison", topo.Dispatch.Comparison, dispatches...).Telling(told(dispatches, topo.Dispatch.String, topo.Dispatch.Meaning)).Into(&s.Dispatch),
 			"How new flows are spread.").Eg(spelt(topo.Hunt, dispatches)...),
 		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select),
-			"How the lists of candidates come about. hash: consistent hashing. random: each list drawn at random, the same at every LB."),
+			"How lists come about. hash: consistent hashing. random: drawn, the same at every LB."),
 		offering.Optional("choices", "2", schema.Whole(1, topo.MaxChoices).Into(&s.Choices), "Candidates in an offer."),
 		schema.Optional("buckets", "65537", schema.Whole(1, maxBuckets).Into(&s.Buckets),
-			"Lists in the service's table. The same on every LB, and never changed while flows live."),
+			"Lists in the service's table. The same on every LB; never changed while flows live."),
 		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&s.Wire),
-			"How segments travel. encap: in an outer IPv6 header. insert: in an SRH inside the client's own IPv6 packet, as in the papers; only with dispatch: hunt and an IPv6 vip."),
-		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia), "Transit SIDs that packets visit on their way to the candidates."),
+			"How segments travel. encap: in an outer IPv6 header. insert: in an SRH inside the client's IPv6 packet; only with dispatch: hunt and an IPv6 vip."),
+		schema.Optional("via", "", sid().List(&s.Via, topo.MaxVia), "Transit SIDs on the way to the candidates."),
 		schema.Optional("fragments", "drop", schema.OneOf(topo.DropFragments, topo.HashFragments).Into(&s.Fragments),
-			"The treatment of IP fragments, which show no ports. drop: dropped and counted. hash: all packets of the service go by a hash of their addresses alone; only with dispatch: "+
+			"IP fragments, which show no ports. drop: dropped and counted. hash: all packets of the service go by their addresses alone; only with dispatch: "+
 				without(dispatches, topo.Dispatch.Tracks)+", and for one service of a vip."),
 		recovering.Optional("recovery", "", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery),
-			"The server of a flow without an entry, as after a change of the LB. history: the one that its hash met in the oldest pool of the history: of flows begun since a server's hash changed, those that change the LB too are reset. agents: the owner; every server of the service has an agent. Default: agents for protocol: tcp with 1 to 240 servers that all have delivery: agent, else history."),
+			"The server of a flow without an entry, as after a change of the LB. history: by its hash in the oldest pool. agents: the owner; every server has an agent. Default: agents for protocol: tcp with 1 to 240 servers that all have delivery: agent, else history."),
 		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery),
-			"Time between two steps of learning the servers' speeds."),
+			"Time between two steps of learning."),
 	}...), pools(s)...)
 }
 
@@ -68,10 +68,10 @@ func service(s *topo.Service) []schema.Entry {
 func pools(s *topo.Service) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server),
-			"Hosts that take flows of the service; their order does not matter. With none, the service's packets are dropped. At most 4096 over all services and their history."),
+			"Hosts that take flows, in any order; with none packets are dropped. At most 4096 over all services and their history."),
 		schema.Optional("version", "0", poolVersion().Into(&s.Version), "Number of the pool; higher than that of every pool before.").Eg("2"),
 		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version),
-			"The pools before this one, the newest first, each with a lower version: the horizon within which flows are recovered. The same on every LB."),
+			"The pools before, the newest first, each with a lower version: flows of them are recovered. The same on every LB."),
 	}
 }
 
@@ -93,11 +93,11 @@ func server(s *topo.Server) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&s.Name), "Name in counters and logs.").Eg("s1"),
 		schema.Optional("delivery", "agent", schema.OneOf(deliveries...).Telling(told(deliveries, topo.Delivery.String, topo.Delivery.Meaning)).Into(&s.Delivery), "How the server gets its packets."),
-		routed.Need("locator", locator().Into(&s.Locator), "IPv6 /64 prefix that holds every SID of the server.").Eg(`"5f00:0:2:1::/64"`),
-		addressed.Need("address", hostAddress("server").Into(&s.Address), "The server's own address, with delivery: l2 a neighbour on the LB's link."),
+		routed.Need("locator", locator().Into(&s.Locator), "Prefix of every SID of the server.").Eg(`"5f00:0:2:1::/64"`),
+		addressed.Need("address", hostAddress("server").Into(&s.Address), "The server's address; with delivery: l2 a neighbour on the LB's link."),
 		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI), "VXLAN network of the server's vxlan device.").Eg("100"),
 		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC), "Link address of the server's vxlan device."),
-		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight), "Its share of new flows beside the other servers' weights; 0 drains it."),
+		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight), "Its share of new flows; 0 drains it."),
 	}
 }
 

@@ -23,11 +23,11 @@ const (
 func node(n *topo.Node, role, at string, name schema.Entry) []schema.Entry {
 	return []schema.Entry{
 		name,
-		schema.Need("locator", locator().Into(&n.Locator), "IPv6 /64 prefix that holds every SID of the node.").Eg(strconv.Quote(at)),
-		schema.Need("interface", link().Into(&n.Interface), "Network interface that the programs are attached to."),
+		schema.Need("locator", locator().Into(&n.Locator), "Prefix of every SID of the node.").Eg(strconv.Quote(at)),
+		schema.Need("interface", link().Into(&n.Interface), "Interface of the programs."),
 		pinRow(role, &n.Pin),
 		schema.Need("domain", domain().ListOr(anyDomain, &n.Domain, maxDomain),
-			"Prefixes of the SR domain: SR packets with an outer source elsewhere are dropped. any: none is dropped for that.").Eg(`["5f00:0:1::/48", "5f00:0:2::/48"]`, anyDomain),
+			"Prefixes of the SR domain: SR packets from elsewhere are dropped. any: none is.").Eg(`["5f00:0:1::/48", "5f00:0:2::/48"]`, anyDomain),
 	}
 }
 
@@ -38,15 +38,15 @@ func control(role string, dst *string) schema.Entry {
 
 func signalKeys(n *topo.Node) schema.Entry {
 	return schema.Need("signal_keys", keyFile().Into(&n.KeyFile),
-		"File of the keys that sign and check signals (`proffer help keys`), read again on SIGHUP. none: signals carry no tag and none is checked.")
+		"File of the keys of signals (`proffer help keys`), read again on SIGHUP. none: signals are neither signed nor checked.")
 }
 
 func flowTable(f *topo.FlowTable, entries string, age schema.Kind[time.Duration], more ...schema.Entry) []schema.Entry {
 	return append([]schema.Entry{
 		schema.Optional("entries", entries, flows().Into(&f.Entries), "Flows remembered at once."),
 		schema.Optional("idle", "5m", age.Into(&f.Idle),
-			"A flow without packets for this long is forgotten. An open TCP connection that is lost with its entry stays for 2h4m at least."),
-		schema.Optional("linger", "10s", age.Into(&f.Linger), "How long a flow is remembered after both sides closed it."),
+			"A flow without packets for so long is forgotten; an open TCP connection that would be lost, after 2h4m at least."),
+		schema.Optional("linger", "10s", age.Into(&f.Linger), "How long a closed flow is remembered."),
 	}, more...)
 }
 
@@ -55,7 +55,7 @@ func flows() schema.Kind[int] { return schema.Whole(64, 16777216) }
 // vipKeys is the keys of a service that clients see.
 func vipKeys(name *string, vip *topo.VIP) []schema.Entry {
 	return []schema.Entry{
-		schema.Optional("name", "", schema.Name().Into(name), "Name in counters and logs; VIP:port when absent, udp:VIP:port for UDP.").Eg("web"),
+		schema.Optional("name", "", schema.Name().Into(name), "Name in counters and logs; VIP:port or udp:VIP:port when absent.").Eg("web"),
 		schema.Need("vip", clientAddress().Into(&vip.Addr), "IPv6 or IPv4 address of the service."),
 		schema.Optional("protocol", "tcp", schema.OneOf(topo.TCP, topo.UDP).Into(&vip.Protocol), "Transport protocol."),
 		schema.Need("port", schema.WholeOf[uint16](1, 65535).Into(&vip.Port), "Port of the service.").Eg("80"),
@@ -65,7 +65,7 @@ func vipKeys(name *string, vip *topo.VIP) []schema.Entry {
 // pinRow has no fallback: it is named after the node.
 func pinRow(role string, to *string) schema.Entry {
 	return schema.Optional("pin", "", pin().Into(to),
-		"Directory in a BPF file system where links and flows outlive the daemon; /sys/fs/bpf/proffer/"+role+"-NAME when absent, with _ for each dot in the node's name.").Eg("/sys/fs/bpf/proffer/" + role + "-one")
+		"Directory in a BPF file system where links and flows outlive the daemon; /sys/fs/bpf/proffer/"+role+"-NAME when absent, with _ for dots.").Eg("/sys/fs/bpf/proffer/" + role + "-one")
 }
 
 // completePin gives a daemon without a place for pins the place of its role and name.

@@ -29,7 +29,7 @@ func rows(path string, keys []Entry, before map[string]string) string {
 		if e.Required {
 			fallback = "required"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", at, cell(want), cell(fallback), cell(meaning))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", at, cell(brief(want)), cell(fallback), cell(meaning))
 		for _, v := range e.told() {
 			fmt.Fprintf(&b, "| | `%s` | | %s |\n", cell(v.Value), cell(e.mark(v)))
 		}
@@ -40,6 +40,17 @@ func rows(path string, keys []Entry, before map[string]string) string {
 		b.WriteString(rows(at+map[bool]string{true: "[].", false: "."}[e.list], e.Inside, before))
 	}
 	return b.String()
+}
+
+// brief leaves out of a row's values what its example or its meaning shows.
+func brief(want string) string {
+	for _, article := range []string{"a whole number from ", "a number from ", "a duration from ", "one of ", "the absolute path of ", "the name of "} {
+		want = strings.TrimPrefix(want, article)
+	}
+	for _, behind := range []string{", such as ", " such as ", "; make one with ", " of 1 to 63 letters"} {
+		want, _, _ = strings.Cut(want, behind)
+	}
+	return want
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
