@@ -12,37 +12,11 @@ import (
 
 // TestBuildsAreEqual: `make build` gives the same programs in any folder, and none has a path of the folder.
 func TestBuildsAreEqual(t *testing.T) {
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := strings.Fields(string(out))
 	var sums [2]map[string][sha256.Size]byte
 	for i := range sums {
 		dir := filepath.Join(t.TempDir(), "folder-of-a-build")
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				continue // deleted, and not committed
-			}
-			info, err := os.Stat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at := filepath.Join(dir, file)
-			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(at, data, info.Mode().Perm()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cmd := exec.Command("make", "build")
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly") // the flags are the Makefile's
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("make build: %v\n%s", err, out)
-		}
+		copyTree(t, dir)
+		makeBuild(t, dir)
 		sums[i] = map[string][sha256.Size]byte{}
 		for _, program := range []string{"proffer", "proffer-lab"} {
 			built, err := os.ReadFile(filepath.Join(dir, "build", program))
@@ -59,5 +33,42 @@ func TestBuildsAreEqual(t *testing.T) {
 		if sum != sums[1][program] {
 			t.Errorf("two builds of %s differ", program)
 		}
+	}
+}
+
+// copyTree copies the working tree into a folder.
+func copyTree(t *testing.T, dir string) {
+	t.Helper()
+	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range strings.Fields(string(out)) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // deleted, and not committed
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, data, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// makeBuild runs `make build` in a copy of the tree.
+func makeBuild(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command("make", "build")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly") // the flags are the Makefile's
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
 	}
 }

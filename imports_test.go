@@ -13,7 +13,7 @@ var layers = [][]string{
 	{"ownfile", "schema", "topo"},
 	{"foreign", "history", "lab/farm", "lab/farmrun/farmtest", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "lab/tables", "table", "wire"},
-	{"config", "dataplane", "hostcheck", "lab/traffic/raw", "lab/traffic/responder", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
+	{"config", "dataplane", "hostcheck", "lab/results", "lab/traffic/raw", "lab/traffic/responder", "loadpage", "plan", "proof/fsm", "proof/machine", "proof/oracle"},
 	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "lab/guest", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},

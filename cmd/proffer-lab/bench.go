@@ -42,15 +42,34 @@ touches no link of this machine.
 
 Rows are named PROGRAM/MODE/CASE/FLOWS, as lb/hunt/steer/1000.
 
+floor: loop (the bench itself; loop-egress, loop-egress-once and loop-3 … loop-104 as other
+rows need it), adjust-head (room for an outer header), encapsulate (headers read, an outer
+header written), line (the same with a 64-byte line of an array by the flow's hash), hash and
+lru-hash (a key found in the kernel's table; -filling, -full: put into it), clock, calls and
+helpers (ten calls of a BPF function, of a helper).
+lb, by mode, with -insert, -ipv4, -signed: steer (data of a known flow; -kept in the table
+that clients' packets fill; -contended while another CPU makes flows), offer (a SYN without an
+entry), begin (a SYN of single), recover and recovered (data without an entry; the answer),
+new-filling and new-full (the signal around a SYN-ACK; as many flows wait as there is room
+for), establish (the client's acknowledgement), signal and signal-removed (around data, a
+FIN), mixed (a SYN to nine packets of known flows), connection-N (whole connections of N
+packets of data), opening and opening-end (without data and end; without data), short (SYN,
+data, FIN). -apart: with 16,384 flows beside it; -full: in a full table.
+agent: not-ours, offer-accept, offer-pass-on, established (the first packet after the SYN),
+steer, egress-not-ours, egress-direct (straight to the client), egress-wait (a SYN-ACK in a
+signal); flows have no sockets here.
+edge (lb, node): steer and begin into a tunnel to a node; through, a node without functions.
+work, with its programs attached and just before without: switch (to a process of no
+service), threads and events (a request to a server of python3, which must be there).
+
 --json prints an array of rows: program (floor, lb, agent, edge or work), mode, case,
 flows, packets (that a time is of: 1, or those of a whole connection), min_ns, median_ns
 and spread_ns (10th to 90th percentile) of the clean runs or null, clean_runs,
 runs, floor_ratio (min_ns over that of the floor of as many packets), net_ns (min_ns
 without the bench's own loop) and net_floor_ratio (the median of a run's time over its
 floor's just before, both without their loops). The table is followed by the goals of those rows
-that have one (docs/evidence/bench.md) and by the cost of a call on this host. --out gets a figure of ns a packet against flows
+that have one (docs/evidence/bench.md has how it measures) and by the cost of a call on this host. --out gets a figure of ns a packet against flows
 as SVG, PNG and CSV; packets a second against flows are proffer-lab figures 6lb-13.
-docs/evidence/bench.md explains each row.
 
 --beside BINARY measures another build of proffer-lab, an older one, too: either
 build's bench has four turns of the same rows, one after the other, on the same CPU.
@@ -67,6 +86,7 @@ Fails if less than a tenth of the runs were clean: then the CPU was too busy.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "", "write the figure into `DIR`")
 	flags.IntVar(&f.cpu, "cpu", 0, "CPU that measures, `N`, best a CPU with nothing else on it; the last by default")
 	flags.IntVar(&f.runs, "runs", 4, "turns of each row, `N`, four short runs each")

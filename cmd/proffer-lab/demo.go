@@ -79,6 +79,7 @@ SVG, PNG and CSV.`,
 	flags.IntVar(&f.srlb.Requests, "requests", 0, "requests a policy, `N` (default: chosen)")
 	flags.DurationVar(&f.srlb.Mean, "mean", 0, "mean service `TIME` (default: chosen)")
 	flags.Uint64Var(&f.srlb.Seed, "seed", 1, "seed of arrivals and service times")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "demo-out", "`FOLDER` for pictures, results and rows")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
 	cmd.AddCommand(newEdgeDemo())

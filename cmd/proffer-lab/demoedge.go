@@ -49,6 +49,7 @@ Fails if curl or the DNS-like questions got no answer at all, or NAT and firewal
 	flags := cmd.Flags()
 	flags.StringVar(&f.demo.Balancer, "balancer", topo.ByModel.String(), "the LB's balancer, `NAME`")
 	flags.DurationVar(&f.demo.For, "for", 20*time.Second, "how long traffic flows, `TIME`, 50s at most")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "demo-out", "`FOLDER` for the pictures")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of the table")
 	return cmd

@@ -64,6 +64,7 @@ has results, docs/evidence/peers.md the comparison with other load balancers.`,
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of all that is random, `N`")
 	flags.IntVar(&f.servers, "servers", 12, "servers of the farm, `N`")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "", "write rows and figure into `DIR`")
 	for _, newTrial := range registeredTrials {
 		cmd.AddCommand(f.command(newTrial(f)))

@@ -23,6 +23,7 @@ type figuresFlags struct {
 	quick bool
 	out   string
 	seeds int
+	kept
 }
 
 func newFigures() *cobra.Command {
@@ -41,7 +42,8 @@ needs root and a CPU with nothing else on it, and is not among --all.
 A NAME is a paper, a number and a part, as 6lb-8a; 6lb-8 is all its parts. --list
 lists the figures, their differences from the paper, and their running times. --quick
 draws sketches from few requests. Ctrl-C keeps the figures that are complete and
-names the others. docs/evidence/simulated.md compares the numbers.`,
+names the others. --result keeps what the papers'
+texts state of these figures beside ours: docs/evidence/simulated.md.`,
 		Example: `  proffer-lab figures 6lb-7 6lb-8 6lb-9
   proffer-lab figures --all --seeds 5 --out figures-out`,
 		Args: cobra.ArbitraryArgs,
@@ -51,6 +53,7 @@ names the others. docs/evidence/simulated.md compares the numbers.`,
 	flags.BoolVar(&f.all, "all", false, "draw all figures that are not measured")
 	flags.BoolVar(&f.list, "list", false, "print name, content and estimated time of each figure")
 	flags.BoolVar(&f.quick, "quick", false, "draw sketches: few requests, few points, two seeds unless --seeds is given")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "figures-out", "write into `DIR`")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each measurement, with the seeds 1 to `N`")
 	return cmd
@@ -75,13 +78,36 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 			return err
 		}
 	}
+	if err := f.open(); err != nil {
+		return cli.BadUsage(err)
+	}
+	stated := paper.NewStated()
+	options.Drawn = stated.Draws
 	show := newProgress(cmd.ErrOrStderr())
 	files, err := paper.Draw(cmd.Context(), chosen, options, f.out, func(p paper.Progress) { show.update(figuresLine(p), p.Complete) })
 	show.end()
 	for _, file := range files {
 		fmt.Fprintln(cmd.OutOrStdout(), file)
 	}
-	return err
+	if err != nil || f.path == "" {
+		return err
+	}
+	return f.keepStated(cmd, stated)
+}
+
+// keepStated keeps what the papers state of the figures beside ours.
+func (f *figuresFlags) keepStated(cmd *cobra.Command, stated *paper.Stated) error {
+	if stated.Empty() {
+		return errors.New("--result: the papers' texts state nothing of these figures that could be kept")
+	}
+	if len(stated.Missing) > 0 {
+		return fmt.Errorf("--result: these figures have not all that the papers state, as %s: draw them without --quick", stated.Missing[0])
+	}
+	record := tables.Record(io.Discard)
+	if err := stated.Print(record); err != nil {
+		return err
+	}
+	return f.keep(cmd, []string{"./lab/paper"}, record.Parts(), nil)
 }
 
 // choose are the figures that were named, all for a bare --list, and those that

@@ -35,11 +35,11 @@ func newRoot() *cobra.Command {
 		Short: "Demo, experiments, benchmarks, simulator and figures of Proffer",
 		Long: `The laboratory of Proffer, a load-aware layer-4 load balancer. demo and experiment
 run the real daemons: they need the command proffer beside this one or in $PATH.
-sim, model and figures compute; they need no root.
+sim, model and figures compute; they need no root. results lists what is kept of all.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
-	cli.Root(root, newDemo(), newExperiment(), newBench(), newSim(), newModel(), newFigures(), newServe())
+	cli.Root(root, newDemo(), newExperiment(), newBench(), newSim(), newModel(), newFigures(), newResults(), newServe())
 	root.AddCommand(cli.Elsewhere("is a verb of", "proffer", "lb", "agent", "status", "keys")...)
 	return root
 }

@@ -24,6 +24,7 @@ type modelFlags struct {
 	slas     []string
 	servers  int
 	json     bool
+	kept
 }
 
 // modelRow is one policy at one load, as --json prints it. Times are in units of
@@ -69,7 +70,7 @@ explains the model and its limits.`,
 		Example: `  proffer-lab model --policy single,hunt:static:4 --rho 0.5,0.87
   proffer-lab model --policy hunt:static:4 --rho 0.61 --sla 90:6 --json`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runModel(cmd.OutOrStdout(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runModel(cmd, f) },
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.policies, "policy", []string{"hunt:static:4"}, "policies, `LIST` with commas")
@@ -77,18 +78,28 @@ explains the model and its limits.`,
 	flags.Float64Var(&f.delay, "delay", 0, "the cost of passing on a flow, `D` mean service times")
 	flags.StringArrayVar(&f.slas, "sla", nil, "how many servers answer P per cent within T mean service times, `P:T`; may be repeated")
 	flags.IntVar(&f.servers, "servers", 100, "servers that have the load --rho now, `N`, for --sla")
+	f.flag(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of the table")
 	return cmd
 }
 
 // runModel has only the user's own numbers to fail on.
-func runModel(w io.Writer, f *modelFlags) error {
+func runModel(cmd *cobra.Command, f *modelFlags) error {
 	rows, err := f.rows()
+	if err == nil {
+		err = f.open()
+	}
 	if err != nil {
 		return cli.BadUsage(err)
 	}
-	if !f.json {
-		return printModel(w, rows, f.servers)
+	w := cmd.OutOrStdout()
+	record := tables.Record(w)
+	if f.json {
+		record.Writer = io.Discard
+	}
+	err = errors.Join(printModel(record, rows, f.servers), f.keep(cmd, []string{"./lab/queue"}, record.Parts(), nil))
+	if !f.json || err != nil {
+		return err
 	}
 	if len(rows) == 1 {
 		return tables.JSON(w, rows[0])

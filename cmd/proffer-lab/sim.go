@@ -44,6 +44,8 @@ type simFlags struct {
 
 	search, until string
 
+	kept
+
 	simFarm
 }
 
@@ -92,6 +94,7 @@ docs/design/simulator.md explains the model.`,
 	flags.BoolVar(&f.bounded, "bounded", false, "also run loads that the farm cannot serve, for as long as the requests last")
 	flags.BoolVar(&f.json, "json", false, "print a JSON array instead of the table")
 	flags.BoolVar(&f.csv, "csv", false, "print CSV instead of the table")
+	f.flag(flags)
 	flags.StringVar(&f.out, "out", "", "write rows.json and rows.csv into `DIR`")
 	flags.Float64SliceVar(&f.percentiles, "percentiles", nil, "more percentiles, such as 50,99.9: `LIST` with commas")
 	flags.BoolVar(&f.groups, "groups", false, "also utilisation and refusals of each group of servers")
@@ -122,6 +125,9 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.open(); err != nil {
+		return cli.BadUsage(err)
+	}
 	if f.search != "" {
 		return f.runSearch(cmd, s)
 	}
@@ -144,7 +150,7 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	if err == nil {
 		err = files.keep(cmd.ErrOrStderr(), rows)
 	}
-	return errors.Join(f.show(cmd.OutOrStdout(), study.Table(rows), func() error { return s.Print(cmd.OutOrStdout(), rows) }), f.save(cmd.ErrOrStderr(), rows), err)
+	return errors.Join(f.show(cmd, study.Table(rows), func(w io.Writer) error { return s.Print(w, rows) }, err), f.save(cmd.ErrOrStderr(), rows), err)
 }
 
 // simLine is the line of progress, and whether it is the last.
@@ -318,18 +324,29 @@ func endless(l study.Load) error {
 	return fmt.Errorf("asks for %s, so queues grow without end; add --bounded to run its %d requests all the same", asked, l.Work.Requests)
 }
 
-// show prints the rows as wanted.
-func (f *simFlags) show(w io.Writer, t *tables.Table, print func() error) error {
+// show prints the rows as wanted, and keeps them if they are complete.
+func (f *simFlags) show(cmd *cobra.Command, t *tables.Table, print func(io.Writer) error, incomplete error) (err error) {
+	if t.Empty() && !f.json && !f.csv {
+		return nil
+	}
+	w := cmd.OutOrStdout()
+	record := tables.Record(w)
 	switch {
 	case f.json:
-		return t.JSON(w)
+		err = t.JSON(w)
 	case f.csv:
-		return t.CSV(w)
-	case t.Empty():
-		return nil
+		err = t.CSV(w)
 	default:
-		return print()
+		err = print(record)
 	}
+	if f.path == "" || incomplete != nil {
+		return err
+	}
+	if f.json || f.csv {
+		record.Writer = io.Discard
+		err = errors.Join(err, print(record))
+	}
+	return errors.Join(err, f.keep(cmd, []string{"./lab/study"}, record.Parts(), nil))
 }
 
 // save writes the rows into files and prints their names.

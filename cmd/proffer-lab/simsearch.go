@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ func (f *simFlags) runSearch(cmd *cobra.Command, s *study.Study) error {
 	if cut := (*study.Interrupted)(nil); err != nil && !errors.As(err, &cut) {
 		return err
 	}
-	return errors.Join(f.show(cmd.OutOrStdout(), study.FoundTable(found), func() error { return search.Print(cmd.OutOrStdout(), found) }), err)
+	return errors.Join(f.show(cmd, study.FoundTable(found), func(w io.Writer) error { return search.Print(w, found) }, err), err)
 }
 
 func searchLine(p study.SearchProgress) string {

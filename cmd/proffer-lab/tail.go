@@ -28,6 +28,7 @@ type finding interface {
 // tail is what all verbs that measure do: from flags that can be run to progress, result, files and
 // verdict.
 type tail struct {
+	kept
 	json bool
 	out  string
 	of   string // what made all that is removed
@@ -42,6 +43,9 @@ type measure func(ctx context.Context, show *progress) (finding, error)
 // run checks the flags, measures, and reports.
 func (t *tail) run(cmd *cobra.Command, check func() error, measure measure) error {
 	if err := check(); err != nil {
+		return cli.BadUsage(err)
+	}
+	if err := t.open(); err != nil {
 		return cli.BadUsage(err)
 	}
 	if err := dataplane.Preflight(); err != nil {
@@ -73,11 +77,15 @@ func (t *tail) run(cmd *cobra.Command, check func() error, measure measure) erro
 // report prints the result, and then writes its files if there is a folder for them: a full disk costs
 // the files, not the result.
 func (t *tail) report(cmd *cobra.Command, found finding) (err error) {
+	record := tables.Record(cmd.OutOrStdout())
 	if t.json {
+		record.Writer = io.Discard
 		err = tables.JSON(cmd.OutOrStdout(), found.JSON())
-	} else {
-		err = found.Print(cmd.OutOrStdout())
 	}
+	if !t.json || t.file != nil {
+		err = errors.Join(err, found.Print(record))
+	}
+	err = errors.Join(err, t.keep(cmd, packagesOf(found, !t.alone), record.Parts(), found.Holds()))
 	if t.out == "" {
 		return err
 	}

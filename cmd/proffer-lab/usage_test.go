@@ -95,7 +95,7 @@ func TestVerbsOfProffer(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "demo", "experiment", "bench", "sim", "model", "figures")
+	clitest.Program(newRoot).WantHelp(t, "demo", "experiment", "bench", "sim", "model", "figures", "results")
 }
 
 // TestDemoHelpNamesEveryPolicyAndField: they are the interface of the demo.

@@ -7,8 +7,10 @@ package figures
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"proffer/lab/tables"
@@ -112,4 +114,27 @@ func (f *Figure) png() ([]byte, error) {
 	var out bytes.Buffer
 	_, err := canvas.WriteTo(&out)
 	return out.Bytes(), err
+}
+
+// Notes are the lines below the legend.
+func (f *Figure) Notes() []string { return f.notes }
+
+// Value is what the figure's CSV has in a column of a curve, at an x or of a group; NaN: nothing. At "max"
+// it is the greatest of the curve; half is half its interval, NaN without one.
+func (f *Figure) Value(curve, at, column string) (value, half float64) {
+	i := slices.Index(f.table.columns, column) - 2 // behind the curve and its x, or group
+	value, half = math.NaN(), math.NaN()
+	for _, r := range f.table.rows {
+		x, values := r.group, r.values
+		if !f.table.grouped {
+			x, values = number(r.values[0]), r.values[1:]
+		}
+		if r.curve != curve || i < 0 || x != at && (at != "max" || values[i] <= value) {
+			continue
+		}
+		if value = values[i]; i+1 < len(values) {
+			half = values[i+1]
+		}
+	}
+	return value, half
 }

@@ -53,6 +53,9 @@ func Draw(ctx context.Context, list []Figure, o Options, dir string, progress fu
 		if err != nil {
 			return files, fmt.Errorf("figure %s: %w", f.Name, err)
 		}
+		if o.Drawn != nil {
+			o.Drawn(f.Name, picture)
+		}
 		saved, err := picture.Save(dir, f.Name)
 		files = append(files, saved...)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"proffer/lab/figures"
 	"proffer/schema"
 )
 
@@ -29,6 +30,8 @@ type Figure struct {
 type Options struct {
 	Seeds int  // runs of each measurement, with the seeds 1 to Seeds
 	Quick bool // a sketch: few requests, few points
+
+	Drawn func(name string, f *figures.Figure) // of each figure; nil: nothing
 }
 
 // Takes is about how long a figure takes on this machine if nothing else runs.

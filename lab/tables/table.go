@@ -138,8 +138,12 @@ func number(x float64, digits int) string {
 	return strconv.FormatFloat(x, 'f', digits, 64)
 }
 
-// Print writes the columns and the rows for a reader.
+// Print writes the columns and the rows for a reader. A Recording keeps them as they are.
 func (t *Table) Print(w io.Writer) error {
+	if r, is := w.(*Recording); is {
+		r.keep(t)
+		w = r.Writer
+	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', t.flags)
 	end := "\n"
 	if t.flags != 0 { // a column flush right ends with a tab

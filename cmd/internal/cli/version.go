@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // version is `git describe` of the source; the Makefile sets it with
@@ -39,4 +40,26 @@ func sourceOf(set string, info *debug.BuildInfo) string {
 		return commit + "-dirty"
 	}
 	return commit
+}
+
+// Commit is what git knows the source by that the program was built from, and whether it had no changes;
+// empty: none is recorded.
+func Commit() (commit string, clean bool) {
+	if version != "" {
+		commit, dirty := strings.CutSuffix(version, "-dirty")
+		return commit, !dirty
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", false
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.modified":
+			clean = s.Value == "false"
+		}
+	}
+	return commit, clean
 }
