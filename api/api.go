@@ -68,6 +68,9 @@ type ServiceStatus struct {
 	Name string `json:"name"`
 	VIP  string `json:"vip"` // address and port
 	Mode string `json:"mode"`
+	// Affinity is what ties new connections of an LB's service to a server, and for how long; Allow the clients that it serves.
+	Affinity string   `json:"affinity,omitempty"`
+	Allow    []string `json:"allow,omitempty"`
 	// Listener names the processes that take its connections; an LB leaves it out.
 	Listener string      `json:"listener,omitempty"`
 	Load     *LoadStatus `json:"load,omitempty"`
@@ -79,7 +82,14 @@ type ServiceStatus struct {
 
 // ServiceOf is a load balancer's service as its configuration states it.
 func ServiceOf(s *topo.Service) ServiceStatus {
-	return ServiceStatus{Name: s.Name, VIP: s.VIP.String(), Mode: s.Mode()}
+	status := ServiceStatus{Name: s.Name, VIP: s.VIP.String(), Mode: s.Mode()}
+	if s.Affinity != topo.NoAffinity {
+		status.Affinity = fmt.Sprintf("%s for %s", s.Affinity, s.AffinityTime)
+	}
+	for _, p := range s.Allow {
+		status.Allow = append(status.Allow, p.String())
+	}
+	return status
 }
 
 // ServerStatus is a server of a service. How it answers, which is over all services, Status.Servers has.

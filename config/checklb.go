@@ -8,12 +8,15 @@ import (
 	"proffer/topo"
 )
 
+// mostAllowed leaves room for the lists of before, which a reload replaces.
+const mostAllowed = topo.MaxAllowed / 2
+
 // checkLB finds the mistakes of a load balancer's file that no single value shows.
 func checkLB(d *schema.Document, lb *topo.LB) {
 	checkNode(d, lb.Node)
 	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
 	hosts := hosts{}
-	learning := 0
+	learning, allowed := 0, 0
 	for i, s := range lb.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		names.add(d, at+".name", s.Name)
@@ -23,6 +26,9 @@ func checkLB(d *schema.Document, lb *topo.LB) {
 		checkVia(d, at, s, lb.Locator)
 		checkFragments(d, at, s, hashed)
 		checkPools(d, at, s, lb, hosts)
+		if allowed += len(s.Allow); allowed > mostAllowed {
+			d.Failf(at+".allow", "makes %d prefixes of all services together; want at most %d", allowed, mostAllowed)
+		}
 		if s.Dispatch.Seats() {
 			learning++
 			checkLearning(d, at, s, learning)

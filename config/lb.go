@@ -14,6 +14,7 @@ const (
 	maxVersion = 1<<53 - 1 // the last whole number that every reader of JSON has
 	maxWeight  = 65535
 	maxVNI     = 1<<24 - 1 // RFC 7348 §5
+	maxAllowed = 1024      // prefixes of clients
 
 	// deviceMAC is the link address of each server's vxlan device: no two are on one link.
 	deviceMAC = "02:00:00:00:00:01"
@@ -59,6 +60,12 @@ func service(s *topo.Service) []schema.Entry {
 				without(dispatches, topo.Dispatch.Tracks)+", and for one service of a vip."),
 		recovering.Optional("recovery", "", schema.OneOf(topo.HistoryRecovery, topo.AgentsRecovery).Into(&s.Recovery),
 			"The server of a flow without an entry, as after a change of the LB. history: by its hash in the oldest pool. agents: the owner; every server has an agent. Default: agents for protocol: tcp with 1 to 240 servers that all have delivery: agent, else history."),
+		schema.Optional("affinity", "none", schema.OneOf(topo.NoAffinity, topo.ClientAffinity).Into(&s.Affinity),
+			"The server of new connections. client: the server of the client's others, while it gets new flows; with dispatch: "+
+				without(dispatches, topo.Dispatch.Remembers)+" by a hash of the client's address. The same on every LB."),
+		schema.When("affinity", topo.ClientAffinity.String()).Optional("affinity_time", "5m", schema.Within(time.Second, topo.MaxAge).Into(&s.AffinityTime),
+			"A client without packets for this long is forgotten."),
+		schema.Optional("allow", "", network().List(&s.Allow, maxAllowed), "Prefixes of the clients that are served. Default: all.").Eg(`["2001:db8::/32"]`),
 		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery),
 			"Time between two steps of learning."),
 	}...), pools(s)...)

@@ -186,6 +186,7 @@ func sameRecord(a, b *Service) bool {
 		r.Servers, r.Version, r.History = nil, 0, nil
 		r.LearnEvery = 0                         // the daemon's
 		r.Via = append([]netip.Addr{}, r.Via...) // none is none
+		r.Allow = append([]netip.Prefix{}, r.Allow...)
 		return r
 	}
 	return reflect.DeepEqual(record(a), record(b)) && a.Buckets() == b.Buckets() &&

@@ -15,6 +15,7 @@ const (
 	MaxOffered   = 64
 	MaxOfferings = 128
 	MaxThreshold = 65535
+	MaxAllowed   = 65536
 	MaxAgeS      = 14400
 	StaleNs      = 1000000000
 	MostBusy     = 16777216

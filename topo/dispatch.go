@@ -159,7 +159,12 @@ func (d Dispatch) Polls() bool { return dispatches[d].Polls > 0 }
 
 // Seats: the service has a tally, in which all of its servers have a seat, with the flows that count
 // there.
-func (d Dispatch) Seats() bool  { return dispatches[d].Choice != ByTable }
+func (d Dispatch) Seats() bool { return dispatches[d].Choice != ByTable }
+
+// Remembers reports whether an LB remembers the servers of clients, where affinity is wanted: else a hash of the
+// client's address has its server.
+func (d Dispatch) Remembers() bool { return d.Seats() || dispatches[d].Signals }
+
 func (d Dispatch) Tracks() bool { return d.Signals() || d.Keeps() }
 
 // Recovers: an LB finds the server of a flow without an entry as `recovery` has it.

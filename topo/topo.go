@@ -121,6 +121,17 @@ func (r Recovery) String() string {
 	}[r]
 }
 
+// Affinity is what ties new connections to the server of earlier ones.
+type Affinity uint8
+
+// Values of Affinity.
+const (
+	NoAffinity     Affinity = iota
+	ClientAffinity          // they have one client
+)
+
+func (a Affinity) String() string { return [...]string{"none", "client"}[a] }
+
 // Version is the pool of a service as it once was.
 type Version struct {
 	Version int
@@ -139,6 +150,10 @@ type Service struct {
 	Via       []netip.Addr // transit SIDs before the candidates
 	Fragments Fragments
 	Recovery  Recovery
+	Affinity  Affinity
+	// AffinityTime is how long a client may be silent.
+	AffinityTime time.Duration
+	Allow        []netip.Prefix // of the clients that are served; none: all are
 	// LearnEvery is the time between two steps of learning.
 	LearnEvery time.Duration
 	Servers    []Server // sorted by Server.At

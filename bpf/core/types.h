@@ -22,6 +22,7 @@ enum limits {
 	MAX_OFFERED = 64,    /* services of an agent */
 	MAX_OFFERINGS = 2 * MAX_OFFERED, /* with their VIPs, or with those of an earlier agent */
 	MAX_THRESHOLD = 65535,		 /* busy count that a policy may name */
+	MAX_ALLOWED = 65536,		 /* prefixes of clients, of all services of an LB */
 	MAX_AGE_S = 4 * 3600, /* longest time without packets that an LB's configuration may name */
 	STALE_NS = 1000000000, /* age of an application's own word that is no load any more */
 	MOST_BUSY = 1 << 24,   /* of such a word: no agent has room for more flows */
@@ -115,9 +116,11 @@ struct service {
 	__u8 wire;	/* enum wire */
 	__u8 fragments; /* enum fragments */
 	__u8 vias;
-	__u16 mtu;     /* largest client packet that leaves room for every usual list */
-	__u8 recovery; /* enum recovery */
-	__u8 tally;    /* number of its tally; 0: it does not learn */
+	__u16 mtu;	/* largest client packet that leaves room for every usual list */
+	__u8 recovery;	/* enum recovery */
+	__u8 tally;	/* number of its tally; 0: it does not learn */
+	__u16 affinity; /* of clients, for so many 2^28 ns; 0: none */
+	__u16 allow;	/* number of its list of clients (lb/allow.h); 0: it serves all */
 	struct in6_addr via[MAX_VIA];
 };
 

@@ -17,6 +17,7 @@
  * seats, that packet gives it one: the entry becomes one of the client's making. If the `as` is lost,
  * the signal comes again, and so does this. */
 #pragma once
+#include "lb/affinity.h"
 #include "lb/counters.h"
 #include "lb/flow.h"
 #include "lb/insert.h"
@@ -245,15 +246,21 @@ __noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 s
 	}
 }
 
-/* choose_first is choose_new, or the bucket of a server that is to be probed. A flow that has just
+/* choose_first is choose_new, or the bucket of the server that has the client's other flows, or of a server that is to be
+ * probed. A flow that has just
  * left a server that is down is no probe: its client has waited. A function of its own for the
  * verifier. */
 __noinline __u64 choose_first(const struct packet *p, const struct service *svc, bool moved)
 {
-	__u64 probe = 0;
+	__u64 probe = 0, known;
 
 	if (!p || !svc)
 		return 0;
+	known = svc->affinity ? bucket_of_client(p, svc) : 0;
+	if (known) {
+		count(LB_FLOW_SAME_CLIENT);
+		return known;
+	}
 	if (!moved && opens(p) && has_probe(svc))
 		probe = take_probe(svc, bucket_of(p, svc));
 	if (probe)
@@ -288,6 +295,8 @@ __noinline int begin_flow(const struct packet *p, const struct service *svc, str
 		return 0;
 	last = begins(p) && last ? 0 : seat_of(bucket); /* which is the last member's */
 	d->server = keep(p, server, svc->tally, last);
+	if (remembers(svc) && d->server == server)
+		remember_client(p, svc, server, last);
 	if (d->server != NO_SERVER)
 		return 0;
 	bucket = choose_new(p, svc, false);

@@ -2,6 +2,7 @@
 /* dispatch.h: the servers of a client's packet: the one that has its flow, those that may have
  * it, or the candidates of a new flow. */
 #pragma once
+#include "lb/affinity.h"
 #include "lb/flow.h"
 #include "lb/client_flows.h"
 #include "lb/probe.h"
@@ -18,6 +19,25 @@ static __always_inline enum limit limit_of(const struct packet *p, __u32 times)
 	return p->payload ? LIMIT_QUESTION : LIMIT_STRAY;
 }
 
+/* offer_as_before offers a new connection to the server that has its client's others, which must take it; false if
+ * none is known. */
+static __always_inline bool offer_as_before(struct plan *plan, const struct packet *p,
+					    const struct service *svc)
+{
+	__u64 bucket = svc->affinity ? bucket_of_client(p, svc) : 0;
+
+	if (!bucket)
+		return false;
+	plan->first = named_member(bucket, 0);
+	plan->forced = 1;
+	if (p->kind != KIND_UDP)
+		plan->reason = LB_OFFER_SAME_CLIENT;
+	return true;
+}
+
+/* Datagrams that came so often before are offered to others. */
+#define ROTATED_DATAGRAMS 3
+
 /* recover asks the servers that may have a packet's flow. A packet that comes again had no
  * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
  * so theirs is rotated from the fourth on, and then every second one is offered without a
@@ -30,13 +50,15 @@ __noinline int recover(const struct packet *p, const struct service *svc)
 		return XDP_ABORTED;
 	if (p->kind != KIND_TOO_BIG)
 		plan->rotate = seen_before(p);
+	if (p->kind == KIND_UDP && plan->rotate < ROTATED_DATAGRAMS)
+		offer_as_before(plan, p, svc);
 	plan->limit = limit_of(p, plan->rotate);
 	if (p->kind == KIND_UDP) {
 		plan->parts = PART_QUESTION | PART_OFFER;
 		plan->reason = LB_OFFER_DATAGRAM;
-		if (plan->rotate > 2 && plan->rotate % 2)
+		if (plan->rotate >= ROTATED_DATAGRAMS && plan->rotate % 2)
 			plan->parts = PART_OFFER;
-		plan->rotate = plan->rotate > 2 ? plan->rotate / 2 : 0;
+		plan->rotate = plan->rotate >= ROTATED_DATAGRAMS ? plan->rotate / 2 : 0;
 	}
 	return TO_LIST;
 }
@@ -56,16 +78,21 @@ static __always_inline bool leaves_first(const struct packet *p, __u64 word, __u
 	return true;
 }
 
-/* note_offer counts the offer of a plan at its first server. From the second repetition on another
- * candidate is first. */
+/* note_first counts an offer at its first server. From the second repetition on another candidate is
+ * first. */
+static __always_inline void note_first(__u32 server, __u32 times)
+{
+	if (times == 1)
+		note_repeated(server);
+	else if (!times)
+		note_offered(server);
+}
+
+/* note_offer counts the offer of a plan that names no first server at the first candidate. */
 static __always_inline void note_offer(const struct plan *plan, __u64 bucket, __u32 times)
 {
-	if (plan->first != NO_SERVER)
-		return;
-	if (choices_of(bucket) && times == 1)
-		note_repeated(named_member(bucket, 0));
-	else if (choices_of(bucket) && !times)
-		note_offered(named_member(bucket, 0));
+	if (plan->first == NO_SERVER && choices_of(bucket))
+		note_first(named_member(bucket, 0), times);
 }
 
 /* begin_probe offers a new connection to a server that is down, if it is to be probed. The server
@@ -97,12 +124,14 @@ __noinline int offer_again(const struct packet *p, const struct service *svc, __
 	plan->generation = generation_of(p->seq);
 	if (word && leaves_first(p, word, plan->generation))
 		word = 0;
+	else if (!word && times < ROTATED_FROM && offer_as_before(plan, p, svc))
+		note_first(plan->first, times);
 	else if (!word && !times)
 		begin_probe(plan, svc, bucket);
 	if (times) {
 		plan->flags = SID_RETRY;
 		plan->rotate = times / 2;
-		plan->forced = times > 1 && times % 2;
+		plan->forced |= times > 1 && times % 2;
 		plan->reason = LB_OFFER_RETRY;
 	}
 	if (word && times < 2) { /* otherwise that server did not answer */
@@ -173,7 +202,7 @@ static __always_inline int offer(struct xdp_md *ctx, struct packet *p, const str
 	__u32 times = seen_before(p);
 
 	if (word || times || choices_of(bucket) != 2 || svc->wire != WIRE_ENCAP || svc->vias ||
-	    has_probe(svc))
+	    svc->affinity || has_probe(svc))
 		return offer_again(p, svc, bucket, word, times);
 	return offer_to_two(ctx, p, svc, bucket);
 }
@@ -278,7 +307,7 @@ __noinline __u32 stand_in(const struct packet *p, const struct service *svc, __u
 
 	if (!p || !svc || !is_down(server))
 		return server;
-	s.hash = svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash;
+	s.hash = stateless_hash(p, svc);
 	bpf_loop(STAND_INS, next_stand_in, &s, 0);
 	return s.server;
 }
@@ -343,5 +372,7 @@ static __always_inline int dispatch(struct xdp_md *ctx, struct packet *p, const 
 		first_candidate(p, svc, d);
 	else if (tracking == TRACK_CLIENT ? !steer_kept(p, svc, word, d) : !steer(p, word, d))
 		return send_unknown(p, svc);
+	if (word && remembers(svc))
+		remember_flow(p, svc, word);
 	return send_to(ctx, p, svc, d);
 }

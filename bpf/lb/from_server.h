@@ -141,6 +141,17 @@ static __always_inline int reject(struct xdp_md *ctx, const struct sr *sr, struc
 	return done ? rewrite_failed(done) : send_routed(ctx, p, svc, &d);
 }
 
+/* answered_again remembers the server that took a client's connection; true if the client had others there, so that it
+ * was asked first. */
+static __always_inline bool answered_again(const struct packet *p, const struct service *svc,
+					   __u32 server)
+{
+	__u64 known = bucket_of_client(p, svc);
+
+	remember_client(p, svc, server, 0);
+	return known && named_member(known, 0) == server;
+}
+
 /* note_answer counts the answer of a server to a new connection, after its signal had the outcome
  * `reason`. If the connection was offered to another server first, that server answered, too, as it
  * passed the offer on; unless the SYN had come so often that the list was rotated. A function of its
@@ -155,6 +166,8 @@ __noinline int note_answer(const struct service *svc, __u32 reason)
 		return 0;
 	p = &scr->packet;
 	note_answered(scr->sender);
+	if (svc->affinity && answered_again(p, svc, scr->sender))
+		return 0;
 	first = named_member(bucket_of(p, svc), 0);
 	if (first != scr->sender && times_seen(p->hash, p->ack - 1) - 1 < ROTATED_FROM)
 		note_answered(first);

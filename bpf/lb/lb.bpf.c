@@ -22,6 +22,7 @@
  *   longer than a frame carries  left to the stack: lb_long, tc's way in, sends it as several
  *   every other packet           to the kernel, untouched */
 #include "lb/agentless.h"
+#include "lb/allow.h"
 #include "lb/earlier_table.h"
 #include "lb/icmp.h"
 #include "lb/long_packets.h"
@@ -263,12 +264,15 @@ int lb_behind(struct xdp_md *ctx)
 }
 
 /* of_service handles a packet of a service that came to lb_odd. */
-static __always_inline int of_service(struct xdp_md *ctx, struct packet *p)
+static __always_inline int of_service(struct xdp_md *ctx, struct packet *p,
+				      const struct service *svc)
 {
 	int reason = drop_reason(ctx, p);
 
 	if (reason != COUNTERS)
 		return verdict(reason, XDP_DROP);
+	if (is_stranger(p, svc))
+		return verdict(LB_DROP_NOT_ALLOWED, XDP_DROP);
 	if (p->hop_limit <= 1)
 		return expired(ctx, p);
 	bpf_tail_call(ctx, &programs, BEHIND_PROGRAM);
@@ -281,6 +285,7 @@ SEC("xdp.frags")
 int lb_odd(struct xdp_md *ctx)
 {
 	struct scratch *scr = scratch();
+	const struct service *svc;
 	struct packet *p;
 
 	if (!scr)
@@ -293,8 +298,9 @@ int lb_odd(struct xdp_md *ctx)
 		if (p->reading == READ) /* or not: is_cut decides */
 			p->reading = IN_PART;
 	}
-	if (has_ports(p) && service_of(p))
-		return of_service(ctx, p);
+	svc = has_ports(p) ? service_of(p) : NULL;
+	if (svc)
+		return of_service(ctx, p, svc);
 	return with_list(ctx, without_ports(ctx, p));
 }
 
@@ -347,6 +353,8 @@ static __always_inline int from_client(struct xdp_md *ctx, struct packet *p)
 	scr = scratch(); /* again, as the pointer would need stack until here */
 	if (!scr)
 		return XDP_ABORTED;
+	if (is_stranger(p, svc))
+		return verdict(LB_DROP_NOT_ALLOWED, XDP_DROP);
 	if (may_be_before(scr))
 		return to_before(ctx);
 	return with_list(ctx, with_kept(ctx, dispatch(ctx, p, svc, &scr->destination)));
@@ -453,6 +461,8 @@ int lb_long(struct __sk_buff *skb)
 	svc = long_service(p);
 	if (!svc || !svc->buckets || !is_left(p, svc))
 		return TC_ACT_UNSPEC;
+	if (is_stranger(p, svc))
+		return verdict(LB_DROP_NOT_ALLOWED, TC_ACT_SHOT);
 	if (bare && bpf_skb_change_head(skb, ETH_BYTES, 0))
 		return verdict(LB_DROP_SUPER_PACKET, TC_ACT_SHOT);
 	return send_long(skb, scr, svc);

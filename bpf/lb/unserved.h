@@ -2,6 +2,7 @@
 /* unserved.h: the verdicts on packets that are not forwarded: those of no service,
  * those without ports, and malformed ones. */
 #pragma once
+#include "lb/allow.h"
 #include "lb/dispatch.h"
 #include "lb/refuse.h"
 #include "packet/echo.h"
@@ -81,6 +82,8 @@ __noinline int without_ports(struct xdp_md *ctx, struct packet *p)
 	case KIND_FRAGMENT:
 		if (!vip->buckets || tracking_of(vip) != TRACK_NONE)
 			return verdict(LB_DROP_FRAGMENT, XDP_DROP);
+		if (is_stranger(p, vip))
+			return verdict(LB_DROP_NOT_ALLOWED, XDP_DROP);
 		if (p->hop_limit <= 1)
 			return expired(ctx, p);
 		first_candidate(p, vip, &d);

@@ -49,7 +49,7 @@ services is an array of name, vip, mode. An agent's have listener and load: meas
 instead (why it is not the configured one), threshold, asking, expected, open, cores, busy,
 idle, answers, service_time (mean_s, error, answers), work (unread, early, run, blocked,
 out) and word (source, from, of, busy, workers, age_s, trouble: the application's own).
-An LB's have servers (name, state, weight, draining: the weight is 0, connections: those of
+An LB's have affinity and allow, where the file does, servers (name, state, weight, draining: the weight is 0, connections: those of
 the service that the LB knows) and, in modes that choose among all servers, learning:
 counting (which flows), conversion, silent_s, gain, noise, wrong_counts, and servers (name,
 established, embryonic, samples, mean_s, filter, variance, weight, why).
@@ -145,6 +145,12 @@ func printStatus(w io.Writer, s api.Status, all bool) error {
 		fmt.Fprintf(t, "service\t%s\t%s\t%s\t%s\n", svc.Name, svc.VIP, svc.Mode, loadText(svc.Load))
 		if svc.Listener != "" {
 			fmt.Fprintf(t, "\tlistener\t%s\n", svc.Listener)
+		}
+		if svc.Affinity != "" {
+			fmt.Fprintf(t, "\taffinity\t%s\n", svc.Affinity)
+		}
+		if len(svc.Allow) > 0 {
+			fmt.Fprintf(t, "\tallow\t%s\n", strings.Join(svc.Allow, " "))
 		}
 		if svc.Load != nil {
 			fmt.Fprintf(t, "\tspeed\t%s\n", speedText(svc.Load))

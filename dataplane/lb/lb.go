@@ -34,6 +34,7 @@ type LB struct {
 	signing  []topo.SignalKey // that this LB signs with, the first
 	services map[topo.VIP]placed
 	records  *records
+	lists    *lists
 	slots    *slots
 	tallies  *tallies
 	health   *health
@@ -119,6 +120,7 @@ func NewOf(cfg *topo.LB, programs dataplane.Programs) (_ *LB, err error) {
 	if l.numbers, err = takeNumbers(before, l.objs.ServerByLocator, newSenders(l.objs.Senders)); err != nil {
 		return nil, err
 	}
+	l.lists = newLists(l.objs.AllowedClients)
 	if l.slots, err = newSlots(l.objs.Tables); err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func (l *LB) adopt(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	}
 	adopted := map[string]*ebpf.Map{}
 	if flows != nil || before != nil { // else its counts are of no flows
-		adopted = l.Pins.Adopt(spec, objects.LBMapTallies)
+		adopted = l.Pins.Adopt(spec, objects.LBMapTallies, objects.LBMapClients)
 	}
 	if l.before = before; flows != nil {
 		adopted[objects.LBMapFlows] = flows
@@ -177,7 +179,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, cfg *topo.LB, change func(*ebpf.
 func (l *LB) Attach() error {
 	maps := map[string]*ebpf.Map{
 		objects.LBMapFlows: l.objs.Flows, objects.LBMapServerByLocator: l.objs.ServerByLocator,
-		objects.LBMapPrograms: l.objs.Programs, objects.LBMapTallies: l.objs.Tallies,
+		objects.LBMapPrograms: l.objs.Programs, objects.LBMapTallies: l.objs.Tallies, objects.LBMapClients: l.objs.Clients,
 	}
 	if l.before != nil {
 		maps[l.before.Pin()] = l.before.Map

@@ -119,6 +119,12 @@ func TestLB(t *testing.T) {
 		{"down, without flows", testStandIn},
 		{"down, checks", testChecks},
 		{"brief datagrams", testBriefEnds},
+		{"affinity, of offers", testAffinityOfOffers},
+		{"affinity, of datagrams", testAffinityOfDatagrams},
+		{"affinity, health", testAffinityOfHealth},
+		{"affinity, of seats", testAffinityOfSeats},
+		{"affinity, of hashes", testAffinityOfHashes},
+		{"allow", testAllow},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, seen) })
 	}

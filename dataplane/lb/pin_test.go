@@ -237,7 +237,7 @@ func TestPinsElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if after := namesBelow(t, cfg.Pin); len(before) != 8 || len(after) != 8 {
+	if after := namesBelow(t, cfg.Pin); len(before) != 9 || len(after) != 9 {
 		t.Errorf("%v became %v", before, after)
 	}
 	if attached(t) == 0 {

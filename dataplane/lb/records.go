@@ -70,12 +70,14 @@ func serviceHash(key *objects.LBServiceKey) uint64 {
 }
 
 // plainOf is how plain a service is: whether packets of its known flows, or all of its packets, need
-// an outer header alone.
+// an outer header alone. The packets of a service that does not serve all clients are all looked at.
 func plainOf(s *objects.LBService) uint64 {
-	if s.Key.PortBe == 0 || s.Wire != uint8(topo.Encap) || s.Vias > 0 || int(s.Dispatch) >= len(topo.Dispatches()) {
+	if s.Key.PortBe == 0 || s.Allow > 0 || s.Wire != uint8(topo.Encap) || s.Vias > 0 || int(s.Dispatch) >= len(topo.Dispatches()) {
 		return objects.PlainNo
 	}
 	switch row := topo.Dispatch(s.Dispatch).Row(); {
+	case s.Affinity > 0 && (row.Choice != topo.ByTable || !row.Keeps): // each packet shows that the client is there
+		return objects.PlainNo
 	case row.Keeps:
 		return objects.PlainClient
 	case row.Signals:

@@ -91,6 +91,9 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 	l.health.forget(slot)
 	c.new.record = serviceRecord(&svc.Service, slot, svc.Buckets(), l.Dev.Load().MTU)
 	c.new.record.Tally = tally
+	if c.new.record.Allow, err = l.lists.take(svc.Allow, c.old.record.Allow); err != nil {
+		return c, errors.Join(err, c.new.table.Close())
+	}
 	return c, nil
 }
 
@@ -139,6 +142,9 @@ func (l *LB) release() error {
 	err := l.slots.giveBack(at)
 	for _, p := range l.retired {
 		err = errors.Join(err, p.table.Close())
+		if now, served := l.services[p.svc.VIP]; !served || now.record.Allow != p.record.Allow {
+			err = errors.Join(err, l.lists.give(p.record.Allow))
+		}
 	}
 	l.retired = nil
 	return err
@@ -178,6 +184,7 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) objects.LBS
 		Recovery:  uint8(svc.Recovery),
 		Vias:      uint8(len(svc.Via)),
 		Mtu:       roomIn(svc, mtu),
+		Affinity:  affinityTicks(svc),
 	}
 	for i, via := range svc.Via {
 		r.Via[i].In6U.U6Addr8 = via.As16()
@@ -188,4 +195,12 @@ func serviceRecord(svc *topo.Service, slot uint32, buckets, mtu int) objects.LBS
 // roomIn is the longest packet of the service that fits the MTU with our headers.
 func roomIn(svc *topo.Service, mtu int) uint16 {
 	return uint16(max(0, min(mtu-plan.LongestHeader(svc), 0xffff)))
+}
+
+// affinityTicks is the time of a service's affinity in the ticks of the flow table, rounded up; 0: it has none.
+func affinityTicks(svc *topo.Service) uint16 {
+	if svc.Affinity == topo.NoAffinity {
+		return 0
+	}
+	return uint16(svc.AffinityTime>>seenShift) + 1
 }

@@ -13,6 +13,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type LBAllowed struct {
+	_      structs.HostLayout
+	Bits   uint32
+	List   uint32
+	Client struct {
+		_    structs.HostLayout
+		In6U struct {
+			_       structs.HostLayout
+			U6Addr8 [16]uint8
+		}
+	}
+}
+
 type LBBlock struct {
 	_      structs.HostLayout
 	NetBe  uint64
@@ -109,6 +122,8 @@ type LBService struct {
 	Mtu       uint16
 	Recovery  uint8
 	Tally     uint8
+	Affinity  uint16
+	Allow     uint16
 	Via       [3]struct {
 		_    structs.HostLayout
 		In6U struct {
@@ -241,7 +256,9 @@ type LBTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LBMapAllowedClients   = "allowed_clients"
 	LBMapBefore           = "before"
+	LBMapClients          = "clients"
 	LBMapCounters         = "counters"
 	LBMapCrowds           = "crowds"
 	LBMapDefaultHops      = "default_hops"
@@ -371,7 +388,9 @@ type LBProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LBMapSpecs struct {
+	AllowedClients  *ebpf.MapSpec `ebpf:"allowed_clients"`
 	Before          *ebpf.MapSpec `ebpf:"before"`
+	Clients         *ebpf.MapSpec `ebpf:"clients"`
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	Crowds          *ebpf.MapSpec `ebpf:"crowds"`
 	DefaultHops     *ebpf.MapSpec `ebpf:"default_hops"`
@@ -451,7 +470,9 @@ func (o *LBObjects) Close() error {
 //
 // It can be passed to LoadLBObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LBMaps struct {
+	AllowedClients  *ebpf.Map `ebpf:"allowed_clients"`
 	Before          *ebpf.Map `ebpf:"before"`
+	Clients         *ebpf.Map `ebpf:"clients"`
 	Counters        *ebpf.Map `ebpf:"counters"`
 	Crowds          *ebpf.Map `ebpf:"crowds"`
 	DefaultHops     *ebpf.Map `ebpf:"default_hops"`
@@ -484,7 +505,9 @@ type LBMaps struct {
 
 func (m *LBMaps) Close() error {
 	return _LBClose(
+		m.AllowedClients,
 		m.Before,
+		m.Clients,
 		m.Counters,
 		m.Crowds,
 		m.DefaultHops,

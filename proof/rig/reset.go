@@ -93,7 +93,7 @@ func (m *resettable) reset() error {
 		return clearMemory(m.memory)
 	case ebpf.PerCPUArray:
 		return m.zero()
-	case ebpf.Hash, ebpf.LPMTrie:
+	case ebpf.Hash, ebpf.LRUHash, ebpf.LPMTrie:
 		return m.empty()
 	case ebpf.ArrayOfMaps:
 		return m.forget()

@@ -3,9 +3,9 @@
  * bucket of the flow's digest in a table that user space computed. All LBs have the same
  * table, so each finds the same candidates. */
 #pragma once
-#include "lb/service.h"
+#include "lb/choose/by_client.h"
 
 static __always_inline __u64 choose_hunt(const struct packet *p, const struct service *svc)
 {
-	return bucket_at(svc, p->hash);
+	return bucket_at(svc, bucket_hash(p, svc));
 }

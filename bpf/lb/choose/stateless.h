@@ -2,7 +2,7 @@
 /* stateless.h: one server by consistent hashing for each packet, without entries: a flow
  * follows each change of its bucket, which resets it. */
 #pragma once
-#include "lb/service.h"
+#include "lb/choose/by_client.h"
 
 /* hash_of_addresses covers the fields that a fragment and the whole packet have in common. */
 __noinline __u64 hash_of_addresses(const struct packet *p)
@@ -18,7 +18,12 @@ __noinline __u64 hash_of_addresses(const struct packet *p)
 
 /* A service that takes fragments is hashed by addresses alone, so that a fragment goes
  * where the whole packet would. */
+static __always_inline __u64 stateless_hash(const struct packet *p, const struct service *svc)
+{
+	return svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : bucket_hash(p, svc);
+}
+
 static __always_inline __u64 choose_stateless(const struct packet *p, const struct service *svc)
 {
-	return bucket_at(svc, svc->fragments == FRAGMENTS_HASH ? hash_of_addresses(p) : p->hash);
+	return bucket_at(svc, stateless_hash(p, svc));
 }
