@@ -220,3 +220,36 @@ func TestAffinityOutlivesDaemon(t *testing.T) {
 		sendTo(t, second, "afterwards", connection(1, 1+i, 81, wire.SYN), home, "deliver", "flow_begun", "flow_same_client")
 	}
 }
+
+// TestAffinityBounded: clients that are forged cost no more records than there are, and none of a client that sends.
+func TestAffinityBounded(t *testing.T) {
+	const forged, records = 70_000, 65_536
+	rig.Enter(t)
+	cfg := rig.LBConfig(learned(8, mode(topo.Rr), byClient))
+	cfg.Flows.Entries = 4 * records // else they are in the way of the flows
+	r := rig.LoadLB(t, rig.Hits{}, cfg)
+	hopsOf(t, r)
+	home := sendTo(t, r, "a client", connection(0, 0, 81, wire.SYN), -1, "deliver", "flow_begun")
+	ack := connection(0, 0, 81, wire.ACK)
+	ack.Seq++
+	frame := ack.Frame()
+	for i := range forged {
+		r.Run(t, connection(1+i, 0, 81, wire.SYN).Frame())
+		if i%1000 == 0 {
+			r.Run(t, frame)
+		}
+	}
+	n := 0
+	var key, value []byte
+	it := r.Objects().Clients.Iterate()
+	for it.Next(&key, &value) {
+		n++
+	}
+	if err := it.Err(); err != nil || n < records/2 || n > records {
+		t.Errorf("%d records: %v", n, err)
+	}
+	out := r.Send(t, connection(0, 1, 81, wire.SYN).Frame())
+	if server := serverIn(out.Frame); server != home || !slices.Contains(out.Reasons, "flow_same_client") {
+		t.Errorf("the client's next connection: at server %d for %v, want %d", server, out.Reasons, home)
+	}
+}
