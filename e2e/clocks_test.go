@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"proffer/api"
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // TestClockJumps: docs/failures.md, clock jumps: an LB on a machine of its own, whose date is set

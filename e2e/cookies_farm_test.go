@@ -16,8 +16,8 @@ import (
 
 	"proffer/api"
 	"proffer/lab/farmrun"
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // cookieFarm has kernels of their own for servers, which answer every SYN by a

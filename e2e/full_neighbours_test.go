@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // TestFullNeighbours: a kernel of its own, as its limit of neighbours is one for all its namespaces, keeps those that

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // TestOldestKernel: Linux 6.1, the oldest kernel that is promised, takes the LB's

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // TestWorkOnOldestKernel: Linux 6.1 takes the programs that count work, and counts the requests

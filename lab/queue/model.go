@@ -110,25 +110,3 @@ func shares(lambda, sc float64, c int) []float64 {
 
 // c is where s turns geometric.
 func (m *Model) c() int { return len(m.s) - 1 }
-
-// AtLeast is s_n, the share of servers with n or more flows (3), (4).
-func (m *Model) AtLeast(n int) float64 {
-	switch {
-	case n <= 0:
-		return 1
-	case n <= m.c():
-		return m.s[n]
-	default:
-		return m.s[m.c()] * math.Pow(m.ratio, float64(n-m.c()))
-	}
-}
-
-// gap is s_n − s_{n+1}, the share of servers with exactly n flows. By (2) the gaps
-// grow from s_0 − s_1 = 1 − λ by a factor λ(1 + s_c) each up to n = c, and by λ·s_c
-// beyond; differences of shares near 1 would lose digits.
-func (m *Model) gap(n int) float64 {
-	if n < m.c() {
-		return (1 - m.lambda) * math.Pow(m.lambda*(1+m.passed), float64(n))
-	}
-	return (1 - m.ratio) * m.AtLeast(n)
-}

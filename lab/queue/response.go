@@ -34,19 +34,6 @@ func (m *Model) forcedSurvival(t float64) float64 {
 // CDF is P(T ≤ t), the integral in (10).
 func (m *Model) CDF(t float64) float64 { return 1 - m.Survival(t) }
 
-// Density is p_T(t), the inverse of (9).
-func (m *Model) Density(t float64) float64 {
-	if t < 0 {
-		return 0
-	}
-	density := poissonSum(t, m.c(), m.gap)
-	if t -= m.delay; t >= 0 {
-		tail := m.gap(m.c()) * poissonTail(t, m.c(), m.ratio)
-		density += m.forced * (poissonSum(t, m.c(), m.gap) + tail)
-	}
-	return density
-}
-
 // Percentile is π_x (10): the time within which x per cent of flows are answered.
 // 0 for x ≤ 0, +Inf for x ≥ 100.
 func (m *Model) Percentile(x float64) float64 {

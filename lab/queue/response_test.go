@@ -151,3 +151,16 @@ func TestFigure8e(t *testing.T) {
 }
 
 func spread(m *Model) float64 { return m.Percentile(90) - m.Percentile(10) }
+
+// Density is p_T(t), the inverse of (9).
+func (m *Model) Density(t float64) float64 {
+	if t < 0 {
+		return 0
+	}
+	density := poissonSum(t, m.c(), m.gap)
+	if t -= m.delay; t >= 0 {
+		tail := m.gap(m.c()) * poissonTail(t, m.c(), m.ratio)
+		density += m.forced * (poissonSum(t, m.c(), m.gap) + tail)
+	}
+	return density
+}

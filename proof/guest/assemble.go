@@ -27,7 +27,7 @@ func assemble(ctx context.Context, c Config) (kernel string, initramfs []byte, e
 	if err != nil {
 		return "", nil, err
 	}
-	init, err := Build(ctx, "proffer/lab/guest/internal/init")
+	init, err := Build(ctx, "proffer/proof/guest/internal/init")
 	if err != nil {
 		return "", nil, err
 	}

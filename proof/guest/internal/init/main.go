@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/guest/internal/call"
+	"proffer/proof/guest/internal/call"
 )
 
 func main() {

@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"proffer/lab/guest"
 	"proffer/lab/testbed"
+	"proffer/proof/guest"
 )
 
 // place is a node of a bed that ends with the test.

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"proffer/lab/guest/internal/call"
+	"proffer/proof/guest/internal/call"
 )
 
 const (
