@@ -1,18 +1,16 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"proffer/lab/apache"
-	"proffer/lab/farmrun"
 )
 
 var _ = registerTrial(apacheTrial)
 
-func apacheTrial(f *experimentFlags) trial {
+func apacheTrial(*experimentFlags) trial {
 	var e apache.Experiment
 	quick := false
 	return trial{
@@ -56,20 +54,16 @@ long requests took decides nothing: docs/evidence/apache.md reads the figures.`,
 			flags.DurationVar(&e.For, "for", 25*time.Second, "how long requests arrive in each run, `D`")
 			flags.BoolVar(&quick, "quick", false, "two loads and a quarter of the requests: a few minutes")
 		},
-		check: func() error {
-			e.Seed, e.Workers = f.seed, 32
+		ready: func() error {
+			e.Workers = 32
 			if quick {
 				e.For /= 4
 				if len(e.Loads) == 0 {
 					e.Loads = []float64{0.61, 0.88}
 				}
 			}
-			return e.Check()
+			return nil
 		},
-		asks: func() farmrun.Asks { return e.Asks() },
-		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
-			e.Programs = programs
-			return e.Run(ctx, show)
-		},
+		action: does(&e, nil, &e.Seed, &e.Programs),
 	}
 }

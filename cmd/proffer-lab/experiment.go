@@ -25,9 +25,48 @@ type trial struct {
 	name, short, long, example string
 
 	flags func(*cobra.Command)
+	ready func() error // after the flags were read; nil: nothing to do
+	action
+}
+
+// action is what an experiment does, and where it keeps what all are told.
+type action struct {
+	servers  *int // nil: it has a number of its own
+	seed     *uint64
+	programs *string
+
 	check func() error        // flags that cannot be run
 	asks  func() farmrun.Asks // most, of this machine; nil: little
-	run   func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error)
+	run   func(context.Context, func(farmrun.Step)) (finding, error)
+}
+
+// experiment is an experiment with a result F.
+type experiment[F finding] interface {
+	Check() error
+	Run(context.Context, func(farmrun.Step)) (F, error)
+}
+
+func does[F finding](e experiment[F], servers *int, seed *uint64, programs *string) action {
+	a := action{servers: servers, seed: seed, programs: programs, check: e.Check}
+	a.run = func(ctx context.Context, show func(farmrun.Step)) (finding, error) { return e.Run(ctx, show) }
+	if asker, ok := e.(interface{ Asks() farmrun.Asks }); ok {
+		a.asks = asker.Asks
+	}
+	return a
+}
+
+// told gives the experiment what all are told.
+func (f *experimentFlags) told(t trial) error {
+	*t.seed = f.seed
+	if t.servers != nil {
+		*t.servers = f.servers
+	}
+	if t.ready != nil {
+		if err := t.ready(); err != nil {
+			return err
+		}
+	}
+	return t.check()
 }
 
 // registeredTrials are the experiments there are. The file of each registers it, in the
@@ -104,7 +143,7 @@ func (f *experimentFlags) command(t trial) *cobra.Command {
 
 // perform runs an experiment from its flags to its verdict.
 func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
-	return f.run(cmd, t.check, func(ctx context.Context, show *progress) (finding, error) {
+	return f.run(cmd, func() error { return f.told(t) }, func(ctx context.Context, show *progress) (finding, error) {
 		asks := farmrun.Asks{Rate: 200, Mean: 50 * time.Millisecond}
 		if t.asks != nil {
 			asks = t.asks()
@@ -114,6 +153,7 @@ func (f *experimentFlags) perform(cmd *cobra.Command, t trial) error {
 			return nil, err
 		}
 		fmt.Fprintln(show.w, able)
-		return t.run(ctx, f.programs, func(s farmrun.Step) { show.update(stepLine(s)) })
+		*t.programs = f.programs
+		return t.run(ctx, func(s farmrun.Step) { show.update(stepLine(s)) })
 	})
 }

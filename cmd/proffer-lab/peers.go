@@ -1,18 +1,16 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"proffer/lab/farmrun"
 	"proffer/lab/peers"
 )
 
 var _ = registerTrial(peersTrial)
 
-func peersTrial(f *experimentFlags) trial {
+func peersTrial(*experimentFlags) trial {
 	var e peers.Experiment
 	return trial{
 		name:  "peers",
@@ -66,13 +64,32 @@ CPU times decide nothing: see docs/evidence/peers.md for their worth.`,
 			flags.IntVar(&e.Rounds, "rounds", 6, "rounds, in each of which every way has its turn, `N`")
 			flags.DurationVar(&e.For, "for", time.Second, "how long each of a turn's five tasks takes, `D`")
 		},
-		check: func() error {
-			e.Seed = f.seed
-			return e.Check()
+		action: does(&e, nil, &e.Seed, &e.Programs),
+	}
+}
+
+var _ = registerTrial(latencyTrial)
+
+func latencyTrial(*experimentFlags) trial {
+	var e peers.Latency
+	return trial{
+		name:  "latency",
+		short: "measure SYN to SYN-ACK: by hash, taken at first, passed on once (6LB Fig. 11c)",
+		long: `Opens connections one after the other on an idle farm and takes the time of
+connect(2) in the client's namespace. Three ways take turns: single (by hash;
+the SYN-ACK goes straight to the client), hunt-first (the first candidate takes
+it; the SYN-ACK goes through the load balancer), hunt-second (the first always
+passes it on). 6LB Figure 11c has them under load.
+
+--json prints an array of rows, one a way: method, connections, p50_us, p90_us,
+p99_us, mean_us.
+
+Fails if connections came otherwise by the agents' counters. How long they
+took decides nothing.`,
+		example: `  proffer-lab experiment latency --connections 10000 --out out`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().IntVar(&e.Connections, "connections", 2000, "connections each way, `N`")
 		},
-		run: func(ctx context.Context, programs string, show func(farmrun.Step)) (finding, error) {
-			e.Programs = programs
-			return e.Run(ctx, show)
-		},
+		action: does(&e, &e.Servers, &e.Seed, &e.Programs),
 	}
 }

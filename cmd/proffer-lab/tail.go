@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"proffer/cmd/internal/cli"
 	"proffer/dataplane"
@@ -117,4 +120,67 @@ func writable(dir string) error {
 // stepLine is the line of progress, and whether it is the last.
 func stepLine(s farmrun.Step) (string, bool) {
 	return fmt.Sprintf("[%d/%d] %s, %s left", s.Done, s.Total, s.Doing, farmrun.Left(s.Left)), s.Done == s.Total
+}
+
+// findProffer returns the path of the program that experiments run as daemons:
+// that beside this one, so that both are of one build, or else that in $PATH.
+func findProffer() (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	return profferBeside(filepath.Dir(own))
+}
+
+func profferBeside(dir string) (string, error) {
+	// LookPath of a path with a slash only checks that it can be run.
+	if beside, err := exec.LookPath(filepath.Join(dir, "proffer")); err == nil {
+		return beside, nil
+	}
+	path, err := exec.LookPath("proffer")
+	if err != nil {
+		return "", fmt.Errorf("the program proffer, which has the daemons, is neither in %s nor in $PATH: `make build` puts both programs into build/", dir)
+	}
+	return path, nil
+}
+
+// progress shows one line that renews itself at a terminal, and now and then a
+// line elsewhere.
+type progress struct {
+	w     io.Writer
+	live  bool
+	last  time.Time
+	every time.Duration
+	shown string
+	wide  int
+}
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, every: 5 * time.Second}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.live, p.every = true, 100*time.Millisecond
+	}
+	return p
+}
+
+// update shows the line unless it stands there or the one before is too fresh; the
+// last line always.
+func (p *progress) update(line string, last bool) {
+	if line == p.shown || time.Since(p.last) < p.every && !last {
+		return
+	}
+	p.last, p.shown = time.Now(), line
+	if !p.live {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.wide, line)
+	p.wide = len(line)
+}
+
+// end leaves the line.
+func (p *progress) end() {
+	if p.live && p.wide > 0 {
+		fmt.Fprintln(p.w)
+	}
 }

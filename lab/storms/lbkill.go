@@ -37,6 +37,9 @@ const longestStall = 1500 * time.Millisecond
 // mostDetect is the longest time of detection with which a SYN is lost once only.
 const mostDetect = 900 * time.Millisecond
 
+// Asks is the most that the experiment asks of this machine.
+func (e LBKill) Asks() farmrun.Asks { return farmrun.Asks{Rate: e.Rate, Mean: 20 * time.Millisecond} }
+
 // Check returns an error for settings that cannot be run.
 func (e LBKill) Check() error {
 	switch {

@@ -43,6 +43,9 @@ const (
 	stormConns = 4096 // of an agent's
 )
 
+// Asks is the most that the experiment asks of this machine.
+func (e Storm) Asks() farmrun.Asks { return farmrun.Asks{Rate: e.Rate, Mean: 20 * time.Millisecond} }
+
 // Check returns an error for settings that cannot be run.
 func (e Storm) Check() error {
 	switch {
