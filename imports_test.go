@@ -14,7 +14,7 @@ var layers = [][]string{
 	{"foreign", "history", "lab/farm", "lab/farmrun/farmtest", "lab/queue", "lab/stats", "lab/trace", "policy", "schema/schematest", "weights"},
 	{"balancer", "dataplane/objects", "lab/tables", "table", "wire"},
 	{"config", "dataplane", "hostcheck", "lab/results", "lab/traffic/raw", "lab/traffic/responder", "loadpage", "plan", "proof/fsm", "proof/guest", "proof/machine", "proof/oracle"},
-	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
+	{"agentless", "api", "dataplane/agent", "dataplane/edge", "dataplane/lb", "dataplane/nf", "dataplane/remains", "farm", "listeners", "lab/testbed", "lab/traffic", "loadsource", "nexthop", "report", "userspace"},
 	{"control", "dataplane/bench", "lab/application", "proof/rig"},
 	{"daemon", "proof/exhaustive", "proof/lines", "proof/races"},
 	{"lab/edgesim", "lab/sim"},

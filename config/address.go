@@ -18,10 +18,10 @@ const (
 
 // ParseLocator reads the locator of a node, as the files spell it.
 func ParseLocator(s string) (netip.Prefix, error) {
-	return locator().Parse(s)
+	return Locator().Parse(s)
 }
 
-func locator() schema.Kind[netip.Prefix] {
+func Locator() schema.Kind[netip.Prefix] {
 	const want = "an IPv6 /64 prefix such as 5f00:0:1:1::/64"
 	return schema.Text(want, func(s string) (netip.Prefix, error) {
 		if p, err := netip.ParsePrefix(s); err != nil || p.Bits() != 64 {
@@ -31,9 +31,9 @@ func locator() schema.Kind[netip.Prefix] {
 	}).Like("^[0-9A-Fa-f:]+/64$")
 }
 
-// domain is a prefix of SR nodes. A prefix around all addresses would be no
-// domain at all.
-func domain() schema.Kind[netip.Prefix] {
+// DomainPrefix is a prefix of SR nodes. A prefix around all addresses would be no
+// DomainPrefix at all.
+func DomainPrefix() schema.Kind[netip.Prefix] {
 	return schema.Text("an IPv6 prefix such as 5f00:0:1::/48", prefix).Like(anyPrefix)
 }
 
@@ -51,13 +51,13 @@ func prefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func clientAddress() schema.Kind[netip.Addr] {
+func ClientAddress() schema.Kind[netip.Addr] {
 	const want = "an IPv6 or IPv4 address that clients can reach, such as 2001:db8:f::1 or 192.0.2.1"
 	return schema.Text(want, address).Like(anyAddress)
 }
 
-// hostAddress is that of a server, a node or an LB.
-func hostAddress(host string) schema.Kind[netip.Addr] {
+// HostAddress is that of a server, a node or an LB.
+func HostAddress(host string) schema.Kind[netip.Addr] {
 	return schema.Text("the "+host+"'s IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3", address).Like(anyAddress)
 }
 
@@ -110,9 +110,9 @@ func unusable(a netip.Addr) string {
 	}
 }
 
-// mac is a unicast link-layer address: bit 0 of the first byte marks a group
+// LinkAddress is a unicast link-layer address: bit 0 of the first byte marks a group
 // (IEEE 802), and zero would say that there is none.
-func mac() schema.Kind[topo.MAC] {
+func LinkAddress() schema.Kind[topo.MAC] {
 	const want = "the link address of one host, such as 02:00:00:00:00:01"
 	return schema.TextOrNumber(want, func(s string) (topo.MAC, error) {
 		hw, err := net.ParseMAC(s)

@@ -14,7 +14,7 @@ func agentFile(a *topo.Agent) []schema.Entry {
 		control("agent", &n.Control),
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&a.Flows, "65536", schema.Duration(),
-			schema.Optional("embryonic", "16384", flows().Into(&a.Flows.Embryonic),
+			schema.Optional("embryonic", "16384", FlowCount().Into(&a.Flows.Embryonic),
 				"Flows in their handshake that the table has room for, beside entries."))),
 			"Bounds of the flows that this agent remembers."),
 		schema.Need("services", schema.Sequence(&a.Services, 1, topo.MaxOffered, offering), "The services that this server takes connections of."),
@@ -25,24 +25,29 @@ func agentFile(a *topo.Agent) []schema.Entry {
 // are those of the machine, the MAC is that of its link, a page keeps its owner, group and mode,
 // and where a load is read from depends on its source.
 func offering(o *topo.Offering) []schema.Entry {
+	wire := schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire),
+		"As in the load balancers' file. insert only with an IPv6 vip.")
+	return append(append(vipKeys(&o.Name, &o.VIP), wire), OfferingRows(o)...)
+}
+
+// OfferingRows are the keys of how a server takes connections of a service.
+func OfferingRows(o *topo.Offering) []schema.Entry {
 	adapting := schema.When("acceptance", having(topo.Acceptances(), topo.Acceptance.Adapts)...)
 	decide := func(d decision) { o.Acceptance, o.Threshold = d.acceptance, d.threshold }
 	own := func(w ownership) { o.Owner, o.Netns = w.owner, w.netns }
-	return append(append(vipKeys(&o.Name, &o.VIP), []schema.Entry{
-		schema.Optional("wire", "encap", schema.OneOf(topo.Encap, topo.Insert).Into(&o.Wire),
-			"As in the load balancers' file. insert only with an IPv6 vip."),
+	return append([]schema.Entry{
 		schema.Need("acceptance", acceptance().Set(decide, func() decision { return decision{o.Acceptance, o.Threshold} }),
 			"How an offer that could be passed on is decided."),
 		adapting.Optional("dynamic", "{}", schema.Mapping(dynamic(o)), "How the threshold adapts."),
 		schema.Optional("workers", "32", schema.Whole(1, 65535).Into(&o.Workers), "Requests the server works on at once: dynamic's largest threshold."),
 		schema.Optional("cores", "", schema.Whole(1, 65535).Into(&o.Cores),
 			"At most so many accepted connections that have not arrived count as load; the number of CPUs when absent.").Eg("2"),
-	}...), append(loads(o),
+	}, append(loads(o),
 		schema.Optional("on_full", "rst", schema.OneOf(topo.Reset, topo.Drop).Into(&o.OnFull),
 			"A full accept queue at the last candidate. rst: reset the connection. drop: leave the client to retransmit."),
 		schema.Optional("owner", "socket", owner().Set(own, func() ownership { return ownership{o.Owner, o.Netns} }),
 			"Where a flow's owner is looked up. socket: in the agent's network namespace. netns PATH: in another one. table: in its own table, as the sockets are out of sight."),
-		schema.When("owner", topo.Table.String()).Optional("mac", "", mac().Into(&o.MAC),
+		schema.When("owner", topo.Table.String()).Optional("mac", "", LinkAddress().Into(&o.MAC),
 			"Link address that the vip answers at, if not this host's (macvlan)."))...)
 }
 

@@ -8,8 +8,8 @@ import (
 	"proffer/topo"
 )
 
-// checkAgent finds the mistakes of an agent's file that no single value shows.
-func checkAgent(d *schema.Document, a *topo.Agent) {
+// CheckAgent finds the mistakes of an agent's file that no single value shows.
+func CheckAgent(d *schema.Document, a *topo.Agent) {
 	checkNode(d, a.Node)
 	names, vips := unique[string]{}, unique[topo.VIP]{}
 	elsewhere := without(topo.Loads(), topo.Load.Sockets)
@@ -52,7 +52,7 @@ func checkInside(d *schema.Document, key string, locator netip.Prefix, domain []
 			return
 		}
 	}
-	d.Failf(key, "%q lies outside node.domain (line %d), so this node's packets would be dropped; want a locator inside, or its prefix in the domain", locator, d.Line("node.domain"))
+	d.Failf(key, "%q lies outside %s (line %d), so this node's packets would be dropped; want a locator inside, or its prefix in the domain", locator, d.Key("node.domain"), d.Line("node.domain"))
 }
 
 // checkFamily: an SRH of the papers' kind ends with the client's own destination,
@@ -74,7 +74,7 @@ type unique[T comparable] map[T]string
 
 func (u unique[T]) add(d *schema.Document, key string, v T) {
 	if first, taken := u[v]; taken {
-		d.Failf(key, "\"%v\" is already that of %s (line %d); want each only once", v, first, d.Line(first))
+		d.Failf(key, "\"%v\" is already that of %s (line %d); want each only once", v, d.Key(first), d.Line(first))
 		return
 	}
 	u[v] = key

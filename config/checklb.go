@@ -11,8 +11,8 @@ import (
 // mostAllowed leaves room for the lists of before, which a reload replaces.
 const mostAllowed = topo.MaxAllowed / 2
 
-// checkLB finds the mistakes of a load balancer's file that no single value shows.
-func checkLB(d *schema.Document, lb *topo.LB) {
+// CheckLB finds the mistakes of a load balancer's file that no single value shows.
+func CheckLB(d *schema.Document, lb *topo.LB) {
 	checkNode(d, lb.Node)
 	names, vips, hashed := unique[string]{}, unique[topo.VIP]{}, map[netip.Addr]string{}
 	hosts := hosts{}
@@ -86,7 +86,7 @@ func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[ne
 		d.Failf(at+".fragments", "%q goes only with dispatch: %s; want drop", s.Fragments, without(topo.Dispatches(), topo.Dispatch.Tracks))
 	case taken:
 		d.Failf(at+".fragments", "%q is already that of %s (line %d) at the vip %s, and fragments show no port; want drop here or there",
-			s.Fragments, first, d.Line(first), s.VIP.Addr)
+			s.Fragments, d.Key(first), d.Line(first), s.VIP.Addr)
 	default:
 		hashed[s.VIP.Addr] = at + ".fragments"
 	}
@@ -106,7 +106,7 @@ func checkPools(d *schema.Document, at string, s topo.Service, lb *topo.LB, all 
 	for i, v := range s.History {
 		entry := fmt.Sprintf("%s.history[%d]", at, i)
 		if v.Version >= newer {
-			d.Failf(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, holder)
+			d.Failf(entry+".version", "%d is not below %d, the version of %s; want the newest pool first, and each version lower", v.Version, newer, d.Key(holder))
 		}
 		newer, holder = v.Version, entry
 		pool(entry+".servers", v.Servers)

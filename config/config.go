@@ -28,7 +28,7 @@ const MaxServers = 4096
 
 // ParseLB reads the configuration of a load balancer. file is only a name for
 // errors. The servers of a service and of its history come out sorted by
-// locator or address; the keys of signals stay in the file that KeyFile names. The error
+// Locator or address; the keys of signals stay in the file that KeyFile names. The error
 // joins one *schema.Error for each mistake found, in the order of the file.
 func ParseLB(file string, data []byte) (*topo.LB, error) {
 	lb := new(topo.LB)
@@ -36,13 +36,13 @@ func ParseLB(file string, data []byte) (*topo.LB, error) {
 	doc.Parse(data, lbFile(lb))
 	if doc.OK() {
 		completeLB(doc, lb)
-		checkLB(doc, lb)
+		CheckLB(doc, lb)
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err
 	}
 	for i := range lb.Services {
-		sortPools(&lb.Services[i])
+		SortPools(&lb.Services[i])
 	}
 	return lb, nil
 }
@@ -62,8 +62,8 @@ func ParseAgent(file string, data []byte, cpus int) (*topo.Agent, error) {
 	doc := &schema.Document{File: file, Retired: retired}
 	doc.Parse(data, agentFile(agent))
 	if doc.OK() {
-		completeAgent(agent, cpus)
-		checkAgent(doc, agent)
+		CompleteAgent(agent, cpus)
+		CheckAgent(doc, agent)
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func MarshalPools(services []topo.Service) []byte {
 	return b.Bytes()
 }
 
-func sortPools(s *topo.Service) {
+func SortPools(s *topo.Service) {
 	sortServers(s.Servers)
 	for _, v := range s.History {
 		sortServers(v.Servers)
@@ -106,22 +106,22 @@ func sortServers(servers []topo.Server) {
 }
 
 func completeLB(d *schema.Document, lb *topo.LB) {
-	completePin(&lb.Pin, "lb", lb.Name)
+	CompletePin(&lb.Pin, "lb", lb.Name)
 	lb.State = cmp.Or(lb.State, "/var/lib/proffer/lb-"+lb.Name+".json")
 	for i := range lb.Services {
 		s := &lb.Services[i]
-		s.Name = cmp.Or(s.Name, vipName(s.VIP))
+		s.Name = cmp.Or(s.Name, VIPName(s.VIP))
 		if !d.Given(fmt.Sprintf("services[%d].recovery", i)) {
-			completeRecovery(s)
+			CompleteRecovery(s)
 		}
 	}
 }
 
-func completeAgent(agent *topo.Agent, cpus int) {
-	completePin(&agent.Pin, "agent", agent.Name)
+func CompleteAgent(agent *topo.Agent, cpus int) {
+	CompletePin(&agent.Pin, "agent", agent.Name)
 	for i := range agent.Services {
 		o := &agent.Services[i]
-		o.Name = cmp.Or(o.Name, vipName(o.VIP))
+		o.Name = cmp.Or(o.Name, VIPName(o.VIP))
 		o.Cores = cmp.Or(o.Cores, max(cpus, 1))
 		o.From, o.Of = cmp.Or(o.From, o.Source.Row().Default), cmp.Or(o.Of, o.Source.Row().OfDefault)
 	}

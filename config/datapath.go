@@ -15,8 +15,8 @@ func ParseDatapath(file string, data []byte) (*topo.Datapath, error) {
 	doc := &schema.Document{File: file}
 	doc.Parse(data, datapathFile(n))
 	if doc.OK() {
-		completePin(&n.Pin, "nf", n.Name)
-		checkDatapath(doc, n)
+		CompletePin(&n.Pin, "nf", n.Name)
+		CheckDatapath(doc, n)
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err
@@ -30,16 +30,16 @@ func datapathFile(n *topo.Datapath) []schema.Entry {
 		schema.Need("name", schema.Name().Into(&n.Name), "Name in counters and logs.").Eg("n1"),
 		control("nf", &n.Control),
 		pinRow("nf", &n.Pin),
-		schema.Need("number", nodeNumber().Into(&n.Server), "Number of the node, the same in the LBs' files.").Eg("1"),
-		schema.Need("link", link().Into(&n.Link), "Interface to the LBs."),
-		schema.Need("lbs", hostAddress("LB").List(&n.LBs, topo.MaxLbs), "Addresses of the LBs on the link.").Eg("[192.0.2.1]"),
-		schema.Optional("cores", "1", nodeCores().Into(&n.Cores), "Cores of the node, the same as in the LBs' files."),
+		schema.Need("number", NodeNumber().Into(&n.Server), "Number of the node, the same in the LBs' files.").Eg("1"),
+		schema.Need("link", Link().Into(&n.Link), "Interface to the LBs."),
+		schema.Need("lbs", HostAddress("LB").List(&n.LBs, topo.MaxLbs), "Addresses of the LBs on the link.").Eg("[192.0.2.1]"),
+		schema.Optional("cores", "1", NodeCores().Into(&n.Cores), "Cores of the node, the same as in the LBs' files."),
 		schema.Optional("cpus", "shared", schema.YesNo("shared", "own").Into(&n.Spread),
 			"own: core N is CPU N. shared: cores are the CPUs that packets come to."),
-		schema.Need("clients", network().List(&n.Clients, maxEdgePrefixes), "Prefixes of the client network.").Eg(clientNetwork),
+		schema.Need("clients", Network().List(&n.Clients, maxEdgePrefixes), "Prefixes of the client network.").Eg(clientNetwork),
 		schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&n.Idle), "Functions forget a flow without packets for so long."),
 		schema.Optional("linger", "10s", schema.Within(time.Second, time.Hour).Into(&n.Linger), "How long functions remember a closed flow."),
-		schema.Optional("report_key", "", reportKey().Secret(&n.ReportKey),
+		schema.Optional("report_key", "", ReportKey().Secret(&n.ReportKey),
 			"Secret of the reports to the LBs: the same on every edge LB and node; without it the node reports nothing."),
 		schema.Need("chains", schema.Sequence(&n.Chains, 1, topo.MaxEdgeServices-1, chainOf), "Functions of each service."),
 	}
@@ -47,14 +47,19 @@ func datapathFile(n *topo.Datapath) []schema.Entry {
 
 func chainOf(c *topo.Chain) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("service", serviceNumber().Into(&c.Service), "Number of the service.").Eg("1"),
-		schema.Need("functions", schema.SequenceAs(&c.Functions, 1, topo.MaxChain, functionOf, function.noun, settingsOf),
+		schema.Need("service", ChainNumber().Into(&c.Service), "Number of the service.").Eg("1"),
+		schema.Need("functions", Functions(&c.Functions),
 			"Functions, in the order that outward packets meet them."),
 	}
 }
 
-// checkDatapath finds the mistakes of a datapath node's file that no single value shows.
-func checkDatapath(d *schema.Document, n *topo.Datapath) {
+// Functions reads those of a chain.
+func Functions(dst *[]topo.Function) schema.Value {
+	return schema.SequenceAs(dst, 1, topo.MaxChain, functionOf, function.noun, settingsOf)
+}
+
+// CheckDatapath finds the mistakes of a datapath node's file that no single value shows.
+func CheckDatapath(d *schema.Document, n *topo.Datapath) {
 	services, lbs, clients := unique[int]{}, unique[netip.Addr]{}, unique[netip.Prefix]{}
 	for i, a := range n.LBs {
 		lbs.add(d, fmt.Sprintf("lbs[%d]", i), a)

@@ -26,9 +26,9 @@ func ParseEdge(file string, data []byte) (*topo.EdgeLB, error) {
 	doc := &schema.Document{File: file}
 	doc.Parse(data, edgeFile(lb))
 	if doc.OK() {
-		completePin(&lb.Pin, "edge", lb.Name)
-		completeEdge(lb)
-		checkEdge(doc, lb)
+		CompletePin(&lb.Pin, "edge", lb.Name)
+		CompleteEdge(lb)
+		CheckEdge(doc, lb)
 	}
 	if err := doc.Err(); err != nil {
 		return nil, err
@@ -42,24 +42,24 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 		schema.Optional("name", "edge", schema.Name().Into(&lb.Name), "Name in counters and logs."),
 		control("edge", &lb.Control),
 		pinRow("edge", &lb.Pin),
-		schema.Need("flow_key", flowKey().Secret(&lb.Key),
+		schema.Need("flow_key", FlowKey().Secret(&lb.Key),
 			"Secret of the digests of flows: the same on every edge LB. Make it with `openssl rand -hex 16`; put it in quotes."),
-		schema.Optional("report_key", "", reportKey().Secret(&lb.ReportKey),
+		schema.Optional("report_key", "", ReportKey().Secret(&lb.ReportKey),
 			"Secret of the reports of nodes: the same on every edge LB and node; without it nodes report nothing. Make it as flow_key."),
-		schema.Need("clients", link().Into(&lb.Clients), "Interface to the client network."),
-		schema.Need("world", link().Into(&lb.World), "Interface to the world.").Eg("eth1"),
+		schema.Need("clients", Link().Into(&lb.Clients), "Interface to the client network."),
+		schema.Need("world", Link().Into(&lb.World), "Interface to the world.").Eg("eth1"),
 		schema.Optional("balancer", "model", schema.OneOf(topo.Balances()...).Into(&lb.Balance),
 			"Weights of cores. model: predicted loads are levelled. monitor: reported loads are. wrr: the weights of the nodes."),
-		schema.Optional("public", "", network().List(&lb.Public, maxEdgePrefixes),
+		schema.Optional("public", "", Network().List(&lb.Public, maxEdgePrefixes),
 			"Addresses that functions give to flows: the world begins none there.").Eg("[203.0.113.1/32]"),
 		schema.Optional("recovery", "tcp", schema.YesNo("tcp", "all").Into(&lb.RecoverAll),
 			"Packets without an entry that nodes are asked about. tcp: those that begin no flow. all: for LBs that share traffic."),
 		schema.Optional("flow_table", "{}", schema.Mapping([]schema.Entry{
-			schema.Optional("entries", "262144", flows().Into(&lb.Flows.Entries), "Flows remembered at once, twice those that functions change."),
+			schema.Optional("entries", "262144", FlowCount().Into(&lb.Flows.Entries), "Flows remembered at once, twice those that functions change."),
 			schema.Optional("idle", "5m", schema.Within(time.Second, 24*time.Hour).Into(&lb.Flows.Idle), "A flow without packets for this long is forgotten."),
 		}), "Bounds of the flows that this LB remembers."),
 		schema.Optional("replica", "", schema.Mapping([]schema.Entry{
-			schema.Need("start", argument().List(&lb.StartReplica, maxArguments),
+			schema.Need("start", Argument().List(&lb.StartReplica, maxArguments),
 				"The command that starts another node, without a shell."),
 		}), "What an LB does when its nodes are full."),
 		schema.Need("nodes", schema.Sequence(&lb.Nodes, 1, topo.MaxEdgeServers, edgeNode), "The datapath nodes."),
@@ -71,10 +71,10 @@ func edgeFile(lb *topo.EdgeLB) []schema.Entry {
 func edgeNode(n *topo.EdgeNode) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&n.Name), "Name in counters and logs.").Eg("n1"),
-		schema.Need("number", nodeNumber().Into(&n.Server), "Number of the node, the same in its own file.").Eg("1"),
-		schema.Need("address", hostAddress("node").Into(&n.Addr), "Address of the node on the link.").Eg("192.0.2.2"),
-		schema.Need("link", link().Into(&n.Link), "Interface to the node.").Eg("eth2"),
-		schema.Optional("cores", "1", nodeCores().Into(&n.Cores), "Cores of the node, the same as in its own file."),
+		schema.Need("number", NodeNumber().Into(&n.Server), "Number of the node, the same in its own file.").Eg("1"),
+		schema.Need("address", HostAddress("node").Into(&n.Addr), "Address of the node on the link.").Eg("192.0.2.2"),
+		schema.Need("link", Link().Into(&n.Link), "Interface to the node.").Eg("eth2"),
+		schema.Optional("cores", "1", NodeCores().Into(&n.Cores), "Cores of the node, the same as in its own file."),
 		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&n.Weight),
 			"Weight of each of its cores with balancer: wrr. 0 drains the node."),
 	}
@@ -82,8 +82,8 @@ func edgeNode(n *topo.EdgeNode) []schema.Entry {
 
 func edgeService(s *topo.EdgeService) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("number", serviceNumber().Into(&s.Number), "Number of the chain, the same in the nodes' files.").Eg("1"),
-		schema.Need("prefixes", network().List(&s.Prefixes, maxEdgePrefixes),
+		schema.Need("number", ChainNumber().Into(&s.Number), "Number of the chain, the same in the nodes' files.").Eg("1"),
+		schema.Need("prefixes", Network().List(&s.Prefixes, maxEdgePrefixes),
 			"Prefixes of the client network that the chain is for; the longest decides.").Eg(clientNetwork),
 		schema.Optional("cost", "", schema.Within(time.Nanosecond, dearest).Into(&s.Cost), "Time of a packet; without it the nodes measure it.").Eg("3us"),
 	}
@@ -92,19 +92,19 @@ func edgeService(s *topo.EdgeService) []schema.Entry {
 // clientNetwork is that of the examples.
 const clientNetwork = `[10.1.0.0/16, "2001:db8:1::/48"]`
 
-func nodeNumber() schema.Kind[int]    { return schema.Whole(0, topo.MaxEdgeServers-1) }
-func nodeCores() schema.Kind[int]     { return schema.Whole(1, topo.MaxEdgeCores) }
-func serviceNumber() schema.Kind[int] { return schema.Whole(1, topo.MaxEdgeServices-1) }
+func NodeNumber() schema.Kind[int]  { return schema.Whole(0, topo.MaxEdgeServers-1) }
+func NodeCores() schema.Kind[int]   { return schema.Whole(1, topo.MaxEdgeCores) }
+func ChainNumber() schema.Kind[int] { return schema.Whole(1, topo.MaxEdgeServices-1) }
 
-func flowKey() schema.Kind[topo.Key] {
-	return hexKey("32 hex digits, the same on every edge LB; make one with `openssl rand -hex 16`")
+func FlowKey() schema.Kind[topo.Key] {
+	return HexKey("32 hex digits, the same on every edge LB; make one with `openssl rand -hex 16`")
 }
 
-// reportKey is a key that may be absent.
-func reportKey() schema.Kind[*topo.Key] {
+// ReportKey is a key that may be absent.
+func ReportKey() schema.Kind[*topo.Key] {
 	const want = "32 hex digits, the same on every edge LB and node; make one with `openssl rand -hex 16`"
 	return schema.TextOrNumber(want, func(s string) (*topo.Key, error) {
-		key, err := hexKey(want).Read(s)
+		key, err := HexKey(want).Read(s)
 		return &key, err
 	}).Spelt(func(k *topo.Key) string {
 		if k == nil {
@@ -114,8 +114,8 @@ func reportKey() schema.Kind[*topo.Key] {
 	}).Like(hexDigits).Eg(`"0f0e0d0c0b0a09080706050403020100"`)
 }
 
-// argument is a word of a command.
-func argument() schema.Kind[string] {
+// Argument is a word of a command.
+func Argument() schema.Kind[string] {
 	return schema.Text("a word of a command, of 1 to 4095 bytes, a number in quotes", func(s string) (string, error) {
 		if s == "" || len(s) > 4095 || strings.ContainsRune(s, 0) {
 			return "", schema.ErrNot
@@ -124,8 +124,8 @@ func argument() schema.Kind[string] {
 	}).Eg("/usr/local/sbin/start-node")
 }
 
-// network is a prefix of either family.
-func network() schema.Kind[netip.Prefix] {
+// Network is a prefix of either family.
+func Network() schema.Kind[netip.Prefix] {
 	const want = "an IPv4 or IPv6 prefix such as 10.1.0.0/16 or 2001:db8:1::/48"
 	return schema.Text(want, func(s string) (netip.Prefix, error) {
 		p, err := netip.ParsePrefix(s)
@@ -139,8 +139,8 @@ func network() schema.Kind[netip.Prefix] {
 	}).Like(anyPrefix)
 }
 
-// completeEdge gives each service its instances.
-func completeEdge(lb *topo.EdgeLB) {
+// CompleteEdge gives each service its instances.
+func CompleteEdge(lb *topo.EdgeLB) {
 	for i := range lb.Services {
 		s := &lb.Services[i]
 		for _, n := range lb.Nodes {
@@ -151,8 +151,8 @@ func completeEdge(lb *topo.EdgeLB) {
 	}
 }
 
-// checkEdge finds the mistakes of an edge LB's file that no single value shows.
-func checkEdge(d *schema.Document, lb *topo.EdgeLB) {
+// CheckEdge finds the mistakes of an edge LB's file that no single value shows.
+func CheckEdge(d *schema.Document, lb *topo.EdgeLB) {
 	if lb.World == lb.Clients {
 		d.Failf("world", "%q is the link to the client network (line %d), too; want another one", lb.World, d.Line("clients"))
 	}

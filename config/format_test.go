@@ -12,8 +12,8 @@ import (
 
 // TestRows: each key of each file is read and written.
 func TestRows(t *testing.T) {
-	schematest.Rows(t, lbFile, "topo.Node.Keys", "topo.FlowTable.Embryonic")
-	schematest.Rows(t, agentFile, "topo.Node.Keys")
+	schematest.Rows(t, lbFile, "topo.Node.Keys", "topo.Node.Near", "topo.FlowTable.Embryonic")
+	schematest.Rows(t, agentFile, "topo.Node.Keys", "topo.Node.Near")
 	schematest.Rows(t, edgeFile, "topo.FlowTable.Embryonic", "topo.FlowTable.Linger", "topo.EdgeService.Instances")
 	schematest.Rows(t, datapathFile, "topo.User.Run") // which has one value
 }

@@ -98,8 +98,8 @@ func rule(r *topo.Rule) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("action", schema.YesNo("allow", "deny").Set(func(denied bool) { r.Allow = !denied }, func() bool { return !r.Allow }),
 			"The end of a connection that fits."),
-		schema.Optional("source", "", network().Into(&r.Source), "Source of the first packet; any when absent."),
-		schema.Optional("destination", "", network().Into(&r.Destination), "Its destination; any when absent.").Eg("198.51.100.0/24"),
+		schema.Optional("source", "", Network().Into(&r.Source), "Source of the first packet; any when absent."),
+		schema.Optional("destination", "", Network().Into(&r.Destination), "Its destination; any when absent.").Eg("198.51.100.0/24"),
 		schema.Optional("protocol", "any", schema.OneOf(protocols()...).Into((*protocol)(&r.Protocol)), "Protocol."),
 		schema.Optional("ports", "", portRange().Set(func(p [2]uint16) { r.Low, r.High = p[0], p[1] }, func() [2]uint16 { return [2]uint16{r.Low, r.High} }),
 			"Destination port or ports; any when absent."),
@@ -189,7 +189,7 @@ func checkFunction(d *schema.Document, at string, f topo.Function, n *topo.Datap
 func checkPublic(d *schema.Document, key string, public netip.Addr, bits int, clients []netip.Prefix, where string) {
 	for i, p := range clients {
 		if at := fmt.Sprintf("%s[%d]", where, i); p.Contains(public) && p.Bits() <= bits {
-			d.Failf(key, "%s lies in %s of the client network (%s, line %d); want public addresses outside", public, p, at, d.Line(at))
+			d.Failf(key, "%s lies in %s of the client network (%s, line %d); want public addresses outside", public, p, d.Key(at), d.Line(at))
 		}
 	}
 }

@@ -53,7 +53,7 @@ func keyFileOf(keys *[]topo.SignalKey, table func(*topo.SignalKey) []schema.Entr
 }
 
 func ofServer(at *netip.Prefix) schema.Entry {
-	return schema.Optional("locator", "", locator().Into(at), "The server that the keys are of.")
+	return schema.Optional("locator", "", Locator().Into(at), "The server that the keys are of.")
 }
 
 func lbKey(k *topo.SignalKey) []schema.Entry    { return signalKey(k, "master") }
@@ -62,18 +62,18 @@ func agentKey(k *topo.SignalKey) []schema.Entry { return signalKey(k, "server") 
 func signalKey(k *topo.SignalKey, back string) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("id", schema.WholeOf[uint8](1, 255).Into(&k.ID), "Number of the key."),
-		schema.Need("farm", hexKey("32 hex digits, the same on every node").Into(&k.Farm), "Secret of the signals to servers."),
-		schema.Need(back, hexKey("32 hex digits; `proffer keys` makes them").Into(&k.Server), "Secret of the signals to LBs."),
+		schema.Need("farm", HexKey("32 hex digits, the same on every node").Into(&k.Farm), "Secret of the signals to servers."),
+		schema.Need(back, HexKey("32 hex digits; `proffer keys` makes them").Into(&k.Server), "Secret of the signals to LBs."),
 	}
 }
 
 const hexDigits = "^[0-9A-Fa-f]{32}$"
 
-func candidateKey() schema.Kind[topo.Key] {
-	return hexKey("32 hex digits, the same on every LB; make one with `openssl rand -hex 16`")
+func CandidateKey() schema.Kind[topo.Key] {
+	return HexKey("32 hex digits, the same on every LB; make one with `openssl rand -hex 16`")
 }
 
-func hexKey(want string) schema.Kind[topo.Key] {
+func HexKey(want string) schema.Kind[topo.Key] {
 	return schema.TextOrNumber(want, func(s string) (key topo.Key, err error) {
 		b, err := hex.DecodeString(s)
 		if err != nil || len(b) != len(key) {
@@ -101,3 +101,6 @@ func MarshalAgentKeys(keys []topo.SignalKey, server netip.Prefix) []byte {
 	const head = "# Signal keys of one server's agent. Secret. The first signs, all are accepted.\n"
 	return append([]byte(head), schema.Write(append([]schema.Entry{ofServer(&server)}, keyFileOf(&keys, agentKey)...))...)
 }
+
+// SignalKeyRows are the keys of a signal key; back is the name of its secret towards LBs.
+func SignalKeyRows(k *topo.SignalKey, back string) []schema.Entry { return signalKey(k, back) }

@@ -14,8 +14,8 @@ import (
 	"proffer/topo"
 )
 
-// link is a name that the kernel accepts for an interface (dev_valid_name).
-func link() schema.Kind[string] {
+// Link is a name that the kernel accepts for an interface (dev_valid_name).
+func Link() schema.Kind[string] {
 	k := schema.Word("the name of a network interface such as eth0", 15, "!-.0-9;-~")
 	word := k.Read
 	k.Read = func(s string) (string, error) {
@@ -37,14 +37,14 @@ func file(want string, longest int) schema.Kind[string] {
 	}).Like("^/.")
 }
 
-// socket fits sockaddr_un with its final zero (unix(7)).
-func socket() schema.Kind[string] {
+// Socket fits sockaddr_un with its final zero (unix(7)).
+func Socket() schema.Kind[string] {
 	return file("an absolute path of at most 107 bytes such as /run/proffer/lb.sock", 107)
 }
 
-// pin is a directory of a bpffs, which keeps dots in names to itself (kernel,
+// PinFolder is a directory of a bpffs, which keeps dots in names to itself (kernel,
 // bpf_lookup). Where it is mounted may have some.
-func pin() schema.Kind[string] {
+func PinFolder() schema.Kind[string] {
 	k := file("an absolute path in a BPF file system such as /sys/fs/bpf/proffer/lb", 4095)
 	absolute := k.Read
 	k.Read = func(s string) (string, error) {
@@ -56,7 +56,7 @@ func pin() schema.Kind[string] {
 	return k.Like("^/(.*/)?[^./]+$")
 }
 
-func state() schema.Kind[string] {
+func StateFile() schema.Kind[string] {
 	return file("the absolute path of the file that records the pools served, such as /var/lib/proffer/lb.json", 4095)
 }
 

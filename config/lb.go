@@ -16,8 +16,8 @@ const (
 	maxVNI     = 1<<24 - 1 // RFC 7348 §5
 	maxAllowed = 1024      // prefixes of clients
 
-	// deviceMAC is the link address of each server's vxlan device: no two are on one link.
-	deviceMAC = "02:00:00:00:00:01"
+	// DeviceMAC is the link address of each server's vxlan device: no two are on one link.
+	DeviceMAC = "02:00:00:00:00:01"
 )
 
 // lbFile is the table of a load balancer's file.
@@ -27,9 +27,9 @@ func lbFile(lb *topo.LB) []schema.Entry {
 		schema.Need("node", schema.Mapping(node(n, "lb", "5f00:0:1:1::/64", schema.Optional("name", "lb", schema.Name().Into(&n.Name),
 			"Name in counters and logs.").Eg("lb1"))), "This machine in the SR domain."),
 		control("lb", &n.Control),
-		schema.Optional("state", "", state().Into(&lb.State),
+		schema.Optional("state", "", StateFile().Into(&lb.State),
 			"File that records the pools served; /var/lib/proffer/lb-NAME.json when absent.").Eg("/var/lib/proffer/lb-lb1.json"),
-		schema.Need("candidate_key", candidateKey().Secret(&lb.CandidateKey),
+		schema.Need("candidate_key", CandidateKey().Secret(&lb.CandidateKey),
 			"Secret of the lists of candidates: the same on every LB, never rotated. Make it with `openssl rand -hex 16`; put it in quotes."),
 		signalKeys(n),
 		schema.Optional("flow_table", "{}", schema.Mapping(flowTable(&lb.Flows, "262144", schema.Within(1, topo.MaxAge))),
@@ -40,11 +40,16 @@ func lbFile(lb *topo.LB) []schema.Entry {
 
 // service has no fallback for its name: that is its VIP and port.
 func service(s *topo.Service) []schema.Entry {
+	return append(append(vipKeys(&s.Name, &s.VIP), ServiceRows(s)...), pools(s)...)
+}
+
+// ServiceRows are the keys of how a service's packets are spread.
+func ServiceRows(s *topo.Service) []schema.Entry {
 	dispatches := topo.Dispatches()
 	offering := schema.When("dispatch", having(dispatches, topo.Dispatch.Offers)...)
 	recovering := schema.When("dispatch", having(dispatches, topo.Dispatch.Recovers)...)
 	learning := schema.When("dispatch", having(dispatches, topo.Dispatch.Learns)...)
-	return append(append(vipKeys(&s.Name, &s.VIP), []schema.Entry{
+	return []schema.Entry{
 		schema.Need("dispatch", schema.OneOfApart("for comparison", topo.Dispatch.Comparison, dispatches...).Telling(told(dispatches, topo.Dispatch.String, topo.Dispatch.Meaning)).Into(&s.Dispatch),
 			"How new flows are spread.").Eg(spelt(topo.Hunt, dispatches)...),
 		offering.Optional("select", "hash", schema.OneOf(topo.Hash, topo.Random).Into(&s.Select),
@@ -65,10 +70,10 @@ func service(s *topo.Service) []schema.Entry {
 				without(dispatches, topo.Dispatch.Remembers)+" by a hash of the client's address. The same on every LB."),
 		schema.When("affinity", topo.ClientAffinity.String()).Optional("affinity_time", "5m", schema.Within(time.Second, topo.MaxAge).Into(&s.AffinityTime),
 			"A client without packets for this long is forgotten."),
-		schema.Optional("allow", "", network().List(&s.Allow, maxAllowed), "Prefixes of the clients that are served. Default: all.").Eg(`["2001:db8::/32"]`),
+		schema.Optional("allow", "", Network().List(&s.Allow, maxAllowed), "Prefixes of the clients that are served. Default: all.").Eg(`["2001:db8::/32"]`),
 		learning.Optional("learn_every", "500ms", schema.Within(100*time.Millisecond, time.Minute).Into(&s.LearnEvery),
 			"Time between two steps of learning."),
-	}...), pools(s)...)
+	}
 }
 
 // pools are the keys of a service that its record has, too.
@@ -76,16 +81,26 @@ func pools(s *topo.Service) []schema.Entry {
 	return []schema.Entry{
 		schema.Need("servers", schema.Sequence(&s.Servers, 0, MaxServers, server),
 			"Hosts that take flows, in any order; with none packets are dropped. At most 4096 over all services and their history."),
-		schema.Optional("version", "0", poolVersion().Into(&s.Version), "Number of the pool; higher than that of every pool before.").Eg("2"),
-		schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version),
-			"The pools before, the newest first, each with a lower version: flows of them are recovered. The same on every LB."),
+		PoolNumberRow(s),
+		EarlierRow(s),
 	}
 }
 
-func poolVersion() schema.Kind[int] { return schema.Whole(0, maxVersion) }
+// PoolNumberRow is the number of a service's pool.
+func PoolNumberRow(s *topo.Service) schema.Entry {
+	return schema.Optional("version", "0", PoolNumber().Into(&s.Version), "Number of the pool; higher than that of every pool before.").Eg("2")
+}
 
-// completeRecovery has agents asked where all servers have some, and their number allows it.
-func completeRecovery(s *topo.Service) {
+// EarlierRow is the pools of a service before.
+func EarlierRow(s *topo.Service) schema.Entry {
+	return schema.Optional("history", "", schema.Sequence(&s.History, 1, maxHistory, version),
+		"The pools before, the newest first, each with a lower version: flows of them are recovered. The same on every LB.")
+}
+
+func PoolNumber() schema.Kind[int] { return schema.Whole(0, maxVersion) }
+
+// CompleteRecovery has agents asked where all servers have some, and their number allows it.
+func CompleteRecovery(s *topo.Service) {
 	s.Recovery = topo.HistoryRecovery
 	if s.Dispatch.Recovers() && s.VIP.Protocol == topo.TCP && s.AllAsked() && len(s.Servers) <= topo.MaxMembers {
 		s.Recovery = topo.AgentsRecovery
@@ -99,18 +114,30 @@ func server(s *topo.Server) []schema.Entry {
 	tunnelled := schema.When("delivery", having(deliveries, topo.Delivery.Tunnel)...)
 	return []schema.Entry{
 		schema.Need("name", schema.Name().Into(&s.Name), "Name in counters and logs.").Eg("s1"),
-		schema.Optional("delivery", "agent", schema.OneOf(deliveries...).Telling(told(deliveries, topo.Delivery.String, topo.Delivery.Meaning)).Into(&s.Delivery), "How the server gets its packets."),
-		routed.Need("locator", locator().Into(&s.Locator), "Prefix of every SID of the server.").Eg(`"5f00:0:2:1::/64"`),
-		addressed.Need("address", hostAddress("server").Into(&s.Address), "The server's address; with delivery: l2 a neighbour on the LB's link."),
-		tunnelled.Need("vni", schema.Whole(1, maxVNI).Into(&s.VNI), "VXLAN network of the server's vxlan device.").Eg("100"),
-		tunnelled.Optional("mac", deviceMAC, mac().Into(&s.MAC), "Link address of the server's vxlan device."),
-		schema.Optional("weight", "1", schema.Whole(0, maxWeight).Into(&s.Weight), "Its share of new flows; 0 drains it."),
+		schema.Optional("delivery", "agent", Deliveries().Into(&s.Delivery), "How the server gets its packets."),
+		routed.Need("locator", Locator().Into(&s.Locator), "Prefix of every SID of the server.").Eg(`"5f00:0:2:1::/64"`),
+		addressed.Need("address", HostAddress("server").Into(&s.Address), "The server's address; with delivery: l2 a neighbour on the LB's link."),
+		tunnelled.Need("vni", VXLANNetwork().Into(&s.VNI), "VXLAN network of the server's vxlan device.").Eg("100"),
+		tunnelled.Optional("mac", DeviceMAC, LinkAddress().Into(&s.MAC), "Link address of the server's vxlan device."),
+		schema.Optional("weight", "1", Weight().Into(&s.Weight), "Its share of new flows; 0 drains it."),
 	}
 }
 
+// Deliveries accepts each.
+func Deliveries() schema.Kind[topo.Delivery] {
+	all := topo.Deliveries()
+	return schema.OneOf(all...).Telling(told(all, topo.Delivery.String, topo.Delivery.Meaning))
+}
+
+// Weight is that of a server or node.
+func Weight() schema.Kind[int] { return schema.Whole(0, maxWeight) }
+
+// VXLANNetwork is the number of a VXLAN network.
+func VXLANNetwork() schema.Kind[int] { return schema.Whole(1, maxVNI) }
+
 func version(v *topo.Version) []schema.Entry {
 	return []schema.Entry{
-		schema.Need("version", poolVersion().Into(&v.Version), "Number of the pool.").Eg("1"),
+		schema.Need("version", PoolNumber().Into(&v.Version), "Number of the pool.").Eg("1"),
 		schema.Need("servers", schema.Sequence(&v.Servers, 0, MaxServers, server), "The servers of that pool."),
 	}
 }

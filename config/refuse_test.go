@@ -77,7 +77,7 @@ func TestLinkNames(t *testing.T) {
 		"a": true, "eth0": true, "eth0.7": true, "...": true, "br-@!~": true, "fifteen-letters": true,
 		"": false, "sixteen--letters": false, ".": false, "..": false, "a/b": false, "a:b": false, "a b": false, "a\tb": false, "a\x7f": false,
 	} {
-		if got, err := link().Parse(name); (err == nil) != right || right && got != name {
+		if got, err := Link().Parse(name); (err == nil) != right || right && got != name {
 			t.Errorf("%q is read as %q, %v", name, got, err)
 		}
 	}

@@ -1,7 +1,9 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -15,8 +17,12 @@ type Document struct {
 	File    string // only a name for errors
 	Hidden  bool   // it holds secrets, which no error may repeat
 	Retired []Retired
+	Most    int // mistakes that Err has; 0: as many as a screen
+
+	Warnings []*Error // that let the file be used, in any order
 
 	where    map[string]position // key path → its value
+	trace    func(string) string // a key path of a derived file → that of this one
 	mistakes []*Error
 }
 
@@ -40,7 +46,20 @@ func (d *Document) Parse(data []byte, keys []Entry) {
 func (d *Document) OK() bool { return len(d.mistakes) == 0 }
 
 // Err joins one *Error for each mistake found, in the order of the file.
-func (d *Document) Err() error { return join(d.mistakes) }
+func (d *Document) Err() error { return join(d.mistakes, cmp.Or(d.Most, maxErrors)) }
+
+// Warnf adds a warning at a key path.
+func (d *Document) Warnf(key, format string, args ...any) {
+	d.Warnings = append(d.Warnings, d.Mistake(key, fmt.Sprintf(format, args...)))
+}
+
+// Right reports whether no mistake stands at a key path or below it.
+func (d *Document) Right(key string) bool {
+	return !slices.ContainsFunc(d.mistakes, func(e *Error) bool {
+		rest, below := strings.CutPrefix(e.Key, key)
+		return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
 
 // Failf adds a mistake that no single value shows, at a key path.
 func (d *Document) Failf(key, format string, args ...any) {
@@ -49,18 +68,39 @@ func (d *Document) Failf(key, format string, args ...any) {
 
 // Mistake is an error at a key path, such as "arrivals.file".
 func (d *Document) Mistake(key, problem string) *Error {
+	key = d.Key(key)
 	at := d.locate(key)
 	return &Error{d.File, at.line, at.column, key, problem}
 }
 
 // Given reports whether the file has a key path.
 func (d *Document) Given(key string) bool {
-	_, given := d.where[key]
+	_, given := d.where[d.Key(key)]
 	return given
 }
 
 // Line is that of the value of a key path.
-func (d *Document) Line(key string) int { return d.locate(key).line }
+func (d *Document) Line(key string) int { return d.locate(d.Key(key)).line }
+
+// Key is the key path that the file has for one of a file that is derived from it.
+func (d *Document) Key(key string) string {
+	if d.trace == nil {
+		return key
+	}
+	return d.trace(key)
+}
+
+// Derived checks a file that is derived from this one: trace leads from its key paths to those of this file. Of its
+// mistakes those are added that are kept, by their key path here, and do not stand here already.
+func (d *Document) Derived(trace func(string) string, keep func(key string) bool, check func(*Document)) {
+	derived := &Document{File: d.File, Hidden: d.Hidden, where: d.where, trace: trace}
+	check(derived)
+	for _, m := range derived.mistakes {
+		if keep(m.Key) && !slices.ContainsFunc(d.mistakes, func(o *Error) bool { return *o == *m }) {
+			d.mistakes = append(d.mistakes, m)
+		}
+	}
+}
 
 func (d *Document) fail(at position, key, problem string) {
 	d.mistakes = append(d.mistakes, &Error{d.File, at.line, at.column, key, problem})

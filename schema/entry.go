@@ -16,32 +16,38 @@ type Entry struct {
 	Only     *Condition // the key may appear only while it holds; nil: always
 	Value
 	stated bool // its examples are its own, not those of its kind
+	either bool // one of the mapping's rows that are so is given
 }
 
 // A Value is how to read the node behind a key into a field, and how to write the field.
 type Value struct {
-	Want   string  // the accepted values, in words
-	Inside []Entry // the keys of a mapping, or of each mapping of a list
-	list   bool    // it is of a list
-	read   func(cursor)
-	field  func() node   // the value of the field, as a file has it; nil: none that a file can have
-	shape  func() shape  // of the JSON Schema
-	tells  func() []Told // the meanings of the values; nil: none, or Entry.Meaning has them
-	apart  []string      // values apart from the others
-	why    string        // for what they are
-	egs    []string      // examples, as a user would write them
+	Want    string         // the accepted values, in words
+	Inside  []Entry        // the keys of a mapping, or of each mapping of a list
+	differs bool           // what is written has only what differs
+	list    bool           // it is of a list
+	many    bool           // one value, or a list
+	names   []string       // it is of free names: those of examples
+	fresh   func() []Entry // … and the keys of another mapping
+	read    func(cursor)
+	field   func() node   // the value of the field, as a file has it; nil: none that a file can have
+	shape   func() shape  // of the JSON Schema
+	tells   func() []Told // the meanings of the values; nil: none, or Entry.Meaning has them
+	apart   []string      // values apart from the others
+	why     string        // for what they are
+	egs     []string      // examples, as a user would write them
 }
 
 // A Condition on another key of the same mapping decides whether a key may appear at all.
 type Condition struct {
-	key      string
+	keys     []string // any of them
 	values   []string
+	given    bool   // they are there, with any value
 	spelling string // "dispatch: hunt"
 }
 
 // When is the condition that a key has one of the values; for errors it is spelt "dispatch: hunt".
 func When(key string, values ...string) *Condition {
-	return &Condition{key, values, key + ": " + Either(values)}
+	return &Condition{keys: []string{key}, values: values, spelling: key + ": " + Either(values)}
 }
 
 // Spelt is the condition with another spelling in errors.
@@ -50,18 +56,42 @@ func (c Condition) Spelt(spelling string) *Condition {
 	return &c
 }
 
+// Having is the condition that one of some keys is given.
+func Having(keys ...string) *Condition {
+	return &Condition{keys: keys, given: true, spelling: Either(keys)}
+}
+
 // holds reads the key's field.
 func (c *Condition) holds(keys []Entry) bool {
 	if c == nil {
 		return true
 	}
-	is, _ := c.decides(keys).field().(word)
-	return slices.Contains(c.values, is.text)
+	return slices.ContainsFunc(c.keys, func(key string) bool {
+		field := of(keys, key).field()
+		is, _ := field.(word)
+		return c.given && field != nil || slices.Contains(c.values, is.text)
+	})
 }
 
-// decides is the row of the key.
-func (c *Condition) decides(keys []Entry) Entry {
-	return keys[slices.IndexFunc(keys, func(e Entry) bool { return e.Key == c.key })]
+// decides is the row of the key, or the first key.
+func (c *Condition) decides(keys []Entry) Entry { return of(keys, c.keys[0]) }
+
+// value is an example with which it holds.
+func (c *Condition) value(keys []Entry) string {
+	if c.given {
+		return c.decides(keys).egs[0]
+	}
+	return c.values[0]
+}
+
+// unclear reports whether one of its keys has a mistake.
+func (c *Condition) unclear(wrong map[string]bool) bool {
+	return c != nil && slices.ContainsFunc(c.keys, func(key string) bool { return wrong[key] })
+}
+
+// of is the row of a key.
+func of(keys []Entry, key string) Entry {
+	return keys[slices.IndexFunc(keys, func(e Entry) bool { return e.Key == key })]
 }
 
 // Either joins alternatives: "a", "a or b", "a, b, or c".
@@ -99,6 +129,40 @@ func (e Entry) Eg(texts ...string) Entry {
 	return e
 }
 
+// Alternative is a row of which the mapping has one: no key, or two, are a mistake.
+func (e Entry) Alternative() Entry {
+	e.either = true
+	return e
+}
+
+// alternatives are the keys of such rows.
+func alternatives(keys []Entry) (names []string) {
+	for _, e := range keys {
+		if e.either {
+			names = append(names, e.Key)
+		}
+	}
+	return names
+}
+
+// oneOf finds a mapping with none of its alternatives, or with several.
+func (c cursor) oneOf(names []string, found map[string]cursor, meant map[string]bool) {
+	first := ""
+	for _, name := range names {
+		at, given := found[name]
+		switch {
+		case !given && !meant[name]:
+		case first == "":
+			first = name
+		case given:
+			at.fail("does not go with %s; want one of %s", first, strings.Join(names, ", "))
+		}
+	}
+	if first == "" && len(names) > 0 {
+		c.fail("has none of the keys %s; want one", strings.Join(names, ", "))
+	}
+}
+
 // Mapping reads the keys of a table and refuses all others.
 func Mapping(keys []Entry) Value {
 	want := "a mapping with " + knownKeys(keys)
@@ -107,12 +171,19 @@ func Mapping(keys []Entry) Value {
 			c.fail("is %s; want %s", f, want)
 			return
 		}
-		before, found := len(c.doc.mistakes), c.find(keys)
+		found, meant := c.find(keys)
+		c.oneOf(alternatives(keys), found, meant)
+		wrong := map[string]bool{} // it is unknown whether a condition on them was meant to hold
 		for _, e := range keys {
-			// After a mistake it is unknown whether a condition was meant to hold.
-			if e.Only == nil || len(c.doc.mistakes) == before {
+			before := len(c.doc.mistakes)
+			if at, present := found[e.Key]; e.Only.unclear(wrong) {
+				if present {
+					e.read(at)
+				}
+			} else {
 				e.from(c, found, e.Only.holds(keys))
 			}
+			wrong[e.Key] = meant[e.Key] || len(c.doc.mistakes) > before
 		}
 	}
 	return Value{Want: want, Inside: keys, read: read, field: func() node { return whole(keys) }, shape: func() shape { return shapeOf(keys) }}
@@ -141,9 +212,9 @@ func (e Entry) because() string {
 	return ", but required with " + e.Only.spelling
 }
 
-// find maps the keys of a table to their values in the file.
-func (c cursor) find(keys []Entry) map[string]cursor {
-	found := map[string]cursor{}
+// find maps the keys of a table to their values in the file; meant are those that a wrong key is like.
+func (c cursor) find(keys []Entry) (found map[string]cursor, meant map[string]bool) {
+	found, meant = map[string]cursor{}, map[string]bool{}
 	for _, pair := range c.pairs() {
 		key, at := pair.Key.GetToken().Value, nodeStart(pair.Key)
 		if now, was := c.doc.renamed("", key); was && has(keys, now) {
@@ -153,6 +224,7 @@ func (c cursor) find(keys []Entry) map[string]cursor {
 		}
 		if !has(keys, key) {
 			c.doc.fail(at, c.shownKey(key), "unknown key; "+suggest(key, keys))
+			meant[similar(key, keys)] = true
 			continue
 		}
 		if _, twice := found[key]; twice {
@@ -161,7 +233,10 @@ func (c cursor) find(keys []Entry) map[string]cursor {
 		}
 		found[key] = c.child(c.key(key), pair.Value)
 	}
-	return found
+	for key := range found {
+		delete(meant, key)
+	}
+	return found, meant
 }
 
 func has(keys []Entry, key string) bool {

@@ -29,13 +29,13 @@ func (e *Error) Error() string {
 const maxErrors = 20
 
 // join orders mistakes as the file has them and makes one error of them.
-func join(mistakes []*Error) error {
+func join(mistakes []*Error, most int) error {
 	slices.SortStableFunc(mistakes, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	var all []error
 	for i, mistake := range mistakes {
-		if i == maxErrors {
+		if i == most {
 			all = append(all, fmt.Errorf("%s: and %d more errors", mistake.File, len(mistakes)-i))
 			break
 		}

@@ -29,8 +29,11 @@ func picksOf(path string, keys []Entry, need map[string]string) (all []map[strin
 		if with == nil {
 			with = map[string]string{}
 		}
-		if e.Only != nil {
-			with[path+"."+e.Only.key] = e.Only.values[0]
+		for only := e.Only; only != nil; only = only.decides(keys).Only {
+			with[path+"."+only.keys[0]] = only.value(keys)
+		}
+		if e.names != nil {
+			at += "." + e.names[0]
 		}
 		if e.Inside != nil {
 			all = append(all, picksOf(at, e.Inside, with)...)
@@ -57,7 +60,11 @@ type walk struct {
 func (w walk) mapping(path string, keys []Entry, indent string) string {
 	var b strings.Builder
 	w.keys = keys
+	chosen := w.alternative(path, keys)
 	for _, e := range keys {
+		if e.either && e.Key != chosen {
+			continue
+		}
 		holds := e.Only.holds(keys)
 		text := w.entry(path+"."+e.Key, e, indent, holds)
 		if !holds {
@@ -78,6 +85,11 @@ func (w walk) entry(at string, e Entry, indent string, holds bool) string {
 			e.read(cursor{doc: &Document{where: map[string]position{}}}.absent(e.Key, eg))
 		}
 		return w.line(indent+e.Key+": "+eg, e)
+	case e.differs && w.shown:
+		first := e.Inside[0].egs[0]
+		return w.line(fmt.Sprintf("%s%s: [%s]", indent, e.Key, first), e) + fmt.Sprintf("%s# … or {%s: %s, …} with keys that are the element's own: %s\n", indent, e.Inside[0].Key, first, knownKeys(e.Inside[1:]))
+	case e.names != nil:
+		return w.line(indent+e.Key+":", e) + w.named(at, e, indent+"  ")
 	case e.list:
 		return w.line(indent+e.Key+":", e) + w.elements(at, e.Inside, indent+"  ")
 	default:
@@ -85,10 +97,42 @@ func (w walk) entry(at string, e Entry, indent string, holds bool) string {
 	}
 }
 
+// alternative is the picked one, or the first.
+func (w walk) alternative(path string, keys []Entry) string {
+	names := alternatives(keys)
+	for _, name := range names {
+		if _, picked := w.picks[path+"."+name]; picked {
+			return name
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return names[0]
+}
+
+// named has a mapping for each name of a published file, each with another alternative.
+func (w walk) named(at string, e Entry, indent string) string {
+	all, either := "", alternatives(e.Inside)
+	for i, name := range e.names[:map[bool]int{true: len(e.names), false: 1}[w.shown]] {
+		keys := e.fresh()
+		if w.shown && either != nil {
+			w.terse, w.picks = true, map[string]string{}
+			for _, k := range keys {
+				if k.stated && (!k.either || k.Key == either[i%len(either)]) {
+					w.picks[at+"."+name+"."+k.Key] = k.egs[min(i, len(k.egs)-1)]
+				}
+			}
+		}
+		all += indent + name + ":\n" + w.mapping(at+"."+name, keys, indent+"  ")
+	}
+	return all
+}
+
 // elements has one, or one for each value of a first key that decides on others.
 func (w walk) elements(at string, keys []Entry, indent string) string {
 	first, path := keys[0], at+"."+keys[0].Key
-	decides := slices.ContainsFunc(keys, func(e Entry) bool { return e.Only != nil && e.Only.key == first.Key })
+	decides := slices.ContainsFunc(keys, func(e Entry) bool { return e.Only != nil && e.Only.keys[0] == first.Key })
 	again := w.seen[knownKeys(keys)]
 	w.seen[knownKeys(keys)] = true
 	if !w.shown || !decides {
@@ -165,5 +209,5 @@ func (c *Condition) inShort(keys []Entry) string {
 	if len(apart) == 0 || len(use) == 0 {
 		return c.spelling
 	}
-	return c.key + ": " + Either(use)
+	return c.keys[0] + ": " + Either(use)
 }

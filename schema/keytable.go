@@ -16,6 +16,9 @@ func rows(path string, keys []Entry, before map[string]string) string {
 	var b strings.Builder
 	for _, e := range keys {
 		at, want, meaning := path+e.Key, e.Want, e.Meaning+e.only()
+		if e.differs {
+			meaning += " Keys of such a mapping: " + knownKeys(e.Inside) + "."
+		}
 		first, again := before[knownKeys(e.Inside)]
 		if e.tells != nil {
 			want = "one of"
@@ -33,11 +36,14 @@ func rows(path string, keys []Entry, before map[string]string) string {
 		for _, v := range e.told() {
 			fmt.Fprintf(&b, "| | `%s` | | %s |\n", cell(v.Value), cell(e.mark(v)))
 		}
+		if e.differs {
+			continue
+		}
 		if e.Inside == nil || again {
 			continue
 		}
 		before[knownKeys(e.Inside)] = at
-		b.WriteString(rows(at+map[bool]string{true: "[].", false: "."}[e.list], e.Inside, before))
+		b.WriteString(rows(at+e.below(), e.Inside, before))
 	}
 	return b.String()
 }
@@ -51,6 +57,17 @@ func brief(want string) string {
 		want, _, _ = strings.Cut(want, behind)
 	}
 	return want
+}
+
+// below stands between the key and those inside.
+func (e Entry) below() string {
+	switch {
+	case e.names != nil:
+		return ".NAME."
+	case e.list:
+		return "[]."
+	}
+	return "."
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

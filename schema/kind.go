@@ -24,6 +24,7 @@ type Kind[T any] struct {
 	tells func() []Told // the meanings of its values
 	apart []string      // values that are apart from the others
 	why   string        // for what they are
+	known []string      // all values, where they are few
 }
 
 // ErrNot refuses a text that is not of the kind.
@@ -151,6 +152,9 @@ func (k Kind[T]) words(list []T) node {
 
 // refusal is the error text for a value that Read refused with err.
 func (k Kind[T]) refusal(written string, err error) string {
+	if meant := Nearest(written, k.known); errors.Is(err, ErrNot) && meant != "" {
+		return fmt.Sprintf("%s is not %s; did you mean %s?", shown(written), k.Want, meant)
+	}
 	if errors.Is(err, ErrNot) {
 		return fmt.Sprintf("%s is not %s", shown(written), k.Want)
 	}
@@ -195,6 +199,22 @@ func (k Kind[T]) ListOr(instead string, dst *[]T, most int) Value {
 		return s
 	}
 	v.egs = append(v.egs, instead)
+	return v
+}
+
+// Marked is a ListOr that notes whether the word was given; without it and without a list there is no value.
+func (v Value) Marked(given *bool) Value {
+	read, field := v.read, v.field
+	v.read = func(c cursor) {
+		read(c)
+		*given = c.form() != list
+	}
+	v.field = func() node {
+		if n := field(); !isWord(n) || *given {
+			return n
+		}
+		return nil
+	}
 	return v
 }
 

@@ -40,6 +40,9 @@ func shapeOf(keys []Entry) shape {
 	if rules := rulesOf(keys); len(rules) > 0 {
 		s["allOf"] = rules
 	}
+	if names := alternatives(keys); names != nil {
+		s["oneOf"] = eachRequired(names)
+	}
 	return s
 }
 
@@ -112,15 +115,30 @@ func (c *Condition) rule(keys []Entry) shape {
 			}
 		}
 	}
-	when := shape{"properties": shape{c.key: shape{"enum": c.values}}}
-	if !slices.Contains(c.values, c.decides(keys).Fallback) {
-		when["required"] = []string{c.key}
+	var enum []any
+	for _, v := range c.values {
+		if enum = append(enum, v); c.decides(keys).many {
+			enum = append(enum, []string{v})
+		}
+	}
+	when := shape{"properties": shape{c.keys[0]: shape{"enum": enum}}}
+	if c.given {
+		when = shape{"anyOf": eachRequired(c.keys)}
+	} else if !slices.Contains(c.values, c.decides(keys).Fallback) {
+		when["required"] = c.keys
 	}
 	rule := shape{"if": when, "else": shape{"properties": barred}}
 	if len(needed) > 0 {
 		rule["then"] = shape{"required": needed}
 	}
 	return rule
+}
+
+func eachRequired(names []string) (all []shape) {
+	for _, name := range names {
+		all = append(all, shape{"required": []string{name}})
+	}
+	return all
 }
 
 func listShape(items shape, fewest, most int) shape {

@@ -4,17 +4,31 @@ import "strconv"
 
 // suggest names the most similar key of a table, and all its keys.
 func suggest(key string, keys []Entry) string {
-	best, least := "", max(1, len(key)/3)
-	for _, e := range keys {
-		if d := Distance(key, e.Key); d <= least {
-			best, least = e.Key, d-1
+	known := "want " + knownKeys(keys)
+	if best := similar(key, keys); best != "" {
+		return "did you mean " + best + "? " + known
+	}
+	return known
+}
+
+// similar is the most similar key of a table; none is empty.
+func similar(key string, keys []Entry) string {
+	names := make([]string, len(keys))
+	for i, e := range keys {
+		names[i] = e.Key
+	}
+	return Nearest(key, names)
+}
+
+// Nearest is the word that another one may be meant as; empty: none is.
+func Nearest(word string, known []string) (best string) {
+	least := max(1, len(word)/3)
+	for _, k := range known {
+		if d := Distance(word, k); d <= least {
+			best, least = k, d-1
 		}
 	}
-	known := "want " + knownKeys(keys)
-	if best == "" {
-		return known
-	}
-	return "did you mean " + best + "? " + known
+	return best
 }
 
 // Distance counts the insertions, deletions, substitutions and swaps of

@@ -57,7 +57,7 @@ func choice[T any](words []string, value func(int) T) Kind[T] {
 		}
 		return v, ErrNot
 	})
-	k.plain, k.shape, k.egs = true, shape{"enum": words}, words
+	k.plain, k.shape, k.egs, k.known = true, shape{"enum": words}, words, words
 	return k
 }
 

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,44 @@ func Write(keys []Entry) []byte { return WriteAt("", keys) }
 
 // WriteAt is Write of a part of a file, with an indent.
 func WriteAt(indent string, keys []Entry) []byte { return []byte(fields(keys).block(indent)) }
+
+// WriteShort is Write without the values that absent keys have.
+func WriteShort(keys []Entry) []byte { return []byte(short(fields(keys), keys).block("")) }
+
+// short leaves out the pairs of a table that have the fallbacks of its rows.
+func short(t table, keys []Entry) (out table) {
+	for _, p := range t {
+		e := of(keys, p.key)
+		switch v := p.value.(type) {
+		case table:
+			p.value = shortOf(v, e)
+		case sequence:
+			if e.Inside != nil && !e.differs {
+				inner := sequence{}
+				for _, element := range v {
+					inner = append(inner, short(element.(table), e.Inside))
+				}
+				p.value = inner
+			}
+		}
+		if w, is := p.value.(word); e.Required || e.Fallback == "" || p.value.flow() != e.Fallback && (!is || w.text != e.Fallback) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// shortOf is a mapping of a table, or of names.
+func shortOf(v table, e Entry) table {
+	if e.names == nil {
+		return short(v, e.Inside)
+	}
+	named := table{}
+	for _, p := range v {
+		named = append(named, pair{p.key, short(p.value.(table), e.Inside), true})
+	}
+	return named
+}
 
 // node is a value as a file has it: a word, a list or a mapping.
 type node interface {
@@ -30,6 +69,7 @@ type (
 	pair     struct {
 		key   string
 		value node
+		brief bool // a mapping is on one line, if it is short
 	}
 )
 
@@ -41,7 +81,7 @@ func fields(keys []Entry) table {
 			continue
 		}
 		if v := e.field(); v != nil {
-			t = append(t, pair{e.Key, v})
+			t = append(t, pair{key: e.Key, value: v})
 		}
 	}
 	return t
@@ -77,7 +117,7 @@ func (s sequence) flow() string {
 func (t table) flow() string {
 	texts := make([]string, len(t))
 	for i, p := range t {
-		texts[i] = p.key + ": " + p.value.flow()
+		texts[i] = keyText(p.key) + ": " + p.value.flow()
 	}
 	return "{" + strings.Join(texts, ", ") + "}"
 }
@@ -102,10 +142,11 @@ func isWord(v node) bool {
 func (t table) block(indent string) string {
 	var b strings.Builder
 	for _, p := range t {
+		p.key = keyText(p.key)
 		elements, isList := p.value.(sequence)
 		inner, isMapping := p.value.(table)
 		switch {
-		case isMapping && len(inner) > 0:
+		case isMapping && len(inner) > 0 && !(p.brief && inner.flat()):
 			fmt.Fprintf(&b, "%s%s:\n%s", indent, p.key, inner.block(indent+"  "))
 		case isList && !elements.flat():
 			fmt.Fprintf(&b, "%s%s:\n", indent, p.key)
@@ -117,6 +158,16 @@ func (t table) block(indent string) string {
 		}
 	}
 	return b.String()
+}
+
+// plainKey is a key that needs no quotes.
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
+
+func keyText(key string) string {
+	if plainKey.MatchString(key) {
+		return key
+	}
+	return strconv.Quote(key)
 }
 
 // element is a mapping in a list.

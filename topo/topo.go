@@ -28,6 +28,16 @@ type Node struct {
 	// KeyFile is where they come from.
 	Keys    []SignalKey
 	KeyFile string
+
+	// Near are other nodes of the farm by their locators: where the address is one on the link, packets for the
+	// locator go to that neighbour, and need no route.
+	Near []Neighbour
+}
+
+// Neighbour is a node that may be on the link.
+type Neighbour struct {
+	Locator netip.Prefix
+	Addr    netip.Addr
 }
 
 // SignalKey is one generation of the keys that authenticate signals.

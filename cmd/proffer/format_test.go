@@ -6,6 +6,7 @@ import (
 
 	"proffer/cmd/internal/cli"
 	"proffer/config"
+	"proffer/farm"
 )
 
 // TestFormats: each file has an example that can be used, and a schema.
@@ -21,6 +22,9 @@ func TestFormats(t *testing.T) {
 			t.Errorf("schema %s: exit %d, %v, %s", f.Verb, code, err, stderr)
 		}
 	}
-	wantLine(t, []string{"schema"}, cli.Usage, "proffer schema takes one VERB, got 0 arguments; want one of lb, agent, edge, nf\n")
-	wantLine(t, []string{"example", "status"}, cli.Usage, "\"status\" has no configuration file; want one of lb, agent, edge, nf\n")
+	if code, example, stderr := call(t, "example", "farm"); code != cli.OK || example != string(farm.Example()) {
+		t.Errorf("example farm: exit %d, %s", code, stderr)
+	}
+	wantLine(t, []string{"schema"}, cli.Usage, "proffer schema takes one VERB, got 0 arguments; want one of farm, lb, agent, edge, nf\n")
+	wantLine(t, []string{"example", "status"}, cli.Usage, "\"status\" has no configuration file; want one of farm, lb, agent, edge, nf\n")
 }

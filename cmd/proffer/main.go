@@ -24,7 +24,7 @@ own, proffer-lab.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
-	cli.Root(root, newLB(), newAgent(), newEdge(), newNF(), newStatus(), newKeys(), newPools(), newExample(), newSchema(), newServerSetup(), newDetach(), newVersion())
+	cli.Root(root, newLB(), newAgent(), newEdge(), newNF(), newStatus(), newKeys(), newPools(), newCheck(), newExample(), newSchema(), newServerSetup(), newDetach(), newVersion())
 	root.AddCommand(cli.Elsewhere("moved to", "proffer-lab", "demo", "experiment", "bench", "sim", "model", "figures")...)
 	return root
 }
