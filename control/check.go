@@ -37,8 +37,8 @@ type checking struct {
 }
 
 // Checks are the servers that the data plane is to check after this reading: first those that have left a check
-// without an answer, so that it shows soon whether they are down, and while one is in doubt or down, one that lives,
-// as a sign that checks come back. Turn after turn goes on with those that this one has no room for.
+// without an answer, so that it shows soon whether they are down, and while any is in doubt or down, a server that lives,
+// as a sign that checks come back. Turn after turn goes on with those that this turn has no room for.
 func (h *Health) Checks(at time.Duration) []dataplane.Check {
 	doubted := func(s *observed) bool { return s.checked && s.missed > 0 && !s.down }
 	list := h.check(nil, at, mostChecks/2, &h.turns.doubted, doubted)
@@ -74,8 +74,8 @@ func (h *Health) check(list []dataplane.Check, at time.Duration, most int, from 
 	return list
 }
 
-// due reports whether a server that is not in doubt is checked: one that drains with each reading, as datagrams of
-// unknown flows ask it; one that is down not so often; others when they were quiet for a moment.
+// due reports whether a server that is not in doubt is checked: a server that drains with each reading, as datagrams of
+// unknown flows ask it; a server that is down not so often; others when they were quiet for a moment.
 func (s *observed) due(at time.Duration) bool {
 	switch {
 	case s.down:
@@ -87,7 +87,7 @@ func (s *observed) due(at time.Duration) bool {
 	}
 }
 
-// look takes the kernel's word for a server without an agent: one that has no next hop is at its link address no
+// look takes the kernel's word for a server without an agent: a server that has no next hop is at its link address no
 // more, or its gateway is gone. Each reading counts as a check.
 func (s *observed) look(at time.Duration, reached bool) {
 	if s.missed++; reached {

@@ -54,7 +54,7 @@ const (
 	resolveWithin = time.Second // Start waits so long for neighbours to answer
 )
 
-// Controller keeps one data plane.
+// Controller keeps a data plane.
 type Controller struct {
 	plane   Plane
 	watch   func(link string) (NextHops, error)

@@ -22,7 +22,7 @@ type reading struct {
 	answers
 }
 
-// add appends a reading, and forgets those that are older than the newest one before since.
+// add appends a reading, and forgets those that are older than the newest reading before since.
 func (t trail) add(at time.Duration, sum answers, since time.Duration) trail {
 	t = append(t, reading{at, sum})
 	for len(t) > 1 && t[1].at <= since {

@@ -46,7 +46,7 @@ func (g *Gauge) Observe(at time.Duration, serving float64, answered uint64) {
 	}
 }
 
-// end adds a window to the sums. One without a request teaches nothing and makes none forgotten.
+// end adds a window to the sums. A window without a request teaches nothing and makes none forgotten.
 func (g *Gauge) end() {
 	a, n := g.now.area, g.now.answers
 	g.span, g.now = 0, window{}

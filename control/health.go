@@ -12,7 +12,7 @@ import (
 
 // Health decides which servers are down, from the counts of a data plane: a server that has answered
 // none of its new connections, while its peers answered theirs, gets no others but a few, the probes,
-// until it answers one. It owns no clock and no goroutine.
+// until it answers a connection. It owns no clock and no goroutine.
 //
 // One answer proves that a server lives, so no packets of others take a server out that has clients.
 // At most half of the servers of a service are down.

@@ -72,7 +72,7 @@ func (l *Learner) inherit(before *Learner) {
 // Polls is the poller of the servers' loads; nil: the mode needs none.
 func (l *Learner) Polls() *Poller { return l.polls }
 
-// Service is the one that it learns of.
+// Service is that which it learns of.
 func (l *Learner) Service() *topo.Service { return l.svc }
 
 // poller is Polls of a learner that may be nil.

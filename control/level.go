@@ -103,7 +103,7 @@ func (l *Levels) sameBut(before *Levels) bool {
 }
 
 // SetDown takes new flows from the cores of nodes that are down, and gives them back to those that answer
-// again. Drained ones have none.
+// again. Drained cores have none.
 func (l *Levels) SetDown(down map[int]bool) {
 	l.settled = l.settled && maps.Equal(l.down, down)
 	l.down = maps.Clone(down)
@@ -158,7 +158,7 @@ func statedCosts(cfg *topo.EdgeLB) (all []int) {
 	return all
 }
 
-// inherit takes the costs that were learned from the same ones.
+// inherit takes the costs that were learned from the same nodes.
 func (l *Levels) inherit(before *Levels) {
 	if before == nil {
 		return
@@ -225,7 +225,7 @@ func (l *Levels) reprice() {
 }
 
 // measured is the loads of all cores until the last tick: costs are learned from those of that tick
-// alone, while a monitor keeps the last ones.
+// alone, while a monitor keeps the last weights.
 func (l *Levels) measured() []float64 {
 	if l.nodes == nil {
 		return nil

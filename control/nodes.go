@@ -125,7 +125,7 @@ func (p *NodePoller) Answer(at time.Duration, node int, m *report.NodeMessage) (
 // mostLoad is that of a core by two clocks that are read one after the other; more cannot be.
 const mostLoad = 2
 
-// measure takes the loads between this answer and the one before, which is that to the request before.
+// measure takes the loads between this answer and the answer before, which is that to the request before.
 func (n *polledNode) measure(ask int, m *report.NodeMessage) {
 	was, cores := n.last, len(m.Busy)
 	n.last = busyAt{ask, m.At, m.Busy}
@@ -144,7 +144,7 @@ func (n *polledNode) measure(ask int, m *report.NodeMessage) {
 }
 
 // Load is the load of a core of a node between the last two requests, or NaN. fresh: those of just now,
-// and not earlier ones.
+// and not earlier loads.
 func (p *NodePoller) Load(node, core int, fresh bool) float64 {
 	n := &p.nodes[node]
 	if n.loaded == 0 || core >= len(n.loads) || fresh && n.loaded != p.asks {

@@ -31,7 +31,7 @@ type probing struct {
 	via   int           // which of the server's services it is for
 }
 
-// begin begins the probing of a server that was up for some time. One that answers for a moment only
+// begin begins the probing of a server that was up for some time. A server that answers for a moment only
 // is probed as seldom as before.
 func (p *probing) begin(at, up time.Duration) {
 	if p.pause == 0 || up >= steadyFor {
@@ -127,7 +127,7 @@ func (s *observed) isSuspect(at time.Duration) bool {
 		s.doubt(at, overdue) >= suspicion && s.doubt(at, all) < enough
 }
 
-// clear notes that a suspect has answered: its services wait longer until the next one is.
+// clear notes that a suspect has answered: its services wait longer until the next suspect is.
 func (s *observed) clear(at time.Duration) {
 	for _, p := range s.starving {
 		p.hunch, p.calm = min(2*p.hunch, p.patience), at

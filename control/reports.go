@@ -70,7 +70,7 @@ type Word struct {
 	Trouble string // why it is no load now; empty: it is
 }
 
-// Of is the word about a service, if one is asked for.
+// Of is the word about a service, if it is asked for.
 func (r *Reports) Of(service int) (Word, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *Reports) Change(to map[int]Named, renumber func() error) error {
 	return nil
 }
 
-// Run reads each source at its own pace and copies its word, so that an offer meets a fresh one,
+// Run reads each source at its own pace and copies its word, so that an offer meets a fresh word,
 // until ctx ends. Without sources it waits for some.
 func (r *Reports) Run(ctx context.Context, to Reporter) error {
 	r.to = to

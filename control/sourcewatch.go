@@ -22,7 +22,7 @@ type watch struct {
 	warned  time.Duration // when that was logged last
 }
 
-// pace is the time to the next look, after one that began and ended, since the last of which some
+// pace is the time to the next look, after a look that began and ended, since the last of which some
 // offers came: as long as between two offers.
 func (w *watch) pace(offers uint32, began, ended time.Duration, failed error) time.Duration {
 	every := w.Every()

@@ -34,7 +34,7 @@ func (a absence) of(o *topo.Offering) string {
 }
 
 // noteAbsence is the absence of a service's listener at a look, if there is none. It logs that the last
-// listener is gone, that none came in time, and that there is one again.
+// listener is gone, that none came in time, and that there is a listener again.
 func (r *agent) noteAbsence(o *topo.Offering, found []listeners.Process) (a absence, is bool) {
 	l := &r.listening
 	a, was := l.missing[o.VIP]

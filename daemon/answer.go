@@ -25,7 +25,7 @@ func (h *Host) listen(path string) (net.Listener, error) {
 	return socket, err
 }
 
-// answer answers at the control socket until ctx ends, once there is one.
+// answer answers at the control socket until ctx ends, once there is a socket.
 func (h *Host) answer(ctx context.Context, socket net.Listener, path string, status func() (api.Status, error)) error {
 	if socket == nil {
 		ticks, stop := h.Clock.Tick(answerEvery)

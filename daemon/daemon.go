@@ -56,7 +56,7 @@ type role struct {
 	tasks    []func(context.Context) error // until the context ends
 }
 
-// daemon runs one loaded plane.
+// daemon runs a loaded plane.
 type daemon struct {
 	role
 	host     *Host

@@ -272,7 +272,7 @@ func sameEdge(was, is *topo.EdgeLB) error {
 	return nil
 }
 
-// stateOf has the words that the health of servers has, and one for a core that its node has not.
+// stateOf has the words that the health of servers has, and a word for a core that its node has not.
 func stateOf(down, absent bool) string {
 	switch {
 	case down:

@@ -117,7 +117,7 @@ func (h *Host) settings(link string, vips []netip.Addr, answers bool) []string {
 	return list
 }
 
-// routes is advice about the settings of links by which packets come that this host sends out of other ones.
+// routes is advice about the settings of links by which packets come that this host sends out of other links.
 func (h *Host) routes(plane Plane, links []Routed) (all []string) {
 	for _, r := range links {
 		if dev := plane.Link(r.Link); dev != nil {
@@ -128,7 +128,7 @@ func (h *Host) routes(plane Plane, links []Routed) (all []string) {
 	return all
 }
 
-// Routed is a link by which packets come that leave this host by another one.
+// Routed is a link by which packets come that leave this host by another link.
 type Routed struct {
 	Link     string
 	Sources  bool  // some have sources behind another link

@@ -28,7 +28,7 @@ type LBPlane interface {
 	Needed([]topo.VIP) (map[topo.VIP][]bool, error) // which earlier pools have flows in the table
 	FlowTableBytes() uint64
 
-	// The flows of servers, and the spread of new ones over them.
+	// The flows of servers, and the spread of new flows over them.
 	Connections([]topo.Service) ([][]uint32, error)
 	Seats(*topo.Service) ([]dataplane.Seat, error)
 	Spread(*topo.Service, dataplane.Spread) error

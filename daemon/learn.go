@@ -18,7 +18,7 @@ const readEvery = 100 * time.Millisecond
 const recountEvery = time.Minute
 
 // learning learns the speeds of servers until ctx ends. It begins with a recount: an earlier daemon
-// may have ended in the middle of one.
+// may have ended in the middle of a recount.
 func (r *lb) learning(ctx context.Context) error {
 	ticks, stop := r.host.Clock.Tick(readEvery)
 	defer stop()
@@ -45,7 +45,7 @@ func (r *lb) learning(ctx context.Context) error {
 	}
 }
 
-// learn reads the tallies of all services that have one, and takes those steps that are due.
+// learn reads the tallies of all services that have a tally, and takes those steps that are due.
 func (r *lb) learn(at time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *lb) learn(at time.Duration) error {
 	return err
 }
 
-// renewLearners makes the learners of the configuration that is served now, if they are of another one.
+// renewLearners makes the learners of the configuration that is served now, if they are of another configuration.
 // The plane gets the reports that they keep.
 func (r *lb) renewLearners() (err error) {
 	cfg := r.serving()

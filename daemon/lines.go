@@ -85,7 +85,7 @@ func (l *Lines) Close() {
 	}
 }
 
-// carry writes lines until the last one after Close.
+// carry writes lines until the last line after Close.
 func (l *Lines) carry() {
 	defer close(l.over)
 	var missing uint64 // lines that were lost, without a word in the log
@@ -132,7 +132,7 @@ func (l *Lines) next() (e carried, some bool) {
 	}
 }
 
-// put writes a line, after the end of a torn one.
+// put writes a line, after the end of a torn line.
 func (l *Lines) put(torn *bool, line []byte) error {
 	if *torn {
 		line = append([]byte{'\n'}, line...)

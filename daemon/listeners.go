@@ -186,5 +186,5 @@ func instead(own string) string {
 	return "; the program has a word of its own: load: " + own
 }
 
-// encrypted reports whether a port is one of HTTPS.
+// encrypted reports whether a port is of HTTPS.
 func encrypted(port uint16) bool { return port == 443 || port == 8443 }

@@ -70,7 +70,7 @@ func (q *inquiry) close() {
 	q.readers.Wait()
 }
 
-// inquire asks all nodes for their costs and loads. A datagram that cannot be sent is one that is lost.
+// inquire asks all nodes for their costs and loads. A datagram that cannot be sent is lost.
 func (r *edgeLB) inquire(ctx context.Context, now time.Duration) {
 	cfg := r.now.Load()
 	requests, changes := r.levels.Ask(now, rand.Uint64)

@@ -23,8 +23,8 @@ func isReloading(now time.Duration) string {
 	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Microseconds())
 }
 
-// notify sends a state to the service manager that started this process, if one did. A
-// socket with an @ is an abstract one, as for package net.
+// notify sends a state to the service manager that started this process, if any did. A
+// socket with an @ is an abstract socket, as for package net.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

@@ -20,7 +20,7 @@ type ReportSocket interface {
 	Close() error
 }
 
-// datagram is one that was received.
+// datagram was received.
 type datagram struct {
 	from netip.Addr
 	b    []byte
@@ -37,7 +37,7 @@ type poll struct {
 	failed  string // the last error, which was logged
 }
 
-// noPoll is how often an LB without a service that polls looks for one.
+// noPoll is how often an LB without a service that polls looks for such a service.
 const noPoll = 250 * time.Millisecond
 
 // polling asks agents for their loads, as services need them, until ctx ends.
@@ -134,7 +134,7 @@ func (r *lb) ask(ctx context.Context, p *poll) (next time.Duration, err error) {
 	return next, err
 }
 
-// askAll asks the agents of a service's servers. A datagram that cannot be sent is one that is lost.
+// askAll asks the agents of a service's servers. A datagram that cannot be sent is lost.
 func (r *lb) askAll(svc *topo.Service, polls *control.Poller, socket ReportSocket, at time.Duration) error {
 	begun, err := r.plane.Begun(svc)
 	if err != nil {

@@ -73,7 +73,7 @@ func sum(counts []uint32) (n uint64) {
 }
 
 // leaving names, when ctx ends, the connections that a version is going to lose which does not read this
-// table: an earlier version than this one, above all.
+// table: an earlier version than this program, above all.
 func (r *lb) leaving(ctx context.Context) error {
 	<-ctx.Done()
 	cfg := r.now.Load()

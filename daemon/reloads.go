@@ -33,7 +33,7 @@ func (r *reloads) applied(log *slog.Logger) {
 	log.Info("configuration reloaded")
 }
 
-// report puts a refused reload before all other problems, until one is applied.
+// report puts a refused reload before all other problems, until a reload is applied.
 func (r *reloads) report(s *api.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

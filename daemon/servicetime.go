@@ -38,7 +38,7 @@ func (s *speeds) of(vip topo.VIP) *api.ServiceTimeStatus {
 }
 
 // cores is how many cores a service has: those of its processes, where they can be seen, and at most
-// the configured ones.
+// the configured number.
 func (r *agent) cores(o *topo.Offering) float64 {
 	r.speeds.mu.Lock()
 	defer r.speeds.mu.Unlock()

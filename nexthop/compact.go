@@ -7,7 +7,7 @@ import (
 )
 
 // best returns for each prefix the route of a table that the kernel prefers, by the lowest metric. Prefixes are in
-// order, shorter ones before longer ones inside. Of routes that are alike but for their gateways, such as those that
+// order, shorter prefixes before longer prefixes inside. Of routes that are alike but for their gateways, such as those that
 // several routers advertise, the gateways are joined.
 func best(table []route) (kept []route) {
 	slices.SortFunc(table, func(a, b route) int {
@@ -69,7 +69,7 @@ func longest(kept []route, addr netip.Addr) (r route, found bool) {
 	return kept[at], true
 }
 
-// outside drops those of a stack of routes, each inside the one before, that are not around r.
+// outside drops those of a stack of routes, each inside the route before, that are not around r.
 func outside(around []route, r route) []route {
 	for len(around) > 0 && !around[len(around)-1].contains(r) {
 		around = around[:len(around)-1]

@@ -57,7 +57,7 @@ func (w *Watcher) request(kind, how, family int, flags uint8, addr netip.Addr) *
 	return request
 }
 
-// find is the neighbour of an address; without one it has no state.
+// find is the neighbour of an address; without it it has no state.
 func (w *Watcher) find(addr netip.Addr) entry {
 	messages, err := w.request(unix.RTM_GETNEIGH, 0, familyOf(addr), 0, addr).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
 	if err != nil || len(messages) == 0 {
@@ -72,7 +72,7 @@ func (w *Watcher) find(addr netip.Addr) entry {
 
 // use makes the kernel treat this neighbour as in use: the kernel resolves it, or confirms it if it is stale. To hold
 // it is to have the kernel do that from now on, and spare it where the table is full. A permanent neighbour needs none of
-// that, and would be permanent no more (__neigh_update of Linux 5.16 and later); one that another program holds stays
+// that, and would be permanent no more (__neigh_update of Linux 5.16 and later); a neighbour that another program holds stays
 // that program's.
 func (w *Watcher) use(addr netip.Addr, hold bool) error {
 	e := w.find(addr)
@@ -102,7 +102,7 @@ func (w *Watcher) set(addr netip.Addr, flags, extended int, ours bool) error {
 	return err
 }
 
-// release lets go of the neighbours that were held, by this process or one before it, and are not to be. Where not
+// release lets go of the neighbours that were held, by this process or a process before it, and are not to be. Where not
 // all are known that are to be, it lets go of none.
 func (w *Watcher) release(held map[netip.Addr]bool, known bool) error {
 	w.mu.Lock()

@@ -25,7 +25,7 @@ type memory struct {
 	since   time.Time // the link is up or down, or the kernel forgot a neighbour although it was up
 }
 
-// recall adds the remembered neighbours that the kernel lacks to the known ones, and has it look for them. others are
+// recall adds the remembered neighbours that the kernel lacks to the known neighbours, and has it look for them. others are
 // the kernel's that are not usable, true if they failed.
 func (w *Watcher) recall(others map[netip.Addr]bool) {
 	m := &w.memory

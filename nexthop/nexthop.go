@@ -27,7 +27,7 @@ const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
 // routes there are and however often they change.
 const share = 10
 
-// Watcher knows the next hops of one link.
+// Watcher knows the next hops of a link.
 type Watcher struct {
 	dev     *net.Interface
 	own     netip.Prefix
@@ -138,7 +138,7 @@ func (w *Watcher) current() ([]route, error) {
 	return kept, nil
 }
 
-// neighbours are the usable ones, and those remembered. A reading that is interrupted by a change is followed by that
+// neighbours are those that are usable, and those remembered. A reading that is interrupted by a change is followed by that
 // change's signal: messages are compared with the neighbours read last, and wait for a reading.
 func (w *Watcher) neighbours() (topo.NextHops, error) {
 	w.mu.Lock()
@@ -230,7 +230,7 @@ func (w *Watcher) elsewhere(addr netip.Addr, ours route, found bool) error {
 	return nil
 }
 
-// Refresh holds every gateway of the link and every neighbour on the way to targets, and no other one.
+// Refresh holds every gateway of the link and every neighbour on the way to targets, and no other neighbour.
 // The next reading includes the routes, whether the kernel reported a change or not.
 func (w *Watcher) Refresh(targets []netip.Addr) error {
 	held := map[netip.Addr]bool{}

@@ -17,7 +17,7 @@ import (
 // families are the address families of next hops.
 func families() []int { return []int{unix.AF_INET6, unix.AF_INET} }
 
-// route is a route that leaves by our link, or that decides without one.
+// route is a route that leaves by our link, or that decides without a link.
 type route struct {
 	prefix  netip.Prefix
 	gateway netip.Addr   // invalid: the prefix is on the link
@@ -158,7 +158,7 @@ func parseRoute(m []byte, link int, known objects) (r route, ours bool) {
 	return r, r.dead || r.take(hop, link) || r.takeAll(several, link)
 }
 
-// take gives the route a next hop, if it is one on the link that is not dead. A link without a carrier keeps its
+// take gives the route a next hop, if it is a next hop on the link that is not dead. A link without a carrier keeps its
 // routes: they are right when it comes back.
 func (r *route) take(h nextHop, link int) bool {
 	if h.link != link || h.flags&unix.RTNH_F_DEAD != 0 {
@@ -183,7 +183,7 @@ func (r *route) takeAll(hops []nextHop, link int) (took bool) {
 	return took
 }
 
-// nextHop is one of a route's next hops.
+// nextHop is a next hop of a route.
 type nextHop struct {
 	link    int
 	flags   uint8

@@ -61,7 +61,7 @@ static __always_inline int deliver(struct xdp_md *ctx, struct request *r, enum c
 }
 
 /* pass_on moves to the next segment (RFC 8754 §4.3.1.1); the caller has checked that
- * there is one. */
+ * there is any. */
 static __always_inline int pass_on(struct xdp_md *ctx, struct request *r, enum counter why)
 {
 	struct cursor c = frame_at(ctx, 0);

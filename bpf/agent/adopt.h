@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* adopt.h: entries for the live connections without one, so that the table is complete
+/* adopt.h: entries for the live connections without an entry, so that the table is complete
  * (complete.h). */
 #pragma once
 #include "agent/clock.h"
@@ -33,7 +33,7 @@ static __always_inline bool is_connected(__u32 state)
 	       state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2;
 }
 
-/* adopt makes the entry of a flow established, or a new one, where no established entry has to
+/* adopt makes the entry of a flow established, or a new entry, where no established entry has to
  * give way. Returns false if there is no room. */
 static __always_inline bool adopt(const struct tuple *t, const struct conn *fresh)
 {

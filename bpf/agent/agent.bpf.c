@@ -21,7 +21,7 @@
 #include "agent/sweep.h"
 #include "agent/wrap_signal.h"
 
-/* act_on reads a packet for one of our SIDs, decides on it, and acts. A function of its own, so
+/* act_on reads a packet for a SID of ours, decides on it, and acts. A function of its own, so
  * that steady packets make no call. */
 __noinline int act_on(struct xdp_md *ctx)
 {

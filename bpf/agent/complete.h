@@ -4,7 +4,7 @@
  * kernel's socket table (listener.h).
  *
  *   INCOMPLETE  a live connection may have no entry: the daemon has just started or offers other
- *               services; an entry was evicted; there was no room for one; or a packet went to
+ *               services; an entry was evicted; there was no room for an entry; or a packet went to
  *               the stack by which the kernel may open a connection unseen (dt, a SYN cookie of
  *               an offer long ago)
  *   SOUGHT      the same, and the daemon is about to look at all sockets (adopt.h)
@@ -14,7 +14,7 @@
  * until the daemon looks again, within a minute or so. Until then an offer of its five-tuple is
  * decided as any other: if this server takes it, the stack sends its challenge all the same. A
  * connection is over once both sides were seen to close, though the kernel may still repeat its
- * FIN; and one of TCP Fast Open lives from its client's acknowledgement on. */
+ * FIN; and a connection of TCP Fast Open lives from its client's acknowledgement on. */
 #pragma once
 #include "core/types.h"
 

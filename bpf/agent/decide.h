@@ -6,8 +6,8 @@
 #include "agent/offer.h"
 #include "agent/stickiness.h"
 
-/* is_in_window is true of a sequence number that the stack takes: the next one expected, one
- * before it, or one in the window of the flow's socket. A client or a stranger chooses any
+/* is_in_window is true of a sequence number that the stack takes: the next number expected, the number
+ * before it, or a number in the window of the flow's socket. A client or a stranger chooses any
  * other, and the stack drops that packet. A function of its own: a gap is rare. */
 __noinline bool is_in_window(struct xdp_md *ctx, const struct packet *p, const struct offering *o,
 			     __u32 next_in)
@@ -49,7 +49,7 @@ static __always_inline void advance(struct xdp_md *ctx, const struct request *r,
 }
 
 /* reset_by_client ends the flow by a RST that the stack accepts (RFC 9293 §3.10.7.4: its
- * sequence number is the next one expected). XDP is ahead of the stack within a batch, so a
+ * sequence number is the next number expected). XDP is ahead of the stack within a batch, so a
  * RST behind payload that only this agent has counted may be accepted, too: the entry then
  * goes after linger, and until then counts its request, unless the client goes on. */
 static __always_inline void reset_by_client(struct xdp_md *ctx, const struct request *r,
@@ -165,7 +165,7 @@ static __always_inline bool is_offer(const struct sr *sr)
 }
 
 /* answer_held decides again on an offer of which the LB has an established flow with this server:
- * no other server may have it before this one has released the flow, and the LB has to be
+ * no other server may have it before this server has released the flow, and the LB has to be
  * informed of a flow that is alive. A function of its own for the verifier. */
 __noinline int answer_held(const struct sr *sr, struct decision *d)
 {

@@ -19,7 +19,7 @@
  * first.) To free a slot that it claimed it clears the digest, and then the hint. The digest
  * has a key that outlives the agent with the table, so that no sender can aim at a line; the
  * five-tuple is compared, so that no flow is mistaken for another. Two CPUs that accept
- * offers of one flow at once make two entries; searches find the same one first, and the
+ * offers of one flow at once make two entries; searches find the same entry first, and the
  * other expires. */
 #pragma once
 #include "core/digest.h"
@@ -54,7 +54,7 @@ struct {
 
 _Static_assert(SLOTS == sizeof(__u64), "a hint is a byte");
 
-/* The digests' key, for the agent that adopts the table; this one's is `flow_key`. */
+/* The digests' key, for the agent that adopts the table; this agent's is `flow_key`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -199,7 +199,7 @@ static __always_inline bool is_of_flow(const struct conn *c, const struct tuple 
 #define AT_ALTERNATE SLOTS
 #define AT_ESTABLISHED (2 * SLOTS)
 
-/* find_in_line searches one line for a flow, and dates its entry. */
+/* find_in_line searches a line for a flow, and dates its entry. */
 static __always_inline int find_in_line(struct conn_line *s, const struct tuple *t,
 					__u64 fingerprint, __u64 now)
 {

@@ -20,7 +20,7 @@ static __always_inline int conn_take(__u32 line, __u64 among, __u8 hint)
 	return free && compare_and_swap(hints, was, was | (__u64)hint << 8 * i) ? (int)i : -1;
 }
 
-/* conn_take_over claims the slot of an embryonic entry, or of an earlier one of the flow. */
+/* conn_take_over claims the slot of an embryonic entry, or of an earlier entry of the flow. */
 static __always_inline bool conn_take_over(__u32 line, struct conn_line *s, __u32 i,
 					   __u64 fingerprint)
 {
@@ -94,7 +94,7 @@ __noinline int conn_best_slot(__u32 line, __u64 now)
 }
 
 /* conn_slot_for returns where a new flow's entry goes, or a negative number. In a flood of
- * SYNs embryonic entries stay in their primary lines, and searches read one line. */
+ * SYNs embryonic entries stay in their primary lines, and searches read a single line. */
 static __always_inline int conn_slot_for(__u64 hash, __u64 now)
 {
 	__u32 primary = conn_primary(hash);

@@ -37,7 +37,7 @@ static __always_inline bool establishes(const struct packet *p, const struct con
 }
 
 /* establish makes a flow that this server owns established, if the packet proves its
- * client. Returns its entry; without one if there is no room, or another flow has just
+ * client. Returns its entry; none if there is no room, or another flow has just
  * taken the slot. */
 static __always_inline struct conn_entry establish(const struct request *r, struct conn_entry e,
 						   __u16 generation, __u64 now)

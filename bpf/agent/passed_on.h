@@ -2,7 +2,7 @@
 /* passed_on.h: the offers that this agent passed on. When such a SYN is retransmitted, the
  * next candidate may have accepted the first: accepting the second would make two
  * connections. Of two datagrams at once the first may still be on its way there. The table
- * holds digests and a new offer overwrites an old one: its size is bounded, and a forgotten
+ * holds digests and a new offer overwrites an old offer: its size is bounded, and a forgotten
  * offer costs a second decision. */
 #pragma once
 #include "packet/parse.h"

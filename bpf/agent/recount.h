@@ -5,7 +5,7 @@
  *   asking[k] is the number of entries that have its flag: k = 0 CONN_ASKING, 1 CONN_ASKING_ODD
  *
  * A recount lets requests begin in the other count (`counting`), waits until no program uses
- * the name of the old one, moves every entry from the old count to the new one, waits again
+ * the name of the old count, moves every entry from the old count to the new count, waits again
  * and sets the old count to 0: a rest in it was an error. An entry that changes meanwhile
  * changes its flags and the counts of these flags, so each count stays as right as it was.
  * Sockets move likewise (agent/load/sockets.h). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* request.h: a packet for one of the agent's SIDs, parsed, and the decisions that
+/* request.h: a packet for a SID of the agent, parsed, and the decisions that
  * there are. act.h carries them out. */
 #pragma once
 #include "packet/auth.h"
@@ -74,7 +74,7 @@ static __always_inline bool is_signed(__u16 fn)
 	       fn == FN_REJECT;
 }
 
-/* is_authentic checks the tag, if the farm has a key and the function needs one. */
+/* is_authentic checks the tag, if the farm has a key and the function needs a tag. */
 static __always_inline bool is_authentic(struct xdp_md *ctx, const struct request *r)
 {
 	struct scratch *scr = scratch();
@@ -104,7 +104,7 @@ static __always_inline enum counter cannot_read(enum opened how)
 	}
 }
 
-/* read_request fills r from a packet for one of our SIDs. Returns COUNTERS, or why the
+/* read_request fills r from a packet for a SID of ours. Returns COUNTERS, or why the
  * packet is dropped. A fragment has no ports: dt carries it, by the hash of its addresses. */
 static __always_inline enum counter read_request(struct xdp_md *ctx, struct request *r)
 {

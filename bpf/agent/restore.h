@@ -9,7 +9,7 @@
  *   there        seen later       -> as of before: an earlier program had the flow's last packet
  *   there        seen earlier     -> as it is
  *
- * A flow that began after the first walk passed its line comes by the second one. Where only the table
+ * A flow that began after the first walk passed its line comes by the second walk. Where only the table
  * shows the owner, a packet without an entry is dropped until then. */
 #pragma once
 #include "agent/clock.h"

@@ -15,7 +15,7 @@ static __always_inline void stop_signalling(struct conn *c)
 }
 
 /* sync_generation gives the entry the kernel's generation, if known, and signals to an LB
- * that named another one. */
+ * that named another LB. */
 static __always_inline void sync_generation(const struct request *r, struct conn *c,
 					    __u16 generation)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* domain.h: the SR domain. A node that sends segments has an address in one of the domain's
+/* domain.h: the SR domain. A node that sends segments has an address in any of the domain's
  * blocks; where LB and clients share a link, nothing else separates inside from outside (RFC
  * 8754 §5.1). Without blocks every address is inside. */
 #pragma once

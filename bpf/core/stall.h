@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* stall.h: access to tables that all CPUs write without locks. A test sets `stalls` before
- * loading, so that other CPUs run between two steps of this one; while it is false the verifier
+ * loading, so that other CPUs run between two steps of this CPU; while it is false the verifier
  * removes the wait. No callback: the chain of calls has no room for it. */
 #pragma once
 #include "core/types.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* closing.h: the segments that end a connection, for functions that keep its state. A FIN counts if its
- * numbers are near those of its sender's segments before. A RST counts if its number is the one that
+ * numbers are near those of its sender's segments before. A RST counts if its number is that which
  * the other end waits for, which alone makes that end close (RFC 5961 §3.2); and the next segment of
  * the client network takes it back, as an end that was reset sends none. So a forged RST ends nothing. */
 #pragma once
@@ -41,7 +41,7 @@ static __always_inline bool is_reset(const struct packet *p, const struct tcp_si
 	return (side->next && p->seq == side->next) || (other->ack && p->seq == other->ack);
 }
 
-/* begins_again: the client network's SYN, or its answer to one, uses the ports again. The world's SYN
+/* begins_again: the client network's SYN, or its answer to a SYN, uses the ports again. The world's SYN
  * alone may be forged. */
 static __always_inline bool begins_again(const struct packet *p)
 {

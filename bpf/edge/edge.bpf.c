@@ -107,7 +107,7 @@ __noinline bool takes_other(struct xdp_md *ctx, __u32 side)
 		     edge_service_at(&at) >= 0);
 }
 
-/* from_side handles a frame of one of the two networks. */
+/* from_side handles a frame of either network. */
 static __always_inline int from_side(struct xdp_md *ctx, enum edge_side side)
 {
 	struct cursor c = frame_at(ctx, 0);
@@ -165,7 +165,7 @@ int edge_world(struct xdp_md *ctx)
 	return from_side(ctx, SIDE_WORLD);
 }
 
-/* begin makes a flow's entry, or gives one of a node that is gone another instance: the flow's
+/* begin makes a flow's entry, or gives a flow of a node that is gone another instance: the flow's
  * beginning stays. A packet of the world makes none before a chain let it pass: until then its digest
  * chooses the instance. */
 static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u32 service)
@@ -200,7 +200,7 @@ static __always_inline int begin(struct xdp_md *ctx, struct edge_scratch *s, __u
 	return send_to_node(ctx, s, READ_ONCE(f->word)); /* another CPU may have been first */
 }
 
-/* unowned handles a packet of a flow that no node has: it begins one, unless it is an ICMP error. To
+/* unowned handles a packet of a flow that no node has: it begins a flow, unless it is an ICMP error. To
  * an address that functions give to flows the world begins none. */
 __noinline int unowned(struct xdp_md *ctx, struct edge_scratch *s, int service)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node, or from one to its
+/* errors.h: ICMP errors of the LB about a packet that it cannot send to a node, or from a node to its
  * destination. They go to the packet's source by the kernel's FIB, as a router's do. */
 #pragma once
 #include "core/limit.h"
@@ -45,7 +45,7 @@ static __always_inline int send_error(struct xdp_md *ctx, struct packet *p, __u6
 	return send_own(ctx, p, own_mac, reason);
 }
 
-/* edge_owner is the service of a packet, by the end of it that has one. A function of its own, for its stack. */
+/* edge_owner is the service of a packet, by the end of it that has a service. A function of its own, for its stack. */
 __noinline int edge_owner(const struct tuple *t)
 {
 	int service;

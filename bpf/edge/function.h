@@ -52,7 +52,7 @@ enum {
 	CHAIN_PROGRAMS = MAX_CHAIN + 1, /* the functions, and node_out */
 };
 
-/* The programs of all chains: for each service the outward order, then the inward one. */
+/* The programs of all chains: for each service the outward order, then the inward order. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 2 * MAX_EDGE_SERVICES * CHAIN_PROGRAMS);

@@ -93,13 +93,13 @@ static __always_inline struct edge_count *edge_count_of(__u64 word)
 	return bpf_map_lookup_elem(&edge_counts, &instance);
 }
 
-/* is_sampled: a packet of an instance and age is one to sample, by the count of them. */
+/* is_sampled: a packet of an instance and age is to be sampled, by the count of them. */
 static __always_inline bool is_sampled(__u64 packets)
 {
 	return !(packets % EDGE_SAMPLED);
 }
 
-/* edge_count_packet counts a packet of a flow; true: it is one to sample. */
+/* edge_count_packet counts a packet of a flow; true: it is to be sampled. */
 static __always_inline bool edge_count_packet(struct edge_count *n, __u64 word)
 {
 	__u32 class = edge_age_class(edge_age(word, ticked_ns()));
@@ -182,7 +182,7 @@ static __always_inline __u64 edge_choose(__u32 service, __u32 random)
 	return c.word;
 }
 
-/* edge_service_at returns the service of an address: 0 for one that takes no new flows, -1 for one
+/* edge_service_at returns the service of an address: 0 for a service that takes no new flows, -1 for an address
  * that is not the edge's. */
 static __always_inline int edge_service_at(const struct in6_addr *addr)
 {

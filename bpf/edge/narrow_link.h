@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* narrow_link.h: a packet out of its tunnel that is too long for the link to its destination, and of which
  * functions changed the tuple. The kernel's error would quote an end that the sender does not know: a
- * client's own address to the world, or a public one to a client. */
+ * client's own address to the world, or a public address to a client. */
 #pragma once
 #include "edge/errors.h"
 #include "edge/rewrite_end.h"

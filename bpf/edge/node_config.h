@@ -11,7 +11,7 @@ struct {
 	__type(value, struct edge_end);
 } node_lbs SEC(".maps");
 
-/* The prefixes of the client network: outward packets are from one of them. */
+/* The prefixes of the client network: outward packets are from these. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, MAX_EDGE_PREFIXES);

@@ -79,7 +79,7 @@ static long seek_at(__u64 i, struct seek *s)
 	return 1;
 }
 
-/* seek_pattern returns the offset of a pattern in the payload, from one on, or SCAN_BYTES. */
+/* seek_pattern returns the offset of a pattern in the payload, from an offset on, or SCAN_BYTES. */
 static __always_inline __u32 seek_pattern(const struct scan *b, const struct pattern *p, __u32 from)
 {
 	struct seek s = {

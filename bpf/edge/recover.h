@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* recover.h: a packet without an entry may be of a flow that another LB began, or this one before a
+/* recover.h: a packet without an entry may be of a flow that another LB began, or this LB before a
  * restart. The LB asks the nodes for its owner, one after the other in the order of their numbers,
  * with the packet itself: the VNI has the number of the node that is asked, so the LB keeps nothing
  * meanwhile, and each node is asked once at most. */
@@ -48,7 +48,7 @@ static __always_inline bool may_begin(const struct packet *p)
 }
 
 /* may_have_owner: a node may have the packet's flow. To an address that functions give to flows, no
- * SYN is of any. A datagram of a node that is gone may have got another one by another LB. */
+ * SYN is of any. A datagram of a node that is gone may have got another instance by another LB. */
 static __always_inline bool may_have_owner(const struct packet *p, int service)
 {
 	if (!may_begin(p))

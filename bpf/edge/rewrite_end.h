@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* rewrite_end.h: another address and port (or echo identifier) at one end of a packet, with the
- * checksums that follow (RFC 1624, RFC 3022 §4.1), and in an ICMP error about one. */
+ * checksums that follow (RFC 1624, RFC 3022 §4.1), and in an ICMP error about a packet. */
 #pragma once
 #include "edge/tuple.h"
 
@@ -105,7 +105,7 @@ static __always_inline __u64 replace_sum(__sum16 *check, __u64 delta)
 	return (__u64)(__u16)~was + *check;
 }
 
-/* replace_quoted_port writes the port of one end of the quoted packet, as far as the quote goes. d has the
+/* replace_quoted_port writes the port of an end of the quoted packet, as far as the quote goes. d has the
  * change of its address, and gets that of the port. It returns the sum of all changes, or -1. */
 static __always_inline __s64 replace_quoted_port(struct cursor *c, const struct packet *p,
 						 enum edge_endpoint end, __be16 port,
@@ -145,7 +145,7 @@ struct error4 {
 	struct iphdr quoted;
 };
 
-/* replace_error6 changes one end in an error: its own address and the other end of its quote; neither
+/* replace_error6 changes an end in an error: its own address and the other end of its quote; neither
  * with options. */
 static __always_inline bool replace_error6(struct xdp_md *ctx, const struct packet *p,
 					   enum edge_endpoint end, const struct in6_addr *to,
@@ -204,7 +204,7 @@ static __always_inline bool replace_error4(struct xdp_md *ctx, const struct pack
 	return true;
 }
 
-/* replace_error gives one end of an ICMP error's flow another address and port (RFC 5508 §4): the
+/* replace_error gives an end of an ICMP error's flow another address and port (RFC 5508 §4): the
  * error's own address, and that of the packet that it quotes. */
 __noinline bool replace_error(struct xdp_md *ctx, const struct packet *p, __u32 end,
 			      const struct in6_addr *addr, __u32 port)
@@ -218,7 +218,7 @@ __noinline bool replace_error(struct xdp_md *ctx, const struct packet *p, __u32 
 			      : replace_error4(ctx, p, end, &to, port);
 }
 
-/* replace_end gives one end of the packet, which is first in the frame, another address and port. */
+/* replace_end gives an end of the packet, which is first in the frame, another address and port. */
 static __always_inline bool replace_end(struct xdp_md *ctx, struct packet *p,
 					enum edge_endpoint end, const struct in6_addr *addr,
 					__be16 port)

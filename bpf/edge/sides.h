@@ -49,7 +49,7 @@ static __always_inline void vouch(const struct edge_scratch *s, struct edge_flow
 		f->vouched[s->side] = s->version;
 }
 
-/* turn_inward makes a packet behind the chain of its source's service one to the chain of its
+/* turn_inward makes a packet behind the chain of its source's service a packet to the chain of its
  * destination's. */
 static __always_inline void turn_inward(struct edge_scratch *s)
 {

@@ -5,7 +5,7 @@
  *   read_quick_ip -> recent flow, or its entry -> its node, in VXLAN
  *
  * The facts stay in registers, where the general way (edge.bpf.c) has them in the CPU's scratch. Any
- * other packet takes that way untouched, and so does one that is to be sampled. */
+ * other packet takes that way untouched, and so does a packet that is to be sampled. */
 #pragma once
 #include "core/digest.h"
 #include "edge/counters.h"
@@ -15,7 +15,7 @@
 
 #define UNDECIDED (-1)
 
-/* A test compares the two ways: then all packets take the general one. */
+/* A test compares the two ways: then all packets take the general way. */
 const volatile bool edge_unsteady = false;
 
 /* send_steady sends the packet at the cursor, of a frame of this type from a side, to its flow's node.

@@ -128,7 +128,7 @@ static __always_inline enum reading leave_tunnel(struct xdp_md *ctx, const struc
 				   p, INWARD));
 }
 
-/* restore gives the packet its link header, as one for this host, and the congestion marks of the
+/* restore gives the packet its link header, as a packet for this host, and the congestion marks of the
  * tunnel (RFC 6040). */
 static __always_inline enum rewritten restore(struct xdp_md *ctx, const struct edge_outer *o,
 					      struct packet *p)

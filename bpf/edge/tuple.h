@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* tuple.h: the flow of a packet at the edge: TCP and UDP by their ports, ICMP echo by its
  * identifier, and an ICMP error by the packet that it quotes. Both directions of a flow have
- * one tuple and so one entry: they cannot part. The tuple has the client network's end first, by the
- * packet's way; so a flow between two services is another one to each. */
+ * the same tuple and so the same entry: they cannot part. The tuple has the client network's end first, by the
+ * packet's way; so a flow between two services has another tuple to each. */
 #pragma once
 #include "packet/options.h"
 #include "packet/ip_header.h"

@@ -93,7 +93,7 @@ struct edge_end {
 
 _Static_assert(sizeof(struct edge_end) == 64, "a tunnel's end is a cache line");
 
-/* LB: a flow, under the digest of its five-tuple, the same one in both directions. */
+/* LB: a flow, under the digest of its five-tuple, the same digest in both directions. */
 struct edge_flow {
 	__u64 word;    /* 0-22 server, core, service as in the VNI; 24-35 number of the instance;
 			* 39-63 when the flow began, in 2^24 ns, which wraps after 6 days */
@@ -122,7 +122,7 @@ struct kept_flow {
 	__u32 seen;	/* when a packet came last, in 2^28 ns */
 };
 
-/* LB: an alias table (table/alias.h), one of two that a service has in turns. */
+/* LB: an alias table (table/alias.h), of two that a service has in turns. */
 struct edge_service {
 	__u32 rows;  /* 0: no instance takes new flows */
 	__u32 first; /* in edge_rows; 0: there is no such service */
@@ -197,7 +197,7 @@ struct tcp_side {
 	__u32 ack;  /* its acknowledgement */
 };
 
-/* Node: a binding of source NAT, under the tuple before it; the tuple after it has another one. */
+/* Node: a binding of source NAT, under the tuple before it; the tuple after it has another binding. */
 struct nat_binding {
 	struct in6_addr addr; /* to write into the packet */
 	__be16 port_be;

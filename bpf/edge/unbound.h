@@ -11,9 +11,9 @@
 #include "packet/bare_segment.h"
 
 /* keep_alive turns the world's segment of a flow into a keep-alive (RFC 9293 §3.8.4) to its client.
- * The world repeats the first segment that was not acknowledged; the byte before it is one that the
+ * The world repeats the first segment that was not acknowledged; the byte before it is a byte that the
  * client has, so the client answers, and a node refuses the answer with a RST of the number that the
- * client waits for. A RST from here would have the world's number, which is another one if
+ * client waits for. A RST from here would have the world's number, which is another number if
  * acknowledgements were lost. Window and options are the world's, as a client may drop a segment
  * without its timestamps (RFC 7323 §3.2). p->t has the public end first. */
 static __always_inline int keep_alive(struct xdp_md *ctx, struct packet *p, struct edge_flow *f,
@@ -77,7 +77,7 @@ static __always_inline bool turn_ends(struct xdp_md *ctx, struct packet *p)
 	return true;
 }
 
-/* show_as_sent turns the world's datagram into one that the client of an entry sent there, of which an
+/* show_as_sent turns the world's datagram into a datagram that the client of an entry sent there, of which an
  * error can speak to the client. p->t has the public end first, and gets the client's. */
 static __always_inline bool show_as_sent(struct xdp_md *ctx, struct packet *p,
 					 const struct edge_flow *client)

@@ -9,12 +9,12 @@
  *   over          SYN                -> after a second of silence (none), and the SYN begins a flow;
  *                                       else still over, but waiting, with the same server
  *   waiting       the next packet    -> established
- *   waiting       SYN after 10 s     -> (none), as of an embryonic one
+ *   waiting       SYN after 10 s     -> (none), as of an embryonic entry
  *
  * No other packet moves a flow to another server, but at a server that is down (lb/health.h): a SYN of
  * a flow that is embryonic or over, and any datagram. So a forged packet alone moves none. An entry that an agent's
  * signal made, by recovery, is steered in `as`, which ends the signalling. Where flows have
- * seats, that packet gives it one: the entry becomes one of the client's making. If the `as` is lost,
+ * seats, that packet gives it a seat: the entry is then of the client's making. If the `as` is lost,
  * the signal comes again, and so does this. */
 #pragma once
 #include "lb/affinity.h"
@@ -26,7 +26,7 @@
 #include "lb/probe.h"
 #include "packet/scratch.h"
 
-/* An embryonic entry of the client's making expects no number, where a signal names one.
+/* An embryonic entry of the client's making expects no number, where a signal names a number.
  * Generation 1 keeps its word from being 0. */
 #define KEPT_GENERATION 1
 
@@ -104,7 +104,7 @@ static __always_inline bool is_waiting(__u64 word)
 	return is_embryonic(word) || (word & closed_bits(word) && word & WORD_BRIEF);
 }
 
-/* How long a flow that is over must be silent, in ticks, before a SYN begins another one: a second, so
+/* How long a flow that is over must be silent, in ticks, before a SYN begins a new flow: a second, so
  * that a FIN or RST that was forged costs a flow nothing as long as its client sends. */
 #define REUSE_TICKS 4
 
@@ -124,8 +124,8 @@ __noinline __u64 unless_down(const struct packet *p, __u64 word)
 	return is_down(server_in_word(word)) && leave(p, word) ? 0 : word;
 }
 
-/* begins_again ends the flow of a SYN, which begins another one: a flow that is over and silent, for as
- * long as an embryonic one lives if a SYN came last; or one that is embryonic or over and has a server
+/* begins_again ends the flow of a SYN, which begins a new flow: a flow that is over and silent, for as
+ * long as an embryonic flow lives if a SYN came last; or a flow that is embryonic or over and has a server
  * that is down or doubted. Else a SYN of a flow that is over counts as a new connection of that server. A function
  * of its own, as it is rare. */
 __noinline int begins_again(const struct packet *p, __u64 word)
@@ -215,7 +215,7 @@ static __always_inline bool steer_kept(const struct packet *p, const struct serv
 }
 
 /* keep adds an embryonic entry with a server, which counts in a seat (seat_of), and returns the
- * server that the flow has: another one, if another CPU was first; or NO_SERVER, if there is no
+ * server that the flow has: not this server, if another CPU was first; or NO_SERVER, if there is no
  * slot for the entry. */
 __noinline __u32 keep(const struct packet *p, __u32 server, __u32 tally, __u32 seat)
 {

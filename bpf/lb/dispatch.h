@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* dispatch.h: the servers of a client's packet: the one that has its flow, those that may have
+/* dispatch.h: the servers of a client's packet: the server that has its flow, those that may have
  * it, or the candidates of a new flow. */
 #pragma once
 #include "lb/affinity.h"
@@ -40,7 +40,7 @@ static __always_inline bool offer_as_before(struct plan *plan, const struct pack
 
 /* recover asks the servers that may have a packet's flow. A packet that comes again had no
  * answer, so the list is rotated: a host of the list may be down. Datagrams are often repeated,
- * so theirs is rotated from the fourth on, and then every second one is offered without a
+ * so theirs is rotated from the fourth on, and then every second is offered without a
  * question. */
 __noinline int recover(const struct packet *p, const struct service *svc)
 {
@@ -64,7 +64,7 @@ __noinline int recover(const struct packet *p, const struct service *svc)
 }
 
 /* leaves_first: the server of a flow's entry is down, so a SYN does not visit it first; nor, if the SYN may
- * become another server's at once, one in doubt. A flow that a SYN must not take from its server has no entry
+ * become another server's at once, a server in doubt. A flow that a SYN must not take from its server has no entry
  * afterwards: should that server live after all, it is found by a question. */
 static __always_inline bool leaves_first(const struct packet *p, __u64 word, __u16 generation)
 {
@@ -112,7 +112,7 @@ static __always_inline void begin_probe(struct plan *plan, const struct service 
 /* offer_again offers a connection that has an entry, or a repeated SYN, or to a list that is
  * not of two, or a probe. A repeated SYN has the retry bit: servers that took or passed on the connection
  * do so again. From the third SYN on the list is rotated, and every second time its first
- * server must take the connection, as a later one may be down. It is a separate function, as it is
+ * server must take the connection, as a later server may be down. It is a separate function, as it is
  * rare. */
 __noinline int offer_again(const struct packet *p, const struct service *svc, __u64 bucket,
 			   __u64 word, __u32 times)
@@ -233,7 +233,7 @@ static __always_inline __u64 flow_establish(const struct packet *p, __u64 embryo
 }
 
 /* flow_advance returns the word of a flow's entry after a packet that may change it: of an
- * embryonic one, or of one that only two datagrams have met. A function of its own, as it is
+ * embryonic flow, or of a flow that only two datagrams have met. A function of its own, as it is
  * rare. */
 __noinline __u64 flow_advance(const struct packet *p, __u64 word)
 {
@@ -298,7 +298,7 @@ static long next_stand_in(__u64 i, struct standing *s)
 	return !is_down(s->server);
 }
 
-/* stand_in returns a server, or the one that has its packets of a service without flows while it is
+/* stand_in returns a server, or the server that has its packets of a service without flows while it is
  * down, by the digest mixed again: packets of other servers stay where they are. A function of its own,
  * as it is rare. */
 __noinline __u32 stand_in(const struct packet *p, const struct service *svc, __u32 server)

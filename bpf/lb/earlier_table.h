@@ -5,7 +5,7 @@
  *
  *   entry in the table   entry in that of before
  *   -                    there                    -> added here, then removed there
- *   there                there                    -> the one here counts
+ *   there                there                    -> the entry here counts
  *
  * It is added first, so that no CPU meets the flow without an entry. Nothing is added to the table of
  * before; the sweep removes what expires, and user space the table when it is empty. All layouts from
@@ -87,7 +87,7 @@ __noinline int drop_before(__u32 line, __u64 fp, __u64 word)
 	return 0;
 }
 
-/* move_before moves a flow's entry here, if it has none here and one before. */
+/* move_before moves a flow's entry here, if it has none here, but one before. */
 __noinline int move_before(__u64 hash, __u64 service)
 {
 	__u64 fp = fingerprint_of(hash), was, word;

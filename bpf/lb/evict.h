@@ -14,7 +14,7 @@
  *   in excess               RECENT; of a service that has two slots more here than the flow's
  *
  * So no flow that sent a packet within RECENT gives way, and the limits hold while no daemon
- * sweeps. An idle entry gives way to a flow of its own service, or of one that has fewer slots
+ * sweeps. An idle entry gives way to a flow of its own service, or of a service that has fewer slots
  * in these two lines; the services of UDP together are weighed against those of TCP likewise.
  * A service alone may fill the table, and no service fills it against another. */
 #pragma once
@@ -108,7 +108,7 @@ static __always_inline __u64 same_in(__u64 one, __u64 other, __u64 bits)
 	return differ ^ 1;
 }
 
-/* weigh returns how many slots of a line one service has more than another, by 2^32, plus how
+/* weigh returns how many slots of a line a service has more than another, by 2^32, plus how
  * many its protocol has more. */
 __noinline __s64 weigh(__u32 line, __u64 one, __u64 other)
 {
@@ -195,7 +195,7 @@ __noinline __u64 readiest_spent(__u32 line, __u16 now)
 }
 
 /* readiest returns the rank of the entry in a line that gives way first to a flow of a service
- * with this line and another one. */
+ * with this line and another line. */
 __noinline __u64 readiest(__u32 line, __u32 other, __u64 service)
 {
 	struct line *l = line_at(line);

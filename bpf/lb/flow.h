@@ -22,7 +22,7 @@
  *   53-62    hash of its service
  *   63       made by the client's packets (client_flows.h); of flows that learn: learned_word.h
  *
- * Which entries give way to new ones: evict.h. */
+ * Which entries give way to new flows: evict.h. */
 #pragma once
 #include "lb/flow_table.h"
 #include "lb/service.h"
@@ -68,7 +68,7 @@ static __always_inline __u64 closed_by(__u64 flow, enum closed side)
 }
 
 /* service_bits are those of a word by which entries of a service are counted. One service in
- * 1024 shares the bits of another one, and their shares of the table. */
+ * 1024 shares the bits of another service, and their shares of the table. */
 static __always_inline __u64 service_bits(const struct tuple *t)
 {
 	__u64 h = service_hash(&t->vip, t->vip_port_be | (__u32)t->protocol << 16);

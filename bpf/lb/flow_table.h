@@ -5,9 +5,9 @@
  *   fingerprint  digest 43 | in alternate 1 | displaced 4 | seen 16 (table/slots.h)
  *   word         state of the flow (flow.h); 0: no entry yet, or no longer
  *
- * A flow's entry is in its primary line or in its alternate one. The fingerprint and
+ * A flow's entry is in its primary line or in its alternate line. The fingerprint and
  * either line give the other line, so an entry can move. A reader skips the alternate line
- * while the primary one counts no displaced entries.
+ * while the primary line counts no displaced entries.
  *
  * A CPU that takes a free slot owns it until it writes the word. From then on the word is
  * the truth: a change or removal of the entry is a compare-and-swap of the word, which
@@ -15,7 +15,7 @@
  * worst it dates another flow's entry.
  *
  * A CPU that moves an entry sets WORD_MOVING, which stops changes, writes the new slot,
- * and then empties the old one. A reader that misses reads the primary line again.
+ * and then empties the old slot. A reader that misses reads the primary line again.
  *
  * Each slot has a hint (table/hints.h), written before the word. The hints of sixteen lines share
  * a cache line. */
@@ -93,7 +93,7 @@ static __always_inline bool same_fingerprint(__u64 a, __u64 b)
 #define FUTURE_AGE 0xff00 /* from here on: of an entry that was dated after the clock was read */
 
 /* age_of returns the ticks since an entry was last seen. Another CPU may have dated it after
- * this one read its clock: then 0. */
+ * this CPU read its clock: then 0. */
 static __always_inline __u16 age_of(__u64 fp, __u16 now)
 {
 	__u16 age = now - (__u16)fp;
@@ -165,7 +165,7 @@ static __always_inline void fetch_hints(__u64 hash)
 		READ_ONCE(*hints);
 }
 
-/* search_line returns the word of a flow in one line, or 0. With touch it dates an established
+/* search_line returns the word of a flow in a line, or 0. With touch it dates an established
  * entry; dated, unless it is NULL, is then 1 if that had another date. */
 static __always_inline __u64 search_line(struct line *l, __u64 fp, __u16 now, bool touch,
 					 __u32 *dated)
@@ -315,7 +315,7 @@ __noinline int release_slot(__u32 line, __u32 i)
 	return 0;
 }
 
-/* change_in_line replaces a flow's word in one line; a fresh word of 0 removes the entry. */
+/* change_in_line replaces a flow's word in a line; a fresh word of 0 removes the entry. */
 static __always_inline bool change_in_line(__u32 line, __u64 fp, __u64 word, __u64 fresh)
 {
 	struct line *l = line_at(line);
@@ -349,7 +349,7 @@ static long do_nothing(__u64 i, void *unused)
 
 /* pause_before waits before the next try of a change, twice as long each time: another CPU is
  * between two steps of its own, as it moves the entry. All waits together end after a fraction of
- * a millisecond, as that CPU may be one that the hypervisor has stopped. */
+ * a millisecond, as that CPU may be a CPU that the hypervisor has stopped. */
 __noinline int pause_before(__u32 tried)
 {
 	bpf_loop(1U << (tried % MAX_TRIES), do_nothing, NULL, 0);

@@ -74,7 +74,7 @@ __noinline int is_asked(const struct packet *p, const struct service *svc, __u32
 }
 
 /* may_signal: the sender may have the flow: the word of the flow's entry names that server, which
- * may be draining, or it is one that is asked. This LB (NO_SERVER) may. */
+ * may be draining, or it is a server that is asked. This LB (NO_SERVER) may. */
 static __always_inline bool may_signal(const struct packet *p, const struct service *svc,
 				       __u32 sender, __u64 word)
 {

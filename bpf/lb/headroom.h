@@ -5,7 +5,7 @@
 
 #define MAX_REST 128 /* bytes of a second fragment: those of our longest header (96), and up to 7 */
 
-/* room_before makes room before a packet. One that the kernel knows as encapsulated can be
+/* room_before makes room before a packet. A packet that the kernel knows as encapsulated can be
  * segmented, but not shortened, as the second fragment is. */
 static __always_inline bool room_before(struct __sk_buff *skb, __u32 bytes)
 {

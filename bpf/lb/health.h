@@ -11,7 +11,7 @@
  *
  * User space decides by these (control/health.go). A server that is down is no candidate of a
  * table, and its record is marked (DELIVERY_DOWN): SYNs and datagrams of its flows leave it, no datagram
- * asks it, and other questions ask it last. One that has left a check without an answer is doubted
+ * asks it, and other questions ask it last. A server that has left a check without an answer is doubted
  * (DELIVERY_DOUBTED): no datagram of an unknown flow asks it, and SYNs that use the ports of a flow again
  * go elsewhere. A probe is a new connection that is offered to such a
  * server all the same: user space puts a word beside the service's table, which the first SYN that may
@@ -28,7 +28,7 @@ struct {
 	__type(value, struct health);
 } health_of_servers SEC(".maps");
 
-/* By the slot of the service's table: 0, or a bucket of one server (enum bucket_layout). */
+/* By the slot of the service's table: 0, or a bucket of a single server (enum bucket_layout). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * MAX_SERVICES + 1);
@@ -79,7 +79,7 @@ static __always_inline void note_unreachable(__u32 server)
 		h->unreachable++;
 }
 
-/* is_marked: a server's record has one of these bits of enum delivery. */
+/* is_marked: a server's record has any of these bits of enum delivery. */
 static __always_inline bool is_marked(__u32 server, __u32 marks)
 {
 	const struct server *s = server_at(server);

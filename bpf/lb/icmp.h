@@ -11,7 +11,7 @@
 /* Offset of our outer header in a router's ICMP error. */
 #define QUOTED_AT (SRH_AT + (__u32)sizeof(struct icmp))
 
-/* quoted_inner returns the offset of the client's packet in an ICMP error that quotes one of
+/* quoted_inner returns the offset of the client's packet in an ICMP error that quotes any of
  * our outer packets, or 0: the quote is of a connection of the host's own, or cut short. */
 static __always_inline __u32 quoted_inner(struct xdp_md *ctx)
 {
@@ -45,7 +45,7 @@ static __always_inline void note_error(struct xdp_md *ctx)
 
 #define UNQUOTED (-1)
 
-/* unquote strips the frame of a packet too big about one of our outer packets to the client's
+/* unquote strips the frame of a packet too big about an outer packet of ours to the client's
  * packet that it quotes, and returns UNQUOTED and the MTU for that; else it returns a verdict on
  * the ICMP packet. */
 static __always_inline int unquote(struct xdp_md *ctx, __u32 *quoted)
@@ -73,7 +73,7 @@ static __always_inline int unquote(struct xdp_md *ctx, __u32 *quoted)
 }
 
 /* translate_too_big sends the client a packet too big about its own packet in place of a
- * router's about our outer one (RFC 2473 §7.1). */
+ * router's about our outer packet (RFC 2473 §7.1). */
 __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u32 mtu)
 {
 	const struct next_hop *hop;
@@ -92,7 +92,7 @@ __noinline int translate_too_big(struct xdp_md *ctx, const struct packet *p, __u
 	return transmit(LB_TOO_BIG_TRANSLATED);
 }
 
-/* is_icmp_to_us: the frame has an ICMP packet for one of this node's SIDs or its own address. */
+/* is_icmp_to_us: the frame has an ICMP packet for a SID of this node or its own address. */
 static __always_inline bool is_icmp_to_us(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);

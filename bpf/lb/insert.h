@@ -99,7 +99,7 @@ __noinline bool relocate(__u32 line, __u32 i)
 	return true;
 }
 
-/* make_room frees a slot of a line by one move. */
+/* make_room frees a slot of a line by a move. */
 static __always_inline bool make_room(__u32 line)
 {
 	for (__u32 i = 0; i < LINE_SLOTS; i++)
@@ -109,10 +109,10 @@ static __always_inline bool make_room(__u32 line)
 }
 
 /* Entries of a line for which make_path looks further: with more of them a new flow at a full table
- * costs more than three times the dearest packet at one with room (TestCost). */
+ * costs more than three times the dearest packet at a table with room (TestCost). */
 #define PATHS 2
 
-/* make_path frees a slot of a line by two moves: first one in a line to which an entry of this
+/* make_path frees a slot of a line by two moves: first in a line to which an entry of this
  * line can move. */
 static __always_inline bool make_path(__u32 line)
 {
@@ -133,7 +133,7 @@ enum rivals {
 	HELD,	/* the flow has an entry, or another CPU adds it and has an earlier slot */
 };
 
-/* rivals_in looks in one line, with slots from number `first` on, for other entries of the
+/* rivals_in looks in a line, with slots from number `first` on, for other entries of the
  * flow that this CPU adds in slot `own`. */
 __noinline int rivals_in(__u32 line, __u64 fp, __u32 own, __u32 first)
 {
@@ -200,7 +200,7 @@ static __always_inline __u64 matches(const struct line *l, __u64 fp)
 	return n;
 }
 
-/* is_alone is rivals where the fingerprints show that there is no other entry: the only one is
+/* is_alone is rivals where the fingerprints show that the flow has no second entry: the only entry is
  * in slot `own`. */
 static __always_inline bool is_alone(const struct line *l, const struct line *other, __u64 fp,
 				     __u32 own)
@@ -235,7 +235,7 @@ __noinline int claim_either(__u64 hash)
 
 #define NO_VICTIM (-1)
 
-/* take_better takes the slot of the entry with the higher rank, of one in each of a flow's
+/* take_better takes the slot of the entry with the higher rank, of an entry in each of a flow's
  * lines: its number; NO_SLOT if another CPU changed the entry meanwhile; or NO_VICTIM. */
 __noinline int take_better(__u64 hash, __u64 first, __u64 second)
 {
@@ -307,7 +307,7 @@ __noinline int take_spent(__u64 hash)
 	return NO_SLOT;
 }
 
-/* force_slot takes a slot where take_spent found none: one that a move frees, or one of an entry
+/* force_slot takes a slot where take_spent found none: a slot that a move frees, or that of an entry
  * that gives way. Its number, or NO_SLOT. */
 __noinline int force_slot(__u64 hash, __u64 service, int found)
 {
@@ -326,7 +326,7 @@ __noinline int force_slot(__u64 hash, __u64 service, int found)
 			    : i; /* another CPU dated the entry that was there */
 }
 
-/* any_slot hides the number of a slot from the verifier, behind one that it does not know, so that
+/* any_slot hides the number of a slot from the verifier, behind a number that it does not know, so that
  * it looks at the code that follows once for all slots. */
 static __always_inline __u32 any_slot(__u64 slot, __u64 unknown)
 {

@@ -3,7 +3,7 @@
  *
  *   client's packet for a VIP    parse -> steady? flow -> steer
  *                                      -> service -> flow -> steer | offer | recover | begin
- *   packet for one of our SIDs   tail call of lb_signal:
+ *   packet for a SID of ours     tail call of lb_signal:
  *                                parse -> sender -> service -> tag
  *                                  cs, rms: apply the signal -> to the client
  *                                  nm, rs:  tail call of lb_returned -> to other servers
@@ -76,7 +76,7 @@ static __always_inline int from_server(struct xdp_md *ctx, struct scratch *scr,
 	}
 }
 
-/* from_domain handles a packet for one of our SIDs. */
+/* from_domain handles a packet for a SID of ours. */
 __noinline int from_domain(struct xdp_md *ctx)
 {
 	struct cursor c = frame_at(ctx, ETH_BYTES);

@@ -21,7 +21,7 @@
 #include "lb/flow.h"
 #include "lb/occupancy.h"
 
-/* begins: the packet is one that begins a flow, if that is not known. */
+/* begins: the packet begins a flow, if that is not known. */
 static __always_inline bool begins(const struct packet *p)
 {
 	return opens(p) || p->kind == KIND_UDP;

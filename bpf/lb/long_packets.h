@@ -15,7 +15,7 @@
 #include <linux/pkt_cls.h>
 
 /* Of a type that __sk_buff points to. The compiler writes the names of such types by their places
- * in its memory, which depend on the folder's name: with one of the two written as a whole, the
+ * in its memory, which depend on the folder's name: with either of the two written as a whole, the
  * object is the same everywhere. */
 const volatile struct bpf_sock *const no_socket = 0;
 

@@ -15,7 +15,7 @@
  * A choice looks at the 16 leaves, nodes or tops that cover the seats. A packet that changes a count
  * first stores the path from its leaf up as it will be, without locks; then it adds to the count,
  * which orders memory; then it looks at the path again, and makes wrong values right. The last CPU to
- * add sees the stores of all. `turn` grows with each change, so that of equal servers the one comes
+ * add sees the stores of all. `turn` grows with each change, so that of equal servers that comes
  * first that changed longest ago. User space begins it again before it is at its end, in a random order:
  * LBs with one order would follow one another.
  *
@@ -105,7 +105,7 @@ static __always_inline __u64 mask_if_0(__u64 number)
 	return -is_less(number, 1);
 }
 
-/* occupancy is the number of flows in a sum of counts: established ones, and embryonic ones if they
+/* occupancy is the number of flows in a sum of counts: established flows, and embryonic flows if they
  * count. A count that another CPU is about to correct may be below 0. */
 static __always_inline __u64 occupancy(__u64 sum, __u32 counting)
 {
@@ -159,7 +159,7 @@ static __always_inline __u64 least_of(const __u64 *line)
 	return smaller_of(smaller_of(a, b), smaller_of(c, d));
 }
 
-/* turn_in is the turn of a leaf; of one that is not chosen, that of now. */
+/* turn_in is the turn of a leaf; of a leaf that is not chosen, that of now. */
 static __always_inline __u64 turn_in(const struct tally *t, __u64 leaf)
 {
 	__u64 none = mask_if_0(leaf ^ NO_SEAT);
@@ -168,8 +168,8 @@ static __always_inline __u64 turn_in(const struct tally *t, __u64 leaf)
 }
 
 /* is_below: the leaf of a seat may be less than the node above it, or the node is that leaf's or
- * wrong. Else it is the leaf of another seat, which is read after this one was written: if it still
- * has the node's value, a CPU that changes it reads this one when it finds the least. */
+ * wrong. Else it is the leaf of another seat, which is read after this leaf was written: if it still
+ * has the node's value, a CPU that changes it reads this leaf when it finds the least. */
 static __always_inline __u64 is_below(const struct tally *t, __u64 i)
 {
 	__u64 least, at, leaf = READ_ONCE(t->leaf[i]), up = i >> 3;
@@ -260,7 +260,7 @@ static __always_inline __u64 renew_above(struct tally *t, __u64 i)
 	return wrong | renew(&t->top[top], was, least_of(&t->node[top * TREE_ARY]));
 }
 
-/* renew_path makes right a leaf and the values above it, and returns whether one was wrong: then
+/* renew_path corrects a leaf and the values above it, and returns whether a value was wrong: then
  * another CPU may just make it wrong again. The leaf keeps its turn. A function of its own, as it is
  * rare. */
 __noinline bool renew_path(__u32 number, __u64 i)
@@ -367,7 +367,7 @@ static __always_inline __u16 date_now(void)
 	return now | is_less(now, 1);
 }
 
-/* tally_sample samples the duration of a flow that ends now, unless it is too old to have one. */
+/* tally_sample samples the duration of a flow that ends now, unless it is too old to have a duration. */
 static __always_inline void tally_sample(struct seat *s, __u64 word)
 {
 	__u16 start = start_in_word(word);

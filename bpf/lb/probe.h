@@ -29,7 +29,7 @@ static __always_inline __u32 last_member(const struct service *svc, __u64 bucket
 }
 
 /* take_probe returns a bucket of the server that a flow of that bucket is to probe, or 0. Of the CPUs
- * that meet a probe one takes it. A function of its own, as it is rare. */
+ * that meet a probe a single CPU takes it. A function of its own, as it is rare. */
 __noinline __u64 take_probe(const struct service *svc, __u64 bucket)
 {
 	__u64 probe, *at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* seen_before.h: packets without an entry that came before: SYNs, and data of unknown flows. A table
- * of digests in which a new packet replaces the one in its slot: bounded, and a flood makes it
+ * of digests in which a new packet replaces the digest in its slot: bounded, and a flood makes it
  * forget only that a packet is a retransmission. */
 #pragma once
 #include "core/clock.h"

@@ -2,7 +2,7 @@
 /* segment_list.h: the servers that a packet visits, in order, and the function of each SID.
  *
  *   question  rs      every server that may have the flow (6LB §IV: the candidates of
- *                     today's pool and those of earlier ones)
+ *                     today's pool and those of earlier pools)
  *   offer     ca … cf the server that had the five-tuple last, then the candidates
  *
  * Data of an unknown flow is a question, a SYN an offer, an unknown datagram a question

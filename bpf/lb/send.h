@@ -91,7 +91,7 @@ __noinline int forward(struct xdp_md *ctx, struct packet *p, const struct servic
 
 /* measure_room computes the room for a list beside a packet, and cuts a segment that lb_long could
  * send, but not along a list. Returns 0, or for a super-packet, which its sender repeats as
- * segments, -1. A function of its own: each way out of it would be one through the list. */
+ * segments, -1. A function of its own: each way out of it would be a way through the list. */
 __noinline int measure_room(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			    struct plan *plan)
 {
@@ -165,7 +165,7 @@ static __always_inline __u16 argument_of(const struct packet *p)
 	return p->family == 6 ? ARGUMENT_IPV6 : ARGUMENT_IPV4;
 }
 
-/* send_routed sends a packet to one server by any route: through transit SIDs, inserted,
+/* send_routed sends a packet to a server by any route: through transit SIDs, inserted,
  * signed. */
 __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 			   const struct destination *d)
@@ -196,7 +196,7 @@ __noinline int send_routed(struct xdp_md *ctx, struct packet *p, const struct se
 	return forward(ctx, p, svc, &scr->route, k ? &k->key : NULL);
 }
 
-/* send_to sends a packet to one server. Most packets need an outer header alone, and one helper
+/* send_to sends a packet to a server. Most packets need an outer header alone, and one helper
  * call, bpf_xdp_adjust_head. */
 static __always_inline int send_to(struct xdp_md *ctx, struct packet *p, const struct service *svc,
 				   const struct destination *d)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* service.h: the LB's services, their servers, and the tables that give each flow its
- * candidates (6LB §III). A table is replaced whole: a packet reads the old one or the new one. */
+ * candidates (6LB §III). A table is replaced whole: a packet reads the old table or the new table. */
 #pragma once
 #include "core/digest.h"
 #include "packet/parse.h"
@@ -53,7 +53,7 @@ struct {
 /* A bucket of a service's table, and the result of choose(), is a word, so that a packet reads
  * eight bytes of a cache line that 8 buckets share. The first of its members are the flow's
  * candidates, in order of preference; the others were candidates in earlier pools, the latest
- * pool first. Where no agent can be asked, there is one other at most: the last member is the
+ * pool first. Where no agent can be asked, there is at most a second server: the last member is the
  * presumed owner of a flow without an entry. The numbers of up to three members are in the word:
  *
  *   0-13, 14-27, 28-41   numbers of the members
@@ -98,7 +98,7 @@ static __always_inline __u32 seat_of(__u64 bucket)
 	return bucket >> SEAT_SHIFT & ((1 << (CHOICES_SHIFT - SEAT_SHIFT)) - 1);
 }
 
-/* named_member returns the number of one of the first two members, or of three. */
+/* named_member returns the number of a member of the first two, or of three. */
 static __always_inline __u32 named_member(__u64 bucket, __u32 at)
 {
 	return bucket >> at * NUMBER_BITS & (MAX_SERVERS - 1);
@@ -138,8 +138,8 @@ struct {
 	__type(value, __u32);
 } server_by_locator SEC(".maps");
 
-/* The numbers of most servers, by a hash of their locators: a packet reads one cache line, and the
- * server's record shows whether it is that server's. Of servers with the same slot one has it; the
+/* The numbers of most servers, by a hash of their locators: a packet reads a cache line, and the
+ * server's record shows whether it is that server's. Of servers with the same slot a single server has it; the
  * others are in server_by_locator, as all are. */
 enum sender_slots {
 	SENDER_SLOT_BITS = 15,
@@ -265,7 +265,7 @@ static __always_inline struct service *vip_at(const struct in6_addr *a)
 	return service_at(a, 0, 0);
 }
 
-/* server_at returns a server of today's pool or an earlier one, or NULL. */
+/* server_at returns a server of today's pool or an earlier pool, or NULL. */
 static __always_inline struct server *server_at(__u32 i)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &i);

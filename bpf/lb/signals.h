@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* signals.h: the signals of servers (6LB Table II) and the changes they make. A change is decided
- * on one word and made by a compare-and-swap; if another CPU changed the word first, it is
+ * on a single word and made by a compare-and-swap; if another CPU changed the word first, it is
  * decided again. */
 #pragma once
 #include "lb/counters.h"
@@ -48,7 +48,7 @@ static __always_inline enum closed sides_closed(const struct sr *sr)
 	return sr->sid.flags >> 6;
 }
 
-/* try_create applies createStickiness. Within one generation the first server keeps the flow. */
+/* try_create applies createStickiness. Within a generation the first server keeps the flow. */
 static __always_inline int try_create(const struct packet *p, __u32 server, __u16 generation,
 				      enum closed closed, __u64 word)
 {
@@ -79,7 +79,7 @@ static __always_inline int try_create(const struct packet *p, __u32 server, __u1
 }
 
 /* try_remove applies removeStickiness. A flow that it is the first signal of has an entry, too:
- * a cs that comes later than its rms would make one that nothing closes. */
+ * a cs that comes later than its rms would make an entry that nothing closes. */
 static __always_inline int try_remove(const struct packet *p, __u32 server, __u16 generation,
 				      enum closed closed, __u64 word)
 {
@@ -101,7 +101,7 @@ static __always_inline bool is_create(const struct scratch *scr)
 	       !(scr->packet.flags & TCP_RST);
 }
 
-/* try_signal applies this CPU's signal to the flow's word: the one of may_signal first. A function
+/* try_signal applies this CPU's signal to the flow's word: that of may_signal first. A function
  * of its own for the verifier. */
 __noinline int try_signal(bool again)
 {

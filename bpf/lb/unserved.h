@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* unserved.h: the verdicts on packets that are not forwarded: those of no service,
- * those without ports, and malformed ones. */
+ * those without ports, and malformed packets. */
 #pragma once
 #include "lb/allow.h"
 #include "lb/dispatch.h"

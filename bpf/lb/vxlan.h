@@ -37,7 +37,7 @@ static __always_inline __u32 tunnel_bytes(const struct tunnel *t)
 	return tunnel_ip_bytes(t) + VXLAN_BYTES;
 }
 
-/* fill_vxlan fills the headers before a packet of so many bytes. Packets of a flow have one source
+/* fill_vxlan fills the headers before a packet of so many bytes. Packets of a flow have the same source
  * port. */
 static __always_inline void fill_vxlan(struct vxlan *v, const struct packet *p,
 				       const struct tunnel *t, __u32 length)

@@ -65,7 +65,7 @@ static __always_inline __u64 two_rows(const struct tally *t, __u32 rows, __u64 h
 	return (row_at(t, i) & 0xffff) | (row_at(t, j) & 0xffff) << 32;
 }
 
-/* deal_two returns the better of two different seats that the digest of a flow has, of equal ones the
+/* deal_two returns the better of two different seats that the digest of a flow has, of equal seats the
  * first. */
 __noinline int deal_two(__u32 number, __u64 hash)
 {

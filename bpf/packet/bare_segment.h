@@ -101,7 +101,7 @@ static __always_inline __u32 bounded_options(__u32 length)
 	return last + 1;
 }
 
-/* write_segment replaces the packet by a segment, with the rest of another one or none (NULL); the Ethernet header
+/* write_segment replaces the packet by a segment, with the rest of another segment or none (NULL); the Ethernet header
  * stays. p gets the segment's facts but its tuple. */
 static __always_inline enum rewritten write_segment(struct xdp_md *ctx, struct packet *p,
 						    const struct segment *g,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* cut_segment.h: a TCP segment cut short. The receiver acknowledges its beginning, and the sender repeats
- * the rest. The sum of the lost bytes leaves the checksum, so that a wrong one stays wrong. */
+ * the rest. The sum of the lost bytes leaves the checksum, so that a wrong checksum stays wrong. */
 #pragma once
 #include "packet/range_sum.h"
 #include "packet/rewrite.h"

@@ -14,9 +14,9 @@ struct {
 	__type(value, struct next_hop);
 } next_hops SEC(".maps");
 
-/* The default routes beside that table, and bits of the addresses that have another one: most
+/* The default routes beside that table, and bits of the addresses that have another route: most
  * packets take a default route, without a search. A route shorter than 64 bits, or of IPv4, sets
- * the bits of all first 16 bits that its addresses have; a longer one, or an IPv4 address alone,
+ * the bits of all first 16 bits that its addresses have; a longer prefix, or an IPv4 address alone,
  * a bit by hash. User space sets bits before it adds routes, and clears them after it removed
  * some. */
 enum {

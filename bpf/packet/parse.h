@@ -137,7 +137,7 @@ static __always_inline bool is_extension_header(__u8 next)
 	return false;
 }
 
-/* Packets are parsed as inward ones; reverse makes the tuple of an outward packet. */
+/* Packets are parsed as inward packets; reverse makes the tuple of an outward packet. */
 static __always_inline void reverse(struct tuple *t)
 {
 	struct in6_addr a = t->client;

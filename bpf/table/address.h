@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* address.h: where a flow's entry may be in a table of two choices (cuckoo hashing,
- * Pagh and Rodler 2001): a primary line, and an alternate one that either line and the
+ * Pagh and Rodler 2001): a primary line, and an alternate line that either line and the
  * fingerprint give (partial-key cuckoo hashing, Fan et al., CoNEXT 2014, but by a
  * difference, so that the number of lines need be no power of two). */
 #pragma once

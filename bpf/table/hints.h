@@ -22,7 +22,7 @@ static __always_inline __u8 hint_of(__u64 fp)
 	return hint | (hint - 1) >> 31;
 }
 
-/* is_among is not 0 if one of eight hints is that of a fingerprint. */
+/* is_among is not 0 if any of eight hints is that of a fingerprint. */
 static __always_inline __u64 is_among(__u64 hints, __u64 fp)
 {
 	__u64 differ = hints ^ hint_of(fp) * EACH_HINT;
@@ -30,7 +30,7 @@ static __always_inline __u64 is_among(__u64 hints, __u64 fp)
 	return (differ - EACH_HINT) & ~differ & EACH_HINT << 7;
 }
 
-/* write_hint writes one of a line's hints. */
+/* write_hint writes a hint of a line. */
 static __always_inline void write_hint(void *hints, __u32 i, __u8 hint)
 {
 	if (hints)

@@ -6,10 +6,10 @@
  *
  *   seen          when the entry was last seen, in the owner's unit
  *   displaced     in a line's first fingerprint: how many entries have their primary
- *                 line here and are in their alternate one. A reader skips the
+ *                 line here and are in their alternate line. A reader skips the
  *                 alternate line while it is 0, so a writer counts before it puts an
  *                 entry there and uncounts after it removed the entry
- *   in alternate  the line is the entry's alternate one
+ *   in alternate  the line is the entry's alternate line
  *   digest        which flow; 0 with `in alternate` 0: the slot is free
  *
  * A CPU takes a free slot by compare-and-swap. The owner's record of the entry

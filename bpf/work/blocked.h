@@ -9,8 +9,8 @@
 
 /* A task that holds no request may wait for other tasks, or for a set of files: so do the
  * threads of a pool, and event loops without a connection. In a process where the task that
- * reads a request answers it, one that waits for another has a request while it holds it. Where
- * tasks hand requests over, as in Go's runtime, the task that waits is not the one that has it. */
+ * reads a request answers it, a task that waits for another has a request while it holds it. Where
+ * tasks hand requests over, as in Go's runtime, the task that waits is not the task that has it. */
 static __always_inline bool is_blocked(struct task_struct *task, const struct work_task *w,
 				       enum call call)
 {
@@ -55,7 +55,7 @@ static __always_inline void task_sleeps(struct task_struct *task, struct work_ta
 	set_state(w, TASK_ASLEEP);
 }
 
-/* waits_in_vain: a task waits for another one, which may have answered for it. */
+/* waits_in_vain: a task waits for another task, which may have answered for it. */
 static __always_inline bool waits_in_vain(const struct work_task *w,
 					  const struct work_task *process)
 {

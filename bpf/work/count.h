@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* count.h: sockets and tasks are counted, each at most once.
  *
- * A socket or task remembers the count that has it. It moves to another one by an exchange of
+ * A socket or task remembers the count that has it. It moves to another count by an exchange of
  * that word, so each count stays right however many CPUs, or agents in a takeover, see the
  * cause. The word of several requests has their number, less one, above the count. A recount
  * changes the turn, moves each socket and task that there is to the counts
- * of the new turn, and sets those of the old one to 0: a rest there was an error, as of a
+ * of the new turn, and sets those of the old turn to 0: a rest there was an error, as of a
  * socket that is gone. */
 #pragma once
 #include "work/works.h"

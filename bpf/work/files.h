@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* files.h: whether a task that sleeps waits for a service's socket, or for a set of files that
- * holds one: then it waits for work. Locked or not, the kernel's memory is only read, by
+ * holds any: then it waits for work. Locked or not, the kernel's memory is only read, by
  * helpers that allow a pointer to be stale. */
 #pragma once
 #include "work/system_call.h"

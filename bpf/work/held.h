@@ -24,7 +24,7 @@ static __always_inline void end_round(struct work_task *w)
 	w->round++;
 }
 
-/* Where tasks hand requests over, another one may have the request that a task read. */
+/* Where tasks hand requests over, another task may have the request that a task read. */
 static __always_inline bool keeps_requests(struct task_struct *task)
 {
 	const struct work_task *process = task_known(task->group_leader);

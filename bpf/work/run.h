@@ -5,7 +5,7 @@
 #include "work/held.h"
 
 /* member returns the record of the current task if its process is a member, or NULL. A thread
- * that was there before its process became one has none yet. */
+ * that was there before its process became a member has none yet. */
 static __always_inline struct work_task *member(struct task_struct *task)
 {
 	struct work_task *w = task_known(task), *process;
@@ -51,7 +51,7 @@ static __always_inline void request_read(struct task_struct *task, const struct 
 }
 
 /* task_goes_on: a task has a CPU. A blocked task stays blocked until then: so long its answer
- * counts as owed, too. A task that waits for another one, and was woken, seldom has a request
+ * counts as owed, too. A task that waits for another task, and was woken, seldom has a request
  * that is not counted elsewhere, so the kernel need not report each task that wakes. */
 static __always_inline void task_goes_on(struct work_task *w)
 {

@@ -55,7 +55,7 @@ static __always_inline struct work_task *task_learnt(struct task_struct *task)
 	return bpf_task_storage_get(&work_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* count_behind counts the requests that a task holds, but for the one that it works on. One that
+/* count_behind counts the requests that a task holds, but for that which it works on. One that
  * it has read a part of is taken away: it counts as unread and by its task. */
 static __always_inline void count_behind(struct work_task *w)
 {

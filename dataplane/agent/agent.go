@@ -23,7 +23,7 @@ import (
 	"proffer/topo"
 )
 
-// Agent is the server's data plane (bpf/agent/agent.bpf.c) on one link.
+// Agent is the server's data plane (bpf/agent/agent.bpf.c) on a link.
 type Agent struct {
 	plane.Plane
 	objs     objects.AgentObjects

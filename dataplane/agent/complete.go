@@ -22,8 +22,8 @@ func (a *Agent) doubt() error {
 	return nil
 }
 
-// Complete gives an entry to each live connection without one. From then on the programs trust
-// the table, until something happens by which it may lack one (bpf/agent/complete.h).
+// Complete gives an entry to each live connection without an entry. From then on the programs trust
+// the table, until something happens by which it may lack a connection (bpf/agent/complete.h).
 func (a *Agent) Complete() error {
 	a.seeking.Lock()
 	defer a.seeking.Unlock()
@@ -36,7 +36,7 @@ func (a *Agent) Complete() error {
 	return a.adoptConns()
 }
 
-// announce makes the table one for which the sockets are about to be looked at.
+// announce makes the table a table whose sockets are about to be looked at.
 func (a *Agent) announce() error {
 	a.trusted = 0
 	if err := a.objs.ConnsCompleteness.Set(uint32(objects.ConnsSought)); err != nil {

@@ -46,7 +46,7 @@ func netnsID(path string) (int32, error) {
 }
 
 // Follow is plane.Follow, and follows the paths of the services' network namespaces: that of
-// a container that restarts is another one at the same path.
+// a container that restarts is another namespace at the same path.
 func (a *Agent) Follow() (changed string, err error) {
 	changed, err = a.Plane.Follow()
 	changes, errSpaces := a.followNamespaces()
@@ -57,7 +57,7 @@ func (a *Agent) Follow() (changed string, err error) {
 }
 
 // followNamespaces gives the programs the numbers of the namespaces that are at the paths
-// now. The number of a namespace that is gone may soon be another one's.
+// now. The number of a namespace that is gone may soon be another namespace's.
 func (a *Agent) followNamespaces() (changes []string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +110,7 @@ func (a *Agent) writeOffering(s *topo.Offering, number uint32, namespace int32) 
 		a.objs.Offerings.Put(vipKey(s.VIP), number))
 }
 
-// namespacesOf are the numbers of the namespaces with the services' sockets; -1: this one. A path with
+// namespacesOf are the numbers of the namespaces with the services' sockets; -1: this namespace. A path with
 // another file has noNamespace, and an error.
 func namespacesOf(services []topo.Offering) (spaces []int32, err error) {
 	for _, s := range services {

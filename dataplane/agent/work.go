@@ -193,7 +193,7 @@ func (w *work) offer(services []topo.Offering, numbers []uint32) error {
 	return errors.Join(errs...)
 }
 
-// namespaceAt is the number of a network namespace; an empty path is this one. A path where nothing is,
+// namespaceAt is the number of a network namespace; an empty path is this namespace. A path where nothing is,
 // or another file by now, has none.
 func namespaceAt(path string) (uint64, error) {
 	at := cmp.Or(path, "/proc/thread-self/ns/net")

@@ -27,7 +27,7 @@ const (
 )
 
 // recount counts again while the programs count (bpf/work/count.h). If it cannot visit all
-// tasks and sockets, the old counts stay, beside the new ones.
+// tasks and sockets, the old counts stay, beside the new counts.
 func (w *work) recount(grace *plane.Grace) error {
 	if w == nil {
 		return nil

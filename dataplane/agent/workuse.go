@@ -49,7 +49,7 @@ func (a *Agent) adoptWork() map[string]*ebpf.Map {
 	return nil
 }
 
-// beginWork counts the work of the services, if one needs it and the kernel allows it.
+// beginWork counts the work of the services, if any needs it and the kernel allows it.
 func (a *Agent) beginWork(services []topo.Offering, known map[string]*ebpf.Map) {
 	if !needsWork(services) {
 		return
@@ -79,7 +79,7 @@ func (a *Agent) recountWork() error {
 	return a.work.recount(a.grace)
 }
 
-// whyInstead is the reason why a service has another measure than the configured one.
+// whyInstead is the reason why a service has another measure than the configured measure.
 func (a *Agent) whyInstead(s *topo.Offering) string {
 	if a.measureOf(s) == s.Measure {
 		return ""

@@ -26,7 +26,7 @@ func markOf(key topo.Key) uint64 {
 	return binary.NativeEndian.Uint64(sum[:])
 }
 
-// adopt finds the flows of an earlier daemon: a table of this size is used as it is, and the entries of one
+// adopt finds the flows of an earlier daemon: a table of this size is used as it is, and the entries of a table
 // of another size are copied.
 func (l *LB) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	const name = objects.EdgeMapEdgeFlows

@@ -153,7 +153,7 @@ func (l *LB) freeNumber() uint32 {
 	return number
 }
 
-// applyServices sets the weights of all services. One that is gone takes no new flows.
+// applyServices sets the weights of all services. A service that is gone takes no new flows.
 func (l *LB) applyServices(was *topo.EdgeLB) error {
 	gone := map[int]bool{}
 	for _, s := range was.Services {
@@ -178,7 +178,7 @@ func (l *LB) applyServices(was *topo.EdgeLB) error {
 	return nil
 }
 
-// prefixesOf are the prefixes of a configuration with their services, 0 for public ones.
+// prefixesOf are the prefixes of a configuration with their services, 0 for public prefixes.
 func prefixesOf(cfg *topo.EdgeLB) map[netip.Prefix]uint32 {
 	all := map[netip.Prefix]uint32{}
 	for _, p := range cfg.Public {

@@ -135,7 +135,7 @@ func (l *LB) prepare(spec *ebpf.CollectionSpec, change func(*ebpf.CollectionSpec
 	return nil
 }
 
-// SetNextHop gives a node the neighbour that its packets go to. Without one, the zero MAC,
+// SetNextHop gives a node the neighbour that its packets go to. Without a neighbour, the zero MAC,
 // the node gets no packets, and its flows go to other instances.
 func (l *LB) SetNextHop(server int, mac topo.MAC) error {
 	l.mu.Lock()

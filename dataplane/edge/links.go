@@ -16,7 +16,7 @@ import (
 	"proffer/dataplane/internal/plane"
 )
 
-// findLink reads a link of the configuration. One that has another name since then is the same.
+// findLink reads a link of the configuration. A link that has another name since then is the same.
 func (l *LB) findLink(name string) error {
 	if l.links[name] != nil {
 		return nil
@@ -207,7 +207,7 @@ func (l *LB) followLink(name string) (changed string, err error) {
 	return "the link was made again", nil
 }
 
-// renewEnds writes the ends of nodes that are other ones by links and addresses of now. A node that no
+// renewEnds writes the ends of nodes that are others by links and addresses of now. A node that no
 // address of this host reaches keeps its end.
 func (l *LB) renewEnds(own plane.Addresses) (changes []string, err error) {
 	var errs []error

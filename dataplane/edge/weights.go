@@ -44,7 +44,7 @@ func (l *LB) setRows(service int, rows []uint64) error {
 	return nil
 }
 
-// passed returns when no packet reads the table before the one in use. A wait serves all services that
+// passed returns when no packet reads the table before that in use. A wait serves all services that
 // changed before it.
 func (l *LB) passed(service int) error {
 	before, ever := l.switched[service]

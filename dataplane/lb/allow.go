@@ -13,7 +13,7 @@ import (
 )
 
 // lists are the prefixes of the clients that services serve, by number. A list does not change: a service that
-// serves others gets another list, and the old one goes when no packet reads it any more.
+// serves others gets another list, and the old list goes when no packet reads it any more.
 type lists struct {
 	m    *ebpf.Map
 	free []uint16 // the last is taken first

@@ -63,7 +63,7 @@ func (l *LB) SweepTurn() (dataplane.Swept, error) {
 	return swept, nil
 }
 
-// sweepBefore sweeps the table of before, if there is one.
+// sweepBefore sweeps the table of before, if there is any.
 func (l *LB) sweepBefore(how objects.LBSweep) (swept dataplane.Swept, err error) {
 	l.sweeping.Lock()
 	defer l.sweeping.Unlock()

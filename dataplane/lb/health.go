@@ -81,7 +81,7 @@ func (h *health) read(n int) ([]dataplane.Health, error) {
 	return all, nil
 }
 
-// Health reads how servers answer. One that has no number yet has no counts.
+// Health reads how servers answer. A server that has no number yet has no counts.
 func (l *LB) Health(servers []topo.Server) ([]dataplane.Health, error) {
 	l.mu.Lock()
 	numbers, reached := l.numbers.ofPool(servers), make([]bool, len(servers))
@@ -147,7 +147,7 @@ func (l *LB) Probe(vip topo.VIP, server netip.Addr) {
 	atomic.StoreUint64(&l.health.probes[at.record.Table], word)
 }
 
-// probeOf is a bucket of one server, with its seat if it has one.
+// probeOf is a bucket of one server, with its seat if it has any.
 func (l *LB) probeOf(svc *topo.Service, server topo.Server) uint64 {
 	number := l.numbers.ofPool([]topo.Server{server})[0]
 	if number == noServer {

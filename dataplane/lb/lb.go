@@ -20,7 +20,7 @@ import (
 	"proffer/topo"
 )
 
-// LB is the load balancer's data plane (bpf/lb/lb.bpf.c) on one link.
+// LB is the load balancer's data plane (bpf/lb/lb.bpf.c) on a link.
 type LB struct {
 	plane.Plane
 	mu       sync.Mutex // Apply and SetNextHops both write servers
@@ -138,7 +138,7 @@ func NewOf(cfg *topo.LB, programs dataplane.Programs) (_ *LB, err error) {
 }
 
 // adopt returns the maps of an earlier daemon that the programs use as they are. Its table of another size or
-// layout is the one of before.
+// layout is that of before.
 func (l *LB) adopt(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	flows, before, err := l.Pins.AdoptFlows(spec)
 	if err != nil {

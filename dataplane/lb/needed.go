@@ -18,7 +18,7 @@ const serverInWord = 1<<14 - 1
 
 // Needed reports of some services which of their earlier pools, in the order of the history,
 // have flows in the table: the entry's server is a candidate of its bucket in that pool, and
-// in no newer one. An entry does not name its service, so one flow may stand for several.
+// in no newer pool. An entry does not name its service, so one flow may stand for several.
 func (l *LB) Needed(vips []topo.VIP) (map[topo.VIP][]bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -112,7 +112,7 @@ func isFree(s *objects.LBSeat) bool {
 	return s.Server == noServerNumber && atomic.LoadUint64(&s.Count[0])+atomic.LoadUint64(&s.Count[1]) == 0
 }
 
-// seatWaiting gives seats to the servers of a service that wait for one, as far as there are by now.
+// seatWaiting gives seats to the servers of a service that wait for a seat, as far as there are by now.
 // The service's table is made again, as it names seats.
 func (l *LB) seatWaiting(vip topo.VIP) error {
 	svc := l.state.Service(vip)

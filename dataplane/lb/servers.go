@@ -195,7 +195,7 @@ func byLength(hops topo.NextHops) hopsByLength {
 	return h
 }
 
-// to is the next hop to a server. One that gets packets at its link address is a neighbour itself:
+// to is the next hop to a server. A server that gets packets at its link address is a neighbour itself:
 // a gateway would send them back.
 func (h hopsByLength) to(s *topo.Server) (topo.MAC, bool) {
 	if !s.Delivery.Row().Neighbour {

@@ -79,7 +79,7 @@ func (t *tallies) take(svc *plan.Service, n *numbers) (number uint8, seats seati
 	return number, seats, t.renewAll(number)
 }
 
-// begin gives a service's servers the weights that are known: learned ones that an earlier daemon left,
+// begin gives a service's servers the weights that are known: those learned by an earlier daemon,
 // or those of the configuration.
 func (t *tallies) begin(own *objects.LBTally, svc *plan.Service, seats seating, n *numbers) {
 	row := svc.Dispatch.Row()
@@ -136,8 +136,8 @@ func deal(own *objects.LBTally, at []int, shares []float64) {
 	atomic.StoreUint32(&own.Rows, uint32(len(rows)))
 }
 
-// numberFor is the number of a service's tally: the one that it has, or that an earlier daemon gave
-// it, or a free one, if possible one in which no flow counts.
+// numberFor is the number of a service's tally: that which it has, or that an earlier daemon gave
+// it, or a free tally, if possible a tally in which no flow counts.
 func (t *tallies) numberFor(vip topo.VIP) (uint8, error) {
 	if number, known := t.number[vip]; known {
 		return number, nil
@@ -158,7 +158,7 @@ func (t *tallies) numberFor(vip topo.VIP) (uint8, error) {
 	return uint8(best), nil
 }
 
-// fitness ranks the tallies that no service has now: that of this one before, and empty ones.
+// fitness ranks the tallies that no service has now: that of this service before, and empty tallies.
 func fitness(own *objects.LBTally, vip topo.VIP) int {
 	switch {
 	case own.Key == objects.ServiceKey(vip):
@@ -187,7 +187,7 @@ func (t *tallies) leave(vip topo.VIP) {
 	}
 }
 
-// renewAll carries the counts and weights of all seats into the tree, if the service has one. Until it
+// renewAll carries the counts and weights of all seats into the tree, if the service has a tree. Until it
 // has ended, packets meet some of them.
 func (t *tallies) renewAll(number uint8) error {
 	own := &t.all[number]
@@ -205,7 +205,7 @@ func (t *tallies) renewAll(number uint8) error {
 	return nil
 }
 
-// owe makes a seat the best until its count changes; without a tree, the better one of every pair until
+// owe makes a seat the best until its count changes; without a tree, the better of every pair until
 // its inverse is written again.
 func (t *tallies) owe(number uint8, seat int) error {
 	if own := &t.all[number]; own.Ranked == 0 {

@@ -111,7 +111,7 @@ func (m *measurement) run() (c weights.Curve, err error) {
 	return c, c.Check()
 }
 
-// calm is the lower quartile of the rounds: a disturbed one takes longer.
+// calm is the lower quartile of the rounds: a disturbed round takes longer.
 func calm(rounds []float64) float64 {
 	slices.Sort(rounds)
 	return rounds[len(rounds)/4]

@@ -229,7 +229,7 @@ var outside = []string{
 	objects.NFProgNodeHand, objects.NFProgNodeResume,
 }
 
-// spread loads the programs for a cpumap, around the maps of the first ones but the arrays of
+// spread loads the programs for a cpumap, around the maps of the first programs but the arrays of
 // programs, and gives each core its CPU.
 func (n *Node) spread(spec *ebpf.CollectionSpec) (err error) {
 	cpus, err := ebpf.PossibleCPU()
@@ -289,7 +289,7 @@ func (n *Node) entryOf(spec *ebpf.CollectionSpec) (*ebpf.Program, error) {
 }
 
 // Busy is for how long the kernel has run the programs of each core (dataplane.CountRunTime). Cores that
-// share CPUs run the same program, so nil: only one alone is known. Virtual cores have times of their own.
+// share CPUs run the same program, so nil: only a core alone is known. Virtual cores have times of their own.
 func (n *Node) Busy() (busy []time.Duration, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,9 +5,9 @@
  * counted once and uncounted once.
  *
  * The kernel runs a program like socket_changed once at a time on a CPU: a change in an
- * interrupt of another one is lost (recursion_misses). A recount (agent/recount.h) sets that
+ * interrupt of another change is lost (recursion_misses). A recount (agent/recount.h) sets that
  * right: it visits the open sockets, which moves them to the count in use now, and sets the
- * other one to 0. */
+ * other count to 0. */
 #pragma once
 #include "agent/kernel_sockets.h"
 #include "agent/load/loads.h"

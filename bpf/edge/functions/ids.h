@@ -29,7 +29,7 @@ static __always_inline void count_pattern(__u32 slot, __u32 pattern)
 		++*n;
 }
 
-/* is_dropped counts the patterns that the payload has; true: one of them is not let through. */
+/* is_dropped counts the patterns that the payload has; true: a pattern that is not let through is among them. */
 static __always_inline bool is_dropped(const struct ids_setting *set, const struct scan *b,
 				       __u32 slot)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* nat.h: source NAT (RFC 3022 §2.2) of TCP, UDP and ICMP echo. A new flow of the client network gets
- * a port of its core's range, by an atomic bitmap; two bindings, one a direction, translate its
+ * a port of its core's range, by an atomic bitmap; two bindings, a direction each, translate its
  * packets. The binding for answers is there before that for questions, and a port is free again
  * after both are gone, so no live port is given twice. The maps are no LRU: a binding never goes
  * while its flow lives. */
@@ -139,7 +139,7 @@ static __always_inline struct tuple question_of(const struct tuple *answer,
 	return question;
 }
 
-/* nat_bind makes both bindings of a flow and returns the outward one, or NULL with the reason. */
+/* nat_bind makes both bindings of a flow and returns the outward binding, or NULL with the reason. */
 static __always_inline struct nat_binding *nat_bind(const struct tuple *t,
 						    const struct nat_setting *set,
 						    const struct in6_addr *public, __u32 core,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* virtual.h: a virtual core, for a laboratory with more cores than its machine has. A packet takes
- * none of the real core's time; the virtual one serves packets in order, by calculation alone:
+ * none of the real core's time; the virtual core serves packets in order, by calculation alone:
  *
  *	begins = max(arrives, free)	dropped if begins − arrives > the longest wait
  *	free = begins + cost		it stays free − arrives, and goes on at once

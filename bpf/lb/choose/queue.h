@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* queue.h: of two random servers the one with fewer requests in hand, as its agent reported them, and
+/* queue.h: of two random servers that with fewer requests in hand, as its agent reported them, and
  * the flows that this LB began there since, for a packet that begins a flow: gsq2. */
 #pragma once
 #include "lb/choose/seat.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* stateless.h: one server by consistent hashing for each packet, without entries: a flow
+/* stateless.h: a server by consistent hashing for each packet, without entries: a flow
  * follows each change of its bucket, which resets it. */
 #pragma once
 #include "lb/choose/by_client.h"

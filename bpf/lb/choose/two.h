@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* two.h: of two random servers the one with the lesser (occupancy + 1) / weight (the power of two
+/* two.h: of two random servers that with the lesser (occupancy + 1) / weight (the power of two
  * choices), for a packet that begins a flow: lsq2, sed2, learned2. */
 #pragma once
 #include "lb/choose/seat.h"

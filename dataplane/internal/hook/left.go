@@ -33,7 +33,7 @@ func Remove(dir string) error {
 	return nil
 }
 
-// DetachXDP ends a pinned link, if there is one that is still on a device.
+// DetachXDP ends a pinned link, if there is a link that is still on a device.
 func DetachXDP(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {

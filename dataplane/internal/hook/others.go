@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Occupied returns why no XDP program can be attached to a link: another one is there. The
+// Occupied returns why no XDP program can be attached to a link: another program is there. The
 // error has the command that ends it. Without CAP_SYS_ADMIN the kernel tells neither its name
 // nor its link.
 func Occupied(dev *net.Interface) error {
@@ -73,7 +73,7 @@ func programName(id ebpf.ProgramID) string {
 	return info.Name
 }
 
-// linkOf is the bpf_link by which a program is on a device; none for one attached by netlink.
+// linkOf is the bpf_link by which a program is on a device; none for a program attached by netlink.
 func linkOf(id ebpf.ProgramID, dev int) (at link.ID, found bool, err error) {
 	it := new(link.Iterator)
 	defer it.Close()

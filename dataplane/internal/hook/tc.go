@@ -130,7 +130,7 @@ func (t *TC) attachTCX(prog *ebpf.Program) error {
 	return nil
 }
 
-// leftTCX is the pinned link of an earlier daemon, if it is one of this device.
+// leftTCX is the pinned link of an earlier daemon, if it is of this device.
 func leftTCX(at Place) link.Link {
 	if at.Pin == "" {
 		return nil
@@ -284,7 +284,7 @@ func (p Place) detached(err error) error {
 	return fmt.Errorf("detach from %s: %w", p.on(p.Dev.Name), err)
 }
 
-// Close lets the program go; a pinned one, and a filter, stay.
+// Close lets the program go; a pinned program, and a filter, stay.
 func (t *TC) Close() error {
 	if t.tcx == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StrippedVLANs returns that XDP on a link takes the frames of VLANs for untagged ones, with the
+// StrippedVLANs returns that XDP on a link takes the frames of VLANs for untagged frames, with the
 // command that changes it; empty: it does not. A NIC that strips tags keeps them where XDP cannot
 // read them, and packets would leave without.
 func StrippedVLANs(dev *net.Interface) (string, error) {

@@ -18,7 +18,7 @@ const (
 	marked         = 1 << 16
 )
 
-// ConnsBefore is an earlier agent's table of flows, of another size or layout than this one's.
+// ConnsBefore is an earlier agent's table of flows, of another size or layout than this agent's.
 type ConnsBefore struct {
 	conns  *ebpf.Map
 	layout int

@@ -42,7 +42,7 @@ func (d *defaults) close() error {
 	return unix.MunmapPtr(unsafe.Pointer(&d.words[0]), uintptr(8*len(d.words)))
 }
 
-// bitsOfRoutes are those of all routes but the default ones.
+// bitsOfRoutes are those of all routes but the default routes.
 func bitsOfRoutes(hops topo.NextHops) []uint64 {
 	bits := make([]uint64, 3*zoneBits/64)
 	for p := range hops {

@@ -64,7 +64,7 @@ func (l *Lasting) pinOf(name string, link int) string {
 }
 
 // Attach puts a program on each link, in the order of their numbers; from now on flows and maps outlive this
-// process. Links that an earlier daemon had, and this one has not, are left. If a part fails, an earlier
+// process. Links that an earlier daemon had, and this daemon has not, are left. If a part fails, an earlier
 // daemon's programs and pins are as they were.
 func (l *Lasting) Attach(programs map[*Attached]*ebpf.Program, state map[string]*ebpf.Map) error {
 	pinned := map[string]Pinner{}
@@ -103,7 +103,7 @@ func (a another[T]) Pin(path string) error {
 	return errors.Join(one.Pin(path), one.Close())
 }
 
-// put puts a program on a link, in the place of the one that is there.
+// put puts a program on a link, in the place of the program that is there.
 func (l *Lasting) put(on *Attached, prog *ebpf.Program) (err error) {
 	if on.xdp == nil && l.dir != "" {
 		on.xdp = leftAttached(l.Path(l.pinOf(hook.XDPPin, on.Index)), on.Index)
@@ -208,7 +208,7 @@ func (l *Lasting) Close(links ...*Attached) (err error) {
 	return errors.Join(err, l.Unlock())
 }
 
-// keep pins an object, in the place of one of that name.
+// keep pins an object, in the place of the object of that name.
 func (l *Lasting) keep(o Pinner, name string) error {
 	if l.dir == "" {
 		return nil
@@ -243,13 +243,13 @@ func (l *Lasting) Forget(name string, m *ebpf.Map, why string) {
 	m.Close()
 }
 
-// NotesMap is the name of a map that no program reads: a record of the daemon's for the next one.
+// NotesMap is the name of a map that no program reads: a record of the daemon's for the next daemon.
 const NotesMap = "notes"
 
 // Notes is that record.
 type Notes[T any] struct{ m *ebpf.Map }
 
-// NewNotes makes one with a first record.
+// NewNotes makes the map with a first record.
 func NewNotes[T any](first T) (n Notes[T], err error) {
 	if n.m, err = ebpf.NewMap(&ebpf.MapSpec{Name: NotesMap, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(first)), MaxEntries: 1}); err != nil {
 		return n, fmt.Errorf("make the record for the next daemon: %w", err)

@@ -50,8 +50,8 @@ func (e *Earlier) Bytes() uint64 { return uint64(e.Map.MaxEntries()) * uint64(e.
 func (e *Earlier) Pin() string { return fmt.Sprint(beforePin, e.Layout) }
 
 // AdoptFlows returns the pinned table of flows that has the shape of spec and this layout, or nil; and
-// the one of another shape or layout in which flows are still found. Where two of another shape have
-// flows, the newer one is returned for the table: a third one has to wait until the older is empty.
+// the table of another shape or layout in which flows are still found. Where two of another shape have
+// flows, the newer table is returned: a third table has to wait until the older is empty.
 func (p *Pins) AdoptFlows(spec *ebpf.CollectionSpec) (table *ebpf.Map, before *Earlier, err error) {
 	var left []*Earlier
 	for _, e := range p.earlierTables() {
@@ -139,7 +139,7 @@ func numberOf(text string) (n int) {
 	return n
 }
 
-// DropEarlier removes the pins of tables of before, but the one of that name.
+// DropEarlier removes the pins of tables of before, but that of the name.
 func (p *Pins) DropEarlier(keep string) {
 	if p.dir == "" {
 		return

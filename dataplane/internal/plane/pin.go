@@ -94,7 +94,7 @@ const (
 	layouts    = "layout-*"
 )
 
-// onBPFFS reports whether the nearest existing directory is one of bpffs.
+// onBPFFS reports whether the nearest existing directory is of a bpffs.
 func onBPFFS(dir string) bool {
 	var fs unix.Statfs_t
 	for {
@@ -229,7 +229,7 @@ func (p *Pins) Unstage() (err error) {
 	return err
 }
 
-// Commit puts the new pins into the place of the old ones, now that the programs that use
+// Commit puts the new pins into the place of the old pins, now that the programs that use
 // them are attached.
 func (p *Pins) Commit() error {
 	if p.dir == "" {
