@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"lab/apache", "lab/bench", "lab/demo", "lab/edge", "lab/loads", "lab/peers", "lab/storms", "lab/study"},
 	{"lab/hlb"},
 	{"lab/paper"},
-	{"cmd/internal/cli"},
+	{"cmd/internal/cli", "cmd/internal/early"},
 	{"cmd/internal/clitest"},
 	{"cmd/proffer", "cmd/proffer-lab", "e2e"},
 }

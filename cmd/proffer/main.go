@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"proffer/cmd/internal/cli"
+	_ "proffer/cmd/internal/early"
 )
 
 func main() { os.Exit(cli.Main(newRoot(), os.Interrupt, unix.SIGTERM)) }
