@@ -89,9 +89,12 @@ __noinline bool conn_evict(__u32 line, __u32 i, __u64 now)
 	was = READ_ONCE(s->fingerprint[i]);
 	if (c->protocol == IPPROTO_TCP && (c->flags & CONN_CLOSED) != CONN_CLOSED)
 		conns_may_lack(); /* before: no search finds an entry while it is claimed */
-	if (was >= CLAIMED || !(was & ESTABLISHED) ||
-	    !compare_and_swap(&s->fingerprint[i], was, was | CLAIMED))
+	if (was >= CLAIMED || !(was & ESTABLISHED) || is_of_now(was, now) || !conn_way(c, now))
 		return false;
+	stall();
+	if (!compare_and_swap(&s->fingerprint[i], was, was | CLAIMED))
+		return false;
+	stall();
 	if (!conn_way(c, now)) { /* the flow was seen in between */
 		__sync_fetch_and_xor(&s->fingerprint[i], ~was & CLAIMED);
 		return false;

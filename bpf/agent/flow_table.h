@@ -22,6 +22,7 @@
  * offers of one flow at once make two entries; searches find the same entry first, and the
  * other expires. */
 #pragma once
+#include "core/clock.h"
 #include "core/digest.h"
 #include "core/stall.h"
 #include "packet/parse.h"
@@ -88,6 +89,16 @@ static __always_inline __u64 age_of(const struct conn *c, __u64 now)
 	__u32 age = (__u32)(now >> SEEN_SHIFT) - c->seen;
 
 	return age >= (__u32)-FUTURE ? 0 : (__u64)age << SEEN_SHIFT;
+}
+
+/* is_of_now is true of a fingerprint with the date of now; two clocks differ by a few ticks. Such
+ * an entry is removed by none: its flow was just seen, or began again with the same fingerprint,
+ * and no search finds an entry that is claimed. */
+static __always_inline bool is_of_now(__u64 fingerprint, __u64 now)
+{
+	__u16 few = 4 * tick_ns >> SEEN_SHIFT;
+
+	return (__u16)(conn_seen(now) - fingerprint + few) <= 2 * few;
 }
 
 /* seen_ns is when an entry was seen, as age_of and conn_seen want it. */

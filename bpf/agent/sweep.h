@@ -20,9 +20,9 @@ __noinline bool is_orphan(const struct conn *c)
 }
 
 static __always_inline bool conn_expired(const struct conn *c, bool established,
-					 const struct sweep *s)
+					 const struct sweep *s, __u64 now)
 {
-	__u64 age = s->now_ns ? age_of(c, s->now_ns) : 0; /* a recount has no time */
+	__u64 age = now ? age_of(c, now) : 0;
 
 	if (s->orphans && is_orphan(c))
 		return true;
@@ -39,6 +39,12 @@ struct sweeping {
 	struct sweep s;
 	struct xdp_md *ctx;
 };
+
+/* time_of is the time of a sweep: the daemon may have read its clock long ago. A recount has none. */
+static __always_inline __u64 time_of(const struct sweep *s)
+{
+	return s->now_ns ? larger_of(s->now_ns, now_ns()) : 0;
+}
 
 /* has_socket is true of an entry with a connection that the kernel still has. */
 __noinline bool has_socket(struct xdp_md *ctx, const struct conn *c)
@@ -61,7 +67,7 @@ __noinline bool has_socket(struct xdp_md *ctx, const struct conn *c)
 
 /* outlives is true of a silent connection, which keeps its entry for another while. That of a RST
  * which the stack may have dropped gets an entry with the socket's numbers (adopt.h). */
-static __always_inline bool outlives(const struct sweeping *w, struct conn *c)
+static __always_inline bool outlives(const struct sweeping *w, struct conn *c, __u64 now)
 {
 	__u32 flags = c->flags;
 
@@ -70,20 +76,19 @@ static __always_inline bool outlives(const struct sweeping *w, struct conn *c)
 	if (flags & CONN_DOUBTED)
 		conns_may_lack();
 	else
-		c->seen = w->s.now_ns >> SEEN_SHIFT;
+		c->seen = now >> SEEN_SHIFT;
 	return !(flags & CONN_DOUBTED);
 }
 
 /* sweep_line is the callback of bpf_loop. The load that an entry counted for is taken
- * back. The entry is read again once it is claimed: the flow may have begun again in
- * between, within one unit of its date. */
+ * back. The entry is read again once it is claimed: another CPU may date it only now. */
 static long sweep_line(__u64 i, struct sweeping *w)
 {
 	struct sweep *s = &w->s;
 	__u32 at = s->from + i;
 	struct conn_line *line = conn_line_at(at);
+	__u64 now = time_of(s), was;
 	struct conn *c;
-	__u64 was;
 
 	if (!line)
 		return 1;
@@ -92,8 +97,8 @@ static long sweep_line(__u64 i, struct sweeping *w)
 		c = &line->slot[k];
 		if (was >= CLAIMED || no_digest(was))
 			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s) ||
-		    (was & ESTABLISHED && outlives(w, c))) {
+		if (!conn_expired(c, was & ESTABLISHED, s, now) || (now && is_of_now(was, now)) ||
+		    (was & ESTABLISHED && outlives(w, c, now))) {
 			s->kept += was / ESTABLISHED & 1;
 			s->unmoved += !recount_request(c);
 			continue;
@@ -101,7 +106,8 @@ static long sweep_line(__u64 i, struct sweeping *w)
 		stall();
 		if (!compare_and_swap(&line->fingerprint[k], was, was | CLAIMED))
 			continue;
-		if (!conn_expired(c, was & ESTABLISHED, s)) {
+		stall();
+		if (!conn_expired(c, was & ESTABLISHED, s, now)) {
 			__sync_fetch_and_xor(&line->fingerprint[k], ~was & CLAIMED);
 			continue;
 		}

@@ -80,10 +80,16 @@ static __always_inline struct edge_flow *edge_insert(const struct packet *p, __u
 	return edge_flow_of(hash);
 }
 
+/* edge_silence is how many dates ago an entry had a packet; below 0 if that came after the clock was read. */
+static __always_inline __s64 edge_silence(const struct edge_flow *f)
+{
+	return edge_date() - READ_ONCE(f->seen);
+}
+
 /* edge_is_idle: no packet of a tuple came for so long. */
 static __always_inline bool edge_is_idle(const struct edge_flow *f)
 {
-	return edge_date() - READ_ONCE(f->seen) >= edge_idle_ns >> EDGE_SEEN_SHIFT;
+	return edge_silence(f) >= (__s64)(edge_idle_ns >> EDGE_SEEN_SHIFT);
 }
 
 /* edge_expire removes a flow and its partner if both are idle. */

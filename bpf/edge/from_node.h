@@ -69,9 +69,8 @@ static __always_inline bool same_instance(const struct edge_flow *f, __u64 word)
 static __always_inline bool edge_take_over(struct edge_flow *f, __u64 word)
 {
 	__u64 was = READ_ONCE(f->word);
-	bool over = edge_date() - READ_ONCE(f->seen) >= EDGE_OVER;
 
-	return (over || !edge_is_ready(was)) && edge_set_word(f, was, word);
+	return (edge_silence(f) >= EDGE_OVER || !edge_is_ready(was)) && edge_set_word(f, was, word);
 }
 
 /* link_flows makes two entries partners, unless they are: a port may be another client's by now. */

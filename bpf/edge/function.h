@@ -111,6 +111,12 @@ static __always_inline struct node_expiry *expiry_of(struct xdp_md *ctx)
 	return (void *)e->flow > (void *)(long)ctx->data_end ? NULL : e;
 }
 
+/* is_quiet: the last packet came so long ago, and not after this CPU read its clock. */
+static __always_inline bool is_quiet(__u64 seen, __u64 age)
+{
+	return (__s64)(ticked_ns() - seen) >= (__s64)age;
+}
+
 /* sweep_some calls a function's callback of bpf_loop for each flow of the step. */
 static __always_inline int sweep_some(struct xdp_md *ctx,
 				      long (*expire)(__u64 i, struct node_sweeping *s))

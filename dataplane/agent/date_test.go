@@ -53,3 +53,26 @@ func TestDateWraps(t *testing.T) {
 	sweep("almost idle", wraps+5*time.Minute-rig.ConnUnit, dataplane.Swept{Kept: 1})
 	sweep("idle", wraps+5*time.Minute+2*rig.ConnUnit, dataplane.Swept{Removed: 1})
 }
+
+// TestSweepReadItsClockLongAgo: a daemon that was stopped between its clock and its sweep removes no
+// entry that was seen since, nor the entry of a flow that ended since.
+func TestSweepReadItsClockLongAgo(t *testing.T) {
+	r := rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort, rig.ByTable))
+	p := rig.Inward(rig.HuntPort, wire.SYN)
+	r.Accept(t, p)
+	r.Acknowledge(t, p)
+	p.Flags, p.Seq = wire.ACK, p.Seq+1
+	steered := func(since time.Duration) {
+		t.Helper()
+		r.At(t, rig.Start+since)
+		r.Send(t, rig.To(p, wire.Generation(p.Seq-1), wire.AckStickiness).Frame()).Is(t, "a packet", rig.XDPPass, rig.Delivered(p), "steered")
+		if got, err := r.SweepAt(rig.Start); err != nil || got != (dataplane.Swept{Kept: 1}) {
+			t.Errorf("%v ago: %+v, %v", since, got, err)
+		}
+	}
+	for _, since := range []time.Duration{time.Second, 10 * time.Second, 2 * time.Hour} {
+		steered(since)
+	}
+	p.Flags = wire.RST
+	steered(2*time.Hour + time.Second)
+}

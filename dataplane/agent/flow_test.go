@@ -334,7 +334,7 @@ func testSweepConns(t *testing.T, seen rig.Hits) {
 		if _, known := r.Conn(t, opening.Flow()); !known {
 			t.Error("something else than the sweep removed it")
 		}
-		if got, err := r.SweepAt(rig.Start + 2*time.Minute + 1); err != nil || got != (dataplane.Swept{}) {
+		if got, err := r.SweepAt(rig.Start + 2*time.Minute + time.Second); err != nil || got != (dataplane.Swept{}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, known := r.Conn(t, opening.Flow()); known {

@@ -207,6 +207,9 @@ func testDieTogether(t *testing.T, seen rig.Hits) {
 		}
 	}
 	sweep(3, 0)
+	b.at(t, b.now-time.Second) // they were dated after the sweep read its clock
+	sweep(3, 0)
+	b.at(t, b.now+time.Second)
 	if swept, err := b.SweepTurn(); err != nil || swept.Kept != 3 { // by the programs' clock
 		t.Errorf("the sweep kept %d flows of 3: %v", swept.Kept, err)
 	}

@@ -93,8 +93,13 @@ func testFirewallEnds(t *testing.T, b *bench, syn flow) {
 	rst := syn
 	rst.flags = wire.RST | wire.ACK
 	b.passes(t, "RST", rst.reversed().packet(), "")
-	b.at(t, b.now+2*time.Second)
+	b.at(t, b.now-time.Second) // they were seen after the sweep read its clock
 	swept, err := b.SweepTurn()
+	if must(t, err); swept.Removed != 0 {
+		t.Errorf("a sweep removed %d connections of now", swept.Removed)
+	}
+	b.at(t, b.now+3*time.Second)
+	swept, err = b.SweepTurn()
 	must(t, err)
 	if swept.Removed != 1 || swept.Kept != 3 {
 		t.Errorf("after a RST the sweep removed %d and kept %d, want 1 and 3", swept.Removed, swept.Kept)

@@ -54,9 +54,10 @@ type connCPU struct {
 	stack [connArgs + calls*connFrame]byte
 	begun int // deeds
 	busy  bool
+	holds bool // its flow has an entry by its last deed
 }
 
-// connDeed is a call of insert.h or sweep.h about a flow.
+// connDeed is a call of flow_table.h, insert.h or sweep.h about a flow.
 type connDeed struct {
 	call string
 	flow int
@@ -85,6 +86,7 @@ func establish(flow, at int) connDeed {
 	return connDeed{"conn_change", flow, at, objects.IsEstablished}
 }
 func reject(flow, at int) connDeed { return connDeed{"conn_change", flow, at, 0} }
+func findConn(flow int) connDeed   { return connDeed{call: "conn_find_slot", flow: flow} }
 func sweepConns(line int) connDeed { return connDeed{call: "sweep_line", flow: line} }
 
 // connsOfLine fills a line with entries of flows first to first+7; a lower slot is older.
@@ -99,8 +101,12 @@ func connsOfLine(line, first int, age time.Duration, established bool) (has []co
 func connRaces() []connRace {
 	const alternate = objects.LineSlots // in a place
 	const waited = 2 * time.Minute
+	const wrapped = 1 << 16 * rig.ConnUnit // the same date as now
 	full := connsOfLine(0, 0, 2*time.Second, false)
 	settled := connsOfLine(0, 0, 0, true)
+	again := func(flow int) []connDeed {
+		return []connDeed{acceptAt(flow, flow), establish(flow, flow), findConn(flow)}
+	}
 	over := slices.Concat(connsOfLine(0, 0, waited, true), connsOfLine(1, 20, 0, true))
 	do := func(a, b []connDeed) [2][]connDeed { return [2][]connDeed{a, b} }
 	d := func(all ...connDeed) []connDeed { return all }
@@ -120,6 +126,10 @@ func connRaces() []connRace {
 		{"one that waited too long begins again", connsOfLine(0, 0, waited, false)[:1], do(d(sweepConns(0)), d(acceptAt(0, 0)))},
 		{"one that waited too long is established", connsOfLine(0, 0, waited, false)[:1], do(d(sweepConns(0)), d(establish(0, 0)))},
 		{"one that is over is swept, and its slot taken", connsOfLine(0, 0, waited, true)[:1], do(d(sweepConns(0)), d(accept(8)))},
+		{"one that is over is swept, and begins again with its date", connsOfLine(0, 0, wrapped-8*time.Second, true)[:1], do(d(sweepConns(0)), again(0))},
+		{"one that waited too long is swept, and begins again with its date", connsOfLine(0, 0, wrapped-8*time.Second, false)[:1],
+			do(d(sweepConns(0)), d(acceptAt(0, 0), findConn(0)))},
+		{"one that is over begins again, and would make room", over, do(d(adoptConn(8)), again(7))},
 		{"a displaced one is swept", append(settled, connHas{1, 0, 8, waited, false}), do(d(sweepConns(1)), d(accept(9)))},
 		{"two want the slot of one that is over", over, do(d(adoptConn(8)), d(adoptConn(9)))},
 	}
@@ -144,8 +154,10 @@ func TestConnHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := spec.Variables["conn_lines"].Set(uint32(connLines)); err != nil {
-		t.Fatal(err)
+	for name, value := range map[string]any{"conn_lines": uint32(connLines), "virtual_time": true} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			t.Fatal(err)
+		}
 	}
 	consts := constsOf(spec)
 	code := machine.New([]*ebpf.ProgramSpec{spec.Programs["agent_in"], spec.Programs["sweep_conns"]}, connFrame, func(ins asm.Instruction) uint64 {
@@ -220,13 +232,16 @@ func (k *connTrack) conn(flow int, seen time.Duration, flags uint8) []byte {
 // begin calls the function of a deed, with what its pointers point to on top of the stack.
 func (k *connTrack) begin(p *connCPU, d connDeed) {
 	const flow, conn = atOwn, atOwn + tupleBytes
-	*p = connCPU{begun: p.begun + 1, busy: true}
+	*p = connCPU{begun: p.begun + 1, busy: true, holds: p.holds}
 	var args []uint64
 	switch d.call {
 	case "conn_put":
 		copy(p.stack[tupleBytes:], k.conn(d.flow, connNow, 0))
 		machine.Write(p.stack[:8], k.hashes[d.flow])
 		args = []uint64{flow, k.hashes[d.flow], conn, uint64(d.at), d.bits}
+	case "conn_find_slot":
+		copy(p.stack[:tupleBytes], k.conn(d.flow, connNow, 0))
+		args = []uint64{flow, k.hashes[d.flow], uint64(connNow)}
 	case "conn_change":
 		args = []uint64{k.hashes[d.flow], uint64(d.at), d.bits}
 	case "sweep_line":
@@ -258,10 +273,25 @@ func (k *connTrack) next(m *connMoment, i int) bool {
 			clear(p.stack[connArgs+p.Depth*connFrame:][:connFrame])
 		}
 		if !k.Step(&p.CPU, w) {
-			*p = connCPU{begun: p.begun}
+			*p = connCPU{begun: p.begun, holds: k.holds(k.do[i][p.begun-1], p)}
 			return true
 		}
 	}
+}
+
+// holds is whether a CPU's flow has an entry after a deed. A search of the same CPU finds it.
+func (k *connTrack) holds(d connDeed, p *connCPU) bool {
+	told := int32(p.Reg[0])
+	if d.call == "conn_find_slot" && p.holds && told < 0 {
+		k.Errorf("%s: its flow is not found", inTurns(k.turns))
+	}
+	switch d.call {
+	case "conn_put":
+		return told >= 0
+	case "conn_change":
+		return d.bits != 0 && told&1 != 0
+	}
+	return p.holds
 }
 
 // walk goes through all that can come of a moment: each CPU may be the next one.

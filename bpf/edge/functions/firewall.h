@@ -141,7 +141,7 @@ static long firewall_expire_one(__u64 i, struct node_sweeping *s)
 	if (!flow_to_expire(s, i, &k))
 		return 1;
 	f = bpf_map_lookup_elem(&firewall_states, &k);
-	if (!f || ticked_ns() - f->seen < (is_closed(f) ? linger_ns : idle_ns))
+	if (!f || !is_quiet(f->seen, is_closed(f) ? linger_ns : idle_ns))
 		return 0;
 	bpf_map_delete_elem(&firewall_states, &k);
 	s->removed++;

@@ -322,7 +322,7 @@ static __always_inline __u32 nat_expire(const struct tuple *question)
 	pool = out->pool;
 	answer = answer_of(question, out);
 	in = bpf_map_lookup_elem(&nat_in, &answer);
-	if (in && ticked_ns() - (out->seen > in->seen ? out->seen : in->seen) < nat_age(out, in))
+	if (in && !is_quiet(out->seen > in->seen ? out->seen : in->seen, nat_age(out, in)))
 		return 0;
 	bpf_map_delete_elem(&nat_out, question);
 	bpf_map_delete_elem(&nat_in, &answer);
