@@ -104,7 +104,7 @@ func (s *Setup) isBehind(u Use) bool { return s.Behind || u.Delivery == topo.ByD
 // onLo reports whether the VIP is an address of the server itself.
 func (s *Setup) onLo(u Use) bool { return !s.isBehind(u) }
 
-// is holds for the uses of one delivery.
+// is holds for the uses of a delivery.
 func is(d topo.Delivery) func(Use) bool { return func(u Use) bool { return u.Delivery == d } }
 
 func isIPv4(u Use) bool { return u.VIP.Addr.Is4() }
@@ -122,7 +122,7 @@ func (s *Setup) vips(property func(Use) bool) (vips []netip.Addr) {
 	return vips
 }
 
-// locators are those of one delivery, each once.
+// locators are those of a delivery, each once.
 func (s *Setup) locators(d topo.Delivery) (locators []netip.Prefix) {
 	for _, u := range s.Uses {
 		if u.Delivery == d && !slices.Contains(locators, u.Locator) {

@@ -24,7 +24,7 @@ type behaviour struct {
 }
 
 // behaviours are the kernel's by delivery. A next hop of zeros is the packet's own destination, so
-// that one SID serves all VIPs.
+// that a single SID serves all VIPs.
 func behaviours() map[topo.Delivery]behaviour {
 	return map[topo.Delivery]behaviour{
 		topo.ByDT6: {

@@ -30,7 +30,7 @@ func (s *Setup) vxlan() {
 // overIPv4 reports whether packets come in VXLAN over IPv4.
 func overIPv4(u Use) bool { return u.Delivery == topo.ByVXLAN && u.Address.Is4() }
 
-// deviceOf is the name of a server's vxlan device: of one VNI there may be one over IPv6 and one over IPv4.
+// deviceOf is the name of a server's vxlan device: a VNI may have a device over IPv6 and a device over IPv4.
 func deviceOf(u Use) string {
 	if u.Address.Is4() {
 		return fmt.Sprintf("vxlan%d-4", u.VNI)
@@ -38,7 +38,7 @@ func deviceOf(u Use) string {
 	return fmt.Sprintf("vxlan%d", u.VNI)
 }
 
-// hasDevice reports whether a link is one of the vxlan devices.
+// hasDevice reports whether a link is among the vxlan devices.
 func (s *Setup) hasDevice(link string) bool {
 	return s.has(func(u Use) bool { return u.Delivery == topo.ByVXLAN && deviceOf(u) == link })
 }

@@ -63,7 +63,7 @@ type ReportsStatus struct {
 	Limited  uint64 `json:"limited"` // above the most a second
 }
 
-// ServiceStatus is one service of a daemon; an LB leaves the load out.
+// ServiceStatus is a service of a daemon; an LB leaves the load out.
 type ServiceStatus struct {
 	Name string `json:"name"`
 	VIP  string `json:"vip"` // address and port
@@ -143,7 +143,7 @@ type LearnedStatus struct {
 // LoadStatus is a service's load as its agent measures it.
 type LoadStatus struct {
 	Measure   string   `json:"measure"`           // in use
-	Instead   string   `json:"instead,omitempty"` // why it is not the configured one
+	Instead   string   `json:"instead,omitempty"` // why it is not the configured measure
 	Threshold uint32   `json:"threshold"`
 	Asking    uint32   `json:"asking"`
 	Expected  uint32   `json:"expected"`

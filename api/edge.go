@@ -25,7 +25,7 @@ type ReplicaStatus struct {
 	Running  bool   `json:"running"`
 	Starts   uint64 `json:"starts"`
 	Failures uint64 `json:"failures"`
-	Error    string `json:"error,omitempty"` // of the last one that ended
+	Error    string `json:"error,omitempty"` // of the last run that ended
 }
 
 // CostStatus is the cost of a packet of a service at a node.

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// metric is one of a service's load.
+// metric is a metric of a service's load.
 type metric struct {
 	name string
 	kind dto.MetricType
@@ -50,7 +50,7 @@ func serviceTime(of func(*ServiceTimeStatus) float64) func(*LoadStatus) (float64
 	}
 }
 
-// learnedMetric is one of a server of a service that learns.
+// learnedMetric is a metric of a server of a service that learns.
 type learnedMetric struct {
 	name, help string
 	of         func(*LearnedStatus) (value float64, known bool)

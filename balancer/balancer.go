@@ -22,13 +22,13 @@ type Weigher interface {
 	Leave(core int)
 }
 
-// Settings of a balancer. A core of a node is one index throughout.
+// Settings of a balancer. A core of a node is a single index throughout.
 type Settings struct {
 	Costs   weights.Costs
 	Stated  []int   // services of which the costs are not learned from measured loads
 	Weigher Weigher // of as many cores, all members
 
-	// Monitor weighs by measured loads in place of predicted ones. Without it the costs are learned
+	// Monitor weighs by measured loads in place of predicted loads. Without it the costs are learned
 	// from them.
 	Monitor bool
 
@@ -88,7 +88,7 @@ func (b *Balancer) Cost(core, service int) weights.Curve { return b.meter.Cost(c
 // CostNow is that cost at the core's rate of packets, in ns.
 func (b *Balancer) CostNow(core, service int) float64 { return b.meter.CostNow(core, service) }
 
-// Join lets a core take new flows. A replica that joins is the one wished.
+// Join lets a core take new flows. A replica that joins is that wished.
 func (b *Balancer) Join(core int) {
 	if !b.member[core] {
 		b.member[core], b.wishes = true, false
@@ -106,7 +106,7 @@ func (b *Balancer) Leave(core int) {
 // them to theirs.
 func (b *Balancer) Own() []weights.ByAge { return b.own }
 
-// Tick decides at a monotonic time, 30 ms after the last one.
+// Tick decides at a monotonic time, 30 ms after the last.
 func (b *Balancer) Tick(at time.Duration, r Reading) Decision {
 	b.learn(r.Measured)
 	b.meter.Read(at, r.Packets)

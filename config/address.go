@@ -61,7 +61,7 @@ func HostAddress(host string) schema.Kind[netip.Addr] {
 	return schema.Text("the "+host+"'s IPv6 or IPv4 address, such as 2001:db8:2::3 or 10.0.0.3", address).Like(anyAddress)
 }
 
-// publicAddress is one that source NAT gives to flows.
+// publicAddress is an address that source NAT gives to flows.
 func publicAddress(family, example string) schema.Kind[netip.Addr] {
 	return schema.Text("an "+family+" address such as "+example, address).Like(anyAddress)
 }

@@ -69,7 +69,7 @@ func checkOutside(d *schema.Document, key string, vip netip.Addr, own netip.Pref
 	}
 }
 
-// unique maps each value to the key that has it, where only one key may.
+// unique maps each value to the key that has it, where only a single key may.
 type unique[T comparable] map[T]string
 
 func (u unique[T]) add(d *schema.Document, key string, v T) {

@@ -37,7 +37,7 @@ func checkDeliveries(d *schema.Document, at string, s topo.Service, all hosts) {
 // needsAgents: the mode goes with servers that have an agent.
 func needsAgents(d topo.Dispatch) bool { return d.Signals() || d.Polls() }
 
-// checkAddress: the address of a server is another one than the VIP, and no SID.
+// checkAddress: the address of a server is not the VIP, and no SID.
 func checkAddress(d *schema.Document, key string, address, vip netip.Addr, lb *topo.LB) {
 	switch {
 	case address == vip:

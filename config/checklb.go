@@ -75,7 +75,7 @@ func checkVia(d *schema.Document, at string, s topo.Service, own netip.Prefix) {
 }
 
 // checkFragments: fragments show no ports, so all packets of a VIP go to
-// the one pool that hashed has for it.
+// the single pool that hashed has for it.
 func checkFragments(d *schema.Document, at string, s topo.Service, hashed map[netip.Addr]string) {
 	if s.Fragments != topo.HashFragments {
 		return

@@ -29,7 +29,7 @@ const MaxServers = 4096
 // ParseLB reads the configuration of a load balancer. file is only a name for
 // errors. The servers of a service and of its history come out sorted by
 // Locator or address; the keys of signals stay in the file that KeyFile names. The error
-// joins one *schema.Error for each mistake found, in the order of the file.
+// joins a *schema.Error for each mistake found, in the order of the file.
 func ParseLB(file string, data []byte) (*topo.LB, error) {
 	lb := new(topo.LB)
 	doc := &schema.Document{File: file, Retired: retired}

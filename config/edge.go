@@ -14,7 +14,7 @@ import (
 
 // Limits of an edge LB's file.
 const (
-	maxEdgePrefixes = 64          // of a service, and of public ones
+	maxEdgePrefixes = 64          // of a service, and of public prefixes
 	maxArguments    = 64          // of a command, its program included
 	dearest         = time.Second // cost of a packet, beyond which a measurement has failed
 )

@@ -14,7 +14,7 @@ import (
 // dearestFunction is the most that function cost takes of a packet: more is no cost but a stop.
 const dearestFunction = 10 * time.Millisecond
 
-// function has the settings of every function; the file gives those of the one that it names.
+// function has the settings of every function; the file gives those of the function that it names.
 type function struct {
 	name     string
 	cost     topo.Cost
@@ -184,7 +184,7 @@ func checkFunction(d *schema.Document, at string, f topo.Function, n *topo.Datap
 	}
 }
 
-// checkPublic: an address of the client network is a client's at LB and nodes, so a public one there would be
+// checkPublic: an address of the client network is a client's at LB and nodes, so a public address there would be
 // both.
 func checkPublic(d *schema.Document, key string, public netip.Addr, bits int, clients []netip.Prefix, where string) {
 	for i, p := range clients {

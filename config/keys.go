@@ -9,7 +9,7 @@ import (
 	"proffer/topo"
 )
 
-// MaxKeys bounds the keys that one node accepts. A rotation needs two.
+// MaxKeys bounds the keys that a node accepts. A rotation needs two.
 const MaxKeys = 8
 
 // ParseLBKeys reads the file of a load balancer's signal keys; their Server is
@@ -21,12 +21,12 @@ func ParseLBKeys(file string, data []byte) ([]topo.SignalKey, error) {
 
 // ParseAgentKeys reads the file of an agent's signal keys; their Server is that
 // server's own, as wire.ServerKey derives it. A file that names the locator of another server
-// than this one is a mistake. All else is as of ParseLBKeys.
+// than this server is a mistake. All else is as of ParseLBKeys.
 func ParseAgentKeys(file string, data []byte, server netip.Prefix) ([]topo.SignalKey, error) {
 	return parseKeys(file, data, agentKey, server)
 }
 
-// parseKeys reads a file that is of one server, if it names a locator.
+// parseKeys reads a file that is of a server, if it names a locator.
 func parseKeys(file string, data []byte, table func(*topo.SignalKey) []schema.Entry, server netip.Prefix) ([]topo.SignalKey, error) {
 	var keys []topo.SignalKey
 	var of netip.Prefix

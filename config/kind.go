@@ -128,7 +128,7 @@ func acceptance() schema.Kind[decision] {
 		words = append(words, word)
 		patterns, egs = append(patterns, strings.ReplaceAll(a.Pattern(), ":C", ":(0|[1-9][0-9]{0,4})")), append(egs, a.Spell(4))
 	}
-	slices.SortStableFunc(egs, func(a, b string) int { return strings.Index(b, ":") - strings.Index(a, ":") }) // one with a threshold shows more
+	slices.SortStableFunc(egs, func(a, b string) int { return strings.Index(b, ":") - strings.Index(a, ":") }) // an example with a threshold shows more
 	return schema.Text(schema.Either(words), func(s string) (decision, error) {
 		a, threshold, err := policy.ParseAcceptance(s)
 		if err != nil {

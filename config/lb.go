@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// Limits of one service.
+// Limits of a service.
 const (
 	maxBuckets = 1 << 20
 	maxHistory = 32

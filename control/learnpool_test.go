@@ -55,7 +55,7 @@ func TestWeightsStay(t *testing.T) {
 	}
 }
 
-// TestWeightsAfterRestart: a learner without another one before it begins with the weights that the data
+// TestWeightsAfterRestart: a learner without another before it begins with the weights that the data
 // plane has, until samples come.
 func TestWeightsAfterRestart(t *testing.T) {
 	l := NewLearner(learning(topo.Learned, 1, 1, 1, 1), nil)

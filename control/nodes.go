@@ -122,7 +122,7 @@ func (p *NodePoller) Answer(at time.Duration, node int, m *report.NodeMessage) (
 	return change
 }
 
-// mostLoad is that of a core by two clocks that are read one after the other; more cannot be.
+// mostLoad is that of a core by two clocks that are read in turn; more cannot be.
 const mostLoad = 2
 
 // measure takes the loads between this answer and the answer before, which is that to the request before.

@@ -135,7 +135,7 @@ func TestBadCostsAreRefused(t *testing.T) {
 }
 
 // TestSilentNodesAreNoted: once, after a second, and once when they answer again; an answer to an
-// earlier request, and another one to the last, change nothing.
+// earlier request, and another to the last, change nothing.
 func TestSilentNodesAreNoted(t *testing.T) {
 	plane, cfg := asked(topo.ByModel)
 	l := newLevels(t, plane, cfg)
@@ -179,7 +179,7 @@ func working(n int, per time.Duration) func(int, *report.NodeMessage) bool {
 }
 
 // TestNodesReportLoads: a load is between the answers to two requests in a row. Without the second it
-// is the one before, until the node counts as silent; one that began again has none.
+// is that before, until the node counts as silent; one that began again has none.
 func TestNodesReportLoads(t *testing.T) {
 	plane, cfg := asked(topo.ByMonitor)
 	l := newLevels(t, plane, cfg)

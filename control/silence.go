@@ -2,7 +2,7 @@ package control
 
 import "time"
 
-// ProbeEvery is how often an edge LB probes its nodes, and unanswered how many probes one after the other
+// ProbeEvery is how often an edge LB probes its nodes, and unanswered how many probes in a row
 // a node leaves without an answer until it is down: a second. Any packet of a node answers. Probes are
 // counted, not time, so a machine that stalls takes no node out; and so many, that a node that drops
 // half of its packets lives.

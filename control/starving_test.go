@@ -56,7 +56,7 @@ func (f *leastFarm) run(d time.Duration) {
 	}
 }
 
-// next is the server of a new flow: that of a probe, or the one with the fewest flows.
+// next is the server of a new flow: that of a probe, or that with the fewest flows.
 func (f *leastFarm) next() int {
 	least := -1
 	for _, i := range f.turns {

@@ -55,7 +55,7 @@ func (m *machine) reloaded(old, new string) {
 	m.logs("configuration reloaded")
 }
 
-// TestPoolsAreRecorded: a pool that another one follows stays in the plane's history, through
+// TestPoolsAreRecorded: a pool that another follows stays in the plane's history, through
 // the daemon's end and a new start, without a word in the configuration.
 func TestPoolsAreRecorded(t *testing.T) {
 	m := steady(t)

@@ -12,11 +12,11 @@ import (
 	"proffer/topo"
 )
 
-// ErrLinkGone ends a plane: its link was deleted, and a link of the same name is another one,
+// ErrLinkGone ends a plane: its link was deleted, and a link of the same name is another link,
 // which takes another attachment.
 var ErrLinkGone = errors.New("the link is gone")
 
-// Counter is one named reason and how often it was met.
+// Counter is a named reason and how often it was met.
 type Counter struct {
 	Name  string
 	Value uint64
@@ -88,7 +88,7 @@ type Verified struct {
 // Load is a service's load, as its agent sees it.
 type Load struct {
 	Measure   topo.Measure // in use
-	Instead   string       // why it is not the configured one; empty: it is
+	Instead   string       // why it is not the configured measure; empty: it is
 	NoRecount string       // why that measure's counts are never set right; empty: they are
 	Work      *Work        // the parts of the load measure `work`; nil: it is not in use
 	Threshold uint32       // c of static and dynamic acceptance

@@ -56,7 +56,7 @@ func wantCounted(t *testing.T, farm *farmrun.Farm, label string, spread map[stri
 	})
 }
 
-// TestChoosers: every mode that chooses among all servers, one after the other by a reload, with
+// TestChoosers: every mode that chooses among all servers, in turn by a reload, with
 // real TCP: connections are spread as it has it, are counted, and stay when the next mode comes.
 func TestChoosers(t *testing.T) {
 	const conns = 40

@@ -159,7 +159,7 @@ func (f *cookieFarm) restartLB(t *testing.T) {
 }
 
 // candidateKey changes the key that decides every flow's candidates, from the
-// LB's next start on, and returns the one before.
+// LB's next start on, and returns that before.
 func (f *cookieFarm) candidateKey(t *testing.T, key string) (before string) {
 	t.Helper()
 	path := configuration(f.bed, f.bed.LBs[0])

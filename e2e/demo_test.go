@@ -156,7 +156,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemoLate: more requests a second than any machine sends one by one. The demo ends
+// TestDemoLate: more requests a second than any machine sends singly. The demo ends
 // each try of a policy early, prints a row for each all the same, with the reason, has
 // its files, and is content.
 func TestDemoLate(t *testing.T) {

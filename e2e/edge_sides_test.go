@@ -22,7 +22,7 @@ import (
 )
 
 // Two more services of the edge, each with a host behind the client, which sends their packets to the LB even
-// where they are for one another: service 3 has a firewall and source NAT, service 4 a firewall, which lets
+// where they are for each other: service 3 has a firewall and source NAT, service 4 a firewall, which lets
 // any address begin connections to port 80.
 const edgeBehindNAT, edgeOpen = 3, 4
 

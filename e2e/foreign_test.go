@@ -63,7 +63,7 @@ func newHostile(t *testing.T, n *testbed.Node) *hostile {
 // at is a path in its folder.
 func (h *hostile) at(name string) string { return filepath.Join(h.dir, name) }
 
-// service is another one of the server.
+// service is another of the server.
 func (h *hostile) service(name string, source topo.Source, from string) *topo.Offering {
 	h.offer = append(h.offer, topo.Offering{Name: name, Source: source, From: from})
 	return &h.offer[len(h.offer)-1]

@@ -176,7 +176,7 @@ func loadOfAll(t *testing.T, farm *farmrun.Farm) (sum api.LoadStatus) {
 	return sum
 }
 
-// eventuallyIs waits until a number is what is wanted, and shows the last one.
+// eventuallyIs waits until a number is what is wanted, and shows the last.
 func eventuallyIs[N comparable](t *testing.T, what string, want N, number func() N) {
 	t.Helper()
 	last := number()

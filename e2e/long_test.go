@@ -24,7 +24,7 @@ func withoutDF(t *testing.T, n *testbed.Node) {
 }
 
 // TestClientWithoutDF: docs/failures.md, IPv4 without DF: a client that forbids no fragments and learns no
-// MTU uploads over TCP, and each of its longest datagrams is answered, the first one, too.
+// MTU uploads over TCP, and each of its longest datagrams is answered, the first, too.
 func TestClientWithoutDF(t *testing.T) {
 	const streams, size = 2, 3_000_000
 	for _, policy := range []string{"single", "stateless"} {

@@ -18,7 +18,7 @@ import (
 	"proffer/topo"
 )
 
-// everywhere gives a farm its service over TCP and UDP, at both VIPs; at the one of IPv6 alone without agents.
+// everywhere gives a farm its service over TCP and UDP, at both VIPs; at that of IPv6 alone without agents.
 func everywhere(bed *testbed.Bed, s farmrun.Settings) farmrun.Settings {
 	each := func(do func(name string, vip topo.VIP)) {
 		for _, addr := range []netip.Addr{bed.VIP, bed.VIP4} {

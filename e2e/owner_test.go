@@ -166,7 +166,7 @@ func TestOwnerNetns(t *testing.T) {
 	}
 }
 
-// TestOwnerNetnsRestarts: a container restarts, and its network namespace is another one under
+// TestOwnerNetnsRestarts: a container restarts, and its network namespace is another under
 // the same name; the agent asks that one within seconds, and the flows at other servers do
 // not notice.
 func TestOwnerNetnsRestarts(t *testing.T) {

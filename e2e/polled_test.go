@@ -15,7 +15,7 @@ import (
 	"proffer/topo"
 )
 
-// spreadOf makes connections one after the other, each with an exchange, and counts them by server.
+// spreadOf makes connections in turn, each with an exchange, and counts them by server.
 func spreadOf(t *testing.T, bed *testbed.Bed, n int) map[string]int {
 	t.Helper()
 	spread := map[string]int{}

@@ -61,7 +61,7 @@ func ofNoFlow(t *testing.T, bed *testbed.Bed, rate float64) (stop func() raw.Sen
 
 // TestFloodOfQuestions: segments of no flow, 2,500 a second and each sent twice, or as many as this machine
 // carries, to a service of which 200 servers are asked. An LB without entries finds the owners of that
-// service's flows, and of another one of the same servers, and drops no question.
+// service's flows, and of another of the same servers, and drops no question.
 func TestFloodOfQuestions(t *testing.T) {
 	const servers, flows = 200, 40
 	bed := up(t, testbed.Config{Servers: 3, LBs: 2})

@@ -41,7 +41,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFailedStart: a daemon whose start fails leaves the programs of the one before as they
+// TestFailedStart: a daemon whose start fails leaves the programs of that before as they
 // were, although its configuration is another.
 func TestFailedStart(t *testing.T) {
 	bed := up(t, testbed.Config{Servers: 1})

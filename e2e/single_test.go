@@ -15,7 +15,7 @@ import (
 
 const singleFlows = 60
 
-// poolChange drains the first server, then adds the last one.
+// poolChange drains the first server, then adds the last.
 type poolChange struct {
 	drain, add bool
 }

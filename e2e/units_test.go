@@ -12,7 +12,7 @@ import (
 	"proffer/lab/testbed"
 )
 
-// setpriv is the command that runs another one with the capabilities of a daemon's unit, and more, and
+// setpriv is the command that runs another with the capabilities of a daemon's unit, and more, and
 // no other.
 func setpriv(t *testing.T, verb string, more ...string) []string {
 	t.Helper()

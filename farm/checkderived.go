@@ -130,7 +130,7 @@ var on = map[string][]string{
 	"public": {"public"}, "balancer": {"balancer"}, "prefixes": {"prefixes"}, "cost": {"cost"},
 }
 
-// kept reports whether a derived mistake is no consequence of another one.
+// kept reports whether a derived mistake is no consequence of another.
 func (c *checker) kept(key string) bool {
 	for i := range c.Services {
 		if rest, is := strings.CutPrefix(key, serviceKey(&c.Services[i])+"."); is {

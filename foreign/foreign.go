@@ -94,7 +94,7 @@ type found struct {
 
 func (f found) close() { unix.Close(f.fd) }
 
-// path is another one of the file, as long as it is held (proc_pid_fd(5)).
+// path is another path of the file, as long as it is held (proc_pid_fd(5)).
 func (f found) path() string { return fmt.Sprintf("/proc/self/fd/%d", f.fd) }
 
 // find looks an absolute path up, name by name, and makes its missing folders if that is asked for.

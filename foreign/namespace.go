@@ -12,7 +12,7 @@ import (
 // ErrNotEntered is that of Within, where do did not run.
 var ErrNotEntered = errors.New("no way into a network namespace")
 
-// Within runs do in a network namespace; an empty path is this one. A service manager may
+// Within runs do in a network namespace; an empty path is this namespace. A service manager may
 // withhold the right to enter, and a container that restarts has no namespace.
 func Within(path string, do func() error) error {
 	if path == "" {

@@ -15,7 +15,7 @@ import (
 // Most is the number of earlier pools of a service that are recorded, and recovered from.
 const Most = 32
 
-// Record has the pools that an LB has served. It never changes: Next returns another one.
+// Record has the pools that an LB has served. It never changes: Next returns another record.
 type Record struct {
 	of       string // as the file has it
 	services map[topo.VIP]served
@@ -27,7 +27,7 @@ type served struct {
 	past []past
 }
 
-// past is a pool that another one has followed.
+// past is a pool that another pool has followed.
 type past struct {
 	topo.Version
 	until time.Time     // by the wall clock, which outlives the machine's restarts
@@ -92,7 +92,7 @@ func (r *Record) sorted() []topo.VIP {
 }
 
 // Services are the recorded services with their pools, with versions that fall from each pool
-// to the one before, as a configuration has them.
+// to the pool before, as a configuration has them.
 func (r *Record) Services() (all []topo.Service) {
 	for _, vip := range r.sorted() {
 		s := r.services[vip]

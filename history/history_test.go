@@ -61,7 +61,7 @@ func versions(r *Record, cfg *topo.LB) (all []int) {
 	return all
 }
 
-// TestRecord: a pool that another one follows is past, the newest first; a configuration again
+// TestRecord: a pool that another follows is past, the newest first; a configuration again
 // adds nothing; equal versions of different pools are both kept.
 func TestRecord(t *testing.T) {
 	r := (&Record{}).Next(serving(1, 1, 1), at(0), keep)

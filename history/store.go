@@ -91,8 +91,8 @@ func (s *Store) hold() error {
 	}
 }
 
-// Write replaces the file by a record: after a crash there is the old record or the new one. A file that has
-// this record already stays; the error is then that a new one could not have been written.
+// Write replaces the file by a record: after a crash there is the old record or the new record. A file that has
+// this record already stays; the error is then that a new record could not have been written.
 func (s *Store) Write(r *Record) (err error) {
 	defer func() {
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Write(r *Record) (err error) {
 	if s.foreign != nil {
 		return s.foreign
 	}
-	if s.held == nil { // another LB may have made one meanwhile
+	if s.held == nil { // another LB may have made a record meanwhile
 		if err := s.hold(); err != nil {
 			return err
 		}

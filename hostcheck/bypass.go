@@ -63,7 +63,7 @@ type dropRule struct {
 	family   uint8 // of a rule of the kernel
 }
 
-// covered reports whether one of the rules drops all packets that want does.
+// covered reports whether any of the rules drops all packets that want does.
 func covered(rules []dropRule, want dropRule) bool {
 	covers := func(a, b netip.Prefix) bool {
 		return !a.IsValid() || b.IsValid() && a.Bits() <= b.Bits() && a.Contains(b.Addr())

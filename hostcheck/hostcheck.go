@@ -76,7 +76,7 @@ func farEnd(link netlink.Link) (advice []string) {
 	return []string{fmt.Sprintf("%s is a veth and its other end is out of sight, so it is not known whether `ethtool -K PEER gro on tx off` was done there, which our frames need", name)}
 }
 
-// isSpace reports whether a network namespace has a number in this one.
+// isSpace reports whether a network namespace has a number in this namespace.
 func isSpace(path string, number int) bool {
 	space, err := foreign.OpenNamespace(path)
 	if err != nil {
@@ -101,8 +101,8 @@ func wakes(name string, number int, inside string) (advice []string) {
 	return append(advice, checksums(other, "packets that are sent there carry no checksum", inside)...)
 }
 
-// port returns advice for a link that is a port of another one: a program there meets frames before that has them,
-// while addresses, routes and neighbours are that one's.
+// port returns advice for a link that is a port of another link: a program there meets frames before that has them,
+// while addresses, routes and neighbours are that link's.
 func port(link netlink.Link) []string {
 	if link.Attrs().MasterIndex == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Router returns advice for a link by which packets come that leave this host by another one: without forwarding
+// Router returns advice for a link by which packets come that leave this host by another link: without forwarding
 // they are dropped. Of which families they are: IPv4 (4), IPv6 (6).
 func Router(link string, families ...int) (advice []string) {
 	for _, family := range families {

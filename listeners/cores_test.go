@@ -72,7 +72,7 @@ func TestCores(t *testing.T) {
 	}
 }
 
-// TestCoresOfThisHost: a process on one CPU of this host has one core, and another one as many as it
+// TestCoresOfThisHost: a process on one CPU of this host has one core, and another as many as it
 // may run on.
 func TestCoresOfThisHost(t *testing.T) {
 	if os.Getenv("PROFFER_TEST_WAITS") != "" { // the process below

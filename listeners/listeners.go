@@ -25,7 +25,7 @@ import (
 	"proffer/topo"
 )
 
-// Process is one that listens.
+// Process is a process that listens.
 type Process struct {
 	PID    int    // 0: it cannot be seen without CAP_SYS_PTRACE
 	Name   string // of its program
@@ -49,7 +49,7 @@ func (p Process) String() string {
 }
 
 // Of finds the processes that listen at each of some VIPs in a network namespace, an empty path for
-// this one: of processes that share a socket the first one, their parent. proc is /proc.
+// this one: of processes that share a socket the first, their parent. proc is /proc.
 func Of(proc, namespace string, vips []topo.VIP) (map[topo.VIP][]Process, error) {
 	at := map[uint64][]topo.VIP{} // by the inode of a socket
 	err := foreign.Within(namespace, func() error { return socketsOf(proc, vips, at) })
@@ -89,7 +89,7 @@ func serves(local netip.AddrPort, vip topo.VIP) bool {
 	return addr == vip.Addr || addr.IsUnspecified() && (addr.Is6() || vip.Addr.Is4())
 }
 
-// socket is one that listens.
+// socket is a socket that listens.
 type socket struct {
 	local netip.AddrPort
 	inode uint64

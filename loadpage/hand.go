@@ -15,7 +15,7 @@ import (
 	"proffer/foreign"
 )
 
-// Hand is a socket that hands a page over. To each program that connects the agent sends one byte
+// Hand is a socket that hands a page over. To each program that connects the agent sends a byte
 // with the descriptor of the page (SCM_RIGHTS). The connection stays open: when it ends, the page is
 // the past, and the program connects again.
 type Hand struct {
@@ -118,7 +118,7 @@ func (h *Hand) serve() {
 		h.running.Go(func() {
 			defer h.drop(c)
 			if _, _, err := c.WriteMsgUnix([]byte{1}, unix.UnixRights(int(h.page.Fd())), nil); err == nil {
-				c.Read(make([]byte, 1)) // until one of both ends
+				c.Read(make([]byte, 1)) // until either ends
 			}
 		})
 	}
@@ -143,7 +143,7 @@ func (h *Hand) drop(c *net.UnixConn) {
 	c.Close()
 }
 
-// Close ends the connections, and removes the socket if no other one has its path.
+// Close ends the connections, and removes the socket if no other socket has its path.
 func (h *Hand) Close() error {
 	errs := []error{h.listener.Close()}
 	h.mu.Lock()

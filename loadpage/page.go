@@ -29,7 +29,7 @@ import (
 //
 // The agent makes the page; any program maps it (MAP_SHARED), and stores busy and then
 // written, at least every half second even if nothing changed. A page that is not
-// written for a second counts as lost. Several processes of one service may share the
+// written for a second counts as lost. Several processes of a service may share the
 // page by adding to and subtracting from busy atomically.
 const (
 	PageSize      = 4096
@@ -38,13 +38,13 @@ const (
 	BusyOffset    = 16
 )
 
-// Page is the reader's side of one page. It is not mapped: a writer that cuts the file would end the
+// Page is the reader's side of a page. It is not mapped: a writer that cuts the file would end the
 // reader (SIGBUS), and a file system that does not answer would stop all of its threads at the next
 // garbage collection, as the runtime does not know that a thread waits for a page.
 type Page struct{ file *os.File }
 
 // Access is the right to write a page: its owner and group, by name or number, and its
-// permissions. An empty one is the agent's own, or 0660, for a page that the agent makes, and
+// permissions. An empty name is the agent's own, or 0660, for a page that the agent makes, and
 // leaves a page that is there as it is.
 type Access struct {
 	Owner, Group string
@@ -73,7 +73,7 @@ func OpenPage(path string, access Access) (*Page, error) {
 	return &Page{f}, nil
 }
 
-// prepare gives a page to its writers; a new one has its content afterwards, so that one that
+// prepare gives a page to its writers; a new page has its content afterwards, so that a page that
 // could not be given is new again at the next start.
 func prepare(f *os.File, access Access) error {
 	info, err := f.Stat()

@@ -166,7 +166,7 @@ func receive(conn *net.UnixConn) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fds[0]) // the kernel gives room for one
+	defer unix.Close(fds[0]) // the kernel gives room for a descriptor
 	page, err := unix.Mmap(fds[0], 0, PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err

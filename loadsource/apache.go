@@ -193,7 +193,7 @@ func (l layout) size() int64 {
 func (l layout) process(i int64) int64 { return l.at + boardsHeader + processScore*i }
 func (l layout) row(i int64) int64     { return l.process(l.servers) + l.worker*i }
 
-// scoreboard is one that was found.
+// scoreboard is a scoreboard that was found.
 type scoreboard struct {
 	mem interface {
 		io.ReaderAt
@@ -229,7 +229,7 @@ func (s *scoreboard) count(ctx context.Context) (Reading, error) {
 	return c.reading(), nil
 }
 
-// countLive counts the workers of those processes that there are, from the first one on. Their rows
+// countLive counts the workers of those processes that there are, from the first on. Their rows
 // follow each other in memory.
 func (s *scoreboard) countLive(ctx context.Context, c *workerCount, processes []byte, first int64, rows []byte) error {
 	l, n := s.layout, int64(len(processes))/processScore

@@ -12,7 +12,7 @@ import (
 // apart reads a source in a goroutine of its own, so that the application can spoil its own load and
 // nothing else. A reading may wait in the kernel for as long as the application likes: for a page of
 // its memory (userfaultfd(2)), or a file system of its own. Then the goroutine and its thread stay
-// behind, one a source, and neither the other services nor the agent's end wait for it. A panic is an
+// behind, each for a source, and neither the other services nor the agent's end wait for it. A panic is an
 // error. Memory and time of a reading are bounded before: no source maps foreign memory, and each makes
 // room by bounds of its own, never by a number that it read.
 type apart struct {
@@ -84,7 +84,7 @@ func safely[T any](ctx context.Context, something func(context.Context) (T, erro
 	return something(ctx)
 }
 
-// Close closes the source when no reading is in progress any more. It does not wait for one that hangs.
+// Close closes the source when no reading is in progress any more. It does not wait for a reading that hangs.
 func (a *apart) Close() error {
 	select {
 	case a.turn <- struct{}{}: // and never leaves it

@@ -16,7 +16,7 @@ func openNginx(o *topo.Offering) (Source, error) {
 // stubStatus is the last line of nginx's stub_status (ngx_http_stub_status_module).
 var stubStatus = regexp.MustCompile(`^Active connections: \d{1,18} \nserver accepts handled requests\n \d{1,18} \d{1,18} \d{1,18} \nReading: (\d{1,9}) Writing: (\d{1,9}) Waiting: \d{1,9} \n$`)
 
-// parseNginx counts the requests that are read or answered, less the one that asks.
+// parseNginx counts the requests that are read or answered, less that which asks.
 func parseNginx(answer []byte) (Reading, error) {
 	found := stubStatus.FindSubmatch(answer)
 	if found == nil {

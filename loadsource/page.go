@@ -15,7 +15,7 @@ import (
 	"proffer/topo"
 )
 
-// page is one in a file. The application may own the folder, so a file that cannot be opened costs
+// page is a page in a file. The application may own the folder, so a file that cannot be opened costs
 // this load, until it can.
 type page struct {
 	path   string

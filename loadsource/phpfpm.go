@@ -10,8 +10,8 @@ import (
 	"proffer/topo"
 )
 
-// phpFPM asks the status page of a pool. Where one of the pool's own processes answers, it
-// counts as active; with pm.status_listen another one does.
+// phpFPM asks the status page of a pool. Where a process of the pool's own answers, it
+// counts as active; with pm.status_listen another process does.
 type phpFPM struct {
 	from, path string
 	began      int64 // the pool, when the asker was looked for; 0: not yet
@@ -26,7 +26,7 @@ func openPHPFPM(o *topo.Offering) (Source, error) {
 // asks marks the agent's own request in the list of a pool's requests.
 const asks = "proffer-asks"
 
-// ask asks for all processes, too, as long as it is not known whether one of them answers.
+// ask asks for all processes, too, as long as it is not known whether any of them answers.
 func (p *phpFPM) ask(ctx context.Context) ([]byte, error) {
 	conn, err := dial(ctx, p.from)
 	if err != nil {

@@ -52,7 +52,7 @@ func fpm(t *testing.T) string {
 }
 
 // TestPHPFPM: a pool of a real PHP-FPM has the requests that clients hold open, whether one of its
-// processes or another one answers, before and after it starts again; with an answerer of its own
+// processes or another answers, before and after it starts again; with an answerer of its own
 // also those that wait for a process.
 func TestPHPFPM(t *testing.T) {
 	dir, tcp := folder(t), port(t)

@@ -16,7 +16,7 @@ type Offered struct {
 }
 
 // Offers plans the way from an earlier agent's services to those wanted, which are the
-// first steps, in their order. A service keeps its load; a new service gets a free one,
+// first steps, in their order. A service keeps its load; a new service gets a free load,
 // as the old flows of a service that is gone may still count in its load.
 func Offers(have Offered, want []topo.Offering) (steps []Step) {
 	taken := map[uint32]bool{}

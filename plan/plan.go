@@ -9,10 +9,10 @@ import (
 	"proffer/topo"
 )
 
-// TablesAtOnce bounds the memory of new tables beside the old ones, at 32 bytes a list.
+// TablesAtOnce bounds the memory of new tables beside the old tables, at 32 bytes a list.
 const TablesAtOnce = 64
 
-// Plan is the way from one state to another.
+// Plan is the way from a state to another.
 type Plan struct {
 	Have, Want *State
 	Steps      []Step
@@ -34,7 +34,7 @@ func New(have, want *State) *Plan {
 
 func (p *Plan) add(s Step) { p.Steps = append(p.Steps, s) }
 
-// has reports whether the plan has a step of one of these verbs.
+// has reports whether the plan has a step of any of these verbs.
 func (p *Plan) has(verbs ...Verb) bool {
 	return slices.ContainsFunc(p.Steps, func(s Step) bool { return slices.Contains(verbs, s.Verb) })
 }

@@ -52,7 +52,7 @@ func fingerprintOf(svc *topo.Service, pool []topo.Server) fingerprint {
 }
 
 // Want builds the state of a configuration. Tables of the state have are not built
-// again: after a change of the pool the table before is one of the history.
+// again: after a change of the pool the table before is of the history.
 func Want(cfg *topo.LB, have *State) (*State, error) {
 	if len(cfg.Services) > topo.MaxServices {
 		return nil, fmt.Errorf("%d services: at most %d", len(cfg.Services), topo.MaxServices)

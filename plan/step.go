@@ -16,7 +16,7 @@ const (
 	AddServer                 // number a server and write its record
 	DeriveKeys                // derive the keys of all servers
 	RemoveService             // its packets are the kernel's again
-	ReplaceTable              // put a table into the slot of the one before, at once
+	ReplaceTable              // put a table into the slot of the table before, at once
 	MakeTable                 // put a table into a free slot, which no packet reads
 	NameTable                 // write the record that names the table made
 	MarkVIP                   // fragments to an address: to a service, or dropped
@@ -30,13 +30,13 @@ const (
 	RemoveOffering // its load stays, as old flows may count in it
 )
 
-// Step is one action. Equal steps have the same effect.
+// Step is an action. Equal steps have the same effect.
 type Step struct {
 	Verb    Verb
 	Service string
 	VIP     topo.VIP    // of the service; of a mark its address alone
 	Server  topo.Server // that joins or leaves the service
-	Keys    string      // the ids, the one that signs first
+	Keys    string      // the ids, that which signs first
 	Count   int         // lists of a table; servers with derived keys; number of a load
 	Changed int         // lists of today that differ from the table before
 	First   bool        // the service begins

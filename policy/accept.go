@@ -18,7 +18,7 @@ type Acceptor struct {
 	attempts, accepted uint32
 }
 
-// Offer answers one offer that meets a server with `busy` requests. Dynamic
+// Offer answers an offer that meets a server with `busy` requests. Dynamic
 // adapts its threshold first when the offer completes a window, and counts its
 // own answer into the next (6LB Algorithm 2).
 func (a *Acceptor) Offer(busy uint32) bool {
@@ -42,7 +42,7 @@ func (a *Acceptor) dynamic(busy uint32) bool {
 	return true
 }
 
-// adapt moves the threshold by one if the share of acceptances left ½ ± ε, in
+// adapt moves the threshold by 1 if the share of acceptances left ½ ± ε, in
 // whole millionths as the data plane counts.
 func (a *Acceptor) adapt() {
 	ppm := uint64(math.Round(a.Epsilon * 1e6))

@@ -36,7 +36,7 @@ func (r Rows) InTurn(turn uint32) int {
 	return r[i].At(round*golden + i*apart)
 }
 
-// Two are the own numbers of two different rows that a digest has; of one row, the same twice.
+// Two are the own numbers of two different rows that a digest has; of a single row, the same twice.
 func (r Rows) Two(digest uint64) (first, second int) {
 	n := uint64(len(r))
 	i := uint64(uint32(digest)) * n >> 32
@@ -65,7 +65,7 @@ func Alias(shares []float64) Rows {
 			large = append(large, i)
 		}
 	}
-	for len(small) > 0 && len(large) > 0 { // Vose 1991: a large number fills a small one's row
+	for len(small) > 0 && len(large) > 0 { // Vose 1991: a large number fills a small number's row
 		s, l := small[len(small)-1], large[len(large)-1]
 		small = small[:len(small)-1]
 		rows[s].Part = uint32(max(0, math.Round(float64(parts[s]*(1<<32))-1)))

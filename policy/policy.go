@@ -9,8 +9,8 @@ import (
 	"proffer/topo"
 )
 
-// Parse reads a policy as it is spelt everywhere: a dispatch mode, and with one
-// that takes signals also an acceptance: "hunt:static:4". Every policy has one
+// Parse reads a policy as it is spelt everywhere: a dispatch mode, and with a mode
+// that takes signals also an acceptance: "hunt:static:4". Every policy has a single
 // spelling, so Parse undoes topo.Policy.String and the reverse.
 func Parse(s string) (topo.Policy, error) {
 	for _, d := range topo.Dispatches() {
@@ -45,7 +45,7 @@ func Spellings() (all []string) {
 }
 
 // ParseAcceptance reads how an agent decides, "static:4". The number is the
-// threshold where the acceptance is spelt with one, and 0 otherwise.
+// threshold where the acceptance is spelt with it, and 0 otherwise.
 func ParseAcceptance(s string) (topo.Acceptance, int, error) {
 	var patterns []string
 	for _, a := range topo.Acceptances() {

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// Port is the one that agents are asked at, of UDP.
+	// Port is the port that agents are asked at, of UDP.
 	Port = 20650
 	// Size is the length of either datagram.
 	Size = 64
 )
 
-// magic begins either datagram; a change of the format is another one.
+// magic begins either datagram; a change of the format is another magic.
 const magic = 0x50726f31 // Pro1
 
 // Offsets in a datagram.
@@ -57,7 +57,7 @@ const (
 	mostCores   = 65535
 )
 
-// Message is a request, or the answer to one.
+// Message is a request, or the answer to a request.
 type Message struct {
 	VIP    topo.VIP
 	Nonce  uint64
@@ -71,7 +71,7 @@ type Message struct {
 // ErrMalformed is of a datagram that is no message.
 var ErrMalformed = errors.New("malformed report or request")
 
-// Way is from one node to another, by their locators.
+// Way is from a node to another, by their locators.
 type Way struct{ From, To netip.Prefix }
 
 // Encode is the message with a tag by the key; with key id 0 it has none.
@@ -106,7 +106,7 @@ func (m *Message) encodeReport(b []byte) {
 // whole is the nearest number that a field has room for.
 func whole(x float64) uint32 { return uint32(math.Round(min(max(x, 0), math.MaxUint32))) }
 
-// Parse reads a datagram. Every message has one encoding, and Parse takes no other.
+// Parse reads a datagram. Every message has a single encoding, and Parse takes no other.
 func Parse(b []byte) (m Message, err error) {
 	if len(b) != Size || binary.BigEndian.Uint32(b) != magic || b[atAnswers] > 1 || !isZero(b[atZero:atBusy]) || !isZero(b[atRest:atTag]) {
 		return m, ErrMalformed

@@ -39,7 +39,7 @@ const (
 
 var _ = [1]int{}[nodeAtCost+4*len(weights.Curve{})-nodeAtTag]
 
-// NodeMessage is a request of an edge LB to a datapath node, or the answer to one.
+// NodeMessage is a request of an edge LB to a datapath node, or the answer to a request.
 type NodeMessage struct {
 	Server  int // the node's number
 	Service int // of which the cost is asked for
@@ -55,7 +55,7 @@ type NodeMessage struct {
 	At   time.Duration
 }
 
-// Link is from one address to another, with the key of both ends.
+// Link is from an address to another, with the key of both ends.
 type Link struct {
 	Key      topo.Key
 	From, To netip.Addr
@@ -96,7 +96,7 @@ func (m *NodeMessage) encodeAnswer(b []byte) {
 	}
 }
 
-// ParseNode reads a datagram that the far end of a link sent. Every message has one encoding, and
+// ParseNode reads a datagram that the far end of a link sent. Every message has a single encoding, and
 // ParseNode takes no other.
 func ParseNode(b []byte, l Link) (m NodeMessage, err error) {
 	if len(b) != NodeSize || binary.BigEndian.Uint32(b) != nodeMagic {

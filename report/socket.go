@@ -46,7 +46,7 @@ func (s *Socket) Send(to netip.AddrPort, b []byte) error {
 	return err
 }
 
-// Receive waits for a datagram; a longer one than all messages is cut to a length that none has.
+// Receive waits for a datagram; a longer datagram than all messages is cut to a length that none has.
 func (s *Socket) Receive() (b []byte, from netip.AddrPort, err error) {
 	b = make([]byte, NodeSize+1)
 	n, from, err := s.conn.ReadFromUDPAddrPort(b)

@@ -8,7 +8,7 @@ import (
 )
 
 // joinColons mends a mistake of the lexer: in a list inside a flow mapping it
-// ends a key at every colon. One with text right behind it belongs to the text
+// ends a key at every colon. A colon with text right behind it belongs to the text
 // (YAML 1.2.2 §7.3.3), as in {domain: [5f00::/16]}; not so behind a quoted key.
 func joinColons(tokens token.Tokens) token.Tokens {
 	var out token.Tokens

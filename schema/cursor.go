@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Document is one file while it is read: the positions of its values and
+// Document is a file while it is read: the positions of its values and
 // its mistakes.
 type Document struct {
 	File    string // only a name for errors
@@ -22,7 +22,7 @@ type Document struct {
 	Warnings []*Error // that let the file be used, in any order
 
 	where    map[string]position // key path → its value
-	trace    func(string) string // a key path of a derived file → that of this one
+	trace    func(string) string // a key path of a derived file → that of this file
 	mistakes []*Error
 }
 
@@ -45,7 +45,7 @@ func (d *Document) Parse(data []byte, keys []Entry) {
 // OK reports whether no mistake was found so far.
 func (d *Document) OK() bool { return len(d.mistakes) == 0 }
 
-// Err joins one *Error for each mistake found, in the order of the file.
+// Err joins an *Error for each mistake found, in the order of the file.
 func (d *Document) Err() error { return join(d.mistakes, cmp.Or(d.Most, maxErrors)) }
 
 // Warnf adds a warning at a key path.
@@ -82,7 +82,7 @@ func (d *Document) Given(key string) bool {
 // Line is that of the value of a key path.
 func (d *Document) Line(key string) int { return d.locate(d.Key(key)).line }
 
-// Key is the key path that the file has for one of a file that is derived from it.
+// Key is the key path that the file has for a key of a file that is derived from it.
 func (d *Document) Key(key string) string {
 	if d.trace == nil {
 		return key
@@ -90,7 +90,7 @@ func (d *Document) Key(key string) string {
 	return d.trace(key)
 }
 
-// Derived checks a file that is derived from this one: trace leads from its key paths to those of this file. Of its
+// Derived checks a file that is derived from this file: trace leads from its key paths to those of this file. Of its
 // mistakes those are added that are kept, by their key path here, and do not stand here already.
 func (d *Document) Derived(trace func(string) string, keep func(key string) bool, check func(*Document)) {
 	derived := &Document{File: d.File, Hidden: d.Hidden, where: d.where, trace: trace}
@@ -106,7 +106,7 @@ func (d *Document) fail(at position, key, problem string) {
 	d.mistakes = append(d.mistakes, &Error{d.File, at.line, at.column, key, problem})
 }
 
-// locate finds the value of a key path. One that is there only by default
+// locate finds the value of a key path. A value that is there only by default
 // stands at the mapping that lacks it.
 func (d *Document) locate(key string) position {
 	for key != "" {
@@ -143,7 +143,7 @@ func (c cursor) key(name string) string {
 	return c.path + "." + name
 }
 
-// child moves to a node inside this one and remembers where it stands.
+// child moves to a node inside this node and remembers where it stands.
 func (c cursor) child(path string, node ast.Node) cursor {
 	next := cursor{c.doc, path, node, nodeStart(node), c.hidden}
 	c.doc.where[path] = next.at

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Entry is a row: all that is known about one key of a mapping. The reader, the writer, the error
+// An Entry is a row: all that is known about a key of a mapping. The reader, the writer, the error
 // texts, the JSON Schemas, the examples and the documents' tables of keys walk the same rows.
 type Entry struct {
 	Key      string
@@ -45,7 +45,7 @@ type Condition struct {
 	spelling string // "dispatch: hunt"
 }
 
-// When is the condition that a key has one of the values; for errors it is spelt "dispatch: hunt".
+// When is the condition that a key has any of the values; for errors it is spelt "dispatch: hunt".
 func When(key string, values ...string) *Condition {
 	return &Condition{keys: []string{key}, values: values, spelling: key + ": " + Either(values)}
 }
@@ -56,7 +56,7 @@ func (c Condition) Spelt(spelling string) *Condition {
 	return &c
 }
 
-// Having is the condition that one of some keys is given.
+// Having is the condition that any of some keys is given.
 func Having(keys ...string) *Condition {
 	return &Condition{keys: keys, given: true, spelling: Either(keys)}
 }
@@ -84,7 +84,7 @@ func (c *Condition) value(keys []Entry) string {
 	return c.values[0]
 }
 
-// unclear reports whether one of its keys has a mistake.
+// unclear reports whether any of its keys has a mistake.
 func (c *Condition) unclear(wrong map[string]bool) bool {
 	return c != nil && slices.ContainsFunc(c.keys, func(key string) bool { return wrong[key] })
 }

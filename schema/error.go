@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Error is one mistake in a file. Lines and columns count from 1, columns in
+// Error is a mistake in a file. Lines and columns count from 1, columns in
 // characters as editors do. Key is the path to the value, such as
 // "services[0].port"; it is empty when the file as a whole is wrong.
 type Error struct {
@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 // maxErrors keeps the answer to a hopeless file on one screen.
 const maxErrors = 20
 
-// join orders mistakes as the file has them and makes one error of them.
+// join orders mistakes as the file has them and makes a single error of them.
 func join(mistakes []*Error, most int) error {
 	slices.SortStableFunc(mistakes, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

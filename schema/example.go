@@ -97,7 +97,7 @@ func (w walk) entry(at string, e Entry, indent string, holds bool) string {
 	}
 }
 
-// alternative is the picked one, or the first.
+// alternative is that picked, or the first.
 func (w walk) alternative(path string, keys []Entry) string {
 	names := alternatives(keys)
 	for _, name := range names {
@@ -129,7 +129,7 @@ func (w walk) named(at string, e Entry, indent string) string {
 	return all
 }
 
-// elements has one, or one for each value of a first key that decides on others.
+// elements has an element, or one for each value of a first key that decides on others.
 func (w walk) elements(at string, keys []Entry, indent string) string {
 	first, path := keys[0], at+"."+keys[0].Key
 	decides := slices.ContainsFunc(keys, func(e Entry) bool { return e.Only != nil && e.Only.keys[0] == first.Key })

@@ -91,7 +91,7 @@ func (k Kind[T]) OneOrList(dst *[]T, most int) Value {
 }
 
 // ListedByName reads a list of names, each alone or in a mapping as its first key. A mapping's other keys change
-// what from has; one that is written has those that differ from it.
+// what from has; an element that is written has those that differ from it.
 func ListedByName[T any](dst *[]T, most int, from func() T, keys func(*T) []Entry) Value {
 	proto := from()
 	inside := keys(&proto)

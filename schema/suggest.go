@@ -20,7 +20,7 @@ func similar(key string, keys []Entry) string {
 	return Nearest(key, names)
 }
 
-// Nearest is the word that another one may be meant as; empty: none is.
+// Nearest is the word that another word may be meant as; empty: none is.
 func Nearest(word string, known []string) (best string) {
 	least := max(1, len(word)/3)
 	for _, k := range known {

@@ -61,7 +61,7 @@ func choice[T any](words []string, value func(int) T) Kind[T] {
 	return k
 }
 
-// Whole accepts a whole number in plain decimal digits: 010 is 8 to one reader
+// Whole accepts a whole number in plain decimal digits: 010 is 8 to some readers
 // of YAML and 10 to the next.
 func Whole(least, most int) Kind[int] { return WholeOf[int](least, most) }
 

@@ -16,7 +16,7 @@ import (
 
 // Limits that no honest file meets: the largest, of an LB, lists 4096 servers
 // of three keys in a service and in each of its 32 pools before. The parser recurses
-// into nesting and its time is quadratic in the keys of one mapping in block style.
+// into nesting and its time is quadratic in the keys of a mapping in block style.
 const (
 	maxBytes     = 12 << 20
 	maxKeys      = 1 << 19
@@ -24,7 +24,7 @@ const (
 	maxNesting   = 64
 )
 
-// root reads the one value of a YAML file, nil if there is none, or fails at the
+// root reads the value of a YAML file, nil if there is none, or fails at the
 // position of a mistake.
 func root(data []byte) (ast.Node, *fault) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // YAML 1.2 §5.2
@@ -109,7 +109,7 @@ func sizeFault(tokens token.Tokens) *fault {
 }
 
 // blockKeys counts the keys of the block mappings that a token stands in. Those
-// of one mapping begin in one column.
+// of a mapping begin in the same column.
 type blockKeys struct {
 	line   int
 	column int // of the line's first token that is no "-"
@@ -161,7 +161,7 @@ func syntaxFault(err error) *fault {
 	return &fault{positionOf(syntax.GetToken()), "not YAML", ": " + syntax.GetMessage()}
 }
 
-// onlyDocument is the body of the one document of a file, nil if it is empty.
+// onlyDocument is the body of the only document of a file, nil if it is empty.
 func onlyDocument(file *ast.File) (ast.Node, *fault) {
 	var body ast.Node
 	documents := 0

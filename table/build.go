@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Server is one server as the table sees it.
+// Server is a server as the table sees it.
 type Server struct {
 	ID     string // the same wherever the server stands in a list: its locator
 	Weight uint16 // its share of the positions; 0 drains it: no position at all
@@ -19,7 +19,7 @@ type Server struct {
 // positions. Compare tables before and after a removal by giving the
 // removed server weight 0, which keeps the numbers of the others.
 //
-// Servers take turns; one that has k times the weight of another takes k times
+// Servers take turns; a server that has k times the weight of another takes k times
 // the turns. Shares end where one server would have to fill two positions of a list.
 func Build(servers []Server, m, c int) (*Table, error) {
 	if err := checkSize(len(servers), m, c); err != nil {

@@ -25,7 +25,7 @@ func (f *filling) table() *Table {
 	return &Table{buckets: len(f.length), choices: int(f.choices), lists: f.lists}
 }
 
-// take is one turn of a server: it gets the next bucket of its walk with a
+// take is a turn of a server: it gets the next bucket of its walk with a
 // free position in its list. Returns false when its walk is over.
 func (f *filling) take(w *walk, server uint16) bool {
 	next, left, length := w.next, w.left, f.length
@@ -46,7 +46,7 @@ func (f *filling) take(w *walk, server uint16) bool {
 	return false
 }
 
-// inRounds gives every server one turn a round, as the paper does.
+// inRounds gives every server a turn a round, as the paper does.
 func (f *filling) inRounds(walks []walk, order []uint16) {
 	for f.open > 0 {
 		for i := range walks {

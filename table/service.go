@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// Of is the table of a service for one of its pools: svc.Servers, or that of an
+// Of is the table of a service for any of its pools: svc.Servers, or that of an
 // earlier version. The numbers in its lists are indices into pool.
 func Of(svc *topo.Service, pool []topo.Server) (*Table, error) {
 	choices := svc.Candidates()

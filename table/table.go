@@ -1,5 +1,5 @@
 // Package table maps flows to short lists of servers by consistent hashing:
-// Algorithm 3 of the 6LB paper (§III), Maglev's when lists have one position. Every
+// Algorithm 3 of the 6LB paper (§III), Maglev's when lists have a single position. Every
 // LB with the same servers builds the same table without any exchange, and a
 // change of the servers leaves most lists as they were.
 //
@@ -19,7 +19,7 @@ const (
 	DefaultBuckets = 65537
 )
 
-// Table holds one list of servers a bucket. It never changes; any number of
+// Table holds a list of servers a bucket. It never changes; any number of
 // goroutines may read it.
 type Table struct {
 	buckets int

@@ -24,7 +24,7 @@ func newWalk(id string, m int) walk {
 	return walk{next: uint32(offset % uint64(m)), step: coprime(step, uint64(m)), left: uint32(m)}
 }
 
-// after is the bucket that follows one. Whether it wraps is a coin toss to a
+// after is the bucket that follows a bucket. Whether it wraps is a coin toss to a
 // branch predictor, so there is no branch: that saves a quarter of Build's time.
 // The sign of a number under MaxBuckets serves as the mask.
 func (w *walk) after(bucket, m uint32) uint32 {
@@ -32,7 +32,7 @@ func (w *walk) after(bucket, m uint32) uint32 {
 	return uint32(wrapped + int32(m)&(wrapped>>31))
 }
 
-// coprime is a number from 1 to m-1 that shares no factor with m: the first one
+// coprime is a number from 1 to m-1 that shares no factor with m: the first
 // from x on.
 func coprime(x, m uint64) uint32 {
 	if m == 1 {

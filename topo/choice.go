@@ -9,7 +9,7 @@ const (
 	BetterOfTwo               // of two random servers
 	ByWeight                  // by the flow's digest, in proportion to weights
 	InTurn                    // one after the other, in proportion to weights
-	LesserQueue               // of two random servers the one with fewer requests, as their agents report
+	LesserQueue               // of two random servers that with fewer requests, as their agents report
 )
 
 // Hashed: the server of a flow follows from its digest and the servers' weights.

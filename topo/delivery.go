@@ -37,7 +37,7 @@ type DeliveryRow struct {
 	Seg6 bool // the kernel ends that SID
 	IPv6 bool // packets of these families
 	IPv4 bool
-	// Neighbour: the address is one on the LB's own link.
+	// Neighbour: the address is on the LB's own link.
 	Neighbour bool
 	// Tunnel: the packet travels in an Ethernet frame inside UDP.
 	Tunnel bool

@@ -175,13 +175,13 @@ type Counting uint8
 
 func (c Counting) String() string {
 	return [...]string{
-		AllCounting:     "all",     // established and embryonic ones
+		AllCounting:     "all",     // established and embryonic flows
 		LiteralCounting: "literal", // established ones
-		FloodCounting:   "flood",   // established ones, as most SYNs are forged: the best of a few servers
+		FloodCounting:   "flood",   // established flows, as most SYNs are forged: the best of a few servers
 	}[c]
 }
 
-// CountingIn is which flows count while there is a flood of SYNs, or none: not the embryonic ones, where
+// CountingIn is which flows count while there is a flood of SYNs, or none: not the embryonic flows, where
 // the choice is by flows.
 func (r DispatchRow) CountingIn(flood bool) Counting {
 	if flood && r.Counting == AllCounting && r.Choice.Scores() {

@@ -76,7 +76,7 @@ type Datapath struct {
 	Clients []netip.Prefix // the client network: outward packets have a source there
 	Chains  []Chain
 	Idle    time.Duration // after which a function forgets a flow without packets
-	Linger  time.Duration // … and one that both ends closed
+	Linger  time.Duration // … and a flow that both ends closed
 
 	ReportKey *Key // of its reports to the LBs; nil: there are none
 }
@@ -103,7 +103,7 @@ type Virtual struct {
 	Queue int // packets of Each
 
 	// Noise is the standard deviation of the load that a report has of the core, in parts of it: a real core's
-	// load is measured, a virtual one's known.
+	// load is measured, a virtual core's known.
 	Noise float64
 }
 
@@ -113,7 +113,7 @@ func (Virtual) Name() string { return "virtual" }
 // SourceNAT gives flows a public address, and ports of their core's range: core c has Ports
 // ports from First + c·Ports on. Both are multiples of 64.
 type SourceNAT struct {
-	Public4, Public6 netip.Addr // one may be the zero Addr: flows of that family are dropped
+	Public4, Public6 netip.Addr // either may be the zero Addr: flows of that family are dropped
 	First, Ports     int
 }
 
@@ -121,7 +121,7 @@ type SourceNAT struct {
 func (SourceNAT) Name() string { return "nat" }
 
 // Firewall admits connections by rules, of which the first that fits their first packet decides.
-// Without one the connection is denied.
+// Without a rule the connection is denied.
 type Firewall struct{ Rules []Rule }
 
 // Name is the function's name in configurations and documents.
@@ -147,7 +147,7 @@ type Pattern struct {
 	Drop  bool
 }
 
-// Rewriter writes To in the place of From in payloads; they are of one length.
+// Rewriter writes To in the place of From in payloads; they are of the same length.
 type Rewriter struct{ From, To string }
 
 // Name is the function's name in configurations and documents.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Node is one machine of the SR domain.
+// Node is a machine of the SR domain.
 type Node struct {
 	Name      string
 	Locator   netip.Prefix // 64 bits; every SID of the node lies inside (RFC 8986 §3.1)
@@ -29,7 +29,7 @@ type Node struct {
 	Keys    []SignalKey
 	KeyFile string
 
-	// Near are other nodes of the farm by their locators: where the address is one on the link, packets for the
+	// Near are other nodes of the farm by their locators: where the address is on the link, packets for the
 	// locator go to that neighbour, and need no route.
 	Near []Neighbour
 }
@@ -40,12 +40,12 @@ type Neighbour struct {
 	Addr    netip.Addr
 }
 
-// SignalKey is one generation of the keys that authenticate signals.
+// SignalKey is a generation of the keys that authenticate signals.
 type SignalKey struct {
 	ID   uint8 // 1 to 255; 0 on the wire means "no tag"
 	Farm Key   // LB → servers
 	// Server → LB. At an LB the master of all, at a server its own: derived from
-	// the master, so that one server cannot speak for another.
+	// the master, so that no server can speak for another.
 	Server Key
 }
 
@@ -131,7 +131,7 @@ func (r Recovery) String() string {
 	}[r]
 }
 
-// Affinity is what ties new connections to the server of earlier ones.
+// Affinity is what ties new connections to the server of earlier connections.
 type Affinity uint8
 
 // Values of Affinity.
@@ -169,7 +169,7 @@ type Service struct {
 	Servers    []Server // sorted by Server.At
 	Version    int      // of Servers
 
-	// History holds the pools before this one, the newest first: the horizon
+	// History holds the pools before this pool, the newest first: the horizon
 	// within which a flow is recovered. Shared by all LBs with the rest.
 	History []Version
 }
@@ -206,7 +206,7 @@ func (f *FlowTable) Silence(p Protocol) time.Duration {
 	return f.Idle
 }
 
-// LB is all that one load balancer runs on.
+// LB is all that a load balancer runs on.
 type LB struct {
 	Node
 	CandidateKey Key    // farm-wide and never rotated: it decides every list
@@ -236,7 +236,7 @@ func (o Owner) String() string {
 	}[o]
 }
 
-// Offering is a service as the agent of one server sees it.
+// Offering is a service as the agent of a server sees it.
 type Offering struct {
 	Name       string
 	VIP        VIP
@@ -274,7 +274,7 @@ func (o *Offering) Handed() bool {
 // Load is the value of the key `load`.
 func (o *Offering) Load() Load { return Load{o.Measure, o.Source} }
 
-// Agent is all that the agent of one server runs on.
+// Agent is all that the agent of a server runs on.
 type Agent struct {
 	Node
 	Flows    FlowTable

@@ -49,7 +49,7 @@ func Open(cfg *topo.Datapath, core int) (_ *Core, err error) {
 	return c, nil
 }
 
-// Join calls f with the core, its pair of links, and the socket at the far one.
+// Join calls f with the core, its pair of links, and the socket at the far link.
 func (c *Core) Join(f func(core int, near, far *net.Interface, socket int) error) error {
 	return f(c.number, c.pair.near, c.pair.far, c.socket.fd)
 }

@@ -7,7 +7,7 @@ import (
 	"proffer/topo"
 )
 
-// Function handles the packets of a service at a core, one after the other, on the core's thread.
+// Function handles the packets of a service at a core, in turn, on the core's thread.
 type Function interface {
 	// Packet gets a packet from its IP header on, and whether it goes to the client network. It may
 	// change bytes in place; length and link stay, and checksums have to be true afterwards.

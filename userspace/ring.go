@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring is one of a socket's four rings, in memory that the kernel shares: of T, by one producer and
-// one consumer, of which this side is one. As many entries as there are chunks, so none is ever full.
+// ring is any of a socket's four rings, in memory that the kernel shares: of T, by one producer and
+// one consumer, and this side is either. As many entries as there are chunks, so none is ever full.
 type ring[T any] struct {
 	memory             []byte
 	producer, consumer *uint32
@@ -47,7 +47,7 @@ func (r *ring[T]) put(v T) {
 	atomic.StoreUint32(r.producer, at+1)
 }
 
-// take removes the first entry, if there is one; the kernel is the producer.
+// take removes the first entry, if there is any; the kernel is the producer.
 func (r *ring[T]) take() (v T, ok bool) {
 	at := *r.consumer // this side alone writes it
 	if atomic.LoadUint32(r.producer) == at {
@@ -75,7 +75,7 @@ func getOption[T any](fd, name int, value *T) error {
 	return failed(errno)
 }
 
-// setOption writes one.
+// setOption writes an option.
 func setOption[T any](fd, name int, value *T) error {
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(name), uintptr(unsafe.Pointer(value)), unsafe.Sizeof(*value), 0)
 	return failed(errno)

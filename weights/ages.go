@@ -41,7 +41,7 @@ func (p *Packets) Total() (sum uint64) {
 // ByAge is a load by class, 1 a whole core.
 type ByAge [Ages]float64
 
-// Sum is the load of the classes from one to before another.
+// Sum is the load of the classes from a first to before a last.
 func (b *ByAge) Sum(from, to int) (sum float64) {
 	for _, load := range b[from:to] {
 		sum += load

@@ -61,7 +61,7 @@ func Average(all ...Curve) (c Curve) {
 	return c
 }
 
-// place is the knot below a rate, and the next one's part at the rate.
+// place is the knot below a rate, and the next knot's part at the rate.
 func place(perSecond float64) (knot int, next float64) {
 	x := math.Log2(max(1, perSecond)) - firstKnot
 	knot = min(max(int(math.Floor(x)), 0), knots-2)

@@ -9,8 +9,8 @@ import (
 // default: start from PublishedFilter or QuickFilter.
 type FilterSettings struct {
 	Reservoir int  // samples kept of each server
-	Latest    bool // they are the latest; else a new sample takes the place of a random one
-	Owes      bool // a server that gets too few flows is owed one (turns)
+	Latest    bool // they are the latest; else a new sample takes the place of a random sample
+	Owes      bool // a server that gets too few flows is owed a flow (turns)
 
 	Mean  float64 // μ̃(0)
 	Var   float64 // P(0)
@@ -36,7 +36,7 @@ func QuickFilter() FilterSettings {
 
 // Filter learns how fast servers are from packets that a load balancer sees anyway (HLB
 // §IV-B): durations of flows, sampled into one reservoir a server, smoothed by
-// one Kalman filter a server, turned into weights by a softmax.
+// a Kalman filter a server, turned into weights by a softmax.
 type Filter struct {
 	settings   FilterSettings
 	noise      float64
@@ -67,7 +67,7 @@ func (f *Filter) Observe(_ time.Duration, s Sample) {
 	f.reservoirs[s.Server].Add(s.Value, s.Random)
 }
 
-// Weights takes one step of the filters with the mean of each reservoir; the
+// Weights takes a step of the filters with the mean of each reservoir; the
 // weights sum to 1. The papers take a step every half a second.
 func (f *Filter) Weights(at time.Duration) []float64 {
 	if at <= f.last {
@@ -78,7 +78,7 @@ func (f *Filter) Weights(at time.Duration) []float64 {
 	return f.weights
 }
 
-// step measures a server that was never seen as the average one: no sample
+// step measures a server that was never seen as the average server: no sample
 // distinguishes it.
 func (f *Filter) step() {
 	mean := f.meanOfSeen()
@@ -98,7 +98,7 @@ func (f *Filter) step() {
 }
 
 // Known returns the weights by all that is known, without a step: those of the last step, also after
-// servers were inherited. Beside servers that are known, one that joined is the average one.
+// servers were inherited. Beside servers that are known, a server that joined is average.
 func (f *Filter) Known() []float64 {
 	f.softmax()
 	return f.weights
@@ -148,7 +148,7 @@ func (f *Filter) Inherit(i int, from *Filter, j int) {
 }
 
 // Recall makes the weights as their inverses are, in any unit, if these differ; a server with 0, of
-// which nothing is known, is the average one. The first samples of each server replace them.
+// which nothing is known, is average. The first samples of each server replace them.
 func (f *Filter) Recall(inverses []float64) {
 	sum, n, least, most := 0.0, 0, math.Inf(1), 0.0
 	for _, x := range inverses {

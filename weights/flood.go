@@ -1,7 +1,7 @@
 package weights
 
 // Flood judges by how many new flows come to life whether most SYNs are forged. Each step counts half
-// as much as the next one. The zero Flood is ready for use.
+// as much as the next. The zero Flood is ready for use.
 type Flood struct {
 	begun, lived float64
 	is           bool

@@ -1,6 +1,6 @@
 package weights
 
-// Kalman tracks one slowly varying number through noisy measurements (HLB
+// Kalman tracks a slowly varying number through noisy measurements (HLB
 // §IV-B2), the state being its own prediction:
 //
 //	P̄ = P + Q,  K = P̄ / (P̄ + R),  μ ← μ + K(z − μ),  P ← (1 − K)P̄

@@ -9,7 +9,7 @@ import (
 
 // Leveller keeps the predicted loads of cores level by where new flows go, as
 // EdgeBalance's PID does. It learns how long flows live from the ages of the load, since
-// no gains suit all lives: short flows are gone before a weight acts on them, long ones
+// no gains suit all lives: short flows are gone before a weight acts on them, long flows
 // keep the consequence of a wrong weight. Every tick, for a horizon H,
 //
 //	rest[core] = Σ over ages of load[core][age] · survival[age]        at H, of today's flows
@@ -115,7 +115,7 @@ const loud = 3
 
 // listen measures how far the load of a core is from that a tick ago, on average. A
 // sudden change raises the measure a few times at most. It reports whether an elephant
-// came: one core alone has suddenly more, by a part of the average core's load.
+// came: a core alone has suddenly more, by a part of the average core's load.
 func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
 	const least, alone = 0.1, 3
 	sum, first, second, all := 0.0, 0.0, 0.0, 0.0
@@ -135,7 +135,7 @@ func (l *Leveller) listen(elapsed time.Duration) (elephant bool) {
 	return first > sudden && first > alone*second
 }
 
-// sumUp adds up how far the load of each core is from the average one, where that is no more than
+// sumUp adds up how far the load of each core is from the average core's, where that is no more than
 // noise: in a second as much as it is, and not while the core's weight is at its end.
 func (l *Leveller) sumUp(elapsed time.Duration) {
 	const slowly = time.Second

@@ -34,7 +34,7 @@ type lives struct {
 	young    [longestHorizon + 1]cohort
 	old      [longestHorizon + 1]cohort
 	oldest   cohort
-	elephant time.Duration // when the last one came
+	elephant time.Duration // when the last elephant came
 	unseen   float64       // so little load that it was never seen to end
 	begun    bool          // flows have come
 	known    int           // the longest horizon with a past; 0: none
@@ -58,7 +58,7 @@ func (c *cohort) survival(unseen float64) float64 {
 // mean forgets exponentially. It begins with the first measurement, not with 0.
 type mean struct{ sum, weight float64 }
 
-// follow takes a measurement, elapsed after the last one.
+// follow takes a measurement, elapsed after the last.
 func (m *mean) follow(measured float64, elapsed, memory time.Duration) {
 	part := float64(elapsed) / float64(elapsed+memory)
 	m.sum += float64(part * (measured - m.sum))
@@ -76,7 +76,7 @@ func (m *mean) value() float64 {
 // over a pause and its burst, and at the usual pace.
 type tickLoad struct{ seen, even ByAge }
 
-// learn takes the load of all cores, elapsed after the last one. An idle time before the first
+// learn takes the load of all cores, elapsed after the last. An idle time before the first
 // flow is not among the means.
 func (l *lives) learn(at, elapsed time.Duration, total tickLoad) {
 	const little, least = 3e-4, 1e-9
@@ -121,10 +121,10 @@ func (l *lives) crossed(at time.Duration, h int) bool {
 
 // comes is the load at the horizon of the flows that begin until then: that of flows
 // younger than the horizon. An elephant among them is soon no longer young, so the lesser
-// of a short while and a long one.
+// of a short while and a long while.
 func (l *lives) comes(h int) float64 { return min(l.fast[h].value(), l.slow[h].value()) }
 
-// horizon is the shortest known one until which at least this much comes, or the longest.
+// horizon is the shortest known horizon until which at least this much comes, or the longest.
 func (l *lives) horizon(load float64) int {
 	h := shortestHorizon
 	for h < l.known && l.comes(h) < load {

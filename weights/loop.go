@@ -41,16 +41,16 @@ type Gains struct {
 // PublishedGains are the form and the gains of EdgeBalance §3, for a tick of 30 ms.
 func PublishedGains() Gains { return Gains{Literal, 0.6, 0.5, 0.125} }
 
-// TunedGains are gains for flows that last seconds, which the published ones set
+// TunedGains are gains for flows that last seconds, which the published gains set
 // swinging. They damp swings that the published gains do not, and take five seconds to
-// level an elephant where those take a quarter of one. docs/design/edge.md has both.
+// level an elephant where those take a quarter of a second. docs/design/edge.md has both.
 func TunedGains() Gains { return Gains{True, 0.05, 0, 0.025} }
 
 // longest is the longest time between two steps that a term is computed with: a
 // clock that jumped, or a machine that was suspended, must not fill the integral.
 const longest = time.Second
 
-// loop is the controller of one core. Its zero state is that of a core about
+// loop is the controller of a core. Its zero state is that of a core about
 // which nothing is known.
 type loop struct {
 	Gains

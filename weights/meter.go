@@ -2,7 +2,7 @@ package weights
 
 import "time"
 
-// Costs of one packet, by core and service. They differ between servers, so each measures
+// Costs of a packet, by core and service. They differ between servers, so each measures
 // its own when it starts.
 type Costs [][]Curve
 
@@ -12,7 +12,7 @@ type Costs [][]Curve
 //
 // Servers are not asked: their polling cores report 100 % at any load. Where the time of
 // the functions alone is measured, as by the run time of BPF programs, Learn corrects the
-// costs by it. The paper's <server i, core j> is one index here.
+// costs by it. The paper's <server i, core j> is a single index here.
 type Meter struct {
 	costs Costs
 	fixed []bool // by service: Learn leaves its costs
@@ -84,7 +84,7 @@ func (m *Meter) count(core, service int, packets *Packets, elapsed float64) {
 	}
 	m.sent[core][service] = *packets
 	m.total[core] += m.rates[core][service].Sum(0, Ages)
-	m.fresh[service] += m.rates[core][service].Sum(0, 2*shortestHorizon) // older ones are no longer new
+	m.fresh[service] += m.rates[core][service].Sum(0, 2*shortestHorizon) // older flows are no longer new
 }
 
 const nanosecond = 1e-9

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A generator, a link or a host that pauses stops the packets of all cores, and the late ones come
+// A generator, a link or a host that pauses stops the packets of all cores, and the late packets come
 // all at once. That is no elephant, and no core has another part of the packets than before.
 
 // pace is how fast packets came in a tick beside the ticks before, as far as all busy cores had so
-// many more or fewer. It takes the load of all cores, and that of each, beside the usual ones.
+// many more or fewer. It takes the load of all cores, and that of each, beside the usual loads.
 func pace(all float64, cores []float64) float64 {
 	if len(cores) == 0 {
 		return 1
@@ -22,7 +22,7 @@ func pace(all float64, cores []float64) float64 {
 }
 
 // even takes the loads of a tick at the usual pace, which follows that of the ticks slowly, as a
-// change that lasts is the usual one. So over a while the mean is that of the loads.
+// change that lasts becomes usual. So over a while the mean is that of the loads.
 func (l *Leveller) even(elapsed time.Duration) {
 	const (
 		busy   = 0.1 // of the average core

@@ -9,7 +9,7 @@ type Report struct {
 	Cores   float64 // cores that it has, or its speed in any unit
 }
 
-// Polled weighs servers by their last reports. A server without one, or with a lost one, counts as the
+// Polled weighs servers by their last reports. A server without a report, or with a lost report, counts as the
 // average of the others.
 type Polled struct {
 	weigh   func(Report) float64

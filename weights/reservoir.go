@@ -1,8 +1,8 @@
 package weights
 
-// Reservoir keeps k samples of a stream (HLB Algorithm 1): a new one takes the
-// place of a random old one, so that a sample survives a geometrically
-// distributed number of others and fresh ones weigh most. The paper writes
+// Reservoir keeps k samples of a stream (HLB Algorithm 1): a new sample takes the
+// place of a random old sample, so that a sample survives a geometrically
+// distributed number of others and fresh samples weigh most. The paper writes
 // `randomId % N` with N the number of servers; k is meant. With latest it takes the place of the
 // oldest, so that those kept are half as old on average.
 type Reservoir struct {
@@ -17,7 +17,7 @@ type Reservoir struct {
 func NewReservoir(k int) Reservoir { return Reservoir{samples: make([]float64, k)} }
 
 // Add stores x in the position that random names. The first k samples fill the
-// reservoir in order, so that its mean is one of real samples from the first on.
+// reservoir in order, so that its mean is of real samples from the first on.
 func (r *Reservoir) Add(x float64, random uint64) {
 	if r.filled < len(r.samples) {
 		r.samples[r.filled] = x
@@ -33,7 +33,7 @@ func (r *Reservoir) Add(x float64, random uint64) {
 	r.samples[at] = x
 }
 
-// condensed is how many samples old ones count as.
+// condensed is how many samples the old samples count as.
 const condensed = 8
 
 // condense makes many samples a few, each their mean.

@@ -8,7 +8,7 @@ type Static struct {
 	weights []float64
 }
 
-// NewStatic has one weight a server, all servers being members.
+// NewStatic has a weight a server, all servers being members.
 func NewStatic(stated []float64) *Static {
 	return &Static{stated: stated, weights: append([]float64(nil), stated...)}
 }
@@ -16,7 +16,7 @@ func NewStatic(stated []float64) *Static {
 // Observe ignores the sample.
 func (s *Static) Observe(time.Duration, Sample) {}
 
-// Weights are the stated ones, 0 for a server that has left.
+// Weights are those stated, 0 for a server that has left.
 func (s *Static) Weights(time.Duration) []float64 { return s.weights }
 
 // Join gives a server its stated weight again.

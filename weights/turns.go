@@ -12,9 +12,9 @@ import (
 type turns struct {
 	fresh  []uint64 // flows that each server began since the last step
 	total  uint64   // of all servers, up to the last step
-	begun  []uint64 // the total at the last step in which a server began one
+	begun  []uint64 // the total at the last step in which a server began a flow
 	owed   []bool
-	credit uint64 // flows that came since a server became owed one; oweOneIn for each
+	credit uint64 // flows that came since a server became owed a flow; oweOneIn for each
 }
 
 const (
@@ -26,7 +26,7 @@ func newTurns(n int) turns {
 	return turns{fresh: make([]uint64, n), begun: make([]uint64, n), owed: make([]bool, n)}
 }
 
-// step returns the servers that are owed a flow, of those that take flows, until they begin one.
+// step returns the servers that are owed a flow, of those that take flows, until they begin it.
 func (t *turns) step(takes func(server int) bool) (all []int) {
 	t.count()
 	var due []int

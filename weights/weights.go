@@ -1,7 +1,7 @@
 // Package weights decides how large a share of the new flows each server gets.
-// A Weigher takes samples one at a time and returns weights: configured ones
-// (Static), ones learned from how long flows last (Filter, HLB §IV-B), ones by
-// the servers' own reports (Polled), or ones that level predicted loads (PID, EdgeBalance §3; Leveller, by how long flows live).
+// A Weigher takes samples singly and returns weights: configured weights
+// (Static), weights learned from how long flows last (Filter, HLB §IV-B), weights by
+// the servers' own reports (Polled), or weights that level predicted loads (PID, EdgeBalance §3; Leveller, by how long flows live).
 // The package has no clock and no randomness of its own, and its arithmetic gives the
 // same bits on every machine, so that the daemon and the simulators run the same object.
 package weights
@@ -17,11 +17,11 @@ type Weigher interface {
 	// Weights returns the weight of each server from at on, by all samples
 	// observed so far: none below 0, 0 for a server without new flows. Only their
 	// ratios count. The slice stays valid until the next call. A call at the
-	// instant of the last one, or before it, changes nothing.
+	// instant of the last sample, or before it, changes nothing.
 	Weights(at time.Duration) []float64
 }
 
-// Sample is one measurement of one server.
+// Sample is a measurement of a server.
 type Sample struct {
 	Server int     // its position in the weights
 	Value  float64 // Filter: a flow's duration, in any unit; PID: the load, 1 a whole core

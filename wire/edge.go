@@ -65,7 +65,7 @@ func (t Tunnel) Around(packet []byte) []byte {
 }
 
 // Probe is the payload of a datagram by which an LB asks a node for a sign of life. The packet inside is
-// an empty one, so that a decoder of VXLAN finds no fault.
+// an empty packet, so that a decoder of VXLAN finds no fault.
 func Probe(server int) []byte {
 	const noNextHeader = 59
 	t := Tunnel{Instance: Instance{Server: server}, Message: MessageProbe}

@@ -15,7 +15,7 @@ const (
 
 func (r Role) String() string { return [...]string{LB: "LB", Server: "server"}[r] }
 
-// Signal is one meaning of a function.
+// Signal is a meaning of a function.
 type Signal struct {
 	Function Function
 	Short    string // as logs and documents spell it

@@ -25,7 +25,7 @@ func Tag(key topo.Key, f policy.Flow, sender netip.Prefix, segments []netip.Addr
 	return tag
 }
 
-// Generation tells the connections of one five-tuple apart: 16 bits of the
+// Generation tells the connections of a five-tuple apart: 16 bits of the
 // client's initial sequence number, never 0.
 func Generation(isn uint32) uint16 {
 	return max(uint16(isn*0x9e3779b1>>16), 1)

@@ -54,7 +54,7 @@ static __always_inline struct conn_entry conn_find(struct packet *p, __u64 now, 
 }
 
 /* new_generation is the generation of the flow that the packet begins. UDP has no initial
- * sequence number; the time in 2^20 ns distinguishes the uses of one five-tuple, even over
+ * sequence number; the time in 2^20 ns distinguishes the uses of a five-tuple, even over
  * a restart. */
 static __always_inline __u16 new_generation(const struct packet *p, __u64 now)
 {

@@ -19,7 +19,7 @@
  * first.) To free a slot that it claimed it clears the digest, and then the hint. The digest
  * has a key that outlives the agent with the table, so that no sender can aim at a line; the
  * five-tuple is compared, so that no flow is mistaken for another. Two CPUs that accept
- * offers of one flow at once make two entries; searches find the same entry first, and the
+ * offers of a flow at once make two entries; searches find the same entry first, and the
  * other expires. */
 #pragma once
 #include "core/clock.h"
@@ -36,7 +36,7 @@ struct conn_line {
 	struct conn slot[SLOTS];
 };
 
-/* Mapped, so that values begin on a page and fingerprints are one cache line. */
+/* Mapped, so that values begin on a page and fingerprints are a cache line. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set before loading, as `conn_lines` */
@@ -141,7 +141,7 @@ static __always_inline bool conn_is_hinted(__u64 hash)
 }
 
 /* no_digest is 1 for a fingerprint without a digest, else 0: a free slot, or the difference
- * of two fingerprints with one digest. Without a branch: the verifier follows both ways. */
+ * of two fingerprints with the same digest. Without a branch: the verifier follows both ways. */
 static __always_inline __u64 no_digest(__u64 fingerprint)
 {
 	fingerprint = (fingerprint >> FINGERPRINT_SHIFT) - 1;

@@ -20,7 +20,7 @@ struct {
 	__type(value, struct offering);
 } offered SEC(".maps");
 
-/* A bit for each port, then one for the last 16 bits of each address: whether a service has it.
+/* A bit for each port, then a bit for the last 16 bits of each address: whether a service has it.
  * A packet that goes out from elsewhere is no service's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

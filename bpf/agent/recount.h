@@ -40,7 +40,7 @@ __noinline bool recount_request(struct conn *c)
 	return false;
 }
 
-/* end_load sets one count of a load to 0; the callback of bpf_loop. */
+/* end_load sets a count of a load to 0; the callback of bpf_loop. */
 static long end_load(__u64 i, struct load_change *change)
 {
 	__u32 *asking, *open = open_at(i, change->ended);

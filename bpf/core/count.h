@@ -5,7 +5,7 @@
 #pragma once
 #include "core/types.h"
 
-/* One record a CPU: the counters of a packet are in one or two cache lines. A power of two, to
+/* A record for each CPU: the counters of a packet are in one or two cache lines. A power of two, to
  * mask an index: Linux 6.1 loses the bound of an index on the stack. */
 #define MAX_COUNTERS 128
 

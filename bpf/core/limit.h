@@ -37,7 +37,7 @@ enum limit_rates {
 			      * than it has room for (gc_thresh3, 1024) */
 };
 
-/* Answers of a kind to one receiver in a second, and searches for one neighbour. In NEIGHBOUR_S, the
+/* Answers of a kind to a receiver in a second, and searches for a neighbour. In NEIGHBOUR_S, the
  * first packet of a neighbour alone takes a token, as the kernel then looks for it. */
 enum limit_each {
 	ANSWERS_EACH = 100,

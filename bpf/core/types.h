@@ -195,7 +195,7 @@ struct server {
 	__u16 ready;	   /* enum delivery */
 };
 
-/* How a server answers, as one CPU saw it (lb/health.h). The counts wrap. */
+/* How a server answers, as a CPU saw it (lb/health.h). The counts wrap. */
 struct health {
 	__u32 offered;
 	__u32 repeated;
@@ -204,7 +204,7 @@ struct health {
 	__u32 alive; /* checks that came back */
 };
 
-/* The argument of dt to a kernel: a SID serves one family. */
+/* The argument of dt to a kernel: a SID serves a single family. */
 enum argument {
 	ARGUMENT_IPV6 = 0,
 	ARGUMENT_IPV4 = 4,

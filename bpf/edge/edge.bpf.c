@@ -8,9 +8,9 @@
  *     not yet looked at
  *   … that begins a flow       prefix -> service -> instance by weight -> entry
  *   … the world's that may     the same without an entry: the node sends it back, if the chain lets it
- *     begin one                pass, and then the flow has its entry
+ *     begin a flow             pass, and then the flow has its entry
  *   … without an entry, or     the nodes are asked for the flow's owner;
- *     of a node that is gone   edge_answer: its instance -> entry; no owner: as one that begins
+ *     of a node that is gone   edge_answer: its instance -> entry; no owner: as if it begins
  *   … of the world, to a     tail call of edge_unbound: word to the client
  *     client of a node that is gone
  *   changed packet of a node edge_back: tunnel -> flow -> learn the tuple after the change

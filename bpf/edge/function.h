@@ -26,7 +26,7 @@
 #include "edge/tuple.h"
 #include "edge/tunnel.h"
 
-/* A packet on its way through a chain. A CPU has one at a time. */
+/* A packet on its way through a chain. A CPU has a single packet at a time. */
 struct node_state {
 	struct packet packet;
 	struct edge_outer outer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* instances.h: the nodes, and the choice of an instance (server, core) for a new flow of a
- * service: in turn by weight, in one read of an alias table. At random by weight, chance alone would
+ * service: in turn by weight, in a read of an alias table. At random by weight, chance alone would
  * load instances unevenly. The weights are user space's; it fills the table that the service does not use and then names it by one store. */
 #pragma once
 #include "edge/flows.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* recover.h: a packet without an entry may be of a flow that another LB began, or this LB before a
- * restart. The LB asks the nodes for its owner, one after the other in the order of their numbers,
+ * restart. The LB asks the nodes for its owner, in the order of their numbers,
  * with the packet itself: the VNI has the number of the node that is asked, so the LB keeps nothing
  * meanwhile, and each node is asked once at most. */
 #pragma once

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* rewrite_end.h: another address and port (or echo identifier) at one end of a packet, with the
+/* rewrite_end.h: another address and port (or echo identifier) at an end of a packet, with the
  * checksums that follow (RFC 1624, RFC 3022 §4.1), and in an ICMP error about a packet. */
 #pragma once
 #include "edge/tuple.h"

@@ -106,7 +106,7 @@ struct edge_flow {
 			   * to be of that side; 0: none was */
 };
 
-/* LB: a flow that a CPU had a packet of lately, in one direction (edge/recent.h). */
+/* LB: a flow that a CPU had a packet of lately, in a direction (edge/recent.h). */
 struct edge_recent {
 	struct tuple t; /* as in the packet */
 	__u64 hash;	/* of the flow */
@@ -191,7 +191,7 @@ struct nat_setting {
 	__u32 pool6;
 };
 
-/* Node: the last numbers of one side of a TCP connection (edge/closing.h); 0: none yet. */
+/* Node: the last numbers of a side of a TCP connection (edge/closing.h); 0: none yet. */
 struct tcp_side {
 	__u32 next; /* sequence number after its segments */
 	__u32 ack;  /* its acknowledgement */

@@ -5,7 +5,7 @@
  *
  *   TRACK_NONE, single   by the client's hash (choose/by_client.h): there is nothing to remember
  *   seated               the server that was chosen is remembered with its seat
- *   hunt                 the server that took the connection, as its cs shows, is offered the client's next ones, and must
+ *   hunt                 the server that took the connection, as its cs shows, is offered the client's next connections, and must
  *                        take them; those that begin before that cs are offered as the first
  *
  * Records are in an LRU map, pinned with the flows: a stranger who forges clients can make an LB forget others'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* agentless.h: packets to servers without an agent, by enum delivery. Whatever the delivery, the
- * packet's hop limit counts one hop, so that a packet that comes back to the LB does not circle. */
+ * packet's hop limit counts a hop, so that a packet that comes back to the LB does not circle. */
 #pragma once
 #include "lb/send.h"
 #include "lb/vxlan.h"

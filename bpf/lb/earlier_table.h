@@ -10,7 +10,7 @@
  * It is added first, so that no CPU meets the flow without an entry. Nothing is added to the table of
  * before; the sweep removes what expires, and user space the table when it is empty. All layouts from
  * OLDEST_LAYOUT on (dataplane/lb/earliertable.go) have the digest, the lines and the bits of a word in
- * common; older ones have no hints, and words without a service. */
+ * common; older tables have no hints, and words without a service. */
 #pragma once
 #include "lb/insert.h"
 #include "packet/scratch.h"

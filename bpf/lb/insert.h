@@ -271,7 +271,7 @@ static __always_inline bool move_aside(__u32 primary, __u32 alternate)
 
 /* take_spent takes a free slot of a flow's alternate line, or that of the spent entry that gives
  * way first, of those in both lines: its number; NO_SLOT if another CPU was quicker; or
- * NO_VICTIM. One function, as a full table has a new flow end here in most cases. */
+ * NO_VICTIM. A single function, as a full table has a new flow end here in most cases. */
 __noinline int take_spent(__u64 hash)
 {
 	__u64 fp = fingerprint_of(hash) | seen_now(), first, second;

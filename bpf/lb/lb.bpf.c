@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* lb.bpf.c: the load balancer, XDP on its one link.
+/* lb.bpf.c: the load balancer, XDP on its link.
  *
  *   client's packet for a VIP    parse -> steady? flow -> steer
  *                                      -> service -> flow -> steer | offer | recover | begin

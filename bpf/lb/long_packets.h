@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* long_packets.h: client packets that are too long for XDP, which sends each frame as one. XDP leaves
+/* long_packets.h: client packets that are too long for XDP, which sends each frame as it is. XDP leaves
  * them to the stack (LB_PASS_LONG), where tc's way in sends them as several:
  *
  *   super-packets      segments that GRO, or a virtual link's other end, joined into one packet:

@@ -17,7 +17,7 @@
  * which orders memory; then it looks at the path again, and makes wrong values right. The last CPU to
  * add sees the stores of all. `turn` grows with each change, so that of equal servers that comes
  * first that changed longest ago. User space begins it again before it is at its end, in a random order:
- * LBs with one order would follow one another.
+ * LBs with the same order would follow each other.
  *
  * A flow counts by its word alone (share_of), and the CPU that swaps the word counts the difference:
  * learn_change (learned_flows.h) for a packet of its client and the entry that it makes; tally_change
@@ -312,7 +312,7 @@ static __always_inline __u64 least_of_top(const struct tally *t)
 
 /* least_sampled returns the least of some leaves: of the smallest number with a square of the
  * number of seats at least, SAMPLED at most. More of a small farm would herd as all do, once clients
- * have a round trip; fewer are worse without. Each is a golden section of the circle from the one
+ * have a round trip; fewer are worse without. Each is a golden section of the circle from that
  * before it, the first at random, so that the sample is spread over all seats: servers that are alike
  * often have seats side by side. Of equal scores the first is taken, as turns do not change with
  * embryonic flows; if none of the sample takes flows, the least of all. A function of its own, as it

@@ -11,7 +11,7 @@
 #define TRY_AGAIN COUNTERS /* another CPU changed the entry since the decision */
 
 /* Time in which a server that lives answers a SYN for its flow: it takes it, releases the flow or
- * reports it alive. One tick more than a second, as the first is no whole one. */
+ * reports it alive. A tick more than a second, as the first is not whole. */
 #define ANSWER_TICKS (1000000000ULL / (1ULL << SEEN_SHIFT) + 2)
 
 /* replaces: a server may take over an entry of another generation if the old connection is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* cursor.h: a place in a frame. One bounds check a header. */
+/* cursor.h: a place in a frame. A bounds check for each header. */
 #pragma once
 #include "core/types.h"
 

@@ -145,7 +145,7 @@ static __always_inline __u64 begin_walk(void *data, void *end, __u32 at, __u32 m
 	return walk_word(at, ip6->nexthdr, kind, false);
 }
 
-/* BEHIND makes the functions for one kind of program: the kinds have the frame at different places of
+/* BEHIND makes the functions for a kind of program: the kinds have the frame at different places of
  * their context. They are functions of their own, so that the verifier looks at each once.
  *
  *   _step          a step of a walk

@@ -3,7 +3,7 @@
 #pragma once
 #include "packet/srv6.h"
 
-/* The headers before the packet, written in one piece; on the stack the IP header is
+/* The headers before the packet, written in a piece; on the stack the IP header is
  * aligned. */
 struct front {
 	__u16 unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* scratch.h: data too large for the stack. A CPU processes one packet at a time. */
+/* scratch.h: data too large for the stack. A CPU processes a single packet at a time. */
 #pragma once
 #include "packet/rewrite.h"
 

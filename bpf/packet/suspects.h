@@ -7,7 +7,7 @@
 #define SUSPECTS 64
 
 /* A sender takes the place of another sender with the same index, so any number of forged
- * senders costs one record. Counts may be short by packets of two CPUs at once. */
+ * senders costs a record. Counts may be short by packets of two CPUs at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SUSPECTS);

@@ -18,7 +18,7 @@ struct vxlan {
 
 #define VXLAN_BYTES 30
 
-/* All headers, written in one piece; on the stack the IP header is aligned. */
+/* All headers, written in a piece; on the stack the IP header is aligned. */
 struct vxlan6 {
 	__u16 unused;
 	struct ethhdr eth;

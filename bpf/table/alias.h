@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* alias.h: a number by weight, in one read (Walker 1977). Each of a table's rows has a number of its
+/* alias.h: a number by weight, in a single read (Walker 1977). Each of a table's rows has a number of its
  * own, a second number, and the part of the row that is its own; all rows are equally likely. User space
- * computes the rows (policy.Alias). One word a row, so that a row changes by one store:
+ * computes the rows (policy.Alias). A word for each row, so that a row changes by a single store:
  *
  *   0-15   the row's own number
  *   16-31  the other number

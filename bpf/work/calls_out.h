@@ -4,7 +4,7 @@
  *
  * A connection may be shared by many requests (HTTP/2, gRPC). The first of their answers ends its
  * count, and no event of the kernel's ends the others. So for a while after an answer one more is
- * taken to be owed: the server is not idle. Other connections owe one answer at a time, and are
+ * taken to be owed: the server is not idle. Other connections owe a single answer at a time, and are
  * spared that. */
 #pragma once
 #include "work/held.h"

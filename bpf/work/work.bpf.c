@@ -9,7 +9,7 @@
  *   a task sleeps                 for work: idle; else blocked              blocked.h, files.h
  *   a task goes on, ends          run                                       run.h
  *
- * Most sockets and tasks of a host are no service's: each program looks at one pointer then.
+ * Most sockets and tasks of a host are no service's: each program looks at a pointer then.
  * All programs hang on raw tracepoints, as some kernels and machines have no others. */
 #include "work/blocked.h"
 #include "work/calls_out.h"

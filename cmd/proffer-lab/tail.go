@@ -163,7 +163,7 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// update shows the line unless it stands there or the one before is too fresh; the
+// update shows the line unless it stands there or that before is too fresh; the
 // last line always.
 func (p *progress) update(line string, last bool) {
 	if line == p.shown || time.Since(p.last) < p.every && !last {

@@ -27,7 +27,7 @@ their flows. proffer detach removes them, or --detach at the agent's end. While
 no agent runs, next hops stay as they were, and no load page is read.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The CPUs are the application's. With a second one, the Go runtime looks for work there
+			// The CPUs are the application's. With a second CPU, the Go runtime looks for work there
 			// each time that the agent wakes: 1.5 times the CPU time of the agent's samples.
 			runtime.GOMAXPROCS(1)
 			return runDaemon(cmd, flags, daemon.Agent)

@@ -154,7 +154,7 @@ masters. The same FILE always gives the same keys.`,
 
 const keysOfLB = "a load balancer's file of signal keys"
 
-// oneFile returns a usage error unless the verb has one argument, which is described.
+// oneFile returns a usage error unless the verb has a single argument, which is described.
 func oneFile(description string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {

@@ -64,7 +64,7 @@ describes the deliveries.`,
 	return cmd
 }
 
-// oneServer returns a usage error for other than one name.
+// oneServer returns a usage error unless there is a single name.
 func oneServer(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:

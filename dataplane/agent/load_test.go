@@ -232,7 +232,7 @@ func testLoad(t *testing.T, seen rig.Hits) {
 }
 
 // testUnknown: a load measure or an acceptance policy that the programs do not know makes
-// an offer go on, and is never taken for another one; the last candidate accepts.
+// an offer go on, and is never taken for another; the last candidate accepts.
 func testUnknown(t *testing.T, seen rig.Hits) {
 	for why, change := range map[string]func(*objects.AgentOffering){
 		"pass_on_unknown_load":   func(o *objects.AgentOffering) { o.Measure = uint8(len(topo.Measures())) },

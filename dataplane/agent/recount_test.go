@@ -201,7 +201,7 @@ func TestRecountUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestTakeoverUnderLoad: an agent that takes over while the programs of the one before count
+// TestTakeoverUnderLoad: an agent that takes over while the programs of that before count
 // loses no count.
 func TestTakeoverUnderLoad(t *testing.T) {
 	const connections, takeovers = 500, 12

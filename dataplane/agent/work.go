@@ -34,7 +34,7 @@ type work struct {
 	turn   []uint64          // the number of recounts
 	ports  []uint64          // a bit for each port
 	barred map[string]string // of these, those that are not entered, and why
-	spaces []string          // network namespaces of services, by path; empty: this one
+	spaces []string          // network namespaces of services, by path; empty: this namespace
 }
 
 // The knowledge of sockets and tasks outlives an agent, with the counts.

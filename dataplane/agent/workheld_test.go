@@ -120,8 +120,8 @@ func TestWorkPartRead(t *testing.T) {
 	settles(r, t, "answered", 0, 0)
 }
 
-// TestWorkNeverAnswered: clients that wait for a message of another one are no work, whether their
-// requests come one by one, all at once, or beside a request that has an answer.
+// TestWorkNeverAnswered: clients that wait for a message of another are no work, whether their
+// requests come singly, all at once, or beside a request that has an answer.
 func TestWorkNeverAnswered(t *testing.T) {
 	r := newWorkRig(t)
 	cmd := serve(t, workPort, "python3", "-c", eventLoop, rig.VipAddr.String(), fmt.Sprint(workPort))
@@ -193,7 +193,7 @@ func greeted(t *testing.T, n int, from uint16) []int {
 	return fds
 }
 
-// TestWorkPool: a thread that got a connection from another one, and waits with its request as it
+// TestWorkPool: a thread that got a connection from another, and waits with its request as it
 // waits for its next connection, by a lock, is a request until it answers, or cannot.
 func TestWorkPool(t *testing.T) {
 	r := newWorkRig(t)

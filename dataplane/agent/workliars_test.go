@@ -129,7 +129,7 @@ func allowDescriptors(t *testing.T, n uint64) {
 	}
 }
 
-// blocking is a connection by its descriptor, without another one.
+// blocking is a connection by its descriptor, without another.
 type blocking int
 
 func (b blocking) Read(p []byte) (int, error) {

@@ -20,7 +20,7 @@ import (
 // namespace.
 var recounts = []string{objects.WorkProgRecountTasks, objects.WorkProgRecountSockets, objects.WorkProgRecountUnix}
 
-// halfWords are the words of one of the two counts of a service's terms, workWords all of the service's.
+// halfWords are the words of either count of a service's terms, workWords all of the service's.
 const (
 	halfWords = objects.WorkTerms / 2
 	workWords = int(unsafe.Sizeof(objects.AgentWork{})) / 8

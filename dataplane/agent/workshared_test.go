@@ -70,7 +70,7 @@ func sharedAt(r *rig.Agent, t *testing.T) uint64 {
 }
 
 // TestWorkShared: a connection that is sent on for several clients at once is found, by an answer
-// to one of them; those that serve one after the other are not.
+// to one of them; those that serve in turn are not.
 func TestWorkShared(t *testing.T) {
 	for _, how := range []string{"shared", "apart"} {
 		r := newWorkRig(t)

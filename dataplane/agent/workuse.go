@@ -61,7 +61,7 @@ func (a *Agent) beginWork(services []topo.Offering, known map[string]*ebpf.Map) 
 	}
 }
 
-// with is a copy of maps with one more.
+// with is a copy of maps with a map more.
 func with(maps map[string]*ebpf.Map, name string, m *ebpf.Map) map[string]*ebpf.Map {
 	more := map[string]*ebpf.Map{name: m}
 	for n, m := range maps {

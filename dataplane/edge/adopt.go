@@ -39,7 +39,7 @@ func (l *LB) adopt(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 		l.Forget(name, flows, "their digests are by another flow_key")
 		return nil
 	}
-	l.prefixes = int(was.Prefixes) // the next version is another one
+	l.prefixes = int(was.Prefixes) // the next version is another layout
 	if spec.Maps[name].Compatible(flows) == nil {
 		return map[string]*ebpf.Map{name: flows}
 	}

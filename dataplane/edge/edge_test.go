@@ -221,7 +221,7 @@ func testDieTogether(t *testing.T, seen rig.Hits) {
 	sweep(0, 2)
 }
 
-// testNodeGone: a flow of a node that is gone goes to another one and is counted; without any
+// testNodeGone: a flow of a node that is gone goes to another and is counted; without any
 // instance it is dropped.
 func testNodeGone(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen)

@@ -87,7 +87,7 @@ func TestTakesOver(t *testing.T) {
 	}
 }
 
-// TestTakeoverCopies: a table of another size gets the flows of the one before, as far as there is room; another
+// TestTakeoverCopies: a table of another size gets the flows of that before, as far as there is room; another
 // flow_key begins without.
 func TestTakeoverCopies(t *testing.T) {
 	for _, c := range []struct {

@@ -30,7 +30,7 @@ type Talker struct {
 }
 
 // Talkers returns the flows with the most packets of late, at most n, by a sample of one packet in 64.
-// The tuples before and after a change are one flow.
+// The tuples before and after a change are the same flow.
 func (l *LB) Talkers(n int) ([]Talker, error) {
 	now, err := l.clock()
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *LB) Talkers(n int) ([]Talker, error) {
 	flows, total := map[uint64]*Talker{}, 0.0
 	for i := range perCPU {
 		window := min(longestWindow, now-l.began)
-		if of := &perCPU[i]; of.Next >= topo.EdgeSamples { // the oldest ones are gone
+		if of := &perCPU[i]; of.Next >= topo.EdgeSamples { // the oldest samples are gone
 			window = min(window, now-time.Duration(of.Of[of.Next%topo.EdgeSamples].AtNs))
 		}
 		rate := topo.EdgeSampled / max(window, plane.Tick()).Seconds()

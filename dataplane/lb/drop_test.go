@@ -95,7 +95,7 @@ func testClientMalformed(t *testing.T, seen rig.Hits) {
 }
 
 // testUnknownDispatch: a dispatch that the programs do not have is not taken for
-// another one; each packet of the service is dropped and counted.
+// another; each packet of the service is dropped and counted.
 func testUnknownDispatch(t *testing.T, seen rig.Hits) {
 	hashed := func(s *topo.Service) { s.Fragments = topo.HashFragments }
 	r := rig.NewLB(t, seen, rig.Hunting(2, 4, hashed), rig.Hunting(2, 4, rig.OverUDP))

@@ -125,8 +125,8 @@ func (f storedFlow) wantFlow(t *testing.T, r *rig.LB, label string, reasons ...s
 	r.Send(t, p.Frame()).Is(t, fmt.Sprintf("%s, %s of port %d", label, f.Kind, f.Port), rig.XDPTX, rig.ToOne(p, f.Server, function, generation), reasons...)
 }
 
-// TestEarlierLayouts: the flows of an LB of any layout since the second one, in a table of the same size or
-// another one, are found at their servers, although the pool is another one, and the table of before goes
+// TestEarlierLayouts: the flows of an LB of any layout since the second, in a table of the same size or
+// another, are found at their servers, although the pool is another, and the table of before goes
 // when it is empty.
 func TestEarlierLayouts(t *testing.T) {
 	tables := storedTables(t)

@@ -192,7 +192,7 @@ func (r *twoLines) fill(t *testing.T, vips ...topo.VIP) (all []rig.Packet) {
 	return all
 }
 
-// testShares: a service may fill the table, but not against another one: that one gets half of
+// testShares: a service may fill the table, but not against another: that one gets half of
 // the slots, and no flow that sent a packet within 4 s gives way. The services of UDP count
 // together.
 func testShares(t *testing.T, seen rig.Hits) {
@@ -248,7 +248,7 @@ func testShares(t *testing.T, seen rig.Hits) {
 	}
 }
 
-// testIdleShares: where a service has no more slots than another one, its idle entries stay.
+// testIdleShares: where a service has no more slots than another, its idle entries stay.
 func testIdleShares(t *testing.T, seen rig.Hits) {
 	web, other := topo.VIP{Port: rig.HuntPort}, topo.VIP{Port: 81}
 	r := newTwoLines(t, seen, rig.Hunting(2, 2), rig.Hunting(2, 2, rig.At81))

@@ -329,7 +329,7 @@ func wantHealthOf(t *testing.T, r *rig.LB, server int, want dataplane.Health) {
 	}
 }
 
-// testIdleLast: servers without weight are asked after all others, and the one of the latest pool is
+// testIdleLast: servers without weight are asked after all others, and that of the latest pool is
 // the last.
 func testIdleLast(t *testing.T, seen rig.Hits) {
 	whole := rig.Hunting(2, 8)

@@ -118,7 +118,7 @@ func (r *longRun) start(now time.Duration) {
 	}
 }
 
-// restart ends the daemon at the begin of a recount, and starts the next one.
+// restart ends the daemon at the begin of a recount, and starts the next.
 func (r *longRun) restart() {
 	r.Helper()
 	var tally objects.LBTally

@@ -118,7 +118,7 @@ func TestLearnedTreeRaces(t *testing.T) {
 	}
 }
 
-// TestLearnedExcess: while two CPUs begin flows at once, no server gets many more than another one
+// TestLearnedExcess: while two CPUs begin flows at once, no server gets many more than another
 // that is alike.
 func TestLearnedExcess(t *testing.T) {
 	const n, each = 130, 2000

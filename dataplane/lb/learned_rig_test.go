@@ -48,7 +48,7 @@ func learner(t *testing.T, seen rig.Hits, services ...topo.Service) *rig.LB {
 	return r
 }
 
-// successor is an LB with all next hops that takes over from the one before it, by its pins.
+// successor is an LB with all next hops that takes over from that before it, by its pins.
 func successor(t *testing.T, cfg *topo.LB) *rig.LB {
 	t.Helper()
 	l, err := lb.NewWith(cfg, rig.InVirtualTime)

@@ -13,7 +13,7 @@ const mostPasses = 16
 
 // Recount counts the flows of all tallies again, while packets flow. Each of its turns
 // gives new flows the other colour, and then all entries. The rest in the count of the colour before
-// is wrong, and goes. Two turns, one for either count. Returns how many were wrong.
+// is wrong, and goes. Two turns, for either count. Returns how many were wrong.
 func (l *LB) Recount() (wrong int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"proffer/wire"
 )
 
-// TestRecordsApart: a record that was replaced serves for the next one; a packet that
+// TestRecordsApart: a record that was replaced serves for the next; a packet that
 // reads it meets its own service all the same. One service has
 // no way to its transit SID, the other one no server, so every packet stays as it
 // is, and a run is many packets.

@@ -15,7 +15,7 @@ import (
 type placed struct {
 	record objects.LBService
 	svc    plan.Service
-	table  *ebpf.Map // held until no packet reads it: Linux before 6.1.75 frees a replaced one at once
+	table  *ebpf.Map // held until no packet reads it: Linux before 6.1.75 frees a replaced map at once
 }
 
 // change is a service on its way into the maps.
@@ -100,7 +100,7 @@ func (l *LB) prepared(svc *plan.Service, keeps bool) (c change, err error) {
 // abandon frees a table that no record names, and gives servers their seats back.
 func (l *LB) abandon(c *change) error {
 	if c.keeps {
-		c.new.table.Close() // the old one is in the slot
+		c.new.table.Close() // the old table is in the slot
 	} else {
 		l.retired = append(l.retired, c.new)
 	}

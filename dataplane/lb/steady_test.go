@@ -160,7 +160,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestPlainChain: the slot of a service does not show how plain another one of its chain is.
+// TestPlainChain: the slot of a service does not show how plain another of its chain is.
 func TestPlainChain(t *testing.T) {
 	vips := chained(2)
 	of := func(i int, d topo.Dispatch) topo.Service {
@@ -183,7 +183,7 @@ func TestPlainChain(t *testing.T) {
 	}
 }
 
-// TestStaleDatagram: an entry that one datagram has met is removed by the next one, if its server left
+// TestStaleDatagram: an entry that one datagram has met is removed by the next, if its server left
 // the pool.
 func TestStaleDatagram(t *testing.T) {
 	svc := rig.Hunting(2, 4, rig.OverUDP)

@@ -143,7 +143,7 @@ func forgeries(generation uint16, carried func(*rig.Route)) (all []forgery) {
 			forgery{label("a report"), rig.Altered(good, rig.AtDst+15, 1)},
 		)
 	}
-	// In an inserted header the segment that is signed is the one in the list.
+	// In an inserted header the segment that is signed is that in the list.
 	return slices.DeleteFunc(all, func(f forgery) bool {
 		_, label, _ := strings.Cut(f.label, ", ")
 		return f.frame[rig.AtNext] == wire.ProtoRouting && (label == "another generation" || label == "a flag" || label == "a report")

@@ -42,7 +42,7 @@ func sameNext(a, b []int) (same int) {
 }
 
 // TestTurnsApart: LBs send their first flows to servers that are alike in orders of their own, so that they
-// do not follow one another; so does an LB that begins its turns again.
+// do not follow each other; so does an LB that begins its turns again.
 func TestTurnsApart(t *testing.T) {
 	const lbs, servers = 6, 24
 	var orders [][]int

@@ -238,7 +238,7 @@ func testOver(t *testing.T, seen rig.Hits) {
 }
 
 // testAgain: ports that a connection uses again, by a SYN of the client or its answer to one, stay bound
-// until it is over, if either end closed the one before; a SYN of the world alone keeps none.
+// until it is over, if either end closed that before; a SYN of the world alone keeps none.
 func testAgain(t *testing.T, seen rig.Hits) {
 	b := newBench(t, seen)
 	there := to(0, natted)

@@ -47,7 +47,7 @@ func (n *Node) SweepTurn() (swept dataplane.Swept, err error) {
 	return swept, n.sweepKept()
 }
 
-// sweepKept removes the flows that are idle from those that the node can name to an LB. One that has a
+// sweepKept removes the flows that are idle from those that the node can name to an LB. A flow that has a
 // packet meanwhile gets its entry again with the next.
 func (n *Node) sweepKept() error {
 	var step objects.NFNodeExpiry

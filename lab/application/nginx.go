@@ -28,7 +28,7 @@ http {
 `
 
 // compressed has nginx compress a text itself, and compressedBehind another nginx: of streams on one
-// connection nginx reads the next when it has compressed the one before.
+// connection nginx reads the next when it has compressed that before.
 const (
 	compressed       = "location /text { gzip on; default_type text/plain; }"
 	compressedBehind = "location /text { proxy_pass http://unix:%s/text.sock; proxy_http_version 1.1; proxy_set_header Accept-Encoding gzip; }"
@@ -55,7 +55,7 @@ func (s *Site) compressor() error {
 
 var nginxNeeds = []Need{{"nginx", "nginx-light"}}
 
-// texts are the files that nginx compresses. Each takes about twice as long as the one before.
+// texts are the files that nginx compresses. Each takes about twice as long as that before.
 const texts = 3
 
 // nginx starts nginx.

@@ -25,7 +25,7 @@ import (
 var sessionScript string
 
 // sshdConf: all that sshd reads and writes is in the folder of the program. A session runs a command
-// that takes requests, and counts them in a pipe. By SHLVL the user's shell is not the first one, and
+// that takes requests, and counts them in a pipe. By SHLVL the user's shell is not the first, and
 // bash does not read the user's files, which may take longer than the login.
 const sshdConf = `ListenAddress [%[2]s]:%[3]d
 HostKey %[1]s/host

@@ -114,7 +114,7 @@ func (s *session) beginStages(lb *lbBench, name string, stages []stage, first ui
 	return nil
 }
 
-// connectionRow is whole connections, one after the other, each another flow. They are over
+// connectionRow is whole connections, in turn, each another flow. They are over
 // after the turn.
 func (s *session) connectionRow(m mode, c connection) *benchRow {
 	row := s.lbRow(m, c.name, c.together())

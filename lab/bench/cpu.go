@@ -34,7 +34,7 @@ const cleanWithin = 1.1
 
 // spins are the times of the same work in three kinds, as a neighbour on the sibling thread or
 // in the cache slows some kinds and not others: multiplications that fill the multiplier,
-// reads each of which waits for the one before, and branches that no processor foresees.
+// reads each of which waits for that before, and branches that no processor foresees.
 type spins [3]time.Duration
 
 // Rounds of each kind, and how often each is timed: the least counts, as the first is slower

@@ -8,7 +8,7 @@ import (
 	"proffer/lab/tables"
 )
 
-// goal is the highest cost of a packet, of several one after the other, or of a connection,
+// goal is the highest cost of a packet, of several in turn, or of a connection,
 // without the bench's own loop. Its ns were chosen on a machine where line took lineFewNs and
 // lineManyNs, so the decision here is by the ratio to line just before each reading, or to
 // another row of the same session.

@@ -59,7 +59,7 @@ func shortStages(m mode, c connection) []stage {
 	return all
 }
 
-// shortRow is such connections, one after the other, each another flow.
+// shortRow is such connections, in turn, each another flow.
 func (s *session) shortRow(m mode, c connection) *benchRow {
 	const packets = 3
 	together := benchMade / packets

@@ -142,7 +142,7 @@ func newWorkServer(kind string, vip topo.VIP) (_ *workServer, err error) {
 
 var workRequest = []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
-// do has n requests answered, one after the other, each of the next connection.
+// do has n requests answered, in turn, each of the next connection.
 func (s *workServer) do(n int) error {
 	var answer [16]byte
 	for i := range n {

@@ -209,7 +209,7 @@ func (p Prediction) row(ctx context.Context, bed *testbed.EdgeBed, r *predicting
 	}
 }
 
-// promptly is how soon counts are read one after the other, where a measurement begins and ends: this
+// promptly is how soon counts are read in turn, where a measurement begins and ends: this
 // thread may have to wait for the core's.
 const promptly = time.Millisecond
 

@@ -16,7 +16,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// sample is the state of the farm at an instant. The nodes are asked one after the other, so each has
+// sample is the state of the farm at an instant. The nodes are asked in turn, so each has
 // its own instant in at.
 type sample struct {
 	seconds            float64 // since the traffic began, of the first node

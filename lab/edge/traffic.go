@@ -140,7 +140,7 @@ func every(ctx context.Context, period time.Duration, f func()) {
 	}
 }
 
-// curls fetches with curl, one after the other.
+// curls fetches with curl, in turn.
 func (t *demoTraffic) curls(ctx context.Context, n *testbed.Node, from, to netip.Addr, count *Asked) error {
 	var failed error
 	every(ctx, curls, func() {

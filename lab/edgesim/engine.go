@@ -73,7 +73,7 @@ func newEngine(f Farm, p Policy, t Traffic, seed uint64) *engine {
 }
 
 // calibrationPackets is how many a server sends through each service when it
-// starts, one after the other on an idle core.
+// starts, in turn on an idle core.
 const calibrationPackets = 1000
 
 // calibrate returns the costs that the servers report.

@@ -41,7 +41,7 @@ func cpusOf(t *testing.T, pid int) (cpus []int) {
 	return cpus
 }
 
-// TestApart: this process on the one half, another one on the other, and both
+// TestApart: this process on the one half, another on the other, and both
 // everywhere again afterwards, also if it went wrong.
 func TestApart(t *testing.T) {
 	all := cpusOf(t, os.Getpid())

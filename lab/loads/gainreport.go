@@ -41,7 +41,7 @@ const (
 	mostLate   = 0.1 // of the true load's p50
 )
 
-// add takes a run; those of a program come one after the other, single first and true last.
+// add takes a run; those of a program come in turn, single first and true last.
 func (r *GainReport) add(program string, w gainWay, run *gained, capacity float64) {
 	s := stats.Summarize(run.latencies)
 	row := GainRow{

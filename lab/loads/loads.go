@@ -17,7 +17,7 @@ import (
 	"proffer/topo"
 )
 
-// Experiment holds the load that an agent reads to the truth: real programs, one after the other, on a
+// Experiment holds the load that an agent reads to the truth: real programs, in turn, on a
 // server behind an LB and an agent without any setting for them. Clients ask requests that take
 // CPU time, that wait, or either; their number goes through four levels. A hundred times a second
 // the requests in progress are counted at the clients and, beside that, each signal is read.

@@ -191,7 +191,7 @@ func (r *result) holds() error {
 	return nil
 }
 
-// cured is that the program that cures another one keeps the figures under the same requests; else it
+// cured is that the program that cures another keeps the figures under the same requests; else it
 // adds the reason.
 func (r *Report) cured(of *result, wrong error) error {
 	for _, result := range r.results {

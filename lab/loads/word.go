@@ -70,7 +70,7 @@ func (w *handedWord) close() {
 }
 
 // polledWord is a word that the agent's own loop reads, as often as it does where each sample is an
-// offer. A word that does not come in time leaves the one before, as at the agent for a second.
+// offer. A word that does not come in time leaves that before, as at the agent for a second.
 type polledWord struct {
 	source  loadsource.Source
 	busy    atomic.Uint32

@@ -29,7 +29,7 @@ func (e *Interrupted) Error() string {
 	return fmt.Sprintf("interrupted; missing: %s", strings.Join(e.Missing, " "))
 }
 
-// Draw draws the figures one after the other, on all cores, and saves each in dir
+// Draw draws the figures in turn, on all cores, and saves each in dir
 // as soon as it is complete. It returns the files that are complete, also when
 // ctx ends: then the error is an *Interrupted. Output depends on the options
 // alone, to the bit, except for Measured figures.

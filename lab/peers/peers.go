@@ -96,7 +96,7 @@ func (e Experiment) Run(ctx context.Context, show func(farmrun.Step)) (_ *Report
 	return r, nil
 }
 
-// round measures every peer, each round another one first.
+// round measures every peer, each round another first.
 func (c *contest) round(ctx context.Context, round int, r *Report) error {
 	all := peers()
 	at := round % len(all)

@@ -12,7 +12,7 @@ type Chooser interface {
 }
 
 // Offerer decides at the servers: a request is offered to Policy.Choices servers,
-// drawn by the flow's hash, one after the other.
+// drawn by the flow's hash, in turn.
 type Offerer interface {
 	// Offer reports whether the server r.Server() takes r. If the last of the list
 	// (r.Last) does not, the offer returns to the server that Return named, the

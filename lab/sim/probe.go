@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// Snapshot is the state at a probe. Its slices are used again for the next one.
+// Snapshot is the state at a probe. Its slices are used again for the next.
 type Snapshot struct {
 	Now     time.Duration
 	Busy    []int32     // of each server: requests accepted and not finished

@@ -31,7 +31,7 @@ func (m Method) hunts() bool { return m == WithHistory || m == WithoutHistory }
 func (m Method) keeps() bool { return m == WithHistory || m == Presuming }
 
 // Resiliency is the experiment of 6LB §VI-B.5 (Figure 11d), made harder: the
-// servers are replaced one after the other under flows that live on, and with
+// servers are replaced in turn under flows that live on, and with
 // each change the router turns to an LB that has never seen the flows. The paper
 // changes pool and LB once.
 type Resiliency struct {

@@ -14,7 +14,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// rolling is a farm with servers that are replaced one by one under its flows.
+// rolling is a farm with servers that are replaced singly under its flows.
 type rolling struct {
 	farm   *farmrun.Farm
 	bed    *testbed.Bed
@@ -113,7 +113,7 @@ func (r *rolling) change(ctx context.Context, i int) (c Change, err error) {
 }
 
 // replace kills the server's host while all live LBs learn of the new pool, and
-// announces the next one.
+// announces the next.
 func (r *rolling) replace(ctx context.Context, gone *testbed.Node, i int) error {
 	var group errgroup.Group
 	group.Go(func() error { return r.bed.Kill(gone) })

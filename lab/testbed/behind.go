@@ -46,7 +46,7 @@ func (b *Bed) Behind(server *Node, kind Kind) (*Node, error) {
 	return app, nil
 }
 
-// Restart ends the application's namespace behind a server and makes another one under its
+// Restart ends the application's namespace behind a server and makes another under its
 // name, as when a container restarts. Nothing runs in it. Sockets of this process inside the
 // old one stay open, cut off.
 func (b *Bed) Restart(app *Node) (*Node, error) {

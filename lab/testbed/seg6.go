@@ -56,7 +56,7 @@ const (
 )
 
 // Agentless makes a server a plain SRv6 host: without an agent its kernel ends
-// the SID locator:d7:: by this action, which replaces the one before. A node
+// the SID locator:d7:: by this action, which replaces that before. A node
 // Behind the server is made first. End.DT4 and End.DT46 would want
 // a VRF, which not every kernel has.
 func (b *Bed) Agentless(server *Node, action Action) error {

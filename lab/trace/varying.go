@@ -11,7 +11,7 @@ type Stretch struct {
 	Rate    float64
 }
 
-// Varying returns the arrivals of a Poisson process during stretches, one after the other, with
+// Varying returns the arrivals of a Poisson process during stretches, in turn, with
 // exponential service times of the given mean: Poisson's, with instants moved so that each
 // stretch has its rate.
 func Varying(seed uint64, stretches []Stretch, mean time.Duration) (arrivals []Arrival) {

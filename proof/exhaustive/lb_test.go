@@ -223,7 +223,7 @@ type lbVisit struct {
 	left  int
 }
 
-// walk tries every message after the ones that led here, unless others led here
+// walk tries every message after those that led here, unless others led here
 // before, and returns how many steps that is.
 func (x *lbTree) walk(left int, model fsm.LB, now time.Duration, came trail) (steps int) {
 	was := x.have

@@ -116,7 +116,7 @@ func (p *probe) at(t testing.TB, now time.Duration) {
 	writeAt(t, p.clock, binary.NativeEndian.AppendUint64(nil, uint64(now)), 0)
 }
 
-// send passes one frame through the program; valid until the next one.
+// send passes one frame through the program; valid until the next.
 func (p *probe) send(t testing.TB, frame []byte) rig.Outcome {
 	readAt(t, p.counters, p.before, 0)
 	o := ebpf.RunOptions{Data: frame, DataOut: p.buffer[:]}
@@ -145,7 +145,7 @@ type trail []string
 
 func (l trail) String() string { return strings.Join(l, ", ") }
 
-// The two connections of a flow that its client opens, one after the other.
+// The two connections of a flow that its client opens, in turn.
 const (
 	isnA = rig.ClientISN
 	isnB = rig.ClientISN + 1_000_000

@@ -30,7 +30,7 @@ func functions(o Outcome) (f []SID) {
 	return f
 }
 
-// TestTableII: the rows that 6LB prints, one after the other.
+// TestTableII: the rows that 6LB prints, in turn.
 func TestTableII(t *testing.T) {
 	l := LB{}
 	for _, row := range []struct {

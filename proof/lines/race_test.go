@@ -170,7 +170,7 @@ func (k *track) call(d deed) cpu {
 	return k.code.call(d.call, hash, d.was, d.word)
 }
 
-// walk goes through all that can come of a moment: each CPU may be the next one.
+// walk goes through all that can come of a moment: each CPU may be the next.
 func (k *track) walk(m *moment) {
 	key := maphash.Comparable(k.seed, *m)
 	if k.known[key] || k.Failed() {

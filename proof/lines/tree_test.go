@@ -61,7 +61,7 @@ const (
 // treeStore is a value for a place in the tree; none: at is 0.
 type treeStore struct{ at, value uint64 }
 
-// treeTrack is where a race is run: each CPU does deeds, one after the other.
+// treeTrack is where a race is run: each CPU does deeds, in turn.
 type treeTrack struct {
 	*testing.T
 	*machine.Code
@@ -207,7 +207,7 @@ func (k *treeTrack) next(m *treeMoment, i int) bool {
 	}
 }
 
-// walk goes through all that can come of a moment: each CPU may be the next one, or the first of its
+// walk goes through all that can come of a moment: each CPU may be the next, or the first of its
 // stores be seen.
 func (k *treeTrack) walk(m *treeMoment) {
 	key := maphash.Comparable(k.seed, *m)

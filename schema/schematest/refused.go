@@ -32,7 +32,7 @@ func Refused(t testing.TB, name string, update bool, parse func(data []byte) err
 	}
 }
 
-// Seed adds the files of testdata/NAME.* to a fuzz test: the good ones and those of all
+// Seed adds the files of testdata/NAME.* to a fuzz test: the good files and those of all
 // cases that Refused plays.
 func Seed(f *testing.F, name string) {
 	f.Helper()

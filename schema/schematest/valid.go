@@ -70,7 +70,7 @@ func compiled(t *testing.T, name string, published []byte) *jsonschema.Schema {
 	return s
 }
 
-// spoil makes one mistake after the other in a mapping, calls try with each and takes it back.
+// spoil makes the mistakes in turn in a mapping, calls try with each and takes it back.
 func spoil(m map[string]any, keys []schema.Entry, try func(how string)) {
 	m["unheard-of"] = 1
 	try("a key more")

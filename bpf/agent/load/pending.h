@@ -10,7 +10,7 @@ static __always_inline __u32 epoch_of(__u64 now)
 	return now >> EPOCH_SHIFT;
 }
 
-/* Epochs are counted without the lock: an epoch is one word, its count the upper half. */
+/* Epochs are counted without the lock: an epoch is a word, its count the upper half. */
 #define PENDING_ONE (1ULL << 32)
 
 static __always_inline __u64 *pending_epoch(struct load *l, __u32 epoch)
@@ -31,7 +31,7 @@ static __always_inline void pending_add(struct load *l, __u32 epoch)
 
 #define REMOVE_TRIES 3 /* while other CPUs count in the same epoch; the rest expires */
 
-/* pending_remove takes back one pending_add of that epoch, unless the epoch has expired. The
+/* pending_remove takes back a pending_add of that epoch, unless the epoch has expired. The
  * count of an epoch never falls below 0. Of an epoch 16 bits are enough: an entry is embryonic for
  * less than 2^16 of them. */
 static __always_inline void pending_remove(struct load *l, __u16 epoch)

@@ -50,7 +50,7 @@ struct {
 	__type(value, __u32);
 } open_sockets SEC(".maps");
 
-/* open_at is the count of a load that the recounts of one parity use. */
+/* open_at is the count of a load that the recounts of a parity use. */
 static __always_inline __u32 *open_at(__u32 index, __u32 recount)
 {
 	__u32 i = 2 * index + (recount & 1);

@@ -7,7 +7,7 @@
  * A function gets the packet, with its digest, and the service; a clock is in
  * core/clock.h. The candidates stay as they are while the packet is processed. With
  * TRACK_FLOWS the packets of a flow get equal candidates as long as the service's table
- * stands: a list that does not fit one packet is continued by position (segment_list.h). */
+ * stands: a list that does not fit a packet is continued by position (segment_list.h). */
 #pragma once
 #include "lb/choose/hunt.h"
 #include "lb/choose/least.h"

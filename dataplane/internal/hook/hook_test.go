@@ -191,7 +191,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestBesideTCX: our tcx program is the first, another one before it is noticed, and so is our
+// TestBesideTCX: our tcx program is the first, another before it is noticed, and so is our
 // end by another's hand; the programs of others stay.
 func TestBesideTCX(t *testing.T) {
 	at := place(t)

@@ -51,7 +51,7 @@ type Plane struct {
 	FlowTable   topo.FlowTable
 	Lines       uint32             // of the table of flows; the agent's sets
 	kept        [SweepTurns]uint64 // entries, in the lines of each turn of the sweep
-	turn        int                // the next one
+	turn        int                // the next
 	Pins        Pins
 	WhyUnpinned string // why nothing is pinned; empty: it is
 }

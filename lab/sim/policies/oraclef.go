@@ -25,7 +25,7 @@ var _ = sim.Register(sim.Family{
 // Servers of one speed and discipline make a class, which ranks them by that number,
 // the instant or the requests too many. Two searches find the earliest end: of the
 // classes' first servers, and, where none of a class has a core to spare, of all
-// servers, since the one with the fewest requests too many may not be the first of
+// servers, since that with the fewest requests too many may not be the first of
 // them. Disks are not foreseen, nor is other work: the requests of a FIFO server end as
 // its present speed has it, all else goes by the speed of the farm.
 type Finisher struct {

@@ -71,7 +71,7 @@ const (
 // prequal is the load balancer of Wydrowski et al. (Introducing Prequal, NSDI 2024,
 // §4). An answer to a probe has the server's requests in flight
 // and its latency. The LB keeps answers in a pool and takes for a request the cold
-// one of least latency; if all are hot, the one of fewest requests in flight; and a
+// one of least latency; if all are hot, that of fewest requests in flight; and a
 // random server if there are fewer than two. Of equals in latency it takes the fewest
 // in flight, then the oldest.
 type prequal struct {

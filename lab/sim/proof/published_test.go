@@ -44,7 +44,7 @@ var independent = []row{
 	{"A", 4, 0.9, guidedTable(535, 550, 468, 496, 484, 450)},
 }
 
-// guidedTable: the column `learned` is the one of completed flows' durations in
+// guidedTable: the column `learned` is that of completed flows' durations in
 // a reservoir of 128.
 func guidedTable(learned, jiq, jsq, four, eight, oraclef float64) map[string]figure {
 	return map[string]figure{

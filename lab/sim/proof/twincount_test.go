@@ -14,7 +14,7 @@ import (
 
 // The slow twins of the policies that count an LB's flows.
 
-// counting gives the flows of each LB at each server, counted one by one.
+// counting gives the flows of each LB at each server, counted singly.
 func (s *slow) counting(best func(func(int, int) float64) func(int, *flow) int, weight func(lb, server int) float64) *[]*flow {
 	var table []*flow
 	moved := func(r *flow) {
