@@ -37,35 +37,39 @@ static __always_inline bool remembers(const struct service *svc)
 	return svc->affinity && (svc->tally || tracking_of(svc) == TRACK_FLOWS);
 }
 
-/* is_choice: a server is a candidate of a client's flows. */
-static __always_inline bool is_choice(const struct packet *p, const struct service *svc,
-				      __u32 server)
+/* is_choice: a server is a candidate of the flows with a hash. */
+static __always_inline bool is_choice(const struct service *svc, __u64 hash, __u32 server)
 {
-	const struct crowd *crowd = crowd_of_cpu();
-	__u64 bucket = bucket_of(p, svc);
-	__u32 choices = choices_of(bucket);
+	__u64 bucket = bucket_at(svc, hash), rest = 0;
+	__u32 slot = svc->table, choices = choices_of(bucket), named = NAMED_MEMBERS;
 
-	if (!crowd)
-		return false;
-	gather(p, svc);
-	for (__u32 i = 0; i < MAX_CHOICES; i++)
-		if (i < choices && crowd_member(crowd, i) == server)
+	if (members_of(bucket) > NAMED_MEMBERS) {
+		rest = element_of(slot, rest_of(bucket));
+		named = FIRST_MEMBERS;
+	}
+	for (__u32 i = 0; i < MAX_CHOICES; i++) {
+		__u32 member = i < named ? named_member(bucket, i) : rest & 0xffff;
+
+		if (i >= named)
+			rest >>= 16;
+		if (i < choices && member == server)
 			return true;
+	}
 	return false;
 }
 
-/* alone_in_bucket returns the bucket of a server alone, or 0 if it gets no new flows of the service. */
-__noinline __u64 alone_in_bucket(const struct packet *p, const struct service *svc, __u32 server,
-				 __u32 seat)
+/* alone_in_bucket returns the bucket of a server alone, or 0 if it gets no new flows of the service, of a client with
+ * that hash. */
+__noinline __u64 alone_in_bucket(const struct service *svc, __u64 hash, __u32 server, __u32 seat)
 {
 	__u64 alone = 1ULL << CHOICES_SHIFT | 1ULL << MEMBERS_SHIFT | (server & WORD_SERVER);
 	const struct tally *t;
 	__u64 at = seat - 1ULL;
 
-	if (!p || !svc || is_doubted(server))
+	if (!svc || is_doubted(server))
 		return 0;
 	if (!svc->tally)
-		return is_choice(p, svc, server) ? alone : 0;
+		return is_choice(svc, hash, server) ? alone : 0;
 	t = tally_at(svc->tally);
 	if (!t || !seat)
 		return 0;
@@ -88,11 +92,13 @@ static __always_inline struct client *fresh_client(const struct service *svc, __
 __noinline __u64 bucket_of_client(const struct packet *p, const struct service *svc)
 {
 	const struct client *c;
+	__u64 hash;
 
 	if (!p || !svc || !remembers(svc))
 		return 0;
-	c = fresh_client(svc, hash_of_client(p));
-	return c ? alone_in_bucket(p, svc, c->server, c->seat) : 0;
+	hash = hash_of_client(p);
+	c = fresh_client(svc, hash);
+	return c ? alone_in_bucket(svc, hash, c->server, c->seat) : 0;
 }
 
 /* remember_client notes the server of a client's flow, unless other flows of the client have another server that gets
@@ -112,8 +118,8 @@ __noinline int remember_client(const struct packet *p, const struct service *svc
 			c->seen = now.seen;
 		return 0;
 	}
-	if (!alone_in_bucket(p, svc, server, seat) ||
-	    (c && alone_in_bucket(p, svc, c->server, c->seat)))
+	if (!alone_in_bucket(svc, hash, server, seat) ||
+	    (c && alone_in_bucket(svc, hash, c->server, c->seat)))
 		return 0;
 	bpf_map_update_elem(&clients, &hash, &now, BPF_ANY);
 	return 0;

@@ -32,6 +32,21 @@ static __always_inline struct crowd *crowd_of_cpu(void)
 	return bpf_map_lookup_elem(&crowds, &zero);
 }
 
+/* rest_of is the first element behind the buckets with members of a bucket of more than three. */
+static __always_inline __u32 rest_of(__u64 bucket)
+{
+	return (bucket >> REST_SHIFT & ((1 << (CHOICES_SHIFT - REST_SHIFT)) - 1)) * 2;
+}
+
+/* element_of returns an element of a service's table, or 0. */
+static __always_inline __u64 element_of(__u32 slot, __u32 at)
+{
+	void *table = bpf_map_lookup_elem(&tables, &slot);
+	const __u64 *element = table ? bpf_map_lookup_elem(table, &at) : NULL;
+
+	return element ? *element : 0;
+}
+
 /* The arguments of copy_element. */
 struct gathering {
 	struct crowd *crowd;
@@ -67,7 +82,7 @@ __noinline int gather(const struct packet *p, const struct service *svc)
 	g.table = bpf_map_lookup_elem(&tables, &at);
 	if (!g.table)
 		return FIRST_MEMBERS;
-	g.next = (bucket >> REST_SHIFT & ((1 << (CHOICES_SHIFT - REST_SHIFT)) - 1)) * 2;
+	g.next = rest_of(bucket);
 	bpf_loop((members - FIRST_MEMBERS + ELEMENT_MEMBERS - 1) / ELEMENT_MEMBERS, copy_element,
 		 &g, 0);
 	return bucket_of(p, svc) == bucket ? members : FIRST_MEMBERS;

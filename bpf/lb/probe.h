@@ -22,8 +22,7 @@ static __always_inline __u32 last_member(const struct service *svc, __u64 bucket
 	if (!table)
 		return NO_SERVER;
 	members -= FIRST_MEMBERS + 1;
-	at = (bucket >> REST_SHIFT & ((1 << (CHOICES_SHIFT - REST_SHIFT)) - 1)) * 2 +
-	     members / ELEMENT_MEMBERS;
+	at = rest_of(bucket) + members / ELEMENT_MEMBERS;
 	more = bpf_map_lookup_elem(table, &at);
 	return more ? *more >> members % ELEMENT_MEMBERS * 16 & 0xffff : NO_SERVER;
 }

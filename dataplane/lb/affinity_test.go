@@ -86,6 +86,30 @@ func testAffinityOfOffers(t *testing.T, seen rig.Hits) {
 	}
 }
 
+// testAffinityOfMany: each of four candidates may be the server of a client, beside members of earlier pools; none of
+// those is.
+func testAffinityOfMany(t *testing.T, seen rig.Hits) {
+	r := rig.NewLB(t, seen, rig.Hunting(4, 8, byClient, rig.Members))
+	anyClient(t, r)
+	for at := range 8 {
+		p := connection(1+at, 0, rig.HuntPort, wire.SYN)
+		home := p
+		home.Src = netip.AddrPortFrom(p.Src.Addr(), 0)
+		union := r.Union(t, 0, home.Flow())
+		r.Accepted(t, union[at], p)
+		next := connection(1+at, 1, rig.HuntPort, wire.SYN)
+		out := r.Send(t, next.Frame())
+		if at >= 4 {
+			out.Is(t, fmt.Sprint("member ", at), rig.XDPTX, nil, "offer")
+			continue
+		}
+		out.Is(t, fmt.Sprint("candidate ", at), rig.XDPTX, nil, "offer_same_client")
+		if server := int(out.Frame[rig.AtDst+7]); server != union[at] {
+			t.Errorf("candidate %d: offered to server %d first, want %d", at, server, union[at])
+		}
+	}
+}
+
 // testAffinityOfDatagrams: a datagram of an unknown flow asks as ever, and is then offered to the client's server first.
 func testAffinityOfDatagrams(t *testing.T, seen rig.Hits) {
 	r := rig.NewLB(t, seen, rig.Hunting(2, 8, rig.OverUDP, byClient))

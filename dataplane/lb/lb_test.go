@@ -120,6 +120,7 @@ func TestLB(t *testing.T) {
 		{"down, checks", testChecks},
 		{"brief datagrams", testBriefEnds},
 		{"affinity, of offers", testAffinityOfOffers},
+		{"affinity, of many", testAffinityOfMany},
 		{"affinity, of datagrams", testAffinityOfDatagrams},
 		{"affinity, health", testAffinityOfHealth},
 		{"affinity, of seats", testAffinityOfSeats},
