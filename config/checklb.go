@@ -48,7 +48,7 @@ func checkWire(d *schema.Document, at string, s topo.Service) {
 	checkFamily(d, at+".wire", s.Wire, s.VIP.Addr)
 }
 
-// checkLearning: the data plane has room for so many services that learn, the n-th of which is s, and
+// checkLearning: the data plane has room for so many services that learn; s is the n-th, and
 // their servers.
 func checkLearning(d *schema.Document, at string, s topo.Service, n int) {
 	if n > topo.MaxLearned {

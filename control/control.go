@@ -41,7 +41,7 @@ type Clock interface {
 	// Tick sends at the end of each period until stop is called. A tick without a
 	// receiver may be dropped.
 	Tick(period time.Duration) (ticks <-chan time.Time, stop func())
-	Now() time.Duration // CLOCK_MONOTONIC, by which the writers of load pages stamp them
+	Now() time.Duration // CLOCK_MONOTONIC, as on load pages
 }
 
 // Ways are the links of a plane, with the addresses over each whose next hops must always be known.

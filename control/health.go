@@ -36,7 +36,7 @@ const (
 // observed is a server as far as it is known.
 type observed struct {
 	topo.Server
-	pools    []*peers // that it is in, and of which the answers are seen
+	pools    []*peers // that it is in, whose answers are seen
 	open     []*peers // those of them in which it gets new flows, unless it is down
 	starving []*peers // those of these that choose it by its flows
 	every    []*peers // that it is in

@@ -148,7 +148,7 @@ func (l *Levels) costsAt(node int) (all []weights.Curve, sources []CostSource) {
 	return all, sources
 }
 
-// statedCosts are the services of which the file has the cost.
+// statedCosts are the services whose cost is in the file.
 func statedCosts(cfg *topo.EdgeLB) (all []int) {
 	for i, s := range cfg.Services {
 		if s.Cost != 0 {

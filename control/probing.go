@@ -82,7 +82,7 @@ func (h *Health) probe(at time.Duration) {
 	}
 }
 
-// seeks is the service of which a new connection is to be offered to a server, and the how manieth
+// seeks is the service whose new connection is to be offered to a server, and the how manieth
 // that is; nil: none.
 func (h *Health) seeks(s *observed, at time.Duration) (*peers, int) {
 	search, pools, offered := &s.probing, s.open, s.probed

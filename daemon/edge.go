@@ -91,7 +91,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	return d.run(ctx)
 }
 
-// bypass is about the settings by which packets pass the functions by.
+// bypass is about the settings that let packets pass the functions by.
 func (r *edgeLB) bypass() []string {
 	list, err := r.host.Bypass(r.now.Load())
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *edgeLB) warn() {
 	}
 }
 
-// drainedNodes is the problem of a file by which no node takes new flows.
+// drainedNodes is the problem of a file that lets no node take new flows.
 func drainedNodes(cfg *topo.EdgeLB) []string {
 	if slices.ContainsFunc(cfg.Nodes, func(n topo.EdgeNode) bool { return n.Weight > 0 }) {
 		return nil

@@ -109,7 +109,7 @@ func (l *Lines) carry() {
 	}
 }
 
-// next waits for a line, or for the end of a time in which lines were lost. some is false after Close, when
+// next waits for a line, or for the end of a time when lines were lost. some is false after Close, when
 // none is left.
 func (l *Lines) next() (e carried, some bool) {
 	for {

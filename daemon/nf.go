@@ -121,7 +121,7 @@ func (r *networkFunctions) measure(cfg *topo.Datapath) {
 	r.costs = costs
 }
 
-// openUsers joins the cores with their functions in user space, each of which keeps a CPU busy.
+// openUsers joins the cores with their functions in user space, which each keep a CPU busy.
 func (r *networkFunctions) openUsers(cfg *topo.Datapath) error {
 	if !cfg.InUserSpace() {
 		return nil

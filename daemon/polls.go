@@ -13,7 +13,7 @@ import (
 	"proffer/topo"
 )
 
-// ReportSocket sends and receives the datagrams by which an LB asks for loads.
+// ReportSocket sends and receives the datagrams of an LB that asks for loads.
 type ReportSocket interface {
 	Send(to netip.AddrPort, b []byte) error
 	Receive() (b []byte, from netip.AddrPort, err error) // until Close

@@ -20,7 +20,7 @@ func (r *lb) moment() history.Moment {
 	return history.Moment{Wall: r.host.Wall(), Steady: r.host.Clock.Now()}
 }
 
-// warn logs the settings of the configuration by which connections are lost.
+// warn logs the settings of the configuration that lose connections.
 func (r *lb) warn() {
 	cfg := r.now.Load()
 	for _, a := range forgetful(cfg, nil) {
@@ -31,7 +31,7 @@ func (r *lb) warn() {
 	}
 }
 
-// closedServices names those of which no server takes new flows by the file.
+// closedServices names those whose servers take no new flows by the file.
 func closedServices(cfg *topo.LB) (all []string) {
 	for i := range cfg.Services {
 		switch s := &cfg.Services[i]; {

@@ -14,7 +14,7 @@ import (
 // keepEvery is how often the LB tries to write a record that it could not write.
 const keepEvery = 2 * time.Second
 
-// recordOf names an LB and its farm, in which all LBs have one key of candidates.
+// recordOf names an LB and its farm, whose LBs all have the same key of candidates.
 func recordOf(cfg *topo.LB) string {
 	farm := sha256.Sum256(append([]byte("proffer record "), cfg.CandidateKey[:]...))
 	return fmt.Sprintf("%v in farm %x", cfg.Locator, farm[:8])

@@ -66,7 +66,7 @@ type Health struct {
 	Reached     bool   // its next hop is known
 }
 
-// Check is a question to the agent of a server, about a service, by which it shows that it lives.
+// Check is a question to the agent of a server, about a service, to show that it lives.
 type Check struct {
 	VIP    topo.VIP
 	Server topo.Server

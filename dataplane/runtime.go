@@ -15,7 +15,7 @@ import (
 )
 
 // CountRunTime makes the kernel add up how long each eBPF program of the machine
-// runs, until stop. It costs each run two reads of the clock, of which about one
+// runs, until stop. It costs each run two reads of the clock, about one of them
 // is inside the sum.
 func CountRunTime() (stop func() error, err error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owner is the number by which the kernel shows neighbours as ours (NDA_PROTOCOL).
+// owner is the number that the kernel shows our neighbours with (NDA_PROTOCOL).
 const owner = 80
 
 // entry is a neighbour as the kernel has it.

@@ -183,7 +183,7 @@ func (w *Watcher) Resolve(addr netip.Addr) error {
 	return errors.Join(errs...)
 }
 
-// towards lists the neighbours by which packets for an address go: its gateways, or itself.
+// towards lists the neighbours that packets for an address go by: its gateways, or itself.
 func (w *Watcher) towards(addr netip.Addr) (via []netip.Addr, err error) {
 	addr = addr.Unmap()
 	routes, err := w.current()

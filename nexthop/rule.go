@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layers are the rules of both families as layers, in the order in which the kernel asks them: for the packets that
+// layers are the rules of both families as layers, in the order that the kernel asks them: for the packets that
 // this node makes, and for those that it passes on. A rule that is for some of these packets alone is followed for
 // none of them, and named in the log.
 func (w *Watcher) layers() (own, passed []layer, interrupted error) {

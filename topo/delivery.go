@@ -15,7 +15,7 @@ const VXLANBytes = 8 + 8 + 14
 // VXLANPort is the destination port (RFC 7348 §5).
 const VXLANPort = 4789
 
-// Delivery is the way in which a server gets its packets.
+// Delivery is how a server gets its packets.
 type Delivery uint8
 
 // The deliveries. Without an agent the server's only software is its kernel.

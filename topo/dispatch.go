@@ -157,7 +157,7 @@ func (d Dispatch) Learns() bool     { return dispatches[d].Weights == FromDurati
 // Polls: the LB asks the agents of the servers for their loads.
 func (d Dispatch) Polls() bool { return dispatches[d].Polls > 0 }
 
-// Seats: the service has a tally, in which all of its servers have a seat, with the flows that count
+// Seats: the service has a tally, where all of its servers have a seat, with the flows that count
 // there.
 func (d Dispatch) Seats() bool { return dispatches[d].Choice != ByTable }
 
@@ -170,7 +170,7 @@ func (d Dispatch) Tracks() bool { return d.Signals() || d.Keeps() }
 // Recovers: an LB finds the server of a flow without an entry as `recovery` has it.
 func (d Dispatch) Recovers() bool { return d.Keeps() }
 
-// Counting is which flows of a server are its occupancy, by which it is chosen.
+// Counting is which flows of a server are its occupancy, which it is chosen by.
 type Counting uint8
 
 func (c Counting) String() string {

@@ -23,7 +23,7 @@ type EdgeLB struct {
 	StartReplica   []string // the command that starts another node; empty: there is none
 }
 
-// Balance is the rule by which an edge LB weighs cores for new flows.
+// Balance is the rule for how an edge LB weighs cores for new flows.
 type Balance uint8
 
 // The rules.
@@ -97,7 +97,7 @@ type Cost struct{ Each time.Duration }
 // Name is the function's name in configurations and documents.
 func (Cost) Name() string { return "cost" }
 
-// Virtual takes time of a virtual core for each packet, of which so many wait at most.
+// Virtual takes time of a virtual core for each packet; so many wait at most.
 type Virtual struct {
 	Each  time.Duration
 	Queue int // packets of Each
@@ -120,7 +120,7 @@ type SourceNAT struct {
 // Name is the function's name in configurations and documents.
 func (SourceNAT) Name() string { return "nat" }
 
-// Firewall admits connections by rules, of which the first that fits their first packet decides.
+// Firewall admits connections by rules: the first that fits their first packet decides.
 // Without a rule the connection is denied.
 type Firewall struct{ Rules []Rule }
 

@@ -2,7 +2,7 @@ package weights
 
 import "time"
 
-// PID keeps the weights of cores, each of which is a server here, by their loads
+// PID keeps the weights of cores, each a server here, by their loads
 // (EdgeBalance §3): the distance from the average, through a controller a core.
 // The paper speaks of a "weight change", so that is taken off the weight that a
 // core has: a core above the average loses.

@@ -164,7 +164,7 @@ static __always_inline bool is_offer(const struct sr *sr)
 	       sr->sid.function_be == bpf_htons(FN_CONNECT_FORCE);
 }
 
-/* answer_held decides again on an offer of which the LB has an established flow with this server:
+/* answer_held decides again on an offer whose established flow the LB has with this server:
  * no other server may have it before this server has released the flow, and the LB has to be
  * informed of a flow that is alive. A function of its own for the verifier. */
 __noinline int answer_held(const struct sr *sr, struct decision *d)

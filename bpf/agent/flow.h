@@ -20,7 +20,7 @@
 
 #define EMBRYONIC_NS 60000000000ULL /* longer than SYN-ACKs are retransmitted (RFC 6298) */
 
-/* Of an entry of which no LB is known (adopt.h). No LB names it, so the next packet of an LB is
+/* Of an entry whose LB is not known (adopt.h). No LB names it, so the next packet of an LB is
  * decided by the kernel's socket, and its sender is then the LB to signal to. */
 #define NO_GENERATION 0
 

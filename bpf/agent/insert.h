@@ -109,7 +109,7 @@ static __always_inline int conn_slot_for(__u64 hash, __u64 now)
 	return second < (int)EMBRYONIC_RANK * SLOTS ? -1 : (second & (SLOTS - 1)) | AT_ALTERNATE;
 }
 
-/* write_entry writes an entry of which `c` has all but its flow. */
+/* write_entry writes an entry: `c` has all of it but its flow. */
 static __always_inline void write_entry(struct conn *to, const struct tuple *t,
 					const struct conn *c)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* steady.h: a shorter way for the most frequent packets: segments of which nothing is to be learnt
+/* steady.h: a shorter way for the most frequent packets: segments that teach nothing
  * but data, the end of a handshake, and a FIN. Any other packet takes the general way (decide.h),
  * where these would fare alike. */
 #pragma once

@@ -75,7 +75,7 @@ enum function {
 };
 
 /* The interface identifier of an outer source address is the tag (auth.h), or for packets without
- * a tag the flow label, by which a receiver's queues tell flows apart. */
+ * a tag the flow label, so that a receiver's queues tell flows apart. */
 #define UNTAGGED 0
 
 /* The node that runs the program; set before loading. */
@@ -124,7 +124,7 @@ struct service {
 	struct in6_addr via[MAX_VIA];
 };
 
-/* Which flows of a server are its occupancy, by which it is chosen (HLB §IV-A). */
+/* Which flows of a server are its occupancy, which it is chosen by (HLB §IV-A). */
 enum counting {
 	COUNT_ALL = 0,	   /* established and embryonic ones, from the SYN on */
 	COUNT_LITERAL = 1, /* the paper's: established ones alone */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* counters.h: the edge LB's counters, by which every exit of its programs is explained.
+/* counters.h: the edge LB's counters, which explain every exit of its programs.
  * docs/operate/counters.md has a line for each. */
 #pragma once
 #include "core/count.h"

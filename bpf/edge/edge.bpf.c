@@ -243,7 +243,7 @@ static __always_inline enum counter unfit(struct xdp_md *ctx, struct packet *p)
 	return shows_flow(ctx, p) ? COUNTERS : EDGE_DROP_PROTOCOL;
 }
 
-/* edge_new handles the packets without an entry, and those of which the side is not known by the flow's
+/* edge_new handles the packets without an entry, and those whose side is not known by the flow's
  * entry. p->t has the client network's end first. */
 SEC("xdp")
 int edge_new(struct xdp_md *ctx)

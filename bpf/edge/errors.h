@@ -73,7 +73,7 @@ static __always_inline int too_big(struct xdp_md *ctx, struct packet *p, __u32 m
  * edge_macs they change while the program runs. */
 struct in6_addr edge_addresses[2 * SIDES] SEC(".data.edge_addresses") = {};
 
-/* expired answers the sender of a packet of which the hop limit ends here (RFC 4443 §3.3, RFC 792), before a
+/* expired answers the sender of a packet whose hop limit ends here (RFC 4443 §3.3, RFC 792), before a
  * function changes its source. p->t has the packet's source first. A function of its own, as it is rare. */
 __noinline int expired(struct xdp_md *ctx, struct packet *p, __u32 side)
 {
@@ -95,7 +95,7 @@ __noinline int expired(struct xdp_md *ctx, struct packet *p, __u32 side)
 	return send_error(ctx, p, mac, EDGE_TIME_EXCEEDED);
 }
 
-/* end_flow ends a flow of datagrams of which the public port went with its node: the client gets word of it,
+/* end_flow ends a flow of datagrams whose public port went with its node: the client gets word of it,
  * and its next datagram begins another flow. p->t has the client first. */
 static __always_inline int end_flow(struct xdp_md *ctx, struct packet *p, __u64 partner)
 {

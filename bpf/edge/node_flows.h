@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* node_flows.h: the flows that passed this node's chains, so that it can answer an LB that does not know
- * their instance. A flow of which the functions change the tuple has two entries, of the tuple before and
+ * their instance. A flow whose tuple the functions change has two entries, of the tuple before and
  * the tuple after. User space removes idle flows. The digest is by a key of this node's, as it has no LB's. */
 #pragma once
 #include "core/digest.h"

@@ -33,7 +33,7 @@ static __always_inline bool is_forged_inward(struct xdp_md *ctx, const struct ed
 
 /* find_version notes that the packet is of its side by this version of the prefixes. A packet to another
  * service has none: it comes back behind its chain, to meet that of the other service. Nor has an ICMP
- * error, of which the source is a router's. */
+ * error, whose source is a router's. */
 static __always_inline void find_version(struct edge_scratch *s, __u32 version)
 {
 	if (s->side == SIDE_CLIENTS && edge_service_at(&s->packet.t.vip) >= 0)

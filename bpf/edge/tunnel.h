@@ -116,7 +116,7 @@ static __always_inline enum edge_read read_tunnel(struct xdp_md *ctx, struct edg
 	return EDGE_READ;
 }
 
-/* leave_tunnel removes the headers and reads the packet, of which the link header has no addresses
+/* leave_tunnel removes the headers and reads the packet, whose link header has no addresses
  * yet. */
 static __always_inline enum reading leave_tunnel(struct xdp_md *ctx, const struct edge_outer *o,
 						 struct packet *p)
@@ -147,7 +147,7 @@ static __always_inline enum rewritten restore(struct xdp_md *ctx, const struct e
 	return set_class(ctx, p, class);
 }
 
-/* The bytes before the packet inside, with its own link header, of which the marks take the place. */
+/* The bytes before the packet inside, with its own link header, whose place the marks take. */
 #define OUTER_BYTES6 (ETH_BYTES + (__u32)sizeof(struct ipv6hdr) + (__u32)sizeof(struct edge_vxlan))
 #define OUTER_BYTES4 (ETH_BYTES + (__u32)sizeof(struct iphdr) + (__u32)sizeof(struct edge_vxlan))
 

@@ -327,7 +327,7 @@ static __always_inline void first_candidate(const struct packet *p, const struct
 	d->server = stand_in(p, svc, d->server);
 }
 
-/* For an action: the packet begins a flow of which the client's packets make the entry. */
+/* For an action: the packet begins a flow whose entry the client's packets make. */
 #define TO_KEPT (-4)
 
 /* begin_kept begins the flow of this CPU's packet, without an entry, and sends the packet. */

@@ -57,7 +57,7 @@ static __always_inline struct lifetimes lifetimes(void)
 }
 
 /* way_of_spent is the way of an entry that is expired, embryonic or over; WAY_STAYS of any
- * other. The rest of the tick in which it was last seen counts as seen. */
+ * other. The rest of the tick that saw it last counts as seen. */
 static __always_inline __u64 way_of_spent(__u64 word, __u64 age, struct lifetimes limit)
 {
 	__u64 learned = is_learned(word), embryonic = learned & word >> 46;

@@ -67,7 +67,7 @@ static __always_inline __u64 closed_by(__u64 flow, enum closed side)
 	return flow | (__u64)side << WORD_CLOSED;
 }
 
-/* service_bits are those of a word by which entries of a service are counted. One service in
+/* service_bits are those of a word that count the entries of a service. One service in
  * 1024 shares the bits of another service, and their shares of the table. */
 static __always_inline __u64 service_bits(const struct tuple *t)
 {

@@ -100,7 +100,7 @@ static __always_inline int send_to_client(struct xdp_md *ctx, const struct sr *s
 	return transmit(reason);
 }
 
-/* make_rst turns a server's SYN-ACK into the RST by which its client would refuse it. A
+/* make_rst turns a server's SYN-ACK into the RST that its client would refuse it with. A
  * function of its own: the caller's chain has no stack left for struct segment. */
 __noinline int make_rst(struct xdp_md *ctx, const struct sr *sr, struct packet *p)
 {

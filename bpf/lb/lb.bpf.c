@@ -192,7 +192,7 @@ static __always_inline int with_agentless(struct xdp_md *ctx, int action)
 	return XDP_ABORTED; /* the array is empty: user space let go of it */
 }
 
-/* lb_kept begins flows of which the clients' packets make the entries. */
+/* lb_kept begins flows whose entries the clients' packets make. */
 SEC("xdp.frags")
 int lb_kept(struct xdp_md *ctx)
 {
@@ -248,7 +248,7 @@ static __always_inline int to_before(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-/* lb_behind sends the packets of which the ports were behind options. */
+/* lb_behind sends the packets whose ports were behind options. */
 SEC("xdp.frags")
 int lb_behind(struct xdp_md *ctx)
 {

@@ -77,7 +77,7 @@ static __always_inline __u64 after_packet(const struct packet *p, __u64 word)
 	return (word & ~WORD_CLOSING) | WORD_COUNTED;
 }
 
-/* move_seat adds a number to the count of a seat in which the flow of a word is, and the seat's score
+/* move_seat adds a number to the count of the seat of a word's flow, and the seat's score
  * changes by it in the tree. A function of its own, for the stack of its callers. */
 __noinline int move_seat(__u64 word, __u64 number)
 {

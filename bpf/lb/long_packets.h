@@ -81,7 +81,7 @@ static __always_inline bool is_left(const struct packet *p, const struct service
 	       (p->kind == KIND_UDP && p->divisible);
 }
 
-/* list_front is the SRH of a route of which n segments are listed, left of them to visit. */
+/* list_front is the SRH of a route with n segments listed, left of them to visit. */
 static __always_inline struct srh list_front(__u8 next, __u32 n, __u32 left)
 {
 	return (struct srh){
@@ -198,7 +198,7 @@ __noinline int send_in_fragments(struct __sk_buff *skb, struct scratch *scr)
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* send_whole sends a datagram, or a super-packet, of which the kernel shortens the segments by our
+/* send_whole sends a datagram, or a super-packet, whose segments the kernel shortens by our
  * headers. */
 __noinline int send_whole(struct __sk_buff *skb, struct scratch *scr, enum counter reason)
 {

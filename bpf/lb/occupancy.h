@@ -53,7 +53,7 @@ static __always_inline struct tally *tally_at(__u32 number)
 	return bpf_map_lookup_elem(&tallies, &number);
 }
 
-/* seat_in returns the seat in which the flow of a word counts, or NULL. */
+/* seat_in returns the seat where the flow of a word counts, or NULL. */
 static __always_inline struct seat *seat_in(__u64 word)
 {
 	struct tally *t = tally_at(tally_in_word(word));
@@ -63,7 +63,7 @@ static __always_inline struct seat *seat_in(__u64 word)
 	return t ? &t->seat[i] : NULL;
 }
 
-/* tally_add_in adds a number to the count of a seat in which the flow of a word is. */
+/* tally_add_in adds a number to the count of the seat of a word's flow. */
 static __always_inline void tally_add_in(struct seat *s, __u64 word, __u64 number)
 {
 	__sync_fetch_and_add(&s->count[colour_of(word)], number);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* probe.h: a new connection that is offered to a server that is down, to find out whether it answers
- * again (lb/health.h). Where servers signal, a server may speak for the flows of which it is a
+ * again (lb/health.h). Where servers signal, a server may speak for the flows that it is a
  * member, so only such a flow is a probe: user space makes a server that is down the last member of
  * the buckets that it would be a candidate of. */
 #pragma once

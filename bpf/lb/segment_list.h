@@ -17,7 +17,7 @@
 #include "lb/members.h"
 #include "packet/scratch.h"
 
-/* Some drivers leave 192 bytes before a frame (ixgbe, i40e, ice), of which XDP keeps 40 (struct
+/* Some drivers leave 192 bytes before a frame (ixgbe, i40e, ice); XDP keeps 40 (struct
  * xdp_frame): room for seven segments on either wire. */
 #define MAX_LISTED 7
 

@@ -8,7 +8,7 @@
 #define MAX_SERVERS 16384 /* numbers; those of past servers are kept for a while */
 #define NO_SERVER 0xffffffff
 
-/* Services by VIP, port and protocol: a hash table with linear probing, of which a packet reads
+/* Services by VIP, port and protocol: a hash table with linear probing: a packet reads
  * two cache lines without a call. User space writes a record before a slot has its number, and
  * reuses it once no packet reads it. A slot:
  *

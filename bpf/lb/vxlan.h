@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* vxlan.h: the headers before a packet in VXLAN (RFC 7348 §5): outer Ethernet and IP, UDP, VXLAN,
  * and the Ethernet header of the frame inside. The UDP checksum is 0 over IPv4, as RFC 7348 asks.
- * Over IPv6 it is computed without a look at the payload, of which the packet's own checksum tells
+ * Over IPv6 it is computed without a look at the payload, as the packet's own checksum tells
  * the sum (the kernel's local checksum offload); where that is not there it is 0 (RFC 6935), which
  * the receiver's device must allow. */
 #pragma once

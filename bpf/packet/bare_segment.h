@@ -24,7 +24,7 @@ struct segment_rest {
 	__be16 window_be;
 };
 
-/* segment_tcp writes the header, of which the options are in place, and returns the sum of both. */
+/* segment_tcp writes the header, whose options are in place, and returns the sum of both. */
 static __always_inline __s64 segment_tcp(struct tcphdr *tcp, const struct segment *g,
 					 const struct segment_rest *rest, __s64 sum)
 {

@@ -128,7 +128,7 @@ __noinline int write_too_big(struct xdp_md *ctx, const struct packet *p, __u32 m
 #define QUOTE_PORTS 8
 
 /* error_header writes the headers of an ICMP error before a quote of so many bytes, without the
- * checksum, of which it returns the sum so far; or -1. */
+ * checksum, and returns the sum so far; or -1. */
 static __always_inline __s64 error_header(struct xdp_md *ctx, const struct packet *p, __u32 bytes,
 					  const struct icmp *error)
 {

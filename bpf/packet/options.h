@@ -22,7 +22,7 @@ enum ip4_options {
 #define IP6_OFFSET 0xfff8 /* in the second word of a fragment header (RFC 8200 §4.5) */
 #define IP6_MORE 1
 
-/* The state of a walk over options, in a word of which the verifier knows nothing:
+/* The state of a walk over options, in a word that the verifier knows nothing of:
  *
  *   0-7     protocol of the header at the offset
  *   8-15    enum kind; KIND_OTHER: the walk goes on, or reached a transport header
@@ -112,7 +112,7 @@ struct step {
 	__u32 stop; /* offset behind the last byte that may be an option's */
 	__u8 six;   /* IPv6 */
 	__u8 first;
-	__u8 about; /* in a quote, of which a fragment's beginning shows the ports */
+	__u8 about; /* in a quote, as a fragment's beginning shows the ports */
 	__u8 zero;
 };
 
@@ -153,7 +153,7 @@ static __always_inline __u64 begin_walk(void *data, void *end, __u32 at, __u32 m
  *   _pass_options  of a packet of KIND_EXTENSION: sets its kind, its protocol, and where its transport
  *                  header is; or returns a negative number: the frame ended first
  *   _read_quote    of a packet of KIND_QUOTE: reads the ports
- *   _read_upper    reads the transport header, behind options or not, of a packet of which the IP header
+ *   _read_upper    reads the transport header, behind options or not, of a packet whose IP header
  *                  and the protocol behind it are read */
 #define BEHIND(name, context)                                                                     \
 	__noinline __u64 name##_step(struct context *ctx, __u64 word, const struct step *s)       \

@@ -21,7 +21,7 @@ static __always_inline __u32 length_of(__be16 field)
 	return n;
 }
 
-/* frame_offset reads an offset of the frame of which the verifier then knows no more, so it
+/* frame_offset reads an offset of the frame that the verifier then knows no more of, so it
  * looks at the code that follows once for all offsets. */
 static __always_inline __u64 frame_offset(const __u32 *at)
 {

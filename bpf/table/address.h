@@ -14,7 +14,7 @@ static __always_inline __u32 primary_among(__u64 hash, int held, __u32 n)
 	return (__u64)(__u32)(hash << (32 - held) | hash >> (32 + held)) * n >> 32;
 }
 
-/* alternate_among returns the other line of a flow, of which one line and the digest bits of
+/* alternate_among returns the other line of a flow, whose first line and the digest bits of
  * its fingerprint are given. */
 static __always_inline __u32 alternate_among(__u32 one, __u64 digest, __u32 n)
 {

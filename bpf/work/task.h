@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* task.h: the record of a task of a member. A member is a process of which a task has read from
+/* task.h: the record of a task of a member. A member is a process with a task that has read from
  * a connection of a service; its record is that of its first task. */
 #pragma once
 #include "work/count.h"

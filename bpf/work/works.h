@@ -4,7 +4,7 @@
  *   work = queue + unread + run + max(blocked, out)
  *
  * The queue is the listener's, read at each offer. Each other term is a number of sockets or
- * tasks. A term has two counts, of which one is 0 except during a recount (count.h). */
+ * tasks. A term has two counts; one is 0 except during a recount (count.h). */
 #pragma once
 #include "core/types.h"
 

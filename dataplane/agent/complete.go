@@ -23,7 +23,7 @@ func (a *Agent) doubt() error {
 }
 
 // Complete gives an entry to each live connection without an entry. From then on the programs trust
-// the table, until something happens by which it may lack a connection (bpf/agent/complete.h).
+// the table, until something happens after which it may lack a connection (bpf/agent/complete.h).
 func (a *Agent) Complete() error {
 	a.seeking.Lock()
 	defer a.seeking.Unlock()

@@ -61,7 +61,7 @@ func (l *LB) expire(idle []uint64) (removed uint64, err error) {
 	return removed, err
 }
 
-// expireOn runs on one CPU, the thread of which ends with it.
+// expireOn runs on one CPU, whose thread ends with it.
 func (l *LB) expireOn(cpu int, share []uint64) (removed uint64, err error) {
 	runtime.LockOSThread()
 	var set unix.CPUSet

@@ -20,7 +20,7 @@ const (
 )
 
 // Connections counts the established flows at each server of services: by their seats, or by the
-// entries of the table. One service in 1,024 shares the bits by which entries name another service.
+// entries of the table. One service in 1,024 shares the bits with which entries name another service.
 func (l *LB) Connections(services []topo.Service) ([][]uint32, error) {
 	l.mu.Lock()
 	all, places := make([][]uint32, len(services)), map[uint64]*uint32{}

@@ -36,7 +36,7 @@ func (s seating) at(servers []topo.Server, n *numbers) []int {
 	return at
 }
 
-// seat gives servers seats: those that they have, or the first in which no flow counts. If there are
+// seat gives servers seats: those that they have, or the first without a flow that counts. If there are
 // too few, as flows of servers that left have not ended, the last servers wait (seatWaiting): they
 // get no new flows yet.
 func seat(own *objects.LBTally, servers []topo.Server, n *numbers) seating {

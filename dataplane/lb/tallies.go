@@ -120,7 +120,7 @@ func flag(is bool) uint32 {
 	return 0
 }
 
-// deal deals new flows to the seats at, by shares, of which a choice by scores has none; a server
+// deal deals new flows to the seats at, by shares, which a choice by scores has not; a server
 // without a seat gets no flows.
 func deal(own *objects.LBTally, at []int, shares []float64) {
 	shares = slices.Clone(shares)

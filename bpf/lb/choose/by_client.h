@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* by_client.h: the hash by which a flow's bucket is chosen: its digest, or with `affinity: client` that of its client
+/* by_client.h: the hash that chooses a flow's bucket: its digest, or with `affinity: client` that of its client
  * and service alone, so that all flows of a client have the same bucket. */
 #pragma once
 #include "lb/service.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* least.h: of all servers that with the least (occupancy + 1) / weight (HLB §IV-C), for a packet
- * that begins a flow; else the bucket of the flow's digest, as `single` has it, of which the last
+ * that begins a flow; else the bucket of the flow's digest, as `single` has it, whose last
  * member's seat is known. User space writes the weights into the tally (lb/occupancy.h): alike (lsq),
  * configured (sed), or learned. */
 #pragma once

@@ -39,7 +39,7 @@ func Occupied(dev *net.Interface) error {
 	return fmt.Errorf("%s has the XDP program %s: stop its owner, or `ip link set dev %s %s off`", dev.Name, describe(name, id), dev.Name, mode(xdp))
 }
 
-// dispatcher is the program by which libxdp runs several XDP programs on one link.
+// dispatcher is the program that lets libxdp run several XDP programs on one link.
 const dispatcher = "xdp_dispatcher"
 
 // mode is how `ip link` calls the place of a program.
@@ -73,7 +73,7 @@ func programName(id ebpf.ProgramID) string {
 	return info.Name
 }
 
-// linkOf is the bpf_link by which a program is on a device; none for a program attached by netlink.
+// linkOf is the bpf_link of a program on a device; none for a program attached by netlink.
 func linkOf(id ebpf.ProgramID, dev int) (at link.ID, found bool, err error) {
 	it := new(link.Iterator)
 	defer it.Close()

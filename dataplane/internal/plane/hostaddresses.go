@@ -105,7 +105,7 @@ func Toward(e objects.EdgeEdgeEnd, mac topo.MAC) objects.EdgeEdgeEnd {
 // From is this host's address at an end.
 func From(e *objects.EdgeEdgeEnd) netip.Addr { return netip.AddrFrom16(e.From.In6U.U6Addr8).Unmap() }
 
-// on is this host's address for packets to another host by a link: the address of which the prefix has the
+// on is this host's address for packets to another host by a link: the address whose prefix has the
 // other host in it, the longest of several; else that which the kernel's route prefers; else any of the
 // family.
 func (all Addresses) on(dev *net.Interface, to netip.Addr) (best netip.Addr, err error) {

@@ -50,7 +50,7 @@ func (e *Earlier) Bytes() uint64 { return uint64(e.Map.MaxEntries()) * uint64(e.
 func (e *Earlier) Pin() string { return fmt.Sprint(beforePin, e.Layout) }
 
 // AdoptFlows returns the pinned table of flows that has the shape of spec and this layout, or nil; and
-// the table of another shape or layout in which flows are still found. Where two of another shape have
+// the table of another shape or layout where flows are still found. Where two of another shape have
 // flows, the newer table is returned: a third table has to wait until the older is empty.
 func (p *Pins) AdoptFlows(spec *ebpf.CollectionSpec) (table *ebpf.Map, before *Earlier, err error) {
 	var left []*Earlier
