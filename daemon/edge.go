@@ -251,25 +251,16 @@ func (r *edgeLB) apply(next *topo.EdgeLB) error {
 
 // sameEdge returns an error for a reload that changes constants of the loaded programs, or their links.
 func sameEdge(was, is *topo.EdgeLB) error {
-	switch {
-	case was.Name != is.Name:
-		return fixed("name")
-	case was.Control != is.Control:
-		return fixed("control")
-	case was.Pin != is.Pin:
-		return fixed("pin")
-	case was.Key != is.Key:
-		return fixed("flow_key")
-	case was.Clients != is.Clients:
-		return fixed("clients")
-	case was.World != is.World:
-		return fixed("world")
-	case was.Flows != is.Flows:
-		return fixed("flow_table")
-	case was.RecoverAll != is.RecoverAll:
-		return fixed("recovery")
-	}
-	return nil
+	return fixed([]kept{
+		{"name", was.Name == is.Name},
+		{"control", was.Control == is.Control},
+		{"pin", was.Pin == is.Pin},
+		{"flow_key", was.Key == is.Key},
+		{"clients", was.Clients == is.Clients},
+		{"world", was.World == is.World},
+		{"flow_table", was.Flows == is.Flows},
+		{"recovery", was.RecoverAll == is.RecoverAll},
+	})
 }
 
 // stateOf has the words that the health of servers has, and a word for a core that its node has not.

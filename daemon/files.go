@@ -106,25 +106,29 @@ func (k keeps) warnLeaks(log *slog.Logger) {
 
 // sameNode returns an error for a reload that changes constants of the loaded programs.
 func sameNode(was, is *topo.Node, flows, wanted topo.FlowTable) error {
-	switch {
-	case was.Name != is.Name:
-		return fixed("node.name")
-	case was.Locator != is.Locator:
-		return fixed("node.locator")
-	case was.Interface != is.Interface:
-		return fixed("node.interface")
-	case was.Pin != is.Pin:
-		return fixed("node.pin")
-	case !slices.Equal(was.Domain, is.Domain):
-		return fixed("node.domain")
-	case was.Control != is.Control:
-		return fixed("control")
-	case flows != wanted:
-		return fixed("flow_table")
-	}
-	return nil
+	return fixed([]kept{
+		{"node.name", was.Name == is.Name},
+		{"node.locator", was.Locator == is.Locator},
+		{"node.interface", was.Interface == is.Interface},
+		{"node.pin", was.Pin == is.Pin},
+		{"node.domain", slices.Equal(was.Domain, is.Domain)},
+		{"control", was.Control == is.Control},
+		{"flow_table", flows == wanted},
+	})
 }
 
-func fixed(key string) error {
-	return fmt.Errorf("%s cannot change while the daemon runs: restart it", key)
+// kept is a key that a reload may not change, and whether it has the same value.
+type kept struct {
+	key  string
+	same bool
+}
+
+// fixed returns an error for the first key that changes.
+func fixed(keys []kept) error {
+	for _, k := range keys {
+		if !k.same {
+			return fmt.Errorf("%s cannot change while the daemon runs: restart it", k.key)
+		}
+	}
+	return nil
 }

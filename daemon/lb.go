@@ -186,11 +186,8 @@ func (r *lb) reload(ctx context.Context) error {
 	if err := sameNode(&r.started.Node, &next.Node, r.started.Flows, next.Flows); err != nil {
 		return err
 	}
-	if next.CandidateKey != r.started.CandidateKey {
-		return fixed("candidate_key")
-	}
-	if next.State != r.started.State {
-		return fixed("state")
+	if err := fixed([]kept{{"candidate_key", next.CandidateKey == r.started.CandidateKey}, {"state", next.State == r.started.State}}); err != nil {
+		return err
 	}
 	if err := r.noneGoesBack(next, text); err != nil {
 		return err

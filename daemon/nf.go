@@ -270,21 +270,20 @@ func (r *networkFunctions) reload(ctx context.Context) error {
 
 // sameNF returns an error for a reload that changes more than programs and their tables.
 func sameNF(was, is *topo.Datapath) error {
+	err := fixed([]kept{
+		{"name", was.Name == is.Name},
+		{"control", was.Control == is.Control},
+		{"pin", was.Pin == is.Pin},
+		{"number", was.Server == is.Server},
+		{"link", was.Link == is.Link},
+	})
 	switch {
-	case was.Name != is.Name:
-		return fixed("name")
-	case was.Control != is.Control:
-		return fixed("control")
-	case was.Pin != is.Pin:
-		return fixed("pin")
-	case was.Server != is.Server:
-		return fixed("number")
-	case was.Link != is.Link:
-		return fixed("link")
+	case err != nil:
+		return err
 	case (was.ReportKey == nil) != (is.ReportKey == nil):
 		return errors.New("a report_key cannot come or go while the daemon runs: restart it")
 	case !maps.Equal(usersOf(was), usersOf(is)):
-		return fixed("function: user")
+		return fixed([]kept{{"function: user", false}})
 	case was.InUserSpace() && (was.Cores != is.Cores || was.Spread != is.Spread):
 		return errors.New("cores and cpus cannot change while the daemon runs a function in user space: restart it")
 	}

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,30 +202,7 @@ func to(service int) wire.Tunnel {
 	}
 }
 
-// around puts a packet into a tunnel. An LB tells its direction by the link that it came by: inward if its
-// source is not of the edge.
-func around(w wire.Tunnel, packet []byte) []byte {
-	var source netip.Addr
-	switch {
-	case len(packet) >= wire.IPv6Bytes && packet[0]>>4 == 6:
-		source = netip.AddrFrom16([16]byte(packet[8:]))
-	case len(packet) >= wire.IPv4Bytes:
-		source = netip.AddrFrom4([4]byte(packet[12:]))
-	}
-	w.Inward = w.Inward || !slices.ContainsFunc(edgeNets, func(p netip.Prefix) bool { return p.Contains(source) })
-	return w.Around(packet)
-}
-
-// edgeNets are the client network and the public addresses.
-var edgeNets = []netip.Prefix{
-	netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8:1::/48"), netip.PrefixFrom(public, 32), netip.PrefixFrom(public6, 128),
-}
-
-func back(w wire.Tunnel) wire.Tunnel {
-	w.LinkTo, w.LinkFrom, w.From, w.To = w.LinkFrom, w.LinkTo, w.To, w.From
-	w.Instance.Update = true
-	return w
-}
+func around(w wire.Tunnel, packet []byte) []byte { return rig.Around(w, packet, public, public6) }
 
 func datagram(from, to netip.AddrPort, payload string) []byte {
 	return wire.IP{Source: from.Addr(), Destination: to.Addr(), HopLimit: 50}.UDP(from.Port(), to.Port(), []byte(payload))
@@ -269,18 +245,18 @@ func TestUserSpace(t *testing.T) {
 	}
 	b.send(t, around(to(alone), datagram(client, remote, "drop me")))
 	b.send(t, around(to(alone), datagram(client, remote, "swapped")))
-	if got, want := b.receive(t), around(back(to(alone)), datagram(client, remote, "apswped")); !bytes.Equal(got, want) {
+	if got, want := b.receive(t), around(rig.Back(to(alone)), datagram(client, remote, "apswped")); !bytes.Equal(got, want) {
 		t.Errorf("changed:\n%x, want\n%x", got, want)
 	}
 	b.send(t, around(to(chained), datagram(client, remote, "question")))
 	tunnel, question, err := wire.ParseTunnel(b.receive(t))
 	must(t, err)
 	mapped := netip.AddrPortFrom(public, binary.BigEndian.Uint16(question[wire.IPv4Bytes:]))
-	if tunnel != back(to(chained)) || !bytes.Equal(question, datagram(mapped, remote, "question")) || mapped.Port() < 2048+64 || mapped.Port() >= 2048+128 {
+	if tunnel != rig.Back(to(chained)) || !bytes.Equal(question, datagram(mapped, remote, "question")) || mapped.Port() < 2048+64 || mapped.Port() >= 2048+128 {
 		t.Errorf("question: %+v around %x", tunnel, question)
 	}
 	b.send(t, around(to(chained), datagram(remote, mapped, "swap it")))
-	if got, want := b.receive(t), around(back(to(chained)), datagram(remote, client, "apsw it")); !bytes.Equal(got, want) {
+	if got, want := b.receive(t), around(rig.Back(to(chained)), datagram(remote, client, "apsw it")); !bytes.Equal(got, want) {
 		t.Errorf("answer:\n%x, want\n%x", got, want)
 	}
 	f.mu.Lock()
@@ -312,16 +288,16 @@ func TestBehindNAT(t *testing.T) {
 		tunnel, question, err := wire.ParseTunnel(b.receive(t))
 		must(t, err)
 		mapped := netip.AddrPortFrom(c.public.Addr(), binary.BigEndian.Uint16(question[len(question)-len("swap abc")-wire.UDPBytes:]))
-		if tunnel != back(to(behind)) || !bytes.Equal(question, datagram(mapped, c.remote, "apsw xyz")) || mapped.Port() < 4096+64 || mapped.Port() >= 4096+128 {
+		if tunnel != rig.Back(to(behind)) || !bytes.Equal(question, datagram(mapped, c.remote, "apsw xyz")) || mapped.Port() < 4096+64 || mapped.Port() >= 4096+128 {
 			t.Errorf("question: %+v around %x", tunnel, question)
 		}
 		b.send(t, around(to(behind), datagram(c.remote, mapped, "swap abc")))
-		if got, want := b.receive(t), around(back(to(behind)), datagram(c.remote, c.client, "apsw xyz")); !bytes.Equal(got, want) {
+		if got, want := b.receive(t), around(rig.Back(to(behind)), datagram(c.remote, c.client, "apsw xyz")); !bytes.Equal(got, want) {
 			t.Errorf("answer:\n%x, want\n%x", got, want)
 		}
 		stray := datagram(c.remote, netip.AddrPortFrom(c.public.Addr(), 5000), "plain")
 		b.send(t, around(to(behind), stray))
-		unbound := back(to(behind))
+		unbound := rig.Back(to(behind))
 		unbound.Message, unbound.Instance = wire.MessageUnbound, wire.Instance{Server: server}
 		if got, want := b.receive(t), around(unbound, stray); !bytes.Equal(got, want) {
 			t.Errorf("without a binding:\n%x, want\n%x", got, want)

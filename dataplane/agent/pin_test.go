@@ -17,7 +17,7 @@ import (
 func TestReturnsOutliveDaemon(t *testing.T) {
 	rig.Enter(t)
 	cfg := rig.AgentConfig(1024, rig.Offering(rig.HuntPort))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	first, err := agent.NewWith(cfg, rig.InVirtualTime)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestReturnsOutliveDaemon(t *testing.T) {
 func TestHintsOutliveDaemon(t *testing.T) {
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort, rig.ByTable))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	first := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 	if err := first.Attach(); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"proffer/dataplane/objects"
 	"proffer/proof/rig"
@@ -207,7 +206,7 @@ func TestTakeoverUnderLoad(t *testing.T) {
 	const connections, takeovers = 500, 12
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(connections, rig.Offering(rig.HuntPort, rig.ByTable))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	var now atomic.Pointer[rig.Agent]
 	begin := func() *rig.Agent {
 		r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
@@ -238,28 +237,13 @@ func TestTakeoverUnderLoad(t *testing.T) {
 	}
 }
 
-// mountBPF mounts a BPF filesystem for one test.
-func mountBPF(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // TestNumberOfAnotherService: a service that gets the number of one that is gone does not
 // count its flows.
 func TestNumberOfAnotherService(t *testing.T) {
 	rig.Enter(t)
 	offer := func(port uint16) topo.Offering { return rig.Offering(port, rig.ByTable) }
 	cfg := rig.AgentConfig(64, offer(81))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	next := func(services ...topo.Offering) *rig.Agent {
 		t.Helper()
 		cfg.Services = services

@@ -93,7 +93,7 @@ func resized(t *testing.T, seen rig.Hits, from, to, flows int) (first *rig.Agent
 	t.Helper()
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(from, byTable()...)
-	cfg.Flows.Embryonic, cfg.Pin = from, mountBPF(t)+"/s1"
+	cfg.Flows.Embryonic, cfg.Pin = from, rig.BPFFS(t)+"/s1"
 	first = rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 	if err := first.Attach(); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func testRestoredMeanwhile(t *testing.T, seen rig.Hits) {
 func TestAnotherSizeOfSockets(t *testing.T) {
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 	cfg := rig.AgentConfig(64, rig.Offering(rig.HuntPort))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	first := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 	if err := first.Attach(); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestEarlierAgents(t *testing.T) {
 		t.Run(fmt.Sprint(layout), func(t *testing.T) {
 			rig.NewAgent(t, rig.Hits{}, rig.Offering(rig.HuntPort)) // for its namespace
 			cfg := rig.AgentConfig(64, byTable()...)
-			cfg.Pin = mountBPF(t) + "/s1"
+			cfg.Pin = rig.BPFFS(t) + "/s1"
 			first := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 			if err := first.Attach(); err != nil {
 				t.Fatal(err)

@@ -139,17 +139,7 @@ func wantExactly(t *testing.T, r *rig.Agent, label string, blocked int32) {
 // mid-request and takeovers of the agent, nothing is counted that is not there, and no count is
 // below 0, before a recount and after it.
 func TestWorkIsExact(t *testing.T) {
-	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
-	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
-	cfg.Pin = mountBPF(t) + "/s1"
-	start := func() *rig.Agent {
-		t.Helper()
-		r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
-		if err := r.Attach(); err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	start := pinnedByWork(t)
 	path, open := gate(t)
 	server := func() *exec.Cmd {
 		return serve(t, workPort, "python3", "-c", obedient, rig.VipAddr.String(), fmt.Sprint(workPort), path)

@@ -93,17 +93,7 @@ func TestWorkRecount(t *testing.T) {
 
 // TestWorkRestart: requests in progress outlast the agent, whether it is killed or not.
 func TestWorkRestart(t *testing.T) {
-	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
-	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
-	cfg.Pin = mountBPF(t) + "/s1"
-	start := func() *rig.Agent {
-		t.Helper()
-		r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
-		if err := r.Attach(); err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
+	start := pinnedByWork(t)
 	r := start()
 	_, open := serveSlowly(t, workPort)
 	fds := clients(t, 5, 22000, request)
@@ -228,7 +218,7 @@ func TestWorkInstead(t *testing.T) {
 func TestWorkOfReload(t *testing.T) {
 	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
 	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
-	cfg.Pin = mountBPF(t) + "/s1"
+	cfg.Pin = rig.BPFFS(t) + "/s1"
 	r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
 	if err := r.Attach(); err != nil {
 		t.Fatal(err)
@@ -351,5 +341,21 @@ func mayAdminister(t *testing.T, may bool) {
 	}
 	if err := unix.Capset(&header, &sets[0]); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// pinnedByWork returns the start of an agent that is pinned, in a namespace of its own.
+func pinnedByWork(t *testing.T) func() *rig.Agent {
+	t.Helper()
+	rig.NewAgent(t, rig.Hits{}, rig.Offering(workPort)) // for its namespace
+	cfg := rig.AgentConfig(64, rig.Offering(workPort, byWork))
+	cfg.Pin = rig.BPFFS(t) + "/s1"
+	return func() *rig.Agent {
+		t.Helper()
+		r := rig.LoadAgent(t, rig.Hits{}, cfg, rig.InVirtualTime)
+		if err := r.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
 }

@@ -184,22 +184,7 @@ func (b *bench) at(t *testing.T, now time.Duration) {
 // moved.
 func (b *bench) run(t *testing.T, prog *ebpf.Program, frame []byte) rig.Outcome {
 	t.Helper()
-	before, err := b.Counters()
-	must(t, err)
-	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	action, err := prog.Run(&o)
-	must(t, err)
-	after, err := b.Counters()
-	must(t, err)
-	out := rig.Outcome{Action: action, Frame: o.DataOut}
-	for i, c := range after {
-		if c.Value != before[i].Value {
-			out.Reasons = append(out.Reasons, c.Name)
-			b.seen[c.Name] = true
-		}
-	}
-	slices.Sort(out.Reasons)
-	return out
+	return rig.RunCounted(t, b, prog, frame, b.seen)
 }
 
 func (b *bench) fromClient(t *testing.T, packet []byte) rig.Outcome {

@@ -119,7 +119,7 @@ func testNAT(t *testing.T, seen rig.Hits) {
 				out := b.run(t, around(there, f.packet()))
 				port := portOf(t, label, out, kind)
 				after := f.after(port)
-				out.Is(t, label, redirect, around(back(there), after.packet()), "nat_bound", "returned")
+				out.Is(t, label, redirect, around(rig.Back(there), after.packet()), "nat_bound", "returned")
 				if low := first + core*ports; int(port) < low || int(port) >= low+ports {
 					t.Errorf("%s: core %d gave port %d", label, core, port)
 				}
@@ -127,9 +127,9 @@ func testNAT(t *testing.T, seen rig.Hits) {
 					t.Errorf("%s has the port of %s", label, other)
 				}
 				given[after.from] = label
-				b.run(t, around(there, f.packet())).Is(t, label+", again", redirect, around(back(there), after.packet()), "returned")
+				b.run(t, around(there, f.packet())).Is(t, label+", again", redirect, around(rig.Back(there), after.packet()), "returned")
 				answer, home := after.reversed(), f.reversed()
-				b.run(t, around(there, answer.packet())).Is(t, label+", answer", redirect, around(back(there), home.packet()), "returned")
+				b.run(t, around(there, answer.packet())).Is(t, label+", answer", redirect, around(rig.Back(there), home.packet()), "returned")
 			}
 		}
 	}

@@ -43,11 +43,11 @@ func testErrors(t *testing.T, seen rig.Hits) {
 					label := f.from.String() + " " + kind
 					from := icmpError(router, public, e[0], e[1], 1400, cut(after.packet()))
 					want := icmpError(router, f.from.Addr(), e[0], e[1], 1400, cut(f.packet()))
-					b.run(t, around(there, from)).Is(t, label+", error of the world", redirect, around(back(there), want), "returned")
+					b.run(t, around(there, from)).Is(t, label+", error of the world", redirect, around(rig.Back(there), want), "returned")
 					for _, host := range []netip.Addr{f.from.Addr(), inner} {
 						from = icmpError(host, f.to.Addr(), e[0], e[1], 1400, cut(f.reversed().packet()))
 						want = icmpError(public, f.to.Addr(), e[0], e[1], 1400, cut(after.reversed().packet()))
-						b.run(t, around(there, from)).Is(t, label+", error of the client network", redirect, around(back(there), want), "returned")
+						b.run(t, around(there, from)).Is(t, label+", error of the client network", redirect, around(rig.Back(there), want), "returned")
 					}
 				}
 			}
@@ -62,7 +62,7 @@ func testErrors(t *testing.T, seen rig.Hits) {
 	out := b.run(t, around(there, none))
 	_, changed, err := wire.ParseTunnel(out.Frame)
 	must(t, err)
-	b.run(t, around(there, icmpError(remote4, public4, 3, 3, 0, changed))).Is(t, "a quote without a checksum", redirect, around(back(there), icmpError(remote4, client4, 3, 3, 0, none)), "returned")
+	b.run(t, around(there, icmpError(remote4, public4, 3, 3, 0, changed))).Is(t, "a quote without a checksum", redirect, around(rig.Back(there), icmpError(remote4, client4, 3, 3, 0, none)), "returned")
 }
 
 // testBadErrors: an error that quotes no ports of a flow is no packet of one.

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -139,22 +138,7 @@ func (b *bench) run(t *testing.T, frame []byte) rig.Outcome {
 
 func (b *bench) runs(t *testing.T, program *ebpf.Program, frame []byte) rig.Outcome {
 	t.Helper()
-	before, err := b.Counters()
-	must(t, err)
-	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
-	action, err := program.Run(&o)
-	must(t, err)
-	after, err := b.Counters()
-	must(t, err)
-	out := rig.Outcome{Action: action, Frame: o.DataOut}
-	for i, c := range after {
-		if c.Value != before[i].Value {
-			out.Reasons = append(out.Reasons, c.Name)
-			b.seen[c.Name] = true
-		}
-	}
-	slices.Sort(out.Reasons)
-	return out
+	return rig.RunCounted(t, b, program, frame, b.seen)
 }
 
 // to is the tunnel of a packet from the LB to a core.
@@ -165,31 +149,7 @@ func to(core, service int) wire.Tunnel {
 	}
 }
 
-// around puts a packet into a tunnel. An LB tells its direction by the link that it came by: inward if its
-// source is not of the edge.
-func around(w wire.Tunnel, packet []byte) []byte {
-	var source netip.Addr
-	switch {
-	case len(packet) >= wire.IPv6Bytes && packet[0]>>4 == 6:
-		source = netip.AddrFrom16([16]byte(packet[8:]))
-	case len(packet) >= wire.IPv4Bytes:
-		source = netip.AddrFrom4([4]byte(packet[12:]))
-	}
-	w.Inward = w.Inward || !slices.ContainsFunc(edgeNets, func(p netip.Prefix) bool { return p.Contains(source) })
-	return w.Around(packet)
-}
-
-// edgeNets are the client network and the public addresses.
-var edgeNets = []netip.Prefix{
-	netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8:1::/48"), netip.PrefixFrom(public4, 32), netip.PrefixFrom(public6, 128),
-}
-
-// back is the same packet's tunnel to the LB.
-func back(w wire.Tunnel) wire.Tunnel {
-	w.LinkTo, w.LinkFrom, w.From, w.To = w.LinkFrom, w.LinkTo, w.To, w.From
-	w.Instance.Update = true
-	return w
-}
+func around(w wire.Tunnel, packet []byte) []byte { return rig.Around(w, packet, public4, public6) }
 
 // flow is a flow's packet from one end to the other.
 type flow struct {

@@ -19,7 +19,7 @@ func question() wire.Tunnel {
 
 // answers is the answer of core 0 or 1 for a service, or without a service that the flow is not here.
 func answers(core, service int) wire.Tunnel {
-	a := back(question())
+	a := rig.Back(question())
 	a.Instance = wire.Instance{Server: server, Core: core, Service: service}
 	a.Message = wire.MessageNotMine
 	if service != 0 {

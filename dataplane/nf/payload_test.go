@@ -120,7 +120,7 @@ func testOrder(t *testing.T, seen rig.Hits) {
 	out := b.run(t, around(there, f.packet()))
 	out.Is(t, "question", redirect, nil, "firewall_admitted", "nat_bound", "returned")
 	after := f.after(portOf(t, "question", out, "udp"))
-	b.run(t, around(there, after.reversed().packet())).Is(t, "answer", redirect, around(back(there), f.reversed().packet()), "returned")
+	b.run(t, around(there, after.reversed().packet())).Is(t, "answer", redirect, around(rig.Back(there), f.reversed().packet()), "returned")
 }
 
 // testIDS: each pattern counts the packets that have it, wherever it is; those set to are dropped.
@@ -180,7 +180,7 @@ func (b *bench) rewritten(t *testing.T, f flow, payload, want string) {
 		return
 	}
 	there := to(0, costly)
-	b.run(t, around(there, f.with(payload))).Is(t, f.kind+" "+payload, redirect, around(back(there), f.with(want)), "returned")
+	b.run(t, around(there, f.with(payload))).Is(t, f.kind+" "+payload, redirect, around(rig.Back(there), f.with(want)), "returned")
 }
 
 // TestBadSettings: settings that no function can have are refused, with a message that names them.

@@ -66,7 +66,7 @@ func testUnbound(t *testing.T, seen rig.Hits) {
 		for _, kind := range []string{"tcp", "udp", "echo"} {
 			stray := outward(kind, family, 1).after(first + 5).reversed().later()
 			there := to(1, costly)
-			want := back(there)
+			want := rig.Back(there)
 			want.Message, want.Instance = wire.MessageUnbound, wire.Instance{Server: server}
 			b.run(t, around(there, stray.packet())).Is(t, kind, redirect, around(want, stray.packet()), "unbound")
 			b.owner(t, kind, stray.packet(), 0, 0)

@@ -49,7 +49,7 @@ func testReturns(t *testing.T, seen rig.Hits) {
 				f = f.reversed()
 			}
 			w := returning(to(1, costly), inward)
-			b.run(t, w.Around(f.packet())).Is(t, "wanted back", redirect, back(w).Around(f.packet()), "returned")
+			b.run(t, w.Around(f.packet())).Is(t, "wanted back", redirect, rig.Back(w).Around(f.packet()), "returned")
 		}
 	}
 }
@@ -116,8 +116,8 @@ func testTwoServices(t *testing.T, seen rig.Hits) {
 		}
 		b.run(t, returning(to(0, costly), true).Around(f.reversed().packet())).Is(t, "from a client that no rule names", rig.XDPDrop, nil, "drop_firewall_denied")
 		one, two := returning(to(0, costly), false), returning(to(0, natted), true)
-		b.run(t, one.Around(f.packet())).Is(t, "outward", redirect, back(one).Around(f.packet()), "firewall_admitted", "returned")
-		b.run(t, two.Around(f.packet())).Is(t, "inward at the other service", redirect, back(two).Around(f.packet()), "firewall_admitted", "returned")
+		b.run(t, one.Around(f.packet())).Is(t, "outward", redirect, rig.Back(one).Around(f.packet()), "firewall_admitted", "returned")
+		b.run(t, two.Around(f.packet())).Is(t, "inward at the other service", redirect, rig.Back(two).Around(f.packet()), "firewall_admitted", "returned")
 		answer := f.reversed()
 		b.run(t, returning(to(0, natted), false).Around(answer.packet())).Is(t, "the answer", redirect, nil, "returned")
 		b.run(t, returning(to(0, costly), true).Around(answer.packet())).Is(t, "the answer, inward", redirect, nil, "returned")

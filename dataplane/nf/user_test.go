@@ -44,11 +44,11 @@ func testUser(t *testing.T, seen rig.Hits) {
 	b.run(t, around(to(1, natted), question.packet())).Is(t, "before NAT", redirect, around(given(natted), question.packet()), "user_given")
 	out := resume(given(natted), question.packet())
 	after := question.after(portOf(t, "NAT", out, "udp"))
-	out.Is(t, "NAT after it", redirect, around(back(to(1, natted)), after.packet()), "nat_bound", "returned", "user_back")
+	out.Is(t, "NAT after it", redirect, around(rig.Back(to(1, natted)), after.packet()), "nat_bound", "returned", "user_back")
 	answer := given(natted)
 	answer.Instance.Update = true
 	b.run(t, around(to(1, natted), after.reversed().packet())).Is(t, "after NAT's change", redirect, around(answer, question.reversed().packet()), "user_given")
-	resume(answer, question.reversed().packet()).Is(t, "the change is kept", redirect, around(back(to(1, natted)), question.reversed().packet()), "returned", "user_back")
+	resume(answer, question.reversed().packet()).Is(t, "the change is kept", redirect, around(rig.Back(to(1, natted)), question.reversed().packet()), "returned", "user_back")
 
 	const bad = "drop_user_frame"
 	for label, change := range map[string]func(*wire.Tunnel){

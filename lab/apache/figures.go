@@ -194,23 +194,14 @@ func (r *Report) drawMeans(f figure, dir string) ([]string, error) {
 	return chart.Save(dir, f.name)
 }
 
-// drawCDF draws a figure for each kind of servers.
-func (r *Report) drawCDF(f figure, dir string) (paths []string, err error) {
+// drawKinds draws a figure for each kind of servers.
+func (r *Report) drawKinds(f figure, dir string, draw func(title string, of []*outcome) (*figures.Figure, error)) (paths []string, err error) {
 	for _, kind := range kinds {
-		var responses []figures.Responses
-		for _, result := range r.of(f, kind.virtual) {
-			// Virtual time is stretched to Apache's service time.
-			stretch := r.Calibration.Alone / r.unit(result.cell)
-			seconds := result.Latencies()
-			for i := range seconds {
-				seconds[i] *= stretch
-			}
-			responses = append(responses, figures.Responses{Name: result.cell.policy, Seconds: seconds})
-		}
-		if len(responses) == 0 {
+		of := r.of(f, kind.virtual)
+		if len(of) == 0 {
 			continue
 		}
-		figure, err := figures.CDF(r.title(f, kind.title), responses)
+		figure, err := draw(r.title(f, kind.title), of)
 		if err != nil {
 			return paths, err
 		}
@@ -222,30 +213,33 @@ func (r *Report) drawCDF(f figure, dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// drawLoad draws a figure for each kind of servers.
-func (r *Report) drawLoad(f figure, dir string) (paths []string, err error) {
-	for _, kind := range kinds {
-		var loads []figures.Load
-		for _, result := range r.of(f, kind.virtual) {
-			l := figures.Load{Name: result.cell.policy, Busy: result.Loads.Busy, Fairness: result.Loads.Fairness, Seconds: slices.Clone(result.Loads.Seconds)}
-			for i := range l.Seconds {
-				l.Seconds[i] *= r.Calibration.Alone / r.unit(result.cell)
-			}
-			loads = append(loads, l)
-		}
-		if len(loads) == 0 {
-			continue
-		}
-		figure, err := figures.LoadOverTime(r.title(f, kind.title), loads)
-		if err != nil {
-			return paths, err
-		}
-		more, err := figure.Save(dir, f.name+kind.after)
-		if paths = append(paths, more...); err != nil {
-			return paths, err
-		}
+// stretch makes seconds of virtual time those of Apache's service time.
+func (r *Report) stretch(c cell, seconds []float64) []float64 {
+	by := r.Calibration.Alone / r.unit(c)
+	for i := range seconds {
+		seconds[i] *= by
 	}
-	return paths, nil
+	return seconds
+}
+
+func (r *Report) drawCDF(f figure, dir string) ([]string, error) {
+	return r.drawKinds(f, dir, func(title string, of []*outcome) (*figures.Figure, error) {
+		var responses []figures.Responses
+		for _, o := range of {
+			responses = append(responses, figures.Responses{Name: o.cell.policy, Seconds: r.stretch(o.cell, o.Latencies())})
+		}
+		return figures.CDF(title, responses)
+	})
+}
+
+func (r *Report) drawLoad(f figure, dir string) ([]string, error) {
+	return r.drawKinds(f, dir, func(title string, of []*outcome) (*figures.Figure, error) {
+		var loads []figures.Load
+		for _, o := range of {
+			loads = append(loads, figures.Load{Name: o.cell.policy, Busy: o.Loads.Busy, Fairness: o.Loads.Fairness, Seconds: r.stretch(o.cell, slices.Clone(o.Loads.Seconds))})
+		}
+		return figures.LoadOverTime(title, loads)
+	})
 }
 
 func (r *Report) title(f figure, on string) string {

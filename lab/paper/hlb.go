@@ -92,6 +92,10 @@ func (g grid) cells(at func(panel, group, series string) cell) []cell {
 	return cells
 }
 
+func (g grid) plan(at func(panel, group, series string) cell, picture figures.Groups) plan {
+	return plan{cells: g.cells(at), draw: func(m measured) (*figures.Figure, error) { return g.draw(m, picture) }}
+}
+
 // draw fills in the panels of a picture.
 func (g grid) draw(m measured, picture figures.Groups) (*figures.Figure, error) {
 	picture.Groups, picture.Series = g.groups, g.series
@@ -123,33 +127,25 @@ const boxNote = "boxes from the 25th to the 75th percentile, a line at the media
 // hlbRatios is HLB Figure 12a.
 func hlbRatios(o Options) plan {
 	g := grid{[]string{"70 %", "90 %"}, []string{"1:1", "1:2", "1:4"}, []string{"wcmp", "awcmp", "lsq", "gsq2", "sed", "learned:ages", "learned:completed", "guided", "oracle"}, []float64{2.5, 5}}
-	p := plan{cells: g.cells(func(load, cores, policy string) cell {
+	return g.plan(func(load, cores, policy string) cell {
 		return at(farmB("c"+cores, 4), policy, map[string]float64{"70 %": 0.7, "90 %": 0.9}[load], o).cell(latencies)
-	})}
-	p.draw = func(m measured) (*figures.Figure, error) {
-		return g.draw(m, figures.Groups{
-			Title:      "HLB Figure 12a: cores 1:1, 1:2 and 1:4, farm B, 4 LBs",
-			Notes:      []string{overSeeds(o, boxNote) + "; " + overflow, "published: at 70 % HLB and sed are best; at 90 % lsq becomes better than sed, which overloads the strong"},
-			GroupLabel: "cores of the first 64 and the second 64 servers", GroupColumn: "cores",
-		})
-	}
-	return p
+	}, figures.Groups{
+		Title:      "HLB Figure 12a: cores 1:1, 1:2 and 1:4, farm B, 4 LBs",
+		Notes:      []string{overSeeds(o, boxNote) + "; " + overflow, "published: at 70 % HLB and sed are best; at 90 % lsq becomes better than sed, which overloads the strong"},
+		GroupLabel: "cores of the first 64 and the second 64 servers", GroupColumn: "cores",
+	})
 }
 
 // hlbTwo is HLB Figure 13.
 func hlbTwo(o Options) plan {
 	g := grid{[]string{""}, []string{"4 LBs", "8 LBs"}, []string{"lsq", "lsq2", "gsq2", "sed", "sed2", "learned:ages", "learned2:ages", "guided", "oracle", "oracle2"}, []float64{0}}
-	p := plan{cells: g.cells(func(_, lbs, policy string) cell {
+	return g.plan(func(_, lbs, policy string) cell {
 		return at(farmB("c1:2", int(lbs[0]-'0')), policy, 0.9, o).cell(latencies)
-	})}
-	p.draw = func(m measured) (*figures.Figure, error) {
-		return g.draw(m, figures.Groups{
-			Title:      "HLB Figure 13: two random choices (…2), farm B c1:2, 90 %",
-			Notes:      []string{overSeeds(o, boxNote), "published: two choices harm lsq and HLB, and help sed with 8 LBs"},
-			GroupLabel: "load balancers", GroupColumn: "lbs",
-		})
-	}
-	return p
+	}, figures.Groups{
+		Title:      "HLB Figure 13: two random choices (…2), farm B c1:2, 90 %",
+		Notes:      []string{overSeeds(o, boxNote), "published: two choices harm lsq and HLB, and help sed with 8 LBs"},
+		GroupLabel: "load balancers", GroupColumn: "lbs",
+	})
 }
 
 var lognormals = []string{"0.25 s", "0.5 s", "1 s"}
@@ -163,37 +159,29 @@ func lognormal(farm sim.Farm, mean string) sim.Farm {
 // hlbLognormal is HLB Figure 18a.
 func hlbLognormal(o Options) plan {
 	g := grid{[]string{""}, lognormals, []string{"lsq", "sed", "learned:ages:fixed", "learned:ages", "learned:completed", "guided", "oracle"}, []float64{0}}
-	p := plan{cells: g.cells(func(_, mean, policy string) cell {
+	return g.plan(func(_, mean, policy string) cell {
 		return at(lognormal(farmB("c1:2", 4), mean), policy, 0.9, o).cell(latencies)
-	})}
-	p.draw = func(m measured) (*figures.Figure, error) {
-		return g.draw(m, figures.Groups{
-			Title:      "HLB Figure 18a: lognormal service times, farm B c1:2, 4 LBs, 90 %",
-			Notes:      []string{overSeeds(o, boxNote), "learned:ages:fixed is HLB-FIX, R = 0.5; published: HLB is close to the oracle and better than HLB-FIX when the mean is higher"},
-			GroupLabel: "mean and deviation of service times", GroupColumn: "service",
-		})
-	}
-	return p
+	}, figures.Groups{
+		Title:      "HLB Figure 18a: lognormal service times, farm B c1:2, 4 LBs, 90 %",
+		Notes:      []string{overSeeds(o, boxNote), "learned:ages:fixed is HLB-FIX, R = 0.5; published: HLB is close to the oracle and better than HLB-FIX when the mean is higher"},
+		GroupLabel: "mean and deviation of service times", GroupColumn: "service",
+	})
 }
 
 // hlbStages is HLB Figure 22, with Table IV.
 func hlbStages(o Options) plan {
 	g := grid{[]string{""}, []string{"pure CPU", "CPU .75, IO .25", "CPU .5, IO .5", "CPU .25, IO .75"}, []string{"lsq", "gsq2", "sed", "awcmp", "learned:ages", "learned:completed", "guided", "oracle"}, []float64{0}}
 	cpu := map[string]float64{"pure CPU": 1, "CPU .75, IO .25": 0.75, "CPU .5, IO .5": 0.5, "CPU .25, IO .75": 0.25}
-	p := plan{cells: g.cells(func(_, kind, policy string) cell {
+	return g.plan(func(_, kind, policy string) cell {
 		farm := farmB("c1:2", 4)
 		farm.Default.Service = sim.Exponential(seconds(cpu[kind]))
 		if cpu[kind] < 1 {
 			farm.Default.Stages, farm.Default.IO = 3, sim.Exponential(seconds(1-cpu[kind]))
 		}
 		return at(farm, policy, 0.9, o).cell(latencies)
-	})}
-	p.draw = func(m measured) (*figures.Figure, error) {
-		return g.draw(m, figures.Groups{
-			Title:      "HLB Figure 22: requests of three stages CPU-IO-CPU, farm B c1:2, 4 LBs, 90 %",
-			Notes:      []string{overSeeds(o, boxNote), "published: HLB is best for all kinds; 90 % is of the scarcer resource: cores in the first two kinds, then disks"},
-			GroupLabel: "mean seconds of each resource that a request needs", GroupColumn: "application",
-		})
-	}
-	return p
+	}, figures.Groups{
+		Title:      "HLB Figure 22: requests of three stages CPU-IO-CPU, farm B c1:2, 4 LBs, 90 %",
+		Notes:      []string{overSeeds(o, boxNote), "published: HLB is best for all kinds; 90 % is of the scarcer resource: cores in the first two kinds, then disks"},
+		GroupLabel: "mean seconds of each resource that a request needs", GroupColumn: "application",
+	})
 }

@@ -3,7 +3,6 @@ package lines_test
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"testing"
 	"time"
@@ -137,14 +136,11 @@ func connRaces() []connRace {
 
 // connTrack is where a race is run.
 type connTrack struct {
-	*testing.T
+	walker
 	*connRace
 	*machine.Code
 	consts []byte
 	hashes []uint64
-	seed   maphash.Seed
-	known  map[uint64]bool
-	turns  []byte
 }
 
 // TestConnHints: whatever two CPUs do to the agent's table, and however their steps mingle, no
@@ -173,7 +169,7 @@ func TestConnHints(t *testing.T) {
 	})
 	for _, r := range connRaces() {
 		t.Run(r.what, func(t *testing.T) {
-			k := &connTrack{T: t, connRace: &r, Code: code, consts: consts, hashes: connHashes(), seed: maphash.MakeSeed(), known: map[uint64]bool{}}
+			k := &connTrack{walker: newWalker(t), connRace: &r, Code: code, consts: consts, hashes: connHashes()}
 			k.walk(k.start())
 			t.Logf("%d moments", len(k.known))
 		})
@@ -296,22 +292,11 @@ func (k *connTrack) holds(d connDeed, p *connCPU) bool {
 
 // walk goes through all that can come of a moment: each CPU may be the next one.
 func (k *connTrack) walk(m *connMoment) {
-	key := maphash.Comparable(k.seed, *m)
-	if k.known[key] || k.Failed() {
-		return
-	}
-	k.known[key] = true
-	over := true
-	for i := range m.cpus {
-		then := *m
-		if k.next(&then, i) {
-			over = false
-			k.turns = append(k.turns, byte(i))
-			k.walk(&then)
-			k.turns = k.turns[:len(k.turns)-1]
+	walk(&k.walker, m, func(m *connMoment, try func(byte, func(*connMoment) bool)) {
+		for i := range m.cpus {
+			try(byte(i), func(then *connMoment) bool { return k.next(then, i) })
 		}
-	}
-	k.judge(m, over)
+	}, k.judge)
 }
 
 // judge holds the table against flow_table.h: an entry that a search can find has its hint and is whole;

@@ -3,7 +3,6 @@ package lines_test
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +71,7 @@ type runner struct {
 
 // track is where a race is run.
 type track struct {
-	*testing.T
+	walker
 	*race
 	*code
 	hashes []uint64 // of the flows
@@ -81,14 +80,11 @@ type track struct {
 	first  content
 	right  map[ended]bool
 	met    map[ended]bool
-	seed   maphash.Seed
-	known  map[uint64]bool
-	turns  []byte // whose they were, until now
 }
 
 func newTrack(t *testing.T, c *code, r *race) *track {
 	t.Helper()
-	k := &track{T: t, race: r, code: c, hashes: hashesAt(r.spots), met: map[ended]bool{}, seed: maphash.MakeSeed(), known: map[uint64]bool{}}
+	k := &track{walker: newWalker(t), race: r, code: c, hashes: hashesAt(r.spots), met: map[ended]bool{}}
 	k.sweep = objects.LBSweep{Count: 1}
 	k.start.now = uint64(raceNow)
 	var used [fewLines]int
@@ -172,24 +168,15 @@ func (k *track) call(d deed) cpu {
 
 // walk goes through all that can come of a moment: each CPU may be the next.
 func (k *track) walk(m *moment) {
-	key := maphash.Comparable(k.seed, *m)
-	if k.known[key] || k.Failed() {
-		return
-	}
-	k.known[key] = true
-	over := true
-	for i := range m.cpus {
-		then := *m
-		if k.next(&then, i) {
-			over = false
-			k.turns = append(k.turns, byte(i))
-			k.walk(&then)
-			k.turns = k.turns[:len(k.turns)-1]
+	walk(&k.walker, m, func(m *moment, try func(byte, func(*moment) bool)) {
+		for i := range m.cpus {
+			try(byte(i), func(then *moment) bool { return k.next(then, i) })
 		}
-	}
-	if over {
-		k.met[k.judge(m, k.right)] = true
-	}
+	}, func(m *moment, over bool) {
+		if over {
+			k.met[k.judge(m, k.right)] = true
+		}
+	})
 }
 
 // fair lets the CPUs take turns, one of them some steps ahead: neither is slow enough

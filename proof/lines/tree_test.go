@@ -2,7 +2,6 @@ package lines_test
 
 import (
 	"encoding/binary"
-	"hash/maphash"
 	"os"
 	"testing"
 	"unsafe"
@@ -63,13 +62,10 @@ type treeStore struct{ at, value uint64 }
 
 // treeTrack is where a race is run: each CPU does deeds, in turn.
 type treeTrack struct {
-	*testing.T
+	walker
 	*machine.Code
 	treeRace
 	consts []byte
-	seed   maphash.Seed
-	known  map[uint64]bool
-	turns  []byte
 }
 
 // treeRace is what each CPU does, in a tally of so many seats.
@@ -136,7 +132,7 @@ func TestTree(t *testing.T) {
 	}
 	for _, r := range races {
 		t.Run(r.what, func(t *testing.T) {
-			k := &treeTrack{T: t, Code: code, treeRace: r, consts: constsOf(spec), seed: maphash.MakeSeed(), known: map[uint64]bool{}}
+			k := &treeTrack{walker: newWalker(t), Code: code, treeRace: r, consts: constsOf(spec)}
 			k.walk(k.start())
 			t.Logf("%d moments", len(k.known))
 		})
@@ -210,32 +206,19 @@ func (k *treeTrack) next(m *treeMoment, i int) bool {
 // walk goes through all that can come of a moment: each CPU may be the next, or the first of its
 // stores be seen.
 func (k *treeTrack) walk(m *treeMoment) {
-	key := maphash.Comparable(k.seed, *m)
-	if k.known[key] || k.Failed() {
-		return
-	}
-	k.known[key] = true
-	over := true
-	follow := func(what byte, can func(then *treeMoment) bool) {
-		then := *m
-		if !can(&then) {
-			return
+	walk(&k.walker, m, func(m *treeMoment, try func(byte, func(*treeMoment) bool)) {
+		for i := range m.cpus {
+			try('0'+byte(i), func(then *treeMoment) bool { return k.next(then, i) })
+			try('a'+byte(i), func(then *treeMoment) bool {
+				w := &treeWorld{k, &then.cpus[i], &then.tallyParts}
+				return w.show()
+			})
 		}
-		over = false
-		k.turns = append(k.turns, what)
-		k.walk(&then)
-		k.turns = k.turns[:len(k.turns)-1]
-	}
-	for i := range m.cpus {
-		follow('0'+byte(i), func(then *treeMoment) bool { return k.next(then, i) })
-		follow('a'+byte(i), func(then *treeMoment) bool {
-			w := &treeWorld{k, &then.cpus[i], &then.tallyParts}
-			return w.show()
-		})
-	}
-	if over {
-		k.judge(m)
-	}
+	}, func(m *treeMoment, over bool) {
+		if over {
+			k.judge(m)
+		}
+	})
 }
 
 // wanted are the flows of a seat in the end, and its inverse.
