@@ -28,7 +28,8 @@ var layers = [][]string{
 	{"lab/paper"},
 	{"cmd/internal/cli", "cmd/internal/early"},
 	{"cmd/internal/clitest"},
-	{"cmd/proffer", "cmd/proffer-lab", "e2e"},
+	{"e2e/kit"},
+	{"cmd/proffer", "cmd/proffer-lab", "e2e/agentless", "e2e/agents", "e2e/daemons", "e2e/edge", "e2e/farm", "e2e/guests", "e2e/hostile", "e2e/lab", "e2e/load", "e2e/routes", "e2e/sizes", "e2e/wire"},
 }
 
 const module = "proffer/"

@@ -15,8 +15,8 @@ import (
 )
 
 // TestHeldInAFullTable: where the kernel's tables of neighbours are full, in either family, those that are
-// held stay, and others give way. The limits are those of the whole kernel, so the test has one of its own: e2e's
-// TestFullNeighbours builds it with this tag, and runs it in a guest.
+// held stay, and others give way. The limits are those of the whole kernel, so the test has one of its own: in
+// e2e/guests TestFullNeighbours builds it with this tag, and runs it in a guest.
 func TestHeldInAFullTable(t *testing.T) {
 	const room = 32
 	h := newDual(t)
