@@ -20,7 +20,7 @@ type experimentFlags struct {
 	servers int
 }
 
-// trial is one experiment: its name and its action.
+// trial is an experiment: its name and its action.
 type trial struct {
 	name, short, long, example string
 

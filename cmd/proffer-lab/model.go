@@ -27,7 +27,7 @@ type modelFlags struct {
 	kept
 }
 
-// modelRow is one policy at one load, as --json prints it. Times are in units of
+// modelRow is a policy at one load, as --json prints it. Times are in units of
 // the mean service time.
 type modelRow struct {
 	Policy   string      `json:"policy"`

@@ -109,7 +109,7 @@ func crowd(members int, change ...func(*topo.Service)) topo.Service {
 	})...)
 }
 
-// visit is one segment as it is met on the way.
+// visit is a segment as it is met on the way.
 type visit struct {
 	server   int
 	function wire.Function

@@ -40,7 +40,7 @@ const httpdTries = 3
 // calibrateFor is how long every server is kept busy to find the capacity of the farm.
 const calibrateFor = 5 * time.Second
 
-// cell is one run: a policy at a load, on one kind of servers.
+// cell is a run: a policy at a load, on one kind of servers.
 type cell struct {
 	policy  string
 	load    float64

@@ -50,7 +50,7 @@ const privilegeSeparated = "/run/sshd"
 
 const children = "a session works in processes that sshd starts, and they read nothing from the connection"
 
-// daemonSSH has sessions, one a connection. Each request is a line of a session's input.
+// daemonSSH has a session for each connection. Each request is a line of a session's input.
 func daemonSSH() *Program {
 	return &Program{
 		Name: "sshd", Needs: []Need{{"/usr/sbin/sshd", "openssh-server"}}, Dial: dialSSH, Word: handedPage,

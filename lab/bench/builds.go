@@ -36,7 +36,7 @@ type BuildsReport struct {
 	alone []string // rows of one build only
 }
 
-// BuildsRow is one row: the least of all rounds, of either build.
+// BuildsRow is a row: the least of all rounds, of either build.
 type BuildsRow struct {
 	Program  string  `json:"program"`
 	Mode     string  `json:"mode"`

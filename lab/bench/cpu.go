@@ -112,7 +112,7 @@ func branch(x uint64) {
 	runtime.KeepAlive(n)
 }
 
-// timing is one run of one row.
+// timing is a run of one row.
 type timing struct {
 	ns            float64 // a packet, or a connection
 	loop          float64 // the bench's own around it, just before

@@ -21,7 +21,7 @@ type Report struct {
 	verified             []dataplane.Verified
 }
 
-// Result is one row. Times are ns a packet, or a whole connection of Packets, the bench's
+// Result is a row. Times are ns a packet, or a whole connection of Packets, the bench's
 // own loop included, but for Net.
 type Result struct {
 	Program string   `json:"program"` // floor, lb, agent, edge or work

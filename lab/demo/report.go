@@ -28,7 +28,7 @@ type Report struct {
 	unkept     error    // the rows that could not be written
 }
 
-// PolicySummary is one row of the report; times in seconds.
+// PolicySummary is a row of the report; times in seconds.
 type PolicySummary struct {
 	Policy   string `json:"policy"`
 	Requests int    `json:"requests"`

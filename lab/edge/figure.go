@@ -114,7 +114,7 @@ func (r *Report) prediction() figures.Chart {
 	return chart
 }
 
-// curves of a number over the elephant's share, one a balancer.
+// curves of a number over the elephant's share, for each balancer.
 func (r *Report) curves(of func(Row) float64) (all []figures.Curve) {
 	for _, balancer := range Balancers() {
 		curve := figures.Curve{Name: balancer}

@@ -20,7 +20,7 @@ type Result struct {
 	Misjudge float64 // |predicted − measured| CPU, mean over cores and intervals
 	Unrest   float64 // standard deviation of the first core's weight
 
-	Samples []Sample // one a tick, warm-up included
+	Samples []Sample // for each tick, warm-up included
 }
 
 // Sample is the interval that a tick ends, by core: the predicted load, the

@@ -19,7 +19,7 @@ const (
 
 	ecmpStream   = 1000
 	stallStream  = 999
-	choiceStream = 1001 // and on: one an LB
+	choiceStream = 1001 // and on: for each LB
 )
 
 const never = math.MaxInt64

@@ -13,7 +13,7 @@ import (
 	"proffer/lab/traffic"
 )
 
-// cell is one run of the experiment.
+// cell is a run of the experiment.
 type cell struct {
 	policy string
 	lbs    int

@@ -13,7 +13,7 @@ import (
 
 // Figures 14, 16, 20, 23 and 24: curves, and the cost.
 
-// curves of a number over the settings of a figure, one a policy.
+// curves of a number over the settings of a figure, for each policy.
 func (r *Report) curves(f figure, x func(cell) float64, which func(cell) bool, y func(Run) float64) (all []figures.Curve) {
 	for _, p := range f.policies {
 		curve := figures.Curve{Name: p}

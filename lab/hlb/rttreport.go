@@ -68,7 +68,7 @@ func (r *RTTReport) add(rtt time.Duration, run *rttRun) {
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// Summaries are the rows, one a run.
+// Summaries are the rows, for each run.
 func (r *RTTReport) Summaries() []RTTRow { return slices.Clone(r.rows) }
 
 // JSON is the output of --json: an array, a row a run.

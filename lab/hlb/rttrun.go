@@ -16,7 +16,7 @@ import (
 	"proffer/topo"
 )
 
-// rttRun is one run, with daemons and servers of its own.
+// rttRun is a run, with daemons and servers of its own.
 type rttRun struct {
 	RTT
 	way      rttWay

@@ -89,7 +89,7 @@ func (e Gain) Check() error {
 	return nil
 }
 
-// gainRun is one program on its farm.
+// gainRun is a program on its farm.
 type gainRun struct {
 	Gain
 	program *application.Program

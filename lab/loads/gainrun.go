@@ -30,7 +30,7 @@ type gained struct {
 	used      time.Duration // CPU time of all servers
 }
 
-// run makes one run, with daemons of its own.
+// run makes a run, with daemons of its own.
 func (r *gainRun) run(ctx context.Context, w gainWay, arrivals []trace.Arrival) (_ *gained, err error) {
 	p, err := policy.Parse(w.policy)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *gainRun) ask(ctx context.Context, arrivals []trace.Arrival) *gained {
 	return run
 }
 
-// one is one request.
+// one is a request.
 func (r *gainRun) one(ctx context.Context, cpu time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -130,7 +130,7 @@ func (e Experiment) settings(page string) farmrun.Settings {
 	}
 }
 
-// trialOf is one program on the farm.
+// trialOf is a program on the farm.
 type trialOf struct {
 	Experiment
 	program *application.Program

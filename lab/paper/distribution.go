@@ -25,7 +25,7 @@ func distributionFigures() []Figure {
 	}
 }
 
-// overTime is one run of each policy, probed.
+// overTime is a run of each policy, probed.
 func overTime(o Options, farm sim.Farm, rho float64, policies []string, title string) plan {
 	const every = 100 * time.Millisecond
 	p := plan{seeds: 1}

@@ -18,7 +18,7 @@ type plan struct {
 	measured bool // on this machine, by root
 }
 
-// cell is one measurement, taken once with every seed. It returns as many
+// cell is a measurement, taken once with every seed. It returns as many
 // numbers with each.
 type cell struct {
 	cost time.Duration // of one run on one core, about

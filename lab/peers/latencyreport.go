@@ -40,7 +40,7 @@ func (r *LatencyReport) count(ctx context.Context, farm *farmrun.Farm) (err erro
 	return err
 }
 
-// Summaries are the rows, one a way.
+// Summaries are the rows, for each way.
 func (r *LatencyReport) Summaries() (rows []LatencyRow) {
 	for i, w := range ways() {
 		s := stats.Summarize(microseconds(r.took[i]))

@@ -124,7 +124,7 @@ const (
 	toGbit = 8e-9
 )
 
-// Summaries are the rows, one a peer.
+// Summaries are the rows, for each peer.
 func (r *Report) Summaries() (rows []Row) {
 	for _, p := range peers() {
 		rows = append(rows, r.row(p.name))

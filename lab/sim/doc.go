@@ -16,7 +16,7 @@
 // loop, way.go and queue.go the way above, station.go one queue with its cores,
 // hops.go the two heaps of coming events, antagonist.go and flood.go the
 // farm's other work and forged SYNs, least.go the index that policies find the best
-// server with, part.go all that a policy may do. A policy is one file: policies/ has
+// server with, part.go all that a policy may do. A policy is a file: policies/ has
 // them, learned/ those that count flows or learn; proof/ holds engine and policies to
 // theory and to an engine as obvious as can be. Everything is a function of the seed,
 // to the bit.

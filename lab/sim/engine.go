@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// Engine is one run. A policy reads its state, and calls the methods of part.go and members.go.
+// Engine is a run. A policy reads its state, and calls the methods of part.go and members.go.
 type Engine struct {
 	Farm    Farm
 	Work    Workload
@@ -12,7 +12,7 @@ type Engine struct {
 	Requests requests
 	Hops     Hops
 	alarms   alarms
-	Stations []Station // one a server, then the disks if there are any
+	Stations []Station // for each server, then the disks if there are any
 	Servers  []server
 
 	clock    *clock

@@ -17,7 +17,7 @@ type Farm struct {
 	// One hop takes uniformly from HopMin to HopMax. The client's round trip
 	// comes on top: half of it on every hop to or from a client.
 	HopMin, HopMax time.Duration
-	ClientRTT      Distribution // the zero value: the client is one hop away
+	ClientRTT      Distribution // the zero value: the client is a hop away
 
 	FlowTable  int           // lsq, sed, learned: buckets of an LB's flow table, one flow each; 0: never full (HLB Figure 19)
 	Penalty    time.Duration // added to the client's time by a refusal; 0: refusals are counted apart
@@ -32,7 +32,7 @@ type Farm struct {
 	Default Workload // filled in by Load
 }
 
-// Server is one machine. Up to Workers requests are in hand at once and up to
+// Server is a machine. Up to Workers requests are in hand at once and up to
 // Backlog more are accepted; a request that comes then is refused.
 type Server struct {
 	Cores      int

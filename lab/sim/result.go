@@ -42,7 +42,7 @@ type Result struct {
 	Rows      []Row         // one a request if Workload.KeepRows
 }
 
-// Row is one request.
+// Row is a request.
 type Row struct {
 	At, Service, FCT time.Duration
 	Begun, Ended     time.Duration // when a core began with it, 0 if refused; when the client had the answer

@@ -37,7 +37,7 @@ type FloodRow struct {
 	P90Spin      float64 `json:"p90_spin_ms" digits:"3"`
 }
 
-// Summaries are the rows, one a rate.
+// Summaries are the rows, for each rate.
 func (r *FloodReport) Summaries() []FloodRow { return slices.Clone(r.rows) }
 
 // JSON is the output of --json: an array, a row a rate.

@@ -59,7 +59,7 @@ type ResiliencyRow struct {
 	Buckets     int      `json:"buckets"`
 }
 
-// Summaries are the rows, one a method.
+// Summaries are the rows, for each method.
 func (r *ResiliencyReport) Summaries() []ResiliencyRow {
 	rows := []ResiliencyRow{}
 	for _, result := range r.results {

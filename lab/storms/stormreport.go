@@ -47,7 +47,7 @@ type StormReport struct {
 	abuses     []Abuse
 }
 
-// Abuse is one kind of trouble or attack, and the daemons' account of it.
+// Abuse is a kind of trouble or attack, and the daemons' account of it.
 type Abuse struct {
 	Name    string `json:"name"`
 	Times   int    `json:"times"`   // changes made, or frames sent

@@ -19,7 +19,7 @@ import (
 	"proffer/lab/traffic/responder"
 )
 
-// trouble is one kind of change that a storm makes, to a random node a time. It returns an
+// trouble is a kind of change that a storm makes, to a random node each time. It returns an
 // error if the daemons do not notice, or if the change cannot be made.
 type trouble struct {
 	name    string

@@ -9,7 +9,7 @@ import (
 	"proffer/lab/sim"
 )
 
-// onA is one row of farm A; window is where the requests that count begin and end, if not
+// onA is a row of farm A; window is where the requests that count begin and end, if not
 // empty.
 func onA(t *testing.T, policy string, rho float64, seeds, requests int, window string) Row {
 	t.Helper()

@@ -67,7 +67,7 @@ func (s *Study) Check() error {
 	return nil
 }
 
-// job is one run: all seeds of a row come before the next row.
+// job is a run: all seeds of a row come before the next row.
 type job struct{ row, seed int }
 
 func (s *Study) job(i int) job { return job{i / s.Seeds, i % s.Seeds} }
@@ -269,7 +269,7 @@ func (m mean) or(other mean) mean {
 // Interrupted lists the rows that a study lacks.
 type Interrupted struct {
 	Rows, Of int
-	Missing  []string // one a load
+	Missing  []string // for each load
 }
 
 func (e *Interrupted) Error() string {

@@ -124,7 +124,7 @@ func tap(name string) (int, error) {
 	return fd, nil
 }
 
-// lane is one direction.
+// lane is a direction.
 type lane struct {
 	in, out int
 	delays  *delays

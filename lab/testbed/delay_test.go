@@ -44,7 +44,7 @@ func echo(t testing.TB, n *Node, addr netip.Addr) netip.AddrPort {
 	return at
 }
 
-// exchange sends one datagram of a size and waits for its echo.
+// exchange sends a datagram of a size and waits for its echo.
 func exchange(t *testing.T, c net.Conn, size int) time.Duration {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(time.Minute))

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Node is one machine of the bed.
+// Node is a machine of the bed.
 type Node struct {
 	Name      string       // client, router, lb1, s1, t1, s1-app …
 	Namespace string       // as `ip netns` lists it

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Arrival is one request: when it comes, counted from the start of the run, and
+// Arrival is a request: when it comes, counted from the start of the run, and
 // how long one core that does nothing else would work on it.
 type Arrival struct{ At, Service time.Duration }
 

@@ -23,7 +23,7 @@ import (
 	"proffer/lab/traffic/responder"
 )
 
-// Request is one connection to make: when it is due, the service time that it asks for
+// Request is a connection to make: when it is due, the service time that it asks for
 // and the client's address. Without From the kernel chooses.
 type Request struct {
 	At, Service time.Duration

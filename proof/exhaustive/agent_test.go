@@ -303,7 +303,7 @@ func (x *agentTree) walk(left int, model fsm.Agent, now time.Duration, came trai
 	return steps
 }
 
-// step is one message through the programs and the model.
+// step is a message through the programs and the model.
 func (x *agentTree) step(m *agentMessage, model fsm.Agent, now time.Duration, came trail) (_ fsm.Agent, _ time.Duration, possible bool) {
 	var in fsm.Packet
 	var got rig.Outcome

@@ -32,7 +32,7 @@ func (k *kernel) host() fsm.Host {
 	}
 }
 
-// take is one segment from the client, and the answer to it, if any.
+// take is a segment from the client, and the answer to it, if any.
 func (k *kernel) take(s fsm.TCP) (answer fsm.TCP, answers bool) {
 	switch k.state {
 	case fsm.Request:

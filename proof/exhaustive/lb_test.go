@@ -248,7 +248,7 @@ func (x *lbTree) walk(left int, model fsm.LB, now time.Duration, came trail) (st
 	return steps
 }
 
-// step is one message through the program and the model.
+// step is a message through the program and the model.
 func (x *lbTree) step(m *lbMessage, model fsm.LB, now time.Duration, came trail) (fsm.LB, time.Duration) {
 	x.runs++
 	now += m.after

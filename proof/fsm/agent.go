@@ -97,7 +97,7 @@ func (c *Conn) sure(now time.Duration, in Packet) bool {
 	return !closing || next && c.Flags&Spoke != 0
 }
 
-// In is one packet for a SID of the server.
+// In is a packet for a SID of the server.
 func (a Agent) In(h Host, now time.Duration, in Packet) (Agent, Outcome) {
 	switch in.Function {
 	case wire.ConnectAvail, wire.ConnectForce:
@@ -324,7 +324,7 @@ func (h Host) takes(s TCP, next uint32) bool {
 	return int32(s.Seq-next) <= 0 || h.State == Full && int32(h.Next+h.Window-s.Seq) >= 0
 }
 
-// Out is one packet of the server's stack.
+// Out is a packet of the server's stack.
 func (a Agent) Out(now time.Duration, s TCP) (Agent, Outcome) {
 	c, embryonic := a.find(now)
 	if c == nil {

@@ -39,7 +39,7 @@ type Node int
 // NoNode is no node.
 const NoNode Node = -1
 
-// SID is one segment of a route.
+// SID is a segment of a route.
 type SID struct {
 	Node       Node
 	Function   wire.Function

@@ -78,7 +78,7 @@ const embryonicLife = 10 * time.Second / unit * unit
 
 func (e Embryonic) alive(now time.Duration) bool { return e.Known && dated(now)-e.Seen < embryonicLife }
 
-// Step is one packet at the LB.
+// Step is a packet at the LB.
 func (l LB) Step(pool Pool, now time.Duration, in Packet) (LB, Outcome) {
 	switch in.Function {
 	case wire.None:

@@ -50,7 +50,7 @@ func crammed(word uint64, age time.Duration) ([]spot, []entry) {
 	return spots, has
 }
 
-// alone is one entry in a line.
+// alone is an entry in a line.
 func alone(line uint32, word uint64, age time.Duration) []entry {
 	return []entry{{line, 0, word, age}}
 }

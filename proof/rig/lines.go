@@ -28,7 +28,7 @@ type Embryonic struct {
 	Server, Generation uint16
 }
 
-// Entry is one entry of the table; Word 0: there is none.
+// Entry is an entry of the table; Word 0: there is none.
 type Entry struct{ Fingerprint, Word uint64 }
 
 const (

@@ -40,7 +40,7 @@ type programs struct {
 	owed               int // choices of a server that was owed a flow
 }
 
-// programLB is one LB, as its daemon has it.
+// programLB is an LB, as its daemon has it.
 type programLB struct {
 	*rig.LB
 	svc     *topo.Service

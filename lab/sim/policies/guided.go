@@ -33,8 +33,8 @@ var _ = sim.Register(sim.Family{
 // takes returns to the server that expects to be the fastest.
 type Guided struct {
 	*sim.Engine
-	Gauges []Gauge   // one a server
-	tokens []*tokens // one an LB
+	Gauges []Gauge   // for each server
+	tokens []*tokens // for each LB
 }
 
 func newGuided(e *sim.Engine) *Guided {

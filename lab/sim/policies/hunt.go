@@ -37,7 +37,7 @@ type Acceptor struct {
 // last of the list must take it.
 type hunt struct {
 	*sim.Engine
-	acceptors []policy.Acceptor // one a server
+	acceptors []policy.Acceptor // for each server
 }
 
 // The parameters of 6LB Algorithm 2.

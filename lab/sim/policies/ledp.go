@@ -21,8 +21,8 @@ var _ = sim.Register(sim.Family{
 // that it has seen, and that alone for a server without a completion.
 type delays struct {
 	*viewed
-	gauges []Gauge    // one a server
-	known  []services // one an LB
+	gauges []Gauge    // for each server
+	known  []services // for each LB
 }
 
 // services are the service times that an LB has seen.

@@ -79,10 +79,10 @@ type prequal struct {
 	Probing
 	word   sim.Draws
 	reuse  float64            // uses of an answer, on average
-	lbs    []prober           // one an LB
+	lbs    []prober           // for each LB
 	sent   sim.Slots[probe]   // probes on their way
 	asked  sim.Slots[inquiry] // requests that wait
-	memory []latencies        // one a server
+	memory []latencies        // for each server
 }
 
 // probe is a packet to a server, and back.

@@ -10,7 +10,7 @@ import (
 	"proffer/lab/sim"
 )
 
-// queueOf is one server behind one LB and no network, so that only the queue is
+// queueOf is a server behind one LB and no network, so that only the queue is
 // seen.
 func queueOf(s sim.Server, service sim.Distribution) sim.Farm {
 	s.Backlog = 1 << 20
