@@ -60,6 +60,13 @@ type reporter struct {
 	asked map[int]time.Time
 }
 
+// of is the last report of a service.
+func (r *reporter) of(service int) uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last[service]
+}
+
 func (r *reporter) Report(service int, busy uint32, written time.Duration) error {
 	if written != time.Duration(busy)*time.Second {
 		return errors.New("half a report")
@@ -107,13 +114,33 @@ func named(of map[int]*counting) map[int]Named {
 type reporting struct {
 	*Reports
 	to  *reporter
-	log *strings.Builder
+	log *lockedText
 	end func()
+}
+
+// lockedText is a log that a test reads and empties while it is written.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take is what was written since the last call.
+func (l *lockedText) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
 }
 
 func startReports(t *testing.T, of map[int]*counting) *reporting {
 	t.Helper()
-	r := &reporting{to: &reporter{last: map[int]uint32{}, rate: 10_000, began: time.Now(), asked: map[int]time.Time{}}, log: &strings.Builder{}}
+	r := &reporting{to: &reporter{last: map[int]uint32{}, rate: 10_000, began: time.Now(), asked: map[int]time.Time{}}, log: &lockedText{}}
 	r.Reports = NewReports(named(of), bubble{}, slog.New(slog.NewTextHandler(r.log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -137,7 +164,7 @@ func TestReportsCopyEveryWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startReports(t, map[int]*counting{0: page(0), 3: page(1000)})
 		pass(100 * time.Millisecond)
-		if r.end(); len(r.to.last) != 2 || r.to.last[0] != 100 || r.to.last[3] != 1100 {
+		if r.end(); len(r.to.last) != 2 || r.to.of(0) != 100 || r.to.last[3] != 1100 {
 			t.Fatalf("after 100 ms the reports are %v, want 0:100 3:1100", r.to.last)
 		}
 	})
@@ -167,12 +194,12 @@ func TestReportsOfOtherSources(t *testing.T) {
 		}
 		first, second := page(0), page(0)
 		change(map[int]*counting{1: first})
-		if r.to.last[1] != 10 {
+		if r.to.of(1) != 10 {
 			t.Errorf("after the first source came: %v", r.to.last)
 		}
 		change(nil)
 		change(map[int]*counting{2: second})
-		if first.busy > 11 || r.to.last[1] != 10 || r.to.last[2] != 10 {
+		if first.busy > 11 || r.to.of(1) != 10 || r.to.of(2) != 10 {
 			t.Errorf("after the second: %v, the first was read %d times", r.to.last, first.busy)
 		}
 		refused := errors.New("refused")
@@ -262,11 +289,10 @@ func TestTroubleIsLoggedOnce(t *testing.T) {
 		logs := func(want string) {
 			t.Helper()
 			var got []string
-			for line := range strings.Lines(r.log.String()) {
+			for line := range strings.Lines(r.log.take()) {
 				_, text, _ := strings.Cut(line, "level=")
 				got = append(got, strings.TrimSpace(text))
 			}
-			r.log.Reset()
 			if strings.Join(got, "\n") != want {
 				t.Errorf("the log has %q, want %q", got, want)
 			}
@@ -285,12 +311,12 @@ func TestTroubleIsLoggedOnce(t *testing.T) {
 		source.fails(errors.New("no answer"))
 		pass(10 * time.Second)
 		logs(gone)
-		last := r.to.last[0]
+		last := r.to.of(0)
 		if word, _ := r.Of(0); word.Trouble != "no answer" {
 			t.Errorf("a word in trouble: %+v", word)
 		}
 		pass(time.Second)
-		if r.to.last[0] != last {
+		if r.to.of(0) != last {
 			t.Error("a word in trouble was reported")
 		}
 		for range 3 {

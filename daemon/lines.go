@@ -26,9 +26,10 @@ type Lines struct {
 	out  io.Writer
 	wake chan struct{} // there may be work
 	over chan struct{} // closed after the last line
+	last time.Duration // that Close waits
 
 	mu     sync.Mutex
-	waits  []carried
+	waits  []carried // the first of them is being written, perhaps
 	bytes  int       // of waits
 	gap    uint64    // lines lost behind the last of waits
 	lost   uint64    // since the start
@@ -45,7 +46,7 @@ type carried struct {
 
 // NewLines begins to carry lines to out.
 func NewLines(out io.Writer) *Lines {
-	l := &Lines{out: out, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	l := &Lines{out: out, wake: make(chan struct{}, 1), over: make(chan struct{}), last: lastLines}
 	go l.carry()
 	return l
 }
@@ -81,7 +82,7 @@ func (l *Lines) Close() {
 	l.awake()
 	select {
 	case <-l.over:
-	case <-time.After(lastLines):
+	case <-time.After(l.last):
 	}
 }
 
@@ -100,25 +101,35 @@ func (l *Lines) carry() {
 				missing = 0
 			}
 		}
-		if e.text != nil && l.put(&torn, e.text) != nil {
-			missing++
-			l.mu.Lock()
-			l.lost++
-			l.mu.Unlock()
+		if e.text != nil {
+			err := l.put(&torn, e.text)
+			if err != nil {
+				missing++
+			}
+			l.drop(err != nil)
 		}
 	}
 }
 
-// next waits for a line, or for the end of a time when lines were lost. some is false after Close, when
-// none is left.
+// drop gives the first line's room back, after it was written or lost.
+func (l *Lines) drop(lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes -= len(l.waits[0].text)
+	l.waits = l.waits[1:]
+	if lost {
+		l.lost++
+	}
+}
+
+// next waits for a line, which keeps its room, or for the end of a time in which lines were lost. some is false
+// after Close, when none is left.
 func (l *Lines) next() (e carried, some bool) {
 	for {
 		l.mu.Lock()
 		switch {
 		case len(l.waits) > 0:
-			e, l.waits = l.waits[0], l.waits[1:]
-			l.bytes -= len(e.text)
-			some = true
+			e, some = l.waits[0], true
 		case l.gap > 0:
 			e.gap, l.gap = l.gap, 0
 			some = true
@@ -163,7 +174,6 @@ func (l *Lines) State() api.LogStatus {
 	defer l.mu.Unlock()
 	s := api.LogStatus{Lost: l.lost, Waiting: len(l.waits)}
 	if !l.began.IsZero() {
-		s.Waiting++
 		s.Stalled = time.Since(l.began).Seconds()
 	}
 	if l.broken != nil {

@@ -39,11 +39,18 @@ func (r *reader) read() string {
 	return r.text.String()
 }
 
+// newLines carries lines to r, and waits for the last of them as long as it takes.
+func newLines(r *reader) *Lines {
+	l := NewLines(r)
+	l.last = patience
+	return l
+}
+
 // TestLinesOfAStalledReader: no write waits; lines without room are lost and counted, and their number is in
 // the log at their place when it moves again.
 func TestLinesOfAStalledReader(t *testing.T) {
 	r := &reader{goes: make(chan struct{})}
-	l := NewLines(r)
+	l := newLines(r)
 	const length = 1000
 	line := func(i int) string { return fmt.Sprintf("%-*d\n", length-1, i) }
 	written := 0
@@ -51,8 +58,8 @@ func TestLinesOfAStalledReader(t *testing.T) {
 		fmt.Fprint(l, line(written))
 	}
 	room := written - 10
-	if room < waitingLines/length || room > waitingLines/length+3 {
-		t.Errorf("%d lines of %d bytes found room", room, length)
+	if want := waitingLines/length + 1; room != want {
+		t.Errorf("%d lines of %d bytes found room, want %d", room, length, want)
 	}
 	for l.State().Stalled == 0 { // the first line is on its way
 		time.Sleep(time.Millisecond)
@@ -95,7 +102,7 @@ func TestLinesThatCannotBeWritten(t *testing.T) {
 		return len(line), nil
 	}
 	close(r.goes)
-	l := NewLines(r)
+	l := newLines(r)
 	settled := func(holds func(api.LogStatus) bool) {
 		t.Helper()
 		for late := time.Now().Add(patience); !holds(l.State()); time.Sleep(time.Millisecond) {
@@ -125,7 +132,7 @@ func TestLinesThatCannotBeWritten(t *testing.T) {
 // TestLastLines: a daemon's end waits for its last lines, but not for a reader that stands still.
 func TestLastLines(t *testing.T) {
 	r := &reader{goes: make(chan struct{})}
-	l := NewLines(r)
+	l := newLines(r)
 	fmt.Fprint(l, "the last\n")
 	ended := make(chan bool)
 	go func() {
