@@ -73,7 +73,9 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 	case f.list:
 		return listFigures(cmd.OutOrStdout(), chosen, options)
 	}
+	packages := []string{"./lab/paper", "-./lab/bench", "-./lab/farmrun"} // those two measure
 	if slices.ContainsFunc(chosen, paper.Figure.Measured) {
+		packages = packages[:1]
 		if err := dataplane.Preflight(); err != nil {
 			return err
 		}
@@ -92,11 +94,11 @@ func runFigures(cmd *cobra.Command, f *figuresFlags, names []string) error {
 	if err != nil || f.path == "" {
 		return err
 	}
-	return f.keepStated(cmd, stated)
+	return f.keepStated(cmd, stated, packages)
 }
 
 // keepStated keeps what the papers state of the figures beside ours.
-func (f *figuresFlags) keepStated(cmd *cobra.Command, stated *paper.Stated) error {
+func (f *figuresFlags) keepStated(cmd *cobra.Command, stated *paper.Stated, packages []string) error {
 	if stated.Empty() {
 		return errors.New("--result: the papers' texts state nothing of these figures that could be kept")
 	}
@@ -107,7 +109,7 @@ func (f *figuresFlags) keepStated(cmd *cobra.Command, stated *paper.Stated) erro
 	if err := stated.Print(record); err != nil {
 		return err
 	}
-	return f.keep(cmd, []string{"./lab/paper"}, record.Parts(), nil)
+	return f.keep(cmd, packages, record.Parts(), nil)
 }
 
 // choose are the figures that were named, all for a bare --list, and those that

@@ -14,28 +14,63 @@ import (
 	"strings"
 )
 
-// files are the files of packages and of all packages of the module that they import: sources, and the
-// compiled eBPF objects and other files embedded there; and go.mod, which names the versions of the rest.
-func files(root string, packages []string) ([]string, error) {
-	out, err := command(root, "go", append([]string{"list", "-deps", "-json=Dir,Module,GoFiles,CgoFiles,SFiles,EmbedFiles"}, packages...)...)
+// source is a package, as `go list` has it.
+type source struct {
+	Dir, ImportPath                                string
+	DepOnly                                        bool
+	Module                                         *struct{ Main bool }
+	Imports, GoFiles, CgoFiles, SFiles, EmbedFiles []string
+}
+
+// sources are the packages that are named, and all that they import; "-" before a name: but not by way of
+// that package.
+func sources(root string, packages []string) (all []source, err error) {
+	args := []string{"list", "-deps", "-json=Dir,ImportPath,DepOnly,Module,Imports,GoFiles,CgoFiles,SFiles,EmbedFiles"}
+	known, met := map[string]source{}, map[string]bool{}
+	for _, name := range packages {
+		if apart, is := strings.CutPrefix(name, "-./"); is {
+			met["proffer/"+apart] = true
+		} else {
+			args = append(args, name)
+		}
+	}
+	out, err := command(root, "go", args...)
 	if err != nil {
 		return nil, err
 	}
-	names := []string{"go.mod"}
+	var next []string
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			Dir                                   string
-			Module                                *struct{ Main bool }
-			GoFiles, CgoFiles, SFiles, EmbedFiles []string
-		}
+		var p source
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, err
 		}
-		if p.Module == nil || !p.Module.Main {
-			continue
+		if p.Module != nil && p.Module.Main {
+			known[p.ImportPath] = p
 		}
+		if !p.DepOnly {
+			next = append(next, p.ImportPath)
+		}
+	}
+	for ; len(next) > 0; next = next[1:] {
+		if p, ours := known[next[0]]; ours && !met[next[0]] {
+			met[next[0]] = true
+			all, next = append(all, p), append(next, p.Imports...)
+		}
+	}
+	return all, nil
+}
+
+// files are the files of packages and of all packages of the module that they import: sources, and the
+// compiled eBPF objects and other files embedded there; and go.mod, which names the versions of the rest.
+func files(root string, packages []string) ([]string, error) {
+	all, err := sources(root, packages)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{"go.mod"}
+	for _, p := range all {
 		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.SFiles, p.EmbedFiles) {
 			within, err := filepath.Rel(root, filepath.Join(p.Dir, name))
 			if err != nil {

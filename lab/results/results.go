@@ -26,7 +26,8 @@ type Result struct {
 	Parts []tables.Part `json:"parts"`
 }
 
-// Inputs are the packages that a result is of, as patterns of `go list`, and the hash of them and of all
+// Inputs are the packages that a result is of, as `go list` names them (with - before a package by which
+// nothing is of it), and the hash of them and of all
 // packages that they import, with the eBPF objects embedded there. Without a hash it was not recorded.
 type Inputs struct {
 	Packages []string `json:"packages,omitempty"`

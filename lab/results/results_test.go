@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,9 +172,18 @@ func TestStale(t *testing.T) {
 	if got, err := r.Stale(root, Hash); err != nil || got != "" {
 		t.Errorf("nothing changed: %q, %v", got, err)
 	}
+	figures, err := files(root, []string{"./lab/paper", "-./lab/bench", "-./lab/farmrun"})
+	if err != nil || !slices.ContainsFunc(figures, under("lab/sim/")) || slices.ContainsFunc(figures, under("dataplane/")) {
+		t.Errorf("figures that are computed are of %v, %v", figures, err)
+	}
 	if got, err := (&Result{}).Stale(root, Hash); err != nil || !strings.HasPrefix(got, "stale") {
 		t.Errorf("a result without a hash: %q, %v", got, err)
 	}
+}
+
+// under is true of a file in a folder.
+func under(folder string) func(string) bool {
+	return func(file string) bool { return strings.HasPrefix(file, folder) }
 }
 
 // copied is a copy of the tree.
