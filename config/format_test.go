@@ -35,7 +35,7 @@ var parsers = map[string]func([]byte) error{
 	"nf":    func(text []byte) error { _, err := ParseDatapath("nf.yaml", text); return err },
 }
 
-// TestDocs holds docs/operate/keys.md and the files in the operators' guides to the rows; -update writes them.
+// TestDocs holds docs/operate/keys.md and the files in docs/operate/edge.md to the rows; -update writes them.
 func TestDocs(t *testing.T) {
 	files, keys := map[string]string{}, "# Keys\n\nEvery key of the configuration files, written by `go test ./config -update`.\n"
 	for _, f := range Formats() {
@@ -43,17 +43,16 @@ func TestDocs(t *testing.T) {
 		keys += fmt.Sprintf("\n## proffer %s\n\n%s", f.Verb, f.Table())
 	}
 	written(t, "../docs/operate/keys.md", keys)
-	for guide, verbs := range map[string][]string{"../docs/operate/farm.md": {"lb", "agent"}, "../docs/operate/edge.md": {"edge", "nf"}} {
-		blocks := 0
-		text := regexp.MustCompile("(?s)```yaml\n.*?```").ReplaceAllStringFunc(readFile(t, guide), func(string) string {
-			blocks++
-			return files[verbs[(blocks-1)%len(verbs)]]
-		})
-		if blocks != len(verbs) {
-			t.Errorf("%s has %d files", guide, blocks)
-		}
-		written(t, guide, text)
+	const guide = "../docs/operate/edge.md"
+	verbs, blocks := []string{"edge", "nf"}, 0
+	text := regexp.MustCompile("(?s)```yaml\n.*?```").ReplaceAllStringFunc(readFile(t, guide), func(string) string {
+		blocks++
+		return files[verbs[(blocks-1)%len(verbs)]]
+	})
+	if blocks != len(verbs) {
+		t.Errorf("%s has %d files", guide, blocks)
 	}
+	written(t, guide, text)
 }
 
 // written: a file is want, or becomes it with -update.
