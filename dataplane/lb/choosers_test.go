@@ -74,6 +74,8 @@ func (s *scan) wants(server int, digest uint64) error {
 	case topo.InTurn:
 		want = rows.InTurn(s.turn)
 		s.turn++
+	default:
+		return fmt.Errorf("choice %d has no twin here", s.choice)
 	}
 	if want != server || s.spread.Inverses[server] == policy.NoInverse {
 		return fmt.Errorf("server %d with %d flows and inverse %d, want server %d", server, s.flows[server], s.spread.Inverses[server], want)
