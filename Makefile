@@ -6,7 +6,13 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null)
 # Where git does not answer, go would fail to ask it for the commit.
 STAMP := -buildvcs=$(if $(VERSION),auto,false) -ldflags "-X proffer/cmd/internal/cli.version=$(VERSION)"
 
-.PHONY: help demo test quick build generate update lint bench clean tools
+# Where make install puts things; DESTDIR is before all of them.
+PREFIX ?= /usr/local
+# Of the package: the number of commits, so that a later build is an upgrade.
+DEB_VERSION ?= 0.$(or $(shell git rev-list --count HEAD 2>/dev/null),0)$(if $(VERSION),+$(subst -,.,$(VERSION)))
+export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),1767225600)
+
+.PHONY: help demo test quick build install deb generate update lint bench clean tools
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +29,14 @@ quick: tools ## style, units and programs, before a commit (root)
 build: ## build/proffer and build/proffer-lab from the committed eBPF objects (needs Go only)
 	@mkdir -p build
 	@$(WITH_GO) go build -trimpath $(STAMP) -o build/ ./cmd/proffer ./cmd/proffer-lab
+
+install: build ## install proffer with units, manual pages and completion (PREFIX, DESTDIR)
+	@dist/install build/proffer "$(DESTDIR)" "$(PREFIX)"
+
+deb: ## build/proffer_VERSION_amd64.deb (needs dpkg-deb)
+	@mkdir -p build/deb
+	@CGO_ENABLED=0 GOARCH=amd64 $(WITH_GO) go build -trimpath $(subst -ldflags ",-ldflags "-s -w ,$(STAMP)) -o build/deb/ ./cmd/proffer
+	@dist/deb build/deb/proffer "$(DEB_VERSION)" build
 
 generate: ## compile bpf/*/*.bpf.c again (needs clang-19, libbpf-dev)
 	@$(WITH_GO) go generate ./...

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestBuildsAreEqual: `make build` gives the same programs in any folder, and none has a path of the folder.
+// TestBuildsAreEqual: `make build` and `make deb` give the same programs and package in any folder, and none has a
+// path of the folder.
 func TestBuildsAreEqual(t *testing.T) {
 	var sums [2]map[string][sha256.Size]byte
 	for i := range sums {
@@ -18,7 +19,7 @@ func TestBuildsAreEqual(t *testing.T) {
 		copyTree(t, dir)
 		makeBuild(t, dir)
 		sums[i] = map[string][sha256.Size]byte{}
-		for _, program := range []string{"proffer", "proffer-lab"} {
+		for _, program := range []string{"proffer", "proffer-lab", "proffer_0.1_amd64.deb"} {
 			built, err := os.ReadFile(filepath.Join(dir, "build", program))
 			if err != nil {
 				t.Fatal(err)
@@ -65,10 +66,10 @@ func copyTree(t *testing.T, dir string) {
 // makeBuild runs `make build` in a copy of the tree.
 func makeBuild(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.Command("make", "build")
+	cmd := exec.Command("make", "build", "deb", "DEB_VERSION=0.1")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly") // the flags are the Makefile's
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make build: %v\n%s", err, out)
+		t.Fatalf("make build deb: %v\n%s", err, out)
 	}
 }

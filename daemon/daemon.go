@@ -185,14 +185,17 @@ func (d *daemon) hear(ctx context.Context) {
 		}
 		d.notify(isReloading(d.host.Clock.Now()))
 		d.reloadOnce(ctx)
-		d.notify(isReady)
 	}
 }
 
 func (d *daemon) reloadOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reloadsWithin)
 	defer cancel()
-	if err := d.reload(ctx); err != nil {
+	err := d.reload(ctx)
+	// Before the outcome is known to Reload, whose end is that of the service manager's command: a failed
+	// command counts only for a unit that is ready again.
+	d.notify(isReady)
+	if err != nil {
 		d.refuse(err, d.host.Log)
 		return
 	}

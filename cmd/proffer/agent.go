@@ -30,7 +30,7 @@ no agent runs, next hops stay as they were, and no load page is read.`,
 			// The CPUs are the application's. With a second CPU, the Go runtime looks for work there
 			// each time that the agent wakes: 1.5 times the CPU time of the agent's samples.
 			runtime.GOMAXPROCS(1)
-			return runDaemon(cmd, flags, daemon.Agent)
+			return runDaemon(cmd, flags, daemon.Agent, daemon.AgentControl)
 		},
 	}
 	flags.add(cmd)

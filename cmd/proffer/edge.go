@@ -33,7 +33,7 @@ name those that are missing, as commands. While no daemon runs, next hops and
 weights stay as they were, and no node is found down.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDaemon(cmd, flags, daemon.Edge)
+			return runDaemon(cmd, flags, daemon.Edge, daemon.EdgeControl)
 		},
 	}
 	flags.add(cmd)

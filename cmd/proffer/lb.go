@@ -36,7 +36,7 @@ the daemon ends, its programs go on forwarding, and the next daemon takes over
 their flows. proffer detach removes them, or --detach at the daemon's end. While
 no daemon runs, next hops stay as they were.`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, flags, daemon.LB) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDaemon(cmd, flags, daemon.LB, daemon.LBControl) },
 	}
 	flags.add(cmd)
 	return cmd
@@ -62,19 +62,28 @@ type daemonFlags struct {
 	config string
 	detach bool
 	drain  time.Duration
+	reload bool
 }
 
 func (f *daemonFlags) add(cmd *cobra.Command) {
-	cmd.Use += " [--detach] [--drain DURATION]"
+	cmd.Use += " [--detach] [--drain DURATION] [--reload]"
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `FILE` (YAML; required)")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "detach the programs and forget their flows when the daemon ends")
 	cmd.Flags().DurationVar(&f.drain, "drain", 0, "at SIGTERM wait for the flows to end, at most `DURATION` such as 10m, then detach")
+	cmd.Flags().BoolVar(&f.reload, "reload", false, "have the daemon that runs by FILE read it again, and fail if FILE has a mistake or the daemon refuses it")
 }
 
-// runDaemon runs a daemon from the file that --config names.
-func runDaemon(cmd *cobra.Command, f daemonFlags, run func(context.Context, string, *daemon.Host) error) error {
+// runDaemon runs a daemon from the file that --config names, or has it reload; control finds its control socket.
+func runDaemon(cmd *cobra.Command, f daemonFlags, run func(context.Context, string, *daemon.Host) error, control func(context.Context, string) (string, error)) error {
 	if f.config == "" {
 		return cli.BadUsagef("--config FILE is missing: the node's YAML configuration")
+	}
+	if f.reload {
+		at, err := control(cmd.Context(), f.config)
+		if err != nil {
+			return err
+		}
+		return daemon.Reload(cmd.Context(), at)
 	}
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // a log without a reader ends no daemon
 	lines := daemon.NewLines(cmd.ErrOrStderr())

@@ -33,7 +33,7 @@ stay, and packets of functions in user space are dropped.`,
 			if cmd.CalledAs() == "node" {
 				fmt.Fprintln(cmd.ErrOrStderr(), "proffer node is called proffer nf now: change the unit that starts it")
 			}
-			return runDaemon(cmd, flags, daemon.NF)
+			return runDaemon(cmd, flags, daemon.NF, daemon.NFControl)
 		},
 	}
 	flags.add(cmd)

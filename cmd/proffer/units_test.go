@@ -43,7 +43,8 @@ func TestUnits(t *testing.T) {
 		for key, want := range map[string]string{
 			"Type":                     "notify",
 			"ExecStart":                "/usr/local/bin/proffer " + verb + " --config /etc/proffer/" + verb + ".yaml",
-			"ExecReload":               "/bin/kill -HUP $MAINPID",
+			"ExecReload":               "/usr/local/bin/proffer " + verb + " --config /etc/proffer/" + verb + ".yaml --reload",
+			"KillMode":                 "mixed",
 			"Restart":                  "always",
 			"CapabilityBoundingSet":    fourCapabilities,
 			"NoNewPrivileges":          "yes",
@@ -58,6 +59,16 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: ExecStart=%s: %v", verb, s["ExecStart"], err)
 		}
 		verifyUnit(t, verb, strings.ReplaceAll(string(text), "/usr/local/bin/proffer", "/bin/true"))
+		wantSafe(t, "../../dist/proffer-"+verb+".service")
+	}
+}
+
+// wantSafe wants a unit that systemd calls safe: an exposure of 3 or less.
+func wantSafe(t *testing.T, unit string) {
+	t.Helper()
+	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=30", unit).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security %s: %v\n%s", unit, err, out)
 	}
 }
 
