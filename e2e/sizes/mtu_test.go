@@ -229,7 +229,7 @@ func TestDatagramsAtTheEdge(t *testing.T) {
 				}
 				if _, ok := readTooBig(f.Bytes); ok {
 					told++
-				} else if f.Encapsulated() && bytes.Contains(f.Bytes, kit.Unused.AsSlice()) || f.Ip.Next == kit.Routing { // and no check of the LB's own
+				} else if (f.Encapsulated() || f.Ip.Next == kit.Routing) && bytes.Contains(f.Bytes, kit.Unused.AsSlice()) { // and no check of the LB's own
 					on++
 				}
 			}
