@@ -38,6 +38,7 @@ type Level struct {
 	Measured       float64 // as its node reported it last; NaN: it is not known
 	Weight         float64 // for new flows
 	Absent         bool    // its node has fewer cores
+	Down           bool    // its node is down, and so it has no weight
 	Packets, Flows uint64  // of all services so far
 }
 
@@ -115,7 +116,8 @@ func (l *Levels) settle() error {
 	for core, weight := range l.stated {
 		own := &l.levels[core]
 		own.Absent = l.nodes != nil && own.Core >= l.nodes.Cores(l.node[core])
-		if weight == 0 || l.down[own.Server] || own.Absent {
+		own.Down = l.down[own.Server]
+		if weight == 0 || own.Down || own.Absent {
 			l.decides.Leave(core)
 		} else {
 			l.decides.Join(core)

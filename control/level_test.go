@@ -65,8 +65,16 @@ func tick(t *testing.T, l *Levels, n int) {
 	}
 }
 
-// TestLevelsDown: the cores of a node that is down have weight 0 until it answers again; a drained node
-// stays without.
+// downCores says of each core whether it is told down.
+func downCores(l *Levels) (down []bool) {
+	for _, core := range l.Levels() {
+		down = append(down, core.Down)
+	}
+	return down
+}
+
+// TestLevelsDown: the cores of a node that is down have weight 0 until it answers again, and are told down as
+// long as their weights are those; a drained node stays without.
 func TestLevelsDown(t *testing.T) {
 	for _, rule := range topo.Balances() {
 		plane, cfg := levelled(rule)
@@ -75,8 +83,17 @@ func TestLevelsDown(t *testing.T) {
 			down map[int]bool
 			want []bool // takes new flows: node 1, and both cores of node 3
 		}{{nil, []bool{true, true, true}}, {map[int]bool{3: true}, []bool{true, false, false}}, {map[int]bool{1: true}, []bool{false, true, true}}, {nil, []bool{true, true, true}}} {
+			was := downCores(l)
 			l.SetDown(c.down)
+			if told := downCores(l); !slices.Equal(told, was) {
+				t.Errorf("%v, down %v: cores are told down %v before the weights, and were %v", rule, c.down, told, was)
+			}
 			tick(t, l, i+1)
+			for j, core := range l.Levels() {
+				if core.Down != c.down[core.Server] {
+					t.Errorf("%v, down %v: core %d is told down: %v", rule, c.down, j, core.Down)
+				}
+			}
 			for j, w := range plane.weights[7] {
 				if w > 0 != c.want[j] {
 					t.Errorf("%v, down %v: weights %v", rule, c.down, plane.weights[7])

@@ -113,9 +113,10 @@ func TestNoneTakesFlows(t *testing.T) {
 		zero  = "service web at [2001:db8:f::1]:80 takes no new flows, as all its servers have weight 0"
 	)
 	m := newMachine(t, strings.Replace(lbFile, both, drained, 1))
-	want := func(problem string) {
+	want := func(problem, end string) {
 		t.Helper()
 		line := m.logs("msg=\"a service takes no new flows\"")
+		m.logs(end)
 		got := m.status().Problems
 		if !strings.Contains(line, "level=WARN") || !strings.Contains(line, problem) || len(got) != 1 || !strings.HasPrefix(got[0], problem) {
 			t.Errorf("log %s and status %q, want %s", line, got, problem)
@@ -127,14 +128,9 @@ func TestNoneTakesFlows(t *testing.T) {
 	}
 	m.weightless = true
 	p := m.start(LB)
-	m.logs("a service takes no new flows")
-	m.logs("msg=ready")
-	m.hangup()
-	want(zero)
-	m.logs("configuration reloaded")
+	want(zero, "msg=ready")
 	reload(drained, "[]")
-	want(empty)
-	m.logs("configuration reloaded")
+	want(empty, "configuration reloaded")
 	reload("servers: []", "servers: "+strings.Replace(drained, "weight: 0", "weight: 1", 1))
 	m.logs("configuration reloaded")
 	if got := m.status().Problems; len(got) > 0 {

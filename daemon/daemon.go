@@ -63,7 +63,13 @@ type daemon struct {
 	hangups  <-chan os.Signal
 	upkeep   *control.Controller
 	attached bool
+	leaking  told // of the log, about keys
 	reloads
+}
+
+// warnLeaks logs that a key lies open, and that it lies so no longer.
+func (d *daemon) warnLeaks() {
+	d.leaking.tell(d.host.Log, "a key lies open", "advice", d.leaks())
 }
 
 // run attaches the plane and serves until ctx ends or the socket fails. No goroutine
@@ -138,7 +144,7 @@ func (d *daemon) announce() {
 	for _, a := range d.plane.Advice() {
 		log.Warn("the link costs speed or packets", "advice", a)
 	}
-	d.warnLeaks(log)
+	d.warnLeaks()
 	for _, a := range d.advice() {
 		log.Warn("a setting of this host loses packets", "advice", a)
 	}
@@ -202,7 +208,7 @@ func (d *daemon) reloadOnce(ctx context.Context) {
 	d.upkeep.SetWays(d.ways())
 	d.warn()
 	d.applied(d.host.Log)
-	d.warnLeaks(d.host.Log)
+	d.warnLeaks()
 }
 
 // status describes the daemon now.

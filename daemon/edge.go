@@ -54,6 +54,8 @@ type edgeLB struct {
 	problems       []string // that the nodes' reports show
 	nodes          *inquiry
 	refusedReports atomic.Uint64
+
+	passedBy, drained told // of warn
 }
 
 // Edge runs the edge LB that the file at path describes, until ctx ends.
@@ -101,12 +103,8 @@ func (r *edgeLB) bypass() []string {
 }
 
 func (r *edgeLB) warn() {
-	for _, a := range r.bypass() {
-		r.host.Log.Warn("a setting of this host lets packets pass the functions by", "advice", a)
-	}
-	for _, p := range drainedNodes(r.now.Load()) {
-		r.host.Log.Warn("no node takes new flows", "problem", p)
-	}
+	r.passedBy.tell(r.host.Log, "a setting of this host lets packets pass the functions by", "advice", r.bypass())
+	r.drained.tell(r.host.Log, "no node takes new flows", "problem", drainedNodes(r.now.Load()))
 }
 
 // drainedNodes is the problem of a file that lets no node take new flows.
@@ -284,7 +282,7 @@ func (r *edgeLB) describe(s *api.Status) error {
 		names[n.Server] = n.Name
 	}
 	for _, l := range r.levels.Levels() {
-		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, State: stateOf(r.down[l.Server], l.Absent), Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
+		c := api.CoreStatus{Node: names[l.Server], Core: l.Core, State: stateOf(l.Down, l.Absent), Load: &l.Load, Weight: &l.Weight, Packets: l.Packets, Flows: &l.Flows}
 		if !math.IsNaN(l.Measured) {
 			c.Measured = &l.Measured
 		}

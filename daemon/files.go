@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"time"
@@ -95,13 +94,6 @@ func (k keeps) leaks() []string {
 		return []string{fmt.Sprintf("%s has %s: %s", k.secretAt, k.secret, leak)}
 	}
 	return nil
-}
-
-// warnLeaks logs it.
-func (k keeps) warnLeaks(log *slog.Logger) {
-	for _, a := range k.leaks() {
-		log.Warn("a key lies open", "advice", a)
-	}
 }
 
 // sameNode returns an error for a reload that changes constants of the loaded programs.

@@ -67,6 +67,8 @@ type lb struct {
 
 	wrongCounts uint64 // that recounts have set right
 	lost        string // the damaged record of earlier pools; empty: there was none
+
+	forgetful, closed told // of warn
 }
 
 // LB runs the load balancer that the file at path describes, until ctx ends.

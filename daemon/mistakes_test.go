@@ -168,7 +168,10 @@ func TestForgetful(t *testing.T) {
 	if got := m.status().Advice; len(got) != 1 || !strings.HasPrefix(got[0], lost) || !strings.HasSuffix(got[0], "set `recovery: agents`; connections that only this LB's table knows: 3") {
 		t.Errorf("status has %q", got)
 	}
-	m.reloaded("    recovery: history\n", "")
+	m.change("    recovery: history\n", "")
+	m.hangup()
+	m.logs(`msg="no longer: a setting loses connections" advice="` + lost)
+	m.logs("configuration reloaded")
 	if got := m.status().Advice; len(got) != 0 {
 		t.Errorf("with agents that are asked, status has %q", got)
 	}
@@ -181,7 +184,7 @@ func TestForgetful(t *testing.T) {
 }
 
 // TestEdgeAdvice: settings of the host with which packets pass the functions by are in the log at the start
-// and after a reload, and in status; that they cannot be read ends no daemon.
+// and when they differ after a reload, and in status; that they cannot be read ends no daemon.
 func TestEdgeAdvice(t *testing.T) {
 	m := newMachine(t, edgeText)
 	m.bypass = "mend"
@@ -195,6 +198,14 @@ func TestEdgeAdvice(t *testing.T) {
 	m.change("10.1.0.0/16", "10.7.0.0/16")
 	m.hangup()
 	m.logs(warning + `"mend c [10.7.0.0/16]"`)
+	m.logs(`level=INFO msg="no longer: a setting of this host lets packets pass the functions by" advice="mend c [10.1.0.0/16]"`)
+	m.logs("configuration reloaded")
+	m.hangup()
+	for line := ""; !strings.Contains(line, "configuration reloaded"); {
+		if line = m.logs(""); strings.Contains(line, "advice=") {
+			t.Errorf("a reload that changes nothing says again: %s", line)
+		}
+	}
 	p.end()
 	m = newMachine(t, edgeText)
 	m.fail("read rules")

@@ -23,12 +23,8 @@ func (r *lb) moment() history.Moment {
 // warn logs the settings of the configuration that lose connections.
 func (r *lb) warn() {
 	cfg := r.now.Load()
-	for _, a := range forgetful(cfg, nil) {
-		r.host.Log.Warn("a setting loses connections", "advice", a)
-	}
-	for _, p := range closedServices(cfg) {
-		r.host.Log.Warn("a service takes no new flows", "problem", p)
-	}
+	r.forgetful.tell(r.host.Log, "a setting loses connections", "advice", forgetful(cfg, nil))
+	r.closed.tell(r.host.Log, "a service takes no new flows", "problem", closedServices(cfg))
 }
 
 // closedServices names those whose servers take no new flows by the file.

@@ -135,6 +135,27 @@ func (s *spoken) from(port uint16) error {
 // at is the number of the node that has the flow, by its public port.
 func (s *spoken) at() int { return (int(s.port) - 2048) / (kit.EdgeCores * lbsPorts) }
 
+// nextPort is the next local port of a flow of this process, below those that the kernel gives: no flow has the
+// five-tuple of an earlier flow, of which an LB may still know that its node has died.
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(10_000) }
+
+// dialFresh opens a flow to a port of the world, from a local port that no flow of the test had. Talkers are processes of
+// their own, and take ports that the kernel gives.
+func dialFresh(tcp bool, port uint16) (net.Conn, error) {
+	to := netip.AddrPortFrom(edgeWorld, port)
+	local := 0
+	if os.Getenv(talkerEnv) == "" {
+		local = int(nextPort.Add(1))
+	}
+	if tcp {
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{Port: local}}
+		return d.Dial("tcp4", to.String())
+	}
+	return net.DialUDP("udp4", &net.UDPAddr{Port: local}, net.UDPAddrFromAddrPort(to))
+}
+
 // beginFlows opens as many flows of each protocol, each with a first answer. do calls a function in the
 // client's namespace.
 func beginFlows(do func(func() error) error, each int) (all []*spoken, err error) {
@@ -147,7 +168,7 @@ func beginFlows(do func(func() error) error, each int) (all []*spoken, err error
 			err := do(func() error {
 				for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
 					s := &spoken{tcp: i%2 == 0}
-					conn, err := net.DialTimeout(map[bool]string{true: "tcp4", false: "udp4"}[s.tcp], netip.AddrPortFrom(edgeWorld, 7).String(), time.Minute)
+					conn, err := dialFresh(s.tcp, 7)
 					if err != nil {
 						return err
 					}

@@ -65,7 +65,7 @@ func (b *edgeLBs) listen(t *testing.T, each int) (all []*listening) {
 	for i := range 2 * each {
 		l := &listening{&spoken{tcp: i%2 == 0}}
 		kit.Must(t, b.client.Do(func() (err error) {
-			l.conn, err = net.DialTimeout(map[bool]string{true: "tcp4", false: "udp4"}[l.tcp], netip.AddrPortFrom(edgeWorld, telling).String(), kit.Patience)
+			l.conn, err = dialFresh(l.tcp, telling)
 			return err
 		}))
 		t.Cleanup(func() { l.conn.Close() })
