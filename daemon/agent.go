@@ -35,7 +35,7 @@ type handing interface{ Give(page *os.File) error }
 
 // agent is the role of a server's agent.
 type agent struct {
-	path    string
+	from    origin
 	now     atomic.Pointer[topo.Agent]
 	mu      sync.Mutex // held while services change in the plane and in now, and while both are read
 	drains  bool       // no reload may take new flows again
@@ -51,18 +51,21 @@ type agent struct {
 	reloaded  chan struct{}       // the services may be others
 }
 
-// Agent runs the agent that the file at path describes, until ctx ends.
-func Agent(ctx context.Context, path string, host *Host) error {
-	hangups, stop := onHangup()
+// runAgent runs an agent until ctx ends.
+func runAgent(ctx context.Context, from origin, host *Host) error {
+	hangups, stop, err := from.changes()
+	if err != nil {
+		return err
+	}
 	defer stop()
-	cfg, err := readAgent(ctx, path)
+	cfg, err := from.Agent(ctx)
 	if err != nil {
 		return err
 	}
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &agent{path: path, host: host, reloaded: make(chan struct{}, 1)}
+	r := &agent{from: from, host: host, reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
 	sources, closeSources, err := openSources(cfg, host)
 	r.closer = closeSources
@@ -78,8 +81,8 @@ func Agent(ctx context.Context, path string, host *Host) error {
 		return errors.Join(err, r.plane.Close())
 	}
 	d := daemon{host: host, hangups: hangups, role: role{
-		name: "agent", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0,
-		plane: r.plane, ways: func() control.Ways { return control.Ways{cfg.Interface: nil} }, attach: r.attach, ready: r.ready, warn: func() {},
+		name: "agent", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0, from: from,
+		plane: r.plane, ways: r.ways, near: func() []topo.Neighbour { return r.now.Load().Near }, attach: r.attach, ready: r.ready, warn: func() {},
 		advice:   func() []string { return r.host.settings(r.plane.Link(cfg.Interface).Name, r.localVIPs(), true) },
 		describe: r.describe, reload: r.reload, drain: r.drain,
 		tasks: []func(context.Context) error{func(ctx context.Context) error { return r.reports.Run(ctx, r.plane) }, r.listeners, r.learn, r.report},
@@ -218,7 +221,7 @@ func (r *agent) drain() error {
 
 // reload reads the file again and goes over to its services, sources and signal keys.
 func (r *agent) reload(ctx context.Context) error {
-	next, err := readAgent(ctx, r.path)
+	next, err := r.from.Agent(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"proffer/api"
 	"proffer/control"
 	"proffer/dataplane"
+	"proffer/topo"
 )
 
 // Plane is a loaded data plane.
@@ -43,6 +44,8 @@ type role struct {
 	name, node, control string
 	locator             netip.Prefix // the zero Prefix: the node has none
 	unsigned            bool         // its signals bear no tags
+	from                origin
+	near                func() []topo.Neighbour // nodes whose locators need no route; nil: none
 	keeps
 	plane    Plane
 	ways     func() control.Ways
@@ -89,7 +92,13 @@ func (d *daemon) run(ctx context.Context) (err error) {
 	if socket != nil {
 		defer socket.Close()
 	}
-	watch := func(link string) (control.NextHops, error) { return d.host.NextHops(link, d.locator) }
+	watch := func(link string) (control.NextHops, error) {
+		hops, err := d.host.NextHops(link, d.locator)
+		if err == nil && d.near != nil {
+			hops = &nearHops{NextHops: hops, near: d.near}
+		}
+		return hops, err
+	}
 	d.upkeep = control.New(d.plane, watch, d.ways(), d.host.Clock, d.host.Log)
 	defer d.upkeep.Close()
 	if err := d.upkeep.Start(ctx); err != nil || ctx.Err() != nil {
@@ -99,6 +108,7 @@ func (d *daemon) run(ctx context.Context) (err error) {
 		return err
 	}
 	d.attached = true
+	d.from.applied()
 	d.announce()
 	d.notify(isReady)
 	ctx, cancel := d.drained(ctx)
@@ -205,6 +215,7 @@ func (d *daemon) reloadOnce(ctx context.Context) {
 		d.refuse(err, d.host.Log)
 		return
 	}
+	d.from.applied()
 	d.upkeep.SetWays(d.ways())
 	d.warn()
 	d.applied(d.host.Log)

@@ -38,7 +38,7 @@ const mostTalkers = 8
 
 // edgeLB is the role of an edge LB.
 type edgeLB struct {
-	path    string
+	from    origin
 	started *topo.EdgeLB
 	now     atomic.Pointer[topo.EdgeLB]
 	plane   EdgePlane
@@ -58,18 +58,21 @@ type edgeLB struct {
 	passedBy, drained told // of warn
 }
 
-// Edge runs the edge LB that the file at path describes, until ctx ends.
-func Edge(ctx context.Context, path string, host *Host) error {
-	hangups, stop := onHangup()
+// runEdge runs an edge LB until ctx ends.
+func runEdge(ctx context.Context, from origin, host *Host) error {
+	hangups, stop, err := from.changes()
+	if err != nil {
+		return err
+	}
 	defer stop()
-	cfg, err := readEdge(ctx, path)
+	cfg, err := from.Edge(ctx)
 	if err != nil {
 		return err
 	}
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &edgeLB{path: path, started: cfg, host: host, silence: control.NewSilence(), down: map[int]bool{}, nodes: newInquiry(), replica: newReplica(host.Log)}
+	r := &edgeLB{from: from, started: cfg, host: host, silence: control.NewSilence(), down: map[int]bool{}, nodes: newInquiry(), replica: newReplica(host.Log)}
 	r.now.Store(cfg)
 	if r.plane, err = host.Edge(cfg); err != nil {
 		return err
@@ -79,7 +82,7 @@ func Edge(ctx context.Context, path string, host *Host) error {
 	}
 	defer r.nodes.close()
 	d := daemon{host: host, hangups: hangups, role: role{
-		name: "edge", node: cfg.Name, control: cfg.Control, keeps: keeps{"flow_key", path},
+		name: "edge", node: cfg.Name, control: cfg.Control, keeps: from.keeps("flow_key"), from: from,
 		plane: r.plane, ways: r.ways, attach: r.plane.Attach, ready: func() []any { return []any{"nodes", len(cfg.Nodes)} }, warn: r.warn,
 		advice: func() []string { return host.routes(r.plane, r.routed()) }, describe: r.describe, reload: r.reload,
 		tasks: []func(context.Context) error{
@@ -218,7 +221,7 @@ func (r *edgeLB) look() error {
 
 // reload reads the file again and applies it.
 func (r *edgeLB) reload(ctx context.Context) error {
-	next, err := readEdge(ctx, r.path)
+	next, err := r.from.Edge(ctx)
 	if err == nil {
 		err = sameEdge(r.started, next)
 	}

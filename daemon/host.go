@@ -53,6 +53,7 @@ type Host struct {
 	Weigher      func(*topo.Service) weights.Weigher
 	Advice       func(link string, vips []netip.Addr, answers bool) ([]string, error) // settings to mend
 	Bypass       func(*topo.EdgeLB) ([]string, error)                                 // settings that let packets pass the functions by
+	LinkOf       func(netip.Addr) (string, error)                                     // the name of the link with an address
 	Routing      func(Routed) []string                                                // settings to mend of a router
 	Notify       func(state string) error                                             // to the service manager
 
@@ -95,6 +96,7 @@ func Linux(lines *Lines) *Host {
 		Notify:  notify,
 		Advice:  advice,
 		Routing: routing,
+		LinkOf:  linkWith,
 		Bypass:  hostcheck.Bypass,
 	}
 }

@@ -47,7 +47,7 @@ type LBPlane interface {
 
 // lb is the role of a load balancer.
 type lb struct {
-	path    string
+	from    origin
 	started *topo.LB
 	now     atomic.Pointer[topo.LB]
 	plane   LBPlane
@@ -71,24 +71,27 @@ type lb struct {
 	forgetful, closed told // of warn
 }
 
-// LB runs the load balancer that the file at path describes, until ctx ends.
-func LB(ctx context.Context, path string, host *Host) error {
-	hangups, stop := onHangup()
+// runLB runs a load balancer until ctx ends.
+func runLB(ctx context.Context, from origin, host *Host) error {
+	hangups, stop, err := from.changes()
+	if err != nil {
+		return err
+	}
 	defer stop()
-	cfg, text, err := readLB(ctx, path)
+	cfg, wrong, err := from.LB(ctx)
 	if err != nil {
 		return err
 	}
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &lb{path: path, started: cfg, host: host, health: newHealths(), reloaded: make(chan struct{}, 1)}
+	r := &lb{from: from, started: cfg, host: host, health: newHealths(), reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
 	if err := r.openRecord(cfg); err != nil {
 		return err
 	}
 	defer r.store.Close()
-	if err := r.noneGoesBack(cfg, text); err != nil {
+	if err := r.noneGoesBack(cfg, wrong); err != nil {
 		return err
 	}
 	earlier := r.record
@@ -97,7 +100,7 @@ func LB(ctx context.Context, path string, host *Host) error {
 		return err
 	}
 	d := daemon{host: host, hangups: hangups, role: role{
-		name: "lb", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0, keeps: keeps{"candidate_key", path},
+		name: "lb", node: cfg.Name, control: cfg.Control, locator: cfg.Locator, unsigned: len(cfg.Keys) == 0, keeps: from.keeps("candidate_key"), from: from, near: r.near,
 		plane: r.plane, ways: r.ways, attach: r.attach(earlier), ready: r.ready, warn: r.warn, advice: r.advice,
 		describe: r.describe, reload: r.reload,
 		tasks: []func(context.Context) error{r.forgetting, r.keeping, r.learning, r.observing, r.polling, r.leaving},
@@ -179,7 +182,7 @@ func unreached(servers []topo.Server) (list []string) {
 
 // reload reads the file again and applies it.
 func (r *lb) reload(ctx context.Context) error {
-	next, text, err := readLB(ctx, r.path)
+	next, wrong, err := r.from.LB(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,7 +194,7 @@ func (r *lb) reload(ctx context.Context) error {
 	if err := fixed([]kept{{"candidate_key", next.CandidateKey == r.started.CandidateKey}, {"state", next.State == r.started.State}}); err != nil {
 		return err
 	}
-	if err := r.noneGoesBack(next, text); err != nil {
+	if err := r.noneGoesBack(next, wrong); err != nil {
 		return err
 	}
 	if err := r.change(r.follow(next, keepAll)); err != nil {

@@ -51,7 +51,7 @@ type costsOf map[int]weights.Curve
 
 // networkFunctions is the role of an nf.
 type networkFunctions struct {
-	path  string
+	from  origin
 	now   atomic.Pointer[topo.Datapath]
 	plane NFPlane
 	host  *Host
@@ -66,18 +66,21 @@ type networkFunctions struct {
 	users []UserCore
 }
 
-// NF runs the network functions that the file at path describes, until ctx ends.
-func NF(ctx context.Context, path string, host *Host) error {
-	hangups, stop := onHangup()
+// runNF runs network functions until ctx ends.
+func runNF(ctx context.Context, from origin, host *Host) error {
+	hangups, stop, err := from.changes()
+	if err != nil {
+		return err
+	}
 	defer stop()
-	cfg, err := readDatapath(ctx, path)
+	cfg, err := from.NF(ctx)
 	if err != nil {
 		return err
 	}
 	if err := host.Preflight(); err != nil {
 		return err
 	}
-	r := &networkFunctions{path: path, host: host, reloaded: make(chan struct{}, 1)}
+	r := &networkFunctions{from: from, host: host, reloaded: make(chan struct{}, 1)}
 	r.now.Store(cfg)
 	r.measure(cfg)
 	if r.plane, err = host.NF(cfg); err != nil {
@@ -95,13 +98,13 @@ func NF(ctx context.Context, path string, host *Host) error {
 		return errors.Join(err, r.plane.Close())
 	}
 	d := daemon{host: host, hangups: hangups, role: role{
-		name: "nf", node: cfg.Name, control: cfg.Control,
+		name: "nf", node: cfg.Name, control: cfg.Control, from: from,
 		plane: r.plane, ways: r.ways, attach: r.plane.Attach, ready: func() []any { return []any{"chains", len(cfg.Chains)} }, warn: func() {},
 		advice: func() []string { return host.routes(r.plane, r.routed()) }, describe: r.describe, reload: r.reload, drain: r.drain,
 		tasks: []func(context.Context) error{r.report},
 	}}
 	if cfg.ReportKey != nil {
-		d.keeps = keeps{"report_key", path}
+		d.keeps = from.keeps("report_key")
 	}
 	for _, u := range r.users {
 		d.tasks = append(d.tasks, u.Run)
@@ -247,7 +250,7 @@ func (r *networkFunctions) routed() []Routed {
 
 // reload reads the file again and applies it.
 func (r *networkFunctions) reload(ctx context.Context) error {
-	next, err := readDatapath(ctx, r.path)
+	next, err := r.from.NF(ctx)
 	if err == nil {
 		err = sameNF(r.now.Load(), next)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"proffer/config"
 	"proffer/history"
 	"proffer/topo"
 )
@@ -87,7 +86,7 @@ func (r *lb) leaving(ctx context.Context) error {
 }
 
 // noneGoesBack refuses versions below those that were served.
-func (r *lb) noneGoesBack(cfg *topo.LB, text []byte) error {
+func (r *lb) noneGoesBack(cfg *topo.LB, wrong pools) error {
 	var errs []error
 	for i, svc := range cfg.Services {
 		newest, known := r.record.Newest(svc.VIP)
@@ -96,7 +95,7 @@ func (r *lb) noneGoesBack(cfg *topo.LB, text []byte) error {
 		}
 		problem := fmt.Sprintf("%d is below %d, which this LB has served by its record %s; want a version of %d or more for this pool, too; "+
 			"or remove the record while the daemon is stopped, which forgets all earlier pools", svc.Version, newest, cfg.State, newest)
-		errs = append(errs, config.LBMistake(r.path, text, fmt.Sprintf("services[%d].version", i), problem))
+		errs = append(errs, wrong(i, problem))
 	}
 	return errors.Join(errs...)
 }

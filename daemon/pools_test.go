@@ -148,7 +148,7 @@ func TestRecordUnwritable(t *testing.T) {
 	}
 	m.change("port: 80", "port: 80\n    version: 7")
 	m.hangup()
-	m.logs("write the record of pools")
+	m.logs(`msg="configuration not reloaded, the old one stays" error="the pools stay as they are: write the record of pools`)
 	m.wantReloads(0, 1)
 	p.end()
 }

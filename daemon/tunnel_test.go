@@ -37,7 +37,7 @@ func TestEdgeReloadOfWhatIsFixed(t *testing.T) {
 		}
 		return cfg
 	}
-	r := &edgeLB{path: path, started: read(edgeFile(t))}
+	r := &edgeLB{from: ownFile(path), started: read(edgeFile(t))}
 	for _, c := range []struct{ old, new, key string }{
 		{"name: gate", "name: other", "name"},
 		{"gate.sock", "other.sock", "control"},

@@ -206,6 +206,15 @@ func (c *checker) tooMany(s *Service) (names []string) {
 	return names[:min(len(names), 1)]
 }
 
+// Meant names the node that another name is like, or some nodes.
+func (f *Farm) Meant(name string) string {
+	c := &checker{Farm: f}
+	for _, n := range f.Nodes {
+		c.names = append(c.names, n.Name)
+	}
+	return c.meant(name)
+}
+
 // meant names the node that another name is like, or some nodes.
 func (c *checker) meant(name string) string {
 	if best := schema.Nearest(name, c.names); best != "" {

@@ -54,7 +54,7 @@ func (f *Farm) topoNode(n *Node, s *Secrets, local Local) topo.Node {
 	t.Domain, t.Keys = f.domain(), keysOf(s, n)
 	for i := range f.Nodes {
 		if o := &f.Nodes[i]; o.Name != n.Name && o.Locator.IsValid() && o.At().Addr.IsValid() {
-			t.Near = append(t.Near, topo.Neighbour{Locator: o.Locator, Addr: o.At().Addr})
+			t.Near = append(t.Near, topo.Neighbour{Locator: o.Locator, Addr: o.At().Addr, LB: o.Role() == LB})
 		}
 	}
 	return t

@@ -47,7 +47,7 @@ func (r *Record) Next(cfg *topo.LB, at Moment, forget func(topo.VIP, topo.Versio
 		svc := &cfg.Services[i]
 		was, known := r.services[svc.VIP]
 		is := served{now: topo.Version{Version: svc.Version, Servers: slices.Clone(svc.Servers)}, past: slices.Clone(was.past)}
-		if known && !Same(was.now, is.now) {
+		if known && !samePool(was.now, is.now) { // a number alone makes no pool
 			is.past = slices.Insert(is.past, 0, past{was.now, at.Wall, at.Steady})
 		}
 		is.past = slices.DeleteFunc(is.past, func(p past) bool { return forget(svc.VIP, p.Version, at.Steady-p.left) })
@@ -58,9 +58,11 @@ func (r *Record) Next(cfg *topo.LB, at Moment, forget func(topo.VIP, topo.Versio
 }
 
 // Same reports whether two pools make the same tables, under the same version.
-func Same(a, b topo.Version) bool {
+func Same(a, b topo.Version) bool { return a.Version == b.Version && samePool(a, b) }
+
+func samePool(a, b topo.Version) bool {
 	same := func(x, y topo.Server) bool { return x.At() == y.At() && x.Weight == y.Weight }
-	return a.Version == b.Version && slices.EqualFunc(a.Servers, b.Servers, same)
+	return slices.EqualFunc(a.Servers, b.Servers, same)
 }
 
 // Equal reports whether two records have the same pools.

@@ -62,7 +62,7 @@ func versions(r *Record, cfg *topo.LB) (all []int) {
 }
 
 // TestRecord: a pool that another follows is past, the newest first; a configuration again
-// adds nothing; equal versions of different pools are both kept.
+// adds nothing; equal versions of different pools are both kept. A number alone makes no pool.
 func TestRecord(t *testing.T) {
 	r := (&Record{}).Next(serving(1, 1, 1), at(0), keep)
 	if again := r.Next(serving(1, 1, 1), at(1), keep); !again.Equal(r) {
@@ -84,8 +84,13 @@ func TestRecord(t *testing.T) {
 	if got := versions(r, serving(4, 1, 0, 1)); !reflect.DeepEqual(got, []int{1}) {
 		t.Errorf("history %v after the oldest pool is over", got)
 	}
+	before := r.Past(web)
+	r = r.Next(serving(5, 1, 0, 1), at(9), keep)
+	if n, _ := r.Newest(web); n != 5 || r.Past(web) != before {
+		t.Errorf("a number alone: newest %d, %d pools before, want %d", n, r.Past(web), before)
+	}
 	for v := range 100 {
-		r = r.Next(serving(5+v, 1), at(10), keep)
+		r = r.Next(serving(6+v, 1, v%2), at(10), keep)
 	}
 	if r.Past(web) != Most {
 		t.Errorf("%d pools, want %d at most", r.Past(web), Most)

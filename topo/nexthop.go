@@ -15,15 +15,15 @@ type Waiting map[netip.Prefix][]netip.Addr
 // Lookup returns the neighbour of the longest prefix around addr. Returns
 // false if there is none, or it is not resolved yet.
 func (n NextHops) Lookup(addr netip.Addr) (MAC, bool) {
-	mac := n[n.around(addr)]
+	mac := n[n.Around(addr)]
 	return mac, mac != MAC{}
 }
 
 // By lists the gateways of the route to an address, if none answers.
-func (n NextHops) By(addr netip.Addr, waiting Waiting) []netip.Addr { return waiting[n.around(addr)] }
+func (n NextHops) By(addr netip.Addr, waiting Waiting) []netip.Addr { return waiting[n.Around(addr)] }
 
-// around is the longest prefix around an address, invalid without.
-func (n NextHops) around(addr netip.Addr) netip.Prefix {
+// Around is the longest prefix around an address, invalid without.
+func (n NextHops) Around(addr netip.Addr) netip.Prefix {
 	for bits := addr.BitLen(); bits >= 0; bits-- {
 		p, err := addr.Prefix(bits)
 		if err != nil {

@@ -38,6 +38,7 @@ type Node struct {
 type Neighbour struct {
 	Locator netip.Prefix
 	Addr    netip.Addr
+	LB      bool
 }
 
 // SignalKey is a generation of the keys that authenticate signals.

@@ -66,8 +66,13 @@ type daemonFlags struct {
 }
 
 func (f *daemonFlags) add(cmd *cobra.Command) {
-	cmd.Use += " [--detach] [--drain DURATION] [--reload]"
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `FILE` (YAML; required)")
+	f.addEnds(cmd)
+}
+
+// addEnds adds those of a daemon's end.
+func (f *daemonFlags) addEnds(cmd *cobra.Command) {
+	cmd.Use += " [--detach] [--drain DURATION] [--reload]"
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "detach the programs and forget their flows when the daemon ends")
 	cmd.Flags().DurationVar(&f.drain, "drain", 0, "at SIGTERM wait for the flows to end, at most `DURATION` such as 10m, then detach")
 	cmd.Flags().BoolVar(&f.reload, "reload", false, "have the daemon that runs by FILE read it again, and fail if FILE has a mistake or the daemon refuses it")

@@ -25,7 +25,7 @@ own, proffer-lab.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage.`,
 	}
-	cli.Root(root, newLB(), newAgent(), newEdge(), newNF(), newStatus(), newKeys(), newPools(), newCheck(), newExample(), newSchema(), newServerSetup(), newDetach(), newVersion())
+	cli.Root(root, newLB(), newAgent(), newEdge(), newNF(), newStatus(), newKeys(), newPools(), newInit(), newRun(), newCheck(), newExample(), newSchema(), newServerSetup(), newDetach(), newVersion())
 	root.AddCommand(cli.Elsewhere("moved to", "proffer-lab", "demo", "experiment", "bench", "sim", "model", "figures")...)
 	return root
 }

@@ -67,7 +67,7 @@ func TestVerbThatWasRenamed(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "check", "example", "schema", "server-setup", "detach", "version")
+	clitest.Program(newRoot).WantHelp(t, "lb", "agent", "edge", "nf", "status", "keys", "pools", "init", "run", "check", "example", "schema", "server-setup", "detach", "version")
 }
 
 // TestModesInHelp: an operator meets the modes for use, and apart from them those for comparison.
