@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -64,8 +63,7 @@ func (p placed) begin(t *testing.T, redirections string, log *os.File) *running 
 	if log != nil {
 		cmd.Stdout, cmd.Stderr = log, log
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	kit.Must(t, cmd.Start())
+	kit.Must(t, testbed.StartChild(cmd, unix.SIGKILL))
 	r := &running{p, cmd, make(chan error, 1)}
 	go func() { r.ended <- cmd.Wait() }()
 	t.Cleanup(func() { cmd.Process.Kill() })

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,8 +41,7 @@ func launchEdge(t *testing.T, n *testbed.Node, role, file string, by ...string) 
 	words := slices.Concat([]string{"netns", "exec", n.Namespace}, by, []string{kit.Proffer, role, "--config", file})
 	cmd := exec.Command("ip", words...) // becomes the daemon
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	kit.Must(t, cmd.Start())
+	kit.Must(t, testbed.StartChild(cmd, unix.SIGKILL))
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			cmd.Process.Signal(unix.SIGTERM)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -74,8 +73,7 @@ func (b *takeover) run(t *testing.T, n *testbed.Node) {
 	kit.Must(t, err)
 	cmd := exec.Command("nsenter", "--net=/run/netns/"+n.Namespace, b.program, b.role(n), "--config", b.file(n))
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	kit.Must(t, cmd.Start())
+	kit.Must(t, testbed.StartChild(cmd, unix.SIGKILL))
 	b.daemons[n] = cmd
 	b.whole.Cleanup(func() {
 		if cmd.ProcessState == nil {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -100,12 +99,11 @@ func newTalker(t *testing.T, client *testbed.Node) *talker {
 	cmd.Env = append(os.Environ(), talkerEnv+"=1")
 	var log strings.Builder
 	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	in, err := cmd.StdinPipe()
 	kit.Must(t, err)
 	out, err := cmd.StdoutPipe()
 	kit.Must(t, err)
-	kit.Must(t, cmd.Start())
+	kit.Must(t, testbed.StartChild(cmd, unix.SIGKILL))
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {

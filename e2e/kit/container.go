@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,8 +62,7 @@ func Contain(t *testing.T, n *testbed.Node, share string) *Container {
 	var log bytes.Buffer
 	cmd := exec.Command("nsenter", "--net="+n.Path(), "bash", "-c", boot, "boot", dir, group, share)
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	Must(t, cmd.Start())
+	Must(t, testbed.StartChild(cmd, unix.SIGKILL))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {

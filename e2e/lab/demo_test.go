@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"proffer/e2e/kit"
 	"proffer/lab/demo"
 	"proffer/lab/farmrun"
+	"proffer/lab/testbed"
 	"proffer/lab/traffic"
 )
 
@@ -48,13 +48,12 @@ func newDemo(t *testing.T, args ...string) *demoRun {
 	d := &demoRun{out: filepath.Join(t.TempDir(), "out"), ended: make(chan error, 1)}
 	d.Cmd = exec.Command(kit.ProfferLab, append([]string{"demo", "--out", d.out}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
-	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	return d
 }
 
 func (d *demoRun) begin(t *testing.T) {
 	t.Helper()
-	if err := d.Start(); err != nil {
+	if err := testbed.StartChild(d.Cmd, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	go func() { d.ended <- d.Wait() }()

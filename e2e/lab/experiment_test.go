@@ -5,12 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"proffer/e2e/kit"
+	"proffer/lab/testbed"
 )
 
 // startExperiment runs `proffer-lab experiment` as a process, without --out.
@@ -19,8 +19,7 @@ func startExperiment(t *testing.T, args ...string) *demoRun {
 	d := &demoRun{ended: make(chan error, 1)}
 	d.Cmd = exec.Command(kit.ProfferLab, append([]string{"experiment"}, args...)...)
 	d.Stdout, d.Stderr = &d.stdout, &d.stderr
-	d.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
-	if err := d.Start(); err != nil {
+	if err := testbed.StartChild(d.Cmd, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	go func() { d.ended <- d.Wait() }()
