@@ -11,13 +11,22 @@ import (
 
 // TestChildOutlivesThreads: a child lives on while threads of this process end, and has the signal for its end.
 func TestChildOutlivesThreads(t *testing.T) {
+	over := make(chan struct{})
+	defer close(over)
 	start := func(start func(*exec.Cmd) error) *exec.Cmd {
 		cmd := exec.Command("sleep", "60")
 		started := make(chan error)
-		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with this function
+		var begin func()
+		begin = func() {
+			runtime.LockOSThread() // never unlocked: the thread ends with this function, unless it is the first
+			if unix.Gettid() == unix.Getpid() {
+				go begin()
+				<-over
+				return
+			}
 			started <- start(cmd)
-		}()
+		}
+		go begin()
 		if err := <-started; err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +37,9 @@ func TestChildOutlivesThreads(t *testing.T) {
 		return cmd.Start()
 	})
 	child := start(func(cmd *exec.Cmd) error { return StartChild(cmd, unix.SIGKILL) })
-	plain.Wait() // the kernel ends it with the thread
+	if err := plain.Wait(); err == nil { // the kernel ends it with the thread
+		t.Error("a child of a thread that ended lived on: this test shows nothing")
+	}
 	if err := child.Process.Signal(unix.Signal(0)); err != nil {
 		t.Errorf("the child has ended: %v", err)
 	}
