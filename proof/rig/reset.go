@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -135,33 +136,35 @@ func (m *resettable) zero() error {
 	return nil
 }
 
-// empty deletes all entries.
+// empty deletes all entries. The kernel looks for a first key from the table's beginning, which takes long in a large
+// table: so the next key is asked for before its predecessor goes.
 func (m *resettable) empty() error {
-	for {
-		key, err := m.NextKeyBytes(nil)
-		if err != nil || key == nil {
-			return err
+	key, err := m.NextKeyBytes(nil)
+	for err == nil && key != nil {
+		var next []byte
+		if next, err = m.NextKeyBytes(key); err == nil {
+			err = m.Delete(key)
 		}
-		if err := m.Delete(key); err != nil {
-			return err
-		}
+		key = next
 	}
+	return err
 }
 
-// forget removes each map from an array of maps. A removal waits for a grace period, so the slots
-// are asked first.
+// forget removes each map from an array of maps. A removal waits for a grace period: so the slots are asked first, and
+// many removals wait for one.
 func (m *resettable) forget() error {
+	var group errgroup.Group
+	group.SetLimit(256)
 	for i := range m.MaxEntries() {
 		var id ebpf.MapID
-		err := m.Lookup(i, &id)
-		if err == nil {
-			err = m.Delete(i)
-		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := m.Lookup(i, &id); errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue
+		} else if err != nil {
 			return err
 		}
+		group.Go(func() error { return m.Delete(i) })
 	}
-	return nil
+	return group.Wait()
 }
 
 // drain reads a ring until it is empty.
