@@ -117,6 +117,9 @@ func (c *checker) checkServices() {
 			all = -1 << 30 // told once
 		}
 		c.checkMembers(s)
+		if o := s.Accepts; o.Acceptance.Adapts() && o.Threshold > o.Workers && c.rights(serviceKey(s), "acceptance", "dynamic", "workers") { // as config has it of each server
+			c.Failf(serviceKey(s)+".dynamic.initial", "%d is above workers, %d; want a whole number from 0 to %[2]d", o.Threshold, o.Workers)
+		}
 	}
 	for _, b := range c.bounds() {
 		if !b.vip.Addr.IsValid() {
